@@ -39,15 +39,15 @@ var contract = map[string][]int{
 var elsewhere = map[string]string{
 	"UNAVAILABLE":      "shared/web/server_test.go: TestSIGTERMLetsTheRequestInFlightEndAndRefusesNewOnes",
 	"PAYOUT_REVERTED":  "emulator/acceptance/payouts/back_test.go: TestGivenBack",
-	"PAYOUT_REPLACED":  "shared/ledger/payout/seam_test.go: TestH01PayoutSeamEPlaceholder",
+	"PAYOUT_REPLACED":  "shared/ledger/payout/seam_test.go: TestH01PayoutSeamEMinedPlaceholderRefunds",
 	"PAYOUT_NOT_PAID":  "shared/ledger/payout/doubt_test.go: TestConfirmedWithoutProofEndsByAStatement",
 	"STATEMENT_STANDS": "functions/statement_test.go: TestStatementsAboutPayouts",
 	"NO_STATEMENT":     "functions/statement_test.go: TestStatementsAboutPayouts",
 	"PAYOUT_FAILED":    "no row has a sub-state that this build does not know",
 	"BEYOND_HORIZON":   "emulator/acceptance/transfers/ends_test.go: TestForgottenEndsByAProvedWord",
 	"EVIDENCE_DIFFERS": "emulator/acceptance/transfers/ends_test.go: TestForgottenEndsByAProvedWord",
-	"ACCOUNT_MOVED":    "shared/store/conservation/adjust_test.go: TestAnAccountThatMovedIsNotAdjusted",
-	"OUT_OF_RANGE":     "shared/store/conservation/adjust_test.go: TestNoAdjustmentGoesBelowZero",
+	"ACCOUNT_MOVED":    "shared/store/conservation/adjust_test.go: TestChangedAccountIsNotAdjusted",
+	"OUT_OF_RANGE":     "shared/store/conservation/adjust_test.go: TestAdjustmentNeverGoesBelowZero",
 	"INVALID_USER":     "no token has a user that is none: that is UNAUTHORIZED",
 }
 

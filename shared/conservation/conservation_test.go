@@ -40,9 +40,9 @@ func TestSumsAreWholeNumbers(t *testing.T) {
 	}
 }
 
-// A payout's target is the chain: without its journal a COMMITTED payout is believed,
-// with it the payment must be there.
-func TestPayouts(t *testing.T) {
+// A payout's target is the chain. Without the chain's journal a COMMITTED payout is accepted; with
+// the journal it needs a payment there.
+func TestChainJournalMustHaveCommittedPayouts(t *testing.T) {
 	t.Parallel()
 	e := Evidence{ReqID: "r", Units: 1, Debit: transfer.Funding, Type: transfer.FundingToChain, Final: transfer.Committed}
 	if found := e.Missing(false); len(found) > 0 {
@@ -72,10 +72,10 @@ func kindsOf(found []Finding) (all []Kind) {
 	return all
 }
 
-// What moved no money, and lines about other things, have no say.
-func TestWhatMovesNoMoney(t *testing.T) {
+// Entries that moved no money, and lines about other things, have no effect.
+func TestLinesWithoutMoneyAreIgnored(t *testing.T) {
 	t.Parallel()
-	r := Round{Readings: []Reading{{Side: transfer.Spot, Entries: []transfer.Entry{
+	r := Batch{Readings: []Reading{{Side: transfer.Spot, Entries: []transfer.Entry{
 		{ReqID: "refused", Op: transfer.Withdraw, UserID: 1, AssetID: 1, Units: 9, Refused: transfer.InsufficientBalance},
 		{ReqID: "status", Op: "account_status", UserID: 1, AssetID: 1, Units: 9},
 		{ReqID: "in", Op: transfer.OutsideDeposit, UserID: 1, AssetID: 1, Units: 9},
@@ -90,8 +90,8 @@ func TestWhatMovesNoMoney(t *testing.T) {
 	}
 }
 
-// core is a journal whose every third line moves no money. An answer holds as few lines
-// as it likes, and while one is read another line comes.
+// core is a journal in which each third line moves no money. An answer holds any number of lines,
+// and another line is appended while one is read.
 type core struct {
 	rt    *rapid.T
 	lines []Line
@@ -110,8 +110,8 @@ func (c *core) append() {
 
 func (c *core) Journal(_ context.Context, after uint64, limit int) ([]Line, uint64, error) {
 	from := min(int(after), len(c.lines))
-	most := min(limit, len(c.lines)-from)
-	some := c.lines[from : from+rapid.IntRange(min(most, 2), most).Draw(c.rt, "answer")]
+	count := min(limit, len(c.lines)-from)
+	some := c.lines[from : from+rapid.IntRange(min(count, 2), count).Draw(c.rt, "answer")]
 	if c.grows > 0 {
 		c.grows--
 		c.append()
@@ -123,9 +123,8 @@ func (c *core) balances(context.Context) (uint64, map[Account]Sum, error) {
 	return uint64(len(c.lines)), nil, nil
 }
 
-// Whatever the answers hold, pages and then a point have each line of money once, and
-// each asset; pages go as far as the journal did when the last of them began; and the
-// point is of the line that the balances are of.
+// Pages and then a point return each money line and each asset once. Pages go as far as the journal
+// did when the last of them began, and the point ends at the line of the balances.
 func TestNumberedReadsEachLineOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -151,7 +150,7 @@ func TestNumberedReadsEachLineOnce(t *testing.T) {
 			}
 			add(page.Entries, page.Scales)
 			cursor, more = page.Next, page.More
-			if at, _ := parsePlace(cursor); !more && at.line < uint64(before) {
+			if at, _ := parsePosition(cursor); !more && at.line < uint64(before) {
 				rt.Fatalf("pages end at %s of %d lines", cursor, before)
 			}
 		}
@@ -167,24 +166,24 @@ func TestNumberedReadsEachLineOnce(t *testing.T) {
 				want = append(want, uint64(i))
 			}
 		}
-		if at, _ := parsePlace(p.Next); at.line != uint64(end) || !slices.Equal(seqs, want) || scales != end/3 {
+		if at, _ := parsePosition(p.Next); at.line != uint64(end) || !slices.Equal(seqs, want) || scales != end/3 {
 			rt.Fatalf("up to %s: got lines %v and %d assets, want %v and %d", p.Next, seqs, scales, want, end/3)
 		}
 	})
 }
 
-// A page ends where the journal did at its first answer, however fast that grows.
-func TestAPageDoesNotChaseItsJournal(t *testing.T) {
+// A page ends at the journal's end as of its first answer, however fast the journal grows.
+func TestPageEndsWhereTheJournalEndedAtFirst(t *testing.T) {
 	t.Parallel()
 	c := &growing{}
 	c.append()
 	p, err := Numbered{Core: c}.Page(t.Context(), "", 1000)
-	if at, _ := parsePlace(p.Next); err != nil || p.More || at.line != 2 {
-		t.Errorf("got up to %s, more: %t, error %v; want the two lines that the first answer told of", p.Next, p.More, err)
+	if at, _ := parsePosition(p.Next); err != nil || p.More || at.line != 2 {
+		t.Errorf("got up to %s, more: %t, error %v; want the two lines of the first answer", p.Next, p.More, err)
 	}
 }
 
-// growing is a journal to which a line comes with each that is read.
+// growing is a journal that grows by a line with each line that is read.
 type growing struct{ core }
 
 func (g *growing) Journal(_ context.Context, after uint64, limit int) ([]Line, uint64, error) {
@@ -195,7 +194,7 @@ func (g *growing) Journal(_ context.Context, after uint64, limit int) ([]Line, u
 	return some, uint64(len(g.lines)), nil
 }
 
-// A finding whose asset nobody knows, or that has no user, halts everything.
+// A finding of an unknown asset, or without a user, halts everything.
 func TestUnclearFindingsHaltAll(t *testing.T) {
 	t.Parallel()
 	for _, at := range []Account{{0, 1}, {1, 0}, {}} {
@@ -210,7 +209,7 @@ func TestUnclearFindingsHaltAll(t *testing.T) {
 	}
 }
 
-// What is fresh is halted for one by one, all of it, and by no more halts than may be.
+// Each new finding gets a halt, up to the maximum number of halts.
 func TestEachFindingHasItsHalt(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -218,26 +217,26 @@ func TestEachFindingHasItsHalt(t *testing.T) {
 		for i := range fresh {
 			fresh[i] = Finding{ReqID: fmt.Sprint(i), Account: Account{1, 1}}
 		}
-		most := rapid.IntRange(1, 9).Draw(rt, "most")
-		halts := Halts(HaltGraded, nil, fresh, most)
+		limit := rapid.IntRange(1, 9).Draw(rt, "most")
+		halts := Halts(HaltGraded, nil, fresh, limit)
 		var again []Finding
 		for i, h := range halts {
 			again = append(again, h.Findings...)
-			if h.Scope != UserAsset || len(h.Findings) == 0 || len(h.Findings) > 1 && i+1 < most {
+			if h.Scope != UserAsset || len(h.Findings) == 0 || len(h.Findings) > 1 && i+1 < limit {
 				rt.Errorf("halt %d: got %+v, want the user's asset, for one finding", i, h)
 			}
 		}
-		if diff := cmp.Diff(fresh, again); diff != "" || len(halts) > most {
-			rt.Errorf("%d halts of at most %d, for (-want +got):\n%s", len(halts), most, diff)
+		if diff := cmp.Diff(fresh, again); diff != "" || len(halts) > limit {
+			rt.Errorf("%d halts of at most %d, for (-want +got):\n%s", len(halts), limit, diff)
 		}
 	})
 }
 
-// A precision that differs is about one asset, of everybody.
-func TestAPrecisionHaltsItsAsset(t *testing.T) {
+// A finding about a precision halts one asset for all users.
+func TestPrecisionFindingHaltsItsAsset(t *testing.T) {
 	t.Parallel()
 	known := Known{Scales: []Scale{{transfer.Spot, 1, 6}, {transfer.Spot, 2, 2}, {transfer.Spot, 3, 0}}, Precision: map[int32]uint8{1: 2, 2: 2, 4: 1}}
-	found := known.precisions(Round{Readings: []Reading{{Side: transfer.Spot, Scales: []Scale{{AssetID: 4, Precision: 1}, {AssetID: 1, Precision: 6}}}}})
+	found := known.precisions(Batch{Readings: []Reading{{Side: transfer.Spot, Scales: []Scale{{AssetID: 4, Precision: 1}, {AssetID: 1, Precision: 6}}}}})
 	want := []Finding{{Kind: PrecisionDiffers, Side: transfer.Spot, Account: Account{AssetID: 1}, Expected: "2 decimals", Got: "6 decimals"}}
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Fatalf("findings (-want +got):\n%s", diff)

@@ -6,40 +6,40 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Evidence is all that is known of one req_id. It is kept for ever: a second effect
-// of what was settled years ago finds it.
+// Evidence holds everything that is known about one req_id. It is kept permanently, so that a
+// second effect years later is found.
 type Evidence struct {
 	ReqID   string         `json:"reqId"`
-	Account Account        `json:"account"` // as the first who spoke of it said
+	Account Account        `json:"account"` // as in the first statement about it
 	Units   uint64         `json:"units,string"`
-	Debit   Side           `json:"debit,omitempty"`   // where it was withdrawn; "": nowhere so far
-	Deposit Side           `json:"deposit,omitempty"` // where it was deposited
-	Refund  Side           `json:"refund,omitempty"`  // where it was refunded
+	Debit   Side           `json:"debit,omitempty"`   // the side of the withdrawal; "": none so far
+	Deposit Side           `json:"deposit,omitempty"` // the side of the deposit
+	Refund  Side           `json:"refund,omitempty"`  // the side of the refund
 	Type    transfer.Type  `json:"type,omitempty"`    // of the transfer; 0: its row was not read yet
-	Final   transfer.State `json:"final"`             // where it ended, by its row; INIT: it has not
+	Final   transfer.State `json:"final"`             // the final state of its row; INIT: not final yet
 }
 
-// Terms are what a transfer's row says of it from the beginning.
+// Terms are the fixed fields of a transfer's row.
 type Terms struct {
 	Account Account
 	Units   uint64
 	Type    transfer.Type
 }
 
-// Claim is a transfer that is final.
+// Claim is a final state of a transfer.
 type Claim struct {
 	ReqID string
 	Terms Terms
 	State transfer.State
 }
 
-// Empty says that nothing is known yet.
+// Empty reports whether nothing is known yet.
 func (e *Evidence) Empty() bool {
 	return e.Debit == "" && e.Deposit == "" && e.Refund == "" && e.Type == 0 && e.Units == 0
 }
 
-// Open says that something is still to be looked for: what a credit or a final state
-// implies has not been seen.
+// Open reports whether an entry is still required: a credit or a final state implies one that was
+// not read.
 func (e *Evidence) Open() bool {
 	credited := e.Deposit != "" || e.Refund != ""
 	return credited && e.Debit == "" ||
@@ -47,25 +47,25 @@ func (e *Evidence) Open() bool {
 		e.Final == transfer.RolledBack && (e.Debit == "" || e.Refund == "")
 }
 
-// Concerns says whether a journal's entry moved a transfer's money. Refusals moved
-// none, and what comes from outside has no other side.
+// Concerns reports whether a journal's entry moved a transfer's money. A refusal moved none, and
+// money from outside has no other side.
 func Concerns(entry transfer.Entry) bool {
 	return entry.Refused == "" && (entry.Op == transfer.Withdraw || entry.Op == transfer.Deposit || entry.Op == transfer.Refund)
 }
 
-// Add takes an entry of a side's journal, which [Concerns] transfers, and returns
-// what it contradicts by itself.
+// Add adds an entry of a side's journal which [Concerns] transfers. It returns the contradictions
+// of the entry itself.
 func (e *Evidence) Add(side Side, entry transfer.Entry) []Finding {
 	found := e.sameFields(side, Account{entry.UserID, entry.AssetID}, entry.Units, entry)
-	place := e.place(entry.Op)
-	if *place != "" {
+	known := e.sideOf(entry.Op)
+	if *known != "" {
 		return append(found, e.finding(AppliedTwice, side, "one "+string(entry.Op), fmt.Sprintf("another, number %d", entry.Seq), entry))
 	}
-	*place = side
+	*known = side
 	return found
 }
 
-func (e *Evidence) place(op transfer.Op) *Side {
+func (e *Evidence) sideOf(op transfer.Op) *Side {
 	switch op {
 	case transfer.Withdraw:
 		return &e.Debit
@@ -76,7 +76,7 @@ func (e *Evidence) place(op transfer.Op) *Side {
 	}
 }
 
-// Exists takes what the transfer's row says; nil: there is none.
+// Exists compares the evidence with the transfer's row; nil: there is none.
 func (e *Evidence) Exists(terms *Terms) []Finding {
 	if terms == nil {
 		return []Finding{e.finding(NoTransfer, "", "a transfer", "none", nil)}
@@ -86,7 +86,7 @@ func (e *Evidence) Exists(terms *Terms) []Finding {
 	return found
 }
 
-// Claims takes a final state.
+// Claims adds a final state.
 func (e *Evidence) Claims(c Claim) []Finding {
 	found := e.Exists(&c.Terms)
 	if e.Final != transfer.Init && e.Final != c.State {
@@ -96,8 +96,7 @@ func (e *Evidence) Claims(c Claim) []Finding {
 	return found
 }
 
-// sameFields holds fields against those that are known, and takes them where none
-// are.
+// sameFields compares fields with the known ones, or stores them if none are known.
 func (e *Evidence) sameFields(side Side, account Account, units uint64, what any) []Finding {
 	if e.Empty() {
 		e.Account, e.Units = account, units
@@ -111,7 +110,7 @@ func (e *Evidence) sameFields(side Side, account Account, units uint64, what any
 		fmt.Sprintf("%d of user %d in %d", units, account.UserID, account.AssetID), what)}
 }
 
-// Contradictions are what is wrong whatever is read later.
+// Contradictions returns the violations that no later entry can resolve.
 func (e *Evidence) Contradictions() (found []Finding) {
 	if e.Deposit != "" && e.Refund != "" {
 		found = append(found, e.finding(CreditAndRefund, "", "one of both", "deposit and refund", nil))
@@ -146,24 +145,24 @@ func (e *Evidence) Contradictions() (found []Finding) {
 	return found
 }
 
-// Missing are what should be there by now: e must have been brought up to date from
-// journals that were read later than everything that it says. Without a journal of
-// payouts, chain is false, and nobody knows what a payout's target did.
+// Missing returns the entries that should be there. e must include all journals, read later than
+// the statements in it. chain is false if there is no journal of payouts; then a payout's target is
+// not checked.
 func (e *Evidence) Missing(chain bool) (found []Finding) {
 	if (e.Deposit != "" || e.Refund != "") && e.Debit == "" {
 		found = append(found, e.finding(CreditWithoutDebit, "", "a withdrawal", "none", nil))
 	}
 	if e.Final == transfer.Committed && (e.Debit == "" || e.Deposit == "" && (chain || e.Type.Target() != transfer.Chain)) {
-		found = append(found, e.finding(CommittedIncomplete, "", "withdrawal and deposit", e.did(), nil))
+		found = append(found, e.finding(CommittedIncomplete, "", "withdrawal and deposit", e.effects(), nil))
 	}
 	if e.Final == transfer.RolledBack && (e.Debit == "" || e.Refund == "") {
-		found = append(found, e.finding(RolledBackUnpaid, "", "withdrawal and refund", e.did(), nil))
+		found = append(found, e.finding(RolledBackUnpaid, "", "withdrawal and refund", e.effects(), nil))
 	}
 	return found
 }
 
-// did is what was applied, in words.
-func (e *Evidence) did() string {
+// effects describes the applied entries.
+func (e *Evidence) effects() string {
 	return fmt.Sprintf("withdrawn: %t, deposited: %t, refunded: %t", e.Debit != "", e.Deposit != "", e.Refund != "")
 }
 

@@ -5,45 +5,44 @@ import (
 	"slices"
 )
 
-// Scope is how much a halt stops.
+// Scope is the extent of a halt.
 type Scope string
 
 // The scopes, each wider than the one before.
 const (
 	UserAsset Scope = "user_asset" // new transfers of one user in one asset
-	Asset     Scope = "asset"      // of anybody in one asset
-	All       Scope = "all"        // of anybody
+	Asset     Scope = "asset"      // new transfers of all users in one asset
+	All       Scope = "all"        // all new transfers
 )
 
 // Mode is the setting conservation.halt.
 type Mode string
 
-// The modes: halt everything at the first finding, or only as much as is known to be
-// wrong.
+// The modes: halt everything at the first finding, or only the affected part.
 const (
 	HaltAll    Mode = "all"
 	HaltGraded Mode = "graded"
 )
 
-// Halt is what new transfers are stopped for. Account has no user where the scope is
-// an asset, and is empty where it is all.
+// Halt stops new transfers of a scope. Account has no user for the scope asset, and is empty for
+// the scope all.
 type Halt struct {
 	Scope    Scope
 	Account  Account
-	Findings []Finding // why; of one that is open: not known
+	Findings []Finding // the cause; unknown for an open halt
 }
 
-// Halts are the halts that new findings ask for, beside those that are open: one for
-// each, so that resuming one does not let another pass unseen; but most at most, of
-// which the last is for all that are left.
-func Halts(mode Mode, open []Halt, fresh []Finding, most int) (all []Halt) {
+// Halts returns the halts for new findings, beside the open ones: one for each finding, so that
+// resuming one leaves the others halted. It returns at most limit halts; the last of them covers
+// all remaining findings.
+func Halts(mode Mode, open []Halt, fresh []Finding, limit int) (all []Halt) {
 	if len(fresh) == 0 {
 		return nil
 	}
 	h := widest(mode, open, fresh)
 	for len(fresh) > 0 {
 		n := 1
-		if len(all)+1 >= most {
+		if len(all)+1 >= limit {
 			n = len(fresh)
 		}
 		h.Findings, fresh = fresh[:n:n], fresh[n:]
@@ -52,10 +51,10 @@ func Halts(mode Mode, open []Halt, fresh []Finding, most int) (all []Halt) {
 	return all
 }
 
-// widest is as much as all of it together stops. Graded, a user's asset is halted
-// first; the asset when a second user of it is wrong, or was and nobody has resumed, or
-// where its precision is in doubt; everything with a second asset, or where a finding
-// does not say whose money it is about.
+// widest returns the halt that covers all findings. In graded mode the first finding halts a user's
+// asset. It halts the asset if a second user of it is affected, if an earlier user's halt is still
+// open, or if its precision differs. It halts everything if a second asset is affected, or if a
+// finding does not show whose money it is about.
 func widest(mode Mode, open []Halt, fresh []Finding) Halt {
 	wrong, unclear := []Account{}, mode != HaltGraded
 	for _, f := range fresh {

@@ -10,38 +10,38 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Monitor checks that no money comes from nothing and none is lost. It keeps nothing
-// between two calls, and any number may run at once.
+// Monitor checks that no money is created or lost. It keeps no state between two calls, and any
+// number of them can run at once.
 type Monitor struct {
 	Book    Book
 	Funding Journal
 	Trading Journal
-	Payouts Payouts  // nil: nobody looks at what a payout's target did
-	Chain   Payments // nil: nobody reads the chain itself
+	Payouts Payouts  // nil: payouts' targets are not checked
+	Chain   Payments // nil: the chain is not read
 	Mode    Mode     // conservation.halt
 
-	Page     int // how much of a journal is read and stored at once; 0: 5,000
+	Page     int // entries of a journal that are read and stored at once; 0: 5,000
 	Log      *slog.Logger
-	Critical slog.Level // what a person must look at now
+	Critical slog.Level // the log level for a person who must act now
 	Count    func(ctx context.Context, result string)
-	At       func(point string) // passed between the steps by its name; nil but in tests
+	At       func(point string) // called at each crash point; nil outside tests
 }
 
-// The results that are counted.
+// The results, as the metric counts them.
 const (
 	ResultOK       = "ok"
-	ResultStanding = "standing" // wrong, but nothing that was not known
+	ResultStanding = "standing" // a violation, but no new one
 	ResultViolated = "violated"
-	ResultError    = "error" // nobody knows
+	ResultError    = "error" // the check was not completed
 )
 
-// Report is what a run came to.
+// Report is the result of a run.
 type Report struct {
 	Full    bool
 	Entries int       // read by this run
 	Final   int       // transfers that became final, read by this run
-	Found   []Finding // all that is wrong, as far as this run looked
-	Fresh   []Finding // those of Found that no run had found before
+	Found   []Finding // every violation that this run has seen
+	Fresh   []Finding // those of Found that no earlier run has found
 	Halts   []Halt    // that this run made
 }
 
@@ -56,16 +56,15 @@ func (r Report) Result() string {
 	return ResultOK
 }
 
-// attempts are how often a run begins anew where others are faster.
-const attempts = 8
+// maxAttempts bounds how often a run begins again because another run was faster.
+const maxAttempts = 8
 
-// Check looks at all that is new since the last run, at every balance, and at all
-// that was left open; or, full, at everything since the beginning. What is wrong is
-// on record, and new transfers are halted, when Check returns; each new finding is
-// logged as CRITICAL.
+// Check evaluates everything since the last run, each balance, and each open request. A full check
+// evaluates everything since the beginning. When Check returns, violations are recorded and new
+// transfers are halted. Each new finding is logged as CRITICAL.
 //
-// An error is no verdict: nothing that was read may have been stored, or all. Check
-// again. Work that was stored is not done again.
+// After an error there is no verdict: all, some or none of the steps are stored. The caller should
+// check again, and the stored steps are not repeated.
 func (m *Monitor) Check(ctx context.Context, full bool) (report Report, err error) {
 	report.Full = full
 	defer func() { m.count(ctx, report, err) }()
@@ -73,7 +72,7 @@ func (m *Monitor) Check(ctx context.Context, full bool) (report Report, err erro
 	if err != nil {
 		return report, fmt.Errorf("check conservation: %w", err)
 	}
-	for range attempts {
+	for range maxAttempts {
 		err = m.run(ctx, full, onChain, &report)
 		if !errors.Is(err, ErrSuperseded) && !errors.Is(err, ErrWentBack) {
 			break
@@ -85,17 +84,17 @@ func (m *Monitor) Check(ctx context.Context, full bool) (report Report, err erro
 	return report, nil
 }
 
-// chain reads the chain itself, once for all attempts.
+// chain reads the chain once for all attempts.
 func (m *Monitor) chain(ctx context.Context, full bool) ([]Finding, error) {
 	if m.Chain == nil {
 		return nil, nil
 	}
 	found, err := m.Chain.Check(ctx, full)
-	m.pass("after the chain")
+	m.reach("after the chain")
 	return found, err
 }
 
-// run is one attempt.
+// run makes one attempt.
 func (m *Monitor) run(ctx context.Context, full bool, onChain []Finding, report *Report) error {
 	at, err := m.Book.Begin(ctx, full)
 	if err != nil {
@@ -103,17 +102,17 @@ func (m *Monitor) run(ctx context.Context, full bool, onChain []Finding, report 
 	}
 	report.Full = at.Full
 	w := &walk{Monitor: m, at: at, cursors: at.Cursors, report: report, onChain: onChain}
-	if err = w.all(ctx); errors.Is(err, ErrWentBack) {
-		return w.wentBack(ctx, err)
+	if err = w.readAll(ctx); errors.Is(err, ErrWentBack) {
+		return w.recordWentBack(ctx, err)
 	}
 	return err
 }
 
-// all reads in the order that the judgement needs, and judges.
-func (w *walk) all(ctx context.Context) error {
+// readAll reads in the order that the evaluation requires, and evaluates.
+func (w *walk) readAll(ctx context.Context) error {
 	for _, read := range []struct {
 		point string
-		next  func(context.Context) (Round, bool, error)
+		next  func(context.Context) (Batch, bool, error)
 	}{
 		{"transfers", w.claims},
 		{"payouts", w.payouts},
@@ -123,24 +122,24 @@ func (w *walk) all(ctx context.Context) error {
 		if err := w.catchUp(ctx, read.next); err != nil {
 			return fmt.Errorf("read %s: %w", read.point, err)
 		}
-		w.pass("after " + read.point)
+		w.reach("after " + read.point)
 	}
 	return w.end(ctx)
 }
 
-// walk is one attempt on its way.
+// walk is one attempt of a run.
 type walk struct {
 	*Monitor
-	at      Checkpoint // as it is stored
+	at      Checkpoint // as stored
 	cursors Cursors    // as far as was read
-	round   Round      // what was read and is not stored
+	batch   Batch      // input that was read and is not stored yet
 	report  *Report
-	onChain []Finding // what is wrong by what was read of the chain itself
+	onChain []Finding // violations found on the chain
 }
 
-// catchUp reads pages to the end. All but the last are stored one by one, so that a
-// run that dies goes on from there; the last is left for the verdict.
-func (w *walk) catchUp(ctx context.Context, next func(context.Context) (Round, bool, error)) error {
+// catchUp reads pages to the end. It stores all but the last one by one, so that another run can
+// continue after a crash. The last page is part of the verdict.
+func (w *walk) catchUp(ctx context.Context, next func(context.Context) (Batch, bool, error)) error {
 	for {
 		read, more, err := next(ctx)
 		if err != nil {
@@ -156,82 +155,82 @@ func (w *walk) catchUp(ctx context.Context, next func(context.Context) (Round, b
 	}
 }
 
-func (w *walk) add(r Round) {
-	w.round.Claims = append(w.round.Claims, r.Claims...)
-	w.round.Readings = append(w.round.Readings, r.Readings...)
+func (w *walk) add(r Batch) {
+	w.batch.Claims = append(w.batch.Claims, r.Claims...)
+	w.batch.Readings = append(w.batch.Readings, r.Readings...)
 	w.report.Final += len(r.Claims)
 	for _, reading := range r.Readings {
 		w.report.Entries += len(reading.Entries)
 	}
 }
 
-func (w *walk) claims(ctx context.Context) (Round, bool, error) {
+func (w *walk) claims(ctx context.Context) (Batch, bool, error) {
 	page, err := w.Book.Claims(ctx, w.cursors.Transfers, w.limit())
 	if err != nil {
-		return Round{}, false, err
+		return Batch{}, false, err
 	}
 	w.cursors.Transfers = page.Next
-	return Round{Claims: page.Claims}, page.More, nil
+	return Batch{Claims: page.Claims}, page.More, nil
 }
 
-func (w *walk) payouts(ctx context.Context) (Round, bool, error) {
+func (w *walk) payouts(ctx context.Context) (Batch, bool, error) {
 	if w.Payouts == nil {
-		return Round{}, false, nil
+		return Batch{}, false, nil
 	}
 	page, err := w.Payouts.Page(ctx, w.cursors.Payouts, w.limit())
 	if err != nil {
-		return Round{}, false, err
+		return Batch{}, false, err
 	}
 	w.cursors.Payouts = page.Next
-	return Round{Readings: []Reading{{Side: transfer.Chain, Entries: page.Entries}}}, page.More, nil
+	return Batch{Readings: []Reading{{Side: transfer.Chain, Entries: page.Entries}}}, page.More, nil
 }
 
-func (w *walk) page(side Side, journal Journal, cursor *Cursor) func(context.Context) (Round, bool, error) {
-	return func(ctx context.Context) (Round, bool, error) {
+func (w *walk) page(side Side, journal Journal, cursor *Cursor) func(context.Context) (Batch, bool, error) {
+	return func(ctx context.Context) (Batch, bool, error) {
 		page, err := journal.Page(ctx, *cursor, w.limit())
 		if err != nil {
-			return Round{}, false, err
+			return Batch{}, false, err
 		}
 		*cursor = page.Next
-		return Round{Readings: []Reading{{Side: side, Entries: page.Entries, Scales: page.Scales}}}, page.More, nil
+		return Batch{Readings: []Reading{{Side: side, Entries: page.Entries, Scales: page.Scales}}}, page.More, nil
 	}
 }
 
-// keep stores what was read so far.
+// keep stores the batch so far.
 func (w *walk) keep(ctx context.Context) error {
-	known, err := w.Book.Known(ctx, w.at, w.round.Requests(), false)
+	known, err := w.Book.Known(ctx, w.at, w.batch.Requests(), false)
 	if err != nil {
 		return err
 	}
-	found := known.Merge(w.round)
-	return w.store(ctx, Step{Moved: w.round.Moved(), Evidence: known.Evidence, Scales: w.round.scales(), Found: found})
+	found := known.Merge(w.batch)
+	return w.store(ctx, Step{Moved: w.batch.Moved(), Evidence: known.Evidence, Scales: w.batch.scales(), Found: found})
 }
 
-// end reads both sides up to a point each, Funding first, and gives the verdict.
+// end reads both sides up to a point each, Funding first, and stores the verdict.
 func (w *walk) end(ctx context.Context) error {
 	funding, err := w.Funding.Point(ctx, w.cursors.Funding)
 	if err != nil {
 		return fmt.Errorf("read Funding and its balances: %w", err)
 	}
-	w.pass("after funding's point")
+	w.reach("after funding's point")
 	trading, err := w.Trading.Point(ctx, w.cursors.Trading)
 	if err != nil {
 		return fmt.Errorf("read Trading and its balances: %w", err)
 	}
 	w.cursors.Funding, w.cursors.Trading = funding.Next, trading.Next
-	w.add(Round{Readings: []Reading{
+	w.add(Batch{Readings: []Reading{
 		{Side: transfer.Funding, Entries: funding.Entries, Scales: funding.Scales},
 		{Side: transfer.Spot, Entries: trading.Entries, Scales: trading.Scales, Last: true},
 	}})
-	known, err := w.Book.Known(ctx, w.at, w.round.Requests(), true)
+	known, err := w.Book.Known(ctx, w.at, w.batch.Requests(), true)
 	if err != nil {
 		return err
 	}
-	found := known.Merge(w.round)
-	found = append(found, known.Missing(w.round, w.Payouts != nil)...)
-	found = append(found, known.precisions(w.round)...)
+	found := known.Merge(w.batch)
+	found = append(found, known.Missing(w.batch, w.Payouts != nil)...)
+	found = append(found, known.precisions(w.batch)...)
 	found = append(found, w.onChain...)
-	moved := w.round.Moved()
+	moved := w.batch.Moved()
 	for side, balances := range map[Side]map[Account]Sum{transfer.Funding: funding.Balances, transfer.Spot: trading.Balances} {
 		sums, err := w.Book.Sums(ctx, w.at, side)
 		if err != nil {
@@ -239,7 +238,7 @@ func (w *walk) end(ctx context.Context) error {
 		}
 		found = append(found, Balances(side, plus(sums, moved[side]), balances)...)
 	}
-	if err := w.store(ctx, Step{Moved: moved, Evidence: known.Evidence, Scales: w.round.scales(), Found: found, Verdict: true, Chain: w.Chain != nil}); err != nil {
+	if err := w.store(ctx, Step{Moved: moved, Evidence: known.Evidence, Scales: w.batch.scales(), Found: found, Verdict: true, Chain: w.Chain != nil}); err != nil {
 		return err
 	}
 	if w.at.Full {
@@ -248,10 +247,10 @@ func (w *walk) end(ctx context.Context) error {
 	return nil
 }
 
-// wentBack is the only finding of a run whose journal has lost what was read of it:
-// nothing else can be judged by what was read before. A full run has to follow, and the
-// error that is returned is the cause.
-func (w *walk) wentBack(ctx context.Context, cause error) error {
+// recordWentBack stores that a journal has lost lines that were read. It is the only finding of its
+// run, since the evidence of earlier reads no longer counts. A full run must follow, and the
+// returned error is the cause.
+func (w *walk) recordWentBack(ctx context.Context, cause error) error {
 	w.cursors = w.at.Cursors
 	err := w.store(ctx, Step{Lost: true, Found: []Finding{{Kind: JournalWentBack, Side: transfer.Spot,
 		Expected: "line " + string(w.at.Cursors.Trading), Got: "another journal", Evidence: cause.Error()}}})
@@ -269,20 +268,20 @@ func plus(sums, moved map[Account]Sum) map[Account]Sum {
 	return all
 }
 
-// store stores a step, and tells what is new of what it found.
+// store stores a step and logs its new findings and halts.
 func (w *walk) store(ctx context.Context, s Step) error {
 	s.From, s.Cursors, s.Mode = w.at, w.cursors, w.Mode
 	if w.Chain != nil {
-		s.Owed = w.round.owed()
+		s.Owed = w.batch.owed()
 	}
-	s.Halts = max(1, haltsAtOnce-len(w.report.Halts))
-	w.pass("before a step")
+	s.Halts = max(1, maxHaltsPerRun-len(w.report.Halts))
+	w.reach("before a step")
 	stored, err := w.Book.Store(ctx, s)
 	if err != nil {
 		return err
 	}
-	w.pass("after a step")
-	w.at, w.round = stored.Checkpoint, Round{}
+	w.reach("after a step")
+	w.at, w.batch = stored.Checkpoint, Batch{}
 	w.report.Found = append(w.report.Found, s.Found...)
 	w.report.Fresh = append(w.report.Fresh, stored.Fresh...)
 	w.report.Halts = append(w.report.Halts, stored.Halts...)
@@ -296,9 +295,9 @@ func (w *walk) store(ctx context.Context, s Step) error {
 	return nil
 }
 
-// haltsAtOnce is how many halts a run makes, each for one finding. After that each step
-// that finds something new makes one for all of it.
-const haltsAtOnce = 20
+// maxHaltsPerRun is how many halts a run makes, each for one finding. After that each step with new
+// findings makes one halt for all of them.
+const maxHaltsPerRun = 20
 
 func (m *Monitor) limit() int {
 	if m.Page == 0 {
@@ -307,7 +306,7 @@ func (m *Monitor) limit() int {
 	return m.Page
 }
 
-func (m *Monitor) pass(point string) {
+func (m *Monitor) reach(point string) {
 	if m.At != nil {
 		m.At(point)
 	}

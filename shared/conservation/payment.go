@@ -8,24 +8,24 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// The kinds of finding about the chain itself. Each check finds them again as long as
-// they are so, and they stand no longer once they are not.
+// The kinds of finding about the chain. Each check reports them again as long as they are true;
+// after that they are closed.
 const (
-	PaymentWithoutTransfer Kind = "PAYMENT_WITHOUT_TRANSFER" // a payer's money left, and no record says why
+	PaymentWithoutTransfer Kind = "PAYMENT_WITHOUT_TRANSFER" // a payer's money left, and no record has the cause
 	TransferWithoutPayment Kind = "TRANSFER_WITHOUT_PAYMENT" // COMMITTED, and the chain has no payment
-	PaymentDiffers         Kind = "PAYMENT_DIFFERS"          // in receiver, token or amount, or of a payout that was given back
+	PaymentDiffers         Kind = "PAYMENT_DIFFERS"          // in recipient, token or amount, or it belongs to a refunded payout
 	PaidTwice              Kind = "PAID_TWICE"               // a second payment for one payout
 )
 
-// Payments reads the chain itself.
+// Payments reads the chain.
 type Payments interface {
-	// Check reads what is new in final blocks, within bounds, and returns what is wrong
-	// by all that was read so far. That a chain's nodes do not answer is no error: what
-	// was read before is judged. full judges again what earlier checks have settled.
+	// Check reads new final blocks, within limits, and returns the violations of all blocks read so
+	// far. An unavailable chain is no error: the payments that were read before are evaluated. full
+	// evaluates settled payments again.
 	Check(ctx context.Context, full bool) ([]Finding, error)
 }
 
-// Payment is money of a payer that left in a final block, and what the records say of it.
+// Payment is money of a payer that left in a final block, with the records about it.
 type Payment struct {
 	Submitter   string `json:"submitter"`
 	TxHash      string `json:"txHash"`
@@ -34,18 +34,18 @@ type Payment struct {
 	Token       string `json:"token,omitempty"`
 	Receiver    string `json:"receiver"`
 	Amount      string `json:"amount"`
-	AssetID     int32  `json:"-"` // that this payer pays with this token; 0: none
+	AssetID     int32  `json:"-"` // the asset that this payer pays with this token; 0: none
 
-	Claimed bool           `json:"-"` // by a record of our own: a request's stored version, a proof, a release or an operator
+	Claimed bool           `json:"-"` // by a record of this database: a request's stored version, a proof, a release or an operator
 	ReqID   string         `json:"-"` // of the request that claims it; "": an operator has written it off
-	Payout  *ClaimedPayout `json:"-"` // nil: the request is no transfer's
-	Ordered bool           `json:"-"` // the coordinator itself posted that request: it must be a transfer's
-	Decided bool           `json:"-"` // an operator has decided whether that payout was paid
-	InDoubt bool           `json:"-"` // a payout in doubt, which is open, wants the same payment
+	Payout  *ClaimedPayout `json:"-"` // nil: the request belongs to no transfer
+	Ordered bool           `json:"-"` // the coordinator posted the request, so it must belong to a transfer
+	Decided bool           `json:"-"` // an operator has stated whether the payout was paid
+	InDoubt bool           `json:"-"` // an open payout in doubt has the same payment
 	Before  bool           `json:"-"` // another payment of the same payout was settled before
 }
 
-// ClaimedPayout is the transfer's row.
+// ClaimedPayout holds the columns of the transfer's row.
 type ClaimedPayout struct {
 	UserID                  int64
 	AssetID                 int32
@@ -53,19 +53,19 @@ type ClaimedPayout struct {
 	Token, Receiver, Amount string
 }
 
-// Outcome is what a payment is known to be.
+// Outcome is the result of evaluating a payment.
 type Outcome string
 
-// The outcomes. Unsettled is judged again by each check.
+// The outcomes. Each check evaluates an Unsettled payment again.
 const (
 	Unsettled Outcome = ""
 	Paid      Outcome = "PAID"  // the payout of a transfer
-	Other     Outcome = "OTHER" // a request that is no transfer, or what an operator decided about
+	Other     Outcome = "OTHER" // of a request without a transfer, or covered by an operator's decision
 )
 
-// Judge says what the payment is, or what is wrong with it. An open transfer's payment
-// is unsettled and not wrong.
-func (p Payment) Judge() (Outcome, *Finding) {
+// Evaluate returns the payment's outcome, or its violation. A payment of an open transfer is
+// unsettled, which is no violation.
+func (p Payment) Evaluate() (Outcome, *Finding) {
 	t := p.Payout
 	switch {
 	case !p.Claimed && p.InDoubt:
@@ -102,33 +102,34 @@ func (p Payment) finding(kind Kind, expected string) *Finding {
 	return f
 }
 
-// Owed is a payout that is COMMITTED, and of which no payment was found yet.
+// Owed is a COMMITTED payout whose payment was not found yet.
 type Owed struct {
-	ReqID   string
-	Account Account
-	Due     *uint64 // the block by which its payment must have been read; nil: not known yet
-	Start   uint64  // blocks up to this one are not read
-	Read    uint64  // and blocks up to this one were
-	Found   bool    // its payment was found, or an operator decided that it was paid
-	Judged  bool    // a payment of it was found that differs, or that is to be judged
+	ReqID     string
+	Account   Account
+	Due       *uint64 // the block by which its payment must have been read; nil: not known yet
+	Start     uint64  // blocks up to this one are not read
+	Read      uint64  // and blocks up to this one were
+	Found     bool    // its payment was found, or an operator stated that it was paid
+	Evaluated bool    // one of its payments differs, or is still to be evaluated
 }
 
-// Judge says whether the payment needs to be looked for no longer, or that it is missing.
-func (o Owed) Judge() (settled bool, wrong *Finding) {
+// Evaluate reports whether the payment is no longer required, or returns the violation that it is
+// missing.
+func (o Owed) Evaluate() (settled bool, wrong *Finding) {
 	switch {
 	case o.Found, o.Due != nil && *o.Due <= o.Start:
 		return true, nil
-	case o.Judged, o.Due == nil, o.Read < *o.Due:
+	case o.Evaluated, o.Due == nil, o.Read < *o.Due:
 		return false, nil
 	}
 	return false, &Finding{Kind: TransferWithoutPayment, Side: transfer.Chain, ReqID: o.ReqID, Account: o.Account, Expected: "a payment",
 		Got: "none", Evidence: map[string]any{"due": *o.Due, "readFrom": o.Start + 1, "readTo": o.Read}}
 }
 
-// ChainReading is how far the blocks of one payer were read.
+// ChainReading is the position up to which the blocks of one payer were read.
 type ChainReading struct {
 	Submitter  string
-	New        bool   // it was not read yet
+	New        bool   // it was never read
 	Registered int64  // when the payer was registered, in seconds since 1970
 	Start      uint64 // blocks after this one are read
 	Block      uint64
@@ -138,13 +139,13 @@ type ChainReading struct {
 	Pass       int
 }
 
-// WentBack is the finding of a payer's block that was final and is another now.
+// WentBack returns the finding about a payer's final block that was replaced.
 func WentBack(submitter string, evidence json.RawMessage) Finding {
 	return Finding{Kind: JournalWentBack, Side: transfer.Chain, Expected: "the block that was read of " + submitter, Got: string(evidence), Evidence: evidence}
 }
 
-// owed are the payouts that the round's claims say are COMMITTED.
-func (r Round) owed() (reqs []string) {
+// owed returns the payouts that the batch's claims report as COMMITTED.
+func (r Batch) owed() (reqs []string) {
 	for _, c := range r.Claims {
 		if c.State == transfer.Committed && c.Terms.Type == transfer.FundingToChain {
 			reqs = append(reqs, c.ReqID)

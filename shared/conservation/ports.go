@@ -8,26 +8,24 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Cursor is how far a journal has been read, in its own words. Empty is before the
-// first entry.
+// Cursor is the position up to which a journal was read, in the journal's own format. Empty is
+// before the first entry.
 type Cursor string
 
-// Journal is a side's own record of what it did.
+// Journal is a side's own record of its operations.
 //
-// Each entry is read once: a page or a point has exactly those that are not behind
-// its cursor already. What two calls return does not depend on who else reads.
+// Each entry is read once: a page or a point has exactly the entries after its cursor. The result
+// does not depend on other readers.
 //
-// A journal that is not the one which a cursor is of, since what was read of it is not
-// there any more, fails with [ErrWentBack].
+// A journal that has lost lines which the cursor covers fails with [ErrWentBack].
 type Journal interface {
-	// Page reads what follows a cursor, about limit entries at most, and says how far
-	// that was. More says that there was more at that moment; an entry that was
-	// committed before a call that ends without more is in what has been read, or
-	// will be in the next Point.
+	// Page reads the entries after a cursor, about limit at most, and returns the new cursor. More
+	// reports whether there were more at that moment. An entry that was committed before a call
+	// without more is in the pages read so far, or in the next Point.
 	Page(ctx context.Context, after Cursor, limit int) (Page, error)
 
-	// Point reads all that follows a cursor, up to one point at or after the call,
-	// and every balance as it was at that point.
+	// Point reads all entries after a cursor up to one point at or after the call, and each balance
+	// at that point.
 	Point(ctx context.Context, after Cursor) (Point, error)
 }
 
@@ -47,15 +45,15 @@ type Point struct {
 	Balances map[Account]Sum
 }
 
-// Payouts is the journal of the chain: a Deposit for each payout whose managed
-// transaction is CONFIRMED with proof of payment, under the transfer's req_id, with
-// its user, asset and units. Every payout that was COMMITTED before a call is in what
-// has been read when pages end. Page is as in [Journal].
+// Payouts is the journal of the chain. It has a Deposit for each payout whose managed transaction
+// is CONFIRMED with proof of payment, under the transfer's req_id, with its user, asset and units.
+// When pages end, each payout that was COMMITTED before the call has been read. Page is as in
+// [Journal].
 type Payouts interface {
 	Page(ctx context.Context, after Cursor, limit int) (Page, error)
 }
 
-// Cursors are how far a run has read.
+// Cursors hold the position of a run in each journal.
 type Cursors struct {
 	Transfers Cursor `json:"transfers"`
 	Funding   Cursor `json:"funding"`
@@ -63,68 +61,66 @@ type Cursors struct {
 	Payouts   Cursor `json:"payouts"`
 }
 
-// Checkpoint is what runs have come to, together. Version goes up with each step
-// that is stored; a step is stored only on the version that it was made from.
+// Checkpoint is the common result of all runs so far. Version increases with each stored step. A
+// step is stored only on the version that it was made from.
 type Checkpoint struct {
 	Generation int64
 	Version    int64
-	Full       bool // of a full run that has not come to its end
+	Full       bool // of a full run that is not completed
 	Cursors    Cursors
-	Began      time.Time // by the database, before the run read anything
+	Began      time.Time // by the database's clock, before the run read anything
 }
 
-// Step is what is stored at once, or not at all.
+// Step is stored in one commit.
 type Step struct {
 	From     Checkpoint
 	Cursors  Cursors
 	Moved    map[Side]map[Account]Sum // added to the sums
-	Evidence map[string]*Evidence     // in place of what was known
-	Scales   []Scale                  // beside those that are known
+	Evidence map[string]*Evidence     // replaces the known evidence
+	Scales   []Scale                  // added to the known ones
 	Found    []Finding
-	Verdict  bool     // every balance and scale was looked at: those that are right again stand no longer
-	Chain    bool     // and so was what was read of the chain itself
-	Owed     []string // payouts that became COMMITTED: the chain must have a payment of each
-	Lost     bool     // a journal is not the one that was read: no run goes on from here, and the next is a full one
-	Mode     Mode     // of halting, for those of Found that do not stand yet
-	Halts    int      // the most to be made, each for one of Found, but the last for all that are left; at least 1
+	Verdict  bool     // every balance and scale was checked: findings that no longer hold are closed
+	Chain    bool     // the chain's payments were checked too
+	Owed     []string // payouts that became COMMITTED: the chain must have a payment for each
+	Lost     bool     // a journal has lost lines: no run continues from here, and the next is a full one
+	Mode     Mode     // for those of Found that are not open yet
+	Halts    int      // maximum of halts, each for one of Found, the last for all remaining; at least 1
 }
 
-// Stored is what became of a step.
+// Stored is the result of storing a step.
 type Stored struct {
 	Checkpoint Checkpoint
-	Fresh      []Finding // those of Found that did not stand before
-	Halts      []Halt    // that were made: whatever is fresh is in one of them
+	Fresh      []Finding // those of Found that were not open before
+	Halts      []Halt    // that were made; together they cover Fresh
 }
 
-// ErrSuperseded reports that another run has stored a step in between. Nothing was
-// stored.
-var ErrSuperseded = errors.New("another run of the check was faster")
+// ErrSuperseded reports that another run has stored a step in between. Nothing was stored.
+var ErrSuperseded = errors.New("another run of the check has stored a step first")
 
-// Book keeps checkpoints, sums, evidence, findings and halts.
+// Book is the port to Postgres: it stores checkpoints, sums, evidence, findings and halts.
 type Book interface {
-	// Begin is where an incremental run goes on, or a full one: from nothing, or
-	// from where another full run of the last hour has stopped. Where there is nothing
-	// to go on from an incremental run is a full one.
+	// Begin returns the checkpoint from which an incremental run continues, or a full one. A full
+	// run begins from nothing, or continues another full run of the last hour. Without a checkpoint
+	// an incremental run becomes a full one.
 	Begin(ctx context.Context, full bool) (Checkpoint, error)
 
-	// Claims reads transfers that became final, as [Journal].Page does entries.
+	// Claims reads transfers that became final, with the same guarantees as [Journal].Page.
 	Claims(ctx context.Context, after Cursor, limit int) (Claims, error)
 
-	// Known reads what the checkpoint knows of the requests; with open, of all that
-	// is open, and of the scales of assets, too. It fails with [ErrSuperseded] if the checkpoint has moved.
+	// Known reads the checkpoint's evidence about the requests. With open it also reads the
+	// evidence of all open requests, and the scales of assets. It fails with [ErrSuperseded] if the
+	// checkpoint has changed.
 	Known(ctx context.Context, at Checkpoint, requests []string, open bool) (Known, error)
 
-	// Sums reads the sums of a side. It fails with [ErrSuperseded] if the checkpoint
-	// has moved.
+	// Sums reads the sums of a side. It fails with [ErrSuperseded] if the checkpoint has changed.
 	Sums(ctx context.Context, at Checkpoint, side Side) (map[Account]Sum, error)
 
-	// Store stores a step, its findings and its halts, in one commit, if the
-	// checkpoint has not moved; otherwise it fails with [ErrSuperseded].
+	// Store stores a step with its findings and halts in one commit, if the checkpoint is
+	// unchanged. Otherwise it fails with [ErrSuperseded].
 	Store(ctx context.Context, s Step) (Stored, error)
 
-	// Finish puts a full run's checkpoint in the place of the one that incremental
-	// runs go on from. What was found before the run began, and not by it, stands no
-	// longer.
+	// Finish makes a full run's checkpoint the one from which incremental runs continue. It closes
+	// findings that are older than the run and were not found by it.
 	Finish(ctx context.Context, c Checkpoint) error
 }
 

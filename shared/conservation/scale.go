@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// Scale is what a side's journal says of an asset: one unit of it is 10^-Precision.
+// Scale is an asset's precision in a side's journal: one unit is 10^-Precision.
 type Scale struct {
-	Side      Side // not of a journal's own: it is the reading's
+	Side      Side // set from the reading, not from the journal
 	AssetID   int32
 	Precision uint8
 }
 
-// scales are those of all readings, each once, in order.
-func (r Round) scales() (all []Scale) {
+// scales returns the scales of all readings, each once, in order.
+func (r Batch) scales() (all []Scale) {
 	for _, reading := range r.Readings {
 		for _, s := range reading.Scales {
 			s.Side = reading.Side
@@ -31,11 +31,10 @@ func distinct(all []Scale) []Scale {
 	return slices.Compact(all)
 }
 
-// precisions holds the scales that the journals have said, ever or in the round,
-// against ours. Money of an asset that has another precision elsewhere would change by
-// powers of ten on its way, with equal units on both sides. An asset that only the other
-// side has is none of ours.
-func (k Known) precisions(r Round) (found []Finding) {
+// precisions compares the scales of all journals, earlier ones and the batch's, with the precisions
+// of our assets. With another precision, equal units on both sides would be amounts that differ by
+// a power of ten. An asset that only the other side has is ignored.
+func (k Known) precisions(r Batch) (found []Finding) {
 	for _, s := range distinct(slices.Concat(k.Scales, r.scales())) {
 		if own, ours := k.Precision[s.AssetID]; ours && own != s.Precision {
 			found = append(found, Finding{Kind: PrecisionDiffers, Side: s.Side, Account: Account{AssetID: s.AssetID},

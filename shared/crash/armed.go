@@ -8,22 +8,22 @@ import (
 	"syscall"
 )
 
-// FromEnvironment is the points armed by [Variable]; nil where it is not set.
+// FromEnvironment returns the points armed by [Variable]; nil if it is not set.
 func FromEnvironment() (Points, error) {
 	folder := os.Getenv(Variable)
 	if folder == "" {
 		return nil, nil
 	}
-	return func(point string) { pass(folder, point) }, nil
+	return func(point string) { reached(folder, point) }, nil
 }
 
-// most bounds how many passes can be counted.
-const most = 64
+// maxHits bounds how many passes can be counted.
+const maxHits = 64
 
-// pass takes one of the point's files away; whoever takes the last acts. Only
-// one process can take a file away.
-func pass(folder, point string) {
-	for n := most - 1; n >= 0; n-- {
+// reached removes one of the point's files; removing the last one triggers the action. Only one process
+// can remove a file.
+func reached(folder, point string) {
+	for n := maxHits - 1; n >= 0; n-- {
 		name := file(folder, point, n)
 		action, err := os.ReadFile(name)
 		if err != nil || os.Remove(name) != nil {
@@ -37,8 +37,8 @@ func pass(folder, point string) {
 	}
 }
 
-// end kills the process, or stops it and returns once it goes on. The signal may
-// reach another thread first: this one must not run on in the meantime.
+// end kills the process, or stops it and returns once it continues. Another thread may get the signal
+// first, and this one must not run on meanwhile.
 func end(action string) {
 	if action != Stop {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)

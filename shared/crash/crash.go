@@ -1,7 +1,6 @@
-// Package crash lets a test end or freeze a real process at a named point, from
-// the outside. Only programs that are built with [Tag] can do that. Any other has
-// no code for it, passes each point with a nil check, and does not start where
-// [Variable] is set.
+// Package crash lets a test kill or freeze a real process at a named crash point, from outside. Only
+// programs that are built with [Tag] can do that. Any other program has no code for it, passes each
+// point with a nil check, and does not start if [Variable] is set.
 package crash
 
 import (
@@ -13,20 +12,20 @@ import (
 // Tag is the build tag of programs whose points can be armed: go build -tags crashpoints.
 const Tag = "crashpoints"
 
-// Variable names the environment variable that holds the folder of armed
-// points. It is no setting: nothing but a test sets it.
+// Variable names the environment variable with the folder of armed points. It is not a setting: only
+// tests set it.
 const Variable = "CRASH_POINTS"
 
-// What happens at a point.
+// The actions at a point.
 const (
 	Kill = "kill" // SIGKILL
-	Stop = "stop" // SIGSTOP, until somebody sends SIGCONT
+	Stop = "stop" // SIGSTOP, until the test sends SIGCONT
 )
 
-// Points passes named points. A nil Points does nothing.
+// Points reports each reached point to the test. A nil Points does nothing.
 type Points func(point string)
 
-// All lists every point: what has been done last, by the function that did it.
+// All returns every point, named by its function and the last action before it.
 func All() []string {
 	return []string{
 		"create.received", "create.committed", "create.enqueued",
@@ -51,15 +50,15 @@ func All() []string {
 	}
 }
 
-// At passes the point.
+// At reports that the point is reached.
 func (p Points) At(point string) {
 	if p != nil {
 		p(point)
 	}
 }
 
-// Arm makes the hit-th pass of the point, counted over all processes with this
-// folder, do what action says; once.
+// Arm makes the process that reaches the point the hit-th time carry out the action once. All processes
+// with this folder count together.
 func Arm(folder, point string, hit int, action string) error {
 	for n := range hit {
 		if err := os.WriteFile(file(folder, point, n), []byte(action), 0o600); err != nil {
@@ -69,7 +68,7 @@ func Arm(folder, point string, hit int, action string) error {
 	return nil
 }
 
-// Hit says whether the point was armed and has done what it was armed for.
+// Hit reports whether the point was armed and has triggered.
 func Hit(folder, point string) bool {
 	_, err := os.Stat(file(folder, point, 0))
 	return os.IsNotExist(err)

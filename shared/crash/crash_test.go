@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// child builds a program that passes a and b twice, and says how to run it with the folder
+// child builds a program that reaches a and b twice. It returns a function that runs it with the folder
 // of armed points; "": with none.
 func child(t *testing.T, flags ...string) func(folder string) (string, error) {
 	t.Helper()
@@ -31,7 +31,7 @@ func child(t *testing.T, flags ...string) func(folder string) (string, error) {
 	}
 }
 
-// A process dies exactly at the pass that was armed, and only one does.
+// A process dies exactly at the armed pass, and only one process does.
 func TestKillAtTheArmedPass(t *testing.T) {
 	t.Parallel()
 	folder, run := t.TempDir(), child(t, "-tags", crash.Tag)
@@ -51,8 +51,8 @@ func TestKillAtTheArmedPass(t *testing.T) {
 	}
 }
 
-// A program that is built as for production does not start where points are armed, so that
-// no test of crashes can pass with it, and has nothing that could end it.
+// A program that is built for production does not start if points are armed, so that no crash test can
+// pass with it. It has no code that could kill it.
 func TestProductionHasNoPoints(t *testing.T) {
 	t.Parallel()
 	folder, run := t.TempDir(), child(t)
@@ -72,14 +72,14 @@ func TestProductionHasNoPoints(t *testing.T) {
 	}
 }
 
-// Where nothing is armed nothing happens.
-func TestUnset(t *testing.T) {
+// Without an armed point nothing happens.
+func TestUnarmedPointsDoNothing(t *testing.T) {
 	t.Parallel()
 	crash.Points(nil).At("anything")
 }
 
-// What the coordinator and the ledger of payouts pass can be armed, and every point once.
-func TestAllIsWhole(t *testing.T) {
+// The points of the coordinator and of the payout ledger can be armed, and each point occurs once.
+func TestAllListsEachPointOnce(t *testing.T) {
 	t.Parallel()
 	all := crash.All()
 	for _, point := range slices.Concat(transfer.Points(), payout.Points()) {

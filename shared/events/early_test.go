@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A receiver that failed is left alone until its time, unless that is further ahead than
-// any wait after so many failures: then the database's clock was set back.
-func TestEarly(t *testing.T) {
+// An endpoint that failed is not called before the planned time. If that time is further ahead than
+// the longest wait after so many failures, the database's clock was set back and the call is due.
+func TestEndpointWaitsUntilItsPlannedTime(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

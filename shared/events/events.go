@@ -1,11 +1,11 @@
-// Package events tells receivers what became of transactions: the domain's events, once
-// they are kept, each submitter's in their order.
+// Package events delivers the domain's committed events to endpoints, the events of each submitter
+// in their order.
 //
-// What a receiver has been told of one submitter is a stream. Whoever tells it holds
-// the stream's lease: an invocation, with a fencing token, as with a submitter's. What a
-// receiver took is on record after it took it, so that it may be told twice, and never
-// not at all; by its key ([nonce.Event.Key]) it tells that it was. A receiver that takes
-// nothing keeps its own streams waiting, and nobody else.
+// The events of one submitter for one endpoint are a delivery queue. An invocation delivers them
+// under the queue's lease, with a fencing token as for a submitter. A delivery is recorded after
+// the endpoint has accepted it. So it may be repeated, and is never lost; the endpoint detects a
+// repetition by the event's key ([nonce.Event.Key]). An endpoint that accepts nothing delays only
+// its own queues.
 package events
 
 import (
@@ -17,94 +17,94 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// ErrSettings reports publishers that cannot be made of what was configured.
+// ErrSettings reports settings from which no publishers can be made.
 var ErrSettings = errors.New("cannot publish events")
 
 // PageSize is how many events are loaded at once.
 const PageSize = 100
 
-// How long a receiver that failed is left alone: first, and at most. It doubles.
+// The wait after a failure: the first, and the longest. It doubles with each failure.
 const (
 	FirstWait = time.Second
 	MostWait  = 10 * time.Minute
 )
 
-// SilentFrom is how many times in a row a receiver gives no answer, to whomever, before
-// it is asked by one stream at a time.
+// SilentFrom is the number of consecutive calls without an answer, over all queues, after which
+// only one queue at a time calls the endpoint.
 const SilentFrom = 3
 
-// Stream is a submitter's events for one receiver.
+// Stream is the delivery queue of a submitter's events for one endpoint.
 type Stream struct {
 	Submitter nonce.Submitter
 	Receiver  string
 }
 
-// Page is what waits in a stream.
+// Page holds the next events of a delivery queue.
 type Page struct {
-	Events []nonce.Event // the first of it, in order
-	To     uint64        // the position up to which Events is all there was
+	Events []nonce.Event // in order, from the first pending one
+	To     uint64        // the position up to which Events is complete
 }
 
-// Taken is what came of taking a stream.
+// Taken is the result of acquiring the lease of a delivery queue.
 type Taken struct {
-	There     bool // false: nothing was ever to be told in it, or the database is not the one written last
-	Held      bool // false: somebody else has it, who was marked to go round again
+	There     bool // false: the queue never had an event, or the database is not the one written last
+	Held      bool // false: another invocation holds the lease, and its rerun flag was set
 	Token     int64
 	ExpiresAt time.Time
-	FreeAt    time.Time // when a holder that died is waited out
+	FreeAt    time.Time // when a dead holder's lease can be taken over
 	Lease     lease.Lease
 
 	Now           time.Time // the database's clock
-	Failures      int       // in a row, so far
+	Failures      int       // consecutive ones so far
 	NextAttemptAt time.Time
-	Pending       bool // something waits, or was forgotten before it was told
-	Page          Page // what was committed before it was taken
+	Pending       bool // events are pending, or were deleted before they were delivered
+	Page          Page // the events committed before the lease was acquired
 }
 
-// Outcome is what came of telling.
+// Outcome is the result of a delivery.
 type Outcome struct {
-	To       uint64 // position up to which the receiver has taken all
-	Asked    bool   // false: nothing of it was the receiver's
-	Failures int    // in a row; 0: it took what it was told
-	Error    string // of the last; "": none
-	Silent   bool   // it gave no answer: that may be so for every stream
+	To       uint64 // the position up to which the endpoint has accepted all
+	Asked    bool   // false: none of the events was for the endpoint, and it was not called
+	Failures int    // consecutive ones; 0: it accepted everything
+	Error    string // of the last failure; "": none
+	Silent   bool   // no answer: the endpoint may be down for every queue
 	Wait     time.Duration
 }
 
-// Settled is what is on record after an outcome.
+// Settled is the stored state after an outcome.
 type Settled struct {
 	Lease         lease.Lease // renewed
 	NextAttemptAt time.Time
-	Page          Page // what waits now
+	Page          Page // the events that are pending now
 }
 
-// Book is the record of streams. Every error is unknown, but for one that wraps
-// [lease.ErrFenced]: nothing was written then.
+// Book is the port to the stored delivery queues. After an error the write may have happened,
+// unless it wraps [lease.ErrFenced]: then nothing was written.
 type Book interface {
-	// NumberEvents has all that was committed before be told of to these receivers.
+	// NumberEvents numbers all events committed before the call for delivery to these endpoints.
 	NumberEvents(ctx context.Context, receivers []string) error
 
-	// TakeStream takes the stream's lease, or marks its holder, and loads what waits
-	// once that is committed. Whoever holds it takes it anew by another call.
+	// TakeStream acquires the queue's lease, or sets its holder's rerun flag. After that commit it
+	// loads the pending events. The holder itself acquires it again by another call.
 	TakeStream(ctx context.Context, s nonce.Submitter, receiver, owner string) (Taken, error)
 
-	// MayAsk says whether the receiver may be asked now: always, unless it was silent;
-	// then by one at a time.
+	// MayAsk reports whether the endpoint may be called now: always, unless it gave no answer
+	// lately; then by one queue at a time.
 	MayAsk(ctx context.Context, receiver string) (bool, error)
 
-	// Settle records an outcome under the lease, renews it, and loads what waits.
+	// Settle records an outcome under the lease, renews the lease, and loads the pending events.
 	Settle(ctx context.Context, l lease.Lease, receiver string, o Outcome) (Settled, error)
 
-	// ReleaseStream gives the lease back, and says whether it did: not where the wake
-	// mark is set, unless anyway.
+	// ReleaseStream releases the lease and reports whether it did. It does not if the rerun flag is
+	// set, unless anyway is true.
 	ReleaseStream(ctx context.Context, l lease.Lease, receiver string, anyway bool) (bool, error)
 }
 
-// Waker asks for a look at a stream. A task that cannot be made is the sweep's to make.
+// Waker enqueues tasks for a delivery queue. If that fails, the sweep enqueues one.
 type Waker interface {
-	// Publish asks for one at a time, by the second of which it is named.
+	// Publish enqueues a task at a time. The task's name has that second.
 	Publish(ctx context.Context, s Stream, at time.Time) error
 
-	// RescuePublish asks for one when the holder met could be waited out.
+	// RescuePublish enqueues a task for the time when the lease of met can be taken over.
 	RescuePublish(ctx context.Context, s Stream, met Taken) error
 }

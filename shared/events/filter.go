@@ -7,8 +7,8 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// OnlyOf tells p of the events of these callers' transactions alone; it takes all
-// others for it. An event whose caller is not known is told to nobody.
+// OnlyOf publishes to p only the events of these callers' transactions, and accepts all others
+// itself. An event without a known caller is published to no one.
 func OnlyOf(callers []string, p nonce.DomainEventPublisher) nonce.DomainEventPublisher {
 	return filter{callers, p}
 }
@@ -18,8 +18,8 @@ type filter struct {
 	next    nonce.DomainEventPublisher
 }
 
-// skips says that the receiver is told of none of the events: then it is not asked, and
-// says nothing of whether it answers.
+// skips reports whether none of the events is for the endpoint. Then it is not called, and nothing
+// is learned about whether it answers.
 func skips(p nonce.DomainEventPublisher, all []nonce.Event) bool {
 	f, some := p.(filter)
 	return !slices.ContainsFunc(all, func(e nonce.Event) bool { return !some || slices.Contains(f.callers, e.Caller) })
@@ -28,10 +28,10 @@ func skips(p nonce.DomainEventPublisher, all []nonce.Event) bool {
 // Publish implements [nonce.DomainEventPublisher].
 func (f filter) Publish(ctx context.Context, all []nonce.Event) (int, error) {
 	var theirs []nonce.Event
-	var places []int
+	var indexes []int
 	for i, e := range all {
 		if slices.Contains(f.callers, e.Caller) {
-			theirs, places = append(theirs, e), append(places, i)
+			theirs, indexes = append(theirs, e), append(indexes, i)
 		}
 	}
 	if len(theirs) == 0 {
@@ -41,5 +41,5 @@ func (f filter) Publish(ctx context.Context, all []nonce.Event) (int, error) {
 	if n == len(theirs) {
 		return len(all), err
 	}
-	return places[n], err
+	return indexes[n], err
 }

@@ -13,29 +13,29 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Worker tells receivers of events. It keeps nothing between two calls.
+// Worker delivers events to endpoints. It keeps no state between two calls.
 type Worker struct {
 	Book       Book
-	Receivers  []string                              // all that there are
+	Receivers  []string                              // all configured ones
 	Publishers map[string]nonce.DomainEventPublisher // by receiver
 	Wake       Waker
 	Rules      lease.Rules
-	EndAfter   time.Duration // since it was called: then it leaves the rest to another task
-	Node       string        // this instance, in owners
+	EndAfter   time.Duration // after this time the rest is left to another task
+	Node       string        // this instance, as part of lease owners
 	Log        *slog.Logger
 
 	Told func(ctx context.Context, receiver string, taken int, err error) // for metrics; may be nil
-	At   func(point string)                                               // passed at each step by its name; nil but in tests
+	At   func(point string)                                               // called at each crash point; nil outside tests
 }
 
-// Serve tells the stream's receiver of all that waits, or as much as it takes. If
-// another invocation is at it, that one is marked, and a task made for the case that it
-// dies. What is left for later has a task, or is the sweep's. Any error means that the
-// caller's own task must come again.
+// Serve delivers all pending events of the queue, or as many as the endpoint accepts. If another
+// invocation holds the lease, Serve sets its rerun flag and enqueues a task in case it dies. A task
+// or the sweep delivers the remaining events. After an error the caller's own task must be
+// delivered again.
 func (w *Worker) Serve(ctx context.Context, s Stream) error {
 	p := w.Publishers[s.Receiver]
-	if p == nil { // it was, when the task was made
-		w.Log.WarnContext(ctx, "nobody is told of events: no such receiver any more", "receiver", s.Receiver, "submitter", s.Submitter)
+	if p == nil { // it was configured when the task was enqueued
+		w.Log.WarnContext(ctx, "no events are delivered: the receiver is no longer configured", "receiver", s.Receiver, "submitter", s.Submitter)
 		return nil
 	}
 	began := time.Now()
@@ -53,8 +53,8 @@ func (w *Worker) Serve(ctx context.Context, s Stream) error {
 		case !taken.Held:
 			return w.Wake.RescuePublish(ctx, s, taken)
 		}
-		w.pass("publish.taken")
-		t := telling{Worker: w, stream: s, publisher: p, taken: taken, lease: taken.Lease, page: taken.Page, began: began}
+		w.reach("publish.taken")
+		t := delivery{Worker: w, stream: s, publisher: p, taken: taken, lease: taken.Lease, page: taken.Page, began: began}
 		over, err := t.run(ctx)
 		switch {
 		case errors.Is(err, lease.ErrFenced):
@@ -68,21 +68,21 @@ func (w *Worker) Serve(ctx context.Context, s Stream) error {
 	}
 }
 
-func (w *Worker) pass(point string) {
+func (w *Worker) reach(point string) {
 	if w.At != nil {
 		w.At(point)
 	}
 }
 
-// invocationID tells one invocation from every other.
+// invocationID returns an id that no other invocation has.
 func invocationID() string {
 	var b [8]byte
 	rand.Read(b[:]) // never fails: crypto/rand
 	return hex.EncodeToString(b[:])
 }
 
-// telling is one tenure of a stream.
-type telling struct {
+// delivery is one lease session of a delivery queue.
+type delivery struct {
 	*Worker
 	stream    Stream
 	publisher nonce.DomainEventPublisher
@@ -92,13 +92,13 @@ type telling struct {
 	began     time.Time
 }
 
-func (t *telling) attrs() []any {
+func (t *delivery) attrs() []any {
 	return []any{"submitter", t.stream.Submitter, "receiver", t.stream.Receiver, "nodeId", t.Node, "fencingToken", t.lease.Token}
 }
 
-// run tells what waits. over says that nothing is left for this invocation; otherwise it
-// takes the stream anew.
-func (t *telling) run(ctx context.Context) (over bool, err error) {
+// run delivers the pending events. over reports that this invocation is finished; otherwise it must
+// acquire the lease again.
+func (t *delivery) run(ctx context.Context) (over bool, err error) {
 	if t.taken.early() {
 		return t.leave(ctx, t.taken.NextAttemptAt)
 	}
@@ -110,10 +110,10 @@ func (t *telling) run(ctx context.Context) (over bool, err error) {
 				return false, err
 			}
 			if !may {
-				return t.giveBack(ctx) // the sweep comes back to it, once somebody was answered
+				return t.release(ctx) // the sweep tries again once the endpoint has answered
 			}
 		}
-		failed, err := t.tell(ctx, asked)
+		failed, err := t.deliverPage(ctx, asked)
 		switch {
 		case err != nil:
 			return false, err
@@ -123,27 +123,27 @@ func (t *telling) run(ctx context.Context) (over bool, err error) {
 			return t.leave(ctx, t.taken.Now.Add(time.Since(t.began)))
 		}
 	}
-	return t.giveBack(ctx)
+	return t.release(ctx)
 }
 
-// ask tells the receiver of the page.
-func (t *telling) ask(ctx context.Context) (taken int, err error) {
+// call publishes the page to the endpoint.
+func (t *delivery) call(ctx context.Context) (taken int, err error) {
 	calling, cancel := t.lease.CallContext(ctx, t.Rules.Duration)
 	defer cancel()
 	taken, err = t.publisher.Publish(calling, t.page.Events)
-	t.pass("publish.told")
+	t.reach("publish.told")
 	if t.Told != nil {
 		t.Told(ctx, t.stream.Receiver, taken, err)
 	}
 	return taken, err
 }
 
-// tell tells the page, or passes it over where nothing of it is the receiver's, keeps
-// what came of it, and loads the next.
-func (t *telling) tell(ctx context.Context, asked bool) (failed bool, err error) {
+// deliverPage publishes the page, or skips it if none of its events is for the endpoint. It stores
+// the result and loads the next page.
+func (t *delivery) deliverPage(ctx context.Context, asked bool) (failed bool, err error) {
 	n, cause := len(t.page.Events), error(nil)
 	if asked {
-		n, cause = t.ask(ctx)
+		n, cause = t.call(ctx)
 	}
 	out := Outcome{Asked: asked}
 	switch all := n == len(t.page.Events); {
@@ -154,7 +154,7 @@ func (t *telling) tell(ctx context.Context, asked bool) (failed bool, err error)
 	}
 	if cause != nil {
 		t.taken.Failures++
-		if n > 0 { // it fails at another one than before
+		if n > 0 { // another event than before fails
 			t.taken.Failures = 1
 		}
 		out.Failures, out.Error, out.Silent = t.taken.Failures, cause.Error(), errors.Is(cause, nonce.ErrNoAnswer)
@@ -168,19 +168,19 @@ func (t *telling) tell(ctx context.Context, asked bool) (failed bool, err error)
 	if err != nil {
 		return false, err
 	}
-	t.pass("publish.settled")
+	t.reach("publish.settled")
 	t.lease, t.page, t.taken.NextAttemptAt, t.taken.Pending = settled.Lease, settled.Page, settled.NextAttemptAt, false
 	return cause != nil, nil
 }
 
-// early says that the receiver is not to be told again yet. An attempt further ahead than
-// it was planned was planned before the database's clock was set back, and is due.
+// early reports whether the endpoint must not be called yet. A planned time that is further ahead
+// than the longest wait was planned before the database's clock was set back, and is due.
 func (t Taken) early() bool {
 	ahead := t.NextAttemptAt.Sub(t.Now)
 	return t.Failures > 0 && ahead > 0 && ahead <= wait(t.Failures)
 }
 
-// wait is how long a stream waits after so many failures in a row.
+// wait returns how long a queue waits after so many consecutive failures.
 func wait(failures int) time.Duration {
 	d := FirstWait
 	for range failures - 1 {
@@ -191,23 +191,23 @@ func wait(failures int) time.Duration {
 	return d
 }
 
-// leave gives the stream back with events in it, and has a task come for them.
-func (t *telling) leave(ctx context.Context, at time.Time) (over bool, err error) {
+// leave releases the lease although events are pending, and enqueues a task for them.
+func (t *delivery) leave(ctx context.Context, at time.Time) (over bool, err error) {
 	if _, err := t.Book.ReleaseStream(ctx, t.lease, t.stream.Receiver, true); err != nil {
 		return false, err
 	}
-	t.pass("publish.released")
+	t.reach("publish.released")
 	if err := t.Wake.Publish(ctx, t.stream, at); err != nil {
-		return false, fmt.Errorf("no task for the events of %s that are left: %w", t.stream.Submitter, err)
+		return false, fmt.Errorf("no task for the remaining events of %s: %w", t.stream.Submitter, err)
 	}
 	return true, nil
 }
 
-// giveBack ends the tenure, unless events have come meanwhile.
-func (t *telling) giveBack(ctx context.Context) (over bool, err error) {
+// release ends the lease session, unless events were added meanwhile.
+func (t *delivery) release(ctx context.Context) (over bool, err error) {
 	released, err := t.Book.ReleaseStream(ctx, t.lease, t.stream.Receiver, false)
 	if released {
-		t.pass("publish.released")
+		t.reach("publish.released")
 	}
 	return released, err
 }

@@ -24,14 +24,14 @@ import (
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
-// sub is the n-th submitter.
+// sub returns the n-th submitter.
 func sub(n int) nonce.Submitter { return nonce.Submitter(fmt.Sprintf("eip155:1337:0x%040x", n+1)) }
 
-// hook is a receiver, which answers as it is told to.
+// hook is an endpoint with a given answer.
 type hook struct {
 	*httptest.Server
 	mu     sync.Mutex
-	answer func(id string) int // 0: none
+	answer func(id string) int // 0: no answer
 	asked  []string            // keys, in order
 }
 
@@ -70,7 +70,7 @@ func (h *hook) all() []string {
 
 func always(status int) func(string) int { return func(string) int { return status } }
 
-// wake notes which looks were asked for.
+// wake counts the enqueued tasks.
 type wake struct {
 	mu      sync.Mutex
 	later   []time.Time
@@ -91,15 +91,15 @@ func (w *wake) RescuePublish(context.Context, events.Stream, events.Taken) error
 	return nil
 }
 
-// house is a database with receivers.
-type house struct {
+// env is a database with endpoints.
+type env struct {
 	storetest.Bundle
 	t     *testing.T
 	wake  *wake
 	hooks map[string]*hook
 }
 
-func build(t *testing.T, hooks map[string]*hook) house {
+func build(t *testing.T, hooks map[string]*hook) env {
 	t.Helper()
 	db := storetest.New(t)
 	o := storetest.Options(db.URL, storetest.Rules)
@@ -110,11 +110,11 @@ func build(t *testing.T, hooks map[string]*hook) house {
 	}
 	t.Cleanup(s.Close)
 	db.Store = s
-	return house{db, t, new(wake), hooks}
+	return env{db, t, new(wake), hooks}
 }
 
-// worker is one of another process.
-func (h house) worker(node string) *events.Worker {
+// worker returns a worker of another process.
+func (h env) worker(node string) *events.Worker {
 	w := &events.Worker{Book: h.Store, Wake: h.wake, Rules: storetest.Rules, EndAfter: 20 * time.Second, Node: node,
 		Log: slog.New(slog.DiscardHandler), Publishers: map[string]nonce.DomainEventPublisher{}}
 	for name, hook := range h.hooks {
@@ -124,8 +124,8 @@ func (h house) worker(node string) *events.Worker {
 	return w
 }
 
-// post makes n events of the submitter and returns their keys.
-func (h house) post(s nonce.Submitter, n int) (keys []string) {
+// post creates n events of the submitter and returns their keys.
+func (h env) post(s nonce.Submitter, n int) (keys []string) {
 	h.t.Helper()
 	h.Register(h.t, s, 1)
 	for range n {
@@ -138,15 +138,15 @@ func (h house) post(s nonce.Submitter, n int) (keys []string) {
 	return keys
 }
 
-func (h house) serve(s nonce.Submitter, receiver string) {
+func (h env) serve(s nonce.Submitter, receiver string) {
 	h.t.Helper()
 	if err := h.worker("node").Serve(h.t.Context(), events.Stream{Submitter: s, Receiver: receiver}); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// due lets the waits that were set run out.
-func (h house) due() {
+// due makes every planned wait end now.
+func (h env) due() {
 	h.t.Helper()
 	for _, table := range []string{"event_stream", "event_receiver"} {
 		if _, err := h.DB.Exec(h.t.Context(), `update `+table+` set next_attempt_at = clock_timestamp()`); err != nil {
@@ -162,21 +162,21 @@ func want(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// More than a page is told in order, once; a further look tells nothing.
-func TestServeTellsAll(t *testing.T) {
+// More than a page is delivered in order and once. A further run delivers nothing.
+func TestServeDeliversAllInOrder(t *testing.T) {
 	t.Parallel()
 	h := build(t, map[string]*hook{"hook": startHook(t, always(204))})
 	keys := h.post(sub(0), events.PageSize+20)
 	h.serve(sub(0), "hook")
 	h.serve(sub(0), "hook")
-	want(t, "told", h.hooks["hook"].all(), keys)
+	want(t, "delivered", h.hooks["hook"].all(), keys)
 	if len(h.wake.later) != 0 {
 		t.Errorf("tasks: got %d, want none", len(h.wake.later))
 	}
 }
 
-// What a receiver refuses is told again, first that, later and later; until then its
-// stream waits, and no other.
+// A refused event is delivered again as the first, with increasing waits. Until then its queue
+// waits, and no other.
 func TestServeWaitsForWhoRefuses(t *testing.T) {
 	t.Parallel()
 	h := build(t, map[string]*hook{"hook": startHook(t, always(204))})
@@ -219,9 +219,9 @@ func TestServeWaitsForWhoRefuses(t *testing.T) {
 	}
 }
 
-// A receiver that gives no answer is asked by one stream at a time, however many wait
-// for it; the others are not told of that. Its answer opens it for all.
-func TestServeAsksTheSilentOnce(t *testing.T) {
+// An endpoint that gives no answer is called by one queue at a time, however many wait. That does
+// not count as a failure of the others. Its answer opens all queues.
+func TestServeCallsAnUnansweringEndpointByOneQueue(t *testing.T) {
 	t.Parallel()
 	h := build(t, map[string]*hook{"mute": startHook(t, always(0)), "hook": startHook(t, always(204))})
 	const streams = 8
@@ -235,9 +235,9 @@ func TestServeAsksTheSilentOnce(t *testing.T) {
 	}
 	mute := h.hooks["mute"]
 	if got := len(mute.all()); got != events.SilentFrom {
-		t.Errorf("asked while it is silent: got %d times, want %d, then nobody", got, events.SilentFrom)
+		t.Errorf("calls without an answer: got %d, want %d and no more", got, events.SilentFrom)
 	}
-	want(t, "told the other", h.hooks["hook"].all(), keys)
+	want(t, "delivered the other", h.hooks["hook"].all(), keys)
 	h.due()
 	for n := range streams {
 		h.serve(sub(n), "mute")
@@ -255,9 +255,9 @@ func TestServeAsksTheSilentOnce(t *testing.T) {
 	}
 }
 
-// Who meets a holder that has just seen that nothing is left marks it, and it goes
-// round: what came meanwhile is told by it.
-func TestServeMarksTheHolder(t *testing.T) {
+// An invocation meets a holder that has just found its queue empty, and sets its rerun flag. The
+// holder iterates again and delivers the new events.
+func TestServeSetsTheHoldersRerunFlag(t *testing.T) {
 	t.Parallel()
 	h := build(t, map[string]*hook{"hook": startHook(t, always(204))})
 	keys := h.post(sub(0), 1)
@@ -268,24 +268,24 @@ func TestServeMarksTheHolder(t *testing.T) {
 		}
 		keys = append(keys, h.post(sub(0), 1)...)
 		h.serve(sub(0), "hook")
-		if told := len(h.hooks["hook"].all()); h.wake.rescues != 1 || told != 1 {
-			t.Errorf("who met the holder: got %d rescues and %d told, want 1 and 1", h.wake.rescues, told)
+		if delivered := len(h.hooks["hook"].all()); h.wake.rescues != 1 || delivered != 1 {
+			t.Errorf("meeting the holder: got %d rescues and %d deliveries, want 1 and 1", h.wake.rescues, delivered)
 		}
 	}
 	if err := holder.Serve(t.Context(), events.Stream{Submitter: sub(0), Receiver: "hook"}); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "told by the holder", h.hooks["hook"].all(), keys)
+	want(t, "delivered by the holder", h.hooks["hook"].all(), keys)
 }
 
-// Whose lease was taken over while it told records nothing; it begins anew.
-func TestServeFenced(t *testing.T) {
+// A holder whose lease was taken over during a delivery records nothing and acquires again.
+func TestFencedServeRecordsNothing(t *testing.T) {
 	t.Parallel()
 	h := build(t, map[string]*hook{"hook": startHook(t, always(204))})
 	hook := h.hooks["hook"]
 	keys := h.post(sub(0), 2)
 	hook.set(func(string) int {
-		if len(hook.asked) == 1 { // it is called under the lock
+		if len(hook.asked) == 1 { // the handler runs under the lock
 			_, err := h.DB.Exec(context.WithoutCancel(t.Context()), `update event_stream set fencing_token = fencing_token + 1, owner_node = ''`)
 			if err != nil {
 				t.Error(err)
@@ -294,11 +294,11 @@ func TestServeFenced(t *testing.T) {
 		return 204
 	})
 	h.serve(sub(0), "hook")
-	want(t, "told, and told again", hook.all(), append(slices.Clone(keys), keys...))
+	want(t, "delivered, and delivered again", hook.all(), append(slices.Clone(keys), keys...))
 }
 
-// A receiver of some callers' events is told of no other, and holds nobody up.
-func TestOnlyOf(t *testing.T) {
+// An endpoint of some callers' events gets no others, and does not delay the queue.
+func TestOnlyOfDeliversOnlyTheCallersEvents(t *testing.T) {
 	t.Parallel()
 	of := func(callers ...string) (all []nonce.Event) {
 		for i, c := range callers {
@@ -307,18 +307,18 @@ func TestOnlyOf(t *testing.T) {
 		return all
 	}
 	for _, c := range []struct {
-		all   []nonce.Event
-		takes int
-		want  int
-		told  string
+		all       []nonce.Event
+		takes     int
+		want      int
+		delivered string
 	}{
 		{of("shop", "bank", "shop", ""), 9, 4, "0 2"}, {of("bank", ""), 9, 2, ""}, {nil, 9, 0, ""},
 		{of("bank", "shop", "bank", "shop", "bank"), 1, 3, "1 3"}, {of("bank", "shop"), 0, 1, "1"},
 	} {
-		var told []string
+		var delivered []string
 		next := publisher(func(all []nonce.Event) (int, error) {
 			for _, e := range all {
-				told = append(told, e.TxID)
+				delivered = append(delivered, e.TxID)
 			}
 			if len(all) > c.takes {
 				return c.takes, errors.New("no more")
@@ -326,8 +326,8 @@ func TestOnlyOf(t *testing.T) {
 			return len(all), nil
 		})
 		n, err := events.OnlyOf([]string{"shop"}, next).Publish(t.Context(), c.all)
-		if n != c.want || strings.Join(told, " ") != c.told || (err == nil) != (n == len(c.all)) {
-			t.Errorf("%v, of which %d are taken: got %d taken of %v, %v; want %d of %q", c.all, c.takes, n, told, err, c.want, c.told)
+		if n != c.want || strings.Join(delivered, " ") != c.delivered || (err == nil) != (n == len(c.all)) {
+			t.Errorf("%v, of which %d are accepted: got %d accepted of %v, %v; want %d of %q", c.all, c.takes, n, delivered, err, c.want, c.delivered)
 		}
 	}
 }
@@ -336,9 +336,9 @@ type publisher func([]nonce.Event) (int, error)
 
 func (p publisher) Publish(_ context.Context, all []nonce.Event) (int, error) { return p(all) }
 
-// What was forgotten before it was told waits for nobody any more: its stream is done
-// with, though its receiver is never asked.
-func TestServeIsDoneWithWhatIsForgotten(t *testing.T) {
+// Events that were deleted before their delivery are pending no longer. Their queue is finished
+// without a call.
+func TestServeFinishesAQueueOfDeletedEvents(t *testing.T) {
 	t.Parallel()
 	h := build(t, map[string]*hook{"hook": startHook(t, always(204))})
 	h.post(sub(0), 3)
@@ -349,19 +349,19 @@ func TestServeIsDoneWithWhatIsForgotten(t *testing.T) {
 		t.Fatalf("forget: got %d, %v; want 3", n, err)
 	}
 	h.serve(sub(0), "hook")
-	want(t, "told", h.hooks["hook"].all(), nil)
+	want(t, "delivered", h.hooks["hook"].all(), nil)
 	left, err := h.EventBacklogs(t.Context(), []string{"hook"})
 	if err != nil || left[0].Streams != 0 || left[0].Oldest != 0 {
 		t.Errorf("left: got %+v, %v; want none", left, err)
 	}
 	keys := h.post(sub(0), 1)
 	h.serve(sub(0), "hook")
-	want(t, "told of what came later", h.hooks["hook"].all(), keys)
+	want(t, "delivered from later events", h.hooks["hook"].all(), keys)
 }
 
-// A receiver that was silent and now refuses an event does answer: its other streams
-// are told at once.
-func TestServeOpensWhoRefuses(t *testing.T) {
+// An endpoint that gave no answer and now refuses an event does answer: its other queues are served
+// at once.
+func TestRefusalOpensTheEndpointsOtherQueues(t *testing.T) {
 	t.Parallel()
 	h := build(t, map[string]*hook{"hook": startHook(t, always(0))})
 	const streams = 5
@@ -382,12 +382,12 @@ func TestServeOpensWhoRefuses(t *testing.T) {
 	for n := range streams {
 		h.serve(sub(n), "hook")
 	}
-	want(t, "told once it answers", hook.all()[silent:], keys)
+	want(t, "delivered once it answers", hook.all()[silent:], keys)
 }
 
-// What is not a receiver's says nothing of whether that answers: one that is silent is
-// asked no more often for it, and what is others' waits for nobody.
-func TestServeOfOthersEventsProvesNoAnswer(t *testing.T) {
+// Events for other endpoints prove nothing about this one. An endpoint without answers is not
+// called more often because of them, and they are not delayed.
+func TestEventsForOthersProveNoAnswer(t *testing.T) {
 	t.Parallel()
 	h := build(t, map[string]*hook{"mute": startHook(t, always(0))})
 	serve := func(n int, callers ...string) {
@@ -405,7 +405,7 @@ func TestServeOfOthersEventsProvesNoAnswer(t *testing.T) {
 		serve(streams+n, "bank")
 	}
 	if got := len(h.hooks["mute"].all()); got != events.SilentFrom {
-		t.Errorf("asked while it is silent: got %d times, want %d, then nobody", got, events.SilentFrom)
+		t.Errorf("calls without an answer: got %d, want %d and no more", got, events.SilentFrom)
 	}
 	if left, err := h.EventBacklogs(t.Context(), []string{"mute"}); err != nil || left[0].Streams != streams {
 		t.Errorf("submitters that wait: got %+v, %v; want its own %d", left, err, streams)

@@ -1,20 +1,19 @@
-// Package handlers asks business services over HTTP for the transactions of their
-// requests: a service in any language is a [nonce.Handler] by its URL.
+// Package handlers calls business services over HTTP for the transactions of their requests: a service
+// in any language is a [nonce.Handler] by its URL.
 //
-// The question is a POST, signed by the scheme of Standard Webhooks (package
-// webhook), whose webhook-id is the txId: the same for each asking of one
-// (submitter, nonce), as is the body:
+// The request is a POST, signed by the scheme of Standard Webhooks (package webhook). Its webhook-id is
+// the txId. Each attempt for one (submitter, nonce) has the same webhook-id and body:
 //
 //	{"submitter": "eip155:1:0x…", "nonce": 7, "chainId": 1, "requestId": "order-4711", "payload": {…}}
 //
-// The answer is 200 with a transaction, in the form of an intent's payload, or with
-// bytes that the submitter's own key has signed for the nonce:
+// The answer is 200 with a transaction, in the form of an intent's payload, or with bytes that the
+// submitter's own key has signed for the nonce:
 //
 //	{"transaction": {"to": "0x…", "value": "1"}}
 //	{"signedTransaction": "0x02f8…"}
 //
-// 429, 502, 503, 504, and no connection or no whole answer, mean "not now". All else
-// is a failure, whose reason is the "detail" of the answer's JSON, if it has one.
+// The statuses 429, 502, 503 and 504, a missing connection and an incomplete answer mean "not now". Any
+// other answer is a failure, whose reason is the "detail" of the answer's JSON, if it has one.
 package handlers
 
 import (
@@ -36,14 +35,14 @@ import (
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
-// maxAnswer bounds an answer, in bytes: the largest transaction in hex, and room.
+// maxAnswer bounds an answer, in bytes: the largest transaction in hex, and a margin.
 const maxAnswer = 512 << 10
 
-// Service is one business service, which makes transactions.
+// Service is a business service that makes transactions.
 type Service struct {
-	URL     string        // https, or http to this machine; as configured, and nowhere else
-	Keys    []webhook.Key // each signs the question; the service knows one of them
-	Timeout time.Duration // of one asking
+	URL     string        // https, or http to this machine; no log or error contains it
+	Keys    []webhook.Key // each signs the request; the service knows one of them
+	Timeout time.Duration // of one attempt
 
 	// Read reads a transaction in the form of an intent's payload.
 	Read func(payload json.RawMessage) (nonce.Call, error)
@@ -51,8 +50,8 @@ type Service struct {
 	Log *slog.Logger
 }
 
-// question is what a service is asked. Its members stand in this order, so that one
-// question is always the same bytes.
+// question is the body of a request. Its members have a fixed order, so that one question always has
+// the same bytes.
 type question struct {
 	Submitter nonce.Submitter `json:"submitter"`
 	Nonce     uint64          `json:"nonce"`
@@ -61,15 +60,15 @@ type question struct {
 	Payload   json.RawMessage `json:"payload"`
 }
 
-// answer is what a service says: one of the two.
+// answer is the body of an answer: one of the two.
 type answer struct {
 	Transaction       json.RawMessage `json:"transaction"`
 	SignedTransaction *string         `json:"signedTransaction"`
 }
 
-// NewClient makes the client that services are asked by. It follows no redirect,
-// which could lead it to an address that nobody has allowed, and takes no proxy from
-// the environment. Its connections are kept; the caller closes the idle ones.
+// NewClient returns the client for calls of services. It follows no redirect, which could lead to an
+// address that was not allowed, and uses no proxy from the environment. It keeps connections; the
+// caller closes the idle ones.
 func NewClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil
@@ -80,12 +79,12 @@ func NewClient() *http.Client {
 	}
 }
 
-// Handler is s as a [nonce.Handler], asked by client.
+// Handler returns s as a [nonce.Handler] that uses client.
 func (s Service) Handler(client *http.Client) nonce.Handler {
 	return func(ctx context.Context, n nonce.NonceContext) (nonce.Transaction, error) {
 		ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 		defer cancel()
-		text, err := s.ask(ctx, client, n)
+		text, err := s.call(ctx, client, n)
 		if err != nil {
 			return nonce.Transaction{}, err
 		}
@@ -93,15 +92,15 @@ func (s Service) Handler(client *http.Client) nonce.Handler {
 	}
 }
 
-// ask asks once, and returns what was answered with 200.
-func (s Service) ask(ctx context.Context, client *http.Client, n nonce.NonceContext) ([]byte, error) {
-	body, err := asked(n)
+// call makes one request and returns the body of a 200.
+func (s Service) call(ctx context.Context, client *http.Client, n nonce.NonceContext) ([]byte, error) {
+	body, err := questionOf(n)
 	if err != nil {
 		return nil, err
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, bytes.NewReader(body))
 	if err != nil {
-		return nil, errors.New("its URL is none")
+		return nil, errors.New("its URL is invalid")
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json")
@@ -109,13 +108,13 @@ func (s Service) ask(ctx context.Context, client *http.Client, n nonce.NonceCont
 	webhook.Sign(r.Header, n.TxID, time.Now(), body, s.Keys...)
 	resp, err := client.Do(r)
 	if err != nil {
-		return nil, s.silence(ctx, n, err)
+		return nil, s.noAnswer(ctx, n, err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, s.silence(ctx, n, err)
+		return nil, s.noAnswer(ctx, n, err)
 	case len(text) > maxAnswer:
 		return nil, fmt.Errorf("it answered more than %d bytes", maxAnswer)
 	case resp.StatusCode != http.StatusOK:
@@ -124,8 +123,8 @@ func (s Service) ask(ctx context.Context, client *http.Client, n nonce.NonceCont
 	return text, nil
 }
 
-// asked is the question about n.
-func asked(n nonce.NonceContext) ([]byte, error) {
+// questionOf returns the question about n.
+func questionOf(n nonce.NonceContext) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -136,9 +135,9 @@ func asked(n nonce.NonceContext) ([]byte, error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// silence is an asking without an answer. What the network said, with addresses in
-// it, is for the log alone: the reason is shown to callers.
-func (s Service) silence(ctx context.Context, n nonce.NonceContext, err error) error {
+// noAnswer returns the error of a request without an answer. The network's own text contains addresses,
+// so it is only logged: callers see the reason.
+func (s Service) noAnswer(ctx context.Context, n nonce.NonceContext, err error) error {
 	s.Log.WarnContext(ctx, "handler's service gave no answer", "submitter", n.Submitter, "txId", n.TxID, "error", withoutURL(err).Error())
 	if ctx.Err() != nil {
 		return fmt.Errorf("no answer in time: %w", ctx.Err())
@@ -146,7 +145,7 @@ func (s Service) silence(ctx context.Context, n nonce.NonceContext, err error) e
 	return fmt.Errorf("its service gave no answer: %w", nonce.ErrNotNow)
 }
 
-// withoutURL is err without the address that was asked, whose path may be a secret.
+// withoutURL returns err without the URL, whose path may be a secret.
 func withoutURL(err error) error {
 	if of, ok := errors.AsType[*url.Error](err); ok {
 		return of.Err
@@ -154,7 +153,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// refused is an answer that is not 200.
+// refused returns the error of an answer other than 200.
 func refused(status int, text []byte) error {
 	var problem struct{ Detail string }
 	reason := fmt.Sprintf("its service answered %d", status)
@@ -168,11 +167,11 @@ func refused(status int, text []byte) error {
 	return errors.New(reason)
 }
 
-// read reads an answer strictly: what it has too much may have been meant to matter.
+// read decodes an answer strictly: an unknown member may be important to the service.
 func (s Service) read(text []byte) (nonce.Transaction, error) {
 	a, err := web.DecodeText[answer](text)
 	if err != nil {
-		return nonce.Transaction{}, errors.New(`its answer is no JSON object with "transaction" or "signedTransaction" and nothing else`)
+		return nonce.Transaction{}, errors.New(`its answer is not a JSON object with "transaction" or "signedTransaction" and nothing else`)
 	}
 	switch hasCall := len(a.Transaction) > 0; {
 	case hasCall == (a.SignedTransaction != nil):
@@ -180,7 +179,7 @@ func (s Service) read(text []byte) (nonce.Transaction, error) {
 	case hasCall:
 		call, err := s.Read(a.Transaction)
 		if err != nil {
-			return nonce.Transaction{}, fmt.Errorf("its transaction is none: %w", err)
+			return nonce.Transaction{}, fmt.Errorf("its transaction is invalid: %w", err)
 		}
 		return nonce.Transaction{Call: call}, nil
 	}

@@ -46,7 +46,7 @@ var about = nonce.NonceContext{
 	RequestID: "order-4711", Input: json.RawMessage(`{"note":"<b>&","wei":"5"}`),
 }
 
-// service serves h, and is the handler that asks it.
+// service serves h and returns the handler that calls it.
 func service(t *testing.T, timeout time.Duration, h http.HandlerFunc, keys ...webhook.Key) nonce.Handler {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -56,8 +56,7 @@ func service(t *testing.T, timeout time.Duration, h http.HandlerFunc, keys ...we
 	return handlers.Service{URL: server.URL, Keys: keys, Timeout: timeout, Read: read, Log: slog.New(slog.DiscardHandler)}.Handler(client)
 }
 
-// The same question comes under the same key however often it is asked, signed by
-// every key; its time alone is that of the attempt.
+// Each attempt of one question has the same id and body, signed with every key. Only its time differs.
 func TestTheSameQuestionUnderTheSameKey(t *testing.T) {
 	t.Parallel()
 	old, next := key(t, 1), key(t, 2)
@@ -87,9 +86,8 @@ func TestTheSameQuestionUnderTheSameKey(t *testing.T) {
 	}
 }
 
-// Only 200 with a transaction, or with bytes, is an answer. What may be another a
-// little later is told from what is a failure.
-func TestAnswers(t *testing.T) {
+// Only 200 with a transaction, or with bytes, is an answer. A temporary refusal differs from a failure.
+func TestOnly200IsAnAnswer(t *testing.T) {
 	t.Parallel()
 	const to = `"to":"0x00000000000000000000000000000000000000b0"`
 	for name, c := range map[string]struct {
@@ -114,8 +112,8 @@ func TestAnswers(t *testing.T) {
 		"a list":                 {200, `[{"transaction":{` + to + `}}]`, "", "nothing else", false},
 		"no JSON":                {200, `<html>`, "", "nothing else", false},
 		"nothing":                {200, ``, "", "nothing else", false},
-		"an amount as a number":  {200, `{"transaction":{` + to + `,"value":1}}`, "", "its transaction is none", false},
-		"an unknown field of it": {200, `{"transaction":{` + to + `,"nonce":"7"}}`, "", "its transaction is none", false},
+		"an amount as a number":  {200, `{"transaction":{` + to + `,"value":1}}`, "", "its transaction is invalid", false},
+		"an unknown field of it": {200, `{"transaction":{` + to + `,"nonce":"7"}}`, "", "its transaction is invalid", false},
 		"no hex":                 {200, `{"signedTransaction":"02ab"}`, "", "hex digits", false},
 		"no bytes":               {200, `{"signedTransaction":"0x"}`, "", "hex digits", false},
 		"much too long":          {200, strings.Repeat(" ", 512<<10) + `{}`, "", "more than", false},
@@ -143,7 +141,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A redirect is not followed, wherever it leads; nobody there is asked.
+// A redirect is not followed, and its target gets no request.
 func TestNoRedirects(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -162,9 +160,9 @@ func TestNoRedirects(t *testing.T) {
 	}
 }
 
-// Who answers too late has failed; who is not there, or hangs up, is asked again. The
+// A late answer is a failure. A missing service, or a closed connection, can be called again. The
 // reason has no address.
-func TestSilence(t *testing.T) {
+func TestLateAnswersFailAndMissingOnesRetry(t *testing.T) {
 	t.Parallel()
 	gone := httptest.NewServer(nil)
 	gone.Close()
@@ -180,7 +178,7 @@ func TestSilence(t *testing.T) {
 		}
 	}
 	late := service(t, 20*time.Millisecond, func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.ReadAll(r.Body) // until then the server does not see that the other side hangs up
+		_, _ = io.ReadAll(r.Body) // until then the server does not notice that the client closes the connection
 		<-r.Context().Done()
 	})
 	if _, err := late(t.Context(), about); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nonce.ErrNotNow) {
@@ -188,8 +186,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// The path of a handler's URL may be a secret: the log of a service that is not reached
-// does not have it.
+// The path of a handler's URL may be a secret: the log of a failed call does not contain it.
 func TestTheLogHasNoURL(t *testing.T) {
 	t.Parallel()
 	gone := httptest.NewServer(nil)

@@ -13,8 +13,8 @@ import (
 
 func granted(d time.Duration) lease.Lease { return lease.New("alice", "node-1/a", 7, time.Now(), d) }
 
-// What is left is counted from before the acquire was sent: however slow the
-// answer, nobody thinks to have longer than the database gave.
+// The time left is counted from before the acquire was sent. However slow the answer, the owner
+// never assumes more time than the database granted.
 func TestLeaseIsCountedFromBeforeTheAcquireWasSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,8 +34,8 @@ func TestLeaseIsCountedFromBeforeTheAcquireWasSent(t *testing.T) {
 	})
 }
 
-// H29: a call ends by its own time-out, by its caller's, or a second before the
-// lease does, whichever comes first.
+// H29: a call ends at its own time-out, at its caller's deadline, or a second before the lease,
+// whichever is first.
 func TestH29CallsEndBeforeTheLeaseDoes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

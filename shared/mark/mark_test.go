@@ -12,20 +12,20 @@ import (
 	"github.com/fencepost/fencepost/shared/mark"
 )
 
-// world is an object store, and how its answers are lost.
+// world is an object store whose answers can be lost.
 type world struct {
 	seen    mark.Seen
 	ids     int
-	writers []string // by generation: which database wrote it
-	over    []bool   // by generation: whether the writer held what it wrote over
+	writers []string // by generation: the database that wrote it
+	over    []bool   // by generation: whether the writer held the overwritten mark
 }
 
-// database is the rows of one database.
+// database holds the rows of one database.
 type database struct {
 	name     string
-	held     map[string]int64 // id: the generation over which it was prepared
+	held     map[string]int64 // by id: the generation over which it was prepared
 	latest   int64
-	seen     string // the id at latest
+	seen     string // the last seen id
 	believed bool
 }
 
@@ -39,7 +39,7 @@ type process struct {
 	db   *database
 	turn chan bool // true: the answer is lost
 	done chan error
-	next chan struct{} // it waits for its turn
+	next chan struct{} // waits for its turn
 }
 
 func (p *process) step() (lost bool) {
@@ -92,17 +92,17 @@ func (p *process) Prepare(_ context.Context, over int64, _ string) (mark.Mark, e
 	return m, nil
 }
 
-// Judge is the rule that the database's own statement follows.
+// Judge applies the rule of the database's own statement.
 func (p *process) Judge(_ context.Context, s mark.Seen) (mark.Verdict, error) {
 	lost := p.step()
-	verdict := p.db.judge(s)
+	verdict := p.db.evaluate(s)
 	if lost {
 		return 0, errLost
 	}
 	return verdict, nil
 }
 
-func (d *database) judge(s mark.Seen) mark.Verdict {
+func (d *database) evaluate(s mark.Seen) mark.Verdict {
 	if _, ok := d.held[s.ID]; !ok {
 		if s.Generation <= d.latest {
 			return mark.Older
@@ -117,22 +117,22 @@ func (d *database) judge(s mark.Seen) mark.Verdict {
 	return mark.Held
 }
 
-// Any interleaving of processes of one database, of lost answers, and of a copy that
-// was made at any moment: one database alone is never called foreign; no mark is
-// written over one that the writer does not hold; and of two databases that have both
-// been looked at, one at most is believed once either has written after the copy.
+// Any interleaving of processes of one database, of lost answers, and of a copy made at any moment. A
+// single database is never foreign. No mark is written over one that the writer does not hold. Of two
+// databases that have both been compared, at most one is trusted once either has written after the
+// copy.
 func TestTwoDatabasesAndLostAnswers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{}
 		dbs := []*database{{name: "one", held: map[string]int64{}, believed: true}}
 		var running []*process
-		defer func() { // whoever still waits is let go
+		defer func() { // processes that still wait are released
 			for _, p := range running {
 				finish(p)
 			}
 		}()
-		copied := -1 // the generations that there were when the copy was made
+		copied := -1 // the number of generations when the copy was made
 		t.Repeat(map[string]func(*rapid.T){
 			"start": func(t *rapid.T) {
 				if len(running) > 4 {
@@ -174,7 +174,7 @@ func TestTwoDatabasesAndLostAnswers(t *testing.T) {
 					believed := 0
 					for _, d := range dbs {
 						c := d.copy(d.name)
-						if c.judge(last); c.believed {
+						if c.evaluate(last); c.believed {
 							believed++
 						}
 					}
@@ -187,8 +187,8 @@ func TestTwoDatabasesAndLostAnswers(t *testing.T) {
 	})
 }
 
-// preparedBeforeCopy says that the id was in the copy: a mark that was under way when the
-// copy was made is in both, and tells them apart no more than no mark does.
+// preparedBeforeCopy reports whether the copy has the id. A mark that was under way when the copy was
+// made is in both databases, and does not distinguish them.
 func preparedBeforeCopy(dbs []*database, id string) bool {
 	for _, d := range dbs {
 		if _, ok := d.held[id]; !ok {
@@ -205,7 +205,7 @@ func start(w *world, db *database) *process {
 	return p
 }
 
-// finish lets p come to its end.
+// finish lets p run to its end.
 func finish(p *process) {
 	for {
 		p.turn <- true
@@ -217,9 +217,9 @@ func finish(p *process) {
 	}
 }
 
-// A database that was put back is foreign, and stays so; the object is not touched. A
-// later mark of a database never makes an overtaken read of its own a foreign one.
-func TestWhatALookSays(t *testing.T) {
+// A restored database is foreign and stays so, and the object is not changed. A later mark of the same
+// database never makes an overtaken read foreign.
+func TestRestoredDatabaseStaysForeign(t *testing.T) {
 	t.Parallel()
 	w := &world{}
 	db := &database{name: "one", held: map[string]int64{}, believed: true}
@@ -240,7 +240,7 @@ func TestWhatALookSays(t *testing.T) {
 	if w.seen != second || backup.believed {
 		t.Errorf("the backup: got object %+v, believed %v; want %+v untouched, not believed", w.seen, backup.believed, second)
 	}
-	if got := db.judge(first); got != mark.Older || !db.believed {
+	if got := db.evaluate(first); got != mark.Older || !db.believed {
 		t.Errorf("a read that was overtaken: got %v, believed %v; want %v", got, db.believed, mark.Older)
 	}
 	w.seen = mark.Seen{}
@@ -262,7 +262,7 @@ func advance(w *world, db *database) error {
 	}
 }
 
-// overtaken is an object and a book of which the first reads bring an older mark.
+// overtaken is an object and a book whose first reads return an older mark.
 type overtaken struct{ reads, older int }
 
 func (o *overtaken) Read(context.Context) (mark.Seen, error) {
@@ -286,9 +286,9 @@ func (*overtaken) Judge(_ context.Context, s mark.Seen) (mark.Verdict, error) {
 	return mark.Held, nil
 }
 
-// A read that the next mark has overtaken is made once more: the mark is not gone. One that
-// is older again is.
-func TestAnOvertakenReadIsMadeAgain(t *testing.T) {
+// A read that the next mark has overtaken is repeated: the mark is not gone. A read that is older again
+// means that it is gone.
+func TestOvertakenReadIsRepeated(t *testing.T) {
 	t.Parallel()
 	o := &overtaken{older: 1}
 	if seen, err := (mark.Keeper{Object: o, Book: o}).Look(t.Context()); err != nil || seen.ID != "second" {

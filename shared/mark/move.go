@@ -9,66 +9,66 @@ import (
 // Move is a planned move of the database to another server, which has not ended.
 type Move struct {
 	ID    int64
-	Mark  string // the id of the mark with which writes were stopped
-	Moved bool   // the database is on another server than the one that was left
-	Left  bool   // the server that was left is still the one that is believed: nobody has distrusted or accepted the database since
+	Mark  string // the id of the mark that stopped writes
+	Moved bool   // the database is on another server than the old one
+	Left  bool   // the old server is still the trusted one: the database was neither distrusted nor accepted since
 }
 
 // Errors of [Mover]. After each but [ErrCancelledForeign] nothing was changed.
 var (
 	// ErrNoMove reports that no move is expected.
 	ErrNoMove = errors.New("no move is expected")
-	// ErrNotMoved reports a confirmation on the server that was to be left.
-	ErrNotMoved = errors.New("the database is still on the server that was to be left")
+	// ErrNotMoved reports a confirmation on the old server.
+	ErrNotMoved = errors.New("the database is still on the old server")
 	// ErrNotLeft reports a confirmation of a database that was distrusted meanwhile.
 	ErrNotLeft = errors.New("the database was distrusted since the move was expected: cancel the move, then POST /admin/v1/authority/accept")
-	// ErrNotLast reports that the current mark is not the one with which writes were stopped.
-	ErrNotLast = errors.New("the current mark is not the one with which writes were stopped")
-	// ErrCancelledForeign reports a move that was called off in a database that is not the
-	// one written last: it stays in PROTECT until an operator accepts it.
-	ErrCancelledForeign = errors.New("the move is called off, and the database is not the one written last: every submitter stays in PROTECT until an operator accepts it by POST /admin/v1/authority/accept")
+	// ErrNotLast reports that the current mark is not the one that stopped writes.
+	ErrNotLast = errors.New("the current mark is not the one that stopped writes")
+	// ErrCancelledForeign reports a cancelled move of a database that is not the one written last: it
+	// stays in PROTECT until an operator accepts it.
+	ErrCancelledForeign = errors.New("the move is cancelled, and the database is not the one written last: every submitter stays in PROTECT until an operator accepts it by POST /admin/v1/authority/accept")
 )
 
 // Way is how a move ends.
 type Way string
 
-// The ways. Each is the beginning of the reason of the mark that ends the move.
+// The ways. Each is the prefix of the reason of the mark that ends the move.
 const (
 	Confirms Way = "confirm-move"
 	Cancels  Way = "cancel-move"
 )
 
-// Said is who decides, and why.
+// Said holds the operator's name and reason.
 type Said struct{ By, Reason string }
 
-// Moves is the database's side of a move. Each method is one transaction.
+// Moves is the port to the database's side of a move. Each method is one transaction.
 type Moves interface {
-	// Expect stops all writes, once those at work have ended, and commits the id of the
-	// last mark, to be written over that generation. Where a move is expected whose mark is
-	// current, it returns that mark, and true.
+	// Expect stops all writes after the running ones, and commits the id of the last mark, for a write
+	// over that generation. If a move is already expected whose mark is current, it returns that mark,
+	// and true.
 	Expect(ctx context.Context, current Seen, s Said) (m Mark, done bool, err error)
-	// Expected is the move that has not ended; the error wraps [ErrNoMove].
+	// Expected returns the move that has not ended; the error wraps [ErrNoMove].
 	Expected(context.Context) (Move, error)
-	// PrepareEnd commits the id of the mark that ends the move so, to be written over that
+	// PrepareEnd commits the id of the mark that ends the move in this way, for a write over that
 	// generation.
 	PrepareEnd(ctx context.Context, m Move, over int64, w Way) (Mark, error)
-	// Ends says how the mark with that id ends the move; "": not at all.
+	// Ends returns how the mark with that id ends the move; "": it does not.
 	Ends(ctx context.Context, m Move, id string) (Way, error)
-	// Confirm makes the database the authority, as it is now, and lets writes go on. Every
-	// submitter is in PROTECT.
+	// Confirm makes this database the trusted one and allows writes again. Each submitter is in
+	// PROTECT.
 	Confirm(context.Context, Move, Said) error
-	// Cancel lets writes go on. What the database is believed to be stays as it is.
+	// Cancel allows writes again. The database stays trusted or distrusted as it is.
 	Cancel(context.Context, Move, Said) error
 }
 
-// Mover moves the database as planned. Each step may be repeated until it succeeds.
+// Mover carries out a planned move of the database. Each step can be repeated until it succeeds.
 type Mover struct {
 	Keeper
 	Moves Moves
 }
 
-// expectTimes bounds how often a last mark is tried. One that another process had
-// prepared before writes were stopped may be in the way; later ones there are none.
+// expectTimes bounds the attempts to write the last mark. A mark that another process had prepared
+// before writes were stopped can interfere; no further one can be prepared.
 const expectTimes = 5
 
 // Expect stops writes and writes the last mark.
@@ -96,9 +96,9 @@ func (v Mover) Expect(ctx context.Context, s Said) (Mark, error) {
 	return Mark{}, errors.New("another process writes marks: run it again")
 }
 
-// Confirm demands exactly the mark of [Mover.Expect], in the object and in the
-// database, writes a mark over it, and only then takes the new server over. Of two
-// copies that hold that mark one succeeds; the other is foreign from then on.
+// Confirm requires exactly the mark of [Mover.Expect], in the object and in the database. It writes a
+// mark over it, and only then trusts the new server. Of two copies with that mark one succeeds; the
+// other is foreign from then on.
 func (v Mover) Confirm(ctx context.Context, s Said) error {
 	m, err := v.Moves.Expected(ctx)
 	switch {
@@ -128,9 +128,9 @@ func (v Mover) Confirm(ctx context.Context, s Said) error {
 	return v.Moves.Confirm(ctx, m, s)
 }
 
-// Cancel calls the move off. On the server that was to be left everything goes on as
-// before, under a new mark: a copy that was made meanwhile is foreign from then on. A
-// database that is not the one written last stays so: the error is [ErrCancelledForeign].
+// Cancel cancels the move. On the old server work continues as before, under a new mark: a copy that
+// was made meanwhile is foreign from then on. A database that is not the one written last stays so: the
+// error is [ErrCancelledForeign].
 func (v Mover) Cancel(ctx context.Context, s Said) error {
 	m, err := v.Moves.Expected(ctx)
 	if err != nil {
@@ -159,7 +159,7 @@ func (v Mover) Cancel(ctx context.Context, s Said) error {
 	return v.Moves.Cancel(ctx, m, s)
 }
 
-// end writes the mark that ends the move over the one that was seen.
+// end writes the mark that ends the move over the one that was read.
 func (v Mover) end(ctx context.Context, m Move, over Seen, w Way) error {
 	next, err := v.Moves.PrepareEnd(ctx, m, over.Generation, w)
 	if err != nil {

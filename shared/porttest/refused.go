@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Refused is an address, host and port, that refuses connections until the test ends. Its
-// port is bound and not listened on, so that no other program is given it meanwhile.
+// Refused returns an address, host and port, that refuses connections until the test ends. Its port is
+// bound without a listener, so that no other program gets it meanwhile.
 func Refused(t testing.TB) string {
 	t.Helper()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

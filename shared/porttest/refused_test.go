@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestRefused(t *testing.T) {
+func TestRefusedAddressRefusesConnections(t *testing.T) {
 	t.Parallel()
 	at := Refused(t)
 	if _, err := net.Dial("tcp", at); !errors.Is(err, syscall.ECONNREFUSED) {
@@ -15,6 +15,6 @@ func TestRefused(t *testing.T) {
 	}
 	if l, err := net.Listen("tcp", at); err == nil {
 		_ = l.Close()
-		t.Errorf("listen on %s: got no error, want it to be taken", at)
+		t.Errorf("listen on %s: got no error, want an error, since the port is in use", at)
 	}
 }

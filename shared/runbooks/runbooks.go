@@ -1,5 +1,5 @@
-// Package runbooks knows the calls that the pages of docs/runbooks name, and which test
-// runs each of them.
+// Package runbooks lists the API calls that the pages of docs/runbooks name, and the test that runs
+// each of them.
 package runbooks
 
 import (
@@ -19,7 +19,7 @@ import (
 type Call struct {
 	Page      string
 	Operation string   // "POST /admin/v1/halts/{id}/resume"; or, short for one that the API has, "POST …/foreign/match"
-	Bodies    []string // the JSON objects that the page names behind it, before the next call that has a body
+	Bodies    []string // the JSON objects on the page after this call and before the next call with a body
 }
 
 var (
@@ -28,8 +28,7 @@ var (
 	named  = regexp.MustCompile(`^(GET|POST|PUT|DELETE) (/(?:admin|api)/v1/[^?…\s]*|…/\S+)`)
 )
 
-// Pages are the texts of the pages in the folder, by file name. The list of all pages is
-// none of them.
+// Pages returns the texts of the pages in the folder, by file name, without the list of all pages.
 func Pages(folder string) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.md"))
 	if err != nil || len(files) < 3 {
@@ -47,8 +46,8 @@ func Pages(folder string) (map[string]string, error) {
 	return pages, nil
 }
 
-// Calls are those that the page names, in its order. An object in JSON belongs to the last
-// call before it that is no GET.
+// Calls returns the page's calls in order. A JSON object belongs to the last call before it that is not
+// a GET.
 func Calls(page, text string) (all []Call) {
 	last := -1
 	for _, m := range quoted.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
@@ -68,7 +67,7 @@ func Calls(page, text string) (all []Call) {
 // Test is a test function, and the folder of its package.
 type Test struct{ Folder, Name string }
 
-// RunBy is the test to read for each operation that a page names.
+// RunBy is the test to read for each operation on a page.
 var RunBy = map[string]Test{
 	"GET /api/v1/events":              {acceptance, "TestEventsByWebhook"},
 	"GET /api/v1/tx/{txId}":           {acceptance, "TestTX004SecondWaitsForTheFirst"},
@@ -120,9 +119,9 @@ const (
 	functions  = "functions"
 )
 
-// Unproven says which operations a page names whose test is in the folder and of which
-// no request was accepted in this process. It says so once all tests of the package have
-// run: nothing where some were chosen by a flag.
+// Unproven returns an error for the operations of which no request was accepted in this process,
+// although their test is in the folder. It checks only after all tests of the package have run: not if
+// a flag has selected some.
 func Unproven(folder string) error {
 	for _, name := range []string{"test.run", "test.skip", "test.list"} {
 		if f := flag.Lookup(name); f != nil && f.Value.String() != "" {

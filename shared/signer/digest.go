@@ -8,8 +8,7 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Digest is what is signed to sign tx for s: the Keccak-256 hash of all its fields
-// and its type.
+// Digest returns the hash to sign for tx: the Keccak-256 of its type and all its fields.
 func Digest(s nonce.Submitter, tx nonce.Unsigned) (nonce.Hash, error) {
 	data, err := unsigned(s, tx)
 	if err != nil {
@@ -18,8 +17,8 @@ func Digest(s nonce.Submitter, tx nonce.Unsigned) (nonce.Hash, error) {
 	return nonce.Hash(by(tx).Hash(types.NewTx(data))), nil
 }
 
-// Attach makes the signed transaction of tx and a signature of its [Digest]: r, s and
-// v of 0 or 1, 32, 32 and 1 bytes. It proves what it made, as [Verify] does.
+// Attach joins tx and a signature of its [Digest] (r, s, and v of 0 or 1; 32, 32 and 1 bytes). It
+// verifies the result as [Verify] does.
 func Attach(s nonce.Submitter, tx nonce.Unsigned, signature []byte) (nonce.Signed, error) {
 	data, err := unsigned(s, tx)
 	if err != nil {
@@ -36,7 +35,7 @@ func Attach(s nonce.Submitter, tx nonce.Unsigned, signature []byte) (nonce.Signe
 	return Verify(s, tx, raw)
 }
 
-// unsigned is tx in go-ethereum's form, if it is of s's chain.
+// unsigned returns tx in go-ethereum's form, if it is for s's chain.
 func unsigned(s nonce.Submitter, tx nonce.Unsigned) (types.TxData, error) {
 	if tx.ChainID != s.ChainID() {
 		return nil, fmt.Errorf("sign for %s: the transaction is for chain %d", s, tx.ChainID)

@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// maxKeyFile bounds a key file, in bytes: some eight thousand keys.
+// maxKeyFile bounds a key file in bytes: about eight thousand keys.
 const maxKeyFile = 1 << 20
 
 // LoadKeys reads the key file at path, as [ReadKeys] does.
@@ -29,13 +29,13 @@ func LoadKeys(path string) (map[nonce.Submitter]*ecdsa.PrivateKey, error) {
 	return ReadKeys(f)
 }
 
-// ReadKeys reads a key file: one line for each submitter,
+// ReadKeys reads a key file, with one line for each submitter:
 //
 //	eip155:<chainId>:0x<40 hex digits>=<64 hex digits of the private key, with or without 0x>
 //
-// Empty lines and lines that begin with # are left out. Every key must be that
-// of its account, and no account may come twice. Errors name the line and quote
-// nothing of it: a mistake may have put a key anywhere.
+// Empty lines and lines that begin with # are ignored. Each key must be that of its account, and each
+// account may occur once. Errors name the line and never contain its text, because a mistake may have
+// put a key anywhere.
 func ReadKeys(r io.Reader) (map[nonce.Submitter]*ecdsa.PrivateKey, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxKeyFile+1))
 	if err != nil {

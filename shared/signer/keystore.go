@@ -21,15 +21,15 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// maxKeystoreFile bounds one file of a keystore, in bytes; they have some 500.
+// maxKeystoreFile bounds one file of a keystore, in bytes; a real one has about 500.
 const maxKeystoreFile = 64 << 10
 
-// LoadKeystore reads every key file in a folder of go-ethereum's encrypted keystore,
-// for accounts of one chain; files that begin with a dot are left out. One password,
-// the first line of the file at passwordPath, opens them all. Opening one costs what
-// it was made to cost: by default a second and 256 MiB.
+// LoadKeystore reads each key file in a folder of go-ethereum's encrypted keystore, for accounts of one
+// chain. Files that begin with a dot are ignored. One password, the first line of the file at
+// passwordPath, opens them all. Opening one takes, by the keystore's default cost, a second and 256
+// MiB.
 //
-// Errors name the file and hold nothing of a key or of the password.
+// Errors name the file and never contain a key or the password.
 func LoadKeystore(folder, passwordPath string, chainID uint64) (map[nonce.Submitter]*ecdsa.PrivateKey, error) {
 	text, err := os.ReadFile(passwordPath)
 	if err != nil {
@@ -42,7 +42,7 @@ func LoadKeystore(folder, passwordPath string, chainID uint64) (map[nonce.Submit
 	}
 	keys := map[nonce.Submitter]*ecdsa.PrivateKey{}
 	for _, f := range files {
-		if f.IsDir() || strings.HasPrefix(f.Name(), ".") { // a mounted secret has its versions in hidden folders
+		if f.IsDir() || strings.HasPrefix(f.Name(), ".") { // a mounted secret has hidden folders for its versions
 			continue
 		}
 		key, err := openKeyFile(filepath.Join(folder, f.Name()), strings.TrimSuffix(password, "\r"))
@@ -56,7 +56,7 @@ func LoadKeystore(folder, passwordPath string, chainID uint64) (map[nonce.Submit
 		keys[s] = key
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("keystore %s: no key file is in it", folder)
+		return nil, fmt.Errorf("keystore %s: the folder has no key file", folder)
 	}
 	return keys, nil
 }
@@ -81,7 +81,7 @@ func openKeyFile(path, password string) (*ecdsa.PrivateKey, error) {
 // Source: https://ethereum.org/en/developers/docs/data-structures-and-encoding/web3-secret-storage/
 type encrypted struct {
 	Version int    `json:"version"`
-	Address string `json:"address"` // without 0x; some writers leave it out
+	Address string `json:"address"` // without 0x; some writers omit it
 	Crypto  struct {
 		Cipher       string `json:"cipher"`
 		CipherText   string `json:"ciphertext"`
@@ -94,7 +94,7 @@ type encrypted struct {
 	} `json:"crypto"`
 }
 
-// kdfParams are those of scrypt (n, r, p) or of PBKDF2 (c, prf).
+// kdfParams are the parameters of scrypt (n, r, p) or of PBKDF2 (c, prf).
 type kdfParams struct {
 	Salt  string `json:"salt"`
 	DKLen int    `json:"dklen"`
@@ -105,10 +105,10 @@ type kdfParams struct {
 	PRF   string `json:"prf"`
 }
 
-// errKeyFile reports a file that is no key file of version 3.
+// errKeyFile reports a file that is not a key file of version 3.
 var errKeyFile = errors.New("not an encrypted key file of version 3 (aes-128-ctr with scrypt or pbkdf2)")
 
-// DecryptKey opens a key file of version 3.
+// DecryptKey decrypts a key file of version 3.
 func DecryptKey(file []byte, password string) (*ecdsa.PrivateKey, error) {
 	var e encrypted
 	if json.Unmarshal(file, &e) != nil || e.Version != 3 || e.Crypto.Cipher != "aes-128-ctr" {
@@ -135,7 +135,7 @@ func DecryptKey(file []byte, password string) (*ecdsa.PrivateKey, error) {
 	cipher.NewCTR(block, iv).XORKeyStream(secret, cipherText)
 	key, err := crypto.ToECDSA(secret)
 	if err != nil {
-		return nil, errors.New("what it holds is no private key of secp256k1")
+		return nil, errors.New("its content is not a private key of secp256k1")
 	}
 	address := nonce.Address(crypto.PubkeyToAddress(key.PublicKey))
 	if said := strings.TrimPrefix(strings.ToLower(e.Address), "0x"); said != "" && "0x"+said != address.String() {
@@ -144,15 +144,14 @@ func DecryptKey(file []byte, password string) (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// The most that a file may ask for. scrypt works n times r times p on 128 bytes, in
-// memory of n times r and of r times p of them: four times go-ethereum's own work bounds
-// both, by 1 GiB and 512 MiB.
+// The largest cost that a file can request. scrypt works n times r times p on 128 bytes, with n times r
+// and r times p of them in memory. Four times go-ethereum's own cost limits both, to 1 GiB and 512 MiB.
 const (
 	maxScrypt = 1 << 23
 	maxRounds = 10_000_000
 )
 
-// derive makes the 32 bytes of which one half decrypts and the other proves.
+// derive derives 32 bytes from the password: one half decrypts, the other verifies.
 func (e encrypted) derive(password string) ([]byte, error) {
 	k := e.Crypto.KDFParams
 	salt, err := hex.DecodeString(k.Salt)

@@ -17,7 +17,7 @@ import (
 	"github.com/fencepost/fencepost/shared/signer/signertest"
 )
 
-// The test vectors of the format's own page: one for each way to derive a key.
+// The test vectors of the format's specification: one for each key derivation.
 const (
 	vectorPassword = "testpassword"
 	vectorKey      = "7a28b5ba57c53603b0b07b56bba752f7784bf506fa95edc395f5cf6c7514fe9d"
@@ -31,20 +31,20 @@ const (
 		"mac": "2103ac29920d71da29f15d75b4a16dbe95cfd7ff8faea1056c33131d846e3097"}, "id": "3198bc9c-6672-5ab3-d995-4942343ae5b6", "version": 3}`
 )
 
-func TestDecryptKeyVectors(t *testing.T) {
+func TestDecryptKeyMatchesTheVectors(t *testing.T) {
 	t.Parallel()
 	for name, file := range map[string]string{"pbkdf2": vectorPBKDF2, "scrypt": vectorScrypt} {
 		key, err := signer.DecryptKey([]byte(file), vectorPassword)
 		if err != nil || !bytes.Equal(crypto.FromECDSA(key), common.FromHex(vectorKey)) {
 			t.Errorf("%s: got another key, %v, want the vector's", name, err)
 		}
-		if _, err := signer.DecryptKey([]byte(file), vectorPassword+"s"); err == nil { // the file has no address that would tell
+		if _, err := signer.DecryptKey([]byte(file), vectorPassword+"s"); err == nil { // the file has no address to compare with
 			t.Errorf("%s, by another password: got nil, want an error", name)
 		}
 	}
 }
 
-// keystore is a folder with a file of each key, and the path of their password's.
+// keystore is a folder with a file for each key, and the path of their password's file.
 func keystore(t *testing.T, password string, keys ...*ecdsa.PrivateKey) (folder, passwordPath string) {
 	t.Helper()
 	folder, passwordPath = t.TempDir(), filepath.Join(t.TempDir(), "password")
@@ -66,9 +66,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// A signer whose keys come from an encrypted keystore keeps the contract of all
-// signers.
-func TestKeystoreContract(t *testing.T) {
+// A signer with the keys of an encrypted keystore fulfils the contract of all signers.
+func TestKeystoreSignerFulfilsTheContract(t *testing.T) {
 	t.Parallel()
 	signertest.Run(t, func(t *testing.T) signertest.Fixture {
 		key, address := newKey(t)
@@ -86,8 +85,8 @@ func TestKeystoreContract(t *testing.T) {
 	})
 }
 
-// What does not open is told by its file's name, and shows neither password nor key.
-func TestLoadKeystoreErrors(t *testing.T) {
+// An error names the file that cannot be opened, and shows neither password nor key.
+func TestLoadKeystoreErrorsNameTheFile(t *testing.T) {
 	t.Parallel()
 	key, _ := newKey(t)
 	for name, spoil := range map[string]func(t *testing.T, folder, password string){
@@ -120,8 +119,8 @@ func TestLoadKeystoreErrors(t *testing.T) {
 	}
 }
 
-// A file that would take more time or memory than any that is made is not tried.
-func TestKeystoreCostsAreBounded(t *testing.T) {
+// A file that requests more time or memory than a real one is not opened.
+func TestKeystoreRejectsHighCosts(t *testing.T) {
 	t.Parallel()
 	key, _ := newKey(t)
 	for name, costs := range map[string]map[string]any{
@@ -139,7 +138,7 @@ func TestKeystoreCostsAreBounded(t *testing.T) {
 	}
 }
 
-// only is the one file of a folder.
+// only returns the only file of a folder.
 func only(t *testing.T, folder string) string {
 	t.Helper()
 	files, err := os.ReadDir(folder)

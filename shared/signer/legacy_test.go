@@ -12,9 +12,8 @@ import (
 	"github.com/fencepost/fencepost/shared/signer"
 )
 
-// Of legacy form only what names its chain is taken, and only where that form was asked
-// for.
-func TestVerifyLegacy(t *testing.T) {
+// A legacy transaction is accepted only with a chain id, and only if that form was requested.
+func TestVerifyAcceptsLegacyOnlyIfRequested(t *testing.T) {
 	t.Parallel()
 	key, err := crypto.GenerateKey()
 	if err != nil {
@@ -41,7 +40,7 @@ func TestVerifyLegacy(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := signer.Verify(s, c.asked, raw); (err == nil) != c.want {
-			t.Errorf("%s: got %v, want it taken: %v", name, err, c.want)
+			t.Errorf("%s: got %v, want it accepted: %v", name, err, c.want)
 		}
 	}
 }

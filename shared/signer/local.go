@@ -1,7 +1,6 @@
-// Package signer signs for submitters. An implementation of
-// [nonce.SubmitterSignService] that asks another process checks what comes back
-// with [Verify]: bytes that are not exactly the transaction that was asked for
-// never leave it.
+// Package signer signs for submitters. An implementation of [nonce.SubmitterSignService] that calls
+// another process checks the result with [Verify]: it returns only bytes that are exactly the requested
+// transaction.
 package signer
 
 import (
@@ -23,16 +22,16 @@ import (
 // ErrNoKey reports a submitter that the signer cannot sign for.
 var ErrNoKey = errors.New("no key")
 
-// Local signs with keys in this process. It prints as the number of its keys,
-// whatever the verb. It may be used from many goroutines.
+// Local signs with keys in this process. It prints as the number of its keys, for any verb. It can be
+// used concurrently.
 type Local struct {
 	keys map[nonce.Submitter]*ecdsa.PrivateKey
 }
 
 var _ Service = (*Local)(nil)
 
-// NewLocal makes a signer of keys. Each must be the key of its submitter's
-// account: one that is not would sign what no chain takes for that account.
+// NewLocal returns a signer with keys. Each must be the key of its submitter's account: another key
+// would sign what no chain accepts for that account.
 func NewLocal(keys map[nonce.Submitter]*ecdsa.PrivateKey) (*Local, error) {
 	for s, key := range keys {
 		if key == nil || nonce.Address(crypto.PubkeyToAddress(key.PublicKey)) != s.Address() {
@@ -42,10 +41,9 @@ func NewLocal(keys map[nonce.Submitter]*ecdsa.PrivateKey) (*Local, error) {
 	return &Local{keys: maps.Clone(keys)}, nil
 }
 
-// Sign implements [nonce.SubmitterSignService]. Without a key for s the error
-// wraps [ErrNoKey]. Equal transactions get equal bytes (RFC 6979). They are not
-// verified: the key was proven to be the account's, and nothing but this process
-// has seen them.
+// Sign implements [nonce.SubmitterSignService]. Without a key for s the error wraps [ErrNoKey]. Equal
+// transactions get equal bytes (RFC 6979). They are not verified, because the key was verified to be
+// the account's and no other process is involved.
 func (l *Local) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) (nonce.Signed, error) {
 	if err := ctx.Err(); err != nil {
 		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
@@ -69,8 +67,8 @@ func (l *Local) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) 
 	return nonce.Signed{Hash: nonce.Hash(signed.Hash()), Raw: raw}, nil
 }
 
-// Check implements [Service]. A signer without any key, as in a function that never
-// signs, does not know.
+// Check implements [Service]. A signer without any key, as in a function that never signs, returns an
+// unknown result.
 func (l *Local) Check(_ context.Context, s nonce.Submitter) error {
 	if _, ok := l.keys[s]; !ok && len(l.keys) > 0 {
 		return fmt.Errorf("the local signer for %s: %w", s, ErrNoKey)
@@ -81,16 +79,16 @@ func (l *Local) Check(_ context.Context, s nonce.Submitter) error {
 // InProcess implements [nonce.SubmitterSignService]: always true.
 func (l *Local) InProcess(nonce.Submitter) bool { return true }
 
-// Format prints no key for any verb.
+// Format never prints a key.
 func (l Local) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, l.String())
 }
 
-// String says how many keys the signer has.
+// String returns the number of keys as text.
 func (l Local) String() string { return fmt.Sprintf("local signer of %d keys", len(l.keys)) }
 
-// inner is tx in go-ethereum's form (https://eips.ethereum.org/EIPS/eip-1559, and
-// eip-155 for what has legacy form).
+// inner returns tx in go-ethereum's form (https://eips.ethereum.org/EIPS/eip-1559, and eip-155 for
+// legacy form).
 func inner(tx nonce.Unsigned) (types.TxData, error) {
 	for name, n := range map[string]*big.Int{"value": tx.Value, "fee cap": tx.FeeCapWei, "tip cap": tx.TipCapWei} {
 		if n == nil || n.Sign() < 0 || n.BitLen() > 256 {
@@ -108,7 +106,7 @@ func inner(tx nonce.Unsigned) (types.TxData, error) {
 	}, nil
 }
 
-// by is go-ethereum's signer of tx's chain.
+// by returns go-ethereum's signer for tx's chain.
 func by(tx nonce.Unsigned) types.Signer {
 	return types.LatestSignerForChainID(new(big.Int).SetUint64(tx.ChainID))
 }

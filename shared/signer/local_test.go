@@ -30,8 +30,8 @@ func newKey(t *testing.T) (*ecdsa.PrivateKey, nonce.Address) {
 
 func hexOf(key *ecdsa.PrivateKey) string { return hex.EncodeToString(crypto.FromECDSA(key)) }
 
-// The local signer keeps the contract of all signers.
-func TestLocalContract(t *testing.T) {
+// The local signer fulfils the contract of all signers.
+func TestLocalSignerFulfilsTheContract(t *testing.T) {
 	t.Parallel()
 	signertest.Run(t, func(t *testing.T) signertest.Fixture {
 		key, address := newKey(t)
@@ -44,7 +44,7 @@ func TestLocalContract(t *testing.T) {
 	})
 }
 
-// Nothing that prints a signer, by pointer or by value, prints a key.
+// Printing a signer, by pointer or by value, never shows a key.
 func TestLocalPrintsNoKey(t *testing.T) {
 	t.Parallel()
 	key, address := newKey(t)
@@ -65,8 +65,8 @@ func TestLocalPrintsNoKey(t *testing.T) {
 	}
 }
 
-// A key of another account is found out at once.
-func TestNewLocalRefusesForeignKey(t *testing.T) {
+// A key of another account is rejected at once.
+func TestNewLocalRejectsTheKeyOfAnotherAccount(t *testing.T) {
 	t.Parallel()
 	key, _ := newKey(t)
 	_, other := newKey(t)
@@ -77,7 +77,7 @@ func TestNewLocalRefusesForeignKey(t *testing.T) {
 	}
 }
 
-func TestReadKeys(t *testing.T) {
+func TestReadKeysReadsEachLine(t *testing.T) {
 	t.Parallel()
 	key, address := newKey(t)
 	one, ten := nonce.NewSubmitter(1, address), nonce.NewSubmitter(10, address)
@@ -99,8 +99,8 @@ func TestReadKeys(t *testing.T) {
 	}
 }
 
-// An error names the line, and holds nothing of it.
-func TestReadKeysErrors(t *testing.T) {
+// An error names the line and never contains its text.
+func TestReadKeysErrorsNameTheLine(t *testing.T) {
 	t.Parallel()
 	key, address := newKey(t)
 	other, _ := newKey(t)
@@ -133,8 +133,8 @@ func TestReadKeysErrors(t *testing.T) {
 	}
 }
 
-// Verify refuses bytes that differ in anything from what was asked for.
-func TestVerify(t *testing.T) {
+// Verify refuses bytes that differ in any way from the request.
+func TestVerifyRejectsAnyDifference(t *testing.T) {
 	t.Parallel()
 	key, address := newKey(t)
 	other, _ := newKey(t)

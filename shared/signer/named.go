@@ -10,15 +10,14 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// ErrUnknownSigner reports a registration's signer that this deployment does not
-// have. The text says what there is.
+// ErrUnknownSigner reports a registration's signer that this deployment does not have. The error's text
+// lists the possible values.
 var ErrUnknownSigner = errors.New("not a signer of this deployment")
 
-// LocalName is the signer of keys in the process, as a registration names it.
+// LocalName names the signer with keys in the process, in a registration.
 const LocalName = "local"
 
-// What stands before the key version of Cloud KMS, and before a remote signer's
-// name.
+// The prefixes of a key version of Cloud KMS, and of a remote signer's name.
 const (
 	kmsPrefix    = "kms:"
 	remotePrefix = "remote:"
@@ -27,25 +26,24 @@ const (
 // keyVersion is the full name of a key version in Cloud KMS.
 var keyVersion = regexp.MustCompile(`^projects/[^/\s]+/locations/[^/\s]+/keyRings/[^/\s]+/cryptoKeys/[^/\s]+/cryptoKeyVersions/[1-9][0-9]*$`)
 
-// Service is a signer that can be asked beforehand whether it signs for an account.
+// Service is a signer that reports beforehand whether it can sign for an account.
 type Service interface {
 	nonce.SubmitterSignService
 
-	// Check says whether the signer can sign for s, and signs nothing. The error
-	// wraps [ErrNoKey] where it cannot; any other means that it is not known.
+	// Check reports whether the signer can sign for s, without signing. The error wraps [ErrNoKey] if
+	// it cannot; after any other error the answer is unknown.
 	Check(ctx context.Context, s nonce.Submitter) error
 }
 
-// Directory has the signers of a deployment. It never changes.
+// Directory holds the signers of a deployment. It is immutable.
 type Directory struct {
 	Local   Service                         // nil: none
 	KMS     func(keyVersion string) Service // nil: none
-	Remotes map[string]Service              // by their names
+	Remotes map[string]Service              // by name
 }
 
-// Named is the signer that a registration names: "local"; "kms:" and the full name
-// of a key version; or "remote:" and the name that the deployment's list has for it.
-// The error wraps [ErrUnknownSigner].
+// Named returns the signer that a registration names: "local"; "kms:" and the full name of a key
+// version; or "remote:" and a name of the deployment's list. The error wraps [ErrUnknownSigner].
 func (d Directory) Named(name string) (Service, error) {
 	key, isKMS := strings.CutPrefix(name, kmsPrefix)
 	remote, isRemote := strings.CutPrefix(name, remotePrefix)
@@ -66,8 +64,8 @@ func (d Directory) Named(name string) (Service, error) {
 	return nil, fmt.Errorf("%q: %w: want local, kms:<key version> or remote:<name>", name, ErrUnknownSigner)
 }
 
-// For is the signer that a registration names; where there is none, one that signs
-// nothing.
+// For returns the signer that a registration names. If there is none, it returns one that refuses to
+// sign.
 func (d Directory) For(name string) nonce.SubmitterSignService {
 	service, err := d.Named(name)
 	if err != nil {
@@ -76,8 +74,7 @@ func (d Directory) For(name string) nonce.SubmitterSignService {
 	return service
 }
 
-// none is in this process as far as it goes: no nonce is bound for what nobody can
-// sign.
+// none counts as in-process, so that no nonce is allocated before its refusal.
 type none struct{ err error }
 
 func (n none) Sign(_ context.Context, s nonce.Submitter, _ nonce.Unsigned) (nonce.Signed, error) {

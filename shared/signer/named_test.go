@@ -10,9 +10,9 @@ import (
 
 const someKey = "projects/p/locations/europe-west1/keyRings/r/cryptoKeys/k/cryptoKeyVersions/12"
 
-// A registration's text leads to the one signer that it names, or to an error that
-// says what would be right; never to another signer.
-func TestDirectory(t *testing.T) {
+// A registration's text selects the one signer that it names, or gives an error with the possible
+// values.
+func TestDirectorySelectsTheNamedSigner(t *testing.T) {
 	t.Parallel()
 	local, byKMS, treasury := new(signer.Local), new(signer.Local), new(signer.Local)
 	d := signer.Directory{
@@ -44,9 +44,8 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// What nobody can sign is not signed, and no nonce is bound for it before that is
-// found.
-func TestDirectoryForNobody(t *testing.T) {
+// An unknown signer signs nothing, and no nonce is allocated before that is detected.
+func TestUnknownSignerSignsNothing(t *testing.T) {
 	t.Parallel()
 	_, address := newKey(t)
 	s := nonce.NewSubmitter(1, address)

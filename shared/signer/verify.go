@@ -8,9 +8,8 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Verify proves that raw is tx, whole and nothing else, signed by s, and returns
-// it with its hash. A signer outside the process may be wrong, or asked by
-// someone else: what it sends back is stored only after this.
+// Verify checks that raw is exactly tx, signed by s, and returns it with its hash. A signer outside the
+// process may be wrong or compromised, so its result is stored only after this check.
 func Verify(s nonce.Submitter, tx nonce.Unsigned, raw []byte) (nonce.Signed, error) {
 	data, err := unsigned(s, tx)
 	if err != nil {
@@ -20,7 +19,7 @@ func Verify(s nonce.Submitter, tx nonce.Unsigned, raw []byte) (nonce.Signed, err
 	if err := signed.UnmarshalBinary(raw); err != nil {
 		return nonce.Signed{}, fmt.Errorf("signature for %s: %w", s, err)
 	}
-	// The signing hash covers every field and the type, and nothing else.
+	// The signing hash covers the type and every field, and nothing else.
 	chain, asked := by(tx), types.NewTx(data)
 	if signed.Type() != asked.Type() || chain.Hash(signed) != chain.Hash(asked) {
 		return nonce.Signed{}, fmt.Errorf("signature for %s: the signer returned another transaction than nonce %d as asked for", s, tx.Nonce)

@@ -15,25 +15,25 @@ import (
 	"github.com/fencepost/fencepost/shared/tasks"
 )
 
-// noon is a full minute, and seven seconds of it.
+// noon is a full minute, plus seven seconds.
 var noon = time.Date(2026, 11, 21, 12, 0, 7, 0, time.UTC)
 
-// H20: a task that was lost must not take the sweep's wake-up with it, as it
-// does where both are named by the token in force.
+// H20: a lost task must not prevent the sweep's task, as it would if both were named by the current
+// token.
 func TestH20SweepNamesAreByTheMinute(t *testing.T) {
 	t.Parallel()
 	cloud := newService(t)
-	done(t, cloud.process(t, always("0123abcd")).Advance(t.Context(), alice, 7)) // taken, and lost
+	done(t, cloud.process(t, always("0123abcd")).Advance(t.Context(), alice, 7)) // accepted and lost
 	for i, at := range []time.Time{noon, noon, noon.Add(52 * time.Second), noon.Add(53 * time.Second), noon.Add(2 * time.Minute)} {
 		sweeper := cloud.process(t, always("0123abcd"))
 		done(t, sweeper.Advance(t.Context(), alice, 7), swept(sweeper.Sweep(t.Context(), alice, nonce.KindAdvance, at)))
-		if i == 1 { // what is in PROTECT is swept into a queue of its own
+		if i == 1 { // a submitter in PROTECT is swept into a separate queue
 			done(t, swept(sweeper.Sweep(t.Context(), bob, nonce.KindAdvance, at)), swept(sweeper.Sweep(t.Context(), bob, nonce.KindConfirm, at)))
 		}
 	}
 	minute := noon.Unix() / 60
 	want := []string{
-		alice.Digest() + "-0123abcd-a-7", // burnt: never taken again
+		alice.Digest() + "-0123abcd-a-7", // used up: never accepted again
 		fmt.Sprintf("%s-0123abcd-s-%d", alice.Digest(), minute),
 		fmt.Sprintf("%s-0123abcd-s-%d", bob.Digest(), minute),
 		fmt.Sprintf("%s-0123abcd-s-%d", bob.Digest(), minute), // of another queue
@@ -41,13 +41,13 @@ func TestH20SweepNamesAreByTheMinute(t *testing.T) {
 		fmt.Sprintf("%s-0123abcd-s-%d", alice.Digest(), minute+2),
 	}
 	if diff := cmp.Diff(want, cloud.names()); diff != "" {
-		t.Errorf("tasks taken (-want +got):\n%s", diff)
+		t.Errorf("tasks accepted (-want +got):\n%s", diff)
 	}
 }
 
-// H20: however many tenures begin, or none, a sweep's name must not follow the
-// token, and two sweeps of one minute must not make two tasks.
-func TestH20SweepBesideTenures(t *testing.T) {
+// H20: the name of a sweep's task must not depend on the token, whatever lease sessions begin, and two
+// sweeps in one minute must make one task.
+func TestH20SweepNamesIgnoreLeaseSessions(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
@@ -64,15 +64,15 @@ func TestH20SweepBesideTenures(t *testing.T) {
 		}
 		done(t, swept(cloud.process(t, db.Epoch).Sweep(t.Context(), found[0], nonce.KindAdvance, minute)))
 		minutes[minute.Unix()/60] = true
-		tenure(t, db)
+		session(t, db)
 	}
 	if got := cloud.names(); len(got) != len(minutes) {
 		t.Errorf("tasks of four sweeps in %d minutes: got %q, want one for each minute", len(minutes), got)
 	}
 }
 
-// tenure takes the lease and gives it back: the token goes up.
-func tenure(t *testing.T, db storetest.Bundle) {
+// session acquires the lease and releases it, which raises the token.
+func session(t *testing.T, db storetest.Bundle) {
 	t.Helper()
 	taken, err := db.Take(t.Context(), alice, "a/1", true)
 	if err != nil || !taken.Held {
@@ -83,14 +83,13 @@ func tenure(t *testing.T, db storetest.Bundle) {
 	}
 }
 
-// H20: a database that was made anew or restored must not meet names that its
-// predecessor has burnt.
-func TestH20NamesCarryTheEpoch(t *testing.T) {
+// H20: a recreated or restored database must not reuse names of its predecessor.
+func TestH20NamesHaveTheEpoch(t *testing.T) {
 	t.Parallel()
 	cloud := newService(t)
 	first, second := anew(t), anew(t)
 	var epochs []string
-	made := map[string]string{} // by name, the epoch it was made under
+	made := map[string]string{} // by name, the epoch that it was made under
 	for _, db := range []*store.Store{first, second} {
 		epoch, err := db.Epoch(t.Context())
 		if err != nil || !regexp.MustCompile(`^[0-9a-f]{8}$`).MatchString(epoch) {
@@ -115,7 +114,7 @@ func TestH20NamesCarryTheEpoch(t *testing.T) {
 	}
 }
 
-// everyName makes a task of every kind, for the same tenure and times each time.
+// everyName makes a task of each kind, each time for the same lease session and times.
 func everyName(t *testing.T, made *tasks.Tasks) {
 	t.Helper()
 	done(t,
@@ -128,5 +127,5 @@ func everyName(t *testing.T, made *tasks.Tasks) {
 	}
 }
 
-// swept is the error of a sweep's task.
+// swept returns the error of a sweep's task.
 func swept(_ bool, err error) error { return err }

@@ -17,7 +17,7 @@ func TestH33PollsMergeByTheSecond(t *testing.T) {
 	var want []string
 	for step := range 20 {
 		at := noon.Add(time.Duration(step) * 12 * time.Second)
-		for copies := range 3 { // each in a process of its own, each a little later
+		for copies := range 3 { // each in another process, each a little later
 			due := at.Add(time.Duration(copies) * 400 * time.Millisecond)
 			done(t, cloud.process(t, always("0123abcd")).Poll(t.Context(), alice, nonce.KindReceipt, due))
 		}
@@ -28,8 +28,8 @@ func TestH33PollsMergeByTheSecond(t *testing.T) {
 	}
 }
 
-// H33: a merge must not swallow the poll of another submitter, kind or second.
-func TestH33OtherPollsAreKept(t *testing.T) {
+// H33: merging must not lose the poll of another submitter, kind or second.
+func TestH33PollsOfOthersAreKept(t *testing.T) {
 	t.Parallel()
 	cloud := newService(t)
 	polls := cloud.process(t, always("0123abcd"))
@@ -45,7 +45,7 @@ func TestH33OtherPollsAreKept(t *testing.T) {
 	if diff := cmp.Diff(want, cloud.names()); diff != "" {
 		t.Errorf("tasks (-want +got):\n%s", diff)
 	}
-	for _, task := range cloud.taken {
+	for _, task := range cloud.accepted {
 		if due := task.ScheduleTime.AsTime(); !due.Equal(noon) && !due.Equal(noon.Add(time.Second)) {
 			t.Errorf("%s: got it due at %v, want at the time asked for", task.Name, due)
 		}

@@ -29,18 +29,17 @@ const (
 	bob   = nonce.Submitter("eip155:1337:0x0000000000000000000000000000000000000b0b")
 )
 
-// service stands at the other end of the wire: it takes each task's name once,
-// as Cloud Tasks does, and runs nothing.
+// service is a Cloud Tasks server: it accepts each task name once and runs nothing.
 type service struct {
 	cloudtaskspb.UnimplementedCloudTasksServer
 	address string
 
-	mu    sync.Mutex
-	burnt map[string]bool
-	taken []*cloudtaskspb.Task
+	mu       sync.Mutex
+	burnt    map[string]bool
+	accepted []*cloudtaskspb.Task
 }
 
-// CreateTask takes a task whose name was never taken before.
+// CreateTask accepts a task with a new name.
 func (s *service) CreateTask(_ context.Context, r *cloudtaskspb.CreateTaskRequest) (*cloudtaskspb.Task, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +47,7 @@ func (s *service) CreateTask(_ context.Context, r *cloudtaskspb.CreateTaskReques
 		return nil, status.Error(codes.AlreadyExists, "Requested entity already exists")
 	}
 	s.burnt[r.Task.Name] = true
-	s.taken = append(s.taken, r.Task)
+	s.accepted = append(s.accepted, r.Task)
 	return r.Task, nil
 }
 
@@ -71,19 +70,18 @@ func newService(t *testing.T) *service {
 	return s
 }
 
-// names are those taken so far, without their queues, in order.
+// names returns the accepted names in order, without their queues.
 func (s *service) names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := []string{}
-	for _, task := range s.taken {
+	for _, task := range s.accepted {
 		list = append(list, task.Name[strings.LastIndexByte(task.Name, '/')+1:])
 	}
 	return list
 }
 
-// process is one more process that makes tasks: it remembers no name that
-// another has made.
+// process returns the tasks of another process, which does not know the names that others have made.
 func (s *service) process(t *testing.T, epoch func(context.Context) (string, error)) *tasks.Tasks {
 	t.Helper()
 	made := tasks.New(tasks.Options{
@@ -94,13 +92,13 @@ func (s *service) process(t *testing.T, epoch func(context.Context) (string, err
 	return made
 }
 
-// always is the epoch of one database that is not asked.
+// always returns a fixed epoch without a database.
 func always(epoch string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return epoch, nil }
 }
 
-// anew is a database migrated for this test alone: clones of one template would
-// share its epoch.
+// anew returns a database that was migrated for this test alone: clones of one template would share its
+// epoch.
 func anew(t *testing.T) *store.Store {
 	t.Helper()
 	cluster, err := pgcluster.Shared()
@@ -123,7 +121,7 @@ func anew(t *testing.T) *store.Store {
 	return s
 }
 
-// done fails the test where a task could not be made.
+// done fails the test if a task could not be made.
 func done(t *testing.T, errs ...error) {
 	t.Helper()
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {

@@ -10,20 +10,20 @@ import (
 	"github.com/fencepost/fencepost/shared/events"
 )
 
-// Publish is the function that tells receivers of events.
+// Publish is the function that delivers events.
 const Publish = "publish"
 
-// ofStream is a task about a stream.
+// ofStream is a task for a delivery queue.
 func ofStream(s events.Stream, suffix string, at time.Time) errand {
-	receiver := sha256.Sum256([]byte(s.Receiver)) // its name may have characters that a task's may not
+	receiver := sha256.Sum256([]byte(s.Receiver)) // its name may have characters that a task's name must not have
 	return errand{
 		function: Publish, digest: s.Submitter.Digest(), suffix: hex.EncodeToString(receiver[:8]) + "-" + suffix,
 		body: map[string]any{"submitter": string(s.Submitter), "receiver": s.Receiver}, at: at,
 	}
 }
 
-// Publish implements [events.Waker]. The task is due at the end of that second, and named
-// by it: all who ask within a second make one.
+// Publish implements [events.Waker]. The task is due at the end of that second and named by it, so that
+// calls within one second make one task.
 func (t *Tasks) Publish(ctx context.Context, s events.Stream, at time.Time) error {
 	at = at.Truncate(time.Second).Add(time.Second)
 	_, err := t.add(ctx, ofStream(s, fmt.Sprintf("p-%d", at.Unix()), at))
@@ -37,8 +37,8 @@ func (t *Tasks) RescuePublish(ctx context.Context, s events.Stream, met events.T
 	return err
 }
 
-// SweepPublish asks for a look at a stream on behalf of a sweep that began at this time,
-// by whose minute it is named. made says that it was not there already.
+// SweepPublish enqueues a task for a delivery queue on behalf of a sweep that began at this time. The
+// task is named by that minute. made reports whether it is new.
 func (t *Tasks) SweepPublish(ctx context.Context, s events.Stream, began time.Time) (made bool, err error) {
 	return t.add(ctx, ofStream(s, fmt.Sprintf("s-%d", began.Unix()/60), time.Time{}))
 }

@@ -1,7 +1,6 @@
-// Package tasks names and creates Cloud Tasks; it is the only user of its
-// client. A task says no more than "look at this submitter", or "at this transfer":
-// what is to be done is read from the database, so that a task that comes twice,
-// late, or not at all changes only the time of the next step.
+// Package tasks names and creates Cloud Tasks; it is the only user of their client. A task only names a
+// submitter or a transfer. The work to do is read from the database, so that a repeated, late or lost
+// task changes only the time of the next step.
 package tasks
 
 import (
@@ -28,30 +27,30 @@ import (
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
-// Options say where the queues are and what their tasks call.
+// Options define the queues and the targets of their tasks.
 type Options struct {
 	Parent           string // projects/P/locations/L
 	Endpoint         string // host:port of a local service without TLS; "": Google's
 	QueuePrefix      string
-	QueueShards      int           // queues over which one function's tasks are spread by submitter or transfer
+	QueueShards      int           // queues over which one function's tasks are distributed by submitter or transfer
 	TargetURL        string        // base URL of the internal functions
-	ServiceAccount   string        // whom tasks call as
-	Audience         string        // whom their tokens are made for
-	DispatchDeadline time.Duration // how long an invocation may take
+	ServiceAccount   string        // the account that tasks call as
+	Audience         string        // the audience of their tokens
+	DispatchDeadline time.Duration // the maximum duration of an invocation
 
-	// Epoch is the database's mark in every name, so that a database made anew
-	// never meets names that its predecessor used up.
+	// Epoch returns the database's mark in each name, so that a new database never uses names of its
+	// predecessor.
 	Epoch func(context.Context) (string, error)
 
-	// NameEpoch is a submitter's own mark beside it, drawn anew where names may be used
-	// up; "": it has none. nil: no submitter has one.
+	// NameEpoch returns a submitter's own mark, which changes when names may be used up; "": it has
+	// none. nil: no submitter has one.
 	NameEpoch func(nonce.Submitter) string
 }
 
 // createWithin bounds one CreateTask. The service refuses deadlines over 30 s.
 const createWithin = 5 * time.Second
 
-// Tasks makes tasks. Its methods may be called by many goroutines.
+// Tasks creates tasks. Its methods can be called concurrently.
 type Tasks struct {
 	options Options
 	made    recent
@@ -60,10 +59,10 @@ type Tasks struct {
 	client     *cloudtasks.Client
 }
 
-// New makes a maker of tasks, which connects when it is first used.
+// New returns a creator of tasks that connects at the first use.
 func New(o Options) *Tasks { return &Tasks{options: o} }
 
-// Close ends the connection, if there is one.
+// Close closes the connection, if there is one.
 func (t *Tasks) Close() error {
 	t.connecting.Lock()
 	defer t.connecting.Unlock()
@@ -73,49 +72,48 @@ func (t *Tasks) Close() error {
 	return t.client.Close()
 }
 
-// Advance implements [nonce.Waker]. The task is named by the token in force, so
-// that a burst of creates costs one: the tenure that it begins has another.
+// Advance implements [nonce.Waker]. The task is named by the current token, so that a burst of creates
+// makes one task: the lease session that it begins has another token.
 func (t *Tasks) Advance(ctx context.Context, s nonce.Submitter, token int64) error {
 	return t.AdvanceAt(ctx, s, token, time.Time{})
 }
 
-// AdvanceAt implements [nonce.Waker]. It is the task of Advance: who asks for the
-// one while the other waits finds it made.
+// AdvanceAt implements [nonce.Waker]. It uses the name of Advance, so a second call while the first
+// task waits makes none.
 func (t *Tasks) AdvanceAt(ctx context.Context, s nonce.Submitter, token int64, at time.Time) error {
 	return t.create(ctx, nonce.KindAdvance, s, "a-"+strconv.FormatInt(token, 10), at)
 }
 
-// Rescue implements [nonce.Waker]. The task is due when the holder could be
-// waited out, and named by the token and the expiry that were seen: another
-// expiry is another name.
+// Rescue implements [nonce.Waker]. The task is due when the holder's lease can be taken over. It is
+// named by the token and the expiry that were read: another expiry makes another name.
 func (t *Tasks) Rescue(ctx context.Context, s nonce.Submitter, met nonce.Taken) error {
 	suffix := fmt.Sprintf("d-%d-%d", met.Token, met.ExpiresAt.UnixMicro())
 	return t.create(ctx, nonce.KindAdvance, s, suffix, met.FreeAt.Add(rescueMargin))
 }
 
-// rescueMargin keeps a rescue from coming before the skew allowance is over by the
-// database's clock: it would be told to wait, and could not be named again.
+// rescueMargin keeps a rescue from running before the skew allowance is over by the database's clock:
+// it would find the lease held, and its name could not be used again.
 const rescueMargin = time.Second
 
-// Poll implements [nonce.Waker]. The task is named by the second it is due, so
-// that two chains of polls become one.
+// Poll implements [nonce.Waker]. The task is named by the second of its due time, so that two chains of
+// polls become one.
 func (t *Tasks) Poll(ctx context.Context, s nonce.Submitter, kind nonce.Kind, at time.Time) error {
 	return t.create(ctx, kind, s, fmt.Sprintf("%s-%d", kind, at.Unix()), at)
 }
 
-// Sweep asks for a look at s on behalf of a sweep that began at this time, by
-// whose minute it is named. The name never holds the token: the task of that
-// name may be lost, and its name burnt. made says that it was not there already.
+// Sweep enqueues a task for s on behalf of a sweep that began at this time. The task is named by that
+// minute and never by the token: the task of that name may be lost, and its name used up. made reports
+// whether it is new.
 func (t *Tasks) Sweep(ctx context.Context, s nonce.Submitter, kind nonce.Kind, began time.Time) (made bool, err error) {
 	return t.make(ctx, kind, s, fmt.Sprintf("s-%d", began.Unix()/60), time.Time{})
 }
 
-// Queue is the id of the queue that serves s by the function of kind.
+// Queue returns the id of the queue for s and the function of kind.
 func (o Options) Queue(kind nonce.Kind, s nonce.Submitter) string {
 	return o.queue(string(kind), s.Digest())
 }
 
-// queue is the id of the queue of the function for what has the digest.
+// queue returns the id of the function's queue for a digest.
 func (o Options) queue(function, digest string) string {
 	shard := uint64(0)
 	if o.QueueShards > 1 {
@@ -125,14 +123,13 @@ func (o Options) queue(function, digest string) string {
 	return fmt.Sprintf("%s-%s-%d", o.QueuePrefix, function, shard)
 }
 
-// create makes the task of that name. A name that exists, or existed lately, is
-// as good as made.
+// create makes the task of that name. A name that exists, or existed lately, counts as made.
 func (t *Tasks) create(ctx context.Context, kind nonce.Kind, s nonce.Submitter, suffix string, at time.Time) error {
 	_, err := t.make(ctx, kind, s, suffix, at)
 	return err
 }
 
-// make says whether the name was new.
+// make reports whether the name was new.
 func (t *Tasks) make(ctx context.Context, kind nonce.Kind, s nonce.Submitter, suffix string, at time.Time) (made bool, err error) {
 	if t.options.NameEpoch != nil {
 		if own := t.options.NameEpoch(s); own != "" {
@@ -144,16 +141,16 @@ func (t *Tasks) make(ctx context.Context, kind nonce.Kind, s nonce.Submitter, su
 	})
 }
 
-// errand is a task to be made.
+// errand is a task to be created.
 type errand struct {
-	function string         // that it calls, and whose queue it is in
-	digest   string         // of what it is about: names begin with it, since the service dislikes sequences
+	function string         // that it calls; its queue belongs to it
+	digest   string         // of its subject: names begin with it, since sequential names are slow in Cloud Tasks
 	suffix   string         // the name's end
 	body     map[string]any // JSON
 	at       time.Time      // when it is due; zero: now
 }
 
-// add says whether the name was new.
+// add reports whether the name was new.
 func (t *Tasks) add(ctx context.Context, e errand) (made bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, createWithin)
 	defer cancel()

@@ -18,14 +18,14 @@ const (
 	other = "01ARZ3NDEKTSV4RRFFQ69G5FAW"
 )
 
-// named is the name of a transfer's task: its digest, the epoch, and how it ends.
+// named returns the name of a transfer's task: its digest, the epoch, and a suffix.
 func named(reqID, epoch, suffix string) string {
 	sum := sha256.Sum256([]byte(reqID))
 	return hex.EncodeToString(sum[:16]) + "-" + epoch + "-" + suffix
 }
 
-// All who see the same plan of a transfer make one task, and another plan, transfer
-// or database makes another.
+// Calls with the same plan of a transfer make one task. Another plan, transfer or database makes
+// another.
 func TestStepsAreNamedByTheTransferAndItsRetries(t *testing.T) {
 	t.Parallel()
 	cloud := newService(t)
@@ -39,9 +39,9 @@ func TestStepsAreNamedByTheTransferAndItsRetries(t *testing.T) {
 		named(other, "0123abcd", "transfer-"+other+"-0"), named(one, "9999ffff", "transfer-"+one+"-0"),
 	}
 	if diff := cmp.Diff(want, cloud.names()); diff != "" {
-		t.Errorf("tasks taken (-want +got):\n%s", diff)
+		t.Errorf("tasks accepted (-want +got):\n%s", diff)
 	}
-	task := cloud.taken[0]
+	task := cloud.accepted[0]
 	if got, want := string(task.GetHttpRequest().GetBody()), fmt.Sprintf(`{"req_id":%q}`, one); got != want {
 		t.Errorf("body: got %s, want %s", got, want)
 	}
@@ -50,27 +50,27 @@ func TestStepsAreNamedByTheTransferAndItsRetries(t *testing.T) {
 	}
 }
 
-// H20: a step's task that was lost must not take the sweep's with it, and two sweeps
-// of one minute must not make two.
+// H20: a lost task of a step must not prevent the sweep's task, and two sweeps in one minute must make
+// one.
 func TestH20SweptTransfersAreNamedByTheMinute(t *testing.T) {
 	t.Parallel()
 	cloud := newService(t)
-	done(t, cloud.process(t, always("0123abcd")).Step(t.Context(), one, 0, noon)) // taken, and lost
+	done(t, cloud.process(t, always("0123abcd")).Step(t.Context(), one, 0, noon)) // accepted and lost
 	for _, at := range []time.Time{noon, noon.Add(52 * time.Second), noon.Add(53 * time.Second)} {
 		sweeper := cloud.process(t, always("0123abcd"))
 		done(t, sweeper.Step(t.Context(), one, 0, at), swept(sweeper.SweepTransfer(t.Context(), one, at)))
 	}
 	minute := noon.Unix() / 60
 	want := []string{
-		named(one, "0123abcd", "transfer-"+one+"-0"), // burnt: never taken again
+		named(one, "0123abcd", "transfer-"+one+"-0"), // used up: never accepted again
 		named(one, "0123abcd", fmt.Sprintf("s-%d", minute)), named(one, "0123abcd", fmt.Sprintf("s-%d", minute+1)),
 	}
 	if diff := cmp.Diff(want, cloud.names()); diff != "" {
-		t.Errorf("tasks taken (-want +got):\n%s", diff)
+		t.Errorf("tasks accepted (-want +got):\n%s", diff)
 	}
 }
 
-// Transfers spread over the queues of their own, and each stays in one.
+// Transfers are distributed over separate queues, and each stays in one.
 func TestTransfersSpreadOverTheirQueues(t *testing.T) {
 	t.Parallel()
 	o := tasks.Options{QueuePrefix: "fencepost", QueueShards: 4}

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The page lists the metrics that the code declares, each once, and no others.
+// The page lists each metric that the code declares, once, and no other.
 func TestDocsHaveEveryMetric(t *testing.T) {
 	t.Parallel()
 	code, err := os.ReadFile("metrics.go")

@@ -11,13 +11,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Invocation serves each request by next with a context that carries a new
-// [Meter] and a span of the function's name, which continues the trace of the
-// request's traceparent header, if it has a valid one
-// (https://www.w3.org/TR/trace-context/). When next ends, or panics, it
-// logs one line "invocation" with the function's name, the cost, the task that called
-// it, if one says so, durationMs (milliseconds) and the status of the answer: a warning
-// from 500 on.
+// Invocation serves each request by next. Its context has a new [Meter] and a span with the function's
+// name, which continues the trace of a valid traceparent header (https://www.w3.org/TR/trace-context/).
+// When next ends or panics, it logs one line "invocation": the function's name, the cost, the task
+// named in the request, durationMs (milliseconds) and the answer's status. The line is a warning from
+// status 500 on.
 func Invocation(log *slog.Logger, function string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -42,8 +40,8 @@ func Invocation(log *slog.Logger, function string, next http.Handler) http.Handl
 	})
 }
 
-// Untrusted serves each request by next without the word of its traceparent header on
-// whether it is recorded: whoever makes it pays nothing for that. The trace it is of stays.
+// Untrusted serves each request by next without the sampling flag of its traceparent header: recording
+// costs the deployment money, not the caller. The trace id stays.
 func Untrusted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		const flags, end = 53, 55 // of the header, in each version
@@ -54,13 +52,13 @@ func Untrusted(next http.Handler) http.Handler {
 	})
 }
 
-// taskOf is which task this says to be, which anybody can say: it is for people who
-// read the log, and nothing else.
+// taskOf returns the task that the headers name. Any caller can set them, so they are only for readers
+// of the log.
 func taskOf(h http.Header) (attrs []slog.Attr) {
-	const most = 500 // bytes of what a task's name may have
+	const limit = 500 // bytes of a task's name in the log
 	for name, key := range map[string]string{"X-Cloudtasks-Taskname": "task", "X-Cloudtasks-Taskretrycount": "taskRetryCount"} {
 		if text := h.Get(name); text != "" {
-			attrs = append(attrs, slog.String(key, text[:min(len(text), most)]))
+			attrs = append(attrs, slog.String(key, text[:min(len(text), limit)]))
 		}
 	}
 	return attrs
@@ -78,14 +76,13 @@ func endInvocation(span trace.Span, status int, cost Cost) {
 	span.End()
 }
 
-// answer remembers the status that a handler answers with.
+// answer records the status of a handler's answer.
 type answer struct {
 	http.ResponseWriter
 	status int // 0: nothing is written yet
 }
 
-// WriteHeader sends status and remembers it, unless it is only informational:
-// then the real one is yet to come.
+// WriteHeader sends status and records it, unless it is informational: then the final one follows.
 func (a *answer) WriteHeader(status int) {
 	if a.status == 0 && status >= 200 {
 		a.status = status
@@ -104,8 +101,8 @@ func (a *answer) Write(body []byte) (int, error) {
 // Unwrap is for [http.ResponseController].
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// final is the status as the caller sees it: a handler that writes nothing has
-// answered 200 if it returned, and the framework answers 500 if it panicked.
+// final returns the status that the caller gets. A handler that writes nothing has answered 200 if it
+// returned; if it panicked, the framework answers 500.
 func (a *answer) final(returned bool) int {
 	switch {
 	case a.status != 0:

@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
-// invoke serves one request by next and gives the line that is logged of it,
-// without what is the same in each.
+// invoke serves one request by next and returns its logged line, without the members that are the same
+// in each.
 func invoke(t *testing.T, header string, next http.HandlerFunc) line {
 	t.Helper()
 	var out bytes.Buffer
@@ -59,14 +59,14 @@ func recovered(next http.Handler) http.Handler {
 	})
 }
 
-// free is the line of an invocation that cost nothing.
+// free returns the line of an invocation without cost.
 func free(severity string, status float64) line {
 	return line{"severity": severity, "status": status,
 		"sqlRoundTrips": 0.0, "sqlStatements": 0.0, "commits": 0.0, "rpcRoundTrips": 0.0, "tasks": 0.0}
 }
 
-// The line tells the status that the caller got, however the handler ended.
-func TestInvocationStatus(t *testing.T) {
+// The line has the status that the caller got, however the handler ended.
+func TestInvocationLogsTheCallersStatus(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		next http.HandlerFunc
@@ -97,9 +97,8 @@ func TestInvocationStatus(t *testing.T) {
 	}
 }
 
-// The line tells what was counted, from however many goroutines, and carries
-// the request's trace.
-func TestInvocationCost(t *testing.T) {
+// The line has the counts of all goroutines, and the request's trace.
+func TestInvocationLogsTheCost(t *testing.T) {
 	t.Parallel()
 	got := invoke(t, traceparent, func(_ http.ResponseWriter, r *http.Request) {
 		var wg sync.WaitGroup
@@ -122,8 +121,8 @@ func TestInvocationCost(t *testing.T) {
 	}
 }
 
-// Of somebody who is not trusted the trace is kept, and not the word on whether it is
-// recorded; what is no traceparent, or of a later version, is left as it is otherwise.
+// The trace of an untrusted caller is kept without its sampling flag. An invalid header, or one of a
+// later version, is unchanged.
 func TestUntrustedTraceparent(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
@@ -143,8 +142,8 @@ func TestUntrustedTraceparent(t *testing.T) {
 	}
 }
 
-// A header that is not a valid traceparent gives no trace.
-func TestInvalidTraceparent(t *testing.T) {
+// An invalid traceparent gives no trace.
+func TestInvalidTraceparentGivesNoTrace(t *testing.T) {
 	t.Parallel()
 	for _, header := range []string{
 		"x", "00-" + traceID + "-" + spanID, "ff" + traceparent[2:], traceparent + "-x",
@@ -156,8 +155,8 @@ func TestInvalidTraceparent(t *testing.T) {
 	}
 }
 
-// Each meter counts for itself, and without one nothing is counted.
-func TestMeter(t *testing.T) {
+// Each meter counts separately, and without one nothing is counted.
+func TestMetersCountSeparately(t *testing.T) {
 	t.Parallel()
 	outer := telemetry.WithMeter(t.Context())
 	inner := telemetry.WithMeter(outer)

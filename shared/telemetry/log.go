@@ -1,6 +1,5 @@
-// Package telemetry is what a deployment shows of itself: log lines in the form
-// that Cloud Logging reads, the cost of each invocation, counters, and the name
-// of the instance that did it.
+// Package telemetry holds what a deployment reports about itself: log lines in Cloud Logging's format,
+// the cost of each invocation, metrics, and the name of the instance.
 package telemetry
 
 import (
@@ -12,23 +11,22 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// LevelCritical is the level of what a person must look at now: money or a
-// nonce is in doubt. Cloud Logging shows it as CRITICAL.
+// LevelCritical is the level of lines for a person who must act now: the state of money or of a nonce
+// is unknown. Cloud Logging shows it as CRITICAL.
 const LevelCritical = slog.Level(12)
 
-// The names of the attributes that every critical write is logged with.
+// The names of the attributes in the log line of each critical write.
 const (
 	SubmitterKey    = "submitter"    // the account id, canonical
 	TxIDKey         = "txId"         // of a managed transaction
 	NodeIDKey       = "nodeId"       // the instance, see [NodeID]
-	FencingTokenKey = "fencingToken" // that the write was made under
+	FencingTokenKey = "fencingToken" // of the write
 )
 
-// NewLogger writes each record at or above level to w as one line of JSON with
-// Cloud Logging's field names: severity, message and timestamp. A record
-// logged with the context of a traced request (see [Invocation]) carries the
-// trace, which Cloud Logging finds by the Google Cloud project; without a
-// project the bare trace id is written.
+// NewLogger writes each record at or above level to w as one line of JSON with Cloud Logging's field
+// names: severity, message and timestamp. A record logged with the context of a traced request (see
+// [Invocation]) has the trace. Cloud Logging finds it by the Google Cloud project; without a project
+// only the trace id is written.
 //
 // Sources: https://cloud.google.com/logging/docs/structured-logging, and
 // opentelemetry/instrumentation/app/logger.go in Google's golang-samples.
@@ -41,7 +39,7 @@ func NewLogger(w io.Writer, level slog.Leveler, project string) *slog.Logger {
 	return slog.New(&handler{Handler: root, root: root, prefix: prefix})
 }
 
-// rename gives slog's own attributes the names that Cloud Logging knows.
+// rename gives slog's own attributes Cloud Logging's names.
 func rename(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return a
@@ -59,7 +57,7 @@ func rename(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// severity is Cloud Logging's name for the level, or for the next one below.
+// severity returns Cloud Logging's name for the level, or for the next lower one.
 func severity(level slog.Level) string {
 	switch {
 	case level >= LevelCritical:
@@ -75,13 +73,12 @@ func severity(level slog.Level) string {
 	}
 }
 
-// handler adds the context's trace at the top of a record. Cloud Logging does
-// not look for it inside a group, so what was added since the first group is
-// kept, to be put behind it.
+// handler adds the context's trace at the top of a record. Cloud Logging does not read it inside a
+// group, so handler keeps the additions since the first group and applies them after the trace.
 type handler struct {
-	slog.Handler                                   // root and what was added since
-	root         slog.Handler                      // no group is open in it
-	since        []func(slog.Handler) slog.Handler // the first group, and what followed
+	slog.Handler                                   // root and all additions
+	root         slog.Handler                      // without an open group
+	since        []func(slog.Handler) slog.Handler // the first group, and the additions after it
 	prefix       string                            // of a trace's name
 }
 
@@ -102,7 +99,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return traced.Handle(ctx, r)
 }
 
-// WithAttrs is a handler that adds attrs to each record.
+// WithAttrs returns a handler that adds attrs to each record.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	if len(h.since) == 0 {
 		root := h.root.WithAttrs(attrs)
@@ -111,7 +108,7 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return h.then(func(next slog.Handler) slog.Handler { return next.WithAttrs(attrs) })
 }
 
-// WithGroup is a handler that puts what follows into a group.
+// WithGroup returns a handler that puts later attributes into a group.
 func (h *handler) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h

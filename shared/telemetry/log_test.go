@@ -25,7 +25,7 @@ const (
 	traceparent = "00-" + traceID + "-" + spanID + "-01"
 )
 
-// traced is the context of a request with the traceparent header above.
+// traced returns the context of a request with the traceparent header above.
 func traced(t *testing.T) context.Context {
 	t.Helper()
 	return propagation.TraceContext{}.Extract(t.Context(), propagation.MapCarrier{"traceparent": traceparent})
@@ -33,7 +33,7 @@ func traced(t *testing.T) context.Context {
 
 type line = map[string]any
 
-// lines reads a log back.
+// lines parses a log.
 func lines(t *testing.T, log *bytes.Buffer) []line {
 	t.Helper()
 	var all []line
@@ -47,7 +47,7 @@ func lines(t *testing.T, log *bytes.Buffer) []line {
 	return all
 }
 
-// Each level has Cloud Logging's name, and what is below the least is dropped.
+// Each level has Cloud Logging's name, and records below the minimum are dropped.
 func TestSeverities(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -87,8 +87,8 @@ func TestFieldNames(t *testing.T) {
 	}
 }
 
-// The trace stands at the top of a line, whatever groups are open, and the
-// groups stay as they were; loggers made of one another do not mix.
+// The trace is at the top of a line with any open groups, and the groups are unchanged. Derived loggers
+// do not affect each other.
 func TestTraceStaysOutOfGroups(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -116,7 +116,7 @@ func TestTraceStaysOutOfGroups(t *testing.T) {
 	}
 }
 
-// with gives every record the context ctx: slogtest logs without one.
+// with gives every record the context ctx, because slogtest logs without one.
 type with struct {
 	slog.Handler
 	ctx context.Context
@@ -128,7 +128,7 @@ func (w with) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 func (w with) WithGroup(name string) slog.Handler { return with{w.Handler.WithGroup(name), w.ctx} }
 
-// The handler keeps slog's own rules, with and without a trace.
+// The handler follows slog's rules, with and without a trace.
 func TestHandlerConforms(t *testing.T) {
 	t.Parallel()
 	for name, ctx := range map[string]context.Context{"plain": t.Context(), "traced": traced(t)} {
@@ -154,7 +154,7 @@ func TestHandlerConforms(t *testing.T) {
 	}
 }
 
-// Settings can be logged in any way without showing a secret.
+// Settings can be logged in any form without showing a secret.
 func TestLogShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load([]string{

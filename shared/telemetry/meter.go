@@ -6,15 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// Meter counts what one invocation costs. Its methods may be called by many
-// goroutines at once, and on a nil Meter, where they count nothing: whoever
-// calls out need not know whether somebody counts.
+// Meter counts the cost of one invocation. Its methods can be called concurrently, and on a nil Meter,
+// where they count nothing: callers need not know whether there is a meter.
 type Meter struct {
 	sqlRoundTrips, sqlStatements, commits, rpcRoundTrips, tasks atomic.Int64
 }
 
-// SQL counts one round trip to Postgres with so many statements, so many of
-// which were commits. A statement outside a transaction commits itself.
+// SQL counts one round trip to Postgres with so many statements, of which so many were commits. A
+// statement outside a transaction commits itself.
 func (m *Meter) SQL(statements, commits int) {
 	if m == nil {
 		return
@@ -24,26 +23,26 @@ func (m *Meter) SQL(statements, commits int) {
 	m.commits.Add(int64(commits))
 }
 
-// RPC counts one HTTP round trip to a chain's node; a JSON-RPC batch is one.
+// RPC counts one HTTP round trip to a chain's node. A JSON-RPC batch is one.
 func (m *Meter) RPC() {
 	if m != nil {
 		m.rpcRoundTrips.Add(1)
 	}
 }
 
-// Tasks counts n tasks that were enqueued.
+// Tasks counts n enqueued tasks.
 func (m *Meter) Tasks(n int) {
 	if m != nil {
 		m.tasks.Add(int64(n))
 	}
 }
 
-// Cost is what a [Meter] has counted.
+// Cost holds the counts of a [Meter].
 type Cost struct {
 	SQLRoundTrips, SQLStatements, Commits, RPCRoundTrips, Tasks int64
 }
 
-// Cost is what m has counted so far; the zero Cost for a nil Meter.
+// Cost returns the counts so far; the zero Cost for a nil Meter.
 func (m *Meter) Cost() Cost {
 	if m == nil {
 		return Cost{}
@@ -63,12 +62,12 @@ func (c Cost) attrs() []slog.Attr {
 
 type meterKey struct{}
 
-// WithMeter is ctx with a new [Meter] in it, in place of any that was there.
+// WithMeter returns ctx with a new [Meter], which replaces any other.
 func WithMeter(ctx context.Context) context.Context {
 	return context.WithValue(ctx, meterKey{}, new(Meter))
 }
 
-// MeterFrom is the meter in ctx; nil, which may be used, if there is none.
+// MeterFrom returns the meter in ctx; nil, which can be used, if there is none.
 func MeterFrom(ctx context.Context) *Meter {
 	m, _ := ctx.Value(meterKey{}).(*Meter)
 	return m

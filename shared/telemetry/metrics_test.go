@@ -14,8 +14,8 @@ import (
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
-// series is what a provider of metrics has been told: the sum of each counter
-// and the last value of each gauge, by name and labels.
+// series holds the values that a provider of metrics received: the sum of each counter and the last
+// value of each gauge, by name and labels.
 type series struct {
 	mu     sync.Mutex
 	values map[string]int64
@@ -68,12 +68,11 @@ func (g gauge) Record(_ context.Context, n int64, options ...metric.RecordOption
 	g.put(g.name, metric.NewRecordConfig(options).Attributes(), func(int64) int64 { return n })
 }
 
-// What is counted once a provider is set reaches it under the names
-// of the specification, with their labels.
+// Once a provider is set it receives the counts under the specification's names with their labels.
 func TestMetricsHaveTheSpecificationsNames(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	telemetry.TxCreate.Add(ctx, 100, telemetry.Result("lost")) // no provider yet: nowhere to go
+	telemetry.TxCreate.Add(ctx, 100, telemetry.Result("lost")) // no provider yet: dropped
 	got := &series{values: make(map[string]int64)}
 	otel.SetMeterProvider(provider{series: got})
 

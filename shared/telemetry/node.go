@@ -11,14 +11,12 @@ import (
 	"cloud.google.com/go/compute/metadata"
 )
 
-// nodeIDTimeout bounds how long an unknown name may delay a start.
+// nodeIDTimeout bounds the delay of a start by an unavailable metadata server.
 const nodeIDTimeout = time.Second
 
-// NodeID names the instance that this process is. On Cloud Run it is the
-// instance id that the platform's own logs show; elsewhere, or when the
-// metadata server does not tell it within a second, it is random. Call it once,
-// when the process starts, and keep the answer: a random name is a new one each
-// time.
+// NodeID returns the name of this instance. On Cloud Run it is the instance id that the platform's logs
+// show. Elsewhere, or if the metadata server does not answer within a second, it is random. Call it
+// once at the start and keep the result, because a random name differs each time.
 func NodeID(ctx context.Context, onCloudRun bool) string {
 	if !onCloudRun {
 		return rand.Text()
@@ -26,12 +24,11 @@ func NodeID(ctx context.Context, onCloudRun bool) string {
 	return instanceID(ctx, nil)
 }
 
-// instanceID asks the metadata server by way of client; nil is the usual one.
+// instanceID asks the metadata server through client; nil is the default one.
 func instanceID(ctx context.Context, client *http.Client) string {
 	ctx, cancel := context.WithTimeout(ctx, nodeIDTimeout)
 	defer cancel()
-	// Not InstanceIDWithContext: it is this very question behind a lock that
-	// ignores the deadline.
+	// InstanceIDWithContext makes the same request behind a lock that ignores the deadline.
 	id, err := metadata.NewClient(client).GetWithContext(ctx, "instance/id")
 	if err != nil {
 		return rand.Text()

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// metadataServer answers in the place of the platform's metadata server; the
-// client that it gives reaches nothing else.
+// metadataServer replaces the platform's metadata server; its client reaches nothing else.
 func metadataServer(t *testing.T, answer http.HandlerFunc) *http.Client {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -21,7 +20,7 @@ func metadataServer(t *testing.T, answer http.HandlerFunc) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// On Cloud Run the node is named as the metadata server says.
+// On Cloud Run the node has the metadata server's instance id.
 func TestNodeIDOnCloudRun(t *testing.T) {
 	t.Parallel()
 	client := metadataServer(t, func(w http.ResponseWriter, r *http.Request) {
@@ -36,8 +35,8 @@ func TestNodeIDOnCloudRun(t *testing.T) {
 	}
 }
 
-// A metadata server that is silent, refuses or knows nothing costs about a
-// second at most, and the node still has a name of its own.
+// A metadata server that does not answer, refuses or has no id costs about a second at most, and the
+// node still has a unique name.
 func TestNodeIDWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	tests := map[string]http.HandlerFunc{
@@ -55,7 +54,7 @@ func TestNodeIDWithoutAnswer(t *testing.T) {
 			if got := instanceID(limit, client); len(got) < 20 {
 				t.Errorf("got %q, want a random name", got)
 			}
-			// Wide of one second for a busy machine, and short of the limit.
+			// More than one second for a slow machine, and below the limit.
 			if limit.Err() != nil {
 				t.Error("got no name within 20 s, want one within 1 s")
 			}
@@ -63,8 +62,8 @@ func TestNodeIDWithoutAnswer(t *testing.T) {
 	}
 }
 
-// Off the platform each process has a name of its own.
-func TestNodeIDElsewhere(t *testing.T) {
+// Outside the platform each process has a unique name.
+func TestNodeIDIsRandomOffCloudRun(t *testing.T) {
 	t.Parallel()
 	if a, b := NodeID(t.Context(), false), NodeID(t.Context(), false); a == b || len(a) < 20 {
 		t.Errorf("got %q and %q, want two random names", a, b)

@@ -12,18 +12,18 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Scope is the name under which this package counts and traces.
+// Scope is the name of this package's metrics and traces.
 const Scope = "github.com/fencepost/fencepost/shared/telemetry"
 
-// tracer begins the spans of this process, at the provider that is set with
-// [otel.SetTracerProvider]; until one is set, nothing is recorded.
+// tracer begins the spans of this process, at the provider that is set with [otel.SetTracerProvider].
+// Without one nothing is recorded.
 var tracer = otel.Tracer(Scope)
 
-// originBytes is the length of an [Origin]: a trace's id, a span's, and the flags.
+// originBytes is the length of an [Origin]: trace id, span id and flags.
 const originBytes = len(trace.TraceID{}) + len(trace.SpanID{}) + 1
 
-// Origin is the span of ctx in the form in which a row carries it; nil where it is
-// not recorded, so that what is not traced costs nothing.
+// Origin returns the span of ctx in the form stored in a row; nil if it is not recorded, so that
+// untraced work costs nothing.
 func Origin(ctx context.Context) []byte { return originOf(trace.SpanFromContext(ctx)) }
 
 func originOf(span trace.Span) []byte {
@@ -35,8 +35,7 @@ func originOf(span trace.Span) []byte {
 	return append(slices.Concat(id[:], parent[:]), byte(at.TraceFlags()))
 }
 
-// fromOrigin is the place in a trace that a row carries; ok is false where it
-// carries none.
+// fromOrigin returns the span that a row stores; ok is false if it stores none.
 func fromOrigin(origin []byte) (at trace.SpanContext, ok bool) {
 	if len(origin) != originBytes {
 		return at, false
@@ -47,18 +46,17 @@ func fromOrigin(origin []byte) (at trace.SpanContext, ok bool) {
 	return at, at.IsValid()
 }
 
-// NewOrigin begins a trace for one of several intents that came in one request, and
-// is its first span, which is linked to the request's; nil where it is not recorded.
+// NewOrigin begins a trace for one of several intents of a request. Its first span is linked to the
+// request's; nil if it is not recorded.
 func NewOrigin(ctx context.Context, attrs ...attribute.KeyValue) []byte {
 	_, span := tracer.Start(ctx, "intent", trace.WithNewRoot(), trace.WithLinks(trace.LinkFromContext(ctx)), trace.WithAttributes(attrs...))
 	defer span.End()
 	return originOf(span)
 }
 
-// Step adds a span to the trace that origin is of: what was done from began until
-// now for one intent of the many that an invocation serves. It stands under the span
-// of ctx, which is the invocation's, where that is of the same trace; else under the
-// intent's request, linked to the invocation. A nil origin has no trace.
+// Step adds a span to the trace of origin: the work from began until now for one of the intents of an
+// invocation. Its parent is the invocation's span in ctx, if that is in the same trace. Otherwise its
+// parent is the intent's request, with a link to the invocation. A nil origin has no trace.
 func Step(ctx context.Context, origin []byte, name string, began time.Time, attrs ...attribute.KeyValue) {
 	at, ok := fromOrigin(origin)
 	if !ok {
@@ -73,13 +71,12 @@ func Step(ctx context.Context, origin []byte, name string, began time.Time, attr
 	span.End()
 }
 
-// Recorded says that the span of ctx is recorded, so that what describes one under
-// it is worth finding out.
+// Recorded reports whether the span of ctx is recorded, so that attributes for a child span are worth
+// computing.
 func Recorded(ctx context.Context) bool { return trace.SpanFromContext(ctx).IsRecording() }
 
-// Begin begins a span under that of ctx, and gives its context and what ends it,
-// with the error that the call came to. Where the span of ctx is not recorded it
-// does nothing.
+// Begin begins a child of ctx's span. It returns the child's context and the function that ends it with
+// the call's error. If ctx's span is not recorded it does nothing.
 func Begin(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, func(error)) {
 	if !Recorded(ctx) {
 		return ctx, func(error) {}
@@ -87,7 +84,7 @@ func Begin(ctx context.Context, name string, attrs ...attribute.KeyValue) (conte
 	ctx, span := tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
 	return ctx, func(err error) {
 		if err != nil {
-			span.SetStatus(codes.Error, "") // its text is in the log, where it is bounded
+			span.SetStatus(codes.Error, "") // the log has its text, bounded
 		}
 		span.End()
 	}
@@ -95,8 +92,8 @@ func Begin(ctx context.Context, name string, attrs ...attribute.KeyValue) (conte
 
 type onwardKey struct{}
 
-// Onward is ctx for making tasks that go on in the trace that origin is of: under
-// the span of ctx, where that is of the same trace; in none, if origin is nil.
+// Onward returns ctx for tasks that continue the trace of origin: below the span of ctx, if that is in
+// the same trace; without a trace, if origin is nil.
 func Onward(ctx context.Context, origin []byte) context.Context {
 	at, traced := fromOrigin(origin)
 	if !traced && !Recorded(ctx) || traced && InTraceOf(ctx, origin) {
@@ -105,14 +102,14 @@ func Onward(ctx context.Context, origin []byte) context.Context {
 	return context.WithValue(ctx, onwardKey{}, at)
 }
 
-// InTraceOf says that the span of ctx is of the trace that origin is of.
+// InTraceOf reports whether the span of ctx is in the trace of origin.
 func InTraceOf(ctx context.Context, origin []byte) bool {
 	at, ok := fromOrigin(origin)
 	return ok && at.TraceID() == trace.SpanContextFromContext(ctx).TraceID()
 }
 
-// Traceparent is the header that carries the trace of ctx into a task
-// (https://www.w3.org/TR/trace-context/); "" where there is none that is recorded.
+// Traceparent returns the header that continues the trace of ctx in a task
+// (https://www.w3.org/TR/trace-context/); "" if none is recorded.
 func Traceparent(ctx context.Context) string {
 	at, chosen := ctx.Value(onwardKey{}).(trace.SpanContext)
 	if !chosen {

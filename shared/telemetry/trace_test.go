@@ -10,8 +10,8 @@ import (
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
-// What is not recorded leaves no mark: no origin for a row, and no header for a task.
-func TestWhatIsNotRecordedCostsNothing(t *testing.T) {
+// An unrecorded span has no origin for a row, and no header for a task.
+func TestUnrecordedSpansHaveNoOriginAndNoHeader(t *testing.T) {
 	t.Parallel()
 	ctx := propagation.TraceContext{}.Extract(t.Context(), propagation.MapCarrier{"traceparent": traceparent})
 	if !trace.SpanContextFromContext(ctx).IsValid() {
@@ -28,9 +28,8 @@ func TestWhatIsNotRecordedCostsNothing(t *testing.T) {
 	}
 }
 
-// A row's origin is the header of the tasks that are made for it, and a text of
-// another length is none.
-func TestOnward(t *testing.T) {
+// A row's origin becomes the header of its tasks. Text of another length is no origin.
+func TestOnwardContinuesTheOriginsTrace(t *testing.T) {
 	t.Parallel()
 	origin := append(append(bytes.Repeat([]byte{0xab}, 16), bytes.Repeat([]byte{0xcd}, 8)...), 1)
 	want := "00-abababababababababababababababab-cdcdcdcdcdcdcdcd-01"

@@ -2,11 +2,11 @@ package transfer
 
 import "fmt"
 
-// AccountType is a kind of account, each kept by one ledger.
+// AccountType names a kind of account. One ledger keeps all accounts of a kind.
 type AccountType string
 
-// The account types. Future and Margin are known but have no ledger yet. Chain is
-// an address outside, where a payout goes; nobody names it in a request.
+// The account types. Future and Margin are known but have no ledger yet. Chain is an address
+// outside the ledgers, the target of a payout. A transfer request cannot name it.
 const (
 	Funding AccountType = "FUNDING"
 	Spot    AccountType = "SPOT"
@@ -15,7 +15,7 @@ const (
 	Chain   AccountType = "CHAIN"
 )
 
-// Type is what kind of transfer it is, as it is stored.
+// Type is the stored kind of a transfer: a pair of source and target account types.
 type Type int16
 
 // The types.
@@ -25,12 +25,12 @@ const (
 	FundingToChain Type = 3 // a payout
 )
 
-// account is what the coordinator has to know of a ledger.
+// account requireNone the properties of a ledger that decide which transfers are possible.
 type account struct {
-	known      bool // a request may name it
+	known      bool // a request can name it
 	supported  bool
-	reversible bool // as a source: it takes back what it gave
-	refuses    bool // as a target: it may say no
+	reversible bool // as a source, it can refund a withdrawal
+	refuses    bool // as a target, it can refuse a deposit
 }
 
 var accounts = map[AccountType]account{
@@ -49,15 +49,15 @@ var pairs = map[Type]pair{
 	FundingToChain: {Funding, Chain},
 }
 
-// Source is the account that the money leaves; "" for an unknown type.
+// Source returns the account type that the money leaves; "" for an unknown type.
 func (t Type) Source() AccountType { return pairs[t].source }
 
-// Target is the account that the money goes to; "" for an unknown type.
+// Target returns the account type that receives the money; "" for an unknown type.
 func (t Type) Target() AccountType { return pairs[t].target }
 
-// sound says what is wrong with the pairs: a target that may refuse needs a source
-// that takes the money back.
-func sound(pairs map[Type]pair, accounts map[AccountType]account) error {
+// checkPairs returns an error for the first invalid pair. A target that can refuse a deposit
+// needs a source that can refund: the money would otherwise be stuck between them.
+func checkPairs(pairs map[Type]pair, accounts map[AccountType]account) error {
 	for t, p := range pairs {
 		source, target := accounts[p.source], accounts[p.target]
 		switch {
@@ -66,14 +66,14 @@ func sound(pairs map[Type]pair, accounts map[AccountType]account) error {
 		case !source.supported || !target.supported:
 			return fmt.Errorf("transfer type %d is between %s and %s, which are not both supported", t, p.source, p.target)
 		case target.refuses && !source.reversible:
-			return fmt.Errorf("transfer type %d: %s may refuse what %s cannot take back", t, p.target, p.source)
+			return fmt.Errorf("transfer type %d: %s can refuse a deposit, and %s cannot refund it", t, p.target, p.source)
 		}
 	}
 	return nil
 }
 
-// CheckAccounts finds the type of a transfer between the two, or the reason why
-// there is none. A payout is from Funding to Chain; nothing else may name Chain.
+// CheckAccounts returns the type of a transfer from one account type to the other, or the reason
+// to refuse it. A payout is from Funding to Chain; no other request can name Chain.
 func CheckAccounts(from, to AccountType, payout bool) (Type, Reason) {
 	if payout {
 		if from != Funding || to != Chain {

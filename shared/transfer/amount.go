@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// MaxPrecision is the most decimals that an asset may have.
+// MaxPrecision is the largest number of decimals that an asset can have.
 const MaxPrecision = 8
 
-// amountMost bounds the text of an amount, so that arithmetic on it is cheap.
-const amountMost = 64
+// maxAmountText bounds the characters of an amount, so that arithmetic on it is cheap.
+const maxAmountText = 64
 
-// Amount is a decimal number above 0, exact. The zero Amount is none.
+// Amount is an exact decimal number above 0. The zero value requireNone no amount.
 type Amount struct {
-	unscaled string // its digits without the point, no zero in front
+	unscaled string // its digits without the point and without leading zeros
 	decimals int    // as written: 1.50 has two
 }
 
@@ -23,7 +23,7 @@ type Amount struct {
 // and for 0: INVALID_AMOUNT.
 func ParseAmount(text string) (a Amount, ok bool) {
 	whole, fraction, point := strings.Cut(text, ".")
-	if len(text) > amountMost || whole == "" || point && fraction == "" {
+	if len(text) > maxAmountText || whole == "" || point && fraction == "" {
 		return Amount{}, false
 	}
 	digits := whole + fraction
@@ -36,14 +36,14 @@ func ParseAmount(text string) (a Amount, ok bool) {
 	return a, a.unscaled != ""
 }
 
-// Decimals is how many decimals were written, zeros included.
+// Decimals returns the number of decimals as written, trailing zeros included.
 func (a Amount) Decimals() int { return a.decimals }
 
-// String is the number without needless zeros.
+// String returns the number without trailing zeros.
 func (a Amount) String() string { return scaled(a.unscaled, a.decimals) }
 
-// Units is the amount in 10^-precision. The reason is [PrecisionOverflow] where it
-// was written with more decimals, [Overflow] where it is beyond 64 bits.
+// Units returns the amount in units of 10^-precision. The reason is [PrecisionOverflow] if the
+// amount has more decimals, and [Overflow] if it exceeds 64 bits.
 func (a Amount) Units(precision int) (uint64, Reason) {
 	if a.decimals > precision {
 		return 0, PrecisionOverflow
@@ -55,13 +55,13 @@ func (a Amount) Units(precision int) (uint64, Reason) {
 	return units, ""
 }
 
-// FormatUnits is the decimal number of so many units of 10^-precision, without
-// needless zeros.
+// FormatUnits formats an amount in units of 10^-precision as a decimal number without trailing
+// zeros.
 func FormatUnits(units uint64, precision int) string {
 	return scaled(strconv.FormatUint(units, 10), precision)
 }
 
-// scaled puts the point before the last decimals digits.
+// scaled inserts the decimal point before the last decimals digits.
 func scaled(digits string, decimals int) string {
 	if missing := decimals + 1 - len(digits); missing > 0 {
 		digits = strings.Repeat("0", missing) + digits
@@ -73,7 +73,7 @@ func scaled(digits string, decimals int) string {
 	return whole + "." + fraction
 }
 
-// timesTenTo is units · 10^n.
+// timesTenTo returns units · 10^n.
 func timesTenTo(units uint64, n int) *big.Int {
 	factor := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
 	return factor.Mul(factor, new(big.Int).SetUint64(units))

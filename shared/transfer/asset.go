@@ -1,6 +1,6 @@
 package transfer
 
-// Asset is what may be transferred, and on which terms. Amounts are in units of
+// Asset describes an asset and the limits of its transfers. Amounts are in units of
 // 10^-Precision.
 type Asset struct {
 	ID         int32
@@ -8,14 +8,14 @@ type Asset struct {
 	Precision  int
 	MinUnits   uint64
 	MaxUnits   uint64
-	DailyUnits uint64 // the most that one user may transfer in 24 hours; 0: no limit
-	PayoutDay  uint64 // the most that one user may have paid out in 24 hours; 0: no limit
+	DailyUnits uint64 // what one user can transfer in 24 hours; 0: no limit
+	PayoutDay  uint64 // what one user can have paid out in 24 hours; 0: no limit
 	Active     bool
 	Enabled    bool         // transfers between accounts are allowed
-	Payout     *PayoutTerms // nil: it cannot be paid out
+	Payout     *PayoutTerms // nil: payouts of the asset are not supported
 }
 
-// PayoutTerms say which account pays an asset out, and where.
+// PayoutTerms define the account that pays an asset out, and the asset's form on the chain.
 type PayoutTerms struct {
 	Submitter string // canonical
 	ChainID   uint64
@@ -23,24 +23,24 @@ type PayoutTerms struct {
 	Decimals  int    // of the token or coin on the chain, at least the asset's precision
 }
 
-// Payout is what a payout will do on the chain. It is fixed when the transfer is
-// created and sent the same at each attempt, whatever the settings say by then.
+// Payout describes the transaction of a payout. It is fixed when the transfer is created. Each
+// attempt sends the same, even if the settings have changed since.
 type Payout struct {
-	Submitter string // who pays
+	Submitter string // the payer
 	ChainID   uint64
 	Token     string // "": the native coin
-	Address   string // who is paid: 0x and 40 lower-case hex digits
-	BaseUnits string // how much, in the chain's smallest unit, as a decimal integer
+	Address   string // the recipient: 0x and 40 lower-case hex digits
+	BaseUnits string // the amount in the chain's smallest unit, as a decimal integer
 	Payload   []byte // the managed transaction's payload, JSON
 }
 
-// BaseUnits is what so many units of the asset are on the chain: units ·
-// 10^(Decimals − precision), as a decimal integer.
+// BaseUnits converts an amount in the asset's units to the chain's smallest unit, as a decimal
+// integer: units · 10^(Decimals − precision).
 func (t PayoutTerms) BaseUnits(units uint64, precision int) string {
 	return timesTenTo(units, t.Decimals-precision).String()
 }
 
-// CheckAsset says why the asset cannot be transferred now: a nil asset is unknown.
+// CheckAsset returns the reason why the asset cannot be transferred now. A nil asset is unknown.
 func CheckAsset(a *Asset, t Type) Reason {
 	switch {
 	case a == nil:
@@ -53,8 +53,8 @@ func CheckAsset(a *Asset, t Type) Reason {
 	return ""
 }
 
-// CheckAmount is the amount in the asset's units, or why it cannot be transferred.
-// safety is how many times over it must fit 64 bits, at least 1.
+// CheckAmount returns the amount in the asset's units, or the reason to refuse it. The amount
+// times safety (at least 1) must fit 64 bits.
 func CheckAmount(amount Amount, a Asset, safety uint64) (uint64, Reason) {
 	if amount.unscaled == "" {
 		return 0, InvalidAmount

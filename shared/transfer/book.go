@@ -5,86 +5,83 @@ import (
 	"time"
 )
 
-// Book is the record of all transfers: Postgres, the only authority. An error from
-// any method, but for those that its documentation names, is unknown: the write may
-// have happened. Whoever goes on reads first.
+// Book is the port to Postgres, which requireNone all transfers and decides. After an error that a
+// method does not document, the write may have happened. The caller must read the row first.
 type Book interface {
-	// Create stores the request, or finds what is stored under the user's cid or
-	// under the req_id. What is stored answers first, whatever would be refused
-	// now. The error is an [ErrRefused], or wraps one of [ErrCIDConflict],
-	// [ErrHalted], [ErrForeign], [ErrProtected] and [ErrMoved].
+	// Create stores the request, or returns the transfer that is stored under the user's cid or
+	// under the req_id. It looks for a stored transfer first, even if the request would be
+	// refused now. The error is an [ErrRefused], or wraps one of [ErrCIDConflict], [ErrHalted],
+	// [ErrForeign], [ErrProtected] and [ErrMoved].
 	Create(ctx context.Context, r Request, terms Terms) (Created, error)
 
-	// Load reads the row. The error wraps [ErrNotFound] where there is none.
+	// Load reads the row. The error wraps [ErrNotFound] if there is none.
 	Load(ctx context.Context, reqID string) (Transfer, error)
 
-	// Start is the compare-and-set out of INIT: to SOURCE_PENDING, or, where the
-	// transfer is older than initTimeout by the database's clock, to FAILED/EXPIRED.
-	// A payout does not begin while its payer is in PROTECT, its asset is suspended,
-	// or a halt is open for it: it stays in INIT until that is over or it expires.
-	// The statement that writes reads all of them.
+	// Start is the compare-and-set out of INIT: to SOURCE_PENDING, or to FAILED/EXPIRED if the
+	// transfer is older than initTimeout by the database's clock. A payout stays in INIT while
+	// its payer is in PROTECT, its asset is suspended, or a halt is open for it. The statement
+	// that writes reads all of these.
 	Start(ctx context.Context, reqID string, initTimeout time.Duration) (Moved, error)
 
-	// Move is a compare-and-set along a path of the table of transitions, all of
-	// it or nothing.
+	// Move is a compare-and-set along a path of the table of transitions. It writes all
+	// transitions of the path or none.
 	Move(ctx context.Context, m Move) (Moved, error)
 
-	// Postpone leaves the transfer where it is and plans the next attempt, if it
-	// still is in that state with that retry_count. So what many workers find out
-	// at once counts once, and one that was frozen plans nothing.
+	// Postpone leaves the state and plans the next attempt, if the row still has that state and
+	// retry_count. So an unknown answer counts once even if many workers see it at the same time,
+	// and a worker that was frozen plans nothing.
 	Postpone(ctx context.Context, p Postponement) (Moved, error)
 }
 
-// Orders is the record of what operators do.
+// Orders is the port that records what operators order.
 type Orders interface {
-	// Cancel is the compare-and-set INIT to FAILED/CANCELLED, recorded in the same
-	// statement. In every other state it changes and records nothing.
+	// Cancel is the compare-and-set from INIT to FAILED/CANCELLED. The same statement records the
+	// order. In any other state it changes and records nothing.
 	Cancel(ctx context.Context, o Order) (Moved, error)
 
-	// Record keeps that an operator is about to have a ledger asked, and returns
-	// the record's number.
+	// Record stores an operator's order before the ledger is awaits, and returns the record's
+	// number.
 	Record(ctx context.Context, o Order, op Op) (int64, error)
 
-	// Answer completes the record with what the ledger answered.
+	// Answer completes the record with the ledger's answer.
 	Answer(ctx context.Context, number int64, o Outcome) error
 }
 
-// Created is what is on record for a request.
+// Created is the transfer that is stored for a request.
 type Created struct {
 	Transfer
-	New bool // this request made it, now or by an attempt whose answer was lost
+	New bool // this request created it, now or in an attempt whose answer was lost
 }
 
-// Moved is what a compare-and-set came to.
+// Moved is the result of a compare-and-set.
 type Moved struct {
 	Done bool
-	Now  Transfer // as it was after the commit, whoever moved it
+	Now  Transfer // the row after the commit, whichever worker moved it
 }
 
-// Move is a compare-and-set. Path begins with the state that the transfer must be
-// in. Reason is for FAILED and COMPENSATING alone.
+// Move is a compare-and-set. The transfer must be in the first state of Path. Reason is set for
+// FAILED and COMPENSATING only.
 type Move struct {
 	ReqID  string
 	Path   []State
 	Reason Reason
 }
 
-// Postponement plans the next attempt after an answer that was unknown.
+// Postponement plans the next attempt after an unknown answer.
 type Postponement struct {
 	ReqID      string
 	State      State
 	RetryCount int           // as read before the call
-	First      time.Duration // after the first unknown answer in this state, twice that after the next …
-	Most       time.Duration // … and never more
-	Unknown    string        // why; shown to operators
+	First      time.Duration // delay after the first unknown answer in this state, doubled after each further one
+	Most       time.Duration // the longest delay
+	Unknown    string        // the cause, shown to operators
 }
 
-// Order is who does something about a transfer, and why. Neither is empty. Where a
-// second operator must approve an order, who approved belongs here, and is recorded
-// with it.
+// Order is an operator's order about a transfer. By and Reason are never empty. If a second
+// operator must approve an order, the approval belongs here and is recorded with it.
 type Order struct {
 	ReqID  string
 	By     string
 	Reason string
-	Word   *Word // what the operator says became of a forgotten call; nil: he says nothing
+	Word   *Word // the operator's statement about a forgotten call; nil: none
 }

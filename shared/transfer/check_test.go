@@ -39,11 +39,11 @@ func TestCheckAccounts(t *testing.T) {
 	}
 }
 
-// A source that cannot take back may only be paired with a target that never says
-// no. Today there is none; a build in which there is must not start.
-func TestNoTargetMayRefuseWhatItsSourceCannotTakeBack(t *testing.T) {
+// A source that cannot refund can only be paired with a target that never refuses. Today there is
+// no such source; a build with one must not start.
+func TestRefusingTargetNeedsRefundingSource(t *testing.T) {
 	t.Parallel()
-	if err := sound(pairs, accounts); err != nil {
+	if err := checkPairs(pairs, accounts); err != nil {
 		t.Errorf("the pairs of this build: %v", err)
 	}
 	oneWay := account{supported: true, refuses: true}
@@ -52,19 +52,19 @@ func TestNoTargetMayRefuseWhatItsSourceCannotTakeBack(t *testing.T) {
 		with map[AccountType]account
 		want string
 	}{
-		"cannot take back": {pair{"A", "B"}, map[AccountType]account{"A": oneWay, "B": oneWay}, "may refuse what A cannot take back"},
-		"never refuses":    {pair{"A", "B"}, map[AccountType]account{"A": oneWay, "B": {supported: true}}, ""},
-		"not supported":    {pair{"A", "B"}, map[AccountType]account{"A": oneWay}, "not both supported"},
-		"to itself":        {pair{"A", "A"}, map[AccountType]account{"A": oneWay}, "to itself"},
+		"cannot refund": {pair{"A", "B"}, map[AccountType]account{"A": oneWay, "B": oneWay}, "can refuse a deposit, and A cannot refund it"},
+		"never refuses": {pair{"A", "B"}, map[AccountType]account{"A": oneWay, "B": {supported: true}}, ""},
+		"not supported": {pair{"A", "B"}, map[AccountType]account{"A": oneWay}, "not both supported"},
+		"to itself":     {pair{"A", "A"}, map[AccountType]account{"A": oneWay}, "to itself"},
 	} {
-		err := sound(map[Type]pair{1: c.of}, c.with)
+		err := checkPairs(map[Type]pair{1: c.of}, c.with)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}
 }
 
-func TestNewRefusesWhatCannotWork(t *testing.T) {
+func TestNewRejectsInvalidRulesAndMissingLedgers(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	all := map[AccountType]Ledger{Funding: none{}, Spot: none{}}
@@ -110,7 +110,7 @@ func TestParseAmount(t *testing.T) {
 	}
 }
 
-// Units are exact: against arithmetic on rationals.
+// Units are compared with arithmetic on rationals.
 func FuzzAmountIsExact(f *testing.F) {
 	for _, text := range []string{"1.5", "0.00000001", "184467440737.09551615", "184467440737.09551616", "1.123456789", "00.10"} {
 		f.Add(text, 8)
@@ -140,7 +140,7 @@ func FuzzAmountIsExact(f *testing.F) {
 	})
 }
 
-// mustAmount is the amount that the text says.
+// mustAmount parses the text as an amount.
 func mustAmount(t *testing.T, text string) Amount {
 	t.Helper()
 	a, ok := ParseAmount(text)
@@ -150,9 +150,8 @@ func mustAmount(t *testing.T, text string) Amount {
 	return a
 }
 
-// The first thing that is wrong is what the caller hears: account type, asset,
-// amount, in this order.
-func TestCheckInOrder(t *testing.T) {
+// The caller gets the first failed check: account type, asset, amount, in this order.
+func TestCheckReportsTheFirstFailure(t *testing.T) {
 	t.Parallel()
 	asset := Asset{ID: 1, Name: "USDT", Precision: 6, MinUnits: 1_000_000, MaxUnits: 1_000_000_000, Active: true, Enabled: true}
 	suspended, disabled, payable, unbounded := asset, asset, asset, asset
@@ -226,9 +225,9 @@ func TestCheckLimits(t *testing.T) {
 	}
 }
 
-// What the client asked for is the same in another spelling of the amount, and
-// whatever the settings would add today.
-func TestSame(t *testing.T) {
+// Requests with the same content match in another spelling of the amount, and after a change of
+// the settings.
+func TestSameComparesTheClientsFields(t *testing.T) {
 	t.Parallel()
 	stored := Transfer{UserID: 7, Asset: "USDT", Precision: 6, Units: 1_500_000, Type: FundingToSpot}
 	paid := Transfer{UserID: 7, Asset: "USDT", Precision: 6, Units: 1_500_000, Type: FundingToChain, Payout: &Payout{Address: "0xa1", Submitter: "then"}}
@@ -266,7 +265,7 @@ func TestBaseUnitsOfAPayout(t *testing.T) {
 	}
 }
 
-func TestNextIn(t *testing.T) {
+func TestNextInFollowsThePlanOrTheRescuePeriod(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
 	soon, past := now.Add(7*time.Second), now.Add(-time.Second)
@@ -287,7 +286,7 @@ func TestNextIn(t *testing.T) {
 	}
 }
 
-// A payout may take what is left of its asset's amount of a day, and not a unit more.
+// A payout can use up its asset's daily limit, and not a unit more.
 func TestCheckPayoutDay(t *testing.T) {
 	t.Parallel()
 	most := ^uint64(0)

@@ -7,19 +7,20 @@ import (
 	"log/slog"
 )
 
-// Coordinator carries transfers to their end. It keeps nothing between two calls:
-// any number of coordinators, in any number of processes, may work on one transfer
-// at once. One compare-and-set wins, the others see it and stop.
+// Coordinator carries transfers to a terminal state. It keeps no state between two calls. Any
+// number of coordinators, in any number of processes, can work on one transfer at once: one
+// compare-and-set wins, and the others read its result and stop.
 type Coordinator struct {
-	// At is passed at each step by its name ([Points]); nil but in tests.
+	// At is called with the name of each crash point that is reached ([Points]); nil outside
+	// tests.
 	At func(point string)
 
-	// Stopping says that this process is about to end: a drive stops where it is, and
-	// somebody else has to go on. nil: it never is.
+	// Stopping reports whether this process is about to end. A drive then stops, and another
+	// process continues the transfer. nil: never.
 	Stopping func() bool
 
-	// Proof says whether the ledgers' journals have the operation of the transfer as
-	// applied, by a check of conservation that begins now. nil: there is none.
+	// Proof runs a check of conservation now and reports whether the ledgers' journals have the
+	// operation of the transfer as applied. nil: this deployment has no such check.
 	Proof func(ctx context.Context, t Transfer, op Op) (applied bool, err error)
 
 	book    Book
@@ -29,29 +30,28 @@ type Coordinator struct {
 	log     *slog.Logger
 }
 
-// New is a coordinator between these ledgers. Funding and Spot must be there; Chain
-// may be left out where nothing is paid out. The error says what is wrong with the
-// rules or the ledgers.
+// New returns a coordinator between these ledgers. Funding and Spot are required. Chain is needed
+// for payouts only. The error reports invalid rules or a missing ledger.
 func New(book Book, orders Orders, ledgers map[AccountType]Ledger, rules Rules, log *slog.Logger) (*Coordinator, error) {
 	for _, kind := range []AccountType{Funding, Spot} {
 		if ledgers[kind] == nil {
 			return nil, fmt.Errorf("coordinator: no ledger for %s", kind)
 		}
 	}
-	if err := errors.Join(rules.check(), sound(pairs, accounts)); err != nil {
+	if err := errors.Join(rules.check(), checkPairs(pairs, accounts)); err != nil {
 		return nil, fmt.Errorf("coordinator: %w", err)
 	}
 	return &Coordinator{book: book, orders: orders, ledgers: ledgers, rules: rules, log: log}, nil
 }
 
-// Submit stores the request and drives it as far as it gets, or finds what is
-// stored for it and leaves that alone. Once the transfer is stored there is no
-// error any more: what went wrong afterwards is logged, and the transfer is
-// returned as it was last seen. An error is one that [Book.Create] documents, or
-// unknown: the same cid again tells.
+// Submit stores the request and drives it as far as it gets, or returns the transfer that is
+// already stored for it, without driving that. Once the transfer is stored Submit returns no
+// error: it logs later failures and returns the transfer as last read. An error is one that
+// [Book.Create] documents, or unknown; then the caller learns the result by sending the same cid
+// again.
 func (c *Coordinator) Submit(ctx context.Context, r Request, terms Terms) (Created, error) {
 	created, err := c.book.Create(ctx, r, terms)
-	if err != nil && ctx.Err() == nil && !definite(err) { // its answer was lost: it finds itself by its req_id
+	if err != nil && ctx.Err() == nil && !definite(err) { // the answer was lost: Create finds the stored row by its req_id
 		created, err = c.book.Create(ctx, r, terms)
 	}
 	if err != nil {
@@ -67,17 +67,16 @@ func (c *Coordinator) Submit(ctx context.Context, r Request, terms Terms) (Creat
 	return created, nil
 }
 
-// definite says that a create has stored nothing and that asking again is no help.
+// definite reports whether a create has stored nothing and a repeat gives the same answer.
 func definite(err error) bool {
 	_, refused := errors.AsType[ErrRefused](err)
 	return refused || errors.Is(err, ErrCIDConflict) || errors.Is(err, ErrHalted) || errors.Is(err, ErrForeign) || errors.Is(err, ErrProtected)
 }
 
-// Drive carries the transfer as far as it gets now and returns it as it is then. It
-// stops where it is terminal, where an answer is unknown, and where another worker
-// was faster. An error means that the transfer must be driven again; by then
-// nothing is lost. It wraps [ErrNotFound] where there is no such transfer,
-// [ErrForeign] in a restored database, where nothing is called.
+// Drive carries the transfer as far as it gets now and returns it as last read. It stops in a
+// terminal state, after an unknown answer, and if another worker was faster. After an error the
+// transfer must be driven again; nothing is lost. The error wraps [ErrNotFound] if there is no
+// such transfer. It wraps [ErrForeign] in a restored database, and then no ledger is called.
 func (c *Coordinator) Drive(ctx context.Context, reqID string) (Transfer, error) {
 	t, err := c.book.Load(ctx, reqID)
 	if err != nil {
@@ -86,7 +85,7 @@ func (c *Coordinator) Drive(ctx context.Context, reqID string) (Transfer, error)
 	return c.drive(ctx, t)
 }
 
-// ledger is the one that does op for t.
+// ledger returns the ledger that carries out op for t.
 func (c *Coordinator) ledger(t Transfer, op Op) Ledger {
 	if op == Deposit {
 		return c.ledgers[t.Type.Target()]
@@ -94,15 +93,15 @@ func (c *Coordinator) ledger(t Transfer, op Op) Ledger {
 	return c.ledgers[t.Type.Source()]
 }
 
-// pass tells that a step is done, or about to be.
-func (c *Coordinator) pass(point string) {
+// reach reports a crash point to At.
+func (c *Coordinator) reach(point string) {
 	if c.At != nil {
 		c.At("transfer." + point)
 	}
 }
 
-// Points lists the names that a coordinator passes: before and after each
-// compare-and-set and each call.
+// Points returns the names of a coordinator's crash points: before and after each compare-and-set
+// and each call.
 func Points() []string {
 	return []string{
 		"transfer.beginning", "transfer.begun",

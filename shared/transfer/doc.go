@@ -1,26 +1,23 @@
-// Package transfer is the domain of internal transfers: a user's money moves from
-// one ledger to another that shares no transaction with it.
+// Package transfer is the domain of internal transfers: a user's money moves from one ledger to
+// another, and the two share no database transaction.
 //
-// A transfer's row goes from state to state by compare-and-set, along one table of
-// transitions, and the state that says "about to be called" is stored before the
-// call. A ledger's answer is a success, a stored refusal, or unknown; unknown never
-// ends anything and never gives money back. The package knows no database and no
-// network: it declares the ports that it needs.
+// A transfer's row changes its state by compare-and-set along one table of transitions. The state
+// that means "about to be called" is stored before the call. A ledger's answer is a success, a
+// stored refusal, or unknown. An unknown answer never ends a transfer and never refunds money.
+// The package imports no database and no network code: it declares the ports that it needs.
 //
-// Two arguments carry its correctness.
+// Two rules make it correct.
 //
-// Persist before call: a ledger is called only by whoever has read the state that
-// allows the call from a committed row. A worker that dies leaves a row that says
-// what may have happened, and anyone asks again.
+// Persist before call: a worker calls a ledger only after it has read, from a committed row, the
+// state that allows the call. If the worker dies, the row still says that the call may have
+// happened, and any worker can repeat it.
 //
-// Unknown is never failure: only a refusal that the ledger has stored for (req_id,
-// op) fails a transfer or gives money back. A ledger does each operation at most
-// once however often it is asked, so asking again, by any number of workers, is
-// always right, and giving up never is.
+// Unknown is never failure: only a refusal that the ledger has stored for (req_id, op) fails or
+// refunds a transfer. A ledger carries out each operation at most once, however often it is
+// called. So any number of workers can repeat a call. Giving up could lose or double the money.
 //
-// The way of one request: [Coordinator.Submit] stores it or finds what is stored
-// ([Book.Create]), then drives it; [Coordinator.Drive] does the same for a task or
-// the sweep. Each round is one call and one write (drive.go, settle.go). Where the
-// answer is unknown the transfer stays as it is, and [Book.Postpone] plans the next
-// attempt in the database's time.
+// The path of a request: [Coordinator.Submit] stores it or finds the stored one ([Book.Create]),
+// then drives it. [Coordinator.Drive] does the same for a task or the sweep. Each iteration is
+// one call and one write (drive.go, settle.go). After an unknown answer the state stays, and
+// [Book.Postpone] plans the next attempt by the database's clock.
 package transfer

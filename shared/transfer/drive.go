@@ -7,24 +7,23 @@ import (
 	"time"
 )
 
-// roundsMost bounds the rounds of one drive: each transfer needs five at most, the
-// rest is for writes that got no answer.
-const roundsMost = 10
+// maxIterations bounds the iterations of one drive. A transfer needs five at most; the others are
+// for writes that got no answer.
+const maxIterations = 10
 
-// writeTimeout bounds a write and, once more, the reading back of one whose answer
-// was lost.
+// writeTimeout bounds a write. The read after a write whose answer was lost has the same bound.
 const writeTimeout = 5 * time.Second
 
-// drive goes on from t as it was read from a committed row.
+// drive continues from t, which was read from a committed row.
 func (c *Coordinator) drive(ctx context.Context, t Transfer) (Transfer, error) {
 	if c.ledger(t, Withdraw) == nil || c.ledger(t, Deposit) == nil {
 		return t, fmt.Errorf("drive transfer %s: no ledger for type %d here", t.ReqID, t.Type)
 	}
-	for range roundsMost {
+	for range maxIterations {
 		if t.State.Terminal() || c.Stopping != nil && c.Stopping() {
 			return t, nil
 		}
-		if t.Foreign { // no row is believed before a person has accepted the database
+		if t.Foreign { // an operator must accept the database before its rows count
 			return t, fmt.Errorf("drive transfer %s: %w", t.ReqID, ErrForeign)
 		}
 		goOn, err := c.step(ctx, &t)
@@ -32,16 +31,16 @@ func (c *Coordinator) drive(ctx context.Context, t Transfer) (Transfer, error) {
 			return t, err
 		}
 	}
-	return t, fmt.Errorf("drive transfer %s: still in %s after %d rounds", t.ReqID, t.State, roundsMost)
+	return t, fmt.Errorf("drive transfer %s: still in %s after %d iterations", t.ReqID, t.State, maxIterations)
 }
 
-// step does what is due in t's state: at most one call, and one write, after which
-// t is what was read from the row. goOn says that there is more to do now.
+// step makes at most one call and one write, as t's state demands. Afterwards t is the row as
+// read. goOn reports whether there is more to do now.
 func (c *Coordinator) step(ctx context.Context, t *Transfer) (goOn bool, err error) {
 	switch t.State {
 	case Init:
-		c.pass("beginning")
-		defer c.pass("begun")
+		c.reach("beginning")
+		defer c.reach("begun")
 		goOn, err = c.write(ctx, t, func(ctx context.Context) (Moved, error) {
 			return c.book.Start(ctx, t.ReqID, c.rules.InitTimeout)
 		})
@@ -50,8 +49,8 @@ func (c *Coordinator) step(ctx context.Context, t *Transfer) (goOn bool, err err
 		}
 		return goOn, err
 	case SourceDone:
-		c.pass("advancing")
-		defer c.pass("advanced")
+		c.reach("advancing")
+		defer c.reach("advanced")
 		return c.move(ctx, t, Move{ReqID: t.ReqID, Path: []State{SourceDone, TargetPending}})
 	}
 	op := t.State.Asks()
@@ -61,13 +60,13 @@ func (c *Coordinator) step(ctx context.Context, t *Transfer) (goOn bool, err err
 	return c.settle(ctx, t, op, c.call(ctx, *t, op))
 }
 
-// call asks the ledger. It is only made from a state that was read from a committed
-// row, so the row says that the call may have been made.
+// call calls the ledger. The state that allows the call was read from a committed row, so the row
+// already says that the call may have been made.
 func (c *Coordinator) call(ctx context.Context, t Transfer, op Op) Outcome {
 	ctx, cancel := context.WithTimeout(ctx, c.rules.CallTimeout)
 	defer cancel()
-	c.pass(string(op) + ".calling")
-	defer c.pass(string(op) + ".called")
+	c.reach(string(op) + ".calling")
+	defer c.reach(string(op) + ".called")
 	ledger := c.ledger(t, op)
 	switch op {
 	case Withdraw:
@@ -87,14 +86,13 @@ func (c *Coordinator) move(ctx context.Context, t *Transfer, m Move) (goOn bool,
 	return c.write(ctx, t, func(ctx context.Context) (Moved, error) { return c.book.Move(ctx, m) })
 }
 
-// write makes one write, which does not end with the caller's request: an answer
-// that was got is worth recording. Where it was lost to another worker's, that
-// worker goes on and this one stops.
+// write makes one write. It does not stop when the caller's request ends, because the ledger's
+// answer must be recorded. If another worker wrote first, that worker continues and this one
+// stops.
 //
-// A write whose COMMIT got no answer may have happened or not, and nothing may
-// stand on either. The row is read back, and the next round goes on from there,
-// whichever it is: if the commit was still on its way, the next compare-and-set
-// waits for it and loses.
+// A write whose COMMIT got no answer may or may not have happened, so no call may depend on it.
+// The row is read again, and the next iteration continues from the stored state. If the commit was
+// still under way, the next compare-and-set waits for it and fails.
 func (c *Coordinator) write(ctx context.Context, t *Transfer, send func(context.Context) (Moved, error)) (goOn bool, err error) {
 	ctx = context.WithoutCancel(ctx)
 	from := *t

@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// Op is what a ledger is asked to do for one transfer. A ledger does each at
-// most once for a req_id: (req_id, op) is its key, and the key of the answer.
+// Op is an operation that a ledger carries out for a transfer. (req_id, op) is the key of the
+// operation and of its stored answer: a ledger carries out each key at most once.
 type Op string
 
-// The operations of a transfer. The source sees Withdraw and perhaps Refund, the
-// target Deposit.
+// The operations of a transfer. The source gets Withdraw and perhaps Refund, the target Deposit.
 const (
 	Withdraw Op = "withdraw"
 	Deposit  Op = "deposit"
 	Refund   Op = "refund"
 )
 
-// Call is all that a ledger is told. It is the same at each attempt, since it is
-// made from what the transfer's row says for ever.
+// Call is the input of a ledger's operation. It is the same at each attempt, because it is built
+// from columns of the transfer's row that never change.
 type Call struct {
 	ReqID     string    // the transfer's ULID
 	UserID    int64     // whose account, above 0
@@ -27,12 +26,12 @@ type Call struct {
 	CreatedAt time.Time // of the transfer, by the database
 }
 
-// Verdict is how a call ended, as far as its caller can know.
+// Verdict is the result of a call, as far as its caller can know.
 type Verdict int
 
-// The zero Verdict is Unknown: what nobody has said for certain is not known.
+// The zero Verdict is Unknown: a result counts only if the ledger stated it.
 const (
-	Unknown Verdict = iota // a time-out, a lost answer, anything not named below
+	Unknown Verdict = iota // a time-out, a lost answer, anything but the two below
 	Success                // applied, now or by an earlier call with the same key
 	Refused                // stored as refused for this key: it can never apply
 )
@@ -44,13 +43,13 @@ type Outcome struct {
 	Err     error  // why it is Unknown; nil otherwise
 }
 
-// Word is what an operator says became of a call that a ledger may have forgotten.
+// Word is an operator's statement about a call that a ledger may have forgotten.
 type Word struct {
-	Applied bool   // else it was not applied, and never will be; a refund is applied now
-	Line    uint64 // of the ledger's journal, that proves it; 0: the check of conservation does
+	Applied bool   // false: not applied, and never applied later. A refund with false is applied now
+	Line    uint64 // number of the ledger's journal line that proves it; 0: the check of conservation proves it
 }
 
-// Outcome is the word as it is recorded: applied or not_applied.
+// Outcome returns the recorded form of the statement: applied or not_applied.
 func (w Word) Outcome() string {
 	if w.Applied {
 		return "applied"
@@ -58,59 +57,57 @@ func (w Word) Outcome() string {
 	return "not_applied"
 }
 
-// Forgetful is a ledger that forgets keys. After that it answers a call neither way,
-// until an operator has said what became of it.
+// Forgetful is a ledger that deletes old keys. It answers a call with a deleted key as unknown
+// until an operator has stated the result.
 type Forgetful interface {
-	// Forgot says whether an unknown answer, as it is on record, was that the key may
-	// be forgotten. From then on nothing can apply under it: what is read of the
-	// journal later has all that ever did.
+	// Forgot reports whether the stored unknown answer was that the key may be forgotten. After
+	// such an answer nothing can be applied under the key. So a journal that is read later shows
+	// every application of it.
 	Forgot(lastUnknown string) bool
 
-	// Objection says why an operator's order came to an unknown outcome:
-	// [ErrForgotten], [ErrNotForgotten] or [ErrEvidence]; nil: for another cause.
+	// Objection returns the reason for an unknown outcome of an operator's order: [ErrForgotten],
+	// [ErrNotForgotten] or [ErrEvidence]; nil for any other cause.
 	Objection(o Outcome) error
 
-	// Record stores the word as the answer to (req_id, op), in one atomic write, and
-	// answers as the call itself does from then on. It checks the line. A key that
-	// is not forgotten is Unknown.
+	// Record stores the statement as the answer to (req_id, op) in one atomic write. Later calls
+	// return it. Record checks the journal line. The outcome is Unknown for a key that is not
+	// forgotten.
 	Record(ctx context.Context, op Op, c Call, w Word) Outcome
 }
 
 // Ledger keeps the balances of one kind of account.
 //
-// Each call is idempotent by (req_id, op): asked twice it has the effect of once
-// and answers the same, refusals included, however much later and from whichever
-// process it is asked. The record of the answer and the effect are one atomic
-// write. Every method ends by the context's deadline, and what it could not learn
-// by then is Unknown. A call whose other fields differ from those that are stored
-// under its key is Unknown, too: it changes nothing and is somebody's mistake.
+// Each call is idempotent by (req_id, op). A repeated call has no further effect and returns the
+// same answer, refusals included, at any later time and from any process. One atomic write stores
+// the answer and the effect. Each method returns by the context's deadline; a result that it did
+// not learn by then is Unknown. A call whose other fields differ from the stored ones is Unknown
+// too. It changes nothing, and its caller has a defect.
 type Ledger interface {
-	// Withdraw takes the units from the user's account. It alone looks at
+	// Withdraw takes the units from the user's account. No other operation checks the account's
 	// status and balance.
 	Withdraw(ctx context.Context, c Call) Outcome
 
-	// Deposit puts the units into the user's account. It refuses an account that
-	// is missing (where the ledger does not make accounts), DISABLED, or would
-	// overflow, but not one that is FROZEN.
+	// Deposit adds the units to the user's account. It refuses a DISABLED account, an overflow,
+	// and a missing account (if the ledger does not create accounts). It accepts a FROZEN
+	// account.
 	Deposit(ctx context.Context, c Call) Outcome
 
-	// Refund puts back what the withdrawal of the same req_id took, whatever the
-	// account's status. It is never Refused and stores nothing before it has
-	// credited; without a withdrawal that succeeded it is Unknown.
+	// Refund returns the units of the withdrawal with the same req_id, whatever the account's
+	// status. It is never Refused, and it stores nothing before it has credited. Without a
+	// successful withdrawal it is Unknown.
 	Refund(ctx context.Context, c Call) Outcome
 
-	// Resolve answers what is stored for (req_id, op), or in the same atomic write
-	// records it as refused for ever with ResolvedByOperator. A refund that is not
-	// stored stays Unknown: it has no refusal.
+	// Resolve returns the stored answer for (req_id, op). If there is none, the same atomic write
+	// stores a permanent refusal with ResolvedByOperator. A refund without an answer stays
+	// Unknown, because a refund has no refusal.
 	Resolve(ctx context.Context, op Op, c Call) Outcome
 }
 
-// Reason is why a ledger refused, or why a transfer failed: a stable code, as the
-// API shows it.
+// Reason is a stable code, shown by the API: why a ledger refused, or why a transfer failed.
 type Reason string
 
-// The reasons. Those of accounts and balances are a ledger's to give; the last
-// three come from the coordinator and from operators.
+// The reasons. A ledger returns those of accounts and balances. The last three come from the
+// coordinator and from operators.
 const (
 	InvalidAmount          Reason = "INVALID_AMOUNT"
 	InvalidAsset           Reason = "INVALID_ASSET"

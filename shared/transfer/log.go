@@ -5,10 +5,11 @@ import (
 	"log/slog"
 )
 
-// levelCritical is telemetry's: money is in doubt, a person must look now.
+// levelCritical is the level of the same name in telemetry: the result of a payment is unknown,
+// and a person must act now.
 const levelCritical = slog.Level(12)
 
-// attrs are what every line about a transfer carries.
+// attrs returns the attributes of every log line about a transfer.
 func attrs(t Transfer) []any {
 	return []any{"reqId", t.ReqID, "transferId", t.ID, "state", t.State.String()}
 }
@@ -18,7 +19,7 @@ func (c *Coordinator) logCreated(ctx context.Context, t Transfer) {
 		"from", t.Type.Source(), "to", t.Type.Target(), "asset", t.Asset, "amount", t.Amount())...)
 }
 
-// logMoved tells where a transfer went, and whether this worker moved it.
+// logMoved logs a transfer's new state, and whether this worker moved it.
 func (c *Coordinator) logMoved(ctx context.Context, from, t Transfer, own bool) {
 	line, msg := append(attrs(t), "was", from.State.String()), "transfer moved"
 	if t.Reason != "" {
@@ -30,18 +31,18 @@ func (c *Coordinator) logMoved(ctx context.Context, from, t Transfer, own bool) 
 	c.log.InfoContext(ctx, msg, line...)
 }
 
-// logUnknown tells that nobody knows what became of a call: a warning while the
-// money may still be at the source, critical once it is in flight. That a payout
-// waits for its chain is no news until it has waited for too long.
-func (c *Coordinator) logUnknown(ctx context.Context, asked, now Transfer, what string) {
+// logUnknown logs an unknown answer: as a warning while the money can still be at the source, as
+// critical once it is in flight. A payout that waits for its chain is logged as critical only
+// after the rules' PayoutLimit.
+func (c *Coordinator) logUnknown(ctx context.Context, awaits, now Transfer, what string) {
 	level, msg := levelCritical, "funds in flight, and the outcome of a call is unknown: it will be asked again"
 	switch {
-	case asked.State == SourcePending:
+	case awaits.State == SourcePending:
 		level, msg = slog.LevelWarn, "the outcome of a withdrawal is unknown: it will be asked again"
-	case asked.Type == FundingToChain && asked.State == TargetPending && now.InState() < c.rules.PayoutLimit:
+	case awaits.Type == FundingToChain && awaits.State == TargetPending && now.InState() < c.rules.PayoutLimit:
 		level, msg = slog.LevelInfo, "a payout waits for its chain"
 	}
-	c.log.Log(ctx, level, msg, append(attrs(asked),
+	c.log.Log(ctx, level, msg, append(attrs(awaits),
 		"failures", now.Failures, "retryCount", now.RetryCount, "nextAttemptAt", now.NextAttemptAt, "unknown", what)...)
 }
 
@@ -53,7 +54,7 @@ func (c *Coordinator) logResolved(ctx context.Context, t Transfer, o Order, op O
 	c.log.WarnContext(ctx, "resolved by an operator", line...)
 }
 
-// String is the verdict's name, as it is stored.
+// String returns the verdict's stored name.
 func (v Verdict) String() string {
 	switch v {
 	case Success:

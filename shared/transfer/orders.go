@@ -6,23 +6,23 @@ import (
 	"fmt"
 )
 
-// Errors of what operators ask for. Nothing was changed, and nothing was recorded.
+// Errors of operators' orders. Nothing was changed and nothing was recorded.
 var (
 	ErrTooLate          = errors.New("only a transfer in INIT can be cancelled")
 	ErrRestored         = errors.New("the transfer may have gone on after the backup that was restored: it is driven, not cancelled")
 	ErrNotForgotten     = errors.New("the ledger has not forgotten the operation")
-	ErrEvidence         = errors.New("the evidence does not say so")
+	ErrEvidence         = errors.New("the evidence does not prove the stated result")
 	ErrNothingToResolve = errors.New("the transfer does not wait for the answer to that operation")
 )
 
-// ErrForgotten reports that the ledger may have forgotten the operation. The attempt is
-// on record, and the transfer stays where it is.
+// ErrForgotten reports that the ledger may have forgotten the operation. The attempt is recorded,
+// and the transfer stays in its state.
 var ErrForgotten = errors.New("the ledger may have forgotten the operation")
 
-// Cancel ends a transfer that has not begun: FAILED/CANCELLED. The error wraps
-// [ErrTooLate] in every other state, except that a transfer which was cancelled
-// before is returned as it is, and [ErrRestored] where INIT does not prove that
-// nothing was called. Any other error is unknown.
+// Cancel ends a transfer that has not begun: FAILED/CANCELLED. A transfer that was cancelled
+// before is returned without an error. In any other state the error wraps [ErrTooLate]. It wraps
+// [ErrRestored] if a restored row in INIT does not prove that no ledger was called. The result of
+// any other error is unknown.
 func (c *Coordinator) Cancel(ctx context.Context, o Order) (Transfer, error) {
 	t, err := c.book.Load(ctx, o.ReqID)
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *Coordinator) Cancel(ctx context.Context, o Order) (Transfer, error) {
 		return t, fmt.Errorf("cancel transfer %s: %w", o.ReqID, ErrForeign)
 	case t.State == Failed && t.Reason == Cancelled:
 		return t, nil
-	case t.State == Init && done: // the cancel got no answer and did not happen
+	case t.State == Init && done: // the cancel got no answer and was not stored
 		return t, fmt.Errorf("cancel transfer %s: it did not reach the database", o.ReqID)
 	case t.State == Init:
 		return t, fmt.Errorf("cancel transfer %s: %w", o.ReqID, ErrRestored)
@@ -44,16 +44,15 @@ func (c *Coordinator) Cancel(ctx context.Context, o Order) (Transfer, error) {
 	return t, fmt.Errorf("cancel transfer %s in %s: %w", o.ReqID, t.State, ErrTooLate)
 }
 
-// Resolve has the ledger say what it has stored for op, or store that it refuses
-// it for ever; then the transfer goes on by its ordinary edges. No operator sets a
-// state. Who asked, and why, is on record before the ledger is asked. The error
-// wraps [ErrNothingToResolve] where the transfer waits for another answer or for
-// none; the transfer is returned as it is then.
+// Resolve asks the ledger for the stored answer to op, or to store a permanent refusal. The
+// transfer then continues along the table of transitions; an operator never sets a state. The
+// order is recorded before the ledger is awaits. The error wraps [ErrNothingToResolve] if the
+// transfer does not wait for the answer to op; the transfer is then returned as read.
 //
-// A ledger that may have forgotten the operation refuses nothing: the error wraps
-// [ErrForgotten]. Then the order has a Word. It must be proved, by the line that it
-// names or by [Coordinator.Proof], else the error wraps [ErrEvidence]. It is
-// [ErrNotForgotten] where the ledger answers without a word.
+// A ledger that may have forgotten the operation refuses nothing: the error wraps [ErrForgotten].
+// Then the operator repeats the order with a Word. The journal line that it names, or
+// [Coordinator.Proof], must prove it; otherwise the error wraps [ErrEvidence]. It wraps
+// [ErrNotForgotten] if the ledger answers without a statement.
 func (c *Coordinator) Resolve(ctx context.Context, o Order, op Op) (Transfer, error) {
 	t, err := c.book.Load(ctx, o.ReqID)
 	switch {
@@ -81,7 +80,7 @@ func (c *Coordinator) Resolve(ctx context.Context, o Order, op Op) (Transfer, er
 		c.log.WarnContext(ctx, "the answer to a resolve is not on record", append(attrs(t), "error", err.Error())...)
 	}
 	objection := c.objection(t, op, outcome)
-	if objection != nil && o.Word != nil { // the word was not taken, and says nothing of the transfer
+	if objection != nil && o.Word != nil { // the statement was rejected and does not concern the transfer's state
 		return t, fmt.Errorf("resolve %s of transfer %s: %w", op, o.ReqID, objection)
 	}
 	goOn, err := c.settle(ctx, &t, op, outcome)
@@ -96,7 +95,7 @@ func (c *Coordinator) Resolve(ctx context.Context, o Order, op Op) (Transfer, er
 	return c.drive(ctx, t)
 }
 
-// objection is why a ledger that forgets came to no answer; nil: for another cause.
+// objection returns why a forgetful ledger gave no answer; nil for any other cause.
 func (c *Coordinator) objection(t Transfer, op Op, o Outcome) error {
 	if forgetful, ok := c.ledger(t, op).(Forgetful); ok && o.Verdict == Unknown {
 		return forgetful.Objection(o)
@@ -104,9 +103,9 @@ func (c *Coordinator) objection(t Transfer, op Op, o Outcome) error {
 	return nil
 }
 
-// prove checks an operator's word before anything is recorded. A line is for the
-// ledger to check: it has the journal. That a refund was not applied no line says: what
-// the ledger checks is the line of the withdrawal.
+// prove checks an operator's statement before anything is recorded. The ledger checks a journal
+// line itself, because it has the journal. A refund that was not applied has no line to prove it:
+// the line that the ledger checks for it is the withdrawal's.
 func (c *Coordinator) prove(ctx context.Context, t Transfer, op Op, w Word) error {
 	if ledger, ok := c.ledger(t, op).(Forgetful); !ok || !ledger.Forgot(t.LastUnknown) {
 		return ErrNotForgotten

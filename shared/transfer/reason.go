@@ -2,8 +2,8 @@ package transfer
 
 import "time"
 
-// The reasons for which a request is refused before there is a transfer, or is
-// answered by another: codes of the API. Those of ledgers stand in ledger.go.
+// The reasons to refuse a request before a transfer is created, or to answer it with another
+// transfer: codes of the API. ledger.go has the ledgers' reasons.
 const (
 	SameAccount         Reason = "SAME_ACCOUNT"
 	InvalidAccountType  Reason = "INVALID_ACCOUNT_TYPE"
@@ -21,23 +21,23 @@ const (
 	AddressNotListed    Reason = "ADDRESS_NOT_LISTED"
 	AddressNotYetUsable Reason = "ADDRESS_NOT_YET_USABLE"
 
-	DuplicateRequest Reason = "DUPLICATE_REQUEST" // the answer is the stored one's
+	DuplicateRequest Reason = "DUPLICATE_REQUEST" // the answer is the stored transfer's
 	CIDConflict      Reason = "CID_CONFLICT"
-	SystemError      Reason = "SYSTEM_ERROR" // internal: the same request again is the advice
+	SystemError      Reason = "SYSTEM_ERROR" // an internal error; the caller should repeat the same request
 )
 
-// ErrRefused is a request that is refused; nothing was stored.
+// ErrRefused reports a refused request; nothing was stored.
 type ErrRefused struct {
 	Reason     Reason
-	Left       string    // with [DailyPayoutExceeded]: how much of the asset can still be paid out, as a decimal number
-	UsableFrom time.Time // with [AddressNotYetUsable]: when the address can be paid
+	Left       string    // for [DailyPayoutExceeded]: the amount of the asset that can still be paid out, as a decimal number
+	UsableFrom time.Time // for [AddressNotYetUsable]: when payouts to the address become possible
 }
 
-// Error is the reason.
+// Error returns the reason.
 func (e ErrRefused) Error() string { return "refused: " + string(e.Reason) }
 
-// wellFormed says whether the reason is a code, as the row demands: A-Z, 0-9 and _,
-// at most 64 of them.
+// wellFormed reports whether the reason is a code as the row's CHECK demands: A-Z, 0-9 and _, at
+// most 64 characters.
 func (r Reason) wellFormed() bool {
 	for i, c := range r {
 		upper := 'A' <= c && c <= 'Z'

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Request is a transfer that a user asks for.
+// Request is a user's request for a transfer.
 type Request struct {
 	ReqID  string // a new ULID, made by the service
 	CID    string // the client's own key, at most 64 characters; "": none
@@ -14,39 +14,38 @@ type Request struct {
 	To     AccountType
 	Asset  string // its name
 	Amount Amount
-	Payout *Payout // where From is Funding and To is Chain; else nil
+	Payout *Payout // set if From is Funding and To is Chain; else nil
 }
 
-// Terms are the settings that a request is judged by.
+// Terms are the settings that a request is checked against.
 type Terms struct {
-	SafetyFactor uint64 // an amount must fit 64 bits so many times over; at least 1
+	SafetyFactor uint64 // an amount times this factor must fit 64 bits; at least 1
 	Limits       Limits
 	Addresses    AddressTerms
 }
 
-// AddressTerms say which addresses can be paid.
+// AddressTerms define which payout addresses are allowed.
 type AddressTerms struct {
-	Required bool          // a payout goes to an address on the user's list alone
-	Delay    time.Duration // from when an address is added until it can be paid
+	Required bool          // payouts go only to addresses on the user's list
+	Delay    time.Duration // waiting time before an added address can be paid
 }
 
-// Limits bound what one user may ask for. 0: no limit.
+// Limits bound the requests of one user. 0: no limit.
 type Limits struct {
 	PerSecond int
 	PerDay    int // in 24 hours
 }
 
-// Counts are what the user has asked for lately. Each is counted no further than
-// its limit.
+// Counts are a user's recent requests. Counting stops at each limit.
 type Counts struct {
 	LastSecond int
 	LastDay    int
-	DayUnits   uint64 // of the asset, in 24 hours, but for what failed or was given back
+	DayUnits   uint64 // of the asset, in 24 hours, without failed and refunded transfers
 }
 
-// Check judges a request that is not stored yet, in the order of the API: account
-// type, asset, amount. A nil asset is one that nobody knows. It returns the type
-// and the amount in units, or the reason to refuse it.
+// Check validates a request that is not stored yet, in the API's order: account type, asset,
+// amount. A nil asset is unknown. It returns the type and the amount in units, or the reason to
+// refuse the request.
 func (r Request) Check(a *Asset, terms Terms) (Type, uint64, Reason) {
 	t, reason := CheckAccounts(r.From, r.To, r.Payout != nil)
 	if reason != "" {
@@ -59,7 +58,7 @@ func (r Request) Check(a *Asset, terms Terms) (Type, uint64, Reason) {
 	return t, units, reason
 }
 
-// CheckLimits says which limit so many units more would exceed.
+// CheckLimits returns the limit that a further transfer of so many units would exceed.
 func CheckLimits(units uint64, a Asset, l Limits, n Counts) Reason {
 	switch {
 	case l.PerSecond > 0 && n.LastSecond >= l.PerSecond:
@@ -72,8 +71,8 @@ func CheckLimits(units uint64, a Asset, l Limits, n Counts) Reason {
 	return ""
 }
 
-// CheckPayoutDay says whether a payout of so many units more would exceed the asset's
-// amount of a day, of which payouts have used so many, and how many units are left of it.
+// CheckPayoutDay checks a further payout against the asset's daily payout limit. used is the sum
+// of the day's payouts, in units. left is the amount that can still be paid out.
 func CheckPayoutDay(units, used uint64, a Asset) (left uint64, reason Reason) {
 	left = a.PayoutDay - min(a.PayoutDay, used)
 	if a.PayoutDay > 0 && units > left {
@@ -82,8 +81,8 @@ func CheckPayoutDay(units, used uint64, a Asset) (left uint64, reason Reason) {
 	return left, ""
 }
 
-// Same says whether t is what r asks for. Of a payout the client chose the address
-// alone: what the settings added then may be otherwise now.
+// Same reports whether t has the content of r. Of a payout only the address is compared: the
+// client chose nothing else, and the settings may have changed since.
 func (r Request) Same(t Transfer) bool {
 	kind, _ := CheckAccounts(r.From, r.To, r.Payout != nil)
 	if kind != t.Type || r.UserID != t.UserID || r.Asset != t.Asset || r.Amount.String() != t.Amount() {
@@ -92,15 +91,15 @@ func (r Request) Same(t Transfer) bool {
 	return r.Payout == nil || t.Payout != nil && r.Payout.Address == t.Payout.Address
 }
 
-// Errors of [Book.Create] beside [ErrRefused]. After each, this attempt has stored
+// Errors of [Book.Create] beside [ErrRefused]. After each of them this attempt has stored
 // nothing.
 var (
-	ErrCIDConflict = errors.New("the cid is taken by another request of the user")
+	ErrCIDConflict = errors.New("the user has another request with this cid")
 	ErrHalted      = errors.New("new transfers are halted until a person resumes them")
 	ErrForeign     = errors.New("the database is not the one written last")
 	ErrProtected   = errors.New("the paying account does not pay: it is in PROTECT, suspended, or not registered for the coordinator alone")
-	ErrMoved       = errors.New("what refused the request was over when it was asked why")
+	ErrMoved       = errors.New("the request was refused, and its cause was over before it could be read")
 )
 
-// ErrNotFound reports a transfer that is not there, or not the user's.
+// ErrNotFound reports a transfer that does not exist or belongs to another user.
 var ErrNotFound = errors.New("no such transfer")

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Rules are the settings that govern every transfer of a deployment.
+// Rules are the settings of all transfers of a deployment.
 type Rules struct {
-	InitTimeout time.Duration // a transfer that has not begun by then is EXPIRED
+	InitTimeout time.Duration // age at which a transfer in INIT becomes EXPIRED
 	CallTimeout time.Duration // of one call to a ledger
-	RetryFirst  time.Duration // until the next attempt after an unknown answer; doubled after each further one
-	RetryMost   time.Duration // the longest between two attempts
-	RescueAfter time.Duration // a transfer that nobody has moved or postponed for so long lost its worker
+	RetryFirst  time.Duration // delay after the first unknown answer; doubled after each further one
+	RetryMost   time.Duration // the longest delay between two attempts
+	RescueAfter time.Duration // time without a move or postponement after which the sweep assumes that the worker died
 
-	// PendingLimit is how long a transfer may be in TARGET_PENDING before a person
-	// is told; PayoutLimit is that of a payout: twice the expected finality.
+	// PendingLimit is how long a transfer can be in TARGET_PENDING before an alert. PayoutLimit
+	// is the same for a payout: twice the expected finality.
 	PendingLimit time.Duration
 	PayoutLimit  time.Duration
-	PayoutMost   time.Duration // RetryMost of a payout in TARGET_PENDING, whose answer takes blocks
-	RefundLimit  int           // refunds unknown in a row before a person is paged
+	PayoutMost   time.Duration // RetryMost of a payout in TARGET_PENDING: its answer takes blocks
+	RefundLimit  int           // consecutive unknown refunds before a person is paged
 }
 
-// DefaultRules are those of the specification.
+// DefaultRules returns the values of the specification.
 func DefaultRules() Rules {
 	return Rules{
 		InitTimeout: 15 * time.Minute, CallTimeout: 5 * time.Second,
@@ -43,12 +43,12 @@ func (r Rules) check() error {
 	case r.RetryMost < r.RetryFirst || r.PayoutMost < r.RetryFirst:
 		return fmt.Errorf("rules: RetryMost %s and PayoutMost %s, want at least RetryFirst %s", r.RetryMost, r.PayoutMost, r.RetryFirst)
 	case r.CallTimeout >= r.RescueAfter:
-		return fmt.Errorf("rules: CallTimeout %s, want it below RescueAfter %s: a call under way is nobody to rescue", r.CallTimeout, r.RescueAfter)
+		return fmt.Errorf("rules: CallTimeout %s, want it below RescueAfter %s, or the sweep would repeat a call that is still under way", r.CallTimeout, r.RescueAfter)
 	}
 	return nil
 }
 
-// limit is how long t may be in TARGET_PENDING before a person is told.
+// limit returns how long t can be in TARGET_PENDING before an alert.
 func (r Rules) limit(t Type) time.Duration {
 	if t == FundingToChain {
 		return r.PayoutLimit
@@ -56,7 +56,7 @@ func (r Rules) limit(t Type) time.Duration {
 	return r.PendingLimit
 }
 
-// retryMost is the longest between two attempts at t, in the state it is in.
+// retryMost returns the longest delay between two attempts at t in its state.
 func (r Rules) retryMost(t Transfer) time.Duration {
 	if t.Type == FundingToChain && t.State == TargetPending {
 		return r.PayoutMost

@@ -5,16 +5,15 @@ import (
 	"strings"
 )
 
-// follows is where an answer to op leads, or nil: it stays. Only a success, or a
-// refusal that the ledger has stored, leads anywhere.
+// pathAfter returns the transitions that follow from an answer to op; nil: the state stays. Only
+// a success, or a refusal that the ledger has stored, changes the state.
 //
-// A successful withdrawal makes two transitions in one commit. Both stand on the
-// same fact, and nothing is called between them: SOURCE_DONE says that the source
-// answered, TARGET_PENDING that the target may be called, and once both are
-// committed both are true. A crash before the commit leaves SOURCE_PENDING, where
-// the source is asked again; a row that stands in SOURCE_DONE goes on from there.
-// The history has each of the two.
-func follows(t Transfer, op Op, o Outcome) []State {
+// A successful withdrawal makes two transitions in one commit, because both follow from the same
+// answer and no call lies between them. SOURCE_DONE records that the source answered,
+// TARGET_PENDING that the target can be called. After a crash before the commit the row is in
+// SOURCE_PENDING, and the source is awaits again. A row in SOURCE_DONE continues from there. The
+// history has both.
+func pathAfter(t Transfer, op Op, o Outcome) []State {
 	switch {
 	case o.Verdict == Success && op == Withdraw:
 		return []State{SourcePending, SourceDone, TargetPending}
@@ -24,7 +23,7 @@ func follows(t Transfer, op Op, o Outcome) []State {
 		return []State{Compensating, RolledBack}
 	case o.Verdict != Refused || !o.Reason.wellFormed():
 		return nil
-	case op == Withdraw && o.Reason != Expired && o.Reason != Cancelled: // those say that the source was never called
+	case op == Withdraw && o.Reason != Expired && o.Reason != Cancelled: // these reasons mean that the source was never called
 		return []State{SourcePending, Failed}
 	case op == Deposit && accounts[t.Type.Source()].reversible:
 		return []State{TargetPending, Compensating}
@@ -32,11 +31,11 @@ func follows(t Transfer, op Op, o Outcome) []State {
 	return nil
 }
 
-// settle records what the ledger answered.
+// settle records the ledger's answer.
 func (c *Coordinator) settle(ctx context.Context, t *Transfer, op Op, o Outcome) (goOn bool, err error) {
-	c.pass(string(op) + ".recording")
-	defer c.pass(string(op) + ".recorded")
-	path := follows(*t, op, o)
+	c.reach(string(op) + ".recording")
+	defer c.reach(string(op) + ".recorded")
+	path := pathAfter(*t, op, o)
 	if path == nil {
 		return false, c.postpone(ctx, t, op, o)
 	}
@@ -47,7 +46,7 @@ func (c *Coordinator) settle(ctx context.Context, t *Transfer, op Op, o Outcome)
 	return c.move(ctx, t, m)
 }
 
-// postpone leaves t where it is: nobody knows whether the call was carried out.
+// postpone leaves t's state, because the call may or may not have been carried out.
 func (c *Coordinator) postpone(ctx context.Context, t *Transfer, op Op, o Outcome) error {
 	p := Postponement{
 		ReqID: t.ReqID, State: t.State, RetryCount: t.RetryCount,
@@ -59,10 +58,10 @@ func (c *Coordinator) postpone(ctx context.Context, t *Transfer, op Op, o Outcom
 	return err
 }
 
-// unknownMost bounds what is kept of an unknown answer.
-const unknownMost = 500
+// maxUnknownText bounds the stored text of an unknown answer, in bytes.
+const maxUnknownText = 500
 
-// unknown says what was not understood.
+// unknown describes an answer that decides nothing.
 func (o Outcome) unknown(op Op) string {
 	text := string(op) + ": "
 	switch {
@@ -71,8 +70,8 @@ func (o Outcome) unknown(op Op) string {
 	case o.Verdict == Refused:
 		text += "refused with " + string(o.Reason) + ", which no " + string(op) + " is refused with"
 	default:
-		text += "no answer that says what became of it"
+		text += "no answer with a result"
 	}
-	text = strings.ReplaceAll(text[:min(len(text), unknownMost)], "\x00", "")
-	return strings.ToValidUTF8(text, "?") // the database takes no other
+	text = strings.ReplaceAll(text[:min(len(text), maxUnknownText)], "\x00", "")
+	return strings.ToValidUTF8(text, "?") // Postgres rejects other text
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// State is where a transfer is in its life, as it is stored.
+// State is the stored state of a transfer.
 type State int16
 
 // The states. Committed, Failed and RolledBack are terminal.
@@ -16,12 +16,12 @@ const (
 	TargetPending State = 30  // the target is about to be called
 	Committed     State = 40  // the target said yes; funds at the target
 	Failed        State = -10 // the source refused, or was never called; funds untouched
-	Compensating  State = -20 // the target refused; funds are being given back
-	RolledBack    State = -30 // given back
+	Compensating  State = -20 // the target refused; the refund is under way
+	RolledBack    State = -30 // refunded
 )
 
-// transitions is the whole of what may happen to a transfer. The database has the
-// same table (transfer_may), and refuses what is not in it.
+// transitions requireNone every allowed transition of a transfer. The database has the same table
+// (transfer_may) and rejects any other.
 var transitions = map[State][]State{
 	Init:          {SourcePending, Failed},
 	SourcePending: {SourceDone, Failed},
@@ -38,20 +38,19 @@ var stateNames = map[State]string{
 	Committed: "COMMITTED", Failed: "FAILED", Compensating: "COMPENSATING", RolledBack: "ROLLED_BACK",
 }
 
-// States lists every state in the order of a transfer's life.
+// States returns every state in the order of a transfer's lifecycle.
 func States() []State {
 	return []State{Init, SourcePending, SourceDone, TargetPending, Committed, Failed, Compensating, RolledBack}
 }
 
-// May says whether a transfer in s may go to t.
+// May reports whether a transfer in s can go to t.
 func (s State) May(t State) bool { return slices.Contains(transitions[s], t) }
 
-// Terminal says that nothing changes any more.
+// Terminal reports whether the state can no longer change.
 func (s State) Terminal() bool { return s == Committed || s == Failed || s == RolledBack }
 
-// Asks is the operation that a transfer in s waits for an answer to; "" where it
-// waits for none. Only these states have unknown answers, and only they can be
-// resolved.
+// Asks returns the operation whose answer a transfer in s waits for, or "". Only these states
+// have unknown answers, and only they can be resolved.
 func (s State) Asks() Op {
 	switch s {
 	case SourcePending:
@@ -64,7 +63,7 @@ func (s State) Asks() Op {
 	return ""
 }
 
-// String is the state's name, as the API shows it.
+// String returns the state's name in the API.
 func (s State) String() string {
 	if name, ok := stateNames[s]; ok {
 		return name
@@ -72,8 +71,8 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", int16(s))
 }
 
-// ErrIllegalMove reports a path that the table of transitions does not have. It is
-// a defect of the caller; nothing was written.
+// ErrIllegalMove reports a path that the table of transitions does not have. The caller has a
+// defect; nothing was written.
 type ErrIllegalMove struct {
 	From, To State
 }
@@ -83,11 +82,11 @@ func (e ErrIllegalMove) Error() string {
 	return fmt.Sprintf("a transfer in %s never becomes %s", e.From, e.To)
 }
 
-// Legal says whether a transfer may go along the path, from its first state on:
-// nil, or an [ErrIllegalMove] of the first step that it may not.
+// Legal returns nil if a transfer can go along the path from its first state on. Otherwise it
+// returns an [ErrIllegalMove] for the first forbidden step.
 func Legal(path []State) error {
 	if len(path) < 2 {
-		return fmt.Errorf("a path of %d states is no move", len(path))
+		return fmt.Errorf("a path has %d states, want at least 2", len(path))
 	}
 	for i, to := range path[1:] {
 		if !path[i].May(to) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The specification's table, read as edges: a row of reasons for each state, all
-// other pairs are forbidden.
+// The specification's table as edges: each state has a row of allowed transitions, all other
+// pairs are forbidden.
 func TestTransitionsAreTheSpecifications(t *testing.T) {
 	t.Parallel()
 	allowed := map[State]map[State]string{
@@ -51,9 +51,9 @@ func TestStatesAreTheSpecifications(t *testing.T) {
 	}
 }
 
-// A state that waits for an answer has an edge for the success, and one more for
-// the refusal, unless it has no refusal. No other state asks anybody.
-func TestWhatAStateAsks(t *testing.T) {
+// A state that waits for an answer has one transition for the success. It has another for the
+// refusal if its operation can be refused. No other state waits for a ledger.
+func TestEachStateWaitsForItsOperation(t *testing.T) {
 	t.Parallel()
 	exits := map[Op]int{Withdraw: 2, Deposit: 2, Refund: 1}
 	asked := map[Op]bool{}
@@ -82,8 +82,8 @@ func TestLegalPaths(t *testing.T) {
 		{[]State{SourcePending, SourceDone, TargetPending}, ""},
 		{[]State{SourcePending, TargetPending}, "a transfer in SOURCE_PENDING never becomes TARGET_PENDING"},
 		{[]State{SourcePending, SourceDone, Committed}, "a transfer in SOURCE_DONE never becomes COMMITTED"},
-		{[]State{Init}, "a path of 1 states is no move"},
-		{nil, "a path of 0 states is no move"},
+		{[]State{Init}, "a path has 1 states, want at least 2"},
+		{nil, "a path has 0 states, want at least 2"},
 	} {
 		got := ""
 		if err := Legal(c.path); err != nil {
@@ -95,9 +95,9 @@ func TestLegalPaths(t *testing.T) {
 	}
 }
 
-// Every answer that a ledger can give, to every operation: only a success, or a
-// stored refusal, leads anywhere, and only along the table.
-func TestOnlyKnownAnswersLeadAnywhere(t *testing.T) {
+// Each answer that a ledger can give to each operation: only a success or a stored refusal
+// changes the state, and only along the table.
+func TestOnlyKnownAnswersChangeTheState(t *testing.T) {
 	t.Parallel()
 	type answer struct {
 		op     Op
@@ -113,7 +113,7 @@ func TestOnlyKnownAnswersLeadAnywhere(t *testing.T) {
 		{Refund, Success, AccountFrozen}:   "[COMPENSATING ROLLED_BACK]",
 		{Withdraw, Refused, AccountFrozen}: "[SOURCE_PENDING FAILED]",
 		{Deposit, Refused, AccountFrozen}:  "[TARGET_PENDING COMPENSATING]",
-		{Deposit, Refused, Cancelled}:      "[TARGET_PENDING COMPENSATING]", // a payout that was given up
+		{Deposit, Refused, Cancelled}:      "[TARGET_PENDING COMPENSATING]", // a cancelled payout
 	}
 	for _, op := range []Op{Withdraw, Deposit, Refund, OutsideDeposit, ""} {
 		for v := Verdict(-1); v < 5; v++ {
@@ -126,7 +126,7 @@ func TestOnlyKnownAnswersLeadAnywhere(t *testing.T) {
 				} else if v == Refused && op == Deposit && reason == Expired {
 					want = "[TARGET_PENDING COMPENSATING]"
 				}
-				path := follows(Transfer{Type: FundingToSpot}, op, Outcome{Verdict: v, Reason: reason})
+				path := pathAfter(Transfer{Type: FundingToSpot}, op, Outcome{Verdict: v, Reason: reason})
 				if got := fmt.Sprint(path); got != want {
 					t.Errorf("%s answered %s %q: got %s, want %s", op, v, reason, got, want)
 				}

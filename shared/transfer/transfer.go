@@ -2,7 +2,7 @@ package transfer
 
 import "time"
 
-// Transfer is a transfer's row. Times are the database's.
+// Transfer is a transfer's row. Its times are from the database's clock.
 type Transfer struct {
 	ID          int64
 	ReqID       string
@@ -15,32 +15,32 @@ type Transfer struct {
 	Type        Type
 	Payout      *Payout // of a [FundingToChain]
 	State       State
-	Reason      Reason // why it failed or is given back; empty otherwise
-	RetryCount  int    // attempts that were postponed, over its life; never lower
+	Reason      Reason // why it failed or is refunded; empty otherwise
+	RetryCount  int    // postponed attempts in total; never decreases
 	Failures    int    // unknown answers in a row, in this state
 	LastUnknown string // the last of them
 
-	NextAttemptAt *time.Time // nil: nobody has planned one
-	StateAt       time.Time  // in this state since
+	NextAttemptAt *time.Time // nil: no attempt is planned
+	StateAt       time.Time  // since when it has this state
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
 	Now           time.Time // when the row was read
-	Foreign       bool      // in a database that is not the one written last
+	Foreign       bool      // the row is in a database that is not the one written last
 }
 
-// Amount is the amount as a decimal number.
+// Amount returns the amount as a decimal number.
 func (t Transfer) Amount() string { return FormatUnits(t.Units, t.Precision) }
 
-// Call is what its ledgers are told, at each attempt the same.
+// Call returns the input of the transfer's ledger calls, the same at each attempt.
 func (t Transfer) Call() Call {
 	return Call{ReqID: t.ReqID, UserID: t.UserID, AssetID: t.AssetID, Units: t.Units, CreatedAt: t.CreatedAt}
 }
 
-// InState is how long it has been in its state, by the database.
+// InState returns how long the transfer has had its state, by the database's clock.
 func (t Transfer) InState() time.Duration { return t.Now.Sub(t.StateAt) }
 
-// NextIn is how long after the row was read the next attempt is due: 0 where it is
-// due already, and rescue where nobody has planned one.
+// NextIn returns the time from the read of the row to the next attempt: 0 if it is due already.
+// If no attempt is planned, the next is due a rescue period after the last update.
 func (t Transfer) NextIn(rescue time.Duration) time.Duration {
 	due := t.UpdatedAt.Add(rescue)
 	if t.NextAttemptAt != nil {

@@ -7,27 +7,26 @@ import (
 	"time"
 )
 
-// BodyTimeout refuses a request whose body has not come whole in time.
+// BodyTimeout refuses a request whose body did not arrive completely in time.
 var BodyTimeout = Code{"BODY_TIMEOUT", http.StatusRequestTimeout}
 
-// Arrival lets the body of each request take no longer than within to come whole, from
-// when next is asked. Then what reads it gets an error, which [Decode] answers with
-// BODY_TIMEOUT, and the connection ends. A request without a body, and one whose body has
-// come, has no deadline: net/http takes it away at the body's end.
+// Arrival limits the time in which the body of each request must arrive completely, from the call of
+// next. After that a read of the body fails, which [Decode] answers with BODY_TIMEOUT, and the
+// connection ends. A request without a body, or whose body has arrived, has no deadline: net/http
+// removes it at the body's end.
 //
-// The header of a request is read before anybody here is asked: its deadline is the
-// server's.
+// The request's header is read before any handler is called; its deadline is the server's.
 func Arrival(within time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(within)) // where it cannot be set there is no connection
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(within)) // if it cannot be set there is no connection
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// notWhole is the problem of a body that ended too early, or too late.
-func notWhole(err error) *Problem {
+// incomplete returns the problem of a body that ended too early or too late.
+func incomplete(err error) *Problem {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return &Problem{Code: BodyTimeout, Cause: err,
 			Detail: "the body did not come whole in time: nothing was done; send it again, and all of it at once"}
@@ -35,15 +34,14 @@ func notWhole(err error) *Problem {
 	return &Problem{Code: InvalidJSON, Detail: "the body did not arrive whole", Cause: err}
 }
 
-// endConnection has the server answer without having read the rest of the body, and read
-// none of it after the answer either.
+// endConnection makes the server answer without reading the rest of the body, also after the answer.
 func endConnection(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 }
 
-// endsConnection says that the answer p does not wait for the rest of a body, which may
-// never come: anybody may get such an answer.
+// endsConnection reports whether the answer p must not wait for the rest of a body, which may never
+// arrive: any caller can cause such an answer.
 func (p *Problem) endsConnection(r *http.Request) bool {
 	if r.ContentLength == 0 {
 		return false

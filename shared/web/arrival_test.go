@@ -19,8 +19,8 @@ import (
 // patient bounds each wait of these tests, on any machine.
 const patient = 2 * time.Minute
 
-// arrivals serves POST /read, which reads its body, and POST /refuse, which refuses who
-// calls. Bodies come within so long.
+// arrivals serves POST /read, which reads its body, and POST /refuse, which refuses the caller. Bodies
+// must arrive within the given time.
 func arrivals(t *testing.T, within time.Duration) (address string) {
 	t.Helper()
 	mux := web.NewMux()
@@ -45,7 +45,7 @@ func arrivals(t *testing.T, within time.Duration) (address string) {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// dialled is a connection on which text is sent, and nothing else.
+// dialled is a connection on which only text is sent.
 func dialled(t *testing.T, address, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -59,8 +59,9 @@ func dialled(t *testing.T, address, text string) net.Conn {
 	return conn
 }
 
-// told is the next answer on a connection, in short, and whether the connection ends then.
-func told(t *testing.T, from *bufio.Reader) string {
+// nextAnswer returns the next answer on a connection in short form, and whether the connection then
+// ends.
+func nextAnswer(t *testing.T, from *bufio.Reader) string {
 	t.Helper()
 	resp, err := http.ReadResponse(from, nil)
 	if err != nil {
@@ -72,7 +73,7 @@ func told(t *testing.T, from *bufio.Reader) string {
 		t.Fatal(err)
 	}
 	var problem struct{ Code string }
-	_ = json.Unmarshal(text, &problem) // what is none has no code
+	_ = json.Unmarshal(text, &problem) // another body has no code
 	answer := strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", problem.Code))
 	if !resp.Close {
 		return answer
@@ -83,13 +84,13 @@ func told(t *testing.T, from *bufio.Reader) string {
 	return answer + ", the end"
 }
 
-// begunPost is a request that says how long its body is, and has less of it.
+// begunPost is a request with a Content-Length and less of the body.
 func begunPost(path, length, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n%s", path, length, body)
 }
 
-// A body that does not come ends with its deadline, however it is begun.
-func TestBodiesThatNeverCome(t *testing.T) {
+// A body that does not arrive ends at its deadline, after any beginning.
+func TestMissingBodiesEndAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	address := arrivals(t, 50*time.Millisecond)
 	for name, text := range map[string]string{
@@ -97,13 +98,13 @@ func TestBodiesThatNeverCome(t *testing.T) {
 		"none of many":           begunPost("/read", "Content-Length: 1000", ""),
 		"a chunk without an end": begunPost("/read", "Transfer-Encoding: chunked", "1\r\n\"\r\n"),
 	} {
-		if got, want := told(t, bufio.NewReader(dialled(t, address, text))), "408 BODY_TIMEOUT, the end"; got != want {
+		if got, want := nextAnswer(t, bufio.NewReader(dialled(t, address, text))), "408 BODY_TIMEOUT, the end"; got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 	}
 }
 
-// Who is refused without a look at the body is answered before it has come.
+// A request that is refused without its body is answered before the body has arrived.
 func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 	t.Parallel()
 	address := arrivals(t, time.Hour)
@@ -114,15 +115,14 @@ func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 		begunPost("/read", "Content-Length: 5000", `"`+strings.Repeat("a", 1100)):           "413 BODY_TOO_LARGE, the end",
 		"PUT" + strings.TrimPrefix(begunPost("/read", "Content-Length: 5000", "1"), "POST"): "405 METHOD_NOT_ALLOWED, the end",
 	} {
-		if got := told(t, bufio.NewReader(dialled(t, address, text))); got != want {
+		if got := nextAnswer(t, bufio.NewReader(dialled(t, address, text))); got != want {
 			t.Errorf("%.40q: got %s, want %s", text, got, want)
 		}
 	}
 }
 
-// A body that came whole leaves no deadline: its request is worked at for longer, and the
-// connection serves the next one. So does the connection of a caller without a body who was
-// refused.
+// After a complete body there is no deadline: the request can run longer, and the connection serves the
+// next one. So does the connection of a refused request without a body.
 func TestNoDeadlineAfterTheBody(t *testing.T) {
 	t.Parallel()
 	const within = 40 * time.Millisecond
@@ -137,15 +137,15 @@ func TestNoDeadlineAfterTheBody(t *testing.T) {
 			if _, err := io.WriteString(conn, text); err != nil {
 				t.Fatal(err)
 			}
-			if got := told(t, from); got != want {
+			if got := nextAnswer(t, from); got != want {
 				t.Errorf("%.60q: got %s, want %s", text, got, want)
 			}
 		}
 	}
 }
 
-// Every answer forbids browsers to guess what it is; one that goes by TLS, and no other,
-// tells them to come by nothing else.
+// Every answer forbids browsers to guess its type. An answer over TLS, and no other, tells them to use
+// only TLS.
 func TestHeadersForBrowsers(t *testing.T) {
 	t.Parallel()
 	mux := web.NewMux()

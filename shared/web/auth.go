@@ -13,49 +13,47 @@ import (
 )
 
 const (
-	verifyDeadline  = 5 * time.Second  // for one token, fetching keys included
-	futureTolerance = 5 * time.Minute  // of iat, as go-oidc has it for nbf
+	verifyDeadline  = 5 * time.Second  // for one token, including a fetch of keys
+	futureTolerance = 5 * time.Minute  // of iat, as go-oidc uses for nbf
 	maxTokenBytes   = 16 << 10         // Google's are about 1 KiB
 	keysRefresh     = 10 * time.Second // see VerifierOptions.KeysRefresh
 )
 
-// asymmetric are the algorithms that a [Verifier] can be told to accept. With
-// none of them is a public key a secret, which is what HS256 would make of it.
+// asymmetric lists the algorithms that a [Verifier] can accept. With these a public key cannot serve as
+// a secret, as it could with HS256.
 var asymmetric = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512,
 	oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
 
-// VerifierOptions name whose tokens are accepted, and for whom.
+// VerifierOptions define the accepted tokens.
 type VerifierOptions struct {
 	Issuer     string   // the "iss" of the tokens, such as https://accounts.google.com
 	JWKSURL    string   // where the issuer's keys are, such as https://www.googleapis.com/oauth2/v3/certs
 	Audience   string   // the "aud" that names this service
 	Algorithms []string // accepted signature algorithms, all asymmetric; none: RS256 and ES256
 
-	// KeysRefresh is the least time between two successful fetches of the keys.
-	// A token with an unknown key id asks for a fetch, and anyone can make one
-	// up. 0: 10 s.
+	// KeysRefresh is the minimum time between two successful fetches of the keys. A token with an
+	// unknown key id causes a fetch, and any caller can make one up. 0: 10 s.
 	KeysRefresh time.Duration
 }
 
-// Identity is what a verified token says of its holder.
+// Identity holds the claims of a verified token about its holder.
 type Identity struct {
 	Subject       string // the issuer's stable id of the holder
 	Email         string // "" if the token has none
 	EmailVerified bool
 }
 
-// Verifier verifies OIDC ID tokens. It keeps the issuer's keys and fetches them
-// anew when a token names an unknown one. Make one with [NewVerifier]; it is
-// meant to be shared.
+// Verifier verifies OIDC ID tokens. It caches the issuer's keys and fetches them again when a token has
+// an unknown key id. Create it with [NewVerifier] and share it.
 type Verifier struct {
 	tokens *oidc.IDTokenVerifier
 	seen   seen
 }
 
-// NewVerifier is a verifier by the options; it asks the issuer nothing yet. The
-// error says which option is missing or wrong.
+// NewVerifier returns a verifier by the options, without a call to the issuer. The error names the
+// missing or invalid option.
 func NewVerifier(o VerifierOptions) (*Verifier, error) {
 	if o.Issuer == "" || o.JWKSURL == "" || o.Audience == "" {
 		return nil, errors.New("a token verifier needs issuer, JWKS URL and audience")
@@ -76,8 +74,8 @@ func NewVerifier(o VerifierOptions) (*Verifier, error) {
 	return v, nil
 }
 
-// idTokens verifies tokens by the issuer's keys, and hands on each key set that it
-// fetches, just before it is put to use.
+// idTokens returns a verifier that uses the issuer's keys. It passes each fetched key set to fetched,
+// just before its first use.
 func idTokens(o VerifierOptions, fetched func(jwks []byte)) *oidc.IDTokenVerifier {
 	ctx := oidc.ClientContext(context.Background(), newKeysClient(o.KeysRefresh, fetched))
 	return oidc.NewVerifier(o.Issuer, noticingKeys{oidc.NewRemoteKeySet(ctx, o.JWKSURL)}, &oidc.Config{
@@ -86,13 +84,12 @@ func idTokens(o VerifierOptions, fetched func(jwks []byte)) *oidc.IDTokenVerifie
 	})
 }
 
-// Authenticate verifies the request's bearer token: signature, algorithm,
-// issuer, audience, expiry, and that it was not made in the future. No other
-// header counts: X-CloudTasks-* and X-CloudScheduler can be sent by anyone.
+// Authenticate verifies the request's bearer token: signature, algorithm, issuer, audience, expiry, and
+// that it was not issued in the future. It ignores other headers, because any caller can send
+// X-CloudTasks-* and X-CloudScheduler.
 //
-// The error is a *[Problem]: UNAUTHORIZED with a WWW-Authenticate for a token
-// that is missing or refused, UNAVAILABLE if the issuer's keys are out of reach,
-// which says nothing about the token.
+// The error is a *[Problem]: UNAUTHORIZED with a WWW-Authenticate for a missing or refused token;
+// UNAVAILABLE if the issuer's keys are unavailable, which does not decide about the token.
 func (v *Verifier) Authenticate(r *http.Request) (Identity, error) {
 	raw, problem := bearer(r)
 	if problem != nil {
@@ -135,8 +132,7 @@ func identity(token *oidc.IDToken) (Identity, error) {
 	return Identity{Subject: token.Subject, Email: claims.Email, EmailVerified: claims.EmailVerified}, nil
 }
 
-// bearer is the token of the one Authorization header (RFC 6750, section 2.1),
-// in the compact form.
+// bearer returns the token of the only Authorization header (RFC 6750, section 2.1), in compact form.
 func bearer(r *http.Request) (string, *Problem) {
 	values := r.Header.Values("Authorization")
 	if len(values) == 0 {
@@ -151,7 +147,7 @@ func bearer(r *http.Request) (string, *Problem) {
 
 func unauthorized(reason string, cause error) *Problem {
 	challenge := "Bearer"
-	if cause != nil { // RFC 6750, section 3.1: no error code where no token was sent
+	if cause != nil { // RFC 6750, section 3.1: no error code if no token was sent
 		challenge = `Bearer error="invalid_token", error_description="` + reason + `"`
 	}
 	return &Problem{Code: Unauthorized, Detail: reason, Cause: cause, Header: http.Header{"Www-Authenticate": {challenge}}}
@@ -159,17 +155,15 @@ func unauthorized(reason string, cause error) *Problem {
 
 type identityKey struct{}
 
-// IdentityOf is the identity that [RequireAccounts] let in, and whether there
-// is one.
+// IdentityOf returns the identity that [RequireAccounts] accepted, and whether there is one.
 func IdentityOf(ctx context.Context) (Identity, bool) {
 	id, ok := ctx.Value(identityKey{}).(Identity)
 	return id, ok
 }
 
-// RequireAccounts is a middleware that lets in only requests with a valid token
-// of one of the accounts, named by their e-mails, which must be verified. Others
-// get FORBIDDEN, requests without a valid token what [Verifier.Authenticate]
-// says. With no e-mails nobody is let in.
+// RequireAccounts is a middleware that accepts only requests with a valid token of one of the accounts,
+// named by their verified e-mails. Others get FORBIDDEN; requests without a valid token get the problem
+// of [Verifier.Authenticate]. Without e-mails every request is refused.
 func RequireAccounts(v *Verifier, emails ...string) func(http.Handler) http.Handler {
 	emails = slices.Clone(emails)
 	return func(next http.Handler) http.Handler {

@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// entering is one request of a caller with a body of so many bytes; -1: not told.
+// entering is a request of a caller with a body of so many bytes; -1: unknown.
 func entering(c *web.Callers, caller string, bytes int64) (leave func(), err error) {
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	r.ContentLength = bytes
@@ -27,9 +27,9 @@ func refusedBusy(err error) bool {
 	return errors.As(err, &p) && p.Code == web.TooManyRequests && p.Code.Status == 429 && p.RetryAfterSeconds() == 1
 }
 
-// A caller has so many requests at work and so many bytes of them, others have their
-// own, and what is answered makes room.
-func TestCallers(t *testing.T) {
+// A caller has a maximum of running requests and bytes, separate from other callers. An answered
+// request frees its share.
+func TestCallersHaveSeparateLimits(t *testing.T) {
 	t.Parallel()
 	type step struct {
 		caller string
@@ -45,7 +45,7 @@ func TestCallers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := web.NewCallers(3, 100, 60)
-			for range 2 { // what has left takes nothing of the second round
+			for range 2 { // the first requests have freed their share before the second iteration
 				var leaves []func()
 				for i, s := range steps {
 					leave, err := entering(c, s.caller, s.bytes)
@@ -62,8 +62,8 @@ func TestCallers(t *testing.T) {
 	}
 }
 
-// The bytes of a request that has left are free again while others are at work.
-func TestCallersGiveBytesBack(t *testing.T) {
+// The bytes of an answered request are free again while others still run.
+func TestAnsweredRequestsFreeTheirBytes(t *testing.T) {
 	t.Parallel()
 	c := web.NewCallers(9, 100, 60)
 	if _, err := entering(c, "a", 40); err != nil {
@@ -81,9 +81,9 @@ func TestCallersGiveBytesBack(t *testing.T) {
 	}
 }
 
-// However many requests come and go at once, no more than the bound are at work, and nothing is
-// left in the end.
-func TestCallersAtOnce(t *testing.T) {
+// With any number of concurrent requests at most the limit run at once, and nothing is left counted at
+// the end.
+func TestConcurrentRequestsKeepToTheLimit(t *testing.T) {
 	t.Parallel()
 	c := web.NewCallers(3, 100, 60)
 	var wg sync.WaitGroup
@@ -106,8 +106,8 @@ func TestCallersAtOnce(t *testing.T) {
 	}
 }
 
-// A request that nobody tracks is not bounded, as its end would never be seen.
-func TestCallersWithoutTrack(t *testing.T) {
+// An untracked request is not limited, because its end would not be seen.
+func TestUntrackedRequestsAreNotLimited(t *testing.T) {
 	t.Parallel()
 	c := web.NewCallers(1, 1, 1)
 	for range 3 {

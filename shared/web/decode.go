@@ -14,26 +14,23 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth bounds how deep a body may nest, so that no caller chooses the depth
-// of our recursion.
+// maxDepth bounds the nesting of a body, so that no caller chooses the depth of our recursion.
 const maxDepth = 64
 
-// Decode reads the request's body as exactly one JSON value of type T. It
-// refuses, each with a *[Problem]:
+// Decode reads the request's body as exactly one JSON value of type T. It refuses, each with a
+// *[Problem]:
 //
-//   - a Content-Type other than application/json (none is accepted), bytes that
-//     are not UTF-8, syntax errors, lone surrogates, the character U+0000, data after the value, nesting
-//     deeper than 64, and a value of another kind than T: INVALID_JSON;
-//   - a body longer than maxBytes: BODY_TOO_LARGE;
-//   - a body that does not come whole in time, where [Arrival] bounds it: BODY_TIMEOUT;
-//   - a name that T does not have, letter case counting: UNSUPPORTED_FIELD;
-//   - a name that stands twice in one object, null where T has no pointer, and a
-//     value of the wrong type: INVALID_FIELD.
+//   - INVALID_JSON: a Content-Type other than application/json (none is accepted), bytes that are not UTF-8, syntax
+//     errors, lone surrogates, the character U+0000, data after the value, nesting deeper than 64, and a value of
+//     another kind than T;
+//   - BODY_TOO_LARGE: a body longer than maxBytes;
+//   - BODY_TIMEOUT: a body that does not arrive completely in time, if [Arrival] limits it;
+//   - UNSUPPORTED_FIELD: a name that T does not have, in exact letter case;
+//   - INVALID_FIELD: a duplicate name in an object, null for a type without pointer, and a value of the wrong type.
 //
-// Inside a [json.RawMessage] or an interface all names are allowed, though each
-// once. T is a struct, or a slice or map of them; the "string" option of JSON
-// tags is not supported. Missing fields are left zero: requiring them is the
-// caller's matter.
+// Inside a [json.RawMessage] or an interface any names are allowed, each once. T is a struct, or a
+// slice or map of structs; the "string" option of JSON tags is not supported. Missing fields stay zero:
+// the caller must require them.
 func Decode[T any](w http.ResponseWriter, r *http.Request, maxBytes int64) (T, error) {
 	body, err := readBody(w, r, maxBytes)
 	if err != nil {
@@ -43,8 +40,7 @@ func Decode[T any](w http.ResponseWriter, r *http.Request, maxBytes int64) (T, e
 	return DecodeText[T](body)
 }
 
-// DecodeText is [Decode] of a text that is here already, such as the answer of a
-// service.
+// DecodeText is [Decode] for text that was read before, such as the answer of a service.
 func DecodeText[T any](body []byte) (T, error) {
 	var value T
 	if err := checkText(body); err != nil {
@@ -76,15 +72,15 @@ func readBody(w http.ResponseWriter, r *http.Request, maxBytes int64) ([]byte, e
 	case errors.As(err, &tooLarge):
 		return nil, NewProblem(BodyTooLarge, "the body is longer than %d bytes", tooLarge.Limit)
 	case err != nil:
-		return nil, notWhole(err)
+		return nil, incomplete(err)
 	case len(bytes.TrimSpace(body)) == 0:
 		return nil, NewProblem(InvalidJSON, "the body is empty; want one JSON value")
 	}
 	return body, nil
 }
 
-// checkText refuses what encoding/json would take or mend in silence: two texts
-// that differ must never become one value, since request ids are compared by it.
+// checkText refuses text that encoding/json would silently accept or change: two different texts must
+// never become one value, since request ids are compared by it.
 func checkText(body []byte) error {
 	if !utf8.Valid(body) {
 		return NewProblem(InvalidJSON, "the body is not UTF-8")
@@ -103,8 +99,8 @@ func checkText(body []byte) error {
 	return nil
 }
 
-// badEscape is the index of the first \u escape in valid JSON that names no
-// character, or the one that no text column takes; or -1.
+// badEscape returns the index of the first \u escape in valid JSON that is no character, or is the one
+// that no text column accepts; or -1.
 func badEscape(body []byte) (at int, what string) {
 	for i := 0; i < len(body); i++ {
 		if body[i] != '\\' {
@@ -126,7 +122,7 @@ func badEscape(body []byte) (at int, what string) {
 	return -1, ""
 }
 
-// escaped is the code unit of the \uXXXX that text begins with, or 0.
+// escaped returns the code unit of the \uXXXX at the start of text, or 0.
 func escaped(text []byte) rune {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0
@@ -135,7 +131,7 @@ func escaped(text []byte) rune {
 	return rune(unit)
 }
 
-// clip shortens a caller's own text before it is sent back.
+// clip shortens a caller's own text before it is returned.
 func clip(text string) string {
 	const most = 200
 	if len(text) <= most {

@@ -124,9 +124,8 @@ func TestDecodeWantsJSONAsContentType(t *testing.T) {
 	}
 }
 
-// FuzzDecode holds Decode against encoding/json: what Decode takes, the strict
-// standard decoder takes with the same result; and whatever it is given, Decode
-// answers with a value or a problem of the caller's making.
+// FuzzDecode compares Decode with encoding/json: the strict standard decoder accepts what Decode
+// accepts, with the same result. For any input Decode returns a value or a 4xx problem.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"requestId":"r","payload":{"to":"0x","value":"1","gas":7},"items":[{}],"raw":{"a":[1,null]},"labels":{"x":1}}`,
@@ -152,8 +151,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Two spellings of a number would be one key of a map, and the entry of the first be lost in
-// silence.
+// Two notations of a number would be one key of a map, and the first entry would be lost silently.
 func TestKeysThatAreNumbersHaveOneSpelling(t *testing.T) {
 	t.Parallel()
 	type names struct {

@@ -1,9 +1,7 @@
-// Package web holds what every HTTP edge needs and nothing of the domain:
-// errors as problem+json (RFC 9457), strict decoding of JSON bodies, a mux whose
-// own refusals are problems too, verification of OIDC tokens, and a server that
-// drains on SIGTERM.
+// Package web holds the parts of an HTTP edge that are independent of the domain. They are errors
+// as problem+json (RFC 9457), strict decoding of JSON bodies, a mux whose own refusals are problems
+// too, verification of OIDC tokens, and a server that drains on SIGTERM.
 //
-// A handler returns early with [Fail], whatever the error is: a [Problem] is
-// written as it stands, anything else becomes UNAVAILABLE and its text goes to
-// the log only.
+// A handler returns early with [Fail] for any error. A [Problem] is written as it is. Any other error
+// becomes UNAVAILABLE, and its text is only logged.
 package web

@@ -12,20 +12,18 @@ import (
 
 type requestIDKey struct{}
 
-// RequestID is the id that [Edge] gave the request of ctx, a random UUID, or "".
+// RequestID returns the random UUID that [Edge] gave the request of ctx, or "".
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestIDKey{}).(string)
 	return id
 }
 
-// Edge is what every request passes on its way to next: it is counted by the
-// gate, or refused while that is closed; it gets an id, which is also in the
-// response as X-Request-Id and in every problem as its instance; and a panic
-// becomes a logged UNAVAILABLE. Each answer has the headers by which browsers are kept from
-// guessing its type, and from coming by plain HTTP.
+// Edge handles each request before next. The gate counts it, or refuses it while closed. It gets an id,
+// which is also in the response as X-Request-Id and in each problem as its instance. A panic becomes a
+// logged UNAVAILABLE. Each answer has headers that keep browsers from guessing its type, and from using
+// plain HTTP.
 //
-// The id is ours, never the caller's: what a caller can choose proves nothing in
-// a log.
+// The id is never the caller's: a value that a caller can choose proves nothing in a log.
 func Edge(gate *Gate, next http.Handler) http.Handler {
 	return withRequestID(gate.handler(recovered(next)))
 }
@@ -39,8 +37,8 @@ func withRequestID(next http.Handler) http.Handler {
 	})
 }
 
-// guard tells browsers to take an answer for what it says it is and, where the caller came
-// by TLS, as the platform in front of us says, to come by nothing else.
+// guard sets headers for browsers: to take an answer as its declared type and, if the platform before
+// us reports TLS, to use only TLS.
 func guard(h http.Header, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
@@ -48,7 +46,7 @@ func guard(h http.Header, r *http.Request) {
 	}
 }
 
-// newUUID is a version 4 UUID (RFC 9562, section 5.4).
+// newUUID returns a version 4 UUID (RFC 9562, section 5.4).
 func newUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails, by its documentation
@@ -65,12 +63,12 @@ func recovered(next http.Handler) http.Handler {
 				return
 			}
 			if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-				panic(v) // net/http's own way to cut a response off
+				panic(v) // net/http's own way to abort a response
 			}
 			slog.ErrorContext(r.Context(), "panic in a handler", "panic", fmt.Sprint(v),
 				"stack", string(debug.Stack()), "path", r.URL.Path, "requestUid", RequestID(r.Context()))
 			if begun.begun {
-				panic(http.ErrAbortHandler) // too late for a problem; net/http cuts the connection
+				panic(http.ErrAbortHandler) // too late for a problem; net/http ends the connection
 			}
 			Fail(w, r, UnavailableBecause(fmt.Errorf("panic: %v", v), "the service cannot answer at the moment; try again"))
 		}()
@@ -78,22 +76,22 @@ func recovered(next http.Handler) http.Handler {
 	})
 }
 
-// begunWriter knows whether the response has begun.
+// begunWriter records whether the response has begun.
 type begunWriter struct {
 	http.ResponseWriter
 	begun bool
 }
 
-// Unwrap gives [http.ResponseController] the writer beneath.
+// Unwrap gives [http.ResponseController] the wrapped writer.
 func (b *begunWriter) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
 // WriteHeader begins the response.
 func (b *begunWriter) WriteHeader(status int) {
-	b.begun = b.begun || status >= http.StatusOK // 1xx are not the response yet
+	b.begun = b.begun || status >= http.StatusOK // 1xx are not the final response
 	b.ResponseWriter.WriteHeader(status)
 }
 
-// Write begins the response if nothing did.
+// Write begins the response if it has not begun.
 func (b *begunWriter) Write(p []byte) (int, error) {
 	b.begun = true
 	return b.ResponseWriter.Write(p)

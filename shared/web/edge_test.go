@@ -31,7 +31,7 @@ func TestAPanicIsAnUnavailableWithoutItsText(t *testing.T) {
 func TestAPanicAfterTheResponseBeganCutsItOff(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(web.Edge(&web.Gate{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, strings.Repeat("x", 1<<16)) // more than net/http keeps back
+		_, _ = io.WriteString(w, strings.Repeat("x", 1<<16)) // more than net/http buffers
 		panic("late")
 	})))
 	defer server.Close()

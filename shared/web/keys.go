@@ -17,13 +17,12 @@ const maxKeysBytes = 1 << 20
 
 type keysErrKey struct{}
 
-// noticingKeys tells, through the *error that the context carries, when a token
-// could not be judged because the keys could not be fetched: go-oidc v3.21.0
-// flattens that into the same kind of error as a wrong signature.
+// noticingKeys reports, through the *error in the context, that a token could not be evaluated because
+// the keys could not be fetched. go-oidc v3.21.0 returns the same kind of error as for a wrong
+// signature.
 type noticingKeys struct{ *oidc.RemoteKeySet }
 
-// VerifySignature is the remote key set's, which wraps the error of a fetch and
-// nothing else.
+// VerifySignature is the remote key set's. It wraps only the error of a fetch.
 func (k noticingKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
 	payload, err := k.RemoteKeySet.VerifySignature(ctx, jwt)
 	if fetch := errors.Unwrap(err); fetch != nil {
@@ -32,12 +31,11 @@ func (k noticingKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, 
 	return payload, err
 }
 
-// keysTransport fetches a key set, and for a while after a success answers with
-// what it has.
+// keysTransport fetches a key set, and for a while after a success answers from its cache.
 type keysTransport struct {
 	base    http.RoundTripper
 	refresh time.Duration
-	fetched func(jwks []byte) // called with each key set, before it is handed on
+	fetched func(jwks []byte) // called with each key set before it is returned
 
 	mu   sync.Mutex
 	last []byte
@@ -54,8 +52,8 @@ func newKeysClient(refresh time.Duration, fetched func(jwks []byte)) *http.Clien
 	}
 }
 
-// RoundTrip answers from memory if the last success is recent. go-oidc has one
-// fetch at a time under way, so holding the lock across it delays nobody else.
+// RoundTrip answers from the cache if the last success is recent. go-oidc makes one fetch at a time, so
+// holding the lock during it delays no other request.
 func (t *keysTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// Mux is an [http.ServeMux], patterns and all, whose own refusals are problems:
-// NOT_FOUND where no path matches, and METHOD_NOT_ALLOWED with the Allow header
-// where the path matches for other methods. Make one with [NewMux].
+// Mux is an [http.ServeMux] with its patterns, whose own refusals are problems: NOT_FOUND if no path
+// matches, and METHOD_NOT_ALLOWED with the Allow header if the path matches for other methods. Create
+// it with [NewMux].
 type Mux struct {
 	mux      *http.ServeMux
 	patterns []string
 }
 
-// NewMux is a mux without patterns.
+// NewMux returns a mux without patterns.
 func NewMux() *Mux { return &Mux{mux: http.NewServeMux()} }
 
-// HandleFunc adds a pattern as [http.ServeMux.HandleFunc] does, and like it
-// panics on one that is malformed or conflicts with another.
+// HandleFunc adds a pattern as [http.ServeMux.HandleFunc] does. Like it, it panics on a malformed or
+// conflicting pattern.
 func (m *Mux) HandleFunc(pattern string, handler http.HandlerFunc) {
 	m.Handle(pattern, handler)
 }
@@ -29,10 +29,10 @@ func (m *Mux) Handle(pattern string, handler http.Handler) {
 	m.patterns = append(m.patterns, pattern)
 }
 
-// Patterns are those that were added, in order.
+// Patterns returns the added patterns, in order.
 func (m *Mux) Patterns() []string { return slices.Clone(m.patterns) }
 
-// ServeHTTP hands the request to the handler of the pattern that matches best.
+// ServeHTTP passes the request to the handler of the best match.
 func (m *Mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if refusal, pattern := m.mux.Handler(r); pattern == "" {
 		refuse(w, r, refusal)
@@ -65,9 +65,9 @@ func (h *headOnly) Header() http.Header         { return h.header }
 func (h *headOnly) Write(b []byte) (int, error) { return len(b), nil }
 func (h *headOnly) WriteHeader(status int)      { h.status = status }
 
-// HandleHealth adds GET /healthz, which answers 200 as long as the process
-// serves, and GET /readyz, which answers 200 if ready returns nil and UNAVAILABLE
-// otherwise. Anybody may ask, so ready is a [Ready].
+// HandleHealth adds GET /healthz, which answers 200 as long as the process serves, and GET /readyz,
+// which answers 200 if ready returns nil and UNAVAILABLE otherwise. Any caller can ask, so ready is a
+// [Ready].
 func (m *Mux) HandleHealth(ready func(context.Context) error) {
 	ok := map[string]string{"status": "ok"}
 	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {

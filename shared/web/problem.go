@@ -13,15 +13,14 @@ import (
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
-// Code is one entry of an API's list of error codes. The name is a contract with
-// the callers and never changes its meaning; the status goes with it always.
-// Packages that have codes of their own declare them as variables of this type.
+// Code is one entry of an API's list of error codes. Its name is part of the contract with callers, and
+// its meaning and status never change. Packages with further codes declare variables of this type.
 type Code struct {
 	Name   string // UPPER_SNAKE
-	Status int    // the HTTP status it is answered with
+	Status int    // the HTTP status of the answer
 }
 
-// The codes that any HTTP edge can answer.
+// The codes of any HTTP edge.
 var (
 	InvalidJSON      = Code{"INVALID_JSON", http.StatusBadRequest}
 	InvalidField     = Code{"INVALID_FIELD", http.StatusBadRequest}
@@ -34,43 +33,42 @@ var (
 	Unavailable      = Code{"UNAVAILABLE", http.StatusServiceUnavailable}
 )
 
-// unavailableRetryAfter is what callers of an unavailable service are told to
-// wait where nobody knows better.
+// unavailableRetryAfter is the Retry-After of an unavailable service without a better estimate.
 const unavailableRetryAfter = time.Second
 
-// Problem is an error that a caller may see. Its fields, Cause excepted, become
-// an application/problem+json body as RFC 9457 describes it; "type" is
-// about:blank, since the code says all that a type would.
+// Problem is an error that a caller can see. All its fields but Cause become an
+// application/problem+json body (RFC 9457). "type" is about:blank, since the code identifies the
+// problem.
 type Problem struct {
 	Code       Code
-	Detail     string         // what is wrong and what would be right, for a human
-	Field      string         // the field at fault as a path, such as payload.value; "" for none
+	Detail     string         // the mistake and the expected value, for a human
+	Field      string         // the path of the invalid field, such as payload.value; "" for none
 	Members    map[string]any // further members of the body, such as txId; none replaces a standard member
-	RetryAfter time.Duration  // when to try again; rounded up to seconds, 0 leaves the header out
+	RetryAfter time.Duration  // when to try again, rounded up to seconds; 0: no header
 	Header     http.Header    // further response headers, such as Allow
 	Cause      error          // for the log; never written
 
-	nowhere bool // there is nothing at the request's path, for anybody
+	nowhere bool // no caller can find anything at the request's path
 }
 
-// NewProblem is a problem whose detail is made as by [fmt.Sprintf]. The text is
-// written to the caller: no error of an inner layer belongs in it.
+// NewProblem returns a problem whose detail is formatted as by [fmt.Sprintf]. The caller gets the text,
+// so it must not contain an inner layer's error.
 func NewProblem(code Code, format string, args ...any) *Problem {
 	return &Problem{Code: code, Detail: fmt.Sprintf(format, args...)}
 }
 
-// FieldProblem is an INVALID_FIELD problem of the field at path.
+// FieldProblem returns an INVALID_FIELD problem of the field at path.
 func FieldProblem(path, format string, args ...any) *Problem {
 	return &Problem{Code: InvalidField, Field: path, Detail: fmt.Sprintf(format, args...)}
 }
 
-// UnavailableBecause is an UNAVAILABLE problem with a Retry-After. The cause is
-// logged and never written; detail is written.
+// UnavailableBecause returns an UNAVAILABLE problem with a Retry-After. The cause is logged and never
+// written; detail is written.
 func UnavailableBecause(cause error, detail string) *Problem {
 	return &Problem{Code: Unavailable, Detail: detail, RetryAfter: unavailableRetryAfter, Cause: cause}
 }
 
-// Error is the problem with its cause, for the log.
+// Error returns the problem with its cause, for the log.
 func (p *Problem) Error() string {
 	text := p.Code.Name
 	if p.Field != "" {
@@ -85,12 +83,12 @@ func (p *Problem) Error() string {
 	return text
 }
 
-// Unwrap is the problem's cause, or nil.
+// Unwrap returns the problem's cause, or nil.
 func (p *Problem) Unwrap() error { return p.Cause }
 
-// ProblemOf is what the caller of r may see of err: a *[Problem] anywhere in err's
-// chain as it stands; any other error is UNAVAILABLE with a Retry-After, and its
-// text is logged and not written.
+// ProblemOf returns the part of err that the caller of r can see. A *[Problem] anywhere in err's chain
+// is returned as it is. Any other error is UNAVAILABLE with a Retry-After, and its text is logged and
+// not written.
 func ProblemOf(r *http.Request, err error) *Problem {
 	var p *Problem
 	if !errors.As(err, &p) {
@@ -105,14 +103,13 @@ func ProblemOf(r *http.Request, err error) *Problem {
 	return p
 }
 
-// RetryAfterSeconds is RetryAfter as its header has it: whole seconds, rounded up;
-// 0: none is told.
+// RetryAfterSeconds returns RetryAfter in whole seconds, rounded up, as in its header; 0: no header.
 func (p *Problem) RetryAfterSeconds() int64 {
 	return int64((max(p.RetryAfter, 0) + time.Second - 1) / time.Second)
 }
 
-// Fail answers the request with what [ProblemOf] makes of err: the only place that
-// writes an error as an answer. The handler must not have begun its response.
+// Fail answers the request with [ProblemOf] err. It is the only function that writes an error as an
+// answer. The handler must not have begun its response.
 func Fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := ProblemOf(r, err)
 	h := w.Header()
@@ -136,7 +133,7 @@ func logFailure(r *http.Request, p *Problem, err error) {
 		"method", r.Method, "path", r.URL.Path, "requestUid", RequestID(r.Context()))
 }
 
-// body is the problem's members as RFC 9457, section 3, names them.
+// body returns the problem's members as RFC 9457, section 3, names them.
 func (p *Problem) body(requestID string) map[string]any {
 	m := map[string]any{}
 	maps.Copy(m, p.Members)
@@ -156,8 +153,8 @@ func (p *Problem) body(requestID string) map[string]any {
 	return m
 }
 
-// Reply answers with v as JSON. A v that cannot be encoded is a fault of the
-// code: it is logged and the caller gets UNAVAILABLE.
+// Reply answers with v as JSON. A v that cannot be encoded is a defect: it is logged and the caller
+// gets UNAVAILABLE.
 func Reply(w http.ResponseWriter, r *http.Request, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -170,10 +167,10 @@ func Reply(w http.ResponseWriter, r *http.Request, status int, v any) {
 func write(w http.ResponseWriter, status int, contentType string, body any) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
-	h.Set("Cache-Control", "no-store") // states change; a stale one must not be served
-	text, _ := json.Marshal(body)      // a problem, or what was encoded before
+	h.Set("Cache-Control", "no-store") // states change, so a stale answer must not be served
+	text, _ := json.Marshal(body)      // a problem, or a value that was encoded before
 	text = append(text, '\n')
-	h.Set("Content-Length", strconv.Itoa(len(text))) // what is flushed is whole
+	h.Set("Content-Length", strconv.Itoa(len(text))) // the flushed body is complete
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // the status is out: a caller that has gone away is all that can fail
+	_, _ = w.Write(text) // the status is sent: the only possible failure is a caller that has left
 }

@@ -38,7 +38,7 @@ func TestFailWritesAProblemAsRFC9457(t *testing.T) {
 	}
 }
 
-// Not parallel: it listens to the default logger.
+// Not parallel: it reads the default logger.
 func TestAnUnknownErrorIsUnavailableAndItsTextStaysInTheLog(t *testing.T) {
 	var log bytes.Buffer
 	before := slog.Default()

@@ -8,16 +8,15 @@ import (
 
 const (
 	readyDeadline = 2 * time.Second // of one check: probes time out soon after
-	readyHolds    = time.Second     // for how long its result is everybody's
+	readyHolds    = time.Second     // how long its result is shared
 )
 
-// Ready is a check of readiness that all who ask share: what one check has found is told to
-// whoever asks within a second of its beginning, and whoever asks while it runs waits for
-// it. check gets two seconds, and must heed its context. It is meant for all muxes of a
-// process, since each of them offers it to anybody.
+// Ready returns a readiness check whose result all callers share. A call within a second after a check
+// began gets its result, and a call during a check waits for it. check gets two seconds and must
+// respect its context. All muxes of a process should share one, since each offers it to any caller.
 func Ready(check func(context.Context) error) func(context.Context) error {
 	s := &sharedCheck{check: check}
-	return s.ask
+	return s.result
 }
 
 type sharedCheck struct {
@@ -33,9 +32,9 @@ type oneCheck struct {
 	err   error
 }
 
-// ask is the result of the check that is under way, or of one that began less than a second
-// ago, or of a new one. A caller that leaves ends no check that others wait for.
-func (s *sharedCheck) ask(ctx context.Context) error {
+// result returns the result of the running check, of one that began less than a second ago, or of a new
+// one. A caller that leaves ends no check that others wait for.
+func (s *sharedCheck) result(ctx context.Context) error {
 	one := s.current(ctx)
 	select {
 	case <-one.done:

@@ -14,8 +14,8 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// However many ask for readiness, and by whichever mux, there is one check a second, and
-// none of them waits for longer than that check takes.
+// Any number of readiness calls, on any mux, cause one check a second, and none waits longer than that
+// check takes.
 func TestReadinessIsCheckedOnceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,8 +65,8 @@ func TestReadinessIsCheckedOnceASecond(t *testing.T) {
 	})
 }
 
-// Who asks and leaves ends no check that others wait for.
-func TestReadinessOutlivesWhoAsked(t *testing.T) {
+// A caller that leaves ends no check that others wait for.
+func TestReadinessCheckOutlivesItsCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mux := web.NewMux()
@@ -85,7 +85,7 @@ func TestReadinessOutlivesWhoAsked(t *testing.T) {
 				if leaves {
 					time.AfterFunc(10*time.Millisecond, leave)
 				} else {
-					time.Sleep(time.Millisecond) // the one that leaves has begun the check
+					time.Sleep(time.Millisecond) // the caller that leaves has begun the check
 					defer leave()
 				}
 				rec := httptest.NewRecorder()

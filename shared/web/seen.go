@@ -9,26 +9,25 @@ import (
 	"time"
 )
 
-// seenFor is how long a token that was verified is believed unseen, unless the
-// issuer's keys are fetched anew or it expires before.
+// seenFor is how long a verified token is accepted without verification, unless the issuer's keys are
+// fetched again or the token expires before.
 const seenFor = time.Minute
 
-// seenMost bounds the tokens that are remembered; forgetting one costs the work of
-// verifying it again.
-const seenMost = 1000
+// maxSeen bounds the cached tokens; a dropped one must be verified again.
+const maxSeen = 1000
 
-// seen remembers tokens that were verified, by their SHA-256: callers send the
-// same one with every request for an hour.
+// seen caches verified tokens by their SHA-256: callers send the same one with each request for an
+// hour.
 type seen struct {
 	mu     sync.Mutex
-	served map[string]bool // the ids of the issuer's keys, as fetched last
+	served map[string]bool // the ids of the issuer's keys, as last fetched
 	tokens map[[32]byte]seenToken
 }
 
 type seenToken struct {
 	identity Identity
 	until    time.Time // by the monotonic clock
-	expiry   time.Time // by the wall clock: the other stands still where the machine is suspended
+	expiry   time.Time // by the wall clock: the monotonic one stops while the machine is suspended
 }
 
 func (s *seen) find(raw string) (Identity, bool) {
@@ -39,15 +38,15 @@ func (s *seen) find(raw string) (Identity, bool) {
 	return t.identity, ok && now.Before(t.until) && now.Before(t.expiry)
 }
 
-// fetched is for when the issuer's keys were fetched: whatever was verified by
-// others is forgotten.
+// fetched is called when the issuer's keys were fetched. It drops the tokens that other keys have
+// verified.
 func (s *seen) fetched(jwks []byte) {
 	var set struct {
 		Keys []struct {
 			ID string `json:"kid"`
 		} `json:"keys"`
 	}
-	_ = json.Unmarshal(jwks, &set) // go-oidc refuses what is no key set; then no token is kept
+	_ = json.Unmarshal(jwks, &set) // go-oidc refuses an invalid key set; then no token is kept
 	served := make(map[string]bool)
 	for _, key := range set.Keys {
 		served[key.ID] = key.ID != ""
@@ -57,9 +56,8 @@ func (s *seen) fetched(jwks []byte) {
 	s.served, s.tokens = served, nil
 }
 
-// keep remembers a token that was verified, if the key that signed it is among
-// those fetched last: go-oidc goes on using the ones before for a moment, and the
-// verification may have begun before the fetch.
+// keep caches a verified token if the key that signed it was among those fetched last. go-oidc uses the
+// previous keys for a moment longer, and the verification may have begun before the fetch.
 func (s *seen) keep(raw string, id Identity, expiry time.Time) {
 	digest, key, until := sha256.Sum256([]byte(raw)), keyID(raw), time.Now().Add(seenFor)
 	s.mu.Lock()
@@ -67,14 +65,13 @@ func (s *seen) keep(raw string, id Identity, expiry time.Time) {
 	if !s.served[key] {
 		return
 	}
-	if s.tokens == nil || len(s.tokens) >= seenMost {
+	if s.tokens == nil || len(s.tokens) >= maxSeen {
 		s.tokens = make(map[[32]byte]seenToken)
 	}
 	s.tokens[digest] = seenToken{id, until, expiry.Round(0)}
 }
 
-// keyID is the id of the key that a verified token names, or "". Letter case
-// counts, as it does for the verification.
+// keyID returns the key id in a verified token, or "". Letter case matters, as in the verification.
 func keyID(raw string) (id string) {
 	header, _, _ := strings.Cut(raw, ".")
 	text, err := base64.RawURLEncoding.DecodeString(header)

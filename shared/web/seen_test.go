@@ -23,9 +23,9 @@ func tokenOf(key, name string) string {
 	return base64.RawURLEncoding.EncodeToString(header) + "." + name + ".signature"
 }
 
-// A verified token is believed for a minute, and never past its expiry; no other
-// token is believed for it.
-func TestSeenTokens(t *testing.T) {
+// A verified token is accepted for a minute, and never past its expiry. No other token is accepted
+// because of it.
+func TestVerifiedTokensAreAcceptedForAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var s seen
@@ -37,7 +37,7 @@ func TestSeenTokens(t *testing.T) {
 			after       time.Duration
 			long, short bool
 		}{{0, true, true}, {9 * time.Second, true, true}, {time.Second, true, false}, {49 * time.Second, true, false}, {time.Second, false, false}} {
-			time.Sleep(step.after) // of the bubble's clock
+			time.Sleep(step.after) // by the bubble's clock
 			got, long := s.find(tokenOf("k", "long"))
 			_, short := s.find(tokenOf("k", "short"))
 			if long != step.long || short != step.short || (long && got != id) {
@@ -47,24 +47,24 @@ func TestSeenTokens(t *testing.T) {
 		if _, ok := s.find(tokenOf("k", "another")); ok {
 			t.Error("a token that was never verified: got it believed")
 		}
-		for i := range 3 * seenMost {
+		for i := range 3 * maxSeen {
 			s.keep(tokenOf("k", fmt.Sprint(i)), id, time.Now().Add(time.Hour))
 		}
-		if len(s.tokens) > seenMost {
-			t.Errorf("remembered: got %d, want at most %d", len(s.tokens), seenMost)
+		if len(s.tokens) > maxSeen {
+			t.Errorf("remembered: got %d, want at most %d", len(s.tokens), maxSeen)
 		}
 	})
 }
 
-// A machine that was suspended comes back with a monotonic clock that stood still:
-// what expired meanwhile is not believed.
+// A suspended machine resumes with a monotonic clock that has stopped. A token that expired meanwhile
+// is not accepted.
 func TestSeenTokenExpiresWhileTheMachineIsSuspended(t *testing.T) {
 	t.Parallel()
 	var s seen
 	s.fetched([]byte(`{"keys":[{"kid":"k"}]}`))
 	s.keep(tokenOf("k", "t"), Identity{}, time.Now().Add(time.Hour))
 	for digest, kept := range s.tokens {
-		kept.expiry = kept.expiry.Add(-2 * time.Hour) // as if the wall clock alone had gone on
+		kept.expiry = kept.expiry.Add(-2 * time.Hour) // as if only the wall clock had advanced
 		s.tokens[digest] = kept
 	}
 	if _, ok := s.find(tokenOf("k", "t")); ok {
@@ -72,8 +72,8 @@ func TestSeenTokenExpiresWhileTheMachineIsSuspended(t *testing.T) {
 	}
 }
 
-// Only tokens that name a key served now are kept, whatever verified them.
-func TestSeenKeepsTokensOfServedKeysAlone(t *testing.T) {
+// Only tokens that name a currently served key are cached.
+func TestOnlyTokensOfServedKeysAreCached(t *testing.T) {
 	t.Parallel()
 	never := base64.RawURLEncoding.EncodeToString([]byte(`{"KID":"new"}`)) + ".t.s"
 	for _, c := range []struct {
@@ -100,7 +100,7 @@ func TestSeenKeepsTokensOfServedKeysAlone(t *testing.T) {
 type rotating struct {
 	server *httptest.Server
 	keys   map[string]*ecdsa.PrivateKey
-	served atomic.Value // the id of the key that is
+	served atomic.Value // the id of the served key
 }
 
 func newRotating(t *testing.T, ids ...string) *rotating {
@@ -127,7 +127,7 @@ func newRotating(t *testing.T, ids ...string) *rotating {
 	return r
 }
 
-// request bears a token signed by the key.
+// request has a token signed by the key.
 func (r *rotating) request(t *testing.T, key string) *http.Request {
 	t.Helper()
 	token := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{
@@ -143,9 +143,9 @@ func (r *rotating) request(t *testing.T, key string) *http.Request {
 	return request
 }
 
-// A token of a key that was revoked is not kept by who verified it between the
-// fetch of the new keys and the moment when they are in use.
-func TestATokenVerifiedByTheKeysBeforeIsNotKept(t *testing.T) {
+// A token of a revoked key is not cached by a verification between the fetch of the new keys and their
+// first use.
+func TestTokenOfARevokedKeyIsNotCached(t *testing.T) {
 	t.Parallel()
 	issuer := newRotating(t, "old", "new")
 	old := issuer.request(t, "old")

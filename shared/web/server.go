@@ -15,29 +15,28 @@ import (
 	"github.com/GoogleCloudPlatform/functions-framework-go/funcframework"
 )
 
-// Cloud Run sends SIGKILL 10 s after SIGTERM. What the drain leaves of them
-// belongs to the hooks. The contexts of requests end a while before the drain does,
-// so that what is given up can still be put in order: a lease given back, an answer
-// recorded.
+// Cloud Run sends SIGKILL 10 s after SIGTERM. The drain leaves a part of them to the hooks. The
+// contexts of requests end before the drain does, so that an aborted request can still release its
+// lease or record an answer.
 const (
 	defaultDrain = 8 * time.Second
 	hookDeadline = 1500 * time.Millisecond
 	orderly      = 2500 * time.Millisecond
 )
 
-// Gate counts the requests in flight, and once closed lets no further one in.
-// The zero Gate is open. See [Edge] for how requests pass it.
+// Gate counts running requests, and once closed admits no further one. The zero Gate is open. [Edge]
+// passes requests through it.
 type Gate struct {
 	mu       sync.Mutex
 	inFlight int
-	idle     chan struct{} // made by shut; closed when nothing is in flight
+	idle     chan struct{} // made by shut; closed when no request runs
 
 	gone context.Context // made by the first request; ended by abandon
 	end  context.CancelFunc
 }
 
-// enter is the context of a request that was let in, and how it leaves; ok is false
-// once the gate is closed.
+// enter returns the context of an admitted request, and the function that ends it; ok is false once the
+// gate is closed.
 func (g *Gate) enter(ctx context.Context) (_ context.Context, leave func(), ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,7 +60,7 @@ func (g *Gate) leave() {
 	}
 }
 
-// untilGone is ctx until the gate abandons what is in flight. It is called under mu.
+// untilGone returns ctx, bounded by abandon. The caller holds mu.
 func (g *Gate) untilGone(ctx context.Context) (context.Context, context.CancelFunc) {
 	if g.gone == nil {
 		g.gone, g.end = context.WithCancel(context.Background())
@@ -76,8 +75,8 @@ func (g *Gate) untilGone(ctx context.Context) (context.Context, context.CancelFu
 
 type gateKey struct{}
 
-// Detached is a context for work that goes on when its caller has left, and ends as
-// every request's does when the instance stops: see [Serve].
+// Detached returns a context for work that continues after its caller has left. It ends, as each
+// request's does, when the instance stops: see [Serve].
 func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	g, ok := ctx.Value(gateKey{}).(*Gate)
 	ctx = context.WithoutCancel(ctx)
@@ -89,7 +88,7 @@ func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return g.untilGone(ctx)
 }
 
-// abandon ends the contexts of all requests in flight.
+// abandon ends the contexts of all running requests.
 func (g *Gate) abandon() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,16 +97,14 @@ func (g *Gate) abandon() {
 	}
 }
 
-// Stopping says that the gate is closed: nothing should be begun that another
-// instance can do as well.
+// Stopping reports whether the gate is closed: work that another instance can do should not begin.
 func (g *Gate) Stopping() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.idle != nil
 }
 
-// shut closes the gate for good; the channel is closed once nothing is in
-// flight any more.
+// shut closes the gate permanently; the channel is closed once no request runs.
 func (g *Gate) shut() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -120,7 +117,7 @@ func (g *Gate) shut() <-chan struct{} {
 	return g.idle
 }
 
-// InFlight is how many requests are being served.
+// InFlight returns the number of running requests.
 func (g *Gate) InFlight() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,33 +134,31 @@ func (g *Gate) handler(next http.Handler) http.Handler {
 		}
 		defer leave()
 		next.ServeHTTP(w, r.WithContext(ctx))
-		if g.Stopping() { // the process ends with the last request that leaves: its answer must be out
+		if g.Stopping() { // the process ends with the last request: its answer must be sent before
 			_ = http.NewResponseController(w).Flush()
 		}
 	})
 }
 
-// ServeOptions say how [Serve] serves and stops.
+// ServeOptions configure [Serve].
 type ServeOptions struct {
 	Port  string        // TCP port, in decimal
-	Gate  *Gate         // the gate that every registered function's [Edge] has
-	Drain time.Duration // how long requests in flight may go on after SIGTERM; 0: 8 s
+	Gate  *Gate         // the gate of each registered function's [Edge]
+	Drain time.Duration // how long running requests can continue after SIGTERM; 0: 8 s
 
-	// Hooks run after the drain, one after the other, in order, and have 1.5 s
-	// together. Each runs even if an earlier one failed.
+	// Hooks run after the drain, one after the other, within 1.5 s together. Each runs even if an
+	// earlier one failed.
 	Hooks []func(context.Context) error
 }
 
-// Serve serves the functions registered with functions-framework-go until
-// SIGTERM, SIGINT or the end of ctx. Then new requests are refused with
-// UNAVAILABLE and "Connection: close", those in flight get until Drain, 2.5 s before
-// which their contexts end, and the hooks run. It returns nil after that even if
-// requests were left over, which is logged; the program then ends with status 0. An error is either the
-// framework's (unknown FUNCTION_TARGET, port taken) or the hooks'.
+// Serve serves the functions registered with functions-framework-go until SIGTERM, SIGINT or the end of
+// ctx. Then new requests are refused with UNAVAILABLE and "Connection: close". Running ones have until
+// Drain, and their contexts end 2.5 s before that. Then the hooks run. Serve returns nil even if
+// requests were left, which is logged; the program then ends with status 0. An error is the framework's
+// (unknown FUNCTION_TARGET, port in use) or the hooks'.
 //
-// The framework calls a bare http.ListenAndServe (v1.9.2), which knows no
-// shutdown: its goroutine and its listener end only with the process. So Serve
-// is called once, by main.
+// The framework calls a bare http.ListenAndServe (v1.9.2), which cannot be shut down: its goroutine and
+// its listener end only with the process. So main must call Serve once.
 func Serve(ctx context.Context, o ServeOptions) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -25,8 +25,8 @@ const (
 	childDrain = "WEB_TEST_DRAIN"
 )
 
-// serveAsChild is main of the child: /slow says "in" and then waits for standard
-// input to end, /patient for the end of its context.
+// serveAsChild is the child's main: /slow writes "in" and then waits for the end of standard input,
+// /patient for the end of its context.
 func serveAsChild(port string) int {
 	drain, err := time.ParseDuration(os.Getenv(childDrain))
 	if err != nil {
@@ -77,7 +77,7 @@ func startChild(t *testing.T, drain time.Duration) *child {
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	l.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // then the child is killed, and what waits for it fails
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // then the child is killed, and the waiting test fails
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Env = append(os.Environ(), childPort+"="+port, childDrain+"="+drain.String(), "FUNCTION_TARGET=child")
@@ -93,7 +93,7 @@ func startChild(t *testing.T, drain time.Duration) *child {
 	return c
 }
 
-// await asks /healthz until it answers with the status.
+// await calls /healthz until it answers with the status.
 func (c *child) await(t *testing.T, status int) *http.Response {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -114,10 +114,10 @@ func (c *child) await(t *testing.T, status int) *http.Response {
 	}
 }
 
-// slow asks for /slow.
+// slow calls /slow.
 func (c *child) slow(t *testing.T) <-chan error { return c.ask(t, "/slow") }
 
-// ask asks for a path and waits until the child is in its handler.
+// ask calls a path and waits until the child is in its handler.
 func (c *child) ask(t *testing.T, path string) <-chan error {
 	t.Helper()
 	answered := make(chan error, 1)
@@ -188,8 +188,7 @@ func TestTheDrainEndsThoughARequestDoesNot(t *testing.T) {
 	}
 }
 
-// What waits for its context gives up in time to put things in order, and is
-// answered.
+// A handler that waits for its context returns early enough to be answered.
 func TestTheContextEndsBeforeTheDrain(t *testing.T) {
 	t.Parallel()
 	c := startChild(t, 3*time.Second)

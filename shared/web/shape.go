@@ -11,9 +11,8 @@ import (
 	"sync"
 )
 
-// A walker goes once through a valid JSON text beside the Go type that it is to
-// become, and stops at the first difference. It works on tokens, so the cost is
-// linear in the text however deep it nests.
+// walker reads a valid JSON text once beside the Go type that it must become, and stops at the first
+// difference. It works on tokens, so the cost is linear in the text at any depth.
 type walker struct {
 	body []byte
 	dec  *json.Decoder
@@ -26,8 +25,8 @@ func checkShape(body []byte, t reflect.Type) error {
 	return w.value("", t, 0)
 }
 
-// value checks the next value of the text, which stands at path, against t; a
-// nil t allows everything but names that stand twice.
+// value checks the next value of the text, at path, against t. A nil t allows everything but duplicate
+// names.
 func (w *walker) value(path string, t reflect.Type, depth int) error {
 	if depth > maxDepth {
 		return NewProblem(InvalidJSON, "the body nests deeper than %d", maxDepth)
@@ -43,7 +42,7 @@ func (w *walker) value(path string, t reflect.Type, depth int) error {
 	}
 	inner := t
 	if t != nil && (decodesItself(t) || !takes(t, token)) {
-		inner = nil // the value is read as a whole, then decoded or refused as a whole
+		inner = nil // the whole value is read, then decoded or refused
 	}
 	switch token {
 	case json.Delim('{'):
@@ -57,7 +56,7 @@ func (w *walker) value(path string, t reflect.Type, depth int) error {
 	return w.leaf(path, t, token, start)
 }
 
-// leaf decodes by itself the value that began after offset start.
+// leaf decodes the single value that began after offset start.
 func (w *walker) leaf(path string, t reflect.Type, token json.Token, start int64) error {
 	raw := bytes.TrimLeft(w.body[start:w.dec.InputOffset()], " \t\r\n,:")
 	if token != nil && json.Unmarshal(raw, reflect.New(t).Interface()) == nil {
@@ -101,8 +100,8 @@ func (w *walker) object(path string, t reflect.Type, depth int) error {
 	return err
 }
 
-// isKey says that name is the one spelling of a key of type t: two spellings would be one
-// entry, and the first of them be lost.
+// isKey reports whether name is the canonical form of a key of type t. Two forms would be one entry,
+// and the first would be lost.
 func isKey(t reflect.Type, name string) bool {
 	if t.Kind() != reflect.Uint64 {
 		return true
@@ -125,8 +124,8 @@ func (w *walker) array(path string, t reflect.Type, depth int) error {
 	return err
 }
 
-// target strips pointers from t; nil stands for a type that takes any value. It
-// also says whether null is a value of the type.
+// target strips pointers from t; nil is a type that accepts any value. nullable reports whether null is
+// a value of the type.
 func target(t reflect.Type) (_ reflect.Type, nullable bool) {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t, nullable = t.Elem(), true
@@ -142,8 +141,8 @@ func decodesItself(t reflect.Type) bool {
 	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// takes reports whether a value that begins with token can be a t, as far as
-// objects and arrays go.
+// takes reports whether a value that begins with token can be a t, as far as objects and arrays are
+// concerned.
 func takes(t reflect.Type, token json.Token) bool {
 	switch token {
 	case json.Delim('{'):
@@ -159,7 +158,7 @@ func isContainer(token json.Token) bool {
 	return ok
 }
 
-// member is the type of the member called name of an object that becomes a t.
+// member returns the type of the member with that name, in an object that becomes a t.
 func member(t reflect.Type, name string) (inner reflect.Type, known bool) {
 	switch {
 	case t == nil:
@@ -173,7 +172,7 @@ func member(t reflect.Type, name string) (inner reflect.Type, known bool) {
 
 var fieldsOfType sync.Map // reflect.Type to map[string]reflect.Type
 
-// fields are the JSON names of struct type t, promoted ones included.
+// fields returns the JSON names of struct type t, promoted ones included.
 func fields(t reflect.Type) map[string]reflect.Type {
 	if known, ok := fieldsOfType.Load(t); ok {
 		return known.(map[string]reflect.Type)
@@ -211,7 +210,7 @@ func describe(token json.Token) string {
 	return fmt.Sprint(token)
 }
 
-// wanted names what a value of type t looks like in JSON.
+// wanted describes the JSON form of a value of type t.
 func wanted(t reflect.Type) string {
 	switch k := t.Kind(); {
 	case decodesItself(t):

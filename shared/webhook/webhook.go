@@ -1,9 +1,8 @@
-// Package webhook signs requests to other services, and proves such requests, by
-// the scheme of Standard Webhooks
+// Package webhook signs requests to other services, and verifies such requests, by the scheme of
+// Standard Webhooks
 // (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md):
-// HMAC-SHA256 over the id, the time and the body, in the headers webhook-id,
-// webhook-timestamp and webhook-signature. Whoever has a library of that scheme
-// needs nothing of this one.
+// HMAC-SHA256 over the id, the time and the body, in the headers webhook-id, webhook-timestamp and
+// webhook-signature. Any library of that scheme can verify them.
 package webhook
 
 import (
@@ -21,21 +20,21 @@ import (
 
 // The headers of a signed request.
 const (
-	HeaderID        = "webhook-id"        // the same however often the same thing is asked or told
+	HeaderID        = "webhook-id"        // the same at each attempt
 	HeaderTimestamp = "webhook-timestamp" // seconds since 1970, of this attempt
 	HeaderSignature = "webhook-signature" // one signature for each key, separated by spaces
 )
 
-// Tolerance is how far the time of a request may be from the receiver's clock.
+// Tolerance is the largest difference between a request's time and the receiver's clock.
 const Tolerance = 5 * time.Minute
 
-// secretPrefix begins a secret in its written form.
+// secretPrefix begins a secret's written form.
 const secretPrefix = "whsec_"
 
-// Key is the shared secret of a sender and a receiver. It prints as nothing of it.
+// Key is the shared secret of a sender and a receiver. Printing it never shows the secret.
 type Key struct{ bytes []byte }
 
-// ErrNotKey reports a text that is no secret of the scheme. It quotes nothing of it.
+// ErrNotKey reports a text that is not a secret of the scheme. It never contains the text.
 var ErrNotKey = errors.New("want whsec_ and the base64 of 24 to 64 random bytes")
 
 // ParseKey reads a secret in its written form: "whsec_" and the base64 of 24 to 64
@@ -49,13 +48,13 @@ func ParseKey(text string) (Key, error) {
 	return Key{secret}, nil
 }
 
-// String is always "[redacted]".
+// String returns "[redacted]".
 func (Key) String() string { return "[redacted]" }
 
-// GoString is always "[redacted]": what %#v prints.
+// GoString returns "[redacted]", which %#v prints.
 func (Key) GoString() string { return "[redacted]" }
 
-// signature is that of one key, with the scheme's version.
+// signature returns the signature of one key, with the scheme's version.
 func (k Key) signature(id, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, k.bytes)
 	mac.Write([]byte(id + "." + timestamp + "."))
@@ -63,8 +62,8 @@ func (k Key) signature(id, timestamp string, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// Sign puts the three headers on a request with that body: one signature for each
-// key, so that a receiver may go from one to the next.
+// Sign sets the three headers for a request with that body: one signature for each key, so that a
+// receiver can change from one key to the next.
 func Sign(h http.Header, id string, at time.Time, body []byte, keys ...Key) {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	signatures := make([]string, len(keys))
@@ -76,12 +75,13 @@ func Sign(h http.Header, id string, at time.Time, body []byte, keys ...Key) {
 	h.Set(HeaderSignature, strings.Join(signatures, " "))
 }
 
-// ErrNotSigned reports a request that no key proves, or not for this time.
+// ErrNotSigned reports a request without a valid signature of a known key, or with a time outside
+// [Tolerance].
 var ErrNotSigned = errors.New("not signed by a known key for this time")
 
-// Verify proves a request that was received at that time: it has an id, a time
-// within [Tolerance], and a signature of one of the keys over both and the body. It
-// returns the id. The error wraps [ErrNotSigned].
+// Verify checks a request that was received at that time. It must have an id, a time within
+// [Tolerance], and a signature by one of the keys over both and the body. Verify returns the id;
+// the error wraps [ErrNotSigned].
 func Verify(h http.Header, at time.Time, body []byte, keys ...Key) (id string, err error) {
 	id, timestamp := h.Get(HeaderID), h.Get(HeaderTimestamp)
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)

@@ -22,9 +22,9 @@ func key(t *testing.T, b byte) webhook.Key {
 	return k
 }
 
-// The example of the scheme's own libraries: other implementations make, and take,
-// the same signature.
-func TestTheSchemesOwnExample(t *testing.T) {
+// The example of the scheme's own libraries: other implementations create and accept the same
+// signature.
+func TestSignatureMatchesTheSchemesExample(t *testing.T) {
 	t.Parallel()
 	k, err := webhook.ParseKey("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
@@ -43,8 +43,8 @@ func TestTheSchemesOwnExample(t *testing.T) {
 	}
 }
 
-// A request is proven by any key of the receiver's, and by nothing else.
-func TestVerify(t *testing.T) {
+// A request is valid only with a signature by one of the receiver's keys.
+func TestVerifyAcceptsOnlyKnownKeys(t *testing.T) {
 	t.Parallel()
 	old, next, other := key(t, 1), key(t, 2), key(t, 3)
 	at, body := time.Unix(1_700_000_000, 0), []byte(`{"nonce":7}`)
@@ -84,8 +84,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// What is no secret is refused without a word of it, and what is one is not printed.
-func TestParseKey(t *testing.T) {
+// A text that is not a secret is refused without showing it, and a secret is not printed.
+func TestParseKeyNeverShowsTheSecret(t *testing.T) {
 	t.Parallel()
 	random := strings.Repeat("QUJD", 8) // 24 bytes
 	for name, text := range map[string]string{

@@ -1,12 +1,10 @@
-// Package anvil runs foundry's development node anvil as a child process, for
-// tests: a second node, written by other people than go-ethereum, with its own
-// pool and its own words. What package devchain does inside the process, this
-// package does by anvil's own RPC calls; where the two nodes differ, the methods
-// say so.
+// Package anvil runs foundry's development node anvil as a child process, for tests: a second node,
+// independent of go-ethereum, with its own pool and its own error texts. What package devchain does inside
+// the process, this package does by anvil's own RPC calls. The methods document the differences between the
+// two nodes.
 //
-// The program is the one in PATH, else version [Version] from the npm registry,
-// kept in the user's cache folder. Where neither can be had, [Start] answers
-// [ErrNotThere] and tests are to be skipped with its words.
+// The program is the one in PATH, else version [Version] from the npm registry, kept in the user's cache
+// folder. If neither is available, [Start] returns [ErrNotThere] and tests must skip with its text.
 package anvil
 
 import (
@@ -29,18 +27,18 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 )
 
-// Options say what chain to run. The zero value is a chain of id 1337 with ten
-// funded accounts, whose blocks come only when they are asked for.
+// Options define the chain to run. The zero value is a chain of id 1337 with ten funded accounts, whose
+// blocks are made by Mine only.
 type Options struct {
 	ChainID   uint64             // EIP-155; 0 is devchain.DefaultChainID
 	Accounts  []devchain.Account // each has 1,000,000 ether at genesis; nil is devchain.DevAccounts(10)
-	BlockTime time.Duration      // a block each BlockTime; 0: only when Mine is called
+	BlockTime time.Duration      // a block each BlockTime; 0: only by Mine
 }
 
-// gasLimit of one block, as devchain's.
+// gasLimit is the gas limit of one block, as in devchain.
 const gasLimit = 60_000_000
 
-// Chain is a running node. Its methods may be used from many goroutines.
+// Chain is a running node. Its methods can be called concurrently.
 type Chain struct {
 	id     uint64
 	url    string
@@ -50,13 +48,12 @@ type Chain struct {
 	closed sync.Once
 	err    error // of the first Close
 
-	mining sync.Mutex // one change of the chain at a time
+	mining sync.Mutex // serializes changes of the chain
 }
 
-// Start runs a node on a free port of the loopback interface until
-// [Chain.Close], and returns when it answers. ctx bounds the node's start only.
-// The first Start of a process may install the program before, within two
-// minutes; if it cannot be had the error is [ErrNotThere].
+// Start runs a node on a free port of the loopback interface until [Chain.Close], and returns when it
+// answers. ctx bounds the node's start only. The first Start of a process may first install the program,
+// within two minutes; if it is not available the error is [ErrNotThere].
 func Start(ctx context.Context, o Options) (*Chain, error) {
 	o = o.withDefaults()
 	path, err := program()
@@ -107,8 +104,8 @@ func (o Options) args(genesis, folder string) []string {
 		"--port", "0", "--color", "never", "--threads", "1",
 		"--chain-id", strconv.FormatUint(o.ChainID, 10), "--init", genesis, "--accounts", "0",
 		"--gas-limit", strconv.Itoa(gasLimit),
-		"--cache-path", folder, // else it leaves folders behind in ~/.foundry
-		"--no-request-size-limit", // else 2 MB, less than a full batch
+		"--cache-path", folder, // otherwise anvil leaves folders in ~/.foundry
+		"--no-request-size-limit", // otherwise 2 MB, less than a full batch
 	}
 	if o.BlockTime == 0 {
 		return append(args, "--no-mining")
@@ -116,7 +113,7 @@ func (o Options) args(genesis, folder string) []string {
 	return append(args, "--block-time", strconv.FormatFloat(o.BlockTime.Seconds(), 'f', -1, 64))
 }
 
-// genesis is dated now: anvil would otherwise count its clock from 1970.
+// genesis has the present time: anvil would otherwise count its clock from 1970.
 func (o Options) genesis() *core.Genesis {
 	funds := new(big.Int).Mul(big.NewInt(1_000_000), big.NewInt(params.Ether))
 	alloc := types.GenesisAlloc{}
@@ -130,14 +127,14 @@ func (o Options) genesis() *core.Genesis {
 	}
 }
 
-// URL is where the node takes JSON-RPC over HTTP.
+// URL returns the node's JSON-RPC address over HTTP.
 func (c *Chain) URL() string { return c.url }
 
-// ChainID is the chain's EIP-155 id.
+// ChainID returns the chain's EIP-155 id.
 func (c *Chain) ChainID() uint64 { return c.id }
 
-// Close ends the node and removes its files. The chain is gone. A second Close
-// does nothing and returns what the first did.
+// Close ends the node and removes its files. The chain is gone. A second Close returns the result of the
+// first.
 func (c *Chain) Close() error {
 	c.closed.Do(func() {
 		if c.client != nil {

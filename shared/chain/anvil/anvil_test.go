@@ -74,7 +74,7 @@ func (b bundle) mine(t *testing.T, n int) {
 	}
 }
 
-// block is the latest block, as the node words it.
+// block returns the latest block in the node's own format.
 func (b bundle) block(t *testing.T) (block struct {
 	Hash, Number, BaseFeePerGas string
 	Transactions                []common.Hash
@@ -90,7 +90,7 @@ func (b bundle) block(t *testing.T) (block struct {
 	return block
 }
 
-// wantHead wants the latest block to have this number and these transactions.
+// wantHead requires the latest block to have this number and these transactions.
 func (b bundle) wantHead(t *testing.T, when string, number uint64, txs ...common.Hash) {
 	t.Helper()
 	head, err := b.Head()
@@ -102,16 +102,16 @@ func (b bundle) wantHead(t *testing.T, when string, number uint64, txs ...common
 	}
 }
 
-// known says whether the node has the transaction, pending or mined.
+// known reports whether the node has the transaction, pending or mined.
 func (b bundle) known(t *testing.T, hash common.Hash) bool {
 	t.Helper()
 	_, _, err := b.client.TransactionByHash(t.Context(), hash)
 	return err == nil
 }
 
-// The accounts are devchain's, with its balance, on the chain that was asked
-// for; blocks come when they are asked for and hold what was pending.
-func TestStart(t *testing.T) {
+// The accounts are devchain's, with its balance, on the requested chain. Blocks are made by Mine only and
+// hold the pending transactions.
+func TestStartFundsTheAccounts(t *testing.T) {
 	t.Parallel()
 	b := setup(t, anvil.Options{ChainID: 4711})
 	if id, err := b.client.ChainID(t.Context()); err != nil || id.Uint64() != 4711 || b.ChainID() != 4711 {
@@ -131,7 +131,7 @@ func TestStart(t *testing.T) {
 	b.wantHead(t, "three more", 4)
 }
 
-func TestBlockTime(t *testing.T) {
+func TestBlockTimeMakesBlocks(t *testing.T) {
 	t.Parallel()
 	b := setup(t, anvil.Options{BlockTime: 50 * time.Millisecond})
 	hash, _ := b.send(t, 0)
@@ -151,8 +151,8 @@ func TestBlockTime(t *testing.T) {
 	}
 }
 
-// What a reorg removes vanishes; what it is given is in the blocks it names.
-func TestReorg(t *testing.T) {
+// A transaction that a reorg removes is gone. The given ones are in the new blocks.
+func TestReorgRemovesAndAddsTransactions(t *testing.T) {
 	t.Parallel()
 	b := setup(t, anvil.Options{})
 	hash, raw := b.send(t, 0)
@@ -185,9 +185,9 @@ func TestReorg(t *testing.T) {
 	}
 }
 
-// An empty block in the place of an empty block is another block, though time,
-// base fee and parent are the same.
-func TestReorgIsNeverTheSameBlock(t *testing.T) {
+// An empty block that replaces an empty block has another hash, though time, base fee and parent are the
+// same.
+func TestReorgMakesAnotherBlock(t *testing.T) {
 	t.Parallel()
 	b := setup(t, anvil.Options{})
 	hashes := map[string]bool{}
@@ -207,7 +207,7 @@ func TestReorgIsNeverTheSameBlock(t *testing.T) {
 	}
 }
 
-func TestDropping(t *testing.T) {
+func TestDroppedTransactionsAreUnknown(t *testing.T) {
 	t.Parallel()
 	b := setup(t, anvil.Options{})
 	first, _ := b.send(t, 0)
@@ -231,7 +231,7 @@ func TestDropping(t *testing.T) {
 	b.wantHead(t, "pool dropped", 1)
 }
 
-func TestSetBaseFee(t *testing.T) {
+func TestSetBaseFeeAppliesToTheNextBlock(t *testing.T) {
 	t.Parallel()
 	b := setup(t, anvil.Options{})
 	if err := b.SetBaseFee(big.NewInt(123_456)); err != nil {
@@ -243,8 +243,8 @@ func TestSetBaseFee(t *testing.T) {
 	}
 }
 
-// After Close nobody listens, and no call hangs.
-func TestClose(t *testing.T) {
+// After Close the port is free, and no call hangs.
+func TestClosedNodeFreesItsPort(t *testing.T) {
 	t.Parallel()
 	b := setup(t, anvil.Options{})
 	if err := b.Close(); err != nil {

@@ -2,7 +2,7 @@ package anvil
 
 import "syscall"
 
-// attributes of a child: it dies with the thread that made it, and a Ctrl-C at
+// attributes returns the process attributes of a child: it dies with the thread that made it, and a Ctrl-C at
 // the terminal reaches only this process.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

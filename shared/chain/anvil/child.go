@@ -11,23 +11,22 @@ import (
 	"time"
 )
 
-// stopTime is how long the node may take to end by itself.
+// stopTime bounds the node's own shutdown.
 const stopTime = 3 * time.Second
 
-// child is one running node. It dies with this process, even if that is killed
-// by SIGKILL: on Linux by the parent-death signal (prctl(2), PR_SET_PDEATHSIG),
-// whose parent is the thread that made the child; so one goroutine starts it,
-// waits for it, and keeps its thread meanwhile.
+// child is one running node. It dies with this process, even if that is killed by SIGKILL: on Linux by the
+// parent-death signal (prctl(2), PR_SET_PDEATHSIG). That signal follows the thread that made the child, so
+// one goroutine starts it, waits for it, and keeps its thread meanwhile.
 type child struct {
 	cmd     *exec.Cmd
 	banner  banner
 	address string     // host:port
-	started chan error // gets the result of starting it
+	started chan error // gets the result of the start
 	done    chan struct{}
 	err     error // how it ended; read after done only
 }
 
-// startChild runs the node until it has said where it listens.
+// startChild runs the node until it has printed its address.
 func startChild(ctx context.Context, path string, args []string) (*child, error) {
 	c := &child{cmd: exec.Command(path, args...), banner: banner{address: make(chan string, 1)},
 		started: make(chan error, 1), done: make(chan struct{})}
@@ -62,7 +61,7 @@ func (c *child) run() {
 
 // stop asks the node to end, and kills it if it does not.
 func (c *child) stop() {
-	_ = c.cmd.Process.Signal(syscall.SIGTERM) // an error: it has ended
+	_ = c.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
 	select {
 	case <-c.done:
 	case <-time.After(stopTime):
@@ -71,8 +70,7 @@ func (c *child) stop() {
 	}
 }
 
-// banner takes what the node writes, up to the address where it listens, and
-// drops the rest.
+// banner keeps the node's output up to the line with its address, and drops the rest.
 type banner struct {
 	said    []byte
 	address chan string // gets the address, once
@@ -94,8 +92,7 @@ func (b *banner) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// tail is the last that was said before the address; it may be called when the
-// node has ended.
+// tail returns the last output before the address. It may be called when the node has ended.
 func (b *banner) tail() []byte {
 	said := bytes.TrimSpace(b.said)
 	return said[max(0, len(said)-500):]

@@ -17,11 +17,10 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/anvil"
 )
 
-// parent makes this test binary a process that has a node and waits to be
-// killed.
+// parent makes this test binary a process that has a node and waits to be killed.
 const parent = "ANVIL_TEST_PARENT"
 
-// Every node of these tests is closed: whatever still runs is leaked.
+// Each node of these tests is closed, so a running goroutine is a leak.
 func TestMain(m *testing.M) {
 	if os.Getenv(parent) != "" {
 		fmt.Println(beParent())
@@ -30,7 +29,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// beParent prints where its node listens; it returns only on failure.
+// beParent prints its node's address. It returns only on failure.
 func beParent() error {
 	chain, err := anvil.Start(context.Background(), anvil.Options{})
 	if err != nil {
@@ -44,7 +43,7 @@ func beParent() error {
 // A process that is killed leaves no node behind.
 func TestNodeDiesWithItsParent(t *testing.T) {
 	t.Parallel()
-	_ = setup(t, anvil.Options{}) // skips where there is none
+	_ = setup(t, anvil.Options{}) // skips if there is no anvil
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), parent+"=1", "TMPDIR="+t.TempDir())
 	stdin, err := cmd.StdinPipe()
@@ -69,10 +68,10 @@ func TestNodeDiesWithItsParent(t *testing.T) {
 	await(t, "the node to be gone", func() bool { return !listens(address) })
 }
 
-// Neither a chain that was closed nor a start without time left leaves files
-// behind, here or at home. It is alone: it sets the folders for all.
+// Neither a closed chain nor a start that timed out leaves files behind, here or in the home folder. The test
+// does not run in parallel, because it sets the folders for all.
 func TestLeavesNoFiles(t *testing.T) {
-	_ = setup(t, anvil.Options{}) // with the folders as they are: the program is found once
+	_ = setup(t, anvil.Options{}) // with the unchanged folders: the program is looked up once
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
 	t.Setenv("HOME", folder)
@@ -93,7 +92,7 @@ func TestLeavesNoFiles(t *testing.T) {
 	}
 }
 
-// A node that ends at once is an error in its own words.
+// A node that ends at once is an error with the node's own text.
 func TestNodeThatEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	_ = setup(t, anvil.Options{})

@@ -17,7 +17,7 @@ import (
 // callTime bounds one call to the node, which is on this machine.
 const callTime = 20 * time.Second
 
-// Mine adds n blocks of what the pool holds.
+// Mine adds n blocks from the pool.
 func (c *Chain) Mine(n int) error {
 	c.mining.Lock()
 	defer c.mining.Unlock()
@@ -27,15 +27,14 @@ func (c *Chain) Mine(n int) error {
 	return nil
 }
 
-// Reorg replaces the last len(blocks) blocks by as many new ones, each of exactly
-// the raw transactions given for it, in one step. What was only in the replaced
-// blocks vanishes: unlike in go-ethereum it does not return to the pool. anvil
-// has no reorg to another height, and none that replaces the genesis block. Each
-// transaction must be valid where it stands: anvil leaves out others in silence,
-// which is an error here, after the deed.
+// Reorg replaces the last len(blocks) blocks by as many new ones in one step. Each new block has exactly the
+// raw transactions given for it. Transactions of the replaced blocks are gone: unlike in go-ethereum they do
+// not return to the pool. anvil has no reorg to another height, and none that replaces the genesis block.
+// Each transaction must be valid in its place: anvil silently omits others, which is an error here, after the
+// reorg.
 //
-// The pool is not looked at: a transaction that followed one that has vanished
-// is still in the account's pending count, until the next block forgets it.
+// The pool is not updated: a transaction that followed a removed one is still in the account's pending count
+// until the next block.
 func (c *Chain) Reorg(blocks ...[][]byte) error {
 	c.mining.Lock()
 	defer c.mining.Unlock()
@@ -45,7 +44,7 @@ func (c *Chain) Reorg(blocks ...[][]byte) error {
 			pairs = append(pairs, [2]any{hexutil.Bytes(raw), i})
 		}
 	}
-	// Without another fee recipient a new block can be the old one, bit by bit.
+	// With the same fee recipient a new block could equal the old one.
 	var recipient common.Address
 	_, _ = rand.Read(recipient[:]) // never fails
 	if err := c.call(nil, "anvil_setCoinbase", recipient); err != nil {
@@ -57,7 +56,7 @@ func (c *Chain) Reorg(blocks ...[][]byte) error {
 	return c.hold(blocks)
 }
 
-// hold checks that the chain has taken every transaction of the blocks.
+// hold checks that the chain has every transaction of the blocks.
 func (c *Chain) hold(blocks [][][]byte) error {
 	for i, raws := range blocks {
 		for j, raw := range raws {
@@ -67,14 +66,14 @@ func (c *Chain) hold(blocks [][][]byte) error {
 				return fmt.Errorf("reorg: %w", err)
 			}
 			if receipt == nil {
-				return fmt.Errorf("reorg: transaction %d of new block %d, %s, is not valid there and was left out", j, i, hash)
+				return fmt.Errorf("reorg: transaction %d of new block %d, %s, is not valid there and was omitted", j, i, hash)
 			}
 		}
 	}
 	return nil
 }
 
-// DropPool forgets every transaction that is not in a block.
+// DropPool removes every transaction that is not in a block.
 func (c *Chain) DropPool() error {
 	if err := c.call(nil, "anvil_dropAllTransactions"); err != nil {
 		return fmt.Errorf("drop the pool: %w", err)
@@ -82,8 +81,8 @@ func (c *Chain) DropPool() error {
 	return nil
 }
 
-// DropTransaction forgets one transaction that is not in a block. One that the
-// pool does not hold is an error.
+// DropTransaction removes one transaction that is not in a block. It returns an error if the pool does not
+// have it.
 func (c *Chain) DropTransaction(hash nonce.Hash) error {
 	var dropped *common.Hash
 	if err := c.call(&dropped, "anvil_dropTransaction", common.Hash(hash)); err != nil {
@@ -95,8 +94,7 @@ func (c *Chain) DropTransaction(hash nonce.Hash) error {
 	return nil
 }
 
-// SetBaseFee makes wei per gas the base fee of the next block; later ones follow
-// from it by the rule of EIP-1559.
+// SetBaseFee sets the base fee of the next block, in wei per gas. Later ones follow from it by EIP-1559.
 func (c *Chain) SetBaseFee(wei *big.Int) error {
 	if err := c.call(nil, "anvil_setNextBlockBaseFeePerGas", (*hexutil.Big)(wei)); err != nil {
 		return fmt.Errorf("set base fee: %w", err)
@@ -104,7 +102,7 @@ func (c *Chain) SetBaseFee(wei *big.Int) error {
 	return nil
 }
 
-// Head is the number of the latest block.
+// Head returns the number of the latest block.
 func (c *Chain) Head() (uint64, error) {
 	var head hexutil.Uint64
 	if err := c.call(&head, "eth_blockNumber"); err != nil {

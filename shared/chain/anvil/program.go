@@ -15,29 +15,26 @@ import (
 	"time"
 )
 
-// Version is the version that is installed where PATH has no anvil.
+// Version is the version to install if PATH has no anvil.
 const Version = "1.7.1"
 
-// ErrNotThere reports that there is no anvil on this machine and none could be
-// installed. The error that wraps it says why.
+// ErrNotThere reports that this machine has no anvil and none could be installed. The wrapping error has the
+// cause.
 var ErrNotThere = errors.New("anvil is not there")
 
 const (
-	// installTime bounds the installation, the wait for another process that
-	// installs included.
+	// installTime bounds the installation, including the wait for another process that installs.
 	installTime = 2 * time.Minute
-	// lockPoll is how often the lock that another process holds is tried again:
-	// a blocking flock(2) would know no end.
+	// lockPoll is the interval for retrying a lock of another process: a blocking flock(2) has no time-out.
 	lockPoll = 50 * time.Millisecond
 )
 
-// program is the path of the program. It is looked for, and installed, once in
-// each process: where it cannot be had, a hundred tests must not wait for the
-// registry a hundred times.
+// program returns the program's path. Each process looks it up and installs it once: if it is not available,
+// a hundred tests must not wait for the registry a hundred times.
 var program = sync.OnceValues(func() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		cache = filepath.Join(os.TempDir(), "cache") // no home: a machine that only builds
+		cache = filepath.Join(os.TempDir(), "cache") // no home folder, as on a build machine
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), installTime)
 	defer cancel()
@@ -48,8 +45,7 @@ var program = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// locate finds the program in PATH, where look looks, else below cache, else
-// installs it there.
+// locate returns the program found by look in PATH, else the one below cache, else it installs it there.
 func locate(ctx context.Context, look func(string) (string, error), cache string) (string, error) {
 	if path, err := look("anvil"); err == nil {
 		return path, nil
@@ -69,7 +65,7 @@ func locate(ctx context.Context, look func(string) (string, error), cache string
 	}
 	defer unlock()
 	if executable(path) {
-		return path, nil // the other process was quicker
+		return path, nil // another process has installed it
 	}
 	if err := install(ctx, npm, folder); err != nil {
 		return "", fmt.Errorf("neither PATH nor %s has it, and npm could not install it: %w", folder, err)
@@ -85,8 +81,7 @@ func executable(path string) bool {
 	return err == nil
 }
 
-// lock takes the file for this process alone; the kernel frees it when the
-// process ends, however it does.
+// lock takes the file for this process. The kernel frees it when the process ends in any way.
 func lock(ctx context.Context, file string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, err
@@ -115,9 +110,8 @@ func lock(ctx context.Context, file string) (unlock func(), err error) {
 	}
 }
 
-// install puts the package into folder, in one step: what an npm that was killed
-// has left behind is never taken for the whole. The package's own scripts do not
-// run.
+// install puts the package into folder in one step, so that the remains of a killed npm never count as
+// complete. The package's own scripts do not run.
 func install(ctx context.Context, npm, folder string) error {
 	part := folder + ".part"
 	if err := errors.Join(os.RemoveAll(part), os.RemoveAll(folder), os.MkdirAll(part, 0o755)); err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// only is a PATH that holds these programs, name to path.
+// only is a PATH with these programs, name to path.
 func only(programs map[string]string) func(string) (string, error) {
 	return func(name string) (string, error) {
 		if path, ok := programs[name]; ok {
@@ -23,8 +23,8 @@ func only(programs map[string]string) func(string) (string, error) {
 	}
 }
 
-// npm is a PATH with a program of this shell code in the place of npm; $PREFIX is
-// the folder to install into, and $PROGRAM the program there.
+// npm is a PATH with a program of this shell code instead of npm. $PREFIX is the folder to install
+// into, and $PROGRAM the program there.
 func npm(t *testing.T, code string) func(string) (string, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "npm")
@@ -36,11 +36,11 @@ func npm(t *testing.T, code string) func(string) (string, error) {
 	return only(map[string]string{"npm": path})
 }
 
-// installs is npm's work.
+// installs does npm's work.
 const installs = `mkdir -p "$(dirname "$PROGRAM")"; echo '#!/bin/sh' > "$PROGRAM"; chmod +x "$PROGRAM"`
 
-// wantError wants locate to fail in these words, and to leave nothing that a
-// later call takes for the program.
+// wantError requires locate to fail with these words, and to leave nothing that a later call takes for
+// the program.
 func wantError(t *testing.T, err error, cache string, words ...string) {
 	t.Helper()
 	for _, w := range words {
@@ -53,8 +53,8 @@ func wantError(t *testing.T, err error, cache string, words ...string) {
 	}
 }
 
-// PATH comes first, and nothing is installed then.
-func TestProgramInPath(t *testing.T) {
+// PATH is searched first, and then nothing is installed.
+func TestProgramInPathIsPreferred(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
 	got, err := locate(t.Context(), only(map[string]string{"anvil": "/opt/anvil", "npm": "/bin/false"}), cache)
@@ -66,16 +66,16 @@ func TestProgramInPath(t *testing.T) {
 	}
 }
 
-func TestNoNpm(t *testing.T) {
+func TestMissingNpmIsAnError(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
 	_, err := locate(t.Context(), only(nil), cache)
 	wantError(t, err, cache, "neither PATH nor "+cache, "no npm")
 }
 
-// npm's own words are in the error, and what it did is not taken for the whole;
-// the next that works makes up for it.
-func TestNpmFails(t *testing.T) {
+// npm's own text is in the error, and its partial installation does not count. The next working npm
+// installs.
+func TestFailedNpmIsAnError(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
 	_, err := locate(t.Context(), npm(t, installs+"; echo 'getaddrinfo ENOTFOUND' >&2; exit 7"), cache)
@@ -87,8 +87,8 @@ func TestNpmFails(t *testing.T) {
 	}
 }
 
-// An npm that hangs is ended with its time, and the half it did is not taken.
-func TestNpmHangs(t *testing.T) {
+// An npm that hangs is stopped at its time-out, and its partial installation does not count.
+func TestHangingNpmIsStopped(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -97,9 +97,8 @@ func TestNpmHangs(t *testing.T) {
 	wantError(t, err, cache, "killed", context.DeadlineExceeded.Error())
 }
 
-// However many look at once, npm runs once; after that neither npm nor a network
-// is needed.
-func TestInstalledOnce(t *testing.T) {
+// Any number of concurrent callers run npm once. After that neither npm nor a network is needed.
+func TestProgramIsInstalledOnce(t *testing.T) {
 	t.Parallel()
 	cache, runs := t.TempDir(), filepath.Join(t.TempDir(), "runs")
 	path := npm(t, "echo run >> "+runs+"; "+installs)
@@ -120,8 +119,8 @@ func TestInstalledOnce(t *testing.T) {
 	}
 }
 
-// Who waits for another's installation waits no longer than its time.
-func TestLockIsHeld(t *testing.T) {
+// The wait for another process that installs ends at its time-out.
+func TestWaitForTheLockEnds(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
 	unlock, err := lock(t.Context(), filepath.Join(cache, "anvil-"+Version+".lock"))
@@ -138,9 +137,8 @@ func TestLockIsHeld(t *testing.T) {
 	}
 }
 
-// A program that does not say where it listens is ended with the time of the
-// start.
-func TestProgramThatSaysNothing(t *testing.T) {
+// A program that does not print its address is stopped when the start times out.
+func TestProgramWithoutAddressIsStopped(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()

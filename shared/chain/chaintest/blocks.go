@@ -12,8 +12,8 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Every transaction of the account in final blocks is found, in steps of any size, with
-// its call. Those of others are not, nor those above the last final block.
+// Each transaction of the account in final blocks is found, in steps of any size, with its call. Transactions
+// of other accounts, and those above the last final block, are not.
 func testBlocks(t *testing.T, b *bundle) {
 	other := b.other(t)
 	var txs []nonce.Signed
@@ -26,17 +26,17 @@ func testBlocks(t *testing.T, b *bundle) {
 	b.mustSend(t, young)
 	b.mine(t, 1)
 	final := b.final(t)
-	for _, most := range []int{1, 7, 1000} {
-		got, end := b.read(t, 0, most)
+	for _, limit := range []int{1, 7, 1000} {
+		got, end := b.read(t, 0, limit)
 		if end != final {
-			t.Errorf("steps of %d: read up to block %d, want the last final block, %d", most, end, final)
+			t.Errorf("steps of %d: read up to block %d, want the last final block, %d", limit, end, final)
 		}
 		want := map[uint64]nonce.Taker{}
 		for n := range txs {
-			want[uint64(n)] = b.taker(t, uint64(n))
+			want[uint64(n)] = b.consumer(t, uint64(n))
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("steps of %d (-want +got):\n%s", most, diff)
+			t.Errorf("steps of %d (-want +got):\n%s", limit, diff)
 		}
 	}
 	other.wantNoBlocks(t, "of an account that has sent nothing", 0)
@@ -49,13 +49,13 @@ func testBlocks(t *testing.T, b *bundle) {
 	}
 }
 
-// A node that has thrown old states away, or says so of all counts, says of a nonce that
-// it has no counts so old, and gives the blocks.
+// A node that has deleted old states, or says so for all counts, reports for a nonce that it has no counts so
+// old. It still returns the blocks.
 func testBlocksOnAPrunedNode(t *testing.T, b *bundle) {
 	old := b.tx(t, 0, nil)
 	b.mustSend(t, old)
 	b.mine(t, 1)
-	want := b.taker(t, 0)
+	want := b.consumer(t, 0)
 	b.mine(t, 200)
 	if b.KeepsStates {
 		b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
@@ -65,8 +65,8 @@ func testBlocksOnAPrunedNode(t *testing.T, b *bundle) {
 			return NodeError("missing trie node 5f3a")
 		}})
 	}
-	if err := b.wantUntold(t, "thrown away", 0); !errors.Is(err, nonce.ErrNoCounts) {
-		t.Errorf("thrown away: got %v, want ErrNoCounts", err)
+	if err := b.wantUntold(t, "deleted", 0); !errors.Is(err, nonce.ErrNoCounts) {
+		t.Errorf("deleted: got %v, want ErrNoCounts", err)
 	}
 	got, _ := b.read(t, 0, 60)
 	if diff := cmp.Diff(map[uint64]nonce.Taker{0: want}, got); diff != "" {
@@ -74,11 +74,11 @@ func testBlocksOnAPrunedNode(t *testing.T, b *bundle) {
 	}
 }
 
-// Where the reading begins is found by the blocks' own times.
+// The start of the reading is found by the blocks' own times.
 func testBlocksFromATime(t *testing.T, b *bundle) {
 	b.mine(t, 120)
 	final := b.final(t)
-	headers := b.look(t, nonce.Look{FromBlock: 1, ToBlock: final}).Headers
+	headers := b.query(t, nonce.Look{FromBlock: 1, ToBlock: final}).Headers
 	from := func(at time.Time) uint64 {
 		t.Helper()
 		r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter, OlderThan: at})
@@ -107,9 +107,8 @@ func testBlocksFromATime(t *testing.T, b *bundle) {
 	}
 }
 
-// What a node gives that is no block, or no transaction, is no answer; what came before
-// it is.
-func testBlocksSpoiled(t *testing.T, b *bundle) {
+// An answer that is not a block, or not a transaction, is no answer. Earlier answers are returned.
+func testFaultyBlocks(t *testing.T, b *bundle) {
 	b.mustSend(t, b.tx(t, 0, nil))
 	b.mine(t, 120)
 	whole := func(response map[string]any) Fault {
@@ -136,7 +135,7 @@ func testBlocksSpoiled(t *testing.T, b *bundle) {
 		forGood bool
 	}{
 		"a dropped answer":  {Fault{Drop: true}, false},
-		"no final block":    {SpoilMethod(getBlock, map[string]any{"result": nil}), false},
+		"no final block":    {FaultyMethod(getBlock, map[string]any{"result": nil}), false},
 		"null for a block":  {whole(map[string]any{"result": nil}), false},
 		"rate limited":      {whole(NodeError("rate limit exceeded")), false},
 		"history expired":   {whole(NodeError("pruned history unavailable")), true},
@@ -146,10 +145,10 @@ func testBlocksSpoiled(t *testing.T, b *bundle) {
 	} {
 		b.proxy.Set(c.fault)
 		r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter, Most: 50})
-		if err == nil || saysForGood(err) && !c.forGood || errors.Is(err, nonce.ErrNoCounts) {
+		if err == nil || isPermanent(err) && !c.forGood || errors.Is(err, nonce.ErrNoCounts) {
 			t.Errorf("%s: got %+v, %v, want an error, for good %v", name, r, err, c.forGood)
 		}
-		if c.forGood && !saysForGood(err) {
+		if c.forGood && !isPermanent(err) {
 			t.Errorf("%s: got %v, want ErrNotTold", name, err)
 		}
 	}
@@ -172,20 +171,20 @@ func testBlocksSpoiled(t *testing.T, b *bundle) {
 	}
 }
 
-// read reads every final block after one, in steps.
-func (b *bundle) read(t *testing.T, after uint64, most int) (all map[uint64]nonce.Taker, end uint64) {
+// read reads all final blocks after one, in steps.
+func (b *bundle) read(t *testing.T, after uint64, limit int) (all map[uint64]nonce.Taker, end uint64) {
 	t.Helper()
 	all, end = map[uint64]nonce.Taker{}, after
 	for {
-		r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter, After: end, Most: most, Turn: int(end)})
+		r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter, After: end, Most: limit, Turn: int(end)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.End > end+uint64(most) || r.End == end && end < r.Final {
-			t.Fatalf("after block %d: got read up to %d, want some blocks, and %d at most", end, r.End, most)
+		if r.End > end+uint64(limit) || r.End == end && end < r.Final {
+			t.Fatalf("after block %d: got read up to %d, want some blocks, and %d at most", end, r.End, limit)
 		}
-		for n, taker := range r.Takers {
-			all[n] = taker
+		for n, consumer := range r.Takers {
+			all[n] = consumer
 		}
 		if end = r.End; end >= r.Final {
 			return all, end
@@ -200,22 +199,22 @@ func (b *bundle) wantNoBlocks(t *testing.T, what string, after uint64) {
 	}
 }
 
-// final is the number of the last final block.
+// final returns the number of the last final block.
 func (b *bundle) final(t *testing.T) uint64 {
 	t.Helper()
-	v := b.look(t, nonce.Look{Finality: "finalized"})
+	v := b.query(t, nonce.Look{Finality: "finalized"})
 	if v.Tagged == nil || v.Tagged.Number == 0 {
 		t.Fatalf("finalized: got %+v, want a block", v.Tagged)
 	}
 	return v.Tagged.Number
 }
 
-// taker is what consumed nonce n, as it is told by counts.
-func (b *bundle) taker(t *testing.T, n uint64) nonce.Taker {
+// consumer returns the transaction that consumed nonce n, found by counts.
+func (b *bundle) consumer(t *testing.T, n uint64) nonce.Taker {
 	t.Helper()
-	taker, err := b.connector.Taken(t.Context(), b.submitter, n)
+	consumer, err := b.connector.Taken(t.Context(), b.submitter, n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return taker
+	return consumer
 }

@@ -1,6 +1,5 @@
-// Package chaintest is the contract of [nonce.ChainConnector] as tests, run by
-// every implementation against every chain: what each answer means, what *not
-// found*, silence and *twice* mean.
+// Package chaintest is the contract of [nonce.ChainConnector] as tests, for every implementation and every
+// chain. It defines what each answer means, in particular *not found*, no answer, and *twice*.
 package chaintest
 
 import (
@@ -16,92 +15,92 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Fixture is one chain of its own for one test, with nothing pending, and a way
-// to connect to it. A chain needs no more than this to be tested.
+// Fixture is a separate chain for one test, with nothing pending, and a way to connect to it. A chain needs
+// no more than this to be tested.
 type Fixture struct {
 	URL      string            // the node's JSON-RPC over HTTP
 	ChainID  uint64            // EIP-155
 	Key      *ecdsa.PrivateKey // of an account with at least 10 ether and no transaction
-	Mine     func(n int) error // adds n blocks with what is pending; nothing else adds one
-	DropPool func() error      // forgets what is pending
+	Mine     func(n int) error // adds n blocks with the pending transactions; no other call adds one
+	DropPool func() error      // removes the pending transactions
 
-	// Reorg replaces the last len(blocks) blocks by as many others, each of
-	// exactly these raw transactions, in one step.
+	// Reorg replaces the last len(blocks) blocks by as many others in one step. Each has exactly these raw
+	// transactions.
 	Reorg func(blocks ...[][]byte) error
 
-	// Nodes differ in these, and none is wrong.
-	ReorgReturns    bool          // what a reorg removed is pending again (go-ethereum); else gone (anvil)
-	BumpPercent     int64         // the least that a replacement must pay more (go-ethereum 10, anvil 1)
+	// Nodes may differ in these.
+	ReorgReturns    bool          // a reorg makes removed transactions pending again (go-ethereum); else they are gone (anvil)
+	BumpPercent     int64         // how much more a replacement must pay at least (go-ethereum 10, anvil 1)
 	KeepsStates     bool          // of all blocks of a test (anvil); else of the last 128 (go-ethereum)
-	EndlessEstimate nonce.Outcome // of a deployment that no gas is enough for: Refused (go-ethereum), or Unknown (anvil names no limit)
-	PoorEstimate    nonce.Outcome // of a transfer of more than the account has: Unknown (go-ethereum), or Done (anvil does not look)
+	EndlessEstimate nonce.Outcome // of a deployment that exceeds any gas limit: Refused (go-ethereum), or Unknown (anvil names no limit)
+	PoorEstimate    nonce.Outcome // of a transfer above the account's balance: Unknown (go-ethereum), or Done (anvil does not check it)
 
-	// Connect makes the connector under test for a node of chainID at url.
+	// Connect returns the connector under test for a node of chainID at url.
 	Connect func(t *testing.T, url string, chainID uint64, timeout time.Duration) nonce.ChainConnector
 }
 
 // Run runs the contract. newFixture is called once for each test.
 func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 	for name, test := range map[string]func(*testing.T, *bundle){
-		"EmptyLookIsTheHead":         testEmptyLookIsTheHead,
-		"Account":                    testAccount,
-		"AccountWithCode":            testAccountWithCode,
-		"ReceiptFoundNotFound":       testReceiptFoundNotFound,
-		"ReceiptUnknown":             testReceiptUnknown,
-		"RevertedReceipt":            testRevertedReceipt,
-		"KnownPendingThenDropped":    testKnownPendingThenDropped,
-		"HeadersLinked":              testHeadersLinked,
-		"HeadersNotLinked":           testHeadersNotLinked,
-		"EstimateDoneRefusedUnknown": testEstimates,
-		"OneRoundTrip":               testOneRoundTrip,
-		"LookFailsAsAWhole":          testLookFailsAsAWhole,
-		"WrongChain":                 testWrongChain,
-		"SendTwice":                  testSendTwice,
-		"SendInOrder":                testSendInOrder,
-		"NonceTooLow":                testNonceTooLow,
-		"ReplacementUnderpriced":     testReplacementUnderpriced,
-		"InsufficientFunds":          testInsufficientFunds,
-		"SilenceAfterAcceptance":     testSilenceAfterAcceptance,
-		"UnknownWordsAndWrongHash":   testUnknownWords,
-		"TagsAreInTheHeadsChain":     testTags,
-		"ChainChanged":               testChainChanged,
-		"ReorgRemovesAReceipt":       testReorgRemovesAReceipt,
-		"ReorgMovesAReceipt":         testReorgMovesAReceipt,
-		"ReorgLosesATransaction":     testReorgLosesATransaction,
-		"ReorgReplacesATransaction":  testReorgReplacesATransaction,
-		"ReceiptComesAndGoes":        testReceiptComesAndGoes,
-		"ReorgUnderPending":          testReorgUnderPending,
-		"Replaced":                   testReplaced,
-		"NonceGap":                   testNonceGap,
-		"Taken":                      testTaken,
-		"NotTaken":                   testNotTaken,
-		"TakenOnAPrunedNode":         testTakenOnAPrunedNode,
-		"TakenBelowWhatIsKept":       testTakenBelowWhatTheNodeKeeps,
-		"TakenAfterReorg":            testTakenAfterReorg,
-		"TakenDuringReorg":           testTakenDuringReorg,
-		"TakenIsNotBelieved":         testTakenIsNotBelieved,
-		"TakenByAnAuthorization":     testTakenByAnAuthorization,
-		"TakenAmongMillions":         testTakenAmongMillions,
-		"Blocks":                     testBlocks,
-		"BlocksOnAPrunedNode":        testBlocksOnAPrunedNode,
-		"BlocksFromATime":            testBlocksFromATime,
-		"BlocksSpoiled":              testBlocksSpoiled,
-		"Watch":                      testWatch,
-		"WatchSpoiled":               testWatchSpoiled,
-		"WatchAboveTheHead":          testWatchAboveTheHead,
-		"WatchAfterReorg":            testWatchAfterReorg,
-		"WindowInOneBlock":           testWindowInOneBlock,
-		"WindowInManyBlocks":         testWindowInManyBlocks,
-		"WindowPending":              testWindowPending,
-		"WindowReplaced":             testWindowReplaced,
-		"WindowAfterReorg":           testWindowAfterReorg,
-		"WindowWithoutBlockReceipts": testWindowWithoutBlocks,
-		"WindowSpoiled":              testWindowSpoiled,
-		"WindowWhileTheHeadMoves":    testWindowWhileTheHeadMoves,
-		"ReceiptOutsideTheView":      testReceiptOutsideTheView,
-		"WindowOnALaggingNode":       testWindowOnALaggingNode,
-		"LaggingNode":                testLaggingNode,
-		"LaggingBehindOneAddress":    testLaggingNodeBehindOneAddress,
+		"EmptyQueryReturnsTheHead":     testEmptyQueryReturnsTheHead,
+		"Account":                      testAccount,
+		"AccountWithCode":              testAccountWithCode,
+		"ReceiptFoundNotFound":         testReceiptFoundNotFound,
+		"ReceiptUnknown":               testReceiptUnknown,
+		"RevertedReceipt":              testRevertedReceipt,
+		"KnownPendingThenDropped":      testKnownPendingThenDropped,
+		"HeadersLinked":                testHeadersLinked,
+		"HeadersNotLinked":             testHeadersNotLinked,
+		"EstimateDoneRefusedUnknown":   testEstimates,
+		"OneRoundTrip":                 testOneRoundTrip,
+		"QueryFailsAsAWhole":           testQueryFailsAsAWhole,
+		"WrongChain":                   testWrongChain,
+		"SendTwice":                    testSendTwice,
+		"SendInOrder":                  testSendInOrder,
+		"NonceTooLow":                  testNonceTooLow,
+		"ReplacementUnderpriced":       testReplacementUnderpriced,
+		"InsufficientFunds":            testInsufficientFunds,
+		"SilenceAfterAcceptance":       testSilenceAfterAcceptance,
+		"UnknownWordsAndWrongHash":     testUnknownWords,
+		"TagsAreInTheHeadsChain":       testTags,
+		"ChainChanged":                 testChainChanged,
+		"ReorgRemovesAReceipt":         testReorgRemovesAReceipt,
+		"ReorgMovesAReceipt":           testReorgMovesAReceipt,
+		"ReorgLosesATransaction":       testReorgLosesATransaction,
+		"ReorgReplacesATransaction":    testReorgReplacesATransaction,
+		"ReceiptComesAndGoes":          testReceiptComesAndGoes,
+		"ReorgUnderPending":            testReorgUnderPending,
+		"Replaced":                     testReplaced,
+		"NonceGap":                     testNonceGap,
+		"Consumed":                     testConsumed,
+		"NotConsumed":                  testNotConsumed,
+		"ConsumedOnAPrunedNode":        testConsumedOnAPrunedNode,
+		"ConsumedBelowTheKeptStates":   testConsumedBelowTheKeptStates,
+		"ConsumedAfterReorg":           testConsumedAfterReorg,
+		"ConsumedDuringReorg":          testConsumedDuringReorg,
+		"WrongConsumptionIsRejected":   testWrongConsumptionIsRejected,
+		"ConsumedByAnAuthorization":    testConsumedByAnAuthorization,
+		"ConsumedAmongMillions":        testConsumedAmongMillions,
+		"Blocks":                       testBlocks,
+		"BlocksOnAPrunedNode":          testBlocksOnAPrunedNode,
+		"BlocksFromATime":              testBlocksFromATime,
+		"FaultyBlocks":                 testFaultyBlocks,
+		"Watch":                        testWatch,
+		"FaultyWatchedBlocks":          testFaultyWatchedBlocks,
+		"WatchAboveTheHead":            testWatchAboveTheHead,
+		"WatchAfterReorg":              testWatchAfterReorg,
+		"WindowInOneBlock":             testWindowInOneBlock,
+		"WindowInManyBlocks":           testWindowInManyBlocks,
+		"WindowPending":                testWindowPending,
+		"WindowReplaced":               testWindowReplaced,
+		"WindowAfterReorg":             testWindowAfterReorg,
+		"WindowWithoutBlockReceipts":   testWindowWithoutBlocks,
+		"FaultyBlockReceipts":          testFaultyBlockReceipts,
+		"WindowDuringNewBlocks":        testWindowDuringNewBlocks,
+		"ReceiptOutsideTheObservation": testReceiptOutsideTheObservation,
+		"WindowOnALaggingNode":         testWindowOnALaggingNode,
+		"LaggingNode":                  testLaggingNode,
+		"LaggingNodeAtASharedAddress":  testLaggingNodeBehindOneAddress,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +109,7 @@ func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 	}
 }
 
-// patience is the time-out of connectors whose answers are waited for.
+// patience is the time-out of connectors whose answers are expected.
 const patience = 20 * time.Second
 
 type bundle struct {
@@ -130,15 +129,15 @@ func setup(t *testing.T, f Fixture) *bundle {
 	return b
 }
 
-// connectAnew forgets what the connector may have kept of earlier answers. What the
-// node offers it finds out with its first look, which may take a round trip more.
+// connectAnew makes a connector without state of earlier answers. Its first query finds out what the node
+// offers, and may take one more round trip.
 func (b *bundle) connectAnew(t *testing.T) {
 	t.Helper()
 	b.connector = b.Connect(t, b.proxy.URL, b.ChainID, patience)
-	b.look(t, nonce.Look{})
+	b.query(t, nonce.Look{})
 }
 
-// tx is a transfer of 1 wei at 10 gwei; edit changes it before it is signed.
+// tx is a transfer of 1 wei at 10 gwei. edit changes it before it is signed.
 func (b *bundle) tx(t *testing.T, n uint64, edit func(*types.DynamicFeeTx)) nonce.Signed {
 	t.Helper()
 	inner := &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.ChainID), Nonce: n, To: &common.Address{0xfe},
@@ -170,7 +169,7 @@ func (b *bundle) send(t *testing.T, txs ...nonce.Signed) []nonce.SendResult {
 	return results
 }
 
-// mustSend sends and wants each transaction accepted.
+// mustSend sends and requires each transaction to be accepted.
 func (b *bundle) mustSend(t *testing.T, txs ...nonce.Signed) {
 	t.Helper()
 	for i, r := range b.send(t, txs...) {
@@ -188,23 +187,23 @@ func (b *bundle) mine(t *testing.T, n int) {
 	}
 }
 
-func (b *bundle) look(t *testing.T, q nonce.Look) nonce.View {
+func (b *bundle) query(t *testing.T, q nonce.Look) nonce.View {
 	t.Helper()
 	q.Submitter = b.submitter
 	v, err := b.connector.Look(t.Context(), q)
 	if err != nil {
-		t.Fatalf("look: %v", err)
+		t.Fatalf("query: %v", err)
 	}
 	return v
 }
 
-// wantNoLook looks and wants an error: nothing may be said.
-func (b *bundle) wantNoLook(t *testing.T, why string, q nonce.Look) error {
+// wantNoObservation queries and requires an error.
+func (b *bundle) wantNoObservation(t *testing.T, why string, q nonce.Look) error {
 	t.Helper()
 	q.Submitter = b.submitter
 	v, err := b.connector.Look(t.Context(), q)
 	if err == nil {
-		t.Errorf("look with %s: got %+v, want an error", why, v)
+		t.Errorf("query with %s: got %+v, want an error", why, v)
 	}
 	return err
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// version is one of several transactions of nonce 0. It pays percent more than a
-// transaction usually does here.
+// version is one of several transactions with nonce 0. It pays percent more than a transaction usually does
+// here.
 func (b *bundle) version(t *testing.T, number, percent int64) nonce.Signed {
 	t.Helper()
 	return b.tx(t, 0, func(tx *types.DynamicFeeTx) {
@@ -20,19 +20,19 @@ func (b *bundle) version(t *testing.T, number, percent int64) nonce.Signed {
 	})
 }
 
-// wantCounts looks at the account's counts.
+// wantCounts queries the account's counts.
 func (b *bundle) wantCounts(t *testing.T, when string, latest, pending uint64) {
 	t.Helper()
-	a := b.look(t, nonce.Look{Account: true}).Account
+	a := b.query(t, nonce.Look{Account: true}).Account
 	if a.LatestCount != latest || a.PendingCount != pending {
 		t.Errorf("%s: counts got %d latest and %d pending, want %d and %d", when, a.LatestCount, a.PendingCount, latest, pending)
 	}
 }
 
-// wantAnswers looks at each transaction's receipt and at whether it is known.
+// wantAnswers queries each transaction's receipt and whether it is known.
 func (b *bundle) wantAnswers(t *testing.T, when string, tx nonce.Signed, receipt, known nonce.Answer) {
 	t.Helper()
-	v := b.look(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}, Known: []nonce.Hash{tx.Hash}})
+	v := b.query(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}, Known: []nonce.Hash{tx.Hash}})
 	if got := v.Receipts[tx.Hash].Answer; got != receipt {
 		t.Errorf("%s: receipt got answer %d, want %d", when, got, receipt)
 	}
@@ -41,8 +41,8 @@ func (b *bundle) wantAnswers(t *testing.T, when string, tx nonce.Signed, receipt
 	}
 }
 
-// Of two versions of one nonce the node keeps the one that pays more. The other
-// is not found from then on, pending or mined, though it may have gone to others.
+// Of two versions of one nonce the node keeps the one that pays more. The other is not found from then on,
+// pending or mined, though other nodes may have it.
 func testReplaced(t *testing.T, b *bundle) {
 	first, second := b.version(t, 1, 0), b.version(t, 2, 25)
 	b.mustSend(t, first)
@@ -60,8 +60,8 @@ func testReplaced(t *testing.T, b *bundle) {
 	wantClass(t, b.send(t, first)[0], nonce.SendNonceTooLow)
 }
 
-// A node takes a nonce before the one in front of it, counts it only when that
-// has come, and mines none before.
+// A node accepts a nonce before the preceding one, counts it only when that has arrived, and does not mine it
+// before.
 func testNonceGap(t *testing.T, b *bundle) {
 	later := b.tx(t, 1, nil)
 	b.mustSend(t, later)

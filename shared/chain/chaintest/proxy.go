@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// Proxy stands between a connector and a real node and spoils answers on their
-// way back. What the node was asked, it has done.
+// Proxy stands between a connector and a real node and changes answers on their way back. The node has
+// carried out the call.
 type Proxy struct {
-	// URL is where the connector finds the proxy.
+	// URL is the proxy's address.
 	URL string
 
 	target     string
@@ -21,20 +21,18 @@ type Proxy struct {
 	fault      atomic.Pointer[Fault]
 }
 
-// Fault is what the proxy does with the answer to one HTTP request. The zero
-// Fault passes it on.
+// Fault defines what the proxy does with the answer to one HTTP request. The zero Fault passes it on.
 type Fault struct {
 	// Drop closes the connection instead of answering.
 	Drop bool
-	// Hang keeps the connection open and silent until the client gives up.
+	// Hang keeps the connection open without an answer until the client closes it.
 	Hang bool
 	// Status answers with this HTTP status and no content.
 	Status int
-	// Batch gets the number of calls in the request; nil: nothing does.
+	// Batch gets the number of calls in the request; nil: not called.
 	Batch func(calls int)
-	// Answer replaces the answer to one call: it gets the call and the node's
-	// own answer, and returns the fields of a JSON-RPC response ("result" or
-	// "error"), or nil to pass the node's answer on.
+	// Answer replaces the answer to one call. It gets the call and the node's own answer. It returns the
+	// fields of a JSON-RPC response ("result" or "error"), or nil to pass the node's answer on.
 	Answer func(call Call, own json.RawMessage) map[string]any
 }
 
@@ -45,13 +43,12 @@ type Call struct {
 	Params []any           `json:"params"`
 }
 
-// asksFor says whether the call is for the block with a tag.
+// asksFor reports whether the call requests the block with a tag.
 func (c Call) asksFor(tag string) bool {
 	return c.asksBlock() && len(c.Params) > 0 && c.Params[0] == tag
 }
 
-// asksBlock says whether the call is for a block by its number, or for the header
-// of one.
+// asksBlock reports whether the call requests a block by its number, or its header.
 func (c Call) asksBlock() bool { return c.Method == getBlock || c.Method == getHeader }
 
 const (
@@ -59,7 +56,7 @@ const (
 	getHeader = "eth_getHeaderByNumber"
 )
 
-// NewProxy starts a proxy in front of the node at target; it ends with t.
+// NewProxy starts a proxy before the node at target. It ends with t.
 func NewProxy(t *testing.T, target string) *Proxy {
 	t.Helper()
 	p := &Proxy{target: target}
@@ -70,10 +67,10 @@ func NewProxy(t *testing.T, target string) *Proxy {
 	return p
 }
 
-// Set makes f the fault of the requests from now on.
+// Set makes f the fault of all following requests.
 func (p *Proxy) Set(f Fault) { p.fault.Store(&f) }
 
-// RoundTrips counts the HTTP requests that came.
+// RoundTrips returns the number of HTTP requests.
 func (p *Proxy) RoundTrips() uint64 { return p.roundTrips.Load() }
 
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
@@ -88,14 +85,14 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusBadGateway)
 	case fault.Drop:
-		panic(http.ErrAbortHandler) // the one way to close without an answer
+		panic(http.ErrAbortHandler) // the only way to close without an answer
 	case fault.Hang:
 		<-r.Context().Done()
 	case fault.Status != 0:
 		w.WriteHeader(fault.Status)
 	default:
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(fault.spoil(request, answer)) // a client that has gone needs none
+		_, _ = w.Write(fault.distort(request, answer)) // an error means that the client has closed the connection
 	}
 }
 
@@ -113,9 +110,9 @@ func (p *Proxy) forward(r *http.Request, request []byte) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-// spoil replaces parts of a batch's answer. go-ethereum answers a batch in its
-// own order; other orders would need the ids.
-func (f *Fault) spoil(request, answer []byte) []byte {
+// distort replaces parts of a batch's answer. go-ethereum answers a batch in order; other orders would need
+// the ids.
+func (f *Fault) distort(request, answer []byte) []byte {
 	var calls []Call
 	var own []json.RawMessage
 	if json.Unmarshal(request, &calls) == nil && f.Batch != nil {
@@ -125,24 +122,24 @@ func (f *Fault) spoil(request, answer []byte) []byte {
 		return answer
 	}
 	for i, call := range calls {
-		spoiled := f.Answer(call, own[i])
-		if spoiled == nil {
+		distorted := f.Answer(call, own[i])
+		if distorted == nil {
 			continue
 		}
-		spoiled["jsonrpc"], spoiled["id"] = "2.0", call.ID
-		own[i], _ = json.Marshal(spoiled) // made of what has just been decoded
+		distorted["jsonrpc"], distorted["id"] = "2.0", call.ID
+		own[i], _ = json.Marshal(distorted) // it was just decoded, so it can be encoded
 	}
 	answer, _ = json.Marshal(own)
 	return answer
 }
 
-// NodeError is the response of a node that refuses a call with these words.
+// NodeError is the response of a node that refuses a call with this text.
 func NodeError(text string) map[string]any {
 	return map[string]any{"error": map[string]any{"code": -32000, "message": text}}
 }
 
-// SpoilMethod is a Fault that answers each call of one method with response.
-func SpoilMethod(method string, response map[string]any) Fault {
+// FaultyMethod is a Fault that answers each call of one method with response.
+func FaultyMethod(method string, response map[string]any) Fault {
 	return Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
 		if call.Method != method && (method != getBlock || !call.asksBlock()) {
 			return nil

@@ -6,14 +6,13 @@ import (
 	"sync"
 )
 
-// Recorder keeps a node's answers and gives them again later: what a node that
-// lags behind says.
+// Recorder records a node's answers and repeats them later, as a lagging node would answer.
 type Recorder struct {
 	mu      sync.Mutex
 	answers map[string][]json.RawMessage
 }
 
-// Record is a Fault that passes every answer on and keeps it.
+// Record returns a Fault that passes every answer on and records it.
 func (r *Recorder) Record() Fault {
 	return Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
 		r.mu.Lock()
@@ -26,8 +25,8 @@ func (r *Recorder) Record() Fault {
 	}}
 }
 
-// Replay is a Fault that answers what was recorded to each call that lags says
-// true of, the last answer of several; nil is all calls.
+// Replay returns a Fault that repeats the last recorded answer for each call for which lags is true; nil
+// means all calls.
 func (r *Recorder) Replay(lags func(Call) bool) Fault {
 	return Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
 		r.mu.Lock()
@@ -37,7 +36,7 @@ func (r *Recorder) Replay(lags func(Call) bool) Fault {
 			return nil
 		}
 		var response map[string]any
-		_ = json.Unmarshal(kept[len(kept)-1], &response) // a node's answer, decoded once already
+		_ = json.Unmarshal(kept[len(kept)-1], &response) // a node's answer that was decoded before
 		return response
 	}}
 }

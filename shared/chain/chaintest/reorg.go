@@ -10,13 +10,12 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// deepest is how deep the contract's reorgs go.
+// deepest is the depth of the contract's deepest reorg.
 const deepest = 32
 
-// A reorg of each depth removes a transaction. From the next look on, receipt,
-// counts and headers are those of the new chain; whether the node still knows
-// the transaction is the node's way. Mined anew, it has a receipt in another
-// block.
+// A reorg of each depth removes a transaction. From the next query on, receipt, counts and headers are those
+// of the new chain; whether the node still knows the transaction depends on the node. Mined again, it has a
+// receipt in another block.
 func testReorgRemovesAReceipt(t *testing.T, b *bundle) {
 	b.mine(t, 1)
 	for depth := range uint64(deepest) {
@@ -24,7 +23,7 @@ func testReorgRemovesAReceipt(t *testing.T, b *bundle) {
 		before := b.minedUnder(t, tx, depth+1)
 		b.reorg(t, make([][][]byte, depth+1)...)
 
-		after := b.lookAt(t, tx, before)
+		after := b.queryAgain(t, tx, before)
 		b.wantOtherBlocks(t, before, after)
 		known, pending := nonce.AnswerNotFound, depth
 		if b.ReorgReturns {
@@ -39,13 +38,13 @@ func testReorgRemovesAReceipt(t *testing.T, b *bundle) {
 			wantClass(t, again, nonce.SendAccepted)
 		}
 		b.mine(t, 1)
-		b.wantMoved(t, tx, before, b.lookAt(t, tx, before))
+		b.wantMoved(t, tx, before, b.queryAgain(t, tx, before))
 		b.wantCounts(t, "mined anew", depth+1, depth+1)
 	}
 }
 
-// A reorg of each depth takes the transaction into another block, the last of
-// the new ones: the receipt names that one and never the old one.
+// A reorg of each depth moves the transaction into another block, the last of the new ones. The receipt has
+// that block and never the old one.
 func testReorgMovesAReceipt(t *testing.T, b *bundle) {
 	b.mine(t, 1)
 	for depth := range uint64(deepest) {
@@ -55,15 +54,15 @@ func testReorgMovesAReceipt(t *testing.T, b *bundle) {
 		blocks[depth] = [][]byte{tx.Raw}
 		b.reorg(t, blocks...)
 
-		after := b.lookAt(t, tx, before)
+		after := b.queryAgain(t, tx, before)
 		b.wantOtherBlocks(t, before, after)
 		b.wantMoved(t, tx, before, after)
 		b.wantCounts(t, "moved", depth+1, depth+1)
 	}
 }
 
-// A reorg of each depth removes a transaction, and it does not come back: the
-// pools have lost it. Blocks go by without it, until it is sent again like new.
+// A reorg of each depth removes a transaction, and the pools have lost it. Blocks follow without it until it
+// is sent again as a new one.
 func testReorgLosesATransaction(t *testing.T, b *bundle) {
 	b.mine(t, 1)
 	for depth := range uint64(deepest) {
@@ -76,16 +75,15 @@ func testReorgLosesATransaction(t *testing.T, b *bundle) {
 		b.mine(t, 1)
 		b.wantAnswers(t, "lost", tx, nonce.AnswerNotFound, nonce.AnswerNotFound)
 		b.wantCounts(t, "lost", depth, depth)
-		b.wantNotTaken(t, "lost", depth)
+		b.wantNotConsumed(t, "lost", depth)
 		b.mustSend(t, tx)
 		b.mine(t, 1)
-		b.wantMoved(t, tx, before, b.lookAt(t, tx, before))
+		b.wantMoved(t, tx, before, b.queryAgain(t, tx, before))
 	}
 }
 
-// A reorg of each depth gives the nonce to another transaction, in the first of
-// the new blocks or in the last: the receipt is gone, the node does not know the
-// transaction any more, and refuses it.
+// A reorg of each depth gives the nonce to another transaction, in the first of the new blocks or in the
+// last. The receipt is gone, and the node no longer knows the transaction and refuses it.
 func testReorgReplacesATransaction(t *testing.T, b *bundle) {
 	b.mine(t, 1)
 	for depth := range uint64(deepest) {
@@ -96,35 +94,35 @@ func testReorgReplacesATransaction(t *testing.T, b *bundle) {
 		blocks[depth*(depth%2)] = [][]byte{foreign.Raw}
 		b.reorg(t, blocks...)
 
-		after := b.lookAt(t, foreign, before)
+		after := b.queryAgain(t, foreign, before)
 		b.wantOtherBlocks(t, before, after)
 		b.wantMoved(t, foreign, before, after)
 		b.wantAnswers(t, "replaced", tx, nonce.AnswerNotFound, nonce.AnswerNotFound)
 		b.wantCounts(t, "replaced", depth+1, depth+1)
-		b.wantTaker(t, "replaced", depth, foreign)
+		b.wantConsumer(t, "replaced", depth, foreign)
 		wantClass(t, b.send(t, tx)[0], nonce.SendNonceTooLow)
 	}
 }
 
-// A receipt comes and goes as reorgs put the transaction in and leave it out,
-// and is never of a block that is not the chain's.
+// A receipt appears and disappears as reorgs include and omit the transaction. It is never of a block outside
+// the chain.
 func testReceiptComesAndGoes(t *testing.T, b *bundle) {
 	b.mine(t, 2)
 	tx := b.tx(t, 0, nil)
 	b.mustSend(t, tx)
 	b.mine(t, 2)
 	for round := range 6 {
-		before := b.look(t, nonce.Look{ToBlock: 100, FromBlock: 1})
+		before := b.query(t, nonce.Look{ToBlock: 100, FromBlock: 1})
 		if round%2 == 0 {
 			b.reorg(t, nil, nil)
-			if got := b.lookAt(t, tx, before).Receipts[tx.Hash]; got.Answer != nonce.AnswerNotFound {
-				t.Errorf("round %d: left out: got %+v, want not found", round, got)
+			if got := b.queryAgain(t, tx, before).Receipts[tx.Hash]; got.Answer != nonce.AnswerNotFound {
+				t.Errorf("reorg %d: omitted: got %+v, want not found", round, got)
 			}
 			b.wantCounts(t, "left out", 0, b.returned(1))
 			continue
 		}
 		b.reorg(t, nil, [][]byte{tx.Raw})
-		b.wantMoved(t, tx, before, b.lookAt(t, tx, before))
+		b.wantMoved(t, tx, before, b.queryAgain(t, tx, before))
 		b.wantCounts(t, "put in", 1, 1)
 	}
 }
@@ -137,9 +135,8 @@ func (b *bundle) returned(n uint64) uint64 {
 	return 0
 }
 
-// A reorg removes a transaction that a pending one follows. The node may count
-// the follower on, but no block has it without the other; where both are gone
-// both are taken again.
+// A reorg removes a transaction that a pending one follows. The node may still count the follower, but no
+// block has it without the other. If both are gone, both are accepted again.
 func testReorgUnderPending(t *testing.T, b *bundle) {
 	first, follower := b.tx(t, 0, nil), b.tx(t, 1, nil)
 	b.mustSend(t, first)
@@ -148,7 +145,7 @@ func testReorgUnderPending(t *testing.T, b *bundle) {
 	b.wantCounts(t, "one mined, one pending", 1, 2)
 	b.reorg(t, nil)
 	b.wantAnswers(t, "removed", follower, nonce.AnswerNotFound, nonce.AnswerFound)
-	if got := b.look(t, nonce.Look{Account: true}).Account.LatestCount; got != 0 {
+	if got := b.query(t, nonce.Look{Account: true}).Account.LatestCount; got != 0 {
 		t.Errorf("removed: latest count got %d, want 0", got)
 	}
 
@@ -168,24 +165,23 @@ func testReorgUnderPending(t *testing.T, b *bundle) {
 	b.wantCounts(t, "sent again", 2, 2)
 }
 
-// minedUnder mines tx and blocks on it, until depth blocks are it or after it,
-// and looks.
+// minedUnder mines tx and blocks on it, depth blocks in all, and queries.
 func (b *bundle) minedUnder(t *testing.T, tx nonce.Signed, depth uint64) nonce.View {
 	t.Helper()
 	b.mustSend(t, tx)
 	b.mine(t, int(depth))
-	head := b.look(t, nonce.Look{}).Head.Number
-	v := b.look(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}, FromBlock: head - depth, ToBlock: head})
+	head := b.query(t, nonce.Look{}).Head.Number
+	v := b.query(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}, FromBlock: head - depth, ToBlock: head})
 	if r := v.Receipts[tx.Hash]; r.Answer != nonce.AnswerFound || r.Receipt.BlockHash != v.Headers[1].Hash {
 		t.Fatalf("before a reorg of %d: receipt got %+v, want it in block %d", depth, r, head-depth+1)
 	}
 	return v
 }
 
-// lookAt asks what before told of tx, and everything that has come since.
-func (b *bundle) lookAt(t *testing.T, tx nonce.Signed, before nonce.View) nonce.View {
+// queryAgain queries the same about tx as before, and all new headers.
+func (b *bundle) queryAgain(t *testing.T, tx nonce.Signed, before nonce.View) nonce.View {
 	t.Helper()
-	v := b.look(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}, FromBlock: before.Headers[0].Number, ToBlock: before.Head.Number + deepest})
+	v := b.query(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}, FromBlock: before.Headers[0].Number, ToBlock: before.Head.Number + deepest})
 	if len(v.Headers) == 0 || v.Headers[len(v.Headers)-1] != v.Head {
 		t.Fatalf("headers: got %+v, want them up to the head %+v", v.Headers, v.Head)
 	}
@@ -199,7 +195,7 @@ func (b *bundle) reorg(t *testing.T, blocks ...[][]byte) {
 	}
 }
 
-// wantOtherBlocks wants each block but the first replaced by one of its height.
+// wantOtherBlocks requires each block but the first to be replaced by one of its height.
 func (b *bundle) wantOtherBlocks(t *testing.T, before, after nonce.View) {
 	t.Helper()
 	if len(after.Headers) != len(before.Headers) || after.Headers[0] != before.Headers[0] {
@@ -212,7 +208,7 @@ func (b *bundle) wantOtherBlocks(t *testing.T, before, after nonce.View) {
 	}
 }
 
-// wantMoved wants tx in a block of after's chain that before's did not have.
+// wantMoved requires tx in a block of after's chain that before's did not have.
 func (b *bundle) wantMoved(t *testing.T, tx nonce.Signed, before, after nonce.View) {
 	t.Helper()
 	got := after.Receipts[tx.Hash]

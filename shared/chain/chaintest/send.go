@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// The same bytes again are already known, and do no harm.
+// The same bytes again are already known, and have no effect.
 func testSendTwice(t *testing.T, b *bundle) {
 	tx := b.tx(t, 0, nil)
 	b.mustSend(t, tx)
@@ -21,12 +21,12 @@ func testSendTwice(t *testing.T, b *bundle) {
 		t.Errorf("result: got %+v, want it acknowledged, with the node's words", again)
 	}
 	b.mine(t, 1)
-	if got := b.look(t, nonce.Look{Account: true}).Account.LatestCount; got != 1 {
+	if got := b.query(t, nonce.Look{Account: true}).Account.LatestCount; got != 1 {
 		t.Errorf("latest count: got %d, want 1", got)
 	}
 }
 
-// Results stand in the order of the transactions, each for itself.
+// Results are in the order of the transactions, one for each.
 func testSendInOrder(t *testing.T, b *bundle) {
 	first := b.tx(t, 0, nil)
 	results := b.send(t, first, b.tx(t, 1, nil), first, b.tx(t, 2, nil))
@@ -34,7 +34,7 @@ func testSendInOrder(t *testing.T, b *bundle) {
 		wantClass(t, results[i], want)
 	}
 	b.mine(t, 1)
-	if got := b.look(t, nonce.Look{Account: true}).Account.LatestCount; got != 3 {
+	if got := b.query(t, nonce.Look{Account: true}).Account.LatestCount; got != 3 {
 		t.Errorf("latest count: got %d, want 3", got)
 	}
 	if got := b.connector.Send(t.Context(), nil); len(got) != 0 {
@@ -42,8 +42,8 @@ func testSendInOrder(t *testing.T, b *bundle) {
 	}
 }
 
-// A consumed nonce is refused with the same class whoever consumed it; only what
-// the node knows tells the two apart.
+// A consumed nonce is refused with the same class whichever transaction consumed it. Only known tells the two
+// cases apart.
 func testNonceTooLow(t *testing.T, b *bundle) {
 	ours, foreign := b.tx(t, 0, nil), b.tx(t, 0, func(tx *types.DynamicFeeTx) { tx.Value = big.NewInt(2) })
 	b.mustSend(t, ours)
@@ -56,7 +56,7 @@ func testNonceTooLow(t *testing.T, b *bundle) {
 		"consumed by others":      {foreign, nonce.AnswerNotFound},
 	} {
 		wantClass(t, b.send(t, c.tx)[0], nonce.SendNonceTooLow)
-		if got := b.look(t, nonce.Look{Known: []nonce.Hash{c.tx.Hash}}).Known[c.tx.Hash]; got != c.known {
+		if got := b.query(t, nonce.Look{Known: []nonce.Hash{c.tx.Hash}}).Known[c.tx.Hash]; got != c.known {
 			t.Errorf("%s: known got %d, want %d", name, got, c.known)
 		}
 	}
@@ -77,8 +77,8 @@ func testInsufficientFunds(t *testing.T, b *bundle) {
 	wantClass(t, b.send(t, tx)[0], nonce.SendInsufficientFunds)
 }
 
-// A node that took the bytes and could not say so leaves them unknown, whatever
-// the silence looks like; sent again they are known.
+// A node accepted the bytes and its answer was lost: the result is unknown for each kind of lost answer. Sent
+// again they are known.
 func testSilenceAfterAcceptance(t *testing.T, b *bundle) {
 	hasty := b.Connect(t, b.proxy.URL, b.ChainID, 300*time.Millisecond)
 	for n, c := range []struct {
@@ -109,11 +109,11 @@ func testUnknownWords(t *testing.T, b *bundle) {
 	for n, response := range []map[string]any{
 		NodeError("the moon is in the wrong house"),
 		{"result": nil},
-		{"result": nobody},
+		{"result": absentHash},
 		{"result": true},
 		{},
 	} {
-		b.proxy.Set(SpoilMethod("eth_sendRawTransaction", response))
+		b.proxy.Set(FaultyMethod("eth_sendRawTransaction", response))
 		got := b.send(t, b.tx(t, uint64(n), nil))[0]
 		wantClass(t, got, nonce.SendUnknown)
 		if got.Text == "" {

@@ -22,7 +22,7 @@ const (
 	byBlock = "eth_getBlockReceipts"
 )
 
-// window makes n transactions from a nonce on, and the question about all.
+// window makes n transactions from a nonce on, and the query for all.
 func (b *bundle) window(t *testing.T, from, n uint64) ([]nonce.Signed, nonce.Look) {
 	t.Helper()
 	q := nonce.Look{Account: true}
@@ -35,8 +35,8 @@ func (b *bundle) window(t *testing.T, from, n uint64) ([]nonce.Signed, nonce.Loo
 	return txs, q
 }
 
-// mineExactly adds a block of txs. What is sent to the pool instead may be a block
-// late: go-ethereum's takes a transaction up only after it has accepted it.
+// mineExactly adds a block of txs. A transaction that goes through the pool may be a block late:
+// go-ethereum's pool returns before it has processed it.
 func (b *bundle) mineExactly(t *testing.T, txs []nonce.Signed) {
 	t.Helper()
 	b.mine(t, 1)
@@ -51,30 +51,30 @@ func raws(txs []nonce.Signed) [][]byte {
 	return list
 }
 
-// asked counts the calls of each method, and does what else a fault does.
+// asked counts the calls of each method, beside the fault.
 type asked struct {
 	mu    sync.Mutex
 	calls map[string]int
 }
 
-// watch sets f, and counts from now on.
+// watch sets f and starts counting.
 func (b *bundle) watch(f Fault) *asked {
 	a := &asked{calls: map[string]int{}}
-	spoil := f.Answer
+	distort := f.Answer
 	f.Answer = func(call Call, own json.RawMessage) map[string]any {
 		a.mu.Lock()
 		a.calls[call.Method]++
 		a.mu.Unlock()
-		if spoil == nil {
+		if distort == nil {
 			return nil
 		}
-		return spoil(call, own)
+		return distort(call, own)
 	}
 	b.proxy.Set(f)
 	return a
 }
 
-// want wants so many calls of each method since it was last asked.
+// want requires so many calls of each method since the last want.
 func (a *asked) want(t *testing.T, when string, single, blocks int) {
 	t.Helper()
 	a.mu.Lock()
@@ -86,12 +86,12 @@ func (a *asked) want(t *testing.T, when string, single, blocks int) {
 	clear(a.calls)
 }
 
-// wantWindow looks with hints, in at most so many round trips, and wants what
-// the node says of each transaction by itself: of found, that it has a receipt.
+// wantWindow queries with hints, in at most so many round trips. It requires the receipts that the node gives
+// for each transaction alone, and found of them.
 func (b *bundle) wantWindow(t *testing.T, when string, q nonce.Look, trips uint64, found int) nonce.View {
 	t.Helper()
 	before := b.proxy.RoundTrips()
-	v := b.look(t, q)
+	v := b.query(t, q)
 	if got := b.proxy.RoundTrips() - before; got > trips {
 		t.Errorf("%s: round trips: got %d, want at most %d", when, got, trips)
 	}
@@ -99,7 +99,7 @@ func (b *bundle) wantWindow(t *testing.T, when string, q nonce.Look, trips uint6
 	return v
 }
 
-// wantAsSingly wants the receipts of v as the node, unspoilt, gives them for each
+// wantAsSingly requires the receipts of v to be those that the node, without a fault, gives for each
 // transaction.
 func (b *bundle) wantAsSingly(t *testing.T, when string, q nonce.Look, v nonce.View, found int) {
 	t.Helper()
@@ -130,7 +130,7 @@ func equalJSON(a, b json.RawMessage) bool {
 	return bytes.Equal(a, b) || (json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && cmp.Equal(x, y))
 }
 
-// heldAt is q where the first n receipts are known to have been in a block.
+// heldAt returns q with a known block for the first n receipts.
 func heldAt(q nonce.Look, n int, block uint64) nonce.Look {
 	q.Hints = slices.Clone(q.Hints)
 	for i := range n {
@@ -147,8 +147,8 @@ func (b *bundle) foreign(t *testing.T, key *ecdsa.PrivateKey, n uint64) nonce.Si
 	return other.tx(t, n, func(tx *types.DynamicFeeTx) { tx.To = &common.Address{0xee} })
 }
 
-// Of a window in one block, with others' transactions among them, all receipts
-// come in two round trips and by one call; what is not mined is not asked for.
+// All receipts of a window in one block, with transactions of others, arrive in two round trips by one call.
+// Unmined ones are not requested.
 func testWindowInOneBlock(t *testing.T, b *bundle) {
 	key, err := crypto.GenerateKey()
 	if err != nil {
@@ -194,8 +194,8 @@ func testWindowInOneBlock(t *testing.T, b *bundle) {
 	asked.want(t, "not held, far below the head", 150, 3)
 }
 
-// A window spread over many blocks, so many in each that blocks are worth it or
-// so few that they are not, is found in far fewer round trips than blocks.
+// A window over many blocks is found in far fewer round trips than blocks, whether each block has many of its
+// transactions or few.
 func testWindowInManyBlocks(t *testing.T, b *bundle) {
 	txs, q := b.window(t, 0, 20*5)
 	for i := 0; i < len(txs); i += 5 {
@@ -211,7 +211,7 @@ func testWindowInManyBlocks(t *testing.T, b *bundle) {
 	}
 	b.wantWindow(t, "70 in each of 6 blocks", more, 4, 420)
 	asked.want(t, "70 in each of 6 blocks", 0, 7)
-	head := b.look(t, nonce.Look{}).Head.Number
+	head := b.query(t, nonce.Look{}).Head.Number
 	for i := range more.Hints {
 		more.Hints[i].Block = head - 5 + uint64(i/70)
 	}
@@ -223,8 +223,8 @@ func testWindowInManyBlocks(t *testing.T, b *bundle) {
 	b.wantWindow(t, "both", q, 5, 520)
 }
 
-// What is pending is told by the account's count, in the first round trip; and
-// of what is mined so little that no block is worth it goes by itself.
+// The account's count shows the pending transactions in the first round trip. Few mined ones are
+// requested singly.
 func testWindowPending(t *testing.T, b *bundle) {
 	b.mine(t, 1)
 	txs, q := b.window(t, 0, 90)
@@ -244,9 +244,8 @@ func testWindowPending(t *testing.T, b *bundle) {
 	asked.want(t, "without the account", 90, 0)
 }
 
-// Of two versions of each nonce the one that was mined is found in the block, and
-// the other is not asked for. A nonce that neither has consumed is asked for
-// both.
+// Of two versions of each nonce the mined one is found in the block, and the other is not requested. For an
+// unconsumed nonce both are requested.
 func testWindowReplaced(t *testing.T, b *bundle) {
 	var mined []nonce.Signed
 	q := nonce.Look{Account: true}
@@ -268,8 +267,7 @@ func testWindowReplaced(t *testing.T, b *bundle) {
 	asked.want(t, "two versions", 2, 1)
 }
 
-// After a reorg a window is found where it is now, wherever it was before; what
-// the reorg removed is not found.
+// After a reorg a window is found in its new blocks. A removed transaction is not found.
 func testWindowAfterReorg(t *testing.T, b *bundle) {
 	b.mine(t, 8)
 	txs, q := b.window(t, 0, 120)

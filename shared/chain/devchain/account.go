@@ -9,8 +9,7 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// seed is what every development key is derived from. The keys are public
-// knowledge: they hold value on development chains only.
+// seed derives every development key. The keys are public: they must hold value on development chains only.
 const seed = "fencepost development account"
 
 // Account is a key that the genesis block funds with 1,000,000 ether.
@@ -19,8 +18,7 @@ type Account struct {
 	Address nonce.Address
 }
 
-// DevAccounts derives the first n development accounts. They are the same on
-// every machine and in every run.
+// DevAccounts derives the first n development accounts. They are the same on every machine and in every run.
 func DevAccounts(n int) []Account {
 	accounts := make([]Account, n)
 	for i := range accounts {
@@ -29,8 +27,7 @@ func DevAccounts(n int) []Account {
 	return accounts
 }
 
-// devAccount hashes seed and index; the few hashes in 2^128 that are no key on
-// the curve are hashed again.
+// devAccount hashes seed and index. It hashes again in the rare case that the hash is not a key on the curve.
 func devAccount(index uint64) Account {
 	digest := crypto.Keccak256(binary.BigEndian.AppendUint64([]byte(seed), index))
 	for {

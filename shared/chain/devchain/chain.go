@@ -1,12 +1,10 @@
-// Package devchain runs a real go-ethereum node inside the process and serves
-// it over JSON-RPC HTTP, for tests and the emulator. Nothing in it is imitated:
-// transaction pool, state and error texts are go-ethereum's own. Only the
-// consensus is replaced, by the methods of [Chain] that say which block comes
-// next.
+// Package devchain runs a real go-ethereum node inside the process and serves it over JSON-RPC HTTP, for
+// tests and the emulator. Nothing is imitated: transaction pool, state and error texts are go-ethereum's own.
+// Only the consensus is replaced, by the methods of [Chain] that define the next block.
 //
-// Blocks are built through the miner's own builder and inserted without an
-// engine API between. One way of making blocks keeps their timestamps in
-// order: a block that is not later than its parent would be dropped in silence.
+// Blocks are built by the miner's own builder and inserted without an engine API. One code path makes all
+// blocks, so that their timestamps increase: go-ethereum silently drops a block that is not later than its
+// parent.
 package devchain
 
 import (
@@ -22,23 +20,22 @@ import (
 	"github.com/ethereum/go-ethereum/node"
 )
 
-// DefaultChainID is the EIP-155 id of a chain whose options name none.
+// DefaultChainID is the EIP-155 id of a chain whose options have none.
 const DefaultChainID = 1337
 
-// Options say what chain to run. The zero value is a chain of id 1337 with ten
-// funded accounts on a free port of the loopback interface, whose blocks come
-// only when they are asked for.
+// Options define the chain to run. The zero value is a chain of id 1337 with ten funded accounts on a free
+// port of the loopback interface, whose blocks are made by Mine only.
 type Options struct {
 	Addr      string        // host:port to serve at; "" is 127.0.0.1 and a free port
 	ChainID   uint64        // EIP-155; 0 is [DefaultChainID]
-	BlockTime time.Duration // a block each BlockTime; 0: only when Mine is called
+	BlockTime time.Duration // a block each BlockTime; 0: only by Mine
 	Accounts  []Account     // funded at genesis; nil is DevAccounts(10)
 	GasLimit  uint64        // gas of one block; 0 is 60,000,000
-	PriceBump uint64        // by how many percent the pool wants a replacement to pay more; 0 is go-ethereum's 10
-	Unindexed bool          // no block 1, so until the first Mine the node has no index of transactions and says so
+	PriceBump uint64        // the pool's minimum increase for a replacement, in percent; 0 is go-ethereum's 10
+	Unindexed bool          // no block 1: until the first Mine the node has no transaction index and says so
 }
 
-// Chain is a running node. Its methods may be used from many goroutines.
+// Chain is a running node. Its methods can be called concurrently.
 type Chain struct {
 	id     uint64
 	node   *node.Node
@@ -47,17 +44,16 @@ type Chain struct {
 	url    string
 	counts counts
 
-	mining sync.Mutex // one block at a time
-	paused bool       // no blocks of BlockTime; under mining
+	mining sync.Mutex // serializes the making of blocks
+	paused bool       // BlockTime makes no blocks; guarded by mining
 	stop   context.CancelFunc
 	loops  sync.WaitGroup
 	closed sync.Once
 }
 
-// Start runs a node until [Chain.Close] and returns when it answers. ctx bounds
-// the start only. Unless Options.Unindexed says otherwise, block 1 is mined at
-// once: before it the node answers "transaction indexing is in progress" to every
-// receipt.
+// Start runs a node until [Chain.Close] and returns when it answers. ctx bounds the start only. Unless
+// Options.Unindexed is set, block 1 is mined at once: before it the node answers "transaction indexing is in
+// progress" to every receipt request.
 func Start(ctx context.Context, o Options) (*Chain, error) {
 	o = o.withDefaults()
 	stack, backend, err := newNode(o)
@@ -108,8 +104,7 @@ func (c *Chain) start(ctx context.Context, o Options) error {
 	return nil
 }
 
-// waitIndexed waits until the node can say "not found". The node has no event
-// for it, so it is asked again and again.
+// waitIndexed waits until the node can answer "not found". The node has no event for that, so it polls.
 func (c *Chain) waitIndexed(ctx context.Context) error {
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
@@ -138,21 +133,19 @@ func (c *Chain) serve(ctx context.Context, addr string) error {
 	return nil
 }
 
-// URL is where the node takes JSON-RPC over HTTP.
+// URL returns the node's JSON-RPC address over HTTP.
 func (c *Chain) URL() string { return c.url }
 
-// ChainID is the chain's EIP-155 id.
+// ChainID returns the chain's EIP-155 id.
 func (c *Chain) ChainID() uint64 { return c.id }
 
-// RoundTrips counts the HTTP requests that the node has been sent, a batch as
-// one.
+// RoundTrips returns the number of HTTP requests to the node. A batch counts as one.
 func (c *Chain) RoundTrips() uint64 { return c.counts.roundTrips.Load() }
 
-// Calls counts the JSON-RPC calls of method, each call of a batch for itself.
+// Calls returns the number of JSON-RPC calls of method. Each call of a batch counts.
 func (c *Chain) Calls(method string) uint64 { return c.counts.of(method) }
 
-// Close ends the node and frees its port, memory and files. The chain is gone.
-// A second Close does nothing.
+// Close ends the node and frees its port, memory and files. The chain is gone. A second Close has no effect.
 func (c *Chain) Close() (err error) {
 	c.closed.Do(func() {
 		c.stop()

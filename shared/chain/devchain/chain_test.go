@@ -19,9 +19,9 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 )
 
-// Every chain of these tests is closed, so whatever still runs is leaked, except
-// what go-ethereum starts once for the whole process, and a goroutine of its peer
-// database that ends a second after the database.
+// Each chain of these tests is closed, so a running goroutine is a leak. Exceptions are goroutines that
+// go-ethereum starts once for the process, and one of its peer database that ends a second after the
+// database.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreTopFunction("github.com/ethereum/go-ethereum/core.(*txSenderCacher).cache"),
@@ -80,7 +80,7 @@ func (b bundle) mine(t *testing.T, n int) {
 	}
 }
 
-// blockOf is the block that the node says tx is in; 0 if it says none.
+// blockOf returns the block that the node reports for tx; 0 for none.
 func (b bundle) blockOf(t *testing.T, tx *types.Transaction) uint64 {
 	t.Helper()
 	receipt, err := b.client.TransactionReceipt(t.Context(), tx.Hash())
@@ -112,8 +112,8 @@ func raw(t *testing.T, tx *types.Transaction) []byte {
 	return raw
 }
 
-// One account's 5,500 transactions, more than a node's pool holds by default, come
-// in batches of 1,000 calls, wait, and are mined into two full blocks.
+// 5,500 transactions of one account, more than a node's pool holds by default, are sent in batches of 1,000
+// calls, wait, and are mined into two full blocks.
 func TestManyPendingOfOneAccount(t *testing.T) {
 	t.Parallel()
 	b := setup(t, devchain.Options{})
@@ -153,8 +153,8 @@ func TestManyPendingOfOneAccount(t *testing.T) {
 	}
 }
 
-// With a block time blocks come by themselves, except while mining is stopped.
-func TestBlockTime(t *testing.T) {
+// With a block time blocks are made regularly, except while mining is stopped.
+func TestBlockTimeMakesBlocks(t *testing.T) {
 	t.Parallel()
 	b := setup(t, devchain.Options{BlockTime: time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -169,8 +169,8 @@ func TestBlockTime(t *testing.T) {
 	for range mined {
 		b.mine(t, 1)
 	}
-	if got, most := b.chain.Head()-before, uint64(mined+1); got > most { // one tick may have been under way
-		t.Errorf("blocks while stopped: got %d, want at most %d", got, most)
+	if got, limit := b.chain.Head()-before, uint64(mined+1); got > limit { // one tick may have been under way
+		t.Errorf("blocks while stopped: got %d, want at most %d", got, limit)
 	}
 
 	b.chain.StartMining()
@@ -180,7 +180,7 @@ func TestBlockTime(t *testing.T) {
 }
 
 // WaitBlock ends with its context.
-func TestWaitBlockEnds(t *testing.T) {
+func TestWaitBlockEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	b := setup(t, devchain.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -190,9 +190,9 @@ func TestWaitBlockEnds(t *testing.T) {
 	}
 }
 
-// A reorg takes a mined transaction back into the pool; from there it can be
-// mined again at another height, or vanish.
-func TestReorg(t *testing.T) {
+// A reorg returns a mined transaction to the pool. There it can be mined again at another height, or be
+// dropped.
+func TestReorgReturnsTransactionsToThePool(t *testing.T) {
 	t.Parallel()
 	b := setup(t, devchain.Options{})
 	tx := b.transfer(t, 0)
@@ -232,8 +232,8 @@ func TestReorg(t *testing.T) {
 	}
 }
 
-// A block can leave out what is pending and take what nobody has seen.
-func TestMineExactly(t *testing.T) {
+// A block can omit pending transactions and contain unknown ones.
+func TestMineExactlyIgnoresThePool(t *testing.T) {
 	t.Parallel()
 	b := setup(t, devchain.Options{})
 	pooled := b.transfer(t, 0)
@@ -252,9 +252,8 @@ func TestMineExactly(t *testing.T) {
 	}
 }
 
-// The head is safe; the last but one of every 32nd block is finalized, and never
-// replaced.
-func TestTags(t *testing.T) {
+// The head is safe. The last but one of every 32nd block is finalized, and never replaced.
+func TestSafeAndFinalizedBlocks(t *testing.T) {
 	t.Parallel()
 	b := setup(t, devchain.Options{})
 	b.mine(t, 71)
@@ -269,8 +268,8 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// A chain has the id it is given, and refuses what is signed for another.
-func TestChainID(t *testing.T) {
+// A chain has the given id, and refuses transactions signed for another.
+func TestChainIDIsEnforced(t *testing.T) {
 	t.Parallel()
 	b := setup(t, devchain.Options{ChainID: 31_415})
 	id, err := b.client.ChainID(t.Context())
@@ -283,8 +282,8 @@ func TestChainID(t *testing.T) {
 	}
 }
 
-// Close frees the port, and a taken port is an error.
-func TestAddr(t *testing.T) {
+// Close frees the port, and a port in use is an error.
+func TestPortInUseIsAnError(t *testing.T) {
 	t.Parallel()
 	first, err := devchain.Start(t.Context(), devchain.Options{})
 	if err != nil {
@@ -295,7 +294,7 @@ func TestAddr(t *testing.T) {
 		t.Fatal(err)
 	}
 	if second, err := devchain.Start(t.Context(), devchain.Options{Addr: at.Host}); err == nil {
-		t.Error("taken port: got nil, want an error")
+		t.Error("port in use: got nil, want an error")
 		_ = second.Close()
 	}
 	if err := first.Close(); err != nil {
@@ -310,9 +309,8 @@ func TestAddr(t *testing.T) {
 	}
 }
 
-// Development accounts are the same everywhere: what is written down about them
-// stays true.
-func TestDevAccounts(t *testing.T) {
+// Development accounts are the same on every machine, so documents can name them.
+func TestDevAccountsAreFixed(t *testing.T) {
 	t.Parallel()
 	got := fmt.Sprint(devchain.DevAccounts(2)[0].Address, devchain.DevAccounts(2)[1].Address)
 	if want := "0xabed6bd9ec382975f0d1ba42f925c3edf46be6ad 0xe5468c84dfab6a96b53c70a1e4b1d0ed3dd6f039"; got != want {
@@ -320,8 +318,8 @@ func TestDevAccounts(t *testing.T) {
 	}
 }
 
-// Once blocks are held back none that was under way comes after.
-func TestStopMiningIsAtOnce(t *testing.T) {
+// After StopMining returns, no block follows that was under way.
+func TestStopMiningLeavesNoBlockUnderWay(t *testing.T) {
 	t.Parallel()
 	c, err := devchain.Start(t.Context(), devchain.Options{BlockTime: time.Millisecond})
 	if err != nil {

@@ -9,15 +9,14 @@ import (
 	"sync/atomic"
 )
 
-// counts is what clients have asked of the node.
+// counts counts the clients' requests to the node.
 type counts struct {
 	roundTrips atomic.Uint64
 	mu         sync.Mutex
 	methods    map[string]uint64
 }
 
-// middleware counts each request before it is handled, so that a client that
-// has its answer finds it counted.
+// middleware counts each request before it is handled, so that it is counted when the client has its answer.
 func (c *counts) middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBytes))
@@ -43,7 +42,7 @@ func (c *counts) add(body []byte) {
 		into = &calls
 	}
 	if json.Unmarshal(body, into) != nil {
-		return // the node will say what is wrong with it
+		return // the node will report the error
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

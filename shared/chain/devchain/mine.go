@@ -13,25 +13,23 @@ import (
 	"github.com/ethereum/go-ethereum/miner"
 )
 
-// finalizedEvery is how far apart finalized blocks are. The last but one block
-// whose number is a multiple of it is finalized, so that at least as many blocks
-// can be replaced; the head is safe.
+// finalizedEvery is the distance of finalized blocks. The last but one block whose number is a multiple of it
+// is finalized, so that at least as many blocks can be replaced. The head is safe.
 const finalizedEvery = 32
 
-// finalizedAt is the finalized block where the head is at this height.
+// finalizedAt returns the finalized block for a head at this height.
 func finalizedAt(head uint64) uint64 {
 	return (max(head/finalizedEvery, 1) - 1) * finalizedEvery
 }
 
-// Mine adds n blocks of what the pool holds. When it returns, the pool knows
-// the new head.
+// Mine adds n blocks from the pool. When it returns, the pool has processed the new head.
 func (c *Chain) Mine(n int) error {
 	c.mining.Lock()
 	defer c.mining.Unlock()
 	return c.mine(n)
 }
 
-// mineInTime adds a block of BlockTime, unless they are held back.
+// mineInTime adds a block of BlockTime, unless mining is stopped.
 func (c *Chain) mineInTime() error {
 	c.mining.Lock()
 	defer c.mining.Unlock()
@@ -57,17 +55,14 @@ func (c *Chain) mine(n int) error {
 	return nil
 }
 
-// MineExactly adds one block of exactly these raw transactions, in this order,
-// whatever the pool holds: none of them an empty block. Each must be valid where
-// it stands.
+// MineExactly adds one block with exactly these raw transactions in this order, independent of the pool.
+// Without any it adds an empty block. Each transaction must be valid in its place.
 func (c *Chain) MineExactly(raws ...[]byte) error { return c.Reorg(0, raws) }
 
-// Reorg replaces the last depth blocks by new ones, each of exactly the raw
-// transactions given for it, in one step: nobody sees a head between. What was
-// only in the replaced blocks returns to the pool, as in any go-ethereum node;
-// [Chain.DropPool] makes it vanish. Safe blocks are replaced like any other;
-// finalized ones never are: the node moves them to a store of its own, which no
-// reorg reaches.
+// Reorg replaces the last depth blocks by new ones in one step, without a visible head in between. Each new
+// block has exactly the raw transactions given for it. Transactions of the replaced blocks return to the
+// pool, as in any go-ethereum node; [Chain.DropPool] removes them. Safe blocks can be replaced, finalized
+// ones cannot: the node moves them to a separate store that no reorg reaches.
 func (c *Chain) Reorg(depth uint64, blocks ...[][]byte) error {
 	c.mining.Lock()
 	defer c.mining.Unlock()
@@ -91,18 +86,17 @@ func (c *Chain) Reorg(depth uint64, blocks ...[][]byte) error {
 	return c.setHead(last)
 }
 
-// DropPool forgets every transaction that is not in a block.
+// DropPool removes every transaction that is not in a block.
 func (c *Chain) DropPool() {
 	c.mining.Lock()
 	defer c.mining.Unlock()
 	c.eth.TxPool().Clear()
 }
 
-// StopMining holds back the blocks of BlockTime until [Chain.StartMining]. When it
-// returns none is under way.
+// StopMining stops the blocks of BlockTime until [Chain.StartMining]. When it returns none is under way.
 func (c *Chain) StopMining() { c.pause(true) }
 
-// StartMining lets the blocks of BlockTime come again.
+// StartMining starts the blocks of BlockTime again.
 func (c *Chain) StartMining() { c.pause(false) }
 
 func (c *Chain) pause(paused bool) {
@@ -111,11 +105,10 @@ func (c *Chain) pause(paused bool) {
 	c.paused = paused
 }
 
-// Head is the number of the latest block.
+// Head returns the number of the latest block.
 func (c *Chain) Head() uint64 { return c.head().Number.Uint64() }
 
-// WaitBlock waits until the head is at block n or past it. Its error is that of
-// ctx.
+// WaitBlock waits until the head is at block n or above. Its error is that of ctx.
 func (c *Chain) WaitBlock(ctx context.Context, n uint64) error {
 	heads := make(chan core.ChainHeadEvent, 1)
 	sub := c.eth.BlockChain().SubscribeChainHeadEvent(heads)
@@ -133,7 +126,7 @@ func (c *Chain) WaitBlock(ctx context.Context, n uint64) error {
 }
 
 func (c *Chain) tick(ctx context.Context, every time.Duration) {
-	// Blocks come on the tick of the clock, as their timestamps say.
+	// Blocks are made on the clock's tick, which their timestamps record.
 	select {
 	case <-ctx.Done():
 		return
@@ -153,8 +146,8 @@ func (c *Chain) tick(ctx context.Context, every time.Duration) {
 
 func (c *Chain) head() *types.Header { return c.eth.BlockChain().CurrentBlock() }
 
-// build makes and stores a block without making it the head. An exact block has
-// the given transactions and no others; one that is not takes the pool's.
+// build makes and stores a block without making it the head. An exact block has only the given transactions;
+// any other takes the pool's.
 func (c *Chain) build(parent *types.Header, txs []*types.Transaction, exact bool) (*types.Block, error) {
 	args := &miner.BuildPayloadArgs{
 		Parent:     parent.Hash(),
@@ -170,7 +163,7 @@ func (c *Chain) build(parent *types.Header, txs []*types.Transaction, exact bool
 	return block, err
 }
 
-// setHead makes block the head and waits until the pool has followed.
+// setHead makes block the head and waits until the pool has processed it.
 func (c *Chain) setHead(block *types.Block) error {
 	chain := c.eth.BlockChain()
 	if _, err := chain.SetCanonical(block); err != nil {

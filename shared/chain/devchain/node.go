@@ -17,9 +17,8 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// What the node takes in one HTTP request. Its defaults (1,000 calls, 5 MB in,
-// 25 MB out) are kept for the number of calls and raised for the bytes, so that
-// a full batch of large transactions passes.
+// Limits of one HTTP request to the node. Its default number of calls (1,000) is kept. Its default sizes (5
+// MB in, 25 MB out) are raised, so that a full batch of large transactions fits.
 const (
 	maxBatchCalls    = 1000
 	maxRequestBytes  = 64 << 20
@@ -29,7 +28,7 @@ const (
 // maxAccountTxs is how many transactions of one account the pool holds.
 const maxAccountTxs = 16_384
 
-// newNode makes a node that talks to no other and keeps everything in memory.
+// newNode returns a node without peers that keeps everything in memory.
 func newNode(o Options) (*node.Node, *eth.Ethereum, error) {
 	shell := node.DefaultConfig
 	shell.DataDir = ""
@@ -53,7 +52,7 @@ func ethConfig(o Options) *ethconfig.Config {
 	c.SyncMode = ethconfig.FullSync
 	c.LogNoHistory = true
 	c.Miner.GasCeil = o.GasLimit
-	c.Miner.Recommit = time.Minute // a block holds what fits into it, also where the machine is slow
+	c.Miner.Recommit = time.Minute // a block takes all that fits, also on a slow machine
 	c.TxPool.NoLocals, c.TxPool.Journal = true, ""
 	if o.PriceBump > 0 {
 		c.TxPool.PriceBump = o.PriceBump
@@ -74,8 +73,7 @@ func genesis(o Options) *core.Genesis {
 	return &core.Genesis{Config: &config, GasLimit: o.GasLimit, Alloc: alloc}
 }
 
-// newAPI serves what a public node serves, and nothing that could change the
-// chain behind the back of [Chain].
+// newAPI serves the API of a public node, and nothing that could change the chain without [Chain].
 func newAPI(backend *eth.Ethereum) (*rpc.Server, error) {
 	server := rpc.NewServer()
 	server.SetBatchLimits(maxBatchCalls, maxResponseBytes)

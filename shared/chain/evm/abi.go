@@ -9,7 +9,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// compileCall replaces function and args in fields by the data they stand for.
+// compileCall replaces function and args in fields by the data that they encode.
 func compileCall(fields map[string]json.RawMessage) error {
 	signature, called := fields["function"]
 	args, given := fields["args"]
@@ -42,8 +42,8 @@ func compileCall(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// Selector is the first four bytes of the data of each call to the function of this
-// signature, such as "transfer(address,uint256)".
+// Selector returns the first four bytes of call data for the function with this signature, such as
+// "transfer(address,uint256)".
 func Selector(signature string) (selector [selectorSize]byte, err error) {
 	if _, err := parseSignature(signature); err != nil {
 		return selector, err
@@ -52,7 +52,7 @@ func Selector(signature string) (selector [selectorSize]byte, err error) {
 	return selector, nil
 }
 
-// encodeCall is the selector of the signature and the arguments, by the rules of
+// encodeCall returns the selector of the signature and the encoded arguments, by the rules of
 // https://docs.soliditylang.org/en/latest/abi-spec.html.
 func encodeCall(signature string, args json.RawMessage) ([]byte, error) {
 	types, err := parseSignature(signature)
@@ -74,16 +74,15 @@ func encodeCall(signature string, args json.RawMessage) ([]byte, error) {
 
 const selectorSize = 4
 
-// encoder reads arguments once and writes their encoding. Both the memory that it
-// takes and its work grow with the text of the arguments, and with nothing else that
-// a caller chooses.
+// encoder reads arguments once and writes their encoding. Its memory and its work grow only with the
+// length of the arguments' text.
 type encoder struct {
 	from walker
-	data []byte // no more than maxData of it
-	size int    // how long the data is, or would be
+	data []byte // at most maxData bytes of it
+	size int    // length of the full data, kept or not
 }
 
-// grow makes room for n bytes of zeros at the end.
+// grow adds n zero bytes at the end.
 func (e *encoder) grow(n int) {
 	e.size += n
 	if n = min(e.size, maxData) - len(e.data); n > 0 {
@@ -91,7 +90,7 @@ func (e *encoder) grow(n int) {
 	}
 }
 
-// put writes bytes where grow made room, unless the data has become too long.
+// put writes bytes into grown space, unless the data has become too long.
 func (e *encoder) put(at int, b []byte) {
 	if at+len(b) <= len(e.data) {
 		copy(e.data[at:], b)
@@ -105,8 +104,8 @@ func (e *encoder) putInt(at, n int) {
 	e.put(at, word[:])
 }
 
-// value reads one value and writes it from at on. at is the value's place in the head;
-// of a dynamic one it is the end of the data.
+// value reads one value and writes it from at on. at is the value's offset in the head; for a dynamic
+// value it is the end of the data.
 func (e *encoder) value(t *abiType, at int, field string) error {
 	switch t.kind {
 	case kindTuple, kindArray, kindSlice:
@@ -156,8 +155,7 @@ func (e *encoder) values(t *abiType, at int, field string) error {
 	return nil
 }
 
-// elements is how many the type wants where n are given, and how many bytes their
-// heads take.
+// elements returns how many elements the type requires if n are given, and the bytes of their heads.
 func (t *abiType) elements(n int) (want, heads int) {
 	switch t.kind {
 	case kindTuple:
@@ -168,7 +166,7 @@ func (t *abiType) elements(n int) (want, heads int) {
 	return n, n * t.parts[0].head
 }
 
-// part is the type of the element at i.
+// part returns the type of the element at i.
 func (t *abiType) part(i int) *abiType {
 	if t.kind == kindTuple {
 		return &t.parts[i]
@@ -176,8 +174,7 @@ func (t *abiType) part(i int) *abiType {
 	return &t.parts[0]
 }
 
-// text reads a string or bytes, and writes the length and the bytes, filled up to
-// whole words.
+// text reads a string or bytes, and writes the length and the bytes, padded to whole words.
 func (e *encoder) text(t *abiType, at int, field string) error {
 	var b []byte
 	var err error
@@ -199,7 +196,7 @@ func (e *encoder) text(t *abiType, at int, field string) error {
 
 func element(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
-// readWord reads a value that takes one word.
+// readWord reads a value of one word.
 func readWord(t *abiType, raw json.RawMessage, field string) (word [wordSize]byte, err error) {
 	switch t.kind {
 	case kindAddress:
@@ -241,8 +238,7 @@ func readFixedBytes(t *abiType, raw json.RawMessage, field string) ([]byte, erro
 	return b, nil
 }
 
-// readInRange reads an integer of the type; one below zero it gives in two's
-// complement.
+// readInRange reads an integer within the type's range. It returns a negative one in two's complement.
 func readInRange(t *abiType, raw json.RawMessage, field string) (*big.Int, error) {
 	n, err := readInteger(raw, field)
 	if err != nil {

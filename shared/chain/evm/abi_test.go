@@ -16,16 +16,16 @@ import (
 	"github.com/ethereum/go-ethereum/accounts/abi"
 )
 
-// drawn is a type as a signature writes it, and as package abi takes it.
+// drawn is a type in a signature's notation and in that of package abi.
 type drawn struct {
 	text string
 	in   abi.ArgumentMarshaling
 }
 
-// draw draws types and JSON values. It knows nothing of this package's own types.
+// draw draws types and JSON values, independently of this package's own types.
 type draw struct {
 	*rand.Rand
-	wrong float64 // how likely each value is one that is refused
+	wrong float64 // the probability that a value is invalid
 }
 
 func (d draw) signature() (text string, types []drawn) {
@@ -96,7 +96,7 @@ func (d draw) tuple(types []abi.ArgumentMarshaling) string {
 	return d.list(items)
 }
 
-// list writes a JSON array, with white space, and sometimes with one element too many.
+// list writes a JSON array with white space, and sometimes with one element too many.
 func (d draw) list(items []string) string {
 	if d.Float64() < d.wrong/4 {
 		items = append(items, "true")
@@ -113,7 +113,7 @@ func (d draw) list(items []string) string {
 	return b.String() + "]"
 }
 
-// value writes a value of the type, of which name may have arrays left.
+// value writes a value of the type. name may still have array suffixes.
 func (d draw) value(in abi.ArgumentMarshaling, name string) string {
 	if d.Float64() < d.wrong {
 		return []string{`null`, `{"a":[1,2]}`, `[[],"]",{}]`, `"\"x]"`, `-1`, `true`, `"0xab"`, `[]`, `1e3`, `"` + maxUint256 + `"`}[d.IntN(10)]
@@ -161,7 +161,7 @@ func (d draw) leaf(name string) string {
 	return d.integer(name)
 }
 
-// integer is often at a bound of the type.
+// integer is often at a limit of the type.
 func (d draw) integer(name string) string {
 	signed := strings.HasPrefix(name, "int")
 	bits, _ := strconv.Atoi(strings.TrimLeft(name, "uint"))
@@ -184,9 +184,9 @@ func (d draw) integer(name string) string {
 		n.Mod(n, top)
 	}
 	if signed && d.IntN(2) == 0 {
-		n.Sub(n, top) // from the least to -1
+		n.Sub(n, top) // from the minimum to -1
 	}
-	if d.Float64() < d.wrong { // the first beyond a bound
+	if d.Float64() < d.wrong { // the first beyond a limit
 		n = new(big.Int).Set(top)
 		if d.IntN(2) == 0 {
 			n.Neg(n.Add(n, big.NewInt(1)))
@@ -198,7 +198,7 @@ func (d draw) integer(name string) string {
 	return `"` + n.String() + `"`
 }
 
-// same compares what came of a call with the oracle's: bytes, and the text of errors.
+// same compares the encoding of a call with the oracle's: bytes, and error texts.
 func same(t *testing.T, signature, args string, in []abi.ArgumentMarshaling) {
 	t.Helper()
 	want, refused := oracleCall(signature, in, json.RawMessage(args))
@@ -211,8 +211,8 @@ func same(t *testing.T, signature, args string, in []abi.ArgumentMarshaling) {
 	}
 }
 
-// Thousands of random signatures and values are encoded as go-ethereum packs them,
-// and refused in the same words.
+// Thousands of random signatures and values are encoded as go-ethereum packs them, or refused with the
+// same text.
 func TestEncodeCallIsGoEthereums(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6_000) {
@@ -229,7 +229,7 @@ func TestEncodeCallIsGoEthereums(t *testing.T) {
 	}
 }
 
-// marshaling is a parsed type as package abi takes it.
+// marshaling converts a parsed type to the form of package abi.
 func marshaling(t abiType, place int) abi.ArgumentMarshaling {
 	in := abi.ArgumentMarshaling{Name: "Field" + strconv.Itoa(place), Type: t.name}
 	switch t.kind {
@@ -249,8 +249,7 @@ func marshaling(t abiType, place int) abi.ArgumentMarshaling {
 	return in
 }
 
-// Whatever signature and arguments come in, they are refused, or encoded as
-// go-ethereum packs them.
+// Any signature and arguments are refused, or encoded as go-ethereum packs them.
 func FuzzEncodeCall(f *testing.F) {
 	for seed := range uint64(40) {
 		d := draw{Rand: rand.New(rand.NewPCG(seed, 2)), wrong: float64(seed%2) / 10}
@@ -277,12 +276,12 @@ func FuzzEncodeCall(f *testing.F) {
 	})
 }
 
-// What is too long is refused with its length.
+// Data that is too long is refused with its length.
 func TestEncodeCallBoundsItsData(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		signature, args string
-		size            int // 0: it is taken
+		size            int // 0: accepted
 	}{
 		{"f(bool[])", `[[` + strings.TrimSuffix(strings.Repeat("true,", (maxData-4)/32-2), ",") + `]]`, 0},
 		{"f(bool[])", `[[` + strings.TrimSuffix(strings.Repeat("true,", (maxData-4)/32-1), ",") + `]]`, 4 + 32*(1+(maxData-4)/32)},
@@ -299,7 +298,7 @@ func TestEncodeCallBoundsItsData(t *testing.T) {
 	}
 }
 
-// However long the data would be, no more of it is made than may be.
+// The encoder keeps at most the maximum data, however long the encoding would be.
 func TestEncoderKeepsNoMoreThanMayBe(t *testing.T) {
 	t.Parallel()
 	var e encoder
@@ -311,7 +310,7 @@ func TestEncoderKeepsNoMoreThanMayBe(t *testing.T) {
 	}
 }
 
-// hostile is a payload that calls a signature which no payload before had.
+// hostile is a payload with a signature that no earlier payload had.
 func hostile(number int) json.RawMessage {
 	var parts, values []string
 	for bit := range 12 {
@@ -324,7 +323,7 @@ func hostile(number int) json.RawMessage {
 	return json.RawMessage(`{` + to + `,"function":"f((` + strings.Join(parts, ",") + `))","args":[[` + strings.Join(values, ",") + `]]}`)
 }
 
-// No signature leaves anything behind: Go types made at run time are never freed.
+// Signatures leave no memory behind. Go types made at run time would never be freed.
 func TestSignaturesAreFreed(t *testing.T) {
 	const signatures = 4_000
 	live := func() uint64 {
@@ -348,7 +347,7 @@ func TestSignaturesAreFreed(t *testing.T) {
 	}
 }
 
-// BenchmarkSignatures parses payloads with signatures that none before had.
+// BenchmarkSignatures parses payloads with new signatures.
 func BenchmarkSignatures(b *testing.B) {
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {

@@ -13,9 +13,9 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// oracleCall is what [encodeCall] is held to: go-ethereum's packer, for a signature
-// whose types are given beside its text. It makes Go types at run time, which are
-// never freed: the reason why it is an oracle and no more.
+// oracleCall is the reference for [encodeCall]: go-ethereum's packer, for a signature whose types are
+// given beside its text. It makes Go types at run time, which are never freed; so it is used in tests
+// only.
 func oracleCall(signature string, inputs []abi.ArgumentMarshaling, args json.RawMessage) ([]byte, error) {
 	arguments := make(abi.Arguments, len(inputs))
 	types := make([]*abi.Type, len(inputs))
@@ -65,7 +65,7 @@ func oracleValues(types []*abi.Type, raw json.RawMessage, field string) ([]any, 
 	return values, nil
 }
 
-// oracleValue is the Go value that package abi packs as the type.
+// oracleValue returns the Go value that package abi packs as the type.
 func oracleValue(t *abi.Type, raw json.RawMessage, field string) (any, error) {
 	switch t.T {
 	case abi.AddressTy:
@@ -145,13 +145,13 @@ func oracleInteger(t *abi.Type, raw json.RawMessage, field string) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	least, most := "0", 0
-	if most = t.Size; t.T == abi.IntTy {
-		most--
-		least = new(big.Int).Neg(new(big.Int).Lsh(big.NewInt(1), uint(most))).String()
+	least, limit := "0", 0
+	if limit = t.Size; t.T == abi.IntTy {
+		limit--
+		least = new(big.Int).Neg(new(big.Int).Lsh(big.NewInt(1), uint(limit))).String()
 	}
 	low, _ := new(big.Int).SetString(least, 10)
-	if n.Cmp(low) < 0 || n.Sign() > 0 && n.BitLen() > most {
+	if n.Cmp(low) < 0 || n.Sign() > 0 && n.BitLen() > limit {
 		return nil, invalid(field, "%s is out of range: want %s", n, t)
 	}
 	goType := t.GetType()

@@ -11,19 +11,19 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Fees say how the chain prices gas, and whom to ask for advice. The zero value is a
-// chain with EIP-1559 whose node is asked (eth_maxPriorityFeePerGas).
+// Fees define how the chain prices gas, and the source of the tip. The zero value is a chain with
+// EIP-1559 whose node is asked (eth_maxPriorityFeePerGas).
 type Fees struct {
-	Legacy bool // no EIP-1559: one price of gas, by eth_gasPrice
+	Legacy bool // without EIP-1559: one gas price, from eth_gasPrice
 
-	// HistoryBlocks is over how many of the last blocks the tips that were paid are
-	// asked for (eth_feeHistory), in the same round trip; 0: the node's advice is
-	// taken. Percentile is which of each block's tips, weighted by gas, from 1 to 100.
+	// HistoryBlocks is the number of last blocks whose paid tips are requested (eth_feeHistory), in the
+	// same round trip; 0: the node's suggestion is used. Percentile selects one of each block's tips,
+	// weighted by gas, from 1 to 100.
 	HistoryBlocks int
 	Percentile    int
 }
 
-// account is the questions about one account.
+// account holds the calls about one account.
 type account struct{ latest, pending, balance, code, price, history *call }
 
 func askAccount(address nonce.Address, f Fees) *account {
@@ -58,7 +58,7 @@ func (a *account) answer(head block, f Fees) (nonce.Account, error) {
 	var code hexutil.Bytes
 	err := errors.Join(a.latest.into(&latest), a.pending.into(&pending), a.balance.into(&balance), a.code.into(&code))
 	paid := historyTip(a.history)
-	if paid == nil { // where the history tells, the node's own advice may be missing
+	if paid == nil { // if the history has a tip, the node's suggestion may be missing
 		err = errors.Join(err, a.price.into(&price))
 	}
 	if err != nil {
@@ -80,9 +80,8 @@ func (a *account) answer(head block, f Fees) (nonce.Account, error) {
 	return said, nil
 }
 
-// historyTip is the median of what blocks were paid at the percentile, without those
-// that were empty: they tell nothing. It is nil where no block tells, or the node does
-// not offer the call.
+// historyTip returns the median of the blocks' tips at the percentile, without empty blocks. It returns
+// nil if no block has one, or the node does not offer the call.
 func historyTip(a *call) *big.Int {
 	var history struct {
 		Reward [][]*hexutil.Big `json:"reward"`

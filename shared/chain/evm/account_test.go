@@ -21,8 +21,7 @@ import (
 	"github.com/fencepost/fencepost/shared/signer"
 )
 
-// gateway passes batches on to the node at url, and has edit change each answer, by the
-// call's method.
+// gateway passes batches on to the node at url. edit changes each answer, by the call's method.
 func gateway(t *testing.T, url string, edit func(method string, answer map[string]any)) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -75,8 +74,8 @@ func pays(t *testing.T, chain *devchain.Chain, n uint64, tip int64) {
 	}
 }
 
-// Tips follow what blocks were paid, in the same round trip: the median of those that
-// were not empty. Where the history tells nothing, the node's advice stands in.
+// Tips follow the tips paid in blocks, in the same round trip: the median of non-empty blocks. Without
+// a history the node's suggestion is used.
 func TestTipsFollowHistory(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
@@ -130,9 +129,9 @@ func TestTipsFollowHistory(t *testing.T) {
 	}
 }
 
-// On a chain without EIP-1559 the node's price is asked for in place of a tip, no base
-// fee is needed, and what is signed by it is taken.
-func TestLegacyChain(t *testing.T) {
+// On a chain without EIP-1559 the node's gas price replaces the tip, no base fee is needed, and a
+// transaction with that price is accepted.
+func TestLegacyChainUsesTheGasPrice(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	url := gateway(t, chain.URL(), func(method string, answer map[string]any) {
@@ -157,7 +156,7 @@ func TestLegacyChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := chain.RoundTrips() - before; n != 1 {
-		t.Errorf("round trips of a look: got %d, want 1, as with EIP-1559", n)
+		t.Errorf("round trips of a query: got %d, want 1, as with EIP-1559", n)
 	}
 	a := v.Account
 	if a.GasPriceWei == nil || a.GasPriceWei.Sign() <= 0 || a.TipWei != nil || a.BaseFeeWei == nil || a.BaseFeeWei.Sign() != 0 {
@@ -175,7 +174,7 @@ func TestLegacyChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if res := c.Send(t.Context(), [][]byte{signed.Raw}); !res[0].Acknowledged() {
-		t.Fatalf("send: got %+v, want it taken", res[0])
+		t.Fatalf("send: got %+v, want it accepted", res[0])
 	}
 	if err := chain.Mine(1); err != nil {
 		t.Fatal(err)
@@ -191,10 +190,10 @@ func TestLegacyChain(t *testing.T) {
 	}
 }
 
-// A version of one form takes the place of one of the other, where it pays a tenth more
-// of both: a deployment may change chain.feeKind while transactions wait. Less is
-// refused, as a bid too low and nothing else.
-func TestFormsReplaceEachOther(t *testing.T) {
+// A version of one form replaces one of the other if it pays a tenth more of both fees: a deployment
+// may change chain.feeKind while transactions wait. A lower bid is refused as underpriced and for no
+// other reason.
+func TestFeeFormsReplaceEachOther(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	account := devchain.DevAccounts(1)[0]
@@ -229,9 +228,9 @@ func TestFormsReplaceEachOther(t *testing.T) {
 	}
 }
 
-// Balances of many accounts come in one round trip, in their order; of another chain's
-// account none do.
-func TestBalances(t *testing.T) {
+// Balances of many accounts arrive in one round trip, in their order. An account of another chain fails
+// the call.
+func TestBalancesArriveInOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})

@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// block is what is read of a block.
+// block holds the fields that are read of a block.
 type block struct {
 	Number  hexutil.Uint64 `json:"number"`
 	Hash    nonce.Hash     `json:"hash"`
@@ -25,8 +25,8 @@ func (b block) header() nonce.Header {
 	return nonce.Header{Number: uint64(b.Number), Hash: b.Hash, Parent: b.Parent, Time: uint64(b.Time)}
 }
 
-// linkedHeaders are the headers asked for from block number on, up to head, if
-// the node gave each and each is the parent of the next; else none.
+// linkedHeaders returns the requested headers from block number on, up to head, if the node gave each
+// and each is the parent of the next. Otherwise it returns none.
 func linkedHeaders(calls []*call, number uint64, head nonce.Header) []nonce.Header {
 	var headers []nonce.Header
 	for _, a := range calls {
@@ -49,7 +49,7 @@ func linkedHeaders(calls []*call, number uint64, head nonce.Header) []nonce.Head
 	return headers
 }
 
-// links is false if the two heights show that h is not in head's chain.
+// links reports false if the two heights show that h is not in head's chain.
 func links(h, head nonce.Header) bool {
 	switch h.Number {
 	case head.Number:
@@ -60,15 +60,15 @@ func links(h, head nonce.Header) bool {
 	return true
 }
 
-// fits is false if what else was seen shows that h is not in the head's chain.
+// fits reports false if other parts of the observation show that h is not in the head's chain.
 func fits(h nonce.Header, v nonce.View) bool {
 	return h.Number <= v.Head.Number && links(h, v.Head) && !slices.ContainsFunc(v.Headers, func(other nonce.Header) bool {
 		return other.Number == h.Number && other.Hash != h.Hash
 	})
 }
 
-// taggedHeader is nil for any doubt: the node has no such block, would not say,
-// or gave one that is not in the head's chain.
+// taggedHeader returns nil in any doubt: the node has no such block, gave no answer, or gave a block
+// outside the head's chain.
 func taggedHeader(a *call, v nonce.View) *nonce.Header {
 	var b block
 	if a == nil || a.into(&b) != nil || !fits(b.header(), v) {
@@ -78,9 +78,9 @@ func taggedHeader(a *call, v nonce.View) *nonce.Header {
 	return &tagged
 }
 
-// watchedHashes are the hashes of the blocks at the heights, without those that
-// the node did not give and those that the first head does not vouch for: a
-// block above it came while the look was under way, and may have gone again.
+// watchedHashes returns the hashes of the blocks at the heights. It omits those that the node did not
+// give, and those above the first head: a block above it was added during the query and may be gone
+// again.
 func watchedHashes(heights []uint64, calls []*call, first nonce.Header, v nonce.View) map[uint64]nonce.Hash {
 	hashes := make(map[uint64]nonce.Hash, len(heights))
 	for i, n := range heights {
@@ -113,15 +113,14 @@ func knownAnswers(hashes []nonce.Hash, calls []*call) map[nonce.Hash]nonce.Answe
 	return answers
 }
 
-// estimateArgs is the call object of eth_estimateGas. It has no fees: with them
-// a node would answer for the balance and the base fee of the moment, not for
-// the call.
+// estimateArgs is the call object of eth_estimateGas. It has no fees: with them the answer would depend
+// on the present balance and base fee.
 type estimateArgs struct {
 	From  string         `json:"from"`
 	To    *string        `json:"to,omitempty"`
 	Value *hexutil.Big   `json:"value,omitempty"`
 	Data  hexutil.Bytes  `json:"data,omitempty"`
-	Gas   hexutil.Uint64 `json:"gas"` // the most that it may take
+	Gas   hexutil.Uint64 `json:"gas"` // the gas limit of the estimate
 }
 
 func askEstimate(from nonce.Address, c nonce.Call) *call {
@@ -152,14 +151,13 @@ func estimateAnswer(a *call) nonce.Estimate {
 	return nonce.Estimate{Outcome: outcome, Reason: shorten(err.Error())}
 }
 
-// executionError is the code of a call that was executed and reverted, in
-// go-ethereum and those that follow it.
+// executionError is the error code of a call that was executed and reverted, in go-ethereum and
+// compatible nodes.
 const executionError = 3
 
-// halted are the words of nodes for a call that was executed and failed for a
-// reason that more gas or more balance would not mend. Out of gas is among them
-// only where the limit was the one that was asked with, the most that a
-// transaction may have; else it may be the node's own.
+// halted matches the nodes' texts for a call that was executed and failed for a reason that more gas or
+// balance would not fix. Out of gas counts only if the limit was the requested one, the maximum of a
+// transaction; otherwise it may be the node's own limit.
 var halted = regexp.MustCompile(`(?i)\brevert(ed)?\b|invalid opcode|opcode 0x[0-9a-f]+ not defined|` +
 	`invalid jump destination|stack underflow|max initcode size exceeded|gas required exceeds allowance \(16777216\)|InvalidFEOpcode|OpcodeNotFound|InvalidJump|BadInstruction`)
 

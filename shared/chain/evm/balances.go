@@ -10,9 +10,9 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Balances are what the accounts have at the node's head, in wei and in their order;
-// one round trip for as many as a batch takes. They are for showing: nothing says that
-// all are of one block. One that the node did not give fails all.
+// Balances returns the accounts' balances at the node's head, in wei and in order, with one round trip
+// for each full batch. They are for display: different ones may be of different blocks. If the node
+// does not give one, the call fails.
 func (c *Connector) Balances(ctx context.Context, of []nonce.Submitter) ([]*big.Int, error) {
 	calls := make([]*call, len(of))
 	for i, s := range of {

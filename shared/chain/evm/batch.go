@@ -14,16 +14,16 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// reserved is how many calls a batch may need beside its questions: the chain
-// id, and the two that show that the chain did not change.
+// reserved is how many calls a batch may need in addition: the chain id, and the two that show that the
+// chain did not change.
 const reserved = 3
 
 // call is one JSON-RPC call and, after its round trip, the node's answer.
 type call struct {
 	method string
 	args   []any
-	size   int  // bytes of the request, roughly
-	header bool // of the block that it asks for only the header is read
+	size   int  // approximate bytes of the request
+	header bool // only the header of the requested block is read
 
 	raw json.RawMessage // the result, may be null
 	err error           // why there is no result
@@ -42,8 +42,8 @@ func ask(method string, args ...any) *call {
 	return &call{method: method, args: args, size: size, err: errors.New("not asked")}
 }
 
-// into decodes the result. A null result is an error: where null has a meaning,
-// the caller looks at it first.
+// into decodes the result. A null result is an error; where null has a meaning, the caller must check
+// for it first.
 func (a *call) into(v any) error {
 	if a.err != nil {
 		return fmt.Errorf("%s: %w", a.method, a.err)
@@ -61,7 +61,7 @@ func (a *call) null() bool {
 	return a.err == nil && bytes.Equal(bytes.TrimSpace(a.raw), []byte("null"))
 }
 
-// split cuts calls into batches that a node takes, keeping their order.
+// split divides calls into batches that a node accepts, in order.
 func (c *Connector) split(calls []*call) [][]*call {
 	var batches [][]*call
 	start, size := 0, 0
@@ -78,8 +78,8 @@ func (c *Connector) split(calls []*call) [][]*call {
 	return batches
 }
 
-// roundTrip asks calls in one HTTP request. Its error means that nothing in the
-// answer may be believed: there is none, or the node is on another chain.
+// roundTrip makes calls in one HTTP request. After an error no part of the answer counts: there is
+// none, or the node is on another chain.
 func (c *Connector) roundTrip(ctx context.Context, calls []*call) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -87,7 +87,7 @@ func (c *Connector) roundTrip(ctx context.Context, calls []*call) error {
 	case c.places <- struct{}{}:
 		defer func() { <-c.places }()
 	case <-ctx.Done():
-		return fmt.Errorf("%w, %d are taken: %w", ErrNoPlace, cap(c.places), ctx.Err())
+		return fmt.Errorf("%w, all %d are in use: %w", ErrNoPlace, cap(c.places), ctx.Err())
 	}
 	if c.verified.Load() {
 		return c.exchange(ctx, calls)
@@ -99,8 +99,7 @@ func (c *Connector) roundTrip(ctx context.Context, calls []*call) error {
 	return c.verify(id)
 }
 
-// exchange asks calls for headers alone, and once more for whole blocks where the
-// node does not give them.
+// exchange requests headers, and then whole blocks if the node does not give headers.
 func (c *Connector) exchange(ctx context.Context, calls []*call) error {
 	if !c.headers.offered() || !slices.ContainsFunc(calls, (*call).wantsHeader) {
 		return c.post(ctx, calls, false)
@@ -114,7 +113,7 @@ func (c *Connector) exchange(ctx context.Context, calls []*call) error {
 	return c.post(ctx, calls, false)
 }
 
-// post is one HTTP request; short asks for headers instead of blocks.
+// post makes one HTTP request; short requests headers instead of blocks.
 func (c *Connector) post(ctx context.Context, calls []*call, short bool) error {
 	elems := make([]rpc.BatchElem, len(calls))
 	for i, a := range calls {
@@ -141,11 +140,10 @@ func (c *Connector) verify(chain *call) error {
 	return nil
 }
 
-// maxText bounds a node's words in results, in bytes.
+// maxText bounds a node's text in results, in bytes.
 const maxText = 300
 
-// shorten makes a node's words fit for logs and for a text column, which takes
-// no NUL.
+// shorten bounds a node's text for logs and for a text column, which accepts no NUL.
 func shorten(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

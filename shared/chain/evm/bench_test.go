@@ -10,9 +10,9 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// BenchmarkLook looks at a window of 2,000 transactions on a go-ethereum node in
-// this process: what it costs is the node's work and the connector's together.
-func BenchmarkLook(b *testing.B) {
+// BenchmarkQuery queries a window of 2,000 transactions on a go-ethereum node in this process. It
+// measures the node and the connector together.
+func BenchmarkQuery(b *testing.B) {
 	const window = 2_000
 	for name, mined := range map[string]int{"Pending": 0, "Mined20": 20, "MinedHalf": window / 2, "MinedAll": window} {
 		b.Run(name, func(b *testing.B) {

@@ -10,8 +10,8 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// ReadBlocks implements [nonce.ChainConnector]. It asks for the last final block, and then
-// for ten blocks in each round trip. What was read before a round trip fails is the answer.
+// ReadBlocks implements [nonce.ChainConnector]. It requests the last final block, and then ten blocks
+// in each round trip. If a round trip fails, it returns the blocks read before.
 func (c *Connector) ReadBlocks(ctx context.Context, q nonce.BlocksQuery) (nonce.BlocksRead, error) {
 	r, err := c.readBlocks(ctx, q)
 	if err != nil {
@@ -30,23 +30,23 @@ func (c *Connector) readBlocks(ctx context.Context, q nonce.BlocksQuery) (r nonc
 	}
 	if !q.OlderThan.IsZero() {
 		r.End, err = c.lastBefore(ctx, r.Final, q.OlderThan)
-		return r, notTold(err)
+		return r, cannotTell(err)
 	}
-	if r.Final < q.After { // this node is behind: it says nothing of what follows
+	if r.Final < q.After { // this node lags and knows nothing of later blocks
 		return r, fmt.Errorf("its last final block is %d", r.Final)
 	}
 	for last := min(r.Final, q.After+uint64(max(q.Most, 0))); r.End < last; {
 		some := sentSearch{}
-		some.whole(r.End, min(last, r.End+blocksAtOnce))
+		some.addWhole(r.End, min(last, r.End+blocksAtOnce))
 		txs, err := c.sentIn(ctx, q.Submitter.Address(), some.blocks)
 		switch {
 		case err != nil && r.End > q.After:
 			return r, nil
 		case err != nil:
-			return r, notTold(err)
+			return r, cannotTell(err)
 		}
 		for _, tx := range txs {
-			if r.Takers[uint64(tx.Nonce)], err = tx.taker(fullBlock{Number: hexutil.Uint64(tx.number), Hash: tx.hash}, c.node); err != nil {
+			if r.Takers[uint64(tx.Nonce)], err = tx.consumer(fullBlock{Number: hexutil.Uint64(tx.number), Hash: tx.hash}, c.node); err != nil {
 				return r, err
 			}
 		}
@@ -55,8 +55,8 @@ func (c *Connector) readBlocks(ctx context.Context, q nonce.BlocksQuery) (r nonc
 	return r, nil
 }
 
-// lastFinal asks for the last final block: the one with the tag, or on a chain that is
-// declared to have none, so many below the head.
+// lastFinal returns the last final block: the one with the tag, or, on a chain that is declared to have
+// no tag, the one depth below the head.
 func (c *Connector) lastFinal(ctx context.Context) (uint64, error) {
 	tag := "finalized"
 	if c.depth != nil {
@@ -73,12 +73,12 @@ func (c *Connector) lastFinal(ctx context.Context) (uint64, error) {
 	if c.depth == nil {
 		return uint64(b.Number), nil
 	}
-	height, _ := finalHeight(b.header(), c.depth) // 0 where there are too few
+	height, _ := finalHeight(b.header(), c.depth) // 0 if the chain has too few blocks
 	return height, nil
 }
 
-// lastBefore finds the last block up to final that is older than a time, or the first
-// block of the chain. It reads headers alone.
+// lastBefore returns the last block up to final that is older than a time, or the first block of the
+// chain. It reads only headers.
 func (c *Connector) lastBefore(ctx context.Context, final uint64, before time.Time) (uint64, error) {
 	s := &search{c: c, high: final + 1} // the block at low is old enough, or is the first
 	for s.low+1 < s.high {

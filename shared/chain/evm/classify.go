@@ -6,13 +6,13 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// classify says what a node's refusal of a raw transaction means. It is the only
-// reader of these texts; the table of its test names the source of each.
+// classify returns the meaning of a node's refusal of a raw transaction. It is the only reader of these
+// texts; the table of its test names the source of each.
 //
-// A phrase counts only as a whole: at the start of the text or of one of its
-// parts (Nethermind's reasons stand behind a comma), and up to a mark of punctuation or the end. "unknown transaction type"
-// is not a "known transaction". What nobody knows is [nonce.SendUnknown], which
-// claims nothing.
+// A phrase counts only as a whole: from the start of the text or of one of its parts (Nethermind's
+// reasons follow a comma). It reaches up to a punctuation mark or the end. So "unknown transaction
+// type" is not a "known transaction". A text without a known phrase is [nonce.SendUnknown], which
+// decides nothing.
 func classify(text string) nonce.SendClass {
 	if otherChain.MatchString(text) {
 		return nonce.SendUnknown
@@ -25,15 +25,14 @@ func classify(text string) nonce.SendClass {
 	return nonce.SendUnknown
 }
 
-// otherChain: the node is on another chain. That says something about the node
-// and nothing about the bytes, though some nodes word it as "invalid sender".
+// otherChain matches errors of a node on another chain. They concern the node and not the bytes,
+// although some nodes report "invalid sender".
 var otherChain = regexp.MustCompile(`(?i)chain ?id`)
 
-// sendRules: the first that matches wins. [nonce.SendInvalid] is for what the
-// encoding or the consensus rules in force forbid, whatever account, pool and
-// fees are; a node's own limits (size, block gas limit) are not that. Nor is
-// [nonce.SendOverNodeCap], a setting of go-ethereum, Erigon, Besu and reth (1 ether by
-// default). Nethermind has none.
+// sendRules lists the classes; the first match decides. [nonce.SendInvalid] is for bytes that the
+// encoding or the active consensus rules forbid for every account, pool and fee. A node's own limits
+// (size, block gas limit) are not that. Nor is [nonce.SendOverNodeCap], a setting of go-ethereum,
+// Erigon, Besu and reth (1 ether by default); Nethermind has none.
 var sendRules = []struct {
 	class  nonce.SendClass
 	phrase *regexp.Regexp

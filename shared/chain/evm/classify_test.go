@@ -18,8 +18,8 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// No words make an acceptance, letter case means nothing, and words glued to a
-// phrase take its meaning.
+// No text means acceptance, letter case has no effect, and words attached to a phrase remove its
+// meaning.
 func FuzzClassify(f *testing.F) {
 	for _, c := range sendTexts {
 		f.Add(c.text)

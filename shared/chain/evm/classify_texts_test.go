@@ -2,8 +2,8 @@ package evm
 
 import "github.com/fencepost/fencepost/shared/nonce"
 
-// Where the texts come from: repository, version or commit, file. Texts with
-// numbers are those formats filled in.
+// The sources of the texts: repository, version or commit, file. Texts with numbers are those formats
+// with values.
 const (
 	gethPool   = "ethereum/go-ethereum v1.17.10 core/txpool/errors.go, validation.go"
 	gethLegacy = "ethereum/go-ethereum v1.17.10 core/txpool/legacypool/legacypool.go"
@@ -15,7 +15,7 @@ const (
 	gethBytes  = "ethereum/go-ethereum v1.17.10 core/types/transaction.go, rlp/decode.go"
 	gethAPI    = "ethereum/go-ethereum v1.17.10 internal/ethapi/api.go"
 
-	// What follows a comma is the message of the filter that refuses.
+	// The text after a comma is the message of the filter that refuses.
 	neth       = "NethermindEth/nethermind 030cbd1 src/Nethermind/Nethermind.TxPool/TxPoolErrorMessages.cs, by AcceptTxResult.cs"
 	nethFilter = "NethermindEth/nethermind src/Nethermind/Nethermind.TxPool/Filters (LowNonce, FeeTooLow, BalanceTooLow), by AcceptTxResult.ToString"
 	nethForm   = "NethermindEth/nethermind 0c816d5 src/Nethermind/Nethermind.Core/Messages/TxErrorMessages.cs, by Filters/MalformedTxFilter.cs"
@@ -23,8 +23,8 @@ const (
 	nethOld    = "Nethermind before 2026: smartcontractkit/chainlink 021d440 core/chains/evm/client/errors.go"
 
 	// The reason follows the name of an ImportResult, chosen in
-	// txnprovider/txpool/txpool_grpc_server.go (0958eb3), set in front in
-	// rpc/jsonrpc/send_transaction.go (00769ff).
+	// txnprovider/txpool/txpool_grpc_server.go (0958eb3), prefixed in rpc/jsonrpc/send_transaction.go
+	// (00769ff).
 	erigon      = "erigontech/erigon 05916db txnprovider/txpool/txpoolcfg/txpoolcfg.go"
 	erigonOld   = "erigontech/erigon 06ccbb3 erigon-lib/txpool/txpoolcfg/txpoolcfg.go"
 	erigonParse = "erigontech/erigon 2026 txnprovider/txpool/pool_txn_parser.go"
@@ -184,7 +184,7 @@ var sendTexts = []struct {
 	{anvil, "nonce has max value", nonce.SendInvalid},
 	{anvil, "gas uint64 overflow", nonce.SendInvalid},
 
-	// What says something about the node, its limits or the moment.
+	// Texts about the node, its limits or the moment.
 	{gethTypes, "invalid sender: invalid chain id for signer: have 1 want 2", nonce.SendUnknown},
 	{gethAPI, "tx fee (1.50 ether) exceeds the configured cap (1.00 ether)", nonce.SendOverNodeCap},
 	{gethAPI, "only replay-protected (EIP-155) transactions allowed over RPC", nonce.SendUnknown},
@@ -225,7 +225,7 @@ var sendTexts = []struct {
 	{besu, "Wrong chainId", nonce.SendUnknown},
 	{besu, "Transaction pool not enabled. (Either txpool explicitly disabled, or node not yet in sync).", nonce.SendUnknown},
 	{besu, "An invalid transaction with a lower nonce exists", nonce.SendUnknown},
-	{besu, "Invalid block param (block not found)", nonce.SendUnknown}, // what it says of bytes that are no transaction
+	{besu, "Invalid block param (block not found)", nonce.SendUnknown}, // its answer to bytes that are not a transaction
 	{besu, "Invalid params", nonce.SendUnknown},
 	{besu, "Invalid transaction type", nonce.SendUnknown},
 	{besu, "Internal error", nonce.SendUnknown},

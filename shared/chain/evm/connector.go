@@ -1,10 +1,8 @@
-// Package evm connects the transaction manager to one EVM chain over JSON-RPC
-// HTTP. A [Connector] speaks to one node: what it says in one answer comes from
-// one place, so that a judgement never mixes the views of two.
+// Package evm connects the transaction manager to one EVM chain over JSON-RPC HTTP. A [Connector] uses
+// one node, so that one answer never mixes the observations of two.
 //
-// Calls travel in JSON-RPC batches (https://www.jsonrpc.org/specification#batch),
-// one HTTP round trip for each question of the transaction manager. Node texts
-// are turned into meaning here and nowhere else.
+// Calls are sent in JSON-RPC batches (https://www.jsonrpc.org/specification#batch), one HTTP round trip
+// for each query of the transaction manager. Only this package interprets the nodes' texts.
 package evm
 
 import (
@@ -22,58 +20,56 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Limits that hold where [Options] say nothing.
+// Default limits.
 const (
 	DefaultTimeout     = 10 * time.Second // rpc.timeout
 	DefaultMaxInFlight = 100              // rpc.maxInFlight
 	DefaultMaxBatch    = 1000             // go-ethereum's default limit of calls in one batch
 )
 
-// Bytes of one HTTP request and of its answer. go-ethereum refuses requests of
-// more than 5 MiB and stops answering a batch at 25 MB.
+// Bytes of one HTTP request and of its answer. go-ethereum refuses requests of more than 5 MiB and
+// stops answering a batch at 25 MB.
 const (
 	maxRequestBytes = 4 << 20
 	maxAnswerBytes  = 64 << 20
 )
 
-// minBatch leaves room for one question beside those that every batch may need.
+// minBatch has room for one call beside those that every batch may need.
 const minBatch = 2 * reserved
 
-// ErrWrongChain reports a node, or a submitter, of another chain than the
-// connector's.
+// ErrWrongChain reports a node, or a submitter, of another chain than the connector's.
 var ErrWrongChain = errors.New("wrong chain")
 
-// ErrNoPlace reports a round trip that got none of rpc.maxInFlight's places in its time.
-// No node was asked.
-var ErrNoPlace = errors.New("no free place for a round trip")
+// ErrNoPlace reports a round trip that got no request slot of rpc.maxInFlight in time. No node was
+// called.
+var ErrNoPlace = errors.New("no free request slot for a round trip")
 
-// Options say which node to speak to.
+// Options define the node.
 type Options struct {
-	URL         string                // http or https; may hold credentials, which are never shown
-	ChainID     uint64                // EIP-155 id that the node must answer for
-	Timeout     time.Duration         // of one round trip, waiting for a free place included; 0: [DefaultTimeout]
-	MaxInFlight int                   // round trips at once, further ones wait; 0: [DefaultMaxInFlight]
-	Places      Places                // shared with other connectors, in place of MaxInFlight; nil: its own
-	MaxBatch    int                   // calls in one round trip; a question of more takes several; 0: [DefaultMaxBatch]
-	Fees        Fees                  // how gas is priced
-	FinalDepth  *uint64               // of a chain that has no tag "finalized": how many blocks below the head a count is final; nil: the tag says so
-	OnRoundTrip func(context.Context) // called before each HTTP request is sent; nil: nothing is
-	Trace       Trace                 // begins a span of each HTTP request; nil: nothing does
-	Node        string                // the node's name as evidence; "": host and port of URL
+	URL         string                // http or https; may have credentials, which are never shown
+	ChainID     uint64                // the EIP-155 id that the node must report
+	Timeout     time.Duration         // of one round trip, including the wait for a request slot; 0: [DefaultTimeout]
+	MaxInFlight int                   // concurrent round trips, others wait; 0: [DefaultMaxInFlight]
+	Places      Places                // shared with other connectors, instead of MaxInFlight; nil: own ones
+	MaxBatch    int                   // calls in one round trip; a larger query takes several; 0: [DefaultMaxBatch]
+	Fees        Fees                  // how the chain prices gas
+	FinalDepth  *uint64               // for a chain without the tag "finalized": how many blocks below the head a count is final; nil: the chain has the tag
+	OnRoundTrip func(context.Context) // called before each HTTP request; may be nil
+	Trace       Trace                 // begins a span for each HTTP request; may be nil
+	Node        string                // the node's name in evidence; "": host and port of URL
 }
 
-// Places are taken by round trips, one each: those of all connectors that share them
-// are never more at once.
+// Places are request slots: each round trip holds one. They limit the concurrent round trips of all
+// connectors that share them.
 type Places chan struct{}
 
-// NewPlaces makes n of them.
+// NewPlaces returns n request slots.
 func NewPlaces(n int) Places { return make(Places, n) }
 
-// Trace begins a span in ctx, and gives its context and what ends it.
+// Trace begins a span in ctx. It returns the span's context and the function that ends it.
 type Trace func(ctx context.Context, name string) (context.Context, func(error))
 
-// Connector implements [nonce.ChainConnector]. It may be used from many
-// goroutines.
+// Connector implements [nonce.ChainConnector]. It can be used concurrently.
 type Connector struct {
 	chainID  uint64
 	fees     Fees
@@ -83,21 +79,21 @@ type Connector struct {
 	maxBatch int
 	client   *rpc.Client
 	idle     interface{ CloseIdleConnections() }
-	places   Places      // one element for each round trip under way
-	verified atomic.Bool // the node has answered for chainID once
+	places   Places      // one element for each running round trip
+	verified atomic.Bool // the node has reported chainID once
 	recent   recent
-	blocks   offer // of all receipts of a block
-	headers  offer // of a header without its block
+	blocks   offer // offers all receipts of a block
+	headers  offer // offers a header without its block
 }
 
 var _ nonce.ChainConnector = (*Connector)(nil)
 
-// New makes a connector without connecting: the first question does. Its error
-// names the option that is wrong.
+// New returns a connector without connecting; the first query connects. Its error names the invalid
+// option.
 func New(o Options) (*Connector, error) {
 	at, err := url.Parse(o.URL)
 	if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" {
-		return nil, errors.New("node URL: want http://host:port/… or https://host/…") // may hold credentials: not shown
+		return nil, errors.New("node URL: want http://host:port/… or https://host/…") // may contain credentials, so the URL is not shown
 	}
 	if o.ChainID == 0 {
 		return nil, errors.New("chain id 0: want the chain's EIP-155 id")
@@ -112,7 +108,7 @@ func New(o Options) (*Connector, error) {
 		idle: transport, places: o.Places}
 	web := &http.Client{
 		Transport: &counted{transport, o.OnRoundTrip, o.Trace},
-		// A redirect would take the bytes, and the credentials, elsewhere.
+		// A redirect would send the bytes and the credentials to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	if c.client, err = rpc.DialOptions(context.Background(), o.URL, rpc.WithHTTPClient(web)); err != nil {
@@ -150,17 +146,17 @@ func (o *Options) setDefaults(at *url.URL) error {
 	return nil
 }
 
-// Node is the node's name, as in evidence.
+// Node returns the node's name in evidence.
 func (c *Connector) Node() string { return c.node }
 
-// VerifyAgain has the next round trip ask the node anew which chain it is on: behind
-// its address there may be another by now.
+// VerifyAgain makes the next round trip verify the node's chain id again, because another node may have
+// its address by now.
 func (c *Connector) VerifyAgain() { c.verified.Store(false) }
 
-// Close frees the connections that are not in use. The connector stays usable.
+// Close closes idle connections. The connector can still be used.
 func (c *Connector) Close() { c.idle.CloseIdleConnections() }
 
-// counted counts requests and bounds what is read of an answer.
+// counted counts requests and limits how much is read of an answer.
 type counted struct {
 	next        http.RoundTripper
 	onRoundTrip func(context.Context)
@@ -178,8 +174,8 @@ func (t *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// scrub takes the URL, which may hold credentials in user, path or query, and
-// the answer's body, which may repeat it, out of an error.
+// scrub removes from an error the URL, which may have credentials in user, path or query, and the
+// answer's body, which may repeat it.
 func scrub(err error) error {
 	if web, ok := errors.AsType[*url.Error](err); ok {
 		err = web.Err
@@ -187,13 +183,13 @@ func scrub(err error) error {
 	if status, ok := errors.AsType[rpc.HTTPError](err); ok {
 		return httpStatus(status.StatusCode)
 	}
-	if failed, ok := errors.AsType[*net.OpError](err); ok { // without the address: callers may read this
+	if failed, ok := errors.AsType[*net.OpError](err); ok { // without the address: callers may see this error
 		return fmt.Errorf("%s: %w", failed.Op, failed.Err)
 	}
 	return err
 }
 
-// httpStatus is the status of an answer that is none.
+// httpStatus is the status of an answer other than 200.
 type httpStatus int
 
 func (s httpStatus) Error() string {

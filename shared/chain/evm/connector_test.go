@@ -44,7 +44,7 @@ func connect(t *testing.T, o evm.Options) *evm.Connector {
 	return c
 }
 
-// The connector keeps the contract on a go-ethereum chain.
+// The connector fulfils the contract on a go-ethereum chain.
 func TestContractOnDevchain(t *testing.T) {
 	t.Parallel()
 	chaintest.Run(t, func(t *testing.T) chaintest.Fixture {
@@ -58,7 +58,7 @@ func TestContractOnDevchain(t *testing.T) {
 	})
 }
 
-// The connector keeps the same contract on anvil.
+// The connector fulfils the same contract on anvil.
 func TestContractOnAnvil(t *testing.T) {
 	t.Parallel()
 	start := func(t *testing.T) *anvil.Chain {
@@ -72,7 +72,7 @@ func TestContractOnAnvil(t *testing.T) {
 		t.Cleanup(func() { _ = chain.Close() })
 		return chain
 	}
-	start(t) // left out once, not test by test
+	start(t) // skips once, not test by test
 	chaintest.Run(t, func(t *testing.T) chaintest.Fixture {
 		chain := start(t)
 		return chaintest.Fixture{
@@ -82,10 +82,9 @@ func TestContractOnAnvil(t *testing.T) {
 	})
 }
 
-// A go-ethereum node that has not built its index of transactions says so to
-// every question about one that its pool does not hold: unknown, never not found.
-// When it has, what nobody has sent is not found.
-func TestIndexNotReady(t *testing.T) {
+// A go-ethereum node without a complete transaction index says so for each transaction that its pool
+// does not have: unknown, never not found. With the index an unsent transaction is not found.
+func TestUnindexedNodeLeavesReceiptsUnknown(t *testing.T) {
 	t.Parallel()
 	chain, err := devchain.Start(t.Context(), devchain.Options{Unindexed: true})
 	if err != nil {
@@ -121,8 +120,8 @@ func connectTo(t *testing.T, url string, chainID uint64, timeout time.Duration) 
 	return connect(t, evm.Options{URL: url, ChainID: chainID, Timeout: timeout})
 }
 
-// New connects to nobody, and refuses what cannot work without showing it.
-func TestNew(t *testing.T) {
+// New does not connect. It refuses invalid options without showing them.
+func TestNewRejectsInvalidOptions(t *testing.T) {
 	t.Parallel()
 	connect(t, evm.Options{URL: "http://192.0.2.1:1", ChainID: 1})
 	for name, o := range map[string]evm.Options{
@@ -139,7 +138,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// A URL's credentials, in whatever part of it, are in no error and no evidence.
+// No error and no evidence shows the credentials in any part of a URL.
 func TestCredentialsAreNeverShown(t *testing.T) {
 	t.Parallel()
 	gone := httptest.NewServer(http.NotFoundHandler())
@@ -165,9 +164,9 @@ func TestCredentialsAreNeverShown(t *testing.T) {
 	}
 }
 
-// A look of more calls than fit one batch takes more round trips and says the
-// same, even if blocks come between them.
-func TestLargeLookIsSplit(t *testing.T) {
+// A query of more calls than one batch takes more round trips and has the same result, even if blocks
+// are added in between.
+func TestLargeQueryIsSplit(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	if err := chain.Mine(60); err != nil {
@@ -205,8 +204,8 @@ func TestLargeLookIsSplit(t *testing.T) {
 	}
 }
 
-// If the chain is replaced between two round trips of one look, it says nothing.
-func TestSplitLookAcrossReorg(t *testing.T) {
+// If the chain is replaced between two round trips of a query, the query fails.
+func TestSplitQueryAcrossReorgFails(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	if err := chain.Mine(10); err != nil {
@@ -225,8 +224,7 @@ func TestSplitLookAcrossReorg(t *testing.T) {
 	}
 }
 
-// Bytes that do not fit one request are not sent in one, and none is sent after a
-// request in which some were refused.
+// Bytes that do not fit one request are sent in several. After a refusal nothing more is sent.
 func TestLargeSendIsSplit(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
@@ -242,12 +240,12 @@ func TestLargeSendIsSplit(t *testing.T) {
 			t.Errorf("result %d: got %+v, want a refusal", i, r)
 		}
 	}
-	if got, want := trips.Load(), int64(1); got != want { // 15 × 256 KiB of hex in 4 MiB: refused, so the rest stays
+	if got, want := trips.Load(), int64(1); got != want { // 15 × 256 KiB of hex in 4 MiB: refused, so the rest is not sent
 		t.Errorf("round trips: got %d, want %d", got, want)
 	}
 }
 
-// What is taken goes on, request by request, in order.
+// While transactions are accepted, sending continues request by request, in order.
 func TestSendOfManyTakesSeveralRequests(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
@@ -293,8 +291,8 @@ func TestSendStopsAtSilence(t *testing.T) {
 	}
 }
 
-// A search keeps to MaxBatch; it takes more round trips, and ends.
-func TestTakenInSmallBatches(t *testing.T) {
+// A search keeps to MaxBatch: it takes more round trips, and ends.
+func TestConsumerIsFoundInSmallBatches(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	if err := chain.Mine(100); err != nil {
@@ -315,25 +313,25 @@ func TestTakenInSmallBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	proxy := chaintest.NewProxy(t, chain.URL())
-	var most atomic.Int64
-	proxy.Set(chaintest.Fault{Batch: func(calls int) { most.Store(max(most.Load(), int64(calls))) }})
+	var limit atomic.Int64
+	proxy.Set(chaintest.Fault{Batch: func(calls int) { limit.Store(max(limit.Load(), int64(calls))) }})
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 6})
 	got, err := c.Taken(t.Context(), nonce.NewSubmitter(chain.ChainID(), account.Address), 0)
 	if err != nil || got.Hash != nonce.Hash(tx.Hash()) {
-		t.Errorf("taker: got %+v, %v, want %s", got, err, tx.Hash())
+		t.Errorf("transaction: got %+v, %v, want %s", got, err, tx.Hash())
 	}
-	if got := most.Load(); got > 6 {
+	if got := limit.Load(); got > 6 {
 		t.Errorf("calls in one batch: got %d, want at most 6", got)
 	}
 }
 
-// No more than MaxInFlight requests are under way: the server lets them go by
-// threes, and never sees a fourth.
-func TestMaxInFlight(t *testing.T) {
+// At most MaxInFlight requests run at once: the server releases three at a time, and never sees a
+// fourth.
+func TestRoundTripsKeepToMaxInFlight(t *testing.T) {
 	t.Parallel()
-	const most = 3
+	const limit = 3
 	var under, high atomic.Int64
-	group := make(chan chan struct{}, most)
+	group := make(chan chan struct{}, limit)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		high.Store(max(high.Load(), under.Add(1)))
 		gone := make(chan struct{})
@@ -343,18 +341,18 @@ func TestMaxInFlight(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer server.Close()
-	c := connect(t, evm.Options{URL: server.URL, ChainID: 1, MaxInFlight: most})
+	c := connect(t, evm.Options{URL: server.URL, ChainID: 1, MaxInFlight: limit})
 	var looks sync.WaitGroup
-	for range 5 * most {
+	for range 5 * limit {
 		looks.Go(func() {
 			if _, err := c.Look(t.Context(), nonce.Look{}); err == nil {
-				t.Error("look: got nil, want the server's refusal")
+				t.Error("query: got nil, want the server's refusal")
 			}
 		})
 	}
 	for range 5 {
 		var waiting []chan struct{}
-		for range most {
+		for range limit {
 			waiting = append(waiting, <-group)
 		}
 		for _, gone := range waiting {
@@ -362,14 +360,13 @@ func TestMaxInFlight(t *testing.T) {
 		}
 	}
 	looks.Wait()
-	if got := high.Load(); got > most {
-		t.Errorf("requests at once: got %d, want at most %d", got, most)
+	if got := high.Load(); got > limit {
+		t.Errorf("requests at once: got %d, want at most %d", got, limit)
 	}
 }
 
-// Who waits for a free place waits no longer than the time-out, and has sent
-// nothing.
-func TestWaitForAPlaceEnds(t *testing.T) {
+// The wait for a request slot ends at the time-out, and nothing was sent.
+func TestWaitForARequestSlotEnds(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	proxy := chaintest.NewProxy(t, chain.URL())
@@ -379,24 +376,24 @@ func TestWaitForAPlaceEnds(t *testing.T) {
 	for range 2 {
 		looks.Go(func() {
 			if _, err := c.Look(t.Context(), nonce.Look{}); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("look: got %v, want the time-out", err)
+				t.Errorf("query: got %v, want the time-out", err)
 			}
 		})
 	}
 	looks.Wait()
 }
 
-// The chain's id is asked for until it is known, and then no more.
+// The chain id is requested until it is known, and never after that.
 func TestChainIDIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	proxy := chaintest.NewProxy(t, chain.URL())
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID()})
-	proxy.Set(chaintest.SpoilMethod("eth_chainId", map[string]any{"result": "0x1"}))
+	proxy.Set(chaintest.FaultyMethod("eth_chainId", map[string]any{"result": "0x1"}))
 	if _, err := c.Look(t.Context(), nonce.Look{}); !errors.Is(err, evm.ErrWrongChain) {
 		t.Errorf("wrong chain: got %v, want ErrWrongChain", err)
 	}
-	proxy.Set(chaintest.SpoilMethod("eth_chainId", chaintest.NodeError("starting")))
+	proxy.Set(chaintest.FaultyMethod("eth_chainId", chaintest.NodeError("starting")))
 	if _, err := c.Look(t.Context(), nonce.Look{}); err == nil {
 		t.Error("no chain id: got nil, want an error")
 	}

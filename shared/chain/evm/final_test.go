@@ -6,9 +6,8 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm"
 )
 
-// Where a chain is declared to have no tag "finalized", an account's final count is the one
-// of so many blocks below the head, and none while there are too few blocks. Else the tag
-// alone says which it is.
+// On a chain that is declared to have no tag "finalized", an account's final count is that of depth
+// blocks below the head, and none with too few blocks. On other chains only the tag decides.
 func TestFinalCountOfAChainWithoutTheTag(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)

@@ -11,16 +11,15 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// How a header is asked for. The call that all nodes know gives the hashes of the
-// block's transactions too, 70 bytes each. Most know one for the header alone,
-// which no standard has: what a node says to it counts only where it is a whole
-// header, and else the same is asked again by the block.
+// The two ways to request a header. Every node has the call that returns the block, with the hashes of
+// its transactions, 70 bytes each. Most have a call for the header alone, which no standard defines.
+// Its answer counts only if it is a complete header; otherwise the block is requested.
 const (
 	getBlock  = "eth_getBlockByNumber"
 	getHeader = "eth_getHeaderByNumber"
 )
 
-// askBlock asks for the header of a block by its number in hex or by tag.
+// askBlock requests the header of a block by its number in hex or by tag.
 func askBlock(numberOrTag string) *call {
 	a := ask(getBlock, numberOrTag, false)
 	a.header = true
@@ -29,7 +28,7 @@ func askBlock(numberOrTag string) *call {
 
 func (a *call) wantsHeader() bool { return a.header }
 
-// elem is the call as the node is asked.
+// elem returns the call as it is sent to the node.
 func (a *call) elem(short bool) rpc.BatchElem {
 	if short && a.header {
 		return rpc.BatchElem{Method: getHeader, Args: a.args[:1], Result: &a.raw}
@@ -37,9 +36,9 @@ func (a *call) elem(short bool) rpc.BatchElem {
 	return rpc.BatchElem{Method: a.method, Args: a.args, Result: &a.raw}
 }
 
-// withoutHeader says that the answer to a question for a header is none. That
-// there is no block at a height, or behind another tag than the latest, is an
-// answer; and that one has no base fee is one where the chain has none.
+// withoutHeader reports that the answer to a request for a header has none. A missing block at a
+// height, or for a tag other than latest, is an answer; so is a header without base fee on a chain
+// without one.
 func (a *call) withoutHeader(f Fees) bool {
 	if !a.header || a.null() && a.args[0] != "latest" {
 		return false
@@ -54,8 +53,8 @@ func (a *call) withoutHeader(f Fees) bool {
 	return a.into(&h) != nil || h.Number == nil || h.Hash == nil || h.Parent == nil || h.Time == nil || h.BaseFee == nil && !f.Legacy
 }
 
-// refusedWhole says of a failed request that it was read and refused: by a gateway,
-// perhaps, that lets none pass with a call that it does not know.
+// refusedWhole reports whether a failed request was read and refused, for example by a gateway that
+// rejects a batch with an unknown call.
 func refusedWhole(err error) bool {
 	if status, ok := errors.AsType[httpStatus](err); ok {
 		return status >= 400 && status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests

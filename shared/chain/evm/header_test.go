@@ -18,8 +18,8 @@ const (
 	getHeader = "eth_getHeaderByNumber"
 )
 
-// Of a node that gives headers no block is asked for.
-func TestHeadersAlone(t *testing.T) {
+// If the node gives headers, no block is requested.
+func TestHeadersNeedNoBlocks(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
@@ -32,13 +32,13 @@ func TestHeadersAlone(t *testing.T) {
 		t.Errorf("calls of %s: got %d, want none", getBlock, got)
 	}
 	if got := chain.Calls(getHeader); got != 6 {
-		t.Errorf("calls of %s: got %d, want two for each look", getHeader, got)
+		t.Errorf("calls of %s: got %d, want two for each query", getHeader, got)
 	}
 }
 
-// A node that gives no headers, stops giving them, or gives less than is read of
-// one, is asked for blocks in the same look, and for a while in the next ones.
-func TestHeadersThatAreNone(t *testing.T) {
+// A node that gives no headers, stops giving them, or gives incomplete ones is asked for blocks in the
+// same query, and for a while in later ones.
+func TestMissingHeadersAreReadFromBlocks(t *testing.T) {
 	t.Parallel()
 	whole := func(without string) map[string]any {
 		h := map[string]any{"number": "0x1", "hash": nonce.Hash{1}.String(), "parentHash": nonce.Hash{2}.String(), "timestamp": "0x1", "baseFeePerGas": "0x1"}
@@ -63,22 +63,22 @@ func TestHeadersThatAreNone(t *testing.T) {
 			proxy := chaintest.NewProxy(t, chain.URL())
 			c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID()})
 			if known {
-				mustLook(t, c, chain)
+				mustQuery(t, c, chain)
 			}
-			proxy.Set(chaintest.SpoilMethod(getHeader, response))
+			proxy.Set(chaintest.FaultyMethod(getHeader, response))
 			before := proxy.RoundTrips()
-			mustLook(t, c, chain)
-			mustLook(t, c, chain)
+			mustQuery(t, c, chain)
+			mustQuery(t, c, chain)
 			if got := proxy.RoundTrips() - before; got != 3 {
-				t.Errorf("%s: round trips of two looks: got %d, want 3", name, got)
+				t.Errorf("%s: round trips of two queries: got %d, want 3", name, got)
 			}
 		}
 	}
 }
 
-// A gateway that lets no request pass with a call that it does not know is asked
-// without; one that is busy is left alone.
-func TestHeadersBehindAGateway(t *testing.T) {
+// A gateway that rejects requests with an unknown call gets the request without it. A busy one does
+// not.
+func TestGatewayThatRejectsHeadersIsAskedForBlocks(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	for status, passes := range map[int]bool{http.StatusForbidden: true, http.StatusBadRequest: true, http.StatusTooManyRequests: false, http.StatusBadGateway: false} {
@@ -102,7 +102,7 @@ func TestHeadersBehindAGateway(t *testing.T) {
 		c := connect(t, evm.Options{URL: gateway.URL, ChainID: chain.ChainID()})
 		_, err := c.Look(t.Context(), nonce.Look{})
 		if (err == nil) != passes {
-			t.Errorf("status %d for headers: got %v, want a look by blocks: %t", status, err, passes)
+			t.Errorf("status %d for headers: got %v, want a query by blocks: %t", status, err, passes)
 		}
 		if want := map[bool]int{true: 2, false: 1}[passes]; requests != want {
 			t.Errorf("status %d: got %d requests, want %d", status, requests, want)
@@ -110,8 +110,8 @@ func TestHeadersBehindAGateway(t *testing.T) {
 	}
 }
 
-// mustLook sees the chain's head whole.
-func mustLook(t *testing.T, c *evm.Connector, chain *devchain.Chain) {
+// mustQuery requires a complete observation of the chain's head.
+func mustQuery(t *testing.T, c *evm.Connector, chain *devchain.Chain) {
 	t.Helper()
 	v, err := c.Look(t.Context(), nonce.Look{})
 	if err != nil {

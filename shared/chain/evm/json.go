@@ -16,19 +16,18 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Codes of a [FieldError], as the public API has them.
+// Codes of a [FieldError], as in the public API.
 const (
 	CodeInvalidJSON      = "INVALID_JSON"
 	CodeInvalidField     = "INVALID_FIELD"
 	CodeUnsupportedField = "UNSUPPORTED_FIELD"
 )
 
-// FieldError says what is wrong with one field of a payload, and what would be
-// right.
+// FieldError describes an invalid field of a payload, and the expected value.
 type FieldError struct {
 	Field   string // as "payload.args[1]"
 	Code    string // CodeInvalidJSON, CodeInvalidField or CodeUnsupportedField
-	Problem string // in words for the caller
+	Problem string // shown to the caller
 }
 
 // Error names the field and the problem.
@@ -42,9 +41,8 @@ func badJSON(problem string) error {
 	return &FieldError{Field: "payload", Code: CodeInvalidJSON, Problem: problem}
 }
 
-// readObject reads one JSON object whose fields are among allowed, each at most
-// once and none null. encoding/json alone would take the last of two equal
-// names, names in any letter case, and broken UTF-8.
+// readObject reads one JSON object. Its fields must be among allowed, each at most once and not null.
+// encoding/json alone would accept duplicate names, names in any letter case, and invalid UTF-8.
 func readObject(raw []byte, allowed ...string) (map[string]json.RawMessage, error) {
 	if len(raw) > maxPayload {
 		return nil, invalid("payload", "want at most %d bytes", maxPayload)
@@ -103,7 +101,7 @@ func readString(raw json.RawMessage, field string) (string, error) {
 	return text, nil
 }
 
-func readHex(raw json.RawMessage, field string, most int) ([]byte, error) {
+func readHex(raw json.RawMessage, field string, limit int) ([]byte, error) {
 	text, err := readString(raw, field)
 	if err != nil {
 		return nil, err
@@ -113,15 +111,14 @@ func readHex(raw json.RawMessage, field string, most int) ([]byte, error) {
 	if !ok || err != nil {
 		return nil, invalid(field, "want 0x and an even number of hex digits")
 	}
-	if len(decoded) > most {
-		return nil, invalid(field, "%d bytes: want at most %d", len(decoded), most)
+	if len(decoded) > limit {
+		return nil, invalid(field, "%d bytes: want at most %d", len(decoded), limit)
 	}
 	return decoded, nil
 }
 
-// readAddress holds an address in mixed case to its checksum
-// (https://eips.ethereum.org/EIPS/eip-55): one mistyped digit sends the money to
-// nobody.
+// readAddress checks the checksum of an address in mixed case (https://eips.ethereum.org/EIPS/eip-55).
+// Money sent to a mistyped address is lost.
 func readAddress(raw json.RawMessage, field string) (*nonce.Address, error) {
 	text, err := readString(raw, field)
 	if err != nil {

@@ -5,13 +5,11 @@ import (
 	"time"
 )
 
-// askAgain is how long a node is not asked for what it refused: behind one address
-// there may be several nodes, of which some offer it. Asking in vain costs one
-// round trip.
+// askAgain is how long a node is not asked again for a call that it refused. Several nodes may share
+// one address, and some may offer it. A refused call costs one round trip.
 const askAgain = 2 * time.Minute
 
-// offer is whether the node offers what not every node does, as far as it has
-// shown.
+// offer records whether the node offers a call that not every node has.
 type offer struct{ refusedAt atomic.Pointer[time.Time] }
 
 func (o *offer) offered() bool {

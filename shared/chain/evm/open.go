@@ -10,19 +10,19 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// maxRaw is the most that nodes hold of one transaction, in bytes.
+// maxRaw is the largest transaction that nodes accept, in bytes.
 const maxRaw = 128 << 10
 
-// accessGas is what an access list costs beside the call (EIP-2930).
+// accessGas returns the gas of an access list (EIP-2930).
 func accessGas(list types.AccessList) uint64 {
 	return params.TxAccessListAddressGas*uint64(len(list)) + params.TxAccessListStorageKeyGas*uint64(list.StorageKeys())
 }
 
-// Open implements [nonce.ChainConnector]. It takes the transactions that pay a fee
-// and do one call: of legacy form with a chain id (EIP-155), with an access list
-// (EIP-2930), and with a dynamic fee (EIP-1559), in the one encoding of each. A
-// price of gas is both, the fee cap and the tip cap. Blobs are not kept here, and a
-// transaction that delegates accounts would let their nonces move by themselves.
+// Open implements [nonce.ChainConnector]. It accepts transactions that pay a fee and make one call.
+// These are legacy ones with a chain id (EIP-155), those with an access list (EIP-2930), and those
+// with a dynamic fee (EIP-1559), each in its one encoding. A gas price is both the fee cap and the
+// tip cap. Blobs are not stored here, and a transaction that delegates accounts would let their
+// nonces change without the manager.
 func (c *Connector) Open(raw []byte) (from nonce.Address, tx nonce.Unsigned, s nonce.Signed, err error) {
 	if len(raw) > maxRaw {
 		return from, tx, s, fmt.Errorf("its bytes are %d: no node holds more than %d", len(raw), maxRaw)

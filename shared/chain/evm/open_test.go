@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Signed bytes say who signed them and what they do; of other kinds, cut, longer or
-// for any chain, they are not taken.
+// Signed bytes give the signer and the call. Bytes of other types, truncated or extended ones, and
+// those without a chain id are refused.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	key, err := crypto.GenerateKey()

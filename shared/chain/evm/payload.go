@@ -13,20 +13,19 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Bounds of a payload. Nodes hold no transaction of more than 128 KiB in their
-// pools; 1 KiB of it is left to everything but the data.
+// Limits of a payload. Nodes accept transactions of up to 128 KiB; 1 KiB of it is left for everything
+// but the data.
 const (
 	maxData    = 127 << 10 // bytes
 	maxPayload = 1 << 20   // bytes of JSON as the caller wrote it
-	minGas     = 21_000    // the least that a transaction costs
-	maxGas     = 1 << 24   // the most gas of one transaction (EIP-7825)
+	minGas     = 21_000    // the least gas of a transaction
+	maxGas     = 1 << 24   // the maximum gas of one transaction (EIP-7825)
 
 	maxInitcode = 49_152 // bytes of the code that deploys a contract (EIP-3860)
 )
 
-// payload is an intent in canonical form, as it is stored: fields in this order,
-// addresses and data in lower case, amounts as decimal strings, a function call
-// as its data. What the caller left out is left out.
+// payload is an intent in canonical form, as stored: fields in this order, addresses and data in lower
+// case, amounts as decimal strings, a function call as its data. Omitted fields stay omitted.
 type payload struct {
 	To       *string `json:"to,omitempty"`
 	Value    *string `json:"value,omitempty"`
@@ -37,20 +36,19 @@ type payload struct {
 	Priority *string `json:"maxPriorityFeePerGas,omitempty"`
 }
 
-// ParsePayload reads what a caller wants done:
+// ParsePayload reads a caller's payload:
 //
 //	{to?, value?, data? | function + args, gas? | maxGas?, maxFeePerGas?, maxPriorityFeePerGas?}
 //
-// Amounts are decimal strings in wei, gas a decimal string or a JSON integer. Without
-// gas it is estimated; a call that needs more than maxGas is refused then.
-// No "to" deploys "data" as a contract. An address in mixed case must carry the
-// checksum of EIP-55. "function" is a signature such as
-// "transfer(address,uint256)"; "args" are its arguments: integers as gas, bytes
-// as 0x and hex digits, arrays and tuples as JSON arrays.
+// Amounts are decimal strings in wei, gas a decimal string or a JSON integer. Without gas it is
+// estimated; a call that needs more than maxGas is refused then. Without "to", "data" is deployed as a
+// contract. An address in mixed case must have the checksum of EIP-55. "function" is a signature such
+// as "transfer(address,uint256)". "args" are its arguments: integers as gas, bytes as 0x and hex
+// digits, arrays and tuples as JSON arrays.
 //
-// canonical is what to store; fingerprint, its SHA-256, is equal for payloads
-// that mean the same to the letter: a function call and its data are the same,
-// a value of 0 and no value are not. The error is a [*FieldError].
+// canonical is the form to store. fingerprint, its SHA-256, is equal for payloads with exactly the
+// same meaning. A function call equals its data, a value of 0 differs from no value. The error is a
+// [*FieldError].
 func ParsePayload(raw json.RawMessage) (canonical []byte, fingerprint [32]byte, err error) {
 	fields, err := readObject(raw, "to", "value", "data", "function", "args", "gas", "maxGas", "maxFeePerGas", "maxPriorityFeePerGas")
 	if err != nil {
@@ -75,8 +73,8 @@ func ParsePayload(raw json.RawMessage) (canonical []byte, fingerprint [32]byte, 
 // Call implements [nonce.ChainConnector]: see [StoredCall].
 func (c *Connector) Call(stored []byte) (nonce.Call, error) { return StoredCall(stored) }
 
-// StoredCall reads what [ParsePayload] made, in whatever order and spacing a JSON
-// column gives it back, and nothing else.
+// StoredCall reads the canonical form of [ParsePayload], in any order and spacing of a JSON column, and
+// nothing else.
 func StoredCall(stored []byte) (nonce.Call, error) {
 	fields, err := readObject(stored, "to", "value", "data", "gas", "maxGas", "maxFeePerGas", "maxPriorityFeePerGas")
 	if err != nil {
@@ -97,7 +95,7 @@ func StoredCall(stored []byte) (nonce.Call, error) {
 // Check implements [nonce.ChainConnector].
 func (c *Connector) Check(call nonce.Call) error { return checkCall(call) }
 
-// all are the given fields by name.
+// all returns the given fields by name.
 func (p payload) all() map[string]*string {
 	return map[string]*string{"to": p.To, "value": p.Value, "data": p.Data, "gas": p.Gas, "maxGas": p.MaxGas,
 		"maxFeePerGas": p.FeeCap, "maxPriorityFeePerGas": p.Priority}
@@ -151,11 +149,10 @@ func readPayload(fields map[string]json.RawMessage) (p payload, call nonce.Call,
 	return p, call, nil
 }
 
-// intrinsicGas is what a transaction costs before anything runs, below which no
-// node takes it: 21,000, 32,000 for a deployment and 2 for each word of its code
-// (EIP-3860), 16 for each byte of data and 4 for a zero byte (EIP-2028); at the
-// least 21,000 and 10 for each token, of which a byte has 4 and a zero byte 1
-// (EIP-7623).
+// intrinsicGas returns the gas of a transaction before any execution, below which no node accepts
+// it. It is 21,000, plus 32,000 for a deployment and 2 for each word of its code (EIP-3860), plus
+// 16 for each byte of data and 4 for a zero byte (EIP-2028). The minimum is 21,000 and 10 for each
+// token, of which a byte has 4 and a zero byte 1 (EIP-7623).
 func intrinsicGas(call nonce.Call) uint64 {
 	zeros := uint64(bytes.Count(call.Data, []byte{0}))
 	others := uint64(len(call.Data)) - zeros
@@ -166,7 +163,7 @@ func intrinsicGas(call nonce.Call) uint64 {
 	return max(gas, 21_000+10*(4*others+zeros))
 }
 
-// checkCall refuses what no chain could do.
+// checkCall refuses a call that no chain can execute.
 func checkCall(call nonce.Call) error {
 	if call.To == nil && len(call.Data) == 0 {
 		return invalid("payload.to", "neither to nor data: want an account to call, or the code of a contract to deploy")
@@ -220,12 +217,10 @@ func readAmount(raw json.RawMessage, field string) (*big.Int, error) {
 	return n, nil
 }
 
-// maxSafeInteger is the largest number that every JSON writer keeps exact
-// (RFC 8259, section 6).
+// maxSafeInteger is the largest number that every JSON writer keeps exact (RFC 8259, section 6).
 var maxSafeInteger = big.NewInt(1<<53 - 1)
 
-// readInteger reads a decimal string, or a JSON integer that cannot have been
-// rounded on its way.
+// readInteger reads a decimal string, or a JSON integer that cannot have been rounded.
 func readInteger(raw json.RawMessage, field string) (*big.Int, error) {
 	text := string(raw)
 	quoted := strings.HasPrefix(text, `"`)
@@ -248,7 +243,7 @@ func readInteger(raw json.RawMessage, field string) (*big.Int, error) {
 // maxDigits is enough for 2^256 and its sign.
 const maxDigits = 79
 
-// parseDecimal reads the one way to write each whole number.
+// parseDecimal reads a whole number in its canonical decimal form.
 func parseDecimal(text string) (*big.Int, bool) {
 	if len(text) > maxDigits {
 		return nil, false

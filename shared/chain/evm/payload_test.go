@@ -45,8 +45,8 @@ var goodPayloads = []struct{ name, raw, canonical string }{
 
 const maxUint256 = "115792089237316195423570985008687907853269984665640564039457584007913129639935"
 
-// Every accepted payload has one canonical form, with the fingerprint of its
-// bytes, that reads back as itself and as the same call.
+// Each accepted payload has one canonical form, with the fingerprint of its bytes. Read again it gives
+// the same form and the same call.
 func TestParsePayload(t *testing.T) {
 	t.Parallel()
 	for _, c := range goodPayloads {
@@ -65,8 +65,8 @@ func TestParsePayload(t *testing.T) {
 	}
 }
 
-// checkStored wants canonical to be its own canonical form, and the same call
-// when a JSON column has changed its order and spacing.
+// checkStored requires canonical to be its own canonical form, and the same call after a JSON column
+// has changed its order and spacing.
 func checkStored(t *testing.T, canonical []byte) {
 	t.Helper()
 	again, _, err := ParsePayload(canonical)
@@ -96,7 +96,7 @@ func checkStored(t *testing.T, canonical []byte) {
 	}
 }
 
-func TestCall(t *testing.T) {
+func TestStoredCallIsReadBack(t *testing.T) {
 	t.Parallel()
 	call, err := new(Connector).Call([]byte(`{` + to + `,"value":"5","data":"0xab","gas":"50000","maxFeePerGas":"2","maxPriorityFeePerGas":"1"}`))
 	if err != nil {
@@ -121,9 +121,8 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// A function call and the data it stands for are the same request; a value of 0
-// and no value are two.
-func TestFingerprint(t *testing.T) {
+// A function call and its data are the same request; a value of 0 and no value are two.
+func TestFingerprintFollowsTheMeaning(t *testing.T) {
 	t.Parallel()
 	fingerprint := func(raw string) [32]byte {
 		_, f, err := ParsePayload(json.RawMessage(raw))
@@ -214,7 +213,7 @@ var badPayloads = []struct{ raw, field, code, says string }{
 	{`{` + to + `,"function":"f(bool[2])","args":[[true]]}`, "payload.args[0]", CodeInvalidField, "want 2"},
 }
 
-// A refusal names the field and says what would be right.
+// A refusal names the field and the expected value.
 func TestParsePayloadRefuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range badPayloads {
@@ -231,8 +230,7 @@ func TestParsePayloadRefuses(t *testing.T) {
 	}
 }
 
-// What is compiled decodes, by package abi's own reading of the same function,
-// to the arguments that were given.
+// The encoded data decodes, by package abi, to the given arguments.
 func TestEncodeCall(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ signature, args, inputs, want string }{
@@ -276,8 +274,8 @@ func TestEncodeCall(t *testing.T) {
 	}
 }
 
-// Whatever comes in, either it is refused with a field and a code of the API, or
-// its canonical form stands the round trips of TestParsePayload.
+// Any input is refused with a field and a code of the API, or its canonical form passes
+// TestParsePayload.
 func FuzzParsePayload(f *testing.F) {
 	for _, c := range goodPayloads {
 		f.Add([]byte(c.raw))
@@ -298,15 +296,14 @@ func FuzzParsePayload(f *testing.F) {
 	})
 }
 
-// Gas below what a transaction costs before anything runs is refused at once: a
-// node would refuse it only when it holds a nonce.
+// Gas below the intrinsic gas is refused at once: a node would refuse it only after it has a nonce.
 func TestGasBelowIntrinsicIsRefused(t *testing.T) {
 	t.Parallel()
 	const to = `"to": "0x00000000000000000000000000000000000cafe0"`
 	for payload, least := range map[string]int{
 		to:                        21_000,
-		to + `, "data": "0x00"`:   21_010, // the floor: one token
-		to + `, "data": "0x0102"`: 21_080, // the floor: eight tokens
+		to + `, "data": "0x00"`:   21_010, // the minimum: one token
+		to + `, "data": "0x0102"`: 21_080, // the minimum: eight tokens
 		`"data": "0x6000600055"`:  53_000 + 3*16 + 2*4 + 2,
 		`"data": "0x60016001"`:    53_000 + 4*16 + 2,
 	} {

@@ -19,8 +19,8 @@ import (
 // NativeCoin is the LogIndex of a payment in the chain's own coin.
 const NativeCoin = -1
 
-// Payment is money that left an account in a final block: by the value of one of the
-// account's transactions, or by a Transfer event of a token.
+// Payment is money that left an account in a final block: the value of one of its transactions, or a
+// Transfer event of a token.
 type Payment struct {
 	TxHash      nonce.Hash
 	LogIndex    int // of the Transfer event in its block, or [NativeCoin]
@@ -31,26 +31,26 @@ type Payment struct {
 	Amount      *big.Int       // in the smallest unit
 }
 
-// PaymentsQuery asks for the payments of one account in the blocks that follow one.
+// PaymentsQuery requests the payments of one account in the blocks after one.
 type PaymentsQuery struct {
 	Payer     nonce.Address
 	After     uint64          // the block that was read last
-	AfterHash nonce.Hash      // its hash; zero: it is not held against the chain
-	Sent      uint64          // the account had sent this many transactions up to After, or more
+	AfterHash nonce.Hash      // its hash; zero: it is not compared with the chain
+	Sent      uint64          // a lower bound of the account's transaction count at After
 	UpTo      uint64          // the last block to read
-	Tokens    []nonce.Address // whose events are asked for
-	ByTag     bool            // final is what the tag "finalized" says; else by Depth
+	Tokens    []nonce.Address // whose events are requested
+	ByTag     bool            // the tag "finalized" decides finality; otherwise Depth
 	Depth     uint64          // a block is final with this many blocks, itself included
-	MaxBlocks int             // whole blocks that are read at most; 0: any number
+	MaxBlocks int             // maximum of whole blocks to read; 0: any number
 }
 
-// Payments are what was read.
+// Payments is the result of a read.
 type Payments struct {
 	Node      string
 	Final     uint64     // the last final block
-	End       uint64     // every block after the query's After, up to this one, was read
-	EndHash   nonce.Hash // of block End; where nothing was read, of block After
-	Sent      uint64     // the account had sent this many transactions up to End, or more
+	End       uint64     // each block after the query's After, up to this one, was read
+	EndHash   nonce.Hash // of block End; if nothing was read, of block After
+	Sent      uint64     // a lower bound of the account's transaction count at End
 	Found     []Payment  // by block, transaction and event, each once
 	WentBack  bool       // block After has another hash now, EndHash; nothing was read
 	FullReads int        // whole blocks that were read
@@ -64,10 +64,10 @@ const (
 
 // Payments reads the payments of an account in final blocks.
 //
-// Token payments come from eth_getLogs, which works on every node. Payments in the
-// chain's own coin are looked for by the account's transaction count: where it is the
-// same at both ends of a range, the account has sent nothing in between. A node without
-// the states of old blocks does not tell old counts, so there every block is read whole.
+// Token payments come from eth_getLogs, which every node has. Payments in the chain's own coin are
+// found by the account's transaction count: if it is equal at both ends of a range, the account has
+// sent nothing in it. A node without the states of old blocks does not answer old counts, so there each
+// block is read whole.
 func (c *Connector) Payments(ctx context.Context, q PaymentsQuery) (Payments, error) {
 	p, err := c.payments(ctx, q)
 	if err != nil {
@@ -115,8 +115,7 @@ func (c *Connector) payments(ctx context.Context, q PaymentsQuery) (Payments, er
 	return p, nil
 }
 
-// beginPayments finds the last final block, and holds the block that was read last
-// against the chain.
+// beginPayments finds the last final block, and compares the last block that was read with the chain.
 func (c *Connector) beginPayments(ctx context.Context, q PaymentsQuery) (p Payments, err error) {
 	tag := "latest"
 	if q.ByTag {
@@ -134,7 +133,7 @@ func (c *Connector) beginPayments(ctx context.Context, q PaymentsQuery) (p Payme
 	if !q.ByTag {
 		p.Final -= min(p.Final, max(q.Depth, 1)-1)
 	}
-	if anchor.null() || uint64(final.Number) < q.After { // this node is behind: it says nothing of that block
+	if anchor.null() || uint64(final.Number) < q.After { // this node lags and knows nothing of that block
 		return p, fmt.Errorf("it has no block %d, which was final: its last is %d", q.After, uint64(final.Number))
 	}
 	if err := anchor.into(&after); err != nil {
@@ -153,9 +152,8 @@ func (c *Connector) askCount(of nonce.Address, at uint64) *call {
 	return ask("eth_getTransactionCount", of.String(), hexutil.EncodeUint64(at))
 }
 
-// askTransfers asks for the events by which tokens of the account moved; nil: there is
-// no token to ask for. The tokens are named, since any contract may emit an event with
-// any account in it.
+// askTransfers requests the Transfer events of the account; nil if there are no tokens. The tokens are
+// named, since any contract can emit an event with any account in it.
 func askTransfers(q PaymentsQuery, end uint64) *call {
 	if len(q.Tokens) == 0 {
 		return nil
@@ -166,13 +164,13 @@ func askTransfers(q PaymentsQuery, end uint64) *call {
 	})
 }
 
-// place is one payment's place on the chain.
+// paymentPlace identifies one payment on the chain.
 type paymentPlace struct {
 	tx  nonce.Hash
 	log int
 }
 
-// transfersIn reads the events that a node gave.
+// transfersIn reads the events of a node's answer.
 func transfersIn(logs *call, q PaymentsQuery) (map[paymentPlace]Payment, error) {
 	found := map[paymentPlace]Payment{}
 	if logs == nil {
@@ -190,7 +188,7 @@ func transfersIn(logs *call, q PaymentsQuery) (map[paymentPlace]Payment, error) 
 	return found, nil
 }
 
-// eventLog is what is read of an event.
+// eventLog holds the fields that are read of an event.
 type eventLog struct {
 	Address     common.Address
 	Topics      []common.Hash
@@ -212,8 +210,8 @@ func (l eventLog) transfer() (TokenTransfer, bool) {
 	}, true
 }
 
-// leaves says that the event takes money from the account. Anybody may have a token emit
-// an event of amount 0.
+// leaves reports whether the event takes money from the account. Anyone can make a token emit an event
+// with amount 0.
 func (t TokenTransfer) leaves(q PaymentsQuery) bool {
 	return t.From == q.Payer && t.To != q.Payer && t.Amount.Sign() > 0
 }
@@ -222,14 +220,14 @@ func paymentBy(t TokenTransfer, tx nonce.Hash, number uint64, hash nonce.Hash) P
 	return Payment{TxHash: tx, LogIndex: t.LogIndex, BlockNumber: number, BlockHash: hash, Token: &t.Token, To: &t.To, Amount: t.Amount}
 }
 
-// sentPayments adds what the account's own transactions paid. It may lower p.End.
+// sentPayments adds the payments of the account's own transactions. It may lower p.End.
 func (c *Connector) sentPayments(ctx context.Context, q PaymentsQuery, p *Payments, count *call, found map[paymentPlace]Payment) error {
 	var sent hexutil.Uint64
 	s := &sentSearch{c: c, q: q}
 	counted := count.into(&sent) == nil
 	switch {
 	case !counted:
-		s.whole(q.After, p.End)
+		s.addWhole(q.After, p.End)
 	case uint64(sent) == q.Sent:
 		return nil
 	default:
@@ -239,8 +237,8 @@ func (c *Connector) sentPayments(ctx context.Context, q PaymentsQuery, p *Paymen
 	}
 	slices.Sort(s.blocks)
 	s.blocks = slices.Compact(s.blocks)
-	if most := q.MaxBlocks; most > 0 && len(s.blocks) > most {
-		p.End, s.blocks, counted = s.blocks[most]-1, s.blocks[:most], false
+	if limit := q.MaxBlocks; limit > 0 && len(s.blocks) > limit {
+		p.End, s.blocks, counted = s.blocks[limit]-1, s.blocks[:limit], false
 		end := askBlock(hexutil.EncodeUint64(p.End))
 		if err := c.roundTrip(ctx, []*call{end}); err != nil {
 			return err
@@ -265,8 +263,8 @@ func (c *Connector) sentPayments(ctx context.Context, q PaymentsQuery, p *Paymen
 	return c.addSent(ctx, q, txs, found)
 }
 
-// sentSpan is a range of blocks, low excluded, with the account's counts at its ends. The
-// count at low may be less than it was.
+// sentSpan is a range of blocks, low excluded, with the account's counts at its ends. The count at low
+// may be too low.
 type sentSpan struct{ low, high, atLow, atHigh uint64 }
 
 // sentSearch finds the blocks that have transactions of the account.
@@ -276,14 +274,14 @@ type sentSearch struct {
 	blocks []uint64
 }
 
-func (s *sentSearch) whole(low, high uint64) {
+func (s *sentSearch) addWhole(low, high uint64) {
 	for n := low + 1; n <= high; n++ {
 		s.blocks = append(s.blocks, n)
 	}
 }
 
-// narrow halves ranges in which the count has grown, down to single blocks. Where a node
-// does not tell a count, the blocks below are read whole.
+// narrow halves the ranges in which the count has grown, down to single blocks. If a node does not
+// answer a count, the blocks below are read whole.
 func (s *sentSearch) narrow(ctx context.Context, spans ...sentSpan) error {
 	for len(spans) > 0 {
 		var open []sentSpan
@@ -322,7 +320,7 @@ func (s *sentSearch) halve(ctx context.Context, spans []sentSpan) (halves []sent
 	for i, one := range spans {
 		middle, count := one.middle(), new(hexutil.Uint64)
 		if calls[i].into(count) != nil {
-			s.whole(one.low, middle)
+			s.addWhole(one.low, middle)
 			halves = append(halves, sentSpan{middle, one.high, one.atLow, one.atHigh})
 			continue
 		}
@@ -341,7 +339,7 @@ type sentTx struct {
 	hash   nonce.Hash
 }
 
-// sentIn reads blocks whole, and takes the account's transactions.
+// sentIn reads whole blocks and returns the account's transactions.
 func (c *Connector) sentIn(ctx context.Context, of nonce.Address, blocks []uint64) (txs []sentTx, err error) {
 	for some := range slices.Chunk(blocks, blocksAtOnce) {
 		calls := make([]*call, len(some))
@@ -366,8 +364,8 @@ func (c *Connector) sentIn(ctx context.Context, of nonce.Address, blocks []uint6
 	return txs, nil
 }
 
-// addSent adds what the transactions paid, by their receipts: their own value, and the
-// events of the contract that was called and of the tokens that are asked for.
+// addSent adds the transactions' payments by their receipts: their value, and the events of the called
+// contract and of the requested tokens.
 func (c *Connector) addSent(ctx context.Context, q PaymentsQuery, txs []sentTx, found map[paymentPlace]Payment) error {
 	for some := range slices.Chunk(txs, c.maxBatch-reserved) {
 		calls := make([]*call, len(some))
@@ -401,7 +399,7 @@ func addPaid(q PaymentsQuery, tx sentTx, receipt *call, found map[paymentPlace]P
 	if err != nil || !read.Succeeded {
 		return err
 	}
-	t, err := tx.taker(fullBlock{Number: hexutil.Uint64(tx.number), Hash: tx.hash}, "")
+	t, err := tx.consumer(fullBlock{Number: hexutil.Uint64(tx.number), Hash: tx.hash}, "")
 	if err != nil {
 		return err
 	}
@@ -416,15 +414,15 @@ func addPaid(q PaymentsQuery, tx sentTx, receipt *call, found map[paymentPlace]P
 	return nil
 }
 
-// PaymentsStart is where the reading of an account's payments begins.
+// PaymentsStart is the block after which the reading of an account's payments begins.
 type PaymentsStart struct {
 	Block uint64
 	Hash  nonce.Hash
-	Sent  uint64 // the account had sent this many transactions up to it, or more
+	Sent  uint64 // a lower bound of the account's transaction count at it
 }
 
-// PaymentsStart finds the last final block that is older than a time, or the first block
-// of the chain. It reads headers alone, which every node keeps.
+// PaymentsStart returns the last final block that is older than a time, or the first block of the
+// chain. It reads only headers, which every node keeps.
 func (c *Connector) PaymentsStart(ctx context.Context, q PaymentsQuery, before time.Time) (s PaymentsStart, err error) {
 	q.After, q.AfterHash, q.UpTo = 0, nonce.Hash{}, 0
 	p, err := c.beginPayments(ctx, q)

@@ -14,17 +14,16 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// transferCall and transferEvent are ERC-20's, and it demands the event of every
-// transfer.
+// transferCall and transferEvent are those of ERC-20, which requires the event for each transfer.
 //
 // Source: https://eips.ethereum.org/EIPS/eip-20
 const transferCall = "transfer(address,uint256)"
 
 var transferEvent = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
 
-// PaymentPayload is the payload, as [ParsePayload] makes it, that pays amount to an
-// address: in the chain's own coin where token is nil, else by that contract's
-// transfer. It is refused where it needs more than maxGas.
+// PaymentPayload returns the payload, in the form of [ParsePayload], that pays amount to an address: in
+// the chain's own coin if token is nil, else by that contract's transfer. The payment is refused if it
+// needs more than maxGas.
 func PaymentPayload(token *nonce.Address, to nonce.Address, amount *big.Int, maxGas uint64) ([]byte, error) {
 	fields := map[string]any{"to": to, "value": amount.String()}
 	if token != nil {
@@ -39,8 +38,8 @@ func PaymentPayload(token *nonce.Address, to nonce.Address, amount *big.Int, max
 	return canonical, err
 }
 
-// ParseAddress reads 0x and 40 hex digits. In mixed case they must carry the checksum
-// of EIP-55. The error is a [*FieldError].
+// ParseAddress reads 0x and 40 hex digits. An address in mixed case must have the checksum of EIP-55.
+// The error is a [*FieldError].
 func ParseAddress(text string) (nonce.Address, error) {
 	raw, err := json.Marshal(text)
 	if err != nil {
@@ -53,7 +52,7 @@ func ParseAddress(text string) (nonce.Address, error) {
 	return *a, nil
 }
 
-// Proof is what a receipt says of who called whom, and of what tokens moved.
+// Proof holds the fields of a receipt that prove a payment: sender, called contract, token transfers.
 type Proof struct {
 	From, To  nonce.Address // To is zero for a deployment
 	Succeeded bool
@@ -67,8 +66,8 @@ type TokenTransfer struct {
 	LogIndex        int      // of the event in its block
 }
 
-// ReadProof reads a node's receipt. Events that are not exactly ERC-20's Transfer are
-// left out. The error says what a receipt must have and this one has not.
+// ReadProof reads a node's receipt. It ignores events that are not exactly ERC-20's Transfer. The error
+// names the missing part.
 func ReadProof(receipt []byte) (Proof, error) {
 	var r struct {
 		From   *common.Address
@@ -104,5 +103,5 @@ func ReadProof(receipt []byte) (Proof, error) {
 	return p, nil
 }
 
-// isAddress says that a topic holds an address and nothing more.
+// isAddress reports whether a topic is an address.
 func isAddress(topic common.Hash) bool { return [12]byte(topic[:12]) == [12]byte{} }

@@ -19,7 +19,7 @@ const (
 	seven = "0x0000000000000000000000000000000000000000000000000000000000000007"
 )
 
-// receiptWith is a node's receipt with these logs.
+// receiptWith returns a node's receipt with these logs.
 func receiptWith(logs ...string) string {
 	return `{"from": "0x00000000000000000000000000000000000000aa", "to": "0x00000000000000000000000000000000000000cc", "status": "0x1",
 		"gasUsed": "0x5208", "logs": [` + strings.Join(logs, ",") + `]}`
@@ -29,8 +29,8 @@ func transferLog(data string, topics ...string) string {
 	return `{"address": "0x00000000000000000000000000000000000000cc", "topics": ["` + strings.Join(topics, `", "`) + `"], "data": "` + data + `", "removed": false}`
 }
 
-// Only what is exactly ERC-20's Transfer is read as one.
-func TestReadProof(t *testing.T) {
+// Only an exact ERC-20 Transfer is read as one.
+func TestOnlyERC20TransfersAreRead(t *testing.T) {
 	t.Parallel()
 	one := evm.TokenTransfer{Token: nonce.Address{19: 0xcc}, From: nonce.Address{19: 0xaa}, To: nonce.Address{19: 0xbb}, Amount: big.NewInt(7)}
 	for name, c := range map[string]struct {
@@ -66,7 +66,7 @@ func TestReadProof(t *testing.T) {
 	}
 }
 
-// Whatever a node says, it is read or refused.
+// Any answer of a node is read or refused.
 func FuzzReadProof(f *testing.F) {
 	f.Add([]byte(receiptWith(transferLog(seven, event, ofA, ofB))))
 	f.Add([]byte(`{"from":null,"status":"0x01","logs":[{"topics":[],"data":null}]}`))
@@ -83,19 +83,19 @@ func FuzzReadProof(f *testing.F) {
 	})
 }
 
-// A payment is rendered as the canonical payload of the call that it is.
-func TestPaymentPayload(t *testing.T) {
+// A payment becomes the canonical payload of its call.
+func TestPaymentPayloadIsCanonical(t *testing.T) {
 	t.Parallel()
 	to, token := nonce.Address{19: 0xbb}, nonce.Address{19: 0xcc}
-	most := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1))
+	limit := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1))
 	for _, c := range []struct {
 		token  *nonce.Address
 		amount *big.Int
-		same   string // to be parsed to the same
+		same   string // another payload with the same meaning
 	}{
 		{nil, big.NewInt(7), `{"to": "` + to.String() + `", "value": "7", "maxGas": 300000}`},
 		{&token, big.NewInt(7), `{"to": "` + token.String() + `", "function": "transfer(address,uint256)", "args": ["` + to.String() + `", 7], "maxGas": 300000}`},
-		{&token, most, `{"to": "` + token.String() + `", "function": "transfer(address,uint256)", "args": ["` + to.String() + `", "` + most.String() + `"], "maxGas": 300000}`},
+		{&token, limit, `{"to": "` + token.String() + `", "function": "transfer(address,uint256)", "args": ["` + to.String() + `", "` + limit.String() + `"], "maxGas": 300000}`},
 	} {
 		got, err := evm.PaymentPayload(c.token, to, c.amount, 300_000)
 		want, _, parsed := evm.ParsePayload([]byte(c.same))
@@ -103,13 +103,13 @@ func TestPaymentPayload(t *testing.T) {
 			t.Errorf("%s: got %s, %v; want %s, %v", c.amount, got, err, want, parsed)
 		}
 	}
-	if got, err := evm.PaymentPayload(&token, to, most.Add(most, big.NewInt(1)), 300_000); err == nil {
+	if got, err := evm.PaymentPayload(&token, to, limit.Add(limit, big.NewInt(1)), 300_000); err == nil {
 		t.Errorf("2^256: got %s, want an error", got)
 	}
 }
 
-// The letter case of an address is its checksum, or none.
-func TestParseAddress(t *testing.T) {
+// The letter case of an address is its checksum, or it is uniform.
+func TestParseAddressChecksTheChecksum(t *testing.T) {
 	t.Parallel()
 	const good = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 	for _, text := range []string{good, strings.ToLower(good), "0x" + strings.ToUpper(good[2:])} {

@@ -9,9 +9,8 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// receipt is what is read of a receipt. Where one of the parts that has has is
-// not there, it proves nothing: it is of a pending transaction, or from before
-// Byzantium.
+// receipt holds the fields that are read of a receipt. If one of the parts in has is missing, it proves
+// nothing: it is of a pending transaction, or older than Byzantium.
 type receipt struct {
 	tx, block nonce.Hash
 	number    uint64
@@ -22,11 +21,10 @@ type receipt struct {
 	bloom, after int    // text from bloom up to after is its logsBloom
 }
 
-// whole says that r proves something.
-func (r *receipt) whole() bool { return r.has.tx && r.has.block && r.has.number && r.has.status }
+// complete reports whether r proves anything.
+func (r *receipt) complete() bool { return r.has.tx && r.has.block && r.has.number && r.has.status }
 
-// found is r as an answer, with r's document in the bytes that into has room
-// for.
+// found returns r as an answer, with its document in the space of into.
 func (r *receipt) found(into []byte) nonce.ReceiptAnswer {
 	return nonce.ReceiptAnswer{Answer: nonce.AnswerFound, Receipt: nonce.Receipt{TxHash: r.tx, BlockNumber: r.number,
 		BlockHash: r.block, Succeeded: r.succeeded, Document: r.document(into)}}
@@ -37,12 +35,11 @@ func (r *receipt) document(into []byte) []byte {
 	return append(append(into, r.text[:r.bloom]...), r.text[r.after:]...)
 }
 
-// documentSize is the length of what document appends.
+// documentSize returns the length of what document appends.
 func (r *receipt) documentSize() int { return r.bloom + len(r.text) - r.after }
 
-// readReceipt reads the object that c stands before. It is false for anything
-// else. Of two equal names the last counts, as with encoding/json, which would
-// take several times as long and allocate each part.
+// readReceipt reads the object at the position of c. ok is false for anything else. Of two equal names
+// the last counts, as in encoding/json, which would be several times slower and allocate each part.
 func readReceipt(c *cursor) (r receipt, ok bool) {
 	c.space()
 	start := c.at
@@ -63,7 +60,7 @@ func readReceipt(c *cursor) (r receipt, ok bool) {
 		}
 		if string(name) == `"logsBloom"` {
 			r.bloom, r.after = before-start, c.at-start
-			if before == start+1 { // the first member: the comma after it goes with it
+			if before == start+1 { // the first member: the comma after it is removed too
 				next := *c
 				if next.take(',') {
 					r.after = next.at - start
@@ -107,8 +104,8 @@ func readHash(h *nonce.Hash, value []byte) bool {
 	return err == nil
 }
 
-// eachReceipt calls f with each receipt of a list, until f is false. It is false
-// if f was, or if text is no list of objects.
+// eachReceipt calls f with each receipt of a list until f returns false. It returns false if f did, or
+// if text is not a list of objects.
 func eachReceipt(text []byte, f func(receipt) bool) bool {
 	c := &cursor{text: text}
 	if !c.take('[') {
@@ -125,8 +122,8 @@ func eachReceipt(text []byte, f func(receipt) bool) bool {
 	return true
 }
 
-// cursor walks over JSON that the client has found valid. Other text makes it
-// stop, or pass over something else than a value; never panic.
+// cursor reads JSON that the client has validated. With other text it stops or skips something else
+// than a value, and never panics.
 type cursor struct {
 	text []byte
 	at   int
@@ -140,7 +137,7 @@ func (c *cursor) space() {
 
 func isSpace(b byte) bool { return b == ' ' || b == '\n' || b == '\t' || b == '\r' }
 
-// take passes over space and, if it comes next, over b.
+// take skips space and, if it is next, b.
 func (c *cursor) take(b byte) bool {
 	c.space()
 	if c.at == len(c.text) || c.text[c.at] != b {
@@ -150,7 +147,7 @@ func (c *cursor) take(b byte) bool {
 	return true
 }
 
-// value passes over one value and returns its text; empty where none begins.
+// value skips one value and returns its text; empty if there is none.
 func (c *cursor) value() []byte {
 	c.space()
 	start, depth := c.at, 0
@@ -177,7 +174,7 @@ func (c *cursor) value() []byte {
 	return c.text[start:c.at]
 }
 
-// quoted passes over a string.
+// quoted skips a string.
 func (c *cursor) quoted() {
 	for c.at++; ; {
 		n := bytes.IndexByte(c.text[c.at:], '"')

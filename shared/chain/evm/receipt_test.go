@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// goodReceipt is as go-ethereum writes it.
+// goodReceipt has go-ethereum's format.
 const goodReceipt = `{"blockHash":"0x%064x","blockNumber":"0x10","contractAddress":null,"cumulativeGasUsed":"0x5208",` +
 	`"effectiveGasPrice":"0x77359400","from":"0xabed6bd9ec382975f0d1ba42f925c3edf46be6ad","gasUsed":"0x5208",` +
 	`"logs":[{"address":"0xfe","topics":["0x1","}],\"{"],"data":"0x\\","logsBloom":"0x1"}],"logsBloom":"0x00","status":"0x1",` +
@@ -22,7 +22,7 @@ const goodReceipt = `{"blockHash":"0x%064x","blockNumber":"0x10","contractAddres
 
 func receiptText(tx int) string { return fmt.Sprintf(goodReceipt, 7, tx) }
 
-// The logsBloom is left out of the document wherever it stands, and nothing else.
+// The logsBloom is removed from the document in any position, and nothing else.
 func TestDocumentIsWithoutLogsBloom(t *testing.T) {
 	t.Parallel()
 	const bloom = `"logsBloom":"0x00"`
@@ -48,12 +48,12 @@ func TestDocumentIsWithoutLogsBloom(t *testing.T) {
 	}
 }
 
-// A receipt is read as encoding/json reads it, whatever stands around its parts.
-func TestReadReceipt(t *testing.T) {
+// A receipt is read as encoding/json reads it, whatever surrounds its parts.
+func TestReceiptMatchesEncodingJSON(t *testing.T) {
 	t.Parallel()
 	good := receiptText(9)
 	r, ok := readReceipt(&cursor{text: []byte(good)})
-	if !ok || !r.whole() || !r.succeeded || r.number != 16 || r.block != (nonce.Hash{31: 7}) || r.tx != (nonce.Hash{31: 9}) {
+	if !ok || !r.complete() || !r.succeeded || r.number != 16 || r.block != (nonce.Hash{31: 7}) || r.tx != (nonce.Hash{31: 9}) {
 		t.Errorf("got %+v, %v, want its parts", r, ok)
 	}
 	for name, text := range map[string]string{
@@ -73,18 +73,18 @@ func TestReadReceipt(t *testing.T) {
 		"a result of 2":          strings.Replace(good, `"status":"0x1"`, `"status":"0x2"`, 1),
 		"another result follows": strings.Replace(good, `"status":"0x1"`, `"status":"0x1","status":""`, 1),
 	} {
-		if r, ok := readReceipt(&cursor{text: []byte(text)}); ok && r.whole() {
+		if r, ok := readReceipt(&cursor{text: []byte(text)}); ok && r.complete() {
 			t.Errorf("%s: got %+v, want nothing that proves anything", name, r)
 		}
 	}
 	failed := strings.Replace(good, `"status":"0x1"`, `"status":"0x0"`, 1)
-	if r, ok := readReceipt(&cursor{text: []byte(failed)}); !ok || !r.whole() || r.succeeded {
+	if r, ok := readReceipt(&cursor{text: []byte(failed)}); !ok || !r.complete() || r.succeeded {
 		t.Errorf("reverted: got %+v, %v, want a receipt that says so", r, ok)
 	}
 }
 
-// Whatever a node says, nothing panics; of valid JSON an object is read to its
-// end, and its document is the same object but for the logsBloom.
+// No answer of a node panics. In valid JSON an object is read to its end, and its document is the same
+// object without the logsBloom.
 func FuzzReceipt(f *testing.F) {
 	f.Add([]byte(receiptText(1)))
 	f.Add([]byte("[" + receiptText(1) + ", " + receiptText(2) + "]"))
@@ -125,7 +125,7 @@ func FuzzReceipt(f *testing.F) {
 }
 
 // A node that refused is asked again after a while.
-func TestRefusedBlocksAreAskedForAgain(t *testing.T) {
+func TestRefusedBlockReceiptsAreRequestedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b offer
@@ -144,8 +144,8 @@ func TestRefusedBlocksAreAskedForAgain(t *testing.T) {
 	})
 }
 
-// BenchmarkTakeBlock reads the receipts of a block of 2,000 that are all wanted,
-// and of one where none is.
+// BenchmarkTakeBlock reads the receipts of a block of 2,000 that are all wanted, and of one without
+// wanted ones.
 func BenchmarkTakeBlock(b *testing.B) {
 	var q nonce.Look
 	var texts []string

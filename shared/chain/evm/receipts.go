@@ -9,41 +9,39 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// How receipts are asked for. For a receipt by its transaction go-ethereum reads
-// the whole block and hashes all its transactions, each time; for the receipts of
-// a block it writes them all. Either costs it as much as the block is large: one
-// block as much as 50 to 100 of its transactions.
+// Receipts can be requested by transaction or by block. For one transaction go-ethereum reads the whole
+// block and hashes all its transactions each time; for a block it encodes all receipts. A block costs
+// as much as 50 to 100 of its transactions.
 const (
-	fewReceipts = 32 // at most so many go with the rest of a look, by transaction
-	worthABlock = 64 // so many in a block, or more, are asked for with the block's others
+	fewReceipts = 32 // at most so many are requested by transaction with the rest of a query
+	worthABlock = 64 // so many or more in one block are requested by block
 	maxBlocks   = 4  // in one round trip: a full block's receipts are megabytes, and go-ethereum stops at 25 MB
-	enoughTried = 3  // blocks that a walk down from the head tries before it may give up
+	enoughTried = 3  // blocks that a walk down from the head tries before it may end
 )
 
-// receipts finds the receipts of one look, in as many rounds as it takes.
+// receipts finds the receipts of one query, in as many round trips as needed.
 //
-// What has a nonce at or above the account's count is in no block of the node's
-// and is not asked for. Of the others those go by the block that are many in one:
-// first in the blocks where they were before, and from the head down, as long as
-// that finds enough. Whatever is left goes by transaction, so a block's receipts
-// decide nothing by what is missing in them.
+// A transaction with a nonce at or above the account's count is in no block of the node's, and is not
+// requested. If many of the others are in one block, they are requested by block. First come the blocks
+// where they were before, then downwards from the head as long as that finds enough. The rest is
+// requested by transaction, so a receipt that is missing in a block's answer decides nothing.
 type receipts struct {
-	answers map[nonce.Hash]nonce.ReceiptAnswer // one for each that is wanted
+	answers map[nonce.Hash]nonce.ReceiptAnswer // one for each wanted transaction
 	left    []wanted                           // those without an answer
-	known   *recent                            // blocks that were asked for whole
-	byBlock bool                               // what is left tells its nonce and block, and is much
+	known   *recent                            // blocks whose receipts are all known
+	byBlock bool                               // many are left, and they have nonces and blocks as hints
 
-	count  *call           // the account's count, in the first round
-	single []*call         // under way: one for each that is left
+	count  *call           // the account's count, in the first round trip
+	single []*call         // one for each in left; under way
 	blocks []*blockCall    // under way
-	seen   map[uint64]bool // the heights of the blocks that were asked for
+	seen   map[uint64]bool // the heights of the requested blocks
 	walk   walk
 }
 
-// walk goes down from the head, for receipts of which the block is not known.
+// walk goes down from the head, for receipts whose block is not known.
 type walk struct {
-	next    uint64 // the height at which it goes on
-	pace    int    // how many blocks it takes next, twice as many each time; 0: it has ended
+	next    uint64 // the next height
+	pace    int    // how many blocks it reads next, doubled each time; 0: it has ended
 	tried   int    // blocks
 	brought int    // receipts
 }
@@ -54,13 +52,13 @@ type wanted struct {
 	nonce.Hint
 }
 
-// blockCall asks for the receipts of the block at a height.
+// blockCall requests the receipts of the block at a height.
 type blockCall struct {
 	number uint64
-	proof  nonce.Hash // of the block there, where there is no header
-	header *call      // the block there, asked for after the receipts
+	proof  nonce.Hash // the hash of the block there, if there is no header
+	header *call      // the block there, requested after the receipts
 	answer *call
-	walked bool // down from the head
+	walked bool // by the walk down from the head
 }
 
 func newReceipts(q nonce.Look, known *recent) *receipts {
@@ -76,8 +74,8 @@ func newReceipts(q nonce.Look, known *recent) *receipts {
 	return r
 }
 
-// begin is what is asked in the look's first round: every receipt, unless they
-// are many of which the account's count may spare some.
+// begin returns the calls of the query's first round trip: every receipt, unless there are many and the
+// account's count may make some unnecessary.
 func (r *receipts) begin() []*call {
 	if r.byBlock {
 		return nil
@@ -93,12 +91,12 @@ func (r *receipts) askSingle() []*call {
 	return r.single
 }
 
-// spare settles what the account's count tells enough of, and begins the walk at
-// head, which is not below the block of the count.
+// spare answers the receipts that the account's count decides, and begins the walk at head, which is
+// not below the block of the count.
 func (r *receipts) spare(head block) {
 	var count hexutil.Uint64
 	if r.count.into(&count) != nil {
-		r.left = nil // without it the look says nothing anyway
+		r.left = nil // without the count the query fails anyway
 	}
 	r.left = slices.DeleteFunc(r.left, func(w wanted) bool {
 		if w.Nonce >= uint64(count) {
@@ -109,11 +107,11 @@ func (r *receipts) spare(head block) {
 	r.walk = walk{next: uint64(head.Number), pace: 1}
 }
 
-// byBlocks says that receipts of blocks are under way.
+// byBlocks reports whether receipts of blocks are under way.
 func (r *receipts) byBlocks() bool { return len(r.blocks) > 0 }
 
-// further is what is asked in the next round; none if every answer is there.
-// head is the view's as far as it is known.
+// further returns the calls of the next round trip; none if every answer is there. head is the
+// observation's head as far as it is known.
 func (r *receipts) further(head block, blocksOffered bool) (calls []*call) {
 	r.single, r.blocks = nil, nil
 	if len(r.left) == 0 {
@@ -136,13 +134,13 @@ func (r *receipts) further(head block, blocksOffered bool) (calls []*call) {
 	return calls
 }
 
-// askBlocks chooses the blocks of the next round.
+// askBlocks chooses the blocks of the next round trip.
 func (r *receipts) askBlocks(head block) {
-	lost := 0 // how many are in a block that is not known
+	lost := 0 // how many are in an unknown block
 	held := map[uint64]int{}
 	for i, w := range r.left {
 		switch {
-		case i > 0 && w.Nonce == r.left[i-1].Nonce: // another version: a block has one of them
+		case i > 0 && w.Nonce == r.left[i-1].Nonce: // another version of the nonce: a block has one of them
 		case w.Block == 0 || r.seen[w.Block] || w.Block > uint64(head.Number):
 			lost++
 		default:
@@ -177,13 +175,12 @@ func (r *receipts) askBlock(number uint64, head block) *blockCall {
 	return b
 }
 
-// errNoBlock reports a node that has no block at a height, or another than it
-// said: it lags, or the chain changed. That is no reason not to ask it again.
+// errNoBlock reports a node that has no block at a height, or another than before: it lags, or the
+// chain changed. It can be asked again.
 var errNoBlock = errors.New("the node has another block there, or none")
 
-// take reads the answers of a round that ended with head. It reports a node that
-// does not give the receipts of a block; what they were asked for is left, and
-// goes by transaction.
+// take reads the answers of a round trip that ended with head. It reports whether the node does not
+// give the receipts of a block; these are then requested by transaction.
 func (r *receipts) take(head block) (refused bool) {
 	if !r.byBlocks() {
 		r.takeSingle(head)
@@ -219,8 +216,8 @@ func (r *receipts) takeSingle(head block) {
 	r.left = nil
 }
 
-// takeBlock takes over the receipts that are wanted, if all in the answer are of
-// one block, and that block is proved to be the chain's. It counts them.
+// takeBlock accepts the wanted receipts if all in the answer are of one block, and that block is proved
+// to be canonical. It returns their number.
 func (r *receipts) takeBlock(b *blockCall) (int, error) {
 	switch {
 	case b.answer.err != nil:
@@ -239,11 +236,11 @@ func (r *receipts) takeBlock(b *blockCall) (int, error) {
 		if a, ok := r.answers[one.tx]; ok && a.Answer != nonce.AnswerFound {
 			found = append(found, one)
 		}
-		return one.whole() && one.number == b.number && one.block == block
+		return one.complete() && one.number == b.number && one.block == block
 	})
 	switch {
 	case !isList:
-		return 0, errors.New("the answer is no list of receipts of that one block")
+		return 0, errors.New("the answer is not a list of receipts of one block")
 	case first:
 		return 0, nil
 	case !b.proves(block):
@@ -254,13 +251,13 @@ func (r *receipts) takeBlock(b *blockCall) (int, error) {
 	return len(found), nil
 }
 
-// wantsHead says that the head's receipts are what would be asked for next.
+// wantsHead reports whether the head's receipts would be requested next.
 func (r *receipts) wantsHead(head block) bool {
 	return r.byBlock && r.single == nil && len(r.left) >= worthABlock && r.walk.pace > 0 && r.walk.next == uint64(head.Number) && !r.seen[r.walk.next]
 }
 
-// reuse takes over the receipts of head and of its parent that are known. Both are
-// in the view's chain, and what a block's hash stands for does not change.
+// reuse accepts the known receipts of head and of its parent. Both are in the observation's chain, and
+// a block's hash fixes its content.
 func (r *receipts) reuse(known *recent, head block) {
 	if !r.byBlock || len(r.left) == 0 {
 		return
@@ -286,8 +283,7 @@ func (r *receipts) reuse(known *recent, head block) {
 	r.settle()
 }
 
-// accept takes the receipts as answers, with one piece of memory for all their
-// documents.
+// accept stores the receipts as answers, with one allocation for all documents.
 func (r *receipts) accept(found []receipt) {
 	size := 0
 	for i := range found {
@@ -303,9 +299,9 @@ func (r *receipts) accept(found []receipt) {
 	}
 }
 
-// proves says whether the block at b's height has that hash: by the head, or by
-// its header, which was asked for after the receipts. The round ends with the
-// proof that the node has that head still, so what it has below is in its chain.
+// proves reports whether the block at b's height has that hash: by the head, or by its header, which
+// was requested after the receipts. The round trip ends with the proof that the node still has that
+// head, so a block below it is in its chain.
 func (b *blockCall) proves(hash nonce.Hash) bool {
 	if b.header == nil {
 		return b.proof == hash
@@ -314,8 +310,8 @@ func (b *blockCall) proves(hash nonce.Hash) bool {
 	return b.header.into(&at) == nil && uint64(at.Number) == b.number && at.Hash == hash
 }
 
-// settle takes what has an answer off what is left. Where one version of a nonce
-// was found, none of the others is in that chain.
+// settle removes answered transactions from left. If one version of a nonce was found, no other is in
+// that chain.
 func (r *receipts) settle() {
 	taken := map[uint64]bool{}
 	for _, w := range r.left {
@@ -331,8 +327,7 @@ func (r *receipts) settle() {
 	})
 }
 
-// upTo takes back what is not in head's chain by its height: no receipt is above
-// the view's head.
+// upTo removes receipts above head: no receipt is above the observation's head.
 func (r *receipts) upTo(head nonce.Header) map[nonce.Hash]nonce.ReceiptAnswer {
 	for h, a := range r.answers {
 		if n := a.Receipt.BlockNumber; a.Answer == nonce.AnswerFound && (n > head.Number || n == head.Number && a.Receipt.BlockHash != head.Hash) {
@@ -342,7 +337,7 @@ func (r *receipts) upTo(head nonce.Header) map[nonce.Hash]nonce.ReceiptAnswer {
 	return r.answers
 }
 
-// receiptAnswer is what the node said to the question about one transaction.
+// receiptAnswer returns the node's answer about one transaction.
 func receiptAnswer(hash nonce.Hash, a *call) nonce.ReceiptAnswer {
 	if a.null() {
 		return nonce.ReceiptAnswer{Answer: nonce.AnswerNotFound}
@@ -351,8 +346,8 @@ func receiptAnswer(hash nonce.Hash, a *call) nonce.ReceiptAnswer {
 		return nonce.ReceiptAnswer{}
 	}
 	r, ok := readReceipt(&cursor{text: a.raw})
-	if !ok || !r.whole() || r.tx != hash {
+	if !ok || !r.complete() || r.tx != hash {
 		return nonce.ReceiptAnswer{}
 	}
-	return r.found(a.raw[:0]) // in its place
+	return r.found(a.raw[:0]) // in the same memory
 }

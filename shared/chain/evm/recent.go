@@ -7,17 +7,16 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// recent keeps the receipts of the last blocks that were asked for whole, by
-// the block's hash, which they follow from: ten submitters that look at one block
-// read it once.
+// recent keeps the receipts of the last blocks that were requested whole, by the block's hash, which
+// fixes them. So the queries of ten submitters read a block once.
 type recent struct {
 	mu       sync.Mutex
 	blocks   [recentBlocks]knownBlock
-	next     int                          // where the next one goes
-	fetching map[nonce.Hash]chan struct{} // closed once whoever asks for the block has its answer
+	next     int                          // where the next one is stored
+	fetching map[nonce.Hash]chan struct{} // closed once the query that fetches the block has its answer
 }
 
-// knownBlock is a block of which every receipt is known.
+// knownBlock is a block with all its receipts.
 type knownBlock struct {
 	hash     nonce.Hash
 	receipts map[nonce.Hash]receipt
@@ -25,10 +24,10 @@ type knownBlock struct {
 
 const (
 	recentBlocks = 4
-	recentBytes  = 8 << 20 // of one block's receipts; a larger one is not kept
+	recentBytes  = 8 << 20 // of one block's receipts; more are not kept
 )
 
-// of is every receipt of that block by its transaction; nil where it is not known.
+// of returns all receipts of that block by transaction; nil if they are not known.
 func (k *recent) of(block nonce.Hash) map[nonce.Hash]receipt {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -55,8 +54,8 @@ func (k *recent) keep(block nonce.Hash, all []receipt) {
 	k.next = (k.next + 1) % recentBlocks
 }
 
-// claim says that its caller is to ask for that block, and to call done once it
-// has; or, done nil, that another look has asked for it meanwhile.
+// claim makes its caller fetch that block and call done afterwards. If done is nil, another query has
+// fetched it meanwhile.
 func (k *recent) claim(ctx context.Context, block nonce.Hash) (done func()) {
 	k.mu.Lock()
 	asked, ok := k.fetching[block]

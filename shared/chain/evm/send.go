@@ -10,11 +10,10 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Send implements [nonce.ChainConnector]. Raw transactions that do not fit one
-// request (Options.MaxBatch calls, a few megabytes) take several round trips;
-// after one in which not everything was taken nothing more is sent, since a later
-// nonce goes nowhere without the earlier ones. Within one request a node may take
-// a later nonce and not an earlier one; it then holds it back.
+// Send implements [nonce.ChainConnector]. Raw transactions that do not fit one request
+// (Options.MaxBatch calls, a few megabytes) take several round trips. After one in which not all were
+// accepted nothing more is sent, since a later nonce needs the earlier ones. Within one request a node
+// may accept a later nonce without an earlier one; it then keeps it queued.
 func (c *Connector) Send(ctx context.Context, raws [][]byte) []nonce.SendResult {
 	calls := make([]*call, len(raws))
 	for i, raw := range raws {
@@ -37,12 +36,12 @@ func (c *Connector) Send(ctx context.Context, raws [][]byte) []nonce.SendResult 
 	return results
 }
 
-// refused says that no node holds what was sent.
+// refused reports that no node keeps the bytes.
 func refused(a *call) bool {
 	return a.err != nil && classify(a.err.Error()) != nonce.SendAlreadyKnown
 }
 
-// noAnswer keeps the words of a failed round trip from being read as a node's.
+// noAnswer marks the error of a failed round trip, so that it is not read as a node's text.
 type noAnswer struct{ error }
 
 func (c *Connector) sendResult(raw []byte, a *call) nonce.SendResult {

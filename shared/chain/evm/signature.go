@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Bounds of a signature, far above what contracts have.
+// Limits of a signature, far above those of real contracts.
 const (
 	maxSignature = 1024 // bytes
 	maxDepth     = 8    // of tuples in tuples
-	maxElements  = 1024 // of a fixed array, all its dimensions and those of its tuple's fields multiplied
+	maxElements  = 1024 // of a fixed array: all its dimensions and those of its tuple's fields multiplied
 )
 
 var (
@@ -19,14 +19,13 @@ var (
 	arraySuffix  = regexp.MustCompile(`^\[([1-9][0-9]{0,3})?\]`)
 )
 
-// signatureParser walks over the canonical text of a signature. It is stricter
-// than abi.ParseSelector, which takes any byte for a comma and no arrays of
-// tuples but [].
+// signatureParser reads the canonical text of a signature. It is stricter than abi.ParseSelector, which
+// accepts any byte as a comma, and no arrays of tuples but [].
 type signatureParser struct {
 	rest string
 }
 
-// kind is the form of a type, by which its values are encoded.
+// kind is the encoding form of a type.
 type kind byte
 
 const (
@@ -42,22 +41,22 @@ const (
 	kindArray // T[n]
 )
 
-// wordSize is how many bytes each number, offset and length takes.
+// wordSize is the number of bytes of each number, offset and length.
 const wordSize = 32
 
-// abiType is one type of a signature. It is data alone: a Go type made at run time
-// would never be freed, and callers choose the signatures.
+// abiType is one type of a signature. It is plain data: a Go type made at run time would never be
+// freed, and callers choose the signatures.
 type abiType struct {
 	kind    kind
 	size    int       // bits of an integer, bytes of bytes1 to bytes32, elements of T[n]
 	parts   []abiType // of a tuple; of an array its one element type
-	dynamic bool      // its values stand in the tail, and an offset stands for them in the head
-	head    int       // bytes that it takes in the head
+	dynamic bool      // its values are in the tail, and the head has their offset
+	head    int       // its bytes in the head
 	name    string    // of an elementary type
 }
 
-// parseSignature reads the types of "name(type,type)": canonical names
-// (uint256, not uint), no spaces, no argument names, tuples as "(type,type)".
+// parseSignature reads the types of "name(type,type)": canonical names (uint256, not uint), no spaces,
+// no argument names, tuples as "(type,type)".
 func parseSignature(text string) ([]abiType, error) {
 	name, _, ok := strings.Cut(text, "(")
 	if !ok || len(text) > maxSignature || !functionName.MatchString(name) {
@@ -79,8 +78,7 @@ func badSignature() error {
 		"canonical types (uint256, not uint), no spaces, no argument names, tuples as (type,type)")
 }
 
-// tuple reads "(type,type)" and says how many elements it has when its fixed
-// arrays are written out.
+// tuple reads "(type,type)" and returns the number of elements with its fixed arrays expanded.
 func (p *signatureParser) tuple(depth int) (parts []abiType, elements int, err error) {
 	if depth > maxDepth || !p.take("(") {
 		return nil, 0, badSignature()
@@ -139,7 +137,7 @@ func tupleOf(parts []abiType) abiType {
 	return t
 }
 
-// arrayOf is the array of n elements; 0: of any number.
+// arrayOf returns the array of n elements; 0: of any number.
 func arrayOf(elem abiType, n int) abiType {
 	t := abiType{kind: kindArray, size: n, parts: []abiType{elem}, dynamic: n == 0 || elem.dynamic, head: wordSize}
 	if n == 0 {
@@ -151,7 +149,7 @@ func arrayOf(elem abiType, n int) abiType {
 	return t
 }
 
-// headsOf is how many bytes the heads of the types take together.
+// headsOf returns the bytes of the types' heads together.
 func headsOf(types []abiType) (bytes int) {
 	for _, t := range types {
 		bytes += t.head
@@ -159,7 +157,7 @@ func headsOf(types []abiType) (bytes int) {
 	return bytes
 }
 
-// elementary takes one type without tuple and array, or one without a name.
+// elementary reads one type without tuple and array. The result has no name if there is none.
 func (p *signatureParser) elementary() abiType {
 	end := strings.IndexAny(p.rest, ",()[")
 	if end < 0 {
@@ -177,8 +175,8 @@ func (p *signatureParser) elementary() abiType {
 	return elementaryOf(match[0], match[2], bits)
 }
 
-// elementaryOf is the type of that name. length stands behind "bytes" in it, and bits
-// behind "int".
+// elementaryOf returns the type of that name. length is the suffix after "bytes", bits the one after
+// "int".
 func elementaryOf(name, length string, bits int) abiType {
 	t := abiType{name: name, size: bits, head: wordSize}
 	switch {

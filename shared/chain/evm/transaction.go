@@ -11,16 +11,15 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// ErrNoTransaction reports a hash of which a node knows no transaction. It may come to
-// know it.
+// ErrNoTransaction reports a hash without a known transaction at the node. The node may learn it later.
 var ErrNoTransaction = nonce.ErrNoTransaction
 
-// Transaction is a signed transaction, mined or not: who signed it, and what it does.
+// Transaction is a signed transaction, mined or not, with its signer and its call.
 type Transaction = nonce.SignedTransaction
 
-// Transaction reads the transaction of that hash. A node cannot lie about it: its parts
-// are held against the hash, and who signed it is computed from them. The error wraps
-// [ErrNoTransaction] where the node knows none.
+// Transaction reads the transaction with that hash. A node cannot falsify it: its parts are compared
+// with the hash, and the signer is computed from them. The error wraps [ErrNoTransaction] if the node
+// has none.
 func (c *Connector) Transaction(ctx context.Context, hash nonce.Hash) (t Transaction, err error) {
 	asked := ask("eth_getTransactionByHash", hash.String())
 	if err := c.roundTrip(ctx, []*call{asked}); err != nil {

@@ -5,15 +5,14 @@ import (
 	"encoding/json"
 )
 
-// walker goes once through nested JSON arrays, and copies none of them: decoding
-// level by level would read and copy the inner arrays once for each level.
+// walker reads nested JSON arrays once and copies none of them: decoding level by level would read and
+// copy the inner arrays once for each level.
 type walker struct {
 	rest    []byte
-	lengths []int // of the arrays not yet opened, in the order in which they begin
+	lengths []int // of the arrays that are not opened yet, in the order of their beginnings
 }
 
-// newWalker begins before the text. A text that is no JSON it takes for an empty one,
-// in which no array opens.
+// newWalker begins before the text. Invalid JSON counts as empty text, in which no array opens.
 func newWalker(raw json.RawMessage) walker {
 	if !json.Valid(raw) {
 		return walker{}
@@ -24,7 +23,7 @@ func newWalker(raw json.RawMessage) walker {
 		switch raw[i] {
 		case '"':
 			i += stringSize(raw[i:]) - 1
-		case '[', '{': // an object is no value of any type: nothing after it is read
+		case '[', '{': // an object is not a value of any type: nothing after it is read
 			open = append(open, len(w.lengths))
 			first := 1
 			if bytes.HasPrefix(bytes.TrimLeft(raw[i+1:], jsonSpace), []byte("]")) {
@@ -42,7 +41,7 @@ func newWalker(raw json.RawMessage) walker {
 
 const jsonSpace = " \t\r\n"
 
-// stringSize is the length of the JSON string that text begins with, quotes included.
+// stringSize returns the length of the JSON string at the start of text, with quotes.
 func stringSize(text []byte) int {
 	for i := 1; i < len(text); i++ {
 		switch text[i] {
@@ -55,7 +54,7 @@ func stringSize(text []byte) int {
 	return len(text)
 }
 
-// open enters the array that comes next, and says how many elements it has.
+// open enters the next array and returns its number of elements.
 func (w *walker) open() (n int, ok bool) {
 	w.space()
 	if !bytes.HasPrefix(w.rest, []byte("[")) {
@@ -69,8 +68,8 @@ func (w *walker) open() (n int, ok bool) {
 	return n, true
 }
 
-// leaf takes the string, number or literal that comes next. Of an array or an object
-// it takes a beginning, which is none of these.
+// leaf takes the next string, number or literal. From an array or an object it takes a beginning, which
+// is none of these.
 func (w *walker) leaf() json.RawMessage {
 	w.space()
 	size := bytes.IndexAny(w.rest, jsonSpace+",]")
@@ -85,7 +84,7 @@ func (w *walker) leaf() json.RawMessage {
 	return value
 }
 
-// next goes past the comma or the bracket that follows an element.
+// next skips the comma or the bracket after an element.
 func (w *walker) next() {
 	w.space()
 	if len(w.rest) > 0 {

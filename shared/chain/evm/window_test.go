@@ -16,8 +16,7 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// windowOf signs n transactions of the chain's account, and is the question about
-// all.
+// windowOf signs n transactions of the chain's account, and returns the query for all.
 func windowOf(t testing.TB, chain *devchain.Chain, n int) (raws [][]byte, q nonce.Look) {
 	t.Helper()
 	account := devchain.DevAccounts(1)[0]
@@ -39,7 +38,7 @@ func windowOf(t testing.TB, chain *devchain.Chain, n int) (raws [][]byte, q nonc
 	return raws, q
 }
 
-// found counts the receipts in v, and fails where one is unknown.
+// found counts the receipts in v, and fails if one is unknown.
 func found(t testing.TB, v nonce.View) (n int) {
 	t.Helper()
 	for h, a := range v.Receipts {
@@ -53,8 +52,8 @@ func found(t testing.TB, v nonce.View) (n int) {
 	return n
 }
 
-// A window in small batches, with headers, keeps to their size and finds all,
-// even if blocks come between them.
+// A window in small batches, with headers, keeps to their size and finds all, even if blocks are added
+// in between.
 func TestWindowInSmallBatches(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
@@ -95,10 +94,9 @@ func TestWindowInSmallBatches(t *testing.T) {
 	}
 }
 
-// Where the answer about blocks is silence, each receipt is asked for by itself,
-// and the next look does not ask for blocks. Where there is silence everywhere,
-// the look says nothing.
-func TestWindowOfSilentBlocks(t *testing.T) {
+// If requests for blocks get no answer, each receipt is requested singly, and the next query requests
+// no blocks. Without any answer the query fails.
+func TestUnansweredBlocksAreRequestedSingly(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	raws, q := windowOf(t, chain, 120)
@@ -133,9 +131,9 @@ func TestWindowOfSilentBlocks(t *testing.T) {
 	}
 }
 
-// Looks at one block, by however many submitters, read its receipts once. After a
-// reorg nothing of the block that was is told.
-func TestLooksShareTheReceiptsOfABlock(t *testing.T) {
+// Queries for one block, by any number of submitters, read its receipts once. After a reorg no receipt
+// of the replaced block is returned.
+func TestQueriesShareABlocksReceipts(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	raws, q := windowOf(t, chain, 100)
@@ -150,13 +148,13 @@ func TestLooksShareTheReceiptsOfABlock(t *testing.T) {
 		all.Go(func() {
 			v, err := c.Look(t.Context(), q)
 			if err != nil || found(t, v) != len(raws) {
-				t.Errorf("look: got %d found, %v; want %d", found(t, v), err, len(raws))
+				t.Errorf("query: got %d found, %v; want %d", found(t, v), err, len(raws))
 			}
 		})
 	}
 	all.Wait()
 	if got := trips.Load(); got != looks+1 {
-		t.Errorf("round trips of %d looks at once: got %d, want %d", looks, got, looks+1)
+		t.Errorf("round trips of %d concurrent queries: got %d, want %d", looks, got, looks+1)
 	}
 	if err := chain.Reorg(1, nil); err != nil {
 		t.Fatal(err)

@@ -12,11 +12,10 @@ import (
 	"github.com/fencepost/fencepost/shared/porttest"
 )
 
-// dead is the address of a node that is not there.
+// dead returns the address of a node that does not run.
 func dead(t *testing.T) string { return "http://" + porttest.Refused(t) }
 
-// Several nodes keep the contract of one, wherever in the list those are that are
-// not there.
+// Several nodes fulfil the contract of one, wherever in the list the dead ones are.
 func TestContractOverSeveralNodes(t *testing.T) {
 	t.Parallel()
 	for name, list := range map[string]func(t *testing.T, url string) []string{

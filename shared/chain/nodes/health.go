@@ -12,30 +12,30 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// node is one of the chain's, and what this process has seen of it. Its fields are
-// guarded by the connector's mutex.
+// node is one of the chain's nodes, with its health as seen by this process. The connector's mutex
+// guards its fields.
 type node struct {
 	*evm.Connector
-	head     uint64    // the last that it told; 0: none yet
-	out      Result    // why it is left out; "" or OK: it is not
-	outUntil time.Time // till when at least, of one that was outvoted, whatever it answers
-	checkAt  time.Time // when it is asked for its head, if nobody has looked at it by then
-	verifyAt time.Time // when it is asked again which chain it is on
-	tagless  time.Time // till when others are rather asked for a safe or finalized block: it had none
+	head     uint64    // the last reported one; 0: none yet
+	out      Result    // why it is excluded; "" or OK: it is not
+	outUntil time.Time // an outvoted node is excluded at least until then, whatever it answers
+	checkAt  time.Time // when its head is requested, unless another query has asked it by then
+	verifyAt time.Time // when its chain id is verified again
+	tagless  time.Time // until then other nodes are preferred for a safe or finalized block: it had none
 }
 
-// order is all nodes in the order in which a look tries them: those that are
-// healthy first, as they were given; and where all are not, somebody has to answer.
-// Of those as healthy, who had no block with a tag is tried last for one.
+// order returns all nodes in the order in which a query tries them: healthy ones first, in the given
+// order; excluded ones last. Among healthy nodes, one that had no block with a tag is tried last for a
+// tag.
 func (c *Connector) order(q nonce.Look) []*node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ordered := slices.Clone(c.nodes)
-	slices.SortStableFunc(ordered, func(a, b *node) int { return cmp.Compare(a.place(q), b.place(q)) })
+	slices.SortStableFunc(ordered, func(a, b *node) int { return cmp.Compare(a.preference(q), b.preference(q)) })
 	return ordered
 }
 
-func (n *node) place(q nonce.Look) int {
+func (n *node) preference(q nonce.Look) int {
 	if asksTag(q) && n.tagless.After(time.Now()) {
 		return 2*n.rank() + 1
 	}
@@ -44,8 +44,8 @@ func (n *node) place(q nonce.Look) int {
 
 func asksTag(q nonce.Look) bool { return q.Finality != "" || q.FinalCount }
 
-// serves says that the view has the block with a tag, or the count at it, if q asks for
-// one. That a node has none is remembered for a while, and no fault of it.
+// serves reports whether the observation has the tagged block, or the count at it, if q requests one.
+// That a node has none is remembered for a while, and is not a fault.
 func (c *Connector) serves(n *node, q nonce.Look, v nonce.View) bool {
 	if !asksTag(q) {
 		return true
@@ -54,19 +54,19 @@ func (c *Connector) serves(n *node, q nonce.Look, v nonce.View) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n.tagless = (time.Time{}); !has {
-		n.tagless = time.Now().Add(c.leaveOut)
+		n.tagless = time.Now().Add(c.exclusion)
 	}
 	return has
 }
 
-// noneServes says that none of these has a block with a tag either, as far as is known.
+// noneServes reports that none of these nodes is known to have a tagged block.
 func (c *Connector) noneServes(of []*node) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !slices.ContainsFunc(of, func(n *node) bool { return n.healthy() && !n.tagless.After(time.Now()) })
 }
 
-// rank is lower for who is rather asked. A node of another chain is the last resort.
+// rank is lower for a preferred node. A node of another chain is the last resort.
 func (n *node) rank() int {
 	switch n.out {
 	case "", OK:
@@ -83,7 +83,7 @@ func (n *node) rank() int {
 
 func (n *node) healthy() bool { return n.rank() == 0 }
 
-// LeftOut is how many of the nodes are left out now, and why, by their names.
+// LeftOut returns the excluded nodes by name, with the reason.
 func (c *Connector) LeftOut() map[string]Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *Connector) LeftOut() map[string]Result {
 	return out
 }
 
-// Nodes are the names of all, in their order.
+// Nodes returns the names of all nodes, in order.
 func (c *Connector) Nodes() []string {
 	names := make([]string, len(c.nodes))
 	for i, n := range c.nodes {
@@ -105,8 +105,7 @@ func (c *Connector) Nodes() []string {
 	return names
 }
 
-// share gives one of several tries half of the time that is left, and the last all
-// of it.
+// share gives one of several attempts half of the remaining time, and the last attempt all of it.
 func share(ctx context.Context, more int) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if more == 0 || !ok {
@@ -115,24 +114,23 @@ func share(ctx context.Context, more int) (context.Context, context.CancelFunc) 
 	return context.WithDeadline(ctx, time.Now().Add(time.Until(end)/2))
 }
 
-// verifyIfDue has a node say now and then which chain it is on, in the round trip
-// that follows anyway.
+// verifyIfDue makes the next round trip of a node verify its chain id, at regular intervals.
 func (c *Connector) verifyIfDue(n *node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); !n.verifyAt.After(now) {
-		n.verifyAt = now.Add(c.leaveOut)
+		n.verifyAt = now.Add(c.exclusion)
 		n.VerifyAgain()
 	}
 }
 
-// saw takes over what a node answered, and says what that was worth. ctx is the
-// caller's: that it gave up says nothing about the node.
-func (c *Connector) saw(ctx context.Context, n *node, v nonce.View, err error) Result {
+// saw stores the result of a node's answer and returns it. ctx is the caller's: if it ended, the result
+// says nothing about the node.
+func (c *Connector) recordAnswer(ctx context.Context, n *node, v nonce.View, err error) Result {
 	result := OK
 	switch {
 	case errors.Is(err, evm.ErrChanged), errors.Is(err, evm.ErrNoPlace), err != nil && ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return OK // nothing was seen
+		return OK // nothing was learned
 	case errors.Is(err, evm.ErrWrongChain):
 		result = WrongChain
 	case err != nil:
@@ -152,10 +150,10 @@ func (c *Connector) saw(ctx context.Context, n *node, v nonce.View, err error) R
 	return result
 }
 
-// put leaves a node out or takes it back. The mutex is held.
+// put excludes a node or takes it back. The caller holds the mutex.
 func (c *Connector) put(n *node, result Result) Sighting {
 	was, now := n.healthy(), time.Now()
-	n.checkAt = now.Add(c.leaveOut)
+	n.checkAt = now.Add(c.exclusion)
 	switch {
 	case result == Outvoted:
 		n.outUntil = n.checkAt
@@ -166,8 +164,8 @@ func (c *Connector) put(n *node, result Result) Sighting {
 	return Sighting{Result: result, Left: was && !n.healthy(), Back: !was && n.healthy()}
 }
 
-// reached is the height that as many nodes as the quorum have told, one alone
-// among them being able to lie. The mutex is held.
+// reached returns the height that as many nodes as the quorum have reported, because a single node can
+// be wrong. The caller holds the mutex.
 func (c *Connector) reached() uint64 {
 	heads := make([]uint64, len(c.nodes))
 	for i, n := range c.nodes {
@@ -179,18 +177,17 @@ func (c *Connector) reached() uint64 {
 	return heads[len(heads)-c.quorum]
 }
 
-// grace is how much longer than the answer that was waited for the other nodes are
-// waited for.
+// grace is how much longer than for the awaited answer the connector waits for the other nodes.
 const grace = 250 * time.Millisecond
 
-// compare asks the nodes whose heads were not compared for a while, beside the one
-// that is asked anyway. done waits for them, but no longer than [grace].
+// compare queries the nodes whose heads were not compared for a while, beside the one that is queried
+// anyway. done waits for them, but no longer than [grace].
 func (c *Connector) compare(ctx context.Context, beside *node) (done func()) {
 	c.mu.Lock()
 	var due []*node
 	for _, n := range c.nodes {
 		if n != beside && !n.checkAt.After(time.Now()) {
-			n.checkAt = time.Now().Add(c.leaveOut) // others need not
+			n.checkAt = time.Now().Add(c.exclusion) // other calls need not compare it
 			due = append(due, n)
 		}
 	}
@@ -204,7 +201,7 @@ func (c *Connector) compare(ctx context.Context, beside *node) (done func()) {
 		c.verifyIfDue(n)
 		go func() {
 			v, err := n.Look(asked, nonce.Look{})
-			c.saw(asked, n, v, err)
+			c.recordAnswer(asked, n, v, err)
 			ended <- struct{}{}
 		}()
 	}

@@ -1,18 +1,16 @@
-// Package nodes connects the transaction manager to one EVM chain by several of
-// its nodes. A [Connector] keeps the contract of [nonce.ChainConnector], with the
-// same meaning of *not found* and silence, by one [evm.Connector] for each node:
+// Package nodes connects the transaction manager to one EVM chain by several of its nodes. A
+// [Connector] fulfils the contract of [nonce.ChainConnector], with the same meaning of *not found* and
+// of a missing answer, by one [evm.Connector] for each node:
 //
-//   - A look is one node's, whole: the first in the list that is healthy. What it
-//     says is never mixed with what another says.
-//   - What is sent goes to all of them. It has arrived if one has it; it is refused
-//     only if all that are healthy refuse it for the same reason; else nobody knows.
-//   - A node that lags, errs, answers for another chain, or is contradicted by the
-//     others is left out for a while. It comes back when it answers well again.
-//   - What would end a transaction or open PROTECT is put to the other nodes: see
-//     [nonce.Witnesses].
+//   - One node answers a whole query: the first healthy one in the list. Answers of two nodes are never mixed.
+//   - Raw transactions are sent to all nodes. They have arrived if one node has them. They are refused only if all
+//     healthy nodes refuse them for the same reason. Otherwise the result is unknown.
+//   - A node that lags, fails, answers for another chain, or is contradicted by the others is excluded for a while. It
+//     is healthy again when it answers well.
+//   - Before an answer ends a transaction or opens PROTECT, the other nodes vote on it: see [nonce.Witnesses].
 //
-// Which node is healthy is remembered in this process alone, and is no more than a
-// hint: each process finds it out for itself, and nothing goes wrong where it errs.
+// Each process remembers the nodes' health itself, and uses it only as a hint: a wrong hint costs time
+// and changes no result.
 package nodes
 
 import (
@@ -29,14 +27,14 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Limits that hold where [Options] say nothing.
+// Default limits.
 const (
 	DefaultMaxLag   = 5                // rpc.maxLag
-	DefaultLeaveOut = 30 * time.Second // rpc.leaveOut
+	DefaultLeaveOut = 30 * time.Second // rpc.exclusion
 )
 
-// DefaultQuorum is more than half of n nodes; of two it is one, whom the other does not
-// contradict: else one that is away would stop everything.
+// DefaultQuorum returns more than half of n nodes. For two nodes it is one, provided the other does not
+// contradict; otherwise one node that is down would stop everything.
 func DefaultQuorum(n int) int {
 	if n == 2 {
 		return 1
@@ -44,31 +42,31 @@ func DefaultQuorum(n int) int {
 	return n/2 + 1
 }
 
-// MostNodes is how many nodes one chain may have.
+// MostNodes is the maximum number of nodes of one chain.
 const MostNodes = 9
 
-// Options say which nodes to speak to.
+// Options define the nodes.
 type Options struct {
-	URLs     []string                                // in the order in which they are preferred; may hold credentials, which are never shown
-	Node     evm.Options                             // what is the same for all: its URL and Node do not count
-	Quorum   int                                     // nodes that must say the same; 0: [DefaultQuorum]
-	MaxLag   uint64                                  // blocks that a node may be behind; 0: [DefaultMaxLag]
-	LeaveOut time.Duration                           // how long a node is left out; as often the heads of all are compared; 0: [DefaultLeaveOut]
-	Watch    func(context.Context, string, Sighting) // is told of each node's answers, by its name; nil: nobody is
+	URLs     []string                                // in order of preference; may have credentials, which are never shown
+	Node     evm.Options                             // the settings that all nodes share; its URL and Node are ignored
+	Quorum   int                                     // nodes that must agree; 0: [DefaultQuorum]
+	MaxLag   uint64                                  // blocks that a node can lag; 0: [DefaultMaxLag]
+	LeaveOut time.Duration                           // how long a node is excluded, and how often all heads are compared; 0: [DefaultLeaveOut]
+	Watch    func(context.Context, string, Sighting) // called with the result of each node's answer, by name; may be nil
 }
 
-// Sighting is what was seen of a node.
+// Sighting is a change or result of a node's health.
 type Sighting struct {
 	Result Result
-	Left   bool // the node was healthy, and is left out from now on
-	Back   bool // the node was left out, and is healthy from now on
+	Left   bool // the node was healthy and is now excluded
+	Back   bool // the node was excluded and is now healthy
 	Err    error
 }
 
-// Result is what a node's answer was worth.
+// Result is the result of a node's answer.
 type Result string
 
-// The results. All but OK have the node left out.
+// The results. A node with any result but OK is excluded.
 const (
 	OK         Result = "ok"
 	Failed     Result = "error"
@@ -77,35 +75,34 @@ const (
 	Outvoted   Result = "outvoted"
 )
 
-// Connector implements [nonce.ChainConnector]. It may be used from many goroutines.
+// Connector implements [nonce.ChainConnector]. It can be used concurrently.
 type Connector struct {
-	chainID  uint64
-	nodes    []*node
-	quorum   int
-	maxLag   uint64
-	leaveOut time.Duration
-	watch    func(context.Context, string, Sighting)
+	chainID   uint64
+	nodes     []*node
+	quorum    int
+	maxLag    uint64
+	exclusion time.Duration
+	watch     func(context.Context, string, Sighting)
 
-	mu sync.Mutex // of what is known of the nodes
+	mu sync.Mutex // guards the state of the nodes
 }
 
 var _ nonce.ChainConnector = (*Connector)(nil)
 
-// New makes a connector without connecting. Its error names the option that is
-// wrong.
+// New returns a connector without connecting. Its error names the invalid option.
 func New(o Options) (*Connector, error) {
 	if len(o.URLs) == 0 || len(o.URLs) > MostNodes {
 		return nil, fmt.Errorf("%d node URLs: want 1 to %d", len(o.URLs), MostNodes)
 	}
 	if o.Quorum < 0 || o.Quorum > len(o.URLs) || o.LeaveOut < 0 {
-		return nil, fmt.Errorf("quorum %d of %d nodes, left out for %s: want at most all of them, and no negative time", o.Quorum, len(o.URLs), o.LeaveOut)
+		return nil, fmt.Errorf("quorum %d of %d nodes, exclusion for %s: want a quorum of at most all nodes, and no negative time", o.Quorum, len(o.URLs), o.LeaveOut)
 	}
-	c := &Connector{chainID: o.Node.ChainID, quorum: o.Quorum, maxLag: o.MaxLag, leaveOut: o.LeaveOut, watch: o.Watch}
+	c := &Connector{chainID: o.Node.ChainID, quorum: o.Quorum, maxLag: o.MaxLag, exclusion: o.LeaveOut, watch: o.Watch}
 	c.setDefaults(len(o.URLs))
 	if o.Node.MaxInFlight == 0 {
 		o.Node.MaxInFlight = evm.DefaultMaxInFlight
 	}
-	if o.Node.Places == nil && o.Node.MaxInFlight > 0 { // one bound over all
+	if o.Node.Places == nil && o.Node.MaxInFlight > 0 { // one limit for all
 		o.Node.Places = evm.NewPlaces(o.Node.MaxInFlight)
 	}
 	names := make(map[string]int)
@@ -128,20 +125,20 @@ func (c *Connector) setDefaults(nodes int) {
 	if c.maxLag == 0 {
 		c.maxLag = DefaultMaxLag
 	}
-	if c.leaveOut == 0 {
-		c.leaveOut = DefaultLeaveOut
+	if c.exclusion == 0 {
+		c.exclusion = DefaultLeaveOut
 	}
 	if c.watch == nil {
 		c.watch = func(context.Context, string, Sighting) {}
 	}
 }
 
-// nameOf is host and port, which evidence and metrics show; of the second node of
-// one address, with its number.
+// nameOf returns host and port, for evidence and metrics. A further node with the same address gets a
+// number.
 func nameOf(address string, names map[string]int) string {
 	at, err := url.Parse(address)
 	if err != nil {
-		return "" // evm.New says what is wrong
+		return "" // evm.New reports the error
 	}
 	names[at.Host]++
 	if n := names[at.Host]; n > 1 {
@@ -150,53 +147,51 @@ func nameOf(address string, names map[string]int) string {
 	return at.Host
 }
 
-// Close frees the connections that are not in use. The connector stays usable.
+// Close closes idle connections. The connector can still be used.
 func (c *Connector) Close() {
 	for _, n := range c.nodes {
 		n.Connector.Close()
 	}
 }
 
-// Call implements [nonce.ChainConnector]; no node is asked.
+// Call implements [nonce.ChainConnector] without querying a node.
 func (c *Connector) Call(payload []byte) (nonce.Call, error) { return c.nodes[0].Call(payload) }
 
-// Check implements [nonce.ChainConnector]; no node is asked.
+// Check implements [nonce.ChainConnector] without querying a node.
 func (c *Connector) Check(call nonce.Call) error { return c.nodes[0].Check(call) }
 
-// Open implements [nonce.ChainConnector]; no node is asked.
+// Open implements [nonce.ChainConnector] without querying a node.
 func (c *Connector) Open(raw []byte) (nonce.Address, nonce.Unsigned, nonce.Signed, error) {
 	return c.nodes[0].Open(raw)
 }
 
-// Taken implements [nonce.ChainConnector]. The nodes are asked one after the other
-// until one shows the transaction; where none does, and one says that the nonce is
-// not consumed, that is the answer. The error wraps [nonce.ErrNotTold] if each node has
-// answered that it cannot tell.
+// Taken implements [nonce.ChainConnector]. It queries the nodes one after the other until one has the
+// transaction. If none has it and one reports that the nonce is not consumed, that is the answer. The
+// error wraps [nonce.ErrNotTold] if each node has answered that it cannot tell.
 func (c *Connector) Taken(ctx context.Context, s nonce.Submitter, n uint64) (taker nonce.Taker, err error) {
-	err = c.told(ctx, c.order(nonce.Look{}), func(ctx context.Context, one *evm.Connector) error {
+	err = c.untilAnswered(ctx, c.order(nonce.Look{}), func(ctx context.Context, one *evm.Connector) error {
 		taker, err = one.Taken(ctx, s, n)
 		return err
 	})
 	return taker, err
 }
 
-// ReadBlocks implements [nonce.ChainConnector]. The nodes are asked one after the other
-// until one gives blocks. The error wraps [nonce.ErrNotTold] if each node has answered
-// that it will not.
+// ReadBlocks implements [nonce.ChainConnector]. It queries the nodes one after the other until one
+// gives blocks. The error wraps [nonce.ErrNotTold] if each node has answered that it will not.
 func (c *Connector) ReadBlocks(ctx context.Context, q nonce.BlocksQuery) (r nonce.BlocksRead, err error) {
 	order := c.order(nonce.Look{})
 	first := q.Turn % len(order)
-	err = c.told(ctx, slices.Concat(order[first:], order[:first]), func(ctx context.Context, one *evm.Connector) error {
+	err = c.untilAnswered(ctx, slices.Concat(order[first:], order[:first]), func(ctx context.Context, one *evm.Connector) error {
 		r, err = one.ReadBlocks(ctx, q)
 		return err
 	})
 	return r, err
 }
 
-// told asks the nodes one after the other until one answers. The error wraps
+// untilAnswered queries the nodes one after the other until one answers. The error wraps
 // [nonce.ErrNotTold] if each node has answered that it cannot tell.
-func (c *Connector) told(ctx context.Context, order []*node, ask func(context.Context, *evm.Connector) error) error {
-	silent := len(c.nodes) // those that have not said so
+func (c *Connector) untilAnswered(ctx context.Context, order []*node, ask func(context.Context, *evm.Connector) error) error {
+	silent := len(c.nodes) // nodes that have not said so
 	err := c.anyOf(ctx, order, func(ctx context.Context, one *evm.Connector) error {
 		err := ask(ctx, one)
 		if errors.Is(err, nonce.ErrNotTold) {
@@ -214,8 +209,8 @@ func (c *Connector) told(ctx context.Context, order []*node, ask func(context.Co
 	}
 }
 
-// Transaction reads a transaction by its hash, which it is held against: the first node
-// that knows it is enough.
+// Transaction reads a transaction by its hash and verifies it by the hash. So the first node that has
+// it is enough.
 func (c *Connector) Transaction(ctx context.Context, hash nonce.Hash) (t evm.Transaction, err error) {
 	err = c.Any(ctx, func(ctx context.Context, one *evm.Connector) error {
 		t, err = one.Transaction(ctx, hash)
@@ -224,10 +219,9 @@ func (c *Connector) Transaction(ctx context.Context, hash nonce.Hash) (t evm.Tra
 	return t, err
 }
 
-// Any asks the nodes one after the other, those that are healthy first, until one
-// answers: each but the last has half of the time that is left. It is for what is shown
-// and decides nothing: what one node says is not put to the others, and nobody is left
-// out by it. The error wraps what each said, one that wraps [nonce.ErrNotTaken] first.
+// Any queries the nodes one after the other, healthy ones first, until one answers: each but the last
+// has half of the remaining time. It is for display only: the answer is not voted on, and no node is
+// excluded because of it. The error wraps each node's error, one that wraps [nonce.ErrNotTaken] first.
 func (c *Connector) Any(ctx context.Context, ask func(context.Context, *evm.Connector) error) error {
 	return c.anyOf(ctx, c.order(nonce.Look{}), ask)
 }
@@ -252,10 +246,10 @@ func (c *Connector) anyOf(ctx context.Context, order []*node, ask func(context.C
 	return said.err()
 }
 
-// failures are what nodes said that did not answer.
+// failures are the errors of the nodes that did not answer.
 type failures []error
 
-// err is one of all; it is the one failure itself where there is no other.
+// err returns all errors as one; a single error is returned itself.
 func (f failures) err() error {
 	if len(f) == 1 {
 		return f[0]
@@ -263,20 +257,20 @@ func (f failures) err() error {
 	return f
 }
 
-// mostWords bounds what one failure says, and mostSaid what all say together, in bytes.
+// maxWords bounds the text of one failure, and maxSaid that of all together, in bytes.
 const (
-	mostWords = 300
-	mostSaid  = 590
+	maxWords = 300
+	maxSaid  = 590
 )
 
-// Error has the words of each, within bounds.
+// Error joins the texts, within the limits.
 func (f failures) Error() string {
 	texts := make([]string, len(f))
 	for i, err := range f {
-		texts[i] = cut(err.Error(), mostWords)
+		texts[i] = cut(err.Error(), maxWords)
 	}
-	return cut(strings.Join(texts, "; "), mostSaid)
+	return cut(strings.Join(texts, "; "), maxSaid)
 }
 
-// Unwrap has [errors.Is] and [errors.As] find what any of them is.
+// Unwrap lets [errors.Is] and [errors.As] find each of them.
 func (f failures) Unwrap() []error { return f }

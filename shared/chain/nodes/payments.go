@@ -15,9 +15,8 @@ import (
 // ErrDisputed reports that nodes gave different payments for the same blocks.
 var ErrDisputed = errors.New("the chain's nodes do not agree on the payments of these blocks")
 
-// Payments reads what [evm.Connector.Payments] reads, by a quorum of the nodes. A node
-// that is behind says nothing. Where the quorum is no majority every node is asked, and
-// none may contradict another.
+// Payments is [evm.Connector.Payments] by a quorum of the nodes. A lagging node has no vote. If the
+// quorum is not a majority, every node is queried, and none may contradict another.
 func (c *Connector) Payments(ctx context.Context, q evm.PaymentsQuery) (evm.Payments, error) {
 	order := c.order(nonce.Look{})
 	var all []evm.Payments
@@ -44,18 +43,18 @@ func (c *Connector) Payments(ctx context.Context, q evm.PaymentsQuery) (evm.Paym
 	if len(all) > 0 && len(agreedPayments(all)) < len(all) {
 		return evm.Payments{}, fmt.Errorf("payments of %s after block %d: %w", q.Payer, q.After, ErrDisputed)
 	}
-	return evm.Payments{}, fmt.Errorf("payments of %s after block %d: %d nodes answered, and %d must: %w", q.Payer, q.After, len(all), c.quorum, said.err())
+	return evm.Payments{}, fmt.Errorf("payments of %s after block %d: %d nodes answered, want %d: %w", q.Payer, q.After, len(all), c.quorum, said.err())
 }
 
-// agreedPayments is the largest set of answers that are the same.
-func agreedPayments(all []evm.Payments) (most []evm.Payments) {
+// agreedPayments returns the largest set of equal answers.
+func agreedPayments(all []evm.Payments) (limit []evm.Payments) {
 	for _, p := range all {
 		same := slices.DeleteFunc(slices.Clone(all), func(o evm.Payments) bool { return !samePayments(p, o) })
-		if len(same) > len(most) {
-			most = same
+		if len(same) > len(limit) {
+			limit = same
 		}
 	}
-	return most
+	return limit
 }
 
 func samePayments(a, b evm.Payments) bool {
@@ -69,8 +68,8 @@ func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil &
 
 func sameAmount(a, b *big.Int) bool { return a.Cmp(b) == 0 }
 
-// leastSent is the answer with the least count: a count that is too low costs reads, and
-// one that is too high would hide a payment.
+// leastSent returns the answer with the lowest count: a count that is too low costs reads, one that is
+// too high would hide a payment.
 func leastSent(all []evm.Payments) evm.Payments {
 	return slices.MinFunc(all, func(a, b evm.Payments) int {
 		switch {
@@ -83,9 +82,8 @@ func leastSent(all []evm.Payments) evm.Payments {
 	})
 }
 
-// PaymentsStart asks the nodes one after the other until one answers. The count that it
-// gives is believed only where every payment is read by a quorum afterwards: it is left
-// out where there are several nodes.
+// PaymentsStart queries the nodes one after the other until one answers. With several nodes it omits
+// the count, because a wrong count from one node could hide a payment.
 func (c *Connector) PaymentsStart(ctx context.Context, q evm.PaymentsQuery, before time.Time) (s evm.PaymentsStart, err error) {
 	err = c.Any(ctx, func(ctx context.Context, one *evm.Connector) error {
 		s, err = one.PaymentsStart(ctx, q, before)

@@ -46,7 +46,7 @@ func newPaying(t *testing.T) *paying {
 	return p
 }
 
-// tx is the payer's next transaction.
+// tx returns the payer's next transaction.
 func (p *paying) tx(to nonce.Address, wei int64, data []byte) []byte {
 	p.t.Helper()
 	id := new(big.Int).SetUint64(p.chain.ChainID())
@@ -63,7 +63,7 @@ func (p *paying) tx(to nonce.Address, wei int64, data []byte) []byte {
 	return raw
 }
 
-// tokens is the payer's next transaction, which moves tokens.
+// tokens returns the payer's next transaction, which moves tokens.
 func (p *paying) tokens(amount int64) []byte {
 	p.t.Helper()
 	return p.tokensTo(receiver, amount)
@@ -99,7 +99,7 @@ func (p *paying) connector(quorum int, urls ...string) *nodes.Connector {
 	return c
 }
 
-// read reads in steps of so many blocks, until every final block was read.
+// read reads in steps of so many blocks, until each final block was read.
 func (p *paying) read(c *nodes.Connector, q evm.PaymentsQuery, step uint64) (paid []string, last evm.Payments) {
 	p.t.Helper()
 	q.Payer, q.Tokens, q.Depth = p.payer.Address, []nonce.Address{p.token}, 3
@@ -123,9 +123,9 @@ func (p *paying) read(c *nodes.Connector, q evm.PaymentsQuery, step uint64) (pai
 	}
 }
 
-// Every payment of final blocks is read once, whatever the steps: of the coin and of a
-// token, several in one block; and nothing that reverted, went to the payer itself, is of
-// amount 0, or is not final.
+// Each payment in final blocks is read once with any step size: of the coin and of a token, several in
+// one block. Payments that reverted, went to the payer itself, have amount 0, or are not final are not
+// read.
 func TestPaymentsAreReadOnce(t *testing.T) {
 	t.Parallel()
 	p := newPaying(t)
@@ -145,38 +145,38 @@ func TestPaymentsAreReadOnce(t *testing.T) {
 	p.mine(1)
 	want := map[string]int{"coin 11": 1, "coin 21": 1, "token 22": 1, "coin 25": 1, "token 31": 1, "coin 41": 1}
 	pruned := chaintest.NewProxy(t, p.chain.URL())
-	pruned.Set(chaintest.SpoilMethod("eth_getTransactionCount", chaintest.NodeError("missing trie node")))
+	pruned.Set(chaintest.FaultyMethod("eth_getTransactionCount", chaintest.NodeError("missing trie node")))
 	for name, c := range map[string]*nodes.Connector{
 		"one node": p.connector(0, p.chain.URL()), "two nodes": p.connector(2, p.chain.URL(), p.chain.URL()),
 		"without states": p.connector(0, pruned.URL), "one of two without states": p.connector(2, p.chain.URL(), pruned.URL),
 	} {
 		for _, step := range []uint64{1, 3, 1000} {
-			for _, most := range []int{0, 2} {
-				paid, last := p.read(c, evm.PaymentsQuery{MaxBlocks: most}, step)
+			for _, limit := range []int{0, 2} {
+				paid, last := p.read(c, evm.PaymentsQuery{MaxBlocks: limit}, step)
 				got := map[string]int{}
 				for _, one := range paid {
 					got[one]++
 				}
 				if diff := cmp.Diff(want, got); diff != "" || last.Sent < 8 || last.Sent > p.next {
-					t.Errorf("%s, steps of %d, %d whole blocks: %d sent (-want +got):\n%s", name, step, most, last.Sent, diff)
+					t.Errorf("%s, steps of %d, %d whole blocks: %d sent (-want +got):\n%s", name, step, limit, last.Sent, diff)
 				}
 			}
 		}
 	}
 }
 
-// An account that has sent nothing costs two round trips, and one transaction in a long
-// range a few more; no block is read whole but its own.
+// An account that has sent nothing costs two round trips, and one transaction in a long range a few
+// more. Only its own block is read whole.
 func TestPaymentsCost(t *testing.T) {
 	t.Parallel()
 	p := newPaying(t)
 	p.mine(60)
 	proxy := chaintest.NewProxy(t, p.chain.URL())
 	c := p.connector(0, proxy.URL)
-	p.read(c, evm.PaymentsQuery{}, 1000) // it verifies the chain, and what the node offers
+	p.read(c, evm.PaymentsQuery{}, 1000) // verifies the chain, and what the node offers
 	before := proxy.RoundTrips()
 	p.read(c, evm.PaymentsQuery{}, 1000)
-	if got := proxy.RoundTrips() - before; got > 3 { // the third says that there is no more
+	if got := proxy.RoundTrips() - before; got > 3 { // the third reports that there is no more
 		t.Errorf("nothing sent: got %d round trips, want at most 3", got)
 	}
 	p.block(p.tx(receiver, 1, nil))
@@ -188,8 +188,8 @@ func TestPaymentsCost(t *testing.T) {
 	}
 }
 
-// A block that was read and is another now is told, and nothing is read.
-func TestPaymentsOfAChainThatWentBack(t *testing.T) {
+// A block that was read and is replaced is reported, and nothing is read.
+func TestReplacedBlockIsReported(t *testing.T) {
 	t.Parallel()
 	p := newPaying(t)
 	p.mine(10)
@@ -204,7 +204,7 @@ func TestPaymentsOfAChainThatWentBack(t *testing.T) {
 	}
 }
 
-// A node that keeps a payment back is contradicted, and one that is behind says nothing.
+// A node that hides a payment is contradicted, and a lagging one has no vote.
 func TestPaymentsNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	p := newPaying(t)
@@ -238,8 +238,8 @@ func TestPaymentsNeedAQuorum(t *testing.T) {
 	}
 }
 
-// The first block to read is older than the time, by headers alone.
-func TestPaymentsStart(t *testing.T) {
+// The first block to read is older than the time, found by headers only.
+func TestPaymentsStartIsOlderThanTheTime(t *testing.T) {
 	t.Parallel()
 	p := newPaying(t)
 	p.mine(20)

@@ -11,13 +11,12 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Send implements [nonce.ChainConnector]. The bytes go to every node that is
-// healthy or behind, at once; once one of them has all of them, the others have
-// [grace] to answer. Where not all bytes were taken, the nodes that are left out get
-// them too: what they take counts, and what they refuse does not. Where the answer is
-// a refusal by all others, they have no more than [refusedGrace].
+// Send implements [nonce.ChainConnector]. It sends the bytes to every healthy or lagging node at once.
+// Once one of them has accepted all, the others have [grace] to answer. If not all bytes were accepted,
+// the excluded nodes get them too: their acceptance counts, their refusal does not. If all others have
+// refused, they have only [refusedGrace].
 func (c *Connector) Send(ctx context.Context, raws [][]byte) []nonce.SendResult {
-	first, rest := c.receivers()
+	first, rest := c.targets()
 	results := merge(sendTo(ctx, first, raws), len(raws))
 	if len(rest) == 0 || allTaken(results) || ctx.Err() != nil {
 		return results
@@ -36,12 +35,12 @@ func (c *Connector) Send(ctx context.Context, raws [][]byte) []nonce.SendResult 
 	return results
 }
 
-// refusedGrace is how long nodes that are left out have to take what all others refuse.
+// refusedGrace is how long excluded nodes have to accept bytes that all others refuse.
 const refusedGrace = time.Second
 
-// receivers are who gets what is sent, and who gets it if that was not enough. Of
-// nodes that all are left out nobody is first.
-func (c *Connector) receivers() (first, rest []*node) {
+// targets returns the nodes that get the bytes first, and those that get them if that was not enough.
+// Without a healthy or lagging node, all nodes are in first.
+func (c *Connector) targets() (first, rest []*node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.nodes {
@@ -57,8 +56,8 @@ func (c *Connector) receivers() (first, rest []*node) {
 	return first, rest
 }
 
-// sendTo sends to all at once and returns what was answered, none of it later than
-// [grace] after all bytes were with one of them. Nobody answers for longer than ctx.
+// sendTo sends to all nodes at once and returns their answers, none later than [grace] after one node
+// has accepted all bytes. It waits no longer than ctx.
 func sendTo(ctx context.Context, to []*node, raws [][]byte) (all [][]nonce.SendResult) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -87,7 +86,7 @@ func allTaken(results []nonce.SendResult) bool {
 	return !slices.ContainsFunc(results, func(r nonce.SendResult) bool { return !r.Acknowledged() })
 }
 
-// merge makes one result of each transaction out of what each node said of it.
+// merge returns one result for each transaction from the answers of all nodes.
 func merge(all [][]nonce.SendResult, n int) []nonce.SendResult {
 	merged := make([]nonce.SendResult, n)
 	for i := range merged {
@@ -95,14 +94,14 @@ func merge(all [][]nonce.SendResult, n int) []nonce.SendResult {
 		for j, results := range all {
 			said[j] = results[i]
 		}
-		merged[i] = together(said)
+		merged[i] = mergeOne(said)
 	}
 	return merged
 }
 
-// together is what several nodes' words on one transaction come to: any *ok* is ok,
-// one class of refusal by all is that refusal, and everything else is unknown.
-func together(said []nonce.SendResult) nonce.SendResult {
+// mergeOne combines several nodes' answers about one transaction: any *ok* is ok, one class of refusal
+// by all is that refusal, and everything else is unknown.
+func mergeOne(said []nonce.SendResult) nonce.SendResult {
 	for _, class := range []nonce.SendClass{nonce.SendAccepted, nonce.SendAlreadyKnown} {
 		if i := slices.IndexFunc(said, func(r nonce.SendResult) bool { return r.Class == class }); i >= 0 {
 			return said[i]
@@ -121,12 +120,12 @@ func together(said []nonce.SendResult) nonce.SendResult {
 	return nonce.SendResult{Class: nonce.SendUnknown, Node: strings.Join(names, ", "), Text: strings.Join(texts, "; ")}
 }
 
-// maxText bounds each node's words among those of others, in bytes.
+// maxText bounds each node's text in a combined result, in bytes.
 const maxText = 80
 
-func cut(text string, most int) string {
-	if len(text) <= most {
+func cut(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
+	return strings.ToValidUTF8(text[:limit], "") + "…"
 }

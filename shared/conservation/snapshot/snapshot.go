@@ -1,6 +1,6 @@
-// Package snapshot is the cursor of a journal that Postgres keeps: which
-// transactions its reader has seen. A number from a sequence would not do, since a
-// lower one may be committed after a higher one was read.
+// Package snapshot is the cursor of a journal in Postgres: the set of transactions that its reader
+// has seen. A sequence number would not do, since a lower one can be committed after a higher one
+// was read.
 package snapshot
 
 import (
@@ -11,28 +11,28 @@ import (
 	"strings"
 )
 
-// Unseen is the condition of rows that a reader with the snapshot $1 has not seen;
-// their column tx is the transaction that wrote them (xid8). An index on tx serves it.
+// Unseen is the condition for rows that a reader with the snapshot $1 has not seen. Their column tx
+// is the transaction that wrote them (xid8). An index on tx serves it.
 const Unseen = `tx >= pg_snapshot_xmin($1::text::pg_snapshot) and not pg_visible_in_snapshot(tx, $1::text::pg_snapshot)`
 
-// Snapshot is the transactions below xmax but those that were in progress.
-// Source: https://www.postgresql.org/docs/15/functions-info.html (pg_snapshot)
+// Snapshot is the set of transactions below xmax without those that were in progress. Source:
+// https://www.postgresql.org/docs/15/functions-info.html (pg_snapshot)
 type Snapshot struct {
 	xmax       uint64
 	inProgress []uint64 // ascending, all below xmax
 }
 
-// Parse reads what Postgres writes; empty text is before everything.
+// Parse reads Postgres's notation; empty text is before everything.
 func Parse(text string) (s Snapshot, err error) {
 	if text == "" {
 		return Snapshot{xmax: 1}, nil
 	}
 	parts := strings.Split(text, ":")
 	if len(parts) != 3 {
-		return s, fmt.Errorf("%q is no snapshot", text)
+		return s, fmt.Errorf("%q is not a snapshot", text)
 	}
 	if s.xmax, err = strconv.ParseUint(parts[1], 10, 64); err != nil {
-		return s, fmt.Errorf("%q is no snapshot", text)
+		return s, fmt.Errorf("%q is not a snapshot", text)
 	}
 	for one := range strings.SplitSeq(parts[2], ",") {
 		if one == "" {
@@ -40,14 +40,14 @@ func Parse(text string) (s Snapshot, err error) {
 		}
 		xid, err := strconv.ParseUint(one, 10, 64)
 		if err != nil {
-			return s, fmt.Errorf("%q is no snapshot", text)
+			return s, fmt.Errorf("%q is not a snapshot", text)
 		}
 		s.inProgress = append(s.inProgress, xid)
 	}
 	return s, nil
 }
 
-// String is s as Postgres writes it.
+// String returns s in Postgres's notation.
 func (s Snapshot) String() string {
 	xmin, texts := s.xmax, make([]string, len(s.inProgress))
 	for i, xid := range s.inProgress {
@@ -56,8 +56,7 @@ func (s Snapshot) String() string {
 	return fmt.Sprintf("%d:%d:%s", xmin, s.xmax, strings.Join(texts, ","))
 }
 
-// Upto is s once all that now sees of the transactions up to last has been seen too.
-// now is a later snapshot than s.
+// Upto returns s plus the transactions up to last that now sees. now is a later snapshot than s.
 func (s Snapshot) Upto(last uint64, now Snapshot) Snapshot {
 	if last == math.MaxUint64 {
 		return now

@@ -12,7 +12,7 @@ func (s Snapshot) sees(xid uint64) bool {
 	return xid < s.xmax && !running
 }
 
-// draw is a snapshot that sees all that before sees.
+// draw draws a snapshot that sees everything that before sees.
 func draw(rt *rapid.T, before Snapshot) Snapshot {
 	s := Snapshot{xmax: rapid.Uint64Range(before.xmax, before.xmax+12).Draw(rt, "xmax")}
 	for xid := range s.xmax {
@@ -23,7 +23,7 @@ func draw(rt *rapid.T, before Snapshot) Snapshot {
 	return s
 }
 
-// Upto sees exactly what was seen before, and what is seen now up to the last.
+// Upto sees exactly what s has seen, plus the transactions up to last that now sees.
 func TestUptoSeesEachOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -31,7 +31,7 @@ func TestUptoSeesEachOnce(t *testing.T) {
 		now := draw(rt, old)
 		last := rapid.Uint64Range(1, now.xmax).Draw(rt, "last")
 		if last == now.xmax {
-			last-- // no row of a transaction that is yet to come was read
+			last-- // no row of a later transaction was read
 		}
 		got := old.Upto(last, now)
 		for xid := uint64(1); xid < now.xmax+3; xid++ {

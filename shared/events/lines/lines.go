@@ -1,4 +1,4 @@
-// Package lines publishes events as lines of the log, where nobody keeps them.
+// Package lines publishes events as lines of the log.
 package lines
 
 import (
@@ -8,10 +8,10 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Log writes one line "event" for each event, with all that its body has.
+// Log writes one line "event" for each event, with all members of its body.
 type Log struct{ Log *slog.Logger }
 
-// Publish implements [nonce.DomainEventPublisher]: it always takes all.
+// Publish implements [nonce.DomainEventPublisher]. It accepts all events.
 func (l Log) Publish(ctx context.Context, all []nonce.Event) (int, error) {
 	for _, e := range all {
 		l.Log.LogAttrs(ctx, slog.LevelInfo, "event", slog.String("txId", e.TxID), slog.String("submitter", string(e.Submitter)),

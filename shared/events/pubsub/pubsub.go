@@ -1,8 +1,8 @@
-// Package pubsub publishes events to a topic of Cloud Pub/Sub, and is the only user of
-// its client. A message's data is the event's body; its ordering key is the submitter,
-// so that a subscription with message ordering has each submitter's events in order; its
-// attributes are txId, type, sequence, submitter and caller, by which a subscription may
-// filter, and a subscriber knows what it has seen.
+// Package pubsub publishes events to a topic of Cloud Pub/Sub, and is the only user of its client.
+// A message's data is the event's body. Its ordering key is the submitter, so that a subscription
+// with message ordering gets each submitter's events in order. Its attributes are txId, type,
+// sequence, submitter and caller: subscriptions can filter by them, and subscribers detect
+// repetitions.
 package pubsub
 
 import (
@@ -24,11 +24,11 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// publishWithin bounds one request with all repetitions that the client makes of it: it
-// must end well within a lease.
+// publishWithin bounds one request with all repetitions of the client. It must end well within a
+// lease.
 const publishWithin = 4 * time.Second
 
-// Topic is where events go. Its methods may be called by many goroutines.
+// Topic is a Pub/Sub topic. Its methods can be called concurrently.
 type Topic struct {
 	name, endpoint string
 
@@ -37,12 +37,12 @@ type Topic struct {
 	publisher  *pubsub.Publisher
 }
 
-// New is the topic projects/P/topics/T, at the endpoint (host:port of a local service
-// without TLS; "": Google's). It connects when it is first used.
+// New returns the topic projects/P/topics/T at the endpoint (host:port of a local service without
+// TLS; "": Google's). It connects at the first use.
 func New(topic, endpoint string) *Topic { return &Topic{name: topic, endpoint: endpoint} }
 
-// Publish implements [nonce.DomainEventPublisher]. When it returns, nothing of it is
-// under way any more, unless ctx has ended.
+// Publish implements [nonce.DomainEventPublisher]. When it returns no message is under way any
+// more, unless ctx has ended.
 func (t *Topic) Publish(ctx context.Context, all []nonce.Event) (taken int, err error) {
 	p, err := t.connect()
 	if err != nil {
@@ -57,7 +57,7 @@ func (t *Topic) Publish(ctx context.Context, all []nonce.Event) (taken int, err 
 			taken, err = i, classify(one)
 		}
 	}
-	if err != nil { // the client takes nothing more under this key until it is told to
+	if err != nil { // the client rejects further messages with this key until ResumePublish
 		p.ResumePublish(string(all[0].Submitter))
 		return taken, err
 	}
@@ -74,8 +74,8 @@ func message(e nonce.Event) *pubsub.Message {
 	}
 }
 
-// classify says why a message was not taken, without what the service says of itself. Of
-// what it says nothing is about one message but that it is invalid.
+// classify returns why a message was not accepted, without the service's own text. Only
+// InvalidArgument concerns a single message; every other code concerns the service.
 func classify(err error) error {
 	switch code := status.Code(err); {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -89,8 +89,8 @@ func classify(err error) error {
 	}
 }
 
-// connect opens the client once; a failure is tried again by the next call. It outlives
-// the request that happens to be first: hence no context of its.
+// connect opens the client once. After a failure the next call tries again. The client outlives the
+// request that opens it, so it does not use that request's context.
 func (t *Topic) connect() (*pubsub.Publisher, error) {
 	t.connecting.Lock()
 	defer t.connecting.Unlock()
@@ -108,12 +108,12 @@ func (t *Topic) connect() (*pubsub.Publisher, error) {
 	}
 	t.client, t.publisher = client, client.Publisher(t.name)
 	t.publisher.EnableMessageOrdering = true
-	t.publisher.PublishSettings.DelayThreshold = time.Millisecond // a page is published at once
+	t.publisher.PublishSettings.DelayThreshold = time.Millisecond // publish a page at once
 	t.publisher.PublishSettings.Timeout = publishWithin
 	return t.publisher, nil
 }
 
-// Close ends the connection, if there is one, or a topic.
+// Close closes the connection, if there is one.
 func (t *Topic) Close() error {
 	if t == nil {
 		return nil

@@ -38,9 +38,9 @@ func some(submitter string, n int) (all []nonce.Event) {
 	return all
 }
 
-// Messages go out in order under the submitter's key; what the service fails is told
-// with what was taken before, and the key is open for the next attempt.
-func TestPublish(t *testing.T) {
+// Messages are published in order under the submitter's key. After a failure Publish returns how
+// many were accepted before, and the key is open for the next attempt.
+func TestPublishKeepsTheOrderAfterAFailure(t *testing.T) {
 	t.Parallel()
 	s, p := start(t)
 	if n, err := p.Publish(t.Context(), some("a", 3)); n != 3 || err != nil {
@@ -57,7 +57,7 @@ func TestPublish(t *testing.T) {
 		s.AddPublishResponse(nil, status.Error(code, "a secret of the service"))
 		n, err := p.Publish(t.Context(), some("a", 3))
 		if n != 0 || err == nil || errors.Is(err, nonce.ErrNoAnswer) != silent || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: got %d, %v; want none taken, no answer %t, and nothing of its text", code, n, err, silent)
+			t.Errorf("%s: got %d, %v; want none accepted, no answer %t, and nothing of its text", code, n, err, silent)
 		}
 		s.SetAutoPublishResponse(true)
 		if n, err := p.Publish(t.Context(), some("a", 2)); n != 2 || err != nil {
@@ -66,20 +66,20 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// A topic that is not there, and a service that is not reached, take nothing, and do not
-// hold the caller up for longer than it has.
-func TestPublishNowhere(t *testing.T) {
+// A missing topic or an unreachable service accepts nothing, and does not delay the caller beyond
+// its deadline.
+func TestPublishToAMissingTopicAcceptsNothing(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t)
 	missing := pubsub.New("projects/proj-1/topics/other", s.Addr)
 	t.Cleanup(func() { _ = missing.Close() })
 	if n, err := missing.Publish(t.Context(), some("a", 1)); n != 0 || !errors.Is(err, nonce.ErrNoAnswer) {
-		t.Errorf("no such topic: got %d, %v; want none taken", n, err)
+		t.Errorf("no such topic: got %d, %v; want none accepted", n, err)
 	}
 	gone := pubsub.New(topic, "127.0.0.1:1")
 	t.Cleanup(func() { _ = gone.Close() })
 	if n, err := gone.Publish(t.Context(), some("a", 1)); n != 0 || !errors.Is(err, nonce.ErrNoAnswer) {
-		t.Errorf("no such service: got %d, %v; want none taken", n, err)
+		t.Errorf("no such service: got %d, %v; want none accepted", n, err)
 	}
 	var none *pubsub.Topic
 	if err := none.Close(); err != nil {

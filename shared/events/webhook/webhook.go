@@ -1,7 +1,7 @@
-// Package webhook tells receivers of events over HTTP: one POST for each event, signed
-// by the scheme of Standard Webhooks, whose webhook-id is the event's key
-// ([nonce.Event.Key]) and whose body is the event's. Any answer from 200 to 299 takes
-// it; all else does not, and it is told again.
+// Package webhook delivers events over HTTP: one POST for each event, signed by the scheme of
+// Standard Webhooks. The webhook-id is the event's key ([nonce.Event.Key]) and the body is the
+// event's. A status from 200 to 299 accepts the event; after any other result it is delivered
+// again.
 package webhook
 
 import (
@@ -18,35 +18,35 @@ import (
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
-// Receiver is one address that is told of events.
+// Receiver is one webhook endpoint.
 type Receiver struct {
-	URL     string                                              // https, or http to this machine; as configured, and nowhere else
-	Keys    []webhook.Key                                       // each signs; the receiver knows one of them
+	URL     string                                              // https, or http to this machine; no log or error contains it
+	Keys    []webhook.Key                                       // each signs; the endpoint knows one of them
 	Timeout time.Duration                                       // of one event
-	Client  *http.Client                                        // which follows no redirect
-	Log     func(ctx context.Context, e nonce.Event, err error) // of what must not be on record; may be nil
+	Client  *http.Client                                        // must not follow redirects
+	Log     func(ctx context.Context, e nonce.Event, err error) // gets errors that must not be stored; may be nil
 }
 
-// Publish implements [nonce.DomainEventPublisher]. It begins no event that could not
-// end in time, so it may take less than all without an error.
+// Publish implements [nonce.DomainEventPublisher]. It begins no delivery that could miss the
+// deadline, so it may accept less than all without an error.
 func (r Receiver) Publish(ctx context.Context, all []nonce.Event) (taken int, err error) {
 	for i, e := range all {
 		if until, ok := ctx.Deadline(); ok && i > 0 && time.Until(until) < r.Timeout {
 			return i, nil
 		}
-		if err := r.tell(ctx, e); err != nil {
+		if err := r.deliver(ctx, e); err != nil {
 			return i, err
 		}
 	}
 	return len(all), nil
 }
 
-func (r Receiver) tell(ctx context.Context, e nonce.Event) error {
+func (r Receiver) deliver(ctx context.Context, e nonce.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(e.Body))
 	if err != nil {
-		return errors.New("its URL is none") // which may hold a secret
+		return errors.New("its URL is invalid") // the URL may contain a secret
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "fencepost")
@@ -59,7 +59,7 @@ func (r Receiver) tell(ctx context.Context, e nonce.Event) error {
 		return fmt.Errorf("not reached, or not in time: %w", nonce.ErrNoAnswer)
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection is used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be reused
 	switch status := resp.StatusCode; {
 	case status/100 == 2:
 		return nil
@@ -70,7 +70,7 @@ func (r Receiver) tell(ctx context.Context, e nonce.Event) error {
 	}
 }
 
-// withoutURL is err without the address that was asked, whose path may be a secret.
+// withoutURL returns err without the URL, whose path may be a secret.
 func withoutURL(err error) error {
 	if of, ok := errors.AsType[*url.Error](err); ok {
 		return of.Err

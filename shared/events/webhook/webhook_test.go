@@ -27,13 +27,13 @@ func key(t *testing.T, text string) webhook.Key {
 	return k
 }
 
-// request is one that a receiver got.
+// request is a request as an endpoint received it.
 type request struct {
 	header http.Header
 	body   string
 }
 
-// receiver is a service behind a secret path.
+// receiver is an endpoint with a secret path.
 type receiver struct {
 	eventhook.Receiver
 	mu  sync.Mutex
@@ -61,15 +61,15 @@ func start(t *testing.T, answer http.HandlerFunc, keys ...webhook.Key) *receiver
 
 var one = []nonce.Event{{TxID: "01a1fda0-b1f9-7b07-a2c1-57c667e395bc", Type: nonce.TxSubmitted, Sequence: 2, Body: []byte(`{"type" : "TxSubmitted", "a":"<é>"}`)}}
 
-// What is told again has the same id and the same bytes, each time signed anew by each
-// key: a receiver of the scheme proves it by either.
+// A repeated delivery has the same id and bytes, and new signatures of each key. An endpoint can
+// verify either.
 func TestAttemptsAreSigned(t *testing.T) {
 	t.Parallel()
 	before, after := key(t, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), key(t, "whsec_"+strings.Repeat("QUJD", 8))
 	r := start(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, before, after)
 	for range 2 {
 		if n, err := r.Publish(t.Context(), one); n != 0 || !errors.Is(err, nonce.ErrNoAnswer) {
-			t.Fatalf("answered 503: got %d, %v; want none taken", n, err)
+			t.Fatalf("answered 503: got %d, %v; want none accepted", n, err)
 		}
 	}
 	if len(r.got) != 2 {
@@ -85,9 +85,9 @@ func TestAttemptsAreSigned(t *testing.T) {
 	}
 }
 
-// Nothing but 2xx takes an event; no answer is followed elsewhere, waited for longer than
-// the time-out, or read without end; and no log has the address, whose path may be secret.
-func TestAnswers(t *testing.T) {
+// Only 2xx accepts an event. Redirects are not followed, the time-out holds, and a long answer is
+// not read to its end. No log contains the URL, whose path may be secret.
+func TestOnly2xxAcceptsAnEvent(t *testing.T) {
 	t.Parallel()
 	elsewhere := start(t, func(http.ResponseWriter, *http.Request) {})
 	endless, written := []byte(strings.Repeat("x", 64<<10)), new(atomic.Int64)
@@ -123,7 +123,7 @@ func TestAnswers(t *testing.T) {
 		began := time.Now()
 		n, err := r.Publish(t.Context(), one)
 		if n != c.taken || (err == nil) != (n == 1) || errors.Is(err, nonce.ErrNoAnswer) != c.silent {
-			t.Errorf("%s: got %d, %v; want %d taken, no answer %t", name, n, err, c.taken, c.silent)
+			t.Errorf("%s: got %d, %v; want %d accepted, no answer %t", name, n, err, c.taken, c.silent)
 		}
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("%s: got an end after %v, want one by the time-out", name, took)
@@ -132,7 +132,7 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%s: got %v, and in the log %q; want nothing of the address's path", name, err, r.log)
 		}
 	}
-	if got := written.Load(); got > 32<<20 { // what is on its way when we have read enough
+	if got := written.Load(); got > 32<<20 { // more can be under way when the client stops reading
 		t.Errorf("of the answer without end: got %d bytes, want few", got)
 	}
 	if len(elsewhere.got) != 0 {

@@ -1,11 +1,11 @@
 package model
 
-// invocation does the step that invocation i is about to do.
+// invocation emits the next step of invocation i.
 func (p *protocol) invocation(s state, i uint8, out emit) {
 	switch pc := s.calls[i].pc; {
-	case pc == readToken || pc == nameAdvance || pc == namePoll || pc == load || pc == lookAfter:
+	case pc == readToken || pc == nameAdvance || pc == namePoll || pc == load || pc == readAfter:
 	case s.lease.locked != nobody && s.lease.locked != i+1:
-		return // it waits for the row lock
+		return // waits for the row lock
 	}
 	e := step{who: i}
 	switch s.calls[i].pc {
@@ -13,14 +13,14 @@ func (p *protocol) invocation(s state, i uint8, out emit) {
 		p.arrive(s, i, e, out)
 	case waitLock:
 		p.acquire(s, i, e, out)
-	case commitLook:
-		p.commitLook(s, i, e, out)
+	case commitRead:
+		p.commitRead(s, i, e, out)
 	case markApart:
 		p.markApart(s, i, e, out)
-	case makeWake:
-		p.makeWake(s, i, e, out)
+	case makeDelayed:
+		p.makeDelayed(s, i, e, out)
 	case load:
-		s.look(i)
+		s.read(i)
 		p.plan(s, i, e.of(opLoad).seen(&s.calls[i]), out)
 	case work:
 		p.work(s, i, e, out)
@@ -30,8 +30,8 @@ func (p *protocol) invocation(s state, i uint8, out emit) {
 		p.release(s, i, e, out)
 	case letGo:
 		p.letGo(s, i, e, out)
-	case lookAfter:
-		p.lookAfter(s, i, e, out)
+	case readAfter:
+		p.readAfter(s, i, e, out)
 	case readToken:
 		p.readToken(s, i, e, out)
 	case nameAdvance:
@@ -41,25 +41,25 @@ func (p *protocol) invocation(s state, i uint8, out emit) {
 	}
 }
 
-// arrive acquires or marks; without LoadAfterLock its snapshot is taken first.
+// arrive acquires or sets the mark. Without LoadAfterLock its snapshot is taken first.
 func (p *protocol) arrive(s state, i uint8, e step, out emit) {
 	e.who, e.job = i, s.calls[i].job
 	if p.Rules.LoadAfterLock {
 		p.acquire(s, i, e, out)
 		return
 	}
-	s.look(i)
+	s.read(i)
 	s.calls[i].pc = waitLock
 	out(e.of(opSnapshot).seen(&s.calls[i]), s)
 }
 
-// look reads the queue and what is in flight.
-func (s *state) look(i uint8) {
+// read reads the queue and the transaction in flight.
+func (s *state) read(i uint8) {
 	c := &s.calls[i]
 	c.queued, c.head, c.flight = s.queued(), s.head, s.flight
 }
 
-// acquire takes the lease if it may be taken and else leaves the mark.
+// acquire takes the lease if that is possible, and otherwise sets the mark.
 func (p *protocol) acquire(s state, i uint8, e step, out emit) {
 	c, l := &s.calls[i], &s.lease
 	if l.owner != nobody && l.owner != i+1 && l.phase != takeable {
@@ -68,9 +68,9 @@ func (p *protocol) acquire(s state, i uint8, e step, out emit) {
 	}
 	if !p.Rules.TokenVisibleBeforeLoad {
 		l.locked = i + 1
-		s.look(i)
-		c.pc = commitLook
-		out(e.of(opLockAndLook).seen(c), s)
+		s.read(i)
+		c.pc = commitRead
+		out(e.of(opLockAndRead).seen(c), s)
 		return
 	}
 	l.take(i)
@@ -88,10 +88,10 @@ func (l *lease) take(i uint8) {
 	*l = lease{owner: i + 1, token: l.token + 1}
 }
 
-// lose leaves what invocation i must leave when the lease is held.
+// lose leaves the mark or the delayed task that invocation i owes when the lease is held.
 func (p *protocol) lose(s state, i uint8, e step, out emit) {
 	c, l := &s.calls[i], &s.lease
-	*c = call{pc: makeWake, job: c.job, copy: c.copy, token: l.token, renewal: l.renewal}
+	*c = call{pc: makeDelayed, job: c.job, copy: c.copy, token: l.token, renewal: l.renewal}
 	e = e.of(opFindHeld)
 	switch {
 	case p.Rules.Mark && !p.Rules.MarkInAcquire:
@@ -102,36 +102,35 @@ func (p *protocol) lose(s state, i uint8, e step, out emit) {
 		l.mark = true
 		e.op = opMark
 	}
-	if !p.Rules.WakeTask {
+	if !p.Rules.DelayedTask {
 		p.answer(s, i, e, out)
 		return
 	}
 	out(e, s)
 }
 
-// markApart sets the mark in a statement of its own, if the token is still the
-// one that was seen.
+// markApart sets the mark in a separate statement, if the token is still the one that was read.
 func (p *protocol) markApart(s state, i uint8, e step, out emit) {
 	c := &s.calls[i]
 	if s.lease.token == c.token {
 		s.lease.mark = true
 	}
-	c.pc = makeWake
-	if !p.Rules.WakeTask {
+	c.pc = makeDelayed
+	if !p.Rules.DelayedTask {
 		p.answer(s, i, e.of(opMarkApart), out)
 		return
 	}
 	out(e.of(opMarkApart), s)
 }
 
-// makeWake makes the delayed task of an invocation that found the lease held.
-func (p *protocol) makeWake(s state, i uint8, e step, out emit) {
+// makeDelayed enqueues the delayed task of an invocation that found the lease held.
+func (p *protocol) makeDelayed(s state, i uint8, e step, out emit) {
 	p.fail(s, i, e, out)
 	c := &s.calls[i]
 	e.job = task{kind: wake, token: c.token, renewal: c.renewal}
 	burnt := false
 	for r := range uint8(len(s.wakes)) {
-		sameName := r == c.renewal || !p.Rules.WakeNamedByExpiry
+		sameName := r == c.renewal || !p.Rules.DelayedTaskNamedByExpiry
 		burnt = burnt || sameName && s.wakes[r].made&(1<<c.token) != 0
 	}
 	if !burnt {
@@ -140,8 +139,8 @@ func (p *protocol) makeWake(s state, i uint8, e step, out emit) {
 	p.answer(s, i, e.of(made(!burnt, opNames, opBurnt)), out)
 }
 
-// fail is a task that could not be made: 503, and the invocation's own task
-// comes again; without the rule, 2xx.
+// fail is a task that could not be enqueued. The invocation answers 503, and its own task is
+// delivered again; without the rule it answers 2xx.
 func (p *protocol) fail(s state, i uint8, e step, out emit) {
 	if s.left.Failures == 0 {
 		return
@@ -151,20 +150,19 @@ func (p *protocol) fail(s state, i uint8, e step, out emit) {
 	if p.Rules.UnavailableWithoutTask {
 		e.op = opFailed503
 		if c := &s.calls[i]; !c.copy {
-			s.waits(c.job)
+			s.putBack(c.job)
 		}
 	}
 	s.end(i)
 	out(e, s)
 }
 
-// answer ends invocation i after its last act e, with 2xx or by a crash that
-// comes before the answer.
+// answer ends invocation i after its last act e, with 2xx or by a crash before the answer.
 func (p *protocol) answer(s state, i uint8, e step, out emit) {
 	if c := s.calls[i]; s.left.Crashes > 0 && !c.copy {
 		to := s
 		to.left.Crashes--
-		to.waits(c.job)
+		to.putBack(c.job)
 		to.end(i)
 		crash := e
 		crash.dies = true
@@ -175,15 +173,15 @@ func (p *protocol) answer(s state, i uint8, e step, out emit) {
 	out(e, s)
 }
 
-// signs and confirms say what an invocation may do.
-func (p *protocol) signs(c *call) bool    { return p.Shape.WholeRound || c.job.kind != poll }
-func (p *protocol) confirms(c *call) bool { return p.Shape.WholeRound || c.job.kind == poll }
+// signs and confirms report what an invocation may do.
+func (p *protocol) signs(c *call) bool    { return p.Shape.WholeIteration || c.job.kind != poll }
+func (p *protocol) confirms(c *call) bool { return p.Shape.WholeIteration || c.job.kind == poll }
 
-// room: the next intent may be sent.
+// room reports whether the next intent may be sent.
 func (p *protocol) room(c *call) bool { return c.queued > 0 && c.flight == none }
 
-// plan goes on to the write that is due next by what invocation i knows, or, when
-// there is none, to the end of its round.
+// plan continues with the next write that invocation i knows to be due, or with the end of its
+// iteration.
 func (p *protocol) plan(s state, i uint8, e step, out emit) {
 	c := &s.calls[i]
 	switch {
@@ -200,7 +198,7 @@ func (p *protocol) plan(s state, i uint8, e step, out emit) {
 	out(e, s)
 }
 
-// owe notes what invocation i has to enqueue.
+// owe notes which tasks invocation i must enqueue.
 func (p *protocol) owe(c *call) {
 	if p.Rules.DueDecides {
 		c.owesPoll = c.flight != none
@@ -208,11 +206,11 @@ func (p *protocol) owe(c *call) {
 		return
 	}
 	c.owesPoll = c.sent && p.Shape.Window
-	c.owesAdvance = c.owesAdvance || c.confirmed && !p.Shape.WholeRound
+	c.owesAdvance = c.owesAdvance || c.confirmed && !p.Shape.WholeIteration
 }
 
-// owed is the step that enqueues what is owed next, or release, or idle when the
-// lease was released.
+// owed returns the step that enqueues the next owed task. Without one it returns release, or idle
+// if the lease was released.
 func (p *protocol) owed(c *call) pc {
 	switch {
 	case c.owesAdvance:
@@ -225,12 +223,12 @@ func (p *protocol) owed(c *call) pc {
 	return release
 }
 
-// fenced: invocation i is not the holder any more, or its lease has run out.
+// fenced reports whether invocation i no longer holds the lease, or its lease has expired.
 func (s *state) fenced(i uint8) bool {
 	return s.lease.owner != i+1 || s.lease.phase != live
 }
 
-// stop is what an invocation does that is told FENCED.
+// stop ends or restarts an invocation after FENCED.
 func (p *protocol) stop(s state, i uint8, e step, out emit) {
 	if !p.Rules.FencedAcquiresAgain {
 		p.answer(s, i, e.of(opFenced), out)
@@ -241,7 +239,7 @@ func (p *protocol) stop(s state, i uint8, e step, out emit) {
 	out(e.of(opFenced), s)
 }
 
-// work is a fenced write; without the row lock only the look at the fence.
+// work is a fenced write. Without the row lock it is only the check of the fence.
 func (p *protocol) work(s state, i uint8, e step, out emit) {
 	if s.fenced(i) {
 		p.stop(s, i, e, out)
@@ -255,7 +253,7 @@ func (p *protocol) work(s state, i uint8, e step, out emit) {
 	p.write(s, i, e, out)
 }
 
-// write confirms what is final or sends the head of the queue.
+// write confirms a final transaction or sends the head of the queue.
 func (p *protocol) write(s state, i uint8, e step, out emit) {
 	c := &s.calls[i]
 	e.op = opSend
@@ -290,7 +288,7 @@ func (p *protocol) send(s *state, c *call) {
 	}
 }
 
-// moved is a write whose fence held and whose row was not what was loaded.
+// moved is a write whose fence held and whose row had changed since it was loaded.
 func (p *protocol) moved(s state, i uint8, e step, out emit) {
 	if !p.Rules.MovedRowLoadsAgain {
 		p.answer(s, i, e.of(opTakenForFenced), out)

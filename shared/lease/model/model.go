@@ -1,23 +1,19 @@
-// Package model checks the protocol of lease, fencing token, wake mark and task
-// names by walking every interleaving of a few creates and invocations, with
-// crashes, pauses beyond the lease, duplicate deliveries and renewals.
+// Package model checks the protocol of lease, fencing token, rerun mark and task names. It searches
+// every interleaving of a few creates and invocations, with crashes, pauses beyond the lease,
+// duplicate deliveries and renewals.
 //
-// It is about one promise: an intent that was accepted is carried to its end
-// without the sweep, and no write of a holder that was superseded is accepted.
-// The sweep, the content of transactions and more than one submitter are left
-// out, and a create does not die between its commit and its task.
+// It checks one promise: an accepted intent is completed without the sweep, and no write of a
+// superseded holder is accepted. The sweep, the content of transactions and further submitters are
+// not modelled, and a create does not crash between its commit and its task.
 //
-// A step is what is atomic outside: one statement or one transaction on
-// Postgres, one task made, one delivery. A delivery and the acquire-or-mark that
-// follows it are one step, since an invocation that has not yet looked at the
-// lease is no different from a task that has not been delivered; so are the
-// last act of an invocation and its answer, which a crash can still part. What
-// a transaction inserts is seen at its commit, so begin, insert and commit are
-// one step too.
+// A step is an atomic action of the real system: one statement or transaction on Postgres, one
+// enqueued task, one delivery. A delivery and the acquire-or-mark after it are one step, because an
+// invocation that has not queried the lease yet equals a task that was not delivered. The last act
+// of an invocation and its answer are one step too, which a crash can divide. The rows of a
+// transaction become visible at its commit, so begin, insert and commit are one step.
 //
-// Time has no number. A live holder is as fast as it likes; a lease runs out
-// when its holder is dead, or stands still and is counted in [Budget]. A delayed
-// task is due once its expires_at can have passed.
+// Time has no number. A live holder is arbitrarily fast. A lease expires when its holder is dead,
+// or pauses as counted in [Budget]. A delayed task is due once its expires_at can have passed.
 package model
 
 import (
@@ -27,47 +23,46 @@ import (
 	"github.com/fencepost/fencepost/shared/modelcheck"
 )
 
-// Verdict is what a walk says of the protocol.
+// Verdict is the result of a search.
 type Verdict string
 
 const (
-	// Holds: no state that was met is wrong.
+	// Holds: no state violates the promise.
 	Holds Verdict = "holds"
-	// Late: nothing had gone wrong, yet accepted work can go on only when the
-	// delayed task of an invocation that found the lease held comes due.
+	// Late: without any fault, accepted work can continue only when the delayed task of an
+	// invocation that found the lease held is due.
 	Late Verdict = "LATE"
-	// Lost: accepted work is unfinished and no step but the sweep is left.
+	// Lost: accepted work is unfinished, and only the sweep is left to continue it.
 	Lost Verdict = "LOST"
-	// Unsafe: a write by a superseded token was accepted.
+	// Unsafe: a write with a superseded token was accepted.
 	Unsafe Verdict = "UNSAFE"
-	// Unbounded: more tokens were handed out than the model can name.
+	// Unbounded: the run used more tokens than the model has.
 	Unbounded Verdict = "UNBOUNDED"
 )
 
-// Run is one question to the model.
+// Run is the input of a search.
 type Run struct {
 	Rules  Rules
 	Shape  Shape
 	Budget Budget
-	// Accept is a verdict that does not end the walk, so that a worse one behind
-	// it can be found.
+	// Accept is a verdict that does not end the search, so that a worse one after it can be found.
 	Accept Verdict
-	// Limit ends the walk when that many states were met; 0 means 50 million.
+	// Limit ends the search after that many states; 0 means 50 million.
 	Limit int
 
-	// distinct walks without taking states as the same that differ only in the
-	// order of creates and invocations or in what their tokens count from.
+	// distinct searches without merging states that differ only in the order of creates and
+	// invocations, or in the first token.
 	distinct bool
 }
 
-// Report is the model's answer: the verdict, and the run that leads to it.
+// Report is the verdict and the run that leads to it.
 type Report struct {
 	Verdict Verdict
 	modelcheck.Report
 }
 
-// Check walks every interleaving within r.Budget and reports the first state
-// that is wrong, or that none is.
+// Check searches every interleaving within r.Budget. It reports the first state that violates the
+// promise, or [Holds].
 func Check(r Run) (Report, error) {
 	b := r.Budget
 	if b.Creates > maxCreates || b.Invocations > maxInvocations || b.Renewals > maxRenewals {
@@ -78,16 +73,16 @@ func Check(r Run) (Report, error) {
 		limit = 50_000_000
 	}
 	p := &protocol{Run: r}
-	found := modelcheck.Search(p.machine(p.next), limit).Report(state.plight)
+	found := modelcheck.Search(p.machine(p.next), limit).Report(state.describe)
 	return Report{cmp.Or(Verdict(found.Violation), Holds), found}, nil
 }
 
-// machine is what [modelcheck.Search] explores; next is [protocol.next], or wraps it.
+// machine is the input of [modelcheck.Search]; next is [protocol.next] or wraps it.
 func (p *protocol) machine(next func(state, emit)) modelcheck.Machine[state, state, step] {
 	return modelcheck.Machine[state, state, step]{
 		Start: p.start(), Key: p.key, Next: next,
 		Violation: func(s state, enabled []step) string {
-			if v := p.judge(s, enabled); v != Holds {
+			if v := p.evaluate(s, enabled); v != Holds {
 				return string(v)
 			}
 			return ""

@@ -1,12 +1,12 @@
 package model
 
-// protocol is the transition system that [Check] searches: the rules of a run, and the
-// steps of everything that is not an invocation.
+// protocol is the transition system that [Check] searches: the rules of a run, and the steps of
+// everything but invocations.
 type protocol struct {
 	Run
 }
 
-// emit takes one enabled step and the state it leads to.
+// emit takes one enabled step and the state that it leads to.
 type emit = func(step, state)
 
 func (p *protocol) start() state {
@@ -53,8 +53,8 @@ func (p *protocol) next(s state, out emit) {
 	}
 }
 
-// over reports states that nothing wrong can follow, or nothing worse: all is
-// done and no write is under way, or a judgement has been passed already.
+// over reports whether no worse verdict can follow the state: all is done and no write is under
+// way, or the state already has a verdict.
 func (p *protocol) over(s *state) bool {
 	if s.unsafe || s.lease.token >= maxToken {
 		return true
@@ -72,15 +72,15 @@ func (p *protocol) over(s *state) bool {
 	return !s.unfinished()
 }
 
-func (p *protocol) judge(s state, enabled []step) Verdict {
-	v := p.opinion(&s, enabled)
+func (p *protocol) evaluate(s state, enabled []step) Verdict {
+	v := p.verdictOf(&s, enabled)
 	if v == p.Accept {
 		return Holds
 	}
 	return v
 }
 
-func (p *protocol) opinion(s *state, enabled []step) Verdict {
+func (p *protocol) verdictOf(s *state, enabled []step) Verdict {
 	if s.unsafe {
 		return Unsafe
 	}
@@ -99,13 +99,13 @@ func (p *protocol) opinion(s *state, enabled []step) Verdict {
 	return Holds
 }
 
-// faultless: nothing has gone wrong yet in this run.
+// faultless reports whether no fault has occurred in this run.
 func (p *protocol) faultless(s *state) bool {
 	l, b := s.left, p.Budget
 	return l.Crashes == b.Crashes && l.Pauses == b.Pauses && l.Duplicates == b.Duplicates && l.Failures == b.Failures
 }
 
-// onlyWaits: every step is a delayed task that comes due, or time that passes.
+// onlyWaits reports whether each step is a delayed task that becomes due, or time that passes.
 func onlyWaits(steps []step) bool {
 	for _, e := range steps {
 		if e.op != opTime && !(e.delivered && e.job.kind == wake) {
@@ -115,7 +115,7 @@ func onlyWaits(steps []step) bool {
 	return true
 }
 
-// create does one step of create i: commit, read the token, make the task.
+// create does one step of create i: commit, read the token, enqueue the task.
 func (p *protocol) create(s state, i uint8, out emit) {
 	c := &s.creators[i]
 	at := c.pc
@@ -145,9 +145,8 @@ func (p *protocol) create(s state, i uint8, out emit) {
 	out(e, s)
 }
 
-// served: whoever ends what a create sees now will look at the queue after the
-// create's commit: the holder of a lease that has not run out, or who frees the
-// window.
+// served reports whether a holder will read the queue after the create's commit: the holder of an
+// unexpired lease, or the invocation that frees the window.
 func (p *protocol) served(s *state) bool {
 	return s.lease.owner != nobody && s.lease.phase == live || p.Shape.Window && s.flight != none
 }
@@ -159,8 +158,8 @@ func made(isNew bool, yes, no op) op {
 	return no
 }
 
-// world is what others do: the chain makes final what was sent, a caller
-// cancels the head of the queue.
+// world emits acts of others: the chain finalizes a sent transaction, a caller cancels the head of
+// the queue.
 func (p *protocol) world(s state, out emit) {
 	if s.flight == sent {
 		to := s
@@ -175,14 +174,14 @@ func (p *protocol) world(s state, out emit) {
 	}
 }
 
-// faults are what may befall invocation i: it dies, it stands still until its
-// lease has run out; and, no fault, it renews.
+// faults emits the faults of invocation i: it dies, or pauses until its lease has expired. It also
+// emits its renewal, which is no fault.
 func (p *protocol) faults(s state, i uint8, out emit) {
 	if s.left.Crashes > 0 {
 		to := s
 		to.left.Crashes--
 		if c := &to.calls[i]; !c.copy {
-			to.waits(c.job)
+			to.putBack(c.job)
 		}
 		to.end(i)
 		out(step{op: opCrash, who: i}, to)
@@ -204,8 +203,7 @@ func (p *protocol) faults(s state, i uint8, out emit) {
 	}
 }
 
-// end empties the slot of invocation i. A lease it did not release stays with
-// nobody who could.
+// end empties the slot of invocation i. A lease that it did not release stays with a dead owner.
 func (s *state) end(i uint8) {
 	if s.lease.owner == i+1 {
 		s.lease.owner = gone
@@ -216,7 +214,7 @@ func (s *state) end(i uint8) {
 	s.calls[i] = call{}
 }
 
-// time passes: expires_at of a dead holder, or the skew allowance after it.
+// time passes: the expires_at of a dead holder, or the skew allowance after it.
 func (p *protocol) time(s state, out emit) {
 	if l := s.lease; l.owner == gone && l.phase == live || l.owner != nobody && l.phase == expired {
 		s.lease.phase++
@@ -224,8 +222,8 @@ func (p *protocol) time(s state, out emit) {
 	}
 }
 
-// slot is a free one, if the row of the lease is not locked: the first step of
-// an invocation would wait for it.
+// slot returns a free slot if the lease's row is not locked. The first step of an invocation would
+// wait for the lock.
 func (p *protocol) slot(s *state) (i uint8, ok bool) {
 	if s.lease.locked != nobody {
 		return 0, false
@@ -238,8 +236,8 @@ func (p *protocol) slot(s *state) (i uint8, ok bool) {
 	return 0, false
 }
 
-// deliveries offers every task that is due at once. How many polls come before
-// there is anything to confirm is bounded: each is only made again.
+// deliveries offers every task that is due at once. It bounds the polls before anything can be
+// confirmed, because each is only enqueued again.
 func (p *protocol) deliveries(s state, i uint8, out emit) {
 	if to := s; s.polls > 0 && (s.flight != sent || s.left.Early > 0) {
 		if s.flight == sent {
@@ -254,9 +252,9 @@ func (p *protocol) deliveries(s state, i uint8, out emit) {
 	}
 }
 
-// wakes offers the delayed tasks. Their time comes when nothing else moves, or
-// while a lease runs out; else, every other step taking little time against a
-// lease, it is counted in [Budget].
+// wakes offers the delayed tasks. They are due when no other step is left, or while a lease
+// expires. Otherwise they are counted in [Budget], because every other step takes little time
+// compared with a lease.
 func (p *protocol) wakes(s state, i uint8, quiet bool, out emit) {
 	for t := range s.lease.token + 1 {
 		for r := range uint8(len(s.wakes)) {
@@ -275,25 +273,23 @@ func (p *protocol) wakes(s state, i uint8, quiet bool, out emit) {
 	}
 }
 
-// canBeDue: the time of the delayed task for the lease with that token and that
-// renewal can have come.
+// canBeDue reports whether the delayed task for the lease with that token and renewal can be due.
 func (p *protocol) canBeDue(l *lease, token, renewal uint8) bool {
 	if l.owner == nobody || l.token != token || l.renewal != renewal {
 		return true
 	}
-	return l.phase == takeable || !p.Rules.WakeAfterSkew && l.phase == expired
+	return l.phase == takeable || !p.Rules.DelayedTaskAfterSkew && l.phase == expired
 }
 
-// longer: a lease has run out or was renewed, so a lease's length has passed.
+// longer reports whether a lease's duration has passed, because a lease has expired or was renewed.
 func longer(l *lease, token, renewal uint8) bool {
 	return l.owner != nobody && (l.phase != live || l.token == token && l.renewal > renewal)
 }
 
-// deliver starts invocation i for t, once and, within the budget, so that t
-// comes again.
+// deliver starts invocation i for t, once and, within the budget, so that t is delivered again.
 func (p *protocol) deliver(s state, t task, i uint8, out emit) {
 	twice := s
-	s.taken(t)
+	s.remove(t)
 	s.calls[i] = call{pc: arrive, job: t}
 	p.arrive(s, i, step{delivered: true}, out)
 	if twice.left.Duplicates > 0 {

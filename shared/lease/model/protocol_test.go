@@ -13,16 +13,15 @@ var shapes = []struct {
 	shape Shape
 }{
 	{"queue only", Shape{}},
-	{"decided from what is due", Shape{Window: true}},
-	{"whole round", Shape{Window: true, WholeRound: true}},
+	{"decided from due work", Shape{Window: true}},
+	{"whole round", Shape{Window: true, WholeIteration: true}},
 	{"creates skip, queue only", Shape{CreateSkips: true}},
-	{"creates skip, decided from what is due", Shape{Window: true, CreateSkips: true}},
-	{"creates skip, whole round", Shape{Window: true, WholeRound: true, CreateSkips: true}},
+	{"creates skip, decided from due work", Shape{Window: true, CreateSkips: true}},
+	{"creates skip, whole round", Shape{Window: true, WholeIteration: true, CreateSkips: true}},
 }
 
-// holds asserts that nothing is wrong under all rules within b, and that the
-// walk came to its end.
-func holds(t *testing.T, shape Shape, b Budget) {
+// requireHolds requires a complete search within b with all rules, and no violation.
+func requireHolds(t *testing.T, shape Shape, b Budget) {
 	t.Helper()
 	if got := check(t, Run{Rules: All(), Shape: shape, Budget: b}); got.Verdict != Holds || !got.Complete {
 		t.Errorf("all rules: got %s, complete %t, want %s, complete", got.Verdict, got.Complete, Holds)
@@ -47,41 +46,41 @@ func TestProtocolHolds(t *testing.T) {
 		for i, b := range budgets {
 			t.Run(fmt.Sprintf("%s/%d", s.name, i), func(t *testing.T) {
 				t.Parallel()
-				holds(t, s.shape, b)
+				requireHolds(t, s.shape, b)
 			})
 		}
 	}
 }
 
-// What the contract leaves open makes no difference.
-func TestProtocolHoldsHoweverReleasesAndPollsAreCut(t *testing.T) {
+// The choices that the contract leaves open do not change the verdict.
+func TestProtocolHoldsWithEachOpenChoice(t *testing.T) {
 	t.Parallel()
 	for _, s := range []Shape{
 		{Window: true, StrictRelease: true},
 		{Window: true, ReleaseRaises: true},
 		{Window: true, PollsApart: true},
-		{Window: true, WholeRound: true, StrictRelease: true},
-		{Window: true, WholeRound: true, ReleaseRaises: true},
-		{Window: true, WholeRound: true, PollsApart: true},
+		{Window: true, WholeIteration: true, StrictRelease: true},
+		{Window: true, WholeIteration: true, ReleaseRaises: true},
+		{Window: true, WholeIteration: true, PollsApart: true},
 	} {
-		holds(t, s, Budget{Creates: 2, Invocations: 2, Crashes: 1, Early: 1})
-		holds(t, s, Budget{Creates: 2, Invocations: 2, Pauses: 1, Renewals: 1})
+		requireHolds(t, s, Budget{Creates: 2, Invocations: 2, Crashes: 1, Early: 1})
+		requireHolds(t, s, Budget{Creates: 2, Invocations: 2, Pauses: 1, Renewals: 1})
 	}
 }
 
-// A whole round ends however often its holder must let go early. Where advance
-// and poll each do their own part only, they can mark and follow each other for
-// ever, each letting go before it serves the other's mark.
-func TestForcedReleasesWithoutBound(t *testing.T) {
+// A whole iteration ends however often its holder must release early. If advance and poll each do
+// only their own part, they can mark and follow each other endlessly, because each releases before
+// it serves the other's mark.
+func TestUnboundedForcedReleasesEndInWholeIterations(t *testing.T) {
 	t.Parallel()
 	b := Budget{Creates: 2, Invocations: 2, Forced: 255}
-	holds(t, Shape{Window: true, WholeRound: true}, b)
+	requireHolds(t, Shape{Window: true, WholeIteration: true}, b)
 	if got := check(t, Run{Rules: All(), Shape: Shape{Window: true}, Budget: b}); got.Verdict != Unbounded {
-		t.Errorf("decided from what is due: got %s, want %s", got.Verdict, Unbounded)
+		t.Errorf("decided from due work: got %s, want %s", got.Verdict, Unbounded)
 	}
 }
 
-func TestCheckRefusesMoreThanItCanHold(t *testing.T) {
+func TestCheckRejectsTooLargeBudgets(t *testing.T) {
 	t.Parallel()
 	for _, b := range []Budget{{Creates: 4, Invocations: 1}, {Creates: 1, Invocations: 4}, {Creates: 1, Invocations: 1, Renewals: 3}} {
 		if _, err := Check(Run{Rules: All(), Budget: b}); err == nil {

@@ -8,18 +8,18 @@ import (
 	"github.com/fencepost/fencepost/shared/modelcheck"
 )
 
-// Taking states as the same changes no verdict and no shortest trace; and since
-// absolute tokens come to an end too, no run goes on for ever.
-func TestReductionChangesNoVerdict(t *testing.T) {
+// Merging states changes no verdict and no shortest trace. Absolute tokens are limited too, so no
+// run is endless.
+func TestMergingStatesChangesNoVerdict(t *testing.T) {
 	t.Parallel()
 	rules := []Rules{
 		All(),
-		less(func(r *Rules) { r.TokenPerRound = false }),
-		less(func(r *Rules) { r.WakeNamedByExpiry = false }),
-		less(func(r *Rules) { r.RowLock = false }),
-		less(func(r *Rules) { r.TokenAfterCommit = false }),
+		rulesWithout(func(r *Rules) { r.TokenPerIteration = false }),
+		rulesWithout(func(r *Rules) { r.DelayedTaskNamedByExpiry = false }),
+		rulesWithout(func(r *Rules) { r.RowLock = false }),
+		rulesWithout(func(r *Rules) { r.TokenAfterCommit = false }),
 	}
-	for _, shape := range []Shape{{}, {Window: true}, {Window: true, WholeRound: true}} {
+	for _, shape := range []Shape{{}, {Window: true}, {Window: true, WholeIteration: true}} {
 		for _, r := range rules {
 			run := Run{Rules: r, Shape: shape, Budget: Budget{Creates: 2, Invocations: 2, Crashes: 1, Renewals: 1}}
 			if shape.Window {
@@ -37,8 +37,8 @@ func TestReductionChangesNoVerdict(t *testing.T) {
 	}
 }
 
-// audit walks every state apart and remembers what followed the first of those
-// that count as the same.
+// audit searches all states separately, and stores the successors of the first state of each merged
+// group.
 type audit struct {
 	*protocol
 	futures map[state][]state
@@ -62,20 +62,20 @@ func (a *audit) next(s state, out emit) {
 	}
 }
 
-func TestStatesTakenAsTheSameHaveTheSameFutures(t *testing.T) {
+func TestMergedStatesHaveTheSameSuccessors(t *testing.T) {
 	t.Parallel()
 	for _, run := range []Run{
 		{Rules: All(), Budget: Budget{Creates: 3, Invocations: 2, Pauses: 1}},
 		{Rules: All(), Shape: Shape{Window: true}, Budget: Budget{Creates: 2, Invocations: 2, Pauses: 1, Renewals: 1}},
-		{Rules: All(), Shape: Shape{Window: true, WholeRound: true}, Budget: Budget{Creates: 2, Invocations: 2, Crashes: 1, Forced: 1}},
-		{Rules: less(func(r *Rules) { r.TokenVisibleBeforeLoad = false }), Accept: Lost, Budget: Budget{Creates: 2, Invocations: 2, Crashes: 1}},
+		{Rules: All(), Shape: Shape{Window: true, WholeIteration: true}, Budget: Budget{Creates: 2, Invocations: 2, Crashes: 1, Forced: 1}},
+		{Rules: rulesWithout(func(r *Rules) { r.TokenVisibleBeforeLoad = false }), Accept: Lost, Budget: Budget{Creates: 2, Invocations: 2, Crashes: 1}},
 	} {
 		run.distinct = true
 		a := &audit{protocol: &protocol{Run: run}, futures: map[state][]state{}}
 		got := modelcheck.Search(a.machine(a.next), 1_000_000)
 		t.Logf("%d states, %d when reduced", got.States, len(a.futures))
 		if a.differ != 0 || !got.Complete || got.States == len(a.futures) {
-			t.Errorf("states whose futures differ from those of one taken as the same: got %d (walk complete %t), want 0", a.differ, got.Complete)
+			t.Errorf("states whose successors differ from those of a merged state: got %d (search complete %t), want 0", a.differ, got.Complete)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 package model
 
-// release lets the lease go, or goes round again when the mark is set.
+// release releases the lease, or iterates again if the mark is set.
 func (p *protocol) release(s state, i uint8, e step, out emit) {
 	l := &s.lease
 	switch {
@@ -11,10 +11,10 @@ func (p *protocol) release(s state, i uint8, e step, out emit) {
 			p.forceRelease(s, i, e, out)
 		}
 		p.again(s, i, e, out)
-	case p.looksAgain() && !p.Rules.LookIsAfterCommit:
+	case p.readsAgain() && !p.Rules.ReadIsAfterCommit:
 		c := &s.calls[i]
 		c.queued, c.pc = s.queued(), letGo
-		out(e.of(opLookAfter).seen(c), s)
+		out(e.of(opReadAfter).seen(c), s)
 	case !p.Rules.ReleaseInOneStatement:
 		s.calls[i].pc = letGo
 		out(e.of(opNoMark), s)
@@ -23,7 +23,7 @@ func (p *protocol) release(s state, i uint8, e step, out emit) {
 	}
 }
 
-// letGo releases without another look at the mark.
+// letGo releases without reading the mark again.
 func (p *protocol) letGo(s state, i uint8, e step, out emit) {
 	if s.lease.owner != i+1 {
 		p.stop(s, i, e, out)
@@ -32,14 +32,14 @@ func (p *protocol) letGo(s state, i uint8, e step, out emit) {
 	p.free(s, i, e, out)
 }
 
-// again begins another round.
+// again begins another iteration.
 func (p *protocol) again(s state, i uint8, e step, out emit) {
 	c := &s.calls[i]
 	if !p.Rules.TokenVisibleBeforeLoad {
 		s.lease.locked = i + 1
-		s.look(i)
-		c.pc = commitLook
-		out(e.of(opLockAndLook).seen(c), s)
+		s.read(i)
+		c.pc = commitRead
+		out(e.of(opLockAndRead).seen(c), s)
 		return
 	}
 	p.raise(&s.lease, i)
@@ -48,17 +48,17 @@ func (p *protocol) again(s state, i uint8, e step, out emit) {
 	out(e.of(opAgain), s)
 }
 
-// raise is the lease's row at the beginning of another round.
+// raise updates the lease's row at the beginning of another iteration.
 func (p *protocol) raise(l *lease, i uint8) {
-	if p.Rules.TokenPerRound || l.phase != live {
+	if p.Rules.TokenPerIteration || l.phase != live {
 		l.take(i)
 		return
 	}
 	l.mark = false
 }
 
-// commitLook commits the transaction that locked the row and read the queue.
-func (p *protocol) commitLook(s state, i uint8, e step, out emit) {
+// commitRead commits the transaction that locked the row and read the queue.
+func (p *protocol) commitRead(s state, i uint8, e step, out emit) {
 	s.lease.locked = nobody
 	if s.lease.owner == i+1 {
 		p.raise(&s.lease, i)
@@ -69,7 +69,7 @@ func (p *protocol) commitLook(s state, i uint8, e step, out emit) {
 	p.plan(s, i, e.of(opTake), out)
 }
 
-// free is the released lease: owner_node = ”.
+// free stores the released lease: owner_node = ”.
 func (p *protocol) free(s state, i uint8, e step, out emit) {
 	token := s.lease.token
 	if p.Shape.ReleaseRaises {
@@ -79,8 +79,8 @@ func (p *protocol) free(s state, i uint8, e step, out emit) {
 	p.leave(s, i, e.of(opRelease), out)
 }
 
-// forceRelease lets the lease go although the mark is set, and owes an advance
-// for it, under the token of that very statement.
+// forceRelease releases the lease although the mark is set. It owes an advance for the mark, under
+// the token of the same statement.
 func (p *protocol) forceRelease(s state, i uint8, e step, out emit) {
 	s.left.Forced--
 	c, l := &s.calls[i], &s.lease
@@ -94,18 +94,18 @@ func (p *protocol) forceRelease(s state, i uint8, e step, out emit) {
 	p.leave(s, i, e.of(opForceRelease), out)
 }
 
-// leave goes on to what is owed after the release.
+// leave continues with the tasks that are owed after the release.
 func (p *protocol) leave(s state, i uint8, e step, out emit) {
 	c := &s.calls[i]
 	if p.Rules.EnqueueAfterRelease {
 		p.owe(c)
 	}
-	if p.looksAgain() && !p.Rules.LookIsAfterCommit {
+	if p.readsAgain() && !p.Rules.ReadIsAfterCommit {
 		c.owesAdvance = c.owesAdvance || p.room(c)
 	}
 	p.spare(c)
-	if e.op != opForceRelease && p.looksAgain() && p.Rules.LookIsAfterCommit {
-		*c = call{pc: lookAfter, job: c.job, copy: c.copy, queued: c.queued, flight: c.flight, owesAdvance: c.owesAdvance, owesPoll: c.owesPoll, freed: true, token: s.lease.token}
+	if e.op != opForceRelease && p.readsAgain() && p.Rules.ReadIsAfterCommit {
+		*c = call{pc: readAfter, job: c.job, copy: c.copy, queued: c.queued, flight: c.flight, owesAdvance: c.owesAdvance, owesPoll: c.owesPoll, freed: true, token: s.lease.token}
 		out(e, s)
 		return
 	}
@@ -118,19 +118,18 @@ func (p *protocol) leave(s state, i uint8, e step, out emit) {
 	p.pay(s, i, e, out)
 }
 
-// looksAgain: a holder looks at the queue once more when it releases.
-func (p *protocol) looksAgain() bool {
-	return p.Shape.CreateSkips && p.Rules.EnqueueAfterRelease && p.Rules.LookAfterRelease
+// readsAgain reports whether a holder reads the queue once more when it releases.
+func (p *protocol) readsAgain() bool {
+	return p.Shape.CreateSkips && p.Rules.EnqueueAfterRelease && p.Rules.ReadAfterRelease
 }
 
-// lookAfter looks at the queue again, once the release has committed. What is in
-// flight it knows: nobody else moved it while it held. It names an advance by the
-// token that it released under: where that name is used up, a tenure has begun
-// since, and has seen what this look sees.
-func (p *protocol) lookAfter(s state, i uint8, e step, out emit) {
+// readAfter reads the queue again after the release's commit. The transaction in flight is known,
+// because no other invocation changed it under the lease. It names an advance by the token of the
+// release. If that name is used up, a later lease session has begun and has read the same.
+func (p *protocol) readAfter(s state, i uint8, e step, out emit) {
 	c := &s.calls[i]
 	c.queued = s.queued()
-	e = e.of(opLookAfter).seen(c)
+	e = e.of(opReadAfter).seen(c)
 	c.owesAdvance = c.owesAdvance || p.room(c)
 	p.spare(c)
 	token := c.token
@@ -143,13 +142,13 @@ func (p *protocol) lookAfter(s state, i uint8, e step, out emit) {
 	p.pay(s, i, e, out)
 }
 
-// spare drops the poll that an advance makes needless: it looks at everything, and
-// leaves a poll of its own.
+// spare drops the poll that an advance replaces: the advance reads everything and enqueues a poll
+// itself.
 func (p *protocol) spare(c *call) {
 	c.owesPoll = c.owesPoll && !(c.owesAdvance && p.Shape.CreateSkips && p.signs(c))
 }
 
-// pay goes on to what is owed next after e, or answers.
+// pay continues with the next owed task after e, or answers.
 func (p *protocol) pay(s state, i uint8, e step, out emit) {
 	c := &s.calls[i]
 	if c.pc = p.owed(c); c.pc == idle {
@@ -159,7 +158,7 @@ func (p *protocol) pay(s state, i uint8, e step, out emit) {
 	out(e, s)
 }
 
-// readToken reads the token in force, to name an advance by it.
+// readToken reads the current token, to name an advance by it.
 func (p *protocol) readToken(s state, i uint8, e step, out emit) {
 	c := &s.calls[i]
 	c.token = s.lease.token
@@ -168,7 +167,7 @@ func (p *protocol) readToken(s state, i uint8, e step, out emit) {
 	out(e.of(opReadToken), s)
 }
 
-// nameAdvance makes the advance task it owes.
+// nameAdvance enqueues the owed advance.
 func (p *protocol) nameAdvance(s state, i uint8, e step, out emit) {
 	p.fail(s, i, e, out)
 	c := &s.calls[i]
@@ -178,8 +177,8 @@ func (p *protocol) nameAdvance(s state, i uint8, e step, out emit) {
 	p.pay(s, i, e, out)
 }
 
-// namePoll makes the poll it owes. It is due in a later second than any that was
-// delivered, so its name is not burnt; one that waits may have the same name.
+// namePoll enqueues the owed poll. It is due in a later second than any that was delivered, so its
+// name is free; a waiting one may have the same name.
 func (p *protocol) namePoll(s state, i uint8, e step, out emit) {
 	p.fail(s, i, e, out)
 	s.calls[i].owesPoll = false

@@ -13,31 +13,30 @@ const (
 	maxToken       = 30 // one bit of a names mask for each
 )
 
-// Owners of the lease: nobody, invocation i as i+1, or one that has ended
-// without releasing it.
+// Owners of the lease: none, invocation i as i+1, or one that has ended without releasing it.
 const (
 	nobody uint8 = 0
 	gone   uint8 = maxInvocations + 1
 )
 
-// phase is where the database's clock stands against the lease's expires_at.
+// phase is the database's clock relative to the lease's expires_at.
 type phase uint8
 
 const (
 	live     phase = iota // before expires_at
-	expired               // after it, within the skew allowance: only its owner may take it
-	takeable              // after the allowance: anyone may
+	expired               // after it, within the skew allowance: only its owner can take it
+	takeable              // after the allowance: any invocation can take it
 )
 
-// lease is the row of the submitter. token and renewal together stand for
-// expires_at: it moves whenever one of them does.
+// lease is the submitter's row. token and renewal together stand for expires_at, which changes with
+// either of them.
 type lease struct {
 	owner   uint8
 	phase   phase
 	token   uint8
 	renewal uint8
 	mark    bool
-	locked  uint8 // who keeps the row locked from one step to the next, as owner
+	locked  uint8 // the invocation that keeps the row locked between two steps, encoded as owner
 }
 
 // flight is the state of the one nonce in flight.
@@ -59,15 +58,15 @@ const (
 	poll         // confirm what is in flight
 )
 
-// task is one Cloud Tasks task; its fields are its name.
+// task is a Cloud Tasks task. Its fields are its name.
 type task struct {
 	kind    kind
 	token   uint8
 	renewal uint8
 }
 
-// names are the tasks of one kind by token: which were ever made, and which of
-// them wait to be delivered. A name once made stays burnt.
+// names holds the tasks of one kind by token: those that were ever enqueued, and those that wait
+// for delivery. A name cannot be used again.
 type names struct {
 	made, waiting uint32
 }
@@ -81,8 +80,8 @@ func (n *names) make(token uint8) (isNew bool) {
 	return isNew
 }
 
-// creatorPC counts the steps a create has done; with TokenAfterCommit they are
-// commit, read the token, make the task.
+// creatorPC counts the steps that a create has done. With TokenAfterCommit they are: commit, read
+// the token, enqueue the task.
 type creatorPC uint8
 
 const (
@@ -95,22 +94,22 @@ type creator struct {
 	token uint8
 }
 
-// pc is the step an invocation is about to do.
+// pc is the next step of an invocation.
 type pc uint8
 
 const (
 	idle pc = iota
 	arrive
 	waitLock   // has its snapshot, waits for the row lock
-	commitLook // has locked the row and read the queue, has not committed
+	commitRead // has locked the row and read the queue, has not committed
 	markApart
-	makeWake
+	makeDelayed
 	load
 	work
-	write // has looked at the fence, has not written
+	write // has checked the fence, has not written
 	release
-	letGo     // has looked at the mark, has not released
-	lookAfter // has released, has not looked at the queue again
+	letGo     // has read the mark, has not released
+	readAfter // has released, has not read the queue again
 	readToken
 	nameAdvance
 	namePoll
@@ -119,43 +118,43 @@ const (
 // call is one invocation.
 type call struct {
 	pc   pc
-	job  task // what it was delivered for
-	copy bool // job was delivered twice and this is the second: nothing comes again
-	// As last read, and kept true by its own writes.
+	job  task // the task that started it
+	copy bool // job was delivered twice and this is the second: it is not delivered again
+	// As last read, updated by its own writes.
 	queued, head uint8
 	flight       flight
-	// What it did since it was delivered.
+	// Its acts since its delivery.
 	sent, confirmed bool
-	// What it has still to enqueue.
+	// The tasks that it still has to enqueue.
 	owesAdvance, owesPoll bool
 	freed                 bool // it has released its lease
-	// The lease it found held, or the token it names an advance by.
+	// The lease that it found held, or the token that names its advance.
 	token, renewal uint8
 }
 
 // state is one state of the model. It is comparable and holds no pointer.
 type state struct {
 	lease           lease
-	committed, head uint8 // intents inserted; intents that have left the queue
+	committed, head uint8 // inserted intents; intents that have left the queue
 	flight          flight
 	creators        [maxCreates]creator
 	calls           [maxInvocations]call
 	advances        names
 	wakes           [maxRenewals + 1]names // by renewal
-	polls           uint8                  // how many wait
+	polls           uint8                  // number of waiting ones
 	left            Budget
-	unsafe          bool // a write by a superseded token was accepted
-	// Only in keys: tasks that wait under names no one can ask for any more.
+	unsafe          bool // a write with a superseded token was accepted
+	// Only in keys: waiting tasks with names that can no longer be used.
 	oldAdvances, oldWakes uint8
 }
 
 func (s *state) queued() uint8 { return s.committed - s.head }
 
-// unfinished: an accepted intent is not done.
+// unfinished reports whether an accepted intent is not done.
 func (s *state) unfinished() bool { return s.queued() > 0 || s.flight != none }
 
-// waits puts a task back for another delivery.
-func (s *state) waits(t task) {
+// putBack puts a task back for another delivery.
+func (s *state) putBack(t task) {
 	switch t.kind {
 	case advance:
 		s.advances.waiting |= 1 << t.token
@@ -166,8 +165,8 @@ func (s *state) waits(t task) {
 	}
 }
 
-// taken takes a waiting task away.
-func (s *state) taken(t task) {
+// remove removes a waiting task.
+func (s *state) remove(t task) {
 	switch t.kind {
 	case advance:
 		s.advances.waiting &^= 1 << t.token
@@ -178,9 +177,8 @@ func (s *state) taken(t task) {
 	}
 }
 
-// canonical is the form under which states count as the same: creates and
-// invocations have no identity, and tokens count from the oldest one that can
-// still be asked for.
+// canonical returns the form in which states are compared: creates and invocations have no
+// identity, and tokens count from the oldest one that can still be used.
 func (s state) canonical() state {
 	s.renumber(s.oldest())
 	slices.SortFunc(s.creators[:], func(a, b creator) int {
@@ -190,7 +188,7 @@ func (s state) canonical() state {
 	return s
 }
 
-// oldest is the lowest token by which a task may still be named.
+// oldest returns the lowest token that can still name a task.
 func (s *state) oldest() uint8 {
 	low := s.lease.token
 	for i := range s.creators {
@@ -200,15 +198,14 @@ func (s *state) oldest() uint8 {
 	}
 	for i := range s.calls {
 		switch c := &s.calls[i]; c.pc {
-		case markApart, makeWake, nameAdvance, lookAfter:
+		case markApart, makeDelayed, nameAdvance, readAfter:
 			low = min(low, c.token)
 		}
 	}
 	return low
 }
 
-// renumber makes low token 1 and forgets what lies below it, except how many
-// tasks still wait.
+// renumber makes low token 1. Of lower tokens it keeps only the number of waiting tasks.
 func (s *state) renumber(low uint8) {
 	move := func(t uint8) uint8 {
 		if t < low {
@@ -235,14 +232,14 @@ func (s *state) renumber(low uint8) {
 	}
 }
 
-// renumber shifts both sets and returns how many tasks wait below low.
+// renumber shifts both sets and returns the number of tasks that wait below low.
 func (n *names) renumber(low uint8) uint8 {
 	old := bits.OnesCount32(n.waiting & (1<<low - 1))
 	n.made, n.waiting = n.made>>low<<1, n.waiting>>low<<1
 	return uint8(old)
 }
 
-// sortCalls orders the invocations and lets the lease follow its owner.
+// sortCalls sorts the invocations and keeps the lease's owner.
 func (s *state) sortCalls() {
 	was := *s
 	order := [maxInvocations]uint8{0, 1, 2}
@@ -258,7 +255,7 @@ func (s *state) sortCalls() {
 	}
 }
 
-// rank packs invocation i into one number; only equal ones have equal ranks.
+// rank packs invocation i into one number; only equal invocations have equal ranks.
 func (s *state) rank(i uint8) (n uint64) {
 	c := &s.calls[i]
 	for _, f := range [...]uint8{uint8(c.pc), uint8(c.job.kind), c.job.token, c.job.renewal, c.queued, c.head, uint8(c.flight), c.token, c.renewal} {

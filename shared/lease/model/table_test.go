@@ -2,22 +2,23 @@ package model
 
 import "testing"
 
-// asWritten is the design before its mending: silences read kindly.
-func asWritten(mend ...func(*Rules)) Rules {
+// asWritten returns the rules of the first design, in the most favourable reading, with the given
+// fixes.
+func asWritten(fixes ...func(*Rules)) Rules {
 	r := All()
-	r.TokenPerRound, r.EnqueueAfterRelease, r.DueDecides, r.FencedAcquiresAgain = false, false, false, false
-	for _, m := range mend {
+	r.TokenPerIteration, r.EnqueueAfterRelease, r.DueDecides, r.FencedAcquiresAgain = false, false, false, false
+	for _, m := range fixes {
 		m(&r)
 	}
 	return r
 }
 
-// TestTableOfMendings walks the way from the design as written to the protocol,
-// one rule more in each row. Steps are fewer than where begin, insert and commit,
-// or delivery and acquire, are counted apart.
+// TestTableOfMendings checks the designs from the first one to the protocol, with one more rule in
+// each row. The number of steps is lower than in a model in which begin, insert and commit, or
+// delivery and acquire, are separate steps.
 func TestTableOfMendings(t *testing.T) {
 	t.Parallel()
-	tokenPerRound := func(r *Rules) { r.TokenPerRound = true }
+	tokenPerIteration := func(r *Rules) { r.TokenPerIteration = true }
 	afterRelease := func(r *Rules) { r.EnqueueAfterRelease = true }
 	due := func(r *Rules) { r.DueDecides, r.FencedAcquiresAgain = true, true }
 	queue, window := Shape{}, Shape{Window: true}
@@ -38,13 +39,13 @@ func TestTableOfMendings(t *testing.T) {
 		{"as written, pause", asWritten(), queue, pause, Late, Lost},
 		{"as written, crash", asWritten(), window, crash, Late, Lost},
 		{"release raises, queue", asWritten(), Shape{ReleaseRaises: true}, three, "", Late},
-		{"token per round, queue", asWritten(tokenPerRound), queue, three, "", Holds},
-		{"token per round, window", asWritten(tokenPerRound), window, two, "", Late},
-		{"token per round, crash", asWritten(tokenPerRound), window, crash, Late, Lost},
-		{"after release, window", asWritten(tokenPerRound, afterRelease), window, two, "", Late},
-		{"decided from what is due", asWritten(tokenPerRound, afterRelease, due), window, two, "", Holds},
-		{"decided from what is due, crash", asWritten(tokenPerRound, afterRelease, due), window, crash, "", Holds},
-		{"decided from what is due, pause", asWritten(tokenPerRound, afterRelease, due), window, pause, "", Holds},
+		{"token per iteration, queue", asWritten(tokenPerIteration), queue, three, "", Holds},
+		{"token per iteration, window", asWritten(tokenPerIteration), window, two, "", Late},
+		{"token per iteration, crash", asWritten(tokenPerIteration), window, crash, Late, Lost},
+		{"after release, window", asWritten(tokenPerIteration, afterRelease), window, two, "", Late},
+		{"decided from due work", asWritten(tokenPerIteration, afterRelease, due), window, two, "", Holds},
+		{"decided from due work, crash", asWritten(tokenPerIteration, afterRelease, due), window, crash, "", Holds},
+		{"decided from due work, pause", asWritten(tokenPerIteration, afterRelease, due), window, pause, "", Holds},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

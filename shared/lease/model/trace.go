@@ -2,7 +2,7 @@ package model
 
 import "fmt"
 
-// op is what a step did.
+// op is the action of a step.
 type op uint8
 
 const (
@@ -18,7 +18,7 @@ const (
 	opPause
 	opRenew
 	opSnapshot
-	opLockAndLook
+	opLockAndRead
 	opTake
 	opFindHeld
 	opMark
@@ -34,7 +34,7 @@ const (
 	opAgain
 	opRelease
 	opForceRelease
-	opLookAfter
+	opReadAfter
 	opReadToken
 	opNames
 	opBurnt
@@ -43,11 +43,11 @@ const (
 	opFailed2xx
 )
 
-// step is one step of a run, with what a reader of the trace wants to know.
+// step is one step of a run, with the fields that a trace prints.
 type step struct {
 	op               op
 	who              uint8 // the create or the invocation
-	job              task  // what was delivered or made
+	job              task  // the task that was delivered or enqueued
 	token            uint8
 	queued           uint8
 	flight           flight
@@ -85,7 +85,7 @@ func (p phase) String() string {
 	return [...]string{"live", "expired", "takeable"}[p]
 }
 
-// String is the step as a sentence: C are creates, I invocations.
+// String describes the step: C are creates, I invocations.
 func (e step) String() string {
 	text := fmt.Sprintf("I%d %s", e.who+1, e.act())
 	switch e.op {
@@ -110,7 +110,7 @@ func (e step) String() string {
 	return text
 }
 
-// act is the step without its subject.
+// act describes the step without its subject.
 func (e step) act() string {
 	switch e.op {
 	case opCommit:
@@ -129,7 +129,7 @@ func (e step) act() string {
 		return [...]string{"", "the dead holder's lease expires", "the skew allowance has passed too"}[e.phase]
 	case opCancel:
 		return "the head of the queue is cancelled"
-	case opSnapshot, opLockAndLook, opLoad, opLookAfter:
+	case opSnapshot, opLockAndRead, opLoad, opReadAfter:
 		return e.reading()
 	case opTake, opAgain, opForceRelease:
 		return fmt.Sprintf(acts[e.op], e.token)
@@ -137,18 +137,18 @@ func (e step) act() string {
 	return acts[e.op]
 }
 
-// reading is the act of a step that reads the queue.
+// reading describes a step that reads the queue.
 func (e step) reading() string {
-	what := map[op]string{opSnapshot: "takes its snapshot and waits for the row lock", opLockAndLook: "locks the row and reads, uncommitted", opLoad: "loads", opLookAfter: "looks at the queue again"}[e.op]
+	what := map[op]string{opSnapshot: "takes its snapshot and waits for the row lock", opLockAndRead: "locks the row and reads, uncommitted", opLoad: "loads", opReadAfter: "reads the queue again"}[e.op]
 	return fmt.Sprintf("%s: %d queued, %s", what, e.queued, e.flight)
 }
 
 var acts = map[op]string{
-	opCreateSkips:    "sees that somebody will look, and makes no task",
+	opCreateSkips:    "sees that the queue will be read again, and makes no task",
 	opCrash:          "dies; its task will come again",
-	opPause:          "stands still until its lease has expired",
+	opPause:          "pauses until its lease has expired",
 	opRenew:          "renews",
-	opTake:           "has the lease, token %d",
+	opTake:           "acquires the lease, token %d",
 	opFindHeld:       "finds the lease held",
 	opMark:           "finds the lease held and sets the mark",
 	opMarkApart:      "sets the mark if the token is the one it saw",
@@ -157,17 +157,17 @@ var acts = map[op]string{
 	opSend:           "allocates and sends the head",
 	opConfirm:        "confirms and frees the nonce",
 	opMoved:          "finds the row moved",
-	opTakenForFenced: "finds the row moved and takes it for FENCED",
+	opTakenForFenced: "finds the row moved and treats it as FENCED",
 	opNoMark:         "finds no mark",
-	opAgain:          "finds the mark and goes round again, token %d",
+	opAgain:          "finds the mark and iterates again, token %d",
 	opRelease:        "releases",
 	opForceRelease:   "releases although the mark is set, token %d",
 	opFailed503:      "cannot make a task: 503, its own will come again",
 	opFailed2xx:      "cannot make a task and answers 2xx",
 }
 
-// plight describes a state that was judged wrong.
-func (s state) plight() string {
+// describe formats a state that violates the promise.
+func (s state) describe() string {
 	holder := "released"
 	switch o := s.lease.owner; o {
 	case nobody:

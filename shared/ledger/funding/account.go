@@ -8,11 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Status is what an account may do.
+// Status decides which operations an account accepts.
 type Status string
 
-// The statuses: a FROZEN account takes money and gives none, a DISABLED one only
-// takes its refunds.
+// The statuses: a FROZEN account accepts deposits and refunds, a DISABLED one only refunds.
 const (
 	Active   Status = "ACTIVE"
 	Frozen   Status = "FROZEN"
@@ -22,13 +21,13 @@ const (
 // ErrNoAccount reports that a user has no account in an asset.
 var ErrNoAccount = errors.New("no such account")
 
-// Account is a Funding account as it is.
+// Account is a Funding account as read.
 type Account struct {
-	Available string // a decimal number with eight places, as balances_tb has it
+	Available string // a decimal number with eight places, as stored in balances_tb
 	Status    Status
 }
 
-// Account is the user's account in the asset, or [ErrNoAccount].
+// Account returns the user's account in the asset, or [ErrNoAccount].
 func (l *Ledger) Account(ctx context.Context, userID int64, assetID int32) (a Account, err error) {
 	err = l.db.QueryRow(ctx, `
 select available::text, status
@@ -43,8 +42,8 @@ select available::text, status
 	return a, nil
 }
 
-// SetStatus is an operator's: it waits for a call that holds the account, and the
-// next call goes by it. It changes no balance. [ErrNoAccount] where there is none.
+// SetStatus changes the status of an account, never its balance. It waits for a call that holds the
+// account's lock; the next call sees the new status. It returns [ErrNoAccount] if there is none.
 func (l *Ledger) SetStatus(ctx context.Context, userID int64, assetID int32, s Status) error {
 	tag, err := l.db.Exec(ctx, `
 update balances_tb
@@ -54,7 +53,7 @@ update balances_tb
 		err = ErrNoAccount
 	}
 	if err != nil {
-		return fmt.Errorf("make account of user %d in asset %d %s: %w", userID, assetID, s, err)
+		return fmt.Errorf("set account of user %d in asset %d to %s: %w", userID, assetID, s, err)
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ const (
 	newBalance = `insert into balances_tb (user_id, asset_id, precision, available, status, account_type) values `
 )
 
-// nonsense is by the constraint or trigger that must refuse it.
-var nonsense = map[string][]string{
+// forbidden maps each constraint or trigger to the statements that it must reject.
+var forbidden = map[string][]string{
 	"one_balance_per_account": {newBalance + `(7, 1, 8, 5, 'ACTIVE', 'FUNDING')`},
 	"balance_of_an_asset":     {newBalance + `(9, 99, 8, 5, 'ACTIVE', 'FUNDING')`, newBalance + `(9, 1, 7, 5, 'ACTIVE', 'FUNDING')`},
 	"balance_of_a_user":       {newBalance + `(0, 1, 8, 5, 'ACTIVE', 'FUNDING')`},
@@ -38,13 +38,13 @@ var nonsense = map[string][]string{
 	"history_never_changes": {`delete from transfer_operations`, `update transfer_operations set result = 'SUCCESS'`, `truncate transfer_operations`, `truncate balances_tb`},
 }
 
-// Every constraint of the two tables, and every trigger, refuses its nonsense.
-func TestEveryConstraintRefusesItsNonsense(t *testing.T) {
+// Each constraint of the two tables, and each trigger, rejects its forbidden statements.
+func TestEveryConstraintRejectsItsForbiddenRows(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	succeeds(t, l.OutsideDeposit(t.Context(), call("o", fine, 5)))
 	want, got := []string{}, map[string]bool{"accounts_stay": true, "history_never_changes": true}
-	for constraint, statements := range nonsense {
+	for constraint, statements := range forbidden {
 		for _, statement := range statements {
 			if err := l.attempt(statement); violated(err) != constraint {
 				t.Errorf("%s: got refused by %s, want by %s", statement, violated(err), constraint)
@@ -75,7 +75,7 @@ func TestEveryConstraintRefusesItsNonsense(t *testing.T) {
 	}
 }
 
-// attempt runs a statement that is never committed.
+// attempt runs a statement in a transaction that is rolled back.
 func (l ledger) attempt(statement string) error {
 	l.t.Helper()
 	tx, err := l.db.DB.Begin(l.t.Context())
@@ -87,7 +87,7 @@ func (l ledger) attempt(statement string) error {
 	return err
 }
 
-// The guards are three of each table: without one of them its nonsense passes.
+// Each table has three guards. Without one of them its forbidden statements succeed.
 func TestEveryTriggerDoesItsDuty(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)

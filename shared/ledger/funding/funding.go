@@ -1,10 +1,10 @@
-// Package funding is the ledger of Funding accounts, in Postgres: balances_tb, and
-// transfer_operations, which is the journal and remembers every answer for ever.
+// Package funding is the ledger of Funding accounts in Postgres: balances_tb, and
+// transfer_operations, the journal that keeps every answer permanently.
 //
-// A call is one transaction in one round trip. It locks its account's row, judges,
-// writes the answer under its key, and changes the balance: all of it is committed
-// or none. A call that was answered before is answered from the journal and locks
-// nothing. No two calls wait for each other but for one account, or for one key.
+// A call is one transaction in one round trip. It locks its account's row, evaluates the call,
+// writes the answer under its key, and changes the balance; all or nothing is committed. A repeated
+// call is answered from the journal without a lock. Two calls wait for each other only if they
+// share an account or a key.
 package funding
 
 import (
@@ -20,69 +20,67 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Ledger keeps the balances of Funding accounts. It is a [transfer.Ledger], and
-// any number of them, in any number of processes, may use one database.
+// Ledger keeps the balances of Funding accounts. It is a [transfer.Ledger]. Any number of ledgers,
+// in any number of processes, can use one database.
 //
-// An account is made by its first outside deposit. A deposit by a transfer, or by
-// the outside, is refused with OVERFLOW where the balance would exceed 2^64 - 1
-// units; a refund is not, and may exceed it.
+// The first outside deposit creates an account. A deposit, by a transfer or from outside, is
+// refused with OVERFLOW if the balance would exceed 2^64 - 1 units. A refund is never refused and
+// can exceed that limit.
 type Ledger struct{ db *pgxpool.Pool }
 
 var _ transfer.Ledger = (*Ledger)(nil)
 
-// New is the ledger in the database that db leads to. It closes nothing.
+// New returns the ledger in the database of db. The caller closes db.
 func New(db *pgxpool.Pool) *Ledger { return &Ledger{db: db} }
 
-// Causes of an Unknown that no further try will change.
+// Causes of an Unknown that no repetition will change.
 var (
-	// ErrOtherFields reports a call whose user, asset or units are not those that
-	// are stored under its key.
+	// ErrOtherFields reports a call whose user, asset or units differ from those stored under its
+	// key.
 	ErrOtherFields = errors.New("the key was used with other fields")
-	// ErrNoWithdrawal reports a refund of what was not withdrawn: never asked for,
-	// refused, or not yet known.
+	// ErrNoWithdrawal reports a refund without a successful withdrawal: it was never called, was
+	// refused, or is not known yet.
 	ErrNoWithdrawal = errors.New("no withdrawal of this request succeeded")
-	// ErrNoRefusal reports that a refund was to be resolved that is not stored.
+	// ErrNoRefusal reports a resolve of a refund that is not stored.
 	ErrNoRefusal = errors.New("a refund is never refused")
 )
 
-// Withdraw takes the units. It refuses an account that is missing, FROZEN, DISABLED
-// or short.
+// Withdraw takes the units. It refuses an account that is missing, FROZEN, DISABLED, or has too
+// little.
 func (l *Ledger) Withdraw(ctx context.Context, c transfer.Call) transfer.Outcome {
 	return l.call(ctx, apply, transfer.Withdraw, c)
 }
 
-// Deposit puts in the units. It refuses an account that is missing or DISABLED, or
-// would overflow.
+// Deposit adds the units. It refuses an account that is missing, DISABLED, or would overflow.
 func (l *Ledger) Deposit(ctx context.Context, c transfer.Call) transfer.Outcome {
 	return l.call(ctx, apply, transfer.Deposit, c)
 }
 
-// Refund gives back what the withdrawal of the same req_id took. Where there is
-// none that succeeded it is Unknown with [ErrNoWithdrawal], and stores nothing.
+// Refund returns the units of the withdrawal with the same req_id. Without a successful withdrawal
+// it is Unknown with [ErrNoWithdrawal] and stores nothing.
 func (l *Ledger) Refund(ctx context.Context, c transfer.Call) transfer.Outcome {
 	return l.call(ctx, apply, transfer.Refund, c)
 }
 
-// Resolve answers what is stored, or stores that op is refused for ever. A refund
-// that is not stored is Unknown with [ErrNoRefusal].
+// Resolve returns the stored answer, or stores a permanent refusal of op. A refund that is not
+// stored is Unknown with [ErrNoRefusal].
 func (l *Ledger) Resolve(ctx context.Context, op transfer.Op, c transfer.Call) transfer.Outcome {
 	return l.call(ctx, resolve, op, c)
 }
 
-// OutsideDeposit puts in units that come from outside, under the name that the
-// outside has for them, and makes the account if there is none.
+// OutsideDeposit adds units that come from outside, under the outside system's req_id. It creates
+// the account if there is none.
 func (l *Ledger) OutsideDeposit(ctx context.Context, c transfer.Call) transfer.Outcome {
 	return l.call(ctx, apply, transfer.OutsideDeposit, c)
 }
 
-// OutsideWithdrawal takes units that leave to the outside. It refuses what Withdraw
-// refuses.
+// OutsideWithdrawal takes units that leave to the outside. It refuses in the same cases as
+// Withdraw.
 func (l *Ledger) OutsideWithdrawal(ctx context.Context, c transfer.Call) transfer.Outcome {
 	return l.call(ctx, apply, transfer.OutsideWithdrawal, c)
 }
 
-// act is one of the database's two functions, and what it means that there is no
-// answer.
+// act is one of the database's two functions, with the error that a missing result means.
 type act struct {
 	statement string
 	missing   error
@@ -93,7 +91,7 @@ var (
 	resolve = act{`select result, reason, same, foreign_copy from funding_resolve($1, $2, $3, $4, $5)`, ErrNoRefusal}
 )
 
-// call does it in one round trip that ends in its commit.
+// call makes the call in one round trip that ends in its commit.
 func (l *Ledger) call(ctx context.Context, do act, op transfer.Op, c transfer.Call) transfer.Outcome {
 	var a answer
 	b := new(pgx.Batch)
@@ -113,12 +111,12 @@ func (l *Ledger) call(ctx context.Context, do act, op transfer.Op, c transfer.Ca
 	return a.outcome(op, c)
 }
 
-// answer is what the database's functions say: no result is unknown, and same
-// tells why.
+// answer is the result of the database's functions. Without a result the call is unknown, and same
+// shows the cause.
 type answer struct {
 	result, reason pgtype.Text
 	same           pgtype.Bool
-	foreign        bool // the database is not the one written last: nothing was done
+	foreign        bool // the database is not the one written last, and the function did nothing
 }
 
 func (a answer) outcome(op transfer.Op, c transfer.Call) transfer.Outcome {
@@ -130,7 +128,7 @@ func (a answer) outcome(op transfer.Op, c transfer.Call) transfer.Outcome {
 	case a.result.String == "REFUSED" && a.reason.String != "":
 		return transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.Reason(a.reason.String)}
 	default:
-		return unknown(op, c, fmt.Errorf("the journal says %q, for %q", a.result.String, a.reason.String))
+		return unknown(op, c, fmt.Errorf("the journal has the result %q with reason %q, want applied or refused", a.result.String, a.reason.String))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Units are exact at every precision, up to the largest number of them.
+// Units are exact at every precision, up to the largest number of units.
 func TestUnitsAreExact(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -42,8 +42,8 @@ func TestUnitsAreExact(t *testing.T) {
 	l.has(alice, whole, "1.00000000")
 }
 
-// What exceeds the balance is refused and changes nothing.
-func TestBAL001MoreThanAvailable(t *testing.T) {
+// A withdrawal above the balance is refused and changes nothing.
+func TestBAL001MoreThanAvailableIsRefused(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.fund(alice, fine, 100)
@@ -52,7 +52,7 @@ func TestBAL001MoreThanAvailable(t *testing.T) {
 	l.has(alice, fine, "0.00000100")
 }
 
-func TestBAL002ExactlyAll(t *testing.T) {
+func TestBAL002WholeBalanceCanBeWithdrawn(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.fund(alice, fine, 100)
@@ -60,9 +60,9 @@ func TestBAL002ExactlyAll(t *testing.T) {
 	l.has(alice, fine, "0.00000000")
 }
 
-// Of two withdrawals at once beyond the balance one wins; the other is refused,
-// also when there is enough later.
-func TestBAL003TwoAtOnceBeyondTheBalance(t *testing.T) {
+// Two withdrawals at once exceed the balance: one succeeds and the other is refused. The refusal
+// stays even when the balance is high enough later.
+func TestBAL003OneOfTwoConcurrentWithdrawalsIsRefused(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.fund(alice, fine, 100)
@@ -80,8 +80,8 @@ func TestBAL003TwoAtOnceBeyondTheBalance(t *testing.T) {
 	l.has(alice, fine, "0.00001040")
 }
 
-// The second judges what the first has left, not what it saw when it came.
-func TestBAL003TheSecondWaitsForTheFirst(t *testing.T) {
+// The second withdrawal is evaluated against the balance that the first has left.
+func TestBAL003SecondWithdrawalSeesTheFirst(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.fund(alice, fine, 100)
@@ -96,8 +96,8 @@ func TestBAL003TheSecondWaitsForTheFirst(t *testing.T) {
 	l.has(alice, fine, "0.00000040")
 }
 
-// A frozen account takes and does not give; a disabled one does neither.
-func TestBAL004Frozen(t *testing.T) {
+// A frozen account accepts deposits and refuses withdrawals; a disabled one refuses both.
+func TestBAL004FrozenAccountOnlyReceives(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.fund(alice, fine, 100)
@@ -111,7 +111,7 @@ func TestBAL004Frozen(t *testing.T) {
 	succeeds(t, l.Withdraw(t.Context(), call("again", fine, 102)))
 }
 
-func TestBAL005Disabled(t *testing.T) {
+func TestBAL005DisabledAccountRefusesBoth(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.fund(alice, fine, 100)
@@ -130,8 +130,8 @@ func setStatus(l ledger, s funding.Status) {
 	}
 }
 
-// Nothing but a deposit from outside makes an account.
-func TestMissingAccounts(t *testing.T) {
+// Only a deposit from outside creates an account.
+func TestOnlyOutsideDepositsMakeAccounts(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	refused(t, l.Withdraw(t.Context(), call("r", fine, 1)), transfer.SourceAccountNotFound)
@@ -147,8 +147,8 @@ func TestMissingAccounts(t *testing.T) {
 	l.has(alice, fine, "0.00000005")
 }
 
-// A credit that would exceed 2^64 - 1 units is refused, but not a refund.
-func TestOverflow(t *testing.T) {
+// A credit that would exceed 2^64 - 1 units is refused, unless it is a refund.
+func TestOverflowingCreditIsRefused(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.fund(alice, middle, math.MaxUint64)
@@ -161,8 +161,8 @@ func TestOverflow(t *testing.T) {
 	refused(t, l.Deposit(t.Context(), call("beyond", middle, 1)), transfer.Overflow)
 }
 
-// A key that is used again with other fields is nobody's answer, and changes
-// nothing; neither does a refund of what was not withdrawn.
+// A key that is used again with other fields gives an unknown answer and changes nothing. The same
+// holds for a refund without a withdrawal.
 func TestOtherFieldsAreUnknown(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -192,7 +192,7 @@ func TestOtherFieldsAreUnknown(t *testing.T) {
 	l.has(bob, fine, "0.00000100")
 }
 
-// What could not be asked is unknown, with its cause.
+// A call that cannot be made is unknown, and its error has the cause.
 func TestErrorsAreUnknown(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -204,9 +204,8 @@ func TestErrorsAreUnknown(t *testing.T) {
 	l.has(alice, fine, "0.00000100")
 }
 
-// A resolved operation never applies; one that was answered keeps its answer; a
-// refund cannot be refused.
-func TestResolve(t *testing.T) {
+// A resolved operation never applies. An answered one keeps its answer. A refund cannot be refused.
+func TestResolvedOperationNeverApplies(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.fund(alice, fine, 100)

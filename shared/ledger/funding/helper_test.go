@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// The assets of the tests, by how many decimals they have.
+// The assets of the tests, by their number of decimals.
 const (
 	fine   = int32(1) // 8
 	middle = int32(2) // 6
@@ -23,7 +23,7 @@ const (
 
 const alice, bob = int64(7), int64(8)
 
-// ledger is a Funding ledger on a database of its own.
+// ledger is a Funding ledger on a separate database.
 type ledger struct {
 	*funding.Ledger
 	db storetest.Bundle
@@ -46,7 +46,7 @@ func (l ledger) asset(id int32, name string, precision int) {
 		values ($1, $2, $3, 1, 1000000, 'ACTIVE', true)`, id, name, precision)
 }
 
-// exec changes at least one row behind the ledger's back.
+// exec changes at least one row by SQL, without the ledger.
 func (l ledger) exec(statement string, args ...any) {
 	l.t.Helper()
 	tag, err := l.db.DB.Exec(l.t.Context(), statement, args...)
@@ -55,12 +55,12 @@ func (l ledger) exec(statement string, args ...any) {
 	}
 }
 
-// call is one about alice, unless changed.
+// call returns a call for alice's account.
 func call(req string, asset int32, units uint64) transfer.Call {
 	return transfer.Call{ReqID: req, UserID: alice, AssetID: asset, Units: units}
 }
 
-// fund gives a user units from outside.
+// fund credits a user by an outside deposit.
 func (l ledger) fund(user int64, asset int32, units uint64) {
 	l.t.Helper()
 	c := call(fmt.Sprintf("funds of %d in %d", user, asset), asset, units)
@@ -68,7 +68,7 @@ func (l ledger) fund(user int64, asset int32, units uint64) {
 	succeeds(l.t, l.OutsideDeposit(l.t.Context(), c))
 }
 
-// has checks a balance, as the table has it.
+// has checks a balance in the table.
 func (l ledger) has(user int64, asset int32, want string) {
 	l.t.Helper()
 	a, err := l.Account(l.t.Context(), user, asset)
@@ -77,7 +77,7 @@ func (l ledger) has(user int64, asset int32, want string) {
 	}
 }
 
-// rows is the journal and the balances, as text.
+// rows returns the journal and the balances as text.
 func (l ledger) rows() (all []string) {
 	l.t.Helper()
 	for _, table := range []string{"transfer_operations", "balances_tb"} {
@@ -112,7 +112,7 @@ func unknown(t testing.TB, o transfer.Outcome, cause error) {
 	}
 }
 
-// rival is another process' connection.
+// rival opens the connection of another process.
 func (l ledger) rival() *pgx.Conn {
 	l.t.Helper()
 	conn, err := pgx.Connect(l.t.Context(), l.db.URL)
@@ -123,7 +123,7 @@ func (l ledger) rival() *pgx.Conn {
 	return conn
 }
 
-// awaitLock waits until a call waits for somebody's lock.
+// awaitLock waits until a call waits for a lock.
 func (l ledger) awaitLock() {
 	l.t.Helper()
 	for blocked := false; !blocked; {
@@ -142,7 +142,7 @@ func do(t testing.TB, conn *pgx.Conn, statement string) {
 	}
 }
 
-// violated is the constraint that an error names.
+// violated returns the constraint that an error names.
 func violated(err error) string {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.ConstraintName

@@ -16,13 +16,13 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Journal reads what a Funding ledger has done. Its cursor is the snapshot of what
-// was read, as Postgres writes it; see [conservation.Journal].
+// Journal reads the entries of a Funding ledger. Its cursor is a Postgres snapshot of the entries
+// that were read; see [conservation.Journal].
 type Journal struct{ db *pgxpool.Pool }
 
 var _ conservation.Journal = (*Journal)(nil)
 
-// Journal is the journal of l.
+// Journal returns the journal of l.
 func (l *Ledger) Journal() *Journal { return &Journal{db: l.db} }
 
 const unread = `
@@ -30,7 +30,7 @@ select id, req_id, op_type, user_id, asset_id, units::text, coalesce(reason, '')
   from transfer_operations
  where ` + snapshot.Unseen
 
-// entry is one row, with its transaction.
+// entry is one row with its transaction number.
 type entry struct {
 	transfer.Entry
 	tx uint64
@@ -52,11 +52,11 @@ func scan(row pgx.CollectableRow) (e entry, err error) {
 	return e, err
 }
 
-// beginRead is a transaction in which every statement sees the same.
+// beginRead begins a transaction in which every statement reads the same snapshot.
 const beginRead = `begin isolation level repeatable read read only`
 
-// Page reads in the order of the transactions' numbers, one round trip. The entries
-// of one transaction are never parted, so there may be a few more than limit.
+// Page reads entries in the order of their transactions' numbers, in one round trip. It never
+// splits the entries of one transaction, so it may return a few more than limit.
 func (j *Journal) Page(ctx context.Context, after conservation.Cursor, limit int) (conservation.Page, error) {
 	seen, err := snapshot.Parse(string(after))
 	if err != nil {
@@ -92,10 +92,10 @@ func entries(read []entry) []transfer.Entry {
 	return all
 }
 
-// balancesAtOnce is how many rows one statement reads: few enough for its time-out.
-const balancesAtOnce = 20_000
+// balancesPerStatement bounds the rows of one statement, so that it ends before its time-out.
+const balancesPerStatement = 20_000
 
-// Point reads the rest of the journal and all balances by one snapshot.
+// Point reads the rest of the journal and all balances from one snapshot.
 func (j *Journal) Point(ctx context.Context, after conservation.Cursor) (p conservation.Point, err error) {
 	seen, err := snapshot.Parse(string(after))
 	if err != nil {
@@ -124,7 +124,7 @@ func (j *Journal) Point(ctx context.Context, after conservation.Cursor) (p conse
 	return p, nil
 }
 
-// balances reads every balance in units.
+// balances reads all balances in units.
 func balances(ctx context.Context, tx pgx.Tx) (map[conservation.Account]conservation.Sum, error) {
 	all := map[conservation.Account]conservation.Sum{}
 	var last conservation.Account
@@ -134,7 +134,7 @@ select user_id, asset_id, floor(available * 10::numeric ^ precision)::text
   from balances_tb
  where (user_id, asset_id) > ($1, $2) and account_type = 'FUNDING'
  order by user_id, asset_id
- limit $3`, last.UserID, last.AssetID, balancesAtOnce)
+ limit $3`, last.UserID, last.AssetID, balancesPerStatement)
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +144,7 @@ select user_id, asset_id, floor(available * 10::numeric ^ precision)::text
 			all[last], err = conservation.ParseSum(units)
 			return err
 		})
-		if err != nil || len(all)-before < balancesAtOnce {
+		if err != nil || len(all)-before < balancesPerStatement {
 			return all, err
 		}
 	}

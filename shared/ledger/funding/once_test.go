@@ -32,8 +32,8 @@ func together(n int, one func(i int) transfer.Outcome) []transfer.Outcome {
 	return all
 }
 
-// A hundred calls of one key have the effect of one, and one answer.
-func TestAHundredOfOneKeyAreOne(t *testing.T) {
+// A hundred calls with one key have one effect and return one answer.
+func TestHundredCallsWithOneKeyApplyOnce(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.fund(alice, fine, 1000)
@@ -56,9 +56,9 @@ func TestAHundredOfOneKeyAreOne(t *testing.T) {
 	l.has(alice, fine, "0.00001001")
 }
 
-// One key with two users at once: one of them has it, the other learns nothing and
-// keeps what it has.
-func TestOneKeyForTwoUsersAtOnce(t *testing.T) {
+// Two users use one key at once. One of them gets the answer; the other's call is unknown and
+// changes nothing.
+func TestOneKeyUsedByTwoUsersAppliesToOne(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	for round := range 20 {
@@ -77,12 +77,12 @@ func TestOneKeyForTwoUsersAtOnce(t *testing.T) {
 	}
 	var accounts int
 	if err := l.db.DB.QueryRow(t.Context(), `select count(*) from balances_tb`).Scan(&accounts); err != nil || accounts != 20 {
-		t.Errorf("accounts: got %d, error %v; want 20, none of whoever lost", accounts, err)
+		t.Errorf("accounts: got %d, error %v; want 20, none of the loser's", accounts, err)
 	}
 }
 
-// First deposits at once make one account, with all of them.
-func TestFirstDepositsAtOnce(t *testing.T) {
+// First deposits at once create one account that holds all of them.
+func TestConcurrentFirstDepositsMakeOneAccount(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	for _, o := range together(30, func(i int) transfer.Outcome {
@@ -93,9 +93,9 @@ func TestFirstDepositsAtOnce(t *testing.T) {
 	l.has(alice, whole, "30.00000000")
 }
 
-// First deposits at once do not pass what an account may hold: the one that was judged
-// without the other is unknown, and refused when it is asked again.
-func TestFirstDepositsAtOnceDoNotOverflow(t *testing.T) {
+// First deposits at once never exceed the account's limit. The deposit that was evaluated without
+// the other is unknown, and is refused when it is repeated.
+func TestConcurrentFirstDepositsDoNotOverflow(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	rival := l.rival()
@@ -111,8 +111,8 @@ func TestFirstDepositsAtOnceDoNotOverflow(t *testing.T) {
 	l.has(alice, whole, "18446744073709551614.00000000")
 }
 
-// A duplicate that comes long after is answered by what is stored.
-func TestALateDuplicateIsAnsweredByWhatIsStored(t *testing.T) {
+// A late duplicate returns the stored answer.
+func TestLateDuplicateReturnsTheStoredAnswer(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.fund(alice, fine, 100)
@@ -129,9 +129,9 @@ func TestALateDuplicateIsAnsweredByWhatIsStored(t *testing.T) {
 	}
 }
 
-// While one user's account is locked, and another call of the same asset is not yet
-// committed, everybody else's calls go on.
-func TestOnlyTheBalanceRowIsWaitedFor(t *testing.T) {
+// While one user's account is locked, and another call for the same asset is not committed, other
+// users' calls succeed.
+func TestCallsWaitOnlyForTheirAccount(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.fund(alice, fine, 100)

@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// of is the method that does op.
+// of returns the ledger's method for op.
 func (l ledger) of(op transfer.Op) func(context.Context, transfer.Call) transfer.Outcome {
 	return map[transfer.Op]func(context.Context, transfer.Call) transfer.Outcome{
 		transfer.Withdraw: l.Withdraw, transfer.Deposit: l.Deposit, transfer.Refund: l.Refund,
@@ -20,7 +20,7 @@ func (l ledger) of(op transfer.Op) func(context.Context, transfer.Call) transfer
 	}[op]
 }
 
-// key is what an answer is stored under.
+// key is the key of a stored answer.
 type key struct {
 	req string
 	op  transfer.Op
@@ -41,7 +41,7 @@ type balance struct {
 	status funding.Status
 }
 
-// model is what a Funding ledger is, in the fewest words.
+// model is a minimal Funding ledger in memory.
 type model struct {
 	answers  map[key]stored
 	balances map[place]*balance
@@ -114,9 +114,8 @@ func (m *model) move(op transfer.Op, c transfer.Call) {
 	m.balances[at].units.Add(m.balances[at].units, change)
 }
 
-// Whatever is asked, in whatever order and however often, the ledger answers and
-// holds what the model does.
-func TestLedgerIsItsModel(t *testing.T) {
+// After any sequence of calls, repeated or not, the ledger has the model's answers and balances.
+func TestLedgerMatchesItsModel(t *testing.T) {
 	t.Parallel()
 	l, run := newLedger(t), 0
 	rapid.Check(t, func(rt *rapid.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// H2: a withdrawal is refused and the answer is lost. The repeat must hear the
-// refusal, not that it was seen before; and a refund must not be taken for its
-// withdrawal, though they share the req_id.
+// H2: a withdrawal is refused and its answer is lost. A repeat must return the refusal, and must
+// not count as a success because the key is known. A refund must not match the withdrawal's answer,
+// although both share the req_id.
 func TestH02ARepeatHearsItsOwnAnswer(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -33,8 +33,8 @@ func TestH02ARepeatHearsItsOwnAnswer(t *testing.T) {
 	l.has(alice, fine, "0.00000100")
 }
 
-// H3 (a): the refund meets an account that was just frozen, or disabled. It is
-// paid back all the same; were it refused, it would be refused for ever.
+// H3 (a): the account is frozen or disabled before the refund. The refund is credited all the same;
+// a stored refusal would be permanent.
 func TestH03RefundsAreNeverRefused(t *testing.T) {
 	t.Parallel()
 	for _, status := range []funding.Status{funding.Frozen, funding.Disabled} {
@@ -53,12 +53,12 @@ func TestH03RefundsAreNeverRefused(t *testing.T) {
 	}
 }
 
-// H3 (b): whatever refused, of the call itself, of the account or of its balance,
-// is stored: a late duplicate does not apply where it could by now.
+// H3 (b): each refusal is stored, whether its cause is the call, the account or the balance. A late
+// duplicate does not apply, even if it could by then.
 func TestH03RefusalsAreForEver(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	const later = int32(99) // an asset that is not there yet
+	const later = int32(99) // an asset that does not exist yet
 	nobody := transfer.Call{ReqID: "nobody", UserID: 0, AssetID: fine, Units: 1}
 	noAsset := transfer.Call{ReqID: "no asset", UserID: alice, AssetID: -1, Units: 1}
 	type refusal struct {
@@ -105,7 +105,7 @@ func TestH03RefusalsAreForEver(t *testing.T) {
 	}
 }
 
-// H7: the keys that say "once" hold over all rows, for ever.
+// H7: the unique keys that prevent a second effect cover all rows, permanently.
 func TestH07KeysOfFundingLiveForEver(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -131,9 +131,9 @@ select count(*)
 	}
 }
 
-// H8: in a restored copy that nobody has accepted Funding moves nothing, and proves
-// nothing: money that moved after the backup would move again.
-func TestH08ARestoredCopyMovesNothing(t *testing.T) {
+// H8: in a restored database that no operator has accepted, Funding moves nothing and proves
+// nothing. Money that moved after the backup would move again.
+func TestH08RestoredCopyMovesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.fund(alice, fine, 10)

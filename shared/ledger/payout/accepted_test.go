@@ -8,7 +8,7 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// watchedChain is the payer's chain, with something done at a look for the final count.
+// watchedChain is the payer's chain. It calls a function when the final count is queried.
 type watchedChain struct {
 	nonce.ChainConnector
 	at func()
@@ -21,21 +21,21 @@ func (c watchedChain) Look(ctx context.Context, q nonce.Look) (nonce.View, error
 	return c.ChainConnector.Look(ctx, q)
 }
 
-// A release that was judged before the database was accepted ends no PROTECT after it:
-// what the copy has lost was not looked at, and no lost nonce was filled.
-func TestAReleaseFromBeforeTheAcceptanceEndsNothing(t *testing.T) {
+// A release that was evaluated before the database was accepted ends no PROTECT incident after it.
+// It has not checked which transactions the restored copy has lost, and has filled no lost nonce.
+func TestReleaseFromBeforeTheAcceptanceEndsNoProtect(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
-		copied bool // the release begins in a copy that nobody has accepted
+		copied bool // the release begins in a restored copy that no operator has accepted
 		mode   nonce.ReleaseMode
-		err    error // nil: whichever
+		err    error // nil: any error is accepted
 	}{
 		"begun in the copy":             {true, nonce.Resume, nonce.ErrNotAccepted},
 		"begun before, and still going": {false, nonce.Resync, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
+			h := newEnv(t)
 			h.mine(80)
 			h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, h.payer)
 			restored := func() { h.run(`update authority set timeline_id = timeline_id + 1`) }

@@ -13,13 +13,13 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 )
 
-// manager is the real one; a test may come between its acts, and sees what was posted.
+// manager is the real manager. A test can act between its calls and sees the posted intents.
 type manager struct {
 	*store.Store
 	mu           sync.Mutex
 	beforeCreate func()
 	posted       [][]byte
-	fail         error // is what creates answer, after they were made
+	fail         error // returned by creates after they were made
 }
 
 func (m *manager) Create(ctx context.Context, in store.Intent, bound int) (store.Accepted, error) {
@@ -43,35 +43,35 @@ func (m *manager) set(change func(*manager)) {
 	change(m)
 }
 
-// waker counts what was asked for; the tests look by themselves.
-type waker struct {
+// enqueuer counts enqueued tasks. The tests run the worker themselves.
+type enqueuer struct {
 	mu    sync.Mutex
 	times int
 }
 
-func (w *waker) count() error {
+func (w *enqueuer) record() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.times++
 	return nil
 }
 
-func (w *waker) woken() int {
+func (w *enqueuer) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.times
 }
 
-func (w *waker) Advance(context.Context, nonce.Submitter, int64) error { return w.count() }
-func (w *waker) AdvanceAt(context.Context, nonce.Submitter, int64, time.Time) error {
+func (w *enqueuer) Advance(context.Context, nonce.Submitter, int64) error { return w.record() }
+func (w *enqueuer) AdvanceAt(context.Context, nonce.Submitter, int64, time.Time) error {
 	return nil
 }
-func (w *waker) Rescue(context.Context, nonce.Submitter, nonce.Taken) error { return nil }
-func (w *waker) Poll(context.Context, nonce.Submitter, nonce.Kind, time.Time) error {
+func (w *enqueuer) Rescue(context.Context, nonce.Submitter, nonce.Taken) error { return nil }
+func (w *enqueuer) Poll(context.Context, nonce.Submitter, nonce.Kind, time.Time) error {
 	return nil
 }
 
-// lines is a log that can be read.
+// lines is a log that tests can read.
 type lines struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -83,7 +83,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.all.Write(p)
 }
 
-// severe counts the lines of a severity with this message.
+// severe counts the lines with this severity and message.
 func (l *lines) severe(severity, message string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,16 +12,16 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// serve looks once at what the payer has due.
-func (h *house) serve() {
+// serve runs one lease session of the payer's worker.
+func (h *env) serve() {
 	h.t.Helper()
 	if err := h.worker.Serve(h.t.Context(), h.payer, nonce.KindAdvance); err != nil {
 		h.t.Fatalf("serve: %v", err)
 	}
 }
 
-// serveUntil looks at what the payer has due until the payout's transaction is there.
-func (h *house) serveUntil(reqID, want string) {
+// serveUntil runs the payer's worker until the payout's transaction is in the wanted state.
+func (h *env) serveUntil(reqID, want string) {
 	h.t.Helper()
 	h.await(reqID+" is "+want, func() bool {
 		h.serve()
@@ -29,8 +29,8 @@ func (h *house) serveUntil(reqID, want string) {
 	})
 }
 
-// mineUntil makes a block after each look.
-func (h *house) mineUntil(reqID, want string) {
+// mineUntil makes a block after each run of the worker.
+func (h *env) mineUntil(reqID, want string) {
 	h.t.Helper()
 	h.await(reqID+" is "+want, func() bool {
 		h.serve()
@@ -39,28 +39,28 @@ func (h *house) mineUntil(reqID, want string) {
 	})
 }
 
-func (h *house) mine(n int) {
+func (h *env) mine(n int) {
 	h.t.Helper()
 	if err := h.chain.Mine(n); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// managed is the state of the payout's transaction, as "FAILED/CANCELLED"; "" where
-// there is none; and both where there are two.
-func (h *house) managed(reqID string) string {
+// managed returns the state of the payout's transaction, such as "FAILED/CANCELLED". It returns ""
+// if there is none, and both if there are two.
+func (h *env) managed(reqID string) string {
 	h.t.Helper()
 	return value[string](h, `select coalesce(string_agg(state || coalesce('/' || sub_state, ''), ' and '), '') from managed_tx where request_id = $1`, reqID)
 }
 
-// raw is the version last signed of the payout's transaction.
-func (h *house) raw(reqID string) []byte {
+// raw returns the last signed version of the payout's transaction.
+func (h *env) raw(reqID string) []byte {
 	h.t.Helper()
 	return value[[]byte](h, `select bytes from managed_tx m join tx_document d using (tx_id)
 		where request_id = $1 and name like 'version:%' order by name desc limit 1`, reqID)
 }
 
-func value[T any](h *house, query string, args ...any) (v T) {
+func value[T any](h *env, query string, args ...any) (v T) {
 	h.t.Helper()
 	if err := h.db.DB.QueryRow(h.t.Context(), query, args...).Scan(&v); err != nil {
 		h.t.Fatalf("%s: %v", query, err)
@@ -68,8 +68,8 @@ func value[T any](h *house, query string, args ...any) (v T) {
 	return v
 }
 
-// run changes rows behind everybody's back.
-func (h *house) run(statement string, args ...any) {
+// run changes rows by SQL, without the ledger and the manager.
+func (h *env) run(statement string, args ...any) {
 	h.t.Helper()
 	tag, err := h.db.DB.Exec(h.t.Context(), statement, args...)
 	if err != nil || tag.RowsAffected() == 0 {
@@ -77,16 +77,16 @@ func (h *house) run(statement string, args ...any) {
 	}
 }
 
-func (h *house) protect() {
+func (h *env) protect() {
 	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, h.payer)
 }
 
-func (h *house) release() {
+func (h *env) release() {
 	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'a false alarm' where submitter = $1`, h.payer)
 }
 
-// paidUnknown pays the address by a transaction of the payer that is on no record.
-func (h *house) paidUnknown() {
+// paidUnknown pays the address by a transaction of the payer that is not recorded here.
+func (h *env) paidUnknown() {
 	h.t.Helper()
 	id := new(big.Int).SetUint64(h.chain.ChainID())
 	wei, _ := new(big.Int).SetString(onePayment, 10)
@@ -106,14 +106,14 @@ func (h *house) paidUnknown() {
 	}
 }
 
-// paid is what the address holds of the chain's coin, in wei.
-func (h *house) paid() string {
+// paid returns the address's balance in the chain's coin, in wei.
+func (h *env) paid() string {
 	h.t.Helper()
 	return h.wei(nonce.Address(common.HexToAddress(address))).String()
 }
 
-// wei is what an account holds of the chain's coin.
-func (h *house) wei(of nonce.Address) *big.Int {
+// wei returns an account's balance in the chain's coin.
+func (h *env) wei(of nonce.Address) *big.Int {
 	h.t.Helper()
 	wei, err := h.client.BalanceAt(h.t.Context(), common.Address(of), nil)
 	if err != nil {
@@ -122,8 +122,8 @@ func (h *house) wei(of nonce.Address) *big.Int {
 	return wei
 }
 
-// held is what a contract of these tests has noted for the address.
-func (h *house) held(contract string) string {
+// held returns the address's balance in a test contract.
+func (h *env) held(contract string) string {
 	h.t.Helper()
 	word, err := h.client.StorageAt(h.t.Context(), common.HexToAddress(contract), common.HexToHash(address), nil)
 	if err != nil {
@@ -135,7 +135,7 @@ func (h *house) held(contract string) string {
 // onePayment is 1.5 in the smallest unit of 18 decimals.
 const onePayment = "1500000000000000000"
 
-func (h *house) await(what string, holds func() bool) {
+func (h *env) await(what string, holds func() bool) {
 	h.t.Helper()
 	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -149,8 +149,8 @@ func (h *house) await(what string, holds func() bool) {
 	}
 }
 
-// signedBy is a transaction of an account, outside of the house.
-func (h *house) signedBy(a devchain.Account, n uint64, to *common.Address, data []byte) []byte {
+// signedBy signs a transaction of an account without the manager.
+func (h *env) signedBy(a devchain.Account, n uint64, to *common.Address, data []byte) []byte {
 	h.t.Helper()
 	id := new(big.Int).SetUint64(h.chain.ChainID())
 	tx, err := types.SignNewTx(a.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
@@ -166,9 +166,8 @@ func (h *house) signedBy(a devchain.Account, n uint64, to *common.Address, data 
 	return raw
 }
 
-// deploy puts the code on the chain, funds the user with the token, and makes it the
-// token that is paid out.
-func (h *house) deploy(code []byte) (contract string) {
+// deploy deploys the code, funds the user with the token, and makes it the token that is paid out.
+func (h *env) deploy(code []byte) (contract string) {
 	h.t.Helper()
 	at, err := contracts.Deploy(h.t.Context(), h.chain, accounts[2], code)
 	if err != nil {

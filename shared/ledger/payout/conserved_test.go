@@ -14,9 +14,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// monitor is the check of conservation with the journal of payouts. Nothing goes to
-// Spot, whose journal is that of another database.
-func (h *house) monitor() conservation.Monitor {
+// monitor is the check of conservation with the journal of payouts. No test here moves money to
+// Spot, whose journal is in another database.
+func (h *env) monitor() conservation.Monitor {
 	h.t.Helper()
 	return conservation.Monitor{
 		Book: book.New(h.db.DB), Funding: h.funding.Journal(), Trading: funding.New(storetest.New(h.t).DB).Journal(),
@@ -25,7 +25,7 @@ func (h *house) monitor() conservation.Monitor {
 	}
 }
 
-// found are the kinds of what a check finds for the first time.
+// found returns the kinds of the findings that a check reports for the first time.
 func found(t testing.TB, m conservation.Monitor, full bool) (kinds []conservation.Kind) {
 	t.Helper()
 	report, err := m.Check(t.Context(), full)
@@ -38,11 +38,11 @@ func found(t testing.TB, m conservation.Monitor, full bool) (kinds []conservatio
 	return kinds
 }
 
-// The check is silent at every step of payouts that end in every way, in a full run
-// after everything was archived too; and finds one that was paid and given back at once.
-func TestConservationOfPayouts(t *testing.T) {
+// The check has no finding at any step of payouts with every result, nor in a full run after
+// everything was archived. It finds a payout that was paid and refunded.
+func TestCheckHasNoFindingAtAnyStepOfPayouts(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	h.deploy(contracts.Liar())
 	m := h.monitor()

@@ -16,9 +16,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// outside mines a transaction of the payer that is on no record here: what the lost
-// database had sent. It returns its hash.
-func (h *house) outside(n uint64, to string, wei string) string {
+// outside mines a transaction of the payer that is not recorded here, as the lost database would
+// have sent it. It returns the hash.
+func (h *env) outside(n uint64, to string, wei string) string {
 	h.t.Helper()
 	tx := h.lost(n, to, wei)
 	if err := h.chain.MineExactly(bytesOf(h.t, tx)); err != nil {
@@ -27,8 +27,8 @@ func (h *house) outside(n uint64, to string, wei string) string {
 	return tx.Hash().String()
 }
 
-// lost is a transaction of the payer that is on no record here, and not sent.
-func (h *house) lost(n uint64, to string, wei string) *types.Transaction {
+// lost signs a transaction of the payer that is not recorded here, and does not send it.
+func (h *env) lost(n uint64, to string, wei string) *types.Transaction {
 	h.t.Helper()
 	id := new(big.Int).SetUint64(h.chain.ChainID())
 	amount, _ := new(big.Int).SetString(wei, 10)
@@ -51,13 +51,13 @@ func bytesOf(t testing.TB, tx *types.Transaction) []byte {
 	return raw
 }
 
-// restored makes the database one that was restored, accepted and released, with the
-// chain's count as it is.
-func (h *house) restored(count uint64, named map[uint64]string) {
+// restored makes the database a restored, accepted and released one, at the chain's current
+// transaction count.
+func (h *env) restored(count uint64, named map[uint64]string) {
 	h.t.Helper()
 	h.run(`update authority set timeline_id = timeline_id + 1`)
 	h.await("PROTECT is open", func() bool {
-		_ = h.worker.Serve(h.t.Context(), h.payer, nonce.KindAdvance) // it finds that the database is another
+		_ = h.worker.Serve(h.t.Context(), h.payer, nonce.KindAdvance) // the worker detects the other database identity
 		return value[bool](h, `select exists (select from protect_episode where closed_at is null)`)
 	})
 	if err := h.db.Store.AcceptAuthority(h.t.Context(), "ann", "reconciled"); err != nil {
@@ -76,7 +76,7 @@ func (h *house) restored(count uint64, named map[uint64]string) {
 }
 
 // says records an operator's statement.
-func (h *house) says(reqID string, st store.PayoutStatement) {
+func (h *env) says(reqID string, st store.PayoutStatement) {
 	h.t.Helper()
 	st.By, st.Reason = "ann", "looked at the explorer"
 	if err := h.db.Store.StatePayout(h.t.Context(), reqID, st); err != nil {
@@ -84,7 +84,7 @@ func (h *house) says(reqID string, st store.PayoutStatement) {
 	}
 }
 
-func (h *house) ends(reqID string, want transfer.State, paid, has string) {
+func (h *env) ends(reqID string, want transfer.State, paid, has string) {
 	h.t.Helper()
 	h.drive(reqID, want)
 	if got := h.paid(); got != paid {
@@ -93,21 +93,21 @@ func (h *house) ends(reqID string, want transfer.State, paid, has string) {
 	h.has(coin, has)
 }
 
-// before prepares a payout in the state that a backup has it in.
-var before = map[string]func(h *house) transfer.Transfer{
-	"INIT":           func(h *house) transfer.Transfer { return h.stored(coin) },
-	"TARGET_PENDING": func(h *house) transfer.Transfer { return h.due(coin) },
+// before prepares a payout in each state that a backup can have it in.
+var before = map[string]func(h *env) transfer.Transfer{
+	"INIT":           func(h *env) transfer.Transfer { return h.stored(coin) },
+	"TARGET_PENDING": func(h *env) transfer.Transfer { return h.due(coin) },
 }
 
-// A payout that the backup has, and its transaction not, is neither posted nor given
-// back, whoever asks for it, until its payment is named: it was paid after the backup.
-// The chain proves it, and it is COMMITTED.
+// A payout is in the backup and its transaction is not: it was paid after the backup. It is neither
+// posted nor refunded, by any caller, until an operator names the payment. Then the chain proves
+// it, and the payout is COMMITTED.
 func TestRestoredPayoutIsInDoubtUntilItsPaymentIsNamed(t *testing.T) {
 	t.Parallel()
 	for state, prepare := range before {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
+			h := newEnv(t)
 			h.fund(coin)
 			x := prepare(h)
 			m := h.monitor()
@@ -119,7 +119,7 @@ func TestRestoredPayoutIsInDoubtUntilItsPaymentIsNamed(t *testing.T) {
 				t.Fatalf("given up: got %s, transaction %q; want TARGET_PENDING and none", got.State, h.managed(x.ReqID))
 			}
 			if _, err := h.db.Store.Create(t.Context(), h.intentOf(x), 100); err == nil {
-				t.Fatal("posted by someone who has read nothing: got no error, want the database to refuse it")
+				t.Fatal("posted without reading the record: got no error, want a refusal by the database")
 			}
 			h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 			h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
@@ -134,11 +134,11 @@ func TestRestoredPayoutIsInDoubtUntilItsPaymentIsNamed(t *testing.T) {
 	}
 }
 
-// A payout that waits in the queue of the backup is in doubt too: given up it is not
-// refunded, until its payment is named or it is stated that there was none.
-func TestRestoredPayoutOfTheQueueIsNotRefunded(t *testing.T) {
+// A payout that is queued in the backup is in doubt too. If it is given up it is not refunded until
+// its payment is named, or an operator states that there was none.
+func TestRestoredQueuedPayoutIsNotRefunded(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	h.drive(x.ReqID, transfer.TargetPending)
@@ -157,10 +157,10 @@ func TestRestoredPayoutOfTheQueueIsNotRefunded(t *testing.T) {
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 }
 
-// What is created after the restore is posted and paid as ever.
-func TestPayoutAfterARestoreIsNotInDoubt(t *testing.T) {
+// A payout that was created after the restore is posted and paid as usual.
+func TestPayoutCreatedAfterARestoreIsPaid(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	h.restored(0, nil)
 	x := h.due(coin)
@@ -169,11 +169,11 @@ func TestPayoutAfterARestoreIsNotInDoubt(t *testing.T) {
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 }
 
-// One transaction proves one payout: of two that it fits, the operator chooses one, and
-// the other stays in doubt. A statement that is wrong is withdrawn.
+// One transaction proves one payout. If it fits two, the operator chooses one, and the other stays
+// in doubt. A wrong statement can be withdrawn.
 func TestOneTransactionProvesOnePayout(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x, y := h.due(coin), h.due(coin)
 	hash := h.outside(0, address, onePayment)
@@ -201,11 +201,11 @@ func TestOneTransactionProvesOnePayout(t *testing.T) {
 	h.has(coin, "7")
 }
 
-// What is named is held against the chain: another receiver, another amount, another
-// sender, a transaction that reverted or is not final proves nothing.
-func TestWhatIsNamedIsHeldAgainstTheChain(t *testing.T) {
+// A named transaction is checked against the chain. It proves nothing if it has another recipient,
+// amount or sender, has reverted, or is not final.
+func TestNamedTransactionIsCheckedAgainstTheChain(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	elsewhere := h.outside(0, "0x00000000000000000000000000000000000000c4", onePayment)
@@ -229,15 +229,15 @@ func TestWhatIsNamedIsHeldAgainstTheChain(t *testing.T) {
 	h.has(coin, "8.5")
 }
 
-// "Not paid" takes effect once every nonce that lost bytes can have is consumed, and not
-// before; then the payout is paid again, or given back, as was stated. The release has
-// filled fewer nonces than were stated: further payouts consume the rest.
+// "Not paid" takes effect only once each nonce that lost bytes can have is consumed. Then the
+// payout is paid again or refunded, as stated. Here the release has filled fewer nonces than were
+// stated, and further payouts consume the rest.
 func TestNotPaidTakesEffectWhenNothingLostCanBeMined(t *testing.T) {
 	t.Parallel()
 	for name, refund := range map[string]bool{"paid again": false, "given back": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
+			h := newEnv(t)
 			h.fund(coin)
 			x := h.due(coin)
 			h.restored(0, nil)
@@ -265,15 +265,16 @@ func TestNotPaidTakesEffectWhenNothingLostCanBeMined(t *testing.T) {
 	}
 }
 
-// A payout whose transaction is CONFIRMED without proof ends by an operator's statement,
-// and conservation is told: paid, by its own transaction, or not paid, and given back.
+// A payout whose transaction is CONFIRMED without proof ends by an operator's statement, and the
+// check of conservation counts it so. Either it is paid by its own transaction, or not paid and
+// refunded.
 func TestConfirmedWithoutProofEndsByAStatement(t *testing.T) {
 	t.Parallel()
 	for name, paid := range map[string]bool{"paid": true, "not paid": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
-			h.deploy(contracts.Liar()) // gives no Transfer event
+			h := newEnv(t)
+			h.deploy(contracts.Liar()) // emits no Transfer event
 			x := h.due(token)
 			m := h.monitor()
 			h.drive(x.ReqID, transfer.TargetPending)
@@ -298,13 +299,13 @@ func TestConfirmedWithoutProofEndsByAStatement(t *testing.T) {
 	}
 }
 
-// A payout that a release has named ends by the transaction that took the nonce; a wrong
-// name ends by the statement that it was not paid.
-func TestANamedPayoutEnds(t *testing.T) {
+// A payout that a release has named ends by the transaction that consumed the nonce. A wrong name
+// ends by the statement that it was not paid.
+func TestNamedPayoutEndsByTheConsumingTransactionOrAStatement(t *testing.T) {
 	t.Parallel()
 	t.Run("named rightly", func(t *testing.T) {
 		t.Parallel()
-		h := newHouse(t)
+		h := newEnv(t)
 		h.fund(coin)
 		x := h.due(coin)
 		h.outside(0, address, onePayment)
@@ -313,7 +314,7 @@ func TestANamedPayoutEnds(t *testing.T) {
 	})
 	t.Run("named by mistake", func(t *testing.T) {
 		t.Parallel()
-		h := newHouse(t)
+		h := newEnv(t)
 		h.fund(coin)
 		x := h.due(coin)
 		h.drive(x.ReqID, transfer.TargetPending)
@@ -328,11 +329,11 @@ func TestANamedPayoutEnds(t *testing.T) {
 	})
 }
 
-// "Not paid" takes no effect while a transaction that is on no record does the very same,
-// until the operator names it as another's payment.
+// "Not paid" takes no effect while an unrecorded transaction makes the same call, until the
+// operator names that transaction as another payment.
 func TestNotPaidIsHeldAgainstWhatWasRead(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	hash := h.outside(0, address, onePayment)
@@ -346,10 +347,10 @@ func TestNotPaidIsHeldAgainstWhatWasRead(t *testing.T) {
 	h.ends(x.ReqID, transfer.RolledBack, onePayment, "10")
 }
 
-// The transaction of another request proves nothing, though it pays the same.
+// The transaction of another request proves nothing, even if it makes the same payment.
 func TestAnotherRequestsTransactionProvesNothing(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	h.restored(0, nil)
@@ -365,14 +366,14 @@ func TestAnotherRequestsTransactionProvesNothing(t *testing.T) {
 	h.has(coin, "7")
 }
 
-// A payout that the copy had in its queue is held there. It goes on once an operator has
-// said that it was not paid: paid again, or given back.
+// A payout that was queued in the restored copy stays there. It continues once an operator has
+// stated that it was not paid: it is paid again or refunded.
 func TestHeldPayoutGoesOnByAStatement(t *testing.T) {
 	t.Parallel()
 	for name, refund := range map[string]bool{"paid again": false, "given back": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
+			h := newEnv(t)
 			h.fund(coin)
 			x := h.due(coin)
 			h.drive(x.ReqID, transfer.TargetPending)
@@ -401,12 +402,12 @@ func TestHeldPayoutGoesOnByAStatement(t *testing.T) {
 	}
 }
 
-// A new payout that does what a foreign transaction did, of which no request is known,
-// is held: its user may have repeated one that was lost. An operator writes the foreign
-// transaction off, and it is paid.
-func TestNewPayoutBesideAForeignPaymentIsHeld(t *testing.T) {
+// A new payout that makes the same call as a foreign transaction without a known request is held:
+// its user may have repeated a lost one. An operator writes the foreign transaction off, and the
+// payout is paid.
+func TestNewPayoutLikeAForeignPaymentIsHeld(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	h.outside(0, address, onePayment)
 	h.restored(1, nil)
@@ -429,11 +430,11 @@ func TestNewPayoutBesideAForeignPaymentIsHeld(t *testing.T) {
 	h.drive(x.ReqID, transfer.Committed)
 }
 
-// A payout that was repeated and is matched with the payment that it was ends by the
-// proof of that payment.
+// A repeated payout that an operator matches with its earlier payment ends by the proof of that
+// payment.
 func TestMatchedPayoutIsProved(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	h.outside(0, address, onePayment)
 	h.restored(1, nil)
@@ -444,15 +445,15 @@ func TestMatchedPayoutIsProved(t *testing.T) {
 	if _, err := h.db.Store.MatchHold(t.Context(), d, value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)); err != nil {
 		t.Fatal(err)
 	}
-	h.says(x.ReqID, store.PayoutStatement{Refund: true}) // the chain says otherwise
+	h.says(x.ReqID, store.PayoutStatement{Refund: true}) // the chain proves the payment all the same
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 }
 
-// A statement says nothing of what a later restore has lost: the payout that was stated
-// not to be paid may have been posted and paid after that backup.
+// A statement does not cover what a later restore has lost. The payout may have been posted and
+// paid after that backup.
 func TestAStatementOfAnEarlierRestoreCountsNoMore(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	h.restored(0, nil)
@@ -462,7 +463,7 @@ func TestAStatementOfAnEarlierRestoreCountsNoMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := h.db.Store.ActOnStatement(t.Context(), h.payer, x.ReqID, *found.Statement, [32]byte{}, true); err != nil {
-		t.Fatal(err) // the coordinator dies before it posts; the backup is made
+		t.Fatal(err) // the coordinator stops before it posts, and the backup is made
 	}
 	h.run(`update authority set timeline_id = timeline_id + 1`)
 	if err := h.db.Store.AcceptAuthority(t.Context(), "ann", "reconciled again"); err != nil {
@@ -483,10 +484,11 @@ func TestAStatementOfAnEarlierRestoreCountsNoMore(t *testing.T) {
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 }
 
-// The record of a release has each word of the operator, also that a nonce was no request.
-func TestAReleaseRecordsThatANonceWasNoRequest(t *testing.T) {
+// The record of a release has each statement of the operator, also that a nonce belonged to no
+// request.
+func TestReleaseRecordsNoncesWithoutARequest(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: nonce.NoRequest})
 	if got := value[string](h, `select coalesce(released -> 'requests' ->> '0', '') from protect_episode`); got != nonce.NoRequest {
@@ -494,11 +496,11 @@ func TestAReleaseRecordsThatANonceWasNoRequest(t *testing.T) {
 	}
 }
 
-// A payout is not matched with the payment that proves another one. Once that is written
-// off it goes on, and is paid itself.
-func TestAPaymentThatProvesAnotherPayoutIsNotMatched(t *testing.T) {
+// A payout cannot be matched with a payment that proves another one. Once that payment is written
+// off, the payout continues and is paid itself.
+func TestPaymentOfAnotherPayoutCannotBeMatched(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	hash := h.outside(0, address, onePayment)
@@ -525,11 +527,11 @@ func TestAPaymentThatProvesAnotherPayoutIsNotMatched(t *testing.T) {
 	}
 }
 
-// A proof by a foreign transaction waits while an operator matches that with a request: of
-// the two only one happens.
-func TestAProofWaitsForAMatch(t *testing.T) {
+// A proof by a foreign transaction waits while an operator matches that transaction with a request:
+// only one of the two takes effect.
+func TestProofWaitsForAConcurrentMatch(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	hash := h.outside(0, address, onePayment)

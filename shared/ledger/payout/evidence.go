@@ -11,8 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Chain is a payer's chain, read for a proof. It is a part of [nonce.ChainConnector],
-// and one call more.
+// Chain reads a payer's chain for a proof: a part of [nonce.ChainConnector] and one more call.
 type Chain interface {
 	Call(payload []byte) (nonce.Call, error)
 	Look(ctx context.Context, q nonce.Look) (nonce.View, error)
@@ -20,7 +19,7 @@ type Chain interface {
 	Transaction(ctx context.Context, hash nonce.Hash) (evm.Transaction, error)
 }
 
-// needsEvidence says that the record alone cannot tell whether the payout was paid.
+// needsEvidence reports whether the record alone cannot show if the payout was paid.
 func needsEvidence(t transfer.Transfer, found store.Payout) bool {
 	switch {
 	case found.Foreign || found.ProvedBy != "":
@@ -28,17 +27,17 @@ func needsEvidence(t transfer.Transfer, found store.Payout) bool {
 	case found.InDoubt():
 		return true
 	case found.Taken && (found.TxID == "" || found.State.Final()): // a release has named it
-		return !notPaid(found)
-	case matched(found):
-		return !confirmedNotPaid(found)
+		return !isNotPaid(found)
+	case isMatched(found):
+		return !isConfirmedNotPaid(found)
 	case found.State == nonce.Confirmed && found.Caller == store.PayoutCaller:
-		return !confirmedNotPaid(found) && paid(*t.Payout, found.Payload, found.Receipt) != nil
+		return !isConfirmedNotPaid(found) && checkPaid(*t.Payout, found.Payload, found.Receipt) != nil
 	}
 	return false
 }
 
-// Doubtful says whether an operator's statement about the payout would count: the record
-// cannot tell whether it was paid, and it has not ended.
+// Doubtful reports whether an operator's statement about the payout would take effect: the record
+// cannot show if it was paid, and the transfer is open.
 func (l *Ledger) Doubtful(ctx context.Context, t transfer.Transfer) (store.Payout, bool, error) {
 	if t.Type != transfer.FundingToChain || t.Payout == nil || t.State.Terminal() || t.State == transfer.Compensating {
 		return store.Payout{}, false, nil
@@ -53,20 +52,20 @@ func (l *Ledger) Doubtful(ctx context.Context, t transfer.Transfer) (store.Payou
 	return found, needsEvidence(t, found), nil
 }
 
-// own says that the coordinator's own transaction is CONFIRMED: where it proves nothing
-// an operator decides, and nothing that was lost can be meant.
-func own(found store.Payout) bool {
-	return found.State == nonce.Confirmed && found.Caller == store.PayoutCaller && !found.Taken && !matched(found)
+// isOwnConfirmed reports whether the coordinator's own transaction is CONFIRMED. If its receipt
+// proves no payment, an operator decides; a lost transaction cannot have paid it.
+func isOwnConfirmed(found store.Payout) bool {
+	return found.State == nonce.Confirmed && found.Caller == store.PayoutCaller && !found.Taken && !isMatched(found)
 }
 
-// matched says that an operator has matched the coordinator's request with a foreign
-// transaction: what that one paid is to be proved.
-func matched(found store.Payout) bool {
+// isMatched reports whether an operator has matched the coordinator's request with a foreign
+// transaction. That transaction's payment must then be proved.
+func isMatched(found store.Payout) bool {
 	return found.SubState == nonce.RecordedOnChain && found.Caller == store.PayoutCaller && !found.Taken
 }
 
-// statement is what an operator says of the payout as it stands now: what was said of
-// lost transactions is not about one that is CONFIRMED.
+// statement returns the operator's statement that applies to the payout's present state. A
+// statement about lost transactions does not apply to a CONFIRMED one.
 func statement(found store.Payout) *store.PayoutStatement {
 	if s := found.Statement; s != nil && s.OfConfirmed == (found.State == nonce.Confirmed) {
 		return s
@@ -74,34 +73,34 @@ func statement(found store.Payout) *store.PayoutStatement {
 	return nil
 }
 
-// statesPaid says that an operator's statement has it paid.
-func statesPaid(found store.Payout) bool {
+// isStatedPaid reports whether an operator's statement says that the payout was paid.
+func isStatedPaid(found store.Payout) bool {
 	said := statement(found)
 	return said != nil && said.Paid
 }
 
-// confirmedNotPaid says that an operator's statement has taken effect that the payout's
-// own transaction, which is CONFIRMED, did not pay.
-func confirmedNotPaid(found store.Payout) bool {
+// isConfirmedNotPaid reports whether a statement has taken effect that the payout's own CONFIRMED
+// transaction did not pay.
+func isConfirmedNotPaid(found store.Payout) bool {
 	said := statement(found)
 	return found.State == nonce.Confirmed && said != nil && said.Acted
 }
 
-// recordedNotPaid is confirmedNotPaid of a request that a release has put on record as
-// failed, for a name that was wrong.
-func recordedNotPaid(found store.Payout) bool {
-	return found.TxID != "" && found.Caller != store.PayoutCaller && found.State == nonce.Failed && !found.Taken && notPaid(found)
+// isRecordedNotPaid is isConfirmedNotPaid for a request that a release recorded as FAILED under a
+// wrong name.
+func isRecordedNotPaid(found store.Payout) bool {
+	return found.TxID != "" && found.Caller != store.PayoutCaller && found.State == nonce.Failed && !found.Taken && isNotPaid(found)
 }
 
-// notPaid says that an operator's statement has taken effect that nothing which was lost,
-// or which a release named, paid it.
-func notPaid(found store.Payout) bool {
+// isNotPaid reports whether a statement has taken effect that no lost or named transaction paid the
+// payout.
+func isNotPaid(found store.Payout) bool {
 	said := statement(found)
 	return said != nil && said.Acted
 }
 
-// takeEvidence tries what an operator, or a release, said of the payout, and reads the
-// record again. Without such a word it changes nothing.
+// takeEvidence applies an operator's statement or a release's name for the payout, and reads the
+// record again. Without either it changes nothing.
 func (l *Ledger) takeEvidence(ctx context.Context, t transfer.Transfer, found store.Payout) (store.Payout, error) {
 	if !needsEvidence(t, found) || t.State != transfer.TargetPending {
 		return found, nil
@@ -110,7 +109,7 @@ func (l *Ledger) takeEvidence(ctx context.Context, t transfer.Transfer, found st
 	switch said := statement(found); {
 	case said != nil && said.Paid:
 		err = l.prove(ctx, t, found, said.TxHash, said.ID)
-	case matched(found) && found.TakenAt != nil:
+	case isMatched(found) && found.TakenAt != nil:
 		if err = l.proveNamed(ctx, t, found); said != nil && (errors.Is(err, ErrNotBorneOut) || errors.Is(err, store.ErrProofUsed)) {
 			err = l.act(ctx, t, found, *said)
 		}
@@ -127,7 +126,7 @@ func (l *Ledger) takeEvidence(ctx context.Context, t transfer.Transfer, found st
 	return l.Manager.Payout(ctx, payer(t), t.ReqID)
 }
 
-// act lets the statement that the payout was not paid take effect.
+// act makes the statement that the payout was not paid take effect.
 func (l *Ledger) act(ctx context.Context, t transfer.Transfer, found store.Payout, said store.PayoutStatement) error {
 	chain, err := l.chainOf(t)
 	if err != nil {
@@ -137,12 +136,12 @@ func (l *Ledger) act(ctx context.Context, t transfer.Transfer, found store.Payou
 	if err != nil {
 		return fmt.Errorf("the transfer's payload: %w", err)
 	}
-	return l.Manager.ActOnStatement(ctx, payer(t), t.ReqID, said, call.Digest(), found.Older && !own(found))
+	return l.Manager.ActOnStatement(ctx, payer(t), t.ReqID, said, call.Digest(), found.Older && !isOwnConfirmed(found))
 }
 
-// proveNamed proves the payout by the transaction that took the nonce which a release
-// named it for, as it was read before that release. A node may tell of the last blocks
-// alone by which transaction a nonce was consumed.
+// proveNamed proves the payout by the transaction that consumed the nonce which a release named. It
+// uses the transaction that was read before the release, because a node may know only for the last
+// blocks which transaction consumed a nonce.
 func (l *Ledger) proveNamed(ctx context.Context, t transfer.Transfer, found store.Payout) error {
 	if found.TakenBy != "" {
 		if err := l.prove(ctx, t, found, found.TakenBy, 0); err != nil {
@@ -154,7 +153,7 @@ func (l *Ledger) proveNamed(ctx context.Context, t transfer.Transfer, found stor
 	if err != nil {
 		return err
 	}
-	taker, err := chain.Taken(ctx, payer(t), *found.TakenAt) // nothing was read before the release
+	taker, err := chain.Taken(ctx, payer(t), *found.TakenAt) // none was read before the release
 	if errors.Is(err, nonce.ErrNotTold) {
 		err = fmt.Errorf("state whether it was paid, with the transaction's hash if it was: %w", err)
 	}
@@ -174,9 +173,9 @@ func (l *Ledger) chainOf(t transfer.Transfer) (Chain, error) {
 	return l.ChainOf(payer(t))
 }
 
-// prove records that the transaction paid the payout, if the chain bears that out at
-// finality, and nothing can be sent for the payout any more. Otherwise the error wraps
-// [ErrNotBorneOut] where a person must look, or [ErrPending].
+// prove records that the transaction paid the payout, once the chain proves it at finality and
+// nothing more can be sent for the payout. Otherwise the error wraps [ErrPending], or
+// [ErrNotBorneOut] if an operator must act.
 func (l *Ledger) prove(ctx context.Context, t transfer.Transfer, found store.Payout, hash string, statement int64) error {
 	proof, err := l.proofOf(ctx, t, found, hash)
 	if err != nil {
@@ -187,7 +186,7 @@ func (l *Ledger) prove(ctx context.Context, t transfer.Transfer, found store.Pay
 	if err != nil {
 		return err
 	}
-	if found.TxID != "" && !found.State.Final() { // in the queue: it must never run
+	if found.TxID != "" && !found.State.Final() { // it is queued and must never be sent
 		if found, err = l.cancelQueued(ctx, in, t, found); err != nil {
 			return err
 		}
@@ -195,8 +194,7 @@ func (l *Ledger) prove(ctx context.Context, t transfer.Transfer, found store.Pay
 	return l.Manager.ProvePayout(ctx, in, proof)
 }
 
-// cancelQueued ends a payout that waits in the queue, and of which it is known by now
-// that something else paid it.
+// cancelQueued cancels a queued payout that another transaction has paid.
 func (l *Ledger) cancelQueued(ctx context.Context, in store.Intent, t transfer.Transfer, found store.Payout) (store.Payout, error) {
 	if _, err := l.Manager.CancelPayout(ctx, in, "another transaction paid transfer "+t.ReqID); err != nil {
 		return found, err
@@ -208,8 +206,8 @@ func (l *Ledger) cancelQueued(ctx context.Context, in store.Intent, t transfer.T
 	return found, err
 }
 
-// proofOf reads the chain: the transaction is the payer's and does what the payout
-// wants, and its receipt is final and says that it succeeded.
+// proofOf reads the proof from the chain: the transaction is the payer's, makes the payout's call,
+// and has a final receipt of success.
 func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.Payout, hash string) (store.PayoutProof, error) {
 	proof := store.PayoutProof{ChainID: t.Payout.ChainID, TxHash: hash, LogIndex: store.CoinMoved}
 	chain, err := l.chainOf(t)
@@ -228,17 +226,17 @@ func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.P
 	if err != nil {
 		return proof, fmt.Errorf("%w: the transfer's %w", ErrNotBorneOut, err)
 	}
-	if tx.From != payer(t).Address() || !own(found) && !want.Does(tx.Does) {
-		return proof, fmt.Errorf("it is not the payer's, or does not do what the payout wants (to, value and data): %w", ErrNotBorneOut)
+	if tx.From != payer(t).Address() || !isOwnConfirmed(found) && !want.Does(tx.Does) {
+		return proof, fmt.Errorf("it is not from the payer, or its to, value or data differ from the payout's: %w", ErrNotBorneOut)
 	}
 	receipt, err := l.finalReceipt(ctx, chain, payer(t), h)
 	if err != nil {
 		return proof, err
 	}
 	proof.BlockNumber, proof.Receipt = receipt.BlockNumber, receipt.Document
-	err = paid(*t.Payout, t.Payout.Payload, receipt.Document)
+	err = checkPaid(*t.Payout, t.Payout.Payload, receipt.Document)
 	switch {
-	case err != nil && (own(found) || matched(found) && statesPaid(found)) && receipt.Succeeded:
+	case err != nil && (isOwnConfirmed(found) || isMatched(found) && isStatedPaid(found)) && receipt.Succeeded:
 		proof.LogIndex = store.OperatorDecided
 		return proof, nil
 	case err != nil:
@@ -249,8 +247,7 @@ func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.P
 	return proof, err
 }
 
-// finalReceipt is the receipt of a transaction in a block that is final, as a quorum of
-// the chain's nodes gives it.
+// finalReceipt returns the receipt of a transaction in a final block, agreed by a quorum of nodes.
 func (l *Ledger) finalReceipt(ctx context.Context, chain Chain, s nonce.Submitter, h nonce.Hash) (r nonce.Receipt, err error) {
 	f, err := l.finalityOf(s)
 	if err != nil {
@@ -272,28 +269,28 @@ func (l *Ledger) finalReceipt(ctx context.Context, chain Chain, s nonce.Submitte
 	if v, err = chain.Look(ctx, q); err != nil {
 		return r, err
 	}
-	if !f.bearsOut(v, h, r) {
-		return r, fmt.Errorf("its block is not the chain's any more: %w", ErrPending)
+	if !f.agrees(v, h, r) {
+		return r, fmt.Errorf("its block is no longer canonical: %w", ErrPending)
 	}
 	if v.Witnesses == nil {
 		return r, nil
 	}
 	agree := 1
-	for _, other := range v.Witnesses.Ask(ctx, q, witnessesMost, v.Node) {
-		if f.bearsOut(other, h, r) {
+	for _, other := range v.Witnesses.Ask(ctx, q, maxVoters, v.Node) {
+		if f.agrees(other, h, r) {
 			agree++
 		}
 	}
 	if need := v.Witnesses.Quorum(); agree < need {
-		return r, fmt.Errorf("%d nodes show its final receipt, and %d must: %w", agree, need, ErrPending)
+		return r, fmt.Errorf("%d nodes have its final receipt, want %d: %w", agree, need, ErrPending)
 	}
 	return r, nil
 }
 
-// witnessesMost is how many other nodes are asked for a proof.
-const witnessesMost = 16
+// maxVoters bounds how many other nodes are queried for a proof.
+const maxVoters = 16
 
-// finality is by what a payer's transactions are final.
+// finality defines when a payer's transactions are final.
 type finality struct {
 	mode          nonce.Finality
 	confirmations uint64
@@ -307,7 +304,7 @@ func (l *Ledger) finalityOf(s nonce.Submitter) (f finality, err error) {
 	return f, err
 }
 
-// finalIn is the receipt in a view, and whether its block is final there.
+// finalIn returns the receipt in an observation, and whether its block is final there.
 func (f finality) finalIn(v nonce.View, h nonce.Hash) (nonce.Receipt, bool) {
 	answer := v.Receipts[h]
 	r := answer.Receipt
@@ -320,20 +317,20 @@ func (f finality) finalIn(v nonce.View, h nonce.Hash) (nonce.Receipt, bool) {
 	return r, v.Head.Number >= r.BlockNumber && v.Head.Number-r.BlockNumber+1 >= f.confirmations
 }
 
-// bearsOut says that a view has the same receipt, final, in a block of its chain.
-func (f finality) bearsOut(v nonce.View, h nonce.Hash, r nonce.Receipt) bool {
+// agrees reports whether an observation has the same receipt, final, in a canonical block.
+func (f finality) agrees(v nonce.View, h nonce.Hash, r nonce.Receipt) bool {
 	same, final := f.finalIn(v, h)
 	return !v.Silent && final && same.BlockHash == r.BlockHash && same.Succeeded == r.Succeeded && v.Watched[r.BlockNumber] == r.BlockHash
 }
 
-// transferIndex is the place in its block of the Transfer event that paid.
+// transferIndex returns the log index of the Transfer event that paid.
 func transferIndex(p transfer.Payout, receipt []byte) (int, error) {
 	read, err := evm.ReadProof(receipt)
 	if err != nil {
 		return 0, err
 	}
 	for _, e := range read.Transfers {
-		if pays(p, e) {
+		if isPayment(p, e) {
 			return e.LogIndex, nil
 		}
 	}

@@ -11,21 +11,21 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// filled is how many nonces a release fills for the payer: its window.
+// filled is the number of nonces that a release fills for the payer: its window.
 const filled = 4
 
-// fills are the states of the placeholders that releases have made, by nonce.
-func (h *house) fills() string {
+// fills returns the states of the placeholders that releases have made, by nonce.
+func (h *env) fills() string {
 	h.t.Helper()
 	return value[string](h, `select coalesce(string_agg(nonce || ' ' || state || coalesce('/' || sub_state, ''), ', ' order by nonce), '') from managed_tx where fills`)
 }
 
-// A payer that pays nothing more after a restore: the release fills the nonces that lost
-// bytes can have, and "not paid" takes effect by that, once every placeholder is final.
-// Until then nothing else of the payer gets a nonce.
+// A payer makes no further payment after a restore. The release fills the nonces that lost bytes
+// can have, and "not paid" takes effect once every placeholder is final. Until then no other
+// transaction of the payer gets a nonce.
 func TestNotPaidOfAnIdlePayerTakesEffectByTheFilling(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	h.restored(0, nil)
@@ -70,15 +70,15 @@ func TestNotPaidOfAnIdlePayerTakesEffectByTheFilling(t *testing.T) {
 	}
 }
 
-// Lost bytes that are mined in place of a placeholder open PROTECT. What they did is
-// read, and the next release must say what it was: the payout is paid once.
+// Lost bytes that are mined in place of a placeholder open PROTECT. Their effect is read, and the
+// next release must name it: the payout is paid once.
 func TestLostBytesThatBeatAPlaceholderAreJudged(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	h.restored(0, nil)
-	h.says(x.ReqID, store.PayoutStatement{NoncesBelow: filled}) // a mistake, as it turns out
+	h.says(x.ReqID, store.PayoutStatement{NoncesBelow: filled}) // a mistake, as the chain shows later
 	h.await("the placeholders are signed", func() bool {
 		h.serve()
 		return value[bool](h, `select count(*) = 4 from tx_version where kind = 'PLACEHOLDER'`)
@@ -125,9 +125,8 @@ func TestLostBytesThatBeatAPlaceholderAreJudged(t *testing.T) {
 	})
 }
 
-// protected makes the database a restored one that is accepted, with the payer in
-// PROTECT.
-func (h *house) protected() {
+// protected makes the database a restored, accepted one with the payer in PROTECT.
+func (h *env) protected() {
 	h.t.Helper()
 	h.run(`update authority set timeline_id = timeline_id + 1`)
 	if err := h.db.Store.AcceptAuthority(h.t.Context(), "ann", "reconciled"); err != nil {
@@ -137,10 +136,10 @@ func (h *house) protected() {
 	h.mine(80)
 }
 
-// After a restore a payer leaves PROTECT by a resync that fills, or not at all.
+// After a restore a payer leaves PROTECT only by a resync that fills.
 func TestReleasesThatDoNotFillAreRefused(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	h.protected()
 	release := func(l nonce.Leave) (nonce.Released, error) {
@@ -184,11 +183,11 @@ func TestReleasesThatDoNotFillAreRefused(t *testing.T) {
 	}
 }
 
-// A strict submitter has one placeholder with the chain at a time, though the nonces of
-// all are bound by the release.
-func TestPlaceholdersKeepToTheWindow(t *testing.T) {
+// A strict submitter has one placeholder on the chain at a time, although the release binds all
+// nonces at once.
+func TestReleaseSendsPlaceholdersWithinTheWindow(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.worker.Rules.Strict = true
 	h.fund(coin)
 	h.restored(0, nil)
@@ -211,11 +210,10 @@ func TestPlaceholdersKeepToTheWindow(t *testing.T) {
 	}
 }
 
-// A filling asks nothing of who has no lost payments: of a submitter that is no payer,
-// and of a database that was never restored.
-func TestNothingIsFilledUnasked(t *testing.T) {
+// Nothing is filled for a submitter that is no payer, nor in a database that was never restored.
+func TestReleaseFillsOnlyForPayersAfterARestore(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	other := h.pays(accounts[1], "shop")
 	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}'), ($2, 1, '{}')`, h.payer, other)
@@ -238,11 +236,11 @@ func TestNothingIsFilledUnasked(t *testing.T) {
 	}
 }
 
-// What an operator has stated before the release counts: the filling reaches as far as
-// the statement waits for.
-func TestFillingReachesAsFarAsWasStated(t *testing.T) {
+// An operator's statement before the release counts: the release fills all nonces that the
+// statement waits for.
+func TestReleaseFillsAllStatedNonces(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	h.protected()

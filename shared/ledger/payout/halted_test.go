@@ -9,11 +9,11 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Conservation is broken: a check halts, the asset is suspended. No new payout is
-// accepted, and one that was stored before does not begin: nothing leaves on the chain.
-func TestNothingIsPaidUnderAHalt(t *testing.T) {
+// Conservation is violated: a check halts, and the asset is suspended. No new payout is accepted,
+// and one that was stored before does not begin. Nothing leaves on the chain.
+func TestHaltStopsPayouts(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.stored(coin)
 	m := h.onChain(1000)
@@ -45,11 +45,11 @@ func TestNothingIsPaidUnderAHalt(t *testing.T) {
 	}
 }
 
-// A deposit from outside does not heal a balance that differs from its journal: it moves
-// both, and the finding stands to either kind of check.
-func TestAnOutsideDepositHealsNoFinding(t *testing.T) {
+// A deposit from outside does not repair a balance that differs from its journal. It changes both,
+// and either kind of check still has the finding.
+func TestOutsideDepositKeepsTheFinding(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	m := h.monitor()
 	h.run(`update balances_tb set available = available - 0.00000001 where user_id = $1`, user)

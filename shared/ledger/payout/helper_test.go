@@ -35,15 +35,15 @@ const (
 	maxGas        = 300_000
 )
 
-// coin is the chain's own; token is filled in with a contract.
+// coin is the chain's own coin. token gets its contract in each test.
 var (
 	coin  = transfer.Asset{ID: 1, Name: "ETH", Precision: 8, MinUnits: 1, MaxUnits: 1e15, Active: true}
 	token = transfer.Asset{ID: 2, Name: "USDT", Precision: 6, MinUnits: 1, MaxUnits: 1e15, Active: true}
 )
 
-// house is a real Postgres, a real chain, a worker of the transaction manager, and a
-// coordinator with the ledger under test.
-type house struct {
+// env is a real Postgres, a real chain, a worker of the transaction manager, and a coordinator with
+// the ledger under test.
+type env struct {
 	t  testing.TB
 	db storetest.Bundle
 	*transfers.Store
@@ -57,13 +57,13 @@ type house struct {
 	ledger      *payout.Ledger
 	coordinator *transfer.Coordinator
 	log         *lines
-	woken       *waker
+	tasks       *enqueuer
 }
 
-// accounts: the first pays, the second is a second payer, the third deploys.
+// The first of accounts pays, the second is a second payer, the third deploys.
 var accounts = devchain.DevAccounts(4)
 
-func newHouse(t testing.TB) *house {
+func newEnv(t testing.TB) *env {
 	t.Helper()
 	chain, err := devchain.Start(t.Context(), devchain.Options{})
 	if err != nil {
@@ -75,7 +75,7 @@ func newHouse(t testing.TB) *house {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	h := &house{t: t, db: storetest.New(t), chain: chain, client: client, log: &lines{}, woken: &waker{}}
+	h := &env{t: t, db: storetest.New(t), chain: chain, client: client, log: &lines{}, tasks: &enqueuer{}}
 	h.Store, h.funding = transfers.New(h.db.Store), funding.New(h.db.DB)
 	h.payer = h.pays(accounts[0], store.PayoutCaller)
 	h.manager = &manager{Store: h.db.Store}
@@ -86,8 +86,8 @@ func newHouse(t testing.TB) *house {
 	return h
 }
 
-// pays registers an account for the callers given.
-func (h *house) pays(a devchain.Account, callers ...string) nonce.Submitter {
+// pays registers an account for the given callers.
+func (h *env) pays(a devchain.Account, callers ...string) nonce.Submitter {
 	h.t.Helper()
 	s := nonce.NewSubmitter(h.chain.ChainID(), a.Address)
 	_, err := h.db.Store.Register(h.t.Context(), store.Registration{Submitter: s, Signer: "local", MaxInFlight: 4, Callers: callers, CreatedBy: "test"})
@@ -97,7 +97,7 @@ func (h *house) pays(a devchain.Account, callers ...string) nonce.Submitter {
 	return s
 }
 
-func (h *house) openWorker() {
+func (h *env) openWorker() {
 	h.t.Helper()
 	connector, err := evm.New(evm.Options{URL: h.chain.URL(), ChainID: h.chain.ChainID()})
 	if err != nil {
@@ -114,7 +114,7 @@ func (h *house) openWorker() {
 		h.t.Fatal(err)
 	}
 	h.worker = &nonce.Worker{
-		Book: h.db.Store, Chain: func(nonce.Submitter) (nonce.ChainConnector, error) { return connector, nil }, Signer: local, Wake: h.woken,
+		Book: h.db.Store, Chain: func(nonce.Submitter) (nonce.ChainConnector, error) { return connector, nil }, Signer: local, Wake: h.tasks,
 		Rules: nonce.Rules{
 			Lease: storetest.Rules, Finality: nonce.ByConfirmations, Confirmations: confirmations, BlockTime: time.Millisecond, WatchEvery: time.Minute,
 			WatchDepth: 10, FeeCapWei: big.NewInt(1e12), PlaceholderFeeCapWei: big.NewInt(1e12), Resubmit: true, ResubmitEvery: time.Hour,
@@ -124,17 +124,17 @@ func (h *house) openWorker() {
 	}
 }
 
-func (h *house) newLedger(bound int) *payout.Ledger {
+func (h *env) newLedger(bound int) *payout.Ledger {
 	h.t.Helper()
 	return payout.New(payout.Options{
-		Transfers: h.Store, Manager: h.manager, Wake: h.woken, QueueBound: bound,
+		Transfers: h.Store, Manager: h.manager, Wake: h.tasks, QueueBound: bound,
 		ChainOf:  func(nonce.Submitter) (payout.Chain, error) { return h.connector, nil },
 		Finality: nonce.ByConfirmations, Confirmations: confirmations, Log: telemetry.NewLogger(h.log, slog.LevelDebug, ""),
 	})
 }
 
-// openCoordinator is between Funding and the chain; nothing goes to Spot.
-func (h *house) openCoordinator() {
+// openCoordinator opens a coordinator between Funding and the chain, without Spot.
+func (h *env) openCoordinator() {
 	h.t.Helper()
 	all := map[transfer.AccountType]transfer.Ledger{transfer.Funding: h.funding, transfer.Spot: h.funding, transfer.Chain: h.ledger}
 	c, err := transfer.New(h.Store, h.Store, all, transfer.DefaultRules(), telemetry.NewLogger(h.log, slog.LevelDebug, ""))
@@ -145,7 +145,7 @@ func (h *house) openCoordinator() {
 }
 
 // asset stores a with the contract, paid by s.
-func (h *house) asset(a transfer.Asset, contract string, s nonce.Submitter) {
+func (h *env) asset(a transfer.Asset, contract string, s nonce.Submitter) {
 	h.t.Helper()
 	a.Payout = &transfer.PayoutTerms{Submitter: string(s), ChainID: h.chain.ChainID(), Token: contract, Decimals: 18}
 	if err := h.PutAsset(h.t.Context(), a); err != nil {
@@ -153,8 +153,8 @@ func (h *house) asset(a transfer.Asset, contract string, s nonce.Submitter) {
 	}
 }
 
-// fund makes the user's account, with 10 of the asset.
-func (h *house) fund(a transfer.Asset) {
+// fund creates the user's account with 10 of the asset.
+func (h *env) fund(a transfer.Asset) {
 	h.t.Helper()
 	o := h.funding.OutsideDeposit(h.t.Context(), transfer.Call{ReqID: "in of " + a.Name, UserID: user, AssetID: a.ID, Units: ten(a)})
 	if o.Verdict != transfer.Success {
@@ -170,8 +170,8 @@ func ten(a transfer.Asset) uint64 {
 	return units
 }
 
-// has checks the user's balance in Funding, without needless zeros after the point.
-func (h *house) has(a transfer.Asset, want string) {
+// has checks the user's balance in Funding, without trailing zeros.
+func (h *env) has(a transfer.Asset, want string) {
 	h.t.Helper()
 	got, err := h.funding.Account(h.t.Context(), user, a.ID)
 	if available := strings.TrimSuffix(strings.TrimRight(got.Available, "0"), "."); err != nil || available != want {
@@ -179,8 +179,8 @@ func (h *house) has(a transfer.Asset, want string) {
 	}
 }
 
-// request is of a payout of 1.5 to the address, as the API would make it.
-func (h *house) request(a transfer.Asset) transfer.Request {
+// request returns a payout of 1.5 to the address, as the API would make it.
+func (h *env) request(a transfer.Asset) transfer.Request {
 	h.t.Helper()
 	known, err := h.Asset(h.t.Context(), a.Name)
 	if err != nil || known == nil {
@@ -197,8 +197,8 @@ func (h *house) request(a transfer.Asset) transfer.Request {
 
 var terms = transfer.Terms{SafetyFactor: 10}
 
-// stored is a payout in INIT.
-func (h *house) stored(a transfer.Asset) transfer.Transfer {
+// stored returns a payout in INIT.
+func (h *env) stored(a transfer.Asset) transfer.Transfer {
 	h.t.Helper()
 	c, err := h.Create(h.t.Context(), h.request(a), terms)
 	if err != nil || !c.New {
@@ -207,8 +207,8 @@ func (h *house) stored(a transfer.Asset) transfer.Transfer {
 	return c.Transfer
 }
 
-// due is a payout in TARGET_PENDING that was withdrawn and never posted.
-func (h *house) due(a transfer.Asset) transfer.Transfer {
+// due returns a payout in TARGET_PENDING that was withdrawn and never posted.
+func (h *env) due(a transfer.Asset) transfer.Transfer {
 	h.t.Helper()
 	x := h.stored(a)
 	if o := h.funding.Withdraw(h.t.Context(), x.Call()); o.Verdict != transfer.Success {
@@ -221,8 +221,8 @@ func (h *house) due(a transfer.Asset) transfer.Transfer {
 	return m.Now
 }
 
-// drive drives the transfer and fails where it ends otherwise than wanted.
-func (h *house) drive(reqID string, want transfer.State) transfer.Transfer {
+// drive drives the transfer and requires the wanted state.
+func (h *env) drive(reqID string, want transfer.State) transfer.Transfer {
 	h.t.Helper()
 	got, err := h.coordinator.Drive(h.t.Context(), reqID)
 	if err != nil || got.State != want {
@@ -231,8 +231,8 @@ func (h *house) drive(reqID string, want transfer.State) transfer.Transfer {
 	return got
 }
 
-// giveUp is an operator who gives the payout up.
-func (h *house) giveUp(reqID string) transfer.Transfer {
+// giveUp resolves the payout as an operator.
+func (h *env) giveUp(reqID string) transfer.Transfer {
 	h.t.Helper()
 	got, err := h.coordinator.Resolve(h.t.Context(), transfer.Order{ReqID: reqID, By: "ann", Reason: "asked"}, transfer.Deposit)
 	if err != nil {
@@ -262,16 +262,16 @@ func succeeds(t testing.TB, o transfer.Outcome) {
 	}
 }
 
-// intentOf is what the ledger posts for x.
-func (h *house) intentOf(x transfer.Transfer) store.Intent {
+// intentOf returns the intent that the ledger posts for x.
+func (h *env) intentOf(x transfer.Transfer) store.Intent {
 	return store.Intent{
 		TxID: uuid.NewString(), Submitter: nonce.Submitter(x.Payout.Submitter), RequestID: x.ReqID, Caller: store.PayoutCaller,
 		Payload: x.Payout.Payload, Fingerprint: sha256.Sum256(x.Payout.Payload),
 	}
 }
 
-// states is the history of a transfer, as ids.
-func (h *house) states(reqID string) string {
+// states returns the history of a transfer, as ids.
+func (h *env) states(reqID string) string {
 	h.t.Helper()
 	story, err := h.Why(h.t.Context(), reqID)
 	if err != nil {

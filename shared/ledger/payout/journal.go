@@ -10,24 +10,24 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Confirmed reads the payouts that are CONFIRMED. [store.Store] does.
+// Confirmed reads CONFIRMED payouts. [store.Store] implements it.
 type Confirmed interface {
-	// ConfirmedPayouts reads about limit of what a snapshot has not seen, in the order
-	// of the transactions that wrote them, and the snapshot that it was read by.
+	// ConfirmedPayouts reads about limit payouts that a snapshot has not seen, in the order of the
+	// transactions that wrote them. It returns them with the snapshot of this read.
 	ConfirmedPayouts(ctx context.Context, seen string, limit int) ([]store.ConfirmedPayout, string, error)
 }
 
-// Journal is what the chain has paid: a deposit for each payout that is CONFIRMED with
-// proof of payment, or that another transaction proves, whoever has asked for it since. It does not depend on what the
-// coordinator made of it. Its cursor is a snapshot of Postgres.
+// Journal is the journal of the chain's payments. It has a deposit for each payout that is
+// CONFIRMED with proof of payment, or that another transaction proves. It does not depend on the
+// coordinator's state of the transfer. Its cursor is a Postgres snapshot.
 type Journal struct{ from Confirmed }
 
 var _ conservation.Payouts = Journal{}
 
-// NewJournal is the journal of what from has.
+// NewJournal returns the journal of the payouts in from.
 func NewJournal(from Confirmed) Journal { return Journal{from} }
 
-// Page implements [conservation.Payouts]. What is CONFIRMED without proof is no entry.
+// Page implements [conservation.Payouts]. A payout that is CONFIRMED without proof is no entry.
 func (j Journal) Page(ctx context.Context, after conservation.Cursor, limit int) (conservation.Page, error) {
 	seen, err := snapshot.Parse(string(after))
 	if err != nil {
@@ -54,12 +54,12 @@ func (j Journal) Page(ctx context.Context, after conservation.Cursor, limit int)
 	return page, nil
 }
 
-// entry is the deposit that one proves. What was paid under the name of a transfer that
-// is not on record is an entry too, of nobody's: the check must see it.
+// entry returns the deposit that a payout proves. A payment under the name of a transfer that is
+// not recorded is an entry without a user, so that the check finds it.
 func entry(one store.ConfirmedPayout) (transfer.Entry, bool) {
 	e := transfer.Entry{
 		Seq: uint64(one.Number), ReqID: one.ReqID, Op: transfer.Deposit,
 		UserID: one.UserID, AssetID: one.AssetID, Units: one.Units, At: one.At.UTC(),
 	}
-	return e, one.Proof || one.UserID == 0 || paid(one.Terms, one.Payload, one.Receipt) == nil
+	return e, one.Proof || one.UserID == 0 || checkPaid(one.Terms, one.Payload, one.Receipt) == nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// journal reads all of it, two entries at a time.
-func (h *house) journal() (all []transfer.Entry) {
+// journal reads all entries, two at a time.
+func (h *env) journal() (all []transfer.Entry) {
 	h.t.Helper()
 	j, cursor := payout.NewJournal(h.db.Store), conservation.Cursor("")
 	for {
@@ -28,12 +28,11 @@ func (h *house) journal() (all []transfer.Entry) {
 	}
 }
 
-// The journal has each payout that was made once, with its transfer's user, asset and
-// units, also after payloads and receipts went to the archive; and nothing of what was
-// not paid, whatever its transfer became.
-func TestJournalHasWhatWasPaid(t *testing.T) {
+// The journal has each paid payout once, with its transfer's user, asset and units, also after
+// payloads and receipts were archived. It has no unpaid payout, whatever state its transfer has.
+func TestJournalHasEachPaidPayoutOnce(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	h.deploy(contracts.Token())
 	want := []transfer.Entry{}
@@ -56,8 +55,8 @@ func TestJournalHasWhatWasPaid(t *testing.T) {
 	}
 }
 
-// archive takes every document out of the table.
-func (h *house) archive() {
+// archive removes every document from the table.
+func (h *env) archive() {
 	h.t.Helper()
 	for _, statement := range []string{`alter table tx_document disable trigger keep_documents`, `delete from tx_document`} {
 		if _, err := h.db.DB.Exec(h.t.Context(), statement); err != nil {
@@ -66,11 +65,11 @@ func (h *house) archive() {
 	}
 }
 
-// A payment under the coordinator's name that no transfer stands behind is in the
-// journal all the same: it is money that nobody gave.
-func TestJournalHasWhatNobodyAskedFor(t *testing.T) {
+// A payment under the coordinator's name without a transfer is in the journal: it is money that no
+// ledger gave.
+func TestJournalHasPaymentsWithoutATransfer(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	in := h.intentOf(x)

@@ -22,8 +22,8 @@ const (
 		"data": "0x0000000000000000000000000000000000000000000000000000000000000007"}]}`
 )
 
-// Each part of a proof is asked for.
-func TestPaid(t *testing.T) {
+// Each part of a proof is required.
+func TestEachPartOfAProofIsRequired(t *testing.T) {
 	t.Parallel()
 	coin := transfer.Payout{Submitter: "eip155:1:" + payerWord, Address: addressWord, BaseUnits: "7", Payload: []byte(coinPayload)}
 	token := coin
@@ -63,16 +63,16 @@ func TestPaid(t *testing.T) {
 			}
 			return []byte(text)
 		}
-		err := paid(c.payout, bytesOf(c.payload), bytesOf(c.receipt))
+		err := checkPaid(c.payout, bytesOf(c.payload), bytesOf(c.receipt))
 		if (err == nil) != c.ok || err != nil && !errors.Is(err, ErrNotPaid) {
 			t.Errorf("%s: got %v, want it paid: %t", name, err, c.ok)
 		}
 	}
 }
 
-// Of several logs of one transaction the one that pays is the proof: not one of another
-// contract, receiver or amount, which stand before it.
-func TestTheLogThatPaysIsTheProof(t *testing.T) {
+// Of several logs of one transaction only the one that pays is the proof. Logs of another contract,
+// recipient or amount before it do not count.
+func TestOnlyThePayingLogIsTheProof(t *testing.T) {
 	t.Parallel()
 	const topic = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 	log := func(contract, to, amount string, index string) string {
@@ -88,7 +88,7 @@ func TestTheLogThatPaysIsTheProof(t *testing.T) {
 	if _, err := transferIndex(p, receipt(others...)); !errors.Is(err, ErrNotBorneOut) {
 		t.Errorf("no log that pays: got %v, want ErrNotBorneOut", err)
 	}
-	if err := paid(p, p.Payload, receipt(others...)); !errors.Is(err, ErrNotPaid) {
+	if err := checkPaid(p, p.Payload, receipt(others...)); !errors.Is(err, ErrNotPaid) {
 		t.Errorf("no log that pays: got %v, want ErrNotPaid", err)
 	}
 	got, err := transferIndex(p, receipt(append(others, log(tokenWord, addressWord, "7", "0x9"), log(tokenWord, addressWord, "7", "0xa"))...))

@@ -1,31 +1,30 @@
-// Package payout is the ledger of the outside: its deposit is a payment on a chain,
-// made by the transaction manager as a managed transaction whose request is the
-// transfer's req_id.
+// Package payout is the ledger of payouts. Its deposit is a payment on a chain, made by the
+// transaction manager as a managed transaction whose request id is the transfer's req_id.
 //
-// What is paid, by whom, to whom and by which payload was fixed on the transfer's row
-// when it was created ([Prepare]), and every attempt posts exactly these bytes. How a
-// deposit ended is judged by the managed transaction's row and by nothing else:
+// The transfer's row fixes payer, recipient, amount and payload at its creation ([Prepare]), and
+// each attempt posts exactly these bytes. Only the managed transaction's row decides the result of
+// a deposit:
 //
 //	CONFIRMED, with proof of payment      Success
-//	CONFIRMED, without                    Unknown, and CRITICAL: an operator says whether it was paid
-//	FAILED, by whatever sub-state         Refused: it is final, and never runs;
+//	CONFIRMED, without                    Unknown, and CRITICAL: an operator states whether it was paid
+//	FAILED, in any sub-state              Refused: it is final, and never sent again;
 //	                                      Unknown while the payer is in PROTECT, and
-//	                                      where a release recorded that it was paid
+//	                                      if a release recorded that it was paid
 //	any other state                       Unknown: ask again
 //	no row                                the payout is posted; Unknown
 //
-// One thing goes before the row: a payout that was created before the last change of
-// the authority, and has no nonce, is in doubt. What the database has lost may have
-// paid it. It is neither posted nor refused until an operator has stated, for this
-// req_id, that it was not paid, or a transaction of the payer proves that it was.
-// A proof ([store.Store.ProvePayout]) is Success, whatever the row says.
+// There is one exception. A payout that was created before the last change of the database
+// identity, and has no nonce, is in doubt: a lost transaction may have paid it. It is neither
+// posted nor refused until an operator has stated for this req_id that it was not paid, or a
+// transaction of the payer proves the payment. A proof ([store.Store.ProvePayout]) is Success,
+// whatever state the row has.
 //
-// What the manager says to the post is no answer: PROTECT, a conflict, a full queue,
-// an error and silence are all Unknown. To give up is to cancel ([Ledger.Resolve]):
-// where there is no row the cancel makes one that is FAILED, so that a post which is
-// still on its way cannot run. So a payout is made once, or refunded once.
+// The manager's response to the post decides nothing: PROTECT, a conflict, a full queue, an error
+// and a missing response are all Unknown. To give a payout up is to cancel it ([Ledger.Resolve]).
+// If there is no row the cancel writes a FAILED one, so that a post that is still under way cannot
+// run. So a payout is made once, or refunded once.
 //
-// The manager keeps others away from a payer: see [store.PayoutCaller].
+// The manager admits no other caller to a payer: see [store.PayoutCaller].
 package payout
 
 import (
@@ -45,33 +44,33 @@ import (
 
 // Transfers reads the row that fixed the payout.
 type Transfers interface {
-	// Load wraps [transfer.ErrNotFound] where there is none.
+	// Load wraps [transfer.ErrNotFound] if there is none.
 	Load(ctx context.Context, reqID string) (transfer.Transfer, error)
 }
 
-// Manager is the transaction manager's record. [store.Store] is one. Every error is
-// unknown: what was asked for may have happened. Each call may be made twice.
+// Manager is the port to the transaction manager's record. [store.Store] implements it. After an
+// error the call may or may not have happened. Each call can be repeated.
 type Manager interface {
-	// Payout reads what is on record. That there is nothing is no error.
+	// Payout reads the record. A missing record is no error.
 	Payout(ctx context.Context, s nonce.Submitter, requestID string) (store.Payout, error)
 
-	// Create stores the intent in the queue, or finds what is stored.
+	// Create stores the intent in the queue, or returns the stored one.
 	Create(ctx context.Context, in store.Intent, queueBound int) (store.Accepted, error)
 
-	// CancelPayout has the request never be carried out, if that is still possible.
+	// CancelPayout prevents the request from being carried out, if that is still possible.
 	CancelPayout(ctx context.Context, in store.Intent, reason string) (store.Payout, error)
 
-	// ActOnStatement lets the statement that the payout was not paid take effect: with
-	// lostBytes only once nothing that was lost can be mined any more, and never while a
-	// foreign transaction with the same call is nobody's.
+	// ActOnStatement makes the statement that the payout was not paid take effect. With lostBytes
+	// it does so only once no lost transaction can be mined any more. It never does so while a
+	// foreign transaction with the same call belongs to no request.
 	ActOnStatement(ctx context.Context, s nonce.Submitter, requestID string, st store.PayoutStatement, call [32]byte, lostBytes bool) error
 
-	// ProvePayout records that the transaction paid the request, and that nothing more
-	// is sent for it.
+	// ProvePayout records that the transaction paid the request, and that nothing more is sent for
+	// it.
 	ProvePayout(ctx context.Context, in store.Intent, proof store.PayoutProof) error
 }
 
-// Waker asks for a look at a submitter's queue. Where it fails the sweep finds it.
+// Waker enqueues an advance task for a submitter. If that fails, the sweep finds the payout.
 type Waker interface {
 	Advance(ctx context.Context, s nonce.Submitter, token int64) error
 }
@@ -83,33 +82,32 @@ type Options struct {
 	Wake       Waker
 	QueueBound int // queue.maxPerSubmitter
 
-	// ChainOf reads a payer's chain for proofs; nil: no payout is proved by a
-	// transaction that is not on record.
+	// ChainOf returns a payer's chain to read proofs from; nil: no payout is proved by a
+	// transaction that is not recorded.
 	ChainOf func(nonce.Submitter) (Chain, error)
 
-	// Finality and Confirmations are the manager's, and say when a payment, or its
-	// failure, is believed.
+	// Finality and Confirmations are the manager's. They define when a payment, or its failure,
+	// counts.
 	Finality      nonce.Finality
 	Confirmations uint64
 
-	// FinalityOf says the same of a payer's own chain; nil: every payer's is that.
+	// FinalityOf returns the same for a payer's own chain; nil: all payers have the above.
 	FinalityOf func(nonce.Submitter) (nonce.Finality, uint64, error)
 
 	Log *slog.Logger
-	At  func(point string) // passed at each step by its name ([Points]); nil but in tests
+	At  func(point string) // called at each crash point ([Points]); nil outside tests
 }
 
-// Ledger is the [transfer.Ledger] of [transfer.Chain]. It keeps nothing between two
-// calls.
+// Ledger is the [transfer.Ledger] of [transfer.Chain]. It keeps no state between two calls.
 type Ledger struct {
 	Options
-	off error // why no answer can be trusted; nil: it can
+	off error // why payouts are off; nil: they are on
 }
 
 var _ transfer.Ledger = (*Ledger)(nil)
 
-// New is the ledger of o. By a finality that a reorg may undo it is off: what was
-// refunded could then be paid after all.
+// New returns the ledger of o. Payouts are off if a reorg can revert o's finality: a refunded
+// payout could then be paid.
 func New(o Options) *Ledger {
 	l := &Ledger{Options: o}
 	switch {
@@ -122,44 +120,43 @@ func New(o Options) *Ledger {
 	return l
 }
 
-// Off is why payouts are off, or nil. Every call is Unknown then: payouts that were
-// accepted before wait.
+// Off returns why payouts are off, or nil. While they are off every call is Unknown, and accepted
+// payouts wait.
 func (l *Ledger) Off() error { return l.off }
 
-// Causes of an Unknown that no further try will change.
+// Causes of an Unknown that no repetition will change.
 var (
-	// ErrNoLedger reports an operation that a chain does not have: nothing can be
-	// withdrawn from an address outside, nor given back to it.
-	ErrNoLedger = errors.New("the chain only takes deposits")
-	// ErrOtherFields reports a call that is not what the transfer's row says.
-	ErrOtherFields = errors.New("the transfer's row says otherwise")
-	// ErrNotPaid reports a payout that is CONFIRMED, and nothing proves that it paid.
+	// ErrNoLedger reports an operation that a chain does not have: an outside address can neither
+	// be debited nor refunded.
+	ErrNoLedger = errors.New("the chain supports deposits only")
+	// ErrOtherFields reports a call whose fields differ from the transfer's row.
+	ErrOtherFields = errors.New("the call differs from the transfer's row")
+	// ErrNotPaid reports a payout that is CONFIRMED without a proof of payment.
 	ErrNotPaid = errors.New("CONFIRMED without proof of payment")
-	// ErrTaken reports a req_id that stands for another's transaction: one that
-	// somebody else made, or one that a release recorded as lost.
-	ErrTaken = errors.New("the payout's request stands for a transaction that is not the coordinator's")
+	// ErrTaken reports a req_id of a transaction that another caller made, or that a release
+	// recorded as lost.
+	ErrTaken = errors.New("the payout's request belongs to a transaction that is not the coordinator's")
 	// ErrNotPayer reports a submitter that is not registered for the coordinator alone.
 	ErrNotPayer = errors.New("the submitter is not registered for the transfer coordinator alone")
-	// ErrBarred reports a payout that the payer's policy does not allow: an operator
-	// changes the policy, or gives the transfer up.
+	// ErrBarred reports a payout that the payer's policy does not allow. An operator must change
+	// the policy or give the transfer up.
 	ErrBarred = errors.New("the payer's policy does not allow the payout")
-	// ErrUnstated reports a payout that is in doubt, and of which no operator has said
-	// whether it was paid.
-	ErrUnstated = errors.New("it was created before the database was restored, and may have been paid by what was lost: an operator must state whether it was paid")
-	// ErrNotBorneOut reports a transaction that was named as the payment, and is not.
-	ErrNotBorneOut = errors.New("the chain does not bear out that this transaction paid it: withdraw the statement, or name another transaction")
+	// ErrUnstated reports a payout in doubt for which no operator has stated whether it was paid.
+	ErrUnstated = errors.New("it was created before the database was restored, and a lost transaction may have paid it: an operator must state whether it was paid")
+	// ErrNotBorneOut reports a transaction that was named as the payment and is not.
+	ErrNotBorneOut = errors.New("the chain does not show that this transaction paid it: withdraw the statement, or name another transaction")
 )
 
-// Causes of an Unknown that pass.
+// Causes of an Unknown that pass with time.
 var (
-	// ErrPending reports a payout that is on its way.
+	// ErrPending reports a payout that is under way.
 	ErrPending = errors.New("pending")
-	// ErrNotDue reports a payout that is not on record, and of which the transfer does
-	// not wait for an answer: it is not posted.
-	ErrNotDue = errors.New("not on record, and the transfer does not wait for it")
-	// ErrInDoubt reports that what is on record, or is not, proves nothing: the payer
-	// is in PROTECT, or the database a restored one.
-	ErrInDoubt = errors.New("in doubt until a person has reconciled the payer")
+	// ErrNotDue reports a payout that is not recorded and whose transfer does not wait for it: it
+	// is not posted.
+	ErrNotDue = errors.New("not recorded, and the transfer does not wait for it")
+	// ErrInDoubt reports that the record proves nothing, because the payer is in PROTECT or the
+	// database is a restored one.
+	ErrInDoubt = errors.New("in doubt until an operator has reconciled the payer")
 )
 
 // Withdraw is Unknown with [ErrNoLedger].
@@ -172,7 +169,7 @@ func (l *Ledger) Refund(_ context.Context, c transfer.Call) transfer.Outcome {
 	return unknown(transfer.Refund, c, ErrNoLedger)
 }
 
-// Deposit says what became of the payment, and posts it where nothing is on record.
+// Deposit returns the result of the payment. It posts the payment if none is recorded.
 func (l *Ledger) Deposit(ctx context.Context, c transfer.Call) transfer.Outcome {
 	t, err := l.load(ctx, c)
 	if err != nil {
@@ -183,38 +180,37 @@ func (l *Ledger) Deposit(ctx context.Context, c transfer.Call) transfer.Outcome 
 		found, err = l.takeEvidence(ctx, t, found)
 	}
 	switch {
-	case err == nil && refunds(found):
-		return l.cancelled(ctx, transfer.Deposit, t)
-	case err == nil && (found.TxID == "" || reposts(found)):
-		if err = l.post(ctx, t, found); err == nil { // whatever it met, the row is the answer
+	case err == nil && isToBeRefunded(found):
+		return l.cancel(ctx, transfer.Deposit, t)
+	case err == nil && (found.TxID == "" || isToBePostedAgain(found)):
+		if err = l.post(ctx, t, found); err == nil { // the row decides, whatever the post met
 			found, err = l.Manager.Payout(ctx, payer(t), t.ReqID)
 		}
 	case err == nil && !found.InDoubt() && found.State == nonce.Queued && found.Caller == store.PayoutCaller:
-		l.wake(ctx, t, found.TxID, found.Token) // whoever posted it may have died before
+		l.enqueue(ctx, t, found.TxID, found.Token) // the poster may have died before it enqueued the task
 	}
 	if err != nil {
 		return l.blocked(ctx, transfer.Deposit, c, err)
 	}
-	return l.judge(ctx, transfer.Deposit, t, found)
+	return l.evaluate(ctx, transfer.Deposit, t, found)
 }
 
-// refunds says that an operator has stated that the payout was not paid, and is to be
-// given back: nothing may be sent for it.
-func refunds(found store.Payout) bool {
+// isToBeRefunded reports whether an operator has stated that the payout was not paid and must be
+// refunded. Nothing may be sent for it.
+func isToBeRefunded(found store.Payout) bool {
 	said := statement(found)
 	return said != nil && said.Acted && said.Refund && !found.Foreign && (found.TxID == "" || found.State == nonce.Queued)
 }
 
-// reposts says that an operator has stated that the payout was not paid, and that it waits
-// in the queue since before the database was restored: to post it again lets it go.
-func reposts(found store.Payout) bool {
+// isToBePostedAgain reports whether an operator has stated that a payout was not paid which is
+// queued since before the restore. Posting it again releases it.
+func isToBePostedAgain(found store.Payout) bool {
 	said := statement(found)
 	return said != nil && said.Acted && !said.Refund && found.Older && found.State == nonce.Queued && found.Caller == store.PayoutCaller
 }
 
-// Resolve has the payment never be made, if that is still possible, and says what
-// became of it. One that has a nonce is Unknown until its cancel or the payment itself
-// is final. Only a deposit can be resolved.
+// Resolve prevents the payment if that is still possible, and returns its result. A payment with a
+// nonce is Unknown until its cancel or the payment itself is final. Only a deposit can be resolved.
 func (l *Ledger) Resolve(ctx context.Context, op transfer.Op, c transfer.Call) transfer.Outcome {
 	if op != transfer.Deposit {
 		return unknown(op, c, ErrNoLedger)
@@ -233,35 +229,35 @@ func (l *Ledger) Resolve(ctx context.Context, op transfer.Op, c transfer.Call) t
 	if err != nil {
 		return l.blocked(ctx, op, c, err)
 	}
-	return l.cancelled(ctx, op, t)
+	return l.cancel(ctx, op, t)
 }
 
-// cancelled has the payout cancelled, and says what became of it.
-func (l *Ledger) cancelled(ctx context.Context, op transfer.Op, t transfer.Transfer) transfer.Outcome {
+// cancel cancels the payout and returns its result.
+func (l *Ledger) cancel(ctx context.Context, op transfer.Op, t transfer.Transfer) transfer.Outcome {
 	c := t.Call()
 	in, err := intent(t)
 	if err != nil {
 		return unknown(op, c, err)
 	}
-	l.pass("cancelling")
+	l.reach("cancelling")
 	found, err := l.Manager.CancelPayout(ctx, in, "the coordinator gives transfer "+t.ReqID+" up")
 	if err != nil {
 		return unknown(op, c, err)
 	}
-	l.pass("cancelled")
+	l.reach("cancelled")
 	if found.TxID != "" && !found.State.Final() {
-		l.wake(ctx, t, found.TxID, found.Token)
+		l.enqueue(ctx, t, found.TxID, found.Token)
 	}
 	if found, err = l.Manager.Payout(ctx, payer(t), t.ReqID); err == nil && found.TxID == "" {
-		err = hindrance(t, found)
+		err = checkPostable(t, found)
 	}
 	if err != nil {
 		return l.blocked(ctx, op, c, err)
 	}
-	return l.judge(ctx, op, t, found)
+	return l.evaluate(ctx, op, t, found)
 }
 
-// load reads the transfer, and trusts nobody that the call is about it.
+// load reads the transfer and checks that the call has its fields.
 func (l *Ledger) load(ctx context.Context, c transfer.Call) (transfer.Transfer, error) {
 	if l.off != nil {
 		return transfer.Transfer{}, fmt.Errorf("payouts are off: %w", l.off)
@@ -282,8 +278,8 @@ func (l *Ledger) load(ctx context.Context, c transfer.Call) (transfer.Transfer, 
 
 func payer(t transfer.Transfer) nonce.Submitter { return nonce.Submitter(t.Payout.Submitter) }
 
-// hindrance is why nothing may be put on record where nothing is.
-func hindrance(t transfer.Transfer, found store.Payout) error {
+// checkPostable returns why no record may be created for a payout that has none.
+func checkPostable(t transfer.Transfer, found store.Payout) error {
 	switch {
 	case found.Taken:
 		return ErrTaken
@@ -293,36 +289,36 @@ func hindrance(t transfer.Transfer, found store.Payout) error {
 		return fmt.Errorf("%s: %w", t.Payout.Submitter, ErrNotPayer)
 	case found.Foreign, found.Protected:
 		return ErrInDoubt
-	case t.State != transfer.TargetPending: // then nothing has been taken from the user, or it was given back
+	case t.State != transfer.TargetPending: // the user's money was not withdrawn yet, or was refunded
 		return fmt.Errorf("transfer in %s: %w", t.State, ErrNotDue)
 	}
 	return nil
 }
 
-// post stores the payout in the payer's queue and has it looked at.
+// post stores the payout in the payer's queue and enqueues an advance task.
 func (l *Ledger) post(ctx context.Context, t transfer.Transfer, found store.Payout) error {
-	if err := hindrance(t, found); err != nil {
+	if err := checkPostable(t, found); err != nil {
 		return err
 	}
 	in, err := intent(t)
 	if err != nil {
 		return err
 	}
-	l.pass("posting")
+	l.reach("posting")
 	accepted, err := l.Manager.Create(ctx, in, l.QueueBound)
 	if err != nil {
 		return err
 	}
-	l.pass("posted")
+	l.reach("posted")
 	if accepted.Queued {
-		l.wake(ctx, t, accepted.TxID, accepted.Token)
+		l.enqueue(ctx, t, accepted.TxID, accepted.Token)
 	}
-	l.pass("woken")
+	l.reach("woken")
 	return nil
 }
 
-// intent is what is posted: the bytes on the transfer's row, at every attempt, by
-// every build.
+// intent returns the intent to post: the bytes of the transfer's row, the same at each attempt of each
+// build.
 func intent(t transfer.Transfer) (store.Intent, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -334,19 +330,19 @@ func intent(t transfer.Transfer) (store.Intent, error) {
 	}, nil
 }
 
-func (l *Ledger) wake(ctx context.Context, t transfer.Transfer, txID string, token int64) {
+func (l *Ledger) enqueue(ctx context.Context, t transfer.Transfer, txID string, token int64) {
 	if err := l.Wake.Advance(ctx, payer(t), token); err != nil {
 		l.Log.WarnContext(ctx, "no advance task for a payout: the sweep will find it", telemetry.SubmitterKey, t.Payout.Submitter,
 			telemetry.TxIDKey, txID, "reqId", t.ReqID, "error", err.Error())
 	}
 }
 
-// Points lists the names that a ledger passes.
+// Points returns the names of a ledger's crash points.
 func Points() []string {
 	return []string{"payout.posting", "payout.posted", "payout.woken", "payout.cancelling", "payout.cancelled"}
 }
 
-func (l *Ledger) pass(point string) {
+func (l *Ledger) reach(point string) {
 	if l.At != nil {
 		l.At("payout." + point)
 	}

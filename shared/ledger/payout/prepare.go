@@ -11,29 +11,28 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// ErrAddress is an address that cannot be paid to. It unwraps to the refusal with
+// ErrAddress reports an address that cannot be paid. It unwraps to the refusal
 // [transfer.InvalidAddress].
 type ErrAddress struct {
-	Problem string // in words for the user
+	Problem string // shown to the user
 }
 
-// Error is the problem.
+// Error returns the problem.
 func (e ErrAddress) Error() string { return "address: " + e.Problem }
 
-// Unwrap is the refusal that the API answers.
+// Unwrap returns the refusal that the API answers.
 func (e ErrAddress) Unwrap() error { return transfer.ErrRefused{Reason: transfer.InvalidAddress} }
 
-// Prepare fixes what a payout of so many units of the asset to the address will do,
-// by the asset's terms of this moment. The address is 0x and 40 hex digits; in mixed
-// case they must carry the checksum of EIP-55. The zero address, the payer and the
-// token's contract are refused: what goes there is lost, or goes nowhere.
+// Prepare fixes the payout of so many units of the asset to the address, by the asset's present
+// terms. The address is 0x and 40 hex digits; a mixed-case one must have the checksum of EIP-55.
+// Prepare refuses the zero address, the payer and the token's contract, because money sent there is
+// lost or goes nowhere.
 //
-// The error is an [ErrAddress], or a [transfer.ErrRefused] with another reason where
-// the asset has no payouts or units is 0. Any other says what is wrong with the asset's
-// terms.
+// The error is an [ErrAddress], or a [transfer.ErrRefused] with another reason if the asset has no
+// payouts or units is 0. Any other error describes a mistake in the asset's terms.
 //
-// A payout that needs more gas than maxGas is refused before it is sent: who is paid
-// is code that may burn what the payer has.
+// A payout that needs more gas than maxGas is refused before it is sent: the recipient can be a
+// contract that burns the payer's gas.
 func Prepare(asset transfer.Asset, units uint64, address string, maxGas uint64) (*transfer.Payout, error) {
 	switch {
 	case asset.Payout == nil:
@@ -56,7 +55,7 @@ func Prepare(asset transfer.Asset, units uint64, address string, maxGas uint64) 
 	}
 	amount, ok := new(big.Int).SetString(p.BaseUnits, 10)
 	if !ok {
-		return nil, fmt.Errorf("base units %q of %s are no number", p.BaseUnits, asset.Name)
+		return nil, fmt.Errorf("base units %q of %s are not a number", p.BaseUnits, asset.Name)
 	}
 	if p.Payload, err = evm.PaymentPayload(token, to, amount, maxGas); err != nil {
 		return nil, fmt.Errorf("render the payout of %s: %w", asset.Name, err)
@@ -64,8 +63,8 @@ func Prepare(asset transfer.Asset, units uint64, address string, maxGas uint64) 
 	return p, nil
 }
 
-// checkTerms holds the terms to the one form that they are stored in, and returns the
-// token's contract; nil: the chain's own coin.
+// checkTerms validates the form of the terms and returns the token's contract; nil: the chain's own
+// coin.
 func checkTerms(asset transfer.Asset, terms transfer.PayoutTerms) (*nonce.Address, error) {
 	s, err := nonce.ParseSubmitter(terms.Submitter, terms.ChainID)
 	switch {
@@ -103,16 +102,16 @@ func checkAddress(text string, payer nonce.Address, token *nonce.Address) (nonce
 	return to, nil
 }
 
-// finalizedBlocks is how many blocks after its inclusion a transaction is finalized at
-// the latest, while the chain is healthy: three epochs of Ethereum.
+// finalizedBlocks is the number of blocks within which a healthy chain finalizes a transaction:
+// three epochs of Ethereum.
 //
 // Source: https://ethereum.org/en/developers/docs/consensus-mechanisms/pos/gasper
 const finalizedBlocks = 96
 
-// Limit is how long a payout may take before a person is told: twice the expected
-// finality, for [transfer.Rules]. It is never below least.
+// Limit returns how long a payout can take before an alert, for [transfer.Rules]: twice the
+// expected finality, and at least least.
 func Limit(f nonce.Finality, confirmations uint64, blockTime, least time.Duration) time.Duration {
-	blocks := confirmations + 2 // its own, and the one that the poll comes after
+	blocks := confirmations + 2 // its own block, and the one after which the poll comes
 	if f != nonce.ByConfirmations {
 		blocks = finalizedBlocks
 	}

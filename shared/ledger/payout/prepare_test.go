@@ -15,7 +15,7 @@ const (
 	payerAddress = "0xabed6bd9ec382975f0d1ba42f925c3edf46be6ad"
 	contract     = "0x00000000000000000000000000000000000000ee"
 
-	// From EIP-55's own examples.
+	// An example of EIP-55.
 	checksummed = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 )
 
@@ -25,8 +25,8 @@ func payable(token string) transfer.Asset {
 	}}
 }
 
-// What is prepared is canonical: what the manager stores, and the chain does.
-func TestPrepare(t *testing.T) {
+// A prepared payout is canonical: the manager stores exactly what the chain executes.
+func TestPrepareReturnsCanonicalPayout(t *testing.T) {
 	t.Parallel()
 	lower := strings.ToLower(checksummed)
 	for name, c := range map[string]struct{ token, payload string }{
@@ -50,7 +50,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// An address that is none, is mistyped, or leads nowhere is INVALID_ADDRESS.
+// An address that is malformed, mistyped or cannot be paid is INVALID_ADDRESS.
 func TestPrepareRefusesAddresses(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -66,11 +66,11 @@ func TestPrepareRefusesAddresses(t *testing.T) {
 		}
 	}
 	if _, err := payout.Prepare(payable(""), 1, contract, maxGas); err != nil {
-		t.Errorf("a contract that is not the token's: got %v, want it taken", err)
+		t.Errorf("a contract that is not the token's: got %v, want it accepted", err)
 	}
 }
 
-// Terms that contradict themselves are the operator's mistake, not the user's.
+// Contradictory terms are the operator's mistake, not the user's.
 func TestPrepareRefusesTerms(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*transfer.PayoutTerms){

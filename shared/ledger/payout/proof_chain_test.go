@@ -19,8 +19,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// sends mines a transaction outside of the house, and returns its hash.
-func (h *house) sends(a devchain.Account, n uint64, to string, wei string, data []byte) string {
+// sends mines a transaction that is not made by the manager, and returns its hash.
+func (h *env) sends(a devchain.Account, n uint64, to string, wei string, data []byte) string {
 	h.t.Helper()
 	id := new(big.Int).SetUint64(h.chain.ChainID())
 	amount, _ := new(big.Int).SetString(wei, 10)
@@ -37,8 +37,8 @@ func (h *house) sends(a devchain.Account, n uint64, to string, wei string, data 
 	return tx.Hash().String()
 }
 
-// otherToken is a second contract like the token.
-func (h *house) otherToken() string {
+// otherToken deploys a second token contract.
+func (h *env) otherToken() string {
 	h.t.Helper()
 	at, err := contracts.Deploy(h.t.Context(), h.chain, accounts[2], contracts.Token())
 	if err != nil {
@@ -47,19 +47,19 @@ func (h *house) otherToken() string {
 	return at.String()
 }
 
-// withWord is call data with another word at a place, counted from 0.
+// withWord replaces the word of call data at an index, counted from 0.
 func withWord(data []byte, place int, word *big.Int) []byte {
 	changed := append([]byte{}, data...)
 	word.FillBytes(changed[4+32*place : 4+32*place+32])
 	return changed
 }
 
-// A token's payout is proved by its Transfer log alone: not by another sender, another
-// contract, receiver or amount, nor by the coin, whether an operator states it or a
-// release has named it. None of these ends it COMMITTED, and nothing is given back.
+// Only its Transfer log proves a token payout. Another sender, contract, recipient or amount, or a
+// coin payment, proves nothing, whether an operator states it or a release named it. None of them
+// commits or refunds the payout.
 func TestNoWrongNameCommitsAPayoutOfAToken(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	contract := h.deploy(contracts.Token())
 	elsewhere := h.otherToken()
 	x := h.due(token)
@@ -76,7 +76,7 @@ func TestNoWrongNameCommitsAPayoutOfAToken(t *testing.T) {
 	}
 	right := h.sends(accounts[0], 4, contract, "0", call.Data)
 	h.restored(5, map[uint64]string{0: x.ReqID, 4: nonce.NoRequest})
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotBorneOut) // nonce 0, as the release has it
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotBorneOut) // nonce 0, as the release named it
 	for name, hash := range wrong {
 		h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 		if o := h.ledger.Deposit(t.Context(), x.Call()); o.Verdict != transfer.Unknown || !errors.Is(o.Err, payout.ErrNotBorneOut) {
@@ -95,14 +95,13 @@ func TestNoWrongNameCommitsAPayoutOfAToken(t *testing.T) {
 	h.has(token, "8.5")
 }
 
-// A transaction that does the right thing by its call, and whose log says otherwise, or
-// which reverted, commits nothing.
+// A transaction with the right call does not commit the payout if its log differs or it reverted.
 func TestCallsThatDoNotPayCommitNothing(t *testing.T) {
 	t.Parallel()
 	for name, code := range map[string][]byte{"no log": contracts.Liar(), "a log of less": contracts.Skimming(), "reverted": contracts.Closed()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
+			h := newEnv(t)
 			contract := h.deploy(code)
 			x := h.due(token)
 			call, err := h.connector.Call(x.Payout.Payload)
@@ -123,8 +122,8 @@ func TestCallsThatDoNotPayCommitNothing(t *testing.T) {
 	}
 }
 
-// voices are the payer's chain as its first node shows it, and what further nodes say of
-// the same. Each is the real chain, altered by what that node lies.
+// voices is the payer's chain as its first node shows it, with the answers of further nodes. Each
+// is the real chain, altered by the node's false answers.
 type voices struct {
 	payout.Chain
 	first  func(*nonce.View)
@@ -155,8 +154,8 @@ func (c voices) Ask(ctx context.Context, q nonce.Look, _ int, _ ...string) (all 
 func (voices) AskAway(context.Context, nonce.Look, ...string) []nonce.View { return nil }
 func (voices) Contradicted(context.Context, string, string)                {}
 
-// Of several nodes a quorum has to show the payment: one that lies, in either direction,
-// neither commits a payout nor keeps one from being committed.
+// A quorum of nodes must show the payment. One false node neither commits a payout nor prevents the
+// commit.
 func TestPaymentNeedsAQuorumOfNodes(t *testing.T) {
 	t.Parallel()
 	truth := func(*nonce.View) {}
@@ -182,7 +181,7 @@ func TestPaymentNeedsAQuorumOfNodes(t *testing.T) {
 	}
 	young := func(v *nonce.View) { v.Head.Number = 0 }
 	mute := func(v *nonce.View) { v.Silent = true }
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	hash := h.outside(0, address, onePayment)
@@ -206,15 +205,14 @@ func TestPaymentNeedsAQuorumOfNodes(t *testing.T) {
 			t.Errorf("%s: got %s, %v; want it pending", name, o.Verdict, o.Err)
 		}
 	}
-	succeeds(t, deposit(truth, hides, reverted, truth)) // one of three others is enough beside the first
+	succeeds(t, deposit(truth, hides, reverted, truth)) // one of three others suffices beside the first
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 }
 
-// Where the chain's tag decides, a payment proves nothing before its block is finalized,
-// however deep it is.
+// With finality by tag a payment proves nothing before its block is finalized, at any depth.
 func TestPaymentIsProvedByTheFinalizedTag(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	h.ledger.Finality, h.ledger.Confirmations = nonce.ByFinalized, 0
 	x := h.due(coin)
@@ -234,12 +232,12 @@ func TestPaymentIsProvedByTheFinalizedTag(t *testing.T) {
 	h.has(coin, "8.5")
 }
 
-// A payout that the backup has in INIT, which was paid after the backup, and whose
-// withdrawal Funding now refuses: it ends FAILED, and nothing is posted or given back
-// for it. What the chain has paid stays named on record, and is not taken for another's.
+// A payout is in INIT in the backup, was paid after it, and Funding now refuses its withdrawal. It
+// ends FAILED; nothing is posted or refunded. The payment stays named on record and counts for no
+// other payout.
 func TestPaidPayoutInInitWhoseWithdrawalIsRefused(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.stored(coin)
 	h.outside(0, address, onePayment)
@@ -266,11 +264,11 @@ func (forgets) Taken(context.Context, nonce.Submitter, uint64) (nonce.Taker, err
 	return nonce.Taker{}, fmt.Errorf("%w: the state of that block is not there any more", nonce.ErrNotTold)
 }
 
-// A payout that a release has named is proved by the transaction that was read then,
-// however long ago: a node need not know any more who consumed the nonce.
-func TestNamedPayoutIsProvedByWhatWasRead(t *testing.T) {
+// A payout that a release named is proved by the transaction that was read then, even if no node
+// knows any more which transaction consumed the nonce.
+func TestNamedPayoutIsProvedByTheTransactionReadBefore(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	h.ledger.ChainOf = func(nonce.Submitter) (payout.Chain, error) { return forgets{h.connector}, nil }
 	x := h.due(coin)
@@ -279,11 +277,11 @@ func TestNamedPayoutIsProvedByWhatWasRead(t *testing.T) {
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 }
 
-// Where nothing was read before the release that named a payout, and no node tells any
-// more, an operator is asked for the transaction's hash, which ends the payout.
-func TestNamedPayoutThatNobodyTellsOfEndsByAStatement(t *testing.T) {
+// Nothing was read before the release that named a payout, and no node can answer any more. Then an
+// operator is asked for the transaction's hash, which ends the payout.
+func TestNamedPayoutWithoutEvidenceEndsByAStatement(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	h.ledger.ChainOf = func(nonce.Submitter) (payout.Chain, error) { return forgets{h.connector}, nil }
 	x := h.due(coin)
@@ -298,12 +296,12 @@ func TestNamedPayoutThatNobodyTellsOfEndsByAStatement(t *testing.T) {
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 }
 
-// Of several chains the payer's own says when a payment is final: neither is a payment
-// believed that only the default chain's rule has for final, nor does one wait for a tag
-// that its chain has not.
-func TestPaymentIsFinalByThePayersChain(t *testing.T) {
+// With several chains the payer's own chain defines when a payment is final. A payment that is
+// final by the default chain's rule alone proves nothing, and none waits for a tag that its chain
+// does not have.
+func TestPayersChainDefinesFinality(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	h.restored(0, nil)

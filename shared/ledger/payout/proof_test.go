@@ -10,18 +10,17 @@ import (
 
 const waits = "a payout waits for a person"
 
-// The chain's own coin: the transfer is COMMITTED at finality and not before, and the
-// address has it once.
-func TestCoinIsPaid(t *testing.T) {
+// A payout of the chain's own coin is COMMITTED only at finality, and the address gets it once.
+func TestCoinPayoutIsCommittedAtFinality(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	created, err := h.coordinator.Submit(t.Context(), h.request(coin), terms)
 	if err != nil || created.State != transfer.TargetPending {
 		t.Fatalf("submit: got %s, %v; want TARGET_PENDING", created.State, err)
 	}
-	if h.woken.woken() != 1 {
-		t.Errorf("advance tasks asked for: got %d, want 1", h.woken.woken())
+	if h.tasks.count() != 1 {
+		t.Errorf("advance tasks: got %d, want 1", h.tasks.count())
 	}
 	h.has(coin, "8.5")
 	for _, state := range []string{"TRACKING/PENDING", "TRACKING/INCLUDED"} {
@@ -43,10 +42,10 @@ func TestCoinIsPaid(t *testing.T) {
 	}
 }
 
-// A token that tells of its transfer is paid.
-func TestTokenIsPaid(t *testing.T) {
+// A payout of a token with a Transfer event is paid.
+func TestTokenPayoutIsCommitted(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	contract := h.deploy(contracts.Token())
 	x := h.due(token)
 	h.drive(x.ReqID, transfer.TargetPending)
@@ -58,15 +57,15 @@ func TestTokenIsPaid(t *testing.T) {
 	h.has(token, "8.5")
 }
 
-// H14: a token that returns false without reverting, or passes on less, is CONFIRMED
-// with status 1. The transfer stays, a person is told, and giving up changes nothing:
-// nobody can say that it was not paid.
+// H14: a token that returns false without reverting, or passes on less, is CONFIRMED with status 1.
+// The transfer stays, a critical line is logged, and a resolve changes nothing, because the record
+// does not prove that it was not paid.
 func TestH14ConfirmedIsNotPaid(t *testing.T) {
 	t.Parallel()
 	for name, contract := range map[string][]byte{"returns false": contracts.Liar(), "passes on less": contracts.Skimming()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
+			h := newEnv(t)
 			h.deploy(contract)
 			x := h.due(token)
 			h.drive(x.ReqID, transfer.TargetPending)

@@ -19,7 +19,7 @@ type PaymentsChain interface {
 	PaymentsStart(ctx context.Context, q evm.PaymentsQuery, before time.Time) (evm.PaymentsStart, error)
 }
 
-// Readings keeps what was read of the chain. [checks.Book] does.
+// Readings stores payments that were read from the chain. [checks.Book] implements it.
 type Readings interface {
 	Readings(ctx context.Context, history time.Duration) ([]conservation.ChainReading, error)
 	BeginReading(ctx context.Context, r conservation.ChainReading) error
@@ -27,36 +27,35 @@ type Readings interface {
 	GoBack(ctx context.Context, r conservation.ChainReading, start string, evidence json.RawMessage) error
 	Reopen(ctx context.Context) error
 	Unread(ctx context.Context) (map[uint64]time.Duration, error)
-	JudgeChain(ctx context.Context) ([]conservation.Finding, error)
+	EvaluateChain(ctx context.Context) ([]conservation.Finding, error)
 }
 
-// ChainReader reads the payments of all payers from their chains, in final blocks, and
-// judges them. It goes on where the last call stopped. It implements
-// [conservation.Payments].
+// ChainReader reads the payments of all payers from final blocks of their chains, and evaluates
+// them. Each call continues after the last one. It implements [conservation.Payments].
 type ChainReader struct {
 	Book Readings
 
-	// ChainOf is a payer's chain, and by what its blocks are final.
+	// ChainOf returns a payer's chain, and the rule by which its blocks are final.
 	ChainOf func(nonce.Submitter) (chain PaymentsChain, byTag bool, depth uint64, err error)
 
-	Blocks  uint64        // the most blocks of one step
-	History time.Duration // how far back a payer is read that was never read; 0: to its registration
-	Time    time.Duration // the most that one call spends on reading
+	Blocks  uint64        // maximum of blocks in one step
+	History time.Duration // how far back a new payer is read; 0: to its registration
+	Time    time.Duration // maximum time that one call reads
 
-	// Unread is told for each chain how long ago the payer that is farthest behind was
-	// last read up to the last final block; nil: nobody is.
+	// Unread is called for each chain with the time since the payer that is farthest behind was
+	// last read up to the last final block; nil: no report.
 	Unread func(ctx context.Context, chain uint64, since time.Duration)
 	Log    *slog.Logger
-	At     func(point string) // reached between steps; nil but in tests
+	At     func(point string) // called between steps; nil outside tests
 }
 
 var _ conservation.Payments = (*ChainReader)(nil)
 
-// wholeBlocks is how many blocks one step reads with all their transactions, where a node
-// does not tell old counts.
+// wholeBlocks is how many blocks one step reads with all their transactions, if the node does not
+// answer queries for old transaction counts.
 const wholeBlocks = 100
 
-// registrationMargin covers the difference between the clocks of database and chain.
+// registrationMargin covers the difference between the database's clock and the chain's.
 const registrationMargin = 10 * time.Minute
 
 // Check implements [conservation.Payments].
@@ -74,7 +73,7 @@ func (r *ChainReader) Check(ctx context.Context, full bool) ([]conservation.Find
 	for i, payer := range payers {
 		share := time.Until(end) / time.Duration(len(payers)-i)
 		if share <= 0 {
-			break // those that were read longest ago came first
+			break // the payers that were read longest ago came first
 		}
 		turn, cancel := context.WithTimeout(ctx, share)
 		err := r.read(turn, payer)
@@ -83,13 +82,13 @@ func (r *ChainReader) Check(ctx context.Context, full bool) ([]conservation.Find
 			r.Log.WarnContext(ctx, "the payments of a payer were not all read from its chain: the next check goes on", "submitter", payer.Submitter, "error", err.Error())
 		}
 	}
-	if err := r.tellUnread(ctx); err != nil {
+	if err := r.reportUnread(ctx); err != nil {
 		return nil, err
 	}
-	return r.Book.JudgeChain(ctx)
+	return r.Book.EvaluateChain(ctx)
 }
 
-func (r *ChainReader) tellUnread(ctx context.Context) error {
+func (r *ChainReader) reportUnread(ctx context.Context) error {
 	if r.Unread == nil {
 		return nil
 	}
@@ -100,7 +99,7 @@ func (r *ChainReader) tellUnread(ctx context.Context) error {
 	return err
 }
 
-// read reads steps until all final blocks were read, or the time is over.
+// read makes steps until all final blocks are read or the time is over.
 func (r *ChainReader) read(ctx context.Context, at conservation.ChainReading) error {
 	submitter := nonce.Submitter(at.Submitter)
 	chain, byTag, depth, err := r.ChainOf(submitter)
@@ -140,18 +139,18 @@ func (r *ChainReader) begin(ctx context.Context, chain PaymentsChain, q evm.Paym
 	return at, r.Book.BeginReading(ctx, at)
 }
 
-// step reads some blocks and stores what it found.
+// step reads some blocks and stores their payments.
 func (r *ChainReader) step(ctx context.Context, chain PaymentsChain, q evm.PaymentsQuery, at conservation.ChainReading) (next conservation.ChainReading, more bool, err error) {
 	if q.AfterHash, err = nonce.ParseHash(at.BlockHash); err != nil {
 		return at, false, err
 	}
 	q.After, q.Sent = at.Block, at.Sent
-	p, err := r.ask(ctx, chain, q)
+	p, err := r.query(ctx, chain, q)
 	if err != nil {
 		return at, false, err
 	}
 	if p.WentBack {
-		return at, false, r.goBack(ctx, chain, q, at, p)
+		return at, false, r.recordWentBack(ctx, chain, q, at, p)
 	}
 	next = at
 	next.Block, next.BlockHash, next.Sent = p.End, p.EndHash.String(), p.Sent
@@ -163,9 +162,9 @@ func (r *ChainReader) step(ctx context.Context, chain PaymentsChain, q evm.Payme
 	return next, stored && p.End > at.Block && p.End < p.Final, err
 }
 
-// ask asks for fewer blocks where the nodes do not answer: many bound what one answer
-// may be about.
-func (r *ChainReader) ask(ctx context.Context, chain PaymentsChain, q evm.PaymentsQuery) (p evm.Payments, err error) {
+// query reads payments, with fewer blocks after each error: many nodes bound the range of one
+// answer.
+func (r *ChainReader) query(ctx context.Context, chain PaymentsChain, q evm.PaymentsQuery) (p evm.Payments, err error) {
 	for blocks := max(r.Blocks, 1); ; blocks /= 8 {
 		q.UpTo = q.After + max(blocks, 1)
 		if p, err = chain.Payments(ctx, q); err == nil || blocks <= 1 || ctx.Err() != nil {
@@ -174,7 +173,7 @@ func (r *ChainReader) ask(ctx context.Context, chain PaymentsChain, q evm.Paymen
 	}
 }
 
-func (r *ChainReader) goBack(ctx context.Context, chain PaymentsChain, q evm.PaymentsQuery, at conservation.ChainReading, p evm.Payments) error {
+func (r *ChainReader) recordWentBack(ctx context.Context, chain PaymentsChain, q evm.PaymentsQuery, at conservation.ChainReading, p evm.Payments) error {
 	evidence, err := json.Marshal(map[string]any{"block": at.Block, "was": at.BlockHash, "is": p.EndHash.String(), "node": p.Node})
 	if err != nil {
 		return err

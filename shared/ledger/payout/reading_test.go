@@ -21,8 +21,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// onChain is the monitor that also reads the chain itself.
-func (h *house) onChain(blocks uint64) conservation.Monitor {
+// onChain is the monitor that also reads the chain.
+func (h *env) onChain(blocks uint64) conservation.Monitor {
 	h.t.Helper()
 	m := h.monitor()
 	m.Page = 0
@@ -30,7 +30,7 @@ func (h *house) onChain(blocks uint64) conservation.Monitor {
 	return m
 }
 
-func (h *house) reader(blocks uint64) *payout.ChainReader {
+func (h *env) reader(blocks uint64) *payout.ChainReader {
 	return &payout.ChainReader{
 		Book: book.New(h.db.DB), Blocks: blocks, Time: 30 * time.Second, Log: slog.New(slog.NewTextHandler(h.log, nil)),
 		ChainOf: func(nonce.Submitter) (payout.PaymentsChain, bool, uint64, error) {
@@ -39,7 +39,7 @@ func (h *house) reader(blocks uint64) *payout.ChainReader {
 	}
 }
 
-// wrong are the kinds that a check finds, known or not.
+// wrong returns the kinds that a check finds, known or not.
 func wrong(t testing.TB, m conservation.Monitor) (kinds []string) {
 	t.Helper()
 	report, err := m.Check(t.Context(), false)
@@ -53,15 +53,15 @@ func wrong(t testing.TB, m conservation.Monitor) (kinds []string) {
 	return kinds
 }
 
-func (h *house) wantWrong(when string, m conservation.Monitor, want ...string) {
+func (h *env) wantWrong(when string, m conservation.Monitor, want ...string) {
 	h.t.Helper()
 	if got := wrong(h.t, m); !slices.Equal(got, want) {
 		h.t.Fatalf("%s: got %v, want %v", when, got, want)
 	}
 }
 
-// paidOutside is a payment by the payer's key that no record knows.
-func (h *house) paidOutside(to nonce.Address, wei int64) string {
+// paidOutside makes a payment with the payer's key that is not recorded.
+func (h *env) paidOutside(to nonce.Address, wei int64) string {
 	h.t.Helper()
 	id := new(big.Int).SetUint64(h.chain.ChainID())
 	n, err := h.client.NonceAt(h.t.Context(), common.Address(h.payer.Address()), nil)
@@ -84,8 +84,8 @@ func (h *house) paidOutside(to nonce.Address, wei int64) string {
 	return tx.Hash().String()
 }
 
-// committed is a payout that is paid and has ended.
-func (h *house) committed() transfer.Transfer {
+// committed returns a payout that is paid and COMMITTED.
+func (h *env) committed() transfer.Transfer {
 	h.t.Helper()
 	x := h.due(coin)
 	h.drive(x.ReqID, transfer.TargetPending)
@@ -94,11 +94,11 @@ func (h *house) committed() transfer.Transfer {
 	return x
 }
 
-// Payouts that end in every way are explained at every step, and read once, whatever the
-// steps of the reading and wherever it was stopped.
+// Payouts with every result are explained at every step. Each payment is read once, whatever the
+// size of the steps and wherever the reading was stopped.
 func TestTheChainExplainsPayouts(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	h.deploy(contracts.Token())
 	m := h.onChain(2)
@@ -129,11 +129,11 @@ func TestTheChainExplainsPayouts(t *testing.T) {
 	}
 }
 
-// A payout whose payment was read is not missing its payment while another run of the
-// check has it judged again: that run may reopen what this one has settled just now.
+// A payout whose payment was read is not reported as unpaid while another run of the check
+// evaluates it again. That run may reopen a payment that this one has just settled.
 func TestAFullCheckBesideAnotherFindsNothing(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	h.deploy(contracts.Token())
 	m := h.onChain(1000)
@@ -159,18 +159,18 @@ func TestAFullCheckBesideAnotherFindsNothing(t *testing.T) {
 }
 
 // define runs a statement that changes no row.
-func (h *house) define(statement string) {
+func (h *env) define(statement string) {
 	h.t.Helper()
 	if _, err := h.db.DB.Exec(h.t.Context(), statement); err != nil {
 		h.t.Fatalf("%s: %v", statement, err)
 	}
 }
 
-// A payment by the payer's key from outside is found, halts, and stands until an operator
-// has written it off.
+// A payment with the payer's key from outside is found and halts. The finding stays until an
+// operator writes the payment off.
 func TestAPaymentWithoutATransferIsFound(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	m := h.onChain(1000)
 	h.committed()
@@ -195,10 +195,10 @@ func TestAPaymentWithoutATransferIsFound(t *testing.T) {
 	}
 }
 
-// A payout that is COMMITTED and was never paid is found once the blocks were read.
+// A payout that is COMMITTED and was never paid is found once the blocks are read.
 func TestATransferWithoutAPaymentIsFound(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	m := h.onChain(1000)
 	h.committed()
@@ -207,7 +207,7 @@ func TestATransferWithoutAPaymentIsFound(t *testing.T) {
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.run(`update transfers_tb set state = 40, next_attempt_at = null, failures = 0 where req_id = $1`, x.ReqID)
 	h.mine(confirmations)
-	for range 3 { // its end is read, then the block that must have been read, then that it was
+	for range 3 { // reads its end, then the block that must be read, then that it was read
 		_ = wrong(t, m)
 		h.mine(1)
 	}
@@ -217,8 +217,8 @@ func TestATransferWithoutAPaymentIsFound(t *testing.T) {
 	}
 }
 
-// A payment that is another than the transfer says, of one that was given back, and a
-// second one of the same payout are found.
+// Found are a payment that differs from its transfer, one of a refunded payout, and a second one of
+// the same payout.
 func TestAPaymentThatDiffersIsFound(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -233,7 +233,7 @@ func TestAPaymentThatDiffersIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
+			h := newEnv(t)
 			h.fund(coin)
 			h.committed()
 			m := h.onChain(1000)
@@ -249,10 +249,10 @@ func TestAPaymentThatDiffersIsFound(t *testing.T) {
 	}
 }
 
-// A block that was final and is another one now is a finding, and all is read again.
-func TestAChainThatWentBackIsFound(t *testing.T) {
+// A final block that was replaced is a finding, and all blocks are read again.
+func TestReplacedFinalBlockIsFound(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	m := h.onChain(1000)
 	h.mine(10)
@@ -269,10 +269,10 @@ func TestAChainThatWentBackIsFound(t *testing.T) {
 	}
 }
 
-// A reading that is stopped goes on where it was, and two at once store each payment once.
-func TestTheReadingGoesOn(t *testing.T) {
+// A stopped reading continues from its position. Two readings at once store each payment once.
+func TestStoppedReadingContinues(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	to := nonce.Address(common.HexToAddress(address))
 	want := 0
 	for i := range 6 {
@@ -319,11 +319,11 @@ func TestTheReadingGoesOn(t *testing.T) {
 	}
 }
 
-// A payment that ran for a payout whose withdrawal Funding then refused is found: the
-// chain has paid, and nobody was debited. The payout itself has ended FAILED.
+// A payment of a payout whose withdrawal Funding then refused is found: the chain has paid, and no
+// account was debited. The payout itself is FAILED.
 func TestAPaymentWithoutADebitIsFound(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.stored(coin)
 	h.outside(0, address, onePayment)
@@ -336,12 +336,12 @@ func TestAPaymentWithoutADebitIsFound(t *testing.T) {
 	h.wantWrong("as before", m, "PAYMENT_DIFFERS")
 }
 
-// How far a payer was read and the payments of those blocks are stored in one commit, and
-// only by the run that read on from there: a payment that cannot be stored leaves the
-// blocks unread, and a run that was overtaken stores nothing.
-func TestAReadingIsStoredWhole(t *testing.T) {
+// One commit stores a payer's position and the payments of its blocks, if the position is unchanged
+// since. A payment that cannot be stored leaves the blocks unread, and an overtaken run stores
+// nothing.
+func TestReadingIsStoredInOneCommit(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.mine(10)
 	if _, err := h.reader(3).Check(t.Context(), false); err != nil {
 		t.Fatal(err)

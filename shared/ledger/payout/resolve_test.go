@@ -17,11 +17,11 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// A create that comes after the tombstone finds it, and is told its txId and nothing to
-// do: it can never run. One that came before is cancelled in the queue.
-func TestTombstoneAgainstADelayedCreate(t *testing.T) {
+// A create after the tombstone gets its txId and is not queued: it can never run. A create before
+// it is cancelled in the queue.
+func TestTombstoneStopsALaterCreate(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	refused(t, h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call()), payout.Cancelled)
@@ -38,11 +38,10 @@ func TestTombstoneAgainstADelayedCreate(t *testing.T) {
 	h.neverPaid(x)
 }
 
-// Whichever comes first, of a create and a cancel at once there is one row, and it is
-// FAILED; and both callers are told so.
-func TestTombstoneBesideACreate(t *testing.T) {
+// A create and a cancel at once leave one FAILED row, and both callers get it.
+func TestCreateAndCancelAtOnceLeaveOneFailedRow(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	for range 40 {
 		x := h.due(coin)
@@ -68,48 +67,48 @@ func TestTombstoneBesideACreate(t *testing.T) {
 	h.has(coin, "10")
 }
 
-// Giving up at each state of the transaction: before it has a nonce it is over at once;
-// afterwards what is mined decides; what is final stays.
-func TestResolveAtEveryState(t *testing.T) {
+// Giving up at each state of the transaction. Before it has a nonce the payout ends at once.
+// Afterwards the mined transaction decides, and a final one stays.
+func TestResolveEndsThePayoutInEveryState(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
-		to   func(h *house, x transfer.Transfer) // from the post on
-		then string                              // after the cancel, before any look
+		to   func(h *env, x transfer.Transfer) // starting with the post
+		then string                            // after the cancel, before the worker runs
 		ends string
 		want transfer.State
 	}{
-		{"QUEUED", func(*house, transfer.Transfer) {}, "FAILED/CANCELLED", "FAILED/CANCELLED", transfer.RolledBack},
-		{"IN_FLIGHT", func(h *house, x transfer.Transfer) {
+		{"QUEUED", func(*env, transfer.Transfer) {}, "FAILED/CANCELLED", "FAILED/CANCELLED", transfer.RolledBack},
+		{"IN_FLIGHT", func(h *env, x transfer.Transfer) {
 			elsewhere := &elsewhere{SubmitterSignService: h.worker.Signer, silent: true}
 			h.worker.Signer = elsewhere
 			h.await("it has a nonce", func() bool {
-				_ = h.worker.Serve(h.t.Context(), h.payer, nonce.KindAdvance) // no signature: an error
+				_ = h.worker.Serve(h.t.Context(), h.payer, nonce.KindAdvance) // the signer does not answer, so Serve fails
 				return h.managed(x.ReqID) == "IN_FLIGHT"
 			})
 			elsewhere.silent = false
 		}, "IN_FLIGHT", "FAILED/PLACEHOLDER", transfer.RolledBack},
-		{"TRACKING/PENDING", func(h *house, x transfer.Transfer) { h.serveUntil(x.ReqID, "TRACKING/PENDING") },
+		{"TRACKING/PENDING", func(h *env, x transfer.Transfer) { h.serveUntil(x.ReqID, "TRACKING/PENDING") },
 			"TRACKING/PENDING", "FAILED/PLACEHOLDER", transfer.RolledBack},
-		{"SUBMITTED", func(h *house, x transfer.Transfer) {
+		{"SUBMITTED", func(h *env, x transfer.Transfer) {
 			h.serveUntil(x.ReqID, "TRACKING/PENDING")
 			h.run(`update managed_tx set state = 'SUBMITTED', sub_state = null, next_resubmit_at = clock_timestamp() + interval '1 hour' where request_id = $1`, x.ReqID)
 		}, "SUBMITTED", "FAILED/PLACEHOLDER", transfer.RolledBack},
-		{"TRACKING/INCLUDED", func(h *house, x transfer.Transfer) {
+		{"TRACKING/INCLUDED", func(h *env, x transfer.Transfer) {
 			h.serveUntil(x.ReqID, "TRACKING/PENDING")
 			h.mine(1)
 			h.serveUntil(x.ReqID, "TRACKING/INCLUDED")
 		}, "TRACKING/INCLUDED", "CONFIRMED", transfer.Committed},
-		{"STUCK", func(h *house, x transfer.Transfer) {
+		{"STUCK", func(h *env, x transfer.Transfer) {
 			h.serveUntil(x.ReqID, "TRACKING/PENDING")
 			h.run(`update managed_tx set first_submit_at = clock_timestamp() - interval '2 hours', next_check_at = clock_timestamp() where request_id = $1`, x.ReqID)
 			h.serveUntil(x.ReqID, "STUCK")
 		}, "STUCK", "FAILED/PLACEHOLDER", transfer.RolledBack},
-		{"CONFIRMED", func(h *house, x transfer.Transfer) { h.mineUntil(x.ReqID, "CONFIRMED") }, "CONFIRMED", "CONFIRMED", transfer.Committed},
+		{"CONFIRMED", func(h *env, x transfer.Transfer) { h.mineUntil(x.ReqID, "CONFIRMED") }, "CONFIRMED", "CONFIRMED", transfer.Committed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
+			h := newEnv(t)
 			h.fund(coin)
 			x := h.due(coin)
 			h.drive(x.ReqID, transfer.TargetPending)
@@ -137,7 +136,7 @@ func TestResolveAtEveryState(t *testing.T) {
 	}
 }
 
-// elsewhere is the signer, in another process, which may be silent.
+// elsewhere is a signer in another process that can stop answering.
 type elsewhere struct {
 	nonce.SubmitterSignService
 	silent bool
@@ -152,10 +151,10 @@ func (s *elsewhere) Sign(ctx context.Context, of nonce.Submitter, tx nonce.Unsig
 	return s.SubmitterSignService.Sign(ctx, of, tx)
 }
 
-// Only what is FAILED refuses, and every FAILED does.
-func TestEveryFailedIsARefusal(t *testing.T) {
+// Only a FAILED transaction refuses, and each FAILED one does.
+func TestOnlyFailedTransactionsRefuse(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	for sub, want := range map[string]transfer.Reason{"REJECTED": payout.Rejected, "CANCELLED": payout.Cancelled, "DISPLACED": payout.Displaced} {
 		x := h.due(coin)
@@ -166,11 +165,11 @@ func TestEveryFailedIsARefusal(t *testing.T) {
 	}
 }
 
-// A call that is not what the row says, a payout that does not wait, a key that stands
-// for somebody else's transaction, a payer that others may use: nothing is posted.
-func TestNothingIsPostedOnAnyonesWord(t *testing.T) {
+// Nothing is posted for a call that differs from the row, a payout that does not wait, a key of
+// another caller's transaction, or a payer that others can use.
+func TestMismatchedCallsPostNothing(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	for _, change := range []func(*transfer.Call){
@@ -212,12 +211,12 @@ func TestNothingIsPostedOnAnyonesWord(t *testing.T) {
 	}
 }
 
-// What the payer's policy refuses is no refusal of the payout: nothing is given back,
-// it is tried again, and made once the policy has room. A person is told where it never
-// will have. However often it is tried, it counts once.
-func TestAPolicyIsNoRefusal(t *testing.T) {
+// A refusal by the payer's policy does not refund the payout. The payout is tried again and made
+// once the policy has room. If it never can have room, a critical line is logged. Repeated attempts
+// count once.
+func TestPolicyRefusalKeepsThePayoutPending(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	wei := value[string](h, `select payout_payload ->> 'value' from transfers_tb where req_id = $1`, x.ReqID)
@@ -247,11 +246,11 @@ func TestAPolicyIsNoRefusal(t *testing.T) {
 	h.drive(x.ReqID, transfer.Committed)
 }
 
-// What a release recorded as lost is not made again, nor given back: it was paid by a
-// transaction that this database does not know.
-func TestARecordedLossIsNotPaidAgain(t *testing.T) {
+// A request that a release recorded as lost is neither paid again nor refunded: a transaction that
+// this database does not know has paid it.
+func TestRecordedLossIsNeitherPaidAgainNorRefunded(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	h.protect()
@@ -266,10 +265,10 @@ func TestARecordedLossIsNotPaidAgain(t *testing.T) {
 	h.drive(x.ReqID, transfer.TargetPending)
 }
 
-// A restored database is not believed: nothing is posted, and no row of it refunds.
-func TestARestoredDatabaseIsNotBelieved(t *testing.T) {
+// In a restored database nothing is posted, and none of its rows refunds.
+func TestRestoredDatabasePostsAndRefundsNothing(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x, failed := h.due(coin), h.due(coin)
 	refused(t, h.ledger.Resolve(t.Context(), transfer.Deposit, failed.Call()), payout.Cancelled)
@@ -283,28 +282,28 @@ func TestARestoredDatabaseIsNotBelieved(t *testing.T) {
 	}
 }
 
-// Whoever posted it may have died before anybody was woken: asking again wakes.
-func TestAQueuedPayoutIsWokenAgain(t *testing.T) {
+// The poster may have died before it enqueued a task. Asking again enqueues one.
+func TestDepositOfAQueuedPayoutEnqueuesATask(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	h.manager.set(func(m *manager) { m.fail = errors.New("the answer was lost") })
 	h.drive(x.ReqID, transfer.TargetPending)
-	if got := h.woken.woken(); got != 0 {
+	if got := h.tasks.count(); got != 0 {
 		t.Fatalf("woken: got %d, want 0: the answer was lost", got)
 	}
 	h.drive(x.ReqID, transfer.TargetPending)
-	if got := h.woken.woken(); got != 1 {
+	if got := h.tasks.count(); got != 1 {
 		t.Errorf("woken: got %d, want 1", got)
 	}
 }
 
-// H31: a payout that waits for its chain is no news before twice the expected finality,
-// and critical after.
-func TestH31PayoutMayWaitForItsChain(t *testing.T) {
+// H31: a payout that waits for its chain is logged as information up to twice the expected
+// finality, and as critical afterwards.
+func TestH31WaitingPayoutTurnsCriticalAfterItsLimit(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	limit := transfer.DefaultRules().PayoutLimit
@@ -329,10 +328,10 @@ func TestH31PayoutMayWaitForItsChain(t *testing.T) {
 	}
 }
 
-// H31: a payout that has not begun within transfer.initTimeout never does.
+// H31: a payout that has not begun within transfer.initTimeout never begins.
 func TestH31PayoutInInitExpires(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.stored(coin)
 	if _, err := h.db.DB.Exec(t.Context(), `alter table transfers_tb disable trigger guard_transfer`); err != nil {
@@ -345,10 +344,10 @@ func TestH31PayoutInInitExpires(t *testing.T) {
 	h.has(coin, "10")
 }
 
-// Nobody but the coordinator makes, cancels or replaces a payout.
+// Only the coordinator can make, cancel or replace a payout.
 func TestOnlyTheCoordinatorPays(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	theirs := h.intentOf(x)
@@ -367,7 +366,7 @@ func TestOnlyTheCoordinatorPays(t *testing.T) {
 			t.Errorf("%s by an operator: got %v, %s from %s; want %v", action, err, after, before, want)
 		}
 	}
-	order(nonce.OrderCancel, store.ErrCoordinators) // in the queue, where it would be over at once
+	order(nonce.OrderCancel, store.ErrCoordinators) // it is queued, where a cancel would take effect at once
 	h.serveUntil(x.ReqID, "TRACKING/PENDING")
 	order(nonce.OrderCancel, store.ErrCoordinators)
 	order(nonce.OrderPlaceholder, store.ErrCoordinators)
@@ -375,7 +374,7 @@ func TestOnlyTheCoordinatorPays(t *testing.T) {
 	order(nonce.OrderReplace, nil)
 	order(nonce.OrderRebroadcast, nil)
 
-	// The coordinator's cancel takes the place of what the operator ordered.
+	// The coordinator's cancel replaces the operator's requested action.
 	h.giveUp(x.ReqID)
 	order(nonce.OrderRebroadcast, store.ErrCoordinators)
 	order(nonce.OrderReplace, store.ErrCoordinators)
@@ -385,12 +384,11 @@ func TestOnlyTheCoordinatorPays(t *testing.T) {
 	h.has(coin, "10")
 }
 
-// H8: a payout that waited in the queue when the backup was made was paid after it.
-// Nobody's cancel gives it back: neither an operator's, who knows that it ran, nor the
-// coordinator's once the database is accepted.
+// H8: a payout was queued when the backup was made and paid afterwards. No cancel refunds it:
+// neither an operator's, nor the coordinator's once the database is accepted.
 func TestH08APayoutThatMayHaveRunIsNotGivenBack(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	h.drive(x.ReqID, transfer.TargetPending)
@@ -413,11 +411,11 @@ func TestH08APayoutThatMayHaveRunIsNotGivenBack(t *testing.T) {
 	h.has(coin, "8.5")
 }
 
-// H12: what has FAILED is in doubt while the payer is in PROTECT: a reorg deeper than
-// what was final may have paid it. It is given back once a person has released.
+// H12: a FAILED payout is in doubt while the payer is in PROTECT, because a reorg deeper than
+// finality may have paid it. It is refunded once an operator has released the payer.
 func TestH12AFailureIsInDoubtInProtect(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x, y := h.due(coin), h.due(coin)
 	h.drive(x.ReqID, transfer.TargetPending)
@@ -439,11 +437,10 @@ func TestH12AFailureIsInDoubtInProtect(t *testing.T) {
 	h.has(coin, "10")
 }
 
-// Who is paid may be code that burns all the gas it is given: the payer does not pay
-// for that.
-func TestAPayoutThatBurnsGasIsGivenBack(t *testing.T) {
+// The recipient can be a contract that burns all its gas. The payer does not pay for that.
+func TestPayoutThatBurnsGasIsRefunded(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	known, err := h.Asset(t.Context(), coin.Name)
 	if err != nil {
@@ -472,9 +469,9 @@ func TestAPayoutThatBurnsGasIsGivenBack(t *testing.T) {
 	}
 }
 
-// By a finality that a reorg may undo payouts are off: nothing is posted, nothing
-// given up, and what was accepted waits.
-func TestFinalityOfPayouts(t *testing.T) {
+// Payouts are off if a reorg can revert their finality: nothing is posted or given up, and accepted
+// payouts wait.
+func TestRevertibleFinalityTurnsPayoutsOff(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		mode          nonce.Finality
@@ -485,7 +482,7 @@ func TestFinalityOfPayouts(t *testing.T) {
 	} {
 		l := payout.New(payout.Options{Finality: c.mode, Confirmations: c.confirmations})
 		if (l.Off() == nil) != c.ok {
-			t.Errorf("%s, %d: got %v, want it taken: %t", c.mode, c.confirmations, l.Off(), c.ok)
+			t.Errorf("%s, %d: got %v, want it accepted: %t", c.mode, c.confirmations, l.Off(), c.ok)
 		}
 		if c.ok {
 			continue
@@ -498,10 +495,10 @@ func TestFinalityOfPayouts(t *testing.T) {
 	}
 }
 
-// Points are passed in their order.
-func TestPointsArePassed(t *testing.T) {
+// Crash points are reached in their order.
+func TestCrashPointsAreReachedInOrder(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	var passed []string
 	h.ledger.At = func(point string) { passed = append(passed, point) }

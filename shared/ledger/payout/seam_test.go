@@ -17,9 +17,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// stopped is a worker that is paused where it posts: begin calls Deposit, and it posts
-// when goOn is closed.
-func (h *house) stopped(x transfer.Transfer) (goOn chan struct{}, ended <-chan transfer.Outcome) {
+// stopped pauses a worker where it posts the payout. It posts when goOn is closed.
+func (h *env) stopped(x transfer.Transfer) (goOn chan struct{}, ended <-chan transfer.Outcome) {
 	h.t.Helper()
 	there, goOn, out := make(chan struct{}), make(chan struct{}), make(chan transfer.Outcome, 1)
 	var once sync.Once
@@ -38,12 +37,12 @@ func (h *house) stopped(x transfer.Transfer) (goOn chan struct{}, ended <-chan t
 	return goOn, out
 }
 
-// H1a: a worker's post is paused on the wire, the payer enters PROTECT, another
-// worker's post is refused. That is no refusal: when PROTECT ends the first post runs,
-// and the payout is made, and not given back.
-func TestH01PayoutSeamAProtectIsNoRefusal(t *testing.T) {
+// H1a: one worker's post is paused on the wire, the payer enters PROTECT, and another worker's post
+// is refused. That is no refusal of the payout: when PROTECT ends the first post runs, and the
+// payout is paid.
+func TestH01PayoutSeamARefusalInProtectDoesNotRefund(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	goOn, first := h.stopped(x)
@@ -61,11 +60,11 @@ func TestH01PayoutSeamAProtectIsNoRefusal(t *testing.T) {
 	h.has(coin, "8.5")
 }
 
-// H1a, given up in between: the paused post finds the tombstone. The user has the money
-// back, and nothing is paid.
+// H1a, and the payout is given up in between. The paused post finds the tombstone: the user is
+// refunded, and nothing is paid.
 func TestH01PayoutSeamAGivenUpMeanwhile(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	goOn, first := h.stopped(x)
@@ -82,8 +81,8 @@ func TestH01PayoutSeamAGivenUpMeanwhile(t *testing.T) {
 	h.neverPaid(x)
 }
 
-// neverPaid looks once more, and expects nothing to be paid, and all to be back.
-func (h *house) neverPaid(x transfer.Transfer) {
+// neverPaid runs the worker once more and requires that nothing is paid and everything is refunded.
+func (h *env) neverPaid(x transfer.Transfer) {
 	h.t.Helper()
 	h.manager.set(func(m *manager) { m.beforeCreate = nil })
 	h.ledger.Deposit(h.t.Context(), x.Call())
@@ -97,11 +96,10 @@ func (h *house) neverPaid(x transfer.Transfer) {
 	h.has(coin, "10")
 }
 
-// H1b: a deploy names another payer between two attempts. Every attempt names the one
-// on the row.
+// H1b: a deploy names another payer between two attempts. Each attempt uses the payer on the row.
 func TestH01PayoutSeamBPayerIsFixed(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	h.manager.set(func(m *manager) { m.fail = errors.New("the answer was lost") })
@@ -111,7 +109,7 @@ func TestH01PayoutSeamBPayerIsFixed(t *testing.T) {
 	h.ledger = h.newLedger(100)
 	h.openCoordinator()
 	h.drive(x.ReqID, transfer.TargetPending)
-	h.mineUntil(x.ReqID, "CONFIRMED") // and no second: managed would show both
+	h.mineUntil(x.ReqID, "CONFIRMED") // only one: managed would show both
 	h.drive(x.ReqID, transfer.Committed)
 	if got := h.paid(); got != onePayment {
 		t.Errorf("paid: got %s, want %s", got, onePayment)
@@ -121,13 +119,13 @@ func TestH01PayoutSeamBPayerIsFixed(t *testing.T) {
 	}
 }
 
-// H1c: the same bytes are posted at every attempt, whatever has changed in between.
+// H1c: each attempt posts the same bytes, whatever has changed in between.
 func TestH01PayoutSeamCPayloadIsFixed(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.deploy(contracts.Token())
 	x := h.due(token)
-	full := h.newLedger(0) // a queue without a place: nothing is stored
+	full := h.newLedger(0) // a queue without room: nothing is stored
 	for range 3 {
 		unknown(t, full.Deposit(t.Context(), x.Call()), store.ErrQueueFull)
 	}
@@ -142,14 +140,14 @@ func TestH01PayoutSeamCPayloadIsFixed(t *testing.T) {
 	}
 }
 
-// H1c: another build has posted the same payment in another rendering. What is on
-// record decides: its end is the payout's.
-func TestH01PayoutSeamCAnotherRendering(t *testing.T) {
+// H1c: another build has posted the same payment in another rendering. The recorded transaction
+// decides the payout.
+func TestH01PayoutSeamCAnotherRenderingDecidesByRow(t *testing.T) {
 	t.Parallel()
 	for _, end := range []transfer.State{transfer.Committed, transfer.RolledBack} {
 		t.Run(end.String(), func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
+			h := newEnv(t)
 			h.fund(coin)
 			x := h.due(coin)
 			other := h.intentOf(x)
@@ -173,11 +171,11 @@ func TestH01PayoutSeamCAnotherRendering(t *testing.T) {
 	}
 }
 
-// H1d: the payment is mined and reverts; that is not final. A reorg runs it again, and
-// it succeeds: COMMITTED, and nothing was given back.
+// H1d: the payment is mined and reverts, which is not final. A reorg executes it again with
+// success: COMMITTED, without a refund.
 func TestH01PayoutSeamDRevertedIsNotFinal(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	contract := h.deploy(contracts.Switched())
 	x := h.due(token)
 	h.drive(x.ReqID, transfer.TargetPending)
@@ -203,10 +201,10 @@ func TestH01PayoutSeamDRevertedIsNotFinal(t *testing.T) {
 	h.has(token, "8.5")
 }
 
-// H1d, without the reorg: once it is final the revert is a refusal.
-func TestH01PayoutSeamDRevertedForGood(t *testing.T) {
+// H1d, without the reorg: a final revert is a refusal.
+func TestH01PayoutSeamDFinalRevertRefunds(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	contract := h.deploy(contracts.Switched())
 	x := h.due(token)
 	h.drive(x.ReqID, transfer.TargetPending)
@@ -222,11 +220,10 @@ func TestH01PayoutSeamDRevertedForGood(t *testing.T) {
 	h.has(token, "10")
 }
 
-// H1e: a payout that was given up after it had a nonce ends by its placeholder, and is
-// given back once.
-func TestH01PayoutSeamEPlaceholder(t *testing.T) {
+// H1e: a payout that is given up after it had a nonce ends by its placeholder and is refunded once.
+func TestH01PayoutSeamEMinedPlaceholderRefunds(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	h.drive(x.ReqID, transfer.TargetPending)
@@ -241,11 +238,11 @@ func TestH01PayoutSeamEPlaceholder(t *testing.T) {
 	h.neverPaid(x)
 }
 
-// H1e: a foreign transaction takes the nonce; a person accepts the loss, with proof.
-// The payout ends, and is given back once.
-func TestH01PayoutSeamELostNonce(t *testing.T) {
+// H1e: a foreign transaction consumes the nonce, and an operator accepts the loss with proof. The
+// payout ends and is refunded once.
+func TestH01PayoutSeamELostNonceRefunds(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	h.loseNonce(x.ReqID)
@@ -259,11 +256,11 @@ func TestH01PayoutSeamELostNonce(t *testing.T) {
 	h.neverPaid(x)
 }
 
-// H1e, and a person says that what took the nonce was this very payout: then nobody
-// may give the money back.
-func TestH01PayoutSeamENamedAsPaid(t *testing.T) {
+// H1e, and the operator states that the foreign transaction was this payout. Then it is never
+// refunded.
+func TestH01PayoutSeamENamedAsPaidNeverRefunds(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	h.loseNonce(x.ReqID)
@@ -271,13 +268,13 @@ func TestH01PayoutSeamENamedAsPaid(t *testing.T) {
 	for range 2 {
 		h.drive(x.ReqID, transfer.TargetPending)
 		if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending {
-			t.Errorf("given up: got %s, want TARGET_PENDING: a person said that it is paid", got.State)
+			t.Errorf("given up: got %s, want TARGET_PENDING: an operator stated that it is paid", got.State)
 		}
 	}
 }
 
-// loseNonce has a foreign transaction take the payout's nonce, once it is sent.
-func (h *house) loseNonce(reqID string) {
+// loseNonce makes a foreign transaction consume the payout's nonce after it was sent.
+func (h *env) loseNonce(reqID string) {
 	h.t.Helper()
 	h.drive(reqID, transfer.TargetPending)
 	h.serveUntil(reqID, "TRACKING/PENDING")
@@ -288,7 +285,7 @@ func (h *house) loseNonce(reqID string) {
 }
 
 // resync accepts the loss once it is finalized.
-func (h *house) resync(named map[uint64]string) {
+func (h *env) resync(named map[uint64]string) {
 	h.t.Helper()
 	h.mine(80)
 	leave := nonce.Leave{Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "a stolen key", Count: 1, Requests: named}
@@ -297,8 +294,8 @@ func (h *house) resync(named map[uint64]string) {
 	}
 }
 
-// loaded is the transfer as its row has it now.
-func (h *house) loaded(reqID string) transfer.Transfer {
+// loaded returns the transfer as its row is now.
+func (h *env) loaded(reqID string) transfer.Transfer {
 	h.t.Helper()
 	x, err := h.Load(h.t.Context(), reqID)
 	if err != nil {
@@ -307,8 +304,7 @@ func (h *house) loaded(reqID string) transfer.Transfer {
 	return x
 }
 
-// turning is a manager whose database turns out to be a copy just before the payout's
-// row is read.
+// turning is a manager whose database becomes a restored copy just before the payout's row is read.
 type turning struct {
 	*manager
 	turn func()
@@ -319,22 +315,21 @@ func (m turning) Payout(ctx context.Context, s nonce.Submitter, requestID string
 	return m.manager.Payout(ctx, s, requestID)
 }
 
-// H8: the transfer is read while the database is the one written last, and the
-// payout's row when it is a copy. What the row says is then believed neither as a
-// failure, which would be refunded, nor as a payment.
-func TestH08PayoutInACopyIsInDoubtWhateverItsRowSays(t *testing.T) {
+// H8: the transfer is read while the database is the one written last, and the payout's row when it
+// is a copy. The row then counts neither as a failure, which would be refunded, nor as a payment.
+func TestH08PayoutReadFromACopyIsInDoubt(t *testing.T) {
 	t.Parallel()
-	for want, end := range map[string]func(*house, transfer.Transfer){
-		"FAILED/CANCELLED": func(h *house, x transfer.Transfer) {
+	for want, end := range map[string]func(*env, transfer.Transfer){
+		"FAILED/CANCELLED": func(h *env, x transfer.Transfer) {
 			refused(h.t, h.ledger.Resolve(h.t.Context(), transfer.Deposit, x.Call()), payout.Cancelled)
 		},
-		"CONFIRMED": func(h *house, x transfer.Transfer) {
+		"CONFIRMED": func(h *env, x transfer.Transfer) {
 			unknown(h.t, h.ledger.Deposit(h.t.Context(), x.Call()), payout.ErrPending)
 			h.mineUntil(x.ReqID, "CONFIRMED")
 			succeeds(h.t, h.ledger.Deposit(h.t.Context(), x.Call()))
 		},
 	} {
-		h := newHouse(t)
+		h := newEnv(t)
 		h.fund(coin)
 		x := h.due(coin)
 		end(h, x)
@@ -343,7 +338,7 @@ func TestH08PayoutInACopyIsInDoubtWhateverItsRowSays(t *testing.T) {
 		}
 		turn := func() { h.run(`update authority set timeline_id = timeline_id + 1`) }
 		l := payout.New(payout.Options{
-			Transfers: h.Store, Manager: turning{h.manager, turn}, Wake: h.woken, QueueBound: 100,
+			Transfers: h.Store, Manager: turning{h.manager, turn}, Wake: h.tasks, QueueBound: 100,
 			Finality: nonce.ByConfirmations, Confirmations: confirmations, Log: slog.New(slog.DiscardHandler),
 		})
 		unknown(t, l.Deposit(t.Context(), x.Call()), payout.ErrInDoubt)

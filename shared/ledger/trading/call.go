@@ -12,20 +12,20 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// ProblemError is what the core said instead of an answer. None of its codes says
-// that an operation was refused.
+// ProblemError is a response of the core without an answer. None of its codes means that an
+// operation was refused.
 type ProblemError struct {
 	Status int
-	Code   string // as in wire and web; empty where the answer had none
+	Code   string // as in wire and web; empty if the response had none
 }
 
-// Error is both.
+// Error returns both.
 func (e *ProblemError) Error() string {
 	return fmt.Sprintf("the core answered with status %d, code %.64q", e.Status, e.Code)
 }
 
-// call asks once, within the ledger's time-out, and decodes a T strictly. The
-// error is a [*ProblemError] for everything that the core says but status 200.
+// call makes one request within the ledger's time-out and decodes a T strictly. The error is a
+// [*ProblemError] for every status but 200.
 func call[T any](ctx context.Context, l *Ledger, method, path string, body any) (answer T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
@@ -41,13 +41,13 @@ func call[T any](ctx context.Context, l *Ledger, method, path string, body any) 
 	}
 	r.Header.Set("Authorization", "Bearer "+l.secret)
 	r.Header.Set("Content-Type", "application/json")
-	r.Header["Idempotency-Key"] = nil // it is by reqId: net/http may ask again where a kept connection was dead, and sends no header
+	r.Header["Idempotency-Key"] = nil // a reqId is idempotent: net/http may then repeat the request on a dead connection, and sends no header
 	resp, err := l.client.Do(r)
 	if err != nil {
 		return answer, err
 	}
 	defer func() {
-		_, _ = io.CopyN(io.Discard, resp.Body, maxRest) // so that the connection can be used again
+		_, _ = io.CopyN(io.Discard, resp.Body, maxRest) // so that the connection can be reused
 		_ = resp.Body.Close()
 	}()
 	if resp.StatusCode != http.StatusOK {
@@ -57,7 +57,7 @@ func call[T any](ctx context.Context, l *Ledger, method, path string, body any) 
 	return web.Decode[T](nil, &http.Request{Header: resp.Header, Body: resp.Body}, wire.MaxAnswer)
 }
 
-// Bounds of what is read beside answers.
+// Limits of reading beyond answers.
 const (
 	maxProblem = 16 << 10
 	maxRest    = 4 << 10
@@ -68,6 +68,6 @@ func problemOf(resp *http.Response) error {
 		Code string `json:"code"`
 	}
 	content, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
-	_ = json.Unmarshal(content, &p) // what it says changes nothing but the error's text
+	_ = json.Unmarshal(content, &p) // its content only changes the error's text
 	return &ProblemError{Status: resp.StatusCode, Code: p.Code}
 }

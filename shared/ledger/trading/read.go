@@ -13,15 +13,14 @@ import (
 
 var _ conservation.Core = (*Ledger)(nil)
 
-// Journal is what the core has answered after the line: every line, whatever it is
-// about, in order, at most limit of them, and the number of the last one; none: that
-// is all. That none is missing is checked here. What is not durable is not shown.
-// [wire.Moves] tells the lines that move money.
+// Journal returns the core's answers after the given line: all lines in order, at most limit, and
+// the number of the last one. No lines means the end. Journal checks that no line is missing. Lines
+// that are not durable are not shown. [wire.Moves] reports which lines move money.
 func (l *Ledger) Journal(ctx context.Context, after uint64, limit int) (lines []conservation.Line, last uint64, err error) {
 	limit = max(1, min(limit, wire.MaxPage))
 	page, err := call[wire.JournalPage](ctx, l, http.MethodGet, fmt.Sprintf("%s?after=%d&limit=%d", wire.JournalPath, after, limit), nil)
 	if err == nil {
-		lines, err = whole(page, after, limit)
+		lines, err = readPage(page, after, limit)
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("trading: read the journal after line %d: %w", after, err)
@@ -29,8 +28,8 @@ func (l *Ledger) Journal(ctx context.Context, after uint64, limit int) (lines []
 	return lines, page.Last, nil
 }
 
-// whole checks the page and reads its lines.
-func whole(page wire.JournalPage, after uint64, limit int) (lines []conservation.Line, err error) {
+// readPage checks the page and reads its lines.
+func readPage(page wire.JournalPage, after uint64, limit int) (lines []conservation.Line, err error) {
 	if page.Entries == nil {
 		return nil, errors.New("entries is missing: want a list, empty at the end")
 	}
@@ -60,7 +59,7 @@ func whole(page wire.JournalPage, after uint64, limit int) (lines []conservation
 	return lines, nil
 }
 
-// Balance is what one account holds.
+// Balance is one account's balance.
 type Balance struct {
 	UserID  int64
 	AssetID int32
@@ -68,18 +67,18 @@ type Balance struct {
 	Status  string // ACTIVE, FROZEN or DISABLED
 }
 
-// Page is a part of all accounts, by user and asset, as they stood after exactly
-// the line Seq: each holds what the journal up to that line adds up to.
+// Page is a part of all accounts, by user and asset, as they were exactly after line Seq. Each
+// balance is the sum of the journal up to that line.
 type Page struct {
 	Seq      uint64
 	Balances []Balance
-	Next     string // of the next page; empty: this was the last
+	Next     string // of the next page; empty: this is the last
 }
 
-// Balances is a page of at most limit accounts. The first has neither at nor next;
-// the others have the first one's Seq and the Next of the page before. A core
-// keeps what it pages for minutes; after that the error is a [*ProblemError] with
-// VIEW_GONE, and the caller begins again.
+// Balances returns a page of at most limit accounts. The first call has neither at nor next. The
+// others have the first page's Seq and the previous page's Next. A core keeps a view for some
+// minutes. After that the error is a [*ProblemError] with VIEW_GONE, and the caller must begin
+// again.
 func (l *Ledger) Balances(ctx context.Context, at uint64, next string, limit int) (Page, error) {
 	path := wire.BalancesPath + "?limit=" + strconv.Itoa(max(1, min(limit, wire.MaxPage)))
 	if next != "" {
@@ -106,7 +105,7 @@ func (l *Ledger) Balances(ctx context.Context, at uint64, next string, limit int
 	return page, nil
 }
 
-// AllBalances are all pages, and the line after which they hold.
+// AllBalances returns all pages, and the line after which they are valid.
 func (l *Ledger) AllBalances(ctx context.Context) (seq uint64, all []Balance, err error) {
 	for next := ""; ; {
 		page, err := l.Balances(ctx, seq, next, wire.MaxPage)
@@ -120,8 +119,7 @@ func (l *Ledger) AllBalances(ctx context.Context) (seq uint64, all []Balance, er
 	}
 }
 
-// Balance is what the user's account of the asset holds, and whether there is
-// one.
+// Balance returns the user's balance of the asset, and whether the account exists.
 func (l *Ledger) Balance(ctx context.Context, userID int64, assetID int32) (b Balance, exists bool, err error) {
 	got, err := call[wire.BalanceOfOne](ctx, l, http.MethodGet, fmt.Sprintf("%s/%d/%d", wire.BalancesPath, userID, assetID), nil)
 	var problem *ProblemError

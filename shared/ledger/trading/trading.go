@@ -1,11 +1,10 @@
-// Package trading is the Trading ledger: the client of the trading core, by the
-// protocol of package wire.
+// Package trading is the Trading ledger: the client of the trading core, by the protocol of package
+// wire.
 //
-// It turns every answer into one of three outcomes, and believes only one form of
-// two of them: status 200 with a whole, strictly decoded answer to exactly this
-// request. Everything else (another status, whatever its code, a broken
-// connection, silence, an answer that does not fit) leaves open what became of
-// the request, and is Unknown.
+// It maps each response to one of three outcomes. Only status 200 with a complete, strictly decoded
+// answer to exactly this request is a success or a refusal. Everything else (another status with
+// any code, a broken connection, a time-out, an answer that does not fit) leaves the result open
+// and is Unknown.
 package trading
 
 import (
@@ -23,17 +22,17 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Options say where the core is.
+// Options define the connection to the core.
 type Options struct {
 	URL     string        // of the core, such as http://127.0.0.1:8090, without a path
-	Secret  string        // that the core wants of its callers
+	Secret  string        // that the core requires of its callers
 	Timeout time.Duration // of one call, whatever its context allows; 0: 5 s
 }
 
 const defaultTimeout = 5 * time.Second
 
-// Ledger is the Trading ledger. It implements [transfer.Ledger], and reads the
-// core's journal and balances. Make one with [New]; it is meant to be shared.
+// Ledger is the Trading ledger. It implements [transfer.Ledger], and reads the core's journal and
+// balances. Create it with [New] and share it.
 type Ledger struct {
 	url     string
 	secret  string
@@ -46,11 +45,11 @@ var (
 	_ transfer.Forgetful = (*Ledger)(nil)
 )
 
-// idleConnections bounds those that are kept open to the core.
+// idleConnections bounds the idle connections to the core.
 const idleConnections = 256
 
-// New is a ledger by the options; it asks the core nothing yet. The error says
-// which option is missing or wrong, without the secret.
+// New returns a ledger by the options, without a call to the core. The error names the missing or
+// invalid option and never contains the secret.
 func New(o Options) (*Ledger, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
@@ -75,7 +74,7 @@ func New(o Options) (*Ledger, error) {
 	}, nil
 }
 
-// Close drops the idle connections. The ledger can still be used.
+// Close closes the idle connections. The ledger can still be used.
 func (l *Ledger) Close() { l.client.CloseIdleConnections() }
 
 // Withdraw takes the units from the user's account.
@@ -83,17 +82,17 @@ func (l *Ledger) Withdraw(ctx context.Context, c transfer.Call) transfer.Outcome
 	return l.move(ctx, wire.OperationsPath, transfer.Withdraw, c)
 }
 
-// Deposit puts the units into the user's account, and makes it if there is none.
+// Deposit puts the units into the user's account, and creates it if there is none.
 func (l *Ledger) Deposit(ctx context.Context, c transfer.Call) transfer.Outcome {
 	return l.move(ctx, wire.OperationsPath, transfer.Deposit, c)
 }
 
-// Refund puts back what the withdrawal of the same req_id took.
+// Refund returns the units of the withdrawal with the same req_id.
 func (l *Ledger) Refund(ctx context.Context, c transfer.Call) transfer.Outcome {
 	return l.move(ctx, wire.OperationsPath, transfer.Refund, c)
 }
 
-// Resolve answers what is stored for (req_id, op), or has it refused for ever.
+// Resolve returns the stored answer for (req_id, op), or stores a permanent refusal.
 func (l *Ledger) Resolve(ctx context.Context, op transfer.Op, c transfer.Call) transfer.Outcome {
 	return l.move(ctx, wire.ResolvePath, op, c)
 }
@@ -120,7 +119,7 @@ func (l *Ledger) Objection(o transfer.Outcome) error {
 	return nil
 }
 
-// Record has the core store what an operator says became of a forgotten call.
+// Record stores an operator's statement about a forgotten call in the core.
 func (l *Ledger) Record(ctx context.Context, op transfer.Op, c transfer.Call, w transfer.Word) transfer.Outcome {
 	o, err := wire.NewOperation(op, c)
 	if err != nil {
@@ -139,8 +138,7 @@ func (l *Ledger) Record(ctx context.Context, op transfer.Op, c transfer.Call, w 
 	return l.post(ctx, wire.RecordPath, body, op, c.ReqID)
 }
 
-// Adjust makes an adjustment of the account, which must hold the balance. Its
-// req_id names the finding.
+// Adjust adjusts the account if it has the given balance. Its req_id names the finding.
 func (l *Ledger) Adjust(ctx context.Context, op transfer.Op, c transfer.Call, balance uint64) error {
 	body := wire.Adjustment{
 		Op: op, ReqID: c.ReqID, UserID: &c.UserID, AssetID: &c.AssetID, Units: wire.FormatUnits(c.Units),
@@ -155,20 +153,19 @@ func (l *Ledger) Adjust(ctx context.Context, op transfer.Op, c transfer.Call, ba
 	return nil
 }
 
-// OutsideDeposit puts units into the account that come from outside. It is keyed
-// as a transfer's call.
+// OutsideDeposit credits units that come from outside. It has the same kind of key as a transfer's
+// call.
 func (l *Ledger) OutsideDeposit(ctx context.Context, c transfer.Call) transfer.Outcome {
 	return l.move(ctx, wire.OperationsPath, transfer.OutsideDeposit, c)
 }
 
-// OutsideWithdrawal takes units from the account that go outside. It is keyed as a
+// OutsideWithdrawal debits units that leave to the outside. It has the same kind of key as a
 // transfer's call.
 func (l *Ledger) OutsideWithdrawal(ctx context.Context, c transfer.Call) transfer.Outcome {
 	return l.move(ctx, wire.OperationsPath, transfer.OutsideWithdrawal, c)
 }
 
-// SetStatus sets the status of an account: ACTIVE, FROZEN or DISABLED. The call's
-// units do not count.
+// SetStatus sets the status of an account: ACTIVE, FROZEN or DISABLED. It ignores the call's units.
 func (l *Ledger) SetStatus(ctx context.Context, c transfer.Call, status string) transfer.Outcome {
 	body := wire.AccountStatus{
 		ReqID: c.ReqID, UserID: &c.UserID, AssetID: &c.AssetID, Status: status, CreatedAt: wire.FormatTime(c.CreatedAt),
@@ -179,8 +176,8 @@ func (l *Ledger) SetStatus(ctx context.Context, c transfer.Call, status string) 
 	return l.post(ctx, wire.StatusPath, body, wire.SetStatus, c.ReqID)
 }
 
-// AddAsset makes an asset known to the core, with its precision in decimals. An
-// asset that has another precision is refused with INVALID_ASSET.
+// AddAsset adds an asset with its precision in decimals. The core refuses a known asset with
+// another precision as INVALID_ASSET.
 func (l *Ledger) AddAsset(ctx context.Context, reqID string, assetID int32, precision uint8, createdAt time.Time) transfer.Outcome {
 	body := wire.Asset{ReqID: reqID, AssetID: &assetID, Precision: &precision, CreatedAt: wire.FormatTime(createdAt)}
 	if _, err := body.Check(); err != nil {
@@ -189,25 +186,25 @@ func (l *Ledger) AddAsset(ctx context.Context, reqID string, assetID int32, prec
 	return l.post(ctx, wire.AssetsPath, body, wire.AddAsset, reqID)
 }
 
-// move asks for a move of money. A call that can never be right is asked for too:
-// its refusal counts only once the core has stored it.
+// move sends a request to move money. It sends an invalid call too, because a refusal counts only
+// once the core has stored it.
 func (l *Ledger) move(ctx context.Context, path string, op transfer.Op, c transfer.Call) transfer.Outcome {
 	body, err := wire.NewOperation(op, c)
 	if err != nil {
 		return unknown(err)
 	}
 	outcome := l.post(ctx, path, body, op, c.ReqID)
-	switch wrong := impossible(c); {
+	switch wrong := checkValid(c); {
 	case outcome.Verdict == transfer.Success && wrong != nil:
-		return unknown(fmt.Errorf("the core says that it applied what cannot be: %w", wrong))
+		return unknown(fmt.Errorf("the core applied an invalid call: %w", wrong))
 	case outcome.Verdict == transfer.Refused && op == transfer.Refund:
-		return unknown(fmt.Errorf("the core says that it refused a refund (%s), which has no refusal", outcome.Reason))
+		return unknown(fmt.Errorf("the core refused a refund (%s), which has no refusal", outcome.Reason))
 	}
 	return outcome
 }
 
-// impossible says why nobody may apply the call.
-func impossible(c transfer.Call) error {
+// checkValid returns why no core may apply the call.
+func checkValid(c transfer.Call) error {
 	switch {
 	case c.Units == 0:
 		return errors.New("the amount is 0")
@@ -219,7 +216,7 @@ func impossible(c transfer.Call) error {
 	return nil
 }
 
-// post asks, and believes what fits exactly.
+// post sends the request and accepts only an answer that fits exactly.
 func (l *Ledger) post(ctx context.Context, path string, body any, op transfer.Op, reqID string) transfer.Outcome {
 	a, err := call[wire.Answer](ctx, l, http.MethodPost, path, body)
 	if err != nil {

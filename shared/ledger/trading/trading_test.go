@@ -24,8 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const secret = "the core's secret"
 
-// saying is a client of a server that answers everything with this; the real
-// core's side is proven beside it, in emulator/ubscore.
+// saying returns a client of a server that gives this response to every request. emulator/ubscore
+// tests the real core.
 func saying(t *testing.T, status int, body string) *trading.Ledger {
 	t.Helper()
 	return answering(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -61,8 +61,8 @@ const (
 	refused = `{"op": "withdraw", "reqId": "R", "outcome": "refused", "reason": "ACCOUNT_FROZEN", "seq": 9}`
 )
 
-// Two forms of one status are believed.
-func TestWhatIsBelieved(t *testing.T) {
+// Only two bodies with status 200 decide.
+func TestOnlyStatus200Decides(t *testing.T) {
 	t.Parallel()
 	if got, want := saying(t, 200, applied).Withdraw(t.Context(), call()), (transfer.Outcome{Verdict: transfer.Success}); got != want {
 		t.Errorf("%s: got %+v, want %+v", applied, got, want)
@@ -73,7 +73,7 @@ func TestWhatIsBelieved(t *testing.T) {
 	}
 }
 
-// Everything else is unknown, whatever it looks like.
+// Every other response is unknown.
 func TestEverythingElseIsUnknown(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{201, 202, 204, 301, 307, 400, 401, 403, 404, 409, 410, 413, 422, 429, 500, 502, 503, 504} {
@@ -111,8 +111,8 @@ func wantUnknown(t *testing.T, what string, got transfer.Outcome) {
 	}
 }
 
-// A refund has no refusal, whoever says so.
-func TestARefundIsNeverRefused(t *testing.T) {
+// A refund has no refusal, even if the core reports one.
+func TestRefusedRefundIsUnknown(t *testing.T) {
 	t.Parallel()
 	body := strings.Replace(refused, "withdraw", "refund", 1)
 	wantUnknown(t, body, saying(t, 200, body).Refund(t.Context(), call()))
@@ -120,9 +120,9 @@ func TestARefundIsNeverRefused(t *testing.T) {
 	wantUnknown(t, "resolve: "+body, l.Resolve(t.Context(), transfer.Refund, call()))
 }
 
-// What can never be right is asked for all the same, for the core to refuse and to
-// store; a core that applied it is not believed.
-func TestInvalidParameters(t *testing.T) {
+// Invalid calls are sent, so that the core stores their refusal. If the core applied one, the
+// result is unknown.
+func TestInvalidCallsAreSentAndNeverSucceed(t *testing.T) {
 	t.Parallel()
 	for what, spoil := range map[string]func(*transfer.Call){
 		"amount": func(c *transfer.Call) { c.Units = 0 },
@@ -155,9 +155,9 @@ func TestInvalidParameters(t *testing.T) {
 	}
 }
 
-// Each call ends by the ledger's time-out or its context's, whichever is first,
-// also in the middle of an answer.
-func TestDeadlines(t *testing.T) {
+// Each call ends at the ledger's time-out or at its context's deadline, whichever is first, also in
+// the middle of an answer.
+func TestCallsEndByTheEarlierDeadline(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
 	handler := func(begin string) http.HandlerFunc {
@@ -186,8 +186,8 @@ func TestDeadlines(t *testing.T) {
 	close(hang)
 }
 
-// Nobody there, or a connection that breaks, is unknown.
-func TestBrokenConnections(t *testing.T) {
+// A missing core or a broken connection is unknown.
+func TestBrokenConnectionsAreUnknown(t *testing.T) {
 	t.Parallel()
 	url := "http://" + porttest.Refused(t)
 	wantUnknown(t, "nobody there", client(t, url, time.Minute).Withdraw(t.Context(), call()))
@@ -202,8 +202,8 @@ func TestBrokenConnections(t *testing.T) {
 	}
 }
 
-// The secret goes to the core, and not where the core points.
-func TestTheSecretGoesToTheCoreAlone(t *testing.T) {
+// The secret is sent to the core only, and not to the target of a redirect.
+func TestRedirectsNeverGetTheSecret(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("a request to where the core pointed, with %q", r.Header.Get("Authorization"))
@@ -218,8 +218,8 @@ func TestTheSecretGoesToTheCoreAlone(t *testing.T) {
 	wantUnknown(t, "a redirect", l.Withdraw(t.Context(), call()))
 }
 
-// Options that cannot work are refused, without the secret.
-func TestOptions(t *testing.T) {
+// Invalid options are refused, without the secret in the error.
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, o := range []trading.Options{
 		{URL: "", Secret: secret}, {URL: "127.0.0.1:80", Secret: secret}, {URL: "ftp://a", Secret: secret}, {URL: "http://", Secret: secret},
@@ -235,9 +235,8 @@ func line(seq int, op string) string {
 	return fmt.Sprintf(`{"seq": %d, "op": %q, "reqId": "R", "userId": 7, "assetId": 1, "units": "3", "createdAt": "2026-01-02T15:04:05Z", "at": "2026-01-02T15:04:06Z", "outcome": "applied"}`, seq, op)
 }
 
-// The journal is read without a hole, whatever its lines are about, and an empty page
-// is only the end.
-func TestJournal(t *testing.T) {
+// The journal is read without a gap, whatever its lines are about. Only an empty page is the end.
+func TestJournalIsReadWithoutGaps(t *testing.T) {
 	t.Parallel()
 	lines := []string{line(1, "asset"), line(2, "floor"), line(3, "account_status"), line(4, "deposit"), line(5, "asset"), line(6, "refund")}
 	l := answering(t, func(w http.ResponseWriter, r *http.Request) {
@@ -272,8 +271,8 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// A journal with a hole, a repetition or a line that cannot be read is an error.
-func TestABrokenJournal(t *testing.T) {
+// A journal with a gap, a repetition or an unreadable line is an error.
+func TestBrokenJournalIsAnError(t *testing.T) {
 	t.Parallel()
 	for what, body := range map[string]string{
 		"a hole":          `{"entries": [` + line(1, "deposit") + `,` + line(3, "deposit") + `], "last": 3}`,
@@ -299,9 +298,8 @@ func TestABrokenJournal(t *testing.T) {
 	}
 }
 
-// Balances of another line than was asked for, or of another account, are not
-// taken.
-func TestBalancesThatDoNotFit(t *testing.T) {
+// Balances after another line, or of another account, are rejected.
+func TestBalancesThatDoNotFitAreRejected(t *testing.T) {
 	t.Parallel()
 	page := `{"seq": 5, "accounts": [{"userId": 7, "assetId": 1, "units": "3", "status": "ACTIVE"}]}`
 	if got, err := saying(t, 200, page).Balances(t.Context(), 4, "6:1", 10); err == nil {

@@ -1,4 +1,4 @@
-// Package gcs keeps the mark in Cloud Storage.
+// Package gcs stores the mark in Cloud Storage.
 package gcs
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/fencepost/fencepost/shared/mark"
 )
 
-// callFor is how long one call may take, with its repetitions.
-const callFor = 5 * time.Second
+// callTimeout bounds one call with its repetitions.
+const callTimeout = 5 * time.Second
 
-// mostBytes is more than any mark has.
-const mostBytes = 1 << 16
+// maxBytes is more than the size of any mark.
+const maxBytes = 1 << 16
 
 // Object is one object of a bucket.
 type Object struct {
@@ -29,8 +29,8 @@ type Object struct {
 	handle *storage.ObjectHandle
 }
 
-// Open prepares the object; it connects to nothing yet. An endpoint other than "" is the
-// emulator's, http://host:port/storage/v1/, and wants no credentials.
+// Open prepares the object without connecting. An endpoint other than "" is the emulator's,
+// http://host:port/storage/v1/, which needs no credentials.
 func Open(ctx context.Context, bucket, name, endpoint string) (*Object, error) {
 	options := []option.ClientOption{storage.WithJSONReads()}
 	if endpoint != "" {
@@ -43,7 +43,7 @@ func Open(ctx context.Context, bucket, name, endpoint string) (*Object, error) {
 	return &Object{client, client.Bucket(bucket).Object(name)}, nil
 }
 
-// Close gives the connections back.
+// Close closes the connections.
 func (o *Object) Close() error {
 	if o == nil {
 		return nil
@@ -53,7 +53,7 @@ func (o *Object) Close() error {
 
 // Read implements [mark.Object].
 func (o *Object) Read(ctx context.Context) (seen mark.Seen, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callFor)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	r, err := o.handle.NewReader(ctx)
 	if errors.Is(err, storage.ErrObjectNotExist) {
@@ -62,7 +62,7 @@ func (o *Object) Read(ctx context.Context) (seen mark.Seen, err error) {
 		return mark.Seen{}, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	text, err := io.ReadAll(io.LimitReader(r, mostBytes))
+	text, err := io.ReadAll(io.LimitReader(r, maxBytes))
 	if err != nil {
 		return mark.Seen{}, err
 	}
@@ -75,7 +75,7 @@ func (o *Object) Read(ctx context.Context) (seen mark.Seen, err error) {
 
 // Write implements [mark.Object].
 func (o *Object) Write(ctx context.Context, m mark.Mark, over int64) error {
-	ctx, cancel := context.WithTimeout(ctx, callFor)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	text, err := json.Marshal(m)
 	if err != nil {

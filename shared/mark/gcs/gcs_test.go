@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store/storetest"
 )
 
-// open is the object in a storage of its own, over HTTP and the real client.
+// open returns the object in a separate storage, over HTTP with the real client.
 func open(t *testing.T) *gcs.Object {
 	t.Helper()
 	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"})
@@ -28,7 +28,7 @@ func open(t *testing.T) *gcs.Object {
 	return o
 }
 
-// A write over another generation than the one that is there is refused, also the first one.
+// A write over another generation than the present one is refused, also the first write.
 func TestWritesOverOneGeneration(t *testing.T) {
 	t.Parallel()
 	o := open(t)
@@ -56,10 +56,10 @@ func TestWritesOverOneGeneration(t *testing.T) {
 	}
 }
 
-// A backup put back in the same cluster keeps every identity. It is noticed by the mark,
-// it is distrusted by its own rows, and the mark is not touched. An operator accepts it,
-// and then the other one is foreign.
-func TestH08ABackupPutBackIsNoticed(t *testing.T) {
+// A backup that is restored into the same cluster has the same identity. The mark detects it: its own
+// rows distrust it, and the mark is unchanged. An operator accepts it, and then the other database is
+// foreign.
+func TestH08RestoredBackupIsDetected(t *testing.T) {
 	t.Parallel()
 	o := open(t)
 	db := storetest.New(t)
@@ -79,7 +79,7 @@ func TestH08ABackupPutBackIsNoticed(t *testing.T) {
 	}
 	restored := mark.Keeper{Object: o, Book: backup.Store}
 	if !ours(t, backup) {
-		t.Fatal("the backup by its identity alone: got it told apart, want it believed: or this proves nothing")
+		t.Fatal("the backup by its identity alone: got it detected, want it accepted, or the test proves nothing")
 	}
 	if err := restored.Advance(t.Context(), "test"); !errors.Is(err, mark.ErrForeign) {
 		t.Errorf("the backup: got %v, want %v", err, mark.ErrForeign)
@@ -107,9 +107,9 @@ func TestH08ABackupPutBackIsNoticed(t *testing.T) {
 	}
 }
 
-// The object was lost with its region. The database that an operator accepts in another
-// one writes the first mark of a new object; without that it would never be compared again.
-func TestAcceptanceBeginsANewMarkWhereTheObjectIsLost(t *testing.T) {
+// The object was lost with its region. The database that an operator accepts in another region writes
+// the first mark of a new object. Otherwise it would never be compared again.
+func TestAcceptanceWritesTheFirstMarkOfALostObject(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	if err := (mark.Keeper{Object: open(t), Book: db.Store}).Advance(t.Context(), "test"); err != nil {
@@ -135,7 +135,7 @@ func TestAcceptanceBeginsANewMarkWhereTheObjectIsLost(t *testing.T) {
 		t.Errorf("the accepted database: %v", err)
 	}
 	if _, err := anew.Look(t.Context()); err != nil {
-		t.Errorf("look: %v", err)
+		t.Errorf("compare: %v", err)
 	}
 }
 

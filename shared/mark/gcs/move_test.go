@@ -30,7 +30,7 @@ func post(ctx context.Context, db storetest.Bundle, id string, n int) error {
 	return err
 }
 
-// expected is a database whose move is expected, with the object of its mark.
+// expected returns a database whose move is expected, with the object of its mark.
 func expected(t *testing.T) (*gcs.Object, storetest.Bundle, mark.Mark) {
 	t.Helper()
 	o, db := open(t), storetest.New(t)
@@ -48,7 +48,7 @@ func expected(t *testing.T) (*gcs.Object, storetest.Bundle, mark.Mark) {
 	return o, db, last
 }
 
-// another is a copy of the database that is on another server than the rows say.
+// another returns a copy of the database on another server than its rows record.
 func another(t *testing.T, db storetest.Bundle) (old, moved storetest.Bundle) {
 	t.Helper()
 	moved = storetest.Copy(t, db)
@@ -72,8 +72,8 @@ func count(t *testing.T, db storetest.Bundle, query string) (n int) {
 	return n
 }
 
-// While a move is expected, the database takes on nothing, grants no lease and writes no
-// mark, whoever asks. To expect it again changes nothing.
+// While a move is expected, the database accepts nothing, grants no lease and writes no mark, for any
+// caller. Expecting the move again changes nothing.
 func TestExpectedMoveStopsWrites(t *testing.T) {
 	t.Parallel()
 	o, db, last := expected(t)
@@ -98,8 +98,7 @@ func TestExpectedMoveStopsWrites(t *testing.T) {
 	}
 }
 
-// The last mark is later than whatever was written: a writer at work is waited for, and
-// one that comes after is refused.
+// The last mark is later than every write: a running write is awaited, and a later one is refused.
 func TestExpectedMoveWaitsForWriters(t *testing.T) {
 	t.Parallel()
 	o, db := open(t), storetest.New(t)
@@ -136,9 +135,9 @@ func TestExpectedMoveWaitsForWriters(t *testing.T) {
 	}
 }
 
-// A confirmed move puts every submitter into PROTECT, holds nothing and makes nothing
-// doubtful; writes go on, and the server that was left is foreign.
-func TestConfirmedMove(t *testing.T) {
+// A confirmed move puts each submitter into PROTECT, holds nothing and puts nothing in doubt. Writes
+// continue, and the old server is foreign.
+func TestConfirmedMoveOpensProtectAndAllowsWrites(t *testing.T) {
 	t.Parallel()
 	o, db, _ := expected(t)
 	if err := mover(o, db).Confirm(t.Context(), said); !errors.Is(err, mark.ErrNotMoved) {
@@ -185,7 +184,7 @@ func TestConfirmedMove(t *testing.T) {
 }
 
 // After a restore that follows a move, nothing is released in bulk.
-func TestRestoredAfterAMoveIsNotPlanned(t *testing.T) {
+func TestRestoreAfterAMoveReleasesNothingInBulk(t *testing.T) {
 	t.Parallel()
 	o, db, _ := expected(t)
 	_, moved := another(t, db)
@@ -207,9 +206,9 @@ func TestRestoredAfterAMoveIsNotPlanned(t *testing.T) {
 	}
 }
 
-// A backup from before the last mark is refused, and so is a copy whose move was called
-// off where it came from.
-func TestConfirmDemandsTheLastMark(t *testing.T) {
+// A backup from before the last mark is refused. So is a copy whose move was cancelled on the old
+// server.
+func TestConfirmRequiresTheLastMark(t *testing.T) {
 	t.Parallel()
 	o, db := open(t), storetest.New(t)
 	db.Register(t, alice, 8)
@@ -248,8 +247,8 @@ func TestConfirmDemandsTheLastMark(t *testing.T) {
 	}
 }
 
-// Of two copies that both hold the last mark one is confirmed.
-func TestTwoCopiesOneIsConfirmed(t *testing.T) {
+// Of two copies that both have the last mark only one is confirmed.
+func TestOneOfTwoCopiesIsConfirmed(t *testing.T) {
 	t.Parallel()
 	o, db, _ := expected(t)
 	db, one := another(t, db)
@@ -268,7 +267,7 @@ func TestTwoCopiesOneIsConfirmed(t *testing.T) {
 	}
 }
 
-// A confirmation that died after its mark was written is finished by the next one.
+// A confirmation that stopped after its mark was written is completed by the next one.
 func TestConfirmIsFinishedAfterACrash(t *testing.T) {
 	t.Parallel()
 	o, db, _ := expected(t)
@@ -285,7 +284,7 @@ func TestConfirmIsFinishedAfterACrash(t *testing.T) {
 	}
 }
 
-// dies confirms nothing.
+// dies stops before the confirmation.
 type dies struct {
 	*store.Store
 	die context.CancelFunc
@@ -296,8 +295,8 @@ func (d dies) Confirm(ctx context.Context, m mark.Move, s mark.Said) error {
 	return d.Store.Confirm(ctx, m, s)
 }
 
-// A sweep writes one mark in each minute of the database's clock at most, however often
-// it runs; a change of the authority does not wait.
+// Sweeps write at most one mark in each minute of the database's clock. A change of the database
+// identity does not wait.
 func TestSweepWritesOnceAMinute(t *testing.T) {
 	t.Parallel()
 	o, db := open(t), storetest.New(t)
@@ -341,9 +340,9 @@ func TestSweepWritesOnceAMinute(t *testing.T) {
 	}
 }
 
-// Where writes were stopped and the last mark was not written, the move is not
-// confirmed, though the copy holds the current mark.
-func TestConfirmWantsTheLastMarkWritten(t *testing.T) {
+// If writes were stopped and the last mark was not written, the move is not confirmed, although the
+// copy holds the current mark.
+func TestConfirmRequiresTheLastMarkWritten(t *testing.T) {
 	t.Parallel()
 	o, db := open(t), storetest.New(t)
 	db.Register(t, alice, 8)
@@ -364,7 +363,7 @@ func TestConfirmWantsTheLastMarkWritten(t *testing.T) {
 	}
 }
 
-// readable cannot be written.
+// readable can be read and not written.
 type readable struct{ *gcs.Object }
 
 var errUnwritten = errors.New("not written")

@@ -1,6 +1,6 @@
-// Package kms signs by keys in Cloud KMS that never leave the HSM: algorithm
-// EC_SIGN_SECP256K1_SHA256. What KMS is told to be a SHA-256 digest is the Keccak-256
-// hash of the transaction: it signs 32 bytes, whatever made them.
+// Package kms signs with keys in Cloud KMS that never leave the HSM: algorithm
+// EC_SIGN_SECP256K1_SHA256. KMS gets the transaction's Keccak-256 hash as if it were a SHA-256 digest:
+// it signs any 32 bytes.
 package kms
 
 import (
@@ -24,17 +24,16 @@ import (
 	"github.com/fencepost/fencepost/shared/signer"
 )
 
-// errCorrupt reports an answer that is not as KMS sent it, or to another question.
-var errCorrupt = errors.New("the answer of Cloud KMS was damaged on its way, or is to another question")
+// errCorrupt reports an answer that was damaged, or that belongs to another request.
+var errCorrupt = errors.New("the answer of Cloud KMS was damaged, or belongs to another request")
 
-// Options say where Cloud KMS is.
+// Options define the connection to Cloud KMS.
 type Options struct {
 	Endpoint string        // host:port of a local service without TLS; "": Google's
-	Timeout  time.Duration // of one call, with its repetitions
+	Timeout  time.Duration // of one call with its repetitions
 }
 
-// Client is a connection to Cloud KMS, made when it is first needed. It may be used
-// from many goroutines.
+// Client is a connection to Cloud KMS, opened at the first use. It can be used concurrently.
 type Client struct {
 	options Options
 
@@ -42,10 +41,10 @@ type Client struct {
 	client *cloudkms.KeyManagementClient // nil: not connected yet
 }
 
-// New makes a client. It connects to nothing yet.
+// New returns a client without connecting.
 func New(o Options) *Client { return &Client{options: o} }
 
-// Close gives the connection back.
+// Close closes the connection.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,13 +54,14 @@ func (c *Client) Close() error {
 	return c.client.Close()
 }
 
-// reconnecting bounds how long Cloud KMS may be there again before it is noticed.
+// reconnecting bounds the time until a restored Cloud KMS is used again.
 var reconnecting = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 	MinConnectTimeout: 5 * time.Second,
 }
 
-// connected outlives the request that happens to be first: hence no context of its.
+// connected opens the client once. The client outlives the first request, so it does not use that
+// request's context.
 func (c *Client) connected() (*cloudkms.KeyManagementClient, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,12 +89,11 @@ type Key struct {
 
 var _ signer.Service = (*Key)(nil)
 
-// Key is the key version of that full name. It is not asked for yet.
+// Key returns the key version with that full name, without a call.
 func (c *Client) Key(name string) *Key { return &Key{c, name} }
 
-// Sign implements [nonce.SubmitterSignService]. Asking again may give other bytes: KMS
-// promises no determinism. Where the key is of another account the error wraps
-// [signer.ErrNoKey].
+// Sign implements [nonce.SubmitterSignService]. Repeated calls may return different bytes, because KMS
+// does not promise determinism. If the key is of another account the error wraps [signer.ErrNoKey].
 func (k *Key) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) (nonce.Signed, error) {
 	digest, err := signer.Digest(s, tx)
 	if err != nil {
@@ -111,7 +110,7 @@ func (k *Key) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) (n
 	return signer.Attach(s, tx, signature)
 }
 
-// sign has KMS sign the digest, and proves that nothing was damaged either way.
+// sign signs the digest in KMS, and checks that request and answer were not damaged.
 //
 // Source: https://cloud.google.com/kms/docs/data-integrity-guidelines
 func (k *Key) sign(ctx context.Context, digest nonce.Hash) (der []byte, err error) {
@@ -138,7 +137,7 @@ func (k *Key) sign(ctx context.Context, digest nonce.Hash) (der []byte, err erro
 	return answer.GetSignature(), nil
 }
 
-// Check implements [signer.Service], by the key's public half.
+// Check implements [signer.Service] by the key's public half.
 func (k *Key) Check(ctx context.Context, s nonce.Submitter) error {
 	client, err := k.client.connected()
 	if err != nil {
@@ -167,19 +166,19 @@ func (k *Key) Check(ctx context.Context, s nonce.Submitter) error {
 	return nil
 }
 
-// InProcess implements [nonce.SubmitterSignService]: always true. KMS sees a hash and
-// makes a signature; the transaction that both belong to is in this process alone.
+// InProcess implements [nonce.SubmitterSignService]: always true. KMS gets a hash and returns a
+// signature; only this process has the transaction.
 func (k *Key) InProcess(nonce.Submitter) bool { return true }
 
-// Format prints the key's name for any verb, and nothing of the connection.
+// Format prints the key's name for any verb, and no part of the connection.
 func (k Key) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "key "+k.name) }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum is the CRC32C, as KMS writes it.
+// checksum returns the CRC32C in KMS's form.
 func checksum(b []byte) int64 { return int64(crc32.Checksum(b, castagnoli)) }
 
-// intact says that b came with its checksum, and is what that was made of.
+// intact reports whether sum is present and is the checksum of b.
 func intact(b []byte, sum *wrapperspb.Int64Value) bool {
 	return sum != nil && sum.GetValue() == checksum(b)
 }

@@ -12,7 +12,7 @@ import (
 
 var _ intentmac.Service = (*Client)(nil)
 
-// Sum implements [intentmac.Service] by the key version of that full name.
+// Sum implements [intentmac.Service] with the key version of that full name.
 func (c *Client) Sum(ctx context.Context, key string, data []byte) ([]byte, error) {
 	client, err := c.connected()
 	if err != nil {
@@ -30,8 +30,7 @@ func (c *Client) Sum(ctx context.Context, key string, data []byte) ([]byte, erro
 	return answer.GetMac(), nil
 }
 
-// Check implements [intentmac.Service]. A damaged answer is an error: it says nothing about
-// the MAC.
+// Check implements [intentmac.Service]. A damaged answer is an error: it does not decide about the MAC.
 func (c *Client) Check(ctx context.Context, key string, data, sum []byte) (bool, error) {
 	client, err := c.connected()
 	if err != nil {

@@ -16,16 +16,16 @@ import (
 	"github.com/fencepost/fencepost/shared/signer"
 )
 
-// order is that of secp256k1's group; half is half of it, rounded down.
+// order is the order of secp256k1's group; half is half of it, rounded down.
 var (
 	order = crypto.S256().Params().N
 	half  = new(big.Int).Rsh(order, 1)
 )
 
-// recoverable turns a signature in DER into r, s and v for the account a. Of the two s
-// that are as good it takes the lower, since no node takes the other (EIP-2). Which of
-// the two v is right KMS does not say: it is the one that leads to a. If neither does,
-// the key is of another account, and the error wraps [signer.ErrNoKey].
+// recoverable converts a DER signature to r, s and v for the account a. Of the two equivalent s it
+// takes the lower, since nodes reject the other (EIP-2). KMS does not return v, so the right one is
+// found by recovering a. If neither recovers a, the key is of another account, and the error wraps
+// [signer.ErrNoKey].
 func recoverable(der []byte, digest nonce.Hash, a nonce.Address) ([]byte, error) {
 	var parsed struct{ R, S *big.Int }
 	rest, err := asn1.Unmarshal(der, &parsed)
@@ -53,8 +53,7 @@ func recoverable(der []byte, digest nonce.Hash, a nonce.Address) ([]byte, error)
 	return nil, fmt.Errorf("the signature is of another account than %s: %w", a, signer.ErrNoKey)
 }
 
-// The object ids of a public key on an elliptic curve, and of secp256k1, which
-// crypto/x509 does not know.
+// The object ids of an elliptic-curve public key, and of secp256k1, which crypto/x509 does not support.
 //
 // Source: https://www.secg.org/sec2-v2.pdf, A.2.1
 var (
@@ -62,7 +61,7 @@ var (
 	secp256k1   = asn1.ObjectIdentifier{1, 3, 132, 0, 10}
 )
 
-// addressOf is the account of a public key in PEM, as KMS writes it (RFC 5480).
+// addressOf returns the account of a public key in PEM, as KMS returns it (RFC 5480).
 func addressOf(text string) (nonce.Address, error) {
 	wrong := errors.New("want a public key on secp256k1 in PEM")
 	block, _ := pem.Decode([]byte(text))
@@ -88,8 +87,7 @@ func addressOf(text string) (nonce.Address, error) {
 	return nonce.Address(crypto.PubkeyToAddress(*key)), nil
 }
 
-// refused says that KMS knows no key version of that name, does not let us see it, or
-// has it switched off.
+// refused reports whether KMS has no key version of that name, denies access to it, or has it disabled.
 func refused(err error) bool {
 	switch status.Code(err) {
 	case codes.NotFound, codes.PermissionDenied, codes.InvalidArgument, codes.FailedPrecondition:

@@ -17,35 +17,34 @@ import (
 	"github.com/fencepost/fencepost/shared/signer"
 )
 
-// Options say where a service is and how it knows us: by a bearer token, by a client
+// Options define a service and how this deployment authenticates: by a bearer token, by a client
 // certificate (mTLS), or by both. As JSON they are an entry of signer.remotesFile.
 type Options struct {
 	Name    string        `json:"-"`
 	Timeout time.Duration `json:"-"` // of one call
 
-	URL    string `json:"url"`    // https, or http to this machine itself
+	URL    string `json:"url"`    // https, or http to this machine
 	Method string `json:"method"` // EthSign or AccountSign; "": EthSign
 
 	BearerToken string `json:"bearerToken"` // "": none
 
-	// In PEM. The authority is whose server certificates are trusted; "": the
-	// system's.
+	// In PEM. Server certificates must be issued by authority; "": by an authority of the system.
 	ClientCertificate string `json:"clientCertificate"`
 	ClientKey         string `json:"clientKey"`
 	Authority         string `json:"authority"`
 }
 
-// remoteName is what a registration may name.
+// remoteName is the form of a name in a registration.
 var remoteName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 
-// handshake bounds the beginning of a connection; the time-out of a call bounds the whole.
+// handshake bounds the opening of a connection; a call's time-out bounds the whole call.
 const handshake = 5 * time.Second
 
 // maxList bounds the file, in bytes.
 const maxList = 1 << 20
 
-// Load reads a file of signers: a JSON object with [Options] for each name. The error
-// names the signer, and holds no secret.
+// Load reads a file of signers: a JSON object with [Options] for each name. The error names the signer
+// and never contains a secret.
 func Load(path string, timeout time.Duration) (map[string]signer.Service, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -66,8 +65,8 @@ func Load(path string, timeout time.Duration) (map[string]signer.Service, error)
 		o := Options{Name: name, Timeout: timeout}
 		fields := json.NewDecoder(bytes.NewReader(entry))
 		fields.DisallowUnknownFields()
-		if fields.Decode(&o) != nil { // the decoder's own words may quote a secret
-			return nil, fmt.Errorf("remote signer %s: want an object of url, method, bearerToken, clientCertificate, clientKey and authority, all of them texts", name)
+		if fields.Decode(&o) != nil { // the decoder's own text may contain a secret
+			return nil, fmt.Errorf("remote signer %s: want an object of url, method, bearerToken, clientCertificate, clientKey and authority, all of them strings", name)
 		}
 		if signers[name], err = New(o.withDefaults()); err != nil {
 			return nil, err
@@ -83,20 +82,20 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// validate refuses what cannot work, or would show the token to the network.
+// validate refuses options that cannot work, or would send the token unencrypted.
 func (o Options) validate() error {
 	u, err := url.Parse(o.URL)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http":
 		return errors.New("want url as https://host:port/path, without a user")
 	case u.Scheme == "http" && !thisMachine(u.Hostname()):
-		return errors.New("want url with https: only this machine itself is reached by http")
+		return errors.New("want url with https; http is allowed only to this machine")
 	case listing[o.Method] == "":
 		return fmt.Errorf("want method %s or %s", EthSign, AccountSign)
 	case (o.ClientCertificate == "") != (o.ClientKey == ""):
 		return errors.New("want clientCertificate and clientKey together")
 	case o.BearerToken == "" && o.ClientCertificate == "" && !thisMachine(u.Hostname()):
-		return errors.New("want bearerToken, or clientCertificate and clientKey: whoever reaches it could sign")
+		return errors.New("want bearerToken, or clientCertificate and clientKey: without them any client could sign")
 	}
 	return nil
 }
@@ -106,7 +105,7 @@ func thisMachine(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// transport is how the service is reached.
+// transport returns the transport to the service.
 func (o Options) transport() (*http.Transport, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -131,7 +130,7 @@ func (o Options) transport() (*http.Transport, error) {
 	}, nil
 }
 
-// withoutURL is err without the URL, which may hold a key.
+// withoutURL returns err without the URL, which may contain a key.
 func withoutURL(err error) error {
 	var failed *url.Error
 	if errors.As(err, &failed) {

@@ -1,6 +1,6 @@
-// Package remote signs by asking another service over JSON-RPC: eth_signTransaction as
-// web3signer has it, account_signTransaction as clef has it. What comes back is proven
-// to be what was asked for before anybody sees it.
+// Package remote signs by another service over JSON-RPC: eth_signTransaction as in web3signer,
+// account_signTransaction as in clef. It verifies that the result is the requested transaction before
+// it returns it.
 package remote
 
 import (
@@ -21,24 +21,23 @@ import (
 	"github.com/fencepost/fencepost/shared/signer"
 )
 
-// The methods by which services sign.
+// The methods of the services' signatures.
 const (
 	EthSign     = "eth_signTransaction"     // web3signer, and nodes with keys
 	AccountSign = "account_signTransaction" // clef
 )
 
-// listing is the method that lists accounts, by the method that signs.
+// listing is the method that lists accounts, by the signing method.
 var listing = map[string]string{EthSign: "eth_accounts", AccountSign: "account_list"}
 
-// maxAnswer bounds an answer, in bytes: a transaction of 128 KiB in hex, once raw and
-// once more in its fields.
+// maxAnswer bounds an answer, in bytes: a transaction of 128 KiB in hex, once raw and once in its
+// fields.
 const maxAnswer = 1 << 20
 
 // methodNotFound is JSON-RPC's code for a method that a service does not have.
 const methodNotFound = -32601
 
-// Signer asks one service. It may be used from many goroutines, and prints as its
-// name.
+// Signer calls one service. It can be used concurrently, and prints as its name.
 type Signer struct {
 	options Options
 	http    *http.Client
@@ -46,8 +45,8 @@ type Signer struct {
 
 var _ signer.Service = (*Signer)(nil)
 
-// New makes a signer. It connects to nothing yet. The error says what is wrong with o,
-// and holds no secret.
+// New returns a signer without connecting. The error describes the mistake in o and never contains a
+// secret.
 func New(o Options) (*Signer, error) {
 	transport, err := o.transport()
 	if err != nil {
@@ -55,17 +54,17 @@ func New(o Options) (*Signer, error) {
 	}
 	return &Signer{o, &http.Client{
 		Transport: transport,
-		// A redirect would carry the token to another host.
+		// A redirect would send the token to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// Close gives idle connections back.
+// Close closes idle connections.
 func (r *Signer) Close() { r.http.CloseIdleConnections() }
 
 // Sign implements [nonce.SubmitterSignService].
 func (r *Signer) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) (nonce.Signed, error) {
-	if _, err := signer.Digest(s, tx); err != nil { // not to be asked for at all
+	if _, err := signer.Digest(s, tx); err != nil { // an invalid request is not sent
 		return nonce.Signed{}, err
 	}
 	var answer json.RawMessage
@@ -79,7 +78,7 @@ func (r *Signer) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned)
 	return signer.Verify(s, tx, raw)
 }
 
-// request is tx with the names that both kinds of services know.
+// request returns tx with the names that both kinds of services know.
 func request(s nonce.Submitter, tx nonce.Unsigned) map[string]any {
 	fields := map[string]any{
 		"from": s.Address().String(), "gas": hexutil.Uint64(tx.Gas), "nonce": hexutil.Uint64(tx.Nonce),
@@ -97,8 +96,8 @@ func request(s nonce.Submitter, tx nonce.Unsigned) map[string]any {
 	return fields
 }
 
-// rawOf is the signed bytes in an answer: web3signer's is their hex digits, clef's and
-// go-ethereum's an object that has them as raw.
+// rawOf returns the signed bytes of an answer: web3signer returns their hex digits, clef and
+// go-ethereum an object with them as raw.
 func rawOf(answer json.RawMessage) ([]byte, error) {
 	var object struct {
 		Raw hexutil.Bytes `json:"raw"`
@@ -113,8 +112,8 @@ func rawOf(answer json.RawMessage) ([]byte, error) {
 	return nil, errors.New("the answer has no signed transaction")
 }
 
-// Check implements [signer.Service], by the list of the service's accounts. A service
-// that lists none may sign all the same: then nothing is known against it.
+// Check implements [signer.Service] by the service's list of accounts. A service without a list may
+// still sign, so Check reports no error.
 func (r *Signer) Check(ctx context.Context, s nonce.Submitter) error {
 	var accounts []nonce.Address
 	err := r.call(ctx, listing[r.options.Method], []any{}, &accounts)
@@ -133,13 +132,13 @@ func (r *Signer) Check(ctx context.Context, s nonce.Submitter) error {
 // InProcess implements [nonce.SubmitterSignService]: never.
 func (r *Signer) InProcess(nonce.Submitter) bool { return false }
 
-// String is the signer's name.
+// String returns the signer's name.
 func (r Signer) String() string { return "remote signer " + r.options.Name }
 
 // Format prints the signer's name for any verb.
 func (r Signer) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, r.String()) }
 
-// rpcError is a service's refusal in its own words, shortened.
+// rpcError is a service's refusal in its own text, shortened.
 type rpcError struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -149,7 +148,7 @@ func (e *rpcError) Error() string {
 	return fmt.Sprintf("it answered error %d %q", e.Code, strings.ToValidUTF8(e.Message[:min(len(e.Message), 200)], ""))
 }
 
-// call makes one call, and reads its result into result.
+// call makes one call and decodes its result.
 func (r *Signer) call(ctx context.Context, method string, params []any, result any) error {
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 	if err != nil {
@@ -176,13 +175,13 @@ func (r *Signer) call(ctx context.Context, method string, params []any, result a
 	}
 	err = read(answer.StatusCode, text, result)
 	var refusal *rpcError
-	if errors.As(err, &refusal) && r.options.BearerToken != "" { // some quote what they were sent
+	if errors.As(err, &refusal) && r.options.BearerToken != "" { // some services repeat the request in it
 		refusal.Message = strings.ReplaceAll(refusal.Message, r.options.BearerToken, "…")
 	}
 	return err
 }
 
-// read takes the result out of an answer.
+// read decodes the result of an answer.
 func read(status int, text []byte, result any) error {
 	var envelope struct {
 		Result json.RawMessage `json:"result"`

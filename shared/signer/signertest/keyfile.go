@@ -13,13 +13,13 @@ import (
 	"golang.org/x/crypto/scrypt"
 )
 
-// The cheapest that go-ethereum itself makes a key file (--lightkdf).
+// The lowest cost of go-ethereum's own key files (--lightkdf).
 const (
 	lightN, lightP = 4096, 6
 	blockSize      = 8
 )
 
-// KeyFile writes a key as go-ethereum's encrypted keystore has it, cheap to open.
+// KeyFile returns a key in the format of go-ethereum's encrypted keystore, at a low cost.
 func KeyFile(key *ecdsa.PrivateKey, password string) ([]byte, error) {
 	salt, iv := make([]byte, 32), make([]byte, aes.BlockSize)
 	rand.Read(salt) // never fails: crypto/rand

@@ -1,5 +1,4 @@
-// Package signertest is the contract of [signer.Service] as tests, run by every
-// implementation.
+// Package signertest is the contract of [signer.Service] as tests, for every implementation.
 package signertest
 
 import (
@@ -23,7 +22,7 @@ import (
 type Fixture struct {
 	Signer    signer.Service
 	Submitter nonce.Submitter
-	Secrets   []string // texts that must never be seen: the key, in each form it has
+	Secrets   []string // texts that must never be shown: the key, in each of its forms
 }
 
 // Run runs the contract. newFixture is called once for each test.
@@ -46,13 +45,13 @@ func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 	}
 }
 
-// transfer is a transaction of the submitter's chain.
+// transfer returns a transaction for the submitter's chain.
 func (f Fixture) transfer(n uint64) nonce.Unsigned {
 	return nonce.Unsigned{ChainID: f.Submitter.ChainID(), Nonce: n, To: &nonce.Address{0xfe}, Value: big.NewInt(5), Data: []byte{1, 2},
 		Gas: 50_000, FeeCapWei: big.NewInt(3e9), TipCapWei: big.NewInt(1e9)}
 }
 
-// check reads the bytes with go-ethereum alone.
+// check decodes the bytes with go-ethereum alone.
 func (f Fixture) check(t *testing.T, asked nonce.Unsigned, got nonce.Signed) {
 	t.Helper()
 	tx := new(types.Transaction)
@@ -102,24 +101,24 @@ func testSigns(t *testing.T, f Fixture) {
 }
 
 func testUnknownSubmitter(t *testing.T, f Fixture) {
-	nobody := nonce.NewSubmitter(f.Submitter.ChainID(), nonce.Address{0xba, 0xd0})
-	got, err := f.Signer.Sign(t.Context(), nobody, f.transfer(0))
+	unknownSubmitter := nonce.NewSubmitter(f.Submitter.ChainID(), nonce.Address{0xba, 0xd0})
+	got, err := f.Signer.Sign(t.Context(), unknownSubmitter, f.transfer(0))
 	if err == nil || got.Raw != nil {
 		t.Errorf("got %d bytes, %v, want none and an error", len(got.Raw), err)
 	}
-	// Who is asked over a network may not say why.
-	if f.Signer.InProcess(nobody) && !errors.Is(err, signer.ErrNoKey) {
+	// A service over a network may not know the reason.
+	if f.Signer.InProcess(unknownSubmitter) && !errors.Is(err, signer.ErrNoKey) {
 		t.Errorf("in this process: got %v, want ErrNoKey", err)
 	}
 }
 
-// What is asked before anything is signed is what signing comes to.
+// Check gives the same answer as signing.
 func testCheck(t *testing.T, f Fixture) {
 	if err := f.Signer.Check(t.Context(), f.Submitter); err != nil {
 		t.Errorf("its own account: got %v, want nil", err)
 	}
-	nobody := nonce.NewSubmitter(f.Submitter.ChainID(), nonce.Address{0xba, 0xd0})
-	if err := f.Signer.Check(t.Context(), nobody); !errors.Is(err, signer.ErrNoKey) {
+	unknownSubmitter := nonce.NewSubmitter(f.Submitter.ChainID(), nonce.Address{0xba, 0xd0})
+	if err := f.Signer.Check(t.Context(), unknownSubmitter); !errors.Is(err, signer.ErrNoKey) {
 		t.Errorf("another account: got %v, want ErrNoKey", err)
 	}
 }
@@ -177,7 +176,7 @@ func testInProcess(t *testing.T, f Fixture) {
 	}
 }
 
-// No way of printing the signer, nor any of its errors, shows a secret.
+// Printing the signer, or any of its errors, never shows a secret.
 func testPrintsNoSecret(t *testing.T, f Fixture) {
 	if len(f.Secrets) == 0 {
 		t.Skip("the fixture has no secrets")

@@ -1,5 +1,5 @@
-// Package cloudsql reaches a Cloud SQL instance as the service account that the
-// process runs as: by its private address, over TLS, and without a password.
+// Package cloudsql connects to a Cloud SQL instance as the process's service account: by its private
+// address, over TLS, and without a password.
 package cloudsql
 
 import (
@@ -11,20 +11,19 @@ import (
 	"cloud.google.com/go/cloudsqlconn"
 )
 
-// Instance is one instance. The zero Instance is of no use; see [New].
+// Instance is one instance. The zero Instance cannot be used; see [New].
 type Instance struct {
 	name string
 
 	mu     sync.Mutex
-	dialer *cloudsqlconn.Dialer // nil until it is first used
+	dialer *cloudsqlconn.Dialer // nil until its first use
 }
 
-// New names an instance by its connection name, project:region:instance. It
-// connects to nothing yet.
+// New returns the instance with a connection name, project:region:instance, without connecting.
 func New(name string) *Instance { return &Instance{name: name} }
 
-// Dial connects to the instance, whatever network and address say. It is for
-// [github.com/jackc/pgx/v5/pgconn.Config.DialFunc]: the account's own token logs it in.
+// Dial connects to the instance and ignores network and address. It is for
+// [github.com/jackc/pgx/v5/pgconn.Config.DialFunc]: the account's own token logs in.
 func (i *Instance) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	dialer, err := i.open(ctx)
 	if err != nil {
@@ -37,15 +36,15 @@ func (i *Instance) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return conn, nil
 }
 
-// open makes the dialer once. A failure is not remembered: the next dial tries again.
+// open makes the dialer once. After a failure the next dial tries again.
 func (i *Instance) open(ctx context.Context) (*cloudsqlconn.Dialer, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.dialer != nil {
 		return i.dialer, nil
 	}
-	// Its certificate is renewed when a connection wants it: between requests there is
-	// no processor to renew it with.
+	// Its certificate is renewed when a connection needs it: between requests there is no processor to
+	// renew it.
 	dialer, err := cloudsqlconn.NewDialer(context.WithoutCancel(ctx), cloudsqlconn.WithIAMAuthN(), cloudsqlconn.WithLazyRefresh(),
 		cloudsqlconn.WithDefaultDialOptions(cloudsqlconn.WithPrivateIP()))
 	if err == nil {
@@ -54,7 +53,7 @@ func (i *Instance) open(ctx context.Context) (*cloudsqlconn.Dialer, error) {
 	return dialer, err
 }
 
-// Close gives back what Dial holds beside its connections.
+// Close releases what Dial holds beside its connections.
 func (i *Instance) Close() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

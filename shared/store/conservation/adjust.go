@@ -15,19 +15,19 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// The errors of an adjustment. Nothing was moved.
+// The errors of an adjustment. No money was moved.
 var (
-	ErrNoFinding  = errors.New("no such finding BALANCE_DIFFERS stands")
-	ErrAdjusted   = errors.New("the finding has its adjustment")
-	ErrMoved      = errors.New("the account has moved since the last check")
+	ErrNoFinding  = errors.New("no open finding BALANCE_DIFFERS has this number")
+	ErrAdjusted   = errors.New("the finding was adjusted before")
+	ErrMoved      = errors.New("the account's balance has changed since the last check; run a check first")
 	ErrOutOfRange = errors.New("the account cannot be adjusted by that: its balance would be below zero or above 2^64-1, or there is no account")
 )
 
-// AdjustmentOrder is who orders an adjustment of a finding, and why. Where a second
-// operator must approve, who approved belongs here, and is recorded with it.
+// AdjustmentOrder is an operator's order to adjust a finding. If a second operator must approve, the
+// approval belongs here and is recorded with it.
 type AdjustmentOrder struct {
 	FindingID int64
-	Journal   bool // move the journal to the balance; else the balance to the journal's sum
+	Journal   bool // true: move the journal's sum to the balance; false: move the balance to the journal's sum
 	By        string
 	Reason    string
 }
@@ -39,15 +39,15 @@ type Adjustment struct {
 	Op        transfer.Op
 	Account   conservation.Account
 	Units     uint64
-	At        time.Time // when it was ordered
+	At        time.Time // time of the order
 }
 
-// CoreAdjust has the trading core make an adjustment of an account whose balance is
-// found. It does so once for the call's ReqID. The error wraps [ErrMoved] or
-// [ErrOutOfRange] where it did nothing; any other is unknown.
+// CoreAdjust makes an adjustment in the trading core, if the account's balance is found. It applies
+// once for the call's ReqID. The error wraps [ErrMoved] or [ErrOutOfRange] if it did nothing; after any
+// other error the result is unknown.
 type CoreAdjust func(ctx context.Context, op transfer.Op, c transfer.Call, found uint64) error
 
-// standingFinding is what there is to adjust. The lock keeps a second operator waiting.
+// standingFinding reads the open finding. Its lock makes a second operator wait.
 const standingFinding = `
 select f.side, f.user_id, f.asset_id, coalesce(s.expected, f.expected), coalesce(s.got, f.got),
        exists (select from conservation_adjustment a where a.finding_id = f.finding_id and a.applied_at is not null), is_authority(), f.at
@@ -56,10 +56,9 @@ select f.side, f.user_id, f.asset_id, coalesce(s.expected, f.expected), coalesce
  where f.finding_id = $1 and f.kind = 'BALANCE_DIFFERS'
    for update of s`
 
-// Adjust makes the adjustment that the order asks for, by exactly the difference that
-// the last check saw. In Funding the order, the line of the journal and the balance are
-// one commit. In Trading the order is on record before the core is asked; where the
-// core's answer is lost the same order can be given again, and is done once.
+// Adjust makes the ordered adjustment, by exactly the difference of the last check. In Funding one
+// commit has the order, the journal's line and the balance. In Trading the order is recorded before the
+// core is called. If the core's answer is lost the same order can be repeated, and is applied once.
 func (b *Book) Adjust(ctx context.Context, o AdjustmentOrder, core CoreAdjust) (Adjustment, error) {
 	var d due
 	err := pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) (err error) {
@@ -91,17 +90,17 @@ func (b *Book) Adjust(ctx context.Context, o AdjustmentOrder, core CoreAdjust) (
 	return d.Adjustment, nil
 }
 
-// due is an adjustment that is on record.
+// due is a recorded adjustment.
 type due struct {
 	Adjustment
 	number int64
-	found  uint64    // the balance that the last check saw
-	first  time.Time // when an adjustment of the finding was ordered first: the same at each attempt
-	when   time.Time // when the finding was found first
+	found  uint64    // the balance in the last check
+	first  time.Time // the time of the first order for the finding, the same at each attempt
+	when   time.Time // when the finding was first found
 }
 
-// key is what the core knows the finding by. It outlives a restore of this database, after
-// which other findings get the same numbers.
+// key returns the core's key for the finding. It is unique even after a restore of this database, which
+// reuses the numbers of findings.
 func (d due) key() string { return fmt.Sprintf("finding-%d-%d", d.FindingID, d.when.UnixMicro()) }
 
 const putAdjustment = `
@@ -109,7 +108,7 @@ insert into conservation_adjustment (finding_id, side, op, user_id, asset_id, un
 values ($1, $2, $3, $4, $5, $6, $7, $8)
 returning id, at, least(at, (select min(at) from conservation_adjustment where finding_id = $1))`
 
-// orderAdjustment puts the order on record, and says what is to be done.
+// orderAdjustment records the order, and returns the adjustment to make.
 func orderAdjustment(ctx context.Context, tx pgx.Tx, o AdjustmentOrder) (d due, err error) {
 	var expected, got string
 	var adjusted, ours bool
@@ -133,7 +132,7 @@ func orderAdjustment(ctx context.Context, tx pgx.Tx, o AdjustmentOrder) (d due, 
 	return d, err
 }
 
-// difference says which operation makes the two equal, and by how much.
+// difference returns the operation that makes both equal, and its amount.
 func difference(expected, got string, journal bool) (op transfer.Op, units, found uint64, err error) {
 	sum, err := conservation.ParseSum(expected)
 	if err != nil {
@@ -182,8 +181,8 @@ func adjustFunding(ctx context.Context, tx pgx.Tx, a due) error {
 	return ErrOutOfRange
 }
 
-// applied keeps that the ledger made the adjustment. [ErrAdjusted]: it made it for
-// another order, which was the same.
+// applied records that the ledger made the adjustment. [ErrAdjusted] means that it made it for another,
+// equal order.
 func applied(ctx context.Context, db store.Execer, number int64) error {
 	_, err := db.Exec(ctx, `update conservation_adjustment set applied_at = clock_timestamp() where id = $1`, number)
 	if broken, ok := errors.AsType[*pgconn.PgError](err); ok && broken.ConstraintName == "one_adjustment_per_finding" {

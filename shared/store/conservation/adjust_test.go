@@ -13,7 +13,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// adjust orders an adjustment of the one finding that stands.
+// adjust orders an adjustment of the only open finding.
 func (w *world) adjust(journal bool) (checks.Adjustment, error) {
 	w.t.Helper()
 	return w.adjustFinding(w.standing().ID, journal)
@@ -47,8 +47,8 @@ func (w *world) adjustSpot(ctx context.Context, op transfer.Op, c transfer.Call,
 	return checks.ErrOutOfRange
 }
 
-// An adjustment ends a finding for good, to either kind of check, and moves what it was
-// told to move by exactly the difference; once.
+// An adjustment closes a finding for both kinds of check. It moves exactly the difference, in the
+// ordered direction, once.
 func TestAnAdjustmentEndsItsFinding(t *testing.T) {
 	t.Parallel()
 	for _, journal := range []bool{true, false} {
@@ -94,9 +94,9 @@ func TestAnAdjustmentEndsItsFinding(t *testing.T) {
 	}
 }
 
-// An account that has moved since the last check is not adjusted. After another check,
-// whose finding is the same one, it is.
-func TestAnAccountThatMovedIsNotAdjusted(t *testing.T) {
+// An account that has changed since the last check is not adjusted. After another check with the same
+// finding it is.
+func TestChangedAccountIsNotAdjusted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.history()
@@ -121,8 +121,8 @@ func TestAnAccountThatMovedIsNotAdjusted(t *testing.T) {
 	w.clean()
 }
 
-// No balance goes below zero: where the journal's sum is, only the journal can move.
-func TestNoAdjustmentGoesBelowZero(t *testing.T) {
+// No balance goes below zero: if the journal's sum is below zero, only the journal can be moved.
+func TestAdjustmentNeverGoesBelowZero(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.history()
@@ -138,9 +138,9 @@ func TestNoAdjustmentGoesBelowZero(t *testing.T) {
 	w.clean()
 }
 
-// Where the answer of the trading core is lost, the order is on record and can be given
-// again: the core is asked for the same.
-func TestALostAdjustmentIsOrderedAgain(t *testing.T) {
+// If the trading core's answer is lost, the order is recorded and can be repeated: the core gets the
+// same call.
+func TestLostAdjustmentCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.history()
@@ -164,8 +164,8 @@ func TestALostAdjustmentIsOrderedAgain(t *testing.T) {
 	}
 }
 
-// What the journals say of a request is nothing before anybody has read them.
-func TestEvidenceOf(t *testing.T) {
+// A request has no evidence before a check has read the journals.
+func TestEvidenceNeedsACheck(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.fund(alice)
@@ -183,9 +183,9 @@ func TestEvidenceOf(t *testing.T) {
 	}
 }
 
-// What differs again by as much, once a finding has its adjustment, is another finding: it
-// is told, halts, and has an adjustment of its own.
-func TestWhatDiffersAgainIsAnotherFinding(t *testing.T) {
+// If the balance differs again by the same amount after the adjustment, that is a new finding: it is
+// reported, halts, and can be adjusted.
+func TestRepeatedDifferenceIsANewFinding(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.history()
@@ -210,9 +210,9 @@ func TestWhatDiffersAgainIsAnotherFinding(t *testing.T) {
 	w.clean()
 }
 
-// A check that has read an account before its adjustment, and stores after it, finds
-// nothing: neither is there a halt, nor a finding that could be adjusted once more.
-func TestACheckFromBeforeAnAdjustmentFindsNothing(t *testing.T) {
+// A check that has read an account before its adjustment and stores after it finds nothing: there is no
+// halt, and no finding to adjust again.
+func TestCheckFromBeforeAnAdjustmentFindsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.history()
@@ -241,9 +241,9 @@ func TestACheckFromBeforeAnAdjustmentFindsNothing(t *testing.T) {
 	w.clean()
 }
 
-// The trading core outlives a restore, and findings are numbered anew then: the key of an
-// adjustment is of one finding, not of one number.
-func TestTheKeyOfAnAdjustmentIsOfOneFinding(t *testing.T) {
+// The trading core outlives a restore, after which findings get the same numbers again: an adjustment's
+// key identifies the finding, not its number.
+func TestAdjustmentKeyIdentifiesOneFinding(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.history()

@@ -13,8 +13,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// repeatable are the wrongs that can be done to one world any number of times, each
-// for good.
+// repeatable lists the violations that can be made any number of times in one world, permanently.
 var repeatable = []string{
 	"a unit is stolen from Funding", "a unit is stolen from Trading", "a unit is made up in Trading", "a unit goes from user to user",
 	"a new line of the journal is deleted", "a new line of the journal is altered",
@@ -24,7 +23,7 @@ var repeatable = []string{
 	"COMMITTED without a credit", "COMMITTED with nothing", "ROLLED_BACK without a refund", "ROLLED_BACK with a credit", "FAILED with a debit",
 }
 
-// name is a finding without how it was first seen.
+// name returns a finding's identity without the circumstances of its first sight.
 func name(f conservation.Finding) string {
 	if f.Kind == conservation.BalanceDiffers {
 		return f.Key()
@@ -32,14 +31,14 @@ func name(f conservation.Finding) string {
 	return string(f.Kind) + " " + f.ReqID
 }
 
-// Whatever was done, right and wrong, and whenever runs came between, in pages of
-// whatever size: what they have found together is what a full run finds.
+// After any actions, right and wrong, with runs at any time and pages of any size, the incremental runs
+// together have found what a full run finds.
 func TestIncrementalAndFullAgree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.history()
-	told := map[string]bool{} // of requests, by all incremental runs
-	wrongNow := []string{}    // of balances, by the last
+	reported := map[string]bool{} // of requests, by all incremental runs
+	wrongNow := []string{}        // of balances, by the last run
 	check := func() {
 		r := w.check(false)
 		wrongNow = wrongNow[:0]
@@ -47,7 +46,7 @@ func TestIncrementalAndFullAgree(t *testing.T) {
 			if f.Kind == conservation.BalanceDiffers {
 				wrongNow = append(wrongNow, name(f))
 			} else {
-				told[name(f)] = true
+				reported[name(f)] = true
 			}
 		}
 	}
@@ -72,7 +71,7 @@ func TestIncrementalAndFullAgree(t *testing.T) {
 			return
 		}
 		check()
-		got := append(slices.Collect(maps.Keys(told)), wrongNow...)
+		got := append(slices.Collect(maps.Keys(reported)), wrongNow...)
 		want := []string{}
 		for _, f := range w.check(true).Found {
 			want = append(want, name(f))
@@ -83,7 +82,7 @@ func TestIncrementalAndFullAgree(t *testing.T) {
 			rt.Fatalf("findings (-full +incremental):\n%s", diff)
 		}
 	})
-	if len(told) < 20 {
-		t.Errorf("got %d findings, too few to prove anything", len(told))
+	if len(reported) < 20 {
+		t.Errorf("got %d findings, too few to prove anything", len(reported))
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// A run goes on from what is current, or from a full run of the last hour, and from
-// nothing else: not from what is over, and not in a database that is another.
-func TestWhereRunsGoOn(t *testing.T) {
+// A run continues from the current checkpoint, or from a full run of the last hour. It does not
+// continue from an old one, nor in another database.
+func TestRunsContinueFromTheCurrentCheckpoint(t *testing.T) {
 	t.Parallel()
 	const copied = `insert into conservation_checkpoint (generation, epoch, cursors, begun_at, over) overriding system value
 		select %s, epoch, cursors, clock_timestamp() - %s, false from conservation_checkpoint where is_current`
@@ -54,9 +54,8 @@ func TestWhereRunsGoOn(t *testing.T) {
 	}
 }
 
-// A full run leaves nothing behind of the generation before, and whoever was at work
-// on that is superseded.
-func TestAFullRunTakesThePlace(t *testing.T) {
+// A full run deletes the previous generation, and supersedes runs that use it.
+func TestFullRunReplacesTheGeneration(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.history()
@@ -80,9 +79,9 @@ func TestAFullRunTakesThePlace(t *testing.T) {
 	}
 }
 
-// Before anything of a generation is thrown away, whoever reads it is superseded: with
-// half of its sums everything would look wrong.
-func TestNobodyReadsWhatIsBeingForgotten(t *testing.T) {
+// Before a generation is deleted, runs that read it are superseded: half of its sums would look like
+// violations.
+func TestReadersOfADeletedGenerationAreSuperseded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.history()
@@ -117,8 +116,8 @@ func TestNobodyReadsWhatIsBeingForgotten(t *testing.T) {
 	}
 }
 
-// The role of the functions, which changes no table, can do all of it.
-func TestTheFunctionsRoleIsEnough(t *testing.T) {
+// The functions' database role, which alters no table, has all necessary rights.
+func TestFunctionsRoleHasAllRights(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	role, password := "function_"+rand.Text()[:8], rand.Text()

@@ -22,8 +22,8 @@ const (
 	fromHere      = ` from conservation_checkpoint where is_current`
 )
 
-// nonsense is by the constraint, index or trigger that must refuse it.
-var nonsense = map[string][]string{
+// forbidden maps each constraint, index or trigger to the statements that it must reject.
+var forbidden = map[string][]string{
 	"one_checkpoint_per_generation": {`insert into conservation_checkpoint (generation, epoch) overriding system value select generation, epoch` + fromHere},
 	"version_counts_up":             {`update conservation_checkpoint set version = -1`},
 	"one_current_checkpoint":        {`insert into conservation_checkpoint (epoch, is_current) values ('another', true)`},
@@ -66,8 +66,8 @@ var nonsense = map[string][]string{
 		`update conservation_adjustment set reason = 'another'`, `update conservation_adjustment set applied_at = null`},
 }
 
-// Every constraint of the check's tables refuses its nonsense.
-func TestEveryConstraintRefusesItsNonsense(t *testing.T) {
+// Each constraint of the check's tables rejects its forbidden statements.
+func TestEveryConstraintRejectsItsForbiddenRows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.history()
@@ -84,7 +84,7 @@ func TestEveryConstraintRefusesItsNonsense(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := map[string]bool{}
-	for constraint, statements := range nonsense {
+	for constraint, statements := range forbidden {
 		shown[constraint] = true
 		for _, statement := range statements {
 			if got := w.attempt(statement); got != constraint {
@@ -115,7 +115,8 @@ select i.indexrelid::regclass::text from pg_index i
 	}
 }
 
-// attempt runs a statement that is never committed, and says what refused it.
+// attempt runs a statement in a transaction that is rolled back, and returns the name of the constraint
+// that rejected it.
 func (w *world) attempt(statement string) string {
 	w.t.Helper()
 	tx, err := w.main.DB.Begin(w.t.Context())

@@ -11,11 +11,11 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// wrong is something that must never be, and what it is called.
+// wrong is a violation, with its expected findings.
 type wrong struct {
 	do       func(w *world)
 	want     []conservation.Kind
-	fullOnly bool // it changes what was read before
+	fullOnly bool // it changes entries that were read before
 }
 
 var kind = struct{ balance, twice, fields, side, none, nothing, both, incomplete, unpaid, contradicts conservation.Kind }{
@@ -23,7 +23,7 @@ var kind = struct{ balance, twice, fields, side, none, nothing, both, incomplete
 	conservation.CreditWithoutDebit, conservation.CreditAndRefund, conservation.CommittedIncomplete, conservation.RolledBackUnpaid, conservation.ContradictsState,
 }
 
-// balance changes a balance, and nothing else, by so many whole units of iron.
+// balance changes only a balance, by so many whole units of iron.
 func balance(db func(*world) storetest.Bundle, by int) func(*world) {
 	return func(w *world) {
 		exec(w.t, db(w), `update balances_tb set available = available + $1 where user_id = $2 and asset_id = $3`, by, alice, iron)
@@ -33,7 +33,7 @@ func balance(db func(*world) storetest.Bundle, by int) func(*world) {
 func main(w *world) storetest.Bundle  { return w.main }
 func other(w *world) storetest.Bundle { return w.other }
 
-// journal changes a journal, with the guards off.
+// journal changes a journal with the guards off.
 func journal(db func(*world) storetest.Bundle, statement string) func(*world) {
 	return func(w *world) { asOwner(w.t, db(w), "transfer_operations", statement) }
 }
@@ -151,8 +151,7 @@ var wrongs = map[string]wrong{
 	}, want: []conservation.Kind{kind.contradicts, kind.both}},
 }
 
-// Whatever is wrong is caught by the next run, full or not, and by no run is it
-// found anew after that.
+// The next run, full or incremental, finds each violation. No later run reports it as new.
 func TestWrongsAreCaughtByTheNextRun(t *testing.T) {
 	t.Parallel()
 	for name, wrong := range wrongs {

@@ -22,9 +22,8 @@ select s.submitter, extract(epoch from case when $1::float8 > 0 then greatest(s.
  where s.callers = array['transfer'] or c.submitter is not null
  order by c.read_at nulls first, s.submitter`
 
-// Readings lists the payers, and how far each was read: the one that was read longest
-// ago first. The registration of one that was never read is at most so long ago as
-// history says; 0: as long ago as it was.
+// Readings returns the payers with their positions, the one that was read longest ago first. The
+// registration of a payer that was never read counts as at most history ago; 0: as long ago as it was.
 func (b *Book) Readings(ctx context.Context, history time.Duration) ([]conservation.ChainReading, error) {
 	rows, err := b.db.Query(ctx, readings, history.Seconds())
 	if err != nil {
@@ -46,7 +45,7 @@ update conservation_chain
    set block = $3::bigint, block_hash = $4, sent = $5, final_block = $6::bigint, tokens = $7,
        read_at = case when $3::bigint >= $6::bigint then clock_timestamp() else read_at end
  where submitter = $1 and block = $2 and pass = $8`
-	// A payment that is in another block since the chain changed is looked at again.
+	// A payment that is in another block since a reorg is evaluated again.
 	putPayment = `
 insert into conservation_payment (submitter, tx_hash, log_index, pass, block_number, block_hash, token, receiver, amount)
 values ($1, $2, $3, $4, $5, $6, nullif($7, ''), nullif($8, ''), $9::text::numeric)
@@ -54,8 +53,8 @@ values ($1, $2, $3, $4, $5, $6, nullif($7, ''), nullif($8, ''), $9::text::numeri
    set pass = excluded.pass, block_number = excluded.block_number, block_hash = excluded.block_hash`
 )
 
-// Unread tells for each chain how long ago the payer that is farthest behind was last
-// read up to the last final block.
+// Unread returns for each chain the time since the payer that is farthest behind was last read up to
+// the last final block.
 func (b *Book) Unread(ctx context.Context) (map[uint64]time.Duration, error) {
 	rows, err := b.db.Query(ctx, `
 select split_part(s.submitter, ':', 2)::bigint, greatest(0, max(extract(epoch from clock_timestamp() - coalesce(c.read_at, s.created_at))))::float8
@@ -85,7 +84,7 @@ type FoundPayment struct {
 	Amount      string
 }
 
-// BeginReading stores where the reading of a payer begins.
+// BeginReading stores the block after which a payer's reading begins.
 func (b *Book) BeginReading(ctx context.Context, r conservation.ChainReading) error {
 	if _, err := b.db.Exec(ctx, beginReading, r.Submitter, r.Start, r.Block, r.BlockHash, r.Sent, r.Block, r.Tokens); err != nil {
 		return fmt.Errorf("begin to read the payments of %s: %w", r.Submitter, err)
@@ -93,8 +92,8 @@ func (b *Book) BeginReading(ctx context.Context, r conservation.ChainReading) er
 	return nil
 }
 
-// StoreReading stores what was read after from, in one commit. It stores nothing, and
-// says so, where another run of the check was faster.
+// StoreReading stores the payments that were read after from, in one commit. stored is false, and
+// nothing is stored, if another run of the check was faster.
 func (b *Book) StoreReading(ctx context.Context, from, to conservation.ChainReading, final uint64, found []FoundPayment) (stored bool, err error) {
 	err = pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, advanceReading, from.Submitter, from.Block, to.Block, to.BlockHash, to.Sent, final, to.Tokens, from.Pass)
@@ -113,8 +112,7 @@ func (b *Book) StoreReading(ctx context.Context, from, to conservation.ChainRead
 	return stored, nil
 }
 
-// GoBack keeps that a block which was read has another hash now, and has everything read
-// again from the start.
+// GoBack records that a block which was read has another hash now, and makes all blocks be read again.
 func (b *Book) GoBack(ctx context.Context, r conservation.ChainReading, start string, evidence json.RawMessage) error {
 	batch := new(pgx.Batch)
 	batch.Queue("begin")
@@ -130,25 +128,25 @@ update conservation_owed o
  where t.req_id = o.req_id and t.payout_submitter = $1 and o.paid`, r.Submitter)
 	batch.Queue("commit")
 	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("keep that the chain of %s went back: %w", r.Submitter, err)
+		return fmt.Errorf("record that the chain of %s went back: %w", r.Submitter, err)
 	}
 	return nil
 }
 
-// Reopen has everything judged again.
+// Reopen makes all payments be evaluated again.
 func (b *Book) Reopen(ctx context.Context) error {
 	batch := new(pgx.Batch)
 	batch.Queue(`update conservation_chain set went_back = null where went_back is not null`)
 	batch.Queue(`update conservation_payment set outcome = null, req_id = null where outcome is not null`)
 	batch.Queue(`update conservation_owed set paid = false where paid`)
 	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("judge all payments again: %w", err)
+		return fmt.Errorf("evaluate all payments again: %w", err)
 	}
 	return nil
 }
 
-// unexplained reads payments that are not settled, with the record that claims each: a
-// stored version of a request, a proof, a release from PROTECT or an operator.
+// unexplained reads unsettled payments, with the record that claims each: a stored version of a
+// request, a proof, a release from PROTECT or an operator.
 const unexplained = `
 select p.submitter, p.tx_hash, p.log_index, p.block_number, coalesce(p.token, ''), coalesce(p.receiver, ''), p.amount::text,
        coalesce((select a.asset_id from assets_tb a where a.payout_submitter = p.submitter and a.token_contract is not distinct from p.token order by a.asset_id limit 1), 0),
@@ -191,10 +189,10 @@ update conservation_payment
    set outcome = nullif($4, ''), req_id = nullif($5, '')
  where submitter = $1 and tx_hash = $2 and log_index = $3`
 
-// owedPayouts reads payouts whose payment was not found. The block of a payment is what
-// its proof says; of one without any proof it is at most the last final block. Another run
-// of the check may read on meanwhile, or open again what was settled: a payout whose
-// transaction was read, and is not judged just now, is not missing its payment.
+// owedPayouts reads payouts whose payment was not found. The block of a payment is in its proof;
+// without a proof it is at most the last final block. Another run of the check may read further
+// meanwhile, or reopen settled payments. A payout whose transaction was read and is just not evaluated
+// is not missing its payment.
 const owedPayouts = `
 select o.req_id, t.user_id, t.asset_id, coalesce(r.block_number, (m.receipt ->> 'blockNumber')::numeric::bigint, o.due),
        c.start_block, c.block, c.final_block,
@@ -215,13 +213,13 @@ select o.req_id, t.user_id, t.asset_id, coalesce(r.block_number, (m.receipt ->> 
  order by o.req_id
  limit $1`
 
-// judgeAtOnce is how many rows one check judges.
-const judgeAtOnce = 5000
+// maxEvaluated bounds the rows that one check evaluates.
+const maxEvaluated = 5000
 
-// JudgeChain judges the payments that are not settled and the payouts whose payment was
-// not found, and keeps what is settled.
-func (b *Book) JudgeChain(ctx context.Context) (found []conservation.Finding, err error) {
-	for _, judge := range []func(context.Context) ([]conservation.Finding, error){b.judgePayments, b.judgeOwed, b.wentBack} {
+// EvaluateChain evaluates the unsettled payments, and the payouts whose payment was not found. It
+// stores which are settled.
+func (b *Book) EvaluateChain(ctx context.Context) (found []conservation.Finding, err error) {
+	for _, judge := range []func(context.Context) ([]conservation.Finding, error){b.evaluatePayments, b.evaluateOwed, b.wentBack} {
 		some, err := judge(ctx)
 		if err != nil {
 			return nil, err
@@ -231,8 +229,8 @@ func (b *Book) JudgeChain(ctx context.Context) (found []conservation.Finding, er
 	return found, nil
 }
 
-func (b *Book) judgePayments(ctx context.Context) (found []conservation.Finding, err error) {
-	rows, err := b.db.Query(ctx, unexplained, judgeAtOnce)
+func (b *Book) evaluatePayments(ctx context.Context) (found []conservation.Finding, err error) {
+	rows, err := b.db.Query(ctx, unexplained, maxEvaluated)
 	if err != nil {
 		return nil, fmt.Errorf("read payments that no record explains: %w", err)
 	}
@@ -243,21 +241,21 @@ func (b *Book) judgePayments(ctx context.Context) (found []conservation.Finding,
 	batch, paid := new(pgx.Batch), map[string]bool{}
 	for _, p := range all {
 		p.Before = p.Before || paid[p.ReqID]
-		outcome, wrong := p.Judge()
+		outcome, wrong := p.Evaluate()
 		paid[p.ReqID] = paid[p.ReqID] || outcome == conservation.Paid
 		if wrong != nil {
 			found = append(found, *wrong)
 		}
 		req := p.ReqID
 		if p.Payout == nil || outcome == conservation.Unsettled && wrong == nil {
-			req = "" // nothing is known of a transfer yet
+			req = "" // nothing is known about a transfer yet
 		}
 		if outcome != conservation.Unsettled || req != "" {
 			batch.Queue(settlePayment, p.Submitter, p.TxHash, p.LogIndex, outcome, req)
 		}
 	}
 	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fmt.Errorf("keep what payments are: %w", err)
+		return nil, fmt.Errorf("store the payments' outcomes: %w", err)
 	}
 	return found, nil
 }
@@ -273,17 +271,17 @@ func scanPayment(row pgx.CollectableRow) (p conservation.Payment, err error) {
 	return p, err
 }
 
-func (b *Book) judgeOwed(ctx context.Context) (found []conservation.Finding, err error) {
-	rows, err := b.db.Query(ctx, owedPayouts, judgeAtOnce)
+func (b *Book) evaluateOwed(ctx context.Context) (found []conservation.Finding, err error) {
+	rows, err := b.db.Query(ctx, owedPayouts, maxEvaluated)
 	if err != nil {
 		return nil, fmt.Errorf("read payouts whose payment was not found: %w", err)
 	}
 	batch := new(pgx.Batch)
 	var o conservation.Owed
 	var final uint64
-	into := []any{&o.ReqID, &o.Account.UserID, &o.Account.AssetID, &o.Due, &o.Start, &o.Read, &final, &o.Found, &o.Judged}
+	into := []any{&o.ReqID, &o.Account.UserID, &o.Account.AssetID, &o.Due, &o.Start, &o.Read, &final, &o.Found, &o.Evaluated}
 	_, err = pgx.ForEachRow(rows, into, func() error {
-		settled, wrong := o.Judge()
+		settled, wrong := o.Evaluate()
 		switch {
 		case settled:
 			batch.Queue(`update conservation_owed set paid = true where req_id = $1`, o.ReqID)
@@ -299,7 +297,7 @@ func (b *Book) judgeOwed(ctx context.Context) (found []conservation.Finding, err
 		return nil, fmt.Errorf("read payouts whose payment was not found: %w", err)
 	}
 	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fmt.Errorf("keep which payouts were paid: %w", err)
+		return nil, fmt.Errorf("store which payouts were paid: %w", err)
 	}
 	return found, nil
 }

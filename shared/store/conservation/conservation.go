@@ -1,5 +1,5 @@
-// Package conservation keeps what the check of [conservation.Monitor] has come to, in
-// Postgres: how far it has read, sums, evidence, findings and halts.
+// Package conservation stores the state of [conservation.Monitor] in Postgres: positions in the
+// journals, sums, evidence, findings and halts.
 package conservation
 
 import (
@@ -20,11 +20,10 @@ type Book struct{ db *pgxpool.Pool }
 
 var _ conservation.Book = (*Book)(nil)
 
-// New is the book in the database that db leads to, which is that of the transfers.
-// It closes nothing.
+// New returns the book in the transfers' database. The caller closes db.
 func New(db *pgxpool.Pool) *Book { return &Book{db: db} }
 
-// superseded is what the database's function conservation_advance raises.
+// superseded is the error code of the database's function conservation_advance.
 const supersededCode = "FP008"
 
 func superseded(err error) error {
@@ -34,11 +33,11 @@ func superseded(err error) error {
 	return err
 }
 
-// resumable is how old a full run may be for another to go on with it.
+// resumable is the maximum age of a full run that another run continues.
 const resumable = `interval '1 hour'`
 
-// current finds where runs go on. A database that was restored, or made anew, is not
-// the one that its cursors are of.
+// current returns the checkpoint from which runs continue. A restored or recreated database is not the
+// one of its cursors.
 const current = `
 select generation, version, cursors, not is_current, clock_timestamp()
   from conservation_checkpoint
@@ -54,8 +53,8 @@ insert into conservation_checkpoint (epoch, over)
 select epoch, false from authority
 returning generation, version, cursors, true, clock_timestamp()`
 
-// Begin is where a run goes on. Without a current checkpoint an incremental run is a
-// full one.
+// Begin returns the checkpoint from which a run continues. Without a current one an incremental run
+// becomes a full one.
 func (b *Book) Begin(ctx context.Context, full bool) (c conservation.Checkpoint, err error) {
 	for _, try := range []struct {
 		statement string
@@ -77,7 +76,7 @@ func (b *Book) Begin(ctx context.Context, full bool) (c conservation.Checkpoint,
 	return c, nil
 }
 
-// at reads by one snapshot, in which the checkpoint has not moved.
+// at reads from one snapshot in which the checkpoint is unchanged.
 func (b *Book) at(ctx context.Context, c conservation.Checkpoint, read func(pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, b.db, options, func(tx pgx.Tx) error {
@@ -93,10 +92,10 @@ func (b *Book) at(ctx context.Context, c conservation.Checkpoint, read func(pgx.
 	})
 }
 
-// atOnce is how many rows one statement reads: few enough for its time-out.
-const atOnce = 20_000
+// rowsPerStatement bounds the rows of one statement, so that it ends before its time-out.
+const rowsPerStatement = 20_000
 
-// Sums reads a side's sums.
+// Sums returns a side's sums.
 func (b *Book) Sums(ctx context.Context, c conservation.Checkpoint, side conservation.Side) (map[conservation.Account]conservation.Sum, error) {
 	all := map[conservation.Account]conservation.Sum{}
 	err := b.at(ctx, c, func(tx pgx.Tx) error {
@@ -107,7 +106,7 @@ select user_id, asset_id, units::text
   from conservation_sum
  where generation = $1 and side = $2 and (user_id, asset_id) > ($3, $4)
  order by user_id, asset_id
- limit $5`, c.Generation, side, last.UserID, last.AssetID, atOnce)
+ limit $5`, c.Generation, side, last.UserID, last.AssetID, rowsPerStatement)
 			if err != nil {
 				return err
 			}
@@ -117,7 +116,7 @@ select user_id, asset_id, units::text
 				all[last], err = conservation.ParseSum(units)
 				return err
 			})
-			if err != nil || len(all)-before < atOnce {
+			if err != nil || len(all)-before < rowsPerStatement {
 				return err
 			}
 		}
@@ -128,20 +127,19 @@ select user_id, asset_id, units::text
 	return all, nil
 }
 
-// retire also supersedes whoever is still at work on what is going to be forgotten.
+// retire also supersedes runs that still use the generation to be deleted.
 const retire = `
 update conservation_checkpoint
    set is_current = false, version = version + 1
  where generation < $1`
 
-// righted stood before the full run began, which looked at everything and did not find
-// it.
+// righted closes findings from before the full run, which has checked everything and did not find them.
 const righted = `
 delete from conservation_standing
  where seen < $1`
 
-// Finish makes c the checkpoint that runs go on from. What a run that began later has
-// put there stays. Then it throws away some of what belongs to no run any more.
+// Finish makes c the checkpoint from which runs continue. Findings of a run that began later stay open.
+// Then it deletes a part of the old generations.
 func (b *Book) Finish(ctx context.Context, c conservation.Checkpoint) error {
 	err := pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
 		var newest int64
@@ -174,10 +172,10 @@ func ignoreNoRows(err error) error {
 	return err
 }
 
-// forgetAtOnce is how many rows of old generations one statement deletes.
-const forgetAtOnce = 10_000
+// deletesPerStatement bounds the rows of old generations that one statement deletes.
+const deletesPerStatement = 10_000
 
-// forget deletes generations before the current one, some rows at a time.
+// forget deletes generations before the current one, a limited number of rows at a time.
 func (b *Book) forget(ctx context.Context) error {
 	for _, statement := range []string{`
 delete from conservation_request
@@ -191,11 +189,11 @@ delete from conservation_scale
         where generation < (select generation from conservation_checkpoint where is_current) limit $1))`,
 	} {
 		for {
-			tag, err := b.db.Exec(ctx, statement, forgetAtOnce)
+			tag, err := b.db.Exec(ctx, statement, deletesPerStatement)
 			if err != nil {
-				return fmt.Errorf("forget what is over: %w", err)
+				return fmt.Errorf("delete old generations: %w", err)
 			}
-			if tag.RowsAffected() < forgetAtOnce {
+			if tag.RowsAffected() < deletesPerStatement {
 				break
 			}
 		}

@@ -19,11 +19,11 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// numberOn has the cluster number transactions past a given one: what an operator does.
+// numberOn advances the cluster's transaction numbers past a given one, as an operator would.
 const numberOn = `do $$ begin while pg_current_xact_id() <= '%s'::xid8 loop commit; end loop; end $$`
 
-// loadElsewhere dumps the transfers' database and loads it into a cluster that has seen
-// less, and has the world use that one.
+// loadElsewhere dumps the transfers' database, loads it into a cluster with lower transaction numbers,
+// and makes the world use that one.
 func (w *world) loadElsewhere() {
 	w.t.Helper()
 	cluster, err := pgcluster.Start(w.t.Context(), pgcluster.Options{})
@@ -56,10 +56,9 @@ func (w *world) loadElsewhere() {
 	w.Book, w.Funding = book.New(db), w.funding.Journal()
 }
 
-// A dump that was loaded into another cluster, whose transactions have lower numbers
-// than those of the journals, is accepted only once they are higher; then each row is
-// read once.
-func TestADumpInAnotherCluster(t *testing.T) {
+// A dump in a cluster with lower transaction numbers than the journals' is accepted only once its
+// numbers are higher. Then each row is read once.
+func TestDumpInAnotherClusterNeedsHigherNumbers(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"pg_dump", "psql"} {
 		if _, err := osexec.LookPath(program); err != nil {
@@ -98,9 +97,9 @@ func TestADumpInAnotherCluster(t *testing.T) {
 	}
 }
 
-// Whatever journal the numbers are in, they are noticed; and transactions that are in
-// progress elsewhere in the cluster are no reason to refuse.
-func TestNumbersAheadInAnyJournal(t *testing.T) {
+// Higher numbers in any journal are detected. Running transactions in other databases of the cluster
+// cause no refusal.
+func TestHigherNumbersInAnyJournalAreDetected(t *testing.T) {
 	t.Parallel()
 	const later = `(pg_current_xact_id()::text::bigint + 1000000)::text::xid8`
 	for table, change := range map[string]string{

@@ -12,21 +12,20 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// steal takes units of an asset from a user's Funding account.
+// steal removes units of an asset from a user's Funding account.
 func (w *world) steal(user int64, asset int32, units int) {
 	w.t.Helper()
 	exec(w.t, w.main, `update balances_tb set available = available - $3::bigint * 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, user, asset, units)
 }
 
-// open are the halts that are open.
+// open returns the open halts.
 func (w *world) open() []string {
 	w.t.Helper()
 	return value[[]string](w.t, w.main, `select array(select format('%s %s %s', scope, user_id, asset_id) from transfer_halt where resumed_at is null order by halt_id)`)
 }
 
-// MON-003: conservation is broken: CRITICAL at once, and everything is halted until
-// a person resumes, with a reason. What was found halts again when it grows, or comes
-// back, and not before.
+// MON-003: conservation is violated. A CRITICAL line is logged at once, and everything is halted until
+// an operator resumes with a reason. A finding halts again only if it grows or returns.
 func TestMON003ConservationBroken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -67,8 +66,8 @@ func TestMON003ConservationBroken(t *testing.T) {
 	}
 }
 
-// Graded: the user's asset, the asset with its second user, everything with a second
-// asset; and what a person has resumed does not count any more.
+// In graded mode the first finding halts the user's asset, a second user the asset, and a second asset
+// everything. A resumed halt does not count.
 func TestHaltsAreGraded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -95,7 +94,7 @@ func TestHaltsAreGraded(t *testing.T) {
 	step("after a person has resumed", "user_asset 8 2")
 }
 
-// resumeOne is an operator who has looked at one halt, and at no other.
+// resumeOne resumes one halt as an operator who has checked only that one.
 func (w *world) resumeOne(halt int64) {
 	w.t.Helper()
 	if err := transfers.New(w.main.Store).Resume(w.t.Context(), halt, "an operator", "looked", false); err != nil {
@@ -103,8 +102,8 @@ func (w *world) resumeOne(halt int64) {
 	}
 }
 
-// What is found while a halt is open has a halt of its own, with what it is about: who
-// resumes what he has seen lets nothing pass that he has not.
+// A finding during an open halt gets its own halt. An operator who resumes the halt that he has checked
+// leaves the other open.
 func TestNobodyResumesWhatHeHasNotSeen(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []conservation.Mode{conservation.HaltAll, conservation.HaltGraded} {
@@ -133,8 +132,8 @@ func TestNobodyResumesWhatHeHasNotSeen(t *testing.T) {
 	}
 }
 
-// However much is wrong, a check makes no more halts than a person can look at, and all
-// of it is in one of them.
+// With any number of findings a check makes at most the maximum of halts, and each finding is in one of
+// them.
 func TestHaltsOfACheckAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -146,8 +145,8 @@ func TestHaltsOfACheckAreBounded(t *testing.T) {
 	}
 }
 
-// A database that is accepted halts by itself, whatever is halted already.
-func TestAnAcceptedDatabaseHaltsBesideOthers(t *testing.T) {
+// Accepting a database opens a halt beside any others.
+func TestAcceptedDatabaseHaltsBesideOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.history()
@@ -164,9 +163,9 @@ func TestAnAcceptedDatabaseHaltsBesideOthers(t *testing.T) {
 	}
 }
 
-// What a full check does not find any more stands no longer, and is found anew if it
-// comes back; an incremental check, which has not looked, leaves it.
-func TestWhatAFullCheckHasNotFoundStandsNoLonger(t *testing.T) {
+// A full check closes findings that it does not see, and they are new if they return. An incremental
+// check, which has not checked them, leaves them open.
+func TestFullCheckClosesFindingsItDoesNotSee(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.history()
@@ -185,19 +184,19 @@ func TestWhatAFullCheckHasNotFoundStandsNoLonger(t *testing.T) {
 	stands("it is still", true, conservation.ResultStanding, 1)
 	asOwner(t, w.other, "transfer_operations", `update transfer_operations set units = 7, amount = 0.07 where req_id = $1`, m.call.ReqID)
 	exec(t, w.other, `update balances_tb set available = available - 0.01 where user_id = $1 and asset_id = $2`, alice, gold)
-	stands("healed, and nobody has looked at what is old", false, conservation.ResultViolated, 2) // the balance is below what was read
+	stands("healed, and nobody has looked at what is old", false, conservation.ResultViolated, 2) // the balance is below the read entries
 	stands("healed", true, conservation.ResultOK, 0)
 	asOwner(t, w.other, "transfer_operations", `update transfer_operations set units = 8, amount = 0.08 where req_id = $1`, m.call.ReqID)
 	exec(t, w.other, `update balances_tb set available = available + 0.01 where user_id = $1 and asset_id = $2`, alice, gold)
 	stands("once more", true, conservation.ResultViolated, 1)
 	if got := w.halts(); got != 3 {
-		t.Errorf("halts: got %d, want three, which nobody has resumed", got)
+		t.Errorf("halts: got %d, want three that are not resumed", got)
 	}
 }
 
-// What another check finds while a full one is at work stands when that ends: it may be
-// younger than what the full one has read.
-func TestWhatIsFoundDuringAFullCheckStands(t *testing.T) {
+// A finding of another check during a full one is still open when that ends: it may be newer than the
+// full check's reads.
+func TestFindingsDuringAFullCheckStayOpen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.history()
@@ -206,7 +205,7 @@ func TestWhatIsFoundDuringAFullCheckStands(t *testing.T) {
 	gate(w, "before a step", func() {
 		m := w.insert(transfer.FundingToSpot, alice, gold, 7)
 		m.must(m.deposit())
-		for range 2 { // a credit that was seen last is judged next
+		for range 2 { // a credit that was seen last is evaluated next
 			if _, err := rival.Check(t.Context(), false); err != nil {
 				t.Error(err)
 			}

@@ -12,14 +12,14 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// traffic is transfers both ways that are left at any point, refused, refunded and
-// come to their end, and deposits and withdrawals from outside among them.
+// traffic makes transfers in both directions that stop at any point, are refused, refunded or
+// completed, with deposits and withdrawals from outside.
 type traffic struct {
 	*world
 	done, pending atomic.Int64
 }
 
-// one makes a transfer of a user, and goes on with it as far as dice say.
+// one makes a user's transfer, and continues it as far as dice decides.
 func (tr *traffic) one(dice *rand.Rand, user int64) {
 	kind := transfer.Type(1 + dice.IntN(2))
 	m := tr.insert(kind, user, 1+int32(dice.IntN(2)), 1+uint64(dice.IntN(300)))
@@ -34,7 +34,7 @@ func (tr *traffic) one(dice *rand.Rand, user int64) {
 	case o.Verdict == transfer.Refused:
 		m.to(transfer.Failed)
 		return
-	case dice.IntN(8) == 0: // nobody has heard the answer
+	case dice.IntN(8) == 0: // the answer was lost
 		tr.pending.Add(1)
 		return
 	}
@@ -58,7 +58,7 @@ func (tr *traffic) one(dice *rand.Rand, user int64) {
 	tr.done.Add(1)
 }
 
-// run makes transfers by several workers until the context is over.
+// run makes transfers by several workers until the context ends.
 func (tr *traffic) run(ctx context.Context, workers int) (wait func()) {
 	var group sync.WaitGroup
 	for n := range workers {
@@ -72,8 +72,8 @@ func (tr *traffic) run(ctx context.Context, workers int) (wait func()) {
 	return group.Wait
 }
 
-// A healthy system is never called anything else: under load, with calls pending,
-// checked by several runs at once, full ones among them.
+// A correct system raises no finding: under load, with pending calls, and several concurrent runs with
+// full ones among them.
 func TestHealthyUnderLoadNeverAlarms(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -89,7 +89,7 @@ func TestHealthyUnderLoadNeverAlarms(t *testing.T) {
 		checks.Go(func() {
 			for i := 0; i < 12 || tr.done.Load() < 300; i++ {
 				r, err := w.Check(t.Context(), n == 2)
-				if err != nil { // the others were faster, all of the time
+				if err != nil { // the other runs were always faster
 					unclear.Add(1)
 					continue
 				}
@@ -114,9 +114,8 @@ func TestHealthyUnderLoadNeverAlarms(t *testing.T) {
 	}
 }
 
-// A journal whose commits come in another order than its numbers is read whole, and
-// each line once.
-func TestLinesThatCommitOutOfOrder(t *testing.T) {
+// A journal whose commits have another order than its numbers is read completely, each line once.
+func TestLinesCommittedOutOfOrderAreReadOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.fund(alice, bob)
@@ -150,7 +149,7 @@ func TestLinesThatCommitOutOfOrder(t *testing.T) {
 	}
 }
 
-// gate holds a run at a point until something else is done.
+// gate holds a run at a point until do has returned.
 func gate(w *world, at string, do func()) {
 	var once sync.Once
 	w.At = func(point string) {
@@ -160,8 +159,8 @@ func gate(w *world, at string, do func()) {
 	}
 }
 
-// Whatever happens between two of a run's readings, the run is not misled.
-func TestTransfersBetweenTheReadings(t *testing.T) {
+// No change between two reads of a run misleads it.
+func TestTransfersBetweenReadsAreNoFindings(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"after transfers", "after payouts", "after trading", "after funding", "after funding's point", "before a step"} {
 		t.Run(point, func(t *testing.T) {
@@ -182,8 +181,8 @@ func TestTransfersBetweenTheReadings(t *testing.T) {
 	}
 }
 
-// A credit that only the last reading saw is judged by the next run.
-func TestACreditSeenLastIsJudgedNext(t *testing.T) {
+// The next run evaluates a credit that only the last read saw.
+func TestCreditSeenLastIsEvaluatedNext(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.history()
@@ -200,9 +199,9 @@ func TestACreditSeenLastIsJudgedNext(t *testing.T) {
 	}
 }
 
-// A run that dies between two steps leaves what it stored to the next; one that was
-// overtaken stores nothing twice.
-func TestRunsThatDieAndRunsThatAreOvertaken(t *testing.T) {
+// A run that dies between two steps leaves its stored steps to the next. An overtaken run stores
+// nothing twice.
+func TestDeadAndOvertakenRunsLoseNothing(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"before a step", "after a step"} {
 		t.Run("dies "+point, func(t *testing.T) {

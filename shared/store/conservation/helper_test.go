@@ -27,8 +27,7 @@ const (
 
 const alice, bob = int64(7), int64(8)
 
-// world is two real ledgers, each on a database of its own, the transfers between
-// them, and a monitor.
+// world is two real ledgers on separate databases, the transfers between them, and a monitor.
 type world struct {
 	conservation.Monitor
 	t             testing.TB
@@ -60,7 +59,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// exec changes at least one row behind everybody's back.
+// exec changes at least one row by SQL, without the ledgers.
 func exec(t testing.TB, db storetest.Bundle, statement string, args ...any) {
 	t.Helper()
 	tag, err := db.DB.Exec(t.Context(), statement, args...)
@@ -69,7 +68,7 @@ func exec(t testing.TB, db storetest.Bundle, statement string, args ...any) {
 	}
 }
 
-// asOwner is exec with the guards of the table off.
+// asOwner is exec without the table's guards.
 func asOwner(t testing.TB, db storetest.Bundle, table, statement string, args ...any) {
 	t.Helper()
 	exec(t, db, `alter table `+table+` disable trigger user`)
@@ -77,7 +76,7 @@ func asOwner(t testing.TB, db storetest.Bundle, table, statement string, args ..
 	exec(t, db, `alter table `+table+` enable trigger user`)
 }
 
-// value is the only value of a query.
+// value returns the only value of a query.
 func value[T any](t testing.TB, db storetest.Bundle, query string, args ...any) (v T) {
 	t.Helper()
 	if err := db.DB.QueryRow(t.Context(), query, args...).Scan(&v); err != nil {
@@ -86,7 +85,7 @@ func value[T any](t testing.TB, db storetest.Bundle, query string, args ...any) 
 	return v
 }
 
-// fund gives users money from outside, on both sides, in both assets.
+// fund credits users from outside, on both sides, in both assets.
 func (w *world) fund(users ...int64) {
 	w.t.Helper()
 	for _, user := range users {
@@ -101,7 +100,7 @@ func (w *world) fund(users ...int64) {
 	}
 }
 
-// moving is one transfer on its way.
+// moving is an open transfer.
 type moving struct {
 	w              *world
 	kind           transfer.Type
@@ -109,7 +108,7 @@ type moving struct {
 	source, target *funding.Ledger
 }
 
-// insert makes a transfer's row, with nothing done yet.
+// insert stores a transfer's row without any call.
 func (w *world) insert(kind transfer.Type, user int64, asset int32, units uint64) moving {
 	w.t.Helper()
 	m := moving{w: w, kind: kind, source: w.funding, target: w.spot,
@@ -123,7 +122,7 @@ func (w *world) insert(kind transfer.Type, user int64, asset int32, units uint64
 	return m
 }
 
-// to moves the row along.
+// to moves the row along the path.
 func (m moving) to(path ...transfer.State) {
 	m.w.t.Helper()
 	for _, state := range path {
@@ -136,7 +135,7 @@ func (m moving) withdraw() transfer.Outcome { return m.source.Withdraw(m.w.t.Con
 func (m moving) deposit() transfer.Outcome  { return m.target.Deposit(m.w.t.Context(), m.call) }
 func (m moving) refund() transfer.Outcome   { return m.source.Refund(m.w.t.Context(), m.call) }
 
-// must ends the test unless a call succeeds.
+// must requires a successful call.
 func (m moving) must(o transfer.Outcome) {
 	m.w.t.Helper()
 	if o.Verdict != transfer.Success {
@@ -144,7 +143,7 @@ func (m moving) must(o transfer.Outcome) {
 	}
 }
 
-// withdrawn is a transfer that waits for its target.
+// withdrawn returns a transfer that waits for its target.
 func (w *world) withdrawn(kind transfer.Type, user int64, asset int32, units uint64) moving {
 	w.t.Helper()
 	m := w.insert(kind, user, asset, units)
@@ -154,7 +153,7 @@ func (w *world) withdrawn(kind transfer.Type, user int64, asset int32, units uin
 	return m
 }
 
-// committed is one that has come through.
+// committed returns a completed transfer.
 func (w *world) committed(kind transfer.Type, user int64, asset int32, units uint64) moving {
 	w.t.Helper()
 	m := w.withdrawn(kind, user, asset, units)
@@ -163,7 +162,7 @@ func (w *world) committed(kind transfer.Type, user int64, asset int32, units uin
 	return m
 }
 
-// rolledBack is one that was given back.
+// rolledBack returns a refunded transfer.
 func (w *world) rolledBack(kind transfer.Type, user int64, asset int32, units uint64) moving {
 	w.t.Helper()
 	m := w.withdrawn(kind, user, asset, units)
@@ -173,7 +172,7 @@ func (w *world) rolledBack(kind transfer.Type, user int64, asset int32, units ui
 	return m
 }
 
-// history is some of everything, all of it right.
+// history makes transfers of every kind, all correct.
 func (w *world) history() {
 	w.t.Helper()
 	w.fund(alice, bob)
@@ -194,7 +193,7 @@ func (w *world) history() {
 	failed.to(transfer.Failed)
 }
 
-// check runs the monitor, which must come to a verdict.
+// check runs the monitor and requires a verdict.
 func (w *world) check(full bool) conservation.Report {
 	w.t.Helper()
 	r, err := w.Check(w.t.Context(), full)
@@ -204,7 +203,7 @@ func (w *world) check(full bool) conservation.Report {
 	return r
 }
 
-// clean checks that nothing is wrong, to either kind of run.
+// clean requires both kinds of check to find nothing.
 func (w *world) clean() {
 	w.t.Helper()
 	for _, full := range []bool{false, true} {
@@ -214,7 +213,7 @@ func (w *world) clean() {
 	}
 }
 
-// kinds are those of findings, each once.
+// kinds returns the kinds of the findings, each once.
 func kinds(found []conservation.Finding) []conservation.Kind {
 	all := []conservation.Kind{}
 	for _, f := range found {
@@ -224,19 +223,19 @@ func kinds(found []conservation.Finding) []conservation.Kind {
 	return slices.Compact(all)
 }
 
-// halts is how many are open.
+// halts returns the number of open halts.
 func (w *world) halts() int {
 	w.t.Helper()
 	return value[int](w.t, w.main, `select count(*) from transfer_halt where resumed_at is null`)
 }
 
-// resume is an operator who has looked.
+// resume resumes as an operator who has checked everything.
 func (w *world) resume() {
 	w.t.Helper()
 	exec(w.t, w.main, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'an operator', resume_reason = 'looked' where resumed_at is null`)
 }
 
-// buffer is a log that many write.
+// buffer is a log with concurrent writers.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -248,7 +247,7 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-// lines is how many lines have all of these.
+// lines returns the number of lines that contain all parts.
 func (b *buffer) lines(parts ...string) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -21,7 +21,7 @@ select req_id, user_id, asset_id, units::text, transfer_type
   from transfers_tb
  where req_id = any ($1)`
 
-// Known reads evidence, and the rows of the transfers.
+// Known reads evidence and the transfers' rows.
 func (b *Book) Known(ctx context.Context, c conservation.Checkpoint, requests []string, open bool) (conservation.Known, error) {
 	known := conservation.Known{Evidence: map[string]*conservation.Evidence{}, Terms: map[string]conservation.Terms{}}
 	err := b.at(ctx, c, func(tx pgx.Tx) error {
@@ -107,7 +107,7 @@ select h.tx::text, t.req_id, t.user_id, t.asset_id, t.units::text, t.transfer_ty
   join transfers_tb t using (transfer_id)
  order by h.tx`
 
-// Claims reads transfers that became final, those of one transaction all at once.
+// Claims reads transfers that became final. It never splits those of one transaction.
 func (b *Book) Claims(ctx context.Context, after conservation.Cursor, limit int) (out conservation.Claims, err error) {
 	seen, err := snapshot.Parse(string(after))
 	if err != nil {
@@ -134,7 +134,7 @@ func (b *Book) Claims(ctx context.Context, after conservation.Cursor, limit int)
 	return out, err
 }
 
-// scanClaims also tells the last one's transaction.
+// scanClaims also returns the last claim's transaction.
 func scanClaims(rows pgx.Rows) (all []conservation.Claim, last uint64, err error) {
 	var c conservation.Claim
 	var tx, units string

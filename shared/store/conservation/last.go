@@ -11,8 +11,8 @@ import (
 	"github.com/fencepost/fencepost/shared/conservation"
 )
 
-// ErrNoCheck reports that no check of conservation has come to its end.
-var ErrNoCheck = errors.New("no check of conservation has come to its end")
+// ErrNoCheck reports that no check of conservation has been completed.
+var ErrNoCheck = errors.New("no check of conservation has been completed")
 
 const evidenceNow = `
 select coalesce(r.debit, ''), coalesce(r.deposit, ''), coalesce(r.refund, '')
@@ -20,9 +20,8 @@ select coalesce(r.debit, ''), coalesce(r.deposit, ''), coalesce(r.refund, '')
   left join conservation_request r on r.generation = c.generation and r.req_id = $1
  where c.is_current and not c.over`
 
-// EvidenceOf is what the journals say of the request, as far as checks have read them.
-// It is empty where they say nothing. The error is [ErrNoCheck] where nobody has read
-// them.
+// EvidenceOf returns the journals' entries about the request, as far as checks have read them. It is
+// empty without entries. The error is [ErrNoCheck] if no check has read the journals.
 func (b *Book) EvidenceOf(ctx context.Context, reqID string) (conservation.Evidence, error) {
 	e := conservation.Evidence{ReqID: reqID}
 	err := b.db.QueryRow(ctx, evidenceNow, reqID).Scan(&e.Debit, &e.Deposit, &e.Refund)
@@ -30,23 +29,23 @@ func (b *Book) EvidenceOf(ctx context.Context, reqID string) (conservation.Evide
 		return e, ErrNoCheck
 	}
 	if err != nil {
-		return e, fmt.Errorf("read what the journals say of %s: %w", reqID, err)
+		return e, fmt.Errorf("read the evidence about %s: %w", reqID, err)
 	}
 	return e, nil
 }
 
-// Last is what checks have come to.
+// Last is the result of all checks so far.
 type Last struct {
-	At       time.Time  // when the last one came to its end, by the database's clock
-	Standing int        // how much is wrong and not known to be right again
-	Found    []Standing // the first of it, oldest first
+	At       time.Time  // when the last one was completed, by the database's clock
+	Standing int        // number of open findings
+	Found    []Standing // the first of them, oldest first
 }
 
-// Standing is a finding that stands, without its evidence.
+// Standing is an open finding, without its evidence.
 type Standing struct {
-	conservation.Finding // as the last check saw it
+	conservation.Finding // as in the last check
 	ID                   int64
-	At                   time.Time // when it was found first
+	At                   time.Time // when it was first found
 }
 
 const (
@@ -63,12 +62,12 @@ select f.finding_id, f.kind, coalesce(f.side, ''), coalesce(f.req_id, ''), f.use
  limit $1`
 )
 
-// Last reads what checks have come to, with at most so many findings; nil where none
-// has come to its end.
-func (b *Book) Last(ctx context.Context, most int) (*Last, error) {
+// Last returns the result of all checks so far, with at most limit findings; nil if no check has been
+// completed.
+func (b *Book) Last(ctx context.Context, limit int) (*Last, error) {
 	var last Last
 	batch := new(pgx.Batch)
-	batch.Queue(standing, most).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(standing, limit).Query(func(rows pgx.Rows) (err error) {
 		last.Found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Standing, err error) {
 			err = row.Scan(&s.ID, &s.Kind, &s.Side, &s.ReqID, &s.Account.UserID, &s.Account.AssetID, &s.Expected, &s.Got, &s.At)
 			return s, err
@@ -81,7 +80,7 @@ func (b *Book) Last(ctx context.Context, most int) (*Last, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what checks of conservation have come to: %w", err)
+		return nil, fmt.Errorf("read the result of the checks of conservation: %w", err)
 	}
 	return &last, nil
 }

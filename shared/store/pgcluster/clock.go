@@ -27,8 +27,8 @@ func FindClockLibrary() string {
 	return ""
 }
 
-// clockEnvironment is what the keeper passes to the server for its clock. The server
-// rereads the offset once a second. Time-outs inside the server keep the real clock.
+// clockEnvironment returns the environment for the server's clock. The server reads the offset again
+// once a second. Time-outs inside the server use the real clock.
 func clockEnvironment(library string) []string {
 	if library == "" {
 		return nil
@@ -36,15 +36,15 @@ func clockEnvironment(library string) []string {
 	return []string{"CLOCK_LIBRARY=" + library, "FAKETIME_CACHE_DURATION=1", "FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_RESET=1"}
 }
 
-// SetClock sets the server's clock ahead of the machine's by offset, or behind it where
-// offset is negative. The server follows within about a second. The cluster must have
-// been started with [Options.ClockLibrary].
+// SetClock sets the server's clock ahead of the machine's by offset, or behind it if offset is
+// negative. The server follows within about a second. The cluster must have been started with
+// [Options.ClockLibrary].
 func (c *Cluster) SetClock(offset time.Duration) error {
 	if !c.movableClock {
 		return errFixedClock
 	}
 	text := fmt.Sprintf("%+.3f\n", offset.Seconds())
-	// The server's account owns the file, so that it is written in place.
+	// The server's account owns the file, so it is written in place.
 	if err := os.WriteFile(filepath.Join(c.keeper.dir, "clock"), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("set the clock: %w", err)
 	}

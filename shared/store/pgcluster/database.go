@@ -9,10 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Template makes the database name by calling build with the URL of an empty
-// one, and closes it to connections, so that [Cluster.Clone] may copy it. Later
-// calls with that name return nil at once, calls made meanwhile wait. When build
-// fails, its error is returned and the next call starts afresh.
+// Template makes the database name by calling build with the URL of an empty one, and closes it to
+// connections, so that [Cluster.Clone] can copy it. Later calls with that name return nil at once,
+// concurrent calls wait. If build fails, its error is returned and the next call starts again.
 //
 // Connections that build leaves open are cut. It must not call Template.
 func (c *Cluster) Template(ctx context.Context, name string, build func(ctx context.Context, url string) error) error {
@@ -28,7 +27,7 @@ func (c *Cluster) Template(ctx context.Context, name string, build func(ctx cont
 	return nil
 }
 
-// buildTemplate drops what an earlier attempt may have left and builds anew.
+// buildTemplate drops the remains of an earlier attempt and builds the template.
 func (c *Cluster) buildTemplate(ctx context.Context, name string, build func(ctx context.Context, url string) error) error {
 	database := pgx.Identifier{name}.Sanitize()
 	if err := c.execute(ctx, "drop database if exists "+database+" with (force)"); err != nil {
@@ -46,12 +45,12 @@ func (c *Cluster) buildTemplate(ctx context.Context, name string, build func(ctx
 	return c.execute(ctx, "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1", name)
 }
 
-// Clone makes a copy of a template, one made by [Cluster.Template] or one of
-// Postgres's own such as template1, which is empty. It takes about a tenth of a
-// second, and copies are made one after another. URL(name) leads to the copy.
+// Clone makes a copy of a template, made by [Cluster.Template] or one of Postgres's own such as
+// template1, which is empty. It takes about a tenth of a second, and copies are made one after another.
+// URL(name) is the copy's URL.
 //
-// Drop removes the copy and cuts its connections. It reports no error, because
-// a copy that could not be dropped disappears with the cluster.
+// drop removes the copy and cuts its connections. It reports no error, because a copy that was not
+// dropped disappears with the cluster.
 func (c *Cluster) Clone(ctx context.Context, template string) (name string, drop func(), err error) {
 	name = fmt.Sprintf("%s_%d", template, c.clones.Add(1))
 	if err := c.copyDatabase(ctx, name, template); err != nil {
@@ -66,8 +65,8 @@ func (c *Cluster) Clone(ctx context.Context, template string) (name string, drop
 	return name, drop, nil
 }
 
-// copyDatabase makes the database name from a template, one at a time, so that
-// a burst of tests does not have the server write all its copies at once.
+// copyDatabase makes the database name from a template, one at a time, so that a burst of tests does
+// not make the server write all copies at once.
 func (c *Cluster) copyDatabase(ctx context.Context, name, template string) error {
 	c.copying.Lock()
 	defer c.copying.Unlock()

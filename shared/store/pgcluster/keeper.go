@@ -14,9 +14,8 @@ import (
 	"time"
 )
 
-// keeperScript runs as the parent of Postgres. Its standard input is a pipe
-// whose other end only this process holds, so the kernel tells it of the death
-// of this process in every case, SIGKILL included.
+// keeperScript runs as the parent of Postgres. Its standard input is a pipe whose other end only this
+// process holds. So the kernel reports the death of this process in every case, SIGKILL included.
 //
 //go:embed keeper.sh
 var keeperScript string
@@ -56,9 +55,9 @@ func startKeeper(parent, binaries, clockLibrary string) (*keeper, error) {
 	cmd := exec.Command("/bin/sh", "-c", keeperScript, "keeper", parent, binaries)
 	cmd.Stdin, cmd.Stdout = in, out
 	cmd.Stderr = out // until the script has a log
-	cmd.Dir = "/"    // the working directory may be closed to the server's account
-	// None of the caller's PG* variables may reach the server, and its messages
-	// must be in the language that isPortTaken reads.
+	cmd.Dir = "/"    // the server's account may not be able to read the working directory
+	// The caller's PG* variables must not reach the server, and its messages must be in the language
+	// that isPortTaken reads.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
 	cmd.Env = append(cmd.Env, clockEnvironment(clockLibrary)...)
 	cmd.SysProcAttr = attributes
@@ -76,16 +75,15 @@ func (k *keeper) folder(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make a temporary folder: %w", err)
 	}
-	if !filepath.IsAbs(dir) { // the words of the tool that failed
+	if !filepath.IsAbs(dir) { // the error text of the failed tool
 		return fmt.Errorf("make a temporary folder: %s", dir)
 	}
 	k.dir = dir
 	return nil
 }
 
-// order has the keeper carry out one line. An order that fails is an error with
-// the end of the log. If ctx ends first, the keeper is told to end, because the
-// state of the cluster is no longer known.
+// order makes the keeper carry out one line. A failed order returns an error with the end of the log.
+// If ctx ends first, the keeper is stopped, because the state of the cluster is unknown.
 func (k *keeper) order(ctx context.Context, line string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// identity is by what a server is told from another.
+// identity holds the values that identify a server.
 type identity struct {
 	system   string
 	timeline string
@@ -24,7 +24,7 @@ select (select system_identifier::text from pg_control_system()), left(pg_walfil
 	return i
 }
 
-// rowsIn makes a table with so many rows, or adds them.
+// rowsIn adds so many rows to a table.
 func rowsIn(t *testing.T, c *Cluster, n int) {
 	t.Helper()
 	conn := connect(t, c.URL("postgres"))
@@ -41,7 +41,7 @@ func wantRows(t *testing.T, c *Cluster, want int) {
 	}
 }
 
-// The version into which a dump is loaded starts here, where it could be fetched.
+// The version into which a dump is loaded can be started here, if it could be fetched.
 func TestFindVersionOfThisMachine(t *testing.T) {
 	t.Parallel()
 	const major = 17
@@ -61,7 +61,7 @@ func TestFindVersionOfThisMachine(t *testing.T) {
 	}
 }
 
-// A backup that is put back has the rows of then, and the identity of before.
+// A restored backup has its rows and the unchanged identity.
 func TestABackupThatIsPutBackKeepsTheIdentity(t *testing.T) {
 	t.Parallel()
 	c := launch(t, Options{SharedBuffersMB: 16}, randomPort)
@@ -80,7 +80,7 @@ func TestABackupThatIsPutBackKeepsTheIdentity(t *testing.T) {
 	}
 }
 
-// pg_upgrade loses nothing and makes another system of it.
+// pg_upgrade loses nothing and makes a new system identifier.
 func TestUpgradeMakesAnotherSystem(t *testing.T) {
 	t.Parallel()
 	c := launch(t, Options{SharedBuffersMB: 16}, randomPort)
@@ -95,8 +95,8 @@ func TestUpgradeMakesAnotherSystem(t *testing.T) {
 	}
 }
 
-// A replica has what was committed before its primary was stopped in order, and its
-// promotion begins a timeline.
+// A replica has all commits before the normal stop of its primary, and its promotion begins a new
+// timeline.
 func TestPromotionBeginsATimeline(t *testing.T) {
 	t.Parallel()
 	c := launch(t, Options{SharedBuffersMB: 16}, randomPort)

@@ -36,8 +36,8 @@ func childMain() error {
 	return fmt.Errorf("not killed in time: %v, %v", err, c.Stop())
 }
 
-// child starts the test binary as a process with a cluster whose folder is made
-// in the folder parent. It returns the process and its output.
+// child starts the test binary as a process with a cluster whose folder is inside parent. It returns
+// the process and its output.
 func child(t *testing.T, parent string) (*exec.Cmd, *bufio.Reader) {
 	t.Helper()
 	self, err := os.Executable()
@@ -63,7 +63,7 @@ func child(t *testing.T, parent string) (*exec.Cmd, *bufio.Reader) {
 	return cmd, bufio.NewReader(out)
 }
 
-// openFolder makes a folder in which every user may make files, as in /tmp.
+// openFolder makes a folder in which every user can create files, as in /tmp.
 func openFolder(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("/tmp", "pgcluster-test-")

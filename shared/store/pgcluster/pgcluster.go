@@ -1,12 +1,10 @@
-// Package pgcluster runs throwaway Postgres clusters for tests and for the
-// emulator, from the server programs installed on the machine.
+// Package pgcluster runs temporary Postgres clusters for tests and for the emulator, with the server
+// programs of the machine.
 //
-// A cluster lives in a temporary folder and listens on 127.0.0.1 and on a
-// socket in that folder, both closed to everyone without its random password.
-// It never outlives the process that started it: a small shell process, the
-// keeper, stops the server and removes the folder as soon as that process stops
-// the cluster, exits or is killed. Only killing the keeper too leaves something
-// behind.
+// A cluster is in a temporary folder and listens on 127.0.0.1 and on a socket in that folder; both
+// require its random password. It never outlives the process that started it. A small shell process,
+// the keeper, stops the server and removes the folder as soon as that process stops the cluster, exits
+// or is killed. Only killing the keeper too leaves something behind.
 package pgcluster
 
 import (
@@ -24,10 +22,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Options says how a cluster is set up. The zero value suits tests.
+// Options configure a cluster. The zero value suits tests.
 type Options struct {
-	// Fsync makes commits survive a crash of the machine, at the price that a
-	// real database pays. Without it they still survive a crash of Postgres.
+	// Fsync makes commits survive a crash of the machine, at the cost of a real database. Without it
+	// they still survive a crash of Postgres.
 	Fsync bool
 
 	// MaxConnections is max_connections; 0 means 200.
@@ -44,8 +42,7 @@ type Options struct {
 	ClockLibrary string
 }
 
-// Cluster is a running Postgres cluster. Its methods may be called from several
-// goroutines at once.
+// Cluster is a running Postgres cluster. Its methods can be called concurrently.
 type Cluster struct {
 	keeper   *keeper
 	port     int
@@ -62,11 +59,11 @@ type Cluster struct {
 	built    map[string]bool // guarded by building
 }
 
-// Start makes a new cluster and returns once it takes connections, well under a
-// second later on an idle machine. The caller must call [Cluster.Stop].
+// Start makes a new cluster and returns once it accepts connections, in less than a second on an idle
+// machine. The caller must call [Cluster.Stop].
 //
-// A process that is root runs the server as user postgres or, if there is none,
-// as nobody. An error says what to install if the machine has no server.
+// A root process runs the server as user postgres or, if there is none, as nobody. If the machine has
+// no server the error says what to install.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	return start(ctx, opts, randomPort)
 }
@@ -77,7 +74,7 @@ func start(ctx context.Context, opts Options, nextPort func() (int, error)) (*Cl
 	return launchCluster(ctx, opts, nextPort, password, "init "+password)
 }
 
-// launchCluster starts a cluster whose data the keeper makes by the order that is given.
+// launchCluster starts a cluster whose data the keeper creates by the given order.
 func launchCluster(ctx context.Context, opts Options, nextPort func() (int, error), password, make string) (*Cluster, error) {
 	binaries := opts.Binaries
 	if binaries == "" {
@@ -100,8 +97,8 @@ func launchCluster(ctx context.Context, opts Options, nextPort func() (int, erro
 	return c, nil
 }
 
-// temporaryFolder returns where to make the cluster's folder. The name of its
-// socket has to fit into 103 bytes, the least that a supported system allows.
+// temporaryFolder returns the parent of the cluster's folder. The name of its socket must fit into 103
+// bytes, the minimum of the supported systems.
 func temporaryFolder() string {
 	const longest = 103 - len("/fencepost-pg-XXXXXX/.s.PGSQL.65535.lock")
 	if folder := os.TempDir(); len(folder) <= longest {
@@ -110,8 +107,8 @@ func temporaryFolder() string {
 	return "/tmp"
 }
 
-// boot brings a cluster whose keeper just started to where it takes
-// connections. The order make has the keeper make its data.
+// boot starts a cluster's server after its keeper, and returns when it accepts connections. The order
+// make creates its data.
 func (c *Cluster) boot(ctx context.Context, nextPort func() (int, error), make string) error {
 	if err := c.keeper.folder(ctx); err != nil {
 		return err
@@ -138,12 +135,12 @@ func (c *Cluster) boot(ctx context.Context, nextPort func() (int, error), make s
 	return c.ping(ctx)
 }
 
-// configure writes the settings. They replace what initdb chose: a cluster is
-// set up the same way on every machine and version.
+// configure writes the settings. They replace initdb's, so that a cluster is the same on every machine
+// and version.
 func (c *Cluster) configure() error {
 	opts := c.opts
-	// fsync alone is what tests can do without: commits still wait for the log
-	// and pages are still whole, so a killed server recovers all of them.
+	// Tests need no fsync: commits still wait for the log and pages are still complete, so a killed
+	// server recovers all of them.
 	text := fmt.Sprintf(`listen_addresses = '127.0.0.1'
 port = %d
 unix_socket_directories = '%s'
@@ -154,7 +151,7 @@ max_prepared_transactions = 0
 timezone = 'UTC'
 log_timezone = 'UTC'
 `, c.port, c.keeper.dir, cmp.Or(opts.MaxConnections, 200), cmp.Or(opts.SharedBuffersMB, 128), opts.Fsync)
-	// The file is initdb's, so it keeps the owner that the server demands.
+	// initdb made the file, so it keeps the owner that the server requires.
 	if err := os.WriteFile(filepath.Join(c.keeper.dir, "data", "postgresql.conf"), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("configure: %w", err)
 	}
@@ -170,8 +167,8 @@ func (c *Cluster) ping(ctx context.Context) error {
 	return conn.Close(ctx)
 }
 
-// URL returns the URL at which the superuser reaches the database of that name,
-// which need not exist. It holds the password and stays the same over restarts.
+// URL returns the superuser's URL for the database with that name, which need not exist. It contains
+// the password and stays the same after restarts.
 func (c *Cluster) URL(database string) string {
 	u := url.URL{
 		Scheme:   "postgres",
@@ -183,12 +180,12 @@ func (c *Cluster) URL(database string) string {
 	return u.String()
 }
 
-// Restart stops the server, cutting all connections, and starts it again on the
-// same port. Immediate stops it as a crash would: open transactions are lost,
-// and the start recovers what was committed. A server that has died is started.
+// Restart stops the server, cutting all connections, and starts it again on the same port. Immediate
+// stops it as a crash would: open transactions are lost, and the start recovers the commits. A dead
+// server is started.
 //
-// After an error the server may be down; Restart may be tried again, unless ctx
-// ended: then the cluster is gone and only Stop remains.
+// After an error the server may be down. Restart can be repeated, unless ctx ended: then the cluster is
+// gone and only Stop can be called.
 func (c *Cluster) Restart(ctx context.Context, immediate bool) error {
 	mode := "fast"
 	if immediate {
@@ -206,8 +203,8 @@ func (c *Cluster) Restart(ctx context.Context, immediate bool) error {
 	return nil
 }
 
-// Stop stops the server without mercy and removes the folder. It returns when
-// both are done; a second call does nothing and returns the same.
+// Stop stops the server immediately and removes the folder. It returns when both are done; a second
+// call does nothing and returns the same.
 func (c *Cluster) Stop() error {
 	return c.stop()
 }

@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// randomPort returns a port of 127.0.0.1 that nobody listens on now. It stays
-// below the ranges from which kernels take the local ports of outgoing
-// connections (32768 and up on Linux), so that the port is still free after a
-// restart, and above those from which the tests' processes take theirs.
+// randomPort returns a free port of 127.0.0.1. It is below the ranges of the kernels' local ports for
+// outgoing connections (32768 and up on Linux), so that it is still free after a restart. It is above
+// the range of the tests' processes.
 func randomPort() (int, error) {
 	const lowest, end, tries = 30000, 32000, 100
 	var errs []error
@@ -27,9 +26,8 @@ func randomPort() (int, error) {
 	return 0, fmt.Errorf("find a free port: %w", errors.Join(errs...))
 }
 
-// isPortTaken reports whether a start failed because another process took the
-// port after it was found free. Postgres tells only its log, in the words of
-// the C library.
+// isPortTaken reports whether a start failed because another process took the port after it was found
+// free. Postgres reports that only in its log, in the words of the C library.
 func isPortTaken(err error) bool {
 	return strings.Contains(err.Error(), "Address already in use")
 }

@@ -13,8 +13,8 @@ func Shared() (*Cluster, error) {
 	return shared()
 }
 
-// A test's context must not decide about the cluster of all tests, so the start
-// has a deadline of its own; a loaded machine needs seconds.
+// A test's context must not end the cluster of all tests, so the start has a separate deadline; a
+// loaded machine needs seconds.
 var shared = sync.OnceValues(func() (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()

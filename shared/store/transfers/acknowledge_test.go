@@ -9,9 +9,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// An acknowledged transfer alarms nobody until its time, while the others do; then, or
-// once it is in another state, it does again. Who, why and until when is on record.
-func TestAnAcknowledgedAlertIsSilentForATime(t *testing.T) {
+// An acknowledged transfer raises no alert until its time, while others do. After that, or in another
+// state, it does again. By, reason and until are recorded.
+func TestAcknowledgedAlertIsSilentUntilItsTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	rules := transfer.DefaultRules()
@@ -64,9 +64,9 @@ func TestAnAcknowledgedAlertIsSilentForATime(t *testing.T) {
 	alarming("acknowledged there, too", 1, 0)
 }
 
-// What an operator took in hand before a restore is another matter after it: a payout may be
-// in doubt now, and wait for a person.
-func TestAnAcknowledgementEndsWithARestore(t *testing.T) {
+// An acknowledgement before a restore does not count after it: a payout may be in doubt now, and wait
+// for an operator.
+func TestRestoreEndsAnAcknowledgement(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	x := r.created(t, request(""))

@@ -12,20 +12,20 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Address is one that a user had put on the list of those that payouts go to.
+// Address is a payout address that a user has put on the list.
 type Address struct {
 	ID         int64
 	ChainID    uint64
 	Address    string // 0x and 40 lower-case hex digits
 	AddedAt    time.Time
-	UsableFrom time.Time // by the delay that was asked with
+	UsableFrom time.Time // by the delay of the query
 
-	RemovedAt    *time.Time // nil: it is on the list
+	RemovedAt    *time.Time // nil: it is listed
 	RemovedBy    string     // [ByUser], or the operator's name
-	RemoveReason string     // an operator's
+	RemoveReason string     // set by an operator
 }
 
-// ByUser stands for the user in [Address.RemovedBy].
+// ByUser is the value of [Address.RemovedBy] for the user.
 const ByUser = "user"
 
 // AddressBlock is an operator's block: while it is open the user can add no address.
@@ -35,23 +35,23 @@ type AddressBlock struct {
 	Reason string
 }
 
-// addressesMost is how many addresses a user can have on the list, and how many the user can
-// add in 24 hours.
-const addressesMost = 100
+// maxAddresses bounds the listed addresses of a user, and the addresses that a user can add in 24
+// hours.
+const maxAddresses = 100
 
 // The errors of a user's addresses. After each, nothing was stored.
 var (
 	ErrAddressesBlocked = errors.New("an operator has blocked new addresses of the user")
-	ErrTooManyAddresses = fmt.Errorf("the user has %d addresses, or has added as many in 24 hours", addressesMost)
-	ErrNoAddress        = errors.New("the user has no such address")
+	ErrTooManyAddresses = fmt.Errorf("the user has %d addresses, or has added as many in 24 hours", maxAddresses)
+	ErrNoAddress        = errors.New("the user has no listed address with this id")
 	ErrNotBlocked       = errors.New("the user's addresses are not blocked")
 )
 
-// usableAfter is the moment that the delay of address x begins at. A restored database has
-// addresses again that were removed after its backup, so they wait from its acceptance on.
+// usableAfter is the time from which the delay of address x counts. A restored database lists addresses
+// that were removed after its backup, so their delay counts from its acceptance.
 const usableAfter = `greatest(x.added_at, (select max(c.at) from authority_change c))`
 
-// addressColumns is a row as [scanAddress] reads it, by delay $2.
+// addressColumns is a row as [scanAddress] reads it, with the delay $2.
 const addressColumns = `
 select x.address_id, x.chain_id, x.address, x.added_at, ` + usableAfter + ` + $2::interval,
        x.removed_at, coalesce(x.removed_by, ''), coalesce(x.remove_reason, '')
@@ -75,21 +75,20 @@ returning address_id`
 
 const listedAddress = addressColumns + ` and x.chain_id = $3 and x.address = $4 and x.removed_at is null`
 
-// standing is true where the database is the one written last, and true where an operator
-// has blocked new addresses of user $1.
+// standing returns whether the database is the one written last, and whether an operator has blocked
+// new addresses of user $1.
 const standing = `
 select is_authority(), exists (select from payout_address_block where user_id = $1 and lifted_at is null)`
 
-// AddAddress puts the address on the user's list, or finds it there: then it does not wait
-// anew. The error wraps one of [ErrAddressesBlocked], [ErrTooManyAddresses] and
-// [transfer.ErrForeign].
+// AddAddress adds the address to the user's list. If it is listed already, its delay does not start
+// again. The error wraps one of [ErrAddressesBlocked], [ErrTooManyAddresses] and [transfer.ErrForeign].
 func (s *Store) AddAddress(ctx context.Context, user int64, chain uint64, address string, delay time.Duration) (a Address, isNew bool, err error) {
 	var found []Address
 	var ours, blocked bool
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(`select `+userLock, user)
-	b.Queue(addAddress, user, int64(chain), address, addressesMost).Query(func(rows pgx.Rows) error {
+	b.Queue(addAddress, user, int64(chain), address, maxAddresses).Query(func(rows pgx.Rows) error {
 		isNew = rows.Next()
 		return rows.Err()
 	})
@@ -105,7 +104,7 @@ func (s *Store) AddAddress(ctx context.Context, user int64, chain uint64, addres
 		return found[0], isNew, nil
 	case blocked:
 		err = ErrAddressesBlocked
-	case isNew: // and taken off since
+	case isNew: // and removed since
 		err = transfer.ErrMoved
 	default:
 		err = ErrTooManyAddresses
@@ -120,12 +119,12 @@ func collectAddresses(into *[]Address) func(pgx.Rows) error {
 	}
 }
 
-// RemovalOfAddress takes an address off a user's list.
+// RemovalOfAddress removes an address from a user's list.
 type RemovalOfAddress struct {
 	UserID int64
 	ID     int64
 	By     string // [ByUser], or the operator's name
-	Reason string // an operator's; the user gives none
+	Reason string // an operator's; empty for the user
 }
 
 const removeAddress = `
@@ -135,9 +134,9 @@ update payout_address
 
 const addressOf = addressColumns + ` and x.address_id = $3`
 
-// RemoveAddress takes the address off the list, if it is there, under the lock that a payout
-// is stored under: after the return no payout to it is stored. A payout that was stored before
-// goes on. The error wraps [ErrNoAddress] or [transfer.ErrForeign].
+// RemoveAddress removes the address from the list, under the lock under which payouts are stored. After
+// it returns, no payout to the address is stored. A payout that was stored before continues. The error
+// wraps [ErrNoAddress] or [transfer.ErrForeign].
 func (s *Store) RemoveAddress(ctx context.Context, r RemovalOfAddress, delay time.Duration) (Address, error) {
 	var found []Address
 	b := new(pgx.Batch)
@@ -159,7 +158,7 @@ func (s *Store) RemoveAddress(ctx context.Context, r RemovalOfAddress, delay tim
 	return Address{}, fmt.Errorf("remove address %d of user %d: %w", r.ID, r.UserID, err)
 }
 
-// UserAddresses are a user's, as a list shows them.
+// UserAddresses is the content of a user's list.
 type UserAddresses struct {
 	List  []Address
 	Block *AddressBlock // nil: the user can add addresses
@@ -170,12 +169,12 @@ const (
 	everyAddress    = addressColumns + ` order by x.address_id desc limit $3`
 )
 
-// openBlock is what keeps user $1 from adding addresses.
+// openBlock returns the block that prevents user $1 from adding addresses.
 const openBlock = `select at, by, reason from payout_address_block where user_id = $1 and lifted_at is null`
 
-// Addresses are those on the user's list. With newest above 0 they are also those that were
-// removed, so many, the newest first. The error wraps [transfer.ErrForeign] in a database
-// that is not the one written last.
+// Addresses returns the user's listed addresses. With newest above 0 it also returns that many removed
+// ones, newest first. The error wraps [transfer.ErrForeign] in a database that is not the one written
+// last.
 func (s *Store) Addresses(ctx context.Context, user int64, delay time.Duration, newest int) (u UserAddresses, err error) {
 	var ours, blocked bool
 	b := new(pgx.Batch)
@@ -206,8 +205,8 @@ insert into payout_address_block (user_id, by, reason)
 select $1, $2, $3 where (select is_authority())
     on conflict do nothing`
 
-// BlockAddresses keeps the user from adding addresses until an operator lifts the block.
-// Where one is open it changes nothing. The error wraps [transfer.ErrForeign].
+// BlockAddresses prevents the user from adding addresses until an operator lifts the block. If one is
+// open it changes nothing. The error wraps [transfer.ErrForeign].
 func (s *Store) BlockAddresses(ctx context.Context, user int64, by, reason string) error {
 	var ours, blocked bool
 	b := new(pgx.Batch)
@@ -230,8 +229,8 @@ const liftBlock = `
 update payout_address_block set lifted_at = clock_timestamp(), lifted_by = $2, lift_reason = $3
  where user_id = $1 and lifted_at is null and (select is_authority())`
 
-// LiftAddressBlock lets the user add addresses again. The error wraps [ErrNotBlocked] where
-// no block is open, or the database is not the one written last.
+// LiftAddressBlock lets the user add addresses again. The error wraps [ErrNotBlocked] if no block is
+// open, or the database is not the one written last.
 func (s *Store) LiftAddressBlock(ctx context.Context, user int64, by, reason string) error {
 	tag, err := store.ExecCarrying(ctx, s.db, liftBlock, user, by, reason)
 	if err == nil && tag.RowsAffected() == 0 {

@@ -18,14 +18,14 @@ const (
 	day      = 24 * time.Hour
 )
 
-// listedOnly are terms by which payouts go to listed addresses alone.
+// listedOnly returns terms that allow payouts to listed addresses only.
 func listedOnly(delay time.Duration) transfer.Terms {
 	t := terms
 	t.Addresses = transfer.AddressTerms{Required: true, Delay: delay}
 	return t
 }
 
-// add puts an address on a user's list.
+// add adds an address to a user's list.
 func (b bench) add(t testing.TB, user int64, chain uint64, address string) transfers.Address {
 	t.Helper()
 	a, isNew, err := b.AddAddress(t.Context(), user, chain, address, day)
@@ -43,7 +43,7 @@ func (b bench) ageAddresses(t testing.TB, by string) {
 	b.run(t, `alter table payout_address enable trigger user`)
 }
 
-// refusal is by which reason a payout under the terms is refused; "": it is stored.
+// refusal returns the reason for which a payout under the terms is refused; "": it is stored.
 func (b bench) refusal(t testing.TB, r transfer.Request, terms transfer.Terms) transfer.ErrRefused {
 	t.Helper()
 	_, err := b.Create(t.Context(), r, terms)
@@ -54,7 +54,7 @@ func (b bench) refusal(t testing.TB, r transfer.Request, terms transfer.Terms) t
 	return refused
 }
 
-// lockUser is a transaction that has alice's lock, and has run the statement.
+// lockUser opens a transaction that holds alice's lock and has run the statement.
 func (b bench) lockUser(t *testing.T, statement string, args ...any) (commit func()) {
 	t.Helper()
 	tx, err := b.DB.Begin(t.Context())
@@ -76,8 +76,8 @@ func (b bench) lockUser(t *testing.T, statement string, args ...any) (commit fun
 	}
 }
 
-// A payout that comes while another of its user is stored waits for it, and counts it.
-func TestPayoutsOfAUserAreStoredOneByOne(t *testing.T) {
+// A payout waits while another of its user is stored, and counts it.
+func TestPayoutsOfAUserAreSerialized(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	bounded := payable
@@ -98,8 +98,8 @@ func TestPayoutsOfAUserAreStoredOneByOne(t *testing.T) {
 	}
 }
 
-// An asset's amount of a day bounds payouts to the last unit, also many at once, and bounds
-// no transfer between accounts. A payout that failed, or is a day old, does not count.
+// An asset's daily payout limit holds to the last unit, also for concurrent payouts, and does not limit
+// transfers between accounts. A payout that failed, or is a day old, does not count.
 func TestPayoutsOfADayAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -141,7 +141,7 @@ func TestPayoutsOfADayAreBounded(t *testing.T) {
 
 	b.run(t, `with one as (select req_id from transfers_tb where user_id = $1 and transfer_type = 3 limit 1)
 		select move_transfer(req_id, '{0,10}', null), move_transfer(req_id, '{10,-10}', 'ACCOUNT_FROZEN') from one`, alice)
-	b.created(t, payout()) // in place of the one that failed
+	b.created(t, payout()) // instead of the one that failed
 	if got := b.refusal(t, payout(), terms).Reason; got != transfer.DailyPayoutExceeded {
 		t.Errorf("another: got %q, want %s", got, transfer.DailyPayoutExceeded)
 	}
@@ -157,8 +157,8 @@ func TestPayoutsOfADayAreBounded(t *testing.T) {
 	}
 }
 
-// Where the list is required a payout goes to an address that its user has added for that
-// chain, once the delay is over, and to no other.
+// If the list is required a payout goes only to an address that its user has added for that chain,
+// after the delay.
 func TestPayoutsGoToListedAddressesAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -204,14 +204,14 @@ func TestPayoutsGoToListedAddressesAlone(t *testing.T) {
 	want("added anew", payout(), listedOnly(day), transfer.AddressNotYetUsable)
 }
 
-// A removal waits for a payout that is being stored, and one that comes later waits for the
-// removal: once that has returned, no payout to the address is stored.
+// A removal waits for a payout that is being stored, and a later payout waits for the removal. After
+// the removal no payout to the address is stored.
 func TestRemovalAndPayoutGoOneByOne(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.offer(t, payable)
 	a := b.add(t, alice, 1337, receiver)
-	// One that is being stored has the lock.
+	// A payout that is being stored holds the lock.
 	commit := b.lockUser(t, `select 1`)
 	done := make(chan error, 1)
 	go func() {
@@ -225,7 +225,7 @@ func TestRemovalAndPayoutGoOneByOne(t *testing.T) {
 	}
 	a = b.add(t, alice, 1337, receiver)
 
-	// A payout that comes while an address is taken off.
+	// A payout while an address is being removed.
 	commit = b.lockUser(t, `update payout_address set removed_at = clock_timestamp(), removed_by = 'user' where address_id = $1`, a.ID)
 	go func() {
 		_, err := b.Create(t.Context(), payout(), listedOnly(0))
@@ -238,8 +238,8 @@ func TestRemovalAndPayoutGoOneByOne(t *testing.T) {
 	}
 }
 
-// A restored database has addresses again that were removed after its backup: each waits
-// anew, from the acceptance on. Before that nothing is listed, added or removed.
+// A restored database lists addresses that were removed after its backup: the delay of each starts
+// again at the acceptance. Before that nothing is listed, added or removed.
 func TestRestoredAddressesWaitAnew(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -285,9 +285,9 @@ func TestRestoredAddressesWaitAnew(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// A user has so many addresses, and adds so many a day, at most; a block keeps all new ones
-// out, until it is lifted. Another user's addresses are not there.
-func TestAddressesOfAUser(t *testing.T) {
+// The numbers of a user's addresses, and of those added in a day, are limited. A block refuses all new
+// ones until it is lifted. Another user's addresses are not visible.
+func TestAddressesAreLimitedAndBlocked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	first := b.add(t, alice, 1337, receiver)
@@ -342,9 +342,9 @@ func TestAddressesOfAUser(t *testing.T) {
 	}
 }
 
-// The bounds of a payout are judged in the round trip that stores it; an address is added
-// and removed in one each.
-func TestCostOfBounds(t *testing.T) {
+// A payout's limits are evaluated in the round trip that stores it. An address is added or removed in
+// one round trip.
+func TestPayoutLimitsTakeOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	bounded := payable

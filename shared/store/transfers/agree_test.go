@@ -10,10 +10,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// The statement that stores and the functions that judge say the same of every
-// request: what the functions let pass is stored as they counted it, and what they
-// refuse is refused by their reason.
-func TestTheStoreJudgesAsTheDomainDoes(t *testing.T) {
+// The SQL statement and the domain's functions agree about each request. What the functions accept is
+// stored as they counted it, and what they refuse is refused with the same reason.
+func TestStoreAgreesWithTheDomain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.run(t, `alter table assets_tb disable trigger user`)

@@ -41,7 +41,7 @@ func scanAsset(row pgx.Row) (transfer.Asset, error) {
 	return a, nil
 }
 
-// Asset is the asset of that name; nil where there is none.
+// Asset returns the asset with that name; nil if there is none.
 func (s *Store) Asset(ctx context.Context, name string) (*transfer.Asset, error) {
 	a, err := scanAsset(s.db.QueryRow(ctx, assetColumns+` where asset = $1`, name))
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -53,7 +53,7 @@ func (s *Store) Asset(ctx context.Context, name string) (*transfer.Asset, error)
 	return &a, nil
 }
 
-// Assets lists all of them by id.
+// Assets returns all assets by id.
 func (s *Store) Assets(ctx context.Context) ([]transfer.Asset, error) {
 	rows, err := s.db.Query(ctx, assetColumns+` order by asset_id`)
 	if err != nil {
@@ -76,8 +76,8 @@ values ($1, $2, $3, $4::text::numeric, $5::text::numeric, nullif($6::text::numer
        chain_id = excluded.chain_id, token_contract = excluded.token_contract, chain_decimals = excluded.chain_decimals,
        updated_at = clock_timestamp()`
 
-// PutAsset stores the asset, or changes its terms. The database refuses another
-// name or precision for an id that it knows, and terms that contradict each other.
+// PutAsset stores the asset, or changes its terms. The database refuses another name or precision for a
+// known id, and contradictory terms.
 func (s *Store) PutAsset(ctx context.Context, a transfer.Asset) error {
 	var p transfer.PayoutTerms
 	var decimals *int

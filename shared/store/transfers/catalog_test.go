@@ -12,14 +12,14 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// ours are the tables that this package's schema is made of.
+// ours are the tables of this package's schema.
 const ours = `('assets_tb'::regclass, 'transfers_tb'::regclass, 'transfer_history'::regclass, 'transfer_resolution'::regclass, 'transfer_acknowledgement'::regclass, 'transfer_halt'::regclass, 'payout_address'::regclass, 'payout_address_block'::regclass)`
 
-// aMove is a planned move of the database, while which nothing is written.
+// aMove is a planned move of the database, during which nothing is written.
 const aMove = `insert into authority_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'r')`
 
-// refused are statements that a constraint or a trigger must refuse, by its name.
-// first prepares. $init, $source, $target, $comp and $done are transfers.
+// refused holds a statement that a constraint or a trigger must refuse, by its name. first prepares it.
+// $init, $source, $target, $comp and $done are transfers.
 type refused struct{ first, then string }
 
 const (
@@ -149,7 +149,7 @@ var nonsense = map[string][]refused{
 	"resumed_by_a_human":   {{newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resumed_by = 'o'`}, {newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resume_reason = 'r'`}},
 }
 
-// guarded are statements that one trigger must refuse, with the name that it gives.
+// guarded lists statements that one trigger must refuse, with the name that it raises.
 var guarded = map[string][]struct{ table, first, then, by string }{
 	"not_while_moving": {
 		{"transfers_tb", aMove, `update transfers_tb set updated_at = now() where req_id = $init`, "move_expected"},
@@ -222,8 +222,8 @@ var guarded = map[string][]struct{ table, first, then, by string }{
 	"keep_all_halts":            {{"transfer_halt", "", `truncate transfer_halt`, byGuard}},
 }
 
-// unguarded takes the guards off every table but one, since a truncate takes along
-// what refers to it.
+// unguarded disables the guards of each table but one, since a truncate includes the referencing
+// tables.
 func unguarded(but string) string {
 	return `do $$ declare t regclass; begin
 		for t in select oid::regclass from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r' and oid <> '` + but + `'::regclass loop
@@ -233,7 +233,7 @@ func unguarded(but string) string {
 
 const byGuard = "history_never_changes"
 
-// plant makes rows to be spoilt, and says by which words they are named.
+// plant creates rows for the statements, and returns their placeholders.
 func plant(t *testing.T, b bench) *strings.Replacer {
 	t.Helper()
 	var words []string
@@ -248,8 +248,7 @@ func plant(t *testing.T, b bench) *strings.Replacer {
 	return strings.NewReplacer(words...)
 }
 
-// try runs first, which must succeed, then the statement, in a transaction that is
-// never committed.
+// try runs first, which must succeed, then the statement, in a transaction that is rolled back.
 func try(t *testing.T, b bench, first, then string) error {
 	t.Helper()
 	tx, err := b.DB.Begin(t.Context())
@@ -267,9 +266,8 @@ func try(t *testing.T, b bench, first, then string) error {
 	return err
 }
 
-// No constraint may be in the schema of transfers of which no test shows what it
-// refuses.
-func TestEveryConstraintRefusesItsNonsense(t *testing.T) {
+// For each constraint in the schema of transfers a test shows what it refuses.
+func TestEveryConstraintRejectsItsForbiddenRows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	rows := plant(t, b)
@@ -295,8 +293,7 @@ func TestEveryConstraintRefusesItsNonsense(t *testing.T) {
 	}
 }
 
-// No trigger may be in the schema of transfers of which no test shows that it, and
-// nothing else, refuses.
+// For each trigger in the schema of transfers a test shows that it alone refuses a statement.
 func TestEveryTriggerDoesItsDuty(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -325,7 +322,7 @@ func TestEveryTriggerDoesItsDuty(t *testing.T) {
 	}
 }
 
-// names are those that a query of the catalog finds.
+// names returns the names that a query of the catalog finds.
 func names(t *testing.T, b bench, query string) []string {
 	t.Helper()
 	found, err := b.DB.Query(t.Context(), query)
@@ -339,8 +336,8 @@ func names(t *testing.T, b bench, query string) []string {
 	return all
 }
 
-// The database has the same table of transitions as the domain, pair by pair: by
-// its function, and by what an update in any state comes to.
+// The database has the domain's table of transitions, pair by pair: in its function, and in the result
+// of an update in each state.
 func TestTheDatabaseHasTheSameTransitions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -13,9 +13,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// lockUser lets the creates of one user go one by one, where a limit is to be kept:
-// what is counted then stays so until the commit. So does the list of the user's
-// addresses, which is changed under the same lock.
+// lockUser serializes the creates of one user if a limit must be kept: the counts then stay valid until
+// the commit. The user's address list is changed under the same lock.
 const lockUser = `
 select ` + userLock + `
  where $2 or exists (select from assets_tb where asset = $3 and (daily_transfer_amount is not null or $4 and daily_payout_amount is not null))`
@@ -23,8 +22,8 @@ select ` + userLock + `
 // userLock takes the lock of user $1 until the commit.
 const userLock = `pg_advisory_xact_lock(hashtextextended('limits of user ' || $1::bigint, 0))`
 
-// insertTransfer stores what [transfer.Request.Check] and [transfer.CheckLimits]
-// would let pass, judged by what is true when it is stored.
+// insertTransfer stores what [transfer.Request.Check] and [transfer.CheckLimits] would accept,
+// evaluated at the time of the insert.
 const insertTransfer = `
 insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type,
        payout_submitter, payout_chain_id, payout_token, payout_address, payout_base_units, payout_payload)
@@ -56,8 +55,8 @@ select $1, nullif($2, ''), $3, a.asset_id, r.amount, a.precision, $6, case $6::s
            and ` + usableAfter + ` + $18::interval <= clock_timestamp()))
     on conflict do nothing`
 
-// mayPay says that the payer is one that pays: registered, for the coordinator alone,
-// not suspended, and not in PROTECT.
+// mayPay is true if the payer can pay: registered for the coordinator alone, not suspended, and not in
+// PROTECT.
 const mayPay = `exists (select from submitter s
                      where s.submitter = p.submitter and s.callers = array['` + store.PayoutCaller + `'] and s.status = 'ACTIVE')
         and not exists (select from protect_episode e where e.submitter = p.submitter and e.closed_at is null)`
@@ -70,12 +69,11 @@ select coalesce(sum(d.amount), 0) from transfers_tb d
    and d.asset_id = a.asset_id and d.state not in (-10, -30)`
 )
 
-// findCreated looks under the cid first. It is a later statement than the insert: in
-// the same one it would miss what a concurrent duplicate has just committed.
+// findCreated searches by the cid first. It must be a later statement than the insert: in the same one
+// it would miss a concurrent duplicate that has just committed.
 //
-// It asks for the first of the user's rows from the cid on, not for the cid's: no
-// key but the right one can answer that, whatever the planner thinks of a user's
-// number of rows.
+// It selects the first of the user's rows from the cid on, not the row with the cid. Only the right
+// index can answer that, whatever number of rows the planner expects for a user.
 const findCreated = transferColumns + `
  where t.transfer_id = coalesce(
        (select f.transfer_id
@@ -83,9 +81,8 @@ const findCreated = transferColumns + `
          where f.cid = $2),
        (select transfer_id from transfers_tb where req_id = $3))`
 
-// Create implements [transfer.Book]: begin, insert, commit, look up, in one round
-// trip and one commit. Only a request that nothing is stored for takes another round
-// trip, which finds out why.
+// Create implements [transfer.Book]: begin, insert, commit, select, in one round trip and one commit.
+// Only a request that was not stored takes another round trip, which finds the reason.
 func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.Terms) (transfer.Created, error) {
 	var found transfer.Transfer
 	var err error
@@ -127,8 +124,7 @@ func insertArgs(r transfer.Request, kind transfer.Type, terms transfer.Terms) []
 	}
 }
 
-// obstacles are what may stand in the way of a request that breaks no rule of its
-// own, of user $1, asset $2 and payer $3.
+// obstacles returns the conditions that can refuse a valid request, of user $1, asset $2 and payer $3.
 const obstacles = `
 select is_authority(),
        exists (select from transfer_halt h left join assets_tb a using (asset_id)
@@ -142,7 +138,7 @@ select is_authority(),
          where d.user_id = $1 and a.asset = $2 and a.daily_transfer_amount is not null
            and d.created_at > (select clock_timestamp()) - interval '24 hours' and d.state not in (-10, -30))`
 
-// why says what stands in the way of a request for which nothing was stored.
+// why returns the reason for which a request was not stored.
 func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Terms) error {
 	var ours, halted, mayNotPay bool
 	var counts transfer.Counts
@@ -190,8 +186,8 @@ func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Term
 	return transfer.ErrMoved
 }
 
-// findPayoutObstacles is what user $1 had paid out of asset $2 in 24 hours, and from when
-// on address $4 of chain $3 can be paid; null: it is not on the list.
+// findPayoutObstacles returns the payouts of asset $2 for user $1 in 24 hours. It also returns the
+// time from which address $4 of chain $3 can be paid; null: it is not listed.
 const findPayoutObstacles = `
 select (select coalesce(sum(d.units), 0)::text from transfers_tb d join assets_tb a using (asset_id)
          where d.user_id = $1 and a.asset = $2 and d.transfer_type = 3
@@ -200,7 +196,7 @@ select (select coalesce(sum(d.units), 0)::text from transfers_tb d join assets_t
          where x.user_id = $1 and x.chain_id = $3 and x.address = $4 and x.removed_at is null),
        clock_timestamp()`
 
-// payoutObstacles are what may stand in the way of a payout beside [obstacles].
+// payoutObstacles are the conditions that can refuse a payout beside [obstacles].
 type payoutObstacles struct {
 	paidUnits  string
 	usableFrom *time.Time // of the address; nil: it is not listed
@@ -211,7 +207,7 @@ func (o *payoutObstacles) scan(row pgx.Row) error {
 	return row.Scan(&o.paidUnits, &o.usableFrom, &o.now)
 }
 
-// why says which of them refuses the payout of so many units.
+// why returns which of them refuses the payout of so many units.
 func (o payoutObstacles) why(units uint64, a transfer.Asset, terms transfer.AddressTerms) error {
 	switch {
 	case terms.Required && o.usableFrom == nil:
@@ -226,8 +222,7 @@ func (o payoutObstacles) why(units uint64, a transfer.Asset, terms transfer.Addr
 	return transfer.ErrMoved
 }
 
-// cappedUnits reads a sum of units, which may be beyond 64 bits: then it is more
-// than any limit.
+// cappedUnits reads a sum of units. A sum beyond 64 bits counts as more than any limit.
 func cappedUnits(text string) uint64 {
 	units, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {

@@ -18,14 +18,14 @@ const (
 	token = "0x00000000000000000000000000000000000000b2"
 )
 
-// payable is usdt with terms of payout.
+// payable is usdt with payout terms.
 var payable = func() transfer.Asset {
 	a := usdt
 	a.Payout = &transfer.PayoutTerms{Submitter: payer, ChainID: 1337, Token: token, Decimals: 18}
 	return a
 }()
 
-// payout is a request of 1.5 USDT to an address, as [payable] demands it.
+// payout is a request of 1.5 USDT to an address, for [payable].
 func payout() transfer.Request {
 	r := request("")
 	r.To = transfer.Chain
@@ -36,7 +36,7 @@ func payout() transfer.Request {
 	return r
 }
 
-// amount of the text, which must be one.
+// amount parses the text, which must be valid.
 func amount(t testing.TB, text string) transfer.Amount {
 	t.Helper()
 	a, ok := transfer.ParseAmount(text)
@@ -46,7 +46,7 @@ func amount(t testing.TB, text string) transfer.Amount {
 	return a
 }
 
-// A transfer is stored as it was asked for, and read back the same by every way.
+// A transfer is stored as requested, and each read returns it unchanged.
 func TestCreateStoresTheRequest(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -68,13 +68,12 @@ func TestCreateStoresTheRequest(t *testing.T) {
 			t.Errorf("read back: got %+v, %v; %+v, %v; want the same", loaded, err, found, errFound)
 		}
 		if _, err := b.Find(t.Context(), r.ReqID, bob); !errors.Is(err, transfer.ErrNotFound) {
-			t.Errorf("another user's look: got %v, want not found", err)
+			t.Errorf("another user's query: got %v, want not found", err)
 		}
 	}
 }
 
-// A create is one round trip and one commit, and so is each of the two writes
-// between its calls.
+// A create is one round trip and one commit, and so is each of the two writes between its calls.
 func TestCostOfATransfer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -94,8 +93,8 @@ func TestCostOfATransfer(t *testing.T) {
 	}
 }
 
-// H16: what is stored answers first, whatever asset, amount, limit, halt or PROTECT
-// now say; another body is a conflict.
+// H16: the stored transfer is returned first, whatever asset, amount, limit, halt or PROTECT would
+// refuse now. Another body is a conflict.
 func TestH16WhatIsStoredAnswersFirst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -131,8 +130,8 @@ func TestH16WhatIsStoredAnswersFirst(t *testing.T) {
 	}
 }
 
-// H16: of many creates at once with one cid each gets the one transfer, also the one
-// that had to wait for the other's commit.
+// H16: many concurrent creates with one cid all get the one transfer, also those that waited for
+// another's commit.
 func TestH16ConcurrentDuplicates(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -182,8 +181,8 @@ func TestH16ConcurrentDuplicates(t *testing.T) {
 	})
 }
 
-// A create whose answer was lost finds itself, and is new to its caller.
-func TestCreateFindsItself(t *testing.T) {
+// A create whose answer was lost finds its own transfer, which is new to its caller.
+func TestCreateFindsItsLostTransfer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, cid := range []string{"", "c-1"} {
@@ -196,7 +195,7 @@ func TestCreateFindsItself(t *testing.T) {
 	}
 }
 
-// The cid is its user's alone.
+// Two users can use the same cid.
 func TestCIDsAreTheUsersOwn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -207,8 +206,7 @@ func TestCIDsAreTheUsersOwn(t *testing.T) {
 	}
 }
 
-// An asset keeps its name and its scale for ever; its terms change, and are read back
-// as they were written.
+// An asset's name and scale never change. Its terms can change, and are read back as written.
 func TestAssetsKeepTheirScale(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

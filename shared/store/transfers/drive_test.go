@@ -12,8 +12,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// The happy path each way, with the exact sequence of states, one effect of each
-// kind, and every account.
+// The happy path in both directions, with the exact sequence of states, one effect of each kind, and
+// every account.
 func TestFSM001And002HappyPath(t *testing.T) {
 	t.Parallel()
 	for kind, ends := range map[transfer.Type][2]transfer.AccountType{
@@ -35,8 +35,8 @@ func TestFSM001And002HappyPath(t *testing.T) {
 	}
 }
 
-// What a source or a target refuses, and how it ends.
-func TestRefusals(t *testing.T) {
+// The refusals of a source or a target, and the resulting states.
+func TestRefusedCallsEndTheTransfer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		op      transfer.Op
@@ -63,9 +63,9 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// An unknown answer leaves the transfer where it is, plans the next attempt, and is
-// told as loud as the money is in danger: a warning at the source, critical in
-// flight. However often it is unknown, it never fails and is never given back.
+// An unknown answer leaves the state and plans the next attempt. It is logged as a warning while the
+// money is at the source, and as critical in flight. However often it is repeated, the transfer never
+// fails and is never refunded.
 func TestUnknownStays(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -104,7 +104,7 @@ func TestUnknownStays(t *testing.T) {
 				}
 				want := c.severity + " " + c.severity + " " + c.severity
 				if got := r.log.severities("unknown"); got != want {
-					t.Errorf("told: got %s, want %s", got, want)
+					t.Errorf("severities: got %s, want %s", got, want)
 				}
 				end := r.drive(t, got.ReqID, c.end)
 				if end.RetryCount != 3 || end.Failures != 0 || end.NextAttemptAt != nil || end.LastUnknown != "" {
@@ -115,9 +115,8 @@ func TestUnknownStays(t *testing.T) {
 	}
 }
 
-// A transfer that stands in any state, left there by a dead worker, goes on from
-// there, and to the same end.
-func TestDriveFromEveryState(t *testing.T) {
+// A transfer that a dead worker left in any state continues from there, to the same result.
+func TestDriveContinuesFromEveryState(t *testing.T) {
 	t.Parallel()
 	for _, s := range transfer.States() {
 		r := newRig(t)
@@ -141,8 +140,7 @@ func TestDriveFromEveryState(t *testing.T) {
 	}
 }
 
-// The age is judged by the database when the transfer begins; what expired has
-// never been called.
+// The database evaluates the age when the transfer begins. An expired one never called a ledger.
 func TestH31InitExpiresOrBegins(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -157,8 +155,8 @@ func TestH31InitExpiresOrBegins(t *testing.T) {
 	}
 }
 
-// H31: that a payout waits for its chain is no news before its own limit, and
-// critical after.
+// H31: a payout that waits for its chain is logged as information up to its own limit, and as critical
+// afterwards.
 func TestH31PayoutsHaveTheirOwnLimit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -185,13 +183,12 @@ func TestH31PayoutsHaveTheirOwnLimit(t *testing.T) {
 		t.Errorf("alarms after 31 minutes: got %d, want 1", n)
 	}
 	if got, want := r.log.severities("unknown"), "INFO CRITICAL"; got != want {
-		t.Errorf("told at once and after 31 minutes: got %s, want %s", got, want)
+		t.Errorf("severities at once and after 31 minutes: got %s, want %s", got, want)
 	}
 }
 
-// CON-001 at the level of the store: many workers drive one transfer at once. One
-// compare-and-set wins each time, every effect happens once, the history has each
-// state once.
+// CON-001 at the store: many workers drive one transfer at once. One compare-and-set wins each time,
+// each effect happens once, and the history has each state once.
 func TestCON001ManyWorkersOneTransfer(t *testing.T) {
 	t.Parallel()
 	for _, refuse := range []bool{false, true} {
@@ -224,9 +221,9 @@ func TestCON001ManyWorkersOneTransfer(t *testing.T) {
 	}
 }
 
-// A compare-and-set from a state that the transfer is not in changes nothing, and
-// says so without an error.
-func TestALostCASChangesNothing(t *testing.T) {
+// A compare-and-set from another state than the transfer's changes nothing, and reports that without an
+// error.
+func TestLostCompareAndSetChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	order := transfer.Order{By: "carol", Reason: "r"}
@@ -260,9 +257,8 @@ func TestALostCASChangesNothing(t *testing.T) {
 	}
 }
 
-// A request that is known is answered and left alone: no call, no write, whatever
-// state it is in.
-func TestAKnownRequestIsLeftAlone(t *testing.T) {
+// A known request is answered without a call and without a write, in any state.
+func TestKnownRequestCallsAndWritesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	x := r.created(t, request("c-1"))
@@ -272,14 +268,14 @@ func TestAKnownRequestIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Operators: who asked and why is on record before the ledger is asked; the transfer
-// goes on by its own edges.
-func TestResolve(t *testing.T) {
+// An operator's order and its reason are recorded before the ledger is asked. The transfer continues by
+// the ordinary transitions.
+func TestResolveRecordsAndContinues(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		op      transfer.Op
-		arrived bool // the call was carried out, its answer lost
+		arrived bool // the call was carried out and its answer lost
 		end     transfer.State
 		effects string
 		verdict string
@@ -321,13 +317,13 @@ func TestResolve(t *testing.T) {
 			}
 			got := story.Resolutions[0]
 			if got.Op != string(c.op) || got.By != "carol" || got.Reason != "an hour is enough" || got.Verdict != c.verdict || got.AnsweredAt == nil {
-				t.Errorf("on record: got %+v, want who, why and %s", got, c.verdict)
+				t.Errorf("recorded: got %+v, want by, reason and %s", got, c.verdict)
 			}
 		})
 	}
 }
 
-// Nobody cancels but in INIT, and a cancel is on record with who and why.
+// A transfer can be cancelled only in INIT, and the cancel is recorded with by and reason.
 func TestCancelOnlyInInit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -358,8 +354,8 @@ func TestCancelOnlyInInit(t *testing.T) {
 	}
 }
 
-// The points are passed by their names, and no other is.
-func TestPointsArePassed(t *testing.T) {
+// Only the listed crash points are reached.
+func TestOnlyListedCrashPointsAreReached(t *testing.T) {
 	t.Parallel()
 	passed := map[string]bool{}
 	r := newRig(t)

@@ -10,14 +10,13 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// due takes transfers whose next attempt is overdue, since its task is lost, and those
-// that nobody has planned one for and nobody has moved for a while: their worker died.
-// Every move takes the plan away, so what an earlier state waited for postpones
-// nothing; and to take a transfer changes nothing that it is taken by. A restored
-// database has none to take: nobody may move them before it is accepted.
+// due takes transfers whose next attempt is overdue because its task is lost. It also takes those
+// without a planned attempt that were not moved for a while, because their worker died. Each move
+// deletes the plan, so a wait of an earlier state delays nothing. Taking a transfer does not change its
+// order. A restored database has none to take, because nothing may be moved before its acceptance.
 //
-// A row that was changed in the future shows that the database's clock was set back. Its
-// plan lies as far ahead as the clock went back, so it is due now.
+// A row with a change in the future shows that the database's clock was set back. Its plan is ahead by
+// as much as the clock went back, so it is due now.
 const due = `
 update transfers_tb t
    set swept_at = clock_timestamp()
@@ -33,17 +32,16 @@ update transfers_tb t
           for no key update of x skip locked)
 returning t.req_id, t.retry_count`
 
-// Due is a transfer that the sweep has to step.
+// Due is a transfer that the sweep must step.
 type Due struct {
 	ReqID      string
-	RetryCount int // of its step task's name
+	RetryCount int // part of the name of its step's task
 }
 
-// Due takes up to limit transfers that are to be stepped now, those first that were
-// not taken for longest, and none that was taken since the sweep began: two sweeps
-// share the work. A zero began is now. rescueAfter is after how long a planned attempt
-// has lost its task, and a transfer without a plan its worker. It returns the database's clock, by which the
-// sweep's next batch goes.
+// Due takes up to limit transfers that are due now, those first that were not taken for longest. It
+// takes none that was taken since the sweep began: two sweeps share the work. A zero began is now.
+// After rescueAfter a planned attempt counts as lost, and so does the worker of a transfer without
+// a plan. Due returns the database's clock, which the sweep's next batch uses.
 func (s *Store) Due(ctx context.Context, rescueAfter time.Duration, limit int, began time.Time) (found []Due, now time.Time, err error) {
 	since := &began
 	if began.IsZero() {
@@ -61,10 +59,9 @@ func (s *Store) Due(ctx context.Context, rescueAfter time.Duration, limit int, b
 	return found, now, nil
 }
 
-// What is late, and the alert's own condition: for too long in TARGET_PENDING, or with
-// as many refunds unknown in a row as the rules bear. A state that began further ahead
-// than the limit shows that the database's clock was set back: nobody knows for how long
-// it has lasted, and it is late.
+// Lateness is the alert's condition: too long in TARGET_PENDING, or as many consecutive unknown refunds
+// as the rules allow. A state that began further in the future than the limit shows that the database's
+// clock was set back: its duration is unknown, and it is late.
 const (
 	latePending = `
  where t.open and t.state = 30
@@ -74,8 +71,8 @@ const (
 	lateRefunds = `
  where t.open and t.state = -20 and t.failures >= $1` + unacknowledged
 
-	// unacknowledged leaves out what a person has taken in hand since the database was
-	// accepted last. Only what is late is looked up.
+	// unacknowledged excludes transfers that an operator has acknowledged since the database was last
+	// accepted. Only late ones are looked up.
 	unacknowledged = `
    and coalesce((select k.until <= clock_timestamp() or k.state <> t.state or k.at < t.state_at or exists (select from authority_change c where c.at >= k.at)
          from transfer_acknowledgement k where k.transfer_id = t.transfer_id order by k.id desc limit 1), true)`
@@ -84,17 +81,16 @@ const (
 	latestFew = ` order by t.state_at desc, t.transfer_id desc limit `
 )
 
-// Late are the transfers of one alert.
+// Late holds the transfers of one alert.
 type Late struct {
-	Count   int                 // of them all
-	Longest time.Duration       // in its state, of them all
-	Newest  []transfer.Transfer // those that came last, the newest first
+	Count   int                 // of all
+	Longest time.Duration       // time in its state, of all
+	Newest  []transfer.Transfer // the last ones, newest first
 }
 
-// Alarming tells of the transfers that a person has to look at, up to limit of each
-// kind by name: those for longer in TARGET_PENDING than the rules allow their type,
-// and those with as many refunds unknown in a row as the rules bear. It leaves out those
-// whose alert is acknowledged.
+// Alarming returns the transfers that an operator must check, with up to limit of each kind by
+// name. They are those longer in TARGET_PENDING than the rules allow their type, and those with as
+// many consecutive unknown refunds as the rules allow. It excludes acknowledged ones.
 func (s *Store) Alarming(ctx context.Context, rules transfer.Rules, limit int) (pending, refunds Late, err error) {
 	b := new(pgx.Batch)
 	queueLate(b, &pending, latePending, `$3`, rules.PendingLimit, rules.PayoutLimit, limit)
@@ -105,8 +101,7 @@ func (s *Store) Alarming(ctx context.Context, rules transfer.Rules, limit int) (
 	return pending, refunds, nil
 }
 
-// queueLate adds the two statements of one alert; the last argument is the limit of
-// the second.
+// queueLate adds the two statements of one alert; the last argument is the limit of the second.
 func queueLate(b *pgx.Batch, l *Late, condition, limit string, args ...any) {
 	b.Queue(howLate+condition, args[:len(args)-1]...).QueryRow(func(row pgx.Row) error { return row.Scan(&l.Count, &l.Longest) })
 	b.Queue(transferColumns+condition+latestFew+limit, args...).Query(func(rows pgx.Rows) (err error) {
@@ -121,9 +116,9 @@ type Busy struct {
 	Transfers int
 }
 
-// busy counts a column that no index has but the one in time: the planner would
-// else walk the whole of the users' index. What was asked for in the future was asked for
-// before the database's clock was set back, nobody knows when.
+// busy counts a column that only the time index has: otherwise the planner would read the whole users'
+// index. It excludes requests with a time in the future: they were made before the database's clock was
+// set back, at an unknown time.
 const busy = `
 select user_id, count(amount)
   from transfers_tb
@@ -133,10 +128,9 @@ having count(amount) > $2
  order by count(amount) desc, user_id
  limit $3`
 
-// Busy lists up to limit users who asked for more than most transfers within the
-// time, the busiest first.
-func (s *Store) Busy(ctx context.Context, within time.Duration, most, limit int) ([]Busy, error) {
-	rows, err := s.db.Query(ctx, busy, within, most, limit)
+// Busy returns up to limit users with more than minimum transfers within the time, the busiest first.
+func (s *Store) Busy(ctx context.Context, within time.Duration, minimum, limit int) ([]Busy, error) {
+	rows, err := s.db.Query(ctx, busy, within, minimum, limit)
 	if err != nil {
 		return nil, fmt.Errorf("find busy users: %w", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// due is what the sweep takes, by req_id.
+// due returns the transfers that the sweep takes, by req_id.
 func (b bench) due(t testing.TB, limit int, began time.Time) ([]string, time.Time) {
 	t.Helper()
 	found, now, err := b.Due(t.Context(), time.Minute, limit, began)
@@ -27,13 +27,13 @@ func (b bench) due(t testing.TB, limit int, began time.Time) ([]string, time.Tim
 	return all, now
 }
 
-// old makes everything of the transfer that went by its last change older.
+// old makes the times of the transfer's last change older.
 func (b bench) old(t testing.TB, reqID, by string) {
 	t.Helper()
 	b.run(t, `update transfers_tb set updated_at = updated_at - $2::text::interval where req_id = $1`, reqID, by)
 }
 
-// postponed is one more unknown answer, in any state that asks.
+// postponed adds an unknown answer, in any state that waits for one.
 func (b bench) postponed(t testing.TB, x transfer.Transfer, first time.Duration) transfer.Transfer {
 	t.Helper()
 	m, err := b.Postpone(t.Context(), transfer.Postponement{ReqID: x.ReqID, State: x.State, RetryCount: x.RetryCount, First: first, Most: 24 * time.Hour, Unknown: "?"})
@@ -43,7 +43,7 @@ func (b bench) postponed(t testing.TB, x transfer.Transfer, first time.Duration)
 	return m.Now
 }
 
-// loaded is the transfer as it is.
+// loaded returns the transfer as stored.
 func (b bench) loaded(t testing.TB, reqID string) transfer.Transfer {
 	t.Helper()
 	x, err := b.Load(t.Context(), reqID)
@@ -53,9 +53,9 @@ func (b bench) loaded(t testing.TB, reqID string) transfer.Transfer {
 	return x
 }
 
-// The sweep takes what a dead worker left in any state, whose attempt has been due for
-// as long, and nothing else.
-func TestDueFindsWhatWasLeftBehind(t *testing.T) {
+// The sweep takes exactly the transfers of dead workers, in any state, whose attempt has been due for
+// long enough.
+func TestDueFindsTransfersOfDeadWorkers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var want []string
@@ -80,16 +80,16 @@ func TestDueFindsWhatWasLeftBehind(t *testing.T) {
 	slices.Sort(want)
 	got, now := b.due(t, 100, time.Time{})
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("taken (-want +got):\n%s", diff)
+		t.Errorf("due (-want +got):\n%s", diff)
 	}
 	if since := value[time.Time](t, b, `select clock_timestamp()`).Sub(now); since < 0 || since > time.Minute {
 		t.Errorf("time: got %v, want the database's clock", now)
 	}
 }
 
-// A retry does not postpone the rescue of a dead worker's transfer: neither the
-// back-off of an earlier state, nor a frozen worker's late word, nor a client that
-// asks again, nor a sweep that took it and died.
+// A retry does not delay the rescue of a dead worker's transfer: neither the back-off of an earlier
+// state, nor a frozen worker's late postponement, nor a client's repeated request, nor a sweep that
+// took it and died.
 func TestARetryDoesNotPostponeTheRescue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -119,13 +119,13 @@ func TestARetryDoesNotPostponeTheRescue(t *testing.T) {
 	b.old(t, x.ReqID, "61 s")
 	taken("moved a minute ago, the back-off of the earlier state not over", x.ReqID, true)
 
-	// A worker that was frozen since the earlier state speaks.
+	// A worker that was frozen since the earlier state postpones.
 	for _, late := range []transfer.Postponement{
 		{ReqID: x.ReqID, State: 10, RetryCount: 1, First: time.Hour, Most: time.Hour, Unknown: "late"},
 		{ReqID: x.ReqID, State: 30, RetryCount: 0, First: time.Hour, Most: time.Hour, Unknown: "late"},
 	} {
 		if m, err := b.Postpone(t.Context(), late); err != nil || m.Done || m.Now.RetryCount != 1 {
-			t.Errorf("a late word %+v: got %+v, %v; want it unheard", late, m, err)
+			t.Errorf("a late postponement %+v: got %+v, %v; want it ignored", late, m, err)
 		}
 	}
 	taken("after a frozen worker's word", x.ReqID, true)
@@ -134,14 +134,14 @@ func TestARetryDoesNotPostponeTheRescue(t *testing.T) {
 	}
 	taken("after the client asked again, and for the second sweep", x.ReqID, true)
 
-	// What two workers find out at once counts once.
+	// An unknown answer that two workers see at once counts once.
 	first := m.Now
 	b.postponed(t, first, time.Millisecond)
 	if again, err := b.Postpone(t.Context(), transfer.Postponement{ReqID: x.ReqID, State: 30, RetryCount: first.RetryCount, First: time.Hour, Most: time.Hour}); err != nil || again.Done || again.Now.Failures != 1 {
 		t.Errorf("the second of two: got %+v, %v; want it unheard", again, err)
 	}
 
-	// The target refuses at last; whoever recorded it dies before the refund.
+	// The target refuses at last; the worker that recorded it dies before the refund.
 	b.postponed(t, b.loaded(t, x.ReqID), time.Hour)
 	m, err = b.Move(t.Context(), transfer.Move{ReqID: x.ReqID, Path: []transfer.State{30, -20}, Reason: transfer.AccountDisabled})
 	if err != nil || !m.Done || m.Now.NextAttemptAt != nil || m.Now.Failures != 0 || m.Now.RetryCount != 3 {
@@ -151,10 +151,9 @@ func TestARetryDoesNotPostponeTheRescue(t *testing.T) {
 	taken("refused a minute ago, the back-off of the earlier state not over", x.ReqID, true)
 }
 
-// A database's clock that was set back leaves the times of open transfers ahead of it.
-// The sweep takes them at once, and MON-001 names those in TARGET_PENDING: nobody knows
-// for how long they have been there.
-func TestAClockSetBackSilencesNeitherRescueNorMON001(t *testing.T) {
+// After the database's clock was set back the times of open transfers are in the future. The sweep
+// takes them at once, and MON-001 names those in TARGET_PENDING, because their duration is unknown.
+func TestClockSetBackSilencesNeitherRescueNorMON001(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	moved, planned, fresh := b.at(t, transfer.TargetPending), b.postponed(t, b.at(t, transfer.SourcePending), time.Minute), b.at(t, transfer.TargetPending)
@@ -166,7 +165,7 @@ func TestAClockSetBackSilencesNeitherRescueNorMON001(t *testing.T) {
 	slices.Sort(want)
 	got, now := b.due(t, 100, time.Time{})
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("taken (-want +got):\n%s", diff)
+		t.Errorf("due (-want +got):\n%s", diff)
 	}
 	if again, _ := b.due(t, 100, now); len(again) != 0 {
 		t.Errorf("taken once more by the same sweep: got %v, want none", again)
@@ -177,11 +176,11 @@ func TestAClockSetBackSilencesNeitherRescueNorMON001(t *testing.T) {
 	}
 	b.postponed(t, b.loaded(t, planned.ReqID), time.Minute)
 	if after, _ := b.due(t, 100, time.Time{}); slices.Contains(after, planned.ReqID) {
-		t.Errorf("planned again by the clock as it is: got it taken, want it left to its task")
+		t.Errorf("planned again by the clock as it is: got it taken by the sweep, want it left to its task")
 	}
 }
 
-// The back-off doubles in the database's time, to its most.
+// The back-off doubles in the database's time, up to its maximum.
 func TestBackOffDoublesToItsMost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -198,7 +197,7 @@ func TestBackOffDoublesToItsMost(t *testing.T) {
 	}
 }
 
-// Two sweeps share the work, one takes each once, and neither waits for the other or
+// Two sweeps share the work. One of them takes each transfer once, and neither waits for the other or
 // for a worker.
 func TestSweepsShareTheWork(t *testing.T) {
 	t.Parallel()
@@ -216,7 +215,7 @@ func TestSweepsShareTheWork(t *testing.T) {
 		sizes = append(sizes, len(got))
 	}
 	if diff := cmp.Diff([]int{2, 2, 1, 0}, sizes); diff != "" {
-		t.Errorf("taken by the batches of one sweep (-want +got):\n%s", diff)
+		t.Errorf("due in the batches of one sweep (-want +got):\n%s", diff)
 	}
 	tx, err := b.DB.Begin(t.Context())
 	if err != nil {
@@ -235,12 +234,12 @@ func TestSweepsShareTheWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	if last, _ := b.due(t, 2, time.Time{}); len(last) != 2 || !slices.Contains(other, last[0]) || !slices.Contains(other, last[1]) {
-		t.Errorf("then: got %v, want those that were not taken for longest: %v", last, other)
+		t.Errorf("then: got %v, want those that were not taken for the longest time: %v", last, other)
 	}
 }
 
-// MON-001 and MON-002: money in flight for over a minute, and the third refund that
-// is unknown, are told; nothing else is.
+// MON-001 and MON-002: money in flight for over a minute, and the third unknown refund, are alerts;
+// nothing else is.
 func TestMON001And002Alarming(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -265,7 +264,7 @@ func TestMON001And002Alarming(t *testing.T) {
 	}
 }
 
-// newest are the ids of the alert of a state; it checks how many there are in all.
+// newest returns the ids in the alert of a state, and checks their total number.
 func (b bench) newest(t testing.TB, s transfer.State, limit, count int) (ids []string) {
 	t.Helper()
 	pending, refunds, err := b.Alarming(t.Context(), transfer.DefaultRules(), limit)
@@ -282,8 +281,8 @@ func (b bench) newest(t testing.TB, s transfer.State, limit, count int) (ids []s
 	return ids
 }
 
-// However many are late, those that came last are named, of each alert, and all count.
-func TestManyAlarmsHideNone(t *testing.T) {
+// With any number of late transfers the newest of each alert are named, and all count.
+func TestManyLateTransfersAllCount(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	want := map[transfer.State]string{}
@@ -301,7 +300,7 @@ func TestManyAlarmsHideNone(t *testing.T) {
 	}
 }
 
-func TestMON004Busy(t *testing.T) {
+func TestMON004NamesBusyUsers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for n, user := range []int64{alice, alice, alice, bob, bob} {
@@ -321,9 +320,8 @@ func TestMON004Busy(t *testing.T) {
 	}
 }
 
-// What was asked for before the database's clock was set back was not asked for within the
-// last minute: MON-004 names nobody for it, for as long as the clock went back, and
-// nobody's requests of now are hidden behind it.
+// Requests from before the database's clock was set back do not count for the last minute. MON-004
+// names no user because of them, and hides no present requests.
 func TestMON004AfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

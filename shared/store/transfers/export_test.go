@@ -1,6 +1,6 @@
 package transfers
 
-// HotStatements are those whose cost must not grow with what is finished.
+// HotStatements are those whose cost must not grow with the number of finished transfers.
 var HotStatements = map[string]string{
 	"lockUser": lockUser, "insertTransfer": insertTransfer, "findCreated": findCreated, "obstacles": obstacles,
 	"byReqID": byReqID, "start": start, "postpone": postpone, "cancel": cancel, "due": due, "busy": busy,
@@ -11,7 +11,7 @@ var HotStatements = map[string]string{
 	"moveTransfer": moveTransfer, "listOf": listOf, "inList": inList,
 }
 
-// moveTransfer is what move_transfer runs.
+// moveTransfer is the statement in move_transfer.
 const moveTransfer = `
 update transfers_tb set state = $2, updated_at = clock_timestamp()
  where req_id = $1 and state = $3 and ($4 > 2 or (select is_authority()))`

@@ -12,8 +12,8 @@ import (
 
 var errForgotten = errors.New("forgotten")
 
-// forgetful is a vault that has forgotten each refund, and believes an operator's word
-// that has a line: a refund that was not applied is applied then.
+// forgetful is a vault that has forgotten each refund. It accepts an operator's statement with a line:
+// a refund that was not applied is applied then.
 type forgetful struct{ *vault }
 
 func (f forgetful) Refund(context.Context, transfer.Call) transfer.Outcome {
@@ -33,8 +33,8 @@ func (f forgetful) Record(ctx context.Context, _ transfer.Op, c transfer.Call, w
 	return f.vault.Refund(ctx, c)
 }
 
-// That a refund was not applied is proved by no line alone: the line of its withdrawal
-// says nothing about it. Where the journals have the refund it is not made again.
+// A line alone does not prove that a refund was not applied: the line of its withdrawal does not show
+// it. A refund that the journals have is not repeated.
 func TestALineDoesNotProveThatARefundWasNotApplied(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {

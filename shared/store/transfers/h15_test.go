@@ -17,7 +17,7 @@ type cut struct {
 	mu      sync.Mutex
 	write   string // begin, move or postpone: the next one is cut
 	happens bool
-	blind   bool // and it cannot be read back
+	blind   bool // the read after it fails too
 	between func()
 }
 
@@ -66,9 +66,9 @@ func (c *cut) Postpone(ctx context.Context, p transfer.Postponement) (transfer.M
 	return c.cut("postpone", func() (transfer.Moved, error) { return c.Book.Postpone(ctx, p) })
 }
 
-// H15: a compare-and-set without an answer is read back before any call stands on
-// it. Whether it happened or not, the end is right and each effect happens once.
-func TestH15ACASWithoutAnAnswerIsReadBack(t *testing.T) {
+// H15: a compare-and-set without an answer is read back before a call depends on it. Whether it
+// happened or not, the result is right and each effect happens once.
+func TestH15UnansweredCompareAndSetIsReadBack(t *testing.T) {
 	t.Parallel()
 	for _, write := range []string{"begin", "move"} {
 		for _, happens := range []bool{true, false} {
@@ -84,8 +84,8 @@ func TestH15ACASWithoutAnAnswerIsReadBack(t *testing.T) {
 	}
 }
 
-// H15, as it is told: the CAS out of INIT did not happen, the worker believes it
-// did, the user cancels. The source must not have been called.
+// H15, the original case: the compare-and-set out of INIT did not happen, the worker assumes that it
+// did, and the user cancels. The source must not have been called.
 func TestH15CancelledBehindALostCAS(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -103,9 +103,8 @@ func TestH15CancelledBehindALostCAS(t *testing.T) {
 	}
 }
 
-// What can be neither written nor read back is an error, and nothing is called on
-// it.
-func TestH15NothingIsCalledOnWhatCannotBeReadBack(t *testing.T) {
+// If a transfer can be neither written nor read back, the drive fails and calls no ledger.
+func TestH15UnreadableTransferCallsNothing(t *testing.T) {
 	t.Parallel()
 	for _, happens := range []bool{true, false} {
 		b := newBench(t)
@@ -118,8 +117,8 @@ func TestH15NothingIsCalledOnWhatCannotBeReadBack(t *testing.T) {
 	}
 }
 
-// A worker whose request has gone away records what it learned.
-func TestAnAnswerIsRecordedThoughTheCallerLeft(t *testing.T) {
+// A worker whose request has ended records the answer.
+func TestAnswerIsRecordedAfterTheCallerLeft(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	x := r.created(t, request(""))

@@ -8,9 +8,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// A payout that was left in INIT does not begin while a halt is open for it, or its
-// asset is suspended. It expires there, and begins once that is over. Between ledgers
-// a transfer goes on, and so does a payout that a halt is not about.
+// A payout in INIT does not begin while a halt is open for it, or its asset is suspended. It expires
+// there, or begins once that is over. Transfers between ledgers, and payouts that the halt does not
+// concern, continue.
 func TestAHaltHoldsAPayoutThatHasNotBegun(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct{ halt, resume string }{
@@ -46,8 +46,8 @@ func TestAHaltHoldsAPayoutThatHasNotBegun(t *testing.T) {
 
 const resumeAll = `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'o', resume_reason = 'r'`
 
-// A halt of another user's money, or of another asset, holds nothing.
-func TestAHaltHoldsOnlyWhatItIsAbout(t *testing.T) {
+// A halt of another user's money, or of another asset, stops nothing else.
+func TestHaltStopsOnlyItsScope(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.offer(t, payable)

@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 )
 
-// Scope is what a halt keeps from beginning.
+// Scope is the extent of a halt.
 type Scope string
 
 // The scopes.
@@ -21,8 +21,8 @@ const (
 	Everyone  Scope = "all"
 )
 
-// Halt keeps new transfers from beginning until a person resumes. What has begun
-// goes on.
+// Halt prevents new transfers from beginning until an operator resumes. Transfers that have begun
+// continue.
 type Halt struct {
 	ID           int64
 	Scope        Scope
@@ -39,8 +39,8 @@ const openHalt = `
 insert into transfer_halt (scope, user_id, asset_id, evidence)
 values ($1, nullif($2::bigint, 0), nullif($3::integer, 0), $4::text::jsonb)`
 
-// OpenHalt halts, beside whatever is halted already: each stays until it is resumed by
-// itself. Of h the scope, the user, the asset and the evidence count.
+// OpenHalt opens a halt beside the open ones; each stays until it is resumed. It uses the scope, user,
+// asset and evidence of h.
 func (s *Store) OpenHalt(ctx context.Context, h Halt) error {
 	if _, err := s.db.Exec(ctx, openHalt, h.Scope, h.UserID, h.AssetID, string(h.Evidence)); err != nil {
 		return fmt.Errorf("halt %s: %w", h.Scope, err)
@@ -48,7 +48,7 @@ func (s *Store) OpenHalt(ctx context.Context, h Halt) error {
 	return nil
 }
 
-// ErrNotHalted reports a halt that is not open, or not there. Nothing was changed.
+// ErrNotHalted reports a halt that does not exist or is not open. Nothing was changed.
 var ErrNotHalted = errors.New("no such halt is open")
 
 const resume = `
@@ -57,9 +57,9 @@ update transfer_halt h
  where (halt_id = $1 or $4 and halt_id < $1) and resumed_at is null
    and exists (select from transfer_halt named where named.halt_id = $1 and named.resumed_at is null)`
 
-// Resume ends the halt of that number, with earlier also those that were opened before
-// it, and no other: one that began since a person looked is not ended unseen. Neither
-// by nor reason may be empty. The error is [ErrNotHalted] where it is not open.
+// Resume ends the halt with that number, and with earlier also those that were opened before it. A halt
+// that began after the operator's last check is not ended unseen. by and reason must not be empty. The
+// error is [ErrNotHalted] if it is not open.
 func (s *Store) Resume(ctx context.Context, halt int64, by, reason string, earlier bool) error {
 	tag, err := store.ExecCarrying(ctx, s.db, resume, halt, by, reason, earlier)
 	switch {
@@ -71,9 +71,8 @@ func (s *Store) Resume(ctx context.Context, halt int64, by, reason string, earli
 	return nil
 }
 
-// OpenHalts lists the halts that are open, the newest first and at most so many, and
-// says how many there are.
-func (s *Store) OpenHalts(ctx context.Context, most int) (some []Halt, all int, err error) {
+// OpenHalts returns at most limit open halts, newest first, and the number of all.
+func (s *Store) OpenHalts(ctx context.Context, limit int) (some []Halt, all int, err error) {
 	b := new(pgx.Batch)
 	b.Queue(`select count(*) from transfer_halt where resumed_at is null`).QueryRow(func(row pgx.Row) error { return row.Scan(&all) })
 	b.Queue(`
@@ -82,7 +81,7 @@ func (s *Store) OpenHalts(ctx context.Context, most int) (some []Halt, all int, 
 		  from transfer_halt
 		 where resumed_at is null
 		 order by halt_id desc
-		 limit $1`, most).Query(func(rows pgx.Rows) (err error) {
+		 limit $1`, limit).Query(func(rows pgx.Rows) (err error) {
 		some, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Halt])
 		return err
 	})

@@ -55,7 +55,7 @@ func (b bench) put(t testing.TB, a transfer.Asset) {
 	}
 }
 
-// offer puts an asset with terms of payout, and registers who pays it.
+// offer stores an asset with payout terms, and registers its payer.
 func (b bench) offer(t testing.TB, a transfer.Asset) {
 	t.Helper()
 	b.pays(t, a.Payout.Submitter)
@@ -73,7 +73,7 @@ func (b bench) pays(t testing.TB, submitter string) {
 	}
 }
 
-// request is of 1.5 USDT by alice, from Funding to Spot.
+// request is a transfer of 1.5 USDT by alice, from Funding to Spot.
 func request(cid string) transfer.Request {
 	amount, _ := transfer.ParseAmount("1.5")
 	return transfer.Request{
@@ -92,7 +92,7 @@ func (b bench) created(t testing.TB, r transfer.Request) transfer.Transfer {
 	return c.Transfer
 }
 
-// at is a new transfer in the state given.
+// at returns a new transfer in the given state.
 func (b bench) at(t testing.TB, s transfer.State) transfer.Transfer {
 	t.Helper()
 	x := b.created(t, request(""))
@@ -115,7 +115,7 @@ func (b bench) at(t testing.TB, s transfer.State) transfer.Transfer {
 	return x
 }
 
-// states is the history of a transfer, as ids.
+// states returns the history of a transfer, as ids.
 func (b bench) states(t testing.TB, reqID string) string {
 	t.Helper()
 	story, err := b.Why(t.Context(), reqID)
@@ -129,7 +129,7 @@ func (b bench) states(t testing.TB, reqID string) string {
 	return strings.Join(all, " ")
 }
 
-// run changes rows behind the store's back.
+// run changes rows by SQL, without the store.
 func (b bench) run(t testing.TB, statement string, args ...any) {
 	t.Helper()
 	tag, err := b.DB.Exec(t.Context(), statement, args...)
@@ -138,7 +138,7 @@ func (b bench) run(t testing.TB, statement string, args ...any) {
 	}
 }
 
-// value is the only value of a query.
+// value returns the only value of a query.
 func value[T any](t testing.TB, b bench, query string, args ...any) (v T) {
 	t.Helper()
 	if err := b.DB.QueryRow(t.Context(), query, args...).Scan(&v); err != nil {
@@ -162,8 +162,7 @@ func await(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// awaitBlocked waits until a statement of the store that contains the fragment waits
-// for a lock.
+// awaitBlocked waits until a statement of the store that contains the fragment waits for a lock.
 func (b bench) awaitBlocked(t testing.TB, fragment string) {
 	t.Helper()
 	await(t, "a statement with "+fragment+" waits for a lock", func() bool {
@@ -172,7 +171,7 @@ func (b bench) awaitBlocked(t testing.TB, fragment string) {
 	})
 }
 
-// violated is the name of the constraint that refused a statement.
+// violated returns the constraint that refused a statement.
 func violated(err error) string {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) {
@@ -181,17 +180,17 @@ func violated(err error) string {
 	return fmt.Sprintf("none (error %v)", err)
 }
 
-// vault is a ledger in memory that keeps the contract: each (req_id, op) once, its
-// answer for ever. Answers can be refused or lost, as told.
+// vault is a ledger in memory that fulfils the contract: each (req_id, op) once, with a permanent
+// answer. Answers can be refused or lost.
 type vault struct {
 	mu     sync.Mutex
 	stored map[string]transfer.Outcome // by op and req_id
 	moved  map[string]int              // effects by op
 	asked  int
 	refuse map[transfer.Op]transfer.Reason
-	lose   map[transfer.Op]int // so many answers are lost, after the effect
-	drop   map[transfer.Op]int // so many calls do not arrive
-	before func(transfer.Op)   // is run before each call, outside the lock
+	lose   map[transfer.Op]int // number of answers that are lost, after the effect
+	drop   map[transfer.Op]int // number of calls that do not arrive
+	before func(transfer.Op)   // called before each call, outside the lock
 }
 
 func newVault() *vault {
@@ -261,14 +260,14 @@ func (v *vault) Resolve(_ context.Context, op transfer.Op, c transfer.Call) tran
 	return v.stored[key]
 }
 
-// effects is what the vault did, as "withdraw 1 deposit 0 refund 0".
+// effects returns the vault's effects, as "withdraw 1 deposit 0 refund 0".
 func (v *vault) effects() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return fmt.Sprintf("withdraw %d deposit %d refund %d", v.moved["withdraw"], v.moved["deposit"], v.moved["refund"])
 }
 
-// rig is a coordinator over a bench, with one vault for every account.
+// rig is a coordinator over a bench, with one vault for all accounts.
 type rig struct {
 	bench
 	*vault
@@ -278,7 +277,7 @@ type rig struct {
 
 func newRig(t testing.TB) rig { return rigOf(t, newBench(t), nil, transfer.DefaultRules()) }
 
-// rigOf has book between the coordinator and the store, where it is not nil.
+// rigOf puts book between the coordinator and the store, if it is not nil.
 func rigOf(t testing.TB, b bench, book transfer.Book, rules transfer.Rules) rig {
 	t.Helper()
 	if book == nil {
@@ -294,7 +293,7 @@ func rigOf(t testing.TB, b bench, book transfer.Book, rules transfer.Rules) rig 
 	return r
 }
 
-// drive drives the transfer and fails where it ends otherwise than wanted.
+// drive drives the transfer and requires the wanted state.
 func (r rig) drive(t testing.TB, reqID string, want transfer.State) transfer.Transfer {
 	t.Helper()
 	got, err := r.Drive(t.Context(), reqID)
@@ -304,7 +303,7 @@ func (r rig) drive(t testing.TB, reqID string, want transfer.State) transfer.Tra
 	return got
 }
 
-// lines is a log that can be read.
+// lines is a log that tests can read.
 type lines struct {
 	mu sync.Mutex
 	bytes.Buffer
@@ -316,7 +315,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.Buffer.Write(p)
 }
 
-// severities lists those of every line that has the field, in order.
+// severities returns those of each line with the field, in order.
 func (l *lines) severities(field string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,10 +17,10 @@ type Transition struct {
 	From       *transfer.State
 	State      transfer.State
 	Reason     transfer.Reason
-	RetryCount int // when it was made
+	RetryCount int // at the time of the transition
 }
 
-// Story is all that is on record of a transfer, for operators.
+// Story holds all records about a transfer, for operators.
 type Story struct {
 	Transfer    transfer.Transfer
 	History     []Transition // in order
@@ -48,8 +48,8 @@ select k.state, k.by, k.reason, k.at, k.until
  where k.transfer_id = (select transfer_id from transfers_tb where req_id = $1)
  order by k.id`
 
-// Why is what is on record of the transfer, in one round trip. The error wraps
-// [transfer.ErrNotFound] where there is none.
+// Why returns the records about the transfer, in one round trip. The error wraps [transfer.ErrNotFound]
+// if there is none.
 func (s *Store) Why(ctx context.Context, reqID string) (Story, error) {
 	var story Story
 	b := new(pgx.Batch)
@@ -74,7 +74,7 @@ func (s *Store) Why(ctx context.Context, reqID string) (Story, error) {
 		err = transfer.ErrNotFound
 	}
 	if err != nil {
-		return Story{}, fmt.Errorf("tell of transfer %s: %w", reqID, err)
+		return Story{}, fmt.Errorf("read the history of transfer %s: %w", reqID, err)
 	}
 	return story, nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// H7: a key that carries a promise holds for ever, over every row of an ordinary
-// table: the same cid around midnight, or years later, is the same transfer.
+// H7: a key that prevents a second effect holds permanently, over all rows of an ordinary table: the
+// same cid around midnight, or years later, is the same transfer.
 func TestH07KeysWithAPromiseLiveForEver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

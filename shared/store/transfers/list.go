@@ -10,23 +10,23 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// ErrCursor reports a place in a list that is not in it.
-var ErrCursor = errors.New("no such place in the list")
+// ErrCursor reports a cursor that is not in the list.
+var ErrCursor = errors.New("the list has no transfer with this cursor")
 
-// ListQuery asks for one page of a user's transfers, the newest first.
+// ListQuery requests one page of a user's transfers, newest first.
 type ListQuery struct {
 	UserID int64
-	State  *transfer.State // nil: of every state
-	After  string          // the req_id that the page before has told as the place; "": from the newest on
-	Size   int             // at most so many, from 1 on
+	State  *transfer.State // nil: any state
+	After  string          // the req_id that the previous page returned as its cursor; "": from the newest on
+	Size   int             // maximum, at least 1
 }
 
-// scanMost is how many transfers one page looks at where it wants those of one
-// state. It may end with fewer than were asked for, and even with none.
-const scanMost = 500
+// maxScan bounds the transfers that one page reads if it wants those of one state. It may then have
+// fewer than requested, or none.
+const maxScan = 500
 
-// listOf is the user's transfers before a place, the newest first. The index gives
-// them in the order of their times; of the same microsecond all are taken, and sorted.
+// listOf reads the user's transfers before a cursor, newest first. The index orders them by time; all
+// of the same microsecond are read and sorted.
 const listOf = transferColumns + `
  where t.transfer_id = any (array(
        select f.transfer_id from transfers_tb f
@@ -42,13 +42,13 @@ const listOf = transferColumns + `
 const inList = `
 select $1 = '' or exists (select from transfers_tb where req_id = $1 and user_id = $2)`
 
-// List is one page of the user's transfers, and the place to go on from; "" at the
-// end. Where State is given a page may have fewer than Size, or none, and yet a place
-// to go on from. The error is [ErrCursor] where After is no transfer of the user's.
+// List returns one page of the user's transfers, and the cursor of the next; "" at the end. With State
+// a page may have fewer than Size, or none, and still have a cursor. The error is [ErrCursor] if After
+// is not a transfer of the user.
 func (s *Store) List(ctx context.Context, q ListQuery) (page []transfer.Transfer, next string, err error) {
 	limit := q.Size + 1
 	if q.State != nil {
-		limit = max(limit, scanMost)
+		limit = max(limit, maxScan)
 	}
 	var known bool
 	var rows []transfer.Transfer
@@ -68,7 +68,7 @@ func (s *Store) List(ctx context.Context, q ListQuery) (page []transfer.Transfer
 	return page, next, nil
 }
 
-// pageOf takes the page out of the rows that were looked at.
+// pageOf selects the page from the rows that were read.
 func pageOf(rows []transfer.Transfer, q ListQuery, limit int) (page []transfer.Transfer, next string) {
 	for i, t := range rows {
 		if q.State != nil && t.State != *q.State {

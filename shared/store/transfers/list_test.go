@@ -11,9 +11,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// A user's list has the user's own transfers, the newest first, each once: also those
-// of one microsecond, on whichever page it ends.
-func TestList(t *testing.T) {
+// A user's list has only the user's transfers, newest first, each once, also those of one microsecond
+// on two pages.
+func TestListHasTheUsersTransfersOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var want []string
@@ -44,8 +44,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// A list of one state ends, and finds what there is beside thousands of others.
-func TestListOfAState(t *testing.T) {
+// A list of one state ends, and finds its transfers among thousands of others.
+func TestListOfOneStateEnds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	first := b.at(t, transfer.SourceDone).ReqID
@@ -58,7 +58,7 @@ func TestListOfAState(t *testing.T) {
 	}
 }
 
-// all follows the list to its end.
+// all reads the list to its end.
 func (b bench) all(t *testing.T, q transfers.ListQuery) (ids []string) {
 	t.Helper()
 	for range 10_000 {

@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// cancel moves and records in one statement, so neither is there without the other.
+// cancel moves and records in one statement, so that neither exists without the other.
 const cancel = `
 with hit as (
   update transfers_tb f
@@ -50,7 +50,7 @@ update transfer_resolution
    set verdict = $2, verdict_reason = nullif($3, ''), answered_at = clock_timestamp()
  where id = $1 and answered_at is null`
 
-// Answer implements [transfer.Orders]. An answer that is on record stays.
+// Answer implements [transfer.Orders]. A recorded answer stays.
 func (s *Store) Answer(ctx context.Context, number int64, o transfer.Outcome) error {
 	if _, err := s.db.Exec(ctx, answer, number, o.Verdict.String(), string(o.Reason)); err != nil {
 		return fmt.Errorf("record the answer to resolution %d: %w", number, err)
@@ -58,25 +58,23 @@ func (s *Store) Answer(ctx context.Context, number int64, o transfer.Outcome) er
 	return nil
 }
 
-// Resolution is what an operator did about a transfer.
+// Resolution is an operator's act about a transfer.
 type Resolution struct {
-	Op            string // cancel, or what a ledger was asked to resolve
+	Op            string // cancel, or the operation that a ledger was asked to resolve
 	By            string
 	Reason        string
 	At            time.Time
-	Verdict       string // SUCCESS, REFUSED or UNKNOWN; "": no answer on record, or a cancel
+	Verdict       string // SUCCESS, REFUSED or UNKNOWN; "": no recorded answer, or a cancel
 	VerdictReason string
 	AnsweredAt    *time.Time
-	Outcome       string // applied or not_applied, as the operator said; "": he said nothing
+	Outcome       string // applied or not_applied, as the operator stated; "": no statement
 	Line          string // of the ledger's journal, that proves it; "": none was named
 }
 
-// ErrNothingToAcknowledge reports a transfer whose money is not in flight. Nothing was
-// recorded.
+// ErrNothingToAcknowledge reports a transfer whose money is not in flight. Nothing was recorded.
 var ErrNothingToAcknowledge = errors.New("only a transfer in TARGET_PENDING or COMPENSATING can be acknowledged")
 
-// ErrUntil reports a time that is over, or more than 30 days ahead. Nothing was
-// recorded.
+// ErrUntil reports a time in the past, or more than 30 days ahead. Nothing was recorded.
 var ErrUntil = errors.New("until is over, or more than 30 days ahead")
 
 const acknowledge = `
@@ -85,9 +83,9 @@ select transfer_id, state, $2, $3, $4
   from transfers_tb
  where req_id = $1 and state in (30, -20) and $4 > clock_timestamp() and $4 <= clock_timestamp() + interval '30 days'`
 
-// Acknowledge silences MON-001 and MON-002 for the transfer until a time of the
-// database's clock, while it stays in the state that it is in. The error wraps
-// [transfer.ErrNotFound], or is [ErrNothingToAcknowledge] or [ErrUntil].
+// Acknowledge silences MON-001 and MON-002 for the transfer until a time of the database's clock, while
+// it stays in its state. The error wraps [transfer.ErrNotFound], or is [ErrNothingToAcknowledge] or
+// [ErrUntil].
 func (s *Store) Acknowledge(ctx context.Context, o transfer.Order, until time.Time) error {
 	var t transfer.Transfer
 	b := new(pgx.Batch)
@@ -110,7 +108,7 @@ func (s *Store) Acknowledge(ctx context.Context, o transfer.Order, until time.Ti
 	return nil
 }
 
-// Acknowledgement is an alert that an operator has taken in hand.
+// Acknowledgement is an operator's acknowledgement of an alert.
 type Acknowledgement struct {
 	State  transfer.State // in which it counts
 	By     string

@@ -21,14 +21,13 @@ import (
 
 var update = flag.Bool("update", false, "write the plans of the hot statements to testdata/plans")
 
-// wholeTable is a scan of all rows of a table that grows, by itself or by an index
-// without a condition.
+// wholeTable matches a scan of all rows of a growing table, sequential or by an index without a
+// condition.
 var wholeTable = regexp.MustCompile(`Seq Scan on (transfers_tb|transfer_history|transfer_resolution)[ \n].*`)
 
-// Beside 50,000 finished transfers every hot statement finds its rows by an index,
-// with the plan that it has once Postgres plans it no more for each call; and so it
-// does with plans that were made while there was nothing. The plans are kept in
-// testdata/plans; -update writes them anew.
+// With 50,000 finished transfers each hot statement finds its rows by an index, with its generic plan,
+// and also with plans that were made for empty tables. The plans are stored in testdata/plans; -update
+// rewrites them.
 func TestPlansOfHotStatements(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -73,7 +72,7 @@ func grow(t *testing.T, b bench, n int) {
 	}
 }
 
-// explain is the generic plan of a statement.
+// explain returns the generic plan of a statement.
 func explain(t *testing.T, conn *pgxpool.Conn, name, statement string) string {
 	t.Helper()
 	hot := pgx.Identifier{"hot " + name}.Sanitize()
@@ -97,8 +96,7 @@ func explain(t *testing.T, conn *pgxpool.Conn, name, statement string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// compareGolden compares with the file, if that was made by the same version of
-// Postgres, or writes it.
+// compareGolden compares with the file, if the same version of Postgres made it, or writes it.
 func compareGolden(t *testing.T, conn *pgxpool.Conn, name, plan string) {
 	t.Helper()
 	var version string
@@ -125,11 +123,11 @@ func compareGolden(t *testing.T, conn *pgxpool.Conn, name, plan string) {
 	}
 }
 
-// The life of a transfer reads as little where its user has 25,000 finished ones as
-// where it is the user's first.
+// A transfer's lifecycle reads as few rows if its user has 25,000 finished transfers as if it is the
+// user's first.
 func TestCostIsFlat(t *testing.T) {
 	t.Parallel()
-	const n, most = 50, 40 // index entries read for each transfer, by every statement together
+	const n, most = 50, 40 // index entries read for each transfer, by all statements together
 	b := newBench(t)
 	grow(t, b, 50_000)
 	reads := func() int {
@@ -151,7 +149,7 @@ func TestCostIsFlat(t *testing.T) {
 	}
 }
 
-// openStore is a store of its own, which its user closes.
+// openStore returns a separate store, which its user closes.
 func openStore(t *testing.T, url string) *store.Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), storetest.Options(url, storetest.Rules))

@@ -11,9 +11,9 @@ import (
 
 const secondPayer = "eip155:1337:0x00000000000000000000000000000000000000a2"
 
-// H1a: a payout that was left in INIT does not begin while its payer is in PROTECT,
-// whoever tries, and however often; it expires there like any other, and begins once
-// the payer is released. Other transfers, and other payers' payouts, begin.
+// H1a: a payout in INIT does not begin while its payer is in PROTECT, however often and by whom it is
+// driven. It expires there, or begins once the payer is released. Other transfers, and other payers'
+// payouts, begin.
 func TestH01NoPayoutBeginsInProtect(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

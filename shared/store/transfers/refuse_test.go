@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Each refusal is by its reason, and stores nothing.
-func TestCreateRefuses(t *testing.T) {
+// Each refusal has its reason, and stores nothing.
+func TestCreateRefusesWithAReason(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	daily := transfer.Asset{ID: 2, Name: "BTC", Precision: 8, MinUnits: 10, MaxUnits: ^uint64(0), DailyUnits: 1_000_000_000, Active: true, Enabled: true}
@@ -56,9 +56,9 @@ func TestCreateRefuses(t *testing.T) {
 	}
 }
 
-// A halt stops what it is about and nothing else, until the one that a person saw is
-// resumed; what has begun goes on.
-func TestHaltStopsWhatItIsAbout(t *testing.T) {
+// A halt stops exactly its scope, until the operator resumes that halt. Transfers that have begun
+// continue.
+func TestHaltStopsNewTransfersOfItsScope(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.put(t, transfer.Asset{ID: 2, Name: "BTC", Precision: 8, MinUnits: 1, MaxUnits: 1 << 60, Active: true, Enabled: true})
@@ -140,8 +140,8 @@ func TestHaltStopsWhatItIsAbout(t *testing.T) {
 	r.drive(t, begun.ReqID, transfer.Committed)
 }
 
-// H8: in a restored database nothing is accepted, called or moved, "not found" proves
-// nothing, and what a person accepts stays halted until a person resumes.
+// H8: in a restored database nothing is accepted, called or moved, and "not found" proves nothing.
+// After the acceptance it stays halted until an operator resumes.
 func TestH08RestoredDatabase(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -178,7 +178,7 @@ func TestH08RestoredDatabase(t *testing.T) {
 		return len(found)
 	}
 	if n := due(); n != 0 {
-		t.Errorf("due for the sweep: got %d, want none that nobody may move", n)
+		t.Errorf("due for the sweep: got %d, want none, since none may be moved", n)
 	}
 	if err := r.AcceptAuthority(t.Context(), "carol", "reconciled"); err != nil {
 		t.Fatal(err)
@@ -191,8 +191,8 @@ func TestH08RestoredDatabase(t *testing.T) {
 		t.Errorf("a new request, the database accepted: got %v, want it halted", err)
 	}
 
-	// Whether x went on after the backup only the ledgers know: it has not failed for
-	// being old, nor by a person's word.
+	// Only the ledgers know whether x continued after the backup: it fails neither by its age nor by an
+	// operator's cancel.
 	if _, err := r.Coordinator.Cancel(t.Context(), order); !errors.Is(err, transfer.ErrRestored) {
 		t.Errorf("cancel, the database accepted: got %v, want it refused: the transfer may have gone on", err)
 	}
@@ -205,8 +205,7 @@ func TestH08RestoredDatabase(t *testing.T) {
 	}
 }
 
-// H8: a database that turns out to be a restored one under a worker's hands moves
-// nothing, and the worker says so.
+// H8: a database that a worker finds to be a restored one moves nothing, and the worker reports it.
 func TestH08RestoredUnderAWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -217,8 +216,8 @@ func TestH08RestoredUnderAWorker(t *testing.T) {
 	}
 }
 
-// A payout is stored only as its asset's terms are; in doubt the caller asks again.
-func TestPayoutsAreAsTheAssetSays(t *testing.T) {
+// A payout is stored only with its asset's terms. After an unknown result the caller asks again.
+func TestPayoutsHaveTheAssetsTerms(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.offer(t, payable)
@@ -242,9 +241,9 @@ func TestPayoutsAreAsTheAssetSays(t *testing.T) {
 	}
 }
 
-// A payout is stored only while its payer is one that pays: what could never be sent
-// would hold the user's money until an operator looks.
-func TestOnlyAPayerPays(t *testing.T) {
+// A payout is stored only while its payer can pay: a payout that can never be sent would keep the
+// user's money until an operator acts.
+func TestPayoutsNeedAPayingPayer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, payable)
@@ -269,9 +268,9 @@ func TestOnlyAPayerPays(t *testing.T) {
 	b.created(t, payout())
 }
 
-// The limits hold to the last one, also for requests that come at once; what failed
-// or was given back does not count against the amount.
-func TestLimitsHoldAtOnce(t *testing.T) {
+// The limits hold exactly, also for concurrent requests. Failed and refunded transfers do not count
+// against the amount.
+func TestLimitsHoldForConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, transfer.Asset{ID: 2, Name: "BTC", Precision: 8, MinUnits: 1, MaxUnits: 1 << 60, DailyUnits: 450_000_000, Active: true, Enabled: true})

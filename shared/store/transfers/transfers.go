@@ -1,10 +1,9 @@
-// Package transfers is every SQL statement on the tables of internal transfers,
-// one file per table. Exported methods are transactions, unexported functions
-// statements. It implements [transfer.Book] and [transfer.Orders].
+// Package transfers holds the SQL statements on the tables of internal transfers, one file per table.
+// Exported methods are transactions, unexported functions statements. It implements [transfer.Book] and
+// [transfer.Orders].
 //
-// Every error is unknown to the caller unless its documentation says otherwise: a
-// commit may have happened although its answer was lost. Time is the database's
-// alone.
+// After an error the write may have happened, unless the method documents otherwise: a commit may
+// succeed although its answer was lost. All times are from the database's clock.
 package transfers
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Store is the tables of internal transfers in the one database.
+// Store is the port to the tables of internal transfers.
 type Store struct {
 	db *pgxpool.Pool
 }
@@ -31,7 +30,7 @@ var (
 	_ transfer.Orders = (*Store)(nil)
 )
 
-// New uses the pool of s, which stays its owner's to close.
+// New uses the pool of s; its owner closes it.
 func New(s *store.Store) *Store { return &Store{db: s.Pool()} }
 
 // send makes one round trip.
@@ -39,8 +38,7 @@ func (s *Store) send(ctx context.Context, b *pgx.Batch) error {
 	return s.db.SendBatch(ctx, b).Close()
 }
 
-// transferColumns is a row as [scanTransfer] reads it, from transfers_tb t and its
-// assets_tb a.
+// transferColumns is a row as [scanTransfer] reads it, from transfers_tb t and its assets_tb a.
 const transferColumns = `
 select t.transfer_id, t.req_id, coalesce(t.cid, ''), t.user_id, t.asset_id, a.asset, t.precision, t.units::text, t.transfer_type,
        t.state, coalesce(t.error_message, ''), t.retry_count, t.failures, coalesce(t.last_unknown, ''),
@@ -50,8 +48,7 @@ select t.transfer_id, t.req_id, coalesce(t.cid, ''), t.user_id, t.asset_id, a.as
   from transfers_tb t
   join assets_tb a using (asset_id)`
 
-// scanTransfer reads one row of [transferColumns]. The error is [pgx.ErrNoRows]
-// where there is none.
+// scanTransfer reads one row of [transferColumns]. The error is [pgx.ErrNoRows] if there is none.
 func scanTransfer(row pgx.Row) (transfer.Transfer, error) {
 	var t transfer.Transfer
 	var p transfer.Payout
@@ -89,9 +86,9 @@ func (s *Store) Load(ctx context.Context, reqID string) (transfer.Transfer, erro
 	return t, nil
 }
 
-// Find is the user's transfer. The error wraps [transfer.ErrNotFound] where there
-// is none or it is another user's, or [transfer.ErrForeign] where it is missing from a
-// restored database, which proves nothing.
+// Find returns the user's transfer. The error wraps [transfer.ErrNotFound] if there is none, or it is
+// another user's. It wraps [transfer.ErrForeign] if the transfer is missing from a restored database,
+// which proves nothing.
 func (s *Store) Find(ctx context.Context, reqID string, userID int64) (transfer.Transfer, error) {
 	var ours bool
 	var t transfer.Transfer
@@ -113,18 +110,17 @@ func (s *Store) Find(ctx context.Context, reqID string, userID int64) (transfer.
 	return t, nil
 }
 
-// untouched says that INIT of transfer f proves that no ledger was called. In a copy
-// that was restored it does not, of what was accepted before the copy was: the
-// transfer may have gone on after the backup was made. It is driven, and the ledgers
-// say what they did.
+// untouched is true if INIT of transfer f proves that no ledger was called. In a restored copy that is
+// not so for transfers accepted before the copy was: they may have continued after the backup. Such a
+// transfer is driven, and the ledgers return what they have done.
 const untouched = `not exists (select from authority_change c where c.at >= f.created_at)`
 
-// start looks at the age, with the database's clock, and at the payer in the statement
-// that writes, so a worker that was frozen in between starts nothing that is too old,
-// and a payout that was left in INIT does not begin while its payer does not pay, its
-// asset is suspended, or it is halted: what has left cannot be taken back.
+// start checks the age, by the database's clock, and the payer in the statement that writes. So a
+// worker that was frozen before it starts nothing that is too old. A payout in INIT does not begin
+// while its payer cannot pay, its asset is suspended, or it is halted, because a payment cannot be
+// taken back.
 //
-// What it judges by is read once, before the update: the planner would else judge each
+// The conditions are read once, before the update: the planner would otherwise evaluate them for each
 // of many rows.
 const start = `
 with judged as materialized (
@@ -140,7 +136,7 @@ update transfers_tb t
   from judged
  where t.transfer_id = judged.transfer_id and t.state = 0 and (select is_authority()) and (late or may_begin)`
 
-// mayLeave says that payout f is not halted, and that its asset is ACTIVE.
+// mayLeave is true if payout f is not halted and its asset is ACTIVE.
 const mayLeave = `exists (select from assets_tb a where a.asset_id = f.asset_id and a.status = 'ACTIVE')
         and not exists (select from transfer_halt h
               where h.resumed_at is null and (h.scope = 'all' or h.asset_id = f.asset_id and coalesce(h.user_id = f.user_id, true)))`
@@ -150,8 +146,8 @@ func (s *Store) Start(ctx context.Context, reqID string, initTimeout time.Durati
 	return s.moved(ctx, reqID, start, reqID, initTimeout)
 }
 
-// moved makes a compare-and-set and reads the row after its commit: begin, write,
-// commit, read, in one round trip.
+// moved makes a compare-and-set and reads the row after its commit: begin, write, commit, read, in one
+// round trip.
 func (s *Store) moved(ctx context.Context, reqID, statement string, args ...any) (transfer.Moved, error) {
 	var m transfer.Moved
 	b := new(pgx.Batch)
@@ -174,7 +170,7 @@ func (s *Store) moved(ctx context.Context, reqID, statement string, args ...any)
 	return m, nil
 }
 
-// countRows counts what the statement writes or returns.
+// countRows counts the rows that the statement writes or returns.
 func countRows(q *pgx.QueuedQuery) *int64 {
 	n := new(int64)
 	q.Query(func(rows pgx.Rows) error {
@@ -185,7 +181,7 @@ func countRows(q *pgx.QueuedQuery) *int64 {
 	return n
 }
 
-// move returns a row where the transfer went along the path, and none where not.
+// move returns a row if the transfer went along the path, and none otherwise.
 const move = `
 select true
   from move_transfer($1, $2::smallint[], nullif($3, '')) as done
@@ -199,8 +195,7 @@ func (s *Store) Move(ctx context.Context, m transfer.Move) (transfer.Moved, erro
 	return s.moved(ctx, m.ReqID, move, m.ReqID, m.Path, string(m.Reason))
 }
 
-// postpone does not touch state_at, and is none of what the sweep goes by where
-// nothing is planned: see due.
+// postpone does not change state_at, nor any column that the sweep uses without a plan: see due.
 const postpone = `
 update transfers_tb
    set retry_count = retry_count + 1, failures = failures + 1, last_unknown = $6,

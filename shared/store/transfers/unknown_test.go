@@ -12,11 +12,10 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// inARow is how many times nobody knows what became of a call or a write.
+// inARow is the number of consecutive calls or writes with an unknown result.
 const inARow = 100
 
-// odd is a ledger that answers op by what is no answer, so many times: the call did
-// not arrive.
+// odd is a ledger that gives so many unknown answers to op: the call did not arrive.
 type odd struct {
 	*vault
 	op   transfer.Op
@@ -44,7 +43,7 @@ func (o *odd) Refund(ctx context.Context, c transfer.Call) transfer.Outcome {
 	return o.answer(transfer.Refund, func() transfer.Outcome { return o.vault.Refund(ctx, c) })
 }
 
-// unknowns are all that a ledger may say and mean nothing certain by.
+// unknowns are all answers of a ledger that decide nothing.
 var unknowns = map[string]transfer.Outcome{
 	"an error":               {Err: errLost},
 	"a time-out":             {Err: context.DeadlineExceeded},
@@ -56,13 +55,13 @@ var unknowns = map[string]transfer.Outcome{
 	"refused, after a space": {Verdict: transfer.Refused, Reason: " ACCOUNT_DISABLED"},
 }
 
-// asking is a state that waits for an answer, what has been done by then, and how it
-// ends when the answer comes at last.
+// asking is a state that waits for an answer, the effects until then, and the state after the final
+// answer.
 type asking struct {
 	state, end transfer.State
 	before     string            // effects
 	after      string            // effects
-	never      []transfer.Reason // codes that the operation is never refused with
+	never      []transfer.Reason // codes that never refuse the operation
 }
 
 var askings = []asking{
@@ -71,7 +70,7 @@ var askings = []asking{
 	{transfer.Compensating, transfer.RolledBack, "withdraw 1 deposit 0 refund 0", "withdraw 1 deposit 0 refund 1", []transfer.Reason{transfer.AccountFrozen, transfer.ResolvedByOperator}},
 }
 
-// requestOf is a request of that type.
+// requestOf returns a request of that type.
 func requestOf(kind transfer.Type) transfer.Request {
 	r := request("")
 	switch kind {
@@ -83,8 +82,7 @@ func requestOf(kind transfer.Type) transfer.Request {
 	return r
 }
 
-// waits brings a transfer to the state, by its ordinary edges, with every ledger odd
-// from there on.
+// waits brings a transfer to the state by ordinary transitions. From then on each ledger is odd.
 func (r rig) waits(t *testing.T, kind transfer.Type, s asking, o *odd, says transfer.Outcome) transfer.Transfer {
 	t.Helper()
 	if s.state == transfer.Compensating {
@@ -98,7 +96,7 @@ func (r rig) waits(t *testing.T, kind transfer.Type, s asking, o *odd, says tran
 	return got.Transfer
 }
 
-// oddRig is a rig whose ledgers are odd.
+// oddRig is a rig with odd ledgers.
 func oddRig(t *testing.T) (rig, *odd) {
 	t.Helper()
 	r := newRig(t)
@@ -113,10 +111,10 @@ func oddRig(t *testing.T) (rig, *odd) {
 	return r, o
 }
 
-// Unknown is never failure: a hundred unknowns in a row, of whatever kind, in each
-// state that waits for an answer, of each type of transfer, and it is still there:
-// not FAILED, nothing given back, nothing done; and then it ends as it should have.
-func TestAHundredUnknownsInARowEndNothing(t *testing.T) {
+// Unknown is never failure: after a hundred unknown answers of any kind, in each waiting state of each
+// type, the transfer is still there. It is not FAILED, not refunded, and has no effect. Then it ends as
+// usual.
+func TestHundredUnknownAnswersEndNothing(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []transfer.Type{transfer.FundingToSpot, transfer.SpotToFunding, transfer.FundingToChain} {
 		for _, s := range askings {
@@ -153,8 +151,8 @@ func (r rig) hundredUnknowns(t *testing.T, kind transfer.Type, s asking, o *odd,
 	}
 }
 
-// The same where each call has arrived, and only its answers are lost.
-func TestAHundredLostAnswersInARowEndNothing(t *testing.T) {
+// The same if each call has arrived and only its answers are lost.
+func TestHundredLostAnswersEndNothing(t *testing.T) {
 	t.Parallel()
 	for _, s := range askings {
 		t.Run(s.state.String(), func(t *testing.T) {
@@ -185,8 +183,8 @@ func TestAHundredLostAnswersInARowEndNothing(t *testing.T) {
 	}
 }
 
-// mute is a book of which no write gets through or is answered, and then nothing can
-// be read back either, so many times.
+// mute is a book whose writes are lost or unanswered so many times, and which cannot be read back after
+// that.
 type mute struct {
 	transfer.Book
 	left   int
@@ -224,10 +222,9 @@ func (m *mute) Postpone(ctx context.Context, p transfer.Postponement) (transfer.
 	return m.lost(func() (transfer.Moved, error) { return m.Book.Postpone(ctx, p) })
 }
 
-// In every state that is not final the write itself may be what nobody knows of: a
-// hundred in a row leave the transfer in it, and each effect happens once at most,
-// however often it was asked for.
-func TestAHundredLostWritesInARowEndNothing(t *testing.T) {
+// In each open state a hundred lost writes in a row leave the transfer in it, and each effect happens
+// at most once.
+func TestHundredLostWritesEndNothing(t *testing.T) {
 	t.Parallel()
 	for _, s := range transfer.States() {
 		if s.Terminal() {

@@ -1,9 +1,8 @@
-// Package export hands what a process counts and traces to whoever watches the
-// deployment: a collector, by OTLP over gRPC, and a page in Prometheus' form.
+// Package export delivers a process's metrics and traces: to a collector, by OTLP over gRPC, and on a
+// page in Prometheus's form.
 //
-// Nothing happens between requests, where an instance may have no processor: what
-// has come up is delivered at the end of a request, when that was last done some
-// time ago, and when the process ends.
+// It does nothing between requests, because an instance may have no processor then. It delivers at the
+// end of a request, if the last delivery was some time ago, and when the process ends.
 package export
 
 import (
@@ -37,12 +36,12 @@ import (
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
-// Options say where to deliver, and as what.
+// Options define the targets and the identity of a delivery.
 type Options struct {
 	OTLPEndpoint string        // host:port of a collector; "": none
 	Prometheus   bool          // a page with all metrics, see [Exporter.Page]
-	FlushEvery   time.Duration // how long what has come up may wait for the end of a request
-	TraceOneIn   int           // of so many traces that begin here one is recorded; 1: all
+	FlushEvery   time.Duration // how long new data may wait for the end of a request
+	TraceOneIn   int           // one of so many traces that begin here is recorded; 1: all
 
 	Service  string // service.name
 	Version  string // service.version; "": none
@@ -50,15 +49,15 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Exporter delivers. A nil Exporter has nothing to deliver, and may be used.
+// Exporter delivers metrics and traces. A nil Exporter has nothing to deliver, and can be used.
 type Exporter struct {
 	every  time.Duration
 	log    *slog.Logger
 	page   http.Handler // nil: none
 	began  time.Time
-	last   atomic.Int64  // when a delivery last began, or failed, in nanoseconds after began
+	last   atomic.Int64  // when a delivery last began or failed, in nanoseconds after began
 	failed atomic.Int64  // deliveries that failed since one succeeded
-	turn   chan struct{} // holds one element while a delivery is under way
+	turn   chan struct{} // holds one element during a delivery
 	otlp   bool
 	conn   *grpc.ClientConn
 	reader *sdkmetric.ManualReader
@@ -68,12 +67,11 @@ type Exporter struct {
 	traces  sdktrace.SpanExporter
 }
 
-// flushWithin bounds a delivery: the request at whose end it is made waits for it.
+// flushWithin bounds a delivery, because the request that makes it waits for it.
 const flushWithin = time.Second
 
-// Start sets the providers of this process' metrics and traces; with neither an
-// endpoint nor a page it sets none, and returns nil. It connects when it first
-// delivers. A process does this once.
+// Start sets the providers of this process's metrics and traces. With neither an endpoint nor a page it
+// sets none and returns nil. It connects at the first delivery. A process calls it once.
 func Start(ctx context.Context, o Options) (*Exporter, error) {
 	if o.OTLPEndpoint == "" && !o.Prometheus {
 		return nil, nil
@@ -103,22 +101,21 @@ func Start(ctx context.Context, o Options) (*Exporter, error) {
 	return e, nil
 }
 
-// oursAlone drops what libraries count: nobody asked for it, and its labels are not
-// bounded by us.
+// oursAlone drops the metrics of libraries: they are not wanted, and their labels are not bounded.
 func oursAlone(i sdkmetric.Instrument) (sdkmetric.Stream, bool) {
 	return sdkmetric.Stream{Aggregation: sdkmetric.AggregationDrop{}}, i.Scope.Name != telemetry.Scope
 }
 
-// sampler records what a caller records whom [telemetry.Untrusted] has let speak, and of
-// all else one in so many. Cloud Run gives a request that has no traceparent one that is
-// not sampled, so that this says nothing about what the caller wants.
+// sampler records a trace if its caller, which [telemetry.Untrusted] has not stripped of that right,
+// records it, and one in so many of all others. Cloud Run gives a request without a traceparent one
+// that is not sampled, so that flag does not show the caller's wish.
 func sampler(oneIn int) sdktrace.Sampler {
 	one := oneInMany(max(oneIn, 1))
 	return sdktrace.ParentBased(one, sdktrace.WithRemoteParentNotSampled(one))
 }
 
-// oneInMany draws, and does not look at the trace's id as the SDK's own sampler does: the
-// id is the caller's to choose.
+// oneInMany draws a random number. Unlike the SDK's own sampler it does not use the trace's id, because
+// the caller chooses it.
 type oneInMany int
 
 // ShouldSample draws.
@@ -130,17 +127,17 @@ func (n oneInMany) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Sampling
 	return result
 }
 
-// Description is for people.
+// Description describes the sampler.
 func (n oneInMany) Description() string { return fmt.Sprintf("one in %d", int(n)) }
 
-// reconnecting bounds how long a collector may be there again before it is noticed.
+// reconnecting bounds the time until a restored collector is used again.
 var reconnecting = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
 	MinConnectTimeout: 5 * time.Second,
 }
 
-// open makes the exporters of metrics and traces, over one connection. It is in
-// plain text only to this machine.
+// open opens the exporters of metrics and traces over one connection. It is unencrypted only to this
+// machine.
 func (e *Exporter) open(ctx context.Context, endpoint string) (err error) {
 	how := credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
 	if host, _, _ := net.SplitHostPort(endpoint); host == "localhost" || net.ParseIP(host).IsLoopback() {
@@ -163,8 +160,8 @@ func (e *Exporter) open(ctx context.Context, endpoint string) (err error) {
 	return nil
 }
 
-// temporality has a gauge delivered once for each time that it was set: the next
-// sweep may run elsewhere, and what this process last saw is then out of date.
+// temporality makes a gauge be delivered once for each time that it was set. The next sweep may run in
+// another process, and this process's value would then be out of date.
 func temporality(kind sdkmetric.InstrumentKind) metricdata.Temporality {
 	if kind == sdkmetric.InstrumentKindGauge {
 		return metricdata.DeltaTemporality
@@ -172,10 +169,9 @@ func temporality(kind sdkmetric.InstrumentKind) metricdata.Temporality {
 	return metricdata.CumulativeTemporality
 }
 
-// AtEnd serves each request by next, and delivers at its end what has waited for
-// long enough, within a second: the work is done by then, and its answer waits, since
-// an instance has a processor for as long as it has not answered. That it cannot
-// deliver is logged, and nothing else; it tries again ever more rarely.
+// AtEnd serves each request by next. At its end it delivers data that has waited long enough, within a
+// second. The work is done by then, but the answer waits, because an instance has a processor only
+// until it has answered. A failed delivery is only logged, and is tried again at increasing intervals.
 func (e *Exporter) AtEnd(next http.Handler) http.Handler {
 	if e == nil || !e.otlp {
 		return next
@@ -188,13 +184,13 @@ func (e *Exporter) AtEnd(next http.Handler) http.Handler {
 	})
 }
 
-// patienceMost is how many times the wait for the next delivery is doubled at most.
-const patienceMost = 5
+// maxDoublings bounds how often the wait for the next delivery is doubled.
+const maxDoublings = 5
 
-// due says to one caller that it is time to deliver.
+// due reports to one caller that a delivery is due.
 func (e *Exporter) due() bool {
 	now, last, failed := int64(time.Since(e.began)), e.last.Load(), e.failed.Load()
-	wait := int64(e.every) << min(failed, patienceMost)
+	wait := int64(e.every) << min(failed, maxDoublings)
 	return (now-last >= wait || failed == 0 && e.spans.crowded()) && e.last.CompareAndSwap(last, now)
 }
 
@@ -204,8 +200,8 @@ func (e *Exporter) warn(ctx context.Context, err error) {
 	}
 }
 
-// Flush delivers everything, within a second. What the collector did not take is
-// delivered the next time: counters by their nature, spans because they are kept.
+// Flush delivers everything, within a second. Data that the collector did not accept is delivered the
+// next time: counters are cumulative, and spans are kept.
 func (e *Exporter) Flush(ctx context.Context) error {
 	if e == nil || !e.otlp {
 		return nil
@@ -227,15 +223,15 @@ func (e *Exporter) Flush(ctx context.Context) error {
 	return nil
 }
 
-// flush delivers the metrics first, and within half the time: alerts stand on them.
+// flush delivers the metrics first, within half the time, because alerts depend on them.
 func (e *Exporter) flush(ctx context.Context) error {
 	half, cancel := context.WithTimeout(ctx, flushWithin/2)
 	defer cancel()
 	return errors.Join(e.flushMetrics(half), e.flushSpans(ctx))
 }
 
-// together is how many spans one message has at most.
-const together = 1024
+// spansPerMessage bounds the spans of one message.
+const spansPerMessage = 1024
 
 func (e *Exporter) flushSpans(ctx context.Context) error {
 	all, dropped := e.spans.take()
@@ -243,7 +239,7 @@ func (e *Exporter) flushSpans(ctx context.Context) error {
 		e.log.WarnContext(ctx, "spans dropped: too many between two deliveries", "spans", dropped)
 	}
 	for len(all) > 0 {
-		n := min(together, len(all))
+		n := min(spansPerMessage, len(all))
 		if err := e.traces.ExportSpans(ctx, all[:n]); err != nil {
 			e.spans.add(all...)
 			return err
@@ -255,7 +251,7 @@ func (e *Exporter) flushSpans(ctx context.Context) error {
 
 func (e *Exporter) flushMetrics(ctx context.Context) error {
 	var all metricdata.ResourceMetrics
-	if err := ctx.Err(); err != nil { // what is set once would be lost
+	if err := ctx.Err(); err != nil { // a gauge that was set would be lost
 		return err
 	}
 	if err := e.reader.Collect(ctx, &all); err != nil {

@@ -20,9 +20,8 @@ import (
 	"github.com/fencepost/fencepost/shared/telemetry/export/exporttest"
 )
 
-// house is a server of one function, which counts, sets a gauge and traces, with an
-// exporter.
-type house struct {
+// env is a server of one function, which counts, sets a gauge and traces, with an exporter.
+type env struct {
 	*exporttest.Collector
 	exporter *export.Exporter
 	url      string
@@ -30,7 +29,7 @@ type house struct {
 
 const every = 50 * time.Millisecond
 
-func setup(t *testing.T) house {
+func setup(t *testing.T) env {
 	t.Helper()
 	c := exporttest.Start(t)
 	log := slog.New(slog.DiscardHandler)
@@ -52,11 +51,11 @@ func setup(t *testing.T) house {
 	})))
 	server := httptest.NewServer(e.AtEnd(mux))
 	t.Cleanup(server.Close)
-	return house{c, e, server.URL}
+	return env{c, e, server.URL}
 }
 
-// post makes a request and says how long it took.
-func (h house) post(t *testing.T, path, traceparent string) time.Duration {
+// post makes a request and returns its duration.
+func (h env) post(t *testing.T, path, traceparent string) time.Duration {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.url+path, nil)
 	if err != nil {
@@ -76,7 +75,7 @@ func (h house) post(t *testing.T, path, traceparent string) time.Duration {
 }
 
 // until makes requests until the condition holds.
-func (h house) until(t *testing.T, what string, holds func() bool) {
+func (h env) until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); !holds(); {
 		if time.Now().After(deadline) {
@@ -86,23 +85,23 @@ func (h house) until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// What is counted and traced is delivered at the end of requests, and whatever the
-// collector does, no request waits for longer than a second and nothing is lost. The
-// steps run one after the other: the providers are the process'.
+// Metrics and traces are delivered at the end of requests. No request waits for longer than a second
+// and nothing is lost, whatever the collector does. The steps run one after the other, because the
+// providers belong to the process.
 func TestDelivery(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
 	t.Run("counters, gauges and spans come", h.come)
 	t.Run("a page shows the same", h.page)
-	t.Run("what a caller does not sample is sampled by ratio", h.unsampled)
-	t.Run("a collector that is out of reach costs nothing", h.refused)
+	t.Run("a trace that the caller does not sample is sampled by ratio", h.unsampled)
+	t.Run("an unreachable collector costs nothing", h.refused)
 	t.Run("a collector that hangs costs a second, ever more rarely", h.hung)
-	t.Run("the end delivers what is left", h.end)
+	t.Run("Close delivers the rest", h.end)
 }
 
 const caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-func (h house) come(t *testing.T) {
+func (h env) come(t *testing.T) {
 	h.post(t, "/sweep", caller)
 	h.until(t, "the gauge came", func() bool { return h.Value("queue_depth{}") == 7 && h.Value("queue_fullness_ratio{}") == 0.25 })
 	h.until(t, "a later count came", func() bool { return h.Value("tx_create_total{result=accepted}") >= 3 })
@@ -124,7 +123,7 @@ func (h house) come(t *testing.T) {
 	}
 }
 
-func (h house) page(t *testing.T) {
+func (h env) page(t *testing.T) {
 	response, err := http.Get(h.url + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -141,13 +140,13 @@ func (h house) page(t *testing.T) {
 	}
 }
 
-func (h house) unsampled(t *testing.T) {
+func (h env) unsampled(t *testing.T) {
 	id := "00000000000000000000000000000001"
 	h.post(t, "/", "00-"+id+"-00f067aa0ba902b7-00")
 	h.until(t, "the span came", func() bool { return h.has(id) })
 }
 
-func (h house) has(traceID string) bool {
+func (h env) has(traceID string) bool {
 	for _, s := range h.Spans() {
 		if s.TraceID == traceID {
 			return true
@@ -156,7 +155,7 @@ func (h house) has(traceID string) bool {
 	return false
 }
 
-func (h house) refused(t *testing.T) {
+func (h env) refused(t *testing.T) {
 	h.Refuse()
 	before, id := h.Calls(), newTrace(1)
 	h.post(t, "/", "00-"+id+"-00f067aa0ba902b7-01")
@@ -165,7 +164,7 @@ func (h house) refused(t *testing.T) {
 	h.until(t, "the span came all the same", func() bool { return h.has(id) })
 }
 
-func (h house) hung(t *testing.T) {
+func (h env) hung(t *testing.T) {
 	h.Hang()
 	id := newTrace(2)
 	h.post(t, "/", "00-"+id+"-00f067aa0ba902b7-01")
@@ -187,7 +186,7 @@ func (h house) hung(t *testing.T) {
 	h.until(t, "the span came all the same", func() bool { return h.has(id) })
 }
 
-func (h house) end(t *testing.T) {
+func (h env) end(t *testing.T) {
 	h.until(t, "deliveries go well", func() bool { return h.exporter.Flush(t.Context()) == nil })
 	want := h.Value("tx_create_total{result=accepted}") + 1
 	telemetry.TxCreate.Add(t.Context(), 1, telemetry.Result("accepted"))
@@ -199,15 +198,15 @@ func (h house) end(t *testing.T) {
 	}
 }
 
-// newTrace is the id of a trace.
+// newTrace returns the id of a trace.
 func newTrace(n uint64) string {
 	var id trace.TraceID
 	binary.BigEndian.PutUint64(id[:], 0xfe<<56|n)
 	return id.String()
 }
 
-// With nothing to deliver to there is no exporter, and none is needed.
-func TestNone(t *testing.T) {
+// Without a target there is no exporter, and none is needed.
+func TestNoTargetNeedsNoExporter(t *testing.T) {
 	t.Parallel()
 	e, err := export.Start(t.Context(), export.Options{})
 	if err != nil || e != nil {

@@ -10,8 +10,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
 
-// newPage makes a page that shows what its reader reads, and nothing else: no
-// metrics of the language or the process.
+// newPage returns a page with its reader's metrics only, without those of the language or the process.
 func newPage() (http.Handler, sdkmetric.Reader, error) {
 	registry := promclient.NewRegistry()
 	reader, err := prometheus.New(prometheus.WithRegisterer(registry), prometheus.WithoutScopeInfo())
@@ -21,8 +20,7 @@ func newPage() (http.Handler, sdkmetric.Reader, error) {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), reader, nil
 }
 
-// Page shows all metrics of this process in Prometheus' form; nil where there is
-// none.
+// Page shows all metrics of this process in Prometheus's form; nil if there is no page.
 func (e *Exporter) Page() http.Handler {
 	if e == nil {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Who is not let say whether a trace is recorded cannot choose it by its id either.
-func TestIDsDoNotChooseTheirSampling(t *testing.T) {
+// A caller that may not decide whether a trace is recorded cannot decide it by the trace's id either.
+func TestTraceIDsCannotChooseTheirSampling(t *testing.T) {
 	t.Parallel()
 	const draws = 2000
 	recorded := func(oneIn int, flags trace.TraceFlags) (n int) {
@@ -33,6 +33,6 @@ func TestIDsDoNotChooseTheirSampling(t *testing.T) {
 		}
 	}
 	if n := recorded(1000, trace.FlagsSampled); n != draws {
-		t.Errorf("of somebody who is let say so: got %d of %d recorded, want all", n, draws)
+		t.Errorf("of a trusted caller: got %d of %d recorded, want all", n, draws)
 	}
 }

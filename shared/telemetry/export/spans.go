@@ -7,12 +7,11 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// kept is how many ended spans wait for a flush at most; further ones are dropped.
+// kept bounds the ended spans that wait for a flush; further ones are dropped.
 const kept = 8192
 
-// spans keeps what has ended until it is flushed. It implements
-// [sdktrace.SpanProcessor], and unlike the SDK's own has no goroutine: between
-// requests an instance may have no processor.
+// spans keeps ended spans until a flush. It implements [sdktrace.SpanProcessor]. Unlike the SDK's own
+// it has no goroutine, because an instance may have no processor between requests.
 type spans struct {
 	mu      sync.Mutex
 	ended   []sdktrace.ReadOnlySpan
@@ -29,13 +28,13 @@ func (b *spans) OnEnd(s sdktrace.ReadOnlySpan) {
 	}
 }
 
-// Shutdown does nothing: whoever flushes has the spans.
+// Shutdown does nothing: the exporter that flushes has the spans.
 func (*spans) Shutdown(context.Context) error { return nil }
 
 // ForceFlush does nothing, for the same reason.
 func (*spans) ForceFlush(context.Context) error { return nil }
 
-// add keeps as many as there is room for.
+// add keeps as many spans as there is room for.
 func (b *spans) add(more ...sdktrace.ReadOnlySpan) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -44,14 +43,14 @@ func (b *spans) add(more ...sdktrace.ReadOnlySpan) {
 	b.dropped += len(more) - n
 }
 
-// crowded says that it is better not to wait for the next flush.
+// crowded reports whether a flush should not be delayed further.
 func (b *spans) crowded() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.ended) > kept/2
 }
 
-// take empties b, and says how many were dropped since it last did.
+// take empties b. It returns the spans, and how many were dropped since the last take.
 func (b *spans) take() (all []sdktrace.ReadOnlySpan, dropped int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,7 +1,7 @@
 package model
 
-// arrive is a call that a ledger carries out. Its answer goes to whoever waits for
-// it, or is lost; and the call may be on the wire once more.
+// arrive carries out a call at its ledger. The answer reaches a waiting worker or is lost. The
+// call may stay on the wire and arrive once more.
 func (p *protocol) arrive(s state, o op, out emit) {
 	for _, again := range []bool{false, true} {
 		to := s
@@ -18,31 +18,31 @@ func (p *protocol) arrive(s state, o op, out emit) {
 		if again {
 			step += ", and will arrive again"
 		}
-		heard := false
+		delivered := false
 		for i := range p.Budget.Workers {
 			if w := to.workers[i]; w.pc == wait && w.op == o {
-				heard = true
+				delivered = true
 				p.answer(to, i, said, step, out)
 			}
 		}
-		if !heard {
+		if !delivered {
 			out(step+"; nobody waits for it", to)
 		}
 	}
 }
 
-// answer is an answer on its way to worker i.
+// answer delivers an answer to worker i.
 func (p *protocol) answer(s state, i uint8, said answer, step string, out emit) {
 	if s.left.Losses > 0 {
 		lost := s
 		lost.left.Losses--
-		p.hearNothing(&lost, i, step+"; the answer is lost: a worker waits no longer", out)
+		p.noAnswer(&lost, i, step+"; the answer is lost: a worker waits no longer", out)
 	}
 	s.workers[i].pc, s.workers[i].said = got, said
 	out(step, s)
 }
 
-// carryOut is what a ledger does with a call.
+// carryOut applies a call to the ledger and returns its answer.
 func (p *protocol) carryOut(s *state, o op) answer {
 	if !p.Rules.KeyedByOp && p.processed(s, o) {
 		return success
@@ -65,7 +65,7 @@ func (p *protocol) carryOut(s *state, o op) answer {
 	return success
 }
 
-// processed says that the op's ledger has seen the req_id, whatever it answered.
+// processed reports whether the op's ledger has a stored answer for the req_id.
 func (p *protocol) processed(s *state, o op) bool {
 	if o == deposit {
 		return s.stored[deposit] != nothing
@@ -73,7 +73,7 @@ func (p *protocol) processed(s *state, o op) bool {
 	return s.stored[withdraw] != nothing || s.stored[refund] != nothing
 }
 
-// resolve answers what is stored, or stores that it is refused for ever.
+// resolve returns the stored answer, or stores a permanent refusal.
 func (p *protocol) resolve(s *state, o op) answer {
 	if s.stored[o] == nothing && o != refund {
 		if p.Rules.ResolveStores {

@@ -7,7 +7,7 @@ import (
 	"github.com/fencepost/fencepost/shared/modelcheck"
 )
 
-// machine is what [explore] needs of a protocol.
+// machine is a protocol as [explore] searches it.
 type machine[S any] interface {
 	start() S
 	next(s S, emit func(step string, to S))
@@ -15,10 +15,10 @@ type machine[S any] interface {
 	ended(s S) bool
 }
 
-// maxStates is how many states a search meets before it gives up.
+// maxStates bounds the states of a search.
 const maxStates = 20_000_000
 
-// explore reports the first state of m that is wrong; describe puts it into words.
+// explore reports the first state of m that violates a property; describe formats it.
 func explore[S comparable](m machine[S], describe func(S) string) modelcheck.Report {
 	return modelcheck.Search(modelcheck.Machine[S, S, string]{
 		Start: m.start(), Key: func(s S) S { return s }, Next: m.next, Terminal: m.ended,
@@ -26,5 +26,5 @@ func explore[S comparable](m machine[S], describe func(S) string) modelcheck.Rep
 	}, maxStates).Report(describe)
 }
 
-// line puts a sentence together.
+// line formats a step or a state as a line of the report.
 func line(format string, args ...any) string { return strings.TrimSpace(fmt.Sprintf(format, args...)) }

@@ -2,27 +2,27 @@ package model
 
 import "github.com/fencepost/fencepost/shared/modelcheck"
 
-// PayoutRules are the sentences that the seam to the transaction manager stands on
-// (H1). [AllPayout] is the protocol.
+// PayoutRules are the rules that a payout through the transaction manager depends on (H1).
+// [AllPayout] is the protocol.
 type PayoutRules struct {
-	// SubmitterFixed: every attempt names the submitter on the row. Else the one in
-	// the settings of the moment.
+	// SubmitterFixed: every attempt names the submitter of the row. Otherwise it names the one in
+	// the current settings.
 	SubmitterFixed bool
-	// PayloadFixed: every attempt sends the payload on the row. Else it is rendered
-	// anew, by another build perhaps differently.
+	// PayloadFixed: every attempt sends the payload of the row. Otherwise it renders the payload
+	// again, and another build may render it differently.
 	PayloadFixed bool
-	// JudgeByRow: only the managed transaction's row decides; what the manager
-	// answers to a create is unknown. Else a create that is refused is a refusal.
-	JudgeByRow bool
-	// FinalSuccess and FinalRefusal: only CONFIRMED is a success, only FAILED a
-	// refusal. Else a receipt is, before it is final.
+	// RowDecides: only the managed transaction's row decides, and a refused create is an unknown
+	// answer. Otherwise a refused create is a refusal.
+	RowDecides bool
+	// FinalSuccess and FinalRefusal: only CONFIRMED is a success, only FAILED a refusal.
+	// Otherwise a receipt decides before it is final.
 	FinalSuccess, FinalRefusal bool
-	// Tombstone: a cancel writes a FAILED row where there is none. Else it answers
-	// that there is none, and that is taken for an end.
+	// Tombstone: a cancel of a missing transaction writes a FAILED row. Otherwise it answers that
+	// there is none, and the worker takes that for a refusal.
 	Tombstone bool
 }
 
-// AllPayout are the rules of the seam, none left out.
+// AllPayout returns all payout rules switched on.
 func AllPayout() PayoutRules { return PayoutRules{true, true, true, true, true, true} }
 
 // PayoutBudget bounds a run.
@@ -34,53 +34,53 @@ type PayoutBudget struct {
 	Protects   uint8 // PROTECT opens, or closes
 	Deploys    uint8 // other settings, another build
 	Reorgs     uint8 // shallower than final
-	Cancels    uint8 // somebody gives up
+	Cancels    uint8 // cancels of the payout
 }
 
-// CheckPayout walks every interleaving within b and reports the first state that is
-// wrong. It begins in TARGET_PENDING: the source has paid.
+// CheckPayout searches every interleaving within b and reports the first violation. It begins in
+// TARGET_PENDING: the source has paid.
 func CheckPayout(r PayoutRules, b PayoutBudget) modelcheck.Report {
-	return explore(&seam{r, b}, payout.plight)
+	return explore(&seam{r, b}, payout.describe)
 }
 
-// managed is a managed transaction's row.
+// managed is the state of a managed transaction's row.
 type managed uint8
 
 const (
 	absent managed = iota
 	queued
 	inFlight
-	mined    // a receipt says that it succeeded
-	reverted // a receipt says that it did not
+	mined    // its receipt reports success
+	reverted // its receipt reports a revert
 	replaced // its placeholder has a receipt
 	confirmed
-	gone // FAILED, by whatever sub-state
+	gone // FAILED, in any sub-state
 )
 
 func (m managed) String() string {
 	return [...]string{"absent", "QUEUED", "IN_FLIGHT", "mined", "reverted", "replaced", "CONFIRMED", "FAILED"}[m]
 }
 
-// attempt is what a create says: by whom, and what.
+// attempt is the content of a create.
 type attempt struct{ submitter, payload uint8 }
 
-// payer drives the payout.
+// payer is a worker that drives the payout.
 type payer struct {
 	pc   pc
 	said answer
 }
 
-// payout is one state of the seam.
+// payout is one state of the search.
 type payout struct {
 	row      row
-	tx       [2]managed // by submitter
-	sent     [2]uint8   // the payload that each was made with
-	ordered  [2]bool    // a cancel of what may be mined
+	tx       [2]managed // indexed by submitter
+	sent     [2]uint8   // the payload that each was created with
+	ordered  [2]bool    // a cancel was requested after the transaction was sent
 	wire     [2][2]uint8
 	workers  [2]payer
 	protect  bool
-	settings uint8 // the submitter that they name
-	build    uint8 // which renders payloads so
+	settings uint8 // the submitter that the settings name
+	build    uint8 // the build that renders payloads
 	left     PayoutBudget
 }
 
@@ -91,11 +91,11 @@ func (s payout) canonical() payout {
 	return s
 }
 
-func (s payout) plight() string {
+func (s payout) describe() string {
 	return line("%s; the first submitter's transaction %s, the second's %s", s.row, s.tx[0], s.tx[1])
 }
 
-// seam is the machine.
+// seam searches the interface between payouts and the transaction manager.
 type seam struct {
 	Rules  PayoutRules
 	Budget PayoutBudget
@@ -134,8 +134,8 @@ func (m *seam) next(s payout, out func(string, payout)) {
 	m.giveUp(s, ordered)
 }
 
-// now is what an attempt says at this moment.
-func (m *seam) now(s payout) attempt {
+// attemptNow returns the content of a create that is sent now.
+func (m *seam) attemptNow(s payout) attempt {
 	var a attempt
 	if !m.Rules.SubmitterFixed {
 		a.submitter = s.settings
@@ -156,8 +156,8 @@ func (m *seam) worker(s payout, i uint8, out func(string, payout)) {
 	}
 	switch w.pc {
 	case idle:
-		a := m.now(s)
-		if s.row == targetPending && s.wire[a.submitter][a.payload] < wireMost {
+		a := m.attemptNow(s)
+		if s.row == targetPending && s.wire[a.submitter][a.payload] < maxOnWire {
 			s.wire[a.submitter][a.payload]++
 			w.pc = wait
 			out(line("a worker sends create, submitter %d, payload %d", a.submitter+1, a.payload+1), s)
@@ -173,8 +173,7 @@ func (m *seam) worker(s payout, i uint8, out func(string, payout)) {
 	}
 }
 
-// record moves the transfer; a refusal is given back at once, which the other model
-// is about.
+// record moves the transfer. A refusal refunds at once; the other model covers the refund.
 func (m *seam) record(s payout, i uint8, out func(string, payout)) {
 	said := s.workers[i].said
 	s.workers[i] = payer{}
@@ -187,7 +186,7 @@ func (m *seam) record(s payout, i uint8, out func(string, payout)) {
 	out(line("a worker records: %s", said), s)
 }
 
-// arrivals are creates that the manager handles.
+// arrivals handles the creates that are on the wire.
 func (m *seam) arrivals(s payout, out func(string, payout)) {
 	for submitter := range uint8(2) {
 		for payload := range uint8(2) {
@@ -206,45 +205,46 @@ func (m *seam) arrivals(s payout, out func(string, payout)) {
 	}
 }
 
-// create is what the manager does with one, and what the adapter makes of it.
+// create handles one create in the manager and returns the adapter's answer to the waiting
+// workers.
 func (m *seam) create(s payout, a attempt, again string, out func(string, payout)) {
 	tx, what := s.tx[a.submitter], ""
-	said := m.judged(tx)
+	said := m.answerOf(tx)
 	switch {
 	case tx == absent && s.protect:
-		what, said = "refused: PROTECT", m.unlessByRow(refused)
+		what, said = "refused: PROTECT", m.unlessRowDecides(refused)
 	case tx == absent:
 		s.tx[a.submitter], s.sent[a.submitter] = queued, a.payload
 		what = "queued"
 	case s.sent[a.submitter] != a.payload:
-		what, said = "another payload is stored: 409", m.unlessByRow(refused)
+		what, said = "another payload is stored: 409", m.unlessRowDecides(refused)
 	default:
 		what = tx.String()
 	}
 	step := line("create, submitter %d, payload %d is handled: %s%s", a.submitter+1, a.payload+1, what, again)
-	heard := false
+	delivered := false
 	for i := range m.Budget.Workers {
 		if s.workers[i].pc == wait {
-			heard = true
+			delivered = true
 			to := s
 			to.workers[i] = payer{got, said}
 			out(step, to)
 		}
 	}
-	if !heard {
+	if !delivered {
 		out(step+"; nobody waits for it", s)
 	}
 }
 
-func (m *seam) unlessByRow(a answer) answer {
-	if m.Rules.JudgeByRow {
+func (m *seam) unlessRowDecides(a answer) answer {
+	if m.Rules.RowDecides {
 		return nothing
 	}
 	return a
 }
 
-// judged is what a managed transaction's row says of the payout.
-func (m *seam) judged(tx managed) answer {
+// answerOf returns the answer that a managed transaction's row gives to the payout.
+func (m *seam) answerOf(tx managed) answer {
 	switch {
 	case tx == confirmed, tx == mined && !m.Rules.FinalSuccess:
 		return success
@@ -254,7 +254,7 @@ func (m *seam) judged(tx managed) answer {
 	return nothing
 }
 
-// chain moves one managed transaction on.
+// chain advances one managed transaction.
 func (m *seam) chain(s payout, i int, out func(string, payout)) {
 	become := func(to managed, what string) {
 		next := s
@@ -300,13 +300,13 @@ func (m *seam) world(s payout, out func(string, payout)) {
 	}
 }
 
-// giveUp is a cancel by (submitter, request), and what the adapter makes of it.
+// giveUp cancels by (submitter, request) and returns the adapter's answer to a worker.
 func (m *seam) giveUp(s payout, out func(string, payout)) {
 	if s.left.Cancels == 0 || s.row != targetPending || s.workers[0].pc != idle {
 		return
 	}
 	s.left.Cancels--
-	by := m.now(s).submitter
+	by := m.attemptNow(s).submitter
 	said, what := nothing, "ordered"
 	switch s.tx[by] {
 	case absent:
@@ -317,7 +317,7 @@ func (m *seam) giveUp(s payout, out func(string, payout)) {
 	case queued:
 		s.tx[by], said, what = gone, refused, "it was in the queue"
 	case gone, confirmed:
-		said, what = m.judged(s.tx[by]), "it is final"
+		said, what = m.answerOf(s.tx[by]), "it is final"
 	default:
 		s.ordered[by] = true
 	}

@@ -6,7 +6,7 @@ type protocol struct {
 	Budget Budget
 }
 
-// emit takes one enabled step and the state it leads to.
+// emit takes one enabled step and the state that it leads to.
 type emit = func(string, state)
 
 func (p *protocol) start() state         { return state{left: p.Budget} }
@@ -30,7 +30,7 @@ func (p *protocol) next(s state, out emit) {
 	p.operator(s, ordered)
 }
 
-// worker does the step that worker i is about to do, or ends it.
+// worker emits the next step of worker i, and its crash.
 func (p *protocol) worker(s state, i uint8, out emit) {
 	w := &s.workers[i]
 	if s.left.Crashes > 0 && w.pc != idle {
@@ -51,7 +51,7 @@ func (p *protocol) worker(s state, i uint8, out emit) {
 	case advance:
 		p.write(s, i, sourceDone, targetPending, out)
 	case ask:
-		if s.wire[w.op] < wireMost {
+		if s.wire[w.op] < maxOnWire {
 			s.wire[w.op]++
 			w.pc = wait
 			out(line("a worker that sees %s sends %s", w.sees, w.op), s)
@@ -63,7 +63,7 @@ func (p *protocol) worker(s state, i uint8, out emit) {
 	}
 }
 
-// load reads the row and plans what its state asks for.
+// load reads the row and plans the step of its state.
 func (p *protocol) load(s state, i uint8, out emit) {
 	if s.row.terminal() {
 		return
@@ -80,23 +80,23 @@ func (p *protocol) planned(r row) worker {
 		return worker{pc: begin, sees: r}
 	case r == sourceDone:
 		return worker{pc: advance, sees: r}
-	case r.asked() != ops:
-		return worker{pc: ask, sees: r, op: r.asked()}
+	case r.awaits() != ops:
+		return worker{pc: ask, sees: r, op: r.awaits()}
 	}
 	return worker{}
 }
 
-// giveUp is a worker that waits no longer. Its call may still arrive.
+// giveUp makes a worker stop waiting. Its call can still arrive.
 func (p *protocol) giveUp(s state, i uint8, out emit) {
 	if s.left.Timeouts == 0 {
 		return
 	}
 	s.left.Timeouts--
-	p.hearNothing(&s, i, "a worker waits no longer", out)
+	p.noAnswer(&s, i, "a worker waits no longer", out)
 }
 
-// hearNothing is what a worker makes of an answer that does not come.
-func (p *protocol) hearNothing(s *state, i uint8, step string, out emit) {
+// noAnswer makes a worker continue without an answer.
+func (p *protocol) noAnswer(s *state, i uint8, step string, out emit) {
 	w := &s.workers[i]
 	if !p.Rules.UnknownStays {
 		w.pc, w.said = got, refused
@@ -107,7 +107,7 @@ func (p *protocol) hearNothing(s *state, i uint8, step string, out emit) {
 	out(step, *s)
 }
 
-// record is where an answer leads.
+// record applies the answer to the transfer.
 func (p *protocol) record(s state, i uint8, out emit) {
 	w := s.workers[i]
 	to := [ops][3]row{
@@ -115,7 +115,7 @@ func (p *protocol) record(s state, i uint8, out emit) {
 		deposit:  {success: committed, refused: compensating},
 		refund:   {success: rolledBack, refused: initial},
 	}[w.op][w.said]
-	if to == initial { // unknown, or a refund that is refused: it stays
+	if to == initial { // unknown, or a refused refund: the state stays
 		s.workers[i] = worker{}
 		out(line("a worker leaves it: %s %s", w.op, w.said), s)
 		return
@@ -123,8 +123,8 @@ func (p *protocol) record(s state, i uint8, out emit) {
 	p.write(s, i, w.sees, to, out)
 }
 
-// write is a compare-and-set. A commit may get no answer, whether it happened or
-// not: then the row is loaded again, or, without the rule, the write is believed.
+// write is a compare-and-set. A commit may get no answer, whether it happened or not. Then the
+// row is loaded again, or, without the rule ReadBack, the worker assumes that it happened.
 func (p *protocol) write(s state, i uint8, from, to row, out emit) {
 	if s.row != from && p.Rules.Compare {
 		s.workers[i] = worker{}
@@ -151,7 +151,7 @@ func (p *protocol) write(s state, i uint8, from, to row, out emit) {
 	out(line("a worker writes %s to %s", from, to), s)
 }
 
-// world is what changes of itself.
+// world emits changes of the surroundings: time and accounts.
 func (p *protocol) world(s state, out emit) {
 	if s.left.Expiries > 0 {
 		to := s
@@ -172,7 +172,7 @@ func (p *protocol) world(s state, out emit) {
 	out("the source's account is frozen, or freed", frozen)
 }
 
-// operator is what people may do: cancel in INIT, and resolve.
+// operator emits operators' acts: cancel in INIT, and resolve.
 func (p *protocol) operator(s state, out emit) {
 	if s.left.Cancels > 0 && s.row == initial {
 		to := s
@@ -180,7 +180,7 @@ func (p *protocol) operator(s state, out emit) {
 		to.set(failed)
 		out("an operator cancels", to)
 	}
-	o := s.row.asked()
+	o := s.row.awaits()
 	if s.left.Resolves == 0 || o == ops {
 		return
 	}

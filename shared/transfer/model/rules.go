@@ -2,51 +2,51 @@ package model
 
 import "github.com/fencepost/fencepost/shared/modelcheck"
 
-// Rules are the sentences that transfers between two ledgers stand on. A field that
-// is false leaves its rule out and puts in its place what a plausible build does
-// instead. [All] is the protocol.
+// Rules are the rules that transfers between two ledgers depend on. A false field replaces its
+// rule by the behaviour of a plausible defective build. [All] is the protocol.
 type Rules struct {
-	// PersistFirst: a ledger is called from a stored state that says so. Else the
-	// source is called from INIT, where the transfer may still be cancelled.
+	// PersistFirst: a ledger is called from a stored state that allows the call. Otherwise the
+	// source is called from INIT, where the transfer can still be cancelled.
 	PersistFirst bool
-	// Compare: a write compares the state it was decided in. Else it just writes.
+	// Compare: a write compares the state that it was decided in. Otherwise it writes
+	// unconditionally.
 	Compare bool
-	// ReadBack: a commit without an answer is read back before a call stands on it.
-	// Else it is believed (H15).
+	// ReadBack: a commit without an answer is read back before a call depends on it. Otherwise
+	// the worker assumes that it happened (H15).
 	ReadBack bool
-	// UnknownStays: an answer that does not come leaves the transfer as it is. Else
-	// it is taken for a refusal.
+	// UnknownStays: a missing answer leaves the state. Otherwise it counts as a refusal.
 	UnknownStays bool
-	// Once: a ledger keeps what it has done and does it once. Else each call is done.
+	// Once: a ledger stores its answers and applies each call once. Otherwise it applies each
+	// call.
 	Once bool
-	// StoreRefusals: a refusal is as permanent as a success. Else the same call may
-	// succeed later (H3).
+	// StoreRefusals: a refusal is as permanent as a success. Otherwise the same call can succeed
+	// later (H3).
 	StoreRefusals bool
-	// KeyedByOp: a ledger keeps the answer by (req_id, op). Else it keeps that it has
-	// processed the req_id, and answers a repeat with success (H2).
+	// KeyedByOp: a ledger stores the answer by (req_id, op). Otherwise it stores only the req_id,
+	// and answers a repeat with success (H2).
 	KeyedByOp bool
-	// RefundNeverRefused: a refund is credited whatever the account's status. Else a
-	// frozen account's is refused, for ever (H3).
+	// RefundNeverRefused: a refund is credited whatever the account's status. Otherwise a frozen
+	// account refuses it permanently (H3).
 	RefundNeverRefused bool
-	// ResolveStores: an operator's resolve records the refusal in the ledger. Else it
-	// answers that nothing is there.
+	// ResolveStores: an operator's resolve stores the refusal in the ledger. Otherwise it only
+	// answers that no answer is stored.
 	ResolveStores bool
 }
 
-// All are the rules of the protocol, none left out.
+// All returns all rules switched on.
 func All() Rules {
 	return Rules{true, true, true, true, true, true, true, true, true}
 }
 
-// Budget bounds a run: how often each thing that may go wrong does.
+// Budget bounds how often each fault and each act occurs in a run.
 type Budget struct {
 	Workers    uint8 // at most 2
 	Crashes    uint8 // of workers, at any step
 	Timeouts   uint8 // a worker stops waiting; its call may still arrive
-	Losses     uint8 // a call is carried out, its answer does not arrive
+	Losses     uint8 // a call is carried out, and its answer is lost
 	Duplicates uint8 // a call is carried out, and arrives once more later
 	Cuts       uint8 // a commit gets no answer
-	Changes    uint8 // an account is frozen or freed, a balance falls short or is filled up; or [Always]
+	Changes    uint8 // an account is frozen or unfrozen, closed or opened, or its balance changes; or [Always]
 	Resolves   uint8
 	Cancels    uint8
 	Expiries   uint8 // at most 1: the transfer becomes older than initTimeout
@@ -55,7 +55,7 @@ type Budget struct {
 // Always is a budget of changes that is never used up.
 const Always = 255
 
-// Check walks every interleaving within b and reports the first state that is wrong.
+// Check searches every interleaving within b and reports the first violation.
 func Check(r Rules, b Budget) modelcheck.Report {
-	return explore(&protocol{r, b}, state.plight)
+	return explore(&protocol{r, b}, state.describe)
 }

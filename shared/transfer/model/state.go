@@ -22,7 +22,7 @@ func (r row) String() string {
 
 func (r row) terminal() bool { return r == committed || r == failed || r == rolledBack }
 
-// op is what a ledger is asked for.
+// op is an operation of a ledger.
 type op uint8
 
 const (
@@ -34,8 +34,8 @@ const (
 
 func (o op) String() string { return [...]string{"withdraw", "deposit", "refund"}[o] }
 
-// asked is the operation that each state waits for; ops where it waits for none.
-func (r row) asked() op {
+// awaits returns the operation whose answer the state waits for; ops if there is none.
+func (r row) awaits() op {
 	switch r {
 	case sourcePending:
 		return withdraw
@@ -47,7 +47,7 @@ func (r row) asked() op {
 	return ops
 }
 
-// answer is what a ledger says, and what it stores.
+// answer is a ledger's answer, returned or stored.
 type answer uint8
 
 const (
@@ -58,7 +58,7 @@ const (
 
 func (a answer) String() string { return [...]string{"unknown", "success", "refused"}[a] }
 
-// pc is the step that a worker is about to do.
+// pc is the next step of a worker.
 type pc uint8
 
 const (
@@ -70,7 +70,7 @@ const (
 	advance    // has loaded SOURCE_DONE
 )
 
-// worker drives the transfer. sees is the state that it believes stored.
+// worker drives the transfer. sees is the state that it last read.
 type worker struct {
 	pc   pc
 	sees row
@@ -78,12 +78,12 @@ type worker struct {
 	said answer
 }
 
-// state is one state of the model. It is comparable and holds no pointer.
+// state is one state of the model. It is comparable and requireNone no pointer.
 type state struct {
 	row     row
 	end     row         // the first terminal state that was stored; initial: none
 	stored  [ops]answer // by the ledgers
-	effects [ops]uint8  // what was really done to balances
+	effects [ops]uint8  // what was applied to the balances
 	wire    [ops]uint8  // calls on their way
 	workers [2]worker
 	short   bool // the source would refuse a withdrawal now
@@ -93,10 +93,10 @@ type state struct {
 	left    Budget
 }
 
-// wireMost bounds the calls of one kind on their way.
-const wireMost = 2
+// maxOnWire bounds the calls of one kind on the wire.
+const maxOnWire = 2
 
-// canonical puts the workers in order: they have no identity.
+// canonical sorts the workers, which have no identity.
 func (s state) canonical() state {
 	a, b := s.workers[0], s.workers[1]
 	if cmp.Or(cmp.Compare(a.pc, b.pc), cmp.Compare(a.sees, b.sees), cmp.Compare(a.op, b.op), cmp.Compare(a.said, b.said)) > 0 {
@@ -113,7 +113,7 @@ func (s *state) set(r row) {
 	}
 }
 
-// wrong says what must never be so.
+// wrong names the property that the state violates, or "".
 func (s state) wrong() string {
 	w, d, r := s.effects[withdraw], s.effects[deposit], s.effects[refund]
 	switch {
@@ -135,8 +135,8 @@ func (s state) wrong() string {
 	return ""
 }
 
-// plight describes a state that was judged wrong.
-func (s state) plight() string {
+// describe formats a state that violates a property.
+func (s state) describe() string {
 	return line("%s; done: withdraw %d, deposit %d, refund %d; stored: withdraw %s, deposit %s, refund %s", s.row,
 		s.effects[withdraw], s.effects[deposit], s.effects[refund], s.stored[withdraw], s.stored[deposit], s.stored[refund])
 }

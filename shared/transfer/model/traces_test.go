@@ -7,12 +7,12 @@ import (
 	"github.com/fencepost/fencepost/shared/modelcheck"
 )
 
-// ordinary is a budget with one of everything, two of what two are needed for.
+// ordinary is a budget with one of each fault, and with two of those that need two.
 var ordinary = Budget{Workers: 2, Crashes: 1, Timeouts: 1, Losses: 1, Duplicates: 1, Cuts: 1, Changes: 1, Resolves: 1, Cancels: 1, Expiries: 1}
 
-// breaks asserts that the report is of a run that ends in want, with all the given
-// events in it in that order.
-func breaks(t *testing.T, got modelcheck.Report, want string, events ...string) {
+// requireViolation requires a report of a run that ends in want and contains the given events in
+// that order.
+func requireViolation(t *testing.T, got modelcheck.Report, want string, events ...string) {
 	t.Helper()
 	t.Log(got)
 	if got.Violation != want {
@@ -29,8 +29,8 @@ func breaks(t *testing.T, got modelcheck.Report, want string, events ...string) 
 	}
 }
 
-// holds asserts that nothing is wrong, and that every state was met.
-func holds(t *testing.T, got modelcheck.Report) {
+// requireNone requires a complete search without a violation.
+func requireNone(t *testing.T, got modelcheck.Report) {
 	t.Helper()
 	t.Log(got)
 	if got.Violation != "" || !got.Complete {
@@ -38,14 +38,14 @@ func holds(t *testing.T, got modelcheck.Report) {
 	}
 }
 
-func less(leaveOut func(*Rules)) Rules {
+func rulesWithout(change func(*Rules)) Rules {
 	r := All()
-	leaveOut(&r)
+	change(&r)
 	return r
 }
 
-// Under all rules nothing is wrong with one of each fault at once, nor with two of
-// those that make trouble together.
+// With all rules no property is violated: with one of each fault at once, and with two of those
+// that interact.
 func TestTransfersHold(t *testing.T) {
 	t.Parallel()
 	for name, b := range map[string]Budget{
@@ -57,76 +57,75 @@ func TestTransfersHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			holds(t, Check(All(), b))
+			requireNone(t, Check(All(), b))
 		})
 	}
 }
 
-// H2: a ledger that keeps its processed set by req_id, and answers a repeat with
-// success, makes money.
-func TestH02ProcessedByReqIDAlone(t *testing.T) {
+// H2: a ledger that stores only the req_id, and answers a repeat with success, creates money.
+func TestH02AnswersKeyedByReqIDCreateMoney(t *testing.T) {
 	t.Parallel()
-	rules := less(func(r *Rules) { r.KeyedByOp = false })
-	breaks(t, Check(rules, Budget{Workers: 1, Losses: 1, Timeouts: 1, Changes: 1}), "money from nothing",
+	rules := rulesWithout(func(r *Rules) { r.KeyedByOp = false })
+	requireViolation(t, Check(rules, Budget{Workers: 1, Losses: 1, Timeouts: 1, Changes: 1}), "money from nothing",
 		"withdraw is carried out: refused", "withdraw is carried out: success", "deposit is carried out: success")
-	// Nor does a refund give anything back: the withdrawal has processed the req_id.
-	breaks(t, Check(rules, Budget{Workers: 1, Changes: 1}), "ROLLED_BACK without its effects", "deposit is carried out: refused", "refund is carried out: success")
+	// A refund returns nothing either: the withdrawal has stored the req_id.
+	requireViolation(t, Check(rules, Budget{Workers: 1, Changes: 1}), "ROLLED_BACK without its effects", "deposit is carried out: refused", "refund is carried out: success")
 }
 
-// H3a: a refund that may be refused leaves the money in flight for ever.
-func TestH03RefundRefused(t *testing.T) {
+// H3a: a refund that can be refused leaves the money in flight permanently.
+func TestH03RefusedRefundLeavesMoneyInFlight(t *testing.T) {
 	t.Parallel()
-	breaks(t, Check(less(func(r *Rules) { r.RefundNeverRefused = false }), Budget{Workers: 1, Changes: Always}), modelcheck.NoEnd,
+	requireViolation(t, Check(rulesWithout(func(r *Rules) { r.RefundNeverRefused = false }), Budget{Workers: 1, Changes: Always}), modelcheck.NoEnd,
 		"deposit is carried out: refused", "refund is carried out: refused")
 }
 
-// H3b: a refusal that is not stored lets a late duplicate apply under FAILED.
-func TestH03RefusalNotStored(t *testing.T) {
+// H3b: a refusal that is not stored lets a late duplicate apply after FAILED.
+func TestH03UnstoredRefusalLetsDuplicateApply(t *testing.T) {
 	t.Parallel()
-	rules := less(func(r *Rules) { r.StoreRefusals = false })
-	breaks(t, Check(rules, Budget{Workers: 2, Duplicates: 1, Changes: 2}), "an effect under FAILED",
+	rules := rulesWithout(func(r *Rules) { r.StoreRefusals = false })
+	requireViolation(t, Check(rules, Budget{Workers: 2, Duplicates: 1, Changes: 2}), "an effect under FAILED",
 		"withdraw is carried out: refused, and will arrive again", "to FAILED", "withdraw is carried out: success; nobody waits")
 }
 
-// H15: a commit that is believed without an answer is not there when the user
+// H15: a worker assumes that a commit without an answer happened. It did not, and the user
 // cancels.
 func TestH15CASBelievedWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	breaks(t, Check(less(func(r *Rules) { r.ReadBack = false }), Budget{Workers: 1, Cuts: 1, Cancels: 1}), "an effect under FAILED",
+	requireViolation(t, Check(rulesWithout(func(r *Rules) { r.ReadBack = false }), Budget{Workers: 1, Cuts: 1, Cancels: 1}), "an effect under FAILED",
 		"no answer, and it happened: false", "withdraw is carried out: success", "an operator cancels")
 }
 
-// A time-out that is taken for a refusal doubles the money.
+// A time-out that counts as a refusal doubles the money.
 func TestUnknownTakenForRefused(t *testing.T) {
 	t.Parallel()
-	rules := less(func(r *Rules) { r.UnknownStays = false })
-	breaks(t, Check(rules, Budget{Workers: 1, Timeouts: 1}), "an effect under FAILED",
+	rules := rulesWithout(func(r *Rules) { r.UnknownStays = false })
+	requireViolation(t, Check(rules, Budget{Workers: 1, Timeouts: 1}), "an effect under FAILED",
 		"takes the withdraw for refused", "withdraw is carried out: success")
-	// A credit whose answer is lost is given back, too.
-	breaks(t, Check(rules, Budget{Workers: 1, Losses: 1}), "an effect under FAILED", "withdraw is carried out: success; the answer is lost")
+	// A credit whose answer is lost is refunded, too.
+	requireViolation(t, Check(rules, Budget{Workers: 1, Losses: 1}), "an effect under FAILED", "withdraw is carried out: success; the answer is lost")
 }
 
 func TestCalledBeforeItIsStored(t *testing.T) {
 	t.Parallel()
-	breaks(t, Check(less(func(r *Rules) { r.PersistFirst = false }), Budget{Workers: 1, Cancels: 1}), "an effect under FAILED",
+	requireViolation(t, Check(rulesWithout(func(r *Rules) { r.PersistFirst = false }), Budget{Workers: 1, Cancels: 1}), "an effect under FAILED",
 		"a worker that sees INIT sends withdraw", "an operator cancels")
 }
 
-func TestWrittenWithoutComparing(t *testing.T) {
+func TestWriteWithoutCompareChangesTerminalState(t *testing.T) {
 	t.Parallel()
-	breaks(t, Check(less(func(r *Rules) { r.Compare = false }), Budget{Workers: 2, Cancels: 1}), "a final state changed",
+	requireViolation(t, Check(rulesWithout(func(r *Rules) { r.Compare = false }), Budget{Workers: 2, Cancels: 1}), "a final state changed",
 		"a worker loads INIT", "an operator cancels", "a worker writes INIT to SOURCE_PENDING")
 }
 
-func TestDoneAtEachCall(t *testing.T) {
+func TestRepeatedCallAppliedTwice(t *testing.T) {
 	t.Parallel()
-	breaks(t, Check(less(func(r *Rules) { r.Once = false }), Budget{Workers: 1, Duplicates: 1}), "an effect twice",
+	requireViolation(t, Check(rulesWithout(func(r *Rules) { r.Once = false }), Budget{Workers: 1, Duplicates: 1}), "an effect twice",
 		"withdraw is carried out: success, and will arrive again", "withdraw is carried out: success")
 }
 
-// An operator's word that stands nowhere does not stop a call that is on its way.
-func TestResolvedWithoutBeingStored(t *testing.T) {
+// A refusal that a resolve does not store cannot stop a call that is on the wire.
+func TestUnstoredResolveLetsCallApply(t *testing.T) {
 	t.Parallel()
-	breaks(t, Check(less(func(r *Rules) { r.ResolveStores = false }), Budget{Workers: 1, Timeouts: 1, Resolves: 1}), "an effect under FAILED",
+	requireViolation(t, Check(rulesWithout(func(r *Rules) { r.ResolveStores = false }), Budget{Workers: 1, Timeouts: 1, Resolves: 1}), "an effect under FAILED",
 		"an operator resolves the withdraw: refused", "withdraw is carried out: success")
 }

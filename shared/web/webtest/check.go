@@ -21,18 +21,17 @@ type exchange struct {
 
 var accepted sync.Map // patterns of operations
 
-// Accepted says that a request for the operation, such as "GET /api/v1/tx/{txId}", was
-// answered by 2xx in this process, and that request and answer were as the document has
-// them.
+// Accepted reports whether a request for the operation, such as "GET /api/v1/tx/{txId}", was answered
+// by 2xx in this process, and request and answer conformed to the document.
 func Accepted(operation string) bool {
 	_, ok := accepted.Load(operation)
 	return ok
 }
 
-// check says what is wrong with the exchange by the document; nil: nothing.
+// check returns how the exchange violates the document; nil: it does not.
 func (c *Contract) check(e exchange) error {
 	if strings.HasPrefix(e.request.URL.Path, "/internal/") {
-		return nil // no part of the contract
+		return nil // not part of the contract
 	}
 	pattern, values := c.find(e.request)
 	op, ok := c.operations[pattern]
@@ -52,21 +51,21 @@ func (c *Contract) check(e exchange) error {
 	return nil
 }
 
-// find is the pattern of the operation that the request is for, and its path's values.
+// find returns the pattern of the request's operation, and its path values.
 func (c *Contract) find(r *http.Request) (pattern string, values func(string) string) {
 	probe := r.Clone(r.Context())
 	if _, pattern = c.mux.Handler(probe); pattern == "" {
 		return "", nil
 	}
 	probe.Body = http.NoBody
-	c.mux.ServeHTTP(nowhere{}, probe) // which sets them
+	c.mux.ServeHTTP(nowhere{}, probe) // sets them
 	return pattern, probe.PathValue
 }
 
-// nowhere drops what is written.
+// nowhere drops all output.
 type nowhere struct{}
 
-// Header is a new one.
+// Header returns a new header.
 func (nowhere) Header() http.Header { return http.Header{} }
 
 // Write drops b.
@@ -75,7 +74,7 @@ func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
 // WriteHeader does nothing.
 func (nowhere) WriteHeader(int) {}
 
-// checkUnknown judges the answer to what is no operation.
+// checkUnknown checks the answer to a request for no known operation.
 func (c *Contract) checkUnknown(e exchange) error {
 	fail := func(why any) error {
 		return fmt.Errorf("%s %s, which the document does not have, answered %d: %v\n%s", e.request.Method, e.request.URL.Path, e.status, why, e.body)
@@ -169,11 +168,11 @@ func (op *operation) checkRequest(e exchange) error {
 	return op.body.Validate(value)
 }
 
-// check judges the values of a parameter or header.
+// check checks the values of a parameter or header.
 func (p parameter) check(kind string, given []string) error {
 	switch {
 	case len(given) > 1:
-		return fmt.Errorf("%s %s stands %d times", kind, p.name, len(given))
+		return fmt.Errorf("%s %s occurs %d times", kind, p.name, len(given))
 	case len(given) == 0:
 		if p.required {
 			return fmt.Errorf("%s %s is missing", kind, p.name)

@@ -1,7 +1,6 @@
-// Package webtest holds what goes over HTTP to the API's own description: a
-// [Contract] is an OpenAPI 3.1 document, and its Handler tells of every answer that
-// the document does not have, and of every request that was accepted although the
-// document forbids it.
+// Package webtest compares HTTP traffic with the API's own description. A [Contract] is an OpenAPI 3.1
+// document. Its Handler reports each answer that the document does not have, and each request that was
+// accepted although the document forbids it.
 package webtest
 
 import (
@@ -20,8 +19,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Contract is an API's description, ready to be held against requests and answers.
-// It is meant to be shared.
+// Contract is an API's description, ready for comparison with requests and answers. It can be shared.
 type Contract struct {
 	document   any
 	mux        *http.ServeMux
@@ -39,28 +37,27 @@ type operation struct {
 type parameter struct {
 	name, in string
 	required bool
-	number   bool // it stands for a JSON number
+	number   bool // it represents a JSON number
 	schema   *jsonschema.Schema
 }
 
-// answer is what a status may come with.
+// answer describes the content of a status.
 type answer struct {
-	free    bool // it has no description, and is not ours
+	free    bool // without a description, and not made by the API
 	content map[string]*jsonschema.Schema
 	headers []parameter
 }
 
-// foreign are the statuses of whatever stands between us and the caller.
+// foreign lists the statuses of servers between the API and the caller.
 var foreign = []int{http.StatusBadGateway, http.StatusGatewayTimeout}
 
 const resource = "https://fencepost.example/openapi.json"
 
-// Load reads an OpenAPI 3.1 document. The error says what is wrong with it: its form,
-// an example that its own schema refuses, a reference that leads nowhere.
+// Load reads an OpenAPI 3.1 document. The error describes its mistake: its form, an example that its
+// own schema refuses, a dangling reference.
 //
-// An object in an answer may have no member that the document does not name, though
-// the document allows clients to meet some: one that is missing in it is a fault of
-// the document.
+// An object in an answer must not have a member that the document does not name, although the document
+// allows clients to meet one. A missing member is a defect of the document.
 func Load(text []byte) (*Contract, error) {
 	parsed, err := openapi3.NewLoader().LoadFromData(text)
 	if err != nil {
@@ -82,7 +79,7 @@ func Load(text []byte) (*Contract, error) {
 	return c, c.compile()
 }
 
-// closeObjects lets objects have the members alone that are described.
+// closeObjects allows objects only the described members.
 func closeObjects(schema any) {
 	switch s := schema.(type) {
 	case map[string]any:
@@ -101,7 +98,7 @@ func closeObjects(schema any) {
 	}
 }
 
-// compile makes everything ready that is described.
+// compile compiles everything that is described.
 func (c *Contract) compile() (err error) {
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
@@ -184,7 +181,7 @@ func (c *Contract) answer(compiler *jsonschema.Compiler, status int, pointer str
 	return a, nil
 }
 
-// schema compiles what stands at the pointer.
+// schema compiles the schema at the pointer.
 func (c *Contract) schema(compiler *jsonschema.Compiler, pointer string) (*jsonschema.Schema, error) {
 	value, at := c.at(pointer)
 	if value == nil {
@@ -197,8 +194,8 @@ func (c *Contract) schema(compiler *jsonschema.Compiler, pointer string) (*jsons
 	return compiler.Compile(resource + "#" + strings.Join(parts, "/"))
 }
 
-// at is what stands at a JSON pointer, and where it really stands: references on the
-// way are followed. nil: nothing is there.
+// at returns the value at a JSON pointer and its real location, following references; nil: there is
+// none.
 func (c *Contract) at(pointer string) (value any, at string) {
 	value = c.document
 	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
@@ -224,16 +221,16 @@ func (c *Contract) at(pointer string) (value any, at string) {
 
 func escape(part string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(part) }
 
-// members are those of an object; none for anything else.
+// members returns the members of an object; none for anything else.
 func members(value any) map[string]any {
 	object, _ := value.(map[string]any)
 	return object
 }
 
-// Operations are those that the document has, such as "GET /api/v1/tx/{txId}", in order.
+// Operations returns the document's operations, such as "GET /api/v1/tx/{txId}", in order.
 func (c *Contract) Operations() []string { return slices.Sorted(maps.Keys(c.operations)) }
 
-// Codes are all that the document lets a member "code" be, in order.
+// Codes returns all values that the document allows for a member "code", in order.
 func (c *Contract) Codes() []string {
 	found := map[string]bool{}
 	var walk func(any)
@@ -269,10 +266,10 @@ func (c *Contract) enumerated(schema any, into map[string]bool) {
 	}
 }
 
-// parse reads a JSON value with its numbers as they were written.
+// parse reads a JSON value and keeps the notation of numbers.
 func parse(text []byte) (any, error) { return jsonschema.UnmarshalJSON(bytes.NewReader(text)) }
 
-// valueOf is a parameter's text as the JSON value that it stands for.
+// valueOf returns the JSON value of a parameter's text.
 func (p parameter) valueOf(text string) any {
 	if p.number {
 		return json.Number(text)

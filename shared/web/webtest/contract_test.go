@@ -74,9 +74,8 @@ components:
       required: [status, code]
 `
 
-// An answer or an accepted request that the document does not have is told of, and
-// no other.
-func TestHandler(t *testing.T) {
+// An answer, or an accepted request, that the document does not have is reported, and no other.
+func TestHandlerReportsEachViolation(t *testing.T) {
 	t.Parallel()
 	c, err := webtest.Load([]byte(document))
 	if err != nil {
@@ -91,7 +90,7 @@ func TestHandler(t *testing.T) {
 		name, method, path, asked string
 		status                    int
 		media, body               string
-		want                      string // in what is told; "": nothing is
+		want                      string // part of the report; "": none
 	}{
 		{"as described", "POST", "/books", asked, 201, "application/json", book, ""},
 		{"a described refusal", "POST", "/books", `{"nonsense"`, 409, problem, `{"status":409,"code":"LENT"}`, ""},
@@ -123,7 +122,7 @@ func TestHandler(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got := told(t, c, tc.method, tc.path, tc.asked, func(w http.ResponseWriter) {
+			got := report(t, c, tc.method, tc.path, tc.asked, func(w http.ResponseWriter) {
 				w.Header().Set("Etag", "1")
 				if tc.media != "" {
 					w.Header().Set("Content-Type", tc.media)
@@ -136,7 +135,7 @@ func TestHandler(t *testing.T) {
 			}
 		})
 	}
-	got := told(t, c, "POST", "/books", asked, func(w http.ResponseWriter) {
+	got := report(t, c, "POST", "/books", asked, func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(201)
 		_, _ = io.WriteString(w, book)
@@ -146,8 +145,8 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// told is what one exchange has the contract tell; "": nothing.
-func told(t *testing.T, c *webtest.Contract, method, path, asked string, answer func(http.ResponseWriter)) (text string) {
+// report returns the contract's report about one exchange; "": none.
+func report(t *testing.T, c *webtest.Contract, method, path, asked string, answer func(http.ResponseWriter)) (text string) {
 	t.Helper()
 	h := c.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if got, err := io.ReadAll(r.Body); err != nil || string(got) != asked {
@@ -159,8 +158,8 @@ func told(t *testing.T, c *webtest.Contract, method, path, asked string, answer 
 	return text
 }
 
-// A document that contradicts itself is none.
-func TestLoadRefuses(t *testing.T) {
+// A contradictory document is refused.
+func TestLoadRejectsContradictoryDocuments(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string][2]string{
 		"a reference that leads nowhere": {"'#/components/schemas/Book'", "'#/components/schemas/Film'"},
@@ -180,8 +179,8 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// The lists say what the document has.
-func TestLists(t *testing.T) {
+// The lists have the document's content.
+func TestListsHaveTheDocumentsContent(t *testing.T) {
 	t.Parallel()
 	c, err := webtest.Load([]byte(document))
 	if err != nil {

@@ -6,25 +6,23 @@ import (
 	"net/http"
 )
 
-// Handler serves by next, and calls broken with every answer that the document does
-// not have: a status, a content type, a header, a body. A request is looked at only
-// if it was accepted, since then the document must allow it: what is refused may be
-// as wrong as a test likes.
+// Handler serves by next, and calls broken for each answer that the document does not have: a status, a
+// content type, a header, a body. It checks a request only if it was accepted, since then the document
+// must allow it. A refused request can have any mistake.
 //
-// Calls of broken overlap. Internal paths are not looked at, nor answers that next
-// breaks off.
+// Calls of broken can overlap. Internal paths, and answers that next aborts, are not checked.
 func (c *Contract) Handler(next http.Handler, broken func(error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		told := &recorder{ResponseWriter: w}
+		report := &recorder{ResponseWriter: w}
 		var asked bytes.Buffer
 		served := r
 		if r.Body != nil && r.Body != http.NoBody {
 			served = r.WithContext(r.Context())
 			served.Body = both{io.TeeReader(r.Body, &asked), r.Body}
 		}
-		next.ServeHTTP(told, served)
-		told.begin(http.StatusOK)
-		err := c.check(exchange{request: r, asked: asked.Bytes(), status: told.status, header: told.header, body: told.body.Bytes()})
+		next.ServeHTTP(report, served)
+		report.begin(http.StatusOK)
+		err := c.check(exchange{request: r, asked: asked.Bytes(), status: report.status, header: report.header, body: report.body.Bytes()})
 		if err != nil {
 			broken(err)
 		}
@@ -36,7 +34,7 @@ type both struct {
 	io.Closer
 }
 
-// recorder keeps a copy of the answer on its way.
+// recorder copies the answer while it is sent.
 type recorder struct {
 	http.ResponseWriter
 	status int // 0: it has not begun
@@ -44,7 +42,7 @@ type recorder struct {
 	body   bytes.Buffer
 }
 
-// Unwrap gives [http.ResponseController] the writer beneath.
+// Unwrap gives [http.ResponseController] the wrapped writer.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 func (r *recorder) begin(status int) {
@@ -59,7 +57,7 @@ func (r *recorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// Write goes on with it.
+// Write continues the answer.
 func (r *recorder) Write(b []byte) (int, error) {
 	r.begin(http.StatusOK)
 	r.body.Write(b)

@@ -8,21 +8,21 @@ import (
 	"sync"
 )
 
-// keptMost is how many faults a [Watch] keeps.
-const keptMost = 10
+// maxKept bounds the violations that a [Watch] keeps.
+const maxKept = 10
 
-// Watch holds what a server answers to a document, and keeps what it finds for the
-// end. Make one with [NewWatch].
+// Watch compares a server's answers with a document, and keeps the violations for the end. Create it
+// with [NewWatch].
 type Watch struct {
 	contract *Contract
 
 	mu    sync.Mutex
-	found []error // the first
-	n     int     // of all
+	found []error // the first ones
+	n     int     // number of all
 }
 
-// NewWatch watches by the document in the file, which is read once and then shared by
-// all watches: reading it takes longer than many a test. The error is that of [Load].
+// NewWatch returns a watch by the document in the file. The file is read once and shared by all
+// watches, because reading it takes longer than many tests. The error is that of [Load].
 func NewWatch(file string) (*Watch, error) {
 	load := sync.OnceValues(func() (*Contract, error) {
 		text, err := os.ReadFile(file)
@@ -38,18 +38,18 @@ func NewWatch(file string) (*Watch, error) {
 
 var contracts sync.Map // by file: func() (*Contract, error)
 
-// Around serves by next, watched.
+// Around serves by next and watches it.
 func (w *Watch) Around(next http.Handler) http.Handler {
 	return w.contract.Handler(next, func(err error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.n++; len(w.found) < keptMost {
+		if w.n++; len(w.found) < maxKept {
 			w.found = append(w.found, err)
 		}
 	})
 }
 
-// Err is what was found so far; nil: nothing.
+// Err returns the violations so far; nil: none.
 func (w *Watch) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,8 +1,7 @@
-// Package contracts has small contracts for development chains, assembled by hand,
-// and puts them there.
+// Package contracts has small contracts for development chains, assembled by hand, and deploys them.
 //
-// Each takes any call with data for transfer(address to, uint256 amount), whose
-// arguments lie in the call's data at 4 and at 36.
+// Each accepts any call with data for transfer(address to, uint256 amount). The arguments are at offsets 4
+// and 36 of the call's data.
 //
 // Source: https://www.evm.codes (opcodes of Shanghai)
 package contracts
@@ -12,7 +11,7 @@ import (
 	"strings"
 )
 
-// token notes the amount for the address, tells of it by the event, and returns true.
+// token adds the amount to the address's balance, emits the event, and returns true.
 const token = "" +
 	"602435" + // push 36, calldataload: amount
 	"5f52" + //   memory[0] = amount
@@ -25,26 +24,25 @@ const token = "" +
 	"60205fa3" + // log3 of memory[0:32] with event, caller, to
 	"60015f5260205ff3" // return 1, as 32 bytes
 
-// inEarnest goes on at its end where the gas has no price, as in an estimate, and
-// reverts where it has.
+// inEarnest continues after its end if the gas price is 0, as in an estimate, and reverts otherwise.
 const inEarnest = "" +
 	"3a15600857" + // gas price 0: jump to 8
 	"5f5ffd" + //     revert
 	"5b"
 
-// Token notes the amount for the address, tells of it by the event Transfer, and
-// returns true. Anybody may have it pay anybody: it asks for no balance. See [Balance].
+// Token adds the amount to the address's balance, emits Transfer, and returns true. Any caller can move
+// tokens from any account, because it checks no balance. See [Balance].
 func Token() []byte { return code(token) }
 
 // Liar returns false, does nothing and does not revert.
 func Liar() []byte { return code("5f5f5260205ff3") } // memory[0] = 0; return memory[0:32]
 
-// Skimming is a [Token] that passes on one less than it was told to, and says so.
+// Skimming is a [Token] that passes on one less than it was asked, and reports it in the event.
 func Skimming() []byte {
 	return code(strings.Replace(token, "602435", "6001602435"+"03", 1)) // amount - 1
 }
 
-// Switched is a [Token] that reverts once anybody has called it without data.
+// Switched is a [Token] that reverts after the first call without data.
 func Switched() []byte {
 	return code("" +
 		"36600957" + // with data: jump to 9
@@ -54,13 +52,13 @@ func Switched() []byte {
 		"5b" + token) // 19
 }
 
-// Reverting is a [Token] whose estimates succeed, and whose transactions revert.
+// Reverting is a [Token] whose estimates succeed and whose transactions revert.
 func Reverting() []byte { return code(inEarnest + token) }
 
-// Ungrateful takes the chain's coin in estimates, and reverts in transactions.
+// Ungrateful accepts the chain's coin in estimates, and reverts in transactions.
 func Ungrateful() []byte { return code(inEarnest + "00") } // stop
 
-// Closed takes nothing: every call of it reverts, estimates too.
+// Closed reverts every call, estimates included.
 func Closed() []byte { return code("5f5ffd") }
 
 func code(text string) []byte {

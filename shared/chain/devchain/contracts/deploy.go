@@ -16,8 +16,8 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Deploy puts the code on the chain, in a block of its own, and returns where it is.
-// The account makes one transaction, and must not make others at the same time.
+// Deploy deploys the code in a separate block and returns its address. The account makes one transaction,
+// and must not make others at the same time.
 func Deploy(ctx context.Context, chain *devchain.Chain, from devchain.Account, code []byte) (nonce.Address, error) {
 	client, err := ethclient.DialContext(ctx, chain.URL())
 	if err != nil {
@@ -42,7 +42,7 @@ func Deploy(ctx context.Context, chain *devchain.Chain, from devchain.Account, c
 	return nonce.Address(at), nil
 }
 
-// Balance is what a token of this package has noted for the address.
+// Balance returns the balance that a token of this package has for the address.
 func Balance(ctx context.Context, chain *devchain.Chain, token, of nonce.Address) (*big.Int, error) {
 	client, err := ethclient.DialContext(ctx, chain.URL())
 	if err != nil {
@@ -64,7 +64,7 @@ func signed(chainID uint64, from devchain.Account, n uint64, data []byte) ([]byt
 	return tx.MarshalBinary()
 }
 
-// deploying is the code that puts code on the chain.
+// deploying returns the init code that deploys code.
 func deploying(code []byte) []byte {
 	return slices.Concat([]byte{
 		0x61, byte(len(code) >> 8), byte(len(code)), // push the length

@@ -1,4 +1,4 @@
-// Command child passes two points twice.
+// Command child reaches two points twice.
 package main
 
 import (

@@ -10,9 +10,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// NewOperation is the body for a call. It fails with a [*FieldError] where there
-// is none that says the same: an unusable req_id, or no time of creation. What
-// the core would refuse, such as an amount of 0, has a body.
+// NewOperation returns the body of a call. It fails with a [*FieldError] if no body can express the
+// call: for an unusable req_id, or a missing creation time. A call that the core would refuse, such
+// as an amount of 0, has a body.
 func NewOperation(op transfer.Op, c transfer.Call) (Operation, error) {
 	o := Operation{
 		Op: op, ReqID: c.ReqID, UserID: &c.UserID, AssetID: &c.AssetID,
@@ -22,17 +22,17 @@ func NewOperation(op transfer.Op, c transfer.Call) (Operation, error) {
 	return o, err
 }
 
-// Call is what the body asks for. The error is a [*FieldError] for the first
-// member that is missing or not right.
+// Call returns the call that the body asks for. The error is a [*FieldError] for the first missing
+// or invalid member.
 func (o Operation) Call() (transfer.Call, error) {
 	if !Moves(o.Op) {
 		return transfer.Call{}, wrong("op", "want withdraw, deposit, refund, outside_deposit or outside_withdrawal")
 	}
-	createdAt, err := keyed(o.ReqID, o.CreatedAt)
+	createdAt, err := parseKey(o.ReqID, o.CreatedAt)
 	if err != nil {
 		return transfer.Call{}, err
 	}
-	if err := account(o.UserID, o.AssetID); err != nil {
+	if err := checkAccount(o.UserID, o.AssetID); err != nil {
 		return transfer.Call{}, err
 	}
 	units, err := ParseUnits(o.Units)
@@ -42,7 +42,7 @@ func (o Operation) Call() (transfer.Call, error) {
 	return transfer.Call{ReqID: o.ReqID, UserID: *o.UserID, AssetID: *o.AssetID, Units: units, CreatedAt: createdAt}, nil
 }
 
-// Call is the operation that the body is about. The error is a [*FieldError].
+// Call returns the operation that the record is about. The error is a [*FieldError].
 func (r Record) Call() (transfer.Call, error) {
 	switch {
 	case r.Op != transfer.Withdraw && r.Op != transfer.Deposit && r.Op != transfer.Refund:
@@ -53,8 +53,8 @@ func (r Record) Call() (transfer.Call, error) {
 	return Operation{r.Op, r.ReqID, r.UserID, r.AssetID, r.Units, r.CreatedAt}.Call()
 }
 
-// Call is the account, the amount and the key of the adjustment, and the balance
-// that it goes by. The error is a [*FieldError].
+// Call returns the account, the amount and the key of the adjustment, and the balance that it
+// requires. The error is a [*FieldError].
 func (a Adjustment) Call() (c transfer.Call, balance uint64, err error) {
 	if !a.Op.Adjusts() {
 		return c, 0, wrong("op", "want journal_credit, journal_debit, balance_credit or balance_debit")
@@ -68,13 +68,12 @@ func (a Adjustment) Call() (c transfer.Call, balance uint64, err error) {
 	return c, balance, err
 }
 
-// Check says what is wrong with the body, as a [*FieldError], or when it was
-// created.
+// Check returns the body's creation time, or a [*FieldError] for an invalid member.
 func (s AccountStatus) Check() (createdAt time.Time, err error) {
-	if createdAt, err = keyed(s.ReqID, s.CreatedAt); err != nil {
+	if createdAt, err = parseKey(s.ReqID, s.CreatedAt); err != nil {
 		return createdAt, err
 	}
-	if err := account(s.UserID, s.AssetID); err != nil {
+	if err := checkAccount(s.UserID, s.AssetID); err != nil {
 		return createdAt, err
 	}
 	switch s.Status {
@@ -84,13 +83,12 @@ func (s AccountStatus) Check() (createdAt time.Time, err error) {
 	return createdAt, wrong("status", "want ACTIVE, FROZEN or DISABLED")
 }
 
-// MaxPrecision is the most decimals that an asset can have.
+// MaxPrecision is the largest number of decimals that an asset can have.
 const MaxPrecision = 8
 
-// Check says what is wrong with the body, as a [*FieldError], or when it was
-// created.
+// Check returns the body's creation time, or a [*FieldError] for an invalid member.
 func (a Asset) Check() (createdAt time.Time, err error) {
-	if createdAt, err = keyed(a.ReqID, a.CreatedAt); err != nil {
+	if createdAt, err = parseKey(a.ReqID, a.CreatedAt); err != nil {
 		return createdAt, err
 	}
 	if a.AssetID == nil || *a.AssetID <= 0 {
@@ -102,16 +100,16 @@ func (a Asset) Check() (createdAt time.Time, err error) {
 	return createdAt, nil
 }
 
-func keyed(reqID, createdAt string) (time.Time, error) {
+func parseKey(reqID, createdAt string) (time.Time, error) {
 	if err := CheckReqID(reqID); err != nil {
 		return time.Time{}, err
 	}
 	return ParseTime("createdAt", createdAt)
 }
 
-// account wants both numbers; whether there is such an account the core finds
-// out, and refuses for ever where there is none.
-func account(userID *int64, assetID *int32) error {
+// checkAccount requires both numbers. The core finds out whether the account exists, and refuses
+// permanently if not.
+func checkAccount(userID *int64, assetID *int32) error {
 	if userID == nil {
 		return wrong("userId", "want a number")
 	}
@@ -121,8 +119,7 @@ func account(userID *int64, assetID *int32) error {
 	return nil
 }
 
-// Transfer is the line as the conservation check reads it. The error says what
-// in it is not right.
+// Transfer returns the line as the conservation check reads it. The error names the invalid member.
 func (e Entry) Transfer() (transfer.Entry, error) {
 	units, err := ParseUnits(e.Units)
 	if err != nil {
@@ -144,19 +141,19 @@ func (e Entry) Transfer() (transfer.Entry, error) {
 	}, nil
 }
 
-// Mark is a digest of all that the line says, in whatever way its times are written.
+// Mark returns a digest of the line's content, independent of the notation of its times.
 func (e Entry) Mark() string {
 	for _, text := range []*string{&e.At, &e.CreatedAt} {
 		if t, err := ParseTime("at", *text); err == nil {
 			*text = FormatTime(t)
 		}
 	}
-	content, _ := json.Marshal(e) // it has nothing that cannot be written
+	content, _ := json.Marshal(e) // an Entry has no value that JSON cannot express
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:16])
 }
 
-// CheckOutcome wants a reason with a refusal, and with nothing else.
+// CheckOutcome requires a reason for a refusal, and none for any other outcome.
 func CheckOutcome(outcome string, reason transfer.Reason) error {
 	switch {
 	case outcome == Applied && reason == "":

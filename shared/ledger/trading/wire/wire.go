@@ -1,8 +1,7 @@
-// Package wire is the protocol between a ledger's client and the trading core:
-// paths, bodies and codes of version 1, as docs/ubscore.md tells them with
-// examples. Both ends import it, so that neither can drift; it holds no
-// behaviour but turning values into bodies and back, refusing what is not
-// exactly a value.
+// Package wire is the protocol between a ledger's client and the trading core: paths, bodies and
+// codes of version 1. docs/ubscore.md describes them with examples. Both ends import it, so that
+// their formats cannot differ. It only converts values to bodies and back, and rejects anything
+// else.
 package wire
 
 import (
@@ -13,11 +12,11 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// The paths. A change that an old client would misread gets another version.
+// The paths. A change that an old client would misread needs a new version.
 const (
-	OperationsPath = "/v1/operations"         // POST Operation: do it, once
-	ResolvePath    = "/v1/operations:resolve" // POST Operation: what is stored, or refused for ever
-	RecordPath     = "/v1/operations:record"  // POST Record: what became of a forgotten key
+	OperationsPath = "/v1/operations"         // POST Operation: apply it once
+	ResolvePath    = "/v1/operations:resolve" // POST Operation: return the stored answer, or refuse it permanently
+	RecordPath     = "/v1/operations:record"  // POST Record: the result of a forgotten key
 	AdjustPath     = "/v1/adjustments"        // POST Adjustment
 	StatusPath     = "/v1/accounts:status"    // POST AccountStatus
 	AssetsPath     = "/v1/assets"             // POST Asset
@@ -25,20 +24,20 @@ const (
 	BalancesPath   = "/v1/balances"           // GET ?at=&after=&limit=: BalancesPage; GET /{userId}/{assetId}: BalanceOfOne
 )
 
-// The operations that move no money. They have their lines in the journal, so
-// that its sequence has no holes.
+// The operations that move no money. They have lines in the journal, so that its sequence has no
+// gaps.
 const (
 	SetStatus transfer.Op = "account_status" // an account's status was set
-	AddAsset  transfer.Op = "asset"          // an asset was made known
+	AddAsset  transfer.Op = "asset"          // an asset was added
 	Floor     transfer.Op = "floor"          // keys created before createdAt were forgotten
 
-	// What an operator said became of an operation whose key was forgotten.
+	// An operator's statement about an operation whose key was forgotten.
 	RecordedWithdraw transfer.Op = "recorded_withdraw"
 	RecordedDeposit  transfer.Op = "recorded_deposit"
 	RecordedRefund   transfer.Op = "recorded_refund"
 )
 
-// What an answer says became of an operation.
+// The outcomes of an operation.
 const (
 	Applied     = "applied"
 	RefusedEver = "refused"
@@ -47,23 +46,23 @@ const (
 // The statuses of an account.
 const (
 	Active   = "ACTIVE"
-	Frozen   = "FROZEN"   // nothing goes out; deposits and refunds are taken
-	Disabled = "DISABLED" // nothing goes out or in, refunds excepted
+	Frozen   = "FROZEN"   // no debits; deposits and refunds are accepted
+	Disabled = "DISABLED" // no debits and no credits but refunds
 )
 
-// Bounds that both ends keep.
+// Limits of both ends.
 const (
 	MaxReqID    = 128     // bytes, all of them printable ASCII
 	MaxBody     = 4 << 10 // bytes of a request
 	MaxAnswer   = 8 << 20 // bytes of an answer
 	MaxPage     = 10_000  // lines or accounts in one answer
-	DefaultPage = 1_000   // where the caller does not say
+	DefaultPage = 1_000   // if the caller gives no limit
 	MaxReason   = 64      // bytes of a refusal's reason
 	resolution  = time.Microsecond
 	timeLayout  = "2006-01-02T15:04:05.000000Z07:00"
 )
 
-// Operation is the body of a request to move money, or to resolve one.
+// Operation is the body of a request to move money, or to resolve such a request.
 type Operation struct {
 	Op        transfer.Op `json:"op"`
 	ReqID     string      `json:"reqId"`
@@ -73,12 +72,12 @@ type Operation struct {
 	CreatedAt string      `json:"createdAt"` // of the transfer; RFC 3339, microseconds at most
 }
 
-// What a Record says became of an operation. What was not applied never will be,
-// but for a refund: the core applies that one with the record.
+// NotApplied is the outcome of a Record for an operation that was not applied and never will be. A
+// refund is an exception: the core applies it with the record.
 const NotApplied = "not_applied"
 
-// Record is the body of a request to record what became of an operation whose key
-// the core may have forgotten.
+// Record is the body of a request to record the result of an operation whose key the core may have
+// forgotten.
 type Record struct {
 	Op        transfer.Op `json:"op"` // withdraw, deposit or refund
 	ReqID     string      `json:"reqId"`
@@ -87,18 +86,18 @@ type Record struct {
 	Units     string      `json:"units"`
 	CreatedAt string      `json:"createdAt"`
 	Outcome   string      `json:"outcome"`        // applied or not_applied
-	Line      uint64      `json:"line,omitempty"` // of the journal, that proves it; none: the caller has other evidence
+	Line      uint64      `json:"line,omitempty"` // of the journal line that proves it; none: the caller has other evidence
 }
 
-// Adjustment is the body of a request to adjust an account whose balance is not the
-// sum of its journal, once for a reqId, which names the finding.
+// Adjustment is the body of a request to adjust an account whose balance is not the sum of its
+// journal. It applies once for a reqId, which names the finding.
 type Adjustment struct {
 	Op        transfer.Op `json:"op"` // journal_credit, journal_debit, balance_credit or balance_debit
 	ReqID     string      `json:"reqId"`
 	UserID    *int64      `json:"userId"`
 	AssetID   *int32      `json:"assetId"`
 	Units     string      `json:"units"`
-	Balance   string      `json:"balance"` // that was found; another one is ACCOUNT_MOVED
+	Balance   string      `json:"balance"` // that was found; if it has changed, the answer is ACCOUNT_MOVED
 	CreatedAt string      `json:"createdAt"`
 }
 
@@ -111,7 +110,7 @@ type AccountStatus struct {
 	CreatedAt string `json:"createdAt"`
 }
 
-// Asset is the body of a request to make an asset known.
+// Asset is the body of a request to add an asset.
 type Asset struct {
 	ReqID     string `json:"reqId"`
 	AssetID   *int32 `json:"assetId"`
@@ -119,9 +118,8 @@ type Asset struct {
 	CreatedAt string `json:"createdAt"`
 }
 
-// Answer says what is stored under a key. It is given with status 200 only, and
-// only for what is durable: every other status leaves open what became of the
-// operation.
+// Answer is the stored answer for a key. It comes with status 200 only, and only once it is
+// durable. Every other status leaves the result of the operation open.
 type Answer struct {
 	Op      transfer.Op     `json:"op"`    // the request's
 	ReqID   string          `json:"reqId"` // the request's
@@ -146,10 +144,9 @@ type Entry struct {
 	Reason    transfer.Reason `json:"reason,omitempty"`
 }
 
-// JournalPage is what follows a line: no line is left out, and none is shown that
-// is not durable. It may have fewer lines than were asked for, so that it fits
-// [MaxAnswer]: there are more as long as its last line is below Last. An empty
-// page is the end.
+// JournalPage holds the lines after a given line. No line is missing, and each is durable. It may
+// have fewer lines than requested, so that it fits [MaxAnswer]; there are more as long as its last
+// line is below Last. An empty page is the end.
 type JournalPage struct {
 	Entries []Entry `json:"entries"`
 	Last    uint64  `json:"last"` // the last durable line
@@ -163,21 +160,20 @@ type Balance struct {
 	Status  string `json:"status"`
 }
 
-// BalancesPage is a part of all accounts, by user and asset, as they stood after
-// exactly the line Seq.
+// BalancesPage is a part of all accounts, by user and asset, exactly as they were after line Seq.
 type BalancesPage struct {
 	Seq      uint64    `json:"seq"`
 	Accounts []Balance `json:"accounts"`
-	Next     string    `json:"next,omitempty"` // the after of the next page; none: this was the last
+	Next     string    `json:"next,omitempty"` // the after of the next page; none: this is the last
 }
 
-// BalanceOfOne is one account after the line Seq.
+// BalanceOfOne is one account after line Seq.
 type BalanceOfOne struct {
 	Seq     uint64  `json:"seq"`
 	Account Balance `json:"account"`
 }
 
-// Moves says whether the operation moves money by a request of its own.
+// Moves reports whether the operation moves money by a request.
 func Moves(op transfer.Op) bool {
 	switch op {
 	case transfer.Withdraw, transfer.Deposit, transfer.Refund, transfer.OutsideDeposit, transfer.OutsideWithdrawal:
@@ -186,24 +182,23 @@ func Moves(op transfer.Op) bool {
 	return false
 }
 
-// FieldError says which member of a body is not right, and what would be.
+// FieldError names an invalid member of a body and describes the expected value.
 type FieldError struct {
 	Field  string
 	Detail string
 }
 
-// Error is both.
+// Error returns both.
 func (e *FieldError) Error() string { return e.Field + ": " + e.Detail }
 
 func wrong(field, format string, args ...any) error {
 	return &FieldError{Field: field, Detail: fmt.Sprintf(format, args...)}
 }
 
-// FormatUnits is units as bodies have them.
+// FormatUnits formats units as bodies have them.
 func FormatUnits(units uint64) string { return strconv.FormatUint(units, 10) }
 
-// ParseUnits is the inverse of [FormatUnits], and takes nothing else: no sign, no
-// leading zero.
+// ParseUnits is the inverse of [FormatUnits]. It rejects a sign and leading zeros.
 func ParseUnits(text string) (uint64, error) {
 	units, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || FormatUnits(units) != text {
@@ -212,10 +207,10 @@ func ParseUnits(text string) (uint64, error) {
 	return units, nil
 }
 
-// FormatTime is t as bodies have it. What is finer than a microsecond is cut off.
+// FormatTime formats t as bodies have it, truncated to microseconds.
 func FormatTime(t time.Time) string { return t.UTC().Truncate(resolution).Format(timeLayout) }
 
-// ParseTime reads a time as RFC 3339 has it, no finer than a microsecond.
+// ParseTime reads a time in RFC 3339, no finer than a microsecond.
 func ParseTime(field, text string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil || !t.Equal(t.Truncate(resolution)) || t.Year() < 1970 || t.Year() > 9999 {
@@ -224,8 +219,8 @@ func ParseTime(field, text string) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// CheckReqID says what is wrong with a request's id; nil: nothing is. An id is
-// compared byte for byte, so it has only bytes that no one re-codes.
+// CheckReqID returns why a request's id is invalid; nil: it is valid. Ids are compared byte by
+// byte, so they only have bytes that every encoding keeps.
 func CheckReqID(id string) error {
 	if id == "" || len(id) > MaxReqID {
 		return wrong("reqId", "want 1 to %d bytes", MaxReqID)

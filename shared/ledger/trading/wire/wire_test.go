@@ -18,7 +18,7 @@ import (
 
 var ops = []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund, transfer.OutsideDeposit, transfer.OutsideWithdrawal}
 
-// decode is what a core makes of a body.
+// decode decodes a body as a core does.
 func decode(body string) (wire.Operation, transfer.Call, error) {
 	r := httptest.NewRequest("POST", wire.OperationsPath, strings.NewReader(body))
 	o, err := web.Decode[wire.Operation](httptest.NewRecorder(), r, wire.MaxBody)
@@ -29,8 +29,8 @@ func decode(body string) (wire.Operation, transfer.Call, error) {
 	return o, c, err
 }
 
-// Every call that has a body comes out as it went in.
-func TestACallArrivesAsItIs(t *testing.T) {
+// Every call with a body is decoded as it was encoded.
+func TestCallsSurviveEncoding(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := transfer.Call{
@@ -55,8 +55,8 @@ func TestACallArrivesAsItIs(t *testing.T) {
 	})
 }
 
-// A call that no body can say is not made into one that says something else.
-func TestWhatHasNoBody(t *testing.T) {
+// A call that no body can express is rejected.
+func TestCallsWithoutABodyAreRejected(t *testing.T) {
 	t.Parallel()
 	good := transfer.Call{ReqID: "R", UserID: 1, AssetID: 1, Units: 1, CreatedAt: time.Unix(1e9, 0)}
 	for what, x := range map[string]struct {
@@ -85,12 +85,12 @@ func TestWhatHasNoBody(t *testing.T) {
 	}
 }
 
-const whole = `{"op": "deposit", "reqId": "R", "userId": 1, "assetId": 2, "units": "3", "createdAt": "2026-01-02T15:04:05Z"}`
+const readPage = `{"op": "deposit", "reqId": "R", "userId": 1, "assetId": 2, "units": "3", "createdAt": "2026-01-02T15:04:05Z"}`
 
-// A body is taken only if each member is there, once, and exactly a value.
-func TestBodiesThatAreRefused(t *testing.T) {
+// A body is accepted only if each member is present once with an exact value.
+func TestInexactBodiesAreRejected(t *testing.T) {
 	t.Parallel()
-	if _, c, err := decode(whole); err != nil || c.Units != 3 || c.UserID != 1 || c.AssetID != 2 {
+	if _, c, err := decode(readPage); err != nil || c.Units != 3 || c.UserID != 1 || c.AssetID != 2 {
 		t.Fatalf("the body that the others are made of: got %+v, %v", c, err)
 	}
 	for _, edit := range [][2]string{
@@ -103,8 +103,8 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{`deposit`, `Deposit`}, {`deposit`, `asset`}, {`deposit`, `floor`}, {`"op"`, `"Op"`}, {`"op"`, `"extra": 1, "op"`},
 		{`"op"`, `"op": "deposit", "op"`}, {`Z"}`, `Z"} {}`}, {`Z"}`, `Z"`},
 	} {
-		body := strings.Replace(whole, edit[0], edit[1], 1)
-		if body == whole {
+		body := strings.Replace(readPage, edit[0], edit[1], 1)
+		if body == readPage {
 			t.Fatalf("%q is not in the body", edit[0])
 		}
 		if _, c, err := decode(body); err == nil {
@@ -113,8 +113,8 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	}
 }
 
-// An outcome without its reason, or a reason without its outcome, is none.
-func TestOutcomes(t *testing.T) {
+// An outcome that needs a reason has one, and no other has.
+func TestOutcomesNeedTheirReason(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
 		outcome string
@@ -132,12 +132,12 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// FuzzOperation throws bytes at the decoder: whatever it takes means the same
-// when it is written again, and nothing else.
+// FuzzOperation decodes arbitrary bytes. An accepted body has the same meaning when it is encoded
+// again.
 func FuzzOperation(f *testing.F) {
-	f.Add(whole)
-	f.Add(strings.Replace(whole, `"3"`, `"18446744073709551615"`, 1))
-	f.Add(strings.Replace(whole, `05Z`, `05.123456+23:59`, 1))
+	f.Add(readPage)
+	f.Add(strings.Replace(readPage, `"3"`, `"18446744073709551615"`, 1))
+	f.Add(strings.Replace(readPage, `05Z`, `05.123456+23:59`, 1))
 	f.Fuzz(func(t *testing.T, body string) {
 		o, c, err := decode(body)
 		if err != nil {
@@ -165,9 +165,9 @@ func FuzzOperation(f *testing.F) {
 	})
 }
 
-// A line's mark is another one if anything that the line says is, and the same in
-// whatever way its times are written.
-func TestMarksTellLinesApart(t *testing.T) {
+// A line's mark changes with each part of the line's content, and not with the notation of its
+// times.
+func TestMarksDifferByContentOnly(t *testing.T) {
 	t.Parallel()
 	six, two := uint8(6), uint8(2)
 	line := wire.Entry{Seq: 9, Op: transfer.Deposit, ReqID: "R", UserID: 7, AssetID: 1, Units: "5", Precision: &six,

@@ -1,5 +1,5 @@
-// Package exporttest is a collector of metrics and traces for tests: it takes OTLP
-// over gRPC on a socket, as the OpenTelemetry Collector does, and keeps what it took.
+// Package exporttest is a collector of metrics and traces for tests. It accepts OTLP over gRPC on a
+// socket, as the OpenTelemetry Collector does, and keeps what it accepted.
 package exporttest
 
 import (
@@ -22,16 +22,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Span is one step of a trace. Ids are in hex, and "" where there is none.
+// Span is one step of a trace. Ids are in hex, and "" if there is none.
 type Span struct {
 	TraceID, SpanID, Parent string
 	Name                    string
 	Links                   []string          // traces
 	Attributes              map[string]string // as text
-	Nanoseconds             uint64            // that it took
+	Nanoseconds             uint64            // its duration
 }
 
-// Collector takes what is exported to Addr.
+// Collector accepts exports at Addr.
 type Collector struct {
 	Addr string // host:port
 
@@ -44,7 +44,7 @@ type Collector struct {
 	calls   int
 }
 
-// mode is how the collector answers.
+// mode is the collector's behaviour.
 type mode int
 
 const (
@@ -69,13 +69,13 @@ func Start(t testing.TB) *Collector {
 	return c
 }
 
-// Take makes the collector take what comes from now on; it does from the start.
+// Take makes the collector accept exports from now on, which is its initial mode.
 func (c *Collector) Take() { c.set(takes) }
 
-// Refuse makes it answer UNAVAILABLE and take nothing.
+// Refuse makes it answer UNAVAILABLE and accept nothing.
 func (c *Collector) Refuse() { c.set(refuses) }
 
-// Hang makes it answer nothing, to nobody.
+// Hang makes it answer no call.
 func (c *Collector) Hang() { c.set(hangs) }
 
 func (c *Collector) set(m mode) {
@@ -86,8 +86,7 @@ func (c *Collector) set(m mode) {
 	c.changed = make(chan struct{})
 }
 
-// admit counts a call and says whether it is taken. Whoever hangs is let go as
-// unavailable.
+// admit counts a call and reports whether it is accepted. Calls that hang end as UNAVAILABLE.
 func (c *Collector) admit(ctx context.Context, m proto.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +113,7 @@ type metrics struct {
 	*Collector
 }
 
-// Export takes metrics.
+// Export accepts metrics.
 func (c metrics) Export(ctx context.Context, r *metricspb.ExportMetricsServiceRequest) (*metricspb.ExportMetricsServiceResponse, error) {
 	if err := c.admit(ctx, r); err != nil {
 		return nil, err
@@ -152,7 +151,7 @@ type traces struct {
 	*Collector
 }
 
-// Export takes spans.
+// Export accepts spans.
 func (c traces) Export(ctx context.Context, r *tracespb.ExportTraceServiceRequest) (*tracespb.ExportTraceServiceResponse, error) {
 	if err := c.admit(ctx, r); err != nil {
 		return nil, err
@@ -187,8 +186,8 @@ func attributes(list []*commonpb.KeyValue) map[string]string {
 	return all
 }
 
-// Value is the metric with these labels, such as "finality_total{result=confirmed}":
-// the last that each instance delivered, added up.
+// Value returns the metric with these labels, such as "finality_total{result=confirmed}": the sum of
+// each instance's last value.
 func (c *Collector) Value(series string) (sum float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,7 +197,7 @@ func (c *Collector) Value(series string) (sum float64) {
 	return sum
 }
 
-// Series are all series that came, in order.
+// Series returns all series in order.
 func (c *Collector) Series() (names []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,7 +208,7 @@ func (c *Collector) Series() (names []string) {
 	return names
 }
 
-// Forget drops what was taken so far.
+// Forget drops everything accepted so far.
 func (c *Collector) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,21 +216,21 @@ func (c *Collector) Forget() {
 	c.spans = nil
 }
 
-// Spans are all spans that came, in the order in which they did.
+// Spans returns all spans, in order of arrival.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.spans)
 }
 
-// Calls is how many times something was delivered, or tried.
+// Calls returns the number of delivery attempts.
 func (c *Collector) Calls() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.calls
 }
 
-// Text is all that came, as JSON.
+// Text returns everything accepted, as JSON.
 func (c *Collector) Text() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

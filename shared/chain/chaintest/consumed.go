@@ -18,9 +18,9 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Each consumed nonce is found with what its transaction did: alone in its
-// block or among others, and whoever else used the same nonce there.
-func testTaken(t *testing.T, b *bundle) {
+// Each consumed nonce is found with its transaction's call: alone in its block or among others, even if other
+// accounts used the same nonce there.
+func testConsumed(t *testing.T, b *bundle) {
 	b.mine(t, 3)
 	other := b.other(t)
 	txs := []nonce.Signed{
@@ -45,14 +45,14 @@ func testTaken(t *testing.T, b *bundle) {
 	}
 	for n, tx := range txs {
 		before := b.proxy.RoundTrips()
-		b.wantTaker(t, "mined", uint64(n), tx)
-		if got, most := b.proxy.RoundTrips()-before, uint64(1+4); got > most { // one is for the receipt
-			t.Errorf("nonce %d: got %d round trips, want at most %d", n, got, most)
+		b.wantConsumer(t, "mined", uint64(n), tx)
+		if got, limit := b.proxy.RoundTrips()-before, uint64(1+4); got > limit { // one round trip is for the receipt
+			t.Errorf("nonce %d: got %d round trips, want at most %d", n, got, limit)
 		}
 	}
 }
 
-// other is the bundle of another account of the same chain.
+// other returns the bundle of another account of the same chain.
 func (b *bundle) other(t *testing.T) *bundle {
 	t.Helper()
 	key, err := crypto.GenerateKey()
@@ -65,35 +65,34 @@ func (b *bundle) other(t *testing.T) *bundle {
 	return &other
 }
 
-// A nonce that is pending, or that nobody has used, is not taken, and only then
-// does the answer say so.
-func testNotTaken(t *testing.T, b *bundle) {
-	b.wantNotTaken(t, "fresh account", 0)
+// A pending or unused nonce is not consumed, and only then does the answer say so.
+func testNotConsumed(t *testing.T, b *bundle) {
+	b.wantNotConsumed(t, "fresh account", 0)
 	b.mustSend(t, b.tx(t, 0, nil), b.tx(t, 1, nil))
-	b.wantNotTaken(t, "pending", 0)
+	b.wantNotConsumed(t, "pending", 0)
 	b.mine(t, 1)
-	b.wantNotTaken(t, "behind the last", 2)
+	b.wantNotConsumed(t, "behind the last", 2)
 	if err := b.DropPool(); err != nil {
 		t.Fatal(err)
 	}
 	b.mustSend(t, b.tx(t, 2, nil))
-	b.wantNotTaken(t, "pending behind mined ones", 2)
+	b.wantNotConsumed(t, "pending behind mined ones", 2)
 
 	for name, fault := range map[string]Fault{
 		"a dropped answer":  {Drop: true},
-		"no count":          SpoilMethod("eth_getTransactionCount", NodeError("header not found")),
-		"null for a count":  SpoilMethod("eth_getTransactionCount", map[string]any{"result": nil}),
-		"no block":          SpoilMethod("eth_getBlockByNumber", NodeError("header not found")),
-		"null for a block":  SpoilMethod("eth_getBlockByNumber", map[string]any{"result": nil}),
-		"rate limited":      SpoilMethod("eth_getBlockByNumber", NodeError("daily request rate limit exceeded")),
-		"text for a number": SpoilMethod("eth_getTransactionCount", map[string]any{"result": "few"}),
+		"no count":          FaultyMethod("eth_getTransactionCount", NodeError("header not found")),
+		"null for a count":  FaultyMethod("eth_getTransactionCount", map[string]any{"result": nil}),
+		"no block":          FaultyMethod("eth_getBlockByNumber", NodeError("header not found")),
+		"null for a block":  FaultyMethod("eth_getBlockByNumber", map[string]any{"result": nil}),
+		"rate limited":      FaultyMethod("eth_getBlockByNumber", NodeError("daily request rate limit exceeded")),
+		"text for a number": FaultyMethod("eth_getTransactionCount", map[string]any{"result": "few"}),
 	} {
 		b.proxy.Set(fault)
-		if err := b.wantUntold(t, name, 0); saysForGood(err) {
+		if err := b.wantUntold(t, name, 0); isPermanent(err) {
 			t.Errorf("%s: got %v, want an error after which the node is asked again", name, err)
 		}
 	}
-	b.proxy.Set(SpoilMethod("eth_getTransactionCount", NodeError(strings.Repeat("\x00 words", 1000))))
+	b.proxy.Set(FaultyMethod("eth_getTransactionCount", NodeError(strings.Repeat("\x00 words", 1000))))
 	if err := b.wantUntold(t, "words without end", 0); err != nil && (len(err.Error()) > 600 || strings.Contains(err.Error(), "\x00")) {
 		t.Errorf("words without end: got %d bytes, %q, want a few, and no NUL", len(err.Error()), err)
 	}
@@ -102,9 +101,9 @@ func testNotTaken(t *testing.T, b *bundle) {
 	b.wantUntold(t, "a submitter of another chain", 0)
 }
 
-// A node without the states of old blocks tells of what is above them, and its
-// own words for what is below: that is not *not taken*.
-func testTakenOnAPrunedNode(t *testing.T, b *bundle) {
+// A node without the states of old blocks finds nonces above them, and returns its own error for older ones,
+// which is not *not consumed*.
+func testConsumedOnAPrunedNode(t *testing.T, b *bundle) {
 	const words = "missing trie node 5f3a (path ) state 0x5f3a is not available"
 	txs := make([]nonce.Signed, 3)
 	for n := range txs {
@@ -113,45 +112,44 @@ func testTakenOnAPrunedNode(t *testing.T, b *bundle) {
 		b.mine(t, 1)
 	}
 	b.mine(t, 40)
-	oldest := b.look(t, nonce.Look{Receipts: []nonce.Hash{txs[1].Hash}}).Receipts[txs[1].Hash].Receipt.BlockNumber
+	oldest := b.query(t, nonce.Look{Receipts: []nonce.Hash{txs[1].Hash}}).Receipts[txs[1].Hash].Receipt.BlockNumber
 	b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
 		if at, ok := call.countsAt(); !ok || at >= oldest {
 			return nil
 		}
 		return NodeError(words)
 	}})
-	b.wantTaker(t, "above the oldest state", 2, txs[2])
-	b.wantTaker(t, "in the block of the oldest state", 1, txs[1])
-	if err := b.wantUntold(t, "below the oldest state", 0); !saysForGood(err) || !strings.Contains(err.Error(), words) {
-		t.Errorf("below the oldest state: got %v, want the node's words", err)
+	b.wantConsumer(t, "above the oldest state", 2, txs[2])
+	b.wantConsumer(t, "in the block of the oldest state", 1, txs[1])
+	if err := b.wantUntold(t, "below the oldest state", 0); !isPermanent(err) || !strings.Contains(err.Error(), words) {
+		t.Errorf("below the oldest state: got %v, want the node's text", err)
 	}
-	b.wantNotTaken(t, "pruned node", 3)
+	b.wantNotConsumed(t, "pruned node", 3)
 }
 
-// The same on a node that has really thrown states away; one that keeps them all
-// tells of every nonce.
-func testTakenBelowWhatTheNodeKeeps(t *testing.T, b *bundle) {
+// The same on a node that has really deleted states. A node that keeps them all finds each nonce.
+func testConsumedBelowTheKeptStates(t *testing.T, b *bundle) {
 	const kept = 128
 	old, young := b.tx(t, 0, nil), b.tx(t, 1, nil)
 	b.mustSend(t, old)
 	b.mine(t, kept)
-	b.wantTaker(t, "still kept", 0, old)
+	b.wantConsumer(t, "still kept", 0, old)
 	b.mine(t, 5)
 	b.mustSend(t, young)
 	b.mine(t, kept/2)
-	b.wantTaker(t, "kept", 1, young)
+	b.wantConsumer(t, "kept", 1, young)
 	if b.KeepsStates {
-		b.wantTaker(t, "an old block", 0, old)
+		b.wantConsumer(t, "an old block", 0, old)
 		return
 	}
-	if err := b.wantUntold(t, "thrown away", 0); !saysForGood(err) || !strings.Contains(err.Error(), "no counts") {
-		t.Errorf("thrown away: got %v, want it to say that the node has no counts", err)
+	if err := b.wantUntold(t, "deleted", 0); !isPermanent(err) || !strings.Contains(err.Error(), "no counts") {
+		t.Errorf("deleted: got %v, want an error that the node has no counts", err)
 	}
 }
 
-// In 20 million blocks the search takes eight round trips at most, and few where
-// the nonce was taken lately. The node's answers are moved to such heights.
-func testTakenAmongMillions(t *testing.T, b *bundle) {
+// In 20 million blocks the search takes at most eight round trips, and few if the nonce was consumed
+// recently. The node's answers are moved to such heights.
+func testConsumedAmongMillions(t *testing.T, b *bundle) {
 	const head = 20_000_000
 	tx := b.tx(t, 0, nil)
 	b.mustSend(t, tx)
@@ -163,22 +161,22 @@ func testTakenAmongMillions(t *testing.T, b *bundle) {
 		}
 		return nil
 	}})
-	b.wantTaker(t, "at its own height", 0, tx)
-	for height, most := range map[uint64]uint64{1: 8, 2: 8, head / 2: 8, head / 3: 8, head - 7_000: 6, head - 300: 5, head - 20: 4, head: 3} {
+	b.wantConsumer(t, "at its own height", 0, tx)
+	for height, limit := range map[uint64]uint64{1: 8, 2: 8, head / 2: 8, head / 3: 8, head - 7_000: 6, head - 300: 5, head - 20: 4, head: 3} {
 		b.proxy.Set(moved(block, height, head))
 		before := b.proxy.RoundTrips()
 		got, err := b.connector.Taken(t.Context(), b.submitter, 0)
 		if err != nil || got.BlockNumber != height || got.Hash != tx.Hash {
 			t.Errorf("at height %d of %d: got %+v, %v, want %s", height, head, got, err, tx.Hash)
 		}
-		if trips := b.proxy.RoundTrips() - before; trips > most {
-			t.Errorf("at height %d of %d: got %d round trips, want at most %d", height, head, trips, most)
+		if trips := b.proxy.RoundTrips() - before; trips > limit {
+			t.Errorf("at height %d of %d: got %d round trips, want at most %d", height, head, trips, limit)
 		}
 	}
 }
 
-// moved makes a chain of head blocks of which the given one is at height, with
-// the account's first transaction.
+// moved simulates a chain of head blocks with the given block at height, which has the account's first
+// transaction.
 func moved(block map[string]any, height, head uint64) Fault {
 	return Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
 		at, ok := call.countsAt()
@@ -188,7 +186,7 @@ func moved(block map[string]any, height, head uint64) Fault {
 		case call.Method == "eth_getTransactionCount":
 			return map[string]any{"result": "0x1"}
 		case call.asksFor("latest"):
-			return map[string]any{"result": map[string]any{"number": hexutil.EncodeUint64(head), "hash": nobody, "parentHash": nobody, "timestamp": "0x1", "baseFeePerGas": "0x1"}}
+			return map[string]any{"result": map[string]any{"number": hexutil.EncodeUint64(head), "hash": absentHash, "parentHash": absentHash, "timestamp": "0x1", "baseFeePerGas": "0x1"}}
 		case call.asksFor(hexutil.EncodeUint64(height)):
 			result := maps.Clone(block["result"].(map[string]any))
 			result["number"] = hexutil.EncodeUint64(height)
@@ -198,7 +196,7 @@ func moved(block map[string]any, height, head uint64) Fault {
 	}}
 }
 
-// countsAt is the height at which the call asks for an account's count.
+// countsAt returns the height at which the call requests an account's count.
 func (c Call) countsAt() (uint64, bool) {
 	if c.Method != "eth_getTransactionCount" || len(c.Params) != 2 {
 		return 0, false
@@ -208,39 +206,38 @@ func (c Call) countsAt() (uint64, bool) {
 	return at, err == nil
 }
 
-// After a reorg the nonce is taken by whatever the new chain has: the same
-// transaction elsewhere, another one, or none.
-func testTakenAfterReorg(t *testing.T, b *bundle) {
+// After a reorg the nonce is consumed by the new chain's transaction: the same one in another block, another
+// one, or none.
+func testConsumedAfterReorg(t *testing.T, b *bundle) {
 	b.mine(t, 2)
 	first, second := b.version(t, 1, 0), b.version(t, 2, 25)
 	b.mustSend(t, first)
 	b.mine(t, 4)
-	b.wantTaker(t, "mined", 0, first)
+	b.wantConsumer(t, "mined", 0, first)
 	b.reorg(t, nil, nil, [][]byte{first.Raw}, nil)
-	b.wantTaker(t, "moved", 0, first)
+	b.wantConsumer(t, "moved", 0, first)
 	b.reorg(t, nil, [][]byte{second.Raw}, nil)
-	b.wantTaker(t, "replaced", 0, second)
+	b.wantConsumer(t, "replaced", 0, second)
 	b.reorg(t, nil, nil, nil, nil)
-	b.wantNotTaken(t, "removed", 0)
+	b.wantNotConsumed(t, "removed", 0)
 }
 
-// A reorg while the search is under way leads it astray once; it is made again
-// and tells of the new chain.
-func testTakenDuringReorg(t *testing.T, b *bundle) {
+// A reorg during the search misleads it once. The search is repeated and returns the new chain's transaction.
+func testConsumedDuringReorg(t *testing.T, b *bundle) {
 	b.mine(t, 8)
 	first, second := b.version(t, 1, 0), b.version(t, 2, 25)
 	b.mustSend(t, first)
 	b.mine(t, 3)
-	for name, taker := range map[string]nonce.Signed{"moved": first, "replaced": second} {
+	for name, consumer := range map[string]nonce.Signed{"moved": first, "replaced": second} {
 		reorged := false
 		b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
 			if _, ok := call.countsAt(); ok && !reorged {
 				reorged = true
-				b.reorg(t, nil, nil, [][]byte{taker.Raw})
+				b.reorg(t, nil, nil, [][]byte{consumer.Raw})
 			}
 			return nil
 		}})
-		b.wantTaker(t, name, 0, taker)
+		b.wantConsumer(t, name, 0, consumer)
 		if !reorged {
 			t.Errorf("%s: got no reorg during the search, want one", name)
 		}
@@ -249,13 +246,13 @@ func testTakenDuringReorg(t *testing.T, b *bundle) {
 	}
 }
 
-// A block without the account's transaction, and a count that belongs to another
-// node's chain, end the search after one more attempt; nothing is made of them.
-func testTakenIsNotBelieved(t *testing.T, b *bundle) {
+// A block without the account's transaction, or a count of another node's chain, ends the search after one
+// more attempt without a result.
+func testWrongConsumptionIsRejected(t *testing.T, b *bundle) {
 	b.mine(t, 8)
 	b.mustSend(t, b.tx(t, 0, nil), b.tx(t, 1, nil))
 	b.mine(t, 3)
-	for name, spoil := range map[string]func(block map[string]any){
+	for name, distort := range map[string]func(block map[string]any){
 		"no transactions": func(block map[string]any) { block["transactions"] = []any{} },
 		"another block":   func(block map[string]any) { block["number"] = lower(block["number"]) },
 		"another account": func(block map[string]any) { eachTx(block, "from", b.other(t).submitter.Address().String()) },
@@ -272,7 +269,7 @@ func testTakenIsNotBelieved(t *testing.T, b *bundle) {
 			asked++
 			var response struct{ Result map[string]any }
 			_ = json.Unmarshal(own, &response) // a node's answer
-			spoil(response.Result)
+			distort(response.Result)
 			return map[string]any{"result": response.Result}
 		}})
 		b.wantUntold(t, name, 0)
@@ -280,7 +277,7 @@ func testTakenIsNotBelieved(t *testing.T, b *bundle) {
 			t.Errorf("%s: got %d blocks asked for, want one, and at most one more", name, asked)
 		}
 	}
-	b.proxy.Set(SpoilMethod("eth_getTransactionCount", map[string]any{"result": "0x1"}))
+	b.proxy.Set(FaultyMethod("eth_getTransactionCount", map[string]any{"result": "0x1"}))
 	b.wantUntold(t, "a count of 1 at every height", 0)
 }
 
@@ -290,9 +287,9 @@ func eachTx(block map[string]any, field string, value any) {
 	}
 }
 
-// A nonce that an authorization consumed (EIP-7702) was taken by no transaction
-// of the account: that is told as unknown. From then on the account has code.
-func testTakenByAnAuthorization(t *testing.T, b *bundle) {
+// A nonce that an EIP-7702 authorization consumed has no transaction of the account: the result is unknown.
+// From then on the account has code.
+func testConsumedByAnAuthorization(t *testing.T, b *bundle) {
 	other := b.other(t)
 	to := common.Address(other.submitter.Address())
 	b.mustSend(t, b.tx(t, 0, func(tx *types.DynamicFeeTx) { tx.To, tx.Value = &to, big.NewInt(1e18) }))
@@ -302,17 +299,16 @@ func testTakenByAnAuthorization(t *testing.T, b *bundle) {
 	last := b.tx(t, 2, nil)
 	b.mustSend(t, last)
 	b.mine(t, 1)
-	if a := b.look(t, nonce.Look{Account: true}).Account; !a.HasCode || a.LatestCount != 3 {
+	if a := b.query(t, nonce.Look{Account: true}).Account; !a.HasCode || a.LatestCount != 3 {
 		t.Errorf("account: got code %t and count %d, want code and 3", a.HasCode, a.LatestCount)
 	}
-	if err := b.wantUntold(t, "by an authorization", 1); !saysForGood(err) {
+	if err := b.wantUntold(t, "by an authorization", 1); !isPermanent(err) {
 		t.Errorf("by an authorization: got %v, want ErrNotTold", err)
 	}
-	b.wantTaker(t, "behind it", 2, last)
+	b.wantConsumer(t, "behind it", 2, last)
 }
 
-// delegation is the account's first transaction; it carries an authorization of
-// another account with nonce n.
+// delegation is the account's first transaction. It carries an authorization of another account with nonce n.
 func (b *bundle) delegation(t *testing.T, of *bundle, n uint64) nonce.Signed {
 	t.Helper()
 	auth := types.SetCodeAuthorization{Address: common.Address{0xfe}, Nonce: n}
@@ -335,8 +331,8 @@ func (b *bundle) delegation(t *testing.T, of *bundle, n uint64) nonce.Signed {
 	return nonce.Signed{Hash: nonce.Hash(signed.Hash()), Raw: raw}
 }
 
-// wantTaker wants tx found as what took nonce n, in the block of its receipt.
-func (b *bundle) wantTaker(t *testing.T, when string, n uint64, tx nonce.Signed) {
+// wantConsumer requires tx as the transaction that consumed nonce n, in the block of its receipt.
+func (b *bundle) wantConsumer(t *testing.T, when string, n uint64, tx nonce.Signed) {
 	t.Helper()
 	got, err := b.connector.Taken(t.Context(), b.submitter, n)
 	if err != nil {
@@ -347,23 +343,23 @@ func (b *bundle) wantTaker(t *testing.T, when string, n uint64, tx nonce.Signed)
 	if err := sent.UnmarshalBinary(tx.Raw); err != nil {
 		t.Fatal(err)
 	}
-	v := b.look(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}})
+	v := b.query(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}})
 	receipt := v.Receipts[tx.Hash].Receipt
 	want := nonce.Taker{Hash: tx.Hash, BlockNumber: receipt.BlockNumber, BlockHash: receipt.BlockHash, Node: v.Node,
 		To: (*nonce.Address)(sent.To()), ValueWei: sent.Value().String(), Data: append([]byte{}, sent.Data()...)}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s: taker of nonce %d (-want +got):\n%s", when, n, diff)
+		t.Errorf("%s: transaction of nonce %d (-want +got):\n%s", when, n, diff)
 	}
 }
 
-func (b *bundle) wantNotTaken(t *testing.T, when string, n uint64) {
+func (b *bundle) wantNotConsumed(t *testing.T, when string, n uint64) {
 	t.Helper()
 	if got, err := b.connector.Taken(t.Context(), b.submitter, n); !errors.Is(err, nonce.ErrNotTaken) {
 		t.Errorf("%s: nonce %d: got %+v, %v, want ErrNotTaken", when, n, got, err)
 	}
 }
 
-// wantUntold wants an error that says nothing about the chain.
+// wantUntold requires an error that says nothing about the chain.
 func (b *bundle) wantUntold(t *testing.T, when string, n uint64) error {
 	t.Helper()
 	got, err := b.connector.Taken(t.Context(), b.submitter, n)
@@ -373,8 +369,8 @@ func (b *bundle) wantUntold(t *testing.T, when string, n uint64) error {
 	return err
 }
 
-// saysForGood says that the node which answers cannot tell. Of several nodes those that
-// are away may.
-func saysForGood(err error) bool {
+// isPermanent reports whether the node that answered permanently cannot tell. Of several nodes the
+// unavailable ones may still know.
+func isPermanent(err error) bool {
 	return errors.Is(err, nonce.ErrNotTold) || err != nil && strings.Contains(err.Error(), "nodes may tell later")
 }

@@ -12,23 +12,23 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// The reasons of a refusal, by how the managed transaction failed.
+// The reasons of a refusal, one for each way in which the managed transaction failed.
 const (
-	Rejected  transfer.Reason = "PAYOUT_REJECTED"  // its call would revert: it was never sent
-	Cancelled transfer.Reason = "PAYOUT_CANCELLED" // before it had a nonce, or before it was made
+	Rejected  transfer.Reason = "PAYOUT_REJECTED"  // its call would revert, so it was never sent
+	Cancelled transfer.Reason = "PAYOUT_CANCELLED" // before it had a nonce, or before it was created
 	Reverted  transfer.Reason = "PAYOUT_REVERTED"  // mined, and final
 	Replaced  transfer.Reason = "PAYOUT_REPLACED"  // by the placeholder of its cancel
 	Displaced transfer.Reason = "PAYOUT_DISPLACED" // a foreign transaction took its nonce
 	Failed    transfer.Reason = "PAYOUT_FAILED"    // by a sub-state that this build does not know
-	NotPaid   transfer.Reason = "PAYOUT_NOT_PAID"  // an operator said so, of what is CONFIRMED without proof
+	NotPaid   transfer.Reason = "PAYOUT_NOT_PAID"  // an operator stated it about a transaction that is CONFIRMED without proof
 )
 
 var reasons = map[nonce.SubState]transfer.Reason{
 	nonce.Rejected: Rejected, nonce.Cancelled: Cancelled, nonce.Expired: Cancelled, nonce.Reverted: Reverted, nonce.Placeholder: Replaced, nonce.Displaced: Displaced,
 }
 
-// judge is the answer of the managed transaction's row.
-func (l *Ledger) judge(ctx context.Context, op transfer.Op, t transfer.Transfer, found store.Payout) transfer.Outcome {
+// evaluate returns the answer of the managed transaction's row.
+func (l *Ledger) evaluate(ctx context.Context, op transfer.Op, t transfer.Transfer, found store.Payout) transfer.Outcome {
 	c := t.Call()
 	switch {
 	case found.Foreign:
@@ -37,15 +37,15 @@ func (l *Ledger) judge(ctx context.Context, op transfer.Op, t transfer.Transfer,
 		return transfer.Outcome{Verdict: transfer.Success}
 	case found.InDoubt():
 		return l.blocked(ctx, op, c, ErrUnstated)
-	case confirmedNotPaid(found), recordedNotPaid(found):
+	case isConfirmedNotPaid(found), isRecordedNotPaid(found):
 		return transfer.Outcome{Verdict: transfer.Refused, Reason: NotPaid}
-	case found.TxID == "": // it was posted, and is not there: a reader that lags
+	case found.TxID == "": // it was posted, and the reader lags behind the write
 		return unknown(op, c, ErrPending)
-	case found.Caller != store.PayoutCaller: // "" is what a release put on record
+	case found.Caller != store.PayoutCaller: // "" is the caller of a row that a release recorded
 		return l.blocked(ctx, op, c, fmt.Errorf("made by %q: %w", found.Caller, ErrTaken))
-	case found.SubState == nonce.RecordedOnChain, found.Taken && found.State.Final(): // an operator recorded that the chain has it
+	case found.SubState == nonce.RecordedOnChain, found.Taken && found.State.Final(): // an operator recorded that the payment is on the chain
 		return l.blocked(ctx, op, c, fmt.Errorf("transaction %s: %w", found.TxID, ErrTaken))
-	case found.Protected && found.State == nonce.Failed: // what failed here may have been paid on the chain
+	case found.Protected && found.State == nonce.Failed: // the failed payment may have been made on the chain
 		return unknown(op, c, fmt.Errorf("transaction %s is %s/%s: %w", found.TxID, found.State, found.SubState, ErrInDoubt))
 	case found.State == nonce.Failed:
 		if reason, ok := reasons[found.SubState]; ok {
@@ -53,7 +53,7 @@ func (l *Ledger) judge(ctx context.Context, op transfer.Op, t transfer.Transfer,
 		}
 		return transfer.Outcome{Verdict: transfer.Refused, Reason: Failed}
 	case found.State == nonce.Confirmed:
-		if err := paid(*t.Payout, found.Payload, found.Receipt); err != nil {
+		if err := checkPaid(*t.Payout, found.Payload, found.Receipt); err != nil {
 			return l.blocked(ctx, op, c, fmt.Errorf("transaction %s: %w", found.TxID, err))
 		}
 		return transfer.Outcome{Verdict: transfer.Success}
@@ -65,7 +65,7 @@ func (l *Ledger) judge(ctx context.Context, op transfer.Op, t transfer.Transfer,
 	return unknown(op, c, err)
 }
 
-// blocked is Unknown; and a person is told at once where no further try will help.
+// blocked returns Unknown. It logs a critical line if only a person can continue the payout.
 func (l *Ledger) blocked(ctx context.Context, op transfer.Op, c transfer.Call, err error) transfer.Outcome {
 	if policy := (store.ErrPolicy{}); errors.As(err, &policy) && policy.ForGood() {
 		err = fmt.Errorf("%w: %w", ErrBarred, err)
@@ -83,13 +83,12 @@ func unknown(op transfer.Op, c transfer.Call, err error) transfer.Outcome {
 	return transfer.Outcome{Err: fmt.Errorf("%s of %s on the chain: %w", op, c.ReqID, err)}
 }
 
-// paid says whether the payload and the final receipt of a CONFIRMED transaction prove
-// that the payout was paid: nil, or an error that wraps [ErrNotPaid].
+// checkPaid returns nil if the payload and the final receipt of a CONFIRMED transaction prove the
+// payment. Otherwise the error wraps [ErrNotPaid].
 //
-// Of a token its own event is asked for: a contract may return false, which the
-// receipt does not show, or pass on less than it was told to. The chain's own coin
-// moves with the call, which succeeded.
-func paid(p transfer.Payout, payload, receipt []byte) error {
+// A token must have emitted its Transfer event. A contract can return false, which the receipt does
+// not show, or pass on less than was asked. The chain's own coin moves with the call itself.
+func checkPaid(p transfer.Payout, payload, receipt []byte) error {
 	if payload == nil || receipt == nil {
 		return fmt.Errorf("its payload or its receipt is missing: %w", ErrNotPaid)
 	}
@@ -116,15 +115,15 @@ func paid(p transfer.Payout, payload, receipt []byte) error {
 		return nil
 	}
 	for _, e := range proof.Transfers {
-		if pays(p, e) {
+		if isPayment(p, e) {
 			return nil
 		}
 	}
 	return fmt.Errorf("its receipt has no Transfer of %s from %s to %s by %s: %w", p.BaseUnits, from, p.Address, p.Token, ErrNotPaid)
 }
 
-// pays says that the event moves what the payout is about.
-func pays(p transfer.Payout, e evm.TokenTransfer) bool {
+// isPayment reports whether the event is the transfer that the payout asks for.
+func isPayment(p transfer.Payout, e evm.TokenTransfer) bool {
 	from := nonce.Submitter(p.Submitter).Address()
 	return e.Token.String() == p.Token && e.From == from && e.To.String() == p.Address && e.Amount.String() == p.BaseUnits
 }

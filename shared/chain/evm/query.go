@@ -11,72 +11,67 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Bounds of one look: more headers would not fit one answer.
+// Limits of one query: more headers would not fit one answer.
 const (
 	maxHeaders = 10_000
 	maxWatch   = 100
 )
 
-// look is a question under way. The order in which its calls are asked makes
-// each answer, taken with those before it, err on the side of *no news* when a
-// block comes between two of them: counts before receipts (a count that has
-// moved finds the receipts that moved it), everything before the head (no
-// receipt is above it).
+// chainQuery is a running chain query. If a block is added between two of its calls, each answer must err
+// towards *no change*. So the order is: counts before receipts (a changed count finds the receipts that
+// changed it), and everything before the head (no receipt is above it).
 //
-// It is asked in rounds, most in one. Where many receipts are wanted the first
-// round asks for everything else, and what it answers says which receipts are
-// asked for in further rounds: so they still come after the counts. Each round
-// ends with a head and the proof that the head before it is in its chain. So each
-// head is in the next one's chain, up to the last, the view's; and the receipts
-// of a block are taken over only if the block is in the chain of the head before
-// them.
-type look struct {
+// Most queries take one round trip. If many receipts are wanted, the first round trip requests
+// everything else, and its answers decide which receipts the further ones request; so these still
+// follow the counts. Each round trip ends with a head and the proof that the head before it is in its
+// chain. So each head is in the chain of the next one, up to the last, the observation's. The receipts
+// of a block count only if the block is in the chain of the head before them.
+type chainQuery struct {
 	q         nonce.Look
-	first     *call // the head before everything else
+	first     *call // the head before all other calls
 	account   *account
 	receipts  *receipts
 	known     []*call
 	headers   []*call
-	watched   []*call // the blocks at q.Watch
+	watched   []*call // the blocks at the heights of q.Watch
 	tagged    *call
 	estimates []*call
 	self      *call
 	final     *call // the count at the finalized block
-	finalized *call // that block; nil where it is known by its height
+	finalized *call // that block; nil if its height is known
 	height    *uint64
 
 	since  nonce.Header   // first's
-	linked []nonce.Header // what headers tell, up to the head at the end of their round
-	head   *block         // the head that is known, the last of a round; nil: none yet
-	again  *call          // the block at head's height, after everything else
-	last   *call          // the head after everything else
+	linked []nonce.Header // from the requested headers, up to the head at the end of their round trip
+	head   *block         // the last known head; nil: none yet
+	again  *call          // the block at head's height, after all other calls
+	last   *call          // the head after all other calls
 }
 
-// Look implements [nonce.ChainConnector]. It fails as a whole if there was no
-// answer, if the head or an asked-for part of the account is missing, or if the
-// chain changed while it was read. A look of more than Options.MaxBatch calls
-// or of several megabytes takes several round trips, and so may one at more than
-// 32 receipts; that they belong to one chain is proved by the last of them.
+// Look implements [nonce.ChainConnector]. It fails as a whole if there is no answer, if the head or a
+// requested part of the account is missing, or if the chain changed meanwhile. A query of more than
+// Options.MaxBatch calls, or of several megabytes, takes several round trips; so may one for more than
+// 32 receipts. The last round trip proves that all are of one chain.
 func (c *Connector) Look(ctx context.Context, q nonce.Look) (nonce.View, error) {
-	view, err := c.look(ctx, q)
+	view, err := c.runQuery(ctx, q)
 	if err != nil {
 		return nonce.View{}, fmt.Errorf("look at %s by node %s: %w", q.Submitter, c.node, err)
 	}
 	return view, nil
 }
 
-func (c *Connector) look(ctx context.Context, q nonce.Look) (nonce.View, error) {
-	l, err := c.newLook(q)
+func (c *Connector) runQuery(ctx context.Context, q nonce.Look) (nonce.View, error) {
+	l, err := c.newQuery(q)
 	if err != nil {
 		return nonce.View{}, err
 	}
 	asked := func() {}
-	defer func() { asked() }() // whatever became of it
+	defer func() { asked() }() // after success and failure
 	for calls := l.calls(); len(calls) > 0; calls = l.receipts.further(*l.head, c.blocks.offered()) {
-		err := c.round(ctx, l, calls)
+		err := c.fetch(ctx, l, calls)
 		switch {
 		case err != nil && l.receipts.byBlocks() && ctx.Err() == nil && !errors.Is(err, ErrChanged):
-			c.blocks.refused() // perhaps the blocks are too much for one answer
+			c.blocks.refused() // perhaps a block's receipts are too much for one answer
 			l.receipts.byBlock = false
 		case err != nil:
 			return nonce.View{}, err
@@ -88,16 +83,16 @@ func (c *Connector) look(ctx context.Context, q nonce.Look) (nonce.View, error) 
 	}
 	if at, ok := finalHeight(l.head.header(), c.depth); q.FinalCount && ok {
 		l.final, l.height = ask("eth_getTransactionCount", q.Submitter.Address().String(), hexutil.EncodeUint64(at)), &at
-		if err := c.round(ctx, l, []*call{l.final}); err != nil {
+		if err := c.fetch(ctx, l, []*call{l.final}); err != nil {
 			return nonce.View{}, err
 		}
 	}
-	return l.view(c.node, c.fees)
+	return l.observation(c.node, c.fees)
 }
 
-// finalHeight is the block at which an account's count is taken for final, on a chain
-// that is declared to have no tag "finalized": depth blocks below the head. ok is false
-// where the chain has the tag, which says so itself, and where it has too few blocks.
+// finalHeight returns the block at which an account's count is final, on a chain that is declared
+// to have no tag "finalized". It is depth blocks below the head. ok is false if the chain has the
+// tag, or has too few blocks.
 func finalHeight(head nonce.Header, depth *uint64) (height uint64, ok bool) {
 	if depth == nil || head.Number < *depth {
 		return 0, false
@@ -105,10 +100,9 @@ func finalHeight(head nonce.Header, depth *uint64) (height uint64, ok bool) {
 	return head.Number - *depth, true
 }
 
-// shareHead takes over what other looks have brought of the head's receipts and
-// of its parent's, and waits for one that is asking for the head's just now. done
-// is to be called once this look has asked for them itself.
-func (c *Connector) shareHead(ctx context.Context, l *look) (done func()) {
+// shareHead uses the receipts of the head and its parent that other queries have fetched. It waits for
+// a query that is fetching the head's now. done must be called once this query has fetched them itself.
+func (c *Connector) shareHead(ctx context.Context, l *chainQuery) (done func()) {
 	done = func() {}
 	l.receipts.reuse(&c.recent, *l.head)
 	if !l.receipts.wantsHead(*l.head) || !c.blocks.offered() {
@@ -121,8 +115,8 @@ func (c *Connector) shareHead(ctx context.Context, l *look) (done func()) {
 	return done
 }
 
-// round asks calls, and then what proves that nothing changed.
-func (c *Connector) round(ctx context.Context, l *look, calls []*call) error {
+// fetch makes calls, and those that prove that the chain did not change.
+func (c *Connector) fetch(ctx context.Context, l *chainQuery, calls []*call) error {
 	batches := c.split(calls)
 	for i, batch := range batches {
 		if i == len(batches)-1 {
@@ -138,15 +132,15 @@ func (c *Connector) round(ctx context.Context, l *look, calls []*call) error {
 	return l.advance()
 }
 
-// ErrChanged reports a look whose parts are of two chains: a reorg came meanwhile.
-// It says nothing against the node.
+// ErrChanged reports a query whose answers are of two chains, because of a reorg. It is no fault of the
+// node.
 var ErrChanged = errors.New("the chain changed meanwhile")
 
-func (c *Connector) newLook(q nonce.Look) (*look, error) {
+func (c *Connector) newQuery(q nonce.Look) (*chainQuery, error) {
 	if (q.Account || len(q.Estimates) > 0 || q.Submitter != "") && q.Submitter.ChainID() != c.chainID {
 		return nil, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, ErrWrongChain)
 	}
-	l := &look{q: q, first: askBlock("latest"), receipts: newReceipts(q, &c.recent)}
+	l := &chainQuery{q: q, first: askBlock("latest"), receipts: newReceipts(q, &c.recent)}
 	if q.Account {
 		l.account = askAccount(q.Submitter.Address(), c.fees)
 		l.receipts.count = l.account.latest
@@ -179,7 +173,7 @@ func (c *Connector) newLook(q nonce.Look) (*look, error) {
 	return l, nil
 }
 
-func (l *look) askHeaders() error {
+func (l *chainQuery) askHeaders() error {
 	from, to := l.q.FromBlock, l.q.ToBlock
 	if to == 0 || from > to {
 		return nil
@@ -193,7 +187,7 @@ func (l *look) askHeaders() error {
 	return nil
 }
 
-func (l *look) askWatched() error {
+func (l *chainQuery) askWatched() error {
 	if len(l.q.Watch) > maxWatch {
 		return fmt.Errorf("%d heights to watch: want at most %d", len(l.q.Watch), maxWatch)
 	}
@@ -203,8 +197,8 @@ func (l *look) askWatched() error {
 	return nil
 }
 
-// calls are those of the first round, in the order in which they are asked.
-func (l *look) calls() []*call {
+// calls returns the calls of the first round trip, in order.
+func (l *chainQuery) calls() []*call {
 	calls := []*call{l.first}
 	if l.account != nil {
 		calls = append(calls, l.account.calls()...)
@@ -222,9 +216,9 @@ func (l *look) calls() []*call {
 	return calls
 }
 
-// closing adds what proves that nothing changed. If the head is already known,
-// it is asked for by its height too: many blocks may have come since.
-func (l *look) closing(batch []*call, later bool) ([]*call, error) {
+// closing adds the calls that prove that the chain did not change. If the head is already known, it
+// adds the block at its height too: many blocks may have been added since.
+func (l *chainQuery) closing(batch []*call, later bool) ([]*call, error) {
 	l.again, l.last = nil, askBlock("latest")
 	batch = slices.Clip(batch)
 	if later || l.head != nil {
@@ -237,8 +231,8 @@ func (l *look) closing(batch []*call, later bool) ([]*call, error) {
 	return append(batch, l.last), nil
 }
 
-// begun reads the head before everything else.
-func (l *look) begun() error {
+// begun reads the head before all other calls.
+func (l *chainQuery) begun() error {
 	if l.head != nil {
 		return nil
 	}
@@ -250,9 +244,8 @@ func (l *look) begun() error {
 	return nil
 }
 
-// advance goes on to the head after everything else, if the one before is in its
-// chain.
-func (l *look) advance() error {
+// advance moves to the head after all other calls, if the previous one is in its chain.
+func (l *chainQuery) advance() error {
 	if err := l.begun(); err != nil {
 		return err
 	}
@@ -260,7 +253,7 @@ func (l *look) advance() error {
 	if err := l.last.into(&last); err != nil {
 		return fmt.Errorf("head: %w", err)
 	}
-	if len(l.headers) > 0 { // they are of this round: later heads are above them
+	if len(l.headers) > 0 { // they are of this round trip: later heads are above them
 		l.linked, l.headers = linkedHeaders(l.headers, l.q.FromBlock, last.header()), nil
 	}
 	if !l.sameChain(l.head.header(), last.header()) {
@@ -271,8 +264,8 @@ func (l *look) advance() error {
 	return nil
 }
 
-// view turns the answers into what they mean.
-func (l *look) view(node string, f Fees) (nonce.View, error) {
+// view converts the answers to an observation.
+func (l *chainQuery) observation(node string, f Fees) (nonce.View, error) {
 	v := nonce.View{Node: node, Head: l.head.header(), Since: &l.since, Headers: l.linked}
 	if l.account != nil {
 		var err error
@@ -299,17 +292,16 @@ func (l *look) view(node string, f Fees) (nonce.View, error) {
 	return v, nil
 }
 
-// sameChain says whether the head known before is proved to be in the last
-// head's chain: it is the same block, its parent, among the linked headers, or
-// still the block of its height.
-func (l *look) sameChain(before, last nonce.Header) bool {
+// sameChain reports whether the earlier head is proved to be in the last head's chain. It is the same
+// block, its parent, among the linked headers, or still the block at its height.
+func (l *chainQuery) sameChain(before, last nonce.Header) bool {
 	if before.Hash == last.Hash || (before.Hash == last.Parent && before.Number+1 == last.Number) {
 		return true
 	}
 	if before.Number > last.Number {
 		return false
 	}
-	if l.again == nil { // the headers came in the same answer
+	if l.again == nil { // the headers were in the same answer
 		return slices.ContainsFunc(l.linked, func(h nonce.Header) bool { return h.Hash == before.Hash })
 	}
 	var again block

@@ -9,8 +9,8 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// A node without the receipts of blocks is asked for each by itself, and not
-// asked again at once for those of a block.
+// A node without block receipts is asked for each receipt singly, and is not asked for a block's receipts
+// again soon.
 func testWindowWithoutBlocks(t *testing.T, b *bundle) {
 	txs, q := b.window(t, 0, 120)
 	b.mineExactly(t, txs)
@@ -20,7 +20,7 @@ func testWindowWithoutBlocks(t *testing.T, b *bundle) {
 		"no list":        {"result": "0x"},
 	} {
 		b.connectAnew(t)
-		asked := b.watch(SpoilMethod(byBlock, response))
+		asked := b.watch(FaultyMethod(byBlock, response))
 		b.wantWindow(t, name, q, 3, 120)
 		asked.want(t, name, 120, 1)
 		b.wantWindow(t, name+", again", q, 2, 120)
@@ -28,10 +28,10 @@ func testWindowWithoutBlocks(t *testing.T, b *bundle) {
 	}
 }
 
-// receiptList is a node's answer to the question about a block's receipts.
+// receiptList is a node's answer to a request for a block's receipts.
 type receiptList []map[string]any
 
-// with is a spoiler that sets a field of the receipts from one on; -1 is the last.
+// with returns a distortion that sets a field of the receipts from one on; -1 is the last.
 func with(from int, field string, value any) func(receiptList) any {
 	return func(l receiptList) any {
 		for _, r := range l[(from+len(l))%len(l):] {
@@ -41,8 +41,8 @@ func with(from int, field string, value any) func(receiptList) any {
 	}
 }
 
-// spoilers are what a node may say of a block's receipts instead of the truth.
-var spoilers = map[string]func(receiptList) any{
+// distortions are wrong answers of a node about a block's receipts.
+var distortions = map[string]func(receiptList) any{
 	"none":                      func(receiptList) any { return nil },
 	"an empty list":             func(receiptList) any { return receiptList{} },
 	"a list of nothing":         func(receiptList) any { return []any{nil} },
@@ -50,39 +50,39 @@ var spoilers = map[string]func(receiptList) any{
 	"lists":                     func(l receiptList) any { return []receiptList{l} },
 	"the first":                 func(l receiptList) any { return l[0] },
 	"half":                      func(l receiptList) any { return l[:len(l)/2] },
-	"a side block":              with(0, "blockHash", nobody),
+	"a side block":              with(0, "blockHash", absentHash),
 	"another height":            with(0, "blockNumber", "0x1"),
 	"no height":                 with(0, "blockNumber", nil),
 	"no block":                  with(0, "blockHash", nil),
 	"no result":                 with(0, "status", nil),
-	"others":                    with(0, "transactionHash", nobody),
+	"others":                    with(0, "transactionHash", absentHash),
 	"nobody's":                  with(0, "transactionHash", "0x"),
-	"one of a side block":       with(-1, "blockHash", nobody),
+	"one of a side block":       with(-1, "blockHash", absentHash),
 	"one of another height":     with(-1, "blockNumber", "0x1"),
 	"one without a result":      with(-1, "status", nil),
 	"one without a transaction": with(-1, "transactionHash", nil),
 	"failures in a side block": func(l receiptList) any {
 		with(0, "status", "0x0")(l)
-		return with(0, "blockHash", nobody)(l)
+		return with(0, "blockHash", absentHash)(l)
 	},
 }
 
-// What a node says of a block's receipts makes no wrong receipt, and hides none
-// that it has: not what is of another block, of none, or not whole.
-func testWindowSpoiled(t *testing.T, b *bundle) {
+// A wrong answer about a block's receipts makes no wrong receipt and hides none: not one of another block, of
+// no block, or incomplete.
+func testFaultyBlockReceipts(t *testing.T, b *bundle) {
 	b.mine(t, 3)
 	txs, q := b.window(t, 0, 120)
 	b.mineExactly(t, txs)
-	held := heldAt(q, 120, b.look(t, nonce.Look{}).Head.Number)
+	held := heldAt(q, 120, b.query(t, nonce.Look{}).Head.Number)
 	for _, below := range []int{0, 1, 4} {
-		for name, spoil := range spoilers {
+		for name, distort := range distortions {
 			b.connectAnew(t)
 			b.proxy.Set(Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
 				var answer struct{ Result receiptList }
 				if call.Method != byBlock || json.Unmarshal(own, &answer) != nil || len(answer.Result) == 0 {
 					return nil
 				}
-				return map[string]any{"result": spoil(answer.Result)}
+				return map[string]any{"result": distort(answer.Result)}
 			}})
 			b.wantWindow(t, fmt.Sprintf("%s, %d below the head", name, below), held, 5, 120)
 		}
@@ -90,13 +90,13 @@ func testWindowSpoiled(t *testing.T, b *bundle) {
 	}
 }
 
-// Blocks that come between round trips do no harm, and are the view's; a chain
-// that is replaced between them makes none.
-func testWindowWhileTheHeadMoves(t *testing.T, b *bundle) {
+// Blocks that are added between round trips are part of the observation. If the chain is replaced in between,
+// the query fails.
+func testWindowDuringNewBlocks(t *testing.T, b *bundle) {
 	b.mine(t, 8)
 	txs, q := b.window(t, 0, 120)
 	b.mineExactly(t, txs[:100])
-	at := b.look(t, nonce.Look{}).Head.Number
+	at := b.query(t, nonce.Look{}).Head.Number
 	trips := 0
 	every := func(do func(trip int) error) Fault {
 		trips = 0
@@ -124,42 +124,41 @@ func testWindowWhileTheHeadMoves(t *testing.T, b *bundle) {
 		}
 		return nil
 	}))
-	b.wantNoLook(t, "a head that was replaced after the first round trip", heldAt(q, 100, at))
+	b.wantNoObservation(t, "a head that was replaced after the first round trip", heldAt(q, 100, at))
 }
 
-// A count, a head or a block that lags is no news: what it hides is not found,
-// or found by itself.
+// A lagging count, head or block hides nothing for good: the receipt is not found, or found singly.
 func testWindowOnALaggingNode(t *testing.T, b *bundle) {
 	b.mine(t, 4)
 	txs, q := b.window(t, 0, 120)
 	var recorder Recorder
 	b.proxy.Set(recorder.Record())
-	b.look(t, q)
+	b.query(t, q)
 	b.mineExactly(t, txs)
 
 	b.proxy.Set(recorder.Replay(func(c Call) bool { return c.Method == "eth_getTransactionCount" }))
-	for h, a := range b.look(t, q).Receipts {
+	for h, a := range b.query(t, q).Receipts {
 		if a.Answer != nonce.AnswerNotFound {
-			t.Fatalf("%s by a count that lags: got %+v, want not found", h, a)
+			t.Fatalf("%s by a lagging count: got %+v, want not found", h, a)
 		}
 	}
-	b.proxy.Set(SpoilMethod(byBlock, map[string]any{"result": nil}))
+	b.proxy.Set(FaultyMethod(byBlock, map[string]any{"result": nil}))
 	b.wantWindow(t, "a block that lags", q, 3, 120)
 	b.proxy.Set(recorder.Replay(nil))
-	if v := b.look(t, q); v.Receipts[txs[0].Hash].Answer != nonce.AnswerNotFound {
+	if v := b.query(t, q); v.Receipts[txs[0].Hash].Answer != nonce.AnswerNotFound {
 		t.Errorf("all of it lags: got %+v, want not found", v.Receipts[txs[0].Hash])
 	}
 }
 
-// A receipt above the view's head, or of another block at its height, is
-// unknown, asked for by itself or with its block.
-func testReceiptOutsideTheView(t *testing.T, b *bundle) {
+// A receipt above the observation's head, or of another block at its height, is unknown, whether requested
+// singly or with its block.
+func testReceiptOutsideTheObservation(t *testing.T, b *bundle) {
 	txs, q := b.window(t, 0, 120)
 	b.mineExactly(t, txs)
 	small := nonce.Look{Receipts: q.Receipts[:1]}
 	for name, change := range map[string]map[string]any{
 		"above the head": {"blockNumber": "0xffff"},
-		"another head":   {"blockHash": nobody},
+		"another head":   {"blockHash": absentHash},
 	} {
 		b.proxy.Set(Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
 			var one struct{ Result map[string]any }
@@ -177,7 +176,7 @@ func testReceiptOutsideTheView(t *testing.T, b *bundle) {
 			return nil
 		}})
 		for _, q := range []nonce.Look{small, q} {
-			for h, a := range b.look(t, q).Receipts {
+			for h, a := range b.query(t, q).Receipts {
 				if a.Answer != nonce.AnswerUnknown {
 					t.Fatalf("%s, one of %d: got %+v for %s, want unknown", name, len(q.Receipts), a, h)
 				}

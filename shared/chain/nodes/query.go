@@ -11,12 +11,11 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Look implements [nonce.ChainConnector]. The first healthy node answers all of it.
-// If it fails, or turns out to lag, the next one is asked the same: each but the
-// last has half of the time that is left. Where every node lags or fails, what the
-// highest of those that lag says is the answer: a lower head is no news to whoever
-// judges it. One that has no block with the tag that is asked for answers where no
-// healthy one has.
+// Look implements [nonce.ChainConnector]. The first healthy node answers the whole query. If it fails
+// or lags, the next one gets the same query: each but the last has half of the remaining time. If every
+// node lags or fails, the highest observation of the lagging ones is the answer: the evaluation takes a
+// lower head as no change. A node without the requested tagged block answers only if no healthy one has
+// it.
 func (c *Connector) Look(ctx context.Context, q nonce.Look) (nonce.View, error) {
 	if q.Submitter != "" && q.Submitter.ChainID() != c.chainID {
 		return nonce.View{}, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, evm.ErrWrongChain)
@@ -31,9 +30,9 @@ func (c *Connector) Look(ctx context.Context, q nonce.Look) (nonce.View, error) 
 		v, err := n.Look(turn, q)
 		cancel()
 		compared()
-		switch result := c.saw(ctx, n, v, err); {
+		switch result := c.recordAnswer(ctx, n, v, err); {
 		case err == nil && result == OK && (c.serves(n, q, v) || c.noneServes(order[i+1:])):
-			return c.witnessed(v), nil
+			return c.withVoters(v), nil
 		case err == nil && (best == nil || v.Head.Number > best.Head.Number):
 			best = &v
 		case err != nil:
@@ -44,12 +43,12 @@ func (c *Connector) Look(ctx context.Context, q nonce.Look) (nonce.View, error) 
 		}
 	}
 	if best != nil {
-		return c.witnessed(*best), nil
+		return c.withVoters(*best), nil
 	}
 	return nonce.View{}, said.err()
 }
 
-func (c *Connector) witnessed(v nonce.View) nonce.View {
+func (c *Connector) withVoters(v nonce.View) nonce.View {
 	if len(c.nodes) > 1 {
 		v.Witnesses = c
 	}
@@ -61,16 +60,16 @@ var _ nonce.Witnesses = (*Connector)(nil)
 // Quorum implements [nonce.Witnesses].
 func (c *Connector) Quorum() int { return c.quorum }
 
-// Ask implements [nonce.Witnesses]. The nodes are asked at once. One that fails is away
-// from then on; until then it was a node like the others, and may have known better.
+// Ask implements [nonce.Witnesses]. It queries the nodes concurrently. A node that fails is down from
+// then on; before that its vote counted like the others'.
 func (c *Connector) Ask(ctx context.Context, q nonce.Look, n int, but ...string) []nonce.View {
 	return c.askAll(ctx, q, c.choose(q, n, but))
 }
 
-// AskAway implements [nonce.Witnesses]. Each node proves first which chain it is on. One
-// that answers is back as after any other look.
+// AskAway implements [nonce.Witnesses]. Each node first proves its chain id. One that answers is
+// healthy again, as after any other query.
 func (c *Connector) AskAway(ctx context.Context, q nonce.Look, but ...string) []nonce.View {
-	away := slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return slices.Contains(but, n.Node()) || !c.isAway(n) })
+	away := slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return slices.Contains(but, n.Node()) || !c.isDown(n) })
 	for _, n := range away {
 		n.VerifyAgain()
 	}
@@ -81,10 +80,10 @@ func (c *Connector) askAll(ctx context.Context, q nonce.Look, asked []*node) []n
 	answers := make(chan *nonce.View, len(asked))
 	for _, one := range asked {
 		c.verifyIfDue(one)
-		away := c.isAway(one)
+		away := c.isDown(one)
 		go func() {
 			v, err := one.Look(ctx, q)
-			v.Lags = c.saw(ctx, one, v, err) == Lags
+			v.Lags = c.recordAnswer(ctx, one, v, err) == Lags
 			switch {
 			case err == nil:
 				c.serves(one, q, v)
@@ -105,16 +104,15 @@ func (c *Connector) askAll(ctx context.Context, q nonce.Look, asked []*node) []n
 	return views
 }
 
-func (c *Connector) isAway(n *node) bool {
+func (c *Connector) isDown(n *node) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return n.out == Failed || n.out == WrongChain
 }
 
-// choose are at most n nodes that may be asked, healthy ones before others. What those
-// say that lag or were outvoted counts too: two against two is no majority. Those that
-// failed cost time, and are asked only where the others are too few for a quorum; and
-// those of another chain never.
+// choose returns at most n nodes to query, healthy ones first. Votes of lagging or outvoted nodes count
+// too: two against two is no majority. Failed nodes cost time, and are queried only if the others are
+// too few for a quorum. Nodes of another chain are never queried.
 func (c *Connector) choose(q nonce.Look, n int, but []string) []*node {
 	ordered := c.order(q)
 	c.mu.Lock()
@@ -144,8 +142,8 @@ func (c *Connector) Contradicted(ctx context.Context, name, what string) {
 	}
 }
 
-// Balances are what the accounts have, as the first node that answers shows them, the
-// healthy ones first; see [evm.Connector.Balances]. They are for showing.
+// Balances returns the accounts' balances from the first node that answers, healthy ones first; see
+// [evm.Connector.Balances]. They are for display.
 func (c *Connector) Balances(ctx context.Context, of []nonce.Submitter) (balances []*big.Int, err error) {
 	err = c.Any(ctx, func(ctx context.Context, one *evm.Connector) error {
 		balances, err = one.Balances(ctx, of)

@@ -14,39 +14,36 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// maxProbes bounds the heights asked about in one round trip of a search. With
-// 31 of them five round trips find one block out of 33 million.
+// maxProbes bounds the heights of one round trip of a search. With 31 of them five round trips find one
+// block in 33 million.
 const maxProbes = 31
 
-// errElsewhere reports that the block found is not the one looked for: the
-// chain changed between two round trips, or they were answered by two nodes.
+// errElsewhere reports that the block found is not the wanted one: the chain changed between two round
+// trips, or two nodes answered them.
 var errElsewhere = errors.New("the chain changed meanwhile, or the nonce was consumed by no transaction of the account")
 
-// Taken implements [nonce.ChainConnector]. It searches for the block in which
-// the account's count passed n, the youngest blocks first, and reads it: 4 round
-// trips for a nonce of the last minutes, 8 for one of the last 20 million
-// blocks, each with the connector's time-out. A node tells the count of as many
-// blocks as it keeps states of, and go-ethereum by default keeps 128; where the
-// answer lies below, the error says so. A search that a reorg misled is made
-// once more.
+// Taken implements [nonce.ChainConnector]. It searches for the block in which the account's count
+// exceeded n, the newest blocks first, and reads it. That takes 4 round trips for a nonce of the last
+// minutes, 8 for one of the last 20 million blocks, each with the connector's time-out. A node answers
+// counts for the blocks whose states it keeps, in go-ethereum by default 128; the error says if the
+// block is older. A search that a reorg misled is repeated once.
 //
-// A nonce can be consumed without a transaction of the account: by an
-// authorization (EIP-7702) that another account's transaction carries, or by a
-// contract that the account's code creates. That is an error too.
+// A nonce can be consumed without a transaction of the account: by an EIP-7702 authorization in another
+// account's transaction, or by a contract that the account's code creates. That is an error too.
 func (c *Connector) Taken(ctx context.Context, s nonce.Submitter, n uint64) (nonce.Taker, error) {
-	taker, err := c.taken(ctx, s, n)
+	taker, err := c.findConsumer(ctx, s, n)
 	if errors.Is(err, errElsewhere) {
-		if taker, err = c.taken(ctx, s, n); errors.Is(err, errElsewhere) {
+		if taker, err = c.findConsumer(ctx, s, n); errors.Is(err, errElsewhere) {
 			err = untold{err}
 		}
 	}
 	if err != nil {
-		return nonce.Taker{}, fmt.Errorf("look for the transaction that took nonce %d of %s, by node %s: %w", n, s, c.node, short{err})
+		return nonce.Taker{}, fmt.Errorf("find the transaction that consumed nonce %d of %s, by node %s: %w", n, s, c.node, short{err})
 	}
 	return taker, nil
 }
 
-func (c *Connector) taken(ctx context.Context, submitter nonce.Submitter, n uint64) (nonce.Taker, error) {
+func (c *Connector) findConsumer(ctx context.Context, submitter nonce.Submitter, n uint64) (nonce.Taker, error) {
 	if submitter.ChainID() != c.chainID {
 		return nonce.Taker{}, fmt.Errorf("submitter %q, chain %d: %w", submitter, c.chainID, ErrWrongChain)
 	}
@@ -62,29 +59,28 @@ func (c *Connector) taken(ctx context.Context, submitter nonce.Submitter, n uint
 	return s.read(ctx)
 }
 
-// short is an error whose words, some of them a node's, are fit to be kept as
-// evidence.
+// short is an error whose text, partly a node's, is bounded so that it can be stored as evidence.
 type short struct{ error }
 
 // Error implements error.
 func (e short) Error() string { return shorten(e.error.Error()) }
 
-// Unwrap is the error, whole.
+// Unwrap returns the full error.
 func (e short) Unwrap() error { return e.error }
 
-// search narrows down where an account's count passed n.
+// search finds the block where an account's count exceeded n.
 type search struct {
 	c       *Connector
 	account string
 	n       uint64
 
 	high   uint64 // at this height the count is above n
-	low    uint64 // at this one it is not, or the node does not say
-	silent error  // why the node does not say at low; nil: it does, or low is 0
+	low    uint64 // at this one it is not, or the node does not answer
+	silent error  // why the node does not answer at low; nil: it does, or low is 0
 }
 
-// begin asks for the count before the head: a block that comes between makes
-// the head higher than need be, and no harm.
+// begin requests the count before the head. A block that is added in between only makes the head higher
+// than necessary.
 func (s *search) begin(ctx context.Context) error {
 	count, head := ask("eth_getTransactionCount", s.account, "latest"), askBlock("latest")
 	if err := s.c.roundTrip(ctx, []*call{count, head}); err != nil {
@@ -102,11 +98,11 @@ func (s *search) begin(ctx context.Context) error {
 	return nil
 }
 
-// probes is how many heights one round trip asks about.
+// probes returns how many heights one round trip requests.
 func (s *search) probes() uint64 { return min(maxProbes, uint64(s.c.maxBatch-reserved)) }
 
-// recent are heights at twice the distance from the top each: who asks wants to
-// know of a nonce just lost, and many nodes keep the states of few blocks.
+// recent returns heights at doubling distances from the top: most searches are for a nonce that was
+// just lost, and many nodes keep the states of few blocks.
 func (s *search) recent() []uint64 {
 	var heights []uint64
 	for i := range s.probes() {
@@ -118,7 +114,7 @@ func (s *search) recent() []uint64 {
 	return heights
 }
 
-// spread are heights that part what is left into equal pieces.
+// spread returns heights that divide the remaining range into equal parts.
 func (s *search) spread() []uint64 {
 	var heights []uint64
 	step := (s.high-s.low-1)/(s.probes()+1) + 1
@@ -129,9 +125,8 @@ func (s *search) spread() []uint64 {
 	return heights
 }
 
-// probe asks for the count at each of the ascending heights. One at which the
-// node does not say counts as too low: the state of an old block is what nodes
-// throw away.
+// probe requests the count at each of the ascending heights. A height without an answer counts as too
+// low: nodes delete the states of old blocks.
 func (s *search) probe(ctx context.Context, heights []uint64) error {
 	calls := make([]*call, len(heights))
 	for i, at := range heights {
@@ -152,7 +147,7 @@ func (s *search) probe(ctx context.Context, heights []uint64) error {
 	return nil
 }
 
-// read reads the block where the count passed n.
+// read reads the block where the count exceeded n.
 func (s *search) read(ctx context.Context) (nonce.Taker, error) {
 	whole := ask(getBlock, hexutil.EncodeUint64(s.high), true)
 	if err := s.c.roundTrip(ctx, []*call{whole}); err != nil {
@@ -160,52 +155,51 @@ func (s *search) read(ctx context.Context) (nonce.Taker, error) {
 	}
 	var b fullBlock
 	if err := whole.into(&b); err != nil {
-		return nonce.Taker{}, fmt.Errorf("block %d: %w", s.high, notTold(err))
+		return nonce.Taker{}, fmt.Errorf("block %d: %w", s.high, cannotTell(err))
 	}
 	for _, tx := range b.Transactions {
 		if uint64(b.Number) == s.high && strings.EqualFold(tx.From, s.account) && uint64(tx.Nonce) == s.n {
-			return tx.taker(b, s.c.node)
+			return tx.consumer(b, s.c.node)
 		}
 	}
 	if s.silent != nil {
-		return nonce.Taker{}, fmt.Errorf("it was taken at block %d or below, where the node has no counts: %w", s.low, noCounts(s.silent))
+		return nonce.Taker{}, fmt.Errorf("it was consumed at block %d or below, where the node has no counts: %w", s.low, noCounts(s.silent))
 	}
 	return nonce.Taker{}, fmt.Errorf("block %d: %w", s.high, errElsewhere)
 }
 
-// passing are a node's words for a refusal that another try may not meet.
+// passing matches a node's text for a temporary refusal.
 var passing = regexp.MustCompile(`(?i)rate.?limit|limit exceeded|too many|time.?out|timed out|temporar|try again|busy|overload|capacity`)
 
-// notTold adds [nonce.ErrNotTold] to a node's refusal, unless it may answer another time.
-func notTold(err error) error {
+// cannotTell adds [nonce.ErrNotTold] to a node's refusal, unless the refusal is temporary.
+func cannotTell(err error) error {
 	if _, refused := errors.AsType[rpc.Error](err); refused && !passing.MatchString(err.Error()) {
 		return untold{err}
 	}
 	return err
 }
 
-// noCounts is notTold of a refusal to tell a count; one that holds for good wraps
-// [nonce.ErrNoCounts] too.
+// noCounts is cannotTell for a refused count. A permanent one wraps [nonce.ErrNoCounts] too.
 func noCounts(err error) error {
-	if err = notTold(err); errors.Is(err, nonce.ErrNotTold) {
+	if err = cannotTell(err); errors.Is(err, nonce.ErrNotTold) {
 		return countless{err}
 	}
 	return err
 }
 
-// countless is a node's refusal to tell an old count.
+// countless is a node's refusal of an old count.
 type countless struct{ error }
 
-// Unwrap is the refusal and what it means.
+// Unwrap returns the refusal and its meaning.
 func (c countless) Unwrap() []error { return []error{nonce.ErrNoCounts, c.error} }
 
-// untold is a node's refusal that wraps [nonce.ErrNotTold]; the words are the node's.
+// untold is a node's refusal that wraps [nonce.ErrNotTold]; the text is the node's.
 type untold struct{ error }
 
-// Unwrap is the refusal and what it means.
+// Unwrap returns the refusal and its meaning.
 func (u untold) Unwrap() []error { return []error{nonce.ErrNotTold, u.error} }
 
-// fullBlock is what is read of a block with its transactions.
+// fullBlock holds the fields that are read of a block with its transactions.
 type fullBlock struct {
 	Number       hexutil.Uint64 `json:"number"`
 	Hash         nonce.Hash     `json:"hash"`
@@ -221,7 +215,7 @@ type transaction struct {
 	Input *hexutil.Bytes `json:"input"`
 }
 
-func (tx transaction) taker(b fullBlock, node string) (nonce.Taker, error) {
+func (tx transaction) consumer(b fullBlock, node string) (nonce.Taker, error) {
 	if tx.Value == nil || tx.Input == nil {
 		return nonce.Taker{}, fmt.Errorf("transaction %s in block %d: the node gave no value or no input", tx.Hash, uint64(b.Number))
 	}

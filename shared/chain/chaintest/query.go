@@ -17,18 +17,17 @@ import (
 // revert is init code that reverts: PUSH1 0, PUSH1 0, REVERT.
 var revert = []byte{0x60, 0, 0x60, 0, 0xfd}
 
-// endless is the code of a deployment that no gas is enough for: it writes 16 MiB into its
-// memory, which costs more than any block has. The node knows so at once: it computes
-// nothing.
+// endless is the code of a deployment that exceeds any gas limit: it writes 16 MiB into its memory, which
+// costs more than any block has. The node knows that at once, without computing.
 var endless = []byte{0x60, 1, 0x63, 1, 0, 0, 0, 0x52, 0} // PUSH1 1, PUSH4 2^24, MSTORE, STOP
 
-// nobody is a hash that no chain has.
-var nobody = nonce.Hash{0: 0xde, 31: 0xad}
+// absentHash is a hash that no chain has.
+var absentHash = nonce.Hash{0: 0xde, 31: 0xad}
 
-func testEmptyLookIsTheHead(t *testing.T, b *bundle) {
-	before := b.look(t, nonce.Look{})
+func testEmptyQueryReturnsTheHead(t *testing.T, b *bundle) {
+	before := b.query(t, nonce.Look{})
 	b.mine(t, 2)
-	after := b.look(t, nonce.Look{})
+	after := b.query(t, nonce.Look{})
 	if got, want := after.Head.Number, before.Head.Number+2; got != want {
 		t.Errorf("head: got %d, want %d", got, want)
 	}
@@ -44,16 +43,16 @@ func testEmptyLookIsTheHead(t *testing.T, b *bundle) {
 }
 
 func testAccount(t *testing.T, b *bundle) {
-	first := b.look(t, nonce.Look{Account: true}).Account
+	first := b.query(t, nonce.Look{Account: true}).Account
 	if first.LatestCount != 0 || first.PendingCount != 0 || first.HasCode {
 		t.Errorf("fresh account: got %+v, want counts of 0 and no code", first)
 	}
 	b.mustSend(t, b.tx(t, 0, nil), b.tx(t, 1, nil))
-	if got := b.look(t, nonce.Look{Account: true}).Account; got.LatestCount != 0 || got.PendingCount != 2 {
+	if got := b.query(t, nonce.Look{Account: true}).Account; got.LatestCount != 0 || got.PendingCount != 2 {
 		t.Errorf("counts before the block: got %d and %d, want 0 and 2", got.LatestCount, got.PendingCount)
 	}
 	b.mine(t, 1)
-	last := b.look(t, nonce.Look{Account: true}).Account
+	last := b.query(t, nonce.Look{Account: true}).Account
 	if last.LatestCount != 2 || last.PendingCount != 2 {
 		t.Errorf("counts after the block: got %d and %d, want 2 and 2", last.LatestCount, last.PendingCount)
 	}
@@ -65,23 +64,23 @@ func testAccount(t *testing.T, b *bundle) {
 	}
 }
 
-// An account with a delegation of EIP-7702 has code.
+// An account with an EIP-7702 delegation has code.
 func testAccountWithCode(t *testing.T, b *bundle) {
-	b.proxy.Set(SpoilMethod("eth_getCode", map[string]any{"result": "0xef0100" + strings.Repeat("11", 20)}))
-	if !b.look(t, nonce.Look{Account: true}).Account.HasCode {
+	b.proxy.Set(FaultyMethod("eth_getCode", map[string]any{"result": "0xef0100" + strings.Repeat("11", 20)}))
+	if !b.query(t, nonce.Look{Account: true}).Account.HasCode {
 		t.Error("has code: got false, want true")
 	}
 }
 
 func testReceiptFoundNotFound(t *testing.T, b *bundle) {
 	tx := b.tx(t, 0, nil)
-	q := nonce.Look{Receipts: []nonce.Hash{tx.Hash, nobody}}
+	q := nonce.Look{Receipts: []nonce.Hash{tx.Hash, absentHash}}
 	b.mustSend(t, tx)
-	if got := b.look(t, q).Receipts[tx.Hash].Answer; got != nonce.AnswerNotFound {
+	if got := b.query(t, q).Receipts[tx.Hash].Answer; got != nonce.AnswerNotFound {
 		t.Errorf("receipt of a pending transaction: got answer %d, want not found", got)
 	}
 	b.mine(t, 1)
-	v := b.look(t, q)
+	v := b.query(t, q)
 	got := v.Receipts[tx.Hash]
 	if got.Answer != nonce.AnswerFound || !got.Receipt.Succeeded || got.Receipt.TxHash != tx.Hash ||
 		got.Receipt.BlockHash != v.Head.Hash || got.Receipt.BlockNumber != v.Head.Number {
@@ -91,13 +90,13 @@ func testReceiptFoundNotFound(t *testing.T, b *bundle) {
 	if err := json.Unmarshal(got.Receipt.Document, &document); err != nil || document.GasUsed == "" {
 		t.Errorf("document: got %s, want the node's receipt, whole", got.Receipt.Document)
 	}
-	if got := v.Receipts[nobody]; got.Answer != nonce.AnswerNotFound {
-		t.Errorf("receipt of nobody: got answer %d, want not found", got.Answer)
+	if got := v.Receipts[absentHash]; got.Answer != nonce.AnswerNotFound {
+		t.Errorf("receipt of an absent hash: got answer %d, want not found", got.Answer)
 	}
 }
 
-// Every answer that is neither a receipt nor null leaves the receipt unknown,
-// and the rest of the look as it is.
+// Each answer that is neither a receipt nor null leaves the receipt unknown, and the rest of the observation
+// unchanged.
 func testReceiptUnknown(t *testing.T, b *bundle) {
 	tx := b.tx(t, 0, nil)
 	b.mustSend(t, tx)
@@ -106,13 +105,13 @@ func testReceiptUnknown(t *testing.T, b *bundle) {
 	for name, response := range map[string]map[string]any{
 		"an index being built": NodeError("transaction indexing is in progress"),
 		"a list":               {"result": []string{}},
-		"no status":            {"result": map[string]any{"transactionHash": tx.Hash, "blockHash": nobody, "blockNumber": "0x1"}},
+		"no status":            {"result": map[string]any{"transactionHash": tx.Hash, "blockHash": absentHash, "blockNumber": "0x1"}},
 		"no block":             {"result": map[string]any{"transactionHash": tx.Hash, "blockHash": nil, "blockNumber": nil, "status": "0x1"}},
-		"another transaction":  {"result": map[string]any{"transactionHash": nobody, "blockHash": nobody, "blockNumber": "0x1", "status": "0x1"}},
+		"another transaction":  {"result": map[string]any{"transactionHash": absentHash, "blockHash": absentHash, "blockNumber": "0x1", "status": "0x1"}},
 		"neither of both":      {},
 	} {
-		b.proxy.Set(SpoilMethod("eth_getTransactionReceipt", response))
-		v := b.look(t, q)
+		b.proxy.Set(FaultyMethod("eth_getTransactionReceipt", response))
+		v := b.query(t, q)
 		if got, ok := v.Receipts[tx.Hash]; !ok || got.Answer != nonce.AnswerUnknown {
 			t.Errorf("%s: got %+v, want unknown", name, got)
 		}
@@ -126,7 +125,7 @@ func testRevertedReceipt(t *testing.T, b *bundle) {
 	tx := b.tx(t, 0, func(tx *types.DynamicFeeTx) { tx.To, tx.Value, tx.Data = nil, nil, revert })
 	b.mustSend(t, tx)
 	b.mine(t, 1)
-	got := b.look(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}}).Receipts[tx.Hash]
+	got := b.query(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}}).Receipts[tx.Hash]
 	if got.Answer != nonce.AnswerFound || got.Receipt.Succeeded {
 		t.Errorf("receipt: got %+v, want found and not succeeded", got)
 	}
@@ -134,10 +133,10 @@ func testRevertedReceipt(t *testing.T, b *bundle) {
 
 func testKnownPendingThenDropped(t *testing.T, b *bundle) {
 	mined, dropped := b.tx(t, 0, nil), b.tx(t, 1, nil)
-	q := nonce.Look{Known: []nonce.Hash{mined.Hash, dropped.Hash, nobody}}
+	q := nonce.Look{Known: []nonce.Hash{mined.Hash, dropped.Hash, absentHash}}
 	want := func(when string, answers ...nonce.Answer) {
 		t.Helper()
-		v := b.look(t, q)
+		v := b.query(t, q)
 		for i, h := range q.Known {
 			if got := v.Known[h]; got != answers[i] {
 				t.Errorf("%s, hash %d: got %d, want %d", when, i, got, answers[i])
@@ -156,20 +155,20 @@ func testKnownPendingThenDropped(t *testing.T, b *bundle) {
 	b.mustSend(t, dropped)
 	want("sent again", nonce.AnswerFound, nonce.AnswerFound, nonce.AnswerNotFound)
 	b.wantCounts(t, "sent again", 1, 2)
-	b.proxy.Set(SpoilMethod("eth_getTransactionByHash", NodeError("transaction indexing is in progress")))
+	b.proxy.Set(FaultyMethod("eth_getTransactionByHash", NodeError("transaction indexing is in progress")))
 	want("no index", nonce.AnswerUnknown, nonce.AnswerUnknown, nonce.AnswerUnknown)
 }
 
 func testHeadersLinked(t *testing.T, b *bundle) {
 	b.mine(t, 8)
-	head := b.look(t, nonce.Look{}).Head
+	head := b.query(t, nonce.Look{}).Head
 	for name, c := range map[string]struct{ from, to, last uint64 }{
 		"inside":        {head.Number - 5, head.Number - 2, head.Number - 2},
 		"to the head":   {head.Number - 5, head.Number, head.Number},
 		"past the head": {head.Number - 5, head.Number + 7, head.Number},
 		"one":           {head.Number, head.Number, head.Number},
 	} {
-		headers := b.look(t, nonce.Look{FromBlock: c.from, ToBlock: c.to}).Headers
+		headers := b.query(t, nonce.Look{FromBlock: c.from, ToBlock: c.to}).Headers
 		var numbers, want []uint64
 		for i, h := range headers {
 			numbers = append(numbers, h.Number)
@@ -184,19 +183,19 @@ func testHeadersLinked(t *testing.T, b *bundle) {
 			t.Errorf("%s: got headers %v, want %v", name, numbers, want)
 		}
 	}
-	if got := b.look(t, nonce.Look{FromBlock: head.Number + 1, ToBlock: head.Number + 3}).Headers; len(got) > 0 {
+	if got := b.query(t, nonce.Look{FromBlock: head.Number + 1, ToBlock: head.Number + 3}).Headers; len(got) > 0 {
 		t.Errorf("headers after the head: got %v, want none", got)
 	}
 }
 
-// One header that is missing, or of another fork, spoils the list.
+// One header that is missing, or of another fork, makes the whole list absent.
 func testHeadersNotLinked(t *testing.T, b *bundle) {
 	b.mine(t, 8)
-	head := b.look(t, nonce.Look{}).Head
-	for name, spoil := range map[string]func(block map[string]any) map[string]any{
+	head := b.query(t, nonce.Look{}).Head
+	for name, distort := range map[string]func(block map[string]any) map[string]any{
 		"missing":      func(map[string]any) map[string]any { return map[string]any{"result": nil} },
 		"refused":      func(map[string]any) map[string]any { return NodeError("header not found") },
-		"another fork": func(b map[string]any) map[string]any { b["hash"] = nobody; return map[string]any{"result": b} },
+		"another fork": func(b map[string]any) map[string]any { b["hash"] = absentHash; return map[string]any{"result": b} },
 		"another height": func(b map[string]any) map[string]any {
 			b["number"] = "0x1"
 			return map[string]any{"result": b}
@@ -206,27 +205,27 @@ func testHeadersNotLinked(t *testing.T, b *bundle) {
 			{head.Number - 5, head.Number}, {head.Number - 3, head.Number}, {head.Number - 1, head.Number},
 			{head.Number, head.Number}, {head.Number - 1, head.Number - 1}, // only the head shows it
 		} {
-			b.proxy.Set(spoilHeader(c.height, spoil))
-			if got := b.look(t, nonce.Look{FromBlock: head.Number - 5, ToBlock: c.to}).Headers; len(got) > 0 {
+			b.proxy.Set(faultyHeader(c.height, distort))
+			if got := b.query(t, nonce.Look{FromBlock: head.Number - 5, ToBlock: c.to}).Headers; len(got) > 0 {
 				t.Errorf("%s at %d: got %d headers, want none", name, c.height, len(got))
 			}
 		}
 	}
 }
 
-// spoilHeader spoils the block of one height where it is asked for by number.
-func spoilHeader(height uint64, spoil func(map[string]any) map[string]any) Fault {
-	return spoilBlock("0x"+new(big.Int).SetUint64(height).Text(16), spoil)
+// faultyHeader changes the block of one height when it is requested by number.
+func faultyHeader(height uint64, distort func(map[string]any) map[string]any) Fault {
+	return faultyBlock("0x"+new(big.Int).SetUint64(height).Text(16), distort)
 }
 
-// spoilBlock spoils each answer for one number or tag.
-func spoilBlock(numberOrTag string, spoil func(block map[string]any) map[string]any) Fault {
+// faultyBlock changes each answer for one number or tag.
+func faultyBlock(numberOrTag string, distort func(block map[string]any) map[string]any) Fault {
 	return Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
 		var answer struct{ Result map[string]any }
 		if !call.asksFor(numberOrTag) || json.Unmarshal(own, &answer) != nil {
 			return nil
 		}
-		return spoil(answer.Result)
+		return distort(answer.Result)
 	}}
 }
 
@@ -239,7 +238,7 @@ func testEstimates(t *testing.T, b *bundle) {
 		{To: &to, Value: tooMuch},
 		{Value: new(big.Int), Data: endless},
 	}}
-	got := b.look(t, q).Estimates
+	got := b.query(t, q).Estimates
 	if len(got) != 4 {
 		t.Fatalf("estimates: got %d, want 4", len(got))
 	}
@@ -248,8 +247,8 @@ func testEstimates(t *testing.T, b *bundle) {
 			t.Errorf("estimate %d: got %+v, want %s", i, got[i], want)
 		}
 	}
-	b.proxy.Set(SpoilMethod("eth_estimateGas", NodeError("execution aborted (timeout = 5s)")))
-	for i, e := range b.look(t, q).Estimates {
+	b.proxy.Set(FaultyMethod("eth_estimateGas", NodeError("execution aborted (timeout = 5s)")))
+	for i, e := range b.query(t, q).Estimates {
 		if e.Outcome != nonce.Unknown || e.Reason == "" {
 			t.Errorf("estimate %d without an answer: got %+v, want unknown with a reason", i, e)
 		}
@@ -262,10 +261,10 @@ func testOneRoundTrip(t *testing.T, b *bundle) {
 	b.mustSend(t, tx)
 	b.mine(t, 3)
 	before := b.proxy.RoundTrips()
-	b.look(t, nonce.Look{Account: true, Receipts: []nonce.Hash{tx.Hash, nobody}, Known: []nonce.Hash{tx.Hash},
+	b.query(t, nonce.Look{Account: true, Receipts: []nonce.Hash{tx.Hash, absentHash}, Known: []nonce.Hash{tx.Hash},
 		FromBlock: 1, ToBlock: 30, Estimates: []nonce.Call{{To: &to, Value: big.NewInt(1)}}, Finality: "finalized"})
 	if got := b.proxy.RoundTrips() - before; got != 1 {
-		t.Errorf("round trips of a look at everything: got %d, want 1", got)
+		t.Errorf("round trips of a query for everything: got %d, want 1", got)
 	}
 	before = b.proxy.RoundTrips()
 	b.mustSend(t, b.tx(t, 1, nil), b.tx(t, 2, nil), b.tx(t, 3, nil))
@@ -274,48 +273,47 @@ func testOneRoundTrip(t *testing.T, b *bundle) {
 	}
 }
 
-// Without the head, or an asked-for part of the account, nothing may be
-// believed.
-func testLookFailsAsAWhole(t *testing.T, b *bundle) {
+// Without the head, or a requested part of the account, the query fails as a whole.
+func testQueryFailsAsAWhole(t *testing.T, b *bundle) {
 	b.mine(t, 1)
-	b.look(t, nonce.Look{})
+	b.query(t, nonce.Look{})
 	all := nonce.Look{Account: true, ToBlock: 1}
 	for _, method := range []string{"eth_getBlockByNumber", "eth_getTransactionCount", "eth_getBalance", "eth_getCode", "eth_maxPriorityFeePerGas"} {
-		b.proxy.Set(SpoilMethod(method, NodeError("header not found")))
-		b.wantNoLook(t, "an error of "+method, all)
-		b.proxy.Set(SpoilMethod(method, map[string]any{"result": nil}))
-		b.wantNoLook(t, "null for "+method, all)
+		b.proxy.Set(FaultyMethod(method, NodeError("header not found")))
+		b.wantNoObservation(t, "an error of "+method, all)
+		b.proxy.Set(FaultyMethod(method, map[string]any{"result": nil}))
+		b.wantNoObservation(t, "null for "+method, all)
 	}
 	b.proxy.Set(Fault{Drop: true})
-	b.wantNoLook(t, "a dropped answer", all)
+	b.wantNoObservation(t, "a dropped answer", all)
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusFound} {
 		b.proxy.Set(Fault{Status: status})
-		b.wantNoLook(t, "an HTTP status", all)
+		b.wantNoObservation(t, "an HTTP status", all)
 	}
 	b.proxy.Set(Fault{})
-	b.look(t, all)
+	b.query(t, all)
 }
 
-// A node of another chain is never believed, and asked again next time.
+// A node of another chain is never trusted, and is queried again next time.
 func testWrongChain(t *testing.T, b *bundle) {
 	b.connector = b.Connect(t, b.proxy.URL, b.ChainID+1, patience)
 	b.submitter = nonce.NewSubmitter(b.ChainID+1, b.submitter.Address())
-	b.wantNoLook(t, "a node of another chain", nonce.Look{})
+	b.wantNoObservation(t, "a node of another chain", nonce.Look{})
 	wantClass(t, b.send(t, b.tx(t, 0, nil))[0], nonce.SendUnknown)
 
-	b.proxy.Set(SpoilMethod("eth_chainId", map[string]any{"result": "0x" + new(big.Int).SetUint64(b.ChainID+1).Text(16)}))
-	b.look(t, nonce.Look{})
+	b.proxy.Set(FaultyMethod("eth_chainId", map[string]any{"result": "0x" + new(big.Int).SetUint64(b.ChainID+1).Text(16)}))
+	b.query(t, nonce.Look{})
 
 	b.submitter = nonce.NewSubmitter(b.ChainID, b.submitter.Address())
-	b.wantNoLook(t, "a submitter of another chain", nonce.Look{Account: true})
+	b.wantNoObservation(t, "a submitter of another chain", nonce.Look{Account: true})
 }
 
-// A tagged block that contradicts the head's chain is none.
+// A tagged block that contradicts the head's chain is absent.
 func testTags(t *testing.T, b *bundle) {
 	b.mine(t, 3)
 	for _, tag := range []string{"safe", "finalized"} {
 		q := nonce.Look{Finality: tag, ToBlock: 100}
-		v := b.look(t, q)
+		v := b.query(t, q)
 		if v.Tagged == nil {
 			t.Fatalf("%s: got none, want a block", tag)
 		}
@@ -325,42 +323,41 @@ func testTags(t *testing.T, b *bundle) {
 		for name, response := range map[string]map[string]any{
 			"null":         {"result": nil},
 			"an error":     NodeError("finalized block not found"),
-			"another fork": {"result": map[string]any{"number": "0x2", "hash": nobody, "parentHash": nobody, "timestamp": "0x1"}},
-			"the future":   {"result": map[string]any{"number": "0xffff", "hash": nobody, "parentHash": nobody, "timestamp": "0x1"}},
+			"another fork": {"result": map[string]any{"number": "0x2", "hash": absentHash, "parentHash": absentHash, "timestamp": "0x1"}},
+			"the future":   {"result": map[string]any{"number": "0xffff", "hash": absentHash, "parentHash": absentHash, "timestamp": "0x1"}},
 		} {
-			b.proxy.Set(spoilBlock(tag, func(map[string]any) map[string]any { return maps.Clone(response) }))
-			if got := b.look(t, q).Tagged; got != nil {
+			b.proxy.Set(faultyBlock(tag, func(map[string]any) map[string]any { return maps.Clone(response) }))
+			if got := b.query(t, q).Tagged; got != nil {
 				t.Errorf("%s answered with %s: got %+v, want none", tag, name, got)
 			}
 		}
 		b.proxy.Set(Fault{})
 	}
-	b.wantNoLook(t, "an unknown tag", nonce.Look{Finality: "latest"})
+	b.wantNoObservation(t, "an unknown tag", nonce.Look{Finality: "latest"})
 }
 
-// A look that began on one chain and ended on another says nothing; one during
-// which a block came does.
+// A query that began on one chain and ended on another fails. One during which a block was added does not.
 func testChainChanged(t *testing.T, b *bundle) {
 	b.mine(t, 3)
 	for name, c := range map[string]struct {
-		spoil func(block map[string]any) // the head at the beginning
-		fails bool
+		distort func(block map[string]any) // the head at the beginning
+		fails   bool
 	}{
-		"another chain":      {func(b map[string]any) { b["hash"] = nobody }, true},
-		"a higher block":     {func(b map[string]any) { b["hash"], b["number"] = nobody, "0xffff" }, true},
+		"another chain":      {func(b map[string]any) { b["hash"] = absentHash }, true},
+		"a higher block":     {func(b map[string]any) { b["hash"], b["number"] = absentHash, "0xffff" }, true},
 		"the parent":         {func(b map[string]any) { b["hash"], b["number"] = b["parentHash"], lower(b["number"]) }, false},
 		"the parent, higher": {func(b map[string]any) { b["hash"] = b["parentHash"] }, true},
 	} {
 		heads := 0
-		b.proxy.Set(spoilBlock("latest", func(block map[string]any) map[string]any {
+		b.proxy.Set(faultyBlock("latest", func(block map[string]any) map[string]any {
 			if heads++; heads == 1 {
-				c.spoil(block)
+				c.distort(block)
 			}
 			return map[string]any{"result": block}
 		}))
 		_, err := b.connector.Look(t.Context(), nonce.Look{Submitter: b.submitter, Account: true})
 		if (err != nil) != c.fails {
-			t.Errorf("look that began on %s: got %v, want an error: %t", name, err, c.fails)
+			t.Errorf("query that began on %s: got %v, want an error: %t", name, err, c.fails)
 		}
 	}
 }

@@ -8,26 +8,25 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Reading is what was read of one side's journal at once, in its order.
+// Reading holds the entries that one read of a side's journal returned, in order.
 type Reading struct {
 	Side    Side
 	Entries []transfer.Entry
 	Scales  []Scale
 
-	// Last says that nothing was read later: what is credited only here is not
-	// judged yet, since its withdrawal may be younger than what was read of the
-	// other side.
+	// Last marks the last read of a run. A credit that is only in it is not evaluated yet, since
+	// its withdrawal may be newer than the read of the other side.
 	Last bool
 }
 
-// Round is what one step of a run adds to what was known.
-type Round struct {
+// Round holds the input of one step of a run.
+type Batch struct {
 	Claims   []Claim
 	Readings []Reading
 }
 
-// Requests are the req_ids that the round is about, each once, in order.
-func (r Round) Requests() []string {
+// Requests returns the req_ids of the batch, each once, in order.
+func (r Batch) Requests() []string {
 	all := map[string]bool{}
 	for _, c := range r.Claims {
 		all[c.ReqID] = true
@@ -42,8 +41,8 @@ func (r Round) Requests() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// Moved is by how much the round changes the sum of each account of each side.
-func (r Round) Moved() map[Side]map[Account]Sum {
+// Moved returns the batch's change of the sum of each account on each side.
+func (r Batch) Moved() map[Side]map[Account]Sum {
 	all := map[Side]map[Account]Sum{}
 	for _, reading := range r.Readings {
 		if all[reading.Side] == nil {
@@ -64,20 +63,19 @@ func (r Round) Moved() map[Side]map[Account]Sum {
 	return all
 }
 
-// Known is what is known of the requests of a round, and of those that are open,
-// by req_id; and what the transfers' rows say of the requests of the round, as they
-// were read after its journals.
+// Known holds, by req_id, the evidence about the batch's requests and about the open ones. It also
+// has the transfers' rows of the batch's requests, read after its journals.
 type Known struct {
 	Evidence map[string]*Evidence
 	Terms    map[string]Terms
 
-	Scales    []Scale         // that the journals have said before
-	Precision map[int32]uint8 // of the assets that transfers are made of
+	Scales    []Scale         // from earlier reads of the journals
+	Precision map[int32]uint8 // of the assets, by asset id
 }
 
-// Merge brings what is known up to date by the round, and returns what is wrong
-// whatever comes. It does not look for what is missing.
-func (k Known) Merge(r Round) (found []Finding) {
+// Merge adds the batch to the evidence and returns the violations that no later entry can resolve.
+// It does not check for missing entries.
+func (k Known) Merge(r Batch) (found []Finding) {
 	requests := r.Requests()
 	for _, req := range requests {
 		if k.Evidence[req] == nil {
@@ -112,9 +110,9 @@ func (k Known) terms(req string) *Terms {
 	return nil
 }
 
-// Missing is what should be there by now, of all that is open. r is the round that
-// has read every side up to now, and has been merged.
-func (k Known) Missing(r Round, chain bool) (found []Finding) {
+// Missing returns the missing entries of all open requests. r is the batch that has read every side
+// up to now, and was merged.
+func (k Known) Missing(r Batch, chain bool) (found []Finding) {
 	early := r.early()
 	for _, req := range slices.Sorted(maps.Keys(k.Evidence)) {
 		if !early[req] {
@@ -124,8 +122,8 @@ func (k Known) Missing(r Round, chain bool) (found []Finding) {
 	return found
 }
 
-// early are the requests that were credited where nothing was read later.
-func (r Round) early() map[string]bool {
+// early returns the requests with a credit that only the last read has seen.
+func (r Batch) early() map[string]bool {
 	all := map[string]bool{}
 	for _, reading := range r.Readings {
 		for _, entry := range reading.Entries {
@@ -137,8 +135,8 @@ func (r Round) early() map[string]bool {
 	return all
 }
 
-// Balances holds the balances of a side against the sums of its journal at the same
-// point. An account that only one of them has is 0 in the other.
+// Balances compares the balances of a side with the sums of its journal at the same point. An
+// account that is in only one of them counts as 0 in the other.
 func Balances(side Side, sums, balances map[Account]Sum) (found []Finding) {
 	for at, sum := range sums {
 		if got := balances[at]; got != sum {
