@@ -18,7 +18,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/demo"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 func main() {
@@ -80,11 +80,11 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 }
 
 // devSubmitters returns the accounts that will be registered on each chain.
-func devSubmitters(chains int) []nonce.Submitter {
-	var names []nonce.Submitter
+func devSubmitters(chains int) []txmanager.Submitter {
+	var names []txmanager.Submitter
 	for _, id := range []uint64{devchain.DefaultChainID, stack.SecondChainID}[:chains] {
 		for _, a := range devchain.DevAccounts(devAccounts) {
-			names = append(names, nonce.NewSubmitter(id, a.Address))
+			names = append(names, txmanager.NewSubmitter(id, a.Address))
 		}
 	}
 	return names

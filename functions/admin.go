@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -153,9 +153,9 @@ func (a *App) startsWhereTheChainIs(r *http.Request, reg store.Registration) err
 	if err == nil && known.StartNonce == int64(reg.StartNonce) { // again: its count has moved on since
 		return nil
 	}
-	acc, err := nonce.AgreedAccount(r.Context(), chain, reg.Submitter)
+	acc, err := txmanager.AgreedAccount(r.Context(), chain, reg.Submitter)
 	switch {
-	case errors.Is(err, nonce.ErrNodes):
+	case errors.Is(err, txmanager.ErrNoQuorum):
 		return web.UnavailableBecause(err, "the chain's nodes do not agree on the account; nothing was registered: see docs/nodes.md, and ask again")
 	case err != nil:
 		return web.UnavailableBecause(err, "the chain's count of the account could not be read; nothing was registered")

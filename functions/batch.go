@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -79,13 +79,13 @@ func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
 // use.
 func (a *App) allowedOf(r *http.Request, v store.Viewer, bodies []createRequest, results []batchResult) (intents []store.Intent, places []int, err error) {
 	names, faults := make([]store.Intent, len(bodies)), make([]error, len(bodies))
-	var submitters []nonce.Submitter
+	var submitters []txmanager.Submitter
 	for i, body := range bodies {
 		if names[i], faults[i] = a.named(v, body); faults[i] == nil {
 			submitters = append(submitters, names[i].Submitter)
 		}
 	}
-	may, err := a.store.Usable(r.Context(), v.Names, submitters)
+	may, err := a.store.UsableSubmitters(r.Context(), v.Names, submitters)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -110,7 +110,7 @@ const wakeWithin = 5 * time.Second
 // wakeAll asks for one advance for each submitter that has something new queued.
 // Where it cannot, the intents are safe all the same: the sweep finds them.
 func (a *App) wakeAll(r *http.Request, intents []store.Intent, created []store.Created) {
-	tokens := make(map[nonce.Submitter]int64)
+	tokens := make(map[txmanager.Submitter]int64)
 	for i, c := range created {
 		if c.Err == nil && c.Queued {
 			tokens[intents[i].Submitter] = c.Token
@@ -118,8 +118,8 @@ func (a *App) wakeAll(r *http.Request, intents []store.Intent, created []store.C
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), wakeWithin)
 	defer cancel()
-	failed, first := makeTasks(ctx, slices.Collect(maps.Keys(tokens)), func(s nonce.Submitter) error {
-		return a.tasks.Advance(ctx, s, tokens[s])
+	failed, first := makeTasks(ctx, slices.Collect(maps.Keys(tokens)), func(s txmanager.Submitter) error {
+		return a.tasks.EnqueueAdvance(ctx, s, tokens[s])
 	})
 	if failed > 0 {
 		a.log.WarnContext(r.Context(), "no advance tasks: the sweep will find the intents",

@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -18,11 +18,11 @@ func (a *App) routeCancel(mux *web.Mux) {
 }
 
 type cancelResponse struct {
-	TxID     string         `json:"txId"`
-	Outcome  string         `json:"outcome"`
-	State    nonce.State    `json:"state"`
-	SubState nonce.SubState `json:"subState,omitempty"`
-	Stated   bool           `json:"stated,omitempty"` // EXECUTED on an operator's statement: nothing on the chain proves it
+	TxID     string             `json:"txId"`
+	Outcome  string             `json:"outcome"`
+	State    txmanager.State    `json:"state"`
+	SubState txmanager.SubState `json:"subState,omitempty"`
+	Stated   bool               `json:"stated,omitempty"` // EXECUTED on an operator's statement: nothing on the chain proves it
 }
 
 // What a cancel came to. Only the first two are definite, and they never change.
@@ -44,7 +44,7 @@ func (a *App) cancel(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out, err := a.order(r, store.Decision{TxID: txID, By: v, Action: nonce.OrderCancel, Reason: "asked by " + v.Caller})
+	out, err := a.order(r, store.Decision{TxID: txID, By: v, Action: txmanager.ActionCancel, Reason: "asked by " + v.Caller})
 	if err != nil {
 		return err
 	}
@@ -58,11 +58,11 @@ func (a *App) cancel(w http.ResponseWriter, r *http.Request) error {
 }
 
 // outcome is the definite answer of a final state, or PENDING.
-func outcome(d store.Decided) string {
+func outcome(d store.DecisionResult) string {
 	switch {
-	case !d.State.Final():
+	case !d.State.Terminal():
 		return outcomePending
-	case d.State == nonce.Confirmed, d.SubState == nonce.Reverted:
+	case d.State == txmanager.Confirmed, d.SubState == txmanager.Reverted:
 		return outcomeExecuted
 	}
 	return outcomeCancelled
@@ -70,9 +70,9 @@ func outcome(d store.Decided) string {
 
 // order records a decision and asks for the look that carries it out. If it
 // cannot ask, the sweep or the next poll finds the order.
-func (a *App) order(r *http.Request, d store.Decision) (store.Decided, error) {
+func (a *App) order(r *http.Request, d store.Decision) (store.DecisionResult, error) {
 	began := time.Now()
-	out, err := a.store.Decide(r.Context(), d)
+	out, err := a.store.RecordDecision(r.Context(), d)
 	if err != nil {
 		return out, err
 	}
@@ -80,11 +80,11 @@ func (a *App) order(r *http.Request, d store.Decision) (store.Decided, error) {
 	log := a.log.With(telemetry.SubmitterKey, out.Submitter, telemetry.TxIDKey, d.TxID, telemetry.NodeIDKey, a.node,
 		telemetry.FencingTokenKey, out.Token)
 	log.InfoContext(r.Context(), "decided", "action", d.Action, "by", d.By.Caller, "reason", d.Reason, "state", out.State)
-	if out.Recorded && out.SubState == nonce.Cancelled {
+	if out.Recorded && out.SubState == txmanager.Cancelled {
 		telemetry.Finality.Add(r.Context(), 1, telemetry.Result("cancelled"))
 	}
 	telemetry.Step(r.Context(), out.Trace, "decide "+string(d.Action), began)
-	if err := a.tasks.Advance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token); err != nil {
+	if err := a.tasks.EnqueueAdvance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token); err != nil {
 		log.WarnContext(r.Context(), "no advance task for a decision: the next look carries it out", "error", err.Error())
 	}
 	return out, nil

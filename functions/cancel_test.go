@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/functions"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // EXECUTED is the answer wherever the intent's own version was mined, also where it
@@ -13,16 +13,16 @@ import (
 func TestAnswerOfACancel(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		state nonce.State
-		sub   nonce.SubState
+		state txmanager.State
+		sub   txmanager.SubState
 		want  string
 	}{
-		{nonce.Queued, "", "PENDING"}, {nonce.InFlight, "", "PENDING"}, {nonce.Submitted, "", "PENDING"},
-		{nonce.Tracking, nonce.Included, "PENDING"}, {nonce.Stuck, "", "PENDING"}, {nonce.Protect, "", "PENDING"},
-		{nonce.Confirmed, "", "EXECUTED"}, {nonce.Failed, nonce.Reverted, "EXECUTED"},
-		{nonce.Failed, nonce.Cancelled, "CANCELLED"}, {nonce.Failed, nonce.Placeholder, "CANCELLED"}, {nonce.Failed, nonce.Rejected, "CANCELLED"}, {nonce.Failed, nonce.Expired, "CANCELLED"},
+		{txmanager.Queued, "", "PENDING"}, {txmanager.InFlight, "", "PENDING"}, {txmanager.Submitted, "", "PENDING"},
+		{txmanager.Tracking, txmanager.Included, "PENDING"}, {txmanager.Stuck, "", "PENDING"}, {txmanager.Protect, "", "PENDING"},
+		{txmanager.Confirmed, "", "EXECUTED"}, {txmanager.Failed, txmanager.Reverted, "EXECUTED"},
+		{txmanager.Failed, txmanager.Cancelled, "CANCELLED"}, {txmanager.Failed, txmanager.Placeholder, "CANCELLED"}, {txmanager.Failed, txmanager.Rejected, "CANCELLED"}, {txmanager.Failed, txmanager.Expired, "CANCELLED"},
 	} {
-		if got := functions.Outcome(store.Decided{State: c.state, SubState: c.sub}); got != c.want {
+		if got := functions.Outcome(store.DecisionResult{State: c.state, SubState: c.sub}); got != c.want {
 			t.Errorf("%s/%s: got %s, want %s", c.state, c.sub, got, c.want)
 		}
 	}

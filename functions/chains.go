@@ -11,9 +11,9 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/config"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // servedChain is a chain that the deployment serves, by its terms.
@@ -22,14 +22,14 @@ type servedChain struct {
 	connector // nil in a function that queries no node
 
 	nodes  *nodes.Connector // nil: it has one node
-	worker *nonce.Worker
+	worker *txmanager.Worker
 }
 
 // connector is a chain by one node, or by several.
 type connector interface {
-	nonce.ChainConnector
-	Balances(ctx context.Context, of []nonce.Submitter) ([]*big.Int, error)
-	Transaction(ctx context.Context, hash nonce.Hash) (evm.Transaction, error)
+	txmanager.ChainConnector
+	Balances(ctx context.Context, of []txmanager.Submitter) ([]*big.Int, error)
+	Transaction(ctx context.Context, hash txmanager.Hash) (evm.Transaction, error)
 	Payments(ctx context.Context, q evm.PaymentsQuery) (evm.Payments, error)
 	PaymentsStart(ctx context.Context, q evm.PaymentsQuery, before time.Time) (evm.PaymentsStart, error)
 	Close()
@@ -122,7 +122,7 @@ func (a *App) watchNode(chain uint64) func(context.Context, string, nodes.Sighti
 }
 
 // openWorkers makes a worker for each chain, like this one.
-func (a *App) openWorkers(like nonce.Worker) {
+func (a *App) openWorkers(like txmanager.Worker) {
 	for _, c := range a.chains {
 		one := like
 		one.Rules = rules(a.config, c.ServedChain)
@@ -135,7 +135,7 @@ func (a *App) defaultChain() *servedChain { return a.chains[0] }
 
 // servedOf is the chain of a submitter. The error wraps [store.ErrUnknownSubmitter]:
 // of a chain that is not served nobody is registered.
-func (a *App) servedOf(s nonce.Submitter) (*servedChain, error) {
+func (a *App) servedOf(s txmanager.Submitter) (*servedChain, error) {
 	for _, c := range a.chains {
 		if c.ID == s.ChainID() {
 			return c, nil
@@ -145,7 +145,7 @@ func (a *App) servedOf(s nonce.Submitter) (*servedChain, error) {
 }
 
 // chainOf is the connector of a submitter's chain.
-func (a *App) chainOf(s nonce.Submitter) (nonce.ChainConnector, error) {
+func (a *App) chainOf(s txmanager.Submitter) (txmanager.ChainConnector, error) {
 	c, err := a.servedOf(s)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (a *App) chainOf(s nonce.Submitter) (nonce.ChainConnector, error) {
 }
 
 // workerOf serves submitters of that one's chain.
-func (a *App) workerOf(s nonce.Submitter) (*nonce.Worker, error) {
+func (a *App) workerOf(s txmanager.Submitter) (*txmanager.Worker, error) {
 	c, err := a.servedOf(s)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // An operator accepts a restored database by the client, and decides about what that
@@ -55,11 +55,11 @@ func TestClientOfForeignTransactions(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.Register(t, shopAccount, 1)
-	to, err := nonce.ParseAddress(paidTo)
+	to, err := txmanager.ParseAddress(paidTo)
 	if err != nil {
 		t.Fatal(err)
 	}
-	digest := nonce.Taker{To: &to, ValueWei: "1"}.CallDigest()
+	digest := txmanager.ConsumingTx{To: &to, ValueWei: "1"}.CallDigest()
 	const all = 103
 	h.run(`insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
 		select $1, n, 1, '0x' || lpad(to_hex(n + 1), 64, '0'), 7, '0x' || lpad(to_hex(n + 1), 64, '0'), lower($2), 1, $3, true, '{}', 'node' from generate_series(0, $4::int - 1) n`,

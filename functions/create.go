@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -83,7 +83,7 @@ func (a *App) tellCreated(r *http.Request, in store.Intent, accepted store.Accep
 // wake asks for an advance, also for a caller that has left. If it cannot, the
 // intent is safe all the same: the sweep finds it.
 func (a *App) wake(r *http.Request, in store.Intent, accepted store.Accepted) {
-	if err := a.tasks.Advance(context.WithoutCancel(r.Context()), in.Submitter, accepted.Token); err != nil {
+	if err := a.tasks.EnqueueAdvance(context.WithoutCancel(r.Context()), in.Submitter, accepted.Token); err != nil {
 		a.log.WarnContext(r.Context(), "no advance task: the sweep will find the intent",
 			telemetry.SubmitterKey, in.Submitter, telemetry.TxIDKey, accepted.TxID, "error", err.Error())
 	}
@@ -94,8 +94,8 @@ func (a *App) wake(r *http.Request, in store.Intent, accepted store.Accepted) {
 func (a *App) allowed(ctx context.Context, v store.Viewer, body createRequest) (store.Intent, error) {
 	in, err := a.named(v, body)
 	if err == nil {
-		var may map[nonce.Submitter]bool
-		if may, err = a.store.Usable(ctx, v.Names, []nonce.Submitter{in.Submitter}); err != nil {
+		var may map[txmanager.Submitter]bool
+		if may, err = a.store.UsableSubmitters(ctx, v.Names, []txmanager.Submitter{in.Submitter}); err != nil {
 			telemetry.TxCreate.Add(ctx, 1, telemetry.Result("error"))
 			return in, err
 		}
@@ -148,7 +148,7 @@ func (a *App) intent(in store.Intent, body createRequest, may bool) (_ store.Int
 		return in, err
 	}
 	if in.ValidUntil != nil {
-		in.Fingerprint = nonce.FingerprintUntil(in.Handler, in.Payload, in.ValidUntil)
+		in.Fingerprint = txmanager.FingerprintUntil(in.Handler, in.Payload, in.ValidUntil)
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -173,7 +173,7 @@ func (a *App) tooMuchGas(in store.Intent) error {
 	if err != nil {
 		return err
 	}
-	if reason := served.worker.Rules.TooMuchGas(call); reason != "" {
+	if reason := served.worker.Rules.FeeTooHighReason(call); reason != "" {
 		return &evm.FieldError{Code: evm.CodeInvalidField, Field: "payload.maxFeePerGas", Problem: reason + ": want less gas or a lower maxFeePerGas"}
 	}
 	return nil

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -15,16 +15,16 @@ type decideRequest struct {
 }
 
 type decideResponse struct {
-	TxID    string      `json:"txId"`
-	State   nonce.State `json:"state"`
-	Ordered nonce.Order `json:"ordered,omitempty"` // carried out by whoever holds the lease next
+	TxID    string           `json:"txId"`
+	State   txmanager.State  `json:"state"`
+	Ordered txmanager.Action `json:"ordered,omitempty"` // carried out by whoever holds the lease next
 }
 
 // actions are what an operator may decide about a transaction that holds a
 // nonce, by the names of the API.
-var actions = map[string]nonce.Order{
-	"wait": nonce.OrderWait, "rebroadcast": nonce.OrderRebroadcast,
-	"replace": nonce.OrderReplace, "placeholder": nonce.OrderPlaceholder,
+var actions = map[string]txmanager.Action{
+	"wait": txmanager.ActionWait, "rebroadcast": txmanager.ActionRebroadcast,
+	"replace": txmanager.ActionReplace, "placeholder": txmanager.ActionPlaceholder,
 }
 
 // decide records what an operator wants done about a transaction, with the

@@ -13,9 +13,9 @@ import (
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/events/lines"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -33,7 +33,7 @@ func eventMode(e config.Events) store.EventMode {
 // madeEvents is whose events one invocation has made.
 type madeEvents struct {
 	mu sync.Mutex
-	of []nonce.Submitter
+	of []txmanager.Submitter
 }
 
 type madeKey struct{}
@@ -163,8 +163,8 @@ func (a *App) eventQuery(q map[string]string) (query store.EventQuery, err error
 	return query, nil
 }
 
-// countTold counts what a receiver was told.
-func countTold(ctx context.Context, receiver string, taken int, err error) {
+// countDelivered counts what a receiver was told.
+func countDelivered(ctx context.Context, receiver string, taken int, err error) {
 	telemetry.EventDelivery.Add(ctx, int64(taken), telemetry.EventResult(receiver, "taken"))
 	if err != nil {
 		telemetry.EventDelivery.Add(ctx, 1, telemetry.EventResult(receiver, "failed"))

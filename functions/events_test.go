@@ -14,7 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/config"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // toldHooks are settings by which two receivers are told, of which nobody is there.
@@ -162,7 +162,7 @@ func TestSlowReceiverTakesItsShare(t *testing.T) {
 	var of []string
 	for n := range streams {
 		of = append(of, fmt.Sprintf("eip155:1337:0x%040x", n+1))
-		h.Bundle.Register(t, nonce.Submitter(of[n]), 1)
+		h.Bundle.Register(t, txmanager.Submitter(of[n]), 1)
 		if _, err := shop.CreateTx(t.Context(), client.Intent{Submitter: of[n], RequestID: "r", Payload: client.Payload{To: paidTo, Value: "1"}}); err != nil {
 			t.Fatal(err)
 		}

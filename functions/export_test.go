@@ -4,17 +4,17 @@ import (
 	"context"
 
 	"github.com/fencepost/fencepost/shared/mark"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
 // Watched is the book of submitters where what is done by it counts.
-func Watched(s *store.Store) nonce.Book { return watchedStore{s} }
+func Watched(s *store.Store) txmanager.Store { return watchedStore{s} }
 
 // Resolutions are those of the workers of every chain.
-func (a *App) Resolutions() (all []nonce.StuckResolution) {
+func (a *App) Resolutions() (all []txmanager.StuckResolution) {
 	for _, c := range a.chains {
 		all = append(all, c.worker.Resolution)
 	}
@@ -27,10 +27,10 @@ func (a *App) SetMark(o mark.Object) {
 }
 
 // Outcome is what a cancel answers about a transaction.
-func Outcome(d store.Decided) string { return outcome(d) }
+func Outcome(d store.DecisionResult) string { return outcome(d) }
 
 // CountedSigner is the signer of a registration's name, where what it does counts.
-func CountedSigner(d signer.Directory, name string) nonce.SubmitterSignService {
+func CountedSigner(d signer.Directory, name string) txmanager.Signer {
 	return (&App{signers: d}).signerNamed(name)
 }
 
@@ -40,7 +40,7 @@ const OperatorCalls = operatorCalls
 // Patterns are all that the functions serve.
 func (a *App) Patterns() []string {
 	all := web.NewMux()
-	a.routeHouse(all)
+	a.routeOperational(all)
 	for _, route := range a.routes() {
 		route(all)
 	}
@@ -48,16 +48,16 @@ func (a *App) Patterns() []string {
 }
 
 // Serve is one invocation that looks at everything the submitter has due.
-func (a *App) Serve(ctx context.Context, s nonce.Submitter, kind nonce.Kind) error {
+func (a *App) Serve(ctx context.Context, s txmanager.Submitter, kind txmanager.Kind) error {
 	worker, err := a.workerOf(s)
 	if err != nil {
 		return err
 	}
-	return worker.Serve(ctx, s, kind)
+	return worker.ServeSubmitter(ctx, s, kind)
 }
 
 // PayoutFinality is by what a payment of the payer is believed.
-func (a *App) PayoutFinality(s nonce.Submitter) (nonce.Finality, uint64, error) {
+func (a *App) PayoutFinality(s txmanager.Submitter) (txmanager.Finality, uint64, error) {
 	return a.transfers.payouts.FinalityOf(s)
 }
 

@@ -7,13 +7,13 @@ import (
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/config"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // waits is a business' code that leaves every STUCK transaction to an operator.
 type waits struct{}
 
-func (waits) Resolve(nonce.Tx) (nonce.Order, string) { return nonce.OrderWait, "" }
+func (waits) Resolve(txmanager.Tx) (txmanager.Action, string) { return txmanager.ActionWait, "" }
 
 // The code of Extensions.Stuck is asked by the worker of every chain.
 func TestExtensionsReachTheWorkers(t *testing.T) {

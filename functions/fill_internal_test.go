@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -16,19 +16,19 @@ import (
 func TestFillOfAReleaseIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		mode  nonce.ReleaseMode
+		mode  txmanager.ReleaseMode
 		fill  *uint64
 		taken bool
 	}{
-		"none":          {nonce.Resync, nil, true},
-		"one":           {nonce.Resync, new(uint64(1)), true},
-		"the widest":    {nonce.Resync, new(uint64(10_000)), true},
-		"nothing":       {nonce.Resync, new(uint64(0)), false},
-		"too many":      {nonce.Resync, new(uint64(10_001)), false},
-		"with a resume": {nonce.Resume, new(uint64(1)), false},
+		"none":          {txmanager.Resync, nil, true},
+		"one":           {txmanager.Resync, new(uint64(1)), true},
+		"the widest":    {txmanager.Resync, new(uint64(10_000)), true},
+		"nothing":       {txmanager.Resync, new(uint64(0)), false},
+		"too many":      {txmanager.Resync, new(uint64(10_001)), false},
+		"with a resume": {txmanager.Resume, new(uint64(1)), false},
 	} {
 		body := releaseRequest{Episode: new(1), Mode: c.mode, Reason: "r", Fill: c.fill}
-		if c.mode == nonce.Resync {
+		if c.mode == txmanager.Resync {
 			body.Count = new(uint64(1))
 		}
 		l, err := leaveOf(body)
@@ -40,13 +40,13 @@ func TestFillOfAReleaseIsBounded(t *testing.T) {
 			t.Errorf("%s: got %v; want fill refused", name, err)
 		}
 	}
-	for _, err := range []error{nonce.ErrFill{Why: "is 1"}, nonce.ErrUnfilled} {
+	for _, err := range []error{txmanager.FillError{Why: "is 1"}, txmanager.ErrFillRequired} {
 		if p, ok := errors.AsType[*web.Problem](releaseProblem(err)); !ok || p.Field == "" {
 			t.Errorf("%v: got %v, want a problem of a field", err, releaseProblem(err))
 		}
 	}
-	if p, ok := errors.AsType[*web.Problem](releaseProblem(nonce.ErrNotQuiet)); !ok || p.Code != web.Unavailable {
-		t.Errorf("not quiet: got %v, want 503", releaseProblem(nonce.ErrNotQuiet))
+	if p, ok := errors.AsType[*web.Problem](releaseProblem(txmanager.ErrNotYetFinal)); !ok || p.Code != web.Unavailable {
+		t.Errorf("not quiet: got %v, want 503", releaseProblem(txmanager.ErrNotYetFinal))
 	}
 }
 
@@ -55,7 +55,7 @@ func TestFillOfAReleaseIsBounded(t *testing.T) {
 func TestNoneIsNoRequest(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"None", "NONE", " none", "none "} {
-		_, err := leaveOf(releaseRequest{Episode: new(1), Mode: nonce.Resync, Reason: "r", Count: new(uint64(1)), Requests: map[uint64]string{0: name}})
+		_, err := leaveOf(releaseRequest{Episode: new(1), Mode: txmanager.Resync, Reason: "r", Count: new(uint64(1)), Requests: map[uint64]string{0: name}})
 		if p, ok := errors.AsType[*web.Problem](err); !ok || p.Field != "requests" {
 			t.Errorf("a release that says %q: got %v, want requests refused", name, err)
 		}
@@ -63,7 +63,7 @@ func TestNoneIsNoRequest(t *testing.T) {
 			t.Errorf("a new request %q: got %v, want it refused", name, newRequestID("requestId", name))
 		}
 	}
-	if _, err := leaveOf(releaseRequest{Episode: new(1), Mode: nonce.Resync, Reason: "r", Count: new(uint64(2)), Requests: map[uint64]string{0: "none", 1: "none"}}); err != nil {
+	if _, err := leaveOf(releaseRequest{Episode: new(1), Mode: txmanager.Resync, Reason: "r", Count: new(uint64(2)), Requests: map[uint64]string{0: "none", 1: "none"}}); err != nil {
 		t.Errorf("none of two: got %v", err)
 	}
 	if err := errors.Join(newRequestID("requestId", "none-1"), newRequestID("requestId", "nobody")); err != nil {
@@ -76,30 +76,30 @@ func TestNoneIsNoRequest(t *testing.T) {
 func TestProofOfAReleaseIsChecked(t *testing.T) {
 	t.Parallel()
 	h := "0x" + strings.Repeat("ab", 32)
-	resync := releaseRequest{Episode: new(1), Mode: nonce.Resync, Reason: "r", Count: new(uint64(9))}
+	resync := releaseRequest{Episode: new(1), Mode: txmanager.Resync, Reason: "r", Count: new(uint64(9))}
 	for name, c := range map[string]struct {
-		mode     nonce.ReleaseMode
+		mode     txmanager.ReleaseMode
 		requests map[uint64]string
 		hashes   map[uint64]string
 		executed map[uint64]string
 		field    string // "": taken
 	}{
-		"a hash":                    {nonce.Resync, map[uint64]string{7: "r-7"}, map[uint64]string{7: h}, nil, ""},
-		"a hash of no request":      {nonce.Resync, nil, map[uint64]string{7: h}, nil, ""},
-		"a statement":               {nonce.Resync, map[uint64]string{7: "r-7"}, nil, map[uint64]string{7: "the explorer"}, ""},
-		"both for two nonces":       {nonce.Resync, map[uint64]string{6: "r-6", 7: "r-7"}, map[uint64]string{6: h}, map[uint64]string{7: "the explorer"}, ""},
-		"no hash":                   {nonce.Resync, nil, map[uint64]string{7: "0xab"}, nil, "hashes"},
-		"an empty hash":             {nonce.Resync, nil, map[uint64]string{7: ""}, nil, "hashes"},
-		"a hash with resume":        {nonce.Resume, nil, map[uint64]string{7: h}, nil, "hashes"},
-		"a statement with resume":   {nonce.Resume, nil, nil, map[uint64]string{7: "the explorer"}, "executed"},
-		"an empty statement":        {nonce.Resync, map[uint64]string{7: "r-7"}, nil, map[uint64]string{7: " "}, "executed"},
-		"a long statement":          {nonce.Resync, map[uint64]string{7: "r-7"}, nil, map[uint64]string{7: strings.Repeat("x", maxReason+1)}, "executed"},
-		"a statement of no request": {nonce.Resync, nil, nil, map[uint64]string{7: "the explorer"}, "executed"},
-		"a statement of none":       {nonce.Resync, map[uint64]string{7: "none"}, nil, map[uint64]string{7: "the explorer"}, "executed"},
-		"a statement beside a hash": {nonce.Resync, map[uint64]string{7: "r-7"}, map[uint64]string{7: h}, map[uint64]string{7: "the explorer"}, "executed"},
+		"a hash":                    {txmanager.Resync, map[uint64]string{7: "r-7"}, map[uint64]string{7: h}, nil, ""},
+		"a hash of no request":      {txmanager.Resync, nil, map[uint64]string{7: h}, nil, ""},
+		"a statement":               {txmanager.Resync, map[uint64]string{7: "r-7"}, nil, map[uint64]string{7: "the explorer"}, ""},
+		"both for two nonces":       {txmanager.Resync, map[uint64]string{6: "r-6", 7: "r-7"}, map[uint64]string{6: h}, map[uint64]string{7: "the explorer"}, ""},
+		"no hash":                   {txmanager.Resync, nil, map[uint64]string{7: "0xab"}, nil, "hashes"},
+		"an empty hash":             {txmanager.Resync, nil, map[uint64]string{7: ""}, nil, "hashes"},
+		"a hash with resume":        {txmanager.Resume, nil, map[uint64]string{7: h}, nil, "hashes"},
+		"a statement with resume":   {txmanager.Resume, nil, nil, map[uint64]string{7: "the explorer"}, "executed"},
+		"an empty statement":        {txmanager.Resync, map[uint64]string{7: "r-7"}, nil, map[uint64]string{7: " "}, "executed"},
+		"a long statement":          {txmanager.Resync, map[uint64]string{7: "r-7"}, nil, map[uint64]string{7: strings.Repeat("x", maxReason+1)}, "executed"},
+		"a statement of no request": {txmanager.Resync, nil, nil, map[uint64]string{7: "the explorer"}, "executed"},
+		"a statement of none":       {txmanager.Resync, map[uint64]string{7: "none"}, nil, map[uint64]string{7: "the explorer"}, "executed"},
+		"a statement beside a hash": {txmanager.Resync, map[uint64]string{7: "r-7"}, map[uint64]string{7: h}, map[uint64]string{7: "the explorer"}, "executed"},
 	} {
 		body := resync
-		if body.Mode, body.Requests, body.Hashes, body.Executed = c.mode, c.requests, c.hashes, c.executed; c.mode == nonce.Resume {
+		if body.Mode, body.Requests, body.Hashes, body.Executed = c.mode, c.requests, c.hashes, c.executed; c.mode == txmanager.Resume {
 			body.Count = nil
 		}
 		l, err := leaveOf(body)
@@ -112,7 +112,7 @@ func TestProofOfAReleaseIsChecked(t *testing.T) {
 		}
 	}
 	for _, field := range []string{"hashes", "executed"} {
-		err := releaseProblem(nonce.ErrUnproved{Field: field, Nonce: 7, Why: "no node tells"})
+		err := releaseProblem(txmanager.UnprovedError{Field: field, Nonce: 7, Why: "no node tells"})
 		if p, ok := errors.AsType[*web.Problem](err); !ok || p.Code != web.InvalidField || p.Field != field || !strings.Contains(p.Detail, "nonce 7") {
 			t.Errorf("%s: got %v, want 400 of that field with the nonce", field, err)
 		}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -21,7 +21,7 @@ type submitterNow struct {
 }
 
 // replySubmitter answers with the submitter as it is now.
-func (a *App) replySubmitter(w http.ResponseWriter, r *http.Request, s nonce.Submitter) error {
+func (a *App) replySubmitter(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
 	view, err := a.store.Submitter(r.Context(), s)
 	if err != nil {
 		return fmt.Errorf("show %s: %w", s, err)

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -69,10 +69,10 @@ type writeOffRequest struct {
 }
 
 type writeOffResponse struct {
-	Submitter  nonce.Submitter `json:"submitter"`
-	WrittenOff int             `json:"writtenOff"`
-	Proceeded  int             `json:"proceeded"` // held intents that go on
-	Remaining  int             `json:"remaining"` // foreign transactions that wait for a decision: call again
+	Submitter  txmanager.Submitter `json:"submitter"`
+	WrittenOff int                 `json:"writtenOff"`
+	Proceeded  int                 `json:"proceeded"` // held intents that go on
+	Remaining  int                 `json:"remaining"` // foreign transactions that wait for a decision: call again
 }
 
 // writeOffForeign records that a foreign transaction, or each up to a nonce, was no request
@@ -124,7 +124,7 @@ func (a *App) writeOffForeign(w http.ResponseWriter, r *http.Request) error {
 
 // proposeForeign proposes a decision about foreign transactions that wait for one.
 func (a *App) proposeForeign(w http.ResponseWriter, r *http.Request, what proposed) error {
-	if _, err := a.store.Submitter(r.Context(), nonce.Submitter(what.subject["submitter"].(string))); err != nil {
+	if _, err := a.store.Submitter(r.Context(), txmanager.Submitter(what.subject["submitter"].(string))); err != nil {
 		return err
 	}
 	var now struct{ Foreign []any }

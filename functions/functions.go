@@ -25,7 +25,6 @@ import (
 	"github.com/fencepost/fencepost/shared/handlers"
 	"github.com/fencepost/fencepost/shared/intentmac"
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/kms"
 	"github.com/fencepost/fencepost/shared/store"
@@ -33,6 +32,7 @@ import (
 	"github.com/fencepost/fencepost/shared/tasks"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/telemetry/export"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -86,10 +86,10 @@ var required = []string{
 type Extensions struct {
 	// Handlers make transactions for [App.WithNonce], by name: lower-case
 	// letters, digits, dots, dashes and underscores, at most 64.
-	Handlers map[string]nonce.Handler
+	Handlers map[string]txmanager.Handler
 
 	// Stuck decides by code about STUCK transactions; nil leaves them to operators.
-	Stuck nonce.StuckResolution
+	Stuck txmanager.StuckResolution
 }
 
 // New makes the parts. It connects to nothing yet.
@@ -120,10 +120,10 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	if err := a.openEvents(); err != nil {
 		return nil, err
 	}
-	a.openWorkers(nonce.Worker{
+	a.openWorkers(txmanager.Worker{
 		Intents: a.intents,
-		Book:    a.watched(), Chain: a.chainOf, SignerNamed: a.signerNamed, Wake: a.tasks, Node: node, Log: log,
-		At: a.points, Handlers: all, Resolution: ext.Stuck, Watch: watcher{}, Stopping: a.gate.Stopping,
+		Store:   a.watched(), ChainOf: a.chainOf, SignerNamed: a.signerNamed, Tasks: a.tasks, Node: node, Log: log,
+		Reached: a.points, Handlers: all, Resolution: ext.Stuck, Watcher: watcher{}, Stopping: a.gate.Stopping,
 	})
 	return a, nil
 }
@@ -167,10 +167,10 @@ func leaseRules(c config.Lease) lease.Rules {
 }
 
 // rules are the settings by which submitters of a chain are served.
-func rules(c config.Config, of config.ServedChain) nonce.Rules {
-	return nonce.Rules{
+func rules(c config.Config, of config.ServedChain) txmanager.Rules {
+	return txmanager.Rules{
 		Lease:                leaseRules(c.Lease),
-		Finality:             nonce.Finality(of.Finality),
+		Finality:             txmanager.Finality(of.Finality),
 		Confirmations:        uint64(of.Confirmations),
 		BlockTime:            of.BlockTime,
 		WatchEvery:           c.Confirmations.StaleReceiptTimeout,
@@ -187,23 +187,23 @@ func rules(c config.Config, of config.ServedChain) nonce.Rules {
 		Inspector:            inspector(c.Mempool),
 		Resubmit:             c.Resubmit.Enabled,
 		ResubmitEvery:        c.Resubmit.Interval,
-		ResubmitMost:         c.Resubmit.MaxAttempts,
+		MaxResubmits:         c.Resubmit.MaxAttempts,
 		StuckAfter:           c.Stuck.After,
 		CallTimeout:          c.RPC.Timeout,
 		SignTimeout:          c.Signer.Timeout,
 		SignParallel:         c.Signer.Parallel,
 		HandlerTimeout:       max(c.Handlers.Timeout, c.RPC.Timeout), // of code compiled in: what a lease gives. A service has its own
 		HandlerPatience:      c.Handlers.Patience,
-		RoundsEndAfter:       c.Tasks.DispatchDeadline / 2,
+		IterationsEndAfter:   c.Tasks.DispatchDeadline / 2,
 	}
 }
 
 // bumpPolicy is by what transactions are replaced at a higher fee; nil: by decisions alone.
-func bumpPolicy(c config.GasBump) *nonce.GasBumpPolicy {
+func bumpPolicy(c config.GasBump) *txmanager.GasBumpPolicy {
 	if !c.Enabled {
 		return nil
 	}
-	p := &nonce.GasBumpPolicy{
+	p := &txmanager.GasBumpPolicy{
 		MinInterval: c.MinInterval, MaxAttempts: c.MaxAttempts, Multiplier: c.Multiplier,
 		FeeCapWei: new(big.Int).SetUint64(c.MaxFeePerGas), BudgetWei: wei(c.BudgetPerDay),
 	}
@@ -225,11 +225,11 @@ func bumpAfter(c config.GasBump) time.Duration {
 const inspectedMost = 32
 
 // inspector tells where transactions without a receipt seem to be; nil: nobody does.
-func inspector(c config.Mempool) *nonce.MempoolInspector {
+func inspector(c config.Mempool) *txmanager.MempoolInspector {
 	if !c.Diagnose {
 		return nil
 	}
-	return &nonce.MempoolInspector{Most: inspectedMost}
+	return &txmanager.MempoolInspector{Most: inspectedMost}
 }
 
 // wei is so many gwei.
@@ -305,10 +305,10 @@ func (a *App) routes() map[string]func(*web.Mux) {
 		"create":   a.routeCreate,
 		"query":    a.routeQuery,
 		"cancel":   a.routeCancel,
-		"advance":  a.routeTenure(nonce.KindAdvance),
-		"receipt":  a.routeTenure(nonce.KindReceipt),
-		"confirm":  a.routeTenure(nonce.KindConfirm),
-		"resubmit": a.routeTenure(nonce.KindResubmit),
+		"advance":  a.routeSession(txmanager.KindAdvance),
+		"receipt":  a.routeSession(txmanager.KindReceipt),
+		"confirm":  a.routeSession(txmanager.KindConfirm),
+		"resubmit": a.routeSession(txmanager.KindResubmit),
 		"sweep":    a.routeSweep,
 		"admin":    a.routeAdmin,
 		"publish":  a.routePublish,
@@ -322,11 +322,11 @@ func (a *App) routes() map[string]func(*web.Mux) {
 // Handlers are all functions by target. Each answers /healthz and /readyz.
 func (a *App) Handlers() map[string]http.Handler {
 	all := web.NewMux()
-	a.routeHouse(all)
+	a.routeOperational(all)
 	targets := map[string]http.Handler{All: a.edge(all)}
 	for name, route := range a.routes() {
 		mux := web.NewMux()
-		a.routeHouse(mux)
+		a.routeOperational(mux)
 		route(mux)
 		targets[name] = a.edge(mux)
 		route(all)
@@ -339,8 +339,8 @@ func (a *App) edge(mux *web.Mux) http.Handler {
 	return web.Edge(a.gate, web.Arrival(a.config.HTTP.BodyTimeout, a.export.AtEnd(mux)))
 }
 
-// routeHouse serves what every function answers.
-func (a *App) routeHouse(mux *web.Mux) {
+// routeOperational serves what every function answers.
+func (a *App) routeOperational(mux *web.Mux) {
 	mux.HandleHealth(a.ready)
 	if page := a.export.Page(); page != nil {
 		mux.Handle("GET /metrics", page)
@@ -353,7 +353,7 @@ func (a *App) handle(mux *web.Mux, name, pattern string, h func(http.ResponseWri
 	served := telemetry.Invocation(a.log, name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r, leave := a.atWork.Track(r)
 		defer leave()
-		err := a.marks.look(r.Context(), a.log)
+		err := a.marks.compare(r.Context(), a.log)
 		if err == nil {
 			err = h(w, r)
 		}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/ethereum/go-ethereum/params"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // gauge shows what waits. Only the sweep does: each minute, from one process.
@@ -48,7 +48,7 @@ func (a *App) gaugeEvents(ctx context.Context) error {
 // gaugeBalances shows what submitters have, in one round trip to each chain, for as
 // many as the setting allows. Those that no node tells are not shown, and the log says so.
 func (a *App) gaugeBalances(ctx context.Context) error {
-	shown := make([][]nonce.Submitter, len(a.chains))
+	shown := make([][]txmanager.Submitter, len(a.chains))
 	left := a.config.Telemetry.Balances
 	for i, c := range a.chains {
 		if left == 0 {
@@ -71,7 +71,7 @@ func (a *App) gaugeBalances(ctx context.Context) error {
 	})
 }
 
-func (c *servedChain) gaugeBalances(ctx context.Context, of []nonce.Submitter) error {
+func (c *servedChain) gaugeBalances(ctx context.Context, of []txmanager.Submitter) error {
 	balances, err := c.Balances(ctx, of)
 	if err != nil {
 		return err

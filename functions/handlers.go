@@ -10,17 +10,17 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/handlers"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
 // allHandlers are those compiled in, and the services of handlers.urls for which this
 // process has a secret. It also keeps the names of all, which requests may name.
-func (a *App) allHandlers(ext Extensions) (map[string]nonce.Handler, error) {
+func (a *App) allHandlers(ext Extensions) (map[string]txmanager.Handler, error) {
 	all := maps.Clone(ext.Handlers)
 	if all == nil {
-		all = make(map[string]nonce.Handler)
+		all = make(map[string]txmanager.Handler)
 	}
 	a.handlerNames = slices.Collect(maps.Keys(all))
 	for name := range ext.Handlers {
@@ -50,7 +50,7 @@ func (a *App) allHandlers(ext Extensions) (map[string]nonce.Handler, error) {
 // asksHandlers says that this process is one which signs, and so asks.
 func (a *App) asksHandlers() bool {
 	target := a.config.Platform.FunctionTarget
-	return target == "" || target == All || target == string(nonce.KindAdvance)
+	return target == "" || target == All || target == string(txmanager.KindAdvance)
 }
 
 func keysOf(secrets []config.Secret) (keys []webhook.Key, err error) {
@@ -65,12 +65,12 @@ func keysOf(secrets []config.Secret) (keys []webhook.Key, err error) {
 }
 
 // readAnswer reads the transaction that a service made, as a caller's payload is read.
-func (a *App) readAnswer(payload json.RawMessage) (nonce.Call, error) {
+func (a *App) readAnswer(payload json.RawMessage) (txmanager.Call, error) {
 	canonical, _, err := evm.ParsePayload(payload)
 	if err != nil {
-		return nonce.Call{}, err
+		return txmanager.Call{}, err
 	}
-	return a.defaultChain().Call(canonical) // the same on every chain
+	return a.defaultChain().ParsePayload(canonical) // the same on every chain
 }
 
 // inputOf is the payload of a request that names a handler: any JSON, which is the
@@ -93,5 +93,5 @@ func (a *App) inputOf(handler string, payload json.RawMessage) (canonical []byte
 		return nil, fingerprint, fmt.Errorf("write the payload: %w", err)
 	}
 	canonical = bytes.TrimSpace(b.Bytes())
-	return canonical, nonce.Fingerprint(handler, canonical), nil
+	return canonical, txmanager.Fingerprint(handler, canonical), nil
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -18,9 +18,9 @@ func (a *App) routeHeld(mux *web.Mux) {
 }
 
 type proceedResponse struct {
-	TxID     string         `json:"txId"`
-	State    nonce.State    `json:"state"`
-	SubState nonce.SubState `json:"subState,omitempty"`
+	TxID     string             `json:"txId"`
+	State    txmanager.State    `json:"state"`
+	SubState txmanager.SubState `json:"subState,omitempty"`
 }
 
 // proceed lets one held intent go on, by an operator's decision, kept with its reason.
@@ -44,7 +44,7 @@ func (a *App) proceed(w http.ResponseWriter, r *http.Request) error {
 		a.log.WarnContext(r.Context(), "held intent proceeds", telemetry.SubmitterKey, out.Submitter, telemetry.TxIDKey, txID,
 			"operator", operator, "reason", reason, telemetry.NodeIDKey, a.node)
 	}
-	if out.State == nonce.Queued {
+	if out.State == txmanager.Queued {
 		a.advance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token)
 	}
 	web.Reply(w, r, http.StatusOK, proceedResponse{TxID: txID, State: out.State, SubState: out.SubState})
@@ -72,13 +72,13 @@ func (a *App) proposeProceed(w http.ResponseWriter, r *http.Request, txID, reaso
 }
 
 type proceedAllResponse struct {
-	Submitter nonce.Submitter `json:"submitter"`
-	Proceeded int             `json:"proceeded"`
-	Remaining int             `json:"remaining"` // of those that were meant, still held: call again
-	Newer     int             `json:"newer"`     // held, and stored after through
-	Cancelled int             `json:"cancelled"` // held, and their callers want them cancelled
-	Payouts   int             `json:"payouts"`   // held, and decided about by their transfers
-	Beside    int             `json:"beside"`    // held for foreign transactions, and decided about by them
+	Submitter txmanager.Submitter `json:"submitter"`
+	Proceeded int                 `json:"proceeded"`
+	Remaining int                 `json:"remaining"` // of those that were meant, still held: call again
+	Newer     int                 `json:"newer"`     // held, and stored after through
+	Cancelled int                 `json:"cancelled"` // held, and their callers want them cancelled
+	Payouts   int                 `json:"payouts"`   // held, and decided about by their transfers
+	Beside    int                 `json:"beside"`    // held for foreign transactions, and decided about by them
 }
 
 // proceedPage is how many held intents one call lets go on.
@@ -147,8 +147,8 @@ func (a *App) decision(w http.ResponseWriter, r *http.Request) (operator, reason
 }
 
 // advance asks for an advance. Where that fails the sweep finds the queue.
-func (a *App) advance(ctx context.Context, s nonce.Submitter, token int64) {
-	if err := a.tasks.Advance(context.WithoutCancel(ctx), s, token); err != nil {
+func (a *App) advance(ctx context.Context, s txmanager.Submitter, token int64) {
+	if err := a.tasks.EnqueueAdvance(context.WithoutCancel(ctx), s, token); err != nil {
 		a.log.WarnContext(ctx, "no advance task: the sweep will find the intent", telemetry.SubmitterKey, s, "error", err.Error())
 	}
 }

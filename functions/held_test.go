@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // What an accepted copy had in its queue is held: its caller and operators are told so;
@@ -100,8 +100,8 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.Register(t, shopAccount, 1)
-	call := nonce.Taker{ValueWei: "0"}
-	to, err := nonce.ParseAddress(paidTo)
+	call := txmanager.ConsumingTx{ValueWei: "0"}
+	to, err := txmanager.ParseAddress(paidTo)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 	digest := call.CallDigest()
 	for n := range 3 {
 		h.run(`insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
-			values ($1, $2, 1, $3, 7, $3, lower($4), 0, $5, true, '{}', 'node')`, shopAccount, n, nonce.Hash{byte(n + 1)}.String(), paidTo, digest[:])
+			values ($1, $2, 1, $3, 7, $3, lower($4), 0, $5, true, '{}', 'node')`, shopAccount, n, txmanager.Hash{byte(n + 1)}.String(), paidTo, digest[:])
 		h.run(`insert into foreign_hold (submitter, nonce, call_digest) values ($1, $2, $3)`, shopAccount, n, digest[:])
 	}
 	var ids []string

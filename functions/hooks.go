@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // hookCaller is whose the reservations are: a submitter's callers must name it.
@@ -27,9 +27,9 @@ var ErrHooksOff = errors.New("the low-level hooks are off: set hooks.enabled to 
 type Reservation struct {
 	TxID      string // of the transaction that stands for it, to be looked at like any
 	RequestID string
-	Submitter nonce.Submitter
-	Nonce     uint64                 // where State is RECYCLABLE it may be somebody else's by now
-	State     nonce.ReservationState // RESERVED, USED or RECYCLABLE
+	Submitter txmanager.Submitter
+	Nonce     uint64                     // where State is RECYCLABLE it may be somebody else's by now
+	State     txmanager.ReservationState // RESERVED, USED or RECYCLABLE
 	Owner     string
 	Until     time.Time // by the database's clock
 	Over      bool      // its owner may mark it no more
@@ -45,21 +45,21 @@ type Reservation struct {
 // placeholder consumes the nonce. All the while what comes behind it waits. The owner
 // must not send its bytes: they are sent once they are stored.
 //
-// The error wraps [ErrHooksOff], [nonce.ErrNotLeader] (another invocation serves s: try
-// again), [nonce.ErrNotNow] (PROTECT, no room, no money: try again later), [nonce.ErrTooMany]
+// The error wraps [ErrHooksOff], [txmanager.ErrNotLeader] (another invocation serves s: try
+// again), [txmanager.ErrNotNow] (PROTECT, no room, no money: try again later), [txmanager.ErrTooManyNonces]
 // (more at once than the window of s, which is 1 while nonce.strict.enabled: ask for fewer),
 // [store.ErrRequestConflict], [store.ErrUnknownSubmitter] (not registered, or its
-// callers do not name "hooks"), or [store.ErrPolicy]: each request counts as an intent
+// callers do not name "hooks"), or [store.PolicyError]: each request counts as an intent
 // in the submitter's maxPerMinute. Its Rule is [store.RuleRate] where the same may pass
 // later, and [store.RuleCount] where more were asked for at once than it ever allows. Any other is unknown: ask again with the same
 // requests.
-func (a *App) Allocate(ctx context.Context, s nonce.Submitter, owner string, requests ...string) ([]Reservation, error) {
+func (a *App) Allocate(ctx context.Context, s txmanager.Submitter, owner string, requests ...string) ([]Reservation, error) {
 	ctx, tell := a.collecting(ctx)
 	defer tell()
 	if err := a.hooksMay(owner, requests); err != nil {
 		return nil, err
 	}
-	if err := a.marks.look(ctx, a.log); err != nil {
+	if err := a.marks.compare(ctx, a.log); err != nil {
 		return nil, err
 	}
 	found, err := a.reserved(ctx, s, owner, requests)
@@ -67,13 +67,13 @@ func (a *App) Allocate(ctx context.Context, s nonce.Submitter, owner string, req
 		return nil, err
 	}
 	if found != nil {
-		a.lookOnceMore(ctx, s)
+		a.recheckReservation(ctx, s)
 		return found, nil
 	}
 	if err := a.hooksAllowed(ctx, s); err != nil {
 		return nil, err
 	}
-	ask := nonce.Reserve{Owner: owner, For: a.config.Hooks.ReservationTimeout, Caller: hookCaller, Requests: requests}
+	ask := txmanager.ReserveRequest{Owner: owner, For: a.config.Hooks.ReservationTimeout, Caller: hookCaller, Requests: requests}
 	for range requests {
 		id, err := uuid.NewV7()
 		if err != nil {
@@ -85,12 +85,12 @@ func (a *App) Allocate(ctx context.Context, s nonce.Submitter, owner string, req
 	if err != nil {
 		return nil, err
 	}
-	if err := worker.Reserve(ctx, s, ask); err != nil {
+	if err := worker.ReserveNonces(ctx, s, ask); err != nil {
 		// Written all the same, perhaps: by this call, whose answer was lost, or by another.
 		if found, again := a.reserved(ctx, s, owner, requests); again == nil && found != nil {
 			return found, nil
 		}
-		if errors.Is(err, nonce.ErrNoHooks) { // they were taken off the list a moment ago
+		if errors.Is(err, txmanager.ErrHooksForbidden) { // they were taken off the list a moment ago
 			err = fmt.Errorf("%w: %w", err, store.ErrUnknownSubmitter)
 		}
 		return nil, fmt.Errorf("reserve nonces of %s for %s: %w", s, owner, err)
@@ -102,9 +102,9 @@ func (a *App) Allocate(ctx context.Context, s nonce.Submitter, owner string, req
 // stored, then sent, tracked and confirmed like any other's. The same bytes again are
 // answered as before.
 //
-// The error wraps [ErrHooksOff], [nonce.ErrBytes], [nonce.ErrNotOwner],
-// [nonce.ErrNotLeader], [nonce.ErrNotNow] (the account cannot pay for them, or no block
-// would take them now), [store.ErrPolicy] (what they do is not allowed: their value,
+// The error wraps [ErrHooksOff], [txmanager.ErrSignedBytes], [txmanager.ErrNotOwner],
+// [txmanager.ErrNotLeader], [txmanager.ErrNotNow] (the account cannot pay for them, or no block
+// would take them now), [store.PolicyError] (what they do is not allowed: their value,
 // their receiver, or the value of the day) or [store.ErrNotFound]; after each, nothing
 // was changed. Any other is unknown: call again.
 func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) error {
@@ -118,21 +118,21 @@ func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) erro
 	if err != nil {
 		return fmt.Errorf("mark %s used: %w", r.TxID, err)
 	}
-	tx, signed, err := worker.OpenFor(r.Submitter, raw)
+	tx, signed, err := worker.ParseSignedFor(r.Submitter, raw)
 	switch {
 	case err != nil:
 		return fmt.Errorf("mark %s used: %w", r.TxID, err)
 	case r.FirstHash == signed.Hash.String():
-		a.lookOnceMore(ctx, r.Submitter)
+		a.recheckReservation(ctx, r.Submitter)
 		return nil
 	case r.Over || r.Nonce == nil:
-		return fmt.Errorf("mark %s used: %w", r.TxID, nonce.ErrNotOwner)
+		return fmt.Errorf("mark %s used: %w", r.TxID, txmanager.ErrNotOwner)
 	case tx.Nonce != *r.Nonce:
-		return fmt.Errorf("mark %s used: %w: they have the nonce %d, and %d is reserved", r.TxID, nonce.ErrBytes, tx.Nonce, *r.Nonce)
+		return fmt.Errorf("mark %s used: %w: they have the nonce %d, and %d is reserved", r.TxID, txmanager.ErrSignedBytes, tx.Nonce, *r.Nonce)
 	}
-	gas := nonce.GasParams{Gas: tx.Gas, Legacy: tx.Legacy, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei, ValueWei: tx.Value}
-	does := nonce.Call{To: tx.To, Value: tx.Value, Data: tx.Data}
-	err = worker.Mark(ctx, r.Submitter, nonce.Mark{TxID: r.TxID, Owner: owner, To: nonce.Used, Signed: &signed, Call: does, Gas: &gas})
+	gas := txmanager.GasParams{Gas: tx.Gas, Legacy: tx.Legacy, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei, ValueWei: tx.Value}
+	does := txmanager.Call{To: tx.To, Value: tx.Value, Data: tx.Data}
+	err = worker.MarkReservation(ctx, r.Submitter, txmanager.ReservationMark{TxID: r.TxID, Owner: owner, To: txmanager.Used, Signed: &signed, Call: does, Gas: &gas})
 	if err != nil {
 		if now, again := a.store.Reservation(ctx, r.TxID); again == nil && now.FirstHash == signed.Hash.String() {
 			return nil
@@ -146,7 +146,7 @@ func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) erro
 // was signed for it: whoever needs a nonce next gets it, a reservation or an intent.
 // The same again is answered as before.
 //
-// The error wraps [ErrHooksOff], [nonce.ErrNotOwner], [nonce.ErrNotLeader] or
+// The error wraps [ErrHooksOff], [txmanager.ErrNotOwner], [txmanager.ErrNotLeader] or
 // [store.ErrNotFound]. Any other is unknown: call again.
 func (a *App) MarkRecyclable(ctx context.Context, txID, owner, reason string) error {
 	if reason = strings.TrimSpace(reason); reason == "" || len(reason) > maxReason {
@@ -156,18 +156,18 @@ func (a *App) MarkRecyclable(ctx context.Context, txID, owner, reason string) er
 	switch {
 	case err != nil:
 		return err
-	case r.State == nonce.Recyclable:
-		a.lookOnceMore(ctx, r.Submitter)
+	case r.State == txmanager.Recyclable:
+		a.recheckReservation(ctx, r.Submitter)
 		return nil
 	case r.Over:
-		return fmt.Errorf("mark %s recyclable: %w", r.TxID, nonce.ErrNotOwner)
+		return fmt.Errorf("mark %s recyclable: %w", r.TxID, txmanager.ErrNotOwner)
 	}
 	worker, err := a.workerOf(r.Submitter)
 	if err != nil {
 		return fmt.Errorf("mark %s recyclable: %w", r.TxID, err)
 	}
-	if err := worker.Mark(ctx, r.Submitter, nonce.Mark{TxID: r.TxID, Owner: owner, To: nonce.Recyclable, Reason: reason}); err != nil {
-		if now, again := a.store.Reservation(ctx, r.TxID); again == nil && now.State == nonce.Recyclable {
+	if err := worker.MarkReservation(ctx, r.Submitter, txmanager.ReservationMark{TxID: r.TxID, Owner: owner, To: txmanager.Recyclable, Reason: reason}); err != nil {
+		if now, again := a.store.Reservation(ctx, r.TxID); again == nil && now.State == txmanager.Recyclable {
 			return nil
 		}
 		return fmt.Errorf("mark %s recyclable: %w", r.TxID, err)
@@ -175,13 +175,13 @@ func (a *App) MarkRecyclable(ctx context.Context, txID, owner, reason string) er
 	return nil
 }
 
-// lookOnceMore asks for a look where a hook is answered by what is on record: whoever
+// recheckReservation asks for a look where a hook is answered by what is on record: whoever
 // wrote that may have died before it asked. If it cannot ask, the sweep finds it.
-func (a *App) lookOnceMore(ctx context.Context, s nonce.Submitter) {
+func (a *App) recheckReservation(ctx context.Context, s txmanager.Submitter) {
 	ctx = context.WithoutCancel(ctx)
 	v, err := a.store.Submitter(ctx, s)
 	if err == nil {
-		err = a.tasks.Advance(ctx, s, v.FencingToken)
+		err = a.tasks.EnqueueAdvance(ctx, s, v.FencingToken)
 	}
 	if err != nil {
 		a.log.WarnContext(ctx, "no advance task for a hook that was answered again", telemetry.SubmitterKey, s, "error", err.Error())
@@ -197,12 +197,12 @@ func (a *App) ownReservation(ctx context.Context, txID, owner string) (store.Res
 	if !ok {
 		return store.Reservation{}, store.ErrNotFound
 	}
-	if err := a.marks.look(ctx, a.log); err != nil {
+	if err := a.marks.compare(ctx, a.log); err != nil {
 		return store.Reservation{}, err
 	}
 	r, err := a.store.Reservation(ctx, id)
 	if err == nil && r.Owner != owner {
-		err = fmt.Errorf("reservation %s: %w", txID, nonce.ErrNotOwner)
+		err = fmt.Errorf("reservation %s: %w", txID, txmanager.ErrNotOwner)
 	}
 	return r, err
 }
@@ -233,7 +233,7 @@ func (a *App) hooksMay(owner string, requests []string) error {
 }
 
 // hooksAllowed refuses a submitter whose nonces are not the hooks' to reserve.
-func (a *App) hooksAllowed(ctx context.Context, s nonce.Submitter) error {
+func (a *App) hooksAllowed(ctx context.Context, s txmanager.Submitter) error {
 	v, err := a.store.Submitter(ctx, s)
 	if err != nil {
 		return err
@@ -245,7 +245,7 @@ func (a *App) hooksAllowed(ctx context.Context, s nonce.Submitter) error {
 }
 
 // reserved is what owner has under these requests; nil where nobody has anything.
-func (a *App) reserved(ctx context.Context, s nonce.Submitter, owner string, requests []string) ([]Reservation, error) {
+func (a *App) reserved(ctx context.Context, s txmanager.Submitter, owner string, requests []string) ([]Reservation, error) {
 	found, err := a.store.Reservations(ctx, s, requests)
 	if err != nil || len(found) == 0 {
 		return nil, err

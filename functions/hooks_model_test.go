@@ -24,15 +24,15 @@ import (
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // play is one submitter under reservations, marks, time-outs, intents, cancels, lost
 // leases, advances and blocks, in an order that a seed decides, several at once.
 type play struct {
 	hooks
-	sub nonce.Submitter
+	sub txmanager.Submitter
 	key devchain.Account
 	rng *rand.Rand
 
@@ -56,7 +56,7 @@ func TestReservationsBesideIntentsInAnyOrder(t *testing.T) {
 	accounts := devchain.DevAccounts(1 + plays)[1:]
 	var keys strings.Builder
 	for _, a := range accounts {
-		fmt.Fprintf(&keys, "%s=%s\n", nonce.NewSubmitter(1337, nonce.Address(a.Address)), hex.EncodeToString(crypto.FromECDSA(a.Key)))
+		fmt.Fprintf(&keys, "%s=%s\n", txmanager.NewSubmitter(1337, txmanager.Address(a.Address)), hex.EncodeToString(crypto.FromECDSA(a.Key)))
 	}
 	file := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(file, []byte(keys.String()), 0o600); err != nil {
@@ -67,7 +67,7 @@ func TestReservationsBesideIntentsInAnyOrder(t *testing.T) {
 	for i := range plays {
 		seed := rand.Uint64() //nolint:gosec // what it decides is told
 		p := &play{
-			hooks: h, sub: nonce.NewSubmitter(1337, nonce.Address(accounts[i].Address)), key: accounts[i], rng: rand.New(rand.NewPCG(seed, 0)),
+			hooks: h, sub: txmanager.NewSubmitter(1337, txmanager.Address(accounts[i].Address)), key: accounts[i], rng: rand.New(rand.NewPCG(seed, 0)),
 			used: map[string]string{}, back: map[string]bool{}, spoiled: map[string]bool{},
 		}
 		t.Run(fmt.Sprint("window ", 1+i%4, ", seed ", seed), func(t *testing.T) {
@@ -208,7 +208,7 @@ func (p *play) create() {
 	payload := []byte(`{"to":"0x00000000000000000000000000000000000000b0","value":"1","gas":"21000"}`)
 	in := store.Intent{
 		TxID: uuid.Must(uuid.NewV7()).String(), Submitter: p.sub, RequestID: request, Caller: "shop",
-		Payload: payload, Fingerprint: nonce.Fingerprint("", payload),
+		Payload: payload, Fingerprint: txmanager.Fingerprint("", payload),
 	}
 	if _, err := p.Store.Create(p.t.Context(), in, 1000); err != nil {
 		p.t.Errorf("create: %v", err)
@@ -267,7 +267,7 @@ func (p *play) cancel(pick uint64) {
 	p.mu.Lock()
 	p.spoiled[id] = true
 	p.mu.Unlock()
-	d, err := p.Store.Decide(p.t.Context(), store.Decision{TxID: id, By: operator, Action: nonce.OrderCancel, Reason: "r"})
+	d, err := p.Store.RecordDecision(p.t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionCancel, Reason: "r"})
 	p.told("%s is cancelled: %+v, %v", id, d, err)
 	if err != nil && !errors.Is(err, store.ErrTooLate) {
 		p.t.Errorf("cancel: %v", err)
@@ -278,7 +278,7 @@ var operator = store.Viewer{Caller: "ann@fencepost.example", Operator: true}
 
 // advance is an invocation, and a block.
 func (p *play) advance() {
-	if err := p.Serve(p.t.Context(), p.sub, nonce.KindAdvance); err != nil {
+	if err := p.Serve(p.t.Context(), p.sub, txmanager.KindAdvance); err != nil {
 		p.told("advance: %v", err)
 	}
 	if err := p.chain.Mine(1); err != nil {
@@ -309,12 +309,12 @@ func (p *play) holds() {
 	}
 	for id, hash := range p.used {
 		r, err := p.Store.Reservation(p.t.Context(), id)
-		if err != nil || r.State != nonce.Used || r.FirstHash != hash {
+		if err != nil || r.State != txmanager.Used || r.FirstHash != hash {
 			wrong = append(wrong, fmt.Sprintf("%s was marked used by %s: got %+v, %v", id, hash, r, err))
 		}
 	}
 	for id, is := range p.back {
-		if r, err := p.Store.Reservation(p.t.Context(), id); is && (err != nil || r.State != nonce.Recyclable) {
+		if r, err := p.Store.Reservation(p.t.Context(), id); is && (err != nil || r.State != txmanager.Recyclable) {
 			wrong = append(wrong, fmt.Sprintf("%s was given back: got %+v, %v", id, r, err))
 		}
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/mark"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // hooks is a process with the hooks on, or as settings say, on a chain of its own.
@@ -30,7 +30,7 @@ type hooks struct {
 	house
 	*functions.App
 	chain  *devchain.Chain
-	lender nonce.Submitter // the first dev account, with a window of two
+	lender txmanager.Submitter // the first dev account, with a window of two
 }
 
 func withHooks(t *testing.T, callers []string, settings ...string) hooks {
@@ -43,7 +43,7 @@ func withHooks(t *testing.T, callers []string, settings ...string) hooks {
 	h := hooks{
 		house:  house{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}},
 		chain:  chain,
-		lender: nonce.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address),
+		lender: txmanager.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address),
 	}
 	on := []string{"FENCEPOST_HOOKS_ENABLED=true", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT=1h", "FENCEPOST_RPC_URLS=" + chain.URL()}
 	if h.App, err = h.app(append(on, settings...)...); err != nil {
@@ -108,12 +108,12 @@ func TestAllocateRefuses(t *testing.T) {
 		"everybody":             {callers: []string{"*"}, want: wraps(store.ErrUnknownSubmitter)},
 		"callers without hooks": {callers: []string{"shop", "handler:pay"}, want: wraps(store.ErrUnknownSubmitter)},
 		"callers that are none": {first: func(h hooks) { h.run(`update submitter set callers = '{}'`) }, want: wraps(store.ErrUnknownSubmitter)},
-		"suspended":             {first: func(h hooks) { h.run(`update submitter set status = 'SUSPENDED'`) }, want: wraps(nonce.ErrNotNow)},
+		"suspended":             {first: func(h hooks) { h.run(`update submitter set status = 'SUSPENDED'`) }, want: wraps(txmanager.ErrNotNow)},
 		"PROTECT": {first: func(h hooks) {
 			h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, h.lender)
-		}, want: wraps(nonce.ErrNotNow)},
-		"above what is reserved": {first: func(h hooks) { h.reserve("y", "theirs") }, want: wraps(nonce.ErrNotNow)},
-		"more than the window":   {requests: []string{"a", "b", "c"}, want: wraps(nonce.ErrTooMany)},
+		}, want: wraps(txmanager.ErrNotNow)},
+		"above what is reserved": {first: func(h hooks) { h.reserve("y", "theirs") }, want: wraps(txmanager.ErrNotNow)},
+		"more than the window":   {requests: []string{"a", "b", "c"}, want: wraps(txmanager.ErrTooManyNonces)},
 		"another owner's":        {first: func(h hooks) { h.reserve("y", "r") }, want: wraps(store.ErrRequestConflict)},
 		"one that is known, one that is not": {first: func(h hooks) { h.reserve("x", "a") }, requests: []string{"a", "b"},
 			want: wraps(store.ErrRequestConflict)},
@@ -124,10 +124,10 @@ func TestAllocateRefuses(t *testing.T) {
 			}
 		}, want: wraps(store.ErrRequestConflict)},
 		"somebody else has the lease": {first: func(h hooks) {
-			if taken, err := h.Store.Take(h.t.Context(), h.lender, "other/1", false); err != nil || !taken.Held {
+			if taken, err := h.Store.Acquire(h.t.Context(), h.lender, "other/1", false); err != nil || !taken.Held {
 				h.t.Fatalf("take: got %+v, %v", taken, err)
 			}
-		}, want: wraps(nonce.ErrNotLeader)},
+		}, want: wraps(txmanager.ErrNotLeader)},
 		"no owner":              {owner: "none", want: isAnError},
 		"an owner of no UTF-8":  {owner: "\xff", want: isAnError},
 		"one request twice":     {requests: []string{"a", "a"}, want: isAnError},
@@ -191,7 +191,7 @@ func TestAllocateIsIdempotent(t *testing.T) {
 				if all, err := h.Allocate(t.Context(), h.lender, "x", "r"); err == nil {
 					got[i] = all[0]
 					return
-				} else if !errors.Is(err, nonce.ErrNotLeader) {
+				} else if !errors.Is(err, txmanager.ErrNotLeader) {
 					t.Error(err)
 					return
 				}
@@ -200,7 +200,7 @@ func TestAllocateIsIdempotent(t *testing.T) {
 	}
 	group.Wait()
 	for _, r := range got {
-		if r != got[0] || r.State != nonce.Reserved || r.Nonce != 0 || r.Over {
+		if r != got[0] || r.State != txmanager.Reserved || r.Nonce != 0 || r.Over {
 			t.Errorf("got %+v and %+v, want one reservation of nonce 0", r, got[0])
 		}
 	}
@@ -230,26 +230,26 @@ func TestMarkUsedRefuses(t *testing.T) {
 		return raw
 	}
 	as := func(*types.DynamicFeeTx) {}
-	isNotNow := wraps(nonce.ErrNotNow)
+	isNotNow := wraps(txmanager.ErrNotNow)
 	before := h.bound()
 	for name, c := range map[string]struct {
 		id, owner string
 		raw       []byte
 		want      func(error) bool
 	}{
-		"another nonce":     {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Nonce = 1 }), want: wraps(nonce.ErrBytes)},
-		"another key":       {raw: signs(1, as), want: wraps(nonce.ErrBytes)},
-		"another chain":     {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.ChainID = big.NewInt(1) }), want: wraps(nonce.ErrBytes)},
-		"above the ceiling": {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.GasFeeCap = big.NewInt(100_000_000_001) }), want: wraps(nonce.ErrBytes)},
-		"no tip":            {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.GasTipCap = new(big.Int) }), want: wraps(nonce.ErrBytes)},
-		"too little gas":    {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Gas = 20_999 }), want: wraps(nonce.ErrBytes)},
-		"too long":          {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Data, tx.Gas = make([]byte, 128<<10), 5_000_000 }), want: wraps(nonce.ErrBytes)},
-		"no transaction":    {raw: []byte("{}"), want: wraps(nonce.ErrBytes)},
-		"nothing":           {raw: []byte{}, want: wraps(nonce.ErrBytes)},
+		"another nonce":     {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Nonce = 1 }), want: wraps(txmanager.ErrSignedBytes)},
+		"another key":       {raw: signs(1, as), want: wraps(txmanager.ErrSignedBytes)},
+		"another chain":     {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.ChainID = big.NewInt(1) }), want: wraps(txmanager.ErrSignedBytes)},
+		"above the ceiling": {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.GasFeeCap = big.NewInt(100_000_000_001) }), want: wraps(txmanager.ErrSignedBytes)},
+		"no tip":            {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.GasTipCap = new(big.Int) }), want: wraps(txmanager.ErrSignedBytes)},
+		"too little gas":    {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Gas = 20_999 }), want: wraps(txmanager.ErrSignedBytes)},
+		"too long":          {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Data, tx.Gas = make([]byte, 128<<10), 5_000_000 }), want: wraps(txmanager.ErrSignedBytes)},
+		"no transaction":    {raw: []byte("{}"), want: wraps(txmanager.ErrSignedBytes)},
+		"nothing":           {raw: []byte{}, want: wraps(txmanager.ErrSignedBytes)},
 		"below the base fee": {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.GasFeeCap, tx.GasTipCap = big.NewInt(1), big.NewInt(1) }),
 			want: isNotNow},
 		"more than there is": {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Value = new(big.Int).Lsh(big.NewInt(1), 200) }), want: isNotNow},
-		"another owner":      {owner: "y", raw: signs(0, as), want: wraps(nonce.ErrNotOwner)},
+		"another owner":      {owner: "y", raw: signs(0, as), want: wraps(txmanager.ErrNotOwner)},
 		"another txId":       {id: uuid.NewString(), raw: signs(0, as), want: wraps(store.ErrNotFound)},
 		"no txId":            {id: "r", raw: signs(0, as), want: wraps(store.ErrNotFound)},
 		"another form of it": {id: "urn:uuid:" + r.TxID, raw: signs(0, as), want: wraps(store.ErrNotFound)},
@@ -273,10 +273,10 @@ func TestMarkUsedRefuses(t *testing.T) {
 			t.Fatalf("its owner, in time: got %v", err)
 		}
 	}
-	if err := h.MarkUsed(t.Context(), r.TxID, "x", signs(0, func(tx *types.DynamicFeeTx) { tx.Value = big.NewInt(8) })); !errors.Is(err, nonce.ErrNotOwner) {
+	if err := h.MarkUsed(t.Context(), r.TxID, "x", signs(0, func(tx *types.DynamicFeeTx) { tx.Value = big.NewInt(8) })); !errors.Is(err, txmanager.ErrNotOwner) {
 		t.Errorf("other bytes then: got %v, want ErrNotOwner", err)
 	}
-	if err := h.MarkRecyclable(t.Context(), r.TxID, "x", "too late"); !errors.Is(err, nonce.ErrNotOwner) {
+	if err := h.MarkRecyclable(t.Context(), r.TxID, "x", "too late"); !errors.Is(err, txmanager.ErrNotOwner) {
 		t.Errorf("given back then: got %v, want ErrNotOwner", err)
 	}
 	if want := r.TxID + " SUBMITTED 0 USED x next 1"; h.bound() != want {
@@ -291,7 +291,7 @@ func TestNamesOfCodeHaveNoToken(t *testing.T) {
 	h := withHooks(t, []string{"hooks", "handler:wage", "sub:hooks@fencepost.example"})
 	h.left = new(atomic.Bool)
 	url := h.serve("FENCEPOST_HOOKS_ENABLED=true")
-	body := map[string]any{"submitter": h.lender, "requestId": "r", "payload": map[string]any{"to": nonce.Address{9}.String()}}
+	body := map[string]any{"submitter": h.lender, "requestId": "r", "payload": map[string]any{"to": txmanager.Address{9}.String()}}
 	for name, status := range map[string]int{"hooks": 404, store.PayoutCaller: 404, "handler:wage": 404, "hooks@fencepost.example": 202} {
 		got := call(t, t.Context(), h.issuer.token(t, "public", jwt.MapClaims{"sub": name}), "POST", url+"/api/v1/tx", body)
 		if got.status != status {
@@ -306,14 +306,14 @@ func TestNamesOfCodeHaveNoToken(t *testing.T) {
 func TestReservationsAreHeldToThePolicy(t *testing.T) {
 	t.Parallel()
 	h := withHooks(t, []string{"hooks"})
-	allowed := nonce.Address{18: 0xca, 19: 0xfe}
+	allowed := txmanager.Address{18: 0xca, 19: 0xfe}
 	terms := store.Policy{MaxValue: new("8"), MaxValuePerDay: new("7"), MaxPerMinute: new(1), Targets: []string{allowed.String()}}
 	if _, err := h.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: h.lender, Policy: terms, By: "olga", Reason: "a test"}); err != nil {
 		t.Fatal(err)
 	}
 	refusedBy := func(what string, err error, rule store.PolicyRule) {
 		t.Helper()
-		var refused store.ErrPolicy
+		var refused store.PolicyError
 		if !errors.As(err, &refused) || refused.Rule != rule {
 			t.Errorf("%s: got %v, want it refused by %s", what, err, rule)
 		}

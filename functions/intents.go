@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/fencepost/fencepost/shared/intentmac"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer/kms"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // openIntents reads the keys of the MACs of intents. A process that accepts intents does
@@ -42,5 +42,5 @@ func (a *App) acceptsIntents() bool {
 
 // signsIntents says that this process signs.
 func (a *App) signsIntents() bool {
-	return slices.Contains([]string{"", All, string(nonce.KindAdvance)}, a.config.Platform.FunctionTarget)
+	return slices.Contains([]string{"", All, string(txmanager.KindAdvance)}, a.config.Platform.FunctionTarget)
 }

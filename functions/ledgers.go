@@ -10,11 +10,11 @@ import (
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
-	"github.com/fencepost/fencepost/shared/nonce"
 	checks "github.com/fencepost/fencepost/shared/store/conservation"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -120,7 +120,7 @@ func (a *App) chainReader(book *checks.Book) conservation.Payments {
 }
 
 // paymentsChainOf is a payer's chain, and by what its blocks are final.
-func (a *App) paymentsChainOf(s nonce.Submitter) (chain payout.PaymentsChain, byTag bool, depth uint64, err error) {
+func (a *App) paymentsChainOf(s txmanager.Submitter) (chain payout.PaymentsChain, byTag bool, depth uint64, err error) {
 	of, err := a.servedOf(s)
 	if err != nil {
 		return nil, false, 0, err
@@ -147,7 +147,7 @@ func transferRules(c config.Config) transfer.Rules {
 	r.RetryFirst, r.RetryMost, r.PayoutMost = t.RetryFirst, t.RetryMost, min(r.PayoutMost, t.RetryMost)
 	r.PayoutLimit = 0
 	for _, of := range c.Served() { // the slowest chain's
-		r.PayoutLimit = max(r.PayoutLimit, payout.Limit(nonce.Finality(of.Finality), uint64(of.Confirmations), of.BlockTime, 2*t.PayoutFinality))
+		r.PayoutLimit = max(r.PayoutLimit, payout.Limit(txmanager.Finality(of.Finality), uint64(of.Confirmations), of.BlockTime, 2*t.PayoutFinality))
 	}
 	return r
 }

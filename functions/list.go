@@ -9,10 +9,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/oklog/ulid/v2"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -47,12 +47,12 @@ func (a *App) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	query := store.ListQuery{State: nonce.State(q["state"])}
+	query := store.ListQuery{State: txmanager.State(q["state"])}
 	if query.Submitter, err = a.submitter("submitter", q["submitter"]); err != nil {
 		return err
 	}
-	if query.State != "" && !slices.Contains(nonce.States(), query.State) {
-		return web.FieldProblem("state", "is no state: want one of %v", nonce.States())
+	if query.State != "" && !slices.Contains(txmanager.States(), query.State) {
+		return web.FieldProblem("state", "is no state: want one of %v", txmanager.States())
 	}
 	if query.Size, query.After, err = pageOf(q, txPlace); err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -29,22 +29,22 @@ type lostResponse struct {
 }
 
 type lostNonce struct {
-	Nonce     uint64        `json:"nonce"`
-	Taker     *nonce.Taker  `json:"taker,omitempty"`     // the transaction that has the nonce on chain
-	Succeeded *bool         `json:"succeeded,omitempty"` // once it was read at finality
-	Unknown   string        `json:"unknown,omitempty"`   // why it cannot be shown
-	Intents   []store.Alike `json:"intents"`             // what here wants the same: to, value and data
-	Payouts   []string      `json:"payouts"`             // req_ids of open payouts that want the same
+	Nonce     uint64                 `json:"nonce"`
+	Taker     *txmanager.ConsumingTx `json:"taker,omitempty"`     // the transaction that has the nonce on chain
+	Succeeded *bool                  `json:"succeeded,omitempty"` // once it was read at finality
+	Unknown   string                 `json:"unknown,omitempty"`   // why it cannot be shown
+	Intents   []store.MatchingIntent `json:"intents"`             // what here wants the same: to, value and data
+	Payouts   []string               `json:"payouts"`             // req_ids of open payouts that want the same
 }
 
 // losses is what one page is made of.
 type losses struct {
-	s       nonce.Submitter
-	chain   nonce.ChainConnector
-	stored  map[uint64]nonce.ForeignTransaction
-	own     map[uint64][]nonce.Hash // versions that are stored for nonces of the page
-	open    []nonce.OpenRequest
-	reading nonce.ForeignReading
+	s       txmanager.Submitter
+	chain   txmanager.ChainConnector
+	stored  map[uint64]txmanager.ForeignTransaction
+	own     map[uint64][]txmanager.Hash // versions that are stored for nonces of the page
+	open    []txmanager.OpenRequest
+	reading txmanager.ForeignScan
 }
 
 // lost shows an operator each nonce that the chain has beyond the cursor, with
@@ -70,7 +70,7 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := chain.Look(r.Context(), nonce.Look{Submitter: s, Account: true, FinalCount: true})
+	v, err := chain.Query(r.Context(), txmanager.ChainQuery{Submitter: s, Account: true, FinalCount: true})
 	if err != nil {
 		return web.UnavailableBecause(err, "the chain's count of the account could not be read")
 	}
@@ -80,7 +80,7 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 	}
 	from = max(first, from)
 	out := lostResponse{ChainCount: v.Account.LatestCount, FinalCount: v.FinalCount, NextNonce: known.NextNonce, Nonces: []lostNonce{}}
-	page := losses{s: s, chain: chain, stored: make(map[uint64]nonce.ForeignTransaction)}
+	page := losses{s: s, chain: chain, stored: make(map[uint64]txmanager.ForeignTransaction)}
 	if page.open, err = a.store.OpenRequests(r.Context(), s); err != nil {
 		return err
 	}
@@ -123,14 +123,14 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 }
 
 // readingOf is how far blocks were read in the open episode.
-func (a *App) readingOf(ctx context.Context, known store.SubmitterView) (nonce.ForeignReading, error) {
+func (a *App) readingOf(ctx context.Context, known store.SubmitterView) (txmanager.ForeignScan, error) {
 	var open struct{ Episode int }
 	if known.Protect != nil {
 		if err := json.Unmarshal(known.Protect, &open); err != nil {
-			return nonce.ForeignReading{}, err
+			return txmanager.ForeignScan{}, err
 		}
 	}
-	return a.store.ForeignReading(ctx, known.Submitter, open.Episode, uint64(known.NextNonce))
+	return a.store.ForeignScan(ctx, known.Submitter, open.Episode, uint64(known.NextNonce))
 }
 
 // ours reports that a version of our own has consumed the nonce. Where no node tells which
@@ -141,11 +141,11 @@ func (page losses) ours(ctx context.Context, one lostNonce) (bool, error) {
 	if one.Taker != nil || len(own) == 0 {
 		return one.Taker != nil && slices.Contains(own, one.Taker.Hash), nil
 	}
-	v, err := page.chain.Look(ctx, nonce.Look{Submitter: page.s, Receipts: own})
+	v, err := page.chain.Query(ctx, txmanager.ChainQuery{Submitter: page.s, Receipts: own})
 	if err != nil {
 		return false, web.UnavailableBecause(err, "the receipts of the account's transactions could not be read")
 	}
-	return slices.ContainsFunc(own, func(h nonce.Hash) bool { return v.Receipts[h].Answer == nonce.AnswerFound }), nil
+	return slices.ContainsFunc(own, func(h txmanager.Hash) bool { return v.Receipts[h].Answer == txmanager.AnswerFound }), nil
 }
 
 // lostFrom is the nonce at which the page begins.
@@ -162,36 +162,36 @@ func lostFrom(r *http.Request) (uint64, error) {
 }
 
 func (a *App) lostNonce(r *http.Request, page losses, n uint64) (lostNonce, error) {
-	one := lostNonce{Nonce: n, Intents: []store.Alike{}, Payouts: []string{}}
+	one := lostNonce{Nonce: n, Intents: []store.MatchingIntent{}, Payouts: []string{}}
 	f, read := page.stored[n]
 	if read {
 		one.Succeeded = &f.Succeeded
 	}
-	if !read || f.Taker.CallDigest() != f.CallDigest { // or its data are longer than what is kept
-		taker, err := page.chain.Taken(r.Context(), page.s, n)
+	if !read || f.Tx.CallDigest() != f.CallDigest { // or its data are longer than what is kept
+		taker, err := page.chain.FindConsumingTx(r.Context(), page.s, n)
 		if err != nil && !read {
-			if one.Unknown = err.Error(); errors.Is(err, nonce.ErrNoCounts) {
+			if one.Unknown = err.Error(); errors.Is(err, txmanager.ErrNoCounts) {
 				one.Unknown = page.reading.Progress() + "; " + one.Unknown
 			}
 			return one, r.Context().Err()
 		}
 		if err == nil {
-			f.Taker, f.CallDigest = taker, taker.CallDigest()
+			f.Tx, f.CallDigest = taker, taker.CallDigest()
 		}
 	}
-	one.Taker = &f.Taker
+	one.Taker = &f.Tx
 	for _, o := range page.open {
-		call, err := page.chain.Call(o.Payload)
+		call, err := page.chain.ParsePayload(o.Payload)
 		if same := err == nil && !o.Unknown && f.Does(call); same && o.TxID == "" {
 			one.Payouts = append(one.Payouts, o.RequestID)
 		}
 	}
-	alike, err := a.store.IntentsAlike(r.Context(), page.s, f.Taker)
+	alike, err := a.store.MatchingIntents(r.Context(), page.s, f.Tx)
 	if err != nil {
 		return one, err
 	}
 	for _, intent := range alike {
-		if call, err := page.chain.Call(intent.Payload); err == nil && f.Does(call) {
+		if call, err := page.chain.ParsePayload(intent.Payload); err == nil && f.Does(call) {
 			one.Intents = append(one.Intents, intent)
 		}
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// markEvery is between two looks of a process.
-const markEvery = time.Minute
+// compareEvery is between two looks of a process.
+const compareEvery = time.Minute
 
-// lookFor bounds one look: the storage's own time, and the database's.
-const lookFor = 10 * time.Second
+// compareTimeout bounds one look: the storage's own time, and the database's.
+const compareTimeout = 10 * time.Second
 
 // marks compares the database with the mark outside it. A nil one does nothing.
 type marks struct {
@@ -27,9 +27,9 @@ type marks struct {
 	object *gcs.Object
 	adopts func(context.Context, mark.Seen, string) error
 
-	looked atomic.Bool // the first look has come to an end
-	mu     sync.Mutex
-	next   time.Time // by the monotonic clock
+	compared atomic.Bool // the first look has come to an end
+	mu       sync.Mutex
+	next     time.Time // by the monotonic clock
 }
 
 func (a *App) openMark(ctx context.Context) error {
@@ -52,17 +52,17 @@ func (m *marks) close() error {
 	return m.object.Close()
 }
 
-// look compares before the first request that reads a row, and then once a minute.
+// compare compares before the first request that reads a row, and then once a minute.
 // Requests that come during the first look wait; later one request looks, and the others
 // go on by what the last look said. A foreign database has been distrusted when it
 // returns: its own rows say so to whoever reads them. A mark that cannot be read stops
 // nobody; a database that could not be asked is not believed.
-func (m *marks) look(ctx context.Context, log *slog.Logger) error {
+func (m *marks) compare(ctx context.Context, log *slog.Logger) error {
 	if m == nil {
 		return nil
 	}
 	if !m.mu.TryLock() {
-		if m.looked.Load() {
+		if m.compared.Load() {
 			return nil
 		}
 		m.mu.Lock()
@@ -72,14 +72,14 @@ func (m *marks) look(ctx context.Context, log *slog.Logger) error {
 		return nil
 	}
 	// A caller that hangs up ends no look: what it broke off would count as unread.
-	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookFor)
+	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), compareTimeout)
 	defer cancel()
 	_, err := m.keeper.Look(looking)
 	if err != nil && !decided(err) {
 		return web.UnavailableBecause(err, "the database could not be compared with the mark outside it")
 	}
-	m.next = time.Now().Add(markEvery)
-	m.looked.Store(true)
+	m.next = time.Now().Add(compareEvery)
+	m.compared.Store(true)
 	m.tell(ctx, log, err)
 	return nil
 }

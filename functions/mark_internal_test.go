@@ -42,7 +42,7 @@ func TestLookOutlivesItsCaller(t *testing.T) {
 	gone, hangUp := context.WithCancel(t.Context())
 	hangUp()
 	for _, ctx := range []context.Context{gone, t.Context()} {
-		if err := m.look(ctx, slog.New(slog.DiscardHandler)); err != nil && !errors.Is(err, context.Canceled) {
+		if err := m.compare(ctx, slog.New(slog.DiscardHandler)); err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 	}
@@ -57,14 +57,14 @@ func TestRequestsGoOnWhileOneLooksAgain(t *testing.T) {
 	f := &foreignMark{asked: make(chan struct{}), answer: make(chan struct{})}
 	m := &marks{keeper: mark.Keeper{Object: f, Book: f}}
 	log := slog.New(slog.DiscardHandler)
-	if err := m.look(t.Context(), log); err != nil {
+	if err := m.compare(t.Context(), log); err != nil {
 		t.Fatal(err)
 	}
 	m.next = time.Time{}
 	var looking sync.WaitGroup
-	looking.Go(func() { _ = m.look(t.Context(), log) })
+	looking.Go(func() { _ = m.compare(t.Context(), log) })
 	<-f.asked
-	if err := m.look(t.Context(), log); err != nil || m.mu.TryLock() {
+	if err := m.compare(t.Context(), log); err != nil || m.mu.TryLock() {
 		t.Errorf("a request beside the look: got %v, want it to go on while the look is under way", err)
 	}
 	close(f.answer)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // No node's URL is given to these functions, which query none. The others refuse to start
@@ -45,7 +45,7 @@ func TestCreateAcceptsIntentsWithoutANode(t *testing.T) {
 	for chain, want := range map[int]string{1337: "202", 1338: "202", 5: "404"} {
 		account := fmt.Sprintf("eip155:%d:0x%040x", chain, 0xa11)
 		if chain != 5 {
-			h.Register(t, nonce.Submitter(account), 1)
+			h.Register(t, txmanager.Submitter(account), 1)
 		}
 		got := h.as("shop", "POST", "/api/v1/tx", map[string]any{"submitter": account, "requestId": "r", "payload": map[string]any{"to": "0x000000000000000000000000000000000000dead"}})
 		if fmt.Sprint(got.status) != want {

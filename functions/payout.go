@@ -8,21 +8,21 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
 // refundsFinality is the finality by which payouts are offered or off: a payer may be on
 // any chain that is served, so that one chain whose finality is none to give money back by
 // turns them off. Of a payout its payer's own chain decides: see [App.payoutFinalityOf].
-func refundsFinality(c config.Config) (nonce.Finality, uint64) {
+func refundsFinality(c config.Config) (txmanager.Finality, uint64) {
 	served := c.Served()
 	i := slices.IndexFunc(served, func(of config.ServedChain) bool {
 		return of.Finality == config.FinalitySafe || of.Finality == config.FinalityConfirmations && of.Confirmations == 0
 	})
 	of := served[max(i, 0)]
-	return nonce.Finality(of.Finality), uint64(of.Confirmations)
+	return txmanager.Finality(of.Finality), uint64(of.Confirmations)
 }
 
 // payoutLedger is the chains as a ledger; off where this deployment's finality is none
@@ -47,11 +47,11 @@ type payoutChain struct {
 }
 
 // Transaction implements [payout.Chain].
-func (c payoutChain) Transaction(ctx context.Context, hash nonce.Hash) (evm.Transaction, error) {
+func (c payoutChain) Transaction(ctx context.Context, hash txmanager.Hash) (evm.Transaction, error) {
 	return c.connector.Transaction(ctx, hash)
 }
 
-func (a *App) payoutChainOf(s nonce.Submitter) (payout.Chain, error) {
+func (a *App) payoutChainOf(s txmanager.Submitter) (payout.Chain, error) {
 	c, err := a.servedOf(s)
 	if err != nil {
 		return nil, err
@@ -60,12 +60,12 @@ func (a *App) payoutChainOf(s nonce.Submitter) (payout.Chain, error) {
 }
 
 // payoutFinalityOf is by what transactions of the payer's chain are final.
-func (a *App) payoutFinalityOf(s nonce.Submitter) (nonce.Finality, uint64, error) {
+func (a *App) payoutFinalityOf(s txmanager.Submitter) (txmanager.Finality, uint64, error) {
 	c, err := a.servedOf(s)
 	if err != nil {
 		return "", 0, err
 	}
-	return nonce.Finality(c.Finality), uint64(c.Confirmations), nil
+	return txmanager.Finality(c.Finality), uint64(c.Confirmations), nil
 }
 
 type payoutRequest struct {
@@ -115,7 +115,7 @@ func addressProblem(say string) *web.Problem {
 // preparePayout fixes what the payout does, for ever. Where that cannot be done, what
 // it returns is never stored, but finds what is stored under the cid; and hindrance
 // says why, unless asset or amount are wrong, which is judged where it is stored.
-func (a *App) preparePayout(ctx context.Context, req transfer.Request, to nonce.Address) (p *transfer.Payout, hindrance, err error) {
+func (a *App) preparePayout(ctx context.Context, req transfer.Request, to txmanager.Address) (p *transfer.Payout, hindrance, err error) {
 	none := &transfer.Payout{Address: to.String(), BaseUnits: "1", Payload: []byte("{}")}
 	if !a.transfers.pays {
 		return none, transfer.ErrRefused{Reason: transfer.TransferNotAllowed}, nil

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const paidTo = "0x52908400098527886e0f7030069857d2e4169ee7"
@@ -45,7 +45,7 @@ func TestPayout(t *testing.T) {
 	}
 	reqID := fmt.Sprint(a.body["req_id"])
 	found, err := h.Payout(t.Context(), payer, reqID)
-	if err != nil || found.State != nonce.Queued {
+	if err != nil || found.State != txmanager.Queued {
 		t.Fatalf("managed transaction: got %+v, %v; want it QUEUED", found, err)
 	}
 	seen := call(t, t.Context(), h.userToken(alice), "GET", h.url+"/api/v1/internal_transfer/"+reqID, nil)
@@ -84,7 +84,7 @@ func TestOnlyTheCoordinatorCancelsAPayout(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", path, got, want)
 		}
 	}
-	if found, err = h.Payout(t.Context(), payer, reqID); err != nil || found.State != nonce.Queued {
+	if found, err = h.Payout(t.Context(), payer, reqID); err != nil || found.State != txmanager.Queued {
 		t.Errorf("the managed transaction: got %s, %v; want it QUEUED", found.State, err)
 	}
 }
@@ -154,12 +154,12 @@ func TestPayoutsAreFinalByTheirPayersChain(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = app.Close(context.WithoutCancel(t.Context())) })
 	for chain, want := range map[uint64]string{1337: "confirmations 1", 1338: "finalized 1", 1339: "confirmations 30"} {
-		s := nonce.Submitter(strings.Replace(string(payer), ":1337:", fmt.Sprintf(":%d:", chain), 1))
+		s := txmanager.Submitter(strings.Replace(string(payer), ":1337:", fmt.Sprintf(":%d:", chain), 1))
 		if mode, depth, err := app.PayoutFinality(s); err != nil || fmt.Sprint(mode, " ", depth) != want {
 			t.Errorf("chain %d: got %s, %d, %v; want %s", chain, mode, depth, err, want)
 		}
 	}
-	if _, _, err := app.PayoutFinality(nonce.Submitter(strings.Replace(string(payer), ":1337:", ":7:", 1))); err == nil {
+	if _, _, err := app.PayoutFinality(txmanager.Submitter(strings.Replace(string(payer), ":1337:", ":7:", 1))); err == nil {
 		t.Error("a chain that is not served: got no error")
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -336,7 +336,7 @@ func (a *App) setStatus(w http.ResponseWriter, r *http.Request, suspend bool) er
 }
 
 // proposeResume proposes that a suspended submitter goes on.
-func (a *App) proposeResume(w http.ResponseWriter, r *http.Request, s nonce.Submitter, reason string) error {
+func (a *App) proposeResume(w http.ResponseWriter, r *http.Request, s txmanager.Submitter, reason string) error {
 	what := proposed{"resume", about(s), reason, fmt.Sprintf("resumes %s: it takes intents again, and binds nonces", s)}
 	var now struct{ Status string }
 	switch known, err := a.actState(r.Context(), what, &now); {
@@ -372,7 +372,7 @@ var policyProblems = map[store.PolicyRule]web.Problem{
 }
 
 // policyProblem names the limit that was met, and the member that met it.
-func policyProblem(e store.ErrPolicy) error {
+func policyProblem(e store.PolicyError) error {
 	of := policyProblems[e.Rule]
 	p := web.NewProblem(of.Code, "%s.%s", e.Error(), storedNothing)
 	p.Field, p.RetryAfter = of.Field, of.RetryAfter

@@ -9,8 +9,8 @@ import (
 	"unicode"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -56,9 +56,9 @@ const queueRetryAfter = 10 * time.Second
 // UNAVAILABLE.
 func problem(err error) error {
 	var field *evm.FieldError
-	var policy store.ErrPolicy
-	var recorded store.RequestRecorded
-	var callers store.ErrCallers
+	var policy store.PolicyError
+	var recorded store.RequestRecordedError
+	var callers store.CallersError
 	switch {
 	case store.IsMoving(err):
 		p := web.NewProblem(moveExpected, "the database is about to be moved to another server, and nothing is written meanwhile; nothing was stored: try again later")
@@ -143,7 +143,7 @@ func problem(err error) error {
 }
 
 // recordedWords say what is on record of a request that the database had lost.
-func recordedWords(r store.RequestRecorded) string {
+func recordedWords(r store.RequestRecordedError) string {
 	if r.TxHash == "" {
 		return "an operator stated that this request was carried out on the chain, and no node shows its transaction: it is transaction " + r.TxID + " here"
 	}
@@ -161,11 +161,11 @@ func payloadProblem(f *evm.FieldError) error {
 }
 
 // submitter reads the submitter that a caller named.
-func (a *App) submitter(field, text string) (nonce.Submitter, error) {
+func (a *App) submitter(field, text string) (txmanager.Submitter, error) {
 	if text == "" {
 		return "", web.FieldProblem(field, "is required: an account such as eip155:%d:0x… or 0x…", a.config.Chain.ID)
 	}
-	s, err := nonce.ParseSubmitter(text, a.config.Chain.ID)
+	s, err := txmanager.ParseSubmitter(text, a.config.Chain.ID)
 	if err != nil {
 		return "", web.FieldProblem(field, "is no account: want eip155:<chainId>:0x<40 hex digits>, or 0x<40 hex digits> on chain %d", a.config.Chain.ID)
 	}
@@ -211,5 +211,5 @@ func newRequestID(field, text string) error {
 	return requestID(field, text)
 }
 
-// isNone says that text is [nonce.NoRequest], however it is spelled.
-func isNone(text string) bool { return strings.EqualFold(strings.TrimSpace(text), nonce.NoRequest) }
+// isNone says that text is [txmanager.NoRequest], however it is spelled.
+func isNone(text string) bool { return strings.EqualFold(strings.TrimSpace(text), txmanager.NoRequest) }

@@ -18,7 +18,7 @@ import (
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/config"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // ruleFor are the settings of a deployment with the two-person rule for these kinds.
@@ -82,11 +82,11 @@ func TestTwoOperatorsDecide(t *testing.T) {
 		h.run(`update managed_tx set held = true where tx_id = $1`, id)
 		return id
 	}
-	to, err := nonce.ParseAddress(paidTo)
+	to, err := txmanager.ParseAddress(paidTo)
 	if err != nil {
 		t.Fatal(err)
 	}
-	digest := nonce.Taker{To: &to, ValueWei: "1"}.CallDigest()
+	digest := txmanager.ConsumingTx{To: &to, ValueWei: "1"}.CallDigest()
 	first, last := held("first"), held("last")
 	h.run(`insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
 		select $1, n, 1, '0x' || lpad(to_hex(n + 1), 64, '0'), 7, '0x' || lpad(to_hex(n + 1), 64, '0'), lower($2), 1, $3, true, '{}', 'node' from generate_series(0, 1) n`, shopAccount, paidTo, digest[:])

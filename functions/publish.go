@@ -14,8 +14,8 @@ import (
 	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/events/pubsub"
 	eventhook "github.com/fencepost/fencepost/shared/events/webhook"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -26,7 +26,7 @@ const topicReceiver = "pubsub"
 // who tells needs the receivers' secrets.
 func (a *App) openEvents() (err error) {
 	c := a.config.Events
-	publishers := make(map[string]nonce.DomainEventPublisher)
+	publishers := make(map[string]txmanager.DomainEventPublisher)
 	switch c.Mode {
 	case config.EventsOutbox:
 		a.receivers = []string{topicReceiver}
@@ -41,14 +41,14 @@ func (a *App) openEvents() (err error) {
 	a.turns = newTurns(a.receivers)
 	a.teller = &events.Worker{
 		Book: a.store, Receivers: a.receivers, Publishers: publishers, Wake: a.tasks, Rules: leaseRules(a.config.Lease),
-		EndAfter: a.config.Tasks.DispatchDeadline / 2, Node: a.node, Log: a.log, Told: countTold, At: a.points.At,
+		EndAfter: a.config.Tasks.DispatchDeadline / 2, Node: a.node, Log: a.log, Told: countDelivered, At: a.points.At,
 	}
 	return nil
 }
 
 // webhooks are the receivers of events.webhook.urls, where this process may tell them.
-func (a *App) webhooks(c config.Events) (map[string]nonce.DomainEventPublisher, error) {
-	all := make(map[string]nonce.DomainEventPublisher)
+func (a *App) webhooks(c config.Events) (map[string]txmanager.DomainEventPublisher, error) {
+	all := make(map[string]txmanager.DomainEventPublisher)
 	for name, url := range c.URLs {
 		keys, err := keysOf(c.Secrets[name])
 		switch {
@@ -59,8 +59,8 @@ func (a *App) webhooks(c config.Events) (map[string]nonce.DomainEventPublisher, 
 		case len(keys) == 0:
 			continue
 		}
-		var p nonce.DomainEventPublisher = eventhook.Receiver{URL: url, Keys: keys, Timeout: c.Timeout, Client: a.services,
-			Log: func(ctx context.Context, e nonce.Event, err error) {
+		var p txmanager.DomainEventPublisher = eventhook.Receiver{URL: url, Keys: keys, Timeout: c.Timeout, Client: a.services,
+			Log: func(ctx context.Context, e txmanager.Event, err error) {
 				a.log.WarnContext(ctx, "receiver not reached", "receiver", name, telemetry.TxIDKey, e.TxID, "error", err.Error())
 			}}
 		if callers := c.Callers[name]; len(callers) > 0 {

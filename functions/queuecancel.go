@@ -3,9 +3,9 @@ package functions
 import (
 	"net/http"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -15,12 +15,12 @@ type queueCancelRequest struct {
 }
 
 type queueCancelResponse struct {
-	Submitter nonce.Submitter `json:"submitter"`
-	Cancelled int             `json:"cancelled"`
-	Remaining int             `json:"remaining"` // of what was asked for: call again
-	Bound     int             `json:"bound"`     // have a nonce, and are not touched
-	Payouts   int             `json:"payouts"`   // in the queue, and their transfers' to decide about
-	Beside    int             `json:"beside"`    // held for foreign transactions, and decided about by them
+	Submitter txmanager.Submitter `json:"submitter"`
+	Cancelled int                 `json:"cancelled"`
+	Remaining int                 `json:"remaining"` // of what was asked for: call again
+	Bound     int                 `json:"bound"`     // have a nonce, and are not touched
+	Payouts   int                 `json:"payouts"`   // in the queue, and their transfers' to decide about
+	Beside    int                 `json:"beside"`    // held for foreign transactions, and decided about by them
 }
 
 // cancelPage is how many intents one call cancels.

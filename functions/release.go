@@ -7,22 +7,22 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
 type releaseRequest struct {
-	Episode  *int              `json:"episode"`
-	Mode     nonce.ReleaseMode `json:"mode"`
-	Reason   string            `json:"reason"`
-	Count    *uint64           `json:"count"`
-	Requests map[uint64]string `json:"requests"`
-	Hashes   map[uint64]string `json:"hashes"`   // by which transactions nonces were consumed that no node tells of
-	Executed map[uint64]string `json:"executed"` // how the operator knows that a named request was carried out, where no node can prove it
-	Others   *string           `json:"others"`
-	Fill     *uint64           `json:"fill"` // the largest window that the account can have had when a database was lost
+	Episode  *int                  `json:"episode"`
+	Mode     txmanager.ReleaseMode `json:"mode"`
+	Reason   string                `json:"reason"`
+	Count    *uint64               `json:"count"`
+	Requests map[uint64]string     `json:"requests"`
+	Hashes   map[uint64]string     `json:"hashes"`   // by which transactions nonces were consumed that no node tells of
+	Executed map[uint64]string     `json:"executed"` // how the operator knows that a named request was carried out, where no node can prove it
+	Others   *string               `json:"others"`
+	Fill     *uint64               `json:"fill"` // the largest window that the account can have had when a database was lost
 }
 
 // widestWindow is the schema's bound of max_in_flight.
@@ -32,14 +32,14 @@ const widestWindow = 10_000
 const othersMatching = "matching"
 
 type releaseResponse struct {
-	Submitter  nonce.Submitter `json:"submitter"`
-	Episode    int             `json:"episode"`
-	Displaced  []uint64        `json:"displaced"`            // nonces lost to foreign transactions
-	NotOnChain []nonce.FinalTx `json:"notOnChain,omitempty"` // final transactions that a reorg took away, which resync accepts
-	NextNonce  uint64          `json:"nextNonce"`
-	Named      []nonce.Naming  `json:"named"`   // what each name did, by nonce
-	Filling    *nonce.Filling  `json:"filling"` // the nonces that placeholders consume; null: none
-	DryRun     bool            `json:"dryRun"`  // nothing was changed: it is what would happen
+	Submitter  txmanager.Submitter `json:"submitter"`
+	Episode    int                 `json:"episode"`
+	Displaced  []uint64            `json:"displaced"`            // nonces lost to foreign transactions
+	NotOnChain []txmanager.FinalTx `json:"notOnChain,omitempty"` // final transactions that a reorg took away, which resync accepts
+	NextNonce  uint64              `json:"nextNonce"`
+	Named      []txmanager.Naming  `json:"named"`   // what each name did, by nonce
+	Filling    *txmanager.Filling  `json:"filling"` // the nonces that placeholders consume; null: none
+	DryRun     bool                `json:"dryRun"`  // nothing was changed: it is what would happen
 }
 
 // notLeaderRetryAfter is when a release may find the lease free.
@@ -75,7 +75,7 @@ func (a *App) release(w http.ResponseWriter, r *http.Request) error {
 	if mustPropose(r) && !leave.DryRun {
 		return a.proposeRelease(w, r, s, leave)
 	}
-	out, err := worker.Release(r.Context(), s, leave)
+	out, err := worker.ReleaseSubmitter(r.Context(), s, leave)
 	if err != nil {
 		return releaseProblem(err)
 	}
@@ -84,30 +84,30 @@ func (a *App) release(w http.ResponseWriter, r *http.Request) error {
 		said = "a release from PROTECT was tried, and nothing changed"
 	}
 	a.log.WarnContext(r.Context(), said, telemetry.SubmitterKey, s, telemetry.NodeIDKey, a.node,
-		"episode", leave.Episode, "mode", leave.Mode, "operator", operator, "reason", leave.Reason, "displaced", out.Displaced, "notOnChain", out.Fallen, "named", out.Named, "filling", out.Filling)
-	web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: s, Episode: leave.Episode, Displaced: out.Displaced,
-		NotOnChain: out.Fallen, NextNonce: out.NextNonce, Named: append([]nonce.Naming{}, out.Named...), Filling: out.Filling, DryRun: leave.DryRun})
+		"episode", leave.Incident, "mode", leave.Mode, "operator", operator, "reason", leave.Reason, "displaced", out.Displaced, "notOnChain", out.ReorgedFinals, "named", out.Named, "filling", out.Filling)
+	web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: s, Episode: leave.Incident, Displaced: out.Displaced,
+		NotOnChain: out.ReorgedFinals, NextNonce: out.NextNonce, Named: append([]txmanager.Naming{}, out.Named...), Filling: out.Filling, DryRun: leave.DryRun})
 	return nil
 }
 
 // proposeRelease proposes the end of an episode. Whether the chain allows it is judged when
 // it is carried out, as a dry run shows before.
-func (a *App) proposeRelease(w http.ResponseWriter, r *http.Request, s nonce.Submitter, leave nonce.Leave) error {
-	what := proposed{"release", about(s), leave.Reason, fmt.Sprintf("ends episode %d of PROTECT of %s by %s", leave.Episode, s, leave.Mode)}
+func (a *App) proposeRelease(w http.ResponseWriter, r *http.Request, s txmanager.Submitter, leave txmanager.ReleaseRequest) error {
+	what := proposed{"release", about(s), leave.Reason, fmt.Sprintf("ends episode %d of PROTECT of %s by %s", leave.Incident, s, leave.Mode)}
 	var now struct{ Episode *int }
 	switch known, err := a.actState(r.Context(), what, &now); {
 	case err != nil:
 		return err
 	case !known:
 		return store.ErrUnknownSubmitter
-	case now.Episode == nil || *now.Episode != leave.Episode:
-		return releaseProblem(nonce.ErrEpisodeClosed)
+	case now.Episode == nil || *now.Episode != leave.Incident:
+		return releaseProblem(txmanager.ErrIncidentClosed)
 	}
 	return a.propose(w, r, what)
 }
 
 // dryRun reads whether a release is only tried.
-func dryRun(r *http.Request, mode nonce.ReleaseMode) (bool, error) {
+func dryRun(r *http.Request, mode txmanager.ReleaseMode) (bool, error) {
 	q, err := parameters(r, "dryRun")
 	if err != nil {
 		return false, err
@@ -117,35 +117,35 @@ func dryRun(r *http.Request, mode nonce.ReleaseMode) (bool, error) {
 		return false, nil
 	case text != "true":
 		return false, web.FieldProblem("dryRun", "is %q: want true or false", text)
-	case mode != nonce.Resync:
+	case mode != txmanager.Resync:
 		return false, web.FieldProblem("dryRun", "goes with resync")
 	}
 	return true, nil
 }
 
 // leaveOf checks what an operator decided.
-func leaveOf(body releaseRequest) (nonce.Leave, error) {
-	l := nonce.Leave{Mode: body.Mode, Reason: strings.TrimSpace(body.Reason), Requests: body.Requests}
+func leaveOf(body releaseRequest) (txmanager.ReleaseRequest, error) {
+	l := txmanager.ReleaseRequest{Mode: body.Mode, Reason: strings.TrimSpace(body.Reason), Requests: body.Requests}
 	switch {
 	case body.Episode == nil:
 		return l, web.FieldProblem("episode", "is required: the number that GET /admin/v1/submitters/{submitter} shows under protect")
-	case body.Mode != nonce.Resume && body.Mode != nonce.Resync:
+	case body.Mode != txmanager.Resume && body.Mode != txmanager.Resync:
 		return l, web.FieldProblem("mode", "is %q: want resume (the view was wrong) or resync (the loss is accepted)", body.Mode)
 	case l.Reason == "" || len(l.Reason) > maxReason:
 		return l, web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
-	case body.Mode == nonce.Resync && body.Count == nil:
+	case body.Mode == txmanager.Resync && body.Count == nil:
 		return l, web.FieldProblem("count", "is required for resync: the chain's count of the account at its finalized block, which you accept")
-	case body.Mode == nonce.Resume && body.Count != nil:
+	case body.Mode == txmanager.Resume && body.Count != nil:
 		return l, web.FieldProblem("count", "goes with resync")
-	case body.Mode == nonce.Resume && body.Requests != nil:
+	case body.Mode == txmanager.Resume && body.Requests != nil:
 		return l, web.FieldProblem("requests", "goes with resync: resume takes nothing for lost")
-	case body.Mode == nonce.Resume && body.Hashes != nil:
+	case body.Mode == txmanager.Resume && body.Hashes != nil:
 		return l, web.FieldProblem("hashes", "goes with resync")
-	case body.Mode == nonce.Resume && body.Executed != nil:
+	case body.Mode == txmanager.Resume && body.Executed != nil:
 		return l, web.FieldProblem("executed", "goes with resync")
-	case body.Mode == nonce.Resume && body.Others != nil:
+	case body.Mode == txmanager.Resume && body.Others != nil:
 		return l, web.FieldProblem("others", "goes with resync")
-	case body.Mode == nonce.Resume && body.Fill != nil:
+	case body.Mode == txmanager.Resume && body.Fill != nil:
 		return l, web.FieldProblem("fill", "goes with resync")
 	case body.Fill != nil && (*body.Fill < 1 || *body.Fill > widestWindow):
 		return l, web.FieldProblem("fill", "is %d: want the largest window that the account can have had, from 1 to %d, or leave it out", *body.Fill, widestWindow)
@@ -156,17 +156,17 @@ func leaveOf(body releaseRequest) (nonce.Leave, error) {
 	named := make(map[string]uint64, len(body.Requests))
 	for n, name := range body.Requests {
 		if err := requestID("requests", name); err != nil {
-			return l, web.FieldProblem("requests", "of nonce %d: want a requestId of 1 to 128 bytes, or %q where no request here was it", n, nonce.NoRequest)
+			return l, web.FieldProblem("requests", "of nonce %d: want a requestId of 1 to 128 bytes, or %q where no request here was it", n, txmanager.NoRequest)
 		}
-		if name != nonce.NoRequest && isNone(name) {
-			return l, web.FieldProblem("requests", "of nonce %d: is %q: want %q, or a requestId; none is spelled so", n, name, nonce.NoRequest)
+		if name != txmanager.NoRequest && isNone(name) {
+			return l, web.FieldProblem("requests", "of nonce %d: is %q: want %q, or a requestId; none is spelled so", n, name, txmanager.NoRequest)
 		}
-		if other, twice := named[name]; twice && name != nonce.NoRequest {
+		if other, twice := named[name]; twice && name != txmanager.NoRequest {
 			return l, web.FieldProblem("requests", "names %q for nonce %d and for nonce %d: a request runs once", name, min(n, other), max(n, other))
 		}
 		named[name] = n
 	}
-	l.Episode = *body.Episode
+	l.Incident = *body.Episode
 	if body.Count != nil {
 		l.Count = *body.Count
 	}
@@ -174,10 +174,10 @@ func leaveOf(body releaseRequest) (nonce.Leave, error) {
 }
 
 // proofOf checks what the operator gave as proof that the named requests were carried out.
-func proofOf(body releaseRequest, l *nonce.Leave) error {
-	l.Executed, l.Hashes = body.Executed, make(map[uint64]nonce.Hash, len(body.Hashes))
+func proofOf(body releaseRequest, l *txmanager.ReleaseRequest) error {
+	l.Executed, l.Hashes = body.Executed, make(map[uint64]txmanager.Hash, len(body.Hashes))
 	for n, text := range body.Hashes {
-		h, err := nonce.ParseHash(text)
+		h, err := txmanager.ParseHash(text)
 		if err != nil {
 			return web.FieldProblem("hashes", "of nonce %d: is %.70q: want the hash of the transaction that consumed the nonce, 0x and 64 hex digits", n, text)
 		}
@@ -188,7 +188,7 @@ func proofOf(body releaseRequest, l *nonce.Leave) error {
 		switch name := body.Requests[n]; {
 		case strings.TrimSpace(how) == "" || len(how) > maxReason:
 			return web.FieldProblem("executed", "of nonce %d: want how you know that the request was carried out, in at most %d bytes: it is kept with your name", n, maxReason)
-		case name == "" || name == nonce.NoRequest:
+		case name == "" || name == txmanager.NoRequest:
 			return web.FieldProblem("executed", "of nonce %d: goes with the requestId that requests has for that nonce, and it has none", n)
 		case proved:
 			return web.FieldProblem("executed", "of nonce %d: give either the hash, which the chain's nodes are asked about, or your own statement", n)
@@ -199,40 +199,40 @@ func proofOf(body releaseRequest, l *nonce.Leave) error {
 
 // releaseProblem is what an operator may see of a release that did not happen.
 func releaseProblem(err error) error {
-	var count nonce.ErrCount
-	var back nonce.ErrNotBack
-	var foreign nonce.ErrNotForeign
-	var naming nonce.ErrNaming
-	var fill nonce.ErrFill
-	var unproved nonce.ErrUnproved
+	var count txmanager.FinalCountError
+	var back txmanager.FinalsMissingError
+	var foreign txmanager.UnnamedNonceError
+	var naming txmanager.NamingError
+	var fill txmanager.FillError
+	var unproved txmanager.UnprovedError
 	switch {
 	case errors.As(err, &unproved):
 		return web.FieldProblem(unproved.Field, "cannot be taken so: %s; nothing was changed", unproved.Error())
 	case errors.As(err, &fill):
 		return web.FieldProblem("fill", "%s; nothing was changed", fill.Error())
-	case errors.Is(err, nonce.ErrUnfilled):
-		return web.FieldProblem("mode", "cannot be resume: %s; nothing was changed", nonce.ErrUnfilled.Error())
-	case errors.Is(err, nonce.ErrNotQuiet):
+	case errors.Is(err, txmanager.ErrFillRequired):
+		return web.FieldProblem("mode", "cannot be resume: %s; nothing was changed", txmanager.ErrFillRequired.Error())
+	case errors.Is(err, txmanager.ErrNotYetFinal):
 		return web.UnavailableBecause(err, err.Error()+": ask again; nothing was changed")
 	case errors.As(err, &naming):
 		return web.FieldProblem("requests", "has a name that cannot be honoured: %s; nothing was changed", naming.Error())
-	case errors.Is(err, nonce.ErrReading):
+	case errors.Is(err, txmanager.ErrStillReading):
 		return web.UnavailableBecause(err, err.Error()+": ask again; nothing was changed")
-	case errors.Is(err, nonce.ErrNotLeader):
+	case errors.Is(err, txmanager.ErrNotLeader):
 		p := web.NewProblem(notLeader, "the submitter is being served; nothing was changed")
 		p.RetryAfter = notLeaderRetryAfter
 		return p
-	case errors.Is(err, nonce.ErrNotAccepted):
-		return web.NewProblem(tooLate, "%s; nothing was changed", nonce.ErrNotAccepted)
-	case errors.Is(err, nonce.ErrEpisodeClosed):
+	case errors.Is(err, txmanager.ErrDatabaseNotAccepted):
+		return web.NewProblem(tooLate, "%s; nothing was changed", txmanager.ErrDatabaseNotAccepted)
+	case errors.Is(err, txmanager.ErrIncidentClosed):
 		return web.NewProblem(tooLate, "that episode is not open; nothing was changed: look at the submitter again")
 	case errors.As(err, &count):
 		return web.FieldProblem("count", "is not the one to accept: %s; nothing was changed", count.Error())
 	case errors.As(err, &back):
 		return web.FieldProblem("mode", "cannot be resume yet: %s; they are being sent again: wait until they are back, or accept the loss by resync; nothing was changed", back.Error())
 	case errors.As(err, &foreign):
-		return web.FieldProblem("requests", "must say for each which request it was, or %q: %s; nothing was changed", nonce.NoRequest, foreign.Error())
-	case errors.Is(err, nonce.ErrNodes):
+		return web.FieldProblem("requests", "must say for each which request it was, or %q: %s; nothing was changed", txmanager.NoRequest, foreign.Error())
+	case errors.Is(err, txmanager.ErrNoQuorum):
 		return web.UnavailableBecause(err, "the chain's nodes do not agree on what this stands on; nothing was changed")
 	}
 	return err

@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/remote"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -80,9 +80,9 @@ func ownersAlone(path string) error {
 }
 
 // localKeys are none in a function that never signs.
-func (a *App) localKeys() (map[nonce.Submitter]*ecdsa.PrivateKey, error) {
+func (a *App) localKeys() (map[txmanager.Submitter]*ecdsa.PrivateKey, error) {
 	c := a.config.Signer
-	keys := map[nonce.Submitter]*ecdsa.PrivateKey{}
+	keys := map[txmanager.Submitter]*ecdsa.PrivateKey{}
 	if c.LocalKeysFile != "" {
 		plain, err := signer.LoadKeys(c.LocalKeysFile)
 		if err != nil {
@@ -106,14 +106,14 @@ func (a *App) localKeys() (map[nonce.Submitter]*ecdsa.PrivateKey, error) {
 }
 
 // signerNamed is the signer that a registration names, and counted.
-func (a *App) signerNamed(name string) nonce.SubmitterSignService {
+func (a *App) signerNamed(name string) txmanager.Signer {
 	kind, _, _ := strings.Cut(name, ":")
 	return watchedSigner{a.signers.For(name), kind}
 }
 
 // signerHasIt refuses a signer that has no key of the account: what it signs would not
 // be taken, and a nonce would be held for ever.
-func (a *App) signerHasIt(r *http.Request, s nonce.Submitter, name string) error {
+func (a *App) signerHasIt(r *http.Request, s txmanager.Submitter, name string) error {
 	service, err := a.signers.Named(name)
 	if err == nil {
 		err = service.Check(r.Context(), s)

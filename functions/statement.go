@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -55,8 +55,8 @@ func (a *App) statePayout(w http.ResponseWriter, r *http.Request) error {
 	if !doubtful {
 		return transfer.ErrNothingToResolve
 	}
-	if !st.Paid && found.Older && found.State != nonce.Confirmed {
-		if st.NoncesBelow, err = a.lostNonces(r.Context(), nonce.Submitter(t.Payout.Submitter), body.MaxWindow); err != nil {
+	if !st.Paid && found.Older && found.State != txmanager.Confirmed {
+		if st.NoncesBelow, err = a.lostNonces(r.Context(), txmanager.Submitter(t.Payout.Submitter), body.MaxWindow); err != nil {
 			return err
 		}
 	}
@@ -124,7 +124,7 @@ func statementOf(body statementRequest) (st store.PayoutStatement, err error) {
 }
 
 func hashOf(field, text string) (string, error) {
-	h, err := nonce.ParseHash(text)
+	h, err := txmanager.ParseHash(text)
 	if err != nil {
 		return "", web.FieldProblem(field, "is %.80q: want the hash of a transaction, 0x and 64 hex digits", text)
 	}
@@ -134,7 +134,7 @@ func hashOf(field, text string) (string, error) {
 // lostNonces is the nonce below which the payer may have signed what was lost with a
 // database: the chain's count, and the largest window that the payer can have had. A
 // release that has filled nonces since then knows the count before its placeholders.
-func (a *App) lostNonces(ctx context.Context, s nonce.Submitter, window *uint64) (uint64, error) {
+func (a *App) lostNonces(ctx context.Context, s txmanager.Submitter, window *uint64) (uint64, error) {
 	known, err := a.store.Submitter(ctx, s)
 	if err != nil {
 		return 0, err
@@ -149,7 +149,7 @@ func (a *App) lostNonces(ctx context.Context, s nonce.Submitter, window *uint64)
 	if err != nil {
 		return 0, err
 	}
-	v, err := chain.Look(ctx, nonce.Look{Submitter: s, Account: true, FinalCount: true})
+	v, err := chain.Query(ctx, txmanager.ChainQuery{Submitter: s, Account: true, FinalCount: true})
 	if err != nil {
 		return 0, web.UnavailableBecause(err, "the chain's count of the payer could not be read; nothing was recorded")
 	}

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -83,7 +83,7 @@ func (a *App) sweepOverdue(ctx context.Context, out *sweepResponse) (began time.
 			a.points.At("sweep.found")
 		}
 		out.Overdue += len(found)
-		failures = append(failures, a.sweepTasks(half, out, found, nonce.KindAdvance, began))
+		failures = append(failures, a.sweepTasks(half, out, found, txmanager.KindAdvance, began))
 		if len(found) < a.config.Sweep.Batch {
 			break
 		}
@@ -98,7 +98,7 @@ func (a *App) sweepProtected(ctx context.Context, out *sweepResponse, began time
 		return err
 	}
 	out.Protected = len(found)
-	return a.sweepTasks(ctx, out, found, nonce.KindConfirm, began)
+	return a.sweepTasks(ctx, out, found, txmanager.KindConfirm, began)
 }
 
 // sweptBlocks is how far back the sweep looks for a reorg under what is final.
@@ -137,7 +137,7 @@ func (a *App) eachChain(one func(i int, c *servedChain) error) error {
 }
 
 func (a *App) sweepReorgedOf(ctx context.Context, chain *servedChain, out *sweepResponse, began time.Time) error {
-	v, err := chain.Look(ctx, nonce.Look{})
+	v, err := chain.Query(ctx, txmanager.ChainQuery{})
 	if err != nil {
 		return err
 	}
@@ -151,25 +151,25 @@ func (a *App) sweepReorgedOf(ctx context.Context, chain *servedChain, out *sweep
 			heights = append(heights, b.Number)
 		}
 	}
-	if v, err = chain.Look(ctx, nonce.Look{Watch: heights[max(0, len(heights)-sweptBlocks):]}); err != nil {
+	if v, err = chain.Query(ctx, txmanager.ChainQuery{HashesAt: heights[max(0, len(heights)-sweptBlocks):]}); err != nil {
 		return err
 	}
 	var failures []error
 	for _, b := range blocks {
-		if hash, seen := v.Watched[b.Number]; !seen || hash == b.Hash {
+		if hash, seen := v.HashesAt[b.Number]; !seen || hash == b.Hash {
 			continue
 		}
 		found, err := a.store.FinalIn(ctx, b)
 		out.Reorged += len(found)
-		failures = append(failures, err, a.sweepTasks(ctx, out, found, nonce.KindConfirm, began))
+		failures = append(failures, err, a.sweepTasks(ctx, out, found, txmanager.KindConfirm, began))
 	}
 	return errors.Join(failures...)
 }
 
 // sweepTasks makes a task for each, and says how many it could not make.
-func (a *App) sweepTasks(ctx context.Context, out *sweepResponse, found []nonce.Submitter, kind nonce.Kind, began time.Time) error {
+func (a *App) sweepTasks(ctx context.Context, out *sweepResponse, found []txmanager.Submitter, kind txmanager.Kind, began time.Time) error {
 	var enqueued atomic.Int64
-	failed, first := makeTasks(ctx, found, func(s nonce.Submitter) error {
+	failed, first := makeTasks(ctx, found, func(s txmanager.Submitter) error {
 		made, err := a.tasks.Sweep(ctx, s, kind, began)
 		if made {
 			enqueued.Add(1)

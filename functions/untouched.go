@@ -8,9 +8,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -29,15 +29,15 @@ type untouchedRequest struct {
 }
 
 type untouchedLeft struct {
-	Submitter nonce.Submitter `json:"submitter"`
-	Why       string          `json:"why"`
+	Submitter txmanager.Submitter `json:"submitter"`
+	Why       string              `json:"why"`
 }
 
 type untouchedResponse struct {
-	Released  []nonce.Submitter `json:"released"`
-	Left      []untouchedLeft   `json:"left"`      // of those that were looked at
-	Remaining int               `json:"remaining"` // still in PROTECT because of the move, those left among them
-	After     *nonce.Submitter  `json:"after"`     // to go on behind; null: all were looked at
+	Released  []txmanager.Submitter `json:"released"`
+	Left      []untouchedLeft       `json:"left"`      // of those that were looked at
+	Remaining int                   `json:"remaining"` // still in PROTECT because of the move, those left among them
+	After     *txmanager.Submitter  `json:"after"`     // to go on behind; null: all were looked at
 }
 
 // releaseUntouched releases, after a planned move that was confirmed, the submitters
@@ -51,7 +51,7 @@ func (a *App) releaseUntouched(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	reason, limit, after := strings.TrimSpace(body.Reason), untouchedPage, nonce.Submitter("")
+	reason, limit, after := strings.TrimSpace(body.Reason), untouchedPage, txmanager.Submitter("")
 	switch {
 	case reason == "" || len(reason) > maxReason:
 		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
@@ -75,7 +75,7 @@ func (a *App) releaseUntouched(w http.ResponseWriter, r *http.Request) error {
 		return a.propose(w, r, proposed{"release-untouched", map[string]any{}, reason,
 			fmt.Sprintf("releases up to %d of the submitters that a planned move put into PROTECT", limit)})
 	}
-	out := a.releaseResting(r.Context(), page, nonce.Leave{Mode: nonce.Resume, Resting: true, By: operator, Reason: reason})
+	out := a.releaseResting(r.Context(), page, txmanager.ReleaseRequest{Mode: txmanager.Resume, Untouched: true, By: operator, Reason: reason})
 	if len(page) == limit {
 		out.After = &page[len(page)-1].Submitter
 	}
@@ -89,7 +89,7 @@ func (a *App) releaseUntouched(w http.ResponseWriter, r *http.Request) error {
 }
 
 // releaseResting releases each by itself, and says of the others why not.
-func (a *App) releaseResting(ctx context.Context, page []store.MovedSubmitter, l nonce.Leave) untouchedResponse {
+func (a *App) releaseResting(ctx context.Context, page []store.MovedSubmitter, l txmanager.ReleaseRequest) untouchedResponse {
 	problems := make([]error, len(page))
 	places := make(chan struct{}, untouchedAtATime)
 	var all sync.WaitGroup
@@ -98,12 +98,12 @@ func (a *App) releaseResting(ctx context.Context, page []store.MovedSubmitter, l
 		all.Go(func() {
 			defer func() { <-places }()
 			leave := l
-			leave.Episode = one.Episode
+			leave.Incident = one.Episode
 			problems[i] = a.releaseOne(ctx, one.Submitter, leave)
 		})
 	}
 	all.Wait()
-	out := untouchedResponse{Released: []nonce.Submitter{}, Left: []untouchedLeft{}}
+	out := untouchedResponse{Released: []txmanager.Submitter{}, Left: []untouchedLeft{}}
 	for i, one := range page {
 		if problems[i] == nil {
 			out.Released = append(out.Released, one.Submitter)
@@ -114,18 +114,18 @@ func (a *App) releaseResting(ctx context.Context, page []store.MovedSubmitter, l
 	return out
 }
 
-func (a *App) releaseOne(ctx context.Context, s nonce.Submitter, l nonce.Leave) error {
+func (a *App) releaseOne(ctx context.Context, s txmanager.Submitter, l txmanager.ReleaseRequest) error {
 	worker, err := a.workerOf(s)
 	if err != nil {
 		return err
 	}
-	_, err = worker.Release(ctx, s, l)
+	_, err = worker.ReleaseSubmitter(ctx, s, l)
 	return err
 }
 
 // whyLeft is what an operator may see of it; the rest is in the log.
-func (a *App) whyLeft(ctx context.Context, s nonce.Submitter, err error) string {
-	if used, ok := errors.AsType[nonce.ErrUsed](err); ok {
+func (a *App) whyLeft(ctx context.Context, s txmanager.Submitter, err error) string {
+	if used, ok := errors.AsType[txmanager.AccountUsedError](err); ok {
 		return used.Error() + ": release it by itself"
 	}
 	if p, ok := errors.AsType[*web.Problem](problem(releaseProblem(err))); ok {

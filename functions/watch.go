@@ -11,9 +11,9 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // watchedStore is the store, and counts creates, and what becomes of leases.
@@ -57,7 +57,7 @@ func countCreate(ctx context.Context, accepted store.Accepted, err error) {
 
 // refuses says that a create that came to err has certainly stored nothing.
 func refuses(err error) bool {
-	var policy store.ErrPolicy
+	var policy store.PolicyError
 	if errors.As(err, &policy) {
 		return true
 	}
@@ -70,9 +70,9 @@ func refuses(err error) bool {
 	return false
 }
 
-// Take implements [nonce.Book].
-func (s watchedStore) Take(ctx context.Context, sub nonce.Submitter, owner string, wide bool) (nonce.Taken, error) {
-	taken, err := s.Store.Take(ctx, sub, owner, wide)
+// Acquire implements [txmanager.Store].
+func (s watchedStore) Acquire(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.Acquired, error) {
+	taken, err := s.Store.Acquire(ctx, sub, owner, wide)
 	switch {
 	case err != nil:
 	case !taken.Held:
@@ -87,14 +87,14 @@ func (s watchedStore) Take(ctx context.Context, sub nonce.Submitter, owner strin
 	return taken, err
 }
 
-// Again implements [nonce.Book].
-func (s watchedStore) Again(ctx context.Context, l lease.Lease, wide bool) (nonce.Work, error) {
-	work, err := s.Store.Again(ctx, l, wide)
+// BeginIteration implements [txmanager.Store].
+func (s watchedStore) BeginIteration(ctx context.Context, l lease.Lease, wide bool) (txmanager.SubmitterState, error) {
+	work, err := s.Store.BeginIteration(ctx, l, wide)
 	countRenewal(ctx, "again", err)
 	return work, err
 }
 
-// Renew implements [nonce.Book].
+// Renew implements [txmanager.Store].
 func (s watchedStore) Renew(ctx context.Context, l lease.Lease) (lease.Lease, error) {
 	renewed, err := s.Store.Renew(ctx, l)
 	countRenewal(ctx, "renew", err)
@@ -114,21 +114,21 @@ func countFenced(ctx context.Context, op string, err error) {
 	}
 }
 
-// Write implements [nonce.Book].
-func (s watchedStore) Write(ctx context.Context, w nonce.Write) (nonce.Written, error) {
-	done, err := s.Store.Write(ctx, w)
+// Commit implements [txmanager.Store].
+func (s watchedStore) Commit(ctx context.Context, w txmanager.Commit) (txmanager.CommitResult, error) {
+	done, err := s.Store.Commit(ctx, w)
 	countFenced(ctx, opOf(w), err)
 	return done, err
 }
 
 // opOf names a write by the weightiest thing in it.
-func opOf(w nonce.Write) string {
+func opOf(w txmanager.Commit) string {
 	switch {
-	case len(w.Allocate) > 0:
+	case len(w.Allocations) > 0:
 		return "allocate"
-	case len(w.Store) > 0:
+	case len(w.Versions) > 0:
 		return "store"
-	case len(w.Moves) > 0:
+	case len(w.Transitions) > 0:
 		return "move"
 	case !w.Cursor.Empty():
 		return "cursor"
@@ -137,19 +137,19 @@ func opOf(w nonce.Write) string {
 }
 
 // watchedChain is a chain, and counts the receipts that it is asked for.
-type watchedChain struct{ nonce.ChainConnector }
+type watchedChain struct{ txmanager.ChainConnector }
 
-// Look implements [nonce.ChainConnector].
-func (c watchedChain) Look(ctx context.Context, q nonce.Look) (nonce.View, error) {
-	v, err := c.ChainConnector.Look(ctx, q)
+// Query implements [txmanager.ChainConnector].
+func (c watchedChain) Query(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
+	v, err := c.ChainConnector.Query(ctx, q)
 	if len(q.Receipts) == 0 {
 		return v, err
 	}
-	var answers [nonce.AnswerFound + 1]int64
+	var answers [txmanager.AnswerFound + 1]int64
 	for _, h := range q.Receipts {
 		answers[v.Receipts[h].Answer]++ // after an error: unknown
 	}
-	for answer, result := range map[nonce.Answer]string{nonce.AnswerFound: "found", nonce.AnswerNotFound: "not_found", nonce.AnswerUnknown: "error"} {
+	for answer, result := range map[txmanager.Answer]string{txmanager.AnswerFound: "found", txmanager.AnswerNotFound: "not_found", txmanager.AnswerUnknown: "error"} {
 		if n := answers[answer]; n > 0 {
 			telemetry.ReceiptCheck.Add(ctx, n, telemetry.Result(result))
 		}
@@ -159,14 +159,14 @@ func (c watchedChain) Look(ctx context.Context, q nonce.Look) (nonce.View, error
 
 // watchedSigner is a signer of one kind, and counts what it was asked for.
 type watchedSigner struct {
-	nonce.SubmitterSignService
+	txmanager.Signer
 	kind string
 }
 
-// Sign implements [nonce.SubmitterSignService].
-func (s watchedSigner) Sign(ctx context.Context, sub nonce.Submitter, tx nonce.Unsigned) (nonce.Signed, error) {
+// Sign implements [txmanager.Signer].
+func (s watchedSigner) Sign(ctx context.Context, sub txmanager.Submitter, tx txmanager.Unsigned) (txmanager.Signed, error) {
 	began := time.Now()
-	signed, err := s.SubmitterSignService.Sign(ctx, sub, tx)
+	signed, err := s.Signer.Sign(ctx, sub, tx)
 	kind, result := telemetry.Signer(s.kind), telemetry.Result("signed")
 	if err != nil {
 		result = telemetry.Result("unknown")
@@ -180,8 +180,8 @@ func (s watchedSigner) Sign(ctx context.Context, sub nonce.Submitter, tx nonce.U
 // that it was made for.
 type watcher struct{}
 
-// Wrote implements [nonce.Watcher].
-func (watcher) Wrote(ctx context.Context, began time.Time, steps []nonce.Step) {
+// Committed implements [txmanager.Watcher].
+func (watcher) Committed(ctx context.Context, began time.Time, steps []txmanager.Step) {
 	for _, s := range steps {
 		if s.NewFork {
 			telemetry.NewFork.Add(ctx, 1)
@@ -189,8 +189,8 @@ func (watcher) Wrote(ctx context.Context, began time.Time, steps []nonce.Step) {
 		if s.Decided != nil {
 			countDecision(ctx, s.Decided.Action)
 		}
-		countPowers(ctx, s)
-		if s.To.State.Final() && !s.From.State.Final() {
+		countOptionalFeatures(ctx, s)
+		if s.To.State.Terminal() && !s.From.State.Terminal() {
 			telemetry.Finality.Add(ctx, 1, telemetry.Result(endOf(s.To)))
 		}
 		if s.From.State != s.To.State || s.From.Sub != s.To.Sub {
@@ -199,8 +199,8 @@ func (watcher) Wrote(ctx context.Context, began time.Time, steps []nonce.Step) {
 	}
 }
 
-// countPowers counts what the optional powers have done.
-func countPowers(ctx context.Context, s nonce.Step) {
+// countOptionalFeatures counts what the optional powers have done.
+func countOptionalFeatures(ctx context.Context, s txmanager.Step) {
 	if s.ExtraWei != nil {
 		telemetry.GasBump.Add(ctx, 1)
 		if gwei := new(big.Int).Quo(s.ExtraWei, big.NewInt(params.GWei)); gwei.IsInt64() {
@@ -213,14 +213,14 @@ func countPowers(ctx context.Context, s nonce.Step) {
 }
 
 // endOf is how a final transaction has ended, as a label.
-func endOf(x nonce.Tx) string {
-	if x.State == nonce.Confirmed {
+func endOf(x txmanager.Tx) string {
+	if x.State == txmanager.Confirmed {
 		return "confirmed"
 	}
 	return strings.ToLower(string(x.Sub))
 }
 
-func stepAttributes(x nonce.Tx) []attribute.KeyValue {
+func stepAttributes(x txmanager.Tx) []attribute.KeyValue {
 	if len(x.Trace) == 0 {
 		return nil
 	}
@@ -231,8 +231,8 @@ func stepAttributes(x nonce.Tx) []attribute.KeyValue {
 	return attrs
 }
 
-// Sent implements [nonce.Watcher].
-func (watcher) Sent(ctx context.Context, began time.Time, x nonce.Tx, res nonce.SendResult, again bool) {
+// Broadcast implements [txmanager.Watcher].
+func (watcher) Broadcast(ctx context.Context, began time.Time, x txmanager.Tx, res txmanager.SendResult, again bool) {
 	result := telemetry.Result(res.Class.String())
 	telemetry.TxSubmit.Add(ctx, 1, result)
 	if again {
@@ -242,14 +242,14 @@ func (watcher) Sent(ctx context.Context, began time.Time, x nonce.Tx, res nonce.
 		append(stepAttributes(x), attribute.String("result", res.Class.String()), attribute.Bool("again", again))...)
 }
 
-// Unproved implements [nonce.Watcher].
-func (watcher) Unproved(ctx context.Context, p nonce.Proof) {
+// IntentUnproved implements [txmanager.Watcher].
+func (watcher) IntentUnproved(ctx context.Context, p txmanager.Proof) {
 	telemetry.TxUnproved.Add(ctx, 1, telemetry.Result(string(p)))
 }
 
-// Onward implements [nonce.Watcher]: the tasks go on in the trace of the invocation,
+// TaskContext implements [txmanager.Watcher]: the tasks go on in the trace of the invocation,
 // where that is of something they are about; else in that of the first that has one.
-func (watcher) Onward(ctx context.Context, unsettled, queue []nonce.Tx) context.Context {
+func (watcher) TaskContext(ctx context.Context, unsettled, queue []txmanager.Tx) context.Context {
 	about := unsettled
 	if len(about) == 0 {
 		about = queue[:min(len(queue), 1)]
@@ -267,6 +267,6 @@ func (watcher) Onward(ctx context.Context, unsettled, queue []nonce.Tx) context.
 }
 
 // countDecision counts what was decided about a transaction, by the names of the API.
-func countDecision(ctx context.Context, action nonce.Order) {
+func countDecision(ctx context.Context, action txmanager.Action) {
 	telemetry.StuckDecision.Add(ctx, 1, telemetry.Action(strings.ToLower(string(action))))
 }

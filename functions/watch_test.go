@@ -12,9 +12,9 @@ import (
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Each try to take or extend a lease is counted by what came of it, and each write
@@ -23,12 +23,12 @@ func TestLeasesAreCounted(t *testing.T) {
 	told := told()
 	told.take()
 	db := storetest.NewWith(t, lease.Rules{Duration: 100 * time.Millisecond, ClockSkewAllowance: time.Millisecond})
-	s := nonce.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
+	s := txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
 	db.Register(t, s, 1)
 	book := functions.Watched(db.Store)
-	take := func(owner string) nonce.Taken {
+	take := func(owner string) txmanager.Acquired {
 		t.Helper()
-		taken, err := book.Take(t.Context(), s, owner, true)
+		taken, err := book.Acquire(t.Context(), s, owner, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,8 +47,8 @@ func TestLeasesAreCounted(t *testing.T) {
 	if diff := cmp.Diff(map[string]int64{"lease_acquire_total{result=inserted}": 1, "lease_acquire_total{result=taken_over}": 1}, tried); diff != "" {
 		t.Errorf("two tenures (-want +got):\n%s", diff)
 	}
-	b := take("b/1").Work.Lease // its own, once more
-	if _, err := book.Write(t.Context(), nonce.Write{Lease: b, Release: nonce.GiveBack}); err != nil {
+	b := take("b/1").State.Lease // its own, once more
+	if _, err := book.Commit(t.Context(), txmanager.Commit{Lease: b, LeaseEnd: txmanager.ReleaseUnlessRerun}); err != nil {
 		t.Fatal(err)
 	}
 	if !take("c/1").Held {
@@ -57,10 +57,10 @@ func TestLeasesAreCounted(t *testing.T) {
 	if diff := cmp.Diff(map[string]int64{"lease_acquire_total{result=reacquired}": 2}, told.take()); diff != "" {
 		t.Errorf("its own, and one that was given back (-want +got):\n%s", diff)
 	}
-	_, again := book.Again(t.Context(), held.Work.Lease, true)
-	_, renew := book.Renew(t.Context(), held.Work.Lease)
-	_, release := book.Write(t.Context(), nonce.Write{Lease: held.Work.Lease, Release: nonce.GiveBack})
-	_, cursor := book.Write(t.Context(), nonce.Write{Lease: held.Work.Lease, Cursor: nonce.CursorChange{Trust: true}})
+	_, again := book.BeginIteration(t.Context(), held.State.Lease, true)
+	_, renew := book.Renew(t.Context(), held.State.Lease)
+	_, release := book.Commit(t.Context(), txmanager.Commit{Lease: held.State.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
+	_, cursor := book.Commit(t.Context(), txmanager.Commit{Lease: held.State.Lease, Cursor: txmanager.CursorChange{ClearSuspected: true}})
 	for _, err := range []error{again, renew, release, cursor} {
 		if !errors.Is(err, lease.ErrFenced) {
 			t.Errorf("by the former holder: got %v, want ErrFenced", err)
@@ -80,8 +80,8 @@ func TestSignaturesAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := nonce.NewSubmitter(1337, nonce.Address(crypto.PubkeyToAddress(key.PublicKey)))
-	local, err := signer.NewLocal(map[nonce.Submitter]*ecdsa.PrivateKey{s: key})
+	s := txmanager.NewSubmitter(1337, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)))
+	local, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: key})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestSignaturesAreCounted(t *testing.T) {
 	one := big.NewInt(1)
 	for _, name := range []string{"local", "local", "remote:treasury"} {
 		_, _ = functions.CountedSigner(signer.Directory{Local: local}, name).Sign(t.Context(), s,
-			nonce.Unsigned{ChainID: 1337, To: &nonce.Address{9}, Value: one, Gas: 21_000, FeeCapWei: one, TipCapWei: one})
+			txmanager.Unsigned{ChainID: 1337, To: &txmanager.Address{9}, Value: one, Gas: 21_000, FeeCapWei: one, TipCapWei: one})
 	}
 	counted := told.take()
 	if got, want := counted["tx_sign_total{result=signed,signer=local}"], int64(2); got != want {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // ErrNoHandler reports a handler that is neither compiled in nor in handlers.urls.
@@ -27,7 +27,7 @@ var ErrNoHandler = errors.New("no handler has that name")
 // The submitter's callers must name "handler:<name>"; "*" does not. The error wraps
 // [ErrNoHandler] or is one of [store.Store.Create]; any other is unknown: call
 // again.
-func (a *App) WithNonce(ctx context.Context, s nonce.Submitter, request, handler string, input any) (txID string, err error) {
+func (a *App) WithNonce(ctx context.Context, s txmanager.Submitter, request, handler string, input any) (txID string, err error) {
 	if !slices.Contains(a.handlerNames, handler) {
 		return "", fmt.Errorf("%s: %w", handler, ErrNoHandler)
 	}
@@ -47,10 +47,10 @@ func (a *App) WithNonce(ctx context.Context, s nonce.Submitter, request, handler
 	}
 	in := store.Intent{
 		TxID: id.String(), Submitter: s, RequestID: request, Caller: handlerCaller + handler,
-		Payload: payload, Handler: handler, Fingerprint: nonce.Fingerprint(handler, payload),
+		Payload: payload, Handler: handler, Fingerprint: txmanager.Fingerprint(handler, payload),
 		Refused: unprintable("requestId", request),
 	}
-	if err := a.marks.look(ctx, a.log); err != nil {
+	if err := a.marks.compare(ctx, a.log); err != nil {
 		return "", err
 	}
 	ctx, tell := a.collecting(ctx)
@@ -60,7 +60,7 @@ func (a *App) WithNonce(ctx context.Context, s nonce.Submitter, request, handler
 		return "", err
 	}
 	if accepted.Queued {
-		if err := a.tasks.Advance(context.WithoutCancel(ctx), s, accepted.Token); err != nil {
+		if err := a.tasks.EnqueueAdvance(context.WithoutCancel(ctx), s, accepted.Token); err != nil {
 			a.log.WarnContext(ctx, "no advance task: the sweep will find the intent",
 				telemetry.SubmitterKey, s, telemetry.TxIDKey, accepted.TxID, "error", err.Error())
 		}

@@ -16,23 +16,23 @@ import (
 
 // makes is on which queues a call of what all functions are made of makes tasks.
 var makes = map[string][]string{
-	"tasks.Advance":                 {"advance"},
+	"tasks.EnqueueAdvance":          {"advance"},
 	"tasks.Publish":                 {"publish"},
 	"tasks.SweepPublish":            {"publish"},
 	"teller.Serve":                  {"publish"},
 	"tasks.Step":                    {"transfer"},
 	"tasks.SweepTransfer":           {"transfer"},
 	"tasks.Sweep":                   {}, // whose kinds stand with sweepTasks
-	"worker.Serve":                  {"advance", "receipt", "confirm", "resubmit"},
-	"worker.Release":                {"advance"},
+	"worker.ServeSubmitter":         {"advance", "receipt", "confirm", "resubmit"},
+	"worker.ReleaseSubmitter":       {"advance"},
 	"transfers.coordinator.Drive":   {"advance"}, // of a payout
 	"transfers.coordinator.Resolve": {"advance"},
 	"transfers.coordinator.Submit":  {},
 	"transfers.coordinator.Cancel":  {},
-	"nonce.KindAdvance":             {"advance"},
-	"nonce.KindReceipt":             {"receipt"},
-	"nonce.KindConfirm":             {"confirm"},
-	"nonce.KindResubmit":            {"resubmit"},
+	"txmanager.KindAdvance":         {"advance"},
+	"txmanager.KindReceipt":         {"receipt"},
+	"txmanager.KindConfirm":         {"confirm"},
+	"txmanager.KindResubmit":        {"resubmit"},
 }
 
 // edge is the code of package functions, methods of its parts as a.name.
@@ -94,7 +94,7 @@ func reached(declared map[string]*ast.FuncDecl, name string, used map[string]boo
 	names := uses(f.Body)
 	sweeps := slices.Contains(names, "a.sweepTasks")
 	for _, name := range names {
-		if used[name] || strings.HasPrefix(name, "nonce.Kind") && !sweeps {
+		if used[name] || strings.HasPrefix(name, "txmanager.Kind") && !sweeps {
 			continue
 		}
 		used[name] = true
@@ -154,15 +154,15 @@ func TestFunctionsDeployedMayDoWhatTheyDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	declared := edge(t)
-	tenures := []string{"advance", "receipt", "confirm", "resubmit"}
+	sessions := []string{"advance", "receipt", "confirm", "resubmit"}
 	for name, f := range catalogue {
 		target := f.Target
 		if target == "" {
 			target = name
 		}
 		route := "a.route" + strings.ToUpper(target[:1]) + target[1:]
-		if slices.Contains(tenures, target) {
-			route = "a.routeTenure"
+		if slices.Contains(sessions, target) {
+			route = "a.routeSession"
 		}
 		if declared[route] == nil {
 			t.Fatalf("%s: got no %s, want the function that says what it serves", name, route)

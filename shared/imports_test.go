@@ -45,7 +45,7 @@ func packages(t *testing.T) []goPackage {
 // domain; functions wire; nothing knows functions or the emulator.
 func TestImportsRunOneWay(t *testing.T) {
 	t.Parallel()
-	domain := []string{"shared/lease", "shared/mark", "shared/nonce", "shared/transfer", "shared/conservation", "shared/conservation/snapshot", "shared/events"}
+	domain := []string{"shared/lease", "shared/mark", "shared/txmanager", "shared/transfer", "shared/conservation", "shared/conservation/snapshot", "shared/events"}
 	businesses := []string{"emulator/acceptance", "emulator/acceptance/payroll/server", "emulator/acceptance/owner", "emulator/torture", "emulator/torture/load"} // the tests are one
 	all := packages(t)
 	if len(all) < 10 {

@@ -214,7 +214,7 @@ func inFull(operation string, api map[string]*openapi3.Operation) string {
 func TestLogLinesOfRunbooksAreWritten(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder
-	for _, folder := range []string{"../functions", "../shared/nonce", "../shared/transfer", "../shared/ledger/payout"} {
+	for _, folder := range []string{"../functions", "../shared/txmanager", "../shared/transfer", "../shared/ledger/payout"} {
 		code.WriteString(text(t, folder, ".go"))
 	}
 	found := 0

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // batchResult is what a batch answers of one of its intents.
@@ -73,7 +73,7 @@ func TestBatchCreate(t *testing.T) {
 		t.Errorf("txIds of the same batch again (-first +again):\n%s; of one requestId twice: %s, %s", diff, ids[0], ids[3])
 	}
 	b.cheap(t, intents[:len(intents)-1]) // who may use the last one's submitter is asked before
-	b.ends(t, map[nonce.Submitter]int{first: 2, second: 1})
+	b.ends(t, map[txmanager.Submitter]int{first: 2, second: 1})
 	for _, n := range []int{0, 501} {
 		many := make([]map[string]any, n)
 		for i := range many {
@@ -132,7 +132,7 @@ func TestBatchOfFiveHundred(t *testing.T) {
 	if len(ids) != 500 {
 		t.Errorf("txIds: got %d different ones, want 500", len(ids))
 	}
-	b.ends(t, map[nonce.Submitter]int{b.Submitters()[0]: 250, b.Submitters()[1]: 250})
+	b.ends(t, map[txmanager.Submitter]int{b.Submitters()[0]: 250, b.Submitters()[1]: 250})
 	if wrong := b.count(`select count(*) from managed_tx where request_id <> 'r-' || lpad(nonce::text, 3, '0')`); wrong != 0 {
 		t.Errorf("intents whose nonce is not their place in the batch: got %d, want none", wrong)
 	}
@@ -204,7 +204,7 @@ func TestBatchSurvivesDeath(t *testing.T) {
 			if err := poll(b.ctx, again); err != nil {
 				t.Fatalf("the same batch again: never answered: %v", err)
 			}
-			b.ends(t, map[nonce.Submitter]int{b.Submitters()[0]: 2, b.Submitters()[1]: 2})
+			b.ends(t, map[txmanager.Submitter]int{b.Submitters()[0]: 2, b.Submitters()[1]: 2})
 		})
 	}
 }

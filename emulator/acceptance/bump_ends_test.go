@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // wantReplacedBy says which version the record names: hashes tells the version that was
@@ -65,7 +65,7 @@ func TestAnyVersionMayBeMined(t *testing.T) {
 	b.Chain.DropPool()
 	included(map[string]string{first: "ORIGINAL", second: "BUMP", back: "ORIGINAL"})
 	b.Chain.StartMining()
-	want := make(map[nonce.Submitter]int)
+	want := make(map[txmanager.Submitter]int)
 	for _, s := range b.Submitters() {
 		want[s] = 1
 	}
@@ -106,6 +106,6 @@ func TestAHeldBidSaysWhyOnce(t *testing.T) {
 		t.Errorf("versions beyond the budget: got %d, want the first alone", n)
 	}
 	b.Chain.StartMining()
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 	b.gauges(t, map[string]float64{"gas_bump_held": 0})
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // crowd is somebody else whose transactions fill blocks: each fails by an invalid
@@ -141,7 +141,7 @@ func (c *crowd) stays(t *testing.T, every time.Duration) (stop func() int) {
 // congestedRun posts a load, has the chain become three times as dear before a block
 // takes any of it, and stay so. settled waits for what it wants to see, and says how
 // many of the load's blocks that took.
-func congestedRun(t *testing.T, settings map[string]string, settled func(b bench, s nonce.Submitter, n int)) (b bench, blocks int) {
+func congestedRun(t *testing.T, settings map[string]string, settled func(b bench, s txmanager.Submitter, n int)) (b bench, blocks int) {
 	t.Helper()
 	const n = 4
 	b = setup(t, stack.Options{Window: n, Settings: withSettings(quick, map[string]string{
@@ -152,7 +152,7 @@ func congestedRun(t *testing.T, settings map[string]string, settled func(b bench
 	for i := range n {
 		b.post(t, transfer(s, fmt.Sprintf("r-%d", i)))
 	}
-	b.await(t, s, nonce.Tracking, n)
+	b.await(t, s, txmanager.Tracking, n)
 	c := newCrowd(t, b)
 	c.raise(t, new(big.Int).Mul(c.baseFee(t), big.NewInt(4)))
 	stop := c.stays(t, 250*time.Millisecond)
@@ -167,7 +167,7 @@ func congestedRun(t *testing.T, settings map[string]string, settled func(b bench
 func TestGasBumpOnACongestedChain(t *testing.T) {
 	t.Parallel()
 	on := map[string]string{"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s"}
-	b, blocks := congestedRun(t, on, func(b bench, s nonce.Submitter, n int) { b.await(t, s, nonce.Confirmed, n) })
+	b, blocks := congestedRun(t, on, func(b bench, s txmanager.Submitter, n int) { b.await(t, s, txmanager.Confirmed, n) })
 	s := b.Submitters()[0]
 	b.finish(t)
 	b.wantContiguous(t, s, 4)
@@ -177,7 +177,7 @@ func TestGasBumpOnACongestedChain(t *testing.T) {
 		t.Errorf("ended by a replacement, with its hash: got %d, want 4", n)
 	}
 
-	off, _ := congestedRun(t, nil, func(b bench, s nonce.Submitter, n int) {
+	off, _ := congestedRun(t, nil, func(b bench, s txmanager.Submitter, n int) {
 		if err := b.Chain.WaitBlock(b.ctx, b.Chain.Head()+uint64(blocks)); err != nil {
 			t.Error(err)
 		}
@@ -190,7 +190,7 @@ func TestGasBumpOnACongestedChain(t *testing.T) {
 		t.Errorf("off: got %d traces of a bump, want none", n)
 	}
 	off.Chain.StartMining() // the crowd has gone
-	off.ends(t, map[nonce.Submitter]int{off.Submitters()[0]: 4})
+	off.ends(t, map[txmanager.Submitter]int{off.Submitters()[0]: 4})
 }
 
 // Replacement underpriced raises the next bid and is no error: on a node that demands
@@ -203,7 +203,7 @@ func TestUnderpricedIsNoError(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	_, id := b.post(t, transfer(s, "outbid"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.versions(t, id, "ORIGINAL", "BUMP", "BUMP", "BUMP", "BUMP") // 1.125^3 is not 1.5, 1.125^4 is
 	if err := poll(b.ctx, func() bool {
 		return b.count(`select count(*) from managed_tx where state = 'TRACKING' and last_error is null`) == 1
@@ -218,7 +218,7 @@ func TestUnderpricedIsNoError(t *testing.T) {
 		t.Errorf("told as an error: got %d times, want never", n)
 	}
 	b.Chain.StartMining()
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
 
 // A process that dies as it replaces a transaction, before or after the version is
@@ -237,7 +237,7 @@ func TestGasBumpSurvivesAKill(t *testing.T) {
 			b.killed(t, folder, point)
 			b.versions(t, id, "ORIGINAL", "BUMP")
 			b.Chain.StartMining()
-			b.ends(t, map[nonce.Submitter]int{s: 1})
+			b.ends(t, map[txmanager.Submitter]int{s: 1})
 		})
 	}
 }

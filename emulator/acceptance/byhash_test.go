@@ -15,7 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // The node has thrown its blocks away, and shows for no nonce which transaction consumed it.
@@ -38,7 +38,7 @@ func TestANameIsProvedByTheHashOrRecordedAsAStatement(t *testing.T) {
 	b.post(t, orderTo(s, "held", common.Address{0xb0}, 10))
 	_, succeeded := b.post(t, orderTo(s, "succeeded", paid, 11))
 	_, reverted := b.post(t, creates(s, "reverted", 0xfe))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.Chain.DropPool()
 	first, second := b.signedByHand(t, 0, &paid, 11, nil), b.signedByHand(t, 1, nil, 0, []byte{0xfe})
 	b.signedByHand(t, 2, &common.Address{0xb3}, 13, nil)

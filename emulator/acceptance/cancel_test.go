@@ -10,7 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/acceptance/payroll"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // cancelled is what cancel answers.
@@ -38,7 +38,7 @@ func TestCancelInTheQueue(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	b.post(t, transfer(s, "first"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	_, second := b.post(t, transfer(s, "second"))
 	b.post(t, transfer(s, "third"))
 	want := cancelled{"CANCELLED", "FAILED", "CANCELLED"}
@@ -48,7 +48,7 @@ func TestCancelInTheQueue(t *testing.T) {
 		}
 	}
 	b.Chain.StartMining()
-	b.await(t, s, nonce.Confirmed, 2)
+	b.await(t, s, txmanager.Confirmed, 2)
 	b.wantContiguous(t, s, 2)
 }
 
@@ -60,19 +60,19 @@ func TestH28CancelAfterAllocation(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	_, id := b.post(t, transfer(s, "regretted"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	if status, got := b.cancel(t, id); status != http.StatusAccepted || got.Outcome != "PENDING" {
 		t.Fatalf("cancel with a nonce: got %d %+v, want 202 PENDING", status, got)
 	}
 	b.replaced(t, id, "PLACEHOLDER")
 	b.Chain.StartMining()
-	b.await(t, s, nonce.Failed, 1)
+	b.await(t, s, txmanager.Failed, 1)
 	want := cancelled{"CANCELLED", "FAILED", "PLACEHOLDER"}
 	if status, got := b.cancel(t, id); status != http.StatusOK || got != want {
 		t.Errorf("cancel at the end: got %d %+v, want 200 %+v", status, got, want)
 	}
 	_, after := b.post(t, transfer(s, "after"))
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 	if _, r := b.ask(t, stack.OperatorAccount, after); *r.Nonce != 1 {
 		t.Errorf("the next nonce: got %d, want 1", *r.Nonce)
 	}
@@ -128,13 +128,13 @@ func TestH28CancelTooLate(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	_, id := b.post(t, transfer(s, "kept"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.mine(t, 1)
 	if status, got := b.cancel(t, id); status != http.StatusAccepted || got.Outcome != "PENDING" {
 		t.Errorf("cancel before finality: got %d %+v, want 202 PENDING", status, got)
 	}
 	b.Chain.StartMining()
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 	want := cancelled{"EXECUTED", "CONFIRMED", ""}
 	if status, got := b.cancel(t, id); status != http.StatusOK || got != want {
 		t.Errorf("cancel at the end: got %d %+v, want 200 %+v", status, got, want)
@@ -153,13 +153,13 @@ func TestH28CancelOfARevertedTransaction(t *testing.T) {
 	reverts := transfer(s, "reverts")
 	reverts["payload"] = map[string]any{"data": "0xfe", "gas": 100_000} // INVALID; gas that is given skips the estimate
 	_, id := b.post(t, reverts)
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.mine(t, 1)
 	if status, got := b.cancel(t, id); status != http.StatusAccepted || got.Outcome != "PENDING" {
 		t.Errorf("cancel before finality: got %d %+v, want 202 PENDING", status, got)
 	}
 	b.Chain.StartMining()
-	b.await(t, s, nonce.Failed, 1)
+	b.await(t, s, txmanager.Failed, 1)
 	want := cancelled{"EXECUTED", "FAILED", "REVERTED"}
 	for range 2 { // again is harmless
 		if status, got := b.cancel(t, id); status != http.StatusOK || got != want {
@@ -178,9 +178,9 @@ func TestCancelAsksAnOperator(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	_, id := b.post(t, transfer(s, "regretted"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.cancel(t, id)
-	b.await(t, s, nonce.Stuck, 1)
+	b.await(t, s, txmanager.Stuck, 1)
 	b.versions(t, id, "ORIGINAL")
 
 	decide := func(account string, body map[string]any) (int, string) {
@@ -208,7 +208,7 @@ func TestCancelAsksAnOperator(t *testing.T) {
 	}
 	b.replaced(t, id, "PLACEHOLDER")
 	b.Chain.StartMining()
-	b.await(t, s, nonce.Failed, 1)
+	b.await(t, s, txmanager.Failed, 1)
 	b.wantContiguous(t, s, 1)
 	var record string
 	if err := b.DB.QueryRow(b.ctx, `select string_agg(action || ' ' || by || ' ' || reason, '; ' order by id) from tx_decision`).Scan(&record); err != nil {
@@ -231,7 +231,7 @@ func TestStuckIsReplacedByDecision(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	_, id := b.post(t, transfer(s, "cheap"))
-	b.await(t, s, nonce.Stuck, 1)
+	b.await(t, s, txmanager.Stuck, 1)
 	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+id+"/decide",
 		map[string]any{"action": "replace", "reason": "fees rose"})
 	if err != nil || status != http.StatusAccepted {
@@ -239,7 +239,7 @@ func TestStuckIsReplacedByDecision(t *testing.T) {
 	}
 	b.replaced(t, id, "BUMP")
 	b.Chain.StartMining()
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 	var replaced, first string
 	if err := b.DB.QueryRow(b.ctx, `
 		select m.replaced_by_hash, v.tx_hash from managed_tx m join tx_version v using (tx_id)
@@ -261,14 +261,14 @@ func TestStuckIsDecidedByTheBusinessCode(t *testing.T) {
 	b.Chain.StopMining()
 	_, id := b.post(t, transfer(decided, payroll.GiveUp+"1"))
 	_, waits := b.post(t, transfer(left, "waits"))
-	b.await(t, left, nonce.Stuck, 1)
+	b.await(t, left, txmanager.Stuck, 1)
 	b.replaced(t, id, "PLACEHOLDER")
 	b.versions(t, waits, "ORIGINAL")
 	if _, r := b.ask(t, stack.OperatorAccount, waits); r.State != "STUCK" {
 		t.Errorf("the one that is left alone: got %s, want STUCK", r.State)
 	}
 	b.Chain.StartMining()
-	b.await(t, decided, nonce.Failed, 1)
+	b.await(t, decided, txmanager.Failed, 1)
 	var record string
 	if err := b.DB.QueryRow(b.ctx, `select string_agg(action || ' ' || by || ' ' || reason, '; ' order by id) from tx_decision`).Scan(&record); err != nil {
 		t.Fatal(err)

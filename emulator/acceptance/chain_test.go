@@ -9,11 +9,11 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // mined are the nonces of s on its chain, in the chain's order.
-func (b bench) mined(t *testing.T, s nonce.Submitter) []uint64 {
+func (b bench) mined(t *testing.T, s txmanager.Submitter) []uint64 {
 	t.Helper()
 	return b.allMined(t, s.ChainID())[s.Address()]
 }
@@ -28,7 +28,7 @@ func (b bench) chainOf(id uint64) *devchain.Chain {
 
 // allMined reads from the chain itself, block by block, the nonces of each sender in
 // the chain's order.
-func (b bench) allMined(t *testing.T, chainID uint64) map[nonce.Address][]uint64 {
+func (b bench) allMined(t *testing.T, chainID uint64) map[txmanager.Address][]uint64 {
 	t.Helper()
 	chain := b.chainOf(chainID)
 	client, err := ethclient.DialContext(b.ctx, chain.URL())
@@ -37,7 +37,7 @@ func (b bench) allMined(t *testing.T, chainID uint64) map[nonce.Address][]uint64
 	}
 	defer client.Close()
 	signer := types.LatestSignerForChainID(new(big.Int).SetUint64(chain.ChainID()))
-	nonces := make(map[nonce.Address][]uint64)
+	nonces := make(map[txmanager.Address][]uint64)
 	for n := range chain.Head() + 1 {
 		block, err := client.BlockByNumber(b.ctx, new(big.Int).SetUint64(n))
 		if err != nil {
@@ -48,7 +48,7 @@ func (b bench) allMined(t *testing.T, chainID uint64) map[nonce.Address][]uint64
 			if err != nil {
 				t.Fatal(err)
 			}
-			nonces[nonce.Address(from)] = append(nonces[nonce.Address(from)], tx.Nonce())
+			nonces[txmanager.Address(from)] = append(nonces[txmanager.Address(from)], tx.Nonce())
 		}
 	}
 	return nonces
@@ -56,15 +56,15 @@ func (b bench) allMined(t *testing.T, chainID uint64) map[nonce.Address][]uint64
 
 // wantContiguous says that the chain has exactly the nonces 0 … n-1 of s, each
 // once and in order.
-func (b bench) wantContiguous(t *testing.T, s nonce.Submitter, n int) {
+func (b bench) wantContiguous(t *testing.T, s txmanager.Submitter, n int) {
 	t.Helper()
-	b.wantAllContiguous(t, map[nonce.Submitter]int{s: n})
+	b.wantAllContiguous(t, map[txmanager.Submitter]int{s: n})
 }
 
 // wantAllContiguous says so of each.
-func (b bench) wantAllContiguous(t *testing.T, counts map[nonce.Submitter]int) {
+func (b bench) wantAllContiguous(t *testing.T, counts map[txmanager.Submitter]int) {
 	t.Helper()
-	mined := make(map[uint64]map[nonce.Address][]uint64) // by chain, each read once
+	mined := make(map[uint64]map[txmanager.Address][]uint64) // by chain, each read once
 	for s, n := range counts {
 		if mined[s.ChainID()] == nil {
 			mined[s.ChainID()] = b.allMined(t, s.ChainID())

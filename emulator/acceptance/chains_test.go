@@ -7,7 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // One deployment serves two chains with the same keys: each account has a sequence on
@@ -17,9 +17,9 @@ func TestTwoChainsOneKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{TwoChains: true, Processes: 2, Settings: quick})
 	const n = 4
-	ids := make(map[nonce.Submitter]string)
+	ids := make(map[txmanager.Submitter]string)
 	for i, s := range b.Submitters() {
-		for _, on := range []nonce.Submitter{s, b.OnSecond()[i]} {
+		for _, on := range []txmanager.Submitter{s, b.OnSecond()[i]} {
 			for _, name := range []string{"a", "b", "c", "d"} { // the same requestIds on both
 				status, id := b.post(t, transfer(on, name))
 				if status != http.StatusAccepted {
@@ -65,8 +65,8 @@ func TestOneChainIsAway(t *testing.T) {
 	s, away := b.Submitters()[0], b.OnSecond()[0]
 	b.post(t, transfer(away, "waits"))
 	b.post(t, transfer(s, "goes on"))
-	b.await(t, s, nonce.Confirmed, 1)
-	b.await(t, away, nonce.Queued, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
+	b.await(t, away, txmanager.Queued, 1)
 	if err := b.RunSweep(b.ctx); err == nil {
 		t.Error("sweep: got no error, want one: a chain could not be asked")
 	}
@@ -83,7 +83,7 @@ func TestSweepWithOneChainSilent(t *testing.T) {
 	}})
 	s := b.OnSecond()[0]
 	b.post(t, transfer(s, "ends"))
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 	b.finish(t)
 	b.RPC.SetFaults(rpcproxy.Faults{Hang: 1})
 	b.Second.StopMining()
@@ -114,7 +114,7 @@ func TestChainsOffServesNoOther(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Submitters: 1})
 	s := b.Submitters()[0]
-	elsewhere := nonce.NewSubmitter(stack.SecondChainID, s.Address())
+	elsewhere := txmanager.NewSubmitter(stack.SecondChainID, s.Address())
 	for path, c := range map[string]struct {
 		account string
 		body    map[string]any
@@ -132,5 +132,5 @@ func TestChainsOffServesNoOther(t *testing.T) {
 	if status, _ := b.post(t, transfer(s, "a")); status != http.StatusAccepted {
 		t.Errorf("post for %s: got %d, want 202", s, status)
 	}
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // An operator reads the pages of lost nonces by the client, tries a release, which changes
@@ -22,7 +22,7 @@ func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 	to := func(i int) common.Address { return common.Address{0xcc, byte(i + 1)} }
 	b.Chain.StopMining()
 	b.post(t, orderTo(s, "by-hand", to(lost-1), 1000))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.Chain.DropPool()
 	for i := range lost {
 		b.payByHand(t, uint64(i), to(i), 1000)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/pgproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A process dies between the insert of a create and its commit. If the commit
@@ -54,7 +54,7 @@ func TestDeathBetweenInsertAndCommit(t *testing.T) {
 			if n := b.count(`select count(*) from managed_tx`); n != 1 {
 				t.Errorf("rows after the repeat: got %d, want 1", n)
 			}
-			b.ends(t, map[nonce.Submitter]int{s: 1})
+			b.ends(t, map[txmanager.Submitter]int{s: 1})
 		})
 	}
 }

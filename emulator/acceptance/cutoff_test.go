@@ -15,7 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/crash"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // remote is a function process beside the others, with a way of its own to the
@@ -63,11 +63,11 @@ func (b bench) startRemote(t *testing.T, point string) *remote {
 
 // stopsAsHolder has r get the submitter's next advance, and waits until it has
 // stopped itself, holding the lease; it returns the lease's token and end.
-func (b bench) stopsAsHolder(t *testing.T, r *remote, s nonce.Submitter) (token int64, expires time.Time) {
+func (b bench) stopsAsHolder(t *testing.T, r *remote, s txmanager.Submitter) (token int64, expires time.Time) {
 	t.Helper()
 	others := slices.DeleteFunc(b.Processes(), func(p *processes.Process) bool { return p == r.Process })
 	for _, p := range others {
-		b.URLMap.Remove(string(nonce.KindAdvance), p.Addr())
+		b.URLMap.Remove(string(txmanager.KindAdvance), p.Addr())
 	}
 	b.postUntilAnswered(t, transfer(s, "held"))
 	b.stopped(t, r.Process)
@@ -76,7 +76,7 @@ func (b bench) stopsAsHolder(t *testing.T, r *remote, s nonce.Submitter) (token 
 		t.Fatalf("the lease of a process that stopped while it held it: %v", err)
 	}
 	for _, p := range others {
-		if err := b.URLMap.Add(string(nonce.KindAdvance), p.Addr()); err != nil {
+		if err := b.URLMap.Add(string(txmanager.KindAdvance), p.Addr()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,7 +113,7 @@ func TestTX010CutOffFromTheDatabase(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.postUntilAnswered(t, transfer(s, "behind"))
-			b.await(t, s, nonce.Confirmed, 2)
+			b.await(t, s, txmanager.Confirmed, 2)
 			if sent := r.sends.Load(); sent > c.maySend { // fewer where its lease wanted renewing first
 				t.Errorf("transactions sent by the one that is cut off: got %d, want at most %d", sent, c.maySend)
 			}
@@ -121,7 +121,7 @@ func TestTX010CutOffFromTheDatabase(t *testing.T) {
 			c.heal(r)
 			b.logged(t, "fenced", "lease not given back", "terminating connection") // by whoever wanted the lease
 			b.postUntilAnswered(t, transfer(s, "after"))
-			b.ends(t, map[nonce.Submitter]int{s: 3})
+			b.ends(t, map[txmanager.Submitter]int{s: 3})
 			b.wantNoOldToken(t)
 			b.inOrder(t)
 		})

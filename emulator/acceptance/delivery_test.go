@@ -8,17 +8,17 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/cloudtasks"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // internalFunctions are those that tasks call.
-var internalFunctions = []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit}
+var internalFunctions = []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit}
 
 // postAll posts n intents of each submitter, in turn, and says how many of each
 // should end on chain.
-func (b bench) postAll(t *testing.T, n int) map[nonce.Submitter]int {
+func (b bench) postAll(t *testing.T, n int) map[txmanager.Submitter]int {
 	t.Helper()
-	want := make(map[nonce.Submitter]int)
+	want := make(map[txmanager.Submitter]int)
 	for i := range n {
 		for _, s := range b.Submitters() {
 			b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
@@ -106,7 +106,7 @@ func TestTasksComeManyTimesLateOrNever(t *testing.T) {
 			b.inOrder(t)
 			b.wantNoOldToken(t)
 			for queue, q := range b.Tasks.Stats() {
-				if q.Dispatched <= q.Created && queue == stack.QueueName(nonce.KindAdvance) {
+				if q.Dispatched <= q.Created && queue == stack.QueueName(txmanager.KindAdvance) {
 					t.Errorf("advance tasks: got %d made and %d sent, want more sent than made", q.Created, q.Dispatched)
 				}
 			}
@@ -135,7 +135,7 @@ func TestCloudTasksOutOfReachAtCreate(t *testing.T) {
 	if err := b.RunSweep(b.ctx); err != nil {
 		t.Fatalf("sweep: %v", err)
 	}
-	b.ends(t, map[nonce.Submitter]int{b.Submitters()[0]: 1, b.Submitters()[1]: 1})
+	b.ends(t, map[txmanager.Submitter]int{b.Submitters()[0]: 1, b.Submitters()[1]: 1})
 }
 
 // Where Cloud Tasks goes away between two steps, the task of the last step comes
@@ -146,12 +146,12 @@ func TestCloudTasksGoesAwayBetweenSteps(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining() // it does not end before the next step
 	b.post(t, transfer(s, "r"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.Tasks.SetFaults(cloudtasks.Faults{Unavailable: true})
 	b.logged(t, "enqueue receipt", "enqueue confirm")
 	b.Tasks.SetFaults(noFaults)
 	b.Chain.StartMining()
-	b.await(t, s, nonce.Confirmed, 1) // without a sweep: nothing was lost
+	b.await(t, s, txmanager.Confirmed, 1) // without a sweep: nothing was lost
 	b.delivered(t)
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }

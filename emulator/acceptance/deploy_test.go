@@ -6,7 +6,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/cloudtasks"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // One process per function, as deployed: none serves another's path, and the job
@@ -22,7 +22,7 @@ func TestOneProcessPerFunction(t *testing.T) {
 	for i := range n {
 		b.post(t, transfer(s, fmt.Sprintf("r-%d", i)))
 	}
-	b.await(t, s, nonce.Confirmed, n)
+	b.await(t, s, txmanager.Confirmed, n)
 	b.wantContiguous(t, s, n)
 	for _, f := range []string{"create", "advance", "receipt", "admin"} {
 		if b.Costs.Of(f).Invocations == 0 {
@@ -39,10 +39,10 @@ func TestSweepRestoresProgress(t *testing.T) {
 	inFlight, unheard := b.Submitters()[0], b.Submitters()[1]
 	b.Chain.StopMining()
 	b.post(t, transfer(inFlight, "in flight"))
-	b.await(t, inFlight, nonce.Tracking, 1)
+	b.await(t, inFlight, txmanager.Tracking, 1)
 	b.Tasks.SetFaults(dropEverything)
 	b.post(t, transfer(unheard, "unheard"))
-	for _, kind := range []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit} {
+	for _, kind := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit} {
 		if _, err := b.Tasks.Empty(stack.QueueName(kind)); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestSweepRestoresProgress(t *testing.T) {
 		t.Fatalf("sweep: %v", err)
 	}
 	for _, s := range b.Submitters() {
-		b.await(t, s, nonce.Confirmed, 1)
+		b.await(t, s, txmanager.Confirmed, 1)
 		b.wantContiguous(t, s, 1)
 	}
 }

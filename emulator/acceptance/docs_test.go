@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // example is a program of a page, built as it stands there.
@@ -62,7 +62,7 @@ func TestDocsHandlerCompiledIn(t *testing.T) {
 		}
 		ids = append(ids, strings.TrimSpace(string(out)))
 	}
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 	_, r := b.ask(t, stack.OperatorAccount, ids[0])
 	if r.State != "CONFIRMED" || ids[0] != ids[1] {
 		t.Errorf("got %s, txIds %v; want it CONFIRMED, one txId", r.State, ids)
@@ -104,7 +104,7 @@ func TestDocsHandlerOverHTTP(t *testing.T) {
 	ends := map[string]string{
 		post("good", "shop", payload): "", post("unknown", "shop", "nothing"): "no such order", post("forged", "stranger", payload): "answered 401",
 	}
-	b.ends(t, map[nonce.Submitter]int{s: 3})
+	b.ends(t, map[txmanager.Submitter]int{s: 3})
 	for id, want := range ends {
 		_, r := b.ask(t, stack.OperatorAccount, id)
 		if (r.State == "CONFIRMED") != (want == "") || !strings.Contains(text(r.LastError), want) {

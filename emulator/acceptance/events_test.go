@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
@@ -122,13 +122,13 @@ func whole(t *testing.T, who string, all []event) map[string]string {
 			continue // again
 		}
 		next[e.TxID] = e.Sequence
-		if (e.Sequence == 1) != (e.Type == string(nonce.TxAccepted)) {
+		if (e.Sequence == 1) != (e.Type == string(txmanager.TxAccepted)) {
 			t.Errorf("%s: got %s, want TxAccepted first and nowhere else", who, e.key())
 		}
 		if ends[e.TxID] != "" {
 			t.Errorf("%s: got %s after the end", who, e.key())
 		}
-		if e.Data.Final || e.Type == string(nonce.TxFailed) {
+		if e.Data.Final || e.Type == string(txmanager.TxFailed) {
 			ends[e.TxID] = e.Type
 		}
 	}
@@ -170,17 +170,17 @@ func (b bench) replay(t *testing.T, account string) (all []event) {
 func (b bench) someLives(t *testing.T) (want map[string]string) {
 	t.Helper()
 	want = make(map[string]string)
-	sent := make(map[nonce.Submitter]int)
+	sent := make(map[txmanager.Submitter]int)
 	b.Chain.StopMining()
 	for _, s := range b.Submitters() {
 		for i := range 3 {
 			txID := b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
-			want[txID], sent[s] = string(nonce.TxConfirmed), sent[s]+1
+			want[txID], sent[s] = string(txmanager.TxConfirmed), sent[s]+1
 		}
 	}
 	last := b.postUntilAnswered(t, transfer(b.Submitters()[0], "cancelled"))
 	if status, c := b.cancel(t, last); status == http.StatusOK && c.Outcome == "CANCELLED" {
-		want[last] = string(nonce.TxFailed)
+		want[last] = string(txmanager.TxFailed)
 	} else {
 		t.Fatalf("cancel of the last in a queue of four: got %d %+v, want CANCELLED", status, c)
 	}
@@ -336,7 +336,7 @@ func eventsEpisode(t *testing.T, point string) {
 		b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
 	}
 	b.killed(t, folder, point)
-	b.ends(t, map[nonce.Submitter]int{s: 2})
+	b.ends(t, map[txmanager.Submitter]int{s: 2})
 	kept := b.replay(t, stack.OperatorAccount)
 	err := poll(b.ctx, func() bool {
 		_ = b.RunSweep(b.ctx)

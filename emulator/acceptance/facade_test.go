@@ -25,7 +25,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/acceptance/payroll"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
@@ -36,7 +36,7 @@ var shopSecret = "whsec_" + base64.StdEncoding.EncodeToString([]byte("a secret o
 type shop struct {
 	t      *testing.T
 	server *httptest.Server
-	keys   map[nonce.Submitter]*ecdsa.PrivateKey // of accounts for which it signs by itself
+	keys   map[txmanager.Submitter]*ecdsa.PrivateKey // of accounts for which it signs by itself
 
 	open chan struct{} // closed: who waits is answered
 
@@ -47,7 +47,7 @@ type shop struct {
 
 // order is what the shop is asked about.
 type order struct {
-	Submitter nonce.Submitter
+	Submitter txmanager.Submitter
 	Nonce     uint64
 	ChainID   uint64
 	RequestID string
@@ -56,7 +56,7 @@ type order struct {
 
 func openShop(t *testing.T) *shop {
 	t.Helper()
-	s := &shop{t: t, open: make(chan struct{}), keys: map[nonce.Submitter]*ecdsa.PrivateKey{}, asked: map[string][]string{}, later: map[string]int{}}
+	s := &shop{t: t, open: make(chan struct{}), keys: map[txmanager.Submitter]*ecdsa.PrivateKey{}, asked: map[string][]string{}, later: map[string]int{}}
 	s.server = httptest.NewServer(s)
 	t.Cleanup(s.server.Close)
 	return s
@@ -161,7 +161,7 @@ func (b bench) knowsShop(t *testing.T, s *shop) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range info.Submitters {
-		if s.keys[nonce.Submitter(a.Submitter)], err = crypto.HexToECDSA(strings.TrimPrefix(a.PrivateKey, "0x")); err != nil {
+		if s.keys[txmanager.Submitter(a.Submitter)], err = crypto.HexToECDSA(strings.TrimPrefix(a.PrivateKey, "0x")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -171,7 +171,7 @@ func (b bench) knowsShop(t *testing.T, s *shop) {
 }
 
 // ordered is an intent that the shop makes the transaction of.
-func ordered(s nonce.Submitter, request, how string) map[string]any {
+func ordered(s txmanager.Submitter, request, how string) map[string]any {
 	return map[string]any{"submitter": s, "requestId": request, "handler": "shop", "payload": map[string]any{"how": how}}
 }
 
@@ -201,7 +201,7 @@ func TestFacadeOverHTTP(t *testing.T) {
 				ids[how] = b.postUntilAnswered(t, ordered(s, "r-"+how, how))
 			}
 			b.postUntilAnswered(t, transfer(s, "behind them"))
-			b.ends(t, map[nonce.Submitter]int{s: len(ends) + 1})
+			b.ends(t, map[txmanager.Submitter]int{s: len(ends) + 1})
 			for how, want := range ends {
 				_, r := b.ask(t, stack.OperatorAccount, ids[how])
 				switch {
@@ -242,7 +242,7 @@ func TestAServiceIsAskedTheSameAgain(t *testing.T) {
 	s := b.Submitters()[0]
 	soon := b.postUntilAnswered(t, ordered(s, "r-soon", ""))
 	never := b.postUntilAnswered(t, ordered(s, "r-never", ""))
-	b.ends(t, map[nonce.Submitter]int{s: 2})
+	b.ends(t, map[txmanager.Submitter]int{s: 2})
 	if _, r := b.ask(t, stack.OperatorAccount, soon); r.State != "CONFIRMED" {
 		t.Errorf("soon: got %s %s, want CONFIRMED", r.State, text(r.LastError))
 	}
@@ -268,7 +268,7 @@ func TestAServiceHasItsOwnTimeOut(t *testing.T) {
 	b.knowsShop(t, service)
 	s := b.Submitters()[0]
 	id := b.postUntilAnswered(t, ordered(s, "r", "takes a second"))
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "CONFIRMED" {
 		t.Errorf("got %s %s, want CONFIRMED", r.State, text(r.LastError))
 	}
@@ -295,7 +295,7 @@ func TestFacadeSurvivesDeaths(t *testing.T) {
 				id := b.postUntilAnswered(t, ordered(s, "r-0", how))
 				b.killed(t, folder, point)
 				b.postUntilAnswered(t, transfer(s, "behind it"))
-				b.ends(t, map[nonce.Submitter]int{s: 2})
+				b.ends(t, map[txmanager.Submitter]int{s: 2})
 				want := "CONFIRMED"
 				if how == "refuses" {
 					want = "FAILED"
@@ -313,7 +313,7 @@ func TestFacadeSurvivesDeaths(t *testing.T) {
 }
 
 // wages posts a wage by a handler that signs at once, and tells where its slip will be.
-func (b bench) wage(t *testing.T, s nonce.Submitter, request, how string) (txID, slip string) {
+func (b bench) wage(t *testing.T, s txmanager.Submitter, request, how string) (txID, slip string) {
 	t.Helper()
 	slip = filepath.Join(t.TempDir(), "slip")
 	intent := map[string]any{"submitter": s, "requestId": request, "handler": "wage", "payload": payroll.Wage{Wei: 5, How: how, Slip: slip}}
@@ -360,7 +360,7 @@ func TestH32HandlerSigns(t *testing.T) {
 			t.Errorf("%s: got its bytes stored as %s, want ORIGINAL", how, kind)
 		}
 	}
-	b.ends(t, map[nonce.Submitter]int{s: 3})
+	b.ends(t, map[txmanager.Submitter]int{s: 3})
 	for how, want := range ends {
 		if _, r := b.ask(t, stack.OperatorAccount, ids[how]); r.State != want {
 			t.Errorf("%s: got %s %s, want %s", how, r.State, text(r.LastError), want)
@@ -387,7 +387,7 @@ func TestH32HandlerSendsByItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.postUntilAnswered(t, transfer(s, "behind it"))
-	b.ends(t, map[nonce.Submitter]int{s: 2})
+	b.ends(t, map[txmanager.Submitter]int{s: 2})
 	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "CONFIRMED" {
 		t.Errorf("got %s %s %s, want CONFIRMED", r.State, text(r.SubState), text(r.LastError))
 	}
@@ -408,7 +408,7 @@ func TestH32KilledWhileAHandlerSigns(t *testing.T) {
 			s := b.Submitters()[0]
 			id, slip := b.wage(t, s, "r", "signs")
 			b.killed(t, folder, point)
-			b.ends(t, map[nonce.Submitter]int{s: 1})
+			b.ends(t, map[txmanager.Submitter]int{s: 1})
 			b.versions(t, id, "ORIGINAL")
 			if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "CONFIRMED" {
 				t.Errorf("got %s, want CONFIRMED", r.State)

@@ -14,7 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // waits waits until the only intent in the queue waits for a reason that begins so, and
@@ -74,9 +74,9 @@ func TestInsufficientBalanceWaitsAndGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 	b.gauges(t, map[string]float64{"balance_waiting_submitters": 0})
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
 
 // A node that refuses to tell balances costs their gauges, and a line in the log: the
@@ -122,8 +122,8 @@ func TestCeilingOfFees(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Chain.StartMining() // blocks without a crowd: the base fee falls
-	b.await(t, s, nonce.Confirmed, 1)
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.await(t, s, txmanager.Confirmed, 1)
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 	if n := b.count(`select count(*) from tx_document where name = 'version:1' and (body ->> 'maxFeePerGas')::numeric <= 300000000`); n != 1 {
 		t.Errorf("versions at or below the ceiling: got %d, want 1", n)
 	}
@@ -142,9 +142,9 @@ func TestTipsByHistory(t *testing.T) {
 			c.pay(t, 1e9, 1e9, 9e9)
 		}
 		b.post(t, transfer(s, "tipped"))
-		b.await(t, s, nonce.Tracking, 1)
+		b.await(t, s, txmanager.Tracking, 1)
 		b.Chain.StartMining()
-		b.ends(t, map[nonce.Submitter]int{s: 1})
+		b.ends(t, map[txmanager.Submitter]int{s: 1})
 		return b.count(`select (body ->> 'maxPriorityFeePerGas')::bigint from tx_document where name = 'version:1'`)
 	}
 	history := map[string]string{"FENCEPOST_FEES_HISTORY_ENABLED": "true", "FENCEPOST_FEES_HISTORY_BLOCKS": "5", "FENCEPOST_FEES_HISTORY_PERCENTILE": "90"}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // One node that calls its head safe makes nothing final where the others' tag is not so
@@ -21,22 +21,22 @@ func TestFinalityByTagOfSeveralNodes(t *testing.T) {
 		n.SetFaults(rpcproxy.Faults{TagsBehind: 10}) // here the head is safe at once
 	}
 	b.postUntilAnswered(t, transfer(s, "first"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.mine(t, 9)
 	b.confirmedBy(t, 9)
 	if n := b.count(`select count(*) from managed_tx where state = 'CONFIRMED'`); n != 0 {
 		t.Errorf("final by the tag of one node: got %d, want none", n)
 	}
 	b.mine(t, 1+64)
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 	for _, n := range b.Nodes[1:] {
 		n.SetFaults(rpcproxy.Faults{})
 	}
 	b.Nodes[0].SetFaults(rpcproxy.Faults{NoTags: true})
 	b.postUntilAnswered(t, transfer(s, "second"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.mine(t, 65)
-	b.ends(t, map[nonce.Submitter]int{s: 2})
+	b.ends(t, map[txmanager.Submitter]int{s: 2})
 	b.calm(t)
 }
 
@@ -55,18 +55,18 @@ func TestFinalityByTag(t *testing.T) {
 			b.RPC.SetFaults(rpcproxy.Faults{TagsBehind: 10}) // here the head is safe at once
 			b.postUntilAnswered(t, transfer(s, "first"))
 			b.postUntilAnswered(t, transfer(s, "second"))
-			b.await(t, s, nonce.Tracking, 1)
+			b.await(t, s, txmanager.Tracking, 1)
 			b.mine(t, 9)
 			b.confirmedBy(t, 9) // the list has all of them
 			if n := b.count(`select count(*) from managed_tx where state = 'CONFIRMED'`); n != 0 {
 				t.Errorf("final below the %s block: got %d, want none", tag, n)
 			}
 			b.mine(t, 1+64) // the development chain finalizes the last but one of every 32nd block
-			b.await(t, s, nonce.Confirmed, 1)
+			b.await(t, s, txmanager.Confirmed, 1)
 			b.RPC.SetFaults(rpcproxy.Faults{})
-			b.await(t, s, nonce.Tracking, 1)
+			b.await(t, s, txmanager.Tracking, 1)
 			b.mine(t, 65)
-			b.ends(t, map[nonce.Submitter]int{s: 2})
+			b.ends(t, map[txmanager.Submitter]int{s: 2})
 			b.calm(t)
 		})
 	}

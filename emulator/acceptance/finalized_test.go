@@ -7,7 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // On a chain whose nodes know no tag "finalized" a loss cannot be accepted until an
@@ -43,6 +43,6 @@ func TestResyncWithoutAFinalizedTag(t *testing.T) {
 	if status, text := b.release(t, s, resync); status != http.StatusOK {
 		t.Fatalf("resync: got %d %s, want 200", status, text)
 	}
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 	b.wantContiguous(t, s, 2)
 }

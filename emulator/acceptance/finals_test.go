@@ -13,7 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // H12: a reorg deeper than final is noticed under a submitter that has nothing
@@ -28,7 +28,7 @@ func TestH12ReorgDeeperThanFinal(t *testing.T) {
 			b := setup(t, stack.Options{Settings: quick})
 			s := b.Submitters()[0]
 			_, id := b.post(t, transfer(s, "final"))
-			b.await(t, s, nonce.Confirmed, 1)
+			b.await(t, s, txmanager.Confirmed, 1)
 			_, before := b.ask(t, stack.CallerAccount, id)
 			b.removeFinal(t, id)
 			if vanishes {
@@ -47,8 +47,8 @@ func TestH12ReorgDeeperThanFinal(t *testing.T) {
 				t.Errorf("the transaction: got %s %s, want it CONFIRMED by %s still", after.State, *after.TxHash, *before.TxHash)
 			}
 			b.post(t, transfer(s, "next"))
-			b.await(t, s, nonce.Confirmed, 2)
-			b.ends(t, map[nonce.Submitter]int{s: 2})
+			b.await(t, s, txmanager.Confirmed, 2)
+			b.ends(t, map[txmanager.Submitter]int{s: 2})
 		})
 	}
 }
@@ -60,7 +60,7 @@ func TestH12FinalIsSwapped(t *testing.T) {
 	b := setup(t, stack.Options{Settings: quick})
 	s := b.Submitters()[0]
 	_, id := b.post(t, transfer(s, "final"))
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 	b.removeFinal(t, id, b.foreign(t, 0))
 	episode, _ := b.sweptIntoProtect(t, s)
 	status, text := b.release(t, s, map[string]any{"episode": episode, "mode": "resume", "reason": "a false alarm"})
@@ -81,7 +81,7 @@ func TestH12FinalIsSwapped(t *testing.T) {
 		t.Fatalf("resync: got %d %s, want next nonce 1 and %s not on chain", status, text, id)
 	}
 	b.post(t, transfer(s, "next"))
-	b.await(t, s, nonce.Confirmed, 2)
+	b.await(t, s, txmanager.Confirmed, 2)
 	b.wantContiguous(t, s, 2)
 	var kept bool
 	err = b.DB.QueryRow(b.ctx, `select released -> 'notOnChain' -> 0 ->> 'txId' = $1 from protect_episode`, id).Scan(&kept)
@@ -110,7 +110,7 @@ func (b bench) removeFinal(t *testing.T, txID string, raws ...[]byte) {
 }
 
 // sweptIntoProtect sweeps until the submitter is in PROTECT.
-func (b bench) sweptIntoProtect(t *testing.T, s nonce.Submitter) (episode int, evidence string) {
+func (b bench) sweptIntoProtect(t *testing.T, s txmanager.Submitter) (episode int, evidence string) {
 	t.Helper()
 	var lastSweep time.Time
 	err := poll(b.ctx, func() bool {
@@ -129,7 +129,7 @@ func (b bench) sweptIntoProtect(t *testing.T, s nonce.Submitter) (episode int, e
 }
 
 // resumeWhenBack resumes as soon as the house sees what came back.
-func (b bench) resumeWhenBack(t *testing.T, s nonce.Submitter, episode int) {
+func (b bench) resumeWhenBack(t *testing.T, s txmanager.Submitter, episode int) {
 	t.Helper()
 	var text string
 	err := poll(b.ctx, func() bool {
@@ -168,7 +168,7 @@ func TestH12FinalFallsInAnotherEpisode(t *testing.T) {
 	b := setup(t, stack.Options{Settings: quick})
 	s := b.Submitters()[0]
 	_, id := b.post(t, transfer(s, "final"))
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 	if _, err := b.DB.Exec(b.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{"what": "a false alarm"}')`, s); err != nil {
 		t.Fatal(err)
 	}
@@ -187,6 +187,6 @@ func TestH12FinalFallsInAnotherEpisode(t *testing.T) {
 	}
 	b.resumeWhenBack(t, s, 1)
 	b.post(t, transfer(s, "next"))
-	b.await(t, s, nonce.Confirmed, 2)
-	b.ends(t, map[nonce.Submitter]int{s: 2})
+	b.await(t, s, txmanager.Confirmed, 2)
+	b.ends(t, map[txmanager.Submitter]int{s: 2})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/crash"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // payrollServer builds the functions with the payroll's handlers, once.
@@ -60,7 +60,7 @@ func (b bench) payer(t *testing.T) *functions.App {
 }
 
 // pay posts a request for a wage.
-func (b bench) pay(t *testing.T, app *functions.App, s nonce.Submitter, request, how string) (txID string) {
+func (b bench) pay(t *testing.T, app *functions.App, s txmanager.Submitter, request, how string) (txID string) {
 	t.Helper()
 	txID, err := app.WithNonce(b.ctx, s, request, "wage", payroll.Wage{Wei: 5, How: how})
 	if err != nil {
@@ -88,7 +88,7 @@ func TestTX009HandlerFailure(t *testing.T) {
 				failed[how] = b.pay(t, app, s, "r-"+how, how)
 			}
 			b.postUntilAnswered(t, transfer(s, "behind them"))
-			b.ends(t, map[nonce.Submitter]int{s: len(reasons) + 2})
+			b.ends(t, map[txmanager.Submitter]int{s: len(reasons) + 2})
 			if _, r := b.ask(t, stack.OperatorAccount, paid); r.State != "CONFIRMED" {
 				t.Errorf("the one that pays: got %s, want CONFIRMED", r.State)
 			}
@@ -113,7 +113,7 @@ func TestH13TimeOutNeverRecyclesANonce(t *testing.T) {
 	app, s := b.payer(t), b.Submitters()[0]
 	slow := b.pay(t, app, s, "slow", "hangs")
 	next := b.postUntilAnswered(t, transfer(s, "next"))
-	b.ends(t, map[nonce.Submitter]int{s: 2})
+	b.ends(t, map[txmanager.Submitter]int{s: 2})
 	_, first := b.ask(t, stack.OperatorAccount, slow)
 	_, second := b.ask(t, stack.OperatorAccount, next)
 	if first.Nonce == nil || *first.Nonce != 0 || *first.SubState != "PLACEHOLDER" || second.Nonce == nil || *second.Nonce != 1 {
@@ -144,7 +144,7 @@ func TestNoProcessHasTheHandler(t *testing.T) {
 	if err != nil || status != http.StatusOK {
 		t.Errorf("cancel by an operator: got %d %s, %v; want 200", status, answer, err)
 	}
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
 
 // handlerEpisode has a process die at a step of a handler: another asks again.
@@ -154,7 +154,7 @@ func handlerEpisode(t *testing.T, point string) {
 	paid := b.pay(t, app, s, "r-0", "")
 	b.killed(t, folder, point)
 	b.postUntilAnswered(t, transfer(s, "behind it"))
-	b.ends(t, map[nonce.Submitter]int{s: 2})
+	b.ends(t, map[txmanager.Submitter]int{s: 2})
 	if _, r := b.ask(t, stack.OperatorAccount, paid); r.State != "CONFIRMED" {
 		t.Errorf("the wage: got %s, want CONFIRMED", r.State)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/crash"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // ownerProgram builds the program that asks for nonces by themselves, once.
@@ -79,7 +79,7 @@ func (b bench) hookUntilAnswered(t *testing.T, args ...string) string {
 }
 
 // allocate reserves nonces for the owner.
-func (b bench) allocate(t *testing.T, s nonce.Submitter, owner string, requests ...string) (all []functions.Reservation) {
+func (b bench) allocate(t *testing.T, s txmanager.Submitter, owner string, requests ...string) (all []functions.Reservation) {
 	t.Helper()
 	if _, err := b.DB.Exec(b.ctx, `update submitter set callers = callers || '{hooks}' where submitter = $1 and not 'hooks' = any (callers)`, s); err != nil {
 		t.Fatal(err)
@@ -147,11 +147,11 @@ func TestReservationsBesideIntents(t *testing.T) {
 	b := setup(t, stack.Options{Settings: withHooks(), Window: 4})
 	s := b.Submitters()[0]
 	before := b.postUntilAnswered(t, transfer(s, "before"))
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 	lent := b.allocate(t, s, "mover", "m-0", "m-1", "m-2")
 	behind := b.postUntilAnswered(t, transfer(s, "behind them"))
 	b.uses(t, lent[1]) // not in their order
-	if again := b.allocate(t, s, "mover", "m-0", "m-1", "m-2"); again[0].TxID != lent[0].TxID || again[1].State != nonce.Used || again[2].Over {
+	if again := b.allocate(t, s, "mover", "m-0", "m-1", "m-2"); again[0].TxID != lent[0].TxID || again[1].State != txmanager.Used || again[2].Over {
 		t.Errorf("asked for again: got %+v, want the same, as they are by now", again)
 	}
 	if _, err := b.hook(t, "allocate", string(s), "somebody else", "m-0"); err == nil {
@@ -163,7 +163,7 @@ func TestReservationsBesideIntents(t *testing.T) {
 	b.hookUntilAnswered(t, "recyclable", lent[0].TxID, "mover", "not needed")
 	b.uses(t, lent[2])
 	b.hookUntilAnswered(t, "recyclable", lent[0].TxID, "mover", "not needed") // heard nothing, asks again
-	b.ends(t, map[nonce.Submitter]int{s: 4})
+	b.ends(t, map[txmanager.Submitter]int{s: 4})
 	b.wantFate(t, "before them", before, "CONFIRMED", 0)
 	b.wantFate(t, "what was given back", lent[0].TxID, "FAILED/CANCELLED", -1)
 	b.wantFate(t, "who waited", behind, "CONFIRMED", 1)
@@ -179,15 +179,15 @@ func TestH13ReservationTimesOut(t *testing.T) {
 	s := b.Submitters()[0]
 	lent := b.allocate(t, s, "mover", "m-0", "m-1")
 	b.hookUntilAnswered(t, "recyclable", lent[1].TxID, "mover", "not needed")
-	b.ends(t, map[nonce.Submitter]int{s: 2})
+	b.ends(t, map[txmanager.Submitter]int{s: 2})
 	for _, r := range lent {
 		b.wantFate(t, "nobody came", r.TxID, "FAILED/PLACEHOLDER", int(r.Nonce))
 	}
-	if out, err := b.hook(t, "used", lent[0].TxID, "mover", hex.EncodeToString(b.signsElsewhere(t, lent[0].Nonce))); err == nil || !strings.Contains(err.Error(), nonce.ErrNotOwner.Error()) {
-		t.Errorf("a late mark: got %s, %v; want it refused: %v", out, err, nonce.ErrNotOwner)
+	if out, err := b.hook(t, "used", lent[0].TxID, "mover", hex.EncodeToString(b.signsElsewhere(t, lent[0].Nonce))); err == nil || !strings.Contains(err.Error(), txmanager.ErrNotOwner.Error()) {
+		t.Errorf("a late mark: got %s, %v; want it refused: %v", out, err, txmanager.ErrNotOwner)
 	}
 	next := b.postUntilAnswered(t, transfer(s, "next"))
-	b.ends(t, map[nonce.Submitter]int{s: 3})
+	b.ends(t, map[txmanager.Submitter]int{s: 3})
 	b.wantFate(t, "the next", next, "CONFIRMED", 2)
 }
 
@@ -237,7 +237,7 @@ func hooksEpisode(t *testing.T, point string) {
 	b.hookUntilAnswered(t, "recyclable", lent[0].TxID, "mover", "not needed")
 	b.uses(t, lent[1])
 	b.killed(t, folder, point)
-	b.ends(t, map[nonce.Submitter]int{s: 2})
+	b.ends(t, map[txmanager.Submitter]int{s: 2})
 	b.wantFate(t, "given back", lent[0].TxID, "FAILED/CANCELLED", -1)
 	b.wantFate(t, "behind them", behind, "CONFIRMED", 0)
 	b.wantFate(t, "used", lent[1].TxID, "CONFIRMED", 1)
@@ -261,7 +261,7 @@ func TestKilledAroundReservations(t *testing.T) {
 			lent := b.allocate(t, s, "mover", "m-0", "m-1")
 			behind := b.postUntilAnswered(t, transfer(s, "behind them"))
 			b.killed(t, folder, point)
-			b.ends(t, map[nonce.Submitter]int{s: 3})
+			b.ends(t, map[txmanager.Submitter]int{s: 3})
 			for _, r := range lent {
 				b.wantFate(t, "nobody came", r.TxID, "FAILED/PLACEHOLDER", int(r.Nonce))
 			}

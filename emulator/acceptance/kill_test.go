@@ -11,7 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/crash"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // quick are settings under which a dead holder is waited out in two seconds, and
@@ -125,7 +125,7 @@ func plainEpisode(t *testing.T, point string) {
 	}
 	b.postUntilAnswered(t, transfer(other, "r"))
 	b.killed(t, folder, point)
-	b.ends(t, map[nonce.Submitter]int{first: 3, other: 1})
+	b.ends(t, map[txmanager.Submitter]int{first: 3, other: 1})
 }
 
 // confirmEpisode leaves something to confirm: no block comes behind the first one before
@@ -137,16 +137,16 @@ func confirmEpisode(t *testing.T, point string) {
 	for i := range 2 {
 		b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
 	}
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.mine(t, 1)
 	b.killed(t, folder, point)
 	b.Chain.StartMining()
-	b.ends(t, map[nonce.Submitter]int{s: 2})
+	b.ends(t, map[txmanager.Submitter]int{s: 2})
 }
 
 // ends waits for the end of everything, with the sweep to help, and asks the
 // chain.
-func (b bench) ends(t *testing.T, want map[nonce.Submitter]int) {
+func (b bench) ends(t *testing.T, want map[txmanager.Submitter]int) {
 	t.Helper()
 	b.finish(t)
 	b.wantAllContiguous(t, want)
@@ -185,11 +185,11 @@ func resubmitEpisode(t *testing.T, point string) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	b.postUntilAnswered(t, transfer(s, "lost"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.Chain.DropPool()
 	b.killed(t, folder, point)
 	b.Chain.StartMining()
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
 
 // cancelEpisode cancels a transaction in flight.
@@ -198,12 +198,12 @@ func cancelEpisode(t *testing.T, point string) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	id := b.postUntilAnswered(t, transfer(s, "regretted"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	_, _, _ = b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+id+"/cancel", nil) // its answer may be lost
 	b.killed(t, folder, point)
 	b.versions(t, id, "ORIGINAL", "PLACEHOLDER")
 	b.Chain.StartMining()
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 	if status, got := b.cancel(t, id); status != http.StatusOK || got.Outcome == "PENDING" {
 		t.Errorf("cancel at the end: got %d %+v, want a definite answer", status, got)
 	}
@@ -228,7 +228,7 @@ func releaseEpisode(t *testing.T, point string) {
 	}
 	b.killed(t, folder, point)
 	b.postUntilAnswered(t, transfer(s, "after"))
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
 
 // sweepEpisode leaves an intent to the sweep.
@@ -241,5 +241,5 @@ func sweepEpisode(t *testing.T, point string) {
 	b.overdue(t, 1)
 	_ = b.RunSweep(b.ctx) // dies on the way
 	b.killed(t, folder, point)
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // byOnePrice are the settings of a chain without EIP-1559.
@@ -61,7 +61,7 @@ func (b bench) wantOnePrice(t *testing.T) {
 func TestLegacyFeesOnACongestedChain(t *testing.T) {
 	t.Parallel()
 	on := withSettings(byOnePrice, map[string]string{"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s"})
-	b, blocks := congestedRun(t, on, func(b bench, s nonce.Submitter, n int) { b.await(t, s, nonce.Confirmed, n) })
+	b, blocks := congestedRun(t, on, func(b bench, s txmanager.Submitter, n int) { b.await(t, s, txmanager.Confirmed, n) })
 	s := b.Submitters()[0]
 	b.finish(t)
 	b.wantContiguous(t, s, 4)
@@ -72,7 +72,7 @@ func TestLegacyFeesOnACongestedChain(t *testing.T) {
 		t.Errorf("ended by a replacement, with its hash: got %d, want 4", n)
 	}
 
-	off, _ := congestedRun(t, byOnePrice, func(b bench, s nonce.Submitter, n int) {
+	off, _ := congestedRun(t, byOnePrice, func(b bench, s txmanager.Submitter, n int) {
 		if err := b.Chain.WaitBlock(b.ctx, b.Chain.Head()+uint64(blocks)); err != nil {
 			t.Error(err)
 		}
@@ -84,7 +84,7 @@ func TestLegacyFeesOnACongestedChain(t *testing.T) {
 		t.Errorf("off: got %d replacements, want none", n)
 	}
 	off.Chain.StartMining() // the crowd has gone
-	off.ends(t, map[nonce.Submitter]int{off.Submitters()[0]: 4})
+	off.ends(t, map[txmanager.Submitter]int{off.Submitters()[0]: 4})
 	off.wantOnePrice(t)
 }
 
@@ -104,9 +104,9 @@ func TestLegacyFormOfEachSigner(t *testing.T) {
 			b.replaced(t, id, "BUMP")
 			b.cancel(t, id)
 			b.versions(t, id, "ORIGINAL", "BUMP", "PLACEHOLDER")
-			b.await(t, s, nonce.Tracking, 1)
+			b.await(t, s, txmanager.Tracking, 1)
 			b.Chain.StartMining()
-			b.ends(t, map[nonce.Submitter]int{s: 1})
+			b.ends(t, map[txmanager.Submitter]int{s: 1})
 			b.wantOnePrice(t)
 			b.wantEnd(t, "cancelled", id, "FAILED/PLACEHOLDER", "PLACEHOLDER")
 		})

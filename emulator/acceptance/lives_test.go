@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // hot are the functions that a life passes through.
@@ -31,7 +31,7 @@ func (b bench) cheapest(t *testing.T, want stack.Cost) (least stack.Cost) {
 	var before stack.Cost
 	for i := range most {
 		b.postUntilAnswered(t, transfer(s, fmt.Sprintf("life-%d", i)))
-		b.await(t, s, nonce.Confirmed, i+1)
+		b.await(t, s, txmanager.Confirmed, i+1)
 		b.finish(t)
 		b.costsAreRead(t)
 		all := b.Costs.Of(hot...)

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // lostShown is one nonce of the list of lost nonces.
@@ -20,7 +20,7 @@ type lostShown struct {
 }
 
 // lostNonces are all pages of the list, and the final count that its last page shows.
-func (b bench) lostNonces(t *testing.T, s nonce.Submitter) (all []lostShown, final uint64) {
+func (b bench) lostNonces(t *testing.T, s txmanager.Submitter) (all []lostShown, final uint64) {
 	t.Helper()
 	for from := "0"; ; {
 		var page struct {
@@ -44,7 +44,7 @@ func (b bench) lostNonces(t *testing.T, s nonce.Submitter) (all []lostShown, fin
 
 // askRelease asks for a release with this query, again while the answer says to ask again,
 // or that a node did not tell of a transaction.
-func (b bench) askRelease(t *testing.T, s nonce.Submitter, query string, body map[string]any) (status int, text string) {
+func (b bench) askRelease(t *testing.T, s txmanager.Submitter, query string, body map[string]any) (status int, text string) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {
 		code, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release"+query, body)
@@ -58,7 +58,7 @@ func (b bench) askRelease(t *testing.T, s nonce.Submitter, query string, body ma
 }
 
 // released is askRelease that must be granted.
-func (b bench) released(t *testing.T, s nonce.Submitter, query string, body map[string]any) (answer releaseAnswer) {
+func (b bench) released(t *testing.T, s txmanager.Submitter, query string, body map[string]any) (answer releaseAnswer) {
 	t.Helper()
 	status, text := b.askRelease(t, s, query, body)
 	if err := json.Unmarshal([]byte(text), &answer); err != nil || status != http.StatusOK {
@@ -68,7 +68,7 @@ func (b bench) released(t *testing.T, s nonce.Submitter, query string, body map[
 }
 
 // refusedRelease is askRelease that must be refused, with these texts.
-func (b bench) refusedRelease(t *testing.T, what string, s nonce.Submitter, body map[string]any, wants ...string) {
+func (b bench) refusedRelease(t *testing.T, what string, s txmanager.Submitter, body map[string]any, wants ...string) {
 	t.Helper()
 	status, text := b.askRelease(t, s, "", body)
 	for _, want := range wants {

@@ -19,9 +19,9 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/processes"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/runbooks"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web/webtest"
 )
 
@@ -139,7 +139,7 @@ func (l *testLog) show() {
 }
 
 // transfer is an intent that sends one wei to nobody in particular.
-func transfer(s nonce.Submitter, requestID string) map[string]any {
+func transfer(s txmanager.Submitter, requestID string) map[string]any {
 	return map[string]any{
 		"submitter": s, "requestId": requestID,
 		"payload": map[string]any{"to": "0x00000000000000000000000000000000000cafe0", "value": "1"},
@@ -188,7 +188,7 @@ func (b bench) ask(t *testing.T, account, txID string) (status int, r record) {
 }
 
 // await waits until the database shows n transactions of s in the state.
-func (b bench) await(t *testing.T, s nonce.Submitter, state nonce.State, n int) {
+func (b bench) await(t *testing.T, s txmanager.Submitter, state txmanager.State, n int) {
 	t.Helper()
 	var have int
 	err := poll(b.ctx, func() bool {

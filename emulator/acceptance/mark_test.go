@@ -11,9 +11,9 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/mark/gcs"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // marked is the mark as it is, read as any process reads it.
@@ -157,10 +157,10 @@ func TestUnreachableMarkStopsNothing(t *testing.T) {
 }
 
 type untouched struct {
-	Released  []nonce.Submitter
+	Released  []txmanager.Submitter
 	Left      []struct{ Submitter, Why string }
 	Remaining int
-	After     *nonce.Submitter
+	After     *txmanager.Submitter
 }
 
 func (b bench) releaseUntouched(t *testing.T, body map[string]any) (status int, out untouched, text string) {
@@ -236,7 +236,7 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 	}
 	b.Nodes[1].SetFaults(rpcproxy.Faults{})
 	b.Nodes[2].SetFaults(rpcproxy.Faults{})
-	var released, left []nonce.Submitter
+	var released, left []txmanager.Submitter
 	body := map[string]any{"reason": "upgrade", "limit": 2}
 	for {
 		status, out, text := b.releaseUntouched(t, body)
@@ -245,7 +245,7 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 		}
 		released = append(released, out.Released...)
 		for _, l := range out.Left {
-			left = append(left, nonce.Submitter(l.Submitter))
+			left = append(left, txmanager.Submitter(l.Submitter))
 			if !strings.Contains(l.Why, "next nonce here is 1") {
 				t.Errorf("%s is left: got %q, want the counts", l.Submitter, l.Why)
 			}
@@ -258,7 +258,7 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 		}
 		body["after"] = *out.After
 	}
-	if len(released) != 3 || !slices.Equal(left, []nonce.Submitter{used}) {
+	if len(released) != 3 || !slices.Equal(left, []txmanager.Submitter{used}) {
 		t.Errorf("got released %v and left %v, want all but %s", released, left, used)
 	}
 	b.inProtect(t, used)

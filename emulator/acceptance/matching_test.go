@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // What a release decides upon, and what it writes: each table that is not written by the
@@ -33,7 +33,7 @@ type releaseAnswer struct {
 	Episode   int
 	Displaced []uint64
 	NextNonce uint64
-	Named     []nonce.Naming
+	Named     []txmanager.Naming
 	DryRun    bool
 }
 
@@ -52,7 +52,7 @@ func TestMatchingHoldsInBothDirectionsAndATrialWritesNothing(t *testing.T) {
 			for i := range window { // they hold the nonces of the window
 				b.post(t, orderTo(s, fmt.Sprintf("held-%d", i), held, 10))
 			}
-			b.await(t, s, nonce.Tracking, window)
+			b.await(t, s, txmanager.Tracking, window)
 			for name, to := range map[string]common.Address{"one": one, "twin-a": twin, "twin-b": twin, "double": double} {
 				b.post(t, orderTo(s, name, to, 1000))
 			}
@@ -75,7 +75,7 @@ func TestMatchingHoldsInBothDirectionsAndATrialWritesNothing(t *testing.T) {
 				t.Errorf("what matches one to one: got %s, want nothing said of nonce 3", text)
 			}
 
-			body["requests"] = map[string]string{"0": "double", "1": nonce.NoRequest, "2": "twin-a"}
+			body["requests"] = map[string]string{"0": "double", "1": txmanager.NoRequest, "2": "twin-a"}
 			before := b.decidedUpon(t)
 			tried := b.released(t, s, "?dryRun=true", body)
 			if diff := cmp.Diff(before, b.decidedUpon(t)); diff != "" {
@@ -96,7 +96,7 @@ func TestMatchingHoldsInBothDirectionsAndATrialWritesNothing(t *testing.T) {
 				t.Errorf("named (-want +got):\n%s", diff)
 			}
 
-			b.await(t, s, nonce.Confirmed, 3+1+max(0, window-4)) // those named, twin-b, and what held a nonce that was not lost
+			b.await(t, s, txmanager.Confirmed, 3+1+max(0, window-4)) // those named, twin-b, and what held a nonce that was not lost
 			for to, want := range map[common.Address]int64{one: 1000, twin: 2000, double: 2000, held: 10 * int64(max(0, window-4))} {
 				if got := b.received(t, to); got != want {
 					t.Errorf("%s: got %d wei on the chain, want %d", to, got, want)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // diagnosis is what account sees of the transaction's; nil: nothing.
@@ -51,7 +51,7 @@ func TestMempoolDiagnosis(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	_, id := b.post(t, transfer(s, "waits"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.diagnosed(t, id, "IN_MEMPOOL", "WAIT")
 	b.Chain.DropPool()
 	b.diagnosed(t, id, "PERHAPS_LOST", "RESUBMIT")
@@ -73,7 +73,7 @@ func TestMempoolDiagnosis(t *testing.T) {
 	b.Chain.DropPool()
 	b.decide(t, id, "rebroadcast")
 	b.Chain.StartMining()
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
 
 // Off, nothing is recorded and nothing more is asked of the node than before.
@@ -83,7 +83,7 @@ func TestMempoolDiagnosisOff(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	_, id := b.post(t, transfer(s, "waits"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	if err := poll(b.ctx, func() bool {
 		return b.count(`select count(*) from managed_tx where last_receipt_check_at is not null`) == 1
 	}); err != nil {
@@ -93,7 +93,7 @@ func TestMempoolDiagnosisOff(t *testing.T) {
 		t.Errorf("got %d diagnoses, want none", n)
 	}
 	b.Chain.StartMining()
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
 
 // decide has an operator decide about the transaction.

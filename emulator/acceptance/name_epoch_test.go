@@ -12,8 +12,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/processes"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/crash"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/tasks"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A backup that is put back unnoticed has the fencing tokens of its time, and the names of
@@ -34,7 +34,7 @@ func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 			for i := range lost {
 				b.postUntilAnswered(t, worth(s, fmt.Sprintf("lost-%d", i), 5000+i))
 			}
-			b.await(t, s, nonce.Confirmed, lost)
+			b.await(t, s, txmanager.Confirmed, lost)
 			epoch := b.epochOfTheDatabase(t)
 			b.useUpNames(t, s, epoch)
 			b.putBack(t)
@@ -47,12 +47,12 @@ func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 			}
 			episode, _ := b.inProtect(t, s)
 			b.mine(t, 70)
-			none := map[string]string{} // the node may have forgotten the first of them: see [nonce.ErrPruned]
+			none := map[string]string{} // the node may have forgotten the first of them: see [txmanager.ErrPruned]
 			for n := range lost {
-				none[fmt.Sprint(n)] = nonce.NoRequest
+				none[fmt.Sprint(n)] = txmanager.NoRequest
 			}
 			b.released(t, s, "", map[string]any{"episode": episode, "mode": "resync", "count": lost, "reason": "restored", "requests": none})
-			b.await(t, s, nonce.Confirmed, 1) // what waited at the release
+			b.await(t, s, txmanager.Confirmed, 1) // what waited at the release
 
 			if err := held.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
@@ -68,12 +68,12 @@ func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 			if err != nil || status != http.StatusAccepted {
 				t.Fatalf("the process that was held up: got %d %s, %v; want 202", status, answer, err)
 			}
-			b.await(t, s, nonce.Confirmed, 2)
+			b.await(t, s, txmanager.Confirmed, 2)
 			const next = 4
 			for i := range next {
 				b.postUntilAnswered(t, worth(s, fmt.Sprintf("next-%d", i), 6000+i))
 			}
-			b.await(t, s, nonce.Confirmed, 2+next)
+			b.await(t, s, txmanager.Confirmed, 2+next)
 
 			if got := b.epochOfTheDatabase(t); got != epoch {
 				t.Errorf("the database's epoch: got %s after the release, want %s as before", got, epoch)
@@ -93,7 +93,7 @@ func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 }
 
 // useUpNames makes the task of each low token, as a longer life of the account would have.
-func (b bench) useUpNames(t *testing.T, s nonce.Submitter, epoch string) {
+func (b bench) useUpNames(t *testing.T, s txmanager.Submitter, epoch string) {
 	t.Helper()
 	maker := tasks.New(tasks.Options{
 		Parent:   "projects/" + b.Setting("FENCEPOST_TASKS_PROJECT") + "/locations/" + b.Setting("FENCEPOST_TASKS_LOCATION"),
@@ -103,7 +103,7 @@ func (b bench) useUpNames(t *testing.T, s nonce.Submitter, epoch string) {
 	})
 	defer maker.Close()
 	for token := range int64(200) {
-		if err := maker.Advance(b.ctx, s, token); err != nil {
+		if err := maker.EnqueueAdvance(b.ctx, s, token); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // creates is a request that deploys this code.
-func creates(s nonce.Submitter, requestID string, code ...byte) map[string]any {
+func creates(s txmanager.Submitter, requestID string, code ...byte) map[string]any {
 	body := transfer(s, requestID)
 	body["payload"] = map[string]any{"data": fmt.Sprintf("0x%x", code)}
 	return body
@@ -82,7 +82,7 @@ func TestANamedRequestThatRevertedEndsSo(t *testing.T) {
 			for i := range window { // they hold the nonces of the window
 				b.post(t, orderTo(s, fmt.Sprintf("holds-%d", i), common.Address{0xa0, byte(i + 1)}, 10))
 			}
-			b.await(t, s, nonce.Tracking, window)
+			b.await(t, s, txmanager.Tracking, window)
 			here, lost := creates(s, "here", 0xfe), creates(s, "lost", 0xfe, 0xfe)
 			_, id := b.post(t, here)
 			b.Chain.DropPool()
@@ -95,7 +95,7 @@ func TestANamedRequestThatRevertedEndsSo(t *testing.T) {
 			b.refusedRelease(t, "nothing named", s, body, "nonce 0:", "here")
 			body["requests"] = map[string]string{"0": "here", "1": "lost"}
 			done := b.released(t, s, "", body)
-			if len(done.Named) != 2 || done.Named[0].Effect != nonce.NamedReverted || done.Named[1].Effect != nonce.NamedReverted {
+			if len(done.Named) != 2 || done.Named[0].Effect != txmanager.NamedReverted || done.Named[1].Effect != txmanager.NamedReverted {
 				t.Fatalf("named: got %+v, want both REVERTED", done.Named)
 			}
 			_, r := b.ask(t, stack.CallerAccount, id)
@@ -157,7 +157,7 @@ func TestANamedRequestWithBytesAtAnotherNonce(t *testing.T) {
 				b.Chain.StopMining()
 				_, first := b.post(t, orderTo(s, "first", common.Address{0x1a}, 10))
 				_, twice := b.post(t, orderTo(s, "twice", to, 1000))
-				b.await(t, s, nonce.Tracking, 2)
+				b.await(t, s, txmanager.Tracking, 2)
 				bytes := b.raw(t, twice, "ORIGINAL")
 				b.RPC.SetFaults(rpcproxy.Faults{LoseSend: 1}) // nothing that is sent again comes to the node
 				if _, err := b.DB.Exec(b.ctx, `update submitter set max_in_flight = $2 where submitter = $1`, s, window); err != nil {
@@ -170,7 +170,7 @@ func TestANamedRequestWithBytesAtAnotherNonce(t *testing.T) {
 				b.mine(t, 70)
 				body := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "paid by hand", "requests": map[string]string{"0": "twice"}}
 				done := b.released(t, s, "", body)
-				if len(done.Named) != 1 || done.Named[0].Effect != nonce.NamedPlaceholder || done.Named[0].TxID != twice {
+				if len(done.Named) != 1 || done.Named[0].Effect != txmanager.NamedPlaceholder || done.Named[0].TxID != twice {
 					t.Fatalf("named: got %+v, want the effect PLACEHOLDER", done.Named)
 				}
 				b.versions(t, twice, "ORIGINAL", "PLACEHOLDER")

@@ -15,7 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // payByHand sends so many wei to an address at nonce n with the key of the first dev
@@ -55,7 +55,7 @@ func (b bench) received(t *testing.T, to common.Address) int64 {
 }
 
 // orderTo is a request that pays so many wei to an address.
-func orderTo(s nonce.Submitter, requestID string, to common.Address, wei int64) map[string]any {
+func orderTo(s txmanager.Submitter, requestID string, to common.Address, wei int64) map[string]any {
 	body := transfer(s, requestID)
 	body["payload"] = map[string]any{"to": strings.ToLower(to.Hex()), "value": fmt.Sprint(wei)}
 	return body
@@ -77,7 +77,7 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 				_, id := b.post(t, orderTo(s, fmt.Sprintf("named-%d", i), to(i), 1000))
 				ids = append(ids, id)
 			}
-			b.await(t, s, nonce.Tracking, window)
+			b.await(t, s, txmanager.Tracking, window)
 			b.Chain.DropPool()
 			b.payByHand(t, 0, to(11), 1000) // named-11, by a person
 			b.payByHand(t, 1, to(20), 777)  // a request that was lost with the database
@@ -111,7 +111,7 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 				}
 				t.Fatalf("resync: got %d %s, want 200 once and 409 once", status, text)
 			}
-			if len(released.Named) != 2 || released.Named[0].RequestID != "named-11" || released.Named[0].Effect != nonce.NamedRecorded {
+			if len(released.Named) != 2 || released.Named[0].RequestID != "named-11" || released.Named[0].Effect != txmanager.NamedRecorded {
 				t.Fatalf("resync: got %+v, want what each name did", released)
 			}
 			b.wantRecorded(t, ids[11])
@@ -140,7 +140,7 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 }
 
 // releasesAtOnce asks twice at once for the same release, and returns the answers by status.
-func (b bench) releasesAtOnce(t *testing.T, s nonce.Submitter, body map[string]any) map[int]string {
+func (b bench) releasesAtOnce(t *testing.T, s txmanager.Submitter, body map[string]any) map[int]string {
 	t.Helper()
 	type answer struct {
 		status int
@@ -237,7 +237,7 @@ func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
 			for i := lost - 1; i >= lost-here; i-- { // the last ones are requests here, too, accepted before PROTECT
 				_, ids[i] = b.post(t, order(i))
 			}
-			b.await(t, s, nonce.Tracking, window)
+			b.await(t, s, txmanager.Tracking, window)
 			b.Chain.DropPool()
 			for i := range lost {
 				b.payByHand(t, uint64(i), to(i), 1000)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // calm says that nobody took the node's troubles for foreign use or for a reorg,
@@ -101,12 +101,12 @@ func TestNonceTooLowWithOursMined(t *testing.T) {
 			if err := poll(b.ctx, func() bool { return b.Chain.Calls("eth_sendRawTransaction") > sends }); err != nil {
 				t.Fatalf("it was never sent again: %v", err)
 			}
-			b.await(t, s, nonce.Tracking, 1)
+			b.await(t, s, txmanager.Tracking, 1)
 			if n := b.count(`select count(*) from managed_tx where receipt is not null or confirmed_at is not null`); n != 0 {
 				t.Errorf("transactions with a receipt that nobody gave: got %d, want none", n)
 			}
 			b.RPC.SetFaults(rpcproxy.Faults{})
-			b.ends(t, map[nonce.Submitter]int{s: 1})
+			b.ends(t, map[txmanager.Submitter]int{s: 1})
 			b.calm(t)
 		})
 	}
@@ -145,7 +145,7 @@ func TestLaggingNodeTakesNothingBack(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	b.postUntilAnswered(t, transfer(s, "r"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.mine(t, 3)
 	b.confirmedBy(t, 3)
 	const shown = `select count(*) from managed_tx where sub_state = 'INCLUDED' and receipt is not null and jsonb_array_length(confirmations) = 3`
@@ -162,8 +162,8 @@ func TestLaggingNodeTakesNothingBack(t *testing.T) {
 		t.Error("it is CONFIRMED by a node that does not have the last confirming block")
 	}
 	b.RPC.SetFaults(rpcproxy.Faults{})
-	b.await(t, s, nonce.Confirmed, 1)
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.await(t, s, txmanager.Confirmed, 1)
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 	b.calm(t)
 }
 
@@ -188,7 +188,7 @@ func TestPoolIsLost(t *testing.T) {
 	b.Chain.StopMining()
 	want := b.postAll(t, n+1)
 	for _, s := range b.Submitters() {
-		b.await(t, s, nonce.Tracking, n)
+		b.await(t, s, txmanager.Tracking, n)
 	}
 	b.Chain.DropPool()
 	b.mine(t, 1)

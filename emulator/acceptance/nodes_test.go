@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // nodesQuick has nodes come back soon.
@@ -92,9 +92,9 @@ func TestSeveralNodesOneInTrouble(t *testing.T) {
 }
 
 // postMore posts n further intents of each submitter.
-func (b bench) postMore(t *testing.T, name string, n int) map[nonce.Submitter]int {
+func (b bench) postMore(t *testing.T, name string, n int) map[txmanager.Submitter]int {
 	t.Helper()
-	want := make(map[nonce.Submitter]int)
+	want := make(map[txmanager.Submitter]int)
 	for _, s := range b.Submitters() {
 		for i := range n {
 			if status, _ := b.post(t, transfer(s, fmt.Sprintf("%s-%d", name, i))); status != 202 {
@@ -147,7 +147,7 @@ func TestAllNodesAwayHarmNothing(t *testing.T) {
 		want[s] += n
 	}
 	b.logged(t, "chain not reached")
-	b.await(t, s, nonce.Queued, 2)
+	b.await(t, s, txmanager.Queued, 2)
 	b.Nodes[1].SetFaults(rpcproxy.Faults{})
 	b.logged(t, "not borne out by the chain's other nodes")
 	if n := b.count(`select count(*) from managed_tx where submitter = $1 and state = 'CONFIRMED'`, s); n != 2 {
@@ -180,7 +180,7 @@ func TestTwoNodesOnTwoForks(t *testing.T) {
 		t.Errorf("ends while the two nodes disagree: got %d, want none", n)
 	}
 	b.Nodes[1].SetTarget(b.Chain.URL())
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 	b.wantContiguous(t, s, 1)
 	if n := b.count(`select count(*) from protect_episode`); n != 0 {
 		t.Errorf("episodes of PROTECT: got %d, want none", n)
@@ -198,12 +198,12 @@ func TestResyncNeedsAQuorumOfNodes(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	_, id := b.post(t, transfer(s, "taken"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.Chain.DropPool()
 	b.useTheKey(t, 0, 200) // more than ours pays, which may have been sent again
 	b.Chain.StartMining()
 	episode, _ := b.inProtect(t, s)
-	b.await(t, s, nonce.Protect, 1)
+	b.await(t, s, txmanager.Protect, 1)
 	b.mine(t, 70)
 	resync := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared"}
 	for _, n := range b.Nodes[1:] {
@@ -236,7 +236,7 @@ func TestReservationsNeedAQuorumOfNodes(t *testing.T) {
 		t.Fatalf("reserved: got %+v, want nonce 0", all)
 	}
 	b.uses(t, all[0])
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 	b.calm(t)
 }
 

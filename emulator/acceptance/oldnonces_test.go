@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A restore is noticed when the chain is 700 blocks further, and its node has counts of
@@ -20,12 +20,12 @@ func TestLostNoncesOfOldBlocksAreFound(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	b.post(t, worth(s, "first", 100))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	_, ran := b.post(t, worth(s, "ran later", 102))
 	b.backUp(t)
 	b.Chain.StartMining()
 	b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", worth(s, "lost", 106))
-	b.await(t, s, nonce.Confirmed, 3)
+	b.await(t, s, txmanager.Confirmed, 3)
 	b.mine(t, 700)
 	b.restore(t)
 
@@ -83,9 +83,9 @@ func TestAnOwnTransactionOfAnOldBlockIsNotShownAsLost(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	b.post(t, worth(s, "displaced", 100))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	_, behind := b.post(t, worth(s, "behind it", 102))
-	b.await(t, s, nonce.Tracking, 2)
+	b.await(t, s, txmanager.Tracking, 2)
 	b.useTheKey(t, 0, 50)
 	b.Chain.StartMining()
 	episode, _ := b.inProtect(t, s)
@@ -107,12 +107,12 @@ func TestAnOwnTransactionOfAnOldBlockIsNotShownAsLost(t *testing.T) {
 }
 
 // wantShown holds the operator's page of lost nonces against what consumed them.
-func (b bench) wantShown(t *testing.T, s nonce.Submitter, want map[uint64]string) {
+func (b bench) wantShown(t *testing.T, s txmanager.Submitter, want map[uint64]string) {
 	t.Helper()
 	var page struct {
 		Nonces []struct {
 			Nonce uint64
-			Taker *nonce.Taker
+			Taker *txmanager.ConsumingTx
 		}
 	}
 	_, text := b.again(t, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost", nil)

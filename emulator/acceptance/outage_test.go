@@ -11,7 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/cloudtasks"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // deafness stands before a service that greets and then hears nothing, until it
@@ -97,7 +97,7 @@ func TestCloudTasksSaysNothing(t *testing.T) {
 	}})
 	deaf.standBefore(b.Tasks.Addr())
 	var intents []map[string]any
-	want := make(map[nonce.Submitter]int)
+	want := make(map[txmanager.Submitter]int)
 	for _, s := range b.Submitters() {
 		intents, want[s] = append(intents, transfer(s, "r")), 1
 	}
@@ -136,7 +136,7 @@ func TestCloudTasksSaysNothing(t *testing.T) {
 func TestSweepGoesOnWhereTasksFail(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Submitters: 12, Settings: map[string]string{"FENCEPOST_SWEEP_BATCH": "5", "FENCEPOST_SWEEP_GRACE": "2s"}})
-	want := make(map[nonce.Submitter]int)
+	want := make(map[txmanager.Submitter]int)
 	b.Tasks.SetFaults(dropEverything)
 	for i, s := range b.Submitters() {
 		b.postUntilAnswered(t, transfer(s, fmt.Sprint("r-", i)))

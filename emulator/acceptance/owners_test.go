@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/processes"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/crash"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // TX-005: A is paused beyond its lease, B takes over and finishes. When A wakes,
@@ -33,13 +33,13 @@ func TestTX005PausedOwner(t *testing.T) {
 			}
 			paused := b.paused(t)
 			b.forget(paused)
-			b.ends(t, map[nonce.Submitter]int{s: 2})
+			b.ends(t, map[txmanager.Submitter]int{s: 2})
 			if err := paused.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
 			b.logged(t, "fenced", "lease not given back") // or its call had run out of time: then it cannot write at all
 			b.postUntilAnswered(t, transfer(s, "after"))
-			b.ends(t, map[nonce.Submitter]int{s: 3})
+			b.ends(t, map[txmanager.Submitter]int{s: 3})
 			b.wantNoOldToken(t)
 		})
 	}
@@ -123,7 +123,7 @@ func TestTX007Reorg(t *testing.T) {
 			s := b.Submitters()[0]
 			b.Chain.StopMining()
 			b.postUntilAnswered(t, transfer(s, "r"))
-			b.await(t, s, nonce.Tracking, 1)
+			b.await(t, s, txmanager.Tracking, 1)
 			b.mine(t, 2)
 			first := b.includedIn(t, "")
 			if err := b.Chain.Reorg(2, nil, nil, nil); err != nil { // three empty blocks instead of two
@@ -140,7 +140,7 @@ func TestTX007Reorg(t *testing.T) {
 			}
 			b.Chain.StartMining()
 			second := b.includedIn(t, first)
-			b.await(t, s, nonce.Confirmed, 1)
+			b.await(t, s, txmanager.Confirmed, 1)
 			b.wantContiguous(t, s, 1)
 			if vanishes && b.attempts(t) < 1 {
 				t.Errorf("attempts: got %d after %d, want it sent again", b.attempts(t), sent)

@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // clients are the callers of the public paths.
@@ -79,7 +79,7 @@ func TestPolicyOverHTTP(t *testing.T) {
 	if again := b.postUntilAnswered(t, paid("first", "6", cafe0)); again != first {
 		t.Errorf("a known request: got %s, want %s", again, first)
 	}
-	b.ends(t, map[nonce.Submitter]int{s: 4})
+	b.ends(t, map[txmanager.Submitter]int{s: 4})
 	if _, r := b.ask(t, stack.OperatorAccount, made); text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), "policy does not allow this receiver") {
 		t.Errorf("what the shop made: got %s %s %s, want FAILED PLACEHOLDER by the policy", r.State, text(r.SubState), text(r.LastError))
 	}
@@ -92,7 +92,7 @@ func TestPolicyOverHTTP(t *testing.T) {
 	if _, err := shop.CreateTx(b.ctx, client.Intent{Submitter: string(s), RequestID: "much", Payload: client.Payload{To: cafe0, Value: "7"}}); err != nil {
 		t.Errorf("without limits: got %v, want it accepted", err)
 	}
-	b.ends(t, map[nonce.Submitter]int{s: 5})
+	b.ends(t, map[txmanager.Submitter]int{s: 5})
 }
 
 // A policy that is set while a handler is asked holds for what it answers.
@@ -112,7 +112,7 @@ func TestPolicyWhileAHandlerIsAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.ends(t, map[txmanager.Submitter]int{s: 1})
 	if _, r := b.ask(t, stack.OperatorAccount, id); text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), "at most 4 wei") {
 		t.Errorf("got %s %s %s, want FAILED PLACEHOLDER by the policy", r.State, text(r.SubState), text(r.LastError))
 	}
@@ -138,7 +138,7 @@ func TestPolicyKnowsAddressesInAnyLetters(t *testing.T) {
 		}
 		b.refused(t, pays("astray", "0x00000000000000000000000000000000000CAFE1"), problem{Status: 403, Code: "POLICY_REFUSED", Field: "payload.to"})
 	}
-	b.ends(t, map[nonce.Submitter]int{s: 9})
+	b.ends(t, map[txmanager.Submitter]int{s: 9})
 }
 
 // Of a batch each intent that the policy refuses is told so, with its code and field,
@@ -182,7 +182,7 @@ func TestPolicyOfABatchOverHTTP(t *testing.T) {
 		}
 		want = strings.ReplaceAll(want, "202", "200") // the second time they are known
 	}
-	b.ends(t, map[nonce.Submitter]int{s: 2})
+	b.ends(t, map[txmanager.Submitter]int{s: 2})
 }
 
 // What no policy can be is refused with its field, and only operators set one.
@@ -226,7 +226,7 @@ func TestSuspendOverHTTP(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	flying := b.postUntilAnswered(t, transfer(s, "flying"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	waiting := b.postUntilAnswered(t, transfer(s, "waiting"))
 	if got, err := operator.SuspendSubmitter(b.ctx, string(s), "a leak"); err != nil || got.Status != "SUSPENDED" {
 		t.Fatalf("suspend: got %+v, %v", got, err)
@@ -236,7 +236,7 @@ func TestSuspendOverHTTP(t *testing.T) {
 		t.Errorf("a known request: got %s, want %s", again, waiting)
 	}
 	b.Chain.StartMining()
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 	if _, r := b.ask(t, stack.OperatorAccount, flying); r.State != "CONFIRMED" {
 		t.Errorf("what held a nonce: got %s, want CONFIRMED", r.State)
 	}
@@ -251,8 +251,8 @@ func TestSuspendOverHTTP(t *testing.T) {
 	if got, err := operator.ResumeSubmitter(b.ctx, string(s), "no leak"); err != nil || got.Status != "ACTIVE" {
 		t.Fatalf("resume: got %+v, %v", got, err)
 	}
-	b.await(t, s, nonce.Confirmed, 2) // no sweep runs by itself here
-	b.ends(t, map[nonce.Submitter]int{s: 2})
+	b.await(t, s, txmanager.Confirmed, 2) // no sweep runs by itself here
+	b.ends(t, map[txmanager.Submitter]int{s: 2})
 }
 
 // A submitter may be registered with a policy, which holds from its first intent on;
@@ -262,7 +262,7 @@ func TestRegisteredWithAPolicy(t *testing.T) {
 	b := setup(t, stack.Options{Submitters: 1, Signer: stack.SignerKMS})
 	_, operator := b.clients(t)
 	account := devchain.DevAccounts(3)[2]
-	fresh := nonce.NewSubmitter(b.Chain.ChainID(), nonce.Address(account.Address))
+	fresh := txmanager.NewSubmitter(b.Chain.ChainID(), txmanager.Address(account.Address))
 	signer := "kms:" + b.KMS.Add(account.Address.String(), account.Key)
 	terms := client.Registration{Submitter: string(fresh), Signer: signer, Callers: []string{"email:" + stack.CallerAccount}, Policy: &client.Policy{MaxValue: "1", Targets: []string{cafe0}}}
 	for range 2 {
@@ -286,7 +286,7 @@ func TestRegisteredWithAPolicy(t *testing.T) {
 		t.Errorf("changes on record: got %d, want that of the registration", got)
 	}
 	other := devchain.DevAccounts(4)[3]
-	free := client.Registration{Submitter: string(nonce.NewSubmitter(b.Chain.ChainID(), nonce.Address(other.Address))), Callers: terms.Callers,
+	free := client.Registration{Submitter: string(txmanager.NewSubmitter(b.Chain.ChainID(), txmanager.Address(other.Address))), Callers: terms.Callers,
 		Signer: "kms:" + b.KMS.Add(other.Address.String(), other.Key)}
 	if _, err := operator.RegisterSubmitter(b.ctx, free); !errors.As(err, &p) || p.Code != "INVALID_FIELD" || p.Field != "policy" {
 		t.Errorf("without a policy: got %v, want INVALID_FIELD for policy", err)

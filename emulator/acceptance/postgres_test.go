@@ -10,8 +10,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/emulator/pgproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // check holds what happened to the promises: the chain, and the whole history.
@@ -62,7 +62,7 @@ func TestConnectionsCutAroundCommit(t *testing.T) {
 				for i := range 2 {
 					b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
 				}
-				b.ends(t, map[nonce.Submitter]int{s: 2})
+				b.ends(t, map[txmanager.Submitter]int{s: 2})
 				if hits := b.Proxy.Counts().Hits[kind]; hits != 2 {
 					t.Errorf("connections cut: got %d, want 2", hits)
 				}
@@ -92,7 +92,7 @@ func TestPostgresRestartsUnderLoad(t *testing.T) {
 			}
 		}
 	}
-	want := make(map[nonce.Submitter]int)
+	want := make(map[txmanager.Submitter]int)
 	for _, s := range b.Submitters() {
 		want[s] = n
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/crash"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // allPowers has every optional power on, one beside the others.
@@ -68,7 +68,7 @@ func (b bench) wantWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		counted[id] = n
-		want[id] = map[string]string{"CONFIRMED": string(nonce.TxConfirmed), "FAILED": string(nonce.TxFailed)}[state]
+		want[id] = map[string]string{"CONFIRMED": string(txmanager.TxConfirmed), "FAILED": string(txmanager.TxFailed)}[state]
 	}
 	kept := b.replay(t, stack.OperatorAccount)
 	got := make(map[string]int)
@@ -93,13 +93,13 @@ func TestAllPowersTogether(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withPayroll(t, stack.Options{Nodes: 3, TwoChains: true, Window: 4, Submitters: 5, Settings: allPowers}))
 	s := b.Submitters()
-	want := map[nonce.Submitter]int{b.OnSecond()[0]: 2, b.OnSecond()[1]: 1}
+	want := map[txmanager.Submitter]int{b.OnSecond()[0]: 2, b.OnSecond()[1]: 1}
 	for on, n := range want {
 		for i := range n {
 			b.postUntilAnswered(t, transfer(on, fmt.Sprintf("r-%d", i)))
 		}
 	}
-	maps.Copy(want, map[nonce.Submitter]int{s[0]: b.lends(t, s[0]), s[1]: b.pays(t, s[1]), s[2]: b.refuses(t, s[2])})
+	maps.Copy(want, map[txmanager.Submitter]int{s[0]: b.lends(t, s[0]), s[1]: b.pays(t, s[1]), s[2]: b.refuses(t, s[2])})
 	b.finish(t)
 	b.Chain.StopMining()
 	want[s[3]], want[s[4]] = b.outbids(t, s[3], s[4])
@@ -120,7 +120,7 @@ func TestAllPowersTogether(t *testing.T) {
 
 // lends reserves nonces, of which one is used, one goes to an intent, and one is not
 // marked in time.
-func (b bench) lends(t *testing.T, s nonce.Submitter) (nonces int) {
+func (b bench) lends(t *testing.T, s txmanager.Submitter) (nonces int) {
 	t.Helper()
 	lent := b.allocate(t, s, "mover", "m-0", "m-1", "m-2")
 	taker := b.postUntilAnswered(t, transfer(s, "taker"))
@@ -136,7 +136,7 @@ func (b bench) lends(t *testing.T, s nonce.Submitter) (nonces int) {
 
 // pays has a handler pay, sign, fail, make what would revert, and make what the policy
 // refuses.
-func (b bench) pays(t *testing.T, s nonce.Submitter) (nonces int) {
+func (b bench) pays(t *testing.T, s txmanager.Submitter) (nonces int) {
 	t.Helper()
 	app := b.payer(t)
 	ends := map[string]string{}
@@ -158,13 +158,13 @@ func (b bench) pays(t *testing.T, s nonce.Submitter) (nonces int) {
 }
 
 // refuses has one intent rejected in preparation, and one cancelled in the queue.
-func (b bench) refuses(t *testing.T, s nonce.Submitter) (nonces int) {
+func (b bench) refuses(t *testing.T, s txmanager.Submitter) (nonces int) {
 	t.Helper()
 	b.Chain.StopMining()
 	for i := range 4 { // the window
 		b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
 	}
-	b.await(t, s, nonce.Tracking, 4)
+	b.await(t, s, txmanager.Tracking, 4)
 	queued := b.postUntilAnswered(t, transfer(s, "regretted"))
 	reverts := transfer(s, "reverts")
 	reverts["payload"] = map[string]any{"data": "0xfe"}
@@ -181,12 +181,12 @@ func (b bench) refuses(t *testing.T, s nonce.Submitter) (nonces int) {
 
 // outbids has a transaction outbid, mined by its first version, and by a later one after
 // a reorg; and a placeholder outbid by a placeholder.
-func (b bench) outbids(t *testing.T, s, other nonce.Submitter) (nonces, others int) {
+func (b bench) outbids(t *testing.T, s, other txmanager.Submitter) (nonces, others int) {
 	t.Helper()
 	id := b.postUntilAnswered(t, transfer(s, "outbid"))
 	regretted := b.postUntilAnswered(t, transfer(other, "regretted"))
 	b.versions(t, id, "ORIGINAL", "BUMP")
-	b.await(t, other, nonce.Tracking, 1)
+	b.await(t, other, txmanager.Tracking, 1)
 	b.cancel(t, regretted)
 	if err := poll(b.ctx, func() bool {
 		return b.count(`select count(*) from tx_version where tx_id = $1 and kind = 'PLACEHOLDER'`, regretted) > 1
@@ -202,8 +202,8 @@ func (b bench) outbids(t *testing.T, s, other nonce.Submitter) (nonces, others i
 	}
 	b.included(t, id, 2)
 	b.Chain.StartMining()
-	b.await(t, s, nonce.Confirmed, 1)
-	b.await(t, other, nonce.Failed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
+	b.await(t, other, txmanager.Failed, 1)
 	b.wantEnd(t, "mined in another version after a reorg", id, "CONFIRMED", "BUMP")
 	b.wantEnd(t, "cancelled", regretted, "FAILED/PLACEHOLDER", "PLACEHOLDER")
 	return 1, 1
@@ -223,15 +223,15 @@ func (b bench) included(t *testing.T, id string, version int) {
 
 // loses has somebody else take the nonce of an intent in flight, whose loss is accepted;
 // another goes on behind it.
-func (b bench) loses(t *testing.T, s nonce.Submitter, n uint64) (nonces int) {
+func (b bench) loses(t *testing.T, s txmanager.Submitter, n uint64) (nonces int) {
 	t.Helper()
 	b.Chain.StopMining()
 	id := b.postUntilAnswered(t, transfer(s, "taken"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.useTheKey(t, n, 200)
 	b.Chain.StartMining()
 	episode, _ := b.inProtect(t, s)
-	b.await(t, s, nonce.Protect, 1)
+	b.await(t, s, txmanager.Protect, 1)
 	b.mine(t, 70)
 	body := map[string]any{"episode": episode, "mode": "resync", "count": n + 1, "reason": "the key was shared"}
 	if status, text := b.release(t, s, body); status != http.StatusOK {
@@ -277,7 +277,7 @@ func TestAllPowersSurviveAKill(t *testing.T) {
 			b.mine(t, 1) // behind it none comes before the kill: there is something to confirm
 			b.killed(t, folder, point)
 			b.Chain.StartMining()
-			b.ends(t, map[nonce.Submitter]int{s: 2})
+			b.ends(t, map[txmanager.Submitter]int{s: 2})
 			b.wantWhole(t)
 		})
 	}
@@ -317,12 +317,12 @@ func TestLostFromThePoolWithAllPowers(t *testing.T) {
 			s := b.Submitters()[0]
 			b.Chain.StopMining()
 			id := b.postUntilAnswered(t, transfer(s, "lost"))
-			b.await(t, s, nonce.Tracking, 1)
+			b.await(t, s, txmanager.Tracking, 1)
 			b.Chain.DropPool()
 			b.killed(t, folder, point)
 			b.versions(t, id, "ORIGINAL", "BUMP")
 			b.Chain.StartMining()
-			b.ends(t, map[nonce.Submitter]int{s: 1})
+			b.ends(t, map[txmanager.Submitter]int{s: 1})
 			b.wantWhole(t)
 		})
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // useTheKey sends a transaction of the first dev account past the house, as
@@ -41,7 +41,7 @@ func (b bench) useTheKey(t *testing.T, n uint64, tipGwei int64) {
 }
 
 // inProtect waits until the submitter is in PROTECT and returns the episode.
-func (b bench) inProtect(t *testing.T, s nonce.Submitter) (episode int, evidence string) {
+func (b bench) inProtect(t *testing.T, s txmanager.Submitter) (episode int, evidence string) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {
 		return b.DB.QueryRow(b.ctx, `select episode, evidence::text from protect_episode where submitter = $1 and closed_at is null`, s).
@@ -55,13 +55,13 @@ func (b bench) inProtect(t *testing.T, s nonce.Submitter) (episode int, evidence
 
 // release asks for it as an operator does, who asks again while the submitter is being
 // served, or nodes did not answer in time.
-func (b bench) release(t *testing.T, s nonce.Submitter, body map[string]any) (status int, text string) {
+func (b bench) release(t *testing.T, s txmanager.Submitter, body map[string]any) (status int, text string) {
 	t.Helper()
 	return b.again(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release", body)
 }
 
 // releaseOnce is release for who wants to hear that nodes did not answer.
-func (b bench) releaseOnce(t *testing.T, s nonce.Submitter, body map[string]any) (status int, text string) {
+func (b bench) releaseOnce(t *testing.T, s txmanager.Submitter, body map[string]any) (status int, text string) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {
 		code, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release", body)
@@ -124,7 +124,7 @@ func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &released); err != nil || status != http.StatusOK || !slices.Equal(released.Displaced, []uint64{0}) || released.NextNonce != 1 {
 		t.Fatalf("resync: got %d %s, want nonce 0 displaced, next nonce 1", status, text)
 	}
-	b.await(t, s, nonce.Confirmed, 2) // what was named is one of them
+	b.await(t, s, txmanager.Confirmed, 2) // what was named is one of them
 	b.wantContiguous(t, s, 2)
 	if _, err := b.DB.Exec(b.ctx, `update protect_episode set reason = 'another'`); err == nil {
 		t.Error("a closed episode was rewritten: want it refused")
@@ -139,12 +139,12 @@ func TestH09TakenWhileInFlightEndsDisplaced(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	_, id := b.post(t, transfer(s, "taken"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.Chain.DropPool()
 	b.useTheKey(t, 0, 1)
 	b.Chain.StartMining()
 	episode, _ := b.inProtect(t, s)
-	b.await(t, s, nonce.Protect, 1)
+	b.await(t, s, txmanager.Protect, 1)
 	b.mine(t, 70)
 	if status, text := b.release(t, s, map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared"}); status != http.StatusOK {
 		t.Fatalf("resync: got %d %s", status, text)
@@ -153,7 +153,7 @@ func TestH09TakenWhileInFlightEndsDisplaced(t *testing.T) {
 		t.Errorf("the intent: got %s, want FAILED/DISPLACED with nonce 0 kept", r.State)
 	}
 	b.post(t, transfer(s, "again"))
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 	b.wantContiguous(t, s, 2)
 }
 
@@ -165,12 +165,12 @@ func TestH06ResumeGoesOn(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	b.post(t, transfer(s, "in flight"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	if _, err := b.DB.Exec(b.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{"what": "a false alarm"}')`, s); err != nil {
 		t.Fatal(err)
 	}
 	b.Chain.StartMining()
-	b.await(t, s, nonce.Confirmed, 1) // watching goes on, and ends nothing
+	b.await(t, s, txmanager.Confirmed, 1) // watching goes on, and ends nothing
 	var open int
 	if err := b.DB.QueryRow(b.ctx, `select count(*) from protect_episode where closed_at is null`).Scan(&open); err != nil || open != 1 {
 		t.Errorf("open episodes once the transaction is final: got %d, %v; want 1", open, err)
@@ -179,7 +179,7 @@ func TestH06ResumeGoesOn(t *testing.T) {
 		t.Fatalf("resume: got %d %s", status, text)
 	}
 	b.post(t, transfer(s, "next"))
-	b.await(t, s, nonce.Confirmed, 2)
+	b.await(t, s, txmanager.Confirmed, 2)
 	b.wantContiguous(t, s, 2)
 }
 
@@ -194,7 +194,7 @@ func TestH09TakerThatDoesTheSame(t *testing.T) {
 	twin := transfer(s, "twin")
 	twin["payload"] = map[string]any{"to": "0xbad0000000000000000000000000000000000000", "value": "7"}
 	_, id := b.post(t, twin)
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	b.Chain.DropPool()
 	b.useTheKey(t, 0, 1)
 	b.Chain.StartMining()

@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // byHand sends what the key of an account that is not registered signs, straight to the
@@ -81,7 +81,7 @@ func (b bench) delegates(t *testing.T, a devchain.Account, n uint64) {
 // registers asks for a registration that starts at a nonce, as an operator.
 func (b bench) registers(t *testing.T, a devchain.Account, start uint64) (status int, answer string) {
 	t.Helper()
-	body := map[string]any{"submitter": nonce.NewSubmitter(b.Chain.ChainID(), a.Address), "callers": []string{"email:" + stack.CallerAccount}, "startNonce": start, "policy": "unlimited"}
+	body := map[string]any{"submitter": txmanager.NewSubmitter(b.Chain.ChainID(), a.Address), "callers": []string{"email:" + stack.CallerAccount}, "startNonce": start, "policy": "unlimited"}
 	if start > 0 {
 		body["reason"] = "it was used by hand before"
 	}
@@ -102,7 +102,7 @@ func (b bench) refusesToRegister(t *testing.T, what string, a devchain.Account, 
 			t.Errorf("%s, from %d on: got %d %s, want 400 with %q", what, start, status, answer, word)
 		}
 	}
-	if n := b.count(`select count(*) from submitter where submitter = $1`, nonce.NewSubmitter(b.Chain.ChainID(), a.Address)); n != 0 {
+	if n := b.count(`select count(*) from submitter where submitter = $1`, txmanager.NewSubmitter(b.Chain.ChainID(), a.Address)); n != 0 {
 		t.Errorf("%s, from %d on: it is registered", what, start)
 	}
 }

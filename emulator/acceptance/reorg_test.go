@@ -9,7 +9,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // raw are the bytes of a stored version.
@@ -80,7 +80,7 @@ func TestReorgsShallowerThanFinality(t *testing.T) {
 			b.elsewhere(t, blocks)
 			b.mine(t, depth+4)
 			b.Chain.StartMining()
-			want := make(map[nonce.Submitter]int)
+			want := make(map[txmanager.Submitter]int)
 			for _, s := range b.Submitters() {
 				want[s] = 1
 			}
@@ -100,12 +100,12 @@ func (b bench) beforeReorg(t *testing.T) (x fates) {
 	b.Chain.StopMining()
 	for i, id := range []*string{&x.back, &x.vanished, &x.cancelled, &x.executed} {
 		*id = b.postUntilAnswered(t, transfer(b.Submitters()[i], "r"))
-		b.await(t, b.Submitters()[i], nonce.Tracking, 1)
+		b.await(t, b.Submitters()[i], txmanager.Tracking, 1)
 	}
 	for i, id := range []string{x.cancelled, x.executed} {
 		b.cancel(t, id)
 		b.versions(t, id, "ORIGINAL", "PLACEHOLDER")
-		b.await(t, b.Submitters()[2+i], nonce.Tracking, 1)
+		b.await(t, b.Submitters()[2+i], txmanager.Tracking, 1)
 	}
 	return x
 }

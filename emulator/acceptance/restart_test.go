@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/processes"
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // endsWithin is what Cloud Run gives a process after SIGTERM.
@@ -34,7 +34,7 @@ func TestRollingRestart(t *testing.T) {
 	var (
 		posting  sync.WaitGroup
 		restarts = make(chan struct{})
-		posted   = map[nonce.Submitter]int{}
+		posted   = map[txmanager.Submitter]int{}
 		mu       sync.Mutex
 	)
 	for _, s := range b.Submitters() {
@@ -54,7 +54,7 @@ func TestRollingRestart(t *testing.T) {
 		})
 	}
 	for _, s := range b.Submitters() {
-		b.await(t, s, nonce.Confirmed, 1)
+		b.await(t, s, txmanager.Confirmed, 1)
 	}
 	for _, p := range b.Processes() {
 		b.terminate(t, p)
@@ -62,7 +62,7 @@ func TestRollingRestart(t *testing.T) {
 	close(restarts)
 	posting.Wait()
 	for s, n := range posted {
-		b.await(t, s, nonce.Confirmed, n)
+		b.await(t, s, txmanager.Confirmed, n)
 		b.wantContiguous(t, s, n)
 	}
 	for _, line := range []string{"lease not given back", "drain ended with requests in flight"} {
@@ -73,7 +73,7 @@ func TestRollingRestart(t *testing.T) {
 }
 
 // roomFor waits until fewer than 10 of the submitter's are on their way.
-func (b bench) roomFor(t *testing.T, s nonce.Submitter) {
+func (b bench) roomFor(t *testing.T, s txmanager.Submitter) {
 	err := poll(b.ctx, func() bool {
 		n := b.count(`select count(*) from managed_tx where submitter = $1 and state not in ('CONFIRMED', 'FAILED')`, s)
 		return 0 <= n && n < 10
@@ -101,6 +101,6 @@ func TestAStoppedProcessGivesItsLeaseBack(t *testing.T) {
 		t.Errorf("lease: %s, which has ended, still holds it", owner)
 	}
 	b.RPC.SetFaults(rpcproxy.Faults{})
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 	b.wantContiguous(t, s, 1)
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/migrations"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // asOwner runs statements beside the stack's database, whose name is LIVE in them.
@@ -91,7 +91,7 @@ func (b bench) operates(t *testing.T, path string, body any) {
 }
 
 // worth is a transfer of so many wei, by which the chain tells it from others.
-func worth(s nonce.Submitter, requestID string, wei int) map[string]any {
+func worth(s txmanager.Submitter, requestID string, wei int) map[string]any {
 	in := transfer(s, requestID)
 	in["payload"].(map[string]any)["value"] = fmt.Sprint(wei)
 	return in
@@ -137,9 +137,9 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 	busy, still := b.Submitters()[0], b.Submitters()[1]
 	reason := map[string]any{"reason": "the restore of the test"}
 	b.Chain.StopMining()
-	for _, s := range []nonce.Submitter{busy, still} { // the first holds the queue up
+	for _, s := range []txmanager.Submitter{busy, still} { // the first holds the queue up
 		b.post(t, worth(s, "first", 100))
-		b.await(t, s, nonce.Tracking, 1)
+		b.await(t, s, txmanager.Tracking, 1)
 	}
 	_, gone := b.post(t, worth(busy, "cancelled later", 101))
 	_, ran := b.post(t, worth(busy, "ran later", 102))
@@ -154,7 +154,7 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 	b.operates(t, "/admin/v1/submitters/"+string(still)+"/suspend", reason)
 	b.Chain.StartMining()
 	b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", worth(busy, "lost", 106))
-	b.await(t, busy, nonce.Confirmed, 3)
+	b.await(t, busy, txmanager.Confirmed, 3)
 	b.restore(t)
 
 	if err := poll(b.ctx, func() bool { return b.RunSweep(b.ctx) == nil }); err != nil {
@@ -172,7 +172,7 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 		t.Fatalf("cancel again: got %d %s", status, text)
 	}
 	b.operates(t, "/admin/v1/submitters/"+string(still)+"/suspend", reason)
-	for _, s := range []nonce.Submitter{busy, still} { // by the sweep: the tasks were lost with the restore
+	for _, s := range []txmanager.Submitter{busy, still} { // by the sweep: the tasks were lost with the restore
 		err := poll(b.ctx, func() bool {
 			_ = b.RunSweep(b.ctx)
 			return b.count(`select count(*) from managed_tx where submitter = $1 and state = 'CONFIRMED'`, s) >= 1
@@ -189,7 +189,7 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the foreign transactions were never read: %v", err)
 	}
-	for s, more := range map[nonce.Submitter]map[string]any{
+	for s, more := range map[txmanager.Submitter]map[string]any{
 		busy:  {"mode": "resync", "count": 3, "requests": map[string]string{"1": "ran later"}},
 		still: {"mode": "resume"},
 	} {

@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/crash"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // asked is what the stack's signer was asked to sign, answered or not.
@@ -68,7 +68,7 @@ func TestSignerWithoutAnswerHoldsTheQueue(t *testing.T) {
 			}
 			c.mend(b)
 			b.postUntilAnswered(t, transfer(other, "beside it"))
-			b.ends(t, map[nonce.Submitter]int{s: 2, other: 1})
+			b.ends(t, map[txmanager.Submitter]int{s: 2, other: 1})
 			b.signedOnce(t, first)
 		})
 	}
@@ -126,7 +126,7 @@ func TestKilledBesideASignerElsewhere(t *testing.T) {
 					ids = append(ids, b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i))))
 				}
 				b.killed(t, folder, point)
-				b.ends(t, map[nonce.Submitter]int{s: 2})
+				b.ends(t, map[txmanager.Submitter]int{s: 2})
 				for _, id := range ids {
 					b.signedOnce(t, id)
 				}
@@ -143,8 +143,8 @@ func TestKilledBesideASignerElsewhere(t *testing.T) {
 func TestRegistrationNamesTheSigner(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Signer: stack.SignerKMS})
-	stranger := nonce.NewSubmitter(b.Chain.ChainID(), nonce.Address{0xba, 0xd0})
-	register := func(s nonce.Submitter, signer string) (status int, answer string) {
+	stranger := txmanager.NewSubmitter(b.Chain.ChainID(), txmanager.Address{0xba, 0xd0})
+	register := func(s txmanager.Submitter, signer string) (status int, answer string) {
 		t.Helper()
 		status, text, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters",
 			map[string]any{"submitter": s, "callers": []string{"email:" + stack.CallerAccount}, "signer": signer, "policy": "unlimited"})
@@ -157,7 +157,7 @@ func TestRegistrationNamesTheSigner(t *testing.T) {
 		return "kms:" + kms.Version(b.Submitters()[i].Address().String())
 	}
 	for _, c := range []struct {
-		of     nonce.Submitter
+		of     txmanager.Submitter
 		signer string
 		status int
 	}{
@@ -183,7 +183,7 @@ func TestRegistrationNamesTheSigner(t *testing.T) {
 }
 
 // moveKey has another signer sign for an account.
-func (b bench) moveKey(t *testing.T, of nonce.Submitter, to, reason string) (status int, answer string) {
+func (b bench) moveKey(t *testing.T, of txmanager.Submitter, to, reason string) (status int, answer string) {
 	t.Helper()
 	status, text, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(of)+"/signer", map[string]any{"signer": to, "reason": reason})
 	if err != nil {
@@ -213,7 +213,7 @@ func TestKeyMovesInTheMiddle(t *testing.T) {
 			}
 			b.Chain.StopMining()
 			id := b.postUntilAnswered(t, transfer(s, "cheap"))
-			b.await(t, s, nonce.Stuck, 1)
+			b.await(t, s, txmanager.Stuck, 1)
 			before := len(b.asked())
 			moves("local", "before it is replaced")
 			decide(t, b, id, "replace")
@@ -230,17 +230,17 @@ func TestKeyMovesInTheMiddle(t *testing.T) {
 				t.Error("the signer that has the key again: got it not asked for the placeholder")
 			}
 			b.Chain.StartMining()
-			b.await(t, s, nonce.Failed, 1)
+			b.await(t, s, txmanager.Failed, 1)
 			wage, slip := b.wage(t, s, "wage", "signs")
 			b.slip(t, slip)
 			moves("local", "after a handler's wage")
 			next, _ := b.wage(t, s, "next wage", "signs")
-			b.ends(t, map[nonce.Submitter]int{s: 3})
+			b.ends(t, map[txmanager.Submitter]int{s: 3})
 			lent := b.allocate(t, s, "mover", "m-0")[0]
 			behind := b.postUntilAnswered(t, transfer(s, "behind it"))
 			moves(away, "before a nonce is given back")
 			b.hookUntilAnswered(t, "recyclable", lent.TxID, "mover", "not needed")
-			b.ends(t, map[nonce.Submitter]int{s: 4})
+			b.ends(t, map[txmanager.Submitter]int{s: 4})
 			b.wantFate(t, "cancelled", id, "FAILED/PLACEHOLDER", 0)
 			b.wantFate(t, "a wage", wage, "CONFIRMED", 1)
 			b.wantFate(t, "the next", next, "CONFIRMED", 2)
@@ -254,7 +254,7 @@ func setupWithKeys(t *testing.T, kind stack.SignerKind) bench {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keys")
 	account := devchain.DevAccounts(1)[0]
-	line := fmt.Sprintf("%s=0x%x\n", nonce.NewSubmitter(devchain.DefaultChainID, account.Address), crypto.FromECDSA(account.Key))
+	line := fmt.Sprintf("%s=0x%x\n", txmanager.NewSubmitter(devchain.DefaultChainID, account.Address), crypto.FromECDSA(account.Key))
 	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -280,21 +280,21 @@ func TestKeyMovesToAnotherSigner(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Signer: stack.SignerKMS})
 	s := b.Submitters()[0]
-	move := func(of nonce.Submitter, to, reason string) (status int, answer string) {
+	move := func(of txmanager.Submitter, to, reason string) (status int, answer string) {
 		t.Helper()
 		return b.moveKey(t, of, to, reason)
 	}
 	to := b.KMS.Import(s.Address().String(), "moved")
 	other := "kms:" + kms.Version(b.Submitters()[1].Address().String())
 	for _, c := range []struct {
-		of         nonce.Submitter
+		of         txmanager.Submitter
 		to, reason string
 		status     int
 	}{
 		{s, other, "of another account", http.StatusBadRequest},
 		{s, "remote:treasury", "not here", http.StatusBadRequest},
 		{s, "kms:" + to, " ", http.StatusBadRequest},
-		{nonce.NewSubmitter(b.Chain.ChainID(), nonce.Address{0xba, 0xd0}), "kms:" + to, "nobody", http.StatusNotFound},
+		{txmanager.NewSubmitter(b.Chain.ChainID(), txmanager.Address{0xba, 0xd0}), "kms:" + to, "nobody", http.StatusNotFound},
 	} {
 		if status, answer := move(c.of, c.to, c.reason); status != c.status {
 			t.Errorf("%s to %s: got %d %s, want %d", c.of, c.to, status, answer, c.status)
@@ -315,7 +315,7 @@ func TestKeyMovesToAnotherSigner(t *testing.T) {
 		}
 	}
 	b.postUntilAnswered(t, transfer(s, "after"))
-	b.ends(t, map[nonce.Submitter]int{s: 2})
+	b.ends(t, map[txmanager.Submitter]int{s: 2})
 	if n := b.count(`select count(*) from submitter_change where action = 'SIGNER' and reason = 'a key ring of its own'`); n != 1 {
 		t.Errorf("changes: got %d kept, want 1", n)
 	}

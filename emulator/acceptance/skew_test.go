@@ -10,7 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/crash"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // buildSkewed builds the function server with a wall clock that can be put forward or
@@ -43,7 +43,7 @@ func TestClockSkewChangesNothing(t *testing.T) {
 		}
 	}
 	hours := []int{-1, 0, 1}
-	want := make(map[nonce.Submitter]int)
+	want := make(map[txmanager.Submitter]int)
 	b.postUntil(t, want, func() bool { // each of them has work
 		skews := b.log.skews()
 		return !slices.ContainsFunc(hours, func(h int) bool { return skews[h] == 0 })
@@ -63,7 +63,7 @@ func TestClockSkewChangesNothing(t *testing.T) {
 
 // postUntil posts intents of each submitter, few at a time, until the condition is met,
 // and counts them.
-func (b bench) postUntil(t *testing.T, posted map[nonce.Submitter]int, met func() bool) {
+func (b bench) postUntil(t *testing.T, posted map[txmanager.Submitter]int, met func() bool) {
 	t.Helper()
 	for !met() {
 		if b.ctx.Err() != nil {

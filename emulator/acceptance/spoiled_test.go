@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // orphaned passes everything on to the node, and gives each block another parent
@@ -71,5 +71,5 @@ func TestHeadersThatDoNotLinkAreTold(t *testing.T) {
 	if err != nil {
 		t.Errorf("headers without parents, %d answers of them: never told: %v", spoiled.Load(), err)
 	}
-	b.ends(t, map[nonce.Submitter]int{s: n})
+	b.ends(t, map[txmanager.Submitter]int{s: n})
 }

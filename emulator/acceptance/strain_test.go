@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // One connection for each process, and a crowd of creates: whoever waits in vain
@@ -28,7 +28,7 @@ func TestConnectionsRunOut(t *testing.T) {
 		})
 	}
 	crowd.Wait()
-	b.ends(t, map[nonce.Submitter]int{b.Submitters()[0]: n, b.Submitters()[1]: n})
+	b.ends(t, map[txmanager.Submitter]int{b.Submitters()[0]: n, b.Submitters()[1]: n})
 	// What two callers post at once is committed in any order. What was answered before the
 	// next was posted goes before it.
 	wrong := b.count(`
@@ -87,7 +87,7 @@ func TestStatementsRunOutOfTime(t *testing.T) {
 
 // postMeanwhile posts once for each submitter and says whether one was refused,
 // for the time being.
-func (b bench) postMeanwhile(t *testing.T, of map[nonce.Submitter]int) (refused bool) {
+func (b bench) postMeanwhile(t *testing.T, of map[txmanager.Submitter]int) (refused bool) {
 	t.Helper()
 	for s := range of {
 		status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "meanwhile"))

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // besideAnOpenNonce counts the nonces of a submitter from $2 on that were bound while
@@ -33,7 +33,7 @@ func TestStrictBindsAWindowThatWasRegisteredBefore(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	want := b.postAll(t, window+further)
-	b.await(t, s, nonce.Tracking, window)
+	b.await(t, s, txmanager.Tracking, window)
 	before := b.Processes()
 	if _, err := b.StartProcess(b.ctx, map[string]string{"FENCEPOST_NONCE_STRICT_ENABLED": "true", "FENCEPOST_NONCE_MAX_IN_FLIGHT": "200"}); err != nil {
 		t.Fatalf("a strict process where a window above 1 is configured: got %v, want it to start", err)

@@ -15,13 +15,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/fencepost/fencepost/emulator/cloudtasks"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/tasks"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const (
 	queuesAt = "projects/p/locations/l"
-	bob      = nonce.Submitter("eip155:1337:0x0000000000000000000000000000000000000b0b")
+	bob      = txmanager.Submitter("eip155:1337:0x0000000000000000000000000000000000000b0b")
 )
 
 // anyAccount mints a token for whoever asks.
@@ -92,14 +92,14 @@ func TestAdvanceIsNamedByTheToken(t *testing.T) {
 	maker, client, server := makeTasks(t, "e0e0e0e0")
 	other := newMaker(t, server, "e1e1e1e1") // a restored database, another process
 	for _, m := range []*tasks.Tasks{maker, maker, other} {
-		if err := m.Advance(t.Context(), bob, 7); err != nil {
+		if err := m.EnqueueAdvance(t.Context(), bob, 7); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := newMaker(t, server, "e0e0e0e0").Advance(t.Context(), bob, 7); err != nil {
+	if err := newMaker(t, server, "e0e0e0e0").EnqueueAdvance(t.Context(), bob, 7); err != nil {
 		t.Fatalf("a name that another process made: got %v, want no error", err)
 	}
-	if err := maker.Advance(t.Context(), bob, 8); err != nil {
+	if err := maker.EnqueueAdvance(t.Context(), bob, 8); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{bob.Digest() + "-e0e0e0e0-a-7", bob.Digest() + "-e0e0e0e0-a-8", bob.Digest() + "-e1e1e1e1-a-7"}
@@ -111,7 +111,7 @@ func TestAdvanceIsNamedByTheToken(t *testing.T) {
 func TestTaskCarriesTheSubmitterAndAToken(t *testing.T) {
 	t.Parallel()
 	maker, client, _ := makeTasks(t, "e0e0e0e0")
-	if err := maker.Poll(t.Context(), bob, nonce.KindReceipt, time.Now().Add(time.Hour)); err != nil {
+	if err := maker.EnqueuePoll(t.Context(), bob, txmanager.KindReceipt, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	for name, task := range made(t, client, "q-receipt-0") {
@@ -134,11 +134,11 @@ func TestH24RescueIsNamedByTokenAndExpiry(t *testing.T) {
 	t.Parallel()
 	maker, client, _ := makeTasks(t, "e0e0e0e0")
 	expires := time.Date(2030, 1, 2, 3, 4, 5, 678_000, time.UTC)
-	met := nonce.Taken{Token: 7, ExpiresAt: expires, FreeAt: expires.Add(time.Second)}
-	renewed := nonce.Taken{Token: 7, ExpiresAt: expires.Add(3 * time.Second), FreeAt: expires.Add(4 * time.Second)}
-	for _, m := range []nonce.Taken{met, met, renewed} {
-		m.ExpiresAt, m.FreeAt = soon(m.ExpiresAt), soon(m.FreeAt)
-		if err := maker.Rescue(t.Context(), bob, m); err != nil {
+	met := txmanager.Acquired{Token: 7, ExpiresAt: expires, TakeoverAt: expires.Add(time.Second)}
+	renewed := txmanager.Acquired{Token: 7, ExpiresAt: expires.Add(3 * time.Second), TakeoverAt: expires.Add(4 * time.Second)}
+	for _, m := range []txmanager.Acquired{met, met, renewed} {
+		m.ExpiresAt, m.TakeoverAt = soon(m.ExpiresAt), soon(m.TakeoverAt)
+		if err := maker.EnqueueTakeover(t.Context(), bob, m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -148,7 +148,7 @@ func TestH24RescueIsNamedByTokenAndExpiry(t *testing.T) {
 	}
 	for name, task := range tasks {
 		due := task.ScheduleTime.AsTime()
-		if due.Before(soon(met.FreeAt)) || due.Sub(soon(renewed.FreeAt)) > 2*time.Second {
+		if due.Before(soon(met.TakeoverAt)) || due.Sub(soon(renewed.TakeoverAt)) > 2*time.Second {
 			t.Errorf("rescue %s is due %v, want just after the lease can be taken over", name, due)
 		}
 	}
@@ -166,7 +166,7 @@ func TestPollsMergeAndSweepsDoNot(t *testing.T) {
 	maker, client, _ := makeTasks(t, "e0e0e0e0")
 	at := time.Now().Add(time.Hour).Truncate(time.Second)
 	for _, due := range []time.Time{at, at.Add(900 * time.Millisecond), at.Add(time.Second)} {
-		if err := maker.Poll(t.Context(), bob, nonce.KindConfirm, due); err != nil {
+		if err := maker.EnqueuePoll(t.Context(), bob, txmanager.KindConfirm, due); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -175,7 +175,7 @@ func TestPollsMergeAndSweepsDoNot(t *testing.T) {
 	}
 	minute := time.Unix(1_800_000_000, 0)
 	for _, m := range []time.Time{minute, minute.Add(30 * time.Second), minute.Add(time.Minute)} {
-		if _, err := maker.Sweep(t.Context(), bob, nonce.KindAdvance, m); err != nil {
+		if _, err := maker.Sweep(t.Context(), bob, txmanager.KindAdvance, m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -187,11 +187,11 @@ func TestTasksOutOfReach(t *testing.T) {
 	t.Parallel()
 	maker, client, server := makeTasks(t, "e0e0e0e0")
 	server.SetFaults(cloudtasks.Faults{Unavailable: true})
-	if err := maker.Advance(t.Context(), bob, 1); err == nil {
+	if err := maker.EnqueueAdvance(t.Context(), bob, 1); err == nil {
 		t.Error("advance while the service is out of reach: got no error")
 	}
 	server.SetFaults(cloudtasks.Faults{})
-	if err := maker.Advance(t.Context(), bob, 1); err != nil {
+	if err := maker.EnqueueAdvance(t.Context(), bob, 1); err != nil {
 		t.Errorf("advance once it is back: got %v", err)
 	}
 	checkNames(t, made(t, client, "q-advance-0"), bob.Digest()+"-e0e0e0e0-a-1")

@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/telemetry/export/exporttest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // observed is a stack with a collector, one process for each function.
@@ -89,8 +89,8 @@ func TestMetricsOfRealIntents(t *testing.T) {
 	conflict := transfer(s, "a")
 	conflict["payload"] = map[string]any{"to": "0x00000000000000000000000000000000000cafe0", "value": "2"}
 	b.post(t, conflict)
-	b.await(t, s, nonce.Confirmed, 1)
-	b.await(t, other, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
+	b.await(t, other, txmanager.Confirmed, 1)
 	if err := b.RunSweep(b.ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestGaugesOfWhatWaits(t *testing.T) {
 	for _, request := range []string{"1", "2", "3"} {
 		b.post(t, transfer(other, request))
 	}
-	b.await(t, other, nonce.Tracking, 1)
+	b.await(t, other, txmanager.Tracking, 1)
 	b.flushed(t, c, "the gauges came", func() bool {
 		if err := b.RunSweep(b.ctx); err != nil {
 			t.Fatal(err)
@@ -176,7 +176,7 @@ func TestOneTracePerIntent(t *testing.T) {
 	s := b.Submitters()[0]
 	_, first := b.post(t, transfer(s, "first"))
 	_, second := b.post(t, transfer(s, "second"))
-	b.await(t, s, nonce.Confirmed, 2)
+	b.await(t, s, txmanager.Confirmed, 2)
 	for _, txID := range []string{first, second} {
 		var spans []exporttest.Span
 		began := time.Now()
@@ -291,7 +291,7 @@ func TestTelemetryPage(t *testing.T) {
 	}
 	b := setup(t, stack.Options{})
 	b.post(t, transfer(b.Submitters()[0], "r"))
-	b.await(t, b.Submitters()[0], nonce.Confirmed, 1)
+	b.await(t, b.Submitters()[0], txmanager.Confirmed, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if info, err := b.Info(r.Context()); err == nil && r.URL.Path == "/info" {
 			_ = json.NewEncoder(w).Encode(info)
@@ -315,7 +315,7 @@ func TestMetricsOfTrouble(t *testing.T) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	_, txID := b.post(t, transfer(s, "a"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 	_, waits := b.post(t, transfer(s, "b"))
 	for range 2 { // the repeat is no second end
 		b.cancel(t, waits)
@@ -340,7 +340,7 @@ func TestMetricsOfTrouble(t *testing.T) {
 	b.Chain.DropPool()
 	included(0)
 	b.Chain.StartMining()
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 	least := []string{"confirmations_newFork_total{}", "tx_resubmit_total{result=accepted}", "finality_total{result=confirmed}",
 		"finality_total{result=cancelled}", "stuck_decision_total{action=wait}"}
 	began := time.Now()

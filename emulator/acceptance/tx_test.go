@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // TX-001: 100 concurrent posts of one (submitter, requestId) make one row and
@@ -40,7 +40,7 @@ func TestTX001ConcurrentPostsOfOneRequest(t *testing.T) {
 	if len(ids) != 1 || rows != 1 || created != 1 {
 		t.Errorf("100 posts of one request: got txIds %v, %d rows, %d answered 202; want one of each", ids, rows, created)
 	}
-	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, s, txmanager.Confirmed, 1)
 	b.wantContiguous(t, s, 1)
 }
 
@@ -52,7 +52,7 @@ func TestTX002ThousandConcurrentCreates(t *testing.T) {
 	b := setup(t, stack.Options{Window: 500, BlockTime: time.Second})
 	s := b.Submitters()[0]
 	b.createTogether(t, s, n)
-	b.await(t, s, nonce.Confirmed, n)
+	b.await(t, s, txmanager.Confirmed, n)
 	b.wantContiguous(t, s, n)
 }
 
@@ -66,7 +66,7 @@ func TestTX002ThousandConcurrentCreatesInTheDefaultWindow(t *testing.T) {
 	b := setup(t, stack.Options{BlockTime: 50 * time.Millisecond})
 	s := b.Submitters()[0]
 	b.createTogether(t, s, n)
-	b.await(t, s, nonce.Confirmed, ended)
+	b.await(t, s, txmanager.Confirmed, ended)
 	var stored, open, outOfOrder int
 	var gaps bool
 	err := b.DB.QueryRow(b.ctx, `
@@ -87,7 +87,7 @@ func TestTX002ThousandConcurrentCreatesInTheDefaultWindow(t *testing.T) {
 
 // boundEarly counts the nonces of s that were bound before the nonce below had ended, by
 // the history of their transactions. What a transaction waited for in the queue is in it, too.
-func (b bench) boundEarly(s nonce.Submitter) int {
+func (b bench) boundEarly(s txmanager.Submitter) int {
 	return b.count(`
 		select count(*)
 		  from managed_tx m
@@ -98,7 +98,7 @@ func (b bench) boundEarly(s nonce.Submitter) int {
 }
 
 // createTogether posts n intents, 64 at a time, each of which must be accepted.
-func (b bench) createTogether(t *testing.T, s nonce.Submitter, n int) {
+func (b bench) createTogether(t *testing.T, s txmanager.Submitter, n int) {
 	t.Helper()
 	slots := make(chan struct{}, 64)
 	var wg sync.WaitGroup
@@ -128,7 +128,7 @@ func TestTX003ContiguousOnChain(t *testing.T) {
 		}
 	}
 	for _, s := range b.Submitters() {
-		b.await(t, s, nonce.Confirmed, n)
+		b.await(t, s, txmanager.Confirmed, n)
 		b.wantContiguous(t, s, n)
 	}
 }
@@ -142,18 +142,18 @@ func TestTX004SecondWaitsForTheFirst(t *testing.T) {
 	b.Chain.StopMining()
 	_, first := b.post(t, transfer(s, "first"))
 	_, second := b.post(t, transfer(s, "second"))
-	b.await(t, s, nonce.Tracking, 1)
+	b.await(t, s, txmanager.Tracking, 1)
 
 	b.mine(t, 1) // included, and not yet final: one confirmation is wanted
 	err := poll(b.ctx, func() bool {
 		_, r := b.ask(t, stack.OperatorAccount, first)
-		return r.SubState != nil && *r.SubState == string(nonce.Included)
+		return r.SubState != nil && *r.SubState == string(txmanager.Included)
 	})
 	if err != nil {
 		t.Fatalf("the first never became INCLUDED: %v", err)
 	}
 	_, r := b.ask(t, stack.OperatorAccount, second)
-	if r.State != string(nonce.Queued) || r.Nonce != nil || r.TxHash != nil {
+	if r.State != string(txmanager.Queued) || r.Nonce != nil || r.TxHash != nil {
 		t.Errorf("the second while the first is not final: got %s, nonce %v, hash %v; want QUEUED without either", r.State, r.Nonce, r.TxHash)
 	}
 
@@ -165,11 +165,11 @@ func TestTX004SecondWaitsForTheFirst(t *testing.T) {
 	if err != nil || *r.Nonce != 1 {
 		t.Fatalf("the second's nonce: got %v, %v; want 1", r.Nonce, err)
 	}
-	if _, r = b.ask(t, stack.OperatorAccount, first); r.State != string(nonce.Confirmed) {
+	if _, r = b.ask(t, stack.OperatorAccount, first); r.State != string(txmanager.Confirmed) {
 		t.Errorf("the first once the second has a nonce: got %s, want CONFIRMED", r.State)
 	}
 	b.Chain.StartMining()
-	b.await(t, s, nonce.Confirmed, 2)
+	b.await(t, s, txmanager.Confirmed, 2)
 	b.wantContiguous(t, s, 2)
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A window above 1 changes no promise: a process dies with many transactions in
@@ -27,7 +27,7 @@ func TestWindowSurvivesDeaths(t *testing.T) {
 				b.Chain.StopMining()
 				want := b.postAll(t, window+window/2)
 				if point == "confirm.looked" {
-					b.await(t, b.Submitters()[0], nonce.Tracking, window)
+					b.await(t, b.Submitters()[0], txmanager.Tracking, window)
 					b.mine(t, 1)
 				}
 				b.killed(t, folder, point)
@@ -53,7 +53,7 @@ func TestWindowSurvivesReorg(t *testing.T) {
 			s := b.Submitters()[0]
 			b.Chain.StopMining()
 			want := b.postAll(t, window+2)
-			b.await(t, s, nonce.Tracking, window)
+			b.await(t, s, txmanager.Tracking, window)
 			b.mine(t, 2)
 			b.confirmedBy(t, 2)
 			blocks := b.blocks(t)
@@ -105,11 +105,11 @@ func (o *offered) reset() []uint64 {
 
 // refuseFirst has the node refuse nonce 0 of s in these words, and tells what it
 // is offered of s.
-func (b bench) refuseFirst(s nonce.Submitter, words string) *offered {
+func (b bench) refuseFirst(s txmanager.Submitter, words string) *offered {
 	seen := new(offered)
 	b.RPC.SetFaults(rpcproxy.Faults{Refuse: func(tx *types.Transaction) string {
 		from, err := types.Sender(types.LatestSignerForChainID(tx.ChainId()), tx)
-		if err != nil || nonce.Address(from) != s.Address() {
+		if err != nil || txmanager.Address(from) != s.Address() {
 			return ""
 		}
 		seen.add(tx.Nonce())
@@ -133,7 +133,7 @@ func TestUnsendableNonceHoldsBackItsOwnSubmitterAlone(t *testing.T) {
 	b.postUntilAnswered(t, transfer(held, "r-0"))
 	b.struck(t, rpcproxy.Refuse, 1)
 	want := b.postAll(t, window+1)
-	b.await(t, free, nonce.Confirmed, window+1)
+	b.await(t, free, txmanager.Confirmed, window+1)
 	b.struck(t, rpcproxy.Refuse, 2)
 	if all := seen.reset(); slices.Max(all) != 0 {
 		t.Errorf("offered of the held submitter: got nonces %v, want nonce 0 alone", all)
@@ -161,11 +161,11 @@ func TestRefusedForGoodHoldsBackTheWindow(t *testing.T) {
 	if err := b.RunSweep(b.ctx); err != nil {
 		t.Fatalf("sweep: %v", err)
 	}
-	b.await(t, held, nonce.Stuck, 1)
+	b.await(t, held, txmanager.Stuck, 1)
 	if all := seen.reset(); len(all) < window {
 		t.Fatalf("offered of the held submitter at first: got nonces %v, want a window of %d", all, window)
 	}
-	b.await(t, free, nonce.Confirmed, window+1)
+	b.await(t, free, txmanager.Confirmed, window+1)
 	if err := b.Chain.WaitBlock(b.ctx, b.Chain.Head()+10); err != nil { // two and a half times resubmit.interval
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestRefusedForGoodHoldsBackTheWindow(t *testing.T) {
 }
 
 // wantBound says how many nonces the submitter holds.
-func (b bench) wantBound(t *testing.T, s nonce.Submitter, n int) {
+func (b bench) wantBound(t *testing.T, s txmanager.Submitter, n int) {
 	t.Helper()
 	if got := b.count(`select count(*) from managed_tx where submitter = $1 and nonce is not null`, s); got != n {
 		t.Errorf("nonces bound: got %d, want %d, and none above while nobody takes the lowest", got, n)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 func TestQuantile(t *testing.T) {
@@ -96,7 +96,7 @@ func TestScenariosByName(t *testing.T) {
 // A request is encoded as any client would send it.
 func TestRequestIsEncodedAsByAnyClient(t *testing.T) {
 	t.Parallel()
-	l := load{Token: "secret", Submitters: []nonce.Submitter{"a", "b"}, Name: "tx"}
+	l := load{Token: "secret", Submitters: []txmanager.Submitter{"a", "b"}, Name: "tx"}
 	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(l.request(3)))))
 	if err != nil {
 		t.Fatal(err)

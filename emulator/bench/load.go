@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // loadCommand makes this program the load process: a separate one, so that its CPU time is separate.
@@ -27,8 +27,8 @@ type load struct {
 	Addrs        []string
 	Token        string
 	Clients      int
-	Submitters   []nonce.Submitter // in turn
-	Name         string            // prefix of the requestIds
+	Submitters   []txmanager.Submitter // in turn
+	Name         string                // prefix of the requestIds
 	Transactions int
 	PerSecond    float64   // 0: as fast as possible
 	StartAt      time.Time // the first post

@@ -9,22 +9,22 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // mined is one transaction in the canonical chain.
 type mined struct {
 	tx        *types.Transaction
-	block     nonce.Hash
+	block     txmanager.Hash
 	succeeded bool
 }
 
-func (m mined) hash() nonce.Hash { return nonce.Hash(m.tx.Hash()) }
+func (m mined) hash() txmanager.Hash { return txmanager.Hash(m.tx.Hash()) }
 
 // readChain walks from the head back to the genesis block by parent hash, so
 // that it reads one chain even where a reorg comes between, and returns the
 // transactions of each submitter in the chain's order.
-func readChain(ctx context.Context, url string, of []nonce.Submitter) (head uint64, found map[nonce.Submitter][]mined, err error) {
+func readChain(ctx context.Context, url string, of []txmanager.Submitter) (head uint64, found map[txmanager.Submitter][]mined, err error) {
 	client, err := ethclient.DialContext(ctx, url)
 	if err != nil {
 		return 0, nil, err
@@ -44,7 +44,7 @@ func readChain(ctx context.Context, url string, of []nonce.Submitter) (head uint
 		return 0, nil, fmt.Errorf("read the head: %w", err)
 	}
 	signer := types.LatestSignerForChainID(chainID)
-	head, found = block.NumberU64(), make(map[nonce.Submitter][]mined)
+	head, found = block.NumberU64(), make(map[txmanager.Submitter][]mined)
 	for block.NumberU64() > 0 {
 		if err := readBlock(ctx, client, block, signer, of, found); err != nil {
 			return 0, nil, fmt.Errorf("read block %d: %w", block.NumberU64(), err)
@@ -60,7 +60,7 @@ func readChain(ctx context.Context, url string, of []nonce.Submitter) (head uint
 }
 
 // readBlock appends the block's transactions of the submitters, last first.
-func readBlock(ctx context.Context, client *ethclient.Client, block *types.Block, signer types.Signer, of []nonce.Submitter, found map[nonce.Submitter][]mined) error {
+func readBlock(ctx context.Context, client *ethclient.Client, block *types.Block, signer types.Signer, of []txmanager.Submitter, found map[txmanager.Submitter][]mined) error {
 	if len(block.Transactions()) == 0 {
 		return nil
 	}
@@ -77,8 +77,8 @@ func readBlock(ctx context.Context, client *ethclient.Client, block *types.Block
 			return fmt.Errorf("sender of %s: %w", tx.Hash(), err)
 		}
 		for _, s := range of {
-			if s.Address() == nonce.Address(from) {
-				found[s] = append(found[s], mined{tx, nonce.Hash(block.Hash()), receipts[i].Status == types.ReceiptStatusSuccessful})
+			if s.Address() == txmanager.Address(from) {
+				found[s] = append(found[s], mined{tx, txmanager.Hash(block.Hash()), receipts[i].Status == types.ReceiptStatusSuccessful})
 			}
 		}
 	}

@@ -9,18 +9,18 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Episode is what happened between the start of a system and now.
 type Episode struct {
-	Database   string            // the database's URL, of a role that may read every table
-	RPC        string            // the URL of a node of the submitters' chain
-	Submitters []nonce.Submitter // registered, all of the node's chain
+	Database   string                // the database's URL, of a role that may read every table
+	RPC        string                // the URL of a node of the submitters' chain
+	Submitters []txmanager.Submitter // registered, all of the node's chain
 
 	// Foreign are the nonces that the test itself used with a submitter's key:
 	// the chain may have anything there.
-	Foreign map[nonce.Submitter][]uint64
+	Foreign map[txmanager.Submitter][]uint64
 
 	// Lost are the hashes of what databases had signed that were lost, and replaced by a
 	// backup: the chain may have them where the backup knows nothing of them.

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/checkers"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Each seeded bug is reported by the checker it is for, and by no other unless
@@ -94,11 +94,11 @@ select gen_random_uuid(), submitter, 'never came', caller, fingerprint, state, s
 			b.mine(b.delegation(5))
 			b.displace("lost to a transaction")
 			b.displace("lost to a delegation")
-			b.carryOut(b.alice, "after", transfer, nonce.Confirmed, "")
-			b.Foreign = map[nonce.Submitter][]uint64{b.alice: {4, 5}}
+			b.carryOut(b.alice, "after", transfer, txmanager.Confirmed, "")
+			b.Foreign = map[txmanager.Submitter][]uint64{b.alice: {4, 5}}
 		},
 		"a reorg deeper than final is being healed": func(b *bench) {
-			b.carryOut(b.alice, "deep", transfer, nonce.Confirmed, "")
+			b.carryOut(b.alice, "deep", transfer, txmanager.Confirmed, "")
 			b.reorg(1)
 			b.protect()
 			b.point("PROTECT", "deep", 4)
@@ -107,7 +107,7 @@ select gen_random_uuid(), submitter, 'never came', caller, fingerprint, state, s
 		},
 		"a reorg deeper than final is healed": func(b *bench) {
 			tx := b.submit(b.alice, "deep", transfer)
-			b.finish(b.alice, "deep", tx, nonce.Confirmed, "")
+			b.finish(b.alice, "deep", tx, txmanager.Confirmed, "")
 			b.reorg(1)
 			b.protect()
 			b.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'op', mode = 'resume', reason = 'sent again'`)
@@ -115,7 +115,7 @@ select gen_random_uuid(), submitter, 'never came', caller, fingerprint, state, s
 		},
 		"a release recorded what a restore had lost": func(b *bench) {
 			b.recorded("lost", transfer)
-			b.carryOut(b.alice, "after", transfer, nonce.Confirmed, "")
+			b.carryOut(b.alice, "after", transfer, txmanager.Confirmed, "")
 			b.post(b.alice, "held", transfer)
 			b.run(`update managed_tx set held = true, last_error = 'held: the database was restored' where tx_id = $1`, b.ids["held"])
 			b.run(`update managed_tx set held = false, last_error = null where tx_id = $1`, b.ids["held"])
@@ -132,7 +132,7 @@ select gen_random_uuid(), submitter, 'never came', caller, fingerprint, state, s
 		},
 		"the chain went on after it was read": func(b *bench) {
 			tx := b.submit(b.alice, "new", transfer)
-			b.finish(b.alice, "new", tx, nonce.Confirmed, "")
+			b.finish(b.alice, "new", tx, txmanager.Confirmed, "")
 			b.reorg(1) // as if its block were not there yet
 			b.forge(`update managed_tx set receipt = jsonb_set(receipt, '{blockNumber}', '1000') where tx_id = $1`, b.ids["new"])
 			b.Settled = false
@@ -182,9 +182,11 @@ func TestUnreadable(t *testing.T) {
 		"no node":     func(e *checkers.Episode) { e.RPC = "http://127.0.0.1:1" },
 		"no database": func(e *checkers.Episode) { e.Database = "postgres://127.0.0.1:1/none" },
 		"a submitter not registered": func(e *checkers.Episode) {
-			e.Submitters = []nonce.Submitter{nonce.NewSubmitter(b.chain.ChainID(), b.keys[2].Address)}
+			e.Submitters = []txmanager.Submitter{txmanager.NewSubmitter(b.chain.ChainID(), b.keys[2].Address)}
 		},
-		"a submitter elsewhere": func(e *checkers.Episode) { e.Submitters = []nonce.Submitter{nonce.NewSubmitter(1, b.keys[0].Address)} },
+		"a submitter elsewhere": func(e *checkers.Episode) {
+			e.Submitters = []txmanager.Submitter{txmanager.NewSubmitter(1, b.keys[0].Address)}
+		},
 	} {
 		e := b.Episode
 		change(&e)

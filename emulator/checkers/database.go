@@ -8,7 +8,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // registered is a submitter's terms, its cursor and its lease.
@@ -29,7 +29,7 @@ type registered struct {
 // bytes are none.
 type version struct {
 	TxID  string
-	Hash  nonce.Hash
+	Hash  txmanager.Hash
 	Nonce uint64
 	Raw   []byte // nil: archived
 
@@ -40,9 +40,9 @@ type version struct {
 type change struct {
 	ID    int64
 	TxID  string
-	From  *nonce.State // nil: the row was inserted
-	State nonce.State
-	Sub   nonce.SubState
+	From  *txmanager.State // nil: the row was inserted
+	State txmanager.State
+	Sub   txmanager.SubState
 	Nonce *uint64
 	Token *int64
 	Held  bool // the change holds the transaction back in the queue
@@ -51,7 +51,7 @@ type change struct {
 }
 
 // readDatabase reads everything in one snapshot.
-func readDatabase(ctx context.Context, url string, of []nonce.Submitter) (accounts []*account, err error) {
+func readDatabase(ctx context.Context, url string, of []txmanager.Submitter) (accounts []*account, err error) {
 	db, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ select id, tx_id, from_state, state, coalesce(sub_state, ''), nonce, fencing_tok
  where submitter = $1
  order by id`
 
-func readAccount(ctx context.Context, tx pgx.Tx, s nonce.Submitter) (*account, error) {
+func readAccount(ctx context.Context, tx pgx.Tx, s txmanager.Submitter) (*account, error) {
 	a := &account{submitter: s}
 	rows, _ := tx.Query(ctx, selectRegistered, s) // the collector returns its error
 	var err error
@@ -128,7 +128,7 @@ func scanVersion(row pgx.CollectableRow) (v version, err error) {
 	if err := row.Scan(&v.TxID, &hash, &v.Nonce, &v.Raw); err != nil {
 		return v, err
 	}
-	if v.Hash, err = nonce.ParseHash(hash); err != nil {
+	if v.Hash, err = txmanager.ParseHash(hash); err != nil {
 		return v, err
 	}
 	if tx := new(types.Transaction); tx.UnmarshalBinary(v.Raw) == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // oneEffect counts by requestId, not by transaction: a request that was stored
@@ -20,7 +20,7 @@ import (
 func oneEffect(a *account, report reporter) {
 	recordedOnce(a, report)
 	nonces := make(map[string]map[uint64]bool)
-	effects := make(map[string][]nonce.Hash)
+	effects := make(map[string][]txmanager.Hash)
 	for _, t := range a.txs {
 		if nonces[t.RequestID] == nil {
 			nonces[t.RequestID] = make(map[uint64]bool)
@@ -47,7 +47,7 @@ func oneEffect(a *account, report reporter) {
 // recordedOnce holds each transaction that a release took for a request to that request
 // alone: it is no version of another, and no other was it.
 func recordedOnce(a *account, report reporter) {
-	holder, versionOf := make(map[nonce.Hash]string), make(map[nonce.Hash]string)
+	holder, versionOf := make(map[txmanager.Hash]string), make(map[txmanager.Hash]string)
 	for _, v := range a.versions {
 		if v.tx != nil && !a.isPlaceholder(v.tx) {
 			versionOf[v.Hash] = v.TxID
@@ -85,22 +85,22 @@ func effectFits(a *account, t managed, report reporter) {
 		m, found = a.minedAt[*n]
 	}
 	switch {
-	case t.State == nonce.Confirmed && !found:
+	case t.State == txmanager.Confirmed && !found:
 		if !a.mayBeMissing(t) {
 			report(t.ID, "it is %s, and the chain has nothing at its nonce", t.ended())
 		}
-	case t.State == nonce.Confirmed, t.State == nonce.Failed && t.Sub == nonce.Reverted && found:
-		if (t.Handler != "" || t.Reservation == nonce.Used) && !a.isPlaceholder(m.tx) || a.archived[t.ID] || t.RecordedNonce != nil && t.Payload == nil { // what its handler or owner made is known by its stored version alone
+	case t.State == txmanager.Confirmed, t.State == txmanager.Failed && t.Sub == txmanager.Reverted && found:
+		if (t.Handler != "" || t.Reservation == txmanager.Used) && !a.isPlaceholder(m.tx) || a.archived[t.ID] || t.RecordedNonce != nil && t.Payload == nil { // what its handler or owner made is known by its stored version alone
 			return
 		}
 		if !carriesOut(m.tx, t.Payload) {
 			report(t.ID, "it is %s, and %s at its nonce is not what its payload asks", t.ended(), m.hash())
 		}
-	case t.State == nonce.Failed && t.Sub == nonce.Placeholder && found:
+	case t.State == txmanager.Failed && t.Sub == txmanager.Placeholder && found:
 		if !a.isPlaceholder(m.tx) {
 			report(t.ID, "it is %s, and %s at its nonce is no placeholder", t.ended(), m.hash())
 		}
-	case t.State == nonce.Failed && t.Sub != nonce.Placeholder:
+	case t.State == txmanager.Failed && t.Sub != txmanager.Placeholder:
 		for _, v := range a.versionsByTx[t.ID] {
 			if m, ok := a.minedHash[v.Hash]; ok && m.succeeded && !a.isPlaceholder(m.tx) {
 				report(t.ID, "it is %s, and its version %s was carried out", t.ended(), v.Hash)
@@ -113,10 +113,10 @@ func effectFits(a *account, t managed, report reporter) {
 func endsAsOnChain(a *account, report reporter) {
 	for _, t := range a.txs {
 		switch {
-		case !t.State.Final():
-		case t.State == nonce.Confirmed, t.Sub == nonce.Reverted, t.Sub == nonce.Placeholder:
+		case !t.State.Terminal():
+		case t.State == txmanager.Confirmed, t.Sub == txmanager.Reverted, t.Sub == txmanager.Placeholder:
 			minedAsRecorded(a, t, report)
-		case t.Sub == nonce.Displaced:
+		case t.Sub == txmanager.Displaced:
 			for _, v := range a.versionsByTx[t.ID] {
 				if _, ok := a.minedHash[v.Hash]; ok {
 					report(t.ID, "it is %s, and the chain has its version %s", t.ended(), v.Hash)
@@ -133,7 +133,7 @@ func endsAsOnChain(a *account, report reporter) {
 // placeholder takes its nonce whatever its status. Where the node could not tell a
 // release of the transaction any more, the chain alone says what it was.
 func minedAsRecorded(a *account, t managed, report reporter) {
-	if t.Receipt == nil && t.Sub == nonce.RecordedOnChain {
+	if t.Receipt == nil && t.Sub == txmanager.RecordedOnChain {
 		if m, ok := a.minedFor(t); !ok || !m.succeeded {
 			report(t.ID, "it is %s without a receipt, and the chain has no transaction at its nonce that succeeded", t.ended())
 		}
@@ -156,7 +156,7 @@ func minedAsRecorded(a *account, t managed, report reporter) {
 	if m.block != t.Receipt.BlockHash && !a.shaken(t) {
 		report(t.ID, "it is %s in block %s, and the chain has it in %s", t.ended(), t.Receipt.BlockHash, m.block)
 	}
-	if t.Sub != nonce.Placeholder && m.succeeded != (t.State == nonce.Confirmed) {
+	if t.Sub != txmanager.Placeholder && m.succeeded != (t.State == txmanager.Confirmed) {
 		report(t.ID, "it is %s, and on the chain it succeeded: %t", t.ended(), m.succeeded)
 	}
 }
@@ -164,7 +164,7 @@ func minedAsRecorded(a *account, t managed, report reporter) {
 // isPlaceholder says that tx does nothing but take its nonce: no value, no data,
 // to the account itself.
 func (a *account) isPlaceholder(tx *types.Transaction) bool {
-	return tx.To() != nil && nonce.Address(*tx.To()) == a.submitter.Address() &&
+	return tx.To() != nil && txmanager.Address(*tx.To()) == a.submitter.Address() &&
 		tx.Value().Sign() == 0 && len(tx.Data()) == 0
 }
 

@@ -1,14 +1,14 @@
 package checkers
 
 import (
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // cursor compares what the cursor shows with the rows it is derived from.
 func cursor(a *account, report reporter) {
 	var lowest *managed
 	for _, t := range a.txs {
-		if t.State.Unsettled() && t.Nonce != nil && (lowest == nil || *t.Nonce < *lowest.Nonce) {
+		if t.State.HoldsOpenNonce() && t.Nonce != nil && (lowest == nil || *t.Nonce < *lowest.Nonce) {
 			lowest = &t
 		}
 	}
@@ -41,9 +41,9 @@ func settled(a *account, report reporter) {
 	}
 	for _, t := range a.txs {
 		switch {
-		case t.State == nonce.Queued:
+		case t.State == txmanager.Queued:
 			report(t.ID, "it is still QUEUED")
-		case t.State.Final():
+		case t.State.Terminal():
 		case t.Nonce != nil:
 			report(t.ID, "it is still %s at nonce %d", t.ended(), *t.Nonce)
 		default:

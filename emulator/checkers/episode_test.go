@@ -17,10 +17,10 @@ import (
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // bench is a small episode of two submitters on a real chain and in a real
@@ -31,8 +31,8 @@ type bench struct {
 	chain   *devchain.Chain
 	client  *ethclient.Client
 	keys    []devchain.Account // of alice, bob, and somebody else
-	alice   nonce.Submitter
-	bob     nonce.Submitter
+	alice   txmanager.Submitter
+	bob     txmanager.Submitter
 	ids     map[string]string // by requestId
 	tenures int
 	shared  bool // the chain is of other tests too: no block may come
@@ -64,9 +64,9 @@ func setup(t testing.TB) *bench {
 		}
 	})
 	b := &bench{TB: t, Bundle: storetest.New(t), chain: chain, client: client, keys: devchain.DevAccounts(3), ids: make(map[string]string)}
-	b.alice = nonce.NewSubmitter(chain.ChainID(), b.keys[0].Address)
-	b.bob = nonce.NewSubmitter(chain.ChainID(), b.keys[1].Address)
-	b.Episode = checkers.Episode{Database: b.URL, RPC: chain.URL(), Submitters: []nonce.Submitter{b.alice, b.bob}, Settled: true}
+	b.alice = txmanager.NewSubmitter(chain.ChainID(), b.keys[0].Address)
+	b.bob = txmanager.NewSubmitter(chain.ChainID(), b.keys[1].Address)
+	b.Episode = checkers.Episode{Database: b.URL, RPC: chain.URL(), Submitters: []txmanager.Submitter{b.alice, b.bob}, Settled: true}
 	b.play()
 	return b
 }
@@ -80,15 +80,15 @@ func (b *bench) play() {
 	}); err != nil {
 		b.Fatal(err)
 	}
-	b.carryOut(b.alice, "pay", transfer, nonce.Confirmed, "")
-	b.carryOut(b.alice, "revert", reverts, nonce.Failed, nonce.Reverted)
+	b.carryOut(b.alice, "pay", transfer, txmanager.Confirmed, "")
+	b.carryOut(b.alice, "revert", reverts, txmanager.Failed, txmanager.Reverted)
 	b.submit(b.alice, "stop", transfer)
-	b.finish(b.alice, "stop", b.placeholder("stop", 2), nonce.Failed, nonce.Placeholder)
-	b.carryOut(b.alice, "call", call, nonce.Confirmed, "")
-	b.carryOut(b.bob, "pay", transfer, nonce.Confirmed, "")
+	b.finish(b.alice, "stop", b.placeholder("stop", 2), txmanager.Failed, txmanager.Placeholder)
+	b.carryOut(b.alice, "call", call, txmanager.Confirmed, "")
+	b.carryOut(b.bob, "pay", transfer, txmanager.Confirmed, "")
 	b.post(b.alice, "cancelled", transfer)
 	b.post(b.alice, "refused", transfer)
-	b.move(b.alice, "refused", nonce.Failed, nonce.Rejected)
+	b.move(b.alice, "refused", txmanager.Failed, txmanager.Rejected)
 	b.run(`update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where tx_id = $1`, b.ids["cancelled"])
 }
 
@@ -125,7 +125,7 @@ func (b *bench) copyFor(t testing.TB) *bench {
 }
 
 // post stores an intent. Of two submitters' equal requestIds, ids has alice's.
-func (b *bench) post(s nonce.Submitter, requestID, payload string) {
+func (b *bench) post(s txmanager.Submitter, requestID, payload string) {
 	b.Helper()
 	in := store.Intent{TxID: uuid.NewString(), Submitter: s, RequestID: requestID, Caller: "shop",
 		Payload: []byte(payload), Fingerprint: sha256.Sum256([]byte(payload))}
@@ -138,48 +138,48 @@ func (b *bench) post(s nonce.Submitter, requestID, payload string) {
 }
 
 // take begins a tenure of its own.
-func (b *bench) take(s nonce.Submitter) nonce.Work {
+func (b *bench) take(s txmanager.Submitter) txmanager.SubmitterState {
 	b.Helper()
 	b.tenures++
-	taken, err := b.Take(b.Context(), s, fmt.Sprintf("a/%d", b.tenures), true)
+	taken, err := b.Acquire(b.Context(), s, fmt.Sprintf("a/%d", b.tenures), true)
 	if err != nil || !taken.Held {
 		b.Fatalf("take the lease of %s: got held %v, error %v; want it held", s, taken.Held, err)
 	}
-	return taken.Work
+	return taken.State
 }
 
-func (b *bench) write(w nonce.Write) {
+func (b *bench) write(w txmanager.Commit) {
 	b.Helper()
-	w.Release = nonce.GiveBack
-	done, err := b.Write(b.Context(), w)
-	if err != nil || done.Moved != len(w.Moves) || done.Allocated != len(w.Allocate) || !done.Released {
+	w.LeaseEnd = txmanager.ReleaseUnlessRerun
+	done, err := b.Commit(b.Context(), w)
+	if err != nil || done.Transitioned != len(w.Transitions) || done.Allocated != len(w.Allocations) || !done.Released {
 		b.Fatalf("write: got %+v, error %v; want all of it", done, err)
 	}
 }
 
 // allocate gives the head of the queue its nonce; with its bytes where they are
 // given, else they are still to be signed.
-func (b *bench) allocate(s nonce.Submitter, tx *types.Transaction) {
+func (b *bench) allocate(s txmanager.Submitter, tx *types.Transaction) {
 	b.Helper()
 	w := b.take(s)
 	one := big.NewInt(1)
-	a := nonce.Allocation{Tx: w.Queue[0], Nonce: w.NextNonce}
-	a.Tx.Gas = &nonce.GasParams{Gas: 21_000, FeeCapWei: one, TipCapWei: one, ValueWei: one}
+	a := txmanager.Allocation{Tx: w.Queue[0], Nonce: w.NextNonce}
+	a.Tx.Gas = &txmanager.GasParams{Gas: 21_000, FeeCapWei: one, TipCapWei: one, ValueWei: one}
 	if tx != nil {
-		a.Signed = &nonce.Signed{Hash: nonce.Hash(tx.Hash()), Raw: raw(b, tx)}
+		a.Signed = &txmanager.Signed{Hash: txmanager.Hash(tx.Hash()), Raw: raw(b, tx)}
 	}
-	b.write(nonce.Write{Lease: w.Lease, Allocate: []nonce.Allocation{a}})
+	b.write(txmanager.Commit{Lease: w.Lease, Allocations: []txmanager.Allocation{a}})
 }
 
 // submit takes an intent to SUBMITTED and returns what was stored to be sent.
-func (b *bench) submit(s nonce.Submitter, requestID, payload string) *types.Transaction {
+func (b *bench) submit(s txmanager.Submitter, requestID, payload string) *types.Transaction {
 	b.Helper()
 	b.post(s, requestID, payload)
 	view, err := b.Store.Submitter(b.Context(), s)
 	if err != nil {
 		b.Fatal(err)
 	}
-	tx := b.sign(slices.Index([]nonce.Submitter{b.alice, b.bob}, s), uint64(view.NextNonce), payload)
+	tx := b.sign(slices.Index([]txmanager.Submitter{b.alice, b.bob}, s), uint64(view.NextNonce), payload)
 	b.allocate(s, tx)
 	return tx
 }
@@ -203,39 +203,39 @@ with kept as (
 )
 insert into tx_document (tx_id, name, body, bytes)
 select tx_id, 'version:' || version, '{}', $6 from kept`,
-		nonce.Hash(tx.Hash()).String(), b.ids[requestID], b.alice, int64(n), kind, raw(b, tx))
+		txmanager.Hash(tx.Hash()).String(), b.ids[requestID], b.alice, int64(n), kind, raw(b, tx))
 }
 
 // finish mines tx and takes the transaction to its end by it.
-func (b *bench) finish(s nonce.Submitter, requestID string, tx *types.Transaction, end nonce.State, sub nonce.SubState) {
+func (b *bench) finish(s txmanager.Submitter, requestID string, tx *types.Transaction, end txmanager.State, sub txmanager.SubState) {
 	b.Helper()
 	b.mine(tx)
 	receipt, err := b.client.TransactionReceipt(b.Context(), tx.Hash())
 	if err != nil {
 		b.Fatalf("receipt of %s: %v", requestID, err)
 	}
-	b.move(s, requestID, nonce.Tracking, nonce.Pending)
-	included := func(t *nonce.Tx) {
-		t.Receipt = &nonce.Receipt{TxHash: nonce.Hash(tx.Hash()), BlockHash: nonce.Hash(receipt.BlockHash),
+	b.move(s, requestID, txmanager.Tracking, txmanager.Pending)
+	included := func(t *txmanager.Tx) {
+		t.Receipt = &txmanager.Receipt{TxHash: txmanager.Hash(tx.Hash()), BlockHash: txmanager.Hash(receipt.BlockHash),
 			BlockNumber: receipt.BlockNumber.Uint64(), Succeeded: receipt.Status == 1}
-		t.Confirmations = []nonce.Header{{Number: receipt.BlockNumber.Uint64(), Hash: nonce.Hash(receipt.BlockHash)}}
+		t.Confirmations = []txmanager.Header{{Number: receipt.BlockNumber.Uint64(), Hash: txmanager.Hash(receipt.BlockHash)}}
 	}
-	b.move(s, requestID, nonce.Tracking, nonce.Included, included)
+	b.move(s, requestID, txmanager.Tracking, txmanager.Included, included)
 	b.move(s, requestID, end, sub)
 }
 
 // carryOut takes an intent all the way by its own version.
-func (b *bench) carryOut(s nonce.Submitter, requestID, payload string, end nonce.State, sub nonce.SubState) {
+func (b *bench) carryOut(s txmanager.Submitter, requestID, payload string, end txmanager.State, sub txmanager.SubState) {
 	b.Helper()
 	b.finish(s, requestID, b.submit(s, requestID, payload), end, sub)
 }
 
 // move changes a transaction's state in a tenure of its own.
-func (b *bench) move(s nonce.Submitter, requestID string, to nonce.State, sub nonce.SubState, more ...func(*nonce.Tx)) {
+func (b *bench) move(s txmanager.Submitter, requestID string, to txmanager.State, sub txmanager.SubState, more ...func(*txmanager.Tx)) {
 	b.Helper()
 	w := b.take(s)
-	all := slices.Concat(w.Unsettled, w.Queue)
-	i := slices.IndexFunc(all, func(t nonce.Tx) bool { return t.RequestID == requestID })
+	all := slices.Concat(w.Open, w.Queue)
+	i := slices.IndexFunc(all, func(t txmanager.Tx) bool { return t.RequestID == requestID })
 	if i < 0 {
 		b.Fatalf("request %s of %s: not among the unfinished", requestID, s)
 	}
@@ -244,7 +244,7 @@ func (b *bench) move(s nonce.Submitter, requestID string, to nonce.State, sub no
 	for _, change := range more {
 		change(&t)
 	}
-	b.write(nonce.Write{Lease: w.Lease, Moves: []nonce.Move{{From: all[i].State, To: t}}})
+	b.write(txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: all[i].State, To: t}}})
 }
 
 // displace ends an intent as DISPLACED, without its ever having been signed.
@@ -252,8 +252,8 @@ func (b *bench) displace(requestID string) {
 	b.Helper()
 	b.post(b.alice, requestID, transfer)
 	b.allocate(b.alice, nil)
-	b.move(b.alice, requestID, nonce.Protect, "")
-	b.move(b.alice, requestID, nonce.Failed, nonce.Displaced)
+	b.move(b.alice, requestID, txmanager.Protect, "")
+	b.move(b.alice, requestID, txmanager.Failed, txmanager.Displaced)
 }
 
 // sign makes what the payload asks for at the nonce, by the key of that number.
@@ -277,9 +277,9 @@ func (b *bench) signFor(chainID uint64, key int, n uint64, payload string) *type
 }
 
 // callOf reads a payload as the system does, not as the checkers do.
-func callOf(t testing.TB, payload string) nonce.Call {
+func callOf(t testing.TB, payload string) txmanager.Call {
 	t.Helper()
-	call, err := new(evm.Connector).Call([]byte(payload))
+	call, err := new(evm.Connector).ParsePayload([]byte(payload))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Evidence is what the chain and the database say of an episode, read once.
@@ -16,14 +16,14 @@ type Evidence struct {
 
 // account is all that is known of one submitter.
 type account struct {
-	submitter nonce.Submitter
+	submitter txmanager.Submitter
 	foreign   []uint64
 	settled   bool
 	head      uint64 // the highest block that was read
 
 	chain     []mined // in the chain's order
 	minedAt   map[uint64]mined
-	minedHash map[nonce.Hash]mined
+	minedHash map[txmanager.Hash]mined
 
 	registered
 	txs          []managed // by seq
@@ -57,7 +57,7 @@ func Gather(ctx context.Context, e Episode) (*Evidence, error) {
 // declareLost declares each nonce at which the chain has what a lost database had signed
 // and this one has not.
 func (a *account) declareLost(lost map[string]bool) {
-	stored := make(map[nonce.Hash]bool)
+	stored := make(map[txmanager.Hash]bool)
 	for _, v := range a.versions {
 		stored[v.Hash] = true
 	}
@@ -71,7 +71,7 @@ func (a *account) declareLost(lost map[string]bool) {
 // index makes the look-ups. Of two transactions bound to one nonce either is
 // found; the checker of the binding tells.
 func (a *account) index() {
-	a.minedAt, a.minedHash = make(map[uint64]mined), make(map[nonce.Hash]mined)
+	a.minedAt, a.minedHash = make(map[uint64]mined), make(map[txmanager.Hash]mined)
 	for _, m := range a.chain {
 		a.minedAt[m.tx.Nonce()], a.minedHash[m.hash()] = m, m
 	}
@@ -101,7 +101,7 @@ func (a *account) findArchived() {
 	}
 	a.archived = make(map[string]bool)
 	for _, t := range a.txs {
-		a.archived[t.ID] = t.State.Final() && t.Payload == nil && !kept[t.ID]
+		a.archived[t.ID] = t.State.Terminal() && t.Payload == nil && !kept[t.ID]
 	}
 }
 
@@ -133,16 +133,16 @@ type managed struct {
 	RequestID string
 	Payload   []byte // nil: archived, or there was none
 	Handler   string // made the transaction out of the payload; "": the payload is the transaction
-	State     nonce.State
-	Sub       nonce.SubState
+	State     txmanager.State
+	Sub       txmanager.SubState
 	Nonce     *uint64
-	Receipt   *nonce.Receipt
+	Receipt   *txmanager.Receipt
 	EndedAt   *time.Time // confirmed_at: of those that ended as mined
 
-	Reservation   nonce.ReservationState // "": it is no reservation
-	RecordedNonce *uint64                // of the transaction that a release recorded for it
-	Seq           int64                  // its place in the queue
-	Caller        string                 // as it is stored
+	Reservation   txmanager.ReservationState // "": it is no reservation
+	RecordedNonce *uint64                    // of the transaction that a release recorded for it
+	Seq           int64                      // its place in the queue
+	Caller        string                     // as it is stored
 }
 
 // minedAt is the nonce at which the chain has what t ended as.
@@ -155,13 +155,13 @@ func (t managed) minedAt() *uint64 {
 
 // passedOn says that t is a reservation whose nonce was given out again.
 func (t managed) passedOn() bool {
-	return t.Reservation == nonce.Recyclable && t.State == nonce.Failed && t.Sub == nonce.Cancelled
+	return t.Reservation == txmanager.Recyclable && t.State == txmanager.Failed && t.Sub == txmanager.Cancelled
 }
 
 // ended is the state as messages name it, such as "FAILED/REVERTED".
 func (t managed) ended() string { return stateName(t.State, t.Sub) }
 
-func stateName(s nonce.State, sub nonce.SubState) string {
+func stateName(s txmanager.State, sub txmanager.SubState) string {
 	if sub == "" {
 		return string(s)
 	}

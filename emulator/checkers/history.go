@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // legalHistory walks the changes of each transaction in the order of writing.
@@ -18,11 +18,11 @@ func legalHistory(a *account, report reporter) {
 		case !known && !begins(c):
 			report(c.TxID, "change %d: its history begins with %s", c.ID, stateName(c.State, c.Sub))
 		case !known:
-		case before.State.Final():
+		case before.State.Terminal():
 			report(c.TxID, "change %d: %s after it was %s, which is final", c.ID, stateName(c.State, c.Sub), stateName(before.State, before.Sub))
 		case c.From == nil || *c.From != before.State:
-			report(c.TxID, "change %d: from %q, and it was %s", c.ID, *cmp.Or(c.From, new(nonce.State)), before.State)
-		case !before.State.May(c.State) && !c.recorded():
+			report(c.TxID, "change %d: from %q, and it was %s", c.ID, *cmp.Or(c.From, new(txmanager.State)), before.State)
+		case !before.State.MayBecome(c.State) && !c.recorded():
 			report(c.TxID, "change %d: %s to %s, which no transition allows", c.ID, before.State, c.State)
 		}
 	}
@@ -44,7 +44,7 @@ func legalHistory(a *account, report reporter) {
 // recorded says that c is the end of a request without a nonce, which a release found
 // on the chain.
 func (c change) recorded() bool {
-	return c.State == nonce.Confirmed && c.Sub == nonce.RecordedOnChain
+	return c.State == txmanager.Confirmed && c.Sub == txmanager.RecordedOnChain
 }
 
 // begins says whether c may be a transaction's first change. Besides QUEUED
@@ -52,8 +52,8 @@ func (c change) recorded() bool {
 // which was cancelled before it came from ever running, and a nonce that a human
 // accepted as lost before it was handed out; and a reservation, which has its nonce.
 func begins(c change) bool {
-	return c.From == nil && (c.State == nonce.Queued || c.State == nonce.InFlight ||
-		c.State == nonce.Failed && (c.Sub == nonce.Cancelled || c.Sub == nonce.Displaced))
+	return c.From == nil && (c.State == txmanager.Queued || c.State == txmanager.InFlight ||
+		c.State == txmanager.Failed && (c.Sub == txmanager.Cancelled || c.Sub == txmanager.Displaced))
 }
 
 // fenced says whether c, which came after before, was written under a lease. These are
@@ -62,15 +62,15 @@ func begins(c change) bool {
 // foreign transaction.
 func (c change) fenced(before change) bool {
 	if c.From == nil {
-		return c.Sub == nonce.Displaced || c.State == nonce.InFlight
+		return c.Sub == txmanager.Displaced || c.State == txmanager.InFlight
 	}
 	if c.Held {
 		return false
 	}
-	if before.Held && (c.State == nonce.Queued || c.Sub == nonce.RecordedOnChain || c.Sub == nonce.Reverted) { // nothing else writes what is held
+	if before.Held && (c.State == txmanager.Queued || c.Sub == txmanager.RecordedOnChain || c.Sub == txmanager.Reverted) { // nothing else writes what is held
 		return *cmp.Or(c.Token, new(int64)) != *cmp.Or(before.Token, new(int64))
 	}
-	return *c.From != nonce.Queued || c.State != nonce.Failed || c.Sub != nonce.Cancelled
+	return *c.From != txmanager.Queued || c.State != txmanager.Failed || c.Sub != txmanager.Cancelled
 }
 
 // tokenOrder follows the submitter's changes in the order of writing, which is

@@ -6,7 +6,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/core/types"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // chainNonces walks the account's transactions from its start nonce on. Those
@@ -121,7 +121,7 @@ func versions(a *account, report reporter) {
 			report(v.TxID, "version %s: the bytes are no transaction", v.Hash)
 			continue
 		}
-		if got := nonce.Hash(v.tx.Hash()); got != v.Hash {
+		if got := txmanager.Hash(v.tx.Hash()); got != v.Hash {
 			report(v.TxID, "version %s: the bytes have hash %s", v.Hash, got)
 		}
 		if v.tx.Nonce() != v.Nonce {
@@ -134,10 +134,10 @@ func versions(a *account, report reporter) {
 }
 
 // signerOf is the account that signed tx, on the chain that tx names.
-func signerOf(tx *types.Transaction) (nonce.Submitter, error) {
+func signerOf(tx *types.Transaction) (txmanager.Submitter, error) {
 	from, err := types.Sender(types.LatestSignerForChainID(tx.ChainId()), tx)
 	if err != nil {
 		return "", err
 	}
-	return nonce.NewSubmitter(tx.ChainId().Uint64(), nonce.Address(from)), nil
+	return txmanager.NewSubmitter(tx.ChainId().Uint64(), txmanager.Address(from)), nil
 }

@@ -3,7 +3,7 @@ package checkers
 import (
 	"strings"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // queueOrder compares each intent that gets a nonce with the intents before it in the queue
@@ -17,19 +17,19 @@ func queueOrder(a *account, report reporter) {
 	waits := make(map[string]string) // the reasons, by transaction
 	for _, c := range a.history {
 		switch c.State {
-		case nonce.Queued:
+		case txmanager.Queued:
 			if delete(waits, c.TxID); c.Reason != "" && !passable(c.Reason) {
 				waits[c.TxID] = c.Reason
 			}
 			continue
-		case nonce.InFlight, nonce.Submitted:
+		case txmanager.InFlight, txmanager.Submitted:
 		default:
 			delete(waits, c.TxID)
 			continue
 		}
 		delete(waits, c.TxID)
 		bound, known := rows[c.TxID]
-		if c.From == nil || *c.From != nonce.Queued || !known {
+		if c.From == nil || *c.From != txmanager.Queued || !known {
 			continue
 		}
 		for id, reason := range waits {

@@ -1,6 +1,6 @@
 package checkers_test
 
-import "github.com/fencepost/fencepost/shared/nonce"
+import "github.com/fencepost/fencepost/shared/txmanager"
 
 // overtaken has alice's intent "second" carried out while "first", before it, waits for the
 // reason; at the end both have ended.
@@ -10,9 +10,9 @@ func (b *bench) overtaken(reason string) {
 	w := b.take(b.alice)
 	first := w.Queue[0]
 	first.LastError = reason
-	b.write(nonce.Write{Lease: w.Lease, Moves: []nonce.Move{{From: nonce.Queued, To: first}}})
+	b.write(txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: txmanager.Queued, To: first}}})
 	b.run(`update managed_tx set held = true where tx_id = $1`, b.ids["first"]) // so that the queue is read past it
-	b.carryOut(b.alice, "second", transfer, nonce.Confirmed, "")
+	b.carryOut(b.alice, "second", transfer, txmanager.Confirmed, "")
 	b.run(`update managed_tx set held = false where tx_id = $1`, b.ids["first"])
 	b.carryOutQueued("first")
 }
@@ -26,5 +26,5 @@ func (b *bench) carryOutQueued(requestID string) {
 	}
 	tx := b.sign(0, uint64(view.NextNonce), transfer)
 	b.allocate(b.alice, tx)
-	b.finish(b.alice, requestID, tx, nonce.Confirmed, "")
+	b.finish(b.alice, requestID, tx, txmanager.Confirmed, "")
 }

@@ -3,7 +3,7 @@ package checkers_test
 import (
 	"github.com/ethereum/go-ethereum/core/types"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // seed is one bug, put into a clean episode.
@@ -20,7 +20,7 @@ var chainSeeds = []seed{
 		b.displace("lost")
 		b.mine(b.delegation(4))
 		b.Settled = false
-		b.carryOut(b.alice, "after", transfer, nonce.Confirmed, "")
+		b.carryOut(b.alice, "after", transfer, txmanager.Confirmed, "")
 	}, []string{"chain-nonces"}, "nonce 5 where nonce 4 should follow"},
 	{"a stranger uses the key", func(b *bench) { b.mine(b.sign(0, 4, transfer)) },
 		[]string{"mined-is-stored"}, "bound to nobody"},
@@ -60,7 +60,7 @@ update managed_tx m set state = o.state, sub_state = o.sub_state, recorded_nonce
 	{"what a release recorded runs again", func(b *bench) {
 		b.recorded("lost", transfer)
 		again := b.submit(b.alice, "again", transfer)
-		b.finish(b.alice, "again", again, nonce.Confirmed, "")
+		b.finish(b.alice, "again", again, txmanager.Confirmed, "")
 		b.forge(`alter table managed_tx drop constraint one_tx_per_request`)
 		b.forge(`update managed_tx set request_id = 'lost' where tx_id = $1`, b.ids["again"])
 	}, []string{"one-effect"}, `request "lost"`},
@@ -70,7 +70,7 @@ update managed_tx m set state = o.state, sub_state = o.sub_state, recorded_nonce
 	}, []string{"ends-as-on-chain", "one-effect"}, "no transaction at its nonce that succeeded"},
 	{"a release confirms what it did not find", func(b *bench) {
 		b.recorded("lost", transfer)
-		b.restate("lost", nonce.Confirmed, "")
+		b.restate("lost", txmanager.Confirmed, "")
 	}, []string{"legal-history"}, "QUEUED to CONFIRMED"},
 	{"a release by an older token", func(b *bench) {
 		b.recorded("lost", transfer)
@@ -96,9 +96,9 @@ var seeds = []seed{
 	{"something else was done than was asked", func(b *bench) {
 		b.forge(`update tx_document set body = jsonb_set(body::jsonb, '{value}', '"2"')::json where tx_id = $1 and name = 'payload'`, b.ids["pay"])
 	}, []string{"one-effect"}, "not what its payload asks"},
-	{"a cancelled intent was carried out", func(b *bench) { b.restate("pay", nonce.Failed, nonce.Placeholder) },
+	{"a cancelled intent was carried out", func(b *bench) { b.restate("pay", txmanager.Failed, txmanager.Placeholder) },
 		[]string{"one-effect"}, "no placeholder"},
-	{"a displaced intent was carried out", func(b *bench) { b.restate("pay", nonce.Failed, nonce.Displaced) },
+	{"a displaced intent was carried out", func(b *bench) { b.restate("pay", txmanager.Failed, txmanager.Displaced) },
 		[]string{"ends-as-on-chain", "one-effect"}, "the chain has its version"},
 
 	{"final in a block that the chain does not have", func(b *bench) {
@@ -109,13 +109,13 @@ var seeds = []seed{
 	}, []string{"ends-as-on-chain"}, "nonce 3 and not its own"},
 	{"final without a receipt", func(b *bench) { b.forge(`update managed_tx set receipt = null where tx_id = $1`, b.ids["pay"]) },
 		[]string{"ends-as-on-chain"}, "without a receipt"},
-	{"confirmed, and reverted", func(b *bench) { b.restate("revert", nonce.Confirmed, "") },
+	{"confirmed, and reverted", func(b *bench) { b.restate("revert", txmanager.Confirmed, "") },
 		[]string{"ends-as-on-chain"}, "succeeded: false"},
-	{"reverted, and succeeded", func(b *bench) { b.restate("pay", nonce.Failed, nonce.Reverted) },
+	{"reverted, and succeeded", func(b *bench) { b.restate("pay", txmanager.Failed, txmanager.Reverted) },
 		[]string{"ends-as-on-chain"}, "succeeded: true"},
-	{"cancelled before allocation, with a nonce", func(b *bench) { b.restate("stop", nonce.Failed, nonce.Cancelled) },
+	{"cancelled before allocation, with a nonce", func(b *bench) { b.restate("stop", txmanager.Failed, txmanager.Cancelled) },
 		[]string{"ends-as-on-chain"}, "holds nonce 2"},
-	{"displaced by its own placeholder", func(b *bench) { b.restate("stop", nonce.Failed, nonce.Displaced) },
+	{"displaced by its own placeholder", func(b *bench) { b.restate("stop", txmanager.Failed, txmanager.Displaced) },
 		[]string{"ends-as-on-chain"}, "the chain has its version"},
 
 	{"a final state changes", func(b *bench) { b.changed("pay", "CONFIRMED", "CONFIRMED") },
@@ -149,7 +149,7 @@ var seeds = []seed{
 		b.forge(`update tx_history set fencing_token = null where tx_id = $1 and state = 'CONFIRMED'`, b.ids["call"])
 	}, []string{"token-order"}, "without a token"},
 	{"a loss is accepted by an older token", func(b *bench) {
-		b.Foreign = map[nonce.Submitter][]uint64{b.alice: {4}}
+		b.Foreign = map[txmanager.Submitter][]uint64{b.alice: {4}}
 		b.run(`
 insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, state, sub_state, fencing_token)
 select gen_random_uuid(), submitter, 'displaced:4', caller, fingerprint, 4, 3, 'FAILED', 'DISPLACED', 1
@@ -256,7 +256,7 @@ func (b *bench) forgeVersion(requestID string, n uint64, tx *types.Transaction) 
 }
 
 // restate writes another end over one that is final.
-func (b *bench) restate(requestID string, state nonce.State, sub nonce.SubState) {
+func (b *bench) restate(requestID string, state txmanager.State, sub txmanager.SubState) {
 	b.Helper()
 	b.forge(`update managed_tx set state = $2, sub_state = nullif($3, '') where tx_id = $1`, b.ids[requestID], state, string(sub))
 	b.forge(`update tx_history set state = $2, sub_state = nullif($3, '')
@@ -299,7 +299,7 @@ update managed_tx
        confirmations = '[]', confirmed_at = clock_timestamp(), fencing_token = $5
  where tx_id = $1`, b.ids[requestID], tx.Hash().Hex(), receipt.BlockNumber.Int64(), receipt.BlockHash.Hex(), w.Lease.Token)
 	b.run(`update submitter_nonce_cursor set next_nonce = 5 where submitter = $1`, b.alice)
-	b.write(nonce.Write{Lease: w.Lease})
+	b.write(txmanager.Commit{Lease: w.Lease})
 	b.Lost = map[string]bool{tx.Hash().Hex(): true}
 }
 

@@ -16,9 +16,9 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/emulator/clef"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer/remote"
 	"github.com/fencepost/fencepost/shared/signer/signertest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A signer over clef keeps the contract of all signers.
@@ -44,7 +44,7 @@ func TestClefContract(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.Close)
-		return signertest.Fixture{Signer: s, Submitter: nonce.NewSubmitter(1337, nonce.Address(crypto.PubkeyToAddress(key.PublicKey))),
+		return signertest.Fixture{Signer: s, Submitter: txmanager.NewSubmitter(1337, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey))),
 			Secrets: []string{hex.EncodeToString(crypto.FromECDSA(key))}}
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/chainscan"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // onChain is one transaction on the chain.
@@ -26,7 +26,7 @@ type onChain struct {
 }
 
 // readChains reads the transactions of every chain of the stack.
-func readChains(ctx context.Context, s *stack.Stack) (map[nonce.Submitter][]onChain, error) {
+func readChains(ctx context.Context, s *stack.Stack) (map[txmanager.Submitter][]onChain, error) {
 	found, err := readChain(ctx, s.Chain.URL())
 	if err != nil || s.Second == nil {
 		return found, err
@@ -38,10 +38,10 @@ func readChains(ctx context.Context, s *stack.Stack) (map[nonce.Submitter][]onCh
 
 // readChain returns each submitter's transactions in the chain's order. It queries only the node, not the
 // database.
-func readChain(ctx context.Context, url string) (map[nonce.Submitter][]onChain, error) {
-	found := make(map[nonce.Submitter][]onChain)
+func readChain(ctx context.Context, url string) (map[txmanager.Submitter][]onChain, error) {
+	found := make(map[txmanager.Submitter][]onChain)
 	err := chainscan.Each(ctx, url, nil, func(tx chainscan.Tx) {
-		s := nonce.NewSubmitter(tx.ChainID, nonce.Address(tx.From))
+		s := txmanager.NewSubmitter(tx.ChainID, txmanager.Address(tx.From))
 		found[s] = append(found[s], onChain{
 			nonce: tx.Nonce(), to: tx.To(), valueWei: tx.Value(), data: tx.Data(),
 			succeeded: tx.Receipt.Status == types.ReceiptStatusSuccessful,
@@ -52,7 +52,7 @@ func readChain(ctx context.Context, url string) (map[nonce.Submitter][]onChain, 
 
 // account is the result for one submitter.
 type account struct {
-	submitter   nonce.Submitter
+	submitter   txmanager.Submitter
 	intents     int
 	mined       int
 	first, last uint64
@@ -67,8 +67,8 @@ func (a account) ok() bool {
 }
 
 // compare compares the intents with the chain, per submitter.
-func compare(intents []*posted, chain map[nonce.Submitter][]onChain) []account {
-	requested := make(map[nonce.Submitter][]nonce.Call)
+func compare(intents []*posted, chain map[txmanager.Submitter][]onChain) []account {
+	requested := make(map[txmanager.Submitter][]txmanager.Call)
 	for _, p := range intents {
 		requested[p.account] = append(requested[p.account], p.call)
 	}
@@ -80,7 +80,7 @@ func compare(intents []*posted, chain map[nonce.Submitter][]onChain) []account {
 	return out
 }
 
-func compareOne(s nonce.Submitter, calls []nonce.Call, txs []onChain) account {
+func compareOne(s txmanager.Submitter, calls []txmanager.Call, txs []onChain) account {
 	a := account{submitter: s, intents: len(calls), mined: len(txs)}
 	nonces := make(map[uint64]bool)
 	left := slices.Clone(calls)
@@ -109,8 +109,8 @@ func compareOne(s nonce.Submitter, calls []nonce.Call, txs []onChain) account {
 }
 
 // carriesOut reports whether tx does what the call asks.
-func (tx onChain) carriesOut(c nonce.Call) bool {
-	sameTo := (tx.to == nil) == (c.To == nil) && (tx.to == nil || nonce.Address(*tx.to) == *c.To)
+func (tx onChain) carriesOut(c txmanager.Call) bool {
+	sameTo := (tx.to == nil) == (c.To == nil) && (tx.to == nil || txmanager.Address(*tx.to) == *c.To)
 	value := c.Value
 	if value == nil {
 		value = new(big.Int)

@@ -8,13 +8,13 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-func devSubmitters(n int) []nonce.Submitter {
-	var names []nonce.Submitter
+func devSubmitters(n int) []txmanager.Submitter {
+	var names []txmanager.Submitter
 	for _, a := range devchain.DevAccounts(n) {
-		names = append(names, nonce.NewSubmitter(devchain.DefaultChainID, a.Address))
+		names = append(names, txmanager.NewSubmitter(devchain.DefaultChainID, a.Address))
 	}
 	return names
 }
@@ -26,7 +26,7 @@ func TestDemosOwnIntentsAreValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	submitters, deployments, calls := map[nonce.Submitter]int{}, 0, 0
+	submitters, deployments, calls := map[txmanager.Submitter]int{}, 0, 0
 	for _, in := range intents {
 		submitters[in.account]++
 		if in.call.To == nil {
@@ -72,13 +72,13 @@ func TestInvalidLinesAreNamed(t *testing.T) {
 func TestComparisonFindsEachError(t *testing.T) {
 	t.Parallel()
 	s := devSubmitters(1)[0]
-	to := nonce.Address{1}
-	call := func(wei int64) nonce.Call { return nonce.Call{To: &to, Value: big.NewInt(wei)} }
+	to := txmanager.Address{1}
+	call := func(wei int64) txmanager.Call { return txmanager.Call{To: &to, Value: big.NewInt(wei)} }
 	tx := func(n uint64, wei int64) onChain {
 		target := common.Address(to)
 		return onChain{nonce: n, to: &target, valueWei: big.NewInt(wei), succeeded: true}
 	}
-	asked := []nonce.Call{call(1), call(2)}
+	asked := []txmanager.Call{call(1), call(2)}
 	reverted := tx(1, 2)
 	reverted.succeeded = false
 	for name, c := range map[string]struct {

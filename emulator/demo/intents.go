@@ -13,7 +13,7 @@ import (
 	"slices"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 //go:embed intents.jsonl
@@ -25,8 +25,8 @@ type Intent struct {
 	RequestID string          `json:"requestId"`
 	Payload   json.RawMessage `json:"payload"`
 
-	account nonce.Submitter
-	call    nonce.Call
+	account txmanager.Submitter
+	call    txmanager.Call
 }
 
 // maxLine bounds one line of an intents file, in bytes.
@@ -34,7 +34,7 @@ const maxLine = 256 << 10
 
 // LoadIntents reads the intents file at path, or the demo's own file for "". The error names every invalid
 // line with its number and reason.
-func LoadIntents(path string, known []nonce.Submitter) ([]Intent, error) {
+func LoadIntents(path string, known []txmanager.Submitter) ([]Intent, error) {
 	text := standard
 	if path != "" {
 		var err error
@@ -45,7 +45,7 @@ func LoadIntents(path string, known []nonce.Submitter) ([]Intent, error) {
 	return readIntents(text, known)
 }
 
-func readIntents(text []byte, known []nonce.Submitter) ([]Intent, error) {
+func readIntents(text []byte, known []txmanager.Submitter) ([]Intent, error) {
 	var intents []Intent
 	var problems []error
 	seen := make(map[string]int)
@@ -77,14 +77,14 @@ func readIntents(text []byte, known []nonce.Submitter) ([]Intent, error) {
 func OnChain(intents []Intent, chainID uint64) []Intent {
 	other := slices.Clone(intents)
 	for i, in := range other {
-		other[i].account = nonce.NewSubmitter(chainID, in.account.Address())
+		other[i].account = txmanager.NewSubmitter(chainID, in.account.Address())
 		other[i].Submitter = string(other[i].account)
 	}
 	return other
 }
 
 // readIntent reads one line as strictly as the API does.
-func readIntent(line []byte, known []nonce.Submitter) (in Intent, err error) {
+func readIntent(line []byte, known []txmanager.Submitter) (in Intent, err error) {
 	if len(line) > maxLine {
 		return in, fmt.Errorf("%d bytes: want at most %d", len(line), maxLine)
 	}
@@ -100,7 +100,7 @@ func readIntent(line []byte, known []nonce.Submitter) (in Intent, err error) {
 		return in, fmt.Errorf("requestId is %d bytes long: want 1 to 128", len(in.RequestID))
 	}
 	chain := known[0].ChainID()
-	if in.account, err = nonce.ParseSubmitter(in.Submitter, chain); err != nil {
+	if in.account, err = txmanager.ParseSubmitter(in.Submitter, chain); err != nil {
 		return in, fmt.Errorf("submitter: %w", err)
 	}
 	if !slices.Contains(known, in.account) {
@@ -110,6 +110,6 @@ func readIntent(line []byte, known []nonce.Submitter) (in Intent, err error) {
 	if err != nil {
 		return in, err
 	}
-	in.call, err = new(evm.Connector).Call(canonical)
+	in.call, err = new(evm.Connector).ParsePayload(canonical)
 	return in, err
 }

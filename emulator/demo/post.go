@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // posted is one intent with its result.
@@ -47,8 +47,8 @@ func postAll(ctx context.Context, c *client.Client, intents []Intent) ([]*posted
 	return all, <-failures
 }
 
-func bySubmitter(all []*posted) map[nonce.Submitter][]*posted {
-	lists := make(map[nonce.Submitter][]*posted)
+func bySubmitter(all []*posted) map[txmanager.Submitter][]*posted {
+	lists := make(map[txmanager.Submitter][]*posted)
 	for _, p := range all {
 		lists[p.account] = append(lists[p.account], p)
 	}

@@ -14,17 +14,17 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/emulator/kms"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
 	kmssigner "github.com/fencepost/fencepost/shared/signer/kms"
 	"github.com/fencepost/fencepost/shared/signer/signertest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // rig is a Cloud KMS with one key, and a signer that uses it.
 type rig struct {
 	server    *kms.Server
 	signer    *kmssigner.Key
-	submitter nonce.Submitter
+	submitter txmanager.Submitter
 	key       *ecdsa.PrivateKey
 }
 
@@ -45,12 +45,12 @@ func start(t *testing.T, timeout time.Duration) rig {
 		}
 		server.Close()
 	})
-	s := nonce.NewSubmitter(1337, nonce.Address(crypto.PubkeyToAddress(key.PublicKey)))
+	s := txmanager.NewSubmitter(1337, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)))
 	return rig{server, client.Key(server.Add("treasury", key)), s, key}
 }
 
-func (h rig) transfer(n uint64) nonce.Unsigned {
-	return nonce.Unsigned{ChainID: 1337, Nonce: n, To: &nonce.Address{9}, Value: big.NewInt(5), Gas: 21_000, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(2)}
+func (h rig) transfer(n uint64) txmanager.Unsigned {
+	return txmanager.Unsigned{ChainID: 1337, Nonce: n, To: &txmanager.Address{9}, Value: big.NewInt(5), Gas: 21_000, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(2)}
 }
 
 // A signer over Cloud KMS keeps the contract of all signers.

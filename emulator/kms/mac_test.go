@@ -8,8 +8,8 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/kms"
 	"github.com/fencepost/fencepost/shared/intentmac"
-	"github.com/fencepost/fencepost/shared/nonce"
 	kmssigner "github.com/fencepost/fencepost/shared/signer/kms"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Cloud KMS verifies its own MACs. A damaged or missing answer leaves the result unknown: it never counts
@@ -30,7 +30,7 @@ func TestDamagedKMSAnswerIsNoForgedMAC(t *testing.T) {
 		}
 		return keys
 	}
-	terms := nonce.IntentTerms{TxID: "a", Submitter: "b", RequestID: "c", Caller: "d", Fingerprint: make([]byte, 32)}
+	terms := txmanager.IntentTerms{TxID: "a", Submitter: "b", RequestID: "c", Caller: "d", Fingerprint: make([]byte, 32)}
 	m, err := fresh().Make(t.Context(), terms)
 	if err != nil {
 		t.Fatal(err)
@@ -47,12 +47,12 @@ func TestDamagedKMSAnswerIsNoForgedMAC(t *testing.T) {
 	}
 	forged := terms
 	forged.RequestID = "another"
-	if err := fresh().Verify(t.Context(), forged, m); !errors.Is(err, nonce.ErrForged) {
+	if err := fresh().Verify(t.Context(), forged, m); !errors.Is(err, txmanager.ErrForged) {
 		t.Errorf("of another intent: got %v, want ErrForged", err)
 	}
 	for name, fault := range map[string]kms.Fault{"unavailable": kms.Unavailable, "forbidden": kms.Forbidden, "damaged": kms.BadChecksum, "another key's": kms.AnotherName} {
 		server.SetFault(fault)
-		if err := fresh().Verify(t.Context(), forged, m); err == nil || errors.Is(err, nonce.ErrForged) {
+		if err := fresh().Verify(t.Context(), forged, m); err == nil || errors.Is(err, txmanager.ErrForged) {
 			t.Errorf("%s: got %v, want an error that is not ErrForged", name, err)
 		}
 		if _, err := fresh().Make(t.Context(), terms); err == nil {

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/pgproxy"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // cutKinds are the ways to lose the answer to a commit, and whether the commit has happened.
@@ -45,7 +45,7 @@ func queuedOne(sc scene) string {
 
 // cancelOf returns a cancel by the intent's caller.
 func cancelOf(txID string) store.Decision {
-	return store.Decision{TxID: txID, By: store.Viewer{Caller: "test"}, Action: nonce.OrderCancel, Reason: "asked by test"}
+	return store.Decision{TxID: txID, By: store.Viewer{Caller: "test"}, Action: txmanager.ActionCancel, Reason: "asked by test"}
 }
 
 // cut makes an act that gets no answer, and checks its effect in the database.
@@ -67,21 +67,21 @@ func (sc scene) cut(kind pgproxy.Kind, fragment string, act func() error, done f
 func (sc scene) cutCancel(kind pgproxy.Kind, txID string, committed bool) {
 	sc.Helper()
 	sc.cut(kind, "insert into tx_decision", func() error {
-		_, err := sc.store.Decide(sc.Context(), cancelOf(txID))
+		_, err := sc.store.RecordDecision(sc.Context(), cancelOf(txID))
 		return err
 	}, func() bool { return sc.row(txID) == "FAILED CANCELLED" }, committed)
 }
 
 // cutAllocation loses the answer to an allocation by owner a/1, and returns the commit it was part of.
-func (sc scene) cutAllocation(kind pgproxy.Kind, txID string, committed bool) nonce.Write {
+func (sc scene) cutAllocation(kind pgproxy.Kind, txID string, committed bool) txmanager.Commit {
 	sc.Helper()
-	held, err := sc.direct.Take(sc.Context(), alice, "a/1", true)
+	held, err := sc.direct.Acquire(sc.Context(), alice, "a/1", true)
 	if err != nil || !held.Held {
 		sc.Fatalf("take: got %+v, %v; want it held", held, err)
 	}
-	write := allocation(held.Work)
+	write := allocation(held.State)
 	sc.cut(kind, "with want as", func() error {
-		_, err := sc.store.Write(sc.Context(), write)
+		_, err := sc.store.Commit(sc.Context(), write)
 		return err
 	}, func() bool { return sc.row(txID) == "SUBMITTED 0" }, committed)
 	return write
@@ -94,10 +94,10 @@ func (sc scene) row(txID string) string {
 }
 
 // decided repeats the cancel twice through the proxy, and checks the answers.
-func (sc scene) decided(txID string, want nonce.State, sub nonce.SubState, ordered nonce.Order) {
+func (sc scene) decided(txID string, want txmanager.State, sub txmanager.SubState, ordered txmanager.Action) {
 	sc.Helper()
 	for range 2 {
-		got, err := sc.store.Decide(sc.Context(), cancelOf(txID))
+		got, err := sc.store.RecordDecision(sc.Context(), cancelOf(txID))
 		if err != nil || got.State != want || got.SubState != sub || got.Ordered != ordered {
 			sc.Errorf("cancel again: got %+v, %v; want %s %s, order %q", got, err, want, sub, ordered)
 		}
@@ -111,35 +111,35 @@ func (sc scene) decided(txID string, want nonce.State, sub nonce.SubState, order
 func cancelAskedAgain(sc scene, kind pgproxy.Kind, committed bool) {
 	txID := queuedOne(sc)
 	sc.cutCancel(kind, txID, committed)
-	want := nonce.Queued
+	want := txmanager.Queued
 	if committed {
-		want = nonce.Failed
+		want = txmanager.Failed
 	}
 	if r, err := sc.store.Tx(sc.Context(), txID, store.Viewer{Caller: "test"}); err != nil || r.State != want {
 		sc.Errorf("read back: got %s, %v; want %s", r.State, err, want)
 	}
-	sc.decided(txID, nonce.Failed, nonce.Cancelled, "")
+	sc.decided(txID, txmanager.Failed, txmanager.Cancelled, "")
 }
 
 // cancelOvertaken: before the caller repeats the cancel, a lease holder that had loaded the intent
 // allocates it. Only one of the two has happened, and the caller gets that one.
 func cancelOvertaken(sc scene, kind pgproxy.Kind, committed bool) {
 	txID := queuedOne(sc)
-	held, err := sc.direct.Take(sc.Context(), alice, "a/1", true)
+	held, err := sc.direct.Acquire(sc.Context(), alice, "a/1", true)
 	if err != nil {
 		sc.Fatal(err)
 	}
 	sc.cutCancel(kind, txID, committed)
-	done, err := sc.direct.Write(sc.Context(), allocation(held.Work))
+	done, err := sc.direct.Commit(sc.Context(), allocation(held.State))
 	if bound := done.Allocated == 1; err != nil || bound == committed {
 		sc.Fatalf("allocate after the cancel: got %+v, %v; want bound %t", done, err, !committed)
 	}
 	if committed {
-		sc.decided(txID, nonce.Failed, nonce.Cancelled, "")
+		sc.decided(txID, txmanager.Failed, txmanager.Cancelled, "")
 		sc.wantVersions(0)
 		return
 	}
-	sc.decided(txID, nonce.Submitted, "", nonce.OrderCancel)
+	sc.decided(txID, txmanager.Submitted, "", txmanager.ActionCancel)
 	sc.wantVersions(1)
 }
 
@@ -149,24 +149,24 @@ func allocationThenCancel(sc scene, kind pgproxy.Kind, committed bool) {
 	txID := queuedOne(sc)
 	write := sc.cutAllocation(kind, txID, committed)
 	if committed {
-		sc.decided(txID, nonce.Submitted, "", nonce.OrderCancel)
+		sc.decided(txID, txmanager.Submitted, "", txmanager.ActionCancel)
 	} else {
-		sc.decided(txID, nonce.Failed, nonce.Cancelled, "")
+		sc.decided(txID, txmanager.Failed, txmanager.Cancelled, "")
 	}
 	w := takeAgain(sc)
 	if !committed {
-		if len(w.Unsettled)+len(w.Queue) != 0 || w.NextNonce != 0 {
-			sc.Errorf("read back: got %d unsettled, %d queued, next nonce %d; want nothing to send, 0", len(w.Unsettled), len(w.Queue), w.NextNonce)
+		if len(w.Open)+len(w.Queue) != 0 || w.NextNonce != 0 {
+			sc.Errorf("read back: got %d unsettled, %d queued, next nonce %d; want nothing to send, 0", len(w.Open), len(w.Queue), w.NextNonce)
 		}
 		write.Lease = w.Lease
-		if got, err := sc.store.Write(sc.Context(), write); err != nil || got.Allocated != 0 {
+		if got, err := sc.store.Commit(sc.Context(), write); err != nil || got.Allocated != 0 {
 			sc.Errorf("the same write again: got %+v, %v; want nothing bound", got, err)
 		}
 		sc.wantVersions(0)
 		return
 	}
-	if len(w.Unsettled) != 1 || w.Unsettled[0].Ordered != nonce.OrderCancel || w.NextNonce != 1 {
-		sc.Fatalf("read back: got %+v, next nonce %d; want one with the order, 1", w.Unsettled, w.NextNonce)
+	if len(w.Open) != 1 || w.Open[0].RequestedAction != txmanager.ActionCancel || w.NextNonce != 1 {
+		sc.Fatalf("read back: got %+v, next nonce %d; want one with the order, 1", w.Open, w.NextNonce)
 	}
 	sc.wantVersions(1)
 }
@@ -177,20 +177,20 @@ func allocationThenNextOwner(sc scene, kind pgproxy.Kind, committed bool) {
 	txID := queuedOne(sc)
 	lost := sc.cutAllocation(kind, txID, committed)
 	do(sc, sc.conn, `update submitter_lease set expires_at = clock_timestamp() - interval '1 min' where submitter = $1`, alice)
-	next, err := sc.store.Take(sc.Context(), alice, "b/1", true)
+	next, err := sc.store.Acquire(sc.Context(), alice, "b/1", true)
 	if err != nil || !next.Held {
 		sc.Fatalf("take by the next: got %+v, %v; want it held", next, err)
 	}
-	w := next.Work
+	w := next.State
 	if !committed {
-		if len(w.Unsettled) != 0 || len(w.Queue) != 1 || w.NextNonce != 0 {
-			sc.Fatalf("read back: got %d unsettled, %d queued, next nonce %d; want it queued, 0", len(w.Unsettled), len(w.Queue), w.NextNonce)
+		if len(w.Open) != 0 || len(w.Queue) != 1 || w.NextNonce != 0 {
+			sc.Fatalf("read back: got %d unsettled, %d queued, next nonce %d; want it queued, 0", len(w.Open), len(w.Queue), w.NextNonce)
 		}
-		if got, err := sc.store.Write(sc.Context(), allocation(w)); err != nil || got.Allocated != 1 {
+		if got, err := sc.store.Commit(sc.Context(), allocation(w)); err != nil || got.Allocated != 1 {
 			sc.Fatalf("allocate anew: got %+v, %v; want it bound", got, err)
 		}
-	} else if len(w.Unsettled) != 1 || w.Unsettled[0].Hash() != lost.Allocate[0].Signed.Hash || w.NextNonce != 1 {
-		sc.Fatalf("read back: got %+v, next nonce %d; want the bytes that were stored, 1", w.Unsettled, w.NextNonce)
+	} else if len(w.Open) != 1 || w.Open[0].Hash() != lost.Allocations[0].Signed.Hash || w.NextNonce != 1 {
+		sc.Fatalf("read back: got %+v, next nonce %d; want the bytes that were stored, 1", w.Open, w.NextNonce)
 	}
 	if got := sc.row(txID); got != "SUBMITTED 0" {
 		sc.Errorf("the transaction: got %s, want SUBMITTED 0", got)

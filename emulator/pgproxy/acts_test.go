@@ -10,8 +10,8 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/pgproxy"
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // act is one of the store's transactions, with the way to find out its result.
@@ -73,19 +73,19 @@ func token(sc scene) int64 {
 }
 
 // takeAgain acquires the lease as its owner: it gets the next token without a wait.
-func takeAgain(sc scene) nonce.Work {
+func takeAgain(sc scene) txmanager.SubmitterState {
 	before := token(sc)
-	got, err := sc.store.Take(sc.Context(), alice, "a/1", true)
-	if err != nil || !got.Held || got.Work.Lease.Token != before+1 {
-		sc.Fatalf("take again: held %t under token %d, %v; want token %d", got.Held, got.Work.Lease.Token, err, before+1)
+	got, err := sc.store.Acquire(sc.Context(), alice, "a/1", true)
+	if err != nil || !got.Held || got.State.Lease.Token != before+1 {
+		sc.Fatalf("take again: held %t under token %d, %v; want token %d", got.Held, got.State.Lease.Token, err, before+1)
 	}
-	return got.Work
+	return got.State
 }
 
 func beginTake(scene) attempt {
 	return attempt{
 		do: func(sc scene) error {
-			_, err := sc.store.Take(sc.Context(), alice, "a/1", true)
+			_, err := sc.store.Acquire(sc.Context(), alice, "a/1", true)
 			return err
 		},
 		done:    func(sc scene) bool { return token(sc) == 1 },
@@ -95,12 +95,12 @@ func beginTake(scene) attempt {
 
 // A commit with the old lease is fenced if the iteration began. The owner acquires the lease again.
 func beginAgain(sc scene) attempt {
-	held, err := sc.direct.Take(sc.Context(), alice, "a/1", true)
+	held, err := sc.direct.Acquire(sc.Context(), alice, "a/1", true)
 	if err != nil {
 		sc.Fatal(err)
 	}
 	again := func(sc scene) error {
-		_, err := sc.store.Again(sc.Context(), held.Work.Lease, true)
+		_, err := sc.store.BeginIteration(sc.Context(), held.State.Lease, true)
 		return err
 	}
 	return attempt{
@@ -120,14 +120,14 @@ func beginWrite(sc scene) attempt {
 	if _, err := sc.direct.Create(sc.Context(), intent("r1"), 10); err != nil {
 		sc.Fatal(err)
 	}
-	held, err := sc.direct.Take(sc.Context(), alice, "a/1", true)
+	held, err := sc.direct.Acquire(sc.Context(), alice, "a/1", true)
 	if err != nil {
 		sc.Fatal(err)
 	}
-	write := allocation(held.Work)
+	write := allocation(held.State)
 	return attempt{
 		do: func(sc scene) error {
-			_, err := sc.store.Write(sc.Context(), write)
+			_, err := sc.store.Commit(sc.Context(), write)
 			return err
 		},
 		done: func(sc scene) bool {
@@ -135,15 +135,15 @@ func beginWrite(sc scene) attempt {
 		},
 		resolve: func(sc scene, committed bool) {
 			w := takeAgain(sc)
-			if got := len(w.Unsettled) == 1 && len(w.Queue) == 0; got != committed {
-				sc.Fatalf("loaded: %d unsettled and %d queued; want bound %t", len(w.Unsettled), len(w.Queue), committed)
+			if got := len(w.Open) == 1 && len(w.Queue) == 0; got != committed {
+				sc.Fatalf("loaded: %d unsettled and %d queued; want bound %t", len(w.Open), len(w.Queue), committed)
 			}
 			write.Lease = w.Lease
 			want := 1
 			if committed {
 				want = 0
 			}
-			if got, err := sc.store.Write(sc.Context(), write); err != nil || got.Allocated != want {
+			if got, err := sc.store.Commit(sc.Context(), write); err != nil || got.Allocated != want {
 				sc.Errorf("write again: allocated %d, %v; want %d", got.Allocated, err, want)
 			}
 			if got := value[string](sc, sc.conn, `select next_nonce || ' ' || count(*)
@@ -205,7 +205,7 @@ func cutOnce(t *testing.T, act act, kind pgproxy.Kind, warm bool) {
 // each.
 func warmUp(sc scene) map[string]pgproxy.Counts {
 	sc.Helper()
-	const bob = nonce.Submitter("eip155:1337:0x0000000000000000000000000000000000000b0b")
+	const bob = txmanager.Submitter("eip155:1337:0x0000000000000000000000000000000000000b0b")
 	sc.direct.Register(sc, bob, 100)
 	costs := map[string]pgproxy.Counts{}
 	measure := func(name string, act func() error) {
@@ -219,15 +219,15 @@ func warmUp(sc scene) map[string]pgproxy.Counts {
 	for range 2 {
 		in := intent(uuid.NewString())
 		in.Submitter = bob
-		var w nonce.Work
+		var w txmanager.SubmitterState
 		measure("create", func() error { _, err := sc.store.Create(sc.Context(), in, 10); return err })
 		measure("take", func() error {
-			taken, err := sc.store.Take(sc.Context(), bob, "b/1", true)
-			w = taken.Work
+			taken, err := sc.store.Acquire(sc.Context(), bob, "b/1", true)
+			w = taken.State
 			return err
 		})
-		measure("again", func() (err error) { w, err = sc.store.Again(sc.Context(), w.Lease, true); return err })
-		measure("write", func() error { _, err := sc.store.Write(sc.Context(), allocation(w)); return err })
+		measure("again", func() (err error) { w, err = sc.store.BeginIteration(sc.Context(), w.Lease, true); return err })
+		measure("write", func() error { _, err := sc.store.Commit(sc.Context(), allocation(w)); return err })
 		measure("query", func() error {
 			_, err := sc.store.Tx(sc.Context(), in.TxID, store.Viewer{Operator: true})
 			return err

@@ -133,12 +133,12 @@ func TestFrozenHolderDelaysOthersByLockTimeout(t *testing.T) {
 	sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("insert into submitter_lease")})
 	taken := make(chan error, 1)
 	go func() {
-		_, err := sc.store.Take(t.Context(), alice, "a/1", true)
+		_, err := sc.store.Acquire(t.Context(), alice, "a/1", true)
 		taken <- err
 	}()
 	sc.awaitFrozen()
 	other := sc.open(1, func(o *store.Options) { o.LockTimeout = 100 * time.Millisecond })
-	if _, err := other.Take(t.Context(), alice, "b/1", true); sqlState(err) != "55P03" {
+	if _, err := other.Acquire(t.Context(), alice, "b/1", true); sqlState(err) != "55P03" {
 		t.Errorf("take of another: got %v, want 55P03 lock_not_available", err)
 	}
 	sc.proxy.CutAll()
@@ -146,7 +146,7 @@ func TestFrozenHolderDelaysOthersByLockTimeout(t *testing.T) {
 		t.Error("the frozen take, cut: got no error")
 	}
 	await(t, "the other takes the lease", func() bool {
-		got, err := other.Take(t.Context(), alice, "b/1", true)
+		got, err := other.Acquire(t.Context(), alice, "b/1", true)
 		return err == nil && got.Held
 	})
 }
@@ -256,14 +256,14 @@ func TestH18FrozenInMidBatchIsEndedByTheTaker(t *testing.T) {
 	if _, err := sc.store.Create(t.Context(), intent("r1"), 10); err != nil {
 		t.Fatal(err)
 	}
-	frozen, err := sc.store.Take(t.Context(), alice, "a/1", true)
+	frozen, err := sc.store.Acquire(t.Context(), alice, "a/1", true)
 	if err != nil || !frozen.Held {
 		t.Fatalf("take: got %+v, %v; want held", frozen, err)
 	}
 	sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("hold_lease")})
 	written := make(chan error, 1)
 	go func() {
-		_, err := sc.store.Write(t.Context(), allocation(frozen.Work))
+		_, err := sc.store.Commit(t.Context(), allocation(frozen.State))
 		written <- err
 	}()
 	await(t, "the write is frozen and holds its lock", func() bool {
@@ -272,11 +272,11 @@ func TestH18FrozenInMidBatchIsEndedByTheTaker(t *testing.T) {
 	})
 	blocked := 0
 	await(t, "another takes the lease", func() bool {
-		got, err := successor.Take(t.Context(), alice, "b/1", true)
+		got, err := successor.Acquire(t.Context(), alice, "b/1", true)
 		if err != nil {
 			blocked++
 		}
-		return err == nil && got.Held && got.Token == frozen.Work.Lease.Token+1 && len(got.Work.Queue) == 1
+		return err == nil && got.Held && got.Token == frozen.State.Lease.Token+1 && len(got.State.Queue) == 1
 	})
 	if blocked == 0 {
 		t.Error("takes that were blocked: got none, want the lock to have stood in the way")

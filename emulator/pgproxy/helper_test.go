@@ -14,16 +14,16 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fencepost/fencepost/emulator/pgproxy"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // After the last test no goroutine of a proxy is left.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const alice = nonce.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
+const alice = txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
 
 // proxied starts a proxy before the server of a database.
 func proxied(t testing.TB, databaseURL string) *pgproxy.Proxy {
@@ -161,10 +161,10 @@ func intent(requestID string) store.Intent {
 }
 
 // allocation binds the head of the queue of w, with its signed bytes.
-func allocation(w nonce.Work) nonce.Write {
+func allocation(w txmanager.SubmitterState) txmanager.Commit {
 	head := w.Queue[0]
 	one := big.NewInt(1)
-	head.Gas = &nonce.GasParams{Gas: 21_000, FeeCapWei: one, TipCapWei: one, ValueWei: one}
+	head.Gas = &txmanager.GasParams{Gas: 21_000, FeeCapWei: one, TipCapWei: one, ValueWei: one}
 	signed := storetest.Signed(alice, w.NextNonce, head.ID)
-	return nonce.Write{Lease: w.Lease, Allocate: []nonce.Allocation{{Tx: head, Nonce: w.NextNonce, Signed: &signed}}}
+	return txmanager.Commit{Lease: w.Lease, Allocations: []txmanager.Allocation{{Tx: head, Nonce: w.NextNonce, Signed: &signed}}}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/emulator/remotesigner"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/remote"
 	"github.com/fencepost/fencepost/shared/signer/signertest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const token = "0123456789abcdef-the-token"
@@ -24,7 +24,7 @@ const token = "0123456789abcdef-the-token"
 type rig struct {
 	server    *remotesigner.Server
 	signer    *remote.Signer
-	submitter nonce.Submitter
+	submitter txmanager.Submitter
 	key       *ecdsa.PrivateKey
 }
 
@@ -45,11 +45,11 @@ func start(t *testing.T, style remotesigner.Style, timeout time.Duration) rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return rig{server, s, nonce.NewSubmitter(1337, nonce.Address(crypto.PubkeyToAddress(key.PublicKey))), key}
+	return rig{server, s, txmanager.NewSubmitter(1337, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey))), key}
 }
 
-func transfer(n uint64) nonce.Unsigned {
-	return nonce.Unsigned{ChainID: 1337, Nonce: n, To: &nonce.Address{9}, Value: big.NewInt(5), Data: []byte{7}, Gas: 30_000, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(2)}
+func transfer(n uint64) txmanager.Unsigned {
+	return txmanager.Unsigned{ChainID: 1337, Nonce: n, To: &txmanager.Address{9}, Value: big.NewInt(5), Data: []byte{7}, Gas: 30_000, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(2)}
 }
 
 // A signer over a service keeps the contract of all signers, with either style of answers.

@@ -12,15 +12,15 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A node without a finalized block is skipped for reads of it while another node has it. It is not
 // excluded, and it is first again once it has one.
 func TestNodeWithoutTagsIsSkippedForThem(t *testing.T) {
 	t.Parallel()
-	account := nonce.NewSubmitter(1337, devchain.DevAccounts(1)[0].Address)
-	for name, q := range map[string]nonce.Look{
+	account := txmanager.NewSubmitter(1337, devchain.DevAccounts(1)[0].Address)
+	for name, q := range map[string]txmanager.ChainQuery{
 		"the block": {Finality: "finalized"},
 		"a count":   {Submitter: account, FinalCount: true},
 	} {
@@ -32,7 +32,7 @@ func TestNodeWithoutTagsIsSkippedForThem(t *testing.T) {
 			}
 			query := func(when string, node int) {
 				t.Helper()
-				v, err := s.connector.Look(t.Context(), q)
+				v, err := s.connector.Query(t.Context(), q)
 				if err != nil || s.number(v.Node) != node || v.Tagged == nil && v.FinalCount == nil {
 					t.Fatalf("query %s: got node %d, tag %v, count %v, %v; want it from node %d", when, s.number(v.Node), v.Tagged, v.FinalCount, err, node)
 				}
@@ -45,7 +45,7 @@ func TestNodeWithoutTagsIsSkippedForThem(t *testing.T) {
 				}
 				s.query(t, "for something else", 0)
 			}
-			if v, err := s.connector.Look(t.Context(), q); err != nil || v.Tagged != nil || v.FinalCount != nil {
+			if v, err := s.connector.Query(t.Context(), q); err != nil || v.Tagged != nil || v.FinalCount != nil {
 				t.Fatalf("query while none has one: got tag %v, count %v, %v; want an observation without", v.Tagged, v.FinalCount, err)
 			}
 			if got := s.connector.LeftOut(); len(got) != 0 {
@@ -54,7 +54,7 @@ func TestNodeWithoutTagsIsSkippedForThem(t *testing.T) {
 			for i := 2; i >= 0; i-- {
 				s.proxies[i].SetFaults(rpcproxy.Faults{})
 				for end := time.Now().Add(2 * time.Minute); ; {
-					v, err := s.connector.Look(t.Context(), q)
+					v, err := s.connector.Query(t.Context(), q)
 					if err == nil && s.number(v.Node) == i {
 						break
 					}
@@ -80,7 +80,7 @@ func TestRefusedSendDoesNotWaitForAnUnresponsiveNode(t *testing.T) {
 	}
 	began := time.Now()
 	got := s.connector.Send(t.Context(), [][]byte{s.transfer(t, 0, nil)})
-	if took := time.Since(began); got[0].Class != nonce.SendNonceTooLow || took > 3*time.Second { // the time-out is 5 s
+	if took := time.Since(began); got[0].Class != txmanager.SendNonceTooLow || took > 3*time.Second { // the time-out is 5 s
 		t.Errorf("got %+v after %s, want it refused long before the time-out", got, took)
 	}
 }
@@ -94,10 +94,10 @@ func TestFullRequestSlotsExcludeNoNode(t *testing.T) {
 	slots <- struct{}{} // a request to another chain has it
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if v, err := s.connector.Look(ctx, nonce.Look{}); err == nil {
+	if v, err := s.connector.Query(ctx, txmanager.ChainQuery{}); err == nil {
 		t.Fatalf("query without a request slot: got %+v, want an error", v)
 	}
-	if got := s.connector.Ask(ctx, nonce.Look{}, 9); slices.ContainsFunc(got, func(v nonce.View) bool { return !v.Silent }) || len(got) != 3 {
+	if got := s.connector.QueryOthers(ctx, txmanager.ChainQuery{}, 9); slices.ContainsFunc(got, func(v txmanager.ChainObservation) bool { return !v.NoAnswer }) || len(got) != 3 {
 		t.Fatalf("ask without a place: got %+v, want nobody heard, and nobody away", got)
 	}
 	if got := s.connector.LeftOut(); len(got) != 0 {
@@ -114,14 +114,14 @@ func TestFailedVoterIsNamedOnceThenDown(t *testing.T) {
 	s := severalNodes(t, 2, nil)
 	s.query(t, "before", 0)
 	first := s.connector.Nodes()[0]
-	if views := s.connector.Ask(t.Context(), nonce.Look{}, 1, first); len(views) != 1 || views[0].Silent {
+	if views := s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 1, first); len(views) != 1 || views[0].NoAnswer {
 		t.Fatalf("while it answers: got %+v, want its view", views)
 	}
 	s.proxies[1].SetFaults(rpcproxy.Faults{Unavailable: 1})
-	if views := s.connector.Ask(t.Context(), nonce.Look{}, 1, first); len(views) != 1 || !views[0].Silent || views[0].Node != s.connector.Nodes()[1] {
+	if views := s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 1, first); len(views) != 1 || !views[0].NoAnswer || views[0].Node != s.connector.Nodes()[1] {
 		t.Errorf("when it fails: got %+v, want it named as silent", views)
 	}
-	if views := s.connector.Ask(t.Context(), nonce.Look{}, 1, first); len(views) != 0 {
+	if views := s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 1, first); len(views) != 0 {
 		t.Errorf("once it is away: got %+v, want nothing", views)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // several is some nodes of one chain, each behind its own proxy, and a connector over them.
@@ -89,9 +89,9 @@ func (s *several) saw(i int, result nodes.Result) bool {
 }
 
 // query queries the chain and checks that the node answers.
-func (s *several) query(t *testing.T, when string, node int) nonce.View {
+func (s *several) query(t *testing.T, when string, node int) txmanager.ChainObservation {
 	t.Helper()
-	v, err := s.connector.Look(t.Context(), nonce.Look{})
+	v, err := s.connector.Query(t.Context(), txmanager.ChainQuery{})
 	if err != nil {
 		t.Fatalf("query %s: %v", when, err)
 	}
@@ -105,7 +105,7 @@ func (s *several) query(t *testing.T, when string, node int) nonce.View {
 func (s *several) queryUntil(t *testing.T, when string, node int) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
-		v, err := s.connector.Look(t.Context(), nonce.Look{})
+		v, err := s.connector.Query(t.Context(), txmanager.ChainQuery{})
 		if err != nil {
 			t.Fatalf("query %s: %v", when, err)
 		}
@@ -118,7 +118,7 @@ func (s *several) queryUntil(t *testing.T, when string, node int) {
 
 // compared repeats the query until every node has given its head: on a loaded machine one query may
 // not wait for all.
-func (s *several) compared(t *testing.T) nonce.View {
+func (s *several) compared(t *testing.T) txmanager.ChainObservation {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; {
 		v := s.query(t, "before", 0)
@@ -186,7 +186,7 @@ func TestUnresponsiveNodeLeavesTimeForOthers(t *testing.T) {
 	s.proxies[0].SetFaults(rpcproxy.Faults{Hang: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
-	v, err := s.connector.Look(ctx, nonce.Look{})
+	v, err := s.connector.Query(ctx, txmanager.ChainQuery{})
 	if err != nil || s.number(v.Node) != 1 {
 		t.Fatalf("query: got node %q, %v; want the second node's answer", v.Node, err)
 	}
@@ -213,7 +213,7 @@ func TestHighestNodeAnswersWhenAllAreExcluded(t *testing.T) {
 	for _, p := range s.proxies {
 		p.SetFaults(rpcproxy.Faults{Unavailable: 1})
 	}
-	if v, err := s.connector.Look(t.Context(), nonce.Look{}); err == nil {
+	if v, err := s.connector.Query(t.Context(), txmanager.ChainQuery{}); err == nil {
 		t.Errorf("query while all fail: got %+v, want an error", v)
 	}
 	s.proxies[2].SetFaults(rpcproxy.Faults{})
@@ -264,16 +264,16 @@ func TestSendsGoToAll(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		faults [3]rpcproxy.Faults
-		want   []nonce.SendClass // any of them
+		want   []txmanager.SendClass // any of them
 	}{
-		"all well":               {[3]rpcproxy.Faults{}, []nonce.SendClass{nonce.SendAccepted}},
-		"one takes it":           {[3]rpcproxy.Faults{{Unavailable: 1}, {}, refusing("txpool is full")}, []nonce.SendClass{nonce.SendAccepted}},
-		"a silent one has it":    {[3]rpcproxy.Faults{{DropSendAnswer: 1}, {DropSendAnswer: 1}, {}}, []nonce.SendClass{nonce.SendAccepted, nonce.SendAlreadyKnown}},
-		"one hangs":              {[3]rpcproxy.Faults{{}, {Hang: 1}, {}}, []nonce.SendClass{nonce.SendAccepted, nonce.SendAlreadyKnown}},
-		"all refuse it alike":    {[3]rpcproxy.Faults{refusing("txpool is full"), refusing("txpool is full"), refusing("out of capacity")}, []nonce.SendClass{nonce.SendPoolFull}},
-		"all refuse, not alike":  {[3]rpcproxy.Faults{refusing("txpool is full"), refusing("nonce too low"), refusing("txpool is full")}, []nonce.SendClass{nonce.SendUnknown}},
-		"two refuse, one silent": {[3]rpcproxy.Faults{refusing("nonce too low"), {Unavailable: 1}, refusing("nonce too low")}, []nonce.SendClass{nonce.SendUnknown}},
-		"all silent":             {[3]rpcproxy.Faults{{Unavailable: 1}, {Unavailable: 1}, {Unavailable: 1}}, []nonce.SendClass{nonce.SendUnknown}},
+		"all well":               {[3]rpcproxy.Faults{}, []txmanager.SendClass{txmanager.SendAccepted}},
+		"one takes it":           {[3]rpcproxy.Faults{{Unavailable: 1}, {}, refusing("txpool is full")}, []txmanager.SendClass{txmanager.SendAccepted}},
+		"a silent one has it":    {[3]rpcproxy.Faults{{DropSendAnswer: 1}, {DropSendAnswer: 1}, {}}, []txmanager.SendClass{txmanager.SendAccepted, txmanager.SendAlreadyKnown}},
+		"one hangs":              {[3]rpcproxy.Faults{{}, {Hang: 1}, {}}, []txmanager.SendClass{txmanager.SendAccepted, txmanager.SendAlreadyKnown}},
+		"all refuse it alike":    {[3]rpcproxy.Faults{refusing("txpool is full"), refusing("txpool is full"), refusing("out of capacity")}, []txmanager.SendClass{txmanager.SendPoolFull}},
+		"all refuse, not alike":  {[3]rpcproxy.Faults{refusing("txpool is full"), refusing("nonce too low"), refusing("txpool is full")}, []txmanager.SendClass{txmanager.SendUnknown}},
+		"two refuse, one silent": {[3]rpcproxy.Faults{refusing("nonce too low"), {Unavailable: 1}, refusing("nonce too low")}, []txmanager.SendClass{txmanager.SendUnknown}},
+		"all silent":             {[3]rpcproxy.Faults{{Unavailable: 1}, {Unavailable: 1}, {Unavailable: 1}}, []txmanager.SendClass{txmanager.SendUnknown}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -345,12 +345,12 @@ func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 	for range 8 {
 		group.Go(func() {
 			for range 5 {
-				for _, chain := range []nonce.ChainConnector{s.connector, second} {
-					if _, err := chain.Look(t.Context(), nonce.Look{}); err != nil {
+				for _, chain := range []txmanager.ChainConnector{s.connector, second} {
+					if _, err := chain.Query(t.Context(), txmanager.ChainQuery{}); err != nil {
 						t.Errorf("query: %v", err)
 					}
 				}
-				s.connector.Ask(t.Context(), nonce.Look{}, 9)
+				s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 9)
 			}
 		})
 	}
@@ -366,9 +366,9 @@ func TestOutvotedNodeKeepsItsVote(t *testing.T) {
 	t.Parallel()
 	s := severalNodes(t, 4, func(o *nodes.Options) { o.LeaveOut = time.Second })
 	name := s.query(t, "before", 0).Node
-	s.connector.Contradicted(t.Context(), name, "block 7 is final")
+	s.connector.ReportOutvoted(t.Context(), name, "block 7 is final")
 	asked := func() (names []string) {
-		for _, v := range s.connector.Ask(t.Context(), nonce.Look{}, 9, s.query(t, "while it is left out", 1).Node) {
+		for _, v := range s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 9, s.query(t, "while it is left out", 1).Node) {
 			names = append(names, v.Node)
 		}
 		return names
@@ -392,15 +392,15 @@ func TestLaggingNodesAreAskedFailedOnesAreNot(t *testing.T) {
 	s.query(t, "before", 0)
 	s.proxies[1].SetFaults(rpcproxy.Faults{Lag: 8, LagShare: 1})
 	s.proxies[2].SetFaults(rpcproxy.Faults{Unavailable: 1})
-	s.connector.Ask(t.Context(), nonce.Look{}, 9) // detects the other chain
-	s.proxies[2].SetFaults(rpcproxy.Faults{})     // not detected yet
-	views := s.connector.Ask(t.Context(), nonce.Look{}, 9)
+	s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 9) // detects the other chain
+	s.proxies[2].SetFaults(rpcproxy.Faults{})                       // not detected yet
+	views := s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 9)
 	if len(views) != 2 || s.number(views[0].Node) > 1 || s.number(views[1].Node) > 1 {
 		t.Fatalf("got %d views; want those of the first two; excluded: %v", len(views), s.connector.LeftOut())
 	}
 	for _, v := range views {
-		if want := s.number(v.Node) == 1; v.Lags != want {
-			t.Errorf("node %d: got lagging %v, want %v", s.number(v.Node), v.Lags, want)
+		if want := s.number(v.Node) == 1; v.Lagging != want {
+			t.Errorf("node %d: got lagging %v, want %v", s.number(v.Node), v.Lagging, want)
 		}
 	}
 }
@@ -416,15 +416,15 @@ func TestRecoveredNodeIsUsedAgain(t *testing.T) {
 	s.query(t, "before", 0)
 	s.proxies[1].SetFaults(rpcproxy.Faults{Unavailable: 1})
 	s.proxies[2].SetFaults(rpcproxy.Faults{Unavailable: 1})
-	s.connector.Ask(t.Context(), nonce.Look{}, 9) // detects the other chain
+	s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 9) // detects the other chain
 	if got := s.connector.LeftOut(); len(got) != 4 {
 		t.Fatalf("excluded: got %v, want all but the first", got)
 	}
 	s.proxies[2].SetFaults(rpcproxy.Faults{}) // not detected yet
 	s.proxies[3].SetTarget(s.chain.URL())
 	well := s.connector.Nodes()[2:4]
-	views := s.connector.AskAway(t.Context(), nonce.Look{})
-	if len(views) != 2 || views[0].Silent || views[1].Silent || !slices.Contains(well, views[0].Node) || !slices.Contains(well, views[1].Node) {
+	views := s.connector.QueryExcluded(t.Context(), txmanager.ChainQuery{})
+	if len(views) != 2 || views[0].NoAnswer || views[1].NoAnswer || !slices.Contains(well, views[0].Node) || !slices.Contains(well, views[1].Node) {
 		t.Errorf("down nodes: got %+v, want the views of %v", views, well)
 	}
 	want := map[string]nodes.Result{s.connector.Nodes()[1]: nodes.Failed, s.connector.Nodes()[4]: nodes.WrongChain}
@@ -432,11 +432,11 @@ func TestRecoveredNodeIsUsedAgain(t *testing.T) {
 		t.Errorf("excluded: got %v, want %v", got, want)
 	}
 	s.proxies[1].SetFaults(rpcproxy.Faults{})
-	if views := s.connector.AskAway(t.Context(), nonce.Look{}, s.connector.Nodes()[1]); len(views) != 0 {
+	if views := s.connector.QueryExcluded(t.Context(), txmanager.ChainQuery{}, s.connector.Nodes()[1]); len(views) != 0 {
 		t.Errorf("down nodes but one: got %+v, want none", views)
 	}
 	s.proxies[1].SetTarget(other.URL()) // it was of this chain when it failed
-	if views := s.connector.AskAway(t.Context(), nonce.Look{}); len(views) != 0 {
+	if views := s.connector.QueryExcluded(t.Context(), txmanager.ChainQuery{}); len(views) != 0 {
 		t.Errorf("down nodes, all of another chain: got %+v, want none", views)
 	}
 }
@@ -445,7 +445,7 @@ func TestRecoveredNodeIsUsedAgain(t *testing.T) {
 func TestQueryOfAnotherChainExcludesNoNode(t *testing.T) {
 	t.Parallel()
 	s := severalNodes(t, 2, nil)
-	_, err := s.connector.Look(t.Context(), nonce.Look{Submitter: nonce.NewSubmitter(7, devchain.DevAccounts(1)[0].Address), Account: true})
+	_, err := s.connector.Query(t.Context(), txmanager.ChainQuery{Submitter: txmanager.NewSubmitter(7, devchain.DevAccounts(1)[0].Address), Account: true})
 	if !errors.Is(err, evm.ErrWrongChain) || len(s.connector.LeftOut()) != 0 {
 		t.Errorf("got %v, excluded %v; want a wrong chain and no node excluded", err, s.connector.LeftOut())
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // bundle is a chain that mines on request, a client of it, and a client of the proxy before it.
@@ -290,12 +290,12 @@ func TestLaggingNodeIsConsistent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(connector.Close)
-	hash, head := nonce.Hash(tx.Hash()), b.chain.Head()
-	query := func(lag uint64) nonce.View {
+	hash, head := txmanager.Hash(tx.Hash()), b.chain.Head()
+	query := func(lag uint64) txmanager.ChainObservation {
 		b.proxy.SetFaults(rpcproxy.Faults{Lag: lag, LagShare: 1})
-		v, err := connector.Look(t.Context(), nonce.Look{
-			Submitter: nonce.NewSubmitter(b.chain.ChainID(), b.account.Address), Account: true, Finality: "finalized", FinalCount: true,
-			Receipts: []nonce.Hash{hash}, Known: []nonce.Hash{hash}, FromBlock: head - 2, ToBlock: head,
+		v, err := connector.Query(t.Context(), txmanager.ChainQuery{
+			Submitter: txmanager.NewSubmitter(b.chain.ChainID(), b.account.Address), Account: true, Finality: "finalized", FinalCount: true,
+			Receipts: []txmanager.Hash{hash}, Known: []txmanager.Hash{hash}, FromBlock: head - 2, ToBlock: head,
 		})
 		if err != nil {
 			t.Fatalf("query of a node %d blocks behind: %v", lag, err)
@@ -303,11 +303,11 @@ func TestLaggingNodeIsConsistent(t *testing.T) {
 		return v
 	}
 	now, before := query(0), query(1)
-	if now.Head.Number != head || now.Account.LatestCount != 1 || now.Receipts[hash].Answer != nonce.AnswerFound || len(now.Headers) != 3 {
+	if now.Head.Number != head || now.Account.LatestCount != 1 || now.Receipts[hash].Answer != txmanager.AnswerFound || len(now.Headers) != 3 {
 		t.Errorf("without a lag: got %+v, want head %d with the receipt", now, head)
 	}
 	if before.Head.Number != head-1 || before.Account.LatestCount != 0 || before.Account.PendingCount != 0 || len(before.Headers) != 2 ||
-		before.Receipts[hash].Answer != nonce.AnswerNotFound || before.Known[hash] != nonce.AnswerNotFound {
+		before.Receipts[hash].Answer != txmanager.AnswerNotFound || before.Known[hash] != txmanager.AnswerNotFound {
 		t.Errorf("a block behind: got %+v, want head %d without the transaction", before, head-1)
 	}
 	if before.Tagged.Number != 32 || *before.FinalCount != 0 {

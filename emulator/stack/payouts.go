@@ -5,8 +5,8 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // ETH is the chain's own coin. Only a stack with payouts has it.
@@ -21,7 +21,7 @@ const (
 // payable deploys USDT's contract, and returns the assets of a stack with payouts. USDT is paid out by the
 // contract, and ETH as the coin.
 func (s *Stack) payable(ctx context.Context) ([]transfer.Asset, error) {
-	s.Payer = nonce.NewSubmitter(s.Chain.ChainID(), s.payer.Address)
+	s.Payer = txmanager.NewSubmitter(s.Chain.ChainID(), s.payer.Address)
 	var err error
 	if s.Token, err = s.Deploy(ctx, contracts.Token()); err != nil {
 		return nil, err
@@ -39,13 +39,13 @@ func (s *Stack) PaidOut(a transfer.Asset) transfer.Asset {
 }
 
 // PaidBy returns the asset with terms for payouts as the token of that contract.
-func (s *Stack) PaidBy(a transfer.Asset, token nonce.Address) transfer.Asset {
+func (s *Stack) PaidBy(a transfer.Asset, token txmanager.Address) transfer.Asset {
 	a.Payout = &transfer.PayoutTerms{Submitter: string(s.Payer), ChainID: s.Chain.ChainID(), Token: token.String(), Decimals: max(tokenDecimals, a.Precision)}
 	return a
 }
 
 // Deploy deploys a contract in a block that is mined at once, and returns its address.
-func (s *Stack) Deploy(ctx context.Context, code []byte) (nonce.Address, error) {
+func (s *Stack) Deploy(ctx context.Context, code []byte) (txmanager.Address, error) {
 	s.deploying.Lock()
 	defer s.deploying.Unlock()
 	return contracts.Deploy(ctx, s.Chain, s.deployer, code)

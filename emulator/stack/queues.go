@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/tasks"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // The shortest and the longest time until a failed task is retried.
@@ -35,12 +35,14 @@ func (s *Stack) TasksClient(ctx context.Context) (*cloudtasksapi.Client, error) 
 }
 
 // QueueName returns the full name of the kind's queue.
-func QueueName(kind nonce.Kind) string { return fmt.Sprintf("%s/queues/fencepost-%s-0", parent, kind) }
+func QueueName(kind txmanager.Kind) string {
+	return fmt.Sprintf("%s/queues/fencepost-%s-0", parent, kind)
+}
 
 // queueWorkers is the number of concurrent tasks of each queue; that of receipts is
 // confirmations.receiptWorkers.
-var queueWorkers = map[nonce.Kind]int32{
-	nonce.KindAdvance: 100, nonce.KindReceipt: 10, nonce.KindConfirm: 10, nonce.KindResubmit: 10, transferService: 20,
+var queueWorkers = map[txmanager.Kind]int32{
+	txmanager.KindAdvance: 100, txmanager.KindReceipt: 10, txmanager.KindConfirm: 10, txmanager.KindResubmit: 10, transferService: 20,
 	tasks.Publish: 50,
 }
 

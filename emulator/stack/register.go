@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // register registers the dev accounts by the admin function.
@@ -30,7 +30,7 @@ func (s *Stack) register(ctx context.Context) error {
 }
 
 // registerFor registers the submitter for one caller only.
-func (s *Stack) registerFor(ctx context.Context, operator *client.Client, sub nonce.Submitter, caller string) error {
+func (s *Stack) registerFor(ctx context.Context, operator *client.Client, sub txmanager.Submitter, caller string) error {
 	_, err := operator.RegisterSubmitter(ctx, client.Registration{Submitter: string(sub), Signer: s.signing.names[sub], Callers: []string{caller}, MaxInFlight: s.options.Window, Unlimited: true})
 	if p := client.ProposedBy(err); p != nil {
 		err = s.approve(ctx, p.ProposalID)

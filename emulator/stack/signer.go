@@ -15,8 +15,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/kms"
 	"github.com/fencepost/fencepost/emulator/remotesigner"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer/remote"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // SignerKind is the kind of signer that has the keys of the stack's accounts.
@@ -32,7 +32,7 @@ const (
 // signing is the signer's configuration for the functions and registrations.
 type signing struct {
 	settings map[string]string
-	names    map[nonce.Submitter]string // of the signer, by submitter, as registered
+	names    map[txmanager.Submitter]string // of the signer, by submitter, as registered
 }
 
 // macKeys is the variable of the keys of the intents' MACs.
@@ -48,8 +48,8 @@ const clefWithin = 30 * time.Second
 func (s *Stack) SignedElsewhere() bool { return s.options.Signer == SignerRemote }
 
 // holders returns the signing accounts with their keys.
-func (s *Stack) holders() map[nonce.Submitter]devchain.Account {
-	all := map[nonce.Submitter]devchain.Account{}
+func (s *Stack) holders() map[txmanager.Submitter]devchain.Account {
+	all := map[txmanager.Submitter]devchain.Account{}
 	for i, sub := range s.Submitters() {
 		all[sub] = s.accounts[i]
 	}
@@ -57,14 +57,14 @@ func (s *Stack) holders() map[nonce.Submitter]devchain.Account {
 		all[sub] = s.accounts[i]
 	}
 	if s.options.Payouts {
-		all[nonce.NewSubmitter(s.Chain.ChainID(), s.payer.Address)] = s.payer
+		all[txmanager.NewSubmitter(s.Chain.ChainID(), s.payer.Address)] = s.payer
 	}
 	return all
 }
 
 // startSigner stores the keys where the options want them.
 func (s *Stack) startSigner(ctx context.Context) error {
-	s.signing = signing{map[string]string{}, map[nonce.Submitter]string{}}
+	s.signing = signing{map[string]string{}, map[txmanager.Submitter]string{}}
 	key := make([]byte, 32)
 	rand.Read(key) // never fails: crypto/rand
 	s.signing.settings[macKeys] = base64.StdEncoding.EncodeToString(key)

@@ -27,10 +27,10 @@ import (
 	"github.com/fencepost/fencepost/emulator/urlmap"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Options describe what to start. The zero value is the demo: three processes that serve every function,
@@ -122,8 +122,8 @@ type Stack struct {
 	Transfers *transfers.Store // as the database's owner
 
 	// With payouts.
-	Payer nonce.Submitter // signs payouts only
-	Token nonce.Address   // the contract of USDT
+	Payer txmanager.Submitter // signs payouts only
+	Token txmanager.Address   // the contract of USDT
 
 	options     Options
 	folder      string
@@ -375,22 +375,22 @@ func (s *Stack) job(name string, every time.Duration) scheduler.Job {
 func (s *Stack) RunSweep(ctx context.Context) error { return s.scheduler.RunNow(ctx, sweepJob) }
 
 // OnSecond returns the same accounts on the second chain, if there is one.
-func (s *Stack) OnSecond() []nonce.Submitter {
+func (s *Stack) OnSecond() []txmanager.Submitter {
 	if s.Second == nil {
 		return nil
 	}
-	names := make([]nonce.Submitter, len(s.accounts))
+	names := make([]txmanager.Submitter, len(s.accounts))
 	for i, a := range s.accounts {
-		names[i] = nonce.NewSubmitter(SecondChainID, a.Address)
+		names[i] = txmanager.NewSubmitter(SecondChainID, a.Address)
 	}
 	return names
 }
 
 // Submitters returns the registered dev accounts in order, without [Stack.Payer].
-func (s *Stack) Submitters() []nonce.Submitter {
-	names := make([]nonce.Submitter, len(s.accounts))
+func (s *Stack) Submitters() []txmanager.Submitter {
+	names := make([]txmanager.Submitter, len(s.accounts))
 	for i, a := range s.accounts {
-		names[i] = nonce.NewSubmitter(s.Chain.ChainID(), a.Address)
+		names[i] = txmanager.NewSubmitter(s.Chain.ChainID(), a.Address)
 	}
 	return names
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/load"
 	"github.com/fencepost/fencepost/emulator/torture/retry"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // The checks of answers to callers.
@@ -94,8 +94,8 @@ func (e *episode) askForRequest(ctx context.Context, in *load.Intent) (l lastAns
 	}
 	var found struct {
 		TxID     string
-		State    nonce.State
-		SubState *nonce.SubState
+		State    txmanager.State
+		SubState *txmanager.SubState
 	}
 	if status != http.StatusOK || json.Unmarshal(text, &found) != nil {
 		return l, fmt.Sprintf("request %q, accepted as %q: asked for, got %d %s", in.RequestID, answers.TxID, status, text)
@@ -153,7 +153,7 @@ func (e *episode) askAs(ctx context.Context, account, method, path string, body 
 
 // effect identifies an intent's transaction on chain.
 type effect struct {
-	from  nonce.Address
+	from  txmanager.Address
 	value string
 }
 
@@ -161,7 +161,7 @@ type effect struct {
 func readChain(ctx context.Context, node string) (map[effect][]*types.Receipt, error) {
 	found := make(map[effect][]*types.Receipt)
 	err := chainscan.Each(ctx, node, nil, func(tx chainscan.Tx) {
-		key := effect{nonce.Address(tx.From), tx.Value().String()}
+		key := effect{txmanager.Address(tx.From), tx.Value().String()}
 		found[key] = append(found[key], tx.Receipt)
 	})
 	return found, err
@@ -193,9 +193,9 @@ func contradicts(in *load.Intent, l lastAnswer, chain map[effect][]*types.Receip
 		return "its caller got CANCELLED, and " + mined
 	case answers.Outcome == "EXECUTED" && succeeded+reverted != 1:
 		return "its caller got EXECUTED, and " + mined
-	case l.end.State == nonce.Confirmed && (succeeded != 1 || reverted != 0),
-		l.end.Sub == nonce.Reverted && (succeeded != 0 || reverted != 1),
-		l.end.State == nonce.Failed && l.end.Sub != nonce.Reverted && succeeded+reverted > 0:
+	case l.end.State == txmanager.Confirmed && (succeeded != 1 || reverted != 0),
+		l.end.Sub == txmanager.Reverted && (succeeded != 0 || reverted != 1),
+		l.end.State == txmanager.Failed && l.end.Sub != txmanager.Reverted && succeeded+reverted > 0:
 		return fmt.Sprintf("it is %s, and %s", l.end, mined)
 	}
 	return ""

@@ -7,14 +7,14 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/emulator/torture/load"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Each way in which answers can contradict the chain is found, and consistent ones pass.
 func TestContradictingAnswersAreFound(t *testing.T) {
 	t.Parallel()
-	confirmed, cancelled := load.End{State: nonce.Confirmed}, load.End{State: nonce.Failed, Sub: nonce.Cancelled}
-	reverted, placeholder := load.End{State: nonce.Failed, Sub: nonce.Reverted}, load.End{State: nonce.Failed, Sub: nonce.Placeholder}
+	confirmed, cancelled := load.End{State: txmanager.Confirmed}, load.End{State: txmanager.Failed, Sub: txmanager.Cancelled}
+	reverted, placeholder := load.End{State: txmanager.Failed, Sub: txmanager.Reverted}, load.End{State: txmanager.Failed, Sub: txmanager.Placeholder}
 	for name, c := range map[string]struct {
 		answers             load.Answers
 		end                 load.End
@@ -39,11 +39,11 @@ func TestContradictingAnswersAreFound(t *testing.T) {
 		"refused":                          {load.Answers{Refused: true}, load.End{}, false, 0, 0, false},
 		"refused, carried out":             {load.Answers{Refused: true}, load.End{}, false, 1, 0, true},
 		"refused late, stored after all":   {load.Answers{Refused: true}, confirmed, true, 1, 0, false},
-		"accepted, and it has not ended":   {load.Answers{TxID: "t"}, load.End{State: nonce.Tracking}, true, 1, 0, false},
-		"accepted, and carried out twice":  {load.Answers{TxID: "t"}, load.End{State: nonce.Tracking}, true, 2, 0, true},
+		"accepted, and it has not ended":   {load.Answers{TxID: "t"}, load.End{State: txmanager.Tracking}, true, 1, 0, false},
+		"accepted, and carried out twice":  {load.Answers{TxID: "t"}, load.End{State: txmanager.Tracking}, true, 2, 0, true},
 		"accepted, and nobody knows of it": {load.Answers{TxID: "t"}, load.End{}, false, 1, 0, true},
 	} {
-		in := load.Seen(nonce.NewSubmitter(1337, nonce.Address{1}), big.NewInt(5), c.answers)
+		in := load.Seen(txmanager.NewSubmitter(1337, txmanager.Address{1}), big.NewInt(5), c.answers)
 		var receipts []*types.Receipt
 		for range c.succeeded {
 			receipts = append(receipts, &types.Receipt{Status: types.ReceiptStatusSuccessful})

@@ -18,8 +18,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/torture/plan"
 	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const (
@@ -128,7 +128,7 @@ func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 	})
 	e.chaos = newChaosRun(e.world, all, events, e.folder)
 	e.load = load.New(load.Options{Stack: e.env, Accounts: e.accounts, Rate: e.rate, Source: e.forkSource()})
-	e.operator = &load.Operator{Stack: e.env, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Note: e.folder.event, Source: e.forkSource(), Windows: make(map[nonce.Submitter]int)}
+	e.operator = &load.Operator{Stack: e.env, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Note: e.folder.event, Source: e.forkSource(), Windows: make(map[txmanager.Submitter]int)}
 	for _, a := range e.accounts {
 		e.operator.Windows[a.Submitter] = a.Window
 	}

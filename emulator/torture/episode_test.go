@@ -25,8 +25,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/ubsproxy"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // shortFlags returns the flags of a run of a few seconds, in which most kinds of fault come.
@@ -311,10 +311,10 @@ func (e *episode) doAgain(ctx context.Context) error {
 	}
 	defer client.Close()
 	key := devchain.DevAccounts(1)[0]
-	s := nonce.NewSubmitter(e.env.Chain.ChainID(), key.Address)
+	s := txmanager.NewSubmitter(e.env.Chain.ChainID(), key.Address)
 	var value *big.Int
 	for _, in := range e.load.Ledger.Intents() {
-		if answers := in.Answers(); in.Submitter == s && answers.End != nil && answers.End.State == nonce.Confirmed {
+		if answers := in.Answers(); in.Submitter == s && answers.End != nil && answers.End.State == txmanager.Confirmed {
 			value = in.ValueWei
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // The checks of events.
@@ -51,7 +51,7 @@ func (e *episode) storedEvents(ctx context.Context) (stored map[string]string, f
 	stored = make(map[string]string)
 	next := make(map[string]int)
 	var txID, submitter, kind, data string
-	var state nonce.State
+	var state txmanager.State
 	var counted, sequence int
 	_, err = pgx.ForEachRow(rows, []any{&txID, &submitter, &state, &counted, &sequence, &kind, &data}, func() error {
 		if sequence > 0 {
@@ -67,18 +67,18 @@ func (e *episode) storedEvents(ctx context.Context) (stored map[string]string, f
 }
 
 // eventProblem describes how the n-th event of a transaction is wrong, or returns "".
-func eventProblem(state nonce.State, counted, n, sequence int, kind, data string) string {
+func eventProblem(state txmanager.State, counted, n, sequence int, kind, data string) string {
 	var d struct{ Final bool }
 	if err := json.Unmarshal([]byte(data), &d); err != nil {
 		return fmt.Sprintf("%s %d: %v", kind, sequence, err)
 	}
-	last, end := sequence == counted, kind == string(nonce.TxFailed) || d.Final
+	last, end := sequence == counted, kind == string(txmanager.TxFailed) || d.Final
 	switch {
 	case sequence != n:
 		return fmt.Sprintf("event %d of %d is %s, where %d should be", sequence, counted, kind, n)
-	case end != (last && state.Final()):
+	case end != (last && state.Terminal()):
 		return fmt.Sprintf("event %d of %d is %s, final %t, and it is %s", sequence, counted, kind, d.Final, state)
-	case last && (state == nonce.Confirmed) != (kind == string(nonce.TxConfirmed) && d.Final):
+	case last && (state == txmanager.Confirmed) != (kind == string(txmanager.TxConfirmed) && d.Final):
 		return fmt.Sprintf("it is %s, and its last event is %s", state, kind)
 	}
 	return ""

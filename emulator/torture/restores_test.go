@@ -5,15 +5,15 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/torture/load"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // An answer from before a restore stays true on the chain; only the end's name may change.
 func TestAfterRestoreTheChainMustAgree(t *testing.T) {
 	t.Parallel()
-	confirmed, cancelled := load.End{State: nonce.Confirmed}, load.End{State: nonce.Failed, Sub: nonce.Cancelled}
-	reverted, rejected := load.End{State: nonce.Failed, Sub: nonce.Reverted}, load.End{State: nonce.Failed, Sub: nonce.Rejected}
-	recorded := load.End{State: nonce.Confirmed, Sub: "RECORDED"}
+	confirmed, cancelled := load.End{State: txmanager.Confirmed}, load.End{State: txmanager.Failed, Sub: txmanager.Cancelled}
+	reverted, rejected := load.End{State: txmanager.Failed, Sub: txmanager.Reverted}, load.End{State: txmanager.Failed, Sub: txmanager.Rejected}
+	recorded := load.End{State: txmanager.Confirmed, Sub: "RECORDED"}
 	for name, c := range map[string]struct {
 		answers             load.Answers
 		now                 *load.End // nil: not stored
@@ -30,7 +30,7 @@ func TestAfterRestoreTheChainMustAgree(t *testing.T) {
 		"cancelled, and lost":               {load.Answers{End: &cancelled}, nil, 0, 0, false},
 		"cancelled, and carried out":        {load.Answers{End: &cancelled}, &confirmed, 1, 0, true},
 		"cancelled, lost and carried out":   {load.Answers{End: &cancelled}, nil, 1, 0, true},
-		"cancelled, and open":               {load.Answers{End: &cancelled}, &load.End{State: nonce.Queued}, 0, 0, true},
+		"cancelled, and open":               {load.Answers{End: &cancelled}, &load.End{State: txmanager.Queued}, 0, 0, true},
 		"REQUEST_RECORDED":                  {load.Answers{End: &recorded, Recorded: true}, &recorded, 1, 0, false},
 		"REQUEST_RECORDED, and done twice":  {load.Answers{End: &recorded, Recorded: true}, &recorded, 2, 0, true},
 		"REQUEST_RECORDED, and never done":  {load.Answers{End: &recorded, Recorded: true}, &recorded, 0, 0, true},

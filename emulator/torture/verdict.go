@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/torture/faults"
 	"github.com/fencepost/fencepost/emulator/torture/load"
 	"github.com/fencepost/fencepost/emulator/torture/retry"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // check is one checker with its violations.
@@ -113,7 +113,7 @@ func violationsOf(all []checkers.Violation, name string) []checkers.Violation {
 }
 
 // managedSubmitters returns all accounts that sign, including the payer.
-func (e *episode) managedSubmitters() []nonce.Submitter {
+func (e *episode) managedSubmitters() []txmanager.Submitter {
 	all := e.env.Submitters()
 	if e.transferRun != nil {
 		all = append(all, e.env.Payer)
@@ -264,7 +264,7 @@ func (e *episode) countRows(ctx context.Context, f *figures) error {
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var state nonce.State
+		var state txmanager.State
 		var sub string
 		var n int
 		if err := rows.Scan(&state, &sub, &n); err != nil {
@@ -272,9 +272,9 @@ func (e *episode) countRows(ctx context.Context, f *figures) error {
 		}
 		f.Stored += n
 		switch state {
-		case nonce.Confirmed:
+		case txmanager.Confirmed:
 			f.Confirmed = n
-		case nonce.Failed:
+		case txmanager.Failed:
 			f.Failed[sub] = n
 		}
 	}

@@ -4,7 +4,7 @@
 // The events of one submitter for one endpoint are a delivery queue. An invocation delivers them
 // under the queue's lease, with a fencing token as for a submitter. A delivery is recorded after
 // the endpoint has accepted it. So it may be repeated, and is never lost; the endpoint detects a
-// repetition by the event's key ([nonce.Event.Key]). An endpoint that accepts nothing delays only
+// repetition by the event's key ([txmanager.Event.Key]). An endpoint that accepts nothing delays only
 // its own queues.
 package events
 
@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // ErrSettings reports settings from which no publishers can be made.
@@ -35,14 +35,14 @@ const SilentFrom = 3
 
 // Stream is the delivery queue of a submitter's events for one endpoint.
 type Stream struct {
-	Submitter nonce.Submitter
+	Submitter txmanager.Submitter
 	Receiver  string
 }
 
 // Page holds the next events of a delivery queue.
 type Page struct {
-	Events []nonce.Event // in order, from the first pending one
-	To     uint64        // the position up to which Events is complete
+	Events []txmanager.Event // in order, from the first pending one
+	To     uint64            // the position up to which Events is complete
 }
 
 // Taken is the result of acquiring the lease of a delivery queue.
@@ -86,7 +86,7 @@ type Book interface {
 
 	// TakeStream acquires the queue's lease, or sets its holder's rerun flag. After that commit it
 	// loads the pending events. The holder itself acquires it again by another call.
-	TakeStream(ctx context.Context, s nonce.Submitter, receiver, owner string) (Taken, error)
+	TakeStream(ctx context.Context, s txmanager.Submitter, receiver, owner string) (Taken, error)
 
 	// MayAsk reports whether the endpoint may be called now: always, unless it gave no answer
 	// lately; then by one queue at a time.

@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Worker delivers events to endpoints. It keeps no state between two calls.
 type Worker struct {
 	Book       Book
-	Receivers  []string                              // all configured ones
-	Publishers map[string]nonce.DomainEventPublisher // by receiver
+	Receivers  []string                                  // all configured ones
+	Publishers map[string]txmanager.DomainEventPublisher // by receiver
 	Wake       Waker
 	Rules      lease.Rules
 	EndAfter   time.Duration // after this time the rest is left to another task
@@ -85,7 +85,7 @@ func invocationID() string {
 type delivery struct {
 	*Worker
 	stream    Stream
-	publisher nonce.DomainEventPublisher
+	publisher txmanager.DomainEventPublisher
 	taken     Taken
 	lease     lease.Lease
 	page      Page
@@ -157,7 +157,7 @@ func (t *delivery) deliverPage(ctx context.Context, asked bool) (failed bool, er
 		if n > 0 { // another event than before fails
 			t.taken.Failures = 1
 		}
-		out.Failures, out.Error, out.Silent = t.taken.Failures, cause.Error(), errors.Is(cause, nonce.ErrNoAnswer)
+		out.Failures, out.Error, out.Silent = t.taken.Failures, cause.Error(), errors.Is(cause, txmanager.ErrNoAnswer)
 		out.Wait = wait(out.Failures)
 		t.Log.WarnContext(ctx, "event not taken", append(t.attrs(), "txId", t.page.Events[n].TxID, "type", t.page.Events[n].Type,
 			"sequence", t.page.Events[n].Sequence, "failures", out.Failures, "error", cause.Error())...)

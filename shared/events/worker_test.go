@@ -18,14 +18,16 @@ import (
 
 	"github.com/fencepost/fencepost/shared/events"
 	eventhook "github.com/fencepost/fencepost/shared/events/webhook"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
 // sub returns the n-th submitter.
-func sub(n int) nonce.Submitter { return nonce.Submitter(fmt.Sprintf("eip155:1337:0x%040x", n+1)) }
+func sub(n int) txmanager.Submitter {
+	return txmanager.Submitter(fmt.Sprintf("eip155:1337:0x%040x", n+1))
+}
 
 // hook is an endpoint with a given answer.
 type hook struct {
@@ -116,7 +118,7 @@ func build(t *testing.T, hooks map[string]*hook) env {
 // worker returns a worker of another process.
 func (h env) worker(node string) *events.Worker {
 	w := &events.Worker{Book: h.Store, Wake: h.wake, Rules: storetest.Rules, EndAfter: 20 * time.Second, Node: node,
-		Log: slog.New(slog.DiscardHandler), Publishers: map[string]nonce.DomainEventPublisher{}}
+		Log: slog.New(slog.DiscardHandler), Publishers: map[string]txmanager.DomainEventPublisher{}}
 	for name, hook := range h.hooks {
 		w.Receivers = append(w.Receivers, name)
 		w.Publishers[name] = eventhook.Receiver{URL: hook.URL, Timeout: 5 * time.Second, Client: hook.Client()}
@@ -125,7 +127,7 @@ func (h env) worker(node string) *events.Worker {
 }
 
 // post creates n events of the submitter and returns their keys.
-func (h env) post(s nonce.Submitter, n int) (keys []string) {
+func (h env) post(s txmanager.Submitter, n int) (keys []string) {
 	h.t.Helper()
 	h.Register(h.t, s, 1)
 	for range n {
@@ -138,7 +140,7 @@ func (h env) post(s nonce.Submitter, n int) (keys []string) {
 	return keys
 }
 
-func (h env) serve(s nonce.Submitter, receiver string) {
+func (h env) serve(s txmanager.Submitter, receiver string) {
 	h.t.Helper()
 	if err := h.worker("node").Serve(h.t.Context(), events.Stream{Submitter: s, Receiver: receiver}); err != nil {
 		h.t.Fatal(err)
@@ -300,14 +302,14 @@ func TestFencedServeRecordsNothing(t *testing.T) {
 // An endpoint of some callers' events gets no others, and does not delay the queue.
 func TestOnlyOfDeliversOnlyTheCallersEvents(t *testing.T) {
 	t.Parallel()
-	of := func(callers ...string) (all []nonce.Event) {
+	of := func(callers ...string) (all []txmanager.Event) {
 		for i, c := range callers {
-			all = append(all, nonce.Event{TxID: fmt.Sprint(i), Caller: c})
+			all = append(all, txmanager.Event{TxID: fmt.Sprint(i), Caller: c})
 		}
 		return all
 	}
 	for _, c := range []struct {
-		all       []nonce.Event
+		all       []txmanager.Event
 		takes     int
 		want      int
 		delivered string
@@ -316,7 +318,7 @@ func TestOnlyOfDeliversOnlyTheCallersEvents(t *testing.T) {
 		{of("bank", "shop", "bank", "shop", "bank"), 1, 3, "1 3"}, {of("bank", "shop"), 0, 1, "1"},
 	} {
 		var delivered []string
-		next := publisher(func(all []nonce.Event) (int, error) {
+		next := publisher(func(all []txmanager.Event) (int, error) {
 			for _, e := range all {
 				delivered = append(delivered, e.TxID)
 			}
@@ -332,9 +334,9 @@ func TestOnlyOfDeliversOnlyTheCallersEvents(t *testing.T) {
 	}
 }
 
-type publisher func([]nonce.Event) (int, error)
+type publisher func([]txmanager.Event) (int, error)
 
-func (p publisher) Publish(_ context.Context, all []nonce.Event) (int, error) { return p(all) }
+func (p publisher) Publish(_ context.Context, all []txmanager.Event) (int, error) { return p(all) }
 
 // Events that were deleted before their delivery are pending no longer. Their queue is finished
 // without a call.

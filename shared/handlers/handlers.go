@@ -1,5 +1,5 @@
 // Package handlers calls business services over HTTP for the transactions of their requests: a service
-// in any language is a [nonce.Handler] by its URL.
+// in any language is a [txmanager.Handler] by its URL.
 //
 // The request is a POST, signed by the scheme of Standard Webhooks (package webhook). Its webhook-id is
 // the txId. Each attempt for one (submitter, nonce) has the same webhook-id and body:
@@ -30,7 +30,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
@@ -45,7 +45,7 @@ type Service struct {
 	Timeout time.Duration // of one attempt
 
 	// Read reads a transaction in the form of an intent's payload.
-	Read func(payload json.RawMessage) (nonce.Call, error)
+	Read func(payload json.RawMessage) (txmanager.Call, error)
 
 	Log *slog.Logger
 }
@@ -53,11 +53,11 @@ type Service struct {
 // question is the body of a request. Its members have a fixed order, so that one question always has
 // the same bytes.
 type question struct {
-	Submitter nonce.Submitter `json:"submitter"`
-	Nonce     uint64          `json:"nonce"`
-	ChainID   uint64          `json:"chainId"`
-	RequestID string          `json:"requestId"`
-	Payload   json.RawMessage `json:"payload"`
+	Submitter txmanager.Submitter `json:"submitter"`
+	Nonce     uint64              `json:"nonce"`
+	ChainID   uint64              `json:"chainId"`
+	RequestID string              `json:"requestId"`
+	Payload   json.RawMessage     `json:"payload"`
 }
 
 // answer is the body of an answer: one of the two.
@@ -79,21 +79,21 @@ func NewClient() *http.Client {
 	}
 }
 
-// Handler returns s as a [nonce.Handler] that uses client.
-func (s Service) Handler(client *http.Client) nonce.Handler {
-	return func(ctx context.Context, n nonce.NonceContext) (nonce.Transaction, error) {
+// Handler returns s as a [txmanager.Handler] that uses client.
+func (s Service) Handler(client *http.Client) txmanager.Handler {
+	return func(ctx context.Context, n txmanager.NonceContext) (txmanager.Transaction, error) {
 		ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 		defer cancel()
 		text, err := s.call(ctx, client, n)
 		if err != nil {
-			return nonce.Transaction{}, err
+			return txmanager.Transaction{}, err
 		}
 		return s.read(text)
 	}
 }
 
 // call makes one request and returns the body of a 200.
-func (s Service) call(ctx context.Context, client *http.Client, n nonce.NonceContext) ([]byte, error) {
+func (s Service) call(ctx context.Context, client *http.Client, n txmanager.NonceContext) ([]byte, error) {
 	body, err := questionOf(n)
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (s Service) call(ctx context.Context, client *http.Client, n nonce.NonceCon
 }
 
 // questionOf returns the question about n.
-func questionOf(n nonce.NonceContext) ([]byte, error) {
+func questionOf(n txmanager.NonceContext) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -137,12 +137,12 @@ func questionOf(n nonce.NonceContext) ([]byte, error) {
 
 // noAnswer returns the error of a request without an answer. The network's own text contains addresses,
 // so it is only logged: callers see the reason.
-func (s Service) noAnswer(ctx context.Context, n nonce.NonceContext, err error) error {
+func (s Service) noAnswer(ctx context.Context, n txmanager.NonceContext, err error) error {
 	s.Log.WarnContext(ctx, "handler's service gave no answer", "submitter", n.Submitter, "txId", n.TxID, "error", withoutURL(err).Error())
 	if ctx.Err() != nil {
 		return fmt.Errorf("no answer in time: %w", ctx.Err())
 	}
-	return fmt.Errorf("its service gave no answer: %w", nonce.ErrNotNow)
+	return fmt.Errorf("its service gave no answer: %w", txmanager.ErrNotNow)
 }
 
 // withoutURL returns err without the URL, whose path may be a secret.
@@ -162,31 +162,31 @@ func refused(status int, text []byte) error {
 	}
 	switch status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return fmt.Errorf("%s: %w", reason, nonce.ErrNotNow)
+		return fmt.Errorf("%s: %w", reason, txmanager.ErrNotNow)
 	}
 	return errors.New(reason)
 }
 
 // read decodes an answer strictly: an unknown member may be important to the service.
-func (s Service) read(text []byte) (nonce.Transaction, error) {
+func (s Service) read(text []byte) (txmanager.Transaction, error) {
 	a, err := web.DecodeText[answer](text)
 	if err != nil {
-		return nonce.Transaction{}, errors.New(`its answer is not a JSON object with "transaction" or "signedTransaction" and nothing else`)
+		return txmanager.Transaction{}, errors.New(`its answer is not a JSON object with "transaction" or "signedTransaction" and nothing else`)
 	}
 	switch hasCall := len(a.Transaction) > 0; {
 	case hasCall == (a.SignedTransaction != nil):
-		return nonce.Transaction{}, errors.New(`its answer has not one of "transaction" and "signedTransaction"`)
+		return txmanager.Transaction{}, errors.New(`its answer has not one of "transaction" and "signedTransaction"`)
 	case hasCall:
 		call, err := s.Read(a.Transaction)
 		if err != nil {
-			return nonce.Transaction{}, fmt.Errorf("its transaction is invalid: %w", err)
+			return txmanager.Transaction{}, fmt.Errorf("its transaction is invalid: %w", err)
 		}
-		return nonce.Transaction{Call: call}, nil
+		return txmanager.Transaction{Call: call}, nil
 	}
 	digits, ok := strings.CutPrefix(*a.SignedTransaction, "0x")
 	raw, err := hex.DecodeString(digits)
 	if !ok || err != nil || len(raw) == 0 {
-		return nonce.Transaction{}, errors.New(`its "signedTransaction" is not 0x and hex digits`)
+		return txmanager.Transaction{}, errors.New(`its "signedTransaction" is not 0x and hex digits`)
 	}
-	return nonce.Transaction{Signed: raw}, nil
+	return txmanager.Transaction{Signed: raw}, nil
 }

@@ -20,7 +20,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/handlers"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
@@ -33,21 +33,21 @@ func key(t *testing.T, b byte) webhook.Key {
 	return k
 }
 
-func read(payload json.RawMessage) (nonce.Call, error) {
+func read(payload json.RawMessage) (txmanager.Call, error) {
 	canonical, _, err := evm.ParsePayload(payload)
 	if err != nil {
-		return nonce.Call{}, err
+		return txmanager.Call{}, err
 	}
-	return new(evm.Connector).Call(canonical)
+	return new(evm.Connector).ParsePayload(canonical)
 }
 
-var about = nonce.NonceContext{
+var about = txmanager.NonceContext{
 	Submitter: "eip155:1337:0x00000000000000000000000000000000000a11ce", Nonce: 7, TxID: "01a1fda0-b1f9-7b07-a2c1-57c667e395bc",
 	RequestID: "order-4711", Input: json.RawMessage(`{"note":"<b>&","wei":"5"}`),
 }
 
 // service serves h and returns the handler that calls it.
-func service(t *testing.T, timeout time.Duration, h http.HandlerFunc, keys ...webhook.Key) nonce.Handler {
+func service(t *testing.T, timeout time.Duration, h http.HandlerFunc, keys ...webhook.Key) txmanager.Handler {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
@@ -76,7 +76,7 @@ func TestTheSameQuestionUnderTheSameKey(t *testing.T) {
 	}, old, next)
 	for range 2 {
 		tx, err := h(t.Context(), about)
-		if err != nil || tx.Signed != nil || *tx.To != (nonce.Address{19: 0xb0}) || tx.Value.Cmp(big.NewInt(5)) != 0 {
+		if err != nil || tx.Signed != nil || *tx.To != (txmanager.Address{19: 0xb0}) || tx.Value.Cmp(big.NewInt(5)) != 0 {
 			t.Errorf("answer: got %+v, %v; want 5 wei to 0x…b0", tx, err)
 		}
 	}
@@ -135,7 +135,7 @@ func TestOnly200IsAnAnswer(t *testing.T) {
 			if err != nil || string(tx.Signed) != c.signed || (c.signed == "") != (tx.To != nil) {
 				t.Errorf("%s: got %+v, %v; want an answer", name, tx, err)
 			}
-		case err == nil || !strings.Contains(err.Error(), c.reason) || errors.Is(err, nonce.ErrNotNow) != c.later:
+		case err == nil || !strings.Contains(err.Error(), c.reason) || errors.Is(err, txmanager.ErrNotNow) != c.later:
 			t.Errorf("%s: got %v, want %q, later %v", name, err, c.reason, c.later)
 		}
 	}
@@ -154,7 +154,7 @@ func TestNoRedirects(t *testing.T) {
 			w.Header().Set("Location", elsewhere.URL)
 			w.WriteHeader(status)
 		})
-		if tx, err := h(t.Context(), about); err == nil || errors.Is(err, nonce.ErrNotNow) {
+		if tx, err := h(t.Context(), about); err == nil || errors.Is(err, txmanager.ErrNotNow) {
 			t.Errorf("%d: got %+v, %v; want a failure", status, tx, err)
 		}
 	}
@@ -171,9 +171,9 @@ func TestLateAnswersFailAndMissingOnesRetry(t *testing.T) {
 		w.Header().Set("Content-Length", "100")
 		panic(http.ErrAbortHandler)
 	})
-	for name, h := range map[string]nonce.Handler{"not there": quiet, "hangs up": hangsUp} {
+	for name, h := range map[string]txmanager.Handler{"not there": quiet, "hangs up": hangsUp} {
 		_, err := h(t.Context(), about)
-		if !errors.Is(err, nonce.ErrNotNow) || strings.Contains(err.Error(), "127.0.0.1") {
+		if !errors.Is(err, txmanager.ErrNotNow) || strings.Contains(err.Error(), "127.0.0.1") {
 			t.Errorf("%s: got %v, want not now and no address", name, err)
 		}
 	}
@@ -181,7 +181,7 @@ func TestLateAnswersFailAndMissingOnesRetry(t *testing.T) {
 		_, _ = io.ReadAll(r.Body) // until then the server does not notice that the client closes the connection
 		<-r.Context().Done()
 	})
-	if _, err := late(t.Context(), about); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nonce.ErrNotNow) {
+	if _, err := late(t.Context(), about); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, txmanager.ErrNotNow) {
 		t.Errorf("late: got %v, want the time-out", err)
 	}
 }
@@ -193,7 +193,7 @@ func TestTheLogHasNoURL(t *testing.T) {
 	gone.Close()
 	var log bytes.Buffer
 	h := handlers.Service{URL: gone.URL + "/hidden-path", Timeout: time.Minute, Log: slog.New(slog.NewJSONHandler(&log, nil))}.Handler(handlers.NewClient())
-	if _, err := h(t.Context(), about); !errors.Is(err, nonce.ErrNotNow) {
+	if _, err := h(t.Context(), about); !errors.Is(err, txmanager.ErrNotNow) {
 		t.Fatalf("got %v, want not now", err)
 	}
 	if text := log.String(); !strings.Contains(text, "refused") || strings.Contains(text, "hidden-path") {

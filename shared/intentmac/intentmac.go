@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // domain keeps a MAC of an intent from standing for anything else that the key is used
@@ -55,7 +55,7 @@ type named struct {
 	key
 }
 
-var _ nonce.IntentVerifier = (*Keys)(nil)
+var _ txmanager.IntentVerifier = (*Keys)(nil)
 
 // New reads keys, the first of which makes MACs. Those in Cloud KMS are asked for through
 // service.
@@ -146,34 +146,34 @@ func (k *Keys) IDs() []string {
 }
 
 // Make returns the MAC of t by the first key.
-func (k *Keys) Make(ctx context.Context, t nonce.IntentTerms) (nonce.MAC, error) {
+func (k *Keys) Make(ctx context.Context, t txmanager.IntentTerms) (txmanager.MAC, error) {
 	first := k.keys[0]
 	sum, err := first.sum(ctx, message(t))
 	if err != nil {
-		return nonce.MAC{}, fmt.Errorf("make the MAC of intent %s: %w", t.RequestID, err)
+		return txmanager.MAC{}, fmt.Errorf("make the MAC of intent %s: %w", t.RequestID, err)
 	}
-	return nonce.MAC{Key: first.id, Sum: sum}, nil
+	return txmanager.MAC{Key: first.id, Sum: sum}, nil
 }
 
-// Verify implements [nonce.IntentVerifier].
-func (k *Keys) Verify(ctx context.Context, t nonce.IntentTerms, m nonce.MAC) error {
+// Verify implements [txmanager.IntentVerifier].
+func (k *Keys) Verify(ctx context.Context, t txmanager.IntentTerms, m txmanager.MAC) error {
 	i := slices.IndexFunc(k.keys, func(one named) bool { return one.id == m.Key })
 	if i < 0 {
-		return fmt.Errorf("intent %s, MAC by key %q: %w", t.TxID, m.Key, nonce.ErrMACKey)
+		return fmt.Errorf("intent %s, MAC by key %q: %w", t.TxID, m.Key, txmanager.ErrMACKey)
 	}
 	right, err := k.keys[i].check(ctx, message(t), m.Sum)
 	switch {
 	case err != nil:
 		return fmt.Errorf("check the MAC of intent %s: %w", t.TxID, err)
 	case !right:
-		return fmt.Errorf("intent %s: %w", t.TxID, nonce.ErrForged)
+		return fmt.Errorf("intent %s: %w", t.TxID, txmanager.ErrForged)
 	}
 	return nil
 }
 
 // message is what is authenticated: every field with its length, so that no two intents
 // have the same one.
-func message(t nonce.IntentTerms) []byte {
+func message(t txmanager.IntentTerms) []byte {
 	return encode(domain, t.TxID, string(t.Submitter), t.RequestID, t.Caller, t.Handler, string(t.Fingerprint))
 }
 

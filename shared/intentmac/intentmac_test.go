@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/intentmac"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // secret is a key of 32 bytes.
@@ -25,14 +25,14 @@ func keysOf(t *testing.T, texts ...string) *intentmac.Keys {
 	return k
 }
 
-func terms() nonce.IntentTerms {
-	return nonce.IntentTerms{
+func terms() txmanager.IntentTerms {
+	return txmanager.IntentTerms{
 		TxID: "01a1fda0-b1f9-7b07-a2c1-57c667e395bc", Submitter: "eip155:1337:0x00000000000000000000000000000000000a11ce",
 		RequestID: "order-1", Caller: "email:shop@fencepost.example", Fingerprint: make([]byte, 32),
 	}
 }
 
-func mustMake(t *testing.T, k *intentmac.Keys, of nonce.IntentTerms) nonce.MAC {
+func mustMake(t *testing.T, k *intentmac.Keys, of txmanager.IntentTerms) txmanager.MAC {
 	t.Helper()
 	m, err := k.Make(t.Context(), of)
 	if err != nil {
@@ -50,24 +50,24 @@ func TestMACIsOfOneIntent(t *testing.T) {
 	if err := k.Verify(t.Context(), terms(), m); err != nil {
 		t.Fatalf("its own MAC: got %v, want none", err)
 	}
-	for name, change := range map[string]func(*nonce.IntentTerms){
-		"txId":        func(i *nonce.IntentTerms) { i.TxID = "01a1fda0-b1f9-7b07-a2c1-57c667e395bd" },
-		"submitter":   func(i *nonce.IntentTerms) { i.Submitter = "eip155:1:0x00000000000000000000000000000000000a11ce" },
-		"requestId":   func(i *nonce.IntentTerms) { i.RequestID = "order-2" },
-		"caller":      func(i *nonce.IntentTerms) { i.Caller = "email:thief@fencepost.example" },
-		"handler":     func(i *nonce.IntentTerms) { i.Handler = "wage" },
-		"fingerprint": func(i *nonce.IntentTerms) { i.Fingerprint = slices.Repeat([]byte{1}, 32) },
-		"a border":    func(i *nonce.IntentTerms) { i.RequestID, i.Caller = i.RequestID+i.Caller[:5], i.Caller[5:] },
+	for name, change := range map[string]func(*txmanager.IntentTerms){
+		"txId":        func(i *txmanager.IntentTerms) { i.TxID = "01a1fda0-b1f9-7b07-a2c1-57c667e395bd" },
+		"submitter":   func(i *txmanager.IntentTerms) { i.Submitter = "eip155:1:0x00000000000000000000000000000000000a11ce" },
+		"requestId":   func(i *txmanager.IntentTerms) { i.RequestID = "order-2" },
+		"caller":      func(i *txmanager.IntentTerms) { i.Caller = "email:thief@fencepost.example" },
+		"handler":     func(i *txmanager.IntentTerms) { i.Handler = "wage" },
+		"fingerprint": func(i *txmanager.IntentTerms) { i.Fingerprint = slices.Repeat([]byte{1}, 32) },
+		"a border":    func(i *txmanager.IntentTerms) { i.RequestID, i.Caller = i.RequestID+i.Caller[:5], i.Caller[5:] },
 	} {
 		other := terms()
 		change(&other)
-		if err := k.Verify(t.Context(), other, m); !errors.Is(err, nonce.ErrForged) {
+		if err := k.Verify(t.Context(), other, m); !errors.Is(err, txmanager.ErrForged) {
 			t.Errorf("%s changed: got %v, want ErrForged", name, err)
 		}
 	}
 	short := m
 	short.Sum = m.Sum[:31]
-	if err := k.Verify(t.Context(), terms(), short); !errors.Is(err, nonce.ErrForged) {
+	if err := k.Verify(t.Context(), terms(), short); !errors.Is(err, txmanager.ErrForged) {
 		t.Errorf("cut: got %v, want ErrForged", err)
 	}
 }
@@ -80,15 +80,15 @@ func TestKeysAreChangedWithoutRefusals(t *testing.T) {
 	before, since := mustMake(t, old, terms()), mustMake(t, both, terms())
 	for name, c := range map[string]struct {
 		keys *intentmac.Keys
-		mac  nonce.MAC
+		mac  txmanager.MAC
 		want error
 	}{
 		"the old one's, by both":    {both, before, nil},
 		"the new one's, by both":    {both, since, nil},
 		"the new one's, by the new": {after, since, nil},
-		"the old one's, by the new": {after, before, nonce.ErrMACKey},
-		"the new one's, by the old": {old, since, nonce.ErrMACKey},
-		"any, without keys":         {keysOf(t), since, nonce.ErrMACKey},
+		"the old one's, by the new": {after, before, txmanager.ErrMACKey},
+		"the new one's, by the old": {old, since, txmanager.ErrMACKey},
+		"any, without keys":         {keysOf(t), since, txmanager.ErrMACKey},
 	} {
 		if err := c.keys.Verify(t.Context(), terms(), c.mac); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", name, err, c.want)
@@ -139,12 +139,12 @@ func TestKeyInAService(t *testing.T) {
 	}
 	m := mustMake(t, k, terms())
 	s.away = true
-	if err := k.Verify(t.Context(), terms(), m); !errors.Is(err, errAway) || errors.Is(err, nonce.ErrForged) {
+	if err := k.Verify(t.Context(), terms(), m); !errors.Is(err, errAway) || errors.Is(err, txmanager.ErrForged) {
 		t.Errorf("away: got %v, want its error alone", err)
 	}
 	s.away = false
-	forged := nonce.MAC{Key: m.Key, Sum: slices.Repeat([]byte{1}, 32)}
-	if err := k.Verify(t.Context(), terms(), forged); !errors.Is(err, nonce.ErrForged) {
+	forged := txmanager.MAC{Key: m.Key, Sum: slices.Repeat([]byte{1}, 32)}
+	if err := k.Verify(t.Context(), terms(), forged); !errors.Is(err, txmanager.ErrForged) {
 		t.Errorf("wrong: got %v, want ErrForged", err)
 	}
 	s.asked = 0

@@ -13,14 +13,14 @@ import (
 
 	"github.com/ethereum/go-ethereum/crypto"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // maxKeyFile bounds a key file in bytes: about eight thousand keys.
 const maxKeyFile = 1 << 20
 
 // LoadKeys reads the key file at path, as [ReadKeys] does.
-func LoadKeys(path string) (map[nonce.Submitter]*ecdsa.PrivateKey, error) {
+func LoadKeys(path string) (map[txmanager.Submitter]*ecdsa.PrivateKey, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("key file: %w", err)
@@ -36,7 +36,7 @@ func LoadKeys(path string) (map[nonce.Submitter]*ecdsa.PrivateKey, error) {
 // Empty lines and lines that begin with # are ignored. Each key must be that of its account, and each
 // account may occur once. Errors name the line and never contain its text, because a mistake may have
 // put a key anywhere.
-func ReadKeys(r io.Reader) (map[nonce.Submitter]*ecdsa.PrivateKey, error) {
+func ReadKeys(r io.Reader) (map[txmanager.Submitter]*ecdsa.PrivateKey, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxKeyFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("key file: %w", err)
@@ -44,7 +44,7 @@ func ReadKeys(r io.Reader) (map[nonce.Submitter]*ecdsa.PrivateKey, error) {
 	if len(text) > maxKeyFile {
 		return nil, fmt.Errorf("key file: want at most %d bytes", maxKeyFile)
 	}
-	keys := map[nonce.Submitter]*ecdsa.PrivateKey{}
+	keys := map[txmanager.Submitter]*ecdsa.PrivateKey{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, maxKeyFile+1)
 	for number := 1; lines.Scan(); number++ {
@@ -62,9 +62,9 @@ func ReadKeys(r io.Reader) (map[nonce.Submitter]*ecdsa.PrivateKey, error) {
 	return keys, nil
 }
 
-func readKey(keys map[nonce.Submitter]*ecdsa.PrivateKey, line string) error {
+func readKey(keys map[txmanager.Submitter]*ecdsa.PrivateKey, line string) error {
 	account, digits, _ := strings.Cut(line, "=")
-	s, err := nonce.ParseSubmitter(strings.TrimSpace(account), 0)
+	s, err := txmanager.ParseSubmitter(strings.TrimSpace(account), 0)
 	if err != nil {
 		return errors.New("want eip155:<chainId>:0x<40 hex digits>=<private key>")
 	}
@@ -76,7 +76,7 @@ func readKey(keys map[nonce.Submitter]*ecdsa.PrivateKey, line string) error {
 	if err != nil {
 		return errors.New("want a private key of secp256k1, 64 hex digits")
 	}
-	if nonce.Address(crypto.PubkeyToAddress(key.PublicKey)) != s.Address() {
+	if txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)) != s.Address() {
 		return errors.New("the key is of another account than the line names")
 	}
 	if _, twice := keys[s]; twice {

@@ -18,7 +18,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"golang.org/x/crypto/scrypt"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // maxKeystoreFile bounds one file of a keystore, in bytes; a real one has about 500.
@@ -30,7 +30,7 @@ const maxKeystoreFile = 64 << 10
 // MiB.
 //
 // Errors name the file and never contain a key or the password.
-func LoadKeystore(folder, passwordPath string, chainID uint64) (map[nonce.Submitter]*ecdsa.PrivateKey, error) {
+func LoadKeystore(folder, passwordPath string, chainID uint64) (map[txmanager.Submitter]*ecdsa.PrivateKey, error) {
 	text, err := os.ReadFile(passwordPath)
 	if err != nil {
 		return nil, fmt.Errorf("password of the keystore: %w", err)
@@ -40,7 +40,7 @@ func LoadKeystore(folder, passwordPath string, chainID uint64) (map[nonce.Submit
 	if err != nil {
 		return nil, fmt.Errorf("keystore: %w", err)
 	}
-	keys := map[nonce.Submitter]*ecdsa.PrivateKey{}
+	keys := map[txmanager.Submitter]*ecdsa.PrivateKey{}
 	for _, f := range files {
 		if f.IsDir() || strings.HasPrefix(f.Name(), ".") { // a mounted secret has hidden folders for its versions
 			continue
@@ -49,7 +49,7 @@ func LoadKeystore(folder, passwordPath string, chainID uint64) (map[nonce.Submit
 		if err != nil {
 			return nil, fmt.Errorf("keystore, file %s: %w", f.Name(), err)
 		}
-		s := nonce.NewSubmitter(chainID, nonce.Address(crypto.PubkeyToAddress(key.PublicKey)))
+		s := txmanager.NewSubmitter(chainID, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)))
 		if _, twice := keys[s]; twice {
 			return nil, fmt.Errorf("keystore, file %s: the account has a file already", f.Name())
 		}
@@ -137,7 +137,7 @@ func DecryptKey(file []byte, password string) (*ecdsa.PrivateKey, error) {
 	if err != nil {
 		return nil, errors.New("its content is not a private key of secp256k1")
 	}
-	address := nonce.Address(crypto.PubkeyToAddress(key.PublicKey))
+	address := txmanager.Address(crypto.PubkeyToAddress(key.PublicKey))
 	if said := strings.TrimPrefix(strings.ToLower(e.Address), "0x"); said != "" && "0x"+said != address.String() {
 		return nil, errors.New("the key is of another account than the file names")
 	}

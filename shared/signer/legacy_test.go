@@ -8,8 +8,8 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A legacy transaction is accepted only with a chain id, and only if that form was requested.
@@ -19,15 +19,15 @@ func TestVerifyAcceptsLegacyOnlyIfRequested(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := nonce.NewSubmitter(5, nonce.Address(crypto.PubkeyToAddress(key.PublicKey)))
+	s := txmanager.NewSubmitter(5, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)))
 	price := big.NewInt(3)
-	asked := nonce.Unsigned{ChainID: 5, Nonce: 7, To: &nonce.Address{9}, Value: big.NewInt(1), Gas: 21_000, Legacy: true, FeeCapWei: price, TipCapWei: price}
+	asked := txmanager.Unsigned{ChainID: 5, Nonce: 7, To: &txmanager.Address{9}, Value: big.NewInt(1), Gas: 21_000, Legacy: true, FeeCapWei: price, TipCapWei: price}
 	dynamic := asked
 	dynamic.Legacy = false
 	inner := &types.LegacyTx{Nonce: 7, To: &common.Address{9}, Value: big.NewInt(1), Gas: 21_000, GasPrice: price}
 	for name, c := range map[string]struct {
 		by    types.Signer
-		asked nonce.Unsigned
+		asked txmanager.Unsigned
 		want  bool
 	}{
 		"for the chain":           {types.NewEIP155Signer(big.NewInt(5)), asked, true},

@@ -1,4 +1,4 @@
-// Package signer signs for submitters. An implementation of [nonce.SubmitterSignService] that calls
+// Package signer signs for submitters. An implementation of [txmanager.Signer] that calls
 // another process checks the result with [Verify]: it returns only bytes that are exactly the requested
 // transaction.
 package signer
@@ -16,7 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // ErrNoKey reports a submitter that the signer cannot sign for.
@@ -25,59 +25,59 @@ var ErrNoKey = errors.New("no key")
 // Local signs with keys in this process. It prints as the number of its keys, for any verb. It can be
 // used concurrently.
 type Local struct {
-	keys map[nonce.Submitter]*ecdsa.PrivateKey
+	keys map[txmanager.Submitter]*ecdsa.PrivateKey
 }
 
 var _ Service = (*Local)(nil)
 
 // NewLocal returns a signer with keys. Each must be the key of its submitter's account: another key
 // would sign what no chain accepts for that account.
-func NewLocal(keys map[nonce.Submitter]*ecdsa.PrivateKey) (*Local, error) {
+func NewLocal(keys map[txmanager.Submitter]*ecdsa.PrivateKey) (*Local, error) {
 	for s, key := range keys {
-		if key == nil || nonce.Address(crypto.PubkeyToAddress(key.PublicKey)) != s.Address() {
+		if key == nil || txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)) != s.Address() {
 			return nil, fmt.Errorf("the key given for %s is of another account", s)
 		}
 	}
 	return &Local{keys: maps.Clone(keys)}, nil
 }
 
-// Sign implements [nonce.SubmitterSignService]. Without a key for s the error wraps [ErrNoKey]. Equal
+// Sign implements [txmanager.Signer]. Without a key for s the error wraps [ErrNoKey]. Equal
 // transactions get equal bytes (RFC 6979). They are not verified, because the key was verified to be
 // the account's and no other process is involved.
-func (l *Local) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) (nonce.Signed, error) {
+func (l *Local) Sign(ctx context.Context, s txmanager.Submitter, tx txmanager.Unsigned) (txmanager.Signed, error) {
 	if err := ctx.Err(); err != nil {
-		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
+		return txmanager.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
 	}
 	key, ok := l.keys[s]
 	if !ok {
-		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, ErrNoKey)
+		return txmanager.Signed{}, fmt.Errorf("sign for %s: %w", s, ErrNoKey)
 	}
 	data, err := unsigned(s, tx)
 	if err != nil {
-		return nonce.Signed{}, err
+		return txmanager.Signed{}, err
 	}
 	signed, err := types.SignNewTx(key, by(tx), data)
 	if err != nil {
-		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
+		return txmanager.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
 	}
 	raw, err := signed.MarshalBinary()
 	if err != nil {
-		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
+		return txmanager.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
 	}
-	return nonce.Signed{Hash: nonce.Hash(signed.Hash()), Raw: raw}, nil
+	return txmanager.Signed{Hash: txmanager.Hash(signed.Hash()), Raw: raw}, nil
 }
 
 // Check implements [Service]. A signer without any key, as in a function that never signs, returns an
 // unknown result.
-func (l *Local) Check(_ context.Context, s nonce.Submitter) error {
+func (l *Local) Check(_ context.Context, s txmanager.Submitter) error {
 	if _, ok := l.keys[s]; !ok && len(l.keys) > 0 {
 		return fmt.Errorf("the local signer for %s: %w", s, ErrNoKey)
 	}
 	return nil
 }
 
-// InProcess implements [nonce.SubmitterSignService]: always true.
-func (l *Local) InProcess(nonce.Submitter) bool { return true }
+// InProcess implements [txmanager.Signer]: always true.
+func (l *Local) InProcess(txmanager.Submitter) bool { return true }
 
 // Format never prints a key.
 func (l Local) Format(f fmt.State, _ rune) {
@@ -89,7 +89,7 @@ func (l Local) String() string { return fmt.Sprintf("local signer of %d keys", l
 
 // inner returns tx in go-ethereum's form (https://eips.ethereum.org/EIPS/eip-1559, and eip-155 for
 // legacy form).
-func inner(tx nonce.Unsigned) (types.TxData, error) {
+func inner(tx txmanager.Unsigned) (types.TxData, error) {
 	for name, n := range map[string]*big.Int{"value": tx.Value, "fee cap": tx.FeeCapWei, "tip cap": tx.TipCapWei} {
 		if n == nil || n.Sign() < 0 || n.BitLen() > 256 {
 			return nil, fmt.Errorf("%s %v: want a number of wei from 0 to 2^256-1", name, n)
@@ -107,6 +107,6 @@ func inner(tx nonce.Unsigned) (types.TxData, error) {
 }
 
 // by returns go-ethereum's signer for tx's chain.
-func by(tx nonce.Unsigned) types.Signer {
+func by(tx txmanager.Unsigned) types.Signer {
 	return types.LatestSignerForChainID(new(big.Int).SetUint64(tx.ChainID))
 }

@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // ErrUnknownSigner reports a registration's signer that this deployment does not have. The error's text
@@ -28,11 +28,11 @@ var keyVersion = regexp.MustCompile(`^projects/[^/\s]+/locations/[^/\s]+/keyRing
 
 // Service is a signer that reports beforehand whether it can sign for an account.
 type Service interface {
-	nonce.SubmitterSignService
+	txmanager.Signer
 
 	// Check reports whether the signer can sign for s, without signing. The error wraps [ErrNoKey] if
 	// it cannot; after any other error the answer is unknown.
-	Check(ctx context.Context, s nonce.Submitter) error
+	Check(ctx context.Context, s txmanager.Submitter) error
 }
 
 // Directory holds the signers of a deployment. It is immutable.
@@ -66,7 +66,7 @@ func (d Directory) Named(name string) (Service, error) {
 
 // For returns the signer that a registration names. If there is none, it returns one that refuses to
 // sign.
-func (d Directory) For(name string) nonce.SubmitterSignService {
+func (d Directory) For(name string) txmanager.Signer {
 	service, err := d.Named(name)
 	if err != nil {
 		return none{err}
@@ -77,8 +77,8 @@ func (d Directory) For(name string) nonce.SubmitterSignService {
 // none counts as in-process, so that no nonce is allocated before its refusal.
 type none struct{ err error }
 
-func (n none) Sign(_ context.Context, s nonce.Submitter, _ nonce.Unsigned) (nonce.Signed, error) {
-	return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, n.err)
+func (n none) Sign(_ context.Context, s txmanager.Submitter, _ txmanager.Unsigned) (txmanager.Signed, error) {
+	return txmanager.Signed{}, fmt.Errorf("sign for %s: %w", s, n.err)
 }
 
-func (n none) InProcess(nonce.Submitter) bool { return true }
+func (n none) InProcess(txmanager.Submitter) bool { return true }

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const someKey = "projects/p/locations/europe-west1/keyRings/r/cryptoKeys/k/cryptoKeyVersions/12"
@@ -48,9 +48,9 @@ func TestDirectorySelectsTheNamedSigner(t *testing.T) {
 func TestUnknownSignerSignsNothing(t *testing.T) {
 	t.Parallel()
 	_, address := newKey(t)
-	s := nonce.NewSubmitter(1, address)
+	s := txmanager.NewSubmitter(1, address)
 	service := signer.Directory{}.For("remote:gone")
-	if got, err := service.Sign(t.Context(), s, nonce.Unsigned{ChainID: 1}); !errors.Is(err, signer.ErrUnknownSigner) || got.Raw != nil {
+	if got, err := service.Sign(t.Context(), s, txmanager.Unsigned{ChainID: 1}); !errors.Is(err, signer.ErrUnknownSigner) || got.Raw != nil {
 		t.Errorf("got %d bytes, %v, want ErrUnknownSigner", len(got.Raw), err)
 	}
 	if !service.InProcess(s) {

@@ -6,8 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // An allocation that meets a cancel binds an unbroken run of nonces, moves the
@@ -40,8 +40,8 @@ func TestH05BulkAllocationBesideCancel(t *testing.T) {
 			canceller := connect(t, db)
 			canceller.do("begin")
 			canceller.do(cancel, w.Queue[test.cancelled].ID)
-			writing := start(func() (nonce.Written, error) {
-				return db.Write(t.Context(), nonce.Write{Lease: w.Lease, Allocate: allocations(w, test.withBytes)})
+			writing := start(func() (txmanager.CommitResult, error) {
+				return db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, test.withBytes)})
 			})
 			awaitBlocked(t, db, "with want as")
 			end, left := "commit", test.queued-1
@@ -55,11 +55,11 @@ func TestH05BulkAllocationBesideCancel(t *testing.T) {
 			checkRun(t, db, test.bound, test.withBytes)
 
 			// What was left gets the nonces that follow.
-			next, err := db.Again(t.Context(), w.Lease, true)
+			next, err := db.BeginIteration(t.Context(), w.Lease, true)
 			if err != nil {
 				t.Fatalf("go round again: %v", err)
 			}
-			write(t, db, nonce.Write{Lease: next.Lease, Allocate: allocations(next, test.withBytes)})
+			write(t, db, txmanager.Commit{Lease: next.Lease, Allocations: allocations(next, test.withBytes)})
 			checkRun(t, db, left, test.withBytes)
 		})
 	}
@@ -129,13 +129,13 @@ func TestAllocationAfterTheCursorWasMovedByHand(t *testing.T) {
 				post(t, db, alice, string(rune('a'+i)))
 			}
 			w := take(t, db, alice, "a/1")
-			write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+			write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
 			post(t, db, alice, "next")
 			run(t, db, `alter table submitter_nonce_cursor disable trigger raise_cursor`)
 			run(t, db, `update submitter_nonce_cursor set in_flight_state = 'IDLE', in_flight_nonce = null, in_flight_tx_id = null, next_nonce = $1`, test.cursor)
 			w = take(t, db, alice, "a/1")
 			before := contents(t, db, written...)
-			_, err := db.Write(t.Context(), nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)})
+			_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
 			if got := violated(err); got != test.want {
 				t.Errorf("allocate from %d: got refused by %s, want by %s", test.cursor, got, test.want)
 			}
@@ -155,7 +155,7 @@ func TestNoAllocationInProtect(t *testing.T) {
 	post(t, db, alice, "one")
 	w := take(t, db, alice, "a/1")
 	run(t, db, openEpisode, alice)
-	done := write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)})
+	done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
 	if done.Allocated != 0 {
 		t.Errorf("allocated: got %d, want 0", done.Allocated)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/mark"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Audit is what [Store.VerifyAudit] read: the rows of submitter_change and tx_decision,
@@ -121,17 +121,17 @@ func (s *Store) VerifyAudit(ctx context.Context, marked *mark.Seal, told func(do
 const tellEvery = 50_000
 
 // readLinks follows the chains, and returns the last link of each as it was computed.
-func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, told func(done, all int64)) (map[nonce.Submitter]chainEnd, error) {
+func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, told func(done, all int64)) (map[txmanager.Submitter]chainEnd, error) {
 	var all int64
 	if err := tx.QueryRow(ctx, `select count(*) from audit_link`).Scan(&all); err != nil {
 		return nil, err
 	}
-	ends := make(map[nonce.Submitter]chainEnd)
+	ends := make(map[txmanager.Submitter]chainEnd)
 	rows, err := tx.Query(ctx, linkTexts)
 	if err != nil {
 		return nil, err
 	}
-	var sub nonce.Submitter
+	var sub txmanager.Submitter
 	var number int64
 	var login, text string
 	var older, there, ours bool
@@ -178,12 +178,12 @@ func (a *Audit) readUnlinked(ctx context.Context, tx pgx.Tx) error {
 }
 
 // compareHeads compares where each chain ends with where it is said to end.
-func (a *Audit) compareHeads(ctx context.Context, tx pgx.Tx, ends map[nonce.Submitter]chainEnd) error {
+func (a *Audit) compareHeads(ctx context.Context, tx pgx.Tx, ends map[txmanager.Submitter]chainEnd) error {
 	rows, err := tx.Query(ctx, auditHeads)
 	if err != nil {
 		return err
 	}
-	var sub nonce.Submitter
+	var sub txmanager.Submitter
 	var number, sealed int64
 	var hash []byte
 	_, err = pgx.ForEachRow(rows, []any{&sub, &number, &hash, &sealed}, func() error {

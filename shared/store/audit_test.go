@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	marks "github.com/fencepost/fencepost/shared/mark"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // decidedOn has decisions about alice's transactions and changes of bob's submitter, under a
@@ -34,7 +34,7 @@ func decidedOn(t *testing.T) (db storetest.Bundle, marked marks.Seal) {
 
 func cancelNew(t *testing.T, db storetest.Bundle, request string) {
 	t.Helper()
-	if _, err := decide(t, db, post(t, db, alice, request).TxID, operator, nonce.OrderCancel); err != nil {
+	if _, err := decide(t, db, post(t, db, alice, request).TxID, operator, txmanager.ActionCancel); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -148,7 +148,7 @@ func TestAuditRowsAtOnce(t *testing.T) {
 	for worker := range 4 {
 		all.Go(func() {
 			for _, id := range ids[worker*15 : worker*15+15] {
-				if _, err := decide(t, db, id, operator, nonce.OrderCancel); err != nil {
+				if _, err := decide(t, db, id, operator, txmanager.ActionCancel); err != nil {
 					t.Errorf("decide: %v", err)
 				}
 			}

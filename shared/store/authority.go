@@ -10,21 +10,21 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // epochFor is how long an epoch is believed: it changes when an operator accepts a
 // restored database. Until then names may be used up, and the sweep helps.
 const epochFor = 10 * time.Second
 
-// epochs remembers the epoch that the last load or create came with.
-type epochs struct {
+// epochCache remembers the epoch that the last load or create came with.
+type epochCache struct {
 	mu    sync.Mutex
 	epoch string
 	until time.Time // by the monotonic clock
 }
 
-func (e *epochs) saw(epoch string) {
+func (e *epochCache) note(epoch string) {
 	if epoch == "" {
 		return
 	}
@@ -34,7 +34,7 @@ func (e *epochs) saw(epoch string) {
 }
 
 // last is the epoch seen lately; "" where none was.
-func (e *epochs) last() string {
+func (e *epochCache) last() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if time.Now().After(e.until) {
@@ -53,18 +53,18 @@ func (s *Store) Epoch(ctx context.Context) (string, error) {
 	if err := s.db.QueryRow(ctx, `select epoch from authority`).Scan(&epoch); err != nil {
 		return "", fmt.Errorf("read the epoch of the database: %w", err)
 	}
-	s.epochs.saw(epoch)
+	s.epochs.note(epoch)
 	return epoch, nil
 }
 
-// names are the name epochs of submitters, as the last load or create brought them:
+// nameEpochCache are the name epochs of submitters, as the last load or create brought them:
 // only of those that were released by resync.
-type names struct {
+type nameEpochCache struct {
 	mu   sync.Mutex
-	seen map[nonce.Submitter]string
+	seen map[txmanager.Submitter]string
 }
 
-func (n *names) saw(s nonce.Submitter, epoch string) {
+func (n *nameEpochCache) note(s txmanager.Submitter, epoch string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if epoch == "" {
@@ -72,7 +72,7 @@ func (n *names) saw(s nonce.Submitter, epoch string) {
 		return
 	}
 	if n.seen == nil {
-		n.seen = make(map[nonce.Submitter]string)
+		n.seen = make(map[txmanager.Submitter]string)
 	}
 	n.seen[s] = epoch
 }
@@ -80,7 +80,7 @@ func (n *names) saw(s nonce.Submitter, epoch string) {
 // NameEpoch is a submitter's own mark in the names of its tasks, drawn anew by each
 // release by resync; "" if it has none, or nothing was read of it by this process: then
 // the name may be used up already, and the sweep helps.
-func (s *Store) NameEpoch(sub nonce.Submitter) string {
+func (s *Store) NameEpoch(sub txmanager.Submitter) string {
 	s.names.mu.Lock()
 	defer s.names.mu.Unlock()
 	return s.names.seen[sub]
@@ -91,8 +91,8 @@ func (s *Store) NameEpoch(sub nonce.Submitter) string {
 // with the chain.
 const protectAll = `select protect_all()`
 
-// disown protects every submitter of a database that is not the authority.
-func (s *Store) disown(ctx context.Context) error {
+// distrustDatabase protects every submitter of a database that is not the authority.
+func (s *Store) distrustDatabase(ctx context.Context) error {
 	if _, err := s.db.Exec(ctx, protectAll); err != nil {
 		return fmt.Errorf("protect every submitter of a foreign database: %w", err)
 	}

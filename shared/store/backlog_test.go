@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // What waits is counted over all submitters, the longest queue by itself, and a nonce
@@ -40,23 +40,23 @@ func TestBacklog(t *testing.T) {
 	post(t, db, bob, "1")
 	check("two queues", store.Backlog{Queued: 8, Fullest: 7}, 0)
 	w := take(t, db, alice, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)[:4], Release: nonce.GiveBack})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:4], LeaseEnd: txmanager.ReleaseUnlessRerun})
 	run(t, db, `alter table tx_version disable trigger user`)
 	run(t, db, `update tx_version set created_at = created_at - nonce * interval '1 day'`) // above the lowest: not asked
 	run(t, db, `update tx_version set created_at = created_at - interval '2 h' where nonce = 0`)
 	w = take(t, db, alice, "a/2")
-	states := []func(*nonce.Tx){
-		func(x *nonce.Tx) { x.State = nonce.Stuck },
-		func(x *nonce.Tx) { x.State = nonce.Stuck },
-		func(x *nonce.Tx) { x.State, x.Sub = nonce.Tracking, nonce.Pending },
+	states := []func(*txmanager.Tx){
+		func(x *txmanager.Tx) { x.State = txmanager.Stuck },
+		func(x *txmanager.Tx) { x.State = txmanager.Stuck },
+		func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending },
 	}
-	var moves []nonce.Move
+	var moves []txmanager.Transition
 	for i, change := range states {
-		x := w.Unsettled[i]
+		x := w.Open[i]
 		change(&x)
-		moves = append(moves, nonce.Move{From: nonce.Submitted, To: x})
+		moves = append(moves, txmanager.Transition{From: txmanager.Submitted, To: x})
 	}
-	write(t, db, nonce.Write{Lease: w.Lease, Moves: moves, Release: nonce.GiveBack})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: moves, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	run(t, db, openEpisode, bob)
 	check("some sent", store.Backlog{Queued: 4, Fullest: 3, Stuck: 2, NoReceipt: 2, Protected: 1}, 2*time.Hour)
 }
@@ -81,19 +81,19 @@ func TestTraceIsKept(t *testing.T) {
 	if got := w.Queue[0].Trace; !bytes.Equal(got, origin) {
 		t.Errorf("trace in the queue: got %x, want %x", got, origin)
 	}
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)[:1], Release: nonce.GiveBack})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1], LeaseEnd: txmanager.ReleaseUnlessRerun})
 	w = take(t, db, alice, "a/2")
-	if got := w.Unsettled[0].Trace; !bytes.Equal(got, origin) {
+	if got := w.Open[0].Trace; !bytes.Equal(got, origin) {
 		t.Errorf("trace of what is sent: got %x, want %x", got, origin)
 	}
 	if got := w.Queue[0].Trace; got != nil {
 		t.Errorf("trace of an intent that came in none: got %x, want none", got)
 	}
-	decided, err := db.Decide(t.Context(), store.Decision{TxID: traced.TxID, By: operator, Action: nonce.OrderPlaceholder, Reason: "r"})
+	decided, err := db.RecordDecision(t.Context(), store.Decision{TxID: traced.TxID, By: operator, Action: txmanager.ActionPlaceholder, Reason: "r"})
 	if err != nil || !decided.Recorded || !bytes.Equal(decided.Trace, origin) {
 		t.Errorf("a decision: got %+v, %v; want it recorded, with the trace", decided, err)
 	}
-	if decided, err = db.Decide(t.Context(), store.Decision{TxID: traced.TxID, By: operator, Action: nonce.OrderPlaceholder, Reason: "r"}); err != nil || decided.Recorded {
+	if decided, err = db.RecordDecision(t.Context(), store.Decision{TxID: traced.TxID, By: operator, Action: txmanager.ActionPlaceholder, Reason: "r"}); err != nil || decided.Recorded {
 		t.Errorf("the decision again: got recorded %v, %v; want it there already", decided.Recorded, err)
 	}
 }

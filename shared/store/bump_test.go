@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // bumping opens the test's database as a process does that has the gas bump on.
@@ -29,13 +29,13 @@ func bumping(t *testing.T, db storetest.Bundle, after time.Duration) storetest.B
 }
 
 // replacement is a further version of x, which costs so much more at worst.
-func replacement(x nonce.Tx, version string, extra *big.Int, at time.Time) nonce.Version {
-	x.State, x.Sub, x.NextBumpAt = nonce.Submitted, "", &at
+func replacement(x txmanager.Tx, version string, extra *big.Int, at time.Time) txmanager.Version {
+	x.State, x.Sub, x.NextBumpAt = txmanager.Submitted, "", &at
 	gas := *x.Gas
 	x.Gas = &gas
 	signed := storetest.Signed(x.Submitter, *x.Nonce, x.ID)
 	signed.Hash = sha256.Sum256([]byte(x.ID + version))
-	return nonce.Version{Tx: x, From: nonce.Submitted, Kind: nonce.VersionBump, ExtraWei: extra, Signed: signed}
+	return txmanager.Version{Tx: x, From: txmanager.Submitted, Kind: txmanager.VersionBump, ExtraWei: extra, Signed: signed}
 }
 
 // A replacement by the gas bump goes on with the life of its transaction, and counts
@@ -47,46 +47,46 @@ func TestReplacementsAreCharged(t *testing.T) {
 	off.Register(t, alice, 2)
 	off.Register(t, bob, 2)
 	db := bumping(t, off, time.Minute)
-	for _, s := range []nonce.Submitter{alice, bob} {
+	for _, s := range []txmanager.Submitter{alice, bob} {
 		post(t, db, s, "1")
 		w := take(t, db, s, "a/1")
-		if w.BumpSpentWei == nil || w.BumpSpentWei.Sign() != 0 {
-			t.Errorf("before any: got %v spent, want 0", w.BumpSpentWei)
+		if w.BumpBudgetUsedWei == nil || w.BumpBudgetUsedWei.Sign() != 0 {
+			t.Errorf("before any: got %v spent, want 0", w.BumpBudgetUsedWei)
 		}
-		write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+		write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
 	}
 	run(t, db, `update managed_tx set first_submit_at = first_submit_at - interval '1 h'`)
 	huge, _ := new(big.Int).SetString("123456789012345678901234567890", 10)
 	for i, extra := range []*big.Int{huge, big.NewInt(5), nil} {
 		w := take(t, db, alice, "a/2")
-		x, bumpAt := w.Unsettled[0], time.Now().Add(time.Hour).Truncate(time.Second)
-		write(t, db, nonce.Write{Lease: w.Lease, Store: []nonce.Version{replacement(x, string(rune('2'+i)), extra, bumpAt)}, Release: nonce.GiveBack})
+		x, bumpAt := w.Open[0], time.Now().Add(time.Hour).Truncate(time.Second)
+		write(t, db, txmanager.Commit{Lease: w.Lease, Versions: []txmanager.Version{replacement(x, string(rune('2'+i)), extra, bumpAt)}, LeaseEnd: txmanager.ReleaseUnlessRerun})
 		w = take(t, db, alice, "a/3")
-		got := w.Unsettled[0]
+		got := w.Open[0]
 		if got.NextBumpAt == nil || !got.NextBumpAt.Equal(bumpAt) || len(got.Versions) != i+2 {
 			t.Errorf("version %d: got next bump %v, %d versions; want %v, %d", i+2, got.NextBumpAt, len(got.Versions), bumpAt, i+2)
 		}
 		if anew := !got.FirstSubmitAt.Equal(*x.FirstSubmitAt); anew != (extra == nil) {
 			t.Errorf("version %d: its life began anew: %v, want %v", i+2, anew, extra == nil)
 		}
-		write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack})
+		write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	}
 	want := new(big.Int).Add(huge, big.NewInt(5))
-	if w := take(t, db, alice, "a/4"); w.BumpSpentWei.Cmp(want) != 0 {
-		t.Errorf("spent: got %s, want %s", w.BumpSpentWei, want)
+	if w := take(t, db, alice, "a/4"); w.BumpBudgetUsedWei.Cmp(want) != 0 {
+		t.Errorf("spent: got %s, want %s", w.BumpBudgetUsedWei, want)
 	}
-	if w := take(t, db, bob, "a/4"); w.BumpSpentWei.Sign() != 0 {
-		t.Errorf("of another submitter: got %s, want 0", w.BumpSpentWei)
+	if w := take(t, db, bob, "a/4"); w.BumpBudgetUsedWei.Sign() != 0 {
+		t.Errorf("of another submitter: got %s, want 0", w.BumpBudgetUsedWei)
 	}
 	run(t, db, `alter table tx_version disable trigger user`)
 	run(t, db, `update tx_version set created_at = created_at - interval '24 h' where extra_wei > 5`)
 	run(t, db, `update submitter_lease set owner_node = ''`)
-	if w := take(t, db, alice, "a/5"); w.BumpSpentWei.Int64() != 5 {
-		t.Errorf("a day later: got %s spent, want 5", w.BumpSpentWei)
+	if w := take(t, db, alice, "a/5"); w.BumpBudgetUsedWei.Int64() != 5 {
+		t.Errorf("a day later: got %s spent, want 5", w.BumpBudgetUsedWei)
 	}
 	run(t, db, `update submitter_lease set owner_node = ''`)
-	if w := take(t, off, alice, "a/6"); w.BumpSpentWei != nil {
-		t.Errorf("off: got %s spent, want nothing read", w.BumpSpentWei)
+	if w := take(t, off, alice, "a/6"); w.BumpBudgetUsedWei != nil {
+		t.Errorf("off: got %s spent, want nothing read", w.BumpBudgetUsedWei)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestWhatMayBeReplacedIsLoadedWhole(t *testing.T) {
 		post(t, off, alice, request)
 	}
 	w := take(t, off, alice, "a/1")
-	write(t, off, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+	write(t, off, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
 	run(t, off, `update managed_tx set state = 'TRACKING', sub_state = 'PENDING', next_resubmit_at = clock_timestamp() + interval '1 h',
 		first_submit_at = clock_timestamp() - interval '2 min', next_bump_at = case nonce when 2 then clock_timestamp() + interval '1 h' end`)
 	stuckAfter := func(o *store.Options) { o.StuckAfter = time.Hour }
@@ -116,12 +116,12 @@ func TestWhatMayBeReplacedIsLoadedWhole(t *testing.T) {
 		db := off
 		db.Store = s
 		w := take(t, db, alice, "a/2")
-		for _, x := range w.Unsettled {
+		for _, x := range w.Open {
 			if x.Payload != nil {
 				nonces = append(nonces, *x.Nonce)
 			}
 		}
-		write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack})
+		write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 		return nonces
 	}
 	for after, want := range map[time.Duration][]uint64{0: {0}, time.Minute: {0, 1}, time.Hour: {0}} { // the lowest always
@@ -139,21 +139,21 @@ func TestDiagnosisIsKept(t *testing.T) {
 	db.Register(t, alice, 1)
 	post(t, db, alice, "1")
 	w := take(t, db, alice, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
-	want := nonce.Diagnosis{Signal: nonce.PerhapsLost, Advice: nonce.AdviseResubmit, Since: time.Now().UTC().Truncate(time.Second), Node: "node-1", Block: 7, LatestCount: 1, PendingCount: 2}
-	for i, d := range []*nonce.Diagnosis{&want, nil} {
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
+	want := txmanager.Diagnosis{Signal: txmanager.PerhapsLost, Advice: txmanager.AdviseResubmit, Since: time.Now().UTC().Truncate(time.Second), Node: "node-1", Block: 7, LatestCount: 1, PendingCount: 2}
+	for i, d := range []*txmanager.Diagnosis{&want, nil} {
 		w = take(t, db, alice, "a/2")
-		x := w.Unsettled[0]
+		x := w.Open[0]
 		x.Diagnosis = d
-		write(t, db, nonce.Write{Lease: w.Lease, Moves: []nonce.Move{{From: nonce.Submitted, To: x}}, Release: nonce.GiveBack})
+		write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: x}}, LeaseEnd: txmanager.ReleaseUnlessRerun})
 		w = take(t, db, alice, "a/3")
-		if got := w.Unsettled[0].Diagnosis; got == nil || cmp.Diff(want, *got) != "" {
+		if got := w.Open[0].Diagnosis; got == nil || cmp.Diff(want, *got) != "" {
 			t.Errorf("move %d: got %+v, want %+v", i, got, want)
 		}
-		write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack})
+		write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	}
 	r, err := db.TxByRequest(t.Context(), alice, "1", operator)
-	var shown nonce.Diagnosis
+	var shown txmanager.Diagnosis
 	if err == nil {
 		err = json.Unmarshal(r.Mempool, &shown)
 	}
@@ -169,13 +169,13 @@ func TestBacklogOfWhatWaits(t *testing.T) {
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
 	db.Register(t, bob, 1)
-	for _, s := range []nonce.Submitter{alice, bob} {
+	for _, s := range []txmanager.Submitter{alice, bob} {
 		for _, request := range []string{"1", "2", "3"} {
 			post(t, db, s, request)
 		}
 	}
 	w := take(t, db, bob, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
 	run(t, db, `update managed_tx set last_error = 'balance: too little' where submitter = $1`, alice)
 	run(t, db, `update managed_tx set last_error = case when queued then 'fee: too much' else 'gas bump: no budget' end where submitter = $1`, bob)
 	got, err := db.Backlog(t.Context())
@@ -189,9 +189,9 @@ func TestBacklogOfWhatWaits(t *testing.T) {
 func TestActiveOnAChain(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	var want []nonce.Submitter
+	var want []txmanager.Submitter
 	for i, chain := range []uint64{1, 1, 1, 10, 2} {
-		s := nonce.NewSubmitter(chain, nonce.Address{19: byte(i + 1)})
+		s := txmanager.NewSubmitter(chain, txmanager.Address{19: byte(i + 1)})
 		db.Register(t, s, 1)
 		if i == 0 || i == 2 {
 			want = append(want, s)
@@ -199,7 +199,7 @@ func TestActiveOnAChain(t *testing.T) {
 			run(t, db, `update submitter set status = 'SUSPENDED' where submitter = $1`, s)
 		}
 	}
-	for limit, want := range map[int][]nonce.Submitter{1: want[:1], 2: want, 9: want} {
+	for limit, want := range map[int][]txmanager.Submitter{1: want[:1], 2: want, 9: want} {
 		got, err := db.ActiveOn(t.Context(), 1, limit)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("at most %d: %v (-want +got):\n%s", limit, err, diff)

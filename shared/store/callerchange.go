@@ -9,12 +9,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // CallersChange sets a submitter's callers in place of what they were, by an operator.
 type CallersChange struct {
-	Submitter nonce.Submitter
+	Submitter txmanager.Submitter
 	Callers   []string          // full names
 	Succeeds  map[string]string // by a caller that is listed now, the one that it succeeds
 	By        string
@@ -23,15 +23,15 @@ type CallersChange struct {
 	OnlyFewer bool // callers are left out, and none is new: see [ErrNotTighter]
 }
 
-// ErrCallers reports callers that do not fit the submitter's present ones. Nothing was
+// CallersError reports callers that do not fit the submitter's present ones. Nothing was
 // changed.
-type ErrCallers struct {
+type CallersError struct {
 	Field  string // "callers" or "succeeds"
 	Detail string
 }
 
 // Error says what does not fit.
-func (e ErrCallers) Error() string { return e.Field + " " + e.Detail }
+func (e CallersError) Error() string { return e.Field + " " + e.Detail }
 
 // endLeaseSession takes the lease from its holder, which can write nothing of what it loaded any
 // more. It waits for a write that is under way. A submitter whose lease nobody has had yet
@@ -44,10 +44,10 @@ select submitter, '', 1, clock_timestamp(), clock_timestamp()
     on conflict (submitter) do update
    set owner_node = '', wake = false, fencing_token = l.fencing_token + 1, updated_at = clock_timestamp()`
 
-// lockedDown changes what the submitter's nonces may be bound to, once whoever holds the
+// changeUnderLease changes what the submitter's nonces may be bound to, once whoever holds the
 // lease has lost it: what is written after the commit was loaded after it. The lease comes first, as every
 // fenced write has it: so none waits for another. It returns the token in force after the commit.
-func (s *Store) lockedDown(ctx context.Context, sub nonce.Submitter, change func(pgx.Tx) error) (token int64, err error) {
+func (s *Store) changeUnderLease(ctx context.Context, sub txmanager.Submitter, change func(pgx.Tx) error) (token int64, err error) {
 	once := func() error {
 		return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, endLeaseSession, sub); err != nil {
@@ -73,12 +73,12 @@ func (s *Store) lockedDown(ctx context.Context, sub nonce.Submitter, change func
 }
 
 // tokenOf is the token in force.
-func (s *Store) tokenOf(ctx context.Context, sub nonce.Submitter) (token int64, err error) {
+func (s *Store) tokenOf(ctx context.Context, sub txmanager.Submitter) (token int64, err error) {
 	var names string
 	if err := s.db.QueryRow(ctx, findToken, sub).Scan(&token, &names); err != nil {
 		return 0, fmt.Errorf("read the token of %s: %w", sub, err)
 	}
-	s.names.saw(sub, names)
+	s.names.note(sub, names)
 	return token, nil
 }
 
@@ -101,10 +101,10 @@ select submitter, 'CALLERS', $5, $6, $4, $2, $7 from changed`
 // PutCallers sets the callers, with a record of them before and after, and returns the
 // token in force after the commit. It ends the lease session of whoever holds the lease: whatever
 // is written for the submitter after the commit was loaded after it. The same again
-// changes nothing. The error wraps [ErrUnknownSubmitter] or [ErrNotTighter], or is an [ErrCallers].
+// changes nothing. The error wraps [ErrUnknownSubmitter] or [ErrNotTighter], or is an [CallersError].
 func (s *Store) PutCallers(ctx context.Context, c CallersChange) (token int64, changed bool, err error) {
 	changed = true
-	token, err = s.lockedDown(ctx, c.Submitter, func(tx pgx.Tx) error {
+	token, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
 		var before callers
 		err := tx.QueryRow(ctx, lockCallers, c.Submitter).Scan(&before.listed, &before.succeeded, &before.former)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -127,7 +127,7 @@ func (s *Store) PutCallers(ctx context.Context, c CallersChange) (token int64, c
 		if succeeds == nil {
 			succeeds = map[string]string{}
 		}
-		_, err = tx.Exec(ctx, changeCallers, c.Submitter, after.listed, after.succeeded, before.listed, c.By, plain(c.Reason), succeeds)
+		_, err = tx.Exec(ctx, changeCallers, c.Submitter, after.listed, after.succeeded, before.listed, c.By, printableText(c.Reason), succeeds)
 		return err
 	})
 	if errors.Is(err, errSame) {
@@ -156,7 +156,7 @@ func (c callers) changed(listed []string, succeeds map[string]string) (after cal
 	listed = fullCallers(listed)
 	after = callers{listed: listed, succeeded: maps.Clone(c.succeeded)}
 	if slices.Contains(fullCallers(c.listed), PayoutCaller) != slices.Contains(listed, PayoutCaller) {
-		return after, ErrCallers{"callers", fmt.Sprintf("adds or leaves out %q: whether an account pays payouts is settled at its registration", PayoutCaller)}
+		return after, CallersError{"callers", fmt.Sprintf("adds or leaves out %q: whether an account pays payouts is settled at its registration", PayoutCaller)}
 	}
 	if after.succeeded == nil {
 		after.succeeded = map[string]string{}
@@ -165,7 +165,7 @@ func (c callers) changed(listed []string, succeeds map[string]string) (after cal
 	for _, successor := range slices.Sorted(maps.Keys(succeeds)) {
 		old := succeeds[successor]
 		if other := taken[old]; other != "" {
-			return after, ErrCallers{"succeeds", fmt.Sprintf("gives %s two successors, %s and %s: want one", old, other, successor)}
+			return after, CallersError{"succeeds", fmt.Sprintf("gives %s two successors, %s and %s: want one", old, other, successor)}
 		}
 		taken[old] = successor
 		if err := c.mayFollow(after, successor, old); err != nil {
@@ -182,13 +182,13 @@ func (c callers) mayFollow(after callers, successor, old string) error {
 	known := fullCallers(slices.Concat(c.listed, c.former))
 	switch {
 	case !slices.Contains(after.listed, successor):
-		return ErrCallers{"succeeds", fmt.Sprintf("names %s as a successor, which callers does not have: add it there", successor)}
+		return CallersError{"succeeds", fmt.Sprintf("names %s as a successor, which callers does not have: add it there", successor)}
 	case slices.Contains(after.listed, old):
-		return ErrCallers{"succeeds", fmt.Sprintf("names %s as succeeded, which callers still has: take it off there", old)}
+		return CallersError{"succeeds", fmt.Sprintf("names %s as succeeded, which callers still has: take it off there", old)}
 	case present != "" && present != successor:
-		return ErrCallers{"succeeds", fmt.Sprintf("names %s as succeeded, which %s has succeeded already: name that one in its place", old, present)}
+		return CallersError{"succeeds", fmt.Sprintf("names %s as succeeded, which %s has succeeded already: name that one in its place", old, present)}
 	case present == "" && !slices.Contains(known, old) && !slices.Contains(known, AnyCaller):
-		return ErrCallers{"succeeds", fmt.Sprintf("names %s as succeeded, which never was among the submitter's callers", old)}
+		return CallersError{"succeeds", fmt.Sprintf("names %s as succeeded, which never was among the submitter's callers", old)}
 	}
 	return nil
 }
@@ -212,7 +212,7 @@ func (c callers) follow(successor, old string) {
 func (c callers) settle() error {
 	for _, name := range c.listed {
 		if present := c.succeeded[name]; present != "" {
-			return ErrCallers{"callers", fmt.Sprintf("has %s, which %s has succeeded: what both post would be %s's. To have it back, leave %s out and say in succeeds {%q: %q}",
+			return CallersError{"callers", fmt.Sprintf("has %s, which %s has succeeded: what both post would be %s's. To have it back, leave %s out and say in succeeds {%q: %q}",
 				name, present, present, present, name, present)}
 		}
 		for _, spelled := range Spellings(name)[1:] {
@@ -224,7 +224,7 @@ func (c callers) settle() error {
 	if slices.Contains(c.listed, AnyCaller) {
 		for old, present := range c.succeeded {
 			if FullCaller(old) != present {
-				return ErrCallers{"callers", fmt.Sprintf("has \"*\", which would let %s post again, whom %s has succeeded: name the callers", old, present)}
+				return CallersError{"callers", fmt.Sprintf("has \"*\", which would let %s post again, whom %s has succeeded: name the callers", old, present)}
 			}
 		}
 	}

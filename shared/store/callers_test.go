@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A name says of what kind it is. One that was written before names had kinds is read as
@@ -181,7 +181,7 @@ func TestSuccession(t *testing.T) {
 	}
 	must(create("one", "sub:2"))
 	must(create("three", "sub:2"))
-	if _, err := db.Store.Decide(t.Context(), store.Decision{TxID: txIDs["two"], By: store.Viewer{Caller: shop[0], Names: shop}, Action: nonce.OrderCancel, Reason: "r"}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := db.Store.RecordDecision(t.Context(), store.Decision{TxID: txIDs["two"], By: store.Viewer{Caller: shop[0], Names: shop}, Action: txmanager.ActionCancel, Reason: "r"}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("who was taken off cancels: got %v, want ErrNotFound", err)
 	}
 
@@ -196,8 +196,8 @@ func TestSuccession(t *testing.T) {
 	}
 	must(create("one", "sub:3"))
 	must(create("two", "sub:3"))
-	out, err := db.Store.Decide(t.Context(), store.Decision{TxID: txIDs["two"], By: store.Viewer{Caller: "sub:3"}, Action: nonce.OrderCancel, Reason: "r"})
-	if err != nil || out.SubState != nonce.Cancelled {
+	out, err := db.Store.RecordDecision(t.Context(), store.Decision{TxID: txIDs["two"], By: store.Viewer{Caller: "sub:3"}, Action: txmanager.ActionCancel, Reason: "r"})
+	if err != nil || out.SubState != txmanager.Cancelled {
 		t.Errorf("the successor cancels: got %+v, %v; want it cancelled", out, err)
 	}
 
@@ -252,7 +252,7 @@ func TestCallersThatDoNotFit(t *testing.T) {
 		"everybody, with who was succeeded":   change([]string{"*"}),
 		"the coordinator":                     change([]string{store.PayoutCaller}),
 	} {
-		var refused store.ErrCallers
+		var refused store.CallersError
 		if _, changed, err := db.Store.PutCallers(t.Context(), c); changed || !errors.As(err, &refused) {
 			t.Errorf("%s: got %t, %v; want an ErrCallers", name, changed, err)
 		}
@@ -281,7 +281,7 @@ func TestChangeOfCallersEndsTheLeaseSession(t *testing.T) {
 	if _, err := db.Store.Create(t.Context(), by("r", "sub:1"), 10); err != nil {
 		t.Fatal(err)
 	}
-	taken, err := db.Store.Take(t.Context(), alice, "a/1", true)
+	taken, err := db.Store.Acquire(t.Context(), alice, "a/1", true)
 	if err != nil || !taken.Held {
 		t.Fatalf("take: got %+v, %v", taken, err)
 	}
@@ -289,11 +289,11 @@ func TestChangeOfCallersEndsTheLeaseSession(t *testing.T) {
 	if err != nil || !changed || token != taken.Token+1 {
 		t.Fatalf("change: got token %d, %t, %v; want %d", token, changed, err, taken.Token+1)
 	}
-	done, err := db.Store.Write(t.Context(), nonce.Write{Lease: taken.Work.Lease, Allocate: allocations(taken.Work, true)})
+	done, err := db.Store.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, Allocations: allocations(taken.State, true)})
 	if err == nil || done.Allocated != 0 {
 		t.Errorf("the holder binds what it loaded before: got %d bound, %v; want it fenced", done.Allocated, err)
 	}
-	again, err := db.Store.Take(t.Context(), alice, "b/1", true)
+	again, err := db.Store.Acquire(t.Context(), alice, "b/1", true)
 	if err != nil || !again.Held || again.Token != token+1 {
 		t.Errorf("the next: got %+v, %v; want it to hold the lease under token %d", again, err, token+1)
 	}
@@ -303,7 +303,7 @@ func TestChangeOfCallersEndsTheLeaseSession(t *testing.T) {
 func TestEventsOfASuccession(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)
-	for _, s := range []nonce.Submitter{alice, bob} {
+	for _, s := range []txmanager.Submitter{alice, bob} {
 		db.Register(t, s, 1)
 		run(t, db, `update submitter set callers = '{shop}' where submitter = $1`, s)
 		in := intent(s, "first")
@@ -319,7 +319,7 @@ func TestEventsOfASuccession(t *testing.T) {
 	page(t, db, 0, operator) // gives the positions
 	for name, c := range map[string]struct {
 		names []string
-		sub   nonce.Submitter
+		sub   txmanager.Submitter
 		want  int
 	}{
 		"the successor":                      {[]string{"sub:2"}, "", 2},

@@ -6,9 +6,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // What must never be is refused by the database itself, whoever writes it.
@@ -50,9 +50,9 @@ func plant(t *testing.T, db storetest.Bundle) *strings.Replacer {
 	w := take(t, db, alice, "a/1")
 	all := allocations(w, true)
 	all[1].Signed = nil
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: all, Release: nonce.GiveBack})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: all, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	w = take(t, db, bob, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
 	run(t, db, openEpisode, bob)
 
 	words := []string{"$alice", "'" + string(alice) + "'", "$bob", "'" + string(bob) + "'", "$hash", "'0x" + strings.Repeat("5", 64) + "'"}
@@ -254,7 +254,7 @@ func TestSequenceBeginsAtStartNonce(t *testing.T) {
 	post(t, db, alice, "one")
 	post(t, db, alice, "two")
 	w := take(t, db, alice, "a/1")
-	if done := write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)}); w.NextNonce != 7 || done.Allocated != 2 {
+	if done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)}); w.NextNonce != 7 || done.Allocated != 2 {
 		t.Errorf("allocate: got %d from %d, want 2 from 7", done.Allocated, w.NextNonce)
 	}
 	if got := value[string](t, db, `select string_agg(nonce::text, ' ' order by seq) from managed_tx`); got != "7 8" {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Each act of a tenure, and a create, is one round trip once its statements are
@@ -31,7 +31,7 @@ func TestActsAreOneRoundTripEach(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	var w nonce.Work
+	var w txmanager.SubmitterState
 	acts := []struct {
 		name string
 		do   func(context.Context) error
@@ -42,8 +42,8 @@ func TestActsAreOneRoundTripEach(t *testing.T) {
 			return err
 		}, telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 3, Commits: 1}},
 		{"take", func(ctx context.Context) error {
-			taken, err := s.Take(ctx, alice, "a/1", true)
-			w = taken.Work
+			taken, err := s.Acquire(ctx, alice, "a/1", true)
+			w = taken.State
 			return err
 		}, telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 4, Commits: 1}},
 		{"renew", func(ctx context.Context) (err error) {
@@ -51,11 +51,11 @@ func TestActsAreOneRoundTripEach(t *testing.T) {
 			return err
 		}, telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 1, Commits: 1}},
 		{"go round again", func(ctx context.Context) (err error) {
-			w, err = s.Again(ctx, w.Lease, true)
+			w, err = s.BeginIteration(ctx, w.Lease, true)
 			return err
 		}, telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 4, Commits: 1}},
 		{"write", func(ctx context.Context) error {
-			_, err := s.Write(ctx, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Moves: []nonce.Move{remark(w.Queue[0], "")}, Release: nonce.GiveBack})
+			_, err := s.Commit(ctx, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), Transitions: []txmanager.Transition{remark(w.Queue[0], "")}, LeaseEnd: txmanager.ReleaseUnlessRerun})
 			return err
 		}, telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 6, Commits: 1}},
 	}

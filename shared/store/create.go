@@ -11,20 +11,20 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Intent is what a caller wants done once.
 type Intent struct {
 	TxID        string // a new UUID
-	Submitter   nonce.Submitter
+	Submitter   txmanager.Submitter
 	RequestID   string     // the caller's, unique per submitter; compared byte for byte
 	Caller      string     // who posts it
 	Names       []string   // by what the submitter's callers may name who posts it, [AnyCaller] among them where that stands for it; nil: by Caller alone. It is stored under the first that they name
 	Payload     []byte     // canonical JSON
 	Handler     string     // makes the transaction out of the payload; "": the payload is the transaction
-	Fingerprint [32]byte   // of the payload, and of ValidUntil: see [nonce.FingerprintUntil]
+	Fingerprint [32]byte   // of the payload, and of ValidUntil: see [txmanager.FingerprintUntil]
 	ValidUntil  *time.Time // to the microsecond: from then on it gets no nonce; nil: that never ends
 	Trace       []byte     // a [telemetry.Origin]; nil: not traced
 
@@ -158,7 +158,7 @@ type Created struct {
 //
 // The error wraps [ErrUnknownSubmitter] (not registered, or not the caller's to
 // use), [ErrAnyCaller], [ErrRequestConflict], [ErrHandlerBarred], [ErrPast], [ErrProtected], [ErrSuspended],
-// [ErrQueueFull] or [ErrMoved], or is an [ErrPolicy] or the intent's Refused.
+// [ErrQueueFull] or [ErrMoved], or is an [PolicyError] or the intent's Refused.
 func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted, error) {
 	if in.Trace == nil {
 		in.Trace = telemetry.Origin(ctx)
@@ -189,14 +189,14 @@ func (s *Store) CreateAll(ctx context.Context, all []Intent, queueBound int) ([]
 	if err == nil || !rolledBack(err) {
 		return results, err
 	}
-	return s.createApart(ctx, all, queueBound, err)
+	return s.createSingly(ctx, all, queueBound, err)
 }
 
 // createAll is one attempt. within, where it is not nil, is how long it waits for
 // locks. beside: it may store what is held beside a foreign transaction.
 func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, within *time.Duration, beside bool) ([]Created, error) {
 	c := s.intentColumns(all)
-	found, refused := make([]foundIntent, len(all)), make([]*ErrPolicy, len(all))
+	found, refused := make([]foundIntent, len(all)), make([]*PolicyError, len(all))
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	if within != nil {
@@ -228,20 +228,20 @@ func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, wit
 		return nil, err
 	}
 	for sub, queued := range c.counted {
-		s.bounds.saw(sub, queueBound-queued)
+		s.bounds.noteRoom(sub, queueBound-queued)
 	}
 	for i, in := range all {
 		queued, ok := c.counted[in.Submitter]
 		found[i].full = ok && queued >= queueBound
 		found[i].judged, found[i].refused = judged[i], refused[i]
 	}
-	return s.created(ctx, all, found, queueBound, within, beside)
+	return s.insertIntents(ctx, all, found, queueBound, within, beside)
 }
 
-// created turns what was found into results. An intent of a submitter that was taken
+// insertIntents turns what was found into results. An intent of a submitter that was taken
 // for one without a policy, and has one, is posted again; so is one that nothing refuses
 // and that was not stored, as it may have to be held.
-func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent, queueBound int, within *time.Duration, beside bool) ([]Created, error) {
+func (s *Store) insertIntents(ctx context.Context, all []Intent, found []foundIntent, queueBound int, within *time.Duration, beside bool) ([]Created, error) {
 	results := make([]Created, len(all))
 	foreign := false
 	var again []Intent
@@ -249,21 +249,21 @@ func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent, 
 	for i, in := range all {
 		f := found[i]
 		results[i].Accepted, results[i].Err = f.answer(in)
-		s.epochs.saw(f.epoch)
+		s.epochs.note(f.epoch)
 		if f.registered {
-			s.names.saw(in.Submitter, f.nameEpoch)
+			s.names.note(in.Submitter, f.nameEpoch)
 		}
-		s.usable.saw(namesOf(in.Caller, in.Names), in.Submitter, f.registered && f.allowed)
+		s.usable.note(namesOf(in.Caller, in.Names), in.Submitter, f.registered && f.allowed)
 		foreign = foreign || (f.registered && !f.ours)
 		if f.registered {
-			s.limits.saw(in.Submitter, f.limited)
+			s.limits.note(in.Submitter, f.limited)
 		}
 		if (f.limited && !f.judged || !beside) && errors.Is(results[i].Err, ErrMoved) {
 			again, places = append(again, in), append(places, i)
 		}
 	}
 	if foreign {
-		if err := s.disown(ctx); err != nil {
+		if err := s.distrustDatabase(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -288,13 +288,13 @@ type intents struct {
 	fingerprint, trace, digest, macs                   [][]byte
 	validUntil                                         []*time.Time
 	number                                             []int // among the submitter's, from 1 on; 0: it is refused
-	counted                                            map[nonce.Submitter]int
+	counted                                            map[txmanager.Submitter]int
 }
 
 // intentColumns also says whose queue is to be counted.
 func (s *Store) intentColumns(all []Intent) intents {
-	c := intents{counted: make(map[nonce.Submitter]int)}
-	numbers := make(map[nonce.Submitter]int)
+	c := intents{counted: make(map[txmanager.Submitter]int)}
+	numbers := make(map[txmanager.Submitter]int)
 	for i := range all {
 		in := &all[i]
 		c.id, c.caller = append(c.id, in.TxID), append(c.caller, in.Caller)
@@ -311,7 +311,7 @@ func (s *Store) intentColumns(all []Intent) intents {
 			number = numbers[in.Submitter]
 		}
 		c.number = append(c.number, number)
-		if _, ok := c.counted[in.Submitter]; !ok && s.bounds.unseen(in.Submitter) {
+		if _, ok := c.counted[in.Submitter]; !ok && s.bounds.needsCount(in.Submitter) {
 			c.counted[in.Submitter] = 0
 		}
 	}
@@ -336,26 +336,26 @@ type foundIntent struct {
 	limited       bool // the submitter has a policy
 	held          bool // it is in the queue, and no nonce is given to it
 	judged        bool // it was held to a policy
-	refused       *ErrPolicy
+	refused       *PolicyError
 	nameEpoch     string
 	recorded      bool   // a release put it on record, for whoever may post for the submitter
 	txHash        string // last signed, or of the foreign transaction that it was
 	now           time.Time
 }
 
-// RequestRecorded is an [ErrRecorded] with what is on record.
-type RequestRecorded struct {
+// RequestRecordedError is an [ErrRecorded] with what is on record.
+type RequestRecordedError struct {
 	TxID   string
 	TxHash string // "": the node did not tell of the transaction
 }
 
 // Error names the transaction.
-func (e RequestRecorded) Error() string {
+func (e RequestRecordedError) Error() string {
 	return fmt.Sprintf("%v: transaction %s, hash %s", ErrRecorded, e.TxID, e.TxHash)
 }
 
 // Unwrap is [ErrRecorded].
-func (e RequestRecorded) Unwrap() error { return ErrRecorded }
+func (e RequestRecordedError) Unwrap() error { return ErrRecorded }
 
 func scanFound(rows pgx.Rows, found []foundIntent) error {
 	for rows.Next() {
@@ -397,10 +397,10 @@ func (f foundIntent) answer(in Intent) (Accepted, error) {
 	case f.txID == "": // what refused the insert was over when it was asked why
 		return Accepted{}, ErrMoved
 	case f.recorded:
-		return Accepted{}, RequestRecorded{TxID: f.txID, TxHash: f.txHash}
+		return Accepted{}, RequestRecordedError{TxID: f.txID, TxHash: f.txHash}
 	case !f.own, string(f.fingerprint) != string(in.Fingerprint[:]): // another caller's id is never told
 		return Accepted{}, ErrRequestConflict
 	}
 	isNew := f.txID == in.TxID
-	return Accepted{TxID: f.txID, New: isNew, Queued: nonce.State(f.state) == nonce.Queued && !f.held && !(isNew && f.served), Token: f.token}, nil
+	return Accepted{TxID: f.txID, New: isNew, Queued: txmanager.State(f.state) == txmanager.Queued && !f.held && !(isNew && f.served), Token: f.token}, nil
 }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // What is stored answers first, whatever would be refused now; and a duplicate
@@ -140,7 +140,7 @@ func TestRequestIDIsComparedByteForByte(t *testing.T) {
 	db.Register(t, bob, 1)
 	seen := map[string]string{}
 	for _, id := range []string{"r", "R", "r ", "é", "e\u0301"} {
-		for _, sub := range []nonce.Submitter{alice, bob} {
+		for _, sub := range []txmanager.Submitter{alice, bob} {
 			a := post(t, db, sub, id)
 			if was, ok := seen[a.TxID]; ok || !a.New {
 				t.Errorf("%q of %s: got the transaction of %q, want one of its own", id, sub, was)
@@ -237,7 +237,7 @@ func TestQueueBoundBindsABatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	places := map[nonce.Submitter]int{alice: bound - 1, bob: bound}
+	places := map[txmanager.Submitter]int{alice: bound - 1, bob: bound}
 	for i, in := range all {
 		want := error(nil)
 		if places[in.Submitter]--; places[in.Submitter] < 0 {

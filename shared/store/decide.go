@@ -8,31 +8,31 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Decision is what somebody wants done about a transaction.
 type Decision struct {
 	TxID   string
 	By     Viewer // who; a caller decides about its own transactions, an operator about any
-	Action nonce.Order
+	Action txmanager.Action
 	Reason string
 }
 
-// Decided is what is on record after a decision.
-type Decided struct {
-	Submitter nonce.Submitter
-	State     nonce.State
-	SubState  nonce.SubState
-	Ordered   nonce.Order // waits for whoever holds the lease
-	Token     int64       // in force after the commit
-	Recorded  bool        // the decision was new
-	Trace     []byte      // of the transaction's request, a [telemetry.Origin]; nil: not traced
-	Stated    bool        // it ended on an operator's statement that it was carried out, without a receipt
+// DecisionResult is what is on record after a decision.
+type DecisionResult struct {
+	Submitter txmanager.Submitter
+	State     txmanager.State
+	SubState  txmanager.SubState
+	Ordered   txmanager.Action // waits for whoever holds the lease
+	Token     int64            // in force after the commit
+	Recorded  bool             // the decision was new
+	Trace     []byte           // of the transaction's request, a [telemetry.Origin]; nil: not traced
+	Stated    bool             // it ended on an operator's statement that it was carried out, without a receipt
 }
 
 // ErrTooLate reports a decision about a transaction that is final, or, but for
-// [nonce.OrderCancel], still in the queue. Nothing was recorded.
+// [txmanager.ActionCancel], still in the queue. Nothing was recorded.
 var ErrTooLate = errors.New("there is nothing to decide about the transaction in its state")
 
 // order is a compare-and-set and takes no lease: a transaction in the queue is
@@ -105,28 +105,28 @@ select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''),
 // Nothing was changed.
 var ErrCoordinators = errors.New("the payout is the transfer coordinator's to cancel")
 
-// coordinators says that the order was not recorded because the payout is the
+// isCoordinatorsAction says that the order was not recorded because the payout is the
 // coordinator's.
-func (d Decided) coordinators(action nonce.Order) bool {
+func (d DecisionResult) isCoordinatorsAction(action txmanager.Action) bool {
 	switch {
-	case d.State.Final(), d.Ordered == action:
+	case d.State.Terminal(), d.Ordered == action:
 		return false
-	case action == nonce.OrderRebroadcast, action == nonce.OrderReplace:
-		return d.Ordered == nonce.OrderCancel
+	case action == txmanager.ActionRebroadcast, action == txmanager.ActionReplace:
+		return d.Ordered == txmanager.ActionCancel
 	}
-	return action == nonce.OrderCancel || action == nonce.OrderPlaceholder
+	return action == txmanager.ActionCancel || action == txmanager.ActionPlaceholder
 }
 
-// Decide records the decision and the order it gives, in one round trip, and
+// RecordDecision records the decision and the order it gives, in one round trip, and
 // returns what is on record. The same order again changes nothing. The error
 // is [ErrNotFound] where the transaction is not there or not By's to decide
 // about; it wraps [ErrInDoubt] for a caller of a restored database, [ErrCoordinators],
 // and [ErrTooLate] where nothing can be decided any more; a cancel is never too late,
 // but may find that it was.
-func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
-	var out Decided
+func (s *Store) RecordDecision(ctx context.Context, d Decision) (DecisionResult, error) {
+	var out DecisionResult
 	statement := order
-	if d.Action == nonce.OrderWait {
+	if d.Action == txmanager.ActionWait {
 		statement = recordDecision
 	}
 	var believed, payout bool
@@ -143,7 +143,7 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 	})
 	err := s.send(ctx, b)
 	if err == nil {
-		s.names.saw(out.Submitter, names)
+		s.names.note(out.Submitter, names)
 	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -152,9 +152,9 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 		return out, fmt.Errorf("decide about %s: %w", d.TxID, err)
 	case !believed: // what ran after the backup was made is not known here
 		return out, fmt.Errorf("decide about %s: %w", d.TxID, ErrInDoubt)
-	case !out.Recorded && payout && out.coordinators(d.Action):
+	case !out.Recorded && payout && out.isCoordinatorsAction(d.Action):
 		return out, fmt.Errorf("%s of %s: %w", d.Action, d.TxID, ErrCoordinators)
-	case !out.Recorded && d.Action != nonce.OrderCancel && out.Ordered != d.Action:
+	case !out.Recorded && d.Action != txmanager.ActionCancel && out.Ordered != d.Action:
 		return out, fmt.Errorf("%s: %w", out.State, ErrTooLate)
 	}
 	return out, nil

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 var (
@@ -16,9 +16,9 @@ var (
 )
 
 // decide decides about the transaction, and returns what is on record.
-func decide(t *testing.T, db storetest.Bundle, txID string, by store.Viewer, action nonce.Order) (store.Decided, error) {
+func decide(t *testing.T, db storetest.Bundle, txID string, by store.Viewer, action txmanager.Action) (store.DecisionResult, error) {
 	t.Helper()
-	return db.Decide(t.Context(), store.Decision{TxID: txID, By: by, Action: action, Reason: "because"})
+	return db.RecordDecision(t.Context(), store.Decision{TxID: txID, By: by, Action: action, Reason: "because"})
 }
 
 // A cancel in the queue is done at once; of one with a nonce an order is kept,
@@ -29,29 +29,29 @@ func TestDecideCancel(t *testing.T) {
 	db.Register(t, alice, 1)
 	held, queued := post(t, db, alice, "held"), post(t, db, alice, "queued")
 	w := take(t, db, alice, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)[:1]})
-	loaded, err := db.Again(t.Context(), w.Lease, true)
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1]})
+	loaded, err := db.BeginIteration(t.Context(), w.Lease, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	if _, err := decide(t, db, queued.TxID, stranger, nonce.OrderCancel); !errors.Is(err, store.ErrNotFound) {
+	if _, err := decide(t, db, queued.TxID, stranger, txmanager.ActionCancel); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("by a stranger: got %v, want not found", err)
 	}
 	for range 2 {
-		if d, err := decide(t, db, queued.TxID, shop, nonce.OrderCancel); err != nil || d.SubState != nonce.Cancelled {
+		if d, err := decide(t, db, queued.TxID, shop, txmanager.ActionCancel); err != nil || d.SubState != txmanager.Cancelled {
 			t.Errorf("in the queue: got %+v, %v; want it cancelled", d, err)
 		}
-		if d, err := decide(t, db, held.TxID, shop, nonce.OrderCancel); err != nil || d.Ordered != nonce.OrderCancel || d.Token != 2 {
+		if d, err := decide(t, db, held.TxID, shop, txmanager.ActionCancel); err != nil || d.Ordered != txmanager.ActionCancel || d.Token != 2 {
 			t.Errorf("with a nonce: got %+v, %v; want the order, token 2", d, err)
 		}
 	}
 	if n := value[int](t, db, `select count(*) from tx_decision`); n != 2 {
 		t.Errorf("decisions on record: got %d, want one for each transaction", n)
 	}
-	stale := loaded.Unsettled[0] // loaded before the order
-	stale.State, stale.Sub = nonce.Tracking, nonce.Pending
-	write(t, db, nonce.Write{Lease: loaded.Lease, Moves: []nonce.Move{{From: nonce.Submitted, To: stale}}})
+	stale := loaded.Open[0] // loaded before the order
+	stale.State, stale.Sub = txmanager.Tracking, txmanager.Pending
+	write(t, db, txmanager.Commit{Lease: loaded.Lease, Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: stale}}})
 	if got := value[string](t, db, `select ordered from managed_tx where tx_id = $1`, held.TxID); got != "CANCEL" {
 		t.Errorf("the order after a write that did not know of it: got %q, want CANCEL", got)
 	}
@@ -67,23 +67,23 @@ func TestDecideByOperator(t *testing.T) {
 	w := take(t, db, alice, "a/1")
 	all := allocations(w, true)[:2]
 	all[1].Signed = nil
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: all})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: all})
 
-	if _, err := decide(t, db, sent.TxID, shop, nonce.OrderCancel); err != nil {
+	if _, err := decide(t, db, sent.TxID, shop, txmanager.ActionCancel); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := decide(t, db, sent.TxID, operator, nonce.OrderPlaceholder); err != nil || d.Ordered != nonce.OrderPlaceholder {
+	if d, err := decide(t, db, sent.TxID, operator, txmanager.ActionPlaceholder); err != nil || d.Ordered != txmanager.ActionPlaceholder {
 		t.Errorf("after a cancel: got %+v, %v; want the operator's order", d, err)
 	}
-	if d, err := decide(t, db, sent.TxID, operator, nonce.OrderWait); err != nil || d.Ordered != nonce.OrderPlaceholder {
+	if d, err := decide(t, db, sent.TxID, operator, txmanager.ActionWait); err != nil || d.Ordered != txmanager.ActionPlaceholder {
 		t.Errorf("wait: got %+v, %v; want it recorded and no order changed", d, err)
 	}
 	for name, c := range map[string]struct {
 		txID   string
-		action nonce.Order
+		action txmanager.Action
 	}{
-		"nothing to send again": {bare.TxID, nonce.OrderRebroadcast}, "nothing to replace": {bare.TxID, nonce.OrderReplace},
-		"in the queue": {queued.TxID, nonce.OrderPlaceholder},
+		"nothing to send again": {bare.TxID, txmanager.ActionRebroadcast}, "nothing to replace": {bare.TxID, txmanager.ActionReplace},
+		"in the queue": {queued.TxID, txmanager.ActionPlaceholder},
 	} {
 		if d, err := decide(t, db, c.txID, operator, c.action); !errors.Is(err, store.ErrTooLate) {
 			t.Errorf("%s: got %+v, %v; want too late", name, d, err)
@@ -99,22 +99,22 @@ func TestDecisionByCode(t *testing.T) {
 	db.Register(t, alice, 1)
 	held := post(t, db, alice, "held")
 	w := take(t, db, alice, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)})
-	byCode := func(tx nonce.Tx) nonce.Move {
-		return nonce.Move{From: tx.State, To: tx, Decided: &nonce.Decision{Action: nonce.OrderReplace, By: "code", Reason: "too cheap"}}
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
+	byCode := func(tx txmanager.Tx) txmanager.Transition {
+		return txmanager.Transition{From: tx.State, To: tx, Decision: &txmanager.Decision{Action: txmanager.ActionReplace, By: "code", Reason: "too cheap"}}
 	}
-	loaded, err := db.Again(t.Context(), w.Lease, true)
+	loaded, err := db.BeginIteration(t.Context(), w.Lease, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, db, nonce.Write{Lease: loaded.Lease, Moves: []nonce.Move{byCode(loaded.Unsettled[0])}})
+	write(t, db, txmanager.Commit{Lease: loaded.Lease, Transitions: []txmanager.Transition{byCode(loaded.Open[0])}})
 	if got := value[string](t, db, `select ordered from managed_tx where tx_id = $1`, held.TxID); got != "REPLACE" {
 		t.Errorf("ordered: got %q, want REPLACE", got)
 	}
-	if _, err := decide(t, db, held.TxID, operator, nonce.OrderPlaceholder); err != nil {
+	if _, err := decide(t, db, held.TxID, operator, txmanager.ActionPlaceholder); err != nil {
 		t.Fatal(err)
 	}
-	write(t, db, nonce.Write{Lease: loaded.Lease, Moves: []nonce.Move{byCode(loaded.Unsettled[0])}})
+	write(t, db, txmanager.Commit{Lease: loaded.Lease, Transitions: []txmanager.Transition{byCode(loaded.Open[0])}})
 	if got := value[string](t, db, `select ordered from managed_tx where tx_id = $1`, held.TxID); got != "PLACEHOLDER" {
 		t.Errorf("ordered after an operator's order: got %q, want PLACEHOLDER", got)
 	}
@@ -138,9 +138,9 @@ func TestCancelInProtectIsDecidedAfterTheRelease(t *testing.T) {
 	}
 	run(t, db, openEpisode, alice)
 	shop, operator := store.Viewer{Caller: "shop"}, store.Viewer{Caller: "ann", Operator: true}
-	cancel := func(name string, by store.Viewer) store.Decided {
+	cancel := func(name string, by store.Viewer) store.DecisionResult {
 		t.Helper()
-		got, err := db.Decide(t.Context(), store.Decision{TxID: ids[name], By: by, Action: nonce.OrderCancel, Reason: "asked"})
+		got, err := db.RecordDecision(t.Context(), store.Decision{TxID: ids[name], By: by, Action: txmanager.ActionCancel, Reason: "asked"})
 		if err != nil {
 			t.Fatalf("cancel %s: %v", name, err)
 		}
@@ -148,7 +148,7 @@ func TestCancelInProtectIsDecidedAfterTheRelease(t *testing.T) {
 	}
 	for _, name := range []string{"named", "not named", "wanted again"} {
 		for i := range 2 {
-			if got := cancel(name, shop); got.State != nonce.Queued || got.Recorded != (i == 0) {
+			if got := cancel(name, shop); got.State != txmanager.Queued || got.Recorded != (i == 0) {
 				t.Errorf("cancel %s in PROTECT: got %+v, want it QUEUED, and recorded once", name, got)
 			}
 		}
@@ -156,14 +156,14 @@ func TestCancelInProtectIsDecidedAfterTheRelease(t *testing.T) {
 			t.Errorf("%s: got sub-state %q, want HELD", name, got)
 		}
 	}
-	if got := cancel("the operator's", operator); got.State != nonce.Failed || got.SubState != nonce.Cancelled {
+	if got := cancel("the operator's", operator); got.State != txmanager.Failed || got.SubState != txmanager.Cancelled {
 		t.Errorf("an operator's cancel in PROTECT: got %+v, want it CANCELLED", got)
 	}
 
 	w := take(t, db, alice, "release/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &nonce.Leave{
-		Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "paid by hand", Count: 1,
-		Requests: map[uint64]string{0: "named"}, End: []nonce.Naming{{Nonce: 0, RequestID: "named", TxID: ids["named"]}},
+	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &txmanager.ReleaseRequest{
+		Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "paid by hand", Count: 1,
+		Requests: map[uint64]string{0: "named"}, EndedRequests: []txmanager.Naming{{Nonce: 0, RequestID: "named", TxID: ids["named"]}},
 	}}})
 	again := worth(alice, "wanted again", 3)
 	again.TxID = "00000000-0000-0000-0000-0000000000aa"
@@ -174,10 +174,10 @@ func TestCancelInProtectIsDecidedAfterTheRelease(t *testing.T) {
 	if got := inQueue(w); len(got) != 1 || got[0] != "wanted again" {
 		t.Errorf("the queue after the release: got %v, want what was posted again", got)
 	}
-	if got := cancel("named", shop); got.State != nonce.Confirmed || got.SubState != nonce.RecordedOnChain {
+	if got := cancel("named", shop); got.State != txmanager.Confirmed || got.SubState != txmanager.RecordedOnChain {
 		t.Errorf("cancel of what was named: got %+v, want CONFIRMED/RECORDED", got)
 	}
-	if got := cancel("not named", shop); got.State != nonce.Failed || got.SubState != nonce.Cancelled {
+	if got := cancel("not named", shop); got.State != txmanager.Failed || got.SubState != txmanager.Cancelled {
 		t.Errorf("cancel after the release: got %+v, want it CANCELLED", got)
 	}
 }

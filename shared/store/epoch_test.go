@@ -11,7 +11,7 @@ import (
 func TestEpochIsBelievedForTenSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var e epochs
+		var e epochCache
 		want := func(after time.Duration, want string) {
 			t.Helper()
 			time.Sleep(after) // the bubble's clock: nobody waits
@@ -20,13 +20,13 @@ func TestEpochIsBelievedForTenSeconds(t *testing.T) {
 			}
 		}
 		want(0, "")
-		e.saw("00000001")
+		e.note("00000001")
 		want(9*time.Second, "00000001")
-		e.saw("") // a row that nobody found
+		e.note("") // a row that nobody found
 		want(time.Second, "00000001")
 		want(time.Nanosecond, "")
-		e.saw("00000001")
-		e.saw("00000002")
+		e.note("00000001")
+		e.note("00000002")
 		want(0, "00000002")
 	})
 }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A caller sees the events of its own transactions, an operator all, each by submitter
@@ -36,7 +36,7 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 	shop, other := store.Viewer{Caller: "shop"}, store.Viewer{Caller: "nobody"}
 	for _, c := range []struct {
 		v     store.Viewer
-		sub   nonce.Submitter
+		sub   txmanager.Submitter
 		after uint64
 		size  int
 		want  string
@@ -159,7 +159,7 @@ func TestBacklogsAreNotNegativeAfterTheClockWasSetBack(t *testing.T) {
 	run(t, db, `update managed_tx set held = true, updated_at = `+later)
 	postEvent(t, db, alice, "bound")
 	w := take(t, db, alice, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, false)})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, false)})
 	run(t, db, `update managed_tx set updated_at = `+later+` where unsettled`)
 	run(t, db, `update event_outbox set body = jsonb_set(body::jsonb, '{timestamp}', to_jsonb(`+later+`))::json`)
 	if err := db.NumberEvents(t.Context(), []string{"hook"}); err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // What the tables of events refuse, beside that of the other tables.
@@ -81,7 +81,7 @@ type told struct {
 	Data      map[string]any
 }
 
-func read(t *testing.T, all []nonce.Event) (out []told) {
+func read(t *testing.T, all []txmanager.Event) (out []told) {
 	t.Helper()
 	for _, e := range all {
 		var one told
@@ -97,7 +97,7 @@ func read(t *testing.T, all []nonce.Event) (out []told) {
 }
 
 // page is what v sees behind a position.
-func page(t *testing.T, db storetest.Bundle, after uint64, v store.Viewer) []nonce.Event {
+func page(t *testing.T, db storetest.Bundle, after uint64, v store.Viewer) []txmanager.Event {
 	t.Helper()
 	if err := db.NumberEvents(t.Context(), []string{"hook"}); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func page(t *testing.T, db storetest.Bundle, after uint64, v store.Viewer) []non
 	return all
 }
 
-func postEvent(t *testing.T, db storetest.Bundle, sub nonce.Submitter, request string) store.Intent {
+func postEvent(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, request string) store.Intent {
 	t.Helper()
 	in := intent(sub, request)
 	if _, err := db.Create(t.Context(), in, 10_000); err != nil {
@@ -119,25 +119,25 @@ func postEvent(t *testing.T, db storetest.Bundle, sub nonce.Submitter, request s
 }
 
 // block is a block of the chain, or of its fork.
-func block(n uint64, fork byte) nonce.Header {
-	return nonce.Header{Number: n, Hash: nonce.Hash{fork, byte(n)}}
+func block(n uint64, fork byte) txmanager.Header {
+	return txmanager.Header{Number: n, Hash: txmanager.Hash{fork, byte(n)}}
 }
 
 // becomes moves the only unsettled transaction.
-func becomes(t *testing.T, db storetest.Bundle, change func(*nonce.Tx)) {
+func becomes(t *testing.T, db storetest.Bundle, change func(*txmanager.Tx)) {
 	t.Helper()
 	w := take(t, db, alice, "a/1")
-	x := w.Unsettled[0]
+	x := w.Open[0]
 	from := x.State
 	change(&x)
-	write(t, db, nonce.Write{Lease: w.Lease, Moves: []nonce.Move{{From: from, To: x}}, Release: nonce.GiveBack})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: from, To: x}}, LeaseEnd: txmanager.ReleaseUnlessRerun})
 }
 
 // inBlocks is a receipt in the first of the blocks, with the others on top.
-func inBlocks(ok bool, blocks ...nonce.Header) func(*nonce.Tx) {
-	return func(x *nonce.Tx) {
-		x.State, x.Sub, x.Confirmations = nonce.Tracking, nonce.Included, blocks
-		x.Receipt = &nonce.Receipt{TxHash: x.Hash(), BlockNumber: blocks[0].Number, BlockHash: blocks[0].Hash, Succeeded: ok}
+func inBlocks(ok bool, blocks ...txmanager.Header) func(*txmanager.Tx) {
+	return func(x *txmanager.Tx) {
+		x.State, x.Sub, x.Confirmations = txmanager.Tracking, txmanager.Included, blocks
+		x.Receipt = &txmanager.Receipt{TxHash: x.Hash(), BlockNumber: blocks[0].Number, BlockHash: blocks[0].Hash, Succeeded: ok}
 	}
 }
 
@@ -147,17 +147,17 @@ func liveOnce(t *testing.T, db storetest.Bundle) store.Intent {
 	db.Register(t, alice, 1)
 	in := postEvent(t, db, alice, "r-1")
 	w := take(t, db, alice, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
-	becomes(t, db, func(x *nonce.Tx) { x.State, x.Sub = nonce.Tracking, nonce.Pending })
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
+	becomes(t, db, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
 	becomes(t, db, inBlocks(true, block(7, 1)))
 	becomes(t, db, inBlocks(true, block(7, 1), block(8, 1), block(9, 1)))
 	becomes(t, db, inBlocks(true, block(7, 1), block(8, 2)))
-	becomes(t, db, func(x *nonce.Tx) {
-		x.State, x.Sub, x.Receipt, x.Confirmations = nonce.Tracking, nonce.Pending, nil, nil
+	becomes(t, db, func(x *txmanager.Tx) {
+		x.State, x.Sub, x.Receipt, x.Confirmations = txmanager.Tracking, txmanager.Pending, nil, nil
 	})
-	becomes(t, db, func(x *nonce.Tx) {
+	becomes(t, db, func(x *txmanager.Tx) {
 		inBlocks(true, block(8, 3), block(9, 3))(x)
-		x.State, x.Sub = nonce.Confirmed, ""
+		x.State, x.Sub = txmanager.Confirmed, ""
 	})
 	return in
 }
@@ -228,7 +228,7 @@ func TestEventsAreToldToASessionThatWantsNoNotices(t *testing.T) {
 	db = anotherStore(t, db, store.EventsKept, h)
 	db.Register(t, alice, 1)
 	postEvent(t, db, alice, "r-1")
-	if !slices.Equal(h.news.Of, []nonce.Submitter{alice}) {
+	if !slices.Equal(h.news.Of, []txmanager.Submitter{alice}) {
 		t.Errorf("told of: got %v, want alice", h.news.Of)
 	}
 }
@@ -258,8 +258,8 @@ func TestEventsOfOneTransactionAreKeptTogether(t *testing.T) {
 		by storetest.Bundle
 		in store.Intent
 	}{{dropping, with}, {keeping, without}} {
-		d := store.Decision{TxID: step.in.TxID, By: operator, Action: nonce.OrderCancel, Reason: "x"}
-		if _, err := step.by.Decide(t.Context(), d); err != nil {
+		d := store.Decision{TxID: step.in.TxID, By: operator, Action: txmanager.ActionCancel, Reason: "x"}
+		if _, err := step.by.RecordDecision(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -283,12 +283,12 @@ func TestEventsOfWhatIsRolledBack(t *testing.T) {
 		before := len(page(t, db, 0, operator))
 		h.news = store.EventNews{}
 		stale := lease.New(w.Lease.Submitter, w.Lease.Owner, w.Lease.Token-1, time.Now(), time.Second)
-		if _, err := db.Write(t.Context(), nonce.Write{Lease: stale, Allocate: allocations(w, true)}); !errors.Is(err, lease.ErrFenced) {
+		if _, err := db.Commit(t.Context(), txmanager.Commit{Lease: stale, Allocations: allocations(w, true)}); !errors.Is(err, lease.ErrFenced) {
 			t.Fatalf("write by an old token: got %v, want ErrFenced", err)
 		}
 		broken := allocations(w, true)
 		broken[0].Signed.Raw = []byte{1} // no transaction: the last statement of the batch refuses
-		if _, err := db.Write(t.Context(), nonce.Write{Lease: w.Lease, Allocate: broken}); err == nil {
+		if _, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Allocations: broken}); err == nil {
 			t.Fatal("bytes that are none were stored")
 		}
 		if after := len(page(t, db, 0, operator)); after != before || len(h.news.Of)+len(h.news.Events) > 0 {
@@ -335,7 +335,7 @@ func TestEventsCommittedLateComeLater(t *testing.T) {
 	}
 }
 
-func toldOf(t *testing.T, all []nonce.Event) (ids []string) {
+func toldOf(t *testing.T, all []txmanager.Event) (ids []string) {
 	t.Helper()
 	for _, e := range read(t, all) {
 		ids = append(ids, e.RequestID)
@@ -358,7 +358,7 @@ func TestEventsUnderLoadAreSeenOnce(t *testing.T) {
 				if _, err := db.Create(t.Context(), in, 1000); err != nil {
 					t.Error(err)
 				}
-				if _, err := db.Decide(t.Context(), store.Decision{TxID: in.TxID, By: operator, Action: nonce.OrderCancel, Reason: "x"}); err != nil {
+				if _, err := db.RecordDecision(t.Context(), store.Decision{TxID: in.TxID, By: operator, Action: txmanager.ActionCancel, Reason: "x"}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -13,11 +13,11 @@ func (s *Store) Raw(ctx context.Context) (*pgxpool.Conn, error) { return s.db.Ac
 
 // CreateTogether is what becomes of creates that left in one round trip.
 func (s *Store) CreateTogether(ctx context.Context, intents []Intent, bound int) []Created {
-	all, results := make([]*waiter, len(intents)), make([]Created, len(intents))
+	all, results := make([]*pendingCreate, len(intents)), make([]Created, len(intents))
 	for i, in := range intents {
-		all[i] = &waiter{ctx: ctx, intent: in, bound: bound, answer: make(chan Created, 1)}
+		all[i] = &pendingCreate{ctx: ctx, intent: in, bound: bound, answer: make(chan Created, 1)}
 	}
-	s.answer(ctx, all)
+	s.answerBatch(ctx, all)
 	for i, w := range all {
 		results[i] = <-w.answer
 	}
@@ -51,12 +51,12 @@ select expires_at from submitter_lease
 // CreateLedBy is what becomes of creates of which the first, whose context leader
 // is, makes the round trip.
 func (s *Store) CreateLedBy(leader context.Context, intents []Intent, bound int) []Created {
-	all := make([]*waiter, len(intents))
+	all := make([]*pendingCreate, len(intents))
 	for i, in := range intents {
-		all[i] = &waiter{ctx: leader, intent: in, bound: bound, answer: make(chan Created, 1), lead: make(chan struct{}, 1)}
+		all[i] = &pendingCreate{ctx: leader, intent: in, bound: bound, answer: make(chan Created, 1), lead: make(chan struct{}, 1)}
 	}
-	s.gather.waiting, s.gather.onWay = slices.Clone(all), true
-	s.goTogether(all[0])
+	s.groupCommit.waiting, s.groupCommit.running = slices.Clone(all), true
+	s.commitBatch(all[0])
 	results := make([]Created, len(all))
 	for i, w := range all {
 		results[i] = <-w.answer

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // asking is an intent with these members of gas and fees; "" is left out.
@@ -72,15 +72,15 @@ func TestFeesOfAPolicy(t *testing.T) {
 		t.Fatalf("bounds: got %+v", b)
 	}
 	all := allocations(w, true)[:2] // of 21000 wei each
-	var uses []nonce.FeeUse
+	var uses []txmanager.FeeUse
 	for _, a := range all {
-		uses = append(uses, nonce.FeeUse{TxID: a.Tx.ID, AddedWei: big.NewInt(21_000)})
+		uses = append(uses, txmanager.FeeUse{TxID: a.Tx.ID, AddedWei: big.NewInt(21_000)})
 	}
-	uses = append(uses, nonce.FeeUse{TxID: w.Queue[2].ID, AddedWei: big.NewInt(50_000)}) // not bound
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: all, Fees: uses})
+	uses = append(uses, txmanager.FeeUse{TxID: w.Queue[2].ID, AddedWei: big.NewInt(50_000)}) // not bound
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: all, Fees: uses})
 	used := func(what string, want int64) {
 		t.Helper()
-		again, err := db.Again(t.Context(), w.Lease, true)
+		again, err := db.BeginIteration(t.Context(), w.Lease, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestPropertyTheCreateJudgesAsTheBinding(t *testing.T) {
 	passed, refused := 0, 0
 	for i := range 150 {
 		var p store.Policy
-		var b nonce.Bounds
+		var b txmanager.Bounds
 		p.MaxFeePerTx, b.FeeWei = some(0, 500_000)
 		p.MaxPriorityFeePerGas, b.TipWei = some(1, 10)
 		p.MaxFeesPerDay, b.FeesPerDayWei = some(0, 900_000)
@@ -144,11 +144,11 @@ func TestPropertyTheCreateJudgesAsTheBinding(t *testing.T) {
 			tip = cap
 		}
 		in := asking(fmt.Sprint("r-", i), text(gas), text(cap), text(tip))
-		call, err := chain.Call(in.Payload)
+		call, err := chain.ParsePayload(in.Payload)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := nonce.Rules{}.Refuse(b, call) == ""
+		want := txmanager.Rules{}.RefusalReason(b, call) == ""
 		if _, err := db.Store.Create(t.Context(), in, 1000); (err == nil) != want {
 			t.Fatalf("%s under %+v: got %v, and the rules say that it passes: %v", in.Payload, b, err, want)
 		}

@@ -9,19 +9,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // everything is a write that uses each part of a fenced write: w has two or
 // more queued, of which the first is moved and the second allocated.
-func everything(w nonce.Work) nonce.Write {
+func everything(w txmanager.SubmitterState) txmanager.Commit {
 	rest := w
 	rest.Queue = w.Queue[1:2]
-	return nonce.Write{
-		Lease: w.Lease, Moves: []nonce.Move{remark(w.Queue[0], "waits")}, Allocate: allocations(rest, true),
-		Cursor:  nonce.CursorChange{FinalHead: 7, Suspect: &nonce.Suspicion{What: "test"}},
-		Release: nonce.GiveBack,
+	return txmanager.Commit{
+		Lease: w.Lease, Transitions: []txmanager.Transition{remark(w.Queue[0], "waits")}, Allocations: allocations(rest, true),
+		Cursor:   txmanager.CursorChange{FinalHead: 7, Suspect: &txmanager.Violation{Description: "test"}},
+		LeaseEnd: txmanager.ReleaseUnlessRerun,
 	}
 }
 
@@ -46,19 +46,19 @@ func TestH19FencedIsNotAMovedRow(t *testing.T) {
 			run(t, db, how)
 			tables := append([]string{"submitter_lease"}, written...)
 			before := contents(t, db, tables...)
-			for kind, wr := range map[string]nonce.Write{
+			for kind, wr := range map[string]txmanager.Commit{
 				"everything": everything(w),
-				"release":    {Lease: w.Lease, Release: nonce.GiveBack},
-				"abandon":    {Lease: w.Lease, Release: nonce.Abandon},
+				"release":    {Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun},
+				"abandon":    {Lease: w.Lease, LeaseEnd: txmanager.ReleaseAnyway},
 			} {
-				if done, err := db.Write(t.Context(), wr); !errors.Is(err, lease.ErrFenced) || done != (nonce.Written{}) {
+				if done, err := db.Commit(t.Context(), wr); !errors.Is(err, lease.ErrFenced) || done != (txmanager.CommitResult{}) {
 					t.Errorf("write %s: got %+v, %v; want nothing and %v", kind, done, err, lease.ErrFenced)
 				}
 			}
 			if _, err := db.Renew(t.Context(), w.Lease); !errors.Is(err, lease.ErrFenced) {
 				t.Errorf("renew: got %v, want %v", err, lease.ErrFenced)
 			}
-			if _, err := db.Again(t.Context(), w.Lease, true); !errors.Is(err, lease.ErrFenced) {
+			if _, err := db.BeginIteration(t.Context(), w.Lease, true); !errors.Is(err, lease.ErrFenced) {
 				t.Errorf("go round again: got %v, want %v", err, lease.ErrFenced)
 			}
 			if diff := cmp.Diff(before, contents(t, db, tables...)); diff != "" {
@@ -71,7 +71,7 @@ func TestH19FencedIsNotAMovedRow(t *testing.T) {
 }
 
 // twoQueued is the work of a/1, who has just taken the lease of alice.
-func twoQueued(t *testing.T, db storetest.Bundle) nonce.Work {
+func twoQueued(t *testing.T, db storetest.Bundle) txmanager.SubmitterState {
 	t.Helper()
 	db.Register(t, alice, 2)
 	post(t, db, alice, "one")
@@ -84,12 +84,12 @@ func movedBefore(t *testing.T) {
 	db := storetest.New(t)
 	w := twoQueued(t, db)
 	run(t, db, cancel, w.Queue[0].ID)
-	moves := []nonce.Move{remark(w.Queue[0], "waits"), remark(w.Queue[1], "waits")}
-	done := write(t, db, nonce.Write{Lease: w.Lease, Moves: moves})
-	if done.Moved != 1 {
-		t.Errorf("moved: got %d, want 1 of 2", done.Moved)
+	moves := []txmanager.Transition{remark(w.Queue[0], "waits"), remark(w.Queue[1], "waits")}
+	done := write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: moves})
+	if done.Transitioned != 1 {
+		t.Errorf("moved: got %d, want 1 of 2", done.Transitioned)
 	}
-	done = write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)[:1]})
+	done = write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1]})
 	if done.Allocated != 0 {
 		t.Errorf("allocated: got %d, want 0", done.Allocated)
 	}
@@ -103,13 +103,13 @@ func movedMeanwhile(t *testing.T) {
 	other := connect(t, db)
 	other.do("begin")
 	other.do(cancel, w.Queue[0].ID)
-	moves := []nonce.Move{remark(w.Queue[0], "waits"), remark(w.Queue[1], "waits")}
-	writing := start(func() (nonce.Written, error) {
-		return db.Write(t.Context(), nonce.Write{Lease: w.Lease, Moves: moves})
+	moves := []txmanager.Transition{remark(w.Queue[0], "waits"), remark(w.Queue[1], "waits")}
+	writing := start(func() (txmanager.CommitResult, error) {
+		return db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Transitions: moves})
 	})
 	awaitBlocked(t, db, "update managed_tx m")
 	other.do("commit")
-	if done := <-writing; done.err != nil || done.got.Moved != 1 {
+	if done := <-writing; done.err != nil || done.got.Transitioned != 1 {
 		t.Errorf("move: got %+v, %v; want 1 of 2 moved", done.got, done.err)
 	}
 	checkCancelled(t, db, w)
@@ -117,7 +117,7 @@ func movedMeanwhile(t *testing.T) {
 
 // checkCancelled says whether the first stayed cancelled, the second was moved,
 // and the lease is still held under the same token.
-func checkCancelled(t *testing.T, db storetest.Bundle, w nonce.Work) {
+func checkCancelled(t *testing.T, db storetest.Bundle, w txmanager.SubmitterState) {
 	t.Helper()
 	const row = `select state || coalesce(' ' || last_error, '') from managed_tx where tx_id = $1`
 	if got, want := value[string](t, db, row, w.Queue[0].ID), "FAILED"; got != want {
@@ -149,13 +149,13 @@ func takeoverUnderWay(t *testing.T) {
 			taker := connect(t, db)
 			taker.do("begin")
 			taker.do(`update submitter_lease set owner_node = 'b/1', fencing_token = fencing_token + 1 where submitter = $1`, alice)
-			writing := start(func() (nonce.Written, error) { return db.Write(t.Context(), everything(w)) })
+			writing := start(func() (txmanager.CommitResult, error) { return db.Commit(t.Context(), everything(w)) })
 			awaitBlocked(t, db, "hold_lease")
 			taker.do(end)
 			done := <-writing
 			after := contents(t, db, written...)
 			if end == "rollback" {
-				if done.err != nil || done.got.Moved != 1 || !done.got.Released || slices.Equal(before, after) {
+				if done.err != nil || done.got.Transitioned != 1 || !done.got.Released || slices.Equal(before, after) {
 					t.Errorf("write after a takeover that did not happen: got %+v, %v; want it done", done.got, done.err)
 				}
 				return
@@ -181,14 +181,14 @@ func writeUnderWay(t *testing.T) {
 	await(t, "the lease has run out", func() bool {
 		return value[bool](t, db, `select expires_at + interval '1 ms' < clock_timestamp() from submitter_lease`)
 	})
-	taking := start(func() (nonce.Taken, error) { return db.Take(t.Context(), alice, "b/1", true) })
+	taking := start(func() (txmanager.Acquired, error) { return db.Acquire(t.Context(), alice, "b/1", true) })
 	awaitBlocked(t, db, "insert into submitter_lease")
 	writer.do("commit")
 	taken := <-taking
 	if taken.err != nil || !taken.got.Held || taken.got.Token != 2 {
 		t.Fatalf("takeover: got %+v, %v; want held under token 2", taken.got, taken.err)
 	}
-	if got, want := taken.got.Work.Queue[0].LastError, "written before the takeover"; got != want {
+	if got, want := taken.got.State.Queue[0].LastError, "written before the takeover"; got != want {
 		t.Errorf("what the taker loaded: got %q, want %q", got, want)
 	}
 }

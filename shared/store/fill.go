@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // lastChange is the number of the last change of the authority; 0: there was none. A
@@ -49,8 +49,8 @@ select s.callers = array[$2::text],
   from submitter s
  where s.submitter = $1`
 
-// LostBytes implements [nonce.Book].
-func (s *Store) LostBytes(ctx context.Context, sub nonce.Submitter) (l nonce.LostBytes, err error) {
+// LostNonces implements [txmanager.Store].
+func (s *Store) LostNonces(ctx context.Context, sub txmanager.Submitter) (l txmanager.LostNonces, err error) {
 	err = s.db.QueryRow(ctx, lostBytes, sub, PayoutCaller).Scan(&l.Payer, &l.Restored, &l.Window, &l.Change, &l.StatedBelow)
 	if err != nil {
 		return l, fmt.Errorf("read what %s may have lost: %w", sub, err)
@@ -68,7 +68,7 @@ select (e.released ->> 'count')::bigint
 // FilledCount is the final count that the first release accepted which filled nonces
 // since the last change of the authority. Lost bytes can have no nonce beyond it and the
 // window of that time. ok is false where no release has filled any.
-func (s *Store) FilledCount(ctx context.Context, sub nonce.Submitter) (count uint64, ok bool, err error) {
+func (s *Store) FilledCount(ctx context.Context, sub txmanager.Submitter) (count uint64, ok bool, err error) {
 	err = s.db.QueryRow(ctx, filledCount, sub).Scan(&count)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // finals reads no further back than the blocks that are remembered can have
@@ -25,8 +25,8 @@ select last.tx_id, last.nonce, last.tx_hash, (last.receipt ->> 'succeeded')::boo
  where last.state in ('CONFIRMED', 'FAILED') and last.receipt ->> 'blockHash' = any($2)
  order by last.nonce`
 
-// Finals implements [nonce.Book].
-func (s *Store) Finals(ctx context.Context, sub nonce.Submitter, blocks []nonce.Hash) ([]nonce.FinalTx, error) {
+// FinalTransactions implements [txmanager.Store].
+func (s *Store) FinalTransactions(ctx context.Context, sub txmanager.Submitter, blocks []txmanager.Hash) ([]txmanager.FinalTx, error) {
 	hashes := make([]string, len(blocks))
 	for i, h := range blocks {
 		hashes[i] = h.String()
@@ -35,7 +35,7 @@ func (s *Store) Finals(ctx context.Context, sub nonce.Submitter, blocks []nonce.
 	if err != nil {
 		return nil, fmt.Errorf("read final transactions of %s: %w", sub, err)
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f nonce.FinalTx, err error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f txmanager.FinalTx, err error) {
 		var hash string
 		if err := row.Scan(&f.ID, &f.Nonce, &hash, &f.Succeeded, &f.Raw); err != nil {
 			return f, err
@@ -43,7 +43,7 @@ func (s *Store) Finals(ctx context.Context, sub nonce.Submitter, blocks []nonce.
 		if f.Raw == nil {
 			return f, errArchived(f.ID)
 		}
-		f.Hash, err = nonce.ParseHash(hash)
+		f.Hash, err = txmanager.ParseHash(hash)
 		return f, err
 	})
 }
@@ -59,23 +59,23 @@ select distinct (final_blocks -> -1 ->> 'number')::bigint, final_blocks -> -1 ->
 
 // FinalBlocks lists the highest final block of each submitter of the chain, from
 // the height on, each block once.
-func (s *Store) FinalBlocks(ctx context.Context, chainID, from uint64) ([]nonce.Header, error) {
+func (s *Store) FinalBlocks(ctx context.Context, chainID, from uint64) ([]txmanager.Header, error) {
 	rows, err := s.db.Query(ctx, finalBlocks, fmt.Sprint(chainID), bigint(from))
 	if err != nil {
 		return nil, fmt.Errorf("read the last final blocks: %w", err)
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h nonce.Header, err error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h txmanager.Header, err error) {
 		var hash string
 		if err := row.Scan(&h.Number, &hash); err != nil {
 			return h, err
 		}
-		h.Hash, err = nonce.ParseHash(hash)
+		h.Hash, err = txmanager.ParseHash(hash)
 		return h, err
 	})
 }
 
 // FinalIn lists the submitters whose highest final block is this one.
-func (s *Store) FinalIn(ctx context.Context, h nonce.Header) ([]nonce.Submitter, error) {
+func (s *Store) FinalIn(ctx context.Context, h txmanager.Header) ([]txmanager.Submitter, error) {
 	rows, err := s.db.Query(ctx, `
 		select submitter
 		  from submitter_nonce_cursor
@@ -84,5 +84,5 @@ func (s *Store) FinalIn(ctx context.Context, h nonce.Header) ([]nonce.Submitter,
 	if err != nil {
 		return nil, fmt.Errorf("read who has a final transaction in block %d: %w", h.Number, err)
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[nonce.Submitter])
+	return pgx.CollectRows(rows, pgx.RowTo[txmanager.Submitter])
 }

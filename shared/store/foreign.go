@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const foreignTransactions = `
@@ -22,8 +22,8 @@ select nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei:
  order by nonce`
 
 // ForeignTransactions lists the stored foreign transactions of the submitter with
-// nonces from one on and below another, by nonce. It implements [nonce.Book].
-func (s *Store) ForeignTransactions(ctx context.Context, sub nonce.Submitter, from, below uint64) ([]nonce.ForeignTransaction, error) {
+// nonces from one on and below another, by nonce. It implements [txmanager.Store].
+func (s *Store) ForeignTransactions(ctx context.Context, sub txmanager.Submitter, from, below uint64) ([]txmanager.ForeignTransaction, error) {
 	rows, err := s.db.Query(ctx, foreignTransactions, sub, bigint(from), bigint(below))
 	if err != nil {
 		return nil, fmt.Errorf("read foreign transactions of %s: %w", sub, err)
@@ -31,25 +31,25 @@ func (s *Store) ForeignTransactions(ctx context.Context, sub nonce.Submitter, fr
 	return pgx.CollectRows(rows, scanForeign)
 }
 
-func scanForeign(row pgx.CollectableRow) (f nonce.ForeignTransaction, err error) {
+func scanForeign(row pgx.CollectableRow) (f txmanager.ForeignTransaction, err error) {
 	var hash, block string
 	var to *string
 	var digest []byte
-	if err := row.Scan(&f.Nonce, &f.Episode, &hash, &f.Taker.BlockNumber, &block, &to, &f.Taker.ValueWei, &f.Taker.Data, &digest,
-		&f.Succeeded, &f.Receipt, &f.Taker.Node, &f.ReadAt, &f.Proves); err != nil {
+	if err := row.Scan(&f.Nonce, &f.Incident, &hash, &f.Tx.BlockNumber, &block, &to, &f.Tx.ValueWei, &f.Tx.Data, &digest,
+		&f.Succeeded, &f.Receipt, &f.Tx.Node, &f.ReadAt, &f.Proves); err != nil {
 		return f, err
 	}
 	copy(f.CallDigest[:], digest)
 	if to != nil {
-		address, err := nonce.ParseAddress(*to)
+		address, err := txmanager.ParseAddress(*to)
 		if err != nil {
 			return f, err
 		}
-		f.Taker.To = &address
+		f.Tx.To = &address
 	}
 	var errHash, errBlock error
-	f.Taker.Hash, errHash = nonce.ParseHash(hash)
-	f.Taker.BlockHash, errBlock = nonce.ParseHash(block)
+	f.Tx.Hash, errHash = txmanager.ParseHash(hash)
+	f.Tx.BlockHash, errBlock = txmanager.ParseHash(block)
 	return f, errors.Join(errHash, errBlock)
 }
 
@@ -74,32 +74,32 @@ select 1 / (case when count(*) = cardinality($2::bigint[]) then 1 else 0 end)
   from unnest($2::bigint[], $3::text[]) as r (nonce, hash)
   join foreign_transaction f on f.submitter = $1 and f.nonce = r.nonce and f.tx_hash = r.hash`
 
-// StoreForeign implements [nonce.Book].
-func (s *Store) StoreForeign(ctx context.Context, l lease.Lease, all []nonce.ForeignTransaction) error {
+// StoreForeignTransactions implements [txmanager.Store].
+func (s *Store) StoreForeignTransactions(ctx context.Context, l lease.Lease, all []txmanager.ForeignTransaction) error {
 	return changed(s.send(ctx, foreignBatch(l, all)))
 }
 
 // changed is what a division by zero of demandForeign means.
 func changed(err error) error {
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == noProofCode {
-		return nonce.ErrForeignChanged
+		return txmanager.ErrForeignChanged
 	}
 	return err
 }
 
-func foreignBatch(l lease.Lease, all []nonce.ForeignTransaction) *pgx.Batch {
+func foreignBatch(l lease.Lease, all []txmanager.ForeignTransaction) *pgx.Batch {
 	b := new(pgx.Batch)
 	b.Queue(`select hold_lease($1, $2, $3)`, l.Submitter, l.Owner, l.Token)
 	var nonces []int64
 	var hashes []string
 	for _, f := range all {
-		nonces, hashes = append(nonces, bigint(f.Nonce)), append(hashes, f.Taker.Hash.String())
+		nonces, hashes = append(nonces, bigint(f.Nonce)), append(hashes, f.Tx.Hash.String())
 		var to *string
-		if f.Taker.To != nil {
-			to = textOrNull(strings.ToLower(f.Taker.To.String()))
+		if f.Tx.To != nil {
+			to = textOrNull(strings.ToLower(f.Tx.To.String()))
 		}
-		b.Queue(insertForeign, l.Submitter, bigint(f.Nonce), f.Episode, f.Taker.Hash.String(), bigint(f.Taker.BlockNumber),
-			f.Taker.BlockHash.String(), to, f.Taker.ValueWei, f.Taker.Data, f.CallDigest[:], f.Succeeded, string(f.Receipt), f.Taker.Node)
+		b.Queue(insertForeign, l.Submitter, bigint(f.Nonce), f.Incident, f.Tx.Hash.String(), bigint(f.Tx.BlockNumber),
+			f.Tx.BlockHash.String(), to, f.Tx.ValueWei, f.Tx.Data, f.CallDigest[:], f.Succeeded, string(f.Receipt), f.Tx.Node)
 	}
 	if len(all) > 0 {
 		b.Queue(demandForeign, l.Submitter, nonces, hashes)
@@ -122,11 +122,11 @@ select r.submitter is not null, coalesce(r.start_block, 0), coalesce(r.block, 0)
   left join foreign_reading r on r.submitter = s.submitter and r.episode = $2
  where s.submitter = $1`
 
-// ForeignReading implements [nonce.Book].
-func (s *Store) ForeignReading(ctx context.Context, sub nonce.Submitter, episode int, from uint64) (nonce.ForeignReading, error) {
-	r := nonce.ForeignReading{Episode: episode}
+// ForeignScan implements [txmanager.Store].
+func (s *Store) ForeignScan(ctx context.Context, sub txmanager.Submitter, episode int, from uint64) (txmanager.ForeignScan, error) {
+	r := txmanager.ForeignScan{Incident: episode}
 	err := s.db.QueryRow(ctx, foreignReading, sub, episode, bigint(from)).Scan(&r.Begun, &r.Start, &r.Block, &r.Final, &r.Again, &r.Passes,
-		&r.EndedAt, &r.MovedAt, &r.Registered, &r.Settled)
+		&r.EndedAt, &r.MovedAt, &r.Registered, &r.TerminalBlock)
 	if err != nil {
 		return r, fmt.Errorf("read how far blocks of %s were read: %w", sub, err)
 	}
@@ -141,13 +141,13 @@ values ($1, $2, $3, $4, $5, $6, $7, $8)
      = (excluded.episode, excluded.start_block, excluded.block, excluded.final_block, excluded.again, excluded.passes,
         excluded.ended_at, clock_timestamp())`
 
-// StoreForeignRead implements [nonce.Book].
-func (s *Store) StoreForeignRead(ctx context.Context, l lease.Lease, found []nonce.ForeignTransaction, r nonce.ForeignReading) error {
+// StoreForeignScan implements [txmanager.Store].
+func (s *Store) StoreForeignScan(ctx context.Context, l lease.Lease, found []txmanager.ForeignTransaction, r txmanager.ForeignScan) error {
 	b := foreignBatch(l, found)
 	var again *int64
 	if r.Again != nil {
 		again = new(bigint(*r.Again))
 	}
-	b.Queue(moveForeignReading, l.Submitter, r.Episode, bigint(r.Start), bigint(r.Block), bigint(r.Final), again, r.Passes, r.EndedAt)
+	b.Queue(moveForeignReading, l.Submitter, r.Incident, bigint(r.Start), bigint(r.Block), bigint(r.Final), again, r.Passes, r.EndedAt)
 	return changed(s.send(ctx, b))
 }

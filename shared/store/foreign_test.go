@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // What consumed a nonce is kept as it was read, under the fence; of one nonce what was
@@ -20,32 +20,32 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
 	run(t, db, openEpisode, alice)
-	foreign := func(n uint64, to *nonce.Address, hash byte) nonce.ForeignTransaction {
-		f := nonce.ForeignTransaction{Nonce: n, Episode: 1, Succeeded: n == 2, Receipt: []byte(`{"status": "0x1"}`), Taker: nonce.Taker{
-			Hash: nonce.Hash{hash}, BlockNumber: 7, BlockHash: nonce.Hash{9}, Node: "node-1", To: to, ValueWei: "1000000000000000000000", Data: []byte{1, 2}}}
-		f.CallDigest = f.Taker.CallDigest()
+	foreign := func(n uint64, to *txmanager.Address, hash byte) txmanager.ForeignTransaction {
+		f := txmanager.ForeignTransaction{Nonce: n, Incident: 1, Succeeded: n == 2, Receipt: []byte(`{"status": "0x1"}`), Tx: txmanager.ConsumingTx{
+			Hash: txmanager.Hash{hash}, BlockNumber: 7, BlockHash: txmanager.Hash{9}, Node: "node-1", To: to, ValueWei: "1000000000000000000000", Data: []byte{1, 2}}}
+		f.CallDigest = f.Tx.CallDigest()
 		return f
 	}
-	first := []nonce.ForeignTransaction{foreign(1, nil, 1), foreign(2, &nonce.Address{5}, 2), foreign(4, nil, 4)}
-	first[2].Taker.Data = nil // too long
+	first := []txmanager.ForeignTransaction{foreign(1, nil, 1), foreign(2, &txmanager.Address{5}, 2), foreign(4, nil, 4)}
+	first[2].Tx.Data = nil // too long
 	w := take(t, db, alice, "a/1")
-	if err := db.StoreForeign(t.Context(), w.Lease, first); err != nil {
+	if err := db.StoreForeignTransactions(t.Context(), w.Lease, first); err != nil {
 		t.Fatal(err)
 	}
-	later := foreign(1, &nonce.Address{6}, 5)
-	if err := db.StoreForeign(t.Context(), w.Lease, []nonce.ForeignTransaction{later}); err != nil {
+	later := foreign(1, &txmanager.Address{6}, 5)
+	if err := db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{later}); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range []struct {
 		from, below uint64
-		want        []nonce.ForeignTransaction
+		want        []txmanager.ForeignTransaction
 	}{
-		{0, 5, []nonce.ForeignTransaction{later, first[1], first[2]}},
-		{2, 4, []nonce.ForeignTransaction{first[1]}},
+		{0, 5, []txmanager.ForeignTransaction{later, first[1], first[2]}},
+		{2, 4, []txmanager.ForeignTransaction{first[1]}},
 		{5, 9, nil},
 	} {
 		got, err := db.ForeignTransactions(t.Context(), alice, r.from, r.below)
-		if diff := cmp.Diff(r.want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(nonce.ForeignTransaction{}, "ReadAt")); err != nil || diff != "" {
+		if diff := cmp.Diff(r.want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(txmanager.ForeignTransaction{}, "ReadAt")); err != nil || diff != "" {
 			t.Errorf("from %d below %d: %v (-want +got)\n%s", r.from, r.below, err, diff)
 		}
 		for _, f := range got {
@@ -54,8 +54,8 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 			}
 		}
 	}
-	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.Abandon})
-	if err := db.StoreForeign(t.Context(), w.Lease, first); !errors.Is(err, lease.ErrFenced) {
+	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseAnyway})
+	if err := db.StoreForeignTransactions(t.Context(), w.Lease, first); !errors.Is(err, lease.ErrFenced) {
 		t.Errorf("without the lease: got %v, want it fenced", err)
 	}
 }
@@ -75,22 +75,22 @@ func TestAJudgedForeignTransactionStaysTheSame(t *testing.T) {
 		t.Fatalf("got %v, %v; want two", before, err)
 	}
 	other, moved := before[0], before[1]
-	other.Episode, other.Taker = 2, calls(7)
-	other.Taker.Hash, other.Taker.BlockHash, other.CallDigest = nonce.Hash{7}, nonce.Hash{8}, calls(7).CallDigest()
-	moved.Episode, moved.Taker.BlockNumber = 2, 99
-	for _, all := range [][]nonce.ForeignTransaction{{other}, {moved, other}} {
-		if err := db.StoreForeign(t.Context(), w.Lease, all); !errors.Is(err, nonce.ErrForeignChanged) || !errors.Is(err, nonce.ErrNodes) {
+	other.Incident, other.Tx = 2, calls(7)
+	other.Tx.Hash, other.Tx.BlockHash, other.CallDigest = txmanager.Hash{7}, txmanager.Hash{8}, calls(7).CallDigest()
+	moved.Incident, moved.Tx.BlockNumber = 2, 99
+	for _, all := range [][]txmanager.ForeignTransaction{{other}, {moved, other}} {
+		if err := db.StoreForeignTransactions(t.Context(), w.Lease, all); !errors.Is(err, txmanager.ErrForeignChanged) || !errors.Is(err, txmanager.ErrNoQuorum) {
 			t.Errorf("another transaction at nonce 0: got %v, want it refused", err)
 		}
 	}
-	if err := db.StoreForeignRead(t.Context(), w.Lease, []nonce.ForeignTransaction{other}, nonce.ForeignReading{Episode: 2, Begun: true}); !errors.Is(err, nonce.ErrForeignChanged) {
+	if err := db.StoreForeignScan(t.Context(), w.Lease, []txmanager.ForeignTransaction{other}, txmanager.ForeignScan{Incident: 2, Begun: true}); !errors.Is(err, txmanager.ErrForeignChanged) {
 		t.Errorf("another transaction, found in blocks: got %v, want it refused", err)
 	}
 	after, err := db.ForeignTransactions(t.Context(), alice, 0, 9)
 	if diff := cmp.Diff(before, after); err != nil || diff != "" {
 		t.Errorf("what is stored, %v (-before +after):\n%s", err, diff)
 	}
-	if err := db.StoreForeign(t.Context(), w.Lease, []nonce.ForeignTransaction{moved}); err != nil {
+	if err := db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{moved}); err != nil {
 		t.Errorf("the same in another block: got %v, want it taken", err)
 	}
 	if n := value[int](t, db, `select count(*) from foreign_hold h join foreign_transaction f using (submitter, nonce) where h.call_digest = f.call_digest`); n != 2 {
@@ -110,35 +110,35 @@ func TestForeignReadingIsKept(t *testing.T) {
 	db.Register(t, alice, 1)
 	db.Register(t, bob, 1)
 	run(t, db, openEpisode, alice)
-	reading := func(episode int) nonce.ForeignReading {
+	reading := func(episode int) txmanager.ForeignScan {
 		t.Helper()
-		r, err := db.ForeignReading(t.Context(), alice, episode, 9)
+		r, err := db.ForeignScan(t.Context(), alice, episode, 9)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return r
 	}
 	first := reading(1)
-	if first.Begun || first.Settled != nil || time.Since(first.Registered) > time.Hour {
+	if first.Begun || first.TerminalBlock != nil || time.Since(first.Registered) > time.Hour {
 		t.Errorf("before: got %+v, want none, and when the submitter was registered", first)
 	}
-	found := []nonce.ForeignTransaction{{Nonce: 8, Episode: 1, Succeeded: true, Receipt: []byte(`{}`),
-		Taker: nonce.Taker{Hash: nonce.Hash{1}, BlockNumber: 7, BlockHash: nonce.Hash{9}, Node: "node-1", ValueWei: "1"}}}
+	found := []txmanager.ForeignTransaction{{Nonce: 8, Incident: 1, Succeeded: true, Receipt: []byte(`{}`),
+		Tx: txmanager.ConsumingTx{Hash: txmanager.Hash{1}, BlockNumber: 7, BlockHash: txmanager.Hash{9}, Node: "node-1", ValueWei: "1"}}}
 	now := time.Now().Truncate(time.Microsecond)
-	kept := nonce.ForeignReading{Episode: 1, Begun: true, Start: 5, Block: 90, Final: 100}
+	kept := txmanager.ForeignScan{Incident: 1, Begun: true, Start: 5, Block: 90, Final: 100}
 	ends := kept
 	ends.Block, ends.Again, ends.Passes, ends.EndedAt = 100, new(uint64(3)), 2, &now
 	w := take(t, db, alice, "a/1")
-	for i, want := range []nonce.ForeignReading{kept, ends, kept} {
-		if err := db.StoreForeignRead(t.Context(), w.Lease, found[:1-min(i, 1)], want); err != nil {
+	for i, want := range []txmanager.ForeignScan{kept, ends, kept} {
+		if err := db.StoreForeignScan(t.Context(), w.Lease, found[:1-min(i, 1)], want); err != nil {
 			t.Fatal(err)
 		}
 		got := reading(1)
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(nonce.ForeignReading{}, "Settled", "Registered", "MovedAt")); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(txmanager.ForeignScan{}, "Settled", "Registered", "MovedAt")); diff != "" {
 			t.Errorf("stored %d (-want +got):\n%s", i, diff)
 		}
-		if got.Settled == nil || *got.Settled != 7 || got.MovedAt.Before(first.MovedAt) || time.Since(got.MovedAt) > time.Hour {
-			t.Errorf("stored %d: got settled at block %v, moved at %s; want block 7, now", i, got.Settled, got.MovedAt)
+		if got.TerminalBlock == nil || *got.TerminalBlock != 7 || got.MovedAt.Before(first.MovedAt) || time.Since(got.MovedAt) > time.Hour {
+			t.Errorf("stored %d: got settled at block %v, moved at %s; want block 7, now", i, got.TerminalBlock, got.MovedAt)
 		}
 	}
 	if got := reading(2); got.Begun || got.Block != 0 {
@@ -146,9 +146,9 @@ func TestForeignReadingIsKept(t *testing.T) {
 	}
 
 	next := take(t, db, alice, "a/1")
-	beyond, more := kept, []nonce.ForeignTransaction{found[0]}
+	beyond, more := kept, []txmanager.ForeignTransaction{found[0]}
 	beyond.Block, more[0].Nonce = 99, 9
-	if err := db.StoreForeignRead(t.Context(), w.Lease, more, beyond); !errors.Is(err, lease.ErrFenced) {
+	if err := db.StoreForeignScan(t.Context(), w.Lease, more, beyond); !errors.Is(err, lease.ErrFenced) {
 		t.Errorf("under a stale token: got %v, want it fenced", err)
 	}
 	if got := reading(1); got.Block != 90 {
@@ -157,7 +157,7 @@ func TestForeignReadingIsKept(t *testing.T) {
 	if all, err := db.ForeignTransactions(t.Context(), alice, 0, 99); err != nil || len(all) != 1 {
 		t.Errorf("under a stale token: got %+v, %v, want the first alone", all, err)
 	}
-	if err := db.StoreForeignRead(t.Context(), next.Lease, more, beyond); err != nil || reading(1).Block != 99 {
+	if err := db.StoreForeignScan(t.Context(), next.Lease, more, beyond); err != nil || reading(1).Block != 99 {
 		t.Errorf("under the token in force: got %v, block %d; want block 99", err, reading(1).Block)
 	}
 }
@@ -174,14 +174,14 @@ func TestForeignReadingBeginsAtTheLastSettledNonce(t *testing.T) {
 	}
 	run(t, db, openEpisode, alice)
 	w := take(t, db, alice, "a/1")
-	foreign := nonce.ForeignTransaction{Nonce: 4, Episode: 1, Receipt: []byte(`{}`),
-		Taker: nonce.Taker{Hash: nonce.Hash{1}, BlockNumber: 30, BlockHash: nonce.Hash{9}, Node: "node-1", ValueWei: "1"}}
-	if err := db.StoreForeign(t.Context(), w.Lease, []nonce.ForeignTransaction{foreign}); err != nil {
+	foreign := txmanager.ForeignTransaction{Nonce: 4, Incident: 1, Receipt: []byte(`{}`),
+		Tx: txmanager.ConsumingTx{Hash: txmanager.Hash{1}, BlockNumber: 30, BlockHash: txmanager.Hash{9}, Node: "node-1", ValueWei: "1"}}
+	if err := db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{foreign}); err != nil {
 		t.Fatal(err)
 	}
 	for from, want := range map[uint64]uint64{0: 0, 1: 7, 2: 17, 4: 17, 5: 30, 9: 30} {
-		r, err := db.ForeignReading(t.Context(), alice, 1, from)
-		if err != nil || (r.Settled == nil) != (want == 0) || want != 0 && *r.Settled != want {
+		r, err := db.ForeignScan(t.Context(), alice, 1, from)
+		if err != nil || (r.TerminalBlock == nil) != (want == 0) || want != 0 && *r.TerminalBlock != want {
 			t.Errorf("for nonces from %d on: got %+v, %v; want block %d", from, r, err, want)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // heldFor says of an intent i of submitter s why it is to be held beside a foreign
@@ -69,16 +69,16 @@ update managed_tx m
   from fresh i
  where m.tx_id = i.tx_id and not exists (select from claimed c where c.tx_id = m.tx_id)`
 
-// callDigest is the [nonce.Taker.CallDigest] of what the intent wants; nil where its
+// callDigest is the [txmanager.ConsumingTx.CallDigest] of what the intent wants; nil where its
 // handler will say.
 func callDigest(in Intent) []byte {
 	var call struct{ To, Value, Data *string }
 	if in.Handler != "" || json.Unmarshal(in.Payload, &call) != nil {
 		return nil
 	}
-	t := nonce.Taker{ValueWei: "0"}
+	t := txmanager.ConsumingTx{ValueWei: "0"}
 	if call.To != nil {
-		to, err := nonce.ParseAddress(*call.To)
+		to, err := txmanager.ParseAddress(*call.To)
 		if err != nil {
 			return nil
 		}
@@ -112,23 +112,23 @@ select f.submitter, f.nonce, f.call_digest
     on conflict do nothing`
 
 // queueHolds adds them to the batch of a release.
-func queueHolds(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
+func queueHolds(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequest) {
 	requests, _ := json.Marshal(leave.Requests) // plain: cannot fail
 	b.Queue(insertHolds, l.Submitter, bigint(leave.Count), string(requests))
 }
 
 // OpenHold is a nonce that a foreign transaction consumed whose request is not known.
 type OpenHold struct {
-	Nonce       int64           `json:"nonce"`
-	TxHash      string          `json:"txHash"`
-	BlockNumber int64           `json:"blockNumber"`
-	To          *string         `json:"to"` // null: it made a contract
-	ValueWei    string          `json:"valueWei"`
-	Succeeded   bool            `json:"succeeded"`
-	TxID        *string         `json:"txId"` // the intent that is held for it; null: none
-	RequestID   *string         `json:"requestId"`
-	Since       time.Time       `json:"since"`
-	Submitter   nonce.Submitter `json:"-"`
+	Nonce       int64               `json:"nonce"`
+	TxHash      string              `json:"txHash"`
+	BlockNumber int64               `json:"blockNumber"`
+	To          *string             `json:"to"` // null: it made a contract
+	ValueWei    string              `json:"valueWei"`
+	Succeeded   bool                `json:"succeeded"`
+	TxID        *string             `json:"txId"` // the intent that is held for it; null: none
+	RequestID   *string             `json:"requestId"`
+	Since       time.Time           `json:"since"`
+	Submitter   txmanager.Submitter `json:"-"`
 }
 
 const openHolds = `
@@ -142,7 +142,7 @@ select h.nonce, f.tx_hash, f.block_number, f.to_address, f.value_wei::text, f.su
 
 // OpenHolds lists up to limit of the submitter's foreign transactions whose request is
 // not known, with nonces above the one given, by nonce.
-func (s *Store) OpenHolds(ctx context.Context, sub nonce.Submitter, above int64, limit int) ([]OpenHold, error) {
+func (s *Store) OpenHolds(ctx context.Context, sub txmanager.Submitter, above int64, limit int) ([]OpenHold, error) {
 	rows, err := s.db.Query(ctx, openHolds, sub, above, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list the foreign transactions of %s: %w", sub, err)
@@ -152,7 +152,7 @@ func (s *Store) OpenHolds(ctx context.Context, sub nonce.Submitter, above int64,
 
 // HoldDecision is an operator's word on foreign transactions whose request is not known.
 type HoldDecision struct {
-	Submitter nonce.Submitter
+	Submitter txmanager.Submitter
 	Nonce     *uint64 // nil: all of the submitter, Limit of them a call, the lowest first
 	Through   *uint64 // where Nonce is nil: the highest nonce that is meant; nil: all
 	Limit     int
@@ -160,8 +160,8 @@ type HoldDecision struct {
 	Reason    string
 }
 
-// WrittenOff is what [Store.WriteOff] did, and what is left.
-type WrittenOff struct {
+// WriteOffResult is what [Store.WriteOff] did, and what is left.
+type WriteOffResult struct {
 	WrittenOff int   // by this call
 	Proceeded  int   // intents that were held for them, or for their sake, and go on
 	Remaining  int   // foreign transactions whose request is not known; call again
@@ -251,17 +251,17 @@ select coalesce(l.fencing_token, 0), is_authority(),
 // WriteOff records that foreign transactions were no request of ours, and lets the
 // intents go on that were held for them. The error wraps [ErrUnknownSubmitter],
 // [ErrForeign] or, where one nonce was meant, [ErrNoHold].
-func (s *Store) WriteOff(ctx context.Context, d HoldDecision) (out WrittenOff, err error) {
+func (s *Store) WriteOff(ctx context.Context, d HoldDecision) (out WriteOffResult, err error) {
 	var ours bool
 	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(lockHolds, []string{string(d.Submitter)})
 	queueCarryOut(ctx, b)
-	b.Queue(writeOff, d.By, plain(d.Reason), d.Submitter, optional(d.Nonce), d.Limit, optional(d.Through)).QueryRow(func(row pgx.Row) error {
+	b.Queue(writeOff, d.By, printableText(d.Reason), d.Submitter, optional(d.Nonce), d.Limit, optional(d.Through)).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&out.WrittenOff, &out.Proceeded)
 	})
-	b.Queue(proceedUnknown, d.By, plain(d.Reason), d.Submitter).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(proceedUnknown, d.By, printableText(d.Reason), d.Submitter).Exec(func(tag pgconn.CommandTag) error {
 		out.Proceeded += int(tag.RowsAffected())
 		return nil
 	})
@@ -270,7 +270,7 @@ func (s *Store) WriteOff(ctx context.Context, d HoldDecision) (out WrittenOff, e
 		return row.Scan(&out.Token, &ours, &out.Remaining, &names)
 	})
 	if err = s.send(ctx, b); err == nil {
-		s.names.saw(d.Submitter, names)
+		s.names.note(d.Submitter, names)
 	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

@@ -7,26 +7,26 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // calls is what the intents of these tests call, with a value of their own.
-func calls(value int) nonce.Taker {
-	to, _ := nonce.ParseAddress("0x00000000000000000000000000000000000000b0")
-	return nonce.Taker{To: &to, ValueWei: fmt.Sprint(value), Node: "node"}
+func calls(value int) txmanager.ConsumingTx {
+	to, _ := txmanager.ParseAddress("0x00000000000000000000000000000000000000b0")
+	return txmanager.ConsumingTx{To: &to, ValueWei: fmt.Sprint(value), Node: "node"}
 }
 
 // worth is an intent that calls the same with that value.
-func worth(sub nonce.Submitter, requestID string, value int) store.Intent {
+func worth(sub txmanager.Submitter, requestID string, value int) store.Intent {
 	in := intent(sub, requestID)
 	in.Payload = fmt.Appendf(nil, `{"to":"0x00000000000000000000000000000000000000b0","value":"%d"}`, value)
 	return in
 }
 
 // handled is an intent whose call only its handler knows.
-func handled(sub nonce.Submitter, requestID string) store.Intent {
+func handled(sub txmanager.Submitter, requestID string) store.Intent {
 	in := intent(sub, requestID)
 	in.Handler, in.Payload = "pays", []byte(`{"order":1}`)
 	return in
@@ -34,21 +34,21 @@ func handled(sub nonce.Submitter, requestID string) store.Intent {
 
 // lost makes nonces from 0 on ones that foreign transactions consumed, with these values,
 // and releases the submitter; the nonces of named were named requests.
-func lost(t *testing.T, db storetest.Bundle, sub nonce.Submitter, named map[uint64]string, values ...int) {
+func lost(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, named map[uint64]string, values ...int) {
 	t.Helper()
 	run(t, db, openEpisode, sub)
 	w := take(t, db, sub, "release/1")
-	var all []nonce.ForeignTransaction
+	var all []txmanager.ForeignTransaction
 	for n, value := range values {
 		taker := calls(value)
-		taker.Hash = nonce.Hash{byte(n + 1), byte(value)}
-		all = append(all, nonce.ForeignTransaction{Nonce: uint64(n), Episode: 1, Taker: taker, CallDigest: taker.CallDigest(), Succeeded: true, Receipt: []byte(`{}`)})
+		taker.Hash = txmanager.Hash{byte(n + 1), byte(value)}
+		all = append(all, txmanager.ForeignTransaction{Nonce: uint64(n), Incident: 1, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: true, Receipt: []byte(`{}`)})
 	}
-	if err := db.StoreForeign(t.Context(), w.Lease, all); err != nil {
+	if err := db.StoreForeignTransactions(t.Context(), w.Lease, all); err != nil {
 		t.Fatal(err)
 	}
-	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &nonce.Leave{
-		Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "restored", Count: uint64(len(values)), Requests: named,
+	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &txmanager.ReleaseRequest{
+		Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "restored", Count: uint64(len(values)), Requests: named,
 	}}})
 }
 
@@ -176,7 +176,7 @@ func TestWriteOffLetsIntentsProceed(t *testing.T) {
 	}
 	zero := uint64(0)
 	d := store.HoldDecision{Submitter: alice, Nonce: &zero, Limit: 1, By: "ann", Reason: "a person's own payment"}
-	if out, err := db.WriteOff(t.Context(), d); err != nil || out != (store.WrittenOff{WrittenOff: 1, Proceeded: 1, Remaining: 1, Token: 1}) {
+	if out, err := db.WriteOff(t.Context(), d); err != nil || out != (store.WriteOffResult{WrittenOff: 1, Proceeded: 1, Remaining: 1, Token: 1}) {
 		t.Errorf("write off: got %+v, %v", out, err)
 	}
 	if got := subState(t, db, five.TxID); got != "" {
@@ -189,7 +189,7 @@ func TestWriteOffLetsIntentsProceed(t *testing.T) {
 		t.Errorf("write off again: got %v, want ErrNoHold", err)
 	}
 	d.Nonce = nil
-	if out, err := db.WriteOff(t.Context(), d); err != nil || out != (store.WrittenOff{WrittenOff: 1, Proceeded: 1, Token: 1}) {
+	if out, err := db.WriteOff(t.Context(), d); err != nil || out != (store.WriteOffResult{WrittenOff: 1, Proceeded: 1, Token: 1}) {
 		t.Errorf("write off the rest: got %+v, %v", out, err)
 	}
 	if got := subState(t, db, unknown.TxID); got != "" {
@@ -223,8 +223,8 @@ func TestWhatMayHaveRunIsNotCancelled(t *testing.T) {
 	lost(t, db, alice, nil, 5)
 	held, _ := mustCreate(t, db, worth(alice, "five", 5))
 	for _, v := range []store.Viewer{{Caller: "shop"}, {Caller: "ann", Operator: true}} {
-		out, err := db.Decide(t.Context(), store.Decision{TxID: held.TxID, By: v, Action: nonce.OrderCancel, Reason: "r"})
-		if err != nil || out.State != nonce.Queued || out.Recorded {
+		out, err := db.RecordDecision(t.Context(), store.Decision{TxID: held.TxID, By: v, Action: txmanager.ActionCancel, Reason: "r"})
+		if err != nil || out.State != txmanager.Queued || out.Recorded {
 			t.Errorf("cancel by %+v: got %+v, %v; want it untouched", v, out, err)
 		}
 	}
@@ -235,12 +235,12 @@ func TestWhatMayHaveRunIsNotCancelled(t *testing.T) {
 	if err := db.AcceptAuthority(t.Context(), "ann", "restored"); err != nil {
 		t.Fatal(err)
 	}
-	d := store.Decision{TxID: post.TxID, By: store.Viewer{Caller: "shop"}, Action: nonce.OrderCancel, Reason: "r"}
-	if out, err := db.Decide(t.Context(), d); err != nil || out.State != nonce.Queued {
+	d := store.Decision{TxID: post.TxID, By: store.Viewer{Caller: "shop"}, Action: txmanager.ActionCancel, Reason: "r"}
+	if out, err := db.RecordDecision(t.Context(), d); err != nil || out.State != txmanager.Queued {
 		t.Errorf("cancel by the caller before the release: got %+v, %v; want it untouched", out, err)
 	}
 	d.By = store.Viewer{Caller: "ann", Operator: true}
-	if out, err := db.Decide(t.Context(), d); err != nil || out.State != nonce.Failed || out.SubState != nonce.Cancelled {
+	if out, err := db.RecordDecision(t.Context(), d); err != nil || out.State != txmanager.Failed || out.SubState != txmanager.Cancelled {
 		t.Errorf("cancel by an operator before the release: got %+v, %v; want FAILED/CANCELLED", out, err)
 	}
 }
@@ -293,16 +293,16 @@ func TestMatchEndsTheIntent(t *testing.T) {
 	for _, c := range []struct {
 		nonce uint64
 		txID  string
-		state nonce.State
-		sub   nonce.SubState
+		state txmanager.State
+		sub   txmanager.SubState
 	}{
-		{0, five.TxID, nonce.Confirmed, "RECORDED"}, {1, six.TxID, nonce.Failed, nonce.Reverted}, {2, unknown.TxID, nonce.Confirmed, "RECORDED"},
+		{0, five.TxID, txmanager.Confirmed, "RECORDED"}, {1, six.TxID, txmanager.Failed, txmanager.Reverted}, {2, unknown.TxID, txmanager.Confirmed, "RECORDED"},
 	} {
 		if p, err := match(c.nonce, c.txID); err != nil || p.State != c.state || p.SubState != c.sub {
 			t.Errorf("match with nonce %d: got %+v, %v; want %s/%s", c.nonce, p, err, c.state, c.sub)
 		}
 		r, err := db.Tx(t.Context(), c.txID, store.Viewer{Caller: "shop"})
-		if err != nil || r.TxHash == nil || *r.TxHash != (nonce.Hash{byte(c.nonce + 1), byte(c.nonce + 5)}).String() || r.Receipt == nil {
+		if err != nil || r.TxHash == nil || *r.TxHash != (txmanager.Hash{byte(c.nonce + 1), byte(c.nonce + 5)}).String() || r.Receipt == nil {
 			t.Errorf("the end: got %+v, %v; want the foreign transaction's hash and receipt", r, err)
 		}
 		if _, err := match(c.nonce, c.txID); !errors.Is(err, store.ErrNoHold) {
@@ -331,7 +331,7 @@ func TestWhatMayBeAnotherForeignTransactionStaysHeld(t *testing.T) {
 	}
 	zero, one := uint64(0), uint64(1)
 	d := store.HoldDecision{Submitter: alice, Nonce: &zero, Limit: 1, By: "ann", Reason: "a person's own payment"}
-	if out, err := db.WriteOff(t.Context(), d); err != nil || out != (store.WrittenOff{WrittenOff: 1, Remaining: 2, Token: 1}) {
+	if out, err := db.WriteOff(t.Context(), d); err != nil || out != (store.WriteOffResult{WrittenOff: 1, Remaining: 2, Token: 1}) {
 		t.Errorf("write off: got %+v, %v; want nothing let go on", out, err)
 	}
 	if got := subState(t, db, five.TxID); got != "HELD" || holds() != 1 {
@@ -345,7 +345,7 @@ func TestWhatMayBeAnotherForeignTransactionStaysHeld(t *testing.T) {
 		t.Errorf("the intent in whose place another was matched: got %q for nonce %d, want it HELD for nonce 2", got, holds())
 	}
 	d.Nonce = nil
-	if out, err := db.WriteOff(t.Context(), d); err != nil || out != (store.WrittenOff{WrittenOff: 1, Proceeded: 1, Token: 1}) {
+	if out, err := db.WriteOff(t.Context(), d); err != nil || out != (store.WriteOffResult{WrittenOff: 1, Proceeded: 1, Token: 1}) {
 		t.Errorf("write off the rest: got %+v, %v; want the intent let go on", out, err)
 	}
 }
@@ -359,16 +359,16 @@ func TestNamedNonceHoldsNothingAfterALaterRelease(t *testing.T) {
 	run(t, db, openEpisode, alice)
 	w := take(t, db, alice, "release/1")
 	five := calls(5)
-	five.Hash = nonce.Hash{1}
-	if err := db.StoreForeign(t.Context(), w.Lease, []nonce.ForeignTransaction{{Episode: 1, Taker: five, CallDigest: five.CallDigest(), Succeeded: true, Receipt: []byte(`{}`)}}); err != nil {
+	five.Hash = txmanager.Hash{1}
+	if err := db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{{Incident: 1, Tx: five, CallDigest: five.CallDigest(), Succeeded: true, Receipt: []byte(`{}`)}}); err != nil {
 		t.Fatal(err)
 	}
-	named := nonce.Leave{Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "restored", Count: 1, Requests: map[uint64]string{0: "known"}, End: []nonce.Naming{{Nonce: 0, RequestID: "known"}}}
-	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &named}})
+	named := txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "restored", Count: 1, Requests: map[uint64]string{0: "known"}, EndedRequests: []txmanager.Naming{{Nonce: 0, RequestID: "known"}}}
+	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &named}})
 	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, alice)
 	w = take(t, db, alice, "release/2")
-	again := nonce.Leave{Episode: 2, Mode: nonce.Resync, By: "ann", Reason: "another incident", Count: 1}
-	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &again}})
+	again := txmanager.ReleaseRequest{Incident: 2, Mode: txmanager.Resync, By: "ann", Reason: "another incident", Count: 1}
+	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &again}})
 	if _, held := mustCreate(t, db, worth(alice, "a new one", 5)); held {
 		t.Error("an intent with the call of the named request: got it held")
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // ErrNotMatching reports an intent that is not held for the foreign transaction, or that
@@ -77,7 +77,7 @@ select exists (select from chosen), exists (select from ended), exists (select f
 // of the held intent. The error wraps [ErrNotFound], [ErrForeign], [ErrNoHold],
 // [ErrNotMatching], or [ErrProofUsed] where the transaction proves another payout.
 func (s *Store) MatchHold(ctx context.Context, d HoldDecision, txID string) (p Proceeded, err error) {
-	if err := s.matches(ctx, d, txID); err != nil {
+	if err := s.recordMatch(ctx, d, txID); err != nil {
 		return p, err
 	}
 	var ours, open, ended, proves bool
@@ -86,17 +86,17 @@ func (s *Store) MatchHold(ctx context.Context, d HoldDecision, txID string) (p P
 	b.Queue("begin")
 	b.Queue(lockHolds, []string{string(d.Submitter)})
 	queueCarryOut(ctx, b)
-	b.Queue(matchHold, d.By, plain(d.Reason), d.Submitter, optional(d.Nonce), txID).QueryRow(func(row pgx.Row) error {
+	b.Queue(matchHold, d.By, printableText(d.Reason), d.Submitter, optional(d.Nonce), txID).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&open, &ended, &proves)
 	})
-	b.Queue(proceedUnknown, d.By, plain(d.Reason), d.Submitter)
+	b.Queue(proceedUnknown, d.By, printableText(d.Reason), d.Submitter)
 	b.Queue("commit")
 	b.Queue(findProceeded, txID).QueryRow(func(row pgx.Row) error {
 		var ignored bool
 		return row.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, &ignored, &ignored, &ignored, &ignored, &p.Trace, &names)
 	})
 	if err = s.send(ctx, b); err == nil {
-		s.names.saw(d.Submitter, names)
+		s.names.note(d.Submitter, names)
 	}
 	switch {
 	case err != nil:
@@ -121,11 +121,11 @@ select m.submitter, coalesce(m.handler, ''), coalesce(d.body::text, ''), h.call_
   left join foreign_hold h on h.submitter = $2 and h.nonce = $3 and h.ended_at is null
  where m.tx_id = $1`
 
-// matches compares the call of the intent, where it is known, with the foreign
+// recordMatch compares the call of the intent, where it is known, with the foreign
 // transaction's. Neither ever changes.
-func (s *Store) matches(ctx context.Context, d HoldDecision, txID string) error {
+func (s *Store) recordMatch(ctx context.Context, d HoldDecision, txID string) error {
 	var in Intent
-	var sub nonce.Submitter
+	var sub txmanager.Submitter
 	var payload string
 	var digest []byte
 	err := s.db.QueryRow(ctx, findMatch, txID, d.Submitter, optional(d.Nonce)).Scan(&sub, &in.Handler, &payload, &digest)

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Where a policy names functions of a contract, a create, and what a handler makes, may call
@@ -15,9 +15,9 @@ func TestFunctionsOfAPolicy(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 10)
-	token, shop := nonce.Address{19: 0xa}, nonce.Address{19: 0xb}
+	token, shop := txmanager.Address{19: 0xa}, txmanager.Address{19: 0xb}
 	limit(t, db, store.Policy{Targets: []string{token.String() + ":0xa9059cbb", shop.String()}})
-	calls := func(request string, to *nonce.Address, data string) store.Intent {
+	calls := func(request string, to *txmanager.Address, data string) store.Intent {
 		in := intent(alice, request)
 		in.Payload = fmt.Appendf(nil, `{"to":%q,"data":%q}`, to, data)
 		if data == "" {
@@ -28,7 +28,7 @@ func TestFunctionsOfAPolicy(t *testing.T) {
 	w := take(t, db, alice, "a/1")
 	for i, c := range []struct {
 		what string
-		to   *nonce.Address
+		to   *txmanager.Address
 		data []byte
 		want store.PolicyRule
 	}{
@@ -45,8 +45,8 @@ func TestFunctionsOfAPolicy(t *testing.T) {
 			data = fmt.Sprintf("0x%x", c.data)
 		}
 		posts(t, db, c.what, calls(fmt.Sprint("r-", i), c.to, data), c.want)
-		made := nonce.Call{To: c.to, Data: c.data}
-		refused, err := db.Store.Permit(t.Context(), w.Lease, "00000000-0000-4000-8000-000000000001", made)
+		made := txmanager.Call{To: c.to, Data: c.data}
+		refused, err := db.Store.CheckPolicy(t.Context(), w.Lease, "00000000-0000-4000-8000-000000000001", made)
 		if err != nil || (refused == "") != (c.want == "") {
 			t.Errorf("%s, of a handler: got %q, %v; want it refused: %t", c.what, refused, err, c.want != "")
 		}

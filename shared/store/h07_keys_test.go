@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // H7: a key that carries a promise must not lose its force with time, as in a
@@ -131,7 +131,7 @@ func hashAroundMidnight(t *testing.T) {
 	w := take(t, db, alice, "a/1")
 	all := allocations(w, true)
 	all[1].Signed = nil
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: all})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: all})
 	for _, at := range []string{lateEvening, nextMorning} {
 		_, err := db.DB.Exec(t.Context(), `
 			insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token, created_at)

@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // H33: whoever else is overdue or in PROTECT, however few the sweep takes at a
@@ -31,7 +31,7 @@ func TestH33SweepStarvesNobody(t *testing.T) {
 			"late":    m.change("late", func(s *swept, yes bool) { s.late = yes }),
 			"protect": m.change("protect", func(s *swept, yes bool) { s.protected = yes }),
 		})
-		taken := map[nonce.Submitter]bool{}
+		taken := map[txmanager.Submitter]bool{}
 		due := m.due()
 		for range (len(due) + m.page - 1) / m.page {
 			for _, s := range m.sweepOnce(rt) {
@@ -48,7 +48,7 @@ func TestH33SweepStarvesNobody(t *testing.T) {
 
 // swept is what the sweep ought to know of one submitter.
 type swept struct {
-	sub             nonce.Submitter
+	sub             txmanager.Submitter
 	late, protected bool
 	last            int // the sweep that took it; 0: none
 }
@@ -111,7 +111,7 @@ func (m *sweepModel) sweep(rt *rapid.T) { m.sweepOnce(rt) }
 // sweepOnce holds one sweep against the model: as many as it may take of those
 // due, and nobody who was taken later than one that is left. Between those that
 // one sweep took it may choose.
-func (m *sweepModel) sweepOnce(rt *rapid.T) []nonce.Submitter {
+func (m *sweepModel) sweepOnce(rt *rapid.T) []txmanager.Submitter {
 	got, _, err := m.db.Overdue(m.ctx, grace, m.page, time.Time{})
 	due := m.due()
 	if want := min(m.page, len(due)); err != nil || len(got) != want {

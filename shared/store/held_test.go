@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // distrusted makes the database one that was restored, and did not notice.
@@ -51,7 +51,7 @@ func subState(t testing.TB, db storetest.Bundle, txID string) string {
 }
 
 // inQueue are the request ids that the holder of the lease would bind.
-func inQueue(w nonce.Work) (ids []string) {
+func inQueue(w txmanager.SubmitterState) (ids []string) {
 	for _, q := range w.Queue {
 		ids = append(ids, q.RequestID)
 	}
@@ -76,7 +76,7 @@ func TestAcceptanceHoldsTheQueue(t *testing.T) {
 	if err != nil || r.LastError == nil || !strings.HasPrefix(*r.LastError, "held: ") {
 		t.Errorf("last error: got %+v, %v; want why it is held", r.LastError, err)
 	}
-	page, _, err := db.List(t.Context(), store.ListQuery{Submitter: alice, State: nonce.Queued, Size: 10}, store.Viewer{Caller: "shop"})
+	page, _, err := db.List(t.Context(), store.ListQuery{Submitter: alice, State: txmanager.Queued, Size: 10}, store.Viewer{Caller: "shop"})
 	if err != nil || len(page) != 2 || page[0].SubState == nil || *page[0].SubState != "HELD" {
 		t.Errorf("list: got %+v, %v; want both, HELD", page, err)
 	}
@@ -96,7 +96,7 @@ func TestAcceptanceHoldsTheQueue(t *testing.T) {
 	if diff := cmp.Diff([]string{"third"}, inQueue(w)); diff != "" {
 		t.Errorf("the queue (-want +got):\n%s", diff)
 	}
-	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack})
+	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 
 	again, err := db.Create(t.Context(), intent(alice, "second"), 10)
 	if err != nil || again.TxID != second.TxID || again.New || !again.Queued {
@@ -112,7 +112,7 @@ func TestAcceptanceHoldsTheQueue(t *testing.T) {
 	if diff := cmp.Diff([]string{"second", "third"}, inQueue(w)); diff != "" {
 		t.Errorf("the queue after the repeat (-want +got):\n%s", diff)
 	}
-	done := write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+	done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
 	if done.Allocated != 2 {
 		t.Errorf("allocated: got %d, want 2", done.Allocated)
 	}
@@ -127,13 +127,13 @@ func TestHolderFromBeforeTheAcceptanceBindsNothingHeld(t *testing.T) {
 	w := take(t, db, alice, "a/1")
 	acceptRestored(t, db)
 
-	done := write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)})
+	done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
 	if done.Allocated != 0 {
 		t.Errorf("allocated: got %d, want none", done.Allocated)
 	}
-	done = write(t, db, nonce.Write{Lease: w.Lease, Moves: []nonce.Move{remark(w.Queue[0], "balance: too low")}})
-	if done.Moved != 0 {
-		t.Errorf("moved: got %d, want none", done.Moved)
+	done = write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{remark(w.Queue[0], "balance: too low")}})
+	if done.Transitioned != 0 {
+		t.Errorf("moved: got %d, want none", done.Transitioned)
 	}
 	if got := subState(t, db, p.TxID); got != "HELD" {
 		t.Errorf("sub-state: got %q, want HELD", got)
@@ -208,7 +208,7 @@ func TestOperatorLetsHeldIntentsProceed(t *testing.T) {
 	acceptRestored(t, db)
 
 	for range 2 { // the second changes nothing
-		if out, err := db.Proceed(t.Context(), all[3].TxID, "ann", "wanted"); err != nil || out.State != nonce.Queued || out.SubState != "" {
+		if out, err := db.Proceed(t.Context(), all[3].TxID, "ann", "wanted"); err != nil || out.State != txmanager.Queued || out.SubState != "" {
 			t.Errorf("proceed: got %+v, %v", out, err)
 		}
 	}
@@ -249,8 +249,8 @@ func TestHeldIntentIsCancelled(t *testing.T) {
 	db.Register(t, alice, 1)
 	p := post(t, db, alice, "one")
 	acceptRestored(t, db)
-	out, err := db.Decide(t.Context(), store.Decision{TxID: p.TxID, By: store.Viewer{Caller: "shop"}, Action: nonce.OrderCancel, Reason: "not wanted"})
-	if err != nil || out.State != nonce.Failed || out.SubState != nonce.Cancelled {
+	out, err := db.RecordDecision(t.Context(), store.Decision{TxID: p.TxID, By: store.Viewer{Caller: "shop"}, Action: txmanager.ActionCancel, Reason: "not wanted"})
+	if err != nil || out.State != txmanager.Failed || out.SubState != txmanager.Cancelled {
 		t.Errorf("cancel: got %+v, %v; want FAILED/CANCELLED", out, err)
 	}
 	if again, err := db.Create(t.Context(), intent(alice, "one"), 10); err != nil || again.Queued {
@@ -322,8 +322,8 @@ func TestInBulkOnlyWhatAnOperatorHasSeenProceeds(t *testing.T) {
 	last, newer, elsewhere := post(t, db, alice, "last"), post(t, db, alice, "newer"), post(t, db, bob, "elsewhere")
 	run(t, db, openEpisode, alice)
 	for _, p := range []store.Accepted{parked, again} {
-		out, err := db.Decide(t.Context(), store.Decision{TxID: p.TxID, By: store.Viewer{Caller: "shop"}, Action: nonce.OrderCancel, Reason: "not wanted"})
-		if err != nil || out.State != nonce.Queued || !out.Recorded {
+		out, err := db.RecordDecision(t.Context(), store.Decision{TxID: p.TxID, By: store.Viewer{Caller: "shop"}, Action: txmanager.ActionCancel, Reason: "not wanted"})
+		if err != nil || out.State != txmanager.Queued || !out.Recorded {
 			t.Fatalf("cancel in PROTECT: got %+v, %v; want it parked", out, err)
 		}
 	}

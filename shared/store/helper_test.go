@@ -11,15 +11,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-const bob = nonce.Submitter("eip155:1337:0x0000000000000000000000000000000000000b0b")
+const bob = txmanager.Submitter("eip155:1337:0x0000000000000000000000000000000000000b0b")
 
 // numbered is one of many submitters.
-func numbered(n int) nonce.Submitter {
-	return nonce.Submitter(fmt.Sprintf("eip155:1337:0x%040x", n))
+func numbered(n int) txmanager.Submitter {
+	return txmanager.Submitter(fmt.Sprintf("eip155:1337:0x%040x", n))
 }
 
 // rival is a connection of its own to the test's database, with the limits of
@@ -136,12 +136,12 @@ func violated(err error) string {
 }
 
 // allocations are for the whole queue of w, from the cursor on.
-func allocations(w nonce.Work, withBytes bool) []nonce.Allocation {
-	var all []nonce.Allocation
+func allocations(w txmanager.SubmitterState, withBytes bool) []txmanager.Allocation {
+	var all []txmanager.Allocation
 	for i, q := range w.Queue {
 		one := big.NewInt(1)
-		q.Gas = &nonce.GasParams{Gas: 21_000, FeeCapWei: one, TipCapWei: one, ValueWei: one}
-		a := nonce.Allocation{Tx: q, Nonce: w.NextNonce + uint64(i)}
+		q.Gas = &txmanager.GasParams{Gas: 21_000, FeeCapWei: one, TipCapWei: one, ValueWei: one}
+		a := txmanager.Allocation{Tx: q, Nonce: w.NextNonce + uint64(i)}
 		if withBytes {
 			s := storetest.Signed(q.Submitter, a.Nonce, q.ID)
 			a.Signed = &s
@@ -152,9 +152,9 @@ func allocations(w nonce.Work, withBytes bool) []nonce.Allocation {
 }
 
 // write makes a fenced write that must succeed.
-func write(t testing.TB, db storetest.Bundle, w nonce.Write) nonce.Written {
+func write(t testing.TB, db storetest.Bundle, w txmanager.Commit) txmanager.CommitResult {
 	t.Helper()
-	done, err := db.Write(t.Context(), w)
+	done, err := db.Commit(t.Context(), w)
 	if err != nil {
 		t.Fatalf("write: %v", err)
 	}
@@ -168,10 +168,10 @@ func withPayload(insert string) string {
 }
 
 // remark is a move of tx that changes nothing but the reason why it waits.
-func remark(tx nonce.Tx, reason string) nonce.Move {
+func remark(tx txmanager.Tx, reason string) txmanager.Transition {
 	to := tx
 	to.LastError = reason
-	return nonce.Move{From: tx.State, To: to}
+	return txmanager.Transition{From: tx.State, To: to}
 }
 
 const cancel = `

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A final state stays as it is, whoever writes.
@@ -36,16 +36,16 @@ func TestHistoryKeepsEveryChange(t *testing.T) {
 	db.Register(t, alice, 1)
 	post(t, db, alice, "r")
 	w := take(t, db, alice, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)})
-	w, err := db.Again(t.Context(), w.Lease, true)
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
+	w, err := db.BeginIteration(t.Context(), w.Lease, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracked := w.Unsettled[0]
-	tracked.State, tracked.Sub = nonce.Tracking, nonce.Pending
-	write(t, db, nonce.Write{Lease: w.Lease, Moves: []nonce.Move{{From: nonce.Submitted, To: tracked}}})
+	tracked := w.Open[0]
+	tracked.State, tracked.Sub = txmanager.Tracking, txmanager.Pending
+	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: tracked}}})
 	tracked.NextCheckAt = &w.Now
-	write(t, db, nonce.Write{Lease: w.Lease, Moves: []nonce.Move{{From: nonce.Tracking, To: tracked}}})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: txmanager.Tracking, To: tracked}}})
 	const changes = `
 select string_agg(concat_ws(' ', coalesce(from_state, '-'), state, sub_state, nonce, attempts, fencing_token), '; ' order by id)
   from tx_history`

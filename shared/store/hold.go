@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // waits says of a queued m that it may be given a nonce. A held intent may not: the
@@ -64,9 +64,9 @@ func (s *Store) holdAllQueued(ctx context.Context) error {
 
 // Proceeded is what is on record after an intent was let go on.
 type Proceeded struct {
-	Submitter nonce.Submitter
-	State     nonce.State
-	SubState  nonce.SubState
+	Submitter txmanager.Submitter
+	State     txmanager.State
+	SubState  txmanager.SubState
 	Token     int64  // in force after the commit
 	Recorded  bool   // this call let it go on
 	Trace     []byte // of the intent's request, a [telemetry.Origin]; nil: not traced
@@ -136,7 +136,7 @@ func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceed
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	queueCarryOut(ctx, b)
-	b.Queue(proceedOne, by, plain(reason), txID).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(proceedOne, by, printableText(reason), txID).Exec(func(tag pgconn.CommandTag) error {
 		p.Recorded = tag.RowsAffected() > 0
 		return nil
 	})
@@ -145,7 +145,7 @@ func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceed
 		return row.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, &held, &beside, &payout, &before, &p.Trace, &names)
 	})
 	if err = s.send(ctx, b); err == nil {
-		s.names.saw(p.Submitter, names)
+		s.names.note(p.Submitter, names)
 	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -202,13 +202,13 @@ var ErrNoSuchIntent = errors.New("the submitter has no such intent")
 // decision, the oldest first, and none that was stored after the one through: he has not
 // seen those. Each is recorded. Called again it goes on with the rest. The error wraps
 // [ErrUnknownSubmitter], [ErrForeign] or [ErrNoSuchIntent].
-func (s *Store) ProceedAll(ctx context.Context, sub nonce.Submitter, through, by, reason string, limit int) (all ProceededAll, err error) {
+func (s *Store) ProceedAll(ctx context.Context, sub txmanager.Submitter, through, by, reason string, limit int) (all ProceededAll, err error) {
 	var ours, known bool
 	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	queueCarryOut(ctx, b)
-	b.Queue(proceedOldest, by, plain(reason), sub, limit, through).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(proceedOldest, by, printableText(reason), sub, limit, through).Exec(func(tag pgconn.CommandTag) error {
 		all.Proceeded = int(tag.RowsAffected())
 		return nil
 	})
@@ -217,7 +217,7 @@ func (s *Store) ProceedAll(ctx context.Context, sub nonce.Submitter, through, by
 		return row.Scan(&all.Token, &ours, &known, &all.Remaining, &all.Newer, &all.Cancelled, &all.Payouts, &all.Beside, &names)
 	})
 	if err = s.send(ctx, b); err == nil {
-		s.names.saw(sub, names)
+		s.names.note(sub, names)
 	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // MACMaker makes the MACs of intents.
 type MACMaker interface {
-	Make(ctx context.Context, t nonce.IntentTerms) (nonce.MAC, error)
+	Make(ctx context.Context, t txmanager.IntentTerms) (txmanager.MAC, error)
 }
 
 // ErrNoMAC reports that the service which makes MACs gave none. Nothing was stored.
@@ -41,7 +41,7 @@ func (s *Store) mark(ctx context.Context, in *Intent) error {
 	in.mac = intentMAC{}
 	for _, caller := range slices.Concat([]string{in.Caller}, namesOf(in.Caller, in.Names)) {
 		if made[caller] == nil {
-			m, err := s.macs.Make(ctx, nonce.IntentTerms{
+			m, err := s.macs.Make(ctx, txmanager.IntentTerms{
 				TxID: in.TxID, Submitter: in.Submitter, RequestID: in.RequestID, Caller: caller, Handler: in.Handler, Fingerprint: in.Fingerprint[:],
 			})
 			if err != nil {

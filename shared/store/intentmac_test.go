@@ -11,9 +11,9 @@ import (
 
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/intentmac"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // marking is a second store of db, which makes MACs and checks them.
@@ -34,21 +34,21 @@ func marking(t *testing.T, db storetest.Bundle) (*store.Store, *intentmac.Keys) 
 }
 
 // queueOf is what an advance loads of alice's queue.
-func queueOf(t *testing.T, s *store.Store) []nonce.Tx {
+func queueOf(t *testing.T, s *store.Store) []txmanager.Tx {
 	t.Helper()
-	taken, err := s.Take(t.Context(), alice, "node/1", true)
+	taken, err := s.Acquire(t.Context(), alice, "node/1", true)
 	if err != nil || !taken.Held {
 		t.Fatalf("take: got %+v, %v", taken, err)
 	}
-	if _, err := s.Write(t.Context(), nonce.Write{Lease: taken.Work.Lease, Release: nonce.Abandon}); err != nil {
+	if _, err := s.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway}); err != nil {
 		t.Fatal(err)
 	}
-	return taken.Work.Queue
+	return taken.State.Queue
 }
 
 // verified checks the MAC of a row as it was loaded.
-func verified(keys *intentmac.Keys, x nonce.Tx) error {
-	return keys.Verify(context.Background(), nonce.IntentTerms{TxID: x.ID, Submitter: x.Submitter, RequestID: x.RequestID,
+func verified(keys *intentmac.Keys, x txmanager.Tx) error {
+	return keys.Verify(context.Background(), txmanager.IntentTerms{TxID: x.ID, Submitter: x.Submitter, RequestID: x.RequestID,
 		Caller: x.Caller, Handler: x.Handler, Fingerprint: x.Fingerprint}, x.MAC)
 }
 
@@ -83,7 +83,7 @@ func TestMACIsOfTheCallerThatIsStored(t *testing.T) {
 				Payload: payload, Fingerprint: sha256.Sum256(payload)})
 		}
 		all = append(all, store.Intent{TxID: uuid.NewString(), Submitter: alice, RequestID: "wage", Caller: "handler:wage", Handler: "wage",
-			Payload: payload, Fingerprint: nonce.Fingerprint("wage", payload)})
+			Payload: payload, Fingerprint: txmanager.Fingerprint("wage", payload)})
 		if _, err := s.Create(t.Context(), all[0], 100); err != nil {
 			t.Fatal(err)
 		}
@@ -142,16 +142,16 @@ func TestIntentsWithoutAMAC(t *testing.T) {
 	}
 	unmarked := map[string]bool{}
 	for _, x := range queueOf(t, s) {
-		unmarked[x.ID] = x.Unmarked
+		unmarked[x.ID] = x.NeedsNoMAC
 	}
 	if !unmarked[old] || unmarked[created.TxID] {
 		t.Errorf("may be without a MAC: got %v, want the old one alone, %s", unmarked, old)
 	}
-	taken, err := s.Take(t.Context(), alice, "node/1", true)
+	taken, err := s.Acquire(t.Context(), alice, "node/1", true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done := write(t, db, nonce.Write{Lease: taken.Work.Lease, Allocate: allocations(taken.Work, true), Release: nonce.Abandon}); done.Allocated != 2 {
+	if done := write(t, db, txmanager.Commit{Lease: taken.State.Lease, Allocations: allocations(taken.State, true), LeaseEnd: txmanager.ReleaseAnyway}); done.Allocated != 2 {
 		t.Errorf("bound: got %d, want both", done.Allocated)
 	}
 	if back, err := migrations.AllowUnmarked(t.Context(), db.URL, "ann", "back to the old release"); err != nil || !back.Changed {
@@ -217,7 +217,7 @@ func TestWhatHasNoMACIsNeverBound(t *testing.T) {
 	}
 	s, _ := marking(t, db)
 	for _, x := range queueOf(t, s) {
-		if x.Unmarked || x.MAC.Key != "" {
+		if x.NeedsNoMAC || x.MAC.Key != "" {
 			t.Errorf("%s: may be without a MAC, or has one; want neither", x.RequestID)
 		}
 	}

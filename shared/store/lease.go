@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // ErrUnknownSubmitter reports a submitter that nobody has registered.
@@ -50,7 +50,7 @@ select submitter, $2, 1, clock_timestamp() + $3, clock_timestamp()
                  from (select clock_timestamp() as now) as clock) as judged)
 returning owner_node = $2, fencing_token, expires_at, expires_at + $4, coalesce((select dead from before), false)`
 
-// Take implements [nonce.Book]: begin, acquire, commit, load, in one round
+// Acquire implements [txmanager.Store]: begin, acquire, commit, load, in one round
 // trip. The token is committed before the load, so that a create which commits
 // after the load cannot still read the token before it. The error wraps
 // [ErrUnknownSubmitter] where nobody has registered s.
@@ -58,41 +58,41 @@ returning owner_node = $2, fencing_token, expires_at, expires_at + $4, coalesce(
 // A lock that stands in the way for longer than the lock's time-out is of a
 // client that is frozen in the middle of sending a batch: its session is ended
 // once its transaction is older than a lease.
-func (s *Store) Take(ctx context.Context, sub nonce.Submitter, owner string, wide bool) (nonce.Taken, error) {
+func (s *Store) Acquire(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.Acquired, error) {
 	t, err := s.take(ctx, sub, owner, wide)
 	if !blocked(err) {
 		return t, err
 	}
 	if err := s.endFrozen(ctx); err != nil {
-		return nonce.Taken{}, err
+		return txmanager.Acquired{}, err
 	}
 	return s.take(ctx, sub, owner, wide)
 }
 
-func (s *Store) take(ctx context.Context, sub nonce.Submitter, owner string, wide bool) (nonce.Taken, error) {
-	var t nonce.Taken
+func (s *Store) take(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.Acquired, error) {
+	var t txmanager.Acquired
 	sentAt := time.Now()
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(acquireOrMark, sub, owner, s.rules.Duration, s.rules.ClockSkewAllowance).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&t.Held, &t.Token, &t.ExpiresAt, &t.FreeAt, &t.TakenOver)
+		err := row.Scan(&t.Held, &t.Token, &t.ExpiresAt, &t.TakeoverAt, &t.TakenOver)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
 		}
 		return err
 	})
 	b.Queue("commit")
-	s.queueLoad(b, sub, wide, &t.Work)
+	s.queueLoad(b, sub, wide, &t.State)
 	if err := s.send(ctx, b); err != nil {
-		return nonce.Taken{}, err
+		return txmanager.Acquired{}, err
 	}
-	if t.Work.Foreign {
-		if err := s.disown(ctx); err != nil {
-			return nonce.Taken{}, err
+	if t.State.ForeignDatabase {
+		if err := s.distrustDatabase(ctx); err != nil {
+			return txmanager.Acquired{}, err
 		}
 	}
-	t.Work = t.Work.Loaded(time.Now())
-	t.Work.Lease = lease.New(string(sub), owner, t.Token, sentAt, s.rules.Duration)
+	t.State = t.State.WithLoadTime(time.Now())
+	t.State.Lease = lease.New(string(sub), owner, t.Token, sentAt, s.rules.Duration)
 	return t, nil
 }
 
@@ -104,10 +104,10 @@ update submitter_lease
  where submitter = $1 and owner_node = $2 and fencing_token = $3 and expires_at > clock_timestamp()
 returning fencing_token`
 
-// Again implements [nonce.Book]: begin, next token, commit, load, in one round
+// BeginIteration implements [txmanager.Store]: begin, next token, commit, load, in one round
 // trip.
-func (s *Store) Again(ctx context.Context, l lease.Lease, wide bool) (nonce.Work, error) {
-	var w nonce.Work
+func (s *Store) BeginIteration(ctx context.Context, l lease.Lease, wide bool) (txmanager.SubmitterState, error) {
+	var w txmanager.SubmitterState
 	var token int64
 	sentAt := time.Now()
 	b := new(pgx.Batch)
@@ -116,11 +116,11 @@ func (s *Store) Again(ctx context.Context, l lease.Lease, wide bool) (nonce.Work
 		return held(l, row.Scan(&token))
 	})
 	b.Queue("commit")
-	s.queueLoad(b, nonce.Submitter(l.Submitter), wide, &w)
+	s.queueLoad(b, txmanager.Submitter(l.Submitter), wide, &w)
 	if err := s.send(ctx, b); err != nil {
-		return nonce.Work{}, err
+		return txmanager.SubmitterState{}, err
 	}
-	w = w.Loaded(time.Now())
+	w = w.WithLoadTime(time.Now())
 	w.Lease = lease.New(l.Submitter, l.Owner, token, sentAt, s.rules.Duration)
 	return w, nil
 }
@@ -131,7 +131,7 @@ update submitter_lease
  where submitter = $1 and owner_node = $2 and fencing_token = $3 and expires_at > clock_timestamp()
 returning fencing_token`
 
-// Renew implements [nonce.Book].
+// Renew implements [txmanager.Store].
 func (s *Store) Renew(ctx context.Context, l lease.Lease) (lease.Lease, error) {
 	var token int64
 	sentAt := time.Now()
@@ -173,15 +173,15 @@ select (select count(*) from (select from open limit $2) as queued),
        (select status <> 'ACTIVE' from submitter where submitter = $1)`
 
 // queueLookAgain adds that look behind the commit.
-func (s *Store) queueLookAgain(b *pgx.Batch, l lease.Lease, done *nonce.Written) {
-	b.Queue(lookAgain, l.Submitter, nonce.Company, s.macKeys).QueryRow(func(row pgx.Row) error {
+func (s *Store) queueLookAgain(b *pgx.Batch, l lease.Lease, done *txmanager.CommitResult) {
+	b.Queue(lookAgain, l.Submitter, txmanager.AdvanceNowQueue, s.macKeys).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&done.Queued, &done.Suspended)
 	})
 }
 
 // queueRelease adds the end of the tenure to a fenced batch.
-func queueRelease(b *pgx.Batch, l lease.Lease, r nonce.Release, done *nonce.Written) {
-	statement := map[nonce.Release]string{nonce.GiveBack: giveBack, nonce.Abandon: abandon}[r]
+func queueRelease(b *pgx.Batch, l lease.Lease, r txmanager.LeaseEnd, done *txmanager.CommitResult) {
+	statement := map[txmanager.LeaseEnd]string{txmanager.ReleaseUnlessRerun: giveBack, txmanager.ReleaseAnyway: abandon}[r]
 	if statement == "" {
 		return
 	}

@@ -8,25 +8,25 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-const alice = nonce.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
+const alice = txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
 
 // take takes the lease of sub for owner, or fails the test.
-func take(t *testing.T, db storetest.Bundle, sub nonce.Submitter, owner string) nonce.Work {
+func take(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, owner string) txmanager.SubmitterState {
 	t.Helper()
-	taken, err := db.Take(t.Context(), sub, owner, true)
+	taken, err := db.Acquire(t.Context(), sub, owner, true)
 	if err != nil || !taken.Held {
 		t.Fatalf("take lease for %s: got held %v, error %v; want it held", owner, taken.Held, err)
 	}
-	return taken.Work
+	return taken.State
 }
 
 // post stores one intent.
-func post(t *testing.T, db storetest.Bundle, sub nonce.Submitter, requestID string) store.Accepted {
+func post(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, requestID string) store.Accepted {
 	t.Helper()
 	a, err := db.Create(t.Context(), intent(sub, requestID), 100)
 	if err != nil {
@@ -35,7 +35,7 @@ func post(t *testing.T, db storetest.Bundle, sub nonce.Submitter, requestID stri
 	return a
 }
 
-func intent(sub nonce.Submitter, requestID string) store.Intent {
+func intent(sub txmanager.Submitter, requestID string) store.Intent {
 	return store.Intent{
 		TxID: uuid.NewString(), Submitter: sub, RequestID: requestID, Caller: "shop",
 		Payload: []byte(`{"to":"0x00000000000000000000000000000000000000b0","value":"1"}`), Fingerprint: [32]byte{1},
@@ -52,22 +52,22 @@ func TestAcquireOrMark(t *testing.T) {
 	if first.Lease.Token != 1 {
 		t.Errorf("first token: got %d, want 1", first.Lease.Token)
 	}
-	met, err := db.Take(t.Context(), alice, "b/1", true)
-	if err != nil || met.Held || met.Token != 1 || !met.FreeAt.After(met.ExpiresAt) {
+	met, err := db.Acquire(t.Context(), alice, "b/1", true)
+	if err != nil || met.Held || met.Token != 1 || !met.TakeoverAt.After(met.ExpiresAt) {
 		t.Fatalf("second taker: got %+v, %v; want not held, token 1, free after its expiry", met, err)
 	}
-	done, err := db.Write(t.Context(), nonce.Write{Lease: first.Lease, Release: nonce.GiveBack})
+	done, err := db.Commit(t.Context(), txmanager.Commit{Lease: first.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	if err != nil || done.Released {
 		t.Fatalf("release with the mark set: got %+v, %v; want not released", done, err)
 	}
-	again, err := db.Again(t.Context(), first.Lease, true)
+	again, err := db.BeginIteration(t.Context(), first.Lease, true)
 	if err != nil || again.Lease.Token != 2 {
 		t.Fatalf("next round: got token %d, %v; want 2", again.Lease.Token, err)
 	}
-	if _, err := db.Write(t.Context(), nonce.Write{Lease: first.Lease, Release: nonce.GiveBack}); !errors.Is(err, lease.ErrFenced) {
+	if _, err := db.Commit(t.Context(), txmanager.Commit{Lease: first.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun}); !errors.Is(err, lease.ErrFenced) {
 		t.Errorf("write under the round before: got %v, want fenced", err)
 	}
-	done, err = db.Write(t.Context(), nonce.Write{Lease: again.Lease, Release: nonce.GiveBack})
+	done, err = db.Commit(t.Context(), txmanager.Commit{Lease: again.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	if err != nil || !done.Released || done.Token != 2 {
 		t.Errorf("release: got %+v, %v; want released under 2", done, err)
 	}
@@ -80,7 +80,7 @@ func TestAcquireOrMark(t *testing.T) {
 func TestTakeUnknownSubmitter(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	if _, err := db.Take(t.Context(), alice, "a/1", true); !errors.Is(err, store.ErrUnknownSubmitter) {
+	if _, err := db.Acquire(t.Context(), alice, "a/1", true); !errors.Is(err, store.ErrUnknownSubmitter) {
 		t.Errorf("take: got %v, want unknown submitter", err)
 	}
 }
@@ -109,18 +109,18 @@ func TestH24RescueNamesAndDueTime(t *testing.T) {
 	db.Register(t, alice, 1)
 	first := take(t, db, alice, "a/1")
 	met := meet(t, db, "b/1")
-	if got := met.FreeAt.Sub(met.ExpiresAt); got != rules.ClockSkewAllowance {
+	if got := met.TakeoverAt.Sub(met.ExpiresAt); got != rules.ClockSkewAllowance {
 		t.Errorf("free after its expiry: got %v, want %v", got, rules.ClockSkewAllowance)
 	}
 	awaitClock(t, db, met.ExpiresAt)
-	if _, err := db.Write(t.Context(), nonce.Write{Lease: first.Lease, Release: nonce.GiveBack}); !errors.Is(err, lease.ErrFenced) {
+	if _, err := db.Commit(t.Context(), txmanager.Commit{Lease: first.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun}); !errors.Is(err, lease.ErrFenced) {
 		t.Errorf("the owner's write at its expiry: got %v, want %v", err, lease.ErrFenced)
 	}
 	again := meet(t, db, "b/1")
-	if !again.ExpiresAt.Equal(met.ExpiresAt) || !again.FreeAt.Equal(met.FreeAt) || again.Token != met.Token {
+	if !again.ExpiresAt.Equal(met.ExpiresAt) || !again.TakeoverAt.Equal(met.TakeoverAt) || again.Token != met.Token {
 		t.Errorf("at its expiry: got %+v, want what was met before, %+v", again, met)
 	}
-	awaitClock(t, db, met.FreeAt)
+	awaitClock(t, db, met.TakeoverAt)
 	if b := take(t, db, alice, "b/1"); b.Lease.Token != met.Token+1 {
 		t.Errorf("when it is free: got token %d, want %d", b.Lease.Token, met.Token+1)
 	}
@@ -130,9 +130,9 @@ func TestH24RescueNamesAndDueTime(t *testing.T) {
 }
 
 // meet is what owner is told of a lease that is held.
-func meet(t *testing.T, db storetest.Bundle, owner string) nonce.Taken {
+func meet(t *testing.T, db storetest.Bundle, owner string) txmanager.Acquired {
 	t.Helper()
-	met, err := db.Take(t.Context(), alice, owner, true)
+	met, err := db.Acquire(t.Context(), alice, owner, true)
 	if err != nil || met.Held {
 		t.Fatalf("take for %s: got %+v, %v; want not held", owner, met, err)
 	}
@@ -162,7 +162,7 @@ func TestRenewMovesTheExpiryAndKeepsTheToken(t *testing.T) {
 	if after.Token != before.Token || !after.ExpiresAt.After(before.ExpiresAt) {
 		t.Errorf("met after the renewal: got %+v, want the token of %+v and a later expiry", after, before)
 	}
-	if done := write(t, db, nonce.Write{Lease: renewed, Release: nonce.GiveBack}); done.Released {
+	if done := write(t, db, txmanager.Commit{Lease: renewed, LeaseEnd: txmanager.ReleaseUnlessRerun}); done.Released {
 		t.Error("release: got released, want the mark kept over the renewal")
 	}
 }
@@ -196,11 +196,11 @@ func TestLeaseLastsFromTheLock(t *testing.T) {
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
 	l := take(t, db, alice, "a/1").Lease
-	write(t, db, nonce.Write{Lease: l, Release: nonce.GiveBack})
+	write(t, db, txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	other := connect(t, db)
 	other.do("begin")
 	other.do(`select from submitter_lease for update`)
-	taking := start(func() (nonce.Taken, error) { return db.Take(t.Context(), alice, "b/1", true) })
+	taking := start(func() (txmanager.Acquired, error) { return db.Acquire(t.Context(), alice, "b/1", true) })
 	awaitBlocked(t, db, "insert into submitter_lease")
 	sentBefore := time.Now()
 	unlocked := value[time.Time](t, db, `select clock_timestamp()`)
@@ -213,7 +213,7 @@ func TestLeaseLastsFromTheLock(t *testing.T) {
 		t.Errorf("expiry: got %v, want %v or later", got, want)
 	}
 	passed := time.Since(sentBefore)
-	if left := taken.got.Work.Lease.Left(); left >= storetest.Rules.Duration-passed {
+	if left := taken.got.State.Lease.Left(); left >= storetest.Rules.Duration-passed {
 		t.Errorf("left by the owner's clock: got %v, want less than %v, counted from before it was sent", left, storetest.Rules.Duration-passed)
 	}
 }

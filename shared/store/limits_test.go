@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const ann, ben, token = "sub:ann", "sub:ben", "0x000000000000000000000000000000000000000a"
@@ -65,7 +65,7 @@ func later(t *testing.T, db storetest.Bundle, by string) {
 func cancels(t *testing.T, db storetest.Bundle, in store.Intent) {
 	t.Helper()
 	id := value[string](t, db, `select tx_id::text from managed_tx where request_id = $1`, in.RequestID)
-	if d, err := db.Store.Decide(t.Context(), store.Decision{TxID: id, By: operator, Action: nonce.OrderCancel, Reason: "a test"}); err != nil || d.SubState != nonce.Cancelled {
+	if d, err := db.Store.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionCancel, Reason: "a test"}); err != nil || d.SubState != txmanager.Cancelled {
 		t.Fatalf("cancel %s: got %+v, %v", in.RequestID, d, err)
 	}
 }
@@ -99,7 +99,7 @@ func TestLimitsOfACaller(t *testing.T) {
 	posts(t, db, "no more that day", of(ann, paying(alice, "a-9", "1", 1)), store.RuleCallerDay)
 	later(t, db, "24 hours")
 	posts(t, db, "a day later", of(ann, paying(alice, "a-9", "6", 1)), "")
-	var e store.ErrPolicy
+	var e store.PolicyError
 	_, err := db.Store.Create(t.Context(), of(ann, paying(alice, "a-10", "7", 1)), 1000)
 	if !errors.As(err, &e) || e.Limit != "6" || !strings.Contains(e.Error(), "this caller at most 6 wei") {
 		t.Errorf("the refusal: got %v, want it to name the caller's limit", err)
@@ -164,27 +164,27 @@ func TestLimitsOfACallerWhoseTransactionIsMade(t *testing.T) {
 	wage.Handler = "wage"
 	posts(t, db, "a handler's", wage, "")
 	posts(t, db, "another's", of(ben, paying(alice, "b-1", "99", 1)), "")
-	one := nonce.Address{19: 1}
+	one := txmanager.Address{19: 1}
 	w := take(t, db, alice, "a/1")
 	for _, c := range []struct {
 		wei  int64
 		want string
 	}{{7, "this caller at most 6 wei"}, {6, ""}, {6, ""}} {
-		if got, err := db.Store.Permit(t.Context(), w.Lease, wage.TxID, nonce.Call{To: &one, Value: big.NewInt(c.wei)}); err != nil || !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+		if got, err := db.Store.CheckPolicy(t.Context(), w.Lease, wage.TxID, txmanager.Call{To: &one, Value: big.NewInt(c.wei)}); err != nil || !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%d wei made: got %q, %v; want %q", c.wei, got, err, c.want)
 		}
 	}
-	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.Abandon})
+	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseAnyway})
 	posts(t, db, "more than the rest", of(ann, paying(alice, "a-1", "5", 1)), store.RuleCallerDay)
 	posts(t, db, "the rest", of(ann, paying(alice, "a-1", "4", 1)), "")
 	run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'REJECTED' where state = 'QUEUED'`)
 	ids := reserve(t, db, "x", 0, 1)
-	_, err := db.Write(t.Context(), nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: bookings("x", time.Hour, 2)})
-	if want := (store.ErrPolicy{Rule: store.RuleCallerRate, Limit: "2"}); !errors.Is(err, want) {
+	_, err := db.Commit(t.Context(), txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: bookings("x", time.Hour, 2)})
+	if want := (store.PolicyError{Rule: store.RuleCallerRate, Limit: "2"}); !errors.Is(err, want) {
 		t.Errorf("a third nonce: got %v, want %v", err, want)
 	}
-	_, err = db.Write(t.Context(), nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: bookings("x", time.Hour, 2, 3, 4)})
-	if want := (store.ErrPolicy{Rule: store.RuleCallerCount, Limit: "2"}); !errors.Is(err, want) || !want.ForGood() {
+	_, err = db.Commit(t.Context(), txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: bookings("x", time.Hour, 2, 3, 4)})
+	if want := (store.PolicyError{Rule: store.RuleCallerCount, Limit: "2"}); !errors.Is(err, want) || !want.IsPermanent() {
 		t.Errorf("three nonces at once: got %v, want %v, for good", err, want)
 	}
 	for _, c := range []struct {
@@ -192,9 +192,9 @@ func TestLimitsOfACallerWhoseTransactionIsMade(t *testing.T) {
 		want store.PolicyRule
 	}{{6, store.RuleCallerDay}, {5, ""}} {
 		m := usedMark(ids[0], "x", 0)
-		m.Call = nonce.Call{To: &one, Value: big.NewInt(c.wei)}
-		done := write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, Release: nonce.Abandon})
-		var refused store.ErrPolicy
+		m.Call = txmanager.Call{To: &one, Value: big.NewInt(c.wei)}
+		done := write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, LeaseEnd: txmanager.ReleaseAnyway})
+		var refused store.PolicyError
 		if errors.As(done.Refused, &refused); refused.Rule != c.want || done.Marked != (c.want == "") {
 			t.Errorf("%d wei signed: got %+v, want refused by %q", c.wei, done, c.want)
 		}
@@ -215,7 +215,7 @@ func TestLimitsOfCallersManyAtOnce(t *testing.T) {
 			for _, caller := range []string{ann, ben} {
 				wg.Go(func() {
 					_, err := s.Create(t.Context(), of(caller, paying(alice, fmt.Sprintf("%s-%d-%d", caller, p, i), "1", 1)), 1000)
-					if refused := (store.ErrPolicy{}); err != nil && !errors.As(err, &refused) {
+					if refused := (store.PolicyError{}); err != nil && !errors.As(err, &refused) {
 						t.Errorf("%s: %v", caller, err)
 					}
 				})
@@ -285,23 +285,23 @@ func TestLimitsOfATokenThatIsCalledByAHandler(t *testing.T) {
 	wage.Handler = "wage"
 	posts(t, db, "a handler's", wage, "")
 	w := take(t, db, alice, "a/1")
-	to := nonce.Address{19: 10}
-	calls := func(data string) nonce.Call {
+	to := txmanager.Address{19: 10}
+	calls := func(data string) txmanager.Call {
 		raw := make([]byte, (len(data)-2)/2)
 		if _, err := fmt.Sscanf(data[2:], "%x", &raw); err != nil {
 			t.Fatal(err)
 		}
-		return nonce.Call{To: &to, Data: raw}
+		return txmanager.Call{To: &to, Data: raw}
 	}
 	for _, c := range []struct{ data, want string }{
 		{transfers("61"), "at most 60"}, {"0x39509351" + word("11") + word("1"), "bounds amounts"}, {transfers("1") + "00", "bounds amounts"},
 		{transfers("60"), ""}, {transfers("60"), ""}, {approves("50"), ""},
 	} {
-		if got, err := db.Store.Permit(t.Context(), w.Lease, wage.TxID, calls(c.data)); err != nil || !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+		if got, err := db.Store.CheckPolicy(t.Context(), w.Lease, wage.TxID, calls(c.data)); err != nil || !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s made: got %q, %v; want %q", c.data[:10], got, err, c.want)
 		}
 	}
-	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.Abandon})
+	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseAnyway})
 	posts(t, db, "more than the rest", of(ann, called("rest", transfers("41"))), store.RuleAmountDay)
 	run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'REJECTED' where state = 'QUEUED'`)
 	ids := reserve(t, db, "x", 0)
@@ -310,11 +310,11 @@ func TestLimitsOfATokenThatIsCalledByAHandler(t *testing.T) {
 		want store.PolicyRule
 	}{{transfers("61"), store.RuleAmount}, {"0x", store.RuleToken}, {transfersFrom("41"), store.RuleAmountDay}, {transfersFrom("40"), ""}} {
 		m := usedMark(ids[0], "x", 0)
-		if m.Call = (nonce.Call{To: &to}); c.data != "0x" {
+		if m.Call = (txmanager.Call{To: &to}); c.data != "0x" {
 			m.Call = calls(c.data)
 		}
-		done := write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, Release: nonce.Abandon})
-		var refused store.ErrPolicy
+		done := write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, LeaseEnd: txmanager.ReleaseAnyway})
+		var refused store.PolicyError
 		if errors.As(done.Refused, &refused); refused.Rule != c.want || done.Marked != (c.want == "") {
 			t.Errorf("%.10s signed: got %+v, want refused by %q", c.data, done, c.want)
 		}
@@ -366,7 +366,7 @@ func TestACancelGivesTheDayBack(t *testing.T) {
 	posts(t, db, "the share again", of(ann, paying(alice, "r-5", "8", 1)), "")
 	posts(t, db, "and no more", of(ann, paying(alice, "r-6", "1", 1)), store.RuleDay)
 	bound := take(t, db, alice, "a/1")
-	write(t, db, nonce.Write{Lease: bound.Lease, Allocate: allocations(bound, true)[:1], Release: nonce.GiveBack})
+	write(t, db, txmanager.Commit{Lease: bound.Lease, Allocations: allocations(bound, true)[:1], LeaseEnd: txmanager.ReleaseUnlessRerun})
 	if got := value[int](t, db, `select count(*)::int from managed_tx where nonce is not null`); got != 1 {
 		t.Fatalf("bound: got %d, want one", got)
 	}
@@ -508,7 +508,7 @@ func TestManyCancelsAtOnceGiveBackEachOnce(t *testing.T) {
 		})
 		for i := range n {
 			wg.Go(func() {
-				if _, err := s.Decide(t.Context(), store.Decision{TxID: all[i].TxID, By: operator, Action: nonce.OrderCancel, Reason: "a test"}); err != nil {
+				if _, err := s.RecordDecision(t.Context(), store.Decision{TxID: all[i].TxID, By: operator, Action: txmanager.ActionCancel, Reason: "a test"}); err != nil {
 					t.Error(err)
 				}
 			})

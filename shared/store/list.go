@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // ErrCursor reports a place in a list that is not in it.
@@ -15,26 +15,26 @@ var ErrCursor = errors.New("no such place in the list")
 
 // ListQuery asks for one page of a submitter's transactions, the newest first.
 type ListQuery struct {
-	Submitter nonce.Submitter
-	State     nonce.State // "": of every state
-	After     string      // the place that the page before has told; "": from the newest on
-	Size      int         // at most so many, from 1 on
+	Submitter txmanager.Submitter
+	State     txmanager.State // "": of every state
+	After     string          // the place that the page before has told; "": from the newest on
+	Size      int             // at most so many, from 1 on
 }
 
 // Listed is a transaction as a list has it: what [Record] has, less what is bulky.
 type Listed struct {
-	TxID           string          `json:"txId"`
-	Submitter      nonce.Submitter `json:"submitter"`
-	RequestID      string          `json:"requestId"`
-	State          nonce.State     `json:"state"`
-	SubState       *string         `json:"subState"`
-	TxHash         *string         `json:"txHash"`
-	ReplacedByHash *string         `json:"replacedByHash"`
-	LastError      *string         `json:"lastError"`
-	CreatedAt      time.Time       `json:"createdAt"`
-	UpdatedAt      time.Time       `json:"updatedAt"`
-	ConfirmedAt    *time.Time      `json:"confirmedAt"`
-	ValidUntil     *time.Time      `json:"validUntil,omitempty"`
+	TxID           string              `json:"txId"`
+	Submitter      txmanager.Submitter `json:"submitter"`
+	RequestID      string              `json:"requestId"`
+	State          txmanager.State     `json:"state"`
+	SubState       *string             `json:"subState"`
+	TxHash         *string             `json:"txHash"`
+	ReplacedByHash *string             `json:"replacedByHash"`
+	LastError      *string             `json:"lastError"`
+	CreatedAt      time.Time           `json:"createdAt"`
+	UpdatedAt      time.Time           `json:"updatedAt"`
+	ConfirmedAt    *time.Time          `json:"confirmedAt"`
+	ValidUntil     *time.Time          `json:"validUntil,omitempty"`
 
 	Nonce *int64 `json:"-"` // for operators
 
@@ -112,7 +112,7 @@ func (s *Store) List(ctx context.Context, q ListQuery, v Viewer) (page []Listed,
 	b.Queue(statement, args...).Query(func(found pgx.Rows) (err error) {
 		rows, err = pgx.CollectRows(found, pgx.RowToStructByPos[Listed])
 		for i := range rows {
-			rows[i].LastError, rows[i].LastErrorDetail = tell(rows[i].LastError)
+			rows[i].LastError, rows[i].LastErrorDetail = callerText(rows[i].LastError)
 		}
 		return err
 	})

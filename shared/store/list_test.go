@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // pages follows the list to its end, and calls between before each page but the first.
@@ -96,24 +96,24 @@ func TestListOfAState(t *testing.T) {
 	shop := store.Viewer{Caller: "shop"}
 	none := func() {}
 	for _, v := range []store.Viewer{shop, operator} {
-		if got, n := pages(t, db, store.ListQuery{Submitter: heavy, State: nonce.Queued, Size: 2}, v, none); n != 2 || !slices.Equal(requestIDs(got), tail) {
+		if got, n := pages(t, db, store.ListQuery{Submitter: heavy, State: txmanager.Queued, Size: 2}, v, none); n != 2 || !slices.Equal(requestIDs(got), tail) {
 			t.Errorf("queued, operator %t: got %v in %d pages, want %v in 2", v.Operator, requestIDs(got), n, tail)
 		}
-		if got, n := pages(t, db, store.ListQuery{Submitter: heavy, State: nonce.Stuck, Size: 2}, v, none); n != 1 || len(got) > 0 {
+		if got, n := pages(t, db, store.ListQuery{Submitter: heavy, State: txmanager.Stuck, Size: 2}, v, none); n != 1 || len(got) > 0 {
 			t.Errorf("stuck, operator %t: got %v in %d pages, want none in 1", v.Operator, requestIDs(got), n)
 		}
-		if got, n := pages(t, db, store.ListQuery{Submitter: heavy, State: nonce.Failed, Size: 500}, v, none); n != 50 || len(got) > 0 {
+		if got, n := pages(t, db, store.ListQuery{Submitter: heavy, State: txmanager.Failed, Size: 500}, v, none); n != 50 || len(got) > 0 {
 			t.Errorf("failed, operator %t: got %v in %d pages, want none in 50 of 501", v.Operator, requestIDs(got), n)
 		}
-		if got, n := pages(t, db, store.ListQuery{Submitter: heavy, State: nonce.Confirmed, Size: 500}, v, none); len(got) != 25_001 {
+		if got, n := pages(t, db, store.ListQuery{Submitter: heavy, State: txmanager.Confirmed, Size: 500}, v, none); len(got) != 25_001 {
 			t.Errorf("confirmed, operator %t: got %d in %d pages, want 25001", v.Operator, len(got), n)
 		}
 	}
 	busy := numbered(1_000_000)
-	if got, _ := pages(t, db, store.ListQuery{Submitter: busy, State: nonce.InFlight, Size: 500}, operator, none); len(got) != 0 {
+	if got, _ := pages(t, db, store.ListQuery{Submitter: busy, State: txmanager.InFlight, Size: 500}, operator, none); len(got) != 0 {
 		t.Errorf("in flight: got %v, want none: they are SUBMITTED", requestIDs(got))
 	}
-	if got, _ := pages(t, db, store.ListQuery{Submitter: busy, State: nonce.Submitted, Size: 500}, operator, none); len(got) != 20 || got[0].Nonce == nil || *got[0].Nonce != 19 {
+	if got, _ := pages(t, db, store.ListQuery{Submitter: busy, State: txmanager.Submitted, Size: 500}, operator, none); len(got) != 20 || got[0].Nonce == nil || *got[0].Nonce != 19 {
 		t.Errorf("submitted: got %d, want 20 down from nonce 19", len(got))
 	}
 }

@@ -9,24 +9,24 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // barredOf is why each of alice's queued intents may not get a nonce, by request.
 func barredOf(t *testing.T, s *store.Store) map[string]string {
 	t.Helper()
-	taken, err := s.Take(t.Context(), alice, "a/1", true)
+	taken, err := s.Acquire(t.Context(), alice, "a/1", true)
 	if err != nil || !taken.Held {
 		t.Fatalf("take: got %+v, %v", taken, err)
 	}
-	if _, err := s.Write(t.Context(), nonce.Write{Lease: taken.Work.Lease, Release: nonce.Abandon}); err != nil {
+	if _, err := s.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway}); err != nil {
 		t.Fatal(err)
 	}
 	all := make(map[string]string)
-	for _, q := range taken.Work.Queue {
-		all[q.RequestID] = q.Barred
+	for _, q := range taken.State.Queue {
+		all[q.RequestID] = q.BarredReason
 	}
 	return all
 }
@@ -94,7 +94,7 @@ func TestPolicyAndSuspensionEndTheLeaseSession(t *testing.T) {
 			if err := change(db.Store); err != nil {
 				t.Fatal(err)
 			}
-			done, err := db.Store.Write(t.Context(), nonce.Write{Lease: before.Lease, Allocate: allocations(before, true)})
+			done, err := db.Store.Commit(t.Context(), txmanager.Commit{Lease: before.Lease, Allocations: allocations(before, true)})
 			if err == nil || done.Allocated != 0 {
 				t.Errorf("the holder binds what it loaded before: got %d bound, %v; want it fenced", done.Allocated, err)
 			}
@@ -167,7 +167,7 @@ func advances(t *testing.T, db storetest.Bundle, owner string, stop chan struct{
 			return
 		default:
 		}
-		taken, err := db.Store.Take(t.Context(), alice, owner, true)
+		taken, err := db.Store.Acquire(t.Context(), alice, owner, true)
 		if err != nil {
 			t.Errorf("take: %v", err)
 			return
@@ -175,34 +175,34 @@ func advances(t *testing.T, db storetest.Bundle, owner string, stop chan struct{
 		if !taken.Held {
 			continue
 		}
-		wr := nonce.Write{Lease: taken.Work.Lease, Release: nonce.Abandon}
-		w := taken.Work
+		wr := txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway}
+		w := taken.State
 		w.Queue = nil
-		for _, q := range taken.Work.Queue {
-			if reason := forbidden(taken.Work, q); reason != "" {
-				q.State, q.Sub, q.LastError = nonce.Failed, nonce.Rejected, reason
-				wr.Moves = append(wr.Moves, nonce.Move{From: nonce.Queued, To: q})
+		for _, q := range taken.State.Queue {
+			if reason := forbidden(taken.State, q); reason != "" {
+				q.State, q.Sub, q.LastError = txmanager.Failed, txmanager.Rejected, reason
+				wr.Transitions = append(wr.Transitions, txmanager.Transition{From: txmanager.Queued, To: q})
 				continue
 			}
 			w.Queue = append(w.Queue, q)
 		}
 		if len(w.Queue) > 0 {
-			wr.Allocate = allocations(w, true)
+			wr.Allocations = allocations(w, true)
 		}
-		_, _ = db.Store.Write(t.Context(), wr) // fenced, perhaps
+		_, _ = db.Store.Commit(t.Context(), wr) // fenced, perhaps
 	}
 }
 
-// forbidden is what [nonce.Rules] finds of a value, a receiver and a caller.
-func forbidden(w nonce.Work, q nonce.Tx) string {
-	if q.Barred != "" {
-		return q.Barred
+// forbidden is what [txmanager.Rules] finds of a value, a receiver and a caller.
+func forbidden(w txmanager.SubmitterState, q txmanager.Tx) string {
+	if q.BarredReason != "" {
+		return q.BarredReason
 	}
 	value := int64(5)
 	if q.RequestID == "good" {
 		value = 4
 	}
-	return w.Bounds.Refuse(nonce.Asked{ValueWei: big.NewInt(value)})
+	return w.Bounds.RefusalReason(txmanager.BoundedTerms{ValueWei: big.NewInt(value)})
 }
 
 // A queue is cancelled page by page, by whom it is of, each with the decision on record; what
@@ -223,18 +223,18 @@ func TestQueueIsCancelledByPages(t *testing.T) {
 		}
 	}
 	w := take(t, db, alice, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)[:1], Release: nonce.Abandon})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1], LeaseEnd: txmanager.ReleaseAnyway})
 	if _, err := db.Store.SetStatus(t.Context(), store.Suspension{Submitter: alice, Suspend: true, By: "ann", Reason: "a test"}); err != nil {
 		t.Fatal(err)
 	}
 	for what, c := range []struct {
 		caller string
-		want   store.QueueCancelled
+		want   store.QueueCancelResult
 	}{
-		{"sub:1", store.QueueCancelled{Cancelled: 2, Remaining: 1, Bound: 1}},
-		{"sub:1", store.QueueCancelled{Cancelled: 1, Bound: 1}},
-		{"sub:1", store.QueueCancelled{Bound: 1}},
-		{"", store.QueueCancelled{Cancelled: 1, Bound: 1}},
+		{"sub:1", store.QueueCancelResult{Cancelled: 2, Remaining: 1, Bound: 1}},
+		{"sub:1", store.QueueCancelResult{Cancelled: 1, Bound: 1}},
+		{"sub:1", store.QueueCancelResult{Bound: 1}},
+		{"", store.QueueCancelResult{Cancelled: 1, Bound: 1}},
 	} {
 		got, err := db.Store.CancelQueue(t.Context(), store.QueueCancel{Submitter: alice, Caller: c.caller, By: "ann", Reason: "a theft", Limit: 2})
 		if got.Token = 0; err != nil || got != c.want {
@@ -246,7 +246,7 @@ func TestQueueIsCancelledByPages(t *testing.T) {
 		t.Errorf("on record: got %d cancels, want 4", n)
 	}
 	got, err := db.Store.CancelQueue(t.Context(), store.QueueCancel{Submitter: bob, By: "ann", Reason: "a theft", Limit: 2})
-	if want := (store.QueueCancelled{Payouts: 1}); err != nil || got != want {
+	if want := (store.QueueCancelResult{Payouts: 1}); err != nil || got != want {
 		t.Errorf("a payer: got %+v, %v; want its payout left", got, err)
 	}
 	if _, err := db.Store.CancelQueue(t.Context(), store.QueueCancel{Submitter: "eip155:1337:0x00000000000000000000000000000000000000ff", By: "ann", Reason: "r", Limit: 2}); !errors.Is(err, store.ErrUnknownSubmitter) {

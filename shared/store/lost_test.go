@@ -6,9 +6,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // H8: a request that an operator names as what a lost nonce carried must not run a
@@ -23,17 +23,17 @@ func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 	elsewhere := post(t, db, bob, "lost")
 	run(t, db, openEpisode, alice)
 	w := take(t, db, alice, "a/1")
-	foreign := nonce.ForeignTransaction{Nonce: 0, Episode: 1, Succeeded: true, Receipt: []byte(`{"status": "0x1"}`),
-		Taker: nonce.Taker{Hash: nonce.Hash{1}, BlockNumber: 7, BlockHash: nonce.Hash{9}, Node: "node-1", ValueWei: "7"}}
+	foreign := txmanager.ForeignTransaction{Nonce: 0, Incident: 1, Succeeded: true, Receipt: []byte(`{"status": "0x1"}`),
+		Tx: txmanager.ConsumingTx{Hash: txmanager.Hash{1}, BlockNumber: 7, BlockHash: txmanager.Hash{9}, Node: "node-1", ValueWei: "7"}}
 	reverted := foreign
-	reverted.Nonce, reverted.Succeeded, reverted.Taker.Hash = 1, false, nonce.Hash{2}
-	if err := db.StoreForeign(t.Context(), w.Lease, []nonce.ForeignTransaction{foreign, reverted}); err != nil {
+	reverted.Nonce, reverted.Succeeded, reverted.Tx.Hash = 1, false, txmanager.Hash{2}
+	if err := db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{foreign, reverted}); err != nil {
 		t.Fatal(err)
 	}
-	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &nonce.Leave{
-		Episode: 1, Mode: nonce.Resync, By: "op", Reason: "restored", Count: 5,
-		Requests: map[uint64]string{0: "lost", 1: "waiting"},
-		End:      []nonce.Naming{{Nonce: 0, RequestID: "lost"}, {Nonce: 1, RequestID: "waiting", TxID: waiting.TxID}},
+	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &txmanager.ReleaseRequest{
+		Incident: 1, Mode: txmanager.Resync, By: "op", Reason: "restored", Count: 5,
+		Requests:      map[uint64]string{0: "lost", 1: "waiting"},
+		EndedRequests: []txmanager.Naming{{Nonce: 0, RequestID: "lost"}, {Nonce: 1, RequestID: "waiting", TxID: waiting.TxID}},
 	}}})
 
 	for query, want := range map[string]string{
@@ -56,21 +56,21 @@ func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 	}
 	for _, v := range []store.Viewer{shop, operator} {
 		r, err := db.TxByRequest(t.Context(), alice, "lost", v)
-		if err != nil || r.State != nonce.Confirmed || r.SubState == nil || *r.SubState != "RECORDED" || r.TxHash == nil || *r.TxHash != foreign.Taker.Hash.String() || r.Receipt == nil {
+		if err != nil || r.State != txmanager.Confirmed || r.SubState == nil || *r.SubState != "RECORDED" || r.TxHash == nil || *r.TxHash != foreign.Tx.Hash.String() || r.Receipt == nil {
 			t.Errorf("by request, for %+v: got %+v, %v; want it RECORDED with its hash and its receipt", v, r, err)
 		}
-		if d, err := db.Decide(t.Context(), store.Decision{TxID: r.TxID, By: v, Action: nonce.OrderCancel, Reason: "r"}); err != nil || d.State != nonce.Confirmed || d.Stated {
+		if d, err := db.RecordDecision(t.Context(), store.Decision{TxID: r.TxID, By: v, Action: txmanager.ActionCancel, Reason: "r"}); err != nil || d.State != txmanager.Confirmed || d.Stated {
 			t.Errorf("cancel, for %+v: got %+v, %v; want it CONFIRMED, by its receipt", v, d, err)
 		}
 	}
-	if r, err := db.TxByRequest(t.Context(), alice, "waiting", shop); err != nil || r.TxID != waiting.TxID || r.State != nonce.Failed {
+	if r, err := db.TxByRequest(t.Context(), alice, "waiting", shop); err != nil || r.TxID != waiting.TxID || r.State != txmanager.Failed {
 		t.Errorf("what waited: got %+v, %v; want it FAILED", r, err)
 	}
 	next := take(t, db, alice, "a/1")
-	if len(next.Queue) != 1 || next.Queue[0].ID != later.TxID || next.NextNonce != 5 || len(next.Unsettled) != 0 {
+	if len(next.Queue) != 1 || next.Queue[0].ID != later.TxID || next.NextNonce != 5 || len(next.Open) != 0 {
 		t.Errorf("what is left: got %+v; want the later one alone, at nonce 5", next)
 	}
-	if r, err := db.TxByRequest(t.Context(), bob, "lost", shop); err != nil || r.TxID != elsewhere.TxID || r.State != nonce.Queued {
+	if r, err := db.TxByRequest(t.Context(), bob, "lost", shop); err != nil || r.TxID != elsewhere.TxID || r.State != txmanager.Queued {
 		t.Errorf("another submitter's: got %+v, %v; want it untouched", r, err)
 	}
 }
@@ -85,7 +85,7 @@ func TestOwnVersionsAreThoseOfTheNonces(t *testing.T) {
 		post(t, db, alice, name)
 	}
 	w := take(t, db, alice, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
 	want := value[string](t, db, `select tx_hash from managed_tx where nonce = 1`)
 	got, err := db.OwnVersions(t.Context(), alice, 1, 2)
 	if err != nil || len(got) != 1 || len(got[1]) != 1 || got[1][0].String() != want {
@@ -102,17 +102,17 @@ func TestAStatementIsToldAsOne(t *testing.T) {
 	waiting := post(t, db, alice, "waiting")
 	run(t, db, openEpisode, alice)
 	w := take(t, db, alice, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &nonce.Leave{
-		Episode: 1, Mode: nonce.Resync, By: "op", Reason: "restored", Count: 2,
+	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &txmanager.ReleaseRequest{
+		Incident: 1, Mode: txmanager.Resync, By: "op", Reason: "restored", Count: 2,
 		Requests: map[uint64]string{0: "lost", 1: "waiting"}, Executed: map[uint64]string{0: "the explorer", 1: "the receipt on paper"},
-		End: []nonce.Naming{{Nonce: 0, RequestID: "lost"}, {Nonce: 1, RequestID: "waiting", TxID: waiting.TxID}},
+		EndedRequests: []txmanager.Naming{{Nonce: 0, RequestID: "lost"}, {Nonce: 1, RequestID: "waiting", TxID: waiting.TxID}},
 	}}})
 	for _, id := range []string{"lost", "waiting"} {
 		r, err := db.TxByRequest(t.Context(), alice, id, shop)
-		if err != nil || r.State != nonce.Confirmed || r.Receipt != nil || r.ConfirmedAt != nil || r.LastError == nil || *r.LastError != nonce.StatedAsExecuted {
+		if err != nil || r.State != txmanager.Confirmed || r.Receipt != nil || r.ConfirmedAt != nil || r.LastError == nil || *r.LastError != txmanager.StatedAsExecuted {
 			t.Errorf("%s: got %+v, %v; want it CONFIRMED on a statement, without a receipt", id, r, err)
 		}
-		if d, err := db.Decide(t.Context(), store.Decision{TxID: r.TxID, By: shop, Action: nonce.OrderCancel, Reason: "r"}); err != nil || !d.Stated {
+		if d, err := db.RecordDecision(t.Context(), store.Decision{TxID: r.TxID, By: shop, Action: txmanager.ActionCancel, Reason: "r"}); err != nil || !d.Stated {
 			t.Errorf("cancel of %s: got %+v, %v; want it told that it was stated", id, d, err)
 		}
 	}

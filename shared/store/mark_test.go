@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Many invocations at once, each with an intent of its own, either hold the
@@ -59,7 +59,7 @@ func (h *history) invocation(ctx context.Context, db storetest.Bundle, name stri
 	if err != nil {
 		return err
 	}
-	taken, err := db.Take(ctx, alice, name, true)
+	taken, err := db.Acquire(ctx, alice, name, true)
 	if err != nil {
 		return err
 	}
@@ -69,11 +69,11 @@ func (h *history) invocation(ctx context.Context, db storetest.Bundle, name stri
 		h.marks = append(h.marks, mark{taken.Token, created.TxID})
 		return nil
 	}
-	for w := taken.Work; ; {
+	for w := taken.State; ; {
 		if err := h.look(w); err != nil {
 			return err
 		}
-		done, err := db.Write(ctx, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack})
+		done, err := db.Commit(ctx, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 		if err != nil {
 			return err
 		}
@@ -83,13 +83,13 @@ func (h *history) invocation(ctx context.Context, db storetest.Bundle, name stri
 			h.releases[done.Token] = true
 			return nil
 		}
-		if w, err = db.Again(ctx, w.Lease, true); err != nil {
+		if w, err = db.BeginIteration(ctx, w.Lease, true); err != nil {
 			return err
 		}
 	}
 }
 
-func (h *history) look(w nonce.Work) error {
+func (h *history) look(w txmanager.SubmitterState) error {
 	h.Lock()
 	defer h.Unlock()
 	if h.looks[w.Lease.Token] != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/mark"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 var _ mark.Moves = (*Store)(nil)
@@ -257,13 +257,13 @@ const byMove = `
 
 // MovedSubmitter is one that is in PROTECT because of a planned move.
 type MovedSubmitter struct {
-	Submitter nonce.Submitter
+	Submitter txmanager.Submitter
 	Episode   int
 }
 
 // Moved are the submitters behind after that are in PROTECT because the database was
 // moved as planned, at most limit of them, in order. The error wraps [ErrNotPlanned].
-func (s *Store) Moved(ctx context.Context, after nonce.Submitter, limit int) (page []MovedSubmitter, err error) {
+func (s *Store) Moved(ctx context.Context, after txmanager.Submitter, limit int) (page []MovedSubmitter, err error) {
 	var planned bool
 	b := new(pgx.Batch)
 	b.Queue(`select is_authority() and exists (select from authority_move v, authority a

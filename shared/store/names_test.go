@@ -3,9 +3,9 @@ package store_test
 import (
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A release by resync draws a name epoch, and the process that released names its next
@@ -29,14 +29,14 @@ func TestReleaseDrawsANameEpoch(t *testing.T) {
 	}
 
 	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, alice)
-	resume := nonce.Leave{Episode: 2, Mode: nonce.Resume, By: "ann", Reason: "a false alarm"}
-	write(t, db, nonce.Write{Lease: take(t, db, alice, "release/2").Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &resume}})
+	resume := txmanager.ReleaseRequest{Incident: 2, Mode: txmanager.Resume, By: "ann", Reason: "a false alarm"}
+	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "release/2").Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &resume}})
 	if got := db.NameEpoch(alice); got != first {
 		t.Errorf("after a resume: got %q, want %q as before", got, first)
 	}
 	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 3, '{}')`, alice)
-	again := nonce.Leave{Episode: 3, Mode: nonce.Resync, By: "ann", Reason: "another loss", Count: 1, Matching: true}
-	write(t, db, nonce.Write{Lease: take(t, db, alice, "release/3").Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &again}})
+	again := txmanager.ReleaseRequest{Incident: 3, Mode: txmanager.Resync, By: "ann", Reason: "another loss", Count: 1, Matching: true}
+	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "release/3").Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &again}})
 	if got := db.NameEpoch(alice); got == first || got != value[string](t, db, `select name_epoch from submitter_lease where submitter = $1`, alice) {
 		t.Errorf("after the next resync: got %q, want what was drawn, and another than %q", got, first)
 	}
@@ -79,7 +79,7 @@ func TestADecisionBringsTheNameEpoch(t *testing.T) {
 			return err
 		}},
 		{"a cancel", func(s storetest.Bundle) error {
-			_, err := s.Decide(t.Context(), store.Decision{TxID: six.TxID, By: store.Viewer{Caller: "shop"}, Action: nonce.OrderCancel, Reason: "r"})
+			_, err := s.RecordDecision(t.Context(), store.Decision{TxID: six.TxID, By: store.Viewer{Caller: "shop"}, Action: txmanager.ActionCancel, Reason: "r"})
 			return err
 		}},
 		{"a suspension", func(s storetest.Bundle) error {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // lockNumbers is held by who gives positions, until commit.
@@ -116,9 +116,9 @@ func (e ErrForgotten) Error() string {
 
 // EventQuery asks for one page of the events that are kept, in their order.
 type EventQuery struct {
-	After     *uint64         // the position that was read last; nil: from the oldest on
-	Submitter nonce.Submitter // "": of all
-	Size      int             // at most so many
+	After     *uint64             // the position that was read last; nil: from the oldest on
+	Submitter txmanager.Submitter // "": of all
+	Size      int                 // at most so many
 }
 
 // Events is a page of what v may see: a caller the events of its own transactions, an
@@ -126,7 +126,7 @@ type EventQuery struct {
 // not v's too. Nothing is ever added at or below a position that is shown to anybody.
 // The error is [ErrCursor] where After has not been given to any event yet, or an
 // [ErrForgotten].
-func (s *Store) Events(ctx context.Context, q EventQuery, v Viewer) (page []nonce.Event, next uint64, err error) {
+func (s *Store) Events(ctx context.Context, q EventQuery, v Viewer) (page []txmanager.Event, next uint64, err error) {
 	after := uint64(0)
 	if q.After != nil {
 		after = *q.After
@@ -160,7 +160,7 @@ func (s *Store) Events(ctx context.Context, q EventQuery, v Viewer) (page []nonc
 	return page, last, nil
 }
 
-func scanEvent(row pgx.CollectableRow) (e nonce.Event, err error) {
+func scanEvent(row pgx.CollectableRow) (e txmanager.Event, err error) {
 	err = row.Scan(&e.Position, &e.TxID, &e.Sequence, &e.Type, &e.Submitter, &e.Caller, &e.Body)
 	return e, err
 }

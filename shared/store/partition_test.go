@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // idAt is a UUIDv7 of another time.
@@ -28,20 +28,20 @@ func idAt(at time.Time) string {
 func confirm(t *testing.T, db storetest.Bundle, document string) {
 	t.Helper()
 	w := take(t, db, alice, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)[:1], Release: nonce.GiveBack})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1], LeaseEnd: txmanager.ReleaseUnlessRerun})
 	for _, end := range []struct {
-		state nonce.State
-		sub   nonce.SubState
-	}{{nonce.Tracking, nonce.Pending}, {nonce.Tracking, nonce.Included}, {nonce.Confirmed, ""}} {
+		state txmanager.State
+		sub   txmanager.SubState
+	}{{txmanager.Tracking, txmanager.Pending}, {txmanager.Tracking, txmanager.Included}, {txmanager.Confirmed, ""}} {
 		w = take(t, db, alice, "a/1")
-		tx := w.Unsettled[0]
+		tx := w.Open[0]
 		from := tx.State
-		if tx.State, tx.Sub = end.state, end.sub; end.sub != nonce.Pending {
-			tx.Receipt = &nonce.Receipt{TxHash: tx.Hash(), BlockNumber: 7, BlockHash: nonce.Hash{7}, Succeeded: true, Document: json.RawMessage(document)}
-			tx.Confirmations = []nonce.Header{{Number: 7, Hash: nonce.Hash{7}}}
+		if tx.State, tx.Sub = end.state, end.sub; end.sub != txmanager.Pending {
+			tx.Receipt = &txmanager.Receipt{TxHash: tx.Hash(), BlockNumber: 7, BlockHash: txmanager.Hash{7}, Succeeded: true, Document: json.RawMessage(document)}
+			tx.Confirmations = []txmanager.Header{{Number: 7, Hash: txmanager.Hash{7}}}
 		}
-		done := write(t, db, nonce.Write{Lease: w.Lease, Moves: []nonce.Move{{From: from, To: tx}}, Release: nonce.GiveBack})
-		if done.Moved != 1 {
+		done := write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: from, To: tx}}, LeaseEnd: txmanager.ReleaseUnlessRerun})
+		if done.Transitioned != 1 {
 			t.Fatalf("move to %s: got %+v, want one moved", end.state, done)
 		}
 	}
@@ -96,7 +96,7 @@ func TestQuarterIsDetached(t *testing.T) {
 	}
 	const facts = `{"txHash": "%s", "document": %s, "blockHash": "%s", "succeeded": true, "blockNumber": 7}`
 	h := storetest.Signed(alice, 0, in.TxID).Hash
-	wantBefore, wantAfter := fmt.Sprintf(facts, h, `{"logs": []}`, nonce.Hash{7}), fmt.Sprintf(facts, h, `null`, nonce.Hash{7})
+	wantBefore, wantAfter := fmt.Sprintf(facts, h, `{"logs": []}`, txmanager.Hash{7}), fmt.Sprintf(facts, h, `null`, txmanager.Hash{7})
 	if got := string(before.Receipt); got != wantBefore {
 		t.Errorf("receipt: got %s, want %s", got, wantBefore)
 	}
@@ -113,10 +113,10 @@ func TestQuarterIsDetached(t *testing.T) {
 	if n := value[int](t, db, `select count(*) from tx_document`); n != 0 {
 		t.Errorf("documents: got %d, want none, not even of what was posted again", n)
 	}
-	if _, err := db.Finals(t.Context(), alice, []nonce.Hash{{7}}); err == nil {
+	if _, err := db.FinalTransactions(t.Context(), alice, []txmanager.Hash{{7}}); err == nil {
 		t.Error("bytes to send again that are archived: got no error, want one")
 	}
-	if alike, err := db.IntentsAlike(t.Context(), alice, nonce.Taker{ValueWei: "0"}); err != nil || len(alike) != 0 {
+	if alike, err := db.MatchingIntents(t.Context(), alice, txmanager.ConsumingTx{ValueWei: "0"}); err != nil || len(alike) != 0 {
 		t.Errorf("intents alike: got %v, %v; want none", alike, err)
 	}
 	post(t, db, alice, "new")
@@ -138,12 +138,12 @@ func TestLoadWithoutDocumentsIsRefused(t *testing.T) {
 			post(t, db, alice, "r")
 			if name != "payload" {
 				w := take(t, db, alice, "a/1")
-				write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+				write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
 			}
 			run(t, db, `alter table tx_document disable trigger user`)
 			run(t, db, `delete from tx_document where name = $1`, name)
-			if taken, err := db.Take(t.Context(), alice, "a/1", true); err == nil {
-				t.Errorf("take: got %+v, want an error", taken.Work)
+			if taken, err := db.Acquire(t.Context(), alice, "a/1", true); err == nil {
+				t.Errorf("take: got %+v, want an error", taken.State)
 			}
 		})
 	}
@@ -154,12 +154,12 @@ func TestLoadWithoutDocumentsIsRefused(t *testing.T) {
 func TestQuietTransactionsAreLoadedWithoutDocuments(t *testing.T) {
 	t.Parallel()
 	const five = 5
-	later := func(w nonce.Work, i int, change func(*nonce.Tx)) nonce.Move {
-		tx := w.Unsettled[i]
+	later := func(w txmanager.SubmitterState, i int, change func(*txmanager.Tx)) txmanager.Transition {
+		tx := w.Open[i]
 		at := w.Now.Add(time.Hour)
-		tx.State, tx.Sub, tx.NextResubmitAt = nonce.Tracking, nonce.Pending, &at
+		tx.State, tx.Sub, tx.NextResubmitAt = txmanager.Tracking, txmanager.Pending, &at
 		change(&tx)
-		return nonce.Move{From: nonce.Submitted, To: tx}
+		return txmanager.Transition{From: txmanager.Submitted, To: tx}
 	}
 	arrange := func(t *testing.T, stuckAfter time.Duration) (storetest.Bundle, *store.Store) {
 		db := storetest.New(t)
@@ -168,12 +168,12 @@ func TestQuietTransactionsAreLoadedWithoutDocuments(t *testing.T) {
 			post(t, db, alice, fmt.Sprint(i))
 		}
 		w := take(t, db, alice, "a/1")
-		write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+		write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
 		w = take(t, db, alice, "a/1")
 		soon, longAgo := w.Now.Add(20*time.Second), w.Now.Add(-40*time.Minute)
-		write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack, Moves: []nonce.Move{
-			later(w, 0, func(*nonce.Tx) {}), later(w, 1, func(*nonce.Tx) {}),
-			later(w, 2, func(x *nonce.Tx) { x.NextResubmitAt = &soon }), later(w, 3, func(x *nonce.Tx) { x.FirstSubmitAt = &longAgo }),
+		write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Transitions: []txmanager.Transition{
+			later(w, 0, func(*txmanager.Tx) {}), later(w, 1, func(*txmanager.Tx) {}),
+			later(w, 2, func(x *txmanager.Tx) { x.NextResubmitAt = &soon }), later(w, 3, func(x *txmanager.Tx) { x.FirstSubmitAt = &longAgo }),
 		}})
 		options := storetest.Options(db.URL, storetest.Rules)
 		options.StuckAfter = stuckAfter
@@ -201,11 +201,11 @@ func TestQuietTransactionsAreLoadedWithoutDocuments(t *testing.T) {
 			t.Parallel()
 			db, s := arrange(t, test.stuckAfter)
 			run(t, db, test.first)
-			taken, err := s.Take(t.Context(), alice, "a/2", true)
+			taken, err := s.Acquire(t.Context(), alice, "a/2", true)
 			if err != nil || !taken.Held {
 				t.Fatalf("take: got %+v, %v", taken, err)
 			}
-			for i, tx := range taken.Work.Unsettled {
+			for i, tx := range taken.State.Open {
 				if payload, raw := tx.Payload != nil, tx.Raw != nil; payload != test.want[i] || raw != test.want[i] {
 					t.Errorf("nonce %d: got payload %t, bytes %t; want both %t", i, payload, raw, test.want[i])
 				}

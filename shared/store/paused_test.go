@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A client that is frozen in the middle of a fenced write loses its transaction
@@ -35,7 +35,7 @@ func TestH18PausedClientDoesNotBlockTakeover(t *testing.T) {
 		}
 	}
 	frozenAt := time.Now()
-	taking := start(func() (nonce.Taken, error) { return db.Take(t.Context(), alice, "b/1", true) })
+	taking := start(func() (txmanager.Acquired, error) { return db.Acquire(t.Context(), alice, "b/1", true) })
 	awaitBlocked(t, db, "insert into submitter_lease")
 	taken := <-taking
 	if taken.err != nil || !taken.got.Held || taken.got.Token != w.Lease.Token+1 {

@@ -5,8 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A transaction that may still be carried out does not commit without its payload,
@@ -50,5 +50,5 @@ func TestNoTransactionWithoutAPayload(t *testing.T) {
 		for part in select inhrelid::regclass from pg_inherits where inhparent = 'tx_document'::regclass loop
 			execute format('alter table tx_document detach partition %s', part);
 		end loop; end $$`)
-	run(t, db, `update managed_tx set state = $2, sub_state = 'CANCELLED' where submitter = $1 and state = 'QUEUED'`, alice, nonce.Failed)
+	run(t, db, `update managed_tx set state = $2, sub_state = 'CANCELLED' where submitter = $1 and state = 'QUEUED'`, alice, txmanager.Failed)
 }

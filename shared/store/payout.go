@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/conservation/snapshot"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // PayoutCaller is the name under which the transfer coordinator makes and cancels
@@ -22,8 +22,8 @@ const PayoutCaller = "transfer"
 type Payout struct {
 	TxID      string // "": there is none
 	Caller    string // who made it
-	State     nonce.State
-	SubState  nonce.SubState
+	State     txmanager.State
+	SubState  txmanager.SubState
 	LastError string
 	Payload   []byte // of what is CONFIRMED: what was to be done, for ever …
 	Receipt   []byte // … and the final receipt as the node gave it; nil: it came with none
@@ -50,7 +50,7 @@ func (p Payout) InDoubt() bool {
 	if !p.Older || p.Statement != nil && p.Statement.Acted {
 		return false
 	}
-	return p.TxID == "" || p.Unbound && (p.State == nonce.Queued || p.Ended)
+	return p.TxID == "" || p.Unbound && (p.State == txmanager.Queued || p.Ended)
 }
 
 // What makes it prove nothing that request $2 of submitter $1 is not on record.
@@ -99,7 +99,7 @@ select coalesce(m.tx_id::text, ''), coalesce(m.caller, ''), coalesce(m.state, ''
 
 // Payout reads what is on record of the submitter's request, in one round trip.
 // That there is none, and that nobody knows the submitter, is no error.
-func (s *Store) Payout(ctx context.Context, sub nonce.Submitter, requestID string) (Payout, error) {
+func (s *Store) Payout(ctx context.Context, sub txmanager.Submitter, requestID string) (Payout, error) {
 	p, err := scanPayout(s.db.QueryRow(ctx, findPayout, sub, requestID, PayoutCaller))
 	if err != nil {
 		return Payout{}, fmt.Errorf("find payout %s of %s: %w", requestID, sub, err)
@@ -153,10 +153,10 @@ func (s *Store) CancelPayout(ctx context.Context, in Intent, reason string) (p P
 	if err := s.send(ctx, b); err != nil {
 		return Payout{}, fmt.Errorf("cancel payout %s of %s: %w", in.RequestID, in.Submitter, err)
 	}
-	if p.TxID == "" || p.Caller != PayoutCaller || p.State.Final() {
+	if p.TxID == "" || p.Caller != PayoutCaller || p.State.Terminal() {
 		return p, nil
 	}
-	_, err = s.Decide(ctx, Decision{TxID: p.TxID, By: Viewer{Caller: PayoutCaller}, Action: nonce.OrderCancel, Reason: reason})
+	_, err = s.RecordDecision(ctx, Decision{TxID: p.TxID, By: Viewer{Caller: PayoutCaller}, Action: txmanager.ActionCancel, Reason: reason})
 	return p, err
 }
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const (
@@ -92,7 +92,7 @@ func init() {
 }
 
 // payerOf registers sub for the coordinator alone.
-func payerOf(t *testing.T, db storetest.Bundle, sub nonce.Submitter) {
+func payerOf(t *testing.T, db storetest.Bundle, sub txmanager.Submitter) {
 	t.Helper()
 	_, err := db.Store.Register(t.Context(), store.Registration{
 		Submitter: sub, Signer: "local", MaxInFlight: 1, Callers: []string{store.PayoutCaller}, CreatedBy: "test",
@@ -102,7 +102,7 @@ func payerOf(t *testing.T, db storetest.Bundle, sub nonce.Submitter) {
 	}
 }
 
-func payoutIntent(sub nonce.Submitter, requestID string) store.Intent {
+func payoutIntent(sub txmanager.Submitter, requestID string) store.Intent {
 	in := intent(sub, requestID)
 	in.Caller = store.PayoutCaller
 	return in
@@ -122,8 +122,8 @@ func TestProofsAreKept(t *testing.T) {
 	if _, err := db.Create(t.Context(), payoutIntent(bob, "not a payer's"), 100); !errors.Is(err, store.ErrAnyCaller) {
 		t.Errorf("the coordinator's intent for who is no payer: got %v, want it refused", err)
 	}
-	end := func(sub nonce.Submitter) {
-		endAll(t, db, sub, nonce.Receipt{BlockNumber: 7, BlockHash: nonce.Hash{7}, Succeeded: true, Document: []byte(`{"z": 1,  "a":"\u0000"}`)})
+	end := func(sub txmanager.Submitter) {
+		endAll(t, db, sub, txmanager.Receipt{BlockNumber: 7, BlockHash: txmanager.Hash{7}, Succeeded: true, Document: []byte(`{"z": 1,  "a":"\u0000"}`)})
 	}
 	end(alice)
 	end(bob)
@@ -133,28 +133,28 @@ func TestProofsAreKept(t *testing.T) {
 		t.Errorf("proofs (-want +got):\n%s", diff)
 	}
 	found, err := db.Payout(t.Context(), alice, "pay")
-	if err != nil || found.State != nonce.Confirmed || string(found.Receipt) != `{"z": 1,  "a":"\u0000"}` || !found.Pays {
+	if err != nil || found.State != txmanager.Confirmed || string(found.Receipt) != `{"z": 1,  "a":"\u0000"}` || !found.Pays {
 		t.Errorf("payout: got %+v, %v; want it CONFIRMED with its receipt", found, err)
 	}
 }
 
 // endAll gives everything that waits for sub a nonce and ends it by the receipt.
-func endAll(t *testing.T, db storetest.Bundle, sub nonce.Submitter, by nonce.Receipt) {
+func endAll(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, by txmanager.Receipt) {
 	t.Helper()
 	w := take(t, db, sub, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)})
-	w, err := db.Again(t.Context(), w.Lease, true)
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
+	w, err := db.BeginIteration(t.Context(), w.Lease, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var moves []nonce.Move
-	for _, tx := range w.Unsettled {
+	var moves []txmanager.Transition
+	for _, tx := range w.Open {
 		from, of := tx.State, by
 		of.TxHash = tx.Hash()
-		tx.State, tx.Sub, tx.Receipt, tx.Confirmations = nonce.Confirmed, "", &of, []nonce.Header{{Number: by.BlockNumber}}
-		moves = append(moves, nonce.Move{From: from, To: tx})
+		tx.State, tx.Sub, tx.Receipt, tx.Confirmations = txmanager.Confirmed, "", &of, []txmanager.Header{{Number: by.BlockNumber}}
+		moves = append(moves, txmanager.Transition{From: from, To: tx})
 	}
-	write(t, db, nonce.Write{Lease: w.Lease, Moves: moves, Release: nonce.GiveBack})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: moves, LeaseEnd: txmanager.ReleaseUnlessRerun})
 }
 
 // What is on record of a request, and what makes "nothing" prove nothing.
@@ -163,7 +163,7 @@ func TestPayoutOnRecord(t *testing.T) {
 	db := storetest.New(t)
 	payerOf(t, db, alice)
 	db.Register(t, bob, 1)
-	check := func(sub nonce.Submitter, want store.Payout) {
+	check := func(sub txmanager.Submitter, want store.Payout) {
 		t.Helper()
 		got, err := db.Payout(t.Context(), sub, "pay")
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -179,7 +179,7 @@ func TestPayoutOnRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(alice, store.Payout{Pays: true})
-	check(bob, store.Payout{TxID: other.TxID, Caller: "shop", State: nonce.Queued, Unbound: true})
+	check(bob, store.Payout{TxID: other.TxID, Caller: "shop", State: txmanager.Queued, Unbound: true})
 	run(t, db, openEpisode, alice)
 	check(alice, store.Payout{Pays: true, Protected: true})
 	run(t, db, `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay", "1": "pa"}}'`)
@@ -197,7 +197,7 @@ func TestCancelPayout(t *testing.T) {
 	db.Register(t, bob, 1)
 	for range 2 {
 		got, err := db.CancelPayout(t.Context(), payoutIntent(alice, "never"), "because")
-		if err != nil || got.State != nonce.Failed || got.SubState != nonce.Cancelled {
+		if err != nil || got.State != txmanager.Failed || got.SubState != txmanager.Cancelled {
 			t.Errorf("cancel of nothing: got %+v, %v; want FAILED/CANCELLED", got, err)
 		}
 	}
@@ -211,7 +211,7 @@ func TestCancelPayout(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", query, got, want)
 		}
 	}
-	none := func(sub nonce.Submitter, why string) {
+	none := func(sub txmanager.Submitter, why string) {
 		t.Helper()
 		got, err := db.CancelPayout(t.Context(), payoutIntent(sub, "pay"), "because")
 		if err != nil || got.TxID != "" {
@@ -224,7 +224,7 @@ func TestCancelPayout(t *testing.T) {
 	none(alice, "in PROTECT")
 	run(t, db, `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay"}}'`)
 	none(alice, "recorded as lost")
-	if got, err := db.CancelPayout(t.Context(), payoutIntent(alice, "other"), "because"); err != nil || got.State != nonce.Failed {
+	if got, err := db.CancelPayout(t.Context(), payoutIntent(alice, "other"), "because"); err != nil || got.State != txmanager.Failed {
 		t.Errorf("cancel of another: got %+v, %v; want it FAILED", got, err)
 	}
 	run(t, db, `update authority set timeline_id = timeline_id + 1`)
@@ -275,7 +275,7 @@ func TestConfirmedPayoutsInPages(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		endAll(t, db, alice, nonce.Receipt{BlockHash: nonce.Hash{7}, Document: []byte(`{}`)})
+		endAll(t, db, alice, txmanager.Receipt{BlockHash: txmanager.Hash{7}, Document: []byte(`{}`)})
 	}
 	var both sync.WaitGroup
 	for range 2 {

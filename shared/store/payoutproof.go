@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // actOnStatement lets a statement that a payout was not paid take effect. Where bytes
@@ -58,7 +58,7 @@ const noncesClosed = `
 // wraps [ErrNoncesOpen]; and [ErrPaymentFound] while a foreign transaction of the payer
 // does what the payout wants, by the digest of its call, and is nobody else's. To repeat
 // it is harmless.
-func (s *Store) ActOnStatement(ctx context.Context, sub nonce.Submitter, reqID string, st PayoutStatement, call [32]byte, lostBytes bool) error {
+func (s *Store) ActOnStatement(ctx context.Context, sub txmanager.Submitter, reqID string, st PayoutStatement, call [32]byte, lostBytes bool) error {
 	var acted bool
 	var same []string
 	b := new(pgx.Batch)

@@ -15,9 +15,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 var update = flag.Bool("update", false, "write the plans of the hot statements to testdata/plans")
@@ -98,18 +98,18 @@ func TestCostIsFlat(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	taken, err := s.Take(t.Context(), heavy, "a/1", true)
+	taken, err := s.Acquire(t.Context(), heavy, "a/1", true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done, err := s.Write(t.Context(), nonce.Write{Lease: taken.Work.Lease, Allocate: allocations(taken.Work, true), Release: nonce.GiveBack}); err != nil || done.Allocated != n {
+	if done, err := s.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, Allocations: allocations(taken.State, true), LeaseEnd: txmanager.ReleaseUnlessRerun}); err != nil || done.Allocated != n {
 		t.Fatalf("allocate: got %+v, %v", done, err)
 	}
 	s.Close()
-	moveAll(t, db.URL, heavy, func(x *nonce.Tx) { x.State, x.Sub = nonce.Tracking, nonce.Pending })
-	moveAll(t, db.URL, heavy, func(x *nonce.Tx) {
-		x.State, x.Sub, x.Confirmations = nonce.Confirmed, "", []nonce.Header{{Number: 7}}
-		x.Receipt = &nonce.Receipt{TxHash: x.Hash(), BlockNumber: 7, Succeeded: true}
+	moveAll(t, db.URL, heavy, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
+	moveAll(t, db.URL, heavy, func(x *txmanager.Tx) {
+		x.State, x.Sub, x.Confirmations = txmanager.Confirmed, "", []txmanager.Header{{Number: 7}}
+		x.Receipt = &txmanager.Receipt{TxHash: x.Hash(), BlockNumber: 7, Succeeded: true}
 	})
 	await(t, "all updates are in the statistics", func() bool { return updates(t, db, "n_tup_upd") == updated+3*n })
 	if got := reads() - before; got > n*most {
@@ -211,7 +211,7 @@ func grow(t *testing.T, db storetest.Bundle) {
 			post(t, db, sub, fmt.Sprint(r))
 		}
 		w := take(t, db, sub, "a/1")
-		write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)[:20], Release: nonce.GiveBack})
+		write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:20], LeaseEnd: txmanager.ReleaseUnlessRerun})
 	}
 	if _, err := conn.Exec(t.Context(), `vacuum analyze`); err != nil {
 		t.Fatal(err)
@@ -257,24 +257,24 @@ func TestMovesAreInPlace(t *testing.T) {
 		}
 	}
 	w := take(t, db, alice, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
 	db.Store.Close()
 	await(t, "the allocation is in the statistics", func() bool { return updates(t, db, "n_tup_upd") == n })
 	for _, step := range []struct {
-		sub   nonce.SubState
+		sub   txmanager.SubState
 		least int // of 1,000
-		move  func(*nonce.Tx)
+		move  func(*txmanager.Tx)
 	}{
-		{nonce.Pending, 800, func(*nonce.Tx) {}},
-		{nonce.Included, 400, func(x *nonce.Tx) {
-			x.Receipt = &nonce.Receipt{TxHash: x.Hash(), BlockNumber: 7, Succeeded: true, Document: []byte(`{"logs": []}`)}
-			x.Confirmations = []nonce.Header{{Number: 7}}
+		{txmanager.Pending, 800, func(*txmanager.Tx) {}},
+		{txmanager.Included, 400, func(x *txmanager.Tx) {
+			x.Receipt = &txmanager.Receipt{TxHash: x.Hash(), BlockNumber: 7, Succeeded: true, Document: []byte(`{"logs": []}`)}
+			x.Confirmations = []txmanager.Header{{Number: 7}}
 		}},
-		{nonce.Included, 700, func(x *nonce.Tx) { x.Confirmations = []nonce.Header{{Number: 7}, {Number: 8}} }},
+		{txmanager.Included, 700, func(x *txmanager.Tx) { x.Confirmations = []txmanager.Header{{Number: 7}, {Number: 8}} }},
 	} {
 		all, before := updates(t, db, "n_tup_upd"), updates(t, db, "n_tup_hot_upd")
-		moveAll(t, db.URL, alice, func(x *nonce.Tx) {
-			x.State, x.Sub = nonce.Tracking, step.sub
+		moveAll(t, db.URL, alice, func(x *txmanager.Tx) {
+			x.State, x.Sub = txmanager.Tracking, step.sub
 			step.move(x)
 		})
 		await(t, "the moves are in the statistics", func() bool { return updates(t, db, "n_tup_upd") == all+n })
@@ -292,25 +292,25 @@ func updates(t *testing.T, db storetest.Bundle, column string) int {
 
 // moveAll moves everything of sub that is unsettled, by a store of its own: when
 // its sessions end they report their statistics.
-func moveAll(t *testing.T, url string, sub nonce.Submitter, change func(*nonce.Tx)) {
+func moveAll(t *testing.T, url string, sub txmanager.Submitter, change func(*txmanager.Tx)) {
 	t.Helper()
 	s, err := store.Open(t.Context(), storetest.Options(url, storetest.Rules))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	taken, err := s.Take(t.Context(), sub, "a/1", true)
+	taken, err := s.Acquire(t.Context(), sub, "a/1", true)
 	if err != nil || !taken.Held {
 		t.Fatalf("take: got held %t, %v", taken.Held, err)
 	}
-	var moves []nonce.Move
-	for _, x := range taken.Work.Unsettled {
+	var moves []txmanager.Transition
+	for _, x := range taken.State.Open {
 		from := x.State
 		change(&x)
-		moves = append(moves, nonce.Move{From: from, To: x})
+		moves = append(moves, txmanager.Transition{From: from, To: x})
 	}
-	done, err := s.Write(t.Context(), nonce.Write{Lease: taken.Work.Lease, Moves: moves, Release: nonce.GiveBack})
-	if err != nil || done.Moved != len(moves) {
-		t.Fatalf("move: got %d of %d, %v", done.Moved, len(moves), err)
+	done, err := s.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, Transitions: moves, LeaseEnd: txmanager.ReleaseUnlessRerun})
+	if err != nil || done.Transitioned != len(moves) {
+		t.Fatalf("move: got %d of %d, %v", done.Transitioned, len(moves), err)
 	}
 }

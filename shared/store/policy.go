@@ -14,14 +14,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // TargetDeploy is the target of a transaction that deploys a contract.
 const TargetDeploy = "deploy"
 
 // Target is what a policy calls the receiver of a call.
-func Target(to *nonce.Address) string {
+func Target(to *txmanager.Address) string {
 	if to == nil {
 		return TargetDeploy
 	}
@@ -30,7 +30,7 @@ func Target(to *nonce.Address) string {
 
 // targetsOf are the targets of a policy that allow a call: its receiver, and the function
 // that it calls there.
-func targetsOf(c nonce.Call) []string {
+func targetsOf(c txmanager.Call) []string {
 	all := []string{Target(c.To)}
 	if f := c.Function(); f != "" {
 		all = append(all, f)
@@ -44,7 +44,7 @@ type Policy struct {
 	MaxValue       *string  `json:"maxValue"`       // of one transaction
 	MaxValuePerDay *string  `json:"maxValuePerDay"` // in any 24 hours
 	MaxPerMinute   *int     `json:"maxPerMinute"`   // intents in any 60 seconds
-	Targets        []string `json:"targets"`        // see [Target] and [nonce.Call.Function]
+	Targets        []string `json:"targets"`        // see [Target] and [txmanager.Call.Function]
 
 	// A fee is what gas may cost at worst: the gas limit times maxFeePerGas.
 	MaxFeePerTx          *string `json:"maxFeePerTx"`          // of one transaction
@@ -103,14 +103,14 @@ const (
 	RuleAmountDay PolicyRule = "AMOUNT_DAY"
 )
 
-// ErrPolicy reports what the submitter's policy refuses. Nothing was stored.
-type ErrPolicy struct {
+// PolicyError reports what the submitter's policy refuses. Nothing was stored.
+type PolicyError struct {
 	Rule  PolicyRule
 	Limit string // of the rule; "" where it is a list
 }
 
 // Error says which limit it is.
-func (e ErrPolicy) Error() string {
+func (e PolicyError) Error() string {
 	switch e.Rule {
 	case RuleValue:
 		return "the submitter's policy allows at most " + e.Limit + " wei in one transaction"
@@ -148,8 +148,8 @@ func (e ErrPolicy) Error() string {
 	return "the submitter's policy allows at most " + e.Limit + " wei in 24 hours"
 }
 
-// ForGood says that the same is refused again for as long as the policy is what it is.
-func (e ErrPolicy) ForGood() bool {
+// IsPermanent says that the same is refused again for as long as the policy is what it is.
+func (e PolicyError) IsPermanent() bool {
 	switch e.Rule {
 	case RuleRate, RuleDay, RuleFees, RuleCallerRate, RuleCallerQueue, RuleCallerDay, RuleAmountDay:
 		return false
@@ -164,7 +164,7 @@ const lockPolicies = `
 select from submitter_policy where submitter = any($1::text[]) and over_time order by submitter for update`
 
 // feesNotAsked stands in a verdict on what is judged when it is signed, by
-// [nonce.Bounds], which read the same row.
+// [txmanager.Bounds], which read the same row.
 const feesNotAsked = `null::bigint as gas, null::numeric as tip_wei, null::numeric as fee_wei`
 
 // feesInDay is what the last 24 hours have added to the fees of $1, where p bounds them.
@@ -296,7 +296,7 @@ used as (
 }
 
 // boundedSelectors are those of the functions of tokens whose amount is bounded: see
-// [nonce.BoundedFunction].
+// [txmanager.BoundedFunction].
 const boundedSelectors = `'0xa9059cbb', '0x095ea7b3', '0x23b872dd'`
 
 // verdictColumns are the rule that refuses, or "", and its limit.
@@ -352,11 +352,11 @@ with ` + verdict(judging{
 // queueLimited adds, for each intent of a submitter that was not seen to have no
 // policy, a statement which judges it, and stores it if nothing refuses it. judged
 // says for which.
-func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound int, refused []*ErrPolicy, beside bool) (judged []bool, err error) {
+func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound int, refused []*PolicyError, beside bool) (judged []bool, err error) {
 	judged = make([]bool, len(all))
 	var locks []string
 	for i, in := range all {
-		if judged[i] = in.Refused == nil && !s.limits.unlimited(in.Submitter); judged[i] {
+		if judged[i] = in.Refused == nil && !s.limits.hasNone(in.Submitter); judged[i] {
 			locks = append(locks, string(in.Submitter))
 		}
 	}
@@ -367,7 +367,7 @@ func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound i
 		if !judged[i] {
 			continue
 		}
-		a, err := wanted(in)
+		a, err := policyInputOf(in)
 		if err != nil {
 			return nil, err
 		}
@@ -385,31 +385,31 @@ func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound i
 	return judged, nil
 }
 
-// asked is what an intent is judged by; nil where that is not known yet. fee is the most
+// policyInput is what an intent is judged by; nil where that is not known yet. fee is the most
 // that its gas may cost, or the least where it does not say.
-type asked struct {
+type policyInput struct {
 	value, gas, tip, fee *string
 	targets              []string
-	amount               *string // see [nonce.Call.TokenAmount]
+	amount               *string // see [txmanager.Call.TokenAmount]
 }
 
 // leastFee is what the cheapest transaction costs: 21,000 gas at one wei.
 const leastFee = "21000"
 
-// wanted reads what an intent asks for: of a handler's it is known that it costs something.
-func wanted(in Intent) (asked, error) {
+// policyInputOf reads what an intent asks for: of a handler's it is known that it costs something.
+func policyInputOf(in Intent) (policyInput, error) {
 	if in.Handler != "" {
-		return asked{fee: new(leastFee)}, nil
+		return policyInput{fee: new(leastFee)}, nil
 	}
 	payload := struct{ To, Data, Value, Gas, MaxFeePerGas, MaxPriorityFeePerGas *string }{Value: new("0")}
 	if err := json.Unmarshal(in.Payload, &payload); err != nil {
-		return asked{}, fmt.Errorf("payload of %s: %w", in.RequestID, err)
+		return policyInput{}, fmt.Errorf("payload of %s: %w", in.RequestID, err)
 	}
 	call, err := payloadCall(payload.To, payload.Data)
 	if err != nil {
-		return asked{}, fmt.Errorf("payload of %s: %w", in.RequestID, err)
+		return policyInput{}, fmt.Errorf("payload of %s: %w", in.RequestID, err)
 	}
-	a := asked{value: payload.Value, targets: targetsOf(call), amount: amountOf(call), gas: payload.Gas, tip: payload.MaxPriorityFeePerGas, fee: new(leastFee)}
+	a := policyInput{value: payload.Value, targets: targetsOf(call), amount: amountOf(call), gas: payload.Gas, tip: payload.MaxPriorityFeePerGas, fee: new(leastFee)}
 	if payload.Gas == nil {
 		return a, nil
 	}
@@ -423,24 +423,24 @@ func wanted(in Intent) (asked, error) {
 }
 
 // payloadCall reads whom and what a payload in canonical form calls.
-func payloadCall(to, data *string) (c nonce.Call, err error) {
+func payloadCall(to, data *string) (c txmanager.Call, err error) {
 	if to == nil {
 		return c, nil
 	}
-	address, err := nonce.ParseAddress(*to)
+	address, err := txmanager.ParseAddress(*to)
 	if err != nil || data == nil {
-		return nonce.Call{To: &address}, err
+		return txmanager.Call{To: &address}, err
 	}
 	text, isHex := strings.CutPrefix(*data, "0x")
 	if !isHex {
 		return c, errors.New("the data is no hex")
 	}
 	raw, err := hex.DecodeString(text)
-	return nonce.Call{To: &address, Data: raw}, err
+	return txmanager.Call{To: &address, Data: raw}, err
 }
 
 // amountOf is what a policy counts of a token that c moves; nil: c is no such call.
-func amountOf(c nonce.Call) *string {
+func amountOf(c txmanager.Call) *string {
 	if amount := c.TokenAmount(); amount != nil {
 		return new(amount.String())
 	}
@@ -453,8 +453,8 @@ with ` + verdict(judging{caller: ofTheRow, amount: `$6::numeric`, queues: `false
 	countUse(`j.refused = ''`, ` and j.added_wei > 0`) + verdictColumns
 
 // scanVerdict reads verdictColumns.
-func scanVerdict(row pgx.Row) (*ErrPolicy, error) {
-	var e ErrPolicy
+func scanVerdict(row pgx.Row) (*PolicyError, error) {
+	var e PolicyError
 	if err := row.Scan(&e.Rule, &e.Limit); err != nil || e.Rule == "" {
 		return nil, err
 	}
@@ -462,15 +462,15 @@ func scanVerdict(row pgx.Row) (*ErrPolicy, error) {
 }
 
 // weiOf is the value of a call.
-func weiOf(c nonce.Call) string {
+func weiOf(c txmanager.Call) string {
 	if c.Value == nil {
 		return "0"
 	}
 	return c.Value.String()
 }
 
-// Permit implements [nonce.Book].
-func (s *Store) Permit(ctx context.Context, l lease.Lease, txID string, c nonce.Call) (refused string, err error) {
+// CheckPolicy implements [txmanager.Store].
+func (s *Store) CheckPolicy(ctx context.Context, l lease.Lease, txID string, c txmanager.Call) (refused string, err error) {
 	b := new(pgx.Batch)
 	b.Queue(`select hold_lease($1, $2, $3)`, l.Submitter, l.Owner, l.Token)
 	b.Queue(lockPolicies, []string{l.Submitter})
@@ -484,27 +484,27 @@ func (s *Store) Permit(ctx context.Context, l lease.Lease, txID string, c nonce.
 	return refused, s.send(ctx, b)
 }
 
-// limits remembers of which submitters it was seen that they have no policy: their
+// policyCache remembers of which submitters it was seen that they have no policy: their
 // intents go together in one statement. All others go one by one, in the same round
 // trip. What is remembered wrongly costs a second one and nothing else.
-type limits struct {
+type policyCache struct {
 	mu   sync.Mutex
-	none map[nonce.Submitter]bool
+	none map[txmanager.Submitter]bool
 }
 
-// unlimited says that s was seen without a policy.
-func (l *limits) unlimited(s nonce.Submitter) bool {
+// hasNone says that s was seen without a policy.
+func (l *policyCache) hasNone(s txmanager.Submitter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.none[s]
 }
 
-// saw remembers whether s has one.
-func (l *limits) saw(s nonce.Submitter, limited bool) {
+// note remembers whether s has one.
+func (l *policyCache) note(s txmanager.Submitter, limited bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.none == nil || len(l.none) >= 10_000 { // forgetting costs a statement and nothing else
-		l.none = make(map[nonce.Submitter]bool)
+		l.none = make(map[txmanager.Submitter]bool)
 	}
 	if l.none[s] = true; limited {
 		delete(l.none, s)
@@ -513,7 +513,7 @@ func (l *limits) saw(s nonce.Submitter, limited bool) {
 
 // PolicyChange sets a submitter's policy, by an operator.
 type PolicyChange struct {
-	Submitter nonce.Submitter
+	Submitter txmanager.Submitter
 	Policy    Policy
 	By        string
 	Reason    string
@@ -572,7 +572,7 @@ select submitter, $2, $3, $4, $5::jsonb
 // PutPolicy sets the policy in place of the one before, with a record of it, and returns
 // the token in force after the commit. It ends the lease session of whoever holds the lease,
 // so that no nonce is bound after the commit to what the policy forbids, whenever that was
-// posted; see [nonce.Bounds]. What has its nonce goes on. Limits over time hold for what is
+// posted; see [txmanager.Bounds]. What has its nonce goes on. Limits over time hold for what is
 // posted from then on, and count from when the first of them was set. The error wraps
 // [ErrUnknownSubmitter] or [ErrNotTighter].
 func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err error) {
@@ -581,7 +581,7 @@ func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err
 	if err != nil {
 		return 0, fmt.Errorf("policy of %s: %w", c.Submitter, err)
 	}
-	token, err = s.lockedDown(ctx, c.Submitter, func(tx pgx.Tx) error {
+	token, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
 		if err := c.tightens(ctx, tx); err != nil {
 			return err
 		}
@@ -607,7 +607,7 @@ var ErrNotStatus = errors.New("the submitter's status is that already")
 
 // Suspension suspends a submitter, or resumes it.
 type Suspension struct {
-	Submitter nonce.Submitter
+	Submitter txmanager.Submitter
 	Suspend   bool // false: resume
 	By        string
 	Reason    string
@@ -640,7 +640,7 @@ func (s *Store) SetStatus(ctx context.Context, c Suspension) (token int64, err e
 	if c.Suspend {
 		status, action = "SUSPENDED", "SUSPEND"
 	}
-	token, err = s.lockedDown(ctx, c.Submitter, func(tx pgx.Tx) error {
+	token, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
 		var known, changed bool
 		err := tx.QueryRow(ctx, setStatus, c.Submitter, status, action, c.By, c.Reason).Scan(&known, &changed)
 		switch {

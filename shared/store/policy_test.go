@@ -12,13 +12,13 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // paying is an intent that sends wei to the account of that number.
-func paying(sub nonce.Submitter, request, wei string, to int) store.Intent {
+func paying(sub txmanager.Submitter, request, wei string, to int) store.Intent {
 	in := intent(sub, request)
 	in.Payload = fmt.Appendf(nil, `{"to":"0x%040x","value":"%s"}`, to, wei)
 	return in
@@ -36,7 +36,7 @@ func limit(t *testing.T, db storetest.Bundle, p store.Policy) {
 func posts(t *testing.T, db storetest.Bundle, what string, in store.Intent, want store.PolicyRule) store.Accepted {
 	t.Helper()
 	accepted, err := db.Store.Create(t.Context(), in, 1000)
-	var refused store.ErrPolicy
+	var refused store.PolicyError
 	switch {
 	case want == "" && err != nil:
 		t.Errorf("%s: got %v, want it accepted", what, err)
@@ -148,7 +148,7 @@ func TestPolicyOfABatch(t *testing.T) {
 	}
 	var said []string
 	for _, c := range got {
-		switch refused := (store.ErrPolicy{}); {
+		switch refused := (store.PolicyError{}); {
 		case c.Err == nil:
 			said = append(said, fmt.Sprint(c.New))
 		case errors.As(c.Err, &refused):
@@ -181,7 +181,7 @@ func TestPolicyOfManyAtOnce(t *testing.T) {
 		for i := range each {
 			wg.Go(func() {
 				_, err := s.Create(t.Context(), paying(alice, fmt.Sprintf("r-%d-%d", p, i), "1", 1), 1000)
-				var refused store.ErrPolicy
+				var refused store.PolicyError
 				switch {
 				case err == nil:
 					taken.Add(1)
@@ -255,23 +255,23 @@ func TestPolicyOfAHandler(t *testing.T) {
 	posts(t, db, "another's", paying(alice, "r-2", "4", 1), "")
 	posts(t, db, "a third", withID(wage, "r-3"), store.RuleRate)
 	w := take(t, db, alice, "a/1")
-	one := nonce.Address{19: 1}
+	one := txmanager.Address{19: 1}
 	for _, c := range []struct {
 		what string
-		call nonce.Call
+		call txmanager.Call
 		want string
 	}{
-		{"too much for one", nonce.Call{To: &one, Value: big.NewInt(9)}, "8 wei in one transaction"},
-		{"to another", nonce.Call{To: &nonce.Address{19: 2}}, "receiver"},
-		{"a deployment", nonce.Call{}, "receiver"},
-		{"too much for the day", nonce.Call{To: &one, Value: big.NewInt(7)}, "10 wei in 24 hours"},
-		{"a part", nonce.Call{To: &one, Value: big.NewInt(5)}, ""},
-		{"the same again", nonce.Call{To: &one, Value: big.NewInt(5)}, ""},
-		{"a little more", nonce.Call{To: &one, Value: big.NewInt(6)}, ""},
-		{"too much again", nonce.Call{To: &one, Value: big.NewInt(7)}, "10 wei in 24 hours"},
-		{"nothing", nonce.Call{To: &one}, ""},
+		{"too much for one", txmanager.Call{To: &one, Value: big.NewInt(9)}, "8 wei in one transaction"},
+		{"to another", txmanager.Call{To: &txmanager.Address{19: 2}}, "receiver"},
+		{"a deployment", txmanager.Call{}, "receiver"},
+		{"too much for the day", txmanager.Call{To: &one, Value: big.NewInt(7)}, "10 wei in 24 hours"},
+		{"a part", txmanager.Call{To: &one, Value: big.NewInt(5)}, ""},
+		{"the same again", txmanager.Call{To: &one, Value: big.NewInt(5)}, ""},
+		{"a little more", txmanager.Call{To: &one, Value: big.NewInt(6)}, ""},
+		{"too much again", txmanager.Call{To: &one, Value: big.NewInt(7)}, "10 wei in 24 hours"},
+		{"nothing", txmanager.Call{To: &one}, ""},
 	} {
-		got, err := db.Store.Permit(t.Context(), w.Lease, wage.TxID, c.call)
+		got, err := db.Store.CheckPolicy(t.Context(), w.Lease, wage.TxID, c.call)
 		if err != nil || (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: got %q, %v; want %q", c.what, got, err, c.want)
 		}
@@ -294,40 +294,40 @@ func TestPolicyOfAReservation(t *testing.T) {
 	kept := append([]string{"submitter_use"}, written...)
 	before := contents(t, db, kept...)
 	w := take(t, db, alice, "h/1")
-	_, err := db.Write(t.Context(), nonce.Write{Lease: w.Lease, Reserve: bookings("x", time.Hour, 2, 3)})
-	if want := (store.ErrPolicy{Rule: store.RuleRate, Limit: "4"}); !errors.Is(err, want) {
+	_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Reservations: bookings("x", time.Hour, 2, 3)})
+	if want := (store.PolicyError{Rule: store.RuleRate, Limit: "4"}); !errors.Is(err, want) {
 		t.Errorf("two more: got %v, want %v", err, want)
 	}
 	wantSameBut(t, before, contents(t, db, kept...))
-	_, err = db.Write(t.Context(), nonce.Write{Lease: w.Lease, Reserve: bookings("x", time.Hour, 2, 3, 4, 5, 6)})
-	if want := (store.ErrPolicy{Rule: store.RuleCount, Limit: "4"}); !errors.Is(err, want) || !want.ForGood() {
+	_, err = db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Reservations: bookings("x", time.Hour, 2, 3, 4, 5, 6)})
+	if want := (store.PolicyError{Rule: store.RuleCount, Limit: "4"}); !errors.Is(err, want) || !want.IsPermanent() {
 		t.Errorf("five at once, where a minute allows four: got %v, want %v, for good", err, want)
 	}
 	wantSameBut(t, before, contents(t, db, kept...))
-	write(t, db, nonce.Write{Lease: w.Lease, Reserve: bookings("x", time.Hour, 2), Release: nonce.Abandon})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Reservations: bookings("x", time.Hour, 2), LeaseEnd: txmanager.ReleaseAnyway})
 	posts(t, db, "an intent behind them", paying(alice, "r-2", "0", 1), store.RuleRate)
 	before = contents(t, db, kept...)
-	one, token := nonce.Address{19: 1}, nonce.Address{19: 3}
+	one, token := txmanager.Address{19: 1}, txmanager.Address{19: 3}
 	for _, c := range []struct {
 		what, owner string
-		call        nonce.Call
+		call        txmanager.Call
 		want        store.PolicyRule
 		marked      bool
 	}{
-		{"too much for one", "x", nonce.Call{To: &one, Value: big.NewInt(9)}, store.RuleValue, false},
-		{"to another", "x", nonce.Call{To: &nonce.Address{19: 2}}, store.RuleTarget, false},
-		{"a deployment", "x", nonce.Call{}, store.RuleTarget, false},
-		{"another function", "x", nonce.Call{To: &token, Data: []byte{0x09, 0x5e, 0xa7, 0xb3}}, store.RuleTarget, false},
-		{"the function, another owner's", "y", nonce.Call{To: &token, Data: []byte{0xa9, 0x05, 0x9c, 0xbb}}, "", false},
-		{"too much for the day", "x", nonce.Call{To: &one, Value: big.NewInt(7)}, store.RuleDay, false},
-		{"another owner's", "y", nonce.Call{To: &one, Value: big.NewInt(6)}, "", false},
-		{"the rest of the day", "x", nonce.Call{To: &one, Value: big.NewInt(6)}, "", true},
-		{"the same again", "x", nonce.Call{To: &one, Value: big.NewInt(6)}, "", false},
+		{"too much for one", "x", txmanager.Call{To: &one, Value: big.NewInt(9)}, store.RuleValue, false},
+		{"to another", "x", txmanager.Call{To: &txmanager.Address{19: 2}}, store.RuleTarget, false},
+		{"a deployment", "x", txmanager.Call{}, store.RuleTarget, false},
+		{"another function", "x", txmanager.Call{To: &token, Data: []byte{0x09, 0x5e, 0xa7, 0xb3}}, store.RuleTarget, false},
+		{"the function, another owner's", "y", txmanager.Call{To: &token, Data: []byte{0xa9, 0x05, 0x9c, 0xbb}}, "", false},
+		{"too much for the day", "x", txmanager.Call{To: &one, Value: big.NewInt(7)}, store.RuleDay, false},
+		{"another owner's", "y", txmanager.Call{To: &one, Value: big.NewInt(6)}, "", false},
+		{"the rest of the day", "x", txmanager.Call{To: &one, Value: big.NewInt(6)}, "", true},
+		{"the same again", "x", txmanager.Call{To: &one, Value: big.NewInt(6)}, "", false},
 	} {
 		m := usedMark(ids[1], c.owner, 1)
 		m.Call = c.call
-		done := write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, Release: nonce.Abandon})
-		var refused store.ErrPolicy
+		done := write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, LeaseEnd: txmanager.ReleaseAnyway})
+		var refused store.PolicyError
 		if errors.As(done.Refused, &refused); refused.Rule != c.want || done.Marked != c.marked {
 			t.Errorf("%s: got %+v, want refused by %q, marked %t", c.what, done, c.want, c.marked)
 		}

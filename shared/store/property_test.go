@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Whatever several owners do in whatever order, and wherever the clock stands
@@ -56,9 +56,9 @@ const (
 type model struct {
 	ctx   context.Context
 	db    storetest.Bundle
-	sub   nonce.Submitter
+	sub   txmanager.Submitter
 	rules lease.Rules
-	tx    nonce.Tx // the row that all writes are about
+	tx    txmanager.Tx // the row that all writes are about
 
 	owner   string
 	token   int64
@@ -69,18 +69,18 @@ type model struct {
 	by      int64         // and its token
 }
 
-func newModel(rt *rapid.T, t *testing.T, db storetest.Bundle, sub nonce.Submitter, rules lease.Rules) *model {
+func newModel(rt *rapid.T, t *testing.T, db storetest.Bundle, sub txmanager.Submitter, rules lease.Rules) *model {
 	db.Register(t, sub, 1)
 	if _, err := db.Create(t.Context(), intent(sub, "r"), 10); err != nil {
 		rt.Fatalf("create: %v", err)
 	}
-	taken, err := db.Take(t.Context(), sub, "a", true)
+	taken, err := db.Acquire(t.Context(), sub, "a", true)
 	if err != nil || !taken.Held || taken.Token != 1 {
 		rt.Fatalf("first take: got %+v, %v; want held under token 1", taken, err)
 	}
 	return &model{
-		ctx: t.Context(), db: db, sub: sub, rules: rules, tx: taken.Work.Queue[0],
-		owner: "a", token: 1, clock: live, handles: []lease.Lease{taken.Work.Lease},
+		ctx: t.Context(), db: db, sub: sub, rules: rules, tx: taken.State.Queue[0],
+		owner: "a", token: 1, clock: live, handles: []lease.Lease{taken.State.Lease},
 	}
 }
 
@@ -106,16 +106,16 @@ func (m *model) grant(rt *rapid.T, l lease.Lease) {
 func (m *model) take(rt *rapid.T) {
 	owner := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "owner")
 	free := m.owner == "" || m.owner == owner || m.clock == over || m.clock == ahead
-	taken, err := m.db.Take(m.ctx, m.sub, owner, false)
+	taken, err := m.db.Acquire(m.ctx, m.sub, owner, false)
 	if err != nil || taken.Held != free {
 		rt.Fatalf("take for %s of %q, %s: got held %v, %v; want %v", owner, m.owner, m.clock, taken.Held, err, free)
 	}
 	if free {
-		m.grant(rt, taken.Work.Lease)
+		m.grant(rt, taken.State.Lease)
 		return
 	}
 	m.wake = true
-	if taken.Token != m.token || !taken.FreeAt.Equal(taken.ExpiresAt.Add(m.rules.ClockSkewAllowance)) {
+	if taken.Token != m.token || !taken.TakeoverAt.Equal(taken.ExpiresAt.Add(m.rules.ClockSkewAllowance)) {
 		rt.Fatalf("not held: got %+v, want token %d, free %v after its expiry", taken, m.token, m.rules.ClockSkewAllowance)
 	}
 }
@@ -139,7 +139,7 @@ func (m *model) expect(rt *rapid.T, act string, l lease.Lease, err error) (done 
 
 func (m *model) again(rt *rapid.T) {
 	l := m.handle(rt)
-	w, err := m.db.Again(m.ctx, l, false)
+	w, err := m.db.BeginIteration(m.ctx, l, false)
 	if m.expect(rt, "again", l, err) {
 		m.grant(rt, w.Lease)
 	}
@@ -159,7 +159,7 @@ func (m *model) renew(rt *rapid.T) {
 
 func (m *model) release(rt *rapid.T) {
 	l := m.handle(rt)
-	done, err := m.db.Write(m.ctx, nonce.Write{Lease: l, Release: nonce.GiveBack})
+	done, err := m.db.Commit(m.ctx, txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	if !m.expect(rt, "release", l, err) {
 		return
 	}
@@ -173,7 +173,7 @@ func (m *model) release(rt *rapid.T) {
 
 func (m *model) abandon(rt *rapid.T) {
 	l := m.handle(rt)
-	done, err := m.db.Write(m.ctx, nonce.Write{Lease: l, Release: nonce.Abandon})
+	done, err := m.db.Commit(m.ctx, txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseAnyway})
 	if !m.expect(rt, "abandon", l, err) {
 		return
 	}
@@ -200,11 +200,11 @@ func (m *model) write(rt *rapid.T) { m.writeUnder(rt, m.handle(rt)) }
 
 func (m *model) writeUnder(rt *rapid.T, l lease.Lease) bool {
 	reason := fmt.Sprintf("written under %d after %d", l.Token, m.by)
-	done, err := m.db.Write(m.ctx, nonce.Write{Lease: l, Moves: []nonce.Move{remark(m.tx, reason)}})
+	done, err := m.db.Commit(m.ctx, txmanager.Commit{Lease: l, Transitions: []txmanager.Transition{remark(m.tx, reason)}})
 	if !m.expect(rt, "write", l, err) {
 		return false
 	}
-	if done.Moved != 1 || l.Token < m.by {
+	if done.Transitioned != 1 || l.Token < m.by {
 		rt.Fatalf("write under %d: got %+v after a write under %d, want 1 moved and no newer write before", l.Token, done, m.by)
 	}
 	m.reason, m.by = reason, l.Token

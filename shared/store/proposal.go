@@ -95,7 +95,7 @@ var ErrTooManyProposals = errors.New("the operator has 100 open proposals")
 // and nothing has changed, gets the same proposal. The error wraps [ErrTooManyProposals].
 func (s *Store) Propose(ctx context.Context, n NewProposal) (Proposal, error) {
 	rows, err := s.db.Query(ctx, proposalColumns+` from propose_act($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, make_interval(secs => $12)) as p`,
-		n.Kind, n.Act, n.Subject, n.Method, n.Path, n.Body, n.Call, n.Effect, n.By, n.Names, plain(n.Reason), n.ValidFor.Seconds())
+		n.Kind, n.Act, n.Subject, n.Method, n.Path, n.Body, n.Call, n.Effect, n.By, n.Names, printableText(n.Reason), n.ValidFor.Seconds())
 	if err != nil {
 		return Proposal{}, fmt.Errorf("propose %s: %w", n.Act, err)
 	}
@@ -151,7 +151,7 @@ type Approval struct {
 // [VerdictOpen] where the act may be carried out now, also where another operator has
 // approved it before. Otherwise it is the reason. state is what the act stands on now.
 func (s *Store) ApproveProposal(ctx context.Context, a Approval) (verdict string, state json.RawMessage, err error) {
-	err = s.db.QueryRow(ctx, `select verdict, state from approve_proposal($1, $2, $3, $4)`, a.ProposalID, a.By, a.Names, plain(a.Reason)).Scan(&verdict, &state)
+	err = s.db.QueryRow(ctx, `select verdict, state from approve_proposal($1, $2, $3, $4)`, a.ProposalID, a.By, a.Names, printableText(a.Reason)).Scan(&verdict, &state)
 	if err == nil && verdict == verdictUnknown {
 		err = ErrUnknownProposal
 	}
@@ -163,7 +163,7 @@ func (s *Store) ApproveProposal(ctx context.Context, a Approval) (verdict string
 
 // RejectProposal ends the proposal, and returns the status that it had.
 func (s *Store) RejectProposal(ctx context.Context, id, by, reason string) (was string, err error) {
-	err = s.db.QueryRow(ctx, `select reject_proposal($1, $2, $3)`, id, by, plain(reason)).Scan(&was)
+	err = s.db.QueryRow(ctx, `select reject_proposal($1, $2, $3)`, id, by, printableText(reason)).Scan(&was)
 	if err == nil && was == verdictUnknown {
 		err = ErrUnknownProposal
 	}

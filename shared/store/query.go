@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // ErrNotFound reports a transaction that is not there, or not the caller's:
@@ -17,34 +17,34 @@ var ErrNotFound = errors.New("no such transaction")
 
 // Record is a managed transaction as its caller may see it.
 type Record struct {
-	TxID           string          `json:"txId"`
-	Submitter      nonce.Submitter `json:"submitter"`
-	RequestID      string          `json:"requestId"`
-	State          nonce.State     `json:"state"`
-	SubState       *string         `json:"subState"`
-	TxHash         *string         `json:"txHash"`
-	ReplacedByHash *string         `json:"replacedByHash"`
-	Receipt        json.RawMessage `json:"receipt"`
-	Confirmations  json.RawMessage `json:"confirmations"`
-	LastError      *string         `json:"lastError"`
-	CreatedAt      time.Time       `json:"createdAt"`
-	UpdatedAt      time.Time       `json:"updatedAt"`
-	ConfirmedAt    *time.Time      `json:"confirmedAt"`
-	ValidUntil     *time.Time      `json:"validUntil,omitempty"`
+	TxID           string              `json:"txId"`
+	Submitter      txmanager.Submitter `json:"submitter"`
+	RequestID      string              `json:"requestId"`
+	State          txmanager.State     `json:"state"`
+	SubState       *string             `json:"subState"`
+	TxHash         *string             `json:"txHash"`
+	ReplacedByHash *string             `json:"replacedByHash"`
+	Receipt        json.RawMessage     `json:"receipt"`
+	Confirmations  json.RawMessage     `json:"confirmations"`
+	LastError      *string             `json:"lastError"`
+	CreatedAt      time.Time           `json:"createdAt"`
+	UpdatedAt      time.Time           `json:"updatedAt"`
+	ConfirmedAt    *time.Time          `json:"confirmedAt"`
+	ValidUntil     *time.Time          `json:"validUntil,omitempty"`
 
 	Nonce   *int64          `json:"-"` // for operators
-	Mempool json.RawMessage `json:"-"` // for operators: a [nonce.Diagnosis]; nil: none was made
+	Mempool json.RawMessage `json:"-"` // for operators: a [txmanager.Diagnosis]; nil: none was made
 
 	LastErrorDetail *string `json:"-" db:"-"` // for operators: what a node said, beside LastError; nil: nothing
 }
 
-// tell parts what stands in last_error: what a caller may read, and what only operators
+// callerText parts what stands in last_error: what a caller may read, and what only operators
 // may; nil where there is none.
-func tell(lastError *string) (text, detail *string) {
+func callerText(lastError *string) (text, detail *string) {
 	if lastError == nil {
 		return nil, nil
 	}
-	said, rest := nonce.CallerText(*lastError)
+	said, rest := txmanager.CallerText(*lastError)
 	if rest == "" {
 		return &said, nil
 	}
@@ -74,7 +74,7 @@ select tx_id, submitter, request_id, state, ` + shownSubState + `, tx_hash, repl
 // v may not see one, or wraps [ErrInDoubt] in a restored database.
 func (s *Store) Tx(ctx context.Context, txID string, v Viewer) (Record, error) {
 	r, err := s.record(ctx, recordColumns+byTxID, txID, v.names(), v.Operator)
-	return s.doubt(ctx, r, err, "", "", v)
+	return s.refuseIfUnknown(ctx, r, err, "", "", v)
 }
 
 // ErrInDoubt reports that nothing is stored, and that this proves nothing: the
@@ -84,10 +84,10 @@ var ErrInDoubt = errors.New("what is not stored may have been made all the same"
 
 // TxByRequest is the transaction of the submitter's request. The error is
 // [ErrNotFound] where v may not see one, or wraps [ErrInDoubt].
-func (s *Store) TxByRequest(ctx context.Context, sub nonce.Submitter, requestID string, v Viewer) (Record, error) {
+func (s *Store) TxByRequest(ctx context.Context, sub txmanager.Submitter, requestID string, v Viewer) (Record, error) {
 	r, err := s.record(ctx, recordColumns+byRequest,
 		sub, requestID, v.names(), v.Operator)
-	return s.doubt(ctx, r, err, sub, requestID, v)
+	return s.refuseIfUnknown(ctx, r, err, sub, requestID, v)
 }
 
 var byTxID = ` where tx_id = $1 and (` + owned("m", "$2::text[]") + ` or $3 or ` + recordedFor("m", "$2::text[]") + `)`
@@ -99,8 +99,8 @@ var byRequest = `
                  where r.submitter = $1)
    and (` + owned("m", "$3::text[]") + ` or $4 or ` + recordedFor("m", "$3::text[]") + `)`
 
-// doubt turns "not found" into [ErrInDoubt] where it proves nothing.
-func (s *Store) doubt(ctx context.Context, r Record, err error, sub nonce.Submitter, requestID string, v Viewer) (Record, error) {
+// refuseIfUnknown turns "not found" into [ErrInDoubt] where it proves nothing.
+func (s *Store) refuseIfUnknown(ctx context.Context, r Record, err error, sub txmanager.Submitter, requestID string, v Viewer) (Record, error) {
 	if !errors.Is(err, ErrNotFound) {
 		return r, err
 	}
@@ -139,6 +139,6 @@ func (s *Store) record(ctx context.Context, query string, args ...any) (Record, 
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Record{}, ErrNotFound
 	}
-	r.LastError, r.LastErrorDetail = tell(r.LastError)
+	r.LastError, r.LastErrorDetail = callerText(r.LastError)
 	return r, err
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // QueueCancel takes out of a submitter's queue what is in it, by an operator.
 type QueueCancel struct {
-	Submitter nonce.Submitter
+	Submitter txmanager.Submitter
 	Caller    string // only what is stored under this full name; "": whoever posted it
 	By        string
 	Reason    string
 	Limit     int // of intents
 }
 
-// QueueCancelled is what a call did, and what is left of what was asked for.
-type QueueCancelled struct {
+// QueueCancelResult is what a call did, and what is left of what was asked for.
+type QueueCancelResult struct {
 	Cancelled int   // by this call
 	Remaining int   // in the queue still: call again
 	Bound     int   // have a nonce, and are not touched
@@ -66,7 +66,7 @@ select s.fencing_token, s.name_epoch,
 // the decision on record. The same again goes on where it stopped. Like an operator's cancel
 // of one it is carried out while the submitter is suspended and in PROTECT, and not for a payout. The error
 // wraps [ErrUnknownSubmitter].
-func (s *Store) CancelQueue(ctx context.Context, c QueueCancel) (out QueueCancelled, err error) {
+func (s *Store) CancelQueue(ctx context.Context, c QueueCancel) (out QueueCancelResult, err error) {
 	var of []string
 	if c.Caller != "" {
 		of = Spellings(c.Caller)
@@ -74,7 +74,7 @@ func (s *Store) CancelQueue(ctx context.Context, c QueueCancel) (out QueueCancel
 	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(cancelQueued, c.Submitter, of, c.Limit, c.By, plain(c.Reason)).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(cancelQueued, c.Submitter, of, c.Limit, c.By, printableText(c.Reason)).Exec(func(tag pgconn.CommandTag) error {
 		out.Cancelled = int(tag.RowsAffected())
 		return nil
 	})
@@ -89,6 +89,6 @@ func (s *Store) CancelQueue(ctx context.Context, c QueueCancel) (out QueueCancel
 	if err := s.send(ctx, b); err != nil {
 		return out, fmt.Errorf("cancel the queue of %s: %w", c.Submitter, err)
 	}
-	s.names.saw(c.Submitter, names)
+	s.names.note(c.Submitter, names)
 	return out, nil
 }

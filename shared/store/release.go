@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // insertNamed puts the requests on record that a release names and that were lost with
@@ -37,7 +37,7 @@ with named as (
          sub_state = case when f.succeeded is false then 'REVERTED' else 'RECORDED' end,
          nonce = g.nonce, prev_nonce = g.prev_nonce, recorded_nonce = r.nonce, tx_hash = f.tx_hash,
          receipt = f.receipt, confirmations = f.confirmations, confirmed_at = case when f.receipt is not null then clock_timestamp() end,
-         last_error = case when f.receipt is null then '` + nonce.StatedAsExecuted + `'
+         last_error = case when f.receipt is null then '` + txmanager.StatedAsExecuted + `'
                            else 'a release recorded that a foreign transaction was this request' || case when f.succeeded is false then ', and it reverted' else '' end end,
          event_sequence = m.event_sequence + case when f.receipt is null then 1 when f.succeeded then 2 else 3 end,
          fencing_token = $2, next_check_at = null, set_aside_nonce = null, updated_at = clock_timestamp()
@@ -94,7 +94,7 @@ const (
 // queueAuthority stands behind the fence. An acceptance locks what is queued and then the
 // authority, but only where the database is not the authority: no release gets beyond this
 // there, so that neither waits for the other.
-func queueAuthority(b *pgx.Batch, leave *nonce.Leave) {
+func queueAuthority(b *pgx.Batch, leave *txmanager.ReleaseRequest) {
 	if leave != nil {
 		b.Queue(holdAuthority)
 		b.Queue(sameAuthority, leave.Change)
@@ -110,23 +110,23 @@ returning name_epoch`
 
 // queueNameEpoch adds it to the batch of a release by resync. This process names the
 // release's own task by the new epoch: before that task it loads nothing again.
-func (s *Store) queueNameEpoch(b *pgx.Batch, w nonce.Write) {
-	if leave := w.Cursor.Leave; leave == nil || leave.Mode != nonce.Resync {
+func (s *Store) queueNameEpoch(b *pgx.Batch, w txmanager.Commit) {
+	if leave := w.Cursor.CloseIncident; leave == nil || leave.Mode != txmanager.Resync {
 		return
 	}
 	b.Queue(drawNameEpoch, w.Lease.Submitter).QueryRow(func(row pgx.Row) error {
 		var epoch string
 		err := row.Scan(&epoch)
 		if err == nil {
-			s.names.saw(nonce.Submitter(w.Lease.Submitter), epoch)
+			s.names.note(txmanager.Submitter(w.Lease.Submitter), epoch)
 		}
 		return err
 	})
 }
 
-// queueLeave adds the end of an episode to a fenced batch.
-func queueLeave(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
-	what := map[string]any{"count": leave.Count, "requests": leave.Requests, "takers": leave.Takers, "notOnChain": leave.Fallen}
+// queueCloseIncident adds the end of an episode to a fenced batch.
+func queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequest) {
+	what := map[string]any{"count": leave.Count, "requests": leave.Requests, "takers": leave.ConsumedBy, "notOnChain": leave.ReorgedFinals}
 	if leave.Filling != nil {
 		what["filling"] = leave.Filling
 	}
@@ -138,8 +138,8 @@ func queueLeave(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
 	}
 	released, _ := json.Marshal(what) // plain: cannot fail
 	b.Queue(`select close_episode($1, $2, $3, $4, $5, $6::jsonb || jsonb_build_object('change', `+lastChange+`))`,
-		l.Submitter, leave.Episode, leave.Mode, leave.By, leave.Reason, released)
-	if leave.Mode != nonce.Resync {
+		l.Submitter, leave.Incident, leave.Mode, leave.By, leave.Reason, released)
+	if leave.Mode != txmanager.Resync {
 		return
 	}
 	type pair struct {
@@ -148,7 +148,7 @@ func queueLeave(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
 	}
 	var lost []string
 	pairs := []pair{}
-	for _, n := range leave.End {
+	for _, n := range leave.EndedRequests {
 		if n.TxID == "" {
 			lost = append(lost, n.RequestID)
 		}
@@ -163,7 +163,7 @@ func queueLeave(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
 		b.Queue(sureOfNamed, l.Submitter, named)
 	}
 	if f := leave.Filling; f != nil {
-		b.Queue(insertFills, l.Submitter, l.Token, bigint(f.Below), leave.By, plain(leave.Reason))
+		b.Queue(insertFills, l.Submitter, l.Token, bigint(f.Below), leave.By, printableText(leave.Reason))
 	}
 	queueHolds(b, l, leave)
 }
@@ -180,13 +180,13 @@ select t.req_id, '', t.payout_payload::text, false
  where t.open and t.payout_submitter = $1
    and not exists (select from managed_tx m where m.submitter = t.payout_submitter and m.request_id = t.req_id)`
 
-// OpenRequests implements [nonce.Book].
-func (s *Store) OpenRequests(ctx context.Context, sub nonce.Submitter) ([]nonce.OpenRequest, error) {
+// OpenRequests implements [txmanager.Store].
+func (s *Store) OpenRequests(ctx context.Context, sub txmanager.Submitter) ([]txmanager.OpenRequest, error) {
 	rows, err := s.db.Query(ctx, openRequests, sub)
 	if err != nil {
 		return nil, fmt.Errorf("read the open requests of %s: %w", sub, err)
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r nonce.OpenRequest, err error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r txmanager.OpenRequest, err error) {
 		var payload *string
 		if err = row.Scan(&r.RequestID, &r.TxID, &payload, &r.Unknown); err == nil && payload != nil {
 			r.Payload = []byte(*payload)
@@ -195,8 +195,8 @@ func (s *Store) OpenRequests(ctx context.Context, sub nonce.Submitter) ([]nonce.
 	})
 }
 
-// NamedRequests implements [nonce.Book].
-func (s *Store) NamedRequests(ctx context.Context, sub nonce.Submitter, requestIDs []string) (map[string]nonce.NamedRequest, error) {
+// NamedRequests implements [txmanager.Store].
+func (s *Store) NamedRequests(ctx context.Context, sub txmanager.Submitter, requestIDs []string) (map[string]txmanager.NamedRequest, error) {
 	rows, err := s.db.Query(ctx, `
 		select request_id, tx_id::text, state, coalesce(sub_state, '')
 		  from managed_tx
@@ -204,9 +204,9 @@ func (s *Store) NamedRequests(ctx context.Context, sub nonce.Submitter, requestI
 	if err != nil {
 		return nil, fmt.Errorf("read named requests of %s: %w", sub, err)
 	}
-	found := make(map[string]nonce.NamedRequest)
+	found := make(map[string]txmanager.NamedRequest)
 	var id string
-	var r nonce.NamedRequest
+	var r txmanager.NamedRequest
 	_, err = pgx.ForEachRow(rows, []any{&id, &r.TxID, &r.State, &r.Sub}, func() error {
 		found[id] = r
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // recyclable says of a submitter s that one of its nonces was given back.
@@ -71,15 +71,15 @@ with locked as (
 )
 select count(*) from bound`
 
-// queueTaker adds the allocation of a nonce that was given back.
-func queueTaker(b *pgx.Batch, l lease.Lease, a nonce.Allocation, done *nonce.Written) {
+// queueReuse adds the allocation of a nonce that was given back.
+func queueReuse(b *pgx.Batch, l lease.Lease, a txmanager.Allocation, done *txmanager.CommitResult) {
 	params, _ := json.Marshal(a.Tx.Gas) // its own type: cannot fail
 	var hash *string
 	var raw []byte
 	if a.Signed != nil {
 		hash, raw = new(a.Signed.Hash.String()), a.Signed.Raw
 	}
-	b.Queue(takeRecyclable, l.Submitter, l.Token, bigint(a.Nonce), a.From, a.Tx.ID, hash, raw, string(params)).
+	b.Queue(takeRecyclable, l.Submitter, l.Token, bigint(a.Nonce), a.FromReservation, a.Tx.ID, hash, raw, string(params)).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&done.Allocated) })
 }
 
@@ -125,8 +125,8 @@ var permitReserved = `
 with ` + verdict(judging{caller: `$6`, amount: `null::numeric`, queues: `false`, fees: feesNotAsked}) + `, ` + countUse(`j.refused = ''`, ``) + `
 select refuse_by_policy(v.refused, v.most) from (` + verdictColumns + `) as v (refused, most) where v.refused <> ''`
 
-// queueBookings adds reservations, all or nothing, each with a payload that is none.
-func queueBookings(b *pgx.Batch, l lease.Lease, all []nonce.Booking) {
+// queueReservations adds reservations, all or nothing, each with a payload that is none.
+func queueReservations(b *pgx.Batch, l lease.Lease, all []txmanager.NewReservation) {
 	if len(all) == 0 {
 		return
 	}
@@ -180,12 +180,12 @@ update managed_tx
        fencing_token = $2, updated_at = clock_timestamp()
  where tx_id = $3 and lock_owner = $4` + mine
 
-func queueMark(b *pgx.Batch, l lease.Lease, m *nonce.Mark, done *nonce.Written) {
+func queueMark(b *pgx.Batch, l lease.Lease, m *txmanager.ReservationMark, done *txmanager.CommitResult) {
 	if m == nil {
 		return
 	}
-	if m.To == nonce.Recyclable {
-		b.Queue(markRecyclable, l.Submitter, l.Token, m.TxID, m.Owner, plain(m.Reason)).Exec(func(tag pgconn.CommandTag) error {
+	if m.To == txmanager.Recyclable {
+		b.Queue(markRecyclable, l.Submitter, l.Token, m.TxID, m.Owner, printableText(m.Reason)).Exec(func(tag pgconn.CommandTag) error {
 			done.Marked = tag.RowsAffected() == 1
 			return nil
 		})
@@ -195,7 +195,7 @@ func queueMark(b *pgx.Batch, l lease.Lease, m *nonce.Mark, done *nonce.Written) 
 	b.Queue(lockPolicies, []string{l.Submitter})
 	b.Queue(markUsed, l.Submitter, m.TxID, weiOf(m.Call), targetsOf(m.Call), 0, l.Token, m.Owner, m.Signed.Hash.String(), m.Signed.Raw, string(params), amountOf(m.Call)).
 		QueryRow(func(row pgx.Row) error {
-			var refused ErrPolicy
+			var refused PolicyError
 			err := row.Scan(&done.Marked, &refused.Rule, &refused.Limit)
 			if refused.Rule != "" {
 				done.Refused = refused
@@ -208,13 +208,13 @@ func queueMark(b *pgx.Batch, l lease.Lease, m *nonce.Mark, done *nonce.Written) 
 type Reservation struct {
 	TxID      string
 	RequestID string
-	Submitter nonce.Submitter
-	Nonce     *uint64                // nil: it was given back, and given out again
-	State     nonce.ReservationState // "": the request is an intent's
+	Submitter txmanager.Submitter
+	Nonce     *uint64                    // nil: it was given back, and given out again
+	State     txmanager.ReservationState // "": the request is an intent's
 	Owner     string
 	Until     time.Time // by the database's clock; of an intent it says nothing
 	Over      bool      // its owner may mark it no more
-	TxState   nonce.State
+	TxState   txmanager.State
 	TxHash    string // of the version that was mined, or the last; "": none
 	FirstHash string // of the bytes that its owner marked it used by; "": none
 }
@@ -229,7 +229,7 @@ select m.tx_id, m.request_id, m.submitter, m.nonce, coalesce(m.reservation, ''),
 
 // Reservations are those of the submitter's requests that are on record, in the order
 // of the requests, intents among them.
-func (s *Store) Reservations(ctx context.Context, sub nonce.Submitter, requests []string) ([]Reservation, error) {
+func (s *Store) Reservations(ctx context.Context, sub txmanager.Submitter, requests []string) ([]Reservation, error) {
 	return s.reservations(ctx, `
   join unnest($1::text[]) with ordinality as r (request_id, place) using (request_id)
  where m.submitter = $2

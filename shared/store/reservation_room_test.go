@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A nonce that was given back is room in a window that is full: whoever posts asks for
@@ -47,7 +47,7 @@ func TestSweepFindsReservationsWhoseTimeIsOver(t *testing.T) {
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
 	all := bookings("x", 10*time.Millisecond, 0)
-	write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: all, Release: nonce.Abandon})
+	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: all, LeaseEnd: txmanager.ReleaseAnyway})
 	await(t, "the sweep finds it", func() bool {
 		found, _, err := db.Overdue(t.Context(), 100*time.Millisecond, 10, time.Time{})
 		return err == nil && len(found) == 1
@@ -61,10 +61,10 @@ func TestNoReplacementOfAReservation(t *testing.T) {
 	db.Register(t, alice, 1)
 	id := reserve(t, db, "x", 0)[0]
 	says(t, db, usedMark(id, "x", 0))
-	if d, err := db.Decide(t.Context(), store.Decision{TxID: id, By: operator, Action: nonce.OrderReplace, Reason: "r"}); !errors.Is(err, store.ErrTooLate) {
+	if d, err := db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionReplace, Reason: "r"}); !errors.Is(err, store.ErrTooLate) {
 		t.Errorf("replace: got %+v, %v; want it too late", d, err)
 	}
-	if d, err := db.Decide(t.Context(), store.Decision{TxID: id, By: operator, Action: nonce.OrderPlaceholder, Reason: "r"}); err != nil || d.Ordered != nonce.OrderPlaceholder {
+	if d, err := db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionPlaceholder, Reason: "r"}); err != nil || d.Ordered != txmanager.ActionPlaceholder {
 		t.Errorf("placeholder: got %+v, %v; want the order", d, err)
 	}
 }
@@ -75,7 +75,7 @@ func TestReservationsOnRecord(t *testing.T) {
 	db := storetest.New(t)
 	db.Register(t, alice, 4)
 	all := bookings("x", time.Hour, 0, 1, 2)
-	write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: all, Release: nonce.Abandon})
+	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: all, LeaseEnd: txmanager.ReleaseAnyway})
 	says(t, db, usedMark(all[1].Tx.ID, "x", 1))
 	says(t, db, backMark(all[2].Tx.ID, "x"))
 	post(t, db, alice, "intent")

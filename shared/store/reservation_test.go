@@ -12,19 +12,19 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // bookings are for reservations of owner at these nonces, from the cursor on.
-func bookings(owner string, lasts time.Duration, nonces ...uint64) (all []nonce.Booking) {
+func bookings(owner string, lasts time.Duration, nonces ...uint64) (all []txmanager.NewReservation) {
 	one := big.NewInt(1)
 	for _, n := range nonces {
-		all = append(all, nonce.Booking{Caller: "hooks", For: lasts, Tx: nonce.Tx{
+		all = append(all, txmanager.NewReservation{Caller: "hooks", For: lasts, Tx: txmanager.Tx{
 			ID: uuid.NewString(), RequestID: fmt.Sprintf("%s-%d-%s", owner, n, uuid.NewString()), Nonce: &n,
-			Gas:         &nonce.GasParams{Gas: 21_000, FeeCapWei: one, TipCapWei: one, ValueWei: one},
-			Reservation: &nonce.Reservation{State: nonce.Reserved, Owner: owner},
+			Gas:         &txmanager.GasParams{Gas: 21_000, FeeCapWei: one, TipCapWei: one, ValueWei: one},
+			Reservation: &txmanager.Reservation{State: txmanager.Reserved, Owner: owner},
 		}})
 	}
 	return all
@@ -34,7 +34,7 @@ func bookings(owner string, lasts time.Duration, nonces ...uint64) (all []nonce.
 func reserve(t *testing.T, db storetest.Bundle, owner string, nonces ...uint64) (ids []string) {
 	t.Helper()
 	all := bookings(owner, time.Hour, nonces...)
-	write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: all, Release: nonce.Abandon})
+	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: all, LeaseEnd: txmanager.ReleaseAnyway})
 	for _, b := range all {
 		ids = append(ids, b.Tx.ID)
 	}
@@ -42,20 +42,20 @@ func reserve(t *testing.T, db storetest.Bundle, owner string, nonces ...uint64) 
 }
 
 // usedMark hands in bytes.
-func usedMark(txID, owner string, n uint64) nonce.Mark {
+func usedMark(txID, owner string, n uint64) txmanager.ReservationMark {
 	one := big.NewInt(1)
 	s := storetest.Signed(alice, n, txID)
-	return nonce.Mark{TxID: txID, Owner: owner, To: nonce.Used, Signed: &s, Gas: &nonce.GasParams{Gas: 30_000, FeeCapWei: one, TipCapWei: one, ValueWei: one}}
+	return txmanager.ReservationMark{TxID: txID, Owner: owner, To: txmanager.Used, Signed: &s, Gas: &txmanager.GasParams{Gas: 30_000, FeeCapWei: one, TipCapWei: one, ValueWei: one}}
 }
 
-func backMark(txID, owner string) nonce.Mark {
-	return nonce.Mark{TxID: txID, Owner: owner, To: nonce.Recyclable, Reason: "not needed"}
+func backMark(txID, owner string) txmanager.ReservationMark {
+	return txmanager.ReservationMark{TxID: txID, Owner: owner, To: txmanager.Recyclable, Reason: "not needed"}
 }
 
 // says makes a mark under a lease of its own, and says whether it counted.
-func says(t *testing.T, db storetest.Bundle, m nonce.Mark) bool {
+func says(t *testing.T, db storetest.Bundle, m txmanager.ReservationMark) bool {
 	t.Helper()
-	return write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, Release: nonce.Abandon}).Marked
+	return write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, LeaseEnd: txmanager.ReleaseAnyway}).Marked
 }
 
 // takeBack allocates the nonce that from gives up to the head of the queue.
@@ -63,15 +63,15 @@ func takeBack(t *testing.T, db storetest.Bundle, n uint64, from string, withByte
 	t.Helper()
 	w := take(t, db, alice, "a/1")
 	one := givenOn(w, n, from, withBytes)
-	done := write(t, db, nonce.Write{Lease: w.Lease, Allocate: one, Release: nonce.Abandon})
+	done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: one, LeaseEnd: txmanager.ReleaseAnyway})
 	return w.Queue[0].ID, done.Allocated
 }
 
 // givenOn allocates to the head of the queue of w the nonce that from gives up.
-func givenOn(w nonce.Work, n uint64, from string, withBytes bool) []nonce.Allocation {
+func givenOn(w txmanager.SubmitterState, n uint64, from string, withBytes bool) []txmanager.Allocation {
 	w.NextNonce = n
 	one := allocations(w, withBytes)[:1]
-	one[0].From = from
+	one[0].FromReservation = from
 	return one
 }
 
@@ -108,16 +108,16 @@ func TestReservedAndUsed(t *testing.T) {
 	}
 	post(t, db, alice, "intent")
 	w := take(t, db, alice, "a/1")
-	if done := write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack}); done.Allocated != 1 {
+	if done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun}); done.Allocated != 1 {
 		t.Fatalf("allocate behind it: got %d, want 1", done.Allocated)
 	}
 	wantHolders(t, db, 3, "0 x SUBMITTED USED", "1 x IN_FLIGHT RESERVED", "2 intent SUBMITTED")
 	w = take(t, db, alice, "a/1")
-	x, want := w.Unsettled[0], storetest.Signed(alice, 0, ids[0])
+	x, want := w.Open[0], storetest.Signed(alice, 0, ids[0])
 	if x.Hash() != want.Hash || !bytes.Equal(x.Raw, want.Raw) || x.Gas.Gas != 30_000 || x.SubmitAttempts != 1 || !x.NextResubmitAt.Equal(*x.LastSubmitAt) {
 		t.Errorf("what is loaded: got %+v, want the owner's bytes, and a broadcast claimed", x)
 	}
-	if r := w.Unsettled[1].Reservation; r == nil || r.State != nonce.Reserved || r.Owner != "x" || time.Until(r.Until) < 50*time.Minute {
+	if r := w.Open[1].Reservation; r == nil || r.State != txmanager.Reserved || r.Owner != "x" || time.Until(r.Until) < 50*time.Minute {
 		t.Errorf("the other: got reservation %+v, want x's, for an hour", r)
 	}
 }
@@ -160,12 +160,12 @@ func TestGivenBackIsGivenOutAgain(t *testing.T) {
 		}
 		again := bookings("y", time.Hour, 0)
 		again[0].From = ids[0]
-		write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: again, Release: nonce.Abandon})
+		write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: again, LeaseEnd: txmanager.ReleaseAnyway})
 		wantHolders(t, db, 2, "0 y IN_FLIGHT RESERVED", "1 x IN_FLIGHT RESERVED")
 
 		// The former owner's marks count no more, nor under the new owner's name.
 		before := contents(t, db, written...)
-		for _, late := range []nonce.Mark{usedMark(ids[0], "x", 0), backMark(ids[0], "x"), usedMark(again[0].Tx.ID, "x", 0), usedMark(ids[0], "y", 0)} {
+		for _, late := range []txmanager.ReservationMark{usedMark(ids[0], "x", 0), backMark(ids[0], "x"), usedMark(again[0].Tx.ID, "x", 0), usedMark(ids[0], "y", 0)} {
 			if says(t, db, late) {
 				t.Errorf("late mark %s of %s by %s: got it accepted", late.To, late.TxID, late.Owner)
 			}
@@ -202,7 +202,7 @@ func TestMarksThatDoNotCount(t *testing.T) {
 			return "x"
 		},
 		"cancelled": func(t *testing.T, db storetest.Bundle, id string) string {
-			if _, err := db.Decide(t.Context(), store.Decision{TxID: id, By: operator, Action: nonce.OrderCancel, Reason: "r"}); err != nil {
+			if _, err := db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionCancel, Reason: "r"}); err != nil {
 				t.Fatal(err)
 			}
 			return "x"
@@ -224,8 +224,8 @@ func TestMarksThatDoNotCount(t *testing.T) {
 			owner := spoil(t, db, id)
 			w := take(t, db, alice, "h/1") // which protects, where it finds that it has to
 			before := contents(t, db, written...)
-			for _, m := range []nonce.Mark{usedMark(id, owner, 0), backMark(id, owner)} {
-				if write(t, db, nonce.Write{Lease: w.Lease, Mark: &m}).Marked {
+			for _, m := range []txmanager.ReservationMark{usedMark(id, owner, 0), backMark(id, owner)} {
+				if write(t, db, txmanager.Commit{Lease: w.Lease, Mark: &m}).Marked {
 					t.Errorf("%s: got it accepted", m.To)
 				}
 			}
@@ -241,14 +241,14 @@ func TestH13TimeIsOver(t *testing.T) {
 	db := storetest.New(t)
 	db.Register(t, alice, 4)
 	all := bookings("x", 300*time.Millisecond, 0, 1)
-	write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: all, Release: nonce.Abandon})
+	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: all, LeaseEnd: txmanager.ReleaseAnyway})
 	if !says(t, db, backMark(all[0].Tx.ID, "x")) {
 		t.Fatal("give back in time: got it refused")
 	}
 	await(t, "their time is over", func() bool {
 		return value[bool](t, db, `select every(lock_until < clock_timestamp()) from managed_tx`)
 	})
-	for _, m := range []nonce.Mark{usedMark(all[1].Tx.ID, "x", 1), backMark(all[1].Tx.ID, "x")} {
+	for _, m := range []txmanager.ReservationMark{usedMark(all[1].Tx.ID, "x", 1), backMark(all[1].Tx.ID, "x")} {
 		if says(t, db, m) {
 			t.Errorf("mark %s: got it accepted", m.To)
 		}
@@ -261,7 +261,7 @@ func TestH13TimeIsOver(t *testing.T) {
 	}
 	again := bookings("y", time.Hour, 0)
 	again[0].From = all[0].Tx.ID
-	if done, err := db.Write(t.Context(), nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: again}); violated(err) != "nonce_fits_state" {
+	if done, err := db.Commit(t.Context(), txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: again}); violated(err) != "nonce_fits_state" {
 		t.Errorf("reserve it again: got %+v, %v; want it refused by nonce_fits_state", done, err)
 	}
 	wantHolders(t, db, 2, "0 x IN_FLIGHT RECYCLABLE", "1 x IN_FLIGHT RESERVED")
@@ -276,7 +276,7 @@ func TestOnlyWhatWasGivenBack(t *testing.T) {
 		"used":     func(t *testing.T, db storetest.Bundle, id string) { says(t, db, usedMark(id, "x", 0)) },
 		"cancelled": func(t *testing.T, db storetest.Bundle, id string) {
 			says(t, db, backMark(id, "x"))
-			if _, err := db.Decide(t.Context(), store.Decision{TxID: id, By: operator, Action: nonce.OrderCancel, Reason: "r"}); err != nil {
+			if _, err := db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionCancel, Reason: "r"}); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -298,7 +298,7 @@ func TestOnlyWhatWasGivenBack(t *testing.T) {
 			}
 			again := bookings("y", time.Hour, 0)
 			again[0].From = id
-			if done, err := db.Write(t.Context(), nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: again}); violated(err) != "nonce_fits_state" {
+			if done, err := db.Commit(t.Context(), txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: again}); violated(err) != "nonce_fits_state" {
 				t.Errorf("given to another owner: got %+v, %v; want it refused by nonce_fits_state", done, err)
 			}
 			wantSameBut(t, before, contents(t, db, written...))
@@ -323,8 +323,8 @@ func TestH05TakerIsCancelledMeanwhile(t *testing.T) {
 			canceller := connect(t, db)
 			canceller.do("begin")
 			canceller.do(cancel, w.Queue[0].ID)
-			writing := start(func() (nonce.Written, error) {
-				return db.Write(t.Context(), nonce.Write{Lease: w.Lease, Allocate: one})
+			writing := start(func() (txmanager.CommitResult, error) {
+				return db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Allocations: one})
 			})
 			awaitBlocked(t, db, "with locked as")
 			canceller.do(end)
@@ -365,7 +365,7 @@ func TestReservedTogetherOrNotAtAll(t *testing.T) {
 			}
 			w := take(t, db, alice, "h/1")
 			before := contents(t, db, written...)
-			if done, err := db.Write(t.Context(), nonce.Write{Lease: w.Lease, Reserve: all}); violated(err) != refusedBy {
+			if done, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Reservations: all}); violated(err) != refusedBy {
 				t.Errorf("reserve: got %+v, %v; want it refused by %s", done, err, refusedBy)
 			}
 			if diff := cmp.Diff(before, contents(t, db, written...)); diff != "" {
@@ -386,12 +386,12 @@ func TestHooksAreFenced(t *testing.T) {
 	w := take(t, db, alice, "a/1")
 	run(t, db, `update submitter_lease set owner_node = 'b/1', fencing_token = fencing_token + 1`)
 	one := allocations(w, true)
-	one[0].Nonce, one[0].From = 0, ids[0]
+	one[0].Nonce, one[0].FromReservation = 0, ids[0]
 	before := contents(t, db, written...)
 	used := usedMark(ids[1], "x", 1)
-	for name, wr := range map[string]nonce.Write{"reserve": {Reserve: bookings("y", time.Hour, 2)}, "mark": {Mark: &used}, "pass on": {Allocate: one}} {
+	for name, wr := range map[string]txmanager.Commit{"reserve": {Reservations: bookings("y", time.Hour, 2)}, "mark": {Mark: &used}, "pass on": {Allocations: one}} {
 		wr.Lease = w.Lease
-		if done, err := db.Write(t.Context(), wr); !errors.Is(err, lease.ErrFenced) {
+		if done, err := db.Commit(t.Context(), wr); !errors.Is(err, lease.ErrFenced) {
 			t.Errorf("%s: got %+v, %v; want ErrFenced", name, done, err)
 		}
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/migrations"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // H8: a database that was restored from a backup runs on another timeline. It is
@@ -110,7 +110,7 @@ func TestDoubtIsToldToCallersAlone(t *testing.T) {
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
 	db.Register(t, bob, 1)
-	const unregistered = nonce.Submitter("eip155:1337:0x00000000000000000000000000000000000000ff")
+	const unregistered = txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000000ff")
 	for statement, args := range map[string][]any{
 		`update submitter set callers = '{shop}'`:                                         nil,
 		`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`: {alice},
@@ -120,7 +120,7 @@ func TestDoubtIsToldToCallersAlone(t *testing.T) {
 		}
 	}
 	stranger, operator := store.Viewer{Caller: "email:stranger@elsewhere.example"}, store.Viewer{Caller: "email:ann@fencepost.example", Operator: true}
-	asks := func(when string, want map[nonce.Submitter][3]error) {
+	asks := func(when string, want map[txmanager.Submitter][3]error) {
 		t.Helper()
 		for s, each := range want {
 			for i, who := range []store.Viewer{shop, stranger, operator} {
@@ -131,19 +131,19 @@ func TestDoubtIsToldToCallersAlone(t *testing.T) {
 		}
 	}
 	none, doubt := store.ErrNotFound, store.ErrInDoubt
-	asks("in PROTECT", map[nonce.Submitter][3]error{alice: {doubt, none, doubt}, bob: {none, none, none}, unregistered: {none, none, none}})
+	asks("in PROTECT", map[txmanager.Submitter][3]error{alice: {doubt, none, doubt}, bob: {none, none, none}, unregistered: {none, none, none}})
 	if err := migrations.Distrust(t.Context(), db.URL, "a copy"); err != nil {
 		t.Fatal(err)
 	}
-	asks("restored", map[nonce.Submitter][3]error{alice: {doubt, doubt, doubt}, bob: {doubt, doubt, doubt}, unregistered: {doubt, doubt, doubt}})
+	asks("restored", map[txmanager.Submitter][3]error{alice: {doubt, doubt, doubt}, bob: {doubt, doubt, doubt}, unregistered: {doubt, doubt, doubt}})
 	if err := db.AcceptAuthority(t.Context(), "operator", "reconciled"); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []nonce.Submitter{alice, bob} {
-		asks("accepted", map[nonce.Submitter][3]error{s: {doubt, doubt, doubt}, unregistered: {doubt, doubt, none}})
+	for _, s := range []txmanager.Submitter{alice, bob} {
+		asks("accepted", map[txmanager.Submitter][3]error{s: {doubt, doubt, doubt}, unregistered: {doubt, doubt, none}})
 		if _, err := db.DB.Exec(t.Context(), `update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'found whole' where submitter = $1 and closed_at is null`, s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	asks("released", map[nonce.Submitter][3]error{alice: {none, none, none}, bob: {none, none, none}, unregistered: {none, none, none}})
+	asks("released", map[txmanager.Submitter][3]error{alice: {none, none, none}, bob: {none, none, none}, unregistered: {none, none, none}})
 }

@@ -6,9 +6,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // heldByCopy says that an intent is held as the queue of a restored copy is.
@@ -57,8 +57,8 @@ func TestAHoldOfBeforeARestoreLetsNothingGoOn(t *testing.T) {
 	if a, err := db.Create(t.Context(), again, 100); err != nil || a.TxID != five.TxID || !a.Queued {
 		t.Errorf("posted again by its caller: got %+v, %v; want it let go on", a, err)
 	}
-	out, err := db.Decide(t.Context(), store.Decision{TxID: six.TxID, By: store.Viewer{Caller: "ann", Operator: true}, Action: nonce.OrderCancel, Reason: "cancelled after the backup"})
-	if err != nil || out.SubState != nonce.Cancelled {
+	out, err := db.RecordDecision(t.Context(), store.Decision{TxID: six.TxID, By: store.Viewer{Caller: "ann", Operator: true}, Action: txmanager.ActionCancel, Reason: "cancelled after the backup"})
+	if err != nil || out.SubState != txmanager.Cancelled {
 		t.Errorf("cancel: got %+v, %v; want it cancelled", out, err)
 	}
 	if n := value[int](t, db, `select count(*) from tx_decision where action = 'PROCEED'`); n != 2 {
@@ -120,7 +120,7 @@ func TestANamedRequestLeavesItsHoldFree(t *testing.T) {
 		t.Error("another request with the call of nonce 0: got it not held")
 	}
 	zero := uint64(0)
-	if p, err := db.MatchHold(t.Context(), store.HoldDecision{Submitter: alice, Nonce: &zero, By: "ann", Reason: "r"}, lostToo.TxID); err != nil || p.SubState != nonce.RecordedOnChain {
+	if p, err := db.MatchHold(t.Context(), store.HoldDecision{Submitter: alice, Nonce: &zero, By: "ann", Reason: "r"}, lostToo.TxID); err != nil || p.SubState != txmanager.RecordedOnChain {
 		t.Errorf("match: got %+v, %v", p, err)
 	}
 	if foreign != nil {
@@ -154,14 +154,14 @@ func nameIn(t *testing.T, db storetest.Bundle, requestID, txID string) error {
 	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, alice)
 	w := take(t, db, alice, "release/2")
 	taker := calls(5)
-	taker.Hash = nonce.Hash{9}
-	foreign := nonce.ForeignTransaction{Nonce: 1, Episode: 2, Taker: taker, CallDigest: taker.CallDigest(), Succeeded: true, Receipt: []byte(`{}`)}
-	if err := db.StoreForeign(t.Context(), w.Lease, []nonce.ForeignTransaction{foreign}); err != nil {
+	taker.Hash = txmanager.Hash{9}
+	foreign := txmanager.ForeignTransaction{Nonce: 1, Incident: 2, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: true, Receipt: []byte(`{}`)}
+	if err := db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{foreign}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := db.Write(t.Context(), nonce.Write{Lease: w.Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &nonce.Leave{
-		Episode: 2, Mode: nonce.Resync, By: "ann", Reason: "another incident", Count: 2, Requests: map[uint64]string{1: requestID},
-		End: []nonce.Naming{{Nonce: 1, RequestID: requestID, TxID: txID}},
+	_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &txmanager.ReleaseRequest{
+		Incident: 2, Mode: txmanager.Resync, By: "ann", Reason: "another incident", Count: 2, Requests: map[uint64]string{1: requestID},
+		EndedRequests: []txmanager.Naming{{Nonce: 1, RequestID: requestID, TxID: txID}},
 	}}})
 	return err
 }

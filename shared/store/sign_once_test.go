@@ -19,8 +19,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/migrations"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // signs is a statement that stores bytes as a version of the transaction $sent, which
@@ -37,7 +37,7 @@ func signsFor(txID string, n uint64, version int, kind string, raw []byte) strin
 
 // signedOnce are the duties of the trigger of that name.
 var signedOnce = func() (duties []duty) {
-	nine, long := nonce.Address{9}, string(make([]byte, 70_000))
+	nine, long := txmanager.Address{9}, string(make([]byte, 70_000))
 	for _, wrong := range []struct {
 		by   string
 		then string
@@ -76,18 +76,18 @@ var signedOnce = func() (duties []duty) {
 func TestSignOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		kind  nonce.VersionKind
+		kind  txmanager.VersionKind
 		call  func(txID string) []byte
 		taken bool
 	}{
-		"the same call, again":    {nonce.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, nonce.Address{9}, 1, id) }, true},
-		"a placeholder":           {nonce.VersionPlaceholder, func(string) []byte { return storetest.Bytes(1337, 0, alice.Address(), 0, "") }, true},
-		"another receiver":        {nonce.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, nonce.Address{8}, 1, id) }, false},
-		"another value":           {nonce.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, nonce.Address{9}, 2, id) }, false},
-		"other data":              {nonce.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, nonce.Address{9}, 1, id+"0") }, false},
-		"the next nonce":          {nonce.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 1, nonce.Address{9}, 1, id) }, false},
-		"another chain":           {nonce.VersionBump, func(id string) []byte { return storetest.Bytes(1, 0, nonce.Address{9}, 1, id) }, false},
-		"a placeholder that pays": {nonce.VersionPlaceholder, func(id string) []byte { return storetest.Bytes(1337, 0, nonce.Address{9}, 1, id) }, false},
+		"the same call, again":    {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, txmanager.Address{9}, 1, id) }, true},
+		"a placeholder":           {txmanager.VersionPlaceholder, func(string) []byte { return storetest.Bytes(1337, 0, alice.Address(), 0, "") }, true},
+		"another receiver":        {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, txmanager.Address{8}, 1, id) }, false},
+		"another value":           {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, txmanager.Address{9}, 2, id) }, false},
+		"other data":              {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, txmanager.Address{9}, 1, id+"0") }, false},
+		"the next nonce":          {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 1, txmanager.Address{9}, 1, id) }, false},
+		"another chain":           {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1, 0, txmanager.Address{9}, 1, id) }, false},
+		"a placeholder that pays": {txmanager.VersionPlaceholder, func(id string) []byte { return storetest.Bytes(1337, 0, txmanager.Address{9}, 1, id) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,12 +95,12 @@ func TestSignOnce(t *testing.T) {
 			db.Register(t, alice, 1)
 			post(t, db, alice, "one")
 			w := take(t, db, alice, "a/1")
-			write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+			write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
 			w = take(t, db, alice, "a/2")
-			x := w.Unsettled[0]
+			x := w.Open[0]
 			before := contents(t, db, written...)
-			_, err := db.Write(t.Context(), nonce.Write{Lease: w.Lease, Store: []nonce.Version{{
-				Tx: x, From: nonce.Submitted, Kind: c.kind, Signed: nonce.Signed{Hash: nonce.Hash{7}, Raw: c.call(x.ID)},
+			_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Versions: []txmanager.Version{{
+				Tx: x, From: txmanager.Submitted, Kind: c.kind, Signed: txmanager.Signed{Hash: txmanager.Hash{7}, Raw: c.call(x.ID)},
 			}}})
 			if (err == nil) != c.taken {
 				t.Fatalf("got %v, want taken %t", err, c.taken)
@@ -126,7 +126,7 @@ func TestSignOnceAgainstTheFunctionsRole(t *testing.T) {
 	if err := migrations.Grant(t.Context(), db.URL, migrations.Grants{Functions: map[string][]string{role: {migrations.EveryFunction}}}); err != nil {
 		t.Fatal(err)
 	}
-	right, wrong := storetest.Bytes(1337, 0, nonce.Address{9}, 1, ""), storetest.Bytes(1337, 0, nonce.Address{8}, 1, "another")
+	right, wrong := storetest.Bytes(1337, 0, txmanager.Address{9}, 1, ""), storetest.Bytes(1337, 0, txmanager.Address{8}, 1, "another")
 	for name, c := range map[string]struct{ first, then, by string }{
 		"as it is":          {"", signs(2, "BUMP", wrong), "one_intent_per_nonce"},
 		"a temporary table": {"", `create temporary table tx_document (tx_id uuid, name text, bytes bytea)`, ""},
@@ -258,7 +258,7 @@ func TestSignedCallReadsNothingElse(t *testing.T) {
 		}
 		return raw
 	}
-	typed := storetest.Bytes(1337, 0, nonce.Address{9}, 1, "")
+	typed := storetest.Bytes(1337, 0, txmanager.Address{9}, 1, "")
 	for name, c := range map[string]struct {
 		raw   []byte
 		chain string

@@ -7,12 +7,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // SignerChange is a submitter's key moved to another signer.
 type SignerChange struct {
-	Submitter nonce.Submitter
+	Submitter txmanager.Submitter
 	Signer    string // which has the key now
 	By        string // the operator
 	Reason    string
@@ -49,7 +49,7 @@ func (s *Store) ChangeSigner(ctx context.Context, c SignerChange) (from string, 
 		if err := CarryOut(ctx, tx); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, changeSigner, c.Submitter, c.Signer, c.By, plain(c.Reason)).Scan(&from, &changed)
+		return tx.QueryRow(ctx, changeSigner, c.Submitter, c.Signer, c.By, printableText(c.Reason)).Scan(&from, &changed)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", false, fmt.Errorf("%s: %w", c.Submitter, ErrUnknownSubmitter)

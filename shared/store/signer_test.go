@@ -4,9 +4,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A key that moved is signed with where it is now, from the next tenure on; who moved it
@@ -32,7 +32,7 @@ func TestChangeSigner(t *testing.T) {
 		t.Errorf("the next tenure: got signer %q, want remote:vault", w.Signer)
 	}
 	stranger := move
-	stranger.Submitter = nonce.NewSubmitter(1337, nonce.Address{1})
+	stranger.Submitter = txmanager.NewSubmitter(1337, txmanager.Address{1})
 	if _, _, err := db.ChangeSigner(t.Context(), stranger); !errors.Is(err, store.ErrUnknownSubmitter) {
 		t.Errorf("an unknown submitter: got %v, want ErrUnknownSubmitter", err)
 	}

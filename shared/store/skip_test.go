@@ -3,9 +3,9 @@ package store_test
 import (
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A create that sees the lease held asks for no advance, and the release finds
@@ -22,7 +22,7 @@ func TestCreateUnderALeaseIsSeenByItsRelease(t *testing.T) {
 	if got := post(t, db, alice, "held"); got.New || !got.Queued {
 		t.Errorf("once more: got %+v, want it known, and an advance due", got)
 	}
-	if done := write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack}); !done.Released || done.Queued != 1 || done.Token != w.Lease.Token {
+	if done := write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun}); !done.Released || done.Queued != 1 || done.Token != w.Lease.Token {
 		t.Errorf("release: got %+v, want released under %d, and somebody queued", done, w.Lease.Token)
 	}
 	take(t, db, alice, "a/2")
@@ -40,16 +40,16 @@ func TestCreateBehindAFullWindowIsSeenByWhoFreesIt(t *testing.T) {
 	db.Register(t, alice, 1)
 	post(t, db, alice, "first")
 	w := take(t, db, alice, "a/1")
-	if done := write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack}); !done.Released || done.Queued != 0 {
+	if done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun}); !done.Released || done.Queued != 0 {
 		t.Fatalf("release of an empty queue: got %+v, want released, and nobody queued", done)
 	}
 	if got := post(t, db, alice, "second"); !got.New || got.Queued {
 		t.Errorf("behind a full window: got %+v, want it new, and no advance due", got)
 	}
 	w = take(t, db, alice, "a/2")
-	from, to := w.Unsettled[0].State, w.Unsettled[0]
-	to.State, to.Sub = nonce.Stuck, ""
-	done := write(t, db, nonce.Write{Lease: w.Lease, Moves: []nonce.Move{{From: from, To: to}}, Release: nonce.GiveBack})
+	from, to := w.Open[0].State, w.Open[0]
+	to.State, to.Sub = txmanager.Stuck, ""
+	done := write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: from, To: to}}, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	if !done.Released || done.Queued != 1 {
 		t.Errorf("release: got %+v, want released, and somebody queued", done)
 	}
@@ -69,7 +69,7 @@ func TestCreateThatTheReleaseMissesIsDue(t *testing.T) {
 	other.do(`select pg_advisory_lock(1)`)
 	creating := start(func() (store.Accepted, error) { return db.Create(t.Context(), intent(alice, "r"), 100) })
 	awaitBlocked(t, db, "commit")
-	if done := write(t, db, nonce.Write{Lease: l, Release: nonce.GiveBack}); !done.Released || done.Queued != 0 {
+	if done := write(t, db, txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun}); !done.Released || done.Queued != 0 {
 		t.Errorf("release before the commit: got %+v, want released, and nobody queued", done)
 	}
 	other.do(`select pg_advisory_unlock(1)`)
@@ -92,8 +92,8 @@ func TestReleaseReadsTheQueueBehindItsCommit(t *testing.T) {
 		deferrable initially deferred for each row execute function hold_up()`)
 	other := connect(t, db)
 	other.do(`select pg_advisory_lock(1)`)
-	releasing := start(func() (nonce.Written, error) {
-		return db.Write(t.Context(), nonce.Write{Lease: l, Release: nonce.GiveBack})
+	releasing := start(func() (txmanager.CommitResult, error) {
+		return db.Commit(t.Context(), txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	})
 	awaitBlocked(t, db, "commit")
 	if got := post(t, db, alice, "r"); !got.New || got.Queued {
@@ -117,7 +117,7 @@ func TestReleaseTellsOfASuspensionThatEnded(t *testing.T) {
 	if got := post(t, db, alice, "r"); got.Queued {
 		t.Errorf("under a lease: got %+v, want no advance due", got)
 	}
-	done := write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack})
+	done := write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	if !w.Suspended || done.Suspended || done.Queued != 1 {
 		t.Errorf("loaded as suspended %t, released as %+v; want it suspended before, and not any more", w.Suspended, done)
 	}

@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A create and a look at the queue never miss each other: either the look sees
@@ -22,13 +22,13 @@ func TestH22SnapshotsInOrder(t *testing.T) {
 // createWhileTakeWaits (a): the load is a later statement than the lock.
 func createWhileTakeWaits(t *testing.T) {
 	t.Parallel()
-	looks := map[string]func(storetest.Bundle, lease.Lease) (nonce.Work, error){
-		"take": func(db storetest.Bundle, _ lease.Lease) (nonce.Work, error) {
-			taken, err := db.Take(t.Context(), alice, "b/1", true)
-			return taken.Work, err
+	looks := map[string]func(storetest.Bundle, lease.Lease) (txmanager.SubmitterState, error){
+		"take": func(db storetest.Bundle, _ lease.Lease) (txmanager.SubmitterState, error) {
+			taken, err := db.Acquire(t.Context(), alice, "b/1", true)
+			return taken.State, err
 		},
-		"go round again": func(db storetest.Bundle, l lease.Lease) (nonce.Work, error) {
-			return db.Again(t.Context(), l, true)
+		"go round again": func(db storetest.Bundle, l lease.Lease) (txmanager.SubmitterState, error) {
+			return db.BeginIteration(t.Context(), l, true)
 		},
 	}
 	for name, look := range looks {
@@ -38,12 +38,12 @@ func createWhileTakeWaits(t *testing.T) {
 			db.Register(t, alice, 10)
 			l := take(t, db, alice, "a/1").Lease
 			if name == "take" {
-				write(t, db, nonce.Write{Lease: l, Release: nonce.GiveBack})
+				write(t, db, txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun})
 			}
 			other := connect(t, db)
 			other.do("begin")
 			other.do(`select from submitter_lease where submitter = $1 for update`, alice)
-			looking := start(func() (nonce.Work, error) { return look(db, l) })
+			looking := start(func() (txmanager.SubmitterState, error) { return look(db, l) })
 			awaitBlocked(t, db, "submitter_lease")
 			created := post(t, db, alice, "meanwhile") // and it did not wait for the lease
 			other.do("commit")
@@ -58,8 +58,8 @@ func createWhileTakeWaits(t *testing.T) {
 	}
 }
 
-func hasQueued(w nonce.Work, id string) bool {
-	return slices.ContainsFunc(w.Queue, func(q nonce.Tx) bool { return q.ID == id })
+func hasQueued(w txmanager.SubmitterState, id string) bool {
+	return slices.ContainsFunc(w.Queue, func(q txmanager.Tx) bool { return q.ID == id })
 }
 
 // tokenAfterCommit (b): the commit of a create is held up by a deferred
@@ -77,7 +77,7 @@ func tokenAfterCommit(t *testing.T) {
 	other.do(`select pg_advisory_lock(1)`)
 	creating := start(func() (store.Accepted, error) { return db.Create(t.Context(), intent(alice, "r"), 100) })
 	awaitBlocked(t, db, "commit")
-	look, err := db.Again(t.Context(), l, true)
+	look, err := db.BeginIteration(t.Context(), l, true)
 	if err != nil || len(look.Queue) != 0 || look.Lease.Token != 2 {
 		t.Fatalf("look before the commit: got %d queued under %d, %v; want none under 2", len(look.Queue), look.Lease.Token, err)
 	}
@@ -97,13 +97,13 @@ func tokenBeforeLoad(t *testing.T) {
 			db.Register(t, alice, 10)
 			db.Register(t, bob, 10)
 			take(t, db, bob, "a/1") // prepares the statements, for which the table must not be locked
-			look := func() (nonce.Work, error) {
-				taken, err := db.Take(t.Context(), alice, "a/1", true)
-				return taken.Work, err
+			look := func() (txmanager.SubmitterState, error) {
+				taken, err := db.Acquire(t.Context(), alice, "a/1", true)
+				return taken.State, err
 			}
 			if name != "take" {
 				l := take(t, db, alice, "a/1").Lease
-				look = func() (nonce.Work, error) { return db.Again(t.Context(), l, true) }
+				look = func() (txmanager.SubmitterState, error) { return db.BeginIteration(t.Context(), l, true) }
 			}
 			other := connect(t, db)
 			other.do("begin")
@@ -140,20 +140,20 @@ func TestH23EachLookHasItsOwnToken(t *testing.T) {
 			t.Errorf("%s: got token %d, want %d, that of the last look", request, c.Token, w.Lease.Token)
 		}
 		// Its task meets the holder and is burnt; the mark stops the release.
-		if met, err := db.Take(t.Context(), alice, "b/1", true); err != nil || met.Held || met.Token != c.Token {
+		if met, err := db.Acquire(t.Context(), alice, "b/1", true); err != nil || met.Held || met.Token != c.Token {
 			t.Fatalf("task of %s: got %+v, %v; want to meet the holder under %d", request, met, err, c.Token)
 		}
-		if done := write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack}); done.Released {
+		if done := write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun}); done.Released {
 			t.Fatalf("release with the mark of %s set: got released", request)
 		}
-		next, err := db.Again(t.Context(), w.Lease, true)
+		next, err := db.BeginIteration(t.Context(), w.Lease, true)
 		if err != nil || !hasQueued(next, c.TxID) {
 			t.Fatalf("next look: got %d queued, %v; want %s among them", len(next.Queue), err, request)
 		}
 		w = next
 		given = append(given, w.Lease.Token)
 	}
-	done := write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack})
+	done := write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	if !done.Released || done.Token != w.Lease.Token {
 		t.Errorf("last release: got %+v, want released under %d", done, w.Lease.Token)
 	}
@@ -170,10 +170,10 @@ func TestAbandonRaisesTheToken(t *testing.T) {
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
 	w := take(t, db, alice, "a/1")
-	if met, err := db.Take(t.Context(), alice, "b/1", true); err != nil || met.Held {
+	if met, err := db.Acquire(t.Context(), alice, "b/1", true); err != nil || met.Held {
 		t.Fatalf("second taker: got %+v, %v; want not held", met, err)
 	}
-	done := write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.Abandon})
+	done := write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseAnyway})
 	if !done.Released || done.Token != 2 {
 		t.Errorf("abandon with the mark set: got %+v, want released under 2", done)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Store is a pool of connections to the one database.
@@ -33,12 +33,12 @@ type Store struct {
 	macs    MACMaker // nil: intents are stored without a MAC
 	macKeys []string
 
-	bounds bounds
-	limits limits
-	gather gathering
-	epochs epochs
-	names  names
-	usable usable
+	bounds      queueRooms
+	limits      policyCache
+	groupCommit groupCommit
+	epochs      epochCache
+	names       nameEpochCache
+	usable      callerCache
 }
 
 // Options are how to reach the database, and how long it may keep anything
@@ -158,9 +158,9 @@ func fence(err error) error {
 	case pg.Code == fencedCode:
 		return fmt.Errorf("%s: %w", pg.Message, lease.ErrFenced)
 	case pg.Code == episodeCode:
-		return fmt.Errorf("%s: %w", pg.Message, nonce.ErrEpisodeClosed)
+		return fmt.Errorf("%s: %w", pg.Message, txmanager.ErrIncidentClosed)
 	case pg.Code == policyCode:
-		return ErrPolicy{PolicyRule(pg.Message), pg.Detail}
+		return PolicyError{PolicyRule(pg.Message), pg.Detail}
 	}
 	return err
 }

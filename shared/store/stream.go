@@ -10,7 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // acquireStream takes the lease of a stream, or sets its wake mark: as acquireOrMark.
@@ -40,7 +40,7 @@ select e.position, e.tx_id, e.sequence, e.type, e.submitter, e.caller, e.body
  order by e.position
  limit $3`
 
-func queuePage(b *pgx.Batch, s nonce.Submitter, receiver string, p *events.Page) {
+func queuePage(b *pgx.Batch, s txmanager.Submitter, receiver string, p *events.Page) {
 	b.Queue(streamLast, s, receiver).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&p.To)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -58,7 +58,7 @@ func queuePage(b *pgx.Batch, s nonce.Submitter, receiver string, p *events.Page)
 }
 
 // TakeStream implements [events.Book]: begin, acquire, commit, load, in one round trip.
-func (s *Store) TakeStream(ctx context.Context, sub nonce.Submitter, receiver, owner string) (t events.Taken, err error) {
+func (s *Store) TakeStream(ctx context.Context, sub txmanager.Submitter, receiver, owner string) (t events.Taken, err error) {
 	sentAt := time.Now()
 	b := new(pgx.Batch)
 	b.Queue("begin")
@@ -97,7 +97,7 @@ func (s *Store) Settle(ctx context.Context, l lease.Lease, receiver string, o ev
 	sentAt := time.Now()
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(settleStream, l.Submitter, receiver, l.Owner, l.Token, bigint(o.To), o.Failures, plain(o.Error), o.Wait, s.rules.Duration).
+	b.Queue(settleStream, l.Submitter, receiver, l.Owner, l.Token, bigint(o.To), o.Failures, printableText(o.Error), o.Wait, s.rules.Duration).
 		QueryRow(func(row pgx.Row) error { return held(l, row.Scan(&next.NextAttemptAt)) })
 	switch {
 	case o.Silent:
@@ -106,7 +106,7 @@ func (s *Store) Settle(ctx context.Context, l lease.Lease, receiver string, o ev
 		b.Queue(receiverAnswers, receiver)
 	}
 	b.Queue("commit")
-	queuePage(b, nonce.Submitter(l.Submitter), receiver, &next.Page)
+	queuePage(b, txmanager.Submitter(l.Submitter), receiver, &next.Page)
 	if err := s.send(ctx, b); err != nil {
 		return events.Settled{}, fmt.Errorf("settle events of %s for %s: %w", l.Submitter, receiver, err)
 	}

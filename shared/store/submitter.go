@@ -13,12 +13,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Registration is one signing account put under management.
 type Registration struct {
-	Submitter   nonce.Submitter
+	Submitter   txmanager.Submitter
 	Signer      string // which signer holds its key
 	StartNonce  uint64
 	StartReason string // why it is not 0
@@ -110,27 +110,27 @@ func (s *Store) Register(ctx context.Context, r Registration) (isNew bool, err e
 
 // SubmitterView is a submitter as an operator sees it.
 type SubmitterView struct {
-	Submitter     nonce.Submitter `json:"submitter"`
-	Signer        string          `json:"signer"`
-	Status        string          `json:"status"`
-	StartNonce    int64           `json:"startNonce"`
-	StartReason   *string         `json:"startReason"`
-	MaxInFlight   int             `json:"maxInFlight"`
-	Callers       []string        `json:"callers"`
-	CreatedAt     time.Time       `json:"createdAt"`
-	CreatedBy     string          `json:"createdBy"`
-	NextNonce     int64           `json:"nextNonce"`
-	InFlightState string          `json:"inFlightState"`
-	InFlightNonce *int64          `json:"inFlightNonce"`
-	InFlightTxID  *string         `json:"inFlightTxId"`
-	Queued        int64           `json:"queued"` // with those that are held
-	Held          int64           `json:"held"`
-	FencingToken  int64           `json:"fencingToken"`
-	LeaseOwner    string          `json:"leaseOwner"`
-	LeaseExpires  *time.Time      `json:"leaseExpiresAt"`
-	Protect       json.RawMessage `json:"protect"`
-	Policy        json.RawMessage `json:"policy"`    // a [Policy]; null: no limit
-	Succeeded     []Succession    `json:"succeeded"` // by the names of who was succeeded
+	Submitter     txmanager.Submitter `json:"submitter"`
+	Signer        string              `json:"signer"`
+	Status        string              `json:"status"`
+	StartNonce    int64               `json:"startNonce"`
+	StartReason   *string             `json:"startReason"`
+	MaxInFlight   int                 `json:"maxInFlight"`
+	Callers       []string            `json:"callers"`
+	CreatedAt     time.Time           `json:"createdAt"`
+	CreatedBy     string              `json:"createdBy"`
+	NextNonce     int64               `json:"nextNonce"`
+	InFlightState string              `json:"inFlightState"`
+	InFlightNonce *int64              `json:"inFlightNonce"`
+	InFlightTxID  *string             `json:"inFlightTxId"`
+	Queued        int64               `json:"queued"` // with those that are held
+	Held          int64               `json:"held"`
+	FencingToken  int64               `json:"fencingToken"`
+	LeaseOwner    string              `json:"leaseOwner"`
+	LeaseExpires  *time.Time          `json:"leaseExpiresAt"`
+	Protect       json.RawMessage     `json:"protect"`
+	Policy        json.RawMessage     `json:"policy"`    // a [Policy]; null: no limit
+	Succeeded     []Succession        `json:"succeeded"` // by the names of who was succeeded
 }
 
 // Succession is a former caller, and who has what is stored under its name.
@@ -154,7 +154,7 @@ select s.submitter, s.signer, s.status, s.start_nonce, s.start_reason, s.max_in_
   left join submitter_lease l using (submitter)`
 
 // Submitter is one submitter. The error wraps [ErrUnknownSubmitter].
-func (s *Store) Submitter(ctx context.Context, sub nonce.Submitter) (SubmitterView, error) {
+func (s *Store) Submitter(ctx context.Context, sub txmanager.Submitter) (SubmitterView, error) {
 	rows, err := s.db.Query(ctx, viewSubmitters+` where s.submitter = $1`, sub)
 	if err != nil {
 		return SubmitterView{}, err
@@ -200,10 +200,10 @@ select submitter
  limit $2`
 
 // ActiveOn lists the first active submitters of the chain, in their order.
-func (s *Store) ActiveOn(ctx context.Context, chainID uint64, limit int) ([]nonce.Submitter, error) {
+func (s *Store) ActiveOn(ctx context.Context, chainID uint64, limit int) ([]txmanager.Submitter, error) {
 	rows, err := s.db.Query(ctx, activeOn, strconv.FormatUint(chainID, 10), limit)
 	if err != nil {
 		return nil, fmt.Errorf("list the submitters of chain %d: %w", chainID, err)
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[nonce.Submitter])
+	return pgx.CollectRows(rows, pgx.RowTo[txmanager.Submitter])
 }

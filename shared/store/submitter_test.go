@@ -7,9 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Whatever an account is called at the edge, it is one submitter with one
@@ -33,7 +33,7 @@ var spellings = []string{
 func oneSubmitter(t *testing.T, db storetest.Bundle) {
 	var first store.Accepted
 	for i, text := range append([]string{string(alice)}, spellings...) {
-		sub, err := nonce.ParseSubmitter(text, 1337)
+		sub, err := txmanager.ParseSubmitter(text, 1337)
 		if err != nil || sub != alice {
 			t.Fatalf("parse %q: got %q, %v; want %q", text, sub, err, alice)
 		}
@@ -45,7 +45,7 @@ func oneSubmitter(t *testing.T, db storetest.Bundle) {
 		}
 		post(t, db, sub, "a request for "+text)
 	}
-	if sub, err := nonce.ParseSubmitter(string(alice), 1); err != nil || sub != alice {
+	if sub, err := txmanager.ParseSubmitter(string(alice), 1); err != nil || sub != alice {
 		t.Errorf("under another default chain: got %q, %v; want %q", sub, err, alice)
 	}
 	w := take(t, db, alice, "a/1")
@@ -59,7 +59,7 @@ func oneSubmitter(t *testing.T, db storetest.Bundle) {
 
 func namesNobody(t *testing.T) {
 	for _, text := range nobody {
-		if sub, err := nonce.ParseSubmitter(text, 1337); !errors.Is(err, nonce.ErrNotSubmitter) {
+		if sub, err := txmanager.ParseSubmitter(text, 1337); !errors.Is(err, txmanager.ErrNotSubmitter) {
 			t.Errorf("parse %q: got %q, %v; want ErrNotSubmitter", text, sub, err)
 		}
 	}

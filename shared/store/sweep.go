@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // overdue finds submitters with work that should have been done grace ago: a
@@ -91,19 +91,19 @@ returning s.submitter`
 
 // OverdueProtected takes up to limit submitters in PROTECT whose watch was lost,
 // or that have none, those first that were not taken for longest.
-func (s *Store) OverdueProtected(ctx context.Context, grace time.Duration, limit int) ([]nonce.Submitter, error) {
+func (s *Store) OverdueProtected(ctx context.Context, grace time.Duration, limit int) ([]txmanager.Submitter, error) {
 	rows, err := s.db.Query(ctx, overdueProtected, grace, limit)
 	if err != nil {
 		return nil, fmt.Errorf("find overdue submitters in PROTECT: %w", err)
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[nonce.Submitter])
+	return pgx.CollectRows(rows, pgx.RowTo[txmanager.Submitter])
 }
 
 // Overdue takes up to limit submitters that a lost task left behind, those first
 // that were not taken for longest, and none that was taken since the sweep began:
 // they stay overdue until their tasks have run. A zero began is now. It returns
 // the database's clock, by which the sweep's next batch and its tasks go.
-func (s *Store) Overdue(ctx context.Context, grace time.Duration, limit int, began time.Time) (found []nonce.Submitter, now time.Time, err error) {
+func (s *Store) Overdue(ctx context.Context, grace time.Duration, limit int, began time.Time) (found []txmanager.Submitter, now time.Time, err error) {
 	since := &began
 	if began.IsZero() {
 		since = nil
@@ -111,7 +111,7 @@ func (s *Store) Overdue(ctx context.Context, grace time.Duration, limit int, beg
 	b := new(pgx.Batch)
 	b.Queue(`select clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	b.Queue(overdue, grace, s.rules.ClockSkewAllowance, limit, since, s.rules.Duration).Query(func(rows pgx.Rows) (err error) {
-		found, err = pgx.CollectRows(rows, pgx.RowTo[nonce.Submitter])
+		found, err = pgx.CollectRows(rows, pgx.RowTo[txmanager.Submitter])
 		return err
 	})
 	if err := s.send(ctx, b); err != nil {

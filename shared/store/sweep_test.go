@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // leftBehind is one submitter with one intent, and what befalls it.
@@ -92,7 +92,7 @@ const grace = time.Minute
 func TestOverdueFindsWhatWasLeftBehind(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	names := map[nonce.Submitter]string{}
+	names := map[txmanager.Submitter]string{}
 	want := []string{}
 	for _, cases := range []map[string]leftBehind{overdue, inOrder} {
 		for name, c := range cases {
@@ -124,14 +124,14 @@ func TestOverdueFindsWhatWasLeftBehind(t *testing.T) {
 }
 
 // arrange brings sub to where the case wants it.
-func (c leftBehind) arrange(t *testing.T, db storetest.Bundle, sub nonce.Submitter) {
+func (c leftBehind) arrange(t *testing.T, db storetest.Bundle, sub txmanager.Submitter) {
 	t.Helper()
 	db.Register(t, sub, 2)
 	post(t, db, sub, "r")
 	w := take(t, db, sub, "a/1")
-	wr := nonce.Write{Lease: w.Lease, Release: nonce.GiveBack}
+	wr := txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun}
 	if c.given != "QUEUED" {
-		wr.Allocate = allocations(w, c.given != "IN_FLIGHT")
+		wr.Allocations = allocations(w, c.given != "IN_FLIGHT")
 	}
 	if done := write(t, db, wr); !done.Released {
 		t.Fatalf("release of %s: got %+v", sub, done)
@@ -153,7 +153,7 @@ func TestOverdueTakesTheLongestUnsweptFirst(t *testing.T) {
 		leftBehind{"QUEUED", []string{postedLongAgo}}.arrange(t, db, numbered(i))
 	}
 	run(t, db, `update submitter set swept_at = clock_timestamp() - interval '1 hour' where submitter <> $1`, numbered(4))
-	for round, want := range [][]nonce.Submitter{
+	for round, want := range [][]txmanager.Submitter{
 		{numbered(0), numbered(4)}, // 4 was never swept; of the others the names decide
 		{numbered(1), numbered(2)},
 	} {
@@ -181,7 +181,7 @@ func TestOverdueIsSharedByTwoSweeps(t *testing.T) {
 	other.do(`update submitter set swept_at = clock_timestamp() where submitter = $1`, numbered(1))
 	got, _, err := db.Overdue(t.Context(), grace, 10, time.Time{})
 	slices.Sort(got)
-	if want := []nonce.Submitter{numbered(0), numbered(2)}; err != nil || !slices.Equal(got, want) {
+	if want := []txmanager.Submitter{numbered(0), numbered(2)}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("beside another sweep: got %v, %v; want %v", got, err, want)
 	}
 }
@@ -222,7 +222,7 @@ func TestOneSweepTakesEachOnce(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	for i := range 5 {
-		sub := nonce.NewSubmitter(1337, nonce.Address{byte(i + 1)})
+		sub := txmanager.NewSubmitter(1337, txmanager.Address{byte(i + 1)})
 		db.Register(t, sub, 1)
 		post(t, db, sub, "r")
 	}
@@ -254,16 +254,16 @@ func TestLoadAfterTheClockWasSetBackFindsEverythingDue(t *testing.T) {
 	post(t, db, alice, "low")
 	post(t, db, alice, "high")
 	w := take(t, db, alice, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
 	run(t, db, pending, alice)
 	run(t, db, changedAhead, alice)
 	post(t, db, alice, "queued")
 	run(t, db, `update managed_tx set updated_at = updated_at + interval '1 hour', next_check_at = clock_timestamp() + interval '61 min' where state = 'QUEUED' and submitter = $1`, alice)
 	w = take(t, db, alice, "a/2")
-	if len(w.Unsettled) != 2 || len(w.Queue) != 1 {
+	if len(w.Open) != 2 || len(w.Queue) != 1 {
 		t.Fatalf("loaded: got %+v, want two with a nonce and one queued", w)
 	}
-	for _, x := range append(w.Unsettled, w.Queue...) {
+	for _, x := range append(w.Open, w.Queue...) {
 		if x.NextCheckAt == nil || x.NextCheckAt.After(w.Now) {
 			t.Errorf("%s: got its next check at %v, want it due at %v", x.RequestID, x.NextCheckAt, w.Now)
 		}

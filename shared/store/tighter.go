@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // TighterThan reports whether p refuses whatever old refuses, whatever was used of both by
@@ -58,7 +58,7 @@ func lowerTokens(p, old Policy) bool {
 	return !slices.ContainsFunc(p.Targets, func(target string) bool {
 		token, _, function := strings.Cut(target, ":")
 		_, bounded := old.Tokens[token]
-		return bounded && function && !nonce.BoundedFunction(target) && !slices.Contains(old.Targets, target)
+		return bounded && function && !txmanager.BoundedFunction(target) && !slices.Contains(old.Targets, target)
 	})
 }
 

@@ -253,7 +253,7 @@ func TestPropertyATighterPolicyRefusesNoLess(t *testing.T) {
 		in := r.intent(fmt.Sprint("r-", i))
 		limit(t, db, old)
 		_, err := db.Store.Create(t.Context(), in, 100_000)
-		var refused store.ErrPolicy
+		var refused store.PolicyError
 		if !errors.As(err, &refused) {
 			if err != nil {
 				t.Fatal(err)
@@ -268,7 +268,7 @@ func TestPropertyATighterPolicyRefusesNoLess(t *testing.T) {
 		}
 		said[refused.Rule]++
 		limit(t, db, tighter)
-		if _, err := db.Store.Create(t.Context(), in, 100_000); !errors.As(err, new(store.ErrPolicy)) {
+		if _, err := db.Store.Create(t.Context(), in, 100_000); !errors.As(err, new(store.PolicyError)) {
 			t.Fatalf("%s by %+v is refused by %s, and by the tighter %+v: got %v, want it refused", in.Payload, old, refused.Rule, tighter, err)
 		}
 		if i%20 == 0 {

@@ -23,12 +23,12 @@ func (Costs) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQue
 	if !telemetry.Recorded(ctx) {
 		return ctx
 	}
-	return begun(ctx, data.SQL, 1)
+	return withQueryTiming(ctx, data.SQL, 1)
 }
 
 // TraceQueryEnd counts nothing.
 func (Costs) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
-	ended(ctx, data.Err)
+	recordQuery(ctx, data.Err)
 }
 
 // TraceBatchStart counts a pipelined batch: one round trip. It commits where it
@@ -50,7 +50,7 @@ func (Costs) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBat
 	if !telemetry.Recorded(ctx) {
 		return ctx
 	}
-	return begun(ctx, first, statements)
+	return withQueryTiming(ctx, first, statements)
 }
 
 // TraceBatchQuery counts nothing.
@@ -58,15 +58,15 @@ func (Costs) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData
 
 // TraceBatchEnd counts nothing.
 func (Costs) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchEndData) {
-	ended(ctx, data.Err)
+	recordQuery(ctx, data.Err)
 }
 
 // statementShown is how much of a statement's text a span shows: enough to know it.
 const statementShown = 100
 
-// begun is the context of a round trip that has a span. Statements have no values in
+// withQueryTiming is the context of a round trip that has a span. Statements have no values in
 // their text.
-func begun(ctx context.Context, statement string, statements int) context.Context {
+func withQueryTiming(ctx context.Context, statement string, statements int) context.Context {
 	shown := strings.Join(strings.Fields(statement[:min(len(statement), 2*statementShown)]), " ")
 	shown = strings.ToValidUTF8(shown[:min(len(shown), statementShown)], "")
 	ctx, end := telemetry.Begin(ctx, "postgres", attribute.String("db.query.summary", shown),
@@ -74,7 +74,7 @@ func begun(ctx context.Context, statement string, statements int) context.Contex
 	return context.WithValue(ctx, endKey{}, end)
 }
 
-func ended(ctx context.Context, err error) {
+func recordQuery(ctx context.Context, err error) {
 	if end, ok := ctx.Value(endKey{}).(func(error)); ok {
 		end(err)
 	}

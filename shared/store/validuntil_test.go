@@ -9,16 +9,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // until is an intent of the caller that is valid until then.
 func until(caller, request string, at *time.Time) store.Intent {
 	in := intent(alice, request)
 	in.Caller, in.ValidUntil = caller, at
-	in.Fingerprint = nonce.FingerprintUntil("", in.Payload, at)
+	in.Fingerprint = txmanager.FingerprintUntil("", in.Payload, at)
 	return in
 }
 
@@ -108,14 +108,14 @@ func TestNothingExpiredIsBound(t *testing.T) {
 				t.Fatalf("got %d, the next expiry at %v; want 3, and %v", len(w.Queue), w.NextExpiry, at)
 			}
 			passed := func() bool { return dbClock(t, db).After(at) }
-			write := nonce.Write{Lease: w.Lease, Allocate: allocations(w, c.withBytes)}
-			var done nonce.Written
+			write := txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, c.withBytes)}
+			var done txmanager.CommitResult
 			var err error
 			if c.locked {
 				r := connect(t, db)
 				r.do("begin")
 				r.do(`select from managed_tx where tx_id = $1 for update`, ids[c.expires])
-				writing := start(func() (nonce.Written, error) { return db.Write(t.Context(), write) })
+				writing := start(func() (txmanager.CommitResult, error) { return db.Commit(t.Context(), write) })
 				awaitBlocked(t, db, "with want as")
 				await(t, "the time has passed", passed)
 				r.do("rollback")
@@ -123,7 +123,7 @@ func TestNothingExpiredIsBound(t *testing.T) {
 				done, err = o.got, o.err
 			} else {
 				await(t, "the time has passed", passed)
-				done, err = db.Write(t.Context(), write)
+				done, err = db.Commit(t.Context(), write)
 			}
 			if err != nil || done.Allocated != c.expires {
 				t.Fatalf("got %+v, %v; want %d bound", done, err, c.expires)
@@ -131,13 +131,13 @@ func TestNothingExpiredIsBound(t *testing.T) {
 			if got := value[string](t, db, `select state from managed_tx where tx_id = $1`, ids[c.expires]); got != "QUEUED" {
 				t.Fatalf("got %s, want it QUEUED without a nonce", got)
 			}
-			next, err := db.Again(t.Context(), w.Lease, true)
+			next, err := db.BeginIteration(t.Context(), w.Lease, true)
 			if err != nil || len(next.Expired) != 1 || next.Expired[0].ID != ids[c.expires] || next.ExpiredMore || len(next.Queue) != 2-c.expires {
 				t.Fatalf("got %d expired, %d in the queue, %v; want it alone expired, and %d", len(next.Expired), len(next.Queue), err, 2-c.expires)
 			}
 			x := next.Expired[0]
-			x.State, x.Sub, x.LastError = nonce.Failed, nonce.Expired, "why"
-			if done, err := db.Write(t.Context(), nonce.Write{Lease: next.Lease, Moves: []nonce.Move{{From: nonce.Queued, To: x}}, Allocate: allocations(next, false)}); err != nil || done.Moved != 1 || done.Allocated != 2-c.expires {
+			x.State, x.Sub, x.LastError = txmanager.Failed, txmanager.Expired, "why"
+			if done, err := db.Commit(t.Context(), txmanager.Commit{Lease: next.Lease, Transitions: []txmanager.Transition{{From: txmanager.Queued, To: x}}, Allocations: allocations(next, false)}); err != nil || done.Transitioned != 1 || done.Allocated != 2-c.expires {
 				t.Errorf("end it: got %+v, %v; want it ended, and the rest bound", done, err)
 			}
 		})
@@ -157,7 +157,7 @@ func TestAGivenBackNonceIsNotForWhatExpired(t *testing.T) {
 	created(t, db, until("shop", "r", &at))
 	w := take(t, db, alice, "a/1")
 	await(t, "the time has passed", func() bool { return dbClock(t, db).After(at) })
-	if done := write(t, db, nonce.Write{Lease: w.Lease, Allocate: givenOn(w, 0, from, true)}); done.Allocated != 0 {
+	if done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: givenOn(w, 0, from, true)}); done.Allocated != 0 {
 		t.Fatalf("got %+v, want nothing bound", done)
 	}
 	wantHolders(t, db, 1, "0 x IN_FLIGHT RECYCLABLE")
@@ -179,7 +179,7 @@ func TestExpiredIntentsAreLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the time has passed", func() bool { return dbClock(t, db).After(at) })
-	loaded := func(want int, more bool) nonce.Work {
+	loaded := func(want int, more bool) txmanager.SubmitterState {
 		t.Helper()
 		w := take(t, db, alice, "a/1")
 		if len(w.Expired) != want || w.ExpiredMore != more || len(w.Queue) > 1 || len(w.Queue) == 1 && w.Queue[0].RequestID != "head" {
@@ -192,12 +192,12 @@ func TestExpiredIntentsAreLoaded(t *testing.T) {
 	if late, _, err := db.Overdue(t.Context(), 0, 10, time.Time{}); err != nil || !slices.Contains(late, alice) {
 		t.Errorf("sweep: got %v, %v; want it found, also while suspended", late, err)
 	}
-	write := nonce.Write{Lease: w.Lease}
+	write := txmanager.Commit{Lease: w.Lease}
 	for _, x := range w.Expired {
-		x.State, x.Sub, x.LastError = nonce.Failed, nonce.Expired, "why"
-		write.Moves = append(write.Moves, nonce.Move{From: nonce.Queued, To: x})
+		x.State, x.Sub, x.LastError = txmanager.Failed, txmanager.Expired, "why"
+		write.Transitions = append(write.Transitions, txmanager.Transition{From: txmanager.Queued, To: x})
 	}
-	if done, err := db.Write(t.Context(), write); err != nil || done.Moved != 500 {
+	if done, err := db.Commit(t.Context(), write); err != nil || done.Transitioned != 500 {
 		t.Fatalf("end them: got %+v, %v; want 500", done, err)
 	}
 	loaded(2, false)
@@ -226,13 +226,13 @@ func TestTheQueueIsLoadedPastDeferredIntents(t *testing.T) {
 		in.Caller = "sub:" + request[:len(request)-2]
 		created(t, db, in)
 	}
-	loads := func(what string, wide bool, want ...string) nonce.Work {
+	loads := func(what string, wide bool, want ...string) txmanager.SubmitterState {
 		t.Helper()
-		taken, err := db.Take(t.Context(), alice, "a/1", wide)
-		if err != nil || !slices.Equal(inQueue(taken.Work), want) {
-			t.Errorf("%s: got %v, %v; want %v", what, inQueue(taken.Work), err, want)
+		taken, err := db.Acquire(t.Context(), alice, "a/1", wide)
+		if err != nil || !slices.Equal(inQueue(taken.State), want) {
+			t.Errorf("%s: got %v, %v; want %v", what, inQueue(taken.State), err, want)
 		}
-		return taken.Work
+		return taken.State
 	}
 	all := []string{"a-0", "b-1", "a-2", "a-3", "b-4", "a2-5"}
 	loads("nothing deferred", true, all...)
@@ -247,7 +247,7 @@ func TestTheQueueIsLoadedPastDeferredIntents(t *testing.T) {
 	}
 	run(t, db, `update submitter set succeeded = '{"sub:a": "sub:a2"}', callers = '{sub:a2,sub:b}' where submitter = $1`, alice)
 	loads("a2 has succeeded a", true, "a-0")
-	done, err := db.Write(t.Context(), nonce.Write{Lease: take(t, db, alice, "a/1").Lease, Release: nonce.GiveBack})
+	done, err := db.Commit(t.Context(), txmanager.Commit{Lease: take(t, db, alice, "a/1").Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	if err != nil || done.Queued != 1 {
 		t.Errorf("looked again at the release: got %+v, %v; want 1 that could go", done, err)
 	}

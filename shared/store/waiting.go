@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // loadWaiting is the beginning of a queue, with what keeps its intents from being posted
@@ -21,11 +21,11 @@ select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false, ` 
 // Waiting is the work of a submitter with the first limit intents of its queue, to be
 // judged by what its policy and its callers are now. It takes no lease, and nothing is
 // written by it.
-func (s *Store) Waiting(ctx context.Context, sub nonce.Submitter, limit int) (w nonce.Work, err error) {
+func (s *Store) Waiting(ctx context.Context, sub txmanager.Submitter, limit int) (w txmanager.SubmitterState, err error) {
 	b := new(pgx.Batch)
 	s.queueLoad(b, sub, false, &w)
 	b.Queue(loadWaiting, sub, limit, s.anyCaller).Query(func(rows pgx.Rows) error {
-		w.Queue, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (nonce.Tx, error) { return scanTx(sub, w.Now, row) })
+		w.Queue, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (txmanager.Tx, error) { return scanTx(sub, w.Now, row) })
 		return err
 	})
 	if err := s.db.SendBatch(ctx, b).Close(); err != nil {

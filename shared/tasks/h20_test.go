@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/tasks"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // noon is a full minute, plus seven seconds.
@@ -23,12 +23,12 @@ var noon = time.Date(2026, 11, 21, 12, 0, 7, 0, time.UTC)
 func TestH20SweepNamesAreByTheMinute(t *testing.T) {
 	t.Parallel()
 	cloud := newService(t)
-	done(t, cloud.process(t, always("0123abcd")).Advance(t.Context(), alice, 7)) // accepted and lost
+	done(t, cloud.process(t, always("0123abcd")).EnqueueAdvance(t.Context(), alice, 7)) // accepted and lost
 	for i, at := range []time.Time{noon, noon, noon.Add(52 * time.Second), noon.Add(53 * time.Second), noon.Add(2 * time.Minute)} {
 		sweeper := cloud.process(t, always("0123abcd"))
-		done(t, sweeper.Advance(t.Context(), alice, 7), swept(sweeper.Sweep(t.Context(), alice, nonce.KindAdvance, at)))
+		done(t, sweeper.EnqueueAdvance(t.Context(), alice, 7), swept(sweeper.Sweep(t.Context(), alice, txmanager.KindAdvance, at)))
 		if i == 1 { // a submitter in PROTECT is swept into a separate queue
-			done(t, swept(sweeper.Sweep(t.Context(), bob, nonce.KindAdvance, at)), swept(sweeper.Sweep(t.Context(), bob, nonce.KindConfirm, at)))
+			done(t, swept(sweeper.Sweep(t.Context(), bob, txmanager.KindAdvance, at)), swept(sweeper.Sweep(t.Context(), bob, txmanager.KindConfirm, at)))
 		}
 	}
 	minute := noon.Unix() / 60
@@ -62,7 +62,7 @@ func TestH20SweepNamesIgnoreLeaseSessions(t *testing.T) {
 		if err != nil || len(found) != 1 {
 			t.Fatalf("overdue: got %v, %v; want alice: nothing came of the sweep before", found, err)
 		}
-		done(t, swept(cloud.process(t, db.Epoch).Sweep(t.Context(), found[0], nonce.KindAdvance, minute)))
+		done(t, swept(cloud.process(t, db.Epoch).Sweep(t.Context(), found[0], txmanager.KindAdvance, minute)))
 		minutes[minute.Unix()/60] = true
 		session(t, db)
 	}
@@ -74,11 +74,11 @@ func TestH20SweepNamesIgnoreLeaseSessions(t *testing.T) {
 // session acquires the lease and releases it, which raises the token.
 func session(t *testing.T, db storetest.Bundle) {
 	t.Helper()
-	taken, err := db.Take(t.Context(), alice, "a/1", true)
+	taken, err := db.Acquire(t.Context(), alice, "a/1", true)
 	if err != nil || !taken.Held {
 		t.Fatalf("take: got %+v, %v; want it held", taken, err)
 	}
-	if _, err := db.Write(t.Context(), nonce.Write{Lease: taken.Work.Lease, Release: nonce.Abandon}); err != nil {
+	if _, err := db.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -118,12 +118,12 @@ func TestH20NamesHaveTheEpoch(t *testing.T) {
 func everyName(t *testing.T, made *tasks.Tasks) {
 	t.Helper()
 	done(t,
-		made.Advance(t.Context(), alice, 7),
-		made.Rescue(t.Context(), alice, nonce.Taken{Token: 7, ExpiresAt: noon, FreeAt: noon.Add(time.Second)}),
-		swept(made.Sweep(t.Context(), alice, nonce.KindAdvance, noon)),
+		made.EnqueueAdvance(t.Context(), alice, 7),
+		made.EnqueueTakeover(t.Context(), alice, txmanager.Acquired{Token: 7, ExpiresAt: noon, TakeoverAt: noon.Add(time.Second)}),
+		swept(made.Sweep(t.Context(), alice, txmanager.KindAdvance, noon)),
 	)
-	for _, kind := range []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit} {
-		done(t, made.Poll(t.Context(), alice, kind, noon))
+	for _, kind := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit} {
+		done(t, made.EnqueuePoll(t.Context(), alice, kind, noon))
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // H33: a poll that was delivered twice must not start a second chain of polls.
@@ -19,7 +19,7 @@ func TestH33PollsMergeByTheSecond(t *testing.T) {
 		at := noon.Add(time.Duration(step) * 12 * time.Second)
 		for copies := range 3 { // each in another process, each a little later
 			due := at.Add(time.Duration(copies) * 400 * time.Millisecond)
-			done(t, cloud.process(t, always("0123abcd")).Poll(t.Context(), alice, nonce.KindReceipt, due))
+			done(t, cloud.process(t, always("0123abcd")).EnqueuePoll(t.Context(), alice, txmanager.KindReceipt, due))
 		}
 		want = append(want, fmt.Sprintf("%s-0123abcd-receipt-%d", alice.Digest(), at.Unix()))
 	}
@@ -34,10 +34,10 @@ func TestH33PollsOfOthersAreKept(t *testing.T) {
 	cloud := newService(t)
 	polls := cloud.process(t, always("0123abcd"))
 	var want []string
-	for _, s := range []nonce.Submitter{alice, bob} {
-		for _, kind := range []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit} {
+	for _, s := range []txmanager.Submitter{alice, bob} {
+		for _, kind := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit} {
 			for _, at := range []time.Time{noon, noon.Add(time.Second)} {
-				done(t, polls.Poll(t.Context(), s, kind, at))
+				done(t, polls.EnqueuePoll(t.Context(), s, kind, at))
 				want = append(want, fmt.Sprintf("%s-0123abcd-%s-%d", s.Digest(), kind, at.Unix()))
 			}
 		}

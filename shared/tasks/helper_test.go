@@ -17,16 +17,16 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fencepost/fencepost/migrations"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/tasks"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const (
-	alice = nonce.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
-	bob   = nonce.Submitter("eip155:1337:0x0000000000000000000000000000000000000b0b")
+	alice = txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
+	bob   = txmanager.Submitter("eip155:1337:0x0000000000000000000000000000000000000b0b")
 )
 
 // service is a Cloud Tasks server: it accepts each task name once and runs nothing.

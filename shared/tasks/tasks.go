@@ -23,8 +23,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Options define the queues and the targets of their tasks.
@@ -44,7 +44,7 @@ type Options struct {
 
 	// NameEpoch returns a submitter's own mark, which changes when names may be used up; "": it has
 	// none. nil: no submitter has one.
-	NameEpoch func(nonce.Submitter) string
+	NameEpoch func(txmanager.Submitter) string
 }
 
 // createWithin bounds one CreateTask. The service refuses deadlines over 30 s.
@@ -72,44 +72,44 @@ func (t *Tasks) Close() error {
 	return t.client.Close()
 }
 
-// Advance implements [nonce.Waker]. The task is named by the current token, so that a burst of creates
+// EnqueueAdvance implements [txmanager.TaskEnqueuer]. The task is named by the current token, so that a burst of creates
 // makes one task: the lease session that it begins has another token.
-func (t *Tasks) Advance(ctx context.Context, s nonce.Submitter, token int64) error {
-	return t.AdvanceAt(ctx, s, token, time.Time{})
+func (t *Tasks) EnqueueAdvance(ctx context.Context, s txmanager.Submitter, token int64) error {
+	return t.EnqueueAdvanceAt(ctx, s, token, time.Time{})
 }
 
-// AdvanceAt implements [nonce.Waker]. It uses the name of Advance, so a second call while the first
+// EnqueueAdvanceAt implements [txmanager.TaskEnqueuer]. It uses the name of Advance, so a second call while the first
 // task waits makes none.
-func (t *Tasks) AdvanceAt(ctx context.Context, s nonce.Submitter, token int64, at time.Time) error {
-	return t.create(ctx, nonce.KindAdvance, s, "a-"+strconv.FormatInt(token, 10), at)
+func (t *Tasks) EnqueueAdvanceAt(ctx context.Context, s txmanager.Submitter, token int64, at time.Time) error {
+	return t.create(ctx, txmanager.KindAdvance, s, "a-"+strconv.FormatInt(token, 10), at)
 }
 
-// Rescue implements [nonce.Waker]. The task is due when the holder's lease can be taken over. It is
+// EnqueueTakeover implements [txmanager.TaskEnqueuer]. The task is due when the holder's lease can be taken over. It is
 // named by the token and the expiry that were read: another expiry makes another name.
-func (t *Tasks) Rescue(ctx context.Context, s nonce.Submitter, met nonce.Taken) error {
+func (t *Tasks) EnqueueTakeover(ctx context.Context, s txmanager.Submitter, met txmanager.Acquired) error {
 	suffix := fmt.Sprintf("d-%d-%d", met.Token, met.ExpiresAt.UnixMicro())
-	return t.create(ctx, nonce.KindAdvance, s, suffix, met.FreeAt.Add(rescueMargin))
+	return t.create(ctx, txmanager.KindAdvance, s, suffix, met.TakeoverAt.Add(rescueMargin))
 }
 
 // rescueMargin keeps a rescue from running before the skew allowance is over by the database's clock:
 // it would find the lease held, and its name could not be used again.
 const rescueMargin = time.Second
 
-// Poll implements [nonce.Waker]. The task is named by the second of its due time, so that two chains of
+// EnqueuePoll implements [txmanager.TaskEnqueuer]. The task is named by the second of its due time, so that two chains of
 // polls become one.
-func (t *Tasks) Poll(ctx context.Context, s nonce.Submitter, kind nonce.Kind, at time.Time) error {
+func (t *Tasks) EnqueuePoll(ctx context.Context, s txmanager.Submitter, kind txmanager.Kind, at time.Time) error {
 	return t.create(ctx, kind, s, fmt.Sprintf("%s-%d", kind, at.Unix()), at)
 }
 
 // Sweep enqueues a task for s on behalf of a sweep that began at this time. The task is named by that
 // minute and never by the token: the task of that name may be lost, and its name used up. made reports
 // whether it is new.
-func (t *Tasks) Sweep(ctx context.Context, s nonce.Submitter, kind nonce.Kind, began time.Time) (made bool, err error) {
+func (t *Tasks) Sweep(ctx context.Context, s txmanager.Submitter, kind txmanager.Kind, began time.Time) (made bool, err error) {
 	return t.make(ctx, kind, s, fmt.Sprintf("s-%d", began.Unix()/60), time.Time{})
 }
 
 // Queue returns the id of the queue for s and the function of kind.
-func (o Options) Queue(kind nonce.Kind, s nonce.Submitter) string {
+func (o Options) Queue(kind txmanager.Kind, s txmanager.Submitter) string {
 	return o.queue(string(kind), s.Digest())
 }
 
@@ -124,13 +124,13 @@ func (o Options) queue(function, digest string) string {
 }
 
 // create makes the task of that name. A name that exists, or existed lately, counts as made.
-func (t *Tasks) create(ctx context.Context, kind nonce.Kind, s nonce.Submitter, suffix string, at time.Time) error {
+func (t *Tasks) create(ctx context.Context, kind txmanager.Kind, s txmanager.Submitter, suffix string, at time.Time) error {
 	_, err := t.make(ctx, kind, s, suffix, at)
 	return err
 }
 
 // make reports whether the name was new.
-func (t *Tasks) make(ctx context.Context, kind nonce.Kind, s nonce.Submitter, suffix string, at time.Time) (made bool, err error) {
+func (t *Tasks) make(ctx context.Context, kind txmanager.Kind, s txmanager.Submitter, suffix string, at time.Time) (made bool, err error) {
 	if t.options.NameEpoch != nil {
 		if own := t.options.NameEpoch(s); own != "" {
 			suffix = own + "-" + suffix

@@ -9,12 +9,12 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // allOf is what the bearer of the token is answered to everything that a caller may ask
 // about a submitter, and about one of its transactions, by what it asked.
-func (h deployment) allOf(t *testing.T, token string, s nonce.Submitter, txID, requestID string) map[string]answer {
+func (h deployment) allOf(t *testing.T, token string, s txmanager.Submitter, txID, requestID string) map[string]answer {
 	t.Helper()
 	of := url.Values{"submitter": {string(s)}}
 	byRequest := url.Values{"submitter": {string(s)}, "requestId": {requestID}}
@@ -29,7 +29,7 @@ func (h deployment) allOf(t *testing.T, token string, s nonce.Submitter, txID, r
 }
 
 // isUnauthorised wants that the bearer of the token gets nothing out of the submitter.
-func (h deployment) isUnauthorised(t *testing.T, who, token string, s nonce.Submitter, txID, requestID string) {
+func (h deployment) isUnauthorised(t *testing.T, who, token string, s txmanager.Submitter, txID, requestID string) {
 	t.Helper()
 	all := h.allOf(t, token, s, txID, requestID)
 	want := map[string]string{

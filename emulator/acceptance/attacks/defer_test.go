@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // M2: a caller posts an intent that cannot go, by its own fee or its own value. After
@@ -79,7 +79,7 @@ func TestOneCallerDoesNotStopAnother(t *testing.T) {
 }
 
 // posted posts an intent with the token, which must be taken.
-func (h deployment) posted(t *testing.T, token string, s nonce.Submitter, requestID string) string {
+func (h deployment) posted(t *testing.T, token string, s txmanager.Submitter, requestID string) string {
 	t.Helper()
 	a := h.post(t, token, s, requestID)
 	if a.status != http.StatusAccepted {

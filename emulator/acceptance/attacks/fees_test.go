@@ -19,7 +19,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const (
@@ -57,7 +57,7 @@ func (b target) call(t *testing.T, account, method, path string, body any) (stat
 	return status, a
 }
 
-func (b target) post(t *testing.T, s nonce.Submitter, request string, intent map[string]any) (int, txAnswer) {
+func (b target) post(t *testing.T, s txmanager.Submitter, request string, intent map[string]any) (int, txAnswer) {
 	t.Helper()
 	whole := map[string]any{"submitter": s, "requestId": request}
 	for name, value := range intent {
@@ -67,7 +67,7 @@ func (b target) post(t *testing.T, s nonce.Submitter, request string, intent map
 }
 
 // accepted posts, and wants it taken.
-func (b target) accepted(t *testing.T, s nonce.Submitter, request string, payload map[string]any) (txID string) {
+func (b target) accepted(t *testing.T, s txmanager.Submitter, request string, payload map[string]any) (txID string) {
 	t.Helper()
 	status, a := b.post(t, s, request, map[string]any{"payload": payload})
 	if status != http.StatusAccepted {
@@ -98,7 +98,7 @@ func (b target) ends(t *testing.T, txID string) txAnswer {
 	return b.until(t, txID, "final", func(a txAnswer) bool { return a.State == "CONFIRMED" || a.State == "FAILED" })
 }
 
-func (b target) policy(t *testing.T, s nonce.Submitter, terms map[string]any) {
+func (b target) policy(t *testing.T, s txmanager.Submitter, terms map[string]any) {
 	t.Helper()
 	terms["reason"] = "locked"
 	if status, a := b.call(t, stack.OperatorAccount, http.MethodPut, "/admin/v1/submitters/"+string(s)+"/policy", terms); status != http.StatusOK {
@@ -116,7 +116,7 @@ func (b target) node(t *testing.T) *ethclient.Client {
 	return c
 }
 
-func balance(t *testing.T, b target, c *ethclient.Client, s nonce.Submitter) *big.Int {
+func balance(t *testing.T, b target, c *ethclient.Client, s txmanager.Submitter) *big.Int {
 	t.Helper()
 	wei, err := c.BalanceAt(b.ctx, common.Address(s.Address()), nil)
 	if err != nil {

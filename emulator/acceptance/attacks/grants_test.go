@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // forgeries are what an attacker in one function tries in the database, as its role. $1 is a
@@ -108,7 +108,7 @@ var never = map[string]string{
 }
 
 // undone is the code by which the database refused the statement, or "" if it did not.
-func undone(t *testing.T, d deployment, db *pgx.Conn, statement string, s nonce.Submitter) string {
+func undone(t *testing.T, d deployment, db *pgx.Conn, statement string, s txmanager.Submitter) string {
 	t.Helper()
 	tx, err := db.Begin(d.ctx)
 	if err != nil {
@@ -164,7 +164,7 @@ func TestAFunctionsRoleIsItsOwn(t *testing.T) {
 
 // held has an intent in the queue of the submitter that waits for a decision, as after a
 // restore: it may have run.
-func (d deployment) held(t *testing.T, s nonce.Submitter) {
+func (d deployment) held(t *testing.T, s txmanager.Submitter) {
 	t.Helper()
 	d.Chain.StopMining()
 	shop := d.token(t, stack.CallerAccount)
@@ -180,7 +180,7 @@ const insufficientPrivilege = "42501"
 
 // refusedTo runs the statement in a transaction that is rolled back, and says whether the
 // role has no right to it.
-func refusedTo(t *testing.T, d deployment, db *pgx.Conn, statement string, s nonce.Submitter) bool {
+func refusedTo(t *testing.T, d deployment, db *pgx.Conn, statement string, s txmanager.Submitter) bool {
 	t.Helper()
 	tx, err := db.Begin(d.ctx)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/issuer"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // said is what a request was answered, and how long that took.
@@ -108,7 +108,7 @@ func TestWhatTheAuditSawRefusedIsRefused(t *testing.T) {
 	}
 }
 
-func (h deployment) wrongTokens(t *testing.T, api string, s nonce.Submitter) {
+func (h deployment) wrongTokens(t *testing.T, api string, s txmanager.Submitter) {
 	text := intentText(s, "by a wrong token")
 	registration := `{"submitter": "` + string(unregistered) + `", "callers": ["email:` + stack.CallerAccount + `"], "policy": "unlimited"}`
 	ask := func(what, token, create, admin string) {
@@ -236,13 +236,13 @@ func withToken(header map[string]string, token string) map[string]string {
 
 // ofAnotherCaller compares the answers to an unauthorised caller about the account and the
 // transaction of another with those about an account that is not registered.
-func (h deployment) ofAnotherCaller(t *testing.T, api string, s nonce.Submitter, txID string) {
+func (h deployment) ofAnotherCaller(t *testing.T, api string, s txmanager.Submitter, txID string) {
 	token := h.mint(t, map[string]any{"sub": "4711"})
 	const nobodys = "01a1fda0-b1f9-7b07-a2c1-57c667e395bc"
 	anonymous := func(text string) string {
 		return strings.NewReplacer(string(s), "S", string(unregistered), "S").Replace(text)
 	}
-	query := func(of nonce.Submitter) string {
+	query := func(of txmanager.Submitter) string {
 		return url.Values{"submitter": {string(of)}, "requestId": {"first"}}.Encode()
 	}
 	for what, pair := range map[string][2]said{
@@ -266,7 +266,7 @@ func (h deployment) ofAnotherCaller(t *testing.T, api string, s nonce.Submitter,
 }
 
 // intentText is the text of an intent.
-func intentText(s nonce.Submitter, requestID string) string {
+func intentText(s txmanager.Submitter, requestID string) string {
 	text, err := json.Marshal(intent(s, requestID))
 	if err != nil {
 		panic(err)
@@ -274,7 +274,7 @@ func intentText(s nonce.Submitter, requestID string) string {
 	return string(text)
 }
 
-func (h deployment) hostileBodies(t *testing.T, api string, s nonce.Submitter) {
+func (h deployment) hostileBodies(t *testing.T, api string, s txmanager.Submitter) {
 	const to = `"to": "0x00000000000000000000000000000000000cafe0"`
 	in := func(requestID, payload string) string {
 		return `{"submitter": "` + string(s) + `", "requestId": "` + requestID + `", "payload": {` + payload + `}}`
@@ -344,7 +344,7 @@ func (h deployment) hostileBodies(t *testing.T, api string, s nonce.Submitter) {
 
 // smuggled sends texts that a proxy and a function might take for different requests. Each
 // gets one answer at most, a refusal, and nothing behind it is read as a further request.
-func (h deployment) smuggled(t *testing.T, s nonce.Submitter) {
+func (h deployment) smuggled(t *testing.T, s txmanager.Submitter) {
 	body := intentText(s, "smuggled")
 	inner := fmt.Sprintf("POST /api/v1/tx HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", h.token(t, stack.CallerAccount), len(body), body)
 	public, err := url.Parse(h.URLMap.PublicURL())
@@ -409,7 +409,7 @@ func (h deployment) inTrouble(t *testing.T, api string) {
 	if _, err := h.DB.Exec(h.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, s); err != nil {
 		t.Fatal(err)
 	}
-	of := func(s nonce.Submitter) string {
+	of := func(s txmanager.Submitter) string {
 		return api + "/api/v1/tx/by-request?" + url.Values{"submitter": {string(s)}, "requestId": {"nothing"}}.Encode()
 	}
 	if got := h.send(t, "GET", of(s), "", bearer(h.token(t, stack.CallerAccount))); got.status != http.StatusServiceUnavailable {
@@ -423,7 +423,7 @@ func (h deployment) inTrouble(t *testing.T, api string) {
 
 // showsNoSecret looks for each secret of the deployment in the log and in the answers, once
 // a handler could not be reached.
-func (h deployment) showsNoSecret(t *testing.T, s nonce.Submitter) {
+func (h deployment) showsNoSecret(t *testing.T, s txmanager.Submitter) {
 	if _, err := h.operator(t).SetCallers(h.ctx, string(s), []string{"email:" + stack.CallerAccount, "handler:shop"}, nil, "a test"); err != nil {
 		t.Fatal(err)
 	}

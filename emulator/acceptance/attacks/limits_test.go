@@ -11,16 +11,16 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // wei is an intent that sends so many wei.
-func wei(s nonce.Submitter, requestID, value string) map[string]any {
+func wei(s txmanager.Submitter, requestID, value string) map[string]any {
 	return map[string]any{"submitter": s, "requestId": requestID, "payload": map[string]any{"to": receiver, "value": value}}
 }
 
 // twoCallers has the shop and mallory post for the submitter, and returns mallory's token.
-func (h deployment) twoCallers(t *testing.T, s nonce.Submitter, more ...string) (shop, mallory string) {
+func (h deployment) twoCallers(t *testing.T, s txmanager.Submitter, more ...string) (shop, mallory string) {
 	t.Helper()
 	callers := append([]string{"email:" + stack.CallerAccount, "sub:mallory"}, more...)
 	if _, err := h.operator(t).SetCallers(h.ctx, string(s), callers, nil, "a second caller"); err != nil {
@@ -29,7 +29,7 @@ func (h deployment) twoCallers(t *testing.T, s nonce.Submitter, more ...string) 
 	return h.token(t, stack.CallerAccount), h.mint(t, map[string]any{"sub": "mallory"})
 }
 
-func (h deployment) setPolicy(t *testing.T, s nonce.Submitter, p client.Policy) {
+func (h deployment) setPolicy(t *testing.T, s txmanager.Submitter, p client.Policy) {
 	t.Helper()
 	if _, err := h.operator(t).SetPolicy(h.ctx, string(s), p, "a test"); err != nil {
 		t.Fatal(err)

@@ -20,9 +20,9 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/ubscore"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/runbooks"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web/webtest"
 )
 
@@ -217,7 +217,7 @@ func (h deployment) mint(t *testing.T, claims map[string]any) string {
 }
 
 // intent sends one wei to nobody in particular.
-func intent(s nonce.Submitter, requestID string) map[string]any {
+func intent(s txmanager.Submitter, requestID string) map[string]any {
 	return map[string]any{
 		"submitter": s, "requestId": requestID,
 		"payload": map[string]any{"to": "0x00000000000000000000000000000000000cafe0", "value": "1"},
@@ -225,7 +225,7 @@ func intent(s nonce.Submitter, requestID string) map[string]any {
 }
 
 // post posts an intent with the token.
-func (h deployment) post(t *testing.T, token string, s nonce.Submitter, requestID string) answer {
+func (h deployment) post(t *testing.T, token string, s txmanager.Submitter, requestID string) answer {
 	t.Helper()
 	return h.call(t, token, http.MethodPost, "/api/v1/tx", intent(s, requestID))
 }

@@ -14,17 +14,17 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const (
 	stranger     = "stranger@elsewhere.example" // has a token, and no list names it
-	unregistered = nonce.Submitter("eip155:1337:0x00000000000000000000000000000000000000ff")
+	unregistered = txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000000ff")
 )
 
 // hostile is a batch of intents for s of which each calls a function whose tuple no
 // other has, and is refused: its gas is too little. n is how many it has.
-func hostile(r *rand.Rand, s nonce.Submitter, n int) string {
+func hostile(r *rand.Rand, s txmanager.Submitter, n int) string {
 	intents := make([]string, n)
 	for i := range intents {
 		var types, values []string
@@ -187,14 +187,14 @@ func answerOn(conn net.Conn) string {
 //	go test ./emulator/acceptance/attacks -run '^$' -bench HostileRequests -benchtime 10000x -timeout 1h
 func BenchmarkHostileRequests(b *testing.B) {
 	b.Run("Stranger", func(b *testing.B) {
-		benchmarkHostile(b, stranger, "UNKNOWN_SUBMITTER ", func(target) nonce.Submitter { return unregistered })
+		benchmarkHostile(b, stranger, "UNKNOWN_SUBMITTER ", func(target) txmanager.Submitter { return unregistered })
 	})
 	b.Run("Caller", func(b *testing.B) {
-		benchmarkHostile(b, stack.CallerAccount, "INVALID_FIELD payload.gas", func(h target) nonce.Submitter { return h.Submitters()[0] })
+		benchmarkHostile(b, stack.CallerAccount, "INVALID_FIELD payload.gas", func(h target) txmanager.Submitter { return h.Submitters()[0] })
 	})
 }
 
-func benchmarkHostile(b *testing.B, account, want string, of func(target) nonce.Submitter) {
+func benchmarkHostile(b *testing.B, account, want string, of func(target) txmanager.Submitter) {
 	h := attacked(b, stack.Options{})
 	h.Issuer.AddAccount(stranger)
 	r := rand.New(rand.NewPCG(1, 2))

@@ -12,8 +12,8 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // load posts intents for every submitter, and payouts, until it is stopped. Each has a
@@ -69,7 +69,7 @@ func (d *deployment) run() *load {
 }
 
 // post posts one intent and returns the answer's status and text.
-func (l *load) post(s nonce.Submitter) (status int, text string) {
+func (l *load) post(s txmanager.Submitter) (status int, text string) {
 	v := l.values.Add(1)
 	status, answer, err := l.d.Call(l.d.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", map[string]any{
 		"submitter": s, "requestId": fmt.Sprintf("r-%d", v), "payload": map[string]any{"to": intentsTo, "value": fmt.Sprint(v)},

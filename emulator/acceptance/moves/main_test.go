@@ -25,8 +25,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/ubscore"
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/mark/gcs"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web/webtest"
 )
 
@@ -183,7 +183,7 @@ func (d *deployment) sweep() {
 }
 
 // everyone is every submitter, the payer too.
-func (d *deployment) everyone() []nonce.Submitter { return append(d.Submitters(), d.Payer) }
+func (d *deployment) everyone() []txmanager.Submitter { return append(d.Submitters(), d.Payer) }
 
 // value is one value of the database; the test fails where it cannot be read.
 func value[T any](d *deployment, query string, arguments ...any) (v T) {

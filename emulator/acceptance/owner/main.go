@@ -21,7 +21,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/config"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 func main() {
@@ -48,7 +48,7 @@ func run(args []string) (err error) {
 	defer func() { err = errors.Join(err, app.Close(context.WithoutCancel(ctx))) }()
 	switch hook, of, owner := args[0], args[1], args[2]; hook {
 	case "allocate":
-		got, err := app.Allocate(ctx, nonce.Submitter(of), owner, args[3:]...)
+		got, err := app.Allocate(ctx, txmanager.Submitter(of), owner, args[3:]...)
 		if err != nil {
 			return err
 		}

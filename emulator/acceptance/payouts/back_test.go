@@ -8,12 +8,12 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // deployed is a contract on the house's chain.
-func (h *house) deployed(t *testing.T, code []byte) nonce.Address {
+func (h *house) deployed(t *testing.T, code []byte) txmanager.Address {
 	t.Helper()
 	at, err := h.Deploy(t.Context(), code)
 	if err != nil {
@@ -43,7 +43,7 @@ func TestGivenBack(t *testing.T) {
 	closed, ungrateful := h.deployed(t, contracts.Closed()), h.deployed(t, contracts.Ungrateful())
 	for name, c := range map[string]struct {
 		asset   transfer.Asset
-		to      *nonce.Address
+		to      *txmanager.Address
 		managed string
 		reason  transfer.Reason
 	}{

@@ -12,7 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // paymentTo is what a payment is counted by. The token is zero for the chain's coin.
@@ -48,7 +48,7 @@ func (u *user) counted() paymentTo {
 	return k
 }
 
-func (s *scanned) count(ctx context.Context, client *ethclient.Client, head uint64, payer nonce.Address, of paymentTo) (int, error) {
+func (s *scanned) count(ctx context.Context, client *ethclient.Client, head uint64, payer txmanager.Address, of paymentTo) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.paid == nil {
@@ -71,7 +71,7 @@ func (s *scanned) count(ctx context.Context, client *ethclient.Client, head uint
 var transferred = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
 
 // add counts one block's payments.
-func add(ctx context.Context, client *ethclient.Client, number uint64, payer nonce.Address, paid map[paymentTo]int) error {
+func add(ctx context.Context, client *ethclient.Client, number uint64, payer txmanager.Address, paid map[paymentTo]int) error {
 	block, err := client.BlockByNumber(ctx, new(big.Int).SetUint64(number))
 	if err != nil || len(block.Transactions()) == 0 {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/checkers/money"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // paid is what the chain says was paid to the user's address, in units of the asset.
@@ -38,8 +38,8 @@ func (u *user) paid() uint64 {
 	return units.Uint64()
 }
 
-func tokenOf(a transfer.Asset) nonce.Address {
-	return nonce.Address(common.HexToAddress(a.Payout.Token))
+func tokenOf(a transfer.Asset) txmanager.Address {
+	return txmanager.Address(common.HexToAddress(a.Payout.Token))
 }
 
 // journal is what Funding's journal says was done for the user, by operation: how

@@ -21,8 +21,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/crash"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // unowned is a house without the judgement at its end: a restore leaves a halt, which is
@@ -89,7 +89,7 @@ func (h *house) everyQueue(t *testing.T, run bool) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for _, kind := range []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit, "transfer"} {
+	for _, kind := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit, "transfer"} {
 		if err := pauses(t.Context(), c, stack.QueueName(kind), run); err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func (h *house) asks(account, method, path string, body any) (status int, got ma
 
 // intends posts an ordinary intent of so many wei as its caller, until it is answered,
 // and returns its txId.
-func (h *house) intends(t *testing.T, s nonce.Submitter, requestID string, wei int) (txID string) {
+func (h *house) intends(t *testing.T, s txmanager.Submitter, requestID string, wei int) (txID string) {
 	t.Helper()
 	poll(t, requestID+" is accepted", func() bool {
 		status, got, err := h.asks(stack.CallerAccount, http.MethodPost, "/api/v1/tx", map[string]any{
@@ -166,7 +166,7 @@ type payment struct{ to, wei string }
 
 // chainPays reads from the chain's blocks what the account has paid. What it sends to
 // itself pays nobody.
-func (h *house) chainPays(t *testing.T, s nonce.Submitter) (all []payment) {
+func (h *house) chainPays(t *testing.T, s txmanager.Submitter) (all []payment) {
 	t.Helper()
 	signer := types.LatestSignerForChainID(new(big.Int).SetUint64(h.Chain.ChainID()))
 	for number := uint64(0); number <= h.Chain.Head(); number++ {
@@ -216,7 +216,7 @@ func (h *house) committed(t *testing.T) (all []payment) {
 type restoration struct {
 	*house
 	t           *testing.T
-	busy, still nonce.Submitter // ordinary: intents of the first ran after the backup, those of the second did not
+	busy, still txmanager.Submitter // ordinary: intents of the first ran after the backup, those of the second did not
 	users       []*user
 	ended       map[*user]transfer.State // how each user's one payout has to end
 
@@ -396,7 +396,7 @@ type lostNonce struct {
 
 // lostOf is the page of lost nonces, once each shows what consumed it: the blocks of then
 // are older than the counts that the node keeps, and are read in steps.
-func (r *restoration) lostOf(p *page, s nonce.Submitter) (all []lostNonce, finalCount uint64) {
+func (r *restoration) lostOf(p *page, s txmanager.Submitter) (all []lostNonce, finalCount uint64) {
 	p.t.Helper()
 	r.swept(p.t, "what consumed each nonce is read", func() bool {
 		all, finalCount = r.shownLost(p, s)
@@ -405,7 +405,7 @@ func (r *restoration) lostOf(p *page, s nonce.Submitter) (all []lostNonce, final
 	return all, finalCount
 }
 
-func (r *restoration) shownLost(p *page, s nonce.Submitter) (all []lostNonce, finalCount uint64) {
+func (r *restoration) shownLost(p *page, s txmanager.Submitter) (all []lostNonce, finalCount uint64) {
 	p.t.Helper()
 	got := p.call("GET /admin/v1/submitters/{submitter}/lost", nil, string(s))
 	text, err := json.Marshal(got)
@@ -446,7 +446,7 @@ func (r *restoration) step6(p *page) {
 	}
 	for path, body := range map[string]any{"PUT policy": policy, "POST suspend": map[string]any{"reason": "as before"}} {
 		method, what, _ := strings.Cut(path, " ")
-		s := map[string]nonce.Submitter{"policy": r.busy, "suspend": r.still}[what]
+		s := map[string]txmanager.Submitter{"policy": r.busy, "suspend": r.still}[what]
 		status, got, err := r.asks(stack.OperatorAccount, method, "/admin/v1/submitters/"+string(s)+"/"+what, body)
 		if err != nil || status >= 300 {
 			t.Fatalf("%s: got %d %v, %v", path, status, got, err)
@@ -465,7 +465,7 @@ const releases = "POST /admin/v1/submitters/{submitter}/release"
 // step7 releases each submitter, with the requests that were found, by nonce.
 func (r *restoration) step7(p *page) {
 	t := r.t
-	episode := func(s nonce.Submitter) (n int) {
+	episode := func(s txmanager.Submitter) (n int) {
 		if err := r.DB.QueryRow(t.Context(), `select episode from protect_episode where submitter = $1 and closed_at is null`, s).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
@@ -497,7 +497,7 @@ func (r *restoration) step7(p *page) {
 	for _, n := range lost {
 		requests[fmt.Sprint(n.Nonce)] = map[string]string{"101": "ran"}[n.Taker.ValueWei]
 		if requests[fmt.Sprint(n.Nonce)] == "" {
-			requests[fmt.Sprint(n.Nonce)] = nonce.NoRequest
+			requests[fmt.Sprint(n.Nonce)] = txmanager.NoRequest
 		}
 	}
 	p.call(releases, map[string]any{"episode": episode(r.busy), "mode": "resync", "count": count, "reason": "restored", "requests": requests}, string(r.busy))
@@ -533,7 +533,7 @@ func (r *restoration) heldIntents(p *page) {
 
 // matches has the operator match a held intent with the foreign transaction that it is
 // held for.
-func (r *restoration) matches(p *page, s nonce.Submitter, txID string) (hash string) {
+func (r *restoration) matches(p *page, s txmanager.Submitter, txID string) (hash string) {
 	r.t.Helper()
 	list, _ := p.call("GET /admin/v1/submitters/{submitter}/foreign", nil, string(s))["foreign"].([]any)
 	for _, one := range list {
@@ -616,7 +616,7 @@ func (r *restoration) judged() {
 	if got, want := r.chainPays(t, r.Payer), r.committed(t); !slices.Equal(got, want) {
 		t.Errorf("the chain has paid %v, and the transfers COMMITTED stand for %v", got, want)
 	}
-	want := map[nonce.Submitter][]payment{r.busy: {{ordinary, "101"}, {ordinary, "106"}, {ordinary, "107"}}, r.still: {{ordinary, "103"}, {ordinary, "104"}, {ordinary, "105"}}}
+	want := map[txmanager.Submitter][]payment{r.busy: {{ordinary, "101"}, {ordinary, "106"}, {ordinary, "107"}}, r.still: {{ordinary, "103"}, {ordinary, "104"}, {ordinary, "105"}}}
 	for s, all := range want {
 		if got := r.chainPays(t, s); !slices.Equal(got, all) {
 			t.Errorf("ordinary intents of %s on the chain: got %v, want %v, each once", s, got, all)

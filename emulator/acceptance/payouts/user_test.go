@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // user is one of t's own, with accounts that nobody else touches and an address that
@@ -22,7 +22,7 @@ type user struct {
 	id      int64
 	ctx     context.Context
 	asset   transfer.Asset
-	address nonce.Address // whom the user pays
+	address txmanager.Address // whom the user pays
 }
 
 var lastUser atomic.Int64
@@ -46,7 +46,7 @@ func (h *house) unjudged(t *testing.T, a transfer.Asset, units uint64) *user {
 	ctx, cancel := context.WithTimeout(context.Background(), within) // longer than t's, which ends before clean-up
 	t.Cleanup(cancel)
 	u := &user{house: h, t: t, id: 1000 + lastUser.Add(1), ctx: ctx, asset: a}
-	u.address = nonce.Address{0xab, 18: byte(u.id >> 8), 19: byte(u.id)}
+	u.address = txmanager.Address{0xab, 18: byte(u.id >> 8), 19: byte(u.id)}
 	if err := u.Deposit(ctx, transfer.Funding, u.id, a.ID, units); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Wage is the input of every handler.
@@ -24,20 +24,20 @@ type Wage struct {
 }
 
 // Employee is who is paid.
-var Employee = nonce.Address{17: 0x0e, 18: 0x3b, 19: 0x10}
+var Employee = txmanager.Address{17: 0x0e, 18: 0x3b, 19: 0x10}
 
 // Handlers are the business' handlers, by name.
-func Handlers() map[string]nonce.Handler { return map[string]nonce.Handler{"wage": wage} }
+func Handlers() map[string]txmanager.Handler { return map[string]txmanager.Handler{"wage": wage} }
 
-func wage(ctx context.Context, n nonce.NonceContext) (nonce.Transaction, error) {
+func wage(ctx context.Context, n txmanager.NonceContext) (txmanager.Transaction, error) {
 	var w Wage
 	if err := json.Unmarshal(n.Input, &w); err != nil {
-		return nonce.Transaction{}, err
+		return txmanager.Transaction{}, err
 	}
-	call := nonce.Call{To: &Employee, Value: big.NewInt(w.Wei)}
+	call := txmanager.Call{To: &Employee, Value: big.NewInt(w.Wei)}
 	switch w.How {
 	case "fails":
-		return nonce.Transaction{}, errors.New("the ledger of wages is closed")
+		return txmanager.Transaction{}, errors.New("the ledger of wages is closed")
 	case "panics":
 		panic("no such employee")
 	case "hangs": // deaf to its context
@@ -51,34 +51,34 @@ func wage(ctx context.Context, n nonce.NonceContext) (nonce.Transaction, error) 
 	case "signs", "signs twice", "signs and fails", "signs and hangs":
 		return w.signed(ctx, n, call)
 	}
-	return nonce.Transaction{Call: call}, nil
+	return txmanager.Transaction{Call: call}, nil
 }
 
 // signed has the wage signed at once, as who must know the bytes before they go out.
-func (w Wage) signed(ctx context.Context, n nonce.NonceContext, call nonce.Call) (nonce.Transaction, error) {
+func (w Wage) signed(ctx context.Context, n txmanager.NonceContext, call txmanager.Call) (txmanager.Transaction, error) {
 	s, err := n.Signer.Sign(ctx, call)
 	if err != nil {
-		return nonce.Transaction{}, err
+		return txmanager.Transaction{}, err
 	}
 	if w.Slip != "" {
 		if err := os.WriteFile(w.Slip, s.Raw, 0o600); err != nil {
-			return nonce.Transaction{}, err
+			return txmanager.Transaction{}, err
 		}
 	}
 	switch w.How {
 	case "signs twice":
 		again, err := n.Signer.Sign(ctx, call)
 		if err != nil || again.Hash != s.Hash {
-			return nonce.Transaction{}, fmt.Errorf("the same again was signed as %s: %w", again.Hash, err)
+			return txmanager.Transaction{}, fmt.Errorf("the same again was signed as %s: %w", again.Hash, err)
 		}
 		call.Value = new(big.Int).Add(call.Value, big.NewInt(1))
-		if _, err := n.Signer.Sign(ctx, call); !errors.Is(err, nonce.ErrSignedOther) {
-			return nonce.Transaction{}, fmt.Errorf("a raise was signed beside it: %w", err)
+		if _, err := n.Signer.Sign(ctx, call); !errors.Is(err, txmanager.ErrSignedOther) {
+			return txmanager.Transaction{}, fmt.Errorf("a raise was signed beside it: %w", err)
 		}
 	case "signs and fails":
-		return nonce.Transaction{}, errors.New("the employee has left")
+		return txmanager.Transaction{}, errors.New("the employee has left")
 	case "signs and hangs":
 		time.Sleep(time.Hour)
 	}
-	return nonce.Transaction{Signed: s.Raw}, nil
+	return txmanager.Transaction{Signed: s.Raw}, nil
 }

@@ -3,7 +3,7 @@ package payroll
 import (
 	"strings"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // GiveUp begins the request ids that [Impatient] gives up. All others wait for an operator.
@@ -13,10 +13,10 @@ const GiveUp = "give-up-"
 // [GiveUp].
 type Impatient struct{}
 
-// Resolve implements [nonce.StuckResolution].
-func (Impatient) Resolve(t nonce.Tx) (nonce.Order, string) {
+// Resolve implements [txmanager.StuckResolution].
+func (Impatient) Resolve(t txmanager.Tx) (txmanager.Action, string) {
 	if strings.HasPrefix(t.RequestID, GiveUp) {
-		return nonce.OrderPlaceholder, "the business gives it up"
+		return txmanager.ActionPlaceholder, "the business gives it up"
 	}
-	return nonce.OrderWait, ""
+	return txmanager.ActionWait, ""
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/emulator/ubsproxy"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Fault is one kind of fault.
@@ -108,10 +108,10 @@ func NewWorld(o Options) *World {
 }
 
 // Accounts returns the submitters whose keys a foreign signer also has.
-func (w *World) Accounts() []nonce.Submitter {
-	names := make([]nonce.Submitter, len(w.Keys))
+func (w *World) Accounts() []txmanager.Submitter {
+	names := make([]txmanager.Submitter, len(w.Keys))
 	for i, k := range w.Keys {
-		names[i] = nonce.NewSubmitter(w.Stack.Chain.ChainID(), k.Address)
+		names[i] = txmanager.NewSubmitter(w.Stack.Chain.ChainID(), k.Address)
 	}
 	return names
 }

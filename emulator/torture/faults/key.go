@@ -15,7 +15,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 func keyFaults() []Fault {
@@ -34,19 +34,19 @@ type Use struct {
 // Foreign records the foreign signer's transactions by submitter.
 type Foreign struct {
 	mu   sync.Mutex
-	uses map[nonce.Submitter][]Use
+	uses map[txmanager.Submitter][]Use
 }
 
-func newForeign() *Foreign { return &Foreign{uses: make(map[nonce.Submitter][]Use)} }
+func newForeign() *Foreign { return &Foreign{uses: make(map[txmanager.Submitter][]Use)} }
 
-func (f *Foreign) add(s nonce.Submitter, u Use) {
+func (f *Foreign) add(s txmanager.Submitter, u Use) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.uses[s] = append(f.uses[s], u)
 }
 
 // Of returns the foreign signer's uses of one key.
-func (f *Foreign) Of(s nonce.Submitter) []Use {
+func (f *Foreign) Of(s txmanager.Submitter) []Use {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.uses[s])
@@ -54,10 +54,10 @@ func (f *Foreign) Of(s nonce.Submitter) []Use {
 
 // Nonces returns the nonces used by the foreign signer. The chain can have any transaction
 // there.
-func (f *Foreign) Nonces() map[nonce.Submitter][]uint64 {
+func (f *Foreign) Nonces() map[txmanager.Submitter][]uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := make(map[nonce.Submitter][]uint64, len(f.uses))
+	all := make(map[txmanager.Submitter][]uint64, len(f.uses))
 	for s := range maps.Keys(f.uses) {
 		for _, u := range f.uses[s] {
 			all[s] = append(all[s], u.Nonce)
@@ -137,7 +137,7 @@ func (w *World) useNonce(ctx context.Context, client *ethclient.Client, key devc
 	if err != nil {
 		return 0, err
 	}
-	w.Foreign.add(nonce.NewSubmitter(w.Stack.Chain.ChainID(), key.Address), Use{n, tx.Hash()}) // recorded before it can be seen on chain
+	w.Foreign.add(txmanager.NewSubmitter(w.Stack.Chain.ChainID(), key.Address), Use{n, tx.Hash()}) // recorded before it can be seen on chain
 	if err := client.SendTransaction(ctx, tx); err != nil {
 		return 0, fmt.Errorf("foreign use of nonce %d of %s: %w", n, key.Address, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/cloudtasks"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/retry"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 func taskFaults() []Fault {
@@ -44,7 +44,7 @@ func tasks(draw func(*cloudtasks.Faults, *rand.Rand)) func(context.Context, *Wor
 func emptyQueues(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
 	until(ctx, targetTimeout, func() bool {
 		thrown := 0
-		kinds := []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit}
+		kinds := []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit}
 		if w.Users > 0 {
 			kinds = append(kinds, "transfer")
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/retry"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // caller follows one intent from the first post to its final state.
@@ -98,8 +98,8 @@ func (c *caller) call(ctx context.Context, method, path string, body any) (a ans
 	a.status, a.text = status, text
 	var all struct {
 		TxID, Outcome, Code string
-		State               nonce.State
-		SubState            *nonce.SubState
+		State               txmanager.State
+		SubState            *txmanager.SubState
 	}
 	if err := json.Unmarshal(text, &all); err != nil {
 		return answer{begun: a.begun, generation: a.generation} // the answer was cut off
@@ -251,12 +251,12 @@ func (c *caller) recordAnswer(a answer) (final bool) {
 	var before Answers
 	c.set(func(t *Answers) {
 		before = *t
-		if a.reached.State.Final() && t.End == nil {
+		if a.reached.State.Terminal() && t.End == nil {
 			t.End, t.EndAt = &a.reached, time.Now()
 			t.Generation = a.generation
 		}
 	})
-	final = a.reached.State.Final()
+	final = a.reached.State.Terminal()
 	switch {
 	case before.End == nil:
 	case final && a.reached != *before.End:

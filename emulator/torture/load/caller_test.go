@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/torture/plan"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-var alice = nonce.NewSubmitter(1337, nonce.Address{1})
+var alice = txmanager.NewSubmitter(1337, txmanager.Address{1})
 
 func setup(answers Answers) *caller {
 	return &caller{ledger: new(Ledger), intent: Seen(alice, big.NewInt(1), answers)}
@@ -28,7 +28,7 @@ func (c *caller) wantContradiction(t *testing.T, name, part string) {
 // older state.
 func TestFinalAnswersNeverChange(t *testing.T) {
 	t.Parallel()
-	confirmed, reverted := End{State: nonce.Confirmed}, End{State: nonce.Failed, Sub: nonce.Reverted}
+	confirmed, reverted := End{State: txmanager.Confirmed}, End{State: txmanager.Failed, Sub: txmanager.Reverted}
 	arrived := time.Now()
 	for name, c := range map[string]struct {
 		answer answer
@@ -36,8 +36,8 @@ func TestFinalAnswersNeverChange(t *testing.T) {
 	}{
 		"the same":          {answer{begun: arrived.Add(time.Second), reached: confirmed}, ""},
 		"another end":       {answer{begun: arrived.Add(-time.Second), reached: reverted}, "now it is FAILED/REVERTED"},
-		"no end, put later": {answer{begun: arrived.Add(time.Second), reached: End{State: nonce.Tracking}}, "put after that got TRACKING"},
-		"no end, put first": {answer{begun: arrived.Add(-time.Second), reached: End{State: nonce.Tracking}}, ""},
+		"no end, put later": {answer{begun: arrived.Add(time.Second), reached: End{State: txmanager.Tracking}}, "put after that got TRACKING"},
+		"no end, put first": {answer{begun: arrived.Add(-time.Second), reached: End{State: txmanager.Tracking}}, ""},
 	} {
 		caller := setup(Answers{TxID: "t", End: &confirmed, EndAt: arrived})
 		caller.recordAnswer(c.answer)
@@ -77,7 +77,7 @@ func TestSecondTxIDIsAContradiction(t *testing.T) {
 // CANCELLED and EXECUTED come with a final state, PENDING with any other.
 func TestCancelOutcomeMustMatchState(t *testing.T) {
 	t.Parallel()
-	cancelled := End{State: nonce.Failed, Sub: nonce.Cancelled}
+	cancelled := End{State: txmanager.Failed, Sub: txmanager.Cancelled}
 	for name, c := range map[string]struct {
 		status  int
 		outcome string
@@ -85,8 +85,8 @@ func TestCancelOutcomeMustMatchState(t *testing.T) {
 		want    string
 	}{
 		"cancelled":           {200, "CANCELLED", cancelled, ""},
-		"pending":             {202, "PENDING", End{State: nonce.Tracking}, ""},
-		"definite too early":  {200, "CANCELLED", End{State: nonce.Tracking}, "definite: true, and final: false"},
+		"pending":             {202, "PENDING", End{State: txmanager.Tracking}, ""},
+		"definite too early":  {200, "CANCELLED", End{State: txmanager.Tracking}, "definite: true, and final: false"},
 		"pending at the end":  {202, "PENDING", cancelled, "definite: false, and final: true"},
 		"neither yes nor no":  {200, "MAYBE", cancelled, "want CANCELLED"},
 		"accepted is unknown": {404, "", End{}, "want CANCELLED"},

@@ -13,12 +13,12 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Intent is a request that a caller posts, with its script and the answers so far.
 type Intent struct {
-	Submitter nonce.Submitter
+	Submitter txmanager.Submitter
 	RequestID string
 	To        *common.Address
 	ValueWei  *big.Int // unique in the run: it identifies the effect on chain
@@ -60,8 +60,8 @@ type Answers struct {
 
 // End is a final answer. Every later one must be the same.
 type End struct {
-	State nonce.State
-	Sub   nonce.SubState
+	State txmanager.State
+	Sub   txmanager.SubState
 }
 
 // String returns the end as STATE or STATE/SUBSTATE, such as FAILED/REVERTED.
@@ -80,7 +80,7 @@ func (in *Intent) Answers() Answers {
 }
 
 // Seen returns an intent with the answers given, for the checks. It is not posted.
-func Seen(s nonce.Submitter, valueWei *big.Int, answers Answers) *Intent {
+func Seen(s txmanager.Submitter, valueWei *big.Int, answers Answers) *Intent {
 	return &Intent{Submitter: s, ValueWei: valueWei, answers: answers}
 }
 
@@ -92,7 +92,7 @@ const revertingInitCode = "60006000fd"
 
 // newIntent draws the n-th intent and its script. The first few have each habit once, so
 // that the shortest run has them all.
-func newIntent(s nonce.Submitter, n int, r *rand.Rand) *Intent {
+func newIntent(s txmanager.Submitter, n int, r *rand.Rand) *Intent {
 	in := &Intent{Submitter: s, RequestID: fmt.Sprintf("r-%d", n), ValueWei: big.NewInt(int64(1_000_000 + n))}
 	switch kind := r.IntN(100); {
 	case kind < 70:

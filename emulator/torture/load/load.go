@@ -12,12 +12,12 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/record"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Account is a submitter and how many intents it may have in flight.
 type Account struct {
-	Submitter nonce.Submitter
+	Submitter txmanager.Submitter
 	Window    int
 	Policy    bool // the submitter has the policy of [Policy]
 	Program   bool // a [Program] uses it too, and its requests queue behind the intents
@@ -91,7 +91,7 @@ type Ledger struct {
 
 // Contradiction is an answer that must not be given.
 type Contradiction struct {
-	Submitter nonce.Submitter
+	Submitter txmanager.Submitter
 	RequestID string
 	TxID      string
 	Detail    string // the answer, and what was expected
@@ -111,7 +111,7 @@ func (l *Ledger) Intents() []*Intent {
 }
 
 // open counts the intents of s that are not finished.
-func (l *Ledger) open(s nonce.Submitter) (n int) {
+func (l *Ledger) open(s txmanager.Submitter) (n int) {
 	for _, in := range l.Intents() {
 		if in.Submitter == s && !in.Answers().Done {
 			n++
@@ -157,7 +157,7 @@ func (l *Ledger) Tally() (t Tally) {
 			switch {
 			case answers.End == nil:
 				t.Waiting++
-			case answers.End.State == nonce.Confirmed:
+			case answers.End.State == txmanager.Confirmed:
 				t.Confirmed++
 			default:
 				t.Failed++

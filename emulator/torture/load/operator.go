@@ -20,7 +20,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/faults"
 	"github.com/fencepost/fencepost/emulator/torture/retry"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Operator decides on STUCK transactions, and releases submitters from PROTECT once the
@@ -40,14 +40,14 @@ type Operator struct {
 	draining    atomic.Bool
 	timeout     retry.Timeout
 
-	Payer nonce.Submitter // the submitter of payouts; "": none
+	Payer txmanager.Submitter // the submitter of payouts; "": none
 	// IsNeverRepeated reports of a payment of the payer whether no user will repeat it: a
 	// lost database had already answered its user with a final state.
 	IsNeverRepeated func(ctx context.Context, payment common.Hash) bool
 
-	Windows    map[nonce.Submitter]int
-	restored   sync.Mutex               // held while a restored copy is reconciled: no release before that
-	restoredAt map[nonce.Submitter]bool // not released since the last restore
+	Windows    map[txmanager.Submitter]int
+	restored   sync.Mutex                   // held while a restored copy is reconciled: no release before that
+	restoredAt map[txmanager.Submitter]bool // not released since the last restore
 }
 
 // The operator's acts, as they are counted and printed.
@@ -139,7 +139,7 @@ func (o *Operator) call(ctx context.Context, method, path string, body any) (int
 
 // protected is a submitter in PROTECT as the admin function shows it.
 type protected struct {
-	Submitter     nonce.Submitter
+	Submitter     txmanager.Submitter
 	NextNonce     uint64
 	InFlightNonce *uint64
 	Protect       *struct{ Episode int }
@@ -180,7 +180,7 @@ func (o *Operator) release(ctx context.Context, p protected, body map[string]any
 
 // requestWrongCount asks for a resync to a count that the chain never had. It must be refused.
 func (o *Operator) requestWrongCount(ctx context.Context, p protected) {
-	body := map[string]any{"mode": nonce.Resync, "count": p.NextNonce + 1_000_000, "reason": "a slip of the finger"}
+	body := map[string]any{"mode": txmanager.Resync, "count": p.NextNonce + 1_000_000, "reason": "a slip of the finger"}
 	status, text, err := o.release(ctx, p, body)
 	switch {
 	case err != nil || status >= 500 || status == http.StatusConflict:
@@ -222,17 +222,17 @@ func (o *Operator) releaseRequest(ctx context.Context, p protected) (body map[st
 	lost := o.lost(ctx, client, p.Submitter, lowest, final)
 	if final > p.NextNonce || len(lost) > 0 {
 		if o.Source.IntN(5) == 0 && !o.draining.Load() {
-			return map[string]any{"mode": nonce.Resume, "reason": "an alarm that was not examined"}, nil
+			return map[string]any{"mode": txmanager.Resume, "reason": "an alarm that was not examined"}, nil
 		}
 		reason := fmt.Sprintf("a foreign signer used the key; the account's final count is %d", final)
-		return map[string]any{"mode": nonce.Resync, "count": final, "requests": lost, "reason": reason}, nil
+		return map[string]any{"mode": txmanager.Resync, "count": final, "requests": lost, "reason": reason}, nil
 	}
-	return map[string]any{"mode": nonce.Resume, "reason": "nothing of ours is lost"}, nil
+	return map[string]any{"mode": txmanager.Resume, "reason": "nothing of ours is lost"}, nil
 }
 
 // lost returns "none" for each nonce from lowest on and below count that a foreign signer
 // consumed.
-func (o *Operator) lost(ctx context.Context, client *ethclient.Client, s nonce.Submitter, lowest, count uint64) map[uint64]string {
+func (o *Operator) lost(ctx context.Context, client *ethclient.Client, s txmanager.Submitter, lowest, count uint64) map[uint64]string {
 	lost := make(map[uint64]string)
 	for _, u := range o.Foreign.Of(s) {
 		if u.Nonce < lowest || u.Nonce >= count {

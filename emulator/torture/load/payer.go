@@ -13,7 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // payerReleaseRequest returns the release of the payer after a restore. It is always a resync.
@@ -23,7 +23,7 @@ func (o *Operator) payerReleaseRequest(ctx context.Context, client *ethclient.Cl
 	if err != nil {
 		return nil, err
 	}
-	body := map[string]any{"mode": nonce.Resync, "count": final, "requests": names, "reason": "restored; the page of lost nonces was read"}
+	body := map[string]any{"mode": txmanager.Resync, "count": final, "requests": names, "reason": "restored; the page of lost nonces was read"}
 	if len(unread) > 0 { // no node knows them yet; the page shows them once their hashes were given
 		_, hashes, err := o.lostRequests(ctx, client, o.Payer, unread[0], final)
 		if err != nil {
@@ -35,7 +35,7 @@ func (o *Operator) payerReleaseRequest(ctx context.Context, client *ethclient.Cl
 	}
 	if alone && o.Source.IntN(2) == 0 {
 		for n, name := range names {
-			if name != nonce.NoRequest {
+			if name != txmanager.NoRequest {
 				delete(names, n)
 			}
 		}
@@ -71,7 +71,7 @@ func (o *Operator) lostPayerRequests(ctx context.Context) (names map[uint64]stri
 			}
 			if o.signedByForeignSigner(o.Payer, n.Taker.Hash) {
 				candidates, alone = nil, alone && len(candidates) == 0
-				names[n.Nonce] = nonce.NoRequest
+				names[n.Nonce] = txmanager.NoRequest
 			}
 			for _, name := range candidates {
 				if alone = alone && !used[name] && len(candidates) == 1; !used[name] {

@@ -20,8 +20,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Program is a Go program of the deployment's owner. It posts requests whose transactions a
@@ -82,7 +82,7 @@ func (p *Program) Run(ctx, within context.Context) {
 		}
 		key := p.Accounts[p.Source.IntN(len(p.Accounts))]
 		in := &Intent{
-			Submitter: nonce.NewSubmitter(p.Stack.Chain.ChainID(), key.Address), RequestID: fmt.Sprintf("program-%d", n),
+			Submitter: txmanager.NewSubmitter(p.Stack.Chain.ChainID(), key.Address), RequestID: fmt.Sprintf("program-%d", n),
 			ValueWei: big.NewInt(int64(500_000_000 + n)), program: true, script: script{pace: time.Second},
 		}
 		begin := p.drawRequest(n, key)
@@ -205,7 +205,7 @@ func (p *Program) runReservation(ctx context.Context, c *caller, key devchain.Ac
 	case "given back":
 		_ = p.insist(ctx, c.intent, func(ctx context.Context) error {
 			return p.App.MarkRecyclable(ctx, got.TxID, owner, "no longer needed")
-		}, nonce.ErrNotOwner)
+		}, txmanager.ErrNotOwner)
 	case "used too late":
 		retry.Pause(ctx, time.Until(got.Until)+3*time.Second)
 		p.useNonce(ctx, c, key, got)
@@ -224,7 +224,7 @@ func (p *Program) useNonce(ctx context.Context, c *caller, key devchain.Account,
 		return
 	}
 	p.Note("program: request %s is signed for nonce %d: %s", c.intent.RequestID, got.Nonce, hex.EncodeToString(raw))
-	_ = p.insist(ctx, c.intent, func(ctx context.Context) error { return p.App.MarkUsed(ctx, got.TxID, owner, raw) }, nonce.ErrNotOwner, nonce.ErrBytes)
+	_ = p.insist(ctx, c.intent, func(ctx context.Context) error { return p.App.MarkUsed(ctx, got.TxID, owner, raw) }, txmanager.ErrNotOwner, txmanager.ErrSignedBytes)
 }
 
 func signFor(key devchain.Account, chainID *big.Int, n uint64, to common.Address, wei *big.Int) ([]byte, error) {

@@ -19,7 +19,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/faults"
 	"github.com/fencepost/fencepost/emulator/torture/retry"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // EndMayBeLost reports whether a restore may have lost the final answer: the database gave it
@@ -33,13 +33,13 @@ func (l *Ledger) EndMayBeLost(t Answers) bool {
 // have another name for its end.
 func (e End) Survives(now End) bool {
 	if e.OnChain() {
-		return now.State == e.State && (e.State == nonce.Confirmed || now.Sub == e.Sub)
+		return now.State == e.State && (e.State == txmanager.Confirmed || now.Sub == e.Sub)
 	}
-	return now.State == nonce.Failed && now.Sub != nonce.Reverted
+	return now.State == txmanager.Failed && now.Sub != txmanager.Reverted
 }
 
 // OnChain reports whether the chain has the request's transaction.
-func (e End) OnChain() bool { return e.State == nonce.Confirmed || e.Sub == nonce.Reverted }
+func (e End) OnChain() bool { return e.State == txmanager.Confirmed || e.Sub == txmanager.Reverted }
 
 // databaseReplacedSince reports whether a restore happened since begun. The answer to a
 // request that spans a restore proves nothing about either database.
@@ -94,7 +94,7 @@ func (c *caller) recordStoredRequest(ctx context.Context, begun int) {
 
 // Successes is the number of successful transactions that the chain must have for this end.
 func (e End) Successes() int {
-	if e.State == nonce.Confirmed {
+	if e.State == txmanager.Confirmed {
 		return 1
 	}
 	return 0
@@ -102,7 +102,7 @@ func (e End) Successes() int {
 
 // Reverts is the number of reverted transactions that the chain must have for this end.
 func (e End) Reverts() int {
-	if e.Sub == nonce.Reverted {
+	if e.Sub == txmanager.Reverted {
 		return 1
 	}
 	return 0
@@ -111,7 +111,7 @@ func (e End) Reverts() int {
 // Restore puts the copy in place by putBack, and follows docs/runbooks/restore.md up to the
 // releases. It waits until no account has pending transactions, and accepts the copy. Then it
 // cancels again each request that a caller knows as cancelled or refused.
-func (o *Operator) Restore(ctx context.Context, accounts []nonce.Submitter, backedUp time.Time, putBack func() error) error {
+func (o *Operator) Restore(ctx context.Context, accounts []txmanager.Submitter, backedUp time.Time, putBack func() error) error {
 	o.restored.Lock()
 	defer o.restored.Unlock()
 	if err := putBack(); err != nil {
@@ -121,8 +121,8 @@ func (o *Operator) Restore(ctx context.Context, accounts []nonce.Submitter, back
 	return ctx.Err()
 }
 
-func (o *Operator) prepareReleases(ctx context.Context, accounts []nonce.Submitter, backedUp time.Time) {
-	o.restoredAt = make(map[nonce.Submitter]bool)
+func (o *Operator) prepareReleases(ctx context.Context, accounts []txmanager.Submitter, backedUp time.Time) {
+	o.restoredAt = make(map[txmanager.Submitter]bool)
 	for _, s := range accounts {
 		o.restoredAt[s] = true
 	}
@@ -166,7 +166,7 @@ func (o *Operator) until(ctx context.Context, what string, met func() bool) {
 
 // isNothingPending reports whether the chain's finalized block has every transaction of the
 // accounts.
-func (o *Operator) isNothingPending(ctx context.Context, accounts []nonce.Submitter) bool {
+func (o *Operator) isNothingPending(ctx context.Context, accounts []txmanager.Submitter) bool {
 	client, err := ethclient.DialContext(ctx, o.Stack.Chain.URL())
 	if err != nil {
 		return false
@@ -184,7 +184,7 @@ func (o *Operator) isNothingPending(ctx context.Context, accounts []nonce.Submit
 // lostRequests returns the request and the transaction hash of each nonce from lowest on and
 // below count whose transaction this database does not have. The unique value identifies the
 // request; a nonce of no request gets "none".
-func (o *Operator) lostRequests(ctx context.Context, client *ethclient.Client, s nonce.Submitter, lowest, count uint64) (lost, hashes map[uint64]string, err error) {
+func (o *Operator) lostRequests(ctx context.Context, client *ethclient.Client, s txmanager.Submitter, lowest, count uint64) (lost, hashes map[uint64]string, err error) {
 	byValue, here := make(map[string]string), map[string]bool(nil)
 	if here, err = o.storedRequests(ctx, s); err != nil {
 		return nil, nil, err
@@ -213,7 +213,7 @@ func (o *Operator) lostRequests(ctx context.Context, client *ethclient.Client, s
 		below := false
 		for _, tx := range block.Transactions() {
 			from, err := types.Sender(signer, tx)
-			if err != nil || nonce.Address(from) != s.Address() {
+			if err != nil || txmanager.Address(from) != s.Address() {
 				continue
 			}
 			below = below || tx.Nonce() < lowest
@@ -228,7 +228,7 @@ func (o *Operator) lostRequests(ctx context.Context, client *ethclient.Client, s
 				continue
 			}
 			if lost[tx.Nonce()] = byValue[tx.Value().String()]; lost[tx.Nonce()] == "" {
-				lost[tx.Nonce()] = nonce.NoRequest
+				lost[tx.Nonce()] = txmanager.NoRequest
 			}
 			hashes[tx.Nonce()] = tx.Hash().Hex()
 		}
@@ -240,7 +240,7 @@ func (o *Operator) lostRequests(ctx context.Context, client *ethclient.Client, s
 }
 
 // storedRequests returns the request ids of the submitter that this database has.
-func (o *Operator) storedRequests(ctx context.Context, s nonce.Submitter) (map[string]bool, error) {
+func (o *Operator) storedRequests(ctx context.Context, s txmanager.Submitter) (map[string]bool, error) {
 	rows, _ := o.DB.Query(ctx, `select request_id from managed_tx where submitter = $1`, s) // the reader has the error
 	here, id := make(map[string]bool), ""
 	_, err := pgx.ForEachRow(rows, []any{&id}, func() error { here[id] = true; return nil })
@@ -257,7 +257,7 @@ const (
 // effect: no caller posts them again.
 func (o *Operator) decideHeld(ctx context.Context) {
 	var txID, requestID string
-	var s nonce.Submitter
+	var s txmanager.Submitter
 	held := make(map[[2]string]string)
 	rows, _ := o.DB.Query(ctx, `select tx_id::text, submitter, request_id from managed_tx where queued and held and held_for is null`) // the reader has the error
 	if _, err := pgx.ForEachRow(rows, []any{&txID, &s, &requestID}, func() error { held[[2]string{string(s), requestID}] = txID; return nil }); err != nil || len(held) == 0 {
@@ -305,7 +305,7 @@ func (o *Operator) decideForeign(ctx context.Context) {
 
 // openHandlerRequest returns the txId of the open request of this value whose transaction a
 // handler makes, or "". No particular nonce is held for such a request.
-func (o *Operator) openHandlerRequest(s nonce.Submitter, valueWei string) string {
+func (o *Operator) openHandlerRequest(s txmanager.Submitter, valueWei string) string {
 	for _, in := range o.Ledger.Intents() {
 		answers := in.Answers()
 		if in.program && in.Submitter == s && in.ValueWei.String() == valueWei && answers.End == nil && answers.Generation == o.Ledger.Generation() {
@@ -318,7 +318,7 @@ func (o *Operator) openHandlerRequest(s nonce.Submitter, valueWei string) string
 // repostLost posts a request of this value again for its caller, and returns the txId, or "".
 // A lost database had matched it and answered its caller, who posts it no more. The new
 // database holds it.
-func (o *Operator) repostLost(ctx context.Context, s nonce.Submitter, valueWei string) string {
+func (o *Operator) repostLost(ctx context.Context, s txmanager.Submitter, valueWei string) string {
 	for _, in := range o.Ledger.Intents() {
 		answers := in.Answers()
 		if in.Submitter != s || in.ValueWei.String() != valueWei || !o.Ledger.EndMayBeLost(answers) || !answers.End.OnChain() {
@@ -338,7 +338,7 @@ func (o *Operator) repostLost(ctx context.Context, s nonce.Submitter, valueWei s
 	return ""
 }
 
-func (o *Operator) decideOne(ctx context.Context, s nonce.Submitter, what, path string, body map[string]any) {
+func (o *Operator) decideOne(ctx context.Context, s txmanager.Submitter, what, path string, body map[string]any) {
 	status, text, err := o.call(ctx, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/foreign/"+path, body)
 	o.Note("operator: %s of %s by %v: %d %s, error: %v", path, s, body, status, text, err)
 	if err == nil && status == http.StatusOK {
@@ -349,7 +349,7 @@ func (o *Operator) decideOne(ctx context.Context, s nonce.Submitter, what, path 
 }
 
 // signedByForeignSigner reports whether the foreign signer sent the transaction.
-func (o *Operator) signedByForeignSigner(s nonce.Submitter, hash string) bool {
+func (o *Operator) signedByForeignSigner(s txmanager.Submitter, hash string) bool {
 	return slices.ContainsFunc(o.Foreign.Of(s), func(u faults.Use) bool { return u.Hash.Hex() == hash })
 }
 
@@ -361,9 +361,9 @@ func (o *Operator) releaseRequestAfterRestore(ctx context.Context, client *ethcl
 		return nil, err
 	}
 	if !o.restoredAt[p.Submitter] && final <= p.NextNonce && len(lost) == 0 {
-		return map[string]any{"mode": nonce.Resume, "reason": "nothing of ours is lost"}, nil
+		return map[string]any{"mode": txmanager.Resume, "reason": "nothing of ours is lost"}, nil
 	}
-	body := map[string]any{"mode": nonce.Resync, "count": final, "requests": lost, "hashes": hashes, "reason": "restored; the chain was read"}
+	body := map[string]any{"mode": txmanager.Resync, "count": final, "requests": lost, "hashes": hashes, "reason": "restored; the chain was read"}
 	if o.restoredAt[p.Submitter] {
 		body["fill"] = o.Windows[p.Submitter]
 	}

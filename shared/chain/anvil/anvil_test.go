@@ -15,7 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/anvil"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 type bundle struct {
@@ -212,13 +212,13 @@ func TestDroppedTransactionsAreUnknown(t *testing.T) {
 	b := setup(t, anvil.Options{})
 	first, _ := b.send(t, 0)
 	second, _ := b.send(t, 1)
-	if err := b.DropTransaction(nonce.Hash(second)); err != nil {
+	if err := b.DropTransaction(txmanager.Hash(second)); err != nil {
 		t.Fatal(err)
 	}
 	if !b.known(t, first) || b.known(t, second) {
 		t.Error("second dropped: got the wrong one gone")
 	}
-	if err := b.DropTransaction(nonce.Hash(second)); err == nil {
+	if err := b.DropTransaction(txmanager.Hash(second)); err == nil {
 		t.Error("dropped twice: got nil, want an error")
 	}
 	if err := b.DropPool(); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // callTime bounds one call to the node, which is on this machine.
@@ -83,7 +83,7 @@ func (c *Chain) DropPool() error {
 
 // DropTransaction removes one transaction that is not in a block. It returns an error if the pool does not
 // have it.
-func (c *Chain) DropTransaction(hash nonce.Hash) error {
+func (c *Chain) DropTransaction(hash txmanager.Hash) error {
 	var dropped *common.Hash
 	if err := c.call(&dropped, "anvil_dropTransaction", common.Hash(hash)); err != nil {
 		return fmt.Errorf("drop %s: %w", hash, err)

@@ -9,14 +9,14 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Each transaction of the account in final blocks is found, in steps of any size, with its call. Transactions
 // of other accounts, and those above the last final block, are not.
 func testBlocks(t *testing.T, b *bundle) {
 	other := b.other(t)
-	var txs []nonce.Signed
+	var txs []txmanager.Signed
 	for n, blocks := range []int{0, 1, 7, 1, 90} { // the first two in one block
 		txs = append(txs, b.tx(t, uint64(n), nil))
 		b.mustSend(t, txs[n])
@@ -31,7 +31,7 @@ func testBlocks(t *testing.T, b *bundle) {
 		if end != final {
 			t.Errorf("steps of %d: read up to block %d, want the last final block, %d", limit, end, final)
 		}
-		want := map[uint64]nonce.Taker{}
+		want := map[uint64]txmanager.ConsumingTx{}
 		for n := range txs {
 			want[uint64(n)] = b.consumer(t, uint64(n))
 		}
@@ -41,10 +41,10 @@ func testBlocks(t *testing.T, b *bundle) {
 	}
 	other.wantNoBlocks(t, "of an account that has sent nothing", 0)
 	b.wantNoBlocks(t, "behind the last final block", final)
-	if r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter}); err != nil || r.End != 0 || r.Final != final {
+	if r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter}); err != nil || r.End != 0 || r.Final != final {
 		t.Errorf("no block asked for: got %+v, %v, want the last final block, %d", r, err, final)
 	}
-	if r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter, After: final + 1, Most: 5}); err == nil || errors.Is(err, nonce.ErrNotTold) {
+	if r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, After: final + 1, Most: 5}); err == nil || errors.Is(err, txmanager.ErrConsumerUnavailable) {
 		t.Errorf("after a block that is not final there: got %+v, %v, want an error after which another node is asked", r, err)
 	}
 }
@@ -65,11 +65,11 @@ func testBlocksOnAPrunedNode(t *testing.T, b *bundle) {
 			return NodeError("missing trie node 5f3a")
 		}})
 	}
-	if err := b.wantUntold(t, "deleted", 0); !errors.Is(err, nonce.ErrNoCounts) {
+	if err := b.wantUntold(t, "deleted", 0); !errors.Is(err, txmanager.ErrNoCounts) {
 		t.Errorf("deleted: got %v, want ErrNoCounts", err)
 	}
 	got, _ := b.read(t, 0, 60)
-	if diff := cmp.Diff(map[uint64]nonce.Taker{0: want}, got); diff != "" {
+	if diff := cmp.Diff(map[uint64]txmanager.ConsumingTx{0: want}, got); diff != "" {
 		t.Errorf("in the blocks of a pruned node (-want +got):\n%s", diff)
 	}
 }
@@ -78,11 +78,11 @@ func testBlocksOnAPrunedNode(t *testing.T, b *bundle) {
 func testBlocksFromATime(t *testing.T, b *bundle) {
 	b.mine(t, 120)
 	final := b.final(t)
-	headers := b.query(t, nonce.Look{FromBlock: 1, ToBlock: final}).Headers
+	headers := b.query(t, txmanager.ChainQuery{FromBlock: 1, ToBlock: final}).Headers
 	from := func(at time.Time) uint64 {
 		t.Helper()
-		r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter, OlderThan: at})
-		if err != nil || len(r.Takers) > 0 {
+		r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, OlderThan: at})
+		if err != nil || len(r.Transactions) > 0 {
 			t.Errorf("older than %s: got %+v, %v", at, r, err)
 		}
 		return r.End
@@ -144,8 +144,8 @@ func testFaultyBlocks(t *testing.T, b *bundle) {
 		"text for a number": {changed(func(block map[string]any) { block["number"] = "few" }), false},
 	} {
 		b.proxy.Set(c.fault)
-		r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter, Most: 50})
-		if err == nil || isPermanent(err) && !c.forGood || errors.Is(err, nonce.ErrNoCounts) {
+		r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 50})
+		if err == nil || isPermanent(err) && !c.forGood || errors.Is(err, txmanager.ErrNoCounts) {
 			t.Errorf("%s: got %+v, %v, want an error, for good %v", name, r, err, c.forGood)
 		}
 		if c.forGood && !isPermanent(err) {
@@ -160,30 +160,30 @@ func testFaultyBlocks(t *testing.T, b *bundle) {
 		}
 		return nil
 	}})
-	r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter, Most: 50})
-	if err != nil || r.End == 0 || r.End > 25 || r.Takers[0].Hash == (nonce.Hash{}) {
+	r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 50})
+	if err != nil || r.End == 0 || r.End > 25 || r.Transactions[0].Hash == (txmanager.Hash{}) {
 		t.Errorf("blocks up to 25 alone: got %+v, %v, want some of them, with the transaction", r, err)
 	}
 	b.proxy.Set(Fault{})
-	b.submitter = nonce.NewSubmitter(b.ChainID+1, b.submitter.Address())
-	if r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter, Most: 5}); err == nil {
+	b.submitter = txmanager.NewSubmitter(b.ChainID+1, b.submitter.Address())
+	if r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 5}); err == nil {
 		t.Errorf("a submitter of another chain: got %+v, want an error", r)
 	}
 }
 
 // read reads all final blocks after one, in steps.
-func (b *bundle) read(t *testing.T, after uint64, limit int) (all map[uint64]nonce.Taker, end uint64) {
+func (b *bundle) read(t *testing.T, after uint64, limit int) (all map[uint64]txmanager.ConsumingTx, end uint64) {
 	t.Helper()
-	all, end = map[uint64]nonce.Taker{}, after
+	all, end = map[uint64]txmanager.ConsumingTx{}, after
 	for {
-		r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter, After: end, Most: limit, Turn: int(end)})
+		r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, After: end, Most: limit, Turn: int(end)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if r.End > end+uint64(limit) || r.End == end && end < r.Final {
 			t.Fatalf("after block %d: got read up to %d, want some blocks, and %d at most", end, r.End, limit)
 		}
-		for n, consumer := range r.Takers {
+		for n, consumer := range r.Transactions {
 			all[n] = consumer
 		}
 		if end = r.End; end >= r.Final {
@@ -202,7 +202,7 @@ func (b *bundle) wantNoBlocks(t *testing.T, what string, after uint64) {
 // final returns the number of the last final block.
 func (b *bundle) final(t *testing.T) uint64 {
 	t.Helper()
-	v := b.query(t, nonce.Look{Finality: "finalized"})
+	v := b.query(t, txmanager.ChainQuery{Finality: "finalized"})
 	if v.Tagged == nil || v.Tagged.Number == 0 {
 		t.Fatalf("finalized: got %+v, want a block", v.Tagged)
 	}
@@ -210,9 +210,9 @@ func (b *bundle) final(t *testing.T) uint64 {
 }
 
 // consumer returns the transaction that consumed nonce n, found by counts.
-func (b *bundle) consumer(t *testing.T, n uint64) nonce.Taker {
+func (b *bundle) consumer(t *testing.T, n uint64) txmanager.ConsumingTx {
 	t.Helper()
-	consumer, err := b.connector.Taken(t.Context(), b.submitter, n)
+	consumer, err := b.connector.FindConsumingTx(t.Context(), b.submitter, n)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package chaintest is the contract of [nonce.ChainConnector] as tests, for every implementation and every
+// Package chaintest is the contract of [txmanager.ChainConnector] as tests, for every implementation and every
 // chain. It defines what each answer means, in particular *not found*, no answer, and *twice*.
 package chaintest
 
@@ -12,7 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Fixture is a separate chain for one test, with nothing pending, and a way to connect to it. A chain needs
@@ -29,14 +29,14 @@ type Fixture struct {
 	Reorg func(blocks ...[][]byte) error
 
 	// Nodes may differ in these.
-	ReorgReturns    bool          // a reorg makes removed transactions pending again (go-ethereum); else they are gone (anvil)
-	BumpPercent     int64         // how much more a replacement must pay at least (go-ethereum 10, anvil 1)
-	KeepsStates     bool          // of all blocks of a test (anvil); else of the last 128 (go-ethereum)
-	EndlessEstimate nonce.Outcome // of a deployment that exceeds any gas limit: Refused (go-ethereum), or Unknown (anvil names no limit)
-	PoorEstimate    nonce.Outcome // of a transfer above the account's balance: Unknown (go-ethereum), or Done (anvil does not check it)
+	ReorgReturns    bool              // a reorg makes removed transactions pending again (go-ethereum); else they are gone (anvil)
+	BumpPercent     int64             // how much more a replacement must pay at least (go-ethereum 10, anvil 1)
+	KeepsStates     bool              // of all blocks of a test (anvil); else of the last 128 (go-ethereum)
+	EndlessEstimate txmanager.Outcome // of a deployment that exceeds any gas limit: Refused (go-ethereum), or Unknown (anvil names no limit)
+	PoorEstimate    txmanager.Outcome // of a transfer above the account's balance: Unknown (go-ethereum), or Done (anvil does not check it)
 
 	// Connect returns the connector under test for a node of chainID at url.
-	Connect func(t *testing.T, url string, chainID uint64, timeout time.Duration) nonce.ChainConnector
+	Connect func(t *testing.T, url string, chainID uint64, timeout time.Duration) txmanager.ChainConnector
 }
 
 // Run runs the contract. newFixture is called once for each test.
@@ -115,15 +115,15 @@ const patience = 20 * time.Second
 type bundle struct {
 	Fixture
 	proxy     *Proxy
-	connector nonce.ChainConnector // through proxy
-	submitter nonce.Submitter
+	connector txmanager.ChainConnector // through proxy
+	submitter txmanager.Submitter
 	signer    types.Signer
 }
 
 func setup(t *testing.T, f Fixture) *bundle {
 	t.Helper()
 	b := &bundle{Fixture: f, proxy: NewProxy(t, f.URL)}
-	b.submitter = nonce.NewSubmitter(f.ChainID, nonce.Address(crypto.PubkeyToAddress(f.Key.PublicKey)))
+	b.submitter = txmanager.NewSubmitter(f.ChainID, txmanager.Address(crypto.PubkeyToAddress(f.Key.PublicKey)))
 	b.signer = types.LatestSignerForChainID(new(big.Int).SetUint64(f.ChainID))
 	b.connectAnew(t)
 	return b
@@ -134,11 +134,11 @@ func setup(t *testing.T, f Fixture) *bundle {
 func (b *bundle) connectAnew(t *testing.T) {
 	t.Helper()
 	b.connector = b.Connect(t, b.proxy.URL, b.ChainID, patience)
-	b.query(t, nonce.Look{})
+	b.query(t, txmanager.ChainQuery{})
 }
 
 // tx is a transfer of 1 wei at 10 gwei. edit changes it before it is signed.
-func (b *bundle) tx(t *testing.T, n uint64, edit func(*types.DynamicFeeTx)) nonce.Signed {
+func (b *bundle) tx(t *testing.T, n uint64, edit func(*types.DynamicFeeTx)) txmanager.Signed {
 	t.Helper()
 	inner := &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.ChainID), Nonce: n, To: &common.Address{0xfe},
 		Value: big.NewInt(1), Gas: 100_000, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)}
@@ -153,10 +153,10 @@ func (b *bundle) tx(t *testing.T, n uint64, edit func(*types.DynamicFeeTx)) nonc
 	if err != nil {
 		t.Fatal(err)
 	}
-	return nonce.Signed{Hash: nonce.Hash(signed.Hash()), Raw: raw}
+	return txmanager.Signed{Hash: txmanager.Hash(signed.Hash()), Raw: raw}
 }
 
-func (b *bundle) send(t *testing.T, txs ...nonce.Signed) []nonce.SendResult {
+func (b *bundle) send(t *testing.T, txs ...txmanager.Signed) []txmanager.SendResult {
 	t.Helper()
 	raws := make([][]byte, len(txs))
 	for i, tx := range txs {
@@ -170,10 +170,10 @@ func (b *bundle) send(t *testing.T, txs ...nonce.Signed) []nonce.SendResult {
 }
 
 // mustSend sends and requires each transaction to be accepted.
-func (b *bundle) mustSend(t *testing.T, txs ...nonce.Signed) {
+func (b *bundle) mustSend(t *testing.T, txs ...txmanager.Signed) {
 	t.Helper()
 	for i, r := range b.send(t, txs...) {
-		wantClass(t, r, nonce.SendAccepted)
+		wantClass(t, r, txmanager.SendAccepted)
 		if t.Failed() {
 			t.Fatalf("transaction %d was not accepted", i)
 		}
@@ -187,10 +187,10 @@ func (b *bundle) mine(t *testing.T, n int) {
 	}
 }
 
-func (b *bundle) query(t *testing.T, q nonce.Look) nonce.View {
+func (b *bundle) query(t *testing.T, q txmanager.ChainQuery) txmanager.ChainObservation {
 	t.Helper()
 	q.Submitter = b.submitter
-	v, err := b.connector.Look(t.Context(), q)
+	v, err := b.connector.Query(t.Context(), q)
 	if err != nil {
 		t.Fatalf("query: %v", err)
 	}
@@ -198,17 +198,17 @@ func (b *bundle) query(t *testing.T, q nonce.Look) nonce.View {
 }
 
 // wantNoObservation queries and requires an error.
-func (b *bundle) wantNoObservation(t *testing.T, why string, q nonce.Look) error {
+func (b *bundle) wantNoObservation(t *testing.T, why string, q txmanager.ChainQuery) error {
 	t.Helper()
 	q.Submitter = b.submitter
-	v, err := b.connector.Look(t.Context(), q)
+	v, err := b.connector.Query(t.Context(), q)
 	if err == nil {
 		t.Errorf("query with %s: got %+v, want an error", why, v)
 	}
 	return err
 }
 
-func wantClass(t *testing.T, r nonce.SendResult, want nonce.SendClass) {
+func wantClass(t *testing.T, r txmanager.SendResult, want txmanager.SendClass) {
 	t.Helper()
 	if r.Class != want {
 		t.Errorf("class: got %s (%q), want %s", r.Class, r.Text, want)

@@ -15,7 +15,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Each consumed nonce is found with its transaction's call: alone in its block or among others, even if other
@@ -23,7 +23,7 @@ import (
 func testConsumed(t *testing.T, b *bundle) {
 	b.mine(t, 3)
 	other := b.other(t)
-	txs := []nonce.Signed{
+	txs := []txmanager.Signed{
 		b.tx(t, 0, nil),
 		b.tx(t, 1, func(tx *types.DynamicFeeTx) { tx.Gas, tx.Data = 500_000, bytes.Repeat([]byte{0xda, 0x7a}, 1500) }),
 		b.tx(t, 2, func(tx *types.DynamicFeeTx) { tx.To, tx.Value, tx.Data = nil, nil, revert }),
@@ -61,7 +61,7 @@ func (b *bundle) other(t *testing.T) *bundle {
 	}
 	other := *b
 	other.Key = key
-	other.submitter = nonce.NewSubmitter(b.ChainID, nonce.Address(crypto.PubkeyToAddress(key.PublicKey)))
+	other.submitter = txmanager.NewSubmitter(b.ChainID, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)))
 	return &other
 }
 
@@ -97,7 +97,7 @@ func testNotConsumed(t *testing.T, b *bundle) {
 		t.Errorf("words without end: got %d bytes, %q, want a few, and no NUL", len(err.Error()), err)
 	}
 	b.proxy.Set(Fault{})
-	b.submitter = nonce.NewSubmitter(b.ChainID+1, b.submitter.Address())
+	b.submitter = txmanager.NewSubmitter(b.ChainID+1, b.submitter.Address())
 	b.wantUntold(t, "a submitter of another chain", 0)
 }
 
@@ -105,14 +105,14 @@ func testNotConsumed(t *testing.T, b *bundle) {
 // which is not *not consumed*.
 func testConsumedOnAPrunedNode(t *testing.T, b *bundle) {
 	const words = "missing trie node 5f3a (path ) state 0x5f3a is not available"
-	txs := make([]nonce.Signed, 3)
+	txs := make([]txmanager.Signed, 3)
 	for n := range txs {
 		txs[n] = b.tx(t, uint64(n), nil)
 		b.mustSend(t, txs[n])
 		b.mine(t, 1)
 	}
 	b.mine(t, 40)
-	oldest := b.query(t, nonce.Look{Receipts: []nonce.Hash{txs[1].Hash}}).Receipts[txs[1].Hash].Receipt.BlockNumber
+	oldest := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{txs[1].Hash}}).Receipts[txs[1].Hash].Receipt.BlockNumber
 	b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
 		if at, ok := call.countsAt(); !ok || at >= oldest {
 			return nil
@@ -165,7 +165,7 @@ func testConsumedAmongMillions(t *testing.T, b *bundle) {
 	for height, limit := range map[uint64]uint64{1: 8, 2: 8, head / 2: 8, head / 3: 8, head - 7_000: 6, head - 300: 5, head - 20: 4, head: 3} {
 		b.proxy.Set(moved(block, height, head))
 		before := b.proxy.RoundTrips()
-		got, err := b.connector.Taken(t.Context(), b.submitter, 0)
+		got, err := b.connector.FindConsumingTx(t.Context(), b.submitter, 0)
 		if err != nil || got.BlockNumber != height || got.Hash != tx.Hash {
 			t.Errorf("at height %d of %d: got %+v, %v, want %s", height, head, got, err, tx.Hash)
 		}
@@ -228,7 +228,7 @@ func testConsumedDuringReorg(t *testing.T, b *bundle) {
 	first, second := b.version(t, 1, 0), b.version(t, 2, 25)
 	b.mustSend(t, first)
 	b.mine(t, 3)
-	for name, consumer := range map[string]nonce.Signed{"moved": first, "replaced": second} {
+	for name, consumer := range map[string]txmanager.Signed{"moved": first, "replaced": second} {
 		reorged := false
 		b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
 			if _, ok := call.countsAt(); ok && !reorged {
@@ -299,7 +299,7 @@ func testConsumedByAnAuthorization(t *testing.T, b *bundle) {
 	last := b.tx(t, 2, nil)
 	b.mustSend(t, last)
 	b.mine(t, 1)
-	if a := b.query(t, nonce.Look{Account: true}).Account; !a.HasCode || a.LatestCount != 3 {
+	if a := b.query(t, txmanager.ChainQuery{Account: true}).Account; !a.HasCode || a.LatestCount != 3 {
 		t.Errorf("account: got code %t and count %d, want code and 3", a.HasCode, a.LatestCount)
 	}
 	if err := b.wantUntold(t, "by an authorization", 1); !isPermanent(err) {
@@ -309,7 +309,7 @@ func testConsumedByAnAuthorization(t *testing.T, b *bundle) {
 }
 
 // delegation is the account's first transaction. It carries an authorization of another account with nonce n.
-func (b *bundle) delegation(t *testing.T, of *bundle, n uint64) nonce.Signed {
+func (b *bundle) delegation(t *testing.T, of *bundle, n uint64) txmanager.Signed {
 	t.Helper()
 	auth := types.SetCodeAuthorization{Address: common.Address{0xfe}, Nonce: n}
 	auth.ChainID.SetUint64(b.ChainID)
@@ -328,13 +328,13 @@ func (b *bundle) delegation(t *testing.T, of *bundle, n uint64) nonce.Signed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return nonce.Signed{Hash: nonce.Hash(signed.Hash()), Raw: raw}
+	return txmanager.Signed{Hash: txmanager.Hash(signed.Hash()), Raw: raw}
 }
 
 // wantConsumer requires tx as the transaction that consumed nonce n, in the block of its receipt.
-func (b *bundle) wantConsumer(t *testing.T, when string, n uint64, tx nonce.Signed) {
+func (b *bundle) wantConsumer(t *testing.T, when string, n uint64, tx txmanager.Signed) {
 	t.Helper()
-	got, err := b.connector.Taken(t.Context(), b.submitter, n)
+	got, err := b.connector.FindConsumingTx(t.Context(), b.submitter, n)
 	if err != nil {
 		t.Errorf("%s: nonce %d: %v", when, n, err)
 		return
@@ -343,10 +343,10 @@ func (b *bundle) wantConsumer(t *testing.T, when string, n uint64, tx nonce.Sign
 	if err := sent.UnmarshalBinary(tx.Raw); err != nil {
 		t.Fatal(err)
 	}
-	v := b.query(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}})
+	v := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}})
 	receipt := v.Receipts[tx.Hash].Receipt
-	want := nonce.Taker{Hash: tx.Hash, BlockNumber: receipt.BlockNumber, BlockHash: receipt.BlockHash, Node: v.Node,
-		To: (*nonce.Address)(sent.To()), ValueWei: sent.Value().String(), Data: append([]byte{}, sent.Data()...)}
+	want := txmanager.ConsumingTx{Hash: tx.Hash, BlockNumber: receipt.BlockNumber, BlockHash: receipt.BlockHash, Node: v.Node,
+		To: (*txmanager.Address)(sent.To()), ValueWei: sent.Value().String(), Data: append([]byte{}, sent.Data()...)}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s: transaction of nonce %d (-want +got):\n%s", when, n, diff)
 	}
@@ -354,7 +354,7 @@ func (b *bundle) wantConsumer(t *testing.T, when string, n uint64, tx nonce.Sign
 
 func (b *bundle) wantNotConsumed(t *testing.T, when string, n uint64) {
 	t.Helper()
-	if got, err := b.connector.Taken(t.Context(), b.submitter, n); !errors.Is(err, nonce.ErrNotTaken) {
+	if got, err := b.connector.FindConsumingTx(t.Context(), b.submitter, n); !errors.Is(err, txmanager.ErrNotConsumed) {
 		t.Errorf("%s: nonce %d: got %+v, %v, want ErrNotTaken", when, n, got, err)
 	}
 }
@@ -362,8 +362,8 @@ func (b *bundle) wantNotConsumed(t *testing.T, when string, n uint64) {
 // wantUntold requires an error that says nothing about the chain.
 func (b *bundle) wantUntold(t *testing.T, when string, n uint64) error {
 	t.Helper()
-	got, err := b.connector.Taken(t.Context(), b.submitter, n)
-	if err == nil || errors.Is(err, nonce.ErrNotTaken) {
+	got, err := b.connector.FindConsumingTx(t.Context(), b.submitter, n)
+	if err == nil || errors.Is(err, txmanager.ErrNotConsumed) {
 		t.Errorf("%s: nonce %d: got %+v, %v, want another error than ErrNotTaken", when, n, got, err)
 	}
 	return err
@@ -372,5 +372,5 @@ func (b *bundle) wantUntold(t *testing.T, when string, n uint64) error {
 // isPermanent reports whether the node that answered permanently cannot tell. Of several nodes the
 // unavailable ones may still know.
 func isPermanent(err error) bool {
-	return errors.Is(err, nonce.ErrNotTold) || err != nil && strings.Contains(err.Error(), "nodes may tell later")
+	return errors.Is(err, txmanager.ErrConsumerUnavailable) || err != nil && strings.Contains(err.Error(), "nodes may tell later")
 }

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A node without block receipts is asked for each receipt singly, and is not asked for a block's receipts
@@ -73,7 +73,7 @@ func testFaultyBlockReceipts(t *testing.T, b *bundle) {
 	b.mine(t, 3)
 	txs, q := b.window(t, 0, 120)
 	b.mineExactly(t, txs)
-	held := heldAt(q, 120, b.query(t, nonce.Look{}).Head.Number)
+	held := heldAt(q, 120, b.query(t, txmanager.ChainQuery{}).Head.Number)
 	for _, below := range []int{0, 1, 4} {
 		for name, distort := range distortions {
 			b.connectAnew(t)
@@ -96,7 +96,7 @@ func testWindowDuringNewBlocks(t *testing.T, b *bundle) {
 	b.mine(t, 8)
 	txs, q := b.window(t, 0, 120)
 	b.mineExactly(t, txs[:100])
-	at := b.query(t, nonce.Look{}).Head.Number
+	at := b.query(t, txmanager.ChainQuery{}).Head.Number
 	trips := 0
 	every := func(do func(trip int) error) Fault {
 		trips = 0
@@ -108,14 +108,14 @@ func testWindowDuringNewBlocks(t *testing.T, b *bundle) {
 		}}
 	}
 	q.FromBlock, q.ToBlock = at-3, at+20
-	for name, q := range map[string]nonce.Look{"in the head": q, "held": heldAt(q, 100, at)} {
+	for name, q := range map[string]txmanager.ChainQuery{"in the head": q, "held": heldAt(q, 100, at)} {
 		b.proxy.Set(every(func(int) error { return b.Mine(2) }))
 		v := b.wantWindow(t, name, q, 4, 100)
-		if got, want := v.Head.Number, v.Since.Number+2*uint64(trips-1); got != want {
+		if got, want := v.Head.Number, v.StartHead.Number+2*uint64(trips-1); got != want {
 			t.Errorf("%s: head: got %d, want %d, after the blocks that came between", name, got, want)
 		}
-		if n := len(v.Headers); n == 0 || v.Headers[0].Number != at-3 || v.Headers[n-1] != *v.Since {
-			t.Errorf("%s: headers: got %+v, want those up to %+v", name, v.Headers, v.Since)
+		if n := len(v.Headers); n == 0 || v.Headers[0].Number != at-3 || v.Headers[n-1] != *v.StartHead {
+			t.Errorf("%s: headers: got %+v, want those up to %+v", name, v.Headers, v.StartHead)
 		}
 	}
 	b.proxy.Set(every(func(trip int) error {
@@ -138,14 +138,14 @@ func testWindowOnALaggingNode(t *testing.T, b *bundle) {
 
 	b.proxy.Set(recorder.Replay(func(c Call) bool { return c.Method == "eth_getTransactionCount" }))
 	for h, a := range b.query(t, q).Receipts {
-		if a.Answer != nonce.AnswerNotFound {
+		if a.Answer != txmanager.AnswerNotFound {
 			t.Fatalf("%s by a lagging count: got %+v, want not found", h, a)
 		}
 	}
 	b.proxy.Set(FaultyMethod(byBlock, map[string]any{"result": nil}))
 	b.wantWindow(t, "a block that lags", q, 3, 120)
 	b.proxy.Set(recorder.Replay(nil))
-	if v := b.query(t, q); v.Receipts[txs[0].Hash].Answer != nonce.AnswerNotFound {
+	if v := b.query(t, q); v.Receipts[txs[0].Hash].Answer != txmanager.AnswerNotFound {
 		t.Errorf("all of it lags: got %+v, want not found", v.Receipts[txs[0].Hash])
 	}
 }
@@ -155,7 +155,7 @@ func testWindowOnALaggingNode(t *testing.T, b *bundle) {
 func testReceiptOutsideTheObservation(t *testing.T, b *bundle) {
 	txs, q := b.window(t, 0, 120)
 	b.mineExactly(t, txs)
-	small := nonce.Look{Receipts: q.Receipts[:1]}
+	small := txmanager.ChainQuery{Receipts: q.Receipts[:1]}
 	for name, change := range map[string]map[string]any{
 		"above the head": {"blockNumber": "0xffff"},
 		"another head":   {"blockHash": absentHash},
@@ -175,9 +175,9 @@ func testReceiptOutsideTheObservation(t *testing.T, b *bundle) {
 			}
 			return nil
 		}})
-		for _, q := range []nonce.Look{small, q} {
+		for _, q := range []txmanager.ChainQuery{small, q} {
 			for h, a := range b.query(t, q).Receipts {
-				if a.Answer != nonce.AnswerUnknown {
+				if a.Answer != txmanager.AnswerUnknown {
 					t.Fatalf("%s, one of %d: got %+v for %s, want unknown", name, len(q.Receipts), a, h)
 				}
 			}

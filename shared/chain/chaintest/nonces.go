@@ -6,12 +6,12 @@ import (
 
 	"github.com/ethereum/go-ethereum/core/types"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // version is one of several transactions with nonce 0. It pays percent more than a transaction usually does
 // here.
-func (b *bundle) version(t *testing.T, number, percent int64) nonce.Signed {
+func (b *bundle) version(t *testing.T, number, percent int64) txmanager.Signed {
 	t.Helper()
 	return b.tx(t, 0, func(tx *types.DynamicFeeTx) {
 		tx.GasFeeCap = big.NewInt(10e9 / 100 * (100 + percent))
@@ -23,16 +23,16 @@ func (b *bundle) version(t *testing.T, number, percent int64) nonce.Signed {
 // wantCounts queries the account's counts.
 func (b *bundle) wantCounts(t *testing.T, when string, latest, pending uint64) {
 	t.Helper()
-	a := b.query(t, nonce.Look{Account: true}).Account
+	a := b.query(t, txmanager.ChainQuery{Account: true}).Account
 	if a.LatestCount != latest || a.PendingCount != pending {
 		t.Errorf("%s: counts got %d latest and %d pending, want %d and %d", when, a.LatestCount, a.PendingCount, latest, pending)
 	}
 }
 
 // wantAnswers queries each transaction's receipt and whether it is known.
-func (b *bundle) wantAnswers(t *testing.T, when string, tx nonce.Signed, receipt, known nonce.Answer) {
+func (b *bundle) wantAnswers(t *testing.T, when string, tx txmanager.Signed, receipt, known txmanager.Answer) {
 	t.Helper()
-	v := b.query(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}, Known: []nonce.Hash{tx.Hash}})
+	v := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}, Known: []txmanager.Hash{tx.Hash}})
 	if got := v.Receipts[tx.Hash].Answer; got != receipt {
 		t.Errorf("%s: receipt got answer %d, want %d", when, got, receipt)
 	}
@@ -46,18 +46,18 @@ func (b *bundle) wantAnswers(t *testing.T, when string, tx nonce.Signed, receipt
 func testReplaced(t *testing.T, b *bundle) {
 	first, second := b.version(t, 1, 0), b.version(t, 2, 25)
 	b.mustSend(t, first)
-	b.wantAnswers(t, "first sent", first, nonce.AnswerNotFound, nonce.AnswerFound)
+	b.wantAnswers(t, "first sent", first, txmanager.AnswerNotFound, txmanager.AnswerFound)
 	b.mustSend(t, second)
-	b.wantAnswers(t, "first replaced", first, nonce.AnswerNotFound, nonce.AnswerNotFound)
-	b.wantAnswers(t, "second sent", second, nonce.AnswerNotFound, nonce.AnswerFound)
+	b.wantAnswers(t, "first replaced", first, txmanager.AnswerNotFound, txmanager.AnswerNotFound)
+	b.wantAnswers(t, "second sent", second, txmanager.AnswerNotFound, txmanager.AnswerFound)
 	b.wantCounts(t, "second sent", 0, 1)
-	wantClass(t, b.send(t, first)[0], nonce.SendUnderpriced)
+	wantClass(t, b.send(t, first)[0], txmanager.SendUnderpriced)
 
 	b.mine(t, 1)
-	b.wantAnswers(t, "second mined", first, nonce.AnswerNotFound, nonce.AnswerNotFound)
-	b.wantAnswers(t, "second mined", second, nonce.AnswerFound, nonce.AnswerFound)
+	b.wantAnswers(t, "second mined", first, txmanager.AnswerNotFound, txmanager.AnswerNotFound)
+	b.wantAnswers(t, "second mined", second, txmanager.AnswerFound, txmanager.AnswerFound)
 	b.wantCounts(t, "second mined", 1, 1)
-	wantClass(t, b.send(t, first)[0], nonce.SendNonceTooLow)
+	wantClass(t, b.send(t, first)[0], txmanager.SendNonceTooLow)
 }
 
 // A node accepts a nonce before the preceding one, counts it only when that has arrived, and does not mine it
@@ -65,14 +65,14 @@ func testReplaced(t *testing.T, b *bundle) {
 func testNonceGap(t *testing.T, b *bundle) {
 	later := b.tx(t, 1, nil)
 	b.mustSend(t, later)
-	wantClass(t, b.send(t, later)[0], nonce.SendAlreadyKnown)
+	wantClass(t, b.send(t, later)[0], txmanager.SendAlreadyKnown)
 	b.wantCounts(t, "gap", 0, 0)
 	b.mine(t, 1)
-	b.wantAnswers(t, "block over a gap", later, nonce.AnswerNotFound, nonce.AnswerFound)
+	b.wantAnswers(t, "block over a gap", later, txmanager.AnswerNotFound, txmanager.AnswerFound)
 
 	b.mustSend(t, b.tx(t, 0, nil))
 	b.wantCounts(t, "gap filled", 0, 2)
 	b.mine(t, 1)
-	b.wantAnswers(t, "gap filled and mined", later, nonce.AnswerFound, nonce.AnswerFound)
+	b.wantAnswers(t, "gap filled and mined", later, txmanager.AnswerFound, txmanager.AnswerFound)
 	b.wantCounts(t, "gap filled and mined", 2, 2)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/core/types"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // revert is init code that reverts: PUSH1 0, PUSH1 0, REVERT.
@@ -22,16 +22,16 @@ var revert = []byte{0x60, 0, 0x60, 0, 0xfd}
 var endless = []byte{0x60, 1, 0x63, 1, 0, 0, 0, 0x52, 0} // PUSH1 1, PUSH4 2^24, MSTORE, STOP
 
 // absentHash is a hash that no chain has.
-var absentHash = nonce.Hash{0: 0xde, 31: 0xad}
+var absentHash = txmanager.Hash{0: 0xde, 31: 0xad}
 
 func testEmptyQueryReturnsTheHead(t *testing.T, b *bundle) {
-	before := b.query(t, nonce.Look{})
+	before := b.query(t, txmanager.ChainQuery{})
 	b.mine(t, 2)
-	after := b.query(t, nonce.Look{})
+	after := b.query(t, txmanager.ChainQuery{})
 	if got, want := after.Head.Number, before.Head.Number+2; got != want {
 		t.Errorf("head: got %d, want %d", got, want)
 	}
-	if after.Head.Hash == before.Head.Hash || after.Head.Parent == (nonce.Hash{}) || after.Head.Time == 0 {
+	if after.Head.Hash == before.Head.Hash || after.Head.Parent == (txmanager.Hash{}) || after.Head.Time == 0 {
 		t.Errorf("head: got %+v, want another hash, a parent and a time", after.Head)
 	}
 	if after.Node == "" || strings.Contains(after.Node, "@") {
@@ -43,16 +43,16 @@ func testEmptyQueryReturnsTheHead(t *testing.T, b *bundle) {
 }
 
 func testAccount(t *testing.T, b *bundle) {
-	first := b.query(t, nonce.Look{Account: true}).Account
+	first := b.query(t, txmanager.ChainQuery{Account: true}).Account
 	if first.LatestCount != 0 || first.PendingCount != 0 || first.HasCode {
 		t.Errorf("fresh account: got %+v, want counts of 0 and no code", first)
 	}
 	b.mustSend(t, b.tx(t, 0, nil), b.tx(t, 1, nil))
-	if got := b.query(t, nonce.Look{Account: true}).Account; got.LatestCount != 0 || got.PendingCount != 2 {
+	if got := b.query(t, txmanager.ChainQuery{Account: true}).Account; got.LatestCount != 0 || got.PendingCount != 2 {
 		t.Errorf("counts before the block: got %d and %d, want 0 and 2", got.LatestCount, got.PendingCount)
 	}
 	b.mine(t, 1)
-	last := b.query(t, nonce.Look{Account: true}).Account
+	last := b.query(t, txmanager.ChainQuery{Account: true}).Account
 	if last.LatestCount != 2 || last.PendingCount != 2 {
 		t.Errorf("counts after the block: got %d and %d, want 2 and 2", last.LatestCount, last.PendingCount)
 	}
@@ -67,22 +67,22 @@ func testAccount(t *testing.T, b *bundle) {
 // An account with an EIP-7702 delegation has code.
 func testAccountWithCode(t *testing.T, b *bundle) {
 	b.proxy.Set(FaultyMethod("eth_getCode", map[string]any{"result": "0xef0100" + strings.Repeat("11", 20)}))
-	if !b.query(t, nonce.Look{Account: true}).Account.HasCode {
+	if !b.query(t, txmanager.ChainQuery{Account: true}).Account.HasCode {
 		t.Error("has code: got false, want true")
 	}
 }
 
 func testReceiptFoundNotFound(t *testing.T, b *bundle) {
 	tx := b.tx(t, 0, nil)
-	q := nonce.Look{Receipts: []nonce.Hash{tx.Hash, absentHash}}
+	q := txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash, absentHash}}
 	b.mustSend(t, tx)
-	if got := b.query(t, q).Receipts[tx.Hash].Answer; got != nonce.AnswerNotFound {
+	if got := b.query(t, q).Receipts[tx.Hash].Answer; got != txmanager.AnswerNotFound {
 		t.Errorf("receipt of a pending transaction: got answer %d, want not found", got)
 	}
 	b.mine(t, 1)
 	v := b.query(t, q)
 	got := v.Receipts[tx.Hash]
-	if got.Answer != nonce.AnswerFound || !got.Receipt.Succeeded || got.Receipt.TxHash != tx.Hash ||
+	if got.Answer != txmanager.AnswerFound || !got.Receipt.Succeeded || got.Receipt.TxHash != tx.Hash ||
 		got.Receipt.BlockHash != v.Head.Hash || got.Receipt.BlockNumber != v.Head.Number {
 		t.Errorf("receipt: got %+v, want a success in the head %+v", got, v.Head)
 	}
@@ -90,7 +90,7 @@ func testReceiptFoundNotFound(t *testing.T, b *bundle) {
 	if err := json.Unmarshal(got.Receipt.Document, &document); err != nil || document.GasUsed == "" {
 		t.Errorf("document: got %s, want the node's receipt, whole", got.Receipt.Document)
 	}
-	if got := v.Receipts[absentHash]; got.Answer != nonce.AnswerNotFound {
+	if got := v.Receipts[absentHash]; got.Answer != txmanager.AnswerNotFound {
 		t.Errorf("receipt of an absent hash: got answer %d, want not found", got.Answer)
 	}
 }
@@ -101,7 +101,7 @@ func testReceiptUnknown(t *testing.T, b *bundle) {
 	tx := b.tx(t, 0, nil)
 	b.mustSend(t, tx)
 	b.mine(t, 1)
-	q := nonce.Look{Account: true, Receipts: []nonce.Hash{tx.Hash}}
+	q := txmanager.ChainQuery{Account: true, Receipts: []txmanager.Hash{tx.Hash}}
 	for name, response := range map[string]map[string]any{
 		"an index being built": NodeError("transaction indexing is in progress"),
 		"a list":               {"result": []string{}},
@@ -112,7 +112,7 @@ func testReceiptUnknown(t *testing.T, b *bundle) {
 	} {
 		b.proxy.Set(FaultyMethod("eth_getTransactionReceipt", response))
 		v := b.query(t, q)
-		if got, ok := v.Receipts[tx.Hash]; !ok || got.Answer != nonce.AnswerUnknown {
+		if got, ok := v.Receipts[tx.Hash]; !ok || got.Answer != txmanager.AnswerUnknown {
 			t.Errorf("%s: got %+v, want unknown", name, got)
 		}
 		if v.Account.LatestCount != 1 {
@@ -125,16 +125,16 @@ func testRevertedReceipt(t *testing.T, b *bundle) {
 	tx := b.tx(t, 0, func(tx *types.DynamicFeeTx) { tx.To, tx.Value, tx.Data = nil, nil, revert })
 	b.mustSend(t, tx)
 	b.mine(t, 1)
-	got := b.query(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}}).Receipts[tx.Hash]
-	if got.Answer != nonce.AnswerFound || got.Receipt.Succeeded {
+	got := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}}).Receipts[tx.Hash]
+	if got.Answer != txmanager.AnswerFound || got.Receipt.Succeeded {
 		t.Errorf("receipt: got %+v, want found and not succeeded", got)
 	}
 }
 
 func testKnownPendingThenDropped(t *testing.T, b *bundle) {
 	mined, dropped := b.tx(t, 0, nil), b.tx(t, 1, nil)
-	q := nonce.Look{Known: []nonce.Hash{mined.Hash, dropped.Hash, absentHash}}
-	want := func(when string, answers ...nonce.Answer) {
+	q := txmanager.ChainQuery{Known: []txmanager.Hash{mined.Hash, dropped.Hash, absentHash}}
+	want := func(when string, answers ...txmanager.Answer) {
 		t.Helper()
 		v := b.query(t, q)
 		for i, h := range q.Known {
@@ -146,29 +146,29 @@ func testKnownPendingThenDropped(t *testing.T, b *bundle) {
 	b.mustSend(t, mined)
 	b.mine(t, 1)
 	b.mustSend(t, dropped)
-	want("one pending", nonce.AnswerFound, nonce.AnswerFound, nonce.AnswerNotFound)
+	want("one pending", txmanager.AnswerFound, txmanager.AnswerFound, txmanager.AnswerNotFound)
 	if err := b.DropPool(); err != nil {
 		t.Fatal(err)
 	}
-	want("dropped", nonce.AnswerFound, nonce.AnswerNotFound, nonce.AnswerNotFound)
+	want("dropped", txmanager.AnswerFound, txmanager.AnswerNotFound, txmanager.AnswerNotFound)
 	b.wantCounts(t, "dropped", 1, 1)
 	b.mustSend(t, dropped)
-	want("sent again", nonce.AnswerFound, nonce.AnswerFound, nonce.AnswerNotFound)
+	want("sent again", txmanager.AnswerFound, txmanager.AnswerFound, txmanager.AnswerNotFound)
 	b.wantCounts(t, "sent again", 1, 2)
 	b.proxy.Set(FaultyMethod("eth_getTransactionByHash", NodeError("transaction indexing is in progress")))
-	want("no index", nonce.AnswerUnknown, nonce.AnswerUnknown, nonce.AnswerUnknown)
+	want("no index", txmanager.AnswerUnknown, txmanager.AnswerUnknown, txmanager.AnswerUnknown)
 }
 
 func testHeadersLinked(t *testing.T, b *bundle) {
 	b.mine(t, 8)
-	head := b.query(t, nonce.Look{}).Head
+	head := b.query(t, txmanager.ChainQuery{}).Head
 	for name, c := range map[string]struct{ from, to, last uint64 }{
 		"inside":        {head.Number - 5, head.Number - 2, head.Number - 2},
 		"to the head":   {head.Number - 5, head.Number, head.Number},
 		"past the head": {head.Number - 5, head.Number + 7, head.Number},
 		"one":           {head.Number, head.Number, head.Number},
 	} {
-		headers := b.query(t, nonce.Look{FromBlock: c.from, ToBlock: c.to}).Headers
+		headers := b.query(t, txmanager.ChainQuery{FromBlock: c.from, ToBlock: c.to}).Headers
 		var numbers, want []uint64
 		for i, h := range headers {
 			numbers = append(numbers, h.Number)
@@ -183,7 +183,7 @@ func testHeadersLinked(t *testing.T, b *bundle) {
 			t.Errorf("%s: got headers %v, want %v", name, numbers, want)
 		}
 	}
-	if got := b.query(t, nonce.Look{FromBlock: head.Number + 1, ToBlock: head.Number + 3}).Headers; len(got) > 0 {
+	if got := b.query(t, txmanager.ChainQuery{FromBlock: head.Number + 1, ToBlock: head.Number + 3}).Headers; len(got) > 0 {
 		t.Errorf("headers after the head: got %v, want none", got)
 	}
 }
@@ -191,7 +191,7 @@ func testHeadersLinked(t *testing.T, b *bundle) {
 // One header that is missing, or of another fork, makes the whole list absent.
 func testHeadersNotLinked(t *testing.T, b *bundle) {
 	b.mine(t, 8)
-	head := b.query(t, nonce.Look{}).Head
+	head := b.query(t, txmanager.ChainQuery{}).Head
 	for name, distort := range map[string]func(block map[string]any) map[string]any{
 		"missing":      func(map[string]any) map[string]any { return map[string]any{"result": nil} },
 		"refused":      func(map[string]any) map[string]any { return NodeError("header not found") },
@@ -206,7 +206,7 @@ func testHeadersNotLinked(t *testing.T, b *bundle) {
 			{head.Number, head.Number}, {head.Number - 1, head.Number - 1}, // only the head shows it
 		} {
 			b.proxy.Set(faultyHeader(c.height, distort))
-			if got := b.query(t, nonce.Look{FromBlock: head.Number - 5, ToBlock: c.to}).Headers; len(got) > 0 {
+			if got := b.query(t, txmanager.ChainQuery{FromBlock: head.Number - 5, ToBlock: c.to}).Headers; len(got) > 0 {
 				t.Errorf("%s at %d: got %d headers, want none", name, c.height, len(got))
 			}
 		}
@@ -230,9 +230,9 @@ func faultyBlock(numberOrTag string, distort func(block map[string]any) map[stri
 }
 
 func testEstimates(t *testing.T, b *bundle) {
-	to := nonce.Address{0xfe}
+	to := txmanager.Address{0xfe}
 	tooMuch := new(big.Int).Lsh(big.NewInt(1), 200)
-	q := nonce.Look{Estimates: []nonce.Call{
+	q := txmanager.ChainQuery{Estimates: []txmanager.Call{
 		{To: &to, Value: big.NewInt(1)},
 		{Value: new(big.Int), Data: revert},
 		{To: &to, Value: tooMuch},
@@ -242,27 +242,27 @@ func testEstimates(t *testing.T, b *bundle) {
 	if len(got) != 4 {
 		t.Fatalf("estimates: got %d, want 4", len(got))
 	}
-	for i, want := range []nonce.Outcome{nonce.Done, nonce.Refused, b.PoorEstimate, b.EndlessEstimate} {
-		if got[i].Outcome != want || (want == nonce.Done) != (got[i].Gas >= 21_000) || (want == nonce.Done) != (got[i].Reason == "") {
+	for i, want := range []txmanager.Outcome{txmanager.Done, txmanager.Refused, b.PoorEstimate, b.EndlessEstimate} {
+		if got[i].Outcome != want || (want == txmanager.Done) != (got[i].Gas >= 21_000) || (want == txmanager.Done) != (got[i].Reason == "") {
 			t.Errorf("estimate %d: got %+v, want %s", i, got[i], want)
 		}
 	}
 	b.proxy.Set(FaultyMethod("eth_estimateGas", NodeError("execution aborted (timeout = 5s)")))
 	for i, e := range b.query(t, q).Estimates {
-		if e.Outcome != nonce.Unknown || e.Reason == "" {
+		if e.Outcome != txmanager.Unknown || e.Reason == "" {
 			t.Errorf("estimate %d without an answer: got %+v, want unknown with a reason", i, e)
 		}
 	}
 }
 
 func testOneRoundTrip(t *testing.T, b *bundle) {
-	to := nonce.Address{0xfe}
+	to := txmanager.Address{0xfe}
 	tx := b.tx(t, 0, nil)
 	b.mustSend(t, tx)
 	b.mine(t, 3)
 	before := b.proxy.RoundTrips()
-	b.query(t, nonce.Look{Account: true, Receipts: []nonce.Hash{tx.Hash, absentHash}, Known: []nonce.Hash{tx.Hash},
-		FromBlock: 1, ToBlock: 30, Estimates: []nonce.Call{{To: &to, Value: big.NewInt(1)}}, Finality: "finalized"})
+	b.query(t, txmanager.ChainQuery{Account: true, Receipts: []txmanager.Hash{tx.Hash, absentHash}, Known: []txmanager.Hash{tx.Hash},
+		FromBlock: 1, ToBlock: 30, Estimates: []txmanager.Call{{To: &to, Value: big.NewInt(1)}}, Finality: "finalized"})
 	if got := b.proxy.RoundTrips() - before; got != 1 {
 		t.Errorf("round trips of a query for everything: got %d, want 1", got)
 	}
@@ -276,8 +276,8 @@ func testOneRoundTrip(t *testing.T, b *bundle) {
 // Without the head, or a requested part of the account, the query fails as a whole.
 func testQueryFailsAsAWhole(t *testing.T, b *bundle) {
 	b.mine(t, 1)
-	b.query(t, nonce.Look{})
-	all := nonce.Look{Account: true, ToBlock: 1}
+	b.query(t, txmanager.ChainQuery{})
+	all := txmanager.ChainQuery{Account: true, ToBlock: 1}
 	for _, method := range []string{"eth_getBlockByNumber", "eth_getTransactionCount", "eth_getBalance", "eth_getCode", "eth_maxPriorityFeePerGas"} {
 		b.proxy.Set(FaultyMethod(method, NodeError("header not found")))
 		b.wantNoObservation(t, "an error of "+method, all)
@@ -297,27 +297,27 @@ func testQueryFailsAsAWhole(t *testing.T, b *bundle) {
 // A node of another chain is never trusted, and is queried again next time.
 func testWrongChain(t *testing.T, b *bundle) {
 	b.connector = b.Connect(t, b.proxy.URL, b.ChainID+1, patience)
-	b.submitter = nonce.NewSubmitter(b.ChainID+1, b.submitter.Address())
-	b.wantNoObservation(t, "a node of another chain", nonce.Look{})
-	wantClass(t, b.send(t, b.tx(t, 0, nil))[0], nonce.SendUnknown)
+	b.submitter = txmanager.NewSubmitter(b.ChainID+1, b.submitter.Address())
+	b.wantNoObservation(t, "a node of another chain", txmanager.ChainQuery{})
+	wantClass(t, b.send(t, b.tx(t, 0, nil))[0], txmanager.SendUnknown)
 
 	b.proxy.Set(FaultyMethod("eth_chainId", map[string]any{"result": "0x" + new(big.Int).SetUint64(b.ChainID+1).Text(16)}))
-	b.query(t, nonce.Look{})
+	b.query(t, txmanager.ChainQuery{})
 
-	b.submitter = nonce.NewSubmitter(b.ChainID, b.submitter.Address())
-	b.wantNoObservation(t, "a submitter of another chain", nonce.Look{Account: true})
+	b.submitter = txmanager.NewSubmitter(b.ChainID, b.submitter.Address())
+	b.wantNoObservation(t, "a submitter of another chain", txmanager.ChainQuery{Account: true})
 }
 
 // A tagged block that contradicts the head's chain is absent.
 func testTags(t *testing.T, b *bundle) {
 	b.mine(t, 3)
 	for _, tag := range []string{"safe", "finalized"} {
-		q := nonce.Look{Finality: tag, ToBlock: 100}
+		q := txmanager.ChainQuery{Finality: tag, ToBlock: 100}
 		v := b.query(t, q)
 		if v.Tagged == nil {
 			t.Fatalf("%s: got none, want a block", tag)
 		}
-		if !slices.ContainsFunc(v.Headers, func(h nonce.Header) bool { return h.Hash == v.Tagged.Hash }) {
+		if !slices.ContainsFunc(v.Headers, func(h txmanager.Header) bool { return h.Hash == v.Tagged.Hash }) {
 			t.Errorf("%s: got %+v, want a block of the head's chain", tag, v.Tagged)
 		}
 		for name, response := range map[string]map[string]any{
@@ -333,7 +333,7 @@ func testTags(t *testing.T, b *bundle) {
 		}
 		b.proxy.Set(Fault{})
 	}
-	b.wantNoObservation(t, "an unknown tag", nonce.Look{Finality: "latest"})
+	b.wantNoObservation(t, "an unknown tag", txmanager.ChainQuery{Finality: "latest"})
 }
 
 // A query that began on one chain and ended on another fails. One during which a block was added does not.
@@ -355,7 +355,7 @@ func testChainChanged(t *testing.T, b *bundle) {
 			}
 			return map[string]any{"result": block}
 		}))
-		_, err := b.connector.Look(t.Context(), nonce.Look{Submitter: b.submitter, Account: true})
+		_, err := b.connector.Query(t.Context(), txmanager.ChainQuery{Submitter: b.submitter, Account: true})
 		if (err != nil) != c.fails {
 			t.Errorf("query that began on %s: got %v, want an error: %t", name, err, c.fails)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/core/types"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // deepest is the depth of the contract's deepest reorg.
@@ -25,17 +25,17 @@ func testReorgRemovesAReceipt(t *testing.T, b *bundle) {
 
 		after := b.queryAgain(t, tx, before)
 		b.wantOtherBlocks(t, before, after)
-		known, pending := nonce.AnswerNotFound, depth
+		known, pending := txmanager.AnswerNotFound, depth
 		if b.ReorgReturns {
-			known, pending = nonce.AnswerFound, depth+1
+			known, pending = txmanager.AnswerFound, depth+1
 		}
-		b.wantAnswers(t, "removed", tx, nonce.AnswerNotFound, known)
+		b.wantAnswers(t, "removed", tx, txmanager.AnswerNotFound, known)
 		b.wantCounts(t, "removed", depth, pending)
 
 		if again := b.send(t, tx)[0]; b.ReorgReturns {
-			wantClass(t, again, nonce.SendAlreadyKnown)
+			wantClass(t, again, txmanager.SendAlreadyKnown)
 		} else {
-			wantClass(t, again, nonce.SendAccepted)
+			wantClass(t, again, txmanager.SendAccepted)
 		}
 		b.mine(t, 1)
 		b.wantMoved(t, tx, before, b.queryAgain(t, tx, before))
@@ -73,7 +73,7 @@ func testReorgLosesATransaction(t *testing.T, b *bundle) {
 			t.Fatal(err)
 		}
 		b.mine(t, 1)
-		b.wantAnswers(t, "lost", tx, nonce.AnswerNotFound, nonce.AnswerNotFound)
+		b.wantAnswers(t, "lost", tx, txmanager.AnswerNotFound, txmanager.AnswerNotFound)
 		b.wantCounts(t, "lost", depth, depth)
 		b.wantNotConsumed(t, "lost", depth)
 		b.mustSend(t, tx)
@@ -97,10 +97,10 @@ func testReorgReplacesATransaction(t *testing.T, b *bundle) {
 		after := b.queryAgain(t, foreign, before)
 		b.wantOtherBlocks(t, before, after)
 		b.wantMoved(t, foreign, before, after)
-		b.wantAnswers(t, "replaced", tx, nonce.AnswerNotFound, nonce.AnswerNotFound)
+		b.wantAnswers(t, "replaced", tx, txmanager.AnswerNotFound, txmanager.AnswerNotFound)
 		b.wantCounts(t, "replaced", depth+1, depth+1)
 		b.wantConsumer(t, "replaced", depth, foreign)
-		wantClass(t, b.send(t, tx)[0], nonce.SendNonceTooLow)
+		wantClass(t, b.send(t, tx)[0], txmanager.SendNonceTooLow)
 	}
 }
 
@@ -112,10 +112,10 @@ func testReceiptComesAndGoes(t *testing.T, b *bundle) {
 	b.mustSend(t, tx)
 	b.mine(t, 2)
 	for round := range 6 {
-		before := b.query(t, nonce.Look{ToBlock: 100, FromBlock: 1})
+		before := b.query(t, txmanager.ChainQuery{ToBlock: 100, FromBlock: 1})
 		if round%2 == 0 {
 			b.reorg(t, nil, nil)
-			if got := b.queryAgain(t, tx, before).Receipts[tx.Hash]; got.Answer != nonce.AnswerNotFound {
+			if got := b.queryAgain(t, tx, before).Receipts[tx.Hash]; got.Answer != txmanager.AnswerNotFound {
 				t.Errorf("reorg %d: omitted: got %+v, want not found", round, got)
 			}
 			b.wantCounts(t, "left out", 0, b.returned(1))
@@ -144,44 +144,44 @@ func testReorgUnderPending(t *testing.T, b *bundle) {
 	b.mustSend(t, follower)
 	b.wantCounts(t, "one mined, one pending", 1, 2)
 	b.reorg(t, nil)
-	b.wantAnswers(t, "removed", follower, nonce.AnswerNotFound, nonce.AnswerFound)
-	if got := b.query(t, nonce.Look{Account: true}).Account.LatestCount; got != 0 {
+	b.wantAnswers(t, "removed", follower, txmanager.AnswerNotFound, txmanager.AnswerFound)
+	if got := b.query(t, txmanager.ChainQuery{Account: true}).Account.LatestCount; got != 0 {
 		t.Errorf("removed: latest count got %d, want 0", got)
 	}
 
 	b.mine(t, 1)
-	again := nonce.SendNonceTooLow
+	again := txmanager.SendNonceTooLow
 	if !b.ReorgReturns {
-		again = nonce.SendAccepted
-		b.wantAnswers(t, "a block later", follower, nonce.AnswerNotFound, nonce.AnswerNotFound)
+		again = txmanager.SendAccepted
+		b.wantAnswers(t, "a block later", follower, txmanager.AnswerNotFound, txmanager.AnswerNotFound)
 		b.wantCounts(t, "a block later", 0, 0)
 	}
 	for _, r := range b.send(t, first, follower) {
 		wantClass(t, r, again)
 	}
 	b.mine(t, 1)
-	b.wantAnswers(t, "sent again", first, nonce.AnswerFound, nonce.AnswerFound)
-	b.wantAnswers(t, "sent again", follower, nonce.AnswerFound, nonce.AnswerFound)
+	b.wantAnswers(t, "sent again", first, txmanager.AnswerFound, txmanager.AnswerFound)
+	b.wantAnswers(t, "sent again", follower, txmanager.AnswerFound, txmanager.AnswerFound)
 	b.wantCounts(t, "sent again", 2, 2)
 }
 
 // minedUnder mines tx and blocks on it, depth blocks in all, and queries.
-func (b *bundle) minedUnder(t *testing.T, tx nonce.Signed, depth uint64) nonce.View {
+func (b *bundle) minedUnder(t *testing.T, tx txmanager.Signed, depth uint64) txmanager.ChainObservation {
 	t.Helper()
 	b.mustSend(t, tx)
 	b.mine(t, int(depth))
-	head := b.query(t, nonce.Look{}).Head.Number
-	v := b.query(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}, FromBlock: head - depth, ToBlock: head})
-	if r := v.Receipts[tx.Hash]; r.Answer != nonce.AnswerFound || r.Receipt.BlockHash != v.Headers[1].Hash {
+	head := b.query(t, txmanager.ChainQuery{}).Head.Number
+	v := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}, FromBlock: head - depth, ToBlock: head})
+	if r := v.Receipts[tx.Hash]; r.Answer != txmanager.AnswerFound || r.Receipt.BlockHash != v.Headers[1].Hash {
 		t.Fatalf("before a reorg of %d: receipt got %+v, want it in block %d", depth, r, head-depth+1)
 	}
 	return v
 }
 
 // queryAgain queries the same about tx as before, and all new headers.
-func (b *bundle) queryAgain(t *testing.T, tx nonce.Signed, before nonce.View) nonce.View {
+func (b *bundle) queryAgain(t *testing.T, tx txmanager.Signed, before txmanager.ChainObservation) txmanager.ChainObservation {
 	t.Helper()
-	v := b.query(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}, FromBlock: before.Headers[0].Number, ToBlock: before.Head.Number + deepest})
+	v := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}, FromBlock: before.Headers[0].Number, ToBlock: before.Head.Number + deepest})
 	if len(v.Headers) == 0 || v.Headers[len(v.Headers)-1] != v.Head {
 		t.Fatalf("headers: got %+v, want them up to the head %+v", v.Headers, v.Head)
 	}
@@ -196,7 +196,7 @@ func (b *bundle) reorg(t *testing.T, blocks ...[][]byte) {
 }
 
 // wantOtherBlocks requires each block but the first to be replaced by one of its height.
-func (b *bundle) wantOtherBlocks(t *testing.T, before, after nonce.View) {
+func (b *bundle) wantOtherBlocks(t *testing.T, before, after txmanager.ChainObservation) {
 	t.Helper()
 	if len(after.Headers) != len(before.Headers) || after.Headers[0] != before.Headers[0] {
 		t.Fatalf("after a reorg: headers got %+v, want as many as %+v and the same first", after.Headers, before.Headers)
@@ -209,15 +209,15 @@ func (b *bundle) wantOtherBlocks(t *testing.T, before, after nonce.View) {
 }
 
 // wantMoved requires tx in a block of after's chain that before's did not have.
-func (b *bundle) wantMoved(t *testing.T, tx nonce.Signed, before, after nonce.View) {
+func (b *bundle) wantMoved(t *testing.T, tx txmanager.Signed, before, after txmanager.ChainObservation) {
 	t.Helper()
 	got := after.Receipts[tx.Hash]
-	in := func(v nonce.View) bool {
-		return slices.ContainsFunc(v.Headers, func(h nonce.Header) bool {
+	in := func(v txmanager.ChainObservation) bool {
+		return slices.ContainsFunc(v.Headers, func(h txmanager.Header) bool {
 			return h.Hash == got.Receipt.BlockHash && h.Number == got.Receipt.BlockNumber
 		})
 	}
-	if got.Answer != nonce.AnswerFound || in(before) || !in(after) {
+	if got.Answer != txmanager.AnswerFound || in(before) || !in(after) {
 		t.Errorf("after a reorg: receipt got %+v, want it in a new block of %+v", got, after.Headers)
 	}
 }

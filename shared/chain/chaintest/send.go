@@ -8,7 +8,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/core/types"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // The same bytes again are already known, and have no effect.
@@ -16,12 +16,12 @@ func testSendTwice(t *testing.T, b *bundle) {
 	tx := b.tx(t, 0, nil)
 	b.mustSend(t, tx)
 	again := b.send(t, tx)[0]
-	wantClass(t, again, nonce.SendAlreadyKnown)
+	wantClass(t, again, txmanager.SendAlreadyKnown)
 	if !again.Acknowledged() || again.Text == "" {
 		t.Errorf("result: got %+v, want it acknowledged, with the node's words", again)
 	}
 	b.mine(t, 1)
-	if got := b.query(t, nonce.Look{Account: true}).Account.LatestCount; got != 1 {
+	if got := b.query(t, txmanager.ChainQuery{Account: true}).Account.LatestCount; got != 1 {
 		t.Errorf("latest count: got %d, want 1", got)
 	}
 }
@@ -30,11 +30,11 @@ func testSendTwice(t *testing.T, b *bundle) {
 func testSendInOrder(t *testing.T, b *bundle) {
 	first := b.tx(t, 0, nil)
 	results := b.send(t, first, b.tx(t, 1, nil), first, b.tx(t, 2, nil))
-	for i, want := range []nonce.SendClass{nonce.SendAccepted, nonce.SendAccepted, nonce.SendAlreadyKnown, nonce.SendAccepted} {
+	for i, want := range []txmanager.SendClass{txmanager.SendAccepted, txmanager.SendAccepted, txmanager.SendAlreadyKnown, txmanager.SendAccepted} {
 		wantClass(t, results[i], want)
 	}
 	b.mine(t, 1)
-	if got := b.query(t, nonce.Look{Account: true}).Account.LatestCount; got != 3 {
+	if got := b.query(t, txmanager.ChainQuery{Account: true}).Account.LatestCount; got != 3 {
 		t.Errorf("latest count: got %d, want 3", got)
 	}
 	if got := b.connector.Send(t.Context(), nil); len(got) != 0 {
@@ -49,14 +49,14 @@ func testNonceTooLow(t *testing.T, b *bundle) {
 	b.mustSend(t, ours)
 	b.mine(t, 1)
 	for name, c := range map[string]struct {
-		tx    nonce.Signed
-		known nonce.Answer
+		tx    txmanager.Signed
+		known txmanager.Answer
 	}{
-		"consumed by these bytes": {ours, nonce.AnswerFound},
-		"consumed by others":      {foreign, nonce.AnswerNotFound},
+		"consumed by these bytes": {ours, txmanager.AnswerFound},
+		"consumed by others":      {foreign, txmanager.AnswerNotFound},
 	} {
-		wantClass(t, b.send(t, c.tx)[0], nonce.SendNonceTooLow)
-		if got := b.query(t, nonce.Look{Known: []nonce.Hash{c.tx.Hash}}).Known[c.tx.Hash]; got != c.known {
+		wantClass(t, b.send(t, c.tx)[0], txmanager.SendNonceTooLow)
+		if got := b.query(t, txmanager.ChainQuery{Known: []txmanager.Hash{c.tx.Hash}}).Known[c.tx.Hash]; got != c.known {
 			t.Errorf("%s: known got %d, want %d", name, got, c.known)
 		}
 	}
@@ -65,7 +65,7 @@ func testNonceTooLow(t *testing.T, b *bundle) {
 func testReplacementUnderpriced(t *testing.T, b *bundle) {
 	b.mustSend(t, b.version(t, 1, 0))
 	refused := b.send(t, b.version(t, 2, b.BumpPercent-1))[0]
-	wantClass(t, refused, nonce.SendUnderpriced)
+	wantClass(t, refused, txmanager.SendUnderpriced)
 	if refused.Acknowledged() {
 		t.Error("underpriced replacement: got acknowledged, want not")
 	}
@@ -74,7 +74,7 @@ func testReplacementUnderpriced(t *testing.T, b *bundle) {
 
 func testInsufficientFunds(t *testing.T, b *bundle) {
 	tx := b.tx(t, 0, func(tx *types.DynamicFeeTx) { tx.Value = new(big.Int).Lsh(big.NewInt(1), 200) })
-	wantClass(t, b.send(t, tx)[0], nonce.SendInsufficientFunds)
+	wantClass(t, b.send(t, tx)[0], txmanager.SendInsufficientFunds)
 }
 
 // A node accepted the bytes and its answer was lost: the result is unknown for each kind of lost answer. Sent
@@ -84,7 +84,7 @@ func testSilenceAfterAcceptance(t *testing.T, b *bundle) {
 	for n, c := range []struct {
 		name      string
 		fault     Fault
-		connector nonce.ChainConnector
+		connector txmanager.ChainConnector
 	}{
 		{"dropped", Fault{Drop: true}, b.connector},
 		{"bad gateway", Fault{Status: http.StatusBadGateway}, b.connector},
@@ -93,14 +93,14 @@ func testSilenceAfterAcceptance(t *testing.T, b *bundle) {
 		tx, next := b.tx(t, uint64(2*n), nil), b.tx(t, uint64(2*n+1), nil)
 		b.proxy.Set(c.fault)
 		for _, r := range c.connector.Send(t.Context(), [][]byte{tx.Raw, next.Raw}) {
-			wantClass(t, r, nonce.SendUnknown)
+			wantClass(t, r, txmanager.SendUnknown)
 			if r.Text == "" {
 				t.Errorf("%s: got no text, want the reason", c.name)
 			}
 		}
 		b.proxy.Set(Fault{})
 		for _, r := range b.send(t, tx, next) {
-			wantClass(t, r, nonce.SendAlreadyKnown)
+			wantClass(t, r, txmanager.SendAlreadyKnown)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func testUnknownWords(t *testing.T, b *bundle) {
 	} {
 		b.proxy.Set(FaultyMethod("eth_sendRawTransaction", response))
 		got := b.send(t, b.tx(t, uint64(n), nil))[0]
-		wantClass(t, got, nonce.SendUnknown)
+		wantClass(t, got, txmanager.SendUnknown)
 		if got.Text == "" {
 			t.Errorf("response %d: got no text, want the reason", n)
 		}

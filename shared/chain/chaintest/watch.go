@@ -8,35 +8,35 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // The hash of each watched height of the chain is part of the observation, in the same round trip. Heights
 // that the chain does not have are absent.
 func testWatch(t *testing.T, b *bundle) {
 	b.mine(t, 8)
-	head := b.query(t, nonce.Look{}).Head
+	head := b.query(t, txmanager.ChainQuery{}).Head
 	before := b.proxy.RoundTrips()
-	v := b.query(t, nonce.Look{Watch: []uint64{head.Number + 1, head.Number, 2, 3, 2, head.Number + 99}})
+	v := b.query(t, txmanager.ChainQuery{HashesAt: []uint64{head.Number + 1, head.Number, 2, 3, 2, head.Number + 99}})
 	if got := b.proxy.RoundTrips() - before; got != 1 {
 		t.Errorf("round trips: got %d, want 1", got)
 	}
-	want := map[uint64]nonce.Hash{head.Number: head.Hash}
-	for _, h := range b.query(t, nonce.Look{FromBlock: 2, ToBlock: 3}).Headers {
+	want := map[uint64]txmanager.Hash{head.Number: head.Hash}
+	for _, h := range b.query(t, txmanager.ChainQuery{FromBlock: 2, ToBlock: 3}).Headers {
 		want[h.Number] = h.Hash
 	}
-	if diff := cmp.Diff(want, v.Watched); diff != "" || len(want) != 3 {
+	if diff := cmp.Diff(want, v.HashesAt); diff != "" || len(want) != 3 {
 		t.Errorf("watched (-want +got):\n%s", diff)
 	}
-	b.wantNoObservation(t, "101 heights to watch", nonce.Look{Watch: make([]uint64, 101)})
-	b.query(t, nonce.Look{Watch: make([]uint64, 100)})
+	b.wantNoObservation(t, "101 heights to watch", txmanager.ChainQuery{HashesAt: make([]uint64, 101)})
+	b.query(t, txmanager.ChainQuery{HashesAt: make([]uint64, 100)})
 }
 
 // A watched block that is missing, replaced, or contradicts the rest of the observation is absent. The others
 // are not.
 func testFaultyWatchedBlocks(t *testing.T, b *bundle) {
 	b.mine(t, 8)
-	head := b.query(t, nonce.Look{}).Head.Number
+	head := b.query(t, txmanager.ChainQuery{}).Head.Number
 	for name, distort := range map[string]func(block map[string]any) map[string]any{
 		"missing": func(map[string]any) map[string]any { return map[string]any{"result": nil} },
 		"refused": func(map[string]any) map[string]any { return NodeError("header not found") },
@@ -51,9 +51,9 @@ func testFaultyWatchedBlocks(t *testing.T, b *bundle) {
 				continue // no other answer shows it
 			}
 			b.proxy.Set(faultyHeader(at, distort))
-			v := b.query(t, nonce.Look{Watch: []uint64{at, head - 2}})
-			if _, ok := v.Watched[at]; ok || len(v.Watched) != 1 {
-				t.Errorf("%s at %d of %d: got %v, want only %d", name, at, head, v.Watched, head-2)
+			v := b.query(t, txmanager.ChainQuery{HashesAt: []uint64{at, head - 2}})
+			if _, ok := v.HashesAt[at]; ok || len(v.HashesAt) != 1 {
+				t.Errorf("%s at %d of %d: got %v, want only %d", name, at, head, v.HashesAt, head-2)
 			}
 		}
 	}
@@ -64,22 +64,22 @@ func testFaultyWatchedBlocks(t *testing.T, b *bundle) {
 		}
 		return map[string]any{"result": block}
 	}))
-	v := b.query(t, nonce.Look{FromBlock: head - 5, ToBlock: head - 3, Watch: []uint64{head - 4, head - 2}})
-	if _, ok := v.Watched[head-4]; ok || len(v.Watched) != 1 || len(v.Headers) != 3 {
-		t.Errorf("another than the header: got %v and headers %v, want only %d", v.Watched, v.Headers, head-2)
+	v := b.query(t, txmanager.ChainQuery{FromBlock: head - 5, ToBlock: head - 3, HashesAt: []uint64{head - 4, head - 2}})
+	if _, ok := v.HashesAt[head-4]; ok || len(v.HashesAt) != 1 || len(v.Headers) != 3 {
+		t.Errorf("another than the header: got %v and headers %v, want only %d", v.HashesAt, v.Headers, head-2)
 	}
 }
 
 // Heights above the head, also above the head at the query's beginning, are absent.
 func testWatchAboveTheHead(t *testing.T, b *bundle) {
 	b.mine(t, 8)
-	v := b.query(t, nonce.Look{FromBlock: 3, ToBlock: 3})
+	v := b.query(t, txmanager.ChainQuery{FromBlock: 3, ToBlock: 3})
 	third := v.Headers[0]
 	b.proxy.Set(faultyBlock("latest", func(block map[string]any) map[string]any {
 		block["number"], block["hash"], block["parentHash"] = "0x3", third.Hash, third.Parent
 		return map[string]any{"result": block}
 	}))
-	if got, want := b.query(t, nonce.Look{Watch: []uint64{2, 3, 4}}).Watched, (map[uint64]nonce.Hash{2: third.Parent, 3: third.Hash}); !cmp.Equal(got, want) {
+	if got, want := b.query(t, txmanager.ChainQuery{HashesAt: []uint64{2, 3, 4}}).HashesAt, (map[uint64]txmanager.Hash{2: third.Parent, 3: third.Hash}); !cmp.Equal(got, want) {
 		t.Errorf("at head 3: got %v, want %v", got, want)
 	}
 	heads := 0
@@ -91,7 +91,7 @@ func testWatchAboveTheHead(t *testing.T, b *bundle) {
 		return map[string]any{"result": block}
 	}))
 	n := v.Head.Number
-	if got, want := b.query(t, nonce.Look{Watch: []uint64{n, n - 1}}).Watched, (map[uint64]nonce.Hash{n - 1: v.Head.Parent}); !cmp.Equal(got, want) {
+	if got, want := b.query(t, txmanager.ChainQuery{HashesAt: []uint64{n, n - 1}}).HashesAt, (map[uint64]txmanager.Hash{n - 1: v.Head.Parent}); !cmp.Equal(got, want) {
 		t.Errorf("a block came: got %v, want %v", got, want)
 	}
 }
@@ -99,20 +99,20 @@ func testWatchAboveTheHead(t *testing.T, b *bundle) {
 // After a reorg the watched heights have other hashes, down to its depth.
 func testWatchAfterReorg(t *testing.T, b *bundle) {
 	b.mine(t, 40)
-	head := b.query(t, nonce.Look{}).Head.Number
+	head := b.query(t, txmanager.ChainQuery{}).Head.Number
 	var heights []uint64
 	for n := head - 33; n <= head; n++ {
 		heights = append(heights, n)
 	}
 	for _, depth := range []uint64{1, 5, 32} {
-		before := b.query(t, nonce.Look{Watch: heights})
+		before := b.query(t, txmanager.ChainQuery{HashesAt: heights})
 		b.reorg(t, make([][][]byte, depth)...)
-		after := b.query(t, nonce.Look{Watch: heights})
-		if got := len(after.Watched); got != len(heights) {
+		after := b.query(t, txmanager.ChainQuery{HashesAt: heights})
+		if got := len(after.HashesAt); got != len(heights) {
 			t.Errorf("depth %d: got %d heights, want %d", depth, got, len(heights))
 		}
 		for _, n := range heights {
-			if same, want := before.Watched[n] == after.Watched[n], n+depth <= head; same != want {
+			if same, want := before.HashesAt[n] == after.HashesAt[n], n+depth <= head; same != want {
 				t.Errorf("depth %d: block %d of %d: got the same hash: %t, want %t", depth, n, head, same, want)
 			}
 		}
@@ -124,9 +124,9 @@ func testWatchAfterReorg(t *testing.T, b *bundle) {
 func testLaggingNode(t *testing.T, b *bundle) {
 	b.mine(t, 4)
 	tx := b.tx(t, 0, nil)
-	head := b.query(t, nonce.Look{}).Head.Number
-	q := nonce.Look{Account: true, Receipts: []nonce.Hash{tx.Hash}, Known: []nonce.Hash{tx.Hash},
-		FromBlock: head - 1, ToBlock: head + 3, Watch: []uint64{head, head + 1}}
+	head := b.query(t, txmanager.ChainQuery{}).Head.Number
+	q := txmanager.ChainQuery{Account: true, Receipts: []txmanager.Hash{tx.Hash}, Known: []txmanager.Hash{tx.Hash},
+		FromBlock: head - 1, ToBlock: head + 3, HashesAt: []uint64{head, head + 1}}
 	var recorder Recorder
 	b.proxy.Set(recorder.Record())
 	old := b.query(t, q)
@@ -138,15 +138,15 @@ func testLaggingNode(t *testing.T, b *bundle) {
 
 	b.proxy.Set(recorder.Replay(nil))
 	lagging := b.query(t, q)
-	if diff := cmp.Diff(old, lagging, cmp.Comparer(equalWei), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(nonce.View{}, "Witnesses")); diff != "" {
+	if diff := cmp.Diff(old, lagging, cmp.Comparer(equalWei), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(txmanager.ChainObservation{}, "Witnesses")); diff != "" {
 		t.Errorf("lagging view (-before +now):\n%s", diff)
 	}
-	if _, ok := lagging.Watched[head+1]; ok || len(lagging.Watched) != 1 || lagging.Head.Number != head {
-		t.Errorf("lagging view: got head %d and %v, want %d and nothing above it", lagging.Head.Number, lagging.Watched, head)
+	if _, ok := lagging.HashesAt[head+1]; ok || len(lagging.HashesAt) != 1 || lagging.Head.Number != head {
+		t.Errorf("lagging view: got head %d and %v, want %d and nothing above it", lagging.Head.Number, lagging.HashesAt, head)
 	}
 	b.wantNotConsumed(t, "lagging", 0)
 	b.proxy.Set(Fault{})
-	if diff := cmp.Diff(young, b.query(t, q), cmp.Comparer(equalWei), cmpopts.IgnoreFields(nonce.View{}, "Witnesses")); diff != "" || len(young.Watched) != 2 {
+	if diff := cmp.Diff(young, b.query(t, q), cmp.Comparer(equalWei), cmpopts.IgnoreFields(txmanager.ChainObservation{}, "Witnesses")); diff != "" || len(young.HashesAt) != 2 {
 		t.Errorf("healthy view (-before +after the lagging one):\n%s", diff)
 	}
 	b.wantConsumer(t, "healthy", 0, tx)
@@ -158,8 +158,8 @@ func equalWei(a, b *big.Int) bool { return a == b || (a != nil && b != nil && a.
 // query fails, or that part is missing.
 func testLaggingNodeBehindOneAddress(t *testing.T, b *bundle) {
 	b.mine(t, 4)
-	head := b.query(t, nonce.Look{}).Head.Number
-	q := nonce.Look{FromBlock: head + 1, ToBlock: head + 3, Watch: []uint64{head, head + 2}, Finality: "safe"}
+	head := b.query(t, txmanager.ChainQuery{}).Head.Number
+	q := txmanager.ChainQuery{FromBlock: head + 1, ToBlock: head + 3, HashesAt: []uint64{head, head + 2}, Finality: "safe"}
 	var recorder Recorder
 	b.proxy.Set(recorder.Record())
 	b.query(t, q)
@@ -178,7 +178,7 @@ func testLaggingNodeBehindOneAddress(t *testing.T, b *bundle) {
 
 	b.proxy.Set(recorder.Replay(func(c Call) bool { return !c.asksFor("latest") }))
 	v := b.query(t, q)
-	if _, ok := v.Watched[head+2]; ok || len(v.Watched) != 1 || len(v.Headers) > 0 || v.Head.Number != head+3 {
+	if _, ok := v.HashesAt[head+2]; ok || len(v.HashesAt) != 1 || len(v.Headers) > 0 || v.Head.Number != head+3 {
 		t.Errorf("headers and watched blocks that lag: got %+v, want none above %d", v, head)
 	}
 

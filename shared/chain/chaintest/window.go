@@ -14,7 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const (
@@ -23,27 +23,27 @@ const (
 )
 
 // window makes n transactions from a nonce on, and the query for all.
-func (b *bundle) window(t *testing.T, from, n uint64) ([]nonce.Signed, nonce.Look) {
+func (b *bundle) window(t *testing.T, from, n uint64) ([]txmanager.Signed, txmanager.ChainQuery) {
 	t.Helper()
-	q := nonce.Look{Account: true}
-	var txs []nonce.Signed
+	q := txmanager.ChainQuery{Account: true}
+	var txs []txmanager.Signed
 	for i := from; i < from+n; i++ {
 		tx := b.tx(t, i, nil)
 		txs = append(txs, tx)
-		q.Receipts, q.Hints = append(q.Receipts, tx.Hash), append(q.Hints, nonce.Hint{Nonce: i})
+		q.Receipts, q.Hints = append(q.Receipts, tx.Hash), append(q.Hints, txmanager.Hint{Nonce: i})
 	}
 	return txs, q
 }
 
 // mineExactly adds a block of txs. A transaction that goes through the pool may be a block late:
 // go-ethereum's pool returns before it has processed it.
-func (b *bundle) mineExactly(t *testing.T, txs []nonce.Signed) {
+func (b *bundle) mineExactly(t *testing.T, txs []txmanager.Signed) {
 	t.Helper()
 	b.mine(t, 1)
 	b.reorg(t, raws(txs))
 }
 
-func raws(txs []nonce.Signed) [][]byte {
+func raws(txs []txmanager.Signed) [][]byte {
 	list := make([][]byte, len(txs))
 	for i, tx := range txs {
 		list[i] = tx.Raw
@@ -88,7 +88,7 @@ func (a *asked) want(t *testing.T, when string, single, blocks int) {
 
 // wantWindow queries with hints, in at most so many round trips. It requires the receipts that the node gives
 // for each transaction alone, and found of them.
-func (b *bundle) wantWindow(t *testing.T, when string, q nonce.Look, trips uint64, found int) nonce.View {
+func (b *bundle) wantWindow(t *testing.T, when string, q txmanager.ChainQuery, trips uint64, found int) txmanager.ChainObservation {
 	t.Helper()
 	before := b.proxy.RoundTrips()
 	v := b.query(t, q)
@@ -101,10 +101,10 @@ func (b *bundle) wantWindow(t *testing.T, when string, q nonce.Look, trips uint6
 
 // wantAsSingly requires the receipts of v to be those that the node, without a fault, gives for each
 // transaction.
-func (b *bundle) wantAsSingly(t *testing.T, when string, q nonce.Look, v nonce.View, found int) {
+func (b *bundle) wantAsSingly(t *testing.T, when string, q txmanager.ChainQuery, v txmanager.ChainObservation, found int) {
 	t.Helper()
 	q.Submitter, q.Hints = b.submitter, nil
-	truth, err := b.Connect(t, b.URL, b.ChainID, patience).Look(t.Context(), q)
+	truth, err := b.Connect(t, b.URL, b.ChainID, patience).Query(t.Context(), q)
 	if err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
@@ -113,7 +113,7 @@ func (b *bundle) wantAsSingly(t *testing.T, when string, q nonce.Look, v nonce.V
 	}
 	got := 0
 	for _, a := range v.Receipts {
-		if a.Answer == nonce.AnswerFound {
+		if a.Answer == txmanager.AnswerFound {
 			got++
 		}
 		if bytes.Contains(a.Receipt.Document, []byte("logsBloom")) {
@@ -131,7 +131,7 @@ func equalJSON(a, b json.RawMessage) bool {
 }
 
 // heldAt returns q with a known block for the first n receipts.
-func heldAt(q nonce.Look, n int, block uint64) nonce.Look {
+func heldAt(q txmanager.ChainQuery, n int, block uint64) txmanager.ChainQuery {
 	q.Hints = slices.Clone(q.Hints)
 	for i := range n {
 		q.Hints[i].Block = block
@@ -140,7 +140,7 @@ func heldAt(q nonce.Look, n int, block uint64) nonce.Look {
 }
 
 // foreign is a transfer by another account.
-func (b *bundle) foreign(t *testing.T, key *ecdsa.PrivateKey, n uint64) nonce.Signed {
+func (b *bundle) foreign(t *testing.T, key *ecdsa.PrivateKey, n uint64) txmanager.Signed {
 	t.Helper()
 	other := *b
 	other.Key = key
@@ -160,7 +160,7 @@ func testWindowInOneBlock(t *testing.T, b *bundle) {
 	}))
 	b.mine(t, 1)
 	txs, q := b.window(t, 1, 200)
-	var mixed []nonce.Signed
+	var mixed []txmanager.Signed
 	for i, tx := range txs[:150] {
 		mixed = append(mixed, tx)
 		if i%3 == 0 {
@@ -211,7 +211,7 @@ func testWindowInManyBlocks(t *testing.T, b *bundle) {
 	}
 	b.wantWindow(t, "70 in each of 6 blocks", more, 4, 420)
 	asked.want(t, "70 in each of 6 blocks", 0, 7)
-	head := b.query(t, nonce.Look{}).Head.Number
+	head := b.query(t, txmanager.ChainQuery{}).Head.Number
 	for i := range more.Hints {
 		more.Hints[i].Block = head - 5 + uint64(i/70)
 	}
@@ -236,7 +236,7 @@ func testWindowPending(t *testing.T, b *bundle) {
 	b.wantWindow(t, "7 of 90 mined", q, 2, 7)
 	asked.want(t, "7 of 90 mined", 7, 0)
 
-	small := nonce.Look{Account: true, Receipts: q.Receipts[:32], Hints: q.Hints[:32]}
+	small := txmanager.ChainQuery{Account: true, Receipts: q.Receipts[:32], Hints: q.Hints[:32]}
 	b.wantWindow(t, "32 wanted", small, 1, 7)
 	asked.want(t, "32 wanted", 32, 0)
 	q.Account = false
@@ -247,12 +247,12 @@ func testWindowPending(t *testing.T, b *bundle) {
 // Of two versions of each nonce the mined one is found in the block, and the other is not requested. For an
 // unconsumed nonce both are requested.
 func testWindowReplaced(t *testing.T, b *bundle) {
-	var mined []nonce.Signed
-	q := nonce.Look{Account: true}
+	var mined []txmanager.Signed
+	q := txmanager.ChainQuery{Account: true}
 	for n := range uint64(100) {
 		for i := range uint64(2) {
 			tx := b.tx(t, n, func(tx *types.DynamicFeeTx) { tx.Value = new(big.Int).SetUint64(1 + i) })
-			q.Receipts, q.Hints = append(q.Receipts, tx.Hash), append(q.Hints, nonce.Hint{Nonce: n})
+			q.Receipts, q.Hints = append(q.Receipts, tx.Hash), append(q.Hints, txmanager.Hint{Nonce: n})
 			if i == n%2 && n != 50 {
 				mined = append(mined, tx)
 			}

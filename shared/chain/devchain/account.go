@@ -6,7 +6,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/crypto"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // seed derives every development key. The keys are public: they must hold value on development chains only.
@@ -15,7 +15,7 @@ const seed = "fencepost development account"
 // Account is a key that the genesis block funds with 1,000,000 ether.
 type Account struct {
 	Key     *ecdsa.PrivateKey
-	Address nonce.Address
+	Address txmanager.Address
 }
 
 // DevAccounts derives the first n development accounts. They are the same on every machine and in every run.
@@ -33,7 +33,7 @@ func devAccount(index uint64) Account {
 	for {
 		key, err := crypto.ToECDSA(digest)
 		if err == nil {
-			return Account{Key: key, Address: nonce.Address(crypto.PubkeyToAddress(key.PublicKey))}
+			return Account{Key: key, Address: txmanager.Address(crypto.PubkeyToAddress(key.PublicKey))}
 		}
 		digest = crypto.Keccak256(digest)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Fees define how the chain prices gas, and the source of the tip. The zero value is a chain with
@@ -26,7 +26,7 @@ type Fees struct {
 // account holds the calls about one account.
 type account struct{ latest, pending, balance, code, price, history *call }
 
-func askAccount(address nonce.Address, f Fees) *account {
+func askAccount(address txmanager.Address, f Fees) *account {
 	a := address.String()
 	asked := &account{
 		latest:  ask("eth_getTransactionCount", a, "latest"),
@@ -52,7 +52,7 @@ func (a *account) calls() []*call {
 	return calls
 }
 
-func (a *account) answer(head block, f Fees) (nonce.Account, error) {
+func (a *account) answer(head block, f Fees) (txmanager.Account, error) {
 	var latest, pending hexutil.Uint64
 	var balance, price hexutil.Big
 	var code hexutil.Bytes
@@ -62,15 +62,15 @@ func (a *account) answer(head block, f Fees) (nonce.Account, error) {
 		err = errors.Join(err, a.price.into(&price))
 	}
 	if err != nil {
-		return nonce.Account{}, err
+		return txmanager.Account{}, err
 	}
-	said := nonce.Account{LatestCount: uint64(latest), PendingCount: uint64(pending), BalanceWei: balance.ToInt(),
+	said := txmanager.Account{LatestCount: uint64(latest), PendingCount: uint64(pending), BalanceWei: balance.ToInt(),
 		HasCode: len(code) > 0, BaseFeeWei: (*big.Int)(head.BaseFee), TipWei: price.ToInt()}
 	switch {
 	case f.Legacy:
 		said.GasPriceWei, said.TipWei = price.ToInt(), nil
 	case head.BaseFee == nil:
-		return nonce.Account{}, fmt.Errorf("block %d has no base fee: want a chain with EIP-1559, or chain.feeKind=legacy", uint64(head.Number))
+		return txmanager.Account{}, fmt.Errorf("block %d has no base fee: want a chain with EIP-1559, or chain.feeKind=legacy", uint64(head.Number))
 	case paid != nil:
 		said.TipWei = paid
 	}

@@ -17,8 +17,8 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // gateway passes batches on to the node at url. edit changes each answer, by the call's method.
@@ -79,12 +79,12 @@ func pays(t *testing.T, chain *devchain.Chain, n uint64, tip int64) {
 func TestTipsFollowHistory(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
-	s := nonce.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)
+	s := txmanager.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)
 	tip := func(what, url string, blocks int) int64 {
 		t.Helper()
 		c := connect(t, evm.Options{URL: url, ChainID: chain.ChainID(), Fees: evm.Fees{HistoryBlocks: blocks, Percentile: 50}})
 		before := chain.RoundTrips()
-		v, err := c.Look(t.Context(), nonce.Look{Submitter: s, Account: true})
+		v, err := c.Query(t.Context(), txmanager.ChainQuery{Submitter: s, Account: true})
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
@@ -144,14 +144,14 @@ func TestLegacyChainUsesTheGasPrice(t *testing.T) {
 		}
 	})
 	account := devchain.DevAccounts(1)[0]
-	s := nonce.NewSubmitter(chain.ChainID(), account.Address)
-	q := nonce.Look{Submitter: s, Account: true}
-	if v, err := connect(t, evm.Options{URL: url, ChainID: chain.ChainID()}).Look(t.Context(), q); err == nil {
+	s := txmanager.NewSubmitter(chain.ChainID(), account.Address)
+	q := txmanager.ChainQuery{Submitter: s, Account: true}
+	if v, err := connect(t, evm.Options{URL: url, ChainID: chain.ChainID()}).Query(t.Context(), q); err == nil {
 		t.Errorf("as a chain with EIP-1559: got %+v, want an error", v.Account)
 	}
 	c := connect(t, evm.Options{URL: url, ChainID: chain.ChainID(), Fees: evm.Fees{Legacy: true}})
 	before := chain.RoundTrips()
-	v, err := c.Look(t.Context(), q)
+	v, err := c.Query(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,12 +163,12 @@ func TestLegacyChainUsesTheGasPrice(t *testing.T) {
 		t.Fatalf("got price %v, tip %v, base fee %v; want a price, none, 0", a.GasPriceWei, a.TipWei, a.BaseFeeWei)
 	}
 	price := new(big.Int).Lsh(a.GasPriceWei, 1)
-	keys, err := signer.NewLocal(map[nonce.Submitter]*ecdsa.PrivateKey{s: account.Key})
+	keys, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: account.Key})
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := keys.Sign(t.Context(), s, nonce.Unsigned{
-		ChainID: chain.ChainID(), To: &nonce.Address{1}, Value: big.NewInt(1), Gas: 21_000, Legacy: true, FeeCapWei: price, TipCapWei: price,
+	signed, err := keys.Sign(t.Context(), s, txmanager.Unsigned{
+		ChainID: chain.ChainID(), To: &txmanager.Address{1}, Value: big.NewInt(1), Gas: 21_000, Legacy: true, FeeCapWei: price, TipCapWei: price,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -197,27 +197,27 @@ func TestFeeFormsReplaceEachOther(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	account := devchain.DevAccounts(1)[0]
-	s := nonce.NewSubmitter(chain.ChainID(), account.Address)
+	s := txmanager.NewSubmitter(chain.ChainID(), account.Address)
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
-	keys, err := signer.NewLocal(map[nonce.Submitter]*ecdsa.PrivateKey{s: account.Key})
+	keys, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: account.Key})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, v := range []struct {
 		legacy   bool
 		cap, tip int64
-		want     nonce.SendClass
+		want     txmanager.SendClass
 	}{
-		{true, 10e9, 10e9, nonce.SendAccepted},
-		{false, 30e9, 10.9e9, nonce.SendUnderpriced}, // both count
-		{false, 11e9, 11e9, nonce.SendAccepted},
-		{true, 12e9, 12e9, nonce.SendUnderpriced},
-		{true, 12.1e9, 12.1e9, nonce.SendAccepted},
-		{false, 40e9, 13.31e9, nonce.SendAccepted},
-		{true, 43e9, 43e9, nonce.SendUnderpriced},
-		{true, 44e9, 44e9, nonce.SendAccepted},
+		{true, 10e9, 10e9, txmanager.SendAccepted},
+		{false, 30e9, 10.9e9, txmanager.SendUnderpriced}, // both count
+		{false, 11e9, 11e9, txmanager.SendAccepted},
+		{true, 12e9, 12e9, txmanager.SendUnderpriced},
+		{true, 12.1e9, 12.1e9, txmanager.SendAccepted},
+		{false, 40e9, 13.31e9, txmanager.SendAccepted},
+		{true, 43e9, 43e9, txmanager.SendUnderpriced},
+		{true, 44e9, 44e9, txmanager.SendAccepted},
 	} {
-		signed, err := keys.Sign(t.Context(), s, nonce.Unsigned{ChainID: chain.ChainID(), To: &nonce.Address{1}, Value: big.NewInt(1),
+		signed, err := keys.Sign(t.Context(), s, txmanager.Unsigned{ChainID: chain.ChainID(), To: &txmanager.Address{1}, Value: big.NewInt(1),
 			Gas: 21_000, Legacy: v.legacy, FeeCapWei: big.NewInt(v.cap), TipCapWei: big.NewInt(v.tip)})
 		if err != nil {
 			t.Fatal(err)
@@ -234,17 +234,17 @@ func TestBalancesArriveInOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
-	rich := nonce.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)
-	poor := nonce.NewSubmitter(chain.ChainID(), nonce.Address{0xee})
+	rich := txmanager.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)
+	poor := txmanager.NewSubmitter(chain.ChainID(), txmanager.Address{0xee})
 	before := chain.RoundTrips()
-	got, err := c.Balances(t.Context(), []nonce.Submitter{poor, rich, poor})
+	got, err := c.Balances(t.Context(), []txmanager.Submitter{poor, rich, poor})
 	if err != nil || len(got) != 3 || got[0].Sign() != 0 || got[2].Sign() != 0 || got[1].String() != "1000000000000000000000000" {
 		t.Errorf("got %v, %v; want 0, a million ether, 0", got, err)
 	}
 	if n := chain.RoundTrips() - before; n != 1 {
 		t.Errorf("got %d round trips, want 1", n)
 	}
-	if got, err := c.Balances(t.Context(), []nonce.Submitter{nonce.NewSubmitter(7, rich.Address())}); err == nil {
+	if got, err := c.Balances(t.Context(), []txmanager.Submitter{txmanager.NewSubmitter(7, rich.Address())}); err == nil {
 		t.Errorf("of another chain: got %v, want an error", got)
 	}
 }

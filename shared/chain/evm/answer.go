@@ -9,26 +9,26 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/rpc"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // block holds the fields that are read of a block.
 type block struct {
 	Number  hexutil.Uint64 `json:"number"`
-	Hash    nonce.Hash     `json:"hash"`
-	Parent  nonce.Hash     `json:"parentHash"`
+	Hash    txmanager.Hash `json:"hash"`
+	Parent  txmanager.Hash `json:"parentHash"`
 	Time    hexutil.Uint64 `json:"timestamp"`
 	BaseFee *hexutil.Big   `json:"baseFeePerGas"`
 }
 
-func (b block) header() nonce.Header {
-	return nonce.Header{Number: uint64(b.Number), Hash: b.Hash, Parent: b.Parent, Time: uint64(b.Time)}
+func (b block) header() txmanager.Header {
+	return txmanager.Header{Number: uint64(b.Number), Hash: b.Hash, Parent: b.Parent, Time: uint64(b.Time)}
 }
 
 // linkedHeaders returns the requested headers from block number on, up to head, if the node gave each
 // and each is the parent of the next. Otherwise it returns none.
-func linkedHeaders(calls []*call, number uint64, head nonce.Header) []nonce.Header {
-	var headers []nonce.Header
+func linkedHeaders(calls []*call, number uint64, head txmanager.Header) []txmanager.Header {
+	var headers []txmanager.Header
 	for _, a := range calls {
 		if number > head.Number {
 			break
@@ -50,7 +50,7 @@ func linkedHeaders(calls []*call, number uint64, head nonce.Header) []nonce.Head
 }
 
 // links reports false if the two heights show that h is not in head's chain.
-func links(h, head nonce.Header) bool {
+func links(h, head txmanager.Header) bool {
 	switch h.Number {
 	case head.Number:
 		return h.Hash == head.Hash
@@ -61,15 +61,15 @@ func links(h, head nonce.Header) bool {
 }
 
 // fits reports false if other parts of the observation show that h is not in the head's chain.
-func fits(h nonce.Header, v nonce.View) bool {
-	return h.Number <= v.Head.Number && links(h, v.Head) && !slices.ContainsFunc(v.Headers, func(other nonce.Header) bool {
+func fits(h txmanager.Header, v txmanager.ChainObservation) bool {
+	return h.Number <= v.Head.Number && links(h, v.Head) && !slices.ContainsFunc(v.Headers, func(other txmanager.Header) bool {
 		return other.Number == h.Number && other.Hash != h.Hash
 	})
 }
 
 // taggedHeader returns nil in any doubt: the node has no such block, gave no answer, or gave a block
 // outside the head's chain.
-func taggedHeader(a *call, v nonce.View) *nonce.Header {
+func taggedHeader(a *call, v txmanager.ChainObservation) *txmanager.Header {
 	var b block
 	if a == nil || a.into(&b) != nil || !fits(b.header(), v) {
 		return nil
@@ -81,8 +81,8 @@ func taggedHeader(a *call, v nonce.View) *nonce.Header {
 // watchedHashes returns the hashes of the blocks at the heights. It omits those that the node did not
 // give, and those above the first head: a block above it was added during the query and may be gone
 // again.
-func watchedHashes(heights []uint64, calls []*call, first nonce.Header, v nonce.View) map[uint64]nonce.Hash {
-	hashes := make(map[uint64]nonce.Hash, len(heights))
+func watchedHashes(heights []uint64, calls []*call, first txmanager.Header, v txmanager.ChainObservation) map[uint64]txmanager.Hash {
+	hashes := make(map[uint64]txmanager.Hash, len(heights))
 	for i, n := range heights {
 		var b block
 		if calls[i].into(&b) != nil || uint64(b.Number) != n || n > first.Number {
@@ -95,19 +95,19 @@ func watchedHashes(heights []uint64, calls []*call, first nonce.Header, v nonce.
 	return hashes
 }
 
-func knownAnswers(hashes []nonce.Hash, calls []*call) map[nonce.Hash]nonce.Answer {
-	answers := make(map[nonce.Hash]nonce.Answer, len(hashes))
+func knownAnswers(hashes []txmanager.Hash, calls []*call) map[txmanager.Hash]txmanager.Answer {
+	answers := make(map[txmanager.Hash]txmanager.Answer, len(hashes))
 	for i, hash := range hashes {
 		var tx struct {
-			Hash nonce.Hash `json:"hash"`
+			Hash txmanager.Hash `json:"hash"`
 		}
 		switch {
 		case calls[i].null():
-			answers[hash] = nonce.AnswerNotFound
+			answers[hash] = txmanager.AnswerNotFound
 		case calls[i].into(&tx) == nil && tx.Hash == hash:
-			answers[hash] = nonce.AnswerFound
+			answers[hash] = txmanager.AnswerFound
 		default:
-			answers[hash] = nonce.AnswerUnknown
+			answers[hash] = txmanager.AnswerUnknown
 		}
 	}
 	return answers
@@ -123,7 +123,7 @@ type estimateArgs struct {
 	Gas   hexutil.Uint64 `json:"gas"` // the gas limit of the estimate
 }
 
-func askEstimate(from nonce.Address, c nonce.Call) *call {
+func askEstimate(from txmanager.Address, c txmanager.Call) *call {
 	args := estimateArgs{From: from.String(), Data: c.Data, Gas: maxGas}
 	if c.To != nil {
 		to := c.To.String()
@@ -135,20 +135,20 @@ func askEstimate(from nonce.Address, c nonce.Call) *call {
 	return ask("eth_estimateGas", args, "latest")
 }
 
-func estimateAnswer(a *call) nonce.Estimate {
+func estimateAnswer(a *call) txmanager.Estimate {
 	var gas hexutil.Uint64
 	err := a.into(&gas)
 	if err == nil && gas > 0 {
-		return nonce.Estimate{Outcome: nonce.Done, Gas: uint64(gas)}
+		return txmanager.Estimate{Outcome: txmanager.Done, Gas: uint64(gas)}
 	}
 	if err == nil {
-		return nonce.Estimate{Outcome: nonce.Unknown, Reason: "the node estimated 0 gas"}
+		return txmanager.Estimate{Outcome: txmanager.Unknown, Reason: "the node estimated 0 gas"}
 	}
-	outcome := nonce.Unknown
+	outcome := txmanager.Unknown
 	if a.err != nil && haltsExecution(a.err) {
-		outcome = nonce.Refused
+		outcome = txmanager.Refused
 	}
-	return nonce.Estimate{Outcome: outcome, Reason: shorten(err.Error())}
+	return txmanager.Estimate{Outcome: outcome, Reason: shorten(err.Error())}
 }
 
 // executionError is the error code of a call that was executed and reverted, in go-ethereum and

@@ -7,13 +7,13 @@ import (
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Balances returns the accounts' balances at the node's head, in wei and in order, with one round trip
 // for each full batch. They are for display: different ones may be of different blocks. If the node
 // does not give one, the call fails.
-func (c *Connector) Balances(ctx context.Context, of []nonce.Submitter) ([]*big.Int, error) {
+func (c *Connector) Balances(ctx context.Context, of []txmanager.Submitter) ([]*big.Int, error) {
 	calls := make([]*call, len(of))
 	for i, s := range of {
 		if s.ChainID() != c.chainID {

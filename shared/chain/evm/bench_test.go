@@ -7,7 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // BenchmarkQuery queries a window of 2,000 transactions on a go-ethereum node in this process. It
@@ -33,14 +33,14 @@ func BenchmarkQuery(b *testing.B) {
 				b.Fatal(err)
 			}
 			for _, r := range c.Send(b.Context(), raws[mined:]) {
-				if r.Class != nonce.SendAccepted {
+				if r.Class != txmanager.SendAccepted {
 					b.Fatalf("send: got %+v", r)
 				}
 			}
 			trips.Store(0)
 			b.ReportAllocs()
 			for b.Loop() {
-				v, err := c.Look(b.Context(), q)
+				v, err := c.Query(b.Context(), q)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -7,24 +7,24 @@ import (
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// ReadBlocks implements [nonce.ChainConnector]. It requests the last final block, and then ten blocks
+// ReadBlocks implements [txmanager.ChainConnector]. It requests the last final block, and then ten blocks
 // in each round trip. If a round trip fails, it returns the blocks read before.
-func (c *Connector) ReadBlocks(ctx context.Context, q nonce.BlocksQuery) (nonce.BlocksRead, error) {
+func (c *Connector) ReadBlocks(ctx context.Context, q txmanager.BlocksQuery) (txmanager.BlocksRead, error) {
 	r, err := c.readBlocks(ctx, q)
 	if err != nil {
-		return nonce.BlocksRead{}, fmt.Errorf("read blocks after %d for transactions of %s, by node %s: %w", q.After, q.Submitter, c.node, short{err})
+		return txmanager.BlocksRead{}, fmt.Errorf("read blocks after %d for transactions of %s, by node %s: %w", q.After, q.Submitter, c.node, short{err})
 	}
 	return r, nil
 }
 
-func (c *Connector) readBlocks(ctx context.Context, q nonce.BlocksQuery) (r nonce.BlocksRead, err error) {
+func (c *Connector) readBlocks(ctx context.Context, q txmanager.BlocksQuery) (r txmanager.BlocksRead, err error) {
 	if q.Submitter.ChainID() != c.chainID {
 		return r, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, ErrWrongChain)
 	}
-	r = nonce.BlocksRead{Node: c.node, End: q.After, Takers: make(map[uint64]nonce.Taker)}
+	r = txmanager.BlocksRead{Node: c.node, End: q.After, Transactions: make(map[uint64]txmanager.ConsumingTx)}
 	if r.Final, err = c.lastFinal(ctx); err != nil {
 		return r, err
 	}
@@ -46,7 +46,7 @@ func (c *Connector) readBlocks(ctx context.Context, q nonce.BlocksQuery) (r nonc
 			return r, cannotTell(err)
 		}
 		for _, tx := range txs {
-			if r.Takers[uint64(tx.Nonce)], err = tx.consumer(fullBlock{Number: hexutil.Uint64(tx.number), Hash: tx.hash}, c.node); err != nil {
+			if r.Transactions[uint64(tx.Nonce)], err = tx.consumer(fullBlock{Number: hexutil.Uint64(tx.number), Hash: tx.hash}, c.node); err != nil {
 				return r, err
 			}
 		}

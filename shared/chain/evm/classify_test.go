@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 func TestClassify(t *testing.T) {
@@ -26,16 +26,16 @@ func FuzzClassify(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		class := classify(text)
-		if class == nonce.SendAccepted {
+		if class == txmanager.SendAccepted {
 			t.Errorf("%q: got accepted, want anything else", text)
 		}
 		if upper := strings.ToUpper(text); strings.ToLower(upper) == strings.ToLower(text) && classify(upper) != class {
 			t.Errorf("%q: got %s, in upper case %s, want the same", text, class, classify(upper))
 		}
-		if got := classify("un" + text + "n"); len(text) > 0 && !strings.ContainsAny(text, ":]") && got != nonce.SendUnknown {
+		if got := classify("un" + text + "n"); len(text) > 0 && !strings.ContainsAny(text, ":]") && got != txmanager.SendUnknown {
 			t.Errorf("%q inside a word: got %s, want unknown", text, got)
 		}
-		if got := classify(text + " for chain id 5"); got != nonce.SendUnknown {
+		if got := classify(text + " for chain id 5"); got != txmanager.SendUnknown {
 			t.Errorf("%q about the chain's id: got %s, want unknown", text, got)
 		}
 	})

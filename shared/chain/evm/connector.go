@@ -17,7 +17,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/rpc"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Default limits.
@@ -69,7 +69,7 @@ func NewPlaces(n int) Places { return make(Places, n) }
 // Trace begins a span in ctx. It returns the span's context and the function that ends it.
 type Trace func(ctx context.Context, name string) (context.Context, func(error))
 
-// Connector implements [nonce.ChainConnector]. It can be used concurrently.
+// Connector implements [txmanager.ChainConnector]. It can be used concurrently.
 type Connector struct {
 	chainID  uint64
 	fees     Fees
@@ -86,7 +86,7 @@ type Connector struct {
 	headers  offer // offers a header without its block
 }
 
-var _ nonce.ChainConnector = (*Connector)(nil)
+var _ txmanager.ChainConnector = (*Connector)(nil)
 
 // New returns a connector without connecting; the first query connects. Its error names the invalid
 // option.

@@ -21,7 +21,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 func startChain(t *testing.T) *devchain.Chain {
@@ -51,7 +51,7 @@ func TestContractOnDevchain(t *testing.T) {
 		chain := startChain(t)
 		return chaintest.Fixture{
 			URL: chain.URL(), ChainID: chain.ChainID(), Key: devchain.DevAccounts(1)[0].Key,
-			Mine: chain.Mine, ReorgReturns: true, BumpPercent: 10, EndlessEstimate: nonce.Refused, Connect: connectTo,
+			Mine: chain.Mine, ReorgReturns: true, BumpPercent: 10, EndlessEstimate: txmanager.Refused, Connect: connectTo,
 			Reorg:    func(blocks ...[][]byte) error { return chain.Reorg(uint64(len(blocks)), blocks...) },
 			DropPool: func() error { chain.DropPool(); return nil },
 		}
@@ -77,7 +77,7 @@ func TestContractOnAnvil(t *testing.T) {
 		chain := start(t)
 		return chaintest.Fixture{
 			URL: chain.URL(), ChainID: chain.ChainID(), Key: devchain.DevAccounts(1)[0].Key,
-			Mine: chain.Mine, DropPool: chain.DropPool, Reorg: chain.Reorg, BumpPercent: 1, KeepsStates: true, PoorEstimate: nonce.Done, EndlessEstimate: nonce.Unknown, Connect: connectTo,
+			Mine: chain.Mine, DropPool: chain.DropPool, Reorg: chain.Reorg, BumpPercent: 1, KeepsStates: true, PoorEstimate: txmanager.Done, EndlessEstimate: txmanager.Unknown, Connect: connectTo,
 		}
 	})
 }
@@ -92,22 +92,22 @@ func TestUnindexedNodeLeavesReceiptsUnknown(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = chain.Close() })
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
-	nobody := nonce.Hash{0: 0xde, 31: 0xad}
-	answers := func() [2]nonce.Answer {
-		v, err := c.Look(t.Context(), nonce.Look{Receipts: []nonce.Hash{nobody}, Known: []nonce.Hash{nobody}})
+	nobody := txmanager.Hash{0: 0xde, 31: 0xad}
+	answers := func() [2]txmanager.Answer {
+		v, err := c.Query(t.Context(), txmanager.ChainQuery{Receipts: []txmanager.Hash{nobody}, Known: []txmanager.Hash{nobody}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return [2]nonce.Answer{v.Receipts[nobody].Answer, v.Known[nobody]}
+		return [2]txmanager.Answer{v.Receipts[nobody].Answer, v.Known[nobody]}
 	}
-	if got, want := answers(), ([2]nonce.Answer{nonce.AnswerUnknown, nonce.AnswerUnknown}); got != want {
+	if got, want := answers(), ([2]txmanager.Answer{txmanager.AnswerUnknown, txmanager.AnswerUnknown}); got != want {
 		t.Errorf("receipt and transaction without an index: got %v, want %v", got, want)
 	}
 	if err := chain.Mine(1); err != nil {
 		t.Fatal(err)
 	}
 	deadline := time.After(2 * time.Minute)
-	for want := ([2]nonce.Answer{nonce.AnswerNotFound, nonce.AnswerNotFound}); answers() != want; {
+	for want := ([2]txmanager.Answer{txmanager.AnswerNotFound, txmanager.AnswerNotFound}); answers() != want; {
 		select {
 		case <-deadline:
 			t.Fatalf("receipt and transaction after the first block: got %v, want %v", answers(), want)
@@ -116,7 +116,7 @@ func TestUnindexedNodeLeavesReceiptsUnknown(t *testing.T) {
 	}
 }
 
-func connectTo(t *testing.T, url string, chainID uint64, timeout time.Duration) nonce.ChainConnector {
+func connectTo(t *testing.T, url string, chainID uint64, timeout time.Duration) txmanager.ChainConnector {
 	return connect(t, evm.Options{URL: url, ChainID: chainID, Timeout: timeout})
 }
 
@@ -153,9 +153,9 @@ func TestCredentialsAreNeverShown(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := connect(t, evm.Options{URL: fmt.Sprintf("http://user:secret@%s/v3/secret?key=secret", at.Host), ChainID: 1})
-		_, err = c.Look(t.Context(), nonce.Look{})
+		_, err = c.Query(t.Context(), txmanager.ChainQuery{})
 		result := c.Send(t.Context(), [][]byte{{2}})[0]
-		if err == nil || result.Class != nonce.SendUnknown {
+		if err == nil || result.Class != txmanager.SendUnknown {
 			t.Errorf("%s: got %v and %+v, want an error and unknown", name, err, result)
 		}
 		if said := fmt.Sprint(err, result); strings.Contains(said, "secret") || !strings.Contains(said, at.Host) {
@@ -179,11 +179,11 @@ func TestLargeQueryIsSplit(t *testing.T) {
 			t.Error(err)
 		}
 	}})
-	hashes := make([]nonce.Hash, 25)
+	hashes := make([]txmanager.Hash, 25)
 	for i := range hashes {
 		hashes[i][0] = byte(i)
 	}
-	v, err := c.Look(t.Context(), nonce.Look{FromBlock: 11, ToBlock: 50, Receipts: hashes})
+	v, err := c.Query(t.Context(), txmanager.ChainQuery{FromBlock: 11, ToBlock: 50, Receipts: hashes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestLargeQueryIsSplit(t *testing.T) {
 	if got, want := v.Head.Number, chain.Head(); got != want {
 		t.Errorf("head: got %d, want %d, the last", got, want)
 	}
-	if _, err := c.Look(t.Context(), nonce.Look{ToBlock: 1 << 40}); err == nil {
+	if _, err := c.Query(t.Context(), txmanager.ChainQuery{ToBlock: 1 << 40}); err == nil {
 		t.Error("a trillion headers: got nil, want an error")
 	}
 }
@@ -219,7 +219,7 @@ func TestSplitQueryAcrossReorgFails(t *testing.T) {
 			}
 		}
 	}})
-	if _, err := c.Look(t.Context(), nonce.Look{Receipts: make([]nonce.Hash, 60)}); err == nil {
+	if _, err := c.Query(t.Context(), txmanager.ChainQuery{Receipts: make([]txmanager.Hash, 60)}); err == nil {
 		t.Error("got nil, want an error")
 	}
 }
@@ -236,7 +236,7 @@ func TestLargeSendIsSplit(t *testing.T) {
 	}
 	results := c.Send(t.Context(), raws)
 	for i, r := range results {
-		if r.Class == nonce.SendAccepted || r.Node == "" {
+		if r.Class == txmanager.SendAccepted || r.Node == "" {
 			t.Errorf("result %d: got %+v, want a refusal", i, r)
 		}
 	}
@@ -265,7 +265,7 @@ func TestSendOfManyTakesSeveralRequests(t *testing.T) {
 		}
 	}
 	for i, r := range c.Send(t.Context(), raws) {
-		if r.Class != nonce.SendAccepted {
+		if r.Class != txmanager.SendAccepted {
 			t.Errorf("result %d: got %+v, want accepted", i, r)
 		}
 	}
@@ -282,7 +282,7 @@ func TestSendStopsAtSilence(t *testing.T) {
 	proxy.Set(chaintest.Fault{Drop: true})
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 6})
 	for i, r := range c.Send(t.Context(), make([][]byte, 10)) {
-		if r.Class != nonce.SendUnknown || r.Text == "" {
+		if r.Class != txmanager.SendUnknown || r.Text == "" {
 			t.Errorf("result %d: got %+v, want unknown with a reason", i, r)
 		}
 	}
@@ -316,8 +316,8 @@ func TestConsumerIsFoundInSmallBatches(t *testing.T) {
 	var limit atomic.Int64
 	proxy.Set(chaintest.Fault{Batch: func(calls int) { limit.Store(max(limit.Load(), int64(calls))) }})
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 6})
-	got, err := c.Taken(t.Context(), nonce.NewSubmitter(chain.ChainID(), account.Address), 0)
-	if err != nil || got.Hash != nonce.Hash(tx.Hash()) {
+	got, err := c.FindConsumingTx(t.Context(), txmanager.NewSubmitter(chain.ChainID(), account.Address), 0)
+	if err != nil || got.Hash != txmanager.Hash(tx.Hash()) {
 		t.Errorf("transaction: got %+v, %v, want %s", got, err, tx.Hash())
 	}
 	if got := limit.Load(); got > 6 {
@@ -345,7 +345,7 @@ func TestRoundTripsKeepToMaxInFlight(t *testing.T) {
 	var looks sync.WaitGroup
 	for range 5 * limit {
 		looks.Go(func() {
-			if _, err := c.Look(t.Context(), nonce.Look{}); err == nil {
+			if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); err == nil {
 				t.Error("query: got nil, want the server's refusal")
 			}
 		})
@@ -375,7 +375,7 @@ func TestWaitForARequestSlotEnds(t *testing.T) {
 	var looks sync.WaitGroup
 	for range 2 {
 		looks.Go(func() {
-			if _, err := c.Look(t.Context(), nonce.Look{}); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("query: got %v, want the time-out", err)
 			}
 		})
@@ -390,16 +390,16 @@ func TestChainIDIsAskedForOnce(t *testing.T) {
 	proxy := chaintest.NewProxy(t, chain.URL())
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID()})
 	proxy.Set(chaintest.FaultyMethod("eth_chainId", map[string]any{"result": "0x1"}))
-	if _, err := c.Look(t.Context(), nonce.Look{}); !errors.Is(err, evm.ErrWrongChain) {
+	if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); !errors.Is(err, evm.ErrWrongChain) {
 		t.Errorf("wrong chain: got %v, want ErrWrongChain", err)
 	}
 	proxy.Set(chaintest.FaultyMethod("eth_chainId", chaintest.NodeError("starting")))
-	if _, err := c.Look(t.Context(), nonce.Look{}); err == nil {
+	if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); err == nil {
 		t.Error("no chain id: got nil, want an error")
 	}
 	proxy.Set(chaintest.Fault{})
 	for range 5 {
-		if _, err := c.Look(t.Context(), nonce.Look{}); err != nil {
+		if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); err != nil {
 			t.Fatal(err)
 		}
 	}

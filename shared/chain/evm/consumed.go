@@ -11,7 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/rpc"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // maxProbes bounds the heights of one round trip of a search. With 31 of them five round trips find one
@@ -22,7 +22,7 @@ const maxProbes = 31
 // trips, or two nodes answered them.
 var errElsewhere = errors.New("the chain changed meanwhile, or the nonce was consumed by no transaction of the account")
 
-// Taken implements [nonce.ChainConnector]. It searches for the block in which the account's count
+// FindConsumingTx implements [txmanager.ChainConnector]. It searches for the block in which the account's count
 // exceeded n, the newest blocks first, and reads it. That takes 4 round trips for a nonce of the last
 // minutes, 8 for one of the last 20 million blocks, each with the connector's time-out. A node answers
 // counts for the blocks whose states it keeps, in go-ethereum by default 128; the error says if the
@@ -30,7 +30,7 @@ var errElsewhere = errors.New("the chain changed meanwhile, or the nonce was con
 //
 // A nonce can be consumed without a transaction of the account: by an EIP-7702 authorization in another
 // account's transaction, or by a contract that the account's code creates. That is an error too.
-func (c *Connector) Taken(ctx context.Context, s nonce.Submitter, n uint64) (nonce.Taker, error) {
+func (c *Connector) FindConsumingTx(ctx context.Context, s txmanager.Submitter, n uint64) (txmanager.ConsumingTx, error) {
 	taker, err := c.findConsumer(ctx, s, n)
 	if errors.Is(err, errElsewhere) {
 		if taker, err = c.findConsumer(ctx, s, n); errors.Is(err, errElsewhere) {
@@ -38,22 +38,22 @@ func (c *Connector) Taken(ctx context.Context, s nonce.Submitter, n uint64) (non
 		}
 	}
 	if err != nil {
-		return nonce.Taker{}, fmt.Errorf("find the transaction that consumed nonce %d of %s, by node %s: %w", n, s, c.node, short{err})
+		return txmanager.ConsumingTx{}, fmt.Errorf("find the transaction that consumed nonce %d of %s, by node %s: %w", n, s, c.node, short{err})
 	}
 	return taker, nil
 }
 
-func (c *Connector) findConsumer(ctx context.Context, submitter nonce.Submitter, n uint64) (nonce.Taker, error) {
+func (c *Connector) findConsumer(ctx context.Context, submitter txmanager.Submitter, n uint64) (txmanager.ConsumingTx, error) {
 	if submitter.ChainID() != c.chainID {
-		return nonce.Taker{}, fmt.Errorf("submitter %q, chain %d: %w", submitter, c.chainID, ErrWrongChain)
+		return txmanager.ConsumingTx{}, fmt.Errorf("submitter %q, chain %d: %w", submitter, c.chainID, ErrWrongChain)
 	}
 	s := &search{c: c, account: submitter.Address().String(), n: n}
 	if err := s.begin(ctx); err != nil {
-		return nonce.Taker{}, err
+		return txmanager.ConsumingTx{}, err
 	}
 	for heights := s.recent(); s.low+1 < s.high; heights = s.spread() {
 		if err := s.probe(ctx, heights); err != nil {
-			return nonce.Taker{}, err
+			return txmanager.ConsumingTx{}, err
 		}
 	}
 	return s.read(ctx)
@@ -92,7 +92,7 @@ func (s *search) begin(ctx context.Context) error {
 		return err
 	}
 	if uint64(latest) <= s.n {
-		return fmt.Errorf("the count is %d at block %d: %w", uint64(latest), uint64(b.Number), nonce.ErrNotTaken)
+		return fmt.Errorf("the count is %d at block %d: %w", uint64(latest), uint64(b.Number), txmanager.ErrNotConsumed)
 	}
 	s.high = uint64(b.Number)
 	return nil
@@ -148,14 +148,14 @@ func (s *search) probe(ctx context.Context, heights []uint64) error {
 }
 
 // read reads the block where the count exceeded n.
-func (s *search) read(ctx context.Context) (nonce.Taker, error) {
+func (s *search) read(ctx context.Context) (txmanager.ConsumingTx, error) {
 	whole := ask(getBlock, hexutil.EncodeUint64(s.high), true)
 	if err := s.c.roundTrip(ctx, []*call{whole}); err != nil {
-		return nonce.Taker{}, err
+		return txmanager.ConsumingTx{}, err
 	}
 	var b fullBlock
 	if err := whole.into(&b); err != nil {
-		return nonce.Taker{}, fmt.Errorf("block %d: %w", s.high, cannotTell(err))
+		return txmanager.ConsumingTx{}, fmt.Errorf("block %d: %w", s.high, cannotTell(err))
 	}
 	for _, tx := range b.Transactions {
 		if uint64(b.Number) == s.high && strings.EqualFold(tx.From, s.account) && uint64(tx.Nonce) == s.n {
@@ -163,15 +163,15 @@ func (s *search) read(ctx context.Context) (nonce.Taker, error) {
 		}
 	}
 	if s.silent != nil {
-		return nonce.Taker{}, fmt.Errorf("it was consumed at block %d or below, where the node has no counts: %w", s.low, noCounts(s.silent))
+		return txmanager.ConsumingTx{}, fmt.Errorf("it was consumed at block %d or below, where the node has no counts: %w", s.low, noCounts(s.silent))
 	}
-	return nonce.Taker{}, fmt.Errorf("block %d: %w", s.high, errElsewhere)
+	return txmanager.ConsumingTx{}, fmt.Errorf("block %d: %w", s.high, errElsewhere)
 }
 
 // passing matches a node's text for a temporary refusal.
 var passing = regexp.MustCompile(`(?i)rate.?limit|limit exceeded|too many|time.?out|timed out|temporar|try again|busy|overload|capacity`)
 
-// cannotTell adds [nonce.ErrNotTold] to a node's refusal, unless the refusal is temporary.
+// cannotTell adds [txmanager.ErrConsumerUnavailable] to a node's refusal, unless the refusal is temporary.
 func cannotTell(err error) error {
 	if _, refused := errors.AsType[rpc.Error](err); refused && !passing.MatchString(err.Error()) {
 		return untold{err}
@@ -179,9 +179,9 @@ func cannotTell(err error) error {
 	return err
 }
 
-// noCounts is cannotTell for a refused count. A permanent one wraps [nonce.ErrNoCounts] too.
+// noCounts is cannotTell for a refused count. A permanent one wraps [txmanager.ErrNoCounts] too.
 func noCounts(err error) error {
-	if err = cannotTell(err); errors.Is(err, nonce.ErrNotTold) {
+	if err = cannotTell(err); errors.Is(err, txmanager.ErrConsumerUnavailable) {
 		return countless{err}
 	}
 	return err
@@ -191,23 +191,23 @@ func noCounts(err error) error {
 type countless struct{ error }
 
 // Unwrap returns the refusal and its meaning.
-func (c countless) Unwrap() []error { return []error{nonce.ErrNoCounts, c.error} }
+func (c countless) Unwrap() []error { return []error{txmanager.ErrNoCounts, c.error} }
 
-// untold is a node's refusal that wraps [nonce.ErrNotTold]; the text is the node's.
+// untold is a node's refusal that wraps [txmanager.ErrConsumerUnavailable]; the text is the node's.
 type untold struct{ error }
 
 // Unwrap returns the refusal and its meaning.
-func (u untold) Unwrap() []error { return []error{nonce.ErrNotTold, u.error} }
+func (u untold) Unwrap() []error { return []error{txmanager.ErrConsumerUnavailable, u.error} }
 
 // fullBlock holds the fields that are read of a block with its transactions.
 type fullBlock struct {
 	Number       hexutil.Uint64 `json:"number"`
-	Hash         nonce.Hash     `json:"hash"`
+	Hash         txmanager.Hash `json:"hash"`
 	Transactions []transaction  `json:"transactions"`
 }
 
 type transaction struct {
-	Hash  nonce.Hash     `json:"hash"`
+	Hash  txmanager.Hash `json:"hash"`
 	From  string         `json:"from"`
 	Nonce hexutil.Uint64 `json:"nonce"`
 	To    *string        `json:"to"`
@@ -215,16 +215,16 @@ type transaction struct {
 	Input *hexutil.Bytes `json:"input"`
 }
 
-func (tx transaction) consumer(b fullBlock, node string) (nonce.Taker, error) {
+func (tx transaction) consumer(b fullBlock, node string) (txmanager.ConsumingTx, error) {
 	if tx.Value == nil || tx.Input == nil {
-		return nonce.Taker{}, fmt.Errorf("transaction %s in block %d: the node gave no value or no input", tx.Hash, uint64(b.Number))
+		return txmanager.ConsumingTx{}, fmt.Errorf("transaction %s in block %d: the node gave no value or no input", tx.Hash, uint64(b.Number))
 	}
-	t := nonce.Taker{Hash: tx.Hash, BlockNumber: uint64(b.Number), BlockHash: b.Hash, Node: node,
+	t := txmanager.ConsumingTx{Hash: tx.Hash, BlockNumber: uint64(b.Number), BlockHash: b.Hash, Node: node,
 		ValueWei: tx.Value.ToInt().String(), Data: *tx.Input}
 	if tx.To != nil {
-		to, err := nonce.ParseAddress(*tx.To)
+		to, err := txmanager.ParseAddress(*tx.To)
 		if err != nil {
-			return nonce.Taker{}, fmt.Errorf("transaction %s in block %d: to: %w", tx.Hash, uint64(b.Number), err)
+			return txmanager.ConsumingTx{}, fmt.Errorf("transaction %s in block %d: to: %w", tx.Hash, uint64(b.Number), err)
 		}
 		t.To = &to
 	}

@@ -20,7 +20,7 @@ func TestFinalCountOfAChainWithoutTheTag(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		v, err := c.Look(t.Context(), q)
+		v, err := c.Query(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}

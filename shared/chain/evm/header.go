@@ -8,7 +8,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/rpc"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // The two ways to request a header. Every node has the call that returns the block, with the hashes of
@@ -45,8 +45,8 @@ func (a *call) withoutHeader(f Fees) bool {
 	}
 	var h struct {
 		Number  *hexutil.Uint64 `json:"number"`
-		Hash    *nonce.Hash     `json:"hash"`
-		Parent  *nonce.Hash     `json:"parentHash"`
+		Hash    *txmanager.Hash `json:"hash"`
+		Parent  *txmanager.Hash `json:"parentHash"`
 		Time    *hexutil.Uint64 `json:"timestamp"`
 		BaseFee *hexutil.Big    `json:"baseFeePerGas"`
 	}

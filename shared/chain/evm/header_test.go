@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const (
@@ -24,7 +24,7 @@ func TestHeadersNeedNoBlocks(t *testing.T) {
 	chain := startChain(t)
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
 	for range 3 {
-		if _, err := c.Look(t.Context(), nonce.Look{}); err != nil {
+		if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -41,7 +41,7 @@ func TestHeadersNeedNoBlocks(t *testing.T) {
 func TestMissingHeadersAreReadFromBlocks(t *testing.T) {
 	t.Parallel()
 	whole := func(without string) map[string]any {
-		h := map[string]any{"number": "0x1", "hash": nonce.Hash{1}.String(), "parentHash": nonce.Hash{2}.String(), "timestamp": "0x1", "baseFeePerGas": "0x1"}
+		h := map[string]any{"number": "0x1", "hash": txmanager.Hash{1}.String(), "parentHash": txmanager.Hash{2}.String(), "timestamp": "0x1", "baseFeePerGas": "0x1"}
 		delete(h, without)
 		return map[string]any{"result": h}
 	}
@@ -100,7 +100,7 @@ func TestGatewayThatRejectsHeadersIsAskedForBlocks(t *testing.T) {
 		}))
 		t.Cleanup(gateway.Close)
 		c := connect(t, evm.Options{URL: gateway.URL, ChainID: chain.ChainID()})
-		_, err := c.Look(t.Context(), nonce.Look{})
+		_, err := c.Query(t.Context(), txmanager.ChainQuery{})
 		if (err == nil) != passes {
 			t.Errorf("status %d for headers: got %v, want a query by blocks: %t", status, err, passes)
 		}
@@ -113,11 +113,11 @@ func TestGatewayThatRejectsHeadersIsAskedForBlocks(t *testing.T) {
 // mustQuery requires a complete observation of the chain's head.
 func mustQuery(t *testing.T, c *evm.Connector, chain *devchain.Chain) {
 	t.Helper()
-	v, err := c.Look(t.Context(), nonce.Look{})
+	v, err := c.Query(t.Context(), txmanager.ChainQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v.Head.Number != chain.Head() || v.Head.Hash == (nonce.Hash{}) || v.Head.Time == 0 {
+	if v.Head.Number != chain.Head() || v.Head.Hash == (txmanager.Hash{}) || v.Head.Time == 0 {
 		t.Errorf("head: got %+v, want that of block %d", v.Head, chain.Head())
 	}
 }

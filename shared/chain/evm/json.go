@@ -13,7 +13,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Codes of a [FieldError], as in the public API.
@@ -119,12 +119,12 @@ func readHex(raw json.RawMessage, field string, limit int) ([]byte, error) {
 
 // readAddress checks the checksum of an address in mixed case (https://eips.ethereum.org/EIPS/eip-55).
 // Money sent to a mistyped address is lost.
-func readAddress(raw json.RawMessage, field string) (*nonce.Address, error) {
+func readAddress(raw json.RawMessage, field string) (*txmanager.Address, error) {
 	text, err := readString(raw, field)
 	if err != nil {
 		return nil, err
 	}
-	address, err := nonce.ParseAddress(text)
+	address, err := txmanager.ParseAddress(text)
 	if err != nil {
 		return nil, invalid(field, "want an address, 0x and 40 hex digits")
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/params"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // maxRaw is the largest transaction that nodes accept, in bytes.
@@ -18,12 +18,12 @@ func accessGas(list types.AccessList) uint64 {
 	return params.TxAccessListAddressGas*uint64(len(list)) + params.TxAccessListStorageKeyGas*uint64(list.StorageKeys())
 }
 
-// Open implements [nonce.ChainConnector]. It accepts transactions that pay a fee and make one call.
+// ParseSigned implements [txmanager.ChainConnector]. It accepts transactions that pay a fee and make one call.
 // These are legacy ones with a chain id (EIP-155), those with an access list (EIP-2930), and those
 // with a dynamic fee (EIP-1559), each in its one encoding. A gas price is both the fee cap and the
 // tip cap. Blobs are not stored here, and a transaction that delegates accounts would let their
 // nonces change without the manager.
-func (c *Connector) Open(raw []byte) (from nonce.Address, tx nonce.Unsigned, s nonce.Signed, err error) {
+func (c *Connector) ParseSigned(raw []byte) (from txmanager.Address, tx txmanager.Unsigned, s txmanager.Signed, err error) {
 	if len(raw) > maxRaw {
 		return from, tx, s, fmt.Errorf("its bytes are %d: no node holds more than %d", len(raw), maxRaw)
 	}
@@ -46,16 +46,16 @@ func (c *Connector) Open(raw []byte) (from nonce.Address, tx nonce.Unsigned, s n
 	if err != nil {
 		return from, tx, s, fmt.Errorf("its bytes are not signed: %w", err)
 	}
-	tx = nonce.Unsigned{
-		ChainID: signed.ChainId().Uint64(), Nonce: signed.Nonce(), To: (*nonce.Address)(signed.To()), Value: signed.Value(), Data: signed.Data(),
+	tx = txmanager.Unsigned{
+		ChainID: signed.ChainId().Uint64(), Nonce: signed.Nonce(), To: (*txmanager.Address)(signed.To()), Value: signed.Value(), Data: signed.Data(),
 		Gas: signed.Gas(), Legacy: signed.Type() == types.LegacyTxType, FeeCapWei: signed.GasFeeCap(), TipCapWei: signed.GasTipCap(),
 	}
-	call := nonce.Call{To: tx.To, Value: tx.Value, Data: tx.Data, Gas: tx.Gas, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei}
+	call := txmanager.Call{To: tx.To, Value: tx.Value, Data: tx.Data, Gas: tx.Gas, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei}
 	if err := checkCall(call); err != nil {
 		return from, tx, s, fmt.Errorf("no node takes its bytes: %w", err)
 	}
 	if least := intrinsicGas(call) + accessGas(signed.AccessList()); tx.Gas < least {
 		return from, tx, s, fmt.Errorf("no node takes its bytes: their gas is %d, and %d are charged before the call begins", tx.Gas, least)
 	}
-	return nonce.Address(sender), tx, nonce.Signed{Hash: nonce.Hash(signed.Hash()), Raw: raw}, nil
+	return txmanager.Address(sender), tx, txmanager.Signed{Hash: txmanager.Hash(signed.Hash()), Raw: raw}, nil
 }

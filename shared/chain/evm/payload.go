@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Limits of a payload. Nodes accept transactions of up to 128 KiB; 1 KiB of it is left for everything
@@ -70,30 +70,30 @@ func ParsePayload(raw json.RawMessage) (canonical []byte, fingerprint [32]byte, 
 	return canonical, sha256.Sum256(canonical), nil
 }
 
-// Call implements [nonce.ChainConnector]: see [StoredCall].
-func (c *Connector) Call(stored []byte) (nonce.Call, error) { return StoredCall(stored) }
+// ParsePayload implements [txmanager.ChainConnector]: see [StoredCall].
+func (c *Connector) ParsePayload(stored []byte) (txmanager.Call, error) { return StoredCall(stored) }
 
 // StoredCall reads the canonical form of [ParsePayload], in any order and spacing of a JSON column, and
 // nothing else.
-func StoredCall(stored []byte) (nonce.Call, error) {
+func StoredCall(stored []byte) (txmanager.Call, error) {
 	fields, err := readObject(stored, "to", "value", "data", "gas", "maxGas", "maxFeePerGas", "maxPriorityFeePerGas")
 	if err != nil {
-		return nonce.Call{}, err
+		return txmanager.Call{}, err
 	}
 	p, call, err := readPayload(fields)
 	if err != nil {
-		return nonce.Call{}, err
+		return txmanager.Call{}, err
 	}
 	for name, canonical := range p.all() {
 		if raw, given := fields[name]; given && string(raw) != strconv.Quote(*canonical) {
-			return nonce.Call{}, invalid("payload."+name, "want the canonical form %q", *canonical)
+			return txmanager.Call{}, invalid("payload."+name, "want the canonical form %q", *canonical)
 		}
 	}
 	return call, checkCall(call)
 }
 
-// Check implements [nonce.ChainConnector].
-func (c *Connector) Check(call nonce.Call) error { return checkCall(call) }
+// CheckCall implements [txmanager.ChainConnector].
+func (c *Connector) CheckCall(call txmanager.Call) error { return checkCall(call) }
 
 // all returns the given fields by name.
 func (p payload) all() map[string]*string {
@@ -101,7 +101,7 @@ func (p payload) all() map[string]*string {
 		"maxFeePerGas": p.FeeCap, "maxPriorityFeePerGas": p.Priority}
 }
 
-func readPayload(fields map[string]json.RawMessage) (p payload, call nonce.Call, err error) {
+func readPayload(fields map[string]json.RawMessage) (p payload, call txmanager.Call, err error) {
 	if raw, ok := fields["to"]; ok {
 		if call.To, err = readAddress(raw, "payload.to"); err != nil {
 			return p, call, err
@@ -153,7 +153,7 @@ func readPayload(fields map[string]json.RawMessage) (p payload, call nonce.Call,
 // it. It is 21,000, plus 32,000 for a deployment and 2 for each word of its code (EIP-3860), plus
 // 16 for each byte of data and 4 for a zero byte (EIP-2028). The minimum is 21,000 and 10 for each
 // token, of which a byte has 4 and a zero byte 1 (EIP-7623).
-func intrinsicGas(call nonce.Call) uint64 {
+func intrinsicGas(call txmanager.Call) uint64 {
 	zeros := uint64(bytes.Count(call.Data, []byte{0}))
 	others := uint64(len(call.Data)) - zeros
 	gas := 21_000 + 16*others + 4*zeros
@@ -164,7 +164,7 @@ func intrinsicGas(call nonce.Call) uint64 {
 }
 
 // checkCall refuses a call that no chain can execute.
-func checkCall(call nonce.Call) error {
+func checkCall(call txmanager.Call) error {
 	if call.To == nil && len(call.Data) == 0 {
 		return invalid("payload.to", "neither to nor data: want an account to call, or the code of a contract to deploy")
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const (
@@ -73,7 +73,7 @@ func checkStored(t *testing.T, canonical []byte) {
 	if err != nil || string(again) != string(canonical) {
 		t.Errorf("%s: read again got %s, %v, want itself", canonical, again, err)
 	}
-	call, err := new(Connector).Call(canonical)
+	call, err := new(Connector).ParsePayload(canonical)
 	if err != nil {
 		t.Errorf("%s: call got %v, want nil", canonical, err)
 	}
@@ -85,7 +85,7 @@ func checkStored(t *testing.T, canonical []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fromColumn, err := new(Connector).Call(column)
+	fromColumn, err := new(Connector).ParsePayload(column)
 	if err != nil {
 		t.Errorf("%s: call got %v, want nil", column, err)
 	}
@@ -98,16 +98,16 @@ func checkStored(t *testing.T, canonical []byte) {
 
 func TestStoredCallIsReadBack(t *testing.T) {
 	t.Parallel()
-	call, err := new(Connector).Call([]byte(`{` + to + `,"value":"5","data":"0xab","gas":"50000","maxFeePerGas":"2","maxPriorityFeePerGas":"1"}`))
+	call, err := new(Connector).ParsePayload([]byte(`{` + to + `,"value":"5","data":"0xab","gas":"50000","maxFeePerGas":"2","maxPriorityFeePerGas":"1"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := nonce.Address(common.HexToAddress(lowerAddress))
-	want := nonce.Call{To: &address, Value: big.NewInt(5), Data: []byte{0xab}, Gas: 50_000, FeeCapWei: big.NewInt(2), TipCapWei: big.NewInt(1)}
+	address := txmanager.Address(common.HexToAddress(lowerAddress))
+	want := txmanager.Call{To: &address, Value: big.NewInt(5), Data: []byte{0xab}, Gas: 50_000, FeeCapWei: big.NewInt(2), TipCapWei: big.NewInt(1)}
 	if diff := cmp.Diff(want, call, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })); diff != "" {
 		t.Errorf("call (-want +got):\n%s", diff)
 	}
-	bare, err := new(Connector).Call([]byte(`{"data":"0x00"}`))
+	bare, err := new(Connector).ParsePayload([]byte(`{"data":"0x00"}`))
 	if err != nil || bare.To != nil || bare.Value.Sign() != 0 || bare.Gas != 0 || bare.FeeCapWei != nil || bare.TipCapWei != nil {
 		t.Errorf("deployment: got %+v, %v, want no account, no value, and gas and fees left open", bare, err)
 	}
@@ -115,7 +115,7 @@ func TestStoredCallIsReadBack(t *testing.T) {
 		`{` + to + `,"function":"pause()"}`, `{` + to + `,"gas":50000}`, `{"to":"` + mixedAddress + `"}`, `{` + to + `,"data":"0xAB"}`,
 		`{}`, ``, `{` + to + `} x`,
 	} {
-		if _, err := new(Connector).Call([]byte(stored)); err == nil {
+		if _, err := new(Connector).ParsePayload([]byte(stored)); err == nil {
 			t.Errorf("%s: got nil, want an error: ParsePayload does not make it", stored)
 		}
 	}

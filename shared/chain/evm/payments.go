@@ -13,7 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // NativeCoin is the LogIndex of a payment in the chain's own coin.
@@ -22,38 +22,38 @@ const NativeCoin = -1
 // Payment is money that left an account in a final block: the value of one of its transactions, or a
 // Transfer event of a token.
 type Payment struct {
-	TxHash      nonce.Hash
+	TxHash      txmanager.Hash
 	LogIndex    int // of the Transfer event in its block, or [NativeCoin]
 	BlockNumber uint64
-	BlockHash   nonce.Hash
-	Token       *nonce.Address // nil: the chain's own coin
-	To          *nonce.Address // nil: the transaction deployed a contract
-	Amount      *big.Int       // in the smallest unit
+	BlockHash   txmanager.Hash
+	Token       *txmanager.Address // nil: the chain's own coin
+	To          *txmanager.Address // nil: the transaction deployed a contract
+	Amount      *big.Int           // in the smallest unit
 }
 
 // PaymentsQuery requests the payments of one account in the blocks after one.
 type PaymentsQuery struct {
-	Payer     nonce.Address
-	After     uint64          // the block that was read last
-	AfterHash nonce.Hash      // its hash; zero: it is not compared with the chain
-	Sent      uint64          // a lower bound of the account's transaction count at After
-	UpTo      uint64          // the last block to read
-	Tokens    []nonce.Address // whose events are requested
-	ByTag     bool            // the tag "finalized" decides finality; otherwise Depth
-	Depth     uint64          // a block is final with this many blocks, itself included
-	MaxBlocks int             // maximum of whole blocks to read; 0: any number
+	Payer     txmanager.Address
+	After     uint64              // the block that was read last
+	AfterHash txmanager.Hash      // its hash; zero: it is not compared with the chain
+	Sent      uint64              // a lower bound of the account's transaction count at After
+	UpTo      uint64              // the last block to read
+	Tokens    []txmanager.Address // whose events are requested
+	ByTag     bool                // the tag "finalized" decides finality; otherwise Depth
+	Depth     uint64              // a block is final with this many blocks, itself included
+	MaxBlocks int                 // maximum of whole blocks to read; 0: any number
 }
 
 // Payments is the result of a read.
 type Payments struct {
 	Node      string
-	Final     uint64     // the last final block
-	End       uint64     // each block after the query's After, up to this one, was read
-	EndHash   nonce.Hash // of block End; if nothing was read, of block After
-	Sent      uint64     // a lower bound of the account's transaction count at End
-	Found     []Payment  // by block, transaction and event, each once
-	WentBack  bool       // block After has another hash now, EndHash; nothing was read
-	FullReads int        // whole blocks that were read
+	Final     uint64         // the last final block
+	End       uint64         // each block after the query's After, up to this one, was read
+	EndHash   txmanager.Hash // of block End; if nothing was read, of block After
+	Sent      uint64         // a lower bound of the account's transaction count at End
+	Found     []Payment      // by block, transaction and event, each once
+	WentBack  bool           // block After has another hash now, EndHash; nothing was read
+	FullReads int            // whole blocks that were read
 }
 
 // blocksAtOnce and probesAtOnce bound one round trip.
@@ -140,7 +140,7 @@ func (c *Connector) beginPayments(ctx context.Context, q PaymentsQuery) (p Payme
 		return p, fmt.Errorf("block %d: %w", q.After, err)
 	}
 	p.EndHash = after.Hash
-	if q.AfterHash != (nonce.Hash{}) && after.Hash != q.AfterHash {
+	if q.AfterHash != (txmanager.Hash{}) && after.Hash != q.AfterHash {
 		p.WentBack = true
 		return p, nil
 	}
@@ -148,7 +148,7 @@ func (c *Connector) beginPayments(ctx context.Context, q PaymentsQuery) (p Payme
 	return p, nil
 }
 
-func (c *Connector) askCount(of nonce.Address, at uint64) *call {
+func (c *Connector) askCount(of txmanager.Address, at uint64) *call {
 	return ask("eth_getTransactionCount", of.String(), hexutil.EncodeUint64(at))
 }
 
@@ -166,7 +166,7 @@ func askTransfers(q PaymentsQuery, end uint64) *call {
 
 // paymentPlace identifies one payment on the chain.
 type paymentPlace struct {
-	tx  nonce.Hash
+	tx  txmanager.Hash
 	log int
 }
 
@@ -195,9 +195,9 @@ type eventLog struct {
 	Data        hexutil.Bytes
 	Removed     bool
 	LogIndex    hexutil.Uint64
-	TxHash      nonce.Hash `json:"transactionHash"`
+	TxHash      txmanager.Hash `json:"transactionHash"`
 	BlockNumber hexutil.Uint64
-	BlockHash   nonce.Hash
+	BlockHash   txmanager.Hash
 }
 
 func (l eventLog) transfer() (TokenTransfer, bool) {
@@ -205,7 +205,7 @@ func (l eventLog) transfer() (TokenTransfer, bool) {
 		return TokenTransfer{}, false
 	}
 	return TokenTransfer{
-		Token: nonce.Address(l.Address), From: nonce.Address(l.Topics[1][12:]), To: nonce.Address(l.Topics[2][12:]),
+		Token: txmanager.Address(l.Address), From: txmanager.Address(l.Topics[1][12:]), To: txmanager.Address(l.Topics[2][12:]),
 		Amount: new(big.Int).SetBytes(l.Data), LogIndex: int(l.LogIndex),
 	}, true
 }
@@ -216,7 +216,7 @@ func (t TokenTransfer) leaves(q PaymentsQuery) bool {
 	return t.From == q.Payer && t.To != q.Payer && t.Amount.Sign() > 0
 }
 
-func paymentBy(t TokenTransfer, tx nonce.Hash, number uint64, hash nonce.Hash) Payment {
+func paymentBy(t TokenTransfer, tx txmanager.Hash, number uint64, hash txmanager.Hash) Payment {
 	return Payment{TxHash: tx, LogIndex: t.LogIndex, BlockNumber: number, BlockHash: hash, Token: &t.Token, To: &t.To, Amount: t.Amount}
 }
 
@@ -336,11 +336,11 @@ func (s sentSpan) middle() uint64 { return s.low + (s.high-s.low)/2 }
 type sentTx struct {
 	transaction
 	number uint64
-	hash   nonce.Hash
+	hash   txmanager.Hash
 }
 
 // sentIn reads whole blocks and returns the account's transactions.
-func (c *Connector) sentIn(ctx context.Context, of nonce.Address, blocks []uint64) (txs []sentTx, err error) {
+func (c *Connector) sentIn(ctx context.Context, of txmanager.Address, blocks []uint64) (txs []sentTx, err error) {
 	for some := range slices.Chunk(blocks, blocksAtOnce) {
 		calls := make([]*call, len(some))
 		for i, n := range some {
@@ -386,8 +386,8 @@ func (c *Connector) addSent(ctx context.Context, q PaymentsQuery, txs []sentTx, 
 
 func addPaid(q PaymentsQuery, tx sentTx, receipt *call, found map[paymentPlace]Payment) error {
 	var of struct {
-		TransactionHash nonce.Hash
-		BlockHash       nonce.Hash
+		TransactionHash txmanager.Hash
+		BlockHash       txmanager.Hash
 	}
 	if err := receipt.into(&of); err != nil {
 		return err
@@ -417,14 +417,14 @@ func addPaid(q PaymentsQuery, tx sentTx, receipt *call, found map[paymentPlace]P
 // PaymentsStart is the block after which the reading of an account's payments begins.
 type PaymentsStart struct {
 	Block uint64
-	Hash  nonce.Hash
+	Hash  txmanager.Hash
 	Sent  uint64 // a lower bound of the account's transaction count at it
 }
 
 // PaymentsStart returns the last final block that is older than a time, or the first block of the
 // chain. It reads only headers, which every node keeps.
 func (c *Connector) PaymentsStart(ctx context.Context, q PaymentsQuery, before time.Time) (s PaymentsStart, err error) {
-	q.After, q.AfterHash, q.UpTo = 0, nonce.Hash{}, 0
+	q.After, q.AfterHash, q.UpTo = 0, txmanager.Hash{}, 0
 	p, err := c.beginPayments(ctx, q)
 	if err != nil {
 		return s, fmt.Errorf("find the first block to read, by node %s: %w", c.node, short{err})

@@ -11,7 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // transferCall and transferEvent are those of ERC-20, which requires the event for each transfer.
@@ -24,7 +24,7 @@ var transferEvent = crypto.Keccak256Hash([]byte("Transfer(address,address,uint25
 // PaymentPayload returns the payload, in the form of [ParsePayload], that pays amount to an address: in
 // the chain's own coin if token is nil, else by that contract's transfer. The payment is refused if it
 // needs more than maxGas.
-func PaymentPayload(token *nonce.Address, to nonce.Address, amount *big.Int, maxGas uint64) ([]byte, error) {
+func PaymentPayload(token *txmanager.Address, to txmanager.Address, amount *big.Int, maxGas uint64) ([]byte, error) {
 	fields := map[string]any{"to": to, "value": amount.String()}
 	if token != nil {
 		fields = map[string]any{"to": token, "function": transferCall, "args": []string{to.String(), amount.String()}}
@@ -40,28 +40,28 @@ func PaymentPayload(token *nonce.Address, to nonce.Address, amount *big.Int, max
 
 // ParseAddress reads 0x and 40 hex digits. An address in mixed case must have the checksum of EIP-55.
 // The error is a [*FieldError].
-func ParseAddress(text string) (nonce.Address, error) {
+func ParseAddress(text string) (txmanager.Address, error) {
 	raw, err := json.Marshal(text)
 	if err != nil {
-		return nonce.Address{}, invalid("address", "want a text")
+		return txmanager.Address{}, invalid("address", "want a text")
 	}
 	a, err := readAddress(raw, "address")
 	if err != nil {
-		return nonce.Address{}, err
+		return txmanager.Address{}, err
 	}
 	return *a, nil
 }
 
 // Proof holds the fields of a receipt that prove a payment: sender, called contract, token transfers.
 type Proof struct {
-	From, To  nonce.Address // To is zero for a deployment
+	From, To  txmanager.Address // To is zero for a deployment
 	Succeeded bool
 	Transfers []TokenTransfer
 }
 
 // TokenTransfer is one Transfer event of ERC-20.
 type TokenTransfer struct {
-	Token, From, To nonce.Address
+	Token, From, To txmanager.Address
 	Amount          *big.Int // in the token's smallest unit
 	LogIndex        int      // of the event in its block
 }
@@ -87,16 +87,16 @@ func ReadProof(receipt []byte) (Proof, error) {
 	if r.From == nil || r.Status == nil {
 		return Proof{}, errors.New("read receipt: it has no sender or no status")
 	}
-	p := Proof{From: nonce.Address(*r.From), Succeeded: *r.Status == 1}
+	p := Proof{From: txmanager.Address(*r.From), Succeeded: *r.Status == 1}
 	if r.To != nil {
-		p.To = nonce.Address(*r.To)
+		p.To = txmanager.Address(*r.To)
 	}
 	for _, l := range r.Logs {
 		if l.Removed || len(l.Topics) != 3 || l.Topics[0] != transferEvent || len(l.Data) != 32 || !isAddress(l.Topics[1]) || !isAddress(l.Topics[2]) {
 			continue
 		}
 		p.Transfers = append(p.Transfers, TokenTransfer{
-			Token: nonce.Address(l.Address), From: nonce.Address(l.Topics[1][12:]), To: nonce.Address(l.Topics[2][12:]),
+			Token: txmanager.Address(l.Address), From: txmanager.Address(l.Topics[1][12:]), To: txmanager.Address(l.Topics[2][12:]),
 			Amount: new(big.Int).SetBytes(l.Data), LogIndex: int(l.LogIndex),
 		})
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const (
@@ -32,7 +32,7 @@ func transferLog(data string, topics ...string) string {
 // Only an exact ERC-20 Transfer is read as one.
 func TestOnlyERC20TransfersAreRead(t *testing.T) {
 	t.Parallel()
-	one := evm.TokenTransfer{Token: nonce.Address{19: 0xcc}, From: nonce.Address{19: 0xaa}, To: nonce.Address{19: 0xbb}, Amount: big.NewInt(7)}
+	one := evm.TokenTransfer{Token: txmanager.Address{19: 0xcc}, From: txmanager.Address{19: 0xaa}, To: txmanager.Address{19: 0xbb}, Amount: big.NewInt(7)}
 	for name, c := range map[string]struct {
 		logs []string
 		want []evm.TokenTransfer
@@ -48,7 +48,7 @@ func TestOnlyERC20TransfersAreRead(t *testing.T) {
 		"more than an addressee": {[]string{transferLog(seven, event, ofA, "0x01"+ofB[4:])}, nil},
 		"removed by a reorg":     {[]string{strings.Replace(transferLog(seven, event, ofA, ofB), "false", "true", 1)}, nil},
 	} {
-		want := evm.Proof{From: nonce.Address{19: 0xaa}, To: nonce.Address{19: 0xcc}, Succeeded: true, Transfers: c.want}
+		want := evm.Proof{From: txmanager.Address{19: 0xaa}, To: txmanager.Address{19: 0xcc}, Succeeded: true, Transfers: c.want}
 		got, err := evm.ReadProof([]byte(receiptWith(c.logs...)))
 		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
@@ -86,10 +86,10 @@ func FuzzReadProof(f *testing.F) {
 // A payment becomes the canonical payload of its call.
 func TestPaymentPayloadIsCanonical(t *testing.T) {
 	t.Parallel()
-	to, token := nonce.Address{19: 0xbb}, nonce.Address{19: 0xcc}
+	to, token := txmanager.Address{19: 0xbb}, txmanager.Address{19: 0xcc}
 	limit := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1))
 	for _, c := range []struct {
-		token  *nonce.Address
+		token  *txmanager.Address
 		amount *big.Int
 		same   string // another payload with the same meaning
 	}{

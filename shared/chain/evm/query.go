@@ -8,7 +8,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Limits of one query: more headers would not fit one answer.
@@ -27,7 +27,7 @@ const (
 // chain. So each head is in the chain of the next one, up to the last, the observation's. The receipts
 // of a block count only if the block is in the chain of the head before them.
 type chainQuery struct {
-	q         nonce.Look
+	q         txmanager.ChainQuery
 	first     *call // the head before all other calls
 	account   *account
 	receipts  *receipts
@@ -41,29 +41,29 @@ type chainQuery struct {
 	finalized *call // that block; nil if its height is known
 	height    *uint64
 
-	since  nonce.Header   // first's
-	linked []nonce.Header // from the requested headers, up to the head at the end of their round trip
-	head   *block         // the last known head; nil: none yet
-	again  *call          // the block at head's height, after all other calls
-	last   *call          // the head after all other calls
+	since  txmanager.Header   // first's
+	linked []txmanager.Header // from the requested headers, up to the head at the end of their round trip
+	head   *block             // the last known head; nil: none yet
+	again  *call              // the block at head's height, after all other calls
+	last   *call              // the head after all other calls
 }
 
-// Look implements [nonce.ChainConnector]. It fails as a whole if there is no answer, if the head or a
+// Query implements [txmanager.ChainConnector]. It fails as a whole if there is no answer, if the head or a
 // requested part of the account is missing, or if the chain changed meanwhile. A query of more than
 // Options.MaxBatch calls, or of several megabytes, takes several round trips; so may one for more than
 // 32 receipts. The last round trip proves that all are of one chain.
-func (c *Connector) Look(ctx context.Context, q nonce.Look) (nonce.View, error) {
+func (c *Connector) Query(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
 	view, err := c.runQuery(ctx, q)
 	if err != nil {
-		return nonce.View{}, fmt.Errorf("look at %s by node %s: %w", q.Submitter, c.node, err)
+		return txmanager.ChainObservation{}, fmt.Errorf("look at %s by node %s: %w", q.Submitter, c.node, err)
 	}
 	return view, nil
 }
 
-func (c *Connector) runQuery(ctx context.Context, q nonce.Look) (nonce.View, error) {
+func (c *Connector) runQuery(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
 	l, err := c.newQuery(q)
 	if err != nil {
-		return nonce.View{}, err
+		return txmanager.ChainObservation{}, err
 	}
 	asked := func() {}
 	defer func() { asked() }() // after success and failure
@@ -74,7 +74,7 @@ func (c *Connector) runQuery(ctx context.Context, q nonce.Look) (nonce.View, err
 			c.blocks.refused() // perhaps a block's receipts are too much for one answer
 			l.receipts.byBlock = false
 		case err != nil:
-			return nonce.View{}, err
+			return txmanager.ChainObservation{}, err
 		case l.receipts.take(*l.head):
 			c.blocks.refused()
 		}
@@ -84,7 +84,7 @@ func (c *Connector) runQuery(ctx context.Context, q nonce.Look) (nonce.View, err
 	if at, ok := finalHeight(l.head.header(), c.depth); q.FinalCount && ok {
 		l.final, l.height = ask("eth_getTransactionCount", q.Submitter.Address().String(), hexutil.EncodeUint64(at)), &at
 		if err := c.fetch(ctx, l, []*call{l.final}); err != nil {
-			return nonce.View{}, err
+			return txmanager.ChainObservation{}, err
 		}
 	}
 	return l.observation(c.node, c.fees)
@@ -93,7 +93,7 @@ func (c *Connector) runQuery(ctx context.Context, q nonce.Look) (nonce.View, err
 // finalHeight returns the block at which an account's count is final, on a chain that is declared
 // to have no tag "finalized". It is depth blocks below the head. ok is false if the chain has the
 // tag, or has too few blocks.
-func finalHeight(head nonce.Header, depth *uint64) (height uint64, ok bool) {
+func finalHeight(head txmanager.Header, depth *uint64) (height uint64, ok bool) {
 	if depth == nil || head.Number < *depth {
 		return 0, false
 	}
@@ -136,7 +136,7 @@ func (c *Connector) fetch(ctx context.Context, l *chainQuery, calls []*call) err
 // node.
 var ErrChanged = errors.New("the chain changed meanwhile")
 
-func (c *Connector) newQuery(q nonce.Look) (*chainQuery, error) {
+func (c *Connector) newQuery(q txmanager.ChainQuery) (*chainQuery, error) {
 	if (q.Account || len(q.Estimates) > 0 || q.Submitter != "") && q.Submitter.ChainID() != c.chainID {
 		return nil, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, ErrWrongChain)
 	}
@@ -167,8 +167,8 @@ func (c *Connector) newQuery(q nonce.Look) (*chainQuery, error) {
 	if q.FinalCount && c.depth == nil {
 		l.final, l.finalized = ask("eth_getTransactionCount", q.Submitter.Address().String(), "finalized"), askBlock("finalized")
 	}
-	if self := q.Submitter.Address(); q.Self {
-		l.self = askEstimate(self, nonce.Call{To: &self})
+	if self := q.Submitter.Address(); q.SelfTransfer {
+		l.self = askEstimate(self, txmanager.Call{To: &self})
 	}
 	return l, nil
 }
@@ -188,10 +188,10 @@ func (l *chainQuery) askHeaders() error {
 }
 
 func (l *chainQuery) askWatched() error {
-	if len(l.q.Watch) > maxWatch {
-		return fmt.Errorf("%d heights to watch: want at most %d", len(l.q.Watch), maxWatch)
+	if len(l.q.HashesAt) > maxWatch {
+		return fmt.Errorf("%d heights to watch: want at most %d", len(l.q.HashesAt), maxWatch)
 	}
-	for _, n := range l.q.Watch {
+	for _, n := range l.q.HashesAt {
 		l.watched = append(l.watched, askBlock(hexutil.EncodeUint64(n)))
 	}
 	return nil
@@ -265,8 +265,8 @@ func (l *chainQuery) advance() error {
 }
 
 // view converts the answers to an observation.
-func (l *chainQuery) observation(node string, f Fees) (nonce.View, error) {
-	v := nonce.View{Node: node, Head: l.head.header(), Since: &l.since, Headers: l.linked}
+func (l *chainQuery) observation(node string, f Fees) (txmanager.ChainObservation, error) {
+	v := txmanager.ChainObservation{Node: node, Head: l.head.header(), StartHead: &l.since, Headers: l.linked}
 	if l.account != nil {
 		var err error
 		if v.Account, err = l.account.answer(*l.head, f); err != nil {
@@ -275,7 +275,7 @@ func (l *chainQuery) observation(node string, f Fees) (nonce.View, error) {
 	}
 	v.Receipts = l.receipts.upTo(v.Head)
 	v.Known = knownAnswers(l.q.Known, l.known)
-	v.Watched = watchedHashes(l.q.Watch, l.watched, l.since, v)
+	v.HashesAt = watchedHashes(l.q.HashesAt, l.watched, l.since, v)
 	v.Tagged = taggedHeader(l.tagged, v)
 	for _, a := range l.estimates {
 		v.Estimates = append(v.Estimates, estimateAnswer(a))
@@ -294,7 +294,7 @@ func (l *chainQuery) observation(node string, f Fees) (nonce.View, error) {
 
 // sameChain reports whether the earlier head is proved to be in the last head's chain. It is the same
 // block, its parent, among the linked headers, or still the block at its height.
-func (l *chainQuery) sameChain(before, last nonce.Header) bool {
+func (l *chainQuery) sameChain(before, last txmanager.Header) bool {
 	if before.Hash == last.Hash || (before.Hash == last.Parent && before.Number+1 == last.Number) {
 		return true
 	}
@@ -302,7 +302,7 @@ func (l *chainQuery) sameChain(before, last nonce.Header) bool {
 		return false
 	}
 	if l.again == nil { // the headers were in the same answer
-		return slices.ContainsFunc(l.linked, func(h nonce.Header) bool { return h.Hash == before.Hash })
+		return slices.ContainsFunc(l.linked, func(h txmanager.Header) bool { return h.Hash == before.Hash })
 	}
 	var again block
 	return l.again.into(&again) == nil && again.Hash == before.Hash

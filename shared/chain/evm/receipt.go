@@ -6,13 +6,13 @@ import (
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // receipt holds the fields that are read of a receipt. If one of the parts in has is missing, it proves
 // nothing: it is of a pending transaction, or older than Byzantium.
 type receipt struct {
-	tx, block nonce.Hash
+	tx, block txmanager.Hash
 	number    uint64
 	succeeded bool
 	has       struct{ tx, block, number, status bool }
@@ -25,8 +25,8 @@ type receipt struct {
 func (r *receipt) complete() bool { return r.has.tx && r.has.block && r.has.number && r.has.status }
 
 // found returns r as an answer, with its document in the space of into.
-func (r *receipt) found(into []byte) nonce.ReceiptAnswer {
-	return nonce.ReceiptAnswer{Answer: nonce.AnswerFound, Receipt: nonce.Receipt{TxHash: r.tx, BlockNumber: r.number,
+func (r *receipt) found(into []byte) txmanager.ReceiptAnswer {
+	return txmanager.ReceiptAnswer{Answer: txmanager.AnswerFound, Receipt: txmanager.Receipt{TxHash: r.tx, BlockNumber: r.number,
 		BlockHash: r.block, Succeeded: r.succeeded, Document: r.document(into)}}
 }
 
@@ -96,7 +96,7 @@ func readNumber(value []byte) (uint64, bool) {
 }
 
 // readHash reads a JSON string of 0x and 64 hex digits.
-func readHash(h *nonce.Hash, value []byte) bool {
+func readHash(h *txmanager.Hash, value []byte) bool {
 	if len(value) != 4+2*len(h) || !bytes.HasPrefix(value, []byte(`"0x`)) {
 		return false
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // goodReceipt has go-ethereum's format.
@@ -53,7 +53,7 @@ func TestReceiptMatchesEncodingJSON(t *testing.T) {
 	t.Parallel()
 	good := receiptText(9)
 	r, ok := readReceipt(&cursor{text: []byte(good)})
-	if !ok || !r.complete() || !r.succeeded || r.number != 16 || r.block != (nonce.Hash{31: 7}) || r.tx != (nonce.Hash{31: 9}) {
+	if !ok || !r.complete() || !r.succeeded || r.number != 16 || r.block != (txmanager.Hash{31: 7}) || r.tx != (txmanager.Hash{31: 9}) {
 		t.Errorf("got %+v, %v, want its parts", r, ok)
 	}
 	for name, text := range map[string]string{
@@ -117,7 +117,7 @@ func FuzzReceipt(f *testing.F) {
 		if diff := cmp.Diff(parts, document); diff != "" {
 			t.Errorf("%q: document (-want +got):\n%s", text, diff)
 		}
-		var hash nonce.Hash
+		var hash txmanager.Hash
 		if r.has.tx && !bytes.Contains(text, []byte(`\`)) && (json.Unmarshal(parts["transactionHash"], &hash) != nil || hash != r.tx) {
 			t.Errorf("%q: transaction: got %s, want %s", text, r.tx, parts["transactionHash"])
 		}
@@ -147,20 +147,20 @@ func TestRefusedBlockReceiptsAreRequestedAgain(t *testing.T) {
 // BenchmarkTakeBlock reads the receipts of a block of 2,000 that are all wanted, and of one without
 // wanted ones.
 func BenchmarkTakeBlock(b *testing.B) {
-	var q nonce.Look
+	var q txmanager.ChainQuery
 	var texts []string
 	for i := range 2_000 {
 		text := strings.Replace(receiptText(i+1), `"logsBloom":"0x00"`, `"logsBloom":"0x`+strings.Repeat("0", 512)+`"`, 1)
-		texts, q.Receipts = append(texts, text), append(q.Receipts, nonce.Hash{30: byte((i + 1) >> 8), 31: byte(i + 1)})
+		texts, q.Receipts = append(texts, text), append(q.Receipts, txmanager.Hash{30: byte((i + 1) >> 8), 31: byte(i + 1)})
 	}
 	raw := []byte("[" + strings.Join(texts, ",") + "]")
-	for name, wanted := range map[string]nonce.Look{"Ours": q, "Others": {}} {
+	for name, wanted := range map[string]txmanager.ChainQuery{"Ours": q, "Others": {}} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			b.ReportAllocs()
 			for b.Loop() {
 				r := newReceipts(wanted, new(recent))
-				n, err := r.takeBlock(&blockCall{number: 16, proof: nonce.Hash{31: 7}, answer: &call{raw: raw}})
+				n, err := r.takeBlock(&blockCall{number: 16, proof: txmanager.Hash{31: 7}, answer: &call{raw: raw}})
 				if err != nil || n != len(wanted.Receipts) {
 					b.Fatalf("got %d, %v, want %d", n, err, len(wanted.Receipts))
 				}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Receipts can be requested by transaction or by block. For one transaction go-ethereum reads the whole
@@ -26,10 +26,10 @@ const (
 // where they were before, then downwards from the head as long as that finds enough. The rest is
 // requested by transaction, so a receipt that is missing in a block's answer decides nothing.
 type receipts struct {
-	answers map[nonce.Hash]nonce.ReceiptAnswer // one for each wanted transaction
-	left    []wanted                           // those without an answer
-	known   *recent                            // blocks whose receipts are all known
-	byBlock bool                               // many are left, and they have nonces and blocks as hints
+	answers map[txmanager.Hash]txmanager.ReceiptAnswer // one for each wanted transaction
+	left    []wanted                                   // those without an answer
+	known   *recent                                    // blocks whose receipts are all known
+	byBlock bool                                       // many are left, and they have nonces and blocks as hints
 
 	count  *call           // the account's count, in the first round trip
 	single []*call         // one for each in left; under way
@@ -48,25 +48,25 @@ type walk struct {
 
 // wanted is a transaction whose receipt is wanted.
 type wanted struct {
-	hash nonce.Hash
-	nonce.Hint
+	hash txmanager.Hash
+	txmanager.Hint
 }
 
 // blockCall requests the receipts of the block at a height.
 type blockCall struct {
 	number uint64
-	proof  nonce.Hash // the hash of the block there, if there is no header
-	header *call      // the block there, requested after the receipts
+	proof  txmanager.Hash // the hash of the block there, if there is no header
+	header *call          // the block there, requested after the receipts
 	answer *call
 	walked bool // by the walk down from the head
 }
 
-func newReceipts(q nonce.Look, known *recent) *receipts {
-	r := &receipts{known: known, answers: make(map[nonce.Hash]nonce.ReceiptAnswer, len(q.Receipts)), seen: map[uint64]bool{},
+func newReceipts(q txmanager.ChainQuery, known *recent) *receipts {
+	r := &receipts{known: known, answers: make(map[txmanager.Hash]txmanager.ReceiptAnswer, len(q.Receipts)), seen: map[uint64]bool{},
 		byBlock: q.Account && len(q.Receipts) > fewReceipts && len(q.Hints) == len(q.Receipts)}
 	r.left = make([]wanted, len(q.Receipts))
 	for i, h := range q.Receipts {
-		r.answers[h], r.left[i].hash = nonce.ReceiptAnswer{}, h
+		r.answers[h], r.left[i].hash = txmanager.ReceiptAnswer{}, h
 		if r.byBlock {
 			r.left[i].Hint = q.Hints[i]
 		}
@@ -100,7 +100,7 @@ func (r *receipts) spare(head block) {
 	}
 	r.left = slices.DeleteFunc(r.left, func(w wanted) bool {
 		if w.Nonce >= uint64(count) {
-			r.answers[w.hash] = nonce.ReceiptAnswer{Answer: nonce.AnswerNotFound}
+			r.answers[w.hash] = txmanager.ReceiptAnswer{Answer: txmanager.AnswerNotFound}
 		}
 		return w.Nonce >= uint64(count)
 	})
@@ -226,14 +226,14 @@ func (r *receipts) takeBlock(b *blockCall) (int, error) {
 		return 0, errNoBlock
 	}
 	var all, found []receipt
-	var block nonce.Hash
+	var block txmanager.Hash
 	first := true
 	isList := eachReceipt(b.answer.raw, func(one receipt) bool {
 		if first {
 			block, first = one.block, false
 		}
 		all = append(all, one)
-		if a, ok := r.answers[one.tx]; ok && a.Answer != nonce.AnswerFound {
+		if a, ok := r.answers[one.tx]; ok && a.Answer != txmanager.AnswerFound {
 			found = append(found, one)
 		}
 		return one.complete() && one.number == b.number && one.block == block
@@ -265,7 +265,7 @@ func (r *receipts) reuse(known *recent, head block) {
 	number := uint64(head.Number)
 	for _, at := range []struct {
 		number uint64
-		hash   nonce.Hash
+		hash   txmanager.Hash
 	}{{number, head.Hash}, {number - 1, head.Parent}} {
 		all := known.of(at.hash)
 		if all == nil || r.seen[at.number] {
@@ -302,7 +302,7 @@ func (r *receipts) accept(found []receipt) {
 // proves reports whether the block at b's height has that hash: by the head, or by its header, which
 // was requested after the receipts. The round trip ends with the proof that the node still has that
 // head, so a block below it is in its chain.
-func (b *blockCall) proves(hash nonce.Hash) bool {
+func (b *blockCall) proves(hash txmanager.Hash) bool {
 	if b.header == nil {
 		return b.proof == hash
 	}
@@ -315,39 +315,39 @@ func (b *blockCall) proves(hash nonce.Hash) bool {
 func (r *receipts) settle() {
 	taken := map[uint64]bool{}
 	for _, w := range r.left {
-		if r.answers[w.hash].Answer == nonce.AnswerFound {
+		if r.answers[w.hash].Answer == txmanager.AnswerFound {
 			taken[w.Nonce] = true
 		}
 	}
 	r.left = slices.DeleteFunc(r.left, func(w wanted) bool {
-		if taken[w.Nonce] && r.answers[w.hash].Answer != nonce.AnswerFound {
-			r.answers[w.hash] = nonce.ReceiptAnswer{Answer: nonce.AnswerNotFound}
+		if taken[w.Nonce] && r.answers[w.hash].Answer != txmanager.AnswerFound {
+			r.answers[w.hash] = txmanager.ReceiptAnswer{Answer: txmanager.AnswerNotFound}
 		}
 		return taken[w.Nonce]
 	})
 }
 
 // upTo removes receipts above head: no receipt is above the observation's head.
-func (r *receipts) upTo(head nonce.Header) map[nonce.Hash]nonce.ReceiptAnswer {
+func (r *receipts) upTo(head txmanager.Header) map[txmanager.Hash]txmanager.ReceiptAnswer {
 	for h, a := range r.answers {
-		if n := a.Receipt.BlockNumber; a.Answer == nonce.AnswerFound && (n > head.Number || n == head.Number && a.Receipt.BlockHash != head.Hash) {
-			r.answers[h] = nonce.ReceiptAnswer{}
+		if n := a.Receipt.BlockNumber; a.Answer == txmanager.AnswerFound && (n > head.Number || n == head.Number && a.Receipt.BlockHash != head.Hash) {
+			r.answers[h] = txmanager.ReceiptAnswer{}
 		}
 	}
 	return r.answers
 }
 
 // receiptAnswer returns the node's answer about one transaction.
-func receiptAnswer(hash nonce.Hash, a *call) nonce.ReceiptAnswer {
+func receiptAnswer(hash txmanager.Hash, a *call) txmanager.ReceiptAnswer {
 	if a.null() {
-		return nonce.ReceiptAnswer{Answer: nonce.AnswerNotFound}
+		return txmanager.ReceiptAnswer{Answer: txmanager.AnswerNotFound}
 	}
 	if a.err != nil {
-		return nonce.ReceiptAnswer{}
+		return txmanager.ReceiptAnswer{}
 	}
 	r, ok := readReceipt(&cursor{text: a.raw})
 	if !ok || !r.complete() || r.tx != hash {
-		return nonce.ReceiptAnswer{}
+		return txmanager.ReceiptAnswer{}
 	}
 	return r.found(a.raw[:0]) // in the same memory
 }

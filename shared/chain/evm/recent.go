@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // recent keeps the receipts of the last blocks that were requested whole, by the block's hash, which
@@ -12,14 +12,14 @@ import (
 type recent struct {
 	mu       sync.Mutex
 	blocks   [recentBlocks]knownBlock
-	next     int                          // where the next one is stored
-	fetching map[nonce.Hash]chan struct{} // closed once the query that fetches the block has its answer
+	next     int                              // where the next one is stored
+	fetching map[txmanager.Hash]chan struct{} // closed once the query that fetches the block has its answer
 }
 
 // knownBlock is a block with all its receipts.
 type knownBlock struct {
-	hash     nonce.Hash
-	receipts map[nonce.Hash]receipt
+	hash     txmanager.Hash
+	receipts map[txmanager.Hash]receipt
 }
 
 const (
@@ -28,7 +28,7 @@ const (
 )
 
 // of returns all receipts of that block by transaction; nil if they are not known.
-func (k *recent) of(block nonce.Hash) map[nonce.Hash]receipt {
+func (k *recent) of(block txmanager.Hash) map[txmanager.Hash]receipt {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, b := range k.blocks {
@@ -39,8 +39,8 @@ func (k *recent) of(block nonce.Hash) map[nonce.Hash]receipt {
 	return nil
 }
 
-func (k *recent) keep(block nonce.Hash, all []receipt) {
-	byTx, size := make(map[nonce.Hash]receipt, len(all)), 0
+func (k *recent) keep(block txmanager.Hash, all []receipt) {
+	byTx, size := make(map[txmanager.Hash]receipt, len(all)), 0
 	for _, one := range all {
 		byTx[one.tx] = one
 		size += len(one.text)
@@ -56,12 +56,12 @@ func (k *recent) keep(block nonce.Hash, all []receipt) {
 
 // claim makes its caller fetch that block and call done afterwards. If done is nil, another query has
 // fetched it meanwhile.
-func (k *recent) claim(ctx context.Context, block nonce.Hash) (done func()) {
+func (k *recent) claim(ctx context.Context, block txmanager.Hash) (done func()) {
 	k.mu.Lock()
 	asked, ok := k.fetching[block]
 	if !ok {
 		if k.fetching == nil {
-			k.fetching = make(map[nonce.Hash]chan struct{})
+			k.fetching = make(map[txmanager.Hash]chan struct{})
 		}
 		mine := make(chan struct{})
 		k.fetching[block] = mine

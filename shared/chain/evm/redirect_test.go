@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A node that redirects gives no answer: neither bytes nor credentials go where it leads.
@@ -26,10 +26,10 @@ func TestARedirectOfANodeIsNotFollowed(t *testing.T) {
 		node := httptest.NewServer(http.RedirectHandler(elsewhere.URL, status))
 		t.Cleanup(node.Close)
 		c := connect(t, evm.Options{URL: node.URL, ChainID: 1})
-		if _, err := c.Look(t.Context(), nonce.Look{}); err == nil {
+		if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); err == nil {
 			t.Errorf("a look answered %d: got no error", status)
 		}
-		if sent := c.Send(t.Context(), [][]byte{{2}})[0]; sent.Class != nonce.SendUnknown {
+		if sent := c.Send(t.Context(), [][]byte{{2}})[0]; sent.Class != txmanager.SendUnknown {
 			t.Errorf("bytes answered %d: got %+v, want unknown", status, sent)
 		}
 	}
@@ -45,7 +45,7 @@ const proxied = "FENCEPOST_TEST_PROXIED"
 // A proxy of the environment is not asked for a node, whose URL has a key in it.
 func TestNoProxyStandsBeforeANode(t *testing.T) {
 	if os.Getenv(proxied) != "" {
-		_, err := connect(t, evm.Options{URL: "http://node.invalid/v3/secret", ChainID: 1}).Look(t.Context(), nonce.Look{})
+		_, err := connect(t, evm.Options{URL: "http://node.invalid/v3/secret", ChainID: 1}).Query(t.Context(), txmanager.ChainQuery{})
 		t.Logf("no node: %v", err)
 		return
 	}

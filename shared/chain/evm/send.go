@@ -7,14 +7,14 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Send implements [nonce.ChainConnector]. Raw transactions that do not fit one request
+// Send implements [txmanager.ChainConnector]. Raw transactions that do not fit one request
 // (Options.MaxBatch calls, a few megabytes) take several round trips. After one in which not all were
 // accepted nothing more is sent, since a later nonce needs the earlier ones. Within one request a node
 // may accept a later nonce without an earlier one; it then keeps it queued.
-func (c *Connector) Send(ctx context.Context, raws [][]byte) []nonce.SendResult {
+func (c *Connector) Send(ctx context.Context, raws [][]byte) []txmanager.SendResult {
 	calls := make([]*call, len(raws))
 	for i, raw := range raws {
 		calls[i] = ask("eth_sendRawTransaction", hexutil.Encode(raw))
@@ -29,7 +29,7 @@ func (c *Connector) Send(ctx context.Context, raws [][]byte) []nonce.SendResult 
 			break
 		}
 	}
-	results := make([]nonce.SendResult, len(raws))
+	results := make([]txmanager.SendResult, len(raws))
 	for i, a := range calls {
 		results[i] = c.sendResult(raws[i], a)
 	}
@@ -38,14 +38,14 @@ func (c *Connector) Send(ctx context.Context, raws [][]byte) []nonce.SendResult 
 
 // refused reports that no node keeps the bytes.
 func refused(a *call) bool {
-	return a.err != nil && classify(a.err.Error()) != nonce.SendAlreadyKnown
+	return a.err != nil && classify(a.err.Error()) != txmanager.SendAlreadyKnown
 }
 
 // noAnswer marks the error of a failed round trip, so that it is not read as a node's text.
 type noAnswer struct{ error }
 
-func (c *Connector) sendResult(raw []byte, a *call) nonce.SendResult {
-	result := nonce.SendResult{Class: nonce.SendUnknown, Node: c.node}
+func (c *Connector) sendResult(raw []byte, a *call) txmanager.SendResult {
+	result := txmanager.SendResult{Class: txmanager.SendUnknown, Node: c.node}
 	if a.err != nil {
 		if _, silent := a.err.(noAnswer); !silent {
 			result.Class = classify(a.err.Error())
@@ -53,15 +53,15 @@ func (c *Connector) sendResult(raw []byte, a *call) nonce.SendResult {
 		result.Text = shorten(a.err.Error())
 		return result
 	}
-	var hash nonce.Hash
+	var hash txmanager.Hash
 	if err := a.into(&hash); err != nil {
 		result.Text = shorten(err.Error())
 		return result
 	}
-	if want := nonce.Hash(crypto.Keccak256(raw)); hash != want {
+	if want := txmanager.Hash(crypto.Keccak256(raw)); hash != want {
 		result.Text = "the node answered with another hash: " + hash.String()
 		return result
 	}
-	result.Class = nonce.SendAccepted
+	result.Class = txmanager.SendAccepted
 	return result
 }

@@ -8,19 +8,19 @@ import (
 
 	"github.com/ethereum/go-ethereum/core/types"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // ErrNoTransaction reports a hash without a known transaction at the node. The node may learn it later.
-var ErrNoTransaction = nonce.ErrNoTransaction
+var ErrNoTransaction = txmanager.ErrNoTransaction
 
 // Transaction is a signed transaction, mined or not, with its signer and its call.
-type Transaction = nonce.SignedTransaction
+type Transaction = txmanager.SignedTransaction
 
 // Transaction reads the transaction with that hash. A node cannot falsify it: its parts are compared
 // with the hash, and the signer is computed from them. The error wraps [ErrNoTransaction] if the node
 // has none.
-func (c *Connector) Transaction(ctx context.Context, hash nonce.Hash) (t Transaction, err error) {
+func (c *Connector) Transaction(ctx context.Context, hash txmanager.Hash) (t Transaction, err error) {
 	asked := ask("eth_getTransactionByHash", hash.String())
 	if err := c.roundTrip(ctx, []*call{asked}); err != nil {
 		return t, fmt.Errorf("read transaction %s: %w", hash, err)
@@ -36,16 +36,16 @@ func (c *Connector) Transaction(ctx context.Context, hash nonce.Hash) (t Transac
 	if err := tx.UnmarshalJSON(raw); err != nil {
 		return t, fmt.Errorf("read transaction %s: %w", hash, short{err})
 	}
-	if nonce.Hash(tx.Hash()) != hash {
+	if txmanager.Hash(tx.Hash()) != hash {
 		return t, fmt.Errorf("read transaction %s: node %s gave another one, %s", hash, c.node, tx.Hash())
 	}
 	from, err := types.Sender(types.LatestSignerForChainID(tx.ChainId()), tx)
 	if err != nil || tx.ChainId().Uint64() != c.chainID {
 		return t, fmt.Errorf("read transaction %s: it is not signed for chain %d: %w", hash, c.chainID, errors.Join(err, ErrWrongChain))
 	}
-	t = Transaction{From: nonce.Address(from), Nonce: tx.Nonce(), Does: nonce.Taker{Hash: hash, Node: c.node, ValueWei: tx.Value().String(), Data: tx.Data()}}
+	t = Transaction{From: txmanager.Address(from), Nonce: tx.Nonce(), Tx: txmanager.ConsumingTx{Hash: hash, Node: c.node, ValueWei: tx.Value().String(), Data: tx.Data()}}
 	if to := tx.To(); to != nil {
-		t.Does.To = new(nonce.Address(*to))
+		t.Tx.To = new(txmanager.Address(*to))
 	}
 	return t, nil
 }

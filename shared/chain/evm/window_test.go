@@ -13,15 +13,15 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // windowOf signs n transactions of the chain's account, and returns the query for all.
-func windowOf(t testing.TB, chain *devchain.Chain, n int) (raws [][]byte, q nonce.Look) {
+func windowOf(t testing.TB, chain *devchain.Chain, n int) (raws [][]byte, q txmanager.ChainQuery) {
 	t.Helper()
 	account := devchain.DevAccounts(1)[0]
 	id := new(big.Int).SetUint64(chain.ChainID())
-	q = nonce.Look{Submitter: nonce.NewSubmitter(chain.ChainID(), account.Address), Account: true}
+	q = txmanager.ChainQuery{Submitter: txmanager.NewSubmitter(chain.ChainID(), account.Address), Account: true}
 	for i := range uint64(n) {
 		tx, err := types.SignNewTx(account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Nonce: i,
 			To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)})
@@ -33,19 +33,19 @@ func windowOf(t testing.TB, chain *devchain.Chain, n int) (raws [][]byte, q nonc
 			t.Fatal(err)
 		}
 		raws = append(raws, raw)
-		q.Receipts, q.Hints = append(q.Receipts, nonce.Hash(tx.Hash())), append(q.Hints, nonce.Hint{Nonce: i})
+		q.Receipts, q.Hints = append(q.Receipts, txmanager.Hash(tx.Hash())), append(q.Hints, txmanager.Hint{Nonce: i})
 	}
 	return raws, q
 }
 
 // found counts the receipts in v, and fails if one is unknown.
-func found(t testing.TB, v nonce.View) (n int) {
+func found(t testing.TB, v txmanager.ChainObservation) (n int) {
 	t.Helper()
 	for h, a := range v.Receipts {
 		switch a.Answer {
-		case nonce.AnswerFound:
+		case txmanager.AnswerFound:
 			n++
-		case nonce.AnswerUnknown:
+		case txmanager.AnswerUnknown:
 			t.Errorf("%s: got unknown, want found or not", h)
 		}
 	}
@@ -78,12 +78,12 @@ func TestWindowInSmallBatches(t *testing.T) {
 		q.Hints[i].Block = 2 + uint64(i/100)
 	}
 	for range 2 {
-		v, err := c.Look(t.Context(), q)
+		v, err := c.Query(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := found(t, v); got != 300 || v.Head.Number <= v.Since.Number {
-			t.Errorf("got %d receipts at head %d, first %d; want 300, and blocks between", got, v.Head.Number, v.Since.Number)
+		if got := found(t, v); got != 300 || v.Head.Number <= v.StartHead.Number {
+			t.Errorf("got %d receipts at head %d, first %d; want 300, and blocks between", got, v.Head.Number, v.StartHead.Number)
 		}
 		if got := len(v.Headers); got != 4 || v.Headers[0].Number != 1 {
 			t.Errorf("headers: got %d, want 4 from 1 on", got)
@@ -110,7 +110,7 @@ func TestUnansweredBlocksAreRequestedSingly(t *testing.T) {
 		proxy.Set(chaintest.Fault{Drop: silent[trips]})
 	}})
 	for _, want := range []int{3, 3 + 2} {
-		v, err := c.Look(t.Context(), q)
+		v, err := c.Query(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestUnansweredBlocksAreRequestedSingly(t *testing.T) {
 		trips++
 		proxy.Set(chaintest.Fault{Drop: silent[trips]})
 	}})
-	if v, err := other.Look(t.Context(), q); err == nil {
+	if v, err := other.Query(t.Context(), q); err == nil {
 		t.Errorf("silence about blocks and transactions: got %+v, want an error", v.Head)
 	}
 }
@@ -146,7 +146,7 @@ func TestQueriesShareABlocksReceipts(t *testing.T) {
 	var all sync.WaitGroup
 	for range looks {
 		all.Go(func() {
-			v, err := c.Look(t.Context(), q)
+			v, err := c.Query(t.Context(), q)
 			if err != nil || found(t, v) != len(raws) {
 				t.Errorf("query: got %d found, %v; want %d", found(t, v), err, len(raws))
 			}
@@ -159,12 +159,12 @@ func TestQueriesShareABlocksReceipts(t *testing.T) {
 	if err := chain.Reorg(1, nil); err != nil {
 		t.Fatal(err)
 	}
-	v, err := c.Look(t.Context(), q)
+	v, err := c.Query(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for h, a := range v.Receipts {
-		if a.Answer == nonce.AnswerFound && a.Receipt.BlockHash != v.Head.Hash {
+		if a.Answer == txmanager.AnswerFound && a.Receipt.BlockHash != v.Head.Hash {
 			t.Errorf("%s after the reorg: got it in %s, want it in the head %s or nowhere", h, a.Receipt.BlockHash, v.Head.Hash)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/porttest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // dead returns the address of a node that does not run.
@@ -32,10 +32,10 @@ func TestContractOverSeveralNodes(t *testing.T) {
 				t.Cleanup(func() { _ = chain.Close() })
 				return chaintest.Fixture{
 					URL: chain.URL(), ChainID: chain.ChainID(), Key: devchain.DevAccounts(1)[0].Key,
-					Mine: chain.Mine, ReorgReturns: true, BumpPercent: 10, EndlessEstimate: nonce.Refused,
+					Mine: chain.Mine, ReorgReturns: true, BumpPercent: 10, EndlessEstimate: txmanager.Refused,
 					Reorg:    func(blocks ...[][]byte) error { return chain.Reorg(uint64(len(blocks)), blocks...) },
 					DropPool: func() error { chain.DropPool(); return nil },
-					Connect: func(t *testing.T, url string, chainID uint64, timeout time.Duration) nonce.ChainConnector {
+					Connect: func(t *testing.T, url string, chainID uint64, timeout time.Duration) txmanager.ChainConnector {
 						c, err := nodes.New(nodes.Options{URLs: list(t, url), Node: evm.Options{ChainID: chainID, Timeout: timeout}})
 						if err != nil {
 							t.Fatal(err)

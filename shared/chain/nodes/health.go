@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // node is one of the chain's nodes, with its health as seen by this process. The connector's mutex
@@ -27,7 +27,7 @@ type node struct {
 // order returns all nodes in the order in which a query tries them: healthy ones first, in the given
 // order; excluded ones last. Among healthy nodes, one that had no block with a tag is tried last for a
 // tag.
-func (c *Connector) order(q nonce.Look) []*node {
+func (c *Connector) order(q txmanager.ChainQuery) []*node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ordered := slices.Clone(c.nodes)
@@ -35,18 +35,18 @@ func (c *Connector) order(q nonce.Look) []*node {
 	return ordered
 }
 
-func (n *node) preference(q nonce.Look) int {
+func (n *node) preference(q txmanager.ChainQuery) int {
 	if asksTag(q) && n.tagless.After(time.Now()) {
 		return 2*n.rank() + 1
 	}
 	return 2 * n.rank()
 }
 
-func asksTag(q nonce.Look) bool { return q.Finality != "" || q.FinalCount }
+func asksTag(q txmanager.ChainQuery) bool { return q.Finality != "" || q.FinalCount }
 
 // serves reports whether the observation has the tagged block, or the count at it, if q requests one.
 // That a node has none is remembered for a while, and is not a fault.
-func (c *Connector) serves(n *node, q nonce.Look, v nonce.View) bool {
+func (c *Connector) serves(n *node, q txmanager.ChainQuery, v txmanager.ChainObservation) bool {
 	if !asksTag(q) {
 		return true
 	}
@@ -126,7 +126,7 @@ func (c *Connector) verifyIfDue(n *node) {
 
 // saw stores the result of a node's answer and returns it. ctx is the caller's: if it ended, the result
 // says nothing about the node.
-func (c *Connector) recordAnswer(ctx context.Context, n *node, v nonce.View, err error) Result {
+func (c *Connector) recordAnswer(ctx context.Context, n *node, v txmanager.ChainObservation, err error) Result {
 	result := OK
 	switch {
 	case errors.Is(err, evm.ErrChanged), errors.Is(err, evm.ErrNoPlace), err != nil && ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -200,7 +200,7 @@ func (c *Connector) compare(ctx context.Context, beside *node) (done func()) {
 	for _, n := range due {
 		c.verifyIfDue(n)
 		go func() {
-			v, err := n.Look(asked, nonce.Look{})
+			v, err := n.Query(asked, txmanager.ChainQuery{})
 			c.recordAnswer(asked, n, v, err)
 			ended <- struct{}{}
 		}()

@@ -1,5 +1,5 @@
 // Package nodes connects the transaction manager to one EVM chain by several of its nodes. A
-// [Connector] fulfils the contract of [nonce.ChainConnector], with the same meaning of *not found* and
+// [Connector] fulfils the contract of [txmanager.ChainConnector], with the same meaning of *not found* and
 // of a missing answer, by one [evm.Connector] for each node:
 //
 //   - One node answers a whole query: the first healthy one in the list. Answers of two nodes are never mixed.
@@ -7,7 +7,7 @@
 //     healthy nodes refuse them for the same reason. Otherwise the result is unknown.
 //   - A node that lags, fails, answers for another chain, or is contradicted by the others is excluded for a while. It
 //     is healthy again when it answers well.
-//   - Before an answer ends a transaction or opens PROTECT, the other nodes vote on it: see [nonce.Witnesses].
+//   - Before an answer ends a transaction or opens PROTECT, the other nodes vote on it: see [txmanager.OtherNodes].
 //
 // Each process remembers the nodes' health itself, and uses it only as a hint: a wrong hint costs time
 // and changes no result.
@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Default limits.
@@ -75,7 +75,7 @@ const (
 	Outvoted   Result = "outvoted"
 )
 
-// Connector implements [nonce.ChainConnector]. It can be used concurrently.
+// Connector implements [txmanager.ChainConnector]. It can be used concurrently.
 type Connector struct {
 	chainID   uint64
 	nodes     []*node
@@ -87,7 +87,7 @@ type Connector struct {
 	mu sync.Mutex // guards the state of the nodes
 }
 
-var _ nonce.ChainConnector = (*Connector)(nil)
+var _ txmanager.ChainConnector = (*Connector)(nil)
 
 // New returns a connector without connecting. Its error names the invalid option.
 func New(o Options) (*Connector, error) {
@@ -154,32 +154,34 @@ func (c *Connector) Close() {
 	}
 }
 
-// Call implements [nonce.ChainConnector] without querying a node.
-func (c *Connector) Call(payload []byte) (nonce.Call, error) { return c.nodes[0].Call(payload) }
-
-// Check implements [nonce.ChainConnector] without querying a node.
-func (c *Connector) Check(call nonce.Call) error { return c.nodes[0].Check(call) }
-
-// Open implements [nonce.ChainConnector] without querying a node.
-func (c *Connector) Open(raw []byte) (nonce.Address, nonce.Unsigned, nonce.Signed, error) {
-	return c.nodes[0].Open(raw)
+// ParsePayload implements [txmanager.ChainConnector] without querying a node.
+func (c *Connector) ParsePayload(payload []byte) (txmanager.Call, error) {
+	return c.nodes[0].ParsePayload(payload)
 }
 
-// Taken implements [nonce.ChainConnector]. It queries the nodes one after the other until one has the
+// CheckCall implements [txmanager.ChainConnector] without querying a node.
+func (c *Connector) CheckCall(call txmanager.Call) error { return c.nodes[0].CheckCall(call) }
+
+// ParseSigned implements [txmanager.ChainConnector] without querying a node.
+func (c *Connector) ParseSigned(raw []byte) (txmanager.Address, txmanager.Unsigned, txmanager.Signed, error) {
+	return c.nodes[0].ParseSigned(raw)
+}
+
+// FindConsumingTx implements [txmanager.ChainConnector]. It queries the nodes one after the other until one has the
 // transaction. If none has it and one reports that the nonce is not consumed, that is the answer. The
-// error wraps [nonce.ErrNotTold] if each node has answered that it cannot tell.
-func (c *Connector) Taken(ctx context.Context, s nonce.Submitter, n uint64) (taker nonce.Taker, err error) {
-	err = c.untilAnswered(ctx, c.order(nonce.Look{}), func(ctx context.Context, one *evm.Connector) error {
-		taker, err = one.Taken(ctx, s, n)
+// error wraps [txmanager.ErrConsumerUnavailable] if each node has answered that it cannot tell.
+func (c *Connector) FindConsumingTx(ctx context.Context, s txmanager.Submitter, n uint64) (taker txmanager.ConsumingTx, err error) {
+	err = c.untilAnswered(ctx, c.order(txmanager.ChainQuery{}), func(ctx context.Context, one *evm.Connector) error {
+		taker, err = one.FindConsumingTx(ctx, s, n)
 		return err
 	})
 	return taker, err
 }
 
-// ReadBlocks implements [nonce.ChainConnector]. It queries the nodes one after the other until one
-// gives blocks. The error wraps [nonce.ErrNotTold] if each node has answered that it will not.
-func (c *Connector) ReadBlocks(ctx context.Context, q nonce.BlocksQuery) (r nonce.BlocksRead, err error) {
-	order := c.order(nonce.Look{})
+// ReadBlocks implements [txmanager.ChainConnector]. It queries the nodes one after the other until one
+// gives blocks. The error wraps [txmanager.ErrConsumerUnavailable] if each node has answered that it will not.
+func (c *Connector) ReadBlocks(ctx context.Context, q txmanager.BlocksQuery) (r txmanager.BlocksRead, err error) {
+	order := c.order(txmanager.ChainQuery{})
 	first := q.Turn % len(order)
 	err = c.untilAnswered(ctx, slices.Concat(order[first:], order[:first]), func(ctx context.Context, one *evm.Connector) error {
 		r, err = one.ReadBlocks(ctx, q)
@@ -189,21 +191,21 @@ func (c *Connector) ReadBlocks(ctx context.Context, q nonce.BlocksQuery) (r nonc
 }
 
 // untilAnswered queries the nodes one after the other until one answers. The error wraps
-// [nonce.ErrNotTold] if each node has answered that it cannot tell.
+// [txmanager.ErrConsumerUnavailable] if each node has answered that it cannot tell.
 func (c *Connector) untilAnswered(ctx context.Context, order []*node, ask func(context.Context, *evm.Connector) error) error {
 	silent := len(c.nodes) // nodes that have not said so
 	err := c.anyOf(ctx, order, func(ctx context.Context, one *evm.Connector) error {
 		err := ask(ctx, one)
-		if errors.Is(err, nonce.ErrNotTold) {
+		if errors.Is(err, txmanager.ErrConsumerUnavailable) {
 			silent--
 		}
 		return err
 	})
 	switch later := "%d of %d nodes may tell later: %s"; {
-	case !errors.Is(err, nonce.ErrNotTold) || silent == 0:
+	case !errors.Is(err, txmanager.ErrConsumerUnavailable) || silent == 0:
 		return err
-	case errors.Is(err, nonce.ErrNoCounts):
-		return fmt.Errorf(later+": %w", silent, len(c.nodes), err.Error(), nonce.ErrNoCounts)
+	case errors.Is(err, txmanager.ErrNoCounts):
+		return fmt.Errorf(later+": %w", silent, len(c.nodes), err.Error(), txmanager.ErrNoCounts)
 	default:
 		return fmt.Errorf(later, silent, len(c.nodes), err.Error())
 	}
@@ -211,7 +213,7 @@ func (c *Connector) untilAnswered(ctx context.Context, order []*node, ask func(c
 
 // Transaction reads a transaction by its hash and verifies it by the hash. So the first node that has
 // it is enough.
-func (c *Connector) Transaction(ctx context.Context, hash nonce.Hash) (t evm.Transaction, err error) {
+func (c *Connector) Transaction(ctx context.Context, hash txmanager.Hash) (t evm.Transaction, err error) {
 	err = c.Any(ctx, func(ctx context.Context, one *evm.Connector) error {
 		t, err = one.Transaction(ctx, hash)
 		return err
@@ -221,9 +223,9 @@ func (c *Connector) Transaction(ctx context.Context, hash nonce.Hash) (t evm.Tra
 
 // Any queries the nodes one after the other, healthy ones first, until one answers: each but the last
 // has half of the remaining time. It is for display only: the answer is not voted on, and no node is
-// excluded because of it. The error wraps each node's error, one that wraps [nonce.ErrNotTaken] first.
+// excluded because of it. The error wraps each node's error, one that wraps [txmanager.ErrNotConsumed] first.
 func (c *Connector) Any(ctx context.Context, ask func(context.Context, *evm.Connector) error) error {
-	return c.anyOf(ctx, c.order(nonce.Look{}), ask)
+	return c.anyOf(ctx, c.order(txmanager.ChainQuery{}), ask)
 }
 
 func (c *Connector) anyOf(ctx context.Context, order []*node, ask func(context.Context, *evm.Connector) error) error {
@@ -240,7 +242,7 @@ func (c *Connector) anyOf(ctx context.Context, order []*node, ask func(context.C
 			break
 		}
 	}
-	if i := slices.IndexFunc(said, func(err error) bool { return errors.Is(err, nonce.ErrNotTaken) }); i >= 0 {
+	if i := slices.IndexFunc(said, func(err error) bool { return errors.Is(err, txmanager.ErrNotConsumed) }); i >= 0 {
 		return said[i]
 	}
 	return said.err()

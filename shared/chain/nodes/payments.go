@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // ErrDisputed reports that nodes gave different payments for the same blocks.
@@ -18,7 +18,7 @@ var ErrDisputed = errors.New("the chain's nodes do not agree on the payments of 
 // Payments is [evm.Connector.Payments] by a quorum of the nodes. A lagging node has no vote. If the
 // quorum is not a majority, every node is queried, and none may contradict another.
 func (c *Connector) Payments(ctx context.Context, q evm.PaymentsQuery) (evm.Payments, error) {
-	order := c.order(nonce.Look{})
+	order := c.order(txmanager.ChainQuery{})
 	var all []evm.Payments
 	var said failures
 	for i, n := range order {

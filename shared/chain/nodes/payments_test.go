@@ -17,7 +17,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // paying is a chain with a payer and a token.
@@ -25,11 +25,11 @@ type paying struct {
 	t     *testing.T
 	chain *devchain.Chain
 	payer devchain.Account
-	token nonce.Address
+	token txmanager.Address
 	next  uint64
 }
 
-var receiver = nonce.Address(common.HexToAddress("0x00000000000000000000000000000000000000c3"))
+var receiver = txmanager.Address(common.HexToAddress("0x00000000000000000000000000000000000000c3"))
 
 func newPaying(t *testing.T) *paying {
 	t.Helper()
@@ -47,7 +47,7 @@ func newPaying(t *testing.T) *paying {
 }
 
 // tx returns the payer's next transaction.
-func (p *paying) tx(to nonce.Address, wei int64, data []byte) []byte {
+func (p *paying) tx(to txmanager.Address, wei int64, data []byte) []byte {
 	p.t.Helper()
 	id := new(big.Int).SetUint64(p.chain.ChainID())
 	tx, err := types.SignNewTx(p.payer.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Nonce: p.next,
@@ -69,7 +69,7 @@ func (p *paying) tokens(amount int64) []byte {
 	return p.tokensTo(receiver, amount)
 }
 
-func (p *paying) tokensTo(to nonce.Address, amount int64) []byte {
+func (p *paying) tokensTo(to txmanager.Address, amount int64) []byte {
 	p.t.Helper()
 	data := append([]byte{0xa9, 0x05, 0x9c, 0xbb}, common.LeftPadBytes(to[:], 32)...)
 	return p.tx(p.token, 0, append(data, common.LeftPadBytes(big.NewInt(amount).Bytes(), 32)...))
@@ -102,7 +102,7 @@ func (p *paying) connector(quorum int, urls ...string) *nodes.Connector {
 // read reads in steps of so many blocks, until each final block was read.
 func (p *paying) read(c *nodes.Connector, q evm.PaymentsQuery, step uint64) (paid []string, last evm.Payments) {
 	p.t.Helper()
-	q.Payer, q.Tokens, q.Depth = p.payer.Address, []nonce.Address{p.token}, 3
+	q.Payer, q.Tokens, q.Depth = p.payer.Address, []txmanager.Address{p.token}, 3
 	for {
 		q.UpTo = q.After + step
 		got, err := c.Payments(p.t.Context(), q)
@@ -220,7 +220,7 @@ func TestPaymentsNeedAQuorum(t *testing.T) {
 		}
 		return nil
 	}})
-	q := evm.PaymentsQuery{Payer: p.payer.Address, Depth: 3, UpTo: 1000, Tokens: []nonce.Address{p.token}}
+	q := evm.PaymentsQuery{Payer: p.payer.Address, Depth: 3, UpTo: 1000, Tokens: []txmanager.Address{p.token}}
 	for _, quorum := range []int{1, 2} {
 		if _, err := p.connector(quorum, lying.URL, p.chain.URL()).Payments(t.Context(), q); !errors.Is(err, nodes.ErrDisputed) {
 			t.Errorf("two nodes, quorum %d: got %v, want ErrDisputed", quorum, err)
@@ -245,7 +245,7 @@ func TestPaymentsStartIsOlderThanTheTime(t *testing.T) {
 	p.mine(20)
 	c := p.connector(0, p.chain.URL())
 	now, err := c.PaymentsStart(t.Context(), evm.PaymentsQuery{Payer: p.payer.Address, Depth: 3}, time.Now().Add(time.Hour))
-	if want := p.chain.Head() - 2; err != nil || now.Block != want || now.Hash == (nonce.Hash{}) {
+	if want := p.chain.Head() - 2; err != nil || now.Block != want || now.Hash == (txmanager.Hash{}) {
 		t.Errorf("now: got %+v, %v; want block %d, the last that is final", now, err, want)
 	}
 	first, err := c.PaymentsStart(t.Context(), evm.PaymentsQuery{Payer: p.payer.Address, Depth: 3}, time.Unix(0, 0))

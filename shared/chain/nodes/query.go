@@ -8,26 +8,26 @@ import (
 	"slices"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Look implements [nonce.ChainConnector]. The first healthy node answers the whole query. If it fails
+// Query implements [txmanager.ChainConnector]. The first healthy node answers the whole query. If it fails
 // or lags, the next one gets the same query: each but the last has half of the remaining time. If every
 // node lags or fails, the highest observation of the lagging ones is the answer: the evaluation takes a
 // lower head as no change. A node without the requested tagged block answers only if no healthy one has
 // it.
-func (c *Connector) Look(ctx context.Context, q nonce.Look) (nonce.View, error) {
+func (c *Connector) Query(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
 	if q.Submitter != "" && q.Submitter.ChainID() != c.chainID {
-		return nonce.View{}, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, evm.ErrWrongChain)
+		return txmanager.ChainObservation{}, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, evm.ErrWrongChain)
 	}
 	order := c.order(q)
-	var best *nonce.View
+	var best *txmanager.ChainObservation
 	var said failures
 	for i, n := range order {
 		compared := c.compare(ctx, n)
 		c.verifyIfDue(n)
 		turn, cancel := share(ctx, len(order)-i-1)
-		v, err := n.Look(turn, q)
+		v, err := n.Query(turn, q)
 		cancel()
 		compared()
 		switch result := c.recordAnswer(ctx, n, v, err); {
@@ -45,30 +45,30 @@ func (c *Connector) Look(ctx context.Context, q nonce.Look) (nonce.View, error) 
 	if best != nil {
 		return c.withVoters(*best), nil
 	}
-	return nonce.View{}, said.err()
+	return txmanager.ChainObservation{}, said.err()
 }
 
-func (c *Connector) withVoters(v nonce.View) nonce.View {
+func (c *Connector) withVoters(v txmanager.ChainObservation) txmanager.ChainObservation {
 	if len(c.nodes) > 1 {
-		v.Witnesses = c
+		v.OtherNodes = c
 	}
 	return v
 }
 
-var _ nonce.Witnesses = (*Connector)(nil)
+var _ txmanager.OtherNodes = (*Connector)(nil)
 
-// Quorum implements [nonce.Witnesses].
+// Quorum implements [txmanager.OtherNodes].
 func (c *Connector) Quorum() int { return c.quorum }
 
-// Ask implements [nonce.Witnesses]. It queries the nodes concurrently. A node that fails is down from
+// QueryOthers implements [txmanager.OtherNodes]. It queries the nodes concurrently. A node that fails is down from
 // then on; before that its vote counted like the others'.
-func (c *Connector) Ask(ctx context.Context, q nonce.Look, n int, but ...string) []nonce.View {
+func (c *Connector) QueryOthers(ctx context.Context, q txmanager.ChainQuery, n int, but ...string) []txmanager.ChainObservation {
 	return c.askAll(ctx, q, c.choose(q, n, but))
 }
 
-// AskAway implements [nonce.Witnesses]. Each node first proves its chain id. One that answers is
+// QueryExcluded implements [txmanager.OtherNodes]. Each node first proves its chain id. One that answers is
 // healthy again, as after any other query.
-func (c *Connector) AskAway(ctx context.Context, q nonce.Look, but ...string) []nonce.View {
+func (c *Connector) QueryExcluded(ctx context.Context, q txmanager.ChainQuery, but ...string) []txmanager.ChainObservation {
 	away := slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return slices.Contains(but, n.Node()) || !c.isDown(n) })
 	for _, n := range away {
 		n.VerifyAgain()
@@ -76,14 +76,14 @@ func (c *Connector) AskAway(ctx context.Context, q nonce.Look, but ...string) []
 	return c.askAll(ctx, q, away)
 }
 
-func (c *Connector) askAll(ctx context.Context, q nonce.Look, asked []*node) []nonce.View {
-	answers := make(chan *nonce.View, len(asked))
+func (c *Connector) askAll(ctx context.Context, q txmanager.ChainQuery, asked []*node) []txmanager.ChainObservation {
+	answers := make(chan *txmanager.ChainObservation, len(asked))
 	for _, one := range asked {
 		c.verifyIfDue(one)
 		away := c.isDown(one)
 		go func() {
-			v, err := one.Look(ctx, q)
-			v.Lags = c.recordAnswer(ctx, one, v, err) == Lags
+			v, err := one.Query(ctx, q)
+			v.Lagging = c.recordAnswer(ctx, one, v, err) == Lags
 			switch {
 			case err == nil:
 				c.serves(one, q, v)
@@ -91,11 +91,11 @@ func (c *Connector) askAll(ctx context.Context, q nonce.Look, asked []*node) []n
 			case away:
 				answers <- nil
 			default:
-				answers <- &nonce.View{Node: one.Node(), Silent: true}
+				answers <- &txmanager.ChainObservation{Node: one.Node(), NoAnswer: true}
 			}
 		}()
 	}
-	var views []nonce.View
+	var views []txmanager.ChainObservation
 	for range asked {
 		if v := <-answers; v != nil {
 			views = append(views, *v)
@@ -113,7 +113,7 @@ func (c *Connector) isDown(n *node) bool {
 // choose returns at most n nodes to query, healthy ones first. Votes of lagging or outvoted nodes count
 // too: two against two is no majority. Failed nodes cost time, and are queried only if the others are
 // too few for a quorum. Nodes of another chain are never queried.
-func (c *Connector) choose(q nonce.Look, n int, but []string) []*node {
+func (c *Connector) choose(q txmanager.ChainQuery, n int, but []string) []*node {
 	ordered := c.order(q)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,8 +129,8 @@ func (c *Connector) choose(q nonce.Look, n int, but []string) []*node {
 	return chosen
 }
 
-// Contradicted implements [nonce.Witnesses].
-func (c *Connector) Contradicted(ctx context.Context, name, what string) {
+// ReportOutvoted implements [txmanager.OtherNodes].
+func (c *Connector) ReportOutvoted(ctx context.Context, name, what string) {
 	for _, n := range c.nodes {
 		if n.Node() == name {
 			c.mu.Lock()
@@ -144,7 +144,7 @@ func (c *Connector) Contradicted(ctx context.Context, name, what string) {
 
 // Balances returns the accounts' balances from the first node that answers, healthy ones first; see
 // [evm.Connector.Balances]. They are for display.
-func (c *Connector) Balances(ctx context.Context, of []nonce.Submitter) (balances []*big.Int, err error) {
+func (c *Connector) Balances(ctx context.Context, of []txmanager.Submitter) (balances []*big.Int, err error) {
 	err = c.Any(ctx, func(ctx context.Context, one *evm.Connector) error {
 		balances, err = one.Balances(ctx, of)
 		return err

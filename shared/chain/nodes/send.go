@@ -8,20 +8,20 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Send implements [nonce.ChainConnector]. It sends the bytes to every healthy or lagging node at once.
+// Send implements [txmanager.ChainConnector]. It sends the bytes to every healthy or lagging node at once.
 // Once one of them has accepted all, the others have [grace] to answer. If not all bytes were accepted,
 // the excluded nodes get them too: their acceptance counts, their refusal does not. If all others have
 // refused, they have only [refusedGrace].
-func (c *Connector) Send(ctx context.Context, raws [][]byte) []nonce.SendResult {
+func (c *Connector) Send(ctx context.Context, raws [][]byte) []txmanager.SendResult {
 	first, rest := c.targets()
 	results := merge(sendTo(ctx, first, raws), len(raws))
 	if len(rest) == 0 || allTaken(results) || ctx.Err() != nil {
 		return results
 	}
-	if !slices.ContainsFunc(results, func(r nonce.SendResult) bool { return r.Class == nonce.SendUnknown }) {
+	if !slices.ContainsFunc(results, func(r txmanager.SendResult) bool { return r.Class == txmanager.SendUnknown }) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, refusedGrace)
 		defer cancel()
@@ -58,10 +58,10 @@ func (c *Connector) targets() (first, rest []*node) {
 
 // sendTo sends to all nodes at once and returns their answers, none later than [grace] after one node
 // has accepted all bytes. It waits no longer than ctx.
-func sendTo(ctx context.Context, to []*node, raws [][]byte) (all [][]nonce.SendResult) {
+func sendTo(ctx context.Context, to []*node, raws [][]byte) (all [][]txmanager.SendResult) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	answers := make(chan []nonce.SendResult, len(to))
+	answers := make(chan []txmanager.SendResult, len(to))
 	var sending sync.WaitGroup
 	for _, n := range to {
 		sending.Go(func() { answers <- n.Send(ctx, raws) })
@@ -82,15 +82,15 @@ func sendTo(ctx context.Context, to []*node, raws [][]byte) (all [][]nonce.SendR
 	return all
 }
 
-func allTaken(results []nonce.SendResult) bool {
-	return !slices.ContainsFunc(results, func(r nonce.SendResult) bool { return !r.Acknowledged() })
+func allTaken(results []txmanager.SendResult) bool {
+	return !slices.ContainsFunc(results, func(r txmanager.SendResult) bool { return !r.Acknowledged() })
 }
 
 // merge returns one result for each transaction from the answers of all nodes.
-func merge(all [][]nonce.SendResult, n int) []nonce.SendResult {
-	merged := make([]nonce.SendResult, n)
+func merge(all [][]txmanager.SendResult, n int) []txmanager.SendResult {
+	merged := make([]txmanager.SendResult, n)
 	for i := range merged {
-		said := make([]nonce.SendResult, len(all))
+		said := make([]txmanager.SendResult, len(all))
 		for j, results := range all {
 			said[j] = results[i]
 		}
@@ -101,23 +101,23 @@ func merge(all [][]nonce.SendResult, n int) []nonce.SendResult {
 
 // mergeOne combines several nodes' answers about one transaction: any *ok* is ok, one class of refusal
 // by all is that refusal, and everything else is unknown.
-func mergeOne(said []nonce.SendResult) nonce.SendResult {
-	for _, class := range []nonce.SendClass{nonce.SendAccepted, nonce.SendAlreadyKnown} {
-		if i := slices.IndexFunc(said, func(r nonce.SendResult) bool { return r.Class == class }); i >= 0 {
+func mergeOne(said []txmanager.SendResult) txmanager.SendResult {
+	for _, class := range []txmanager.SendClass{txmanager.SendAccepted, txmanager.SendAlreadyKnown} {
+		if i := slices.IndexFunc(said, func(r txmanager.SendResult) bool { return r.Class == class }); i >= 0 {
 			return said[i]
 		}
 	}
 	if len(said) == 0 {
-		return nonce.SendResult{Class: nonce.SendUnknown, Node: "none", Text: "no node answered"}
+		return txmanager.SendResult{Class: txmanager.SendUnknown, Node: "none", Text: "no node answered"}
 	}
-	if !slices.ContainsFunc(said, func(r nonce.SendResult) bool { return r.Class != said[0].Class }) {
+	if !slices.ContainsFunc(said, func(r txmanager.SendResult) bool { return r.Class != said[0].Class }) {
 		return said[0]
 	}
 	names, texts := make([]string, len(said)), make([]string, len(said))
 	for i, r := range said {
 		names[i], texts[i] = r.Node, fmt.Sprintf("%s: %s: %s", r.Node, r.Class, cut(r.Text, maxText))
 	}
-	return nonce.SendResult{Class: nonce.SendUnknown, Node: strings.Join(names, ", "), Text: strings.Join(texts, "; ")}
+	return txmanager.SendResult{Class: txmanager.SendUnknown, Node: strings.Join(names, ", "), Text: strings.Join(texts, "; ")}
 }
 
 // maxText bounds each node's text in a combined result, in bytes.

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // publishWithin bounds one request with all repetitions of the client. It must end well within a
@@ -41,9 +41,9 @@ type Topic struct {
 // TLS; "": Google's). It connects at the first use.
 func New(topic, endpoint string) *Topic { return &Topic{name: topic, endpoint: endpoint} }
 
-// Publish implements [nonce.DomainEventPublisher]. When it returns no message is under way any
+// Publish implements [txmanager.DomainEventPublisher]. When it returns no message is under way any
 // more, unless ctx has ended.
-func (t *Topic) Publish(ctx context.Context, all []nonce.Event) (taken int, err error) {
+func (t *Topic) Publish(ctx context.Context, all []txmanager.Event) (taken int, err error) {
 	p, err := t.connect()
 	if err != nil {
 		return 0, err
@@ -64,7 +64,7 @@ func (t *Topic) Publish(ctx context.Context, all []nonce.Event) (taken int, err 
 	return len(all), nil
 }
 
-func message(e nonce.Event) *pubsub.Message {
+func message(e txmanager.Event) *pubsub.Message {
 	return &pubsub.Message{
 		Data: e.Body, OrderingKey: string(e.Submitter),
 		Attributes: map[string]string{
@@ -79,13 +79,13 @@ func message(e nonce.Event) *pubsub.Message {
 func classify(err error) error {
 	switch code := status.Code(err); {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return fmt.Errorf("Pub/Sub did not answer in time: %w", nonce.ErrNoAnswer)
+		return fmt.Errorf("Pub/Sub did not answer in time: %w", txmanager.ErrNoAnswer)
 	case code == codes.InvalidArgument:
 		return errors.New("Pub/Sub answered InvalidArgument")
 	case code == codes.Unknown:
-		return fmt.Errorf("Pub/Sub was not reached: %w", nonce.ErrNoAnswer)
+		return fmt.Errorf("Pub/Sub was not reached: %w", txmanager.ErrNoAnswer)
 	default:
-		return fmt.Errorf("Pub/Sub answered %s: %w", code, nonce.ErrNoAnswer)
+		return fmt.Errorf("Pub/Sub answered %s: %w", code, txmanager.ErrNoAnswer)
 	}
 }
 

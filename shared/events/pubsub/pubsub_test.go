@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fencepost/fencepost/shared/events/pubsub"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const topic = "projects/proj-1/topics/events"
@@ -30,9 +30,9 @@ func start(t *testing.T) (*pstest.Server, *pubsub.Topic) {
 	return s, p
 }
 
-func some(submitter string, n int) (all []nonce.Event) {
+func some(submitter string, n int) (all []txmanager.Event) {
 	for i := range n {
-		all = append(all, nonce.Event{TxID: "t", Sequence: i + 1, Type: nonce.TxConfirmed, Submitter: nonce.Submitter(submitter),
+		all = append(all, txmanager.Event{TxID: "t", Sequence: i + 1, Type: txmanager.TxConfirmed, Submitter: txmanager.Submitter(submitter),
 			Caller: "shop", Body: json.RawMessage(fmt.Sprintf(`{"sequence":%d}`, i+1))})
 	}
 	return all
@@ -56,7 +56,7 @@ func TestPublishKeepsTheOrderAfterAFailure(t *testing.T) {
 		s.ResetPublishResponses(10)
 		s.AddPublishResponse(nil, status.Error(code, "a secret of the service"))
 		n, err := p.Publish(t.Context(), some("a", 3))
-		if n != 0 || err == nil || errors.Is(err, nonce.ErrNoAnswer) != silent || strings.Contains(err.Error(), "secret") {
+		if n != 0 || err == nil || errors.Is(err, txmanager.ErrNoAnswer) != silent || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: got %d, %v; want none accepted, no answer %t, and nothing of its text", code, n, err, silent)
 		}
 		s.SetAutoPublishResponse(true)
@@ -73,12 +73,12 @@ func TestPublishToAMissingTopicAcceptsNothing(t *testing.T) {
 	s, _ := start(t)
 	missing := pubsub.New("projects/proj-1/topics/other", s.Addr)
 	t.Cleanup(func() { _ = missing.Close() })
-	if n, err := missing.Publish(t.Context(), some("a", 1)); n != 0 || !errors.Is(err, nonce.ErrNoAnswer) {
+	if n, err := missing.Publish(t.Context(), some("a", 1)); n != 0 || !errors.Is(err, txmanager.ErrNoAnswer) {
 		t.Errorf("no such topic: got %d, %v; want none accepted", n, err)
 	}
 	gone := pubsub.New(topic, "127.0.0.1:1")
 	t.Cleanup(func() { _ = gone.Close() })
-	if n, err := gone.Publish(t.Context(), some("a", 1)); n != 0 || !errors.Is(err, nonce.ErrNoAnswer) {
+	if n, err := gone.Publish(t.Context(), some("a", 1)); n != 0 || !errors.Is(err, txmanager.ErrNoAnswer) {
 		t.Errorf("no such service: got %d, %v; want none accepted", n, err)
 	}
 	var none *pubsub.Topic

@@ -1,5 +1,5 @@
 // Package webhook delivers events over HTTP: one POST for each event, signed by the scheme of
-// Standard Webhooks. The webhook-id is the event's key ([nonce.Event.Key]) and the body is the
+// Standard Webhooks. The webhook-id is the event's key ([txmanager.Event.Key]) and the body is the
 // event's. A status from 200 to 299 accepts the event; after any other result it is delivered
 // again.
 package webhook
@@ -14,22 +14,22 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
 // Receiver is one webhook endpoint.
 type Receiver struct {
-	URL     string                                              // https, or http to this machine; no log or error contains it
-	Keys    []webhook.Key                                       // each signs; the endpoint knows one of them
-	Timeout time.Duration                                       // of one event
-	Client  *http.Client                                        // must not follow redirects
-	Log     func(ctx context.Context, e nonce.Event, err error) // gets errors that must not be stored; may be nil
+	URL     string                                                  // https, or http to this machine; no log or error contains it
+	Keys    []webhook.Key                                           // each signs; the endpoint knows one of them
+	Timeout time.Duration                                           // of one event
+	Client  *http.Client                                            // must not follow redirects
+	Log     func(ctx context.Context, e txmanager.Event, err error) // gets errors that must not be stored; may be nil
 }
 
-// Publish implements [nonce.DomainEventPublisher]. It begins no delivery that could miss the
+// Publish implements [txmanager.DomainEventPublisher]. It begins no delivery that could miss the
 // deadline, so it may accept less than all without an error.
-func (r Receiver) Publish(ctx context.Context, all []nonce.Event) (taken int, err error) {
+func (r Receiver) Publish(ctx context.Context, all []txmanager.Event) (taken int, err error) {
 	for i, e := range all {
 		if until, ok := ctx.Deadline(); ok && i > 0 && time.Until(until) < r.Timeout {
 			return i, nil
@@ -41,7 +41,7 @@ func (r Receiver) Publish(ctx context.Context, all []nonce.Event) (taken int, er
 	return len(all), nil
 }
 
-func (r Receiver) deliver(ctx context.Context, e nonce.Event) error {
+func (r Receiver) deliver(ctx context.Context, e txmanager.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(e.Body))
@@ -56,7 +56,7 @@ func (r Receiver) deliver(ctx context.Context, e nonce.Event) error {
 		if r.Log != nil {
 			r.Log(ctx, e, withoutURL(err))
 		}
-		return fmt.Errorf("not reached, or not in time: %w", nonce.ErrNoAnswer)
+		return fmt.Errorf("not reached, or not in time: %w", txmanager.ErrNoAnswer)
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be reused
@@ -64,7 +64,7 @@ func (r Receiver) deliver(ctx context.Context, e nonce.Event) error {
 	case status/100 == 2:
 		return nil
 	case status == http.StatusTooManyRequests, status >= 500:
-		return fmt.Errorf("it answered %d: %w", status, nonce.ErrNoAnswer)
+		return fmt.Errorf("it answered %d: %w", status, txmanager.ErrNoAnswer)
 	default:
 		return fmt.Errorf("it answered %d", status)
 	}

@@ -14,7 +14,7 @@ import (
 
 	eventhook "github.com/fencepost/fencepost/shared/events/webhook"
 	"github.com/fencepost/fencepost/shared/handlers"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
@@ -55,11 +55,11 @@ func start(t *testing.T, answer http.HandlerFunc, keys ...webhook.Key) *receiver
 	client := handlers.NewClient()
 	t.Cleanup(client.CloseIdleConnections)
 	r.Receiver = eventhook.Receiver{URL: s.URL + "/hooks/T0PSECRET", Keys: keys, Timeout: 500 * time.Millisecond, Client: client,
-		Log: func(_ context.Context, _ nonce.Event, err error) { r.log = append(r.log, err.Error()) }}
+		Log: func(_ context.Context, _ txmanager.Event, err error) { r.log = append(r.log, err.Error()) }}
 	return r
 }
 
-var one = []nonce.Event{{TxID: "01a1fda0-b1f9-7b07-a2c1-57c667e395bc", Type: nonce.TxSubmitted, Sequence: 2, Body: []byte(`{"type" : "TxSubmitted", "a":"<é>"}`)}}
+var one = []txmanager.Event{{TxID: "01a1fda0-b1f9-7b07-a2c1-57c667e395bc", Type: txmanager.TxSubmitted, Sequence: 2, Body: []byte(`{"type" : "TxSubmitted", "a":"<é>"}`)}}
 
 // A repeated delivery has the same id and bytes, and new signatures of each key. An endpoint can
 // verify either.
@@ -68,7 +68,7 @@ func TestAttemptsAreSigned(t *testing.T) {
 	before, after := key(t, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), key(t, "whsec_"+strings.Repeat("QUJD", 8))
 	r := start(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, before, after)
 	for range 2 {
-		if n, err := r.Publish(t.Context(), one); n != 0 || !errors.Is(err, nonce.ErrNoAnswer) {
+		if n, err := r.Publish(t.Context(), one); n != 0 || !errors.Is(err, txmanager.ErrNoAnswer) {
 			t.Fatalf("answered 503: got %d, %v; want none accepted", n, err)
 		}
 	}
@@ -122,7 +122,7 @@ func TestOnly2xxAcceptsAnEvent(t *testing.T) {
 		r := start(t, c.answer)
 		began := time.Now()
 		n, err := r.Publish(t.Context(), one)
-		if n != c.taken || (err == nil) != (n == 1) || errors.Is(err, nonce.ErrNoAnswer) != c.silent {
+		if n != c.taken || (err == nil) != (n == 1) || errors.Is(err, txmanager.ErrNoAnswer) != c.silent {
 			t.Errorf("%s: got %d, %v; want %d accepted, no answer %t", name, n, err, c.taken, c.silent)
 		}
 		if took := time.Since(began); took > 5*time.Second {

@@ -5,20 +5,20 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // watchedChain is the payer's chain. It calls a function when the final count is queried.
 type watchedChain struct {
-	nonce.ChainConnector
+	txmanager.ChainConnector
 	at func()
 }
 
-func (c watchedChain) Look(ctx context.Context, q nonce.Look) (nonce.View, error) {
+func (c watchedChain) Query(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
 	if q.FinalCount {
 		c.at()
 	}
-	return c.ChainConnector.Look(ctx, q)
+	return c.ChainConnector.Query(ctx, q)
 }
 
 // A release that was evaluated before the database was accepted ends no PROTECT incident after it.
@@ -27,11 +27,11 @@ func TestReleaseFromBeforeTheAcceptanceEndsNoProtect(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
 		copied bool // the release begins in a restored copy that no operator has accepted
-		mode   nonce.ReleaseMode
+		mode   txmanager.ReleaseMode
 		err    error // nil: any error is accepted
 	}{
-		"begun in the copy":             {true, nonce.Resume, nonce.ErrNotAccepted},
-		"begun before, and still going": {false, nonce.Resync, nil},
+		"begun in the copy":             {true, txmanager.Resume, txmanager.ErrDatabaseNotAccepted},
+		"begun before, and still going": {false, txmanager.Resync, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,17 +46,17 @@ func TestReleaseFromBeforeTheAcceptanceEndsNoProtect(t *testing.T) {
 			}
 			if x.copied {
 				restored()
-				h.worker.At = func(point string) {
+				h.worker.Reached = func(point string) {
 					if point == "release.taken" {
 						accept()
 					}
 				}
 			} else {
-				h.worker.Chain = func(nonce.Submitter) (nonce.ChainConnector, error) {
+				h.worker.ChainOf = func(txmanager.Submitter) (txmanager.ChainConnector, error) {
 					return watchedChain{h.connector, func() { restored(); accept() }}, nil
 				}
 			}
-			out, err := h.worker.Release(t.Context(), h.payer, nonce.Leave{Episode: 1, Mode: x.mode, By: "bob", Reason: "a false alarm"})
+			out, err := h.worker.ReleaseSubmitter(t.Context(), h.payer, txmanager.ReleaseRequest{Incident: 1, Mode: x.mode, By: "bob", Reason: "a false alarm"})
 			if err == nil || !errors.Is(err, x.err) && x.err != nil {
 				t.Errorf("release: got %+v, %v; want it refused", out, err)
 			}

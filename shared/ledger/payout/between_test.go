@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // manager is the real manager. A test can act between its calls and sees the posted intents.
@@ -62,12 +62,16 @@ func (w *enqueuer) count() int {
 	return w.times
 }
 
-func (w *enqueuer) Advance(context.Context, nonce.Submitter, int64) error { return w.record() }
-func (w *enqueuer) AdvanceAt(context.Context, nonce.Submitter, int64, time.Time) error {
+func (w *enqueuer) EnqueueAdvance(context.Context, txmanager.Submitter, int64) error {
+	return w.record()
+}
+func (w *enqueuer) EnqueueAdvanceAt(context.Context, txmanager.Submitter, int64, time.Time) error {
 	return nil
 }
-func (w *enqueuer) Rescue(context.Context, nonce.Submitter, nonce.Taken) error { return nil }
-func (w *enqueuer) Poll(context.Context, nonce.Submitter, nonce.Kind, time.Time) error {
+func (w *enqueuer) EnqueueTakeover(context.Context, txmanager.Submitter, txmanager.Acquired) error {
+	return nil
+}
+func (w *enqueuer) EnqueuePoll(context.Context, txmanager.Submitter, txmanager.Kind, time.Time) error {
 	return nil
 }
 

@@ -9,13 +9,13 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // serve runs one lease session of the payer's worker.
 func (h *env) serve() {
 	h.t.Helper()
-	if err := h.worker.Serve(h.t.Context(), h.payer, nonce.KindAdvance); err != nil {
+	if err := h.worker.ServeSubmitter(h.t.Context(), h.payer, txmanager.KindAdvance); err != nil {
 		h.t.Fatalf("serve: %v", err)
 	}
 }
@@ -109,11 +109,11 @@ func (h *env) paidUnknown() {
 // paid returns the address's balance in the chain's coin, in wei.
 func (h *env) paid() string {
 	h.t.Helper()
-	return h.wei(nonce.Address(common.HexToAddress(address))).String()
+	return h.wei(txmanager.Address(common.HexToAddress(address))).String()
 }
 
 // wei returns an account's balance in the chain's coin.
-func (h *env) wei(of nonce.Address) *big.Int {
+func (h *env) wei(of txmanager.Address) *big.Int {
 	h.t.Helper()
 	wei, err := h.client.BalanceAt(h.t.Context(), common.Address(of), nil)
 	if err != nil {

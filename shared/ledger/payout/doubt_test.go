@@ -11,9 +11,9 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // outside mines a transaction of the payer that is not recorded here, as the lost database would
@@ -57,7 +57,7 @@ func (h *env) restored(count uint64, named map[uint64]string) {
 	h.t.Helper()
 	h.run(`update authority set timeline_id = timeline_id + 1`)
 	h.await("PROTECT is open", func() bool {
-		_ = h.worker.Serve(h.t.Context(), h.payer, nonce.KindAdvance) // the worker detects the other database identity
+		_ = h.worker.ServeSubmitter(h.t.Context(), h.payer, txmanager.KindAdvance) // the worker detects the other database identity
 		return value[bool](h, `select exists (select from protect_episode where closed_at is null)`)
 	})
 	if err := h.db.Store.AcceptAuthority(h.t.Context(), "ann", "reconciled"); err != nil {
@@ -68,8 +68,8 @@ func (h *env) restored(count uint64, named map[uint64]string) {
 		h.serve()
 		return value[uint64](h, `select count(*) from foreign_transaction`) == count
 	})
-	leave := nonce.Leave{Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "restored", Count: count, Requests: named}
-	if _, err := h.worker.Release(h.t.Context(), h.payer, leave); err != nil {
+	leave := txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "restored", Count: count, Requests: named}
+	if _, err := h.worker.ReleaseSubmitter(h.t.Context(), h.payer, leave); err != nil {
 		h.t.Fatal(err)
 	}
 	h.run(`update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'ann', resume_reason = 'test' where resumed_at is null`)
@@ -112,7 +112,7 @@ func TestRestoredPayoutIsInDoubtUntilItsPaymentIsNamed(t *testing.T) {
 			x := prepare(h)
 			m := h.monitor()
 			hash := h.outside(0, address, onePayment)
-			h.restored(1, map[uint64]string{0: nonce.NoRequest})
+			h.restored(1, map[uint64]string{0: txmanager.NoRequest})
 			h.drive(x.ReqID, transfer.TargetPending)
 			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrUnstated)
 			if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending || h.managed(x.ReqID) != "" {
@@ -177,7 +177,7 @@ func TestOneTransactionProvesOnePayout(t *testing.T) {
 	h.fund(coin)
 	x, y := h.due(coin), h.due(coin)
 	hash := h.outside(0, address, onePayment)
-	h.restored(1, map[uint64]string{0: nonce.NoRequest})
+	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
 	for _, one := range []transfer.Transfer{x, y} {
 		h.says(one.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 	}
@@ -337,7 +337,7 @@ func TestNotPaidIsHeldAgainstWhatWasRead(t *testing.T) {
 	h.fund(coin)
 	x := h.due(coin)
 	hash := h.outside(0, address, onePayment)
-	h.restored(1, map[uint64]string{0: nonce.NoRequest})
+	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
 	h.says(x.ReqID, store.PayoutStatement{NoncesBelow: 1})
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrPaymentFound)
 	if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "it was for another"); err != nil {
@@ -490,9 +490,9 @@ func TestReleaseRecordsNoncesWithoutARequest(t *testing.T) {
 	t.Parallel()
 	h := newEnv(t)
 	h.outside(0, address, onePayment)
-	h.restored(1, map[uint64]string{0: nonce.NoRequest})
-	if got := value[string](h, `select coalesce(released -> 'requests' ->> '0', '') from protect_episode`); got != nonce.NoRequest {
-		t.Errorf("nonce 0 on record: got %q, want %q", got, nonce.NoRequest)
+	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
+	if got := value[string](h, `select coalesce(released -> 'requests' ->> '0', '') from protect_episode`); got != txmanager.NoRequest {
+		t.Errorf("nonce 0 on record: got %q, want %q", got, txmanager.NoRequest)
 	}
 }
 
@@ -504,7 +504,7 @@ func TestPaymentOfAnotherPayoutCannotBeMatched(t *testing.T) {
 	h.fund(coin)
 	x := h.due(coin)
 	hash := h.outside(0, address, onePayment)
-	h.restored(1, map[uint64]string{0: nonce.NoRequest})
+	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 	h.drive(x.ReqID, transfer.Committed)
 	y := h.due(coin)
@@ -535,7 +535,7 @@ func TestProofWaitsForAConcurrentMatch(t *testing.T) {
 	h.fund(coin)
 	x := h.due(coin)
 	hash := h.outside(0, address, onePayment)
-	h.restored(1, map[uint64]string{0: nonce.NoRequest})
+	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 	match, err := h.db.DB.Begin(t.Context())
 	if err != nil {

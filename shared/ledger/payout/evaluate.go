@@ -6,10 +6,10 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // The reasons of a refusal, one for each way in which the managed transaction failed.
@@ -23,8 +23,8 @@ const (
 	NotPaid   transfer.Reason = "PAYOUT_NOT_PAID"  // an operator stated it about a transaction that is CONFIRMED without proof
 )
 
-var reasons = map[nonce.SubState]transfer.Reason{
-	nonce.Rejected: Rejected, nonce.Cancelled: Cancelled, nonce.Expired: Cancelled, nonce.Reverted: Reverted, nonce.Placeholder: Replaced, nonce.Displaced: Displaced,
+var reasons = map[txmanager.SubState]transfer.Reason{
+	txmanager.Rejected: Rejected, txmanager.Cancelled: Cancelled, txmanager.Expired: Cancelled, txmanager.Reverted: Reverted, txmanager.Placeholder: Replaced, txmanager.Displaced: Displaced,
 }
 
 // evaluate returns the answer of the managed transaction's row.
@@ -43,16 +43,16 @@ func (l *Ledger) evaluate(ctx context.Context, op transfer.Op, t transfer.Transf
 		return unknown(op, c, ErrPending)
 	case found.Caller != store.PayoutCaller: // "" is the caller of a row that a release recorded
 		return l.blocked(ctx, op, c, fmt.Errorf("made by %q: %w", found.Caller, ErrTaken))
-	case found.SubState == nonce.RecordedOnChain, found.Taken && found.State.Final(): // an operator recorded that the payment is on the chain
+	case found.SubState == txmanager.RecordedOnChain, found.Taken && found.State.Terminal(): // an operator recorded that the payment is on the chain
 		return l.blocked(ctx, op, c, fmt.Errorf("transaction %s: %w", found.TxID, ErrTaken))
-	case found.Protected && found.State == nonce.Failed: // the failed payment may have been made on the chain
+	case found.Protected && found.State == txmanager.Failed: // the failed payment may have been made on the chain
 		return unknown(op, c, fmt.Errorf("transaction %s is %s/%s: %w", found.TxID, found.State, found.SubState, ErrInDoubt))
-	case found.State == nonce.Failed:
+	case found.State == txmanager.Failed:
 		if reason, ok := reasons[found.SubState]; ok {
 			return transfer.Outcome{Verdict: transfer.Refused, Reason: reason}
 		}
 		return transfer.Outcome{Verdict: transfer.Refused, Reason: Failed}
-	case found.State == nonce.Confirmed:
+	case found.State == txmanager.Confirmed:
 		if err := checkPaid(*t.Payout, found.Payload, found.Receipt); err != nil {
 			return l.blocked(ctx, op, c, fmt.Errorf("transaction %s: %w", found.TxID, err))
 		}
@@ -67,7 +67,7 @@ func (l *Ledger) evaluate(ctx context.Context, op transfer.Op, t transfer.Transf
 
 // blocked returns Unknown. It logs a critical line if only a person can continue the payout.
 func (l *Ledger) blocked(ctx context.Context, op transfer.Op, c transfer.Call, err error) transfer.Outcome {
-	if policy := (store.ErrPolicy{}); errors.As(err, &policy) && policy.ForGood() {
+	if policy := (store.PolicyError{}); errors.As(err, &policy) && policy.IsPermanent() {
 		err = fmt.Errorf("%w: %w", ErrBarred, err)
 	}
 	for _, needsPerson := range []error{ErrNotPaid, ErrTaken, ErrNotPayer, ErrBarred, ErrUnstated, ErrNotBorneOut, store.ErrProofUsed, store.ErrPaymentFound} {
@@ -107,7 +107,7 @@ func checkPaid(p transfer.Payout, payload, receipt []byte) error {
 	if p.Token != "" {
 		called = p.Token
 	}
-	from := nonce.Submitter(p.Submitter).Address()
+	from := txmanager.Submitter(p.Submitter).Address()
 	if !proof.Succeeded || proof.From != from || proof.To.String() != called {
 		return fmt.Errorf("its receipt is of another call, or of one that failed: %w", ErrNotPaid)
 	}
@@ -124,6 +124,6 @@ func checkPaid(p transfer.Payout, payload, receipt []byte) error {
 
 // isPayment reports whether the event is the transfer that the payout asks for.
 func isPayment(p transfer.Payout, e evm.TokenTransfer) bool {
-	from := nonce.Submitter(p.Submitter).Address()
+	from := txmanager.Submitter(p.Submitter).Address()
 	return e.Token.String() == p.Token && e.From == from && e.To.String() == p.Address && e.Amount.String() == p.BaseUnits
 }

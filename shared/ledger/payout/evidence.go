@@ -6,17 +6,17 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Chain reads a payer's chain for a proof: a part of [nonce.ChainConnector] and one more call.
+// Chain reads a payer's chain for a proof: a part of [txmanager.ChainConnector] and one more call.
 type Chain interface {
-	Call(payload []byte) (nonce.Call, error)
-	Look(ctx context.Context, q nonce.Look) (nonce.View, error)
-	Taken(ctx context.Context, s nonce.Submitter, n uint64) (nonce.Taker, error)
-	Transaction(ctx context.Context, hash nonce.Hash) (evm.Transaction, error)
+	ParsePayload(payload []byte) (txmanager.Call, error)
+	Query(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error)
+	FindConsumingTx(ctx context.Context, s txmanager.Submitter, n uint64) (txmanager.ConsumingTx, error)
+	Transaction(ctx context.Context, hash txmanager.Hash) (evm.Transaction, error)
 }
 
 // needsEvidence reports whether the record alone cannot show if the payout was paid.
@@ -26,11 +26,11 @@ func needsEvidence(t transfer.Transfer, found store.Payout) bool {
 		return false
 	case found.InDoubt():
 		return true
-	case found.Taken && (found.TxID == "" || found.State.Final()): // a release has named it
+	case found.Taken && (found.TxID == "" || found.State.Terminal()): // a release has named it
 		return !isNotPaid(found)
 	case isMatched(found):
 		return !isConfirmedNotPaid(found)
-	case found.State == nonce.Confirmed && found.Caller == store.PayoutCaller:
+	case found.State == txmanager.Confirmed && found.Caller == store.PayoutCaller:
 		return !isConfirmedNotPaid(found) && checkPaid(*t.Payout, found.Payload, found.Receipt) != nil
 	}
 	return false
@@ -55,19 +55,19 @@ func (l *Ledger) Doubtful(ctx context.Context, t transfer.Transfer) (store.Payou
 // isOwnConfirmed reports whether the coordinator's own transaction is CONFIRMED. If its receipt
 // proves no payment, an operator decides; a lost transaction cannot have paid it.
 func isOwnConfirmed(found store.Payout) bool {
-	return found.State == nonce.Confirmed && found.Caller == store.PayoutCaller && !found.Taken && !isMatched(found)
+	return found.State == txmanager.Confirmed && found.Caller == store.PayoutCaller && !found.Taken && !isMatched(found)
 }
 
 // isMatched reports whether an operator has matched the coordinator's request with a foreign
 // transaction. That transaction's payment must then be proved.
 func isMatched(found store.Payout) bool {
-	return found.SubState == nonce.RecordedOnChain && found.Caller == store.PayoutCaller && !found.Taken
+	return found.SubState == txmanager.RecordedOnChain && found.Caller == store.PayoutCaller && !found.Taken
 }
 
 // statement returns the operator's statement that applies to the payout's present state. A
 // statement about lost transactions does not apply to a CONFIRMED one.
 func statement(found store.Payout) *store.PayoutStatement {
-	if s := found.Statement; s != nil && s.OfConfirmed == (found.State == nonce.Confirmed) {
+	if s := found.Statement; s != nil && s.OfConfirmed == (found.State == txmanager.Confirmed) {
 		return s
 	}
 	return nil
@@ -83,13 +83,13 @@ func isStatedPaid(found store.Payout) bool {
 // transaction did not pay.
 func isConfirmedNotPaid(found store.Payout) bool {
 	said := statement(found)
-	return found.State == nonce.Confirmed && said != nil && said.Acted
+	return found.State == txmanager.Confirmed && said != nil && said.Acted
 }
 
 // isRecordedNotPaid is isConfirmedNotPaid for a request that a release recorded as FAILED under a
 // wrong name.
 func isRecordedNotPaid(found store.Payout) bool {
-	return found.TxID != "" && found.Caller != store.PayoutCaller && found.State == nonce.Failed && !found.Taken && isNotPaid(found)
+	return found.TxID != "" && found.Caller != store.PayoutCaller && found.State == txmanager.Failed && !found.Taken && isNotPaid(found)
 }
 
 // isNotPaid reports whether a statement has taken effect that no lost or named transaction paid the
@@ -132,7 +132,7 @@ func (l *Ledger) act(ctx context.Context, t transfer.Transfer, found store.Payou
 	if err != nil {
 		return err
 	}
-	call, err := chain.Call(t.Payout.Payload)
+	call, err := chain.ParsePayload(t.Payout.Payload)
 	if err != nil {
 		return fmt.Errorf("the transfer's payload: %w", err)
 	}
@@ -153,8 +153,8 @@ func (l *Ledger) proveNamed(ctx context.Context, t transfer.Transfer, found stor
 	if err != nil {
 		return err
 	}
-	taker, err := chain.Taken(ctx, payer(t), *found.TakenAt) // none was read before the release
-	if errors.Is(err, nonce.ErrNotTold) {
+	taker, err := chain.FindConsumingTx(ctx, payer(t), *found.TakenAt) // none was read before the release
+	if errors.Is(err, txmanager.ErrConsumerUnavailable) {
 		err = fmt.Errorf("state whether it was paid, with the transaction's hash if it was: %w", err)
 	}
 	if err != nil {
@@ -186,7 +186,7 @@ func (l *Ledger) prove(ctx context.Context, t transfer.Transfer, found store.Pay
 	if err != nil {
 		return err
 	}
-	if found.TxID != "" && !found.State.Final() { // it is queued and must never be sent
+	if found.TxID != "" && !found.State.Terminal() { // it is queued and must never be sent
 		if found, err = l.cancelQueued(ctx, in, t, found); err != nil {
 			return err
 		}
@@ -200,7 +200,7 @@ func (l *Ledger) cancelQueued(ctx context.Context, in store.Intent, t transfer.T
 		return found, err
 	}
 	found, err := l.Manager.Payout(ctx, payer(t), t.ReqID)
-	if err == nil && !found.State.Final() {
+	if err == nil && !found.State.Terminal() {
 		err = fmt.Errorf("transaction %s is %s, and must end first: %w", in.RequestID, found.State, ErrPending)
 	}
 	return found, err
@@ -214,7 +214,7 @@ func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.P
 	if err != nil {
 		return proof, err
 	}
-	h, err := nonce.ParseHash(hash)
+	h, err := txmanager.ParseHash(hash)
 	if err != nil {
 		return proof, fmt.Errorf("%w: %w", ErrNotBorneOut, err)
 	}
@@ -222,11 +222,11 @@ func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.P
 	if err != nil {
 		return proof, err
 	}
-	want, err := chain.Call(t.Payout.Payload)
+	want, err := chain.ParsePayload(t.Payout.Payload)
 	if err != nil {
 		return proof, fmt.Errorf("%w: the transfer's %w", ErrNotBorneOut, err)
 	}
-	if tx.From != payer(t).Address() || !isOwnConfirmed(found) && !want.Does(tx.Does) {
+	if tx.From != payer(t).Address() || !isOwnConfirmed(found) && !want.Does(tx.Tx) {
 		return proof, fmt.Errorf("it is not from the payer, or its to, value or data differ from the payout's: %w", ErrNotBorneOut)
 	}
 	receipt, err := l.finalReceipt(ctx, chain, payer(t), h)
@@ -248,16 +248,16 @@ func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.P
 }
 
 // finalReceipt returns the receipt of a transaction in a final block, agreed by a quorum of nodes.
-func (l *Ledger) finalReceipt(ctx context.Context, chain Chain, s nonce.Submitter, h nonce.Hash) (r nonce.Receipt, err error) {
+func (l *Ledger) finalReceipt(ctx context.Context, chain Chain, s txmanager.Submitter, h txmanager.Hash) (r txmanager.Receipt, err error) {
 	f, err := l.finalityOf(s)
 	if err != nil {
 		return r, err
 	}
-	q := nonce.Look{Submitter: s, Receipts: []nonce.Hash{h}}
-	if f.mode == nonce.ByFinalized {
-		q.Finality = string(nonce.ByFinalized)
+	q := txmanager.ChainQuery{Submitter: s, Receipts: []txmanager.Hash{h}}
+	if f.mode == txmanager.ByFinalized {
+		q.Finality = string(txmanager.ByFinalized)
 	}
-	v, err := chain.Look(ctx, q)
+	v, err := chain.Query(ctx, q)
 	if err != nil {
 		return r, err
 	}
@@ -265,23 +265,23 @@ func (l *Ledger) finalReceipt(ctx context.Context, chain Chain, s nonce.Submitte
 	if !final {
 		return r, fmt.Errorf("it is not final yet: %w", ErrPending)
 	}
-	q.Watch = []uint64{r.BlockNumber}
-	if v, err = chain.Look(ctx, q); err != nil {
+	q.HashesAt = []uint64{r.BlockNumber}
+	if v, err = chain.Query(ctx, q); err != nil {
 		return r, err
 	}
 	if !f.agrees(v, h, r) {
 		return r, fmt.Errorf("its block is no longer canonical: %w", ErrPending)
 	}
-	if v.Witnesses == nil {
+	if v.OtherNodes == nil {
 		return r, nil
 	}
 	agree := 1
-	for _, other := range v.Witnesses.Ask(ctx, q, maxVoters, v.Node) {
+	for _, other := range v.OtherNodes.QueryOthers(ctx, q, maxVoters, v.Node) {
 		if f.agrees(other, h, r) {
 			agree++
 		}
 	}
-	if need := v.Witnesses.Quorum(); agree < need {
+	if need := v.OtherNodes.Quorum(); agree < need {
 		return r, fmt.Errorf("%d nodes have its final receipt, want %d: %w", agree, need, ErrPending)
 	}
 	return r, nil
@@ -292,11 +292,11 @@ const maxVoters = 16
 
 // finality defines when a payer's transactions are final.
 type finality struct {
-	mode          nonce.Finality
+	mode          txmanager.Finality
 	confirmations uint64
 }
 
-func (l *Ledger) finalityOf(s nonce.Submitter) (f finality, err error) {
+func (l *Ledger) finalityOf(s txmanager.Submitter) (f finality, err error) {
 	if l.FinalityOf == nil {
 		return finality{l.Finality, l.Confirmations}, nil
 	}
@@ -305,22 +305,22 @@ func (l *Ledger) finalityOf(s nonce.Submitter) (f finality, err error) {
 }
 
 // finalIn returns the receipt in an observation, and whether its block is final there.
-func (f finality) finalIn(v nonce.View, h nonce.Hash) (nonce.Receipt, bool) {
+func (f finality) finalIn(v txmanager.ChainObservation, h txmanager.Hash) (txmanager.Receipt, bool) {
 	answer := v.Receipts[h]
 	r := answer.Receipt
-	if answer.Answer != nonce.AnswerFound || r.TxHash != h {
+	if answer.Answer != txmanager.AnswerFound || r.TxHash != h {
 		return r, false
 	}
-	if f.mode == nonce.ByFinalized {
+	if f.mode == txmanager.ByFinalized {
 		return r, v.Tagged != nil && r.BlockNumber <= v.Tagged.Number
 	}
 	return r, v.Head.Number >= r.BlockNumber && v.Head.Number-r.BlockNumber+1 >= f.confirmations
 }
 
 // agrees reports whether an observation has the same receipt, final, in a canonical block.
-func (f finality) agrees(v nonce.View, h nonce.Hash, r nonce.Receipt) bool {
+func (f finality) agrees(v txmanager.ChainObservation, h txmanager.Hash, r txmanager.Receipt) bool {
 	same, final := f.finalIn(v, h)
-	return !v.Silent && final && same.BlockHash == r.BlockHash && same.Succeeded == r.Succeeded && v.Watched[r.BlockNumber] == r.BlockHash
+	return !v.NoAnswer && final && same.BlockHash == r.BlockHash && same.Succeeded == r.Succeeded && v.HashesAt[r.BlockNumber] == r.BlockHash
 }
 
 // transferIndex returns the log index of the Transfer event that paid.

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/ledger/payout"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // filled is the number of nonces that a release fills for the payer: its window.
@@ -94,18 +94,18 @@ func TestLostBytesThatBeatAPlaceholderAreJudged(t *testing.T) {
 	})
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
 	h.mine(80)
-	leave := nonce.Leave{Episode: 2, Mode: nonce.Resync, By: "ann", Reason: "a lost payment was mined", Count: 4}
+	leave := txmanager.ReleaseRequest{Incident: 2, Mode: txmanager.Resync, By: "ann", Reason: "a lost payment was mined", Count: 4}
 	h.await("what consumed the nonce is read", func() bool {
 		h.serve()
 		return value[int](h, `select count(*) from foreign_transaction`) == 1
 	})
-	_, err := h.worker.Release(t.Context(), h.payer, leave)
-	if _, ok := errors.AsType[nonce.ErrNotForeign](err); !ok || strings.Contains(err.Error(), "placeholder:") {
+	_, err := h.worker.ReleaseSubmitter(t.Context(), h.payer, leave)
+	if _, ok := errors.AsType[txmanager.UnnamedNonceError](err); !ok || strings.Contains(err.Error(), "placeholder:") {
 		t.Fatalf("a release that does not say what it was: got %v, want ErrNotForeign that names the payout alone", err)
 	}
 	leave.Requests = map[uint64]string{1: value[string](h, `select request_id from managed_tx where nonce = 1`)}
-	_, err = h.worker.Release(t.Context(), h.payer, leave)
-	if _, ok := errors.AsType[nonce.ErrNaming](err); !ok {
+	_, err = h.worker.ReleaseSubmitter(t.Context(), h.payer, leave)
+	if _, ok := errors.AsType[txmanager.NamingError](err); !ok {
 		t.Fatalf("a release that names a placeholder: got %v, want ErrNaming", err)
 	}
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrPaymentFound)
@@ -113,7 +113,7 @@ func TestLostBytesThatBeatAPlaceholderAreJudged(t *testing.T) {
 		t.Fatal(err)
 	}
 	leave.Requests = map[uint64]string{1: x.ReqID}
-	out, err := h.worker.Release(t.Context(), h.payer, leave)
+	out, err := h.worker.ReleaseSubmitter(t.Context(), h.payer, leave)
 	if err != nil || out.Filling != nil {
 		t.Fatalf("release: got %+v, %v; want nothing filled again", out, err)
 	}
@@ -142,43 +142,43 @@ func TestReleasesThatDoNotFillAreRefused(t *testing.T) {
 	h := newEnv(t)
 	h.fund(coin)
 	h.protected()
-	release := func(l nonce.Leave) (nonce.Released, error) {
-		l.Episode, l.By, l.Reason = 1, "ann", "restored"
-		return h.worker.Release(t.Context(), h.payer, l)
+	release := func(l txmanager.ReleaseRequest) (txmanager.ReleaseResult, error) {
+		l.Incident, l.By, l.Reason = 1, "ann", "restored"
+		return h.worker.ReleaseSubmitter(t.Context(), h.payer, l)
 	}
-	if _, err := release(nonce.Leave{Mode: nonce.Resume}); !errors.Is(err, nonce.ErrUnfilled) {
+	if _, err := release(txmanager.ReleaseRequest{Mode: txmanager.Resume}); !errors.Is(err, txmanager.ErrFillRequired) {
 		t.Errorf("resume: got %v, want ErrUnfilled", err)
 	}
-	_, err := release(nonce.Leave{Mode: nonce.Resync, Fill: new(uint64(filled - 1))})
-	if _, ok := errors.AsType[nonce.ErrFill](err); !ok {
+	_, err := release(txmanager.ReleaseRequest{Mode: txmanager.Resync, Fill: new(uint64(filled - 1))})
+	if _, ok := errors.AsType[txmanager.FillError](err); !ok {
 		t.Errorf("fewer than the window: got %v, want ErrFill", err)
 	}
-	dry, err := release(nonce.Leave{Mode: nonce.Resync, Fill: new(uint64(6)), DryRun: true})
-	if want := (nonce.Filling{Below: 6}); err != nil || dry.Filling == nil || *dry.Filling != want || dry.NextNonce != 6 || h.fills() != "" {
+	dry, err := release(txmanager.ReleaseRequest{Mode: txmanager.Resync, Fill: new(uint64(6)), DryRun: true})
+	if want := (txmanager.Filling{Below: 6}); err != nil || dry.Filling == nil || *dry.Filling != want || dry.NextNonce != 6 || h.fills() != "" {
 		t.Errorf("dry run: got %+v, %v, rows %q; want the nonces below 6, and none bound", dry, err, h.fills())
 	}
 	h.outside(0, "0x00000000000000000000000000000000000000d4", "1")
 	h.await("what consumed the nonce is not final, and asked for", func() bool {
-		_, err = release(nonce.Leave{Mode: nonce.Resync})
-		return errors.Is(err, nonce.ErrNotQuiet)
+		_, err = release(txmanager.ReleaseRequest{Mode: txmanager.Resync})
+		return errors.Is(err, txmanager.ErrNotYetFinal)
 	})
 	h.mine(80)
-	_, err = release(nonce.Leave{Mode: nonce.Resync, Count: 1, Requests: map[uint64]string{0: nonce.NoRequest}, Fill: new(uint64(6))})
+	_, err = release(txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 1, Requests: map[uint64]string{0: txmanager.NoRequest}, Fill: new(uint64(6))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := value[string](h, `select released ->> 'filling' from protect_episode`); got != `{"from": 1, "below": 7}` {
 		t.Errorf("on record: got %s, want the nonces from 1 to 6", got)
 	}
-	if _, err := release(nonce.Leave{Mode: nonce.Resync, Count: 1}); !errors.Is(err, nonce.ErrEpisodeClosed) {
+	if _, err := release(txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 1}); !errors.Is(err, txmanager.ErrIncidentClosed) {
 		t.Errorf("the same again: got %v, want ErrEpisodeClosed", err)
 	}
 	if count, ok, err := h.db.Store.FilledCount(t.Context(), h.payer); count != 1 || !ok || err != nil {
 		t.Errorf("the count that was filled above: got %d, %v, %v; want 1", count, ok, err)
 	}
 	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, h.payer)
-	again := nonce.Leave{Episode: 2, Mode: nonce.Resume, By: "ann", Reason: "a false alarm"}
-	if out, err := h.worker.Release(t.Context(), h.payer, again); err != nil || out.Filling != nil {
+	again := txmanager.ReleaseRequest{Incident: 2, Mode: txmanager.Resume, By: "ann", Reason: "a false alarm"}
+	if out, err := h.worker.ReleaseSubmitter(t.Context(), h.payer, again); err != nil || out.Filling != nil {
 		t.Errorf("another episode, after the filling: got %+v, %v; want it resumed", out, err)
 	}
 }
@@ -218,20 +218,20 @@ func TestReleaseFillsOnlyForPayersAfterARestore(t *testing.T) {
 	other := h.pays(accounts[1], "shop")
 	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}'), ($2, 1, '{}')`, h.payer, other)
 	h.mine(80)
-	leave := nonce.Leave{Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "a false alarm"}
-	if out, err := h.worker.Release(t.Context(), h.payer, leave); err != nil || out.Filling != nil {
+	leave := txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "a false alarm"}
+	if out, err := h.worker.ReleaseSubmitter(t.Context(), h.payer, leave); err != nil || out.Filling != nil {
 		t.Errorf("a payer, not restored: got %+v, %v; want nothing filled", out, err)
 	}
 	h.run(`update authority set timeline_id = timeline_id + 1`)
 	if err := h.db.Store.AcceptAuthority(t.Context(), "ann", "reconciled"); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := h.worker.Release(t.Context(), other, leave); err != nil || out.Filling != nil {
+	if out, err := h.worker.ReleaseSubmitter(t.Context(), other, leave); err != nil || out.Filling != nil {
 		t.Errorf("no payer, restored: got %+v, %v; want nothing filled", out, err)
 	}
 	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, other)
-	leave.Episode, leave.Fill = 2, new(uint64(5))
-	if out, err := h.worker.Release(t.Context(), other, leave); err != nil || out.Filling == nil || *out.Filling != (nonce.Filling{Below: 5}) {
+	leave.Incident, leave.Fill = 2, new(uint64(5))
+	if out, err := h.worker.ReleaseSubmitter(t.Context(), other, leave); err != nil || out.Filling == nil || *out.Filling != (txmanager.Filling{Below: 5}) {
 		t.Errorf("no payer, asked for: got %+v, %v; want 5 nonces filled", out, err)
 	}
 }
@@ -247,8 +247,8 @@ func TestReleaseFillsAllStatedNonces(t *testing.T) {
 	h.drive(x.ReqID, transfer.TargetPending)
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrUnstated)
 	h.says(x.ReqID, store.PayoutStatement{Refund: true, NoncesBelow: 7})
-	out, err := h.worker.Release(t.Context(), h.payer, nonce.Leave{Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "restored"})
-	if err != nil || out.Filling == nil || *out.Filling != (nonce.Filling{Below: 7}) {
+	out, err := h.worker.ReleaseSubmitter(t.Context(), h.payer, txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "restored"})
+	if err != nil || out.Filling == nil || *out.Filling != (txmanager.Filling{Below: 7}) {
 		t.Fatalf("release: got %+v, %v; want the nonces below 7 filled", out, err)
 	}
 	h.await("what was not paid is given back", func() bool {

@@ -19,13 +19,13 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const (
@@ -51,8 +51,8 @@ type env struct {
 	chain       *devchain.Chain
 	client      *ethclient.Client
 	connector   *evm.Connector
-	payer       nonce.Submitter
-	worker      *nonce.Worker
+	payer       txmanager.Submitter
+	worker      *txmanager.Worker
 	manager     *manager
 	ledger      *payout.Ledger
 	coordinator *transfer.Coordinator
@@ -87,9 +87,9 @@ func newEnv(t testing.TB) *env {
 }
 
 // pays registers an account for the given callers.
-func (h *env) pays(a devchain.Account, callers ...string) nonce.Submitter {
+func (h *env) pays(a devchain.Account, callers ...string) txmanager.Submitter {
 	h.t.Helper()
-	s := nonce.NewSubmitter(h.chain.ChainID(), a.Address)
+	s := txmanager.NewSubmitter(h.chain.ChainID(), a.Address)
 	_, err := h.db.Store.Register(h.t.Context(), store.Registration{Submitter: s, Signer: "local", MaxInFlight: 4, Callers: callers, CreatedBy: "test"})
 	if err != nil {
 		h.t.Fatal(err)
@@ -105,20 +105,20 @@ func (h *env) openWorker() {
 	}
 	h.t.Cleanup(connector.Close)
 	h.connector = connector
-	keys := map[nonce.Submitter]*ecdsa.PrivateKey{}
+	keys := map[txmanager.Submitter]*ecdsa.PrivateKey{}
 	for _, a := range accounts[:2] {
-		keys[nonce.NewSubmitter(h.chain.ChainID(), a.Address)] = a.Key
+		keys[txmanager.NewSubmitter(h.chain.ChainID(), a.Address)] = a.Key
 	}
 	local, err := signer.NewLocal(keys)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.worker = &nonce.Worker{
-		Book: h.db.Store, Chain: func(nonce.Submitter) (nonce.ChainConnector, error) { return connector, nil }, Signer: local, Wake: h.tasks,
-		Rules: nonce.Rules{
-			Lease: storetest.Rules, Finality: nonce.ByConfirmations, Confirmations: confirmations, BlockTime: time.Millisecond, WatchEvery: time.Minute,
+	h.worker = &txmanager.Worker{
+		Store: h.db.Store, ChainOf: func(txmanager.Submitter) (txmanager.ChainConnector, error) { return connector, nil }, Signer: local, Tasks: h.tasks,
+		Rules: txmanager.Rules{
+			Lease: storetest.Rules, Finality: txmanager.ByConfirmations, Confirmations: confirmations, BlockTime: time.Millisecond, WatchEvery: time.Minute,
 			WatchDepth: 10, FeeCapWei: big.NewInt(1e12), PlaceholderFeeCapWei: big.NewInt(1e12), Resubmit: true, ResubmitEvery: time.Hour,
-			ResubmitMost: 10, StuckAfter: time.Hour, CallTimeout: 5 * time.Second, RoundsEndAfter: 30 * time.Second,
+			MaxResubmits: 10, StuckAfter: time.Hour, CallTimeout: 5 * time.Second, IterationsEndAfter: 30 * time.Second,
 		},
 		Node: "test", Log: slog.New(slog.DiscardHandler),
 	}
@@ -128,8 +128,8 @@ func (h *env) newLedger(bound int) *payout.Ledger {
 	h.t.Helper()
 	return payout.New(payout.Options{
 		Transfers: h.Store, Manager: h.manager, Wake: h.tasks, QueueBound: bound,
-		ChainOf:  func(nonce.Submitter) (payout.Chain, error) { return h.connector, nil },
-		Finality: nonce.ByConfirmations, Confirmations: confirmations, Log: telemetry.NewLogger(h.log, slog.LevelDebug, ""),
+		ChainOf:  func(txmanager.Submitter) (payout.Chain, error) { return h.connector, nil },
+		Finality: txmanager.ByConfirmations, Confirmations: confirmations, Log: telemetry.NewLogger(h.log, slog.LevelDebug, ""),
 	})
 }
 
@@ -145,7 +145,7 @@ func (h *env) openCoordinator() {
 }
 
 // asset stores a with the contract, paid by s.
-func (h *env) asset(a transfer.Asset, contract string, s nonce.Submitter) {
+func (h *env) asset(a transfer.Asset, contract string, s txmanager.Submitter) {
 	h.t.Helper()
 	a.Payout = &transfer.PayoutTerms{Submitter: string(s), ChainID: h.chain.ChainID(), Token: contract, Decimals: 18}
 	if err := h.PutAsset(h.t.Context(), a); err != nil {
@@ -265,7 +265,7 @@ func succeeds(t testing.TB, o transfer.Outcome) {
 // intentOf returns the intent that the ledger posts for x.
 func (h *env) intentOf(x transfer.Transfer) store.Intent {
 	return store.Intent{
-		TxID: uuid.NewString(), Submitter: nonce.Submitter(x.Payout.Submitter), RequestID: x.ReqID, Caller: store.PayoutCaller,
+		TxID: uuid.NewString(), Submitter: txmanager.Submitter(x.Payout.Submitter), RequestID: x.ReqID, Caller: store.PayoutCaller,
 		Payload: x.Payout.Payload, Fingerprint: sha256.Sum256(x.Payout.Payload),
 	}
 }

@@ -36,10 +36,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Transfers reads the row that fixed the payout.
@@ -52,7 +52,7 @@ type Transfers interface {
 // error the call may or may not have happened. Each call can be repeated.
 type Manager interface {
 	// Payout reads the record. A missing record is no error.
-	Payout(ctx context.Context, s nonce.Submitter, requestID string) (store.Payout, error)
+	Payout(ctx context.Context, s txmanager.Submitter, requestID string) (store.Payout, error)
 
 	// Create stores the intent in the queue, or returns the stored one.
 	Create(ctx context.Context, in store.Intent, queueBound int) (store.Accepted, error)
@@ -63,36 +63,36 @@ type Manager interface {
 	// ActOnStatement makes the statement that the payout was not paid take effect. With lostBytes
 	// it does so only once no lost transaction can be mined any more. It never does so while a
 	// foreign transaction with the same call belongs to no request.
-	ActOnStatement(ctx context.Context, s nonce.Submitter, requestID string, st store.PayoutStatement, call [32]byte, lostBytes bool) error
+	ActOnStatement(ctx context.Context, s txmanager.Submitter, requestID string, st store.PayoutStatement, call [32]byte, lostBytes bool) error
 
 	// ProvePayout records that the transaction paid the request, and that nothing more is sent for
 	// it.
 	ProvePayout(ctx context.Context, in store.Intent, proof store.PayoutProof) error
 }
 
-// Waker enqueues an advance task for a submitter. If that fails, the sweep finds the payout.
-type Waker interface {
-	Advance(ctx context.Context, s nonce.Submitter, token int64) error
+// TaskEnqueuer enqueues an advance task for a submitter. If that fails, the sweep finds the payout.
+type TaskEnqueuer interface {
+	EnqueueAdvance(ctx context.Context, s txmanager.Submitter, token int64) error
 }
 
 // Options are the parts of a ledger.
 type Options struct {
 	Transfers  Transfers
 	Manager    Manager
-	Wake       Waker
+	Wake       TaskEnqueuer
 	QueueBound int // queue.maxPerSubmitter
 
 	// ChainOf returns a payer's chain to read proofs from; nil: no payout is proved by a
 	// transaction that is not recorded.
-	ChainOf func(nonce.Submitter) (Chain, error)
+	ChainOf func(txmanager.Submitter) (Chain, error)
 
 	// Finality and Confirmations are the manager's. They define when a payment, or its failure,
 	// counts.
-	Finality      nonce.Finality
+	Finality      txmanager.Finality
 	Confirmations uint64
 
 	// FinalityOf returns the same for a payer's own chain; nil: all payers have the above.
-	FinalityOf func(nonce.Submitter) (nonce.Finality, uint64, error)
+	FinalityOf func(txmanager.Submitter) (txmanager.Finality, uint64, error)
 
 	Log *slog.Logger
 	At  func(point string) // called at each crash point ([Points]); nil outside tests
@@ -111,8 +111,8 @@ var _ transfer.Ledger = (*Ledger)(nil)
 func New(o Options) *Ledger {
 	l := &Ledger{Options: o}
 	switch {
-	case o.Finality == nonce.ByFinalized, o.Finality == nonce.ByConfirmations && o.Confirmations > 0:
-	case o.Finality == nonce.ByConfirmations:
+	case o.Finality == txmanager.ByFinalized, o.Finality == txmanager.ByConfirmations && o.Confirmations > 0:
+	case o.Finality == txmanager.ByConfirmations:
 		l.off = errors.New("confirmations.required=0 ends a payout at its inclusion, and a reorg may pay what was refunded: set it to the depth that you trust with refunds, or finality.mode=finalized")
 	default:
 		l.off = fmt.Errorf("finality.mode=%s may be undone by a reorg, which may pay what was refunded: set finalized, or confirmations with the depth that you trust with refunds", o.Finality)
@@ -186,7 +186,7 @@ func (l *Ledger) Deposit(ctx context.Context, c transfer.Call) transfer.Outcome 
 		if err = l.post(ctx, t, found); err == nil { // the row decides, whatever the post met
 			found, err = l.Manager.Payout(ctx, payer(t), t.ReqID)
 		}
-	case err == nil && !found.InDoubt() && found.State == nonce.Queued && found.Caller == store.PayoutCaller:
+	case err == nil && !found.InDoubt() && found.State == txmanager.Queued && found.Caller == store.PayoutCaller:
 		l.enqueue(ctx, t, found.TxID, found.Token) // the poster may have died before it enqueued the task
 	}
 	if err != nil {
@@ -199,14 +199,14 @@ func (l *Ledger) Deposit(ctx context.Context, c transfer.Call) transfer.Outcome 
 // refunded. Nothing may be sent for it.
 func isToBeRefunded(found store.Payout) bool {
 	said := statement(found)
-	return said != nil && said.Acted && said.Refund && !found.Foreign && (found.TxID == "" || found.State == nonce.Queued)
+	return said != nil && said.Acted && said.Refund && !found.Foreign && (found.TxID == "" || found.State == txmanager.Queued)
 }
 
 // isToBePostedAgain reports whether an operator has stated that a payout was not paid which is
 // queued since before the restore. Posting it again releases it.
 func isToBePostedAgain(found store.Payout) bool {
 	said := statement(found)
-	return said != nil && said.Acted && !said.Refund && found.Older && found.State == nonce.Queued && found.Caller == store.PayoutCaller
+	return said != nil && said.Acted && !said.Refund && found.Older && found.State == txmanager.Queued && found.Caller == store.PayoutCaller
 }
 
 // Resolve prevents the payment if that is still possible, and returns its result. A payment with a
@@ -245,7 +245,7 @@ func (l *Ledger) cancel(ctx context.Context, op transfer.Op, t transfer.Transfer
 		return unknown(op, c, err)
 	}
 	l.reach("cancelled")
-	if found.TxID != "" && !found.State.Final() {
+	if found.TxID != "" && !found.State.Terminal() {
 		l.enqueue(ctx, t, found.TxID, found.Token)
 	}
 	if found, err = l.Manager.Payout(ctx, payer(t), t.ReqID); err == nil && found.TxID == "" {
@@ -276,7 +276,7 @@ func (l *Ledger) load(ctx context.Context, c transfer.Call) (transfer.Transfer, 
 	return t, nil
 }
 
-func payer(t transfer.Transfer) nonce.Submitter { return nonce.Submitter(t.Payout.Submitter) }
+func payer(t transfer.Transfer) txmanager.Submitter { return txmanager.Submitter(t.Payout.Submitter) }
 
 // checkPostable returns why no record may be created for a payout that has none.
 func checkPostable(t transfer.Transfer, found store.Payout) error {
@@ -331,7 +331,7 @@ func intent(t transfer.Transfer) (store.Intent, error) {
 }
 
 func (l *Ledger) enqueue(ctx context.Context, t transfer.Transfer, txID string, token int64) {
-	if err := l.Wake.Advance(ctx, payer(t), token); err != nil {
+	if err := l.Wake.EnqueueAdvance(ctx, payer(t), token); err != nil {
 		l.Log.WarnContext(ctx, "no advance task for a payout: the sweep will find it", telemetry.SubmitterKey, t.Payout.Submitter,
 			telemetry.TxIDKey, txID, "reqId", t.ReqID, "error", err.Error())
 	}

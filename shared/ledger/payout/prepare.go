@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // ErrAddress reports an address that cannot be paid. It unwraps to the refusal
@@ -45,7 +45,7 @@ func Prepare(asset transfer.Asset, units uint64, address string, maxGas uint64) 
 	if err != nil {
 		return nil, fmt.Errorf("terms of payout of %s: %w", asset.Name, err)
 	}
-	to, err := checkAddress(address, nonce.Submitter(terms.Submitter).Address(), token)
+	to, err := checkAddress(address, txmanager.Submitter(terms.Submitter).Address(), token)
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +65,8 @@ func Prepare(asset transfer.Asset, units uint64, address string, maxGas uint64) 
 
 // checkTerms validates the form of the terms and returns the token's contract; nil: the chain's own
 // coin.
-func checkTerms(asset transfer.Asset, terms transfer.PayoutTerms) (*nonce.Address, error) {
-	s, err := nonce.ParseSubmitter(terms.Submitter, terms.ChainID)
+func checkTerms(asset transfer.Asset, terms transfer.PayoutTerms) (*txmanager.Address, error) {
+	s, err := txmanager.ParseSubmitter(terms.Submitter, terms.ChainID)
 	switch {
 	case err != nil:
 		return nil, err
@@ -77,14 +77,14 @@ func checkTerms(asset transfer.Asset, terms transfer.PayoutTerms) (*nonce.Addres
 	case terms.Token == "":
 		return nil, nil
 	}
-	token, err := nonce.ParseAddress(terms.Token)
+	token, err := txmanager.ParseAddress(terms.Token)
 	if err == nil && token.String() != terms.Token {
 		err = errors.New("the token's contract is not in lower case")
 	}
 	return &token, err
 }
 
-func checkAddress(text string, payer nonce.Address, token *nonce.Address) (nonce.Address, error) {
+func checkAddress(text string, payer txmanager.Address, token *txmanager.Address) (txmanager.Address, error) {
 	to, err := evm.ParseAddress(text)
 	if field, ok := errors.AsType[*evm.FieldError](err); ok {
 		return to, ErrAddress{field.Problem}
@@ -92,7 +92,7 @@ func checkAddress(text string, payer nonce.Address, token *nonce.Address) (nonce
 	switch {
 	case err != nil:
 		return to, ErrAddress{"want an address, 0x and 40 hex digits"}
-	case to == nonce.Address{}:
+	case to == txmanager.Address{}:
 		return to, ErrAddress{"is the zero address, which nobody holds"}
 	case to == payer:
 		return to, ErrAddress{"is the account that pays"}
@@ -110,9 +110,9 @@ const finalizedBlocks = 96
 
 // Limit returns how long a payout can take before an alert, for [transfer.Rules]: twice the
 // expected finality, and at least least.
-func Limit(f nonce.Finality, confirmations uint64, blockTime, least time.Duration) time.Duration {
+func Limit(f txmanager.Finality, confirmations uint64, blockTime, least time.Duration) time.Duration {
 	blocks := confirmations + 2 // its own block, and the one after which the poll comes
-	if f != nonce.ByConfirmations {
+	if f != txmanager.ByConfirmations {
 		blocks = finalizedBlocks
 	}
 	return max(2*time.Duration(blocks)*blockTime, least)

@@ -14,9 +14,9 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // sends mines a transaction that is not made by the manager, and returns its hash.
@@ -63,7 +63,7 @@ func TestNoWrongNameCommitsAPayoutOfAToken(t *testing.T) {
 	contract := h.deploy(contracts.Token())
 	elsewhere := h.otherToken()
 	x := h.due(token)
-	call, err := h.connector.Call(x.Payout.Payload)
+	call, err := h.connector.ParsePayload(x.Payout.Payload)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestNoWrongNameCommitsAPayoutOfAToken(t *testing.T) {
 		"the coin":         h.sends(accounts[0], 3, address, onePayment, nil),
 	}
 	right := h.sends(accounts[0], 4, contract, "0", call.Data)
-	h.restored(5, map[uint64]string{0: x.ReqID, 4: nonce.NoRequest})
+	h.restored(5, map[uint64]string{0: x.ReqID, 4: txmanager.NoRequest})
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotBorneOut) // nonce 0, as the release named it
 	for name, hash := range wrong {
 		h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
@@ -104,7 +104,7 @@ func TestCallsThatDoNotPayCommitNothing(t *testing.T) {
 			h := newEnv(t)
 			contract := h.deploy(code)
 			x := h.due(token)
-			call, err := h.connector.Call(x.Payout.Payload)
+			call, err := h.connector.ParsePayload(x.Payout.Payload)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,23 +126,23 @@ func TestCallsThatDoNotPayCommitNothing(t *testing.T) {
 // is the real chain, altered by the node's false answers.
 type voices struct {
 	payout.Chain
-	first  func(*nonce.View)
-	others []func(*nonce.View)
+	first  func(*txmanager.ChainObservation)
+	others []func(*txmanager.ChainObservation)
 	quorum int
 }
 
-func (c voices) Look(ctx context.Context, q nonce.Look) (nonce.View, error) {
-	v, err := c.Chain.Look(ctx, q)
+func (c voices) Query(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
+	v, err := c.Chain.Query(ctx, q)
 	c.first(&v)
-	v.Node, v.Witnesses = "first", c
+	v.Node, v.OtherNodes = "first", c
 	return v, err
 }
 
 func (c voices) Quorum() int { return c.quorum }
 
-func (c voices) Ask(ctx context.Context, q nonce.Look, _ int, _ ...string) (all []nonce.View) {
+func (c voices) QueryOthers(ctx context.Context, q txmanager.ChainQuery, _ int, _ ...string) (all []txmanager.ChainObservation) {
 	for _, says := range c.others {
-		v, err := c.Chain.Look(ctx, q)
+		v, err := c.Chain.Query(ctx, q)
 		if err == nil {
 			says(&v)
 			all = append(all, v)
@@ -151,48 +151,50 @@ func (c voices) Ask(ctx context.Context, q nonce.Look, _ int, _ ...string) (all 
 	return all
 }
 
-func (voices) AskAway(context.Context, nonce.Look, ...string) []nonce.View { return nil }
-func (voices) Contradicted(context.Context, string, string)                {}
+func (voices) QueryExcluded(context.Context, txmanager.ChainQuery, ...string) []txmanager.ChainObservation {
+	return nil
+}
+func (voices) ReportOutvoted(context.Context, string, string) {}
 
 // A quorum of nodes must show the payment. One false node neither commits a payout nor prevents the
 // commit.
 func TestPaymentNeedsAQuorumOfNodes(t *testing.T) {
 	t.Parallel()
-	truth := func(*nonce.View) {}
-	hides := func(v *nonce.View) {
+	truth := func(*txmanager.ChainObservation) {}
+	hides := func(v *txmanager.ChainObservation) {
 		for hash := range v.Receipts {
-			v.Receipts[hash] = nonce.ReceiptAnswer{Answer: nonce.AnswerNotFound}
+			v.Receipts[hash] = txmanager.ReceiptAnswer{Answer: txmanager.AnswerNotFound}
 		}
 	}
-	alters := func(change func(*nonce.Receipt)) func(v *nonce.View) {
-		return func(v *nonce.View) {
+	alters := func(change func(*txmanager.Receipt)) func(v *txmanager.ChainObservation) {
+		return func(v *txmanager.ChainObservation) {
 			for hash, a := range v.Receipts {
 				change(&a.Receipt)
 				v.Receipts[hash] = a
 			}
 		}
 	}
-	reverted := alters(func(r *nonce.Receipt) { r.Succeeded = false })
-	moved := alters(func(r *nonce.Receipt) { r.BlockHash = nonce.Hash{1} })
-	otherChain := func(v *nonce.View) {
-		for number := range v.Watched {
-			v.Watched[number] = nonce.Hash{1}
+	reverted := alters(func(r *txmanager.Receipt) { r.Succeeded = false })
+	moved := alters(func(r *txmanager.Receipt) { r.BlockHash = txmanager.Hash{1} })
+	otherChain := func(v *txmanager.ChainObservation) {
+		for number := range v.HashesAt {
+			v.HashesAt[number] = txmanager.Hash{1}
 		}
 	}
-	young := func(v *nonce.View) { v.Head.Number = 0 }
-	mute := func(v *nonce.View) { v.Silent = true }
+	young := func(v *txmanager.ChainObservation) { v.Head.Number = 0 }
+	mute := func(v *txmanager.ChainObservation) { v.NoAnswer = true }
 	h := newEnv(t)
 	h.fund(coin)
 	x := h.due(coin)
 	hash := h.outside(0, address, onePayment)
-	h.restored(1, map[uint64]string{0: nonce.NoRequest})
+	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
-	deposit := func(first func(*nonce.View), others ...func(*nonce.View)) transfer.Outcome {
+	deposit := func(first func(*txmanager.ChainObservation), others ...func(*txmanager.ChainObservation)) transfer.Outcome {
 		l := h.newLedger(100)
-		l.ChainOf = func(nonce.Submitter) (payout.Chain, error) { return voices{h.connector, first, others, 2}, nil }
+		l.ChainOf = func(txmanager.Submitter) (payout.Chain, error) { return voices{h.connector, first, others, 2}, nil }
 		return l.Deposit(t.Context(), x.Call())
 	}
-	for name, others := range map[string][]func(*nonce.View){
+	for name, others := range map[string][]func(*txmanager.ChainObservation){
 		"nobody else": nil, "the other has no receipt": {hides}, "the other says it reverted": {reverted}, "the other has it in another block": {moved},
 		"the other is on another chain": {otherChain}, "the other is behind": {young}, "the other is not heard": {mute}, "two that lie": {hides, otherChain},
 	} {
@@ -200,7 +202,7 @@ func TestPaymentNeedsAQuorumOfNodes(t *testing.T) {
 			t.Errorf("%s: got %s, %v; want it pending", name, o.Verdict, o.Err)
 		}
 	}
-	for name, first := range map[string]func(*nonce.View){"the first hides it": hides, "the first is behind": young, "the first is on another chain": otherChain} {
+	for name, first := range map[string]func(*txmanager.ChainObservation){"the first hides it": hides, "the first is behind": young, "the first is on another chain": otherChain} {
 		if o := deposit(first, truth, truth); o.Verdict != transfer.Unknown || !errors.Is(o.Err, payout.ErrPending) {
 			t.Errorf("%s: got %s, %v; want it pending", name, o.Verdict, o.Err)
 		}
@@ -214,7 +216,7 @@ func TestPaymentIsProvedByTheFinalizedTag(t *testing.T) {
 	t.Parallel()
 	h := newEnv(t)
 	h.fund(coin)
-	h.ledger.Finality, h.ledger.Confirmations = nonce.ByFinalized, 0
+	h.ledger.Finality, h.ledger.Confirmations = txmanager.ByFinalized, 0
 	x := h.due(coin)
 	h.restored(0, nil)
 	h.await("the placeholders are final", func() bool {
@@ -260,8 +262,8 @@ func TestPaidPayoutInInitWhoseWithdrawalIsRefused(t *testing.T) {
 // forgets is the payer's chain by a node that has only the state of its last blocks.
 type forgets struct{ payout.Chain }
 
-func (forgets) Taken(context.Context, nonce.Submitter, uint64) (nonce.Taker, error) {
-	return nonce.Taker{}, fmt.Errorf("%w: the state of that block is not there any more", nonce.ErrNotTold)
+func (forgets) FindConsumingTx(context.Context, txmanager.Submitter, uint64) (txmanager.ConsumingTx, error) {
+	return txmanager.ConsumingTx{}, fmt.Errorf("%w: the state of that block is not there any more", txmanager.ErrConsumerUnavailable)
 }
 
 // A payout that a release named is proved by the transaction that was read then, even if no node
@@ -270,7 +272,7 @@ func TestNamedPayoutIsProvedByTheTransactionReadBefore(t *testing.T) {
 	t.Parallel()
 	h := newEnv(t)
 	h.fund(coin)
-	h.ledger.ChainOf = func(nonce.Submitter) (payout.Chain, error) { return forgets{h.connector}, nil }
+	h.ledger.ChainOf = func(txmanager.Submitter) (payout.Chain, error) { return forgets{h.connector}, nil }
 	x := h.due(coin)
 	h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: x.ReqID})
@@ -283,7 +285,7 @@ func TestNamedPayoutWithoutEvidenceEndsByAStatement(t *testing.T) {
 	t.Parallel()
 	h := newEnv(t)
 	h.fund(coin)
-	h.ledger.ChainOf = func(nonce.Submitter) (payout.Chain, error) { return forgets{h.connector}, nil }
+	h.ledger.ChainOf = func(txmanager.Submitter) (payout.Chain, error) { return forgets{h.connector}, nil }
 	x := h.due(coin)
 	hash := h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: x.ReqID})
@@ -313,10 +315,10 @@ func TestPayersChainDefinesFinality(t *testing.T) {
 	hash := h.outside(filled, address, onePayment)
 	h.mine(1)
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
-	deposit := func(other nonce.Finality, depth uint64, own nonce.Finality, ownDepth uint64) transfer.Outcome {
+	deposit := func(other txmanager.Finality, depth uint64, own txmanager.Finality, ownDepth uint64) transfer.Outcome {
 		l := h.newLedger(100)
 		l.Finality, l.Confirmations = other, depth
-		l.FinalityOf = func(s nonce.Submitter) (nonce.Finality, uint64, error) {
+		l.FinalityOf = func(s txmanager.Submitter) (txmanager.Finality, uint64, error) {
 			if s != h.payer {
 				t.Errorf("asked of %s, want the payer", s)
 			}
@@ -324,8 +326,8 @@ func TestPayersChainDefinesFinality(t *testing.T) {
 		}
 		return l.Deposit(t.Context(), x.Call())
 	}
-	unknown(t, deposit(nonce.ByConfirmations, 1, nonce.ByFinalized, 0), payout.ErrPending)
-	unknown(t, deposit(nonce.ByConfirmations, 1, nonce.ByConfirmations, 1000), payout.ErrPending)
-	succeeds(t, deposit(nonce.ByFinalized, 0, nonce.ByConfirmations, 1))
+	unknown(t, deposit(txmanager.ByConfirmations, 1, txmanager.ByFinalized, 0), payout.ErrPending)
+	unknown(t, deposit(txmanager.ByConfirmations, 1, txmanager.ByConfirmations, 1000), payout.ErrPending)
+	succeeds(t, deposit(txmanager.ByFinalized, 0, txmanager.ByConfirmations, 1))
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/conservation"
-	"github.com/fencepost/fencepost/shared/nonce"
 	checks "github.com/fencepost/fencepost/shared/store/conservation"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // PaymentsChain is a payer's chain. [evm.Connector] is one node of it.
@@ -36,7 +36,7 @@ type ChainReader struct {
 	Book Readings
 
 	// ChainOf returns a payer's chain, and the rule by which its blocks are final.
-	ChainOf func(nonce.Submitter) (chain PaymentsChain, byTag bool, depth uint64, err error)
+	ChainOf func(txmanager.Submitter) (chain PaymentsChain, byTag bool, depth uint64, err error)
 
 	Blocks  uint64        // maximum of blocks in one step
 	History time.Duration // how far back a new payer is read; 0: to its registration
@@ -101,14 +101,14 @@ func (r *ChainReader) reportUnread(ctx context.Context) error {
 
 // read makes steps until all final blocks are read or the time is over.
 func (r *ChainReader) read(ctx context.Context, at conservation.ChainReading) error {
-	submitter := nonce.Submitter(at.Submitter)
+	submitter := txmanager.Submitter(at.Submitter)
 	chain, byTag, depth, err := r.ChainOf(submitter)
 	if err != nil {
 		return err
 	}
 	q := evm.PaymentsQuery{Payer: submitter.Address(), ByTag: byTag, Depth: depth, MaxBlocks: wholeBlocks}
 	for _, token := range at.Tokens {
-		address, err := nonce.ParseAddress(token)
+		address, err := txmanager.ParseAddress(token)
 		if err != nil {
 			return fmt.Errorf("token %s: %w", token, err)
 		}
@@ -141,7 +141,7 @@ func (r *ChainReader) begin(ctx context.Context, chain PaymentsChain, q evm.Paym
 
 // step reads some blocks and stores their payments.
 func (r *ChainReader) step(ctx context.Context, chain PaymentsChain, q evm.PaymentsQuery, at conservation.ChainReading) (next conservation.ChainReading, more bool, err error) {
-	if q.AfterHash, err = nonce.ParseHash(at.BlockHash); err != nil {
+	if q.AfterHash, err = txmanager.ParseHash(at.BlockHash); err != nil {
 		return at, false, err
 	}
 	q.After, q.Sent = at.Block, at.Sent
@@ -178,7 +178,7 @@ func (r *ChainReader) recordWentBack(ctx context.Context, chain PaymentsChain, q
 	if err != nil {
 		return err
 	}
-	q.After, q.AfterHash, q.UpTo = at.Start, nonce.Hash{}, at.Start
+	q.After, q.AfterHash, q.UpTo = at.Start, txmanager.Hash{}, at.Start
 	start, err := chain.Payments(ctx, q)
 	if err != nil {
 		return err

@@ -16,9 +16,9 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
-	"github.com/fencepost/fencepost/shared/nonce"
 	book "github.com/fencepost/fencepost/shared/store/conservation"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // onChain is the monitor that also reads the chain.
@@ -33,7 +33,7 @@ func (h *env) onChain(blocks uint64) conservation.Monitor {
 func (h *env) reader(blocks uint64) *payout.ChainReader {
 	return &payout.ChainReader{
 		Book: book.New(h.db.DB), Blocks: blocks, Time: 30 * time.Second, Log: slog.New(slog.NewTextHandler(h.log, nil)),
-		ChainOf: func(nonce.Submitter) (payout.PaymentsChain, bool, uint64, error) {
+		ChainOf: func(txmanager.Submitter) (payout.PaymentsChain, bool, uint64, error) {
 			return h.connector, false, confirmations, nil
 		},
 	}
@@ -61,7 +61,7 @@ func (h *env) wantWrong(when string, m conservation.Monitor, want ...string) {
 }
 
 // paidOutside makes a payment with the payer's key that is not recorded.
-func (h *env) paidOutside(to nonce.Address, wei int64) string {
+func (h *env) paidOutside(to txmanager.Address, wei int64) string {
 	h.t.Helper()
 	id := new(big.Int).SetUint64(h.chain.ChainID())
 	n, err := h.client.NonceAt(h.t.Context(), common.Address(h.payer.Address()), nil)
@@ -174,7 +174,7 @@ func TestAPaymentWithoutATransferIsFound(t *testing.T) {
 	h.fund(coin)
 	m := h.onChain(1000)
 	h.committed()
-	hash := h.paidOutside(nonce.Address(common.HexToAddress(address)), 77)
+	hash := h.paidOutside(txmanager.Address(common.HexToAddress(address)), 77)
 	h.wantWrong("not final", m)
 	h.mine(confirmations)
 	report, err := m.Check(t.Context(), false)
@@ -261,7 +261,7 @@ func TestReplacedFinalBlockIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.wantWrong("after the reorg", m, "JOURNAL_WENT_BACK")
-	h.paidOutside(nonce.Address(common.HexToAddress(address)), 5)
+	h.paidOutside(txmanager.Address(common.HexToAddress(address)), 5)
 	h.mine(confirmations)
 	h.wantWrong("read again", m, "JOURNAL_WENT_BACK", "PAYMENT_WITHOUT_TRANSFER")
 	if report, err := m.Check(t.Context(), true); err != nil || len(report.Found) != 1 || report.Found[0].Kind != conservation.PaymentWithoutTransfer {
@@ -273,7 +273,7 @@ func TestReplacedFinalBlockIsFound(t *testing.T) {
 func TestStoppedReadingContinues(t *testing.T) {
 	t.Parallel()
 	h := newEnv(t)
-	to := nonce.Address(common.HexToAddress(address))
+	to := txmanager.Address(common.HexToAddress(address))
 	want := 0
 	for i := range 6 {
 		h.paidOutside(to, int64(i+1))

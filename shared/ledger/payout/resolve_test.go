@@ -12,9 +12,9 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A create after the tombstone gets its txId and is not queued: it can never run. A create before
@@ -80,10 +80,10 @@ func TestResolveEndsThePayoutInEveryState(t *testing.T) {
 	}{
 		{"QUEUED", func(*env, transfer.Transfer) {}, "FAILED/CANCELLED", "FAILED/CANCELLED", transfer.RolledBack},
 		{"IN_FLIGHT", func(h *env, x transfer.Transfer) {
-			elsewhere := &elsewhere{SubmitterSignService: h.worker.Signer, silent: true}
+			elsewhere := &elsewhere{Signer: h.worker.Signer, silent: true}
 			h.worker.Signer = elsewhere
 			h.await("it has a nonce", func() bool {
-				_ = h.worker.Serve(h.t.Context(), h.payer, nonce.KindAdvance) // the signer does not answer, so Serve fails
+				_ = h.worker.ServeSubmitter(h.t.Context(), h.payer, txmanager.KindAdvance) // the signer does not answer, so Serve fails
 				return h.managed(x.ReqID) == "IN_FLIGHT"
 			})
 			elsewhere.silent = false
@@ -138,17 +138,17 @@ func TestResolveEndsThePayoutInEveryState(t *testing.T) {
 
 // elsewhere is a signer in another process that can stop answering.
 type elsewhere struct {
-	nonce.SubmitterSignService
+	txmanager.Signer
 	silent bool
 }
 
-func (*elsewhere) InProcess(nonce.Submitter) bool { return false }
+func (*elsewhere) InProcess(txmanager.Submitter) bool { return false }
 
-func (s *elsewhere) Sign(ctx context.Context, of nonce.Submitter, tx nonce.Unsigned) (nonce.Signed, error) {
+func (s *elsewhere) Sign(ctx context.Context, of txmanager.Submitter, tx txmanager.Unsigned) (txmanager.Signed, error) {
 	if s.silent {
-		return nonce.Signed{}, errors.New("no answer")
+		return txmanager.Signed{}, errors.New("no answer")
 	}
-	return s.SubmitterSignService.Sign(ctx, of, tx)
+	return s.Signer.Sign(ctx, of, tx)
 }
 
 // Only a FAILED transaction refuses, and each FAILED one does.
@@ -318,10 +318,10 @@ func TestH31WaitingPayoutTurnsCriticalAfterItsLimit(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		mode          nonce.Finality
+		mode          txmanager.Finality
 		confirmations uint64
 		want          time.Duration
-	}{{nonce.ByConfirmations, 20, 528 * time.Second}, {nonce.ByFinalized, 20, 2304 * time.Second}, {nonce.ByConfirmations, 1, time.Minute}} {
+	}{{txmanager.ByConfirmations, 20, 528 * time.Second}, {txmanager.ByFinalized, 20, 2304 * time.Second}, {txmanager.ByConfirmations, 1, time.Minute}} {
 		if got := payout.Limit(c.mode, c.confirmations, 12*time.Second, time.Minute); got < c.want || got > c.want+20*time.Second {
 			t.Errorf("limit by %s, %d: got %s, want %s", c.mode, c.confirmations, got, c.want)
 		}
@@ -357,28 +357,28 @@ func TestOnlyTheCoordinatorPays(t *testing.T) {
 	}
 	h.drive(x.ReqID, transfer.TargetPending)
 	id := value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
-	order := func(action nonce.Order, want error) {
+	order := func(action txmanager.Action, want error) {
 		t.Helper()
 		before := value[string](h, `select coalesce(ordered, '') || state from managed_tx where tx_id = $1`, id)
-		_, err := h.db.Store.Decide(t.Context(), store.Decision{TxID: id, By: store.Viewer{Caller: "ann", Operator: true}, Action: action, Reason: "r"})
+		_, err := h.db.Store.RecordDecision(t.Context(), store.Decision{TxID: id, By: store.Viewer{Caller: "ann", Operator: true}, Action: action, Reason: "r"})
 		after := value[string](h, `select coalesce(ordered, '') || state from managed_tx where tx_id = $1`, id)
 		if !errors.Is(err, want) || want != nil && before != after {
 			t.Errorf("%s by an operator: got %v, %s from %s; want %v", action, err, after, before, want)
 		}
 	}
-	order(nonce.OrderCancel, store.ErrCoordinators) // it is queued, where a cancel would take effect at once
+	order(txmanager.ActionCancel, store.ErrCoordinators) // it is queued, where a cancel would take effect at once
 	h.serveUntil(x.ReqID, "TRACKING/PENDING")
-	order(nonce.OrderCancel, store.ErrCoordinators)
-	order(nonce.OrderPlaceholder, store.ErrCoordinators)
-	order(nonce.OrderWait, nil)
-	order(nonce.OrderReplace, nil)
-	order(nonce.OrderRebroadcast, nil)
+	order(txmanager.ActionCancel, store.ErrCoordinators)
+	order(txmanager.ActionPlaceholder, store.ErrCoordinators)
+	order(txmanager.ActionWait, nil)
+	order(txmanager.ActionReplace, nil)
+	order(txmanager.ActionRebroadcast, nil)
 
 	// The coordinator's cancel replaces the operator's requested action.
 	h.giveUp(x.ReqID)
-	order(nonce.OrderRebroadcast, store.ErrCoordinators)
-	order(nonce.OrderReplace, store.ErrCoordinators)
-	order(nonce.OrderPlaceholder, nil)
+	order(txmanager.ActionRebroadcast, store.ErrCoordinators)
+	order(txmanager.ActionReplace, store.ErrCoordinators)
+	order(txmanager.ActionPlaceholder, nil)
 	h.mineUntil(x.ReqID, "FAILED/PLACEHOLDER")
 	h.drive(x.ReqID, transfer.RolledBack)
 	h.has(coin, "10")
@@ -394,9 +394,9 @@ func TestH08APayoutThatMayHaveRunIsNotGivenBack(t *testing.T) {
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.paidUnknown()
 	h.run(`update authority set timeline_id = timeline_id + 1`)
-	d := store.Decision{By: store.Viewer{Caller: "ann", Operator: true}, Action: nonce.OrderCancel, Reason: "it ran: it must not run again"}
+	d := store.Decision{By: store.Viewer{Caller: "ann", Operator: true}, Action: txmanager.ActionCancel, Reason: "it ran: it must not run again"}
 	d.TxID = value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
-	if _, err := h.db.Store.Decide(t.Context(), d); !errors.Is(err, store.ErrCoordinators) {
+	if _, err := h.db.Store.RecordDecision(t.Context(), d); !errors.Is(err, store.ErrCoordinators) {
 		t.Errorf("cancel by an operator: got %v, want %v", err, store.ErrCoordinators)
 	}
 	if err := h.db.Store.AcceptAuthority(t.Context(), "ann", "reconciling"); err != nil {
@@ -474,11 +474,11 @@ func TestPayoutThatBurnsGasIsRefunded(t *testing.T) {
 func TestRevertibleFinalityTurnsPayoutsOff(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		mode          nonce.Finality
+		mode          txmanager.Finality
 		confirmations uint64
 		ok            bool
 	}{
-		{nonce.ByConfirmations, 1, true}, {nonce.ByFinalized, 0, true}, {nonce.ByConfirmations, 0, false}, {nonce.BySafe, 20, false}, {"", 20, false},
+		{txmanager.ByConfirmations, 1, true}, {txmanager.ByFinalized, 0, true}, {txmanager.ByConfirmations, 0, false}, {txmanager.BySafe, 20, false}, {"", 20, false},
 	} {
 		l := payout.New(payout.Options{Finality: c.mode, Confirmations: c.confirmations})
 		if (l.Off() == nil) != c.ok {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // stopped pauses a worker where it posts the payout. It posts when goOn is closed.
@@ -152,7 +152,7 @@ func TestH01PayoutSeamCAnotherRenderingDecidesByRow(t *testing.T) {
 			x := h.due(coin)
 			other := h.intentOf(x)
 			other.Payload = bytes.ReplaceAll(other.Payload, []byte(" "), nil)
-			other.Fingerprint = nonce.Fingerprint("", other.Payload)
+			other.Fingerprint = txmanager.Fingerprint("", other.Payload)
 			goOn, first := h.stopped(x)
 			if _, err := h.db.Store.Create(t.Context(), other, 100); err != nil {
 				t.Fatal(err)
@@ -288,8 +288,8 @@ func (h *env) loseNonce(reqID string) {
 func (h *env) resync(named map[uint64]string) {
 	h.t.Helper()
 	h.mine(80)
-	leave := nonce.Leave{Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "a stolen key", Count: 1, Requests: named}
-	if _, err := h.worker.Release(h.t.Context(), h.payer, leave); err != nil {
+	leave := txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "a stolen key", Count: 1, Requests: named}
+	if _, err := h.worker.ReleaseSubmitter(h.t.Context(), h.payer, leave); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -310,7 +310,7 @@ type turning struct {
 	turn func()
 }
 
-func (m turning) Payout(ctx context.Context, s nonce.Submitter, requestID string) (store.Payout, error) {
+func (m turning) Payout(ctx context.Context, s txmanager.Submitter, requestID string) (store.Payout, error) {
 	m.turn()
 	return m.manager.Payout(ctx, s, requestID)
 }
@@ -339,7 +339,7 @@ func TestH08PayoutReadFromACopyIsInDoubt(t *testing.T) {
 		turn := func() { h.run(`update authority set timeline_id = timeline_id + 1`) }
 		l := payout.New(payout.Options{
 			Transfers: h.Store, Manager: turning{h.manager, turn}, Wake: h.tasks, QueueBound: 100,
-			Finality: nonce.ByConfirmations, Confirmations: confirmations, Log: slog.New(slog.DiscardHandler),
+			Finality: txmanager.ByConfirmations, Confirmations: confirmations, Log: slog.New(slog.DiscardHandler),
 		})
 		unknown(t, l.Deposit(t.Context(), x.Call()), payout.ErrInDoubt)
 	}

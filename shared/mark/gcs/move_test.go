@@ -10,12 +10,12 @@ import (
 
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/mark/gcs"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-const alice nonce.Submitter = "eip155:1:0x00000000000000000000000000000000000a11ce"
+const alice txmanager.Submitter = "eip155:1:0x00000000000000000000000000000000000a11ce"
 
 var said = mark.Said{By: "ada", Reason: "upgrade"}
 
@@ -86,7 +86,7 @@ func TestExpectedMoveStopsWrites(t *testing.T) {
 	if err := post(t.Context(), db, "before", 1); err != nil && !store.IsMoving(err) {
 		t.Errorf("create of what is known: got %v", err)
 	}
-	if taken, err := db.Take(t.Context(), alice, "node", true); !store.IsMoving(err) {
+	if taken, err := db.Acquire(t.Context(), alice, "node", true); !store.IsMoving(err) {
 		t.Errorf("lease: got %+v, %v; want it refused for the move", taken.Held, err)
 	}
 	if _, err := db.Prepare(t.Context(), last.Sequence, store.MarkOfSweep); !store.IsMoving(err) {
@@ -172,7 +172,7 @@ func TestConfirmedMoveOpensProtectAndAllowsWrites(t *testing.T) {
 	if err != nil || len(page) != 1 || page[0].Submitter != alice {
 		t.Errorf("in PROTECT because of the move: got %v, %v; want %s", page, err, alice)
 	}
-	if _, err := moved.Take(t.Context(), alice, "node", true); err != nil {
+	if _, err := moved.Acquire(t.Context(), alice, "node", true); err != nil {
 		t.Errorf("a lease after the move: %v", err)
 	}
 	if err := mover(o, moved).Advance(t.Context(), "test"); err != nil {

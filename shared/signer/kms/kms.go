@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // errCorrupt reports an answer that was damaged, or that belongs to another request.
@@ -92,20 +92,20 @@ var _ signer.Service = (*Key)(nil)
 // Key returns the key version with that full name, without a call.
 func (c *Client) Key(name string) *Key { return &Key{c, name} }
 
-// Sign implements [nonce.SubmitterSignService]. Repeated calls may return different bytes, because KMS
+// Sign implements [txmanager.Signer]. Repeated calls may return different bytes, because KMS
 // does not promise determinism. If the key is of another account the error wraps [signer.ErrNoKey].
-func (k *Key) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) (nonce.Signed, error) {
+func (k *Key) Sign(ctx context.Context, s txmanager.Submitter, tx txmanager.Unsigned) (txmanager.Signed, error) {
 	digest, err := signer.Digest(s, tx)
 	if err != nil {
-		return nonce.Signed{}, err
+		return txmanager.Signed{}, err
 	}
 	der, err := k.sign(ctx, digest)
 	if err != nil {
-		return nonce.Signed{}, fmt.Errorf("sign for %s by %s: %w", s, k.name, err)
+		return txmanager.Signed{}, fmt.Errorf("sign for %s by %s: %w", s, k.name, err)
 	}
 	signature, err := recoverable(der, digest, s.Address())
 	if err != nil {
-		return nonce.Signed{}, fmt.Errorf("sign for %s by %s: %w", s, k.name, err)
+		return txmanager.Signed{}, fmt.Errorf("sign for %s by %s: %w", s, k.name, err)
 	}
 	return signer.Attach(s, tx, signature)
 }
@@ -113,7 +113,7 @@ func (k *Key) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) (n
 // sign signs the digest in KMS, and checks that request and answer were not damaged.
 //
 // Source: https://cloud.google.com/kms/docs/data-integrity-guidelines
-func (k *Key) sign(ctx context.Context, digest nonce.Hash) (der []byte, err error) {
+func (k *Key) sign(ctx context.Context, digest txmanager.Hash) (der []byte, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (k *Key) sign(ctx context.Context, digest nonce.Hash) (der []byte, err erro
 }
 
 // Check implements [signer.Service] by the key's public half.
-func (k *Key) Check(ctx context.Context, s nonce.Submitter) error {
+func (k *Key) Check(ctx context.Context, s txmanager.Submitter) error {
 	client, err := k.client.connected()
 	if err != nil {
 		return err
@@ -166,9 +166,9 @@ func (k *Key) Check(ctx context.Context, s nonce.Submitter) error {
 	return nil
 }
 
-// InProcess implements [nonce.SubmitterSignService]: always true. KMS gets a hash and returns a
+// InProcess implements [txmanager.Signer]: always true. KMS gets a hash and returns a
 // signature; only this process has the transaction.
-func (k *Key) InProcess(nonce.Submitter) bool { return true }
+func (k *Key) InProcess(txmanager.Submitter) bool { return true }
 
 // Format prints the key's name for any verb, and no part of the connection.
 func (k Key) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "key "+k.name) }

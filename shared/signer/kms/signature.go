@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // order is the order of secp256k1's group; half is half of it, rounded down.
@@ -26,7 +26,7 @@ var (
 // takes the lower, since nodes reject the other (EIP-2). KMS does not return v, so the right one is
 // found by recovering a. If neither recovers a, the key is of another account, and the error wraps
 // [signer.ErrNoKey].
-func recoverable(der []byte, digest nonce.Hash, a nonce.Address) ([]byte, error) {
+func recoverable(der []byte, digest txmanager.Hash, a txmanager.Address) ([]byte, error) {
 	var parsed struct{ R, S *big.Int }
 	rest, err := asn1.Unmarshal(der, &parsed)
 	if err != nil || len(rest) > 0 {
@@ -46,7 +46,7 @@ func recoverable(der []byte, digest nonce.Hash, a nonce.Address) ([]byte, error)
 	for v := range byte(2) {
 		signature[64] = v
 		public, err := crypto.SigToPub(digest[:], signature)
-		if err == nil && nonce.Address(crypto.PubkeyToAddress(*public)) == a {
+		if err == nil && txmanager.Address(crypto.PubkeyToAddress(*public)) == a {
 			return signature, nil
 		}
 	}
@@ -62,11 +62,11 @@ var (
 )
 
 // addressOf returns the account of a public key in PEM, as KMS returns it (RFC 5480).
-func addressOf(text string) (nonce.Address, error) {
+func addressOf(text string) (txmanager.Address, error) {
 	wrong := errors.New("want a public key on secp256k1 in PEM")
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
-		return nonce.Address{}, wrong
+		return txmanager.Address{}, wrong
 	}
 	var info struct {
 		Algorithm pkix.AlgorithmIdentifier
@@ -74,17 +74,17 @@ func addressOf(text string) (nonce.Address, error) {
 	}
 	rest, err := asn1.Unmarshal(block.Bytes, &info)
 	if err != nil || len(rest) > 0 || !info.Algorithm.Algorithm.Equal(ecPublicKey) {
-		return nonce.Address{}, wrong
+		return txmanager.Address{}, wrong
 	}
 	var curve asn1.ObjectIdentifier
 	if _, err := asn1.Unmarshal(info.Algorithm.Parameters.FullBytes, &curve); err != nil || !curve.Equal(secp256k1) {
-		return nonce.Address{}, wrong
+		return txmanager.Address{}, wrong
 	}
 	key, err := crypto.UnmarshalPubkey(info.Key.RightAlign())
 	if err != nil {
-		return nonce.Address{}, wrong
+		return txmanager.Address{}, wrong
 	}
-	return nonce.Address(crypto.PubkeyToAddress(*key)), nil
+	return txmanager.Address(crypto.PubkeyToAddress(*key)), nil
 }
 
 // refused reports whether KMS has no key version of that name, denies access to it, or has it disabled.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // The methods of the services' signatures.
@@ -62,24 +62,24 @@ func New(o Options) (*Signer, error) {
 // Close closes idle connections.
 func (r *Signer) Close() { r.http.CloseIdleConnections() }
 
-// Sign implements [nonce.SubmitterSignService].
-func (r *Signer) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) (nonce.Signed, error) {
+// Sign implements [txmanager.Signer].
+func (r *Signer) Sign(ctx context.Context, s txmanager.Submitter, tx txmanager.Unsigned) (txmanager.Signed, error) {
 	if _, err := signer.Digest(s, tx); err != nil { // an invalid request is not sent
-		return nonce.Signed{}, err
+		return txmanager.Signed{}, err
 	}
 	var answer json.RawMessage
 	if err := r.call(ctx, r.options.Method, []any{request(s, tx)}, &answer); err != nil {
-		return nonce.Signed{}, fmt.Errorf("sign for %s by %s: %w", s, r, err)
+		return txmanager.Signed{}, fmt.Errorf("sign for %s by %s: %w", s, r, err)
 	}
 	raw, err := rawOf(answer)
 	if err != nil {
-		return nonce.Signed{}, fmt.Errorf("sign for %s by %s: %w", s, r, err)
+		return txmanager.Signed{}, fmt.Errorf("sign for %s by %s: %w", s, r, err)
 	}
 	return signer.Verify(s, tx, raw)
 }
 
 // request returns tx with the names that both kinds of services know.
-func request(s nonce.Submitter, tx nonce.Unsigned) map[string]any {
+func request(s txmanager.Submitter, tx txmanager.Unsigned) map[string]any {
 	fields := map[string]any{
 		"from": s.Address().String(), "gas": hexutil.Uint64(tx.Gas), "nonce": hexutil.Uint64(tx.Nonce),
 		"value": (*hexutil.Big)(tx.Value), "data": hexutil.Bytes(tx.Data),
@@ -114,8 +114,8 @@ func rawOf(answer json.RawMessage) ([]byte, error) {
 
 // Check implements [signer.Service] by the service's list of accounts. A service without a list may
 // still sign, so Check reports no error.
-func (r *Signer) Check(ctx context.Context, s nonce.Submitter) error {
-	var accounts []nonce.Address
+func (r *Signer) Check(ctx context.Context, s txmanager.Submitter) error {
+	var accounts []txmanager.Address
 	err := r.call(ctx, listing[r.options.Method], []any{}, &accounts)
 	var refusal *rpcError
 	switch {
@@ -129,8 +129,8 @@ func (r *Signer) Check(ctx context.Context, s nonce.Submitter) error {
 	return nil
 }
 
-// InProcess implements [nonce.SubmitterSignService]: never.
-func (r *Signer) InProcess(nonce.Submitter) bool { return false }
+// InProcess implements [txmanager.Signer]: never.
+func (r *Signer) InProcess(txmanager.Submitter) bool { return false }
 
 // String returns the signer's name.
 func (r Signer) String() string { return "remote signer " + r.options.Name }

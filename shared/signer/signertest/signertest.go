@@ -14,14 +14,14 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Fixture is a signer that can sign for Submitter.
 type Fixture struct {
 	Signer    signer.Service
-	Submitter nonce.Submitter
+	Submitter txmanager.Submitter
 	Secrets   []string // texts that must never be shown: the key, in each of its forms
 }
 
@@ -46,13 +46,13 @@ func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 }
 
 // transfer returns a transaction for the submitter's chain.
-func (f Fixture) transfer(n uint64) nonce.Unsigned {
-	return nonce.Unsigned{ChainID: f.Submitter.ChainID(), Nonce: n, To: &nonce.Address{0xfe}, Value: big.NewInt(5), Data: []byte{1, 2},
+func (f Fixture) transfer(n uint64) txmanager.Unsigned {
+	return txmanager.Unsigned{ChainID: f.Submitter.ChainID(), Nonce: n, To: &txmanager.Address{0xfe}, Value: big.NewInt(5), Data: []byte{1, 2},
 		Gas: 50_000, FeeCapWei: big.NewInt(3e9), TipCapWei: big.NewInt(1e9)}
 }
 
 // check decodes the bytes with go-ethereum alone.
-func (f Fixture) check(t *testing.T, asked nonce.Unsigned, got nonce.Signed) {
+func (f Fixture) check(t *testing.T, asked txmanager.Unsigned, got txmanager.Signed) {
 	t.Helper()
 	tx := new(types.Transaction)
 	if err := tx.UnmarshalBinary(got.Raw); err != nil {
@@ -60,10 +60,10 @@ func (f Fixture) check(t *testing.T, asked nonce.Unsigned, got nonce.Signed) {
 		return
 	}
 	sender, err := types.Sender(types.LatestSignerForChainID(new(big.Int).SetUint64(asked.ChainID)), tx)
-	if err != nil || nonce.Address(sender) != f.Submitter.Address() {
+	if err != nil || txmanager.Address(sender) != f.Submitter.Address() {
 		t.Errorf("nonce %d: sender got %s, %v, want %s", asked.Nonce, sender, err, f.Submitter.Address())
 	}
-	if want := nonce.Hash(crypto.Keccak256(got.Raw)); got.Hash != want {
+	if want := txmanager.Hash(crypto.Keccak256(got.Raw)); got.Hash != want {
 		t.Errorf("nonce %d: hash got %s, want %s", asked.Nonce, got.Hash, want)
 	}
 	said := describe(tx.Type(), tx.ChainId(), tx.Nonce(), tx.To(), tx.Value(), tx.Data(), tx.Gas(), tx.GasFeeCap(), tx.GasTipCap(), len(tx.AccessList()))
@@ -90,7 +90,7 @@ func testSigns(t *testing.T, f Fixture) {
 	bare.Data, bare.Value = nil, new(big.Int)
 	legacy := f.transfer(2)
 	legacy.Legacy, legacy.TipCapWei = true, legacy.FeeCapWei
-	for _, asked := range []nonce.Unsigned{f.transfer(0), deploy, bare, legacy} {
+	for _, asked := range []txmanager.Unsigned{f.transfer(0), deploy, bare, legacy} {
 		got, err := f.Signer.Sign(t.Context(), f.Submitter, asked)
 		if err != nil {
 			t.Errorf("nonce %d: got %v, want nil", asked.Nonce, err)
@@ -101,7 +101,7 @@ func testSigns(t *testing.T, f Fixture) {
 }
 
 func testUnknownSubmitter(t *testing.T, f Fixture) {
-	unknownSubmitter := nonce.NewSubmitter(f.Submitter.ChainID(), nonce.Address{0xba, 0xd0})
+	unknownSubmitter := txmanager.NewSubmitter(f.Submitter.ChainID(), txmanager.Address{0xba, 0xd0})
 	got, err := f.Signer.Sign(t.Context(), unknownSubmitter, f.transfer(0))
 	if err == nil || got.Raw != nil {
 		t.Errorf("got %d bytes, %v, want none and an error", len(got.Raw), err)
@@ -117,7 +117,7 @@ func testCheck(t *testing.T, f Fixture) {
 	if err := f.Signer.Check(t.Context(), f.Submitter); err != nil {
 		t.Errorf("its own account: got %v, want nil", err)
 	}
-	unknownSubmitter := nonce.NewSubmitter(f.Submitter.ChainID(), nonce.Address{0xba, 0xd0})
+	unknownSubmitter := txmanager.NewSubmitter(f.Submitter.ChainID(), txmanager.Address{0xba, 0xd0})
 	if err := f.Signer.Check(t.Context(), unknownSubmitter); !errors.Is(err, signer.ErrNoKey) {
 		t.Errorf("another account: got %v, want ErrNoKey", err)
 	}
@@ -181,7 +181,7 @@ func testPrintsNoSecret(t *testing.T, f Fixture) {
 	if len(f.Secrets) == 0 {
 		t.Skip("the fixture has no secrets")
 	}
-	_, noKey := f.Signer.Sign(t.Context(), nonce.NewSubmitter(1, nonce.Address{}), f.transfer(0))
+	_, noKey := f.Signer.Sign(t.Context(), txmanager.NewSubmitter(1, txmanager.Address{}), f.transfer(0))
 	wrong := f.transfer(0)
 	wrong.ChainID++
 	_, wrongChain := f.Signer.Sign(t.Context(), f.Submitter, wrong)

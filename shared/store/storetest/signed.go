@@ -7,18 +7,18 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Signed stands for what a signer would make of a transaction for nonce n of s: its
 // data are what is told, nobody's signature is on it, and its hash is that of the data.
-func Signed(s nonce.Submitter, n uint64, data string) nonce.Signed {
-	raw := Bytes(s.ChainID(), n, nonce.Address{9}, 1, data)
-	return nonce.Signed{Hash: sha256.Sum256([]byte(data)), Raw: raw}
+func Signed(s txmanager.Submitter, n uint64, data string) txmanager.Signed {
+	raw := Bytes(s.ChainID(), n, txmanager.Address{9}, 1, data)
+	return txmanager.Signed{Hash: sha256.Sum256([]byte(data)), Raw: raw}
 }
 
 // Bytes are those of a transaction with such a call.
-func Bytes(chainID, n uint64, to nonce.Address, valueWei int64, data string) []byte {
+func Bytes(chainID, n uint64, to txmanager.Address, valueWei int64, data string) []byte {
 	raw, err := types.NewTx(&types.DynamicFeeTx{
 		ChainID: new(big.Int).SetUint64(chainID), Nonce: n, To: (*common.Address)(&to), Value: big.NewInt(valueWei), Data: []byte(data), Gas: 21_000,
 		GasFeeCap: big.NewInt(1), GasTipCap: big.NewInt(1), V: new(big.Int), R: big.NewInt(1), S: big.NewInt(1),

@@ -15,9 +15,9 @@ import (
 
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Rules are the leases of tests: the default lengths.
@@ -136,7 +136,7 @@ func Again(t testing.TB, b Bundle) Bundle {
 var Callers = []string{"*", "shop", "test", "bank", "till", "quiet", "caller", "c", "handler:wage", "handler:pays"}
 
 // Register puts sub under management with the window given, for [Callers].
-func (b Bundle) Register(t testing.TB, sub nonce.Submitter, window int) {
+func (b Bundle) Register(t testing.TB, sub txmanager.Submitter, window int) {
 	t.Helper()
 	_, err := b.Store.Register(t.Context(), store.Registration{
 		Submitter: sub, Signer: "local", MaxInFlight: window, Callers: Callers, CreatedBy: "test",

@@ -15,12 +15,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/oklog/ulid/v2"
 
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // usdt is an asset of id 1; alice and bob are users.
@@ -66,7 +66,7 @@ func (b bench) offer(t testing.TB, a transfer.Asset) {
 func (b bench) pays(t testing.TB, submitter string) {
 	t.Helper()
 	_, err := b.Bundle.Store.Register(t.Context(), store.Registration{
-		Submitter: nonce.Submitter(submitter), Signer: "local", MaxInFlight: 1, Callers: []string{store.PayoutCaller}, CreatedBy: "test",
+		Submitter: txmanager.Submitter(submitter), Signer: "local", MaxInFlight: 1, Callers: []string{store.PayoutCaller}, CreatedBy: "test",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -13,37 +13,37 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Deploy deploys the code in a separate block and returns its address. The account makes one transaction,
 // and must not make others at the same time.
-func Deploy(ctx context.Context, chain *devchain.Chain, from devchain.Account, code []byte) (nonce.Address, error) {
+func Deploy(ctx context.Context, chain *devchain.Chain, from devchain.Account, code []byte) (txmanager.Address, error) {
 	client, err := ethclient.DialContext(ctx, chain.URL())
 	if err != nil {
-		return nonce.Address{}, err
+		return txmanager.Address{}, err
 	}
 	defer client.Close()
 	n, err := client.NonceAt(ctx, common.Address(from.Address), nil)
 	if err != nil {
-		return nonce.Address{}, err
+		return txmanager.Address{}, err
 	}
 	raw, err := signed(chain.ChainID(), from, n, deploying(code))
 	if err != nil {
-		return nonce.Address{}, err
+		return txmanager.Address{}, err
 	}
 	if err := chain.MineExactly(raw); err != nil {
-		return nonce.Address{}, fmt.Errorf("deploy a contract: %w", err)
+		return txmanager.Address{}, fmt.Errorf("deploy a contract: %w", err)
 	}
 	at := crypto.CreateAddress(common.Address(from.Address), n)
 	if on, err := client.CodeAt(ctx, at, nil); err != nil || !bytes.Equal(on, code) {
-		return nonce.Address{}, fmt.Errorf("deploy a contract: at %s is %x, %w; want %x", at, on, err, code)
+		return txmanager.Address{}, fmt.Errorf("deploy a contract: at %s is %x, %w; want %x", at, on, err, code)
 	}
-	return nonce.Address(at), nil
+	return txmanager.Address(at), nil
 }
 
 // Balance returns the balance that a token of this package has for the address.
-func Balance(ctx context.Context, chain *devchain.Chain, token, of nonce.Address) (*big.Int, error) {
+func Balance(ctx context.Context, chain *devchain.Chain, token, of txmanager.Address) (*big.Int, error) {
 	client, err := ethclient.DialContext(ctx, chain.URL())
 	if err != nil {
 		return nil, err

@@ -1,0 +1,61 @@
+package functions
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+type sessionRequest struct {
+	Submitter string `json:"submitter"`
+}
+
+// routeSession serves advance, receipt, confirm and resubmit. They look at all
+// that the submitter has due; what tells them apart is the queue that paces
+// them and whether they hold the signer's rights.
+func (a *App) routeSession(kind txmanager.Kind) func(*web.Mux) {
+	return func(mux *web.Mux) {
+		path := "POST /internal/" + string(kind)
+		inner := web.NewMux()
+		a.handle(inner, string(kind), path, a.telling(func(w http.ResponseWriter, r *http.Request) error {
+			return a.serveSession(w, r, kind)
+		}))
+		mux.Handle(path, a.internalOnly(inner))
+	}
+}
+
+// serveSession answers 204 whenever its task has done its part, also where another
+// invocation does the work; anything else makes the task come again.
+func (a *App) serveSession(w http.ResponseWriter, r *http.Request, kind txmanager.Kind) error {
+	body, err := web.Decode[sessionRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	s, err := a.submitter("submitter", body.Submitter)
+	if err != nil {
+		return err
+	}
+	a.log.DebugContext(r.Context(), "task", telemetry.SubmitterKey, s, "function", kind,
+		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
+	ctx, cancel := context.WithTimeout(r.Context(), a.config.Tasks.DispatchDeadline-time.Second)
+	defer cancel()
+	worker, err := a.workerOf(s)
+	if err == nil {
+		err = worker.ServeSubmitter(ctx, s, kind)
+	}
+	if errors.Is(err, store.ErrUnknownSubmitter) { // coming again would not help
+		a.log.ErrorContext(ctx, "task of an unknown submitter dropped", telemetry.SubmitterKey, s, "error", err.Error())
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,441 @@
+package store
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// Commit implements [txmanager.Store]: one batch, one transaction, one round trip; and,
+// where it gives the lease back, a look at the queue behind the commit. Its first
+// statement is the fence, which keeps the lease row locked to the end, so
+// that a takeover waits for the write instead of slipping between the check and
+// the commit.
+func (s *Store) Commit(ctx context.Context, w txmanager.Commit) (txmanager.CommitResult, error) {
+	var done txmanager.CommitResult
+	b := new(pgx.Batch)
+	if w.LeaseEnd == txmanager.ReleaseUnlessRerun {
+		b.Queue("begin")
+	}
+	b.Queue(`select hold_lease($1, $2, $3)`, w.Lease.Submitter, w.Lease.Owner, w.Lease.Token)
+	queueAuthority(b, w.Cursor.CloseIncident)
+	if w.Cursor.CloseIncident != nil && !w.Cursor.CloseIncident.Untouched {
+		queueCarryOut(ctx, b)
+	}
+	if err := queueTransitions(b, w.Lease, w.Transitions, &done); err != nil {
+		return done, err
+	}
+	queueAllocations(b, w.Lease, w.Allocations, &done)
+	queueReservations(b, w.Lease, w.Reservations)
+	queueMark(b, w.Lease, w.Mark, &done)
+	queueVersions(b, w.Lease, w.Versions)
+	queueFees(b, w.Lease, w.Fees)
+	if len(w.Transitions)+len(w.Allocations)+len(w.Reservations)+len(w.Versions) > 0 || w.Mark != nil || !w.Cursor.Empty() {
+		queueCursor(b, w.Lease, w.Cursor)
+	}
+	s.queueNameEpoch(b, w)
+	queueRelease(b, w.Lease, w.LeaseEnd, &done)
+	if w.LeaseEnd == txmanager.ReleaseUnlessRerun {
+		b.Queue("commit")
+		s.queueLookAgain(b, w.Lease, &done)
+	}
+	return done, s.send(ctx, b)
+}
+
+// handlerFailed is why the handler of m got a placeholder, if it has one.
+const handlerFailed = `select d.reason from tx_decision d where d.tx_id = m.tx_id and d.by = 'handler' order by d.id desc limit 1`
+
+// movedEvents is how many events the move of an m to w makes, as make_events has them:
+// one for its receipt, one for the list of blocks on top of it, one for its failure.
+const movedEvents = `(w.receipt::jsonb ->> 'blockHash' is distinct from m.receipt ->> 'blockHash')::int
+         + (coalesce(w.confirmations::jsonb, '[]') <> coalesce(m.confirmations, '[]') or w.state = 'CONFIRMED')::int
+         + (w.state = 'FAILED')::int`
+
+// moveTxs compares the submitter in a way that no index serves: by anything but the
+// key of each transaction it would read all that the submitter ever had.
+const moveTxs = `
+update managed_tx m
+   set state = w.state, sub_state = nullif(w.sub_state, ''), set_aside_nonce = w.set_aside_nonce,
+       last_submit_at = w.last_submit_at, next_resubmit_at = w.next_resubmit_at,
+       submit_attempts = w.submit_attempts, last_receipt_check_at = w.last_check_at,
+       next_check_at = w.next_check_at,
+       last_error = case when w.sub_state = 'PLACEHOLDER' then w.last_error || coalesce(': ' || (` + handlerFailed + `), '')
+                         else nullif(w.last_error, '') end,
+       receipt = w.receipt::jsonb, confirmations = w.confirmations::jsonb,
+       last_gas_params = case when w.state not in ('CONFIRMED', 'FAILED') then m.last_gas_params end,
+       first_submit_at = w.first_submit_at, next_bump_at = w.next_bump_at,
+       last_mempool_diag = coalesce(w.diagnosis::jsonb, m.last_mempool_diag),
+       recorded_nonce = coalesce(w.recorded, m.recorded_nonce),
+       held_back_since = w.held_back_since, deferred_at = w.deferred_at,
+       ordered = case when w.state in ('CONFIRMED', 'FAILED') or m.ordered = w.served then null
+                      when m.recorded_nonce is null and w.recorded is not null then w.decided
+                      else coalesce(m.ordered, w.decided) end,
+       tx_hash = coalesce(w.mined, m.tx_hash), replaced_by_hash = w.replaced_by,
+       confirmed_at = case when w.state in ('CONFIRMED', 'FAILED') and w.receipt is not null then clock_timestamp() end,
+       event_sequence = m.event_sequence + ` + movedEvents + `,
+       fencing_token = $1, updated_at = clock_timestamp()
+  from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::timestamptz[], $8::timestamptz[],
+              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[], $19::text[], $20::text[], $21::timestamptz[], $22::text[], $23::bigint[], $24::timestamptz[], $25::timestamptz[])
+       as w (tx_id, from_state, state, sub_state, set_aside_nonce, last_submit_at, next_resubmit_at,
+             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at, served, mined, decided, replaced_by, next_bump_at, diagnosis, recorded, held_back_since, deferred_at)
+ where m.tx_id = w.tx_id and m.state = w.from_state and not (m.queued and m.held) and m.submitter is not distinct from $15`
+
+// queueTransitions adds the moves as one statement, each a compare-and-set on the
+// state it was decided in. A move that no transition allows is refused here.
+func queueTransitions(b *pgx.Batch, l lease.Lease, moves []txmanager.Transition, done *txmanager.CommitResult) error {
+	if len(moves) == 0 {
+		return nil
+	}
+	var c transitionColumns
+	for _, m := range moves {
+		if !m.From.MayBecome(m.To.State) {
+			return fmt.Errorf("transaction %s: %w", m.To.ID, txmanager.IllegalTransitionError{From: m.From, To: m.To.State})
+		}
+		if err := c.add(m); err != nil {
+			return err
+		}
+	}
+	b.Queue(moveTxs, l.Token, c.id, c.from, c.state, c.sub, c.setAside, c.lastSubmit, c.nextResubmit,
+		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.served, c.mined, c.decided, c.replacedBy, c.nextBump, c.diagnosis, c.recorded, c.heldBack, c.deferred).
+		Exec(func(tag pgconn.CommandTag) error {
+			done.Transitioned = int(tag.RowsAffected())
+			return nil
+		})
+	if len(c.document.id) > 0 {
+		b.Queue(insertReceipts, c.document.id, c.document.name, c.document.body)
+	}
+	for _, m := range moves {
+		if d := m.Decision; d != nil {
+			b.Queue(`insert into tx_decision (tx_id, action, by, reason) values ($1, $2, $3, $4)`, m.To.ID, d.Action, d.By, printableText(d.Reason))
+		}
+	}
+	return nil
+}
+
+// transitionColumns are moves turned on their side, as unnest wants them.
+type transitionColumns struct {
+	id, from, state, sub, lastError                []string
+	firstSubmit, nextBump, heldBack, deferred      []*time.Time
+	served, mined, decided, replacedBy             []*string
+	setAside, recorded                             []*int64
+	lastSubmit, nextResubmit, lastCheck, nextCheck []*time.Time
+	attempts                                       []int
+	receipt, confirmations, diagnosis              []*string
+	document                                       struct{ id, name, body []string } // receipts as their nodes gave them
+}
+
+// insertReceipts keeps the nodes' receipts. One that is seen again is there already.
+const insertReceipts = `
+insert into tx_document (tx_id, name, body)
+select d.tx_id, d.name, d.body::json
+  from unnest($1::uuid[], $2::text[], $3::text[]) as d (tx_id, name, body)
+    on conflict do nothing`
+
+// receiptFacts are what a transaction keeps of its receipt.
+type receiptFacts struct {
+	TxHash      txmanager.Hash `json:"txHash"`
+	BlockNumber uint64         `json:"blockNumber"`
+	BlockHash   txmanager.Hash `json:"blockHash"`
+	Succeeded   bool           `json:"succeeded"`
+}
+
+// addReceipt adds the facts of t's receipt, and the document, where it came with one.
+func (c *transitionColumns) addReceipt(t txmanager.Tx) error {
+	r := t.Receipt
+	if r == nil {
+		c.receipt = append(c.receipt, nil)
+		return nil
+	}
+	facts, err := toJSON(receiptFacts{r.TxHash, r.BlockNumber, r.BlockHash, r.Succeeded}, false)
+	if err != nil {
+		return err
+	}
+	c.receipt = append(c.receipt, facts)
+	if len(r.Document) > 0 {
+		d := &c.document
+		d.id, d.name, d.body = append(d.id, t.ID), append(d.name, "receipt:"+r.BlockHash.String()), append(d.body, string(r.Document))
+	}
+	return nil
+}
+
+func (c *transitionColumns) add(m txmanager.Transition) error {
+	t := m.To
+	if err := c.addReceipt(t); err != nil {
+		return err
+	}
+	confirmations, err := toJSON(t.Confirmations, t.Confirmations == nil)
+	if err != nil {
+		return err
+	}
+	diagnosis, err := toJSON(t.Diagnosis, t.Diagnosis == nil)
+	if err != nil {
+		return err
+	}
+	c.diagnosis = append(c.diagnosis, diagnosis)
+	c.id, c.from = append(c.id, t.ID), append(c.from, string(m.From))
+	c.state, c.sub = append(c.state, string(t.State)), append(c.sub, string(t.Sub))
+	mined, replacedBy := minedHashes(t)
+	c.served, c.mined, c.replacedBy = append(c.served, textOrNull(string(m.CompletedAction))), append(c.mined, mined), append(c.replacedBy, replacedBy)
+	var decided *string
+	if m.Decision != nil {
+		decided = textOrNull(string(m.Decision.Action))
+	}
+	c.decided = append(c.decided, decided)
+	c.firstSubmit, c.nextBump = append(c.firstSubmit, micros(t.FirstSubmitAt)), append(c.nextBump, micros(t.NextBumpAt))
+	c.heldBack, c.deferred = append(c.heldBack, micros(t.HeldBackSince)), append(c.deferred, micros(t.DeferredAt))
+	c.setAside = append(c.setAside, optional(t.DeferredUntilNonce))
+	var recorded *int64
+	if t.Recorded != nil {
+		recorded = optional(&t.Recorded.Nonce)
+	}
+	c.recorded = append(c.recorded, recorded)
+	c.lastSubmit, c.nextResubmit = append(c.lastSubmit, micros(t.LastSubmitAt)), append(c.nextResubmit, micros(t.NextResubmitAt))
+	c.lastCheck, c.nextCheck = append(c.lastCheck, micros(t.LastCheckAt)), append(c.nextCheck, micros(t.NextCheckAt))
+	c.attempts, c.lastError = append(c.attempts, t.SubmitAttempts), append(c.lastError, printableText(t.LastError))
+	c.confirmations = append(c.confirmations, confirmations)
+	return nil
+}
+
+// minedHashes is the hash of the version that ended t, and again where that is another
+// than the first; nil while it has not ended.
+func minedHashes(t txmanager.Tx) (hash, replacedBy *string) {
+	if !t.State.Terminal() || t.Receipt == nil {
+		return nil, nil
+	}
+	hash = textOrNull(t.Receipt.TxHash.String())
+	if len(t.Versions) > 0 && t.Versions[0] != t.Receipt.TxHash && t.Recorded == nil {
+		replacedBy = hash
+	}
+	return hash, replacedBy
+}
+
+func textOrNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// allocateTxs binds the next nonces to queued transactions named by id. The
+// rows are locked first and numbered after: of those still queued, only the
+// unbroken run that falls on the nonces they were prepared for is bound, and the
+// cursor moves by the rows really bound, in this one statement. A row whose validUntil has
+// passed by the time that it is locked breaks the run. As in [moveTxs], they
+// are found by their keys alone.
+const allocateTxs = `
+with want as (
+  select * from unnest($3::uuid[], $4::bigint[], $5::text[], $6::bytea[], $7::text[]) with ordinality
+      as w (tx_id, nonce, tx_hash, bytes, gas_params, place)
+), locked as (
+  select m.tx_id, w.nonce, w.tx_hash, w.bytes, w.gas_params, w.place, m.valid_until
+    from managed_tx m
+    join want w using (tx_id)
+   where m.submitter is not distinct from $1 and m.state = 'QUEUED' and not m.held
+   order by w.place
+     for update of m
+), numbered as (
+  select *, row_number() over (order by place) as number
+    from locked
+   where valid_until is null or valid_until > clock_timestamp()
+), bound as (
+  update managed_tx m
+     set nonce = n.nonce, prev_nonce = nullif(n.nonce, s.start_nonce) - 1,
+         state = case when n.tx_hash is null then 'IN_FLIGHT' else 'SUBMITTED' end,
+         tx_hash = n.tx_hash, last_gas_params = n.gas_params::jsonb,
+         submit_attempts = case when n.tx_hash is null then 0 else 1 end,
+         first_submit_at = case when n.tx_hash is not null then clock_timestamp() end,
+         last_submit_at = case when n.tx_hash is not null then clock_timestamp() end,
+         next_resubmit_at = case when n.tx_hash is not null then clock_timestamp() end,
+         next_check_at = clock_timestamp(), last_error = null, set_aside_nonce = null, held_back_since = null, deferred_at = null,
+         event_sequence = m.event_sequence + (n.tx_hash is not null)::int,
+         fencing_token = $2, updated_at = clock_timestamp()
+    from numbered n, submitter s, submitter_nonce_cursor c
+   where m.tx_id = n.tx_id and s.submitter = $1 and c.submitter = $1
+     and n.number = n.place and n.nonce = c.next_nonce + n.number - 1
+     and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)
+  returning m.tx_id, m.submitter, m.nonce, n.tx_hash, n.bytes, n.gas_params
+), moved as (
+  update submitter_nonce_cursor
+     set next_nonce = next_nonce + (select count(*) from bound)
+   where submitter = $1
+), kept as (
+  insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
+  select tx_hash, tx_id, submitter, nonce, 1, 'ORIGINAL', $2
+    from bound
+   where tx_hash is not null
+), documented as (
+  insert into tx_document (tx_id, name, body, bytes)
+  select tx_id, 'version:1', gas_params::json, bytes
+    from bound
+   where tx_hash is not null
+)
+select count(*) from bound`
+
+func queueAllocations(b *pgx.Batch, l lease.Lease, all []txmanager.Allocation, done *txmanager.CommitResult) {
+	if len(all) == 0 {
+		return
+	}
+	if all[0].FromReservation != "" {
+		queueReuse(b, l, all[0], done)
+		return
+	}
+	var ids, gas []string
+	var nonces []int64
+	var hashes []*string
+	var raws [][]byte
+	for _, a := range all {
+		params, _ := json.Marshal(a.Tx.Gas) // its own type: cannot fail
+		ids, gas, nonces = append(ids, a.Tx.ID), append(gas, string(params)), append(nonces, bigint(a.Nonce))
+		var hash *string
+		var raw []byte
+		if a.Signed != nil {
+			hash, raw = new(a.Signed.Hash.String()), a.Signed.Raw
+		}
+		hashes, raws = append(hashes, hash), append(raws, raw)
+	}
+	b.Queue(allocateTxs, l.Submitter, l.Token, ids, nonces, hashes, raws, gas).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&done.Allocated)
+	})
+}
+
+// storeVersion keeps a signed version for a nonce that is bound, and claims its
+// first broadcast. One that a gas bump made goes on with the life of its transaction. For a transaction in another state, or with a receipt, it
+// has no tx_id to insert, which fails it and the whole batch.
+const storeVersion = `
+with signed as (
+  update managed_tx
+     set state = 'SUBMITTED', sub_state = null, tx_hash = $4,
+         submit_attempts = 1, last_submit_at = clock_timestamp(),
+         first_submit_at = case when $10::text is null then clock_timestamp() else first_submit_at end,
+         next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(), next_bump_at = $11,
+         last_error = null, last_gas_params = $7::text::jsonb,
+         ordered = case when ordered is distinct from $9 then ordered end,
+         event_sequence = event_sequence + 1,
+         fencing_token = $2, updated_at = clock_timestamp()
+   where tx_id = $3 and submitter = $1 and state = $6 and receipt is null
+  returning tx_id, nonce
+), kept as (
+  insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token, extra_wei)
+  values ($4, (select tx_id from signed), $1, (select nonce from signed),
+          1 + (select count(*) from tx_version where tx_id = $3), $8, $2, $10::text::numeric)
+  returning tx_id, version
+)
+insert into tx_document (tx_id, name, body, bytes)
+select tx_id, 'version:' || version, $7::text::json, $5 from kept`
+
+func queueVersions(b *pgx.Batch, l lease.Lease, all []txmanager.Version) {
+	for _, v := range all {
+		params, _ := json.Marshal(v.Tx.Gas) // its own type: cannot fail
+		var extra *string
+		if v.ExtraWei != nil {
+			extra = new(v.ExtraWei.String())
+		}
+		b.Queue(storeVersion, l.Submitter, l.Token, v.Tx.ID, v.Signed.Hash.String(), v.Signed.Raw,
+			v.From, string(params), v.Kind, textOrNull(string(v.CompletedAction)), extra, micros(v.Tx.NextBumpAt))
+	}
+}
+
+// countFees adds to the fees of a day what this write has bound or stored, as the fencing
+// token shows. No other holder of the lease writes between.
+const countFees = `
+with last as (
+  select coalesce(max(f.number), 0) as number, coalesce(max(f.total_wei), 0) as total_wei, greatest(clock_timestamp(), max(f.at)) as at
+    from (select * from submitter_fee where submitter = $1 order by number desc limit 1) as f
+)
+insert into submitter_fee (submitter, number, at, tx_id, added_wei, total_wei)
+select $1, l.number + row_number() over (order by u.place), l.at, u.tx_id, u.added_wei,
+       l.total_wei + sum(u.added_wei) over (order by u.place)
+  from unnest($3::uuid[], $4::numeric[]) with ordinality as u (tx_id, added_wei, place)
+  join managed_tx m on m.tx_id = u.tx_id and m.fencing_token = $2 and m.nonce is not null
+ cross join last l`
+
+func queueFees(b *pgx.Batch, l lease.Lease, all []txmanager.FeeUse) {
+	if len(all) == 0 {
+		return
+	}
+	var ids, added []string
+	for _, u := range all {
+		ids, added = append(ids, u.TxID), append(added, u.AddedWei.String())
+	}
+	b.Queue(countFees, l.Submitter, l.Token, ids, added)
+}
+
+// showCursor derives what the cursor shows from what is unsettled, and keeps
+// what a look found out about the account.
+const showCursor = `
+update submitter_nonce_cursor c
+   set in_flight_tx_id = low.tx_id, in_flight_nonce = low.nonce,
+       in_flight_state = case
+         when exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null) then 'PROTECT'
+         when low.nonce is null then 'IDLE' else 'IN_FLIGHT' end,
+       final_block_number = greatest(c.final_block_number, nullif($3::bigint, 0)),
+       final_blocks = coalesce($6::jsonb, c.final_blocks),
+       suspicion = case when $5 then null else coalesce($4::jsonb, c.suspicion) end,
+       fencing_token = $2, updated_at = clock_timestamp()
+  from (select min(nonce) as nonce, (array_agg(tx_id order by nonce))[1] as tx_id
+          from (select nonce, tx_id from managed_tx
+                 where submitter = $1 and unsettled
+                 order by nonce limit 1) as first) as low
+ where c.submitter = $1`
+
+// openEpisode begins PROTECT, once, with its evidence.
+const openEpisode = `
+insert into protect_episode (submitter, episode, evidence)
+select s.submitter, 1 + coalesce((select max(episode) from protect_episode p where p.submitter = s.submitter), 0), $2::jsonb
+  from submitter s
+ where s.submitter = $1
+    on conflict (submitter) where closed_at is null do nothing`
+
+func queueCursor(b *pgx.Batch, l lease.Lease, c txmanager.CursorChange) {
+	var suspicion, final []byte // plain fields: marshalling them cannot fail
+	if c.Suspect != nil {
+		suspicion, _ = json.Marshal(c.Suspect)
+	}
+	if c.FinalBlocks != nil {
+		final, _ = json.Marshal(c.FinalBlocks)
+	}
+	if c.CloseIncident != nil {
+		queueCloseIncident(b, l, *c.CloseIncident)
+	}
+	if c.OpenIncident != nil {
+		evidence, _ := json.Marshal(c.OpenIncident)
+		b.Queue(openEpisode, l.Submitter, evidence)
+	}
+	b.Queue(showCursor, l.Submitter, l.Token, bigint(c.FinalHead), suspicion, c.ClearSuspected || c.OpenIncident != nil, final)
+}
+
+func toJSON(v any, null bool) (*string, error) {
+	if null {
+		return nil, nil
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("write as JSON: %w", err)
+	}
+	s := string(text)
+	return &s, nil
+}
+
+func toHex(b []byte) string { return "0x" + hex.EncodeToString(b) }
+
+// printableText is text without the one character that Postgres refuses.
+func printableText(text string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "�")
+}
+
+func optional(n *uint64) *int64 {
+	if n == nil {
+		return nil
+	}
+	v := bigint(*n)
+	return &v
+}

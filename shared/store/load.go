@@ -1,0 +1,350 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+var feesUsed = `(` + strings.ReplaceAll(feesInDay, "p.", "y.") + `)::text`
+
+var loadSubmitter = `
+select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
+       coalesce(c.final_block_number, 0), c.final_blocks, c.suspicion,
+       coalesce(p.episode, 0), case when p.evidence ? 'why' then p.evidence end,
+       (select min(m.set_aside_nonce) from managed_tx m
+         where m.submitter = s.submitter and ` + waits + ` and m.set_aside_nonce is not null and not ` + notAside + `),
+       is_authority(), (select epoch from authority), s.signer,
+       coalesce((select l.name_epoch from submitter_lease l where l.submitter = s.submitter), ''),
+       coalesce(y.max_gas, 0), y.max_tip_wei::text, y.max_fee_wei::text, y.max_day_fees_wei::text, ` + feesUsed + `,
+       y.max_value_wei::text, y.targets, y.tokens, not '` + HooksCaller + `' = any(s.callers),
+       (select min(m.valid_until) from managed_tx m where m.submitter = s.submitter and ` + waits + ` and m.valid_until > (select clock_timestamp())),
+       (select min(m.next_check_at) from managed_tx m where m.submitter = s.submitter and ` + waits + ` and m.deferred_at >= '-infinity' and m.next_check_at > (select clock_timestamp()))
+  from submitter s
+  join submitter_nonce_cursor c using (submitter)
+  left join protect_episode p on p.submitter = s.submitter and p.closed_at is null
+  left join submitter_policy y on y.submitter = s.submitter
+ where s.submitter = $1`
+
+// recordedOf is the [txmanager.Recorded] of m.
+const recordedOf = `case when m.recorded_nonce is not null then jsonb_build_object('nonce', m.recorded_nonce, 'receipt', (
+         select jsonb_build_object('txHash', f.tx_hash, 'blockNumber', f.block_number, 'blockHash', f.block_hash, 'succeeded', f.succeeded, 'document', f.receipt)
+           from foreign_transaction f
+          where f.submitter = m.submitter and f.nonce = m.recorded_nonce)) end`
+
+const txColumns = `
+       m.tx_id, m.request_id, m.seq, m.state, coalesce(m.sub_state, ''), m.nonce, m.set_aside_nonce,
+       m.last_gas_params, m.first_submit_at, m.last_submit_at, m.next_resubmit_at, m.submit_attempts,
+       m.last_receipt_check_at, m.next_check_at, coalesce(m.last_error, ''), m.receipt, m.confirmations,
+       coalesce(m.ordered, ''), coalesce(m.handler, ''), m.trace, m.reservation, m.lock_owner, m.lock_until, m.next_bump_at, m.last_mempool_diag, ` + recordedOf + `,
+       m.fills, m.caller, m.fingerprint, coalesce(m.mac_key, ''), m.mac,
+       m.mac is null and coalesce(m.seq <= (select unmarked_upto()), true), m.updated_at > clock_timestamp(),
+       m.valid_until, m.held_back_since, m.deferred_at`
+
+const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')`
+
+// quiet says of an unsettled m that this round needs neither its payload nor its
+// bytes, whatever the chain says: it is with a node, and will neither be sent again
+// nor be STUCK within $2, the longest that the lease can last until the judgement;
+// nobody ordered anything; with $4, the interval of gas bumps, none is due by then; it
+// is not the lowest, whose nonce may be found taken;
+// and no episode is open.
+const quiet = `coalesce(m.state = 'TRACKING' and m.receipt is null and m.ordered is null and m.updated_at <= clock_timestamp()
+       and m.next_resubmit_at > clock_timestamp() + $2::interval and m.first_submit_at > clock_timestamp() + $2::interval - $3::interval
+       and ($4::interval is null or coalesce(m.next_bump_at, m.first_submit_at + $4::interval) > clock_timestamp() + $2::interval)
+       and m.nonce > (select l.nonce from managed_tx l where l.submitter = $1 and l.unsettled order by l.nonce limit 1)
+       and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null), false)`
+
+const payloadOf = `(select d.body from tx_document d where d.tx_id = m.tx_id and d.name = 'payload')`
+
+// loadUnsettled looks for documents row by row, only where they are needed: a join
+// would read them all.
+const loadUnsettled = `
+select` + txColumns + `,
+       case when not q.quiet then ` + payloadOf + ` end,
+       case when not q.quiet and m.tx_hash is not null then (
+         select d.bytes from tx_document d where d.tx_id = m.tx_id and d.name = 'version:' || (
+           select max(v.version) from tx_version v where v.tx_id = m.tx_id)) end,
+       array(select v.kind || ' ' || v.tx_hash from tx_version v where v.tx_id = m.tx_id order by v.version),
+       q.quiet, '', '', null::text
+  from managed_tx m
+ cross join lateral (select ` + quiet + ` as quiet offset 0) as q
+ where m.submitter = $1 and m.unsettled
+ order by m.nonce`
+
+// notAside says of a queued m that nothing it was set aside for is unsettled.
+const notAside = `(m.set_aside_nonce is null or not exists (
+       select from managed_tx u
+        where u.submitter = m.submitter and u.unsettled and u.nonce <= m.set_aside_nonce))`
+
+// barred says why the submitter's callers would not let a queued m be posted any more, or
+// ”: they are asked as [mayPost] asks them. With $3 "*" stands for every token.
+var barred = `(
+       select case when not (` + presentCaller("m") + ` = any(s.callers)
+                          or $3 and '*' = any(s.callers) and m.caller not in ('', '` + PayoutCaller + `', '` + HooksCaller + `') and not starts_with(m.caller, '` + HandlerCaller + `'))
+                   then 'the submitter''s callers do not name ' || ` + presentCaller("m") + ` || ' any more'
+                   when m.handler is not null and not '` + HandlerCaller + `' || m.handler = any(s.callers)
+                   then 'the submitter''s callers do not name ` + HandlerCaller + `' || m.handler || ' any more'
+                   else '' end
+         from submitter s where s.submitter = $1)`
+
+// callersValue is what the submitter's policy allows the caller of a queued m in one
+// transaction. Where it has no limits of callers nothing is read for it.
+var callersValue = `case when (select y.per_caller is not null from submitter_policy y where y.submitter = $1) then (
+       select k.max_value_wei::text
+         from submitter_policy p
+         join submitter s on s.submitter = p.submitter
+        cross join ` + limitsOf("m.caller") + `
+        where p.submitter = $1) end`
+
+// loadQueue reads one row more than may be used, to know whether there is more, and as many
+// more as are deferred and due. A row that waits for a key which is not among $4 was given a
+// next check: it is passed over, so that an unknown key holds up nothing. With $4 null none is.
+// Behind the queue stand the rows that have [expired].
+var loadQueue = `
+with recursive ` + openQueue("$4", `(select 1 + case when $2 then s.max_in_flight else 1 end + least((select count(*) from deferred where due), `+strconv.Itoa(deferredMost)+`) from submitter s where s.submitter = $1)`) + `
+select` + txColumns + `, case when not m.expired then ` + payloadOf + ` end, null::bytea, '{}'::text[], m.expired, ` + barred + `,
+       (select ` + presentCaller("m") + ` from submitter s where s.submitter = $1), ` + callersValue + `
+  from (select q.*, false as expired from open as q
+         union all
+        (select x.*, true from managed_tx x where ` + expired("x", "(select now from clock)") + ` order by x.valid_until limit ` + strconv.Itoa(expiredMost) + `)) as m
+ order by m.expired, m.seq`
+
+// expiredMost is how many expired intents one iteration ends, and deferredMost how many
+// deferred ones it checks.
+const (
+	expiredMost  = 500
+	deferredMost = 100
+)
+
+// expired is true of a row in the queue of the submitter $1 whose validUntil has passed. Held
+// rows are not ended, and none is in PROTECT: they may have run.
+func expired(row, now string) string {
+	return row + `.submitter = $1 and ` + row + `.queued and not ` + row + `.held and ` + row + `.valid_until <= ` + now + `
+           and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)`
+}
+
+// due is true of a deferred row whose next check has come.
+const due = `(m.next_check_at is null or m.next_check_at <= (select now from clock) or m.updated_at > (select now from clock))`
+
+// openQueue are the first rows of the submitter's queue that may be given a nonce now, as
+// "open". Deferred rows that are not due are not among them, nor later rows of their callers.
+// Where there are no such rows, the queue is read in its order. Otherwise each caller's rows are
+// read separately, so that the rows behind a deferred one are not read at all.
+func openQueue(key, limit string) string {
+	read := ` and m.submitter = $1 and ` + waits + ` and (m.valid_until is null or m.valid_until > (select now from clock))
+           and ` + notAside + ` and ` + hasKey(key)
+	return `clock as materialized (
+  select clock_timestamp() as now
+), deferred as materialized (
+  select (select ` + presentCaller("m") + ` from submitter s where s.submitter = $1) as caller, m.seq, ` + due + ` as due
+    from managed_tx m
+   where m.submitter = $1 and ` + waits + ` and m.deferred_at >= '-infinity'
+   order by m.deferred_at
+), barrier as materialized (
+  select caller, min(seq) as seq from deferred where not due group by caller
+), callers as (
+  (select m.caller from managed_tx m where exists (select from barrier) and m.submitter = $1 and ` + waits + ` order by m.caller limit 1)
+  union all
+  select (select m.caller from managed_tx m where m.submitter = $1 and ` + waits + ` and m.caller > c.caller order by m.caller limit 1)
+    from callers c
+   where c.caller is not null
+), open as (
+  (select m.* from managed_tx m where not exists (select from barrier)` + read + `
+    order by m.seq
+    limit ` + limit + `)
+  union all
+  (select r.*
+     from callers c
+     left join barrier b on b.caller = (select ` + presentCaller("c") + ` from submitter s where s.submitter = $1)
+    cross join lateral (
+          select m.* from managed_tx m where m.caller = c.caller and m.seq < coalesce(b.seq, 9223372036854775807)` + read + `
+           order by m.seq
+           limit ` + limit + `) as r
+    where c.caller is not null
+    order by r.seq
+    limit ` + limit + `)
+)`
+}
+
+// queueLoad adds the load of a submitter's work to a batch. It stands after the
+// statement that locks the lease, never in it: a snapshot is as old as its
+// statement, and a lock may have been waited for.
+func (s *Store) queueLoad(b *pgx.Batch, sub txmanager.Submitter, wide bool, w *txmanager.SubmitterState) {
+	scanTx := func(row pgx.CollectableRow) (txmanager.Tx, error) { return scanTx(sub, w.Now, row) }
+	b.Queue(loadSubmitter, sub).QueryRow(func(row pgx.Row) error {
+		var ours bool
+		var epoch, names string
+		var tip, fee, day, used, value *string
+		var targets []string
+		var tokens map[string]TokenLimits
+		var gas int64
+		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.FinalBlocks, &w.SuspectedViolation,
+			&w.Incident, &w.Evidence, &w.LowestDeferredUntil, &ours, &epoch, &w.Signer, &names, &gas, &tip, &fee, &day, &used, &value, &targets, &tokens, &w.HooksForbidden, &w.NextExpiry, &w.DeferredUntil)
+		w.Bounds = txmanager.Bounds{ValueWei: bigFromText(value), Targets: targets, Gas: uint64(gas), TipWei: bigFromText(tip), FeeWei: bigFromText(fee), FeesPerDayWei: bigFromText(day), FeesUsedWei: bigFromText(used), Tokens: mostOf(tokens)}
+		s.epochs.note(epoch)
+		s.names.note(sub, names)
+		w.Protected, w.ForeignDatabase = w.Incident != 0 || !ours, !ours
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
+		}
+		return err
+	})
+	if s.bumpAfter != nil {
+		queueBumpSpent(b, sub, w)
+	}
+	// Taken, renewed for a look, and renewed for another before the judgement.
+	round := 3 * s.rules.Duration
+	b.Queue(loadUnsettled, sub, round, s.stuckAfter, s.bumpAfter).Query(func(rows pgx.Rows) (err error) {
+		w.Open, err = pgx.CollectRows(rows, scanTx)
+		return err
+	})
+	b.Queue(loadQueue, sub, wide, s.anyCaller, s.macKeys).Query(func(rows pgx.Rows) error {
+		queue, err := pgx.CollectRows(rows, scanTx)
+		limit := 1
+		if wide {
+			limit = int(w.Window)
+		}
+		if i := slices.IndexFunc(queue, func(t txmanager.Tx) bool { return t.Payload == nil }); i >= 0 { // of what is expired none is loaded
+			w.Expired, queue = queue[i:], queue[:i:i]
+			w.ExpiredMore = len(w.Expired) == expiredMost
+		}
+		deferred := 0
+		for _, t := range queue {
+			if t.DeferredAt != nil {
+				deferred++
+			}
+		}
+		limit += deferred
+		w.QueueMore = len(queue) > limit || deferred >= deferredMost
+		w.Queue = queue[:min(len(queue), limit)]
+		return err
+	})
+}
+
+// mostOf is what may be moved of each token in one transaction.
+func mostOf(tokens map[string]TokenLimits) map[string]*big.Int {
+	if tokens == nil {
+		return nil
+	}
+	most := make(map[string]*big.Int, len(tokens))
+	for token, limits := range tokens {
+		most[token] = bigFromText(limits.MaxAmount)
+	}
+	return most
+}
+
+// bigFromText is a numeric column of whole numbers; nil: null.
+func bigFromText(text *string) *big.Int {
+	if text == nil {
+		return nil
+	}
+	n, _ := new(big.Int).SetString(*text, 10)
+	return n
+}
+
+// bumpSpent is what gas bumps have added to what a submitter pays at worst. The clock is
+// read once, so that the index leaves out what is older.
+const bumpSpent = `
+select coalesce(sum(extra_wei), 0)::text
+  from tx_version
+ where submitter = $1 and extra_wei is not null and created_at > (select clock_timestamp() - interval '24 hours')`
+
+func queueBumpSpent(b *pgx.Batch, sub txmanager.Submitter, w *txmanager.SubmitterState) {
+	b.Queue(bumpSpent, sub).QueryRow(func(row pgx.Row) error {
+		var wei string
+		if err := row.Scan(&wei); err != nil {
+			return err
+		}
+		w.BumpBudgetUsedWei, _ = new(big.Int).SetString(wei, 10) // a sum of whole numbers
+		return nil
+	})
+}
+
+func scanTx(sub txmanager.Submitter, now time.Time, row pgx.CollectableRow) (txmanager.Tx, error) {
+	t := txmanager.Tx{Submitter: sub}
+	var gas, receipt, confirmations, diagnosis, recorded []byte
+	var versions []string
+	var quiet, ahead bool
+	var reservation, owner, value *string
+	var until *time.Time
+	err := row.Scan(&t.ID, &t.RequestID, &t.Seq, &t.State, &t.Sub, &t.Nonce, &t.DeferredUntilNonce,
+		&gas, &t.FirstSubmitAt, &t.LastSubmitAt, &t.NextResubmitAt, &t.SubmitAttempts,
+		&t.LastCheckAt, &t.NextCheckAt, &t.LastError, &receipt, &confirmations, &t.RequestedAction, &t.Handler, &t.Trace,
+		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &recorded, &t.FillsLostNonce, &t.Caller, &t.Fingerprint, &t.MAC.Key, &t.MAC.Sum, &t.NeedsNoMAC, &ahead, &t.ValidUntil, &t.HeldBackSince, &t.DeferredAt, &t.Payload, &t.Raw, &versions, &quiet, &t.BarredReason, &t.PresentCaller, &value)
+	if err != nil {
+		return t, err
+	}
+	t.MaxValueWei = bigFromText(value)
+	if ahead {
+		reachable(&t, now)
+	}
+	if reservation != nil {
+		t.Reservation = &txmanager.Reservation{State: txmanager.ReservationState(*reservation), Owner: *owner, Until: *until}
+	}
+	if !quiet && (t.Payload == nil || (t.Raw == nil && len(versions) > 0)) {
+		return t, errArchived(t.ID)
+	}
+	for _, text := range versions {
+		kind, hash, _ := strings.Cut(text, " ")
+		h, err := txmanager.ParseHash(hash)
+		if err != nil {
+			return t, err
+		}
+		if t.Versions = append(t.Versions, h); txmanager.VersionKind(kind) == txmanager.VersionPlaceholder {
+			t.Placeholders = append(t.Placeholders, h)
+		}
+	}
+	return t, errors.Join(fromJSON(gas, &t.Gas), fromJSON(receipt, &t.Receipt), fromJSON(confirmations, &t.Confirmations),
+		fromJSON(diagnosis, &t.Diagnosis), fromJSON(recorded, &t.Recorded))
+}
+
+// reachable brings the times of a row that was changed in the future, before the
+// database's clock was set back, to now: its next check and its next broadcast are due.
+// Times that are equal stay equal, since that marks a claim (a broadcast that was written
+// down, and whose outcome was not).
+func reachable(t *txmanager.Tx, now time.Time) {
+	for _, at := range []**time.Time{&t.FirstSubmitAt, &t.LastSubmitAt, &t.NextResubmitAt, &t.LastCheckAt, &t.NextCheckAt} {
+		if *at != nil && (*at).After(now) {
+			*at = &now
+		}
+	}
+}
+
+// errArchived says that something is to be done for which a document is needed
+// that an operator took away.
+func errArchived(txID string) error {
+	return fmt.Errorf("transaction %s: its documents are not there: attach the quarter's partition of tx_document again", txID)
+}
+
+func fromJSON(text []byte, into any) error {
+	if text == nil {
+		return nil
+	}
+	return json.Unmarshal(text, into)
+}
+
+// micros drops what Postgres would not keep.
+func micros(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	r := t.Truncate(time.Microsecond)
+	return &r
+}
+
+// bigint is n as Postgres keeps it. A nonce beyond it cannot be (EIP-2681
+// bounds nonces by 2^64 - 2; 2^63 transactions are out of anyone's reach).
+func bigint(n uint64) int64 {
+	return int64(min(n, math.MaxInt64))
+}

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// EventMode is what a session has done with the events that its statements make.
+type EventMode string
+
+// The modes. The sequences of a transaction's events go on in each.
+const (
+	EventsDropped EventMode = ""     // nothing, but for those of transactions accepted while they were kept
+	EventsKept    EventMode = "keep" // they are rows, of the same commit
+	EventsLogged  EventMode = "log"  // whoever made the statement is told of each
+)
+
+// EventNews is what one round trip has made, once it has come to its end. Of one that
+// failed, or whose answer was lost, nothing is told.
+type EventNews struct {
+	Of     []txmanager.Submitter // whose events were kept
+	Events []txmanager.Event     // in order, with [EventsLogged]
+}
+
+// What the database tells a session of events by.
+const (
+	eventCode = "FPE01" // one event, in whole
+	keptCode  = "FPE02" // a submitter of whom some were kept
+)
+
+// noticed is where a connection keeps what it was told since its round trip began.
+const noticed = "fencepost.noticed"
+
+// notice remembers what the database tells of events.
+func notice(conn *pgconn.PgConn, n *pgconn.Notice) {
+	if n.Code != eventCode && n.Code != keptCode {
+		return
+	}
+	news, _ := conn.CustomData()[noticed].(*EventNews)
+	if news == nil {
+		news = new(EventNews)
+		conn.CustomData()[noticed] = news
+	}
+	if n.Code == keptCode {
+		news.Of = append(news.Of, txmanager.Submitter(n.Message))
+		return
+	}
+	e := txmanager.Event{Body: json.RawMessage(n.Message)}
+	if err := json.Unmarshal(e.Body, &e); err == nil { // its own members, by the names that the body has
+		news.Events = append(news.Events, e)
+	}
+}
+
+// listener tells what was noticed at the end of each round trip, beside another tracer.
+type listener struct {
+	tracer pgx.QueryTracer // may be nil
+	tell   func(context.Context, EventNews)
+}
+
+// TraceQueryStart implements [pgx.QueryTracer].
+func (l listener) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	delete(conn.PgConn().CustomData(), noticed)
+	if l.tracer == nil {
+		return ctx
+	}
+	return l.tracer.TraceQueryStart(ctx, conn, data)
+}
+
+// TraceQueryEnd implements [pgx.QueryTracer].
+func (l listener) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
+	if l.tracer != nil {
+		l.tracer.TraceQueryEnd(ctx, conn, data)
+	}
+	l.pass(ctx, conn, data.Err)
+}
+
+// TraceBatchStart implements [pgx.BatchTracer].
+func (l listener) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	delete(conn.PgConn().CustomData(), noticed)
+	if t, ok := l.tracer.(pgx.BatchTracer); ok {
+		return t.TraceBatchStart(ctx, conn, data)
+	}
+	return ctx
+}
+
+// TraceBatchQuery implements [pgx.BatchTracer].
+func (l listener) TraceBatchQuery(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchQueryData) {
+	if t, ok := l.tracer.(pgx.BatchTracer); ok {
+		t.TraceBatchQuery(ctx, conn, data)
+	}
+}
+
+// TraceBatchEnd implements [pgx.BatchTracer].
+func (l listener) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
+	if t, ok := l.tracer.(pgx.BatchTracer); ok {
+		t.TraceBatchEnd(ctx, conn, data)
+	}
+	l.pass(ctx, conn, data.Err)
+}
+
+func (l listener) pass(ctx context.Context, conn *pgx.Conn, err error) {
+	news, _ := conn.PgConn().CustomData()[noticed].(*EventNews)
+	delete(conn.PgConn().CustomData(), noticed)
+	if news != nil && err == nil {
+		l.tell(ctx, *news)
+	}
+}

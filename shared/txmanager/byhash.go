@@ -1,0 +1,161 @@
+package txmanager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/fencepost/fencepost/shared/lease"
+)
+
+// UnprovedError reports what a release says of a lost nonce that the chain does not prove.
+type UnprovedError struct {
+	Field string // of the release: hashes or executed
+	Nonce uint64
+	Why   string
+}
+
+// Error names the nonce with the reason.
+func (e UnprovedError) Error() string { return fmt.Sprintf("nonce %d: %s", e.Nonce, e.Why) }
+
+// archiveNodeAdvice tells an operator what to do where no node shows a transaction.
+const archiveNodeAdvice = "let rpc.urls, or the chain's entry in chains, have a node that keeps all blocks, transactions and receipts (an archive node), " +
+	"and ask again; or, where the request was carried out, state in executed for this nonce how you know it"
+
+// readByHash reads the transactions whose hashes the operator gave for lost nonces. It
+// stores those that are not stored yet. Each has to be the account's, with that nonce, and
+// a quorum of the nodes has to give its receipt at finality. One that is proved so takes
+// the place of another that was stored: a reorg below finality has removed that one.
+func (t *leaseSession) readByHash(ctx context.Context, l *ReleaseRequest, lost []uint64) error {
+	if len(l.Hashes) == 0 {
+		return nil
+	}
+	stored, err := t.Store.ForeignTransactions(ctx, t.state.submitterOf(), t.state.lowestOpenNonce(), l.Count)
+	if err != nil {
+		return err
+	}
+	known := make(map[uint64]Hash)
+	for _, f := range stored {
+		known[f.Nonce] = f.Tx.Hash
+	}
+	var left []uint64
+	for _, n := range slices.Sorted(maps.Keys(l.Hashes)) {
+		if !slices.Contains(lost, n) {
+			return UnprovedError{"hashes", n, t.notLostReason(n, l.Count)}
+		}
+		if h, read := known[n]; !read || h != l.Hashes[n] {
+			left = append(left, n)
+		}
+	}
+	for some := range slices.Chunk(left, maxForeignReads) {
+		if t.isHalfTimeOver() {
+			return fmt.Errorf("%w: by the hashes that you gave, and some are left", ErrStillReading)
+		}
+		found, err := t.readTransactions(ctx, l, some)
+		if err != nil {
+			return err
+		}
+		if err := t.storeForeign(ctx, foreignProgress{found: found}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readTransactions reads the transactions of the nonces, with their receipts.
+func (t *leaseSession) readTransactions(ctx context.Context, l *ReleaseRequest, nonces []uint64) (found []ForeignTransaction, err error) {
+	for _, n := range nonces {
+		one, err := t.readTransaction(ctx, n, l.Hashes[n])
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, ForeignTransaction{Nonce: n, Incident: t.state.Incident, Tx: one, CallDigest: one.CallDigest()})
+	}
+	q := ChainQuery{Submitter: t.state.submitterOf(), Account: true, FinalCount: true}
+	for _, f := range found {
+		q.Receipts = append(q.Receipts, f.Tx.Hash)
+	}
+	v, err := t.queryWhereFound(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		f := &found[i]
+		switch a := v.Receipts[f.Tx.Hash]; {
+		case a.Answer == AnswerNotFound:
+			return nil, UnprovedError{"hashes", f.Nonce, fmt.Sprintf("no node has a receipt of transaction %s: %s", f.Tx.Hash, archiveNodeAdvice)}
+		case a.Answer != AnswerFound, v.FinalCount == nil, *v.FinalCount <= f.Nonce:
+			return nil, fmt.Errorf("%w: no node has said yet that transaction %s is final", ErrStillReading, f.Tx.Hash)
+		default:
+			f.Tx.BlockNumber, f.Tx.BlockHash, f.Tx.Node = a.Receipt.BlockNumber, a.Receipt.BlockHash, v.Node
+			f.Succeeded, f.Receipt = a.Receipt.Succeeded, a.Receipt.Document
+		}
+		if len(f.Tx.Data) > MaxForeignData {
+			f.Tx.Data = nil
+		}
+	}
+	err = t.requireQuorum(ctx, q, v, fmt.Sprintf("the account's final count is above nonce %d, and has these %d transactions", nonces[len(nonces)-1], len(found)), agreesOnForeign(found))
+	if errors.Is(err, ErrNoQuorum) {
+		return nil, UnprovedError{"hashes", nonces[0], fmt.Sprintf("too few nodes have the receipt: %v: ask again, or %s", err, archiveNodeAdvice)}
+	}
+	return found, err
+}
+
+// withVersion reads the transaction of that hash, which has to be the account's, with nonce n.
+func (t *leaseSession) readTransaction(ctx context.Context, n uint64, h Hash) (ConsumingTx, error) {
+	var tx SignedTransaction
+	err := t.callOutside(ctx, func(ctx context.Context) (err error) {
+		tx, err = t.chain.Transaction(ctx, h)
+		return err
+	})
+	switch {
+	case errors.Is(err, lease.ErrFenced):
+		return ConsumingTx{}, err
+	case errors.Is(err, ErrNoTransaction):
+		return ConsumingTx{}, UnprovedError{"hashes", n, fmt.Sprintf("no node knows a transaction %s: %s", h, archiveNodeAdvice)}
+	case err != nil:
+		return ConsumingTx{}, fmt.Errorf("%w: transaction %s, and a node did not answer (%v)", ErrStillReading, h, err)
+	case tx.From != t.state.submitterOf().Address():
+		return ConsumingTx{}, UnprovedError{"hashes", n, fmt.Sprintf("transaction %s is signed by %s, and not by the account", h, tx.From)}
+	case tx.Nonce != n:
+		return ConsumingTx{}, UnprovedError{"hashes", n, fmt.Sprintf("transaction %s has nonce %d", h, tx.Nonce)}
+	case t.state.hasVersion(h):
+		return ConsumingTx{}, UnprovedError{"hashes", n, fmt.Sprintf("transaction %s is on record here: ask again once it is settled", h)}
+	}
+	return tx.Tx, nil
+}
+
+// queryWhereFound is the view of the first node that has all of the receipts; of the node
+// that is asked first where none has.
+func (t *leaseSession) queryWhereFound(ctx context.Context, q ChainQuery) (ChainObservation, error) {
+	hasAll := func(v ChainObservation) bool {
+		return !slices.ContainsFunc(q.Receipts, func(h Hash) bool { return v.Receipts[h].Answer != AnswerFound })
+	}
+	v, err := t.query(ctx, q)
+	if err != nil || v.OtherNodes == nil || hasAll(v) {
+		return v, err
+	}
+	others, err := t.queryOthers(ctx, v, q, allNodes)
+	if i := slices.IndexFunc(others, hasAll); err == nil && i >= 0 {
+		others[i].OtherNodes = v.OtherNodes
+		return others[i], nil
+	}
+	return v, err
+}
+
+// checkProved refuses pairs that nothing proves: a named request ends by a transaction that was
+// read, or by the operator's statement that it was carried out.
+func (e evidence) checkProved(l *ReleaseRequest, pairs map[uint64]string) error {
+	for _, n := range slices.Sorted(maps.Keys(pairs)) {
+		_, read := e.foreign[n]
+		switch _, stated := l.Executed[n]; {
+		case !read && !stated:
+			return UnprovedError{"hashes", n, fmt.Sprintf("no node tells which transaction consumed it, so nothing proves that %q was carried out: give the transaction's hash. Where you do not have it, %s", pairs[n], archiveNodeAdvice)}
+		case read && stated:
+			return UnprovedError{"executed", n, fmt.Sprintf("transaction %s consumed it, and says itself whether it was carried out: leave executed out", e.foreign[n].Tx.Hash)}
+		}
+	}
+	return nil
+}

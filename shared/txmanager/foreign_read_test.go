@@ -1,0 +1,494 @@
+package txmanager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/lease"
+)
+
+// oldChain is a panel whose first node tells by what nonces were consumed, by counts where
+// it has them, and by blocks.
+type oldChain struct {
+	*panel
+	takers map[uint64]ConsumingTx
+	kept   uint64 // the first block of which it has counts
+	final  uint64
+	older  uint64 // the last block that is older than the submitter
+	refuse error  // to give blocks
+	counts int    // how often it was asked by counts
+	blocks []BlocksQuery
+	before func() // called before it answers; nil: nothing is
+}
+
+func (c *oldChain) FindConsumingTx(_ context.Context, _ Submitter, n uint64) (ConsumingTx, error) {
+	c.asks()
+	c.counts++
+	taker, ok := c.takers[n]
+	switch {
+	case c.kept > 0 && taker.BlockNumber < c.kept:
+		return ConsumingTx{}, fmt.Errorf("%w: %w", ErrNoCounts, ErrConsumerUnavailable)
+	case !ok:
+		return ConsumingTx{}, ErrConsumerUnavailable
+	}
+	return taker, nil
+}
+
+func (c *oldChain) ReadBlocks(_ context.Context, q BlocksQuery) (BlocksRead, error) {
+	c.asks()
+	c.blocks = append(c.blocks, q)
+	r := BlocksRead{Node: "n0", Final: c.final, End: c.older, Transactions: map[uint64]ConsumingTx{}}
+	if c.refuse != nil || !q.OlderThan.IsZero() {
+		return r, c.refuse
+	}
+	r.End = min(c.final, q.After+uint64(q.Most))
+	for n, taker := range c.takers {
+		if taker.BlockNumber > q.After && taker.BlockNumber <= r.End {
+			r.Transactions[n] = taker
+		}
+	}
+	return r, nil
+}
+
+func (c *oldChain) asks() {
+	if c.before != nil {
+		c.before()
+	}
+}
+
+// readBehind are the blocks behind which the calls from the given one on have asked for
+// others.
+func (c *oldChain) readBehind(call int) (all []uint64) {
+	for _, q := range c.blocks[call:] {
+		if q.OlderThan.IsZero() {
+			all = append(all, q.After)
+		}
+	}
+	return all
+}
+
+// newOldChain has foreign transactions at the blocks, for nonces from 0 on, each with its
+// receipt at all three nodes. Its head is at block 2000.
+func newOldChain(blocksOf ...uint64) (c *oldChain, w SubmitterState) {
+	w = workOf(1, 0)
+	w.Incident, w.Protected = 1, true
+	c = &oldChain{panel: &panel{ChainConnector: reader(nil), quorum: 2}, takers: map[uint64]ConsumingTx{}, final: 2000}
+	v := viewOf(w, block('a', 2000))
+	v.FinalCount = new(uint64(len(blocksOf)))
+	v.Account.LatestCount = uint64(len(blocksOf))
+	for n, number := range blocksOf {
+		h := versionHash(uint64(n), 0xf0)
+		c.takers[uint64(n)] = ConsumingTx{Hash: h, BlockNumber: number, BlockHash: block('a', number).Hash, Node: "n0", ValueWei: fmt.Sprint(n)}
+		v.Receipts[h] = ReceiptAnswer{Answer: AnswerFound, Receipt: Receipt{TxHash: h, BlockNumber: number, BlockHash: block('a', number).Hash, Succeeded: true}}
+	}
+	v.HashesAt = map[uint64]Hash{}
+	for n := range uint64(2001) {
+		v.HashesAt[n] = block('a', n).Hash
+	}
+	c.views = ofNodes(v, v, v)
+	return c, w
+}
+
+// wanted is a request that any nonce of which nothing is known may have been.
+var wanted = []OpenRequest{{RequestID: "wanted", Payload: []byte("pay")}}
+
+// every has n transactions in one block.
+func every(block uint64, n int) []uint64 { return slices.Repeat([]uint64{block}, n) }
+
+// reading is a tenure that reads foreign transactions of the chain.
+func reading(c *oldChain, w SubmitterState, book *evidenceBook) *leaseSession {
+	return &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book}, chain: c, state: w, began: time.Now()}
+}
+
+// step has one invocation read.
+func step(t *testing.T, c *oldChain, w SubmitterState, book *evidenceBook) *leaseSession {
+	t.Helper()
+	tn := reading(c, w, book)
+	if err := tn.readForeign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return tn
+}
+
+func (b *evidenceBook) nonces() (all []uint64) {
+	for _, f := range b.stored {
+		all = append(all, f.Nonce)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// scan are the numbers below n.
+func upTo(n int) (all []uint64) {
+	for i := range uint64(n) {
+		all = append(all, i)
+	}
+	return all
+}
+
+// One invocation reads fifty of many foreign transactions, and stores them with their
+// receipts; it says that there is more, and the next ones go on until all are stored.
+func TestForeignTransactionsAreReadInSteps(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		c, w := newOldChain(every(1990, 120)...)
+		book := &evidenceBook{}
+		for i, want := range []int{50, 100, 120, 120} {
+			c.counts = 0
+			tn := step(t, c, w, book)
+			if got := len(book.stored); got != want {
+				t.Errorf("step %d: got %d stored, want %d", i, got, want)
+			}
+			if more := want < 120; tn.state.ForeignUnread != more || tn.state.ForeignReadable || c.counts > 50 {
+				t.Errorf("step %d: got more to read %v, at once %v, after %d questions; want %v, later, after 50 at most", i, tn.state.ForeignUnread, tn.state.ForeignReadable, c.counts, more)
+			}
+		}
+		if got := book.nonces(); !slices.Equal(got, upTo(120)) {
+			t.Errorf("stored: got %v, want each nonce once", got)
+		}
+		for _, f := range book.stored {
+			if want := c.takers[f.Nonce]; f.Tx.Hash != want.Hash || f.CallDigest != want.CallDigest() || !f.Succeeded || f.Incident != 1 {
+				t.Errorf("nonce %d: got %+v, want what the chain has", f.Nonce, f)
+			}
+		}
+		if len(c.blocks) > 0 {
+			t.Errorf("got %d questions for blocks, want none: the node has counts", len(c.blocks))
+		}
+	})
+}
+
+// A transaction that too few nodes show is not stored, and is asked for again, whether it
+// was found by counts or in a block. The reading of blocks does not go past it.
+func TestForeignTransactionsNeedAQuorum(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []uint64{0, 1999} {
+		frozen(t, func(t *testing.T) {
+			c, w := newOldChain(1200, 1210)
+			c.kept, c.older = kept, 1150
+			honest := c.views[1:]
+			liar := func(v ChainObservation) ChainObservation {
+				v.Receipts = maps.Clone(v.Receipts)
+				a := v.Receipts[c.takers[1].Hash]
+				a.Receipt.BlockHash = Hash{1}
+				v.Receipts[c.takers[1].Hash] = a
+				return v
+			}
+			c.views = []ChainObservation{c.views[0], liar(honest[0]), liar(honest[1])}
+			book := &evidenceBook{}
+			for range 3 {
+				tn := step(t, c, w, book)
+				if len(book.stored) > 0 || !tn.state.ForeignUnread || book.read.Begun {
+					t.Fatalf("counts from block %d, two nodes against one: got %d stored, more to read %v, blocks read %+v; want nothing stored, and more to read", kept, len(book.stored), tn.state.ForeignUnread, book.read)
+				}
+			}
+			c.views = append(c.views[:1], honest...)
+			for range 3 {
+				step(t, c, w, book)
+			}
+			if got := book.nonces(); !slices.Equal(got, upTo(2)) {
+				t.Errorf("counts from block %d, all agree: got %v stored, want both", kept, got)
+			}
+		})
+	}
+}
+
+// takenAway is a book whose lease another has taken over.
+type takenAway struct{ *evidenceBook }
+
+func (takenAway) Renew(context.Context, lease.Lease) (lease.Lease, error) {
+	return lease.Lease{}, lease.ErrFenced
+}
+
+// An invocation that loses the lease while it reads stores nothing, also not of what it
+// had found before.
+func TestForeignTransactionsOfALostLease(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []uint64{0, 1999} {
+		frozen(t, func(t *testing.T) {
+			c, w := newOldChain(100, 200, 300, 400)
+			c.kept = kept
+			w.Lease = lease.New(string(alice), "node-1/a", 7, time.Now(), 10*time.Second)
+			c.before = func() { time.Sleep(2 * time.Second) }
+			book := &evidenceBook{}
+			tn := reading(c, w, book)
+			tn.Store = takenAway{book}
+			err := tn.readForeign(t.Context())
+			if !errors.Is(err, lease.ErrFenced) || len(book.stored) > 0 || book.read.Begun {
+				t.Errorf("counts from block %d: got %v, %d stored, blocks read %+v; want it fenced, and nothing stored", kept, err, len(book.stored), book.read)
+			}
+			if asked := c.counts + len(c.blocks); asked < 2 {
+				t.Errorf("counts from block %d: got the lease lost after %d questions, want it lost in the midst", kept, asked)
+			}
+		})
+	}
+}
+
+// Where the node has no counts so old, the blocks are read forward, each once, and at most
+// 500 in an invocation. The first is the last that is older than the submitter. The next
+// invocation follows at once while there is more. The release waits meanwhile, and says
+// how far it is; it never says that what consumed a nonce is not known.
+func TestBlocksAreReadWhereCountsAreGone(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		c, w := newOldChain(30, 30, 700, 701, 1850)
+		c.kept, c.older = 1872, 20
+		book := &evidenceBook{}
+		last := uint64(20)
+		for i, want := range []struct {
+			stored int
+			block  uint64
+		}{{2, 520}, {4, 1020}, {4, 1520}, {5, 2000}} {
+			asked := len(c.blocks)
+			tn := step(t, c, w, book)
+			if len(book.stored) != want.stored || book.read.Block != want.block {
+				t.Errorf("step %d: got %d stored, up to block %d; want %d, up to %d", i, len(book.stored), book.read.Block, want.stored, want.block)
+			}
+			if more := want.block < 2000; tn.state.ForeignUnread != more || tn.state.ForeignReadable != more {
+				t.Errorf("step %d: got more to read %v, at once %v; want %v", i, tn.state.ForeignUnread, tn.state.ForeignReadable, more)
+			}
+			if d := tn.Rules.planNextWork(tn.state); tn.state.ForeignReadable && d.at.After(dbNow) {
+				t.Errorf("step %d: got the next at %s, want it at once", i, d.at)
+			}
+			for _, after := range c.readBehind(asked) {
+				if after != last {
+					t.Errorf("step %d: got blocks after %d read, want those after %d", i, after, last)
+				}
+				last = min(after+50, 2000)
+			}
+			if i == 1 {
+				stored := slices.Clone(book.stored)
+				_, _, err := reading(c, w, book).planResync(t.Context(), &ReleaseRequest{Count: 5}, LostNonces{})
+				if !errors.Is(err, ErrStillReading) || !strings.Contains(err.Error(), "up to 1520 of 2000") {
+					t.Errorf("a release meanwhile: got %v, want it to wait, and to say how far the reading is", err)
+				}
+				book.stored, book.read.Block = stored, want.block
+			}
+		}
+		if got := book.nonces(); !slices.Equal(got, upTo(5)) {
+			t.Errorf("stored: got %v, want all", got)
+		}
+		if q := c.blocks[0]; !q.OlderThan.Equal(book.read.Registered.Add(-registeredMargin)) {
+			t.Errorf("the start: got %+v, want the last block older than the registration", q)
+		}
+	})
+}
+
+// The reading begins below the block of the last nonce that is settled.
+func TestBlocksAreReadFromTheLastSettledNonce(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		c, w := newOldChain(1000)
+		c.kept = 1990
+		for settled, want := range map[uint64]uint64{1000: 900, 50: 0} {
+			c.blocks = nil
+			step(t, c, w, &evidenceBook{read: ForeignScan{TerminalBlock: &settled}})
+			if c.blocks[0].After != want {
+				t.Errorf("settled at block %d: got the blocks after %d read first, want those after %d", settled, c.blocks[0].After, want)
+			}
+		}
+	})
+}
+
+// readAll has the blocks read once, and returns what the last invocation left.
+func readAll(t *testing.T, c *oldChain, w SubmitterState, book *evidenceBook) *leaseSession {
+	t.Helper()
+	for range 10 {
+		if tn := step(t, c, w, book); !tn.state.ForeignUnread {
+			return tn
+		}
+	}
+	t.Fatalf("after ten steps: got %+v, want all blocks read", book.read)
+	return nil
+}
+
+// A nonce that is in no block, such as one that an authorization consumed, is not told
+// once all blocks were read: an operator has to name it. What comes later is found all the
+// same. The blocks are read again after an hour, from further below, by another node, and
+// with no hurry; then it may be found.
+func TestBlocksAreReadOnceMore(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		c, w := newOldChain(600, 1300, 1500)
+		c.kept, c.older = 1990, 550
+		hidden := c.takers[1]
+		delete(c.takers, 1)
+		book := &evidenceBook{open: wanted}
+		readAll(t, c, w, book)
+		if got := book.nonces(); !slices.Equal(got, []uint64{0, 2}) {
+			t.Fatalf("stored: got %v, want all but nonce 1", got)
+		}
+		var open UnnamedNonceError
+		if _, _, err := reading(c, w, book).planResync(t.Context(), &ReleaseRequest{Count: 3}, LostNonces{}); !errors.As(err, &open) || open.Nonce != 1 {
+			t.Errorf("a release: got %v, want nonce 1 to be named", err)
+		}
+		c.final = 2100
+		asked := len(c.blocks)
+		later := w
+		later.Now = dbNow.Add(59 * time.Minute)
+		readAll(t, c, later, book)
+		if got := c.readBehind(asked); !slices.Equal(got, []uint64{2000, 2050}) || book.read.Again != nil {
+			t.Errorf("before the hour is over: got blocks after %v read, want those that came since alone", got)
+		}
+
+		c.takers[1] = hidden
+		later.Now = dbNow.Add(time.Hour + time.Second)
+		asked = len(c.blocks)
+		tn := step(t, c, later, book)
+		if got := c.readBehind(asked); got[1] != 0 || tn.state.ForeignUnread || tn.state.ForeignReadable || book.read.Again == nil {
+			t.Errorf("after the hour: got blocks after %v read, more to read %v; want them from the first block on, with no hurry", got, tn.state.ForeignUnread)
+		}
+		if _, _, err := reading(c, later, &evidenceBook{stored: book.stored, read: book.read, open: wanted}).planResync(t.Context(), &ReleaseRequest{Count: 3}, LostNonces{}); !errors.As(err, &open) {
+			t.Errorf("a release meanwhile: got %v, want nonce 1 to be named", err)
+		}
+		for range 4 {
+			step(t, c, later, book)
+		}
+		if got := book.nonces(); !slices.Equal(got, upTo(3)) {
+			t.Errorf("after the second reading: got %v, want all", got)
+		}
+	})
+	frozen(t, func(t *testing.T) { // the third time by another node, from further below
+		c, w := newOldChain(600, 1300)
+		delete(c.takers, 1)
+		c.kept = 1990
+		begun := ForeignScan{Begun: true, Start: 1900, Block: 2000, Final: 2000, Passes: 1, EndedAt: ago(2 * time.Hour)}
+		step(t, c, w, &evidenceBook{read: begun})
+		if q := c.blocks[1]; q.After != 0 || q.Turn != 1 {
+			t.Errorf("read again: got %+v, want the blocks after 0, by the next node", q)
+		}
+	})
+}
+
+// A transaction of a nonce that is not final yet, or that has no receipt, is not passed
+// by; one without a receipt not for ten minutes.
+func TestBlocksAreNotReadPastWhatIsNotProved(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		c, w := newOldChain(1000, 1010, 1020)
+		c.kept = 1990
+		for i := range c.views {
+			c.views[i].FinalCount = new(uint64(2))
+		}
+		book := &evidenceBook{read: ForeignScan{TerminalBlock: new(uint64(1000))}}
+		if tn := step(t, c, w, book); book.read.Block != 1019 || len(book.stored) != 2 || !tn.state.ForeignUnread {
+			t.Errorf("the third is not final: got %d stored, up to block %d, more to read %v; want two, and block 1019", len(book.stored), book.read.Block, tn.state.ForeignUnread)
+		}
+		for i := range c.views {
+			c.views[i].FinalCount = new(uint64(3))
+		}
+		if readAll(t, c, w, book); len(book.stored) != 3 {
+			t.Errorf("all are final: got %d stored, want 3", len(book.stored))
+		}
+	})
+	frozen(t, func(t *testing.T) {
+		c, w := newOldChain(1000, 1010)
+		c.kept = 1990
+		for _, v := range c.views {
+			v.Receipts[c.takers[0].Hash] = ReceiptAnswer{Answer: AnswerNotFound}
+		}
+		book := &evidenceBook{read: ForeignScan{TerminalBlock: new(uint64(1000))}}
+		for range 3 {
+			if tn := step(t, c, w, book); book.read.Block != 999 || !tn.state.ForeignUnread {
+				t.Errorf("no receipt of the first: got blocks read up to %d, more to read %v; want 999, and more", book.read.Block, tn.state.ForeignUnread)
+			}
+		}
+		if got := book.nonces(); !slices.Contains(got, 1) {
+			t.Errorf("no receipt of the first: got %v stored, want the second", got)
+		}
+		w.Now = dbNow.Add(maxUnprovenWait)
+		if readAll(t, c, w, book); book.read.Block != 2000 {
+			t.Errorf("ten minutes later: got blocks read up to %d, want all", book.read.Block)
+		}
+	})
+}
+
+// Nodes that have thrown the blocks away too cannot tell; one that fails is asked again.
+func TestBlocksThatAreNotGiven(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		var open UnnamedNonceError
+		for name, c := range map[string]struct {
+			err   error
+			named bool
+		}{
+			"history expired": {fmt.Errorf("%w: pruned history", ErrConsumerUnavailable), true},
+			"out of reach":    {errors.New("dial tcp: connection refused"), false},
+		} {
+			chain, w := newOldChain(1000)
+			chain.kept, chain.refuse = 1990, c.err
+			tn := step(t, chain, w, &evidenceBook{})
+			if tn.state.ForeignReadable {
+				t.Errorf("%s: got the next step at once, want it later", name)
+			}
+			_, _, err := reading(chain, w, &evidenceBook{open: wanted}).planResync(t.Context(), &ReleaseRequest{Count: 1}, LostNonces{})
+			if errors.As(err, &open) != c.named || errors.Is(err, ErrStillReading) == c.named {
+				t.Errorf("%s: got %v, want the nonce to be named %v", name, err, c.named)
+			}
+		}
+		chain, w := newOldChain(1000) // a node that invents blocks
+		chain.kept, chain.final = 1990, 1_000_000
+		book := &evidenceBook{read: ForeignScan{TerminalBlock: new(uint64(1000))}}
+		if step(t, chain, w, book); book.read.Begun {
+			t.Errorf("blocks far above the head: got %+v, want none of them read", book.read)
+		}
+	})
+}
+
+// changedBook has judged by other transactions than those that are read now.
+type changedBook struct{ *evidenceBook }
+
+func (changedBook) StoreForeignTransactions(context.Context, lease.Lease, []ForeignTransaction) error {
+	return ErrForeignChanged
+}
+
+// Where a release has judged by a transaction that is another one now, the invocation says
+// so to operators and goes on: what is in flight is still watched. A release is refused.
+func TestAChangedForeignTransactionIsReported(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		c, w := newOldChain(1990)
+		var text strings.Builder
+		tn := reading(c, w, &evidenceBook{})
+		tn.Store, tn.Log = changedBook{&evidenceBook{}}, slog.New(slog.NewTextHandler(&text, nil))
+		if err := tn.readForeign(t.Context()); err != nil || !strings.Contains(text.String(), "level=ERROR") || !strings.Contains(text.String(), "reorg below finality") {
+			t.Errorf("got %v, and the log %s; want it to go on, and an ERROR", err, text.String())
+		}
+		if _, _, err := tn.planResync(t.Context(), &ReleaseRequest{Count: 1}, LostNonces{}); !errors.Is(err, ErrNoQuorum) {
+			t.Errorf("a release: got %v, want it refused", err)
+		}
+	})
+}
+
+// The blocks are read from a node whose last final block is behind the one at which the
+// account's count was read: what that count has more is not untold. The release waits, and
+// has it on record once the node has caught up.
+func TestBlocksOfANodeThatLagsTellNothingOfTheLastNonces(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		c, w := newOldChain(600, 1300, 1995)
+		c.kept, c.older, c.final = 1999, 1200, 1990
+		for i := range c.views {
+			c.views[i].FinalBlock = new(uint64(2000))
+		}
+		delete(c.takers, 0) // of which nothing will be told
+		book := &evidenceBook{}
+		for range 3 {
+			step(t, c, w, book)
+		}
+		_, _, err := reading(c, w, book).planResync(t.Context(), &ReleaseRequest{Count: 3}, LostNonces{})
+		if !errors.Is(err, ErrStillReading) {
+			t.Errorf("a release meanwhile: got %v, want it to wait", err)
+		}
+		c.final = 2000
+		if _, _, err = reading(c, w, book).planResync(t.Context(), &ReleaseRequest{Count: 3}, LostNonces{}); err != nil || !slices.Contains(book.nonces(), 2) {
+			t.Errorf("the node has caught up: got %v with %v stored, want nonce 2 on record", err, book.nonces())
+		}
+	})
+}

@@ -1,0 +1,172 @@
+package txmanager
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// pairRequests are the nonces with the requests that they were: those that the operator named,
+// and with [ReleaseRequest.Matching] those that match one to one. The error is an [UnnamedNonceError]
+// where a nonce of which nothing was said matches a request, and an [NamingError] for a
+// name that was given twice, or that the transaction contradicts.
+func (t *leaseSession) pairRequests(l *ReleaseRequest, e evidence, open []OpenRequest) (map[uint64]string, error) {
+	pairs := make(map[uint64]string)
+	nonces := make(map[string]uint64)
+	for _, n := range slices.Sorted(maps.Keys(l.Requests)) {
+		name := l.Requests[n]
+		if name == NoRequest {
+			continue
+		}
+		if other, twice := nonces[name]; twice {
+			return nil, NamingError{n, name, fmt.Sprintf("it is named for nonce %d too, and runs once", other)}
+		}
+		pairs[n], nonces[name] = name, n
+	}
+	wanted := t.wantedCalls(e, open)
+	if err := e.checkContradictions(pairs, wanted); err != nil {
+		return nil, err
+	}
+	matches := t.possibleMatches(l, e, wanted, nonces)
+	if l.Matching {
+		for n, name := range uniqueMatches(matches) {
+			pairs[n] = name
+			delete(matches, n)
+		}
+	}
+	return pairs, unnamedNoncesError(matches, e)
+}
+
+// wantedCalls is what every request wants that is open, or in flight and was not carried out.
+func (t *leaseSession) wantedCalls(e evidence, open []OpenRequest) (wanted []wantedCall) {
+	for _, o := range open {
+		wanted = append(wanted, t.wantedCallOf(o.RequestID, o.Payload, o.Unknown))
+	}
+	for _, x := range t.state.Open {
+		if x.FillsLostNonce {
+			continue
+		}
+		w := t.wantedCallOf(x.RequestID, x.Payload, x.isMadeElsewhere())
+		if x.isMadeElsewhere() && len(x.Raw) > 0 && !x.isPlaceholder(x.Hash()) {
+			w = t.wantedCallOfBytes(x.RequestID, x.Raw)
+		}
+		if n := *x.Nonce; x.isMadeElsewhere() && slices.Contains(e.lost, n) { // its handler, or its owner, may have sent it by other means
+			w.lostNonce = &n
+		}
+		if x.Recorded == nil && x.Receipt == nil {
+			wanted = append(wanted, w)
+		}
+	}
+	return wanted
+}
+
+// possibleMatches are the requests that each nonce, of which nothing was said, may have been. One
+// whose transaction proves a payout was none of them.
+func (t *leaseSession) possibleMatches(l *ReleaseRequest, e evidence, wanted []wantedCall, named map[string]uint64) map[uint64][]string {
+	matches := make(map[uint64][]string)
+	for _, n := range e.lost {
+		f, read := e.foreign[n]
+		if _, said := l.Requests[n]; said || f.Proves != "" {
+			continue
+		}
+		for _, w := range wanted {
+			_, isNamed := named[w.id]
+			if !isNamed && (!read || w.mayBeRequest(n, f)) {
+				matches[n] = append(matches[n], w.id)
+			}
+		}
+	}
+	return matches
+}
+
+// wantedCall is what a request wants done.
+type wantedCall struct {
+	id        string
+	digest    [32]byte
+	unknown   bool    // what it wants is not known yet
+	lostNonce *uint64 // a nonce that it may have consumed whatever it wants
+}
+
+// mayBeRequest says that f, which consumed nonce n, may have been the request.
+func (w wantedCall) mayBeRequest(n uint64, f ForeignTransaction) bool {
+	return w.unknown || w.lostNonce != nil && *w.lostNonce == n || w.digest == f.CallDigest
+}
+
+func (t *leaseSession) wantedCallOf(id string, payload []byte, unknown bool) wantedCall {
+	call, err := t.chain.ParsePayload(payload)
+	if unknown || err != nil {
+		return wantedCall{id: id, unknown: true}
+	}
+	return wantedCall{id: id, digest: call.Digest()}
+}
+
+func (t *leaseSession) wantedCallOfBytes(id string, raw []byte) wantedCall {
+	_, tx, _, err := t.chain.ParseSigned(raw)
+	if err != nil {
+		return wantedCall{id: id, unknown: true}
+	}
+	return wantedCall{id: id, digest: Call{To: tx.To, Value: tx.Value, Data: tx.Data}.Digest()}
+}
+
+// checkContradictions refuses a name where the transaction does something else than the request
+// wants: of two names that were swapped each request would end as the other's transaction
+// did. A payout ends by proof of payment alone, whatever the name says. A name whose
+// transaction proves another payout is refused too.
+func (e evidence) checkContradictions(pairs map[uint64]string, wanted []wantedCall) error {
+	for _, n := range slices.Sorted(maps.Keys(pairs)) {
+		f, read := e.foreign[n]
+		if f.Proves != "" && f.Proves != pairs[n] {
+			return NamingError{n, pairs[n], fmt.Sprintf("transaction %s, which consumed the nonce, proves that payout %q was paid; say %q", f.Tx.Hash, f.Proves, NoRequest)}
+		}
+		i := slices.IndexFunc(wanted, func(w wantedCall) bool { return w.id == pairs[n] })
+		if read && !e.payer && i >= 0 && !wanted[i].mayBeRequest(n, f) {
+			return NamingError{n, pairs[n], fmt.Sprintf("transaction %s, which consumed the nonce, does something else than the request asks for (to, value and data); say %q where no other request was it", f.Tx.Hash, NoRequest)}
+		}
+	}
+	return nil
+}
+
+// uniqueMatches are the nonces that match one request alone, which matches no other nonce.
+func uniqueMatches(matches map[uint64][]string) map[uint64]string {
+	nonces := make(map[string]int)
+	for _, ids := range matches {
+		for _, id := range ids {
+			nonces[id]++
+		}
+	}
+	pairs := make(map[uint64]string)
+	for n, ids := range matches {
+		if len(ids) == 1 && nonces[ids[0]] == 1 {
+			pairs[n] = ids[0]
+		}
+	}
+	return pairs
+}
+
+// matchesShown bounds the requests that an error names for each nonce.
+const matchesShown = 3
+
+// unnamedNoncesError is the error for nonces that match requests, of which nothing was said.
+func unnamedNoncesError(matches map[uint64][]string, e evidence) error {
+	var all []UnnamedNonceError
+	for _, n := range slices.Sorted(maps.Keys(matches)) {
+		ids := matches[n]
+		shown := strings.Join(ids[:min(len(ids), matchesShown)], ", ")
+		if len(ids) > matchesShown {
+			shown += fmt.Sprintf(" and %d more", len(ids)-matchesShown)
+		}
+		why := "what consumed it is not known, and may have been " + shown
+		if f, read := e.foreign[n]; read {
+			why = fmt.Sprintf("transaction %s, which consumed it, does what is wanted by %s, or may do so", f.Tx.Hash, shown)
+		}
+		all = append(all, UnnamedNonceError{Nonce: n, Why: why})
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	for _, other := range all[1:] {
+		all[0].More = append(all[0].More, other.Error())
+	}
+	return all[0]
+}

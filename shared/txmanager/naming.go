@@ -1,0 +1,317 @@
+package txmanager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fencepost/fencepost/shared/lease"
+)
+
+// NoRequest says in [ReleaseRequest.Requests] that no request here was what consumed the nonce.
+const NoRequest = "none"
+
+// Naming is one pair of a nonce and a request in a release, and what it did.
+type Naming struct {
+	Nonce     uint64       `json:"nonce"`
+	RequestID string       `json:"requestId"`
+	TxID      string       `json:"txId,omitempty"`   // "": the request was not on record
+	TxHash    *Hash        `json:"txHash,omitempty"` // of the foreign transaction; nil: the node does not tell of it
+	Effect    NamingEffect `json:"effect"`
+	Stated    bool         `json:"stated"` // an operator stated that it was carried out: no node can prove it
+}
+
+// NamingEffect is what naming a request did.
+type NamingEffect string
+
+// The effects. After each the request's call is never signed again.
+const (
+	NamedRecorded    NamingEffect = "RECORDED"    // the request ended CONFIRMED/RECORDED, by its transaction or by an operator's statement
+	NamedReverted    NamingEffect = "REVERTED"    // the request ended FAILED/REVERTED: its transaction did
+	NamedPlaceholder NamingEffect = "PLACEHOLDER" // the request holds another nonce, which a placeholder is to consume; it ends then
+)
+
+// OpenRequest is something that a foreign transaction may have been: an intent without
+// a nonce, or a payout that is open and not on record.
+type OpenRequest struct {
+	RequestID string
+	TxID      string // "": an open payout
+	Payload   []byte
+	Unknown   bool // its call is not known before its handler runs
+}
+
+// NamedRequest is what is on record of a request that a release names.
+type NamedRequest struct {
+	TxID  string
+	State State
+	Sub   SubState
+}
+
+// UnnamedNonceError reports nonces that nobody can call lost without saying which
+// request each was: what consumed it does what a request here wants, or is not known.
+type UnnamedNonceError struct {
+	Nonce uint64
+	Why   string
+	More  []string // the other nonces, each with its reason
+}
+
+// Error names each nonce with its reason.
+func (e UnnamedNonceError) Error() string {
+	return strings.Join(append([]string{fmt.Sprintf("nonce %d: %s", e.Nonce, e.Why)}, e.More...), "; ")
+}
+
+// NamingError reports a name in a release that would do nothing, or something wrong.
+type NamingError struct {
+	Nonce     uint64
+	RequestID string
+	Why       string
+}
+
+// Error names the nonce, the request and the reason.
+func (e NamingError) Error() string {
+	return fmt.Sprintf("nonce %d, request %q: %s", e.Nonce, e.RequestID, e.Why)
+}
+
+// ErrStillReading reports lost nonces whose transactions are still being read.
+var ErrStillReading = errors.New("the transactions that consumed the nonces are still being read")
+
+// evidence is what is known of the transactions that consumed the lost nonces.
+type evidence struct {
+	lost    []uint64
+	payer   bool // the submitter pays out: what a name says is held against the chain once more
+	foreign map[uint64]ForeignTransaction
+}
+
+// nameLostNonces judges what the operator said of the lost nonces by the stored evidence, and
+// plans what each name does. moves are those of the resync without names; v shows what
+// is on the chain of the unsettled.
+func (t *leaseSession) nameLostNonces(ctx context.Context, l *ReleaseRequest, v ChainObservation, moves []Transition, e evidence) ([]Transition, []Naming, error) {
+	for n, name := range l.Requests {
+		if !slices.Contains(e.lost, n) {
+			return nil, nil, NamingError{n, name, t.notLostReason(n, l.Count)}
+		}
+	}
+	if err := t.readByHash(ctx, l, e.lost); err != nil {
+		return nil, nil, err
+	}
+	e, err := t.readEvidence(ctx, e, l.Count)
+	if err != nil {
+		return nil, nil, err
+	}
+	open, err := t.Store.OpenRequests(ctx, t.state.submitterOf())
+	if err != nil {
+		return nil, nil, err
+	}
+	pairs, err := t.pairRequests(l, e, open)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := e.checkProved(l, pairs); err != nil {
+		return nil, nil, err
+	}
+	said := l.Requests
+	l.Requests = maps.Clone(pairs)
+	for n, name := range said { // the record keeps also what was said to be no request
+		if name == NoRequest {
+			l.Requests[n] = name
+		}
+	}
+	known, err := t.Store.NamedRequests(ctx, t.state.submitterOf(), slices.Sorted(maps.Values(pairs)))
+	if err != nil {
+		return nil, nil, err
+	}
+	var done []Naming
+	for _, n := range slices.Sorted(maps.Keys(pairs)) {
+		if _, ok := known[pairs[n]]; !ok {
+			if err := t.checkSpelling(n, pairs[n], open); err != nil {
+				return nil, nil, err
+			}
+		}
+		one, err := t.nameRequest(l, v, e, moves, n, known)
+		if err != nil {
+			return nil, nil, err
+		}
+		if i := slices.IndexFunc(moves, func(m Transition) bool { return m.To.ID == one.TxID }); one.TxID != "" && i >= 0 {
+			moves[i] = t.endNamedRequest(moves[i], l, e, n)
+		} else if i := slices.IndexFunc(t.state.Open, func(x Tx) bool { return x.ID == one.TxID }); one.TxID != "" && i >= 0 {
+			x := t.state.Open[i]
+			moves = append(moves, t.endNamedRequest(Transition{From: x.State, To: x}, l, e, n))
+		} else {
+			l.EndedRequests = append(l.EndedRequests, one)
+		}
+		done = append(done, one)
+	}
+	l.ConsumedBy = e.consumingTxs(t.state.NextNonce)
+	return moves, done, nil
+}
+
+// checkSpelling reports a name that is not on record, and that differs from an open request
+// only in case or in spaces around it: the request that was meant would run again.
+func (t *leaseSession) checkSpelling(n uint64, name string, open []OpenRequest) error {
+	same := func(id string) bool { return strings.EqualFold(strings.TrimSpace(name), strings.TrimSpace(id)) }
+	for _, o := range open {
+		if o.RequestID != name && same(o.RequestID) {
+			return NamingError{n, name, fmt.Sprintf("no request has this requestId; one that is open has %q", o.RequestID)}
+		}
+	}
+	for _, x := range t.state.Open {
+		if same(x.RequestID) {
+			return NamingError{n, name, fmt.Sprintf("no request has this requestId; one in flight has %q", x.RequestID)}
+		}
+	}
+	return nil
+}
+
+// notLostReason is why a nonce that was named is none of those that are lost.
+func (t *leaseSession) notLostReason(n, count uint64) string {
+	switch {
+	case n >= count:
+		return fmt.Sprintf("the chain has not consumed it: its count at the finalized block is %d", count)
+	case n < t.state.NextNonce:
+		return "a transaction on record here has it"
+	}
+	return "it is not lost"
+}
+
+// nameRequest says what naming a request for nonce n does, or why it would do nothing.
+func (t *leaseSession) nameRequest(l *ReleaseRequest, v ChainObservation, e evidence, moves []Transition, n uint64, known map[string]NamedRequest) (Naming, error) {
+	id := l.Requests[n]
+	one := Naming{Nonce: n, RequestID: id, Effect: NamedRecorded, Stated: l.Executed[n] != ""}
+	if f, read := e.foreign[n]; read {
+		one.TxHash = &f.Tx.Hash
+		if !f.Succeeded {
+			one.Effect = NamedReverted
+		}
+	}
+	on, ok := known[id]
+	one.TxID = on.TxID
+	if !ok || on.State == Queued {
+		return one, nil
+	}
+	if on.State.Terminal() {
+		return one, NamingError{n, id, fmt.Sprintf("it has ended here: %s %s; say %q where no other request was it", on.State, on.Sub, NoRequest)}
+	}
+	i := slices.IndexFunc(t.state.Open, func(x Tx) bool { return x.ID == on.TxID })
+	switch {
+	case i < 0:
+		return one, NamingError{n, id, "its state changed meanwhile: ask again"}
+	case t.state.Open[i].FillsLostNonce:
+		return one, NamingError{n, id, fmt.Sprintf("it is a placeholder of a release, and no request: say %q", NoRequest)}
+	case slices.Contains(e.lost, *t.state.Open[i].Nonce):
+		return one, nil
+	case t.state.Open[i].Recorded != nil:
+		return one, NamingError{n, id, fmt.Sprintf("an earlier release named it for nonce %d", t.state.Open[i].Recorded.Nonce)}
+	case !hasNoReceipt(t.state.Open[i], v) || t.state.Open[i].Receipt != nil:
+		return one, NamingError{n, id, fmt.Sprintf("its own bytes are on the chain at nonce %d; say %q where no other request was it", *t.state.Open[i].Nonce, NoRequest)}
+	}
+	one.Effect = NamedPlaceholder
+	return one, nil
+}
+
+// endNamedRequest is m for a request that was named for nonce n: it ends, where its own nonce
+// is lost; else a placeholder is to consume that.
+func (t *leaseSession) endNamedRequest(m Transition, l *ReleaseRequest, e evidence, n uint64) Transition {
+	r := e.recorded(n)
+	if slices.Contains(e.lost, *m.To.Nonce) {
+		m.To = endRecorded(m.To, r)
+		return m
+	}
+	m.To.Recorded, m.To.RequestedAction, m.To.NextCheckAt = &r, ActionPlaceholder, &t.state.Now
+	m.To.LastError = withDetail("a release recorded that a foreign transaction was this request: a placeholder is to consume its own place",
+		fmt.Sprintf("the foreign transaction consumed nonce %d", n))
+	m.Decision = &Decision{Action: ActionPlaceholder, By: l.By, Reason: l.Reason}
+	return m
+}
+
+// recorded is what is recorded of a request that was named for nonce n.
+func (e evidence) recorded(n uint64) Recorded {
+	r := Recorded{Nonce: n}
+	if f, read := e.foreign[n]; read {
+		r.Receipt = &Receipt{TxHash: f.Tx.Hash, BlockNumber: f.Tx.BlockNumber, BlockHash: f.Tx.BlockHash,
+			Succeeded: f.Succeeded, Document: f.Receipt}
+	}
+	return r
+}
+
+// consumingTxs are what consumed the lost nonces below next, which intents here held.
+func (e evidence) consumingTxs(next uint64) map[uint64]ConsumingTx {
+	all := make(map[uint64]ConsumingTx)
+	for n, f := range e.foreign {
+		if n < next && slices.Contains(e.lost, n) {
+			all[n] = f.Tx
+		}
+	}
+	return all
+}
+
+// readEvidence reads what is stored of the transactions that consumed the lost nonces,
+// after it has read what is not stored yet, as far as one invocation may. The error
+// wraps [ErrStillReading] where there is more to read, or a node gave no answer. What a node
+// cannot tell of stays unknown.
+func (t *leaseSession) readEvidence(ctx context.Context, e evidence, count uint64) (evidence, error) {
+	e.foreign = make(map[uint64]ForeignTransaction)
+	var failed error // why the last try read nothing
+	for more := true; more; {
+		untold := len(t.unknownConsumers)
+		step, err := t.readSomeForeign(ctx)
+		failed = err
+		if errors.Is(err, lease.ErrFenced) || errors.Is(err, ErrNoQuorum) {
+			return e, err
+		}
+		if err := t.storeForeign(ctx, step); err != nil {
+			return e, err
+		}
+		more = (!step.isEmpty() || len(t.unknownConsumers) > untold) && !t.isHalfTimeOver()
+	}
+	stored, err := t.Store.ForeignTransactions(ctx, t.state.submitterOf(), t.state.lowestOpenNonce(), count)
+	if err != nil {
+		return e, err
+	}
+	for _, f := range stored {
+		e.foreign[f.Nonce] = f
+	}
+	missing := 0
+	for _, n := range e.lost {
+		if _, read := e.foreign[n]; !read && !t.unknownConsumers[n] {
+			missing++
+		}
+	}
+	switch {
+	case missing > 0 && failed != nil:
+		return e, fmt.Errorf("%w: %d of %d, and a node did not answer (%v)", ErrStillReading, missing, len(e.lost), failed)
+	case missing > 0:
+		why := ""
+		if t.scan.Begun {
+			why = "; the node keeps no counts so old, and " + t.scan.Progress()
+		}
+		return e, fmt.Errorf("%w: %d of %d%s", ErrStillReading, missing, len(e.lost), why)
+	}
+	return e, t.checkStillOnChain(ctx, e)
+}
+
+// checkStillOnChain puts to the chain's nodes the block of the highest of the transactions
+// that were read: a reorg below finality would have taken it with the others.
+func (t *leaseSession) checkStillOnChain(ctx context.Context, e evidence) error {
+	var last *ForeignTransaction
+	for _, n := range e.lost {
+		if f, read := e.foreign[n]; read && (last == nil || f.Nonce > last.Nonce) {
+			last = &f
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	q := ChainQuery{Submitter: t.state.submitterOf(), HashesAt: []uint64{last.Tx.BlockNumber}}
+	v, err := t.query(ctx, q)
+	if err != nil {
+		return fmt.Errorf("look at block %d: %w", last.Tx.BlockNumber, err)
+	}
+	block := Header{Number: last.Tx.BlockNumber, Hash: last.Tx.BlockHash}
+	if v.HashesAt[block.Number] != block.Hash {
+		return fmt.Errorf("%w that block %d, in which nonce %d was consumed, is the chain's", ErrNoQuorum, block.Number, last.Nonce)
+	}
+	return t.requireQuorum(ctx, q, v, fmt.Sprintf("block %d, in which nonce %d was consumed, is the chain's", block.Number, last.Nonce), agreesOnBlock(block))
+}

@@ -1,0 +1,81 @@
+package txmanager
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// A name is refused where the transaction does something else than the request asks for, as
+// it is where two names were swapped; and where the transaction proves that another payout
+// was paid. What is not known of a call refuses nothing.
+func TestANameIsRefusedThatTheTransactionContradicts(t *testing.T) {
+	t.Parallel()
+	to := Address{19: 0xb0}
+	for name, c := range map[string]struct {
+		open    []OpenRequest
+		value   string
+		proves  string
+		says    string // "": it is taken
+		pairing bool   // by others: matching, and not by name
+	}{
+		"the same call":              {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, "1", "", "", false},
+		"another value":              {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, "2", "", "something else", false},
+		"a payout of another value":  {[]OpenRequest{{RequestID: "waits", Payload: []byte("pay")}}, "2", "", "", false},
+		"a call not known":           {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Unknown: true}}, "2", "", "", false},
+		"lost with the database":     {nil, "2", "", "", false},
+		"proof of another payout":    {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, "1", "paid", `"paid"`, false},
+		"matching, and of no other":  {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, "1", "", "", true},
+		"matching, and proof itself": {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, "1", "paid", "none", true},
+	} {
+		h := Hash{0xaa}
+		v := consumed(1, Receipt{TxHash: h, BlockNumber: 95, BlockHash: block('a', 95).Hash, Succeeded: true, Document: []byte(`{}`)})
+		_, tn, book := unproved(v, v, v)
+		taker := ConsumingTx{Hash: h, BlockNumber: 95, BlockHash: block('a', 95).Hash, To: &to, ValueWei: c.value}
+		book.stored = []ForeignTransaction{{Nonce: 0, Incident: 1, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: true, Proves: c.proves}}
+		if book.open = c.open; c.open == nil || c.open[0].TxID == "" {
+			book.known = nil
+		}
+		l := ReleaseRequest{Mode: Resync, Count: 1, Requests: map[uint64]string{0: "waits"}}
+		if c.pairing {
+			l.Requests, l.Matching = nil, true
+		}
+		_, out, err := tn.planResync(t.Context(), &l, LostNonces{Payer: strings.HasPrefix(name, "a payout")})
+		naming, refused := errors.AsType[NamingError](err)
+		switch {
+		case c.says == "none": // it is taken, and pairs nothing
+			if err != nil || len(out.Named) != 0 {
+				t.Errorf("%s: got %+v, %v; want no pair", name, out.Named, err)
+			}
+		case c.says == "":
+			if err != nil || len(out.Named) != 1 {
+				t.Errorf("%s: got %+v, %v; want it taken", name, out.Named, err)
+			}
+		case !refused || naming.Nonce != 0 || naming.RequestID != "waits" || !strings.Contains(naming.Why, c.says) || !strings.Contains(naming.Why, h.String()):
+			t.Errorf("%s: got %+v, %v; want it refused with %q", name, out.Named, err, c.says)
+		}
+	}
+}
+
+// A request in flight is held to its call as well, whatever nonce it is named for.
+func TestANameOfARequestInFlightIsHeldToItsCall(t *testing.T) {
+	t.Parallel()
+	to := Address{19: 0xb0}
+	for value, taken := range map[string]bool{"1": true, "2": false} {
+		x := pending(3)
+		x.RequestID, x.Payload = "flying", []byte("pay")
+		w := workOf(8, 4, x)
+		w.Incident, w.Protected = 1, true
+		_, tn, book := unproved()
+		v := watching(viewOf(w, block('a', 100)), block('a', 95))
+		v.FinalCount = new(uint64(4))
+		taker := ConsumingTx{Hash: Hash{0xf0}, BlockNumber: 95, BlockHash: block('a', 95).Hash, To: &to, ValueWei: value}
+		book.stored = []ForeignTransaction{{Nonce: 3, Incident: 1, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: true}}
+		book.known, book.open = map[string]NamedRequest{"flying": {TxID: x.ID, State: x.State}}, nil
+		tn.chain, tn.state = &panel{ChainConnector: reader(nil), views: []ChainObservation{v}, quorum: 1}, w
+		_, out, err := tn.planResync(t.Context(), &ReleaseRequest{Mode: Resync, Count: 4, Requests: map[uint64]string{3: "flying"}}, LostNonces{})
+		if _, refused := errors.AsType[NamingError](err); refused == taken || taken && err != nil {
+			t.Errorf("a transaction of %s wei: got %+v, %v; want it taken %v", value, out.Named, err, taken)
+		}
+	}
+}

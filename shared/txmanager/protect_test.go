@@ -1,0 +1,98 @@
+package txmanager
+
+import "testing"
+
+// suspect's whole table: counts against the cursor, and what was seen before.
+func TestProtectNeedsASecondLookAtALaterBlock(t *testing.T) {
+	t.Parallel()
+	before := &Violation{Block: 100, LatestCount: 7, PendingCount: 7}
+	for _, c := range []struct {
+		name            string
+		latest, pending uint64 // next nonce is 6, the lowest unsettled 5
+		earlier         *Violation
+		head            uint64
+		protected       bool
+		want            string
+	}{
+		{"all as it should be", 5, 6, nil, 101, false, "nothing"},
+		{"everything mined", 6, 6, nil, 101, false, "nothing"},
+		{"nothing in the pool", 5, 5, nil, 101, false, "nothing"},
+		{"a lagging node", 2, 2, nil, 101, false, "nothing"},
+		{"a node that knows nothing", 0, 0, nil, 101, false, "nothing"},
+		{"latest ahead, first look", 7, 7, nil, 101, false, "suspect"},
+		{"pending ahead, first look", 5, 7, nil, 101, false, "suspect"},
+		{"latest ahead of pending", 7, 5, nil, 101, false, "suspect"},
+		{"far ahead, first look", 1 << 60, 1 << 60, nil, 101, false, "suspect"},
+		{"second look at a later block", 7, 7, before, 101, false, "protect"},
+		{"second look: pending only", 5, 7, before, 101, false, "protect"},
+		{"second look at the same block", 7, 7, before, 100, false, "nothing"},
+		{"second look at an earlier block", 7, 7, before, 99, false, "nothing"},
+		{"the counts are right again", 6, 6, before, 101, false, "trust"},
+		{"the counts are behind", 3, 3, before, 101, false, "trust"},
+		{"in PROTECT, still ahead", 7, 7, before, 101, true, "nothing"},
+		{"in PROTECT, right again: no way out without a human", 6, 6, before, 101, true, "nothing"},
+	} {
+		w := SubmitterState{NextNonce: 6, SuspectedViolation: c.earlier, Protected: c.protected, Open: []Tx{pending(5)}}
+		v := ChainObservation{Node: "node-1", Head: block('a', c.head), Account: Account{LatestCount: c.latest, PendingCount: c.pending}}
+		v.Known = map[Hash]Answer{versionHash(5, 1): AnswerFound}
+		got := evaluateViolation(w, v)
+		if name := changeName(t, got); name != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, name, c.want)
+		}
+		if got.FinalHead != 0 {
+			t.Errorf("%s: final head %d, want it left", c.name, got.FinalHead)
+		}
+	}
+}
+
+func changeName(t *testing.T, c CursorChange) string {
+	t.Helper()
+	switch {
+	case c.Suspect != nil && !c.ClearSuspected && c.OpenIncident == nil:
+		return "suspect"
+	case c.OpenIncident != nil && c.Suspect == nil && !c.ClearSuspected:
+		return "protect"
+	case c.ClearSuspected && c.Suspect == nil && c.OpenIncident == nil:
+		return "trust"
+	case c.Empty():
+		return "nothing"
+	}
+	return "a mixture"
+}
+
+// A human decides by the evidence: both numbers, and where they were seen.
+func TestEvidenceHasBothNumbersAndThePlace(t *testing.T) {
+	t.Parallel()
+	v := ChainObservation{Node: "node-1", Head: block('a', 101), Account: Account{LatestCount: 8, PendingCount: 9}}
+	w := SubmitterState{NextNonce: 6}
+	want := Violation{Kind: CountAhead, ExpectedNonce: 6, LatestCount: 8, PendingCount: 9, Block: 101, BlockHash: block('a', 101).Hash, Node: "node-1"}
+	for _, earlier := range []*Violation{nil, {Block: 100}} {
+		w.SuspectedViolation = earlier
+		c := evaluateViolation(w, v)
+		got := c.Suspect
+		if earlier != nil {
+			got = c.OpenIncident
+		}
+		if got == nil || got.Description == "" {
+			t.Fatalf("earlier %v: got %+v, want evidence with a sentence", earlier, c)
+		}
+		want.Description = got.Description
+		if *got != want {
+			t.Errorf("got %+v, want %+v", *got, want)
+		}
+	}
+}
+
+// What ends DISPLACED keeps no receipt: the block that it was in is gone.
+func TestDisplacedKeepsNoReceipt(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		tx := included(5, blocks('a', 100, 101)...)
+		tx.State, tx.Sub = Protect, ""
+		w := workOf(1, 6, tx)
+		moves, lost := displaceLost(w, viewOf(w, block('b', 200)), 6)
+		if len(moves) != 1 || len(lost) != 1 || moves[0].To.State != Failed || moves[0].To.Receipt != nil || moves[0].To.Confirmations != nil {
+			t.Errorf("got %+v, lost %v; want nonce 5 FAILED/DISPLACED without a receipt", moves, lost)
+		}
+	})
+}

@@ -1,0 +1,236 @@
+package txmanager
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// maxWatched bounds the final blocks that are remembered of one submitter.
+const maxWatched = 100
+
+// FinalTx is a transaction that is final and used its nonce, by the version that
+// was mined.
+type FinalTx struct {
+	ID        string `json:"txId"`
+	Nonce     uint64 `json:"nonce"`
+	Hash      Hash   `json:"hash"`
+	Raw       []byte `json:"-"`
+	Succeeded bool   `json:"succeeded"`
+}
+
+// finalBlockStatus is what a view says of the blocks of the last final transactions.
+type finalBlockStatus int
+
+// The zero standing proves nothing: the node lags, or did not say.
+const (
+	finalBlockUnknown finalBlockStatus = iota
+	finalBlockCanonical
+	finalBlockReorged // the node is past the block, and has another one there
+)
+
+// lastFinal is the highest block of a final transaction; ok is false where none
+// is remembered. Blocks name their parents, and each was compared when the next
+// was added: while the highest is the chain's, so are those below it.
+func (w SubmitterState) lastFinal() (h Header, ok bool) {
+	if len(w.FinalBlocks) == 0 {
+		return h, false
+	}
+	return w.FinalBlocks[len(w.FinalBlocks)-1], true
+}
+
+// finalBlockStatusIn compares the highest final block with the node's chain.
+func finalBlockStatusIn(w SubmitterState, v ChainObservation) finalBlockStatus {
+	last, ok := w.lastFinal()
+	if !ok {
+		return finalBlockCanonical
+	}
+	switch hash, seen := v.HashesAt[last.Number]; {
+	case !seen:
+		return finalBlockUnknown
+	case hash == last.Hash:
+		return finalBlockCanonical
+	case v.Head.Number > last.Number:
+		return finalBlockReorged
+	}
+	return finalBlockUnknown
+}
+
+// reorgedFinalBlocks are the final blocks that the node's chain does not have. A height that
+// it does not have either counts: whoever asks has seen the highest fall.
+func reorgedFinalBlocks(w SubmitterState, v ChainObservation) (hashes []Hash) {
+	for _, h := range w.FinalBlocks {
+		if v.HashesAt[h.Number] != h.Hash {
+			hashes = append(hashes, h.Hash)
+		}
+	}
+	return hashes
+}
+
+// isFinalBlockReorged says that PROTECT is open because a final block is no longer the chain's.
+func (w SubmitterState) isFinalBlockReorged() bool {
+	return w.Evidence != nil && w.Evidence.Kind == FinalBlockReorged
+}
+
+// watchedHeights are the heights to compare: the highest final block, or all of them
+// in PROTECT, where it may have fallen.
+func (w SubmitterState) watchedHeights() (heights []uint64) {
+	if !w.Protected {
+		if last, ok := w.lastFinal(); ok {
+			heights = append(heights, last.Number)
+		}
+		return heights
+	}
+	return heightsOf(w.FinalBlocks)
+}
+
+// heightsOf are those of blocks that are ascending, each once: of one height two
+// may be remembered, if a reorg came while they were.
+func heightsOf(blocks []Header) (heights []uint64) {
+	for _, h := range blocks {
+		heights = append(heights, h.Number)
+	}
+	return slices.Compact(heights)
+}
+
+// rememberFinalBlocks adds the blocks of what became final to those kept, and drops what is
+// deeper than reorg.watchDepth.
+func (r Rules) rememberFinalBlocks(kept, fresh []Header) []Header {
+	all := slices.Concat(kept, fresh)
+	slices.SortFunc(all, func(a, b Header) int { return cmp.Compare(a.Number, b.Number) })
+	all = slices.CompactFunc(all, func(a, b Header) bool { return a.Number == b.Number && a.Hash == b.Hash })
+	if len(all) == 0 {
+		return nil
+	}
+	top := all[len(all)-1].Number
+	all = slices.DeleteFunc(all, func(h Header) bool { return h.Number+r.WatchDepth < top })
+	return all[max(0, len(all)-maxWatched):]
+}
+
+// maxResentFinals bounds what one look sends again.
+const maxResentFinals = 500
+
+// resendReorgedFinals sends again the very versions that were final and fell out of the chain.
+// Nothing else can take their nonces: their states stay as they are.
+func (t *leaseSession) resendReorgedFinals(ctx context.Context, v ChainObservation) error {
+	finals, err := t.Store.FinalTransactions(ctx, t.state.submitterOf(), reorgedFinalBlocks(t.state, v))
+	if err != nil {
+		return fmt.Errorf("find what fell out of the chain: %w", err)
+	}
+	finals = slices.DeleteFunc(finals, func(f FinalTx) bool { return f.Nonce < v.Account.LatestCount })
+	finals = finals[:min(len(finals), maxResentFinals)]
+	if len(finals) == 0 {
+		return nil
+	}
+	raws := make([][]byte, len(finals))
+	for i, f := range finals {
+		raws[i] = f.Raw
+	}
+	began := time.Now()
+	return t.callOutside(ctx, func(ctx context.Context) error {
+		for i, res := range t.chain.Send(ctx, raws) {
+			t.Log.WarnContext(ctx, "final transaction sent again: a reorg removed its block",
+				append(t.logAttrs(), "txId", finals[i].ID, "txHash", finals[i].Hash.String(), "result", res.Class.String())...)
+			t.watchBroadcast(ctx, began, Tx{ID: finals[i].ID, Nonce: &finals[i].Nonce, Versions: []Hash{finals[i].Hash}}, res, true)
+		}
+		return nil
+	})
+}
+
+// FinalsMissingError reports a resume while final transactions are not on the chain.
+type FinalsMissingError struct{ Missing []FinalTx }
+
+// Error counts them and names the first.
+func (e FinalsMissingError) Error() string {
+	return fmt.Sprintf("%d final transactions are not on the chain again, the first with nonce %d, hash %s",
+		len(e.Missing), e.Missing[0].Nonce, e.Missing[0].Hash)
+}
+
+// recheckFinalBlocks compares every final block with the chain. Where some have fallen, it
+// returns the blocks that hold now, with those that their transactions came
+// back in, and the transactions that did not come back.
+func (t *leaseSession) recheckFinalBlocks(ctx context.Context) (blocks []Header, missing []FinalTx, err error) {
+	q := ChainQuery{Submitter: t.state.submitterOf(), Account: true, HashesAt: heightsOf(t.state.FinalBlocks)}
+	if len(q.HashesAt) == 0 {
+		return nil, nil, nil
+	}
+	v, lost, err := t.queryFinalBlocks(ctx, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	var finals []FinalTx
+	if len(lost) > 0 {
+		if finals, err = t.Store.FinalTransactions(ctx, t.state.submitterOf(), lost); err != nil {
+			return nil, nil, fmt.Errorf("find what fell out of the chain: %w", err)
+		}
+		for _, f := range finals {
+			q.Receipts = append(q.Receipts, f.Hash)
+		}
+		var again []Hash
+		if v, again, err = t.queryFinalBlocks(ctx, q); err != nil { // blocks and receipts are one node's
+			return nil, nil, err
+		}
+		if !slices.Equal(lost, again) {
+			return nil, nil, errors.New("the final blocks changed between two looks: ask again")
+		}
+	}
+	if err := t.requireQuorum(ctx, q, v, fmt.Sprintf("%d of the last %d final blocks are gone", len(lost), len(t.state.FinalBlocks)), agreesOnFinals(t.state, v, lost)); err != nil || len(lost) == 0 {
+		return nil, nil, err
+	}
+	blocks = slices.DeleteFunc(slices.Clone(t.state.FinalBlocks), func(h Header) bool { return slices.Contains(lost, h.Hash) })
+	for _, f := range finals {
+		a := v.Receipts[f.Hash]
+		if a.Answer == AnswerUnknown {
+			return nil, nil, fmt.Errorf("the node did not say whether it has transaction %s", f.Hash)
+		}
+		if a.Answer != AnswerFound || a.Receipt.Succeeded != f.Succeeded {
+			missing = append(missing, f)
+			continue
+		}
+		blocks = append(blocks, Header{Number: a.Receipt.BlockNumber, Hash: a.Receipt.BlockHash})
+	}
+	return append([]Header{}, t.Rules.rememberFinalBlocks(blocks, nil)...), missing, nil
+}
+
+// queryFinalBlocks looks at the final blocks, and finds those that are gone.
+func (t *leaseSession) queryFinalBlocks(ctx context.Context, q ChainQuery) (v ChainObservation, lost []Hash, err error) {
+	if v, err = t.query(ctx, q); err != nil {
+		return v, nil, fmt.Errorf("look at the final blocks: %w", err)
+	}
+	if len(v.HashesAt) < len(q.HashesAt) {
+		return v, nil, fmt.Errorf("the node shows %d of the %d heights with final blocks: it lags, or did not answer", len(v.HashesAt), len(q.HashesAt))
+	}
+	return v, reorgedFinalBlocks(t.state, v), nil
+}
+
+// agreesOnFinals asks a view whether it lacks the same final blocks as v, and has the
+// same of their transactions.
+func agreesOnFinals(w SubmitterState, v ChainObservation, lost []Hash) func(ChainObservation) vote {
+	return func(o ChainObservation) vote {
+		all := agrees
+		for _, h := range w.FinalBlocks {
+			said := agreesOnBlock(h)(o)
+			if slices.Contains(lost, h.Hash) {
+				said = negate(agreesOnBlock(h))(o)
+			}
+			switch said {
+			case disagrees:
+				return disagrees
+			case abstains:
+				all = abstains
+			}
+		}
+		for hash, a := range v.Receipts {
+			switch b := o.Receipts[hash]; {
+			case b.Answer == AnswerUnknown, b.Answer == AnswerNotFound && o.Lagging:
+				all = abstains
+			case a.Answer != b.Answer, a.Answer == AnswerFound && (a.Receipt.BlockHash != b.Receipt.BlockHash || a.Receipt.Succeeded != b.Receipt.Succeeded):
+				return disagrees
+			}
+		}
+		return all
+	}
+}

@@ -1,0 +1,285 @@
+package txmanager
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ReserveRequest is what [Worker.ReserveNonces] is asked for: one nonce for each transaction,
+// which stands for the reservation and is named by its request.
+type ReserveRequest struct {
+	Owner    string // alone may mark them
+	For      time.Duration
+	Caller   string
+	TxIDs    []string // new UUIDs
+	Requests []string // one each, as an intent has one
+}
+
+// NewReservation binds a nonce to a transaction that stands for a reservation.
+type NewReservation struct {
+	Tx     Tx // to be: id, request, nonce, the gas of a placeholder, the reservation's owner
+	Caller string
+	For    time.Duration
+	From   string // the transaction of the reservation that gives the nonce up; "": the cursor moves
+}
+
+// ReservationMark is what the owner of a reservation says of it, once.
+type ReservationMark struct {
+	TxID   string
+	Owner  string
+	To     ReservationState // [Used] or [Recyclable]
+	Signed *Signed          // for Used: what is to be sent
+	Call   Call             // for Used: what that does
+	Gas    *GasParams       // for Used: what that may cost
+	Reason string           // for Recyclable
+}
+
+// ErrNotOwner reports a mark by somebody who is not the reservation's owner, or not any
+// more: its time is over, it was marked otherwise, somebody has decided about its
+// transaction, or the database is a restored one. Nothing was changed.
+var ErrNotOwner = errors.New("the reservation is not this owner's, or not any more")
+
+// ErrSignedBytes reports signed bytes that are not what a nonce was reserved for. Nothing was
+// changed.
+var ErrSignedBytes = errors.New("the bytes are not what the nonce was reserved for")
+
+// ErrPolicyAllowsNothing reports a submitter whose policy lets no transaction pay a fee at all. Nothing
+// was changed.
+var ErrPolicyAllowsNothing = errors.New("the submitter's policy lets nothing pass")
+
+// ErrHooksForbidden reports a submitter whose callers do not name the hooks. Nothing was changed.
+var ErrHooksForbidden = errors.New("the submitter's callers do not name \"hooks\"")
+
+// ErrTooManyNonces reports more reservations at once than the submitter's window has nonces:
+// trying again never helps. Nothing was changed.
+var ErrTooManyNonces = errors.New("more nonces at once than the window has")
+
+// ReserveNonces allocates a nonce for each request at once, or none: those that were given
+// back first, the lowest first, then those from the cursor on. It takes the lease,
+// waiting for it for a while, and asks the chain what every allocation asks: its
+// counts, and that the account can pay for a placeholder each.
+//
+// The error is [ErrNotLeader], [ErrNotNow], [ErrTooManyNonces], [ErrPolicyAllowsNothing], [ErrHooksForbidden] or the book's refusal by the
+// submitter's policy; any other is unknown: a commit may have happened.
+func (w *Worker) ReserveNonces(ctx context.Context, s Submitter, r ReserveRequest) error {
+	h, err := w.beginSingleCommit(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer h.end(ctx)
+	w.reached("reserve.taken")
+	if h.state.HooksForbidden {
+		return ErrHooksForbidden
+	}
+	if uint64(len(r.Requests)) > h.state.Window {
+		return fmt.Errorf("%w: %d were asked for, and the window is %d", ErrTooManyNonces, len(r.Requests), h.state.Window)
+	}
+	v, err := h.queryAgreed(ctx, h.accountQuery())
+	if err != nil {
+		return fmt.Errorf("look at the account of %s: %w", s, err)
+	}
+	if reason := w.Rules.RefusalReason(h.state.Bounds, Call{Gas: placeholderGas}); reason != "" {
+		return fmt.Errorf("%w: %s", ErrPolicyAllowsNothing, reason)
+	}
+	all, reason := h.planReservations(r, v)
+	wr := Commit{Reservations: all, Cursor: evaluateViolation(h.state, v)} // foreign use that is seen is seen, whoever looked
+	if err := h.identifyConsumingTx(ctx, wr.Cursor.OpenIncident); err != nil {
+		return err
+	}
+	if _, err := h.commitAndRelease(ctx, wr); err != nil {
+		return err
+	}
+	w.reached("reserve.written")
+	if reason != "" {
+		return fmt.Errorf("%w: %s", ErrNotNow, reason)
+	}
+	return nil
+}
+
+// planReservations finds a nonce for each request, or says why there is none.
+func (t *leaseSession) planReservations(r ReserveRequest, v ChainObservation) (all []NewReservation, reason string) {
+	w := t.state
+	if reason = whyNotAllocate(w, w.Open, v); reason != "" {
+		return nil, reason
+	}
+	if seen := findViolation(w, v); seen != nil {
+		return nil, seen.Description
+	}
+	seats := w.freeSlots(len(r.Requests))
+	if len(seats) < len(r.Requests) {
+		return nil, fmt.Sprintf("%d nonces can be had, of %d asked for: the window is %d", len(seats), len(r.Requests), w.Window)
+	}
+	unsettled := w.Open
+	for _, seat := range seats {
+		unsettled = SubmitterState{Open: unsettled}.openWithout(seat.reservation)
+	}
+	purse, bounds := newAvailableBalance(v, unsettled), w.Bounds
+	params := t.Rules.clampFees(bounds, t.Rules.firstVersionFees(Call{}, placeholderGas, v.Account), v.Account)
+	if reason = t.Rules.tooExpensiveReason(bounds, Call{}, params, v.Account); reason != "" {
+		return nil, reason
+	}
+	for i, seat := range seats {
+		if purse.reserve(params) != nil {
+			return nil, "balance: the account cannot pay for what is in flight and a placeholder for each nonce"
+		}
+		if reason = bounds.feesUsedUpReason(params.feeWei()); reason != "" {
+			return nil, reason
+		}
+		bounds = bounds.withFee(params.feeWei())
+		all = append(all, NewReservation{Caller: r.Caller, For: r.For, From: seat.reservation, Tx: Tx{
+			ID: r.TxIDs[i], Submitter: w.submitterOf(), RequestID: r.Requests[i], State: InFlight, Nonce: &seat.first, Gas: &params,
+			Reservation: &Reservation{State: Reserved, Owner: r.Owner},
+		}})
+	}
+	return all, ""
+}
+
+// ParseSignedFor reads bytes that somebody signed for s elsewhere. The error wraps
+// [ErrSignedBytes] where s has not signed them, for its chain, or no node ever takes them.
+func (w *Worker) ParseSignedFor(s Submitter, raw []byte) (Unsigned, Signed, error) {
+	chain, err := w.ChainOf(s)
+	if err != nil {
+		return Unsigned{}, Signed{}, err
+	}
+	from, tx, signed, err := chain.ParseSigned(raw)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w: %w", ErrSignedBytes, err)
+	case from != s.Address():
+		err = fmt.Errorf("%w: they are signed by %s", ErrSignedBytes, from)
+	case tx.ChainID != s.ChainID():
+		err = fmt.Errorf("%w: they are for chain %d", ErrSignedBytes, tx.ChainID)
+	}
+	return tx, signed, err
+}
+
+// MarkReservation makes an owner's mark true, under the lease, which it waits for for a while.
+// Bytes that are marked [Used] are stored, and sent by whoever looks next.
+//
+// The error is [ErrNotLeader], [ErrNotOwner], [ErrNotNow] (the account cannot pay for
+// the bytes and a placeholder, or no block would take them now), [ErrSignedBytes] (they pay
+// nothing, or too much) or the book's refusal by the submitter's policy. Any other is
+// unknown.
+func (w *Worker) MarkReservation(ctx context.Context, s Submitter, m ReservationMark) error {
+	h, err := w.beginSingleCommit(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer h.end(ctx)
+	w.reached("mark.taken")
+	if m.To == Used {
+		if err := h.checkSignedBytes(ctx, m); err != nil {
+			return err
+		}
+	}
+	done, err := h.commitAndRelease(ctx, Commit{Mark: &m})
+	if err != nil {
+		return err
+	}
+	w.reached("mark.written")
+	if !done.Marked {
+		return cmp.Or(done.Refused, ErrNotOwner)
+	}
+	return nil
+}
+
+// checkSignedBytes says why bytes cannot be taken now, or ever; nil where they can, and where the
+// chain knows them already. What is stored is never priced anew: nobody but the owner
+// knows what it does.
+func (t *leaseSession) checkSignedBytes(ctx context.Context, m ReservationMark) error {
+	q := t.accountQuery()
+	q.Known, q.Receipts = []Hash{m.Signed.Hash}, []Hash{m.Signed.Hash}
+	v, err := t.query(ctx, q)
+	if err != nil {
+		return fmt.Errorf("look at the account of %s: %w", t.state.submitterOf(), err)
+	}
+	if isKnownToChain(Tx{Versions: q.Known}, v) {
+		return nil
+	}
+	if reason := t.Rules.signedFeesReason(t.state.Bounds, *m.Gas, v.Account); reason != "" {
+		return fmt.Errorf("%w: %s", ErrSignedBytes, reason)
+	}
+	for _, use := range t.state.feeUses(Commit{Mark: &m}) {
+		if reason := t.state.Bounds.feesUsedUpReason(use.AddedWei); reason != "" {
+			return fmt.Errorf("%w: %s", ErrNotNow, reason)
+		}
+	}
+	return t.Rules.checkPayable(*m.Gas, newAvailableBalance(v, t.state.openWithout(m.TxID)), v.Account)
+}
+
+// checkPayable refuses bytes that no block takes, that pay more than anything else here, or
+// that the purse cannot pay for.
+func (r Rules) checkPayable(g GasParams, p availableBalance, a Account) error {
+	switch most := r.FeeCapWei; {
+	case most != nil && g.FeeCapWei.Cmp(most) > 0:
+		return fmt.Errorf("%w: they pay up to %s wei per gas, above fees.maxFeePerGas %s", ErrSignedBytes, g.FeeCapWei, most)
+	case g.TipCapWei.Sign() == 0:
+		return fmt.Errorf("%w: they pay no tip, and nodes hold no transaction that pays nothing", ErrSignedBytes)
+	}
+	if reason := tooExpensiveReason(Call{FeeCapWei: g.FeeCapWei}, g, a); reason != "" {
+		return fmt.Errorf("%w: %s", ErrNotNow, reason)
+	}
+	if p.reserve(g) != nil {
+		return fmt.Errorf("%w: balance: the account cannot pay for these bytes, what is in flight and a placeholder for each", ErrNotNow)
+	}
+	return nil
+}
+
+// accountQuery asks for the account, and for what shows a premise broken.
+func (t *leaseSession) accountQuery() ChainQuery {
+	q := ChainQuery{Submitter: t.state.submitterOf(), Account: true, HashesAt: t.state.watchedHeights()}
+	if len(t.state.Open) > 0 {
+		q.Known = t.state.Open[0].Versions
+		q.Receipts = q.Known
+	}
+	return q
+}
+
+// singleCommitSession is a tenure for one write, which gives the lease back.
+type singleCommitSession struct {
+	leaseSession
+	written bool
+}
+
+// beginSingleCommit begins one.
+func (w *Worker) beginSingleCommit(ctx context.Context, s Submitter) (*singleCommitSession, error) {
+	chain, err := w.ChainOf(s)
+	if err != nil {
+		return nil, err
+	}
+	taken, err := w.acquireWaiting(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return &singleCommitSession{leaseSession: leaseSession{Worker: w, chain: withPayloadCache(chain), kind: KindAdvance, state: taken.State, began: time.Now()}}, nil
+}
+
+// commitAndRelease gives the lease back in the same transaction, whatever the wake mark says: the
+// advance that follows looks at everything.
+func (h *singleCommitSession) commitAndRelease(ctx context.Context, wr Commit) (CommitResult, error) {
+	wr.Lease, wr.LeaseEnd, wr.Fees = h.state.Lease, ReleaseAnyway, h.state.feeUses(wr)
+	began := time.Now()
+	done, err := h.Store.Commit(ctx, wr)
+	if err != nil {
+		return done, fmt.Errorf("write for %s: %w", h.state.submitterOf(), err)
+	}
+	h.noteCommit(ctx, began, wr, done)
+	h.written, h.state.Lease.Token = true, done.Token
+	return done, nil
+}
+
+// end gives the lease back where that is not known to have been done, and asks for a
+// look. Where nobody can be asked the sweep finds what is due, so that what is written
+// is never answered as if it were not.
+func (h *singleCommitSession) end(ctx context.Context) {
+	if !h.written {
+		h.releaseAfterFailure(ctx)
+		h.state.Lease.Token++
+	}
+	if err := h.Tasks.EnqueueAdvance(context.WithoutCancel(ctx), h.state.submitterOf(), h.state.Lease.Token); err != nil {
+		h.Log.WarnContext(ctx, "no advance task after a hook: the sweep finds what is due", append(h.logAttrs(), "error", err.Error())...)
+	}
+}

@@ -1,0 +1,89 @@
+package txmanager
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// StuckResolution decides by code what becomes of a STUCK transaction, where an
+// operator does not have to.
+type StuckResolution interface {
+	// Resolve is asked at every look at a STUCK transaction about which nothing
+	// is ordered: the same question may come many times, from any process. It
+	// answers [ActionWait] to leave it to an operator, or an order and the
+	// reason, which is kept. It calls nothing outside, and decides by t alone.
+	Resolve(t Tx) (Action, string)
+}
+
+// Decision is what code decided about a transaction, for the record.
+type Decision struct {
+	Action Action
+	By     string
+	Reason string
+}
+
+// decidedByCode is who made the decisions of a [StuckResolution].
+const decidedByCode = "StuckResolution"
+
+// resolveStuck asks code about each STUCK transaction of the judgement, and turns an
+// answer into an order that the same round, or the next, carries out.
+func (t *leaseSession) resolveStuck(ctx context.Context, j *evaluation) {
+	if t.Resolution == nil {
+		return
+	}
+	for i, x := range j.after {
+		if x.State != Stuck || x.RequestedAction != "" || t.state.Protected {
+			continue
+		}
+		action, reason := t.callResolution(ctx, x)
+		if action == ActionWait {
+			continue
+		}
+		if problem := t.Rules.refuseAction(x, action); problem != "" || reason == "" {
+			t.Log.ErrorContext(ctx, "a decision by code about a STUCK transaction is not followed",
+				append(t.logAttrs(), "txId", x.ID, "action", action, "reason", reason, "problem", problem)...)
+			continue
+		}
+		x.RequestedAction, x.NextCheckAt = action, new(t.state.now())
+		j.after[i] = x
+		j.addDecision(x, Decision{Action: action, By: decidedByCode, Reason: reason})
+		t.decided = append(t.decided, x.ID)
+	}
+}
+
+// callResolution takes a panic of the code for "wait".
+func (t *leaseSession) callResolution(ctx context.Context, x Tx) (action Action, reason string) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.Log.ErrorContext(ctx, "the StuckResolution panicked", append(t.logAttrs(), "txId", x.ID, "panic", fmt.Sprint(p))...)
+			action = ActionWait
+		}
+	}()
+	return t.Resolution.Resolve(x)
+}
+
+// refuseAction says why code may not give the order, or "".
+func (r Rules) refuseAction(t Tx, action Action) string {
+	switch {
+	case !slices.Contains([]Action{ActionRebroadcast, ActionReplace, ActionPlaceholder}, action):
+		return "it is no order: want WAIT, REBROADCAST, REPLACE or PLACEHOLDER"
+	case r.AskBeforePlaceholder && action != ActionRebroadcast:
+		return "nonce.placeholder=ask: only an operator may decide that"
+	case t.isMadeElsewhere() && action == ActionReplace:
+		return "what a handler made, or the owner of a reservation, cannot be replaced by a higher fee"
+	case len(t.Versions) == 0 && action != ActionPlaceholder:
+		return "nothing was signed that could be sent again or replaced"
+	}
+	return ""
+}
+
+// addDecision adds d to the move of t, making one where it has none.
+func (j *evaluation) addDecision(t Tx, d Decision) {
+	i := slices.IndexFunc(j.transitions, func(m Transition) bool { return m.To.ID == t.ID })
+	if i < 0 {
+		j.transitions = append(j.transitions, Transition{From: t.State, To: t})
+		i = len(j.transitions) - 1
+	}
+	j.transitions[i].To, j.transitions[i].Decision = t, &d
+}

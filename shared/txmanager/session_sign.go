@@ -1,0 +1,244 @@
+package txmanager
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/lease"
+)
+
+// planUnsigned plans what has no bytes yet: nonces that are held, then the queue.
+func (t *leaseSession) planUnsigned(ctx context.Context, v ChainObservation) allocationPlan {
+	held := t.Rules.postponeBlocked(t.state)
+	p := t.planQueue(ctx, v)
+	p.transitions = append(held, p.transitions...)
+	return p
+}
+
+// planQueue readies the head of the queue, and signs for the expected nonces
+// where nobody outside sees the bytes. Another signer is asked only once the
+// nonce is bound: what it signed might be seen outside.
+func (t *leaseSession) planQueue(ctx context.Context, v ChainObservation) allocationPlan {
+	w := t.state
+	if !t.queueQueried || len(w.Queue) == 0 || w.nextSlots().count == 0 {
+		return allocationPlan{}
+	}
+	var p allocationPlan
+	reason := whyNotAllocate(w, w.Open, v)
+	if seen := findViolation(w, v); reason == "" && seen != nil {
+		reason = seen.Description
+	}
+	if reason != "" {
+		p.transitions, p.waiting = w.waitAtHead(reason, t.Rules.afterBlocks(1, v.Head, w.now())), true
+		return p
+	}
+	t.checkQueue(ctx)
+	p = t.planServed(v)
+	t.signAllocations(ctx, &p)
+	return p
+}
+
+// signAllocations signs what p allocates, where that is to be done before its nonce is bound.
+// What could not be signed, and all behind it, stays in the queue.
+func (t *leaseSession) signAllocations(ctx context.Context, p *allocationPlan) {
+	signer, s := t.signer(), t.state.submitterOf()
+	n := slices.IndexFunc(p.allocations, func(a Allocation) bool { return a.Tx.Handler != "" })
+	switch {
+	case !signer.InProcess(s):
+		n = 0
+	case n < 0:
+		n = len(p.allocations)
+	}
+	signed, err := t.signInOrder(ctx, n, t.signParallelism(signer), func(ctx context.Context, i int) (Signed, error) { return signer.Sign(ctx, s, p.unsigned[i]) })
+	for i := range signed {
+		t.reached("signed")
+		a := &p.allocations[i]
+		a.Tx, a.Signed = withVersion(a.Tx, VersionOriginal, signed[i], t.state.now()), &signed[i]
+	}
+	if missing := len(signed); missing < n {
+		if err != nil {
+			x := t.state.queuedTx(p.allocations[missing].Tx)
+			x.HeldBackSince, x.DeferredAt = nil, nil
+			p.wait(x, t.logUnsigned(ctx, p.allocations[missing].Tx, err), t.state.now().Add(t.Rules.BlockTime))
+		}
+		p.allocations = p.allocations[:missing]
+		return
+	}
+	for i := n; i < len(p.allocations); i++ {
+		p.allocations[i].Tx.State, p.allocations[i].Tx.NextCheckAt = InFlight, nil
+	}
+}
+
+// planServed prepares the queue up to the first intent whose handler this
+// process does not have: its nonce would be bound with nobody to use it.
+func (t *leaseSession) planServed(v ChainObservation) allocationPlan {
+	w, estimates := t.state, estimatesByTx(t.state, t.chain, v.Estimates)
+	first := slices.IndexFunc(w.Queue, func(x Tx) bool { return x.unprovedReason() == "" && t.missingHandlerReason(x) != "" })
+	if first < 0 {
+		return t.Rules.planAllocations(w, t.chain, v, estimates)
+	}
+	unserved := w.Queue[first]
+	w.Queue = w.Queue[:first]
+	p := t.Rules.planAllocations(w, t.chain, v, estimates)
+	if p.exhausted && !p.passedCallers[unserved.PresentCaller] {
+		p.wait(unserved, t.missingHandlerReason(unserved), w.now().Add(t.Rules.BlockTime))
+	}
+	return p
+}
+
+// signer is who has the submitter's key.
+func (t *leaseSession) signer() Signer {
+	if t.SignerNamed == nil {
+		return t.Signer
+	}
+	return t.SignerNamed(t.state.Signer)
+}
+
+// isSigningTimeOver says that what was signed since then is to be stored and sent before more is:
+// after signer.timeout, since a slow signer would use up the invocation on a wide window and
+// store nothing; and after a block's time, since what is sent by then goes into the next
+// block. The rest is left to the next round.
+func (t *leaseSession) isSigningTimeOver(began time.Time) bool {
+	return time.Since(began) >= min(t.signTimeout(), t.Rules.BlockTime)
+}
+
+// signTimeout is how long one signature may take.
+func (t *leaseSession) signTimeout() time.Duration {
+	return cmp.Or(t.Rules.SignTimeout, t.Rules.CallTimeout)
+}
+
+func (t *leaseSession) sign(ctx context.Context, tx Unsigned) (s Signed, err error) {
+	err = t.callOutsideWithin(ctx, t.signTimeout(), func(ctx context.Context) error {
+		s, err = t.signer().Sign(ctx, t.state.submitterOf(), tx)
+		return err
+	})
+	return s, err
+}
+
+// logUnsigned tells the log why a signer gave no answer, and returns what a caller
+// may know of it.
+func (t *leaseSession) logUnsigned(ctx context.Context, x Tx, err error) string {
+	t.Log.ErrorContext(ctx, "not signed", append(t.logAttrs(), "txId", x.ID, "error", err.Error())...)
+	return "not signed: the signer gave no answer"
+}
+
+// signDueVersions signs what needs a version now, in the order of nonces, and stores it
+// before anything is done with it. One that cannot be signed waits, and those
+// above it with it.
+func (t *leaseSession) signDueVersions(ctx context.Context, v ChainObservation) (ids []string, err error) {
+	if !t.kind.MaySign() {
+		return nil, nil
+	}
+	var w Commit
+	t.checkOpen(ctx)
+	answers, ok, err := t.callHandlers(ctx, v)
+	if err != nil || !ok {
+		return nil, err
+	}
+	jobs, moves := t.Rules.planSignatures(t.state.openBelow(t.decided), t.chain, v, answers)
+	w.Transitions = moves
+	for id, answer := range answers {
+		if answer.stored && answer.failed == "" {
+			ids = append(ids, id)
+		}
+	}
+	signer := t.signer()
+	signed, err := t.signInOrder(ctx, len(jobs), t.signParallelism(signer), func(ctx context.Context, i int) (Signed, error) {
+		if jobs[i].signed != nil {
+			return *jobs[i].signed, nil
+		}
+		return signer.Sign(ctx, t.state.submitterOf(), jobs[i].unsigned)
+	})
+	if errors.Is(err, lease.ErrFenced) {
+		return nil, err
+	}
+	for i, s := range signed {
+		job := jobs[i]
+		w.Versions = append(w.Versions, Version{
+			Tx: t.Rules.withBumpedVersion(withVersion(job.tx, job.kind, s, t.state.now()), job), From: job.tx.State, Kind: job.kind, CompletedAction: job.tx.RequestedAction, Signed: s,
+			ExtraWei: job.extraWei,
+		})
+		ids = append(ids, job.tx.ID)
+	}
+	if err != nil {
+		w.Transitions = append(w.Transitions, t.waitUnsigned(ctx, jobs[len(signed)], err))
+	}
+	if w.Empty() {
+		return ids, nil
+	}
+	t.reached("version_signed")
+	_, err = t.commit(ctx, w, false)
+	t.reached("version_stored")
+	return ids, err
+}
+
+// waitUnsigned has the transaction of job wait, since the signer gave no answer.
+func (t *leaseSession) waitUnsigned(ctx context.Context, job signingJob, err error) Transition {
+	from := job.tx.State
+	if job.tx.LastError = t.logUnsigned(ctx, job.tx, err); job.tx.needsHandlerCall() {
+		job.tx.SubmitAttempts = 0 // it answered
+	}
+	if job.extraWei != nil { // meanwhile it is sent as it is
+		job.tx = t.Rules.bumpLater(job.tx, t.state.now())
+	}
+	return Transition{From: from, To: t.Rules.withNextCheck(job.tx, t.state.now().Add(t.Rules.BlockTime))}
+}
+
+// broadcast broadcasts the stored bytes of the transactions named, in the order of
+// their nonces, and records what the node said of each. Those of again were claimed
+// to be sent before.
+func (t *leaseSession) broadcast(ctx context.Context, ids, again []string, head Header) (released bool, err error) {
+	txs := t.state.openByID(ids)
+	raws := make([][]byte, len(txs))
+	for i, x := range txs {
+		if raws[i] = x.Raw; len(x.Raw) == 0 { // the book leaves them out only where nothing is sent
+			return false, fmt.Errorf("transaction %s is to be sent, and its bytes were not loaded", x.ID)
+		}
+	}
+	t.reached("sending")
+	began := time.Now()
+	var results []SendResult
+	err = t.callOutside(ctx, func(ctx context.Context) error {
+		results = t.chain.Send(ctx, raws)
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	t.reached("sent")
+	t.resolveNonceTooLow(ctx, txs, results)
+	var w Commit
+	now, before := t.state.now(), idSet(again)
+	for i, x := range txs {
+		res := results[i]
+		t.logBroadcast(ctx, x, res)
+		t.watchBroadcast(ctx, began, x, res, before[x.ID])
+		w.Transitions = append(w.Transitions, Transition{From: x.State, To: t.Rules.afterBroadcast(x, res, head, now)})
+	}
+	return t.commit(ctx, w, true)
+}
+
+// resolveNonceTooLow asks the chain about those that it called too low: "nonce too low"
+// is a success only where it knows one of our versions. That we know our hash
+// says nothing: it is stored before every send.
+func (t *leaseSession) resolveNonceTooLow(ctx context.Context, txs []Tx, results []SendResult) {
+	q := ChainQuery{Submitter: t.state.submitterOf()}
+	for i, x := range txs {
+		if results[i].Class == SendNonceTooLow {
+			q.Receipts, q.Known = append(q.Receipts, x.Versions...), append(q.Known, x.Versions...)
+		}
+	}
+	if len(q.Known) == 0 {
+		return
+	}
+	v, err := t.query(ctx, q)
+	for i, x := range txs {
+		if err == nil && results[i].Class == SendNonceTooLow && isKnownToChain(x, v) {
+			results[i].Class = SendAlreadyKnown
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package txmanager
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/lease"
+)
+
+// silentBook is a database behind a network that loses all packets.
+type silentBook struct{ Store }
+
+func (silentBook) Commit(ctx context.Context, _ Commit) (CommitResult, error) {
+	<-ctx.Done()
+	return CommitResult{}, ctx.Err()
+}
+
+func (silentBook) BeginIteration(ctx context.Context, _ lease.Lease, _ bool) (SubmitterState, error) {
+	<-ctx.Done()
+	return SubmitterState{}, ctx.Err()
+}
+
+func (silentBook) Renew(ctx context.Context, l lease.Lease) (lease.Lease, error) {
+	<-ctx.Done()
+	return l, ctx.Err()
+}
+
+// Whoever gets no answer from the database gives up a lease's duration after its lease,
+// long before its invocation's deadline: another could go on by then.
+func TestASilentDatabaseIsGivenUpByTheLease(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(context.Context, *leaseSession) error{
+		"write": func(ctx context.Context, t *leaseSession) error {
+			_, err := t.commit(ctx, Commit{Allocations: []Allocation{{}}}, false)
+			return err
+		},
+		"next round": func(ctx context.Context, t *leaseSession) error { return t.beginIteration(ctx) },
+		"renew":      func(ctx context.Context, t *leaseSession) error { return t.renewLease(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			frozen(t, func(t *testing.T) {
+				r := rulesOf(3)
+				w := workOf(1, 5)
+				w.Lease = lease.New("alice", "node-1/a", 7, time.Now().Add(-4*time.Second), r.Lease.Duration)
+				tn := &leaseSession{Worker: &Worker{Rules: r, Store: silentBook{}, Log: slog.New(slog.DiscardHandler)}, kind: KindAdvance, state: w}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // the invocation's
+				defer cancel()
+				began := time.Now()
+				err := ask(ctx, tn)
+				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != 16*time.Second {
+					t.Errorf("6 s before a lease of 10 s ends: got %v after %v, want a time-out after 16s", err, took)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,64 @@
+package txmanager
+
+import (
+	"bytes"
+	"math/big"
+	"slices"
+	"strings"
+)
+
+// The functions of an ERC-20 contract whose amount a policy bounds, by what a call's data
+// begins with, in hex. Source: https://eips.ethereum.org/EIPS/eip-20
+const (
+	selectorTransfer     = "0xa9059cbb" // transfer(address,uint256)
+	selectorApprove      = "0x095ea7b3" // approve(address,uint256)
+	selectorTransferFrom = "0x23b872dd" // transferFrom(address,address,uint256)
+)
+
+// tokenAddresses are how many addresses stand before the amount.
+var tokenAddresses = map[string]int{selectorTransfer: 1, selectorApprove: 1, selectorTransferFrom: 2}
+
+// wordSize is the size of an argument in bytes.
+const wordSize = 32
+
+// TokenAmount is how much c transfers or approves as a call of an ERC-20 contract: of its
+// transfer, approve or transferFrom. It is nil for any other call, and where the arguments are
+// not as the ABI encodes them: of 32 bytes each, an address with 12 zeros before it.
+func (c Call) TokenAmount() *big.Int {
+	_, selector, _ := strings.Cut(c.Function(), ":")
+	addresses, known := tokenAddresses[selector]
+	if !known || len(c.Data) != selectorSize+(addresses+1)*wordSize {
+		return nil
+	}
+	arguments := c.Data[selectorSize:]
+	for range addresses {
+		if !bytes.Equal(arguments[:wordSize-len(Address{})], make([]byte, wordSize-len(Address{}))) {
+			return nil
+		}
+		arguments = arguments[wordSize:]
+	}
+	return new(big.Int).SetBytes(arguments)
+}
+
+// BoundedFunction reports whether a policy bounds the amount of this function where it names its
+// contract as a token. It is written as [Call.Function] writes it.
+func BoundedFunction(function string) bool {
+	_, selector, _ := strings.Cut(function, ":")
+	_, known := tokenAddresses[selector]
+	return known
+}
+
+// refuseToken is why a call of a token is not allowed, or "". A function that targets names is
+// allowed besides those whose amount is bounded, with any amount.
+func (b Bounds) refuseToken(a BoundedTerms) string {
+	most, named := b.Tokens[a.Target]
+	switch {
+	case !named:
+		return ""
+	case a.AmountUnits == nil && !(a.Function != "" && !BoundedFunction(a.Function) && slices.Contains(b.Targets, a.Function)):
+		return "the submitter's policy bounds amounts of this token, and allows of it transfer, approve and transferFrom as the ABI encodes them, and functions that targets names"
+	case exceeds(a.AmountUnits, most):
+		return "the submitter's policy allows at most " + most.String() + " of this token's smallest unit in one transaction"
+	}
+	return ""
+}
