@@ -138,7 +138,7 @@ func testLaggingNode(t *testing.T, b *bundle) {
 
 	b.proxy.Set(recorder.Replay(nil))
 	lagging := b.query(t, q)
-	if diff := cmp.Diff(old, lagging, cmp.Comparer(equalWei), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(txmanager.ChainObservation{}, "Witnesses")); diff != "" {
+	if diff := cmp.Diff(old, lagging, cmp.Comparer(equalWei), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(txmanager.ChainObservation{}, "OtherNodes")); diff != "" {
 		t.Errorf("lagging view (-before +now):\n%s", diff)
 	}
 	if _, ok := lagging.HashesAt[head+1]; ok || len(lagging.HashesAt) != 1 || lagging.Head.Number != head {
@@ -146,7 +146,7 @@ func testLaggingNode(t *testing.T, b *bundle) {
 	}
 	b.wantNotConsumed(t, "lagging", 0)
 	b.proxy.Set(Fault{})
-	if diff := cmp.Diff(young, b.query(t, q), cmp.Comparer(equalWei), cmpopts.IgnoreFields(txmanager.ChainObservation{}, "Witnesses")); diff != "" || len(young.HashesAt) != 2 {
+	if diff := cmp.Diff(young, b.query(t, q), cmp.Comparer(equalWei), cmpopts.IgnoreFields(txmanager.ChainObservation{}, "OtherNodes")); diff != "" || len(young.HashesAt) != 2 {
 		t.Errorf("healthy view (-before +after the lagging one):\n%s", diff)
 	}
 	b.wantConsumer(t, "healthy", 0, tx)
