@@ -11,7 +11,7 @@ import (
 
 // ChainConnector is what the transaction manager needs from one chain.
 //
-// Every implementation treats missing answers alike. A call that fails or times out as a whole is
+// Every implementation treats missing answers the same way. A call that fails or times out as a whole is
 // an error and says nothing about the chain. An answer inside a [ChainObservation] that the node
 // could not give is marked unknown. "Not found" is the answer of one node at one moment. None of
 // the three proves that something did not happen.
