@@ -45,7 +45,7 @@ func (t Tx) hasOpenAction() bool {
 }
 
 // openBelow is w with only the open transactions below the lowest one named. The next iteration
-// carries out what was decided in this one, and no transaction above it is signed before that.
+// carries out the decisions of this one, and no higher transaction is signed before that.
 func (w SubmitterState) openBelow(ids []string) SubmitterState {
 	if i := slices.IndexFunc(w.Open, func(t Tx) bool { return slices.Contains(ids, t.ID) }); i >= 0 {
 		w.Open = w.Open[:i]

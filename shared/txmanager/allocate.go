@@ -54,7 +54,7 @@ func whyNotAllocate(w SubmitterState, unsettled []Tx, v ChainObservation) string
 // reason can never change.
 func (r Rules) planAllocations(w SubmitterState, chain ChainConnector, v ChainObservation, estimates map[string]Estimate) allocationPlan {
 	p := allocationPlan{slot: w.nextSlots()}
-	purse, bounds := newAvailableBalance(v, w.openWithout(p.slot.reservation)), w.Bounds
+	balance, bounds := newAvailableBalance(v, w.openWithout(p.slot.reservation)), w.Bounds
 	for _, t := range w.Queue {
 		if len(p.allocations) == p.slot.count {
 			return p
@@ -122,7 +122,7 @@ func (r Rules) planAllocations(w SubmitterState, chain ChainConnector, v ChainOb
 			p.wait(t, reason, w.now().Add(stuckPollBlocks*r.BlockTime))
 			return p
 		}
-		if short := purse.reserve(params); short != nil {
+		if short := balance.reserve(params); short != nil {
 			p.wait(t, "balance: the account cannot pay for it, what is in flight and a placeholder for each", w.now().Add(r.BlockTime))
 			return p
 		}

@@ -20,7 +20,8 @@ type Bounds struct {
 	Tokens map[string]*big.Int // by token contract, the most of its smallest unit; nil: no limit
 }
 
-// BoundedTerms is what is known of a transaction under evaluation. nil, "" and 0: not known yet.
+// BoundedTerms are the known terms of a transaction under evaluation. nil, "" and 0: not known
+// yet.
 type BoundedTerms struct {
 	ValueWei *big.Int
 	Target   string
@@ -84,7 +85,7 @@ func (g GasParams) feeWei() *big.Int {
 
 // RefusalReason is why b, or the deployment's fee limit for one transaction, does not allow a
 // requested call at any fee of the chain, or "". A fee cap is checked only together with a gas
-// limit. Otherwise it is lowered to what is allowed, see [Rules.clampFees].
+// limit. Otherwise [Rules.clampFees] lowers it.
 func (r Rules) RefusalReason(b Bounds, c Call) string {
 	g := GasParams{Gas: max(c.Gas, placeholderGas), FeeCapWei: big.NewInt(1)} // no transaction costs less
 	if c.Gas > 0 && c.FeeCapWei != nil {
@@ -147,8 +148,8 @@ func (r Rules) FeeTooHighReason(c Call) string {
 	return fmt.Sprintf("its gas may cost %s wei (gas times maxFeePerGas), above fees.maxFeePerTx %s", g.feeWei(), r.TxFeeCapWei)
 }
 
-// maxTip is the highest tip of a first version or gas bump: a multiple of the node's advice, but
-// not below the floor, and at most the policy's. nil: no limit.
+// maxTip is the highest tip of a first version or gas bump; nil: no limit. It is a multiple of the
+// node's advice, but not below the floor. It is never above the policy's limit.
 func (r Rules) maxTip(b Bounds, a Account) *big.Int {
 	if r.TipMultiple == 0 || a.TipWei == nil {
 		return b.TipWei

@@ -6,8 +6,8 @@ import (
 )
 
 // afterBroadcast is t after a node's answer to its bytes. Only an acknowledgement makes it
-// TRACKING. After other answers it is retried later with the reason; bytes that no node accepts
-// make it STUCK. The nonce stays allocated after every answer.
+// TRACKING. [SendInvalid] and [SendOverNodeCap] make it STUCK. After any other answer it keeps its
+// state and the reason, and is sent again later. The nonce stays allocated after every answer.
 func (r Rules) afterBroadcast(t Tx, res SendResult, head Header, now time.Time) Tx {
 	if res.Acknowledged() {
 		return r.acknowledge(t, head, now)

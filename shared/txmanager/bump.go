@@ -27,9 +27,9 @@ func (t Tx) bumpCount() int {
 	return len(t.Versions) - 1
 }
 
-// bumpAt is when t may be replaced at a higher fee. ok is false for a transaction that has a
-// receipt or a requested action, is STUCK, has used up MaxAttempts, or whose payload does not
-// determine its call.
+// bumpAt is when t may be replaced at a higher fee. The result ok is false for a transaction that
+// has a receipt or a requested action, is STUCK, or has used up MaxAttempts. It is also false
+// where the payload does not determine the call.
 func (r Rules) bumpAt(t Tx) (at time.Time, ok bool) {
 	waiting := t.State == Submitted || (t.State == Tracking && t.Sub == Pending)
 	if r.Bump == nil || !waiting || t.RequestedAction != "" || t.isExecutedElsewhere() || t.FirstSubmitAt == nil || t.Gas == nil || t.bumpCount() >= r.Bump.MaxAttempts {

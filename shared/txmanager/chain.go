@@ -167,8 +167,8 @@ type ChainQuery struct {
 	HashesAt     []uint64 // heights whose block hashes are queried, at most 100
 }
 
-// Hint is what is known about a transaction whose receipt is queried. Hints let a node do less
-// work for a large query. They change only one kind of answer. A receipt is reported as not found
+// Hint is known data about a transaction whose receipt is queried. Hints let a node do less work
+// for a large query. They change only one kind of answer. A receipt is reported as not found
 // without a query in two cases: the account's count shows that the nonce is not consumed, or
 // another version consumed it.
 type Hint struct {

@@ -182,8 +182,8 @@ func endedByReceipt(t Tx, rec Receipt) Tx {
 }
 
 // confirmingBlocks lists the receipt's block and up to depth blocks on top of it, from one
-// observation. whole is true if the headers were part of the answer. consistent is true if they do
-// not contradict the receipt.
+// observation. The result whole is true if the headers were part of the answer. The result
+// consistent is true if they do not contradict the receipt.
 func confirmingBlocks(rec Receipt, v ChainObservation, depth uint64) (list []Header, whole, consistent bool) {
 	at := slices.IndexFunc(v.Headers, func(h Header) bool { return h.Number == rec.BlockNumber })
 	if at < 0 {

@@ -45,11 +45,11 @@ type Transaction struct {
 // The process that holds the lease calls the handler. It may call it again for the same request,
 // with the same NonceContext, where the answer was lost or cannot be carried out yet (balance, fee
 // limit, node, signer). The handler may take as long as ctx allows. It fails by an error, a panic
-// or a time-out. It also fails by a call that is invalid, would revert or is refused by the
-// submitter's policy, and by bytes not signed by the submitter for the nonce and chain. A
-// placeholder then consumes the nonce. The request ends FAILED/PLACEHOLDER with the reason, which
-// its caller can read. Effects of the handler elsewhere are not undone. After an error that wraps
-// [ErrNotNow] the handler is called again later, for as long as [Rules.HandlerPatience].
+// or a time-out. A call also fails if it is invalid, would revert or is refused by the submitter's
+// policy. Bytes fail if the submitter did not sign them for the nonce and chain. A placeholder
+// then consumes the nonce. The request ends FAILED/PLACEHOLDER with the reason, which its caller
+// can read. Effects of the handler elsewhere are not undone. After an error that wraps [ErrNotNow]
+// the handler is called again later, for as long as [Rules.HandlerPatience].
 type Handler func(ctx context.Context, n NonceContext) (Transaction, error)
 
 // Errors of handler calls.
@@ -117,8 +117,8 @@ type handlerResult struct {
 	asked  bool    // the handler was called and answered, so that the count of calls without an answer is reset
 }
 
-// missingHandlerReason says that this process lacks t's handler, or returns "". Another version of
-// the program may have it.
+// missingHandlerReason is why t's handler cannot be called by this process, or "". Another version
+// of the program may have the handler.
 func (w *Worker) missingHandlerReason(t Tx) string {
 	if _, known := w.Handlers[t.Handler]; known || t.Handler == "" {
 		return ""

@@ -18,9 +18,9 @@ type OtherNodes interface {
 	Quorum() int
 
 	// QueryOthers sends the query to at most n other nodes, except those named. Unavailable nodes
-	// give no observation, so the list may be shorter or empty. [ChainObservation.Lagging] marks
-	// nodes that are far behind. [ChainObservation.NoAnswer] marks nodes that fail to answer for
-	// the first time.
+	// give no observation, so the list may be shorter or empty. An observation of a node that is
+	// far behind has [ChainObservation.Lagging] set. One of a node that fails to answer for the
+	// first time has [ChainObservation.NoAnswer] set.
 	QueryOthers(ctx context.Context, q ChainQuery, n int, but ...string) []ChainObservation
 
 	// QueryExcluded sends the query to the nodes that QueryOthers skips because they failed or

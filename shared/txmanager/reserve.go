@@ -108,29 +108,29 @@ func (t *leaseSession) planReservations(r ReserveRequest, v ChainObservation) (a
 	if seen := findViolation(w, v); seen != nil {
 		return nil, seen.Description
 	}
-	seats := w.freeSlots(len(r.Requests))
-	if len(seats) < len(r.Requests) {
-		return nil, fmt.Sprintf("%d nonces can be had, of %d asked for: the window is %d", len(seats), len(r.Requests), w.Window)
+	slots := w.freeSlots(len(r.Requests))
+	if len(slots) < len(r.Requests) {
+		return nil, fmt.Sprintf("%d nonces can be had, of %d asked for: the window is %d", len(slots), len(r.Requests), w.Window)
 	}
 	unsettled := w.Open
-	for _, seat := range seats {
-		unsettled = SubmitterState{Open: unsettled}.openWithout(seat.reservation)
+	for _, slot := range slots {
+		unsettled = SubmitterState{Open: unsettled}.openWithout(slot.reservation)
 	}
-	purse, bounds := newAvailableBalance(v, unsettled), w.Bounds
+	balance, bounds := newAvailableBalance(v, unsettled), w.Bounds
 	params := t.Rules.clampFees(bounds, t.Rules.firstVersionFees(Call{}, placeholderGas, v.Account), v.Account)
 	if reason = t.Rules.tooExpensiveReason(bounds, Call{}, params, v.Account); reason != "" {
 		return nil, reason
 	}
-	for i, seat := range seats {
-		if purse.reserve(params) != nil {
+	for i, slot := range slots {
+		if balance.reserve(params) != nil {
 			return nil, "balance: the account cannot pay for what is in flight and a placeholder for each nonce"
 		}
 		if reason = bounds.feesUsedUpReason(params.feeWei()); reason != "" {
 			return nil, reason
 		}
 		bounds = bounds.withFee(params.feeWei())
-		all = append(all, NewReservation{Caller: r.Caller, For: r.For, From: seat.reservation, Tx: Tx{
-			ID: r.TxIDs[i], Submitter: w.submitterOf(), RequestID: r.Requests[i], State: InFlight, Nonce: &seat.first, Gas: &params,
+		all = append(all, NewReservation{Caller: r.Caller, For: r.For, From: slot.reservation, Tx: Tx{
+			ID: r.TxIDs[i], Submitter: w.submitterOf(), RequestID: r.Requests[i], State: InFlight, Nonce: &slot.first, Gas: &params,
 			Reservation: &Reservation{State: Reserved, Owner: r.Owner},
 		}})
 	}
@@ -159,9 +159,10 @@ func (w *Worker) ParseSignedFor(s Submitter, raw []byte) (Unsigned, Signed, erro
 // MarkReservation records an owner's mark under the lease, for which it waits a while. Bytes
 // marked [Used] are stored; the next lease session sends them.
 //
-// The error is [ErrNotLeader], [ErrNotOwner], [ErrNotNow] (the account cannot pay for the bytes
-// and a placeholder, or no block would accept them now), [ErrSignedBytes] (they pay nothing, or
-// too much) or the store's refusal by the submitter's policy. Any other error is unknown.
+// The error is [ErrNotLeader], [ErrNotOwner], [ErrNotNow], [ErrSignedBytes] or the store's refusal
+// by the submitter's policy. ErrNotNow: the account cannot pay for the bytes and a placeholder, or
+// no block would accept them now. ErrSignedBytes: the bytes pay nothing, or too much. Any other
+// error is unknown.
 func (w *Worker) MarkReservation(ctx context.Context, s Submitter, m ReservationMark) error {
 	h, err := w.beginSingleCommit(ctx, s)
 	if err != nil {
@@ -270,8 +271,8 @@ func (h *singleCommitSession) commitAndRelease(ctx context.Context, wr Commit) (
 	return done, nil
 }
 
-// end releases the lease unless a commit did so, and enqueues an advance. A failure to enqueue is
-// only logged: the sweep finds what is due, and the commit is still reported as done.
+// end releases the lease unless a commit did so, and enqueues an advance. If it cannot enqueue, it
+// only logs that: the sweep finds the due work, and the commit is still reported as done.
 func (h *singleCommitSession) end(ctx context.Context) {
 	if !h.written {
 		h.releaseAfterFailure(ctx)

@@ -37,7 +37,7 @@ const pollClockMargin = 100 * time.Millisecond
 // releaseTimeout bounds the last write of a lease session that failed or was cancelled.
 const releaseTimeout = 2 * time.Second
 
-// run iterates until the lease is released, then enqueues what is due next.
+// run iterates until the lease is released, then enqueues the next task.
 func (t *leaseSession) run(ctx context.Context) error {
 	if err := t.readForeign(ctx); err != nil {
 		if !errors.Is(err, lease.ErrFenced) {
@@ -99,7 +99,7 @@ func (t *leaseSession) releaseAfterFailure(ctx context.Context) {
 	}
 }
 
-// iterate queries the chain once and does what is due. It reports whether the lease was released;
+// iterate queries the chain once and does the due work. It reports whether the lease was released;
 // if not, another iteration follows.
 func (t *leaseSession) iterate(ctx context.Context) (released bool, err error) {
 	t.queueQueried = t.kind.MaySign() && t.state.isQueueHeadDue(t.state.now().Add(t.Rules.pollSlack()))

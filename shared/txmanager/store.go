@@ -8,9 +8,9 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// Store is the port to Postgres, which decides what is true about all submitters. An error from
-// any method is unknown: the write may have happened. The caller must acquire or load again before
-// it continues.
+// Store is the port to Postgres, whose rows decide about all submitters. An error from any method
+// is unknown: the write may have happened. The caller must acquire or load again before it
+// continues.
 type Store interface {
 	// Acquire acquires the lease of s for owner, under the next token, and loads the state. With
 	// wide it loads as much of the queue as the window is wide, otherwise only its head. If
@@ -51,8 +51,7 @@ type Store interface {
 	// for a request that is not stored.
 	NamedRequests(ctx context.Context, s Submitter, requestIDs []string) (map[string]NamedRequest, error)
 
-	// LostNonces returns what is known about the nonces of s for which a lost database may have
-	// signed.
+	// LostNonces describes the nonces of s for which a lost database may have signed.
 	LostNonces(ctx context.Context, s Submitter) (LostNonces, error)
 
 	// StoreForeignTransactions stores foreign transactions under the fence. For one nonce the last
