@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// AgreedAccount asks the chain for the account of s: its counts, and whether it has code.
-// Of a chain with several nodes all are asked. The answer is what a quorum of them says,
-// and more nodes than say otherwise. A node that lags is not counted. A node that gave no
-// answer, and was not known to be away, counts as one that says otherwise.
+// AgreedAccount queries the chain for the account of s: its counts, and whether it has code. For a
+// chain with several nodes it queries all. The answer needs a quorum of nodes, and more nodes that
+// agree than disagree. A node that lags is not counted. A node that gave no answer, and was not
+// excluded, counts as disagreeing.
 //
-// The error wraps [ErrNoQuorum] where no answer has so many nodes.
+// The error wraps [ErrNoQuorum] if no answer has enough nodes.
 func AgreedAccount(ctx context.Context, chain ChainConnector, s Submitter) (Account, error) {
 	q := ChainQuery{Submitter: s, Account: true}
 	v, err := chain.Query(ctx, q)
@@ -39,7 +39,7 @@ func AgreedAccount(ctx context.Context, chain ChainConnector, s Submitter) (Acco
 	return Account{}, fmt.Errorf("%w on the account's counts: %d were asked, and %d must say the same", ErrNoQuorum, len(views), v.OtherNodes.Quorum())
 }
 
-// sameUse says that two nodes show the same use of an account.
+// sameUse reports whether two nodes show the same counts and code of an account.
 func sameUse(a, b Account) bool {
 	return a.LatestCount == b.LatestCount && a.PendingCount == b.PendingCount && a.HasCode == b.HasCode
 }

@@ -6,47 +6,46 @@ import (
 	"time"
 )
 
-// Action is what somebody decided about a transaction that holds a nonce.
-// Whoever holds the lease carries it out.
+// Action is a requested action on a transaction that holds a nonce. The lease holder carries it
+// out.
 type Action string
 
-// The orders. ActionCancel is its caller's; the others are an operator's.
+// The actions. The transaction's caller requests ActionCancel; an operator requests the others.
 const (
-	ActionCancel      Action = "CANCEL"      // put a placeholder in its place, if nobody has to be asked first
+	ActionCancel      Action = "CANCEL"      // put a placeholder in its place, if no operator has to decide first
 	ActionPlaceholder Action = "PLACEHOLDER" // put a placeholder in its place
 	ActionReplace     Action = "REPLACE"     // sign it again with higher fees
-	ActionRebroadcast Action = "REBROADCAST" // send the last version again, with all its attempts before it; there is one
-	ActionWait        Action = "WAIT"        // nothing but the record: it goes on being watched
+	ActionRebroadcast Action = "REBROADCAST" // send the last version again, with its count of broadcasts reset
+	ActionWait        Action = "WAIT"        // change nothing: only the record; it is still polled
 )
 
-// VersionKind says what a signed version of a transaction is.
+// VersionKind is the purpose of a signed version.
 type VersionKind string
 
-// A placeholder has the nonce, and sends nothing to the account itself.
+// A placeholder consumes the nonce with a zero-value transfer from the account to itself.
 const (
 	VersionOriginal    VersionKind = "ORIGINAL"
 	VersionBump        VersionKind = "BUMP"
 	VersionPlaceholder VersionKind = "PLACEHOLDER"
 )
 
-// signingJob is one transaction that is to be signed now.
+// signingJob is one transaction to be signed now.
 type signingJob struct {
 	tx       Tx // with the gas parameters of the new version
 	kind     VersionKind
 	unsigned Unsigned
-	signed   *Signed  // it comes with its bytes, proven; nil: they are still to be signed
-	extraWei *big.Int // of a gas bump: what it may cost beyond the version before; nil: it is none
+	signed   *Signed  // its bytes, already signed and checked; nil: still to be signed
+	extraWei *big.Int // of a gas bump: what it may cost beyond the version before; nil: no gas bump
 }
 
-// hasOpenAction says that an order on t could be carried out: nothing that was
-// signed for its nonce is in a block.
+// hasOpenAction reports whether a requested action on t can be carried out: t has no receipt and
+// is not in PROTECT.
 func (t Tx) hasOpenAction() bool {
 	return t.RequestedAction != "" && t.Receipt == nil && t.State != Protect
 }
 
-// openBelow is w without the transactions named and those above the lowest of them:
-// what was decided about in this round is carried out by the next, and nothing
-// goes ahead of it.
+// openBelow is w with only the open transactions below the lowest one named. The next iteration
+// carries out the decisions of this one, and no higher transaction is signed before that.
 func (w SubmitterState) openBelow(ids []string) SubmitterState {
 	if i := slices.IndexFunc(w.Open, func(t Tx) bool { return slices.Contains(ids, t.ID) }); i >= 0 {
 		w.Open = w.Open[:i]
@@ -54,16 +53,16 @@ func (w SubmitterState) openBelow(ids []string) SubmitterState {
 	return w
 }
 
-// planSignatures collects what holds a nonce and needs a version now: what was never
-// signed, and what an order replaces. Nothing is signed while a receipt is
-// there: then the mined version decides. What cannot be signed now is moved
-// instead, with the reason, and those above it wait.
+// planSignatures collects the allocated nonces that need a version now: those never signed, and
+// those that a requested action or a gas bump replaces. Nothing is signed while any version has a
+// receipt: then the mined version decides. A transaction that cannot be signed now gets a
+// transition with the reason, and those above it wait.
 func (r Rules) planSignatures(w SubmitterState, chain ChainConnector, v ChainObservation, answers map[string]handlerResult) (jobs []signingJob, moves []Transition) {
 	if w.Protected {
 		return nil, nil
 	}
 	bumps := r.newBumpPlanner(w, chain, v)
-	going := true // everything below is with a node, or goes there in this round
+	going := true // every lower nonce is held by a node, or is sent in this iteration
 	for i, t := range w.Open {
 		job, reason := signingJob{}, ""
 		if !going || w.waitsForWindow(i) {
@@ -71,7 +70,7 @@ func (r Rules) planSignatures(w SubmitterState, chain ChainConnector, v ChainObs
 		}
 		going = t.isBroadcasting()
 		answer, asked := answers[t.ID]
-		if !answer.stored && !hasNoReceipt(t, v) { // of what was stored since, no node knows yet
+		if !answer.stored && !hasNoReceipt(t, v) { // of bytes stored since the query, no node has a receipt yet
 			continue
 		}
 		switch {
@@ -90,7 +89,7 @@ func (r Rules) planSignatures(w SubmitterState, chain ChainConnector, v ChainObs
 			continue
 		case answer.stored:
 			continue
-		case t.needsHandlerCall() && !asked: // its handler is claimed first
+		case t.needsHandlerCall() && !asked: // the handler call is claimed first
 			continue
 		case t.needsHandlerCall():
 			job, reason = handlerVersion(t, answer)
@@ -132,11 +131,11 @@ func (r Rules) planSignatures(w SubmitterState, chain ChainConnector, v ChainObs
 	return jobs, moves
 }
 
-// postponeBlocked plans the next look at what has a nonce and waits, without bytes, only
-// for what is below it: far enough that it is not overdue before the next look at
-// that; and now, once all below it is going.
+// postponeBlocked plans the next check of transactions without bytes that wait for a lower one. It
+// lies far enough ahead that it is not overdue before the lower one is checked. Once all lower
+// ones are broadcasting, the check is due now.
 func (r Rules) postponeBlocked(w SubmitterState) (moves []Transition) {
-	var held *Tx // the lowest that is not going
+	var held *Tx // the lowest that is not broadcasting
 	now := w.now()
 	for i, t := range w.Open {
 		before := t.NextCheckAt
@@ -145,7 +144,7 @@ func (r Rules) postponeBlocked(w SubmitterState) (moves []Transition) {
 			if t.isDueBy(now) {
 				t = r.withNextCheck(t, now.Add(stuckPollBlocks*r.BlockTime))
 			}
-		case t.awaitsMark(): // looked at when it was given back, for a taker, and when its time is over
+		case t.awaitsMark(): // checked when its nonce is released for reuse, and when it expires
 			if t.isDueBy(now) && !t.isExpired(now) {
 				t = r.withNextCheck(t, t.Reservation.Until)
 			}
@@ -172,14 +171,13 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// hasNoReceipt says that the node has none for any version of t. Not knowing is not
-// enough to replace anything.
+// hasNoReceipt reports whether the node has no receipt for any version of t. An unknown answer is
+// not enough to replace anything.
 func hasNoReceipt(t Tx, v ChainObservation) bool {
 	return !slices.ContainsFunc(t.Versions, func(h Hash) bool { return v.Receipts[h].Answer != AnswerNotFound })
 }
 
-// firstVersion is the first version of t, with the gas that its allocation set
-// aside.
+// firstVersion is the first version of t, with the gas from its allocation.
 func firstVersion(t Tx, chain ChainConnector) (signingJob, string) {
 	if reason := t.unprovedReason(); reason != "" {
 		return signingJob{}, reason
@@ -191,7 +189,7 @@ func firstVersion(t Tx, chain ChainConnector) (signingJob, string) {
 	return signingJob{tx: t, kind: VersionOriginal, unsigned: buildUnsigned(t, call)}, ""
 }
 
-// replacementVersion is t's own call with fees that replace its last version.
+// replacementVersion is t's own call with fees that can replace its last version.
 func (r Rules) replacementVersion(b Bounds, t Tx, chain ChainConnector, v ChainObservation) (signingJob, string) {
 	caps := feeCaps{feeWei: r.maxReplacementFee(b, t.Gas.Gas), tipWei: b.TipWei}
 	params, refused := replacementFees(*t.Gas, completeFees(Call{}, t.Gas.Gas, v.Account), replaceFactor, caps)
@@ -210,7 +208,7 @@ func (r Rules) replacementVersion(b Bounds, t Tx, chain ChainConnector, v ChainO
 	return job, reason
 }
 
-// placeholderVersion consumes t's nonce and does nothing else: zero value, to itself.
+// placeholderVersion consumes t's nonce with a zero-value transfer to itself.
 func (r Rules) placeholderVersion(t Tx, v ChainObservation) (signingJob, string) {
 	if v.SelfTransfer.Outcome != Done {
 		return signingJob{}, "no gas estimate for a placeholder"

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// allocationPlan is what becomes of the head of the queue.
+// allocationPlan is the plan for the head of the queue.
 type allocationPlan struct {
 	slot        nonceSlots   // where the nonces come from
-	allocations []Allocation // unsigned; the signer comes next
+	allocations []Allocation // unsigned; the signer is asked next
 	unsigned    []Unsigned   // one for each allocation
-	transitions []Transition // refused, set aside, or waiting with a reason
-	waiting     bool         // the head waits: nothing behind it may pass
-	exhausted   bool         // there is room for more than were in the queue
+	transitions []Transition // refused, deferred, or waiting with a reason
+	waiting     bool         // the head waits: no later intent may pass it
+	exhausted   bool         // there was room for more intents than the queue had
 
-	passedCallers map[string]bool // callers of which a deferred intent was passed over: what they have behind it waits too
+	passedCallers map[string]bool // callers whose deferred intent was passed over: their later intents wait too
 }
 
-// whyNotAllocate says why no nonce can be allocated now, or "".
+// whyNotAllocate returns why no nonce can be allocated now, or "".
 func whyNotAllocate(w SubmitterState, unsettled []Tx, v ChainObservation) string {
 	first := w.nextSlots().first
 	switch a := v.Account; {
@@ -49,12 +49,12 @@ func whyNotAllocate(w SubmitterState, unsettled []Tx, v ChainObservation) string
 	return ""
 }
 
-// planAllocations readies queued transactions in order for the nonces of w's seat, until
-// that is full or one has to wait. A transaction is refused only where that can
-// never change.
+// planAllocations plans queued transactions, in order, for the free nonce slots of w. It stops
+// when these are used up or a transaction has to wait. It rejects a transaction only where the
+// reason can never change.
 func (r Rules) planAllocations(w SubmitterState, chain ChainConnector, v ChainObservation, estimates map[string]Estimate) allocationPlan {
 	p := allocationPlan{slot: w.nextSlots()}
-	purse, bounds := newAvailableBalance(v, w.openWithout(p.slot.reservation)), w.Bounds
+	balance, bounds := newAvailableBalance(v, w.openWithout(p.slot.reservation)), w.Bounds
 	for _, t := range w.Queue {
 		if len(p.allocations) == p.slot.count {
 			return p
@@ -94,7 +94,7 @@ func (r Rules) planAllocations(w SubmitterState, chain ChainConnector, v ChainOb
 		case verdict == Refused && len(w.Open)+len(p.allocations) == 0:
 			p.wait(t, "the node is behind the last final block", w.now().Add(r.BlockTime))
 			return p
-		case verdict == Refused: // what is in flight may change that
+		case verdict == Refused: // open transactions may change that
 			p.deferUntilNonce(t, max(p.nextNonce(), w.NextNonce)-1, "set aside until what is in flight has settled: "+reason)
 			continue
 		}
@@ -104,7 +104,7 @@ func (r Rules) planAllocations(w SubmitterState, chain ChainConnector, v ChainOb
 			}
 			continue
 		}
-		if verdict == Unknown && r.DeferAfter > 0 && t.DeferredAt != nil { // what kept it back may do so still
+		if verdict == Unknown && r.DeferAfter > 0 && t.DeferredAt != nil { // its earlier reason may still hold
 			p.passDeferred(t, t.LastError, w.now().Add(r.BlockTime))
 			continue
 		}
@@ -122,13 +122,13 @@ func (r Rules) planAllocations(w SubmitterState, chain ChainConnector, v ChainOb
 			p.wait(t, reason, w.now().Add(stuckPollBlocks*r.BlockTime))
 			return p
 		}
-		if short := purse.reserve(params); short != nil {
+		if short := balance.reserve(params); short != nil {
 			p.wait(t, "balance: the account cannot pay for it, what is in flight and a placeholder for each", w.now().Add(r.BlockTime))
 			return p
 		}
 		p.allocate(t, call, params)
 		bounds = bounds.withFee(params.feeWei())
-		if t.Handler != "" { // nothing goes ahead of what has no bytes yet
+		if t.Handler != "" { // no nonce is bound above one without bytes
 			return p
 		}
 	}
@@ -136,8 +136,8 @@ func (r Rules) planAllocations(w SubmitterState, chain ChainConnector, v ChainOb
 	return p
 }
 
-// callOf is what t wants done. What a handler will make of t is not known before
-// it has its nonce: until then the gas of a placeholder is set aside for it.
+// callOf is the call of t. A handler's call is unknown before its nonce is bound; until then the
+// gas of a placeholder is reserved.
 func callOf(t Tx, chain ChainConnector) (Call, error) {
 	if t.Handler != "" {
 		return Call{Gas: placeholderGas}, nil
@@ -148,7 +148,7 @@ func callOf(t Tx, chain ChainConnector) (Call, error) {
 // nextNonce is the nonce of the next allocation.
 func (p *allocationPlan) nextNonce() uint64 { return p.slot.first + uint64(len(p.allocations)) }
 
-// allocate plans the allocation of the next nonce to t.
+// allocate plans the next nonce for t.
 func (p *allocationPlan) allocate(t Tx, call Call, params GasParams) {
 	n := p.nextNonce()
 	t.Nonce, t.Gas, t.LastError, t.NextCheckAt = &n, &params, "", nil
@@ -157,7 +157,7 @@ func (p *allocationPlan) allocate(t Tx, call Call, params GasParams) {
 	p.unsigned = append(p.unsigned, buildUnsigned(t, call))
 }
 
-// buildUnsigned is the transaction that t's nonce and gas parameters make of call.
+// buildUnsigned is call with t's nonce and gas parameters.
 func buildUnsigned(t Tx, call Call) Unsigned {
 	return Unsigned{
 		ChainID: t.Submitter.ChainID(), Nonce: *t.Nonce, To: call.To, Value: t.Gas.ValueWei, Data: call.Data,
@@ -170,7 +170,7 @@ func (p *allocationPlan) reject(t Tx, reason string) {
 	p.transitions = append(p.transitions, Transition{From: Queued, To: t})
 }
 
-// wait has t wait, and all behind it. One that is deferred goes on telling why.
+// wait makes t and all later intents wait. A deferred intent keeps its reason.
 func (p *allocationPlan) wait(t Tx, reason string, until time.Time) {
 	if t.NextCheckAt = &until; t.DeferredAt == nil {
 		t.LastError = reason
@@ -179,7 +179,7 @@ func (p *allocationPlan) wait(t Tx, reason string, until time.Time) {
 	p.waiting = true
 }
 
-// passOver has t wait, and nothing behind it: see [SubmitterState.afterCommit].
+// passOver makes t wait, but not the later intents: see [SubmitterState.afterCommit].
 func (p *allocationPlan) passOver(t Tx, reason string, until time.Time) {
 	t.LastError, t.NextCheckAt = reason, &until
 	p.transitions = append(p.transitions, Transition{From: Queued, To: t})
@@ -190,12 +190,12 @@ func (p *allocationPlan) deferUntilNonce(t Tx, until uint64, reason string) {
 	p.transitions = append(p.transitions, Transition{From: Queued, To: t})
 }
 
-// txGasCap is the most gas that one transaction may have (EIP-7825).
+// txGasCap is the gas limit of one transaction (EIP-7825).
 const txGasCap = 1 << 24
 
-// gasLimit is the gas limit of call: its own, or the estimate with a fifth on top,
-// since state moves between the estimate and the block. A plain transfer's
-// 21,000 is exact. policyMost is the most gas by the submitter's policy; 0: no bound.
+// gasLimit is the gas limit of call: its own, or the estimate plus one fifth, since state changes
+// between the estimate and the block. A plain transfer needs exactly 21,000. policyMost is the
+// limit of the submitter's policy; 0: no limit.
 func gasLimit(call Call, e Estimate, policyMost uint64) (gas uint64, verdict Outcome, reason string) {
 	if call.Gas > 0 {
 		return call.Gas, Done, ""
@@ -220,8 +220,8 @@ func gasLimit(call Call, e Estimate, policyMost uint64) (gas uint64, verdict Out
 	return e.Gas, e.Outcome, withDetail("the node gave none", e.Reason)
 }
 
-// availableBalance keeps the account able to pay for every nonce it holds: the worst cost
-// of each, and a placeholder for each.
+// availableBalance is the account's balance minus the worst cost of each open nonce and of a
+// placeholder for it.
 type availableBalance struct{ leftWei *big.Int }
 
 func newAvailableBalance(v ChainObservation, unsettled []Tx) availableBalance {
@@ -235,7 +235,8 @@ func newAvailableBalance(v ChainObservation, unsettled []Tx) availableBalance {
 	return p
 }
 
-// reserve sets aside what g may cost, or returns how many wei are missing.
+// reserve subtracts what g and a placeholder may cost. If the balance is too low, it subtracts
+// nothing and returns the missing wei.
 func (p *availableBalance) reserve(g GasParams) (shortWei *big.Int) {
 	left := new(big.Int).Sub(p.leftWei, costWithPlaceholder(g))
 	if left.Sign() < 0 {

@@ -8,28 +8,27 @@ import (
 	"time"
 )
 
-// IntentTerms are what the MAC of an intent is computed over. None of it changes once the
-// intent is stored.
+// IntentTerms are the input of an intent's MAC. None of them changes after the intent is stored.
 type IntentTerms struct {
 	TxID        string // a UUID
 	Submitter   Submitter
 	RequestID   string
-	Caller      string // as it is stored
+	Caller      string // as stored
 	Handler     string // "": none
 	Fingerprint []byte
 }
 
-// MAC shows that a function that accepts intents stored an intent.
+// MAC proves that a function that accepts intents stored the intent.
 type MAC struct {
-	Key string // id of the key; "": there is no MAC
+	Key string // id of the key; "": no MAC
 	Sum []byte
 }
 
 // IntentVerifier checks MACs of intents.
 type IntentVerifier interface {
-	// Verify returns nil where m is the MAC of t. The error wraps [ErrForged] where m is
-	// certainly not the MAC of t, and [ErrMACKey] where this process does not have the key
-	// that m names. Any other error is unknown: the service that has the key gave no answer.
+	// Verify returns nil if m is the MAC of t. The error wraps [ErrForged] if m is certainly not
+	// the MAC of t, and [ErrMACKey] if this process lacks the key that m names. Any other error is
+	// unknown: the service that holds the key gave no answer.
 	Verify(ctx context.Context, t IntentTerms, m MAC) error
 }
 
@@ -47,8 +46,8 @@ const (
 	unverified        = "the intent's MAC cannot be checked now"
 )
 
-// Fingerprint is what an accepted payload is recognised by: a retry has the same one. It
-// depends on the handler that makes a transaction out of the payload; "": none does.
+// Fingerprint identifies an accepted payload: a retry has the same one. It depends on the handler
+// that makes a transaction from the payload; "": no handler.
 func Fingerprint(handler string, payload []byte) [32]byte {
 	if handler == "" {
 		return sha256.Sum256(payload)
@@ -56,8 +55,9 @@ func Fingerprint(handler string, payload []byte) [32]byte {
 	return sha256.Sum256(append([]byte(handler+"\x00"), payload...))
 }
 
-// FingerprintUntil is [Fingerprint] of a payload that comes with a validUntil; nil: it does
-// not. A payload is JSON, and has no byte 0: with the time two stand, with a handler alone one.
+// FingerprintUntil is [Fingerprint] of a payload with a validUntil; nil: without. A payload is
+// JSON and contains no byte 0. The input therefore has two zero bytes with a validUntil, and one
+// with a handler alone.
 func FingerprintUntil(handler string, payload []byte, until *time.Time) [32]byte {
 	if until == nil {
 		return Fingerprint(handler, payload)
@@ -65,24 +65,24 @@ func FingerprintUntil(handler string, payload []byte, until *time.Time) [32]byte
 	return sha256.Sum256([]byte(handler + "\x00" + string(payload) + "\x00" + until.UTC().Format(validUntilForm)))
 }
 
-// validUntilForm is how a fingerprint has a validUntil: in UTC, with all its microseconds.
+// validUntilForm formats a validUntil in a fingerprint: in UTC, with microseconds.
 const validUntilForm = "2006-01-02T15:04:05.000000Z"
 
-// terms are what t's MAC is computed over.
+// terms are the input of t's MAC.
 func (t Tx) terms() IntentTerms {
 	return IntentTerms{TxID: t.ID, Submitter: t.Submitter, RequestID: t.RequestID, Caller: t.Caller, Handler: t.Handler, Fingerprint: t.Fingerprint}
 }
 
-// Authenticity says whether a transaction is what a function that accepts intents stored.
-// The zero value: it is.
+// Authenticity is the result of checking that a transaction is an intent stored by a function that
+// accepts intents. The zero value means that it is.
 type Authenticity struct {
-	Forged    string // why it certainly is not; "": it is, or that is unknown
-	Unknown   string // why it is unknown; "": it is known
-	NoKey     bool   // where unknown: this process does not have the key of the MAC
+	Forged    string // why it certainly is not; "": it is, or the result is unknown
+	Unknown   string // why the result is unknown; "": it is known
+	NoKey     bool   // where unknown: this process lacks the key of the MAC
 	Unchecked bool   // where unknown: it was not checked yet
 }
 
-// unprovedReason says why nothing is signed for a payload, or "".
+// unprovedReason is why the payload must not be signed, or "".
 func (a Authenticity) unprovedReason() string {
 	if a.Forged != "" {
 		return a.Forged
@@ -90,7 +90,7 @@ func (a Authenticity) unprovedReason() string {
 	return a.Unknown
 }
 
-// withoutChecks is w as it was loaded: nothing in it was checked yet.
+// withoutChecks is w with every transaction marked as unchecked.
 func (w SubmitterState) withoutChecks() SubmitterState {
 	for _, list := range [][]Tx{w.Open, w.Queue} {
 		for i := range list {
@@ -118,7 +118,7 @@ func (t *leaseSession) checkAuthenticity(ctx context.Context, x Tx) Authenticity
 	switch {
 	case errors.Is(err, ErrForged):
 		return t.noteForged(ctx, x, forgedMAC, err)
-	case err != nil: // a lost lease among them: then nothing more is written
+	case err != nil: // includes a lost lease, after which every write fails
 		return t.noteUnknown(ctx, x, err)
 	}
 	return Authenticity{}
@@ -142,15 +142,15 @@ func (t *leaseSession) noteUnknown(ctx context.Context, x Tx, err error) Authent
 	return Authenticity{Unknown: unverified}
 }
 
-// Proof says what the check of an intent came to.
+// Proof is the result of an intent's check.
 type Proof string
 
-// What it comes to where the intent is not proved to be what was accepted.
+// The results for an intent that is not proved authentic.
 const (
 	ProofForged   Proof = "forged"
-	ProofNoKey    Proof = "keyless"  // this process does not have the key
-	ProofUnknown  Proof = "unknown"  // the service that has the key gave no answer
-	ProofUnmarked Proof = "unmarked" // it has no MAC, and none is required: it is signed
+	ProofNoKey    Proof = "keyless"  // this process lacks the key
+	ProofUnknown  Proof = "unknown"  // the service that holds the key gave no answer
+	ProofUnmarked Proof = "unmarked" // it has no MAC and needs none: it is signed
 )
 
 func (t *leaseSession) noteUnproved(ctx context.Context, p Proof) {
@@ -159,9 +159,9 @@ func (t *leaseSession) noteUnproved(ctx context.Context, p Proof) {
 	}
 }
 
-// checkQueue checks as many intents as may get a nonce now, and those that are deferred. It stops at the first whose
-// authenticity is unknown because a service gave no answer, and after the time that
-// signatures may take: a later iteration goes on from there.
+// checkQueue checks as many intents as can get a nonce now, and the deferred ones among them. It
+// stops when a service gives no answer about one, and when the time for signatures is over. A
+// later iteration continues.
 func (t *leaseSession) checkQueue(ctx context.Context) {
 	began, proved := time.Now(), 0
 	for i := range t.state.Queue {
@@ -182,8 +182,8 @@ func (t *leaseSession) checkQueue(ctx context.Context) {
 	}
 }
 
-// checkOpen checks the transactions that hold a nonce and whose payload may be signed or
-// given to a handler now. Reservations and fills have no payload to sign.
+// checkOpen checks the open transactions whose payload may be signed, or passed to a handler, now.
+// Reservations and fills have no payload to sign.
 func (t *leaseSession) checkOpen(ctx context.Context) {
 	for i := range t.state.Open {
 		x := &t.state.Open[i]
@@ -197,11 +197,11 @@ func (t *leaseSession) checkOpen(ctx context.Context) {
 	}
 }
 
-// replaceForged is a placeholder for a transaction that got a nonce although it is not what
-// was accepted: the nonce is consumed, and what is behind it goes on.
+// replaceForged requests a placeholder for a forged transaction that has a nonce, so that later
+// transactions can proceed.
 func (r Rules) replaceForged(t Tx, w SubmitterState) Transition {
 	return r.requestPlaceholder(t, decidedByMAC, t.Forged, w)
 }
 
-// decidedByMAC is who ordered the placeholder of a transaction whose MAC is wrong.
+// decidedByMAC is recorded as the decider of the placeholder for a wrong MAC.
 const decidedByMAC = "intent MAC"

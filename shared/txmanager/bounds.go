@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// Bounds are what a submitter's policy allows of one transaction, and of a day's fees.
-// nil and 0 are no bound. A fee is the most that a version may pay: its gas limit times its
-// maxFeePerGas.
+// Bounds are the limits of a submitter's policy on one transaction and on a day's fees. nil and 0
+// mean no limit. The fee of a version is its gas limit times its maxFeePerGas.
 type Bounds struct {
 	ValueWei      *big.Int
 	Targets       []string // receivers, functions of receivers (see [Call.Function]), or "deploy"
@@ -16,12 +15,13 @@ type Bounds struct {
 	TipWei        *big.Int // wei per gas
 	FeeWei        *big.Int
 	FeesPerDayWei *big.Int // in any 24 hours
-	FeesUsedWei   *big.Int // of that, by now; nil: nothing
+	FeesUsedWei   *big.Int // used in the last 24 hours; nil: nothing
 
-	Tokens map[string]*big.Int // by the contract, the most of its smallest unit; nil: as much as it likes
+	Tokens map[string]*big.Int // by token contract, the most of its smallest unit; nil: no limit
 }
 
-// BoundedTerms is what is known of a transaction that is judged. nil, "" and 0: not known yet.
+// BoundedTerms are the known terms of a transaction under evaluation. nil, "" and 0: not known
+// yet.
 type BoundedTerms struct {
 	ValueWei *big.Int
 	Target   string
@@ -30,10 +30,10 @@ type BoundedTerms struct {
 	TipWei   *big.Int
 	FeeWei   *big.Int
 
-	AmountUnits *big.Int // see [Call.TokenAmount]; judged where Target is known
+	AmountUnits *big.Int // see [Call.TokenAmount]; checked where Target is known
 }
 
-// RefusalReason says what of a is not allowed for as long as the policy is what it is, or "".
+// RefusalReason is why the present policy does not allow a, or "".
 func (b Bounds) RefusalReason(a BoundedTerms) string {
 	switch {
 	case exceeds(a.ValueWei, b.ValueWei):
@@ -52,10 +52,10 @@ func (b Bounds) RefusalReason(a BoundedTerms) string {
 	return ""
 }
 
-// maxFeeOfTx is the most that the fee of one transaction comes to: no more than a day's.
+// maxFeeOfTx is the highest fee of one transaction, which is never above a day's.
 func (b Bounds) maxFeeOfTx() *big.Int { return lesser(b.FeeWei, b.FeesPerDayWei) }
 
-// feesUsedUpReason says that a further fee does not fit into the last 24 hours, or "".
+// feesUsedUpReason is why a further fee exceeds the limit of 24 hours, or "".
 func (b Bounds) feesUsedUpReason(feeWei *big.Int) string {
 	if b.FeesPerDayWei == nil {
 		return ""
@@ -66,7 +66,7 @@ func (b Bounds) feesUsedUpReason(feeWei *big.Int) string {
 	return ""
 }
 
-// withFee is b after a further fee.
+// withFee is b with a further fee used.
 func (b Bounds) withFee(feeWei *big.Int) Bounds {
 	if b.FeesUsedWei == nil {
 		b.FeesUsedWei = new(big.Int)
@@ -75,17 +75,17 @@ func (b Bounds) withFee(feeWei *big.Int) Bounds {
 	return b
 }
 
-// exceeds says that a is known, and more than the bound. nil is no bound.
+// exceeds reports whether a is known and above the limit. nil is no limit.
 func exceeds(a, most *big.Int) bool { return a != nil && most != nil && a.Cmp(most) > 0 }
 
-// feeWei is the most that g's gas may cost.
+// feeWei is the highest gas cost of g.
 func (g GasParams) feeWei() *big.Int {
 	return new(big.Int).Mul(g.FeeCapWei, new(big.Int).SetUint64(g.Gas))
 }
 
-// RefusalReason says what of a call, as it was asked for, is above b or the deployment's bound of
-// one transaction's fee whatever the chain's fees are; or "". A fee cap is judged where the
-// gas limit was given with it: else it is lowered to what is allowed, see [Rules.clampFees].
+// RefusalReason is why b, or the deployment's fee limit for one transaction, does not allow a
+// requested call at any fee of the chain, or "". A fee cap is checked only together with a gas
+// limit. Otherwise [Rules.clampFees] lowers it.
 func (r Rules) RefusalReason(b Bounds, c Call) string {
 	g := GasParams{Gas: max(c.Gas, placeholderGas), FeeCapWei: big.NewInt(1)} // no transaction costs less
 	if c.Gas > 0 && c.FeeCapWei != nil {
@@ -97,9 +97,9 @@ func (r Rules) RefusalReason(b Bounds, c Call) string {
 	return r.FeeTooHighReason(c)
 }
 
-// forbiddenReason says what of t, which waits for its nonce, the submitter's policy or callers do not
-// allow by now, or "". What a handler will make of t is judged once it is made. How much is
-// allowed in a minute and in a day is not asked again: t was counted when it was accepted.
+// forbiddenReason is why the submitter's policy or callers no longer allow queued t, or "". A
+// handler's transaction is checked once it is made. The limits of a minute and of a day are not
+// checked again: t counted against them when it was accepted.
 func (r Rules) forbiddenReason(b Bounds, t Tx, c Call) string {
 	if t.BarredReason != "" {
 		return t.BarredReason
@@ -115,7 +115,7 @@ func (r Rules) forbiddenReason(b Bounds, t Tx, c Call) string {
 	return r.RefusalReason(b, c)
 }
 
-// target is what a policy calls the receiver of c.
+// target is the policy's name for the receiver of c.
 func (c Call) target() string {
 	if c.To == nil {
 		return "deploy"
@@ -123,12 +123,11 @@ func (c Call) target() string {
 	return c.To.String()
 }
 
-// selectorSize is the number of bytes with which the data of a contract's call names the
-// function.
+// selectorSize is the number of bytes of the function selector in a contract call's data.
 const selectorSize = 4
 
-// Function is what a policy calls the function that c calls: the receiver, a colon and the
-// selector in hex. It is "" for a deployment, and where the data is too short to name one.
+// Function is the policy's name for the function that c calls: the receiver, a colon and the
+// selector in hex. It is "" for a deployment, and where the data is too short.
 func (c Call) Function() string {
 	if c.To == nil || len(c.Data) < selectorSize {
 		return ""
@@ -136,8 +135,8 @@ func (c Call) Function() string {
 	return fmt.Sprintf("%s:0x%x", c.To, c.Data[:selectorSize])
 }
 
-// FeeTooHighReason says why what a call asks for may cost more than the deployment lets one
-// transaction cost, or "". What was not given is not judged.
+// FeeTooHighReason is why a call with both gas and maxFeePerGas may cost more than
+// fees.maxFeePerTx, or "". A call without both is not checked.
 func (r Rules) FeeTooHighReason(c Call) string {
 	if c.Gas == 0 || c.FeeCapWei == nil {
 		return ""
@@ -149,8 +148,8 @@ func (r Rules) FeeTooHighReason(c Call) string {
 	return fmt.Sprintf("its gas may cost %s wei (gas times maxFeePerGas), above fees.maxFeePerTx %s", g.feeWei(), r.TxFeeCapWei)
 }
 
-// maxTip is the most that a first version or a bid tips: a multiple of what the node
-// advises, and not below the floor. nil: no bound.
+// maxTip is the highest tip of a first version or gas bump; nil: no limit. It is a multiple of the
+// node's advice, but not below the floor. It is never above the policy's limit.
 func (r Rules) maxTip(b Bounds, a Account) *big.Int {
 	if r.TipMultiple == 0 || a.TipWei == nil {
 		return b.TipWei
@@ -162,9 +161,9 @@ func (r Rules) maxTip(b Bounds, a Account) *big.Int {
 	return lesser(most, b.TipWei)
 }
 
-// clampFees lowers p's tip, and its fee cap, to what b and the deployment allow. They are only
-// the most that is paid: below the base fee the transaction waits. A tip of a chain without
-// EIP-1559 is the price itself.
+// clampFees lowers p's fee cap and tip to what b and the deployment allow. Both are upper limits:
+// below the base fee the transaction waits. On a chain without EIP-1559 the tip is the price
+// itself.
 func (r Rules) clampFees(b Bounds, p GasParams, a Account) GasParams {
 	if most := lesser(b.maxFeeOfTx(), r.TxFeeCapWei); most != nil {
 		p.FeeCapWei = lesser(p.FeeCapWei, new(big.Int).Div(most, new(big.Int).SetUint64(max(p.Gas, 1))))
@@ -177,10 +176,10 @@ func (r Rules) clampFees(b Bounds, p GasParams, a Account) GasParams {
 	return p
 }
 
-// signedFeesReason says why bytes that came signed, whose fees nobody can lower, are above b or
-// the deployment's bound of one transaction's fee, or "". Of bytes with one price the tip is
-// what it leaves above the base fee. The deployment's bound of tips does not hold for them:
-// whoever signed them has the key.
+// signedFeesReason is why bytes signed elsewhere are above b or the deployment's fee limit for one
+// transaction, or "". Their fees cannot be lowered. For bytes with a single price the tip is the
+// part above the base fee. The deployment's tip limit does not apply to them, since their signer
+// has the key.
 func (r Rules) signedFeesReason(b Bounds, g GasParams, a Account) string {
 	tip := g.TipCapWei
 	switch {
@@ -198,9 +197,9 @@ func (r Rules) signedFeesReason(b Bounds, g GasParams, a Account) string {
 	return ""
 }
 
-// feeUses is what wr adds to the fees of its submitter at worst, by transaction: all of a
-// nonce that it binds, and of a later version what it may cost beyond the one before. A
-// placeholder adds nothing: the version before it was counted.
+// feeUses lists what wr adds at worst to its submitter's fees, by transaction. An allocated nonce
+// adds its whole fee. A later version adds what it may cost beyond the one before. A placeholder
+// adds nothing, since the version before it was counted.
 func (w SubmitterState) feeUses(wr Commit) (all []FeeUse) {
 	if w.Bounds.FeesPerDayWei == nil {
 		return nil

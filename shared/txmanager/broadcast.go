@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// afterBroadcast is t after a node answered to its bytes. Only an acknowledgement makes
-// it TRACKING; every other answer leaves it where it is, with the reason, to be
-// tried again later. The nonce stays held whatever the answer.
+// afterBroadcast is t after a node's answer to its bytes. Only an acknowledgement makes it
+// TRACKING. [SendInvalid] and [SendOverNodeCap] make it STUCK. After any other answer it keeps its
+// state and the reason, and is sent again later. The nonce stays allocated after every answer.
 func (r Rules) afterBroadcast(t Tx, res SendResult, head Header, now time.Time) Tx {
 	if res.Acknowledged() {
 		return r.acknowledge(t, head, now)
@@ -22,7 +22,7 @@ func (r Rules) afterBroadcast(t Tx, res SendResult, head Header, now time.Time) 
 		t.State, t.Sub, t.NextResubmitAt = Stuck, "", nil
 		return r.withNextCheck(t, now.Add(10*r.BlockTime))
 	}
-	if t.State == Tracking && !r.Resubmit { // sent again for a reorg or an order, until a node has it
+	if t.State == Tracking && !r.Resubmit { // rebroadcast until a node has it, after a reorg or a requested action
 		t.State, t.Sub = Submitted, ""
 	}
 	again := now.Add(r.retryDelay(t.SubmitAttempts))
@@ -30,8 +30,7 @@ func (r Rules) afterBroadcast(t Tx, res SendResult, head Header, now time.Time) 
 	return r.withNextCheck(t, r.afterBlocks(1, head, now))
 }
 
-// acknowledge is t once a node is known to hold its bytes. That says nothing about a
-// bid that a bound holds.
+// acknowledge is t once a node is known to hold its bytes. The reason of a blocked gas bump stays.
 func (r Rules) acknowledge(t Tx, head Header, now time.Time) Tx {
 	again := now.Add(r.ResubmitEvery)
 	if t.NextResubmitAt = &again; !r.isBumpHeld(t) {
@@ -43,8 +42,8 @@ func (r Rules) acknowledge(t Tx, head Header, now time.Time) Tx {
 	return r.withNextCheck(t, r.afterBlocks(1, head, now))
 }
 
-// isKnownToChain says whether the view proves that the chain knows a version of t: then
-// "nonce too low" was about our own bytes.
+// isKnownToChain reports whether v proves that the chain knows a version of t. Then "nonce too
+// low" was about our own bytes.
 func isKnownToChain(t Tx, v ChainObservation) bool {
 	for _, h := range t.Versions {
 		if v.Known[h] == AnswerFound || v.Receipts[h].Answer == AnswerFound {
@@ -54,8 +53,8 @@ func isKnownToChain(t Tx, v ChainObservation) bool {
 	return false
 }
 
-// withVersion is t with the bytes of a further version, and their first broadcast
-// claimed. Each version has all its attempts before it.
+// withVersion is t with a further version and its first broadcast claimed. The count of broadcasts
+// starts again.
 func withVersion(t Tx, kind VersionKind, s Signed, now time.Time) Tx {
 	t.State, t.Sub, t.LastError, t.RequestedAction = Submitted, "", "", ""
 	t.Versions, t.Raw = append(slices.Clip(t.Versions), s.Hash), s.Raw

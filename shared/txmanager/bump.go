@@ -7,20 +7,19 @@ import (
 	"time"
 )
 
-// GasBumpPolicy says when a transaction that stays without a receipt is replaced by
-// itself at the same nonce, at a higher fee, and how much that may cost. It changes
-// nothing else: each version is stored before it is sent, whichever is mined decides,
-// and no nonce is given or freed by it.
+// GasBumpPolicy decides when a transaction without a receipt is replaced at the same nonce and a
+// higher fee, and how much that may cost. Each version is stored before it is sent, and the mined
+// one decides. A gas bump never allocates or frees a nonce.
 type GasBumpPolicy struct {
 	MinInterval time.Duration // since the version before was signed
 	MaxAttempts int           // replacements of one transaction
-	Multiplier  int64         // of both fees, in thousandths; nodes demand 1,100 at least
-	FeeCapWei   *big.Int      // the most that a replacement offers, wei per gas; nil: no bound
-	TxFeeCapWei *big.Int      // the most that the gas of one transaction costs, wei; nil: no bound
-	BudgetWei   *big.Int      // what all replacements of a submitter in 24 hours may add to what it pays at worst, wei; nil: no bound
+	Multiplier  int64         // factor of both fees, in thousandths; nodes require at least 1,100
+	FeeCapWei   *big.Int      // the highest fee of a replacement, wei per gas; nil: no limit
+	TxFeeCapWei *big.Int      // the highest gas cost of one transaction, wei; nil: no limit
+	BudgetWei   *big.Int      // the worst-case cost that all replacements of a submitter may add in 24 hours, wei; nil: no limit
 }
 
-// bumpCount is how often t's last version, or one like it, was replaced already.
+// bumpCount is how often t was replaced by a version of the same kind as the last.
 func (t Tx) bumpCount() int {
 	if t.isPlaceholder(t.Hash()) {
 		return len(t.Placeholders) - 1
@@ -28,9 +27,9 @@ func (t Tx) bumpCount() int {
 	return len(t.Versions) - 1
 }
 
-// bumpAt is when t may be replaced at a higher fee; ok is false for what never is: what
-// has a receipt, an order or all its attempts behind it, what is STUCK, and what its
-// payload does not tell.
+// bumpAt is when t may be replaced at a higher fee. The result ok is false for a transaction that
+// has a receipt or a requested action, is STUCK, or has used up MaxAttempts. It is also false
+// where the payload does not determine the call.
 func (r Rules) bumpAt(t Tx) (at time.Time, ok bool) {
 	waiting := t.State == Submitted || (t.State == Tracking && t.Sub == Pending)
 	if r.Bump == nil || !waiting || t.RequestedAction != "" || t.isExecutedElsewhere() || t.FirstSubmitAt == nil || t.Gas == nil || t.bumpCount() >= r.Bump.MaxAttempts {
@@ -45,15 +44,15 @@ func (r Rules) bumpAt(t Tx) (at time.Time, ok bool) {
 	return t.FirstSubmitAt.Add(r.Bump.MinInterval), true
 }
 
-// isBumpDue says that t may be replaced now. What is, is not sent again as it is; what a
-// bound has held is.
+// isBumpDue reports whether t may be replaced now. The present version is then not rebroadcast,
+// unless a bound blocks the bump.
 func (r Rules) isBumpDue(t Tx, now time.Time) bool {
 	at, ok := r.bumpAt(t)
 	return ok && !now.Before(at)
 }
 
-// bumpBy is when somebody has to look at t in order to replace it: with its next check
-// at the earliest, since a receipt may have come.
+// bumpBy is when t must be checked in order to replace it. It is not before the next check, since
+// a receipt may have arrived.
 func (r Rules) bumpBy(t Tx) (at time.Time, ok bool) {
 	if at, ok = r.bumpAt(t); ok && t.NextCheckAt != nil {
 		at = laterOf(at, *t.NextCheckAt)
@@ -61,8 +60,8 @@ func (r Rules) bumpBy(t Tx) (at time.Time, ok bool) {
 	return at, ok
 }
 
-// isBumpUnknown says that t is due for a bump, and that the node, asked for its receipts,
-// gave no answer: what may be mined is not replaced now, and is sent as it is.
+// isBumpUnknown reports whether t is due for a bump and the node gave no answer about a queried
+// receipt. It may be mined, so the present version is sent instead.
 func (r Rules) isBumpUnknown(t Tx, v ChainObservation, now time.Time) bool {
 	return r.isBumpDue(t, now) && slices.ContainsFunc(t.Versions, func(h Hash) bool {
 		a, asked := v.Receipts[h]
@@ -70,7 +69,7 @@ func (r Rules) isBumpUnknown(t Tx, v ChainObservation, now time.Time) bool {
 	})
 }
 
-// bumpLater is t, not to be replaced for another interval.
+// bumpLater is t with its next bump one interval later.
 func (r Rules) bumpLater(t Tx, now time.Time) Tx {
 	if r.Bump != nil {
 		t.NextBumpAt = new(now.Add(r.Bump.MinInterval))
@@ -78,18 +77,17 @@ func (r Rules) bumpLater(t Tx, now time.Time) Tx {
 	return t
 }
 
-// bumpHeldPrefix begins the reason why a bid that is due is not made.
+// bumpHeldPrefix begins the reason why a due gas bump is blocked.
 const bumpHeldPrefix = "gas bump: "
 
-// isBumpHeld says that t's next bid was due, and a bound forbade it.
+// isBumpHeld reports whether a bound blocked t's due gas bump.
 func (r Rules) isBumpHeld(t Tx) bool {
 	_, bids := r.bumpAt(t)
 	return bids && strings.HasPrefix(t.LastError, bumpHeldPrefix)
 }
 
-// afterUnderpriced is t after a node said that another version of its nonce pays as much: the
-// next bid is higher, and made at once, unless a bound holds it. ok is false where there
-// is none.
+// afterUnderpriced is t after a node reported another version of its nonce that pays as much. A
+// higher version is due at once, unless a bound blocks it. ok is false where no bump is possible.
 func (r Rules) afterUnderpriced(t Tx, head Header, now time.Time) (Tx, bool) {
 	if _, ok := r.bumpAt(t); !ok {
 		return t, false
@@ -102,14 +100,14 @@ func (r Rules) afterUnderpriced(t Tx, head Header, now time.Time) (Tx, bool) {
 	return t, true
 }
 
-// bumpPlanner is the replacements of one round.
+// bumpPlanner plans the replacements of one iteration.
 type bumpPlanner struct {
 	rules  Rules
 	chain  ChainConnector
 	v      ChainObservation
 	now    time.Time
-	first  uint64           // the lowest nonce that is unsettled
-	left   availableBalance // what no nonce has a claim on
+	first  uint64           // the lowest open nonce
+	left   availableBalance // the balance that no open nonce needs
 	bounds Bounds           // of the submitter's policy
 	spent  *big.Int         // of the budget, wei
 }
@@ -125,8 +123,8 @@ func (r Rules) newBumpPlanner(w SubmitterState, chain ChainConnector, v ChainObs
 	return b
 }
 
-// planBump is t's next version, or what becomes of t without one: it is looked at again
-// after an interval, with the reason, if there is one; or an operator is to be asked.
+// planBump is t's next version, or else t's transition: it is due again after an interval, with a
+// reason if there is one, or an operator must decide.
 func (r Rules) planBump(b *bumpPlanner, t Tx) (signingJob, *Transition) {
 	job, reason, wanted := b.next(t)
 	switch {
@@ -142,12 +140,13 @@ func (r Rules) planBump(b *bumpPlanner, t Tx) (signingJob, *Transition) {
 	return signingJob{}, &Transition{From: t.State, To: r.bumpLater(t, b.now)}
 }
 
-// next is t's version at a higher fee; or why there is none although one is due; or
-// neither, where a higher fee would not help or is not its caller's wish.
+// next is t's version at a higher fee. If a bump is due but not possible, wanted is true and
+// reason is set. If a higher fee would not help, or would exceed its caller's maximum, wanted is
+// false.
 func (b *bumpPlanner) next(t Tx) (job signingJob, reason string, wanted bool) {
 	market := completeFees(Call{}, t.Gas.Gas, b.v.Account)
 	if *t.Nonce != b.first && t.isAcknowledged() && paysMarketPrice(*t.Gas, b.v.Account) {
-		return job, "", false // it waits for those below it
+		return job, "", false // it waits for lower nonces
 	}
 	call, kind, cap := Call{To: new(t.Submitter.Address())}, VersionPlaceholder, b.rules.PlaceholderFeeCapWei
 	if !t.isPlaceholder(t.Hash()) {
@@ -185,8 +184,8 @@ func (b *bumpPlanner) next(t Tx) (job signingJob, reason string, wanted bool) {
 	return signingJob{tx: t, kind: kind, unsigned: buildUnsigned(t, call), extraWei: extra}, "", true
 }
 
-// reserveExtra sets aside what a replacement may cost beyond the version before it, or says why
-// it may not.
+// reserveExtra reserves what a replacement may cost beyond the version before, or returns why it
+// cannot.
 func (b *bumpPlanner) reserveExtra(before, after GasParams, extraWei *big.Int) (reason string) {
 	spent, most := new(big.Int).Add(b.spent, extraWei), b.rules.Bump.BudgetWei
 	if most != nil && spent.Cmp(most) > 0 {
@@ -200,12 +199,12 @@ func (b *bumpPlanner) reserveExtra(before, after GasParams, extraWei *big.Int) (
 	return ""
 }
 
-// otherCapNames bound a bid wherever they are lower.
+// otherCapNames are settings that can also limit a gas bump.
 const otherCapNames = ", or the bounds of fees.maxFeePerTx, fees.maxTipMultiple, nonce.placeholderMaxFeePerGas or the submitter's policy"
 
-// maxReplacementFee is the most that a replacement which is no placeholder offers, wei per gas: a
-// placeholder can still outbid it, and its fee is no more than what two replacements make of
-// the highest first version; nil: no bound.
+// maxReplacementFee is the highest fee of a replacement that is no placeholder, wei per gas; nil:
+// no limit. A placeholder can still outbid it. Its total fee is at most what two replacements make
+// of the highest first version.
 func (r Rules) maxReplacementFee(b Bounds, gas uint64) *big.Int {
 	fee := b.maxFeeOfTx()
 	if r.TxFeeCapWei != nil {
@@ -222,7 +221,7 @@ func (r Rules) maxReplacementFee(b Bounds, gas uint64) *big.Int {
 	return cap
 }
 
-// capNames names what bounds a bid of this kind.
+// capNames names the settings that limit a gas bump of this kind.
 func (r Rules) capNames(kind VersionKind) string {
 	switch {
 	case kind == VersionPlaceholder:
@@ -233,7 +232,7 @@ func (r Rules) capNames(kind VersionKind) string {
 	return "gasbump.maxFeePerGas or gasbump.maxFeePerTx" + otherCapNames
 }
 
-// replacementFees is the fees of the next version by the policy; see [replacementFees].
+// replacementFees calculates the next version's fees by the policy; see [replacementFees].
 func (p GasBumpPolicy) replacementFees(last, market GasParams, caps feeCaps) (g GasParams, refused string) {
 	if p.TxFeeCapWei != nil {
 		caps.feeWei = lesser(caps.feeWei, new(big.Int).Div(p.TxFeeCapWei, new(big.Int).SetUint64(max(last.Gas, 1))))
@@ -241,7 +240,7 @@ func (p GasBumpPolicy) replacementFees(last, market GasParams, caps feeCaps) (g 
 	return replacementFees(last, market, p.Multiplier, caps)
 }
 
-// lesser is the lesser of two bounds; nil is none.
+// lesser is the lower of two limits; nil is no limit.
 func lesser(a, b *big.Int) *big.Int {
 	if a == nil || b != nil && b.Cmp(a) < 0 {
 		return b
@@ -249,8 +248,8 @@ func lesser(a, b *big.Int) *big.Int {
 	return a
 }
 
-// withBumpedVersion is the version that withVersion made, in the life of the transaction: the time
-// after which it is STUCK counts from its first broadcast.
+// withBumpedVersion is the version from withVersion. For a gas bump, the STUCK timer continues
+// from the first broadcast.
 func (r Rules) withBumpedVersion(t Tx, job signingJob) Tx {
 	if job.extraWei != nil {
 		t.FirstSubmitAt = job.tx.FirstSubmitAt
@@ -258,5 +257,5 @@ func (r Rules) withBumpedVersion(t Tx, job signingJob) Tx {
 	return r.bumpLater(t, *t.LastSubmitAt)
 }
 
-// bumpNeedsOperator is why an operator has to decide about a bump.
+// bumpNeedsOperator is why an operator must decide about a gas bump.
 const bumpNeedsOperator = "a higher fee is due, and nonce.placeholder=ask: an operator must decide"

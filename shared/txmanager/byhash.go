@@ -10,24 +10,24 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// UnprovedError reports what a release says of a lost nonce that the chain does not prove.
+// UnprovedError reports a statement of a release about a lost nonce that the chain does not prove.
 type UnprovedError struct {
-	Field string // of the release: hashes or executed
+	Field string // the release's field: hashes or executed
 	Nonce uint64
 	Why   string
 }
 
-// Error names the nonce with the reason.
+// Error gives the nonce and the reason.
 func (e UnprovedError) Error() string { return fmt.Sprintf("nonce %d: %s", e.Nonce, e.Why) }
 
-// archiveNodeAdvice tells an operator what to do where no node shows a transaction.
+// archiveNodeAdvice tells an operator what to do if no node has a transaction.
 const archiveNodeAdvice = "let rpc.urls, or the chain's entry in chains, have a node that keeps all blocks, transactions and receipts (an archive node), " +
 	"and ask again; or, where the request was carried out, state in executed for this nonce how you know it"
 
-// readByHash reads the transactions whose hashes the operator gave for lost nonces. It
-// stores those that are not stored yet. Each has to be the account's, with that nonce, and
-// a quorum of the nodes has to give its receipt at finality. One that is proved so takes
-// the place of another that was stored: a reorg below finality has removed that one.
+// readByHash reads the transactions whose hashes the operator gave for lost nonces, and stores
+// those not stored yet. Each must be signed by the account, with that nonce, and a quorum of nodes
+// must have its receipt at finality. A transaction proved this way replaces another stored one,
+// since a reorg below finality removed that one.
 func (t *leaseSession) readByHash(ctx context.Context, l *ReleaseRequest, lost []uint64) error {
 	if len(l.Hashes) == 0 {
 		return nil
@@ -64,7 +64,7 @@ func (t *leaseSession) readByHash(ctx context.Context, l *ReleaseRequest, lost [
 	return nil
 }
 
-// readTransactions reads the transactions of the nonces, with their receipts.
+// readTransactions reads the transactions of the nonces and their receipts.
 func (t *leaseSession) readTransactions(ctx context.Context, l *ReleaseRequest, nonces []uint64) (found []ForeignTransaction, err error) {
 	for _, n := range nonces {
 		one, err := t.readTransaction(ctx, n, l.Hashes[n])
@@ -103,7 +103,8 @@ func (t *leaseSession) readTransactions(ctx context.Context, l *ReleaseRequest, 
 	return found, err
 }
 
-// withVersion reads the transaction of that hash, which has to be the account's, with nonce n.
+// readTransaction reads the transaction with hash h, which must be signed by the account with
+// nonce n.
 func (t *leaseSession) readTransaction(ctx context.Context, n uint64, h Hash) (ConsumingTx, error) {
 	var tx SignedTransaction
 	err := t.callOutside(ctx, func(ctx context.Context) (err error) {
@@ -127,8 +128,8 @@ func (t *leaseSession) readTransaction(ctx context.Context, n uint64, h Hash) (C
 	return tx.Tx, nil
 }
 
-// queryWhereFound is the view of the first node that has all of the receipts; of the node
-// that is asked first where none has.
+// queryWhereFound is the observation of the first node that has all the receipts, or of the first
+// node queried if none has.
 func (t *leaseSession) queryWhereFound(ctx context.Context, q ChainQuery) (ChainObservation, error) {
 	hasAll := func(v ChainObservation) bool {
 		return !slices.ContainsFunc(q.Receipts, func(h Hash) bool { return v.Receipts[h].Answer != AnswerFound })
@@ -145,8 +146,8 @@ func (t *leaseSession) queryWhereFound(ctx context.Context, q ChainQuery) (Chain
 	return v, err
 }
 
-// checkProved refuses pairs that nothing proves: a named request ends by a transaction that was
-// read, or by the operator's statement that it was carried out.
+// checkProved refuses pairs without proof. A named request needs a transaction that was read, or
+// the operator's statement that it was carried out, and not both.
 func (e evidence) checkProved(l *ReleaseRequest, pairs map[uint64]string) error {
 	for _, n := range slices.Sorted(maps.Keys(pairs)) {
 		_, read := e.foreign[n]

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// operatorsOnly stands, in a transaction's LastError, between the sentence that its caller
-// may read and what only operators may: a node's own words, which name nonces. The trigger
-// that makes events knows it too.
+// operatorsOnly separates, in a transaction's LastError, the sentence that its caller may read
+// from the detail for operators: the node's own text, which can name nonces. The database trigger
+// that makes events uses it too.
 const operatorsOnly = "; for operators: "
 
-// withDetail is a sentence for callers, and a detail for operators behind it.
+// withDetail joins a sentence for callers and a detail for operators.
 func withDetail(sentence, detail string) string {
 	if detail == "" {
 		return sentence
@@ -18,9 +18,9 @@ func withDetail(sentence, detail string) string {
 	return sentence + operatorsOnly + detail
 }
 
-// CallerText is what the caller of a transaction may read of its LastError. The rest is
-// for operators. What a node said of bytes that it was sent is never for callers, also in a
-// text of before this rule.
+// CallerText splits LastError into the text for the transaction's caller and the detail for
+// operators. A node's answer to sent bytes is never for callers, also in texts stored before this
+// rule.
 func CallerText(lastError string) (text, detail string) {
 	text, detail, _ = strings.Cut(lastError, operatorsOnly)
 	name, words, _ := strings.Cut(text, ": ")
@@ -31,7 +31,7 @@ func CallerText(lastError string) (text, detail string) {
 	return SendClass(class).description(), words
 }
 
-// sendClassSentences are what callers are told of each class, in its order.
+// sendClassSentences are the texts for callers, in the order of the classes.
 var sendClassSentences = [...]string{
 	SendUnknown:           "the node gave no clear answer; the same bytes are sent again",
 	SendAccepted:          "the node took it",
@@ -46,5 +46,5 @@ var sendClassSentences = [...]string{
 	SendInvalid:           "no node will take it; an operator must decide",
 }
 
-// description is the class with the sentence for callers.
+// description is the class and its sentence for callers.
 func (c SendClass) description() string { return c.String() + ": " + sendClassSentences[c] }

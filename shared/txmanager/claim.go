@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// claims are what v would do to w that one node does not decide alone.
+// claims are the statements of v that would change w and that one node does not decide alone.
 func (r Rules) claims(w SubmitterState, q ChainQuery, v ChainObservation) (asserted []claim) {
 	j := r.evaluate(w, q, v)
 	finals := uniqueBlocks(j.finals)
-	for i, h := range finals[max(0, len(finals)-maxClaimedBlocks):] { // headers name their parents: those below are theirs too
+	for i, h := range finals[max(0, len(finals)-maxClaimedBlocks):] { // headers name their parents: a claim about a block covers those below
 		in := slices.DeleteFunc(slices.Clone(j.endedBy), func(rec Receipt) bool { return rec.BlockNumber > h.Number || i > 0 && rec.BlockNumber < h.Number })
 		asserted = append(asserted, claim{what: fmt.Sprintf("block %d is final", h.Number), finality: true, heights: []uint64{h.Number}, receipts: in, vote: r.agreesOnFinality(h, in)})
 	}
@@ -32,10 +32,10 @@ func (r Rules) claims(w SubmitterState, q ChainQuery, v ChainObservation) (asser
 	}
 	slices.SortFunc(gone, func(a, b Header) int { return cmp.Compare(a.Number, b.Number) })
 	gone = uniqueBlocks(gone)
-	for _, h := range gone[:min(len(gone), maxClaimedBlocks)] { // and those on top of what is gone are gone
+	for _, h := range gone[:min(len(gone), maxClaimedBlocks)] { // blocks on top of a block that is gone are gone too
 		asserted = append(asserted, claim{what: fmt.Sprintf("block %d is no longer the chain's", h.Number), heights: []uint64{h.Number}, vote: negate(agreesOnBlock(h))})
 	}
-	if len(j.open()) > 0 { // then nothing is refused by an estimate
+	if len(j.open()) > 0 { // estimates then reject nothing
 		return asserted
 	}
 	for i, e := range v.Estimates {
@@ -46,7 +46,7 @@ func (r Rules) claims(w SubmitterState, q ChainQuery, v ChainObservation) (asser
 	return asserted
 }
 
-// agreesOnRevert asks a view whether the look's i-th call would revert there too.
+// agreesOnRevert votes on whether the query's i-th call would revert.
 func agreesOnRevert(w SubmitterState, q ChainQuery, i int) func(ChainObservation) vote {
 	return func(o ChainObservation) vote {
 		switch {
@@ -59,14 +59,13 @@ func agreesOnRevert(w SubmitterState, q ChainQuery, i int) func(ChainObservation
 	}
 }
 
-// wouldRevert says that e has the look's i-th call refused.
+// wouldRevert reports whether e makes the query's i-th call be refused.
 func wouldRevert(w SubmitterState, q ChainQuery, i int, e Estimate) bool {
 	_, verdict, _ := gasLimit(q.Estimates[i], e, w.Bounds.Gas)
 	return verdict == Refused
 }
 
-// reorgedBlock is the lowest block of those that confirm t which v says is no longer the
-// chain's.
+// reorgedBlock is the lowest confirming block of t that is no longer canonical according to v.
 func (r Rules) reorgedBlock(t Tx, v ChainObservation) (h Header, ok bool) {
 	if t.Receipt == nil || t.State.Terminal() {
 		return h, false
@@ -90,7 +89,7 @@ func (r Rules) reorgedBlock(t Tx, v ChainObservation) (h Header, ok bool) {
 	return h, false
 }
 
-// agreesOnBlock asks a view for a block.
+// agreesOnBlock votes on whether a block is canonical.
 func agreesOnBlock(h Header) func(ChainObservation) vote {
 	return func(o ChainObservation) vote {
 		switch hash, seen := o.HashesAt[h.Number]; {
@@ -103,9 +102,9 @@ func agreesOnBlock(h Header) func(ChainObservation) vote {
 	}
 }
 
-// agreesOnFinality asks a view for a block that is final by the rules, with the receipts of what
-// ends in it, of the same success. Who has no receipt does not bear it out. Where finality
-// is a tag's it is no one node's: who has the block, and the tag below it, may not be so
+// agreesOnFinality votes on whether a block is final, with the receipts of the transactions that
+// end in it. A node that lacks a receipt abstains; another outcome of a transaction disagrees.
+// Where a tag decides finality, a node whose tag is below the block abstains: it may not be so
 // far.
 func (r Rules) agreesOnFinality(h Header, in []Receipt) func(ChainObservation) vote {
 	return func(o ChainObservation) vote {
@@ -128,7 +127,7 @@ func (r Rules) agreesOnFinality(h Header, in []Receipt) func(ChainObservation) v
 	}
 }
 
-// negate turns a vote round.
+// negate swaps agrees and disagrees.
 func negate(of func(ChainObservation) vote) func(ChainObservation) vote {
 	return func(o ChainObservation) vote {
 		switch of(o) {
@@ -141,14 +140,13 @@ func negate(of func(ChainObservation) vote) func(ChainObservation) vote {
 	}
 }
 
-// isLowestWithoutReceipt says that the node's count is past the lowest nonce held, that it knows
-// a version of it, and that it has no receipt of any: it may not keep them.
+// isLowestWithoutReceipt reports whether the node's count is above the lowest open nonce, and it
+// knows a version of it but has no receipt of any. The node may not keep receipts.
 func isLowestWithoutReceipt(w SubmitterState, v ChainObservation) bool {
 	return len(w.Open) > 0 && v.Account.LatestCount > w.lowestOpenNonce() && hasNoReceipt(w.Open[0], v) && !isUnknownToNode(w.Open[0], v)
 }
 
-// agreesOnMissingReceipt says whether another node has no receipt of the lowest nonce held
-// either.
+// agreesOnMissingReceipt votes on whether no version of the lowest open nonce has a receipt.
 func agreesOnMissingReceipt(w SubmitterState, o ChainObservation) vote {
 	switch _, answer := findReceipt(w.Open[0], o); {
 	case answer == AnswerFound:
@@ -159,8 +157,8 @@ func agreesOnMissingReceipt(w SubmitterState, o ChainObservation) vote {
 	return agrees
 }
 
-// agreesOnViolation says whether another node shows the same sign: of somebody else's use, or
-// of a reorg. One that lags, or is behind the last final block, may not have it yet.
+// agreesOnViolation votes on whether the same violation is visible: foreign use, or a reorg. A
+// node that lags, or is below the last final block, abstains.
 func agreesOnViolation(w SubmitterState, seen Violation, o ChainObservation) vote {
 	other := findViolation(w, o)
 	switch {
@@ -172,8 +170,8 @@ func agreesOnViolation(w SubmitterState, seen Violation, o ChainObservation) vot
 	return disagrees
 }
 
-// agreesOnNoViolation says whether another node, at the suspicion's block or past it, shows nothing
-// amiss either.
+// agreesOnNoViolation votes on whether no violation is visible at or above the block of the
+// suspected one.
 func agreesOnNoViolation(w SubmitterState, o ChainObservation) vote {
 	switch {
 	case findViolation(w, o) != nil:
@@ -184,7 +182,7 @@ func agreesOnNoViolation(w SubmitterState, o ChainObservation) vote {
 	return agrees
 }
 
-// uniqueBlocks are the blocks of a list, each once.
+// uniqueBlocks are the blocks of a list without repetitions.
 func uniqueBlocks(list []Header) (once []Header) {
 	for _, h := range list {
 		if !slices.ContainsFunc(once, func(k Header) bool { return k.Hash == h.Hash }) {

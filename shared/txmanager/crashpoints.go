@@ -1,6 +1,6 @@
 package txmanager
 
-// reached tells that a step of the function is done.
+// reached reports a crash point of the function.
 func (t *leaseSession) reached(step string) { t.Worker.reached(string(t.kind) + "." + step) }
 
 func (w *Worker) reached(point string) {

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// hasExpired is true where the validUntil of t has passed: t gets no nonce any more.
+// hasExpired reports whether t's validUntil has passed. t then gets no nonce.
 func (t Tx) hasExpired(now time.Time) bool { return t.ValidUntil != nil && !t.ValidUntil.After(now) }
 
-// expire ends t, which is queued, by its validUntil.
+// expire ends queued t because its validUntil passed.
 func (t Tx) expire() Transition {
 	t.State, t.Sub, t.NextCheckAt = Failed, Expired, nil
 	t.LastError = "its validUntil passed before its turn came: nothing was signed for it"
 	return Transition{From: Queued, To: t}
 }
 
-// mayExpire is false where a queued intent may have run, unknown to this database: in PROTECT,
-// and while the account is under suspicion.
+// mayExpire is false in PROTECT and while a violation is suspected: a queued intent may then have
+// been carried out, unknown to this database.
 func (w SubmitterState) mayExpire() bool { return !w.Protected && w.SuspectedViolation == nil }
 
-// expireQueued ends the intents that were loaded as expired, unless c suspects the account.
+// expireQueued ends the loaded expired intents, unless c reports a violation.
 func (w SubmitterState) expireQueued(c CursorChange) []Transition {
 	if !w.mayExpire() || c.Suspect != nil || c.OpenIncident != nil {
 		return nil
@@ -31,10 +31,11 @@ func (w SubmitterState) expireQueued(c CursorChange) []Transition {
 	return moves
 }
 
-// expiryHorizon is the furthest ahead that an advance is scheduled for an intent's validUntil.
+// expiryHorizon is how far ahead an advance is scheduled for a validUntil.
 const expiryHorizon = 24 * time.Hour
 
-// nextExpiryPoll is when the advance for the next validUntil is due; nil: no queued intent has one.
+// nextExpiryPoll is when the advance for the next validUntil is due; nil: no queued intent has
+// one.
 func (w SubmitterState) nextExpiryPoll() *time.Time {
 	if w.NextExpiry == nil {
 		return nil
@@ -42,10 +43,10 @@ func (w SubmitterState) nextExpiryPoll() *time.Time {
 	return earlierOf(w.NextExpiry, w.now().Add(expiryHorizon))
 }
 
-// ownBoundReason is the bound of call itself that holds it back, with nothing else in flight; or "".
-// gas is 0 where it is not known. Another intent may go meanwhile: it need not have such a
-// bound. An intent is not held back by its own bounds where transactions in flight have the
-// balance: smaller intents would go ahead of it for ever.
+// ownBoundReason is the limit of call itself that blocks it, even with no open transaction; or "".
+// gas is 0 where it is not known. Other intents may then pass it, since they need not have such a
+// limit. A balance in use by open transactions does not count as an own limit: smaller intents
+// would pass the intent forever.
 func (r Rules) ownBoundReason(b Bounds, call Call, gas uint64, a Account) string {
 	least := a.BaseFeeWei
 	if a.GasPriceWei != nil {
@@ -56,7 +57,7 @@ func (r Rules) ownBoundReason(b Bounds, call Call, gas uint64, a Account) string
 	}
 	params := r.clampFees(b, r.firstVersionFees(call, max(gas, placeholderGas), a), a)
 	if dear := r.tooExpensiveReason(b, call, params, a); dear != "" && gas > 0 && !exceeds(least, r.FeeCapWei) {
-		return dear // the gas that it needs costs more than one transaction may cost
+		return dear // the gas that it needs exceeds the cost limit of one transaction
 	}
 	if params.FeeCapWei.Sign() > 0 && costWithPlaceholder(params).Cmp(a.BalanceWei) > 0 {
 		return ownBalance
@@ -64,11 +65,11 @@ func (r Rules) ownBoundReason(b Bounds, call Call, gas uint64, a Account) string
 	return ""
 }
 
-// ownBalance is why an intent waits that the account could not pay with nothing in flight.
+// ownBalance is why an intent waits that the account could not pay even with no open transaction.
 const ownBalance = "balance: the account cannot pay for it and a placeholder, also with nothing in flight"
 
-// deferOrWait has t wait for its own bounds until then. It reports whether intents of other
-// callers go ahead of it.
+// deferOrWait makes t wait for its own limits until the time until. It reports whether intents of
+// other callers may pass it.
 func (r Rules) deferOrWait(p *allocationPlan, t Tx, reason string, until, now time.Time) (passed bool) {
 	if t.HeldBackSince == nil {
 		t.HeldBackSince = &now
@@ -89,7 +90,7 @@ func (r Rules) deferOrWait(p *allocationPlan, t Tx, reason string, until, now ti
 	return true
 }
 
-// passDeferred passes t over, and what its caller has behind it.
+// passDeferred passes over t and the later intents of its caller.
 func (p *allocationPlan) passDeferred(t Tx, reason string, until time.Time) {
 	if p.passedCallers == nil {
 		p.passedCallers = make(map[string]bool)
@@ -98,8 +99,8 @@ func (p *allocationPlan) passDeferred(t Tx, reason string, until time.Time) {
 	p.passOver(t, reason, until)
 }
 
-// waitAtHead has the head of the queue wait, for a reason that is not its own. Deferred intents
-// before it get the next check alone, and keep their reasons.
+// waitAtHead makes the head of the queue wait for a reason that is not its own. Deferred intents
+// before it keep their reasons and get only the next check.
 func (w SubmitterState) waitAtHead(reason string, until time.Time) (moves []Transition) {
 	for _, t := range w.Queue {
 		t.NextCheckAt = &until
@@ -115,7 +116,7 @@ func (w SubmitterState) waitAtHead(reason string, until time.Time) (moves []Tran
 }
 
 // withoutDeferred is w without the deferred intents that are not due, and without the later
-// intents of their callers. A load reads none of these either.
+// intents of their callers. A load also omits them.
 func (w SubmitterState) withoutDeferred() SubmitterState {
 	now, behind := w.now(), make(map[string]bool)
 	w.Queue = slices.DeleteFunc(w.Queue, func(t Tx) bool {

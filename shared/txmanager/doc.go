@@ -1,23 +1,21 @@
-// Package nonce is the transaction manager: it carries managed transactions
-// from an accepted intent to a final state on chain, one contiguous sequence of
-// nonces for each submitter. It is pure: it declares the ports it needs and
-// imports no driver, no SDK and no HTTP.
+// Package txmanager carries each managed transaction from an accepted intent to a final state on
+// chain. It allocates one contiguous sequence of nonces for each submitter. It declares the ports
+// that it needs ([Store], [ChainConnector], [Signer], [TaskEnqueuer]) and imports no database
+// driver, cloud SDK or HTTP. Packages functions, shared/store, shared/chain/..., shared/signer and
+// shared/tasks import it. Start reading at [Worker.ServeSubmitter], then follow iterate in
+// session.go.
 //
-// Two arguments carry its correctness.
+// One invocation works as follows. It acquires the lease, or sets the rerun flag for the holder.
+// Each iteration loads the [SubmitterState], queries the chain ([ChainQuery]) and evaluates the
+// open transactions (evaluate.go). Then it plans and signs the head of the queue (allocate.go) and
+// writes everything in one fenced [Commit]. Last it sends the stored bytes, records the answers,
+// and releases the lease with the last write. The next task is planned from the state that remains
+// (schedule.go).
 //
-// Only persisted bytes are broadcast, and they are persisted only under the
-// fence. A nonce is bound to one transaction once, by the database, for ever;
-// whatever was signed for it is stored before it is sent. A former owner of the
-// lease can then only send bytes whose nonce the chain takes once.
+// Two rules carry the correctness. First, only stored bytes are broadcast, and only the lease
+// holder can store bytes. The database binds a nonce to a transaction once. A former lease holder
+// can therefore only send bytes whose nonce the chain consumes once.
 //
-// Unknown is not failure. Every call to the outside ends done, refused or
-// unknown ([Outcome]), and unknown never makes anything final and never frees a
-// nonce. A missing receipt is unknown.
-//
-// The way of one invocation: [Worker.ServeSubmitter] takes the lease or leaves a wake
-// mark; each round loads the submitter's [SubmitterState], asks the chain once ([ChainQuery]),
-// judges what is tracked (judge.go), prepares and signs the head of the queue
-// (prepare.go), writes all of it in one fenced [Commit], sends, records, and
-// gives the lease back together with the last write. What is due next is read
-// from the state that is left (due.go), never from what the invocation did.
+// Second, unknown is not failure. Every outside call ends done, refused or unknown ([Outcome]). An
+// unknown outcome makes nothing final and frees no nonce. A missing receipt is unknown.
 package txmanager

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// evaluation is what one view of the chain makes of the unsettled transactions.
+// evaluation is the result of evaluating the open transactions against one observation.
 type evaluation struct {
-	after        []Tx         // every unsettled transaction as it becomes, final ones included
-	transitions  []Transition // those that change
-	rebroadcasts []int        // indexes into after: to be sent again, claimed by their move
-	finalHead    uint64       // highest block of what became final
-	finals       []Header     // the blocks of what became final
-	endedBy      []Receipt    // by which each of it did
-	newForks     int          // lists of confirmations replaced, receipts removed
-	needsHeaders bool         // receipts whose finality another look could prove now
+	after        []Tx         // every open transaction after the evaluation, terminal ones included
+	transitions  []Transition // the transactions that change
+	rebroadcasts []int        // indexes into after: their rebroadcasts are claimed by their transitions
+	finalHead    uint64       // the highest block of those that became final
+	finals       []Header     // the blocks of those that became final
+	endedBy      []Receipt    // the receipts that made them final
+	newForks     int          // confirmation lists replaced and receipts removed
+	needsHeaders bool         // a further query with headers could prove finality now
 }
 
-// open is what still holds a nonce after the judgement, by nonce.
+// open lists the transactions that still hold an open nonce, by nonce.
 func (j evaluation) open() []Tx {
 	return slices.DeleteFunc(slices.Clone(j.after), func(t Tx) bool { return t.State.Terminal() })
 }
 
-// claimedIDs names what is to be sent again.
+// claimedIDs are the ids of the claimed rebroadcasts.
 func (j evaluation) claimedIDs() []string {
 	var ids []string
 	for _, i := range j.rebroadcasts {
@@ -31,15 +31,15 @@ func (j evaluation) claimedIDs() []string {
 	return ids
 }
 
-// evaluate decides what v says of each unsettled transaction of w. A transaction
-// ends only after every lower nonce has: finals are written in nonce order.
+// evaluate applies observation v to each open transaction of w. A transaction ends only after
+// every lower nonce has ended, because finals are written in nonce order.
 func (r Rules) evaluate(w SubmitterState, q ChainQuery, v ChainObservation) evaluation {
 	var j evaluation
-	now, lowerAreFinal := w.now(), finalBlockStatusIn(w, v) == finalBlockCanonical // else nothing ends
+	now, lowerAreFinal := w.now(), finalBlockStatusIn(w, v) == finalBlockCanonical // otherwise no transaction ends
 	opened := evaluateViolation(w, v).OpenIncident
 	protected := w.Protected || opened != nil
 	about := q.coversTx()
-	var held *Tx // the lowest that no node holds and that is not sent now: nothing above it goes ahead of it
+	var held *Tx // the lowest that no node holds and that is not sent now: no transaction above it is sent
 	for i, before := range w.Open {
 		t := before
 		if about(t) {
@@ -56,7 +56,7 @@ func (r Rules) evaluate(w SubmitterState, q ChainQuery, v ChainObservation) eval
 			served = t.RequestedAction
 			t = claimBroadcast(restartBroadcasts(t, now), now)
 			j.rebroadcasts = append(j.rebroadcasts, i)
-		case t.State == Stuck && len(t.Versions) == 0 && t.RequestedAction == "" && t.isDueBy(now): // nothing to look for
+		case t.State == Stuck && len(t.Versions) == 0 && t.RequestedAction == "" && t.isDueBy(now): // it has no version to query
 			t = r.withNextCheck(t, now.Add(stuckPollBlocks*r.BlockTime))
 		case r.isPastStuckAfter(t, now):
 			t = r.markStuck(t, now, "no receipt since the first broadcast for stuck.after")
@@ -81,13 +81,13 @@ func (r Rules) evaluate(w SubmitterState, q ChainQuery, v ChainObservation) eval
 	return j
 }
 
-// isBeforeIncident says that v is of a block below the one that opened the episode: what it
-// does not show may not have been yet.
+// isBeforeIncident reports whether v's head is below the block that opened the incident. v may
+// then predate what opened it.
 func isBeforeIncident(w SubmitterState, v ChainObservation) bool {
 	return w.Evidence != nil && v.Head.Number < w.Evidence.Block
 }
 
-// coversTx says of a transaction whether the look was about it at all.
+// coversTx returns a predicate that reports whether the query asks about a transaction.
 func (q ChainQuery) coversTx() func(Tx) bool {
 	asked := make(map[Hash]bool, len(q.Receipts))
 	for _, h := range q.Receipts {
@@ -112,15 +112,15 @@ func (r Rules) evaluateTx(j *evaluation, t Tx, v ChainObservation, now time.Time
 	return r.withNextCheck(t, now.Add(r.BlockTime))
 }
 
-// isAlreadyPlanned says that a look which came early changes nothing worth a write: the
-// next one is planned already for when it would be now.
+// isAlreadyPlanned reports whether an early check changes nothing worth a write: its next check
+// would be planned for about the time already planned.
 func (r Rules) isAlreadyPlanned(before, t Tx, now time.Time) bool {
 	return t.Sub == before.Sub && before.NextCheckAt != nil && before.NextCheckAt.After(now) &&
 		t.NextCheckAt.Sub(*before.NextCheckAt).Abs() <= min(r.pollSlack(), 250*time.Millisecond)
 }
 
-// findReceipt looks for the receipt of any version. Not found is the answer only
-// if the node said so of every one.
+// findReceipt finds the receipt of any version. AnswerNotFound means that the node has none for
+// every version.
 func findReceipt(t Tx, v ChainObservation) (Receipt, Answer) {
 	answer := AnswerNotFound
 	for _, h := range t.Versions {
@@ -134,8 +134,8 @@ func findReceipt(t Tx, v ChainObservation) (Receipt, Answer) {
 	return Receipt{}, answer
 }
 
-// applyReceipt takes a receipt up, counts the blocks on top of it, and ends the
-// transaction where they make it final.
+// applyReceipt stores the receipt, counts the blocks on top of it, and ends the transaction where
+// they make it final.
 func (r Rules) applyReceipt(j *evaluation, t Tx, rec Receipt, v ChainObservation, now time.Time, mayEnd bool) Tx {
 	list, whole, consistent := confirmingBlocks(rec, v, r.headerDepth())
 	if !consistent {
@@ -144,12 +144,12 @@ func (r Rules) applyReceipt(j *evaluation, t Tx, rec Receipt, v ChainObservation
 	switch kept := t.Confirmations; {
 	case t.Receipt == nil, isPrefix(kept, list):
 		t.Confirmations = list
-	case isPrefix(list, kept): // a lower head, or a shorter look: no news
-	case v.Head.Number <= firstDifference(kept, list), v.Disputes.Counts: // not past it, or alone with it: no news either
+	case isPrefix(list, kept): // a lower head, or fewer headers: no change
+	case v.Head.Number <= firstDifference(kept, list), v.Disputes.Counts: // the node is not past the fork, or the other nodes disagree: no change
 		return r.withNextCheck(t, now.Add(r.BlockTime/2))
 	default:
 		j.newForks++
-		t.Confirmations = list // replaced, never spliced
+		t.Confirmations = list // the new list replaces the old one as a whole
 	}
 	t.State, t.Sub, t.LastError, t.Receipt = Tracking, Included, "", &rec
 	switch {
@@ -164,7 +164,7 @@ func (r Rules) applyReceipt(j *evaluation, t Tx, rec Receipt, v ChainObservation
 	return endedByReceipt(t, rec)
 }
 
-// endedByReceipt is t with its mined version as its end.
+// endedByReceipt is t, ended by the receipt of its mined version.
 func endedByReceipt(t Tx, rec Receipt) Tx {
 	t.State, t.Sub, t.RequestedAction = Confirmed, "", ""
 	switch {
@@ -181,9 +181,9 @@ func endedByReceipt(t Tx, rec Receipt) Tx {
 	return t
 }
 
-// confirmingBlocks lists the receipt's block and up to depth blocks on top of it, out
-// of one node's one answer. whole says that the headers were part of the
-// answer; consistent, that they do not contradict the receipt.
+// confirmingBlocks lists the receipt's block and up to depth blocks on top of it, from one
+// observation. The result whole is true if the headers were part of the answer. The result
+// consistent is true if they do not contradict the receipt.
 func confirmingBlocks(rec Receipt, v ChainObservation, depth uint64) (list []Header, whole, consistent bool) {
 	at := slices.IndexFunc(v.Headers, func(h Header) bool { return h.Number == rec.BlockNumber })
 	if at < 0 {
@@ -193,7 +193,7 @@ func confirmingBlocks(rec Receipt, v ChainObservation, depth uint64) (list []Hea
 	return list, true, list[0].Hash == rec.BlockHash
 }
 
-// isFinal says whether one answer of one node proves the receipt final.
+// isFinal reports whether one observation proves the receipt final.
 func (r Rules) isFinal(rec Receipt, list []Header, whole bool, v ChainObservation) bool {
 	if r.Finality == ByConfirmations {
 		return uint64(len(list)) > r.Confirmations
@@ -201,7 +201,7 @@ func (r Rules) isFinal(rec Receipt, list []Header, whole bool, v ChainObservatio
 	return whole && v.Tagged != nil && v.Tagged.Number >= rec.BlockNumber
 }
 
-// mayBeFinal says whether a look that brings the headers may prove it now.
+// mayBeFinal reports whether a query with headers may prove finality now.
 func (r Rules) mayBeFinal(rec Receipt, v ChainObservation) bool {
 	if r.Finality == ByConfirmations {
 		return v.Head.Number >= rec.BlockNumber+r.Confirmations
@@ -209,8 +209,8 @@ func (r Rules) mayBeFinal(rec Receipt, v ChainObservation) bool {
 	return v.Tagged != nil && v.Tagged.Number >= rec.BlockNumber
 }
 
-// expectedFinalAt guesses when the receipt will be final; but nothing tracked goes
-// unwatched for longer than [Rules.WatchEvery].
+// expectedFinalAt estimates when the receipt becomes final, and is at most [Rules.WatchEvery] from
+// now.
 func (r Rules) expectedFinalAt(rec Receipt, v ChainObservation, now time.Time) time.Time {
 	missing := uint64(1)
 	if last := rec.BlockNumber + r.Confirmations; r.Finality == ByConfirmations && last > v.Head.Number {
@@ -223,14 +223,14 @@ func (r Rules) expectedFinalAt(rec Receipt, v ChainObservation, now time.Time) t
 	return at
 }
 
-// applyNoReceipt judges a transaction of which the node has no receipt. That is no
-// news, unless the node shows another block where the receipt's block was.
+// applyNoReceipt evaluates a transaction for which the node has no receipt. It changes nothing,
+// unless the node shows another block at the receipt's height.
 func (r Rules) applyNoReceipt(j *evaluation, t Tx, v ChainObservation, now time.Time) Tx {
 	if t.Receipt != nil && isBlockReplaced(*t.Receipt, v) {
 		j.newForks++
 		t.State, t.Sub, t.Receipt, t.Confirmations = Tracking, Pending, nil, nil
 		t.LastError = "a reorg removed the block it was in"
-		t.FirstSubmitAt, t.SubmitAttempts, t.NextResubmitAt, t.NextBumpAt = &now, 0, &now, nil // its life on chain begins anew
+		t.FirstSubmitAt, t.SubmitAttempts, t.NextResubmitAt, t.NextBumpAt = &now, 0, &now, nil // broadcasts and gas bumps start again
 	}
 	if t.State == Stuck && !t.hasOpenAction() {
 		return r.withNextCheck(t, now.Add(stuckPollBlocks*r.BlockTime))
@@ -238,8 +238,8 @@ func (r Rules) applyNoReceipt(j *evaluation, t Tx, v ChainObservation, now time.
 	return r.withNextCheck(t, r.afterBlocks(1, v.Head, now))
 }
 
-// isBlockReplaced says that the node's chain is past the receipt's height and has
-// another block there.
+// isBlockReplaced reports whether the node's chain is past the receipt's height and has another
+// block there.
 func isBlockReplaced(rec Receipt, v ChainObservation) bool {
 	return !v.Disputes.Counts && v.Head.Number > rec.BlockNumber && slices.ContainsFunc(v.Headers, func(h Header) bool {
 		return h.Number == rec.BlockNumber && h.Hash != rec.BlockHash
@@ -251,14 +251,14 @@ func (r Rules) withNextCheck(t Tx, at time.Time) Tx {
 	return t
 }
 
-// isRebroadcastDue says whether the bytes of t should go out now: their broadcast was
-// claimed and its outcome never recorded, a reorg removed it, or no receipt came
-// for an interval. Where a higher bid goes out in their place they should not.
+// isRebroadcastDue reports whether the bytes of t should be sent now. Reasons are a claimed
+// broadcast without a recorded outcome, a reorg, or an interval without a receipt. A due gas bump
+// is sent instead, unless a bound blocks it.
 func (r Rules) isRebroadcastDue(t Tx, now time.Time) bool {
 	return r.isResubmitDue(t, now) && (!r.isBumpDue(t, now) || r.isBumpHeld(t))
 }
 
-// isUnknownToNode is isRebroadcastDue, whatever is bid.
+// isResubmitDue is isRebroadcastDue without regard to gas bumps.
 func (r Rules) isResubmitDue(t Tx, now time.Time) bool {
 	if t.isExecutedElsewhere() {
 		return false
@@ -273,33 +273,33 @@ func (r Rules) isResubmitDue(t Tx, now time.Time) bool {
 	return false
 }
 
-// blockedBy is t, not to be sent before lower is.
+// blockedBy is t, with its next rebroadcast after that of lower.
 func (r Rules) blockedBy(t, lower Tx, now time.Time) Tx {
 	next := now.Add(r.ResubmitEvery)
 	if at := lower.NextResubmitAt; at != nil && at.After(now) {
 		next = *at
 	}
 	t.NextResubmitAt = &next
-	if t.State == Tracking && !r.Resubmit { // its broadcast may have been claimed, and never made
+	if t.State == Tracking && !r.Resubmit { // its broadcast may have been claimed and never made
 		t.State, t.Sub = Submitted, ""
 	}
 	return t
 }
 
-// isBroadcastClaimed says that a broadcast was written down and its outcome was not.
+// isBroadcastClaimed reports whether a broadcast was claimed and its outcome is not recorded.
 func (t Tx) isBroadcastClaimed() bool {
 	return t.LastSubmitAt != nil && t.NextResubmitAt != nil && t.NextResubmitAt.Equal(*t.LastSubmitAt)
 }
 
-// claimBroadcast writes down a further broadcast before it is made. It is due at once
-// until its outcome is recorded.
+// claimBroadcast records a further broadcast before it is made. It stays due until its outcome is
+// recorded.
 func claimBroadcast(t Tx, now time.Time) Tx {
 	t.SubmitAttempts++
 	t.LastSubmitAt, t.NextResubmitAt = &now, &now
 	return t
 }
 
-// restartBroadcasts is t with all its attempts before it again.
+// restartBroadcasts is t with its count of broadcasts and its STUCK timer reset.
 func restartBroadcasts(t Tx, now time.Time) Tx {
 	t.FirstSubmitAt, t.SubmitAttempts, t.NextBumpAt, t.RequestedAction, t.LastError = &now, 0, nil, "", ""
 	if t.State == Stuck {
@@ -308,33 +308,33 @@ func restartBroadcasts(t Tx, now time.Time) Tx {
 	return t
 }
 
-// isBroadcasting says that a node holds t, or that it goes to one in this round.
+// isBroadcasting reports whether a node holds t, or t is sent in this iteration.
 func (t Tx) isBroadcasting() bool {
 	return t.isAcknowledged() || (t.State == Submitted && t.isBroadcastClaimed())
 }
 
-// hasWaitedTooLong says that what a handler made has waited for as long as it may.
+// hasWaitedTooLong reports whether a handler's transaction has waited for [Rules.StuckAfter].
 func (r Rules) hasWaitedTooLong(t Tx, now time.Time) bool {
 	return t.FirstSubmitAt != nil && now.Sub(*t.FirstSubmitAt) >= r.StuckAfter
 }
 
-// isPastStuckAfter says that t has waited for a receipt for as long as it may.
+// isPastStuckAfter reports whether t has waited for a receipt for [Rules.StuckAfter].
 func (r Rules) isPastStuckAfter(t Tx, now time.Time) bool {
 	waiting := t.State == Submitted || (t.State == Tracking && t.Sub == Pending)
 	return waiting && t.FirstSubmitAt != nil && now.Sub(*t.FirstSubmitAt) >= r.StuckAfter
 }
 
-// markStuck gives up sending t until somebody decides. It goes on being watched.
+// markStuck stops broadcasts of t until an operator or code decides. It is still polled.
 func (r Rules) markStuck(t Tx, now time.Time, reason string) Tx {
 	t.State, t.Sub, t.LastError = Stuck, "", reason
 	return r.withNextCheck(t, now.Add(stuckPollBlocks*r.BlockTime))
 }
 
-// stuckPollBlocks is how many blocks apart the looks at a STUCK transaction are.
+// stuckPollBlocks is the number of blocks between two checks of a STUCK transaction.
 const stuckPollBlocks = 10
 
-// firstDifference is the lowest height at which list does not have the block that
-// kept has. A list that begins elsewhere differs from kept's first block on.
+// firstDifference is the lowest height at which list lacks the block that kept has. A list that
+// begins with another block differs from kept's first block on.
 func firstDifference(kept, list []Header) uint64 {
 	for i, h := range kept {
 		if i >= len(list) || list[i].Hash != h.Hash {
@@ -344,12 +344,12 @@ func firstDifference(kept, list []Header) uint64 {
 	return kept[len(kept)-1].Number
 }
 
-// isPrefix says that list b begins with list a.
+// isPrefix reports whether list b begins with list a.
 func isPrefix(a, b []Header) bool {
 	return len(a) <= len(b) && slices.EqualFunc(a, b[:len(a)], func(x, y Header) bool { return x.Hash == y.Hash })
 }
 
-// sameRow says that nothing changed that a row keeps, so that no write is owed.
+// sameRow reports whether no stored column changed, so that no write is needed.
 func sameRow(a, b Tx) bool {
 	return a.State == b.State && a.Sub == b.Sub && a.LastCheckAt == b.LastCheckAt &&
 		a.NextCheckAt == b.NextCheckAt && a.NextResubmitAt == b.NextResubmitAt &&

@@ -7,44 +7,43 @@ import (
 	"strconv"
 )
 
-// EventType is what an event tells of a transaction.
+// EventType is the kind of an event of a transaction.
 type EventType string
 
-// The types of events. Each is made by the statement that makes it true, in that
-// statement's commit.
+// The types. The statement that makes an event true also stores it, in the same commit.
 const (
-	TxAccepted       EventType = "TxAccepted"       // it is on record, and waits for its nonce
-	TxSubmitted      EventType = "TxSubmitted"      // a version is signed and stored, and its broadcast claimed
-	TxReceiptUpdated EventType = "TxReceiptUpdated" // a receipt is there, is another, or was removed by a reorg
-	TxConfirmed      EventType = "TxConfirmed"      // the list of blocks from its own on has changed, or makes it final
-	TxFailed         EventType = "TxFailed"         // it has failed, for ever
+	TxAccepted       EventType = "TxAccepted"       // it is stored and waits for its nonce
+	TxSubmitted      EventType = "TxSubmitted"      // a version is signed and stored, and its broadcast is claimed
+	TxReceiptUpdated EventType = "TxReceiptUpdated" // a receipt arrived, changed, or was removed by a reorg
+	TxConfirmed      EventType = "TxConfirmed"      // its list of confirming blocks changed, or makes it final
+	TxFailed         EventType = "TxFailed"         // it failed permanently
 )
 
-// Event is one thing that became of a transaction. The sequences of a transaction are
-// 1, 2, 3, … without a hole; what is told twice has the same txId, type and sequence.
+// Event is one change of a transaction. The sequences of a transaction are 1, 2, 3, … without
+// gaps. A repeated delivery has the same txId, type and sequence.
 type Event struct {
-	Position  uint64          `json:"-"` // among all events that are kept, in the order in which they are told; 0: it is not kept
+	Position  uint64          `json:"-"` // order of delivery among all stored events; 0: not stored
 	TxID      string          `json:"txId"`
 	Sequence  int             `json:"sequence"`
 	Type      EventType       `json:"type"`
 	Submitter Submitter       `json:"submitter"`
-	Caller    string          `json:"-"` // whose transaction it is; "": not known
-	Body      json.RawMessage `json:"-"` // what receivers get, the same bytes each time; the members above are in it
+	Caller    string          `json:"-"` // the transaction's caller; "": unknown
+	Body      json.RawMessage `json:"-"` // the bytes that every delivery sends, which contain the members above
 }
 
-// Key tells one event from every other, and two copies of one from nothing.
+// Key is the same for two copies of one event, and different for any other event.
 func (e Event) Key() string { return e.TxID + "-" + string(e.Type) + "-" + strconv.Itoa(e.Sequence) }
 
-// ErrNoAnswer reports that a receiver was not reached, did not answer in time, or said
-// that it cannot take anything now.
+// ErrNoAnswer reports that a receiver was not reached, did not answer in time, or cannot accept
+// events now.
 var ErrNoAnswer = errors.New("no answer from the receiver")
 
-// DomainEventPublisher tells a receiver of events. It changes no transaction, and no
+// DomainEventPublisher delivers events to one receiver. It changes no transaction, and no
 // transaction waits for it.
 type DomainEventPublisher interface {
-	// Publish tells of events of one submitter, in their order. It returns how many of
-	// them, from the first on, are certainly taken, and, where that is not all, why.
-	// The others may have been taken too: they are told again, the same, in order. The
-	// error wraps [ErrNoAnswer] where nothing speaks against the event itself.
+	// Publish delivers events of one submitter, in order. It returns how many of them, from the
+	// first on, were certainly delivered, and the error if not all were. The others may have been
+	// delivered too; they are delivered again, unchanged and in order. The error wraps
+	// [ErrNoAnswer] where the event itself is not at fault.
 	Publish(ctx context.Context, events []Event) (taken int, err error)
 }

@@ -2,9 +2,9 @@ package txmanager
 
 import "math/big"
 
-// completeFees completes what the payload left open: the node's advice for the tip, and
-// a cap that outlasts six blocks in a row that are full (each raises the base
-// fee by at most 1/8, EIP-1559).
+// completeFees fills in the fees that the payload leaves open: the node's advice for the tip, and
+// a cap of twice the base fee plus the tip. That cap outlasts about six full blocks in a row (each
+// raises the base fee by at most 1/8, EIP-1559).
 func completeFees(call Call, gas uint64, a Account) GasParams {
 	p := GasParams{Gas: gas, FeeCapWei: call.FeeCapWei, TipCapWei: call.TipCapWei, ValueWei: call.Value}
 	if p.ValueWei == nil {
@@ -16,7 +16,7 @@ func completeFees(call Call, gas uint64, a Account) GasParams {
 	if p.TipCapWei == nil {
 		p.TipCapWei = a.TipWei
 	}
-	if p.TipCapWei.Sign() == 0 { // nodes hold no transaction that pays nothing
+	if p.TipCapWei.Sign() == 0 { // nodes hold no transaction without a tip
 		p.TipCapWei = big.NewInt(1)
 	}
 	if p.FeeCapWei == nil {
@@ -28,8 +28,8 @@ func completeFees(call Call, gas uint64, a Account) GasParams {
 	return p
 }
 
-// withGasPrice is p on a chain without EIP-1559: the node's advice, and no more than the
-// caller's maxFeePerGas.
+// withGasPrice is p on a chain without EIP-1559: the node's advice, and at most the caller's
+// maxFeePerGas.
 func (p GasParams) withGasPrice(adviceWei *big.Int) GasParams {
 	if p.FeeCapWei == nil || p.FeeCapWei.Cmp(adviceWei) > 0 {
 		p.FeeCapWei = adviceWei
@@ -38,9 +38,9 @@ func (p GasParams) withGasPrice(adviceWei *big.Int) GasParams {
 	return p
 }
 
-// firstVersionFees is what a first version of call offers: below the deployment's ceiling, and,
-// where it may be outbid later, no more than blocks are likely to take, however much
-// more its caller allows.
+// firstVersionFees are the fees of a first version of call, at most fees.maxFeePerGas. Where gas
+// bumps are on, the cap is also at most what blocks are likely to require, even if its caller
+// allows more.
 func (r Rules) firstVersionFees(call Call, gas uint64, a Account) GasParams {
 	p := completeFees(call, gas, a)
 	if r.Bump != nil && !p.Legacy {
@@ -50,8 +50,8 @@ func (r Rules) firstVersionFees(call Call, gas uint64, a Account) GasParams {
 	return r.clampToCeiling(p)
 }
 
-// clampToCeiling lowers both fees to the deployment's ceiling. They are only the most
-// that is paid: below the base fee the transaction waits.
+// clampToCeiling lowers both fees to fees.maxFeePerGas. Both are upper limits: below the base fee
+// the transaction waits.
 func (r Rules) clampToCeiling(p GasParams) GasParams {
 	if r.FeeCapWei != nil && p.FeeCapWei.Cmp(r.FeeCapWei) > 0 {
 		p.FeeCapWei = r.FeeCapWei
@@ -62,8 +62,8 @@ func (r Rules) clampToCeiling(p GasParams) GasParams {
 	return p
 }
 
-// tooExpensiveReason says why no block would take the fees now, or "". On a chain without EIP-1559
-// no rule says what a block takes: there it is what the node advises.
+// tooExpensiveReason is why no block would accept the fees now, or "". On a chain without EIP-1559
+// no rule defines what a block accepts, so the node's advice is the limit.
 func tooExpensiveReason(call Call, p GasParams, a Account) string {
 	least, what := a.BaseFeeWei, "base fee"
 	if a.GasPriceWei != nil {
@@ -78,7 +78,8 @@ func tooExpensiveReason(call Call, p GasParams, a Account) string {
 	return "fee: the " + what + " is above fees.maxFeePerGas"
 }
 
-// tooExpensiveReason says why no block would take the fees now, whoever bounds them, or "".
+// tooExpensiveReason is why no block would accept the fees now, with the setting or policy that
+// limits them, or "".
 func (r Rules) tooExpensiveReason(b Bounds, call Call, p GasParams, a Account) string {
 	if p.FeeCapWei.Sign() == 0 {
 		return "fee: its gas costs more than maxFeePerTx allows at any price"
@@ -100,7 +101,8 @@ func (r Rules) tooExpensiveReason(b Bounds, call Call, p GasParams, a Account) s
 	return "fee: at what blocks take now its gas costs more than fees.maxFeePerTx"
 }
 
-// paysMarketPrice says that a block takes g's fees now, and is paid what it is paid by others.
+// paysMarketPrice reports whether a block accepts g's fees now, and g tips at least the market's
+// tip.
 func paysMarketPrice(g GasParams, a Account) bool {
 	if a.GasPriceWei != nil {
 		return g.FeeCapWei.Cmp(a.GasPriceWei) >= 0

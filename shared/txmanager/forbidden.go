@@ -1,7 +1,7 @@
 package txmanager
 
-// Forbidden is how many intents of w's queue the submitter's policy and callers do not allow
-// by now: they would end FAILED/REJECTED when their turn comes.
+// Forbidden counts the intents of w's queue that the submitter's policy and callers no longer
+// allow. They would end FAILED/REJECTED in their turn.
 func (r Rules) Forbidden(w SubmitterState, chain ChainConnector) (n int) {
 	for _, t := range w.Queue {
 		call, err := callOf(t, chain)

@@ -9,33 +9,34 @@ import (
 	"time"
 )
 
-// ForeignTransaction is a transaction that consumed a nonce of the account and that is
-// no version stored for it. It was read from the chain at finality, and is kept with the
-// episode of PROTECT in which it was read.
+// ForeignTransaction is a transaction that consumed a nonce of the account and is no version
+// stored for it. It was read from the chain at finality. It is stored with the PROTECT incident in
+// which it was read.
 type ForeignTransaction struct {
 	Nonce      uint64
 	Incident   int
-	Tx         ConsumingTx // Data is nil where more than [MaxForeignData] bytes were sent
+	Tx         ConsumingTx // Data is nil where it is longer than [MaxForeignData]
 	CallDigest [32]byte    // of to, value and data: see [ConsumingTx.CallDigest]
 	Succeeded  bool
-	Receipt    json.RawMessage // as the node gave it: the proof
+	Receipt    json.RawMessage // the node's receipt, as proof
 	Proves     string          // the payout that it proves paid; "": none; set by the store
 	ReadAt     time.Time       // the database's clock; set by the store
 }
 
-// ErrForeignChanged reports a foreign transaction by which a release has judged, where a
-// node now has another one: a reorg went below finality. What is stored stays.
+// ErrForeignChanged reports that a node now has another foreign transaction for a nonce than the
+// one that a release used as evidence. A reorg went below finality. The stored transaction is
+// kept.
 var ErrForeignChanged = fmt.Errorf("%w that a nonce was consumed by the transaction by which an earlier release judged", ErrNoQuorum)
 
-// MaxForeignData bounds the data that is kept of a foreign transaction, in bytes. Of
-// longer data the digest of the call is kept.
+// MaxForeignData bounds the stored data of a foreign transaction, in bytes. Of longer data only
+// the call digest is stored.
 const MaxForeignData = 16 << 10
 
-// CallDigest stands for what the transaction does: the address called, the value and
-// the data. Two transactions do the same if it is the same.
+// CallDigest identifies the effect of the transaction: the address called, the value and the data.
+// Transactions with the same digest do the same.
 func (t ConsumingTx) CallDigest() [32]byte { return callDigest(t.To, t.ValueWei, t.Data) }
 
-// Digest is the [ConsumingTx.CallDigest] of a transaction that does what c wants.
+// Digest is the [ConsumingTx.CallDigest] of a transaction that makes call c.
 func (c Call) Digest() [32]byte {
 	value := c.Value
 	if value == nil {
@@ -52,5 +53,5 @@ func callDigest(to *Address, valueWei string, data []byte) [32]byte {
 	return sha256.Sum256(append([]byte(address+" "+valueWei+" "), data...))
 }
 
-// Does says that the foreign transaction does what c wants: to, value and data.
+// Does reports whether the foreign transaction has the To, Value and Data of c.
 func (f ForeignTransaction) Does(c Call) bool { return c.Digest() == f.CallDigest }

@@ -11,36 +11,36 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// ForeignScan is how far the blocks of a chain were read for foreign transactions of
-// one submitter, in one episode of PROTECT. It is a hint: what is stored of a transaction
-// is proved by its receipt, and the blocks are read again where one was not found.
+// ForeignScan is how far blocks were read for foreign transactions of one submitter, in one
+// PROTECT incident. It is only a hint: a receipt proves each stored transaction, and blocks are
+// read again where one was not found.
 type ForeignScan struct {
 	Incident int
-	Begun    bool       // blocks are being read, or were
-	Start    uint64     // the block before the first that is read
+	Begun    bool       // reading blocks has begun
+	Start    uint64     // the block before the first one read
 	Block    uint64     // every block after Start, up to this one, was read
 	Final    uint64     // the last final block, when it was last asked for
-	Again    *uint64    // how far they were read once more; nil: they are not read again now
+	Again    *uint64    // how far the blocks were read again; nil: no second reading now
 	Passes   int        // how often all of them were read
-	EndedAt  *time.Time // when all final blocks had been read, the last time; nil: not yet
-	MovedAt  time.Time  // when it was stored last
+	EndedAt  *time.Time // when the last final block was reached, the last time; nil: not yet
+	MovedAt  time.Time  // when it was last stored
 
-	TerminalBlock *uint64   // the block of the highest nonce that is settled and below those that are looked for; nil: none is
+	TerminalBlock *uint64   // the block of the highest terminal nonce below the missing ones; nil: none
 	Registered    time.Time // when the submitter was registered
 }
 
-// Bounds of the reading of blocks.
+// Limits of reading blocks.
 const (
-	maxScanBlocks    = 500              // in one invocation
-	maxBlocksPerCall = 50               // by one call
-	rescanAfter      = time.Hour        // how long after its end all blocks are read again
-	maxUnprovenWait  = 10 * time.Minute // how long the reading stays at a transaction that has no receipt
-	terminalMargin   = 100              // blocks below the one of a settled nonce from which they are read
-	registeredMargin = 10 * time.Minute // by which the clocks of database and chain may differ
-	rescanMargin     = 1000             // blocks from which they are read again below the start, doubled each time
+	maxScanBlocks    = 500              // blocks in one invocation
+	maxBlocksPerCall = 50               // blocks in one call
+	rescanAfter      = time.Hour        // the wait after the end before all blocks are read again
+	maxUnprovenWait  = 10 * time.Minute // how long the scan waits at a transaction without a receipt
+	terminalMargin   = 100              // the scan begins this many blocks below the terminal nonce's block
+	registeredMargin = 10 * time.Minute // allowance between the clocks of database and chain
+	rescanMargin     = 1000             // each further scan begins this many blocks below the start, doubled each time
 )
 
-// Progress is r in words for an operator.
+// Progress describes r for an operator.
 func (r ForeignScan) Progress() string {
 	switch {
 	case !r.Begun:
@@ -51,10 +51,10 @@ func (r ForeignScan) Progress() string {
 	return fmt.Sprintf("blocks are being read: up to %d of %d", r.Block, r.Final)
 }
 
-// readForeignBlocks looks for the foreign transactions in blocks, where a node has no
-// counts that are old enough. It reads forward from the last nonce that is settled, up to
-// the last final block, and goes on where the last step stopped. A nonce that no block has
-// shown by then is not told.
+// readForeignBlocks finds foreign transactions in blocks, where a node lacks such old counts. It
+// reads from the block of the last terminal nonce up to the last final block, and continues where
+// the previous step stopped. A nonce that no block has shown by then has an unknown consuming
+// transaction.
 func (t *leaseSession) readForeignBlocks(ctx context.Context, v ChainObservation, left []uint64) (foreignProgress, error) {
 	at, err := t.Store.ForeignScan(ctx, t.state.submitterOf(), t.state.Incident, left[0])
 	if err != nil {
@@ -73,7 +73,7 @@ func (t *leaseSession) readForeignBlocks(ctx context.Context, v ChainObservation
 	at.Block, at.Final = s.end, s.final
 	reached := at.Block >= at.Final
 	missing := s.missing()
-	sureOfLast := v.FinalBlock == nil || at.Final >= *v.FinalBlock // of what the count has beyond all that was found
+	sureOfLast := v.FinalBlock == nil || at.Final >= *v.FinalBlock // about the count's last nonce, if no block shows it
 	complete := reached && (at.EndedAt != nil && sureOfLast || !slices.Contains(missing, *v.FinalCount-1))
 	if reached && at.EndedAt == nil {
 		at.EndedAt = new(t.state.now())
@@ -97,7 +97,8 @@ func (t *leaseSession) readForeignBlocks(ctx context.Context, v ChainObservation
 	return foreignProgress{}, nil
 }
 
-// noteBlocksNotGiven keeps that no node gives the blocks, where that is why they were not read.
+// noteBlocksNotGiven records that the nonces in left stay unknown, if err is
+// [ErrConsumerUnavailable]. It returns err.
 func (t *leaseSession) noteBlocksNotGiven(left []uint64, err error) error {
 	if errors.Is(err, ErrConsumerUnavailable) {
 		t.state.ForeignUnread = false
@@ -108,18 +109,18 @@ func (t *leaseSession) noteBlocksNotGiven(left []uint64, err error) error {
 	return err
 }
 
-// staysAtUnproven says that the reading stays at a transaction without a receipt.
+// staysAtUnproven reports whether the scan waits at a transaction without a receipt.
 func (t *leaseSession) staysAtUnproven(at ForeignScan) bool {
 	return !at.Begun || t.state.now().Sub(at.MovedAt) < maxUnprovenWait
 }
 
-// isSameScan says that b is to be stored as a was.
+// isSameScan reports whether b needs no write after a.
 func isSameScan(a, b ForeignScan) bool {
 	return a.Block == b.Block && a.Passes == b.Passes && (a.EndedAt == nil) == (b.EndedAt == nil) &&
 		(a.Again == nil) == (b.Again == nil) && (a.Again == nil || *a.Again == *b.Again)
 }
 
-// beginScan finds the block after which the reading begins.
+// beginScan finds the block after which the scan begins.
 func (t *leaseSession) beginScan(ctx context.Context, at ForeignScan) (ForeignScan, error) {
 	at.Incident, at.Begun = t.state.Incident, true
 	if at.TerminalBlock != nil {
@@ -132,8 +133,8 @@ func (t *leaseSession) beginScan(ctx context.Context, at ForeignScan) (ForeignSc
 	return at, err
 }
 
-// rescanBlocks has the blocks read again, slowly, where some nonce was in none of them:
-// the node may have been wrong, or the start too high.
+// rescanBlocks reads the blocks again, slowly, where a nonce was in none of them. The node may
+// have been wrong, or the start too high.
 func (t *leaseSession) rescanBlocks(ctx context.Context, s *blockSpan, at *ForeignScan) error {
 	if at.Again == nil {
 		if t.state.now().Sub(*at.EndedAt) < rescanAfter {
@@ -151,37 +152,37 @@ func (t *leaseSession) rescanBlocks(ctx context.Context, s *blockSpan, at *Forei
 	return nil
 }
 
-// blockSpan is what blocks were read for, and what they have.
+// blockSpan is the input and the result of reading a range of blocks.
 type blockSpan struct {
 	turn    int
-	patient bool // it stays at what is not proved
+	patient bool // it waits at a transaction that is not proved
 	head    uint64
 	count   uint64
 	left    []uint64
 
-	end, final uint64 // the last block that needs not be read again; the last final one
-	read       int    // blocks
+	end, final uint64 // the last block that need not be read again; the last final one
+	read       int    // number of blocks
 	found      map[uint64]ConsumingTx
 	proven     []ForeignTransaction
-	ours       map[uint64]bool // nonces that versions on record here consumed
-	held       bool            // it stays at a transaction that is not proved, or not final for the node that was asked first
+	ours       map[uint64]bool // nonces that stored versions consumed
+	held       bool            // it waits at a transaction that is not proved, or not final for the first node queried
 }
 
-// missing are the nonces looked for that no block has shown.
+// missing are the requested nonces that no block has shown.
 func (s *blockSpan) missing() []uint64 {
 	return slices.DeleteFunc(slices.Clone(s.left), func(n uint64) bool {
 		return s.ours[n] || slices.ContainsFunc(s.proven, func(f ForeignTransaction) bool { return f.Nonce == n })
 	})
 }
 
-// readSpan reads blocks after one, as many as the invocation may still read, and proves
-// what it finds. Its end is below the first transaction that is to be read again.
+// readSpan reads blocks after one, as many as the invocation still may, and proves the
+// transactions that it finds. s.end is below the first transaction that must be read again.
 func (t *leaseSession) readSpan(ctx context.Context, s *blockSpan, after uint64) error {
 	s.end, s.found, s.ours = after, make(map[uint64]ConsumingTx), make(map[uint64]bool)
 	for first := true; first || !t.isHalfTimeOver() && !t.isPastDeadline(); first = false {
 		most := min(maxBlocksPerCall, maxScanBlocks-t.blocksRead)
 		r, err := t.readBlocks(ctx, BlocksQuery{Submitter: t.state.submitterOf(), After: s.end, Most: most, Turn: s.turn})
-		if err != nil && !errors.Is(err, ErrConsumerUnavailable) && !errors.Is(err, lease.ErrFenced) { // perhaps it was too much for one answer
+		if err != nil && !errors.Is(err, ErrConsumerUnavailable) && !errors.Is(err, lease.ErrFenced) { // possibly too much for one answer
 			r, err = t.readBlocks(ctx, BlocksQuery{Submitter: t.state.submitterOf(), After: s.end, Most: min(most, 1), Turn: s.turn})
 		}
 		if err == nil && r.Final > s.head+maxScanBlocks {
@@ -204,25 +205,24 @@ func (t *leaseSession) readSpan(ctx context.Context, s *blockSpan, after uint64)
 	return t.proveSpan(ctx, s, after)
 }
 
-// keepWanted keeps of the transactions those that are looked for.
-func (s *blockSpan) keepWanted(t *leaseSession, takers map[uint64]ConsumingTx) {
-	for n, taker := range takers {
-		switch _, looked := slices.BinarySearch(s.left, n); {
-		case looked && t.state.hasVersion(taker.Hash):
+// keepWanted keeps the transactions of requested nonces.
+func (s *blockSpan) keepWanted(t *leaseSession, transactions map[uint64]ConsumingTx) {
+	for n, consuming := range transactions {
+		switch _, wanted := slices.BinarySearch(s.left, n); {
+		case wanted && t.state.hasVersion(consuming.Hash):
 			s.ours[n] = true
-		case looked || n >= s.count:
-			s.found[n] = taker
+		case wanted || n >= s.count:
+			s.found[n] = consuming
 		}
 	}
 }
 
-// proveSpan proves the first of the transactions that were found. The span ends below the
-// first block of those that are not proved; it goes on behind the one at which the reading
-// has stayed for long.
+// proveSpan proves the first transactions that were found. s.end is below the block of the first
+// one not proved. It passes such a block only after the scan has waited there for maxUnprovenWait.
 func (t *leaseSession) proveSpan(ctx context.Context, s *blockSpan, after uint64) error {
 	var all []ForeignTransaction
-	for n, taker := range s.found {
-		all = append(all, ForeignTransaction{Nonce: n, Incident: t.state.Incident, Tx: taker, CallDigest: taker.CallDigest()})
+	for n, consuming := range s.found {
+		all = append(all, ForeignTransaction{Nonce: n, Incident: t.state.Incident, Tx: consuming, CallDigest: consuming.CallDigest()})
 	}
 	slices.SortFunc(all, func(a, b ForeignTransaction) int { return cmp.Compare(a.Nonce, b.Nonce) })
 	some := slices.IndexFunc(all, func(f ForeignTransaction) bool { return f.Nonce >= s.count })

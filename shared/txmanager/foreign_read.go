@@ -11,14 +11,13 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// maxForeignReads is how many foreign transactions one invocation reads.
+// maxForeignReads is how many foreign transactions are read and proved in one step.
 const maxForeignReads = 50
 
-// readForeign reads the transactions that consumed nonces of the account and are not on
-// record, as far as they are final, and stores them with the open episode. It reads
-// some, and says in the work in hand whether there is more; the next invocation goes on.
-// An answer that could not be had, or that the chain's nodes do not bear out, is asked
-// for again. Only the loss of the lease and an error of the database are errors.
+// readForeign reads the final transactions that consumed nonces of the account and are not stored,
+// and stores them with the open incident. It reads some of them and sets ForeignUnread if there
+// are more; the next invocation continues. A transaction that could not be read, or that the nodes
+// do not agree on, is read again later. Only a lost lease and a database error are returned.
 func (t *leaseSession) readForeign(ctx context.Context) error {
 	if t.state.Incident == 0 {
 		return nil
@@ -39,7 +38,7 @@ func (t *leaseSession) readForeign(ctx context.Context) error {
 	return err
 }
 
-// foreignProgress is what one step of the reading has brought.
+// foreignProgress is the result of one step.
 type foreignProgress struct {
 	found []ForeignTransaction // proved, and not stored yet
 	scan  *ForeignScan         // how far blocks were read; nil: no further than before
@@ -63,9 +62,9 @@ func (t *leaseSession) storeForeign(ctx context.Context, step foreignProgress) (
 	return nil
 }
 
-// readSomeForeign reads what is not stored yet, and sees whether there is more. A nonce
-// of which the node does not tell keeps no other from being read. Where the node has no
-// counts that are old enough for the lowest, the blocks are read.
+// readSomeForeign reads transactions that are not stored yet, and determines whether there are
+// more. A nonce that the node cannot answer does not block the others. If the node lacks counts
+// that are old enough for the lowest nonce, blocks are read instead.
 func (t *leaseSession) readSomeForeign(ctx context.Context) (foreignProgress, error) {
 	v, err := t.query(ctx, ChainQuery{Submitter: t.state.submitterOf(), Account: true, FinalCount: true})
 	if err != nil || v.FinalCount == nil {
@@ -76,7 +75,7 @@ func (t *leaseSession) readSomeForeign(ctx context.Context) (foreignProgress, er
 		return foreignProgress{}, err
 	}
 	some := slices.DeleteFunc(slices.Clone(left), func(n uint64) bool { return t.unknownConsumers[n] })
-	if len(some) > maxForeignReads { // the lowest, and not always the same: the node may never tell of them
+	if len(some) > maxForeignReads { // the lowest one and a random part of the rest: the node may never answer about some
 		first := 1 + rand.IntN(len(some)-1)
 		some = slices.Concat(some[:1], some[first:], some[1:first])[:maxForeignReads]
 	}
@@ -92,17 +91,17 @@ func (t *leaseSession) readSomeForeign(ctx context.Context) (foreignProgress, er
 	return foreignProgress{}, errors.Join(errRead, errProof)
 }
 
-// findConsumingTxs finds the foreign transactions that consumed these nonces, for as long as
-// half of what the rounds of a tenure may take. It says of how many nonces the node told.
-// That there are no counts for the first of them is the one answer that ends it.
+// findConsumingTxs finds the foreign transactions that consumed these nonces, until half of the
+// time for iterations is over. told is how many nonces the node answered. Only [ErrNoCounts] for
+// the first nonce, or a lost lease, ends it early.
 func (t *leaseSession) findConsumingTxs(ctx context.Context, nonces []uint64) (found []ForeignTransaction, told int, err error) {
 	for i, n := range nonces {
 		if t.isHalfTimeOver() {
 			break
 		}
-		var taker ConsumingTx
+		var consuming ConsumingTx
 		failed := t.callOutside(ctx, func(ctx context.Context) (err error) {
-			taker, err = t.chain.FindConsumingTx(ctx, t.state.submitterOf(), n)
+			consuming, err = t.chain.FindConsumingTx(ctx, t.state.submitterOf(), n)
 			return err
 		})
 		switch {
@@ -114,32 +113,32 @@ func (t *leaseSession) findConsumingTxs(ctx context.Context, nonces []uint64) (f
 			err = failed
 			t.noteUnknownConsumer(n, errors.Is(failed, ErrConsumerUnavailable) && !errors.Is(failed, ErrNoCounts))
 			continue
-		case !t.state.hasVersion(taker.Hash):
-			found = append(found, ForeignTransaction{Nonce: n, Incident: t.state.Incident, Tx: taker, CallDigest: taker.CallDigest()})
+		case !t.state.hasVersion(consuming.Hash):
+			found = append(found, ForeignTransaction{Nonce: n, Incident: t.state.Incident, Tx: consuming, CallDigest: consuming.CallDigest()})
 		}
 		told++
 	}
 	return found, told, err
 }
 
-// noteUnknownConsumer keeps for this invocation whether what consumed the nonce is not told, however
-// often it is asked.
-func (t *leaseSession) noteUnknownConsumer(n uint64, untold bool) {
+// noteUnknownConsumer records for this invocation whether the node can never give the transaction
+// that consumed n.
+func (t *leaseSession) noteUnknownConsumer(n uint64, unavailable bool) {
 	if t.unknownConsumers == nil {
 		t.unknownConsumers = make(map[uint64]bool)
 	}
-	if delete(t.unknownConsumers, n); untold {
+	if delete(t.unknownConsumers, n); unavailable {
 		t.unknownConsumers[n] = true
 	}
 }
 
-// isHalfTimeOver says that half of what the rounds of a tenure may take is over.
+// isHalfTimeOver reports whether half of the time for iterations is over.
 func (t *leaseSession) isHalfTimeOver() bool {
 	return time.Since(t.began) > t.Rules.IterationsEndAfter/2
 }
 
-// unreadForeignNonces lists the nonces below the final count that are not stored as consumed by
-// a foreign transaction, and may have been.
+// unreadForeignNonces lists the nonces below the final count that a foreign transaction may have
+// consumed and that have none stored.
 func (t *leaseSession) unreadForeignNonces(ctx context.Context, finalCount uint64) ([]uint64, error) {
 	from := t.state.lowestOpenNonce()
 	stored, err := t.Store.ForeignTransactions(ctx, t.state.submitterOf(), from, finalCount)
@@ -157,13 +156,14 @@ func (t *leaseSession) unreadForeignNonces(ctx context.Context, finalCount uint6
 	return left, nil
 }
 
-// hasVersion says that h is a version of something unsettled.
+// hasVersion reports whether h is a version of an open transaction.
 func (w SubmitterState) hasVersion(h Hash) bool {
 	return slices.ContainsFunc(w.Open, func(t Tx) bool { return slices.Contains(t.Versions, h) })
 }
 
-// proveForeign gives each transaction its receipt, and leaves out those of which the
-// node has none, or one of another block. Of several nodes a quorum has to say the same.
+// proveForeign adds its receipt to each transaction. It drops a transaction without a receipt,
+// with one of another block, or not below the final count. Where there are several nodes, a quorum
+// must agree.
 func (t *leaseSession) proveForeign(ctx context.Context, found []ForeignTransaction, count uint64) ([]ForeignTransaction, error) {
 	if len(found) == 0 {
 		return nil, nil
@@ -195,8 +195,7 @@ func (t *leaseSession) proveForeign(ctx context.Context, found []ForeignTransact
 	return proven, nil
 }
 
-// agreesOnForeign asks a view whether the transactions are final there, with the same
-// receipts.
+// agreesOnForeign votes on whether the transactions are final with the same receipts.
 func agreesOnForeign(all []ForeignTransaction) func(ChainObservation) vote {
 	return func(o ChainObservation) vote {
 		said := agrees

@@ -8,82 +8,76 @@ import (
 	"time"
 )
 
-// NonceContext is what a [Handler] is asked about.
+// NonceContext is the input of a [Handler].
 type NonceContext struct {
 	Submitter Submitter
-	Nonce     uint64 // bound to this request for ever
+	Nonce     uint64 // bound to this request permanently
 	TxID      string
 	RequestID string
-	Input     json.RawMessage // what came with the request
+	Input     json.RawMessage // the request's payload
 
-	// Signer signs for Submitter and Nonce, while the handler is asked. A handler that
-	// has no use for the bytes leaves that to whoever asks it.
+	// Signer signs for Submitter and Nonce during the handler call. A handler that does not need
+	// the signed bytes returns a Call instead, which the transaction manager signs.
 	Signer NonceSigner
 }
 
-// NonceSigner signs the transaction of one nonce for the handler that is asked for
-// it.
+// NonceSigner signs the transaction of one nonce during a handler call.
 type NonceSigner interface {
-	// Sign completes c by gas and fees as for any other, signs it for the nonce, and
-	// returns the bytes once they are stored: from then on they are the request's
-	// transaction, and what is mined decides. The same call again gets the same bytes.
-	// The handler returns them, as [Transaction.Signed], or an error: then a
-	// placeholder competes with them.
+	// Sign completes gas and fees of c as for any intent, signs it for the nonce, stores the bytes
+	// and returns them. From then on they are the request's transaction, and the mined version
+	// decides. The same call gets the same bytes again. The handler must return them as
+	// [Transaction.Signed]. If it returns an error instead, a placeholder competes with them.
 	//
-	// The error wraps [ErrNotNow] where the call could not go out now (balance, fee
-	// ceiling, node, signer), and [ErrSignedOther] where another was signed: then
-	// nothing was. Once the handler is waited for no more it wraps [ErrHandlerCallOver].
+	// The error wraps [ErrNotNow] where the call could not be sent now (balance, fee limit, node,
+	// signer). It wraps [ErrSignedOther] where another call was signed before; c is then not
+	// signed. After the handler call ended it wraps [ErrHandlerCallOver].
 	Sign(ctx context.Context, c Call) (Signed, error)
 }
 
-// Transaction is what a [Handler] made of a request: one of both.
+// Transaction is the result of a [Handler]: either Call or Signed.
 type Transaction struct {
-	Call          // signed by whoever asked, where Signed is nil
-	Signed []byte // by the submitter's key, for the nonce, on its chain
+	Call          // signed by the transaction manager, where Signed is nil
+	Signed []byte // signed by the submitter's key, for the nonce, on its chain
 }
 
-// Handler makes the transaction of a request whose nonce is bound already. It
-// never sends, and never manages the nonce.
+// Handler makes the transaction of a request whose nonce is already bound. It must not send it.
 //
-// It is asked by whatever process holds the lease, and may be asked again for the
-// same request, with the same NonceContext, where its answer was lost or cannot
-// be carried out yet (balance, fee ceiling, node, signer). It may take as long as
-// ctx allows. An error, a panic, a time-out, what no chain could do, bytes that are
-// not signed by the submitter for the nonce and the chain, what the submitter's
-// policy refuses, or a call that would revert, costs a placeholder: the nonce is
-// consumed, and the request ends FAILED/PLACEHOLDER with the reason, which its caller
-// may read. Nothing that it does elsewhere is undone. An error that wraps [ErrNotNow]
-// has it asked again later, for as long as [Rules.HandlerPatience].
+// The process that holds the lease calls the handler. It may call it again for the same request,
+// with the same NonceContext, where the answer was lost or cannot be carried out yet (balance, fee
+// limit, node, signer). The handler may take as long as ctx allows. It fails by an error, a panic
+// or a time-out. A call also fails if it is invalid, would revert or is refused by the submitter's
+// policy. Bytes fail if the submitter did not sign them for the nonce and chain. A placeholder
+// then consumes the nonce. The request ends FAILED/PLACEHOLDER with the reason, which its caller
+// can read. Effects of the handler elsewhere are not undone. After an error that wraps [ErrNotNow]
+// the handler is called again later, for as long as [Rules.HandlerPatience].
 type Handler func(ctx context.Context, n NonceContext) (Transaction, error)
 
-// Errors between a handler and whoever asks it.
+// Errors of handler calls.
 var (
-	// ErrNotNow says that the answer may be another one a little later. Nothing was changed.
+	// ErrNotNow reports that a later call may succeed. Nothing was changed.
 	ErrNotNow = errors.New("not now")
 
 	// ErrSignedOther reports a nonce for which another transaction is signed.
 	ErrSignedOther = errors.New("another transaction was signed for the nonce")
 
-	// ErrHandlerCallOver reports a signer that was used after its handler was given up.
+	// ErrHandlerCallOver reports a signer that was used after its handler call ended.
 	ErrHandlerCallOver = errors.New("the handler is not asked any more")
 )
 
-// maxHandlerCalls is how often a handler is asked for one nonce without an answer
-// being stored: a process that dies asking would otherwise be followed by the
-// next for ever.
+// maxHandlerCalls is how often a handler is called for one nonce without a stored answer. Without
+// this limit, a handler that kills its process would be called forever.
 const maxHandlerCalls = 3
 
-// decidedByHandler is who ordered the placeholder of a handler that failed.
+// decidedByHandler is recorded as the decider of the placeholder after a failed handler call.
 const decidedByHandler = "handler"
 
-// needsHandlerCall says that t's handler is to be asked.
+// needsHandlerCall reports whether t's handler must be called.
 func (t Tx) needsHandlerCall() bool {
 	return t.Handler != "" && t.State == InFlight && t.RequestedAction == ""
 }
 
-// nextHandlerCall is the transaction whose handler is to be asked now. Nothing that
-// stands behind a nonce which no node holds is asked for: its answer could not
-// go out.
+// nextHandlerCall is the transaction whose handler is to be called now. No handler is called above
+// a nonce that no node holds: its transaction could not be sent.
 func (w SubmitterState) nextHandlerCall() (Tx, bool) {
 	for _, t := range w.Open {
 		switch {
@@ -96,13 +90,13 @@ func (w SubmitterState) nextHandlerCall() (Tx, bool) {
 	return Tx{}, false
 }
 
-// failHandler is t with a placeholder ordered, or STUCK where an operator has to
-// be asked first.
+// failHandler is t with a placeholder requested, or STUCK where an operator must decide first.
 func (r Rules) failHandler(t Tx, reason string, w SubmitterState) Transition {
 	return r.requestPlaceholder(t, decidedByHandler, reason, w)
 }
 
-// requestPlaceholder is [Rules.failHandler], decided by whoever is named.
+// requestPlaceholder requests a placeholder for t, or marks t STUCK where an operator must decide
+// first. by is recorded as the decider.
 func (r Rules) requestPlaceholder(t Tx, by, reason string, w SubmitterState) Transition {
 	from := t.State
 	if r.AskBeforePlaceholder {
@@ -112,19 +106,19 @@ func (r Rules) requestPlaceholder(t Tx, by, reason string, w SubmitterState) Tra
 	return Transition{From: from, To: t, Decision: &Decision{Action: ActionPlaceholder, By: by, Reason: reason}}
 }
 
-// handlerResult is what came of asking a handler.
+// handlerResult is the result of a handler call.
 type handlerResult struct {
 	call   Call
 	params GasParams
-	signed *Signed // the bytes it gave, proven; nil: they are still to be signed
-	stored bool    // they were signed for it while it was asked, and are stored
-	failed string  // why a placeholder is due; "": it is not
-	wait   string  // why it has to be asked again later; "": not
-	asked  bool    // it was, and answered: no attempt is left without an answer
+	signed *Signed // the bytes it returned, checked; nil: still to be signed
+	stored bool    // they were signed and stored during the call
+	failed string  // why a placeholder is needed; "": it is not
+	wait   string  // why it must be called again later; "": no need
+	asked  bool    // the handler was called and answered, so that the count of calls without an answer is reset
 }
 
-// missingHandlerReason says that this process does not have t's handler, or "": another
-// version of the program may have it.
+// missingHandlerReason is why t's handler cannot be called by this process, or "". Another version
+// of the program may have the handler.
 func (w *Worker) missingHandlerReason(t Tx) string {
 	if _, known := w.Handlers[t.Handler]; known || t.Handler == "" {
 		return ""
@@ -132,8 +126,8 @@ func (w *Worker) missingHandlerReason(t Tx) string {
 	return "no handler " + t.Handler + " in this process"
 }
 
-// keepWaiting is t, which keeps its nonce without bytes for this reason until it is
-// asked for again. Nobody waits for ever: see [Rules.hasWaitedTooLong].
+// keepWaiting is t, which keeps its nonce without bytes until the next handler call.
+// [Rules.hasWaitedTooLong] limits the wait.
 func (r Rules) keepWaiting(t Tx, m handlerResult, now time.Time) Tx {
 	if m.asked {
 		t.SubmitAttempts = 0
@@ -144,7 +138,7 @@ func (r Rules) keepWaiting(t Tx, m handlerResult, now time.Time) Tx {
 	return t
 }
 
-// shorten bounds a text that comes from outside, in bytes.
+// shorten cuts a text from outside to 300 bytes.
 func shorten(text string) string {
 	const most = 300
 	if len(text) <= most {
@@ -153,7 +147,7 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// handlerVersion is the first version of t as its handler made it.
+// handlerVersion is the first version of t from its handler's result, or the reason to wait.
 func handlerVersion(t Tx, m handlerResult) (signingJob, string) {
 	if m.wait != "" {
 		return signingJob{}, m.wait

@@ -12,17 +12,17 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// handlerCall is one asking of one handler, by the tenure that waits for it.
+// handlerCall is one call of one handler, by the lease session that waits for it.
 type handlerCall struct {
 	session     *leaseSession
 	tx          Tx
 	observation ChainObservation
-	signed      handlerResult // what it had signed; to.stored: something
+	signed      handlerResult // the version signed during the call; signed.stored: there is one
 }
 
-// callHandlers asks the handler that is due, if one is: first it writes down that it
-// is asked. One that was asked too often without an answer is given up. ok is
-// false where the work has moved meanwhile.
+// callHandlers calls the handler that is due, if any. It first stores a claim of the call. A
+// handler without an answer after too many calls has failed. ok is false where another writer
+// changed the row meanwhile.
 func (t *leaseSession) callHandlers(ctx context.Context, v ChainObservation) (answers map[string]handlerResult, ok bool, err error) {
 	x, due := t.state.nextHandlerCall()
 	if !due || t.state.Protected {
@@ -33,7 +33,7 @@ func (t *leaseSession) callHandlers(ctx context.Context, v ChainObservation) (an
 		return map[string]handlerResult{x.ID: {failed: reason}}, true, nil
 	}
 	if x.Forged != "" {
-		return nil, true, nil // planSignatures has a placeholder in its place
+		return nil, true, nil // planSignatures requests a placeholder for it
 	}
 	if reason := cmp.Or(x.Unknown, t.missingHandlerReason(x)); reason != "" {
 		return map[string]handlerResult{x.ID: {wait: reason}}, true, nil
@@ -53,8 +53,8 @@ func (t *leaseSession) callHandlers(ctx context.Context, v ChainObservation) (an
 	return map[string]handlerResult{x.ID: m}, true, nil
 }
 
-// callHandler asks the handler, and judges what it made. An error says nothing about the
-// handler: it may not have been asked.
+// callHandler calls the handler and checks its result. An error says nothing about the handler: it
+// may not have been called.
 func (k *handlerCall) callHandler(ctx context.Context) (m handlerResult, err error) {
 	k.session.reached("handler_asked")
 	tx, failed, err := k.runHandler(ctx)
@@ -76,9 +76,8 @@ func (k *handlerCall) callHandler(ctx context.Context) (m handlerResult, err err
 	return handlerResult{failed: k.reason(failed.Error()), stored: k.signed.stored}, nil
 }
 
-// runHandler gives the handler all the time that it was promised: what is left of a lease
-// depends on nothing that it can know. That whoever waits for it was stopped says
-// nothing about it.
+// runHandler renews the lease first, so that the handler gets its full HandlerTimeout. If the
+// caller's own ctx ends, that is returned as err, since it says nothing about the handler.
 func (k *handlerCall) runHandler(ctx context.Context) (tx Transaction, failed, err error) {
 	if err := k.session.renewLease(ctx); err != nil {
 		return tx, nil, err
@@ -93,13 +92,13 @@ func (k *handlerCall) runHandler(ctx context.Context) (tx Transaction, failed, e
 	return tx, failed, broken
 }
 
-// reason is a reason with the handler's name, cut.
+// reason is reason with the handler's name, shortened.
 func (k *handlerCall) reason(reason string) string {
 	return shorten(fmt.Sprintf("handler %s: %s", k.tx.Handler, reason))
 }
 
-// evaluate says what becomes of the transaction that a handler made: it is priced, and
-// has to be what the chain, the account and the submitter's policy bear.
+// evaluate prices the handler's transaction and checks it against the chain, the balance and the
+// submitter's policy.
 func (k *handlerCall) evaluate(ctx context.Context, tx Transaction) (m handlerResult, err error) {
 	if m, err = k.completeTx(ctx, tx); err != nil || m.failed != "" {
 		return m, err
@@ -117,7 +116,7 @@ func (k *handlerCall) evaluate(ctx context.Context, tx Transaction) (m handlerRe
 	return handlerResult{failed: k.reason(refused)}, nil
 }
 
-// completeTx is the transaction with gas and fees, and bytes if it came with some.
+// completeTx fills in gas and fees, or parses the handler's signed bytes.
 func (k *handlerCall) completeTx(ctx context.Context, tx Transaction) (handlerResult, error) {
 	if tx.Signed != nil {
 		return k.parseSigned(tx.Signed), nil
@@ -135,8 +134,8 @@ func (k *handlerCall) completeTx(ctx context.Context, tx Transaction) (handlerRe
 	return k.session.priceCall(ctx, k.tx, handlerResult{call: tx.Call}, k.observation)
 }
 
-// parseSigned proves signed bytes: they must be the submitter's, for its chain and the
-// nonce, and pay no more than anything else here.
+// parseSigned checks signed bytes: signed by the submitter, for its chain and the nonce, at fees
+// within the limits of any other transaction.
 func (k *handlerCall) parseSigned(raw []byte) handlerResult {
 	from, tx, signed, err := k.session.chain.ParseSigned(raw)
 	if err == nil {
@@ -168,8 +167,8 @@ func (k *handlerCall) checkSigned(from Address, tx Unsigned) error {
 	return checkCall(Call{Value: tx.Value, Gas: tx.Gas, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei})
 }
 
-// signForHandler signs c for the handler that is being asked, and stores the bytes before it
-// has them. broken is about the tenure, which ends by it.
+// signForHandler signs c for the handler during the call, and stores the bytes before it returns
+// them. broken is an error of the lease session, which it ends.
 func (k *handlerCall) signForHandler(ctx context.Context, c Call) (s Signed, refused, broken error) {
 	if k.signed.stored {
 		if !sameCall(k.signed.call, c) {
@@ -204,7 +203,7 @@ func (k *handlerCall) signForHandler(ctx context.Context, c Call) (s Signed, ref
 	return s, nil, nil
 }
 
-// sameCall says that a and b ask for the same.
+// sameCall reports whether a and b are equal.
 func sameCall(a, b Call) bool {
 	same := func(x, y *big.Int) bool { return (x == nil) == (y == nil) && (x == nil || x.Cmp(y) == 0) }
 	return (a.To == nil) == (b.To == nil) && (a.To == nil || *a.To == *b.To) && bytes.Equal(a.Data, b.Data) &&
@@ -212,8 +211,8 @@ func sameCall(a, b Call) bool {
 		same(a.Value, b.Value) && same(a.FeeCapWei, b.FeeCapWei) && same(a.TipCapWei, b.TipCapWei)
 }
 
-// checkPolicy asks whether the submitter's policy lets a handler's call pass, and counts
-// its value. It returns why not, or "".
+// checkPolicy checks a handler's call against the submitter's policy and counts its value. It
+// returns why the policy refuses it, or "".
 func (t *leaseSession) checkPolicy(ctx context.Context, x Tx, c Call) (refused string, err error) {
 	refused, err = t.Store.CheckPolicy(ctx, t.state.Lease, x.ID, c)
 	if err != nil {
@@ -222,7 +221,7 @@ func (t *leaseSession) checkPolicy(ctx context.Context, x Tx, c Call) (refused s
 	return refused, nil
 }
 
-// shortBalanceReason says that the account cannot pay for what was made, or "".
+// shortBalanceReason is why the account cannot pay for the handler's transaction, or "".
 func (t *leaseSession) shortBalanceReason(x Tx, m handlerResult, v ChainObservation) string {
 	if m.failed != "" || m.wait != "" {
 		return ""
@@ -235,7 +234,7 @@ func (t *leaseSession) shortBalanceReason(x Tx, m handlerResult, v ChainObservat
 	return "balance: the account cannot pay for what handler " + x.Handler + " made, and a placeholder"
 }
 
-// checkCall says what no chain could do, or nil.
+// checkCall returns why no chain could carry out c, or nil.
 func checkCall(c Call) error {
 	for name, n := range map[string]*big.Int{"value": c.Value, "maxFeePerGas": c.FeeCapWei, "maxPriorityFeePerGas": c.TipCapWei} {
 		if n != nil && (n.Sign() < 0 || n.BitLen() > 256) {
@@ -248,8 +247,9 @@ func checkCall(c Call) error {
 	return nil
 }
 
-// priceCall estimates the gas of what a handler made. A call that reverts has failed
-// only where nothing unsettled can change that, on a node past all that is final.
+// priceCall estimates gas and sets fees for a handler's call. A call that reverts fails only for
+// the lowest open nonce, on a node past the last final block: otherwise an open transaction may
+// change the result.
 func (t *leaseSession) priceCall(ctx context.Context, x Tx, m handlerResult, v ChainObservation) (handlerResult, error) {
 	var e Estimate
 	if m.call.Gas == 0 {
@@ -282,13 +282,13 @@ func (t *leaseSession) priceCall(ctx context.Context, x Tx, m handlerResult, v C
 		return handlerResult{wait: shorten("no gas estimate: " + reason)}, nil
 	}
 	bounds := t.state.Bounds
-	m.params = t.Rules.clampFees(bounds, t.Rules.clampToCeiling(completeFees(m.call, gas, v.Account)), v.Account) // nothing outbids it later
+	m.params = t.Rules.clampFees(bounds, t.Rules.clampToCeiling(completeFees(m.call, gas, v.Account)), v.Account) // no gas bump follows
 	m.wait = cmp.Or(t.Rules.tooExpensiveReason(bounds, m.call, m.params, v.Account), t.feesUsedUpReason(x, m.params))
 	return m, nil
 }
 
-// feesUsedUpReason says that what x may cost beyond what its nonce was bound for does not fit into the
-// fees of the day, or "".
+// feesUsedUpReason is why the cost of x beyond what its nonce was bound for exceeds the fees of
+// the day, or "".
 func (t *leaseSession) feesUsedUpReason(x Tx, g GasParams) string {
 	x.Gas = &g
 	for _, use := range t.state.feeUses(Commit{Versions: []Version{{Tx: x, Kind: VersionOriginal}}}) {
@@ -297,10 +297,10 @@ func (t *leaseSession) feesUsedUpReason(x Tx, g GasParams) string {
 	return ""
 }
 
-// signRequest is a handler's word to the tenure that waits for it.
+// signRequest is a handler's request to its lease session.
 type signRequest struct {
 	call   Call
-	answer chan<- signAnswer // takes one without a reader
+	answer chan<- signAnswer // buffered for one answer
 }
 
 type signAnswer struct {
@@ -308,8 +308,8 @@ type signAnswer struct {
 	err    error
 }
 
-// handlerSigner is the [NonceSigner] of one inquiry: the tenure itself signs, since nothing
-// else may write under its lease.
+// handlerSigner is the [NonceSigner] of one handler call. The lease session itself signs, since
+// nothing else may write under its lease.
 type handlerSigner struct {
 	requests chan<- signRequest
 	done     <-chan struct{}
@@ -331,16 +331,16 @@ func (b handlerSigner) Sign(ctx context.Context, c Call) (Signed, error) {
 	case <-b.done:
 	}
 	select {
-	case a := <-answer: // both at once
+	case a := <-answer: // both channels were ready
 		return a.signed, a.err
 	default:
 		return Signed{}, ErrHandlerCallOver
 	}
 }
 
-// runHandler waits for the handler until ctx ends, and signs for it meanwhile: one
-// that does not return is left to itself. A panic is its error. broken is what sign
-// said of the tenure.
+// runHandler waits for the handler until ctx ends, and meanwhile serves its sign requests. A
+// handler that does not return by then is left running. A panic becomes its error. broken is
+// sign's error about the lease session.
 func runHandler(ctx context.Context, h Handler, n NonceContext, sign func(Call) (s Signed, refused, broken error)) (tx Transaction, failed, broken error) {
 	type answer struct {
 		tx  Transaction

@@ -7,24 +7,22 @@ import (
 	"time"
 )
 
-// levelCritical is the level of what a person must look at now: see shared/telemetry.
+// levelCritical is the level of entries that need an operator now: see shared/telemetry.
 const levelCritical = slog.Level(12)
 
-// logAttrs are what every line about a critical write carries.
+// logAttrs are the attributes of every log line of a lease session.
 func (t *leaseSession) logAttrs() []any {
 	return []any{"submitter", t.state.Lease.Submitter, "nodeId", t.Node, "fencingToken", t.state.Lease.Token}
 }
 
-// noteCommit tells the log and the watcher of a write, which was begun at that time,
-// before the work in hand is replaced by it.
+// noteCommit reports a commit to the log and the watcher, before t.state changes.
 func (t *leaseSession) noteCommit(ctx context.Context, began time.Time, w Commit, done CommitResult) {
 	before := t.loadedByID()
 	t.logCommit(ctx, w, done, before)
 	t.watchCommit(ctx, began, w, done, before)
 }
 
-// logCommit tells of each transaction that a critical write moved, and of the
-// account where that was found amiss.
+// logCommit logs each transaction that a commit changed, and a violation of the account.
 func (t *leaseSession) logCommit(ctx context.Context, w Commit, done CommitResult, before map[string]Tx) {
 	log := t.Log.With(t.logAttrs()...)
 	for _, a := range w.Allocations[:done.Allocated] {
@@ -43,8 +41,7 @@ func (t *leaseSession) logCommit(ctx context.Context, w Commit, done CommitResul
 	}
 }
 
-// logReservations tells of nonces that were handed out by themselves, and what their
-// owners said of them.
+// logReservations logs reserved nonces and their owners' marks.
 func logReservations(ctx context.Context, log *slog.Logger, w Commit, done CommitResult) {
 	for _, b := range w.Reservations {
 		logTx(ctx, log.With("lockOwner", b.Tx.Reservation.Owner, "timeout", b.For.String()), "nonce reserved", Queued, b.Tx)
@@ -54,9 +51,9 @@ func logReservations(ctx context.Context, log *slog.Logger, w Commit, done Commi
 	}
 }
 
-// logTransitions logs each transition and each claim in a line of its own: the state, the
-// reason, the block that has it. The transactions of which a write only plans the next
-// check share one line: a wide window is checked at every block.
+// logTransitions logs each transition and claim on a separate line with the state, reason and
+// block. Transactions that only get a new check time share one line, because a wide window is
+// checked at every block.
 func logTransitions(ctx context.Context, log *slog.Logger, moves []Transition, before map[string]Tx) {
 	var planned []string
 	for _, m := range moves {
@@ -76,7 +73,7 @@ func logTransitions(ctx context.Context, log *slog.Logger, moves []Transition, b
 	}
 }
 
-// transitionMessage names what a move does to x, or "" where it only plans the next check.
+// transitionMessage names the change of x, or is "" where only its next check changes.
 func transitionMessage(x, to Tx) string {
 	switch {
 	case x.State != to.State, x.Sub != to.Sub, x.LastError != to.LastError:
@@ -112,14 +109,14 @@ func logTx(ctx context.Context, log *slog.Logger, msg string, from State, t Tx) 
 	switch {
 	case t.State == Stuck || t.State == Protect:
 		level = slog.LevelError
-	case (t.State == Queued || t.State == InFlight) && t.LastError != "": // what is behind it waits too
+	case (t.State == Queued || t.State == InFlight) && t.LastError != "": // later transactions wait too
 		level = slog.LevelWarn
 	}
 	log.Log(ctx, level, msg, attrs...)
 }
 
-// logBroadcast tells what a node said to bytes that were sent. A first broadcast that
-// was simply accepted is told by the move that follows.
+// logBroadcast logs a node's answer to sent bytes. A first broadcast that was accepted is logged
+// by its transition.
 func (t *leaseSession) logBroadcast(ctx context.Context, x Tx, res SendResult) {
 	if x.State == Submitted && res.Class == SendAccepted {
 		return

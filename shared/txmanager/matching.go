@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// pairRequests are the nonces with the requests that they were: those that the operator named,
-// and with [ReleaseRequest.Matching] those that match one to one. The error is an [UnnamedNonceError]
-// where a nonce of which nothing was said matches a request, and an [NamingError] for a
-// name that was given twice, or that the transaction contradicts.
+// pairRequests maps nonces to the requests that consumed them: those that the operator named, and
+// with [ReleaseRequest.Matching] those that match one to one. The error is an [UnnamedNonceError]
+// where an unnamed nonce matches a request. It is a [NamingError] for a name that was given twice,
+// or that the transaction contradicts.
 func (t *leaseSession) pairRequests(l *ReleaseRequest, e evidence, open []OpenRequest) (map[uint64]string, error) {
 	pairs := make(map[uint64]string)
 	nonces := make(map[string]uint64)
@@ -38,7 +38,8 @@ func (t *leaseSession) pairRequests(l *ReleaseRequest, e evidence, open []OpenRe
 	return pairs, unnamedNoncesError(matches, e)
 }
 
-// wantedCalls is what every request wants that is open, or in flight and was not carried out.
+// wantedCalls lists the calls of every queued request or open payout, and of open transactions
+// that were not carried out.
 func (t *leaseSession) wantedCalls(e evidence, open []OpenRequest) (wanted []wantedCall) {
 	for _, o := range open {
 		wanted = append(wanted, t.wantedCallOf(o.RequestID, o.Payload, o.Unknown))
@@ -61,8 +62,8 @@ func (t *leaseSession) wantedCalls(e evidence, open []OpenRequest) (wanted []wan
 	return wanted
 }
 
-// possibleMatches are the requests that each nonce, of which nothing was said, may have been. One
-// whose transaction proves a payout was none of them.
+// possibleMatches lists, for each nonce that the operator did not name, the requests that may have
+// consumed it. A transaction that proves a payout matches none.
 func (t *leaseSession) possibleMatches(l *ReleaseRequest, e evidence, wanted []wantedCall, named map[string]uint64) map[uint64][]string {
 	matches := make(map[uint64][]string)
 	for _, n := range e.lost {
@@ -80,15 +81,15 @@ func (t *leaseSession) possibleMatches(l *ReleaseRequest, e evidence, wanted []w
 	return matches
 }
 
-// wantedCall is what a request wants done.
+// wantedCall is the call that a request wants.
 type wantedCall struct {
 	id        string
 	digest    [32]byte
-	unknown   bool    // what it wants is not known yet
-	lostNonce *uint64 // a nonce that it may have consumed whatever it wants
+	unknown   bool    // its call is not known yet
+	lostNonce *uint64 // a nonce that it may have consumed with any call
 }
 
-// mayBeRequest says that f, which consumed nonce n, may have been the request.
+// mayBeRequest reports whether f, which consumed nonce n, may have been the request.
 func (w wantedCall) mayBeRequest(n uint64, f ForeignTransaction) bool {
 	return w.unknown || w.lostNonce != nil && *w.lostNonce == n || w.digest == f.CallDigest
 }
@@ -109,10 +110,10 @@ func (t *leaseSession) wantedCallOfBytes(id string, raw []byte) wantedCall {
 	return wantedCall{id: id, digest: Call{To: tx.To, Value: tx.Value, Data: tx.Data}.Digest()}
 }
 
-// checkContradictions refuses a name where the transaction does something else than the request
-// wants: of two names that were swapped each request would end as the other's transaction
-// did. A payout ends by proof of payment alone, whatever the name says. A name whose
-// transaction proves another payout is refused too.
+// checkContradictions refuses a name where the transaction differs from the request's call. If two
+// names were swapped, each request would otherwise end with the other's result. For a payer this
+// comparison is skipped, since only a proof of payment ends a payout. A name is also refused if
+// its transaction proves another payout.
 func (e evidence) checkContradictions(pairs map[uint64]string, wanted []wantedCall) error {
 	for _, n := range slices.Sorted(maps.Keys(pairs)) {
 		f, read := e.foreign[n]
@@ -127,7 +128,7 @@ func (e evidence) checkContradictions(pairs map[uint64]string, wanted []wantedCa
 	return nil
 }
 
-// uniqueMatches are the nonces that match one request alone, which matches no other nonce.
+// uniqueMatches are the nonces with exactly one matching request, which matches no other nonce.
 func uniqueMatches(matches map[uint64][]string) map[uint64]string {
 	nonces := make(map[string]int)
 	for _, ids := range matches {
@@ -144,10 +145,10 @@ func uniqueMatches(matches map[uint64][]string) map[uint64]string {
 	return pairs
 }
 
-// matchesShown bounds the requests that an error names for each nonce.
+// matchesShown bounds how many requests an error lists for each nonce.
 const matchesShown = 3
 
-// unnamedNoncesError is the error for nonces that match requests, of which nothing was said.
+// unnamedNoncesError is the error for unnamed nonces that match requests.
 func unnamedNoncesError(matches map[uint64][]string, e evidence) error {
 	var all []UnnamedNonceError
 	for _, n := range slices.Sorted(maps.Keys(matches)) {

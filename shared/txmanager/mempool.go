@@ -2,53 +2,53 @@ package txmanager
 
 import "time"
 
-// Signal is where a transaction without a receipt seems to be. None of them is proof
-// of anything: it is what one node said at one moment.
+// Signal is where a transaction without a receipt seems to be. It is one node's answer at one
+// moment and proves nothing.
 type Signal string
 
 // The signals.
 const (
 	InMempool       Signal = "IN_MEMPOOL"       // the node knows a version of it
-	PerhapsLost     Signal = "PERHAPS_LOST"     // it knows none, and its nonce is free there
-	PerhapsReplaced Signal = "PERHAPS_REPLACED" // it knows none, and something else has its nonce there, mined or pending
+	PerhapsLost     Signal = "PERHAPS_LOST"     // the node knows no version, and the nonce is free there
+	PerhapsReplaced Signal = "PERHAPS_REPLACED" // the node knows no version, and another transaction has the nonce there, mined or pending
 )
 
-// Advice is what a signal suggests to whoever decides. Nothing acts on it.
+// Advice is a suggestion for the decider. The transaction manager does not act on it.
 type Advice string
 
-// The pieces of advice.
+// The suggestions.
 const (
 	AdviseWait     Advice = "WAIT"
 	AdviseResubmit Advice = "RESUBMIT" // send the same bytes again
-	AdviseBump     Advice = "BUMP"     // blocks take more than its last version pays
+	AdviseBump     Advice = "BUMP"     // blocks require more than its last version pays
 )
 
-// Diagnosis is what a [MempoolInspector] made of a look. It is for decisions, by people
-// or by a [StuckResolution], and for observation: it ends nothing and moves nothing.
+// Diagnosis is the result of a [MempoolInspector]. It informs an operator or a [StuckResolution],
+// and it changes no state.
 type Diagnosis struct {
 	Signal       Signal    `json:"signal"`
 	Advice       Advice    `json:"advice"`
-	Since        time.Time `json:"since"` // by the database's clock: of the first look that said so
-	Node         string    `json:"node"`  // which node, then; no credentials
-	Block        uint64    `json:"block"` // its head
+	Since        time.Time `json:"since"` // the database's time of the first query with this result
+	Node         string    `json:"node"`  // the node that answered; no credentials
+	Block        uint64    `json:"block"` // the node's head
 	LatestCount  uint64    `json:"latestCount"`
 	PendingCount uint64    `json:"pendingCount"`
 }
 
-// MempoolInspector diagnoses transactions without a receipt, out of what the look asked
-// for anyway: eth_getTransactionByHash of each version, and the account's counts.
+// MempoolInspector diagnoses transactions without a receipt from data that the query contains
+// anyway: eth_getTransactionByHash of each version, and the account's counts.
 type MempoolInspector struct {
-	Most int // versions that a look asks for beyond those of the lowest nonce
+	Most int // versions in a query beyond those of the lowest nonce
 }
 
-// addKnown adds the versions of what is looked at, the lowest nonces first.
+// addKnown adds the versions of the queried transactions to Known, the lowest nonces first.
 func (m *MempoolInspector) addKnown(q *ChainQuery, unsettled []Tx) {
 	if m == nil {
 		return
 	}
 	about, most := q.coversTx(), len(q.Known)+m.Most
 	for i, t := range unsettled {
-		if i == 0 || t.Receipt != nil || !about(t) { // the lowest's are asked for in any case
+		if i == 0 || t.Receipt != nil || !about(t) { // the lowest nonce's versions are always included
 			continue
 		}
 		if len(q.Known)+len(t.Versions) > most {
@@ -58,10 +58,10 @@ func (m *MempoolInspector) addKnown(q *ChainQuery, unsettled []Tx) {
 	}
 }
 
-// Inspect is t with what v shows of it, or as it was: where it has a receipt, where the
-// look was not about it or got no answer, and where nothing has changed since the last.
+// Inspect is t with a new Diagnosis. It returns t unchanged where it has a receipt, was not
+// queried or got no answer, or where the result is the same as before.
 func (m *MempoolInspector) Inspect(t Tx, lowest uint64, v ChainObservation, now time.Time) Tx {
-	if m == nil || t.Receipt != nil || len(t.Versions) == 0 || v.Account.LatestCount < lowest { // else the node lags
+	if m == nil || t.Receipt != nil || len(t.Versions) == 0 || v.Account.LatestCount < lowest { // a lower count means that the node lags
 		return t
 	}
 	signal, ok := signalOf(t, v)
@@ -80,8 +80,8 @@ func (m *MempoolInspector) Inspect(t Tx, lowest uint64, v ChainObservation, now 
 	return t
 }
 
-// signalOf reads one node's answers about every version of t. What got no answer says
-// nothing.
+// signalOf evaluates one node's answers about every version of t. ok is false where an answer is
+// missing.
 func signalOf(t Tx, v ChainObservation) (s Signal, ok bool) {
 	for _, h := range t.Versions {
 		switch v.Known[h] {

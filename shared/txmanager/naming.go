@@ -11,66 +11,67 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// NoRequest says in [ReleaseRequest.Requests] that no request here was what consumed the nonce.
+// NoRequest states in [ReleaseRequest.Requests] that no request of this database consumed the
+// nonce.
 const NoRequest = "none"
 
-// Naming is one pair of a nonce and a request in a release, and what it did.
+// Naming is one pair of a nonce and a request in a release, and its effect.
 type Naming struct {
 	Nonce     uint64       `json:"nonce"`
 	RequestID string       `json:"requestId"`
-	TxID      string       `json:"txId,omitempty"`   // "": the request was not on record
-	TxHash    *Hash        `json:"txHash,omitempty"` // of the foreign transaction; nil: the node does not tell of it
+	TxID      string       `json:"txId,omitempty"`   // "": the request was not stored
+	TxHash    *Hash        `json:"txHash,omitempty"` // the foreign transaction; nil: no node gives it
 	Effect    NamingEffect `json:"effect"`
 	Stated    bool         `json:"stated"` // an operator stated that it was carried out: no node can prove it
 }
 
-// NamingEffect is what naming a request did.
+// NamingEffect is the effect of naming a request.
 type NamingEffect string
 
-// The effects. After each the request's call is never signed again.
+// The effects. After each, the request's call is never signed again.
 const (
 	NamedRecorded    NamingEffect = "RECORDED"    // the request ended CONFIRMED/RECORDED, by its transaction or by an operator's statement
-	NamedReverted    NamingEffect = "REVERTED"    // the request ended FAILED/REVERTED: its transaction did
-	NamedPlaceholder NamingEffect = "PLACEHOLDER" // the request holds another nonce, which a placeholder is to consume; it ends then
+	NamedReverted    NamingEffect = "REVERTED"    // the request ended FAILED/REVERTED, as its transaction did
+	NamedPlaceholder NamingEffect = "PLACEHOLDER" // the request holds another nonce; it ends when a placeholder has consumed that
 )
 
-// OpenRequest is something that a foreign transaction may have been: an intent without
-// a nonce, or a payout that is open and not on record.
+// OpenRequest is a request that a foreign transaction may have carried out: a queued intent, or an
+// open payout without a stored intent.
 type OpenRequest struct {
 	RequestID string
 	TxID      string // "": an open payout
 	Payload   []byte
-	Unknown   bool // its call is not known before its handler runs
+	Unknown   bool // its call is unknown until its handler runs
 }
 
-// NamedRequest is what is on record of a request that a release names.
+// NamedRequest is the stored state of a request that a release names.
 type NamedRequest struct {
 	TxID  string
 	State State
 	Sub   SubState
 }
 
-// UnnamedNonceError reports nonces that nobody can call lost without saying which
-// request each was: what consumed it does what a request here wants, or is not known.
+// UnnamedNonceError reports nonces for which the operator must name the request. The transaction
+// that consumed each makes the call of a request, or is unknown.
 type UnnamedNonceError struct {
 	Nonce uint64
 	Why   string
 	More  []string // the other nonces, each with its reason
 }
 
-// Error names each nonce with its reason.
+// Error gives each nonce and its reason.
 func (e UnnamedNonceError) Error() string {
 	return strings.Join(append([]string{fmt.Sprintf("nonce %d: %s", e.Nonce, e.Why)}, e.More...), "; ")
 }
 
-// NamingError reports a name in a release that would do nothing, or something wrong.
+// NamingError reports a name in a release that would have no effect, or a wrong one.
 type NamingError struct {
 	Nonce     uint64
 	RequestID string
 	Why       string
 }
 
-// Error names the nonce, the request and the reason.
+// Error gives the nonce, the request and the reason.
 func (e NamingError) Error() string {
 	return fmt.Sprintf("nonce %d, request %q: %s", e.Nonce, e.RequestID, e.Why)
 }
@@ -78,16 +79,16 @@ func (e NamingError) Error() string {
 // ErrStillReading reports lost nonces whose transactions are still being read.
 var ErrStillReading = errors.New("the transactions that consumed the nonces are still being read")
 
-// evidence is what is known of the transactions that consumed the lost nonces.
+// evidence is the known data about the transactions that consumed the lost nonces.
 type evidence struct {
 	lost    []uint64
-	payer   bool // the submitter pays out: what a name says is held against the chain once more
+	payer   bool // the submitter makes payouts: a proof of payment is required beside the name
 	foreign map[uint64]ForeignTransaction
 }
 
-// nameLostNonces judges what the operator said of the lost nonces by the stored evidence, and
-// plans what each name does. moves are those of the resync without names; v shows what
-// is on the chain of the unsettled.
+// nameLostNonces checks what the operator stated about the lost nonces against the stored
+// evidence, and plans each name's effect. The argument moves has the transitions of the resync
+// without names. The observation v shows which open transactions have a receipt.
 func (t *leaseSession) nameLostNonces(ctx context.Context, l *ReleaseRequest, v ChainObservation, moves []Transition, e evidence) ([]Transition, []Naming, error) {
 	for n, name := range l.Requests {
 		if !slices.Contains(e.lost, n) {
@@ -114,7 +115,7 @@ func (t *leaseSession) nameLostNonces(ctx context.Context, l *ReleaseRequest, v 
 	}
 	said := l.Requests
 	l.Requests = maps.Clone(pairs)
-	for n, name := range said { // the record keeps also what was said to be no request
+	for n, name := range said { // the record also keeps the nonces stated as no request
 		if name == NoRequest {
 			l.Requests[n] = name
 		}
@@ -148,8 +149,8 @@ func (t *leaseSession) nameLostNonces(ctx context.Context, l *ReleaseRequest, v 
 	return moves, done, nil
 }
 
-// checkSpelling reports a name that is not on record, and that differs from an open request
-// only in case or in spaces around it: the request that was meant would run again.
+// checkSpelling reports a name that is not stored and differs from an open request only in case or
+// in surrounding spaces. The intended request would be carried out again.
 func (t *leaseSession) checkSpelling(n uint64, name string, open []OpenRequest) error {
 	same := func(id string) bool { return strings.EqualFold(strings.TrimSpace(name), strings.TrimSpace(id)) }
 	for _, o := range open {
@@ -165,7 +166,7 @@ func (t *leaseSession) checkSpelling(n uint64, name string, open []OpenRequest) 
 	return nil
 }
 
-// notLostReason is why a nonce that was named is none of those that are lost.
+// notLostReason is why a named nonce is not lost.
 func (t *leaseSession) notLostReason(n, count uint64) string {
 	switch {
 	case n >= count:
@@ -176,7 +177,7 @@ func (t *leaseSession) notLostReason(n, count uint64) string {
 	return "it is not lost"
 }
 
-// nameRequest says what naming a request for nonce n does, or why it would do nothing.
+// nameRequest determines the effect of naming a request for nonce n, or the error why it has none.
 func (t *leaseSession) nameRequest(l *ReleaseRequest, v ChainObservation, e evidence, moves []Transition, n uint64, known map[string]NamedRequest) (Naming, error) {
 	id := l.Requests[n]
 	one := Naming{Nonce: n, RequestID: id, Effect: NamedRecorded, Stated: l.Executed[n] != ""}
@@ -211,8 +212,8 @@ func (t *leaseSession) nameRequest(l *ReleaseRequest, v ChainObservation, e evid
 	return one, nil
 }
 
-// endNamedRequest is m for a request that was named for nonce n: it ends, where its own nonce
-// is lost; else a placeholder is to consume that.
+// endNamedRequest is m for a request named for nonce n. The request ends if its own nonce is lost;
+// otherwise a placeholder must consume that nonce first.
 func (t *leaseSession) endNamedRequest(m Transition, l *ReleaseRequest, e evidence, n uint64) Transition {
 	r := e.recorded(n)
 	if slices.Contains(e.lost, *m.To.Nonce) {
@@ -226,7 +227,7 @@ func (t *leaseSession) endNamedRequest(m Transition, l *ReleaseRequest, e eviden
 	return m
 }
 
-// recorded is what is recorded of a request that was named for nonce n.
+// recorded is the record for a request that was named for nonce n.
 func (e evidence) recorded(n uint64) Recorded {
 	r := Recorded{Nonce: n}
 	if f, read := e.foreign[n]; read {
@@ -236,7 +237,7 @@ func (e evidence) recorded(n uint64) Recorded {
 	return r
 }
 
-// consumingTxs are what consumed the lost nonces below next, which intents here held.
+// consumingTxs are the transactions that consumed the lost nonces below next, which intents held.
 func (e evidence) consumingTxs(next uint64) map[uint64]ConsumingTx {
 	all := make(map[uint64]ConsumingTx)
 	for n, f := range e.foreign {
@@ -247,15 +248,14 @@ func (e evidence) consumingTxs(next uint64) map[uint64]ConsumingTx {
 	return all
 }
 
-// readEvidence reads what is stored of the transactions that consumed the lost nonces,
-// after it has read what is not stored yet, as far as one invocation may. The error
-// wraps [ErrStillReading] where there is more to read, or a node gave no answer. What a node
-// cannot tell of stays unknown.
+// readEvidence reads the stored transactions that consumed the lost nonces. Before that it reads
+// and stores missing ones, as far as one invocation may. The error wraps [ErrStillReading] where
+// more must be read, or a node gave no answer. A transaction that no node can give stays unknown.
 func (t *leaseSession) readEvidence(ctx context.Context, e evidence, count uint64) (evidence, error) {
 	e.foreign = make(map[uint64]ForeignTransaction)
-	var failed error // why the last try read nothing
+	var failed error // why the last step read nothing
 	for more := true; more; {
-		untold := len(t.unknownConsumers)
+		unavailable := len(t.unknownConsumers)
 		step, err := t.readSomeForeign(ctx)
 		failed = err
 		if errors.Is(err, lease.ErrFenced) || errors.Is(err, ErrNoQuorum) {
@@ -264,7 +264,7 @@ func (t *leaseSession) readEvidence(ctx context.Context, e evidence, count uint6
 		if err := t.storeForeign(ctx, step); err != nil {
 			return e, err
 		}
-		more = (!step.isEmpty() || len(t.unknownConsumers) > untold) && !t.isHalfTimeOver()
+		more = (!step.isEmpty() || len(t.unknownConsumers) > unavailable) && !t.isHalfTimeOver()
 	}
 	stored, err := t.Store.ForeignTransactions(ctx, t.state.submitterOf(), t.state.lowestOpenNonce(), count)
 	if err != nil {
@@ -292,8 +292,8 @@ func (t *leaseSession) readEvidence(ctx context.Context, e evidence, count uint6
 	return e, t.checkStillOnChain(ctx, e)
 }
 
-// checkStillOnChain puts to the chain's nodes the block of the highest of the transactions
-// that were read: a reorg below finality would have taken it with the others.
+// checkStillOnChain asks the chain's nodes about the block of the highest transaction that was
+// read. A reorg below finality would have removed it with the others.
 func (t *leaseSession) checkStillOnChain(ctx context.Context, e evidence) error {
 	var last *ForeignTransaction
 	for _, n := range e.lost {

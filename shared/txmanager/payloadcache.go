@@ -1,6 +1,6 @@
 package txmanager
 
-// payloadCache reads each payload of a tenure once, however many steps ask for it.
+// payloadCache parses each payload once in a lease session.
 type payloadCache struct {
 	ChainConnector
 	read map[string]readCall

@@ -7,10 +7,10 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// evaluateViolation compares the chain's counts with the cursor. What it finds amiss means
-// that somebody else used the account, if a second look, a block later, finds it
-// too: only then PROTECT is opened, with the numbers as evidence. A count below
-// the cursor is lag, and proves nothing.
+// evaluateViolation compares the chain's counts with the cursor, and the final blocks with the
+// chain's. A violation means that another signer used the account, or that a final block was
+// reorged out. The first observation only stores it as suspected. PROTECT opens if a query at a
+// later block finds it again, with the numbers as evidence. A count below the cursor is only lag.
 func evaluateViolation(w SubmitterState, v ChainObservation) CursorChange {
 	seen := findViolation(w, v)
 	switch {
@@ -26,7 +26,7 @@ func evaluateViolation(w SubmitterState, v ChainObservation) CursorChange {
 	switch {
 	case w.SuspectedViolation == nil:
 		return CursorChange{Suspect: seen}
-	case seen.Block > w.SuspectedViolation.Block && (seen.Kind == FinalBlockReorged) != (w.SuspectedViolation.Kind == FinalBlockReorged): // another sign, seen once
+	case seen.Block > w.SuspectedViolation.Block && (seen.Kind == FinalBlockReorged) != (w.SuspectedViolation.Kind == FinalBlockReorged): // another kind of violation, seen once
 		return CursorChange{Suspect: seen}
 	case seen.Block > w.SuspectedViolation.Block:
 		return CursorChange{OpenIncident: seen}
@@ -34,15 +34,14 @@ func evaluateViolation(w SubmitterState, v ChainObservation) CursorChange {
 	return CursorChange{}
 }
 
-// isPastSuspected says that v would show what the suspicion was about, if it were so: it
-// is at its block or later, and tells of a block that had fallen whether it stands.
+// isPastSuspected reports whether v can show the suspected violation. It must be at its block or
+// later. For a reorged final block, it must also say whether the block is canonical.
 func isPastSuspected(w SubmitterState, v ChainObservation) bool {
 	tells := w.SuspectedViolation.Kind != FinalBlockReorged || finalBlockStatusIn(w, v) != finalBlockUnknown
 	return tells && v.Head.Number >= w.SuspectedViolation.Block
 }
 
-// findViolation says what in the view breaks a premise, with the count that would be
-// right at most; or nothing.
+// findViolation is the violation that v shows, or nil.
 func findViolation(w SubmitterState, v ChainObservation) *Violation {
 	a := v.Account
 	switch {
@@ -62,16 +61,16 @@ func findViolation(w SubmitterState, v ChainObservation) *Violation {
 	return nil
 }
 
-// identifyConsumingTx adds to the evidence of an episode that opens the transaction that
-// took the nonce, as far as the node can say. Not knowing it stops nothing.
+// identifyConsumingTx adds to an opening incident's evidence the transaction that consumed the
+// nonce, if the node can give it. Otherwise PROTECT opens without it.
 func (t *leaseSession) identifyConsumingTx(ctx context.Context, seen *Violation) error {
 	if seen == nil || seen.Kind == FinalBlockReorged {
 		return nil
 	}
 	err := t.callOutside(ctx, func(ctx context.Context) error {
-		taker, err := t.chain.FindConsumingTx(ctx, t.state.submitterOf(), seen.ExpectedNonce)
+		consuming, err := t.chain.FindConsumingTx(ctx, t.state.submitterOf(), seen.ExpectedNonce)
 		if err == nil {
-			seen.ConsumedBy = &taker
+			seen.ConsumedBy = &consuming
 		}
 		return err
 	})
@@ -90,13 +89,13 @@ func (t *leaseSession) identifyConsumingTx(ctx context.Context, seen *Violation)
 	return nil
 }
 
-// matchesIntent says that the transaction that took x's nonce does what x wanted.
-func (t *leaseSession) matchesIntent(x Tx, taker ConsumingTx) bool {
+// matchesIntent reports whether the transaction that consumed x's nonce makes x's call.
+func (t *leaseSession) matchesIntent(x Tx, consuming ConsumingTx) bool {
 	call, err := t.chain.ParsePayload(x.Payload)
-	return err == nil && call.Does(taker)
+	return err == nil && call.Does(consuming)
 }
 
-// isUnknownToNode says that the node was asked for every version of t, and has none.
+// isUnknownToNode reports whether the node was queried for every version of t and knows none.
 func isUnknownToNode(t Tx, v ChainObservation) bool {
 	for _, h := range t.Versions {
 		if v.Known[h] != AnswerNotFound || v.Receipts[h].Answer == AnswerFound {

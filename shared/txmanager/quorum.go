@@ -10,71 +10,72 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// OtherNodes are the nodes of a chain that has several. What one node says moves
-// a transaction forward; what would end one, or open PROTECT, or take a receipt
-// back, is put to the others first.
+// OtherNodes are the other nodes of a chain with several. One node's answer is enough to advance a
+// transaction. A claim that would end one, open PROTECT or remove a receipt is put to the others
+// first.
 type OtherNodes interface {
-	// Quorum is how many nodes must say the same, the first among them.
+	// Quorum is how many nodes must agree, the first one included.
 	Quorum() int
 
-	// QueryOthers asks at most n nodes the same, but those named. Who is away says nothing:
-	// there may be fewer views, or none. [ChainObservation.Lagging] is set in those of nodes that are
-	// far behind, [ChainObservation.NoAnswer] in those of nodes that are not heard for the first time.
+	// QueryOthers sends the query to at most n other nodes, except those named. Unavailable nodes
+	// give no observation, so the list may be shorter or empty. An observation of a node that is
+	// far behind has [ChainObservation.Lagging] set. One of a node that fails to answer for the
+	// first time has [ChainObservation.NoAnswer] set.
 	QueryOthers(ctx context.Context, q ChainQuery, n int, but ...string) []ChainObservation
 
-	// QueryExcluded asks the nodes that Ask leaves out because they failed a while ago, or were
-	// of another chain, but those named: they may be well again.
+	// QueryExcluded sends the query to the nodes that QueryOthers skips because they failed or
+	// were on another chain, except those named. They may have recovered.
 	QueryExcluded(ctx context.Context, q ChainQuery, but ...string) []ChainObservation
 
-	// ReportOutvoted tells that the others do not bear out what this node said: it is
-	// not asked for a while.
+	// ReportOutvoted reports that the other nodes disagree with this one, which is then excluded
+	// for a while.
 	ReportOutvoted(ctx context.Context, node, what string)
 }
 
-// Disputes are what of a view was put to other nodes and not borne out by enough of
-// them: it counts as unknown.
+// Disputes are the parts of an observation that too few other nodes agree with. They count as
+// unknown.
 type Disputes struct {
-	Finality     bool   // that blocks are the chain's: nothing above FinalityUpTo ends by it
-	FinalityUpTo uint64 // the highest block below those that is borne out; 0: none is
-	Counts       bool   // counts, and blocks that are gone: nothing is taken back, suspected or allocated by it, and nothing ends
+	Finality     bool   // that blocks are canonical: no transaction above FinalityUpTo becomes final
+	FinalityUpTo uint64 // the highest agreed block below the disputed ones; 0: none
+	Counts       bool   // counts, and blocks reported gone: no receipt is removed, nothing is suspected or allocated, and no transaction ends
 }
 
-// keepsOpen says that what is in the block does not end.
+// keepsOpen reports whether transactions in the block must not end.
 func (d Disputes) keepsOpen(block uint64) bool {
 	return d.Counts || d.Finality && block > d.FinalityUpTo
 }
 
-// maxClaimedBlocks is how many blocks of each kind other nodes are asked for: both kinds and
-// one more are within what a look may watch.
+// maxClaimedBlocks is how many blocks of each kind other nodes are asked about. Both kinds and one
+// more block fit into maxWatched.
 const maxClaimedBlocks = (maxWatched - 1) / 2
 
-// allNodes is more nodes than any chain has here.
+// allNodes is more nodes than any chain has.
 const allNodes = 100
 
-// vote is what another node's view makes of an assertion.
+// vote is another node's position on a claim, read from its observation.
 type vote int
 
 const (
 	abstains vote = iota
 	agrees
 	disagrees
-	noAnswer // nobody knows what it would say
+	noAnswer // the node's position is unknown
 )
 
-// claim is something in a view that one node does not decide alone.
+// claim is a statement in an observation that one node does not decide alone.
 type claim struct {
 	what      string
-	finality  bool // it would end a transaction; else it is a sign, or an estimate
-	violation bool // it is the sign of a broken premise
-	absence   bool // it is that something is missing, which is no news by itself: only who says so may be wrong
-	estimate  int  // which of the look's estimates it is, counted from 1; 0: none
+	finality  bool // it would end a transaction; otherwise it is a sign of something, or an estimate
+	violation bool // it is the sign of a violation
+	absence   bool // something is missing, which changes nothing; only the node that says so may be wrong
+	estimate  int  // which of the query's estimates it is, counted from 1; 0: none
 	heights   []uint64
-	receipts  []Receipt // by which it would end
+	receipts  []Receipt // the receipts that would make it final
 	vote      func(ChainObservation) vote
 }
 
-// queryAgreed looks, and has the chain's other nodes bear out what matters. Where
-// they contradict a node, another one is looked at, once.
+// queryAgreed queries the chain and puts the decisive claims to the other nodes. If they
+// contradict the node, it queries another one, once.
 func (t *leaseSession) queryAgreed(ctx context.Context, q ChainQuery) (ChainObservation, error) {
 	v, err := t.query(ctx, q)
 	if err != nil || v.OtherNodes == nil {
@@ -87,14 +88,14 @@ func (t *leaseSession) queryAgreed(ctx context.Context, q ChainQuery) (ChainObse
 	v.OtherNodes.ReportOutvoted(ctx, v.Node, against)
 	again, err := t.query(ctx, q)
 	if err != nil || again.Node == v.Node {
-		return v, nil // what the first look found stands, with its doubts
+		return v, nil // the first observation remains valid, with its disputes
 	}
 	again, _, err = t.applyQuorum(ctx, q, again)
 	return again, err
 }
 
-// applyQuorum asks other nodes about what v asserts, and returns v with doubts where too
-// few bear them out; and, if as many contradict v's node as agree with it, about what.
+// applyQuorum puts the claims of v to other nodes. It returns v with the disputed parts marked.
+// against is a claim that at least as many nodes contradict as agree with, or "".
 func (t *leaseSession) applyQuorum(ctx context.Context, q ChainQuery, v ChainObservation) (_ ChainObservation, against string, err error) {
 	asserted := t.Rules.claims(t.state, q, v)
 	everything := slices.ContainsFunc(asserted, func(c claim) bool { return !c.finality })
@@ -117,7 +118,7 @@ func (t *leaseSession) applyQuorum(ctx context.Context, q ChainQuery, v ChainObs
 			against = c.what
 		}
 		switch {
-		case c.finality && v.Disputes.Finality: // what is above the lowest in doubt waits with it
+		case c.finality && v.Disputes.Finality: // blocks above the lowest disputed one wait with it
 			continue
 		case c.estimate > 0:
 			v.Estimates[c.estimate-1] = Estimate{Outcome: Unknown, Reason: "the chain's nodes do not agree that it would revert"}
@@ -135,9 +136,8 @@ func (t *leaseSession) applyQuorum(ctx context.Context, q ChainQuery, v ChainObs
 	return v, against, nil
 }
 
-// collectVotes asks other nodes about what is asserted of v: as many as a quorum needs,
-// and at least one, who may know better; where those do not bear it out, or everybody
-// is to be asked, all.
+// collectVotes queries other nodes about the claims of v. It asks as many as a quorum needs, and
+// at least one. If those do not agree, or with everybody, it asks all.
 func (t *leaseSession) collectVotes(ctx context.Context, v ChainObservation, ask ChainQuery, asserted []claim, everybody bool) ([]ChainObservation, error) {
 	if len(asserted) == 0 {
 		return nil, nil
@@ -159,10 +159,9 @@ func (t *leaseSession) collectVotes(ctx context.Context, v ChainObservation, ask
 	return views, t.findForks(ctx, v, asserted, views)
 }
 
-// findForks marks the views of nodes that are not ahead, and so have nothing to say about
-// v, and whose heads are no blocks of v's chain. That matters where one node's word is
-// enough: it may be ahead because it is on a fork. Where v's node does not tell, nobody
-// knows, and they count as forked.
+// findForks marks the observations of nodes that are on a fork. It checks nodes that abstain and
+// are not ahead of v, since a quorum of one node would otherwise accept a node that is ahead only
+// on its own fork. If v's node cannot tell, they count as forked.
 func (t *leaseSession) findForks(ctx context.Context, v ChainObservation, asserted []claim, views []ChainObservation) error {
 	var heads []uint64
 	behind := func(o ChainObservation) bool {
@@ -189,13 +188,13 @@ func (t *leaseSession) findForks(ctx context.Context, v ChainObservation, assert
 	return nil
 }
 
-// ErrNoQuorum reports that too few of the chain's nodes say what a decision would stand
-// on. Nothing was changed.
+// ErrNoQuorum reports that too few nodes agree with what a decision depends on. Nothing was
+// changed.
 var ErrNoQuorum = errors.New("the chain's nodes do not agree")
 
-// requireQuorum puts to all other nodes, by the same question, what v was found to say. The
-// error wraps [ErrNoQuorum] if it is not borne out. An operator is not refused before the
-// nodes that are away were asked again.
+// requireQuorum puts one claim about v to all other nodes with the same query. The error wraps
+// [ErrNoQuorum] if they do not agree. Before an operator's request is refused, the excluded nodes
+// are queried too.
 func (t *leaseSession) requireQuorum(ctx context.Context, q ChainQuery, v ChainObservation, what string, say func(ChainObservation) vote) error {
 	if v.OtherNodes == nil {
 		return nil
@@ -223,7 +222,7 @@ func (t *leaseSession) queryOthers(ctx context.Context, v ChainObservation, q Ch
 	return views, err
 }
 
-// queryExcluded adds to the views those of nodes that were away.
+// queryExcluded adds the observations of nodes that were excluded.
 func (t *leaseSession) queryExcluded(ctx context.Context, v ChainObservation, q ChainQuery, views []ChainObservation) ([]ChainObservation, error) {
 	err := t.callOutside(ctx, func(ctx context.Context) error {
 		views = append(views, v.OtherNodes.QueryExcluded(ctx, q, append(nodeNames(views), v.Node)...)...)
@@ -239,8 +238,7 @@ func nodeNames(views []ChainObservation) (list []string) {
 	return list
 }
 
-// voteOf is what a view makes of the assertion. A node on another fork contradicts what it
-// cannot bear out.
+// voteOf is the vote of observation o. A forked node that abstains counts as disagreeing.
 func (c claim) voteOf(o ChainObservation) vote {
 	if o.NoAnswer {
 		return noAnswer
@@ -251,8 +249,8 @@ func (c claim) voteOf(o ChainObservation) vote {
 	return disagrees
 }
 
-// countVotes is how many nodes bear the assertion out, with the one that made it, and how
-// many contradict it; the others say nothing.
+// countVotes counts the nodes that agree, with the one that made the claim, and those that
+// disagree.
 func (c claim) countVotes(views []ChainObservation) (yes, no int) {
 	yes = 1
 	for _, v := range views {
@@ -266,19 +264,18 @@ func (c claim) countVotes(views []ChainObservation) (yes, no int) {
 	return yes, no
 }
 
-// isUnanswered says that none of those asked had anything to say about the assertion.
+// isUnanswered reports whether every other node abstained or gave no answer.
 func (c claim) isUnanswered(views []ChainObservation) bool {
 	yes, no := c.countVotes(views)
 	return yes+no == 1
 }
 
-// agreeingNodes are the names of those that bear it out.
+// agreeingNodes are the names of the nodes that agree.
 func (c claim) agreeingNodes(views []ChainObservation) string {
 	return strings.Join(nodeNames(slices.DeleteFunc(slices.Clone(views), func(v ChainObservation) bool { return c.voteOf(v) != agrees })), ", ")
 }
 
-// hasQuorum says that a quorum bears the assertion out, and more than contradict it or may
-// do so when they are heard again.
+// hasQuorum reports whether a quorum agrees, and more nodes agree than disagree or gave no answer.
 func (c claim) hasQuorum(views []ChainObservation, quorum int) bool {
 	yes, no := c.countVotes(views)
 	for _, v := range views {
@@ -289,7 +286,7 @@ func (c claim) hasQuorum(views []ChainObservation, quorum int) bool {
 	return yes >= quorum && yes > no
 }
 
-// voteQuery is what other nodes are asked about assertions.
+// voteQuery is the query that lets other nodes vote on the claims.
 func (w SubmitterState) voteQuery(q ChainQuery, asserted []claim, everything bool) ChainQuery {
 	ask := ChainQuery{Submitter: q.Submitter}
 	for _, c := range asserted {

@@ -10,50 +10,50 @@ import (
 // ReleaseMode is how a submitter leaves PROTECT.
 type ReleaseMode string
 
-// Resume says that the view was wrong; resync accepts that nonces were lost.
+// Resume states that the observation was wrong. Resync accepts that nonces were lost.
 const (
 	Resume ReleaseMode = "resume"
 	Resync ReleaseMode = "resync"
 )
 
-// ReleaseRequest is an operator's decision to end one episode of PROTECT.
+// ReleaseRequest is an operator's decision to end one PROTECT incident.
 type ReleaseRequest struct {
-	Incident      int // the one the operator looked at; a later one stays
+	Incident      int // the incident that the operator reviewed; a later one stays open
 	Mode          ReleaseMode
 	By            string
 	Reason        string
-	Count         uint64                 // for resync: the chain's count that is accepted
-	Requests      map[uint64]string      // for resync: which request each lost nonce was, or [NoRequest]
-	Hashes        map[uint64]Hash        // for resync: by which transaction each lost nonce was consumed, where no node tells
-	Executed      map[uint64]string      // for resync: how the operator knows that the request which is named for the nonce was carried out, where no node can prove it
-	Matching      bool                   // for resync: nonces that Requests does not list get the requests that match one to one
+	Count         uint64                 // for resync: the accepted count of the chain
+	Requests      map[uint64]string      // for resync: the request that each lost nonce was, or [NoRequest]
+	Hashes        map[uint64]Hash        // for resync: the hash of the transaction that consumed each lost nonce, where no node finds it
+	Executed      map[uint64]string      // for resync: how the operator knows that the named request was carried out, where no node can prove it
+	Matching      bool                   // for resync: nonces without an entry in Requests get the requests that match one to one
 	DryRun        bool                   // for resync: nothing is written
-	Change        int64                  // filled in by the release: [LostNonces.Change], by which it was judged
-	Fill          *uint64                // for resync: the largest window that the submitter can have had; nil: as the rules have it (see [LostNonces])
-	Filling       *Filling               // for resync, filled in by the release: what placeholders consume; nil: nothing is filled
-	Untouched     bool                   // for resume: only where the chain's counts, mined and pending, are the next nonce here
-	EndedRequests []Naming               // for resync, filled in by the release: requests without a nonce that end with it
-	ReorgedFinals []FinalTx              // for resync, filled in by the release: final ones that the chain no longer has
-	ConsumedBy    map[uint64]ConsumingTx // for resync, filled in by the release: what took the nonces of intents
+	Change        int64                  // set by the release: the [LostNonces.Change] that it was decided with
+	Fill          *uint64                // for resync: the largest window that the submitter can have had; nil: the registered window, and only where [LostNonces] requires a fill
+	Filling       *Filling               // for resync, set by the release: the nonces for placeholders; nil: none
+	Untouched     bool                   // for resume: only if the chain's counts, mined and pending, equal the next nonce here
+	EndedRequests []Naming               // for resync, set by the release: requests without a nonce that end with it
+	ReorgedFinals []FinalTx              // for resync, set by the release: final transactions that the chain no longer has
+	ConsumedBy    map[uint64]ConsumingTx // for resync, set by the release: the transactions that consumed nonces of intents
 }
 
-// Errors of [Worker.ReleaseSubmitter]. After each, the episode is as it was.
+// Errors of [Worker.ReleaseSubmitter]. After each, the incident is unchanged.
 var (
-	// ErrNotLeader reports that another invocation kept the lease all the while.
+	// ErrNotLeader reports that another invocation held the lease all the time.
 	ErrNotLeader = errors.New("the submitter is being served by another invocation")
-	// ErrIncidentClosed reports that the episode named is not the open one.
+	// ErrIncidentClosed reports that the named incident is not the open one.
 	ErrIncidentClosed = errors.New("that episode of PROTECT is not open")
-	// ErrDatabaseNotAccepted reports a database that is not the one written last.
+	// ErrDatabaseNotAccepted reports a database that is not the last one written.
 	ErrDatabaseNotAccepted = errors.New("the database is not the one written last, and no operator has accepted it: POST /admin/v1/authority/accept first")
 )
 
-// FinalCountError reports a resync to another count than the chain's final one.
+// FinalCountError reports a resync to a count other than the chain's final one.
 type FinalCountError struct {
 	Accepted, Next uint64
 	Final          *uint64 // nil: the node has no finalized block
 }
 
-// Error names the counts.
+// Error gives the counts.
 func (e FinalCountError) Error() string {
 	if e.Final == nil {
 		return "the node has no finalized block yet to prove a loss by; for a chain that has no such tag at all, set chain.finalizedTag to false"
@@ -62,31 +62,30 @@ func (e FinalCountError) Error() string {
 		e.Accepted, *e.Final, e.Next)
 }
 
-// AccountUsedError reports a submitter whose counts on the chain are not its next nonce.
+// AccountUsedError reports that the account's counts on the chain differ from its next nonce.
 type AccountUsedError struct{ Latest, Pending, Next uint64 }
 
-// Error names the counts.
+// Error gives the counts.
 func (e AccountUsedError) Error() string {
 	return fmt.Sprintf("the account has %d transactions mined and %d with those pending, and its next nonce here is %d", e.Latest, e.Pending, e.Next)
 }
 
-// ReleaseResult is what a release did.
+// ReleaseResult is the effect of a release.
 type ReleaseResult struct {
-	Displaced     []uint64  // nonces that were lost to foreign transactions, those of intents first
-	ReorgedFinals []FinalTx // final transactions that the chain no longer has, which resync accepts
+	Displaced     []uint64  // nonces lost to foreign transactions, those of intents first
+	ReorgedFinals []FinalTx // final transactions that the chain no longer has, accepted by resync
 	NextNonce     uint64
-	Named         []Naming // what each name did, by nonce
-	Filling       *Filling // the nonces that placeholders consume; nil: none was asked for or due
+	Named         []Naming // the effect of each name, by nonce
+	Filling       *Filling // the nonces that placeholders consume; nil: none requested or required
 }
 
-// releaseWait is how long a release waits for the lease.
+// releaseWait bounds the wait for the lease.
 const releaseWait = 5 * time.Second
 
-// ReleaseSubmitter ends the episode under the lease, and asks for the next look. With
-// [Resync], an intent whose nonce was taken ends FAILED/DISPLACED, and is never
-// sent at another; each nonce that the chain has beyond the cursor gets a row of
-// its own, DISPLACED. Above them placeholders may fill the nonces for which a lost database
-// may have signed: see [Filling].
+// ReleaseSubmitter ends the incident under the lease, and enqueues an advance. With [Resync], an
+// intent whose nonce was consumed ends FAILED/DISPLACED and is never sent at another nonce. Each
+// nonce that the chain consumed beyond the cursor gets a DISPLACED row. Above them, placeholders
+// may fill the nonces for which a lost database may have signed: see [Filling].
 func (w *Worker) ReleaseSubmitter(ctx context.Context, s Submitter, l ReleaseRequest) (out ReleaseResult, err error) {
 	chain, err := w.ChainOf(s)
 	if err != nil {
@@ -101,7 +100,7 @@ func (w *Worker) ReleaseSubmitter(ctx context.Context, s Submitter, l ReleaseReq
 	defer func() {
 		if err != nil {
 			t.releaseAfterFailure(ctx)
-			err = errors.Join(err, t.Tasks.EnqueueAdvance(context.WithoutCancel(ctx), s, t.state.Lease.Token+1)) // a mark may have been passed over
+			err = errors.Join(err, t.Tasks.EnqueueAdvance(context.WithoutCancel(ctx), s, t.state.Lease.Token+1)) // the release may have overridden the rerun flag
 		}
 	}()
 	switch {
@@ -152,7 +151,7 @@ func (w *Worker) ReleaseSubmitter(ctx context.Context, s Submitter, l ReleaseReq
 	return out, w.Tasks.EnqueueAdvance(ctx, s, done.Token)
 }
 
-// acquireWaiting takes the lease, waiting for a while where another holds it.
+// acquireWaiting acquires the lease. It waits up to releaseWait where another owner holds it.
 func (w *Worker) acquireWaiting(ctx context.Context, s Submitter) (Acquired, error) {
 	owner := w.Node + "/" + invocationID()
 	tick := time.NewTicker(200 * time.Millisecond)
@@ -176,8 +175,8 @@ func (w *Worker) acquireWaiting(ctx context.Context, s Submitter) (Acquired, err
 	}
 }
 
-// releaseUnknown gives a lease back that was perhaps taken: the answer was lost. Nobody's
-// task would come again for it, and creates would count on its holder.
+// releaseUnknown releases a lease that may have been acquired, since the answer was lost. No task
+// would return for this owner, and creates would rely on it as the holder.
 func (w *Worker) releaseUnknown(ctx context.Context, s Submitter, owner string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
@@ -192,8 +191,8 @@ func (w *Worker) releaseUnknown(ctx context.Context, s Submitter, owner string) 
 	return w.Tasks.EnqueueAdvance(ctx, s, done.Token)
 }
 
-// resumeProtected takes transactions out of the state PROTECT: they are watched as before, and
-// sent again at once, as nobody knows what became of their bytes meanwhile.
+// resumeProtected takes transactions out of state PROTECT. They are polled as before and sent
+// again at once, since the state of their bytes is unknown.
 func resumeProtected(w SubmitterState) []Transition {
 	var moves []Transition
 	for _, t := range w.Open {
@@ -205,9 +204,9 @@ func resumeProtected(w SubmitterState) []Transition {
 	return moves
 }
 
-// planResync proves the loss that the operator accepts: one node, at its finalized
-// block, has the count named; and it has no receipt of any version of the
-// unsettled nonces below it.
+// planResync proves the loss that the operator accepts. One node's count at its finalized block
+// must be the accepted one, and a quorum must agree. A nonce below it is lost if no version of its
+// open transaction has a receipt.
 func (t *leaseSession) planResync(ctx context.Context, l *ReleaseRequest, bytes LostNonces) ([]Transition, ReleaseResult, error) {
 	q := ChainQuery{Submitter: t.state.submitterOf(), Account: true, FinalCount: true}
 	for _, x := range t.state.Open {
@@ -241,9 +240,9 @@ func (t *leaseSession) planResync(ctx context.Context, l *ReleaseRequest, bytes 
 	return moves, out, nil
 }
 
-// checkUntouched proves, where the release wants that, that the account has sent nothing that is
-// not known here: a quorum of nodes says that its next nonce is the one here, also with
-// their pools.
+// checkUntouched proves, if the release requires it, that the account sent no transaction unknown
+// here. A quorum of nodes must report the next nonce here as both of its counts, mined and
+// pending.
 func (t *leaseSession) checkUntouched(ctx context.Context, l ReleaseRequest) error {
 	if !l.Untouched {
 		return nil
@@ -266,8 +265,8 @@ func (t *leaseSession) checkUntouched(ctx context.Context, l ReleaseRequest) err
 	})
 }
 
-// agreesOnLoss asks a view whether its final count is the same, and nothing that is to end
-// by v has a receipt there. One whose final count is lower may not be so far.
+// agreesOnLoss votes on whether the final count is the same, and no version of a lost transaction
+// has a receipt. A node with a lower final count abstains.
 func agreesOnLoss(w SubmitterState, v ChainObservation, count uint64) func(ChainObservation) vote {
 	return func(o ChainObservation) vote {
 		for _, t := range w.Open {
@@ -288,8 +287,7 @@ func agreesOnLoss(w SubmitterState, v ChainObservation, count uint64) func(Chain
 	}
 }
 
-// displaceLost ends what lost its nonce below count, and lets the rest be watched
-// as before.
+// displaceLost ends the transactions that lost their nonces below count, and resumes the others.
 func displaceLost(w SubmitterState, v ChainObservation, count uint64) (moves []Transition, lost []uint64) {
 	for _, m := range resumeProtected(w) {
 		if *m.To.Nonce >= count || !hasNoReceipt(m.To, v) {
@@ -302,7 +300,7 @@ func displaceLost(w SubmitterState, v ChainObservation, count uint64) (moves []T
 		}
 		from := t.State
 		t.State, t.Sub, t.NextCheckAt, t.NextResubmitAt = Failed, Displaced, nil, nil
-		t.Receipt, t.Confirmations = nil, nil // of a block that is gone
+		t.Receipt, t.Confirmations = nil, nil // of a block that was reorged out
 		t.LastError = "a foreign transaction took its nonce, and an operator accepted the loss"
 		moves = append(moves, Transition{From: from, To: t})
 		lost = append(lost, *t.Nonce)

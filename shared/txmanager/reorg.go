@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// maxWatched bounds the final blocks that are remembered of one submitter.
+// maxWatched bounds the final blocks remembered for one submitter.
 const maxWatched = 100
 
-// FinalTx is a transaction that is final and used its nonce, by the version that
-// was mined.
+// FinalTx is a final transaction that consumed its nonce, with the mined version.
 type FinalTx struct {
 	ID        string `json:"txId"`
 	Nonce     uint64 `json:"nonce"`
@@ -22,19 +21,19 @@ type FinalTx struct {
 	Succeeded bool   `json:"succeeded"`
 }
 
-// finalBlockStatus is what a view says of the blocks of the last final transactions.
+// finalBlockStatus is the status of the highest remembered final block in an observation.
 type finalBlockStatus int
 
-// The zero standing proves nothing: the node lags, or did not say.
+// The zero status proves nothing: the node lags, or gave no answer.
 const (
 	finalBlockUnknown finalBlockStatus = iota
 	finalBlockCanonical
-	finalBlockReorged // the node is past the block, and has another one there
+	finalBlockReorged // the node is past the height and has another block there
 )
 
-// lastFinal is the highest block of a final transaction; ok is false where none
-// is remembered. Blocks name their parents, and each was compared when the next
-// was added: while the highest is the chain's, so are those below it.
+// lastFinal is the highest remembered block of a final transaction; ok is false without one.
+// Blocks name their parents, and each was compared when the next was added. If the highest is
+// canonical, so are those below it.
 func (w SubmitterState) lastFinal() (h Header, ok bool) {
 	if len(w.FinalBlocks) == 0 {
 		return h, false
@@ -59,8 +58,9 @@ func finalBlockStatusIn(w SubmitterState, v ChainObservation) finalBlockStatus {
 	return finalBlockUnknown
 }
 
-// reorgedFinalBlocks are the final blocks that the node's chain does not have. A height that
-// it does not have either counts: whoever asks has seen the highest fall.
+// reorgedFinalBlocks are the final blocks that the node's chain lacks. A height without an answer
+// counts too. Its callers know already that the highest block was reorged out, or have required an
+// answer for every height.
 func reorgedFinalBlocks(w SubmitterState, v ChainObservation) (hashes []Hash) {
 	for _, h := range w.FinalBlocks {
 		if v.HashesAt[h.Number] != h.Hash {
@@ -70,13 +70,13 @@ func reorgedFinalBlocks(w SubmitterState, v ChainObservation) (hashes []Hash) {
 	return hashes
 }
 
-// isFinalBlockReorged says that PROTECT is open because a final block is no longer the chain's.
+// isFinalBlockReorged reports whether PROTECT is open because a final block was reorged out.
 func (w SubmitterState) isFinalBlockReorged() bool {
 	return w.Evidence != nil && w.Evidence.Kind == FinalBlockReorged
 }
 
-// watchedHeights are the heights to compare: the highest final block, or all of them
-// in PROTECT, where it may have fallen.
+// watchedHeights are the heights to compare: that of the highest final block, or all of them in
+// PROTECT.
 func (w SubmitterState) watchedHeights() (heights []uint64) {
 	if !w.Protected {
 		if last, ok := w.lastFinal(); ok {
@@ -87,8 +87,8 @@ func (w SubmitterState) watchedHeights() (heights []uint64) {
 	return heightsOf(w.FinalBlocks)
 }
 
-// heightsOf are those of blocks that are ascending, each once: of one height two
-// may be remembered, if a reorg came while they were.
+// heightsOf lists the heights of ascending blocks, each once. After a reorg two blocks of one
+// height may be remembered.
 func heightsOf(blocks []Header) (heights []uint64) {
 	for _, h := range blocks {
 		heights = append(heights, h.Number)
@@ -96,8 +96,8 @@ func heightsOf(blocks []Header) (heights []uint64) {
 	return slices.Compact(heights)
 }
 
-// rememberFinalBlocks adds the blocks of what became final to those kept, and drops what is
-// deeper than reorg.watchDepth.
+// rememberFinalBlocks adds the blocks that became final to those kept, and drops those deeper than
+// reorg.watchDepth.
 func (r Rules) rememberFinalBlocks(kept, fresh []Header) []Header {
 	all := slices.Concat(kept, fresh)
 	slices.SortFunc(all, func(a, b Header) int { return cmp.Compare(a.Number, b.Number) })
@@ -110,11 +110,11 @@ func (r Rules) rememberFinalBlocks(kept, fresh []Header) []Header {
 	return all[max(0, len(all)-maxWatched):]
 }
 
-// maxResentFinals bounds what one look sends again.
+// maxResentFinals bounds the final transactions sent again in one iteration.
 const maxResentFinals = 500
 
-// resendReorgedFinals sends again the very versions that were final and fell out of the chain.
-// Nothing else can take their nonces: their states stay as they are.
+// resendReorgedFinals sends the same versions that were final and reorged out. No other version
+// can consume their nonces, so their states stay unchanged.
 func (t *leaseSession) resendReorgedFinals(ctx context.Context, v ChainObservation) error {
 	finals, err := t.Store.FinalTransactions(ctx, t.state.submitterOf(), reorgedFinalBlocks(t.state, v))
 	if err != nil {
@@ -140,18 +140,18 @@ func (t *leaseSession) resendReorgedFinals(ctx context.Context, v ChainObservati
 	})
 }
 
-// FinalsMissingError reports a resume while final transactions are not on the chain.
+// FinalsMissingError reports a resume while final transactions are not back on the chain.
 type FinalsMissingError struct{ Missing []FinalTx }
 
-// Error counts them and names the first.
+// Error gives their number and the first of them.
 func (e FinalsMissingError) Error() string {
 	return fmt.Sprintf("%d final transactions are not on the chain again, the first with nonce %d, hash %s",
 		len(e.Missing), e.Missing[0].Nonce, e.Missing[0].Hash)
 }
 
-// recheckFinalBlocks compares every final block with the chain. Where some have fallen, it
-// returns the blocks that hold now, with those that their transactions came
-// back in, and the transactions that did not come back.
+// recheckFinalBlocks compares every final block with the chain. If some were reorged out, it
+// returns the blocks that are canonical now, including those that contain their transactions
+// again. missing are the transactions that did not return.
 func (t *leaseSession) recheckFinalBlocks(ctx context.Context) (blocks []Header, missing []FinalTx, err error) {
 	q := ChainQuery{Submitter: t.state.submitterOf(), Account: true, HashesAt: heightsOf(t.state.FinalBlocks)}
 	if len(q.HashesAt) == 0 {
@@ -170,7 +170,7 @@ func (t *leaseSession) recheckFinalBlocks(ctx context.Context) (blocks []Header,
 			q.Receipts = append(q.Receipts, f.Hash)
 		}
 		var again []Hash
-		if v, again, err = t.queryFinalBlocks(ctx, q); err != nil { // blocks and receipts are one node's
+		if v, again, err = t.queryFinalBlocks(ctx, q); err != nil { // blocks and receipts come from one node
 			return nil, nil, err
 		}
 		if !slices.Equal(lost, again) {
@@ -195,7 +195,7 @@ func (t *leaseSession) recheckFinalBlocks(ctx context.Context) (blocks []Header,
 	return append([]Header{}, t.Rules.rememberFinalBlocks(blocks, nil)...), missing, nil
 }
 
-// queryFinalBlocks looks at the final blocks, and finds those that are gone.
+// queryFinalBlocks queries the final blocks and lists those that were reorged out.
 func (t *leaseSession) queryFinalBlocks(ctx context.Context, q ChainQuery) (v ChainObservation, lost []Hash, err error) {
 	if v, err = t.query(ctx, q); err != nil {
 		return v, nil, fmt.Errorf("look at the final blocks: %w", err)
@@ -206,8 +206,8 @@ func (t *leaseSession) queryFinalBlocks(ctx context.Context, q ChainQuery) (v Ch
 	return v, reorgedFinalBlocks(t.state, v), nil
 }
 
-// agreesOnFinals asks a view whether it lacks the same final blocks as v, and has the
-// same of their transactions.
+// agreesOnFinals votes on whether the same final blocks are missing as in v, and the same receipts
+// exist.
 func agreesOnFinals(w SubmitterState, v ChainObservation, lost []Hash) func(ChainObservation) vote {
 	return func(o ChainObservation) vote {
 		all := agrees

@@ -5,27 +5,26 @@ import (
 	"math/big"
 )
 
-// The fee of a replacement, in thousandths of the fee of the version before.
+// The fee factors of a replacement, in thousandths of the fee of the version before.
 const (
-	// nodesDemand is the least that go-ethereum, and nodes that follow it, accept: a tenth
+	// nodesDemand is the lowest factor that go-ethereum, and nodes that follow it, accept: a tenth
 	// more in both fees (core/txpool/legacypool, PriceBump 10).
 	nodesDemand int64 = 1100
 
-	// replaceFactor is what a cancel, a placeholder and an operator's replacement raise both
-	// fees by. An automatic gas bump has its factor in [GasBumpPolicy].
+	// replaceFactor is the factor for both fees of a cancel, a placeholder and an operator's
+	// replacement. A gas bump has its own factor in [GasBumpPolicy].
 	replaceFactor int64 = 1125
 )
 
-// feeCaps are the most that a replacement may offer, in wei per gas; nil: no bound.
+// feeCaps are the limits of a replacement's fees, in wei per gas; nil: no limit.
 type feeCaps struct{ feeWei, tipWei *big.Int }
 
-// replacementFees returns the fees of a version that replaces one with the fees last. Both
-// fees are last's times factor (in thousandths, rounded up), and at least what blocks take
-// now (market); then they are lowered to caps. A chain without EIP-1559 has one price, which
-// is in both fees.
+// replacementFees returns the fees of a version that replaces one with the fees last. Both fees
+// are last's times factor (in thousandths, rounded up), and at least the market's. Then they are
+// lowered to caps. A chain without EIP-1559 has one price, which is in both fees.
 //
-// refused says why there is no such version: nodes would not accept what caps leave. Else it
-// is "". A last with both fees zero is no version: then what blocks take must be within caps.
+// refused is the reason why nodes would not accept the lowered fees, or "". If both fees of last
+// are zero, no version exists yet: then the market's fee must be within caps.
 func replacementFees(last, market GasParams, factor int64, caps feeCaps) (g GasParams, refused string) {
 	g = GasParams{
 		Gas: last.Gas, ValueWei: last.ValueWei, Legacy: market.Legacy,
@@ -54,8 +53,8 @@ func replacementFees(last, market GasParams, factor int64, caps feeCaps) (g GasP
 	return g, ""
 }
 
-// thousandths is wei times n thousandths, rounded up, and more than wei for n above
-// 1,000.
+// thousandths is wei times n thousandths, rounded up. For n above 1,000 it is always more than
+// wei.
 func thousandths(wei *big.Int, n int64) *big.Int {
 	more := new(big.Int).Mul(wei, big.NewInt(n))
 	more.Add(more, big.NewInt(999)).Div(more, big.NewInt(1000))

@@ -6,48 +6,47 @@ import (
 	"time"
 )
 
-// ReservationState is what became of a nonce that somebody asked for by itself.
+// ReservationState is the state of a nonce that was reserved without an intent.
 type ReservationState string
 
-// The states. Used and Recyclable never change. What nobody marked in time stays
-// Reserved, and its nonce is consumed by a placeholder.
+// The states. Used and Recyclable never change. A reservation without a mark in time stays
+// Reserved, and a placeholder consumes its nonce.
 const (
 	Reserved   ReservationState = "RESERVED"   // its owner may sign for it
-	Used       ReservationState = "USED"       // its owner's bytes are stored: from here on a transaction like any other
-	Recyclable ReservationState = "RECYCLABLE" // its owner gave it back unsigned: whoever needs a nonce gets it
+	Used       ReservationState = "USED"       // its owner's bytes are stored; from now on it is an ordinary transaction
+	Recyclable ReservationState = "RECYCLABLE" // its owner released it unsigned: the next allocation gets the nonce
 )
 
-// Reservation is the hold that an owner outside has on a nonce. The transaction
-// that stands for it is IN_FLIGHT, bound to nobody's payload.
+// Reservation is an outside owner's claim to a nonce. The transaction that represents it is
+// IN_FLIGHT and has no payload.
 type Reservation struct {
 	State ReservationState
-	Owner string    // alone may mark it
-	Until time.Time // from then on, by the database's clock, it is nobody's: a placeholder is due
+	Owner string    // only the owner may mark it
+	Until time.Time // by the database's clock; from then on a placeholder is due
 }
 
-// awaitsMark says that t waits for its reservation's mark, or its taker, or its end.
+// awaitsMark reports whether t waits for its mark, for reuse of its nonce, or for its expiry.
 func (t Tx) awaitsMark() bool {
 	return t.Reservation != nil && t.Reservation.State != Used && t.State == InFlight && t.RequestedAction == ""
 }
 
-// isExpired says that t was not marked, or not taken, in time.
+// isExpired reports whether t was not marked, or its nonce not reused, in time.
 func (t Tx) isExpired(now time.Time) bool { return t.awaitsMark() && !now.Before(t.Reservation.Until) }
 
-// isReusable says that t's nonce may be given out again.
+// isReusable reports whether t's nonce may be allocated again.
 func (t Tx) isReusable(now time.Time) bool {
 	return t.awaitsMark() && t.Reservation.State == Recyclable && len(t.Versions) == 0 && !t.isExpired(now)
 }
 
-// isMadeElsewhere says that t's payload does not tell what its versions do.
+// isMadeElsewhere reports whether t's payload does not determine its call.
 func (t Tx) isMadeElsewhere() bool { return t.Handler != "" || t.Reservation != nil }
 
-// decidedByTimeOut is who ordered the placeholder of a reservation that nobody
-// marked.
+// decidedByTimeOut is recorded as the decider of the placeholder for an expired reservation.
 const decidedByTimeOut = "hooks"
 
-// expireReservation is t with a placeholder ordered, or STUCK where an operator has to be
-// asked first. A time-out never recycles: its owner may have signed, and sent
-// elsewhere (H13).
+// expireReservation is t with a placeholder requested, or STUCK where an operator must decide
+// first. An expired nonce is never allocated again, because its owner may have signed and sent
+// bytes elsewhere (H13).
 func (r Rules) expireReservation(t Tx, w SubmitterState) Transition {
 	from, what := t.State, "was not marked in time"
 	if t.Reservation.State == Recyclable {
@@ -61,17 +60,17 @@ func (r Rules) expireReservation(t Tx, w SubmitterState) Transition {
 	return Transition{From: from, To: t, Decision: &Decision{Action: ActionPlaceholder, By: decidedByTimeOut, Reason: reason}}
 }
 
-// nonceSlots is where the next nonces come from.
+// nonceSlots are the source of the next nonces.
 type nonceSlots struct {
 	first       uint64
-	count       int    // how many there are
-	reservation string // the transaction of the reservation that gives it up; "": the cursor moves
+	count       int    // number of nonces
+	reservation string // the transaction of the reservation that releases the nonce; "": the cursor advances
 }
 
-// nextSlots is the lowest nonce that was given back, if a node has all that is below it;
-// else those from the cursor on. A gap below something else is filled first. What was
-// given back is so by the time of the load, so that one round never says otherwise;
-// the write looks at the clock again.
+// nextSlots is the lowest released nonce, if nodes hold all open transactions below it. Otherwise
+// it is the nonces from the cursor on. A gap below another nonce is filled first. It uses the time
+// of the load, so that one iteration always gets the same result; the commit checks the clock
+// again.
 func (w SubmitterState) nextSlots() nonceSlots {
 	for _, t := range w.Open {
 		if t.isReusable(w.Now) && w.mayReuseNonce() {
@@ -84,15 +83,14 @@ func (w SubmitterState) nextSlots() nonceSlots {
 	return nonceSlots{first: w.NextNonce, count: w.roomInWindow()}
 }
 
-// mayReuseNonce says that a nonce which was given back may be bound again: for a strict
-// submitter only where it is the one open nonce.
+// mayReuseNonce reports whether a released nonce may be bound again. A strict submitter may do so
+// only if it is the one open nonce.
 func (w SubmitterState) mayReuseNonce() bool { return !w.Strict || len(w.Open) == 1 }
 
-// freeSlots are the first n nonces that can be had now, the lowest first: those given
-// back, while a node has all that is below or it is one of them, then those from the
-// cursor on. There may be fewer.
+// freeSlots lists the lowest n nonces that are free now, or fewer. Released nonces come first, as
+// long as each lower nonce is acknowledged or itself released. Those from the cursor on follow.
 func (w SubmitterState) freeSlots(n int) (all []nonceSlots) {
-	whole := true // nothing below the cursor keeps anything back
+	whole := true // no nonce below the cursor blocks
 	for _, t := range w.Open {
 		if t.isReusable(w.Now) && w.mayReuseNonce() {
 			all = append(all, nonceSlots{first: *t.Nonce, count: 1, reservation: t.ID})
@@ -112,7 +110,7 @@ func (w SubmitterState) freeSlots(n int) (all []nonceSlots) {
 	return all[:min(len(all), n)]
 }
 
-// openWithout is what is unsettled but for the transaction named.
+// openWithout lists the open transactions except the one named.
 func (w SubmitterState) openWithout(id string) []Tx {
 	if id == "" {
 		return w.Open

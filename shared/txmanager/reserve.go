@@ -8,62 +8,62 @@ import (
 	"time"
 )
 
-// ReserveRequest is what [Worker.ReserveNonces] is asked for: one nonce for each transaction,
-// which stands for the reservation and is named by its request.
+// ReserveRequest is the input of [Worker.ReserveNonces]: one nonce for each transaction, which
+// represents the reservation.
 type ReserveRequest struct {
-	Owner    string // alone may mark them
+	Owner    string // only the owner may mark them
 	For      time.Duration
 	Caller   string
 	TxIDs    []string // new UUIDs
-	Requests []string // one each, as an intent has one
+	Requests []string // one requestId for each transaction
 }
 
-// NewReservation binds a nonce to a transaction that stands for a reservation.
+// NewReservation binds a nonce to a transaction that represents a reservation.
 type NewReservation struct {
-	Tx     Tx // to be: id, request, nonce, the gas of a placeholder, the reservation's owner
+	Tx     Tx // as it is to become: id, request, nonce, a placeholder's gas, the reservation's owner
 	Caller string
 	For    time.Duration
-	From   string // the transaction of the reservation that gives the nonce up; "": the cursor moves
+	From   string // the transaction of the reservation that releases the nonce; "": the cursor advances
 }
 
-// ReservationMark is what the owner of a reservation says of it, once.
+// ReservationMark is the owner's one statement about a reservation.
 type ReservationMark struct {
 	TxID   string
 	Owner  string
 	To     ReservationState // [Used] or [Recyclable]
-	Signed *Signed          // for Used: what is to be sent
-	Call   Call             // for Used: what that does
-	Gas    *GasParams       // for Used: what that may cost
+	Signed *Signed          // for Used: the bytes to send
+	Call   Call             // for Used: what the bytes do
+	Gas    *GasParams       // for Used: what they may cost
 	Reason string           // for Recyclable
 }
 
-// ErrNotOwner reports a mark by somebody who is not the reservation's owner, or not any
-// more: its time is over, it was marked otherwise, somebody has decided about its
-// transaction, or the database is a restored one. Nothing was changed.
+// ErrNotOwner reports a mark that is not accepted from this owner. The reservation is another
+// owner's, expired, or marked differently; an action was requested for its transaction; or the
+// database was restored. Nothing was changed.
 var ErrNotOwner = errors.New("the reservation is not this owner's, or not any more")
 
-// ErrSignedBytes reports signed bytes that are not what a nonce was reserved for. Nothing was
-// changed.
+// ErrSignedBytes reports signed bytes that do not fit the reserved nonce. Nothing was changed.
 var ErrSignedBytes = errors.New("the bytes are not what the nonce was reserved for")
 
-// ErrPolicyAllowsNothing reports a submitter whose policy lets no transaction pay a fee at all. Nothing
-// was changed.
+// ErrPolicyAllowsNothing reports a submitter whose policy allows no transaction to pay any fee.
+// Nothing was changed.
 var ErrPolicyAllowsNothing = errors.New("the submitter's policy lets nothing pass")
 
-// ErrHooksForbidden reports a submitter whose callers do not name the hooks. Nothing was changed.
+// ErrHooksForbidden reports a submitter whose list of callers does not contain the hooks. Nothing
+// was changed.
 var ErrHooksForbidden = errors.New("the submitter's callers do not name \"hooks\"")
 
-// ErrTooManyNonces reports more reservations at once than the submitter's window has nonces:
-// trying again never helps. Nothing was changed.
+// ErrTooManyNonces reports a request for more nonces than the submitter's window has. A retry
+// never helps. Nothing was changed.
 var ErrTooManyNonces = errors.New("more nonces at once than the window has")
 
-// ReserveNonces allocates a nonce for each request at once, or none: those that were given
-// back first, the lowest first, then those from the cursor on. It takes the lease,
-// waiting for it for a while, and asks the chain what every allocation asks: its
-// counts, and that the account can pay for a placeholder each.
+// ReserveNonces allocates a nonce for each request, or none at all. It takes released nonces
+// first, the lowest first, then those from the cursor on. It waits a while for the lease. It makes
+// the same checks as every allocation: the chain's counts, and a balance for one placeholder each.
 //
-// The error is [ErrNotLeader], [ErrNotNow], [ErrTooManyNonces], [ErrPolicyAllowsNothing], [ErrHooksForbidden] or the book's refusal by the
-// submitter's policy; any other is unknown: a commit may have happened.
+// The error is [ErrNotLeader], [ErrNotNow], [ErrTooManyNonces], [ErrPolicyAllowsNothing],
+// [ErrHooksForbidden], or the store's refusal by the submitter's policy. Any other error is
+// unknown: a commit may have happened.
 func (w *Worker) ReserveNonces(ctx context.Context, s Submitter, r ReserveRequest) error {
 	h, err := w.beginSingleCommit(ctx, s)
 	if err != nil {
@@ -85,7 +85,7 @@ func (w *Worker) ReserveNonces(ctx context.Context, s Submitter, r ReserveReques
 		return fmt.Errorf("%w: %s", ErrPolicyAllowsNothing, reason)
 	}
 	all, reason := h.planReservations(r, v)
-	wr := Commit{Reservations: all, Cursor: evaluateViolation(h.state, v)} // foreign use that is seen is seen, whoever looked
+	wr := Commit{Reservations: all, Cursor: evaluateViolation(h.state, v)} // a violation is recorded, whichever call observed it
 	if err := h.identifyConsumingTx(ctx, wr.Cursor.OpenIncident); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (w *Worker) ReserveNonces(ctx context.Context, s Submitter, r ReserveReques
 	return nil
 }
 
-// planReservations finds a nonce for each request, or says why there is none.
+// planReservations assigns a nonce to each request, or returns the reason why it cannot.
 func (t *leaseSession) planReservations(r ReserveRequest, v ChainObservation) (all []NewReservation, reason string) {
 	w := t.state
 	if reason = whyNotAllocate(w, w.Open, v); reason != "" {
@@ -108,37 +108,37 @@ func (t *leaseSession) planReservations(r ReserveRequest, v ChainObservation) (a
 	if seen := findViolation(w, v); seen != nil {
 		return nil, seen.Description
 	}
-	seats := w.freeSlots(len(r.Requests))
-	if len(seats) < len(r.Requests) {
-		return nil, fmt.Sprintf("%d nonces can be had, of %d asked for: the window is %d", len(seats), len(r.Requests), w.Window)
+	slots := w.freeSlots(len(r.Requests))
+	if len(slots) < len(r.Requests) {
+		return nil, fmt.Sprintf("%d nonces can be had, of %d asked for: the window is %d", len(slots), len(r.Requests), w.Window)
 	}
 	unsettled := w.Open
-	for _, seat := range seats {
-		unsettled = SubmitterState{Open: unsettled}.openWithout(seat.reservation)
+	for _, slot := range slots {
+		unsettled = SubmitterState{Open: unsettled}.openWithout(slot.reservation)
 	}
-	purse, bounds := newAvailableBalance(v, unsettled), w.Bounds
+	balance, bounds := newAvailableBalance(v, unsettled), w.Bounds
 	params := t.Rules.clampFees(bounds, t.Rules.firstVersionFees(Call{}, placeholderGas, v.Account), v.Account)
 	if reason = t.Rules.tooExpensiveReason(bounds, Call{}, params, v.Account); reason != "" {
 		return nil, reason
 	}
-	for i, seat := range seats {
-		if purse.reserve(params) != nil {
+	for i, slot := range slots {
+		if balance.reserve(params) != nil {
 			return nil, "balance: the account cannot pay for what is in flight and a placeholder for each nonce"
 		}
 		if reason = bounds.feesUsedUpReason(params.feeWei()); reason != "" {
 			return nil, reason
 		}
 		bounds = bounds.withFee(params.feeWei())
-		all = append(all, NewReservation{Caller: r.Caller, For: r.For, From: seat.reservation, Tx: Tx{
-			ID: r.TxIDs[i], Submitter: w.submitterOf(), RequestID: r.Requests[i], State: InFlight, Nonce: &seat.first, Gas: &params,
+		all = append(all, NewReservation{Caller: r.Caller, For: r.For, From: slot.reservation, Tx: Tx{
+			ID: r.TxIDs[i], Submitter: w.submitterOf(), RequestID: r.Requests[i], State: InFlight, Nonce: &slot.first, Gas: &params,
 			Reservation: &Reservation{State: Reserved, Owner: r.Owner},
 		}})
 	}
 	return all, ""
 }
 
-// ParseSignedFor reads bytes that somebody signed for s elsewhere. The error wraps
-// [ErrSignedBytes] where s has not signed them, for its chain, or no node ever takes them.
+// ParseSignedFor parses bytes that were signed for s elsewhere. The error wraps [ErrSignedBytes]
+// if s did not sign them for its chain, or no node ever accepts them.
 func (w *Worker) ParseSignedFor(s Submitter, raw []byte) (Unsigned, Signed, error) {
 	chain, err := w.ChainOf(s)
 	if err != nil {
@@ -156,13 +156,13 @@ func (w *Worker) ParseSignedFor(s Submitter, raw []byte) (Unsigned, Signed, erro
 	return tx, signed, err
 }
 
-// MarkReservation makes an owner's mark true, under the lease, which it waits for for a while.
-// Bytes that are marked [Used] are stored, and sent by whoever looks next.
+// MarkReservation records an owner's mark under the lease, for which it waits a while. Bytes
+// marked [Used] are stored; the next lease session sends them.
 //
-// The error is [ErrNotLeader], [ErrNotOwner], [ErrNotNow] (the account cannot pay for
-// the bytes and a placeholder, or no block would take them now), [ErrSignedBytes] (they pay
-// nothing, or too much) or the book's refusal by the submitter's policy. Any other is
-// unknown.
+// The error is [ErrNotLeader], [ErrNotOwner], [ErrNotNow], [ErrSignedBytes] or the store's refusal
+// by the submitter's policy. ErrNotNow: the account cannot pay for the bytes and a placeholder, or
+// no block would accept them now. ErrSignedBytes: the bytes pay nothing, or too much. Any other
+// error is unknown.
 func (w *Worker) MarkReservation(ctx context.Context, s Submitter, m ReservationMark) error {
 	h, err := w.beginSingleCommit(ctx, s)
 	if err != nil {
@@ -186,9 +186,9 @@ func (w *Worker) MarkReservation(ctx context.Context, s Submitter, m Reservation
 	return nil
 }
 
-// checkSignedBytes says why bytes cannot be taken now, or ever; nil where they can, and where the
-// chain knows them already. What is stored is never priced anew: nobody but the owner
-// knows what it does.
+// checkSignedBytes returns why the bytes cannot be accepted, now or ever. It returns nil for bytes
+// that the chain knows already. Stored bytes are never signed again at another fee, because only
+// the owner knows what they do.
 func (t *leaseSession) checkSignedBytes(ctx context.Context, m ReservationMark) error {
 	q := t.accountQuery()
 	q.Known, q.Receipts = []Hash{m.Signed.Hash}, []Hash{m.Signed.Hash}
@@ -210,8 +210,8 @@ func (t *leaseSession) checkSignedBytes(ctx context.Context, m ReservationMark) 
 	return t.Rules.checkPayable(*m.Gas, newAvailableBalance(v, t.state.openWithout(m.TxID)), v.Account)
 }
 
-// checkPayable refuses bytes that no block takes, that pay more than anything else here, or
-// that the purse cannot pay for.
+// checkPayable refuses bytes that no block accepts, that exceed fees.maxFeePerGas, or that the
+// available balance cannot pay for.
 func (r Rules) checkPayable(g GasParams, p availableBalance, a Account) error {
 	switch most := r.FeeCapWei; {
 	case most != nil && g.FeeCapWei.Cmp(most) > 0:
@@ -228,7 +228,7 @@ func (r Rules) checkPayable(g GasParams, p availableBalance, a Account) error {
 	return nil
 }
 
-// accountQuery asks for the account, and for what shows a premise broken.
+// accountQuery queries the account, and the data that shows a violation.
 func (t *leaseSession) accountQuery() ChainQuery {
 	q := ChainQuery{Submitter: t.state.submitterOf(), Account: true, HashesAt: t.state.watchedHeights()}
 	if len(t.state.Open) > 0 {
@@ -238,13 +238,13 @@ func (t *leaseSession) accountQuery() ChainQuery {
 	return q
 }
 
-// singleCommitSession is a tenure for one write, which gives the lease back.
+// singleCommitSession is a lease session for one commit, which also releases the lease.
 type singleCommitSession struct {
 	leaseSession
 	written bool
 }
 
-// beginSingleCommit begins one.
+// beginSingleCommit acquires the lease for a singleCommitSession.
 func (w *Worker) beginSingleCommit(ctx context.Context, s Submitter) (*singleCommitSession, error) {
 	chain, err := w.ChainOf(s)
 	if err != nil {
@@ -257,8 +257,8 @@ func (w *Worker) beginSingleCommit(ctx context.Context, s Submitter) (*singleCom
 	return &singleCommitSession{leaseSession: leaseSession{Worker: w, chain: withPayloadCache(chain), kind: KindAdvance, state: taken.State, began: time.Now()}}, nil
 }
 
-// commitAndRelease gives the lease back in the same transaction, whatever the wake mark says: the
-// advance that follows looks at everything.
+// commitAndRelease releases the lease in the same transaction, even if the rerun flag is set. The
+// advance that follows does everything that is due.
 func (h *singleCommitSession) commitAndRelease(ctx context.Context, wr Commit) (CommitResult, error) {
 	wr.Lease, wr.LeaseEnd, wr.Fees = h.state.Lease, ReleaseAnyway, h.state.feeUses(wr)
 	began := time.Now()
@@ -271,9 +271,8 @@ func (h *singleCommitSession) commitAndRelease(ctx context.Context, wr Commit) (
 	return done, nil
 }
 
-// end gives the lease back where that is not known to have been done, and asks for a
-// look. Where nobody can be asked the sweep finds what is due, so that what is written
-// is never answered as if it were not.
+// end releases the lease unless a commit did so, and enqueues an advance. If it cannot enqueue, it
+// only logs that: the sweep finds the due work, and the commit is still reported as done.
 func (h *singleCommitSession) end(ctx context.Context) {
 	if !h.written {
 		h.releaseAfterFailure(ctx)

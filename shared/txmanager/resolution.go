@@ -6,28 +6,27 @@ import (
 	"slices"
 )
 
-// StuckResolution decides by code what becomes of a STUCK transaction, where an
-// operator does not have to.
+// StuckResolution decides by code about STUCK transactions, in place of an operator.
 type StuckResolution interface {
-	// Resolve is asked at every look at a STUCK transaction about which nothing
-	// is ordered: the same question may come many times, from any process. It
-	// answers [ActionWait] to leave it to an operator, or an order and the
-	// reason, which is kept. It calls nothing outside, and decides by t alone.
+	// Resolve is called at every evaluation of a STUCK transaction without a requested action. The
+	// same call may be repeated by any process. It returns [ActionWait] to leave the decision to
+	// an operator, or another action with the reason to store. It must make no outside calls and
+	// use only t.
 	Resolve(t Tx) (Action, string)
 }
 
-// Decision is what code decided about a transaction, for the record.
+// Decision is a decision made by code, as it is recorded.
 type Decision struct {
 	Action Action
 	By     string
 	Reason string
 }
 
-// decidedByCode is who made the decisions of a [StuckResolution].
+// decidedByCode is recorded as the decider for a [StuckResolution].
 const decidedByCode = "StuckResolution"
 
-// resolveStuck asks code about each STUCK transaction of the judgement, and turns an
-// answer into an order that the same round, or the next, carries out.
+// resolveStuck calls the StuckResolution for each STUCK transaction. Its answer becomes a
+// requested action, which the next iteration carries out.
 func (t *leaseSession) resolveStuck(ctx context.Context, j *evaluation) {
 	if t.Resolution == nil {
 		return
@@ -52,7 +51,7 @@ func (t *leaseSession) resolveStuck(ctx context.Context, j *evaluation) {
 	}
 }
 
-// callResolution takes a panic of the code for "wait".
+// callResolution treats a panic of the code as [ActionWait].
 func (t *leaseSession) callResolution(ctx context.Context, x Tx) (action Action, reason string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -63,7 +62,7 @@ func (t *leaseSession) callResolution(ctx context.Context, x Tx) (action Action,
 	return t.Resolution.Resolve(x)
 }
 
-// refuseAction says why code may not give the order, or "".
+// refuseAction is why code may not request the action, or "".
 func (r Rules) refuseAction(t Tx, action Action) string {
 	switch {
 	case !slices.Contains([]Action{ActionRebroadcast, ActionReplace, ActionPlaceholder}, action):
@@ -78,7 +77,7 @@ func (r Rules) refuseAction(t Tx, action Action) string {
 	return ""
 }
 
-// addDecision adds d to the move of t, making one where it has none.
+// addDecision adds d to the transition of t, and makes one where there is none.
 func (j *evaluation) addDecision(t Tx, d Decision) {
 	i := slices.IndexFunc(j.transitions, func(m Transition) bool { return m.To.ID == t.ID })
 	if i < 0 {

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// pollSlack is how early a look may be: what falls due so soon is looked at now.
+// pollSlack is how early a check may be made: a check that is due within it is made now.
 func (r Rules) pollSlack() time.Duration { return r.BlockTime / 4 }
 
-// nextQuery is what to ask the chain about w now; ok is false where nothing is
-// due and nothing could be allocated, so that there is nothing to ask.
+// nextQuery is the next chain query for w. ok is false where nothing is due and no nonce could be
+// allocated, so that no query is needed.
 func (r Rules) nextQuery(w SubmitterState, k Kind, chain ChainConnector) (q ChainQuery, ok bool) {
 	q = ChainQuery{Submitter: w.submitterOf(), Account: true, Finality: r.finalityTag(), HashesAt: w.watchedHeights()}
 	ok = w.SuspectedViolation != nil || w.isFinalBlockReorged()
@@ -37,7 +37,7 @@ func (r Rules) nextQuery(w SubmitterState, k Kind, chain ChainConnector) (q Chai
 	return q, ok
 }
 
-// addReceipts asks for the receipt of every version of t.
+// addReceipts queries the receipt of every version of t.
 func (q *ChainQuery) addReceipts(t Tx) {
 	hint := Hint{Nonce: *t.Nonce}
 	if t.Receipt != nil {
@@ -48,7 +48,7 @@ func (q *ChainQuery) addReceipts(t Tx) {
 	}
 }
 
-// coverBlocks widens the range of headers to block and depth blocks on top of it.
+// coverBlocks extends the range of headers to block and the depth blocks on top of it.
 func (q *ChainQuery) coverBlocks(block, depth uint64) {
 	if q.ToBlock == 0 || block < q.FromBlock {
 		q.FromBlock = block
@@ -56,14 +56,14 @@ func (q *ChainQuery) coverBlocks(block, depth uint64) {
 	q.ToBlock = max(q.ToBlock, block+depth)
 }
 
-// maxHeaders bounds the headers of one look. The lowest nonce's come first: it
-// is the one whose finality is wanted first.
+// maxHeaders bounds the headers of one query. The lowest nonce's come first, because it must
+// become final first.
 const maxHeaders = 1000
 
 func (q *ChainQuery) limitHeaders() { q.ToBlock = min(q.ToBlock, q.FromBlock+maxHeaders) }
 
-// withFinalityHeaders is q with the headers that prove or disprove the finality of what v
-// found.
+// withFinalityHeaders is q with the headers that prove or disprove the finality of the receipts in
+// v.
 func (r Rules) withFinalityHeaders(q ChainQuery, v ChainObservation) ChainQuery {
 	for _, a := range v.Receipts {
 		if a.Answer == AnswerFound {
@@ -74,7 +74,7 @@ func (r Rules) withFinalityHeaders(q ChainQuery, v ChainObservation) ChainQuery 
 	return q
 }
 
-// callsToEstimate are the calls of the queue that come without a gas limit.
+// callsToEstimate lists the calls of the queue without a gas limit.
 func callsToEstimate(w SubmitterState, chain ChainConnector) []Call {
 	var calls []Call
 	for _, t := range w.Queue {
@@ -85,7 +85,7 @@ func callsToEstimate(w SubmitterState, chain ChainConnector) []Call {
 	return calls
 }
 
-// estimatesByTx names the answers to estimates by transaction.
+// estimatesByTx maps the estimates to their transactions.
 func estimatesByTx(w SubmitterState, chain ChainConnector, answers []Estimate) map[string]Estimate {
 	named := make(map[string]Estimate, len(answers))
 	for _, t := range w.Queue {
@@ -96,26 +96,26 @@ func estimatesByTx(w SubmitterState, chain ChainConnector, answers []Estimate) m
 	return named
 }
 
-// isQueueHeadDue says that the head of the queue could be worked on by then.
+// isQueueHeadDue reports whether the head of the queue can be planned at that time.
 func (w SubmitterState) isQueueHeadDue(by time.Time) bool {
 	return !w.Protected && !w.Suspended && len(w.Queue) > 0 && w.Queue[0].isDueBy(by)
 }
 
-// isDueBy says that t's next check is due by then.
+// isDueBy reports whether t's next check is due at that time.
 func (t Tx) isDueBy(by time.Time) bool { return t.NextCheckAt == nil || !t.NextCheckAt.After(by) }
 
-// nextWork is what a submitter needs next, read from the state it was left in.
+// nextWork is the next task that a submitter needs.
 type nextWork struct {
-	advanceNow bool      // the queue has work and room: now
-	kind       Kind      // else this function,
+	advanceNow bool      // the submitter needs an advance now
+	kind       Kind      // otherwise a task of this kind,
 	at         time.Time // at this time; zero: nothing is due
 }
 
-// planNextWork reads what is left to do.
+// planNextWork plans the next task from the state that remains.
 func (r Rules) planNextWork(w SubmitterState) nextWork {
 	var d nextWork
 	acknowledged, held := true, false
-	var bump *time.Time // when the first replacement may be made
+	var bump *time.Time // when the first gas bump may be made
 	for i, t := range w.Open {
 		acknowledged = acknowledged && t.isAcknowledged()
 		toSign := t.State == InFlight || t.hasOpenAction()
@@ -126,7 +126,7 @@ func (r Rules) planNextWork(w SubmitterState) nextWork {
 			bump = earlierOf(bump, bumpBy)
 		}
 		switch {
-		case toSign && (w.Protected || held): // nothing is signed, or nothing ahead of what no node holds
+		case toSign && (w.Protected || held): // in PROTECT nothing is signed; otherwise a lower one is not with a node yet
 			if len(t.Versions) > 0 {
 				d.consider(KindReceipt, t.NextCheckAt)
 			}
@@ -141,7 +141,8 @@ func (r Rules) planNextWork(w SubmitterState) nextWork {
 		default:
 			d.consider(KindReceipt, t.NextCheckAt)
 		}
-		// Else a replacement goes out in its place, also where its time was before.
+		// Otherwise a gas bump is sent in place of the rebroadcast, even if the rebroadcast was
+		// due first.
 		resent := t.NextResubmitAt == nil || r.isBumpHeld(t) || !r.isBumpDue(t, laterOf(w.now(), *t.NextResubmitAt))
 		if !w.Protected && resent && (t.State == Submitted || (t.Sub == Pending && (r.Resubmit || t.isBroadcastClaimed()))) {
 			d.consider(KindResubmit, t.NextResubmitAt)
@@ -155,8 +156,8 @@ func (r Rules) planNextWork(w SubmitterState) nextWork {
 		}
 		d.consider(KindConfirm, &next)
 	}
-	switch seat := w.nextSlots(); {
-	case w.Protected || w.Suspended || seat.count == 0 || !acknowledged && seat.reservation == "":
+	switch slot := w.nextSlots(); {
+	case w.Protected || w.Suspended || slot.count == 0 || !acknowledged && slot.reservation == "":
 	case w.LowestDeferredUntil != nil && !w.hasOpenUpTo(*w.LowestDeferredUntil):
 		d.advanceNow = true
 	case len(w.Queue) == 0:
@@ -179,7 +180,7 @@ func (r Rules) planNextWork(w SubmitterState) nextWork {
 	return d
 }
 
-// earlierOf is the earlier of two times; nil is none.
+// earlierOf is the earlier of two times; nil is no time.
 func earlierOf(a *time.Time, b time.Time) *time.Time {
 	if a == nil || b.Before(*a) {
 		return &b

@@ -10,34 +10,34 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// leaseSession is one invocation's time with the lease: one or more rounds, each with
-// a token and a load of its own.
+// leaseSession is the time from acquiring the lease to releasing it, by one invocation. It has one
+// or more iterations, each with its own token and load.
 type leaseSession struct {
 	*Worker
 	chain            ChainConnector
 	kind             Kind
 	began            time.Time
-	state            SubmitterState  // as the database has it: every write is carried over
-	queueQueried     bool            // the queue could be worked on when the chain was asked: only then its estimates were
-	unknownConsumers map[uint64]bool // nonces that a foreign transaction consumed and of which the node does not tell
-	blocksRead       int             // how many were read for foreign transactions
-	scan             ForeignScan     // how far they were read
-	queried          bool            // the chain was asked at least once
-	decided          []string        // transactions about which code decided in this round: the next carries it out
-	queuedSince      int             // how many have joined the queue since it was loaded, as seen behind the release
-	outdated         bool            // a row was moved by somebody else, or a mark was passed over: look again
+	state            SubmitterState  // as the database has it: every commit is applied to it
+	queueQueried     bool            // the queue's head was due when the chain was queried, so that its estimates were included
+	unknownConsumers map[uint64]bool // consumed nonces whose consuming transaction the node cannot give
+	blocksRead       int             // blocks read so far for foreign transactions
+	scan             ForeignScan     // how far those blocks were read
+	queried          bool            // the chain was queried at least once
+	decided          []string        // ids that the StuckResolution decided in this iteration: the next one carries it out
+	queuedSince      int             // intents that joined the queue since the load, as read after the release
+	outdated         bool            // another writer changed a row, or the rerun flag was overridden: load again
 
 	forOperator bool // an operator waits for the answer: see requireQuorum
 }
 
-// pollClockMargin is how far Cloud Tasks' clock may be ahead of the database's before
-// a poll's name can be burnt while its work remains; then the sweep helps.
+// pollClockMargin is how far Cloud Tasks' clock may be ahead of the database's. Without it, a poll
+// could use up its task name while its work remains; the sweep would then do it.
 const pollClockMargin = 100 * time.Millisecond
 
-// releaseTimeout bounds the last write of a tenure that failed or was cancelled.
+// releaseTimeout bounds the last write of a lease session that failed or was cancelled.
 const releaseTimeout = 2 * time.Second
 
-// run goes round until the lease is given back, then asks for what is due next.
+// run iterates until the lease is released, then enqueues the next task.
 func (t *leaseSession) run(ctx context.Context) error {
 	if err := t.readForeign(ctx); err != nil {
 		if !errors.Is(err, lease.ErrFenced) {
@@ -63,7 +63,7 @@ func (t *leaseSession) run(ctx context.Context) error {
 	}
 }
 
-// beginIteration begins the next round, with a token and a load of its own.
+// beginIteration takes the next token and loads the state again.
 func (t *leaseSession) beginIteration(ctx context.Context) error {
 	bound, cancel := t.Rules.Lease.WriteContext(ctx, t.state.Lease)
 	defer cancel()
@@ -77,18 +77,18 @@ func (t *leaseSession) beginIteration(ctx context.Context) error {
 	return nil
 }
 
-// isPastDeadline says that no further round may begin.
+// isPastDeadline reports whether no further iteration may begin.
 func (t *leaseSession) isPastDeadline() bool {
 	return time.Since(t.began) > t.Rules.IterationsEndAfter || t.Stopping != nil && t.Stopping()
 }
 
-// releaseAfterFailure returns the lease after a failure. The token goes up, so that the
-// retried task of this invocation, or any other, finds a fresh name.
+// releaseAfterFailure releases the lease after a failure. The token rises, so that the retried
+// task of this invocation, or any other, gets an unused name.
 func (t *leaseSession) releaseAfterFailure(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	_, err := t.Store.Commit(ctx, Commit{Lease: t.state.Lease, LeaseEnd: ReleaseAnyway})
-	if errors.Is(err, lease.ErrFenced) { // perhaps by our own round whose answer was lost
+	if errors.Is(err, lease.ErrFenced) { // perhaps our own BeginIteration raised the token and its answer was lost
 		var taken Acquired
 		if taken, err = t.Store.Acquire(ctx, t.state.submitterOf(), t.state.Lease.Owner, false); err == nil && taken.Held {
 			_, err = t.Store.Commit(ctx, Commit{Lease: taken.State.Lease, LeaseEnd: ReleaseAnyway})
@@ -99,8 +99,8 @@ func (t *leaseSession) releaseAfterFailure(ctx context.Context) {
 	}
 }
 
-// iterate looks once and does what is due. It reports whether the lease was given
-// back; if not, another round follows.
+// iterate queries the chain once and does the due work. It reports whether the lease was released;
+// if not, another iteration follows.
 func (t *leaseSession) iterate(ctx context.Context) (released bool, err error) {
 	t.queueQueried = t.kind.MaySign() && t.state.isQueueHeadDue(t.state.now().Add(t.Rules.pollSlack()))
 	q, ok := t.Rules.nextQuery(t.state, t.kind, t.chain)
@@ -121,7 +121,7 @@ func (t *leaseSession) iterate(ctx context.Context) (released bool, err error) {
 	switch {
 	case errors.Is(err, lease.ErrFenced):
 		return false, err
-	case err != nil: // what the first look found stands
+	case err != nil: // the first evaluation remains valid
 		t.Log.WarnContext(ctx, "no headers to prove finality by", append(t.logAttrs(), "error", err.Error())...)
 		return t.commitAndSend(ctx, v, j)
 	}
@@ -132,8 +132,8 @@ func (t *leaseSession) iterate(ctx context.Context) (released bool, err error) {
 	return t.commitAndSend(ctx, further, j)
 }
 
-// commitAndSend writes what the judgement found and what the queue makes of it, then
-// sends what was claimed.
+// commitAndSend writes the evaluation and the plan for the queue, then sends the claimed
+// broadcasts.
 func (t *leaseSession) commitAndSend(ctx context.Context, v ChainObservation, j evaluation) (released bool, err error) {
 	t.reached("looked")
 	t.decided = nil
@@ -142,7 +142,7 @@ func (t *leaseSession) commitAndSend(ctx context.Context, v ChainObservation, j 
 	t.state.Open = j.open()
 	t.state.FinalHead = max(t.state.FinalHead, j.finalHead)
 	p := t.planUnsigned(ctx, v)
-	before.Lease = t.state.Lease // signing may have renewed it
+	before.Lease = t.state.Lease // signing may have renewed the lease
 	t.state = before
 
 	w := Commit{Transitions: append(j.transitions, p.transitions...), Allocations: p.allocations, Cursor: evaluateViolation(t.state, v)}
@@ -181,8 +181,8 @@ func (t *leaseSession) commitAndSend(ctx context.Context, v ChainObservation, j 
 	return t.broadcast(ctx, ids, j.claimedIDs(), v.Head)
 }
 
-// hasSignaturesDue says whether a version may be due: of a nonce that has none yet, or
-// by an order.
+// hasSignaturesDue reports whether a version may be due: for a nonce without one, for a requested
+// action, or for a gas bump.
 func (t *leaseSession) hasSignaturesDue(txs []Tx) bool {
 	return t.kind.MaySign() && !t.state.Protected &&
 		slices.ContainsFunc(txs, func(x Tx) bool {
@@ -190,7 +190,7 @@ func (t *leaseSession) hasSignaturesDue(txs []Tx) bool {
 		})
 }
 
-// query asks the chain once, within the lease.
+// query queries the chain once, within the lease.
 func (t *leaseSession) query(ctx context.Context, q ChainQuery) (v ChainObservation, err error) {
 	err = t.callOutside(ctx, func(ctx context.Context) error {
 		v, err = t.chain.Query(ctx, q)
@@ -199,7 +199,7 @@ func (t *leaseSession) query(ctx context.Context, q ChainQuery) (v ChainObservat
 	return v, err
 }
 
-// callOutside makes one call to the outside, which must end before the lease does.
+// callOutside makes one outside call, which must end before the lease does.
 func (t *leaseSession) callOutside(ctx context.Context, f func(context.Context) error) error {
 	return t.callOutsideWithin(ctx, t.Rules.CallTimeout, f)
 }
@@ -226,7 +226,7 @@ func (t *leaseSession) renewLease(ctx context.Context) error {
 	return nil
 }
 
-// planRetry plans the next look after one that brought nothing.
+// planRetry plans the next chain query after one that failed.
 func (t *leaseSession) planRetry(ctx context.Context, q ChainQuery, cause error) (released bool, err error) {
 	if errors.Is(cause, lease.ErrFenced) {
 		return false, cause
@@ -250,8 +250,8 @@ func (t *leaseSession) planRetry(ctx context.Context, q ChainQuery, cause error)
 	return t.commit(ctx, w, true)
 }
 
-// commit makes w true and carries it over to the work in hand. With last, the
-// lease is given back in the same transaction, unless there is more to do now.
+// commit writes w and applies it to t.state. With last, the same transaction releases the lease,
+// unless leaseEndAfter finds more to do now.
 func (t *leaseSession) commit(ctx context.Context, w Commit, last bool) (released bool, err error) {
 	w.Lease = t.state.Lease
 	w.Transitions = append(w.Transitions, t.state.expireQueued(w.Cursor)...)
@@ -281,8 +281,8 @@ func (t *leaseSession) commit(ctx context.Context, w Commit, last bool) (release
 	return written.Released, nil
 }
 
-// leaseEndAfter decides how the lease ends with the last write of a round: not at all
-// where this invocation can go on at once.
+// leaseEndAfter decides how the lease ends with the last write of an iteration. It keeps the lease
+// where this invocation can continue at once.
 func (t *leaseSession) leaseEndAfter(after SubmitterState) LeaseEnd {
 	if t.isPastDeadline() {
 		return ReleaseAnyway
@@ -293,18 +293,16 @@ func (t *leaseSession) leaseEndAfter(after SubmitterState) LeaseEnd {
 	return ReleaseUnlessRerun
 }
 
-// isBlockDue says that a block has come which nobody has looked at, for something
-// that was sent: a poll would come a second later than need be. A look
-// leaves the next one planned ahead, so that this ends.
+// isBlockDue reports whether a pending transaction is due for a check at a new block. A separate
+// poll would come up to a second later. Each check plans the next one ahead, so that this ends.
 func isBlockDue(w SubmitterState) bool {
 	return !w.Protected && slices.ContainsFunc(w.Open, func(x Tx) bool {
 		return x.Sub == Pending && x.NextCheckAt != nil && !x.NextCheckAt.After(w.now())
 	})
 }
 
-// pacedAt is how much later a submitter is served again that was just served, for what
-// came meanwhile: so that many intents share a look instead of having one each. What
-// is due before then does not wait.
+// pacedAt delays the next advance of a submitter that was just served, so that intents which
+// arrive together share one chain query. Work that is due earlier is not delayed.
 func (r Rules) pacedAt(d nextWork, now time.Time) time.Time {
 	at := now.Add(min(r.BlockTime/2, 500*time.Millisecond))
 	if !d.at.IsZero() && d.at.Before(at) {
@@ -313,10 +311,10 @@ func (r Rules) pacedAt(d nextWork, now time.Time) time.Time {
 	return at
 }
 
-// enqueueNext asks for the next look, after the lease was given back, under the
-// token then in force. An advance looks at everything, so that no poll is needed
-// beside it; but for whoever may not sign, so that the watch does not hang on the
-// one function that may.
+// enqueueNext enqueues the next task after the lease was released, under the token then in force.
+// An advance does everything that is due, so a function that may sign needs no poll beside it. A
+// function that may not sign also enqueues the poll, so that polling does not depend on the one
+// function that may sign.
 func (t *leaseSession) enqueueNext(ctx context.Context) error {
 	ctx = t.taskContext(ctx)
 	s, d := t.state.submitterOf(), t.Rules.planNextWork(t.state)
@@ -336,8 +334,8 @@ func (t *leaseSession) enqueueNext(ctx context.Context) error {
 	if d.at.IsZero() || t.kind.MaySign() && (d.advanceNow || t.outdated || soon) {
 		return nil
 	}
-	// A poll that ran in this second may have used up its name, and one of the
-	// next second may run a little early by the database's clock.
+	// A poll that ran in this second may have used up its name. One named for the next second may
+	// run slightly early by the database's clock.
 	at := d.at
 	if next := t.state.now().Add(pollClockMargin).Truncate(time.Second).Add(time.Second); at.Before(next) {
 		at = next

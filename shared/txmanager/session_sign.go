@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// planUnsigned plans what has no bytes yet: nonces that are held, then the queue.
+// planUnsigned plans the allocated nonces without bytes, then the queue.
 func (t *leaseSession) planUnsigned(ctx context.Context, v ChainObservation) allocationPlan {
 	held := t.Rules.postponeBlocked(t.state)
 	p := t.planQueue(ctx, v)
@@ -19,9 +19,9 @@ func (t *leaseSession) planUnsigned(ctx context.Context, v ChainObservation) all
 	return p
 }
 
-// planQueue readies the head of the queue, and signs for the expected nonces
-// where nobody outside sees the bytes. Another signer is asked only once the
-// nonce is bound: what it signed might be seen outside.
+// planQueue plans allocations for the head of the queue. An in-process signer signs for the
+// expected nonces at once. Any other signer is asked only after the nonce is bound, because its
+// signed bytes might be seen outside.
 func (t *leaseSession) planQueue(ctx context.Context, v ChainObservation) allocationPlan {
 	w := t.state
 	if !t.queueQueried || len(w.Queue) == 0 || w.nextSlots().count == 0 {
@@ -42,8 +42,8 @@ func (t *leaseSession) planQueue(ctx context.Context, v ChainObservation) alloca
 	return p
 }
 
-// signAllocations signs what p allocates, where that is to be done before its nonce is bound.
-// What could not be signed, and all behind it, stays in the queue.
+// signAllocations signs the allocations of p where the signer may sign before the nonce is bound.
+// An intent that could not be signed, and all intents after it, stay in the queue.
 func (t *leaseSession) signAllocations(ctx context.Context, p *allocationPlan) {
 	signer, s := t.signer(), t.state.submitterOf()
 	n := slices.IndexFunc(p.allocations, func(a Allocation) bool { return a.Tx.Handler != "" })
@@ -73,8 +73,8 @@ func (t *leaseSession) signAllocations(ctx context.Context, p *allocationPlan) {
 	}
 }
 
-// planServed prepares the queue up to the first intent whose handler this
-// process does not have: its nonce would be bound with nobody to use it.
+// planServed plans the queue up to the first intent whose handler this process lacks. Its nonce
+// would be bound and could not be used.
 func (t *leaseSession) planServed(v ChainObservation) allocationPlan {
 	w, estimates := t.state, estimatesByTx(t.state, t.chain, v.Estimates)
 	first := slices.IndexFunc(w.Queue, func(x Tx) bool { return x.unprovedReason() == "" && t.missingHandlerReason(x) != "" })
@@ -90,7 +90,7 @@ func (t *leaseSession) planServed(v ChainObservation) allocationPlan {
 	return p
 }
 
-// signer is who has the submitter's key.
+// signer is the signer that holds the submitter's key.
 func (t *leaseSession) signer() Signer {
 	if t.SignerNamed == nil {
 		return t.Signer
@@ -98,15 +98,15 @@ func (t *leaseSession) signer() Signer {
 	return t.SignerNamed(t.state.Signer)
 }
 
-// isSigningTimeOver says that what was signed since then is to be stored and sent before more is:
-// after signer.timeout, since a slow signer would use up the invocation on a wide window and
-// store nothing; and after a block's time, since what is sent by then goes into the next
-// block. The rest is left to the next round.
+// isSigningTimeOver reports whether the versions signed since began must be stored and sent before
+// more are signed. The limit is signer.timeout, because a slow signer could use up the invocation
+// and store nothing. It is also one block time, so that the bytes can enter the next block. The
+// next iteration signs the rest.
 func (t *leaseSession) isSigningTimeOver(began time.Time) bool {
 	return time.Since(began) >= min(t.signTimeout(), t.Rules.BlockTime)
 }
 
-// signTimeout is how long one signature may take.
+// signTimeout bounds one signature.
 func (t *leaseSession) signTimeout() time.Duration {
 	return cmp.Or(t.Rules.SignTimeout, t.Rules.CallTimeout)
 }
@@ -119,16 +119,14 @@ func (t *leaseSession) sign(ctx context.Context, tx Unsigned) (s Signed, err err
 	return s, err
 }
 
-// logUnsigned tells the log why a signer gave no answer, and returns what a caller
-// may know of it.
+// logUnsigned logs why a signer gave no answer, and returns the text that a caller may read.
 func (t *leaseSession) logUnsigned(ctx context.Context, x Tx, err error) string {
 	t.Log.ErrorContext(ctx, "not signed", append(t.logAttrs(), "txId", x.ID, "error", err.Error())...)
 	return "not signed: the signer gave no answer"
 }
 
-// signDueVersions signs what needs a version now, in the order of nonces, and stores it
-// before anything is done with it. One that cannot be signed waits, and those
-// above it with it.
+// signDueVersions signs the versions that are due, in nonce order, and stores them before they are
+// used. A transaction that cannot be signed waits, and so do those above it.
 func (t *leaseSession) signDueVersions(ctx context.Context, v ChainObservation) (ids []string, err error) {
 	if !t.kind.MaySign() {
 		return nil, nil
@@ -176,26 +174,25 @@ func (t *leaseSession) signDueVersions(ctx context.Context, v ChainObservation) 
 	return ids, err
 }
 
-// waitUnsigned has the transaction of job wait, since the signer gave no answer.
+// waitUnsigned plans a retry for the transaction of job, since the signer gave no answer.
 func (t *leaseSession) waitUnsigned(ctx context.Context, job signingJob, err error) Transition {
 	from := job.tx.State
 	if job.tx.LastError = t.logUnsigned(ctx, job.tx, err); job.tx.needsHandlerCall() {
-		job.tx.SubmitAttempts = 0 // it answered
+		job.tx.SubmitAttempts = 0 // the handler answered
 	}
-	if job.extraWei != nil { // meanwhile it is sent as it is
+	if job.extraWei != nil { // meanwhile the present version is sent
 		job.tx = t.Rules.bumpLater(job.tx, t.state.now())
 	}
 	return Transition{From: from, To: t.Rules.withNextCheck(job.tx, t.state.now().Add(t.Rules.BlockTime))}
 }
 
-// broadcast broadcasts the stored bytes of the transactions named, in the order of
-// their nonces, and records what the node said of each. Those of again were claimed
-// to be sent before.
+// broadcast sends the stored bytes of the transactions ids, in nonce order, and records each
+// answer of the node. The broadcasts of those in again were claimed as repeats.
 func (t *leaseSession) broadcast(ctx context.Context, ids, again []string, head Header) (released bool, err error) {
 	txs := t.state.openByID(ids)
 	raws := make([][]byte, len(txs))
 	for i, x := range txs {
-		if raws[i] = x.Raw; len(x.Raw) == 0 { // the book leaves them out only where nothing is sent
+		if raws[i] = x.Raw; len(x.Raw) == 0 { // the store omits bytes only where nothing is sent
 			return false, fmt.Errorf("transaction %s is to be sent, and its bytes were not loaded", x.ID)
 		}
 	}
@@ -222,9 +219,9 @@ func (t *leaseSession) broadcast(ctx context.Context, ids, again []string, head 
 	return t.commit(ctx, w, true)
 }
 
-// resolveNonceTooLow asks the chain about those that it called too low: "nonce too low"
-// is a success only where it knows one of our versions. That we know our hash
-// says nothing: it is stored before every send.
+// resolveNonceTooLow queries the chain about transactions that were answered "nonce too low". Such
+// an answer is a success only where the chain knows one of our versions. Our own record proves
+// nothing: versions are stored before every send.
 func (t *leaseSession) resolveNonceTooLow(ctx context.Context, txs []Tx, results []SendResult) {
 	q := ChainQuery{Submitter: t.state.submitterOf()}
 	for i, x := range txs {

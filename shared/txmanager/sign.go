@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// signInOrder asks for n signatures, in the order of their nonces, at most signParallelism at a time, and
-// returns those that it has without a hole before them. err says why the next one is
-// missing. It is nil where all are there, or where the time for one iteration was over: what
-// is signed is to be stored and sent before more is.
+// signInOrder requests n signatures in nonce order, at most atOnce at a time. It returns the
+// results before the first missing one. The error says why that one is missing. It is nil if none
+// is missing, or if the time for signing was over: the signed versions must be stored and sent
+// first.
 //
-// sign is called by several goroutines. This one renews the lease for all of them.
+// The function sign is called by several goroutines. This goroutine renews the lease for all of
+// them.
 func (t *leaseSession) signInOrder(ctx context.Context, n, atOnce int, sign func(ctx context.Context, i int) (Signed, error)) (all []Signed, err error) {
 	type answer struct {
 		i      int
@@ -19,7 +20,7 @@ func (t *leaseSession) signInOrder(ctx context.Context, n, atOnce int, sign func
 	}
 	answers := make(chan answer)
 	all = make([]Signed, n)
-	began, asked, waiting, until := time.Now(), 0, 0, n // until: the first that is missing
+	began, asked, waiting, until := time.Now(), 0, 0, n // until: index of the first missing one
 	for {
 		for asked < until && waiting < max(atOnce, 1) && (asked == 0 || !t.isSigningTimeOver(began)) {
 			if t.Rules.Lease.Short(t.state.Lease) {
@@ -48,8 +49,8 @@ func (t *leaseSession) signInOrder(ctx context.Context, n, atOnce int, sign func
 	}
 }
 
-// signParallelism is how many signatures of s may be asked for at a time. A signer whose bytes could
-// be seen outside is asked for one after the other.
+// signParallelism is how many signatures of s may be requested at once. A signer outside this
+// process gets one request at a time.
 func (t *leaseSession) signParallelism(s Signer) int {
 	if !s.InProcess(t.state.submitterOf()) {
 		return 1

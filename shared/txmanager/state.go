@@ -5,48 +5,48 @@ import (
 	"slices"
 )
 
-// State is where a managed transaction is in its life.
+// State is the stage of a managed transaction's lifecycle.
 type State string
 
-// The states. Queued holds no nonce; InFlight to Protect hold one; Confirmed
-// and Failed are final.
+// The states. A transaction in Queued holds no nonce; one in InFlight to Protect holds one.
+// Confirmed and Failed are terminal.
 const (
-	Queued    State = "QUEUED"    // accepted, waiting its turn, funds or a lower fee
+	Queued    State = "QUEUED"    // accepted, waiting for its turn, the balance or a lower fee
 	InFlight  State = "IN_FLIGHT" // nonce allocated, not yet signed
-	Submitted State = "SUBMITTED" // signed bytes stored, a broadcast claimed, outcome not known
+	Submitted State = "SUBMITTED" // signed bytes stored, a broadcast claimed, outcome unknown
 	Tracking  State = "TRACKING"  // a node has acknowledged it
-	Stuck     State = "STUCK"     // attempts exhausted: a decision is needed; still watched
-	Protect   State = "PROTECT"   // its nonce was consumed by a transaction that is not ours
+	Stuck     State = "STUCK"     // broadcasts used up or timed out: needs a decision, still polled
+	Protect   State = "PROTECT"   // a foreign transaction consumed its nonce
 	Confirmed State = "CONFIRMED" // included, succeeded, final
-	Failed    State = "FAILED"    // final; the sub-state says how
+	Failed    State = "FAILED"    // terminal; the sub-state gives the cause
 )
 
-// SubState is detail within a state.
+// SubState refines a state.
 type SubState string
 
-// Sub-states of Queued, of Tracking, then of Failed. Rejected, Cancelled and Expired used no
-// nonce.
+// The sub-states of Queued, of Tracking, then of Failed. Rejected, Cancelled and Expired
+// transactions used no nonce.
 const (
-	Held SubState = "HELD" // no nonce is given to it until its caller posts it again or an operator decides
+	Held SubState = "HELD" // gets no nonce until its caller posts it again or an operator decides
 
 	Pending  SubState = "PENDING"  // no receipt yet
-	Included SubState = "INCLUDED" // receipt held, confirmations counting
+	Included SubState = "INCLUDED" // receipt stored, confirmations being counted
 
-	Rejected    SubState = "REJECTED"    // refused in preparation
+	Rejected    SubState = "REJECTED"    // refused before allocation
 	Cancelled   SubState = "CANCELLED"   // cancelled before allocation
 	Expired     SubState = "EXPIRED"     // its validUntil passed before allocation
-	Reverted    SubState = "REVERTED"    // mined, and reverted
+	Reverted    SubState = "REVERTED"    // mined and reverted
 	Placeholder SubState = "PLACEHOLDER" // a placeholder consumed the nonce
-	Displaced   SubState = "DISPLACED"   // a foreign transaction took the nonce, and a human accepted that
+	Displaced   SubState = "DISPLACED"   // a foreign transaction consumed the nonce, and an operator accepted that
 
-	// RecordedOnChain is a sub-state of Confirmed: a release recorded that a foreign
-	// transaction was the request.
+	// RecordedOnChain is a sub-state of Confirmed: a release recorded that a foreign transaction
+	// was the request.
 	RecordedOnChain SubState = "RECORDED"
 )
 
-// transitions is the whole of what may happen to a managed transaction. A local
-// signer signs for the expected nonce before it is allocated, and then passes
-// IN_FLIGHT within one statement: hence QUEUED to SUBMITTED.
+// transitions lists every allowed change of state. An in-process signer signs for the expected
+// nonce before it is allocated. Its transaction passes IN_FLIGHT within one statement, so QUEUED
+// may become SUBMITTED.
 var transitions = map[State][]State{
 	Queued:    {Queued, InFlight, Submitted, Failed},
 	InFlight:  {InFlight, Submitted, Stuck, Protect, Confirmed, Failed},
@@ -58,18 +58,18 @@ var transitions = map[State][]State{
 	Failed:    {},
 }
 
-// States lists every state in the order of a transaction's life.
+// States lists every state in the order of the lifecycle.
 func States() []State {
 	return []State{Queued, InFlight, Submitted, Tracking, Stuck, Protect, Confirmed, Failed}
 }
 
-// MayBecome says whether a transaction in s may become t.
+// MayBecome reports whether a transaction in s may change to t.
 func (s State) MayBecome(t State) bool { return slices.Contains(transitions[s], t) }
 
-// Terminal says that nothing changes any more.
+// Terminal reports whether the state never changes again.
 func (s State) Terminal() bool { return s == Confirmed || s == Failed }
 
-// HoldsOpenNonce says that the transaction holds a nonce whose end is not yet final.
+// HoldsOpenNonce reports whether a transaction in this state holds a nonce that is not final yet.
 func (s State) HoldsOpenNonce() bool {
 	switch s {
 	case InFlight, Submitted, Tracking, Stuck, Protect:
@@ -78,8 +78,8 @@ func (s State) HoldsOpenNonce() bool {
 	return false
 }
 
-// IllegalTransitionError reports a change of state that the table of transitions does
-// not have. It is a defect of the caller; nothing was written.
+// IllegalTransitionError reports a change of state that transitions does not allow. It is a defect
+// of the caller; nothing was written.
 type IllegalTransitionError struct {
 	From, To State
 }

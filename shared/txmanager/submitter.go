@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Submitter names one signing account on one chain by its CAIP-10 account id in
-// the one canonical form that is ever stored, hashed, named or compared:
-// "eip155:<chainId>:0x<40 lower-case hex digits>", the chain id without leading
-// zeros. Make one with [ParseSubmitter]; the zero value names nobody.
+// Submitter names one signing account on one chain by its CAIP-10 account id:
+// "eip155:<chainId>:0x<40 lower-case hex digits>", the chain id without leading zeros. Only this
+// canonical form is stored, hashed or compared. Make one with [ParseSubmitter]; the zero value
+// names no account.
 //
 // Source: https://chainagnostic.org/CAIPs/caip-10 and CAIP-2's namespace eip155.
 type Submitter string

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// submitterOf is whose work this is.
+// submitterOf is the submitter that w was loaded for.
 func (w SubmitterState) submitterOf() Submitter { return Submitter(w.Lease.Submitter) }
 
-// afterCommit is w after wr: what the database has once wr is written in full.
+// afterCommit is w after wr was written in full.
 func (w SubmitterState) afterCommit(wr Commit) SubmitterState {
 	for _, use := range w.feeUses(wr) {
 		w.Bounds = w.Bounds.withFee(use.AddedWei)
@@ -47,18 +47,18 @@ func (w SubmitterState) afterCursorChange(c CursorChange) SubmitterState {
 	return w
 }
 
-// isDeferred says that t waits for a nonce which is not settled.
+// isDeferred reports whether t waits for a nonce that is still open.
 func (w SubmitterState) isDeferred(t Tx) bool {
 	return t.DeferredUntilNonce != nil && w.hasOpenUpTo(*t.DeferredUntilNonce)
 }
 
-// hasOpenUpTo says that a nonce up to n is unsettled.
+// hasOpenUpTo reports whether a nonce up to n is open.
 func (w SubmitterState) hasOpenUpTo(n uint64) bool {
 	return len(w.Open) > 0 && w.lowestOpenNonce() <= n
 }
 
-// applyTo is a copy of list with what wr makes of each transaction, and without
-// those that it allocates.
+// applyTo is a copy of list after the transitions and versions of wr, without the transactions
+// that wr allocates.
 func (wr Commit) applyTo(list []Tx) []Tx {
 	become := make(map[string]Tx, len(wr.Transitions)+len(wr.Versions))
 	for _, m := range wr.Transitions {
@@ -84,18 +84,18 @@ func (wr Commit) applyTo(list []Tx) []Tx {
 	return kept
 }
 
-// queuedTx is the transaction of t's id as it was loaded.
+// queuedTx is the queued transaction with t's id, as it was loaded.
 func (w SubmitterState) queuedTx(t Tx) Tx {
 	return w.Queue[slices.IndexFunc(w.Queue, func(x Tx) bool { return x.ID == t.ID })]
 }
 
-// onlyBound is wr without the allocations that were not made.
+// onlyBound is wr without the allocations that the store did not bind.
 func (wr Commit) onlyBound(done CommitResult) Commit {
 	wr.Allocations = wr.Allocations[:done.Allocated]
 	return wr
 }
 
-// openByID is the unsettled transactions with these ids, by nonce.
+// openByID lists the open transactions with these ids, by nonce.
 func (w SubmitterState) openByID(ids []string) []Tx {
 	picked := idSet(ids)
 	return slices.DeleteFunc(slices.Clone(w.Open), func(t Tx) bool { return !picked[t.ID] })

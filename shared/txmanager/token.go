@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// The functions of an ERC-20 contract whose amount a policy bounds, by what a call's data
-// begins with, in hex. Source: https://eips.ethereum.org/EIPS/eip-20
+// The selectors, in hex, of the ERC-20 functions whose amount a policy bounds. Source:
+// https://eips.ethereum.org/EIPS/eip-20
 const (
 	selectorTransfer     = "0xa9059cbb" // transfer(address,uint256)
 	selectorApprove      = "0x095ea7b3" // approve(address,uint256)
 	selectorTransferFrom = "0x23b872dd" // transferFrom(address,address,uint256)
 )
 
-// tokenAddresses are how many addresses stand before the amount.
+// tokenAddresses is the number of addresses before the amount.
 var tokenAddresses = map[string]int{selectorTransfer: 1, selectorApprove: 1, selectorTransferFrom: 2}
 
 // wordSize is the size of an argument in bytes.
 const wordSize = 32
 
-// TokenAmount is how much c transfers or approves as a call of an ERC-20 contract: of its
-// transfer, approve or transferFrom. It is nil for any other call, and where the arguments are
-// not as the ABI encodes them: of 32 bytes each, an address with 12 zeros before it.
+// TokenAmount is the amount that c transfers or approves as a call of an ERC-20 contract: of its
+// transfer, approve or transferFrom. It is nil for any other call, and where the arguments are not
+// ABI-encoded: 32 bytes each, an address with 12 zero bytes before it.
 func (c Call) TokenAmount() *big.Int {
 	_, selector, _ := strings.Cut(c.Function(), ":")
 	addresses, known := tokenAddresses[selector]
@@ -40,16 +40,16 @@ func (c Call) TokenAmount() *big.Int {
 	return new(big.Int).SetBytes(arguments)
 }
 
-// BoundedFunction reports whether a policy bounds the amount of this function where it names its
-// contract as a token. It is written as [Call.Function] writes it.
+// BoundedFunction reports whether a policy bounds the amount of this function of a token contract.
+// function is written as [Call.Function] writes it.
 func BoundedFunction(function string) bool {
 	_, selector, _ := strings.Cut(function, ":")
 	_, known := tokenAddresses[selector]
 	return known
 }
 
-// refuseToken is why a call of a token is not allowed, or "". A function that targets names is
-// allowed besides those whose amount is bounded, with any amount.
+// refuseToken is why a policy refuses a call of a token, or "". It also allows functions that
+// targets lists, with any amount, unless their amount is bounded.
 func (b Bounds) refuseToken(a BoundedTerms) string {
 	most, named := b.Tokens[a.Target]
 	switch {

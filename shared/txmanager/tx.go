@@ -9,66 +9,66 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// Tx is a managed transaction as loaded, or as it shall become. The payload and
-// what binds it (ID, Submitter, RequestID, Seq) never change; Nonce is set once.
+// Tx is a managed transaction, as loaded or as it is to become. ID, Submitter, RequestID, Seq and
+// Payload never change; Nonce is set once.
 type Tx struct {
 	ID        string // a UUID
 	Submitter Submitter
 	RequestID string
-	Seq       int64 // the queue's order
+	Seq       int64 // position in the queue
 	Payload   []byte
-	Handler   string // makes the transaction, out of the payload, once the nonce is there; "": the payload is the transaction
-	Trace     []byte // of its request, for a [Watcher], which alone knows what it means; nil: none
+	Handler   string // makes the transaction from the payload once the nonce is bound; "": the payload is the transaction
+	Trace     []byte // trace context of its request, for a [Watcher]; nil: none
 
 	State              State
 	Sub                SubState
 	Nonce              *uint64
-	DeferredUntilNonce *uint64 // passed over in the queue until this nonce has settled
+	DeferredUntilNonce *uint64 // the queue passes over it until this nonce is terminal
 
-	Versions        []Hash // every signed version, oldest first; any may be the mined one
-	Placeholders    []Hash // those of them that are placeholders
-	Raw             []byte // the version last sent
-	RequestedAction Action // what somebody decided about it, and is not done yet; "": nothing
+	Versions        []Hash // every signed version, oldest first; any of them may be mined
+	Placeholders    []Hash // the versions that are placeholders
+	Raw             []byte // the bytes of the last version
+	RequestedAction Action // the requested action that is not carried out yet; "": none
 	Gas             *GasParams
 
-	FirstSubmitAt  *time.Time // times are the database's
+	FirstSubmitAt  *time.Time // all times are the database's
 	LastSubmitAt   *time.Time
 	NextResubmitAt *time.Time
 	SubmitAttempts int
-	NextBumpAt     *time.Time // no replacement by gas bump before; nil: an interval after FirstSubmitAt
+	NextBumpAt     *time.Time // no gas bump before this time; nil: one interval after FirstSubmitAt
 	LastCheckAt    *time.Time
 	NextCheckAt    *time.Time
-	LastError      string // why it waits, or what the last call said
+	LastError      string // why it waits, or the answer of the last call
 
-	Diagnosis *Diagnosis // where it seemed to be before it had a receipt; nil: nobody looked
+	Diagnosis *Diagnosis // where it seemed to be while it had no receipt; nil: not inspected
 
 	Receipt       *Receipt
-	Confirmations []Header // the receipt's block and those on top of it, by parent hash
+	Confirmations []Header // the receipt's block and the blocks on top of it, linked by parent hash
 
-	Recorded *Recorded // what a release recorded of its request; nil: nothing
+	Recorded *Recorded // what a release recorded for its request; nil: nothing
 
-	Reservation *Reservation // somebody asked for the nonce itself; nil: nobody did
+	Reservation *Reservation // for a nonce reserved without an intent; nil: none
 
-	FillsLostNonce bool // it is nothing but a placeholder: see [Filling]
+	FillsLostNonce bool // it is only a placeholder: see [Filling]
 
-	Caller      string // as it is stored
+	Caller      string // as stored
 	Fingerprint []byte // of the payload
 	MAC         MAC
-	NeedsNoMAC  bool // it may be without a MAC: a release without MACs stored it
+	NeedsNoMAC  bool // it may lack a MAC: an earlier version of the program, without MACs, stored it
 
-	Authenticity // as it was checked since it was loaded
+	Authenticity // the result of the check since the load
 
-	BarredReason string // why the submitter's callers do not let it have a nonce any more; "": they do, or it has one
+	BarredReason string // why the submitter's callers no longer allow it a nonce; "": they allow it, or it has one
 
-	MaxValueWei *big.Int // what the submitter's policy allows its caller in one transaction; nil: no limit, or it has a nonce
+	MaxValueWei *big.Int // the most that the submitter's policy allows its caller in one transaction; nil: no limit, or it has a nonce
 
-	ValidUntil    *time.Time // no nonce is bound to it from then on; nil: that never ends
-	PresentCaller string     // of a queued one: whose it is now, by the submitter's successions
-	HeldBackSince *time.Time // since when its own bounds hold it back; nil: they do not
-	DeferredAt    *time.Time // since when intents of other callers go ahead of it; nil: none does
+	ValidUntil    *time.Time // from this time on it gets no nonce; nil: no limit
+	PresentCaller string     // of a queued one: its caller now, after the submitter's successions
+	HeldBackSince *time.Time // since when its own bounds block it; nil: they do not
+	DeferredAt    *time.Time // since when intents of other callers pass it; nil: none does
 }
 
-// Hash is the version last sent; the zero hash before any was signed.
+// Hash is the hash of the last version; the zero hash before the first is signed.
 func (t Tx) Hash() Hash {
 	if len(t.Versions) == 0 {
 		return Hash{}
@@ -76,23 +76,22 @@ func (t Tx) Hash() Hash {
 	return t.Versions[len(t.Versions)-1]
 }
 
-// isPlaceholder says that the version h is one.
+// isPlaceholder reports whether version h is a placeholder.
 func (t Tx) isPlaceholder(h Hash) bool { return slices.Contains(t.Placeholders, h) }
 
-// isAcknowledged says that a node has taken the transaction at least once.
+// isAcknowledged reports whether a node has accepted the transaction.
 func (t Tx) isAcknowledged() bool { return t.State == Tracking }
 
-// GasParams is what a signed version may cost at most.
+// GasParams are the upper bounds of what a signed version pays.
 type GasParams struct {
 	Gas       uint64   `json:"gas"`
-	Legacy    bool     `json:"-"`                    // it has a gasPrice in place of the two, which is both
+	Legacy    bool     `json:"-"`                    // a legacy transaction: its gasPrice is in both fee fields
 	FeeCapWei *big.Int `json:"maxFeePerGas"`         // wei per gas
 	TipCapWei *big.Int `json:"maxPriorityFeePerGas"` // wei per gas
 	ValueWei  *big.Int `json:"value"`
 }
 
-// MarshalJSON writes the amounts as decimal strings: money is never a float,
-// not even in a reader's JSON.
+// MarshalJSON writes amounts as decimal strings, so that no JSON reader parses money as a float.
 func (g GasParams) MarshalJSON() ([]byte, error) {
 	if g.Legacy {
 		return json.Marshal(map[string]any{"gas": g.Gas, "gasPrice": g.FeeCapWei.String(), "value": g.ValueWei.String()})
@@ -139,62 +138,61 @@ func (b *decimalText) int() *big.Int {
 	return &b.Int
 }
 
-// worstCostWei is the most that the version may take from the account.
+// worstCostWei is the most that the version can take from the account, in wei.
 func (g GasParams) worstCostWei() *big.Int {
 	cost := new(big.Int).Mul(g.FeeCapWei, new(big.Int).SetUint64(g.Gas))
 	return cost.Add(cost, g.ValueWei)
 }
 
-// SubmitterState is what the database knows of one submitter at one look, read under the
-// lease after its token was committed.
+// SubmitterState is what the database stores about one submitter. It is read under the lease,
+// after the fencing token was committed.
 type SubmitterState struct {
 	Lease              lease.Lease
 	Now                time.Time // the database's clock at the load
 	Window             uint64    // max_in_flight; 1 where Strict
-	Strict             bool      // no nonce is bound while any is open: see [Rules.bindWindow]
+	Strict             bool      // no nonce is bound while another is open: see [Rules.bindWindow]
 	NextNonce          uint64
 	FinalHead          uint64     // the highest block of a final transaction; 0: none
-	FinalBlocks        []Header   // blocks of the last final transactions, ascending, to reorg.watchDepth
-	SuspectedViolation *Violation // what the last look found amiss with the account
-	Protected          bool       // an episode of PROTECT is open
-	Incident           int        // which; 0: none
-	Evidence           *Violation // what opened it; nil: none is open, or the database is a foreign one
-	ForeignDatabase    bool       // the database is not the one we wrote last: then it is protected too
-	Suspended          bool       // an operator has switched allocation off
-	HooksForbidden     bool       // its nonces are not the hooks' to reserve
-	Signer             string     // which signer holds the key, as registered
-	Open               []Tx       // by nonce
-	Queue              []Tx       // the first queued, by seq, without those set aside, or deferred and not due, or behind one of the same caller that is
-	QueueMore          bool       // there are more than were loaded
-	Expired            []Tx       // queued, and past their validUntil: some of them. None while Protected
-	ExpiredMore        bool       // there are perhaps more
+	FinalBlocks        []Header   // blocks of the last final transactions, ascending, to a depth of reorg.watchDepth
+	SuspectedViolation *Violation // the suspected violation of the last chain query; nil: none
+	Protected          bool       // a PROTECT incident is open
+	Incident           int        // its number; 0: none
+	Evidence           *Violation // what opened the incident; nil: none is open, or the database is a foreign one
+	ForeignDatabase    bool       // the database identity is not the last one written; the submitter is then protected
+	Suspended          bool       // an operator suspended allocation
+	HooksForbidden     bool       // hooks must not reserve its nonces
+	Signer             string     // the registered signer that holds the key
+	Open               []Tx       // the open transactions, by nonce
+	Queue              []Tx       // the first queued intents by seq, without the deferred that are not due, and later ones of a caller that has such an intent
+	QueueMore          bool       // the queue has more than were loaded
+	Expired            []Tx       // some queued intents past their validUntil; none while Protected
+	ExpiredMore        bool       // there may be more
 
-	NextExpiry    *time.Time // the first validUntil to come of what is queued; nil: none
-	DeferredUntil *time.Time // when the first of those that are deferred is due again; nil: none is deferred, or all are due
+	NextExpiry    *time.Time // the earliest validUntil still to come in the queue; nil: none
+	DeferredUntil *time.Time // when the first deferred intent is due again; nil: none is deferred, or all are due
 
-	Bounds Bounds // of the submitter's policy
+	Bounds Bounds // the bounds of the submitter's policy
 
-	BumpBudgetUsedWei *big.Int // what replacements of the last 24 hours added at worst, where a gas bump has a budget; nil: nothing
+	BumpBudgetUsedWei *big.Int // the worst-case cost that gas bumps added in the last 24 hours, where they have a budget; nil: nothing
 
-	ForeignUnread   bool // foreign transactions of the open episode are not all read and final
-	ForeignReadable bool // and the blocks that have them are being read: the next step may follow at once
+	ForeignUnread   bool // some foreign transactions of the open incident are not read or not final
+	ForeignReadable bool // blocks are being read for them: the next step can follow at once
 
-	LowestDeferredUntil *uint64 // the lowest nonce that an intent set aside waits for; nil: none waits
+	LowestDeferredUntil *uint64 // the lowest nonce that a deferred intent waits for; nil: none waits
 
 	loadedAt time.Time // with a monotonic reading
 }
 
-// WithLoadTime stamps the moment of the load, by which [SubmitterState] carries the database's
-// clock on.
+// WithLoadTime records the moment of the load, from which now extrapolates the database's clock.
 func (w SubmitterState) WithLoadTime(at time.Time) SubmitterState {
 	w.loadedAt = at
 	return w
 }
 
-// now is the database's clock, carried on by the process's monotonic one.
+// now is the database's clock at the load plus the process's monotonic time since.
 func (w SubmitterState) now() time.Time { return w.Now.Add(time.Since(w.loadedAt)) }
 
-// lowestOpenNonce is the lowest unsettled nonce, or the next one where none is.
+// lowestOpenNonce is the lowest open nonce, or the next nonce where none is open.
 func (w SubmitterState) lowestOpenNonce() uint64 {
 	if len(w.Open) == 0 {
 		return w.NextNonce
@@ -202,7 +200,7 @@ func (w SubmitterState) lowestOpenNonce() uint64 {
 	return *w.Open[0].Nonce
 }
 
-// roomInWindow is how many nonces may be allocated from the cursor on now.
+// roomInWindow is how many nonces can be allocated now, from the cursor on.
 func (w SubmitterState) roomInWindow() int {
 	held := w.NextNonce - w.lowestOpenNonce()
 	if held >= w.Window {
@@ -211,35 +209,35 @@ func (w SubmitterState) roomInWindow() int {
 	return int(w.Window - held)
 }
 
-// ViolationKind is what a suspicion is about.
+// ViolationKind is the invariant that an observation contradicts.
 type ViolationKind string
 
-// The premises that can be seen to be broken.
+// The violations that can be observed.
 const (
-	CountAhead        ViolationKind = "AHEAD" // the chain's count is ahead of every nonce handed out
-	NonceConsumed     ViolationKind = "TAKEN" // the lowest nonce in flight is consumed by none of its versions
-	FinalBlockReorged ViolationKind = "REORG" // the block of a final transaction is no longer the chain's
+	CountAhead        ViolationKind = "AHEAD" // the chain's count is above every allocated nonce
+	NonceConsumed     ViolationKind = "TAKEN" // the lowest open nonce is consumed, and by none of its versions
+	FinalBlockReorged ViolationKind = "REORG" // the block of a final transaction was reorged out
 )
 
-// Violation is a sign that a premise is broken, seen once. Seen again at a later
-// block it opens PROTECT, with this as evidence.
+// Violation is a suspected violation, seen once. If it is seen again at a later block, it opens
+// PROTECT with this as evidence.
 type Violation struct {
 	Kind          ViolationKind `json:"why"`
-	Description   string        `json:"what"`          // the same in words
-	ExpectedNonce uint64        `json:"expectedNonce"` // what the cursor allows at most
+	Description   string        `json:"what"`          // the kind in words
+	ExpectedNonce uint64        `json:"expectedNonce"` // the highest count that the cursor allows
 	LatestCount   uint64        `json:"latestCount"`
 	PendingCount  uint64        `json:"pendingCount"`
 	Block         uint64        `json:"block"`
 	BlockHash     Hash          `json:"blockHash"`
 	Node          string        `json:"node"`
 
-	AgreedBy string `json:"borneOutBy,omitempty"` // the chain's other nodes that show the same, of a chain with several
+	AgreedBy string `json:"borneOutBy,omitempty"` // the chain's other nodes that agree, where it has several
 
-	Final *Header `json:"final,omitempty"` // for FinalBlockReorged: the final block that the chain had
+	Final *Header `json:"final,omitempty"` // for FinalBlockReorged: the final block that the chain no longer has
 
-	// For CountAhead and NonceConsumed, once PROTECT opens: the transaction that
-	// consumed ExpectedNonce, or why it is not known.
+	// For CountAhead and NonceConsumed, once PROTECT opens: the transaction that consumed
+	// ExpectedNonce, or why it is unknown.
 	ConsumedBy        *ConsumingTx `json:"taker,omitempty"`
 	ConsumedByUnknown string       `json:"takerUnknown,omitempty"`
-	SameAsIntent      bool         `json:"sameAsIntent,omitempty"` // it does what the intent wanted: to, value and data
+	SameAsIntent      bool         `json:"sameAsIntent,omitempty"` // it has the intent's to, value and data
 }

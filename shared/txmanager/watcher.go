@@ -6,35 +6,34 @@ import (
 	"time"
 )
 
-// Watcher is told of what was done, once it is, for metrics and traces. It changes
-// nothing, and nothing waits for what it does.
+// Watcher receives completed steps, for metrics and traces. It changes no state, and no
+// transaction waits for it.
 type Watcher interface {
-	// Committed is told of the steps that a write made, which was begun at that time. A
-	// write whose answer was lost is not told.
+	// Committed receives the steps of a commit, which began at began. A commit whose answer was
+	// lost is not reported.
 	Committed(ctx context.Context, began time.Time, steps []Step)
 
-	// Broadcast is told what a node said to the bytes of t, which were handed to it at that
-	// time. again says that they, or bytes before them, were claimed to be sent before.
+	// Broadcast receives a node's answer to the bytes of t, which were sent at began. again is
+	// true if an earlier broadcast of t was claimed.
 	Broadcast(ctx context.Context, began time.Time, t Tx, res SendResult, again bool)
 
-	// TaskContext is the context for making the tasks of the next look: at what is
-	// unsettled, and at the queue.
+	// TaskContext is the context for enqueuing the next tasks, for the open and the queued
+	// transactions.
 	TaskContext(ctx context.Context, unsettled, queue []Tx) context.Context
 
-	// IntentUnproved is told each time that an intent was checked, and is not proved to be what
-	// was accepted.
+	// IntentUnproved receives each result of a check that did not prove an intent authentic.
 	IntentUnproved(ctx context.Context, p Proof)
 }
 
-// Step is what one write made of one transaction.
+// Step is the change of one transaction in one commit.
 type Step struct {
 	From, To Tx
 	NewFork  bool      // its list of confirming blocks was replaced, or its receipt removed
-	Decided  *Decision // by code; nil: nothing was
-	ExtraWei *big.Int  // of a version that a gas bump made: what it may cost beyond the one before; nil: none was
+	Decided  *Decision // by code; nil: no decision
+	ExtraWei *big.Int  // the worst-case extra cost of a gas bump beyond the version before; nil: no gas bump
 }
 
-// loadedByID is the work in hand by txId.
+// loadedByID are the loaded transactions by txId.
 func (t *leaseSession) loadedByID() map[string]Tx {
 	all := make(map[string]Tx, len(t.state.Open)+len(t.state.Queue))
 	for _, list := range [][]Tx{t.state.Open, t.state.Queue, t.state.Expired} {
@@ -45,8 +44,8 @@ func (t *leaseSession) loadedByID() map[string]Tx {
 	return all
 }
 
-// watchCommit tells the watcher what w made of what was loaded before. Of moves out
-// of the queue none is told where one was lost: which one it was is not known.
+// watchCommit reports the changes of w to the watcher. If the store skipped a transition, those
+// out of QUEUED are not reported: it is unknown which one was skipped.
 func (t *leaseSession) watchCommit(ctx context.Context, began time.Time, w Commit, done CommitResult, before map[string]Tx) {
 	if t.Watcher == nil {
 		return
@@ -70,8 +69,8 @@ func (t *leaseSession) watchCommit(ctx context.Context, began time.Time, w Commi
 	}
 }
 
-// isNewFork says that the list of confirming blocks was replaced, or the receipt
-// removed: by a reorg, unless an operator accepted that.
+// isNewFork reports whether the list of confirming blocks was replaced, or a receipt was removed
+// by a reorg. A removal that an operator accepted does not count.
 func isNewFork(from, to Tx) bool {
 	if from.Receipt == nil || to.Receipt == nil {
 		return from.Receipt != nil && !to.State.Terminal()
@@ -79,14 +78,14 @@ func isNewFork(from, to Tx) bool {
 	return !isPrefix(from.Confirmations, to.Confirmations)
 }
 
-// watchBroadcast tells the watcher what a node said to the bytes of x.
+// watchBroadcast reports a node's answer to the bytes of x to the watcher.
 func (t *leaseSession) watchBroadcast(ctx context.Context, began time.Time, x Tx, res SendResult, again bool) {
 	if t.Watcher != nil {
 		t.Watcher.Broadcast(ctx, began, x, res, again)
 	}
 }
 
-// taskContext is the context for making the tasks of the next look.
+// taskContext is the context for enqueuing the next tasks.
 func (t *leaseSession) taskContext(ctx context.Context) context.Context {
 	if t.Watcher == nil {
 		return ctx

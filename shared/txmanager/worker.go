@@ -12,46 +12,45 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// Worker serves submitters. It keeps nothing between two calls: any number of
-// workers, in any number of processes, may serve one submitter at once.
+// Worker serves submitters. It keeps no state between calls: any number of workers, in any number
+// of processes, may serve one submitter at once.
 type Worker struct {
 	Store   Store
 	ChainOf func(Submitter) (ChainConnector, error) // the connector of a submitter's chain
 	Signer  Signer
-	// SignerNamed is the signer that a registration names. nil: Signer signs for all.
+	// SignerNamed returns the signer that a registration names. nil: Signer signs for all.
 	SignerNamed func(signer string) Signer
 
 	Tasks TaskEnqueuer
 	Rules Rules
 
-	// Handlers make the transactions of requests that name one.
+	// Handlers make the transactions of requests that name a handler.
 	Handlers map[string]Handler
 
-	// Intents checks MACs before anything is signed. nil: this process has no key.
+	// Intents checks MACs before signing. nil: this process has no key.
 	Intents IntentVerifier
 
-	// Resolution decides by code about what is STUCK. nil, the default, only
-	// waits for an operator; the log has an ERROR line when one becomes STUCK.
+	// Resolution decides by code about STUCK transactions. nil, the default, waits for an
+	// operator. The log has an ERROR line when a transaction becomes STUCK.
 	Resolution StuckResolution
 
-	// Stopping says that this process is about to end: a tenure gives the lease back
-	// with its next write, and asks for another to go on. nil: it never is.
+	// Stopping reports whether this process is about to end. The lease session then releases the
+	// lease with its next write and enqueues a task. nil: never.
 	Stopping func() bool
 
-	Node    string // this instance, in owners and logs
+	Node    string // this instance, for lease owners and logs
 	Log     *slog.Logger
 	Watcher Watcher            // for metrics and traces; may be nil
-	Reached func(point string) // passed at each step by its name; nil but in tests
+	Reached func(point string) // called with the name of each crash point; nil outside tests
 }
 
-// ServeSubmitter looks at everything that s has due and does it, as far as the function
-// of kind may, until nothing is left to do now; then it asks for the next look.
+// ServeSubmitter does everything that s has due, as far as the function of kind may. When nothing
+// is left to do now, it enqueues the next task.
 //
-// If another invocation holds the lease, Serve leaves a wake mark and a task
-// for the case that the holder dies, and returns nil. If the lease is lost on
-// the way, Serve starts over as if just called. Any error means that the
-// caller's own task must come again (an answer other than 2xx): by then
-// nothing is lost, since every step began with a fenced write.
+// If another invocation holds the lease, ServeSubmitter sets the rerun flag and enqueues a
+// takeover task, in case the holder dies. It then returns nil. If the lease is lost on the way, it
+// starts over as if just called. After any error the caller must let its own task be retried (an
+// answer other than 2xx). No stored state is lost, since every step begins with a fenced write.
 func (w *Worker) ServeSubmitter(ctx context.Context, s Submitter, kind Kind) error {
 	began := time.Now()
 	chain, err := w.ChainOf(s)
@@ -61,7 +60,7 @@ func (w *Worker) ServeSubmitter(ctx context.Context, s Submitter, kind Kind) err
 	owner := w.Node + "/" + invocationID()
 	for {
 		taken, err := w.acquire(ctx, s, owner, kind.MaySign())
-		if err != nil && ctx.Err() == nil { // it may be ours: the same owner finds it free
+		if err != nil && ctx.Err() == nil { // the lost answer may have granted the lease: the same owner can acquire it again
 			taken, err = w.acquire(ctx, s, owner, kind.MaySign())
 		}
 		if err != nil {
@@ -86,16 +85,16 @@ func (w *Worker) ServeSubmitter(ctx context.Context, s Submitter, kind Kind) err
 	}
 }
 
-// acquire takes the lease from the book, and has the rules bind what was loaded.
+// acquire acquires the lease and applies the rules' window to the loaded state.
 func (w *Worker) acquire(ctx context.Context, s Submitter, owner string, wide bool) (Acquired, error) {
 	taken, err := w.Store.Acquire(ctx, s, owner, wide && !w.Rules.Strict)
 	taken.State = w.Rules.bindWindow(taken.State).withoutChecks()
 	return taken, err
 }
 
-// invocationID tells one invocation from every other.
+// invocationID is a random id for one invocation.
 func invocationID() string {
 	var b [8]byte
-	rand.Read(b[:]) // never fails: crypto/rand
+	rand.Read(b[:]) // crypto/rand never fails
 	return hex.EncodeToString(b[:])
 }

@@ -1,14 +1,14 @@
-// Package model checks reservations beside intents, by walking every interleaving of
-// two workers, two reservations and two intents of one submitter, with crashes, time-
-// outs, marks that arrive late, twice or never, cancels, and owners who send by
-// themselves what they should only hand in.
+// Package model checks reservations together with intents. It visits every interleaving of two
+// workers, two reservations and two intents of one submitter. That includes crashes, expiries,
+// cancels, lost, late and repeated marks, and owners who send their bytes themselves.
 //
-// A step is what is atomic outside: one load, one fenced write, one mark that arrives,
-// one send, one nonce that the chain consumes. Between a load and its write everything
-// else may happen. Time has no number: a reservation's time may be over at any moment.
-// That a lease fences is shown by shared/lease/model; here a rule says that it does.
+// Each atomic operation is one step: a load, a fenced write, the arrival of a mark, a send, a
+// nonce that the chain consumes. Any step can occur between a load and its write. Time has no
+// number: a reservation can expire at any moment. Package shared/lease/model shows that a lease
+// fences; here it is a rule.
 //
-// Two promises are judged. In no state has a nonce no holder, or versions of two
-// payloads, or been consumed by what is not its holder's; and from every state there is
-// a way to an end, where the chain has consumed every nonce handed out.
+// Two properties are checked. First, every allocated nonce always has a holder, has versions of at
+// most one payload, and is consumed only by its holder's bytes or a placeholder. Second, from
+// every state a terminal state can be reached, in which the chain has consumed every allocated
+// nonce. Only the tests of this package import it; start reading at [Check].
 package model

@@ -79,14 +79,14 @@ func TestSignedAndGivenBack(t *testing.T) {
 // H5, of a nonce given back: its taker is cancelled between load and write.
 func TestH05TakerLeavesTheQueue(t *testing.T) {
 	t.Parallel()
-	breaks(t, Check(less(func(r *Rules) { r.TakerFirst = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1, Cancels: 1}),
+	breaks(t, Check(less(func(r *Rules) { r.IntentFirst = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1, Cancels: 1}),
 		"a nonce that nobody has", "worker 0 loads: intent 1 shall have nonce 0, from owner A", "intent 1 is cancelled")
 }
 
 // A nonce that was given back and that nobody needs is never consumed.
 func TestGivenBackAndNobodyCame(t *testing.T) {
 	t.Parallel()
-	breaks(t, Check(less(func(r *Rules) { r.GivenBackTimesOut = false }), Budget{Workers: 1, Window: 1, Owners: 1}),
+	breaks(t, Check(less(func(r *Rules) { r.ReleasedTimesOut = false }), Budget{Workers: 1, Window: 1, Owners: 1}),
 		modelcheck.NoEnd, "the mark recyclable of owner A arrives")
 }
 

@@ -12,8 +12,8 @@ type emit func(step string, to state)
 
 func (p protocol) start() state {
 	s := state{left: p.Budget}
-	for n := range s.seats {
-		s.seats[n].holder, s.seats[n].mined = nobody, nobody
+	for n := range s.slots {
+		s.slots[n].holder, s.slots[n].mined = nobody, nobody
 	}
 	for i := range s.queued {
 		s.queued[i] = int8(i) < p.Intents
@@ -26,18 +26,18 @@ func (p protocol) start() state {
 
 func (p protocol) next(s state, out func(string, state)) {
 	for i := range p.Workers {
-		p.work(s, i, out)
+		p.stepWorker(s, i, out)
 	}
 	for i := range s.owners {
-		p.own(s, who(i), out)
-		p.arrive(s, who(i), out)
+		p.stepOwner(s, party(i), out)
+		p.deliverMarks(s, party(i), out)
 	}
-	p.cancel(s, out)
-	p.chain(s, out)
+	p.stepCancel(s, out)
+	p.stepChain(s, out)
 }
 
-// fence is a lease taken by somebody else than worker i: what others have loaded is not
-// written any more.
+// fence gives the lease to a new holder: the plans of all workers except worker i can no longer be
+// written.
 func (p protocol) fence(s *state, but int8) {
 	if !p.Fenced {
 		return
@@ -49,8 +49,8 @@ func (p protocol) fence(s *state, but int8) {
 	}
 }
 
-// work is a step of worker i: it loads and decides, or writes, or dies in between.
-func (p protocol) work(s state, i int8, out emit) {
+// stepWorker is a step of worker i: it loads and decides, or writes, or crashes in between.
+func (p protocol) stepWorker(s state, i int8, out emit) {
 	w := s.workers[i]
 	if w.kind != rest {
 		if s.left.Crashes > 0 {
@@ -84,12 +84,12 @@ func (w plan) String() string {
 	return "nothing"
 }
 
-// plans are what a load can lead to.
+// plans are the possible decisions after a load.
 func (p protocol) plans(s state) (all []plan) {
 	for w := owner0; w <= owner1; w++ {
 		o := s.owners[w]
-		waits := o.res == reserved || o.res == recyclable && p.GivenBackTimesOut
-		if !waits || !o.over || s.seats[o.nonce].ordered {
+		waits := o.res == reserved || o.res == recyclable && p.ReleasedTimesOut
+		if !waits || !o.over || s.slots[o.nonce].ordered {
 			continue
 		}
 		kind := order
@@ -98,7 +98,7 @@ func (p protocol) plans(s state) (all []plan) {
 		}
 		all = append(all, plan{kind: kind, whose: w, nonce: o.nonce})
 	}
-	if n, from, ok := s.seat(); ok {
+	if n, from, ok := s.nextSlot(); ok {
 		for w := intent0; w <= intent1; w++ {
 			if s.queued[w-intent0] {
 				all = append(all, plan{allocate, w, from, n})
@@ -109,10 +109,10 @@ func (p protocol) plans(s state) (all []plan) {
 	return all
 }
 
-// write is what became of a plan.
+// write carries out a worker's plan.
 func (p protocol) write(s state, i int8, w plan, out emit) {
 	step := fmt.Sprintf("worker %d writes: %s", i, w)
-	at := &s.seats[w.nonce]
+	at := &s.slots[w.nonce]
 	o := &s.owners[min(w.whose, owner1)]
 	switch w.kind {
 	case order:
@@ -126,15 +126,15 @@ func (p protocol) write(s state, i int8, w plan, out emit) {
 	out(step, s)
 }
 
-// bind gives an intent its nonce, with its bytes.
+// bind gives an intent its nonce and stores its bytes.
 func (p protocol) bind(s *state, w plan) {
 	stillQueued := s.queued[w.whose-intent0]
-	if p.TakerFirst && !stillQueued {
+	if p.IntentFirst && !stillQueued {
 		return
 	}
 	if w.from != nobody {
 		s.owners[w.from].res = passedOn
-		s.seats[w.nonce].holder = nobody
+		s.slots[w.nonce].holder = nobody
 	}
 	if w.from == nobody && stillQueued {
 		s.next = max(s.next, w.nonce+1)
@@ -143,19 +143,19 @@ func (p protocol) bind(s *state, w plan) {
 		return
 	}
 	s.queued[w.whose-intent0] = false
-	s.seats[w.nonce].holder = w.whose
-	s.seats[w.nonce].stored |= 1 << w.whose
+	s.slots[w.nonce].holder = w.whose
+	s.slots[w.nonce].stored |= 1 << w.whose
 }
 
-// own is a step of an owner: it asks for a nonce, signs and hands in, gives back, sends
-// by itself, or is never heard of again.
-func (p protocol) own(s state, w who, out emit) {
+// stepOwner is a step of an owner. It reserves a nonce, signs and marks it used, releases it,
+// sends its bytes itself, or stops.
+func (p protocol) stepOwner(s state, w party, out emit) {
 	o := s.owners[w]
 	switch {
 	case o.gone:
 		return
 	case o.res == unasked:
-		if n, from, ok := s.seat(); ok {
+		if n, from, ok := s.nextSlot(); ok {
 			to := s
 			p.fence(&to, -1)
 			p.reserve(&to, w, n, from)
@@ -169,7 +169,7 @@ func (p protocol) own(s state, w who, out emit) {
 		to := s
 		to.left.Rogues--
 		to.owners[w].rogue = true
-		to.seats[o.nonce].sent |= 1 << w
+		to.slots[o.nonce].sent |= 1 << w
 		out(fmt.Sprintf("%s sends what it signed for nonce %d", w, o.nonce), to)
 	}
 	if o.res != unasked && !o.rogue && o.back == 0 {
@@ -182,18 +182,18 @@ func (p protocol) own(s state, w who, out emit) {
 	out(fmt.Sprintf("%s is never heard of again", w), to)
 }
 
-// reserve is atomic: the owner that does not hear of it is one that is never heard of.
-func (p protocol) reserve(s *state, w who, n int8, from who) {
+// reserve is atomic: an owner that does not receive the answer is one that stops.
+func (p protocol) reserve(s *state, w party, n int8, from party) {
 	if from != nobody {
 		s.owners[from].res = passedOn
 	}
 	s.next = max(s.next, n+1)
-	s.seats[n].holder = w
+	s.slots[n].holder = w
 	s.owners[w].res, s.owners[w].nonce = reserved, n
 }
 
-// arrive is a mark of an owner that arrives, or never does; and its time.
-func (p protocol) arrive(s state, w who, out emit) {
+// deliverMarks delivers or loses an owner's mark, or lets its reservation expire.
+func (p protocol) deliverMarks(s state, w party, out emit) {
 	o := s.owners[w]
 	if (o.res == reserved || o.res == recyclable) && !o.over {
 		to := s
@@ -208,7 +208,7 @@ func (p protocol) arrive(s state, w who, out emit) {
 	}
 }
 
-func (p protocol) deliver(s state, w who, what string, wire func(*state) *int8, do func(*state, who), out emit) {
+func (p protocol) deliver(s state, w party, what string, wire func(*state) *int8, do func(*state, party), out emit) {
 	step := fmt.Sprintf("the mark %s of %s arrives", what, w)
 	if s.left.Twice > 0 {
 		to := s
@@ -229,30 +229,29 @@ func (p protocol) deliver(s state, w who, what string, wire func(*state) *int8, 
 	out(step, s)
 }
 
-// counts says that a mark of w is one that its owner may still make, and about which
-// reservation it is.
-func (p protocol) counts(s *state, w who) (of who, ok bool) {
+// acceptsMark reports whether a mark of w is accepted, and for which reservation.
+func (p protocol) acceptsMark(s *state, w party) (of party, ok bool) {
 	o := s.owners[w]
 	if p.OwnersOnly {
-		return w, o.res == reserved && !o.over && !s.seats[o.nonce].ordered
+		return w, o.res == reserved && !o.over && !s.slots[o.nonce].ordered
 	}
-	of = s.seats[o.nonce].holder
+	of = s.slots[o.nonce].holder
 	return of, of <= owner1 && s.owners[of].res == reserved
 }
 
-func (p protocol) markUsed(s *state, w who) {
-	at := &s.seats[s.owners[w].nonce]
+func (p protocol) markUsed(s *state, w party) {
+	at := &s.slots[s.owners[w].nonce]
 	if !p.StoredFirst {
 		at.sent |= 1 << w
 	}
-	if of, ok := p.counts(s, w); ok {
+	if of, ok := p.acceptsMark(s, w); ok {
 		s.owners[of].res = used
 		at.stored |= 1 << w
 	}
 }
 
-func (p protocol) markRecyclable(s *state, w who) {
-	of, ok := p.counts(s, w)
+func (p protocol) markRecyclable(s *state, w party) {
+	of, ok := p.acceptsMark(s, w)
 	if !p.UnsignedOnly && s.owners[w].res == used && !s.acknowledged(s.owners[w].nonce) {
 		of, ok = w, true
 	}
@@ -261,26 +260,26 @@ func (p protocol) markRecyclable(s *state, w who) {
 	}
 }
 
-// cancel takes an intent out of the queue: no lease, only its row.
-func (p protocol) cancel(s state, out emit) {
+// stepCancel cancels a queued intent. It needs no lease, only the intent's row.
+func (p protocol) stepCancel(s state, out emit) {
 	for i, queued := range s.queued {
 		if queued && s.left.Cancels > 0 {
 			to := s
 			to.left.Cancels--
 			to.queued[i] = false
-			out(fmt.Sprintf("%s is cancelled", intent0+who(i)), to)
+			out(fmt.Sprintf("%s is cancelled", intent0+party(i)), to)
 		}
 	}
 }
 
-// chain sends what is stored, in the order of nonces, and consumes the lowest.
-func (p protocol) chain(s state, out emit) {
+// stepChain sends stored bytes in nonce order, and consumes the lowest nonce.
+func (p protocol) stepChain(s state, out emit) {
 	for n := range s.next {
-		at := s.seats[n]
+		at := s.slots[n]
 		for w := owner0; w <= filler; w++ {
-			if w.of(at.stored) && !w.of(at.sent) && at.mined == nobody {
+			if w.isIn(at.stored) && !w.isIn(at.sent) && at.mined == nobody {
 				to := s
-				to.seats[n].sent |= 1 << w
+				to.slots[n].sent |= 1 << w
 				out(fmt.Sprintf("nonce %d is sent, signed by %s", n, w), to)
 			}
 		}
@@ -290,9 +289,9 @@ func (p protocol) chain(s state, out emit) {
 	}
 	n := s.lowest()
 	for w := owner0; n < s.next && w <= filler; w++ {
-		if w.of(s.seats[n].sent) {
+		if w.isIn(s.slots[n].sent) {
 			to := s
-			to.seats[n].mined = w
+			to.slots[n].mined = w
 			out(fmt.Sprintf("nonce %d is consumed by %s", n, w), to)
 		}
 	}

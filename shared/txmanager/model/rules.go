@@ -2,35 +2,35 @@ package model
 
 import "github.com/fencepost/fencepost/shared/modelcheck"
 
-// maxStates is how many states a search meets before it gives up.
+// maxStates is how many states a search visits before it stops.
 const maxStates = 10_000_000
 
-// Rules are the sentences that reservations stand on. A field that is false leaves its
-// rule out and puts in its place what a plausible build does instead.
+// Rules are the rules that reservations depend on. A false field replaces its rule by a plausible
+// wrong alternative.
 type Rules struct {
-	// TimeOutFills: what nobody marked in time is consumed by a placeholder. Else its
-	// nonce is given out again (H13).
+	// TimeOutFills: a placeholder consumes the nonce of an expired reservation. Otherwise the
+	// nonce is allocated again (H13).
 	TimeOutFills bool
-	// OwnersOnly: a mark names its reservation, and counts while that is RESERVED, in
-	// time, and nobody has ordered anything. Else it counts for whoever has the nonce.
+	// OwnersOnly: a mark counts only for its own reservation, while that is RESERVED, not expired,
+	// and no placeholder is requested. Otherwise it counts for the present holder of the nonce.
 	OwnersOnly bool
-	// UnsignedOnly: what has stored bytes is never given back. Else its owner's word is
-	// taken.
+	// UnsignedOnly: a nonce with stored bytes cannot be released. Otherwise the owner's mark is
+	// accepted.
 	UnsignedOnly bool
-	// TakerFirst: the taker is locked, and still in the queue, before the reservation
-	// gives its nonce up. Else it has left the queue meanwhile, and nobody has it (H5).
-	TakerFirst bool
-	// GivenBackTimesOut: what was given back and not taken in time is consumed, too. Else
-	// it waits for a taker for ever.
-	GivenBackTimesOut bool
-	// Fenced: a write holds only if nobody took the lease since its load.
+	// IntentFirst: the write locks the intent, which must still be queued, before the reservation
+	// releases its nonce. Otherwise a cancelled intent leaves the nonce without a holder (H5).
+	IntentFirst bool
+	// ReleasedTimesOut: a placeholder also consumes a released nonce that is not reused in time.
+	// Otherwise the nonce can wait forever.
+	ReleasedTimesOut bool
+	// Fenced: a write succeeds only if no other invocation took the lease since the load.
 	Fenced bool
-	// StoredFirst: only stored bytes are sent. Else what an owner hands in goes out first,
-	// and is stored after.
+	// StoredFirst: only stored bytes are sent. Otherwise an owner's bytes are sent first and
+	// stored later.
 	StoredFirst bool
 }
 
-// All are the rules of the protocol, none left out.
+// All are the rules of the protocol.
 func All() Rules { return Rules{true, true, true, true, true, true, true} }
 
 // Budget bounds a run.
@@ -38,19 +38,19 @@ type Budget struct {
 	Workers int8
 	Window  int8 // at most 3
 	Intents int8 // at most 2
-	Owners  int8 // reservations asked for, at most 2
+	Owners  int8 // reservations requested, at most 2
 	Crashes int8 // of workers between load and write
 	Losses  int8 // marks that never arrive
-	Twice   int8 // marks that arrive once more, later
-	Cancels int8 // of intents in the queue
-	Rogues  int8 // owners who send by themselves what they signed
+	Twice   int8 // marks that arrive twice
+	Cancels int8 // cancels of queued intents
+	Rogues  int8 // owners who send their signed bytes themselves
 }
 
-// Check walks every interleaving within b and reports the first state that is wrong.
+// Check visits every interleaving within b and reports the first state that breaks a property.
 func Check(r Rules, b Budget) modelcheck.Report {
 	p := protocol{r, b}
 	return modelcheck.Search(modelcheck.Machine[state, state, string]{
-		Start: p.start(), Key: func(s state) state { return s }, Next: p.next, Terminal: state.ended,
-		Violation: func(s state, _ []string) string { return s.wrong() },
-	}, maxStates).Report(func(s state) string { return s.wrong() })
+		Start: p.start(), Key: func(s state) state { return s }, Next: p.next, Terminal: state.isTerminal,
+		Violation: func(s state, _ []string) string { return s.violation() },
+	}, maxStates).Report(func(s state) string { return s.violation() })
 }

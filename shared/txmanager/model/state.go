@@ -1,14 +1,14 @@
 package model
 
-// nonces bounds those that a run can hand out.
+// nonces is how many nonces one run can allocate.
 const nonces = 4
 
-// who is what may be signed for a nonce: the owner of a reservation, an intent, or the
+// party identifies the signer of bytes for a nonce: a reservation's owner, an intent, or the
 // placeholder.
-type who int8
+type party int8
 
 const (
-	owner0 who = iota
+	owner0 party = iota
 	owner1
 	intent0
 	intent1
@@ -16,14 +16,14 @@ const (
 	nobody
 )
 
-func (w who) String() string {
+func (w party) String() string {
 	return [...]string{"owner A", "owner B", "intent 1", "intent 2", "a placeholder", "nobody"}[w]
 }
 
-// of says that bytes by w are in set.
-func (w who) of(set uint8) bool { return set>>w&1 == 1 }
+// isIn reports whether the set contains w.
+func (w party) isIn(set uint8) bool { return set>>w&1 == 1 }
 
-// reservation is the hold of one owner.
+// reservation is the state of one owner's reservation.
 type reservation int8
 
 const (
@@ -31,36 +31,36 @@ const (
 	reserved
 	used
 	recyclable
-	passedOn // it was given back, and somebody else has the nonce
+	passedOn // it was released, and another holder has the nonce
 )
 
-// seat is one nonce.
-type seat struct {
-	holder  who
-	ordered bool  // a placeholder was ordered
-	stored  uint8 // whose bytes the database has
-	sent    uint8 // whose bytes the pool has
-	mined   who   // whose bytes consumed it
+// nonceSlot is the state of one nonce.
+type nonceSlot struct {
+	holder  party
+	ordered bool  // a placeholder was requested
+	stored  uint8 // the signers whose bytes are in the database
+	sent    uint8 // the signers whose bytes are in the mempool
+	mined   party // the signer whose bytes consumed it
 }
 
-// owner has asked for a nonce, or will.
+// owner has reserved a nonce, or will.
 type owner struct {
 	res    reservation
 	nonce  int8
-	over   bool // its time is
+	over   bool // its reservation has expired
 	signed bool
-	rogue  bool // it has sent what it signed
-	gone   bool // it does nothing more
-	used   int8 // marks on their way
+	rogue  bool // it has sent its signed bytes itself
+	gone   bool // it takes no further steps
+	used   int8 // marks that have not arrived yet
 	back   int8
 }
 
-// plan is what a worker has decided by what it loaded, and is about to write.
+// plan is a worker's decision after its load, before its write.
 type plan struct {
 	kind  act
-	whose who  // who gets a nonce, or whose reservation is over
-	from  who  // whose reservation gives it up; nobody: the cursor moves
-	nonce int8 //
+	whose party // the new holder of the nonce, or the owner of the expired reservation
+	from  party // the owner whose reservation releases it; nobody: the cursor advances
+	nonce int8  //
 }
 
 type act int8
@@ -69,25 +69,25 @@ const (
 	rest act = iota
 	allocate
 	order
-	recycle // what a plausible build does with a time-out
+	recycle // the wrong alternative to a placeholder for an expired reservation
 )
 
 // state is one state of the model. It is comparable and holds no pointer.
 type state struct {
 	next    int8
-	seats   [nonces]seat
+	slots   [nonces]nonceSlot
 	owners  [2]owner
 	queued  [2]bool
 	workers [2]plan
 	left    Budget
 }
 
-// wrong says what must never be so.
-func (s state) wrong() string {
-	for n, at := range s.seats {
+// violation describes how s breaks the first property, or is "".
+func (s state) violation() string {
+	for n, at := range s.slots {
 		payloads := 0
 		for w := owner0; w < filler; w++ {
-			if w.of(at.stored) {
+			if w.isIn(at.stored) {
 				payloads++
 			}
 		}
@@ -105,46 +105,46 @@ func (s state) wrong() string {
 	return ""
 }
 
-// rogueAt says that an owner has sent by itself at n: that is seen by the counts, and
-// PROTECT.
+// rogueAt reports whether an owner has sent its own bytes at n. The chain's counts show that,
+// which opens PROTECT.
 func (s state) rogueAt(n int8) bool {
 	return s.owners[0].rogue && s.owners[0].nonce == n || s.owners[1].rogue && s.owners[1].nonce == n
 }
 
-// ended says that the chain has consumed every nonce handed out, and nothing waits.
-func (s state) ended() bool {
+// isTerminal reports whether the chain has consumed every allocated nonce, and the queue is empty.
+func (s state) isTerminal() bool {
 	for n := range s.next {
-		if s.seats[n].mined == nobody {
+		if s.slots[n].mined == nobody {
 			return false
 		}
 	}
 	return !s.queued[0] && !s.queued[1]
 }
 
-// acknowledged says that a node has bytes for n, or the chain.
+// acknowledged reports whether a node holds stored bytes for n, or the chain has consumed n.
 func (s state) acknowledged(n int8) bool {
-	return s.seats[n].mined != nobody || s.seats[n].sent&s.seats[n].stored != 0
+	return s.slots[n].mined != nobody || s.slots[n].sent&s.slots[n].stored != 0
 }
 
 // lowest is the lowest nonce that is not consumed.
 func (s state) lowest() int8 {
 	for n := range s.next {
-		if s.seats[n].mined == nobody {
+		if s.slots[n].mined == nobody {
 			return n
 		}
 	}
 	return s.next
 }
 
-// seat is where the next nonce comes from: the lowest that was given back, with all
-// below it at a node; else the cursor, with all below that.
-func (s state) seat() (n int8, from who, ok bool) {
+// nextSlot is the next nonce to allocate: the lowest released one, if nodes hold all below it.
+// Otherwise it is the cursor's, if nodes hold all below that.
+func (s state) nextSlot() (n int8, from party, ok bool) {
 	for n := range s.next {
 		if s.acknowledged(n) {
 			continue
 		}
-		h := s.seats[n].holder
-		if h <= owner1 && s.owners[h].res == recyclable && !s.owners[h].over && !s.seats[n].ordered {
+		h := s.slots[n].holder
+		if h <= owner1 && s.owners[h].res == recyclable && !s.owners[h].over && !s.slots[n].ordered {
 			return n, h, true
 		}
 		return 0, nobody, false
