@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -541,5 +542,27 @@ func TestTwoOperatorsReleaseInBulk(t *testing.T) {
 	outcome, _ := done.body["outcome"].(map[string]any)
 	if got, want := done.is("status"), "200 CARRIED_OUT"; got != want || outcome == nil || fmt.Sprint(outcome["body"]) != "map[after:<nil> left:[] released:[] remaining:0]" {
 		t.Errorf("in bulk: got %s (%v), want %s, and nothing left", got, done.body, want)
+	}
+}
+
+// An act that was approved, and not carried out, does not outlive a change of its subject that
+// was taken back: nobody has agreed to it since.
+func TestAnApprovalEndsWithTheNextChange(t *testing.T) {
+	t.Parallel()
+	h := build(t, ruleFor("policy")...)
+	h.Register(t, shopAccount, 1)
+	h.ann("POST", ofShop+"/suspend", members{"reason": "maintenance"})
+	first, made := h.propose("POST", ofShop+"/resume", members{"reason": "maintenance is over"})
+	h.run(`select approve_proposal($1, 'email:ben@fencepost.example', '{email:ben@fencepost.example,sub:ben}', 'seen')`, made.body["proposalId"]) // and ben's process died
+	second, _ := h.propose("POST", ofShop+"/resume", members{"reason": "again"})
+	if got := h.ben("POST", second+"/approve", agreed); got.status != http.StatusOK {
+		t.Fatalf("approve the second: got %v, want 200", got)
+	}
+	if got := h.ben("POST", ofShop+"/suspend", members{"reason": "a stolen key"}); got.status != http.StatusOK {
+		t.Fatalf("suspend again: got %v, want 200", got)
+	}
+	got := h.by("cat", "cat", "POST", first+"/approve", agreed)
+	if status := h.one(`select status from submitter where submitter = $1`, shopAccount); got.status != http.StatusConflict || got.body["code"] != "PROPOSAL_STALE" || status != "SUSPENDED" {
+		t.Errorf("approve the first after the second suspension: got %v, submitter %s; want 409 PROPOSAL_STALE, SUSPENDED", got, status)
 	}
 }

@@ -43,6 +43,11 @@ drop trigger if exists keep_valid_until on managed_tx;
 create trigger keep_valid_until before update of valid_until on managed_tx for each row
   when (old.valid_until is distinct from new.valid_until) execute function refuse_change();
 
+-- By caller: since when its own bounds hold back the intents that it has at the head of the
+-- queue. The time outlives each of these intents, until one of the caller gets a nonce: else a
+-- caller would stop all others by many intents that end one after the other.
+alter table submitter_nonce_cursor add column if not exists held_back jsonb not null default '{}';
+
 -- What expires, and what is deferred, is found by few entries; past a deferred intent the
 -- queue is read caller by caller.
 set statement_timeout = '60min';
@@ -62,6 +67,7 @@ drop index concurrently if exists tx_deferred;
 drop index concurrently if exists tx_valid_until;
 reset statement_timeout;
 drop trigger keep_valid_until on managed_tx;
+alter table submitter_nonce_cursor drop column held_back;
 alter table managed_tx
   drop constraint deferred_is_held_back,
   drop constraint expired_had_an_end,

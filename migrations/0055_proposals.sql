@@ -76,6 +76,10 @@ create trigger keep_proposal before update or delete on proposal for each row ex
 create trigger keep_all_proposals before truncate on proposal for each statement execute function refuse_change();
 create trigger not_while_moving before insert or update on proposal for each statement execute function refuse_while_moving();
 
+-- The number of the last recorded change of a submitter; 0: there was none.
+create function last_change(sub text) returns bigint
+language sql stable set search_path = public, pg_temp as $$ select coalesce(max(c.id), 0) from submitter_change c where c.submitter = sub $$;
+
 -- What an act stands on, as it is now. An act is carried out only while this is what its
 -- proposal saw.
 -- +goose StatementBegin
@@ -85,11 +89,12 @@ declare
   sub text := subject ->> 'submitter';
 begin
   return case of_act
-    when 'policy' then jsonb_build_object('policy', (select to_jsonb(p) - 'submitter' - 'updated_at' from submitter_policy p where p.submitter = sub and p.limited))
-    when 'callers' then (select jsonb_build_object('callers', s.callers, 'succeeded', s.succeeded) from submitter s where s.submitter = sub)
-    when 'signer' then (select jsonb_build_object('signer', s.signer) from submitter s where s.submitter = sub)
+    -- The number of the last change tells a state that came back from one that stayed.
+    when 'policy' then jsonb_build_object('change', last_change(sub), 'policy', (select to_jsonb(p) - 'submitter' - 'updated_at' from submitter_policy p where p.submitter = sub and p.limited))
+    when 'callers' then (select jsonb_build_object('change', last_change(sub), 'callers', s.callers, 'succeeded', s.succeeded) from submitter s where s.submitter = sub)
+    when 'signer' then (select jsonb_build_object('change', last_change(sub), 'signer', s.signer) from submitter s where s.submitter = sub)
     when 'register' then jsonb_build_object('registered', exists (select from submitter s where s.submitter = sub))
-    when 'resume' then (select jsonb_build_object('status', s.status) from submitter s where s.submitter = sub)
+    when 'resume' then (select jsonb_build_object('change', last_change(sub), 'status', s.status) from submitter s where s.submitter = sub)
     when 'release' then (select jsonb_build_object('episode', p.episode, 'openedAt', p.opened_at, 'evidence', p.evidence, 'nextNonce', c.next_nonce)
                            from submitter_nonce_cursor c
                            left join protect_episode p on p.submitter = c.submitter and p.closed_at is null
@@ -103,7 +108,7 @@ begin
                          where h.submitter = sub and h.ended_at is null
                            and h.nonce between coalesce((subject ->> 'nonce')::bigint, 0) and coalesce(subject ->> 'nonce', subject ->> 'through')::bigint))
     when 'proceed' then (select jsonb_build_object('state', m.state, 'held', m.held, 'heldFor', m.held_for) from managed_tx m where m.tx_id = (subject ->> 'txId')::uuid)
-    when 'proceed-all' then (select jsonb_build_object('held', count(*)) from managed_tx m
+    when 'proceed-all' then (select jsonb_build_object('held', count(*), 'txIds', encode(sha256(convert_to(coalesce(string_agg(m.tx_id::text, ' ' order by m.seq), ''), 'UTF8')), 'hex')) from managed_tx m
                               where m.submitter = sub and m.queued and m.held
                                 and m.seq <= (select t.seq from managed_tx t where t.tx_id = (subject ->> 'through')::uuid and t.submitter = sub))
     when 'adjust' then (select jsonb_build_object('expected', coalesce(s.expected, f.expected), 'got', coalesce(s.got, f.got), 'standing', s.finding_id is not null,
@@ -198,6 +203,11 @@ declare
   p proposal;
 begin
   select * into p from proposal where proposal_id = of_proposal for update;
+  if p.act = 'unblock-addresses' then -- the act has no lock of its own before this
+    perform from payout_address_block b where b.user_id = (p.subject ->> 'userId')::bigint and b.lifted_at is null for update;
+  elsif p.act = 'transfer' then
+    perform from transfers_tb t where t.req_id = p.subject ->> 'reqId' for update;
+  end if;
   if p.status is distinct from 'APPROVED' or p.expires_at <= clock_timestamp() or coalesce(proposal_state(p.act, p.subject), 'null') <> p.saw
      or p.act <> 'accept' and (not is_authority() or p.epoch is distinct from (select a.epoch from authority a)) then
     raise exception 'proposal %: it is not approved, too old, or the state is not the one that it saw', of_proposal using errcode = 'FP014';
@@ -306,7 +316,7 @@ returns text language sql stable set search_path = public, pg_temp as $$
 $$;
 drop trigger name_approval on tx_decision;
 drop trigger name_approval on submitter_change;
-drop function name_approval, reject_proposal, finish_proposal, carry_out_proposal, approve_proposal, judge_proposal, propose_act, proposal_state;
+drop function name_approval, reject_proposal, finish_proposal, carry_out_proposal, approve_proposal, judge_proposal, propose_act, proposal_state, last_change;
 alter table tx_decision drop column approved_by, drop column proposal;
 alter table submitter_change
   drop constraint change_is_known,

@@ -378,7 +378,7 @@ update submitter_nonce_cursor c
          when exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null) then 'PROTECT'
          when low.nonce is null then 'IDLE' else 'IN_FLIGHT' end,
        final_block_number = greatest(c.final_block_number, nullif($3::bigint, 0)),
-       final_blocks = coalesce($6::jsonb, c.final_blocks),
+       final_blocks = coalesce($6::jsonb, c.final_blocks), held_back = coalesce($7::jsonb, c.held_back),
        suspicion = case when $5 then null else coalesce($4::jsonb, c.suspicion) end,
        fencing_token = $2, updated_at = clock_timestamp()
   from (select min(nonce) as nonce, (array_agg(tx_id order by nonce))[1] as tx_id
@@ -396,12 +396,15 @@ select s.submitter, 1 + coalesce((select max(episode) from protect_episode p whe
     on conflict (submitter) where closed_at is null do nothing`
 
 func queueCursor(b *pgx.Batch, l lease.Lease, c txmanager.CursorChange) {
-	var suspicion, final []byte // plain fields: marshalling them cannot fail
+	var suspicion, final, heldBack []byte // plain fields: marshalling them cannot fail
 	if c.Suspect != nil {
 		suspicion, _ = json.Marshal(c.Suspect)
 	}
 	if c.FinalBlocks != nil {
 		final, _ = json.Marshal(c.FinalBlocks)
+	}
+	if c.HeldBackSince != nil {
+		heldBack, _ = json.Marshal(c.HeldBackSince)
 	}
 	if c.CloseIncident != nil {
 		queueCloseIncident(b, l, *c.CloseIncident)
@@ -410,7 +413,7 @@ func queueCursor(b *pgx.Batch, l lease.Lease, c txmanager.CursorChange) {
 		evidence, _ := json.Marshal(c.OpenIncident)
 		b.Queue(openEpisode, l.Submitter, evidence)
 	}
-	b.Queue(showCursor, l.Submitter, l.Token, bigint(c.FinalHead), suspicion, c.ClearSuspected || c.OpenIncident != nil, final)
+	b.Queue(showCursor, l.Submitter, l.Token, bigint(c.FinalHead), suspicion, c.ClearSuspected || c.OpenIncident != nil, final, heldBack)
 }
 
 func toJSON(v any, null bool) (*string, error) {

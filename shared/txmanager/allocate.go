@@ -15,7 +15,10 @@ type allocationPlan struct {
 	waiting     bool         // the head waits: no later intent may pass it
 	exhausted   bool         // there was room for more intents than the queue had
 
-	passedCallers map[string]bool // callers whose deferred intent was passed over: their later intents wait too
+	passedCallers map[string]bool      // callers whose deferred intent was passed over: their later intents wait too
+	heldBack      map[string]time.Time // see [SubmitterState.HeldBackSince]; never changed in place
+
+	heldBackChanged bool
 }
 
 // whyNotAllocate returns why no nonce can be allocated now, or "".
@@ -53,7 +56,7 @@ func whyNotAllocate(w SubmitterState, unsettled []Tx, v ChainObservation) string
 // when these are used up or a transaction has to wait. It rejects a transaction only where the
 // reason can never change.
 func (r Rules) planAllocations(w SubmitterState, chain ChainConnector, v ChainObservation, estimates map[string]Estimate) allocationPlan {
-	p := allocationPlan{slot: w.nextSlots()}
+	p := allocationPlan{slot: w.nextSlots(), heldBack: w.HeldBackSince}
 	balance, bounds := newAvailableBalance(v, w.openWithout(p.slot.reservation)), w.Bounds
 	for _, t := range w.Queue {
 		if len(p.allocations) == p.slot.count {
@@ -153,6 +156,7 @@ func (p *allocationPlan) allocate(t Tx, call Call, params GasParams) {
 	n := p.nextNonce()
 	t.Nonce, t.Gas, t.LastError, t.NextCheckAt = &n, &params, "", nil
 	t.HeldBackSince, t.DeferredAt = nil, nil
+	p.endHoldBack(t.PresentCaller)
 	p.allocations = append(p.allocations, Allocation{Tx: t, Nonce: n, FromReservation: p.slot.reservation})
 	p.unsigned = append(p.unsigned, buildUnsigned(t, call))
 }

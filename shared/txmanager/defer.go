@@ -1,6 +1,8 @@
 package txmanager
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -71,14 +73,12 @@ const ownBalance = "balance: the account cannot pay for it and a placeholder, al
 // deferOrWait makes t wait for its own limits until the time until. It reports whether intents of
 // other callers may pass it.
 func (r Rules) deferOrWait(p *allocationPlan, t Tx, reason string, until, now time.Time) (passed bool) {
-	if t.HeldBackSince == nil {
-		t.HeldBackSince = &now
-	}
 	if r.DeferAfter == 0 {
-		t.DeferredAt = nil
+		t.HeldBackSince, t.DeferredAt = cmp.Or(t.HeldBackSince, &now), nil
 		p.wait(t, reason, until)
 		return false
 	}
+	t.HeldBackSince = p.holdBack(t, now)
 	if after := t.HeldBackSince.Add(r.DeferAfter); t.DeferredAt == nil && after.After(now) {
 		p.wait(t, reason, *earlierOf(&until, after))
 		return false
@@ -88,6 +88,39 @@ func (r Rules) deferOrWait(p *allocationPlan, t Tx, reason string, until, now ti
 	}
 	p.passDeferred(t, reason+"; deferred since "+t.DeferredAt.UTC().Format(time.RFC3339)+": intents of other callers go ahead of it, later ones of its caller do not", until)
 	return true
+}
+
+// maxHeldBack limits how many callers are kept in [SubmitterState.HeldBackSince].
+const maxHeldBack = 1000
+
+// holdBack returns since when the own bounds of t's caller block its intents, and keeps it for
+// the next ones. The time of an intent that expired or was cancelled counts on, so that a
+// caller gains nothing by posting many of them.
+func (p *allocationPlan) holdBack(t Tx, now time.Time) *time.Time {
+	since := *cmp.Or(t.HeldBackSince, &now)
+	before, kept := p.heldBack[t.PresentCaller]
+	switch {
+	case kept && !before.After(since):
+		return &before
+	case !kept && len(p.heldBack) >= maxHeldBack:
+		return &since
+	}
+	p.setHeldBack(func(all map[string]time.Time) { all[t.PresentCaller] = since.Truncate(time.Microsecond) })
+	return &since
+}
+
+// endHoldBack forgets the time of a caller of which an intent gets a nonce.
+func (p *allocationPlan) endHoldBack(caller string) {
+	if _, kept := p.heldBack[caller]; kept {
+		p.setHeldBack(func(all map[string]time.Time) { delete(all, caller) })
+	}
+}
+
+func (p *allocationPlan) setHeldBack(change func(map[string]time.Time)) {
+	all := make(map[string]time.Time, len(p.heldBack)+1)
+	maps.Copy(all, p.heldBack)
+	change(all)
+	p.heldBack, p.heldBackChanged = all, true
 }
 
 // passDeferred passes over t and the later intents of its caller.

@@ -380,3 +380,64 @@ func TestADeferredIntentWaitsForOtherReasonsAsAnyOther(t *testing.T) {
 		}
 	})
 }
+
+// A caller that posts many intents which its own bounds hold back, each ending just before it
+// is deferred, does not stop others for longer than one such intent does: the time counts on.
+func TestHeldBackTimeOutlivesEachIntent(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		r, start := deferring(), dbNow
+		var waiting []Tx
+		for i := range 5 {
+			x := of("a", queued(int64(i+1), "cheap"))
+			x.ValidUntil = new(start.Add(time.Duration(i+1) * (r.DeferAfter - time.Second)))
+			waiting = append(waiting, x)
+		}
+		waiting = append(waiting, of("b", queued(9, "pay")))
+		var held map[string]time.Time
+		bound := time.Duration(-1)
+		for step := 0; step < 30 && bound < 0; step++ {
+			w := queue(workOf(9, 5), waiting...)
+			w.Now, w.HeldBackSince = start.Add(time.Duration(step)*10*time.Second), held
+			p := r.planAllocations(w, ownBounded(), viewOf(w, block('a', 100)), nil)
+			if p.heldBackChanged {
+				held = p.heldBack
+			}
+			if len(p.allocations) > 0 {
+				bound = w.Now.Sub(start)
+				if got := p.allocations[0].Tx.PresentCaller; got != "b" || len(p.allocations) != 1 {
+					t.Fatalf("got %d nonces, the first for %s; want one, for b", len(p.allocations), got)
+				}
+			}
+			waiting = afterPlan(waiting, p)
+		}
+		if bound < 0 || bound > r.DeferAfter+10*time.Second {
+			t.Errorf("b gets a nonce: got it after %s, want it after %s", bound, r.DeferAfter)
+		}
+		if _, kept := held["a"]; !kept {
+			t.Errorf("time of a: got %v, want it kept", held)
+		}
+		w := queue(workOf(9, 5), of("a", queued(20, "pay")))
+		w.HeldBackSince = held
+		if p := r.planAllocations(w, ownBounded(), viewOf(w, block('a', 100)), nil); len(p.allocations) != 1 || !p.heldBackChanged || len(p.heldBack) != 0 || len(held) != 1 {
+			t.Errorf("after a nonce for a: got %d nonces, times %v, and before %v; want one, none, the same", len(p.allocations), p.heldBack, held)
+		}
+	})
+}
+
+// afterPlan is the queue after a plan was committed.
+func afterPlan(queue []Tx, p allocationPlan) (left []Tx) {
+	become := map[string]Tx{}
+	for _, m := range p.transitions {
+		become[m.To.ID] = m.To
+	}
+	for _, x := range queue {
+		if next, ok := become[x.ID]; ok {
+			x = next
+		}
+		if x.State == Queued {
+			left = append(left, x)
+		}
+	}
+	return left
+}

@@ -152,6 +152,9 @@ func (t *leaseSession) commitAndSend(ctx context.Context, v ChainObservation, j 
 	if w.Cursor.FinalHead = j.finalHead; len(j.finals) > 0 {
 		w.Cursor.FinalBlocks = t.Rules.rememberFinalBlocks(t.state.FinalBlocks, j.finals)
 	}
+	if p.heldBackChanged {
+		w.Cursor.HeldBackSince = p.heldBack
+	}
 	healing := t.state.Protected && !t.state.ForeignDatabase && finalBlockStatusIn(t.state, v) == finalBlockReorged
 	sending := len(j.rebroadcasts)+len(p.allocations) > 0 || t.hasSignaturesDue(j.after)
 	released, err = t.commit(ctx, w, !sending && !healing)

@@ -159,11 +159,13 @@ type CursorChange struct {
 	ClearSuspected bool            // clears the suspected violation
 	OpenIncident   *Violation      // opens a PROTECT incident with this as evidence
 	CloseIncident  *ReleaseRequest // closes a PROTECT incident
+
+	HeldBackSince map[string]time.Time // replaces [SubmitterState.HeldBackSince]; nil: unchanged
 }
 
 // Empty reports whether c changes nothing.
 func (c CursorChange) Empty() bool {
-	return c.FinalHead == 0 && c.FinalBlocks == nil && c.Suspect == nil && !c.ClearSuspected && c.OpenIncident == nil && c.CloseIncident == nil
+	return c.FinalHead == 0 && c.FinalBlocks == nil && c.Suspect == nil && !c.ClearSuspected && c.OpenIncident == nil && c.CloseIncident == nil && c.HeldBackSince == nil
 }
 
 // LeaseEnd is how a write changes the lease.

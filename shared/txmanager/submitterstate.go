@@ -36,6 +36,9 @@ func (w SubmitterState) afterCursorChange(c CursorChange) SubmitterState {
 	if c.FinalBlocks != nil {
 		w.FinalBlocks = c.FinalBlocks
 	}
+	if c.HeldBackSince != nil {
+		w.HeldBackSince = c.HeldBackSince
+	}
 	switch {
 	case c.Suspect != nil:
 		w.SuspectedViolation = c.Suspect

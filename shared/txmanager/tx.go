@@ -180,6 +180,10 @@ type SubmitterState struct {
 
 	LowestDeferredUntil *uint64 // the lowest nonce that a deferred intent waits for; nil: none waits
 
+	// HeldBackSince has, by present caller, since when its own bounds hold back the intents that
+	// it has at the head of the queue. An entry ends when an intent of the caller gets a nonce.
+	HeldBackSince map[string]time.Time
+
 	loadedAt time.Time // with a monotonic reading
 }
 
