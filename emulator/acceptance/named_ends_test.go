@@ -110,7 +110,7 @@ func TestANamedRequestThatRevertedEndsSo(t *testing.T) {
 			if status, again := b.post(t, here); status != http.StatusOK || again != id {
 				t.Errorf("posted again: got %d %s, want 200 %s", status, again, id)
 			}
-			b.wantToldOfLost(t, stack.CallerAccount, lost, done.Named[1].TxHash.String(), "FAILED", "REVERTED")
+			b.wantLostIsAnswered(t, stack.CallerAccount, lost, done.Named[1].TxHash.String(), "FAILED", "REVERTED")
 			b.allEnded(t)
 			var last event
 			for _, e := range b.replay(t, stack.CallerAccount) {

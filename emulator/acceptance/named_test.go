@@ -116,12 +116,12 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 			}
 			b.wantRecorded(t, ids[11])
 			asLost, hash := orderTo(s, "lost", to(20), 777), released.Named[1].TxHash.String()
-			b.wantToldOfLost(t, stack.CallerAccount, asLost, hash, "CONFIRMED", "RECORDED")
+			b.wantLostIsAnswered(t, stack.CallerAccount, asLost, hash, "CONFIRMED", "RECORDED")
 			b.wantLostIsHidden(t, stack.SchedulerAccount, asLost, hash)
 			if _, err := b.DB.Exec(b.ctx, `update submitter set callers = array_append(callers, $2) where submitter = $1`, s, stack.SchedulerAccount); err != nil {
 				t.Fatal(err)
 			}
-			b.wantToldOfLost(t, stack.SchedulerAccount, asLost, hash, "CONFIRMED", "RECORDED")
+			b.wantLostIsAnswered(t, stack.SchedulerAccount, asLost, hash, "CONFIRMED", "RECORDED")
 			b.allEnded(t)
 			for i := range 12 {
 				want := int64(1000)
@@ -181,9 +181,9 @@ func (b bench) wantRecorded(t *testing.T, id string) {
 	}
 }
 
-// wantToldOfLost checks the answers about a lost and named request to an account that may post for the
+// wantLostIsAnswered checks the answers about a lost and named request to an account that may post for the
 // submitter: a repeated post, by request, and by txId.
-func (b bench) wantToldOfLost(t *testing.T, account string, intent map[string]any, hash, state, sub string) {
+func (b bench) wantLostIsAnswered(t *testing.T, account string, intent map[string]any, hash, state, sub string) {
 	t.Helper()
 	status, answer, err := b.Call(b.ctx, account, http.MethodPost, "/api/v1/tx", intent)
 	if err != nil || status != http.StatusConflict || !strings.Contains(string(answer), `"REQUEST_RECORDED"`) || !strings.Contains(string(answer), hash) {
@@ -296,7 +296,7 @@ func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
 			}
 			if named == lost {
 				for _, i := range []int{0, 50, 74} {
-					b.wantToldOfLost(t, stack.CallerAccount, order(i), shown[i].Taker.Hash, "CONFIRMED", "RECORDED")
+					b.wantLostIsAnswered(t, stack.CallerAccount, order(i), shown[i].Taker.Hash, "CONFIRMED", "RECORDED")
 				}
 			}
 		})

@@ -11,8 +11,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Every refusal of a payout, by its code and its status; nothing is stored of what was
-// refused before there was a transfer, and nothing moves.
+// Each refusal of a payout has its code and status. A refusal before a transfer exists stores nothing,
+// and no refusal moves money.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	h := setup(t)

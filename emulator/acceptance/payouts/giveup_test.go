@@ -9,10 +9,10 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// H1a, without PROTECT: a worker is about to create the payment and is held up. An
-// operator gives the payout up: the tombstone is written, and the money goes back. Then
-// the create arrives, and does not run. Held up behind the create, the same ends by the
-// cancel of what is in the queue, or of what has a nonce.
+// H1a without PROTECT: a worker is delayed just before it creates the payment. An operator gives the
+// payout up: the tombstone is written, and the money is refunded. Then the create arrives and does not
+// run. If the worker is delayed after the create, the cancel of the queued or allocated intent has the
+// same result.
 func TestH01GivenUpBesideACreate(t *testing.T) {
 	t.Parallel()
 	h := still(t)
@@ -42,9 +42,8 @@ func TestH01GivenUpBesideACreate(t *testing.T) {
 	before.wantMoney("given up before the create", 1_000_000, 0, 0)
 }
 
-// Given up while it waits for a block, a payout ends by its placeholder; once it is
-// CONFIRMED, giving up finds it paid; once the transfer is COMMITTED there is nothing
-// to give up.
+// A payout that is given up while it waits for a block ends by its placeholder. Once it is CONFIRMED,
+// giving up finds it paid. Once the transfer is COMMITTED, giving up is refused.
 func TestGivenUpOnItsWay(t *testing.T) {
 	t.Parallel()
 	h := still(t)

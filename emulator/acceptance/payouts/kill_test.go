@@ -118,7 +118,7 @@ func wantEveryPoint(t *testing.T) {
 	}
 }
 
-// dies has a process do it and die, and holds what is left to what should be.
+// dies makes a process die at this step, and checks the remaining state.
 func (v victim) dies(t *testing.T, u user) {
 	u.t = t // the user outlives this test
 	p, hit := u.armed(t, v.point, crash.Kill)

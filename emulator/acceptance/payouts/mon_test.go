@@ -8,9 +8,9 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 )
 
-// MON-001, H31: a payout is late after twice its expected finality, which is 40 s here:
-// not after the minute of other transfers, and after 80 s. A process that expects five
-// blocks of 20 s each, by its other settings, pages nobody before 200 s.
+// MON-001, H31: a payout is late after twice its expected finality, which is 40 s here. It is not late
+// after the minute of other transfers, and is after 80 s. A process whose settings expect five blocks
+// of 20 s each raises no alert before 200 s.
 func TestMON001PayoutHasItsChainsLimit(t *testing.T) {
 	t.Parallel()
 	h := still(t)

@@ -78,8 +78,7 @@ select (available * 10 ^ precision)::bigint from balances_tb where user_id = $1 
 	return units
 }
 
-// wantMoney says what is left in Funding, and what has come to the address, by how
-// many payments.
+// wantMoney checks the balance in Funding, and the amount and number of payments at the address.
 func (u *user) wantMoney(what string, inFunding, atAddress uint64, payments int) {
 	u.t.Helper()
 	if f, p, n := u.has(), u.paid(), u.payments(); f != inFunding || p != atAddress || n != payments {
@@ -87,10 +86,9 @@ func (u *user) wantMoney(what string, inFunding, atAddress uint64, payments int)
 	}
 }
 
-// end is how every episode ends: all that the user began comes to its end; what was
-// withdrawn and not given back is at the address, to the unit, by as many payments as
-// were not given back; the checkers find nothing; and every task, late, three times
-// more, changes nothing.
+// end is the end of every episode. All the user's transfers end. Withdrawn and not refunded money is
+// at the address, to the unit, by one payment each. The checkers find nothing. Then every task runs
+// three times more, late, and changes nothing.
 func (u *user) end() {
 	u.t.Helper()
 	poll(u.t, fmt.Sprintf("every payout of user %d has ended", u.id), func() bool {

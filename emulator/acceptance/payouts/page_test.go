@@ -18,7 +18,7 @@ import (
 // page is a runbook that a test follows. Every query and every call that it prints has
 // to be used by the end.
 type page struct {
-	*house
+	*deployment
 	t       *testing.T
 	name    string
 	queries map[string][]string // by section
@@ -33,13 +33,13 @@ var (
 )
 
 // follow reads docs/runbooks/{name}.md.
-func (h *house) follow(t *testing.T, name string) *page {
+func (h *deployment) follow(t *testing.T, name string) *page {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/runbooks/" + name + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &page{house: h, t: t, name: name, queries: map[string][]string{}, calls: map[string]bool{}, ran: map[string]bool{}}
+	p := &page{deployment: h, t: t, name: name, queries: map[string][]string{}, calls: map[string]bool{}, ran: map[string]bool{}}
 	for _, section := range strings.Split("\n"+string(text), "\n## ") {
 		title, _, _ := strings.Cut(section, "\n")
 		for _, block := range sqlBlock.FindAllStringSubmatch(section, -1) {
@@ -73,8 +73,8 @@ func (p *page) query(section string, number int) []map[string]any {
 	return found
 }
 
-// call makes a call that the page prints, with what stands in its braces, in their
-// order, and wants it done.
+// call makes a call as the page prints it, with the values in for its braces in order, and requires
+// success.
 func (p *page) call(printed string, body any, in ...string) map[string]any {
 	p.t.Helper()
 	status, got := p.tries(printed, body, in...)

@@ -15,12 +15,11 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// useTheKey makes a transaction of the payer's past the house, as somebody else who
-// has its key would.
-func (h *house) useTheKey(t *testing.T, n uint64) { h.payOutside(t, n, 0) }
+// useTheKey sends a transaction of the payer past the transaction manager, as a foreign signer would.
+func (h *deployment) useTheKey(t *testing.T, n uint64) { h.payOutside(t, n, 0) }
 
-// payOutside is useTheKey to pay somebody.
-func (h *house) payOutside(t *testing.T, n uint64, wei int64) {
+// payOutside is useTheKey with a payment of wei.
+func (h *deployment) payOutside(t *testing.T, n uint64, wei int64) {
 	t.Helper()
 	id, gwei := new(big.Int).SetUint64(h.Chain.ChainID()), int64(1_000_000_000)
 	key := devchain.DevAccounts(2)[1].Key // behind the one submitter's
@@ -40,7 +39,7 @@ func (h *house) payOutside(t *testing.T, n uint64, wei int64) {
 	}
 }
 
-func (h *house) inProtect(t *testing.T) (episode int) {
+func (h *deployment) inProtect(t *testing.T) (episode int) {
 	t.Helper()
 	poll(t, "the payer is in PROTECT", func() bool {
 		return h.DB.QueryRow(t.Context(), `select episode from protect_episode where submitter = $1 and closed_at is null`, h.Payer).Scan(&episode) == nil
@@ -48,8 +47,8 @@ func (h *house) inProtect(t *testing.T) (episode int) {
 	return episode
 }
 
-// release lets the payer out of PROTECT: the one nonce was used by somebody else.
-func (h *house) release(t *testing.T, episode int) {
+// release releases the payer from PROTECT: a foreign signer used one nonce.
+func (h *deployment) release(t *testing.T, episode int) {
 	t.Helper()
 	if err := h.Chain.Mine(70); err != nil { // what was lost is finalized
 		t.Fatal(err)
@@ -76,11 +75,10 @@ func (u *user) diedInInit() (reqID string) {
 	return u.only().ReqID
 }
 
-// H1a: the payer's key is used by somebody else, and PROTECT opens while payouts are at
-// every step before their nonce. Nothing begins in it, nothing is paid in it, and
-// nothing is given back on a guess: who knows what used the key. After the release each
-// payout ends by one payment or one refund, also where a create comes
-// late.
+// H1a: a foreign signer uses the payer's key, and PROTECT opens while payouts are at every step before
+// their nonce. Meanwhile no payout begins, pays or is refunded, since the foreign transaction's origin
+// is unknown. After the release each payout ends by one payment or one refund, even if a create
+// arrives late.
 func TestH01ProtectOfThePayer(t *testing.T) {
 	t.Parallel()
 	h := own(t, true, stack.Options{})

@@ -25,9 +25,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// unowned is a house without the judgement at its end: a restore leaves a halt, which is
-// none of a house in which nothing went wrong.
-func unowned(t *testing.T) *house {
+// unowned returns a deployment without the final check: a restore leaves a halt, which the check would
+// report.
+func unowned(t *testing.T) *deployment {
 	t.Helper()
 	h, err := build(t.Context(), stack.Options{SweepEvery: -1, CheckEvery: -1, Submitters: 2})
 	if err != nil {
@@ -45,7 +45,7 @@ func unowned(t *testing.T) *house {
 }
 
 // onServer runs statements beside the database, whose name replaces LIVE.
-func (h *house) onServer(t *testing.T, statements ...string) {
+func (h *deployment) onServer(t *testing.T, statements ...string) {
 	t.Helper()
 	u, err := url.Parse(h.Database)
 	if err != nil {
@@ -82,7 +82,7 @@ const (
 )
 
 // everyQueue pauses the queues of all functions, or lets them run.
-func (h *house) everyQueue(t *testing.T, run bool) {
+func (h *deployment) everyQueue(t *testing.T, run bool) {
 	t.Helper()
 	c, err := h.TasksClient(t.Context())
 	if err != nil {
@@ -106,7 +106,7 @@ func pauses(ctx context.Context, c *cloudtasksapi.Client, name string, run bool)
 }
 
 // asks makes one call.
-func (h *house) asks(account, method, path string, body any) (status int, got map[string]any, err error) {
+func (h *deployment) asks(account, method, path string, body any) (status int, got map[string]any, err error) {
 	status, text, err := h.Call(context.Background(), account, method, path, body)
 	if err == nil && len(text) > 0 {
 		err = json.Unmarshal(text, &got)
@@ -116,7 +116,7 @@ func (h *house) asks(account, method, path string, body any) (status int, got ma
 
 // intends posts an ordinary intent of so many wei as its caller, until it is answered,
 // and returns its txId.
-func (h *house) intends(t *testing.T, s txmanager.Submitter, requestID string, wei int) (txID string) {
+func (h *deployment) intends(t *testing.T, s txmanager.Submitter, requestID string, wei int) (txID string) {
 	t.Helper()
 	poll(t, requestID+" is accepted", func() bool {
 		status, got, err := h.asks(stack.CallerAccount, http.MethodPost, "/api/v1/tx", map[string]any{
@@ -133,7 +133,7 @@ func (h *house) intends(t *testing.T, s txmanager.Submitter, requestID string, w
 const ordinary = "0x00000000000000000000000000000000000cafe0"
 
 // awaitTx sweeps until the ordinary intent is in the state.
-func (h *house) awaitTx(t *testing.T, txID, want string) {
+func (h *deployment) awaitTx(t *testing.T, txID, want string) {
 	t.Helper()
 	var last string
 	poll(t, txID+" is "+want, func() bool {
@@ -144,7 +144,7 @@ func (h *house) awaitTx(t *testing.T, txID, want string) {
 }
 
 // swept sweeps until the condition is met.
-func (h *house) swept(t *testing.T, what string, met func() bool) {
+func (h *deployment) swept(t *testing.T, what string, met func() bool) {
 	t.Helper()
 	poll(t, what, func() bool {
 		_ = h.RunSweep(t.Context())
@@ -161,12 +161,11 @@ func (u *user) diedAt(point string) (reqID string) {
 	return u.only().ReqID
 }
 
-// payment is one that the chain has: who was paid, and how much.
+// payment is a payment on the chain: its recipient and its amount.
 type payment struct{ to, wei string }
 
-// chainPays reads from the chain's blocks what the account has paid. What it sends to
-// itself pays nobody.
-func (h *house) chainPays(t *testing.T, s txmanager.Submitter) (all []payment) {
+// chainPays reads the account's payments from the chain's blocks, without those to itself.
+func (h *deployment) chainPays(t *testing.T, s txmanager.Submitter) (all []payment) {
 	t.Helper()
 	signer := types.LatestSignerForChainID(new(big.Int).SetUint64(h.Chain.ChainID()))
 	for number := uint64(0); number <= h.Chain.Head(); number++ {
@@ -196,7 +195,7 @@ func (h *house) chainPays(t *testing.T, s txmanager.Submitter) (all []payment) {
 }
 
 // committed are the payments that the transfers which ended COMMITTED stand for.
-func (h *house) committed(t *testing.T) (all []payment) {
+func (h *deployment) committed(t *testing.T) (all []payment) {
 	t.Helper()
 	rows, err := h.DB.Query(t.Context(), `select payout_address, payout_base_units::text from transfers_tb where transfer_type = 3 and state = 40`)
 	if err != nil {
@@ -214,7 +213,7 @@ func (h *house) committed(t *testing.T) (all []payment) {
 
 // restoration is what a backup has, and what happened after it.
 type restoration struct {
-	*house
+	*deployment
 	t           *testing.T
 	busy, still txmanager.Submitter // ordinary: intents of the first ran after the backup, those of the second did not
 	users       []*user
@@ -227,7 +226,7 @@ type restoration struct {
 }
 
 func (r *restoration) user(ends transfer.State) *user {
-	u := r.unjudged(r.t, r.coin(), 1_000_000)
+	u := r.unverified(r.t, r.coin(), 1_000_000)
 	r.users, r.ended[u] = append(r.users, u), ends
 	return u
 }
@@ -334,15 +333,14 @@ func (r *restoration) after() {
 	r.awaitTx(t, r.ran, "CONFIRMED")
 }
 
-// A backup has payouts in every state, and ordinary intents; after it all of them go on.
-// The copy is taken back into use by docs/runbooks/restore.md, from its first line to its
-// last: every query and every call of the page, and nothing else. Each transfer ends,
-// the chain's payments and the transfers COMMITTED are the same, one to one, and nobody
-// has more or less than before.
+// A backup has payouts in every state and ordinary intents, and all of them continue after the
+// restore. The copy is put into use by docs/runbooks/restore.md, with every query and call of the page
+// and nothing else. Each transfer ends. The chain's payments and the COMMITTED transfers match one to
+// one, and every user has the right amount.
 func TestRestoreFollowedToTheLetterPaysNothingTwice(t *testing.T) {
 	t.Parallel()
 	h := unowned(t)
-	r := &restoration{house: h, t: t, busy: h.Submitters()[0], still: h.Submitters()[1], ended: map[*user]transfer.State{}}
+	r := &restoration{deployment: h, t: t, busy: h.Submitters()[0], still: h.Submitters()[1], ended: map[*user]transfer.State{}}
 	r.before()
 	h.onServer(t, closeDoor, sendAway, `create database "LIVE_bk" template "LIVE"`, openDoor)
 	r.after()
@@ -394,8 +392,8 @@ type lostNonce struct {
 	Taker struct{ To, Hash, ValueWei string }
 }
 
-// lostOf is the page of lost nonces, once each shows what consumed it: the blocks of then
-// are older than the counts that the node keeps, and are read in steps.
+// lostOf returns the page of lost nonces, once each shows the transaction that consumed it. Those
+// blocks are older than the counts that the node keeps, and are read in steps.
 func (r *restoration) lostOf(p *page, s txmanager.Submitter) (all []lostNonce, finalCount uint64) {
 	p.t.Helper()
 	r.swept(p.t, "what consumed each nonce is read", func() bool {
@@ -504,7 +502,7 @@ func (r *restoration) step7(p *page) {
 	p.call(releases, map[string]any{"episode": episode(r.still), "mode": "resync", "count": 0, "fill": 8, "reason": "restored, nothing ran"}, string(r.still))
 }
 
-// heldIntents lets go on what may, and matches what has run.
+// heldIntents lets intents continue that may, and matches those that have run.
 func (r *restoration) heldIntents(p *page) {
 	t := r.t
 	status, got, err := r.asks(stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(r.still)+"/resume", map[string]any{"reason": "it is used again"})

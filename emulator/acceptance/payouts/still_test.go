@@ -15,9 +15,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// still is a house of t's own in which payouts are stepped by nobody but the test: no
-// sweep, and the queue of steps is paused. The transaction manager works.
-func still(t *testing.T) *house {
+// still returns a deployment for t in which only the test steps payouts: it has no sweep, and the
+// queue of steps is paused. The transaction manager works.
+func still(t *testing.T) *deployment {
 	t.Helper()
 	h := own(t, true, stack.Options{})
 	h.pauseSteps(t)
@@ -25,7 +25,7 @@ func still(t *testing.T) *house {
 }
 
 // pauseSteps pauses the queue of steps.
-func (h *house) pauseSteps(t *testing.T) {
+func (h *deployment) pauseSteps(t *testing.T) {
 	t.Helper()
 	h.queue(t, func(c *cloudtasksapi.Client, name string) error {
 		_, err := c.PauseQueue(t.Context(), &cloudtaskspb.PauseQueueRequest{Name: name})
@@ -34,7 +34,7 @@ func (h *house) pauseSteps(t *testing.T) {
 }
 
 // goOn lets the steps' queue run again.
-func (h *house) goOn(t *testing.T) {
+func (h *deployment) goOn(t *testing.T) {
 	t.Helper()
 	h.queue(t, func(c *cloudtasksapi.Client, name string) error {
 		_, err := c.ResumeQueue(t.Context(), &cloudtaskspb.ResumeQueueRequest{Name: name})
@@ -42,7 +42,7 @@ func (h *house) goOn(t *testing.T) {
 	})
 }
 
-func (h *house) queue(t *testing.T, do func(c *cloudtasksapi.Client, name string) error) {
+func (h *deployment) queue(t *testing.T, do func(c *cloudtasksapi.Client, name string) error) {
 	t.Helper()
 	c, err := h.TasksClient(t.Context())
 	if err != nil {
@@ -66,7 +66,7 @@ func (u *user) stepTo(reqID string, want []transfer.State) transfer.Transfer {
 }
 
 // aside starts a process to which no route leads.
-func (h *house) aside(t *testing.T, settings map[string]string) *processes.Process {
+func (h *deployment) aside(t *testing.T, settings map[string]string) *processes.Process {
 	t.Helper()
 	p, err := h.StartAside(t.Context(), settings)
 	if err != nil {
@@ -78,7 +78,7 @@ func (h *house) aside(t *testing.T, settings map[string]string) *processes.Proce
 
 // armed is a process that does what the action says when it passes the point. One that
 // is to be stopped bears that for long.
-func (h *house) armed(t *testing.T, point, action string) (p *processes.Process, hit func() bool) {
+func (h *deployment) armed(t *testing.T, point, action string) (p *processes.Process, hit func() bool) {
 	t.Helper()
 	folder := t.TempDir()
 	if err := crash.Arm(folder, point, 1, action); err != nil {
@@ -104,8 +104,7 @@ func died(t *testing.T, p *processes.Process, hit func() bool, point string) {
 	}
 }
 
-// slow is a payout that a process posts and is stopped at a point of, until it is told
-// to go on.
+// slow is a payout whose process stops at a point until the test continues it.
 type slow struct {
 	*user
 	p        *processes.Process

@@ -14,10 +14,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// user is one of t's own, with accounts that nobody else touches and an address that
-// nobody else pays to. Everything that the user pays out is of one asset.
+// user is a user of t alone, with separate accounts and a separate address. All its payouts are of one
+// asset.
 type user struct {
-	*house
+	*deployment
 	t       *testing.T
 	id      int64
 	ctx     context.Context
@@ -29,9 +29,9 @@ var lastUser atomic.Int64
 
 // newUser is a user with so many units of the asset in Funding. When t ends,
 // everything that the user began is ended and judged.
-func (h *house) newUser(t *testing.T, a transfer.Asset, units uint64) *user {
+func (h *deployment) newUser(t *testing.T, a transfer.Asset, units uint64) *user {
 	t.Helper()
-	u := h.unjudged(t, a, units)
+	u := h.unverified(t, a, units)
 	t.Cleanup(func() {
 		if !t.Failed() {
 			u.end()
@@ -40,12 +40,12 @@ func (h *house) newUser(t *testing.T, a transfer.Asset, units uint64) *user {
 	return u
 }
 
-// unjudged is a user of whom no end is expected.
-func (h *house) unjudged(t *testing.T, a transfer.Asset, units uint64) *user {
+// unverified is a user of whom no end is expected.
+func (h *deployment) unverified(t *testing.T, a transfer.Asset, units uint64) *user {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within) // longer than t's, which ends before clean-up
 	t.Cleanup(cancel)
-	u := &user{house: h, t: t, id: 1000 + lastUser.Add(1), ctx: ctx, asset: a}
+	u := &user{deployment: h, t: t, id: 1000 + lastUser.Add(1), ctx: ctx, asset: a}
 	u.address = txmanager.Address{0xab, 18: byte(u.id >> 8), 19: byte(u.id)}
 	if err := u.Deposit(ctx, transfer.Funding, u.id, a.ID, units); err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func (u *user) resolveAt(url, reqID string) (answer, error) {
 	return readAnswer(stack.CallWith(u.ctx, token, http.MethodPost, url+"/admin/v1/transfers/"+reqID+"/resolve", body))
 }
 
-// why is what an operator is told about the payout.
+// why returns what an operator reads about the payout.
 func (u *user) why(reqID string) (w struct {
 	State        string
 	Where        string

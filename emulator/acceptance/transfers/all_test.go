@@ -27,7 +27,7 @@ type load struct {
 
 // newLoad makes users and lets each post without pause, the same request again
 // until it is answered. One in four cannot take money in Funding, one in Trading.
-func (h *house) newLoad(t *testing.T, users int) *load {
+func (h *deployment) newLoad(t *testing.T, users int) *load {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	l := &load{stop: stop}
@@ -85,15 +85,15 @@ func (l *load) end(t *testing.T) {
 	}
 }
 
-// settled waits for the end of everything, and judges the house as a whole.
-func (h *house) settled(t *testing.T) {
+// settled waits until everything has ended, and checks the whole deployment.
+func (h *deployment) settled(t *testing.T) {
 	t.Helper()
 	poll(t, "every transfer has ended", func() bool {
 		var open int
 		err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where open`).Scan(&open)
 		return err == nil && open == 0
 	})
-	if err := h.judge(t.Context()); err != nil {
+	if err := h.verify(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -144,9 +144,8 @@ func TestFND004CrashAtAnyPoint(t *testing.T) {
 	h.settled(t)
 }
 
-// leaveInSourceDone has a transfer of a user of its own stand where the next step
-// passes the point.
-func (h *house) leaveInSourceDone(t *testing.T) {
+// leaveInSourceDone leaves a new user's transfer in the state whose next step reaches the point.
+func (h *deployment) leaveInSourceDone(t *testing.T) {
 	t.Helper()
 	u := h.newUser(t, 100, 100)
 	reqID := u.accepted(funding, 40)
@@ -158,15 +157,15 @@ func (h *house) leaveInSourceDone(t *testing.T) {
 	go u.taskAt(strings.TrimPrefix(u.URLMap.InternalURL(), "http://"), reqID)
 }
 
-// leaveToTheSweep has a transfer of a user of its own that is overdue soon: it has no
-// task, and no worker.
-func (h *house) leaveToTheSweep(t *testing.T) {
+// leaveToTheSweep leaves a new user's transfer that is overdue soon, without a task and without a
+// worker.
+func (h *deployment) leaveToTheSweep(t *testing.T) {
 	t.Helper()
 	h.newUser(t, 100, 100).accepted(funding, 40)
 }
 
 // coreAgain starts a core that has died.
-func (h *house) coreAgain(t *testing.T) {
+func (h *deployment) coreAgain(t *testing.T) {
 	t.Helper()
 	if err := h.Core.Kill(); err != nil { // for the proxy to know
 		t.Fatal(err)
@@ -176,10 +175,10 @@ func (h *house) coreAgain(t *testing.T) {
 	}
 }
 
-// INV-004: crash recovery, over all accounts. Function processes and the core are
-// killed and paused under load, and the core's log is torn as by a crash of the
-// machine, each time in lines that were written and not yet durable; the check of conservation runs all the while and stays silent; in the
-// end nothing is missing and nothing is too much.
+// INV-004: crash recovery, over all accounts. Function processes and the core are killed and paused
+// under load. The core's log is torn as by a crash of the machine, each time in lines that were
+// written and not yet durable. The check of conservation runs meanwhile and finds nothing. In the end
+// no money is missing or added.
 func TestINV004CrashRecovery(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -212,7 +211,7 @@ func TestINV004CrashRecovery(t *testing.T) {
 
 // tear kills the core between the write and the fsync of a record, and leaves only the
 // first keep bytes of that record.
-func (h *house) tear(t *testing.T, folder string, keep int64) {
+func (h *deployment) tear(t *testing.T, folder string, keep int64) {
 	t.Helper()
 	dead := h.Core.Process()
 	if err := crash.Arm(folder, "ubscore.appended", 1, crash.Kill); err != nil {
@@ -232,7 +231,7 @@ func (h *house) tear(t *testing.T, folder string, keep int64) {
 }
 
 // progress waits until so many more transfers have ended.
-func (h *house) progress(t *testing.T, n int) {
+func (h *deployment) progress(t *testing.T, n int) {
 	t.Helper()
 	count := func() (ended int) {
 		_ = h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where not open`).Scan(&ended)
@@ -243,7 +242,7 @@ func (h *house) progress(t *testing.T, n int) {
 }
 
 // unknown waits until some transfer has had an answer that was unknown.
-func (h *house) unknown(t *testing.T) {
+func (h *deployment) unknown(t *testing.T) {
 	t.Helper()
 	poll(t, "a call without an answer", func() bool {
 		var n int

@@ -108,8 +108,8 @@ func TestATK006BeyondU64(t *testing.T) {
 	amounts(t, []string{strings.Repeat("9", 65)}, "INVALID_AMOUNT")
 }
 
-// ATK-006: where only the sum with what is there is too much, on either side, the
-// deposit is refused and moves nothing; to the last unit it is taken.
+// ATK-006: a deposit that only together with the balance exceeds the limit is refused on either side
+// and moves nothing. A deposit up to the last unit is accepted.
 func TestATK006TheSumIsBeyondU64(t *testing.T) {
 	t.Parallel()
 	for _, to := range sides {
@@ -212,7 +212,7 @@ func TestATK010SameCIDTwice(t *testing.T) {
 	}
 }
 
-// unauthorized wants the token to be nobody's, on both paths.
+// unauthorized requires that the token belongs to no user, on both paths.
 func (u *user) unauthorized(what, token string) {
 	u.t.Helper()
 	before := u.picture()

@@ -91,7 +91,7 @@ func endings(all []answer) (list []string) {
 	return list
 }
 
-// BAL-004: a frozen account gives nothing; it takes what comes.
+// BAL-004: a frozen account accepts deposits and refuses withdrawals.
 func TestBAL004Frozen(t *testing.T) {
 	t.Parallel()
 	for _, from := range sides {

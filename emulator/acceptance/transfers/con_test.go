@@ -36,7 +36,7 @@ func TestCON001ManyWorkers(t *testing.T) {
 		u.awaitState(reqID, transfer.Committed)
 		u.wantStates("many workers", reqID, happy...)
 		for _, was := range []string{"INIT", "SOURCE_PENDING", "TARGET_PENDING"} {
-			won := u.log.told(t, `"message":"transfer moved"`, reqID, `"was":"`+was+`"`)
+			won := u.log.wantLogged(t, `"message":"transfer moved"`, reqID, `"was":"`+was+`"`)
 			if len(won) != 1 {
 				t.Errorf("workers that moved it out of %s: got %d, want one:\n%s", was, len(won), won)
 			}

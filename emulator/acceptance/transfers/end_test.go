@@ -14,9 +14,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// end is how every episode ends: all that the user began comes to its end, the
-// checkers find nothing, and then every call that was ever made to either ledger,
-// and every task, comes three times more, late, and changes nothing.
+// end is the end of every episode. All the user's transfers end, and the checkers find nothing. Then
+// every call to either ledger and every task is repeated three times, late, and changes nothing.
 func (u *user) end() {
 	u.t.Helper()
 	poll(u.t, fmt.Sprintf("every transfer of user %d has ended", u.id), func() bool {

@@ -72,9 +72,8 @@ func TestFSM004TargetRefuses(t *testing.T) {
 	u.wantUnits("disabled", 100, 7)
 }
 
-// FSM-005: the target times out. Nobody knows what it did, so the transfer stays
-// where it is and is never given back; when the target answers, it ends, whether
-// the core had heard of it or not.
+// FSM-005: the target times out. Its result is unknown, so the transfer keeps its state and is never
+// refunded. When the target answers, the transfer ends, whether or not the core had received the call.
 func TestFSM005TargetTimesOut(t *testing.T) {
 	t.Parallel()
 	for kind, heard := range map[ubsproxy.Kind]bool{ubsproxy.Hang: false, ubsproxy.HoldAnswer: true} {

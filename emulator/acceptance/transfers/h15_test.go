@@ -20,9 +20,9 @@ var commits = map[string]string{
 	"moves on":  "move_transfer",
 }
 
-// H15: the process loses the answer to a commit, whether it has happened or not. It
-// reads back what became of it before it calls anybody: the caller who asks again
-// hears of the one transfer, and each ledger has moved the money once.
+// H15: the process loses the answer to a commit that did or did not happen. It reads the stored state
+// before it calls a ledger. A caller that repeats its post gets the one transfer, and each ledger has
+// moved the money once.
 func TestH15ACommitWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	h := own(t, stack.Options{WireProxy: true, Processes: 1, SweepEvery: time.Second})

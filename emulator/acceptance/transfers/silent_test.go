@@ -25,15 +25,15 @@ var silences = map[string]silence{
 	"lost in the middle of it": {pgproxy.CutMidReply, true},
 }
 
-// wired is a house with a proxy before Postgres, of which only the test's one user
-// makes calls to Funding.
-func wired(t *testing.T) *house {
+// wired returns a deployment with a proxy before Postgres. Only the test's one user calls Funding in
+// it.
+func wired(t *testing.T) *deployment {
 	t.Helper()
 	return own(t, stack.Options{WireProxy: true, Processes: 1, SweepEvery: time.Second})
 }
 
-// silent has Funding answer no call to it until it is told to speak.
-func (h *house) silent(t *testing.T, kind pgproxy.Kind) (speak func()) {
+// silent makes Funding answer no call until speak is called.
+func (h *deployment) silent(t *testing.T, kind pgproxy.Kind) (speak func()) {
 	const all = 1 << 20
 	h.Proxy.Arm(pgproxy.Fault{Kind: kind, Times: all, Match: pgproxy.Containing("funding_apply")})
 	speak = func() {
@@ -44,9 +44,8 @@ func (h *house) silent(t *testing.T, kind pgproxy.Kind) (speak func()) {
 	return speak
 }
 
-// FSM-005 with Funding as the target: it does not answer, so the transfer stays and
-// is never given back, and ends when Funding answers, once, whether Funding had done
-// it or not.
+// FSM-005 with Funding as the target: Funding does not answer, so the transfer stays and is never
+// refunded. When Funding answers, the transfer ends once, whether or not Funding had applied it.
 func TestFSM005FundingTimesOut(t *testing.T) {
 	t.Parallel()
 	h := wired(t)

@@ -28,6 +28,6 @@ func TestOneProcessPerFunctionOfTransfers(t *testing.T) {
 		return err == nil && (ended || u.RunSweep(u.ctx) != nil)
 	})
 	u.awaitState(a.ReqID, transfer.Committed)
-	u.log.told(t, "sweep found work without a task", `"transfers":1`) // and it was not ended by others
+	u.log.wantLogged(t, "sweep found work without a task", `"transfers":1`) // and it was not ended by others
 	u.end()
 }

@@ -43,7 +43,7 @@ func TestAnAnsweredLineThatIsDamagedIsSeen(t *testing.T) {
 			started := make(chan error, 1)
 			go func() { started <- h.Core.Start(ctx) }()
 			if x.mark { // it runs on, for a person to look at, and is never ready
-				h.log.told(t, "HALTED", "every line that was answered")
+				h.log.wantLogged(t, "HALTED", "every line that was answered")
 				cancel()
 			}
 			if err := <-started; (err != nil) != x.mark {
@@ -64,7 +64,7 @@ func TestAnAnsweredLineThatIsDamagedIsSeen(t *testing.T) {
 }
 
 // damageLastLine changes a bit of the last line of the core's log.
-func (h *house) damageLastLine(t *testing.T, mark bool) {
+func (h *deployment) damageLastLine(t *testing.T, mark bool) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(h.Core.Folder(), "*.log"))
 	if err != nil || len(names) == 0 {
@@ -90,7 +90,7 @@ func (h *house) damageLastLine(t *testing.T, mark bool) {
 }
 
 // wantFound wants a check to come to that result, with these kinds of finding on record.
-func (h *house) wantFound(t *testing.T, result string, kinds []string) {
+func (h *deployment) wantFound(t *testing.T, result string, kinds []string) {
 	t.Helper()
 	status, text := h.operator(t, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": false})
 	if status != http.StatusOK || !strings.Contains(string(text), `"result":"`+result+`"`) {

@@ -23,9 +23,9 @@ const (
 // usdt is what most tests move: 10^-6 of it is a unit.
 var usdt = stack.USDT
 
-// user is one of t's own, with accounts that nobody else touches.
+// user is a user of t alone, with separate accounts.
 type user struct {
-	*house
+	*deployment
 	t   *testing.T
 	id  int64
 	ctx context.Context
@@ -35,16 +35,16 @@ var lastUser atomic.Int64
 
 // newUser is a user with so many units of USDT on each side; none makes no
 // account. When t ends, everything that the user began is ended and judged.
-func (h *house) newUser(t *testing.T, inFunding, inTrading uint64) *user {
+func (h *deployment) newUser(t *testing.T, inFunding, inTrading uint64) *user {
 	t.Helper()
-	u := h.stranger(t)
+	u := h.withoutAccount(t)
 	u.deposit(funding, inFunding)
 	u.deposit(spot, inTrading)
 	return u
 }
 
-// stranger has no account.
-func (h *house) stranger(t *testing.T) *user {
+// withoutAccount returns a user without an account.
+func (h *deployment) withoutAccount(t *testing.T) *user {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within) // longer than t's, which ends before clean-up
 	u := &user{h, t, 1000 + lastUser.Add(1), ctx}

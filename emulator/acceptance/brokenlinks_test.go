@@ -53,7 +53,7 @@ func orphaned(t *testing.T, node string) (address string, spoiled *atomic.Int64)
 
 // Blocks with a wrong parent prove nothing. A process whose node returns such blocks logs that, and
 // processes with a better node carry everything to its end.
-func TestHeadersThatDoNotLinkAreTold(t *testing.T) {
+func TestHeadersThatDoNotLinkAreLogged(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: quick, Processes: 1})
 	node, spoiled := orphaned(t, b.Chain.URL())

@@ -303,7 +303,7 @@ func TestRoundTripsOfAllPowers(t *testing.T) {
 
 // A transaction that the pool has lost is sent again and then outbid. This also holds if a process
 // dies while it sends it again and the bump is due at the next poll.
-func TestLostFromThePoolWithAllPowers(t *testing.T) {
+func TestTransactionLostFromThePoolIsOutbidWithAllFeatures(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"resubmit.claimed", "resubmit.released"} {
 		t.Run(point, func(t *testing.T) {
