@@ -17,8 +17,8 @@ import (
 // shopAccount is an account that callers may post for.
 const shopAccount = "eip155:1337:0x0000000000000000000000000000000000005409"
 
-// clientOf calls the house with the token.
-func (h house) clientOf(token string) *client.Client {
+// clientOf returns a client of the deployment with the token.
+func (h deployment) clientOf(token string) *client.Client {
 	h.t.Helper()
 	c, err := client.New(client.Options{URL: h.url, Token: func(context.Context) (string, error) { return token, nil }})
 	if err != nil {
@@ -29,7 +29,7 @@ func (h house) clientOf(token string) *client.Client {
 }
 
 // callerToken is the token of a caller or operator.
-func (h house) callerToken(name string) string {
+func (h deployment) callerToken(name string) string {
 	return h.issuer.token(h.t, "public", jwt.MapClaims{"sub": name, "email": name + "@fencepost.example", "email_verified": true})
 }
 
@@ -155,7 +155,7 @@ func TestClientOfTransfers(t *testing.T) {
 }
 
 // keyed makes one request with these headers Idempotency-Key.
-func (h house) keyed(token, path string, body any, keys ...string) answer {
+func (h deployment) keyed(token, path string, body any, keys ...string) answer {
 	h.t.Helper()
 	ctx := context.WithValue(h.t.Context(), headerKey{}, http.Header{"Idempotency-Key": keys})
 	return call(h.t, ctx, token, "POST", h.url+path, body)

@@ -99,7 +99,7 @@ func TestClientOfForeignTransactions(t *testing.T) {
 	}
 }
 
-// An operator learns by the client where money is, resolves what waits, cancels what has
+// With the client an operator reads where money is, resolves a waiting transfer, cancels one that has
 // not begun, and ends a halt.
 func TestClientResolvesTransfers(t *testing.T) {
 	t.Parallel()

@@ -55,21 +55,21 @@ var elsewhere = map[string]string{
 type request struct {
 	code string
 	want string
-	ask  func(house) answer
+	ask  func(deployment) answer
 }
 
-// requests reach every code, each on accounts of its own.
+// requests reach every code, each with separate accounts.
 var requests = slices.Concat(refusedRequests, failedRequests, limitedRequests, edgeRequests, operatorRequests)
 
 // posts is a post by alice.
-func posts(differs map[string]any) func(house) answer {
-	return func(h house) answer { return h.post(alice, differs) }
+func posts(differs map[string]any) func(deployment) answer {
+	return func(h deployment) answer { return h.post(alice, differs) }
 }
 
 type members = map[string]any
 
 var refusedRequests = []request{
-	{"UNAUTHORIZED", "401 UNAUTHORIZED <nil> <nil>", func(h house) answer {
+	{"UNAUTHORIZED", "401 UNAUTHORIZED <nil> <nil>", func(h deployment) answer {
 		return call(h.t, h.t.Context(), "", "POST", h.url+"/api/v1/internal_transfer", order(nil))
 	}},
 	{"FORBIDDEN", "403 FORBIDDEN <nil> <nil>", posts(members{"user_id": bob})},
@@ -84,16 +84,16 @@ var refusedRequests = []request{
 	{"INVALID_ASSET", "400 INVALID_ASSET <nil> <nil>", posts(members{"asset": "NONE"})},
 	{"ASSET_SUSPENDED", "400 ASSET_SUSPENDED <nil> <nil>", posts(members{"asset": "HELD"})},
 	{"TRANSFER_NOT_ALLOWED", "400 TRANSFER_NOT_ALLOWED <nil> <nil>", posts(members{"asset": "SHUT"})},
-	{"INVALID_ADDRESS", "400 INVALID_ADDRESS <nil> <nil>", func(h house) answer { return h.pay(alice, members{"address": "0x12"}) }},
-	{"DUPLICATE_REQUEST", "200 DUPLICATE_REQUEST COMMITTED <nil>", func(h house) answer {
+	{"INVALID_ADDRESS", "400 INVALID_ADDRESS <nil> <nil>", func(h deployment) answer { return h.pay(alice, members{"address": "0x12"}) }},
+	{"DUPLICATE_REQUEST", "200 DUPLICATE_REQUEST COMMITTED <nil>", func(h deployment) answer {
 		h.post(alice, members{"cid": "twice"})
 		return h.post(alice, members{"cid": "twice"})
 	}},
-	{"CID_CONFLICT", "409 CID_CONFLICT <nil> <nil>", func(h house) answer {
+	{"CID_CONFLICT", "409 CID_CONFLICT <nil> <nil>", func(h deployment) answer {
 		h.post(alice, members{"cid": "reused"})
 		return h.post(alice, members{"cid": "reused", "amount": "2"})
 	}},
-	{"SYSTEM_ERROR", "503 SYSTEM_ERROR <nil> <nil>", func(h house) answer {
+	{"SYSTEM_ERROR", "503 SYSTEM_ERROR <nil> <nil>", func(h deployment) answer {
 		h.run(`insert into transfer_halt (scope, user_id, asset_id, evidence) values ('user_asset', 20, 1, '{}')`)
 		return h.post(20, nil)
 	}},
@@ -101,15 +101,15 @@ var refusedRequests = []request{
 
 // failedRequests are of users from 30 on.
 var failedRequests = []request{
-	{"SOURCE_ACCOUNT_NOT_FOUND", "422 SOURCE_ACCOUNT_NOT_FOUND FAILED <nil>", func(h house) answer { return h.post(30, nil) }},
-	{"TARGET_ACCOUNT_NOT_FOUND", "422 TARGET_ACCOUNT_NOT_FOUND ROLLED_BACK <nil>", func(h house) answer {
+	{"SOURCE_ACCOUNT_NOT_FOUND", "422 SOURCE_ACCOUNT_NOT_FOUND FAILED <nil>", func(h deployment) answer { return h.post(30, nil) }},
+	{"TARGET_ACCOUNT_NOT_FOUND", "422 TARGET_ACCOUNT_NOT_FOUND ROLLED_BACK <nil>", func(h deployment) answer {
 		h.must(h.trading.OutsideDeposit(h.t.Context(), transfer.Call{ReqID: "funds-of-31", UserID: 31, AssetID: 1, Units: 5_000_000, CreatedAt: time.Now()}))
 		return h.post(31, members{"from": "SPOT", "to": "FUNDING"})
 	}},
-	{"ACCOUNT_FROZEN", "422 ACCOUNT_FROZEN FAILED <nil>", func(h house) answer { return h.barred(32, funding.Frozen) }},
-	{"ACCOUNT_DISABLED", "422 ACCOUNT_DISABLED FAILED <nil>", func(h house) answer { return h.barred(33, funding.Disabled) }},
+	{"ACCOUNT_FROZEN", "422 ACCOUNT_FROZEN FAILED <nil>", func(h deployment) answer { return h.barred(32, funding.Frozen) }},
+	{"ACCOUNT_DISABLED", "422 ACCOUNT_DISABLED FAILED <nil>", func(h deployment) answer { return h.barred(33, funding.Disabled) }},
 	{"INSUFFICIENT_BALANCE", "422 INSUFFICIENT_BALANCE FAILED <nil>", posts(members{"amount": "5000"})},
-	{"OVERFLOW", "422 OVERFLOW ROLLED_BACK <nil>", func(h house) answer {
+	{"OVERFLOW", "422 OVERFLOW ROLLED_BACK <nil>", func(h deployment) answer {
 		h.rich(34, 1, 5_000_000)
 		h.must(h.trading.OutsideDeposit(h.t.Context(), transfer.Call{ReqID: "funds-of-34", UserID: 34, AssetID: 1, Units: math.MaxUint64, CreatedAt: time.Now()}))
 		return h.post(34, nil)
@@ -117,7 +117,7 @@ var failedRequests = []request{
 }
 
 // barred is the answer to a post by a user whose account has the status.
-func (h house) barred(user int64, s funding.Status) answer {
+func (h deployment) barred(user int64, s funding.Status) answer {
 	h.t.Helper()
 	h.rich(user, 1, 5_000_000)
 	if err := h.funding.SetStatus(h.t.Context(), user, 1, s); err != nil {
@@ -127,35 +127,35 @@ func (h house) barred(user int64, s funding.Status) answer {
 }
 
 var limitedRequests = []request{
-	{"RATE_LIMIT_EXCEEDED", "429 RATE_LIMIT_EXCEEDED <nil> <nil>", func(h house) answer { return h.second(40, "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=1") }},
-	{"DAILY_LIMIT_EXCEEDED", "429 DAILY_LIMIT_EXCEEDED <nil> <nil>", func(h house) answer { return h.second(41, "FENCEPOST_TRANSFER_LIMITS_PER_DAY=1") }},
-	{"DAILY_AMOUNT_EXCEEDED", "429 DAILY_AMOUNT_EXCEEDED <nil> <nil>", func(h house) answer {
+	{"RATE_LIMIT_EXCEEDED", "429 RATE_LIMIT_EXCEEDED <nil> <nil>", func(h deployment) answer { return h.second(40, "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=1") }},
+	{"DAILY_LIMIT_EXCEEDED", "429 DAILY_LIMIT_EXCEEDED <nil> <nil>", func(h deployment) answer { return h.second(41, "FENCEPOST_TRANSFER_LIMITS_PER_DAY=1") }},
+	{"DAILY_AMOUNT_EXCEEDED", "429 DAILY_AMOUNT_EXCEEDED <nil> <nil>", func(h deployment) answer {
 		h.run(`update assets_tb set daily_transfer_amount = 2 where asset_id = 1`)
 		defer h.run(`update assets_tb set daily_transfer_amount = null where asset_id = 1`)
 		return h.second(42)
 	}},
-	{"DAILY_PAYOUT_EXCEEDED", "429 DAILY_PAYOUT_EXCEEDED <nil> <nil>", func(h house) answer {
+	{"DAILY_PAYOUT_EXCEEDED", "429 DAILY_PAYOUT_EXCEEDED <nil> <nil>", func(h deployment) answer {
 		h.run(`update assets_tb set daily_payout_amount = 1 where asset_id = 1`)
 		defer h.run(`update assets_tb set daily_payout_amount = null where asset_id = 1`)
 		return h.pay(43, nil)
 	}},
-	{"ADDRESS_NOT_LISTED", "400 ADDRESS_NOT_LISTED <nil> <nil>", func(h house) answer { return h.listedOnly().pay(44, nil) }},
-	{"ADDRESS_NOT_YET_USABLE", "400 ADDRESS_NOT_YET_USABLE <nil> <nil>", func(h house) answer {
+	{"ADDRESS_NOT_LISTED", "400 ADDRESS_NOT_LISTED <nil> <nil>", func(h deployment) answer { return h.listedOnly().pay(44, nil) }},
+	{"ADDRESS_NOT_YET_USABLE", "400 ADDRESS_NOT_YET_USABLE <nil> <nil>", func(h deployment) answer {
 		h.add(45, nil)
 		return h.listedOnly().pay(45, nil)
 	}},
-	{"ADDRESSES_BLOCKED", "403 ADDRESSES_BLOCKED <nil> <nil>", func(h house) answer {
+	{"ADDRESSES_BLOCKED", "403 ADDRESSES_BLOCKED <nil> <nil>", func(h deployment) answer {
 		h.as("ann", "POST", "/admin/v1/users/46/payout_addresses/block", members{"reason": "r"})
 		return h.add(46, nil)
 	}},
-	{"TOO_MANY_ADDRESSES", "429 TOO_MANY_ADDRESSES <nil> <nil>", func(h house) answer {
+	{"TOO_MANY_ADDRESSES", "429 TOO_MANY_ADDRESSES <nil> <nil>", func(h deployment) answer {
 		h.run(`insert into payout_address (user_id, chain_id, address) select 47, 1, '0x' || lpad(n::text, 40, '0') from generate_series(1, 100) as n`)
 		return h.add(47, nil)
 	}},
 }
 
 // second is the answer to the second of two posts by a user, under the settings.
-func (h house) second(user int64, settings ...string) answer {
+func (h deployment) second(user int64, settings ...string) answer {
 	h.t.Helper()
 	h.url = h.serve(append(h.transferSettings(), settings...)...)
 	h.rich(user, 1, 5_000_000)
@@ -166,9 +166,9 @@ func (h house) second(user int64, settings ...string) answer {
 	return h.post(user, nil)
 }
 
-// text posts what is no request.
-func text(method, body string) func(house) answer {
-	return func(h house) answer {
+// text posts a body that is no JSON object.
+func text(method, body string) func(deployment) answer {
+	return func(h deployment) answer {
 		return call(h.t, h.t.Context(), h.userToken(alice), method, h.url+"/api/v1/internal_transfer", body)
 	}
 }
@@ -177,47 +177,47 @@ var edgeRequests = []request{
 	{"INVALID_JSON", "400 INVALID_JSON <nil> <nil>", text("POST", `{"from": `)},
 	{"INVALID_FIELD", "400 INVALID_FIELD <nil> <nil>", posts(members{"amount": 1})},
 	{"UNSUPPORTED_FIELD", "400 UNSUPPORTED_FIELD <nil> <nil>", posts(members{"fee": "1"})},
-	{"NOT_FOUND", "404 NOT_FOUND <nil> <nil>", func(h house) answer { return h.shown(bob, h.stored("not-bobs")) }},
+	{"NOT_FOUND", "404 NOT_FOUND <nil> <nil>", func(h deployment) answer { return h.shown(bob, h.stored("not-bobs")) }},
 	{"METHOD_NOT_ALLOWED", "405 METHOD_NOT_ALLOWED <nil> <nil>", text("PUT", `{}`)},
 	{"BODY_TOO_LARGE", "413 BODY_TOO_LARGE <nil> <nil>", text("POST", `{"asset": "`+strings.Repeat("x", 1<<22)+`"}`)},
 }
 
 var operatorRequests = []request{
-	{"CANCELLED", "200 <nil> FAILED CANCELLED", func(h house) answer {
+	{"CANCELLED", "200 <nil> FAILED CANCELLED", func(h deployment) answer {
 		reqID := h.stored("cancelled")
 		h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/cancel", members{"reason": "r"})
 		return h.shown(alice, reqID)
 	}},
-	{"EXPIRED", "200 <nil> FAILED EXPIRED", func(h house) answer {
+	{"EXPIRED", "200 <nil> FAILED EXPIRED", func(h deployment) answer {
 		reqID := h.stored("expired")
 		h.shift(alice, "-16 minutes")
 		h.step(reqID)
 		return h.shown(alice, reqID)
 	}},
 	{"RESOLVED", "200 <nil> FAILED RESOLVED", resolvedWithdrawal},
-	{"TOO_LATE", "409 TOO_LATE <nil> <nil>", func(h house) answer { return h.ordered("cancel", members{"reason": "r"}) }},
-	{"NOT_FORGOTTEN", "409 NOT_FORGOTTEN <nil> <nil>", func(h house) answer {
+	{"TOO_LATE", "409 TOO_LATE <nil> <nil>", func(h deployment) answer { return h.ordered("cancel", members{"reason": "r"}) }},
+	{"NOT_FORGOTTEN", "409 NOT_FORGOTTEN <nil> <nil>", func(h deployment) answer {
 		reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
 		return h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/resolve", members{"op": "deposit", "reason": "r", "outcome": "applied"})
 	}},
-	{"NOTHING_TO_RESOLVE", "409 NOTHING_TO_RESOLVE <nil> <nil>", func(h house) answer { return h.ordered("resolve", members{"op": "deposit", "reason": "r"}) }},
-	{"PAYOUT_CANCELLED", "200 <nil> ROLLED_BACK PAYOUT_CANCELLED", func(h house) answer {
+	{"NOTHING_TO_RESOLVE", "409 NOTHING_TO_RESOLVE <nil> <nil>", func(h deployment) answer { return h.ordered("resolve", members{"op": "deposit", "reason": "r"}) }},
+	{"PAYOUT_CANCELLED", "200 <nil> ROLLED_BACK PAYOUT_CANCELLED", func(h deployment) answer {
 		reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
 		h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/resolve", members{"op": "deposit", "reason": "r"})
 		return h.shown(alice, reqID)
 	}},
-	{"PAYOUT_REJECTED", "200 <nil> ROLLED_BACK PAYOUT_REJECTED", func(h house) answer { return h.paymentFailed("REJECTED") }},
-	{"PAYOUT_DISPLACED", "200 <nil> ROLLED_BACK PAYOUT_DISPLACED", func(h house) answer { return h.paymentFailed("DISPLACED") }},
+	{"PAYOUT_REJECTED", "200 <nil> ROLLED_BACK PAYOUT_REJECTED", func(h deployment) answer { return h.paymentFailed("REJECTED") }},
+	{"PAYOUT_DISPLACED", "200 <nil> ROLLED_BACK PAYOUT_DISPLACED", func(h deployment) answer { return h.paymentFailed("DISPLACED") }},
 }
 
 // shown is the transfer as a user sees it.
-func (h house) shown(user int64, reqID string) answer {
+func (h deployment) shown(user int64, reqID string) answer {
 	h.t.Helper()
 	return call(h.t, h.t.Context(), h.userToken(user), "GET", h.url+"/api/v1/internal_transfer/"+reqID, nil)
 }
 
 // step delivers the task of the transfer's next step.
-func (h house) step(reqID string) {
+func (h deployment) step(reqID string) {
 	h.t.Helper()
 	if a := h.as("tasks", "POST", "/internal/transfer", members{"req_id": reqID}); a.status != http.StatusNoContent {
 		h.t.Fatalf("step of %s: got %d %v, want 204", reqID, a.status, a.body)
@@ -225,14 +225,14 @@ func (h house) step(reqID string) {
 }
 
 // ordered is the answer to an operator's order about a transfer that is COMMITTED.
-func (h house) ordered(order string, body any) answer {
+func (h deployment) ordered(order string, body any) answer {
 	h.t.Helper()
 	reqID := fmt.Sprint(h.post(alice, nil).body["req_id"])
 	return h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/"+order, body)
 }
 
 // paymentFailed is a payout whose managed transaction has failed that way.
-func (h house) paymentFailed(sub string) answer {
+func (h deployment) paymentFailed(sub string) answer {
 	h.t.Helper()
 	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
 	h.run(`update managed_tx set state = 'FAILED', sub_state = $2 where request_id = $1`, reqID, sub)
@@ -242,7 +242,7 @@ func (h house) paymentFailed(sub string) answer {
 
 // resolvedWithdrawal is a transfer whose withdrawal never arrived, and which an
 // operator has refused for ever.
-func resolvedWithdrawal(h house) answer {
+func resolvedWithdrawal(h deployment) answer {
 	h.t.Helper()
 	h.rich(50, 1, 5_000_000)
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms")...)

@@ -69,7 +69,7 @@ func (a *App) create(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// logCreated logs what was stored or found, and returns the HTTP status.
+// logCreated logs whether the intent was stored or found, and returns the HTTP status.
 func (a *App) logCreated(r *http.Request, in store.Intent, accepted store.Accepted) (status int) {
 	status = http.StatusOK
 	if accepted.New {

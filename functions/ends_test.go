@@ -10,8 +10,8 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// An operator ends a finding by an adjustment, once, with a name and a reason; the check
-// is ok from then on. What is asked for wrongly is told by its field.
+// An operator ends a finding by an adjustment, once, with a name and a reason. From then on the check
+// is ok. A wrong request is refused with its field.
 func TestAnOperatorAdjustsAFinding(t *testing.T) {
 	t.Parallel()
 	h := build(t)

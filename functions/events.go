@@ -100,7 +100,7 @@ type replayedEvent struct {
 	Event  json.RawMessage `json:"event"`
 }
 
-// replay shows events page by page, oldest first. A caller sees the events of its own transactions, an
+// replay shows events page by page, oldest first. A caller sees the events of its transactions, an
 // operator sees all. A reader that continues from next misses no event while events are retained.
 func (a *App) replay(w http.ResponseWriter, r *http.Request) error {
 	v, err := a.viewer(r)

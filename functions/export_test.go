@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// Watched is the book of submitters where what is done by it counts.
+// Watched returns the store of submitters with its operations counted.
 func Watched(s *store.Store) txmanager.Store { return watchedStore{s} }
 
 // Resolutions are those of the workers of every chain.
@@ -47,7 +47,7 @@ func (a *App) Patterns() []string {
 	return all.Patterns()
 }
 
-// Serve is one invocation that looks at everything the submitter has due.
+// Serve is one invocation that handles everything the submitter has due.
 func (a *App) Serve(ctx context.Context, s txmanager.Submitter, kind txmanager.Kind) error {
 	worker, err := a.workerOf(s)
 	if err != nil {

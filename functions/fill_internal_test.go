@@ -50,8 +50,8 @@ func TestFillOfAReleaseIsBounded(t *testing.T) {
 	}
 }
 
-// A release spells what stands for no request in one way, and no new request has that name:
-// else a release could not name it.
+// A release has one spelling for "no request", and no new request may have that name, as a release
+// could not name it.
 func TestNoneIsNoRequest(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"None", "NONE", " none", "none "} {
@@ -119,7 +119,7 @@ func TestProofOfAReleaseIsChecked(t *testing.T) {
 	}
 }
 
-// A foreign transaction that proves another payout is refused by a code of its own.
+// A foreign transaction that already proves another payout is refused with a separate code.
 func TestAUsedProofHasItsOwnCode(t *testing.T) {
 	t.Parallel()
 	err := problem(fmt.Errorf("match: %w", store.ErrProofUsed))

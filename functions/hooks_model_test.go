@@ -46,10 +46,9 @@ type play struct {
 	requests int
 }
 
-// Whatever owners, callers, operators and instances do at once, on Postgres and a
-// chain: nonces stand without a gap, each belongs to one transaction, bytes of two
-// owners never stand at one nonce, what an owner was told stays so, nothing of it is
-// foreign to the chain, and everything comes to an end.
+// Owners, callers, operators and instances act concurrently on Postgres and a chain. Nonces have no
+// gap, each belongs to one transaction, and bytes of two owners never share a nonce. Answers to an
+// owner stay true, the chain has no foreign transaction, and everything ends.
 func TestReservationsBesideIntentsInAnyOrder(t *testing.T) {
 	t.Parallel()
 	const plays, steps = 8, 40
@@ -115,23 +114,23 @@ func (p *play) do(act int, pick uint64, n int) {
 	case 8:
 		p.cancel(pick)
 	case 9:
-		p.told("the lease is lost")
+		p.record("the lease is lost")
 		_, _ = p.DB.Exec(ctx, `update submitter_lease set owner_node = '', fencing_token = fencing_token + 1 where submitter = $1`, p.sub)
 	default:
 		p.advance()
 	}
 }
 
-func (p *play) told(format string, args ...any) {
+func (p *play) record(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.acts = append(p.acts, fmt.Sprintf(format, args...))
 }
 
-// story is what was done last.
+// story returns the last actions.
 func (p *play) story() string { return strings.Join(p.acts[max(0, len(p.acts)-60):], "\n") }
 
-// named is a request that nobody used.
+// named returns an unused request name.
 func (p *play) named() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,10 +145,10 @@ func (p *play) allocate(n int) {
 	}
 	got, err := p.Allocate(p.t.Context(), p.sub, "owner of "+requests[0], requests...)
 	for _, r := range got {
-		p.told("%s is reserved by %s: nonce %d, %s", r.TxID, r.Owner, r.Nonce, r.State)
+		p.record("%s is reserved by %s: nonce %d, %s", r.TxID, r.Owner, r.Nonce, r.State)
 	}
 	if err != nil {
-		p.told("allocate: %v", err)
+		p.record("allocate: %v", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +174,7 @@ func (p *play) mark(pick uint64, asUsed bool) {
 	}
 	if !asUsed {
 		err := p.MarkRecyclable(p.t.Context(), r.TxID, r.Owner, "not needed")
-		p.told("%s is given back: %v", r.TxID, err)
+		p.record("%s is given back: %v", r.TxID, err)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.back[r.TxID] = p.back[r.TxID] || err == nil
@@ -191,7 +190,7 @@ func (p *play) mark(pick uint64, asUsed bool) {
 		return
 	}
 	err = p.MarkUsed(p.t.Context(), r.TxID, r.Owner, raw)
-	p.told("%s is used by %s: %v", r.TxID, tx.Hash(), err)
+	p.record("%s is used by %s: %v", r.TxID, tx.Hash(), err)
 	if err != nil {
 		return
 	}
@@ -214,7 +213,7 @@ func (p *play) create() {
 		p.t.Errorf("create: %v", err)
 		return
 	}
-	p.told("%s is an intent", in.TxID)
+	p.record("%s is an intent", in.TxID)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.intents = append(p.intents, in.TxID)
@@ -229,7 +228,7 @@ func (p *play) timeOut(pick uint64) {
 	p.mu.Lock()
 	p.spoiled[r.TxID] = true
 	p.mu.Unlock()
-	p.told("the time of %s is over", r.TxID)
+	p.record("the time of %s is over", r.TxID)
 	p.over(`tx_id = $1`, r.TxID)
 }
 
@@ -268,7 +267,7 @@ func (p *play) cancel(pick uint64) {
 	p.spoiled[id] = true
 	p.mu.Unlock()
 	d, err := p.Store.RecordDecision(p.t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionCancel, Reason: "r"})
-	p.told("%s is cancelled: %+v, %v", id, d, err)
+	p.record("%s is cancelled: %+v, %v", id, d, err)
 	if err != nil && !errors.Is(err, store.ErrTooLate) {
 		p.t.Errorf("cancel: %v", err)
 	}
@@ -279,14 +278,14 @@ var operator = store.Viewer{Caller: "ann@fencepost.example", Operator: true}
 // advance is an invocation, and a block.
 func (p *play) advance() {
 	if err := p.Serve(p.t.Context(), p.sub, txmanager.KindAdvance); err != nil {
-		p.told("advance: %v", err)
+		p.record("advance: %v", err)
 	}
 	if err := p.chain.Mine(1); err != nil {
 		p.t.Errorf("mine: %v", err)
 	}
 }
 
-// holds compares what is stored with what must be so at any time.
+// holds checks the stored rows against the invariants.
 func (p *play) holds() {
 	p.t.Helper()
 	p.mu.Lock()

@@ -9,7 +9,7 @@ import (
 )
 
 // shift moves the time at which the user asked for everything so far.
-func (h house) shift(user int64, by string) {
+func (h deployment) shift(user int64, by string) {
 	h.t.Helper()
 	h.run(`alter table transfers_tb disable trigger user`)
 	h.run(`update transfers_tb set created_at = created_at + $2::text::interval where user_id = $1`, user, by)
@@ -17,15 +17,15 @@ func (h house) shift(user int64, by string) {
 }
 
 // rich gives the user so many units of the asset in Funding.
-func (h house) rich(user int64, asset int32, units uint64) {
+func (h deployment) rich(user int64, asset int32, units uint64) {
 	h.t.Helper()
 	name := fmt.Sprintf("funds-of-%d-in-%d", user, asset)
 	h.must(h.funding.OutsideDeposit(h.t.Context(), transfer.Call{ReqID: name, UserID: user, AssetID: asset, Units: units}))
 }
 
-// limited posts for the user, and wants what is said: a refusal by a limit is 429,
-// with the seconds after which there may be room, and stores nothing.
-func (h house) limited(what string, user int64, differs map[string]any, want string) {
+// limited posts for the user and requires the answer. A refusal by a limit is 429 with the seconds
+// until there can be room, and stores nothing.
+func (h deployment) limited(what string, user int64, differs map[string]any, want string) {
 	h.t.Helper()
 	stored := func() (n int) {
 		if err := h.DB.QueryRow(h.t.Context(), `select count(*) from transfers_tb where user_id = $1`, user).Scan(&n); err != nil {
@@ -51,8 +51,8 @@ const (
 	tooMuchADay = "429 DAILY_AMOUNT_EXCEEDED 3600"
 )
 
-// The tenth in a second passes, the eleventh does not, and does when the second is
-// over; of each user alone. What is stored answers all the same.
+// The tenth post in a second passes and the eleventh does not, until the second is over. The limit is
+// per user. A stored transfer is answered nevertheless.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -87,8 +87,8 @@ func TestDailyLimit(t *testing.T) {
 	h.limited("and no more", alice, nil, tooOften)
 }
 
-// An asset's amount of a day passes to its last unit, both ways together; what failed
-// does not count, nor what is a day old, nor another asset or user.
+// An asset's daily amount can be used to its last unit, both directions together. Failed transfers,
+// those older than a day, and those of another asset or user do not count.
 func TestDailyAmount(t *testing.T) {
 	t.Parallel()
 	h := build(t)

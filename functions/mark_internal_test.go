@@ -35,7 +35,7 @@ func (f *foreignMark) Judge(ctx context.Context, _ mark.Seen) (mark.Verdict, err
 }
 
 // A caller that hangs up does not keep the process from comparing the database.
-func TestLookOutlivesItsCaller(t *testing.T) {
+func TestComparisonOutlivesItsCaller(t *testing.T) {
 	t.Parallel()
 	f := &foreignMark{}
 	m := &marks{keeper: mark.Keeper{Object: f, Book: f}}
@@ -51,8 +51,8 @@ func TestLookOutlivesItsCaller(t *testing.T) {
 	}
 }
 
-// A storage that does not answer holds up the one request that looks again, and no other.
-func TestRequestsGoOnWhileOneLooksAgain(t *testing.T) {
+// A storage that does not answer delays only the one request that compares again.
+func TestRequestsContinueWhileOneComparesAgain(t *testing.T) {
 	t.Parallel()
 	f := &foreignMark{asked: make(chan struct{}), answer: make(chan struct{})}
 	m := &marks{keeper: mark.Keeper{Object: f, Book: f}}

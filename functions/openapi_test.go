@@ -20,8 +20,7 @@ import (
 
 var described = sync.OnceValues(func() (*webtest.Contract, error) { return webtest.Load([]byte(functions.OpenAPI)) })
 
-// apiOf is openapi.yaml, which every answer of every test is held to: see
-// house.serve.
+// apiOf returns openapi.yaml. Every answer of every test is checked against it: see deployment.serve.
 func apiOf(t *testing.T) *webtest.Contract {
 	t.Helper()
 	c, err := described()

@@ -12,20 +12,20 @@ import (
 )
 
 // listedOnly serves with a process that pays out to listed addresses alone.
-func (h house) listedOnly() house {
+func (h deployment) listedOnly() deployment {
 	h.t.Helper()
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_PAYOUT_ADDRESSES_REQUIRED=true")...)
 	return h
 }
 
 // addresses calls as the user. The path is the part behind that of the list.
-func (h house) addresses(user int64, method, path string, body any) answer {
+func (h deployment) addresses(user int64, method, path string, body any) answer {
 	h.t.Helper()
 	return call(h.t, h.t.Context(), h.userToken(user), method, h.url+"/api/v1/payout_address"+path, body)
 }
 
 // add asks for paidTo on the user's list, and what differs.
-func (h house) add(user int64, differs map[string]any) answer {
+func (h deployment) add(user int64, differs map[string]any) answer {
 	h.t.Helper()
 	body := map[string]any{"asset": "USDT", "address": paidTo}
 	for name, value := range differs {
@@ -35,7 +35,7 @@ func (h house) add(user int64, differs map[string]any) answer {
 }
 
 // agedAddresses makes all addresses a day older.
-func (h house) agedAddresses() {
+func (h deployment) agedAddresses() {
 	h.t.Helper()
 	h.run(`alter table payout_address disable trigger user`)
 	h.run(`update payout_address set added_at = added_at - interval '24 hours'`)

@@ -30,7 +30,7 @@ func ruleFor(kinds ...string) []string {
 }
 
 // by calls an admin function with a token of this subject and e-mail; "": it has none.
-func (h house) by(subject, email, method, path string, body any) answer {
+func (h deployment) by(subject, email, method, path string, body any) answer {
 	h.t.Helper()
 	claims := jwt.MapClaims{"sub": subject}
 	if email != "" {
@@ -39,15 +39,15 @@ func (h house) by(subject, email, method, path string, body any) answer {
 	return call(h.t, h.t.Context(), h.issuer.token(h.t, "public", claims), method, h.url+path, body)
 }
 
-func (h house) ann(method, path string, body any) answer {
+func (h deployment) ann(method, path string, body any) answer {
 	return h.by("ann-at-work", "ann", method, path, body)
 }
-func (h house) ben(method, path string, body any) answer {
+func (h deployment) ben(method, path string, body any) answer {
 	return h.by("ben", "ben", method, path, body)
 }
 
 // propose is ann's call, which has to come to a proposal.
-func (h house) propose(method, path string, body any) (proposal string, a answer) {
+func (h deployment) propose(method, path string, body any) (proposal string, a answer) {
 	h.t.Helper()
 	a = h.ann(method, path, body)
 	id, _ := a.body["proposalId"].(string)
@@ -58,7 +58,7 @@ func (h house) propose(method, path string, body any) (proposal string, a answer
 }
 
 // one reads one value.
-func (h house) one(query string, args ...any) (text string) {
+func (h deployment) one(query string, args ...any) (text string) {
 	h.t.Helper()
 	if err := h.DB.QueryRow(h.t.Context(), `select coalesce((`+query+`)::text, 'null')`, args...).Scan(&text); err != nil {
 		h.t.Fatalf("%s: %v", query, err)

@@ -100,7 +100,7 @@ func roles(t testing.TB, database string) map[string]string {
 // apart serves each path by the function that is deployed for it, with that function's own
 // role in the database.
 type apart struct {
-	h        house
+	h        deployment
 	settings []string
 	urls     map[string]string
 	paths    *http.ServeMux
@@ -109,7 +109,7 @@ type apart struct {
 	closers  []*functions.App
 }
 
-func (h house) apart(settings ...string) *apart {
+func (h deployment) apart(settings ...string) *apart {
 	h.t.Helper()
 	a := &apart{h: h, settings: settings, urls: roles(h.t, h.URL), paths: http.NewServeMux(), apps: make(map[string]http.Handler)}
 	patterns, err := deployed()

@@ -8,8 +8,8 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// An operator states whether a payout was paid, only where the record cannot tell, once
-// at a time, and takes a wrong statement back. What is said is shown with his name.
+// An operator states whether a payout was paid, only if the record cannot tell and once at a time, and
+// can withdraw a wrong statement. The statement is shown with the operator's name.
 func TestStatementsAboutPayouts(t *testing.T) {
 	t.Parallel()
 	h := build(t)

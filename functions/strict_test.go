@@ -53,7 +53,7 @@ func (r route) properties() map[string]*openapi3.Schema {
 }
 
 // ask makes the request with one parameter or member differing.
-func (r route) ask(h house, parameter, member string, value any) answer {
+func (r route) ask(h deployment, parameter, member string, value any) answer {
 	h.t.Helper()
 	path, query := r.path, url.Values{}
 	for name, v := range r.values {
@@ -82,7 +82,7 @@ func (r route) ask(h house, parameter, member string, value any) answer {
 }
 
 // routes are all operations but those of health.
-func (h house) routes(txID string) (all []route) {
+func (h deployment) routes(txID string) (all []route) {
 	h.t.Helper()
 	document, err := openapi3.NewLoader().LoadFromData([]byte(functions.OpenAPI))
 	if err != nil {
@@ -134,8 +134,8 @@ func exampleOf(t *testing.T, of *openapi3.Operation) (body map[string]any) {
 	return body
 }
 
-// strict is a house in which a transaction is stored and events are kept.
-func strict(t *testing.T) (h house, txID string) {
+// strict returns a deployment with one stored transaction and with events on.
+func strict(t *testing.T) (h deployment, txID string) {
 	t.Helper()
 	h = build(t, "FENCEPOST_EVENTS_MODE=mq_outbox", "FENCEPOST_EVENTS_PUBSUB_TOPIC=projects/project/topics/topic", "FENCEPOST_EVENTS_PUBSUB_ENDPOINT=127.0.0.1:1")
 	h.Bundle.Register(t, shopAccount, 1)
@@ -249,7 +249,7 @@ func TestEmptyTextsAreRefused(t *testing.T) {
 	}
 }
 
-// isText says that values of the schema are texts.
+// isText reports whether the schema's values are texts.
 func isText(s *openapi3.Schema) bool {
 	_, word := append(s.Enum, nil)[0].(string)
 	return word || s.Type.Is("string")

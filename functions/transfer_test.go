@@ -14,8 +14,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// What is wrong first is what is answered, and of what is answered so nothing is
-// stored.
+// The first failing check decides the answer, and a refused transfer is not stored.
 func TestOrderOfChecks(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -64,7 +63,7 @@ func TestOrderOfChecks(t *testing.T) {
 	}
 }
 
-// Whoever has no right token is told so, whatever else is wrong.
+// A request without a valid token is refused for that, even if it has other faults.
 func TestWhoMayCall(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -171,7 +170,7 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-// Limits are told with the time after which to try again.
+// A refusal by a limit has the time after which to try again.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -237,7 +236,7 @@ func TestPendingLeavesAStep(t *testing.T) {
 	}
 }
 
-func (h house) signal(s syscall.Signal) {
+func (h deployment) signal(s syscall.Signal) {
 	h.t.Helper()
 	if err := h.core.process.Signal(s); err != nil {
 		h.t.Fatal(err)

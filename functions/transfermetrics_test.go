@@ -17,7 +17,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// series is what a provider of metrics has been told, by name and labels.
+// series collects what a provider of metrics receives, by name and labels.
 type series struct {
 	mu     sync.Mutex
 	values map[string]int64
@@ -29,7 +29,7 @@ func (s *series) put(name string, labels attribute.Set, n int64) {
 	s.values[name+"{"+labels.Encoded(attribute.DefaultEncoder())+"}"] += n
 }
 
-// take returns what was counted since it was called last.
+// take returns the counts since the last call.
 func (s *series) take() map[string]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
