@@ -21,8 +21,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// contract has the codes of transfers, with the statuses that each is
-// answered with: 400 and 429 before there is a transfer, 422 once there is one.
+// contract lists the codes of transfers and their statuses: 400 and 429 before a transfer exists, 422
+// afterwards.
 var contract = map[string][]int{
 	"UNAUTHORIZED": {401}, "FORBIDDEN": {403},
 	"SAME_ACCOUNT": {400}, "INVALID_ACCOUNT_TYPE": {400}, "UNSUPPORTED_ACCOUNT_TYPE": {400},
@@ -34,8 +34,8 @@ var contract = map[string][]int{
 	"DUPLICATE_REQUEST": {200}, "CID_CONFLICT": {409}, "SYSTEM_ERROR": {503},
 }
 
-// elsewhere are the codes that no request of this table can have answered: the test
-// that has them, or why there is none.
+// elsewhere lists the codes that no request of this table reaches, with the test that does or the
+// reason why none can.
 var elsewhere = map[string]string{
 	"UNAVAILABLE":      "shared/web/server_test.go: TestSIGTERMLetsTheRequestInFlightEndAndRefusesNewOnes",
 	"PAYOUT_REVERTED":  "emulator/acceptance/payouts/back_test.go: TestGivenBack",
@@ -51,7 +51,7 @@ var elsewhere = map[string]string{
 	"INVALID_USER":     "no token has a user that is none: that is UNAUTHORIZED",
 }
 
-// request is one that reaches a code. Its answer is status, code, state and reason.
+// request reaches one code. Its answer is status, code, state and reason.
 type request struct {
 	code string
 	want string
@@ -61,7 +61,7 @@ type request struct {
 // requests reach every code, each with separate accounts.
 var requests = slices.Concat(refusedRequests, failedRequests, limitedRequests, edgeRequests, operatorRequests)
 
-// posts is a post by alice.
+// posts returns a post by alice.
 func posts(differs map[string]any) func(deployment) answer {
 	return func(h deployment) answer { return h.post(alice, differs) }
 }
@@ -116,7 +116,7 @@ var failedRequests = []request{
 	}},
 }
 
-// barred is the answer to a post by a user whose account has the status.
+// barred returns the answer to a post by a user whose account has the status.
 func (h deployment) barred(user int64, s funding.Status) answer {
 	h.t.Helper()
 	h.rich(user, 1, 5_000_000)
@@ -154,7 +154,7 @@ var limitedRequests = []request{
 	}},
 }
 
-// second is the answer to the second of two posts by a user, under the settings.
+// second returns the answer to the second of two posts by a user, under the settings.
 func (h deployment) second(user int64, settings ...string) answer {
 	h.t.Helper()
 	h.url = h.serve(append(h.transferSettings(), settings...)...)
@@ -162,7 +162,7 @@ func (h deployment) second(user int64, settings ...string) answer {
 	if a := h.post(user, nil); a.status != 200 {
 		h.t.Fatalf("the first of two: got %v, want 200", a.body)
 	}
-	h.shift(user, "1 hour") // within this second, however slow the test is
+	h.shift(user, "1 hour") // so that both posts count in one second, even on a slow machine
 	return h.post(user, nil)
 }
 
@@ -210,7 +210,7 @@ var operatorRequests = []request{
 	{"PAYOUT_DISPLACED", "200 <nil> ROLLED_BACK PAYOUT_DISPLACED", func(h deployment) answer { return h.paymentFailed("DISPLACED") }},
 }
 
-// shown is the transfer as a user sees it.
+// shown returns the transfer as its user sees it.
 func (h deployment) shown(user int64, reqID string) answer {
 	h.t.Helper()
 	return call(h.t, h.t.Context(), h.userToken(user), "GET", h.url+"/api/v1/internal_transfer/"+reqID, nil)
@@ -224,14 +224,14 @@ func (h deployment) step(reqID string) {
 	}
 }
 
-// ordered is the answer to an operator's order about a transfer that is COMMITTED.
+// ordered returns the answer to an operator's call about a COMMITTED transfer.
 func (h deployment) ordered(order string, body any) answer {
 	h.t.Helper()
 	reqID := fmt.Sprint(h.post(alice, nil).body["req_id"])
 	return h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/"+order, body)
 }
 
-// paymentFailed is a payout whose managed transaction has failed that way.
+// paymentFailed returns a payout whose managed transaction has failed with this sub-state.
 func (h deployment) paymentFailed(sub string) answer {
 	h.t.Helper()
 	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
@@ -240,8 +240,8 @@ func (h deployment) paymentFailed(sub string) answer {
 	return h.shown(alice, reqID)
 }
 
-// resolvedWithdrawal is a transfer whose withdrawal never arrived, and which an
-// operator has refused for ever.
+// resolvedWithdrawal returns a transfer whose withdrawal never arrived and which an operator has
+// refused for ever.
 func resolvedWithdrawal(h deployment) answer {
 	h.t.Helper()
 	h.rich(50, 1, 5_000_000)
@@ -267,8 +267,8 @@ func resolvedWithdrawal(h deployment) answer {
 	return h.shown(50, reqID)
 }
 
-// Every code of the contract is reached by a request, with its status; and so is every
-// code that the program declares, but for those that say why not.
+// A request reaches every code of the contract, with its status. It also reaches every code that the
+// program declares, except those that give a reason.
 func TestEveryCodeIsReached(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -316,7 +316,7 @@ func TestEveryCodeIsReached(t *testing.T) {
 	}
 }
 
-// testExists holds a reference to a test of another package, "file: name".
+// testExists checks a reference to a test of another package, "file: name".
 func testExists(t *testing.T, code, reference string) {
 	t.Helper()
 	file, name, ok := strings.Cut(reference, ": Test")
@@ -329,8 +329,8 @@ func testExists(t *testing.T, code, reference string) {
 	}
 }
 
-// declaredCodes are the codes that the program can answer with about transfers, and
-// where each is declared.
+// declaredCodes returns the codes that the program can answer about transfers, and where each is
+// declared.
 func declaredCodes(t *testing.T) map[string]string {
 	t.Helper()
 	files := []string{"transferproblem.go", "../shared/web/problem.go"}
@@ -366,8 +366,8 @@ func declaredCodes(t *testing.T) map[string]string {
 	return declared
 }
 
-// codeLiterals are the texts of the codes that are declared by n itself: a constant of
-// type Reason, or a Code with its name.
+// codeLiterals returns the texts of the codes that n declares: a constant of type Reason, or a Code
+// with its name.
 func codeLiterals(n ast.Node) (all []*ast.BasicLit) {
 	var texts []ast.Expr
 	switch n := n.(type) {
@@ -392,7 +392,7 @@ func codeLiterals(n ast.Node) (all []*ast.BasicLit) {
 	return all
 }
 
-// typeName is the last part of a type's name; "": it has none.
+// typeName returns the last part of a type's name; "": it has none.
 func typeName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:

@@ -53,7 +53,7 @@ type deployment struct {
 	trading *trading.Ledger
 	table   *transfers.Store
 	log     *lines
-	left    *atomic.Bool // a caller was gone before its answer
+	left    *atomic.Bool // a caller disconnected before its answer
 	url     string
 }
 
@@ -95,7 +95,7 @@ func (h deployment) transferSettings() []string {
 	}
 }
 
-// settings are the environment of a function process; later ones count.
+// settings returns the environment of a function process. A later entry overrides an earlier one.
 func (h deployment) settings(more ...string) []string {
 	all := append([]string{
 		"FENCEPOST_DATABASE_URL=" + h.URL, "FENCEPOST_RPC_URLS=http://127.0.0.1:1", "FENCEPOST_CHAIN_ID=1337", "FENCEPOST_RPC_TIMEOUT=1s",
@@ -119,7 +119,7 @@ func (h deployment) settings(more ...string) []string {
 	return list
 }
 
-// app are the functions with these settings.
+// app returns the functions with these settings.
 func (h deployment) app(settings ...string) (*functions.App, error) {
 	h.t.Helper()
 	c, err := config.Load(h.settings(settings...))
@@ -129,24 +129,24 @@ func (h deployment) app(settings ...string) (*functions.App, error) {
 	return functions.New(h.t.Context(), c, telemetry.NewLogger(h.log, slog.LevelDebug, ""), "node", functions.Extensions{})
 }
 
-// serve serves all functions with these settings until the test ends, each with its own
-// role in the database: what a function does without a right to it fails.
+// serve serves all functions with these settings until the test ends, each with its own database role.
+// A statement without the right that it needs fails.
 func (h deployment) serve(settings ...string) (url string) {
 	h.t.Helper()
-	apart := h.apart(settings...)
-	handler := apiOf(h.t).Handler(apart.paths, func(err error) { h.t.Error(err) })
+	served := h.rolePerPath(settings...)
+	handler := apiOf(h.t).Handler(served.paths, func(err error) { h.t.Error(err) })
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer context.AfterFunc(r.Context(), func() { h.left.Store(true) })()
 		handler.ServeHTTP(w, r)
 	}))
 	h.t.Cleanup(func() {
 		server.Close()
-		apart.close(context.WithoutCancel(h.t.Context()))
+		served.close(context.WithoutCancel(h.t.Context()))
 	})
 	return server.URL
 }
 
-// userToken is the user's.
+// userToken returns the user's token.
 func (h deployment) userToken(user int64) string {
 	return h.issuer.token(h.t, "users", jwt.MapClaims{"sub": fmt.Sprint(user)})
 }
@@ -162,7 +162,7 @@ func (h deployment) as(account, method, path string, body any) answer {
 	return call(h.t, h.t.Context(), token, method, h.url+path, body)
 }
 
-// order is a transfer's body: 1.5 USDT from Funding to Spot, and what differs.
+// order returns a transfer's body: 1.5 USDT from Funding to Spot, with the given changes.
 func order(differs map[string]any) map[string]any {
 	body := map[string]any{"from": "FUNDING", "to": "SPOT", "asset": "USDT", "amount": "1.5"}
 	for name, value := range differs {
@@ -171,13 +171,13 @@ func order(differs map[string]any) map[string]any {
 	return body
 }
 
-// post asks for a transfer of the user's.
+// post posts a transfer of the user.
 func (h deployment) post(user int64, differs map[string]any) answer {
 	h.t.Helper()
 	return call(h.t, h.t.Context(), h.userToken(user), "POST", h.url+"/api/v1/internal_transfer", order(differs))
 }
 
-// run changes rows behind the functions' back.
+// run changes rows without the functions.
 func (h deployment) run(statement string, args ...any) {
 	h.t.Helper()
 	tag, err := h.DB.Exec(h.t.Context(), statement, args...)

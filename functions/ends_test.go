@@ -56,8 +56,8 @@ func TestAnOperatorAdjustsAFinding(t *testing.T) {
 	}
 }
 
-// An operator acknowledges the alert of a transfer in flight; it is shown with who, why
-// and until when.
+// An operator acknowledges the alert of a transfer in flight. It is shown with the operator, the
+// reason and its end.
 func TestAnOperatorAcknowledges(t *testing.T) {
 	t.Parallel()
 	h := impatient(t)

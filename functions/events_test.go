@@ -119,7 +119,8 @@ func TestPublishTasks(t *testing.T) {
 	}
 }
 
-// Only who tells receivers needs their secrets, and it does not start without one.
+// Only the process that delivers events needs the endpoints' secrets, and it does not start without
+// them.
 func TestSecretsOfReceivers(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -145,7 +146,7 @@ func TestSlowReceiverTakesItsShare(t *testing.T) {
 	const streams, share = 20, 5
 	slowly, open := new(atomic.Int64), make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // else nobody sees that it is given up
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice the cancelled request
 		slowly.Add(1)
 		select {
 		case <-open:
@@ -177,7 +178,7 @@ func TestSlowReceiverTakesItsShare(t *testing.T) {
 			turned <- struct{}{}
 		})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // the receiver's time-out is 5 s
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // the endpoint's time-out is 5 s
 	defer cancel()
 	for range streams - share {
 		select {

@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// What a release is to fill is bounded, and goes with resync.
+// A release's fill is bounded, and valid only with resync.
 func TestFillOfAReleaseIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -71,8 +71,8 @@ func TestNoneIsNoRequest(t *testing.T) {
 	}
 }
 
-// What proves that the named requests were carried out is checked by its form, and goes
-// with resync. What nothing proves is refused by the field that would prove it.
+// The proof that named requests were carried out is checked by its form, and valid only with resync. A
+// request without proof is refused with the field that would prove it.
 func TestProofOfAReleaseIsChecked(t *testing.T) {
 	t.Parallel()
 	h := "0x" + strings.Repeat("ab", 32)
@@ -82,7 +82,7 @@ func TestProofOfAReleaseIsChecked(t *testing.T) {
 		requests map[uint64]string
 		hashes   map[uint64]string
 		executed map[uint64]string
-		field    string // "": taken
+		field    string // "": accepted
 	}{
 		"a hash":                    {txmanager.Resync, map[uint64]string{7: "r-7"}, map[uint64]string{7: h}, nil, ""},
 		"a hash of no request":      {txmanager.Resync, nil, map[uint64]string{7: h}, nil, ""},

@@ -57,7 +57,7 @@ func withHooks(t *testing.T, callers []string, settings ...string) hooks {
 	return h
 }
 
-// reserve is an allocation that must succeed, of one nonce.
+// reserve allocates one nonce and requires success.
 func (h hooks) reserve(owner, request string) functions.Reservation {
 	h.t.Helper()
 	got, err := h.Allocate(h.t.Context(), h.lender, owner, request)
@@ -75,8 +75,7 @@ func (h hooks) run(statement string, args ...any) {
 	}
 }
 
-// The hooks are off unless they are switched on: each says so, before it looks at
-// anything else.
+// The hooks are off by default: each call says so before it checks anything else.
 func TestHooksAreOffByDefault(t *testing.T) {
 	t.Parallel()
 	for name, settings := range map[string][]string{"switched off": {"FENCEPOST_HOOKS_ENABLED="}, "switched on": nil} {
@@ -166,7 +165,7 @@ func wraps(want error) func(error) bool { return func(err error) bool { return e
 // isAnError reports whether err is an error of the hooks, not one of the database.
 func isAnError(err error) bool { return !errors.As(err, new(*pgconn.PgError)) }
 
-// bound is every transaction, and the cursor.
+// bound returns every transaction and the cursor as text.
 func (h hooks) bound() (text string) {
 	h.t.Helper()
 	err := h.DB.QueryRow(h.t.Context(), `select concat_ws(' ', (select string_agg(concat_ws(' ', tx_id, state, nonce, reservation, lock_owner), ', ' order by seq) from managed_tx),
@@ -187,7 +186,7 @@ func TestAllocateIsIdempotent(t *testing.T) {
 	got := make([]functions.Reservation, asking)
 	for i := range asking {
 		group.Go(func() {
-			for h.t.Context().Err() == nil { // as an owner does that is told to try again
+			for h.t.Context().Err() == nil { // as an owner does that must try again
 				if all, err := h.Allocate(t.Context(), h.lender, "x", "r"); err == nil {
 					got[i] = all[0]
 					return
@@ -268,7 +267,7 @@ func TestMarkUsedRefuses(t *testing.T) {
 			t.Fatalf("%s: what is bound: got %s, want as before: %s", name, after, before)
 		}
 	}
-	for range 2 { // heard nothing, asks again
+	for range 2 { // the second call repeats the first, as after a lost answer
 		if err := h.MarkUsed(t.Context(), strings.ToUpper(r.TxID), "x", signs(0, as)); err != nil {
 			t.Fatalf("its owner, in time: got %v", err)
 		}
@@ -364,7 +363,7 @@ func TestReservationsAreHeldToThePolicy(t *testing.T) {
 	}
 }
 
-// another is the mark of another database.
+// another is another database's mark.
 type another struct{ read atomic.Int64 }
 
 func (m *another) Read(context.Context) (mark.Seen, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// shift moves the time at which the user asked for everything so far.
+// shift moves the times of the user's earlier posts.
 func (h deployment) shift(user int64, by string) {
 	h.t.Helper()
 	h.run(`alter table transfers_tb disable trigger user`)
@@ -16,7 +16,7 @@ func (h deployment) shift(user int64, by string) {
 	h.run(`alter table transfers_tb enable trigger user`)
 }
 
-// rich gives the user so many units of the asset in Funding.
+// rich gives the user units of the asset in Funding.
 func (h deployment) rich(user int64, asset int32, units uint64) {
 	h.t.Helper()
 	name := fmt.Sprintf("funds-of-%d-in-%d", user, asset)
@@ -59,7 +59,7 @@ func TestRateLimit(t *testing.T) {
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=10", "FENCEPOST_TRANSFER_LIMITS_PER_DAY=100")...)
 	for range 9 {
 		h.limited("one of nine", alice, nil, passes)
-		h.shift(alice, "1 hour") // within this second, however slow the test is
+		h.shift(alice, "1 hour") // so that all posts count in one second, even on a slow machine
 	}
 	h.limited("the tenth", alice, map[string]any{"cid": "tenth"}, passes)
 	h.shift(alice, "1 hour")
@@ -71,7 +71,7 @@ func TestRateLimit(t *testing.T) {
 	h.limited("when the second is over", alice, nil, passes)
 }
 
-// So many in a day pass and the next does not, until the first is a day old.
+// The allowed number of posts in a day passes and the next does not, until the first is a day old.
 func TestDailyLimit(t *testing.T) {
 	t.Parallel()
 	h := build(t)

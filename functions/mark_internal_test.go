@@ -11,13 +11,13 @@ import (
 	"github.com/fencepost/fencepost/shared/mark"
 )
 
-// foreignMark is an object of another database's mark, and a database that knows no mark.
+// foreignMark is another database's mark, and a database that does not know it.
 type foreignMark struct {
 	mark.Object
 	mark.Book
 	judged int
-	asked  chan struct{} // closed by the second read; nil: none waits
-	answer chan struct{} // closed where the second read may go on
+	asked  chan struct{} // closed by the second read; nil: no read waits
+	answer chan struct{} // closed to let the second read continue
 	reads  int
 }
 
@@ -34,7 +34,7 @@ func (f *foreignMark) Judge(ctx context.Context, _ mark.Seen) (mark.Verdict, err
 	return mark.Foreign, ctx.Err()
 }
 
-// A caller that hangs up does not keep the process from comparing the database.
+// A caller that disconnects does not stop the process from comparing the database.
 func TestComparisonOutlivesItsCaller(t *testing.T) {
 	t.Parallel()
 	f := &foreignMark{}

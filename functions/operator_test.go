@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// pending is a transfer of alice's that waits for a core which does not answer.
+// pending stores a transfer of alice's that waits for a core which does not answer.
 func (h deployment) pending() (reqID string) {
 	h.t.Helper()
 	h.signal(syscall.SIGSTOP)
@@ -99,7 +99,7 @@ func TestWhyAndResolve(t *testing.T) {
 	}
 	h.signal(syscall.SIGCONT)
 	resolved := h.as("ann", "POST", path+"/resolve", map[string]any{"op": "deposit", "reason": "the core has lost it"})
-	if got := resolved.is("state"); got != "200 ROLLED_BACK" && got != "200 COMMITTED" { // the first call may have come through
+	if got := resolved.is("state"); got != "200 ROLLED_BACK" && got != "200 COMMITTED" { // the first call can have been applied
 		t.Errorf("resolve: got %s (%v), want it at its end", got, resolved.body)
 	}
 	why = h.as("ann", "GET", path+"/why", nil)
@@ -109,7 +109,7 @@ func TestWhyAndResolve(t *testing.T) {
 	}
 }
 
-// A transfer that has not begun is cancelled by an operator, once.
+// An operator cancels a transfer that has not begun, once.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -127,7 +127,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A repeated post wakes what its creator left when it died.
+// A repeated post enqueues the step that its creator did not when it died.
 func TestARepeatWakesWhatItsCreatorLeft(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -225,7 +225,7 @@ func TestConservation(t *testing.T) {
 	}
 }
 
-// Without a trading core there are no transfers, and everything else is as it was.
+// Without a trading core there are no transfers, and everything else works.
 func TestWithoutATradingCore(t *testing.T) {
 	t.Parallel()
 	h := build(t)

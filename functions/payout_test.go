@@ -12,7 +12,7 @@ import (
 
 const paidTo = "0x52908400098527886e0f7030069857d2e4169ee7"
 
-// pay asks for a payout of 1.5 USDT of the user's, and what differs.
+// pay posts a payout of 1.5 USDT of the user, with the given changes.
 func (h deployment) pay(user int64, differs map[string]any) answer {
 	h.t.Helper()
 	body := map[string]any{"asset": "USDT", "amount": "1.5", "address": paidTo}
@@ -143,7 +143,7 @@ func TestNoPayoutsByAFinalityThatMayBeUndone(t *testing.T) {
 	}
 }
 
-// Of two chains each payer's own has the say on when its payments are final.
+// Each payer's own chain decides when its payments are final.
 func TestPayoutsAreFinalByTheirPayersChain(t *testing.T) {
 	t.Parallel()
 	h := build(t)

@@ -80,7 +80,7 @@ func TestStatementsAboutPayouts(t *testing.T) {
 	}
 }
 
-// counting says of each statement about a payout whether it is shown as one that counts.
+// counting returns whether each shown statement about a payout counts.
 func counting(t *testing.T, c *client.Client, reqID string) string {
 	t.Helper()
 	why, err := c.WhyTransfer(t.Context(), reqID)
