@@ -57,7 +57,7 @@ func TestGivenBack(t *testing.T) {
 				u.address = *c.to
 			}
 			a := u.pay(400_001, "cid", "c")
-			if a.Code != string(payout.Rejected) || c.reason != payout.Rejected { // on a slow machine the end comes before the answer
+			if a.Code != string(payout.Rejected) || c.reason != payout.Rejected { // on a slow machine the payout ends before the answer
 				u.want("posted", a, http.StatusAccepted, "PENDING", "")
 			}
 			if x := u.ends(a.ReqID, rollback); x.Reason != c.reason {
@@ -77,9 +77,9 @@ func TestGivenBack(t *testing.T) {
 	}
 }
 
-// H14: a token that returns false without reverting, or passes on less, is CONFIRMED,
-// and nothing proves that it paid. The payout stays and is CRITICAL, nothing is given
-// back, not even on request, and conservation does not take it for paid.
+// H14: a transaction of a token that returns false without reverting, or passes on less, is CONFIRMED
+// without proof of payment. The payout keeps its state and is CRITICAL. It is never refunded, not even
+// on request, and conservation does not count it as paid.
 func TestH14ConfirmedIsNotPaid(t *testing.T) {
 	t.Parallel()
 	h := own(t, false, stack.Options{})

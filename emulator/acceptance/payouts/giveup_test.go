@@ -16,7 +16,7 @@ import (
 func TestH01GivenUpBesideACreate(t *testing.T) {
 	t.Parallel()
 	h := still(t)
-	h.Chain.StopMining() // what has a nonce is not mined meanwhile
+	h.Chain.StopMining() // transactions with a nonce are not mined meanwhile
 	before := h.newUser(t, h.coin(), 1_000_000)
 	worker, reqID := before.stopped("payout.posting", 400_001)
 	if got := before.managed(reqID); got != "" || before.load(reqID).State != transfer.TargetPending {
@@ -82,8 +82,8 @@ select exists (select from tx_version v where v.tx_id = m.tx_id and v.kind = 'PL
 	})
 }
 
-// However far a payout has come when several operators give it up, while its task is
-// delivered many times over: one payment or one refund.
+// Several operators give up a payout at any stage, while its task is delivered many times. It ends by
+// one payment or one refund.
 func TestOnePaymentOrOneRefund(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
@@ -113,7 +113,7 @@ func TestOnePaymentOrOneRefund(t *testing.T) {
 	}
 }
 
-// stage is how far a transaction in that state has come.
+// stage returns how far a transaction in that state has come.
 func stage(managed string) int {
 	switch managed {
 	case "":
@@ -128,8 +128,8 @@ func stage(managed string) int {
 	return 4
 }
 
-// A worker that is stopped anywhere on a payout's way, while the others carry it to its
-// end, changes nothing when it wakes.
+// A worker that stops at any step of a payout, while others carry it to its end, changes nothing when
+// it resumes.
 func TestWokenAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	h := setup(t)

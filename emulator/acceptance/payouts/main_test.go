@@ -67,13 +67,12 @@ type deployment struct {
 	DB     *pgxpool.Pool
 	client *ethclient.Client
 	log    *keptLog
-	watch  *webtest.Watch // of every answer
+	watch  *webtest.Watch // checks every answer
 
 	scanned scanned
 }
 
-// quick are settings under which who is lost is found within seconds, and a payment
-// is final within a second.
+// quick makes the sweep find lost work within seconds, and a payment final within a second.
 var quick = map[string]string{
 	"FENCEPOST_LEASE_DURATION": "2s", "FENCEPOST_LEASE_RENEW_INTERVAL": "900ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE": "100ms",
 	"FENCEPOST_DATABASE_LOCK_TIMEOUT": "1500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "500ms",
@@ -130,7 +129,7 @@ var shared = sync.OnceValues(func() (*deployment, error) {
 	return build(ctx, stack.Options{SweepEvery: time.Second, CheckEvery: time.Second})
 })
 
-var opened bool // shared was asked for
+var opened bool // a test has opened shared
 
 // endShared checks the whole shared deployment, if the tests have passed, and closes it.
 func endShared(verify bool) error {
@@ -230,7 +229,7 @@ func (l *keptLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lines are those that have every one of the texts.
+// lines returns the lines that contain all of the texts.
 func (l *keptLog) lines(texts ...string) (found []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -26,7 +26,7 @@ func TestMON001PayoutHasItsChainsLimit(t *testing.T) {
 		addr string
 		want []string
 	}{{slowBlocks.Addr(), ages[3:]}, {h.Processes()[0].Addr(), ages[1:]}} {
-		for _, ago := range ages { // just before: they grow older
+		for _, ago := range ages { // just before the check, as they grow older
 			tag, err := h.DB.Exec(u.ctx, `update transfers_tb set state_at = clock_timestamp() - $2::text::interval where req_id = $1 and state = 30`, pays[ago], ago)
 			if err != nil || tag.RowsAffected() != 1 {
 				t.Fatalf("age it by %s: got %v, %v; want one row in TARGET_PENDING", ago, tag, err)

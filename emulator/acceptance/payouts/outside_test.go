@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// check is a check of conservation on an operator's demand.
+// check runs a check of conservation at an operator's request.
 func (h *deployment) check(t *testing.T) string {
 	t.Helper()
 	status, answer, err := h.Call(t.Context(), stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": false})
@@ -19,7 +19,7 @@ func (h *deployment) check(t *testing.T) string {
 	return string(answer)
 }
 
-// Checks find nothing while payouts are made. Once the payer's key pays from outside they
+// Checks find nothing while payouts are made. When a foreign signer pays with the payer's key, they
 // find that payment, and new payouts are halted.
 func TestConservationReadsTheChain(t *testing.T) {
 	t.Parallel()
@@ -80,9 +80,8 @@ func TestConservationMissesAPayment(t *testing.T) {
 	}
 }
 
-// A payout that a process has stored and not begun when transfers are halted, and its
-// asset is suspended, stays as it is however often its task comes: nothing leaves. Once
-// both are lifted it is paid once.
+// A process has stored a payout and not begun it when transfers are halted and its asset is suspended.
+// However often its task comes, it stays and nothing is sent. Once both are lifted it is paid once.
 func TestAPayoutOfAHaltedDeploymentStays(t *testing.T) {
 	t.Parallel()
 	h := unowned(t)

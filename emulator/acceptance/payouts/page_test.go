@@ -15,14 +15,13 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 )
 
-// page is a runbook that a test follows. Every query and every call that it prints has
-// to be used by the end.
+// page is a runbook that a test follows. The test must use every query and call that it prints.
 type page struct {
 	*deployment
 	t       *testing.T
 	name    string
 	queries map[string][]string // by section
-	calls   map[string]bool     // method and path as printed, and whether it was used
+	calls   map[string]bool     // method and path as printed, and whether the test used them
 	ran     map[string]bool     // the queries that ran
 }
 
@@ -84,7 +83,7 @@ func (p *page) call(printed string, body any, in ...string) map[string]any {
 	return got
 }
 
-// tries is call, whatever the answer is, but for those that ask to come again.
+// tries is call with any answer, except those that ask for a retry.
 func (p *page) tries(printed string, body any, in ...string) (status int, got map[string]any) {
 	p.t.Helper()
 	if _, ok := p.calls[printed]; !ok {
@@ -106,7 +105,7 @@ func (p *page) tries(printed string, body any, in ...string) (status int, got ma
 	return status, got
 }
 
-// followed fails where the page prints something that was not used.
+// followed fails if the page prints a query or call that the test did not use.
 func (p *page) followed() {
 	p.t.Helper()
 	for _, c := range slices.Sorted(maps.Keys(p.calls)) {
@@ -123,7 +122,7 @@ func (p *page) followed() {
 	}
 }
 
-// column is what a query shows in one column, as text.
+// column returns one column of a query's rows as text.
 func column(rows []map[string]any, name string) (all []string) {
 	for _, row := range rows {
 		all = append(all, fmt.Sprint(row[name]))

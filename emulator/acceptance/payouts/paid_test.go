@@ -13,8 +13,8 @@ import (
 func (h *deployment) coin() transfer.Asset  { return h.PaidOut(stack.ETH) }
 func (h *deployment) token() transfer.Asset { return h.PaidBy(stack.USDT, h.Token) }
 
-// A payout of the chain's coin and one of a token: PENDING while the chain is,
-// COMMITTED at finality with the money at the address once, and Funding debited once.
+// A payout of the chain's coin and one of a token are PENDING until finality and then COMMITTED. The
+// address gets the money once, and Funding is debited once.
 func TestPaidOut(t *testing.T) {
 	t.Parallel()
 	for name, asset := range map[string]transfer.Asset{"coin": setup(t).coin(), "token": setup(t).token()} {

@@ -22,7 +22,7 @@ func (h *deployment) useTheKey(t *testing.T, n uint64) { h.payOutside(t, n, 0) }
 func (h *deployment) payOutside(t *testing.T, n uint64, wei int64) {
 	t.Helper()
 	id, gwei := new(big.Int).SetUint64(h.Chain.ChainID()), int64(1_000_000_000)
-	key := devchain.DevAccounts(2)[1].Key // behind the one submitter's
+	key := devchain.DevAccounts(2)[1].Key // the key of the only submitter
 	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
 		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(wei), Gas: 21_000,
 		GasTipCap: big.NewInt(gwei), GasFeeCap: big.NewInt(100 * gwei),
@@ -50,7 +50,7 @@ func (h *deployment) inProtect(t *testing.T) (episode int) {
 // release releases the payer from PROTECT: a foreign signer used one nonce.
 func (h *deployment) release(t *testing.T, episode int) {
 	t.Helper()
-	if err := h.Chain.Mine(70); err != nil { // what was lost is finalized
+	if err := h.Chain.Mine(70); err != nil { // the foreign transaction is finalized
 		t.Fatal(err)
 	}
 	body := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared", "requests": map[string]string{"0": "by hand"}}
@@ -66,7 +66,7 @@ func (h *deployment) release(t *testing.T, episode int) {
 	}
 }
 
-// diedInInit is a payout that was stored by a process that died then.
+// diedInInit returns a payout whose process died right after it stored it.
 func (u *user) diedInInit() (reqID string) {
 	u.t.Helper()
 	p, hit := u.armed(u.t, "transfer.beginning", crash.Kill)
@@ -93,7 +93,7 @@ func TestH01ProtectOfThePayer(t *testing.T) {
 	episode := h.inProtect(t)
 
 	queued.want("a new payout", queued.pay(1, "cid", "new"), http.StatusServiceUnavailable, "", "SYSTEM_ERROR")
-	queued.only() // of the refused one nothing is stored
+	queued.only() // the refused payout is not stored
 	queued.want("a known payout", queued.pay(400_001, "cid", "c"), http.StatusOK, "PENDING", "DUPLICATE_REQUEST")
 	tooOld.age(late, "16 minutes")
 	for range 3 {
@@ -134,7 +134,7 @@ func TestH01ProtectOfThePayer(t *testing.T) {
 	}
 }
 
-// held wants the payout where it was, and nothing at the address.
+// held requires the payout in its state, and no money at the address.
 func (u *user) held(reqID string, s transfer.State, inFunding uint64, managed string) {
 	u.t.Helper()
 	if got, m := u.load(reqID).State, u.managed(reqID); got != s || m != managed {
@@ -143,7 +143,7 @@ func (u *user) held(reqID string, s transfer.State, inFunding uint64, managed st
 	u.wantMoney("in PROTECT", inFunding, 0, 0)
 }
 
-// age makes a payout older than it is.
+// age makes a payout older.
 func (u *user) age(reqID, by string) {
 	u.t.Helper()
 	tx, err := u.DB.Begin(u.ctx)

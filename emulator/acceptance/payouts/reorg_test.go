@@ -8,7 +8,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// raw are the bytes of a version of the payout's transaction.
+// raw returns the bytes of a version of the payout's transaction.
 func (u *user) raw(reqID, kind string) (bytes []byte) {
 	u.t.Helper()
 	err := u.DB.QueryRow(u.ctx, `

@@ -44,7 +44,7 @@ func unowned(t *testing.T) *deployment {
 	return h
 }
 
-// onServer runs statements beside the database, whose name replaces LIVE.
+// onServer runs statements outside the database, whose name replaces LIVE.
 func (h *deployment) onServer(t *testing.T, statements ...string) {
 	t.Helper()
 	u, err := url.Parse(h.Database)
@@ -81,7 +81,7 @@ const (
 	sendAway  = `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'LIVE' and pid <> pg_backend_pid()`
 )
 
-// everyQueue pauses the queues of all functions, or lets them run.
+// everyQueue pauses or resumes the queues of all functions.
 func (h *deployment) everyQueue(t *testing.T, run bool) {
 	t.Helper()
 	c, err := h.TasksClient(t.Context())
@@ -114,8 +114,7 @@ func (h *deployment) asks(account, method, path string, body any) (status int, g
 	return status, got, err
 }
 
-// intends posts an ordinary intent of so many wei as its caller, until it is answered,
-// and returns its txId.
+// intends posts an ordinary intent of wei as its caller until it is answered, and returns its txId.
 func (h *deployment) intends(t *testing.T, s txmanager.Submitter, requestID string, wei int) (txID string) {
 	t.Helper()
 	poll(t, requestID+" is accepted", func() bool {
@@ -129,7 +128,7 @@ func (h *deployment) intends(t *testing.T, s txmanager.Submitter, requestID stri
 	return txID
 }
 
-// ordinary is whom the ordinary intents pay.
+// ordinary is the recipient of the ordinary intents.
 const ordinary = "0x00000000000000000000000000000000000cafe0"
 
 // awaitTx sweeps until the ordinary intent is in the state.
@@ -152,7 +151,7 @@ func (h *deployment) swept(t *testing.T, what string, met func() bool) {
 	})
 }
 
-// died is a payout whose process died at the point.
+// diedAt returns a payout whose process died at the point.
 func (u *user) diedAt(point string) (reqID string) {
 	u.t.Helper()
 	p, hit := u.armed(u.t, point, crash.Kill)
@@ -194,7 +193,7 @@ func (h *deployment) chainPays(t *testing.T, s txmanager.Submitter) (all []payme
 	return all
 }
 
-// committed are the payments that the transfers which ended COMMITTED stand for.
+// committed returns the payments that the COMMITTED transfers should have.
 func (h *deployment) committed(t *testing.T) (all []payment) {
 	t.Helper()
 	rows, err := h.DB.Query(t.Context(), `select payout_address, payout_base_units::text from transfers_tb where transfer_type = 3 and state = 40`)
@@ -211,13 +210,13 @@ func (h *deployment) committed(t *testing.T) (all []payment) {
 	return all
 }
 
-// restoration is what a backup has, and what happened after it.
+// restoration holds the state of a backup and the later events.
 type restoration struct {
 	*deployment
 	t           *testing.T
 	busy, still txmanager.Submitter // ordinary: intents of the first ran after the backup, those of the second did not
 	users       []*user
-	ended       map[*user]transfer.State // how each user's one payout has to end
+	ended       map[*user]transfer.State // the required end of each user's payout
 
 	init, source, target, queued, flying, never, refunding, lost *user
 
@@ -233,7 +232,7 @@ func (r *restoration) user(ends transfer.State) *user {
 
 const refunded, paidOut = transfer.RolledBack, transfer.Committed
 
-// before brings payouts into every state, and intents.
+// before makes intents, and payouts in every state.
 func (r *restoration) before() {
 	t := r.t
 	r.pauseSteps(t)
@@ -270,7 +269,7 @@ func (r *restoration) before() {
 	}
 }
 
-// lists puts the user's address on the list of those that payouts may go to.
+// lists adds the user's address to the list of allowed payout addresses.
 func (r *restoration) lists(u *user) (addressID string) {
 	r.t.Helper()
 	body := map[string]any{"asset": u.asset.Name, "address": u.address.String()}
@@ -292,10 +291,10 @@ const (
 	blockAddresses = "POST /admin/v1/users/{user_id}/payout_addresses/block"
 )
 
-// policy is what an operator sets after the backup.
+// policy is the policy that an operator sets after the backup.
 var policy = map[string]any{"maxValue": "1000", "reason": "a limit set after the backup"}
 
-// after is what the backup does not know.
+// after makes the changes that the backup does not contain.
 func (r *restoration) after() {
 	t := r.t
 	operator := func(method, path string, body any) {
@@ -354,7 +353,7 @@ func TestRestoreFollowedToTheLetterPaysNothingTwice(t *testing.T) {
 	r.heldIntents(p)
 	r.step8(p)
 	p.followed()
-	r.judged()
+	r.verified()
 }
 
 const (
@@ -364,8 +363,7 @@ const (
 	undoubt = "8. Transfers"
 )
 
-// step1to3 stops the queues, puts the backup in the database's place, and sees that it is
-// noticed.
+// step1to3 stops the queues, replaces the database by the backup, and checks that this is noticed.
 func (r *restoration) step1to3(p *page) {
 	t := r.t
 	r.everyQueue(t, false)
@@ -386,7 +384,7 @@ func (r *restoration) step1to3(p *page) {
 	})
 }
 
-// lostNonces are the nonces that the copy does not know, by the receiver and the amount.
+// lostNonce is a nonce that the copy does not know, with its recipient and amount.
 type lostNonce struct {
 	Nonce uint64
 	Taker struct{ To, Hash, ValueWei string }
@@ -422,13 +420,13 @@ func (r *restoration) shownLost(p *page, s txmanager.Submitter) (all []lostNonce
 	return answer.Nonces, *answer.FinalCount
 }
 
-// step4 finds what ran, when nothing is pending any more.
+// step4 finds the requests that ran, once nothing is pending any more.
 func (r *restoration) step4(p *page) {
 	t := r.t
-	if err := r.Chain.Mine(600); err != nil { // the restore takes so long
+	if err := r.Chain.Mine(600); err != nil { // as many blocks as a restore takes
 		t.Fatal(err)
 	}
-	if all, _ := r.lostOf(p, r.Payer); len(all) != 5 { // INIT, SOURCE_PENDING, TARGET_PENDING, queued, and the lost one
+	if all, _ := r.lostOf(p, r.Payer); len(all) != 5 { // INIT, SOURCE_PENDING, TARGET_PENDING, queued, and the lost payout
 		t.Errorf("lost nonces of the payer: got %+v, want 5", all)
 	}
 	if got := column(p.query(find, 0), "request_id"); len(got) != 6 || !slices.Contains(got, "ran") || !slices.Contains(got, r.queued.only().ReqID) {
@@ -436,7 +434,7 @@ func (r *restoration) step4(p *page) {
 	}
 }
 
-// step6 repeats the operators' acts of the log.
+// step6 repeats the operators' acts from the log.
 func (r *restoration) step6(p *page) {
 	t := r.t
 	if got := p.call("POST /api/v1/tx/{txId}/cancel", nil, r.cancelled); got["outcome"] != "CANCELLED" {
@@ -450,7 +448,7 @@ func (r *restoration) step6(p *page) {
 			t.Fatalf("%s: got %d %v, %v", path, status, got, err)
 		}
 	}
-	// The address is on the list again; so is who may add one.
+	// The address is on the list again, and so are the users who may add one.
 	p.call(removeAddress, map[string]any{"reason": "as before"}, fmt.Sprint(r.lost.id), r.stolen)
 	p.call(blockAddresses, map[string]any{"reason": "as before"}, fmt.Sprint(r.lost.id))
 	if got := column(p.query(redo, 0), "held"); !slices.Equal(got, []string{"1", "1", "3"}) && len(got) != 3 {
@@ -460,7 +458,7 @@ func (r *restoration) step6(p *page) {
 
 const releases = "POST /admin/v1/submitters/{submitter}/release"
 
-// step7 releases each submitter, with the requests that were found, by nonce.
+// step7 releases each submitter with the requests found, by nonce.
 func (r *restoration) step7(p *page) {
 	t := r.t
 	episode := func(s txmanager.Submitter) (n int) {
@@ -525,12 +523,11 @@ func (r *restoration) heldIntents(p *page) {
 	r.awaitTx(t, repeated, "CONFIRMED/RECORDED")
 	p.call("POST /admin/v1/submitters/{submitter}/foreign/write-off", map[string]any{"through": 1_000_000, "reason": "nobody has asked for it again"}, string(r.busy))
 
-	a := r.lost.pay(400_001, "cid", "c") // the user repeats what was lost
+	a := r.lost.pay(400_001, "cid", "c") // the user repeats the lost payout
 	r.lost.want("repeated", a, http.StatusServiceUnavailable, "", "SYSTEM_ERROR")
 }
 
-// matches has the operator match a held intent with the foreign transaction that it is
-// held for.
+// matches matches, as an operator, a held intent with the foreign transaction for which it is held.
 func (r *restoration) matches(p *page, s txmanager.Submitter, txID string) (hash string) {
 	r.t.Helper()
 	list, _ := p.call("GET /admin/v1/submitters/{submitter}/foreign", nil, string(s))["foreign"].([]any)
@@ -579,7 +576,7 @@ func (r *restoration) step8(p *page) {
 	}
 	p.call("POST /admin/v1/halts/{id}/resume", map[string]any{"reason": "the user of the lost payout repeats it", "earlier": true}, fmt.Sprint(newest))
 
-	a := r.lost.pay(400_001, "cid", "c") // the user repeats what was lost, and what was paid
+	a := r.lost.pay(400_001, "cid", "c") // the user repeats the lost and paid payout
 	r.lost.want("repeated", a, http.StatusAccepted, "PENDING", "")
 	r.swept(t, "the repeated payout is held", func() bool {
 		r.lost.task(a.ReqID)
@@ -593,8 +590,8 @@ func (r *restoration) step8(p *page) {
 	r.matches(p, r.Payer, txID)
 }
 
-// judged holds the end against the chain.
-func (r *restoration) judged() {
+// verified checks the end against the chain.
+func (r *restoration) verified() {
 	t := r.t
 	r.swept(t, "every transfer has ended", func() bool {
 		var open int

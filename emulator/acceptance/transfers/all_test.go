@@ -15,7 +15,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// load is transfers of several users, both ways, to all ends, until it is stopped.
+// load makes transfers of several users, in both directions and with all ends, until it is stopped.
 type load struct {
 	users []*user
 	stop  context.CancelFunc
@@ -25,8 +25,8 @@ type load struct {
 	wrong []string
 }
 
-// newLoad makes users and lets each post without pause, the same request again
-// until it is answered. One in four cannot take money in Funding, one in Trading.
+// newLoad makes users and lets each post without pause, repeating a request until it is answered. One
+// in four cannot receive money in Funding, one in Trading.
 func (h *deployment) newLoad(t *testing.T, users int) *load {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -46,7 +46,7 @@ func (h *deployment) newLoad(t *testing.T, users int) *load {
 	return l
 }
 
-// post goes on until ctx ends; the last request is asked for until it is answered.
+// post continues until ctx ends; the last request is repeated until it is answered.
 func (l *load) post(ctx context.Context, u *user) {
 	source := rand.New(rand.NewPCG(1, uint64(u.id)))
 	for n := 0; ctx.Err() == nil; n++ {
@@ -62,13 +62,12 @@ func (l *load) post(ctx context.Context, u *user) {
 				}
 				break
 			}
-			time.Sleep(20 * time.Millisecond) // not to ask without pause while nobody is there
+			time.Sleep(20 * time.Millisecond) // to pause between attempts while no process answers
 		}
 	}
 }
 
-// end stops the load, once it is enough to prove something, and waits for its last
-// answers.
+// end stops the load once it is large enough, and waits for its last answers.
 func (l *load) end(t *testing.T) {
 	t.Helper()
 	poll(t, fmt.Sprintf("ten transfers for each of %d users", len(l.users)), func() bool {
@@ -98,13 +97,13 @@ func (h *deployment) settled(t *testing.T) {
 	}
 }
 
-// functionPoints are where a function process can die on the way of a transfer.
+// functionPoints lists the points where a function process can die during a transfer.
 func functionPoints() []string {
 	return append(transfer.Points(), "transfer.received", "transfer.driven", "transfer.enqueued", "transfer.swept")
 }
 
-// FND-004: a process dies by SIGKILL at any point, function or core, under load, one
-// after the other: every point is hit, and every transfer ends, once.
+// FND-004: function processes and the core die by SIGKILL at each point under load, one after the
+// other. Every point is reached, and every transfer ends once.
 func TestFND004CrashAtAnyPoint(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -167,7 +166,7 @@ func (h *deployment) leaveToTheSweep(t *testing.T) {
 // coreAgain starts a core that has died.
 func (h *deployment) coreAgain(t *testing.T) {
 	t.Helper()
-	if err := h.Core.Kill(); err != nil { // for the proxy to know
+	if err := h.Core.Kill(); err != nil { // so that the proxy notices
 		t.Fatal(err)
 	}
 	if err := h.Core.Start(t.Context()); err != nil {
@@ -222,7 +221,7 @@ func (h *deployment) tear(t *testing.T, folder string, keep int64) {
 	case <-time.After(within):
 		t.Fatal("the core never passed ubscore.appended")
 	}
-	if err := h.Core.Kill(); err != nil { // for the proxy to know
+	if err := h.Core.Kill(); err != nil { // so that the proxy notices
 		t.Fatal(err)
 	}
 	if undurable, err := h.Core.Tear(keep); err != nil || undurable <= keep {
@@ -230,7 +229,7 @@ func (h *deployment) tear(t *testing.T, folder string, keep int64) {
 	}
 }
 
-// progress waits until so many more transfers have ended.
+// progress waits until n more transfers have ended.
 func (h *deployment) progress(t *testing.T, n int) {
 	t.Helper()
 	count := func() (ended int) {
@@ -241,7 +240,7 @@ func (h *deployment) progress(t *testing.T, n int) {
 	poll(t, "more transfers have ended", func() bool { return count() >= began+n })
 }
 
-// unknown waits until some transfer has had an answer that was unknown.
+// unknown waits until a transfer has had an unknown answer.
 func (h *deployment) unknown(t *testing.T) {
 	t.Helper()
 	poll(t, "a call without an answer", func() bool {

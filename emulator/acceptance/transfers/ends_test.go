@@ -51,7 +51,7 @@ func TestOlderThanTheHorizonEnds(t *testing.T) {
 	}
 }
 
-// forgotten is a deployment whose core forgets quickly.
+// forgotten returns a deployment whose core forgets quickly.
 func forgotten(t *testing.T) *deployment {
 	return own(t, stack.Options{Processes: 1, SweepEvery: time.Second, Core: stack.CoreOptions{Horizon: time.Second, SnapshotEvery: 4, ForgetCalls: true}})
 }
@@ -111,7 +111,7 @@ func (u *user) resolve(reqID string, status int, code string, body map[string]an
 	}
 }
 
-// lineOf is the line of the core's journal that has the operation, or 0.
+// lineOf returns the line of the core's journal with the operation, or 0.
 func (u *user) lineOf(reqID string, op transfer.Op) uint64 {
 	u.t.Helper()
 	for after := uint64(0); ; {
@@ -200,7 +200,7 @@ func TestForgottenEndsByAProvedWord(t *testing.T) {
 func TestAnAccountOfTheCoreIsAdjusted(t *testing.T) {
 	t.Parallel()
 	h := own(t, stack.Options{Processes: 1, Core: stack.CoreOptions{SnapshotEvery: 3}})
-	u := &user{h, t, 1000 + lastUser.Add(1), t.Context()} // whose money is not conserved
+	u := &user{h, t, 1000 + lastUser.Add(1), t.Context()} // the checkers ignore this user's money
 	u.deposit(funding, 100)
 	u.deposit(spot, 100)
 	for n, x := range []struct {
@@ -277,7 +277,7 @@ func (u *user) corrupt(by int64) {
 	if err := u.Core.Kill(); err != nil {
 		u.t.Fatal(err)
 	}
-	names, _ = filepath.Glob(filepath.Join(u.Core.Folder(), "snapshot-*.img")) // one may have been written since
+	names, _ = filepath.Glob(filepath.Join(u.Core.Folder(), "snapshot-*.img")) // a newer one can have been written
 	slices.Sort(names)
 	newest := names[len(names)-1]
 	image, err := os.ReadFile(newest)

@@ -15,8 +15,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// FND-001: the same money is not spent twice, however many ask at once, for inside
-// and for outside.
+// FND-001: the same money is not spent twice, however many transfers and outside withdrawals run
+// concurrently.
 func TestFND001DoubleSpend(t *testing.T) {
 	t.Parallel()
 	for _, from := range sides {
@@ -85,7 +85,7 @@ func TestFND003MoneyFromNothing(t *testing.T) {
 
 	u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Late, UserID: u.id, Times: 1})
 	u.status(funding, "DISABLED")
-	b := u.post(spot, funding, "0.0001") // its first withdrawal is still on its way
+	b := u.post(spot, funding, "0.0001") // its first withdrawal is still open
 	u.awaitState(b.ReqID, transfer.RolledBack)
 	if n := u.Core.Proxy.Deliver(u.ctx, u.id); n != 1 {
 		t.Errorf("late calls: got %d, want one", n)

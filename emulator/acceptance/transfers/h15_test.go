@@ -11,8 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// commits are what a transfer from Funding commits on its way, by a fragment of the
-// statement.
+// commits lists the commits of a transfer from Funding, by a fragment of the statement.
 var commits = map[string]string{
 	"created":   "insert into transfers_tb",
 	"begins":    "set state = case when late",
@@ -45,7 +44,7 @@ func TestH15ACommitWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// once wants the one transfer of the user COMMITTED, by one effect on each side.
+// once requires that the user's one transfer is COMMITTED, with one effect on each side.
 func (u *user) once(what, reqID string) {
 	u.t.Helper()
 	u.awaitState(reqID, transfer.Committed)

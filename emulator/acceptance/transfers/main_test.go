@@ -67,10 +67,10 @@ type deployment struct {
 	*stack.Stack
 	DB    *pgxpool.Pool
 	log   *keptLog
-	watch *webtest.Watch // of every answer
+	watch *webtest.Watch // checks every answer
 }
 
-// quick are settings under which who is lost is found within seconds.
+// quick makes the sweep find lost work within seconds.
 var quick = map[string]string{
 	"FENCEPOST_TRANSFER_CALL_TIMEOUT": "2s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "3s",
 	"FENCEPOST_TRANSFER_RETRY_FIRST": "200ms", "FENCEPOST_TRANSFER_RETRY_MOST": "1s", "FENCEPOST_DATABASE_MAX_CONNS": "8",
@@ -120,7 +120,7 @@ var shared = sync.OnceValues(func() (*deployment, error) {
 	return build(ctx, stack.Options{SweepEvery: time.Second, CheckEvery: time.Second})
 })
 
-var opened bool // shared was asked for
+var opened bool // a test has opened shared
 
 // endShared checks the whole shared deployment, if the tests have passed, and closes it.
 func endShared(verify bool) error {
@@ -214,7 +214,7 @@ func (l *keptLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lines are those that have every one of the texts.
+// lines returns the lines that contain all of the texts.
 func (l *keptLog) lines(texts ...string) (found []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

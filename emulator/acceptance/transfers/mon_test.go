@@ -32,7 +32,7 @@ func TestMON001TooLongInTargetPending(t *testing.T) {
 	u.awaitState(b.ReqID, transfer.Committed)
 }
 
-// inState makes it longer that the transfer is in its state.
+// inState lengthens the time that the transfer has been in its state.
 func (u *user) inState(reqID, by string) {
 	u.t.Helper()
 	tag, err := u.DB.Exec(u.ctx, `update transfers_tb set state_at = state_at - $2::text::interval where req_id = $1 and state = 30`, reqID, by)
@@ -62,7 +62,7 @@ func (u *user) paged(alert, reqID string, want bool) {
 func TestMON002RefundFailsThreeTimes(t *testing.T) {
 	t.Parallel()
 	h := own(t, stack.Options{Processes: 1})
-	h.Tasks.SetFaults(cloudtasks.Faults{Drop: 1}) // nothing is tried again but by a task that the test delivers
+	h.Tasks.SetFaults(cloudtasks.Faults{Drop: 1}) // only tasks that the test delivers cause a retry
 	for _, from := range sides {
 		u := h.newUser(t, 100, 100)
 		a, mend := u.refundFails(from)
@@ -108,8 +108,8 @@ func (u *user) refundFails(from transfer.AccountType) (a answer, mend func()) {
 	return a, mend
 }
 
-// lockFunding keeps the user's account in Funding from everybody until it is freed: a
-// call to it does not answer in time.
+// lockFunding locks the user's account in Funding until free is called. Meanwhile a call to it does
+// not answer in time.
 func (u *user) lockFunding() (free func()) {
 	u.t.Helper()
 	tx, err := u.DB.Begin(u.ctx)
@@ -119,7 +119,7 @@ func (u *user) lockFunding() (free func()) {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	free = func() { _ = tx.Rollback(context.WithoutCancel(u.ctx)) } // once; a second has nothing to free
+	free = func() { _ = tx.Rollback(context.WithoutCancel(u.ctx)) } // a second call does nothing
 	u.t.Cleanup(free)
 	return free
 }
@@ -150,7 +150,7 @@ func TestMON003ConservationBroken(t *testing.T) {
 	waiting.awaitState(pending.ReqID, transfer.Committed)
 	bystander.want("what had begun", bystander.get(done.ReqID), http.StatusOK, "COMMITTED", "")
 
-	h.steal(t, victim, "0.000001") // brought back: still nobody but a person resumes
+	h.steal(t, victim, "0.000001") // the unit is back, but only an operator can resume
 	h.healthy(t)
 	victim.refusedBefore("still halted", body(funding, spot, "0.00001"), http.StatusServiceUnavailable, "SYSTEM_ERROR")
 	h.resume(t)
@@ -169,13 +169,13 @@ func (h *deployment) steal(t *testing.T, from *user, by string) {
 	}
 }
 
-// conservationReport is what a check answers.
+// conservationReport is the answer of a check.
 type conservationReport struct {
 	Result string
 	Wrong  int
 }
 
-// healthy wants a full check to find nothing.
+// healthy requires that a full check finds nothing.
 func (h *deployment) healthy(t *testing.T) {
 	t.Helper()
 	var got conservationReport
@@ -195,7 +195,7 @@ func (h *deployment) operator(t *testing.T, method, path string, body any) (stat
 	return status, text
 }
 
-// resume ends the one open halt, which wants an operator and a reason.
+// resume ends the one open halt, which needs an operator and a reason.
 func (h *deployment) resume(t *testing.T) {
 	t.Helper()
 	var shown struct {
@@ -237,7 +237,7 @@ func TestMON004UnusualFrequency(t *testing.T) {
 	}
 	busy.committed(funding, spot, "0.000001")
 	busy.sweep()
-	for _, u := range []*user{busy, usual} { // once the first is told of, the other would be too
+	for _, u := range []*user{busy, usual} { // the report about the first would include the other
 		want := u == busy
 		texts := []string{`"severity":"WARNING"`, `"alert":"MON-004"`, fmt.Sprintf(`"userId":%d,`, u.id)}
 		if want {

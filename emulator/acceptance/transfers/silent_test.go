@@ -11,8 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// silence is a way in which Funding does not answer, and whether it has done what it
-// was asked for.
+// silence is a way in which Funding does not answer, and whether it has applied the call.
 type silence struct {
 	kind pgproxy.Kind
 	done bool
@@ -70,8 +69,8 @@ func TestFSM005FundingTimesOut(t *testing.T) {
 	}
 }
 
-// FSM-006 with Funding as the source: the refund there fails. The transfer stays, and
-// the refund is asked for again until it is done, once.
+// FSM-006 with Funding as the source: its refund fails. The transfer stays, and the refund is retried
+// until it succeeds once.
 func TestFSM006FundingRefundFails(t *testing.T) {
 	t.Parallel()
 	h := wired(t)
