@@ -46,7 +46,7 @@ var (
 	inTime  = map[string]string{"FENCEPOST_HOOKS_RESERVATION_TIMEOUT": "15s"}
 )
 
-// hook runs the owner's program once: a process of its own, which may be killed.
+// hook runs the owner's program once in a separate process, which may be killed.
 func (b bench) hook(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
 	path, err := ownerProgram()

@@ -29,8 +29,8 @@ func TestConnectionsRunOut(t *testing.T) {
 	}
 	crowd.Wait()
 	b.ends(t, map[txmanager.Submitter]int{b.Submitters()[0]: n, b.Submitters()[1]: n})
-	// What two callers post at once is committed in any order. What was answered before the
-	// next was posted goes before it.
+	// Two callers' concurrent posts commit in any order. An intent that was answered before another
+	// was posted precedes it.
 	wrong := b.count(`
 select count(*)
   from managed_tx first

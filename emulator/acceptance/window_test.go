@@ -82,7 +82,7 @@ func (b bench) raws(t *testing.T, n int) (raws [][]byte) {
 	return raws
 }
 
-// offered records what was sent to a node for one account since the last reset.
+// offered records the transactions sent to a node for one account since the last reset.
 type offered struct {
 	mu     sync.Mutex
 	nonces []uint64
@@ -94,7 +94,7 @@ func (o *offered) add(n uint64) {
 	o.nonces = append(o.nonces, n)
 }
 
-// reset returns what was offered so far, and clears it.
+// reset returns the offered nonces, and clears it.
 func (o *offered) reset() []uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,8 +102,8 @@ func (o *offered) reset() []uint64 {
 	return o.nonces
 }
 
-// refuseFirst makes the node refuse nonce 0 of s with these words, and records what is sent to it for
-// s.
+// refuseFirst makes the node refuse nonce 0 of s with these words, and records the nonces sent to it
+// for s.
 func (b bench) refuseFirst(s txmanager.Submitter, words string) *offered {
 	seen := new(offered)
 	b.RPC.SetFaults(rpcproxy.Faults{Refuse: func(tx *types.Transaction) string {

@@ -98,8 +98,8 @@ func units(selector string, addresses int, amount int) string {
 	return data + fmt.Sprintf("%064x", amount)
 }
 
-// Under a token's limits a caller cannot move or approve more of it: by no function, by no malformed
-// data, by no handler, and by no intent that was queued when they were set.
+// Under a token's limits a caller cannot move or approve more of it. No function, malformed data,
+// handler or intent queued earlier gets around them.
 func TestACallerCannotMoveMoreOfAToken(t *testing.T) {
 	t.Parallel()
 	transaction, err := json.Marshal(map[string]any{"transaction": map[string]any{"to": coin, "data": units("0x095ea7b3", 1, 6), "gas": 100_000}})

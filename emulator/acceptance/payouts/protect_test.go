@@ -22,7 +22,7 @@ func (h *deployment) useTheKey(t *testing.T, n uint64) { h.payOutside(t, n, 0) }
 func (h *deployment) payOutside(t *testing.T, n uint64, wei int64) {
 	t.Helper()
 	id, gwei := new(big.Int).SetUint64(h.Chain.ChainID()), int64(1_000_000_000)
-	key := devchain.DevAccounts(2)[1].Key // the key of the only submitter
+	key := devchain.DevAccounts(2)[1].Key // the payer's account follows the ordinary submitter's
 	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
 		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(wei), Gas: 21_000,
 		GasTipCap: big.NewInt(gwei), GasFeeCap: big.NewInt(100 * gwei),
