@@ -12,13 +12,13 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// actRule says who decides about an act of operators.
+// actRule states who must decide about an operator's act.
 type actRule struct {
-	kind string // of approvals.required, whose acts need a second operator; "": one operator is enough
-	why  string // that is so
+	kind string // value of approvals.required for which the act needs a second operator; "": one operator is enough
+	why  string // the reason for that rule
 }
 
-// adminActs has each call of operators that may change something. docs/approvals.md shows it.
+// adminActs lists each operator call that can change something. docs/approvals.md shows it.
 var adminActs = map[string]actRule{
 	"POST /admin/v1/submitters":                                           {"register", "it has callers sign by an account"},
 	"PUT /admin/v1/submitters/{submitter}/policy":                         {"policy", "it bounds all signatures of the account; one that is at least as tight needs one operator"},
@@ -50,13 +50,13 @@ var adminActs = map[string]actRule{
 	"POST /admin/v1/proposals/{proposalId}/reject":                        {"", "it only ends a proposal"},
 }
 
-// act serves a call of operators that may change something, and keeps it for approved
-// proposals: see [App.carryOut].
+// act serves an operator call that can change something. It also registers the call in a.acts, through
+// which [App.carryOut] carries out approved proposals.
 func (a *App) act(mux *web.Mux, pattern string, h func(http.ResponseWriter, *http.Request) error) {
 	a.serveAct(mux, pattern, problem, h)
 }
 
-// transferAct is act for functions whose errors are those of transfers.
+// transferAct is [App.act] for calls that answer with the errors of transfers.
 func (a *App) transferAct(mux *web.Mux, pattern string, h func(http.ResponseWriter, *http.Request) error) {
 	a.serveAct(mux, pattern, func(err error) error { return transferProblem(err) }, h)
 }
@@ -84,23 +84,23 @@ func (a *App) serveAct(mux *web.Mux, pattern string, problem func(error) error, 
 	})
 }
 
-// adminCall is the call of an operator, while it is served.
+// adminCall is an operator's call while it is being served.
 type adminCall struct {
 	kind     string
 	needsTwo bool         // the call is only proposed
-	body     bytes.Buffer // as it was sent, where it may be proposed
+	body     bytes.Buffer // the request body as sent, if the call can be proposed
 
 	by    string   // the operator
-	names []string // that the operator's token has
+	names []string // all names in the operator's token
 
-	approved *store.Proposal // the proposal that the call carries out; nil: an operator's own call
+	approved *store.Proposal // the proposal that this call carries out; nil: the operator's own call
 
-	failed, problem error // of a call that carries a proposal out
+	failed, problem error // the error, and the problem shown for it, of a call that carries out a proposal
 }
 
 type adminCallKey struct{}
 
-// callOf is the call that r makes; one without a rule where nothing is known of it.
+// callOf returns the admin call of r, or an empty one if r has none.
 func callOf(r *http.Request) *adminCall {
 	if c, ok := r.Context().Value(adminCallKey{}).(*adminCall); ok {
 		return c
@@ -108,11 +108,11 @@ func callOf(r *http.Request) *adminCall {
 	return new(adminCall)
 }
 
-// mustPropose is true where the call only proposes its act.
+// mustPropose reports whether the call only proposes its act.
 func mustPropose(r *http.Request) bool { return callOf(r).needsTwo }
 
-// operatorNames are all names of who is called by v: one person has them all. Letter case
-// of an address tells no two people apart.
+// operatorNames returns every name of the caller in v, since one person can have several. Addresses
+// are compared without letter case.
 func operatorNames(v store.Viewer) (names []string) {
 	for _, name := range v.Names {
 		switch {

@@ -8,8 +8,8 @@ import (
 	"github.com/fencepost/fencepost/functions"
 )
 
-// Each call of an operator that may change something is one line of the log, also where the
-// call is refused. Calls that only read are none, nor are those of other callers.
+// Each operator call that can change something is one log line, even if it is refused. Calls that only
+// read, and those of other callers, are not logged.
 func TestEachActOfAnOperatorIsLogged(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -45,15 +45,15 @@ func TestEachActOfAnOperatorIsLogged(t *testing.T) {
 	}
 }
 
-// Refusals are counted by their code. It runs alone: the metrics are the process'.
+// Refusals are counted by code. The test runs alone, since the metrics belong to the process.
 func TestRefusalsAreCounted(t *testing.T) {
-	told := told()
+	recorded := metricSeries()
 	h := build(t)
-	told.take()
+	recorded.take()
 	h.as("shop", "GET", "/admin/v1/submitters", nil)
 	call(t, t.Context(), "", "GET", h.url+"/api/v1/tx", nil)
 	call(t, t.Context(), "", "POST", h.url+"/internal/sweep", nil)
-	got := told.take()
+	got := recorded.take()
 	for name, want := range map[string]int64{"request_refused_total{code=FORBIDDEN}": 1, "request_refused_total{code=UNAUTHORIZED}": 2} {
 		if got[name] != want {
 			t.Errorf("%s: got %d of %v, want %d", name, got[name], got, want)

@@ -23,7 +23,7 @@ type adjustRequest struct {
 type adjustmentResponse struct {
 	FindingID int64                `json:"finding_id"`
 	Side      transfer.AccountType `json:"side"`
-	Op        transfer.Op          `json:"op"` // of the journal's line
+	Op        transfer.Op          `json:"op"` // operation id of the journal line
 	UserID    int64                `json:"user_id"`
 	AssetID   int32                `json:"asset_id"`
 	Units     string               `json:"units"`
@@ -31,8 +31,8 @@ type adjustmentResponse struct {
 	At        time.Time            `json:"at"`
 }
 
-// adjust makes a balance and the sum of its journal equal again, by an operator's
-// order, once for a finding and by exactly its difference.
+// adjust makes a balance equal to the sum of its journal again, by an operator's decision. It runs
+// once for a finding and by exactly the finding's difference.
 func (a *App) adjust(w http.ResponseWriter, r *http.Request) error {
 	operator, err := a.operator(r)
 	if err != nil {
@@ -54,7 +54,7 @@ func (a *App) adjust(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if mustPropose(r) {
-		what := proposed{"adjust", number("finding", id), reason, fmt.Sprintf("makes balance and journal of finding %d equal, by moving the %s", id, body.Move)}
+		what := proposed{"adjust", idSubject("finding", id), reason, fmt.Sprintf("makes balance and journal of finding %d equal, by moving the %s", id, body.Move)}
 		var now struct{ Standing, Adjusted bool }
 		switch _, err := a.actState(r.Context(), what, &now); {
 		case err != nil:
@@ -79,8 +79,8 @@ func (a *App) adjust(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// adjustTrading has the trading core make an adjustment, and says in the words of
-// package conservation why it did not.
+// adjustTrading makes the adjustment in the trading core. A refusal is returned as an error of package
+// conservation.
 func (p *transferParts) adjustTrading(ctx context.Context, op transfer.Op, c transfer.Call, found uint64) error {
 	err := p.trading.Adjust(ctx, op, c, found)
 	problem, ok := errors.AsType[*trading.ProblemError](err)
@@ -92,7 +92,7 @@ func (p *transferParts) adjustTrading(ctx context.Context, op transfer.Op, c tra
 		return errors.Join(checks.ErrMoved, err)
 	case wire.OutOfRange.Name:
 		return errors.Join(checks.ErrOutOfRange, err)
-	case wire.Contradiction.Name: // another adjustment of the finding was made
+	case wire.Contradiction.Name: // the finding already has another adjustment
 		return errors.Join(checks.ErrAdjusted, err)
 	}
 	return err

@@ -24,13 +24,13 @@ func (a *App) routeAdmin(mux *web.Mux) {
 	a.act(mux, "PUT /admin/v1/submitters/{submitter}/callers", a.putCallers)
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/suspend", a.suspendSubmitter)
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/resume", a.resumeSubmitter)
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/queue/cancel", a.telling(a.cancelQueue))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/release", a.telling(a.release))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/queue/cancel", a.deliverAfter(a.cancelQueue))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/release", a.deliverAfter(a.release))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/signer", a.changeSigner)
 	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/lost", a.lost)
 	a.act(mux, "POST /admin/v1/authority/accept", a.acceptAuthority)
-	a.act(mux, "POST /admin/v1/authority/release-untouched", a.telling(a.releaseUntouched))
-	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.telling(a.decide))
+	a.act(mux, "POST /admin/v1/authority/release-untouched", a.deliverAfter(a.releaseUntouched))
+	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.deliverAfter(a.decide))
 	a.routeHeld(mux)
 	a.routeProposals(mux)
 	if a.transfers.offered() {
@@ -49,8 +49,8 @@ type registerRequest struct {
 	Policy json.RawMessage `json:"policy"` // [policyTerms], or "unlimited"
 }
 
-// register puts a signing account under management, if the chain agrees that
-// its next nonce is the one it shall start with.
+// register registers a signing account as a submitter. The chain must confirm that the account's next
+// nonce is the start nonce given.
 func (a *App) register(w http.ResponseWriter, r *http.Request) error {
 	operator, err := a.operator(r)
 	if err != nil {
@@ -74,11 +74,11 @@ func (a *App) register(w http.ResponseWriter, r *http.Request) error {
 	if mustPropose(r) {
 		switch _, err := a.store.Submitter(r.Context(), reg.Submitter); {
 		case errors.Is(err, store.ErrUnknownSubmitter):
-			return a.propose(w, r, proposed{"register", about(reg.Submitter), reg.StartReason,
+			return a.propose(w, r, proposed{"register", submitterSubject(reg.Submitter), reg.StartReason,
 				fmt.Sprintf("registers %s at nonce %d, signed by %s, for the callers %s", reg.Submitter, reg.StartNonce, reg.Signer, strings.Join(reg.Callers, ", "))})
 		case err != nil:
 			return err
-		} // the same again changes nothing, and other terms are refused
+		} // a repeated registration changes nothing; one with other terms is refused
 	}
 	isNew, err := a.store.Register(r.Context(), reg)
 	if err != nil {
@@ -127,7 +127,7 @@ func (a *App) registration(body registerRequest) (store.Registration, error) {
 	if body.MaxInFlight != nil {
 		reg.MaxInFlight = *body.MaxInFlight
 	}
-	if reg.Callers, err = a.callers(body.Callers); err != nil {
+	if reg.Callers, err = a.parseCallers(body.Callers); err != nil {
 		return reg, err
 	}
 	switch {
@@ -141,16 +141,16 @@ func (a *App) registration(body registerRequest) (store.Registration, error) {
 	return reg, err
 }
 
-// startsWhereTheChainIs refuses a start that the chain does not confirm, with
-// both numbers: a skipped or repeated nonce would never heal. Of several nodes a quorum
-// says where the chain is.
+// startsWhereTheChainIs refuses a start nonce that the chain does not confirm, and names both numbers.
+// A skipped or repeated nonce could not be repaired later. With several nodes a quorum decides what
+// the chain's count is.
 func (a *App) startsWhereTheChainIs(r *http.Request, reg store.Registration) error {
 	chain, err := a.chainOf(reg.Submitter)
 	if err != nil {
 		return err
 	}
 	known, err := a.store.Submitter(r.Context(), reg.Submitter)
-	if err == nil && known.StartNonce == int64(reg.StartNonce) { // again: its count has moved on since
+	if err == nil && known.StartNonce == int64(reg.StartNonce) { // a repeated registration: the count has moved on since
 		return nil
 	}
 	acc, err := txmanager.AgreedAccount(r.Context(), chain, reg.Submitter)
@@ -178,7 +178,7 @@ type submittersResponse struct {
 	NextAfter  string                `json:"nextAfter,omitempty"` // pass as ?after= for the next page
 }
 
-// pageSize is how many submitters one page lists.
+// pageSize is the number of submitters on one page.
 const pageSize = 100
 
 func (a *App) listSubmitters(w http.ResponseWriter, r *http.Request) error {

@@ -9,12 +9,12 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// handlerCaller begins the name under which requests for a handler are made by code.
+// handlerCaller is the prefix of the caller name under which Go code stores requests for a handler.
 const handlerCaller = store.HandlerCaller
 
-// viewer is who calls a public function. A token has the name of its verified e-mail, if
-// it has one, and that of its subject; neither can be spelled like the other, nor like a
-// handler's, the hooks' or the coordinator's.
+// viewer returns the caller of a public function. A token's names are its verified e-mail, if it has
+// one, and its subject. The two forms differ from each other and from the names of handlers, hooks and
+// the coordinator.
 func (a *App) viewer(r *http.Request) (store.Viewer, error) {
 	id, err := a.public.Authenticate(r)
 	if err != nil {
@@ -27,9 +27,9 @@ func (a *App) viewer(r *http.Request) (store.Viewer, error) {
 	return v, a.atWork.Enter(r, "caller "+v.Caller)
 }
 
-// viewerOf has the subject before the e-mail: where a list has both, the subject is who
-// calls, since an address may be given to somebody else one day. What goes on record of
-// who has no such list is the e-mail, as people read it.
+// viewerOf lists the subject before the e-mail. If a callers list names both, the subject identifies
+// the caller, since an address can later belong to another person. Without a list the e-mail is
+// recorded, as it is readable.
 func viewerOf(id web.Identity, c config.Auth) store.Viewer {
 	var v store.Viewer
 	for _, name := range []string{store.SubjectCaller + id.Subject, store.EmailCaller + verified(id)} {
@@ -47,7 +47,7 @@ func viewerOf(id web.Identity, c config.Auth) store.Viewer {
 	return v
 }
 
-// verified is the e-mail that the token vouches for; "": none.
+// verified returns the e-mail address that the token's issuer has verified; "": none.
 func verified(id web.Identity) string {
 	if !id.EmailVerified {
 		return ""
@@ -55,11 +55,11 @@ func verified(id web.Identity) string {
 	return id.Email
 }
 
-// operatorCalls is the message of the log line before each act of an operator. An alert waits for it.
+// operatorCalls is the log message before each operator act. An alert matches it.
 const operatorCalls = "an operator calls"
 
-// operator is the person who calls an admin function. Each call that may change something
-// is logged before it does.
+// operator returns the operator who calls an admin function. It logs each call that can change
+// something before the call does so.
 func (a *App) operator(r *http.Request) (string, error) {
 	c := callOf(r)
 	if c.approved != nil {
@@ -79,8 +79,8 @@ func (a *App) operator(r *http.Request) (string, error) {
 	return v.Caller, nil
 }
 
-// internalOnly lets in the accounts of tasks and of the scheduler, and nobody
-// by a header's word.
+// internalOnly admits only the service accounts of Cloud Tasks and the scheduler. It trusts their
+// tokens, never a plain header.
 func (a *App) internalOnly(h http.Handler) http.Handler {
 	return web.RequireAccounts(a.internal, a.config.Auth.InternalAccounts...)(h)
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// batchMost is how many intents one request may bring.
-const batchMost = 500
+// maxBatchIntents is the most intents in one request.
+const maxBatchIntents = 500
 
 type batchRequest struct {
 	Intents []createRequest `json:"intents"`
 }
 
 type batchResponse struct {
-	Results []batchResult `json:"results"` // one for each intent, in order
+	Results []batchResult `json:"results"` // one per intent, in the same order
 }
 
-// batchResult is what POST /api/v1/tx would have answered to the intent alone.
+// batchResult is the answer that POST /api/v1/tx would give to the intent alone.
 type batchResult struct {
 	Status int    `json:"status"`
 	TxID   string `json:"txId,omitempty"`
@@ -35,8 +35,8 @@ type batchResult struct {
 	RetryAfterSeconds int64 `json:"retryAfterSeconds,omitempty"` // the header Retry-After
 }
 
-// createBatch stores many intents in one round trip and one commit. Each has a
-// result of its own: one that is refused keeps no other from being stored.
+// createBatch stores many intents in one round trip and one commit. Each intent has its own result; a
+// refused intent does not stop the others.
 func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
 	v, err := a.viewer(r)
 	if err != nil {
@@ -49,11 +49,11 @@ func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
 	if len(r.Header.Values(keyHeader)) > 0 {
 		return &web.Problem{Code: web.UnsupportedField, Field: keyHeader, Detail: "a batch has no key of its own: each of its intents has a requestId"}
 	}
-	if n := len(body.Intents); n == 0 || n > batchMost {
-		return web.FieldProblem("intents", "has %d intents: want 1 to %d", n, batchMost)
+	if n := len(body.Intents); n == 0 || n > maxBatchIntents {
+		return web.FieldProblem("intents", "has %d intents: want 1 to %d", n, maxBatchIntents)
 	}
 	results := make([]batchResult, len(body.Intents))
-	intents, places, err := a.allowedOf(r, v, body.Intents, results)
+	intents, places, err := a.allowedIntents(r, v, body.Intents, results)
 	if err != nil {
 		return err
 	}
@@ -67,21 +67,20 @@ func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
 		for i, c := range created {
 			results[places[i]] = a.createdResult(r, intents[i], c)
 		}
-		a.wakeAll(r, intents, created)
+		a.enqueueAll(r, intents, created)
 	}
 	a.points.At("create.enqueued")
 	web.Reply(w, r, http.StatusOK, batchResponse{Results: results})
 	return nil
 }
 
-// allowedOf are the intents that can be stored, and their places in the batch; it fills
-// the results of the others. Payloads are read only for submitters that the caller may
-// use.
-func (a *App) allowedOf(r *http.Request, v store.Viewer, bodies []createRequest, results []batchResult) (intents []store.Intent, places []int, err error) {
+// allowedIntents returns the intents that can be stored and their positions in the batch. It fills in
+// the results of the others. It reads payloads only for submitters that the caller may use.
+func (a *App) allowedIntents(r *http.Request, v store.Viewer, bodies []createRequest, results []batchResult) (intents []store.Intent, places []int, err error) {
 	names, faults := make([]store.Intent, len(bodies)), make([]error, len(bodies))
 	var submitters []txmanager.Submitter
 	for i, body := range bodies {
-		if names[i], faults[i] = a.named(v, body); faults[i] == nil {
+		if names[i], faults[i] = a.parseIntent(v, body); faults[i] == nil {
 			submitters = append(submitters, names[i].Submitter)
 		}
 	}
@@ -91,7 +90,7 @@ func (a *App) allowedOf(r *http.Request, v store.Viewer, bodies []createRequest,
 	}
 	for i, in := range names {
 		if faults[i] == nil {
-			in, faults[i] = a.intent(in, bodies[i], may[in.Submitter])
+			in, faults[i] = a.withPayload(in, bodies[i], may[in.Submitter])
 		}
 		if faults[i] != nil {
 			telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
@@ -103,20 +102,20 @@ func (a *App) allowedOf(r *http.Request, v store.Viewer, bodies []createRequest,
 	return intents, places, nil
 }
 
-// wakeWithin bounds all CreateTask calls of one batch. Whoever gets no task by then
-// is the sweep's.
-const wakeWithin = 5 * time.Second
+// enqueueTimeout bounds all CreateTask calls of one batch. The sweep enqueues the submitters that have
+// no task by then.
+const enqueueTimeout = 5 * time.Second
 
-// wakeAll asks for one advance for each submitter that has something new queued.
-// Where it cannot, the intents are safe all the same: the sweep finds them.
-func (a *App) wakeAll(r *http.Request, intents []store.Intent, created []store.Created) {
+// enqueueAll enqueues one advance for each submitter that has new queued intents. If a call fails, the
+// intents stay stored and the sweep finds them.
+func (a *App) enqueueAll(r *http.Request, intents []store.Intent, created []store.Created) {
 	tokens := make(map[txmanager.Submitter]int64)
 	for i, c := range created {
 		if c.Err == nil && c.Queued {
 			tokens[intents[i].Submitter] = c.Token
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), wakeWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), enqueueTimeout)
 	defer cancel()
 	failed, first := makeTasks(ctx, slices.Collect(maps.Keys(tokens)), func(s txmanager.Submitter) error {
 		return a.tasks.EnqueueAdvance(ctx, s, tokens[s])
@@ -131,10 +130,10 @@ func (a *App) createdResult(r *http.Request, in store.Intent, c store.Created) b
 	if c.Err != nil {
 		return refusedResult(r, c.Err)
 	}
-	return batchResult{Status: a.tellCreated(r, in, c.Accepted), TxID: c.TxID}
+	return batchResult{Status: a.logCreated(r, in, c.Accepted), TxID: c.TxID}
 }
 
-// refusedResult is the problem that the intent alone would have been answered.
+// refusedResult returns the problem that the intent alone would have been answered with.
 func refusedResult(r *http.Request, err error) batchResult {
 	p := web.ProblemOf(r, problem(err))
 	return batchResult{Status: p.Code.Status, Code: p.Code.Name, Field: p.Field, Detail: p.Detail, RetryAfterSeconds: p.RetryAfterSeconds()}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Bodies that a lenient reader would accept or correct are refused, with the field that is
-// wrong, and nothing of them is stored.
+// Bodies that a lenient reader would accept or correct are refused with the field at fault, and none
+// is stored.
 func TestBodiesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -34,8 +34,8 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	}
 }
 
-// Two cids that a person may take for one are two transfers, and leading zeros do not change an
-// amount: the cid's own transfer is found by either text.
+// Two cids that a person can confuse are two transfers. Leading zeros do not change an amount, so
+// either text finds the cid's own transfer.
 func TestCidsAreComparedByteForByte(t *testing.T) {
 	t.Parallel()
 	h := build(t)

@@ -14,19 +14,19 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// callerName is a name that a token can have: a verified e-mail, or a subject.
+// callerName matches a name that a token can have: a verified e-mail or a subject.
 var callerName = regexp.MustCompile(`^(email:[^\s@\pC]+@[^\s@\pC]+|sub:[^\s\pC]{1,255})$`)
 
-// callersMost is how many callers a submitter may have.
-const callersMost = 1000
+// maxCallers is the most callers of one submitter.
+const maxCallers = 1000
 
-// callers checks who may post for a submitter.
-func (a *App) callers(names []string) ([]string, error) {
+// parseCallers checks the callers that may post for a submitter.
+func (a *App) parseCallers(names []string) ([]string, error) {
 	switch n := len(names); {
 	case n == 0:
 		return nil, web.FieldProblem("callers", `is required: who may post intents, such as ["email:shop@example.com"] by a verified e-mail, or ["sub:103482…"] by a token's subject`)
-	case n > callersMost:
-		return nil, web.FieldProblem("callers", "has %d: want at most %d", n, callersMost)
+	case n > maxCallers:
+		return nil, web.FieldProblem("callers", "has %d: want at most %d", n, maxCallers)
 	case n > 1 && slices.Contains(names, store.PayoutCaller):
 		return nil, web.FieldProblem("callers", "names %q, the transfer coordinator, among others: whoever posts beside it could take a payout's place; give it alone", store.PayoutCaller)
 	}
@@ -34,15 +34,15 @@ func (a *App) callers(names []string) ([]string, error) {
 		if slices.Contains(names[:i], name) {
 			return nil, web.FieldProblem("callers", "names %q twice", name)
 		}
-		if err := a.caller(name); err != nil {
+		if err := a.checkCaller(name); err != nil {
 			return nil, err
 		}
 	}
 	return names, nil
 }
 
-// caller checks one of them.
-func (a *App) caller(name string) error {
+// checkCaller checks one caller name.
+func (a *App) checkCaller(name string) error {
 	handler, isHandler := cutHandler(name)
 	switch {
 	case name == store.AnyCaller && a.config.Auth.OpenIssuer:
@@ -65,8 +65,8 @@ func cutHandler(name string) (handler string, ok bool) {
 	return name[n:], true
 }
 
-// spelled has the callers in every way in which stored transactions may have them.
-func spelled(names []string) (all []string) {
+// spellings returns every spelling under which stored transactions can have these callers.
+func spellings(names []string) (all []string) {
 	for _, n := range names {
 		all = append(all, store.Spellings(store.FullCaller(n))...)
 	}
@@ -79,7 +79,7 @@ type callersRequest struct {
 	Reason   string            `json:"reason"`
 }
 
-// putCallers sets who may post for a submitter, in place of who might.
+// putCallers replaces the list of callers that may post for a submitter.
 func (a *App) putCallers(w http.ResponseWriter, r *http.Request) error {
 	operator, err := a.operator(r)
 	if err != nil {
@@ -93,10 +93,10 @@ func (a *App) putCallers(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if c.Callers, err = a.callers(body.Callers); err != nil {
+	if c.Callers, err = a.parseCallers(body.Callers); err != nil {
 		return err
 	}
-	if c.Succeeds, err = successions(body.Succeeds); err != nil {
+	if c.Succeeds, err = parseSuccessions(body.Succeeds); err != nil {
 		return err
 	}
 	if c.Reason, err = reasonOf(body.Reason); err != nil {
@@ -105,7 +105,7 @@ func (a *App) putCallers(w http.ResponseWriter, r *http.Request) error {
 	c.OnlyFewer = mustPropose(r)
 	token, changed, err := a.store.PutCallers(r.Context(), c)
 	if errors.Is(err, store.ErrNotTighter) {
-		return a.propose(w, r, proposed{"callers", about(c.Submitter), c.Reason, fmt.Sprintf("sets the callers of %s to %s", c.Submitter, strings.Join(c.Callers, ", "))})
+		return a.propose(w, r, proposed{"callers", submitterSubject(c.Submitter), c.Reason, fmt.Sprintf("sets the callers of %s to %s", c.Submitter, strings.Join(c.Callers, ", "))})
 	}
 	if err != nil {
 		return err
@@ -117,8 +117,8 @@ func (a *App) putCallers(w http.ResponseWriter, r *http.Request) error {
 	return a.replySubmitter(w, r, c.Submitter)
 }
 
-// successions checks which caller succeeds which: both are names of tokens.
-func successions(of map[string]string) (map[string]string, error) {
+// parseSuccessions checks which caller succeeds which. Both must be names that a token can have.
+func parseSuccessions(of map[string]string) (map[string]string, error) {
 	for _, successor := range slices.Sorted(maps.Keys(of)) {
 		for _, name := range []string{successor, of[successor]} {
 			if !callerName.MatchString(name) {

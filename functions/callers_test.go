@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/functions"
 )
 
-// begun posts a request whose body never ends, and how to hang up.
+// begun starts a request whose body never ends, and returns how to hang up.
 func begun(t *testing.T, url, path, token string) (hangUp func()) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
@@ -27,9 +27,9 @@ func begun(t *testing.T, url, path, token string) (hangUp func()) {
 	return func() { _ = conn.Close() }
 }
 
-// A caller, operator or user with as many requests at work as the setting allows gets 429
-// for any other. Other callers are served meanwhile. When one of the requests has ended,
-// the caller is served again.
+// A caller, operator or user with as many running requests as the setting allows gets 429 for any
+// other. Other callers are served meanwhile. When one of the requests has ended, the caller is served
+// again.
 func TestOneCallerAtTheBound(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -53,7 +53,7 @@ func TestOneCallerAtTheBound(t *testing.T) {
 	for path, tokens := range users {
 		t.Run(path, func(t *testing.T) {
 			ask := func(token string) answer { return call(t, t.Context(), token, http.MethodPost, server.URL+path, "") }
-			ask(tokens[1]) // the issuer's keys are fetched then
+			ask(tokens[1]) // this fetches the issuer's keys
 			hangUp := begun(t, server.URL, path, tokens[0])
 			begun(t, server.URL, path, tokens[0])
 			var refused answer
@@ -73,8 +73,8 @@ func TestOneCallerAtTheBound(t *testing.T) {
 	}
 }
 
-// Of a caller who may not use the submitter no payload is read: the answer is the same
-// whatever is wrong in it. A caller who was just added is let in.
+// No payload is read for a caller that may not use the submitter: any fault in it gets the same
+// answer. A caller that was just added is served.
 func TestPayloadsOfStrangersAreNotRead(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -119,8 +119,8 @@ func TestPayloadsOfStrangersAreNotRead(t *testing.T) {
 	}
 }
 
-// A create is one round trip, once this process has seen that its caller may use the
-// submitter: the first asks before.
+// A create is one round trip once this process knows that its caller may use the submitter. The first
+// create makes a query before.
 func TestCreateIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	h := build(t)

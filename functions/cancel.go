@@ -14,7 +14,7 @@ import (
 )
 
 func (a *App) routeCancel(mux *web.Mux) {
-	a.handle(mux, "cancel", "POST /api/v1/tx/{txId}/cancel", a.telling(a.cancel))
+	a.handle(mux, "cancel", "POST /api/v1/tx/{txId}/cancel", a.deliverAfter(a.cancel))
 }
 
 type cancelResponse struct {
@@ -22,19 +22,19 @@ type cancelResponse struct {
 	Outcome  string             `json:"outcome"`
 	State    txmanager.State    `json:"state"`
 	SubState txmanager.SubState `json:"subState,omitempty"`
-	Stated   bool               `json:"stated,omitempty"` // EXECUTED on an operator's statement: nothing on the chain proves it
+	Stated   bool               `json:"stated,omitempty"` // EXECUTED by an operator's statement, without proof on the chain
 }
 
-// What a cancel came to. Only the first two are definite, and they never change.
+// The outcomes of a cancel. The first two are definite and never change.
 const (
 	outcomeCancelled = "CANCELLED" // the intent was not carried out and never will be
-	outcomeExecuted  = "EXECUTED"  // one of the intent's own versions was mined, and is final; or a release recorded it
+	outcomeExecuted  = "EXECUTED"  // a version of the intent was mined and is final, or a release recorded it as executed
 	outcomePending   = "PENDING"   // ask again: a placeholder competes for the nonce
 )
 
-// cancel takes a queued intent out at once. One that has a nonce gets a
-// placeholder beside it, and whichever is mined decides, at finality: until
-// then the answer is 202 PENDING. Asking again is harmless.
+// cancel cancels a queued intent at once. If the intent has a nonce, a placeholder transaction
+// competes for it, and the one that becomes final decides. Until then the answer is 202 PENDING.
+// Repeating the call is harmless.
 func (a *App) cancel(w http.ResponseWriter, r *http.Request) error {
 	v, err := a.viewer(r)
 	if err != nil {
@@ -44,7 +44,7 @@ func (a *App) cancel(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out, err := a.order(r, store.Decision{TxID: txID, By: v, Action: txmanager.ActionCancel, Reason: "asked by " + v.Caller})
+	out, err := a.recordDecision(r, store.Decision{TxID: txID, By: v, Action: txmanager.ActionCancel, Reason: "asked by " + v.Caller})
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (a *App) cancel(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// outcome is the definite answer of a final state, or PENDING.
+// outcome returns the definite answer for a terminal state, or PENDING.
 func outcome(d store.DecisionResult) string {
 	switch {
 	case !d.State.Terminal():
@@ -68,9 +68,9 @@ func outcome(d store.DecisionResult) string {
 	return outcomeCancelled
 }
 
-// order records a decision and asks for the look that carries it out. If it
-// cannot ask, the sweep or the next poll finds the order.
-func (a *App) order(r *http.Request, d store.Decision) (store.DecisionResult, error) {
+// recordDecision records a decision and enqueues the iteration that carries it out. If the enqueue
+// fails, the sweep or the next poll finds the requested action.
+func (a *App) recordDecision(r *http.Request, d store.Decision) (store.DecisionResult, error) {
 	began := time.Now()
 	out, err := a.store.RecordDecision(r.Context(), d)
 	if err != nil {
@@ -90,7 +90,7 @@ func (a *App) order(r *http.Request, d store.Decision) (store.DecisionResult, er
 	return out, nil
 }
 
-// pathTxID is the txId in the path.
+// pathTxID returns the txId in the path.
 func pathTxID(r *http.Request) (string, error) {
 	id, ok := parseTxID(r.PathValue("txId"))
 	if !ok {
@@ -99,11 +99,11 @@ func pathTxID(r *http.Request) (string, error) {
 	return id, nil
 }
 
-// uuidForm is the one way to write a UUID, as RFC 9562 (section 4) has it.
+// uuidForm describes the accepted form of a UUID (RFC 9562, section 4).
 const uuidForm = "as 32 hex digits in groups of 8, 4, 4, 4 and 12 with hyphens between them"
 
-// parseTxID reads a UUID in that form, of which letter case alone may differ. Of the other
-// forms that people write, such as in braces, none is taken.
+// parseTxID reads a UUID in uuidForm, in either letter case. It refuses other forms, such as one in
+// braces.
 func parseTxID(text string) (id string, ok bool) {
 	u, err := uuid.Parse(text)
 	return u.String(), err == nil && strings.EqualFold(text, u.String())

@@ -8,8 +8,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// EXECUTED is the answer wherever the intent's own version was mined, also where it
-// reverted: a caller who is told CANCELLED posts it again.
+// The answer is EXECUTED if the intent's own version was mined, even if it reverted. A caller that
+// read CANCELLED would post the intent again.
 func TestAnswerOfACancel(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

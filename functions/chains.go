@@ -16,16 +16,16 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// servedChain is a chain that the deployment serves, by its terms.
+// servedChain is a chain that the deployment serves, with its settings.
 type servedChain struct {
 	config.ServedChain
 	connector // nil in a function that queries no node
 
-	nodes  *nodes.Connector // nil: it has one node
+	nodes  *nodes.Connector // nil: the chain has one node
 	worker *txmanager.Worker
 }
 
-// connector is a chain by one node, or by several.
+// connector queries a chain through one node or several.
 type connector interface {
 	txmanager.ChainConnector
 	Balances(ctx context.Context, of []txmanager.Submitter) ([]*big.Int, error)
@@ -35,8 +35,8 @@ type connector interface {
 	Close()
 }
 
-// queriesNodes is false for the functions whose code queries no node. A deployment
-// gives them no node URL, since a URL often holds a key.
+// queriesNodes reports whether this function's code queries nodes. A deployment gives no node URL to
+// the others, since a URL often contains a key.
 func (a *App) queriesNodes() bool {
 	return !slices.Contains([]string{"create", "query", "cancel", "publish"}, a.config.Platform.FunctionTarget)
 }
@@ -48,7 +48,7 @@ func (a *App) openChains(context.Context) error {
 			a.chains = append(a.chains, &servedChain{ServedChain: of})
 			continue
 		}
-		if len(of.URLs) == 0 { // only of the default chain
+		if len(of.URLs) == 0 { // possible only for the default chain
 			return fmt.Errorf("chain %d has no nodes: set FENCEPOST_RPC_URLS, or give FENCEPOST_CHAINS an entry with the default chain's id", of.ID)
 		}
 		c, err := a.openChain(of)
@@ -60,7 +60,7 @@ func (a *App) openChains(context.Context) error {
 	return nil
 }
 
-// openChain connects to the nodes of one chain. One node is asked as it always was.
+// openChain connects to the nodes of one chain. A single node is queried directly, without a quorum.
 func (a *App) openChain(of config.ServedChain) (*servedChain, error) {
 	c := &servedChain{ServedChain: of}
 	rpc := a.config.RPC
@@ -88,9 +88,9 @@ func (a *App) openChain(of config.ServedChain) (*servedChain, error) {
 	return c, err
 }
 
-// finalDepth is how many blocks below the head an account's count is final, where the
-// settings declare that the chain has no tag "finalized"; nil: it has. What a node says, or
-// leaves unanswered, is no declaration.
+// finalDepth returns how many blocks below the head an account's count is final, if the settings
+// declare that the chain has no "finalized" tag. nil means that the tag exists. A node's answer, or a
+// missing one, is no such declaration.
 func finalDepth(of config.ServedChain) *uint64 {
 	if of.FinalizedTag {
 		return nil
@@ -98,7 +98,7 @@ func finalDepth(of config.ServedChain) *uint64 {
 	return new(uint64(of.Confirmations))
 }
 
-// feesOf is how a chain prices gas, and whom to ask for advice.
+// feesOf returns how the chain prices gas and which source gives fee advice.
 func feesOf(c config.Config, of config.ServedChain) evm.Fees {
 	f := evm.Fees{Legacy: of.FeeKind == config.FeeKindLegacy}
 	if c.Fees.History && !f.Legacy {
@@ -107,8 +107,8 @@ func feesOf(c config.Config, of config.ServedChain) evm.Fees {
 	return f
 }
 
-// watchNode counts the answers of a chain's nodes, and tells the log of those that
-// are left out and that come back.
+// watchNode returns a function that counts the answers of a chain's nodes. It logs which nodes are
+// excluded and which return.
 func (a *App) watchNode(chain uint64) func(context.Context, string, nodes.Sighting) {
 	return func(ctx context.Context, node string, seen nodes.Sighting) {
 		telemetry.NodeAnswers.Add(ctx, 1, telemetry.NodeResult(chain, node, string(seen.Result)))
@@ -121,7 +121,7 @@ func (a *App) watchNode(chain uint64) func(context.Context, string, nodes.Sighti
 	}
 }
 
-// openWorkers makes a worker for each chain, like this one.
+// openWorkers makes a copy of the worker template for each chain.
 func (a *App) openWorkers(like txmanager.Worker) {
 	for _, c := range a.chains {
 		one := like
@@ -130,11 +130,11 @@ func (a *App) openWorkers(like txmanager.Worker) {
 	}
 }
 
-// defaultChain is the one that a bare address is on.
+// defaultChain returns the chain of an address without a chain prefix.
 func (a *App) defaultChain() *servedChain { return a.chains[0] }
 
-// servedOf is the chain of a submitter. The error wraps [store.ErrUnknownSubmitter]:
-// of a chain that is not served nobody is registered.
+// servedOf returns the chain of a submitter. The error wraps [store.ErrUnknownSubmitter], since a
+// chain that is not served has no submitters.
 func (a *App) servedOf(s txmanager.Submitter) (*servedChain, error) {
 	for _, c := range a.chains {
 		if c.ID == s.ChainID() {
@@ -144,7 +144,7 @@ func (a *App) servedOf(s txmanager.Submitter) (*servedChain, error) {
 	return nil, fmt.Errorf("%s: chain %d is not served here: %w", s, s.ChainID(), store.ErrUnknownSubmitter)
 }
 
-// chainOf is the connector of a submitter's chain.
+// chainOf returns the connector of a submitter's chain.
 func (a *App) chainOf(s txmanager.Submitter) (txmanager.ChainConnector, error) {
 	c, err := a.servedOf(s)
 	if err != nil {
@@ -156,7 +156,7 @@ func (a *App) chainOf(s txmanager.Submitter) (txmanager.ChainConnector, error) {
 	return watchedChain{c.connector}, nil
 }
 
-// workerOf serves submitters of that one's chain.
+// workerOf returns the worker for the submitter's chain.
 func (a *App) workerOf(s txmanager.Submitter) (*txmanager.Worker, error) {
 	c, err := a.servedOf(s)
 	if err != nil {
@@ -165,7 +165,7 @@ func (a *App) workerOf(s txmanager.Submitter) (*txmanager.Worker, error) {
 	return c.worker, nil
 }
 
-// chainIDs are those of all chains that are served, in words.
+// chainIDs lists the ids of all served chains as text.
 func (a *App) chainIDs() string {
 	var ids []string
 	for _, c := range a.chains {
@@ -174,8 +174,8 @@ func (a *App) chainIDs() string {
 	return strings.Join(ids, ", ")
 }
 
-// gauge shows how many of the chain's nodes are left out, of a chain with several.
-// Only the sweep does, which has just looked.
+// gauge records how many of the chain's nodes are excluded, if the chain has several. Only the sweep
+// calls it, right after it has queried the nodes.
 func (c *servedChain) gauge(ctx context.Context) {
 	if c.nodes != nil {
 		telemetry.NodesLeftOut.Record(ctx, int64(len(c.nodes.LeftOut())), telemetry.Chain(c.ID))

@@ -14,10 +14,9 @@ type signerRequest struct {
 	Reason string `json:"reason"`
 }
 
-// changeSigner has another signer sign for an account, whose key has moved there, by an
-// operator's decision. The account is the same, so that what one signer has signed and
-// what the other will are versions for the same nonces: it needs no lease, and whoever
-// holds it signs by the one that was registered when he took it.
+// changeSigner replaces the signer of an account, by an operator's decision after the key has moved.
+// The account stays the same, so both signers produce versions for the same nonces. The call needs no
+// lease: an invocation that holds it keeps the signer that it loaded at acquisition.
 func (a *App) changeSigner(w http.ResponseWriter, r *http.Request) error {
 	operator, err := a.operator(r)
 	if err != nil {
@@ -46,7 +45,7 @@ func (a *App) changeSigner(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if mustPropose(r) {
-		return a.propose(w, r, proposed{"signer", about(s), reason, fmt.Sprintf("has %s sign for %s", to.Signer, s)})
+		return a.propose(w, r, proposed{"signer", submitterSubject(s), reason, fmt.Sprintf("has %s sign for %s", to.Signer, s)})
 	}
 	from, changed, err := a.store.ChangeSigner(r.Context(), to)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 // shopAccount is an account that callers may post for.
 const shopAccount = "eip155:1337:0x0000000000000000000000000000000000005409"
 
-// clientOf calls the house with the token.
-func (h house) clientOf(token string) *client.Client {
+// clientOf returns a client of the deployment with the token.
+func (h deployment) clientOf(token string) *client.Client {
 	h.t.Helper()
 	c, err := client.New(client.Options{URL: h.url, Token: func(context.Context) (string, error) { return token, nil }})
 	if err != nil {
@@ -28,8 +28,8 @@ func (h house) clientOf(token string) *client.Client {
 	return c
 }
 
-// callerToken is the token of a caller or operator.
-func (h house) callerToken(name string) string {
+// callerToken returns the token of a caller or operator.
+func (h deployment) callerToken(name string) string {
 	return h.issuer.token(h.t, "public", jwt.MapClaims{"sub": name, "email": name + "@fencepost.example", "email_verified": true})
 }
 
@@ -37,7 +37,7 @@ func intentOf(requestID string) client.Intent {
 	return client.Intent{Submitter: shopAccount, RequestID: requestID, Payload: client.Payload{To: paidTo, Value: "1"}}
 }
 
-// collect is what a list yields, by name, and how it ends.
+// collect returns the list's items by name, and its error.
 func collect[T any](list iter.Seq2[T, error], name func(T) string) (names string, err error) {
 	var all []string
 	for one, err := range list {
@@ -49,8 +49,7 @@ func collect[T any](list iter.Seq2[T, error], name func(T) string) (names string
 	return strings.Join(all, " "), nil
 }
 
-// The client posts, finds, lists, cancels and waits, and gets what belongs to its
-// caller.
+// The client posts, finds, lists, cancels and waits, and sees only its caller's transactions.
 func TestClientOfIntents(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -106,7 +105,7 @@ func TestClientOfIntents(t *testing.T) {
 	}
 }
 
-// The client moves money and pays out, and lists what its user asked for.
+// The client transfers and pays out money, and lists its user's transfers.
 func TestClientOfTransfers(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -154,15 +153,14 @@ func TestClientOfTransfers(t *testing.T) {
 	}
 }
 
-// keyed makes one request with these headers Idempotency-Key.
-func (h house) keyed(token, path string, body any, keys ...string) answer {
+// keyed makes one request with these Idempotency-Key headers.
+func (h deployment) keyed(token, path string, body any, keys ...string) answer {
 	h.t.Helper()
 	ctx := context.WithValue(h.t.Context(), headerKey{}, http.Header{"Idempotency-Key": keys})
 	return call(h.t, ctx, token, "POST", h.url+path, body)
 }
 
-// The header Idempotency-Key is another name of the body's key: alone it is the key,
-// and beside it the same.
+// The header Idempotency-Key can replace the body's key or repeat it.
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -236,7 +234,7 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-// What a list cannot answer is refused by its parameter's name.
+// An invalid list query is refused with its parameter's name.
 func TestListsRefuse(t *testing.T) {
 	t.Parallel()
 	h := build(t)

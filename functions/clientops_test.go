@@ -10,8 +10,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// An operator accepts a restored database by the client, and decides about what that
-// holds and what foreign transactions may have been.
+// With the client an operator accepts a restored database, and decides about held intents and foreign
+// transactions.
 func TestClientAcceptsARestoreAndDecides(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -49,8 +49,8 @@ func TestClientAcceptsARestoreAndDecides(t *testing.T) {
 	}
 }
 
-// An operator lists foreign transactions by the client, 100 a page, matches one and writes
-// the others off.
+// With the client an operator lists foreign transactions, 100 a page, matches one and writes the
+// others off.
 func TestClientOfForeignTransactions(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -99,7 +99,7 @@ func TestClientOfForeignTransactions(t *testing.T) {
 	}
 }
 
-// An operator learns by the client where money is, resolves what waits, cancels what has
+// With the client an operator reads where money is, resolves a waiting transfer, cancels one that has
 // not begun, and ends a halt.
 func TestClientResolvesTransfers(t *testing.T) {
 	t.Parallel()

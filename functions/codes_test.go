@@ -21,8 +21,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// contract has the codes of transfers, with the statuses that each is
-// answered with: 400 and 429 before there is a transfer, 422 once there is one.
+// contract lists the codes of transfers and their statuses: 400 and 429 before a transfer exists, 422
+// afterwards.
 var contract = map[string][]int{
 	"UNAUTHORIZED": {401}, "FORBIDDEN": {403},
 	"SAME_ACCOUNT": {400}, "INVALID_ACCOUNT_TYPE": {400}, "UNSUPPORTED_ACCOUNT_TYPE": {400},
@@ -34,8 +34,8 @@ var contract = map[string][]int{
 	"DUPLICATE_REQUEST": {200}, "CID_CONFLICT": {409}, "SYSTEM_ERROR": {503},
 }
 
-// elsewhere are the codes that no request of this table can have answered: the test
-// that has them, or why there is none.
+// elsewhere lists the codes that no request of this table reaches, with the test that does or the
+// reason why none can.
 var elsewhere = map[string]string{
 	"UNAVAILABLE":      "shared/web/server_test.go: TestSIGTERMLetsTheRequestInFlightEndAndRefusesNewOnes",
 	"PAYOUT_REVERTED":  "emulator/acceptance/payouts/back_test.go: TestGivenBack",
@@ -51,25 +51,25 @@ var elsewhere = map[string]string{
 	"INVALID_USER":     "no token has a user that is none: that is UNAUTHORIZED",
 }
 
-// request is one that reaches a code. Its answer is status, code, state and reason.
+// request reaches one code. Its answer is status, code, state and reason.
 type request struct {
 	code string
 	want string
-	ask  func(house) answer
+	ask  func(deployment) answer
 }
 
-// requests reach every code, each on accounts of its own.
+// requests reach every code, each with separate accounts.
 var requests = slices.Concat(refusedRequests, failedRequests, limitedRequests, edgeRequests, operatorRequests)
 
-// posts is a post by alice.
-func posts(differs map[string]any) func(house) answer {
-	return func(h house) answer { return h.post(alice, differs) }
+// posts returns a post by alice.
+func posts(differs map[string]any) func(deployment) answer {
+	return func(h deployment) answer { return h.post(alice, differs) }
 }
 
 type members = map[string]any
 
 var refusedRequests = []request{
-	{"UNAUTHORIZED", "401 UNAUTHORIZED <nil> <nil>", func(h house) answer {
+	{"UNAUTHORIZED", "401 UNAUTHORIZED <nil> <nil>", func(h deployment) answer {
 		return call(h.t, h.t.Context(), "", "POST", h.url+"/api/v1/internal_transfer", order(nil))
 	}},
 	{"FORBIDDEN", "403 FORBIDDEN <nil> <nil>", posts(members{"user_id": bob})},
@@ -84,16 +84,16 @@ var refusedRequests = []request{
 	{"INVALID_ASSET", "400 INVALID_ASSET <nil> <nil>", posts(members{"asset": "NONE"})},
 	{"ASSET_SUSPENDED", "400 ASSET_SUSPENDED <nil> <nil>", posts(members{"asset": "HELD"})},
 	{"TRANSFER_NOT_ALLOWED", "400 TRANSFER_NOT_ALLOWED <nil> <nil>", posts(members{"asset": "SHUT"})},
-	{"INVALID_ADDRESS", "400 INVALID_ADDRESS <nil> <nil>", func(h house) answer { return h.pay(alice, members{"address": "0x12"}) }},
-	{"DUPLICATE_REQUEST", "200 DUPLICATE_REQUEST COMMITTED <nil>", func(h house) answer {
+	{"INVALID_ADDRESS", "400 INVALID_ADDRESS <nil> <nil>", func(h deployment) answer { return h.pay(alice, members{"address": "0x12"}) }},
+	{"DUPLICATE_REQUEST", "200 DUPLICATE_REQUEST COMMITTED <nil>", func(h deployment) answer {
 		h.post(alice, members{"cid": "twice"})
 		return h.post(alice, members{"cid": "twice"})
 	}},
-	{"CID_CONFLICT", "409 CID_CONFLICT <nil> <nil>", func(h house) answer {
+	{"CID_CONFLICT", "409 CID_CONFLICT <nil> <nil>", func(h deployment) answer {
 		h.post(alice, members{"cid": "reused"})
 		return h.post(alice, members{"cid": "reused", "amount": "2"})
 	}},
-	{"SYSTEM_ERROR", "503 SYSTEM_ERROR <nil> <nil>", func(h house) answer {
+	{"SYSTEM_ERROR", "503 SYSTEM_ERROR <nil> <nil>", func(h deployment) answer {
 		h.run(`insert into transfer_halt (scope, user_id, asset_id, evidence) values ('user_asset', 20, 1, '{}')`)
 		return h.post(20, nil)
 	}},
@@ -101,23 +101,23 @@ var refusedRequests = []request{
 
 // failedRequests are of users from 30 on.
 var failedRequests = []request{
-	{"SOURCE_ACCOUNT_NOT_FOUND", "422 SOURCE_ACCOUNT_NOT_FOUND FAILED <nil>", func(h house) answer { return h.post(30, nil) }},
-	{"TARGET_ACCOUNT_NOT_FOUND", "422 TARGET_ACCOUNT_NOT_FOUND ROLLED_BACK <nil>", func(h house) answer {
+	{"SOURCE_ACCOUNT_NOT_FOUND", "422 SOURCE_ACCOUNT_NOT_FOUND FAILED <nil>", func(h deployment) answer { return h.post(30, nil) }},
+	{"TARGET_ACCOUNT_NOT_FOUND", "422 TARGET_ACCOUNT_NOT_FOUND ROLLED_BACK <nil>", func(h deployment) answer {
 		h.must(h.trading.OutsideDeposit(h.t.Context(), transfer.Call{ReqID: "funds-of-31", UserID: 31, AssetID: 1, Units: 5_000_000, CreatedAt: time.Now()}))
 		return h.post(31, members{"from": "SPOT", "to": "FUNDING"})
 	}},
-	{"ACCOUNT_FROZEN", "422 ACCOUNT_FROZEN FAILED <nil>", func(h house) answer { return h.barred(32, funding.Frozen) }},
-	{"ACCOUNT_DISABLED", "422 ACCOUNT_DISABLED FAILED <nil>", func(h house) answer { return h.barred(33, funding.Disabled) }},
+	{"ACCOUNT_FROZEN", "422 ACCOUNT_FROZEN FAILED <nil>", func(h deployment) answer { return h.barred(32, funding.Frozen) }},
+	{"ACCOUNT_DISABLED", "422 ACCOUNT_DISABLED FAILED <nil>", func(h deployment) answer { return h.barred(33, funding.Disabled) }},
 	{"INSUFFICIENT_BALANCE", "422 INSUFFICIENT_BALANCE FAILED <nil>", posts(members{"amount": "5000"})},
-	{"OVERFLOW", "422 OVERFLOW ROLLED_BACK <nil>", func(h house) answer {
+	{"OVERFLOW", "422 OVERFLOW ROLLED_BACK <nil>", func(h deployment) answer {
 		h.rich(34, 1, 5_000_000)
 		h.must(h.trading.OutsideDeposit(h.t.Context(), transfer.Call{ReqID: "funds-of-34", UserID: 34, AssetID: 1, Units: math.MaxUint64, CreatedAt: time.Now()}))
 		return h.post(34, nil)
 	}},
 }
 
-// barred is the answer to a post by a user whose account has the status.
-func (h house) barred(user int64, s funding.Status) answer {
+// barred returns the answer to a post by a user whose account has the status.
+func (h deployment) barred(user int64, s funding.Status) answer {
 	h.t.Helper()
 	h.rich(user, 1, 5_000_000)
 	if err := h.funding.SetStatus(h.t.Context(), user, 1, s); err != nil {
@@ -127,48 +127,48 @@ func (h house) barred(user int64, s funding.Status) answer {
 }
 
 var limitedRequests = []request{
-	{"RATE_LIMIT_EXCEEDED", "429 RATE_LIMIT_EXCEEDED <nil> <nil>", func(h house) answer { return h.second(40, "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=1") }},
-	{"DAILY_LIMIT_EXCEEDED", "429 DAILY_LIMIT_EXCEEDED <nil> <nil>", func(h house) answer { return h.second(41, "FENCEPOST_TRANSFER_LIMITS_PER_DAY=1") }},
-	{"DAILY_AMOUNT_EXCEEDED", "429 DAILY_AMOUNT_EXCEEDED <nil> <nil>", func(h house) answer {
+	{"RATE_LIMIT_EXCEEDED", "429 RATE_LIMIT_EXCEEDED <nil> <nil>", func(h deployment) answer { return h.second(40, "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=1") }},
+	{"DAILY_LIMIT_EXCEEDED", "429 DAILY_LIMIT_EXCEEDED <nil> <nil>", func(h deployment) answer { return h.second(41, "FENCEPOST_TRANSFER_LIMITS_PER_DAY=1") }},
+	{"DAILY_AMOUNT_EXCEEDED", "429 DAILY_AMOUNT_EXCEEDED <nil> <nil>", func(h deployment) answer {
 		h.run(`update assets_tb set daily_transfer_amount = 2 where asset_id = 1`)
 		defer h.run(`update assets_tb set daily_transfer_amount = null where asset_id = 1`)
 		return h.second(42)
 	}},
-	{"DAILY_PAYOUT_EXCEEDED", "429 DAILY_PAYOUT_EXCEEDED <nil> <nil>", func(h house) answer {
+	{"DAILY_PAYOUT_EXCEEDED", "429 DAILY_PAYOUT_EXCEEDED <nil> <nil>", func(h deployment) answer {
 		h.run(`update assets_tb set daily_payout_amount = 1 where asset_id = 1`)
 		defer h.run(`update assets_tb set daily_payout_amount = null where asset_id = 1`)
 		return h.pay(43, nil)
 	}},
-	{"ADDRESS_NOT_LISTED", "400 ADDRESS_NOT_LISTED <nil> <nil>", func(h house) answer { return h.listedOnly().pay(44, nil) }},
-	{"ADDRESS_NOT_YET_USABLE", "400 ADDRESS_NOT_YET_USABLE <nil> <nil>", func(h house) answer {
+	{"ADDRESS_NOT_LISTED", "400 ADDRESS_NOT_LISTED <nil> <nil>", func(h deployment) answer { return h.listedOnly().pay(44, nil) }},
+	{"ADDRESS_NOT_YET_USABLE", "400 ADDRESS_NOT_YET_USABLE <nil> <nil>", func(h deployment) answer {
 		h.add(45, nil)
 		return h.listedOnly().pay(45, nil)
 	}},
-	{"ADDRESSES_BLOCKED", "403 ADDRESSES_BLOCKED <nil> <nil>", func(h house) answer {
+	{"ADDRESSES_BLOCKED", "403 ADDRESSES_BLOCKED <nil> <nil>", func(h deployment) answer {
 		h.as("ann", "POST", "/admin/v1/users/46/payout_addresses/block", members{"reason": "r"})
 		return h.add(46, nil)
 	}},
-	{"TOO_MANY_ADDRESSES", "429 TOO_MANY_ADDRESSES <nil> <nil>", func(h house) answer {
+	{"TOO_MANY_ADDRESSES", "429 TOO_MANY_ADDRESSES <nil> <nil>", func(h deployment) answer {
 		h.run(`insert into payout_address (user_id, chain_id, address) select 47, 1, '0x' || lpad(n::text, 40, '0') from generate_series(1, 100) as n`)
 		return h.add(47, nil)
 	}},
 }
 
-// second is the answer to the second of two posts by a user, under the settings.
-func (h house) second(user int64, settings ...string) answer {
+// second returns the answer to the second of two posts by a user, under the settings.
+func (h deployment) second(user int64, settings ...string) answer {
 	h.t.Helper()
 	h.url = h.serve(append(h.transferSettings(), settings...)...)
 	h.rich(user, 1, 5_000_000)
 	if a := h.post(user, nil); a.status != 200 {
 		h.t.Fatalf("the first of two: got %v, want 200", a.body)
 	}
-	h.shift(user, "1 hour") // within this second, however slow the test is
+	h.shift(user, "1 hour") // so that both posts count in one second, even on a slow machine
 	return h.post(user, nil)
 }
 
-// text posts what is no request.
-func text(method, body string) func(house) answer {
-	return func(h house) answer {
+// text posts a body that is no JSON object.
+func text(method, body string) func(deployment) answer {
+	return func(h deployment) answer {
 		return call(h.t, h.t.Context(), h.userToken(alice), method, h.url+"/api/v1/internal_transfer", body)
 	}
 }
@@ -177,62 +177,62 @@ var edgeRequests = []request{
 	{"INVALID_JSON", "400 INVALID_JSON <nil> <nil>", text("POST", `{"from": `)},
 	{"INVALID_FIELD", "400 INVALID_FIELD <nil> <nil>", posts(members{"amount": 1})},
 	{"UNSUPPORTED_FIELD", "400 UNSUPPORTED_FIELD <nil> <nil>", posts(members{"fee": "1"})},
-	{"NOT_FOUND", "404 NOT_FOUND <nil> <nil>", func(h house) answer { return h.shown(bob, h.stored("not-bobs")) }},
+	{"NOT_FOUND", "404 NOT_FOUND <nil> <nil>", func(h deployment) answer { return h.shown(bob, h.stored("not-bobs")) }},
 	{"METHOD_NOT_ALLOWED", "405 METHOD_NOT_ALLOWED <nil> <nil>", text("PUT", `{}`)},
 	{"BODY_TOO_LARGE", "413 BODY_TOO_LARGE <nil> <nil>", text("POST", `{"asset": "`+strings.Repeat("x", 1<<22)+`"}`)},
 }
 
 var operatorRequests = []request{
-	{"CANCELLED", "200 <nil> FAILED CANCELLED", func(h house) answer {
+	{"CANCELLED", "200 <nil> FAILED CANCELLED", func(h deployment) answer {
 		reqID := h.stored("cancelled")
 		h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/cancel", members{"reason": "r"})
 		return h.shown(alice, reqID)
 	}},
-	{"EXPIRED", "200 <nil> FAILED EXPIRED", func(h house) answer {
+	{"EXPIRED", "200 <nil> FAILED EXPIRED", func(h deployment) answer {
 		reqID := h.stored("expired")
 		h.shift(alice, "-16 minutes")
 		h.step(reqID)
 		return h.shown(alice, reqID)
 	}},
 	{"RESOLVED", "200 <nil> FAILED RESOLVED", resolvedWithdrawal},
-	{"TOO_LATE", "409 TOO_LATE <nil> <nil>", func(h house) answer { return h.ordered("cancel", members{"reason": "r"}) }},
-	{"NOT_FORGOTTEN", "409 NOT_FORGOTTEN <nil> <nil>", func(h house) answer {
+	{"TOO_LATE", "409 TOO_LATE <nil> <nil>", func(h deployment) answer { return h.ordered("cancel", members{"reason": "r"}) }},
+	{"NOT_FORGOTTEN", "409 NOT_FORGOTTEN <nil> <nil>", func(h deployment) answer {
 		reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
 		return h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/resolve", members{"op": "deposit", "reason": "r", "outcome": "applied"})
 	}},
-	{"NOTHING_TO_RESOLVE", "409 NOTHING_TO_RESOLVE <nil> <nil>", func(h house) answer { return h.ordered("resolve", members{"op": "deposit", "reason": "r"}) }},
-	{"PAYOUT_CANCELLED", "200 <nil> ROLLED_BACK PAYOUT_CANCELLED", func(h house) answer {
+	{"NOTHING_TO_RESOLVE", "409 NOTHING_TO_RESOLVE <nil> <nil>", func(h deployment) answer { return h.ordered("resolve", members{"op": "deposit", "reason": "r"}) }},
+	{"PAYOUT_CANCELLED", "200 <nil> ROLLED_BACK PAYOUT_CANCELLED", func(h deployment) answer {
 		reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
 		h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/resolve", members{"op": "deposit", "reason": "r"})
 		return h.shown(alice, reqID)
 	}},
-	{"PAYOUT_REJECTED", "200 <nil> ROLLED_BACK PAYOUT_REJECTED", func(h house) answer { return h.paymentFailed("REJECTED") }},
-	{"PAYOUT_DISPLACED", "200 <nil> ROLLED_BACK PAYOUT_DISPLACED", func(h house) answer { return h.paymentFailed("DISPLACED") }},
+	{"PAYOUT_REJECTED", "200 <nil> ROLLED_BACK PAYOUT_REJECTED", func(h deployment) answer { return h.paymentFailed("REJECTED") }},
+	{"PAYOUT_DISPLACED", "200 <nil> ROLLED_BACK PAYOUT_DISPLACED", func(h deployment) answer { return h.paymentFailed("DISPLACED") }},
 }
 
-// shown is the transfer as a user sees it.
-func (h house) shown(user int64, reqID string) answer {
+// shown returns the transfer as its user sees it.
+func (h deployment) shown(user int64, reqID string) answer {
 	h.t.Helper()
 	return call(h.t, h.t.Context(), h.userToken(user), "GET", h.url+"/api/v1/internal_transfer/"+reqID, nil)
 }
 
 // step delivers the task of the transfer's next step.
-func (h house) step(reqID string) {
+func (h deployment) step(reqID string) {
 	h.t.Helper()
 	if a := h.as("tasks", "POST", "/internal/transfer", members{"req_id": reqID}); a.status != http.StatusNoContent {
 		h.t.Fatalf("step of %s: got %d %v, want 204", reqID, a.status, a.body)
 	}
 }
 
-// ordered is the answer to an operator's order about a transfer that is COMMITTED.
-func (h house) ordered(order string, body any) answer {
+// ordered returns the answer to an operator's call about a COMMITTED transfer.
+func (h deployment) ordered(order string, body any) answer {
 	h.t.Helper()
 	reqID := fmt.Sprint(h.post(alice, nil).body["req_id"])
 	return h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/"+order, body)
 }
 
-// paymentFailed is a payout whose managed transaction has failed that way.
-func (h house) paymentFailed(sub string) answer {
+// paymentFailed returns a payout whose managed transaction has failed with this sub-state.
+func (h deployment) paymentFailed(sub string) answer {
 	h.t.Helper()
 	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
 	h.run(`update managed_tx set state = 'FAILED', sub_state = $2 where request_id = $1`, reqID, sub)
@@ -240,9 +240,9 @@ func (h house) paymentFailed(sub string) answer {
 	return h.shown(alice, reqID)
 }
 
-// resolvedWithdrawal is a transfer whose withdrawal never arrived, and which an
-// operator has refused for ever.
-func resolvedWithdrawal(h house) answer {
+// resolvedWithdrawal returns a transfer whose withdrawal never arrived and which an operator has
+// refused for ever.
+func resolvedWithdrawal(h deployment) answer {
 	h.t.Helper()
 	h.rich(50, 1, 5_000_000)
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms")...)
@@ -267,8 +267,8 @@ func resolvedWithdrawal(h house) answer {
 	return h.shown(50, reqID)
 }
 
-// Every code of the contract is reached by a request, with its status; and so is every
-// code that the program declares, but for those that say why not.
+// A request reaches every code of the contract, with its status. It also reaches every code that the
+// program declares, except those that give a reason.
 func TestEveryCodeIsReached(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -316,7 +316,7 @@ func TestEveryCodeIsReached(t *testing.T) {
 	}
 }
 
-// testExists holds a reference to a test of another package, "file: name".
+// testExists checks a reference to a test of another package, "file: name".
 func testExists(t *testing.T, code, reference string) {
 	t.Helper()
 	file, name, ok := strings.Cut(reference, ": Test")
@@ -329,8 +329,8 @@ func testExists(t *testing.T, code, reference string) {
 	}
 }
 
-// declaredCodes are the codes that the program can answer with about transfers, and
-// where each is declared.
+// declaredCodes returns the codes that the program can answer about transfers, and where each is
+// declared.
 func declaredCodes(t *testing.T) map[string]string {
 	t.Helper()
 	files := []string{"transferproblem.go", "../shared/web/problem.go"}
@@ -366,8 +366,8 @@ func declaredCodes(t *testing.T) map[string]string {
 	return declared
 }
 
-// codeLiterals are the texts of the codes that are declared by n itself: a constant of
-// type Reason, or a Code with its name.
+// codeLiterals returns the texts of the codes that n declares: a constant of type Reason, or a Code
+// with its name.
 func codeLiterals(n ast.Node) (all []*ast.BasicLit) {
 	var texts []ast.Expr
 	switch n := n.(type) {
@@ -392,7 +392,7 @@ func codeLiterals(n ast.Node) (all []*ast.BasicLit) {
 	return all
 }
 
-// typeName is the last part of a type's name; "": it has none.
+// typeName returns the last part of a type's name; "": it has none.
 func typeName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:

@@ -18,20 +18,20 @@ func (a *App) routeConservation(mux *web.Mux) {
 	mux.Handle("POST /internal/conservation", a.internalOnly(inner))
 }
 
-// reportResponse is what a check came to.
+// reportResponse is the result of a check of conservation.
 type reportResponse struct {
-	Result  string        `json:"result"` // ok; standing: nothing that was not known; violated
+	Result  string        `json:"result"` // ok; standing: only violations known before; violated
 	Full    bool          `json:"full"`
-	Entries int           `json:"entries"` // of the journals, read by it
-	Final   int           `json:"final"`   // transfers that became final, read by it
-	Wrong   int           `json:"wrong"`   // how much is wrong
-	Found   []findingView `json:"found"`   // the first of it
-	Fresh   int           `json:"fresh"`   // how much of it no check had found before
-	Halted  []haltScope   `json:"halted"`  // what it has halted
+	Entries int           `json:"entries"` // journal entries that the check read
+	Final   int           `json:"final"`   // transfers that became final and that the check read
+	Wrong   int           `json:"wrong"`   // number of violations
+	Found   []findingView `json:"found"`   // the first violations
+	Fresh   int           `json:"fresh"`   // number of violations that no earlier check had found
+	Halted  []haltScope   `json:"halted"`  // the halts that the check opened
 }
 
 type findingView struct {
-	ID       int64             `json:"id,omitempty"` // that an adjustment names; none: the check has just found it
+	ID       int64             `json:"id,omitempty"` // the id that an adjustment names; none: this check has just found it
 	Kind     conservation.Kind `json:"kind"`
 	Side     conservation.Side `json:"side,omitempty"`
 	ReqID    string            `json:"req_id,omitempty"`
@@ -39,7 +39,7 @@ type findingView struct {
 	AssetID  int32             `json:"asset_id"`
 	Expected string            `json:"expected"`
 	Got      string            `json:"got"`
-	At       *time.Time        `json:"at,omitempty"` // when it was found first
+	At       *time.Time        `json:"at,omitempty"` // when a check first found it
 }
 
 type haltScope struct {
@@ -48,10 +48,10 @@ type haltScope struct {
 	AssetID int32  `json:"asset_id,omitempty"`
 }
 
-// What one answer shows at most; the database has all.
+// The most entries that one answer shows. The database has all of them.
 const (
-	foundMost = 100 // findings
-	haltsMost = 100 // halts
+	maxFindings = 100 // findings
+	maxHalts    = 100 // halts
 )
 
 func reportOf(r conservation.Report) reportResponse {
@@ -59,18 +59,18 @@ func reportOf(r conservation.Report) reportResponse {
 		Result: r.Result(), Full: r.Full, Entries: r.Entries, Final: r.Final, Wrong: len(r.Found), Fresh: len(r.Fresh),
 		Found: []findingView{}, Halted: []haltScope{},
 	}
-	for _, f := range r.Found[:min(len(r.Found), foundMost)] {
+	for _, f := range r.Found[:min(len(r.Found), maxFindings)] {
 		out.Found = append(out.Found, findingView{0, f.Kind, f.Side, f.ReqID, f.Account.UserID, f.Account.AssetID, f.Expected, f.Got, nil})
 	}
-	for _, h := range r.Halts[:min(len(r.Halts), haltsMost)] {
+	for _, h := range r.Halts[:min(len(r.Halts), maxHalts)] {
 		out.Halted = append(out.Halted, haltScope{string(h.Scope), h.Account.UserID, h.Account.AssetID})
 	}
 	return out
 }
 
-// runConservation checks what is new since the last check, and every balance; or,
-// full, everything from the beginning. A violation is on record, logged and halted
-// when it answers 200; an error is no verdict.
+// runConservation checks all balances, and the transfers and journal entries since the last check. A
+// full check reads everything from the beginning. When it answers 200, each violation is stored,
+// logged and halted. An error answer is no verdict.
 func (a *App) runConservation(w http.ResponseWriter, r *http.Request) error {
 	body, err := web.Decode[checkRequest](w, r, a.config.HTTP.MaxBodyBytes)
 	if err != nil {
@@ -87,10 +87,10 @@ func (a *App) runConservation(w http.ResponseWriter, r *http.Request) error {
 }
 
 type checkRequest struct {
-	Full bool `json:"full"` // from the beginning
+	Full bool `json:"full"` // read everything from the beginning
 }
 
-// checkConservation is runConservation on an operator's demand.
+// checkConservation is [App.runConservation] at an operator's request.
 func (a *App) checkConservation(w http.ResponseWriter, r *http.Request) error {
 	operator, err := a.operator(r)
 	if err != nil {
@@ -117,12 +117,12 @@ type haltView struct {
 }
 
 type conservationResponse struct {
-	Last  *lastCheck `json:"last_check"` // null: none has come to its end
-	Open  int        `json:"open_halts"` // how many are open
-	Halts []haltView `json:"halts"`      // the newest of them, and they first
+	Last  *lastCheck `json:"last_check"` // null: no check has finished yet
+	Open  int        `json:"open_halts"` // number of open halts
+	Halts []haltView `json:"halts"`      // the newest open halts, newest first
 }
 
-// showConservation tells an operator what the last check came to, and what is halted.
+// showConservation shows an operator the result of the last check and the open halts.
 func (a *App) showConservation(w http.ResponseWriter, r *http.Request) error {
 	if _, err := a.operator(r); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (a *App) showConservation(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	halts, open, err := a.transfers.store.OpenHalts(r.Context(), haltsMost)
+	halts, open, err := a.transfers.store.OpenHalts(r.Context(), maxHalts)
 	if err != nil {
 		return err
 	}
@@ -147,11 +147,11 @@ func scopeOf(h transfers.Halt) haltScope { return haltScope{string(h.Scope), h.U
 
 type resumeRequest struct {
 	Reason  string `json:"reason"`
-	Earlier bool   `json:"earlier"` // those that were opened before it, too
+	Earlier bool   `json:"earlier"` // also end the halts that were opened before this one
 }
 
-// resume ends one halt by an operator's decision, which is kept with its reason.
-// Another that began since the operator looked stays.
+// resume ends one halt by an operator's decision and stores the reason. A halt that was opened after
+// the operator read the list stays open.
 func (a *App) resume(w http.ResponseWriter, r *http.Request) error {
 	operator, err := a.operator(r)
 	if err != nil {
@@ -170,7 +170,7 @@ func (a *App) resume(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if mustPropose(r) {
-		what := proposed{"halt-resume", number("halt", id), reason, fmt.Sprintf("ends halt %d", id)}
+		what := proposed{"halt-resume", idSubject("halt", id), reason, fmt.Sprintf("ends halt %d", id)}
 		if body.Earlier {
 			what.effect += ", and those that were opened before it"
 		}

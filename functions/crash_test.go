@@ -7,7 +7,7 @@ import (
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
-// Functions that are built without crash points do not start where somebody arms them.
+// Functions built without crash points do not start with armed points.
 func TestArmedPointsNeedTheirBuild(t *testing.T) {
 	h := build(t)
 	t.Setenv(crash.Variable, t.TempDir())

@@ -17,9 +17,10 @@ import (
 )
 
 func (a *App) routeCreate(mux *web.Mux) {
-	a.handle(mux, "create", "POST /api/v1/tx", a.telling(a.create))
-	a.handle(mux, "create", "POST /api/v1/tx:batch", a.telling(a.createBatch))
-	// Beside create, since a load balancer chooses the service by the path alone.
+	a.handle(mux, "create", "POST /api/v1/tx", a.deliverAfter(a.create))
+	a.handle(mux, "create", "POST /api/v1/tx:batch", a.deliverAfter(a.createBatch))
+	// The list is served by the same function as create, since the load balancer chooses the service
+	// by the path alone.
 	a.handle(mux, "list", "GET /api/v1/tx", a.list)
 }
 
@@ -35,9 +36,8 @@ type createResponse struct {
 	TxID string `json:"txId"`
 }
 
-// create stores an intent, once: 202 with its txId, or 200 with the txId of what
-// is stored under its requestId already. It takes no lease; the unique key
-// protects the row.
+// create stores an intent once. It answers 202 with the new txId, or 200 with the txId already stored
+// under the requestId. It takes no lease; the unique key protects the row.
 func (a *App) create(w http.ResponseWriter, r *http.Request) error {
 	v, err := a.viewer(r)
 	if err != nil {
@@ -50,7 +50,7 @@ func (a *App) create(w http.ResponseWriter, r *http.Request) error {
 	if body.RequestID, err = keyOf(r, "requestId", body.RequestID); err != nil {
 		return err
 	}
-	in, err := a.allowed(r.Context(), v, body)
+	in, err := a.allowedIntent(r.Context(), v, body)
 	if err != nil {
 		return err
 	}
@@ -60,17 +60,17 @@ func (a *App) create(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	a.points.At("create.committed")
-	status := a.tellCreated(r, in, accepted)
+	status := a.logCreated(r, in, accepted)
 	if accepted.Queued {
-		a.wake(r, in, accepted)
+		a.enqueue(r, in, accepted)
 	}
 	a.points.At("create.enqueued")
 	web.Reply(w, r, status, createResponse{TxID: accepted.TxID})
 	return nil
 }
 
-// tellCreated logs what was stored or found, and returns its status.
-func (a *App) tellCreated(r *http.Request, in store.Intent, accepted store.Accepted) (status int) {
+// logCreated logs whether the intent was stored or found, and returns the HTTP status.
+func (a *App) logCreated(r *http.Request, in store.Intent, accepted store.Accepted) (status int) {
 	status = http.StatusOK
 	if accepted.New {
 		status = http.StatusAccepted
@@ -80,26 +80,26 @@ func (a *App) tellCreated(r *http.Request, in store.Intent, accepted store.Accep
 	return status
 }
 
-// wake asks for an advance, also for a caller that has left. If it cannot, the
-// intent is safe all the same: the sweep finds it.
-func (a *App) wake(r *http.Request, in store.Intent, accepted store.Accepted) {
+// enqueue enqueues an advance, even if the caller has disconnected. If that fails, the intent stays
+// stored and the sweep finds it.
+func (a *App) enqueue(r *http.Request, in store.Intent, accepted store.Accepted) {
 	if err := a.tasks.EnqueueAdvance(context.WithoutCancel(r.Context()), in.Submitter, accepted.Token); err != nil {
 		a.log.WarnContext(r.Context(), "no advance task: the sweep will find the intent",
 			telemetry.SubmitterKey, in.Submitter, telemetry.TxIDKey, accepted.TxID, "error", err.Error())
 	}
 }
 
-// allowed is the intent of a caller who may use the submitter. Of anybody else's the
-// payload is not read.
-func (a *App) allowed(ctx context.Context, v store.Viewer, body createRequest) (store.Intent, error) {
-	in, err := a.named(v, body)
+// allowedIntent returns the intent if the caller may use the submitter. For any other caller it does
+// not read the payload.
+func (a *App) allowedIntent(ctx context.Context, v store.Viewer, body createRequest) (store.Intent, error) {
+	in, err := a.parseIntent(v, body)
 	if err == nil {
 		var may map[txmanager.Submitter]bool
 		if may, err = a.store.UsableSubmitters(ctx, v.Names, []txmanager.Submitter{in.Submitter}); err != nil {
 			telemetry.TxCreate.Add(ctx, 1, telemetry.Result("error"))
 			return in, err
 		}
-		in, err = a.intent(in, body, may[in.Submitter])
+		in, err = a.withPayload(in, body, may[in.Submitter])
 	}
 	if err != nil {
 		telemetry.TxCreate.Add(ctx, 1, telemetry.Result("refused"))
@@ -107,8 +107,8 @@ func (a *App) allowed(ctx context.Context, v store.Viewer, body createRequest) (
 	return in, err
 }
 
-// named checks all that a caller posted but the payload.
-func (a *App) named(v store.Viewer, body createRequest) (store.Intent, error) {
+// parseIntent checks all members of the request except the payload.
+func (a *App) parseIntent(v store.Viewer, body createRequest) (store.Intent, error) {
 	s, err := a.submitter("submitter", body.Submitter)
 	if err != nil {
 		return store.Intent{}, err
@@ -133,9 +133,9 @@ func (a *App) named(v store.Viewer, body createRequest) (store.Intent, error) {
 	return store.Intent{Submitter: s, RequestID: body.RequestID, Caller: v.Caller, Names: v.Names, Handler: handler, ValidUntil: until}, nil
 }
 
-// intent is in, which [App.named] made, with its payload: it can be stored. may says
-// whether the caller may use the submitter.
-func (a *App) intent(in store.Intent, body createRequest, may bool) (_ store.Intent, err error) {
+// withPayload returns the intent of [App.parseIntent] with its payload, ready to be stored. The
+// parameter may reports whether the caller may use the submitter.
+func (a *App) withPayload(in store.Intent, body createRequest, may bool) (_ store.Intent, err error) {
 	if !may {
 		return in, fmt.Errorf("%s: %w", in.Submitter, store.ErrUnknownSubmitter)
 	}
@@ -162,8 +162,8 @@ func (a *App) intent(in store.Intent, body createRequest, may bool) (_ store.Int
 	return in, nil
 }
 
-// tooMuchGas refuses an intent whose gas may cost more than the deployment lets any
-// transaction cost; nil where its payload does not say.
+// tooMuchGas refuses an intent whose gas can cost more than the deployment allows for one transaction.
+// It returns nil if the payload sets no gas.
 func (a *App) tooMuchGas(in store.Intent) error {
 	served, err := a.servedOf(in.Submitter)
 	if err != nil {

@@ -17,18 +17,18 @@ type decideRequest struct {
 type decideResponse struct {
 	TxID    string           `json:"txId"`
 	State   txmanager.State  `json:"state"`
-	Ordered txmanager.Action `json:"ordered,omitempty"` // carried out by whoever holds the lease next
+	Ordered txmanager.Action `json:"ordered,omitempty"` // carried out by the next invocation that holds the lease
 }
 
-// actions are what an operator may decide about a transaction that holds a
-// nonce, by the names of the API.
+// actions maps the API's names to the actions that an operator may request for a transaction that has
+// a nonce.
 var actions = map[string]txmanager.Action{
 	"wait": txmanager.ActionWait, "rebroadcast": txmanager.ActionRebroadcast,
 	"replace": txmanager.ActionReplace, "placeholder": txmanager.ActionPlaceholder,
 }
 
-// decide records what an operator wants done about a transaction, with the
-// reason. It is carried out only while no version of it has a receipt.
+// decide records the action that an operator requests for a transaction, with the reason. It is
+// carried out only while no version of the transaction has a receipt.
 func (a *App) decide(w http.ResponseWriter, r *http.Request) error {
 	operator, err := a.operator(r)
 	if err != nil {
@@ -50,7 +50,7 @@ func (a *App) decide(w http.ResponseWriter, r *http.Request) error {
 	if reason == "" || len(reason) > maxReason {
 		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
 	}
-	out, err := a.order(r, store.Decision{
+	out, err := a.recordDecision(r, store.Decision{
 		TxID: txID, By: store.Viewer{Caller: operator, Operator: true}, Action: action, Reason: reason,
 	})
 	if err != nil {
@@ -63,5 +63,5 @@ func (a *App) decide(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// maxReason bounds what an operator writes, in bytes.
+// maxReason is the longest reason that an operator can give, in bytes.
 const maxReason = 1000

@@ -41,9 +41,9 @@ var assets = []transfer.Asset{
 	{ID: 4, Name: "HUGE", Precision: 8, MinUnits: 1, MaxUnits: 1<<64 - 1, Active: true, Enabled: true},
 }
 
-// house is one process' functions on a database, a trading core, an issuer and a
-// task service of one test.
-type house struct {
+// deployment is one process' functions with a database, a trading core, a token issuer and a task
+// service of one test.
+type deployment struct {
 	storetest.Bundle
 	t       *testing.T
 	core    core
@@ -53,15 +53,15 @@ type house struct {
 	trading *trading.Ledger
 	table   *transfers.Store
 	log     *lines
-	left    *atomic.Bool // a caller was gone before its answer
+	left    *atomic.Bool // a caller disconnected before its answer
 	url     string
 }
 
-// build is a house with settings over the usual ones, in which alice and bob have
-// 1,000 USDT in Funding.
-func build(t *testing.T, settings ...string) house {
+// build returns a deployment with additional settings, in which alice and bob have 1,000 USDT in
+// Funding.
+func build(t *testing.T, settings ...string) deployment {
 	t.Helper()
-	h := house{Bundle: storetest.New(t), t: t, core: startCore(t), cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}, left: new(atomic.Bool)}
+	h := deployment{Bundle: storetest.New(t), t: t, core: startCore(t), cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}, left: new(atomic.Bool)}
 	h.funding, h.table = funding.New(h.DB), transfers.New(h.Store)
 	var err error
 	if h.trading, err = trading.New(trading.Options{URL: h.core.url, Secret: coreSecret}); err != nil {
@@ -81,22 +81,22 @@ func build(t *testing.T, settings ...string) house {
 	return h
 }
 
-func (h house) must(o transfer.Outcome) {
+func (h deployment) must(o transfer.Outcome) {
 	h.t.Helper()
 	if o.Verdict != transfer.Success {
 		h.t.Fatalf("got %+v, want Success", o)
 	}
 }
 
-func (h house) transferSettings() []string {
+func (h deployment) transferSettings() []string {
 	return []string{
 		"FENCEPOST_TRADING_URL=" + h.core.url, "FENCEPOST_TRADING_SECRET=" + coreSecret,
 		"FENCEPOST_AUTH_USERS_ISSUER=" + h.issuer.url, "FENCEPOST_AUTH_USERS_JWKS_URL=" + h.issuer.url, "FENCEPOST_AUTH_USERS_AUDIENCE=users",
 	}
 }
 
-// settings are the environment of a function process; later ones count.
-func (h house) settings(more ...string) []string {
+// settings returns the environment of a function process. A later entry overrides an earlier one.
+func (h deployment) settings(more ...string) []string {
 	all := append([]string{
 		"FENCEPOST_DATABASE_URL=" + h.URL, "FENCEPOST_RPC_URLS=http://127.0.0.1:1", "FENCEPOST_CHAIN_ID=1337", "FENCEPOST_RPC_TIMEOUT=1s",
 		"FENCEPOST_CONFIRMATIONS_REQUIRED=1", "FENCEPOST_DATABASE_MAX_CONNS=8",
@@ -119,8 +119,8 @@ func (h house) settings(more ...string) []string {
 	return list
 }
 
-// app are the functions with these settings.
-func (h house) app(settings ...string) (*functions.App, error) {
+// app returns the functions with these settings.
+func (h deployment) app(settings ...string) (*functions.App, error) {
 	h.t.Helper()
 	c, err := config.Load(h.settings(settings...))
 	if err != nil {
@@ -129,30 +129,30 @@ func (h house) app(settings ...string) (*functions.App, error) {
 	return functions.New(h.t.Context(), c, telemetry.NewLogger(h.log, slog.LevelDebug, ""), "node", functions.Extensions{})
 }
 
-// serve serves all functions with these settings until the test ends, each with its own
-// role in the database: what a function does without a right to it fails.
-func (h house) serve(settings ...string) (url string) {
+// serve serves all functions with these settings until the test ends, each with its own database role.
+// A statement without the right that it needs fails.
+func (h deployment) serve(settings ...string) (url string) {
 	h.t.Helper()
-	apart := h.apart(settings...)
-	handler := apiOf(h.t).Handler(apart.paths, func(err error) { h.t.Error(err) })
+	served := h.rolePerPath(settings...)
+	handler := apiOf(h.t).Handler(served.paths, func(err error) { h.t.Error(err) })
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer context.AfterFunc(r.Context(), func() { h.left.Store(true) })()
 		handler.ServeHTTP(w, r)
 	}))
 	h.t.Cleanup(func() {
 		server.Close()
-		apart.close(context.WithoutCancel(h.t.Context()))
+		served.close(context.WithoutCancel(h.t.Context()))
 	})
 	return server.URL
 }
 
-// userToken is the user's.
-func (h house) userToken(user int64) string {
+// userToken returns the user's token.
+func (h deployment) userToken(user int64) string {
 	return h.issuer.token(h.t, "users", jwt.MapClaims{"sub": fmt.Sprint(user)})
 }
 
 // as calls an admin or internal function as the account.
-func (h house) as(account, method, path string, body any) answer {
+func (h deployment) as(account, method, path string, body any) answer {
 	h.t.Helper()
 	audience := "public"
 	if strings.HasPrefix(path, "/internal/") {
@@ -162,7 +162,7 @@ func (h house) as(account, method, path string, body any) answer {
 	return call(h.t, h.t.Context(), token, method, h.url+path, body)
 }
 
-// order is a transfer's body: 1.5 USDT from Funding to Spot, and what differs.
+// order returns a transfer's body: 1.5 USDT from Funding to Spot, with the given changes.
 func order(differs map[string]any) map[string]any {
 	body := map[string]any{"from": "FUNDING", "to": "SPOT", "asset": "USDT", "amount": "1.5"}
 	for name, value := range differs {
@@ -171,14 +171,14 @@ func order(differs map[string]any) map[string]any {
 	return body
 }
 
-// post asks for a transfer of the user's.
-func (h house) post(user int64, differs map[string]any) answer {
+// post posts a transfer of the user.
+func (h deployment) post(user int64, differs map[string]any) answer {
 	h.t.Helper()
 	return call(h.t, h.t.Context(), h.userToken(user), "POST", h.url+"/api/v1/internal_transfer", order(differs))
 }
 
-// run changes rows behind the functions' back.
-func (h house) run(statement string, args ...any) {
+// run changes rows without the functions.
+func (h deployment) run(statement string, args ...any) {
 	h.t.Helper()
 	tag, err := h.DB.Exec(h.t.Context(), statement, args...)
 	if err != nil || tag.RowsAffected() == 0 && !strings.HasPrefix(statement, "alter ") {

@@ -10,8 +10,8 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// An operator ends a finding by an adjustment, once, with a name and a reason; the check
-// is ok from then on. What is asked for wrongly is told by its field.
+// An operator ends a finding by an adjustment, once, with a name and a reason. From then on the check
+// is ok. A wrong request is refused with its field.
 func TestAnOperatorAdjustsAFinding(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -56,8 +56,8 @@ func TestAnOperatorAdjustsAFinding(t *testing.T) {
 	}
 }
 
-// An operator acknowledges the alert of a transfer in flight; it is shown with who, why
-// and until when.
+// An operator acknowledges the alert of a transfer in flight. It is shown with the operator, the
+// reason and its end.
 func TestAnOperatorAcknowledges(t *testing.T) {
 	t.Parallel()
 	h := impatient(t)

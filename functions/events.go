@@ -19,7 +19,7 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// eventMode is what sessions do with events, by the setting.
+// eventMode returns how lease sessions handle events under the settings.
 func eventMode(e config.Events) store.EventMode {
 	switch {
 	case e.Kept():
@@ -30,30 +30,30 @@ func eventMode(e config.Events) store.EventMode {
 	return store.EventsDropped
 }
 
-// madeEvents is whose events one invocation has made.
-type madeEvents struct {
+// collectedEvents lists the submitters for which one invocation has made events.
+type collectedEvents struct {
 	mu sync.Mutex
 	of []txmanager.Submitter
 }
 
 type madeKey struct{}
 
-// onEvents is told by the store of the events that a round trip made.
+// onEvents receives from the store the events that a round trip made.
 func (a *App) onEvents(ctx context.Context, news store.EventNews) {
 	if len(news.Events) > 0 {
-		_, _ = lines.Log{Log: a.log}.Publish(ctx, news.Events) // it takes all
+		_, _ = lines.Log{Log: a.log}.Publish(ctx, news.Events) // it never fails
 	}
-	if made, ok := ctx.Value(madeKey{}).(*madeEvents); ok {
+	if made, ok := ctx.Value(madeKey{}).(*collectedEvents); ok {
 		made.mu.Lock()
 		defer made.mu.Unlock()
 		made.of = append(made.of, news.Of...)
 	}
 }
 
-// collecting is a context for making events in, and what then has their receivers be
-// told: a task for each. One that cannot be made is the sweep's to make.
-func (a *App) collecting(ctx context.Context) (inner context.Context, tell func()) {
-	made := new(madeEvents)
+// collectEvents returns a context in which events are collected. The function deliver then enqueues
+// one publish task for each delivery queue. The sweep enqueues what fails.
+func (a *App) collectEvents(ctx context.Context) (inner context.Context, deliver func()) {
+	made := new(collectedEvents)
 	return context.WithValue(ctx, madeKey{}, made), func() {
 		made.mu.Lock()
 		defer made.mu.Unlock()
@@ -67,7 +67,7 @@ func (a *App) collecting(ctx context.Context) (inner context.Context, tell func(
 		if len(streams) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeWithin)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), enqueueTimeout)
 		defer cancel()
 		now := time.Now()
 		failed, first := makeTasks(ctx, streams, func(s events.Stream) error { return a.tasks.Publish(ctx, s, now) })
@@ -77,23 +77,22 @@ func (a *App) collecting(ctx context.Context) (inner context.Context, tell func(
 	}
 }
 
-// telling serves by h; once it has answered, the receivers of the events that it made
-// are told of them.
-func (a *App) telling(h func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+// deliverAfter serves a request by h. After the answer it enqueues delivery of the events that h made.
+func (a *App) deliverAfter(h func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		ctx, tell := a.collecting(r.Context())
+		ctx, deliver := a.collectEvents(r.Context())
 		err := h(w, r.WithContext(ctx))
 		if err == nil && len(a.receivers) > 0 {
-			_ = http.NewResponseController(w).Flush() // whoever asked waits no longer, where that can be
+			_ = http.NewResponseController(w).Flush() // the caller has its answer without waiting for the tasks, if the connection can flush
 		}
-		tell()
+		deliver()
 		return err
 	}
 }
 
 type replayed struct {
 	Events []replayedEvent `json:"events"`
-	Next   string          `json:"next"` // after which the next page begins, now or later
+	Next   string          `json:"next"` // cursor of the next page; it stays valid
 }
 
 type replayedEvent struct {
@@ -101,9 +100,8 @@ type replayedEvent struct {
 	Event  json.RawMessage `json:"event"`
 }
 
-// replay shows events page by page, the oldest first: to a caller those of its own
-// transactions, to an operator all. Whoever goes on from next misses none, however long
-// it waits, while events are kept.
+// replay shows events page by page, oldest first. A caller sees the events of its transactions, an
+// operator sees all. A reader that continues from next misses no event while events are retained.
 func (a *App) replay(w http.ResponseWriter, r *http.Request) error {
 	v, err := a.viewer(r)
 	if err != nil {
@@ -120,7 +118,7 @@ func (a *App) replay(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := a.store.NumberEvents(r.Context(), a.receivers); err != nil { // what is told does not wait for it
+	if err := a.store.NumberEvents(r.Context(), a.receivers); err != nil { // events need a number before a page can show them; delivery does not wait for it
 		a.log.WarnContext(r.Context(), "events not numbered: what was made last is not shown yet", "error", err.Error())
 	}
 	page, next, err := a.store.Events(r.Context(), query, v)
@@ -163,7 +161,7 @@ func (a *App) eventQuery(q map[string]string) (query store.EventQuery, err error
 	return query, nil
 }
 
-// countDelivered counts what a receiver was told.
+// countDelivered counts events delivered to an endpoint.
 func countDelivered(ctx context.Context, receiver string, taken int, err error) {
 	telemetry.EventDelivery.Add(ctx, int64(taken), telemetry.EventResult(receiver, "taken"))
 	if err != nil {

@@ -17,19 +17,19 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// toldHooks are settings by which two receivers are told, of which nobody is there.
-var toldHooks = []string{
+// deliverySettings configure two endpoints, at which no service listens.
+var deliverySettings = []string{
 	"FENCEPOST_EVENTS_MODE=webhook", "FENCEPOST_EVENTS_WEBHOOK_URLS=books=http://127.0.0.1:1/, shop=http://127.0.0.1:1/",
 	"FENCEPOST_EVENTS_WEBHOOK_SECRETS=books=" + hookSecret + ",shop=" + hookSecret,
 }
 
 var hookSecret = "whsec_" + strings.Repeat("QUJD", 8)
 
-// Each caller reads the events of its own transactions again, an operator all, from
-// wherever it was; and whoever made some has a task for each receiver.
+// Each caller replays the events of its transactions, an operator all, from any point. A request that
+// made events has a task for each endpoint.
 func TestEventsAreReplayed(t *testing.T) {
 	t.Parallel()
-	h := build(t, toldHooks...)
+	h := build(t, deliverySettings...)
 	h.Bundle.Register(t, shopAccount, 1)
 	shop, other, operator := h.clientOf(h.callerToken("shop")), h.clientOf(h.callerToken("other")), h.clientOf(h.callerToken("ann"))
 	for i, by := range []*client.Client{shop, other, shop} {
@@ -64,10 +64,10 @@ func TestEventsAreReplayed(t *testing.T) {
 	}
 }
 
-// A query that cannot be answered is refused with the name of what is wrong.
+// An invalid query is refused, and the answer names the fault.
 func TestReplayIsRefused(t *testing.T) {
 	t.Parallel()
-	h := build(t, toldHooks...)
+	h := build(t, deliverySettings...)
 	for query, want := range map[string]string{
 		"?after=1": "400 INVALID_FIELD after", "?after=-1": "400 INVALID_FIELD after", "?after=x": "400 INVALID_FIELD after",
 		"?pageSize=0": "400 INVALID_FIELD pageSize", "?pageSize=501": "400 INVALID_FIELD pageSize", "?submitter=x": "400 INVALID_FIELD submitter",
@@ -93,11 +93,11 @@ func TestReplayIsRefused(t *testing.T) {
 	}
 }
 
-// A task of a receiver that was taken away, or of another mode, is done with; one that
-// names nobody, or comes from nobody, is refused. What could not be told has a task.
+// A task of a removed endpoint, or of another mode, is dropped. A task without an endpoint or without
+// a valid token is refused. Undelivered events have a task.
 func TestPublishTasks(t *testing.T) {
 	t.Parallel()
-	h := build(t, toldHooks...)
+	h := build(t, deliverySettings...)
 	h.Bundle.Register(t, shopAccount, 1)
 	if _, err := h.clientOf(h.callerToken("shop")).CreateTx(t.Context(), intentOf("r")); err != nil {
 		t.Fatal(err)
@@ -119,11 +119,12 @@ func TestPublishTasks(t *testing.T) {
 	}
 }
 
-// Only who tells receivers needs their secrets, and it does not start without one.
+// Only the process that delivers events needs the endpoints' secrets, and it does not start without
+// them.
 func TestSecretsOfReceivers(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	settings := append([]string{}, toldHooks[:2]...)
+	settings := append([]string{}, deliverySettings[:2]...)
 	for target, starts := range map[string]bool{"publish": false, "all": false, "create": true, "sweep": true} {
 		app, err := h.app(append(settings, "FUNCTION_TARGET="+target)...)
 		if (err == nil) != starts || err != nil && !strings.Contains(err.Error(), "no secret in events.webhook.secrets") {
@@ -138,14 +139,14 @@ func TestSecretsOfReceivers(t *testing.T) {
 	}
 }
 
-// A receiver that is slow for many submitters takes no more than its share of what
-// tells receivers: another one is told at once.
+// An endpoint that is slow for many submitters uses only its share of the delivery slots; another
+// endpoint gets its events at once.
 func TestSlowReceiverTakesItsShare(t *testing.T) {
 	t.Parallel()
 	const streams, share = 20, 5
 	slowly, open := new(atomic.Int64), make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // else nobody sees that it is given up
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice the cancelled request
 		slowly.Add(1)
 		select {
 		case <-open:
@@ -177,7 +178,7 @@ func TestSlowReceiverTakesItsShare(t *testing.T) {
 			turned <- struct{}{}
 		})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // the receiver's time-out is 5 s
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // the endpoint's time-out is 5 s
 	defer cancel()
 	for range streams - share {
 		select {

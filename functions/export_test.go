@@ -10,10 +10,10 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// Watched is the book of submitters where what is done by it counts.
+// Watched returns the store of submitters with its operations counted.
 func Watched(s *store.Store) txmanager.Store { return watchedStore{s} }
 
-// Resolutions are those of the workers of every chain.
+// Resolutions returns the resolutions of every chain's worker.
 func (a *App) Resolutions() (all []txmanager.StuckResolution) {
 	for _, c := range a.chains {
 		all = append(all, c.worker.Resolution)
@@ -21,23 +21,23 @@ func (a *App) Resolutions() (all []txmanager.StuckResolution) {
 	return all
 }
 
-// SetMark has the mark outside the database be o.
+// SetMark sets the object of the mark outside the database.
 func (a *App) SetMark(o mark.Object) {
 	a.marks = &marks{keeper: mark.Keeper{Object: o, Book: a.store}, adopts: a.store.AdoptMark}
 }
 
-// Outcome is what a cancel answers about a transaction.
+// Outcome returns cancel's answer about a transaction.
 func Outcome(d store.DecisionResult) string { return outcome(d) }
 
-// CountedSigner is the signer of a registration's name, where what it does counts.
+// CountedSigner returns the signer of a registration's name, with its calls counted.
 func CountedSigner(d signer.Directory, name string) txmanager.Signer {
 	return (&App{signers: d}).signerNamed(name)
 }
 
-// OperatorCalls is the message of the line about each act of an operator.
+// OperatorCalls is the log message before each operator act.
 const OperatorCalls = operatorCalls
 
-// Patterns are all that the functions serve.
+// Patterns returns all patterns that the functions serve.
 func (a *App) Patterns() []string {
 	all := web.NewMux()
 	a.routeOperational(all)
@@ -47,7 +47,7 @@ func (a *App) Patterns() []string {
 	return all.Patterns()
 }
 
-// Serve is one invocation that looks at everything the submitter has due.
+// Serve is one invocation that handles everything the submitter has due.
 func (a *App) Serve(ctx context.Context, s txmanager.Submitter, kind txmanager.Kind) error {
 	worker, err := a.workerOf(s)
 	if err != nil {
@@ -56,15 +56,15 @@ func (a *App) Serve(ctx context.Context, s txmanager.Submitter, kind txmanager.K
 	return worker.ServeSubmitter(ctx, s, kind)
 }
 
-// PayoutFinality is by what a payment of the payer is believed.
+// PayoutFinality returns how a payment of the payer becomes final.
 func (a *App) PayoutFinality(s txmanager.Submitter) (txmanager.Finality, uint64, error) {
 	return a.transfers.payouts.FinalityOf(s)
 }
 
-// ActRule says who decides about an act of operators.
+// ActRule states who must decide about an operator's act.
 type ActRule struct{ Kind, Why string }
 
-// AdminActs are all calls of operators that may change something, by pattern.
+// AdminActs returns all operator calls that can change something, by pattern.
 func AdminActs() map[string]ActRule {
 	all := make(map[string]ActRule, len(adminActs))
 	for pattern, rule := range adminActs {

@@ -15,7 +15,7 @@ type waits struct{}
 
 func (waits) Resolve(txmanager.Tx) (txmanager.Action, string) { return txmanager.ActionWait, "" }
 
-// The code of Extensions.Stuck is asked by the worker of every chain.
+// Every chain's worker calls the code of Extensions.Stuck.
 func TestExtensionsReachTheWorkers(t *testing.T) {
 	t.Parallel()
 	h := build(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// What a release is to fill is bounded, and goes with resync.
+// A release's fill is bounded, and valid only with resync.
 func TestFillOfAReleaseIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -50,8 +50,8 @@ func TestFillOfAReleaseIsBounded(t *testing.T) {
 	}
 }
 
-// A release spells what stands for no request in one way, and no new request has that name:
-// else a release could not name it.
+// A release has one spelling for "no request", and no new request may have that name, as a release
+// could not name it.
 func TestNoneIsNoRequest(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"None", "NONE", " none", "none "} {
@@ -71,8 +71,8 @@ func TestNoneIsNoRequest(t *testing.T) {
 	}
 }
 
-// What proves that the named requests were carried out is checked by its form, and goes
-// with resync. What nothing proves is refused by the field that would prove it.
+// The proof that named requests were carried out is checked by its form, and valid only with resync. A
+// request without proof is refused with the field that would prove it.
 func TestProofOfAReleaseIsChecked(t *testing.T) {
 	t.Parallel()
 	h := "0x" + strings.Repeat("ab", 32)
@@ -82,7 +82,7 @@ func TestProofOfAReleaseIsChecked(t *testing.T) {
 		requests map[uint64]string
 		hashes   map[uint64]string
 		executed map[uint64]string
-		field    string // "": taken
+		field    string // "": accepted
 	}{
 		"a hash":                    {txmanager.Resync, map[uint64]string{7: "r-7"}, map[uint64]string{7: h}, nil, ""},
 		"a hash of no request":      {txmanager.Resync, nil, map[uint64]string{7: h}, nil, ""},
@@ -119,7 +119,7 @@ func TestProofOfAReleaseIsChecked(t *testing.T) {
 	}
 }
 
-// A foreign transaction that proves another payout is refused by a code of its own.
+// A foreign transaction that already proves another payout is refused with a separate code.
 func TestAUsedProofHasItsOwnCode(t *testing.T) {
 	t.Parallel()
 	err := problem(fmt.Errorf("match: %w", store.ErrProofUsed))

@@ -11,16 +11,17 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// forbiddenMost bounds how many intents of a queue are judged to tell an operator.
-const forbiddenMost = 500
+// maxForbiddenChecked is the most queued intents that are evaluated to inform an operator.
+const maxForbiddenChecked = 500
 
-// submitterNow is a submitter, and what its policy and callers make of its queue now.
+// submitterNow is a submitter with the number of its queued intents that its policy and callers now
+// forbid.
 type submitterNow struct {
 	store.SubmitterView
-	Forbidden *int `json:"forbidden,omitempty"` // of the first forbiddenMost intents without a nonce; nil: it could not be found out
+	Forbidden *int `json:"forbidden,omitempty"` // among the first maxForbiddenChecked intents without a nonce; nil: unknown
 }
 
-// replySubmitter answers with the submitter as it is now.
+// replySubmitter answers with the submitter's present state.
 func (a *App) replySubmitter(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
 	view, err := a.store.Submitter(r.Context(), s)
 	if err != nil {
@@ -28,7 +29,7 @@ func (a *App) replySubmitter(w http.ResponseWriter, r *http.Request, s txmanager
 	}
 	now := submitterNow{SubmitterView: view}
 	switch n, err := a.forbidden(r.Context(), view); {
-	case err != nil: // what was to be done is done
+	case err != nil: // the requested change is already stored
 		a.log.WarnContext(r.Context(), "the queue could not be judged", telemetry.SubmitterKey, s, "error", err.Error())
 	default:
 		now.Forbidden = &n
@@ -37,8 +38,8 @@ func (a *App) replySubmitter(w http.ResponseWriter, r *http.Request, s txmanager
 	return nil
 }
 
-// forbidden is how many of the intents that wait the submitter's policy and callers do not
-// allow any more: what a resume would end without a nonce.
+// forbidden counts the waiting intents that the submitter's policy and callers no longer allow. A
+// resume would end these without a nonce.
 func (a *App) forbidden(ctx context.Context, view store.SubmitterView) (int, error) {
 	if view.Queued == view.Held {
 		return 0, nil
@@ -51,7 +52,7 @@ func (a *App) forbidden(ctx context.Context, view store.SubmitterView) (int, err
 	if err != nil {
 		return 0, err
 	}
-	w, err := a.store.Waiting(ctx, view.Submitter, forbiddenMost)
+	w, err := a.store.Waiting(ctx, view.Submitter, maxForbiddenChecked)
 	if err != nil {
 		return 0, err
 	}

@@ -22,11 +22,11 @@ type foreignResponse struct {
 	NextAfter *int64           `json:"nextAfter,omitempty"` // pass as ?after= for the next page
 }
 
-// foreignPage is how many foreign transactions one page lists, and one call writes off.
+// foreignPage is the number of foreign transactions that one page lists and that one call writes off.
 const foreignPage = 100
 
-// listForeign lists the nonces that foreign transactions consumed and of which no
-// request is known, with the intents that are held for them.
+// listForeign lists the nonces consumed by foreign transactions for which no request is known. It also
+// lists the intents held because of them.
 func (a *App) listForeign(w http.ResponseWriter, r *http.Request) error {
 	if _, err := a.operator(r); err != nil {
 		return err
@@ -64,20 +64,20 @@ func (a *App) listForeign(w http.ResponseWriter, r *http.Request) error {
 
 type writeOffRequest struct {
 	Nonce   *uint64 `json:"nonce"`
-	Through *uint64 `json:"through"` // all up to this nonce, the highest that the operator has seen
+	Through *uint64 `json:"through"` // all up to this nonce, the highest that the operator has read
 	Reason  string  `json:"reason"`
 }
 
 type writeOffResponse struct {
 	Submitter  txmanager.Submitter `json:"submitter"`
 	WrittenOff int                 `json:"writtenOff"`
-	Proceeded  int                 `json:"proceeded"` // held intents that go on
-	Remaining  int                 `json:"remaining"` // foreign transactions that wait for a decision: call again
+	Proceeded  int                 `json:"proceeded"` // held intents that continue
+	Remaining  int                 `json:"remaining"` // foreign transactions that still need a decision: call again
 }
 
-// writeOffForeign records that a foreign transaction, or each up to a nonce, was no request
-// of ours. What was held for it goes on. Nothing is written off that was not named: what a
-// later release has left open is another matter.
+// writeOffForeign records that a foreign transaction, or each one up to a nonce, was no request of
+// ours. The intents held because of it continue. It covers only what the operator named: a later
+// release can leave further ones open.
 func (a *App) writeOffForeign(w http.ResponseWriter, r *http.Request) error {
 	operator, err := a.operator(r)
 	if err != nil {
@@ -100,7 +100,7 @@ func (a *App) writeOffForeign(w http.ResponseWriter, r *http.Request) error {
 	}
 	d := store.HoldDecision{Submitter: s, Limit: foreignPage, By: operator, Reason: reason, Nonce: body.Nonce, Through: body.Through}
 	if mustPropose(r) {
-		subject := about(s)
+		subject := submitterSubject(s)
 		which := "up to nonce"
 		if subject["through"] = d.Through; d.Nonce != nil {
 			delete(subject, "through")
@@ -122,7 +122,7 @@ func (a *App) writeOffForeign(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// proposeForeign proposes a decision about foreign transactions that wait for one.
+// proposeForeign proposes a decision about foreign transactions that need one.
 func (a *App) proposeForeign(w http.ResponseWriter, r *http.Request, what proposed) error {
 	if _, err := a.store.Submitter(r.Context(), txmanager.Submitter(what.subject["submitter"].(string))); err != nil {
 		return err
@@ -143,8 +143,8 @@ type matchRequest struct {
 	Reason string  `json:"reason"`
 }
 
-// matchForeign records that a foreign transaction was the request of a held intent. The
-// intent ends as that transaction did, and never runs.
+// matchForeign records that a foreign transaction was the request of a held intent. The intent gets
+// that transaction's outcome and is never sent.
 func (a *App) matchForeign(w http.ResponseWriter, r *http.Request) error {
 	operator, err := a.operator(r)
 	if err != nil {
@@ -171,7 +171,7 @@ func (a *App) matchForeign(w http.ResponseWriter, r *http.Request) error {
 	}
 	d := store.HoldDecision{Submitter: s, Nonce: body.Nonce, By: operator, Reason: reason}
 	if mustPropose(r) {
-		subject := about(s)
+		subject := submitterSubject(s)
 		subject["nonce"] = body.Nonce
 		return a.proposeForeign(w, r, proposed{"foreign", subject, reason,
 			fmt.Sprintf("ends intent %s as the foreign transaction of nonce %d of %s", id, *body.Nonce, s)})

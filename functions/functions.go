@@ -1,7 +1,6 @@
-// Package functions is the edge of the house: one stateless HTTP function a
-// file, each of which decodes, authenticates, calls what is in shared, and
-// encodes. One container image serves them all; FUNCTION_TARGET says which one
-// a process is, or "all".
+// Package functions is the deployment's HTTP layer. Each stateless function decodes, authenticates,
+// calls package shared, and encodes; each file holds one. One container image serves them all.
+// FUNCTION_TARGET names the function that a process serves, or "all".
 package functions
 
 import (
@@ -36,22 +35,22 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// All is the target that serves every function in one process.
+// All is the target under which one process serves every function.
 const All = "all"
 
-// App is the parts of which functions are made. It holds no state that matters:
-// everything in it is a connection, a key or a setting.
+// App holds the parts from which functions are made: connections, keys and settings. Losing a process
+// loses none of the stored state.
 type App struct {
 	config   config.Config
 	log      *slog.Logger
 	node     string
 	points   crash.Points
 	gate     *web.Gate
-	ready    func(context.Context) error // of this process
+	ready    func(context.Context) error // readiness of this process
 	store    *store.Store
-	cloudSQL *cloudsql.Instance // nil where database.url says where the database is
+	cloudSQL *cloudsql.Instance // nil if database.url names the database's host
 	tasks    *tasks.Tasks
-	places   evm.Places     // of round trips to nodes, over all chains
+	places   evm.Places     // request slots for node calls, shared by all chains
 	chains   []*servedChain // the default one first
 	intents  *intentmac.Keys
 	signers  signer.Directory
@@ -61,38 +60,38 @@ type App struct {
 	atWork   *web.Callers
 	export   *export.Exporter // of metrics and traces; nil: none
 
-	services     *http.Client // by which business services are asked
-	handlerNames []string     // that requests may name
+	services     *http.Client // the HTTP client for calls to business services
+	handlerNames []string     // handler names that requests may use
 
 	transfers *transferParts
 
-	acts *web.Mux // calls of operators that proposals carry out
+	acts *web.Mux // operator calls that proposals carry out
 
-	receivers []string // of events; none where they are not kept
-	marks     *marks   // nil: no mark is kept outside the database
-	topic     *pubsub.Topic
-	teller    *events.Worker
-	turns     turns
+	receivers     []string // event endpoints; none if events are off
+	marks         *marks   // nil: no mark is kept outside the database
+	topic         *pubsub.Topic
+	teller        *events.Worker
+	deliverySlots deliverySlots
 }
 
-// required are the settings that no function works without.
+// required lists the settings that every function needs.
 var required = []string{
 	"database.url", "tasks.project", "tasks.location", "tasks.targetUrl", "tasks.serviceAccount",
 	"oidc.issuer", "oidc.jwksUrl", "auth.publicAudience", "auth.internalAudience", "auth.internalAccounts",
 }
 
-// Extensions are what a business compiles into the functions. All processes of a
-// deployment have the same: any of them may be asked.
+// Extensions is the code that a business compiles into the functions. All processes of a deployment
+// must have the same, since any of them can run it.
 type Extensions struct {
-	// Handlers make transactions for [App.WithNonce], by name: lower-case
-	// letters, digits, dots, dashes and underscores, at most 64.
+	// Handlers make transactions for [App.WithNonce], by name. A name has at most 64 lower-case
+	// letters, digits, dots, dashes and underscores.
 	Handlers map[string]txmanager.Handler
 
-	// Stuck decides by code about STUCK transactions; nil leaves them to operators.
+	// Stuck decides about STUCK transactions; nil leaves them to operators.
 	Stuck txmanager.StuckResolution
 }
 
-// New makes the parts. It connects to nothing yet.
+// New makes the parts. It opens no connection yet.
 func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ext Extensions) (*App, error) {
 	if err := c.Require(required...); err != nil {
 		return nil, err
@@ -128,8 +127,8 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	return a, nil
 }
 
-// Close delivers what was counted and traced, and gives every connection back, those
-// of requests that were left over excepted once ctx ends.
+// Close exports the remaining metrics and traces, and closes every connection. When ctx ends it stops
+// waiting for connections that unfinished requests still use.
 func (a *App) Close(ctx context.Context) error {
 	delivered := a.export.Close(ctx)
 	for _, c := range a.chains {
@@ -161,12 +160,12 @@ func (a *App) Close(ctx context.Context) error {
 func leaseRules(c config.Lease) lease.Rules {
 	return lease.Rules{
 		Duration:           c.Duration,
-		RenewBelow:         c.Duration - c.RenewInterval, // above the 5 s that a call wants left, by the default
+		RenewBelow:         c.Duration - c.RenewInterval, // by default above the 5 s that a call needs
 		ClockSkewAllowance: c.ClockSkewAllowance,
 	}
 }
 
-// rules are the settings by which submitters of a chain are served.
+// rules returns the settings under which a chain's submitters are served.
 func rules(c config.Config, of config.ServedChain) txmanager.Rules {
 	return txmanager.Rules{
 		Lease:                leaseRules(c.Lease),
@@ -192,13 +191,13 @@ func rules(c config.Config, of config.ServedChain) txmanager.Rules {
 		CallTimeout:          c.RPC.Timeout,
 		SignTimeout:          c.Signer.Timeout,
 		SignParallel:         c.Signer.Parallel,
-		HandlerTimeout:       max(c.Handlers.Timeout, c.RPC.Timeout), // of code compiled in: what a lease gives. A service has its own
+		HandlerTimeout:       max(c.Handlers.Timeout, c.RPC.Timeout), // for compiled-in handlers, bounded by the lease; a service has its own
 		HandlerPatience:      c.Handlers.Patience,
 		IterationsEndAfter:   c.Tasks.DispatchDeadline / 2,
 	}
 }
 
-// bumpPolicy is by what transactions are replaced at a higher fee; nil: by decisions alone.
+// bumpPolicy returns when and how transactions are replaced at a higher fee; nil: only by decisions.
 func bumpPolicy(c config.GasBump) *txmanager.GasBumpPolicy {
 	if !c.Enabled {
 		return nil
@@ -213,7 +212,7 @@ func bumpPolicy(c config.GasBump) *txmanager.GasBumpPolicy {
 	return p
 }
 
-// bumpAfter is after how long a transaction may be replaced; 0: it is not.
+// bumpAfter returns the age in which a transaction may be replaced; 0: never.
 func bumpAfter(c config.GasBump) time.Duration {
 	if !c.Enabled {
 		return 0
@@ -221,18 +220,18 @@ func bumpAfter(c config.GasBump) time.Duration {
 	return c.MinInterval
 }
 
-// inspectedMost keeps a look of a wide window within one request.
-const inspectedMost = 32
+// maxInspected bounds the transactions inspected at once, so that a wide window fits in one request.
+const maxInspected = 32
 
-// inspector tells where transactions without a receipt seem to be; nil: nobody does.
+// inspector returns what classifies transactions without a receipt; nil: it is off.
 func inspector(c config.Mempool) *txmanager.MempoolInspector {
 	if !c.Diagnose {
 		return nil
 	}
-	return &txmanager.MempoolInspector{Most: inspectedMost}
+	return &txmanager.MempoolInspector{Most: maxInspected}
 }
 
-// wei is so many gwei.
+// wei converts gwei to wei.
 func wei(gwei uint64) *big.Int {
 	return new(big.Int).Mul(new(big.Int).SetUint64(gwei), big.NewInt(params.GWei))
 }
@@ -270,7 +269,7 @@ func (a *App) openExport(ctx context.Context) (err error) {
 	return err
 }
 
-// watched is the store where what is done by it counts.
+// watched returns the store with its operations counted.
 func (a *App) watched() watchedStore { return watchedStore{a.store} }
 
 func (a *App) openVerifiers(context.Context) (err error) {
@@ -296,10 +295,10 @@ func (a *App) openTasks() {
 	})
 }
 
-// Gate is what every request passes; see [web.Serve], which closes it.
+// Gate returns the gate that every request passes. [web.Serve] closes it.
 func (a *App) Gate() *web.Gate { return a.gate }
 
-// routes says which paths each function serves.
+// routes maps each function to the paths that it serves.
 func (a *App) routes() map[string]func(*web.Mux) {
 	routes := map[string]func(*web.Mux){
 		"create":   a.routeCreate,
@@ -319,7 +318,7 @@ func (a *App) routes() map[string]func(*web.Mux) {
 	return routes
 }
 
-// Handlers are all functions by target. Each answers /healthz and /readyz.
+// Handlers returns all functions by target. Each also answers /healthz and /readyz.
 func (a *App) Handlers() map[string]http.Handler {
 	all := web.NewMux()
 	a.routeOperational(all)
@@ -334,12 +333,12 @@ func (a *App) Handlers() map[string]http.Handler {
 	return targets
 }
 
-// edge is what each request passes on its way to a function.
+// edge wraps a function in the checks that each request passes first.
 func (a *App) edge(mux *web.Mux) http.Handler {
 	return web.Edge(a.gate, web.Arrival(a.config.HTTP.BodyTimeout, a.export.AtEnd(mux)))
 }
 
-// routeOperational serves what every function answers.
+// routeOperational serves the paths that every function answers.
 func (a *App) routeOperational(mux *web.Mux) {
 	mux.HandleHealth(a.ready)
 	if page := a.export.Page(); page != nil {
@@ -347,8 +346,7 @@ func (a *App) routeOperational(mux *web.Mux) {
 	}
 }
 
-// handle serves pattern by h as the function name, and logs what each
-// invocation cost.
+// handle serves pattern by h as the function name, and logs the cost of each invocation.
 func (a *App) handle(mux *web.Mux, name, pattern string, h func(http.ResponseWriter, *http.Request) error) {
 	served := telemetry.Invocation(a.log, name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r, leave := a.atWork.Track(r)
@@ -367,6 +365,6 @@ func (a *App) handle(mux *web.Mux, name, pattern string, h func(http.ResponseWri
 	mux.Handle(pattern, served)
 }
 
-// internal says that the pattern is of tasks and the scheduler, whom [App.internalOnly] has
-// let in.
+// internal reports whether the pattern belongs to Cloud Tasks and the scheduler, which
+// [App.internalOnly] admits.
 func internal(pattern string) bool { return strings.Contains(pattern, "/internal/") }

@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// gauge shows what waits. Only the sweep does: each minute, from one process.
+// gauge records the backlog's gauges. Only the sweep calls it, once a minute in one process.
 func (a *App) gauge(ctx context.Context) error {
 	b, err := a.store.Backlog(ctx)
 	if err != nil {
@@ -32,7 +32,7 @@ func (a *App) gauge(ctx context.Context) error {
 	return errors.Join(a.gaugeEvents(ctx), a.gaugeBalances(ctx))
 }
 
-// gaugeEvents shows what receivers have not been told yet.
+// gaugeEvents records the events that endpoints have not received yet.
 func (a *App) gaugeEvents(ctx context.Context) error {
 	if len(a.receivers) == 0 {
 		return nil
@@ -45,8 +45,8 @@ func (a *App) gaugeEvents(ctx context.Context) error {
 	return err
 }
 
-// gaugeBalances shows what submitters have, in one round trip to each chain, for as
-// many as the setting allows. Those that no node tells are not shown, and the log says so.
+// gaugeBalances records submitters' balances, in one round trip to each chain and up to the configured
+// number. Balances that no node returns are missing, and the log says so.
 func (a *App) gaugeBalances(ctx context.Context) error {
 	shown := make([][]txmanager.Submitter, len(a.chains))
 	left := a.config.Telemetry.Balances
@@ -64,7 +64,7 @@ func (a *App) gaugeBalances(ctx context.Context) error {
 		if len(shown[i]) == 0 {
 			return nil
 		}
-		if err := c.gaugeBalances(ctx, shown[i]); err != nil { // they are for showing: the sweep has done its work without them
+		if err := c.gaugeBalances(ctx, shown[i]); err != nil { // gauges are informative: the sweep has done its work without them
 			a.log.WarnContext(ctx, "balances not shown", "chain", c.ID, "error", err.Error())
 		}
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
-// allHandlers are those compiled in, and the services of handlers.urls for which this
-// process has a secret. It also keeps the names of all, which requests may name.
+// allHandlers returns the compiled-in handlers and the services of handlers.urls for which this
+// process has a secret. It also stores the names of all handlers, which requests may use.
 func (a *App) allHandlers(ext Extensions) (map[string]txmanager.Handler, error) {
 	all := maps.Clone(ext.Handlers)
 	if all == nil {
@@ -47,7 +47,7 @@ func (a *App) allHandlers(ext Extensions) (map[string]txmanager.Handler, error) 
 	return all, nil
 }
 
-// asksHandlers says that this process is one which signs, and so asks.
+// asksHandlers reports whether this process signs, and therefore calls handlers.
 func (a *App) asksHandlers() bool {
 	target := a.config.Platform.FunctionTarget
 	return target == "" || target == All || target == string(txmanager.KindAdvance)
@@ -64,18 +64,18 @@ func keysOf(secrets []config.Secret) (keys []webhook.Key, err error) {
 	return keys, nil
 }
 
-// readAnswer reads the transaction that a service made, as a caller's payload is read.
+// readAnswer reads the transaction that a service returned, by the rules of a caller's payload.
 func (a *App) readAnswer(payload json.RawMessage) (txmanager.Call, error) {
 	canonical, _, err := evm.ParsePayload(payload)
 	if err != nil {
 		return txmanager.Call{}, err
 	}
-	return a.defaultChain().ParsePayload(canonical) // the same on every chain
+	return a.defaultChain().ParsePayload(canonical) // the payload form is the same on every chain
 }
 
-// inputOf is the payload of a request that names a handler: any JSON, which is the
-// handler's to understand. Two are the same if they have the same members and values,
-// numbers by their digits.
+// inputOf returns the payload of a request that names a handler. It is any JSON value; only the
+// handler interprets it. Two inputs are equal if they have the same members and values, with numbers
+// compared by their digits.
 func (a *App) inputOf(handler string, payload json.RawMessage) (canonical []byte, fingerprint [32]byte, err error) {
 	if !slices.Contains(a.handlerNames, handler) {
 		return nil, fingerprint, web.FieldProblem("handler", "is none of this deployment: leave it out to post a transaction, or name one that is compiled in or in handlers.urls")

@@ -23,7 +23,7 @@ type proceedResponse struct {
 	SubState txmanager.SubState `json:"subState,omitempty"`
 }
 
-// proceed lets one held intent go on, by an operator's decision, kept with its reason.
+// proceed lets one held intent continue, by an operator's decision, and stores the reason.
 func (a *App) proceed(w http.ResponseWriter, r *http.Request) error {
 	operator, reason, err := a.decision(w, r)
 	if err != nil {
@@ -51,7 +51,7 @@ func (a *App) proceed(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// proposeProceed proposes that a held intent goes on.
+// proposeProceed proposes that a held intent continues.
 func (a *App) proposeProceed(w http.ResponseWriter, r *http.Request, txID, reason string) error {
 	what := proposed{"proceed", map[string]any{"txId": txID}, reason, fmt.Sprintf("lets the held intent %s go on", txID)}
 	var now struct {
@@ -74,23 +74,23 @@ func (a *App) proposeProceed(w http.ResponseWriter, r *http.Request, txID, reaso
 type proceedAllResponse struct {
 	Submitter txmanager.Submitter `json:"submitter"`
 	Proceeded int                 `json:"proceeded"`
-	Remaining int                 `json:"remaining"` // of those that were meant, still held: call again
-	Newer     int                 `json:"newer"`     // held, and stored after through
-	Cancelled int                 `json:"cancelled"` // held, and their callers want them cancelled
-	Payouts   int                 `json:"payouts"`   // held, and decided about by their transfers
-	Beside    int                 `json:"beside"`    // held for foreign transactions, and decided about by them
+	Remaining int                 `json:"remaining"` // intents in range that are still held: call again
+	Newer     int                 `json:"newer"`     // held intents stored after through
+	Cancelled int                 `json:"cancelled"` // held intents that their callers want cancelled
+	Payouts   int                 `json:"payouts"`   // held intents whose transfers decide about them
+	Beside    int                 `json:"beside"`    // intents held for foreign transactions and decided with these
 }
 
-// proceedPage is how many held intents one call lets go on.
+// proceedPage is the number of held intents that one call releases.
 const proceedPage = 500
 
 type proceedAllRequest struct {
-	Through string `json:"through"` // the txId of the newest held intent that the operator has seen
+	Through string `json:"through"` // the txId of the newest held intent that the operator has read
 	Reason  string `json:"reason"`
 }
 
-// proceedAll lets a submitter's held intents go on, a page a call, the oldest first. What
-// was stored after the one that the operator names is not touched.
+// proceedAll lets a submitter's held intents continue, oldest first and one page a call. It leaves
+// intents that were stored after the one that the operator names.
 func (a *App) proceedAll(w http.ResponseWriter, r *http.Request) error {
 	operator, err := a.operator(r)
 	if err != nil {
@@ -116,7 +116,7 @@ func (a *App) proceedAll(w http.ResponseWriter, r *http.Request) error {
 		if _, err := a.store.Submitter(r.Context(), s); err != nil {
 			return err
 		}
-		subject := about(s)
+		subject := submitterSubject(s)
 		subject["through"] = through
 		return a.propose(w, r, proposed{"proceed-all", subject, reason, fmt.Sprintf("lets up to %d held intents of %s go on, none newer than %s", proceedPage, s, through)})
 	}
@@ -133,7 +133,7 @@ func (a *App) proceedAll(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// decision reads who decides, and why.
+// decision reads the deciding operator and the reason.
 func (a *App) decision(w http.ResponseWriter, r *http.Request) (operator, reason string, err error) {
 	if operator, err = a.operator(r); err != nil {
 		return "", "", err
@@ -146,7 +146,7 @@ func (a *App) decision(w http.ResponseWriter, r *http.Request) (operator, reason
 	return operator, reason, err
 }
 
-// advance asks for an advance. Where that fails the sweep finds the queue.
+// advance enqueues an advance. If that fails, the sweep finds the queue.
 func (a *App) advance(ctx context.Context, s txmanager.Submitter, token int64) {
 	if err := a.tasks.EnqueueAdvance(context.WithoutCancel(ctx), s, token); err != nil {
 		a.log.WarnContext(ctx, "no advance task: the sweep will find the intent", telemetry.SubmitterKey, s, "error", err.Error())

@@ -7,8 +7,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// What an accepted copy had in its queue is held: its caller and operators are told so;
-// the same post, or an operator's decision with a reason, lets it go on.
+// Queued intents of an accepted copy are held. Their caller and operators can read that. The same
+// post, or an operator's decision with a reason, lets them continue.
 func TestHeldAfterARestore(t *testing.T) {
 	t.Parallel()
 	h := build(t)

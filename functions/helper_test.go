@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "build the trading core:", err)
 		os.Exit(1)
 	}
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // what is refused is what the tests are about
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the tests provoke refusals, whose log lines would only distract
 	code := m.Run()
 	if err := runbooks.Unproven("functions"); code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -66,7 +66,7 @@ type core struct {
 	process *os.Process
 }
 
-// startCore starts one, which is killed when the test ends.
+// startCore starts a trading core that is killed when the test ends.
 func startCore(t *testing.T) core {
 	t.Helper()
 	c := exec.CommandContext(context.WithoutCancel(t.Context()), ubscore)
@@ -88,7 +88,7 @@ func startCore(t *testing.T) core {
 		var line struct{ Msg, Address string }
 		told = append(told, lines.Text())
 		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "listening" {
-			go func() { _, _ = io.Copy(io.Discard, stderr) }() // ends with the process
+			go func() { _, _ = io.Copy(io.Discard, stderr) }() // it ends with the process
 			return core{"http://" + line.Address, c.Process}
 		}
 	}
@@ -96,8 +96,7 @@ func startCore(t *testing.T) core {
 	return core{}
 }
 
-// cloud stands at the other end of the wire: it takes each task's name once, as
-// Cloud Tasks does, and runs nothing.
+// cloud is the task service: it accepts each task's name once, as Cloud Tasks does, and runs nothing.
 type cloud struct {
 	cloudtaskspb.UnimplementedCloudTasksServer
 	address string
@@ -106,7 +105,7 @@ type cloud struct {
 	tasks map[string]*cloudtaskspb.Task
 }
 
-// CreateTask takes a task whose name was never taken before.
+// CreateTask accepts a task whose name is new.
 func (c *cloud) CreateTask(_ context.Context, r *cloudtaskspb.CreateTaskRequest) (*cloudtaskspb.Task, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +116,7 @@ func (c *cloud) CreateTask(_ context.Context, r *cloudtaskspb.CreateTaskRequest)
 	return r.Task, nil
 }
 
-// task is the one whose name ends so; nil: there is none.
+// task returns the task whose name has the suffix; nil: there is none.
 func (c *cloud) task(suffix string) *cloudtaskspb.Task {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +128,7 @@ func (c *cloud) task(suffix string) *cloudtaskspb.Task {
 	return nil
 }
 
-// about are the tasks with this in their bodies.
+// about returns the names of the tasks whose bodies contain reqID.
 func (c *cloud) about(reqID string) (names []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,7 +158,7 @@ func startCloud(t *testing.T) *cloud {
 	return c
 }
 
-// issuer makes tokens, and serves the key to verify them by.
+// issuer makes tokens and serves the key that verifies them.
 type issuer struct {
 	key *ecdsa.PrivateKey
 	url string
@@ -187,7 +186,7 @@ func startIssuer(t *testing.T) issuer {
 	return issuer{key, server.URL}
 }
 
-// token is one for the audience with these claims over the usual ones.
+// token returns a token for the audience, with these claims over the usual ones.
 func (i issuer) token(t *testing.T, audience string, claims jwt.MapClaims) string {
 	t.Helper()
 	all := jwt.MapClaims{"iss": i.url, "aud": audience, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
@@ -203,14 +202,14 @@ func (i issuer) token(t *testing.T, audience string, claims jwt.MapClaims) strin
 	return text
 }
 
-// answer is what a function answered.
+// answer is a function's answer.
 type answer struct {
 	status int
 	header http.Header
 	body   map[string]any
 }
 
-// is what matters of an answer: its status, and some members of its body.
+// is returns the status and the named members of the body as text.
 func (a answer) is(members ...string) string {
 	text := fmt.Sprint(a.status)
 	for _, m := range members {
@@ -221,8 +220,7 @@ func (a answer) is(members ...string) string {
 
 type headerKey struct{}
 
-// call makes one request, with the context's headers; a body that is text is sent as
-// it stands.
+// call makes one request with the context's headers. A text body is sent unchanged.
 func call(t *testing.T, ctx context.Context, token, method, url string, body any) answer {
 	t.Helper()
 	content, ok := body.(string)
@@ -261,7 +259,7 @@ func call(t *testing.T, ctx context.Context, token, method, url string, body any
 	return a
 }
 
-// lines is a log that can be read.
+// lines is a readable log.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -273,14 +271,14 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// size is how much was written so far.
+// size returns the number of bytes written so far.
 func (l *lines) size() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Len()
 }
 
-// since are the lines with that message after so much was written.
+// since returns the lines with that message after the first size bytes.
 func (l *lines) since(size int, message string) (found []map[string]any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -293,7 +291,7 @@ func (l *lines) since(size int, message string) (found []map[string]any) {
 	return found
 }
 
-// find is the first line in which the attribute has the value; nil: there is none.
+// find returns the first line in which the attribute has the value; nil: there is none.
 func (l *lines) find(attribute, value string) map[string]any {
 	l.mu.Lock()
 	defer l.mu.Unlock()

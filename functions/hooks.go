@@ -16,46 +16,53 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// hookCaller is whose the reservations are: a submitter's callers must name it.
+// hookCaller is the caller name of reservations. A submitter's callers must include it.
 const hookCaller = store.HooksCaller
 
-// ErrHooksOff reports that hooks.enabled is not set. Nothing was changed.
+// ErrHooksOff reports that hooks.enabled is false. Nothing was changed.
 var ErrHooksOff = errors.New("the low-level hooks are off: set hooks.enabled to use them")
 
-// Reservation is a nonce that somebody asked for by itself. Its owner alone may mark
-// it, by TxID and Owner, and only until Until.
+// Reservation is a nonce allocated to an owner without an intent. Only the owner may mark it, by TxID
+// and Owner, and only before Until.
 type Reservation struct {
-	TxID      string // of the transaction that stands for it, to be looked at like any
+	TxID      string // of the transaction that records it; queries accept it like any other
 	RequestID string
 	Submitter txmanager.Submitter
-	Nonce     uint64                     // where State is RECYCLABLE it may be somebody else's by now
+	Nonce     uint64                     // where State is RECYCLABLE another transaction can have it by now
 	State     txmanager.ReservationState // RESERVED, USED or RECYCLABLE
 	Owner     string
 	Until     time.Time // by the database's clock
-	Over      bool      // its owner may mark it no more
+	Over      bool      // the owner can no longer mark it
 }
 
-// Allocate reserves the next nonces of s for owner, one for each request, all or none.
-// Those that were given back come first, the lowest first. What was asked for before
-// under the same requests and by the same owner is answered as it is on record by now,
-// which may be Over. The requests are named as intents are, and none may be one's.
+// Allocate reserves the next nonces of s for owner, one for each request, all or none. Recycled nonces
+// come first, lowest first. If the owner has asked under the same requests before, it gets the stored
+// reservations in their present state, which can be Over. The requests are named as intents are, and
+// none may be the requestId of an intent.
 //
-// Until hooks.reservationTimeout has passed the owner signs, and calls [App.MarkUsed]
-// or [App.MarkRecyclable]; a failure that it will try again needs no call. Then a
-// placeholder consumes the nonce. All the while what comes behind it waits. The owner
-// must not send its bytes: they are sent once they are stored.
+// The owner signs and then calls [App.MarkUsed] or [App.MarkRecyclable] within
+// hooks.reservationTimeout. A failure that it will try again needs no call. After the timeout a
+// placeholder transaction consumes the nonce. Until then the reservation blocks the transactions
+// behind it. The owner must not send its bytes: the manager sends them once they are stored.
 //
-// The error wraps [ErrHooksOff], [txmanager.ErrNotLeader] (another invocation serves s: try
-// again), [txmanager.ErrNotNow] (PROTECT, no room, no money: try again later), [txmanager.ErrTooManyNonces]
-// (more at once than the window of s, which is 1 while nonce.strict.enabled: ask for fewer),
-// [store.ErrRequestConflict], [store.ErrUnknownSubmitter] (not registered, or its
-// callers do not name "hooks"), or [store.PolicyError]: each request counts as an intent
-// in the submitter's maxPerMinute. Its Rule is [store.RuleRate] where the same may pass
-// later, and [store.RuleCount] where more were asked for at once than it ever allows. Any other is unknown: ask again with the same
-// requests.
+// The error wraps [ErrHooksOff], [store.ErrRequestConflict], [store.ErrUnknownSubmitter] (not
+// registered, or its callers do not name "hooks") or one of these:
+//
+// [txmanager.ErrNotLeader]: another invocation serves s; try again.
+//
+// [txmanager.ErrNotNow]: PROTECT, no room or no money; try again later.
+//
+// [txmanager.ErrTooManyNonces]: more than the window of s, which is 1 while nonce.strict.enabled is
+// true; ask for fewer.
+//
+// [store.PolicyError]: each request counts as an intent in the submitter's maxPerMinute. Its Rule is
+// [store.RuleRate] if the same call can pass later, and [store.RuleCount] if the policy never allows
+// so many at once.
+//
+// After any other error the result is unknown: call again with the same requests.
 func (a *App) Allocate(ctx context.Context, s txmanager.Submitter, owner string, requests ...string) ([]Reservation, error) {
-	ctx, tell := a.collecting(ctx)
-	defer tell()
+	ctx, deliver := a.collectEvents(ctx)
+	defer deliver()
 	if err := a.hooksMay(owner, requests); err != nil {
 		return nil, err
 	}
@@ -86,11 +93,11 @@ func (a *App) Allocate(ctx context.Context, s txmanager.Submitter, owner string,
 		return nil, err
 	}
 	if err := worker.ReserveNonces(ctx, s, ask); err != nil {
-		// Written all the same, perhaps: by this call, whose answer was lost, or by another.
+		// The nonces can still be stored: by this call, whose answer was lost, or by another one.
 		if found, again := a.reserved(ctx, s, owner, requests); again == nil && found != nil {
 			return found, nil
 		}
-		if errors.Is(err, txmanager.ErrHooksForbidden) { // they were taken off the list a moment ago
+		if errors.Is(err, txmanager.ErrHooksForbidden) { // an operator has just removed the hooks from the callers
 			err = fmt.Errorf("%w: %w", err, store.ErrUnknownSubmitter)
 		}
 		return nil, fmt.Errorf("reserve nonces of %s for %s: %w", s, owner, err)
@@ -98,18 +105,17 @@ func (a *App) Allocate(ctx context.Context, s txmanager.Submitter, owner string,
 	return a.reserved(ctx, s, owner, requests)
 }
 
-// MarkUsed hands in what its owner signed for the reservation's nonce. The bytes are
-// stored, then sent, tracked and confirmed like any other's. The same bytes again are
-// answered as before.
+// MarkUsed stores the bytes that the owner signed for the reservation's nonce. The manager then sends,
+// tracks and confirms them like its own. The same bytes again get the same answer.
 //
 // The error wraps [ErrHooksOff], [txmanager.ErrSignedBytes], [txmanager.ErrNotOwner],
-// [txmanager.ErrNotLeader], [txmanager.ErrNotNow] (the account cannot pay for them, or no block
-// would take them now), [store.PolicyError] (what they do is not allowed: their value,
-// their receiver, or the value of the day) or [store.ErrNotFound]; after each, nothing
-// was changed. Any other is unknown: call again.
+// [txmanager.ErrNotLeader], [txmanager.ErrNotNow], [store.PolicyError] or [store.ErrNotFound].
+// ErrNotNow means that the account cannot pay for them, or that no block would include them now.
+// PolicyError means that their value, their recipient or the day's total is not allowed. After each of
+// these nothing was changed. After any other error the result is unknown: call again.
 func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) error {
-	ctx, tell := a.collecting(ctx)
-	defer tell()
+	ctx, deliver := a.collectEvents(ctx)
+	defer deliver()
 	r, err := a.ownReservation(ctx, txID, owner)
 	if err != nil {
 		return err
@@ -142,12 +148,11 @@ func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) erro
 	return nil
 }
 
-// MarkRecyclable gives the reservation's nonce back. The owner vouches that nothing
-// was signed for it: whoever needs a nonce next gets it, a reservation or an intent.
-// The same again is answered as before.
+// MarkRecyclable returns the reservation's nonce. The owner guarantees that nothing was signed for it,
+// so that the next reservation or intent can use the nonce. The same call again gets the same answer.
 //
 // The error wraps [ErrHooksOff], [txmanager.ErrNotOwner], [txmanager.ErrNotLeader] or
-// [store.ErrNotFound]. Any other is unknown: call again.
+// [store.ErrNotFound]. After any other error the result is unknown: call again.
 func (a *App) MarkRecyclable(ctx context.Context, txID, owner, reason string) error {
 	if reason = strings.TrimSpace(reason); reason == "" || len(reason) > maxReason {
 		return fmt.Errorf("a reason is required, in at most %d bytes: it is kept", maxReason)
@@ -175,8 +180,9 @@ func (a *App) MarkRecyclable(ctx context.Context, txID, owner, reason string) er
 	return nil
 }
 
-// recheckReservation asks for a look where a hook is answered by what is on record: whoever
-// wrote that may have died before it asked. If it cannot ask, the sweep finds it.
+// recheckReservation enqueues an iteration after a hook was answered from a stored reservation. The
+// invocation that stored it can have stopped before it enqueued one. If the enqueue fails, the sweep
+// finds it.
 func (a *App) recheckReservation(ctx context.Context, s txmanager.Submitter) {
 	ctx = context.WithoutCancel(ctx)
 	v, err := a.store.Submitter(ctx, s)
@@ -188,7 +194,7 @@ func (a *App) recheckReservation(ctx context.Context, s txmanager.Submitter) {
 	}
 }
 
-// ownReservation is what is on record of a reservation that owner made.
+// ownReservation returns the stored reservation if owner made it.
 func (a *App) ownReservation(ctx context.Context, txID, owner string) (store.Reservation, error) {
 	if !a.config.Hooks.Enabled {
 		return store.Reservation{}, ErrHooksOff
@@ -207,7 +213,7 @@ func (a *App) ownReservation(ctx context.Context, txID, owner string) (store.Res
 	return r, err
 }
 
-// hooksMay checks what an owner asks for.
+// hooksMay checks the owner's name and the requests.
 func (a *App) hooksMay(owner string, requests []string) error {
 	const most = 128
 	switch {
@@ -232,7 +238,7 @@ func (a *App) hooksMay(owner string, requests []string) error {
 	return nil
 }
 
-// hooksAllowed refuses a submitter whose nonces are not the hooks' to reserve.
+// hooksAllowed refuses a submitter whose callers do not include the hooks.
 func (a *App) hooksAllowed(ctx context.Context, s txmanager.Submitter) error {
 	v, err := a.store.Submitter(ctx, s)
 	if err != nil {
@@ -244,7 +250,8 @@ func (a *App) hooksAllowed(ctx context.Context, s txmanager.Submitter) error {
 	return nil
 }
 
-// reserved is what owner has under these requests; nil where nobody has anything.
+// reserved returns the owner's reservations under these requests; nil if no reservation exists under
+// them.
 func (a *App) reserved(ctx context.Context, s txmanager.Submitter, owner string, requests []string) ([]Reservation, error) {
 	found, err := a.store.Reservations(ctx, s, requests)
 	if err != nil || len(found) == 0 {

@@ -28,8 +28,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// play is one submitter under reservations, marks, time-outs, intents, cancels, lost
-// leases, advances and blocks, in an order that a seed decides, several at once.
+// play drives one submitter through reservations, marks, time-outs, intents, cancels, lost leases,
+// advances and blocks. A seed decides the order, and several run at once.
 type play struct {
 	hooks
 	sub txmanager.Submitter
@@ -39,17 +39,16 @@ type play struct {
 	mu       sync.Mutex
 	lent     []functions.Reservation
 	intents  []string
-	used     map[string]string // of those whose owner was told so: the hash of its bytes
-	back     map[string]bool   // of those whose owner was told so
-	spoiled  map[string]bool   // its time was over, or it was cancelled
-	acts     []string          // what was done, for the message
+	used     map[string]string // reservations whose owner got the answer "used": the hash of the bytes
+	back     map[string]bool   // reservations whose owner got the answer "recyclable"
+	voided   map[string]bool   // expired or cancelled reservations
+	acts     []string          // the actions so far, for the failure message
 	requests int
 }
 
-// Whatever owners, callers, operators and instances do at once, on Postgres and a
-// chain: nonces stand without a gap, each belongs to one transaction, bytes of two
-// owners never stand at one nonce, what an owner was told stays so, nothing of it is
-// foreign to the chain, and everything comes to an end.
+// Owners, callers, operators and instances act concurrently on Postgres and a chain. Nonces have no
+// gap, each belongs to one transaction, and bytes of two owners never share a nonce. Answers to an
+// owner stay true, the chain has no foreign transaction, and everything ends.
 func TestReservationsBesideIntentsInAnyOrder(t *testing.T) {
 	t.Parallel()
 	const plays, steps = 8, 40
@@ -65,10 +64,10 @@ func TestReservationsBesideIntentsInAnyOrder(t *testing.T) {
 	h := withHooks(t, []string{"*"}, "FENCEPOST_SIGNER_LOCAL_KEYS_FILE="+file,
 		"FENCEPOST_RESUBMIT_INTERVAL=1s", "FENCEPOST_CHAIN_BLOCK_TIME=100ms", "FENCEPOST_DATABASE_MAX_CONNS=24")
 	for i := range plays {
-		seed := rand.Uint64() //nolint:gosec // what it decides is told
+		seed := rand.Uint64() //nolint:gosec // the seed is in the failure message
 		p := &play{
 			hooks: h, sub: txmanager.NewSubmitter(1337, txmanager.Address(accounts[i].Address)), key: accounts[i], rng: rand.New(rand.NewPCG(seed, 0)),
-			used: map[string]string{}, back: map[string]bool{}, spoiled: map[string]bool{},
+			used: map[string]string{}, back: map[string]bool{}, voided: map[string]bool{},
 		}
 		t.Run(fmt.Sprint("window ", 1+i%4, ", seed ", seed), func(t *testing.T) {
 			t.Parallel()
@@ -88,7 +87,7 @@ func TestReservationsBesideIntentsInAnyOrder(t *testing.T) {
 	}
 }
 
-// step does one to three things at once.
+// step runs one to three actions at once.
 func (p *play) step() {
 	var all sync.WaitGroup
 	for range 1 + p.rng.IntN(3) {
@@ -98,7 +97,7 @@ func (p *play) step() {
 	all.Wait()
 }
 
-// do is one thing; pick decides whom it is about.
+// do runs one action; pick chooses its subject.
 func (p *play) do(act int, pick uint64, n int) {
 	ctx := p.t.Context()
 	switch act {
@@ -115,23 +114,23 @@ func (p *play) do(act int, pick uint64, n int) {
 	case 8:
 		p.cancel(pick)
 	case 9:
-		p.told("the lease is lost")
+		p.record("the lease is lost")
 		_, _ = p.DB.Exec(ctx, `update submitter_lease set owner_node = '', fencing_token = fencing_token + 1 where submitter = $1`, p.sub)
 	default:
 		p.advance()
 	}
 }
 
-func (p *play) told(format string, args ...any) {
+func (p *play) record(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.acts = append(p.acts, fmt.Sprintf(format, args...))
 }
 
-// story is what was done last.
+// story returns the last actions.
 func (p *play) story() string { return strings.Join(p.acts[max(0, len(p.acts)-60):], "\n") }
 
-// named is a request that nobody used.
+// named returns an unused request name.
 func (p *play) named() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,17 +145,17 @@ func (p *play) allocate(n int) {
 	}
 	got, err := p.Allocate(p.t.Context(), p.sub, "owner of "+requests[0], requests...)
 	for _, r := range got {
-		p.told("%s is reserved by %s: nonce %d, %s", r.TxID, r.Owner, r.Nonce, r.State)
+		p.record("%s is reserved by %s: nonce %d, %s", r.TxID, r.Owner, r.Nonce, r.State)
 	}
 	if err != nil {
-		p.told("allocate: %v", err)
+		p.record("allocate: %v", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lent = append(p.lent, got...)
 }
 
-// anyLent is one of the last reservations.
+// anyLent returns one of the last reservations.
 func (p *play) anyLent(pick uint64) (r functions.Reservation, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,7 +166,7 @@ func (p *play) anyLent(pick uint64) (r functions.Reservation, ok bool) {
 	return last[pick%uint64(len(last))], true
 }
 
-// mark is by the owner, who may be late, or have said otherwise.
+// mark marks a reservation as its owner, possibly late or against an earlier mark.
 func (p *play) mark(pick uint64, asUsed bool) {
 	r, ok := p.anyLent(pick)
 	if !ok {
@@ -175,7 +174,7 @@ func (p *play) mark(pick uint64, asUsed bool) {
 	}
 	if !asUsed {
 		err := p.MarkRecyclable(p.t.Context(), r.TxID, r.Owner, "not needed")
-		p.told("%s is given back: %v", r.TxID, err)
+		p.record("%s is given back: %v", r.TxID, err)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.back[r.TxID] = p.back[r.TxID] || err == nil
@@ -191,7 +190,7 @@ func (p *play) mark(pick uint64, asUsed bool) {
 		return
 	}
 	err = p.MarkUsed(p.t.Context(), r.TxID, r.Owner, raw)
-	p.told("%s is used by %s: %v", r.TxID, tx.Hash(), err)
+	p.record("%s is used by %s: %v", r.TxID, tx.Hash(), err)
 	if err != nil {
 		return
 	}
@@ -214,26 +213,26 @@ func (p *play) create() {
 		p.t.Errorf("create: %v", err)
 		return
 	}
-	p.told("%s is an intent", in.TxID)
+	p.record("%s is an intent", in.TxID)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.intents = append(p.intents, in.TxID)
 }
 
-// timeOut has the time of a reservation be over: no clock is waited for.
+// timeOut expires a reservation without waiting.
 func (p *play) timeOut(pick uint64) {
 	r, ok := p.anyLent(pick)
 	if !ok {
 		return
 	}
 	p.mu.Lock()
-	p.spoiled[r.TxID] = true
+	p.voided[r.TxID] = true
 	p.mu.Unlock()
-	p.told("the time of %s is over", r.TxID)
+	p.record("the time of %s is over", r.TxID)
 	p.over(`tx_id = $1`, r.TxID)
 }
 
-// over has the time be over of what these are about.
+// over expires the selected reservations.
 func (p *play) over(which string, args ...any) {
 	tx, err := p.DB.Begin(p.t.Context())
 	if err == nil {
@@ -252,7 +251,7 @@ func (p *play) over(which string, args ...any) {
 	}
 }
 
-// cancel is an operator's, of an intent or a reservation.
+// cancel cancels an intent or a reservation as an operator.
 func (p *play) cancel(pick uint64) {
 	p.mu.Lock()
 	all := slices.Clone(p.intents[max(0, len(p.intents)-3):])
@@ -265,10 +264,10 @@ func (p *play) cancel(pick uint64) {
 	}
 	id := all[pick%uint64(len(all))]
 	p.mu.Lock()
-	p.spoiled[id] = true
+	p.voided[id] = true
 	p.mu.Unlock()
 	d, err := p.Store.RecordDecision(p.t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionCancel, Reason: "r"})
-	p.told("%s is cancelled: %+v, %v", id, d, err)
+	p.record("%s is cancelled: %+v, %v", id, d, err)
 	if err != nil && !errors.Is(err, store.ErrTooLate) {
 		p.t.Errorf("cancel: %v", err)
 	}
@@ -276,17 +275,17 @@ func (p *play) cancel(pick uint64) {
 
 var operator = store.Viewer{Caller: "ann@fencepost.example", Operator: true}
 
-// advance is an invocation, and a block.
+// advance runs an invocation and adds a block.
 func (p *play) advance() {
 	if err := p.Serve(p.t.Context(), p.sub, txmanager.KindAdvance); err != nil {
-		p.told("advance: %v", err)
+		p.record("advance: %v", err)
 	}
 	if err := p.chain.Mine(1); err != nil {
 		p.t.Errorf("mine: %v", err)
 	}
 }
 
-// holds compares what is stored with what must be so at any time.
+// holds checks the stored rows against the invariants.
 func (p *play) holds() {
 	p.t.Helper()
 	p.mu.Lock()
@@ -323,8 +322,8 @@ func (p *play) holds() {
 	}
 }
 
-// finish lets all time be over, and serves until nothing is left; then the chain has
-// consumed every nonce, and each transaction has the end that it must have.
+// finish expires everything and serves until no work is left. Then the chain has consumed every nonce,
+// and each transaction has its required end.
 func (p *play) finish() {
 	p.over(`submitter = $1`, p.sub)
 	deadline := time.Now().Add(2 * time.Minute)
@@ -352,7 +351,7 @@ func (p *play) finish() {
 	}
 	want, got := map[string]string{}, map[string]string{}
 	for id, end := range p.ends() {
-		if got[id] = end; p.spoiled[id] || end == "" {
+		if got[id] = end; p.voided[id] || end == "" {
 			want[id] = end
 		}
 	}
@@ -365,7 +364,7 @@ func (p *play) finish() {
 			want[id] = "CONFIRMED USED"
 		case slices.Contains(p.intents, id):
 			want[id] = "CONFIRMED"
-		default: // nobody marked it, or was not told that it was
+		default: // unmarked, or the mark's answer was lost
 			want[id] = got[id]
 			if !strings.HasPrefix(got[id], "FAILED PLACEHOLDER") && got[id] != "CONFIRMED USED" && got[id] != "FAILED CANCELLED RECYCLABLE" {
 				want[id] = "an end"
@@ -377,7 +376,7 @@ func (p *play) finish() {
 	}
 }
 
-// ends are state, sub-state and reservation by txId.
+// ends returns state, sub-state and reservation by txId.
 func (p *play) ends() map[string]string {
 	p.t.Helper()
 	all := map[string]string{}

@@ -25,9 +25,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// hooks is a process with the hooks on, or as settings say, on a chain of its own.
+// hooks is a process with the hooks on, or as the settings say, and with a separate chain.
 type hooks struct {
-	house
+	deployment
 	*functions.App
 	chain  *devchain.Chain
 	lender txmanager.Submitter // the first dev account, with a window of two
@@ -41,9 +41,9 @@ func withHooks(t *testing.T, callers []string, settings ...string) hooks {
 	}
 	t.Cleanup(func() { _ = chain.Close() })
 	h := hooks{
-		house:  house{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}},
-		chain:  chain,
-		lender: txmanager.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address),
+		deployment: deployment{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}},
+		chain:      chain,
+		lender:     txmanager.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address),
 	}
 	on := []string{"FENCEPOST_HOOKS_ENABLED=true", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT=1h", "FENCEPOST_RPC_URLS=" + chain.URL()}
 	if h.App, err = h.app(append(on, settings...)...); err != nil {
@@ -57,7 +57,7 @@ func withHooks(t *testing.T, callers []string, settings ...string) hooks {
 	return h
 }
 
-// reserve is an allocation that must succeed, of one nonce.
+// reserve allocates one nonce and requires success.
 func (h hooks) reserve(owner, request string) functions.Reservation {
 	h.t.Helper()
 	got, err := h.Allocate(h.t.Context(), h.lender, owner, request)
@@ -67,7 +67,7 @@ func (h hooks) reserve(owner, request string) functions.Reservation {
 	return got[0]
 }
 
-// run changes what is stored behind the process's back.
+// run changes rows without the process.
 func (h hooks) run(statement string, args ...any) {
 	h.t.Helper()
 	if tag, err := h.DB.Exec(h.t.Context(), statement, args...); err != nil || tag.RowsAffected() == 0 {
@@ -75,8 +75,7 @@ func (h hooks) run(statement string, args ...any) {
 	}
 }
 
-// The hooks are off unless they are switched on: each says so, before it looks at
-// anything else.
+// The hooks are off by default: each call says so before it checks anything else.
 func TestHooksAreOffByDefault(t *testing.T) {
 	t.Parallel()
 	for name, settings := range map[string][]string{"switched off": {"FENCEPOST_HOOKS_ENABLED="}, "switched on": nil} {
@@ -94,8 +93,8 @@ func TestHooksAreOffByDefault(t *testing.T) {
 	}
 }
 
-// A nonce is reserved for whoever may, where there is one to be had, and for one owner
-// and request each; whatever is refused has changed nothing.
+// A nonce is reserved only for an authorised owner, if one is available, and for one owner and request
+// each. A refusal changes nothing.
 func TestAllocateRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -163,10 +162,10 @@ func TestAllocateRefuses(t *testing.T) {
 
 func wraps(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
 
-// isAnError says that err is the hooks' own, and not what the database made of it.
+// isAnError reports whether err is an error of the hooks, not one of the database.
 func isAnError(err error) bool { return !errors.As(err, new(*pgconn.PgError)) }
 
-// bound is every transaction, and the cursor.
+// bound returns every transaction and the cursor as text.
 func (h hooks) bound() (text string) {
 	h.t.Helper()
 	err := h.DB.QueryRow(h.t.Context(), `select concat_ws(' ', (select string_agg(concat_ws(' ', tx_id, state, nonce, reservation, lock_owner), ', ' order by seq) from managed_tx),
@@ -177,8 +176,8 @@ func (h hooks) bound() (text string) {
 	return text
 }
 
-// Who is named among the callers may reserve; asked at once by many, who all want the
-// same, there is one reservation.
+// A submitter's callers must name the owner. Many concurrent calls for the same request make one
+// reservation.
 func TestAllocateIsIdempotent(t *testing.T) {
 	t.Parallel()
 	h := withHooks(t, []string{"hooks"})
@@ -187,7 +186,7 @@ func TestAllocateIsIdempotent(t *testing.T) {
 	got := make([]functions.Reservation, asking)
 	for i := range asking {
 		group.Go(func() {
-			for h.t.Context().Err() == nil { // as an owner does that is told to try again
+			for h.t.Context().Err() == nil { // as an owner does that must try again
 				if all, err := h.Allocate(t.Context(), h.lender, "x", "r"); err == nil {
 					got[i] = all[0]
 					return
@@ -209,9 +208,9 @@ func TestAllocateIsIdempotent(t *testing.T) {
 	}
 }
 
-// MarkUsed takes bytes of the submitter's key, for its chain and the nonce, that nodes
-// take and the deployment allows, from the owner, once. What is refused leaves the
-// nonce reserved.
+// MarkUsed accepts, once and only from the owner, bytes signed with the submitter's key for its chain
+// and nonce. Nodes must accept them and the deployment must allow them. A refusal leaves the nonce
+// reserved.
 func TestMarkUsedRefuses(t *testing.T) {
 	t.Parallel()
 	h := withHooks(t, []string{"hooks"}, "FENCEPOST_FEES_MAX_FEE_PER_GAS=100000000000")
@@ -268,7 +267,7 @@ func TestMarkUsedRefuses(t *testing.T) {
 			t.Fatalf("%s: what is bound: got %s, want as before: %s", name, after, before)
 		}
 	}
-	for range 2 { // heard nothing, asks again
+	for range 2 { // the second call repeats the first, as after a lost answer
 		if err := h.MarkUsed(t.Context(), strings.ToUpper(r.TxID), "x", signs(0, as)); err != nil {
 			t.Fatalf("its owner, in time: got %v", err)
 		}
@@ -284,8 +283,8 @@ func TestMarkUsedRefuses(t *testing.T) {
 	}
 }
 
-// Callers that are code of this house have no token: whoever bears one of their names as
-// its subject is not one of them.
+// Callers that are Go code of this deployment have no token. A token with such a name as its subject
+// is another caller.
 func TestNamesOfCodeHaveNoToken(t *testing.T) {
 	t.Parallel()
 	h := withHooks(t, []string{"hooks", "handler:wage", "sub:hooks@fencepost.example"})
@@ -300,9 +299,8 @@ func TestNamesOfCodeHaveNoToken(t *testing.T) {
 	}
 }
 
-// A submitter's policy holds for reservations, too: they count as intents when they are
-// made, and what their owner signed is refused, by a rule that he can branch on, or
-// counts once. What is refused leaves the nonce reserved.
+// A submitter's policy also applies to reservations. They count as intents when they are made. The
+// owner's bytes are refused with a rule as a code, or count once. A refusal leaves the nonce reserved.
 func TestReservationsAreHeldToThePolicy(t *testing.T) {
 	t.Parallel()
 	h := withHooks(t, []string{"hooks"})
@@ -365,7 +363,7 @@ func TestReservationsAreHeldToThePolicy(t *testing.T) {
 	}
 }
 
-// another is the mark of another database.
+// another is another database's mark.
 type another struct{ read atomic.Int64 }
 
 func (m *another) Read(context.Context) (mark.Seen, error) {
@@ -375,9 +373,9 @@ func (m *another) Read(context.Context) (mark.Seen, error) {
 
 func (*another) Write(context.Context, mark.Mark, int64) error { return mark.ErrMoved }
 
-// What is called from Go compares the database with the mark before it believes a row:
-// nothing is given out of a copy that looks like the database which was written last.
-func TestGoCallsLookAtTheMark(t *testing.T) {
+// Calls from Go compare the database with the mark before they use a row. No nonce is allocated from a
+// copy that looks like the database that was written last.
+func TestGoCallsCompareTheMarkFirst(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(h hooks) error{
 		"WithNonce": func(h hooks) error {

@@ -7,11 +7,11 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// keyHeader takes the place of requestId or cid where the body has none.
+// keyHeader replaces requestId or cid if the body has none.
 const keyHeader = "Idempotency-Key"
 
-// keyOf is the caller's own key of a request: what the body's field says, or else
-// the header, or "" where neither does. A key in both places is one key.
+// keyOf returns the caller's own key of a request: the body's field, else the header, else "". A key
+// in both places counts once.
 func keyOf(r *http.Request, field, inBody string) (string, error) {
 	values := r.Header.Values(keyHeader)
 	if len(values) == 0 {
@@ -27,10 +27,10 @@ func keyOf(r *http.Request, field, inBody string) (string, error) {
 	return key, nil
 }
 
-// headerKey reads the header in either of its forms: a string of RFC 8941 (section
-// 3.3.3), in quotes, as the draft has it, or the bare key, as most callers send it.
-// A bare key has no quotes, commas, semicolons or spaces: with them it could not be
-// told from two keys that a proxy has joined, or from a string with parameters.
+// headerKey reads the header in either of its forms. The quoted form is a string of RFC 8941 (section
+// 3.3.3), as the draft requires. The bare form is what most callers send. A bare key has no quotes,
+// commas, semicolons or spaces. With them it could equally be two keys that a proxy has joined, or a
+// string with parameters.
 func headerKey(values []string) (key, fault string) {
 	if len(values) > 1 {
 		return "", "stands more than once: want one key"
@@ -50,7 +50,7 @@ func headerKey(values []string) (key, fault string) {
 	return text, ""
 }
 
-// quotedKey reads what stands between the quotes.
+// quotedKey reads the text between the quotes.
 func quotedKey(text string) (key, fault string) {
 	const malformed = "is no string of RFC 8941: want printable ASCII in double quotes, with a backslash before each quote and backslash in it, and nothing behind"
 	var b strings.Builder

@@ -11,8 +11,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// openIntents reads the keys of the MACs of intents. A process that accepts intents does
-// not start without one. One that signs does: what it cannot check waits.
+// openIntents reads the keys of the MACs of intents. A process that accepts intents does not start
+// without a key. A process that signs does start: the intents that it cannot check wait.
 func (a *App) openIntents(context.Context) error {
 	a.kms = kms.New(kms.Options{Endpoint: a.config.Signer.KMSEndpoint, Timeout: a.config.Signer.Timeout})
 	var texts []string
@@ -33,14 +33,14 @@ func (a *App) openIntents(context.Context) error {
 	return nil
 }
 
-// acceptsIntents says that this process stores intents. The function admin does where it
-// carries a transfer on, after an operator's statement.
+// acceptsIntents reports whether this process stores intents. The function admin stores them when it
+// continues a transfer after an operator's statement.
 func (a *App) acceptsIntents() bool {
 	return a.config.Platform.FunctionTarget == "admin" && a.config.Trading.URL != "" ||
 		slices.Contains([]string{"", All, "create", "transfer"}, a.config.Platform.FunctionTarget)
 }
 
-// signsIntents says that this process signs.
+// signsIntents reports whether this process signs.
 func (a *App) signsIntents() bool {
 	return slices.Contains([]string{"", All, string(txmanager.KindAdvance)}, a.config.Platform.FunctionTarget)
 }

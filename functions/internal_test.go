@@ -9,8 +9,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Every internal function refuses whoever has not the tasks' own token, whatever the
-// headers of Cloud Tasks and the scheduler say, which anybody can send.
+// Every internal function refuses callers without the tasks' token. The headers of Cloud Tasks and the
+// scheduler do not help, as every caller can send them.
 func TestInternalFunctionsRefuseOthers(t *testing.T) {
 	t.Parallel()
 	h := build(t)

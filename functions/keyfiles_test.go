@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Files with keys, passwords and tokens that others on the machine can read are refused, with
-// what would be right. On Cloud Run, where nobody else is, they are taken.
+// Files with keys, passwords and tokens that other users of the machine can read are refused, and the
+// answer says what would be right. They are accepted on Cloud Run, which has no other users.
 func TestOpenKeyFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	h := build(t)

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// lastCheck is what checks of conservation have come to.
+// lastCheck is the result of the last check of conservation.
 type lastCheck struct {
 	At       time.Time     `json:"at"`
 	Result   string        `json:"result"`   // ok or standing
-	Standing int           `json:"standing"` // how much is wrong and not known to be right again
-	Found    []findingView `json:"found"`    // the first of it
+	Standing int           `json:"standing"` // violations that no check has cleared yet
+	Found    []findingView `json:"found"`    // the first violations
 }
 
-// lastCheck reads what the last check came to; nil where none has come to its end.
+// lastCheck reads the result of the last check; nil if none has finished.
 func (a *App) lastCheck(ctx context.Context) (*lastCheck, error) {
-	last, err := a.transfers.checks.Last(ctx, foundMost)
+	last, err := a.transfers.checks.Last(ctx, maxFindings)
 	if err != nil || last == nil {
 		return nil, err
 	}

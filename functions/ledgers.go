@@ -18,13 +18,12 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// transferParts are the parts of transfers between ledgers.
+// transferParts holds the parts that transfers between ledgers need.
 type transferParts struct {
 	store *transfers.Store
 	rules transfer.Rules
 
-	// Of a deployment with a trading core; nil in one without, which offers no
-	// transfers.
+	// Nil in a deployment without a trading core, which offers no transfers.
 	coordinator *transfer.Coordinator
 	terms       transfer.Terms
 	users       *web.Verifier
@@ -32,14 +31,14 @@ type transferParts struct {
 	checks      *checks.Book
 	monitor     *conservation.Monitor
 	payouts     *payout.Ledger
-	pays        bool // payouts are offered
+	pays        bool // whether payouts are offered
 }
 
-// requiredForTransfers are the settings without which no transfer works.
+// requiredForTransfers lists the settings that every transfer needs.
 var requiredForTransfers = []string{"trading.url", "trading.secret", "auth.usersIssuer", "auth.usersJwksUrl", "auth.usersAudience"}
 
-// openTransfers makes the parts. Without a trading core a process that should serve
-// transfers alone does not start; the sweep needs none.
+// openTransfers makes the parts. Without a trading core a process that serves only transfers does not
+// start. The sweep runs without one.
 func (a *App) openTransfers() error {
 	a.transfers = &transferParts{store: transfers.New(a.store), rules: transferRules(a.config)}
 	switch a.config.Platform.FunctionTarget {
@@ -69,7 +68,7 @@ func (a *App) openLedgers(p *transferParts) (err error) {
 	money, chain := funding.New(a.store.Pool()), a.payoutLedger(p.store)
 	p.payouts, p.pays = chain, chain.Off() == nil
 	ledgers := map[transfer.AccountType]transfer.Ledger{transfer.Funding: money, transfer.Spot: p.trading, transfer.Chain: chain}
-	book := counted{p.store}
+	book := countingTransfers{p.store}
 	if p.coordinator, err = transfer.New(book, book, ledgers, p.rules, a.log); err != nil {
 		return err
 	}
@@ -80,11 +79,11 @@ func (a *App) openLedgers(p *transferParts) (err error) {
 	return nil
 }
 
-// offered says that the deployment has a trading core.
+// offered reports whether the deployment has a trading core.
 func (p *transferParts) offered() bool { return p.coordinator != nil }
 
-// tradingTimeout is the most that reading the trading core's journal takes; its
-// operations have transfer.callTimeout.
+// tradingTimeout bounds the reading of the trading core's journal. The core's operations are bounded
+// by transfer.callTimeout.
 const tradingTimeout = 10 * time.Second
 
 func (a *App) tradingLedger() (*trading.Ledger, error) {
@@ -105,7 +104,7 @@ func (a *App) monitor(book *checks.Book, money *funding.Ledger, core *trading.Le
 	}
 }
 
-// chainReader reads payments from the chains; nil where a setting turns it off.
+// chainReader reads payments from the chains; nil if conservation.chain is off.
 func (a *App) chainReader(book *checks.Book) conservation.Payments {
 	if !a.config.Conservation.Chain {
 		return nil
@@ -119,7 +118,7 @@ func (a *App) chainReader(book *checks.Book) conservation.Payments {
 	}
 }
 
-// paymentsChainOf is a payer's chain, and by what its blocks are final.
+// paymentsChainOf returns a payer's chain and how its blocks become final: by tag, or at a depth.
 func (a *App) paymentsChainOf(s txmanager.Submitter) (chain payout.PaymentsChain, byTag bool, depth uint64, err error) {
 	of, err := a.servedOf(s)
 	if err != nil {
@@ -128,7 +127,7 @@ func (a *App) paymentsChainOf(s txmanager.Submitter) (chain payout.PaymentsChain
 	return of.connector, of.Finality == config.FinalityFinalized, uint64(of.Confirmations), nil
 }
 
-// balancesOf are the core's balances as the check of conservation takes them.
+// balancesOf reads the core's balances in the form that the check of conservation takes.
 func balancesOf(core *trading.Ledger) func(context.Context) (uint64, map[conservation.Account]conservation.Sum, error) {
 	return func(ctx context.Context) (uint64, map[conservation.Account]conservation.Sum, error) {
 		line, list, err := core.AllBalances(ctx)
@@ -140,13 +139,13 @@ func balancesOf(core *trading.Ledger) func(context.Context) (uint64, map[conserv
 	}
 }
 
-// transferRules are the settings that govern transfers.
+// transferRules returns the settings that govern transfers.
 func transferRules(c config.Config) transfer.Rules {
 	r, t := transfer.DefaultRules(), c.Transfer
 	r.InitTimeout, r.CallTimeout, r.RescueAfter = t.InitTimeout, t.CallTimeout, t.RescueAfter
 	r.RetryFirst, r.RetryMost, r.PayoutMost = t.RetryFirst, t.RetryMost, min(r.PayoutMost, t.RetryMost)
 	r.PayoutLimit = 0
-	for _, of := range c.Served() { // the slowest chain's
+	for _, of := range c.Served() { // the rule of the slowest chain
 		r.PayoutLimit = max(r.PayoutLimit, payout.Limit(txmanager.Finality(of.Finality), uint64(of.Confirmations), of.BlockTime, 2*t.PayoutFinality))
 	}
 	return r

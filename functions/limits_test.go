@@ -8,24 +8,24 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// shift moves the time at which the user asked for everything so far.
-func (h house) shift(user int64, by string) {
+// shift moves the times of the user's earlier posts.
+func (h deployment) shift(user int64, by string) {
 	h.t.Helper()
 	h.run(`alter table transfers_tb disable trigger user`)
 	h.run(`update transfers_tb set created_at = created_at + $2::text::interval where user_id = $1`, user, by)
 	h.run(`alter table transfers_tb enable trigger user`)
 }
 
-// rich gives the user so many units of the asset in Funding.
-func (h house) rich(user int64, asset int32, units uint64) {
+// rich gives the user units of the asset in Funding.
+func (h deployment) rich(user int64, asset int32, units uint64) {
 	h.t.Helper()
 	name := fmt.Sprintf("funds-of-%d-in-%d", user, asset)
 	h.must(h.funding.OutsideDeposit(h.t.Context(), transfer.Call{ReqID: name, UserID: user, AssetID: asset, Units: units}))
 }
 
-// limited posts for the user, and wants what is said: a refusal by a limit is 429,
-// with the seconds after which there may be room, and stores nothing.
-func (h house) limited(what string, user int64, differs map[string]any, want string) {
+// limited posts for the user and requires the answer. A refusal by a limit is 429 with the seconds
+// until there can be room, and stores nothing.
+func (h deployment) limited(what string, user int64, differs map[string]any, want string) {
 	h.t.Helper()
 	stored := func() (n int) {
 		if err := h.DB.QueryRow(h.t.Context(), `select count(*) from transfers_tb where user_id = $1`, user).Scan(&n); err != nil {
@@ -51,15 +51,15 @@ const (
 	tooMuchADay = "429 DAILY_AMOUNT_EXCEEDED 3600"
 )
 
-// The tenth in a second passes, the eleventh does not, and does when the second is
-// over; of each user alone. What is stored answers all the same.
+// The tenth post in a second passes and the eleventh does not, until the second is over. The limit is
+// per user. A stored transfer is answered nevertheless.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=10", "FENCEPOST_TRANSFER_LIMITS_PER_DAY=100")...)
 	for range 9 {
 		h.limited("one of nine", alice, nil, passes)
-		h.shift(alice, "1 hour") // within this second, however slow the test is
+		h.shift(alice, "1 hour") // so that all posts count in one second, even on a slow machine
 	}
 	h.limited("the tenth", alice, map[string]any{"cid": "tenth"}, passes)
 	h.shift(alice, "1 hour")
@@ -71,7 +71,7 @@ func TestRateLimit(t *testing.T) {
 	h.limited("when the second is over", alice, nil, passes)
 }
 
-// So many in a day pass and the next does not, until the first is a day old.
+// The allowed number of posts in a day passes and the next does not, until the first is a day old.
 func TestDailyLimit(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -87,8 +87,8 @@ func TestDailyLimit(t *testing.T) {
 	h.limited("and no more", alice, nil, tooOften)
 }
 
-// An asset's amount of a day passes to its last unit, both ways together; what failed
-// does not count, nor what is a day old, nor another asset or user.
+// An asset's daily amount can be used to its last unit, both directions together. Failed transfers,
+// those older than a day, and those of another asset or user do not count.
 func TestDailyAmount(t *testing.T) {
 	t.Parallel()
 	h := build(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// How many a page of a list has.
+// The number of rows on a page of a list.
 const (
 	listDefault = 50
 	listMost    = 500
@@ -24,10 +24,10 @@ const (
 
 type listResponse struct {
 	Transactions  []listedTx `json:"transactions"`
-	NextPageToken string     `json:"nextPageToken,omitempty"` // none: this was the last page
+	NextPageToken string     `json:"nextPageToken,omitempty"` // absent on the last page
 }
 
-// listedTx is a transaction in a list. Only an operator sees the nonce.
+// listedTx is a transaction in a list. Only an operator is shown the nonce.
 type listedTx struct {
 	store.Listed
 	Nonce *int64 `json:"nonce,omitempty"`
@@ -35,9 +35,8 @@ type listedTx struct {
 	LastErrorDetail *string `json:"lastErrorDetail,omitempty"`
 }
 
-// list shows a submitter's transactions page by page, the newest first: to a caller
-// its own, to an operator all. What is not in it proves nothing; by-request is the
-// word on an intent.
+// list shows a submitter's transactions, newest first and one page a call. A caller sees its own, an
+// operator sees all. An intent's absence proves nothing; only GET …/by-request does.
 func (a *App) list(w http.ResponseWriter, r *http.Request) error {
 	v, err := a.viewer(r)
 	if err != nil {
@@ -77,10 +76,10 @@ func (a *App) list(w http.ResponseWriter, r *http.Request) error {
 
 type transfersResponse struct {
 	Transfers     []transferView `json:"transfers"`
-	NextPageToken string         `json:"next_page_token,omitempty"` // none: this was the last page
+	NextPageToken string         `json:"next_page_token,omitempty"` // absent on the last page
 }
 
-// listTransfers shows a user's own transfers and payouts page by page, the newest first.
+// listTransfers shows a user's own transfers and payouts, newest first and one page a call.
 func (a *App) listTransfers(w http.ResponseWriter, r *http.Request) error {
 	user, err := a.user(r)
 	if err != nil {
@@ -117,10 +116,10 @@ func (a *App) listTransfers(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// place is how a list's page token tells where the next page begins: behind the row
-// of this id, which is the caller's own. Rows stay for ever, and so do tokens.
+// place is the position of a list's next page: after the row of this id, which is the caller's own.
+// Rows are never deleted, so tokens never expire.
 type place struct {
-	version byte // the first byte of a token, so that one list's is not another's
+	version byte // the first byte of a token; it ties the token to its list
 	write   func(id string) ([16]byte, error)
 	read    func([16]byte) string
 }
@@ -134,10 +133,10 @@ var (
 		func(b [16]byte) string { return ulid.ULID(b).String() }}
 )
 
-// tokens has one text for each token.
+// tokens encodes page tokens; each token has exactly one text.
 var tokens = base64.RawURLEncoding.Strict()
 
-// pageToken is the token of the page behind the row of this id; "": there is none.
+// pageToken returns the token of the page after the row of this id; "" means that the list ends there.
 func pageToken(id string, p place) string {
 	b, err := p.write(id)
 	if id == "" || err != nil {
@@ -146,7 +145,7 @@ func pageToken(id string, p place) string {
 	return tokens.EncodeToString(append([]byte{p.version}, b[:]...))
 }
 
-// pageOf is the size of the page that is asked for, and the row behind which it begins.
+// pageOf returns the requested page size and the row after which the page begins.
 func pageOf(q map[string]string, p place) (size int, after string, err error) {
 	size = listDefault
 	if text := q["pageSize"]; text != "" {

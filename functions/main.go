@@ -16,9 +16,8 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// Main is the whole of a server program: it serves the function that
-// FUNCTION_TARGET names, or all of them where it names none, until SIGTERM. It
-// exits with 1 where it cannot.
+// Main is a complete server program. It serves the function that FUNCTION_TARGET names, or all
+// functions if it names none, until SIGTERM. It exits with 1 if it cannot start or serve.
 func Main(ext Extensions) {
 	if len(os.Args) > 1 {
 		fmt.Print("server serves Fencepost's functions over HTTP on PORT. FUNCTION_TARGET names one of them;\n" +
@@ -31,9 +30,8 @@ func Main(ext Extensions) {
 	}
 }
 
-// gcPercent lets the heap, of some ten megabytes, grow fivefold between two
-// collections: they took a tenth of the time of a create. GOGC, where it is set,
-// says otherwise.
+// gcPercent lets the heap of some ten megabytes grow fivefold between two collections, unless GOGC is
+// set. With Go's default, collections took a tenth of the time of a create.
 const gcPercent = 400
 
 func serve(ctx context.Context, ext Extensions) error {
@@ -55,7 +53,7 @@ func serve(ctx context.Context, ext Extensions) error {
 		fnframework.HTTP(name, handler.ServeHTTP)
 	}
 	target := cmp.Or(c.Platform.FunctionTarget, All)
-	if err := os.Setenv("FUNCTION_TARGET", target); err != nil { // the framework reads it
+	if err := os.Setenv("FUNCTION_TARGET", target); err != nil { // the functions framework reads it
 		return err
 	}
 	log.Info("serving", "function", target, "port", c.Platform.Port, telemetry.NodeIDKey, node)

@@ -15,19 +15,19 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// compareEvery is between two looks of a process.
+// compareEvery is the time between two comparisons of a process.
 const compareEvery = time.Minute
 
-// compareTimeout bounds one look: the storage's own time, and the database's.
+// compareTimeout bounds one comparison, the storage's and the database's time together.
 const compareTimeout = 10 * time.Second
 
-// marks compares the database with the mark outside it. A nil one does nothing.
+// marks compares the database with the high-water mark stored outside it. A nil value does nothing.
 type marks struct {
 	keeper mark.Keeper
 	object *gcs.Object
 	adopts func(context.Context, mark.Seen, string) error
 
-	compared atomic.Bool // the first look has come to an end
+	compared atomic.Bool // the first comparison has finished
 	mu       sync.Mutex
 	next     time.Time // by the monotonic clock
 }
@@ -52,11 +52,11 @@ func (m *marks) close() error {
 	return m.object.Close()
 }
 
-// compare compares before the first request that reads a row, and then once a minute.
-// Requests that come during the first look wait; later one request looks, and the others
-// go on by what the last look said. A foreign database has been distrusted when it
-// returns: its own rows say so to whoever reads them. A mark that cannot be read stops
-// nobody; a database that could not be asked is not believed.
+// compare compares before the first request that reads a row, and then once a minute. Requests that
+// arrive during the first comparison wait for it. Later one request compares, and the others use the
+// last result. When it returns, a foreign database has been marked as not the authority, and its own
+// rows say so to every reader. An unreadable mark stops no request. A database that did not answer
+// fails the request.
 func (m *marks) compare(ctx context.Context, log *slog.Logger) error {
 	if m == nil {
 		return nil
@@ -71,25 +71,25 @@ func (m *marks) compare(ctx context.Context, log *slog.Logger) error {
 	if time.Now().Before(m.next) {
 		return nil
 	}
-	// A caller that hangs up ends no look: what it broke off would count as unread.
-	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), compareTimeout)
+	// A caller that disconnects must not end the comparison: a cancelled one would count as unread.
+	comparing, cancel := context.WithTimeout(context.WithoutCancel(ctx), compareTimeout)
 	defer cancel()
-	_, err := m.keeper.Look(looking)
-	if err != nil && !decided(err) {
+	_, err := m.keeper.Look(comparing)
+	if err != nil && !isConclusive(err) {
 		return web.UnavailableBecause(err, "the database could not be compared with the mark outside it")
 	}
 	m.next = time.Now().Add(compareEvery)
 	m.compared.Store(true)
-	m.tell(ctx, log, err)
+	m.logResult(ctx, log, err)
 	return nil
 }
 
-// decided says that a look came to an end that is no failure of the database.
-func decided(err error) bool {
+// isConclusive reports whether the comparison finished without a failure of the database.
+func isConclusive(err error) bool {
 	return errors.Is(err, mark.ErrForeign) || errors.Is(err, mark.ErrGone) || errors.Is(err, mark.ErrNone) || errors.Is(err, mark.ErrUnread)
 }
 
-func (m *marks) tell(ctx context.Context, log *slog.Logger, err error) {
+func (m *marks) logResult(ctx context.Context, log *slog.Logger, err error) {
 	switch {
 	case errors.Is(err, mark.ErrForeign):
 		log.Log(ctx, telemetry.LevelCritical, "PROTECT on every submitter: the database does not hold the mark outside it, until an operator accepts it",
@@ -99,13 +99,13 @@ func (m *marks) tell(ctx context.Context, log *slog.Logger, err error) {
 	}
 }
 
-// sweepMark writes the next mark. A storage that does not answer is shown, and stops nothing.
+// sweepMark writes the next mark. If the storage does not answer, a gauge shows it and nothing stops.
 func (a *App) sweepMark(ctx context.Context) error {
 	if a.marks == nil {
 		return nil
 	}
 	err := a.marks.keeper.Advance(ctx, store.MarkOfSweep)
-	if store.IsMoving(err) { // the last mark stays, and was seen
+	if store.IsMoving(err) { // during a move the last mark stays; it was read
 		err = nil
 	}
 	var uncompared int64
@@ -113,18 +113,18 @@ func (a *App) sweepMark(ctx context.Context) error {
 		uncompared = 1
 	}
 	telemetry.MarkUncompared.Record(ctx, uncompared)
-	a.marks.tell(ctx, a.log, err)
+	a.marks.logResult(ctx, a.log, err)
 	return nil
 }
 
-// adopt lets a database that is about to be accepted write over the mark that is there.
-// Without it the database is foreign again at the next look, which is the safe side.
+// adopt lets a database that an operator is about to accept overwrite the existing mark. If it fails,
+// the next comparison finds the database foreign again, which is safe.
 func (m *marks) adopt(ctx context.Context, log *slog.Logger, operator string) {
 	if m == nil {
 		return
 	}
 	seen, err := m.object.Read(ctx)
-	if errors.Is(err, mark.ErrNone) { // lost with its bucket: the acceptance writes the first one
+	if errors.Is(err, mark.ErrNone) { // the bucket and its mark were lost: the acceptance writes the first one
 		err = nil
 	}
 	if err == nil {
@@ -135,10 +135,11 @@ func (m *marks) adopt(ctx context.Context, log *slog.Logger, operator string) {
 	}
 }
 
-// accepted writes a mark of the database as it was accepted: any other one is foreign from now on.
+// accepted writes a mark of the database that an operator accepted. From then on any other database is
+// foreign.
 func (m *marks) accepted(ctx context.Context, log *slog.Logger) {
 	if m == nil {
 		return
 	}
-	m.tell(ctx, log, m.keeper.Advance(ctx, "accepted"))
+	m.logResult(ctx, log, m.keeper.Advance(ctx, "accepted"))
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/fencepost/fencepost/shared/mark"
 )
 
-// foreignMark is an object of another database's mark, and a database that knows no mark.
+// foreignMark is another database's mark, and a database that does not know it.
 type foreignMark struct {
 	mark.Object
 	mark.Book
 	judged int
-	asked  chan struct{} // closed by the second read; nil: none waits
-	answer chan struct{} // closed where the second read may go on
+	asked  chan struct{} // closed by the second read; nil: no read waits
+	answer chan struct{} // closed to let the second read continue
 	reads  int
 }
 
@@ -34,8 +34,8 @@ func (f *foreignMark) Judge(ctx context.Context, _ mark.Seen) (mark.Verdict, err
 	return mark.Foreign, ctx.Err()
 }
 
-// A caller that hangs up does not keep the process from comparing the database.
-func TestLookOutlivesItsCaller(t *testing.T) {
+// A caller that disconnects does not stop the process from comparing the database.
+func TestComparisonOutlivesItsCaller(t *testing.T) {
 	t.Parallel()
 	f := &foreignMark{}
 	m := &marks{keeper: mark.Keeper{Object: f, Book: f}}
@@ -51,8 +51,8 @@ func TestLookOutlivesItsCaller(t *testing.T) {
 	}
 }
 
-// A storage that does not answer holds up the one request that looks again, and no other.
-func TestRequestsGoOnWhileOneLooksAgain(t *testing.T) {
+// A storage that does not answer delays only the one request that compares again.
+func TestRequestsContinueWhileOneComparesAgain(t *testing.T) {
 	t.Parallel()
 	f := &foreignMark{asked: make(chan struct{}), answer: make(chan struct{})}
 	m := &marks{keeper: mark.Keeper{Object: f, Book: f}}

@@ -2,9 +2,9 @@ package functions_test
 
 import "testing"
 
-// While the database is about to be moved, whoever wants something stored is told so, by
-// a code of its own, and reads go on; afterwards all goes on. No row of it is stored.
-func TestExpectedMoveIsTold(t *testing.T) {
+// While a database move is expected, a request to store something is refused with a separate code and
+// stores no row. Reads continue. Afterwards all calls succeed.
+func TestExpectedMoveIsReported(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.Register(t, shopAccount, 1)

@@ -9,8 +9,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// No node's URL is given to these functions, which query none. The others refuse to start
-// without one.
+// These functions query no node and get no node URL. The others refuse to start without one.
 func TestFunctionsThatQueryNoNodeStartWithoutAnURL(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -28,7 +27,7 @@ func TestFunctionsThatQueryNoNodeStartWithoutAnURL(t *testing.T) {
 	}
 }
 
-// The function create knows the chains by their ids alone, and accepts intents of each.
+// The function create knows only the chains' ids, and accepts intents of each.
 func TestCreateAcceptsIntentsWithoutANode(t *testing.T) {
 	t.Parallel()
 	h := build(t)

@@ -2,7 +2,7 @@ package functions
 
 import _ "embed"
 
-// OpenAPI describes, as OpenAPI 3.1, all that callers, users and operators may call.
+// OpenAPI is the OpenAPI 3.1 description of all calls for callers, users and operators.
 //
 //go:embed openapi.yaml
 var OpenAPI string

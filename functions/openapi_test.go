@@ -20,8 +20,7 @@ import (
 
 var described = sync.OnceValues(func() (*webtest.Contract, error) { return webtest.Load([]byte(functions.OpenAPI)) })
 
-// apiOf is openapi.yaml, which every answer of every test is held to: see
-// house.serve.
+// apiOf returns openapi.yaml. Every answer of every test is checked against it: see deployment.serve.
 func apiOf(t *testing.T) *webtest.Contract {
 	t.Helper()
 	c, err := described()
@@ -31,8 +30,7 @@ func apiOf(t *testing.T) *webtest.Contract {
 	return c
 }
 
-// The description has every path that callers, users and operators may call, and no
-// other.
+// The description has exactly the paths that callers, users and operators may call.
 func TestDescriptionHasEveryPath(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -48,7 +46,7 @@ func TestDescriptionHasEveryPath(t *testing.T) {
 	}
 }
 
-// The description has every code that is declared anywhere, and no other.
+// The description has exactly the codes that the code declares.
 func TestDescriptionHasEveryCode(t *testing.T) {
 	t.Parallel()
 	declared := map[string]bool{}
@@ -64,14 +62,14 @@ func TestDescriptionHasEveryCode(t *testing.T) {
 		}
 	}
 	want := slices.Sorted(maps.Keys(declared))
-	got := append(apiOf(t).Codes(), "METHOD_NOT_ALLOWED", "STEP_FAILED") // of no operation, and of internal ones
+	got := append(apiOf(t).Codes(), "METHOD_NOT_ALLOWED", "STEP_FAILED") // the first belongs to no operation, the second to internal ones
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("declared, and described (-declared +described):\n%s", diff)
 	}
 }
 
-// codesIn adds the names of the codes and reasons that the file declares.
+// codesIn adds the codes and reasons that the file declares.
 func codesIn(t *testing.T, file string, into map[string]bool) {
 	t.Helper()
 	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -99,7 +97,7 @@ func codesIn(t *testing.T, file string, into map[string]bool) {
 	})
 }
 
-// nameOf is the last part of a type's name.
+// nameOf returns the last part of a type's name.
 func nameOf(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:

@@ -14,8 +14,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// pending is a transfer of alice's that waits for a core which does not answer.
-func (h house) pending() (reqID string) {
+// pending stores a transfer of alice's that waits for a core which does not answer.
+func (h deployment) pending() (reqID string) {
 	h.t.Helper()
 	h.signal(syscall.SIGSTOP)
 	a := h.post(alice, nil)
@@ -25,18 +25,18 @@ func (h house) pending() (reqID string) {
 	return fmt.Sprint(a.body["req_id"])
 }
 
-// impatient is a house that gives a core up soon.
-func impatient(t *testing.T) house {
+// impatient returns a deployment whose calls to the core time out soon.
+func impatient(t *testing.T) deployment {
 	t.Helper()
 	h := build(t)
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms")...)
 	return h
 }
 
-// stored is a transfer of alice's on which nobody works, of 1 USDT from Funding.
-func (h house) stored(cid string) (reqID string) { return h.storedFrom(transfer.Funding, cid) }
+// stored stores a transfer of alice's of 1 USDT from Funding that no worker drives.
+func (h deployment) stored(cid string) (reqID string) { return h.storedFrom(transfer.Funding, cid) }
 
-func (h house) storedFrom(from transfer.AccountType, cid string) (reqID string) {
+func (h deployment) storedFrom(from transfer.AccountType, cid string) (reqID string) {
 	h.t.Helper()
 	to := transfer.Spot
 	if from == to {
@@ -50,8 +50,8 @@ func (h house) storedFrom(from transfer.AccountType, cid string) (reqID string) 
 	return req.ReqID
 }
 
-// An operator is told where the money is, what is known, when the next try is and what
-// would help; and resolves what waits, by a reason that is kept.
+// An operator reads where the money is, the evidence, the time of the next attempt and what would
+// help. The operator resolves a waiting transfer, and the reason is stored.
 func TestWhyAndResolve(t *testing.T) {
 	t.Parallel()
 	h := impatient(t)
@@ -99,7 +99,7 @@ func TestWhyAndResolve(t *testing.T) {
 	}
 	h.signal(syscall.SIGCONT)
 	resolved := h.as("ann", "POST", path+"/resolve", map[string]any{"op": "deposit", "reason": "the core has lost it"})
-	if got := resolved.is("state"); got != "200 ROLLED_BACK" && got != "200 COMMITTED" { // the first call may have come through
+	if got := resolved.is("state"); got != "200 ROLLED_BACK" && got != "200 COMMITTED" { // the first call can have been applied
 		t.Errorf("resolve: got %s (%v), want it at its end", got, resolved.body)
 	}
 	why = h.as("ann", "GET", path+"/why", nil)
@@ -109,7 +109,7 @@ func TestWhyAndResolve(t *testing.T) {
 	}
 }
 
-// A transfer that has not begun is cancelled by an operator, once.
+// An operator cancels a transfer that has not begun, once.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -127,7 +127,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A repeated post wakes what its creator left when it died.
+// A repeated post enqueues the step that its creator did not when it died.
 func TestARepeatWakesWhatItsCreatorLeft(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -140,9 +140,8 @@ func TestARepeatWakesWhatItsCreatorLeft(t *testing.T) {
 	}
 }
 
-// The sweep has a task made for each transfer that is overdue or has lost its worker,
-// by the minute, and tells a person of those that are late and of who is busy. It needs
-// no trading core.
+// The sweep makes a task for each transfer that is overdue or has lost its worker, named by the
+// minute. It alerts about late transfers and unusually active users. It needs no trading core.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -177,8 +176,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// A unit that is gone is found, halts new transfers, and is shown; what is stored is
-// answered all the same; a person resumes.
+// A missing unit is found, halts new transfers, and is shown. Stored transfers are still answered, and
+// an operator resumes.
 func TestConservation(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -226,7 +225,7 @@ func TestConservation(t *testing.T) {
 	}
 }
 
-// Without a trading core there are no transfers, and everything else is as it was.
+// Without a trading core there are no transfers, and everything else works.
 func TestWithoutATradingCore(t *testing.T) {
 	t.Parallel()
 	h := build(t)

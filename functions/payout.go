@@ -13,9 +13,9 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// refundsFinality is the finality by which payouts are offered or off: a payer may be on
-// any chain that is served, so that one chain whose finality is none to give money back by
-// turns them off. Of a payout its payer's own chain decides: see [App.payoutFinalityOf].
+// refundsFinality returns the finality that decides whether payouts are offered. A payer can be on any
+// served chain. One chain whose finality is too weak for refunds therefore turns payouts off. For a
+// single payout its payer's chain decides: see [App.payoutFinalityOf].
 func refundsFinality(c config.Config) (txmanager.Finality, uint64) {
 	served := c.Served()
 	i := slices.IndexFunc(served, func(of config.ServedChain) bool {
@@ -25,8 +25,8 @@ func refundsFinality(c config.Config) (txmanager.Finality, uint64) {
 	return txmanager.Finality(of.Finality), uint64(of.Confirmations)
 }
 
-// payoutLedger is the chains as a ledger; off where this deployment's finality is none
-// to give money back by.
+// payoutLedger returns the chains as a ledger. It is off if the deployment's finality is too weak for
+// refunds.
 func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
 	finality, confirmations := refundsFinality(a.config)
 	l := payout.New(payout.Options{
@@ -40,7 +40,7 @@ func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
 	return l
 }
 
-// payoutChain is a payer's chain, with what is asked of it counted.
+// payoutChain is a payer's chain that counts its queries.
 type payoutChain struct {
 	watchedChain
 	connector connector
@@ -59,7 +59,7 @@ func (a *App) payoutChainOf(s txmanager.Submitter) (payout.Chain, error) {
 	return payoutChain{watchedChain{c.connector}, c.connector}, nil
 }
 
-// payoutFinalityOf is by what transactions of the payer's chain are final.
+// payoutFinalityOf returns how transactions of the payer's chain become final.
 func (a *App) payoutFinalityOf(s txmanager.Submitter) (txmanager.Finality, uint64, error) {
 	c, err := a.servedOf(s)
 	if err != nil {
@@ -76,7 +76,7 @@ type payoutRequest struct {
 	UserID  *int64  `json:"user_id"`
 }
 
-// postPayout is postTransfer from Funding to an address outside.
+// postPayout posts a transfer from Funding to an external address.
 func (a *App) postPayout(w http.ResponseWriter, r *http.Request) error {
 	user, err := a.user(r)
 	if err != nil {
@@ -112,9 +112,9 @@ func addressProblem(say string) *web.Problem {
 	return p
 }
 
-// preparePayout fixes what the payout does, for ever. Where that cannot be done, what
-// it returns is never stored, but finds what is stored under the cid; and hindrance
-// says why, unless asset or amount are wrong, which is judged where it is stored.
+// preparePayout fixes permanently what the payout does. If that is impossible, the returned request is
+// never stored, but it still finds the stored one under its cid. The hindrance then says why. A wrong
+// asset or amount is no hindrance, as the store checks those.
 func (a *App) preparePayout(ctx context.Context, req transfer.Request, to txmanager.Address) (p *transfer.Payout, hindrance, err error) {
 	none := &transfer.Payout{Address: to.String(), BaseUnits: "1", Payload: []byte("{}")}
 	if !a.transfers.pays {

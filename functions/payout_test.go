@@ -12,8 +12,8 @@ import (
 
 const paidTo = "0x52908400098527886e0f7030069857d2e4169ee7"
 
-// pay asks for a payout of 1.5 USDT of the user's, and what differs.
-func (h house) pay(user int64, differs map[string]any) answer {
+// pay posts a payout of 1.5 USDT of the user, with the given changes.
+func (h deployment) pay(user int64, differs map[string]any) answer {
 	h.t.Helper()
 	body := map[string]any{"asset": "USDT", "amount": "1.5", "address": paidTo}
 	for name, value := range differs {
@@ -22,7 +22,7 @@ func (h house) pay(user int64, differs map[string]any) answer {
 	return call(h.t, h.t.Context(), h.userToken(user), "POST", h.url+"/api/v1/payout", body)
 }
 
-func (h house) registerPayer() {
+func (h deployment) registerPayer() {
 	h.t.Helper()
 	_, err := h.Store.Register(h.t.Context(), store.Registration{
 		Submitter: payer, Signer: "local", MaxInFlight: 1, Callers: []string{store.PayoutCaller}, CreatedBy: "test",
@@ -32,9 +32,9 @@ func (h house) registerPayer() {
 	}
 }
 
-// A payout is stored with all that it will do, posted to the transaction manager
-// under its req_id, and waits for its chain; the same cid again answers the same,
-// whatever the settings and the asset say by then.
+// A payout is stored with everything that it will do, and is posted to the transaction manager under
+// its req_id. Then it waits for its chain. The same cid gets the same answer, even after settings and
+// asset have changed.
 func TestPayout(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -65,7 +65,7 @@ func TestPayout(t *testing.T) {
 	}
 }
 
-// Nobody but the coordinator cancels a payout: what is cancelled is given back.
+// Only the coordinator can cancel a payout, since a cancelled payout is refunded.
 func TestOnlyTheCoordinatorCancelsAPayout(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -89,7 +89,7 @@ func TestOnlyTheCoordinatorCancelsAPayout(t *testing.T) {
 	}
 }
 
-// What is wrong with a payout is told in the order of a transfer's checks.
+// A wrong payout is refused by the first failing check, in the order of a transfer's checks.
 func TestPayoutRefused(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -124,8 +124,8 @@ func TestPayoutRefused(t *testing.T) {
 	}
 }
 
-// A finality that a reorg may undo offers no payouts: what was refunded could be paid
-// after all.
+// With a finality that a reorg can undo no payouts are offered: a refunded payment could be mined
+// later.
 func TestNoPayoutsByAFinalityThatMayBeUndone(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -143,7 +143,7 @@ func TestNoPayoutsByAFinalityThatMayBeUndone(t *testing.T) {
 	}
 }
 
-// Of two chains each payer's own has the say on when its payments are final.
+// Each payer's own chain decides when its payments are final.
 func TestPayoutsAreFinalByTheirPayersChain(t *testing.T) {
 	t.Parallel()
 	h := build(t)

@@ -12,11 +12,11 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// listedMost is how many addresses of a user an operator is shown.
-const listedMost = 500
+// maxListedAddresses is the most addresses of a user in one answer to an operator.
+const maxListedAddresses = 500
 
 type addressRequest struct {
-	Asset   string `json:"asset"` // whose chain the address is on
+	Asset   string `json:"asset"` // the address is on this asset's chain
 	Address string `json:"address"`
 }
 
@@ -43,8 +43,8 @@ func viewOfAddress(a transfers.Address) addressView {
 	return v
 }
 
-// addAddress puts an address on the user's list. One that is there already is answered as it
-// is, and does not wait anew.
+// addAddress adds an address to the user's list. An address that is already listed is returned
+// unchanged, and its waiting time does not restart.
 func (a *App) addAddress(w http.ResponseWriter, r *http.Request) error {
 	user, err := a.user(r)
 	if err != nil {
@@ -65,7 +65,7 @@ func (a *App) addAddress(w http.ResponseWriter, r *http.Request) error {
 	if asset == nil {
 		return transfer.ErrRefused{Reason: transfer.InvalidAsset}
 	}
-	// What no payout of the asset can go to is refused here already.
+	// An address that no payout of the asset can use is refused now.
 	p, err := payout.Prepare(*asset, asset.MinUnits, to.String(), a.config.Transfer.PayoutMaxGas)
 	if err != nil {
 		return err
@@ -85,9 +85,9 @@ func (a *App) addAddress(w http.ResponseWriter, r *http.Request) error {
 }
 
 type addressesResponse struct {
-	Required  bool          `json:"required"` // payouts go to these alone
+	Required  bool          `json:"required"` // payouts may go only to listed addresses
 	Addresses []addressView `json:"addresses"`
-	Block     *blockView    `json:"block,omitempty"` // to operators
+	Block     *blockView    `json:"block,omitempty"` // shown only to operators
 }
 
 type blockView struct {
@@ -96,7 +96,7 @@ type blockView struct {
 	Reason string    `json:"reason"`
 }
 
-// listAddresses shows users the addresses on their list.
+// listAddresses shows users their listed addresses.
 func (a *App) listAddresses(w http.ResponseWriter, r *http.Request) error {
 	user, err := a.user(r)
 	if err != nil {
@@ -118,17 +118,17 @@ func (a *App) addressesOf(found transfers.UserAddresses) addressesResponse {
 	return out
 }
 
-// removeAddress takes an address off the user's list at once.
+// removeAddress removes an address from the user's list at once.
 func (a *App) removeAddress(w http.ResponseWriter, r *http.Request) error {
 	user, err := a.user(r)
 	if err != nil {
 		return err
 	}
-	return a.takeOff(w, r, transfers.RemovalOfAddress{UserID: user, By: transfers.ByUser})
+	return a.replyRemoval(w, r, transfers.RemovalOfAddress{UserID: user, By: transfers.ByUser})
 }
 
-// takeOff carries out a removal of the address in the path, and shows the address.
-func (a *App) takeOff(w http.ResponseWriter, r *http.Request, removal transfers.RemovalOfAddress) error {
+// replyRemoval removes the address in the path and answers with it.
+func (a *App) replyRemoval(w http.ResponseWriter, r *http.Request, removal transfers.RemovalOfAddress) error {
 	id, ok := digits(r.PathValue("address_id"))
 	if !ok {
 		return web.FieldProblem("address_id", "is no number of an address: want one that the list of addresses shows")
@@ -144,7 +144,7 @@ func (a *App) takeOff(w http.ResponseWriter, r *http.Request, removal transfers.
 	return nil
 }
 
-// addressOrder is which user an operator acts on.
+// addressOrder returns the calling operator and the user in the path.
 func (a *App) addressOrder(r *http.Request) (operator string, user int64, err error) {
 	if operator, err = a.operator(r); err != nil {
 		return "", 0, err
@@ -156,7 +156,7 @@ func (a *App) addressOrder(r *http.Request) (operator string, user int64, err er
 	return operator, user, nil
 }
 
-// addressOrderWithReason is addressOrder with the reason that the body has.
+// addressOrderWithReason is [App.addressOrder] with the body's reason.
 func (a *App) addressOrderWithReason(w http.ResponseWriter, r *http.Request) (operator string, user int64, reason string, err error) {
 	if operator, user, err = a.addressOrder(r); err != nil {
 		return "", 0, "", err
@@ -169,8 +169,7 @@ func (a *App) addressOrderWithReason(w http.ResponseWriter, r *http.Request) (op
 	return operator, user, reason, err
 }
 
-// showAddresses shows operators a user's addresses, also those that were removed, the newest
-// first.
+// showAddresses shows operators a user's addresses, newest first, including the removed ones.
 func (a *App) showAddresses(w http.ResponseWriter, r *http.Request) error {
 	_, user, err := a.addressOrder(r)
 	if err != nil {
@@ -180,7 +179,7 @@ func (a *App) showAddresses(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *App) replyAddresses(w http.ResponseWriter, r *http.Request, user int64) error {
-	found, err := a.transfers.store.Addresses(r.Context(), user, a.transfers.terms.Addresses.Delay, listedMost)
+	found, err := a.transfers.store.Addresses(r.Context(), user, a.transfers.terms.Addresses.Delay, maxListedAddresses)
 	if err != nil {
 		return err
 	}
@@ -192,16 +191,16 @@ func (a *App) replyAddresses(w http.ResponseWriter, r *http.Request, user int64)
 	return nil
 }
 
-// dropAddress takes an address off a user's list, by an operator.
+// dropAddress removes an address from a user's list, by an operator.
 func (a *App) dropAddress(w http.ResponseWriter, r *http.Request) error {
 	operator, user, reason, err := a.addressOrderWithReason(w, r)
 	if err != nil {
 		return err
 	}
-	return a.takeOff(w, r, transfers.RemovalOfAddress{UserID: user, By: operator, Reason: reason})
+	return a.replyRemoval(w, r, transfers.RemovalOfAddress{UserID: user, By: operator, Reason: reason})
 }
 
-// blockAddresses keeps a user from adding addresses.
+// blockAddresses stops a user from adding addresses.
 func (a *App) blockAddresses(w http.ResponseWriter, r *http.Request) error {
 	operator, user, reason, err := a.addressOrderWithReason(w, r)
 	if err != nil {
@@ -221,7 +220,7 @@ func (a *App) unblockAddresses(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if mustPropose(r) {
-		what := proposed{"unblock-addresses", number("userId", user), reason, fmt.Sprintf("lets user %d add payout addresses again", user)}
+		what := proposed{"unblock-addresses", idSubject("userId", user), reason, fmt.Sprintf("lets user %d add payout addresses again", user)}
 		var now struct{ Block *struct{} }
 		switch _, err := a.actState(r.Context(), what, &now); {
 		case err != nil:

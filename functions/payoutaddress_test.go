@@ -11,21 +11,21 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// listedOnly serves with a process that pays out to listed addresses alone.
-func (h house) listedOnly() house {
+// listedOnly serves with a process that pays out only to listed addresses.
+func (h deployment) listedOnly() deployment {
 	h.t.Helper()
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_PAYOUT_ADDRESSES_REQUIRED=true")...)
 	return h
 }
 
-// addresses calls as the user. The path is the part behind that of the list.
-func (h house) addresses(user int64, method, path string, body any) answer {
+// addresses calls as the user. The path follows that of the list.
+func (h deployment) addresses(user int64, method, path string, body any) answer {
 	h.t.Helper()
 	return call(h.t, h.t.Context(), h.userToken(user), method, h.url+"/api/v1/payout_address"+path, body)
 }
 
-// add asks for paidTo on the user's list, and what differs.
-func (h house) add(user int64, differs map[string]any) answer {
+// add adds paidTo to the user's list, with the given changes.
+func (h deployment) add(user int64, differs map[string]any) answer {
 	h.t.Helper()
 	body := map[string]any{"asset": "USDT", "address": paidTo}
 	for name, value := range differs {
@@ -35,15 +35,15 @@ func (h house) add(user int64, differs map[string]any) answer {
 }
 
 // agedAddresses makes all addresses a day older.
-func (h house) agedAddresses() {
+func (h deployment) agedAddresses() {
 	h.t.Helper()
 	h.run(`alter table payout_address disable trigger user`)
 	h.run(`update payout_address set added_at = added_at - interval '24 hours'`)
 	h.run(`alter table payout_address enable trigger user`)
 }
 
-// Where the list is required a payout goes to an address of its user's a day after that was
-// added, until it is removed. A refusal for the delay tells when the delay ends.
+// If the list is required, a payout may go to an address of its user from a day after its addition
+// until its removal. A refusal within the day says when the delay ends.
 func TestPayoutsGoToListedAddressesAlone(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -104,7 +104,7 @@ func TestPayoutsGoToListedAddressesAlone(t *testing.T) {
 	refused("added anew", "400 ADDRESS_NOT_YET_USABLE address")
 }
 
-// What could never be paid is refused when it is added, with the field.
+// An address that no payout can use is refused when it is added, with the field.
 func TestWrongAddressesAreNotAdded(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -132,7 +132,7 @@ func TestWrongAddressesAreNotAdded(t *testing.T) {
 	}
 }
 
-// An asset's amount of a day bounds its payouts, and the answer tells how much is left.
+// An asset's daily amount bounds its payouts, and the answer says how much is left.
 func TestPayoutsOfADay(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -157,8 +157,8 @@ func TestPayoutsOfADay(t *testing.T) {
 	}
 }
 
-// Users have their addresses by the client, and operators act on them; each act of an
-// operator is on record.
+// Users manage their addresses with the client, and operators act on them; each operator act is
+// stored.
 func TestClientOfPayoutAddresses(t *testing.T) {
 	t.Parallel()
 	h := build(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// policyTerms are a policy as operators write it. What is left out is no limit.
+// policyTerms is a policy as operators write it. An omitted member sets no limit.
 type policyTerms struct {
 	MaxValue             *string   `json:"maxValue"`
 	MaxValuePerDay       *string   `json:"maxValuePerDay"`
@@ -33,7 +33,8 @@ type policyTerms struct {
 	Tokens    *map[string]store.TokenLimits  `json:"tokens"`
 }
 
-// policy checks the terms; in is the name of the member that has them, with its dot.
+// policy checks the terms. The prefix in is the path of the member that contains them, with a dot at
+// its end.
 func (t policyTerms) policy(in string) (store.Policy, error) {
 	p := store.Policy{
 		MaxValue: t.MaxValue, MaxValuePerDay: t.MaxValuePerDay, MaxPerMinute: t.MaxPerMinute,
@@ -83,8 +84,8 @@ func amounts(in string, all map[string]*string) error {
 	return nil
 }
 
-// limitsMost is how many callers and how many tokens a policy names.
-const limitsMost = 1000
+// maxPolicyLimits is the most callers, and the most tokens, that a policy can name.
+const maxPolicyLimits = 1000
 
 // callerLimits checks the limits of callers.
 func callerLimits(field string, given *map[string]store.CallerLimits) (map[string]store.CallerLimits, error) {
@@ -92,8 +93,8 @@ func callerLimits(field string, given *map[string]store.CallerLimits) (map[strin
 	if given == nil {
 		return nil, nil
 	}
-	if n := len(*given); n == 0 || n > limitsMost {
-		return nil, web.FieldProblem(field, "has %d: want 1 to %d callers, or leave it out", n, limitsMost)
+	if n := len(*given); n == 0 || n > maxPolicyLimits {
+		return nil, web.FieldProblem(field, "has %d: want 1 to %d callers, or leave it out", n, maxPolicyLimits)
 	}
 	for _, name := range slices.Sorted(maps.Keys(*given)) {
 		limits, at := (*given)[name], field+"."+name
@@ -117,14 +118,14 @@ func callerLimits(field string, given *map[string]store.CallerLimits) (map[strin
 	return *given, nil
 }
 
-// tokenLimits checks the limits of tokens, and has their addresses in the form in which they are
-// compared.
+// tokenLimits checks the limits of tokens and converts their addresses to the form used for
+// comparison.
 func tokenLimits(field string, given *map[string]store.TokenLimits) (map[string]store.TokenLimits, error) {
 	if given == nil {
 		return nil, nil
 	}
-	if n := len(*given); n == 0 || n > limitsMost {
-		return nil, web.FieldProblem(field, "has %d: want 1 to %d tokens, or leave it out", n, limitsMost)
+	if n := len(*given); n == 0 || n > maxPolicyLimits {
+		return nil, web.FieldProblem(field, "has %d: want 1 to %d tokens, or leave it out", n, maxPolicyLimits)
 	}
 	all := make(map[string]store.TokenLimits, len(*given))
 	for _, text := range slices.Sorted(maps.Keys(*given)) {
@@ -147,11 +148,11 @@ func tokenLimits(field string, given *map[string]store.TokenLimits) (map[string]
 	return all, nil
 }
 
-// unlimited is what a registration says in place of a policy without limits.
+// unlimited is the registration's value for a policy without limits.
 const unlimited = "unlimited"
 
-// registeredPolicy reads the policy of a registration. A submitter without limits has to be
-// registered so by a word: a policy that was forgotten is refused.
+// registeredPolicy reads the policy of a registration. A submitter without limits needs the explicit
+// word, so that a forgotten policy is refused.
 func registeredPolicy(raw json.RawMessage) (store.Policy, error) {
 	const wanted = `give the limits as an object, such as {"maxValue": "1000000000000000000", "maxFeesPerDay": "100000000000000000"}, or "unlimited" to have none`
 	var word string
@@ -163,7 +164,7 @@ func registeredPolicy(raw json.RawMessage) (store.Policy, error) {
 	case raw[0] != '{':
 		return store.Policy{}, web.FieldProblem("policy", "is neither an object nor the word: "+wanted)
 	}
-	type named struct { // so that an error names the member with its path
+	type named struct { // makes an error name the member with its path
 		Policy policyTerms `json:"policy"`
 	}
 	body, err := web.DecodeText[named](slices.Concat([]byte(`{"policy":`), raw, []byte(`}`)))
@@ -177,15 +178,14 @@ func registeredPolicy(raw json.RawMessage) (store.Policy, error) {
 	return p, err
 }
 
-// The gas limits that a policy may name: of a plain transfer, and the most of one
-// transaction (EIP-7825).
+// The bounds of a policy's gas limit: that of a plain transfer, and the maximum of one transaction
+// (EIP-7825).
 const (
 	minPolicyGas = 21_000
 	maxPolicyGas = 1 << 24
 )
 
-// targets are the receivers, and the functions of receivers, in the form in which they are
-// compared.
+// targets returns the recipients and functions in the form used for comparison.
 func targets(field string, given []string) ([]string, error) {
 	const most = 1000
 	if n := len(given); n == 0 || n > most {
@@ -221,16 +221,16 @@ func targets(field string, given []string) ([]string, error) {
 	return all, nil
 }
 
-// Two ways to write the same function of a contract.
+// Two forms of the same function of a contract.
 const (
 	exampleFunction = "0x00000000000000000000000000000000000cafe0:transfer(address,uint256)"
 	exampleSelector = "0x00000000000000000000000000000000000cafe0:0xa9059cbb"
 )
 
-// selectorHex is a selector as an operator may write it.
+// selectorHex matches a selector as an operator can write it.
 var selectorHex = regexp.MustCompile(`^0x[0-9a-fA-F]{8}$`)
 
-// selectorOf is the selector of a function, given by its signature or as it is.
+// selectorOf returns the selector of a function that is given by its signature or its selector.
 func selectorOf(function string) (string, error) {
 	if selectorHex.MatchString(function) {
 		return strings.ToLower(function), nil
@@ -258,7 +258,7 @@ func (r policyRequest) terms() policyTerms {
 	return policyTerms{r.MaxValue, r.MaxValuePerDay, r.MaxPerMinute, r.Targets, r.MaxFeePerTx, r.MaxPriorityFeePerGas, r.MaxGas, r.MaxFeesPerDay, r.PerCaller, r.Tokens}
 }
 
-// putPolicy sets what may be asked of a submitter, in place of what was.
+// putPolicy replaces a submitter's policy.
 func (a *App) putPolicy(w http.ResponseWriter, r *http.Request) error {
 	operator, err := a.operator(r)
 	if err != nil {
@@ -282,7 +282,7 @@ func (a *App) putPolicy(w http.ResponseWriter, r *http.Request) error {
 	}
 	token, err := a.store.PutPolicy(r.Context(), store.PolicyChange{Submitter: s, Policy: p, By: operator, Reason: reason, OnlyTighter: mustPropose(r)})
 	if errors.Is(err, store.ErrNotTighter) {
-		return a.propose(w, r, proposed{"policy", about(s), reason, fmt.Sprintf("sets the policy of %s in place of the present one", s)})
+		return a.propose(w, r, proposed{"policy", submitterSubject(s), reason, fmt.Sprintf("sets the policy of %s in place of the present one", s)})
 	}
 	if err != nil {
 		return err
@@ -296,12 +296,12 @@ type suspendRequest struct {
 	Reason string `json:"reason"`
 }
 
-// suspendSubmitter has a submitter take nothing more, and bind no nonce.
+// suspendSubmitter stops a submitter from accepting intents and allocating nonces.
 func (a *App) suspendSubmitter(w http.ResponseWriter, r *http.Request) error {
 	return a.setStatus(w, r, true)
 }
 
-// resumeSubmitter has it go on.
+// resumeSubmitter ends the suspension.
 func (a *App) resumeSubmitter(w http.ResponseWriter, r *http.Request) error {
 	return a.setStatus(w, r, false)
 }
@@ -335,9 +335,9 @@ func (a *App) setStatus(w http.ResponseWriter, r *http.Request, suspend bool) er
 	return a.replySubmitter(w, r, s)
 }
 
-// proposeResume proposes that a suspended submitter goes on.
+// proposeResume proposes to end a submitter's suspension.
 func (a *App) proposeResume(w http.ResponseWriter, r *http.Request, s txmanager.Submitter, reason string) error {
-	what := proposed{"resume", about(s), reason, fmt.Sprintf("resumes %s: it takes intents again, and binds nonces", s)}
+	what := proposed{"resume", submitterSubject(s), reason, fmt.Sprintf("resumes %s: it takes intents again, and binds nonces", s)}
 	var now struct{ Status string }
 	switch known, err := a.actState(r.Context(), what, &now); {
 	case err != nil:
@@ -350,7 +350,7 @@ func (a *App) proposeResume(w http.ResponseWriter, r *http.Request, s txmanager.
 	return a.propose(w, r, what)
 }
 
-// policyProblems are the code and the field of each rule, and when the same may pass.
+// policyProblems gives the code, the field and the retry time for each rule.
 var policyProblems = map[store.PolicyRule]web.Problem{
 	store.RuleValue:       {Code: policyRefused, Field: "payload.value"},
 	store.RuleTarget:      {Code: policyRefused, Field: "payload.to"},
@@ -371,7 +371,7 @@ var policyProblems = map[store.PolicyRule]web.Problem{
 	store.RuleAmountDay:   {Code: dailyAmountExceeded, Field: "payload.data", RetryAfter: dayRetryAfter},
 }
 
-// policyProblem names the limit that was met, and the member that met it.
+// policyProblem names the exceeded limit and the member that exceeded it.
 func policyProblem(e store.PolicyError) error {
 	of := policyProblems[e.Rule]
 	p := web.NewProblem(of.Code, "%s.%s", e.Error(), storedNothing)

@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// The codes of the transaction manager, beside those of every edge.
+// The transaction manager's codes, in addition to those of package web.
 var (
 	unknownSubmitter   = web.Code{Name: "UNKNOWN_SUBMITTER", Status: http.StatusNotFound}
 	anyCallerRefused   = web.Code{Name: "ANY_CALLER_REFUSED", Status: http.StatusForbidden}
@@ -31,13 +31,13 @@ var (
 	moveExpected       = web.Code{Name: "MOVE_EXPECTED", Status: http.StatusServiceUnavailable}
 	queueFull          = web.Code{Name: "QUEUE_FULL", Status: http.StatusTooManyRequests}
 
-	// Of policies. The two of limits over time are those of transfers too.
+	// Codes of policies. Transfers share the two for limits over time.
 	policyRefused       = web.Code{Name: "POLICY_REFUSED", Status: http.StatusForbidden}
 	rateLimitExceeded   = web.Code{Name: "RATE_LIMIT_EXCEEDED", Status: http.StatusTooManyRequests}
 	dailyAmountExceeded = web.Code{Name: "DAILY_AMOUNT_EXCEEDED", Status: http.StatusTooManyRequests}
 )
 
-// When a caller may find room again within a limit over time.
+// The time after which a caller can find room again within a limit over time.
 const (
 	rateRetryAfter = 10 * time.Second
 	dayRetryAfter  = time.Hour
@@ -45,15 +45,14 @@ const (
 
 const storedNothing = " This attempt stored nothing; GET /api/v1/tx/by-request is the word on the intent."
 
-// moveRetryAfter is when a caller may find that the database was moved.
+// moveRetryAfter is the time after which a caller can expect a database move to be over.
 const moveRetryAfter = 10 * time.Second
 
-// queueRetryAfter is when a caller may find room in a queue that was full.
+// queueRetryAfter is the time after which a caller can expect room in a full queue.
 const queueRetryAfter = 10 * time.Second
 
-// problem is the one place that turns the errors of the inner layers into what
-// a caller may see. What it does not know stays as it is, and is answered as
-// UNAVAILABLE.
+// problem converts the errors of the inner layers to what a caller may see. It returns an unknown
+// error unchanged; the answer is then UNAVAILABLE.
 func problem(err error) error {
 	var field *evm.FieldError
 	var policy store.PolicyError
@@ -142,7 +141,7 @@ func problem(err error) error {
 	return err
 }
 
-// recordedWords say what is on record of a request that the database had lost.
+// recordedWords describes the stored outcome of a request that the database had lost.
 func recordedWords(r store.RequestRecordedError) string {
 	if r.TxHash == "" {
 		return "an operator stated that this request was carried out on the chain, and no node shows its transaction: it is transaction " + r.TxID + " here"
@@ -150,7 +149,7 @@ func recordedWords(r store.RequestRecordedError) string {
 	return "the chain has this request as " + r.TxHash + ": it is transaction " + r.TxID + " here"
 }
 
-// payloadProblem names the field of the payload as the caller wrote it.
+// payloadProblem names the payload's field as the caller wrote it.
 func payloadProblem(f *evm.FieldError) error {
 	codes := map[string]web.Code{
 		evm.CodeInvalidJSON: web.InvalidJSON, evm.CodeInvalidField: web.InvalidField, evm.CodeUnsupportedField: web.UnsupportedField,
@@ -189,10 +188,10 @@ func requestID(field, text string) error {
 	return nil
 }
 
-// unprintable refuses a requestId that a person could read as another, or that breaks a
-// line: one with control or format characters, such as those that turn the direction of
-// writing, or with a separator of lines or paragraphs. What is stored under such an id, by
-// a release that took it, is found all the same.
+// unprintable refuses a requestId that a reader could confuse with another, or that breaks a line. It
+// refuses control and format characters, such as those that change the writing direction, and
+// separators of lines or paragraphs. Requests that an earlier release stored under such an id are
+// still found.
 func unprintable(field, text string) error {
 	for _, r := range text {
 		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
@@ -202,8 +201,8 @@ func unprintable(field, text string) error {
 	return nil
 }
 
-// newRequestID is requestID for what is to be stored. One is taken: by it a release says
-// that a transaction was no request.
+// newRequestID is [requestID] for an intent to be stored. It also refuses [txmanager.NoRequest], by
+// which a release says that a transaction was no request.
 func newRequestID(field, text string) error {
 	if isNone(text) {
 		return web.FieldProblem(field, "is %q, which a release from PROTECT takes for no request: choose another", text)
@@ -211,5 +210,5 @@ func newRequestID(field, text string) error {
 	return requestID(field, text)
 }
 
-// isNone says that text is [txmanager.NoRequest], however it is spelled.
+// isNone reports whether text is [txmanager.NoRequest] in any letter case.
 func isNone(text string) bool { return strings.EqualFold(strings.TrimSpace(text), txmanager.NoRequest) }

@@ -8,9 +8,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// proof says whether the journals have the operation of t as applied. It makes a check
-// of conservation first, whose verdict does not count here: it reads all that the
-// journals have by now. That a refund was not applied wants its withdrawal, too.
+// proof reports whether the journals contain the operation of t. It first runs a check of conservation
+// to read the newest entries; the check's verdict is not used. Proof that a refund is missing also
+// requires the journal's withdrawal.
 func (p *transferParts) proof(ctx context.Context, t transfer.Transfer, op transfer.Op) (applied bool, err error) {
 	if _, err := p.monitor.Check(ctx, false); err != nil {
 		return false, err

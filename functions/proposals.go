@@ -37,11 +37,11 @@ type proposalView struct {
 	Kind          string           `json:"kind"`
 	Act           string           `json:"act"`
 	Subject       json.RawMessage  `json:"subject"`
-	Effect        string           `json:"effect"` // what will happen
+	Effect        string           `json:"effect"` // what the act would do
 	Method        string           `json:"method"`
 	Path          string           `json:"path"`
 	Body          json.RawMessage  `json:"body"`
-	Saw           json.RawMessage  `json:"saw"` // the state that it was made in
+	Saw           json.RawMessage  `json:"saw"` // the state in which it was proposed
 	SawHash       string           `json:"sawHash"`
 	ProposedBy    string           `json:"proposedBy"`
 	Reason        string           `json:"reason"`
@@ -50,10 +50,10 @@ type proposalView struct {
 	ApprovedBy    *string          `json:"approvedBy"`
 	ApproveReason *string          `json:"approveReason"`
 	ApprovedAt    *time.Time       `json:"approvedAt"`
-	ClosedBy      *string          `json:"closedBy"` // who rejected it
+	ClosedBy      *string          `json:"closedBy"` // the operator who rejected it
 	CloseReason   *string          `json:"closeReason"`
 	ClosedAt      *time.Time       `json:"closedAt"`
-	Outcome       *proposalOutcome `json:"outcome"` // null: not carried out, or what it answered was lost
+	Outcome       *proposalOutcome `json:"outcome"` // null: not carried out, or its answer was lost
 }
 
 type proposalOutcome struct {
@@ -84,16 +84,16 @@ func utc(t *time.Time) *time.Time {
 	return &in
 }
 
-// proposed is an act that an operator's call describes.
+// proposed is the act that an operator's call describes.
 type proposed struct {
-	act     string         // by its name in the database's function proposal_state
-	subject map[string]any // what it is about
+	act     string         // its name in the database's function proposal_state
+	subject map[string]any // what the act is about
 	reason  string
-	effect  string // what will happen
+	effect  string // what the act would do
 }
 
-// propose stores the act of the call, which was found to be right, and answers 202 with the
-// proposal. Nothing is carried out.
+// propose stores the act of a call that passed its checks, and answers 202 with the proposal. It
+// carries nothing out.
 func (a *App) propose(w http.ResponseWriter, r *http.Request, what proposed) error {
 	c := callOf(r)
 	body, call, err := canonicalBody(c.body.Bytes())
@@ -101,7 +101,7 @@ func (a *App) propose(w http.ResponseWriter, r *http.Request, what proposed) err
 		return err
 	}
 	reason := what.reason
-	if reason == "" { // a registration at nonce 0 needs none
+	if reason == "" { // a registration at nonce 0 has no reason
 		reason = what.effect
 	}
 	p, err := a.store.Propose(r.Context(), store.NewProposal{
@@ -117,8 +117,8 @@ func (a *App) propose(w http.ResponseWriter, r *http.Request, what proposed) err
 	return nil
 }
 
-// canonicalBody is the body with its names in order, and the same without the reason: two
-// calls that differ in that alone propose the same.
+// canonicalBody returns the body with sorted names, and the same without the reason. Two calls that
+// differ only in the reason propose the same act.
 func canonicalBody(text []byte) (body, call string, err error) {
 	var members map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -135,7 +135,7 @@ func canonicalBody(text []byte) (body, call string, err error) {
 	return string(whole), string(bare), err
 }
 
-// actState reads what an act stands on into state; false: its subject is not there.
+// actState reads into state what the act depends on. It returns false if the subject does not exist.
 func (a *App) actState(ctx context.Context, what proposed, state any) (bool, error) {
 	text, err := a.store.ActState(ctx, what.act, what.subject)
 	if err != nil || text == nil {
@@ -149,10 +149,10 @@ type proposalsResponse struct {
 	NextAfter *int64         `json:"nextAfter,omitempty"` // pass as ?after= for the next page
 }
 
-// proposalPage is how many proposals one page lists.
+// proposalPage is the number of proposals on one page.
 const proposalPage = 100
 
-// listProposals lists the proposals that wait, or all, the newest first.
+// listProposals lists the open proposals, or all, newest first.
 func (a *App) listProposals(w http.ResponseWriter, r *http.Request) error {
 	if _, err := a.operator(r); err != nil {
 		return err
@@ -215,7 +215,8 @@ func (a *App) replyProposal(w http.ResponseWriter, r *http.Request, id string) e
 	return nil
 }
 
-// rejectProposal ends a proposal that is not carried out yet. Its proposer withdraws it so.
+// rejectProposal ends a proposal that is not carried out yet. The proposer withdraws a proposal with
+// the same call.
 func (a *App) rejectProposal(w http.ResponseWriter, r *http.Request) error {
 	operator, reason, err := a.decision(w, r)
 	if err != nil {
@@ -236,8 +237,8 @@ func (a *App) rejectProposal(w http.ResponseWriter, r *http.Request) error {
 	return a.replyProposal(w, r, id)
 }
 
-// approveProposal records that a second operator agrees, and carries the act out. Asked
-// again, by any operator but the proposer, it goes on where it stopped, or answers the stored outcome.
+// approveProposal records a second operator's approval and carries the act out. If an operator other
+// than the proposer calls it again, it continues from where it stopped or answers the stored outcome.
 func (a *App) approveProposal(w http.ResponseWriter, r *http.Request) error {
 	operator, reason, err := a.decision(w, r)
 	if err != nil {
@@ -274,7 +275,7 @@ func (a *App) approveProposal(w http.ResponseWriter, r *http.Request) error {
 	return a.replyProposal(w, r, id)
 }
 
-// verdictProblem is the answer where a proposal may not be carried out.
+// verdictProblem returns the answer for a proposal that may not be carried out.
 func verdictProblem(verdict string, p store.Proposal, state json.RawMessage) error {
 	switch verdict {
 	case store.VerdictSameOperator:
@@ -292,7 +293,7 @@ func verdictProblem(verdict string, p store.Proposal, state json.RawMessage) err
 // changedSince names the members that differ, with both values.
 func changedSince(saw, now json.RawMessage) string {
 	var before, after map[string]json.RawMessage
-	_ = json.Unmarshal(saw, &before) // what is no object has no members
+	_ = json.Unmarshal(saw, &before) // a value that is not an object has no members
 	_ = json.Unmarshal(now, &after)
 	var changed []string
 	for name, was := range before {
@@ -307,9 +308,9 @@ func changedSince(saw, now json.RawMessage) string {
 	return strings.Join(changed, "; ")
 }
 
-// carryOut makes the call that was proposed, as its proposer, by the code that serves it.
-// An act that is one transaction carries the proposal out in it; what the act answered is
-// kept behind it.
+// carryOut makes the proposed call as its proposer, by the code that normally serves it. An act that
+// is one transaction also closes the proposal in that transaction. The act's answer is stored
+// afterwards.
 func (a *App) carryOut(r *http.Request, p store.Proposal) error {
 	c := &adminCall{kind: p.Kind, by: p.By, names: p.Names, approved: &p}
 	ctx := store.WithProposal(context.WithValue(r.Context(), adminCallKey{}, c), p.ID)
@@ -319,7 +320,7 @@ func (a *App) carryOut(r *http.Request, p store.Proposal) error {
 	}
 	call.Header.Set("Content-Type", "application/json")
 	a.points.At("proposal.approved")
-	answer := &kept{header: http.Header{}}
+	answer := &capturedResponse{header: http.Header{}}
 	a.acts.ServeHTTP(answer, call)
 	switch {
 	case c.failed != nil:
@@ -332,7 +333,7 @@ func (a *App) carryOut(r *http.Request, p store.Proposal) error {
 	return a.store.FinishProposal(ctx, p.ID, answer.status, strings.TrimSpace(answer.body.String()))
 }
 
-// carryError is why the call of an approved proposal did not succeed.
+// carryError is the failure of an approved proposal's call.
 type carryError struct {
 	problem error // what its caller may see
 	cause   error
@@ -341,7 +342,8 @@ type carryError struct {
 func (e carryError) Error() string { return e.cause.Error() }
 func (e carryError) Unwrap() error { return e.problem }
 
-// notCarriedOut is the answer where the act failed; nil: another call has carried the proposal out meanwhile.
+// notCarriedOut returns the answer for a failed act; nil if another call has carried the proposal out
+// meanwhile.
 func (a *App) notCarriedOut(r *http.Request, p store.Proposal, failed error) error {
 	carry, ok := errors.AsType[carryError](failed)
 	if !ok || !store.IsProposalGone(carry.cause) {
@@ -352,36 +354,36 @@ func (a *App) notCarriedOut(r *http.Request, p store.Proposal, failed error) err
 	switch {
 	case err != nil || verdict == store.ProposalCarriedOut:
 		return err
-	case verdict == store.VerdictOpen: // it changed, and changed back
+	case verdict == store.VerdictOpen: // the state changed and changed back
 		return web.UnavailableBecause(failed, "what the proposal stands on changed while it was carried out; nothing was changed: approve it again")
 	}
 	return verdictProblem(verdict, p, state)
 }
 
-// kept is an answer that is not sent.
-type kept struct {
+// capturedResponse keeps an HTTP answer in memory instead of sending it.
+type capturedResponse struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-func (k *kept) Header() http.Header { return k.header }
+func (k *capturedResponse) Header() http.Header { return k.header }
 
-func (k *kept) WriteHeader(status int) {
+func (k *capturedResponse) WriteHeader(status int) {
 	if k.status == 0 {
 		k.status = status
 	}
 }
 
-func (k *kept) Write(text []byte) (int, error) {
+func (k *capturedResponse) Write(text []byte) (int, error) {
 	k.WriteHeader(http.StatusOK)
 	return k.body.Write(text)
 }
 
-// about is the subject of an act on one submitter.
-func about[T ~string](s T) map[string]any { return map[string]any{"submitter": string(s)} }
+// submitterSubject returns the subject of an act on one submitter.
+func submitterSubject[T ~string](s T) map[string]any { return map[string]any{"submitter": string(s)} }
 
-// number is an id in a subject.
-func number(name string, n int64) map[string]any {
+// idSubject returns a subject that consists of an id.
+func idSubject(name string, n int64) map[string]any {
 	return map[string]any{name: strconv.FormatInt(n, 10)}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// ruleFor are the settings of a deployment with the two-person rule for these kinds.
+// ruleFor returns settings with the two-person rule for these kinds.
 func ruleFor(kinds ...string) []string {
 	return []string{
 		"FENCEPOST_AUTH_OPERATORS=email:ann@fencepost.example,sub:ann-at-work,email:ben@fencepost.example,email:cat@fencepost.example",
@@ -31,7 +31,7 @@ func ruleFor(kinds ...string) []string {
 }
 
 // by calls an admin function with a token of this subject and e-mail; "": it has none.
-func (h house) by(subject, email, method, path string, body any) answer {
+func (h deployment) by(subject, email, method, path string, body any) answer {
 	h.t.Helper()
 	claims := jwt.MapClaims{"sub": subject}
 	if email != "" {
@@ -40,15 +40,15 @@ func (h house) by(subject, email, method, path string, body any) answer {
 	return call(h.t, h.t.Context(), h.issuer.token(h.t, "public", claims), method, h.url+path, body)
 }
 
-func (h house) ann(method, path string, body any) answer {
+func (h deployment) ann(method, path string, body any) answer {
 	return h.by("ann-at-work", "ann", method, path, body)
 }
-func (h house) ben(method, path string, body any) answer {
+func (h deployment) ben(method, path string, body any) answer {
 	return h.by("ben", "ben", method, path, body)
 }
 
-// propose is ann's call, which has to come to a proposal.
-func (h house) propose(method, path string, body any) (proposal string, a answer) {
+// propose makes a call as ann and requires that it becomes a proposal.
+func (h deployment) propose(method, path string, body any) (proposal string, a answer) {
 	h.t.Helper()
 	a = h.ann(method, path, body)
 	id, _ := a.body["proposalId"].(string)
@@ -59,7 +59,7 @@ func (h house) propose(method, path string, body any) (proposal string, a answer
 }
 
 // one reads one value.
-func (h house) one(query string, args ...any) (text string) {
+func (h deployment) one(query string, args ...any) (text string) {
 	h.t.Helper()
 	if err := h.DB.QueryRow(h.t.Context(), `select coalesce((`+query+`)::text, 'null')`, args...).Scan(&text); err != nil {
 		h.t.Fatalf("%s: %v", query, err)
@@ -71,8 +71,8 @@ var agreed = members{"reason": "seen, and agreed"}
 
 const ofShop = "/admin/v1/submitters/" + shopAccount
 
-// An act that needs no chain is proposed by one operator, and changes nothing until another
-// approves it. Then it is what the direct call would have done, with both names on record.
+// An act that needs no chain is proposed by one operator, and changes nothing until another approves
+// it. Then it has the effect of the direct call, with both names stored.
 func TestTwoOperatorsDecide(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor(config.ApprovalKinds...)...)
@@ -107,7 +107,7 @@ func TestTwoOperatorsDecide(t *testing.T) {
 	for _, c := range []struct {
 		kind, method, path string
 		body               members
-		is, was, becomes   string // a query, and what it says before and after
+		is, was, becomes   string // a query, and its results before and after
 	}{
 		{"policy", "PUT", ofShop + "/policy", members{"maxValue": "7", "reason": "r"}, `select max_value_wei from submitter_policy where submitter = '` + shopAccount + `'`, "5", "7"},
 		{"policy", "POST", ofShop + "/resume", members{"reason": "r"}, `select status from submitter where submitter = '` + shopAccount + `'`, "SUSPENDED", "ACTIVE"},
@@ -159,7 +159,7 @@ func TestTwoOperatorsDecide(t *testing.T) {
 	}
 }
 
-// A restored database is accepted by two, and a statement about a payout is made by two.
+// Accepting a restored database, and a statement about a payout, need two operators.
 func TestTwoOperatorsAcceptAndState(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor("accept", "adjustments")...)
@@ -186,7 +186,7 @@ func TestTwoOperatorsAcceptAndState(t *testing.T) {
 	}
 }
 
-// One person with two names is one person: by the subject or the e-mail, in whatever case.
+// One person with two names counts once: by the subject or the e-mail, in any letter case.
 func TestOnePersonDoesNotApproveUnderAnotherName(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor("policy")...)
@@ -201,7 +201,7 @@ func TestOnePersonDoesNotApproveUnderAnotherName(t *testing.T) {
 	if got, want := h.by("shop", "shop", "POST", proposal+"/approve", agreed).is("code"), "403 FORBIDDEN"; got != want {
 		t.Errorf("a caller: got %s, want %s", got, want)
 	}
-	// The database refuses it too, whatever the functions think.
+	// The database refuses it too, independently of the functions.
 	id := strings.TrimPrefix(proposal, "/admin/v1/proposals/")
 	if got := h.one(`select verdict from approve_proposal($1, 'email:ANN@fencepost.example', '{email:ANN@fencepost.example,email:ann@fencepost.example}', 'r')`, id); got != "SAME_OPERATOR" {
 		t.Errorf("the database: got %s, want SAME_OPERATOR", got)
@@ -211,8 +211,8 @@ func TestOnePersonDoesNotApproveUnderAnotherName(t *testing.T) {
 	}
 }
 
-// What a proposal stands on is so when it is carried out; one that is too old, rejected, or
-// whose proposer is no operator any more, is not carried out.
+// A proposal is carried out only if the state that it depends on is unchanged. An expired or rejected
+// proposal is not carried out, nor one whose proposer is no longer an operator.
 func TestProposalsEnd(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor("policy", "callers")...)
@@ -293,7 +293,7 @@ func TestProposalsEnd(t *testing.T) {
 	}
 }
 
-// Of many who approve at once all get the same answer, and the act is carried out once.
+// Many concurrent approvals get the same answer, and the act is carried out once.
 func TestApprovalsAtOnceCarryOutOnce(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor("policy", "callers", "release", "adjustments")...)
@@ -321,8 +321,8 @@ func TestApprovalsAtOnceCarryOutOnce(t *testing.T) {
 	}
 }
 
-// Acts that only take rights away need one operator: compared with the present state when
-// they are carried out. Without the rule one operator does everything.
+// Acts that only remove rights need one operator. Whether they do is compared with the present state
+// when they are carried out. Without the rule one operator can do everything.
 func TestTakingRightsAwayNeedsOneOperator(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor(config.ApprovalKinds...)...)
@@ -387,7 +387,7 @@ func TestAnApprovalThatLostItsAnswerIsStored(t *testing.T) {
 	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
 	proposal, a := h.propose("PUT", ofShop+"/policy", members{"maxValue": "9", "reason": "r"})
 	id := a.body["proposalId"]
-	// Approved, and then the process ended.
+	// The act was approved, and then the process ended.
 	if got := h.one(`select verdict from approve_proposal($1, 'email:ben@fencepost.example', '{email:ben@fencepost.example}', 'r')`, id); got != "OPEN" {
 		t.Fatalf("approve: got %s, want OPEN", got)
 	}
@@ -413,8 +413,8 @@ func TestAnApprovalThatLostItsAnswerIsStored(t *testing.T) {
 	}
 }
 
-// The client's error shows an operator that nothing was carried out yet. Another operator
-// finds the proposal, and approves or rejects it. One has 100 open at most.
+// The client's error tells an operator that nothing was carried out yet. Another operator finds the
+// proposal and approves or rejects it. An operator has at most 100 open proposals.
 func TestClientOfProposals(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor("policy")...)
@@ -458,7 +458,7 @@ func TestClientOfProposals(t *testing.T) {
 	}
 }
 
-// Each call of operators that may change something has its rule, in the code and on the page.
+// Each operator call that can change something has its rule, in the code and on the page.
 func TestEveryActOfAnOperatorHasItsRule(t *testing.T) {
 	t.Parallel()
 	rules := functions.AdminActs()
@@ -497,9 +497,8 @@ func TestEveryActOfAnOperatorHasItsRule(t *testing.T) {
 	}
 }
 
-// A person's word about a ledger's answer needs two operators; that the ledger answers itself
-// needs one. Where the act is refused when it is carried out, the proposal waits, and ends by
-// a rejection.
+// An operator's statement about a ledger's answer needs two operators; asking the ledger itself needs
+// one. If the act is refused when it is carried out, the proposal stays open until a rejection.
 func TestARefusedActLeavesItsProposal(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor("adjustments")...)
@@ -525,7 +524,7 @@ func TestARefusedActLeavesItsProposal(t *testing.T) {
 	}
 }
 
-// Releasing in bulk after a planned move is many transactions, and needs two operators.
+// A bulk release after a planned move is many transactions and needs two operators.
 func TestTwoOperatorsReleaseInBulk(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor("release")...)

@@ -19,11 +19,11 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// topicReceiver is the name of the one receiver that there is with mq_outbox.
+// topicReceiver is the name of the only receiver in the mode mq_outbox.
 const topicReceiver = "pubsub"
 
-// openEvents makes the publishers of the mode. Who is told is known to every process;
-// who tells needs the receivers' secrets.
+// openEvents makes the publishers of the mode. Every process knows the endpoints' names. Only a
+// process that delivers needs their secrets.
 func (a *App) openEvents() (err error) {
 	c := a.config.Events
 	publishers := make(map[string]txmanager.DomainEventPublisher)
@@ -38,7 +38,7 @@ func (a *App) openEvents() (err error) {
 			return err
 		}
 	}
-	a.turns = newTurns(a.receivers)
+	a.deliverySlots = newDeliverySlots(a.receivers)
 	a.teller = &events.Worker{
 		Book: a.store, Receivers: a.receivers, Publishers: publishers, Wake: a.tasks, Rules: leaseRules(a.config.Lease),
 		EndAfter: a.config.Tasks.DispatchDeadline / 2, Node: a.node, Log: a.log, Told: countDelivered, At: a.points.At,
@@ -46,7 +46,7 @@ func (a *App) openEvents() (err error) {
 	return nil
 }
 
-// webhooks are the receivers of events.webhook.urls, where this process may tell them.
+// webhooks returns the publishers of events.webhook.urls, if this process delivers events.
 func (a *App) webhooks(c config.Events) (map[string]txmanager.DomainEventPublisher, error) {
 	all := make(map[string]txmanager.DomainEventPublisher)
 	for name, url := range c.URLs {
@@ -64,14 +64,14 @@ func (a *App) webhooks(c config.Events) (map[string]txmanager.DomainEventPublish
 				a.log.WarnContext(ctx, "receiver not reached", "receiver", name, telemetry.TxIDKey, e.TxID, "error", err.Error())
 			}}
 		if callers := c.Callers[name]; len(callers) > 0 {
-			p = events.OnlyOf(spelled(callers), p)
+			p = events.OnlyOf(spellings(callers), p)
 		}
 		all[name] = p
 	}
 	return all, nil
 }
 
-// publishes says that this process is one which tells receivers.
+// publishes reports whether this process delivers events.
 func (a *App) publishes() bool {
 	target := a.config.Platform.FunctionTarget
 	return target == "" || target == All || target == "publish"
@@ -89,37 +89,37 @@ type publishRequest struct {
 }
 
 const (
-	// turnsOfAll is how many streams one process tells at once, of several receivers
-	// together: its part of the 50 that the queue of publish has under way, where there
-	// are five instances.
-	turnsOfAll = 10
-	// turnWithin is how long a task waits for a turn. Those of a slow receiver must not
-	// fill the queue by waiting.
-	turnWithin = 200 * time.Millisecond
+	// totalSlots is the number of delivery queues that one process serves at once, over all endpoints.
+	// It is this process's share of the 50 concurrent tasks of the queue publish, with five instances.
+	totalSlots = 10
+	// slotTimeout is how long a task waits for a delivery slot. Tasks of a slow endpoint must not fill
+	// the queue by waiting.
+	slotTimeout = 200 * time.Millisecond
 )
 
-// turns are the receivers' shares of a process: a slow one takes no other's.
-type turns map[string]chan struct{}
+// deliverySlots bounds each endpoint's share of a process, so that a slow endpoint uses no other's
+// share.
+type deliverySlots map[string]chan struct{}
 
-func newTurns(receivers []string) turns {
-	all := make(turns)
-	if len(receivers) < 2 { // it takes nobody's
+func newDeliverySlots(receivers []string) deliverySlots {
+	all := make(deliverySlots)
+	if len(receivers) < 2 { // a single endpoint takes no other's share
 		return all
 	}
 	for _, name := range receivers {
-		all[name] = make(chan struct{}, max(1, turnsOfAll/len(receivers)))
+		all[name] = make(chan struct{}, max(1, totalSlots/len(receivers)))
 	}
 	return all
 }
 
-// take takes a turn of the receiver's, which the caller gives back. One that is alone, or
-// not known, needs none.
-func (t turns) take(ctx context.Context, receiver string) (giveBack func(), ok bool) {
+// acquire takes one of the endpoint's slots; the caller must call release. A single or unknown
+// endpoint needs no slot.
+func (t deliverySlots) acquire(ctx context.Context, receiver string) (release func(), ok bool) {
 	turn, known := t[receiver]
 	if !known {
 		return func() {}, true
 	}
-	ctx, cancel := context.WithTimeout(ctx, turnWithin)
+	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
 	select {
 	case turn <- struct{}{}:
@@ -129,10 +129,9 @@ func (t turns) take(ctx context.Context, receiver string) (giveBack func(), ok b
 	}
 }
 
-// publish tells one receiver of one submitter's events. It answers 204 whenever its task
-// has done its part, also where the receiver took nothing: that has a task of its own,
-// or is the sweep's.
-// Anything else makes the task come again.
+// publish delivers one submitter's events to one endpoint. It answers 204 when its task has done its
+// part, even if the endpoint accepted nothing: another task or the sweep then tries again. Any other
+// answer makes Cloud Tasks retry the task.
 func (a *App) publish(w http.ResponseWriter, r *http.Request) error {
 	body, err := web.Decode[publishRequest](w, r, a.config.HTTP.MaxBodyBytes)
 	if err != nil {
@@ -147,13 +146,13 @@ func (a *App) publish(w http.ResponseWriter, r *http.Request) error {
 	}
 	a.log.DebugContext(r.Context(), "task", telemetry.SubmitterKey, s, "receiver", body.Receiver, "function", "publish",
 		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
-	giveBack, ok := a.turns.take(r.Context(), body.Receiver)
+	release, ok := a.deliverySlots.acquire(r.Context(), body.Receiver)
 	if !ok {
 		a.log.DebugContext(r.Context(), "receiver has all its turns: the sweep comes back", telemetry.SubmitterKey, s, "receiver", body.Receiver)
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	defer giveBack()
+	defer release()
 	ctx, cancel := context.WithTimeout(r.Context(), a.config.Tasks.DispatchDeadline-time.Second)
 	defer cancel()
 	if err := a.teller.Serve(ctx, events.Stream{Submitter: s, Receiver: body.Receiver}); err != nil {
@@ -163,10 +162,10 @@ func (a *App) publish(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// forgetMost is how many old events one sweep takes away in one commit.
-const forgetMost = 5000
+// maxDeletedEvents is the most old events that one sweep deletes in one commit.
+const maxDeletedEvents = 5000
 
-// sweepEvents finds events whose tasks were lost, and takes old ones away.
+// sweepEvents finds events whose tasks were lost, and deletes old ones.
 func (a *App) sweepEvents(ctx context.Context, out *sweepResponse) error {
 	if len(a.receivers) == 0 {
 		return nil
@@ -188,9 +187,9 @@ func (a *App) sweepEvents(ctx context.Context, out *sweepResponse) error {
 		failures = append(failures, fmt.Errorf("no publish task for %d of %d streams: %w", failed, len(found), first))
 	}
 	for ctx.Err() == nil {
-		n, err := a.store.ForgetEvents(ctx, a.config.Events.Keep, forgetMost)
+		n, err := a.store.ForgetEvents(ctx, a.config.Events.Keep, maxDeletedEvents)
 		failures = append(failures, err)
-		if err != nil || n < forgetMost {
+		if err != nil || n < maxDeletedEvents {
 			break
 		}
 	}

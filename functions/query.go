@@ -18,8 +18,8 @@ func (a *App) routeQuery(mux *web.Mux) {
 	a.handle(mux, "events", "GET /api/v1/events", a.replay)
 }
 
-// txResponse is a transaction on the wire. Only an operator sees the nonce, and what
-// tells of it.
+// txResponse is a transaction on the wire. Only an operator is shown the nonce and the members that
+// reveal it.
 type txResponse struct {
 	store.Record
 	Nonce   *int64          `json:"nonce,omitempty"`
@@ -73,8 +73,8 @@ func reply(w http.ResponseWriter, r *http.Request, rec store.Record, v store.Vie
 	return nil
 }
 
-// parameters reads a query string in which only the names given may stand, each
-// at most once and with a value. "" is one that was left out.
+// parameters reads a query string that may contain only the given names, each at most once and with a
+// value. "" means that the parameter is absent.
 func parameters(r *http.Request, names ...string) (map[string]string, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -101,8 +101,7 @@ func parameters(r *http.Request, names ...string) (map[string]string, error) {
 	return found, nil
 }
 
-// digits reads a number that is not negative, in the one way to write it: no sign, no
-// leading zeros.
+// digits reads a number that is not negative in its only form: no sign and no leading zeros.
 func digits(text string) (n int64, ok bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, err == nil && n >= 0 && strconv.FormatInt(n, 10) == text

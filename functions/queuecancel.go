@@ -17,16 +17,16 @@ type queueCancelRequest struct {
 type queueCancelResponse struct {
 	Submitter txmanager.Submitter `json:"submitter"`
 	Cancelled int                 `json:"cancelled"`
-	Remaining int                 `json:"remaining"` // of what was asked for: call again
-	Bound     int                 `json:"bound"`     // have a nonce, and are not touched
-	Payouts   int                 `json:"payouts"`   // in the queue, and their transfers' to decide about
-	Beside    int                 `json:"beside"`    // held for foreign transactions, and decided about by them
+	Remaining int                 `json:"remaining"` // matching intents not cancelled yet: call again
+	Bound     int                 `json:"bound"`     // intents with a nonce; they are not changed
+	Payouts   int                 `json:"payouts"`   // queued intents whose transfers decide about them
+	Beside    int                 `json:"beside"`    // intents held for foreign transactions and decided with these
 }
 
-// cancelPage is how many intents one call cancels.
+// cancelPage is the number of intents that one call cancels.
 const cancelPage = 500
 
-// cancelQueue cancels what a submitter has in its queue, or what one caller has there, a page a call.
+// cancelQueue cancels the queued intents of a submitter, or of one of its callers, one page a call.
 func (a *App) cancelQueue(w http.ResponseWriter, r *http.Request) error {
 	operator, err := a.operator(r)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A registration without a limit is refused, unless it says that it has none.
+// A registration without a limit is refused unless its policy is "unlimited".
 func TestRegistrationNeedsAPolicy(t *testing.T) {
 	t.Parallel()
 	h := build(t)

@@ -19,34 +19,34 @@ type releaseRequest struct {
 	Reason   string                `json:"reason"`
 	Count    *uint64               `json:"count"`
 	Requests map[uint64]string     `json:"requests"`
-	Hashes   map[uint64]string     `json:"hashes"`   // by which transactions nonces were consumed that no node tells of
-	Executed map[uint64]string     `json:"executed"` // how the operator knows that a named request was carried out, where no node can prove it
+	Hashes   map[uint64]string     `json:"hashes"`   // the consuming transactions of nonces for which no node returns one
+	Executed map[uint64]string     `json:"executed"` // the operator's proof that a named request was carried out, for requests that no node can prove
 	Others   *string               `json:"others"`
-	Fill     *uint64               `json:"fill"` // the largest window that the account can have had when a database was lost
+	Fill     *uint64               `json:"fill"` // the largest window that the account can have had when the database was lost
 }
 
-// widestWindow is the schema's bound of max_in_flight.
+// widestWindow is the largest max_in_flight that the schema allows.
 const widestWindow = 10_000
 
-// othersMatching has a release name by itself what matches one to one.
+// othersMatching makes a release name each transaction that matches exactly one intent.
 const othersMatching = "matching"
 
 type releaseResponse struct {
 	Submitter  txmanager.Submitter `json:"submitter"`
 	Episode    int                 `json:"episode"`
-	Displaced  []uint64            `json:"displaced"`            // nonces lost to foreign transactions
-	NotOnChain []txmanager.FinalTx `json:"notOnChain,omitempty"` // final transactions that a reorg took away, which resync accepts
+	Displaced  []uint64            `json:"displaced"`            // nonces consumed by foreign transactions
+	NotOnChain []txmanager.FinalTx `json:"notOnChain,omitempty"` // final transactions that a reorg removed and that resync accepts
 	NextNonce  uint64              `json:"nextNonce"`
-	Named      []txmanager.Naming  `json:"named"`   // what each name did, by nonce
-	Filling    *txmanager.Filling  `json:"filling"` // the nonces that placeholders consume; null: none
-	DryRun     bool                `json:"dryRun"`  // nothing was changed: it is what would happen
+	Named      []txmanager.Naming  `json:"named"`   // the effect of each name, by nonce
+	Filling    *txmanager.Filling  `json:"filling"` // the nonces that placeholder transactions consume; null: none
+	DryRun     bool                `json:"dryRun"`  // nothing was changed: this is what would happen
 }
 
-// notLeaderRetryAfter is when a release may find the lease free.
+// notLeaderRetryAfter is the time after which a release can expect the lease to be free.
 const notLeaderRetryAfter = 2 * time.Second
 
-// release ends one episode of PROTECT by an operator's decision, kept with its
-// reason: resume (the view was wrong) or resync (the loss is accepted).
+// release ends one PROTECT incident by an operator's decision and stores the reason. The mode resume
+// says that the observation was wrong; resync accepts the loss.
 func (a *App) release(w http.ResponseWriter, r *http.Request) error {
 	operator, err := a.operator(r)
 	if err != nil {
@@ -90,10 +90,10 @@ func (a *App) release(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// proposeRelease proposes the end of an episode. Whether the chain allows it is judged when
-// it is carried out, as a dry run shows before.
+// proposeRelease proposes the end of a PROTECT incident. Whether the chain allows it is evaluated when
+// it is carried out. A dry run shows the result in advance.
 func (a *App) proposeRelease(w http.ResponseWriter, r *http.Request, s txmanager.Submitter, leave txmanager.ReleaseRequest) error {
-	what := proposed{"release", about(s), leave.Reason, fmt.Sprintf("ends episode %d of PROTECT of %s by %s", leave.Incident, s, leave.Mode)}
+	what := proposed{"release", submitterSubject(s), leave.Reason, fmt.Sprintf("ends episode %d of PROTECT of %s by %s", leave.Incident, s, leave.Mode)}
 	var now struct{ Episode *int }
 	switch known, err := a.actState(r.Context(), what, &now); {
 	case err != nil:
@@ -106,7 +106,7 @@ func (a *App) proposeRelease(w http.ResponseWriter, r *http.Request, s txmanager
 	return a.propose(w, r, what)
 }
 
-// dryRun reads whether a release is only tried.
+// dryRun reads whether a release is only simulated.
 func dryRun(r *http.Request, mode txmanager.ReleaseMode) (bool, error) {
 	q, err := parameters(r, "dryRun")
 	if err != nil {
@@ -123,7 +123,7 @@ func dryRun(r *http.Request, mode txmanager.ReleaseMode) (bool, error) {
 	return true, nil
 }
 
-// leaveOf checks what an operator decided.
+// leaveOf checks and converts an operator's decision.
 func leaveOf(body releaseRequest) (txmanager.ReleaseRequest, error) {
 	l := txmanager.ReleaseRequest{Mode: body.Mode, Reason: strings.TrimSpace(body.Reason), Requests: body.Requests}
 	switch {
@@ -173,7 +173,7 @@ func leaveOf(body releaseRequest) (txmanager.ReleaseRequest, error) {
 	return l, proofOf(body, &l)
 }
 
-// proofOf checks what the operator gave as proof that the named requests were carried out.
+// proofOf checks the operator's proof that the named requests were carried out.
 func proofOf(body releaseRequest, l *txmanager.ReleaseRequest) error {
 	l.Executed, l.Hashes = body.Executed, make(map[uint64]txmanager.Hash, len(body.Hashes))
 	for n, text := range body.Hashes {
@@ -197,7 +197,7 @@ func proofOf(body releaseRequest, l *txmanager.ReleaseRequest) error {
 	return nil
 }
 
-// releaseProblem is what an operator may see of a release that did not happen.
+// releaseProblem returns what an operator may see of a release that did not happen.
 func releaseProblem(err error) error {
 	var count txmanager.FinalCountError
 	var back txmanager.FinalsMissingError
@@ -242,8 +242,8 @@ type acceptRequest struct {
 	Reason string `json:"reason"`
 }
 
-// acceptAuthority takes a restored database as the authority, by an operator's
-// decision. Every submitter stays in PROTECT until it is released by itself.
+// acceptAuthority accepts a restored database as the authority, by an operator's decision. Every
+// submitter stays in PROTECT until an operator releases it.
 func (a *App) acceptAuthority(w http.ResponseWriter, r *http.Request) error {
 	operator, err := a.operator(r)
 	if err != nil {

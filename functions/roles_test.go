@@ -19,7 +19,7 @@ import (
 	"github.com/fencepost/fencepost/migrations"
 )
 
-// deployed are the functions of a deployment, by the patterns of their paths.
+// deployed maps the patterns of paths to a deployment's functions.
 var deployed = sync.OnceValues(func() (map[string]string, error) {
 	text, err := os.ReadFile("../terraform/functions.json")
 	if err != nil {
@@ -48,16 +48,16 @@ var deployed = sync.OnceValues(func() (map[string]string, error) {
 	return patterns, nil
 })
 
-// logins are roles of the cluster, one for each function, and their password. They are made
-// once; their rights are granted in each database.
+// logins are roles of the cluster, one for each function, with their password. They are made once;
+// each database grants their rights.
 var logins = struct {
 	sync.Mutex
 	made map[string]string // by function
 	word string
 }{word: rand.Text()}
 
-// roles makes each function's role known to the database at the URL, with the function's
-// rights, and says how each function reaches it.
+// roles grants each function's role its rights in the database, and returns each function's URL for
+// it.
 func roles(t testing.TB, database string) map[string]string {
 	t.Helper()
 	logins.Lock()
@@ -97,21 +97,20 @@ func roles(t testing.TB, database string) map[string]string {
 	return urls
 }
 
-// apart serves each path by the function that is deployed for it, with that function's own
-// role in the database.
-type apart struct {
-	h        house
+// rolePerPath serves each path by its deployed function, with that function's own database role.
+type rolePerPath struct {
+	h        deployment
 	settings []string
 	urls     map[string]string
 	paths    *http.ServeMux
 	mu       sync.Mutex
-	apps     map[string]http.Handler // by function, made when they are first asked for
+	apps     map[string]http.Handler // by function, made at the first request
 	closers  []*functions.App
 }
 
-func (h house) apart(settings ...string) *apart {
+func (h deployment) rolePerPath(settings ...string) *rolePerPath {
 	h.t.Helper()
-	a := &apart{h: h, settings: settings, urls: roles(h.t, h.URL), paths: http.NewServeMux(), apps: make(map[string]http.Handler)}
+	a := &rolePerPath{h: h, settings: settings, urls: roles(h.t, h.URL), paths: http.NewServeMux(), apps: make(map[string]http.Handler)}
 	patterns, err := deployed()
 	if err != nil {
 		h.t.Fatal(err)
@@ -123,8 +122,8 @@ func (h house) apart(settings ...string) *apart {
 	return a
 }
 
-// app is the function, with connections and memory that no other function shares.
-func (a *apart) app(name string) http.Handler {
+// app returns the function, whose connections and memory no other function shares.
+func (a *rolePerPath) app(name string) http.Handler {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.apps[name] == nil {
@@ -139,7 +138,7 @@ func (a *apart) app(name string) http.Handler {
 	return a.apps[name]
 }
 
-func (a *apart) close(ctx context.Context) {
+func (a *rolePerPath) close(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, app := range a.closers {
@@ -147,9 +146,9 @@ func (a *apart) close(ctx context.Context) {
 	}
 }
 
-// The tests of this package reach each path through the function that is deployed for it,
-// under that function's role. So a role with this function's rights, and no others, runs each
-// statement that they reach. Without a right that its function needs, a request fails.
+// The tests of this package reach each path through its deployed function, under that function's role.
+// So each statement that they reach runs with this function's rights only. A request fails if its
+// function lacks a right that it needs.
 func TestEachFunctionRunsUnderItsOwnRole(t *testing.T) {
 	t.Parallel()
 	h := build(t)

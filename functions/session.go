@@ -16,22 +16,21 @@ type sessionRequest struct {
 	Submitter string `json:"submitter"`
 }
 
-// routeSession serves advance, receipt, confirm and resubmit. They look at all
-// that the submitter has due; what tells them apart is the queue that paces
-// them and whether they hold the signer's rights.
+// routeSession serves advance, receipt, confirm and resubmit. Each handles everything that is due for
+// the submitter. They differ in the queue that paces them and in whether they may sign.
 func (a *App) routeSession(kind txmanager.Kind) func(*web.Mux) {
 	return func(mux *web.Mux) {
 		path := "POST /internal/" + string(kind)
 		inner := web.NewMux()
-		a.handle(inner, string(kind), path, a.telling(func(w http.ResponseWriter, r *http.Request) error {
+		a.handle(inner, string(kind), path, a.deliverAfter(func(w http.ResponseWriter, r *http.Request) error {
 			return a.serveSession(w, r, kind)
 		}))
 		mux.Handle(path, a.internalOnly(inner))
 	}
 }
 
-// serveSession answers 204 whenever its task has done its part, also where another
-// invocation does the work; anything else makes the task come again.
+// serveSession answers 204 when its task has done its part, even if another invocation does the work.
+// Any other answer makes Cloud Tasks retry the task.
 func (a *App) serveSession(w http.ResponseWriter, r *http.Request, kind txmanager.Kind) error {
 	body, err := web.Decode[sessionRequest](w, r, a.config.HTTP.MaxBodyBytes)
 	if err != nil {
@@ -49,7 +48,7 @@ func (a *App) serveSession(w http.ResponseWriter, r *http.Request, kind txmanage
 	if err == nil {
 		err = worker.ServeSubmitter(ctx, s, kind)
 	}
-	if errors.Is(err, store.ErrUnknownSubmitter) { // coming again would not help
+	if errors.Is(err, store.ErrUnknownSubmitter) { // a retry would not help
 		a.log.ErrorContext(ctx, "task of an unknown submitter dropped", telemetry.SubmitterKey, s, "error", err.Error())
 		err = nil
 	}

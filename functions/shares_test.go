@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Limits of callers and of tokens are stored as they are compared and shown, and are
-// there after a registration too. What cannot be one is refused with its path.
+// Limits of callers and tokens are stored in the form in which they are compared and shown, also by a
+// registration. An invalid limit is refused with its path.
 func TestPolicyNamesCallersAndTokens(t *testing.T) {
 	t.Parallel()
 	h := build(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// openSigners reads what this deployment can sign by. Which of it a submitter uses
-// its registration says.
+// openSigners opens the signers that this deployment has. A submitter's registration names the one
+// that it uses.
 func (a *App) openSigners(context.Context) error {
 	c := a.config.Signer
 	if err := a.closeKept(); err != nil {
@@ -40,8 +40,8 @@ func (a *App) openSigners(context.Context) error {
 	return err
 }
 
-// closeKept refuses files of secrets that others on this machine could read. On Cloud Run
-// there is nobody else, and secrets are mounted so that all can read them.
+// closeKept refuses secret files that other users of this machine could read. It skips Cloud Run,
+// which has no other users and mounts secrets as readable by all.
 func (a *App) closeKept() error {
 	if a.config.Platform.OnCloudRun() {
 		return nil
@@ -67,7 +67,8 @@ func (a *App) closeKept() error {
 	return nil
 }
 
-// ownersAlone says what is wrong with a file's mode. What is no plain file is not read.
+// ownersAlone returns an error if users other than the owner could read the file. It accepts a path
+// that is not a regular file, as no secret is read from it.
 func ownersAlone(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -79,7 +80,7 @@ func ownersAlone(path string) error {
 	return nil
 }
 
-// localKeys are none in a function that never signs.
+// localKeys returns the local keys; none in a function that never signs.
 func (a *App) localKeys() (map[txmanager.Submitter]*ecdsa.PrivateKey, error) {
 	c := a.config.Signer
 	keys := map[txmanager.Submitter]*ecdsa.PrivateKey{}
@@ -105,14 +106,14 @@ func (a *App) localKeys() (map[txmanager.Submitter]*ecdsa.PrivateKey, error) {
 	return keys, nil
 }
 
-// signerNamed is the signer that a registration names, and counted.
+// signerNamed returns the signer of that name, with its calls counted.
 func (a *App) signerNamed(name string) txmanager.Signer {
 	kind, _, _ := strings.Cut(name, ":")
 	return watchedSigner{a.signers.For(name), kind}
 }
 
-// signerHasIt refuses a signer that has no key of the account: what it signs would not
-// be taken, and a nonce would be held for ever.
+// signerHasIt refuses a signer without a key of the account. The chain would reject its signatures,
+// and the nonce would stay blocked for ever.
 func (a *App) signerHasIt(r *http.Request, s txmanager.Submitter, name string) error {
 	service, err := a.signers.Named(name)
 	if err == nil {

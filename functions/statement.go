@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// What becomes of a payout that was not paid.
+// What the operator requests for a payout that was not paid.
 const (
 	repostPayout = "repost"
 	refundPayout = "refund"
@@ -20,16 +20,16 @@ const (
 
 type statementRequest struct {
 	Paid      *bool    `json:"paid"`
-	TxHash    optional `json:"tx_hash"`    // where paid: of the transaction that paid
-	Then      optional `json:"then"`       // where not paid: repost or refund
-	MaxWindow *uint64  `json:"max_window"` // where not paid, of what a restored database may have lost
-	NotBy     []string `json:"not_by"`     // where not paid: transactions that do the same, and are others' payments
+	TxHash    optional `json:"tx_hash"`    // the transaction that paid; only if paid
+	Then      optional `json:"then"`       // repost or refund; only if not paid
+	MaxWindow *uint64  `json:"max_window"` // only if not paid, for what a restored database may have lost
+	NotBy     []string `json:"not_by"`     // transactions with the same effect that were other payments; only if not paid
 	Reason    string   `json:"reason"`
 }
 
-// statePayout records what an operator says of a payout of which the record proves
-// nothing, and tries it at once: a named transaction is held against the chain, and what
-// was not paid is reposted or refunded as soon as nothing that was lost can be mined.
+// statePayout records an operator's statement about a payout for which the database has no proof, and
+// tries it at once. It checks a named transaction against the chain. An unpaid payout is reposted or
+// refunded once no lost transaction can be mined any more.
 func (a *App) statePayout(w http.ResponseWriter, r *http.Request) error {
 	order, err := a.transferOrder(r)
 	if err != nil {
@@ -68,10 +68,10 @@ func (a *App) statePayout(w http.ResponseWriter, r *http.Request) error {
 	}
 	a.log.WarnContext(r.Context(), "an operator states whether a payout was paid", "reqId", t.ReqID, "by", st.By, "reason", st.Reason,
 		"paid", st.Paid, "txHash", st.TxHash, "refund", st.Refund, "noncesBelow", st.NoncesBelow, "notBy", st.NotBy)
-	return a.driven(w, r, t.ReqID)
+	return a.replyDriven(w, r, t.ReqID)
 }
 
-// statementEffect says what a statement has done.
+// statementEffect describes what a statement did.
 func statementEffect(reqID string, st store.PayoutStatement) string {
 	switch {
 	case st.Paid:
@@ -82,7 +82,7 @@ func statementEffect(reqID string, st store.PayoutStatement) string {
 	return fmt.Sprintf("states that payout %s was not paid, and pays it again", reqID)
 }
 
-// statementOf checks what an operator says.
+// statementOf checks an operator's statement.
 func statementOf(body statementRequest) (st store.PayoutStatement, err error) {
 	if body.Paid == nil {
 		return st, web.FieldProblem("paid", "is required: true where a transaction has paid the payout, false where none has")
@@ -131,9 +131,9 @@ func hashOf(field, text string) (string, error) {
 	return h.String(), nil
 }
 
-// lostNonces is the nonce below which the payer may have signed what was lost with a
-// database: the chain's count, and the largest window that the payer can have had. A
-// release that has filled nonces since then knows the count before its placeholders.
+// lostNonces returns the nonce below which the payer can have signed transactions that a lost database
+// had. It is the chain's count plus the largest window that the payer can have had. If a release has
+// filled nonces since, it uses the count from before the placeholders.
 func (a *App) lostNonces(ctx context.Context, s txmanager.Submitter, window *uint64) (uint64, error) {
 	known, err := a.store.Submitter(ctx, s)
 	if err != nil {
@@ -160,8 +160,7 @@ func (a *App) lostNonces(ctx context.Context, s txmanager.Submitter, window *uin
 	return count + *window, nil
 }
 
-// withdrawStatement takes back what an operator said of a payout, unless it has taken
-// effect.
+// withdrawStatement withdraws an operator's statement about a payout, unless it has taken effect.
 func (a *App) withdrawStatement(w http.ResponseWriter, r *http.Request) error {
 	order, err := a.transferOrder(r)
 	if err != nil {
@@ -181,11 +180,11 @@ func (a *App) withdrawStatement(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	a.log.WarnContext(r.Context(), "an operator withdraws a statement about a payout", "reqId", order.ReqID, "by", order.By, "reason", order.Reason)
-	return a.driven(w, r, order.ReqID)
+	return a.replyDriven(w, r, order.ReqID)
 }
 
-// driven carries the payout as far as it gets, and shows it as GET …/why does.
-func (a *App) driven(w http.ResponseWriter, r *http.Request, reqID string) error {
+// replyDriven drives the payout as far as possible and answers as GET …/why does.
+func (a *App) replyDriven(w http.ResponseWriter, r *http.Request, reqID string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), driveWithin)
 	defer cancel()
 	t, err := a.transfers.coordinator.Drive(ctx, reqID)
@@ -206,13 +205,13 @@ type statementView struct {
 	Paid        bool       `json:"paid"`
 	TxHash      string     `json:"tx_hash,omitempty"`
 	Then        string     `json:"then,omitempty"`
-	NoncesBelow uint64     `json:"nonces_below,omitempty"` // every nonce below must be consumed before it takes effect
+	NoncesBelow uint64     `json:"nonces_below,omitempty"` // every lower nonce must be consumed before it takes effect
 	NotBy       []string   `json:"not_by,omitempty"`
 	By          string     `json:"by"`
 	Reason      string     `json:"reason"`
 	At          time.Time  `json:"at"`
-	Counts      bool       `json:"counts"`             // false: it was withdrawn, or the database has been restored since
-	ActedAt     *time.Time `json:"acted_at,omitempty"` // it took effect
+	Counts      bool       `json:"counts"`             // false: it was withdrawn, or the database was restored since
+	ActedAt     *time.Time `json:"acted_at,omitempty"` // null: it has not taken effect
 	Withdrawn   *time.Time `json:"withdrawn_at,omitempty"`
 	WithdrawnBy string     `json:"withdrawn_by,omitempty"`
 	Why         string     `json:"withdraw_reason,omitempty"`

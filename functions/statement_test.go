@@ -8,8 +8,8 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// An operator states whether a payout was paid, only where the record cannot tell, once
-// at a time, and takes a wrong statement back. What is said is shown with his name.
+// An operator states whether a payout was paid, only if the record cannot tell and once at a time, and
+// can withdraw a wrong statement. The statement is shown with the operator's name.
 func TestStatementsAboutPayouts(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -80,7 +80,7 @@ func TestStatementsAboutPayouts(t *testing.T) {
 	}
 }
 
-// counting says of each statement about a payout whether it is shown as one that counts.
+// counting returns whether each shown statement about a payout counts.
 func counting(t *testing.T, c *client.Client, reqID string) string {
 	t.Helper()
 	why, err := c.WhyTransfer(t.Context(), reqID)

@@ -17,17 +17,15 @@ import (
 
 type stepRequest struct {
 	ReqID string `json:"req_id"`
-	Swept bool   `json:"swept"` // the next sweep makes another
+	Swept bool   `json:"swept"` // the next sweep makes another task
 }
 
-// stepFailed makes the task come again. It is neither 429 nor 503, and has no
-// Retry-After: by these Cloud Tasks holds back the whole queue, and one transfer that
-// always fails would hold back all others.
+// stepFailed makes Cloud Tasks retry the task. It is neither 429 nor 503 and has no Retry-After. With
+// these, Cloud Tasks would slow the whole queue, so that one failing transfer would delay all others.
 var stepFailed = web.Code{Name: "STEP_FAILED", Status: http.StatusInternalServerError}
 
-// stepTransfer carries a transfer as far as it gets. It answers 204 whenever nothing
-// is owed, or a later task or the sweep has it; anything else makes the task come
-// again.
+// stepTransfer drives a transfer as far as possible. It answers 204 when nothing is due, or when a
+// later task or the sweep will continue. Any other answer makes Cloud Tasks retry the task.
 func (a *App) stepTransfer(w http.ResponseWriter, r *http.Request) error {
 	body, err := web.Decode[stepRequest](w, r, a.config.HTTP.MaxBodyBytes)
 	if err != nil {
@@ -46,17 +44,17 @@ func (a *App) stepTransfer(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// step drives, and leaves a task for what comes next. It returns an error where that
-// is not known to be somebody's.
+// step drives a transfer and enqueues its next step. It returns an error if no task or sweep is known
+// to continue it.
 func (a *App) step(ctx context.Context, reqID string) error {
 	ctx, cancel := context.WithTimeout(ctx, a.config.Tasks.DispatchDeadline-time.Second)
 	defer cancel()
 	t, err := a.transfers.coordinator.Drive(ctx, reqID)
 	switch {
-	case errors.Is(err, transfer.ErrNotFound): // coming again would not help
+	case errors.Is(err, transfer.ErrNotFound): // a retry would not help
 		a.log.ErrorContext(ctx, "task of an unknown transfer dropped", "reqId", reqID)
 		return nil
-	case errors.Is(err, transfer.ErrForeign): // the sweep has it, once the database is accepted
+	case errors.Is(err, transfer.ErrForeign): // the sweep continues it once the database is accepted
 		a.log.ErrorContext(ctx, "nothing is driven in a restored database before it is accepted", "reqId", reqID)
 		return nil
 	case err != nil:
@@ -66,9 +64,9 @@ func (a *App) step(ctx context.Context, reqID string) error {
 	return a.leaveStep(ctx, t)
 }
 
-// leaveStep makes the task of t's next step, unless t has come to its end. It does so
-// for a caller that has left, too. Where nobody has planned an attempt, since a write
-// failed or another worker is at it, one is made soon: asking too often does no harm.
+// leaveStep enqueues the next step of t, unless t is terminal. It does so even if the caller has
+// disconnected. If no attempt is planned, a write failed or another worker drives t; then the step
+// comes soon. A superfluous step is harmless.
 func (a *App) leaveStep(ctx context.Context, t transfer.Transfer) error {
 	if t.State.Terminal() {
 		return nil
@@ -80,18 +78,17 @@ func (a *App) leaveStep(ctx context.Context, t transfer.Transfer) error {
 	return a.tasks.Step(context.WithoutCancel(ctx), t.ReqID, t.RetryCount, at)
 }
 
-// dueMost is how many transfers the sweep takes at a time. Each time it reads all
-// that are open.
-const dueMost = 10_000
+// maxDueTransfers is how many transfers the sweep takes in one batch. Each batch reads all open
+// transfers.
+const maxDueTransfers = 10_000
 
-// sweepTransfers makes tasks for the transfers that are overdue and those whose worker
-// is lost, each once, until all were taken or ctx ends; and tells a person of those
-// that are late.
+// sweepTransfers enqueues a step for each transfer that is overdue or has lost its worker, until all
+// are done or ctx ends. It also alerts about late transfers.
 func (a *App) sweepTransfers(ctx context.Context, out *sweepResponse) error {
 	failures := []error{a.within(ctx, 20, a.alarm)}
 	var began time.Time
 	for ctx.Err() == nil {
-		found, now, err := a.transfers.store.Due(ctx, a.transfers.rules.RescueAfter, dueMost, began)
+		found, now, err := a.transfers.store.Due(ctx, a.transfers.rules.RescueAfter, maxDueTransfers, began)
 		if err != nil {
 			return errors.Join(append(failures, err)...)
 		}
@@ -103,14 +100,14 @@ func (a *App) sweepTransfers(ctx context.Context, out *sweepResponse) error {
 		}
 		out.Transfers += len(found)
 		failures = append(failures, a.sweepSteps(ctx, out, found, began))
-		if len(found) < dueMost {
+		if len(found) < maxDueTransfers {
 			break
 		}
 	}
 	return errors.Join(failures...)
 }
 
-// sweepSteps makes a task for each, and says how many it could not make.
+// sweepSteps enqueues a step for each transfer, and returns an error that counts the failures.
 func (a *App) sweepSteps(ctx context.Context, out *sweepResponse, found []transfers.Due, began time.Time) error {
 	var enqueued atomic.Int64
 	failed, first := makeTasks(ctx, found, func(d transfers.Due) error {
@@ -127,19 +124,18 @@ func (a *App) sweepSteps(ctx context.Context, out *sweepResponse, found []transf
 	return nil
 }
 
-// alarmsMost is how many transfers of each alert, and how many users, one sweep tells
-// of by name.
-const alarmsMost = 100
+// maxAlarms is the most transfers per alert, and the most users, that one sweep names.
+const maxAlarms = 100
 
-// alarm tells a person of transfers whose money has been in flight for too long, and
-// of users with unusually many.
+// alarm alerts about transfers whose money has been in flight for too long, and about users with
+// unusually many of them.
 func (a *App) alarm(ctx context.Context) error {
-	pending, refunds, err := a.transfers.store.Alarming(ctx, a.transfers.rules, alarmsMost)
+	pending, refunds, err := a.transfers.store.Alarming(ctx, a.transfers.rules, maxAlarms)
 	if err == nil {
 		a.tellLate(ctx, "MON-001", transfer.TargetPending, "withdrawn, and not deposited for too long", pending)
 		a.tellLate(ctx, "MON-002", transfer.Compensating, "refused, and the refund fails again and again", refunds)
 	}
-	busy, busyErr := a.transfers.store.Busy(ctx, time.Minute, a.config.Transfer.UnusualPerMinute, alarmsMost)
+	busy, busyErr := a.transfers.store.Busy(ctx, time.Minute, a.config.Transfer.UnusualPerMinute, maxAlarms)
 	for _, b := range busy {
 		a.log.WarnContext(ctx, "unusually many transfers of one user in a minute: find out whether that is the user",
 			"alert", "MON-004", "userId", b.UserID, "transfers", b.Transfers, "usual", a.config.Transfer.UnusualPerMinute)

@@ -18,19 +18,19 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 )
 
-// route is one operation of openapi.yaml with a request that it understands.
+// route is one operation of openapi.yaml with a valid request.
 type route struct {
 	method, path string
 	of           *openapi3.Operation
 	item         *openapi3.PathItem
 	token        string
-	values       map[string]string // of its path's and query's parameters
+	values       map[string]string // path and query parameters
 	body         map[string]any    // nil: none
 }
 
 func (r route) String() string { return r.method + " " + r.path }
 
-// parameters are those of the path or of the query.
+// parameters returns the parameters of the path or of the query.
 func (r route) parameters(in string) (all []*openapi3.Parameter) {
 	for _, p := range slices.Concat(r.item.Parameters, r.of.Parameters) {
 		if p.Value.In == in {
@@ -40,7 +40,7 @@ func (r route) parameters(in string) (all []*openapi3.Parameter) {
 	return all
 }
 
-// properties are the schemas of the body's members, by name.
+// properties returns the schemas of the body's members, by name.
 func (r route) properties() map[string]*openapi3.Schema {
 	all := map[string]*openapi3.Schema{}
 	if r.body == nil {
@@ -53,7 +53,7 @@ func (r route) properties() map[string]*openapi3.Schema {
 }
 
 // ask makes the request with one parameter or member differing.
-func (r route) ask(h house, parameter, member string, value any) answer {
+func (r route) ask(h deployment, parameter, member string, value any) answer {
 	h.t.Helper()
 	path, query := r.path, url.Values{}
 	for name, v := range r.values {
@@ -81,8 +81,8 @@ func (r route) ask(h house, parameter, member string, value any) answer {
 	return call(h.t, h.t.Context(), r.token, r.method, h.url+path+"?"+query.Encode(), body)
 }
 
-// routes are all operations but those of health.
-func (h house) routes(txID string) (all []route) {
+// routes returns all operations except those of health.
+func (h deployment) routes(txID string) (all []route) {
 	h.t.Helper()
 	document, err := openapi3.NewLoader().LoadFromData([]byte(functions.OpenAPI))
 	if err != nil {
@@ -115,7 +115,7 @@ func (h house) routes(txID string) (all []route) {
 	return all
 }
 
-// exampleOf is the first example of the operation's body, or what the schema asks for.
+// exampleOf returns the first example of the operation's body, or a body made from the schema.
 func exampleOf(t *testing.T, of *openapi3.Operation) (body map[string]any) {
 	t.Helper()
 	examples := of.RequestBody.Value.Content["application/json"].Examples
@@ -134,8 +134,8 @@ func exampleOf(t *testing.T, of *openapi3.Operation) (body map[string]any) {
 	return body
 }
 
-// strict is a house in which a transaction is stored and events are kept.
-func strict(t *testing.T) (h house, txID string) {
+// strict returns a deployment with one stored transaction and with events on.
+func strict(t *testing.T) (h deployment, txID string) {
 	t.Helper()
 	h = build(t, "FENCEPOST_EVENTS_MODE=mq_outbox", "FENCEPOST_EVENTS_PUBSUB_TOPIC=projects/project/topics/topic", "FENCEPOST_EVENTS_PUBSUB_ENDPOINT=127.0.0.1:1")
 	h.Bundle.Register(t, shopAccount, 1)
@@ -147,7 +147,7 @@ func strict(t *testing.T) (h house, txID string) {
 	return h, fmt.Sprint(a.body["txId"])
 }
 
-// A parameter of a query that is there has a value, on every route that has one.
+// A query parameter that is present must have a value, on every route that has one.
 func TestEmptyParametersAreRefused(t *testing.T) {
 	t.Parallel()
 	h, txID := strict(t)
@@ -167,13 +167,12 @@ func TestEmptyParametersAreRefused(t *testing.T) {
 	}
 }
 
-// otherForms are texts that read as the id for a lenient reader.
+// otherForms returns texts that a lenient reader would accept as the id.
 func otherForms(id string) []string {
 	return []string{"{" + id + "}", "urn:uuid:" + id, strings.ReplaceAll(id, "-", ""), " " + id, id + "\n", "{" + id[1:] + "}"}
 }
 
-// The id of a transaction has one form, in paths and in bodies. Letter case does not
-// matter, as in RFC 9562.
+// A transaction's id has one form in paths and bodies. Letter case is ignored, as in RFC 9562.
 func TestOtherFormsOfIDsAreRefused(t *testing.T) {
 	t.Parallel()
 	h, txID := strict(t)
@@ -222,12 +221,12 @@ func TestOtherFormsOfIDsAreRefused(t *testing.T) {
 	}
 }
 
-// mayBeEmpty are the texts in which nothing says nothing.
+// mayBeEmpty lists the texts that may be empty.
 var mayBeEmpty = map[string]string{
 	"POST /admin/v1/submitters reason": "it is required with startNonce alone",
 }
 
-// A text of a body that is there is not empty, on every route that has a body.
+// A text member that is present must not be empty, on every route that has a body.
 func TestEmptyTextsAreRefused(t *testing.T) {
 	t.Parallel()
 	h, txID := strict(t)
@@ -239,7 +238,7 @@ func TestEmptyTextsAreRefused(t *testing.T) {
 			}
 			asked++
 			a := r.ask(h, "", name, "")
-			if a.status != http.StatusBadRequest || a.body["field"] != name && a.body["code"] != "INVALID_ACCOUNT_TYPE" { // which is of two fields
+			if a.status != http.StatusBadRequest || a.body["field"] != name && a.body["code"] != "INVALID_ACCOUNT_TYPE" { // INVALID_ACCOUNT_TYPE is about two fields
 				t.Errorf("%s with %s empty: got %s %v, want 400 with this field", r, name, a.is("code", "field"), a.body["detail"])
 			}
 		}
@@ -249,14 +248,14 @@ func TestEmptyTextsAreRefused(t *testing.T) {
 	}
 }
 
-// isText says that values of the schema are texts.
+// isText reports whether the schema's values are texts.
 func isText(s *openapi3.Schema) bool {
 	_, word := append(s.Enum, nil)[0].(string)
 	return word || s.Type.Is("string")
 }
 
-// An empty handler is none that a caller can mean: nothing is stored, alone or in a batch,
-// whose other intents are.
+// An empty handler is invalid and stores nothing, alone or in a batch. The batch's other intents are
+// stored.
 func TestEmptyHandlerIsRefused(t *testing.T) {
 	t.Parallel()
 	h, _ := strict(t)
@@ -290,9 +289,8 @@ func TestEmptyHandlerIsRefused(t *testing.T) {
 	}
 }
 
-// A new requestId has no character that turns the direction of writing, breaks a line or
-// is not seen. One that was stored before that was so is read, and answered when it is
-// posted again.
+// A new requestId has no character that changes the writing direction, breaks a line or is invisible.
+// One that an earlier release stored can be read, and is answered when it is posted again.
 func TestUnprintableRequestIDs(t *testing.T) {
 	t.Parallel()
 	h, _ := strict(t)
@@ -329,7 +327,7 @@ func TestUnprintableRequestIDs(t *testing.T) {
 	}
 }
 
-// must is v, where nothing can go wrong.
+// must returns v and panics on an error.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -22,15 +22,15 @@ func (a *App) routeSweep(mux *web.Mux) {
 
 type sweepResponse struct {
 	Overdue   int `json:"overdue"`   // submitters found with overdue work
-	Protected int `json:"protected"` // submitters in PROTECT found unwatched
-	Reorged   int `json:"reorged"`   // submitters whose last final block is no longer the chain's
-	Transfers int `json:"transfers"` // transfers found that are due, or have lost their worker
-	Events    int `json:"events"`    // streams of events found that nobody is at
-	Enqueued  int `json:"enqueued"`  // so many got a task; others have had this minute's already
+	Protected int `json:"protected"` // submitters in PROTECT that no invocation watches
+	Reorged   int `json:"reorged"`   // submitters whose last final block was reorged out
+	Transfers int `json:"transfers"` // transfers that are due or have lost their worker
+	Events    int `json:"events"`    // delivery queues that no invocation serves
+	Enqueued  int `json:"enqueued"`  // tasks made; the others already have a task of this minute
 }
 
-// sweep finds what lost tasks left behind and enqueues it again. One failure
-// does not stop the rest; all are reported.
+// sweep finds the work of lost tasks and enqueues it again. One failure does not stop the rest; all
+// are reported.
 func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 	var out sweepResponse
 	marked := a.within(r.Context(), 6, a.sweepMark)
@@ -57,17 +57,16 @@ func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// within gives one part of the sweep its share of the time: 1 in so many.
+// within runs one part of the sweep with 1/share of the sweep's time.
 func (a *App) within(ctx context.Context, share time.Duration, part func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.config.Tasks.DispatchDeadline/share)
 	defer cancel()
 	return part(ctx)
 }
 
-// sweepOverdue goes batch by batch, each submitter once, until all that is overdue
-// was taken or half its time is up: those taken that got no task by then, or
-// whose task failed, are the next sweep's. It returns when it began, by the
-// database's clock: the minute of that names the sweep's tasks.
+// sweepOverdue enqueues all overdue submitters, each once and batch by batch, until half the sweep's
+// time is used. The next sweep handles a submitter whose task was not made or failed. It returns the
+// database's time at its start, whose minute names the sweep's tasks.
 func (a *App) sweepOverdue(ctx context.Context, out *sweepResponse) (began time.Time, failures []error) {
 	half, cancel := context.WithTimeout(ctx, a.config.Tasks.DispatchDeadline/2)
 	defer cancel()
@@ -91,7 +90,7 @@ func (a *App) sweepOverdue(ctx context.Context, out *sweepResponse) (began time.
 	return began, failures
 }
 
-// sweepProtected lets submitters in PROTECT be watched on.
+// sweepProtected enqueues submitters in PROTECT, so that they stay watched.
 func (a *App) sweepProtected(ctx context.Context, out *sweepResponse, began time.Time) error {
 	found, err := a.store.OverdueProtected(ctx, a.config.Sweep.Grace, a.config.Sweep.Batch)
 	if err != nil {
@@ -101,13 +100,12 @@ func (a *App) sweepProtected(ctx context.Context, out *sweepResponse, began time
 	return a.sweepTasks(ctx, out, found, txmanager.KindConfirm, began)
 }
 
-// sweptBlocks is how far back the sweep looks for a reorg under what is final.
+// sweptBlocks is how far back the sweep checks final blocks for a reorg.
 const sweptBlocks = 100
 
-// sweepReorged asks each chain for the last final block of every submitter, each
-// block once, and has those submitters looked at whose block is another one now.
-// One look proves nothing; it only makes the next. One chain that does not answer
-// keeps no other from being asked.
+// sweepReorged asks each chain for the last final block of every submitter, each block once. It
+// enqueues the submitters whose block has been replaced. One observation proves nothing; the next
+// iteration evaluates it. A chain that does not answer does not stop the others.
 func (a *App) sweepReorged(ctx context.Context, out *sweepResponse, began time.Time) error {
 	each := make([]sweepResponse, len(a.chains))
 	err := a.eachChain(func(i int, c *servedChain) error {
@@ -120,8 +118,8 @@ func (a *App) sweepReorged(ctx context.Context, out *sweepResponse, began time.T
 	return err
 }
 
-// eachChain does one for each chain, all at once: the time that a silent one takes is
-// nobody else's. The errors name their chains.
+// eachChain calls one for all chains concurrently, so that an unresponsive chain delays no other. The
+// errors name their chains.
 func (a *App) eachChain(one func(i int, c *servedChain) error) error {
 	failures := make([]error, len(a.chains))
 	var group sync.WaitGroup
@@ -166,7 +164,7 @@ func (a *App) sweepReorgedOf(ctx context.Context, chain *servedChain, out *sweep
 	return errors.Join(failures...)
 }
 
-// sweepTasks makes a task for each, and says how many it could not make.
+// sweepTasks enqueues a task for each submitter, and returns an error that counts the failures.
 func (a *App) sweepTasks(ctx context.Context, out *sweepResponse, found []txmanager.Submitter, kind txmanager.Kind, began time.Time) error {
 	var enqueued atomic.Int64
 	failed, first := makeTasks(ctx, found, func(s txmanager.Submitter) error {
@@ -183,12 +181,11 @@ func (a *App) sweepTasks(ctx context.Context, out *sweepResponse, found []txmana
 	return nil
 }
 
-// tasksAtOnce is how many CreateTask calls one request has under way.
+// tasksAtOnce bounds the concurrent CreateTask calls of one request.
 const tasksAtOnce = 16
 
-// makeTasks calls one for each of what was found, some at once. Where one fails it goes on;
-// when ctx ends it begins no further. It returns for how many there was no task,
-// and the first error.
+// makeTasks calls one for each element, several at once. It continues after a failure and starts no
+// further call once ctx has ended. It returns how many elements got no task, and the first error.
 func makeTasks[T any](ctx context.Context, found []T, one func(T) error) (failed int, first error) {
 	var (
 		group sync.WaitGroup

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A target may name a function of a contract, by its signature or its selector: it is stored
-// by its selector. What cannot be read, or says two things, is refused.
+// A target can name a contract's function by its signature or its selector, and is stored with the
+// selector. An unreadable or ambiguous target is refused.
 func TestTargetsNameFunctions(t *testing.T) {
 	t.Parallel()
 	h := build(t)

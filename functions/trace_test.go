@@ -9,7 +9,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// That a trace is recorded is believed of tasks, and of nobody else.
+// The sampled bit of a trace is trusted only if it comes from a task.
 func TestSampledBitsOfStrangersDoNotCount(t *testing.T) {
 	t.Parallel()
 	h := build(t)

@@ -18,19 +18,19 @@ import (
 )
 
 func (a *App) routeTransfer(mux *web.Mux) {
-	a.handleTransfer(mux, "transfer", "POST /api/v1/internal_transfer", a.telling(a.postTransfer))
+	a.handleTransfer(mux, "transfer", "POST /api/v1/internal_transfer", a.deliverAfter(a.postTransfer))
 	a.handleTransfer(mux, "transfer", "GET /api/v1/internal_transfer/{req_id}", a.getTransfer)
 	a.handleTransfer(mux, "transfer", "GET /api/v1/internal_transfer", a.listTransfers)
-	a.handleTransfer(mux, "transfer", "POST /api/v1/payout", a.telling(a.postPayout))
+	a.handleTransfer(mux, "transfer", "POST /api/v1/payout", a.deliverAfter(a.postPayout))
 	a.handleTransfer(mux, "transfer", "POST /api/v1/payout_address", a.addAddress)
 	a.handleTransfer(mux, "transfer", "GET /api/v1/payout_address", a.listAddresses)
 	a.handleTransfer(mux, "transfer", "DELETE /api/v1/payout_address/{address_id}", a.removeAddress)
 	inner := web.NewMux()
-	a.handleTransfer(inner, "transfer", "POST /internal/transfer", a.telling(a.stepTransfer))
+	a.handleTransfer(inner, "transfer", "POST /internal/transfer", a.deliverAfter(a.stepTransfer))
 	mux.Handle("POST /internal/transfer", a.internalOnly(inner))
 }
 
-// handleTransfer is handle for functions whose errors are those of transfers.
+// handleTransfer is [App.handle] for functions that answer with the errors of transfers.
 func (a *App) handleTransfer(mux *web.Mux, name, pattern string, h func(http.ResponseWriter, *http.Request) error) {
 	a.handle(mux, name, pattern, func(w http.ResponseWriter, r *http.Request) error {
 		if err := h(w, r); err != nil {
@@ -49,9 +49,9 @@ type transferRequest struct {
 	UserID *int64               `json:"user_id"`
 }
 
-// postTransfer stores a transfer, once for each cid, and carries it as far as it gets
-// within the request: 200 COMMITTED, 422 where it failed, 202 PENDING. It goes on
-// when the caller has left.
+// postTransfer stores a transfer, once for each cid, and drives it as far as possible within the
+// request. It answers 200 COMMITTED, 422 if the transfer failed, or 202 PENDING. It continues after
+// the caller has disconnected.
 func (a *App) postTransfer(w http.ResponseWriter, r *http.Request) error {
 	user, err := a.user(r)
 	if err != nil {
@@ -69,8 +69,8 @@ func (a *App) postTransfer(w http.ResponseWriter, r *http.Request) error {
 	return a.submit(w, r, req, nil)
 }
 
-// newRequest is a request of the user's under a new req_id. What is wrong with asset
-// and amount is judged later: under a known cid, what is stored answers first.
+// newRequest returns the user's request under a new req_id. It does not check asset and amount: a
+// stored transfer with the same cid must answer first.
 func newRequest(r *http.Request, user int64, named *int64, cid *string, asset, amount string) (transfer.Request, error) {
 	if named != nil && *named != user {
 		p := web.NewProblem(web.Forbidden, "is not the user that the token is for")
@@ -91,7 +91,7 @@ func newRequest(r *http.Request, user int64, named *int64, cid *string, asset, a
 	return req, nil
 }
 
-// cidOf is the client's own key, by the body or the header; "": there is none.
+// cidOf returns the client's own key from the body or the header; "" means that there is none.
 func cidOf(r *http.Request, inBody *string) (string, error) {
 	cid := ""
 	if inBody != nil {
@@ -106,7 +106,7 @@ func cidOf(r *http.Request, inBody *string) (string, error) {
 	return cid, checkCID(cid)
 }
 
-// checkCID checks a client's own key: 1 to 64 characters, compared one by one.
+// checkCID checks a client's own key: 1 to 64 characters, compared exactly.
 func checkCID(cid string) error {
 	const most = 64
 	switch n := utf8.RuneCountInString(cid); {
@@ -123,8 +123,7 @@ func checkCID(cid string) error {
 	return nil
 }
 
-// user is whose token it is: the subject, which is a positive whole number in its one
-// decimal form.
+// user returns the user of the token: its subject, a positive whole number in its only decimal form.
 func (a *App) user(r *http.Request) (int64, error) {
 	id, err := a.transfers.users.Authenticate(r)
 	if err != nil {
@@ -139,12 +138,12 @@ func (a *App) user(r *http.Request) (int64, error) {
 	return user, a.atWork.Enter(r, "user "+id.Subject)
 }
 
-// driveWithin is how long a request drives its transfer; by then it answers PENDING,
-// and the transfer's next step is a task's.
+// driveWithin is how long a request drives its transfer. After that it answers PENDING, and a task
+// makes the next step.
 const driveWithin = 20 * time.Second
 
-// submit stores and drives the request, and answers. hindrance is why it is one that
-// cannot be stored, where only the caller knows.
+// submit stores and drives the request, and answers it. A hindrance is the caller's reason why the
+// request cannot be stored.
 func (a *App) submit(w http.ResponseWriter, r *http.Request, req transfer.Request, hindrance error) error {
 	detached, cancel := web.Detached(r.Context())
 	defer cancel()
@@ -174,15 +173,15 @@ type transferResponse struct {
 	State      string               `json:"state"`
 	Message    string               `json:"message"`
 	Code       transfer.Reason      `json:"code,omitempty"`   // DUPLICATE_REQUEST
-	Reason     transfer.Reason      `json:"reason,omitempty"` // why the one it duplicates failed
+	Reason     transfer.Reason      `json:"reason,omitempty"` // why the duplicated transfer failed
 }
 
-// pending is the state of what has no end yet, in the answer to a post; a query tells
-// the machine's.
+// pending is the state of a transfer that is not terminal, in the answer to a post. A query shows the
+// actual state instead.
 const pending = "PENDING"
 
-// answerTransfer tells what a post came to. What it found under its cid is answered
-// with 200, however that ended.
+// answerTransfer answers a post with its result. It answers 200 for a transfer found under its cid,
+// even if that failed.
 func answerTransfer(w http.ResponseWriter, r *http.Request, c transfer.Created) error {
 	out := transferResponse{
 		TransferID: c.ID, ReqID: c.ReqID, From: c.Type.Source(), To: c.Type.Target(), State: pending,
@@ -194,7 +193,7 @@ func answerTransfer(w http.ResponseWriter, r *http.Request, c transfer.Created) 
 	}
 	failed := c.State == transfer.Failed || c.State == transfer.RolledBack
 	if failed {
-		out.Message = sayFailed(c.Transfer)
+		out.Message = failureText(c.Transfer)
 	}
 	switch {
 	case !c.New:
@@ -214,11 +213,11 @@ type transferView struct {
 	ReqID      string               `json:"req_id"`
 	From       transfer.AccountType `json:"from"`
 	To         transfer.AccountType `json:"to"`
-	Address    string               `json:"address,omitempty"` // of a payout
+	Address    string               `json:"address,omitempty"` // only of a payout
 	Asset      string               `json:"asset"`
 	Amount     string               `json:"amount"`
 	State      string               `json:"state"`
-	Reason     transfer.Reason      `json:"reason,omitempty"` // why it failed, or is given back
+	Reason     transfer.Reason      `json:"reason,omitempty"` // why it failed or is being refunded
 	CreatedAt  time.Time            `json:"created_at"`
 	UpdatedAt  time.Time            `json:"updated_at"`
 }
@@ -252,7 +251,7 @@ func (a *App) getTransfer(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// pathReqID is the req_id in the path. What has not its form is nobody's.
+// pathReqID returns the req_id in the path. A malformed one is answered as not found.
 func pathReqID(r *http.Request) (string, error) {
 	id, err := ulid.ParseStrict(r.PathValue("req_id"))
 	if err != nil || id.String() != r.PathValue("req_id") {

@@ -14,8 +14,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// What is wrong first is what is answered, and of what is answered so nothing is
-// stored.
+// The first failing check decides the answer, and a refused transfer is not stored.
 func TestOrderOfChecks(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -64,7 +63,7 @@ func TestOrderOfChecks(t *testing.T) {
 	}
 }
 
-// Whoever has no right token is told so, whatever else is wrong.
+// A request without a valid token is refused for that, even if it has other faults.
 func TestWhoMayCall(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -114,8 +113,8 @@ func TestWhoMayCall(t *testing.T) {
 	}
 }
 
-// A transfer that comes through is answered as COMMITTED; the same cid again answers
-// the same, whatever has become of the asset, and its owner alone can see it.
+// A successful transfer is answered as COMMITTED. The same cid again gets the same answer, whatever
+// the asset's state, and only its owner can see it.
 func TestCommitted(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -151,8 +150,8 @@ func TestCommitted(t *testing.T) {
 	}
 }
 
-// What fails once it is stored is answered with its reason, its req_id and its state;
-// the same cid again tells the same.
+// A transfer that fails after it was stored is answered with its reason, req_id and state. The same
+// cid again gets the same answer.
 func TestFailed(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -171,7 +170,7 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-// Limits are told with the time after which to try again.
+// A refusal by a limit has the time after which to try again.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -193,8 +192,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// A target that does not answer leaves the transfer on its way, with a step task
-// for when the next attempt is due; the task brings it to its end.
+// If the target does not answer, the transfer stays open with a step task for the next attempt; that
+// task ends it.
 func TestPendingLeavesAStep(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -237,15 +236,14 @@ func TestPendingLeavesAStep(t *testing.T) {
 	}
 }
 
-func (h house) signal(s syscall.Signal) {
+func (h deployment) signal(s syscall.Signal) {
 	h.t.Helper()
 	if err := h.core.process.Signal(s); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// A task comes again where the database did not answer, and where no next task could
-// be made.
+// Cloud Tasks retries a task if the database did not answer, or if no next task could be made.
 func TestAStepThatIsOwedComesAgain(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -271,7 +269,7 @@ func TestAStepThatIsOwedComesAgain(t *testing.T) {
 	}
 }
 
-// A caller that leaves does not keep a stored transfer from its end.
+// A stored transfer ends even if its caller disconnects.
 func TestCallerLeaves(t *testing.T) {
 	t.Parallel()
 	h := build(t)

@@ -14,8 +14,7 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// The codes of transfers, beside those of every edge and the reasons of package
-// transfer.
+// The codes of transfers, in addition to those of package web and the reasons of package transfer.
 var (
 	systemError      = web.Code{Name: string(transfer.SystemError), Status: http.StatusServiceUnavailable}
 	cidConflict      = web.Code{Name: string(transfer.CIDConflict), Status: http.StatusConflict}
@@ -31,13 +30,13 @@ var (
 	tooManyAddresses = web.Code{Name: "TOO_MANY_ADDRESSES", Status: http.StatusTooManyRequests}
 )
 
-// refusal is what a caller is told of a reason.
+// refusal is the text and field that a caller sees for a reason.
 type refusal struct {
-	field string // of the request; "": none is at fault
+	field string // the request's field at fault; "": none
 	say   string
 }
 
-// refusals has the reasons, whether nothing was stored or the transfer has failed.
+// refusals covers both cases: nothing was stored, or the transfer has failed.
 var refusals = map[transfer.Reason]refusal{
 	transfer.SameAccount:            {"to", "is the same account as from"},
 	transfer.InvalidAccountType:     {"", "from or to is no account type: want FUNDING and SPOT"},
@@ -74,14 +73,14 @@ var refusals = map[transfer.Reason]refusal{
 	payout.Failed:                   {"", "the payment could not be made"},
 }
 
-// tooMany is when a caller that met a limit may find room again.
-var tooMany = map[transfer.Reason]time.Duration{
+// retryAfterLimit gives, for each limit, the time after which a caller can find room again.
+var retryAfterLimit = map[transfer.Reason]time.Duration{
 	transfer.RateLimitExceeded: time.Second, transfer.DailyLimitExceeded: time.Hour, transfer.DailyAmountExceeded: time.Hour,
 	transfer.DailyPayoutExceeded: time.Hour,
 }
 
-// transferProblem is what a caller may see of an error of transfers. What it does
-// not know is SYSTEM_ERROR.
+// transferProblem returns what a caller may see of an error of transfers. An unknown error becomes
+// SYSTEM_ERROR.
 func transferProblem(err error) *web.Problem {
 	if p, ok := errors.AsType[*web.Problem](err); ok {
 		if p.Code == web.Unavailable {
@@ -165,7 +164,7 @@ func systemBecause(cause error, retryAfter time.Duration, detail string) *web.Pr
 	return &web.Problem{Code: systemError, Detail: detail, RetryAfter: retryAfter, Cause: cause}
 }
 
-// refusalMembers are what a caller can act on beside the code.
+// refusalMembers returns the members that a caller can act on, in addition to the code.
 func refusalMembers(refused transfer.ErrRefused) map[string]any {
 	switch refused.Reason {
 	case transfer.DailyPayoutExceeded:
@@ -176,18 +175,18 @@ func refusalMembers(refused transfer.ErrRefused) map[string]any {
 	return nil
 }
 
-// refusedProblem is for a request of which nothing was stored.
+// refusedProblem returns the problem for a request of which nothing was stored.
 func refusedProblem(reason transfer.Reason) *web.Problem {
 	r := refusals[reason]
 	p := &web.Problem{Code: web.Code{Name: string(reason), Status: http.StatusBadRequest}, Field: r.field, Detail: r.say}
-	if after, ok := tooMany[reason]; ok {
+	if after, ok := retryAfterLimit[reason]; ok {
 		p.Code.Status, p.RetryAfter = http.StatusTooManyRequests, after
 	}
 	return p
 }
 
-// notCreated is for a post that has no transfer to show. Where nobody knows whether
-// it was stored, it tells the req_id, under which the caller can ask.
+// notCreated returns the problem for a post without a transfer to show. If it is unknown whether the
+// transfer was stored, the problem contains the req_id by which the caller can ask.
 func notCreated(reqID string, err error) error {
 	p := transferProblem(err)
 	if p.Code != systemError || nothingStored(err) {
@@ -198,7 +197,7 @@ func notCreated(reqID string, err error) error {
 	return p
 }
 
-// nothingStored says that a create has certainly stored nothing.
+// nothingStored reports whether a create has certainly stored nothing.
 func nothingStored(err error) bool {
 	for _, known := range []error{transfer.ErrHalted, transfer.ErrForeign, transfer.ErrProtected, transfer.ErrMoved} {
 		if errors.Is(err, known) {
@@ -208,8 +207,8 @@ func nothingStored(err error) bool {
 	return false
 }
 
-// sayFailed tells a person why a transfer failed, and where the money is.
-func sayFailed(t transfer.Transfer) string {
+// failureText tells the user why a transfer failed and where the money is.
+func failureText(t transfer.Transfer) string {
 	where := "nothing was moved"
 	if t.State == transfer.RolledBack {
 		where = "the money is back where it came from"
@@ -224,7 +223,7 @@ func (r refusal) inWords() string {
 	return r.field + " " + r.say
 }
 
-// failedProblem is for a transfer that exists and has failed.
+// failedProblem returns the problem for a stored transfer that has failed.
 func failedProblem(t transfer.Transfer, out transferResponse) *web.Problem {
 	return &web.Problem{
 		Code: web.Code{Name: string(t.Reason), Status: http.StatusUnprocessableEntity}, Detail: out.Message,

@@ -14,11 +14,11 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// How many submitters one call of release-untouched looks at, unless it says, and at
-// most; and how many at once.
+// The number of submitters that one call of release-untouched checks by default, at most, and
+// concurrently.
 const (
 	untouchedPage    = 100
-	mostUntouched    = 500
+	maxUntouched     = 500
 	untouchedAtATime = 8
 )
 
@@ -35,13 +35,13 @@ type untouchedLeft struct {
 
 type untouchedResponse struct {
 	Released  []txmanager.Submitter `json:"released"`
-	Left      []untouchedLeft       `json:"left"`      // of those that were looked at
-	Remaining int                   `json:"remaining"` // still in PROTECT because of the move, those left among them
-	After     *txmanager.Submitter  `json:"after"`     // to go on behind; null: all were looked at
+	Left      []untouchedLeft       `json:"left"`      // the checked submitters that were not released
+	Remaining int                   `json:"remaining"` // submitters in PROTECT because of the move, including those in left
+	After     *txmanager.Submitter  `json:"after"`     // pass as after in the next call; null: all were checked
 }
 
-// releaseUntouched releases, after a planned move that was confirmed, the submitters
-// that it put into PROTECT and whose accounts have sent nothing that is not known here.
+// releaseUntouched releases submitters that a confirmed planned move put into PROTECT. It releases
+// those whose accounts have sent no transaction that is unknown here.
 func (a *App) releaseUntouched(w http.ResponseWriter, r *http.Request) error {
 	operator, err := a.operator(r)
 	if err != nil {
@@ -55,8 +55,8 @@ func (a *App) releaseUntouched(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case reason == "" || len(reason) > maxReason:
 		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
-	case body.Limit != nil && (*body.Limit < 1 || *body.Limit > mostUntouched):
-		return web.FieldProblem("limit", "is %d: want 1 to %d submitters", *body.Limit, mostUntouched)
+	case body.Limit != nil && (*body.Limit < 1 || *body.Limit > maxUntouched):
+		return web.FieldProblem("limit", "is %d: want 1 to %d submitters", *body.Limit, maxUntouched)
 	case body.Limit != nil:
 		limit = *body.Limit
 	}
@@ -75,7 +75,7 @@ func (a *App) releaseUntouched(w http.ResponseWriter, r *http.Request) error {
 		return a.propose(w, r, proposed{"release-untouched", map[string]any{}, reason,
 			fmt.Sprintf("releases up to %d of the submitters that a planned move put into PROTECT", limit)})
 	}
-	out := a.releaseResting(r.Context(), page, txmanager.ReleaseRequest{Mode: txmanager.Resume, Untouched: true, By: operator, Reason: reason})
+	out := a.releaseEach(r.Context(), page, txmanager.ReleaseRequest{Mode: txmanager.Resume, Untouched: true, By: operator, Reason: reason})
 	if len(page) == limit {
 		out.After = &page[len(page)-1].Submitter
 	}
@@ -88,8 +88,8 @@ func (a *App) releaseUntouched(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// releaseResting releases each by itself, and says of the others why not.
-func (a *App) releaseResting(ctx context.Context, page []store.MovedSubmitter, l txmanager.ReleaseRequest) untouchedResponse {
+// releaseEach releases each submitter separately, and returns the reason for each that stays.
+func (a *App) releaseEach(ctx context.Context, page []store.MovedSubmitter, l txmanager.ReleaseRequest) untouchedResponse {
 	problems := make([]error, len(page))
 	places := make(chan struct{}, untouchedAtATime)
 	var all sync.WaitGroup
@@ -123,7 +123,7 @@ func (a *App) releaseOne(ctx context.Context, s txmanager.Submitter, l txmanager
 	return err
 }
 
-// whyLeft is what an operator may see of it; the rest is in the log.
+// whyLeft returns what an operator may see of the error; the log has the rest.
 func (a *App) whyLeft(ctx context.Context, s txmanager.Submitter, err error) string {
 	if used, ok := errors.AsType[txmanager.AccountUsedError](err); ok {
 		return used.Error() + ": release it by itself"

@@ -7,11 +7,11 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// timestamp is RFC 3339 with an offset, in upper case, to the microsecond at most: that is
-// what the database keeps.
+// timestamp matches RFC 3339 with an offset, in upper case and with at most microseconds, which is
+// what the database stores.
 var timestamp = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// validUntil is the time of the field; nil where the body has none.
+// validUntil returns the time of the field; nil if the body omits it.
 func validUntil(field optional) (*time.Time, error) {
 	text, err := field.of("validUntil")
 	if err != nil || text == "" {

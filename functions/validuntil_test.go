@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// A validUntil is a time with its offset, to the microsecond. The same moment in another offset
-// is the same request; another moment, or none, is another. One that has passed is refused
-// where the intent is new.
+// A validUntil is a time with an offset, to the microsecond. The same moment with another offset is
+// the same request; another moment, or none, is a different request. A new intent whose time has
+// passed is refused.
 func TestValidUntil(t *testing.T) {
 	t.Parallel()
 	h, _ := strict(t)

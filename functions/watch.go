@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// watchedStore is the store, and counts creates, and what becomes of leases.
+// watchedStore is the store with metrics about creates and leases.
 type watchedStore struct{ *store.Store }
 
 // Create implements [payout.Manager].
@@ -26,7 +26,7 @@ func (s watchedStore) Create(ctx context.Context, in store.Intent, queueBound in
 	return accepted, err
 }
 
-// CreateAll is [store.Store.CreateAll]. Each intent begins a trace of its own.
+// CreateAll is [store.Store.CreateAll]. Each intent begins its own trace.
 func (s watchedStore) CreateAll(ctx context.Context, all []store.Intent, queueBound int) ([]store.Created, error) {
 	for i := range all {
 		all[i].Trace = telemetry.NewOrigin(ctx, attribute.String(telemetry.TxIDKey, all[i].TxID))
@@ -55,7 +55,7 @@ func countCreate(ctx context.Context, accepted store.Accepted, err error) {
 	telemetry.TxCreate.Add(ctx, 1, telemetry.Result(result))
 }
 
-// refuses says that a create that came to err has certainly stored nothing.
+// refuses reports whether a create that returned err has certainly stored nothing.
 func refuses(err error) bool {
 	var policy store.PolicyError
 	if errors.As(err, &policy) {
@@ -121,7 +121,7 @@ func (s watchedStore) Commit(ctx context.Context, w txmanager.Commit) (txmanager
 	return done, err
 }
 
-// opOf names a write by the weightiest thing in it.
+// opOf names a commit by its most important change.
 func opOf(w txmanager.Commit) string {
 	switch {
 	case len(w.Allocations) > 0:
@@ -136,7 +136,7 @@ func opOf(w txmanager.Commit) string {
 	return "release"
 }
 
-// watchedChain is a chain, and counts the receipts that it is asked for.
+// watchedChain is a chain that counts the receipts queried from it.
 type watchedChain struct{ txmanager.ChainConnector }
 
 // Query implements [txmanager.ChainConnector].
@@ -147,7 +147,7 @@ func (c watchedChain) Query(ctx context.Context, q txmanager.ChainQuery) (txmana
 	}
 	var answers [txmanager.AnswerFound + 1]int64
 	for _, h := range q.Receipts {
-		answers[v.Receipts[h].Answer]++ // after an error: unknown
+		answers[v.Receipts[h].Answer]++ // after an error each answer is unknown
 	}
 	for answer, result := range map[txmanager.Answer]string{txmanager.AnswerFound: "found", txmanager.AnswerNotFound: "not_found", txmanager.AnswerUnknown: "error"} {
 		if n := answers[answer]; n > 0 {
@@ -157,7 +157,7 @@ func (c watchedChain) Query(ctx context.Context, q txmanager.ChainQuery) (txmana
 	return v, err
 }
 
-// watchedSigner is a signer of one kind, and counts what it was asked for.
+// watchedSigner is a signer of one kind that counts its calls.
 type watchedSigner struct {
 	txmanager.Signer
 	kind string
@@ -176,8 +176,8 @@ func (s watchedSigner) Sign(ctx context.Context, sub txmanager.Submitter, tx txm
 	return signed, err
 }
 
-// watcher counts and traces what tenures do. Each step is in the trace of the intent
-// that it was made for.
+// watcher counts and traces the commits of lease sessions. Each step belongs to the trace of its
+// intent.
 type watcher struct{}
 
 // Committed implements [txmanager.Watcher].
@@ -199,7 +199,7 @@ func (watcher) Committed(ctx context.Context, began time.Time, steps []txmanager
 	}
 }
 
-// countOptionalFeatures counts what the optional powers have done.
+// countOptionalFeatures counts what the optional features have done.
 func countOptionalFeatures(ctx context.Context, s txmanager.Step) {
 	if s.ExtraWei != nil {
 		telemetry.GasBump.Add(ctx, 1)
@@ -212,7 +212,7 @@ func countOptionalFeatures(ctx context.Context, s txmanager.Step) {
 	}
 }
 
-// endOf is how a final transaction has ended, as a label.
+// endOf returns the end of a final transaction, as a label.
 func endOf(x txmanager.Tx) string {
 	if x.State == txmanager.Confirmed {
 		return "confirmed"
@@ -247,8 +247,9 @@ func (watcher) IntentUnproved(ctx context.Context, p txmanager.Proof) {
 	telemetry.TxUnproved.Add(ctx, 1, telemetry.Result(string(p)))
 }
 
-// TaskContext implements [txmanager.Watcher]: the tasks go on in the trace of the invocation,
-// where that is of something they are about; else in that of the first that has one.
+// TaskContext implements [txmanager.Watcher]. The tasks continue the invocation's trace if that is the
+// trace of a transaction which they concern. Otherwise they continue the trace of the first such
+// transaction that has one.
 func (watcher) TaskContext(ctx context.Context, unsettled, queue []txmanager.Tx) context.Context {
 	about := unsettled
 	if len(about) == 0 {
@@ -266,7 +267,7 @@ func (watcher) TaskContext(ctx context.Context, unsettled, queue []txmanager.Tx)
 	return telemetry.Onward(ctx, first)
 }
 
-// countDecision counts what was decided about a transaction, by the names of the API.
+// countDecision counts a decision about a transaction, by the API's name of the action.
 func countDecision(ctx context.Context, action txmanager.Action) {
 	telemetry.StuckDecision.Add(ctx, 1, telemetry.Action(strings.ToLower(string(action))))
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Each try to take or extend a lease is counted by what came of it, and each write
-// that the fence refuses by what it was. It runs alone: the metrics are the process'.
+// Each attempt to acquire or renew a lease is counted by its result, and each write that the fence
+// refuses by its operation. The test runs alone, since the metrics belong to the process.
 func TestLeasesAreCounted(t *testing.T) {
-	told := told()
-	told.take()
+	recorded := metricSeries()
+	recorded.take()
 	db := storetest.NewWith(t, lease.Rules{Duration: 100 * time.Millisecond, ClockSkewAllowance: time.Millisecond})
 	s := txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
 	db.Register(t, s, 1)
@@ -39,7 +39,7 @@ func TestLeasesAreCounted(t *testing.T) {
 		t.Fatal("a lease that is held: got taken by another")
 	}
 	await(t, "the lease ran out", func() bool { return take("b/1").Held })
-	tried := told.take()
+	tried := recorded.take()
 	if tried["lease_acquire_total{result=not_owner}"] < 1 {
 		t.Errorf("tries while another held it: got %v, want some", tried)
 	}
@@ -47,14 +47,14 @@ func TestLeasesAreCounted(t *testing.T) {
 	if diff := cmp.Diff(map[string]int64{"lease_acquire_total{result=inserted}": 1, "lease_acquire_total{result=taken_over}": 1}, tried); diff != "" {
 		t.Errorf("two tenures (-want +got):\n%s", diff)
 	}
-	b := take("b/1").State.Lease // its own, once more
+	b := take("b/1").State.Lease // its own lease, acquired again
 	if _, err := book.Commit(t.Context(), txmanager.Commit{Lease: b, LeaseEnd: txmanager.ReleaseUnlessRerun}); err != nil {
 		t.Fatal(err)
 	}
 	if !take("c/1").Held {
 		t.Fatal("a lease that was given back: got it refused")
 	}
-	if diff := cmp.Diff(map[string]int64{"lease_acquire_total{result=reacquired}": 2}, told.take()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"lease_acquire_total{result=reacquired}": 2}, recorded.take()); diff != "" {
 		t.Errorf("its own, and one that was given back (-want +got):\n%s", diff)
 	}
 	_, again := book.BeginIteration(t.Context(), held.State.Lease, true)
@@ -67,15 +67,15 @@ func TestLeasesAreCounted(t *testing.T) {
 		}
 	}
 	want := map[string]int64{"lease_fenced_total{op=again}": 1, "lease_fenced_total{op=renew}": 1, "lease_fenced_total{op=release}": 1, "lease_fenced_total{op=cursor}": 1}
-	if diff := cmp.Diff(want, told.take()); diff != "" {
+	if diff := cmp.Diff(want, recorded.take()); diff != "" {
 		t.Errorf("the former holder (-want +got):\n%s", diff)
 	}
 }
 
-// Each signature is counted by who was asked and whether he gave one. It runs alone: the
-// metrics are the process'.
+// Each signature is counted by its signer and its result. The test runs alone, since the metrics
+// belong to the process.
 func TestSignaturesAreCounted(t *testing.T) {
-	told := told()
+	recorded := metricSeries()
 	key, err := crypto.GenerateKey()
 	if err != nil {
 		t.Fatal(err)
@@ -85,13 +85,13 @@ func TestSignaturesAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told.take()
+	recorded.take()
 	one := big.NewInt(1)
 	for _, name := range []string{"local", "local", "remote:treasury"} {
 		_, _ = functions.CountedSigner(signer.Directory{Local: local}, name).Sign(t.Context(), s,
 			txmanager.Unsigned{ChainID: 1337, To: &txmanager.Address{9}, Value: one, Gas: 21_000, FeeCapWei: one, TipCapWei: one})
 	}
-	counted := told.take()
+	counted := recorded.take()
 	if got, want := counted["tx_sign_total{result=signed,signer=local}"], int64(2); got != want {
 		t.Errorf("signed: got %d, want %d", got, want)
 	}

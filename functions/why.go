@@ -13,29 +13,29 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// whyResponse is all that is known of a transfer, for an operator.
+// whyResponse shows an operator all that is known of a transfer.
 type whyResponse struct {
 	transferView
 	UserID      int64            `json:"user_id"`
 	CID         string           `json:"cid,omitempty"`
 	Payout      *payoutView      `json:"payout,omitempty"`
 	StateSince  time.Time        `json:"state_since"`
-	Where       string           `json:"where"`                   // the money is, in words
-	Evidence    string           `json:"last_evidence"`           // the last that is known of it
-	NextTryAt   *time.Time       `json:"next_try_at,omitempty"`   // null: none is owed
-	Unblock     string           `json:"would_unblock,omitempty"` // what it waits for, and what an operator can do
+	Where       string           `json:"where"`                   // where the money is, in words
+	Evidence    string           `json:"last_evidence"`           // the last evidence about the transfer
+	NextTryAt   *time.Time       `json:"next_try_at,omitempty"`   // null: no attempt is due
+	Unblock     string           `json:"would_unblock,omitempty"` // what the transfer waits for, and what an operator can do
 	RetryCount  int              `json:"retry_count"`
-	Failures    int              `json:"failures"` // unknown answers in a row, in this state
+	Failures    int              `json:"failures"` // consecutive unknown answers in this state
 	History     []transitionView `json:"history"`
 	Resolutions []resolutionView `json:"resolutions"`
-	Statements  []statementView  `json:"statements,omitempty"` // what operators said of a payout
-	ProvedBy    string           `json:"proved_by,omitempty"`  // the transaction that proves a payout paid
+	Statements  []statementView  `json:"statements,omitempty"` // operators' statements about a payout
+	ProvedBy    string           `json:"proved_by,omitempty"`  // the transaction that proves that a payout was paid
 
-	Acknowledged *acknowledgedView `json:"acknowledged,omitempty"` // the newest; none: nobody has
+	Acknowledged *acknowledgedView `json:"acknowledged,omitempty"` // the newest one; absent: no operator has acknowledged the transfer
 }
 
 type payoutView struct {
-	Submitter string `json:"submitter"` // its managed transaction has the req_id as requestId
+	Submitter string `json:"submitter"` // the submitter whose transaction has the req_id as requestId
 	ChainID   uint64 `json:"chain_id"`
 	Token     string `json:"token,omitempty"`
 	Address   string `json:"address"`
@@ -58,21 +58,21 @@ type resolutionView struct {
 	Verdict    string     `json:"verdict,omitempty"`
 	Refusal    string     `json:"refusal,omitempty"`
 	AnsweredAt *time.Time `json:"answered_at,omitempty"`
-	Outcome    string     `json:"outcome,omitempty"` // that the operator gave
-	Line       string     `json:"line,omitempty"`    // of the core's journal, that proves it
+	Outcome    string     `json:"outcome,omitempty"` // the outcome that the operator stated
+	Line       string     `json:"line,omitempty"`    // line of the core's journal that proves it
 }
 
-// acknowledgedView is an alert that a person has taken in hand.
+// acknowledgedView is an alert that an operator handles by hand.
 type acknowledgedView struct {
-	State  string    `json:"state"` // in which it counts
+	State  string    `json:"state"` // the state in which it is valid
 	By     string    `json:"by"`
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"`
 	Until  time.Time `json:"until"`
 }
 
-// why tells an operator where a transfer's money is, what is known of it, and what
-// would move it on.
+// why shows an operator where a transfer's money is, the evidence, and what would move the transfer
+// forward.
 func (a *App) why(w http.ResponseWriter, r *http.Request) error {
 	if _, err := a.operator(r); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (a *App) why(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// whyPayout reads all that is known of a transfer, and of a payout what operators said.
+// whyPayout reads all that is known of a transfer, including operators' statements about a payout.
 func (a *App) whyPayout(ctx context.Context, reqID string) (whyResponse, error) {
 	story, err := a.transfers.store.Why(ctx, reqID)
 	if err != nil {
@@ -134,7 +134,7 @@ func whyOf(s transfers.Story, rescueAfter time.Duration) whyResponse {
 	return out
 }
 
-// whereIs says where the money is, as far as the row proves it.
+// whereIs returns where the money is, as far as the row proves it.
 func whereIs(t transfer.Transfer) string {
 	amount, source, target := t.Amount()+" "+t.Asset, t.Type.Source(), t.Type.Target()
 	switch t.State {
@@ -156,7 +156,7 @@ func whereIs(t transfer.Transfer) string {
 	return fmt.Sprintf("%s at %s: it never left", amount, source)
 }
 
-// evidenceOf is the last that was learnt.
+// evidenceOf returns the last evidence.
 func evidenceOf(s transfers.Story) string {
 	t := s.Transfer
 	if t.LastUnknown != "" {
@@ -168,7 +168,7 @@ func evidenceOf(s transfers.Story) string {
 	return fmt.Sprintf("%s since %s", t.State, t.StateAt.UTC().Format(time.RFC3339))
 }
 
-// unblock says what t waits for, and what an operator can do about it.
+// unblock returns what t waits for and what an operator can do about it.
 func unblock(t transfer.Transfer) string {
 	op := t.State.Asks()
 	who := t.Type.Source()

@@ -15,17 +15,16 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// ErrNoHandler reports a handler that is neither compiled in nor in handlers.urls.
-// Nothing was stored.
+// ErrNoHandler reports a handler name that is neither compiled in nor in handlers.urls. Nothing was
+// stored.
 var ErrNoHandler = errors.New("no handler has that name")
 
-// WithNonce accepts a request whose transaction the handler of that name makes
-// once the request's nonce is bound, in whatever process that is, and returns its
-// txId at once. The same request again returns the same txId. input is kept as
-// JSON and given to the handler.
+// WithNonce accepts a request and returns its txId at once. Once the request's nonce is allocated, any
+// process of the deployment calls the handler of that name to make the transaction. The same request
+// again returns the same txId. The input is stored as JSON and given to the handler.
 //
-// The submitter's callers must name "handler:<name>"; "*" does not. The error wraps
-// [ErrNoHandler] or is one of [store.Store.Create]; any other is unknown: call
+// The submitter's callers must name "handler:<name>"; "*" does not include it. The error wraps
+// [ErrNoHandler] or is one of [store.Store.Create]. After any other error the result is unknown: call
 // again.
 func (a *App) WithNonce(ctx context.Context, s txmanager.Submitter, request, handler string, input any) (txID string, err error) {
 	if !slices.Contains(a.handlerNames, handler) {
@@ -53,8 +52,8 @@ func (a *App) WithNonce(ctx context.Context, s txmanager.Submitter, request, han
 	if err := a.marks.compare(ctx, a.log); err != nil {
 		return "", err
 	}
-	ctx, tell := a.collecting(ctx)
-	defer tell()
+	ctx, deliver := a.collectEvents(ctx)
+	defer deliver()
 	accepted, err := a.watched().Create(ctx, in, a.config.Queue.MaxPerSubmitter)
 	if err != nil {
 		return "", err

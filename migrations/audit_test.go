@@ -8,8 +8,8 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 )
 
-// Rows from before the chain are linked in their order, without a login. Those that follow
-// are linked behind them.
+// Rows that are older than the audit chain are linked in their order, without a login. Later rows are
+// linked after them.
 func TestOlderDecisionsAreLinked(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)

@@ -8,15 +8,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// distrust names a timeline that no server has. PROTECT is opened by whoever looks
-// next, and at the latest by the acceptance.
+// distrust sets a timeline that no server has. The next invocation opens PROTECT, and accepting the
+// database does so at the latest.
 const distrust = `
 update authority
    set timeline_id = -1, accepted_by = 'distrusted: ' || $1, accepted_at = clock_timestamp()`
 
-// Distrust says that the database is not the one written last, though it looks like it:
-// a copy that kept the server's identity. Nothing in it is believed, moved, signed or
-// sent until an operator accepts it. The reason is on record until then. To say it twice is no error.
+// Distrust marks a database as a copy that kept the server's identity but is not the one written last.
+// Until an operator accepts it, nothing in it is used, moved, signed or sent. The reason is stored
+// until then. Calling it again is no error.
 func Distrust(ctx context.Context, databaseURL, reason string, how ...Option) (err error) {
 	config, err := parse(databaseURL, how)
 	if err != nil {

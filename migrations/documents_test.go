@@ -28,9 +28,9 @@ func until(t *testing.T, number string) fstest.MapFS {
 	return first
 }
 
-// old are rows of the time before documents, of three quarters: one confirmed by
-// its second version, one tracked, one in flight without bytes, one in the queue,
-// one cancelled there, and one lost.
+// old contains rows from before the table of documents. They are of three quarters: one confirmed by its second
+// version, one tracked, one in flight without bytes, one queued, one cancelled in the queue, and one
+// lost.
 const old = `
 insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by)
 values ('eip155:1:0x00000000000000000000000000000000000000a1', 'local', 0, 9, '{*}', 'test');
@@ -55,8 +55,8 @@ insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, raw_tx_
 select '0x' || repeat(hash, 64), tx_id, submitter, nonce, version, kind, '0x' || repeat('0' || hash, 40), jsonb_build_object('gas', gas), 1
   from managed_tx join (values ('r1', '1', 1, 'ORIGINAL', 1), ('r1', '2', 2, 'BUMP', 21001), ('r2', '3', 1, 'ORIGINAL', 21002)) as v (request_id, hash, version, kind, gas) using (request_id)`
 
-// Documents are moved out of rows that are there, to the partitions of their
-// quarters, and back: nothing of any row is lost either way.
+// Documents move out of existing rows to the partitions of their quarters, and back. No row loses data
+// either way.
 func TestDocumentsMoveOutAndBack(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)
@@ -111,7 +111,7 @@ func TestDocumentsMoveOutAndBack(t *testing.T) {
 	}
 }
 
-// rowsOf is every row of the tables, as text, and of which table.
+// rowsOf returns every row of the tables as text, with the table's name.
 func rowsOf(t *testing.T, conn *pgx.Conn, tables ...string) (all []string) {
 	t.Helper()
 	for _, table := range tables {
@@ -120,7 +120,7 @@ func rowsOf(t *testing.T, conn *pgx.Conn, tables ...string) (all []string) {
 	return all
 }
 
-// texts are what a query of one column finds.
+// texts returns the result of a query of one column.
 func texts(t *testing.T, conn *pgx.Conn, query string, arguments ...any) []string {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), query, arguments...)
@@ -134,8 +134,8 @@ func texts(t *testing.T, conn *pgx.Conn, query string, arguments ...any) []strin
 	return all
 }
 
-// What a process that still writes commits while the documents are moved is moved
-// too: nobody is let in between the copy and the columns' end.
+// Documents that another process commits during the move are moved too. No write can happen between
+// the copy and the removal of the columns.
 func TestWhatIsWrittenMeanwhileIsMovedToo(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)
@@ -163,7 +163,7 @@ func TestWhatIsWrittenMeanwhileIsMovedToo(t *testing.T) {
 	}
 }
 
-// A role that could do its work before can do it after.
+// A role keeps the rights that it needs.
 func TestGrantsAreCopied(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)

@@ -12,28 +12,26 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Grants are who may do what with our tables, by their names as roles of the server,
-// which must be there.
+// Grants assigns rights on our tables to roles. The roles must exist on the server.
 type Grants struct {
-	// Functions are roles, and the functions that log in as each: it gets the rights of
-	// these, and what else it had is taken away. See [EveryFunction].
+	// Functions maps a role to the functions that log in as it. The role gets these functions' rights
+	// and loses all others. See [EveryFunction].
 	Functions map[string][]string
-	Readers   []string // read rows, and see whose sessions do what: people who look into what an alert is about
+	Readers   []string // roles of people who investigate alerts: they read rows and all sessions' activity
 }
 
-// ErrNoSessions says that everything was granted but the sight of others' sessions,
-// which the role that grants may not give: readers see there that sessions are, and not
-// what they do.
+// ErrNoSessions reports that everything was granted except the view of other roles' sessions, which
+// the granting role may not give. Readers can see that these sessions exist but not what they do.
 var ErrNoSessions = errors.New("readers cannot see what others' sessions do: have pg_read_all_stats granted to them")
 
-// ErrTemporaryTables says that everything was granted, but that functions may make
-// temporary tables, which the role that grants may not forbid.
+// ErrTemporaryTables reports that everything was granted, but that functions can still make temporary
+// tables. The granting role may not forbid that.
 var ErrTemporaryTables = errors.New("functions may make temporary tables, which go before ours in what triggers read: have the database's owner revoke TEMPORARY on it from PUBLIC and from them")
 
-// Grant gives these rights. It takes one: where it gives functions theirs, nobody but
-// the database's owner makes temporary tables in it any more, since one of the same name
-// goes before ours in what the database's own functions read. What a later migration
-// adds is granted by calling it again.
+// Grant replaces the roles' rights by the given ones. If it grants functions their rights, only the
+// database's owner can make temporary tables in it from then on. A temporary table would otherwise
+// replace ours of the same name in what the database's own functions read. Call it again after a
+// migration that adds objects.
 func Grant(ctx context.Context, databaseURL string, to Grants, how ...Option) (err error) {
 	if len(to.Functions)+len(to.Readers) == 0 {
 		return nil
@@ -71,7 +69,7 @@ func Grant(ctx context.Context, databaseURL string, to Grants, how ...Option) (e
 	return errors.Join(temporary, sessions)
 }
 
-// statements bring every role to its rights.
+// statements returns the statements that give every role its rights.
 func (to Grants) statements(ctx context.Context, conn *pgx.Conn, tables []string) (statements []string, err error) {
 	if len(to.Functions) > 0 {
 		if statements, err = ofTheirOwner(ctx, conn); err != nil {
@@ -94,7 +92,7 @@ func (to Grants) statements(ctx context.Context, conn *pgx.Conn, tables []string
 	return statements, nil
 }
 
-// ofTheirOwner are the statements that take from everybody what runs with its owner's
+// ofTheirOwner returns statements that revoke from public the functions that run with their owner's
 // rights.
 func ofTheirOwner(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	rows, err := conn.Query(ctx, `
@@ -108,8 +106,8 @@ select 'revoke execute on function ' || oid::regprocedure || ' from public'
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// forbidTemporary asks what came of it: to revoke what one may not is a warning, and no
-// error.
+// forbidTemporary revokes temporary tables and then reads the result, since Postgres answers a revoke
+// without permission with a warning, not an error.
 func forbidTemporary(ctx context.Context, conn *pgx.Conn, functions []string) error {
 	if len(functions) == 0 {
 		return nil
@@ -147,10 +145,10 @@ func showSessions(ctx context.Context, conn *pgx.Conn, readers []string) error {
 	return nil
 }
 
-// insufficientPrivilege is Postgres' name of a right that one has not.
+// insufficientPrivilege is Postgres' error code for a missing right.
 const insufficientPrivilege = "42501"
 
-// grantable are our tables, each partitioned one as a whole.
+// grantable returns our tables, each partitioned table as one.
 func grantable(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	rows, err := conn.Query(ctx, `
 select relname

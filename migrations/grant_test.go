@@ -18,8 +18,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Each role has its function's rights and no other, whatever it had before, also a second
-// time. A role of all functions has all rights, a reader reads; and nobody owns anything.
+// Each role gets exactly its function's rights, whatever it had before, also at a second run. A role
+// of all functions has all rights, a reader reads, and no role owns a table.
 func TestGrant(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)
@@ -45,7 +45,7 @@ func TestGrant(t *testing.T) {
 	}
 	two := role("two")
 	to.Functions[two] = []string{"query", "create"}
-	for old := range to.Functions { // as every release before this one granted
+	for old := range to.Functions { // as every earlier release granted
 		do(t, conn, `grant select, insert, update, delete on all tables in schema public to `+pgx.Identifier{old}.Sanitize())
 		do(t, conn, `grant update (callers) on submitter to `+pgx.Identifier{old}.Sanitize())
 		do(t, conn, `grant usage, update on all sequences in schema public to `+pgx.Identifier{old}.Sanitize())
@@ -91,8 +91,7 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// granted are the rights that were given to a role by name: of tables, of their columns, of
-// sequences and of functions.
+// granted lists the rights that roles have by name on tables, their columns, sequences and functions.
 const granted = `
 with acl (object, acl) as (
   select case relkind when 'S' then 'sequence ' else '' end || relname, relacl from pg_class where relnamespace = 'public'::regnamespace
@@ -109,7 +108,7 @@ with acl (object, acl) as (
 )
 select object || ': ' || string_agg(what, ', ' order by what) from granted group by object order by object collate "C"`
 
-// wanted are the same lines of these rights, and of what each function reads.
+// wanted returns the same lines for these rights and for what each function reads.
 func wanted(t *testing.T, conn *pgx.Conn, rights map[string][]string) (lines []string) {
 	t.Helper()
 	all := make(map[string][]string)
@@ -124,7 +123,7 @@ select case relkind when 'S' then 'sequence ' else '' end || relname
 		all[object] = append(all[object], "select")
 	}
 	for object, list := range all {
-		columns := make(map[string][]string) // of several functions that one role serves, by insert and update
+		columns := make(map[string][]string) // the columns of several functions that share a role, by insert and update
 		list = slices.DeleteFunc(list, func(right string) bool {
 			verb, of, some := strings.Cut(right, " (")
 			if some {
@@ -143,8 +142,7 @@ select case relkind when 'S' then 'sequence ' else '' end || relname
 	return lines
 }
 
-// The rights are of things that exist, are written in one way, and each function of the
-// deployment has its own.
+// The rights name existing objects in one spelling, and each deployed function has its own rights.
 func TestRightsAreOfWhatExists(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)
@@ -189,8 +187,8 @@ select 'function ' || oid::regprocedure from pg_proc where pronamespace = 'publi
 	}
 }
 
-// decisive are the rights that decide about money and keys, by the words of docs/deploy.md:
-// an object, and the column that is updated, or another right on it.
+// decisive lists the rights that decide about money and keys, as docs/deploy.md names them: an object,
+// and the updated column or another right on it.
 var decisive = map[string][2]string{
 	"Add an intent or a payment":                                 {"managed_tx", "insert"},
 	"Bind a nonce to an intent":                                  {"managed_tx", "nonce"},
@@ -214,8 +212,7 @@ var decisive = map[string][2]string{
 	"Drop old partitions and events":                             {"function keep_partitions()", "execute"},
 }
 
-// The page for who deploys says which functions have the decisive rights, and no others
-// have them.
+// docs/deploy.md names the functions that have the decisive rights, and no other function has them.
 func TestDecisiveRightsAreOnThePage(t *testing.T) {
 	t.Parallel()
 	all, err := byFunction()
@@ -249,7 +246,8 @@ func TestDecisiveRightsAreOnThePage(t *testing.T) {
 	}
 }
 
-// An owner who may not let readers see others' sessions gives them the rest, and says so.
+// If the owner may not let readers see other roles' sessions, Grant gives them the rest and reports
+// that.
 func TestGrantWithoutSightOfSessions(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)
@@ -276,8 +274,8 @@ func TestGrantWithoutSightOfSessions(t *testing.T) {
 	}
 }
 
-// An owner of the tables who does not own the database cannot forbid temporary tables:
-// the functions get all the rest, and he is told.
+// An owner of the tables who does not own the database cannot forbid temporary tables. Grant gives the
+// functions all the rest and reports that.
 func TestGrantWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)
@@ -305,7 +303,7 @@ func TestGrantWithoutTheDatabase(t *testing.T) {
 	}
 }
 
-// A role that is not there is an error, and then nobody has got anything.
+// A missing role is an error, and no role gets a right.
 func TestGrantToNobody(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)
@@ -320,8 +318,7 @@ func TestGrantToNobody(t *testing.T) {
 	}
 }
 
-// A role that may not ask the sequence is told nothing of the last intent, and not that
-// there is none.
+// A role that may not read the sequence gets null as the last intent, which differs from no intent.
 func TestLastIntentIsNullWhereTheRoleMayNotAsk(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)

@@ -8,18 +8,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MACRule says which intents may be without a MAC.
+// MACRule states which intents may be without a MAC.
 type MACRule struct {
 	Changed  bool  // by this call
-	Upto     int64 // where MACs are required: the last intent, by seq, that may be without
-	Unmarked int64 // open intents without a MAC that may still get a nonce
+	Upto     int64 // if MACs are required: the last intent without one that is allowed, by seq
+	Unmarked int64 // open intents without a MAC that can still get a nonce
 }
 
-// No writer is at work when the last intent is read, and none begins before the commit.
+// lockIntents waits for running writers and blocks new ones until the commit, so that the last intent
+// is fixed.
 const lockIntents = `lock table managed_tx in share row exclusive mode`
 
-// requireMACs changes nothing where MACs are required: the last intent that may be without
-// one stays the same.
+// requireMACs changes nothing if MACs are required already: the last intent allowed without one stays
+// the same.
 const (
 	requireMACs = `
 insert into intent_mac_rule (required, by, reason)
@@ -35,14 +36,14 @@ select coalesce(unmarked_upto(), 0),
            and m.reservation is null and coalesce(m.seq <= unmarked_upto(), true))`
 )
 
-// RequireMACs has no intent get a nonce that is stored from now on without a MAC. To call
-// it again changes nothing.
+// RequireMACs requires a MAC for each intent stored from now on: without one it gets no nonce. A
+// second call changes nothing.
 func RequireMACs(ctx context.Context, databaseURL, by, reason string, how ...Option) (MACRule, error) {
 	return setMACRule(ctx, databaseURL, requireMACs, by, reason, how)
 }
 
-// AllowUnmarked has intents without a MAC get nonces, as before [RequireMACs]: a release
-// that makes no MACs needs it.
+// AllowUnmarked lets intents without a MAC get nonces, as before [RequireMACs]. A release that makes
+// no MACs needs it.
 func AllowUnmarked(ctx context.Context, databaseURL, by, reason string, how ...Option) (MACRule, error) {
 	return setMACRule(ctx, databaseURL, allowUnmarked, by, reason, how)
 }

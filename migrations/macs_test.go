@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A database that was new at the migration demands MACs. One that had submitters by then
-// waits for the owner.
+// A database without submitters at the migration requires MACs. One with submitters waits for its
+// owner's decision.
 func TestANewDatabaseDemandsMACs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

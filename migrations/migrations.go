@@ -31,10 +31,10 @@ var files embed.FS
 // State is one migration as one database knows it.
 type State struct {
 	Name      string    // the file's name
-	AppliedAt time.Time // UTC, by the database's clock; zero if not applied
+	AppliedAt time.Time // by the database's clock, in UTC; zero if not applied
 }
 
-// Option says how to connect, over what the URL says.
+// Option changes how to connect, beyond the URL.
 type Option func(*pgx.ConnConfig)
 
 // Dial connects by dial in place of the URL's host.
@@ -56,18 +56,18 @@ func parse(databaseURL string, how []Option) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// Up applies in order every migration that the database has not seen, logs each
-// and returns how many it applied. Several may run at once: one works, the
-// others wait for it up to ten minutes and then find nothing to do.
+// Up applies, in order, every migration that the database lacks. It logs each and returns their
+// number. Several calls may run at once: one applies, the others wait up to ten minutes and then have
+// nothing to apply.
 //
-// When a migration fails, those before it stay applied and are counted, and the
-// error names the file. Calling Up again goes on from there.
+// When a migration fails, the earlier ones stay applied and are counted, and the error names the file.
+// The next call continues there.
 func Up(ctx context.Context, databaseURL string, log *slog.Logger, how ...Option) (applied int, err error) {
 	return up(ctx, databaseURL, log, files, how...)
 }
 
-// Status returns every migration in order. It waits for an Up at work, and it
-// makes goose's own table if the database has none.
+// Status returns every migration in order. It waits for a running Up, and makes goose's table if the
+// database has none.
 func Status(ctx context.Context, databaseURL string, how ...Option) ([]State, error) {
 	return status(ctx, databaseURL, files, how...)
 }

@@ -116,7 +116,7 @@ func TestUpAppliesWhatIsNew(t *testing.T) {
 func TestTwoJobsAtOnceBothSucceed(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)
-	// goose's own table is there, so that nothing but the lock keeps the jobs apart.
+	// goose's own table exists already, so that only the lock separates the jobs.
 	apply(t, databaseURL, fstest.MapFS{"0001_first.sql": steps()["0001_first.sql"]}, 1)
 	slow := steps()
 	slow["0002_second.sql"].Data = append(slow["0002_second.sql"].Data, "select pg_sleep(0.5);\n"...)

@@ -13,19 +13,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// grantsFile has what each function may do beyond reading: by function and by what it is a
-// right on, the rights as Postgres' GRANT takes them. Each function of
-// terraform/functions.json is in it, and beside them "hooks": a Go program that reserves
-// nonces by docs/hooks.md.
+// grantsFile lists each function's rights beyond reading, by function and object, as Postgres' GRANT
+// spells them. It has each function of terraform/functions.json. The additional entry "hooks" is for a
+// Go program that reserves nonces (docs/hooks.md).
 //
 //go:embed grants.json
 var grantsFile []byte
 
-// EveryFunction stands for all functions: a role that a process serves all of them with, as
-// on a developer's machine.
+// EveryFunction stands for all functions. It is for a process that serves all of them with one role,
+// as on a developer's machine.
 const EveryFunction = "all"
 
-// byFunction is the file's content: function, then object, then rights.
+// byFunction returns the file's content: rights by function and object.
 var byFunction = sync.OnceValues(func() (map[string]map[string][]string, error) {
 	rights := make(map[string]map[string][]string)
 	if err := json.Unmarshal(grantsFile, &rights); err != nil {
@@ -34,16 +33,16 @@ var byFunction = sync.OnceValues(func() (map[string]map[string][]string, error) 
 	return rights, nil
 })
 
-// ErrNoFunction says that a role was to get the rights of a function that does not exist.
+// ErrNoFunction reports a function name that does not exist.
 var ErrNoFunction = errors.New("no function has this name")
 
-// Functions lists the functions' names, and "hooks", without [EveryFunction].
+// Functions returns the functions' names and "hooks", without [EveryFunction].
 func Functions() ([]string, error) {
 	rights, err := byFunction()
 	return slices.Sorted(maps.Keys(rights)), err
 }
 
-// rightsOf are the rights of a role that the functions log in as, by object.
+// rightsOf returns the rights by object of a role that the functions log in as.
 func rightsOf(functions []string) (map[string][]string, error) {
 	all, err := byFunction()
 	if err != nil {
@@ -69,8 +68,8 @@ func rightsOf(functions []string) (map[string][]string, error) {
 	return union, nil
 }
 
-// exactly are the statements that bring a role to these rights and no others, whatever it
-// had: it reads the tables, and asks how far the sequences are.
+// exactly returns the statements that leave a role with these rights and no others. The role can also
+// read the tables and the sequences' last values.
 func exactly(role string, tables []string, rights map[string][]string) (statements []string) {
 	to := pgx.Identifier{role}.Sanitize()
 	statements = append(statements,

@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Migration 0053 goes up and down beside rows, also those that it alone allows, and may be run
-// again where it broke off.
+// Migration 0053 can be applied and reverted with rows present, including rows that only it allows. It
+// can be repeated after an interruption.
 func TestValidUntilComesAndGoes(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)
@@ -36,7 +36,7 @@ insert into tx_document (tx_id, name, body) select tx_id, 'payload', '{}' from p
 		t.Fatalf("down: %v", err)
 	}
 	do(t, conn, `update managed_tx set last_error = 'still there' where state = 'QUEUED'`)
-	// It broke off before its last index.
+	// The interruption came before the last index.
 	do(t, conn, `alter table managed_tx add column valid_until timestamptz`)
 	do(t, conn, `create index tx_deferred on managed_tx (submitter)`)
 	if _, err := provider.UpTo(t.Context(), 53); err != nil {

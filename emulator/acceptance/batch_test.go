@@ -52,8 +52,8 @@ func (b bench) wantBatch(t *testing.T, intents []map[string]any, want ...string)
 	return ids
 }
 
-// A batch stores what can be stored, each intent with its own result, in one
-// round trip and one commit; the same batch again changes nothing.
+// A batch stores each valid intent, gives each its own result, and takes one round trip and one
+// commit. The same batch again changes nothing.
 func TestBatchCreate(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Window: 5, Processes: 1})
@@ -72,7 +72,7 @@ func TestBatchCreate(t *testing.T) {
 	if diff := cmp.Diff(ids, again); diff != "" || ids[0] != ids[3] {
 		t.Errorf("txIds of the same batch again (-first +again):\n%s; of one requestId twice: %s, %s", diff, ids[0], ids[3])
 	}
-	b.cheap(t, intents[:len(intents)-1]) // who may use the last one's submitter is asked before
+	b.cheap(t, intents[:len(intents)-1]) // the last intent's submitter needs an earlier permission query
 	b.ends(t, map[txmanager.Submitter]int{first: 2, second: 1})
 	for _, n := range []int{0, 501} {
 		many := make([]map[string]any, n)
@@ -86,8 +86,8 @@ func TestBatchCreate(t *testing.T) {
 	}
 }
 
-// cheap posts a batch some times and wants one round trip and one commit of it at
-// the least: now and then a process also reads the epoch.
+// cheap posts a batch several times and requires one round trip and one commit of the cheapest. Now
+// and then a process also reads the epoch.
 func (b bench) cheap(t *testing.T, intents []map[string]any) {
 	t.Helper()
 	var costs []stack.Cost
@@ -108,8 +108,8 @@ func (b bench) cheap(t *testing.T, intents []map[string]any) {
 	t.Errorf("cost of the batch: got %+v, want one round trip and one commit", costs)
 }
 
-// Five hundred intents of two submitters are accepted in one request, and carried
-// out in the order they stand in.
+// One request with five hundred intents of two submitters is accepted, and they are carried out in its
+// order.
 func TestBatchOfFiveHundred(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Window: 250})
@@ -138,8 +138,8 @@ func TestBatchOfFiveHundred(t *testing.T) {
 	}
 }
 
-// In a batch, what is stored answers first, as it does alone; what is refused for
-// the moment says when to come again.
+// In a batch a stored intent answers first, as it does alone. A temporary refusal says when to try
+// again.
 func TestBatchIsRefusedIntentByIntent(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: map[string]string{"FENCEPOST_QUEUE_MAX_PER_SUBMITTER": "2"}})
@@ -158,8 +158,7 @@ func TestBatchIsRefusedIntentByIntent(t *testing.T) {
 	}
 }
 
-// A batch in which one intent has not the form of one is refused whole, and the
-// place is named.
+// A batch with one malformed intent is refused as a whole, and the answer names the intent's position.
 func TestBatchOfTheWrongForm(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
@@ -180,8 +179,8 @@ func TestBatchOfTheWrongForm(t *testing.T) {
 	}
 }
 
-// A process that dies at any step of a batch leaves nothing half done: the same
-// batch again finds or stores all of it, and it is carried to its end.
+// A process that dies at any step of a batch leaves no partial result. The same batch again finds or
+// stores all of it, and all of it ends.
 func TestBatchSurvivesDeath(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"create.received", "create.committed", "create.enqueued"} {

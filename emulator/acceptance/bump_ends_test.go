@@ -7,8 +7,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// wantReplacedBy says which version the record names: hashes tells the version that was
-// mined, and replaced the same where it is not the first.
+// wantReplacedBy checks the versions that the record names: its hash is the mined version's, and
+// replaced names the same version if it is not the first.
 func (b bench) wantReplacedBy(t *testing.T, name, txID, kind string) {
 	t.Helper()
 	b.wantEnd(t, name, txID, "CONFIRMED", kind)
@@ -28,10 +28,9 @@ func (b bench) wantReplacedBy(t *testing.T, name, txID, kind string) {
 	}
 }
 
-// Any version may be the one that is mined, and the chain may change its mind: the one
-// in the last block decides, is the transaction's hash, and is named as its replacement
-// where it is not the first. A reorg that takes it back has no further bid made at once:
-// what was sent last is sent again.
+// Any version can be the one that is mined, and a reorg can change which. The version in the last
+// block decides. It is the transaction's hash, and its replacement if it is not the first version. A
+// reorg that removes it causes no immediate bid: the newest version is sent again.
 func TestAnyVersionMayBeMined(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Submitters: 4, Settings: withSettings(quick, map[string]string{
@@ -76,8 +75,8 @@ func TestAnyVersionMayBeMined(t *testing.T) {
 	b.wantReplacedBy(t, "the first, then neither", gone, "BUMP")
 }
 
-// While a bound holds the next bid, what was sent is sent again, and the reason stays:
-// the history has it once, and the gauge by which somebody is told never falls.
+// While a bound stops the next bid, the last version is sent again and the reason stays. The history
+// has the reason once, and the gauge for the alert never falls.
 func TestAHeldBidSaysWhyOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: withSettings(quick, map[string]string{

@@ -16,8 +16,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// crowd is somebody else whose transactions fill blocks: each fails by an invalid
-// instruction, which burns all of its gas, a quarter of a block, and takes no time.
+// crowd sends foreign transactions that fill blocks. Each fails by an invalid instruction, which burns
+// all its gas, a quarter of a block, and takes no time.
 type crowd struct {
 	b      bench
 	client *ethclient.Client
@@ -37,7 +37,7 @@ func newCrowd(t *testing.T, b bench) *crowd {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	accounts := devchain.DevAccounts(len(b.Submitters()) + 2) // the last is nobody's here
+	accounts := devchain.DevAccounts(len(b.Submitters()) + 2) // the last account belongs to no submitter
 	return &crowd{b: b, client: client, by: accounts[len(accounts)-1], gas: quarter, data: []byte{0xfe},
 		signer: types.LatestSignerForChainID(new(big.Int).SetUint64(b.Chain.ChainID()))}
 }
@@ -51,8 +51,8 @@ func (c *crowd) tx(tip int64) (*types.Transaction, error) {
 	return tx, err
 }
 
-// block adds a block of so many quarters, and of what else the pool has, where there is
-// room and it pays.
+// block adds a block with this many quarters filled by the crowd. Other transactions of the pool get
+// in if they fit and pay enough.
 func (c *crowd) block(quarters int) error {
 	for range quarters {
 		tx, err := c.tx(1e9)
@@ -66,7 +66,7 @@ func (c *crowd) block(quarters int) error {
 	return c.b.Chain.Mine(1)
 }
 
-// baseFee is what blocks burn of each gas, in wei.
+// baseFee returns the base fee in wei.
 func (c *crowd) baseFee(t *testing.T) *big.Int {
 	t.Helper()
 	head, err := c.client.HeaderByNumber(c.b.ctx, nil)
@@ -76,7 +76,7 @@ func (c *crowd) baseFee(t *testing.T) *big.Int {
 	return head.BaseFee
 }
 
-// raise adds blocks of the crowd's alone, until the base fee is above least.
+// raise adds blocks of the crowd only, until the base fee is above least.
 func (c *crowd) raise(t *testing.T, least *big.Int) {
 	t.Helper()
 	for c.baseFee(t).Cmp(least) <= 0 {
@@ -93,7 +93,7 @@ func (c *crowd) pay(t *testing.T, tips ...int64) {
 	c.gas, c.data = gas, data
 }
 
-// exactly adds a block of the crowd's transactions alone, which pay these tips.
+// exactly adds a block that contains only the crowd's transactions, which pay these tips.
 func (c *crowd) exactly(t *testing.T, tips ...int64) {
 	t.Helper()
 	var raws [][]byte
@@ -113,8 +113,8 @@ func (c *crowd) exactly(t *testing.T, tips ...int64) {
 	}
 }
 
-// stays has blocks come that are half full, so that the base fee stays where it is,
-// until stop is called. So many blocks came by then.
+// stays adds half-full blocks, so that the base fee stays unchanged, until stop is called. stop
+// returns the number of blocks.
 func (c *crowd) stays(t *testing.T, every time.Duration) (stop func() int) {
 	ctx, cancel := context.WithCancel(c.b.ctx)
 	var group sync.WaitGroup
@@ -138,14 +138,14 @@ func (c *crowd) stays(t *testing.T, every time.Duration) (stop func() int) {
 	return func() int { cancel(); group.Wait(); return blocks }
 }
 
-// congestedRun posts a load, has the chain become three times as dear before a block
-// takes any of it, and stay so. settled waits for what it wants to see, and says how
-// many of the load's blocks that took.
+// congestedRun posts a load and makes the chain three times as expensive before a block contains any
+// of it. The parameter settled waits for its condition and returns how many blocks of the load that
+// took.
 func congestedRun(t *testing.T, settings map[string]string, settled func(b bench, s txmanager.Submitter, n int)) (b bench, blocks int) {
 	t.Helper()
 	const n = 4
 	b = setup(t, stack.Options{Window: n, Settings: withSettings(quick, map[string]string{
-		"FENCEPOST_NONCE_STRICT_ENABLED": "false", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000", // however slow the machine
+		"FENCEPOST_NONCE_STRICT_ENABLED": "false", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000", // more than the slowest machine needs
 	}, settings)})
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
@@ -161,9 +161,8 @@ func congestedRun(t *testing.T, settings map[string]string, settled func(b bench
 	return b, blocks
 }
 
-// On a congested chain the same load finishes with the gas bump on, and waits with it
-// off until the crowd has gone. Each version is stored, the mined one is named, and no
-// nonce is left out.
+// On a congested chain a load finishes with the gas bump on, and waits with it off until the
+// congestion ends. Each version is stored, the mined version is named, and no nonce is skipped.
 func TestGasBumpOnACongestedChain(t *testing.T) {
 	t.Parallel()
 	on := map[string]string{"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s"}
@@ -189,12 +188,12 @@ func TestGasBumpOnACongestedChain(t *testing.T) {
 		off.count(`select count(*) from managed_tx where next_bump_at is not null`); n != 0 {
 		t.Errorf("off: got %d traces of a bump, want none", n)
 	}
-	off.Chain.StartMining() // the crowd has gone
+	off.Chain.StartMining() // the congestion has ended
 	off.ends(t, map[txmanager.Submitter]int{off.Submitters()[0]: 4})
 }
 
-// Replacement underpriced raises the next bid and is no error: on a node that demands
-// half as much again, the bids go up until one is taken.
+// Replacement underpriced raises the next bid and is no error. On a node that demands 50% more, the
+// bids rise until the node accepts one.
 func TestUnderpricedIsNoError(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{PriceBump: 50, Settings: withSettings(quick, map[string]string{
@@ -213,7 +212,7 @@ func TestUnderpricedIsNoError(t *testing.T) {
 	if n := b.count(`select count(*) from tx_version`); n != 5 {
 		t.Errorf("versions until one was taken: got %d, want 5", n)
 	}
-	b.logged(t, "replacement_underpriced") // else the test shows nothing
+	b.logged(t, "replacement_underpriced") // otherwise the test proves nothing
 	if n := b.count(`select count(*) from tx_history where reason like '%underpriced%'`); n != 0 {
 		t.Errorf("told as an error: got %d times, want never", n)
 	}
@@ -221,8 +220,8 @@ func TestUnderpricedIsNoError(t *testing.T) {
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
 
-// A process that dies as it replaces a transaction, before or after the version is
-// stored, leaves nothing behind: whichever version is mined, the nonce is used once.
+// A process that dies while it replaces a transaction, before or after it stored the version, loses
+// nothing. Whichever version is mined, the nonce is used once.
 func TestGasBumpSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"advance.version_signed", "advance.version_stored"} {

@@ -18,9 +18,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// The node has thrown its blocks away, and shows for no nonce which transaction consumed it.
-// A name is refused until the operator gives the transaction's hash. The request then ends as
-// that transaction did. Callers read that a statement without a hash is an operator's.
+// The node has pruned its blocks, and shows for no nonce which transaction consumed it. A name is
+// refused until the operator gives the transaction's hash. Then the request ends as that transaction
+// did. Without a hash, callers read that the result is an operator's statement.
 func TestANameIsProvedByTheHashOrRecordedAsAStatement(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Window: 1, Submitters: 1, RPCProxy: true, Settings: quick})
@@ -73,7 +73,7 @@ func TestANameIsProvedByTheHashOrRecordedAsAStatement(t *testing.T) {
 	}
 }
 
-// wantStated holds what a caller hears of a request that ended on an operator's statement.
+// wantStated checks a caller's answers about a request that ended by an operator's statement.
 func (b bench) wantStated(t *testing.T, intent map[string]any) {
 	t.Helper()
 	status, text := b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", intent)
@@ -95,7 +95,7 @@ func (b bench) wantStated(t *testing.T, intent map[string]any) {
 	}
 }
 
-// signedByHand sends a transaction of the first account past the processes; its hash.
+// signedByHand sends a transaction of the first account past the processes and returns its hash.
 func (b bench) signedByHand(t *testing.T, n uint64, to *common.Address, wei int64, data []byte) string {
 	t.Helper()
 	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())

@@ -13,7 +13,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// cancelled is what cancel answers.
+// cancelled is the answer of cancel.
 type cancelled struct {
 	Outcome, State, SubState string
 }
@@ -30,8 +30,7 @@ func (b bench) cancel(t *testing.T, txID string) (status int, c cancelled) {
 	return status, c
 }
 
-// Before allocation a cancel is definite at once; what waits behind goes on, and
-// no nonce is used.
+// Before allocation a cancel is definite at once. The next intents continue, and no nonce is used.
 func TestCancelInTheQueue(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
@@ -42,7 +41,7 @@ func TestCancelInTheQueue(t *testing.T) {
 	_, second := b.post(t, transfer(s, "second"))
 	b.post(t, transfer(s, "third"))
 	want := cancelled{"CANCELLED", "FAILED", "CANCELLED"}
-	for range 2 { // again is harmless
+	for range 2 { // a repetition is harmless
 		if status, got := b.cancel(t, second); status != http.StatusOK || got != want {
 			t.Errorf("cancel in the queue: got %d %+v, want 200 %+v", status, got, want)
 		}
@@ -97,8 +96,8 @@ func (b bench) versions(t *testing.T, txID string, kinds ...string) {
 	}
 }
 
-// replaced waits until the chain's pool holds a second version of this kind: until
-// then a block could still take the original.
+// replaced waits until the chain's pool holds a second version of this kind. Until then a block could
+// still contain the original.
 func (b bench) replaced(t *testing.T, txID, kind string) {
 	t.Helper()
 	b.versions(t, txID, "ORIGINAL", kind)
@@ -120,8 +119,7 @@ func (b bench) replaced(t *testing.T, txID, kind string) {
 	}
 }
 
-// H28: a cancel that comes when the original is in a block signs nothing, and
-// the answer is EXECUTED.
+// H28: a cancel that arrives when the original is in a block signs nothing and answers EXECUTED.
 func TestH28CancelTooLate(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
@@ -143,8 +141,8 @@ func TestH28CancelTooLate(t *testing.T) {
 	b.wantContiguous(t, s, 1)
 }
 
-// A transaction that was mined and reverted was carried out: its nonce is consumed and
-// its fee is paid. Cancel answers EXECUTED, at whatever time it is asked, and signs nothing.
+// A transaction that was mined and reverted was carried out: its nonce is consumed and its fee is
+// paid. Cancel answers EXECUTED at any time and signs nothing.
 func TestH28CancelOfARevertedTransaction(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
@@ -161,7 +159,7 @@ func TestH28CancelOfARevertedTransaction(t *testing.T) {
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Failed, 1)
 	want := cancelled{"EXECUTED", "FAILED", "REVERTED"}
-	for range 2 { // again is harmless
+	for range 2 { // a repetition is harmless
 		if status, got := b.cancel(t, id); status != http.StatusOK || got != want {
 			t.Errorf("cancel at the end: got %d %+v, want 200 %+v", status, got, want)
 		}
@@ -170,8 +168,8 @@ func TestH28CancelOfARevertedTransaction(t *testing.T) {
 	b.wantContiguous(t, s, 1)
 }
 
-// With nonce.placeholder=ask a cancel fills no nonce: the transaction is STUCK
-// until an operator decides, by name and with a reason.
+// With nonce.placeholder=ask a cancel sends no placeholder. The transaction is STUCK until an operator
+// decides, by name and with a reason.
 func TestCancelAsksAnOperator(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: map[string]string{"FENCEPOST_NONCE_PLACEHOLDER": "ask"}})
@@ -221,8 +219,8 @@ func TestCancelAsksAnOperator(t *testing.T) {
 	}
 }
 
-// STUCK: when its attempts are used up a transaction waits for a decision; an
-// operator has it replaced, and the replacement is what the record names.
+// STUCK: a transaction without attempts left waits for a decision. An operator has it replaced, and
+// the record names the replacement.
 func TestStuckIsReplacedByDecision(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: map[string]string{
@@ -249,9 +247,9 @@ func TestStuckIsReplacedByDecision(t *testing.T) {
 	b.wantContiguous(t, s, 1)
 }
 
-// A business' own code decides about STUCK transactions where it is compiled in
-// (Extensions.Stuck): its placeholder is signed without an operator, and its decision
-// is on record. What it leaves alone stays STUCK.
+// A business' compiled-in code decides about STUCK transactions (Extensions.Stuck). Its placeholder is
+// signed without an operator, and its decision is stored. A transaction that it does not decide stays
+// STUCK.
 func TestStuckIsDecidedByTheBusinessCode(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withPayroll(t, stack.Options{Submitters: 2, Settings: map[string]string{

@@ -12,13 +12,13 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// mined are the nonces of s on its chain, in the chain's order.
+// mined returns the nonces of s on its chain, in the chain's order.
 func (b bench) mined(t *testing.T, s txmanager.Submitter) []uint64 {
 	t.Helper()
 	return b.allMined(t, s.ChainID())[s.Address()]
 }
 
-// chainOf is the chain with that id.
+// chainOf returns the chain with that id.
 func (b bench) chainOf(id uint64) *devchain.Chain {
 	if b.Second != nil && id == b.Second.ChainID() {
 		return b.Second
@@ -54,14 +54,13 @@ func (b bench) allMined(t *testing.T, chainID uint64) map[txmanager.Address][]ui
 	return nonces
 }
 
-// wantContiguous says that the chain has exactly the nonces 0 … n-1 of s, each
-// once and in order.
+// wantContiguous requires that the chain has exactly the nonces 0 … n-1 of s, each once and in order.
 func (b bench) wantContiguous(t *testing.T, s txmanager.Submitter, n int) {
 	t.Helper()
 	b.wantAllContiguous(t, map[txmanager.Submitter]int{s: n})
 }
 
-// wantAllContiguous says so of each.
+// wantAllContiguous requires this for each submitter.
 func (b bench) wantAllContiguous(t *testing.T, counts map[txmanager.Submitter]int) {
 	t.Helper()
 	mined := make(map[uint64]map[txmanager.Address][]uint64) // by chain, each read once

@@ -10,9 +10,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// One deployment serves two chains with the same keys: each account has a sequence on
-// each, and the finality of each chain is its own. A bare address is on the default
-// chain. On a chain that is not served nobody is registered.
+// One deployment serves two chains with the same keys. Each account has a nonce sequence on each
+// chain, and each chain has its own finality. An address without a prefix is on the default chain. A
+// chain that is not served has no submitters.
 func TestTwoChainsOneKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{TwoChains: true, Processes: 2, Settings: quick})
@@ -54,8 +54,8 @@ func TestTwoChainsOneKey(t *testing.T) {
 	b.calm(t)
 }
 
-// Where one chain's node is gone, the other chain's work goes on; and the sweep tells
-// what it could not ask.
+// If one chain's node is down, work on the other chain continues, and the sweep reports the query that
+// failed.
 func TestOneChainIsAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{TwoChains: true, Settings: quick})
@@ -73,9 +73,8 @@ func TestOneChainIsAway(t *testing.T) {
 	b.calm(t)
 }
 
-// While one chain's node gives no answer, the sweep still finds what became of another's
-// final blocks, and shows what its submitters have: a silent chain takes its own time
-// alone.
+// While one chain's node does not answer, the sweep still checks another chain's final blocks and
+// records its submitters' balances. An unresponsive chain uses only its own share of time.
 func TestSweepWithOneChainSilent(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{TwoChains: true, RPCProxy: true, Submitters: 1, Processes: 1, Settings: map[string]string{
@@ -93,7 +92,7 @@ func TestSweepWithOneChainSilent(t *testing.T) {
 	}
 	b.Second.DropPool()
 	gauge := `submitter_balance_gwei{submitter="` + string(s) + `"}`
-	if err := poll(b.ctx, func() bool { // a slow machine may not read the balance within the first sweep
+	if err := poll(b.ctx, func() bool { // a slow machine can need several sweeps to read the balance
 		if err := b.RunSweep(b.ctx); err == nil {
 			t.Error("sweep: got no error, want one: a chain gave no answer")
 		}
@@ -108,8 +107,8 @@ func TestSweepWithOneChainSilent(t *testing.T) {
 	}
 }
 
-// Off, which is the default, a deployment has the one chain: on another nobody is
-// registered, and no intent is taken.
+// With chains.enabled off, the default, a deployment serves one chain. Another chain has no
+// submitters, and its intents are refused.
 func TestChainsOffServesNoOther(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Submitters: 1})

@@ -12,8 +12,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// An operator reads the pages of lost nonces by the client, tries a release, which changes
-// nothing, and releases the submitter.
+// An operator reads the pages of lost nonces with the client, makes a dry run, which changes nothing,
+// and releases the submitter.
 func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
@@ -55,7 +55,7 @@ func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 
 	count := uint64(lost)
 	in := client.Release{Episode: episode, Mode: "resync", Reason: "paid by hand", Count: &count, DryRun: true}
-	refused := func() bool { // not before all transactions were read: then 400 by another text
+	refused := func() bool { // before all transactions are read, the 400 has another text
 		_, err = operator.Release(b.ctx, string(s), in)
 		return client.CodeOf(err) == "INVALID_FIELD"
 	}

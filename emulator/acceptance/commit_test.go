@@ -9,14 +9,14 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// A process dies between the insert of a create and its commit. If the commit
-// never left it, nothing is stored; if it was on its way, perhaps. In both cases
-// the caller's repeat is stored once.
+// A process dies between the insert of a create and its commit. If the commit was never sent, nothing
+// is stored. If it was sent, the intent can be stored. In both cases the caller's repetition is stored
+// once.
 func TestDeathBetweenInsertAndCommit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		then   func(*pgproxy.Proxy)
-		stored int // 1: perhaps
+		stored int // 1: possible
 	}{
 		"the commit never left":     {func(p *pgproxy.Proxy) { p.CutAll() }, 0},
 		"the commit was on its way": {(*pgproxy.Proxy).Thaw, 1},
@@ -59,8 +59,7 @@ func TestDeathBetweenInsertAndCommit(t *testing.T) {
 	}
 }
 
-// noTransactionOpen waits until no session of the functions has a transaction
-// open.
+// noTransactionOpen waits until no session of the functions has an open transaction.
 func (b bench) noTransactionOpen(t *testing.T) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {

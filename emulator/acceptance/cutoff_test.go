@@ -18,8 +18,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// remote is a function process beside the others, with a way of its own to the
-// database and another to the chain.
+// remote is a function process beside the others, with separate connections to the database and to the
+// chain.
 type remote struct {
 	*processes.Process
 	database *pgproxy.Proxy
@@ -49,7 +49,7 @@ func (b bench) startRemote(t *testing.T, point string) *remote {
 	t.Cleanup(func() { _ = r.chain.Close() })
 	r.chain.SetFaults(rpcproxy.Faults{Refuse: func(*types.Transaction) string {
 		r.sends.Add(1)
-		return "" // taken
+		return "" // it accepts the task
 	}})
 	r.Process, err = b.StartProcess(b.ctx, map[string]string{
 		"FENCEPOST_DATABASE_URL": r.database.URL(b.Setting("FENCEPOST_DATABASE_URL")),
@@ -61,8 +61,8 @@ func (b bench) startRemote(t *testing.T, point string) *remote {
 	return r
 }
 
-// stopsAsHolder has r get the submitter's next advance, and waits until it has
-// stopped itself, holding the lease; it returns the lease's token and end.
+// stopsAsHolder gives r the submitter's next advance, and waits until r has stopped while it holds the
+// lease. It returns the lease's token and end.
 func (b bench) stopsAsHolder(t *testing.T, r *remote, s txmanager.Submitter) (token int64, expires time.Time) {
 	t.Helper()
 	others := slices.DeleteFunc(b.Processes(), func(p *processes.Process) bool { return p == r.Process })
@@ -83,18 +83,18 @@ func (b bench) stopsAsHolder(t *testing.T, r *remote, s txmanager.Submitter) (to
 	return token, expires
 }
 
-// TX-010: a process that is cut off from the database while it holds a lease can
-// do nothing critical: it binds no nonce and sends nothing that was not stored.
-// Another goes on once the lease has run out, and never before. When the way is
-// open again, nothing that was on it takes effect. Whoever is cut off in silence gives up
-// by its lease: the deadline of its invocation is later than this test would wait.
+// TX-010: a process that loses its connection to the database while it holds a lease can do nothing
+// critical. It allocates no nonce and sends nothing that was not stored. Another process continues
+// after the lease has expired, never before. When the connection returns, no delayed write takes
+// effect. If its packets are lost silently, the process stops when its lease expires: the deadline of
+// its invocation is later than this test waits.
 func TestTX010CutOffFromTheDatabase(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		point      string
 		cut        func(bench, *remote)
 		heal       func(*remote)
-		maySend    int64 // of what was stored before
+		maySend    int64 // sends allowed, of versions stored before
 		signedByIt bool
 	}{
 		"refused before it has written": {"advance.looked", refuse, accept, 0, false},
@@ -114,12 +114,12 @@ func TestTX010CutOffFromTheDatabase(t *testing.T) {
 			}
 			b.postUntilAnswered(t, transfer(s, "behind"))
 			b.await(t, s, txmanager.Confirmed, 2)
-			if sent := r.sends.Load(); sent > c.maySend { // fewer where its lease wanted renewing first
+			if sent := r.sends.Load(); sent > c.maySend { // fewer if the lease had to be renewed first
 				t.Errorf("transactions sent by the one that is cut off: got %d, want at most %d", sent, c.maySend)
 			}
 			b.tookOver(t, token, expires, c.signedByIt)
 			c.heal(r)
-			b.logged(t, "fenced", "lease not given back", "terminating connection") // by whoever wanted the lease
+			b.logged(t, "fenced", "lease not given back", "terminating connection") // logged by the process that wanted the lease
 			b.postUntilAnswered(t, transfer(s, "after"))
 			b.ends(t, map[txmanager.Submitter]int{s: 3})
 			b.wantNoOldToken(t)
@@ -128,7 +128,7 @@ func TestTX010CutOffFromTheDatabase(t *testing.T) {
 	}
 }
 
-// refuse leaves the process where it is: what reaches it fails and comes again.
+// refuse makes every request to the process fail, so that Cloud Tasks retries it.
 func refuse(_ bench, r *remote) {
 	r.database.Refuse(true)
 	r.database.CutAll()
@@ -136,8 +136,8 @@ func refuse(_ bench, r *remote) {
 
 func accept(r *remote) { r.database.Refuse(false) }
 
-// silence holds back every commit and whatever comes behind it, like a network
-// that loses all packets. What is sent to the process now would wait for a minute.
+// silence delays every commit and all later packets, like a network that loses all packets. A request
+// to the process would wait for a minute.
 func silence(b bench, r *remote) {
 	r.database.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Times: 1000})
 	b.forget(r.Process)
@@ -148,8 +148,8 @@ func thaw(r *remote) {
 	r.database.Thaw()
 }
 
-// tookOver says that what was written under later tokens than the one cut off was
-// written after its lease had run out, and that it wrote what it should.
+// tookOver checks that writes under later tokens happened after the lease had expired, and that the
+// process wrote as expected.
 func (b bench) tookOver(t *testing.T, token int64, expires time.Time, wrote bool) {
 	t.Helper()
 	if n := b.count(`select count(*) from tx_history where fencing_token > $1 and at < $2 and from_state is not null`, token, expires); n != 0 {

@@ -11,11 +11,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// internalFunctions are those that tasks call.
+// internalFunctions are the functions that tasks call.
 var internalFunctions = []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit}
 
-// postAll posts n intents of each submitter, in turn, and says how many of each
-// should end on chain.
+// postAll posts n intents of each submitter, in turn, and returns how many of each should be mined.
 func (b bench) postAll(t *testing.T, n int) map[txmanager.Submitter]int {
 	t.Helper()
 	want := make(map[txmanager.Submitter]int)
@@ -28,7 +27,7 @@ func (b bench) postAll(t *testing.T, n int) map[txmanager.Submitter]int {
 	return want
 }
 
-// emptyQueues throws every task away.
+// emptyQueues deletes every task.
 func (b bench) emptyQueues(t *testing.T) {
 	t.Helper()
 	for _, kind := range internalFunctions {
@@ -38,8 +37,7 @@ func (b bench) emptyQueues(t *testing.T) {
 	}
 }
 
-// delivered waits until no task is left and every copy of one that left Cloud
-// Tasks has been answered.
+// delivered waits until no task is left and every copy of a dispatched task has been answered.
 func (b bench) delivered(t *testing.T) {
 	t.Helper()
 	var left, sent, answered int64
@@ -60,7 +58,7 @@ func (b bench) delivered(t *testing.T) {
 	}
 }
 
-// inOrder says that nonces were handed out in the order of the queue.
+// inOrder checks that nonces were allocated in the order of the queue.
 func (b bench) inOrder(t *testing.T) {
 	t.Helper()
 	wrong := b.count(`select count(*) from (
@@ -71,9 +69,8 @@ func (b bench) inOrder(t *testing.T) {
 	}
 }
 
-// Tasks that come up to five times at once, late, out of order, again though they
-// were done, or never, and a queue that is emptied in the middle, change only when
-// things happen.
+// Tasks can arrive up to five times at once, late, out of order, repeated, or never, and a queue can
+// be purged. That changes only when work is done.
 func TestTasksComeManyTimesLateOrNever(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -89,7 +86,7 @@ func TestTasksComeManyTimesLateOrNever(t *testing.T) {
 			storm := cloudtasks.Faults{Copies: 5, Delay: c.late, Drop: 0.3, DropAck: 0.2, DropResponse: 0.2, Seed: 1}
 			b.Tasks.SetFaults(storm)
 			want := b.postAll(t, 2+c.window)
-			err := poll(b.ctx, func() bool { // something is done, or all is lost
+			err := poll(b.ctx, func() bool { // some work is done, or all tasks are lost
 				return b.count(`select count(*) from managed_tx where state = 'CONFIRMED'`) > 0 ||
 					b.count(`select count(*) from managed_tx where coalesce(next_check_at, created_at) > clock_timestamp() - interval '2 s'`) == 0
 			})
@@ -114,8 +111,7 @@ func TestTasksComeManyTimesLateOrNever(t *testing.T) {
 	}
 }
 
-// With Cloud Tasks out of reach an intent is accepted all the same; the sweep
-// carries it on.
+// An intent is accepted while Cloud Tasks is unavailable, and the sweep continues it.
 func TestCloudTasksOutOfReachAtCreate(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: quick})
@@ -138,13 +134,13 @@ func TestCloudTasksOutOfReachAtCreate(t *testing.T) {
 	b.ends(t, map[txmanager.Submitter]int{b.Submitters()[0]: 1, b.Submitters()[1]: 1})
 }
 
-// Where Cloud Tasks goes away between two steps, the task of the last step comes
-// again until it could ask for the next.
+// If Cloud Tasks becomes unavailable between two steps, the task of the last step is retried until it
+// can enqueue the next.
 func TestCloudTasksGoesAwayBetweenSteps(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: withSettings(quick, map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "8"})})
 	s := b.Submitters()[0]
-	b.Chain.StopMining() // it does not end before the next step
+	b.Chain.StopMining() // the intent cannot end before the next step
 	b.post(t, transfer(s, "r"))
 	b.await(t, s, txmanager.Tracking, 1)
 	b.Tasks.SetFaults(cloudtasks.Faults{Unavailable: true})

@@ -9,8 +9,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// One process per function, as deployed: none serves another's path, and the job
-// is done all the same.
+// One process per function, as deployed: none serves another's path, and the intents still end.
 func TestOneProcessPerFunction(t *testing.T) {
 	t.Parallel()
 	const n = 3
@@ -31,8 +30,8 @@ func TestOneProcessPerFunction(t *testing.T) {
 	}
 }
 
-// What lost tasks leave behind, the sweep finds: an intent whose advance never
-// came, and a transaction in flight whose poll is gone.
+// The sweep finds the work of lost tasks: an intent whose advance never arrived, and a transaction in
+// flight whose poll is lost.
 func TestSweepRestoresProgress(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: map[string]string{"FENCEPOST_SWEEP_GRACE": "2s"}})
@@ -59,7 +58,7 @@ func TestSweepRestoresProgress(t *testing.T) {
 	}
 }
 
-// overdue waits until n transactions should have been looked at a grace ago.
+// overdue waits until n transactions are overdue by the grace period.
 func (b bench) overdue(t *testing.T, n int) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {

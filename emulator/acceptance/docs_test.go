@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// example is a program of a page, built as it stands there.
+// example builds a program from a docs page exactly as it is printed.
 func example(t *testing.T, page, name string) (path string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/" + page)
@@ -42,8 +42,7 @@ func example(t *testing.T, page, name string) (path string) {
 	return path
 }
 
-// The page's example of a handler that is compiled in pays what its program posts,
-// once, however often.
+// The page's example of a compiled-in handler pays for each post once, however often it is posted.
 func TestDocsHandlerCompiledIn(t *testing.T) {
 	t.Parallel()
 	payroll := example(t, "handlers.md", "payroll")
@@ -70,7 +69,8 @@ func TestDocsHandlerCompiledIn(t *testing.T) {
 	b.logged(t, "the books: wage-ann will be paid by "+text(r.TxHash))
 }
 
-// The page's example of a service is asked, believes no other question, and refuses.
+// The page's example of a service answers signed calls, refuses unsigned ones, and can reject a
+// request.
 func TestDocsHandlerOverHTTP(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -88,7 +88,7 @@ func TestDocsHandlerOverHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the process
+	go func() { _, _ = io.Copy(io.Discard, out) }() // it ends with the process
 	b := setup(t, stack.Options{Settings: withSettings(quick, map[string]string{
 		"FENCEPOST_HANDLERS_URLS":    "shop=" + strings.TrimSpace(url) + ",stranger=" + strings.TrimSpace(url),
 		"FENCEPOST_HANDLERS_SECRETS": "shop=" + shopSecret + ",stranger=whsec_" + strings.Repeat("QUJD", 8),

@@ -21,12 +21,12 @@ import (
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
-// pubsubMessage is one that the topic has.
+// pubsubMessage is a message of the topic.
 type pubsubMessage = pstest.Message
 
 const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8G"
 
-// event is one as receivers get it.
+// event is one event as endpoints receive it.
 type event struct {
 	Type, TxID, Submitter, RequestID string
 	Sequence                         int
@@ -38,13 +38,13 @@ type event struct {
 
 func (e event) key() string { return fmt.Sprintf("%s-%s-%d", e.TxID, e.Type, e.Sequence) }
 
-// receiver is a service that is told of events, in this process.
+// receiver is a webhook endpoint in this process.
 type receiver struct {
 	*httptest.Server
 	key webhook.Key
 
 	mu     sync.Mutex
-	got    []event // in the order in which they came, twice what came twice
+	got    []event // in the order of arrival, with repetitions
 	bodies map[string]string
 	faults []string
 	open   chan struct{} // closed: it answers
@@ -65,7 +65,7 @@ func startReceiver(t *testing.T, answers bool) *receiver {
 	return r
 }
 
-// ServeHTTP takes what is proven to be ours; while it is not open it gives no answer.
+// ServeHTTP accepts correctly signed events. While it is not open it gives no answer.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	select {
 	case <-r.open:
@@ -93,14 +93,14 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// told is what has come so far.
-func (r *receiver) told() []event {
+// received returns the events received so far.
+func (r *receiver) received() []event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.got)
 }
 
-// distinct is how many events have come, however often.
+// distinct counts the events without repetitions.
 func distinct(all []event) int {
 	seen := make(map[string]bool)
 	for _, e := range all {
@@ -109,9 +109,9 @@ func distinct(all []event) int {
 	return len(seen)
 }
 
-// whole holds what somebody was told to the promise: of each transaction the sequences
-// 1, 2, 3, … in order, what came before coming again at most, and one end.
-func whole(t *testing.T, who string, all []event) map[string]string {
+// wantComplete checks the received events: for each transaction the sequences 1, 2, 3, … in order and
+// one end. An event may be repeated.
+func wantComplete(t *testing.T, who string, all []event) map[string]string {
 	t.Helper()
 	next, ends := make(map[string]int), make(map[string]string)
 	for _, e := range all {
@@ -119,7 +119,7 @@ func whole(t *testing.T, who string, all []event) map[string]string {
 			t.Errorf("%s: got %s after %d, want no hole", who, e.key(), next[e.TxID])
 		}
 		if e.Sequence <= next[e.TxID] {
-			continue // again
+			continue // repeated
 		}
 		next[e.TxID] = e.Sequence
 		if (e.Sequence == 1) != (e.Type == string(txmanager.TxAccepted)) {
@@ -165,8 +165,8 @@ func (b bench) replay(t *testing.T, account string) (all []event) {
 	}
 }
 
-// someLives posts a few intents, one of which is cancelled in the queue, and waits for
-// their ends. No block comes before the cancel: what is cancelled is still in the queue.
+// someLives posts a few intents, one of which is cancelled in the queue, and waits for their ends. No
+// block comes before the cancel, so that the cancelled intent is still queued.
 func (b bench) someLives(t *testing.T) (want map[string]string) {
 	t.Helper()
 	want = make(map[string]string)
@@ -203,42 +203,42 @@ func webhooks(receivers map[string]*receiver, more map[string]string) map[string
 	return settings
 }
 
-// Receivers are told of everything, signed, of each transaction in order; one that is
-// mute delays neither the chain's work nor another receiver, and gets all of it once it
-// answers. What they were told can be read again.
+// Endpoints receive all events, signed, and in order for each transaction. An endpoint that does not
+// answer delays neither the chain's work nor another endpoint. It receives all events once it answers.
+// Delivered events can be read again.
 func TestEventsByWebhook(t *testing.T) {
 	t.Parallel()
 	all := map[string]*receiver{"hook": startReceiver(t, true), "mute": startReceiver(t, false), "own": startReceiver(t, true)}
 	b := setup(t, stack.Options{Settings: webhooks(all, map[string]string{"FENCEPOST_EVENTS_WEBHOOK_CALLERS": "own=somebody@fencepost.example"})})
 	want := b.someLives(t)
 	kept := b.replay(t, stack.OperatorAccount)
-	if err := poll(b.ctx, func() bool { return distinct(all["hook"].told()) == len(kept) }); err != nil {
-		t.Fatalf("hook: got %d events, want %d", distinct(all["hook"].told()), len(kept))
+	if err := poll(b.ctx, func() bool { return distinct(all["hook"].received()) == len(kept) }); err != nil {
+		t.Fatalf("hook: got %d events, want %d", distinct(all["hook"].received()), len(kept))
 	}
-	if diff := cmp.Diff(want, whole(t, "replay", kept)); diff != "" {
+	if diff := cmp.Diff(want, wantComplete(t, "replay", kept)); diff != "" {
 		t.Errorf("ends that are replayed (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(want, whole(t, "hook", all["hook"].told())); diff != "" {
+	if diff := cmp.Diff(want, wantComplete(t, "hook", all["hook"].received())); diff != "" {
 		t.Errorf("ends that hook was told of (-want +got):\n%s", diff)
 	}
-	if n := len(all["mute"].told()); n != 0 {
+	if n := len(all["mute"].received()); n != 0 {
 		t.Fatalf("mute: got %d events, want none yet", n)
 	}
 	close(all["mute"].open)
 	err := poll(b.ctx, func() bool {
 		_ = b.RunSweep(b.ctx)
-		return distinct(all["mute"].told()) == len(kept)
+		return distinct(all["mute"].received()) == len(kept)
 	})
 	if err != nil {
-		t.Fatalf("mute, which answers now: got %d events, want %d", distinct(all["mute"].told()), len(kept))
+		t.Fatalf("mute, which answers now: got %d events, want %d", distinct(all["mute"].received()), len(kept))
 	}
-	if diff := cmp.Diff(want, whole(t, "mute", all["mute"].told())); diff != "" {
+	if diff := cmp.Diff(want, wantComplete(t, "mute", all["mute"].received())); diff != "" {
 		t.Errorf("ends that mute was told of (-want +got):\n%s", diff)
 	}
 	if got := b.replay(t, stack.CallerAccount); len(got) != len(kept) {
 		t.Errorf("replayed to whose they are: got %d, want %d", len(got), len(kept))
 	}
-	if n := len(all["own"].told()); n != 0 {
+	if n := len(all["own"].received()); n != 0 {
 		t.Errorf("a receiver of another's events: got %d, want none", n)
 	}
 	for name, r := range all {
@@ -248,8 +248,8 @@ func TestEventsByWebhook(t *testing.T) {
 	}
 }
 
-// With mq_outbox each event is a message of the topic, under the submitter's ordering
-// key, by the real client.
+// With mq_outbox each event is a message of the topic, under the submitter's ordering key, read with
+// the real client.
 func TestEventsToPubSub(t *testing.T) {
 	t.Parallel()
 	settings := maps.Clone(quick)
@@ -276,12 +276,12 @@ func TestEventsToPubSub(t *testing.T) {
 	if err := poll(b.ctx, func() bool { return distinct(published()) == len(kept) }); err != nil {
 		t.Fatalf("published: got %d, want %d", distinct(published()), len(kept))
 	}
-	if diff := cmp.Diff(want, whole(t, "Pub/Sub", published())); diff != "" {
+	if diff := cmp.Diff(want, wantComplete(t, "Pub/Sub", published())); diff != "" {
 		t.Errorf("ends that were published (-want +got):\n%s", diff)
 	}
 }
 
-// With log each event is a line, and none is kept.
+// With log each event is a line, and none is stored.
 func TestEventsInTheLog(t *testing.T) {
 	t.Parallel()
 	settings := maps.Clone(quick)
@@ -300,14 +300,14 @@ func TestEventsInTheLog(t *testing.T) {
 		}
 	}
 	b.log.mu.Unlock()
-	slices.SortStableFunc(logged, func(x, y event) int { return x.Sequence - y.Sequence }) // of several processes
-	if diff := cmp.Diff(want, whole(t, "log", logged)); diff != "" {
+	slices.SortStableFunc(logged, func(x, y event) int { return x.Sequence - y.Sequence }) // lines of several processes
+	if diff := cmp.Diff(want, wantComplete(t, "log", logged)); diff != "" {
 		t.Errorf("ends in the log (-want +got):\n%s", diff)
 	}
 	b.keepsNone(t, "log")
 }
 
-// By default nobody is told, and none is kept.
+// By default no event is delivered or stored.
 func TestEventsAreOffByDefault(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: quick})
@@ -326,8 +326,7 @@ func (b bench) keepsNone(t *testing.T, mode string) {
 	}
 }
 
-// eventsEpisode kills a process that tells a receiver, which is told of everything all
-// the same.
+// eventsEpisode kills a process that delivers events; the endpoint still receives all of them.
 func eventsEpisode(t *testing.T, point string) {
 	hook := startReceiver(t, true)
 	b, folder := setupArmed(t, point, stack.Options{Settings: webhooks(map[string]*receiver{"hook": hook}, nil)})
@@ -340,18 +339,18 @@ func eventsEpisode(t *testing.T, point string) {
 	kept := b.replay(t, stack.OperatorAccount)
 	err := poll(b.ctx, func() bool {
 		_ = b.RunSweep(b.ctx)
-		return distinct(hook.told()) == len(kept)
+		return distinct(hook.received()) == len(kept)
 	})
 	if err != nil {
-		t.Fatalf("told: got %d events, want %d", distinct(hook.told()), len(kept))
+		t.Fatalf("told: got %d events, want %d", distinct(hook.received()), len(kept))
 	}
-	if ends := whole(t, "hook", hook.told()); len(ends) != 2 || len(hook.faults) > 0 {
+	if ends := wantComplete(t, "hook", hook.received()); len(ends) != 2 || len(hook.faults) > 0 {
 		t.Errorf("told of the ends %v, %v; want of two, each signed", ends, hook.faults)
 	}
 }
 
-// Events cost what they are about no round trip and no commit: with them on, a life is
-// as cheap as with them off.
+// Events add no round trip and no commit to the transaction itself: with events on, a transaction
+// costs the same as with them off.
 func TestEventsAreOffTheHotPath(t *testing.T) {
 	t.Parallel()
 	of := func(settings map[string]string) (life, publish stack.Cost) {

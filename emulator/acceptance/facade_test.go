@@ -29,23 +29,23 @@ import (
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
-// shopSecret is what the shop knows its questions by.
+// shopSecret is the secret with which calls to the shop are signed.
 var shopSecret = "whsec_" + base64.StdEncoding.EncodeToString([]byte("a secret of 32 bytes, for tests."))
 
-// shop is a business service over HTTP. It answers by the payload's "how".
+// shop is a business service over HTTP. It answers according to the payload's "how".
 type shop struct {
 	t      *testing.T
 	server *httptest.Server
-	keys   map[txmanager.Submitter]*ecdsa.PrivateKey // of accounts for which it signs by itself
+	keys   map[txmanager.Submitter]*ecdsa.PrivateKey // keys of accounts for which it signs itself
 
-	open chan struct{} // closed: who waits is answered
+	open chan struct{} // closed: waiting calls are answered
 
 	mu    sync.Mutex
-	asked map[string][]string // id and body of each question, by requestId
-	later map[string]int      // how often it says "not now", by requestId
+	asked map[string][]string // id and body of each call, by requestId
+	later map[string]int      // how often it answers "not now", by requestId
 }
 
-// order is what the shop is asked about.
+// order is the content of a handler call to the shop.
 type order struct {
 	Submitter txmanager.Submitter
 	Nonce     uint64
@@ -62,7 +62,7 @@ func openShop(t *testing.T) *shop {
 	return s
 }
 
-// settings make the shop known.
+// settings returns the settings that configure the shop.
 func (s *shop) settings() map[string]string {
 	return map[string]string{"FENCEPOST_HANDLERS_URLS": "shop=" + s.server.URL + "/orders", "FENCEPOST_HANDLERS_SECRETS": "shop=" + shopSecret}
 }
@@ -136,14 +136,14 @@ func (s *shop) anybody() *ecdsa.PrivateKey {
 	return key
 }
 
-// questions are those about a request.
+// questions returns the handler calls about a request.
 func (s *shop) questions(request string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.asked[request])
 }
 
-// setupShop starts a stack that knows the shop, and gives it the accounts' keys.
+// setupShop starts a stack that is configured with the shop, and gives the shop the accounts' keys.
 func setupShop(t *testing.T, s *shop, o stack.Options) bench {
 	t.Helper()
 	o.Settings = withSettings(quick, s.settings(), o.Settings)
@@ -170,14 +170,13 @@ func (b bench) knowsShop(t *testing.T, s *shop) {
 	}
 }
 
-// ordered is an intent that the shop makes the transaction of.
+// ordered returns an intent whose transaction the shop makes.
 func ordered(s txmanager.Submitter, request, how string) map[string]any {
 	return map[string]any{"submitter": s, "requestId": request, "handler": "shop", "payload": map[string]any{"how": how}}
 }
 
-// A business service over HTTP makes the transactions of its requests, or signs them
-// itself. Whatever it does wrong costs a placeholder and no gap, and is told; what is
-// before and behind it is carried out.
+// A business service over HTTP makes or signs the transactions of its requests. Each of its failures
+// costs a placeholder, leaves no gap, and is reported. Earlier and later intents are carried out.
 func TestFacadeOverHTTP(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{1, 4} {
@@ -186,7 +185,7 @@ func TestFacadeOverHTTP(t *testing.T) {
 			service := openShop(t)
 			b := setupShop(t, service, stack.Options{Window: window})
 			s := b.Submitters()[0]
-			ends := map[string]string{ // the reason; "": it is carried out
+			ends := map[string]string{ // the reason; "": carried out
 				"": "", "signs": "",
 				"refuses":                 "handler shop: its service answered 422: the order was returned",
 				"talks nonsense":          "nothing else",
@@ -222,7 +221,7 @@ func TestFacadeOverHTTP(t *testing.T) {
 	}
 }
 
-// sent is the version of a transaction that was mined.
+// sent returns the version of a transaction that was mined.
 func (b bench) sent(t *testing.T, txID string) *types.Transaction {
 	t.Helper()
 	tx := new(types.Transaction)
@@ -232,8 +231,8 @@ func (b bench) sent(t *testing.T, txID string) *types.Transaction {
 	return tx
 }
 
-// Who says "not now" is asked again: the same question under the same key; and for no
-// longer than handlers.patience.
+// A service that answers "not now" gets the same call again under the same key, for at most
+// handlers.patience.
 func TestAServiceIsAskedTheSameAgain(t *testing.T) {
 	t.Parallel()
 	service := openShop(t)
@@ -259,8 +258,7 @@ func TestAServiceIsAskedTheSameAgain(t *testing.T) {
 	}
 }
 
-// A service has handlers.timeout for its answer, however short the time-outs of nodes
-// are.
+// A service has handlers.timeout for its answer, even if the time-outs of nodes are shorter.
 func TestAServiceHasItsOwnTimeOut(t *testing.T) {
 	t.Parallel()
 	service := openShop(t)
@@ -274,10 +272,9 @@ func TestAServiceHasItsOwnTimeOut(t *testing.T) {
 	}
 }
 
-// A process dies when it has asked a service, when it has the answer, and before and
-// after the bytes are stored, be they its own signer's or the service's: another asks
-// again, or sends what is stored. What was made counts once against the submitter's
-// policy, which has room for no second time.
+// A process dies after it called a service, when it has the answer, and before and after it stores the
+// bytes. Either its own signer or the service signed them. Another process calls again, or sends the
+// stored bytes. The transaction counts once against the submitter's policy, which has no room for two.
 func TestFacadeSurvivesDeaths(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"", "signs", "refuses"} {
@@ -312,7 +309,7 @@ func TestFacadeSurvivesDeaths(t *testing.T) {
 	}
 }
 
-// wages posts a wage by a handler that signs at once, and tells where its slip will be.
+// wage posts a wage for a handler that signs at once, and returns where its slip will be.
 func (b bench) wage(t *testing.T, s txmanager.Submitter, request, how string) (txID, slip string) {
 	t.Helper()
 	slip = filepath.Join(t.TempDir(), "slip")
@@ -333,7 +330,7 @@ func (b bench) slip(t *testing.T, path string) []byte {
 	return raw
 }
 
-// storedAs is the kind of the stored version with these bytes.
+// storedAs returns the kind of the stored version with these bytes.
 func (b bench) storedAs(t *testing.T, raw []byte) string {
 	t.Helper()
 	var kind string
@@ -344,8 +341,8 @@ func (b bench) storedAs(t *testing.T, raw []byte) string {
 	return kind
 }
 
-// H32: what a handler has signed is stored before it has the bytes, once, whatever it
-// does then; and what is mined decides.
+// H32: bytes that a handler has signed are stored once, before the handler gets them, whatever the
+// handler does next. The mined version decides.
 func TestH32HandlerSigns(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withPayroll(t, stack.Options{Settings: quick}))
@@ -373,9 +370,8 @@ func TestH32HandlerSigns(t *testing.T) {
 	b.versions(t, ids["signs and fails"], "ORIGINAL", "PLACEHOLDER")
 }
 
-// H32: a handler that sends by itself, against the rule, and then does not answer, is
-// no foreign use of the key: its time-out says nothing about its bytes, and they are
-// mined and count.
+// H32: a handler that sends its bytes itself, against the rule, and then does not answer, is no
+// foreign signer. Its time-out says nothing about its bytes: they are mined and count.
 func TestH32HandlerSendsByItself(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withPayroll(t, stack.Options{Settings: quick}))
@@ -396,8 +392,8 @@ func TestH32HandlerSendsByItself(t *testing.T) {
 	}
 }
 
-// H32: a process dies between signing for a handler and storing, and between storing
-// and telling it: what is stored is what is sent, and there is one of it.
+// H32: a process dies between signing for a handler and storing, or between storing and giving the
+// handler the bytes. The stored bytes are sent, and there is one version.
 func TestH32KilledWhileAHandlerSigns(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"advance.version_signed", "advance.version_stored"} {

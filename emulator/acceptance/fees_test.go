@@ -17,8 +17,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// waits waits until the only intent in the queue waits for a reason that begins so, and
-// says that it has no nonce and that nothing was signed.
+// waits waits until the only queued intent has a wait reason with this prefix. It requires that the
+// intent has no nonce and that nothing was signed.
 func (b bench) waits(t *testing.T, reason string) {
 	t.Helper()
 	if err := poll(b.ctx, func() bool {
@@ -32,7 +32,7 @@ func (b bench) waits(t *testing.T, reason string) {
 	}
 }
 
-// gauges has the sweep run, and wants these gauges.
+// gauges runs the sweep and requires these gauges.
 func (b bench) gauges(t *testing.T, want map[string]float64) {
 	t.Helper()
 	if err := b.RunSweep(b.ctx); err != nil {
@@ -46,8 +46,8 @@ func (b bench) gauges(t *testing.T, want map[string]float64) {
 	}
 }
 
-// An account that cannot pay uses no nonce: the intent waits in the queue with the
-// reason, gauges show it, and once the account is funded it goes on by itself.
+// An account that cannot pay uses no nonce. The intent waits in the queue with the reason, and gauges
+// show it. Once the account is funded, the intent continues without help.
 func TestInsufficientBalanceWaitsAndGoesOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Processes: 1, Settings: map[string]string{"FENCEPOST_TELEMETRY_BALANCES": "1", "FENCEPOST_TELEMETRY_PROMETHEUS": "true"}})
@@ -79,8 +79,8 @@ func TestInsufficientBalanceWaitsAndGoesOn(t *testing.T) {
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
 
-// A node that refuses to tell balances costs their gauges, and a line in the log: the
-// sweep has done its work, and nobody is told that it was missed.
+// A node that refuses balance queries costs only their gauges and a log line. The sweep has done its
+// work and does not fail.
 func TestBalancesRefusedCostNoSweep(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Processes: 1, Settings: map[string]string{"FENCEPOST_TELEMETRY_BALANCES": "1"}})
@@ -97,7 +97,7 @@ func TestBalancesRefusedCostNoSweep(t *testing.T) {
 	if _, err := b.StartProcess(b.ctx, map[string]string{"FENCEPOST_RPC_URLS": refusing.URL}); err != nil {
 		t.Fatal(err)
 	}
-	if err := poll(b.ctx, func() bool { // either process may serve it
+	if err := poll(b.ctx, func() bool { // either process can serve it
 		if err := b.RunSweep(b.ctx); err != nil {
 			t.Fatalf("sweep: got %v, want nil", err)
 		}
@@ -107,9 +107,8 @@ func TestBalancesRefusedCostNoSweep(t *testing.T) {
 	}
 }
 
-// While blocks take more than fees.maxFeePerGas nothing is sent: the intent waits in
-// the queue, without a nonce, and says why; when fees fall it goes on, and offers no
-// more than that.
+// While blocks cost more than fees.maxFeePerGas, nothing is sent. The intent waits in the queue with
+// the reason and without a nonce. When fees fall it continues and never offers more.
 func TestCeilingOfFees(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: map[string]string{"FENCEPOST_FEES_MAX_FEE_PER_GAS": "300000000", "FENCEPOST_TELEMETRY_PROMETHEUS": "true"}})
@@ -121,7 +120,7 @@ func TestCeilingOfFees(t *testing.T) {
 	if err := b.RunSweep(b.ctx); err != nil {
 		t.Fatal(err)
 	}
-	b.Chain.StartMining() // blocks without a crowd: the base fee falls
+	b.Chain.StartMining() // blocks without congestion lower the base fee
 	b.await(t, s, txmanager.Confirmed, 1)
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
 	if n := b.count(`select count(*) from tx_document where name = 'version:1' and (body ->> 'maxFeePerGas')::numeric <= 300000000`); n != 1 {
@@ -129,8 +128,8 @@ func TestCeilingOfFees(t *testing.T) {
 	}
 }
 
-// With the history of fees on, the tip is what the last blocks were paid at the
-// percentile; off, it is the node's advice.
+// With fee history on, the tip is the percentile of the last blocks' tips. With it off, the tip is the
+// node's advice.
 func TestTipsByHistory(t *testing.T) {
 	t.Parallel()
 	tip := func(settings map[string]string) int {

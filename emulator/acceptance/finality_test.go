@@ -8,8 +8,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// One node that calls its head safe makes nothing final where the others' tag is not so
-// far; and one that knows no such block, asked first, keeps nothing from it.
+// One node that tags its head as safe makes nothing final if the other nodes' tag is lower. A node
+// that does not know that block, asked first, prevents no finality.
 func TestFinalityByTagOfSeveralNodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Nodes: 3, Settings: withSettings(nodesQuick, map[string]string{
@@ -40,8 +40,8 @@ func TestFinalityByTagOfSeveralNodes(t *testing.T) {
 	b.calm(t)
 }
 
-// With finality by the chain's tags no number of confirming blocks makes a
-// transaction final; the tag does, as soon as it has come to its block.
+// With finality by the chain's tags no number of confirming blocks makes a transaction final. The tag
+// does, once it reaches the transaction's block.
 func TestFinalityByTag(t *testing.T) {
 	t.Parallel()
 	for _, tag := range []string{"safe", "finalized"} {

@@ -10,9 +10,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// On a chain whose nodes know no tag "finalized" a loss cannot be accepted until an
-// operator has declared so by chain.finalizedTag. Then the count is the one that is
-// confirmations.required blocks below the head.
+// On a chain whose nodes have no tag "finalized" a loss cannot be accepted until an operator declares
+// this by chain.finalizedTag. Then the final count is the count at confirmations.required blocks below
+// the head.
 func TestResyncWithoutAFinalizedTag(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Submitters: 1, Processes: 1, RPCProxy: true, Settings: withSettings(quick, map[string]string{

@@ -16,10 +16,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// H12: a reorg deeper than final is noticed under a submitter that has nothing
-// to do: PROTECT. What fell out is sent again, the very version that was final,
-// and nothing else; its state stays. Nothing is allocated until a person has
-// released the submitter, who cannot resume before all is back.
+// H12: a reorg deeper than finality is noticed although the submitter has no work: PROTECT opens. The
+// final version that was reorged out is sent again, and nothing else; its state stays. Nothing is
+// allocated until an operator has released the submitter, who cannot resume before all final
+// transactions are back.
 func TestH12ReorgDeeperThanFinal(t *testing.T) {
 	t.Parallel()
 	for name, vanishes := range map[string]bool{"the transaction comes back": false, "the transaction vanishes": true} {
@@ -53,8 +53,8 @@ func TestH12ReorgDeeperThanFinal(t *testing.T) {
 	}
 }
 
-// H12: what was final is swapped for a foreign transaction. Resume is refused, by
-// name; resync accepts the loss, and keeps on record what the chain lacks.
+// H12: a foreign transaction replaces a final one. Resume is refused and names it. Resync accepts the
+// loss and records what the chain lacks.
 func TestH12FinalIsSwapped(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: quick})
@@ -90,8 +90,8 @@ func TestH12FinalIsSwapped(t *testing.T) {
 	}
 }
 
-// removeFinal replaces every block from the transaction's own on, by more of
-// them: the first has the raw transactions given, the rest are empty.
+// removeFinal replaces all blocks from the transaction's block on by a longer branch. Its first block
+// has the given raw transactions, the rest are empty.
 func (b bench) removeFinal(t *testing.T, txID string, raws ...[]byte) {
 	t.Helper()
 	var number uint64
@@ -115,7 +115,7 @@ func (b bench) sweptIntoProtect(t *testing.T, s txmanager.Submitter) (episode in
 	var lastSweep time.Time
 	err := poll(b.ctx, func() bool {
 		if time.Since(lastSweep) > 5*time.Second {
-			_ = b.RunSweep(b.ctx) // one that fails comes again
+			_ = b.RunSweep(b.ctx) // a failed sweep is repeated
 			lastSweep = time.Now()
 		}
 		var open bool
@@ -128,7 +128,7 @@ func (b bench) sweptIntoProtect(t *testing.T, s txmanager.Submitter) (episode in
 	return b.inProtect(t, s)
 }
 
-// resumeWhenBack resumes as soon as the house sees what came back.
+// resumeWhenBack resumes as soon as the manager sees that the final transaction is back.
 func (b bench) resumeWhenBack(t *testing.T, s txmanager.Submitter, episode int) {
 	t.Helper()
 	var text string
@@ -142,8 +142,7 @@ func (b bench) resumeWhenBack(t *testing.T, s txmanager.Submitter, episode int) 
 	}
 }
 
-// foreign is a transaction signed with the first dev account's key by somebody
-// else.
+// foreign returns a transaction that a foreign signer made with the first dev account's key.
 func (b bench) foreign(t *testing.T, n uint64) []byte {
 	t.Helper()
 	id, gwei := new(big.Int).SetUint64(b.Chain.ChainID()), big.NewInt(1_000_000_000)
@@ -161,8 +160,8 @@ func (b bench) foreign(t *testing.T, n uint64) []byte {
 	return raw
 }
 
-// H12: what was final falls while PROTECT is open for another reason: it is sent
-// again all the same, and the episode can be left once it is back.
+// H12: a final transaction is reorged out while PROTECT is open for another reason. It is sent again,
+// and the incident can be released once it is back.
 func TestH12FinalFallsInAnotherEpisode(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: quick})
@@ -177,7 +176,7 @@ func TestH12FinalFallsInAnotherEpisode(t *testing.T) {
 	var lastSweep time.Time
 	err := poll(b.ctx, func() bool {
 		if time.Since(lastSweep) > 5*time.Second {
-			_ = b.RunSweep(b.ctx) // one that fails comes again
+			_ = b.RunSweep(b.ctx) // a failed sweep is repeated
 			lastSweep = time.Now()
 		}
 		return len(b.mined(t, s)) == 1

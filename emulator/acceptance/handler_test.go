@@ -30,7 +30,7 @@ var payrollServer = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// withPayroll is o for functions with the payroll compiled in.
+// withPayroll returns o for functions with the payroll compiled in.
 func withPayroll(t *testing.T, o stack.Options) stack.Options {
 	t.Helper()
 	path, err := payrollServer()
@@ -41,7 +41,7 @@ func withPayroll(t *testing.T, o stack.Options) stack.Options {
 	return o
 }
 
-// payer is a program of the business, which posts requests: this test's process.
+// payer returns a program of the business that posts requests: this test's process.
 func (b bench) payer(t *testing.T) *functions.App {
 	t.Helper()
 	c, err := config.Load(b.Environment())
@@ -69,9 +69,8 @@ func (b bench) pay(t *testing.T, app *functions.App, s txmanager.Submitter, requ
 	return txID
 }
 
-// TX-009: a handler that fails after its nonce was allocated, in whatever way,
-// costs a placeholder and no gap; its request ends FAILED/PLACEHOLDER with the
-// reason, and those before and after it are carried out.
+// TX-009: a handler that fails after its nonce was allocated costs a placeholder and leaves no gap.
+// Its request ends FAILED/PLACEHOLDER with the reason. Earlier and later requests are carried out.
 func TestTX009HandlerFailure(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{1, 4} {
@@ -105,8 +104,8 @@ func TestTX009HandlerFailure(t *testing.T) {
 	}
 }
 
-// H13: a handler that gives no answer in time may have signed and sent elsewhere.
-// Its nonce is consumed by a placeholder, and never goes to another request.
+// H13: a handler that does not answer in time can have signed and sent elsewhere. A placeholder
+// consumes its nonce, which never goes to another request.
 func TestH13TimeOutNeverRecyclesANonce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withPayroll(t, stack.Options{Settings: quick}))
@@ -121,8 +120,8 @@ func TestH13TimeOutNeverRecyclesANonce(t *testing.T) {
 	}
 }
 
-// A request whose handler no process has gets no nonce: it waits in the queue and
-// says why, and once it is cancelled what is behind it goes on.
+// A request whose handler no process has gets no nonce. It waits in the queue with the reason, and
+// once it is cancelled the next ones continue.
 func TestNoProcessHasTheHandler(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
@@ -147,7 +146,7 @@ func TestNoProcessHasTheHandler(t *testing.T) {
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
 
-// handlerEpisode has a process die at a step of a handler: another asks again.
+// handlerEpisode makes a process die at a step of a handler; another process calls the handler again.
 func handlerEpisode(t *testing.T, point string) {
 	b, folder := setupArmed(t, point, withPayroll(t, stack.Options{}))
 	app, s := b.payer(t), b.Submitters()[0]

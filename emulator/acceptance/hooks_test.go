@@ -22,7 +22,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// ownerProgram builds the program that asks for nonces by themselves, once.
+// ownerProgram builds the program that reserves nonces, once.
 var ownerProgram = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(filepath.Dir(binary), "owner")
 	args := append([]string{"build", "-tags", crash.Tag, "-o", path}, raceFlags...)
@@ -33,20 +33,20 @@ var ownerProgram = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// withHooks is settings with the hooks on, and a time-out that a test outlasts.
+// withHooks returns settings with the hooks on and a time-out that is longer than a test.
 func withHooks(more ...map[string]string) map[string]string {
 	hooks := map[string]string{"FENCEPOST_HOOKS_ENABLED": "true", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT": "2m"}
 	return withSettings(append([]map[string]string{quick, hooks}, more...)...)
 }
 
-// briefly is a time-out that a test waits for, and inTime one before which an owner's
-// programs can still come, also on a slow machine.
+// briefly is a time-out that a test waits for. inTime is one within which an owner's programs finish
+// even on a slow machine.
 var (
 	briefly = map[string]string{"FENCEPOST_HOOKS_RESERVATION_TIMEOUT": "3s"}
 	inTime  = map[string]string{"FENCEPOST_HOOKS_RESERVATION_TIMEOUT": "15s"}
 )
 
-// hook runs the owner's program once: a process of its own, which may be killed.
+// hook runs the owner's program once in a separate process, which may be killed.
 func (b bench) hook(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
 	path, err := ownerProgram()
@@ -64,7 +64,7 @@ func (b bench) hook(t *testing.T, args ...string) (out string, err error) {
 	return string(answer), err
 }
 
-// hookUntilAnswered runs it again as an owner does that heard nothing.
+// hookUntilAnswered repeats the program, as an owner does that got no answer.
 func (b bench) hookUntilAnswered(t *testing.T, args ...string) string {
 	t.Helper()
 	for tries := 1; ; tries++ {
@@ -91,8 +91,8 @@ func (b bench) allocate(t *testing.T, s txmanager.Submitter, owner string, reque
 	return all
 }
 
-// inAnyForm is wei to an account, signed for nonce n in one of the forms that are
-// taken from outside: of type 0, 1 or 2, by the nonce.
+// inAnyForm signs a transfer of wei for nonce n in one of the accepted forms: type 0, 1 or 2, chosen
+// by the nonce.
 func inAnyForm(key *ecdsa.PrivateKey, chainID, n uint64, to common.Address, wei int64) ([]byte, error) {
 	id, value, price := new(big.Int).SetUint64(chainID), big.NewInt(wei), big.NewInt(50_000_000_000)
 	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(id), [3]types.TxData{
@@ -106,8 +106,8 @@ func inAnyForm(key *ecdsa.PrivateKey, chainID, n uint64, to common.Address, wei 
 	return tx.MarshalBinary()
 }
 
-// signsElsewhere is what the owner signs for nonce n of the first dev account: seven
-// wei to an address of its own.
+// signsElsewhere returns what the owner signs for nonce n of the first dev account: seven wei to a
+// separate address.
 func (b bench) signsElsewhere(t *testing.T, n uint64) []byte {
 	t.Helper()
 	raw, err := inAnyForm(devchain.DevAccounts(1)[0].Key, b.Chain.ChainID(), n, common.Address{0x0e}, 7)
@@ -117,13 +117,13 @@ func (b bench) signsElsewhere(t *testing.T, n uint64) []byte {
 	return raw
 }
 
-// uses marks a reservation used by what the owner signs for it.
+// uses marks a reservation as used with the bytes that the owner signs for it.
 func (b bench) uses(t *testing.T, r functions.Reservation) {
 	t.Helper()
 	b.hookUntilAnswered(t, "used", r.TxID, r.Owner, hex.EncodeToString(b.signsElsewhere(t, r.Nonce)))
 }
 
-// wantFate says how a transaction ended, and at which nonce; -1: at none.
+// wantFate checks how a transaction ended and at which nonce; -1: without one.
 func (b bench) wantFate(t *testing.T, what, txID, end string, at int) {
 	t.Helper()
 	_, r := b.ask(t, stack.OperatorAccount, txID)
@@ -139,9 +139,9 @@ func (b bench) wantFate(t *testing.T, what, txID, end string, at int) {
 	}
 }
 
-// Reservations and intents of one submitter make one sequence without a gap: what its
-// owner handed in is sent, tracked and confirmed; what it gave back goes to the next
-// intent, below what is above it.
+// Reservations and intents of one submitter form one sequence without a gap. Bytes that an owner hands
+// in are sent, tracked and confirmed. A recycled nonce goes to the next intent, below higher allocated
+// nonces.
 func TestReservationsBesideIntents(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: withHooks(), Window: 4})
@@ -150,7 +150,7 @@ func TestReservationsBesideIntents(t *testing.T) {
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
 	lent := b.allocate(t, s, "mover", "m-0", "m-1", "m-2")
 	behind := b.postUntilAnswered(t, transfer(s, "behind them"))
-	b.uses(t, lent[1]) // not in their order
+	b.uses(t, lent[1]) // in another order
 	if again := b.allocate(t, s, "mover", "m-0", "m-1", "m-2"); again[0].TxID != lent[0].TxID || again[1].State != txmanager.Used || again[2].Over {
 		t.Errorf("asked for again: got %+v, want the same, as they are by now", again)
 	}
@@ -162,7 +162,7 @@ func TestReservationsBesideIntents(t *testing.T) {
 	}
 	b.hookUntilAnswered(t, "recyclable", lent[0].TxID, "mover", "not needed")
 	b.uses(t, lent[2])
-	b.hookUntilAnswered(t, "recyclable", lent[0].TxID, "mover", "not needed") // heard nothing, asks again
+	b.hookUntilAnswered(t, "recyclable", lent[0].TxID, "mover", "not needed") // as after a lost answer
 	b.ends(t, map[txmanager.Submitter]int{s: 4})
 	b.wantFate(t, "before them", before, "CONFIRMED", 0)
 	b.wantFate(t, "what was given back", lent[0].TxID, "FAILED/CANCELLED", -1)
@@ -171,8 +171,8 @@ func TestReservationsBesideIntents(t *testing.T) {
 	b.wantFate(t, "what was used too", lent[2].TxID, "CONFIRMED", 3)
 }
 
-// H13: a reservation that nobody marks in time is consumed by a placeholder, and so is
-// one that was given back and that nobody takes; marks that come then are refused.
+// H13: a placeholder consumes a reservation that is not marked in time, and a recycled nonce that no
+// request uses. Later marks are refused.
 func TestH13ReservationTimesOut(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: withHooks(inTime), Window: 4})
@@ -191,8 +191,8 @@ func TestH13ReservationTimesOut(t *testing.T) {
 	b.wantFate(t, "the next", next, "CONFIRMED", 2)
 }
 
-// An owner that sends what it signed past the house, and hands nothing in, is foreign
-// use of the key: PROTECT, and the intent behind it loses nothing.
+// An owner that sends its bytes itself and does not hand them in counts as a foreign signer: PROTECT
+// opens, and the next intent loses nothing.
 func TestOwnerSendsByItself(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: withHooks(inTime)})
@@ -227,8 +227,8 @@ func TestOwnerSendsByItself(t *testing.T) {
 	b.wantFate(t, "behind it", behind, "CONFIRMED", 1)
 }
 
-// hooksEpisode has an owner's program die at a step of a hook: asked again, it gets the
-// same answer, and nothing is left behind.
+// hooksEpisode makes an owner's program die at a step of a hook. The same call again gets the same
+// answer and leaves no unfinished work.
 func hooksEpisode(t *testing.T, point string) {
 	b, folder := setupArmed(t, point, stack.Options{Settings: withHooks(), Window: 4})
 	s := b.Submitters()[0]
@@ -243,8 +243,8 @@ func hooksEpisode(t *testing.T, point string) {
 	b.wantFate(t, "used", lent[1].TxID, "CONFIRMED", 1)
 }
 
-// A process that dies while it passes a nonce on, sends what an owner handed in, or
-// fills what nobody marked, leaves no gap.
+// A process that dies while it recycles a nonce, sends an owner's bytes, or fills an unmarked nonce
+// leaves no gap.
 func TestKilledAroundReservations(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"advance.taken", "advance.looked", "advance.signed", "advance.stored", "advance.sending", "advance.sent", "advance.released"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 )
 
-// problem is what a refusal says, as far as it is a contract.
+// problem holds a refusal's members that are part of the contract.
 type problem struct {
 	Status      int
 	Code, Field string
@@ -114,8 +114,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// Nobody gets in without the right token, and one caller never sees another's
-// transactions.
+// Every call needs the right token, and a caller never sees another caller's transactions.
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})

@@ -14,9 +14,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// quick are settings under which a dead holder is waited out in two seconds, and
-// what is unheard of is sent again soon, and as often as it takes: while no block comes,
-// nothing is STUCK, however slow the machine.
+// quick makes a dead holder's lease expire in two seconds. It also resends unanswered transactions
+// soon and without limit, so that nothing is STUCK while no block comes, even on a slow machine.
 var quick = map[string]string{
 	"FENCEPOST_LEASE_DURATION": "2s", "FENCEPOST_LEASE_RENEW_INTERVAL": "900ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE": "100ms",
 	"FENCEPOST_DATABASE_LOCK_TIMEOUT": "1500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "500ms",
@@ -24,7 +23,7 @@ var quick = map[string]string{
 	"FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000", "FENCEPOST_SWEEP_GRACE": "2s", "FENCEPOST_HANDLERS_TIMEOUT": "900ms",
 }
 
-// setupArmed starts a stack whose processes die once, at the pass of the point.
+// setupArmed starts a stack whose processes die once, when one reaches the point.
 func setupArmed(t *testing.T, point string, o stack.Options) (b bench, folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -45,8 +44,7 @@ func withSettings(all ...map[string]string) map[string]string {
 	return sum
 }
 
-// postUntilAnswered posts as a caller does that hears nothing: the same request,
-// again.
+// postUntilAnswered repeats a post, as a caller does that gets no answer.
 func (b bench) postUntilAnswered(t *testing.T, intent map[string]any) (txID string) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {
@@ -72,9 +70,9 @@ func (b bench) killed(t *testing.T, folder, point string) {
 	}
 }
 
-// TX-006: a process that dies by SIGKILL at any step leaves nothing behind: the
-// others carry its transaction to its end, once, without a gap. Every point is
-// hit, or the test of it fails; every point has a test, or this one fails.
+// TX-006: after a process dies by SIGKILL at any step, the others carry its transaction to its end
+// once and without a gap. The test fails if a point is not reached. It also fails if a point has no
+// test.
 func TestTX006KillAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	points := slices.DeleteFunc(crash.All(), ofTransfers)
@@ -95,14 +93,14 @@ func TestTX006KillAtEveryPoint(t *testing.T) {
 	}
 }
 
-// ofTransfers are the points of the other system, whose tests are its own, and those of
-// proposals, which TestAProposalOutlivesItsProcess passes.
+// ofTransfers reports whether the point has a test elsewhere: a point of transfers, or of proposals,
+// which TestAProposalOutlivesItsProcess reaches.
 func ofTransfers(point string) bool {
 	of, _, _ := strings.Cut(point, ".")
 	return slices.Contains([]string{"transfer", "payout", "ubscore", "proposal"}, of)
 }
 
-// episodes are the points that a plain run does not pass.
+// episodes run the points that a plain run does not reach.
 var episodes = map[string]func(t *testing.T, point string){
 	"confirm.taken": confirmEpisode, "confirm.looked": confirmEpisode, "confirm.released": confirmEpisode,
 	"resubmit.taken": resubmitEpisode, "resubmit.looked": resubmitEpisode, "resubmit.claimed": resubmitEpisode,
@@ -115,8 +113,8 @@ var episodes = map[string]func(t *testing.T, point string){
 	"advance.handler_asked": handlerEpisode, "advance.handler_answered": handlerEpisode,
 }
 
-// plainEpisode carries three intents of one submitter and one of another to
-// their end, past a death at the point.
+// plainEpisode carries three intents of one submitter and one of another to their end, although a
+// process dies at the point.
 func plainEpisode(t *testing.T, point string) {
 	b, folder := setupArmed(t, point, stack.Options{})
 	first, other := b.Submitters()[0], b.Submitters()[1]
@@ -128,8 +126,7 @@ func plainEpisode(t *testing.T, point string) {
 	b.ends(t, map[txmanager.Submitter]int{first: 3, other: 1})
 }
 
-// confirmEpisode leaves something to confirm: no block comes behind the first one before
-// a process has died.
+// confirmEpisode ensures that a confirmation is due: no second block comes before a process has died.
 func confirmEpisode(t *testing.T, point string) {
 	b, folder := setupArmed(t, point, stack.Options{Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "8"}})
 	s := b.Submitters()[0]
@@ -144,8 +141,7 @@ func confirmEpisode(t *testing.T, point string) {
 	b.ends(t, map[txmanager.Submitter]int{s: 2})
 }
 
-// ends waits for the end of everything, with the sweep to help, and asks the
-// chain.
+// ends waits with the sweep's help until all intents end, and then checks the chain.
 func (b bench) ends(t *testing.T, want map[txmanager.Submitter]int) {
 	t.Helper()
 	b.finish(t)
@@ -153,14 +149,13 @@ func (b bench) ends(t *testing.T, want map[txmanager.Submitter]int) {
 	b.check(t)
 }
 
-// finish waits until nothing is left to do and nobody holds a lease, with the
-// sweep to help.
+// finish waits with the sweep's help until no work is left and all leases are free.
 func (b bench) finish(t *testing.T) {
 	t.Helper()
 	lastSweep := time.Now()
 	err := poll(b.ctx, func() bool {
 		if time.Since(lastSweep) > 5*time.Second {
-			_ = b.RunSweep(b.ctx) // a sweep that fails comes again
+			_ = b.RunSweep(b.ctx) // a failed sweep is repeated
 			lastSweep = time.Now()
 		}
 		return b.count(`select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED')`) == 0 &&
@@ -171,7 +166,7 @@ func (b bench) finish(t *testing.T) {
 	}
 }
 
-// count is what a query that counts says; -1 while it says nothing.
+// count returns the result of a counting query; -1 if it fails.
 func (b bench) count(query string, args ...any) (n int) {
 	if err := b.DB.QueryRow(b.ctx, query, args...).Scan(&n); err != nil {
 		return -1
@@ -179,7 +174,7 @@ func (b bench) count(query string, args ...any) (n int) {
 	return n
 }
 
-// resubmitEpisode has a transaction vanish from the node's pool.
+// resubmitEpisode removes a transaction from the node's pool.
 func resubmitEpisode(t *testing.T, point string) {
 	b, folder := setupArmed(t, point, stack.Options{})
 	s := b.Submitters()[0]
@@ -217,7 +212,7 @@ func releaseEpisode(t *testing.T, point string) {
 		t.Fatal(err)
 	}
 	body := map[string]any{"episode": 1, "mode": "resume", "reason": "a false alarm"}
-	err := poll(b.ctx, func() bool { // as an operator who hears nothing
+	err := poll(b.ctx, func() bool { // as an operator who gets no answer
 		_, _, _ = b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release", body)
 		var open int
 		err := b.DB.QueryRow(b.ctx, `select count(*) from protect_episode where closed_at is null`).Scan(&open)

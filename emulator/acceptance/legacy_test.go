@@ -11,12 +11,11 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// byOnePrice are the settings of a chain without EIP-1559.
+// byOnePrice configures a chain without EIP-1559.
 var byOnePrice = map[string]string{"FENCEPOST_CHAIN_FEE_KIND": "legacy"}
 
-// wantOnePrice says that all stored versions are of legacy form, that each pays what its
-// parameters say, and a tenth more at least than the one before, and that the chain has
-// the mined ones so.
+// wantOnePrice checks that all stored versions are of the legacy type. Each must pay as its parameters
+// say and at least a tenth more than the one before. The chain must have the same mined versions.
 func (b bench) wantOnePrice(t *testing.T) {
 	t.Helper()
 	if n := b.count(`select count(*) from tx_version v join tx_document d on d.tx_id = v.tx_id and d.name = 'version:' || v.version
@@ -55,9 +54,9 @@ func (b bench) wantOnePrice(t *testing.T) {
 	}
 }
 
-// With one price of gas a congested chain is outbid the same way: with the gas bump on
-// the load finishes, and with it off it waits until the crowd has gone. Everything that
-// is stored is of legacy form, and the database takes it.
+// With legacy gas prices a congested chain is outbid in the same way. With the gas bump on the load
+// finishes; with it off it waits until the congestion ends. All stored versions are legacy
+// transactions.
 func TestLegacyFeesOnACongestedChain(t *testing.T) {
 	t.Parallel()
 	on := withSettings(byOnePrice, map[string]string{"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s"})
@@ -83,13 +82,12 @@ func TestLegacyFeesOnACongestedChain(t *testing.T) {
 	if n := off.count(`select count(*) from tx_version where version > 1`); n != 0 {
 		t.Errorf("off: got %d replacements, want none", n)
 	}
-	off.Chain.StartMining() // the crowd has gone
+	off.Chain.StartMining() // the congestion has ended
 	off.ends(t, map[txmanager.Submitter]int{off.Submitters()[0]: 4})
 	off.wantOnePrice(t)
 }
 
-// Signers outside the process sign in legacy form too: a first version, a bid and a
-// placeholder over both.
+// External signers sign legacy transactions too: a first version, a bid, and a placeholder over both.
 func TestLegacyFormOfEachSigner(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []stack.SignerKind{stack.SignerKMS, stack.SignerRemote} {

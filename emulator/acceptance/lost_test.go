@@ -19,7 +19,7 @@ type lostShown struct {
 	Intents   []struct{ TxID, RequestID string }
 }
 
-// lostNonces are all pages of the list, and the final count that its last page shows.
+// lostNonces returns all pages of the list, and the final count on its last page.
 func (b bench) lostNonces(t *testing.T, s txmanager.Submitter) (all []lostShown, final uint64) {
 	t.Helper()
 	for from := "0"; ; {
@@ -42,8 +42,8 @@ func (b bench) lostNonces(t *testing.T, s txmanager.Submitter) (all []lostShown,
 	}
 }
 
-// askRelease asks for a release with this query, again while the answer says to ask again,
-// or that a node did not tell of a transaction.
+// askRelease requests a release with this query. It repeats the call while the answer says to, or
+// while no node returns a transaction.
 func (b bench) askRelease(t *testing.T, s txmanager.Submitter, query string, body map[string]any) (status int, text string) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {
@@ -57,7 +57,7 @@ func (b bench) askRelease(t *testing.T, s txmanager.Submitter, query string, bod
 	return status, text
 }
 
-// released is askRelease that must be granted.
+// released calls askRelease and requires success.
 func (b bench) released(t *testing.T, s txmanager.Submitter, query string, body map[string]any) (answer releaseAnswer) {
 	t.Helper()
 	status, text := b.askRelease(t, s, query, body)
@@ -67,7 +67,7 @@ func (b bench) released(t *testing.T, s txmanager.Submitter, query string, body 
 	return answer
 }
 
-// refusedRelease is askRelease that must be refused, with these texts.
+// refusedRelease calls askRelease and requires a refusal with these texts.
 func (b bench) refusedRelease(t *testing.T, what string, s txmanager.Submitter, body map[string]any, wants ...string) {
 	t.Helper()
 	status, text := b.askRelease(t, s, "", body)
@@ -78,7 +78,7 @@ func (b bench) refusedRelease(t *testing.T, what string, s txmanager.Submitter, 
 	}
 }
 
-// allEnded waits until each transaction has ended.
+// allEnded waits until each transaction is terminal.
 func (b bench) allEnded(t *testing.T) {
 	t.Helper()
 	var open int

@@ -25,8 +25,8 @@ import (
 	"github.com/fencepost/fencepost/shared/web/webtest"
 )
 
-// binary is the function server, built once for all tests, with the race
-// detector where the tests have it.
+// binary is the function server, built once for all tests. It has the race detector if the tests have
+// it.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -50,10 +50,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// within bounds everything that a test waits for.
+// within bounds every wait of a test.
 const within = 8 * time.Minute
 
-// bench is a running stack and a look behind its back.
+// bench is a running stack with direct access to its database and chain.
 type bench struct {
 	*stack.Stack
 	DB  *pgxpool.Pool
@@ -61,8 +61,7 @@ type bench struct {
 	log *testLog
 }
 
-// setup starts a stack for t: few submitters, quick blocks, no sweep unless the
-// test runs it.
+// setup starts a stack for t with few submitters and quick blocks. Only the test runs the sweep.
 func setup(t *testing.T, o stack.Options) bench {
 	t.Helper()
 	if o.Cluster == nil {
@@ -117,7 +116,7 @@ type testLog struct {
 	text []byte
 }
 
-// has says that the log has the text.
+// has reports whether the log contains the text.
 func (l *testLog) has(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,7 +137,7 @@ func (l *testLog) show() {
 	}
 }
 
-// transfer is an intent that sends one wei to nobody in particular.
+// transfer returns an intent that sends one wei to an unused address.
 func transfer(s txmanager.Submitter, requestID string) map[string]any {
 	return map[string]any{
 		"submitter": s, "requestId": requestID,
@@ -162,7 +161,7 @@ func (b bench) post(t *testing.T, intent map[string]any) (status int, txID strin
 	return status, body.TxID
 }
 
-// record is what query answers of a transaction.
+// record is the query's answer about a transaction.
 type record struct {
 	TxID, RequestID, State string
 	SubState, TxHash       *string
@@ -172,7 +171,7 @@ type record struct {
 	Confirmations          []struct{ Number uint64 }
 }
 
-// ask asks for a transaction as account.
+// ask queries a transaction as account.
 func (b bench) ask(t *testing.T, account, txID string) (status int, r record) {
 	t.Helper()
 	status, answer, err := b.Call(b.ctx, account, http.MethodGet, "/api/v1/tx/"+txID, nil)

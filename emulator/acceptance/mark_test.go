@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// marked is the mark as it is, read as any process reads it.
+// marked reads the present mark as any process does.
 func (b bench) marked(t *testing.T) mark.Seen {
 	t.Helper()
 	seen, err := b.markObject(t).Read(b.ctx)
@@ -36,15 +36,15 @@ func (b bench) markObject(t *testing.T) *gcs.Object {
 	return o
 }
 
-// sweepWritesAMark has a minute have passed since the last mark, and the sweep run.
+// sweepWritesAMark makes the last mark a minute old and runs the sweep.
 func (b bench) sweepWritesAMark(t *testing.T) {
 	t.Helper()
 	if _, err := b.DB.Exec(b.ctx, `update authority_mark set at = at - interval '1 minute'`); err != nil {
 		t.Fatal(err)
 	}
 	object := b.markObject(t)
-	before, _ := object.Read(b.ctx)  // none before the first
-	err := poll(b.ctx, func() bool { // until a sweep's connection was not cut
+	before, _ := object.Read(b.ctx)  // none before the first sweep
+	err := poll(b.ctx, func() bool { // until a sweep gets an uncut connection
 		if b.RunSweep(b.ctx) != nil {
 			return false
 		}
@@ -56,9 +56,9 @@ func (b bench) sweepWritesAMark(t *testing.T) {
 	}
 }
 
-// A backup put back in the same cluster keeps every identity. The next look at the mark
-// notices it: every submitter is in PROTECT, nothing is taken on, and the mark stays as it
-// was until an operator accepts the database.
+// A backup restored in the same cluster keeps every identity. The next comparison with the mark
+// notices it: every submitter is in PROTECT and new intents are refused. The mark stays unchanged
+// until an operator accepts the database.
 func TestMarkNoticesABackupPutBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Mark: true})
@@ -81,7 +81,7 @@ func TestMarkNoticesABackupPutBack(t *testing.T) {
 	current := b.marked(t)
 	b.putBack(t)
 
-	err := poll(b.ctx, func() bool { // until a sweep's connection was not cut
+	err := poll(b.ctx, func() bool { // until a sweep gets an uncut connection
 		_ = b.RunSweep(b.ctx)
 		var open int
 		return b.DB.QueryRow(b.ctx, `select count(*) from protect_episode where closed_at is null`).Scan(&open) == nil && open > 0
@@ -112,7 +112,7 @@ func TestMarkNoticesABackupPutBack(t *testing.T) {
 	}
 }
 
-// postUntilNew posts until an answer comes, through connections that were cut.
+// postUntilNew repeats a post through cut connections until it is answered.
 func (b bench) postUntilNew(t *testing.T, intent map[string]any) (status int, txID string) {
 	t.Helper()
 	status, text := b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", intent)
@@ -123,7 +123,7 @@ func (b bench) postUntilNew(t *testing.T, intent map[string]any) (status int, tx
 	return status, answer.TxID
 }
 
-// A storage that does not answer stops nothing; a gauge shows it for as long.
+// A storage that does not answer stops nothing; a gauge shows it meanwhile.
 func TestUnreachableMarkStopsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Mark: true, Processes: 1})
@@ -132,7 +132,7 @@ func TestUnreachableMarkStopsNothing(t *testing.T) {
 	b.gauges(t, map[string]float64{"authority_mark_uncompared": 0})
 	b.Storage.Break(true)
 	b.gauges(t, map[string]float64{"authority_mark_uncompared": 1})
-	if _, err := b.StartProcess(b.ctx, nil); err != nil { // one that has never seen the mark
+	if _, err := b.StartProcess(b.ctx, nil); err != nil { // a process that has never read the mark
 		t.Fatalf("a process without a mark to look at: %v", err)
 	}
 	var ids []string
@@ -144,7 +144,7 @@ func TestUnreachableMarkStopsNothing(t *testing.T) {
 		b.confirmed(t, id)
 	}
 	b.Storage.Break(false)
-	err := poll(b.ctx, func() bool { // whichever process sweeps
+	err := poll(b.ctx, func() bool { // any process can run the sweep
 		if err := b.RunSweep(b.ctx); err != nil {
 			return false
 		}
@@ -174,16 +174,16 @@ func (b bench) releaseUntouched(t *testing.T, body map[string]any) (status int, 
 	return status, out, text
 }
 
-// A planned move: writes stop, the copy is confirmed, every submitter is in PROTECT, and
-// those whose accounts have sent nothing else are released in bulk. The copy is one of
-// the same cluster that is made to look like another server's.
+// A planned move: writes stop, the copy is confirmed, and every submitter is in PROTECT. Submitters
+// whose accounts have sent nothing else are released in bulk. The copy is in the same cluster and is
+// changed to look like another server's.
 func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Mark: true, Submitters: 4, Nodes: 3, Processes: 1, Settings: withSettings(nodesQuick, map[string]string{
 		"FENCEPOST_RPC_LEAVE_OUT": "1h",
 	})})
 	all := slices.Sorted(slices.Values(b.Submitters()))
-	used := b.Submitters()[0] // whose key we have
+	used := b.Submitters()[0] // its key is known to the test
 	for _, s := range all {
 		_, id := b.post(t, transfer(s, "before"))
 		b.confirmed(t, id)

@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// What a release decides upon, and what it writes: each table that is not written by the
-// looks that go on meanwhile, and of the others the columns that these leave alone.
+// decidedUpon selects what a release decides on and what it writes. It has each table that concurrent
+// polls do not write, and of the other tables the columns that polls leave unchanged.
 const decidedUpon = `
 select coalesce(string_agg(line, E'\n' order by line), '') from (
   select 'tx ' || row (tx_id, state, sub_state, nonce, ordered, held, queued, last_error)::text from managed_tx
@@ -27,7 +27,7 @@ select coalesce(string_agg(line, E'\n' order by line), '') from (
   union all select 'hold ' || f::text from foreign_hold f
 ) as t (line)`
 
-// releaseAnswer is what a release, or its trial, says.
+// releaseAnswer is the answer of a release or its dry run.
 type releaseAnswer struct {
 	Submitter string
 	Episode   int
@@ -37,9 +37,9 @@ type releaseAnswer struct {
 	DryRun    bool
 }
 
-// A nonce and a request that match one to one are taken with others matching. Where one
-// transaction may have been two requests, or two transactions one request, the release
-// is refused by name. A trial writes nothing, and says what the release then does.
+// With others matching, a release takes each nonce and request that match one to one. If one
+// transaction matches two requests, or two transactions match one request, the release is refused and
+// names them. A dry run writes nothing and states what the release then does.
 func TestMatchingHoldsInBothDirectionsAndATrialWritesNothing(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{1, 8} {
@@ -49,7 +49,7 @@ func TestMatchingHoldsInBothDirectionsAndATrialWritesNothing(t *testing.T) {
 			s := b.Submitters()[0]
 			one, twin, double, held := common.Address{0xa1}, common.Address{0xb2}, common.Address{0xc3}, common.Address{0xd4}
 			b.Chain.StopMining()
-			for i := range window { // they hold the nonces of the window
+			for i := range window { // they take the nonces of the window
 				b.post(t, orderTo(s, fmt.Sprintf("held-%d", i), held, 10))
 			}
 			b.await(t, s, txmanager.Tracking, window)
@@ -96,7 +96,7 @@ func TestMatchingHoldsInBothDirectionsAndATrialWritesNothing(t *testing.T) {
 				t.Errorf("named (-want +got):\n%s", diff)
 			}
 
-			b.await(t, s, txmanager.Confirmed, 3+1+max(0, window-4)) // those named, twin-b, and what held a nonce that was not lost
+			b.await(t, s, txmanager.Confirmed, 3+1+max(0, window-4)) // the named ones, twin-b, and those whose nonce was not lost
 			for to, want := range map[common.Address]int64{one: 1000, twin: 2000, double: 2000, held: 10 * int64(max(0, window-4))} {
 				if got := b.received(t, to); got != want {
 					t.Errorf("%s: got %d wei on the chain, want %d", to, got, want)

@@ -13,7 +13,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// diagnosis is what account sees of the transaction's; nil: nothing.
+// diagnosis returns what account sees of the transaction's diagnosis; nil: nothing.
 func (b bench) diagnosis(t *testing.T, account, txID string) *client.MempoolDiagnosis {
 	t.Helper()
 	status, answer, err := b.Call(b.ctx, account, http.MethodGet, "/api/v1/tx/"+txID, nil)
@@ -27,7 +27,7 @@ func (b bench) diagnosis(t *testing.T, account, txID string) *client.MempoolDiag
 	return tx.Mempool
 }
 
-// diagnosed waits until the record of the transaction says so.
+// diagnosed waits until the transaction's record has this diagnosis.
 func (b bench) diagnosed(t *testing.T, txID, signal, advice string) {
 	t.Helper()
 	var d *client.MempoolDiagnosis
@@ -40,9 +40,9 @@ func (b bench) diagnosed(t *testing.T, txID, signal, advice string) {
 	}
 }
 
-// A transaction that waits is told to be in the pool, then perhaps lost, then, as
-// somebody else's takes its nonce in the pool, perhaps replaced. It stays what it is,
-// and its own version is mined in the end.
+// A waiting transaction is reported as in the pool, then as perhaps lost. When a foreign transaction
+// takes its nonce in the pool, it is reported as perhaps replaced. Its state does not change, and its
+// own version is mined in the end.
 func TestMempoolDiagnosis(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: withSettings(quick, map[string]string{
@@ -76,7 +76,7 @@ func TestMempoolDiagnosis(t *testing.T) {
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
 
-// Off, nothing is recorded and nothing more is asked of the node than before.
+// With the diagnosis off nothing is recorded, and the node gets no additional query.
 func TestMempoolDiagnosisOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: quick})
@@ -96,7 +96,7 @@ func TestMempoolDiagnosisOff(t *testing.T) {
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
 
-// decide has an operator decide about the transaction.
+// decide makes an operator's decision about the transaction.
 func (b bench) decide(t *testing.T, txID, action string) {
 	t.Helper()
 	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide",

@@ -16,11 +16,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// A backup that is put back unnoticed has the fencing tokens of its time, and the names of
-// their tasks were used. A release by resync draws a name epoch for this account: what waits
-// at the release and what is posted after it ends by its own tasks, and no sweep runs. A
-// create that was stored before PROTECT, and whose process still has the old name epoch,
-// loses nothing. The epoch of the database stays.
+// A backup restored unnoticed has old fencing tokens, whose task names were used. A release by resync
+// draws a name epoch for this account. Intents that wait at the release, or are posted after it, then
+// end by their own tasks, without a sweep. A create that was stored before PROTECT by a process with
+// the old name epoch loses nothing. The database's epoch stays.
 func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 	t.Parallel()
 	for window, lost := range map[int]int{1: 25, 8: 105} { // a window of one sends one a second
@@ -47,12 +46,12 @@ func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 			}
 			episode, _ := b.inProtect(t, s)
 			b.mine(t, 70)
-			none := map[string]string{} // the node may have forgotten the first of them: see [txmanager.ErrPruned]
+			none := map[string]string{} // the node can have pruned the first of them: see [txmanager.ErrPruned]
 			for n := range lost {
 				none[fmt.Sprint(n)] = txmanager.NoRequest
 			}
 			b.released(t, s, "", map[string]any{"episode": episode, "mode": "resync", "count": lost, "reason": "restored", "requests": none})
-			b.await(t, s, txmanager.Confirmed, 1) // what waited at the release
+			b.await(t, s, txmanager.Confirmed, 1) // the intent that waited at the release
 
 			if err := held.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
@@ -92,7 +91,7 @@ func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 	}
 }
 
-// useUpNames makes the task of each low token, as a longer life of the account would have.
+// useUpNames makes the task of each low token, as a longer use of the account would have.
 func (b bench) useUpNames(t *testing.T, s txmanager.Submitter, epoch string) {
 	t.Helper()
 	maker := tasks.New(tasks.Options{
@@ -117,9 +116,8 @@ func (b bench) epochOfTheDatabase(t *testing.T) (epoch string) {
 	return epoch
 }
 
-// heldUpCreate posts an intent whose process is stopped after the commit and before it
-// enqueues anything. Nothing else is sent to that process. The txId that it answers once it
-// goes on comes by the channel.
+// heldUpCreate posts an intent whose process stops after the commit and before it enqueues anything.
+// That process gets no other request. Once the process continues, its txId comes by the channel.
 func (b bench) heldUpCreate(t *testing.T, folder string, intent map[string]any) (held *processes.Process, txID <-chan string) {
 	t.Helper()
 	if err := crash.Arm(folder, "create.committed", 1, crash.Stop); err != nil {

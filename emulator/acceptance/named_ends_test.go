@@ -19,14 +19,15 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// creates is a request that deploys this code.
+// creates returns a request that deploys this code.
 func creates(s txmanager.Submitter, requestID string, code ...byte) map[string]any {
 	body := transfer(s, requestID)
 	body["payload"] = map[string]any{"data": fmt.Sprintf("0x%x", code)}
 	return body
 }
 
-// createByHand deploys code at nonce n with the key of the first dev account, past the house.
+// createByHand deploys code at nonce n with the key of the first dev account, past the transaction
+// manager.
 func (b bench) createByHand(t *testing.T, n uint64, code ...byte) {
 	t.Helper()
 	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
@@ -46,7 +47,7 @@ func (b bench) createByHand(t *testing.T, n uint64, code ...byte) {
 	}
 }
 
-// deployments is how often the chain has a transaction that deploys this code.
+// deployments counts the chain's transactions that deploy this code.
 func (b bench) deployments(t *testing.T, code ...byte) (n int) {
 	t.Helper()
 	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
@@ -68,9 +69,9 @@ func (b bench) deployments(t *testing.T, code ...byte) (n int) {
 	return n
 }
 
-// A request that a release names for a transaction which reverted at finality ends
-// FAILED/REVERTED with that hash and receipt. It never runs again, cancel says EXECUTED, and
-// its caller hears the same by posting it again: also where the database had lost it.
+// A release names a request for a transaction that reverted at finality. The request ends
+// FAILED/REVERTED with that hash and receipt, and never runs again. Cancel answers EXECUTED, and a
+// repeated post gets the same result, even if the database had lost the request.
 func TestANamedRequestThatRevertedEndsSo(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{1, 8} {
@@ -79,7 +80,7 @@ func TestANamedRequestThatRevertedEndsSo(t *testing.T) {
 			b := setup(t, stack.Options{Window: window, Submitters: 1, Settings: map[string]string{"FENCEPOST_EVENTS_MODE": "mq_outbox"}})
 			s := b.Submitters()[0]
 			b.Chain.StopMining()
-			for i := range window { // they hold the nonces of the window
+			for i := range window { // they take the nonces of the window
 				b.post(t, orderTo(s, fmt.Sprintf("holds-%d", i), common.Address{0xa0, byte(i + 1)}, 10))
 			}
 			b.await(t, s, txmanager.Tracking, window)
@@ -109,7 +110,7 @@ func TestANamedRequestThatRevertedEndsSo(t *testing.T) {
 			if status, again := b.post(t, here); status != http.StatusOK || again != id {
 				t.Errorf("posted again: got %d %s, want 200 %s", status, again, id)
 			}
-			b.wantToldOfLost(t, stack.CallerAccount, lost, done.Named[1].TxHash.String(), "FAILED", "REVERTED")
+			b.wantLostIsAnswered(t, stack.CallerAccount, lost, done.Named[1].TxHash.String(), "FAILED", "REVERTED")
 			b.allEnded(t)
 			var last event
 			for _, e := range b.replay(t, stack.CallerAccount) {
@@ -127,7 +128,7 @@ func TestANamedRequestThatRevertedEndsSo(t *testing.T) {
 	}
 }
 
-// alertOf is the text that an alert of Terraform looks for in messages.
+// alertOf returns the message text that an alert of Terraform matches.
 func alertOf(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../terraform/modules/alerts/policies.tf")
@@ -141,10 +142,10 @@ func alertOf(t *testing.T, name string) string {
 	return `"message":"` + string(found[1])
 }
 
-// A request that is named for one nonce and has bytes at another: the release says that a
-// placeholder is to consume that one. It does, and the request was carried out once. Where
-// the bytes are mined all the same, which nobody can prevent, the alert of a second
-// execution is raised.
+// A request is named for one nonce and has bytes at another. The release announces that a placeholder
+// is to consume that other nonce. The placeholder does so, and the request was carried out once. If
+// its bytes are mined nevertheless, which cannot be prevented, the alert of a second execution is
+// raised.
 func TestANamedRequestWithBytesAtAnotherNonce(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{1, 8} {
@@ -159,9 +160,9 @@ func TestANamedRequestWithBytesAtAnotherNonce(t *testing.T) {
 				_, twice := b.post(t, orderTo(s, "twice", to, 1000))
 				b.await(t, s, txmanager.Tracking, 2)
 				bytes := b.raw(t, twice, "ORIGINAL")
-				b.RPC.SetFaults(rpcproxy.Faults{LoseSend: 1}) // nothing that is sent again comes to the node
+				b.RPC.SetFaults(rpcproxy.Faults{LoseSend: 1}) // no resent transaction reaches the node
 				if _, err := b.DB.Exec(b.ctx, `update submitter set max_in_flight = $2 where submitter = $1`, s, window); err != nil {
-					t.Fatal(err) // a window of one binds no second nonce: it was made narrower afterwards
+					t.Fatal(err) // a window of 1 allocates no second nonce: it was narrowed afterwards
 				}
 				b.Chain.DropPool()
 				b.payByHand(t, 0, to, 1000)

@@ -18,8 +18,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// payByHand sends so many wei to an address at nonce n with the key of the first dev
-// account, past the house.
+// payByHand sends wei to an address at nonce n with the key of the first dev account, past the
+// transaction manager.
 func (b bench) payByHand(t *testing.T, n uint64, to common.Address, wei int64) {
 	t.Helper()
 	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
@@ -39,7 +39,7 @@ func (b bench) payByHand(t *testing.T, n uint64, to common.Address, wei int64) {
 	}
 }
 
-// received is what an address has on the chain, in wei.
+// received returns an address' balance on the chain, in wei.
 func (b bench) received(t *testing.T, to common.Address) int64 {
 	t.Helper()
 	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
@@ -54,15 +54,15 @@ func (b bench) received(t *testing.T, to common.Address) int64 {
 	return wei.Int64()
 }
 
-// orderTo is a request that pays so many wei to an address.
+// orderTo returns a request that pays wei to an address.
 func orderTo(s txmanager.Submitter, requestID string, to common.Address, wei int64) map[string]any {
 	body := transfer(s, requestID)
 	body["payload"] = map[string]any{"to": strings.ToLower(to.Hex()), "value": fmt.Sprint(wei)}
 	return body
 }
 
-// What a release names never runs again, at whatever nonce it is named, and its caller
-// hears the truth: by cancel, by its request, and by posting it again.
+// A request that a release names never runs again, whichever nonce it is named for. Its caller gets
+// the true result from cancel, from its request, and from a repeated post.
 func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{1, 8} {
@@ -79,7 +79,7 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 			}
 			b.await(t, s, txmanager.Tracking, window)
 			b.Chain.DropPool()
-			b.payByHand(t, 0, to(11), 1000) // named-11, by a person
+			b.payByHand(t, 0, to(11), 1000) // named-11, by an operator
 			b.payByHand(t, 1, to(20), 777)  // a request that was lost with the database
 			b.Chain.StartMining()
 			episode, _ := b.inProtect(t, s)
@@ -116,12 +116,12 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 			}
 			b.wantRecorded(t, ids[11])
 			asLost, hash := orderTo(s, "lost", to(20), 777), released.Named[1].TxHash.String()
-			b.wantToldOfLost(t, stack.CallerAccount, asLost, hash, "CONFIRMED", "RECORDED")
+			b.wantLostIsAnswered(t, stack.CallerAccount, asLost, hash, "CONFIRMED", "RECORDED")
 			b.wantLostIsHidden(t, stack.SchedulerAccount, asLost, hash)
 			if _, err := b.DB.Exec(b.ctx, `update submitter set callers = array_append(callers, $2) where submitter = $1`, s, stack.SchedulerAccount); err != nil {
 				t.Fatal(err)
 			}
-			b.wantToldOfLost(t, stack.SchedulerAccount, asLost, hash, "CONFIRMED", "RECORDED")
+			b.wantLostIsAnswered(t, stack.SchedulerAccount, asLost, hash, "CONFIRMED", "RECORDED")
 			b.allEnded(t)
 			for i := range 12 {
 				want := int64(1000)
@@ -139,7 +139,7 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 	}
 }
 
-// releasesAtOnce asks twice at once for the same release, and returns the answers by status.
+// releasesAtOnce makes the same release twice concurrently, and returns the answers by status.
 func (b bench) releasesAtOnce(t *testing.T, s txmanager.Submitter, body map[string]any) map[int]string {
 	t.Helper()
 	type answer struct {
@@ -164,7 +164,7 @@ func (b bench) releasesAtOnce(t *testing.T, s txmanager.Submitter, body map[stri
 	return byStatus
 }
 
-// wantRecorded holds the answers about a named request against its end.
+// wantRecorded checks the answers about a named request against its end.
 func (b bench) wantRecorded(t *testing.T, id string) {
 	t.Helper()
 	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+id+"/cancel", nil)
@@ -181,9 +181,9 @@ func (b bench) wantRecorded(t *testing.T, id string) {
 	}
 }
 
-// wantToldOfLost holds what an account that may post for the submitter hears of a request
-// that was lost and named: for posting it again, by its request and by its txId.
-func (b bench) wantToldOfLost(t *testing.T, account string, intent map[string]any, hash, state, sub string) {
+// wantLostIsAnswered checks the answers about a lost and named request to an account that may post for the
+// submitter: a repeated post, by request, and by txId.
+func (b bench) wantLostIsAnswered(t *testing.T, account string, intent map[string]any, hash, state, sub string) {
 	t.Helper()
 	status, answer, err := b.Call(b.ctx, account, http.MethodPost, "/api/v1/tx", intent)
 	if err != nil || status != http.StatusConflict || !strings.Contains(string(answer), `"REQUEST_RECORDED"`) || !strings.Contains(string(answer), hash) {
@@ -205,8 +205,8 @@ func (b bench) wantToldOfLost(t *testing.T, account string, intent map[string]an
 	}
 }
 
-// wantLostIsHidden holds what an account hears of it that may not post for the submitter:
-// what it would hear of a request that never was.
+// wantLostIsHidden checks the answers to an account that may not post for the submitter. They must
+// equal those about a request that never existed.
 func (b bench) wantLostIsHidden(t *testing.T, account string, intent map[string]any, hash string) {
 	t.Helper()
 	status, answer, err := b.Call(b.ctx, account, http.MethodPost, "/api/v1/tx", intent)
@@ -219,9 +219,8 @@ func (b bench) wantLostIsHidden(t *testing.T, account string, intent map[string]
 	}
 }
 
-// More than a hundred nonces are lost: they are shown page by page, the release judges
-// all of them, by the names given or by what matches, and nothing that was named runs a
-// second time.
+// More than a hundred nonces are lost. They are shown page by page. The release evaluates all of them,
+// by the given names or by matching, and no named request runs a second time.
 func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
 	t.Parallel()
 	for name, window := range map[string]int{"window 1, by hand": 1, "window 1, matching": 1, "window 8, by hand": 8, "window 8, matching": 8} {
@@ -234,7 +233,7 @@ func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
 			order := func(i int) map[string]any { return orderTo(s, fmt.Sprintf("many-%d", i), to(i), 1000) }
 			b.Chain.StopMining()
 			ids := make(map[int]string)
-			for i := lost - 1; i >= lost-here; i-- { // the last ones are requests here, too, accepted before PROTECT
+			for i := lost - 1; i >= lost-here; i-- { // the last ones are requests here too, accepted before PROTECT
 				_, ids[i] = b.post(t, order(i))
 			}
 			b.await(t, s, txmanager.Tracking, window)
@@ -263,7 +262,7 @@ func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
 			}
 			named := lost
 			if body["requests"] = requests; strings.HasSuffix(name, "by hand") {
-				delete(requests, "90") // one forgotten
+				delete(requests, "90") // one is omitted
 				b.refusedRelease(t, "one of them forgotten", s, body, "nonce 90:", "many-90")
 				requests["90"] = "many-90"
 			} else {
@@ -297,7 +296,7 @@ func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
 			}
 			if named == lost {
 				for _, i := range []int{0, 50, 74} {
-					b.wantToldOfLost(t, stack.CallerAccount, order(i), shown[i].Taker.Hash, "CONFIRMED", "RECORDED")
+					b.wantLostIsAnswered(t, stack.CallerAccount, order(i), shown[i].Taker.Hash, "CONFIRMED", "RECORDED")
 				}
 			}
 		})

@@ -8,8 +8,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// calm says that nobody took the node's troubles for foreign use or for a reorg,
-// and that nothing is stuck.
+// calm checks that the node's faults caused neither PROTECT nor a STUCK transaction.
 func (b bench) calm(t *testing.T) {
 	t.Helper()
 	if n := b.count(`select count(*) from protect_episode`); n != 0 {
@@ -20,7 +19,7 @@ func (b bench) calm(t *testing.T) {
 	}
 }
 
-// struck waits until the node's fault has struck n times more than before.
+// struck waits until the node's fault has happened n more times.
 func (b bench) struck(t *testing.T, fault string, n int) {
 	t.Helper()
 	before := b.RPC.Counts()[fault]
@@ -29,9 +28,8 @@ func (b bench) struck(t *testing.T, fault string, n int) {
 	}
 }
 
-// A node that is silent, gone, behind, forgetful or not ready, now and then, for
-// as long as it lasts: what it says is believed where it is proof, and nothing
-// else is.
+// A node sometimes does not answer, disconnects, lags, forgets or is not ready. The manager relies on
+// its answers only where they are proof, and everything ends.
 func TestNodeInTrouble(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]rpcproxy.Faults{
@@ -63,8 +61,8 @@ func TestNodeInTrouble(t *testing.T) {
 	})
 }
 
-// nodeInTrouble carries n intents of each of two submitters to their end, while
-// the node has these faults.
+// nodeInTrouble carries n intents of each of two submitters to their end while the node has these
+// faults.
 func nodeInTrouble(t *testing.T, window int, f rpcproxy.Faults, n int) bench {
 	t.Helper()
 	b := setup(t, stack.Options{RPCProxy: true, Seed: 1, Window: window, Processes: 2, Settings: withSettings(quick, map[string]string{
@@ -77,9 +75,9 @@ func nodeInTrouble(t *testing.T, window int, f rpcproxy.Faults, n int) bench {
 	return b
 }
 
-// Our transaction is mined, nobody could say so, and it is sent again: the node
-// calls its nonce too low, and that is a success, since it knows our bytes. What
-// the node cannot say meanwhile makes nothing final.
+// Our transaction is mined, no node reports it, and it is sent again. The node answers that its nonce
+// is too low, which counts as success, since the node knows our bytes. A question that the node cannot
+// answer meanwhile makes nothing final.
 func TestNonceTooLowWithOursMined(t *testing.T) {
 	t.Parallel()
 	for name, mute := range map[string]rpcproxy.Faults{
@@ -112,8 +110,8 @@ func TestNonceTooLowWithOursMined(t *testing.T) {
 	}
 }
 
-// A node whose index is never ready, or that forgets every receipt, lets nothing
-// become final; with the first good answer all goes on.
+// While a node's index is never ready, or it forgets every receipt, nothing becomes final. The first
+// good answer lets all transactions continue.
 func TestWithoutReceiptsNothingIsFinal(t *testing.T) {
 	t.Parallel()
 	for fault, f := range map[string]rpcproxy.Faults{
@@ -135,8 +133,8 @@ func TestWithoutReceiptsNothingIsFinal(t *testing.T) {
 	}
 }
 
-// Behind a healthy node comes one that lags: it takes nothing back, neither the
-// receipt nor a confirming block, and nothing is final by it.
+// A lagging node follows a healthy one. It removes neither the receipt nor a confirming block, and
+// nothing becomes final by it.
 func TestLaggingNodeTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{RPCProxy: true, Settings: withSettings(quick, map[string]string{
@@ -156,7 +154,7 @@ func TestLaggingNodeTakesNothingBack(t *testing.T) {
 			t.Errorf("%d blocks behind: the receipt or a confirming block was taken back", lag)
 		}
 	}
-	b.mine(t, 2) // final, but not as far as the lagging node knows
+	b.mine(t, 2) // final, but above the lagging node's head
 	b.struck(t, rpcproxy.Lag, 3)
 	if n := b.count(`select count(*) from managed_tx where state = 'CONFIRMED'`); n != 0 {
 		t.Error("it is CONFIRMED by a node that does not have the last confirming block")
@@ -167,8 +165,7 @@ func TestLaggingNodeTakesNothingBack(t *testing.T) {
 	b.calm(t)
 }
 
-// confirmedBy waits until the one transaction has a list of n blocks, its own the
-// first.
+// confirmedBy waits until the only transaction has a list of n blocks, beginning with its own.
 func (b bench) confirmedBy(t *testing.T, n int) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {
@@ -179,8 +176,7 @@ func (b bench) confirmedBy(t *testing.T, n int) {
 	}
 }
 
-// The pool loses everything, with a whole window in it: what was sent is sent
-// again, all of it, in order.
+// The pool loses a whole window of transactions. All of them are sent again in order.
 func TestPoolIsLost(t *testing.T) {
 	t.Parallel()
 	const n = 5

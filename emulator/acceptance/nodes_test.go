@@ -15,13 +15,13 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// nodesQuick has nodes come back soon.
+// nodesQuick readmits excluded nodes soon.
 var nodesQuick = withSettings(quick, map[string]string{
 	"FENCEPOST_RPC_LEAVE_OUT": "1s", "FENCEPOST_CONFIRMATIONS_REQUIRED": "2", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000",
 })
 
-// fork is another chain of the same id and accounts, on which the key of the first
-// account was used n times.
+// fork returns another chain with the same id and accounts, on which the key of the first account was
+// used n times.
 func (b bench) fork(t *testing.T, n int) *devchain.Chain {
 	t.Helper()
 	chain, err := devchain.Start(b.ctx, devchain.Options{BlockTime: 200 * time.Millisecond, Accounts: devchain.DevAccounts(4)})
@@ -40,9 +40,8 @@ func (b bench) fork(t *testing.T, n int) *devchain.Chain {
 	return chain
 }
 
-// The node that is asked first errs, is silent, lags, answers for another chain, and
-// is on a fork on which the key was used: work goes on by the others, in order, and
-// nobody takes it for foreign use or for a reorg.
+// The first node fails, does not answer, lags, is on another chain, or is on a fork on which the key
+// was used. Work continues in order by the other nodes, and opens no PROTECT incident.
 func TestSeveralNodesOneInTrouble(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, b bench){
@@ -106,8 +105,8 @@ func (b bench) postMore(t *testing.T, name string, n int) map[txmanager.Submitte
 	return want
 }
 
-// The same fork before the only node there is opens PROTECT: nobody contradicts it.
-// Of several nodes, foreign use that all show opens it too, with who bore it out.
+// The same fork at the only node opens PROTECT, as no other node disagrees. With several nodes, a
+// foreign transaction that all of them show also opens it, and the evidence names the agreeing nodes.
 func TestForeignUseByOneNodeAndByAll(t *testing.T) {
 	t.Parallel()
 	t.Run("one node", func(t *testing.T) {
@@ -131,8 +130,8 @@ func TestForeignUseByOneNodeAndByAll(t *testing.T) {
 	})
 }
 
-// With every node away nothing fails and nothing is stuck: it waits, and goes on when
-// one of them is back, and then a second.
+// With every node down nothing fails and nothing is STUCK. Transactions wait and continue when one
+// node is back, and then a second.
 func TestAllNodesAwayHarmNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Nodes: 3, Settings: nodesQuick})
@@ -159,12 +158,12 @@ func TestAllNodesAwayHarmNothing(t *testing.T) {
 	b.calm(t)
 }
 
-// Two nodes on two forks, each with the transaction in a block of its own: neither
-// ends it, whichever is ahead. Once they are at one, it ends.
+// Two nodes are on two forks, each with the transaction in a different block. Neither ends it,
+// whichever is ahead. Once they agree, it ends.
 func TestTwoNodesOnTwoForks(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Nodes: 2, Submitters: 1, Settings: withSettings(nodesQuick, map[string]string{
-		"FENCEPOST_LEASE_DURATION": "30s", "FENCEPOST_LEASE_RENEW_INTERVAL": "10s", "FENCEPOST_RPC_TIMEOUT": "30s", // a slow node is not away
+		"FENCEPOST_LEASE_DURATION": "30s", "FENCEPOST_LEASE_RENEW_INTERVAL": "10s", "FENCEPOST_RPC_TIMEOUT": "30s", // a slow node is not down
 	})})
 	s := b.Submitters()[0]
 	fork := b.fork(t, 0)
@@ -187,9 +186,9 @@ func TestTwoNodesOnTwoForks(t *testing.T) {
 	}
 }
 
-// A loss that a person accepts is proven by a quorum: with two of three nodes away
-// resync is refused and changes nothing; with one of them back it is done, by the same
-// process, which has left that node out for longer than the test takes.
+// An accepted loss must be proven by a quorum. With two of three nodes down resync is refused and
+// changes nothing. With one of them back it succeeds in the same process, which excludes that node for
+// longer than the test takes.
 func TestResyncNeedsAQuorumOfNodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Nodes: 3, Submitters: 1, Processes: 1, Settings: withSettings(nodesQuick, map[string]string{
@@ -200,7 +199,7 @@ func TestResyncNeedsAQuorumOfNodes(t *testing.T) {
 	_, id := b.post(t, transfer(s, "taken"))
 	b.await(t, s, txmanager.Tracking, 1)
 	b.Chain.DropPool()
-	b.useTheKey(t, 0, 200) // more than ours pays, which may have been sent again
+	b.useTheKey(t, 0, 200) // more than our transaction pays, which can have been sent again
 	b.Chain.StartMining()
 	episode, _ := b.inProtect(t, s)
 	b.await(t, s, txmanager.Protect, 1)
@@ -224,8 +223,8 @@ func TestResyncNeedsAQuorumOfNodes(t *testing.T) {
 	}
 }
 
-// A reservation asks the chain by the same rules: the fork that the first node is on,
-// where the key was used, neither refuses it nor opens PROTECT.
+// A reservation queries the chain by the same rules. The fork of the first node, on which the key was
+// used, neither refuses it nor opens PROTECT.
 func TestReservationsNeedAQuorumOfNodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Nodes: 3, Submitters: 1, Settings: withHooks(nodesQuick)})
@@ -240,8 +239,8 @@ func TestReservationsNeedAQuorumOfNodes(t *testing.T) {
 	b.calm(t)
 }
 
-// Three nodes cost a transaction three round trips more than one: two to send to the
-// others, one to have its end borne out.
+// With three nodes a transaction costs three round trips more than with one: two sends to the others,
+// and one call to agree on its end by quorum.
 func TestRoundTripsOfThreeNodes(t *testing.T) {
 	t.Parallel()
 	of := func(nodes int, enough stack.Cost) stack.Cost {

@@ -10,10 +10,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// A restore is noticed when the chain is 700 blocks further, and its node has counts of
-// the last 128 alone. The lost nonces are found in the blocks, by steps in the background.
-// The release waits for them, and matches the request that ran. It says of no nonce that
-// what consumed it is not known. Nothing runs twice.
+// A restore is noticed 700 blocks later, when the node has counts of the last 128 blocks only.
+// Background steps find the lost nonces in the blocks. The release waits for them and matches the
+// request that ran. It reports no nonce's consumer as unknown, and nothing runs twice.
 func TestLostNoncesOfOldBlocksAreFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
@@ -74,9 +73,9 @@ func TestLostNoncesOfOldBlocksAreFound(t *testing.T) {
 	}
 }
 
-// A foreign transaction takes a nonce, a transaction of our own the one behind it, and both
-// are mined in a block of which the node has no counts any more. The page shows the foreign
-// one alone: the other is not lost, and no step in the background would ever read it.
+// A foreign transaction consumes a nonce, and a transaction of ours consumes the next. Both are in a
+// block for which the node has no counts any more. The page shows only the foreign one: the other is
+// not lost, and no background step would ever read it.
 func TestAnOwnTransactionOfAnOldBlockIsNotShownAsLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Window: 8})
@@ -106,7 +105,7 @@ func TestAnOwnTransactionOfAnOldBlockIsNotShownAsLost(t *testing.T) {
 	b.confirmed(t, behind)
 }
 
-// wantShown holds the operator's page of lost nonces against what consumed them.
+// wantShown checks the operator's page of lost nonces against the transactions that consumed them.
 func (b bench) wantShown(t *testing.T, s txmanager.Submitter, want map[uint64]string) {
 	t.Helper()
 	var page struct {

@@ -14,13 +14,12 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// deafness stands before a service that greets and then hears nothing, until it
-// ends.
+// deafness is a proxy for a service. It accepts connections and answers nothing until it ends.
 type deafness struct {
 	listener net.Listener
 	address  string        // of the service
 	before   chan struct{} // closed once the address is known
-	over     chan struct{} // closed once it hears again
+	over     chan struct{} // closed once it answers again
 	stop     chan struct{}
 	group    sync.WaitGroup
 }
@@ -49,7 +48,7 @@ func newDeafness(t *testing.T) *deafness {
 	return d
 }
 
-// standBefore says whom connections are meant for.
+// standBefore sets the service's address.
 func (d *deafness) standBefore(address string) {
 	d.address = address
 	close(d.before)
@@ -86,9 +85,8 @@ func (d *deafness) serve(c net.Conn) {
 	}
 }
 
-// Where Cloud Tasks does not answer at all, a batch of many submitters is answered
-// soon, and a sweep ends in its time. Once it answers, all are carried to their
-// end.
+// If Cloud Tasks does not answer at all, a batch of many submitters is still answered soon, and a
+// sweep ends in its time. Once Cloud Tasks answers, all intents end.
 func TestCloudTasksSaysNothing(t *testing.T) {
 	t.Parallel()
 	deaf := newDeafness(t)
@@ -107,7 +105,7 @@ func TestCloudTasksSaysNothing(t *testing.T) {
 			t.Errorf("%s: took %v, want less than %v", what, time.Since(began), most)
 		}
 	}
-	// One after another the tasks would take 40 times 5 s, and as long in the sweep.
+	// One after another the tasks would take 40 times 5 s, and the sweep as long.
 	took("the batch", time.Minute, func() {
 		results, _ := b.postBatch(t, intents...)
 		for _, r := range results {
@@ -131,8 +129,8 @@ func TestCloudTasksSaysNothing(t *testing.T) {
 	b.ends(t, want)
 }
 
-// A sweep in which every task seems to fail takes up all that is overdue all the
-// same, batch after batch.
+// A sweep in which every CreateTask call seems to fail still handles all overdue submitters, batch
+// after batch.
 func TestSweepGoesOnWhereTasksFail(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Submitters: 12, Settings: map[string]string{"FENCEPOST_SWEEP_BATCH": "5", "FENCEPOST_SWEEP_GRACE": "2s"}})

@@ -14,9 +14,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// TX-005: A is paused beyond its lease, B takes over and finishes. When A wakes,
-// each of its writes is fenced, and what it still sends are bytes that were
-// stored under the fence.
+// TX-005: A is paused beyond its lease, and B takes over and finishes. When A resumes, each of its
+// writes is fenced, and it sends only bytes that were stored under the fence.
 func TestTX005PausedOwner(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"advance.looked", "advance.signed", "advance.stored", "advance.sending", "advance.sent", "receipt.looked"} {
@@ -37,7 +36,7 @@ func TestTX005PausedOwner(t *testing.T) {
 			if err := paused.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
-			b.logged(t, "fenced", "lease not given back") // or its call had run out of time: then it cannot write at all
+			b.logged(t, "fenced", "lease not given back") // or its call had run out of time, so that it cannot write at all
 			b.postUntilAnswered(t, transfer(s, "after"))
 			b.ends(t, map[txmanager.Submitter]int{s: 3})
 			b.wantNoOldToken(t)
@@ -78,7 +77,7 @@ func isStopped(p *processes.Process) bool {
 	return strings.HasPrefix(state, "T")
 }
 
-// forget takes a process out of every service, as a failed health check would.
+// forget removes a process from every service, as a failed health check would.
 func (b bench) forget(p *processes.Process) {
 	for service := range b.URLMap.Stats() {
 		b.URLMap.Remove(service, p.Addr())
@@ -93,8 +92,8 @@ func (b bench) logged(t *testing.T, texts ...string) {
 	}
 }
 
-// wantNoOldToken says that no write was made under a token after one under a
-// newer. What create writes is information only.
+// wantNoOldToken checks that no write under an older token follows one under a newer token. The token
+// that create writes is only informative.
 func (b bench) wantNoOldToken(t *testing.T) {
 	t.Helper()
 	var wrong int
@@ -109,9 +108,8 @@ func (b bench) wantNoOldToken(t *testing.T) {
 	}
 }
 
-// TX-007: a reorg takes the block away that had the transaction. The list of
-// confirmations is replaced; where the transaction comes back in another block
-// that is followed, and where it vanished it is sent again.
+// TX-007: a reorg removes the transaction's block. The list of confirmations is replaced. If the
+// transaction comes back in another block, the manager follows it; if it vanished, it is sent again.
 func TestTX007Reorg(t *testing.T) {
 	t.Parallel()
 	for name, vanishes := range map[string]bool{"the transaction comes back": false, "the transaction vanishes": true} {

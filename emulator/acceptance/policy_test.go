@@ -17,7 +17,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// clients are the callers of the public paths.
+// clients returns clients for the public paths.
 func (b bench) clients(t *testing.T) (shop, operator *client.Client) {
 	t.Helper()
 	shop, err := b.Client(stack.CallerAccount)
@@ -31,7 +31,7 @@ func (b bench) clients(t *testing.T) (shop, operator *client.Client) {
 	return shop, operator
 }
 
-// refused asks for the intent, and wants this refusal.
+// refused posts the intent and requires this refusal.
 func (b bench) refused(t *testing.T, intent map[string]any, want problem) {
 	t.Helper()
 	token, err := b.Issuer.Token(b.ctx, stack.CallerAccount, stack.PublicAudience)
@@ -51,9 +51,9 @@ func (b bench) refused(t *testing.T, intent map[string]any, want problem) {
 
 const cafe0 = "0x00000000000000000000000000000000000cafe0"
 
-// A submitter's policy refuses what it does not allow, with the field at fault, and
-// before anything is stored; a request that is known is answered whatever it now says.
-// What a handler makes is held to it before it is signed.
+// A submitter's policy refuses a forbidden intent before anything is stored, and names the field at
+// fault. A stored request is answered whatever the policy now says. A handler's transaction is checked
+// before it is signed.
 func TestPolicyOverHTTP(t *testing.T) {
 	t.Parallel()
 	service := openShop(t)
@@ -72,7 +72,7 @@ func TestPolicyOverHTTP(t *testing.T) {
 	b.refused(t, paid("much", "7", cafe0), problem{Status: 403, Code: "POLICY_REFUSED", Field: "payload.value"})
 	b.refused(t, paid("astray", "1", "0x00000000000000000000000000000000000cafe1"), problem{Status: 403, Code: "POLICY_REFUSED", Field: "payload.to"})
 	b.refused(t, paid("over", "5", cafe0), problem{Status: 429, Code: "DAILY_AMOUNT_EXCEEDED", Field: "payload.value"})
-	made := b.postUntilAnswered(t, ordered(s, "made", "")) // 5 wei to somebody else
+	made := b.postUntilAnswered(t, ordered(s, "made", "")) // 5 wei to another account
 	b.postUntilAnswered(t, paid("rest", "4", cafe0))
 	b.postUntilAnswered(t, paid("nothing", "0", cafe0))
 	b.refused(t, paid("fast", "0", cafe0), problem{Status: 429, Code: "RATE_LIMIT_EXCEEDED"})
@@ -95,7 +95,7 @@ func TestPolicyOverHTTP(t *testing.T) {
 	b.ends(t, map[txmanager.Submitter]int{s: 5})
 }
 
-// A policy that is set while a handler is asked holds for what it answers.
+// A policy that is set during a handler call applies to the handler's answer.
 func TestPolicyWhileAHandlerIsAsked(t *testing.T) {
 	t.Parallel()
 	service := openShop(t)
@@ -118,7 +118,7 @@ func TestPolicyWhileAHandlerIsAsked(t *testing.T) {
 	}
 }
 
-// Addresses are compared as what they are, whoever writes them, in whatever letters.
+// Addresses are compared by value, in any letter case.
 func TestPolicyKnowsAddressesInAnyLetters(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
@@ -141,8 +141,8 @@ func TestPolicyKnowsAddressesInAnyLetters(t *testing.T) {
 	b.ends(t, map[txmanager.Submitter]int{s: 9})
 }
 
-// Of a batch each intent that the policy refuses is told so, with its code and field,
-// and when to come again; the others are taken.
+// In a batch each intent that the policy refuses gets its code, field and retry time. The others are
+// accepted.
 func TestPolicyOfABatchOverHTTP(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
@@ -185,7 +185,7 @@ func TestPolicyOfABatchOverHTTP(t *testing.T) {
 	b.ends(t, map[txmanager.Submitter]int{s: 2})
 }
 
-// What no policy can be is refused with its field, and only operators set one.
+// An invalid policy is refused with its field, and only operators can set one.
 func TestPolicyTerms(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
@@ -217,8 +217,8 @@ func TestPolicyTerms(t *testing.T) {
 	}
 }
 
-// A suspended submitter takes nothing and binds no nonce, while what holds one goes
-// on; resumed, its queue goes on without anybody's help.
+// A suspended submitter accepts no intent and allocates no nonce, while transactions with a nonce
+// continue. After the resume its queue continues without help.
 func TestSuspendOverHTTP(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
@@ -251,12 +251,12 @@ func TestSuspendOverHTTP(t *testing.T) {
 	if got, err := operator.ResumeSubmitter(b.ctx, string(s), "no leak"); err != nil || got.Status != "ACTIVE" {
 		t.Fatalf("resume: got %+v, %v", got, err)
 	}
-	b.await(t, s, txmanager.Confirmed, 2) // no sweep runs by itself here
+	b.await(t, s, txmanager.Confirmed, 2) // no sweep runs here
 	b.ends(t, map[txmanager.Submitter]int{s: 2})
 }
 
-// A submitter may be registered with a policy, which holds from its first intent on;
-// again on the same terms it is the same, on others refused.
+// A submitter can be registered with a policy that applies from its first intent. A repeated
+// registration succeeds on the same terms and is refused on others.
 func TestRegisteredWithAPolicy(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Submitters: 1, Signer: stack.SignerKMS})
@@ -305,8 +305,8 @@ func TestRegisteredWithAPolicy(t *testing.T) {
 	}
 }
 
-// A handler that the submitter's callers do not name, and one that nobody has, is
-// refused, and nothing is stored.
+// A handler that the submitter's callers do not name, or that does not exist, is refused, and nothing
+// is stored.
 func TestHandlerMustBeNamed(t *testing.T) {
 	t.Parallel()
 	service := openShop(t)

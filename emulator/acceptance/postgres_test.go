@@ -14,16 +14,15 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// check holds what happened to the promises: the chain, and the whole history.
-// What only has not settled yet has a moment to do so: a task that comes late
-// takes the lease once more.
+// check runs the checkers on the chain and the whole history. Work that is not settled yet gets a
+// moment, as a late task can take the lease once more.
 func (b bench) check(t *testing.T) {
 	t.Helper()
 	bound, cancel := context.WithTimeout(b.ctx, time.Minute)
 	defer cancel()
 	var violations []checkers.Violation
 	var err error
-	_ = poll(bound, func() bool { // what is left when it gives up is the verdict
+	_ = poll(bound, func() bool { // violations that remain at the end are the verdict
 		violations, err = checkers.Check(b.ctx, checkers.Episode{
 			Database: b.Database, RPC: b.Chain.URL(), Submitters: b.Submitters(), Settled: true,
 		})
@@ -44,9 +43,8 @@ func (b bench) check(t *testing.T) {
 	}
 }
 
-// A connection that breaks around a commit, before it, after it, or in the
-// middle of its answer, loses nothing and doubles nothing: who does not know
-// whether it happened asks.
+// A connection that breaks before or after a commit, or in the middle of its answer, loses and
+// duplicates nothing. A process that does not know the result asks the database.
 func TestConnectionsCutAroundCommit(t *testing.T) {
 	t.Parallel()
 	for act, statement := range map[string]string{
@@ -71,8 +69,7 @@ func TestConnectionsCutAroundCommit(t *testing.T) {
 	}
 }
 
-// Postgres restarts in the middle of the load, as after a crash; everything that
-// was accepted is carried out.
+// Postgres restarts under load, as after a crash, and every accepted intent is carried out.
 func TestPostgresRestartsUnderLoad(t *testing.T) {
 	t.Parallel()
 	cluster, err := pgcluster.Start(t.Context(), pgcluster.Options{Fsync: true})

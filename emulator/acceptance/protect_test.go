@@ -17,8 +17,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// useTheKey sends a transaction of the first dev account past the house, as
-// somebody else who has its key would.
+// useTheKey sends a transaction of the first dev account past the transaction manager, as a foreign
+// signer would.
 func (b bench) useTheKey(t *testing.T, n uint64, tipGwei int64) {
 	t.Helper()
 	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
@@ -40,7 +40,7 @@ func (b bench) useTheKey(t *testing.T, n uint64, tipGwei int64) {
 	}
 }
 
-// inProtect waits until the submitter is in PROTECT and returns the episode.
+// inProtect waits until the submitter is in PROTECT and returns the incident.
 func (b bench) inProtect(t *testing.T, s txmanager.Submitter) (episode int, evidence string) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {
@@ -53,14 +53,14 @@ func (b bench) inProtect(t *testing.T, s txmanager.Submitter) (episode int, evid
 	return episode, evidence
 }
 
-// release asks for it as an operator does, who asks again while the submitter is being
-// served, or nodes did not answer in time.
+// release requests a release as an operator does, and repeats the call while the submitter is being
+// served or nodes do not answer in time.
 func (b bench) release(t *testing.T, s txmanager.Submitter, body map[string]any) (status int, text string) {
 	t.Helper()
 	return b.again(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release", body)
 }
 
-// releaseOnce is release for who wants to hear that nodes did not answer.
+// releaseOnce requests a release once, for tests of unanswered nodes.
 func (b bench) releaseOnce(t *testing.T, s txmanager.Submitter, body map[string]any) (status int, text string) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {
@@ -74,9 +74,8 @@ func (b bench) releaseOnce(t *testing.T, s txmanager.Submitter, body map[string]
 	return status, text
 }
 
-// TX-008: foreign use of the key, noticed before allocation: PROTECT, new
-// intents refused, nothing sent; a named human accepts the loss, and the
-// sequence goes on behind it.
+// TX-008: a foreign transaction is noticed before allocation: PROTECT opens, new intents are refused,
+// and nothing is sent. A named operator accepts the loss, and the sequence continues after it.
 func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
@@ -104,7 +103,7 @@ func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 		t.Errorf("mined: got %v, want the foreign one alone", got)
 	}
 
-	b.mine(t, 70) // the foreign one is finalized
+	b.mine(t, 70) // the foreign transaction is finalized
 	for name, body := range map[string]map[string]any{
 		"no reason":       {"episode": episode, "mode": "resync", "count": 1},
 		"a wrong count":   {"episode": episode, "mode": "resync", "count": 2, "reason": "r"},
@@ -124,14 +123,14 @@ func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &released); err != nil || status != http.StatusOK || !slices.Equal(released.Displaced, []uint64{0}) || released.NextNonce != 1 {
 		t.Fatalf("resync: got %d %s, want nonce 0 displaced, next nonce 1", status, text)
 	}
-	b.await(t, s, txmanager.Confirmed, 2) // what was named is one of them
+	b.await(t, s, txmanager.Confirmed, 2) // the named request is one of them
 	b.wantContiguous(t, s, 2)
 	if _, err := b.DB.Exec(b.ctx, `update protect_episode set reason = 'another'`); err == nil {
 		t.Error("a closed episode was rewritten: want it refused")
 	}
 }
 
-// H9: an intent whose nonce was taken while it was in flight ends DISPLACED at
+// H9: an intent whose nonce a foreign transaction consumed while it was in flight ends DISPLACED at
 // resync. It is never sent at another nonce; its caller may post a new request.
 func TestH09TakenWhileInFlightEndsDisplaced(t *testing.T) {
 	t.Parallel()
@@ -157,8 +156,8 @@ func TestH09TakenWhileInFlightEndsDisplaced(t *testing.T) {
 	b.wantContiguous(t, s, 2)
 }
 
-// H6: leaving names the episode; resume derives the state anew, and what was in
-// flight goes on.
+// H6: a release names the incident. Resume derives the state anew, and transactions in flight
+// continue.
 func TestH06ResumeGoesOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
@@ -170,7 +169,7 @@ func TestH06ResumeGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Chain.StartMining()
-	b.await(t, s, txmanager.Confirmed, 1) // watching goes on, and ends nothing
+	b.await(t, s, txmanager.Confirmed, 1) // polling continues and ends nothing
 	var open int
 	if err := b.DB.QueryRow(b.ctx, `select count(*) from protect_episode where closed_at is null`).Scan(&open); err != nil || open != 1 {
 		t.Errorf("open episodes once the transaction is final: got %d, %v; want 1", open, err)
@@ -183,9 +182,8 @@ func TestH06ResumeGoesOn(t *testing.T) {
 	b.wantContiguous(t, s, 2)
 }
 
-// H8, H9: what took the nonce does the same as the intent: perhaps it was the
-// intent. The house shows it, and calls nothing lost before a person has named
-// the request.
+// H8, H9: the foreign transaction does the same as the intent and can have been the intent. The
+// manager shows it, and calls nothing lost before an operator has named the request.
 func TestH09TakerThatDoesTheSame(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})

@@ -17,8 +17,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// byHand sends what the key of an account that is not registered signs, straight to the
-// chain.
+// byHand signs a transaction with an unregistered account's key and sends it straight to the chain.
 func (b bench) byHand(t *testing.T, key *ecdsa.PrivateKey, inner types.TxData) {
 	t.Helper()
 	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
@@ -35,8 +34,8 @@ func (b bench) byHand(t *testing.T, key *ecdsa.PrivateKey, inner types.TxData) {
 	}
 }
 
-// counted waits until the node's counts of the account, with and without what is pending,
-// are these: its pool passes on what it was sent in its own time.
+// counted waits until the node's latest and pending counts of the account have these values. The pool
+// processes received transactions with a delay.
 func (b bench) counted(t *testing.T, a devchain.Account, latest, pending uint64) {
 	t.Helper()
 	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
@@ -54,14 +53,13 @@ func (b bench) counted(t *testing.T, a devchain.Account, latest, pending uint64)
 	}
 }
 
-// plainTransfer is one wei to nobody in particular, at nonce n.
+// plainTransfer sends one wei to an unused address at nonce n.
 func (b bench) plainTransfer(n uint64) types.TxData {
 	return &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.Chain.ChainID()), Nonce: n, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(1), Gas: 21_000,
 		GasTipCap: big.NewInt(1_000_000_000), GasFeeCap: big.NewInt(100_000_000_000)}
 }
 
-// delegates gives the account code by a delegation (EIP-7702) of its own, at nonces n and
-// n+1.
+// delegates gives the account code by a self-sent delegation (EIP-7702), at nonces n and n+1.
 func (b bench) delegates(t *testing.T, a devchain.Account, n uint64) {
 	t.Helper()
 	auth := types.SetCodeAuthorization{Address: common.Address{0xc0, 0xde}, Nonce: n + 1}
@@ -78,7 +76,7 @@ func (b bench) delegates(t *testing.T, a devchain.Account, n uint64) {
 		GasTipCap: &tip, GasFeeCap: &most, AuthList: []types.SetCodeAuthorization{auth}})
 }
 
-// registers asks for a registration that starts at a nonce, as an operator.
+// registers requests, as an operator, a registration that starts at a nonce.
 func (b bench) registers(t *testing.T, a devchain.Account, start uint64) (status int, answer string) {
 	t.Helper()
 	body := map[string]any{"submitter": txmanager.NewSubmitter(b.Chain.ChainID(), a.Address), "callers": []string{"email:" + stack.CallerAccount}, "startNonce": start, "policy": "unlimited"}
@@ -92,8 +90,8 @@ func (b bench) registers(t *testing.T, a devchain.Account, start uint64) (status
 	return status, string(text)
 }
 
-// refusesToRegister wants 400 INVALID_FIELD for the field, in words that have all of these,
-// and nothing registered.
+// refusesToRegister requires 400 INVALID_FIELD for the field, with all of these words, and no
+// registration.
 func (b bench) refusesToRegister(t *testing.T, what string, a devchain.Account, start uint64, field string, words ...string) {
 	t.Helper()
 	status, answer := b.registers(t, a, start)
@@ -107,8 +105,8 @@ func (b bench) refusesToRegister(t *testing.T, what string, a devchain.Account, 
 	}
 }
 
-// An account is taken only at the chain's own count, with nothing pending and without
-// code. A refusal names both numbers.
+// An account is registered only at the chain's own count, with nothing pending and without code. A
+// refusal names both numbers.
 func TestRegistrationIsComparedWithTheChain(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Submitters: 1, Processes: 1})
@@ -138,8 +136,8 @@ func TestRegistrationIsComparedWithTheChain(t *testing.T) {
 	b.refusesToRegister(t, "an account with code", pending, 3, "submitter", "has code or a delegation")
 }
 
-// Of three nodes the first is on a fork on which the account was never used. A quorum
-// knows better, and where there is none nothing is registered.
+// The first of three nodes is on a fork on which the account was never used. The quorum decides, and
+// without a quorum nothing is registered.
 func TestRegistrationAsksAQuorumOfNodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Nodes: 3, Submitters: 1, Processes: 1, Settings: nodesQuick})

@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// raw are the bytes of a stored version.
+// raw returns the bytes of a stored version.
 func (b bench) raw(t *testing.T, txID, kind string) []byte {
 	t.Helper()
 	var text string
@@ -30,7 +30,7 @@ func (b bench) raw(t *testing.T, txID, kind string) []byte {
 	return raw
 }
 
-// wantEnd says how a transaction ended, and by which of its versions.
+// wantEnd checks how a transaction ended, and by which of its versions.
 func (b bench) wantEnd(t *testing.T, name, txID, end, kind string) {
 	t.Helper()
 	var gotEnd, gotKind string
@@ -44,14 +44,13 @@ func (b bench) wantEnd(t *testing.T, name, txID, end, kind string) {
 	}
 }
 
-// fates are what a reorg does to four transactions, each of a submitter of its
-// own: it comes back in another block; it vanishes; the placeholder is mined in
-// its place; and it is mined in the place of the placeholder.
+// fates names what a reorg does to four transactions of separate submitters. One comes back in another
+// block, one vanishes, one is replaced by the placeholder, and one replaces the placeholder.
 type fates struct{ back, vanished, cancelled, executed string }
 
-// A reorg that is not as deep as finality, of whatever depth: each list of
-// confirming blocks is replaced, never spliced, what comes back is followed, what
-// vanished is sent again, and the version decides that is mined in the end.
+// In a reorg less deep than finality, each list of confirming blocks is replaced, never spliced. A
+// transaction that comes back is followed, one that vanished is sent again, and the version that is
+// mined in the end decides.
 func TestReorgsShallowerThanFinality(t *testing.T) {
 	t.Parallel()
 	for _, depth := range []int{1, 2, 5, 12, 32} {
@@ -94,7 +93,7 @@ func TestReorgsShallowerThanFinality(t *testing.T) {
 	}
 }
 
-// beforeReorg posts the four, and has two of them cancelled, while no block comes.
+// beforeReorg posts the four, and cancels two of them, while no block comes.
 func (b bench) beforeReorg(t *testing.T) (x fates) {
 	t.Helper()
 	b.Chain.StopMining()
@@ -110,7 +109,7 @@ func (b bench) beforeReorg(t *testing.T) (x fates) {
 	return x
 }
 
-// blocks are the hashes in all lists of confirming blocks.
+// blocks returns the hashes in all lists of confirming blocks.
 func (b bench) blocks(t *testing.T) (hashes []string) {
 	t.Helper()
 	err := b.DB.QueryRow(b.ctx, `
@@ -121,7 +120,7 @@ func (b bench) blocks(t *testing.T) (hashes []string) {
 	return hashes
 }
 
-// elsewhere waits until no transaction is held to be in one of the blocks.
+// elsewhere waits until no transaction is recorded in one of the blocks.
 func (b bench) elsewhere(t *testing.T, blocks []string) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {
@@ -132,7 +131,7 @@ func (b bench) elsewhere(t *testing.T, blocks []string) {
 	}
 }
 
-// noBlockOf says that no list has kept a replaced block.
+// noBlockOf checks that no list still has a replaced block.
 func (b bench) noBlockOf(t *testing.T, blocks []string) {
 	t.Helper()
 	if kept := intersection(b.blocks(t), blocks); len(kept) > 0 {

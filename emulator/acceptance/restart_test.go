@@ -13,10 +13,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// endsWithin is what Cloud Run gives a process after SIGTERM.
+// endsWithin is the time that Cloud Run gives a process after SIGTERM.
 const endsWithin = 10 * time.Second
 
-// terminate sends SIGTERM, and wants the process to end by itself, cleanly.
+// terminate sends SIGTERM and requires the process to exit cleanly.
 func (b bench) terminate(t *testing.T, p *processes.Process) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, endsWithin)
@@ -26,8 +26,8 @@ func (b bench) terminate(t *testing.T, p *processes.Process) {
 	}
 }
 
-// A rolling restart under load, without a sweep: each process ends by itself, every
-// intent is accepted and confirmed once, and no lease is left to run out.
+// In a rolling restart under load, without a sweep, each process exits cleanly. Every intent is
+// accepted and confirmed once, and no lease has to expire.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Processes: 3, Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "2"}})
@@ -72,7 +72,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// roomFor waits until fewer than 10 of the submitter's are on their way.
+// roomFor waits until fewer than 10 of the submitter's intents are open.
 func (b bench) roomFor(t *testing.T, s txmanager.Submitter) {
 	err := poll(b.ctx, func() bool {
 		n := b.count(`select count(*) from managed_tx where submitter = $1 and state not in ('CONFIRMED', 'FAILED')`, s)
@@ -83,8 +83,8 @@ func (b bench) roomFor(t *testing.T, s txmanager.Submitter) {
 	}
 }
 
-// A process that waits for a silent node when SIGTERM comes gives its lease back, so
-// that another goes on without waiting for the lease to run out.
+// A process that waits for an unresponsive node releases its lease at SIGTERM, so that another
+// continues before the lease expires.
 func TestAStoppedProcessGivesItsLeaseBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Processes: 1, RPCProxy: true, Settings: map[string]string{"FENCEPOST_LEASE_DURATION": "30s", "FENCEPOST_RPC_TIMEOUT": "20s"}})

@@ -17,7 +17,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// asOwner runs statements beside the stack's database, whose name is LIVE in them.
+// asOwner runs statements outside the stack's database, whose name is LIVE in them.
 func (b bench) asOwner(t *testing.T, statements ...string) {
 	t.Helper()
 	u, err := url.Parse(b.Database)
@@ -41,7 +41,7 @@ func (b bench) asOwner(t *testing.T, statements ...string) {
 
 const endSessions = `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'LIVE' and pid <> pg_backend_pid()`
 
-// backUp copies the database as it is now.
+// backUp copies the database in its present state.
 func (b bench) backUp(t *testing.T) {
 	t.Helper()
 	b.asOwner(t, `alter database "LIVE" allow_connections false`, endSessions, `create database "LIVE_backup" template "LIVE"`,
@@ -49,7 +49,7 @@ func (b bench) backUp(t *testing.T) {
 	t.Cleanup(func() { b.DB.Reset() })
 }
 
-// putBack puts the backup in the database's place.
+// putBack replaces the database by the backup.
 func (b bench) putBack(t *testing.T) {
 	t.Helper()
 	b.asOwner(t, `alter database "LIVE" allow_connections false`, endSessions, `alter database "LIVE" rename to "LIVE_lost"`,
@@ -57,8 +57,8 @@ func (b bench) putBack(t *testing.T) {
 	b.DB.Reset()
 }
 
-// restore puts the backup in the database's place, and has the migration job say so, as
-// the runbook does where the restore was not noticed.
+// restore replaces the database by the backup and marks it with the migration job, as the runbook does
+// for an unnoticed restore.
 func (b bench) restore(t *testing.T) {
 	t.Helper()
 	b.putBack(t)
@@ -67,8 +67,7 @@ func (b bench) restore(t *testing.T) {
 	}
 }
 
-// again calls the API, again while it answers that another has the lease or
-// that a connection was cut.
+// again repeats an API call while another invocation has the lease or a connection was cut.
 func (b bench) again(t *testing.T, account, method, path string, body any) (status int, text string) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {
@@ -82,7 +81,7 @@ func (b bench) again(t *testing.T, account, method, path string, body any) (stat
 	return status, text
 }
 
-// operates is again for what an operator must do.
+// operates is again for a call that an operator must make.
 func (b bench) operates(t *testing.T, path string, body any) {
 	t.Helper()
 	if status, text := b.again(t, stack.OperatorAccount, http.MethodPost, path, body); status >= 300 {
@@ -90,22 +89,20 @@ func (b bench) operates(t *testing.T, path string, body any) {
 	}
 }
 
-// worth is a transfer of so many wei, by which the chain tells it from others.
+// worth returns a transfer of this many wei, by which the chain distinguishes it.
 func worth(s txmanager.Submitter, requestID string, wei int) map[string]any {
 	in := transfer(s, requestID)
 	in["payload"].(map[string]any)["value"] = fmt.Sprint(wei)
 	return in
 }
 
-// timesMined is how often the chain has a transaction of that value to the receiver of
-// these tests.
+// timesMined counts the chain's transactions of that value to the tests' recipient.
 func (b bench) timesMined(t *testing.T, wei int64) int {
 	t.Helper()
 	return b.minedWorth(t)[wei]
 }
 
-// minedWorth is by value how often the chain has a transaction to the receiver of these
-// tests.
+// minedWorth counts the chain's transactions to the tests' recipient, by value.
 func (b bench) minedWorth(t *testing.T) map[int64]int {
 	t.Helper()
 	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
@@ -128,16 +125,16 @@ func (b bench) minedWorth(t *testing.T) map[int64]int {
 	return mined
 }
 
-// After a restore nothing comes back that was cancelled after the backup; what a caller
-// posts again goes on; and of a request that was lost and had run, the same post is held
-// until an operator has matched it, and runs no second time.
+// After a restore nothing that was cancelled after the backup runs. A new post of a caller continues.
+// A repeated post of a lost request that had run is held until an operator has matched it, and never
+// runs a second time.
 func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
 	busy, still := b.Submitters()[0], b.Submitters()[1]
 	reason := map[string]any{"reason": "the restore of the test"}
 	b.Chain.StopMining()
-	for _, s := range []txmanager.Submitter{busy, still} { // the first holds the queue up
+	for _, s := range []txmanager.Submitter{busy, still} { // the first holds up the queue
 		b.post(t, worth(s, "first", 100))
 		b.await(t, s, txmanager.Tracking, 1)
 	}
@@ -172,7 +169,7 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 		t.Fatalf("cancel again: got %d %s", status, text)
 	}
 	b.operates(t, "/admin/v1/submitters/"+string(still)+"/suspend", reason)
-	for _, s := range []txmanager.Submitter{busy, still} { // by the sweep: the tasks were lost with the restore
+	for _, s := range []txmanager.Submitter{busy, still} { // by the sweep: the restore lost the tasks
 		err := poll(b.ctx, func() bool {
 			_ = b.RunSweep(b.ctx)
 			return b.count(`select count(*) from managed_tx where submitter = $1 and state = 'CONFIRMED'`, s) >= 1

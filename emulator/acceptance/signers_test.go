@@ -19,7 +19,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// asked is what the stack's signer was asked to sign, answered or not.
+// asked returns what the stack's signer was asked to sign, answered or not.
 func (b bench) asked() []string {
 	if b.KMS != nil {
 		return b.KMS.Asked()
@@ -27,10 +27,9 @@ func (b bench) asked() []string {
 	return b.Signing.Asked()
 }
 
-// A signer that gives no answer, or a wrong one, holds up its submitter and nothing
-// else: nothing is stored, nothing goes ahead, it is asked again, and the first right
-// answer carries it on. A service that sees what it signs is asked for the same each
-// time, for a nonce that stays bound; by Cloud KMS none is bound yet.
+// A signer that gives no answer or a wrong one blocks only its submitter. Nothing is stored, nothing
+// passes, and the signer is asked again until its answer is right. A remote service sees what it signs
+// and is asked for the same each time, for an allocated nonce. With Cloud KMS none is allocated yet.
 func TestSignerWithoutAnswerHoldsTheQueue(t *testing.T) {
 	t.Parallel()
 	impatient := withSettings(quick, map[string]string{"FENCEPOST_SIGNER_TIMEOUT": "200ms"})
@@ -74,7 +73,7 @@ func TestSignerWithoutAnswerHoldsTheQueue(t *testing.T) {
 	}
 }
 
-// signedOnce wants one version of the transaction, its own.
+// signedOnce requires one version of the transaction, its original.
 func (b bench) signedOnce(t *testing.T, txID string) {
 	t.Helper()
 	b.versions(t, txID, "ORIGINAL")
@@ -83,9 +82,8 @@ func (b bench) signedOnce(t *testing.T, txID string) {
 	}
 }
 
-// heldUnsigned waits until the transaction says that its signer gave no answer, and
-// wants its nonce held, or none where none was bound; no bytes of it, and nothing
-// allocated behind it.
+// heldUnsigned waits until the transaction says that its signer gave no answer. It requires an
+// allocated nonce if bound is true and none otherwise, no bytes, and no allocation behind it.
 func (b bench) heldUnsigned(t *testing.T, txID string, bound bool) {
 	t.Helper()
 	var r record
@@ -108,8 +106,8 @@ func (b bench) heldUnsigned(t *testing.T, txID string, bound bool) {
 	}
 }
 
-// A process that dies between the signer's answer and the store has lost bytes that
-// nobody has seen: another asks again, and one version is stored and mined.
+// A process dies between the signer's answer and the commit, so that its bytes are lost unseen.
+// Another process asks again, and one version is stored and mined.
 func TestKilledBesideASignerElsewhere(t *testing.T) {
 	t.Parallel()
 	for signer, points := range map[stack.SignerKind][]string{
@@ -138,8 +136,8 @@ func TestKilledBesideASignerElsewhere(t *testing.T) {
 	}
 }
 
-// Which signer an account has is said when it is registered, and refused then if that
-// signer is not there, or has another account's key. A registration is not changed.
+// A registration names the account's signer. It is refused if that signer does not exist or has
+// another account's key, and is never changed.
 func TestRegistrationNamesTheSigner(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Signer: stack.SignerKMS})
@@ -182,7 +180,7 @@ func TestRegistrationNamesTheSigner(t *testing.T) {
 	}
 }
 
-// moveKey has another signer sign for an account.
+// moveKey makes another signer sign for an account.
 func (b bench) moveKey(t *testing.T, of txmanager.Submitter, to, reason string) (status int, answer string) {
 	t.Helper()
 	status, text, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(of)+"/signer", map[string]any{"signer": to, "reason": reason})
@@ -192,10 +190,9 @@ func (b bench) moveKey(t *testing.T, of txmanager.Submitter, to, reason string) 
 	return status, string(text)
 }
 
-// A key moves between a signer elsewhere and the process, to and fro, while one
-// transaction is signed, replaced and cancelled, a handler has its wage signed, and a
-// nonce that an owner gave back is signed for: whoever has the key signs the next
-// version, and nothing else is different.
+// A key moves back and forth between a remote signer and the process. Meanwhile one transaction is
+// signed, replaced and cancelled, a handler has its wage signed, and a recycled nonce is signed for.
+// The signer with the key signs the next version, and nothing else differs.
 func TestKeyMovesInTheMiddle(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []stack.SignerKind{stack.SignerKMS, stack.SignerRemote} {
@@ -249,7 +246,7 @@ func TestKeyMovesInTheMiddle(t *testing.T) {
 	}
 }
 
-// setupWithKeys is a bench with a signer elsewhere, and the same keys for the process.
+// setupWithKeys returns a bench with a remote signer and the same keys in the process.
 func setupWithKeys(t *testing.T, kind stack.SignerKind) bench {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keys")
@@ -265,7 +262,7 @@ func setupWithKeys(t *testing.T, kind stack.SignerKind) bench {
 	return b
 }
 
-// decide is an operator's decision about a transaction that waits for one.
+// decide makes an operator's decision about a transaction that waits for one.
 func decide(t *testing.T, b bench, txID, action string) {
 	t.Helper()
 	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide", map[string]any{"action": action, "reason": "a test"})
@@ -274,8 +271,8 @@ func decide(t *testing.T, b bench, txID, action string) {
 	}
 }
 
-// A key that moves takes its submitter along, by an operator's decision with a reason:
-// only to a signer that has the same account's.
+// When a key moves, an operator changes the submitter's signer with a reason. The new signer must have
+// the same account's key.
 func TestKeyMovesToAnotherSigner(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Signer: stack.SignerKMS})

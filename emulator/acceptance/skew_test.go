@@ -13,8 +13,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// buildSkewed builds the function server with a wall clock that can be put forward or
-// back.
+// buildSkewed builds the function server with an adjustable wall clock.
 func buildSkewed(t *testing.T) (path string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -29,8 +28,7 @@ func buildSkewed(t *testing.T) (path string) {
 	return path
 }
 
-// Processes whose clocks are an hour ahead and an hour behind change nothing,
-// also when one of them dies in the middle.
+// Processes whose clocks are an hour ahead or behind change nothing, even if one of them dies.
 func TestClockSkewChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Binary: buildSkewed(t), Processes: 1, TokenSpan: 3 * time.Hour, Settings: quick})
@@ -44,7 +42,7 @@ func TestClockSkewChangesNothing(t *testing.T) {
 	}
 	hours := []int{-1, 0, 1}
 	want := make(map[txmanager.Submitter]int)
-	b.postUntil(t, want, func() bool { // each of them has work
+	b.postUntil(t, want, func() bool { // until each process has had work
 		skews := b.log.skews()
 		return !slices.ContainsFunc(hours, func(h int) bool { return skews[h] == 0 })
 	})
@@ -61,8 +59,8 @@ func TestClockSkewChangesNothing(t *testing.T) {
 	}
 }
 
-// postUntil posts intents of each submitter, few at a time, until the condition is met,
-// and counts them.
+// postUntil posts intents of each submitter, few at a time, until the condition is met. It counts
+// them.
 func (b bench) postUntil(t *testing.T, posted map[txmanager.Submitter]int, met func() bool) {
 	t.Helper()
 	for !met() {
@@ -77,8 +75,7 @@ func (b bench) postUntil(t *testing.T, posted map[txmanager.Submitter]int, met f
 	}
 }
 
-// skews counts the advances by the hours by which the clock of their process is
-// wrong, as their log lines show it.
+// skews counts the advances by the error of their process' clock in hours, as the log shows it.
 func (l *testLog) skews() map[int]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// One connection for each process, and a crowd of creates: whoever waits in vain
-// is told so, asks again, and everything is carried out once.
+// Each process has one connection, and many creates come at once. A create that waits in vain is
+// refused and repeated, and everything is carried out once.
 func TestConnectionsRunOut(t *testing.T) {
 	t.Parallel()
 	const n, callers = 40, 20
@@ -29,8 +29,8 @@ func TestConnectionsRunOut(t *testing.T) {
 	}
 	crowd.Wait()
 	b.ends(t, map[txmanager.Submitter]int{b.Submitters()[0]: n, b.Submitters()[1]: n})
-	// What two callers post at once is committed in any order. What was answered before the
-	// next was posted goes before it.
+	// Two callers' concurrent posts commit in any order. An intent that was answered before another
+	// was posted precedes it.
 	wrong := b.count(`
 select count(*)
   from managed_tx first
@@ -42,8 +42,8 @@ select count(*)
 	}
 }
 
-// Somebody else's transaction holds rows for longer than a statement may run.
-// What was cut off is not assumed to have happened, nor not to have happened.
+// A foreign database transaction holds rows for longer than a statement may run. A cancelled statement
+// is assumed neither to have run nor not to have run.
 func TestStatementsRunOutOfTime(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ lock, timeout, told string }{
@@ -85,8 +85,7 @@ func TestStatementsRunOutOfTime(t *testing.T) {
 	}
 }
 
-// postMeanwhile posts once for each submitter and says whether one was refused,
-// for the time being.
+// postMeanwhile posts once for each submitter and reports whether one was refused temporarily.
 func (b bench) postMeanwhile(t *testing.T, of map[txmanager.Submitter]int) (refused bool) {
 	t.Helper()
 	for s := range of {

@@ -9,8 +9,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// besideAnOpenNonce counts the nonces of a submitter from $2 on that were bound while
-// another was open, by the order in which the history has it.
+// besideAnOpenNonce counts a submitter's nonces from $2 on that were allocated while another was open,
+// by the order of the history.
 const besideAnOpenNonce = `
 with life as (
   select m.nonce,
@@ -23,9 +23,8 @@ select count(*)
   from life a
  where a.nonce >= $2 and exists (select from life b where b.nonce < a.nonce and b.ended > a.bound)`
 
-// A submitter is registered with a window while nonce.strict.enabled is false, and the
-// window is full when the setting becomes true. What is in flight is carried to its end.
-// From then on no nonce is bound while another is open.
+// A submitter's window, registered while nonce.strict.enabled was false, is full when the setting
+// becomes true. Transactions in flight end. From then on no nonce is allocated while another is open.
 func TestStrictBindsAWindowThatWasRegisteredBefore(t *testing.T) {
 	t.Parallel()
 	const window, further = 3, 4

@@ -24,13 +24,12 @@ const (
 	bob      = txmanager.Submitter("eip155:1337:0x0000000000000000000000000000000000000b0b")
 )
 
-// anyAccount mints a token for whoever asks.
+// anyAccount mints a token for every caller.
 type anyAccount struct{}
 
 func (anyAccount) Token(context.Context, string, string) (string, error) { return "token", nil }
 
-// makeTasks is a maker of tasks on paused queues, and the ordinary client to
-// look at what it made.
+// makeTasks returns a task enqueuer on paused queues, and the ordinary client to read its tasks.
 func makeTasks(t *testing.T, epoch string) (*tasks.Tasks, *gcp.Client, *cloudtasks.Server) {
 	t.Helper()
 	server, err := cloudtasks.Start(t.Context(), cloudtasks.Options{Tokens: anyAccount{}})
@@ -85,8 +84,8 @@ func made(t *testing.T, client *gcp.Client, queue string) map[string]*cloudtasks
 	}
 }
 
-// A burst of creates under one token costs one task; every further tenure has a
-// name of its own, and so has every database (H23, H20).
+// A burst of creates under one token makes one task. Every further lease session has a separate name,
+// and so has every database (H23, H20).
 func TestAdvanceIsNamedByTheToken(t *testing.T) {
 	t.Parallel()
 	maker, client, server := makeTasks(t, "e0e0e0e0")
@@ -106,8 +105,7 @@ func TestAdvanceIsNamedByTheToken(t *testing.T) {
 	checkNames(t, made(t, client, "q-advance-0"), want...)
 }
 
-// The task says whom to look at, and calls as the tasks' account for one fixed
-// audience.
+// The task names its submitter, and calls as the tasks' account for one fixed audience.
 func TestTaskCarriesTheSubmitterAndAToken(t *testing.T) {
 	t.Parallel()
 	maker, client, _ := makeTasks(t, "e0e0e0e0")
@@ -128,8 +126,8 @@ func TestTaskCarriesTheSubmitterAndAToken(t *testing.T) {
 	}
 }
 
-// H24: the loser's task is due when the holder can be waited out, not before,
-// and a renewal of the lease it met gives it another name.
+// H24: the task of an invocation that found the lease held is due when the lease can have expired, not
+// before. A renewal of that lease gives the task another name.
 func TestH24RescueIsNamedByTokenAndExpiry(t *testing.T) {
 	t.Parallel()
 	maker, client, _ := makeTasks(t, "e0e0e0e0")
@@ -159,8 +157,8 @@ func soon(at time.Time) time.Time {
 	return at.Add(time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(at.Truncate(24 * time.Hour)))
 }
 
-// Two chains of polls become one: a poll is named by its function and the second
-// it is due. The sweep's task is named by the minute and never by a token.
+// Two chains of polls become one, as a poll is named by its function and its due second. The sweep's
+// task is named by the minute and never by a token.
 func TestPollsMergeAndSweepsDoNot(t *testing.T) {
 	t.Parallel()
 	maker, client, _ := makeTasks(t, "e0e0e0e0")
@@ -182,7 +180,7 @@ func TestPollsMergeAndSweepsDoNot(t *testing.T) {
 	checkNames(t, made(t, client, "q-advance-0"), bob.Digest()+"-e0e0e0e0-s-30000000", bob.Digest()+"-e0e0e0e0-s-30000001")
 }
 
-// A service out of reach is an error, and the next try is a real one.
+// An unavailable service is an error, and the next call tries again.
 func TestTasksOutOfReach(t *testing.T) {
 	t.Parallel()
 	maker, client, server := makeTasks(t, "e0e0e0e0")

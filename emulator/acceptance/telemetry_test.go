@@ -23,7 +23,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// observed is a stack with a collector, one process for each function.
+// observed returns a stack with a collector and one process for each function.
 func observed(t *testing.T, settings map[string]string) (bench, *exporttest.Collector) {
 	t.Helper()
 	c := exporttest.Start(t)
@@ -34,7 +34,7 @@ func observed(t *testing.T, settings map[string]string) (bench, *exporttest.Coll
 	return setup(t, stack.Options{Split: true, Processes: 1, Settings: all}), c
 }
 
-// flushed has every process deliver until the condition holds.
+// flushed makes every process export until the condition holds.
 func (b bench) flushed(t *testing.T, c *exporttest.Collector, what string, holds func() bool) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {
@@ -50,7 +50,7 @@ func (b bench) flushed(t *testing.T, c *exporttest.Collector, what string, holds
 	}
 }
 
-// page adds up what the pages of all processes show, by series.
+// page sums the metrics pages of all processes, by series.
 func (b bench) page(t *testing.T) (sums map[string]float64, text string) {
 	t.Helper()
 	sums = map[string]float64{}
@@ -75,9 +75,8 @@ func (b bench) page(t *testing.T) (sums map[string]float64, text string) {
 	return sums, text
 }
 
-// Three intents of which one is posted twice, one is refused, and one is cancelled:
-// every count is right, at the collector and on the pages alike, and the sweep's
-// gauges are.
+// Of three intents one is posted twice, one is refused, and one is cancelled. Every count is right at
+// the collector and on the pages, and so are the sweep's gauges.
 func TestMetricsOfRealIntents(t *testing.T) {
 	t.Parallel()
 	b, c := observed(t, nil)
@@ -115,7 +114,7 @@ func TestMetricsOfRealIntents(t *testing.T) {
 		switch {
 		case !ok:
 			t.Errorf("%s is not on the page", series)
-		case series == `receipt_check_total{result="found"}`: // once for each look at each, whose number is time's
+		case series == `receipt_check_total{result="found"}`: // once for each poll of each; time decides their number
 			if value < 2 || delivered < 2 {
 				t.Errorf("%s: got %v on the pages and %v delivered, want 2 at least", series, value, delivered)
 			}
@@ -125,7 +124,7 @@ func TestMetricsOfRealIntents(t *testing.T) {
 	}
 }
 
-// otlp is a series of the page by the collector's name.
+// otlp returns the collector's name of a page's series.
 func otlp(series string) string {
 	if !strings.Contains(series, "{") {
 		return series + "{}"
@@ -133,8 +132,8 @@ func otlp(series string) string {
 	return strings.ReplaceAll(series, `"`, "")
 }
 
-// What waits is shown by the sweep: intents in a queue, with the fullest queue as a
-// part of its bound, one that holds its nonce and has no receipt, and PROTECT.
+// The sweep's gauges show waiting work: queued intents, the fullest queue as a share of its bound, an
+// intent with a nonce and no receipt, and PROTECT.
 func TestGaugesOfWhatWaits(t *testing.T) {
 	t.Parallel()
 	b, c := observed(t, map[string]string{"FENCEPOST_QUEUE_MAX_PER_SUBMITTER": "10"})
@@ -167,9 +166,8 @@ func TestGaugesOfWhatWaits(t *testing.T) {
 	b.Chain.StartMining()
 }
 
-// One intent has one trace, from the request that brought it, through tasks that run
-// in other processes, to the calls to the chain and the final state; log lines carry
-// its id; and no secret is in anything that is delivered or shown.
+// One intent has one trace, from its request, through tasks in other processes, to the calls to the
+// chain and the final state. Log lines have its id. No exported or shown data contain a secret.
 func TestOneTracePerIntent(t *testing.T) {
 	t.Parallel()
 	b, c := observed(t, nil)
@@ -199,7 +197,7 @@ func TestOneTracePerIntent(t *testing.T) {
 	b.keepsSecrets(t, c)
 }
 
-// traceOf are the spans of the trace in which the intent was sent.
+// traceOf returns the spans of the trace in which the intent was sent.
 func traceOf(c *exporttest.Collector, txID string) (spans []exporttest.Span) {
 	all := c.Spans()
 	i := slices.IndexFunc(all, func(x exporttest.Span) bool { return x.Name == "send" && x.Attributes["txId"] == txID })
@@ -237,7 +235,7 @@ func (b bench) checkTrace(t *testing.T, txID string, spans []exporttest.Span) {
 	b.logged(t, line)
 }
 
-// orphans are the spans whose parent is not there.
+// orphans returns the spans whose parent is missing.
 func orphans(spans []exporttest.Span) (lost []exporttest.Span) {
 	there := map[string]bool{"": true}
 	for _, x := range spans {
@@ -251,7 +249,7 @@ func orphans(spans []exporttest.Span) (lost []exporttest.Span) {
 	return lost
 }
 
-// keepsSecrets looks for keys, passwords and tokens in all that was told.
+// keepsSecrets searches for keys, passwords and tokens in all exported data.
 func (b bench) keepsSecrets(t *testing.T, c *exporttest.Collector) {
 	t.Helper()
 	info, err := b.Info(b.ctx)
@@ -278,7 +276,7 @@ func (b bench) keepsSecrets(t *testing.T, c *exporttest.Collector) {
 	}
 }
 
-// The commands of the page about telemetry do what it says.
+// The commands on the telemetry page do what the page says.
 func TestTelemetryPage(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/telemetry.md")
@@ -305,8 +303,8 @@ func TestTelemetryPage(t *testing.T) {
 	}
 }
 
-// A reorg that takes a transaction away, its bytes sent again, a cancel in the queue,
-// and an operator's decision are counted too.
+// The metrics also count a transaction removed by a reorg, its repeated send, a cancel in the queue,
+// and an operator's decision.
 func TestMetricsOfTrouble(t *testing.T) {
 	t.Parallel()
 	b, c := observed(t, withSettings(quick, map[string]string{
@@ -317,7 +315,7 @@ func TestMetricsOfTrouble(t *testing.T) {
 	_, txID := b.post(t, transfer(s, "a"))
 	b.await(t, s, txmanager.Tracking, 1)
 	_, waits := b.post(t, transfer(s, "b"))
-	for range 2 { // the repeat is no second end
+	for range 2 { // the repetition is no second end
 		b.cancel(t, waits)
 	}
 	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide", map[string]any{"action": "wait", "reason": "r"})

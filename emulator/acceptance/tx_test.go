@@ -56,10 +56,9 @@ func TestTX002ThousandConcurrentCreates(t *testing.T) {
 	b.wantContiguous(t, s, n)
 }
 
-// TX-002 in the default window, where one nonce at a time is open: 1,000 concurrent
-// creates are all accepted and queued in one order. Nonces go to the queue in that
-// order, from 0 on without a gap. All 1,000 finals would take 2,000 blocks, so the test
-// ends at the 40th.
+// TX-002 in the default window, where one nonce at a time is open: 1,000 concurrent creates are all
+// accepted and queued in one order. Nonces are allocated in that order, from 0 on without a gap.
+// Confirming all 1,000 would take 2,000 blocks, so the test ends at the 40th.
 func TestTX002ThousandConcurrentCreatesInTheDefaultWindow(t *testing.T) {
 	t.Parallel()
 	const n, ended = 1000, 40
@@ -85,8 +84,8 @@ func TestTX002ThousandConcurrentCreatesInTheDefaultWindow(t *testing.T) {
 	}
 }
 
-// boundEarly counts the nonces of s that were bound before the nonce below had ended, by
-// the history of their transactions. What a transaction waited for in the queue is in it, too.
+// boundEarly counts the nonces of s that were allocated before the preceding nonce had ended, by the
+// history of their transactions. The history also has the transactions' waits in the queue.
 func (b bench) boundEarly(s txmanager.Submitter) int {
 	return b.count(`
 		select count(*)
@@ -144,7 +143,7 @@ func TestTX004SecondWaitsForTheFirst(t *testing.T) {
 	_, second := b.post(t, transfer(s, "second"))
 	b.await(t, s, txmanager.Tracking, 1)
 
-	b.mine(t, 1) // included, and not yet final: one confirmation is wanted
+	b.mine(t, 1) // included, but not final before one confirmation
 	err := poll(b.ctx, func() bool {
 		_, r := b.ask(t, stack.OperatorAccount, first)
 		return r.SubState != nil && *r.SubState == string(txmanager.Included)

@@ -14,9 +14,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// A window above 1 changes no promise: a process dies with many transactions in
-// its hands, and they end in the order of the queue, without a gap. No block comes
-// behind the first one before that, so that there is something left to confirm.
+// A window above 1 weakens no promise. A process dies with many transactions open, and they end in the
+// order of the queue, without a gap. No second block comes before that, so that confirmations are due.
 func TestWindowSurvivesDeaths(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{5, 50} {
@@ -40,8 +39,8 @@ func TestWindowSurvivesDeaths(t *testing.T) {
 	}
 }
 
-// A reorg takes a full window out of its block; of some the bytes come back,
-// those above them vanish. All of them end, in order.
+// A reorg removes a full window from its block. Some transactions come back, those above them vanish,
+// and all end in order.
 func TestWindowSurvivesReorg(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{5, 50} {
@@ -70,7 +69,7 @@ func TestWindowSurvivesReorg(t *testing.T) {
 	}
 }
 
-// raws are the bytes of the n lowest nonces.
+// raws returns the bytes of the n lowest nonces.
 func (b bench) raws(t *testing.T, n int) (raws [][]byte) {
 	t.Helper()
 	var ids []string
@@ -83,7 +82,7 @@ func (b bench) raws(t *testing.T, n int) (raws [][]byte) {
 	return raws
 }
 
-// offered is what a node was asked to take of one account since the last reset.
+// offered records the transactions sent to a node for one account since the last reset.
 type offered struct {
 	mu     sync.Mutex
 	nonces []uint64
@@ -95,7 +94,7 @@ func (o *offered) add(n uint64) {
 	o.nonces = append(o.nonces, n)
 }
 
-// reset returns what was offered so far, and begins anew.
+// reset returns the offered nonces, and clears it.
 func (o *offered) reset() []uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -103,8 +102,8 @@ func (o *offered) reset() []uint64 {
 	return o.nonces
 }
 
-// refuseFirst has the node refuse nonce 0 of s in these words, and tells what it
-// is offered of s.
+// refuseFirst makes the node refuse nonce 0 of s with these words, and records the nonces sent to it
+// for s.
 func (b bench) refuseFirst(s txmanager.Submitter, words string) *offered {
 	seen := new(offered)
 	b.RPC.SetFaults(rpcproxy.Faults{Refuse: func(tx *types.Transaction) string {
@@ -121,9 +120,8 @@ func (b bench) refuseFirst(s txmanager.Submitter, words string) *offered {
 	return seen
 }
 
-// A transaction that no node takes keeps its nonce: nothing of its submitter is
-// allocated above it, and nothing is sent but behind it; another submitter goes
-// on. When it is taken at last, all goes on in order.
+// A transaction that no node accepts keeps its nonce. Its submitter gets no higher allocation and
+// sends nothing before it; another submitter continues. When it is accepted, all continue in order.
 func TestUnsendableNonceHoldsBackItsOwnSubmitterAlone(t *testing.T) {
 	t.Parallel()
 	const window = 20
@@ -145,9 +143,9 @@ func TestUnsendableNonceHoldsBackItsOwnSubmitterAlone(t *testing.T) {
 	b.calm(t)
 }
 
-// A whole window is sent at once, and the node takes all but the lowest, which it
-// refuses for good: nothing of that submitter is sent or allocated any more until
-// an operator has the lowest sent again.
+// A whole window is sent at once, and the node accepts all but the lowest, which it refuses
+// permanently. The submitter sends and allocates nothing more until an operator has the lowest sent
+// again.
 func TestRefusedForGoodHoldsBackTheWindow(t *testing.T) {
 	t.Parallel()
 	const window = 20
@@ -187,7 +185,7 @@ func TestRefusedForGoodHoldsBackTheWindow(t *testing.T) {
 	b.inOrder(t)
 }
 
-// wantBound says how many nonces the submitter holds.
+// wantBound checks how many nonces the submitter has allocated.
 func (b bench) wantBound(t *testing.T, s txmanager.Submitter, n int) {
 	t.Helper()
 	if got := b.count(`select count(*) from managed_tx where submitter = $1 and nonce is not null`, s); got != n {

@@ -21,9 +21,8 @@ type mined struct {
 
 func (m mined) hash() txmanager.Hash { return txmanager.Hash(m.tx.Hash()) }
 
-// readChain walks from the head back to the genesis block by parent hash, so
-// that it reads one chain even where a reorg comes between, and returns the
-// transactions of each submitter in the chain's order.
+// readChain follows parent hashes from the head to the genesis block, so that a reorg meanwhile cannot
+// mix two chains. It returns the transactions of each submitter in the chain's order.
 func readChain(ctx context.Context, url string, of []txmanager.Submitter) (head uint64, found map[txmanager.Submitter][]mined, err error) {
 	client, err := ethclient.DialContext(ctx, url)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package checkers holds an episode of faults to the promises of the
-// transaction manager. It asks the chain itself, block by block, and reads the
-// whole history in the database; it trusts nothing that the system says of
-// itself, and shares with it only the table of legal changes of state.
+// Package checkers checks an episode of faults against the promises of the transaction manager. It
+// reads the chain block by block and the whole history in the database. It uses no report of the
+// system about itself, and shares with it only the table of legal transitions.
 package checkers
 
 import (
@@ -12,35 +11,34 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Episode is what happened between the start of a system and now.
+// Episode describes a system from its start until now.
 type Episode struct {
 	Database   string                // the database's URL, of a role that may read every table
 	RPC        string                // the URL of a node of the submitters' chain
 	Submitters []txmanager.Submitter // registered, all of the node's chain
 
-	// Foreign are the nonces that the test itself used with a submitter's key:
-	// the chain may have anything there.
+	// Foreign lists the nonces that the test itself used with a submitter's key. The chain may have
+	// any transaction there.
 	Foreign map[txmanager.Submitter][]uint64
 
-	// Lost are the hashes of what databases had signed that were lost, and replaced by a
-	// backup: the chain may have them where the backup knows nothing of them.
+	// Lost lists the hashes of transactions that a lost database had signed and its backup does not
+	// know. The chain may have them.
 	Lost map[string]bool
 
-	// Settled says that the faults have stopped and everything should have
-	// ended. Without it the system may be at work while it is read, as long as
-	// finality takes at least one confirmation.
+	// Settled means that the faults have stopped and everything should be terminal. Without it the
+	// system can be working while it is read, if finality takes at least one confirmation.
 	Settled bool
 }
 
-// Violation is one promise broken, seen by one checker.
+// Violation is one broken promise, found by one checker.
 type Violation struct {
-	Checker   string // its name
+	Checker   string // the checker's name
 	Submitter string
-	TxID      string // "" where it is about no one transaction
-	Detail    string // what was seen, and what should be
+	TxID      string // "" if the violation concerns no single transaction
+	Detail    string // the observed and the expected value
 }
 
-// Checker holds evidence to one promise.
+// Checker checks evidence against one promise.
 type Checker struct {
 	Name    string
 	Promise string // one sentence
@@ -68,10 +66,9 @@ func All() []Checker {
 	}
 }
 
-// Check runs every checker. The error says that the episode could not be read,
-// which is no verdict.
+// Check runs every checker. An error means that the episode could not be read, which is no verdict.
 func Check(ctx context.Context, e Episode) ([]Violation, error) {
-	evidence, err := Gather(ctx, e)
+	evidence, err := ReadEvidence(ctx, e)
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +79,7 @@ func Check(ctx context.Context, e Episode) ([]Violation, error) {
 	return all, nil
 }
 
-// Check lists what breaks the checker's promise, by submitter in the order of
-// the episode.
+// Check lists the violations of the checker's promise, by submitter in the order of the episode.
 func (c Checker) Check(e *Evidence) []Violation {
 	var found []Violation
 	for _, a := range e.accounts {
@@ -94,7 +90,7 @@ func (c Checker) Check(e *Evidence) []Violation {
 	return found
 }
 
-// Report is the violations for a reader, one a line below their number.
+// Report formats the violations for a reader: their number, then one a line.
 func Report(all []Violation) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "violations: %d\n", len(all))

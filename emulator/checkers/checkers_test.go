@@ -11,8 +11,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Each seeded bug is reported by the checker it is for, and by no other unless
-// it breaks another promise too.
+// Each seeded bug is reported by the checker meant for it. Another checker reports it only if the bug
+// breaks a second promise.
 func TestSeededBugs(t *testing.T) {
 	t.Parallel()
 	clean := setup(t)
@@ -43,7 +43,7 @@ func (s seed) wantReported(t *testing.T, b *bench) {
 	}
 }
 
-// Every checker is proven by a seed that it alone reports.
+// Each checker has a seed that only this checker reports.
 func TestEveryCheckerHasASeed(t *testing.T) {
 	t.Parallel()
 	proven := make(map[string]bool)
@@ -63,7 +63,7 @@ func TestEveryCheckerHasASeed(t *testing.T) {
 	}
 }
 
-// What is right is not reported.
+// Correct behaviour is not reported.
 func TestNoFalseAlarm(t *testing.T) {
 	t.Parallel()
 	for what, play := range map[string]func(*bench){
@@ -133,7 +133,7 @@ select gen_random_uuid(), submitter, 'never came', caller, fingerprint, state, s
 		"the chain went on after it was read": func(b *bench) {
 			tx := b.submit(b.alice, "new", transfer)
 			b.finish(b.alice, "new", tx, txmanager.Confirmed, "")
-			b.reorg(1) // as if its block were not there yet
+			b.reorg(1) // the node does not show the version's block yet
 			b.forge(`update managed_tx set receipt = jsonb_set(receipt, '{blockNumber}', '1000') where tx_id = $1`, b.ids["new"])
 			b.Settled = false
 		},
@@ -149,13 +149,13 @@ select gen_random_uuid(), submitter, 'never came', caller, fingerprint, state, s
 	}
 }
 
-// A checker runs by itself on evidence gathered once.
+// One checker can run alone on evidence that was read once.
 func TestOneChecker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.post(b.alice, "left", transfer)
 	b.run(`update submitter_lease set wake = true where submitter = $1`, b.bob)
-	evidence, err := checkers.Gather(t.Context(), b.Episode)
+	evidence, err := checkers.ReadEvidence(t.Context(), b.Episode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestOneChecker(t *testing.T) {
 	}
 }
 
-// An episode that cannot be read is an error, and no verdict.
+// An unreadable episode is an error and no verdict.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -196,7 +196,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// A report is read by people.
+// A report is text for people.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	if got, want := checkers.Report(nil), "violations: 0\n"; got != want {

@@ -11,22 +11,21 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// registered is a submitter's terms, its cursor and its lease.
+// registered holds a submitter's terms, its cursor and its lease.
 type registered struct {
 	StartNonce    uint64
 	NextNonce     uint64
 	InFlightTx    *string
 	InFlightNonce *uint64
 	InFlightState string
-	Protected     bool       // an episode of PROTECT is open
+	Protected     bool       // a PROTECT incident is open
 	LastProtectAt *time.Time // when the last one was opened
 	LeaseToken    int64
 	LeaseHeld     bool // neither released nor expired
 	Wake          bool
 }
 
-// version is one row of tx_version and its bytes. Its transaction is nil where the
-// bytes are none.
+// version is one row of tx_version with its bytes. Its transaction is nil if the bytes do not decode.
 type version struct {
 	TxID  string
 	Hash  txmanager.Hash
@@ -45,9 +44,9 @@ type change struct {
 	Sub   txmanager.SubState
 	Nonce *uint64
 	Token *int64
-	Held  bool // the change holds the transaction back in the queue
+	Held  bool // the change moved the transaction to held in the queue
 
-	Reason string // why it waits, or ended; "": none
+	Reason string // why it waits or ended; "": none
 }
 
 // readDatabase reads everything in one snapshot.
@@ -103,7 +102,7 @@ select id, tx_id, from_state, state, coalesce(sub_state, ''), nonce, fencing_tok
 
 func readAccount(ctx context.Context, tx pgx.Tx, s txmanager.Submitter) (*account, error) {
 	a := &account{submitter: s}
-	rows, _ := tx.Query(ctx, selectRegistered, s) // the collector returns its error
+	rows, _ := tx.Query(ctx, selectRegistered, s) // the collector returns this error
 	var err error
 	if a.registered, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[registered]); err != nil {
 		return nil, fmt.Errorf("its registration: %w", err)

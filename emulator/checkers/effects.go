@@ -14,9 +14,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// oneEffect counts by requestId, not by transaction: a request that was stored
-// twice is done twice. Versions at two nonces are two effects, even before
-// either is mined: nothing but luck keeps the chain from taking both.
+// oneEffect counts by requestId, not by transaction: a request that was stored twice is done twice.
+// Versions at two nonces count as two effects even before either is mined, since the chain can accept
+// both.
 func oneEffect(a *account, report reporter) {
 	recordedOnce(a, report)
 	nonces := make(map[string]map[uint64]bool)
@@ -44,8 +44,8 @@ func oneEffect(a *account, report reporter) {
 	}
 }
 
-// recordedOnce holds each transaction that a release took for a request to that request
-// alone: it is no version of another, and no other was it.
+// recordedOnce checks that each transaction which a release recorded for a request belongs to that
+// request only. It must be no version and no other request's record.
 func recordedOnce(a *account, report reporter) {
 	holder, versionOf := make(map[txmanager.Hash]string), make(map[txmanager.Hash]string)
 	for _, v := range a.versions {
@@ -68,7 +68,7 @@ func recordedOnce(a *account, report reporter) {
 	}
 }
 
-// minedFor is the foreign transaction that a release recorded for t.
+// minedFor returns the foreign transaction that a release recorded for t.
 func (a *account) minedFor(t managed) (m mined, ok bool) {
 	if t.RecordedNonce != nil {
 		m, ok = a.minedAt[*t.RecordedNonce]
@@ -76,8 +76,8 @@ func (a *account) minedFor(t managed) (m mined, ok bool) {
 	return m, ok
 }
 
-// effectFits compares what the chain has at a final transaction's nonce with
-// what its state says was done.
+// effectFits compares the chain's transaction at a final transaction's nonce with the effect that its
+// state states.
 func effectFits(a *account, t managed, report reporter) {
 	var m mined
 	var found bool
@@ -109,7 +109,7 @@ func effectFits(a *account, t managed, report reporter) {
 	}
 }
 
-// endsAsOnChain judges by the receipt on record and by the blocks.
+// endsAsOnChain checks ends against the stored receipt and the blocks.
 func endsAsOnChain(a *account, report reporter) {
 	for _, t := range a.txs {
 		switch {
@@ -128,10 +128,9 @@ func endsAsOnChain(a *account, report reporter) {
 	}
 }
 
-// minedAsRecorded holds t to its receipt: in the canonical chain, at its nonce,
-// in the block on record, and with the status that its state names. A
-// placeholder takes its nonce whatever its status. Where the node could not tell a
-// release of the transaction any more, the chain alone says what it was.
+// minedAsRecorded checks t against its receipt: in the canonical chain, at its nonce, in the stored
+// block, with the status of its state. A placeholder consumes its nonce with either status. If the
+// node could no longer return the transaction to a release, only the chain is compared.
 func minedAsRecorded(a *account, t managed, report reporter) {
 	if t.Receipt == nil && t.Sub == txmanager.RecordedOnChain {
 		if m, ok := a.minedFor(t); !ok || !m.succeeded {
@@ -161,15 +160,15 @@ func minedAsRecorded(a *account, t managed, report reporter) {
 	}
 }
 
-// isPlaceholder says that tx does nothing but take its nonce: no value, no data,
-// to the account itself.
+// isPlaceholder reports whether tx only consumes its nonce: no value, no data, and sent to the account
+// itself.
 func (a *account) isPlaceholder(tx *types.Transaction) bool {
 	return tx.To() != nil && txmanager.Address(*tx.To()) == a.submitter.Address() &&
 		tx.Value().Sign() == 0 && len(tx.Data()) == 0
 }
 
-// carriesOut says whether tx is what the stored payload asks for. It reads the
-// payload itself: the system's own reader is under test.
+// carriesOut reports whether tx does what the stored payload asks for. It parses the payload itself,
+// since the system's own parser is under test.
 func carriesOut(tx *types.Transaction, payload []byte) bool {
 	var want struct {
 		To    *common.Address

@@ -4,7 +4,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// cursor compares what the cursor shows with the rows it is derived from.
+// cursor compares the cursor with the rows from which it is derived.
 func cursor(a *account, report reporter) {
 	var lowest *managed
 	for _, t := range a.txs {
@@ -33,8 +33,7 @@ func cursor(a *account, report reporter) {
 	}
 }
 
-// settled asks for the end of everything, once the episode says that it should
-// have come.
+// settled requires every transaction to be terminal, if the episode is settled.
 func settled(a *account, report reporter) {
 	if !a.settled {
 		return

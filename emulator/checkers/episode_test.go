@@ -23,19 +23,19 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// bench is a small episode of two submitters on a real chain and in a real
-// database: everything in it was stored by the store, and mined.
+// bench is a small episode of two submitters on a real chain and in a real database. The store stored
+// everything in it, and the chain mined it.
 type bench struct {
 	testing.TB
 	storetest.Bundle
 	chain   *devchain.Chain
 	client  *ethclient.Client
-	keys    []devchain.Account // of alice, bob, and somebody else
+	keys    []devchain.Account // of alice, bob and a foreign signer
 	alice   txmanager.Submitter
 	bob     txmanager.Submitter
 	ids     map[string]string // by requestId
 	tenures int
-	shared  bool // the chain is of other tests too: no block may come
+	shared  bool // other tests share the chain: no block may be added
 	checkers.Episode
 }
 
@@ -45,9 +45,8 @@ const (
 	reverts  = `{"data":"0xfe"}` // INVALID
 )
 
-// setup is an episode in which everything has ended, each end once: pay and call
-// are CONFIRMED, then REVERTED, PLACEHOLDER, CANCELLED and REJECTED. Bob has a
-// transaction from before he was registered.
+// setup returns an episode that contains each end once: pay and call are CONFIRMED, then REVERTED,
+// PLACEHOLDER, CANCELLED and REJECTED. Bob has a transaction from before his registration.
 func setup(t testing.TB) *bench {
 	chain, err := devchain.Start(t.Context(), devchain.Options{})
 	if err != nil {
@@ -92,13 +91,13 @@ func (b *bench) play() {
 	b.run(`update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where tx_id = $1`, b.ids["cancelled"])
 }
 
-// close ends the bench's connections, so that its database can be copied.
+// close closes the bench's connections, so that its database can be copied.
 func (b *bench) close() {
 	b.Store.Close()
 	b.DB.Close()
 }
 
-// copyFor is the same episode for t, with a database of its own.
+// copyFor returns the same episode for t with a separate database.
 func (b *bench) copyFor(t testing.TB) *bench {
 	t.Helper()
 	cluster, err := pgcluster.Shared()
@@ -124,7 +123,7 @@ func (b *bench) copyFor(t testing.TB) *bench {
 	return &c
 }
 
-// post stores an intent. Of two submitters' equal requestIds, ids has alice's.
+// post stores an intent. If two submitters use the same requestId, ids has alice's.
 func (b *bench) post(s txmanager.Submitter, requestID, payload string) {
 	b.Helper()
 	in := store.Intent{TxID: uuid.NewString(), Submitter: s, RequestID: requestID, Caller: "shop",
@@ -137,7 +136,7 @@ func (b *bench) post(s txmanager.Submitter, requestID, payload string) {
 	}
 }
 
-// take begins a tenure of its own.
+// take begins a separate lease session.
 func (b *bench) take(s txmanager.Submitter) txmanager.SubmitterState {
 	b.Helper()
 	b.tenures++
@@ -157,8 +156,8 @@ func (b *bench) write(w txmanager.Commit) {
 	}
 }
 
-// allocate gives the head of the queue its nonce; with its bytes where they are
-// given, else they are still to be signed.
+// allocate gives the head of the queue its nonce. It also stores tx as its signed bytes, unless tx is
+// nil.
 func (b *bench) allocate(s txmanager.Submitter, tx *types.Transaction) {
 	b.Helper()
 	w := b.take(s)
@@ -171,7 +170,7 @@ func (b *bench) allocate(s txmanager.Submitter, tx *types.Transaction) {
 	b.write(txmanager.Commit{Lease: w.Lease, Allocations: []txmanager.Allocation{a}})
 }
 
-// submit takes an intent to SUBMITTED and returns what was stored to be sent.
+// submit takes an intent to SUBMITTED and returns the transaction that was stored to be sent.
 func (b *bench) submit(s txmanager.Submitter, requestID, payload string) *types.Transaction {
 	b.Helper()
 	b.post(s, requestID, payload)
@@ -192,7 +191,7 @@ func (b *bench) placeholder(requestID string, n uint64) *types.Transaction {
 	return tx
 }
 
-// version stores a further version of alice's transaction, whatever it is.
+// version stores a further version of alice's transaction, with any content.
 func (b *bench) version(requestID string, n uint64, tx *types.Transaction, kind string) {
 	b.Helper()
 	b.run(`
@@ -206,7 +205,7 @@ select tx_id, 'version:' || version, '{}', $6 from kept`,
 		txmanager.Hash(tx.Hash()).String(), b.ids[requestID], b.alice, int64(n), kind, raw(b, tx))
 }
 
-// finish mines tx and takes the transaction to its end by it.
+// finish mines tx and makes the transaction terminal with it.
 func (b *bench) finish(s txmanager.Submitter, requestID string, tx *types.Transaction, end txmanager.State, sub txmanager.SubState) {
 	b.Helper()
 	b.mine(tx)
@@ -224,13 +223,13 @@ func (b *bench) finish(s txmanager.Submitter, requestID string, tx *types.Transa
 	b.move(s, requestID, end, sub)
 }
 
-// carryOut takes an intent all the way by its own version.
+// carryOut takes an intent to its end with the version made for it.
 func (b *bench) carryOut(s txmanager.Submitter, requestID, payload string, end txmanager.State, sub txmanager.SubState) {
 	b.Helper()
 	b.finish(s, requestID, b.submit(s, requestID, payload), end, sub)
 }
 
-// move changes a transaction's state in a tenure of its own.
+// move changes a transaction's state in a separate lease session.
 func (b *bench) move(s txmanager.Submitter, requestID string, to txmanager.State, sub txmanager.SubState, more ...func(*txmanager.Tx)) {
 	b.Helper()
 	w := b.take(s)
@@ -247,7 +246,7 @@ func (b *bench) move(s txmanager.Submitter, requestID string, to txmanager.State
 	b.write(txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: all[i].State, To: t}}})
 }
 
-// displace ends an intent as DISPLACED, without its ever having been signed.
+// displace ends an unsigned intent as DISPLACED.
 func (b *bench) displace(requestID string) {
 	b.Helper()
 	b.post(b.alice, requestID, transfer)
@@ -256,7 +255,7 @@ func (b *bench) displace(requestID string) {
 	b.move(b.alice, requestID, txmanager.Failed, txmanager.Displaced)
 }
 
-// sign makes what the payload asks for at the nonce, by the key of that number.
+// sign makes the transaction that the payload asks for at the nonce, with the key of that index.
 func (b *bench) sign(key int, n uint64, payload string) *types.Transaction {
 	b.Helper()
 	return b.signFor(b.chain.ChainID(), key, n, payload)
@@ -276,7 +275,7 @@ func (b *bench) signFor(chainID uint64, key int, n uint64, payload string) *type
 	return tx
 }
 
-// callOf reads a payload as the system does, not as the checkers do.
+// callOf parses a payload as the system does, not as the checkers do.
 func callOf(t testing.TB, payload string) txmanager.Call {
 	t.Helper()
 	call, err := new(evm.Connector).ParsePayload([]byte(payload))
@@ -286,7 +285,7 @@ func callOf(t testing.TB, payload string) txmanager.Call {
 	return call
 }
 
-// mine adds a block of exactly these.
+// mine adds a block with exactly these transactions.
 func (b *bench) mine(txs ...*types.Transaction) {
 	b.Helper()
 	if b.shared {
@@ -310,7 +309,7 @@ func raw(t testing.TB, tx *types.Transaction) []byte {
 	return raw
 }
 
-// run changes at least one row behind the store's back, or a table.
+// run changes at least one row, or a table, past the store.
 func (b *bench) run(statement string, args ...any) {
 	b.Helper()
 	tag, err := b.DB.Exec(b.Context(), statement, args...)
@@ -319,9 +318,8 @@ func (b *bench) run(statement string, args ...any) {
 	}
 }
 
-// unguarded takes the database's own guards away from this test's database:
-// triggers, checks, foreign keys, then the unique keys but for that of requests,
-// which create needs.
+// unguarded removes this test database's triggers, checks, foreign keys and unique keys. It keeps the
+// unique key of requests, which create needs.
 func (b *bench) unguarded() {
 	b.Helper()
 	b.run(`
@@ -348,7 +346,7 @@ end
 $$`)
 }
 
-// names are the checkers that report something, each once.
+// names returns the checkers that report a violation, each once.
 func names(all []checkers.Violation) []string {
 	seen := make(map[string]bool)
 	for _, v := range all {

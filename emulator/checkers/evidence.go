@@ -9,12 +9,12 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Evidence is what the chain and the database say of an episode, read once.
+// Evidence is an episode's chain and database, read once.
 type Evidence struct {
 	accounts []*account
 }
 
-// account is all that is known of one submitter.
+// account holds all evidence about one submitter.
 type account struct {
 	submitter txmanager.Submitter
 	foreign   []uint64
@@ -34,9 +34,9 @@ type account struct {
 	archived     map[string]bool
 }
 
-// Gather reads the chain first and the database after it: what is sent was
-// stored before, so whatever the chain was seen to have, an honest database has.
-func Gather(ctx context.Context, e Episode) (*Evidence, error) {
+// ReadEvidence reads the chain first and then the database. Bytes are stored before they are sent, so a
+// correct database has whatever the chain showed.
+func ReadEvidence(ctx context.Context, e Episode) (*Evidence, error) {
 	head, chain, err := readChain(ctx, e.RPC, e.Submitters)
 	if err != nil {
 		return nil, fmt.Errorf("read the chain at %s: %w", e.RPC, err)
@@ -54,8 +54,8 @@ func Gather(ctx context.Context, e Episode) (*Evidence, error) {
 	return &Evidence{accounts}, nil
 }
 
-// declareLost declares each nonce at which the chain has what a lost database had signed
-// and this one has not.
+// declareLost declares each nonce at which the chain has a transaction of a lost database that this
+// database does not have.
 func (a *account) declareLost(lost map[string]bool) {
 	stored := make(map[txmanager.Hash]bool)
 	for _, v := range a.versions {
@@ -68,8 +68,8 @@ func (a *account) declareLost(lost map[string]bool) {
 	}
 }
 
-// index makes the look-ups. Of two transactions bound to one nonce either is
-// found; the checker of the binding tells.
+// index builds the maps. If two transactions have one nonce, either is found; the checker of the
+// binding reports the other.
 func (a *account) index() {
 	a.minedAt, a.minedHash = make(map[uint64]mined), make(map[txmanager.Hash]mined)
 	for _, m := range a.chain {
@@ -88,9 +88,8 @@ func (a *account) index() {
 	}
 }
 
-// findArchived finds the final transactions of which payload, bytes and history
-// are gone together: an operator took their quarter away. One without the other
-// is a bug.
+// findArchived finds the final transactions whose payload, bytes and history are all missing: an
+// operator archived their quarter. If only some are missing, that is a bug.
 func (a *account) findArchived() {
 	kept := make(map[string]bool)
 	for _, c := range a.history {
@@ -105,29 +104,28 @@ func (a *account) findArchived() {
 	}
 }
 
-// declared says that the test itself used the nonce.
+// declared reports whether the test itself used the nonce.
 func (a *account) declared(n uint64) bool { return slices.Contains(a.foreign, n) }
 
-// unread says that t ended in a block above those that were read: the chain
-// went on between the reading of the two.
+// unread reports whether t ended in a block above the blocks read. The chain grew between the reading
+// of the chain and of the database.
 func (a *account) unread(t managed) bool {
 	return !a.settled && t.Receipt != nil && t.Receipt.BlockNumber > a.head
 }
 
-// shaken says that PROTECT was opened after t had ended. A reorg deeper than
-// finality opens it; t keeps its state and its receipt, is sent again, and may
-// come back in another block.
+// shaken reports whether PROTECT was opened after t had ended. A reorg deeper than finality opens it.
+// Then t keeps its state and receipt, is sent again, and can be mined in another block.
 func (a *account) shaken(t managed) bool {
 	return t.EndedAt != nil && a.LastProtectAt != nil && a.LastProtectAt.After(*t.EndedAt)
 }
 
-// mayBeMissing says that the chain may lack t, which ended as mined: it was not
-// read so far, or PROTECT is at healing it.
+// mayBeMissing reports whether the chain can lack t, which ended as mined. Either its block was not
+// read, or PROTECT is recovering it after a reorg.
 func (a *account) mayBeMissing(t managed) bool {
 	return a.unread(t) || (a.shaken(t) && !a.settled)
 }
 
-// managed is one row of managed_tx, and its payload.
+// managed is one row of managed_tx with its payload.
 type managed struct {
 	ID        string
 	RequestID string
@@ -137,15 +135,15 @@ type managed struct {
 	Sub       txmanager.SubState
 	Nonce     *uint64
 	Receipt   *txmanager.Receipt
-	EndedAt   *time.Time // confirmed_at: of those that ended as mined
+	EndedAt   *time.Time // confirmed_at of transactions that ended as mined
 
 	Reservation   txmanager.ReservationState // "": it is no reservation
-	RecordedNonce *uint64                    // of the transaction that a release recorded for it
+	RecordedNonce *uint64                    // the nonce of the transaction that a release recorded for it
 	Seq           int64                      // its place in the queue
-	Caller        string                     // as it is stored
+	Caller        string                     // as stored
 }
 
-// minedAt is the nonce at which the chain has what t ended as.
+// minedAt returns the nonce at which the chain has the transaction of t's end.
 func (t managed) minedAt() *uint64 {
 	if t.RecordedNonce != nil {
 		return t.RecordedNonce
@@ -153,12 +151,12 @@ func (t managed) minedAt() *uint64 {
 	return t.Nonce
 }
 
-// passedOn says that t is a reservation whose nonce was given out again.
+// passedOn reports whether t is a reservation whose nonce was allocated again.
 func (t managed) passedOn() bool {
 	return t.Reservation == txmanager.Recyclable && t.State == txmanager.Failed && t.Sub == txmanager.Cancelled
 }
 
-// ended is the state as messages name it, such as "FAILED/REVERTED".
+// ended returns the state as messages name it, such as "FAILED/REVERTED".
 func (t managed) ended() string { return stateName(t.State, t.Sub) }
 
 func stateName(s txmanager.State, sub txmanager.SubState) string {

@@ -8,7 +8,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// legalHistory walks the changes of each transaction in the order of writing.
+// legalHistory checks the changes of each transaction in the order in which they were written.
 func legalHistory(a *account, report reporter) {
 	last := make(map[string]change)
 	for _, c := range a.history {
@@ -41,25 +41,25 @@ func legalHistory(a *account, report reporter) {
 	}
 }
 
-// recorded says that c is the end of a request without a nonce, which a release found
-// on the chain.
+// recorded reports whether c is the end of a request without a nonce, which a release found on the
+// chain.
 func (c change) recorded() bool {
 	return c.State == txmanager.Confirmed && c.Sub == txmanager.RecordedOnChain
 }
 
-// begins says whether c may be a transaction's first change. Besides QUEUED
-// there are two that are final from the start: the mark that keeps a request
-// which was cancelled before it came from ever running, and a nonce that a human
-// accepted as lost before it was handed out; and a reservation, which has its nonce.
+// begins reports whether c may be a transaction's first change. That is QUEUED, a reservation, which
+// has its nonce at once, or one of two terminal states. One terminal state marks a request that was
+// cancelled before it arrived, so that it never runs. The other is a nonce that an operator accepted
+// as lost before it was allocated.
 func begins(c change) bool {
 	return c.From == nil && (c.State == txmanager.Queued || c.State == txmanager.InFlight ||
 		c.State == txmanager.Failed && (c.Sub == txmanager.Cancelled || c.Sub == txmanager.Displaced))
 }
 
-// fenced says whether c, which came after before, was written under a lease. These are
-// not, and carry whatever token they found: the insert of an intent, its cancel before
-// allocation, and what holds it back in the queue, lets it go on, or matches it with a
-// foreign transaction.
+// fenced reports whether c, the change after before, was written under a lease. Some changes are not,
+// and store whichever token they found: an intent's insert, and its cancel before allocation. The same
+// holds for the changes that hold a queued intent, let it continue, or match it with a foreign
+// transaction.
 func (c change) fenced(before change) bool {
 	if c.From == nil {
 		return c.Sub == txmanager.Displaced || c.State == txmanager.InFlight
@@ -67,14 +67,14 @@ func (c change) fenced(before change) bool {
 	if c.Held {
 		return false
 	}
-	if before.Held && (c.State == txmanager.Queued || c.Sub == txmanager.RecordedOnChain || c.Sub == txmanager.Reverted) { // nothing else writes what is held
+	if before.Held && (c.State == txmanager.Queued || c.Sub == txmanager.RecordedOnChain || c.Sub == txmanager.Reverted) { // no other change is made to a held intent
 		return *cmp.Or(c.Token, new(int64)) != *cmp.Or(before.Token, new(int64))
 	}
 	return *c.From != txmanager.Queued || c.State != txmanager.Failed || c.Sub != txmanager.Cancelled
 }
 
-// tokenOrder follows the submitter's changes in the order of writing, which is
-// the order of commits: a takeover waits for a fenced write under way.
+// tokenOrder follows the submitter's changes in the order of their commits. A takeover waits for a
+// fenced write that is under way.
 func tokenOrder(a *account, report reporter) {
 	var newest int64
 	last := make(map[string]change)

@@ -9,10 +9,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// chainNonces walks the account's transactions from its start nonce on. Those
-// below it were there before the account was registered. A hole is possible on
-// a real chain: a delegation (EIP-7702) consumes a nonce without a transaction
-// of the account.
+// chainNonces checks that the account's transactions have consecutive nonces from its start nonce on.
+// Lower nonces were used before the account was registered. A gap is possible on a real chain: a
+// delegation (EIP-7702) consumes a nonce without a transaction of the account.
 func chainNonces(a *account, report reporter) {
 	next := a.StartNonce
 	for _, m := range a.chain {
@@ -38,8 +37,8 @@ func chainNonces(a *account, report reporter) {
 	}
 }
 
-// minedIsStored looks each mined transaction up by its hash: what is not stored
-// as a version of its nonce was sent by somebody else, or before it was stored.
+// minedIsStored looks each mined transaction up by its hash. If it is not stored as a version of its
+// nonce, either a foreign signer sent it, or the system sent it before it stored it.
 func minedIsStored(a *account, report reporter) {
 	for _, m := range a.chain {
 		n := m.tx.Nonce()
@@ -56,9 +55,9 @@ func minedIsStored(a *account, report reporter) {
 	}
 }
 
-// binding reads the history and the rows for one nonce each, and the rows
-// against the cursor. A nonce that was given back and out again is its last holder's;
-// the one before may have no version of it.
+// binding checks that the history and the rows give each nonce to one transaction, and compares the
+// rows with the cursor. A recycled nonce belongs to its last holder; its earlier holder may have no
+// version at it.
 func binding(a *account, report reporter) {
 	passedOn := make(map[string]bool)
 	for _, t := range a.txs {
@@ -97,7 +96,7 @@ func binding(a *account, report reporter) {
 	contiguous(a, report)
 }
 
-// contiguous holds the nonces bound to start … next-1.
+// contiguous checks that the allocated nonces are exactly start … next-1.
 func contiguous(a *account, report reporter) {
 	next := a.StartNonce
 	for _, n := range slices.Sorted(maps.Keys(a.boundTo)) {
@@ -111,7 +110,7 @@ func contiguous(a *account, report reporter) {
 	}
 }
 
-// versions recovers the sender from the bytes themselves.
+// versions checks each version against its row, with the sender recovered from the bytes.
 func versions(a *account, report reporter) {
 	for _, v := range a.versions {
 		if a.archived[v.TxID] {
@@ -133,7 +132,7 @@ func versions(a *account, report reporter) {
 	}
 }
 
-// signerOf is the account that signed tx, on the chain that tx names.
+// signerOf returns the account that signed tx, on the chain that tx names.
 func signerOf(tx *types.Transaction) (txmanager.Submitter, error) {
 	from, err := types.Sender(types.LatestSignerForChainID(tx.ChainId()), tx)
 	if err != nil {

@@ -6,15 +6,15 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// queueOrder compares each intent that gets a nonce with the intents before it in the queue
-// that waited by then, as the history has their reasons. No intent may pass a waiting one,
-// with two exceptions: see [passable], and a deferred intent, which other callers' may pass.
+// queueOrder compares each intent that gets a nonce with the earlier intents that were still waiting
+// then, by the reasons in the history. No intent may pass a waiting one, with two exceptions: see
+// [passable], and a deferred intent, which other callers' intents may pass.
 func queueOrder(a *account, report reporter) {
 	rows := make(map[string]managed, len(a.txs))
 	for _, t := range a.txs {
 		rows[t.ID] = t
 	}
-	waits := make(map[string]string) // the reasons, by transaction
+	waits := make(map[string]string) // reasons by transaction
 	for _, c := range a.history {
 		switch c.State {
 		case txmanager.Queued:
@@ -42,7 +42,7 @@ func queueOrder(a *account, report reporter) {
 	}
 }
 
-// passable is true where every intent may pass one that waits for the reason.
+// passable reports whether every intent may pass an intent that waits for the reason.
 func passable(reason string) bool {
 	return strings.HasPrefix(reason, "held: ") || strings.HasPrefix(reason, "set aside ") || strings.Contains(reason, "does not have the key")
 }

@@ -2,8 +2,8 @@ package checkers_test
 
 import "github.com/fencepost/fencepost/shared/txmanager"
 
-// overtaken has alice's intent "second" carried out while "first", before it, waits for the
-// reason; at the end both have ended.
+// overtaken carries out alice's intent "second" while the earlier "first" waits for the reason. At the
+// end both are terminal.
 func (b *bench) overtaken(reason string) {
 	b.Helper()
 	b.post(b.alice, "first", transfer)
@@ -11,13 +11,13 @@ func (b *bench) overtaken(reason string) {
 	first := w.Queue[0]
 	first.LastError = reason
 	b.write(txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: txmanager.Queued, To: first}}})
-	b.run(`update managed_tx set held = true where tx_id = $1`, b.ids["first"]) // so that the queue is read past it
+	b.run(`update managed_tx set held = true where tx_id = $1`, b.ids["first"]) // so that the queue is read beyond it
 	b.carryOut(b.alice, "second", transfer, txmanager.Confirmed, "")
 	b.run(`update managed_tx set held = false where tx_id = $1`, b.ids["first"])
 	b.carryOutQueued("first")
 }
 
-// carryOutQueued carries out what is queued.
+// carryOutQueued carries out the queued intent.
 func (b *bench) carryOutQueued(requestID string) {
 	b.Helper()
 	view, err := b.Store.Submitter(b.Context(), b.alice)

@@ -6,15 +6,15 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// seed is one bug, put into a clean episode.
+// seed is one bug, put into a correct episode.
 type seed struct {
 	bug   string
 	plant func(*bench)
-	want  []string // the checkers that report it: the one it is for, and where one bug breaks two promises both
-	says  string   // part of what the first of them says
+	want  []string // the checkers that report it: the one meant for it, and any other whose promise it breaks too
+	says  string   // part of the first checker's detail
 }
 
-// chainSeeds are bugs that the chain itself shows.
+// chainSeeds are bugs that are visible on the chain alone.
 var chainSeeds = []seed{
 	{"a delegation consumes a nonce", func(b *bench) {
 		b.displace("lost")
@@ -37,7 +37,7 @@ var chainSeeds = []seed{
 		b.overtaken("fee: too low; deferred since 2026-11-21T12:00:00Z: why")
 	}, []string{"queue-order"}, "before it in the queue, waits: fee: too low; deferred"},
 
-	// Beside a restore, which lost what is at nonce 4.
+	// This case also has a restore, which lost the transaction at nonce 4.
 	{"a stranger uses the key after a restore", func(b *bench) {
 		b.recorded("lost", transfer)
 		b.mine(b.sign(0, 5, transfer))
@@ -78,8 +78,8 @@ update managed_tx m set state = o.state, sub_state = o.sub_state, recorded_nonce
 	}, []string{"token-order"}, "under token 1 after token"},
 }
 
-// seeds are bugs that the database shows. In the episode nonces 0 to 3 of alice
-// are pay, revert, stop and call.
+// seeds are bugs that are visible in the database. In the episode nonces 0 to 3 of alice are pay,
+// revert, stop and call.
 var seeds = []seed{
 	{"a nonce is handed out and left to nobody", func(b *bench) { b.displace("lost") },
 		[]string{"chain-nonces"}, "nonce 4 was handed out"},
@@ -241,21 +241,21 @@ select '0x' || repeat('5', 64), tx_id, submitter, 0, 1, 'ORIGINAL', 1 from manag
 		[]string{"settled"}, "a wake mark"},
 }
 
-// forge changes what the database would not let anybody change.
+// forge makes a change that the database refuses while its guards are active.
 func (b *bench) forge(statement string, args ...any) {
 	b.Helper()
 	b.unguarded()
 	b.run(statement, args...)
 }
 
-// forgeVersion stores a version that the database would not take.
+// forgeVersion stores a version that the database refuses while its guards are active.
 func (b *bench) forgeVersion(requestID string, n uint64, tx *types.Transaction) {
 	b.Helper()
 	b.unguarded()
 	b.version(requestID, n, tx, "BUMP")
 }
 
-// restate writes another end over one that is final.
+// restate overwrites a terminal state with another.
 func (b *bench) restate(requestID string, state txmanager.State, sub txmanager.SubState) {
 	b.Helper()
 	b.forge(`update managed_tx set state = $2, sub_state = nullif($3, '') where tx_id = $1`, b.ids[requestID], state, string(sub))
@@ -263,7 +263,7 @@ func (b *bench) restate(requestID string, state txmanager.State, sub txmanager.S
 		where id = (select max(id) from tx_history where tx_id = $1)`, b.ids[requestID], state, string(sub))
 }
 
-// changed adds a change to a history, under the token of the last one.
+// changed appends a change to a history, under the token of the last one.
 func (b *bench) changed(requestID, from, to string) {
 	b.Helper()
 	b.forge(`
@@ -272,15 +272,15 @@ select tx_id, submitter, clock_timestamp(), $2, $3, nonce, 1, (select fencing_to
   from managed_tx where tx_id = $1`, b.ids[requestID], from, to, b.alice)
 }
 
-// point makes the cursor show something.
+// point sets the cursor to the given values.
 func (b *bench) point(state, requestID string, n int64) {
 	b.Helper()
 	b.forge(`update submitter_nonce_cursor set in_flight_state = $2, in_flight_tx_id = $3, in_flight_nonce = $4 where submitter = $1`,
 		b.alice, state, b.ids[requestID], n)
 }
 
-// recorded is an intent that a restored copy had in its queue, and whose transaction, as
-// payload says, the lost database had mined at nonce 4: a release found it there.
+// recorded makes a queued intent of a restored copy. The lost database had its transaction, made from
+// payload, mined at nonce 4, and a release found it there.
 func (b *bench) recorded(requestID, payload string) {
 	b.Helper()
 	b.post(b.alice, requestID, transfer)
@@ -303,22 +303,20 @@ update managed_tx
 	b.Lost = map[string]bool{tx.Hash().Hex(): true}
 }
 
-// underWay leaves a transaction unsettled at nonce 4, in an episode that has not
-// settled.
+// underWay leaves a transaction unfinished at nonce 4, in an episode that is not settled.
 func (b *bench) underWay() {
 	b.Helper()
 	b.Settled = false
 	b.submit(b.alice, "under way", transfer)
 }
 
-// protect opens an episode of PROTECT.
+// protect opens a PROTECT incident.
 func (b *bench) protect() {
 	b.Helper()
 	b.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, b.alice)
 }
 
-// reorg replaces the last blocks by as many empty ones and one more, and forgets
-// their transactions.
+// reorg replaces the last blocks by as many empty ones and one more, and drops their transactions.
 func (b *bench) reorg(depth uint64) {
 	b.Helper()
 	if err := b.chain.Reorg(depth, make([][][]byte, depth+1)...); err != nil {
@@ -327,11 +325,11 @@ func (b *bench) reorg(depth uint64) {
 	b.chain.DropPool()
 }
 
-// delegation consumes alice's nonce by an authorisation in somebody else's
-// transaction (https://eips.ethereum.org/EIPS/eip-7702).
+// delegation consumes alice's nonce by an authorisation in another account's transaction
+// (https://eips.ethereum.org/EIPS/eip-7702).
 func (b *bench) delegation(n uint64) *types.Transaction {
 	b.Helper()
-	var on, feeCap, tipCap types.SetCodeAuthorization // for its number type alone
+	var on, feeCap, tipCap types.SetCodeAuthorization // used only for its number type
 	on.ChainID.SetUint64(b.chain.ChainID())
 	feeCap.ChainID.SetUint64(5e9)
 	tipCap.ChainID.SetUint64(1e9)

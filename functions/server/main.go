@@ -1,6 +1,6 @@
-// Command server is the container image's one program: it serves the function
-// that FUNCTION_TARGET names, or all of them where it names none. A business
-// that compiles handlers in has a main of its own like this one.
+// Command server is the only program in the container image. It serves the function that
+// FUNCTION_TARGET names, or all functions if it names none. A business that compiles in handlers
+// writes a similar main.
 package main
 
 import "github.com/fencepost/fencepost/functions"

@@ -18,10 +18,10 @@ import (
 
 const verifyAudit = "verify-audit"
 
-// errAudit says that the list of findings was printed.
+// errAudit reports that the audit has findings, which were printed.
 var errAudit = errors.New("the audit rows are not whole; docs/runbooks/audit.md says what to do")
 
-// audit verifies the rows that say who decided what.
+// audit verifies the rows that record decisions and who made them.
 func audit(ctx context.Context, c call, dial pgconn.DialFunc) error {
 	marked, err := sealOfMark(ctx)
 	if err != nil {
@@ -46,7 +46,7 @@ func audit(ctx context.Context, c call, dial pgconn.DialFunc) error {
 	return nil
 }
 
-// sealOfMark is the seal that the mark names; nil: the functions have no mark.
+// sealOfMark returns the seal in the mark; nil: the deployment has no mark.
 func sealOfMark(ctx context.Context) (seal *mark.Seal, err error) {
 	object, err := openMark(ctx)
 	if object == nil || err != nil {

@@ -18,7 +18,7 @@ insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, c
 values ('eip155:1:0x00000000000000000000000000000000000000a1', 'local', 0, 9, '{*}', 'test');
 insert into submitter_change (submitter, action, by, reason) select submitter, 'SUSPEND', 'ann', 'because' from submitter`
 
-// The command says where the rows do not fit the chain, or the chain not the mark.
+// The command reports rows that do not fit the chain, and a chain that does not fit the mark.
 func TestVerifyAudit(t *testing.T) {
 	databaseURL := storetest.URL(t)
 	conn, err := pgx.Connect(t.Context(), databaseURL)

@@ -7,7 +7,7 @@ import (
 	"github.com/fencepost/fencepost/migrations"
 )
 
-// The commands that say which intents may be without a MAC.
+// The commands that decide which intents may be without a MAC.
 const (
 	requireMACs   = "require-macs"
 	allowUnmarked = "allow-unmarked"

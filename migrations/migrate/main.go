@@ -1,6 +1,6 @@
-// Command migrate brings the database to the newest schema. It runs as a job
-// before a release's functions are deployed; the changelog says which releases want
-// the functions of the last one stopped meanwhile.
+// Command migrate brings the database to the newest schema. It runs as a job before a release's
+// functions are deployed. The changelog states which releases require that the previous release's
+// functions are stopped meanwhile.
 package main
 
 import (
@@ -65,11 +65,11 @@ needs the mark; verify-audit compares nothing with it where FENCEPOST_AUTHORITY_
 Exit codes: 0 done, 1 failed, 2 called wrongly.
 `
 
-// errUsage marks a call that cannot work whatever the database holds.
+// errUsage marks a call with wrong arguments.
 var errUsage = errors.New("called wrongly, see migrate --help")
 
 func main() {
-	// A job that is cancelled gets SIGTERM: the migration at work rolls back.
+	// Cancelling the job sends SIGTERM, and the running migration rolls back.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := realMain(ctx)
 	stop()
@@ -83,19 +83,19 @@ func main() {
 	}
 }
 
-// call is what the command was asked to do.
+// call is a parsed command line.
 type call struct {
 	command     string
 	databaseURL string
 	grants      migrations.Grants
-	reason      string // of distrust and of moves
-	by          string // of moves
+	reason      string // for the commands in decided
+	by          string // for the commands in moves
 }
 
 var (
 	commands = []string{"up", "status", verifyAudit, "distrust", expectMove, confirmMove, cancelMove, requireMACs, allowUnmarked}
-	decided  = commands[3:] // for a reason
-	moves    = commands[4:] // by somebody
+	decided  = commands[3:] // commands that require a reason
+	moves    = commands[4:] // commands that also require an operator's name
 )
 
 func realMain(ctx context.Context) error {
@@ -129,12 +129,12 @@ func realMain(ctx context.Context) error {
 	return status(ctx, c.databaseURL, how)
 }
 
-// listed are the words between the commas.
+// listed returns the words of a comma-separated list.
 func listed(text string) []string {
 	return slices.DeleteFunc(strings.Split(text, ","), func(word string) bool { return word == "" })
 }
 
-// functionsByRole reads FUNCTION=ROLE,…: which functions log in as which role.
+// functionsByRole reads FUNCTION=ROLE,… and returns the functions of each role.
 func functionsByRole(text string) (map[string][]string, error) {
 	functions, err := migrations.Functions()
 	if err != nil {
@@ -151,7 +151,7 @@ func functionsByRole(text string) (map[string][]string, error) {
 	return byRole, nil
 }
 
-// parse reads the arguments; the flags may stand before the command or behind it.
+// parse reads the arguments. Flags may stand before or after the command.
 func parse(arguments []string) (c call, err error) {
 	flags := flag.NewFlagSet("migrate", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // main prints the error once
@@ -196,7 +196,7 @@ func parse(arguments []string) (c call, err error) {
 	return c, nil
 }
 
-// up logs each applied migration and prints how many there were; then it grants.
+// up applies and logs the migrations, prints their number, and then grants rights.
 func up(ctx context.Context, c call, how []migrations.Option) error {
 	applied, err := migrations.Up(ctx, c.databaseURL, slog.New(slog.NewTextHandler(os.Stderr, nil)), how...)
 	if applied > 0 || err == nil {
@@ -206,7 +206,7 @@ func up(ctx context.Context, c call, how []migrations.Option) error {
 		return err
 	}
 	err = migrations.Grant(ctx, c.databaseURL, c.grants, how...)
-	if errors.Is(err, migrations.ErrNoSessions) || errors.Is(err, migrations.ErrTemporaryTables) { // nothing that serves wants them
+	if errors.Is(err, migrations.ErrNoSessions) || errors.Is(err, migrations.ErrTemporaryTables) { // the deployment works without these rights
 		fmt.Fprintln(os.Stderr, "migrate: warning:", err)
 		return nil
 	}

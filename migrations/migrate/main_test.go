@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store/storetest"
 )
 
-// commandVariable makes the test binary the command itself.
+// commandVariable makes the test binary run as the command.
 const commandVariable = "MIGRATE_IS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -110,14 +110,14 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// ranElsewhere is the test of each other command that a runbook has the migration job run.
+// ranElsewhere names the test of each other command that a runbook runs by the migration job.
 var ranElsewhere = map[string]string{
-	"expect-move":  "TestPlannedUpgrade", // emulator/acceptance/moves: it runs both
+	"expect-move":  "TestPlannedUpgrade", // emulator/acceptance/moves runs both
 	"confirm-move": "TestPlannedUpgrade",
 }
 
-// Each command that a runbook has the migration job run is run by a test: `distrust` by
-// this one. It leaves a database that is not the authority.
+// A test runs each command that a runbook runs by the migration job; this test runs distrust. It
+// leaves a database that is not the authority.
 func TestArgumentsOfRunbooksRun(t *testing.T) {
 	t.Parallel()
 	pages, err := runbooks.Pages("../../docs/runbooks")
@@ -127,7 +127,7 @@ func TestArgumentsOfRunbooksRun(t *testing.T) {
 	ran := 0
 	for name, page := range pages {
 		for _, given := range regexp.MustCompile(`gcloud run jobs execute fencepost-migrate .*--args='([^']+)'`).FindAllStringSubmatch(page, -1) {
-			arguments := strings.Split(given[1], ",") // as gcloud does
+			arguments := strings.Split(given[1], ",") // as gcloud splits them
 			if arguments[0] != "distrust" {
 				if ranElsewhere[arguments[0]] == "" {
 					t.Errorf("%s: migrate %q: got no test that runs it, want it in ranElsewhere", name, arguments)
@@ -155,7 +155,7 @@ func TestArgumentsOfRunbooksRun(t *testing.T) {
 	}
 }
 
-// Whether intents need a MAC is the owner's to say, with a name and a reason.
+// The owner decides, with a name and a reason, whether intents need a MAC.
 func TestRuleOfMACs(t *testing.T) {
 	t.Parallel()
 	databaseURL := storetest.URL(t)

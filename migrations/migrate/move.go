@@ -24,7 +24,7 @@ const (
 var errNoMark = errors.New("a move is told from a restore by the mark alone: set FENCEPOST_AUTHORITY_MARK=true and " +
 	"FENCEPOST_AUTHORITY_BUCKET as the functions have them; where they have none, switch authority.mark on for them first, and wait for a sweep")
 
-// openMark opens the mark's object as the functions have it; nil: they have none.
+// openMark opens the mark's object with the functions' settings; nil: they have none.
 func openMark(ctx context.Context) (*gcs.Object, error) {
 	bucket := os.Getenv("FENCEPOST_AUTHORITY_BUCKET")
 	if os.Getenv("FENCEPOST_AUTHORITY_MARK") != "true" || bucket == "" {
@@ -42,7 +42,7 @@ func move(ctx context.Context, c call, dial pgconn.DialFunc) (err error) {
 		return errNoMark
 	}
 	defer func() { err = errors.Join(err, object.Close()) }()
-	// Locks are waited for as long as a client that is frozen may keep them.
+	// The lock timeout is longer than a frozen client can keep a lock.
 	s, err := store.Open(ctx, store.Options{URL: c.databaseURL, Dial: dial, MaxConns: 2,
 		StatementTimeout: time.Minute, LockTimeout: 50 * time.Second, IdleInTransactionTimeout: time.Minute})
 	if err != nil {
@@ -105,7 +105,7 @@ func cancelled(ctx context.Context, s *store.Store, mover mark.Mover, said mark.
 	return nil
 }
 
-// endedAs says whether the last move ended so already.
+// endedAs returns nil if the last move already has this outcome, else the error otherwise.
 func endedAs(ctx context.Context, s *store.Store, outcome string, otherwise error) error {
 	last, err := s.EndedMove(ctx)
 	switch {

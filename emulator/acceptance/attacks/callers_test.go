@@ -80,8 +80,8 @@ func TestASubjectIsNoEmail(t *testing.T) {
 	}
 }
 
-// A name of before names had kinds is read as one of its kind: who has the verified e-mail
-// goes on, and gets the answers of before; a subject of that spelling is unauthorised.
+// A stored caller name without a kind prefix counts as a name of its kind. The owner of the verified
+// e-mail continues and gets the earlier answers. A subject with the same spelling is unauthorised.
 func TestNamesOfBefore(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 1})
@@ -160,9 +160,8 @@ func TestEverybodyAtAClosedIssuer(t *testing.T) {
 	}
 }
 
-// A caller whose credential was stolen is shut out at once, in all that it asks, while
-// another goes on; who succeeds it gets its answers, and what that one posts again is a
-// retry.
+// A caller whose credential was stolen is shut out at once from every call, while another continues.
+// Its successor gets its answers, and a repeated post of the successor is a retry.
 func TestARevokedCallerIsShutOut(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 2})
@@ -209,8 +208,8 @@ func TestARevokedCallerIsShutOut(t *testing.T) {
 	}
 }
 
-// The runbook of a stolen credential, step by step: of what was in the queue nothing is
-// carried out, and the owner goes on under its new name.
+// The runbook of a stolen credential, step by step: no queued intent is carried out, and the owner
+// continues under its new name.
 func TestRunbookOfAStolenCredential(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 2})

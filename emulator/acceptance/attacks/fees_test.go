@@ -27,8 +27,8 @@ const (
 	receiver = "0x00000000000000000000000000000000000cafe0"
 )
 
-// burn is a payload of no value that pays price per gas for calldata, all of it a tip but
-// the base fee: to whoever proposes the block.
+// burn returns a payload without value that pays price per gas for calldata. All but the base fee is a
+// tip to the block's proposer.
 func burn(price *big.Int) map[string]any {
 	return map[string]any{
 		"to": receiver, "value": "0", "data": "0x" + strings.Repeat("ff", 129_024), "gas": burnGas,
@@ -125,8 +125,8 @@ func balance(t *testing.T, b target, c *ethclient.Client, s txmanager.Submitter)
 	return wei
 }
 
-// A caller that asks for a tip of nearly a whole transaction's fee pays the proposer no
-// more than a multiple of what the nodes advise, also where nobody has set a policy.
+// A caller that asks for a tip near the maximum fee of a transaction pays the proposer only a multiple
+// of the nodes' advice, even without a policy.
 func TestATipIsBoundedWithoutAPolicy(t *testing.T) {
 	t.Parallel()
 	b := attacked(t, stack.Options{})
@@ -157,8 +157,8 @@ func TestATipIsBoundedWithoutAPolicy(t *testing.T) {
 	}
 }
 
-// Under a policy of no value and a limit of fees a caller cannot lower the balance by more
-// than that limit, whatever gas and fees it asks for, and however often.
+// Under a policy with no value and a fee limit, a caller cannot lower the balance by more than that
+// limit. Its gas, its fees and the number of its calls do not matter.
 func TestFeesOfACallerUnderAPolicy(t *testing.T) {
 	t.Parallel()
 	b := attacked(t, stack.Options{})
@@ -278,9 +278,9 @@ func TestAFeeThatNoNodeSendsGetsNoNonce(t *testing.T) {
 	}
 }
 
-// Where the deployment allows more than its nodes send, the transaction is STUCK at once
-// and says why; the caller's cancel and the operator's placeholder each end it, and the next
-// intent goes on. All at the highest fee that is allowed.
+// If the deployment allows a higher fee than its nodes send, the transaction is STUCK at once and says
+// why. The caller's cancel and the operator's placeholder each end it, and the next intent continues.
+// All pay the highest allowed fee.
 func TestAFeeAboveTheNodesCapCanBeEnded(t *testing.T) {
 	t.Parallel()
 	b := attacked(t, stack.Options{RPCProxy: true, Settings: map[string]string{"FENCEPOST_FEES_MAX_FEE_PER_TX": "5000000000000000000"}})

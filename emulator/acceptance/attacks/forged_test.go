@@ -62,9 +62,9 @@ func (h deployment) brokenInto(t *testing.T) *pgx.Conn {
 	return conn
 }
 
-// Who has broken into a function that accepts no intents writes rows as it likes, and none
-// is signed: without a MAC the database refuses it, with a wrong one, or another intent's,
-// it ends without a nonce, and one whose key never was waits. What is behind goes on.
+// An attacker in a function that accepts no intents writes rows, and none is signed. The database
+// refuses a row without a MAC. A row with a wrong MAC, or another intent's, ends without a nonce. A
+// row with an unknown key waits. The intents behind it continue.
 func TestRowsOfABrokenFunctionAreNotSigned(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 2})
@@ -114,8 +114,7 @@ func TestRowsOfABrokenFunctionAreNotSigned(t *testing.T) {
 	h.robbedOfNothing(t)
 }
 
-// A payload that was changed under a good MAC, by somebody who can even do that, is not
-// signed.
+// A payload that an attacker changed under a valid MAC is not signed.
 func TestAChangedPayloadIsNotSigned(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 2})
@@ -175,8 +174,8 @@ select tx_id::text from row`, honest.TxID, print[:], robbery, s).Scan(&id); err 
 	h.robbedOfNothing(t)
 }
 
-// With the key in Cloud KMS, a create makes one call more. Where KMS gives no answer nothing
-// is stored, and what is in the queue waits and is not rejected.
+// With the key in Cloud KMS, a create makes one more call. If KMS does not answer, nothing is stored,
+// and queued intents wait and are not rejected.
 func TestMACsByCloudKMS(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 1, Signer: stack.SignerKMS, Settings: map[string]string{

@@ -12,9 +12,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// forgeries are what an attacker in one function tries in the database, as its role. $1 is a
-// submitter. Each statement would have something signed that nobody asked for, move money,
-// or hide who did it.
+// forgeries are statements that an attacker in one function tries with its database role. $1 is a
+// submitter. Each statement would make a signature without a request, move money, or hide its author.
 var forgeries = map[string]string{
 	"an intent that nobody posted":         `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state) values (gen_random_uuid(), $1, 'forged', 'email:shop@fencepost.example', '\x00', 'QUEUED')`,
 	"another payload":                      `update tx_document set bytes = '\x00' where tx_id in (select tx_id from managed_tx where submitter = $1)`,
@@ -50,8 +49,8 @@ var forgeries = map[string]string{
 	"an answer in the trading core's name": `update transfer_resolution set verdict = 'SUCCESS' where $1 <> ''`,
 }
 
-// may says which of these are a function's own work. What is in no list here is refused to
-// every function.
+// may lists the statements that belong to a function's own work. A function that is in no list is
+// refused them.
 var may = map[string][]string{
 	"create":       {"an intent that nobody posted", "a held intent that goes on"},
 	"advance":      {"a nonce for it", "signed bytes of its own", "the next nonce"},
@@ -66,8 +65,8 @@ var may = map[string][]string{
 	},
 }
 
-// never are statements that no role may run, whichever function it is of: each undoes a final
-// row, takes the database's own guards away, or leaves the database. $1 is a submitter.
+// never lists statements that no function's role may run: each changes a final row, removes the
+// database's guards, or leaves the database. $1 is a submitter.
 var never = map[string]string{
 	"a transaction less":            `delete from managed_tx where submitter = $1`,
 	"all transactions less":         `truncate managed_tx cascade`,
@@ -130,8 +129,8 @@ func undone(t *testing.T, d deployment, db *pgx.Conn, statement string, s txmana
 	return pg.Code
 }
 
-// Whoever has broken into one function has its database role, and no other's: each forging
-// statement is refused but where it is the function's own work.
+// An attacker in one function has only that function's database role. Each forging statement is
+// refused unless it is the function's own work.
 func TestAFunctionsRoleIsItsOwn(t *testing.T) {
 	t.Parallel()
 	d := setup(t, stack.Options{Split: true, Processes: 1, Transfers: true, Submitters: 2})

@@ -36,8 +36,8 @@ func (h deployment) setPolicy(t *testing.T, s txmanager.Submitter, p client.Poli
 	}
 }
 
-// A caller that posts as much as it can uses up neither the queue nor the day of another caller
-// of the same submitter; also where it cancels and posts again.
+// A caller that posts as much as it can uses up neither the queue nor the daily limit of another
+// caller of the same submitter. Cancelling and posting again does not change that.
 func TestACallerUsesUpItsOwnShareAlone(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Split: true, Processes: 1}) // each function with its own role
@@ -98,8 +98,8 @@ func units(selector string, addresses int, amount int) string {
 	return data + fmt.Sprintf("%064x", amount)
 }
 
-// Under limits of a token a caller cannot move or approve more of it: by no function, by no
-// malformed data, by no handler, and by no intent that was queued when they were set.
+// Under a token's limits a caller cannot move or approve more of it. No function, malformed data,
+// handler or intent queued earlier gets around them.
 func TestACallerCannotMoveMoreOfAToken(t *testing.T) {
 	t.Parallel()
 	transaction, err := json.Marshal(map[string]any{"transaction": map[string]any{"to": coin, "data": units("0x095ea7b3", 1, 6), "gas": 100_000}})

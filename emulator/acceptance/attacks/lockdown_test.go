@@ -10,8 +10,8 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// What a thief has in the queue when the operator sets a policy that forbids it is not
-// carried out: it ends without a nonce, with the reason, and holds up nothing behind it.
+// A thief's queued intent is not carried out after the operator sets a policy that forbids it. It ends
+// without a nonce, with the reason, and blocks no later intent.
 func TestAPolicyHoldsForWhatIsQueued(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 2})

@@ -1,5 +1,5 @@
-// Package attacks has what somebody might try who may have nothing signed, or less than it
-// wants, against a whole deployment: real function processes, real Postgres, a real chain.
+// Package attacks runs attacks against a whole deployment by attackers without rights, or with fewer
+// rights than they need. Function processes, Postgres and chain are real.
 package attacks
 
 import (
@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 // within bounds everything that a test waits for.
 const within = 8 * time.Minute
 
-// deployment is a running stack and a look behind its back.
+// deployment is a running stack with direct access to its database and chain.
 type deployment struct {
 	*stack.Stack
 	DB      *pgxpool.Pool
@@ -125,7 +125,7 @@ func (l *testLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// has says whether the text was written.
+// has reports whether the log contains the text.
 func (l *testLog) has(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,7 +216,7 @@ func (h deployment) mint(t *testing.T, claims map[string]any) string {
 	return token
 }
 
-// intent sends one wei to nobody in particular.
+// intent returns an intent that sends one wei to an unused address.
 func intent(s txmanager.Submitter, requestID string) map[string]any {
 	return map[string]any{
 		"submitter": s, "requestId": requestID,

@@ -22,8 +22,8 @@ const (
 	unregistered = txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000000ff")
 )
 
-// hostile is a batch of intents for s of which each calls a function whose tuple no
-// other has, and is refused: its gas is too little. n is how many it has.
+// hostile returns a batch of n intents for s. Each calls a function with a different tuple and is
+// refused for too little gas.
 func hostile(r *rand.Rand, s txmanager.Submitter, n int) string {
 	intents := make([]string, n)
 	for i := range intents {
@@ -58,7 +58,7 @@ func (b target) refused(t testing.TB, account, batch, want string) {
 	}
 }
 
-// resident is how many bytes of its own the function process has in memory.
+// resident returns the resident memory of the function process, in bytes.
 func (b target) resident(t testing.TB) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.Processes()[0].PID()))
@@ -78,11 +78,11 @@ func (b target) resident(t testing.TB) int64 {
 	return 0
 }
 
-// tight collects garbage often, so that what is resident is what is kept.
+// tight collects garbage often, so that resident memory is retained memory.
 var tight = map[string]string{"GOGC": "20"}
 
-// Signatures that were never seen before leave nothing behind in a process, whoever
-// posts them: a stranger, whose payloads are not read, or a caller, whose are.
+// New signatures leave no memory behind in a process, whether an unauthorised caller posts them, whose
+// payloads are not read, or a caller whose payloads are.
 func TestHostileSignaturesLeaveNoMemory(t *testing.T) {
 	t.Parallel()
 	for _, who := range []struct{ account, want string }{
@@ -120,9 +120,8 @@ func TestHostileSignaturesLeaveNoMemory(t *testing.T) {
 	}
 }
 
-// A caller who begins requests and does not send their bodies takes no more of an
-// instance than its bound: the others of its requests are refused, and other callers
-// are served.
+// A caller that begins requests without sending their bodies uses at most its share of an instance.
+// Its other requests are refused, and other callers are served.
 func TestUnsentBodiesOfOneCaller(t *testing.T) {
 	t.Parallel()
 	const most, begun = 32, 40

@@ -114,16 +114,16 @@ func TestABackupThatIsPutBackIsNoticedByTheMark(t *testing.T) {
 	d.once()
 }
 
-// Without a mark the same is not noticed by its identity. That is the limit of what is
-// promised where authority.mark is off.
+// Without a mark the same restore is not noticed by its identity. This is the limit of the promise
+// while authority.mark is off.
 func TestWithoutTheMarkABackupThatIsPutBackIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, false, stack.Options{SweepEvery: -1})
 	d.wantUnnoticed(false)
 }
 
-// A copy that is younger than the last mark holds its id: it is not told apart, and
-// what was committed after it is lost without notice.
+// A copy that is younger than the last mark contains the mark's id. It is not recognised, and later
+// commits are lost without notice.
 func TestACopyYoungerThanTheLastMarkIsNotToldApart(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, true, stack.Options{SweepEvery: -1})

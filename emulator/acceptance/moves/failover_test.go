@@ -33,14 +33,14 @@ func (d *deployment) moveTo(c *pgcluster.Cluster) {
 	d.Proxy.Retarget(c.Addr())
 }
 
-// identity is by what a server is told from another.
+// identity returns the values by which servers are distinguished.
 func (d *deployment) identity() string {
 	d.t.Helper()
 	return value[string](d, `select system_identifier::text || ' ' || current_timeline() from pg_control_system()`)
 }
 
-// The primary dies under load, and its replica is promoted with no word before. It may
-// lack what was committed last: nothing in it is believed, with a mark and without one.
+// The primary dies under load, and its replica is promoted without notice. The replica can lack the
+// last commits. It is not used until accepted, with a mark and without one.
 func TestAnUnplannedPromotionIsNoticed(t *testing.T) {
 	t.Parallel()
 	for _, marked := range []bool{true, false} {

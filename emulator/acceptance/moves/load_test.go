@@ -16,8 +16,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// load posts intents for every submitter, and payouts, until it is stopped. Each has a
-// value of its own, by which the chain tells it from all others, and is posted once.
+// load posts intents for every submitter, and payouts, until it is stopped. Each has a unique value,
+// by which the chain distinguishes it, and is posted once.
 type load struct {
 	d      *deployment
 	stop   func()

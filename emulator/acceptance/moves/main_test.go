@@ -1,7 +1,6 @@
-// Package moves rehearses what becomes of a deployment when its database moves: a backup
-// that is put back, a replica that is promoted, pg_upgrade, a dump that is loaded into
-// another version. Clusters, function processes, chain and trading core are real; the
-// mark is kept in a storage that is reached by Google's client.
+// Package moves rehearses moves of a deployment's database: a restored backup, a promoted replica,
+// pg_upgrade, and a dump that is loaded into another version. Clusters, function processes, chain and
+// trading core are real. The mark is kept in a storage that Google's client reaches.
 package moves
 
 import (
@@ -72,7 +71,7 @@ var quick = map[string]string{
 	"FENCEPOST_TRANSFER_RETRY_FIRST": "200ms", "FENCEPOST_TRANSFER_RETRY_MOST": "1s", "FENCEPOST_DATABASE_MAX_CONNS": "8",
 }
 
-// deployment is a running stack on a cluster of its own.
+// deployment is a running stack on a separate cluster.
 type deployment struct {
 	*stack.Stack
 	DB      *pgxpool.Pool // of the database that is in use
@@ -83,8 +82,8 @@ type deployment struct {
 	log     *keptLog
 }
 
-// room has a place for each deployment that may run at one time: each has clusters and a
-// load of its own, and with more of them two cores do not keep up.
+// room bounds how many deployments run at once. Each has separate clusters and a separate load, and
+// two cores do not keep up with more.
 var room = make(chan struct{}, 2)
 
 // deploy starts a deployment with four submitters and payouts. It is swept each second,

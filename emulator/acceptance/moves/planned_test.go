@@ -58,7 +58,7 @@ func (d *deployment) releaseUntouched() (status int, text string, u untouched) {
 	return status, text, u
 }
 
-// notCheap wants that nothing is released in bulk: the database may lack what was committed.
+// notCheap requires that no submitter is released in bulk, as the database can lack commits.
 func (d *deployment) notCheap() {
 	d.t.Helper()
 	if status, text, _ := d.releaseUntouched(); status != http.StatusConflict || !strings.Contains(text, "NOT_A_PLANNED_MOVE") {
@@ -112,8 +112,8 @@ func (d *deployment) movesAsPlanned(move func()) {
 	d.check()
 }
 
-// releasesAll releases every submitter in bulk, and singly those that stay: what was bound
-// and not sent when the move was announced is sent after the release alone, so that the
+// releasesAll releases every submitter in bulk, and singly those that stay. Transactions that had a
+// nonce and were unsent at the announcement of the move are sent only after the release. So the
 // account never has as many transactions as the database knows.
 func (d *deployment) releasesAll() {
 	d.t.Helper()

@@ -1,12 +1,11 @@
-// Command owner is a program of the tests that asks for nonces by themselves, and signs
-// for them elsewhere:
+// Command owner is a test program that reserves nonces and signs for them outside the manager:
 //
 //	owner allocate <submitter> <owner> <requestId>...
 //	owner used <txId> <owner> <signed bytes in hex>
 //	owner recyclable <txId> <owner> <reason>
 //
-// Its settings are those of the functions. It prints what it got as JSON, and ends with 1
-// where a hook failed, which it may ask again.
+// It reads the settings of the functions and prints its result as JSON. It exits with 1 if a hook
+// failed; the same command may then be repeated.
 package main
 
 import (

@@ -11,12 +11,12 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Every refusal of a payout, by its code and its status; nothing is stored of what was
-// refused before there was a transfer, and nothing moves.
+// Each refusal of a payout has its code and status. A refusal before a transfer exists stores nothing,
+// and no refusal moves money.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
-	narrow := h.tokenBy(t, 20, nil) // an account without code takes any call: it is never paid
+	narrow := h.tokenBy(t, 20, nil) // an account without code accepts any call but never pays
 	narrow.MinUnits, narrow.MaxUnits, narrow.DailyUnits = 10, 1000, 1500
 	suspended := h.tokenBy(t, 21, nil)
 	suspended.Active = false
@@ -69,8 +69,8 @@ func TestAnswers(t *testing.T) {
 	u.wantMoney("after all that", 1_000_000, 0, 0)
 }
 
-// An account that is FROZEN or DISABLED pays nothing out; one that is frozen while its
-// payout is on its way is paid back into.
+// A FROZEN or DISABLED account pays nothing out. If it is frozen while its payout is open, the refund
+// still reaches it.
 func TestAnswersOfTheAccount(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
@@ -92,7 +92,7 @@ func TestAnswersOfTheAccount(t *testing.T) {
 	poll(t, "it has ended", func() bool { return u.load(reqID).State.Terminal() })
 }
 
-// The limits of a user are those of transfers: payouts count, and are counted.
+// A user's limits for transfers also bound payouts, and payouts count against them.
 func TestAnswersBeyondLimits(t *testing.T) {
 	t.Parallel()
 	h := setup(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// deployed is a contract on the house's chain.
-func (h *house) deployed(t *testing.T, code []byte) txmanager.Address {
+// deployed deploys a contract on the deployment's chain.
+func (h *deployment) deployed(t *testing.T, code []byte) txmanager.Address {
 	t.Helper()
 	at, err := h.Deploy(t.Context(), code)
 	if err != nil {
@@ -22,8 +22,8 @@ func (h *house) deployed(t *testing.T, code []byte) txmanager.Address {
 	return at
 }
 
-// tokenBy is an asset of its own that is paid out by the contract.
-func (h *house) tokenBy(t *testing.T, id int32, code []byte) transfer.Asset {
+// tokenBy adds a separate asset that the contract pays out.
+func (h *deployment) tokenBy(t *testing.T, id int32, code []byte) transfer.Asset {
 	t.Helper()
 	a := stack.USDT
 	a.ID, a.Name = id, "T"+string('A'+rune(id%26))
@@ -34,9 +34,8 @@ func (h *house) tokenBy(t *testing.T, id int32, code []byte) transfer.Asset {
 	return a
 }
 
-// A payment that the chain refuses for good is given back once, and nothing is at the
-// address: one whose call would revert is never sent, and one that reverts is final
-// first.
+// A payment that the chain refuses permanently is refunded once, and the address gets nothing. If its
+// call would revert, it is never sent. If it reverts in a block, the refund waits until that is final.
 func TestGivenBack(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
@@ -58,7 +57,7 @@ func TestGivenBack(t *testing.T) {
 				u.address = *c.to
 			}
 			a := u.pay(400_001, "cid", "c")
-			if a.Code != string(payout.Rejected) || c.reason != payout.Rejected { // on a slow machine the end comes before the answer
+			if a.Code != string(payout.Rejected) || c.reason != payout.Rejected { // on a slow machine the payout ends before the answer
 				u.want("posted", a, http.StatusAccepted, "PENDING", "")
 			}
 			if x := u.ends(a.ReqID, rollback); x.Reason != c.reason {
@@ -78,14 +77,14 @@ func TestGivenBack(t *testing.T) {
 	}
 }
 
-// H14: a token that returns false without reverting, or passes on less, is CONFIRMED,
-// and nothing proves that it paid. The payout stays and is CRITICAL, nothing is given
-// back, not even on request, and conservation does not take it for paid.
+// H14: a transaction of a token that returns false without reverting, or passes on less, is CONFIRMED
+// without proof of payment. The payout keeps its state and is CRITICAL. It is never refunded, not even
+// on request, and conservation does not count it as paid.
 func TestH14ConfirmedIsNotPaid(t *testing.T) {
 	t.Parallel()
 	h := own(t, false, stack.Options{})
 	for name, code := range map[string][]byte{"returns false": contracts.Liar(), "passes on less": contracts.Skimming()} {
-		u := h.unjudged(t, h.tokenBy(t, int32(10+len(name)), code), 1_000_000)
+		u := h.unverified(t, h.tokenBy(t, int32(10+len(name)), code), 1_000_000)
 		reqID := u.accepted(400_001)
 		u.awaitManaged(reqID, "CONFIRMED")
 		asked := u.load(reqID).RetryCount
@@ -103,7 +102,7 @@ func TestH14ConfirmedIsNotPaid(t *testing.T) {
 		if got := u.has(); got != 599_999 {
 			t.Errorf("%s: got %d in Funding, want 599999: nothing given back", name, got)
 		}
-		if err := h.judge(t.Context(), false); err != nil {
+		if err := h.verify(t.Context(), false); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -15,22 +15,21 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// paymentTo is what a payment is counted by. The token is zero for the chain's coin.
+// paymentTo is the key by which payments are counted. The token is zero for the chain's coin.
 type paymentTo struct{ token, address common.Address }
 
-// scanned is what a chain has paid, block by block, up to where no reorg of these tests
-// reaches.
+// scanned holds a chain's payments, block by block, below the depth that these tests' reorgs reach.
 type scanned struct {
 	mu   sync.Mutex
-	upTo uint64 // blocks below are in paid
+	upTo uint64 // blocks below are counted in paid
 	paid map[paymentTo]int
 }
 
-// deepestReorg is more blocks than any test replaces.
+// deepestReorg is more than the number of blocks that any test replaces.
 const deepestReorg = 16
 
-// payments is how many payments to the user's address the chain has: of a token the
-// events of transfers by the payer, of the coin the transactions that succeeded.
+// payments counts the chain's payments to the user's address. For a token it counts the payer's
+// transfer events, for the coin the successful transactions.
 func (u *user) payments() int {
 	u.t.Helper()
 	n, err := u.scanned.count(u.ctx, u.client, u.Chain.Head(), u.Payer.Address(), u.counted())

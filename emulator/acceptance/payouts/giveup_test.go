@@ -9,14 +9,14 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// H1a, without PROTECT: a worker is about to create the payment and is held up. An
-// operator gives the payout up: the tombstone is written, and the money goes back. Then
-// the create arrives, and does not run. Held up behind the create, the same ends by the
-// cancel of what is in the queue, or of what has a nonce.
+// H1a without PROTECT: a worker is delayed just before it creates the payment. An operator gives the
+// payout up: the tombstone is written, and the money is refunded. Then the create arrives and does not
+// run. If the worker is delayed after the create, the cancel of the queued or allocated intent has the
+// same result.
 func TestH01GivenUpBesideACreate(t *testing.T) {
 	t.Parallel()
 	h := still(t)
-	h.Chain.StopMining() // what has a nonce is not mined meanwhile
+	h.Chain.StopMining() // transactions with a nonce are not mined meanwhile
 	before := h.newUser(t, h.coin(), 1_000_000)
 	worker, reqID := before.stopped("payout.posting", 400_001)
 	if got := before.managed(reqID); got != "" || before.load(reqID).State != transfer.TargetPending {
@@ -42,9 +42,8 @@ func TestH01GivenUpBesideACreate(t *testing.T) {
 	before.wantMoney("given up before the create", 1_000_000, 0, 0)
 }
 
-// Given up while it waits for a block, a payout ends by its placeholder; once it is
-// CONFIRMED, giving up finds it paid; once the transfer is COMMITTED there is nothing
-// to give up.
+// A payout that is given up while it waits for a block ends by its placeholder. Once it is CONFIRMED,
+// giving up finds it paid. Once the transfer is COMMITTED, giving up is refused.
 func TestGivenUpOnItsWay(t *testing.T) {
 	t.Parallel()
 	h := still(t)
@@ -83,8 +82,8 @@ select exists (select from tx_version v where v.tx_id = m.tx_id and v.kind = 'PL
 	})
 }
 
-// However far a payout has come when several operators give it up, while its task is
-// delivered many times over: one payment or one refund.
+// Several operators give up a payout at any stage, while its task is delivered many times. It ends by
+// one payment or one refund.
 func TestOnePaymentOrOneRefund(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
@@ -114,7 +113,7 @@ func TestOnePaymentOrOneRefund(t *testing.T) {
 	}
 }
 
-// stage is how far a transaction in that state has come.
+// stage returns how far a transaction in that state has come.
 func stage(managed string) int {
 	switch managed {
 	case "":
@@ -129,8 +128,8 @@ func stage(managed string) int {
 	return 4
 }
 
-// A worker that is stopped anywhere on a payout's way, while the others carry it to its
-// end, changes nothing when it wakes.
+// A worker that stops at any step of a payout, while others carry it to its end, changes nothing when
+// it resumes.
 func TestWokenAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	h := setup(t)

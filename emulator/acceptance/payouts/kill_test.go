@@ -13,17 +13,17 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// victim is one kill: what a process does when it dies at the point, what it leaves
-// behind, and how that ends.
+// victim is one kill: the process' action, the point at which it dies, the state it leaves, and the
+// end.
 type victim struct {
 	point string
 	does  func(v *user, addr string) (reqID string)
 	left  transfer.State
-	made  bool // the managed transaction is on record
+	made  bool // the managed transaction is stored
 	ends  []transfer.State
 }
 
-// victims are those of every point that a payout passes.
+// victims has an entry for every point that a payout reaches.
 var victims = []victim{
 	{"transfer.received", posts, 0, false, happy},
 	{"transfer.beginning", posts, transfer.Init, false, happy},
@@ -50,7 +50,7 @@ var victims = []victim{
 	{"transfer.driven", commits, transfer.Committed, true, happy},
 	{"transfer.swept", isSwept, transfer.TargetPending, false, happy},
 
-	{"payout.cancelling", givesUp, transfer.TargetPending, false, happy}, // the operator was not heard, and does not ask again
+	{"payout.cancelling", givesUp, transfer.TargetPending, false, happy}, // the operator's call was lost and is not repeated
 	{"payout.cancelled", givesUp, transfer.TargetPending, true, rollback},
 	{"transfer.deposit.recording", givesUp, transfer.TargetPending, true, rollback},
 	{"transfer.deposit.recorded", givesUp, transfer.Compensating, true, rollback},
@@ -60,9 +60,9 @@ var victims = []victim{
 	{"transfer.refund.recorded", givesUp, transfer.RolledBack, true, rollback},
 }
 
-// A process dies by SIGKILL at each point of a payout's way, once. The others carry it
-// to its end, by its task or by the sweep: one payment or one refund, as the chain and
-// Funding's journal tell it. Every point is hit, or the test fails.
+// A process dies by SIGKILL once at each point of a payout. Its task or the sweep makes the others end
+// it by one payment or one refund, as the chain and Funding's journal show. The test fails if a point
+// is not reached.
 func TestPayoutKilledAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	wantEveryPoint(t)
@@ -103,7 +103,7 @@ func TestPayoutKilledAtEveryPoint(t *testing.T) {
 	}
 }
 
-// wantEveryPoint wants a victim for each point that a payout passes.
+// wantEveryPoint requires a victim for each point that a payout reaches.
 func wantEveryPoint(t *testing.T) {
 	t.Helper()
 	have := make(map[string]bool)
@@ -118,7 +118,7 @@ func wantEveryPoint(t *testing.T) {
 	}
 }
 
-// dies has a process do it and die, and holds what is left to what should be.
+// dies makes a process die at this step, and checks the remaining state.
 func (v victim) dies(t *testing.T, u user) {
 	u.t = t // the user outlives this test
 	p, hit := u.armed(t, v.point, crash.Kill)
@@ -168,7 +168,7 @@ func isSwept(u *user, addr string) string {
 	return reqID
 }
 
-// givesUp is an operator who gives up a payout that is not posted yet.
+// givesUp gives up, as an operator, a payout that is not posted yet.
 func givesUp(u *user, addr string) string {
 	reqID := u.withdrawn(transfer.TargetPending)
 	if a, err := u.resolveAt("http://"+addr, reqID); err == nil {
@@ -184,8 +184,7 @@ func (u *user) wantNoAnswer(status int) {
 	}
 }
 
-// withdrawn is a payout that was withdrawn from Funding and is in the state, and of
-// which nothing is posted.
+// withdrawn returns a payout that was withdrawn from Funding, is in the state, and was not posted.
 func (u *user) withdrawn(s transfer.State) (reqID string) {
 	u.t.Helper()
 	terms, err := payout.Prepare(u.asset, 400_001, u.address.String(), 300_000)

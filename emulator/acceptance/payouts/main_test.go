@@ -1,7 +1,7 @@
-// Package payouts proves the promises of payouts across the whole house: real
-// function processes, real Postgres, a real chain, and a payer's key that is really
-// used. What became of the money is read from the chain, block by block, and from the
-// journal of Funding; what the house says of itself is held against that.
+// Package payouts proves the promises of payouts across a whole deployment: real function processes,
+// real Postgres, a real chain, and a payer's key that is really used. It reads the money's movements
+// from the chain, block by block, and from Funding's journal, and compares the deployment's own
+// answers with them.
 package payouts
 
 import (
@@ -61,19 +61,18 @@ func TestMain(m *testing.M) {
 // within bounds everything that a test waits for.
 const within = 8 * time.Minute
 
-// house is a running stack, and a look behind its back.
-type house struct {
+// deployment is a running stack with direct access to its database and chain.
+type deployment struct {
 	*stack.Stack
 	DB     *pgxpool.Pool
 	client *ethclient.Client
 	log    *keptLog
-	watch  *webtest.Watch // of every answer
+	watch  *webtest.Watch // checks every answer
 
 	scanned scanned
 }
 
-// quick are settings under which who is lost is found within seconds, and a payment
-// is final within a second.
+// quick makes the sweep find lost work within seconds, and a payment final within a second.
 var quick = map[string]string{
 	"FENCEPOST_LEASE_DURATION": "2s", "FENCEPOST_LEASE_RENEW_INTERVAL": "900ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE": "100ms",
 	"FENCEPOST_DATABASE_LOCK_TIMEOUT": "1500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "500ms",
@@ -84,8 +83,8 @@ var quick = map[string]string{
 	"FENCEPOST_TRANSFER_PAYOUT_FINALITY": "40s",
 }
 
-func build(ctx context.Context, o stack.Options) (_ *house, err error) {
-	h := &house{log: new(keptLog)}
+func build(ctx context.Context, o stack.Options) (_ *deployment, err error) {
+	h := &deployment{log: new(keptLog)}
 	if h.watch, err = webtest.NewWatch("../../../functions/openapi.yaml"); err != nil {
 		return nil, err
 	}
@@ -115,26 +114,25 @@ func build(ctx context.Context, o stack.Options) (_ *house, err error) {
 	return h, nil
 }
 
-func (h *house) close() error {
+func (h *deployment) close() error {
 	h.client.Close()
 	h.DB.Close()
 	return errors.Join(h.Stack.Close(), h.watch.Err())
 }
 
-// shared is the house of all tests that harm nobody else's users. It is swept each
+// shared is the deployment of all tests that do not disturb other tests' users. It is swept each
 // second.
-var shared = sync.OnceValues(func() (*house, error) {
+var shared = sync.OnceValues(func() (*deployment, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	opened = true
 	return build(ctx, stack.Options{SweepEvery: time.Second, CheckEvery: time.Second})
 })
 
-var opened bool // shared was asked for
+var opened bool // a test has opened shared
 
-// endShared judges the shared house as a whole, if the tests have passed, and closes
-// it.
-func endShared(judge bool) error {
+// endShared checks the whole shared deployment, if the tests have passed, and closes it.
+func endShared(verify bool) error {
 	if !opened {
 		return nil
 	}
@@ -144,8 +142,8 @@ func endShared(judge bool) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	if judge {
-		err = h.judge(ctx, true)
+	if verify {
+		err = h.verify(ctx, true)
 	}
 	if err != nil {
 		h.log.show()
@@ -153,9 +151,9 @@ func endShared(judge bool) error {
 	return errors.Join(err, h.close())
 }
 
-// judge holds everything that happened in the house to every promise, by the
-// checkers, and asks the house itself.
-func (h *house) judge(ctx context.Context, settled bool) error {
+// verify runs the checkers on everything that happened in the deployment, and queries the deployment
+// itself.
+func (h *deployment) verify(ctx context.Context, settled bool) error {
 	found, err := money.Check(ctx, money.Episode{Database: h.Database, Core: h.Core.Ledger(), Settled: settled})
 	if err != nil {
 		return err
@@ -165,20 +163,20 @@ func (h *house) judge(ctx context.Context, settled bool) error {
 	}
 	status, answer, err := h.Call(ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
 	if err != nil || status != http.StatusOK {
-		return fmt.Errorf("the house's own check: got %d %s, %w; want 200", status, answer, err)
+		return fmt.Errorf("the deployment's own check: got %d %s, %w; want 200", status, answer, err)
 	}
 	var findings, halts, checks int
 	err = h.DB.QueryRow(ctx, `
 select (select count(*) from conservation_finding), (select count(*) from transfer_halt), (select max(version) from conservation_checkpoint)`,
 	).Scan(&findings, &halts, &checks)
 	if err != nil || findings > 0 || halts > 0 || checks == 0 {
-		return fmt.Errorf("the house's own checks: got %d findings and %d halts by %d steps, %w; want none by some", findings, halts, checks, err)
+		return fmt.Errorf("the deployment's own checks: got %d findings and %d halts by %d steps, %w; want none by some", findings, halts, checks, err)
 	}
 	return nil
 }
 
-// setup is the shared house.
-func setup(t *testing.T) *house {
+// setup returns the shared deployment.
+func setup(t *testing.T) *deployment {
 	t.Helper()
 	h, err := shared()
 	if err != nil {
@@ -187,9 +185,9 @@ func setup(t *testing.T) *house {
 	return h
 }
 
-// own is a house for t alone, with no sweep but those that the test runs. It is judged
-// when t has passed; settled says that everything has ended by then.
-func own(t *testing.T, settled bool, o stack.Options) *house {
+// own returns a deployment for t alone, where only the test runs sweeps. It is checked when t has
+// passed; settled means that everything has ended by then.
+func own(t *testing.T, settled bool, o stack.Options) *deployment {
 	t.Helper()
 	if o.SweepEvery == 0 {
 		o.SweepEvery = -1
@@ -203,7 +201,7 @@ func own(t *testing.T, settled bool, o stack.Options) *house {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
 		if !t.Failed() {
-			if err := h.judge(ctx, settled); err != nil {
+			if err := h.verify(ctx, settled); err != nil {
 				t.Error(err)
 			}
 		}
@@ -231,7 +229,7 @@ func (l *keptLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lines are those that have every one of the texts.
+// lines returns the lines that contain all of the texts.
 func (l *keptLog) lines(texts ...string) (found []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 )
 
-// MON-001, H31: a payout is late after twice its expected finality, which is 40 s here:
-// not after the minute of other transfers, and after 80 s. A process that expects five
-// blocks of 20 s each, by its other settings, pages nobody before 200 s.
+// MON-001, H31: a payout is late after twice its expected finality, which is 40 s here. It is not late
+// after the minute of other transfers, and is after 80 s. A process whose settings expect five blocks
+// of 20 s each raises no alert before 200 s.
 func TestMON001PayoutHasItsChainsLimit(t *testing.T) {
 	t.Parallel()
 	h := still(t)
@@ -26,7 +26,7 @@ func TestMON001PayoutHasItsChainsLimit(t *testing.T) {
 		addr string
 		want []string
 	}{{slowBlocks.Addr(), ages[3:]}, {h.Processes()[0].Addr(), ages[1:]}} {
-		for _, ago := range ages { // just before: they grow older
+		for _, ago := range ages { // just before the check, as they grow older
 			tag, err := h.DB.Exec(u.ctx, `update transfers_tb set state_at = clock_timestamp() - $2::text::interval where req_id = $1 and state = 30`, pays[ago], ago)
 			if err != nil || tag.RowsAffected() != 1 {
 				t.Fatalf("age it by %s: got %v, %v; want one row in TARGET_PENDING", ago, tag, err)

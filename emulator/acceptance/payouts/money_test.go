@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// paid is what the chain says was paid to the user's address, in units of the asset.
+// paid returns the chain's payments to the user's address, in units of the asset.
 func (u *user) paid() uint64 {
 	u.t.Helper()
 	terms := u.asset.Payout
@@ -42,8 +42,7 @@ func tokenOf(a transfer.Asset) txmanager.Address {
 	return txmanager.Address(common.HexToAddress(a.Payout.Token))
 }
 
-// journal is what Funding's journal says was done for the user, by operation: how
-// often, and how many units.
+// journal returns the user's operations in Funding's journal: their number and their units.
 func (u *user) journal() (times map[transfer.Op]int, units map[transfer.Op]uint64) {
 	u.t.Helper()
 	times, units = make(map[transfer.Op]int), make(map[transfer.Op]uint64)
@@ -67,7 +66,7 @@ func (u *user) journal() (times map[transfer.Op]int, units map[transfer.Op]uint6
 	return times, units
 }
 
-// has is the balance in Funding.
+// has returns the balance in Funding.
 func (u *user) has() (units uint64) {
 	u.t.Helper()
 	err := u.DB.QueryRow(u.ctx, `
@@ -78,8 +77,7 @@ select (available * 10 ^ precision)::bigint from balances_tb where user_id = $1 
 	return units
 }
 
-// wantMoney says what is left in Funding, and what has come to the address, by how
-// many payments.
+// wantMoney checks the balance in Funding, and the amount and number of payments at the address.
 func (u *user) wantMoney(what string, inFunding, atAddress uint64, payments int) {
 	u.t.Helper()
 	if f, p, n := u.has(), u.paid(), u.payments(); f != inFunding || p != atAddress || n != payments {
@@ -87,10 +85,9 @@ func (u *user) wantMoney(what string, inFunding, atAddress uint64, payments int)
 	}
 }
 
-// end is how every episode ends: all that the user began comes to its end; what was
-// withdrawn and not given back is at the address, to the unit, by as many payments as
-// were not given back; the checkers find nothing; and every task, late, three times
-// more, changes nothing.
+// end is the end of every episode. All the user's transfers end. Withdrawn and not refunded money is
+// at the address, to the unit, by one payment each. The checkers find nothing. Then every task runs
+// three times more, late, and changes nothing.
 func (u *user) end() {
 	u.t.Helper()
 	poll(u.t, fmt.Sprintf("every payout of user %d has ended", u.id), func() bool {
@@ -115,7 +112,7 @@ func (u *user) end() {
 	}
 }
 
-// settled judges by the chain and by Funding's journal alone.
+// settled compares only the chain and Funding's journal.
 func (u *user) settled() {
 	u.t.Helper()
 	times, units := u.journal()
@@ -130,7 +127,7 @@ func (u *user) settled() {
 	}
 }
 
-// picture is all that is on record about the user's money, a line each.
+// picture returns everything stored about the user's money, one row a line.
 func (u *user) picture() (lines []string) {
 	u.t.Helper()
 	lines = append(lines, fmt.Sprintf("%d in Funding, %d on the chain by %d payments", u.has(), u.paid(), u.payments()))
@@ -160,8 +157,8 @@ select concat_ws(' ', 'managed', m.tx_id, m.state, m.sub_state, m.nonce) from ma
 	return lines
 }
 
-// replay delivers the step task of every payout of the user's once more, and asks for
-// its withdrawal and its refund again.
+// replay delivers the step task of each of the user's payouts once more, and repeats its withdrawal
+// and refund.
 func (u *user) replay() {
 	u.t.Helper()
 	for _, x := range u.all() {
@@ -169,7 +166,7 @@ func (u *user) replay() {
 			u.t.Errorf("task of %s, again: got %d, want 204", x.ReqID, status)
 		}
 		if x.State == transfer.Failed {
-			continue // Funding was never asked: a withdrawal would be its first
+			continue // Funding was never called: a withdrawal would be its first
 		}
 		success := transfer.Outcome{Verdict: transfer.Success}
 		if got := u.Funding.Withdraw(u.ctx, x.Call()); got != success {
@@ -184,7 +181,7 @@ func (u *user) replay() {
 	}
 }
 
-// all are the user's payouts.
+// all returns the user's payouts.
 func (u *user) all() (list []transfer.Transfer) {
 	u.t.Helper()
 	rows, err := u.DB.Query(u.ctx, `select req_id from transfers_tb where user_id = $1 order by transfer_id`, u.id)

@@ -9,8 +9,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// check is a check of conservation on an operator's demand.
-func (h *house) check(t *testing.T) string {
+// check runs a check of conservation at an operator's request.
+func (h *deployment) check(t *testing.T) string {
 	t.Helper()
 	status, answer, err := h.Call(t.Context(), stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": false})
 	if err != nil || status != http.StatusOK {
@@ -19,7 +19,7 @@ func (h *house) check(t *testing.T) string {
 	return string(answer)
 }
 
-// Checks find nothing while payouts are made. Once the payer's key pays from outside they
+// Checks find nothing while payouts are made. When a foreign signer pays with the payer's key, they
 // find that payment, and new payouts are halted.
 func TestConservationReadsTheChain(t *testing.T) {
 	t.Parallel()
@@ -32,7 +32,7 @@ func TestConservationReadsTheChain(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	u := h.unjudged(t, h.coin(), 1_000_000)
+	u := h.unverified(t, h.coin(), 1_000_000)
 	u.ends(u.accepted(100_000), happy)
 	poll(t, "the payout's payment was read from the chain", func() bool {
 		if got := h.check(t); !strings.Contains(got, `"result":"ok"`) {
@@ -51,12 +51,12 @@ func TestConservationReadsTheChain(t *testing.T) {
 	}
 }
 
-// A payout that is COMMITTED on record, and whose payment the chain does not have, is
-// found once the blocks were read that must have it, and new payouts are halted.
+// A payout is COMMITTED in the database, but the chain lacks its payment. The check finds this once
+// the blocks that must contain it were read, and halts new payouts.
 func TestConservationMissesAPayment(t *testing.T) {
 	t.Parallel()
 	h := unowned(t)
-	u := h.unjudged(t, h.coin(), 1_000_000)
+	u := h.unverified(t, h.coin(), 1_000_000)
 	u.ends(u.accepted(100_000), happy)
 	h.everyQueue(t, false)
 	reqID := u.accepted(200_000)
@@ -80,13 +80,12 @@ func TestConservationMissesAPayment(t *testing.T) {
 	}
 }
 
-// A payout that a process has stored and not begun when transfers are halted, and its
-// asset is suspended, stays as it is however often its task comes: nothing leaves. Once
-// both are lifted it is paid once.
-func TestAPayoutOfAHaltedHouseStays(t *testing.T) {
+// A process has stored a payout and not begun it when transfers are halted and its asset is suspended.
+// However often its task comes, it stays and nothing is sent. Once both are lifted it is paid once.
+func TestAPayoutOfAHaltedDeploymentStays(t *testing.T) {
 	t.Parallel()
 	h := unowned(t)
-	u := h.unjudged(t, h.coin(), 1_000_000)
+	u := h.unverified(t, h.coin(), 1_000_000)
 	run := func(statement string, args ...any) {
 		t.Helper()
 		if tag, err := h.DB.Exec(u.ctx, statement, args...); err != nil || tag.RowsAffected() != 1 {

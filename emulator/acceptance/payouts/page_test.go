@@ -15,14 +15,13 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 )
 
-// page is a runbook that a test follows. Every query and every call that it prints has
-// to be used by the end.
+// page is a runbook that a test follows. The test must use every query and call that it prints.
 type page struct {
-	*house
+	*deployment
 	t       *testing.T
 	name    string
 	queries map[string][]string // by section
-	calls   map[string]bool     // method and path as printed, and whether it was used
+	calls   map[string]bool     // method and path as printed, and whether the test used them
 	ran     map[string]bool     // the queries that ran
 }
 
@@ -33,13 +32,13 @@ var (
 )
 
 // follow reads docs/runbooks/{name}.md.
-func (h *house) follow(t *testing.T, name string) *page {
+func (h *deployment) follow(t *testing.T, name string) *page {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/runbooks/" + name + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &page{house: h, t: t, name: name, queries: map[string][]string{}, calls: map[string]bool{}, ran: map[string]bool{}}
+	p := &page{deployment: h, t: t, name: name, queries: map[string][]string{}, calls: map[string]bool{}, ran: map[string]bool{}}
 	for _, section := range strings.Split("\n"+string(text), "\n## ") {
 		title, _, _ := strings.Cut(section, "\n")
 		for _, block := range sqlBlock.FindAllStringSubmatch(section, -1) {
@@ -73,8 +72,8 @@ func (p *page) query(section string, number int) []map[string]any {
 	return found
 }
 
-// call makes a call that the page prints, with what stands in its braces, in their
-// order, and wants it done.
+// call makes a call as the page prints it, with the values in for its braces in order, and requires
+// success.
 func (p *page) call(printed string, body any, in ...string) map[string]any {
 	p.t.Helper()
 	status, got := p.tries(printed, body, in...)
@@ -84,7 +83,7 @@ func (p *page) call(printed string, body any, in ...string) map[string]any {
 	return got
 }
 
-// tries is call, whatever the answer is, but for those that ask to come again.
+// tries is call with any answer, except those that ask for a retry.
 func (p *page) tries(printed string, body any, in ...string) (status int, got map[string]any) {
 	p.t.Helper()
 	if _, ok := p.calls[printed]; !ok {
@@ -106,7 +105,7 @@ func (p *page) tries(printed string, body any, in ...string) (status int, got ma
 	return status, got
 }
 
-// followed fails where the page prints something that was not used.
+// followed fails if the page prints a query or call that the test did not use.
 func (p *page) followed() {
 	p.t.Helper()
 	for _, c := range slices.Sorted(maps.Keys(p.calls)) {
@@ -123,7 +122,7 @@ func (p *page) followed() {
 	}
 }
 
-// column is what a query shows in one column, as text.
+// column returns one column of a query's rows as text.
 func column(rows []map[string]any, name string) (all []string) {
 	for _, row := range rows {
 		all = append(all, fmt.Sprint(row[name]))

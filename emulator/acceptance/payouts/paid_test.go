@@ -9,12 +9,12 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// coin and token are the assets of a house, with the terms that it pays them out by.
-func (h *house) coin() transfer.Asset  { return h.PaidOut(stack.ETH) }
-func (h *house) token() transfer.Asset { return h.PaidBy(stack.USDT, h.Token) }
+// coin and token are the assets of a deployment, with their payout terms.
+func (h *deployment) coin() transfer.Asset  { return h.PaidOut(stack.ETH) }
+func (h *deployment) token() transfer.Asset { return h.PaidBy(stack.USDT, h.Token) }
 
-// A payout of the chain's coin and one of a token: PENDING while the chain is,
-// COMMITTED at finality with the money at the address once, and Funding debited once.
+// A payout of the chain's coin and one of a token are PENDING until finality and then COMMITTED. The
+// address gets the money once, and Funding is debited once.
 func TestPaidOut(t *testing.T) {
 	t.Parallel()
 	for name, asset := range map[string]transfer.Asset{"coin": setup(t).coin(), "token": setup(t).token()} {
@@ -46,7 +46,7 @@ func TestPaidOut(t *testing.T) {
 	}
 }
 
-// wantWhy wants to be told what a payout that is on its way waits for.
+// wantWhy requires that the operator's page names what a running payout waits for.
 func (u *user) wantWhy(reqID string) {
 	u.t.Helper()
 	w := u.why(reqID)

@@ -15,15 +15,14 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// useTheKey makes a transaction of the payer's past the house, as somebody else who
-// has its key would.
-func (h *house) useTheKey(t *testing.T, n uint64) { h.payOutside(t, n, 0) }
+// useTheKey sends a transaction of the payer past the transaction manager, as a foreign signer would.
+func (h *deployment) useTheKey(t *testing.T, n uint64) { h.payOutside(t, n, 0) }
 
-// payOutside is useTheKey to pay somebody.
-func (h *house) payOutside(t *testing.T, n uint64, wei int64) {
+// payOutside is useTheKey with a payment of wei.
+func (h *deployment) payOutside(t *testing.T, n uint64, wei int64) {
 	t.Helper()
 	id, gwei := new(big.Int).SetUint64(h.Chain.ChainID()), int64(1_000_000_000)
-	key := devchain.DevAccounts(2)[1].Key // behind the one submitter's
+	key := devchain.DevAccounts(2)[1].Key // the payer's account follows the ordinary submitter's
 	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
 		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(wei), Gas: 21_000,
 		GasTipCap: big.NewInt(gwei), GasFeeCap: big.NewInt(100 * gwei),
@@ -40,7 +39,7 @@ func (h *house) payOutside(t *testing.T, n uint64, wei int64) {
 	}
 }
 
-func (h *house) inProtect(t *testing.T) (episode int) {
+func (h *deployment) inProtect(t *testing.T) (episode int) {
 	t.Helper()
 	poll(t, "the payer is in PROTECT", func() bool {
 		return h.DB.QueryRow(t.Context(), `select episode from protect_episode where submitter = $1 and closed_at is null`, h.Payer).Scan(&episode) == nil
@@ -48,10 +47,10 @@ func (h *house) inProtect(t *testing.T) (episode int) {
 	return episode
 }
 
-// release lets the payer out of PROTECT: the one nonce was used by somebody else.
-func (h *house) release(t *testing.T, episode int) {
+// release releases the payer from PROTECT: a foreign signer used one nonce.
+func (h *deployment) release(t *testing.T, episode int) {
 	t.Helper()
-	if err := h.Chain.Mine(70); err != nil { // what was lost is finalized
+	if err := h.Chain.Mine(70); err != nil { // the foreign transaction is finalized
 		t.Fatal(err)
 	}
 	body := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared", "requests": map[string]string{"0": "by hand"}}
@@ -67,7 +66,7 @@ func (h *house) release(t *testing.T, episode int) {
 	}
 }
 
-// diedInInit is a payout that was stored by a process that died then.
+// diedInInit returns a payout whose process died right after it stored it.
 func (u *user) diedInInit() (reqID string) {
 	u.t.Helper()
 	p, hit := u.armed(u.t, "transfer.beginning", crash.Kill)
@@ -76,11 +75,10 @@ func (u *user) diedInInit() (reqID string) {
 	return u.only().ReqID
 }
 
-// H1a: the payer's key is used by somebody else, and PROTECT opens while payouts are at
-// every step before their nonce. Nothing begins in it, nothing is paid in it, and
-// nothing is given back on a guess: who knows what used the key. After the release each
-// payout ends by one payment or one refund, also where a create comes
-// late.
+// H1a: a foreign signer uses the payer's key, and PROTECT opens while payouts are at every step before
+// their nonce. Meanwhile no payout begins, pays or is refunded, since the foreign transaction's origin
+// is unknown. After the release each payout ends by one payment or one refund, even if a create
+// arrives late.
 func TestH01ProtectOfThePayer(t *testing.T) {
 	t.Parallel()
 	h := own(t, true, stack.Options{})
@@ -95,7 +93,7 @@ func TestH01ProtectOfThePayer(t *testing.T) {
 	episode := h.inProtect(t)
 
 	queued.want("a new payout", queued.pay(1, "cid", "new"), http.StatusServiceUnavailable, "", "SYSTEM_ERROR")
-	queued.only() // of the refused one nothing is stored
+	queued.only() // the refused payout is not stored
 	queued.want("a known payout", queued.pay(400_001, "cid", "c"), http.StatusOK, "PENDING", "DUPLICATE_REQUEST")
 	tooOld.age(late, "16 minutes")
 	for range 3 {
@@ -136,7 +134,7 @@ func TestH01ProtectOfThePayer(t *testing.T) {
 	}
 }
 
-// held wants the payout where it was, and nothing at the address.
+// held requires the payout in its state, and no money at the address.
 func (u *user) held(reqID string, s transfer.State, inFunding uint64, managed string) {
 	u.t.Helper()
 	if got, m := u.load(reqID).State, u.managed(reqID); got != s || m != managed {
@@ -145,7 +143,7 @@ func (u *user) held(reqID string, s transfer.State, inFunding uint64, managed st
 	u.wantMoney("in PROTECT", inFunding, 0, 0)
 }
 
-// age makes a payout older than it is.
+// age makes a payout older.
 func (u *user) age(reqID, by string) {
 	u.t.Helper()
 	tx, err := u.DB.Begin(u.ctx)

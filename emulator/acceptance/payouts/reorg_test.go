@@ -8,7 +8,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// raw are the bytes of a version of the payout's transaction.
+// raw returns the bytes of a version of the payout's transaction.
 func (u *user) raw(reqID, kind string) (bytes []byte) {
 	u.t.Helper()
 	err := u.DB.QueryRow(u.ctx, `
@@ -24,10 +24,10 @@ select d.bytes
 	return bytes
 }
 
-// H1d across the house: a reorg takes the block of three payments back before it is
-// final. The one was mined although it was given up, and now its placeholder is: it is
-// given back. Of the next the placeholder was mined, and now the payment is: it is
-// paid. The last has vanished from the chain and from the pool: it is sent again.
+// H1d: a reorg removes the block of three payments before it is final. The first was mined although it
+// was given up; now its placeholder is mined, and it is refunded. Of the second the placeholder was
+// mined; now its payment is, and it is paid. The third has vanished from the chain and the pool, and
+// is sent again.
 func TestH01ReorgTakesPaymentsBack(t *testing.T) {
 	t.Parallel()
 	h := own(t, true, stack.Options{Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "6"}})

@@ -25,9 +25,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// unowned is a house without the judgement at its end: a restore leaves a halt, which is
-// none of a house in which nothing went wrong.
-func unowned(t *testing.T) *house {
+// unowned returns a deployment without the final check: a restore leaves a halt, which the check would
+// report.
+func unowned(t *testing.T) *deployment {
 	t.Helper()
 	h, err := build(t.Context(), stack.Options{SweepEvery: -1, CheckEvery: -1, Submitters: 2})
 	if err != nil {
@@ -44,8 +44,8 @@ func unowned(t *testing.T) *house {
 	return h
 }
 
-// onServer runs statements beside the database, whose name replaces LIVE.
-func (h *house) onServer(t *testing.T, statements ...string) {
+// onServer runs statements outside the database, whose name replaces LIVE.
+func (h *deployment) onServer(t *testing.T, statements ...string) {
 	t.Helper()
 	u, err := url.Parse(h.Database)
 	if err != nil {
@@ -81,8 +81,8 @@ const (
 	sendAway  = `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'LIVE' and pid <> pg_backend_pid()`
 )
 
-// everyQueue pauses the queues of all functions, or lets them run.
-func (h *house) everyQueue(t *testing.T, run bool) {
+// everyQueue pauses or resumes the queues of all functions.
+func (h *deployment) everyQueue(t *testing.T, run bool) {
 	t.Helper()
 	c, err := h.TasksClient(t.Context())
 	if err != nil {
@@ -106,7 +106,7 @@ func pauses(ctx context.Context, c *cloudtasksapi.Client, name string, run bool)
 }
 
 // asks makes one call.
-func (h *house) asks(account, method, path string, body any) (status int, got map[string]any, err error) {
+func (h *deployment) asks(account, method, path string, body any) (status int, got map[string]any, err error) {
 	status, text, err := h.Call(context.Background(), account, method, path, body)
 	if err == nil && len(text) > 0 {
 		err = json.Unmarshal(text, &got)
@@ -114,9 +114,8 @@ func (h *house) asks(account, method, path string, body any) (status int, got ma
 	return status, got, err
 }
 
-// intends posts an ordinary intent of so many wei as its caller, until it is answered,
-// and returns its txId.
-func (h *house) intends(t *testing.T, s txmanager.Submitter, requestID string, wei int) (txID string) {
+// intends posts an ordinary intent of wei as its caller until it is answered, and returns its txId.
+func (h *deployment) intends(t *testing.T, s txmanager.Submitter, requestID string, wei int) (txID string) {
 	t.Helper()
 	poll(t, requestID+" is accepted", func() bool {
 		status, got, err := h.asks(stack.CallerAccount, http.MethodPost, "/api/v1/tx", map[string]any{
@@ -129,11 +128,11 @@ func (h *house) intends(t *testing.T, s txmanager.Submitter, requestID string, w
 	return txID
 }
 
-// ordinary is whom the ordinary intents pay.
+// ordinary is the recipient of the ordinary intents.
 const ordinary = "0x00000000000000000000000000000000000cafe0"
 
 // awaitTx sweeps until the ordinary intent is in the state.
-func (h *house) awaitTx(t *testing.T, txID, want string) {
+func (h *deployment) awaitTx(t *testing.T, txID, want string) {
 	t.Helper()
 	var last string
 	poll(t, txID+" is "+want, func() bool {
@@ -144,7 +143,7 @@ func (h *house) awaitTx(t *testing.T, txID, want string) {
 }
 
 // swept sweeps until the condition is met.
-func (h *house) swept(t *testing.T, what string, met func() bool) {
+func (h *deployment) swept(t *testing.T, what string, met func() bool) {
 	t.Helper()
 	poll(t, what, func() bool {
 		_ = h.RunSweep(t.Context())
@@ -152,7 +151,7 @@ func (h *house) swept(t *testing.T, what string, met func() bool) {
 	})
 }
 
-// died is a payout whose process died at the point.
+// diedAt returns a payout whose process died at the point.
 func (u *user) diedAt(point string) (reqID string) {
 	u.t.Helper()
 	p, hit := u.armed(u.t, point, crash.Kill)
@@ -161,12 +160,11 @@ func (u *user) diedAt(point string) (reqID string) {
 	return u.only().ReqID
 }
 
-// payment is one that the chain has: who was paid, and how much.
+// payment is a payment on the chain: its recipient and its amount.
 type payment struct{ to, wei string }
 
-// chainPays reads from the chain's blocks what the account has paid. What it sends to
-// itself pays nobody.
-func (h *house) chainPays(t *testing.T, s txmanager.Submitter) (all []payment) {
+// chainPays reads the account's payments from the chain's blocks, without those to itself.
+func (h *deployment) chainPays(t *testing.T, s txmanager.Submitter) (all []payment) {
 	t.Helper()
 	signer := types.LatestSignerForChainID(new(big.Int).SetUint64(h.Chain.ChainID()))
 	for number := uint64(0); number <= h.Chain.Head(); number++ {
@@ -195,8 +193,8 @@ func (h *house) chainPays(t *testing.T, s txmanager.Submitter) (all []payment) {
 	return all
 }
 
-// committed are the payments that the transfers which ended COMMITTED stand for.
-func (h *house) committed(t *testing.T) (all []payment) {
+// committed returns the payments that the COMMITTED transfers should have.
+func (h *deployment) committed(t *testing.T) (all []payment) {
 	t.Helper()
 	rows, err := h.DB.Query(t.Context(), `select payout_address, payout_base_units::text from transfers_tb where transfer_type = 3 and state = 40`)
 	if err != nil {
@@ -212,13 +210,13 @@ func (h *house) committed(t *testing.T) (all []payment) {
 	return all
 }
 
-// restoration is what a backup has, and what happened after it.
+// restoration holds the state of a backup and the later events.
 type restoration struct {
-	*house
+	*deployment
 	t           *testing.T
 	busy, still txmanager.Submitter // ordinary: intents of the first ran after the backup, those of the second did not
 	users       []*user
-	ended       map[*user]transfer.State // how each user's one payout has to end
+	ended       map[*user]transfer.State // the required end of each user's payout
 
 	init, source, target, queued, flying, never, refunding, lost *user
 
@@ -227,14 +225,14 @@ type restoration struct {
 }
 
 func (r *restoration) user(ends transfer.State) *user {
-	u := r.unjudged(r.t, r.coin(), 1_000_000)
+	u := r.unverified(r.t, r.coin(), 1_000_000)
 	r.users, r.ended[u] = append(r.users, u), ends
 	return u
 }
 
 const refunded, paidOut = transfer.RolledBack, transfer.Committed
 
-// before brings payouts into every state, and intents.
+// before makes intents, and payouts in every state.
 func (r *restoration) before() {
 	t := r.t
 	r.pauseSteps(t)
@@ -271,7 +269,7 @@ func (r *restoration) before() {
 	}
 }
 
-// lists puts the user's address on the list of those that payouts may go to.
+// lists adds the user's address to the list of allowed payout addresses.
 func (r *restoration) lists(u *user) (addressID string) {
 	r.t.Helper()
 	body := map[string]any{"asset": u.asset.Name, "address": u.address.String()}
@@ -293,10 +291,10 @@ const (
 	blockAddresses = "POST /admin/v1/users/{user_id}/payout_addresses/block"
 )
 
-// policy is what an operator sets after the backup.
+// policy is the policy that an operator sets after the backup.
 var policy = map[string]any{"maxValue": "1000", "reason": "a limit set after the backup"}
 
-// after is what the backup does not know.
+// after makes the changes that the backup does not contain.
 func (r *restoration) after() {
 	t := r.t
 	operator := func(method, path string, body any) {
@@ -334,15 +332,14 @@ func (r *restoration) after() {
 	r.awaitTx(t, r.ran, "CONFIRMED")
 }
 
-// A backup has payouts in every state, and ordinary intents; after it all of them go on.
-// The copy is taken back into use by docs/runbooks/restore.md, from its first line to its
-// last: every query and every call of the page, and nothing else. Each transfer ends,
-// the chain's payments and the transfers COMMITTED are the same, one to one, and nobody
-// has more or less than before.
+// A backup has payouts in every state and ordinary intents, and all of them continue after the
+// restore. The copy is put into use by docs/runbooks/restore.md, with every query and call of the page
+// and nothing else. Each transfer ends. The chain's payments and the COMMITTED transfers match one to
+// one, and every user has the right amount.
 func TestRestoreFollowedToTheLetterPaysNothingTwice(t *testing.T) {
 	t.Parallel()
 	h := unowned(t)
-	r := &restoration{house: h, t: t, busy: h.Submitters()[0], still: h.Submitters()[1], ended: map[*user]transfer.State{}}
+	r := &restoration{deployment: h, t: t, busy: h.Submitters()[0], still: h.Submitters()[1], ended: map[*user]transfer.State{}}
 	r.before()
 	h.onServer(t, closeDoor, sendAway, `create database "LIVE_bk" template "LIVE"`, openDoor)
 	r.after()
@@ -356,7 +353,7 @@ func TestRestoreFollowedToTheLetterPaysNothingTwice(t *testing.T) {
 	r.heldIntents(p)
 	r.step8(p)
 	p.followed()
-	r.judged()
+	r.verified()
 }
 
 const (
@@ -366,8 +363,7 @@ const (
 	undoubt = "8. Transfers"
 )
 
-// step1to3 stops the queues, puts the backup in the database's place, and sees that it is
-// noticed.
+// step1to3 stops the queues, replaces the database by the backup, and checks that this is noticed.
 func (r *restoration) step1to3(p *page) {
 	t := r.t
 	r.everyQueue(t, false)
@@ -388,14 +384,14 @@ func (r *restoration) step1to3(p *page) {
 	})
 }
 
-// lostNonces are the nonces that the copy does not know, by the receiver and the amount.
+// lostNonce is a nonce that the copy does not know, with its recipient and amount.
 type lostNonce struct {
 	Nonce uint64
 	Taker struct{ To, Hash, ValueWei string }
 }
 
-// lostOf is the page of lost nonces, once each shows what consumed it: the blocks of then
-// are older than the counts that the node keeps, and are read in steps.
+// lostOf returns the page of lost nonces, once each shows the transaction that consumed it. Those
+// blocks are older than the counts that the node keeps, and are read in steps.
 func (r *restoration) lostOf(p *page, s txmanager.Submitter) (all []lostNonce, finalCount uint64) {
 	p.t.Helper()
 	r.swept(p.t, "what consumed each nonce is read", func() bool {
@@ -424,13 +420,13 @@ func (r *restoration) shownLost(p *page, s txmanager.Submitter) (all []lostNonce
 	return answer.Nonces, *answer.FinalCount
 }
 
-// step4 finds what ran, when nothing is pending any more.
+// step4 finds the requests that ran, once nothing is pending any more.
 func (r *restoration) step4(p *page) {
 	t := r.t
-	if err := r.Chain.Mine(600); err != nil { // the restore takes so long
+	if err := r.Chain.Mine(600); err != nil { // as many blocks as a restore takes
 		t.Fatal(err)
 	}
-	if all, _ := r.lostOf(p, r.Payer); len(all) != 5 { // INIT, SOURCE_PENDING, TARGET_PENDING, queued, and the lost one
+	if all, _ := r.lostOf(p, r.Payer); len(all) != 5 { // INIT, SOURCE_PENDING, TARGET_PENDING, queued, and the lost payout
 		t.Errorf("lost nonces of the payer: got %+v, want 5", all)
 	}
 	if got := column(p.query(find, 0), "request_id"); len(got) != 6 || !slices.Contains(got, "ran") || !slices.Contains(got, r.queued.only().ReqID) {
@@ -438,7 +434,7 @@ func (r *restoration) step4(p *page) {
 	}
 }
 
-// step6 repeats the operators' acts of the log.
+// step6 repeats the operators' acts from the log.
 func (r *restoration) step6(p *page) {
 	t := r.t
 	if got := p.call("POST /api/v1/tx/{txId}/cancel", nil, r.cancelled); got["outcome"] != "CANCELLED" {
@@ -452,7 +448,7 @@ func (r *restoration) step6(p *page) {
 			t.Fatalf("%s: got %d %v, %v", path, status, got, err)
 		}
 	}
-	// The address is on the list again; so is who may add one.
+	// The address is on the list again, and so are the users who may add one.
 	p.call(removeAddress, map[string]any{"reason": "as before"}, fmt.Sprint(r.lost.id), r.stolen)
 	p.call(blockAddresses, map[string]any{"reason": "as before"}, fmt.Sprint(r.lost.id))
 	if got := column(p.query(redo, 0), "held"); !slices.Equal(got, []string{"1", "1", "3"}) && len(got) != 3 {
@@ -462,7 +458,7 @@ func (r *restoration) step6(p *page) {
 
 const releases = "POST /admin/v1/submitters/{submitter}/release"
 
-// step7 releases each submitter, with the requests that were found, by nonce.
+// step7 releases each submitter with the requests found, by nonce.
 func (r *restoration) step7(p *page) {
 	t := r.t
 	episode := func(s txmanager.Submitter) (n int) {
@@ -504,7 +500,7 @@ func (r *restoration) step7(p *page) {
 	p.call(releases, map[string]any{"episode": episode(r.still), "mode": "resync", "count": 0, "fill": 8, "reason": "restored, nothing ran"}, string(r.still))
 }
 
-// heldIntents lets go on what may, and matches what has run.
+// heldIntents lets intents continue that may, and matches those that have run.
 func (r *restoration) heldIntents(p *page) {
 	t := r.t
 	status, got, err := r.asks(stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(r.still)+"/resume", map[string]any{"reason": "it is used again"})
@@ -527,12 +523,11 @@ func (r *restoration) heldIntents(p *page) {
 	r.awaitTx(t, repeated, "CONFIRMED/RECORDED")
 	p.call("POST /admin/v1/submitters/{submitter}/foreign/write-off", map[string]any{"through": 1_000_000, "reason": "nobody has asked for it again"}, string(r.busy))
 
-	a := r.lost.pay(400_001, "cid", "c") // the user repeats what was lost
+	a := r.lost.pay(400_001, "cid", "c") // the user repeats the lost payout
 	r.lost.want("repeated", a, http.StatusServiceUnavailable, "", "SYSTEM_ERROR")
 }
 
-// matches has the operator match a held intent with the foreign transaction that it is
-// held for.
+// matches matches, as an operator, a held intent with the foreign transaction for which it is held.
 func (r *restoration) matches(p *page, s txmanager.Submitter, txID string) (hash string) {
 	r.t.Helper()
 	list, _ := p.call("GET /admin/v1/submitters/{submitter}/foreign", nil, string(s))["foreign"].([]any)
@@ -581,7 +576,7 @@ func (r *restoration) step8(p *page) {
 	}
 	p.call("POST /admin/v1/halts/{id}/resume", map[string]any{"reason": "the user of the lost payout repeats it", "earlier": true}, fmt.Sprint(newest))
 
-	a := r.lost.pay(400_001, "cid", "c") // the user repeats what was lost, and what was paid
+	a := r.lost.pay(400_001, "cid", "c") // the user repeats the lost and paid payout
 	r.lost.want("repeated", a, http.StatusAccepted, "PENDING", "")
 	r.swept(t, "the repeated payout is held", func() bool {
 		r.lost.task(a.ReqID)
@@ -595,8 +590,8 @@ func (r *restoration) step8(p *page) {
 	r.matches(p, r.Payer, txID)
 }
 
-// judged holds the end against the chain.
-func (r *restoration) judged() {
+// verified checks the end against the chain.
+func (r *restoration) verified() {
 	t := r.t
 	r.swept(t, "every transfer has ended", func() bool {
 		var open int

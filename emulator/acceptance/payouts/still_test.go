@@ -15,9 +15,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// still is a house of t's own in which payouts are stepped by nobody but the test: no
-// sweep, and the queue of steps is paused. The transaction manager works.
-func still(t *testing.T) *house {
+// still returns a deployment for t in which only the test steps payouts: it has no sweep, and the
+// queue of steps is paused. The transaction manager works.
+func still(t *testing.T) *deployment {
 	t.Helper()
 	h := own(t, true, stack.Options{})
 	h.pauseSteps(t)
@@ -25,7 +25,7 @@ func still(t *testing.T) *house {
 }
 
 // pauseSteps pauses the queue of steps.
-func (h *house) pauseSteps(t *testing.T) {
+func (h *deployment) pauseSteps(t *testing.T) {
 	t.Helper()
 	h.queue(t, func(c *cloudtasksapi.Client, name string) error {
 		_, err := c.PauseQueue(t.Context(), &cloudtaskspb.PauseQueueRequest{Name: name})
@@ -33,8 +33,8 @@ func (h *house) pauseSteps(t *testing.T) {
 	})
 }
 
-// goOn lets the steps' queue run again.
-func (h *house) goOn(t *testing.T) {
+// goOn resumes the queue of steps.
+func (h *deployment) goOn(t *testing.T) {
 	t.Helper()
 	h.queue(t, func(c *cloudtasksapi.Client, name string) error {
 		_, err := c.ResumeQueue(t.Context(), &cloudtaskspb.ResumeQueueRequest{Name: name})
@@ -42,7 +42,7 @@ func (h *house) goOn(t *testing.T) {
 	})
 }
 
-func (h *house) queue(t *testing.T, do func(c *cloudtasksapi.Client, name string) error) {
+func (h *deployment) queue(t *testing.T, do func(c *cloudtasksapi.Client, name string) error) {
 	t.Helper()
 	c, err := h.TasksClient(t.Context())
 	if err != nil {
@@ -65,8 +65,8 @@ func (u *user) stepTo(reqID string, want []transfer.State) transfer.Transfer {
 	return u.ends(reqID, want)
 }
 
-// aside starts a process to which no route leads.
-func (h *house) aside(t *testing.T, settings map[string]string) *processes.Process {
+// aside starts a process that gets no routed requests.
+func (h *deployment) aside(t *testing.T, settings map[string]string) *processes.Process {
 	t.Helper()
 	p, err := h.StartAside(t.Context(), settings)
 	if err != nil {
@@ -76,9 +76,9 @@ func (h *house) aside(t *testing.T, settings map[string]string) *processes.Proce
 	return p
 }
 
-// armed is a process that does what the action says when it passes the point. One that
-// is to be stopped bears that for long.
-func (h *house) armed(t *testing.T, point, action string) (p *processes.Process, hit func() bool) {
+// armed starts a process that does the action when it reaches the point. Its time-outs are long enough
+// to be stopped.
+func (h *deployment) armed(t *testing.T, point, action string) (p *processes.Process, hit func() bool) {
 	t.Helper()
 	folder := t.TempDir()
 	if err := crash.Arm(folder, point, 1, action); err != nil {
@@ -91,7 +91,7 @@ func (h *house) armed(t *testing.T, point, action string) (p *processes.Process,
 	return h.aside(t, settings), func() bool { return crash.Hit(folder, point) }
 }
 
-// died waits for the process' end by its own hand, at the point.
+// died waits until the process has exited at the point.
 func died(t *testing.T, p *processes.Process, hit func() bool, point string) {
 	t.Helper()
 	select {
@@ -104,8 +104,7 @@ func died(t *testing.T, p *processes.Process, hit func() bool, point string) {
 	}
 }
 
-// slow is a payout that a process posts and is stopped at a point of, until it is told
-// to go on.
+// slow is a payout whose process stops at a point until the test continues it.
 type slow struct {
 	*user
 	p        *processes.Process
@@ -113,7 +112,7 @@ type slow struct {
 	answered chan answer
 }
 
-// stopped has a process post a payout, and stop at the point.
+// stopped makes a process post a payout and stop at the point.
 func (u *user) stopped(point string, units uint64) (s slow, reqID string) {
 	u.t.Helper()
 	p, hit := u.armed(u.t, point, crash.Stop)
@@ -129,7 +128,7 @@ func (u *user) stopped(point string, units uint64) (s slow, reqID string) {
 	return s, u.only().ReqID
 }
 
-// wakes lets the process go on, and returns what it answers in the end.
+// wakes continues the process and returns its final answer.
 func (s slow) wakes() answer {
 	s.t.Helper()
 	if err := s.p.Signal(syscall.SIGCONT); err != nil {
@@ -144,12 +143,12 @@ func (s slow) wakes() answer {
 	}
 }
 
-// drivesFor is how long a request drives its transfer: see functions. By then it answers
+// drivesFor is how long a request drives its transfer (see package functions). After that it answers
 // PENDING.
 const drivesFor = 20 * time.Second
 
-// wakesTo lets the process go on and wants the answer. On a slow machine the time of its
-// request is over by then: then it answers PENDING, whatever has become of the payout.
+// wakesTo continues the process and requires the answer. On a slow machine the request's time can be
+// over: then it answers PENDING, whatever the payout's state.
 func (s slow) wakesTo(what string, status int, state, code string) {
 	s.t.Helper()
 	a := s.wakes()

@@ -14,24 +14,24 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// user is one of t's own, with accounts that nobody else touches and an address that
-// nobody else pays to. Everything that the user pays out is of one asset.
+// user is a user of t alone, with separate accounts and a separate address. All its payouts are of one
+// asset.
 type user struct {
-	*house
+	*deployment
 	t       *testing.T
 	id      int64
 	ctx     context.Context
 	asset   transfer.Asset
-	address txmanager.Address // whom the user pays
+	address txmanager.Address // the recipient of the user's payouts
 }
 
 var lastUser atomic.Int64
 
-// newUser is a user with so many units of the asset in Funding. When t ends,
-// everything that the user began is ended and judged.
-func (h *house) newUser(t *testing.T, a transfer.Asset, units uint64) *user {
+// newUser returns a user with units of the asset in Funding. When t ends, all the user's transfers are
+// ended and checked.
+func (h *deployment) newUser(t *testing.T, a transfer.Asset, units uint64) *user {
 	t.Helper()
-	u := h.unjudged(t, a, units)
+	u := h.unverified(t, a, units)
 	t.Cleanup(func() {
 		if !t.Failed() {
 			u.end()
@@ -40,12 +40,12 @@ func (h *house) newUser(t *testing.T, a transfer.Asset, units uint64) *user {
 	return u
 }
 
-// unjudged is a user of whom no end is expected.
-func (h *house) unjudged(t *testing.T, a transfer.Asset, units uint64) *user {
+// unverified returns a user whose end is not checked.
+func (h *deployment) unverified(t *testing.T, a transfer.Asset, units uint64) *user {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within) // longer than t's, which ends before clean-up
 	t.Cleanup(cancel)
-	u := &user{house: h, t: t, id: 1000 + lastUser.Add(1), ctx: ctx, asset: a}
+	u := &user{deployment: h, t: t, id: 1000 + lastUser.Add(1), ctx: ctx, asset: a}
 	u.address = txmanager.Address{0xab, 18: byte(u.id >> 8), 19: byte(u.id)}
 	if err := u.Deposit(ctx, transfer.Funding, u.id, a.ID, units); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func (h *house) unjudged(t *testing.T, a transfer.Asset, units uint64) *user {
 	return u
 }
 
-// answer is what the API says to a post or a query.
+// answer is the API's answer to a post or a query.
 type answer struct {
 	Status     int    `json:"-"`
 	TransferID int64  `json:"transfer_id"`
@@ -75,7 +75,7 @@ func readAnswer(status int, text []byte, err error) (answer, error) {
 	}
 	var a struct {
 		answer
-		Status json.RawMessage `json:"status"` // of a problem: the number again
+		Status json.RawMessage `json:"status"` // of a problem: repeats the status
 	}
 	if err := json.Unmarshal(text, &a); err != nil {
 		return answer{}, fmt.Errorf("status %d: %s: %w", status, text, err)
@@ -84,8 +84,8 @@ func readAnswer(status int, text []byte, err error) (answer, error) {
 	return a.answer, nil
 }
 
-// body asks for a payout of so many units to the user's address. More are further
-// members, or others, two values each.
+// body returns a payout of units to the user's address. More are additional or changed members, two
+// values each.
 func (u *user) body(units uint64, more ...any) map[string]any {
 	m := map[string]any{
 		"asset": u.asset.Name, "amount": transfer.FormatUnits(units, u.asset.Precision), "address": u.address.String(),
@@ -96,7 +96,7 @@ func (u *user) body(units uint64, more ...any) map[string]any {
 	return m
 }
 
-// pay posts a payout, and wants an answer.
+// pay posts a payout and requires an answer.
 func (u *user) pay(units uint64, more ...any) answer {
 	u.t.Helper()
 	a, err := readAnswer(u.CallAsUser(u.ctx, u.id, http.MethodPost, "/api/v1/payout", u.body(units, more...)))
@@ -106,8 +106,8 @@ func (u *user) pay(units uint64, more ...any) answer {
 	return a
 }
 
-// wantGivenUp wants an answer of a payout that is given up: its money is back, or on a
-// slow machine on its way back.
+// wantGivenUp requires an answer about a given-up payout: it is refunded, or on a slow machine being
+// refunded.
 func (u *user) wantGivenUp(what string, a answer) {
 	u.t.Helper()
 	if a.Status != http.StatusOK || a.State != "COMPENSATING" {
@@ -115,7 +115,7 @@ func (u *user) wantGivenUp(what string, a answer) {
 	}
 }
 
-// accepted posts a payout that is on its way when it is answered.
+// accepted posts a payout that is open when it is answered.
 func (u *user) accepted(units uint64) (reqID string) {
 	u.t.Helper()
 	a := u.pay(units)
@@ -132,7 +132,7 @@ func (u *user) payAt(addr string, units uint64, more ...any) (answer, error) {
 	return readAnswer(stack.CallWith(u.ctx, token, http.MethodPost, "http://"+addr+"/api/v1/payout", u.body(units, more...)))
 }
 
-// get asks for a payout.
+// get queries a payout.
 func (u *user) get(reqID string) answer {
 	u.t.Helper()
 	a, err := readAnswer(u.CallAsUser(u.ctx, u.id, http.MethodGet, "/api/v1/internal_transfer/"+reqID, nil))
@@ -142,7 +142,7 @@ func (u *user) get(reqID string) answer {
 	return a
 }
 
-// want holds an answer to its status, its state and its code.
+// want checks an answer's status, state and code.
 func (u *user) want(what string, got answer, status int, state, code string) {
 	u.t.Helper()
 	if got.Status != status || got.State != state || got.Code != code {
@@ -150,7 +150,7 @@ func (u *user) want(what string, got answer, status int, state, code string) {
 	}
 }
 
-// resolve is an operator who gives a payout up.
+// resolve gives a payout up as an operator.
 func (u *user) resolve(reqID string) answer {
 	u.t.Helper()
 	a, err := u.resolveAt(u.URLMap.PublicURL(), reqID)
@@ -169,7 +169,7 @@ func (u *user) resolveAt(url, reqID string) (answer, error) {
 	return readAnswer(stack.CallWith(u.ctx, token, http.MethodPost, url+"/admin/v1/transfers/"+reqID+"/resolve", body))
 }
 
-// why is what an operator is told about the payout.
+// why returns what an operator reads about the payout.
 func (u *user) why(reqID string) (w struct {
 	State        string
 	Where        string
@@ -189,7 +189,7 @@ func (u *user) why(reqID string) (w struct {
 	return w
 }
 
-// load is the payout's row.
+// load returns the payout's row.
 func (u *user) load(reqID string) transfer.Transfer {
 	u.t.Helper()
 	x, err := u.Transfers.Load(u.ctx, reqID)
@@ -199,7 +199,7 @@ func (u *user) load(reqID string) transfer.Transfer {
 	return x
 }
 
-// only is the one payout that the user has on record.
+// only returns the user's only stored payout.
 func (u *user) only() (x transfer.Transfer) {
 	u.t.Helper()
 	var reqID string
@@ -228,7 +228,7 @@ var (
 	never    = []transfer.State{transfer.Init, transfer.Failed}
 )
 
-// ends waits for the end and wants this history.
+// ends waits for the end and requires this history.
 func (u *user) ends(reqID string, want []transfer.State) transfer.Transfer {
 	u.t.Helper()
 	x := u.awaitState(reqID, want[len(want)-1])
@@ -246,8 +246,8 @@ func (u *user) ends(reqID string, want []transfer.State) transfer.Transfer {
 	return x
 }
 
-// managed is the state of the payout's transaction, as "FAILED/CANCELLED"; "" where
-// there is none; and both where there are two.
+// managed returns the state of the payout's transaction, as "FAILED/CANCELLED"; "" if there is none,
+// and both if there are two.
 func (u *user) managed(reqID string) (state string) {
 	u.t.Helper()
 	err := u.DB.QueryRow(u.ctx, `

@@ -1,5 +1,4 @@
-// Package payroll is a business of the tests: handlers that make transactions,
-// well or badly.
+// Package payroll is a business for the tests: its handlers make correct and faulty transactions.
 package payroll
 
 import (
@@ -17,16 +16,16 @@ import (
 // Wage is the input of every handler.
 type Wage struct {
 	Wei int64  `json:"wei"`
-	How string `json:"how"` // "": pays; or fails, panics, hangs, reverts, starves, drivels, signs, signs twice, signs and fails, signs and hangs
+	How string `json:"how"` // "": a correct payment; otherwise one of the cases of wage
 
-	// Slip is the file into which a handler that signs writes what it was given; "": none.
+	// Slip is a file into which a signing handler writes the call that it was given; "": none.
 	Slip string `json:"slip"`
 }
 
-// Employee is who is paid.
+// Employee is the recipient of wages.
 var Employee = txmanager.Address{17: 0x0e, 18: 0x3b, 19: 0x10}
 
-// Handlers are the business' handlers, by name.
+// Handlers returns the business' handlers by name.
 func Handlers() map[string]txmanager.Handler { return map[string]txmanager.Handler{"wage": wage} }
 
 func wage(ctx context.Context, n txmanager.NonceContext) (txmanager.Transaction, error) {
@@ -40,21 +39,21 @@ func wage(ctx context.Context, n txmanager.NonceContext) (txmanager.Transaction,
 		return txmanager.Transaction{}, errors.New("the ledger of wages is closed")
 	case "panics":
 		panic("no such employee")
-	case "hangs": // deaf to its context
+	case "hangs": // it ignores its context
 		time.Sleep(time.Hour)
 	case "reverts":
-		call.To, call.Data = nil, []byte{0xfe} // INVALID: no contract comes of it
+		call.To, call.Data = nil, []byte{0xfe} // INVALID: the creation fails
 	case "starves":
-		call.Gas, call.Data = 21_000, make([]byte, 100) // less than every node charges for them
+		call.Gas, call.Data = 21_000, make([]byte, 100) // less gas than the data cost on every node
 	case "drivels":
-		call.Data = make([]byte, 200<<10) // more than any node holds
+		call.Data = make([]byte, 200<<10) // more data than any node accepts
 	case "signs", "signs twice", "signs and fails", "signs and hangs":
 		return w.signed(ctx, n, call)
 	}
 	return txmanager.Transaction{Call: call}, nil
 }
 
-// signed has the wage signed at once, as who must know the bytes before they go out.
+// signed signs the wage in the handler, as a business does that needs the bytes before they are sent.
 func (w Wage) signed(ctx context.Context, n txmanager.NonceContext, call txmanager.Call) (txmanager.Transaction, error) {
 	s, err := n.Signer.Sign(ctx, call)
 	if err != nil {

@@ -6,11 +6,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// GiveUp begins the request ids that [Impatient] gives up. All others wait for an operator.
+// GiveUp is the prefix of the request ids that [Impatient] gives up. All others wait for an operator.
 const GiveUp = "give-up-"
 
-// Impatient orders a placeholder for each STUCK transaction whose request id begins with
-// [GiveUp].
+// Impatient requests a placeholder for each STUCK transaction whose request id begins with [GiveUp].
 type Impatient struct{}
 
 // Resolve implements [txmanager.StuckResolution].

@@ -15,7 +15,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// load is transfers of several users, both ways, to all ends, until it is stopped.
+// load makes transfers of several users, in both directions and with all ends, until it is stopped.
 type load struct {
 	users []*user
 	stop  context.CancelFunc
@@ -25,9 +25,9 @@ type load struct {
 	wrong []string
 }
 
-// newLoad makes users and lets each post without pause, the same request again
-// until it is answered. One in four cannot take money in Funding, one in Trading.
-func (h *house) newLoad(t *testing.T, users int) *load {
+// newLoad makes users and lets each post without pause, repeating a request until it is answered. One
+// in four cannot receive money in Funding, one in Trading.
+func (h *deployment) newLoad(t *testing.T, users int) *load {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	l := &load{stop: stop}
@@ -46,7 +46,7 @@ func (h *house) newLoad(t *testing.T, users int) *load {
 	return l
 }
 
-// post goes on until ctx ends; the last request is asked for until it is answered.
+// post continues until ctx ends; the last request is repeated until it is answered.
 func (l *load) post(ctx context.Context, u *user) {
 	source := rand.New(rand.NewPCG(1, uint64(u.id)))
 	for n := 0; ctx.Err() == nil; n++ {
@@ -62,13 +62,12 @@ func (l *load) post(ctx context.Context, u *user) {
 				}
 				break
 			}
-			time.Sleep(20 * time.Millisecond) // not to ask without pause while nobody is there
+			time.Sleep(20 * time.Millisecond) // to pause between attempts while no process answers
 		}
 	}
 }
 
-// end stops the load, once it is enough to prove something, and waits for its last
-// answers.
+// end stops the load once it is large enough, and waits for its last answers.
 func (l *load) end(t *testing.T) {
 	t.Helper()
 	poll(t, fmt.Sprintf("ten transfers for each of %d users", len(l.users)), func() bool {
@@ -85,26 +84,26 @@ func (l *load) end(t *testing.T) {
 	}
 }
 
-// settled waits for the end of everything, and judges the house as a whole.
-func (h *house) settled(t *testing.T) {
+// settled waits until everything has ended, and checks the whole deployment.
+func (h *deployment) settled(t *testing.T) {
 	t.Helper()
 	poll(t, "every transfer has ended", func() bool {
 		var open int
 		err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where open`).Scan(&open)
 		return err == nil && open == 0
 	})
-	if err := h.judge(t.Context()); err != nil {
+	if err := h.verify(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// functionPoints are where a function process can die on the way of a transfer.
+// functionPoints lists the points where a function process can die during a transfer.
 func functionPoints() []string {
 	return append(transfer.Points(), "transfer.received", "transfer.driven", "transfer.enqueued", "transfer.swept")
 }
 
-// FND-004: a process dies by SIGKILL at any point, function or core, under load, one
-// after the other: every point is hit, and every transfer ends, once.
+// FND-004: function processes and the core die by SIGKILL at each point under load, one after the
+// other. Every point is reached, and every transfer ends once.
 func TestFND004CrashAtAnyPoint(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -144,9 +143,8 @@ func TestFND004CrashAtAnyPoint(t *testing.T) {
 	h.settled(t)
 }
 
-// leaveInSourceDone has a transfer of a user of its own stand where the next step
-// passes the point.
-func (h *house) leaveInSourceDone(t *testing.T) {
+// leaveInSourceDone leaves a new user's transfer in the state whose next step reaches the point.
+func (h *deployment) leaveInSourceDone(t *testing.T) {
 	t.Helper()
 	u := h.newUser(t, 100, 100)
 	reqID := u.accepted(funding, 40)
@@ -158,17 +156,17 @@ func (h *house) leaveInSourceDone(t *testing.T) {
 	go u.taskAt(strings.TrimPrefix(u.URLMap.InternalURL(), "http://"), reqID)
 }
 
-// leaveToTheSweep has a transfer of a user of its own that is overdue soon: it has no
-// task, and no worker.
-func (h *house) leaveToTheSweep(t *testing.T) {
+// leaveToTheSweep leaves a new user's transfer that is overdue soon, without a task and without a
+// worker.
+func (h *deployment) leaveToTheSweep(t *testing.T) {
 	t.Helper()
 	h.newUser(t, 100, 100).accepted(funding, 40)
 }
 
 // coreAgain starts a core that has died.
-func (h *house) coreAgain(t *testing.T) {
+func (h *deployment) coreAgain(t *testing.T) {
 	t.Helper()
-	if err := h.Core.Kill(); err != nil { // for the proxy to know
+	if err := h.Core.Kill(); err != nil { // so that the proxy notices
 		t.Fatal(err)
 	}
 	if err := h.Core.Start(t.Context()); err != nil {
@@ -176,10 +174,10 @@ func (h *house) coreAgain(t *testing.T) {
 	}
 }
 
-// INV-004: crash recovery, over all accounts. Function processes and the core are
-// killed and paused under load, and the core's log is torn as by a crash of the
-// machine, each time in lines that were written and not yet durable; the check of conservation runs all the while and stays silent; in the
-// end nothing is missing and nothing is too much.
+// INV-004: crash recovery, over all accounts. Function processes and the core are killed and paused
+// under load. The core's log is torn as by a crash of the machine, each time in lines that were
+// written and not yet durable. The check of conservation runs meanwhile and finds nothing. In the end
+// no money is missing or added.
 func TestINV004CrashRecovery(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -212,7 +210,7 @@ func TestINV004CrashRecovery(t *testing.T) {
 
 // tear kills the core between the write and the fsync of a record, and leaves only the
 // first keep bytes of that record.
-func (h *house) tear(t *testing.T, folder string, keep int64) {
+func (h *deployment) tear(t *testing.T, folder string, keep int64) {
 	t.Helper()
 	dead := h.Core.Process()
 	if err := crash.Arm(folder, "ubscore.appended", 1, crash.Kill); err != nil {
@@ -223,7 +221,7 @@ func (h *house) tear(t *testing.T, folder string, keep int64) {
 	case <-time.After(within):
 		t.Fatal("the core never passed ubscore.appended")
 	}
-	if err := h.Core.Kill(); err != nil { // for the proxy to know
+	if err := h.Core.Kill(); err != nil { // so that the proxy notices
 		t.Fatal(err)
 	}
 	if undurable, err := h.Core.Tear(keep); err != nil || undurable <= keep {
@@ -231,8 +229,8 @@ func (h *house) tear(t *testing.T, folder string, keep int64) {
 	}
 }
 
-// progress waits until so many more transfers have ended.
-func (h *house) progress(t *testing.T, n int) {
+// progress waits until n more transfers have ended.
+func (h *deployment) progress(t *testing.T, n int) {
 	t.Helper()
 	count := func() (ended int) {
 		_ = h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where not open`).Scan(&ended)
@@ -242,8 +240,8 @@ func (h *house) progress(t *testing.T, n int) {
 	poll(t, "more transfers have ended", func() bool { return count() >= began+n })
 }
 
-// unknown waits until some transfer has had an answer that was unknown.
-func (h *house) unknown(t *testing.T) {
+// unknown waits until a transfer has had an unknown answer.
+func (h *deployment) unknown(t *testing.T) {
 	t.Helper()
 	poll(t, "a call without an answer", func() bool {
 		var n int

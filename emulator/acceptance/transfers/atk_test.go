@@ -14,8 +14,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// refusedBefore wants the post to be refused with this status and this code, before
-// anything is stored.
+// refusedBefore requires that the post is refused with this status and code before anything is stored.
 func (u *user) refusedBefore(what string, body any, status int, code string) {
 	u.t.Helper()
 	before := u.picture()
@@ -46,7 +45,7 @@ func TestATK001AnotherUsersFunds(t *testing.T) {
 			t.Errorf("%s to another user: got %+v, want %+v", what, got, want)
 		}
 	}
-	mine := thief.post(funding, spot, "0.000001", "cid", "rent") // a cid is its own user's alone
+	mine := thief.post(funding, spot, "0.000001", "cid", "rent") // each user has separate cids
 	thief.want("the same cid by another user", mine, http.StatusOK, "COMMITTED", "")
 	if mine.ReqID == own.ReqID || thief.only() != mine.ReqID {
 		t.Errorf("the same cid by another user: got %+v, want a transfer of its own", mine)
@@ -66,8 +65,7 @@ func TestATK002TamperedUserID(t *testing.T) {
 	u.want("its own user_id", a, http.StatusOK, "COMMITTED", "")
 }
 
-// amounts wants every amount to be refused with the code, whichever account it is
-// to leave.
+// amounts requires that every amount is refused with the code, from either account.
 func amounts(t *testing.T, list []string, code string) {
 	t.Helper()
 	u := setup(t).newUser(t, 500, 500)
@@ -100,16 +98,16 @@ func TestATK005PrecisionOverflow(t *testing.T) {
 	}
 }
 
-// ATK-006: what 64 bits do not hold, the safety factor of ten included, is refused.
+// ATK-006: an amount that exceeds 64 bits with the safety factor of ten is refused.
 func TestATK006BeyondU64(t *testing.T) {
 	t.Parallel()
 	amounts(t, []string{"1844674407370.955162", "18446744073709.551616", "18446744073709551615", "18446744073709551616", strings.Repeat("9", 60)}, "OVERFLOW")
-	amounts(t, []string{"1844674407370.955161", "1000000000.000001"}, "AMOUNT_TOO_LARGE") // of the asset; 64 bits hold it ten times over
+	amounts(t, []string{"1844674407370.955161", "1000000000.000001"}, "AMOUNT_TOO_LARGE") // the asset's limits; 64 bits hold ten times as much
 	amounts(t, []string{strings.Repeat("9", 65)}, "INVALID_AMOUNT")
 }
 
-// ATK-006: where only the sum with what is there is too much, on either side, the
-// deposit is refused and moves nothing; to the last unit it is taken.
+// ATK-006: a deposit that only together with the balance exceeds the limit is refused on either side
+// and moves nothing. A deposit up to the last unit is accepted.
 func TestATK006TheSumIsBeyondU64(t *testing.T) {
 	t.Parallel()
 	for _, to := range sides {
@@ -173,8 +171,8 @@ func TestATK009NoSuchAsset(t *testing.T) {
 	}
 }
 
-// ATK-010: the same cid twice is the first's result, whatever it was, and whatever
-// is true by then; another request under it is a conflict.
+// ATK-010: the same cid twice gets the first result, even if circumstances have changed. Another
+// request under it is a conflict.
 func TestATK010SameCIDTwice(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
@@ -195,7 +193,7 @@ func TestATK010SameCIDTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.refusedBefore("suspended", body(funding, spot, "0.00004", "cid", "three", "asset", passing.Name), http.StatusBadRequest, "ASSET_SUSPENDED")
-	u.deposit(spot, 1_000_000) // now the failed one could be had
+	u.deposit(spot, 1_000_000) // now the failed transfer could succeed
 	before := u.picture()
 	again := u.post(funding, spot, "0.000040", "cid", "one", "asset", passing.Name)
 	u.want("again", again, http.StatusOK, "COMMITTED", "DUPLICATE_REQUEST")
@@ -212,7 +210,7 @@ func TestATK010SameCIDTwice(t *testing.T) {
 	}
 }
 
-// unauthorized wants the token to be nobody's, on both paths.
+// unauthorized requires that the token belongs to no user, on both paths.
 func (u *user) unauthorized(what, token string) {
 	u.t.Helper()
 	before := u.picture()
@@ -257,8 +255,8 @@ func TestATK012ExpiredToken(t *testing.T) {
 	}
 }
 
-// ATK-013: a token that the users' issuer never gave, or not for this service, or
-// that names no user.
+// ATK-013: a token that the users' issuer did not issue, that is for another service, or that names no
+// user.
 func TestATK013ForgedToken(t *testing.T) {
 	t.Parallel()
 	u := setup(t).newUser(t, 500, 0)

@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// sides are the two accounts that money can leave.
+// sides are the two accounts from which money can be transferred.
 var sides = []transfer.AccountType{funding, spot}
 
 // BAL-001: more than is available is refused, and nothing changes.
@@ -43,7 +43,7 @@ func TestBAL002ExactlyAll(t *testing.T) {
 	u.want("one more", u.post(spot, funding, "0.000001"), http.StatusUnprocessableEntity, "FAILED", "INSUFFICIENT_BALANCE")
 }
 
-// BAL-003: two at once that are too much together: one wins, the other gets
+// BAL-003: two concurrent transfers that together exceed the balance: one succeeds, the other gets
 // INSUFFICIENT_BALANCE.
 func TestBAL003TwoAtOnce(t *testing.T) {
 	t.Parallel()
@@ -61,7 +61,7 @@ func TestBAL003TwoAtOnce(t *testing.T) {
 	}
 }
 
-// together posts the same body so often at once.
+// together posts the same body n times concurrently.
 func (u *user) together(n int, body any) []answer {
 	u.t.Helper()
 	got, errs := make([]answer, n), make([]error, n)
@@ -78,7 +78,7 @@ func (u *user) together(n int, body any) []answer {
 	return got
 }
 
-// endings are the answers' states and codes, sorted.
+// endings returns the answers' states and codes, sorted.
 func endings(all []answer) (list []string) {
 	for _, a := range all {
 		ends := a.State
@@ -91,7 +91,7 @@ func endings(all []answer) (list []string) {
 	return list
 }
 
-// BAL-004: a frozen account gives nothing; it takes what comes.
+// BAL-004: a frozen account accepts deposits and refuses withdrawals.
 func TestBAL004Frozen(t *testing.T) {
 	t.Parallel()
 	for _, from := range sides {
@@ -104,7 +104,7 @@ func TestBAL004Frozen(t *testing.T) {
 	}
 }
 
-// BAL-005: a disabled account gives nothing and takes nothing but its refunds.
+// BAL-005: a disabled account pays nothing and receives only its refunds.
 func TestBAL005Disabled(t *testing.T) {
 	t.Parallel()
 	for _, from := range sides {

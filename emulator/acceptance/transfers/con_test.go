@@ -24,8 +24,8 @@ func (u *user) accepted(from transfer.AccountType, units uint64) (reqID string) 
 	return r.ReqID
 }
 
-// CON-001: many workers at one transfer, in several processes: one compare-and-set
-// wins each step, the rest see it and stop.
+// CON-001: many workers in several processes drive one transfer. One compare-and-set wins each step;
+// the others notice it and stop.
 func TestCON001ManyWorkers(t *testing.T) {
 	t.Parallel()
 	for _, from := range sides {
@@ -36,7 +36,7 @@ func TestCON001ManyWorkers(t *testing.T) {
 		u.awaitState(reqID, transfer.Committed)
 		u.wantStates("many workers", reqID, happy...)
 		for _, was := range []string{"INIT", "SOURCE_PENDING", "TARGET_PENDING"} {
-			won := u.log.told(t, `"message":"transfer moved"`, reqID, `"was":"`+was+`"`)
+			won := u.log.wantLogged(t, `"message":"transfer moved"`, reqID, `"was":"`+was+`"`)
 			if len(won) != 1 {
 				t.Errorf("workers that moved it out of %s: got %d, want one:\n%s", was, len(won), won)
 			}
@@ -47,7 +47,7 @@ func TestCON001ManyWorkers(t *testing.T) {
 	}
 }
 
-// tasksAtOnce delivers so many tasks of the transfer at the same time.
+// tasksAtOnce delivers n tasks of the transfer concurrently.
 func (u *user) tasksAtOnce(reqID string, n int) {
 	u.t.Helper()
 	got := make([]int, n)
@@ -75,8 +75,7 @@ func TestCON002TwoEqualTransfers(t *testing.T) {
 	u.wantUnits("two equal", 20, 80)
 }
 
-// CON-003: a transfer beside a withdrawal to outside: only what the balance covers
-// succeeds.
+// CON-003: a transfer runs beside an outside withdrawal. Only amounts that the balance covers succeed.
 func TestCON003BesideAnOutsideWithdrawal(t *testing.T) {
 	t.Parallel()
 	for _, from := range sides {
@@ -102,8 +101,7 @@ func TestCON003BesideAnOutsideWithdrawal(t *testing.T) {
 	}
 }
 
-// CON-004: however often, and however much at once, one request is asked for: one
-// deduction.
+// CON-004: one request that is repeated often and concurrently causes one deduction.
 func TestCON004NoDoubleDeduction(t *testing.T) {
 	t.Parallel()
 	for _, from := range sides {

@@ -9,8 +9,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// doomed starts a process that dies by SIGKILL when it passes the point. No route
-// leads to it.
+// doomed starts a process that dies by SIGKILL when it reaches the point, and gets no routed requests.
 func (u *user) doomed(point string) (p *processes.Process, hit func() bool) {
 	u.t.Helper()
 	folder := u.t.TempDir()
@@ -25,7 +24,7 @@ func (u *user) doomed(point string) (p *processes.Process, hit func() bool) {
 	return p, func() bool { return crash.Hit(folder, point) }
 }
 
-// died waits for the process' end by its own hand, at the point.
+// died waits until the process has exited at the point.
 func (u *user) died(p *processes.Process, hit func() bool, point string) {
 	u.t.Helper()
 	select {
@@ -38,8 +37,8 @@ func (u *user) died(p *processes.Process, hit func() bool, point string) {
 	}
 }
 
-// crashed posts a transfer of 40 units to a process that dies at the point, and
-// returns what it left behind.
+// crashed posts a transfer of 40 units to a process that dies at the point, and returns the stored
+// transfer.
 func (u *user) crashed(point string, from transfer.AccountType) transfer.Transfer {
 	u.t.Helper()
 	p, hit := u.doomed(point)
@@ -50,8 +49,7 @@ func (u *user) crashed(point string, from transfer.AccountType) transfer.Transfe
 	return u.load(u.only())
 }
 
-// did is how often the journals say that each operation of the transfer was
-// applied.
+// did returns how often the journals have each of the transfer's operations as applied.
 func (u *user) did(reqID string) map[transfer.Op]int {
 	u.t.Helper()
 	n := make(map[transfer.Op]int)
@@ -75,15 +73,15 @@ func (u *user) did(reqID string) map[transfer.Op]int {
 	return n
 }
 
-// crashCase is a point, what it leaves behind, and how that ends.
+// crashCase is a point, the state left there, and the end.
 type crashCase struct {
 	point string
 	left  transfer.State
-	asked bool // the ledger whose answer is waited for has done it
+	asked bool // the ledger whose answer is missing has applied the call
 }
 
-// recovered plays each case both ways: the process dies, the others carry the
-// transfer on, and it ends rightly.
+// recovered runs each case in both directions: the process dies, others continue the transfer, and it
+// ends correctly.
 func recovered(t *testing.T, op transfer.Op, end transfer.State, cases ...crashCase) {
 	t.Helper()
 	type left struct {
@@ -114,8 +112,8 @@ func recovered(t *testing.T, op transfer.Op, end transfer.State, cases ...crashC
 	}
 }
 
-// CRA-001: after INIT was stored. It goes on; or it ends FAILED/EXPIRED, when it
-// was too old by then.
+// CRA-001: after INIT was stored. The transfer continues, or ends FAILED/EXPIRED if it is too old by
+// then.
 func TestCRA001AfterInit(t *testing.T) {
 	t.Parallel()
 	u := setup(t).newUser(t, 100, 100)
@@ -130,7 +128,7 @@ func TestCRA001AfterInit(t *testing.T) {
 	u.wantUnits("too old", 100, 100)
 }
 
-// age makes a transfer older than it is.
+// age makes a transfer older.
 func (u *user) age(reqID string, by time.Duration) {
 	u.t.Helper()
 	tx, err := u.DB.Begin(u.ctx)
@@ -163,8 +161,8 @@ func TestCRA003AfterTheSource(t *testing.T) {
 		crashCase{"transfer.withdraw.called", transfer.SourcePending, true}, crashCase{"transfer.withdraw.recording", transfer.SourcePending, true})
 }
 
-// CRA-004: after SOURCE_DONE, which is stored together with TARGET_PENDING; and in
-// SOURCE_DONE itself, where a row may stand that another build has left.
+// CRA-004: after SOURCE_DONE, which is stored together with TARGET_PENDING, and in SOURCE_DONE itself,
+// in which another build can have left a row.
 func TestCRA004AfterSourceDone(t *testing.T) {
 	t.Parallel()
 	left := make(map[string]*user)
@@ -180,8 +178,8 @@ func TestCRA004AfterSourceDone(t *testing.T) {
 	}
 }
 
-// inSourceDone leaves a transfer in SOURCE_DONE to a process that dies at the point,
-// and wants what that leaves.
+// inSourceDone leaves a transfer in SOURCE_DONE to a process that dies at the point, and requires the
+// state afterwards.
 func (u *user) inSourceDone(point string, want transfer.State) (reqID string) {
 	u.t.Helper()
 	p, hit := u.doomed(point)

@@ -14,9 +14,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// end is how every episode ends: all that the user began comes to its end, the
-// checkers find nothing, and then every call that was ever made to either ledger,
-// and every task, comes three times more, late, and changes nothing.
+// end is the end of every episode. All the user's transfers end, and the checkers find nothing. Then
+// every call to either ledger and every task is repeated three times, late, and changes nothing.
 func (u *user) end() {
 	u.t.Helper()
 	poll(u.t, fmt.Sprintf("every transfer of user %d has ended", u.id), func() bool {
@@ -34,7 +33,7 @@ func (u *user) end() {
 	}
 }
 
-// check holds what happened to the user's money to every promise.
+// check checks everything that happened to the user's money against every promise.
 func (u *user) check() {
 	u.t.Helper()
 	found, err := money.Check(u.ctx, money.Episode{
@@ -48,7 +47,7 @@ func (u *user) check() {
 	}
 }
 
-// picture is all that is on record about the user's money, a line each.
+// picture returns everything stored about the user's money, one row a line.
 func (u *user) picture() (lines []string) {
 	u.t.Helper()
 	for _, side := range sides {
@@ -82,7 +81,7 @@ select concat_ws(' ', 'history', h.id, h.state) from transfer_history h join tra
 	return lines
 }
 
-// journal is what the core has written down about the user.
+// journal returns the core's journal entries about the user.
 func (u *user) journal() (own []transfer.Entry) {
 	u.t.Helper()
 	for after := uint64(0); ; {
@@ -102,15 +101,15 @@ func (u *user) journal() (own []transfer.Entry) {
 	}
 }
 
-// calls are all calls to the core that were about the user.
+// calls returns all calls to the core about the user.
 func (u *user) calls(op transfer.Op) []ubsproxy.Call {
 	return u.Core.Proxy.Calls(func(c ubsproxy.Call) bool {
 		return c.Operation.UserID != nil && *c.Operation.UserID == u.id && (op == "" || c.Operation.Op == op)
 	})
 }
 
-// replay makes every call to the core once more, as it was, and every one to
-// Funding through its adapter, and every task. Each is answered as it was.
+// replay repeats every call to the core unchanged, every call to Funding through its adapter, and
+// every task. Each gets its earlier answer.
 func (u *user) replay() {
 	u.t.Helper()
 	for _, c := range u.calls("") {

@@ -19,8 +19,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// A transfer that is older than the core's horizon ends by itself as long as the core
-// has forgotten nothing: its deposit, the refund of its withdrawal, its withdrawal.
+// A transfer older than the core's horizon ends without help while the core has forgotten nothing. The
+// cases are its deposit, the refund of its withdrawal, and its withdrawal.
 func TestOlderThanTheHorizonEnds(t *testing.T) {
 	t.Parallel()
 	const horizon = 3 * time.Second
@@ -51,14 +51,13 @@ func TestOlderThanTheHorizonEnds(t *testing.T) {
 	}
 }
 
-// forgotten is a deployment whose core forgets quickly.
-func forgotten(t *testing.T) *house {
+// forgotten returns a deployment whose core forgets quickly.
+func forgotten(t *testing.T) *deployment {
 	return own(t, stack.Options{Processes: 1, SweepEvery: time.Second, Core: stack.CoreOptions{Horizon: time.Second, SnapshotEvery: 4, ForgetCalls: true}})
 }
 
-// forget fills the core's journal until it has forgotten what is as old as the
-// transfer, and all that it did for it. The transfer's own operation is asked for
-// directly only where it was done before.
+// forget fills the core's journal until the core has forgotten the transfer and its operations. It
+// calls the transfer's own operation directly only if that was done before.
 func (u *user) forget(reqID string, op transfer.Op, done bool) {
 	u.t.Helper()
 	call := u.load(reqID).Call()
@@ -75,15 +74,15 @@ func (u *user) forget(reqID string, op transfer.Op, done bool) {
 	case op == transfer.Refund:
 		probe = func() transfer.Outcome { return u.Core.Ledger().Withdraw(u.ctx, call) }
 	}
-	filler := user{u.house, u.t, 1 << 41, u.ctx}
+	filler := user{u.deployment, u.t, 1 << 41, u.ctx}
 	poll(u.t, "the core has forgotten", func() bool {
 		filler.deposit(spot, 1)
 		return errors.Is(u.Core.Ledger().Objection(probe()), transfer.ErrForgotten)
 	})
 }
 
-// wantForgotten wants the transfer to hear that, a resolve without outcome to change
-// nothing, and an operator to be told what to do.
+// wantForgotten requires that the transfer learns this, that a resolve without outcome changes
+// nothing, and that the operator gets instructions.
 func (u *user) wantForgotten(reqID string, op transfer.Op) {
 	u.t.Helper()
 	poll(u.t, "the core says BEYOND_HORIZON", func() bool { return strings.Contains(u.load(reqID).LastUnknown, `"BEYOND_HORIZON"`) })
@@ -112,7 +111,7 @@ func (u *user) resolve(reqID string, status int, code string, body map[string]an
 	}
 }
 
-// lineOf is the line of the core's journal that has the operation, or 0.
+// lineOf returns the line of the core's journal with the operation, or 0.
 func (u *user) lineOf(reqID string, op transfer.Op) uint64 {
 	u.t.Helper()
 	for after := uint64(0); ; {
@@ -131,9 +130,9 @@ func (u *user) lineOf(reqID string, op transfer.Op) uint64 {
 	}
 }
 
-// What the core may have forgotten ends by an operator's word, which must be proved by
-// the core's journal or by a check of conservation; duplicates hear the same for ever,
-// and money is where the word says.
+// A call that the core can have forgotten ends by an operator's statement, proved by the core's
+// journal or by a check of conservation. Duplicates get the same answer for ever, and the money is
+// where the statement says.
 func TestForgottenEndsByAProvedWord(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
@@ -196,12 +195,12 @@ func TestForgottenEndsByAProvedWord(t *testing.T) {
 	}
 }
 
-// A balance of the core that is not the sum of its journal is adjusted either way, by
-// the core itself, and the full check is ok; also after the core was started again.
+// A core balance that differs from the sum of its journal is adjusted in either direction by the core
+// itself. The full check is then ok, also after a restart of the core.
 func TestAnAccountOfTheCoreIsAdjusted(t *testing.T) {
 	t.Parallel()
 	h := own(t, stack.Options{Processes: 1, Core: stack.CoreOptions{SnapshotEvery: 3}})
-	u := &user{h, t, 1000 + lastUser.Add(1), t.Context()} // whose money is not conserved
+	u := &user{h, t, 1000 + lastUser.Add(1), t.Context()} // the checkers ignore this user's money
 	u.deposit(funding, 100)
 	u.deposit(spot, 100)
 	for n, x := range []struct {
@@ -209,7 +208,7 @@ func TestAnAccountOfTheCoreIsAdjusted(t *testing.T) {
 		by       int64
 		units    int64
 	}{{"journal", "journal_debit", -7, 93}, {"balance", "balance_credit", -5, 93}, {"journal", "journal_credit", 2, 95}, {"balance", "balance_debit", 3, 95}} {
-		u.spoil(x.by)
+		u.corrupt(x.by)
 		var report conservationReport
 		_, text := h.operator(t, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": false})
 		if err := json.Unmarshal(text, &report); err != nil || report.Result != "violated" {
@@ -252,16 +251,15 @@ func TestAnAccountOfTheCoreIsAdjusted(t *testing.T) {
 	h.resumeAll(t)
 }
 
-func (h *house) resumeAll(t *testing.T) {
+func (h *deployment) resumeAll(t *testing.T) {
 	t.Helper()
 	if _, err := h.DB.Exec(t.Context(), `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'o', resume_reason = 'r' where resumed_at is null`); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// spoil changes what the core holds for the user, in its newest snapshot, and tells
-// nobody.
-func (u *user) spoil(by int64) {
+// corrupt changes the user's balance in the core's newest snapshot, without a journal line.
+func (u *user) corrupt(by int64) {
 	u.t.Helper()
 	_, last, err := u.Core.Ledger().Journal(u.ctx, 1<<40, 1)
 	if err != nil {
@@ -279,12 +277,12 @@ func (u *user) spoil(by int64) {
 	if err := u.Core.Kill(); err != nil {
 		u.t.Fatal(err)
 	}
-	names, _ = filepath.Glob(filepath.Join(u.Core.Folder(), "snapshot-*.img")) // one may have been written since
+	names, _ = filepath.Glob(filepath.Join(u.Core.Folder(), "snapshot-*.img")) // a newer one can have been written
 	slices.Sort(names)
 	newest := names[len(names)-1]
 	image, err := os.ReadFile(newest)
 	if err == nil {
-		err = os.WriteFile(newest, spoiledImage(u.t, image, u.id, by), 0o600)
+		err = os.WriteFile(newest, corruptedImage(u.t, image, u.id, by), 0o600)
 	}
 	if err == nil {
 		err = u.Core.Start(u.ctx)
@@ -294,9 +292,9 @@ func (u *user) spoil(by int64) {
 	}
 }
 
-// spoiledImage is a snapshot in which the user's only account holds more, with a
-// checksum that fits: see [book.Image.Write].
-func spoiledImage(t *testing.T, image []byte, user, by int64) []byte {
+// corruptedImage returns a snapshot in which the user's only account holds more, with a valid
+// checksum: see [book.Image.Write].
+func corruptedImage(t *testing.T, image []byte, user, by int64) []byte {
 	t.Helper()
 	const magic, sum = 8, 4
 	at := magic

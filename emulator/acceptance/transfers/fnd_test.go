@@ -15,8 +15,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// FND-001: the same money is not spent twice, however many ask at once, for inside
-// and for outside.
+// FND-001: the same money is not spent twice, however many transfers and outside withdrawals run
+// concurrently.
 func TestFND001DoubleSpend(t *testing.T) {
 	t.Parallel()
 	for _, from := range sides {
@@ -41,8 +41,8 @@ func TestFND001DoubleSpend(t *testing.T) {
 	}
 }
 
-// FND-002: what was withdrawn does not vanish: it is given back, or asked for
-// again until it has arrived, and until then somebody can say where it is.
+// FND-002: withdrawn money does not vanish. It is refunded, or its deposit is retried until it
+// arrives, and meanwhile an operator can see where it is.
 func TestFND002VanishingFunds(t *testing.T) {
 	t.Parallel()
 	for _, end := range []transfer.State{transfer.Committed, transfer.RolledBack} {
@@ -68,9 +68,9 @@ func TestFND002VanishingFunds(t *testing.T) {
 	}
 }
 
-// FND-003: no money from nothing. A refusal whose answer was lost is still a
-// refusal when the money is there, and so is a call that comes after its transfer
-// has ended; and what the source was never heard to take is not paid.
+// FND-003: no money from nothing. A refusal whose answer was lost stays a refusal once the money is
+// there, and so does a call that arrives after its transfer has ended. A withdrawal that the source
+// did not confirm is not paid.
 func TestFND003MoneyFromNothing(t *testing.T) {
 	t.Parallel()
 	u := setup(t).newUser(t, 7, 39)
@@ -85,7 +85,7 @@ func TestFND003MoneyFromNothing(t *testing.T) {
 
 	u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Late, UserID: u.id, Times: 1})
 	u.status(funding, "DISABLED")
-	b := u.post(spot, funding, "0.0001") // its first withdrawal is still on its way
+	b := u.post(spot, funding, "0.0001") // its first withdrawal is still open
 	u.awaitState(b.ReqID, transfer.RolledBack)
 	if n := u.Core.Proxy.Deliver(u.ctx, u.id); n != 1 {
 		t.Errorf("late calls: got %d, want one", n)
@@ -93,8 +93,8 @@ func TestFND003MoneyFromNothing(t *testing.T) {
 	u.wantUnits("a withdrawal that came after the refund", 7, 1039)
 }
 
-// FND-005: the source has taken the money, and nobody has recorded that: its worker
-// died, or its answer was lost. It is taken once, and arrives once.
+// FND-005: the source has taken the money, but this is not recorded: the worker died, or its answer
+// was lost. The money is taken once and arrives once.
 func TestFND005SourceDoneButNotRecorded(t *testing.T) {
 	t.Parallel()
 	recovered(t, transfer.Withdraw, transfer.Committed, crashCase{"transfer.withdraw.called", transfer.SourcePending, true})
@@ -109,10 +109,9 @@ func TestFND005SourceDoneButNotRecorded(t *testing.T) {
 	u.wantUnits("at the end", 41, 60)
 }
 
-// FND-006: nothing is half committed. A connection to Postgres that dies before,
-// after or in the middle of a COMMIT, at each write of a transfer, leaves it right;
-// and the database itself refuses COMMITTED but from TARGET_PENDING, and anything
-// from COMMITTED.
+// FND-006: no commit is partial. A connection to Postgres dies before, after or in the middle of a
+// COMMIT, at each write of a transfer, and the transfer stays correct. The database refuses COMMITTED
+// except from TARGET_PENDING, and every change from COMMITTED.
 func TestFND006PartialCommit(t *testing.T) {
 	t.Parallel()
 	h := own(t, stack.Options{WireProxy: true, SweepEvery: time.Second, Processes: 1})
@@ -142,8 +141,8 @@ func TestFND006PartialCommit(t *testing.T) {
 	u.illegal(a.ReqID, transfer.Compensating, "final_never_changes")
 }
 
-// illegal wants the database to refuse the state, whoever writes it, by the constraint
-// that is meant: a refusal for another reason would prove nothing.
+// illegal requires that the database refuses the state by the expected constraint, as a refusal for
+// another reason would prove nothing.
 func (u *user) illegal(reqID string, to transfer.State, constraint string) {
 	u.t.Helper()
 	var reason *string
@@ -156,8 +155,7 @@ func (u *user) illegal(reqID string, to transfer.State, constraint string) {
 	}
 }
 
-// postUntilAnswered posts as a caller does that hears nothing: the same request
-// again. It must have a cid.
+// postUntilAnswered repeats a post, as a caller does that gets no answer. The post must have a cid.
 func (u *user) postUntilAnswered(body any) (a answer) {
 	u.t.Helper()
 	poll(u.t, "an answer to a post", func() bool {

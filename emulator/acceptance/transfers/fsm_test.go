@@ -35,7 +35,7 @@ func TestFSM002HappyPathSpotToFunding(t *testing.T) {
 	u.wantUnits("Spot to Funding", 400_001, 600_000)
 }
 
-// FSM-003: the source refuses. Nothing has moved, either way.
+// FSM-003: the source refuses, in either direction, and nothing is moved.
 func TestFSM003SourceFails(t *testing.T) {
 	t.Parallel()
 	for _, from := range []transfer.AccountType{funding, spot} {
@@ -54,7 +54,7 @@ func other(side transfer.AccountType) transfer.AccountType {
 	return funding
 }
 
-// FSM-004: the target refuses, and the source takes the money back, either way.
+// FSM-004: the target refuses, and the source is refunded, in either direction.
 func TestFSM004TargetRefuses(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
@@ -72,9 +72,8 @@ func TestFSM004TargetRefuses(t *testing.T) {
 	u.wantUnits("disabled", 100, 7)
 }
 
-// FSM-005: the target times out. Nobody knows what it did, so the transfer stays
-// where it is and is never given back; when the target answers, it ends, whether
-// the core had heard of it or not.
+// FSM-005: the target times out. Its result is unknown, so the transfer keeps its state and is never
+// refunded. When the target answers, the transfer ends, whether or not the core had received the call.
 func TestFSM005TargetTimesOut(t *testing.T) {
 	t.Parallel()
 	for kind, heard := range map[ubsproxy.Kind]bool{ubsproxy.Hang: false, ubsproxy.HoldAnswer: true} {
@@ -102,7 +101,7 @@ func targetTimesOut(t *testing.T, kind ubsproxy.Kind, heard bool) {
 	u.wantUnits("at the end", 60, 41)
 }
 
-// stays waits until the transfer was tried so often, in vain, in the state.
+// stays waits until the transfer was tried so often without success in the state.
 func (u *user) stays(reqID string, want transfer.State, tries int) {
 	u.t.Helper()
 	var x transfer.Transfer
@@ -118,8 +117,7 @@ func (u *user) stays(reqID string, want transfer.State, tries int) {
 	}
 }
 
-// FSM-006: the refund fails. The transfer stays, and the refund is asked for again
-// until it is done.
+// FSM-006: the refund fails. The transfer stays, and the refund is retried until it succeeds.
 func TestFSM006RefundFails(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []ubsproxy.Kind{ubsproxy.Refuse, ubsproxy.LoseAnswer} {

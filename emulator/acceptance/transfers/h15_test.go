@@ -11,8 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// commits are what a transfer from Funding commits on its way, by a fragment of the
-// statement.
+// commits lists the commits of a transfer from Funding, by a fragment of the statement.
 var commits = map[string]string{
 	"created":   "insert into transfers_tb",
 	"begins":    "set state = case when late",
@@ -20,9 +19,9 @@ var commits = map[string]string{
 	"moves on":  "move_transfer",
 }
 
-// H15: the process loses the answer to a commit, whether it has happened or not. It
-// reads back what became of it before it calls anybody: the caller who asks again
-// hears of the one transfer, and each ledger has moved the money once.
+// H15: the process loses the answer to a commit that did or did not happen. It reads the stored state
+// before it calls a ledger. A caller that repeats its post gets the one transfer, and each ledger has
+// moved the money once.
 func TestH15ACommitWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	h := own(t, stack.Options{WireProxy: true, Processes: 1, SweepEvery: time.Second})
@@ -45,7 +44,7 @@ func TestH15ACommitWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// once wants the one transfer of the user COMMITTED, by one effect on each side.
+// once requires that the user's one transfer is COMMITTED, with one effect on each side.
 func (u *user) once(what, reqID string) {
 	u.t.Helper()
 	u.awaitState(reqID, transfer.Committed)

@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// ledger is the one that keeps the side.
+// ledger returns the ledger that keeps the side.
 func (u *user) ledger(side transfer.AccountType) transfer.Ledger {
 	if side == spot {
 		return u.Core.Ledger()
@@ -19,8 +19,7 @@ func (u *user) ledger(side transfer.AccountType) transfer.Ledger {
 	return u.Funding
 }
 
-// again asks the ledger for op of the transfer, ten times at once, and wants the
-// answer, and that nothing changes.
+// again repeats op of the transfer ten times concurrently. It requires the given answer and no change.
 func (u *user) again(side transfer.AccountType, op transfer.Op, reqID string, want transfer.Outcome) {
 	u.t.Helper()
 	before := u.picture()
@@ -41,13 +40,13 @@ func (u *user) again(side transfer.AccountType, op transfer.Op, reqID string, wa
 
 var success = transfer.Outcome{Verdict: transfer.Success}
 
-// lost has the core's answers to op lost, so often.
+// lost makes the core's next answers to op get lost.
 func (u *user) lost(op transfer.Op, times int) {
 	u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.LoseAnswer, Op: op, UserID: u.id, Times: times})
 }
 
-// IDP-001: a withdrawal that is asked for twice takes once, and a refused one is
-// refused whatever is there by then.
+// IDP-001: a repeated withdrawal takes money once, and a refused one stays refused whatever the
+// balance is by then.
 func TestIDP001WithdrawTwice(t *testing.T) {
 	t.Parallel()
 	for _, from := range sides {
@@ -65,8 +64,8 @@ func TestIDP001WithdrawTwice(t *testing.T) {
 	}
 }
 
-// IDP-002: a deposit that is asked for twice gives once, and a refused one gives
-// nothing once the account would take it.
+// IDP-002: a repeated deposit pays once, and a refused one pays nothing even when the account could
+// receive it.
 func TestIDP002DepositTwice(t *testing.T) {
 	t.Parallel()
 	for _, from := range sides {
@@ -86,17 +85,17 @@ func TestIDP002DepositTwice(t *testing.T) {
 	}
 }
 
-// IDP-003: a refund that is asked for twice gives back once, also into an account
-// that is frozen or disabled by then, in either ledger.
+// IDP-003: a repeated refund pays once, also into an account that is frozen or disabled by then, in
+// either ledger.
 func TestIDP003RefundTwice(t *testing.T) {
 	t.Parallel()
 	for _, from := range sides {
 		for _, status := range []string{"FROZEN", "DISABLED"} {
 			u := setup(t).newUser(t, 100, 100)
 			u.status(other(from), "DISABLED")
-			last := map[transfer.AccountType]transfer.Op{spot: transfer.Refund, funding: transfer.Deposit}[from] // that the core is asked for before the refund
+			last := map[transfer.AccountType]transfer.Op{spot: transfer.Refund, funding: transfer.Deposit}[from] // the core's last operation before the refund
 			disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, Op: last, UserID: u.id})
-			u.lost(transfer.Refund, 3) // once it gets through
+			u.lost(transfer.Refund, 3) // after the core applied it
 			a := u.post(from, other(from), "0.00004")
 			u.status(from, status)
 			if did := u.did(a.ReqID); did[transfer.Withdraw] != 1 || did[transfer.Refund] != 0 {
@@ -113,8 +112,8 @@ func TestIDP003RefundTwice(t *testing.T) {
 	}
 }
 
-// IDP-004: recovery over and over, at once and one after the other, before the end
-// and after it: the same end.
+// IDP-004: repeated recovery, concurrent and sequential, before and after the end, has the same
+// result.
 func TestIDP004RecoveryOverAndOver(t *testing.T) {
 	t.Parallel()
 	for end, prepare := range map[transfer.State]func(u *user) transfer.Op{

@@ -9,8 +9,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// conserved wants the user to have, on both sides together, exactly what came from
-// outside by the two journals, and that to be so many units.
+// conserved requires that the user's balances on both sides sum to what came from outside according to
+// the two journals, and that this is want.
 func (u *user) conserved(want int64) {
 	u.t.Helper()
 	evidence, err := money.Gather(u.ctx, money.Episode{Database: u.Database, Core: u.Core.Ledger()})

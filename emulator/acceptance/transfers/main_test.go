@@ -1,11 +1,9 @@
-// Package transfers proves the promises of internal transfers end to end: real
-// function processes behind a URL map, real Postgres, a real trading core, and a
-// network between them that loses, holds back and repeats. Tests have the names
-// that the specification gives them.
+// Package transfers proves the promises of internal transfers end to end: real function processes
+// behind a URL map, real Postgres, and a real trading core. The network between them loses, delays and
+// repeats packets. Tests have the names that the specification gives them.
 //
-// Most tests share one house, each with users of its own, and end by what every
-// episode ends by: see [user.end]. Those that halt everybody, or kill the core,
-// have a house of their own.
+// Most tests share one deployment, each with separate users, and finish as every episode does: see
+// [user.end]. Tests that halt all users, or kill the core, have a separate deployment.
 package transfers
 
 import (
@@ -64,22 +62,22 @@ func TestMain(m *testing.M) {
 // within bounds everything that a test waits for.
 const within = 8 * time.Minute
 
-// house is a running stack, and a look behind its back.
-type house struct {
+// deployment is a running stack with direct access to its database.
+type deployment struct {
 	*stack.Stack
 	DB    *pgxpool.Pool
 	log   *keptLog
-	watch *webtest.Watch // of every answer
+	watch *webtest.Watch // checks every answer
 }
 
-// quick are settings under which who is lost is found within seconds.
+// quick makes the sweep find lost work within seconds.
 var quick = map[string]string{
 	"FENCEPOST_TRANSFER_CALL_TIMEOUT": "2s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "3s",
 	"FENCEPOST_TRANSFER_RETRY_FIRST": "200ms", "FENCEPOST_TRANSFER_RETRY_MOST": "1s", "FENCEPOST_DATABASE_MAX_CONNS": "8",
 }
 
-func build(ctx context.Context, o stack.Options) (_ *house, err error) {
-	h := &house{log: new(keptLog)}
+func build(ctx context.Context, o stack.Options) (_ *deployment, err error) {
+	h := &deployment{log: new(keptLog)}
 	if h.watch, err = webtest.NewWatch("../../../functions/openapi.yaml"); err != nil {
 		return nil, err
 	}
@@ -108,25 +106,24 @@ func build(ctx context.Context, o stack.Options) (_ *house, err error) {
 	return h, nil
 }
 
-func (h *house) close() error {
+func (h *deployment) close() error {
 	h.DB.Close()
 	return errors.Join(h.Stack.Close(), h.watch.Err())
 }
 
-// shared is the house of all tests that harm nobody else's users. It is swept each
+// shared is the deployment of all tests that do not disturb other tests' users. It is swept each
 // second.
-var shared = sync.OnceValues(func() (*house, error) {
+var shared = sync.OnceValues(func() (*deployment, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	opened = true
 	return build(ctx, stack.Options{SweepEvery: time.Second, CheckEvery: time.Second})
 })
 
-var opened bool // shared was asked for
+var opened bool // a test has opened shared
 
-// endShared judges the shared house as a whole, if the tests have passed, and
-// closes it.
-func endShared(judge bool) error {
+// endShared checks the whole shared deployment, if the tests have passed, and closes it.
+func endShared(verify bool) error {
 	if !opened {
 		return nil
 	}
@@ -136,8 +133,8 @@ func endShared(judge bool) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	if judge {
-		err = h.judge(ctx)
+	if verify {
+		err = h.verify(ctx)
 	}
 	if err != nil {
 		h.log.show()
@@ -145,9 +142,9 @@ func endShared(judge bool) error {
 	return errors.Join(err, h.close())
 }
 
-// judge holds everything that happened in the house to every promise, by the
-// checkers, and asks the house itself.
-func (h *house) judge(ctx context.Context) error {
+// verify runs the checkers on everything that happened in the deployment, and queries the deployment
+// itself.
+func (h *deployment) verify(ctx context.Context) error {
 	found, err := money.Check(ctx, money.Episode{Database: h.Database, Core: h.Core.Ledger(), Settled: true})
 	if err != nil {
 		return err
@@ -157,20 +154,20 @@ func (h *house) judge(ctx context.Context) error {
 	}
 	status, answer, err := h.Call(ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
 	if err != nil || status != http.StatusOK {
-		return fmt.Errorf("the house's own check: got %d %s, %w; want 200", status, answer, err)
+		return fmt.Errorf("the deployment's own check: got %d %s, %w; want 200", status, answer, err)
 	}
 	var findings, halts, checks int
 	err = h.DB.QueryRow(ctx, `
 select (select count(*) from conservation_finding), (select count(*) from transfer_halt), (select max(version) from conservation_checkpoint)`,
 	).Scan(&findings, &halts, &checks)
 	if err != nil || findings > 0 || halts > 0 || checks == 0 {
-		return fmt.Errorf("the house's own checks: got %d findings and %d halts by %d steps, %w; want none by some", findings, halts, checks, err)
+		return fmt.Errorf("the deployment's own checks: got %d findings and %d halts by %d steps, %w; want none by some", findings, halts, checks, err)
 	}
 	return nil
 }
 
-// setup is the shared house.
-func setup(t *testing.T) *house {
+// setup returns the shared deployment.
+func setup(t *testing.T) *deployment {
 	t.Helper()
 	h, err := shared()
 	if err != nil {
@@ -179,9 +176,8 @@ func setup(t *testing.T) *house {
 	return h
 }
 
-// own is a house for t alone, with no sweep and no check but those that the test
-// runs.
-func own(t *testing.T, o stack.Options) *house {
+// own returns a deployment for t alone, where only the test runs sweeps and checks.
+func own(t *testing.T, o stack.Options) *deployment {
 	t.Helper()
 	if o.SweepEvery == 0 {
 		o.SweepEvery = -1
@@ -218,7 +214,7 @@ func (l *keptLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lines are those that have every one of the texts.
+// lines returns the lines that contain all of the texts.
 func (l *keptLog) lines(texts ...string) (found []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -234,9 +230,9 @@ next:
 	return found
 }
 
-// told waits until there is such a line: a process' lines come a little behind its
-// answers.
-func (l *keptLog) told(t *testing.T, texts ...string) (found []string) {
+// wantLogged waits until the log has such a line, since the log is a little behind the
+// process' answers.
+func (l *keptLog) wantLogged(t *testing.T, texts ...string) (found []string) {
 	t.Helper()
 	poll(t, "a line with "+strings.Join(texts, " and "), func() bool {
 		found = l.lines(texts...)

@@ -15,7 +15,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// MON-001: over a minute in TARGET_PENDING pages somebody; less does not.
+// MON-001: over a minute in TARGET_PENDING raises an alert; less does not.
 func TestMON001TooLongInTargetPending(t *testing.T) {
 	t.Parallel()
 	u := setup(t).newUser(t, 100, 0)
@@ -32,7 +32,7 @@ func TestMON001TooLongInTargetPending(t *testing.T) {
 	u.awaitState(b.ReqID, transfer.Committed)
 }
 
-// inState makes it longer that the transfer is in its state.
+// inState lengthens the time that the transfer has been in its state.
 func (u *user) inState(reqID, by string) {
 	u.t.Helper()
 	tag, err := u.DB.Exec(u.ctx, `update transfers_tb set state_at = state_at - $2::text::interval where req_id = $1 and state = 30`, reqID, by)
@@ -46,23 +46,23 @@ func (u *user) sweep() {
 	poll(u.t, "a sweep", func() bool { return u.RunSweep(u.ctx) == nil })
 }
 
-// paged says whether the alert was raised for the transfer, as CRITICAL.
+// paged checks whether the CRITICAL alert was raised for the transfer.
 func (u *user) paged(alert, reqID string, want bool) {
 	u.t.Helper()
 	texts := []string{`"severity":"CRITICAL"`, `"alert":"` + alert + `"`, reqID}
 	if want {
-		u.log.told(u.t, texts...)
+		u.log.wantLogged(u.t, texts...)
 	} else if found := u.log.lines(texts...); len(found) > 0 {
 		u.t.Errorf("%s of %s: got %d lines, want none", alert, reqID, len(found))
 	}
 }
 
-// MON-002: a refund that fails three times in a row pages somebody, at the third and
-// not before; each failure alone is CRITICAL in the log.
+// MON-002: a refund that fails three times in a row raises an alert at the third time and not before.
+// Each failure alone is CRITICAL in the log.
 func TestMON002RefundFailsThreeTimes(t *testing.T) {
 	t.Parallel()
 	h := own(t, stack.Options{Processes: 1})
-	h.Tasks.SetFaults(cloudtasks.Faults{Drop: 1}) // nothing is tried again but by a task that the test delivers
+	h.Tasks.SetFaults(cloudtasks.Faults{Drop: 1}) // only tasks that the test delivers cause a retry
 	for _, from := range sides {
 		u := h.newUser(t, 100, 100)
 		a, mend := u.refundFails(from)
@@ -74,7 +74,7 @@ func TestMON002RefundFailsThreeTimes(t *testing.T) {
 			if x := u.load(a.ReqID); x.State != transfer.Compensating || x.Failures != n {
 				t.Fatalf("from %s: got %s after %d failures, want COMPENSATING after %d", from, x.State, x.Failures, n)
 			}
-			h.log.told(t, `"severity":"CRITICAL"`, a.ReqID, fmt.Sprintf(`"failures":%d,`, n), `"unknown":"refund: `)
+			h.log.wantLogged(t, `"severity":"CRITICAL"`, a.ReqID, fmt.Sprintf(`"failures":%d,`, n), `"unknown":"refund: `)
 			u.sweep()
 			u.paged("MON-002", a.ReqID, n >= limit)
 		}
@@ -90,8 +90,8 @@ func TestMON002RefundFailsThreeTimes(t *testing.T) {
 	}
 }
 
-// refundFails begins a transfer of 40 units whose target refuses it, and whose refund
-// fails until it is mended. The first attempt at the refund has failed.
+// refundFails begins a transfer of 40 units whose target refuses it, and whose refund fails until the
+// returned function fixes it. The first attempt at the refund has failed.
 func (u *user) refundFails(from transfer.AccountType) (a answer, mend func()) {
 	u.t.Helper()
 	if from == spot {
@@ -108,8 +108,8 @@ func (u *user) refundFails(from transfer.AccountType) (a answer, mend func()) {
 	return a, mend
 }
 
-// lockFunding keeps the user's account in Funding from everybody until it is freed: a
-// call to it does not answer in time.
+// lockFunding locks the user's account in Funding until free is called. Meanwhile a call to it does
+// not answer in time.
 func (u *user) lockFunding() (free func()) {
 	u.t.Helper()
 	tx, err := u.DB.Begin(u.ctx)
@@ -119,14 +119,14 @@ func (u *user) lockFunding() (free func()) {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	free = func() { _ = tx.Rollback(context.WithoutCancel(u.ctx)) } // once; a second has nothing to free
+	free = func() { _ = tx.Rollback(context.WithoutCancel(u.ctx)) } // a second call does nothing
 	u.t.Cleanup(free)
 	return free
 }
 
-// MON-003: a stolen unit is found by the next check: CRITICAL, and no new transfer
-// of anybody, until a person resumes with a reason. What has begun goes on, and a
-// retry of what was accepted is answered.
+// MON-003: the next check finds a stolen unit. It logs CRITICAL, and new transfers of all users are
+// refused until an operator resumes with a reason. Begun transfers continue, and a retry of an
+// accepted post is answered.
 func TestMON003ConservationBroken(t *testing.T) {
 	t.Parallel()
 	h := own(t, stack.Options{Processes: 1})
@@ -139,7 +139,7 @@ func TestMON003ConservationBroken(t *testing.T) {
 	if err := h.RunConservation(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if found := h.log.told(t, `"severity":"CRITICAL"`, `"message":"conservation violated"`, fmt.Sprintf(`"userId":%d`, victim.id), `"expected":"100"`, `"got":"99"`); len(found) != 1 {
+	if found := h.log.wantLogged(t, `"severity":"CRITICAL"`, `"message":"conservation violated"`, fmt.Sprintf(`"userId":%d`, victim.id), `"expected":"100"`, `"got":"99"`); len(found) != 1 {
 		t.Errorf("alerts of the stolen unit: got %d, want one", len(found))
 	}
 	for _, u := range []*user{victim, bystander} {
@@ -150,7 +150,7 @@ func TestMON003ConservationBroken(t *testing.T) {
 	waiting.awaitState(pending.ReqID, transfer.Committed)
 	bystander.want("what had begun", bystander.get(done.ReqID), http.StatusOK, "COMMITTED", "")
 
-	h.steal(t, victim, "0.000001") // brought back: still nobody but a person resumes
+	h.steal(t, victim, "0.000001") // the unit is back, but only an operator can resume
 	h.healthy(t)
 	victim.refusedBefore("still halted", body(funding, spot, "0.00001"), http.StatusServiceUnavailable, "SYSTEM_ERROR")
 	h.resume(t)
@@ -160,8 +160,8 @@ func TestMON003ConservationBroken(t *testing.T) {
 	}
 }
 
-// steal changes a balance and tells nobody.
-func (h *house) steal(t *testing.T, from *user, by string) {
+// steal changes a balance without a journal line.
+func (h *deployment) steal(t *testing.T, from *user, by string) {
 	t.Helper()
 	tag, err := h.DB.Exec(t.Context(), `update balances_tb set available = available + $2::text::numeric where user_id = $1`, from.id, by)
 	if err != nil || tag.RowsAffected() != 1 {
@@ -169,14 +169,14 @@ func (h *house) steal(t *testing.T, from *user, by string) {
 	}
 }
 
-// conservationReport is what a check answers.
+// conservationReport is the answer of a check.
 type conservationReport struct {
 	Result string
 	Wrong  int
 }
 
-// healthy wants a full check to find nothing.
-func (h *house) healthy(t *testing.T) {
+// healthy requires that a full check finds nothing.
+func (h *deployment) healthy(t *testing.T) {
 	t.Helper()
 	var got conservationReport
 	status, text := h.operator(t, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
@@ -186,7 +186,7 @@ func (h *house) healthy(t *testing.T) {
 }
 
 // operator calls an admin function.
-func (h *house) operator(t *testing.T, method, path string, body any) (status int, text []byte) {
+func (h *deployment) operator(t *testing.T, method, path string, body any) (status int, text []byte) {
 	t.Helper()
 	status, text, err := h.Call(t.Context(), stack.OperatorAccount, method, path, body)
 	if err != nil {
@@ -195,8 +195,8 @@ func (h *house) operator(t *testing.T, method, path string, body any) (status in
 	return status, text
 }
 
-// resume ends the one open halt, which wants an operator and a reason.
-func (h *house) resume(t *testing.T) {
+// resume ends the one open halt, which needs an operator and a reason.
+func (h *deployment) resume(t *testing.T) {
 	t.Helper()
 	var shown struct {
 		Halts []struct {
@@ -221,8 +221,8 @@ func (h *house) resume(t *testing.T) {
 	}
 }
 
-// MON-004: more than sixty transfers of one user within a minute are told of, once a
-// sweep; sixty are nothing unusual.
+// MON-004: more than sixty transfers of one user within a minute are reported once a sweep; sixty are
+// not.
 func TestMON004UnusualFrequency(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
@@ -237,11 +237,11 @@ func TestMON004UnusualFrequency(t *testing.T) {
 	}
 	busy.committed(funding, spot, "0.000001")
 	busy.sweep()
-	for _, u := range []*user{busy, usual} { // once the first is told of, the other would be too
+	for _, u := range []*user{busy, usual} { // the report about the first would include the other
 		want := u == busy
 		texts := []string{`"severity":"WARNING"`, `"alert":"MON-004"`, fmt.Sprintf(`"userId":%d,`, u.id)}
 		if want {
-			h.log.told(t, texts...)
+			h.log.wantLogged(t, texts...)
 		} else if found := h.log.lines(texts...); len(found) > 0 {
 			t.Errorf("warnings of user %d: got %v, want none", u.id, strings.Join(found, ""))
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Operators who cancel and resolve a transfer, and tasks that drive it, all at once. It
-// has exactly one end, the money is where that end says, and both ledgers agree.
+// Operators cancel and resolve a transfer while tasks drive it. It has exactly one end, the money is
+// where that end says, and both ledgers agree.
 func TestCancelResolveAndTasksAtOnce(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
@@ -39,7 +39,7 @@ func TestCancelResolveAndTasksAtOnce(t *testing.T) {
 		if terminal != 1 {
 			t.Errorf("states: got %v, want exactly one end", u.states(reqID))
 		}
-		u.ordersAtOnce(reqID) // what comes after the end changes nothing
+		u.ordersAtOnce(reqID) // calls after the end change nothing
 		if got := u.load(reqID).State; got != end {
 			t.Errorf("after its end: got %s, want %s", got, end)
 		}

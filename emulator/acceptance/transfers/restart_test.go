@@ -10,9 +10,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// A process that is stopped while the trading core is silent answers its caller, ends
-// by itself within what Cloud Run gives it, and leaves the transfer with a plan and a
-// task: it goes on without a sweep.
+// A process that is stopped while the trading core does not answer still answers its caller, and exits
+// within Cloud Run's time. The transfer has a planned attempt and a task, and continues without a
+// sweep.
 func TestAStoppedProcessLeavesItsTransferToOthers(t *testing.T) {
 	t.Parallel()
 	h := own(t, stack.Options{Settings: map[string]string{"FENCEPOST_TRANSFER_CALL_TIMEOUT": "50s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "5m"}})

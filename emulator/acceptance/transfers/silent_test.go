@@ -11,8 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// silence is a way in which Funding does not answer, and whether it has done what it
-// was asked for.
+// silence is a way in which Funding does not answer, and whether it has applied the call.
 type silence struct {
 	kind pgproxy.Kind
 	done bool
@@ -25,15 +24,15 @@ var silences = map[string]silence{
 	"lost in the middle of it": {pgproxy.CutMidReply, true},
 }
 
-// wired is a house with a proxy before Postgres, of which only the test's one user
-// makes calls to Funding.
-func wired(t *testing.T) *house {
+// wired returns a deployment with a proxy before Postgres. Only the test's one user calls Funding in
+// it.
+func wired(t *testing.T) *deployment {
 	t.Helper()
 	return own(t, stack.Options{WireProxy: true, Processes: 1, SweepEvery: time.Second})
 }
 
-// silent has Funding answer no call to it until it is told to speak.
-func (h *house) silent(t *testing.T, kind pgproxy.Kind) (speak func()) {
+// silent makes Funding answer no call until speak is called.
+func (h *deployment) silent(t *testing.T, kind pgproxy.Kind) (speak func()) {
 	const all = 1 << 20
 	h.Proxy.Arm(pgproxy.Fault{Kind: kind, Times: all, Match: pgproxy.Containing("funding_apply")})
 	speak = func() {
@@ -44,9 +43,8 @@ func (h *house) silent(t *testing.T, kind pgproxy.Kind) (speak func()) {
 	return speak
 }
 
-// FSM-005 with Funding as the target: it does not answer, so the transfer stays and
-// is never given back, and ends when Funding answers, once, whether Funding had done
-// it or not.
+// FSM-005 with Funding as the target: Funding does not answer, so the transfer stays and is never
+// refunded. When Funding answers, the transfer ends once, whether or not Funding had applied it.
 func TestFSM005FundingTimesOut(t *testing.T) {
 	t.Parallel()
 	h := wired(t)
@@ -71,8 +69,8 @@ func TestFSM005FundingTimesOut(t *testing.T) {
 	}
 }
 
-// FSM-006 with Funding as the source: the refund there fails. The transfer stays, and
-// the refund is asked for again until it is done, once.
+// FSM-006 with Funding as the source: its refund fails. The transfer stays, and the refund is retried
+// until it succeeds once.
 func TestFSM006FundingRefundFails(t *testing.T) {
 	t.Parallel()
 	h := wired(t)

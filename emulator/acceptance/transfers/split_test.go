@@ -10,8 +10,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// One process for each function, as deployed, where the sweep knows nothing of the
-// trading core: what lost tasks leave behind it finds all the same.
+// With one process for each function, as deployed, the sweep has no access to the trading core. It
+// still finds the work of lost tasks.
 func TestOneProcessPerFunctionOfTransfers(t *testing.T) {
 	t.Parallel()
 	u := own(t, stack.Options{Split: true, Processes: 1}).newUser(t, 100, 100)
@@ -28,6 +28,6 @@ func TestOneProcessPerFunctionOfTransfers(t *testing.T) {
 		return err == nil && (ended || u.RunSweep(u.ctx) != nil)
 	})
 	u.awaitState(a.ReqID, transfer.Committed)
-	u.log.told(t, "sweep found work without a task", `"transfers":1`) // and it was not ended by others
+	u.log.wantLogged(t, "sweep found work without a task", `"transfers":1`) // no other process has ended it
 	u.end()
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 )
 
-// The last line that the core has answered is damaged. With the durable mark the core
-// serves nothing. Without the mark it takes the line for one that a crash tore, and has
-// lost an answered deposit. The next check of conservation finds that and halts new
-// transfers. It says JOURNAL_WENT_BACK where an earlier check had read the line.
+// The last answered line of the core's log is damaged. With the durable mark the core serves nothing.
+// Without the mark the core treats the line as torn by a crash and loses an answered deposit. The next
+// check of conservation finds that and halts new transfers. It reports JOURNAL_WENT_BACK if an earlier
+// check had read the line.
 func TestAnAnsweredLineThatIsDamagedIsSeen(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
@@ -28,7 +28,7 @@ func TestAnAnsweredLineThatIsDamagedIsSeen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := own(t, stack.Options{Processes: 1})
-			u := &user{h, t, 1000 + lastUser.Add(1), t.Context()} // whose money is not conserved
+			u := &user{h, t, 1000 + lastUser.Add(1), t.Context()} // the checkers ignore this user's money
 			u.deposit(funding, 100)
 			u.committed(funding, spot, "0.00004")
 			if x.checked {
@@ -42,8 +42,8 @@ func TestAnAnsweredLineThatIsDamagedIsSeen(t *testing.T) {
 			defer cancel()
 			started := make(chan error, 1)
 			go func() { started <- h.Core.Start(ctx) }()
-			if x.mark { // it runs on, for a person to look at, and is never ready
-				h.log.told(t, "HALTED", "every line that was answered")
+			if x.mark { // it keeps running for an operator's inspection and is never ready
+				h.log.wantLogged(t, "HALTED", "every line that was answered")
 				cancel()
 			}
 			if err := <-started; (err != nil) != x.mark {
@@ -64,7 +64,7 @@ func TestAnAnsweredLineThatIsDamagedIsSeen(t *testing.T) {
 }
 
 // damageLastLine changes a bit of the last line of the core's log.
-func (h *house) damageLastLine(t *testing.T, mark bool) {
+func (h *deployment) damageLastLine(t *testing.T, mark bool) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(h.Core.Folder(), "*.log"))
 	if err != nil || len(names) == 0 {
@@ -89,8 +89,8 @@ func (h *house) damageLastLine(t *testing.T, mark bool) {
 	}
 }
 
-// wantFound wants a check to come to that result, with these kinds of finding on record.
-func (h *house) wantFound(t *testing.T, result string, kinds []string) {
+// wantFound requires that a check has this result, with these kinds of finding stored.
+func (h *deployment) wantFound(t *testing.T, result string, kinds []string) {
 	t.Helper()
 	status, text := h.operator(t, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": false})
 	if status != http.StatusOK || !strings.Contains(string(text), `"result":"`+result+`"`) {

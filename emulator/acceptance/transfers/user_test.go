@@ -20,12 +20,12 @@ const (
 	spot    = transfer.Spot
 )
 
-// usdt is what most tests move: 10^-6 of it is a unit.
+// usdt is the asset of most tests; a unit is 10^-6 of it.
 var usdt = stack.USDT
 
-// user is one of t's own, with accounts that nobody else touches.
+// user is a user of t alone, with separate accounts.
 type user struct {
-	*house
+	*deployment
 	t   *testing.T
 	id  int64
 	ctx context.Context
@@ -33,18 +33,18 @@ type user struct {
 
 var lastUser atomic.Int64
 
-// newUser is a user with so many units of USDT on each side; none makes no
-// account. When t ends, everything that the user began is ended and judged.
-func (h *house) newUser(t *testing.T, inFunding, inTrading uint64) *user {
+// newUser returns a user with units of USDT on each side; none makes no account. When t ends, all the
+// user's transfers are ended and checked.
+func (h *deployment) newUser(t *testing.T, inFunding, inTrading uint64) *user {
 	t.Helper()
-	u := h.stranger(t)
+	u := h.withoutAccount(t)
 	u.deposit(funding, inFunding)
 	u.deposit(spot, inTrading)
 	return u
 }
 
-// stranger has no account.
-func (h *house) stranger(t *testing.T) *user {
+// withoutAccount returns a user without an account.
+func (h *deployment) withoutAccount(t *testing.T) *user {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within) // longer than t's, which ends before clean-up
 	u := &user{h, t, 1000 + lastUser.Add(1), ctx}
@@ -74,7 +74,7 @@ func (u *user) status(side transfer.AccountType, status string) {
 	}
 }
 
-// answer is what the API says to a post or a query.
+// answer is the API's answer to a post or a query.
 type answer struct {
 	Status     int    `json:"-"`
 	TransferID int64  `json:"transfer_id"`
@@ -94,7 +94,7 @@ func readAnswer(status int, text []byte, err error) (answer, error) {
 	}
 	var a struct {
 		answer
-		Status json.RawMessage `json:"status"` // of a problem: the number again
+		Status json.RawMessage `json:"status"` // of a problem: repeats the status
 	}
 	if err := json.Unmarshal(text, &a); err != nil {
 		return answer{}, fmt.Errorf("status %d: %s: %w", status, text, err)
@@ -103,8 +103,7 @@ func readAnswer(status int, text []byte, err error) (answer, error) {
 	return a.answer, nil
 }
 
-// body asks for a transfer of so much USDT. More are further members, two strings
-// or values each.
+// body returns a transfer of USDT. More are additional members, two values each.
 func body(from, to transfer.AccountType, amount string, more ...any) map[string]any {
 	m := map[string]any{"from": from, "to": to, "asset": usdt.Name, "amount": amount}
 	for i := 0; i < len(more); i += 2 {
@@ -113,7 +112,7 @@ func body(from, to transfer.AccountType, amount string, more ...any) map[string]
 	return m
 }
 
-// post posts a transfer and wants an answer.
+// post posts a transfer and requires an answer.
 func (u *user) post(from, to transfer.AccountType, amount string, more ...any) answer {
 	u.t.Helper()
 	a, err := u.try(body(from, to, amount, more...))
@@ -137,7 +136,7 @@ func (u *user) tryAt(addr string, body any) (answer, error) {
 	return readAnswer(stack.CallWith(u.ctx, token, http.MethodPost, "http://"+addr+"/api/v1/internal_transfer", body))
 }
 
-// get asks for a transfer.
+// get queries a transfer.
 func (u *user) get(reqID string) answer {
 	u.t.Helper()
 	a, err := readAnswer(u.CallAsUser(u.ctx, u.id, http.MethodGet, "/api/v1/internal_transfer/"+reqID, nil))
@@ -147,7 +146,7 @@ func (u *user) get(reqID string) answer {
 	return a
 }
 
-// want holds an answer to its status, its state and its code.
+// want checks an answer's status, state and code.
 func (u *user) want(what string, got answer, status int, state, code string) {
 	u.t.Helper()
 	if got.Status != status || got.State != state || got.Code != code {
@@ -155,7 +154,7 @@ func (u *user) want(what string, got answer, status int, state, code string) {
 	}
 }
 
-// committed posts a transfer that is to succeed.
+// committed posts a transfer that must succeed.
 func (u *user) committed(from, to transfer.AccountType, amount string) answer {
 	u.t.Helper()
 	a := u.post(from, to, amount)
@@ -163,7 +162,7 @@ func (u *user) committed(from, to transfer.AccountType, amount string) answer {
 	return a
 }
 
-// held is the balance on a side, if there is an account.
+// held returns the balance on a side, and whether there is an account.
 func (u *user) held(side transfer.AccountType) (units uint64, exists bool) {
 	u.t.Helper()
 	if side == spot {
@@ -186,8 +185,7 @@ select coalesce((select trim_scale(available * 10::numeric ^ precision)::text fr
 	return units, exists
 }
 
-// wantHeld holds the balance of an account, which may be more than a signed number
-// holds.
+// wantHeld checks an account's balance, which can exceed a signed integer.
 func (u *user) wantHeld(what string, side transfer.AccountType, want uint64) {
 	u.t.Helper()
 	if got, exists := u.held(side); got != want || !exists {
@@ -195,7 +193,7 @@ func (u *user) wantHeld(what string, side transfer.AccountType, want uint64) {
 	}
 }
 
-// units is the balance on a side, or -1 without an account.
+// units returns the balance on a side, or -1 without an account.
 func (u *user) units(side transfer.AccountType) int64 {
 	u.t.Helper()
 	n, exists := u.held(side)
@@ -215,7 +213,7 @@ func (u *user) wantUnits(what string, inFunding, inTrading int64) {
 	}
 }
 
-// transfers are the req_ids of all that the user has on record, in order.
+// transfers returns the req_ids of the user's stored transfers, in order.
 func (u *user) transfers() (all []string) {
 	u.t.Helper()
 	rows, err := u.DB.Query(u.ctx, `select req_id from transfers_tb where user_id = $1 order by transfer_id`, u.id)
@@ -236,7 +234,7 @@ func (u *user) transfers() (all []string) {
 	return all
 }
 
-// only is the one transfer that the user has on record.
+// only returns the user's only stored transfer.
 func (u *user) only() string {
 	u.t.Helper()
 	all := u.transfers()
@@ -246,7 +244,7 @@ func (u *user) only() string {
 	return all[0]
 }
 
-// load is the transfer's row.
+// load returns the transfer's row.
 func (u *user) load(reqID string) transfer.Transfer {
 	u.t.Helper()
 	x, err := u.Transfers.Load(u.ctx, reqID)

@@ -22,7 +22,7 @@ type account struct {
 	assetID int32
 }
 
-// transferRow is what the row of a transfer says.
+// transferRow holds the columns of one transfer.
 type transferRow struct {
 	ReqID   string
 	UserID  int64
@@ -33,33 +33,32 @@ type transferRow struct {
 	Reason  transfer.Reason
 }
 
-// moved is one line of a transfer's history.
-type moved struct {
+// stateChange is one line of a transfer's history.
+type stateChange struct {
 	ReqID string
 	From  *transfer.State
 	State transfer.State
 }
 
-// Evidence is what both ledgers and the rows say of an episode, read once.
+// Evidence is an episode's two ledgers and its rows, read once.
 type Evidence struct {
 	users    []int64
 	settled  bool
 	lost     map[string]bool // req_ids
 	rows     map[string]transferRow
-	history  map[string][]moved
-	journal  []journaled // of both sides, each in its order
-	did      map[string]*done
+	history  map[string][]stateChange
+	journal  []journaled // entries of both sides, each in its side's order
+	did      map[string]*operations
 	balances map[account]*big.Int
-	point    uint64 // the core's balances are as of this line
+	point    uint64 // the line of the core's journal to which the core's balances correspond
 }
 
-// Gather reads the core's balances and journal at one point, then the
-// database in one snapshot, and then what the core has done since. So whatever a
-// credit that was read from the core, or a state, implies has been read too.
+// Gather reads the core's balances and journal at one line, then the database in one snapshot, then
+// the core's later lines. So every line that a credit or a state implies has been read too.
 func Gather(ctx context.Context, e Episode) (*Evidence, error) {
 	v := &Evidence{
-		users: e.Users, settled: e.Settled, lost: e.Lost, rows: make(map[string]transferRow), history: make(map[string][]moved),
-		did: make(map[string]*done), balances: make(map[account]*big.Int),
+		users: e.Users, settled: e.Settled, lost: e.Lost, rows: make(map[string]transferRow), history: make(map[string][]stateChange),
+		did: make(map[string]*operations), balances: make(map[account]*big.Int),
 	}
 	line, balances, err := e.Core.AllBalances(ctx)
 	if err != nil {
@@ -80,17 +79,17 @@ func Gather(ctx context.Context, e Episode) (*Evidence, error) {
 	}
 	for _, j := range v.journal {
 		if v.did[j.ReqID] == nil {
-			v.did[j.ReqID] = new(done)
+			v.did[j.ReqID] = new(operations)
 		}
 		v.did[j.ReqID].add(j)
 	}
 	return v, nil
 }
 
-// linesAtOnce is how much of the core's journal is asked for at once.
+// linesAtOnce is the number of lines of the core's journal in one request.
 const linesAtOnce = 5000
 
-// readCore reads the lines after a line, up to another one.
+// readCore reads the lines after one line, up to another.
 func (v *Evidence) readCore(ctx context.Context, core *trading.Ledger, after, upTo uint64) error {
 	for after < upTo {
 		lines, _, err := core.Journal(ctx, after, linesAtOnce)
@@ -113,7 +112,7 @@ func (v *Evidence) readCore(ctx context.Context, core *trading.Ledger, after, up
 	return nil
 }
 
-// asAsked is a refusal that an operator had recorded, as the refusal of the operation.
+// asAsked returns a refusal that an operator had recorded as the refusal of the operation itself.
 func asAsked(e transfer.Entry) transfer.Entry {
 	if op, recorded := strings.CutPrefix(string(e.Op), "recorded_"); recorded && e.Refused != "" {
 		e.Op = transfer.Op(op)
@@ -160,8 +159,8 @@ func (v *Evidence) readHistory(ctx context.Context, tx pgx.Tx) error {
 select t.req_id, h.from_state, h.state
   from transfer_history h
   join transfers_tb t using (transfer_id)
- order by h.id`) // the collector returns its error
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[moved])
+ order by h.id`) // the collector returns this error
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[stateChange])
 	for _, m := range all {
 		v.history[m.ReqID] = append(v.history[m.ReqID], m)
 	}
@@ -212,8 +211,8 @@ select user_id, asset_id, (available * 10::numeric ^ precision)::text
 	return err
 }
 
-// sums adds up what the journals say was applied to each account, the core's up to
-// the line of its balances.
+// sums adds up the amounts that the journals applied to each account, the core's up to the line of its
+// balances.
 func (v *Evidence) sums() map[account]*big.Int {
 	all := make(map[account]*big.Int)
 	for _, j := range v.journal {
@@ -254,15 +253,15 @@ func (v *Evidence) balance(at account) *big.Int {
 	return new(big.Int)
 }
 
-// Holding is what one user has of an asset, and what it should be, in units.
+// Holding is a user's balance of one asset on both sides, in units, with the expected sum.
 type Holding struct {
 	UserID                    int64
 	AssetID                   int32
-	Funding, Trading, Outside *big.Int // Outside is what came in less what left, adjustments of a journal included
+	Funding, Trading, Outside *big.Int // Outside is what came in less what left, including adjustments of a journal
 }
 
-// Holdings are those of all users, in no order: the balances as each side says, and
-// what the two journals say came from outside, or was adjusted so.
+// Holdings returns all users' holdings in no order: each side's balances, and the sum that entered or
+// left according to the two journals, including adjustments.
 func (v *Evidence) Holdings() (all []Holding) {
 	type key struct {
 		userID  int64
@@ -293,25 +292,26 @@ func (v *Evidence) Holdings() (all []Holding) {
 	return all
 }
 
-// isLost says that the line is the core's, of a transfer that was lost with its database.
+// isLost reports whether the line belongs to the core and to a transfer that was lost with its
+// database.
 func (v *Evidence) isLost(j journaled) bool {
 	_, known := v.rows[j.ReqID]
 	return !known && v.lost[j.ReqID] && j.side == transfer.Spot
 }
 
-// Half is what the core alone did for a transfer whose row was lost.
+// Half is the core's part of a transfer whose row was lost.
 type Half struct {
 	ReqID   string
 	UserID  int64
 	AssetID int32
-	Units   int64 // that it added to the user's account
+	Units   int64 // added to the user's account
 }
 
-// LostHalves are those of all transfers that were lost with their databases.
+// LostHalves returns the core's parts of all transfers that were lost with their databases.
 func (v *Evidence) LostHalves() map[string]Half {
 	all := make(map[string]Half)
 	for _, j := range v.journal {
-		if !moves(j.Op) || j.Refused != "" || !v.isLost(j) {
+		if !movesMoney(j.Op) || j.Refused != "" || !v.isLost(j) {
 			continue
 		}
 		units := int64(j.Units)
@@ -323,7 +323,7 @@ func (v *Evidence) LostHalves() map[string]Half {
 	return all
 }
 
-// lostOf is what the core alone added to the user's account for transfers that were lost.
+// lostOf returns the units that the core added to the user's account for lost transfers.
 func (v *Evidence) lostOf(userID int64, assetID int32) (units int64) {
 	for _, h := range v.LostHalves() {
 		if h.UserID == userID && h.AssetID == assetID {
@@ -335,7 +335,7 @@ func (v *Evidence) lostOf(userID int64, assetID int32) (units int64) {
 
 func conserved(e *Evidence, report reporter) {
 	if !e.settled {
-		return // money in flight is on no side
+		return // money in flight is on neither side
 	}
 	paid := e.paidOut()
 	for _, h := range e.Holdings() {
@@ -343,7 +343,7 @@ func conserved(e *Evidence, report reporter) {
 		if out := paid[[2]int64{h.UserID, int64(h.AssetID)}]; out != nil {
 			has.Add(has, out)
 		}
-		has.Sub(has, big.NewInt(e.lostOf(h.UserID, h.AssetID))) // its other half went with a database
+		has.Sub(has, big.NewInt(e.lostOf(h.UserID, h.AssetID))) // the other half was lost with a database
 		if has.Cmp(h.Outside) != 0 {
 			report(h.UserID, "", "%s units of asset %d came from outside, and there are %s: %s in Funding, %s in Trading",
 				h.Outside, h.AssetID, has, h.Funding, h.Trading)
@@ -351,7 +351,7 @@ func conserved(e *Evidence, report reporter) {
 	}
 }
 
-// paidOut is what went to a chain, by user and asset.
+// paidOut returns the amounts sent to a chain, by user and asset.
 func (v *Evidence) paidOut() map[[2]int64]*big.Int {
 	all := make(map[[2]int64]*big.Int)
 	for _, t := range v.rows {
@@ -367,17 +367,17 @@ func (v *Evidence) paidOut() map[[2]int64]*big.Int {
 	return all
 }
 
-// Total is what one side's journal says of an asset, all users together, in units,
-// and what the side's balances add up to.
+// Total is one side's journal sum of an asset over all users, in units, with the sum of the side's
+// balances.
 type Total struct {
 	Side    transfer.AccountType
 	AssetID int32
-	Lines   int // of the journal, refusals included
+	Lines   int // lines of the journal, including refusals
 	Applied map[transfer.Op]*big.Int
 	Balance *big.Int
 }
 
-// Expected is what the balances should add up to.
+// Expected returns the expected sum of the balances.
 func (t Total) Expected() *big.Int {
 	sum := new(big.Int)
 	for op, units := range t.Applied {
@@ -390,9 +390,9 @@ func (t Total) Expected() *big.Int {
 	return sum
 }
 
-// Totals are those of both sides, by asset and side.
+// Totals returns both sides' totals, by asset and side.
 func (v *Evidence) Totals() []Total {
-	totals := make(map[account]*Total) // the user is 0
+	totals := make(map[account]*Total) // the key's user is 0
 	of := func(side transfer.AccountType, assetID int32) *Total {
 		at := account{side: side, assetID: assetID}
 		if totals[at] == nil {
@@ -420,7 +420,7 @@ func (v *Evidence) Totals() []Total {
 	return list
 }
 
-// Ends counts the transfers by where they are.
+// Ends counts the transfers by state.
 func (v *Evidence) Ends() map[transfer.State]int {
 	n := make(map[transfer.State]int)
 	for _, t := range v.rows {

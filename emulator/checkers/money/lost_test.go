@@ -7,8 +7,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/checkers/money"
 )
 
-// loses has the database forget a transfer from Funding, as a backup of before does: its
-// row, its history and what Funding did for it. The core keeps what it did.
+// loses deletes a transfer from Funding as restoring an earlier backup does: its row, its history and
+// Funding's entries. The core keeps its entries.
 func (b *bench) loses(name string, units string) {
 	b.Helper()
 	b.forge(`update balances_tb set available = available + $2::numeric where user_id = $1`, ann, units)
@@ -17,8 +17,8 @@ func (b *bench) loses(name string, units string) {
 	b.forge(`delete from transfers_tb where req_id = $1`, b.ids[name])
 }
 
-// What the core did for a transfer whose row was lost is no violation where it is said
-// that the row was lost. It is one where nobody says so, and it excuses nothing else.
+// The core's entries for a lost transfer are no violation if the episode declares the loss.
+// Undeclared, they are a violation. A declaration excuses no other entry.
 func TestALostTransferExcusesTheCoresLinesAlone(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

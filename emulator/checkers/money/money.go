@@ -1,7 +1,6 @@
-// Package money holds an episode of transfers to the promises about money. It
-// reads the two ledgers' own journals and balances, the rows of transfers and their
-// history, and adds up for itself; it shares with the system the table of states
-// and the form of the journals.
+// Package money checks an episode of transfers against the promises about money. It reads the two
+// ledgers' journals and balances and the rows and history of transfers, and adds them up itself. It
+// shares with the system only the table of states and the format of the journals.
 package money
 
 import (
@@ -15,31 +14,30 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Episode is what happened between the two ledgers since their start, when
-// both were empty.
+// Episode describes the two ledgers from their start, when both were empty, until now.
 type Episode struct {
 	Database string          // the database's URL, of a role that may read every table
 	Core     *trading.Ledger // the trading core
-	Users    []int64         // whom it is about; nil: everybody
+	Users    []int64         // the users to check; nil: all
 
-	// Lost are the req_ids of transfers that databases had which were lost, and that
-	// their backups had not. The trading core may have lines of them, and nothing else.
+	// Lost lists the req_ids of transfers that lost databases had and their backups have not. Only the
+	// trading core may have lines of them.
 	Lost map[string]bool
 
-	// Settled says that the faults have stopped, nothing is under way, and
-	// everything should have ended.
+	// Settled means that the faults have stopped, no work is under way, and everything should be
+	// terminal.
 	Settled bool
 }
 
-// Violation is one promise broken, seen by one checker.
+// Violation is one broken promise, found by one checker.
 type Violation struct {
-	Checker string // its name
+	Checker string // the checker's name
 	UserID  int64
-	ReqID   string // "" where it is about an account
-	Detail  string // what was seen, and what should be
+	ReqID   string // "" if the violation concerns an account
+	Detail  string // the observed and the expected value
 }
 
-// Checker holds evidence to one promise.
+// Checker checks evidence against one promise.
 type Checker struct {
 	Name    string
 	Promise string // one sentence
@@ -65,8 +63,7 @@ func All() []Checker {
 	}
 }
 
-// Check runs every checker. The error says that the episode could not be read,
-// which is no verdict.
+// Check runs every checker. An error means that the episode could not be read, which is no verdict.
 func Check(ctx context.Context, e Episode) ([]Violation, error) {
 	evidence, err := Gather(ctx, e)
 	if err != nil {
@@ -79,7 +76,7 @@ func Check(ctx context.Context, e Episode) ([]Violation, error) {
 	return all, nil
 }
 
-// Check lists what breaks the checker's promise, by user and req_id.
+// Check lists the violations of the checker's promise, by user and req_id.
 func (c Checker) Check(e *Evidence) []Violation {
 	var found []Violation
 	c.check(e, func(userID int64, reqID, format string, args ...any) {
@@ -93,7 +90,7 @@ func (c Checker) Check(e *Evidence) []Violation {
 	return found
 }
 
-// Report is the violations for a reader, one a line below their number.
+// Report formats the violations for a reader: their number, then one a line.
 func Report(all []Violation) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "violations: %d\n", len(all))
@@ -107,20 +104,20 @@ func Report(all []Violation) string {
 	return b.String()
 }
 
-// done is what the journals say was done for one req_id.
-type done struct {
+// operations holds the journals' entries for one req_id.
+type operations struct {
 	applied map[transfer.Op][]journaled
 	refused map[transfer.Op][]journaled
 }
 
-// journaled is an entry and the side that wrote it.
+// journaled is a journal entry with the side that wrote it.
 type journaled struct {
 	transfer.Entry
 	side transfer.AccountType
 	late bool // read after the other side
 }
 
-func (d *done) add(j journaled) {
+func (d *operations) add(j journaled) {
 	into := &d.applied
 	if j.Refused != "" {
 		into = &d.refused
@@ -131,21 +128,21 @@ func (d *done) add(j journaled) {
 	(*into)[j.Op] = append((*into)[j.Op], j)
 }
 
-func (d *done) did(op transfer.Op) bool { return d != nil && len(d.applied[op]) > 0 }
+func (d *operations) did(op transfer.Op) bool { return d != nil && len(d.applied[op]) > 0 }
 
-// moves says whether the operation is one of a transfer's.
-func moves(op transfer.Op) bool {
+// movesMoney reports whether the operation is one of a transfer's.
+func movesMoney(op transfer.Op) bool {
 	return op == transfer.Withdraw || op == transfer.Deposit || op == transfer.Refund
 }
 
 func itsTransfer(e *Evidence, report reporter) {
 	for _, j := range e.journal {
-		if !moves(j.Op) {
+		if !movesMoney(j.Op) {
 			continue
 		}
 		t, known := e.rows[j.ReqID]
 		if !known {
-			if !j.late && !e.isLost(j) { // else its row may be younger than what was read of the database
+			if !j.late && !e.isLost(j) { // otherwise its row can be younger than the database's snapshot
 				report(j.UserID, j.ReqID, "%s has a %s of a transfer that does not exist", j.side, j.Op)
 			}
 			continue
@@ -188,7 +185,7 @@ func creditImpliesDebit(e *Evidence, report reporter) {
 	}
 }
 
-// endings are what must have been done for a transfer that has ended so.
+// endings lists the operations that must have been applied for a transfer in each terminal state.
 var endings = map[transfer.State]map[transfer.Op]bool{
 	transfer.Committed:  {transfer.Withdraw: true, transfer.Deposit: true},
 	transfer.RolledBack: {transfer.Withdraw: true, transfer.Refund: true},
@@ -203,7 +200,7 @@ func endsAsJournaled(e *Evidence, report reporter) {
 		}
 		for _, op := range []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund} {
 			if op == transfer.Deposit && t.Type.Target() == transfer.Chain {
-				continue // the chain has its own checkers
+				continue // the chain has separate checkers
 			}
 			if got := e.did[reqID].did(op); got != want[op] {
 				report(t.UserID, reqID, "it is %s, and %s: %t", t.State, op, got)

@@ -24,7 +24,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// bench is a small episode between two real ledgers: every end of a transfer once.
+// bench is a small episode between two real ledgers. It contains every end of a transfer once.
 type bench struct {
 	testing.TB
 	storetest.Bundle
@@ -32,8 +32,8 @@ type bench struct {
 	driver  *transfer.Coordinator
 	funding *funding.Ledger
 	trading *trading.Ledger
-	lie     func(path, answer string) string // what the core's answers are turned into; nil: nothing
-	ids     map[string]string                // req_ids by what became of them
+	lie     func(path, answer string) string // replaces the core's answers; nil: they are unchanged
+	ids     map[string]string                // req_ids by the name of the transfer's end
 	money.Episode
 }
 
@@ -70,7 +70,7 @@ func (b *bench) must(err error) {
 	}
 }
 
-// lying serves what the core answers, or what b makes of it.
+// lying serves the core's answers as b.lie changes them.
 func (b *bench) lying(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if b.lie == nil {
@@ -85,7 +85,7 @@ func (b *bench) lying(h http.Handler) http.Handler {
 	})
 }
 
-// play has ann with 100 on both sides and ben in Trading alone.
+// play gives ann 100 on both sides and ben 100 in Trading alone, and makes their transfers.
 func (b *bench) play() {
 	b.must(b.book.PutAsset(b.Context(), transfer.Asset{ID: coin, Name: "COIN", Precision: 2, MinUnits: 1, MaxUnits: 1000, Active: true, Enabled: true}))
 	b.applied(b.trading.AddAsset(b.Context(), "asset", coin, 2, time.Now()))
@@ -135,7 +135,7 @@ func (b *bench) drive(name string, user int64, from transfer.AccountType, units 
 	}
 }
 
-// of is what the ledgers are told of the transfer.
+// of returns the call by which the ledgers learn of the transfer.
 func (b *bench) of(name string) transfer.Call {
 	b.Helper()
 	t, err := b.book.Load(b.Context(), b.ids[name])
@@ -173,12 +173,12 @@ func (b *bench) check() []money.Violation {
 	return all
 }
 
-// seeds are bugs, each put into an episode in which all is right.
+// seeds are bugs, each put into a correct episode.
 var seeds = []struct {
 	bug   string
 	plant func(*bench)
 	want  []string // the checkers that report it
-	says  string   // part of what the first of them says
+	says  string   // part of the first checker's detail
 }{
 	{"a unit is stolen from Funding", func(b *bench) {
 		b.forge(`update balances_tb set available = available - 0.01 where user_id = $1`, ann)
@@ -252,7 +252,7 @@ select req_id, op_type, result, reason, user_id, asset_id, units from transfer_o
 	}, []string{"conserved", "ended"}, "there are 197"},
 }
 
-// restate gives the transfer a state and a history.
+// restate sets the transfer's state and history.
 func (b *bench) restate(name string, state transfer.State, history ...transfer.State) {
 	b.Helper()
 	b.forge(`delete from transfer_history where transfer_id = (select transfer_id from transfers_tb where req_id = $1)`, b.ids[name])
@@ -266,8 +266,8 @@ select transfer_id, $2, $3, 0 from transfers_tb where req_id = $1`, b.ids[name],
 	b.forge(`update transfers_tb set state = $2, error_message = case when $2::smallint < 0 then coalesce(error_message, 'EXPIRED') end where req_id = $1`, b.ids[name], state)
 }
 
-// adjusted takes a unit of ann's 90 in Funding away, past the journal, and has the
-// adjustment made that sets it right.
+// adjusted removes a unit of ann's 90 in Funding past the journal, and makes the adjustment that
+// corrects it.
 func (b *bench) adjusted(op transfer.Op) {
 	b.Helper()
 	b.forge(`update balances_tb set available = available - 0.01 where user_id = $1`, ann)
@@ -278,7 +278,7 @@ func (b *bench) adjusted(op transfer.Op) {
 	}
 }
 
-// Each bug is found, by the checkers that are for it and no other.
+// Each bug is found by the checkers meant for it and by no other.
 func TestEachBugIsFound(t *testing.T) {
 	t.Parallel()
 	for _, s := range seeds {
@@ -299,8 +299,8 @@ func TestEachBugIsFound(t *testing.T) {
 	}
 }
 
-// Every checker is proven by a bug that it finds. What conserved finds, a checker of
-// the parts always finds too: it adds them up.
+// Every checker has a bug that it finds. A bug that conserved finds is always also found by a checker
+// of the parts, since conserved adds them up.
 func TestEveryCheckerHasASeed(t *testing.T) {
 	t.Parallel()
 	alone, proven := make(map[string]bool), make(map[string]bool)
@@ -321,7 +321,7 @@ func TestEveryCheckerHasASeed(t *testing.T) {
 	}
 }
 
-// What is right is not reported, whatever is under way.
+// A correct episode is not reported, whichever work is under way.
 func TestNoFalseAlarm(t *testing.T) {
 	t.Parallel()
 	for what, play := range map[string]func(*bench){
@@ -367,7 +367,7 @@ func TestNoFalseAlarm(t *testing.T) {
 	}
 }
 
-// What the journals say in sum is what there is.
+// The journals' sums equal the balances.
 func TestTotalsAndHoldings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -391,7 +391,7 @@ func TestTotalsAndHoldings(t *testing.T) {
 	}
 }
 
-// An episode that cannot be read is an error, and no verdict.
+// An unreadable episode is an error and no verdict.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 )
 
-// answers are all that an account can read of a transaction, by the path that was asked.
+// answers returns all that an account can read of a transaction, by path.
 func (b bench) answers(t *testing.T, account, txID, requestID string) map[string]string {
 	t.Helper()
 	s := url.QueryEscape(string(b.Submitters()[0]))
@@ -28,8 +28,8 @@ func (b bench) answers(t *testing.T, account, txID, requestID string) map[string
 	return all
 }
 
-// A node names nonces in what it says. No answer to a caller, and no event, has its words;
-// operators have them.
+// A node's messages contain nonces. Only operators see these messages; no answer to a caller and no
+// event has them.
 func TestNoNonceReachesACaller(t *testing.T) {
 	t.Parallel()
 	const words = "nonce too high: tx nonce 31337, gapped, next nonce 31336"

@@ -8,28 +8,28 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// hot are the functions that a life passes through.
+// hot lists the functions that serve an undisturbed transaction.
 var hot = []string{"create", "advance", "receipt", "confirm", "resubmit"}
 
-// What a life of window 1 costs: of SQL the contract's 7, and 1 of the create; to nodes 4,
-// and, of three, two further sends and one more to bear out its end.
+// The cost of a transaction with window 1. SQL: the contract's 7, and 1 for the create. Nodes: 4. With
+// three nodes, two further sends and one more call to agree on its end by quorum.
 var (
 	oneNodeLife    = stack.Cost{SQLRoundTrips: 8, RPCRoundTrips: 4}
 	threeNodesLife = stack.Cost{SQLRoundTrips: 8, RPCRoundTrips: 7}
 )
 
-// most is how many lives are tried.
-const most = 12
+// maxLives is how many transactions are tried.
+const maxLives = 12
 
-// cheapest is what one of several lives costs, from its post to its end, one after the
-// other, until one costs what is wanted; else the least of all. On a slow machine some are
-// looked at early, which costs more, or so late that one look finds them mined and final,
-// which costs less. The first is left out: what is asked once is its own.
+// cheapest runs transactions one after the other, from post to end, until one has the wanted cost.
+// Otherwise it returns the least cost. On a slow machine some are polled early, which costs more.
+// Others are polled so late that one query finds them mined and final, which costs less. It excludes
+// the first, which also pays for queries made once.
 func (b bench) cheapest(t *testing.T, want stack.Cost) (least stack.Cost) {
 	t.Helper()
 	s := b.Submitters()[0]
 	var before stack.Cost
-	for i := range most {
+	for i := range maxLives {
 		b.postUntilAnswered(t, transfer(s, fmt.Sprintf("life-%d", i)))
 		b.await(t, s, txmanager.Confirmed, i+1)
 		b.finish(t)
@@ -48,7 +48,7 @@ func (b bench) cheapest(t *testing.T, want stack.Cost) (least stack.Cost) {
 	return least
 }
 
-// costsAreRead waits until each invocation that was answered has told what it cost.
+// costsAreRead waits until each answered invocation has reported its cost.
 func (b bench) costsAreRead(t *testing.T) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {

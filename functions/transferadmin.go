@@ -11,14 +11,13 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// routeTransferAdmin serves what operators do about transfers, as the function
-// admin.
+// routeTransferAdmin serves the operators' calls about transfers, as the function admin.
 func (a *App) routeTransferAdmin(mux *web.Mux) {
 	a.handleTransfer(mux, "admin", "GET /admin/v1/transfers/{req_id}/why", a.why)
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/cancel", a.telling(a.cancelTransfer))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/resolve", a.telling(a.resolveTransfer))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", a.telling(a.statePayout))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.telling(a.withdrawStatement))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/cancel", a.deliverAfter(a.cancelTransfer))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/resolve", a.deliverAfter(a.resolveTransfer))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", a.deliverAfter(a.statePayout))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.deliverAfter(a.withdrawStatement))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/acknowledge", a.acknowledge)
 	a.handleTransfer(mux, "admin", "GET /admin/v1/users/{user_id}/payout_addresses", a.showAddresses)
 	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove", a.dropAddress)
@@ -34,7 +33,7 @@ type reasonRequest struct {
 	Reason string `json:"reason"`
 }
 
-// cancelTransfer ends a transfer that has not begun.
+// cancelTransfer cancels a transfer that has not begun.
 func (a *App) cancelTransfer(w http.ResponseWriter, r *http.Request) error {
 	order, err := a.transferOrder(r)
 	if err != nil {
@@ -59,11 +58,11 @@ func (a *App) cancelTransfer(w http.ResponseWriter, r *http.Request) error {
 type resolveRequest struct {
 	Op      transfer.Op `json:"op"`
 	Reason  string      `json:"reason"`
-	Outcome optional    `json:"outcome"` // applied or not_applied, of what the core has forgotten
-	Line    uint64      `json:"line"`    // of the core's journal, that proves it; 0: a check of conservation does
+	Outcome optional    `json:"outcome"` // applied or not_applied, for a call that the core has forgotten
+	Line    uint64      `json:"line"`    // line of the core's journal that proves it; 0: a check of conservation proves it
 }
 
-// word is what the body says became of a forgotten call, or nil.
+// word returns what the operator states about a forgotten call, or nil.
 func (b resolveRequest) word() (*transfer.Word, error) {
 	outcome, err := b.Outcome.of("outcome")
 	switch {
@@ -82,8 +81,8 @@ func (b resolveRequest) word() (*transfer.Word, error) {
 	return nil, web.FieldProblem("outcome", "is %.40q: want applied or not_applied", outcome)
 }
 
-// resolveTransfer has the ledger that a transfer waits for say what it has stored, or
-// refuse it for ever; the transfer goes on by what it said.
+// resolveTransfer asks the ledger that a transfer waits for to state what it has stored, or to refuse
+// the call for ever. The transfer continues from that answer.
 func (a *App) resolveTransfer(w http.ResponseWriter, r *http.Request) error {
 	order, err := a.transferOrder(r)
 	if err != nil {
@@ -129,8 +128,8 @@ type acknowledgeRequest struct {
 	Until  string `json:"until"` // RFC 3339
 }
 
-// acknowledge silences MON-001 and MON-002 for a transfer that a person has taken in
-// hand, until a time.
+// acknowledge silences MON-001 and MON-002 until a given time, for a transfer that an operator handles
+// by hand.
 func (a *App) acknowledge(w http.ResponseWriter, r *http.Request) error {
 	order, err := a.transferOrder(r)
 	if err != nil {
@@ -155,7 +154,7 @@ func (a *App) acknowledge(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// transferOrder is an order by the operator who calls, about the transfer in the path.
+// transferOrder returns the calling operator's order about the transfer in the path.
 func (a *App) transferOrder(r *http.Request) (o transfer.Order, err error) {
 	if o.By, err = a.operator(r); err != nil {
 		return o, err
@@ -164,7 +163,7 @@ func (a *App) transferOrder(r *http.Request) (o transfer.Order, err error) {
 	return o, err
 }
 
-// reasonOf checks why an operator does something.
+// reasonOf checks an operator's reason.
 func reasonOf(text string) (string, error) {
 	reason := strings.TrimSpace(text)
 	if reason == "" || len(reason) > maxReason {

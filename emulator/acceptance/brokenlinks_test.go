@@ -17,8 +17,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// orphaned passes everything on to the node, and gives each block another parent
-// in what it answers.
+// orphaned returns a proxy that forwards everything to the node, and changes the parent of each block
+// in its answers.
 func orphaned(t *testing.T, node string) (address string, spoiled *atomic.Int64) {
 	t.Helper()
 	target, err := url.Parse(node)
@@ -51,9 +51,9 @@ func orphaned(t *testing.T, node string) (address string, spoiled *atomic.Int64)
 	return server.URL, spoiled
 }
 
-// Blocks that do not name their parents prove nothing: a process whose node gives
-// such blocks says so, and those with a better one carry everything to its end.
-func TestHeadersThatDoNotLinkAreTold(t *testing.T) {
+// Blocks with a wrong parent prove nothing. A process whose node returns such blocks logs that, and
+// processes with a better node carry everything to its end.
+func TestHeadersThatDoNotLinkAreLogged(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: quick, Processes: 1})
 	node, spoiled := orphaned(t, b.Chain.URL())

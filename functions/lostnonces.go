@@ -12,44 +12,44 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// lostMost is how many nonces one page shows.
-const lostMost = 20
+// lostPage is the number of nonces on one page.
+const lostPage = 20
 
 type lostResponse struct {
 	ChainCount uint64      `json:"chainCount"` // the chain's latest count of the account
-	FinalCount *uint64     `json:"finalCount"` // the count at the finalized block, which a resync accepts; null: the node has none
-	NextNonce  int64       `json:"nextNonce"`  // ours
+	FinalCount *uint64     `json:"finalCount"` // the count at the finalized block, which a resync accepts; null: the node did not return it
+	NextNonce  int64       `json:"nextNonce"`  // the next nonce that the manager would allocate
 	Nonces     []lostNonce `json:"nonces"`
-	More       bool        `json:"more"`               // there are more than are shown
+	More       bool        `json:"more"`               // further pages exist
 	NextFrom   *uint64     `json:"nextFrom,omitempty"` // where the next page begins
 
-	// How many queued intents may be any of the transactions: what they call is not
-	// known before their handlers run.
+	// The number of queued intents that could match any of the transactions, since their handlers have
+	// not run yet.
 	UnknownCalls int `json:"unknownCalls"`
 }
 
 type lostNonce struct {
-	Nonce     uint64                 `json:"nonce"`
-	Taker     *txmanager.ConsumingTx `json:"taker,omitempty"`     // the transaction that has the nonce on chain
-	Succeeded *bool                  `json:"succeeded,omitempty"` // once it was read at finality
-	Unknown   string                 `json:"unknown,omitempty"`   // why it cannot be shown
-	Intents   []store.MatchingIntent `json:"intents"`             // what here wants the same: to, value and data
-	Payouts   []string               `json:"payouts"`             // req_ids of open payouts that want the same
+	Nonce       uint64                 `json:"nonce"`
+	ConsumingTx *txmanager.ConsumingTx `json:"taker,omitempty"`     // the transaction that consumed the nonce on the chain
+	Succeeded   *bool                  `json:"succeeded,omitempty"` // read at finality; null: not yet
+	Unknown     string                 `json:"unknown,omitempty"`   // why the transaction cannot be shown
+	Intents     []store.MatchingIntent `json:"intents"`             // intents with the same to, value and data
+	Payouts     []string               `json:"payouts"`             // req_ids of open payouts with the same effect
 }
 
-// losses is what one page is made of.
-type losses struct {
+// lostNoncePage is the data from which one page is built.
+type lostNoncePage struct {
 	s       txmanager.Submitter
 	chain   txmanager.ChainConnector
 	stored  map[uint64]txmanager.ForeignTransaction
-	own     map[uint64][]txmanager.Hash // versions that are stored for nonces of the page
+	own     map[uint64][]txmanager.Hash // stored versions for nonces of the page
 	open    []txmanager.OpenRequest
 	reading txmanager.ForeignScan
 }
 
-// lost shows an operator each nonce that the chain has beyond the cursor, with
-// the transaction that took it and every intent that wants the same: what to
-// name as requests of a resync.
+// lost shows an operator each nonce that the chain has consumed beyond the cursor. With it come the
+// transaction that consumed the nonce and every matching intent. The operator names these as requests
+// of a resync.
 func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 	if _, err := a.operator(r); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 	}
 	from = max(first, from)
 	out := lostResponse{ChainCount: v.Account.LatestCount, FinalCount: v.FinalCount, NextNonce: known.NextNonce, Nonces: []lostNonce{}}
-	page := losses{s: s, chain: chain, stored: make(map[uint64]txmanager.ForeignTransaction)}
+	page := lostNoncePage{s: s, chain: chain, stored: make(map[uint64]txmanager.ForeignTransaction)}
 	if page.open, err = a.store.OpenRequests(r.Context(), s); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 			out.UnknownCalls++
 		}
 	}
-	below := min(v.Account.LatestCount, from+lostMost)
+	below := min(v.Account.LatestCount, from+lostPage)
 	read, err := a.store.ForeignTransactions(r.Context(), s, from, below)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 	for _, f := range read {
 		page.stored[f.Nonce] = f
 	}
-	if page.reading, err = a.readingOf(r.Context(), known); err != nil {
+	if page.reading, err = a.scanOf(r.Context(), known); err != nil {
 		return err
 	}
 	if page.own, err = a.store.OwnVersions(r.Context(), s, from, below); err != nil {
@@ -108,10 +108,10 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		if own, err := page.ours(r.Context(), one); err != nil {
+		if own, err := page.consumedByOwn(r.Context(), one); err != nil {
 			return err
 		} else if own {
-			continue // mined, and not settled yet: it is not lost
+			continue // mined but not final yet: it is not lost
 		}
 		out.Nonces = append(out.Nonces, one)
 	}
@@ -122,8 +122,8 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// readingOf is how far blocks were read in the open episode.
-func (a *App) readingOf(ctx context.Context, known store.SubmitterView) (txmanager.ForeignScan, error) {
+// scanOf returns how far the blocks of the open PROTECT incident have been scanned.
+func (a *App) scanOf(ctx context.Context, known store.SubmitterView) (txmanager.ForeignScan, error) {
 	var open struct{ Episode int }
 	if known.Protect != nil {
 		if err := json.Unmarshal(known.Protect, &open); err != nil {
@@ -133,13 +133,13 @@ func (a *App) readingOf(ctx context.Context, known store.SubmitterView) (txmanag
 	return a.store.ForeignScan(ctx, known.Submitter, open.Episode, uint64(known.NextNonce))
 }
 
-// ours reports that a version of our own has consumed the nonce. Where no node tells which
-// transaction has, and a version is stored, the node is asked for its receipt: the steps in
-// the background look for foreign transactions alone.
-func (page losses) ours(ctx context.Context, one lostNonce) (bool, error) {
+// consumedByOwn reports whether a stored version of ours has consumed the nonce. If no node names the
+// transaction and a version is stored, it asks the node for the version's receipt. The background
+// steps search only for foreign transactions.
+func (page lostNoncePage) consumedByOwn(ctx context.Context, one lostNonce) (bool, error) {
 	own := page.own[one.Nonce]
-	if one.Taker != nil || len(own) == 0 {
-		return one.Taker != nil && slices.Contains(own, one.Taker.Hash), nil
+	if one.ConsumingTx != nil || len(own) == 0 {
+		return one.ConsumingTx != nil && slices.Contains(own, one.ConsumingTx.Hash), nil
 	}
 	v, err := page.chain.Query(ctx, txmanager.ChainQuery{Submitter: page.s, Receipts: own})
 	if err != nil {
@@ -148,7 +148,7 @@ func (page losses) ours(ctx context.Context, one lostNonce) (bool, error) {
 	return slices.ContainsFunc(own, func(h txmanager.Hash) bool { return v.Receipts[h].Answer == txmanager.AnswerFound }), nil
 }
 
-// lostFrom is the nonce at which the page begins.
+// lostFrom returns the nonce at which the page begins.
 func lostFrom(r *http.Request) (uint64, error) {
 	q, err := parameters(r, "from")
 	if err != nil || q["from"] == "" {
@@ -161,13 +161,13 @@ func lostFrom(r *http.Request) (uint64, error) {
 	return uint64(from), nil
 }
 
-func (a *App) lostNonce(r *http.Request, page losses, n uint64) (lostNonce, error) {
+func (a *App) lostNonce(r *http.Request, page lostNoncePage, n uint64) (lostNonce, error) {
 	one := lostNonce{Nonce: n, Intents: []store.MatchingIntent{}, Payouts: []string{}}
 	f, read := page.stored[n]
 	if read {
 		one.Succeeded = &f.Succeeded
 	}
-	if !read || f.Tx.CallDigest() != f.CallDigest { // or its data are longer than what is kept
+	if !read || f.Tx.CallDigest() != f.CallDigest { // the call was not read, or its data are longer than the stored part
 		taker, err := page.chain.FindConsumingTx(r.Context(), page.s, n)
 		if err != nil && !read {
 			if one.Unknown = err.Error(); errors.Is(err, txmanager.ErrNoCounts) {
@@ -179,7 +179,7 @@ func (a *App) lostNonce(r *http.Request, page losses, n uint64) (lostNonce, erro
 			f.Tx, f.CallDigest = taker, taker.CallDigest()
 		}
 	}
-	one.Taker = &f.Tx
+	one.ConsumingTx = &f.Tx
 	for _, o := range page.open {
 		call, err := page.chain.ParsePayload(o.Payload)
 		if same := err == nil && !o.Unknown && f.Does(call); same && o.TxID == "" {

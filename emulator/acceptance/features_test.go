@@ -17,14 +17,14 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// allPowers has every optional power on, one beside the others.
-var allPowers = withSettings(nodesQuick, map[string]string{
+// allFeatures turns on all optional features together.
+var allFeatures = withSettings(nodesQuick, map[string]string{
 	"FENCEPOST_EVENTS_MODE": "mq_outbox", "FENCEPOST_FEES_HISTORY_ENABLED": "true", "FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED": "true",
 	"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s", "FENCEPOST_TELEMETRY_BALANCES": "20",
 	"FENCEPOST_HOOKS_ENABLED": "true", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT": "20s",
 })
 
-// published is what the topic was told, in its order.
+// published returns the topic's messages in order.
 func (b bench) published(t *testing.T) (all []event) {
 	t.Helper()
 	messages := b.PubSub.Messages()
@@ -39,9 +39,9 @@ func (b bench) published(t *testing.T) (all []event) {
 	return all
 }
 
-// wantWhole waits until all events were told, and holds them to what became of each
-// transaction: no hole, and its end.
-func (b bench) wantWhole(t *testing.T) {
+// wantAllEvents waits until all events are delivered, and checks for each transaction that no event is
+// missing and that its end is right.
+func (b bench) wantAllEvents(t *testing.T) {
 	t.Helper()
 	const untold = `select (select count(*) from event_outbox) + (select count(*) from event_stream where pending)`
 	lastSweep := time.Now()
@@ -78,20 +78,19 @@ func (b bench) wantWhole(t *testing.T) {
 	if diff := cmp.Diff(counted, got); diff != "" {
 		t.Errorf("events of each transaction (-counted +kept):\n%s", diff)
 	}
-	if diff := cmp.Diff(want, whole(t, "replay", kept)); diff != "" {
+	if diff := cmp.Diff(want, wantComplete(t, "replay", kept)); diff != "" {
 		t.Errorf("ends that are kept (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(want, whole(t, "Pub/Sub", b.published(t))); diff != "" {
+	if diff := cmp.Diff(want, wantComplete(t, "Pub/Sub", b.published(t))); diff != "" {
 		t.Errorf("ends that were published (-want +got):\n%s", diff)
 	}
 }
 
-// Whatever can become of a transaction becomes of one here, with every power on, three
-// nodes and two chains: no statement is refused, each ends as it should, and the events
-// of each have no hole.
+// With every feature on, three nodes and two chains, transactions reach every possible end. No SQL
+// statement fails, each transaction ends as it should, and no event is missing.
 func TestAllPowersTogether(t *testing.T) {
 	t.Parallel()
-	b := setup(t, withPayroll(t, stack.Options{Nodes: 3, TwoChains: true, Window: 4, Submitters: 5, Settings: allPowers}))
+	b := setup(t, withPayroll(t, stack.Options{Nodes: 3, TwoChains: true, Window: 4, Submitters: 5, Settings: allFeatures}))
 	s := b.Submitters()
 	want := map[txmanager.Submitter]int{b.OnSecond()[0]: 2, b.OnSecond()[1]: 1}
 	for on, n := range want {
@@ -106,7 +105,7 @@ func TestAllPowersTogether(t *testing.T) {
 	want[s[0]] += b.loses(t, s[0], uint64(want[s[0]]))
 	b.finish(t)
 	b.wantAllContiguous(t, want)
-	b.wantWhole(t)
+	b.wantAllEvents(t)
 	if b.log.has("are not counted") {
 		t.Error("a statement was refused: its events were not counted")
 	}
@@ -118,8 +117,7 @@ func TestAllPowersTogether(t *testing.T) {
 	}
 }
 
-// lends reserves nonces, of which one is used, one goes to an intent, and one is not
-// marked in time.
+// lends reserves nonces: one is used, one is recycled to an intent, and one is not marked in time.
 func (b bench) lends(t *testing.T, s txmanager.Submitter) (nonces int) {
 	t.Helper()
 	lent := b.allocate(t, s, "mover", "m-0", "m-1", "m-2")
@@ -134,8 +132,8 @@ func (b bench) lends(t *testing.T, s txmanager.Submitter) (nonces int) {
 	return 3
 }
 
-// pays has a handler pay, sign, fail, make what would revert, and make what the policy
-// refuses.
+// pays makes a handler pay, sign, fail, make a transaction that would revert, and make one that the
+// policy refuses.
 func (b bench) pays(t *testing.T, s txmanager.Submitter) (nonces int) {
 	t.Helper()
 	app := b.payer(t)
@@ -157,7 +155,7 @@ func (b bench) pays(t *testing.T, s txmanager.Submitter) (nonces int) {
 	return len(ends)
 }
 
-// refuses has one intent rejected in preparation, and one cancelled in the queue.
+// refuses makes one intent rejected in preparation and one cancelled in the queue.
 func (b bench) refuses(t *testing.T, s txmanager.Submitter) (nonces int) {
 	t.Helper()
 	b.Chain.StopMining()
@@ -179,8 +177,8 @@ func (b bench) refuses(t *testing.T, s txmanager.Submitter) (nonces int) {
 	return 4
 }
 
-// outbids has a transaction outbid, mined by its first version, and by a later one after
-// a reorg; and a placeholder outbid by a placeholder.
+// outbids makes a transaction outbid and mined by its first version, and by a later one after a reorg.
+// It also makes a placeholder outbid by a placeholder.
 func (b bench) outbids(t *testing.T, s, other txmanager.Submitter) (nonces, others int) {
 	t.Helper()
 	id := b.postUntilAnswered(t, transfer(s, "outbid"))
@@ -209,7 +207,7 @@ func (b bench) outbids(t *testing.T, s, other txmanager.Submitter) (nonces, othe
 	return 1, 1
 }
 
-// included waits until the receipt of the version is there.
+// included waits until the version has a receipt.
 func (b bench) included(t *testing.T, id string, version int) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {
@@ -221,8 +219,8 @@ func (b bench) included(t *testing.T, id string, version int) {
 	}
 }
 
-// loses has somebody else take the nonce of an intent in flight, whose loss is accepted;
-// another goes on behind it.
+// loses makes a foreign transaction consume the nonce of an intent in flight. The loss is accepted,
+// and another intent continues behind it.
 func (b bench) loses(t *testing.T, s txmanager.Submitter, n uint64) (nonces int) {
 	t.Helper()
 	b.Chain.StopMining()
@@ -244,8 +242,8 @@ func (b bench) loses(t *testing.T, s txmanager.Submitter, n uint64) (nonces int)
 	return 2
 }
 
-// A process that dies as it outbids a transaction, sends the bid, or tells of it, with
-// every power on: the nonce is used once, and no event is lost.
+// With every feature on, a process dies while it outbids a transaction, sends the bid, or delivers its
+// event. The nonce is used once, and no event is lost.
 func TestAllPowersSurviveAKill(t *testing.T) {
 	t.Parallel()
 	for point, pass := range map[string]int{
@@ -263,7 +261,7 @@ func TestAllPowersSurviveAKill(t *testing.T) {
 			if point != "receipt.looked" {
 				arm()
 			}
-			b := setup(t, stack.Options{Nodes: 3, Settings: withSettings(allPowers, map[string]string{
+			b := setup(t, stack.Options{Nodes: 3, Settings: withSettings(allFeatures, map[string]string{
 				crash.Variable: folder, "FENCEPOST_CONFIRMATIONS_REQUIRED": "8",
 			})})
 			s := b.Submitters()[0]
@@ -272,19 +270,18 @@ func TestAllPowersSurviveAKill(t *testing.T) {
 			b.postUntilAnswered(t, transfer(s, "behind it"))
 			b.versions(t, id, "ORIGINAL", "BUMP")
 			if point == "receipt.looked" {
-				arm() // how many looks come before the bid is up to the machine
+				arm() // the machine's speed decides how many polls precede the bid
 			}
-			b.mine(t, 1) // behind it none comes before the kill: there is something to confirm
+			b.mine(t, 1) // no second block comes before the kill, so that a confirmation is due
 			b.killed(t, folder, point)
 			b.Chain.StartMining()
 			b.ends(t, map[txmanager.Submitter]int{s: 2})
-			b.wantWhole(t)
+			b.wantAllEvents(t)
 		})
 	}
 }
 
-// Every power that is on and has nothing to do costs a life no round trip, but for those
-// of the other nodes.
+// A feature that is on but unused costs a transaction no round trip, except those to the other nodes.
 func TestRoundTripsOfAllPowers(t *testing.T) {
 	t.Parallel()
 	of := func(settings map[string]string) stack.Cost {
@@ -304,14 +301,14 @@ func TestRoundTripsOfAllPowers(t *testing.T) {
 	}
 }
 
-// What the pool has lost is sent again, and then outbid, also where a process dies as it
-// sends it again and the bump is due by the time that somebody looks.
-func TestLostFromThePoolWithAllPowers(t *testing.T) {
+// A transaction that the pool has lost is sent again and then outbid. This also holds if a process
+// dies while it sends it again and the bump is due at the next poll.
+func TestTransactionLostFromThePoolIsOutbidWithAllFeatures(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"resubmit.claimed", "resubmit.released"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
-			b, folder := setupArmed(t, point, stack.Options{Nodes: 3, Settings: withSettings(allPowers, map[string]string{
+			b, folder := setupArmed(t, point, stack.Options{Nodes: 3, Settings: withSettings(allFeatures, map[string]string{
 				"FENCEPOST_GASBUMP_MIN_INTERVAL": "2s",
 			})})
 			s := b.Submitters()[0]
@@ -323,7 +320,7 @@ func TestLostFromThePoolWithAllPowers(t *testing.T) {
 			b.versions(t, id, "ORIGINAL", "BUMP")
 			b.Chain.StartMining()
 			b.ends(t, map[txmanager.Submitter]int{s: 1})
-			b.wantWhole(t)
+			b.wantAllEvents(t)
 		})
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// series is what a provider of metrics has been told, by name and labels.
+// series collects what a provider of metrics receives, by name and labels.
 type series struct {
 	mu     sync.Mutex
 	values map[string]int64
@@ -29,7 +29,7 @@ func (s *series) put(name string, labels attribute.Set, n int64) {
 	s.values[name+"{"+labels.Encoded(attribute.DefaultEncoder())+"}"] += n
 }
 
-// take returns what was counted since it was called last.
+// take returns the counts since the last call.
 func (s *series) take() map[string]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,23 +64,23 @@ func (c counter) Add(_ context.Context, n int64, options ...metric.AddOption) {
 	c.put(c.name, metric.NewAddConfig(options).Attributes(), n)
 }
 
-// told is the process' provider, which can be set once.
-var told = sync.OnceValue(func() *series {
+// metricSeries returns the process' metrics provider, which can be set only once.
+var metricSeries = sync.OnceValue(func() *series {
 	s := &series{values: map[string]int64{}}
 	otel.SetMeterProvider(provider{series: s})
 	return s
 })
 
-// Each state that a transfer enters is counted once, by whom it was moved there, and
-// so are refunds whose outcome is unknown and checks of conservation. It runs alone:
-// the metrics are the process'.
+// Each state that a transfer enters is counted once, by the actor that moved it. Refunds with an
+// unknown outcome and checks of conservation are counted too. The test runs alone, since the metrics
+// belong to the process.
 func TestTransfersAreCounted(t *testing.T) {
-	told := told()
-	told.take()
+	recorded := metricSeries()
+	recorded.take()
 	h := impatient(t)
 	check := func(what string, want map[string]int64) {
 		t.Helper()
-		got := told.take()
+		got := recorded.take()
 		maps.DeleteFunc(got, func(name string, _ int64) bool { return strings.HasPrefix(name, "request_refused_total") })
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
