@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// An account's counts are what a quorum of the chain's nodes shows, whichever of them is
-// asked first. Where too few say the same there is no answer.
+// An account's counts are those that a quorum of the chain's nodes shows, whichever node is
+// queried first. Without a quorum there is no answer.
 func TestAccountIsWhatAQuorumShows(t *testing.T) {
 	t.Parallel()
 	w := workOf(1, 0)

@@ -12,7 +12,7 @@ func estimated(gas uint64) Estimate             { return Estimate{Outcome: Done,
 func reverts() Estimate                         { return Estimate{Outcome: Refused, Reason: "execution reverted"} }
 func estimates1(e Estimate) map[string]Estimate { return map[string]Estimate{"q-1": e} }
 
-// outline says what a preparation makes of the queue, shortly.
+// outline summarises an allocation plan.
 func outline(p allocationPlan) string {
 	var parts []string
 	for _, a := range p.allocations {
@@ -31,8 +31,7 @@ func outline(p allocationPlan) string {
 	return strings.Join(parts, ", ")
 }
 
-// Nonces go to the queue in its order, from the cursor on, as far as the window
-// has room.
+// Nonces are planned in queue order, from the cursor on, up to the room in the window.
 func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -65,8 +64,8 @@ func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 	})
 }
 
-// A payload that can never become a transaction is refused, uses no nonce, and
-// holds nobody up.
+// A payload that can never become a transaction is refused, uses no nonce, and blocks no other
+// intent.
 func TestUnreadablePayloadIsRejected(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -81,8 +80,8 @@ func TestUnreadablePayloadIsRejected(t *testing.T) {
 	})
 }
 
-// H27: a reverting estimate rejects only with nothing unsettled, on a node that
-// is not behind; else the intent is set aside, and later ones pass it.
+// H27: a reverting estimate rejects an intent only with no open transaction, on a node that does
+// not lag. Otherwise the intent is deferred, and later ones pass it.
 func TestH27RevertingEstimateRejectsOnlyWhereNothingCanChangeIt(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -116,7 +115,7 @@ func TestH27RevertingEstimateRejectsOnlyWhereNothingCanChangeIt(t *testing.T) {
 	}
 }
 
-// H27: gas that is given skips the estimate, whatever it says.
+// H27: a call with its own gas needs no estimate, and ignores one.
 func TestH27GivenGasSkipsTheEstimate(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -128,7 +127,7 @@ func TestH27GivenGasSkipsTheEstimate(t *testing.T) {
 	})
 }
 
-// An unknown blocks the queue: what is behind may not pass.
+// An unknown estimate blocks the queue: later intents must not pass.
 func TestUnknownEstimateWaitsAndBlocks(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -147,8 +146,8 @@ func TestUnknownEstimateWaitsAndBlocks(t *testing.T) {
 	})
 }
 
-// H26: the account must be able to pay for all it holds at their worst, for this
-// one, and for a placeholder of each. One wei less and it waits.
+// H26: the account must be able to pay the worst cost of all open nonces and of this one, and a
+// placeholder for each. With one wei less the intent waits.
 func TestH26PurseCoversEverythingHeldAndAPlaceholderForEach(t *testing.T) {
 	t.Parallel()
 	const feeCap = 1000
@@ -281,7 +280,7 @@ func TestUnsignedIsTheCallAsBound(t *testing.T) {
 	}
 }
 
-// Why no nonce is allocated now, in words that an operator understands.
+// Reasons why no nonce is allocated now, in words that an operator understands.
 func TestWhatForbidsAllocation(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -318,7 +317,7 @@ func TestWhatForbidsAllocation(t *testing.T) {
 	})
 }
 
-// What waits tells until when, and is looked at no sooner.
+// A waiting intent has a next check time, and is not checked before.
 func TestWaitingIsPlanned(t *testing.T) {
 	t.Parallel()
 	var p allocationPlan
@@ -330,8 +329,8 @@ func TestWaitingIsPlanned(t *testing.T) {
 	}
 }
 
-// No first version pays more than the deployment's ceiling, whatever the node
-// advises or the caller allows; while a block takes more, the intent waits.
+// No first version pays more than the deployment's fee limit, whatever the node advises or the
+// caller allows. While blocks require more, the intent waits.
 func TestFeesStayUnderTheCeiling(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {

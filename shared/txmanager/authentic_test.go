@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What is certainly forged ends without a nonce. What names a key that is not here waits
-// alone. Where the service of the key gives no answer, everything behind waits too.
+// A forged intent ends without a nonce. One whose key is missing here waits alone. If the key's
+// service gives no answer, all later intents wait too.
 func TestWhatIsNotProvedGetsNoNonce(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -39,8 +39,8 @@ func TestWhatIsNotProvedGetsNoNonce(t *testing.T) {
 	})
 }
 
-// A nonce that a forged transaction holds is consumed by a placeholder. Nothing else is
-// signed for what is not proved.
+// A placeholder consumes the nonce of a forged transaction. No payload is signed unless it is
+// proved authentic.
 func TestNothingIsSignedForWhatIsNotProved(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -71,13 +71,13 @@ func TestNothingIsSignedForWhatIsNotProved(t *testing.T) {
 	})
 }
 
-// verifier knows what it answers.
+// verifier always gives the same answer.
 type verifier struct{ err error }
 
 func (v verifier) Verify(context.Context, IntentTerms, MAC) error { return v.err }
 
-// The fingerprint is computed anew from the payload that is stored. A MAC is missing only
-// where a release made none.
+// The fingerprint is computed again from the stored payload. Only an intent stored by a version
+// without MACs may lack one.
 func TestCheckOfAnIntent(t *testing.T) {
 	t.Parallel()
 	right := func() Tx {

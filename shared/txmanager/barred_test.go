@@ -2,9 +2,9 @@ package txmanager
 
 import "testing"
 
-// What the submitter's callers do not allow any more ends without a nonce, with the reason,
-// and holds up nothing behind it. Of what a handler will make neither value nor receiver is
-// known before it is asked.
+// An intent that the submitter's callers no longer allow ends without a nonce, with the reason,
+// and blocks no later intent. The value and receiver of a handler's transaction are unknown before
+// the handler call.
 func TestWhatIsBarredGetsNoNonce(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {

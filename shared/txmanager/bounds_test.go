@@ -10,8 +10,8 @@ import (
 
 func wei(n int64) *big.Int { return big.NewInt(n) }
 
-// What a policy forbids for good is refused without a nonce; what is only too dear now
-// waits; what nobody gave is fitted under the bounds.
+// An intent that the policy never allows is refused without a nonce. One that is only too
+// expensive now waits. Fees that the caller left open are lowered to the bounds.
 func TestBoundsBeforeANonceIsBound(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -73,8 +73,8 @@ func TestBoundsBeforeANonceIsBound(t *testing.T) {
 	})
 }
 
-// An estimate above the policy's gas is refused as one that reverts is: only where nothing
-// in flight can change it.
+// An estimate above the policy's gas is refused as a reverting one is: only where no open
+// transaction can change it.
 func TestBoundsOfAnEstimate(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestBoundsOfAnEstimate(t *testing.T) {
 	})
 }
 
-// Of many at once only as many are bound as the day has fees for; the rest wait.
+// Of many intents only as many get a nonce as the day has fees for; the rest wait.
 func TestFeesOfADayBoundAWholeRound(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -116,8 +116,8 @@ func TestFeesOfADayBoundAWholeRound(t *testing.T) {
 	})
 }
 
-// A first version and every bid stay within the bounds, whatever a caller, a node and a
-// policy say; so that what a day's fees come to at worst is never more than the policy says.
+// A first version and every gas bump stay within the bounds, whatever a caller, a node and a
+// policy contain. The worst-case fees of a day therefore never exceed the policy's limit.
 func TestPropertyNothingIsSignedAboveItsBounds(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -193,8 +193,8 @@ func TestPropertyNothingIsSignedAboveItsBounds(t *testing.T) {
 	})
 }
 
-// What an operator's replace would pay is held to the policy, and leaves room for a
-// placeholder; a placeholder is held to its own bound alone.
+// An operator's replacement must fit the policy, and leave room for a placeholder. A placeholder
+// has only its own limit.
 func TestBoundsOfAReplacement(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -239,8 +239,8 @@ func TestBoundsOfAReplacement(t *testing.T) {
 	})
 }
 
-// Bytes that come signed cannot be lowered: above a bound they are refused. In legacy form
-// the tip is what the price leaves above the base fee.
+// Fees of bytes signed elsewhere cannot be lowered: above a bound they are refused. For legacy
+// bytes the tip is the part of the price above the base fee.
 func TestBoundsOfSignedBytes(t *testing.T) {
 	t.Parallel()
 	r := rulesOf(3)
@@ -271,7 +271,7 @@ func TestBoundsOfSignedBytes(t *testing.T) {
 	}
 }
 
-// The pure function judges value and receiver too.
+// The pure function checks value and receiver too.
 func TestBoundsOfValueAndTarget(t *testing.T) {
 	t.Parallel()
 	b := Bounds{ValueWei: wei(5), Targets: []string{"0xa"}}
@@ -289,8 +289,8 @@ func TestBoundsOfValueAndTarget(t *testing.T) {
 	}
 }
 
-// Where a policy names functions of a contract, an intent that waits for its nonce may call
-// these and no others, and may not pay the contract.
+// Where a policy names functions of a contract, a queued intent may call only these, and must not
+// send value without a call.
 func TestBoundsOfFunctions(t *testing.T) {
 	t.Parallel()
 	to, other := Address{19: 0xa}, Address{19: 0xb}

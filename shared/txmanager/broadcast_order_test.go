@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// broadcastLog relates each broadcast to the writes that had been committed when it
-// was made. A commit that stores bytes, or claims a broadcast, pays for one.
+// broadcastLog relates each broadcast to the commits before it. A commit that stores bytes, or
+// claims a broadcast, covers one broadcast.
 type broadcastLog struct {
 	claims     map[string]int // committed and not yet used, by bytes
 	sent       []string
@@ -40,7 +40,7 @@ func claimsOf(w Commit) (all []string) {
 	return all
 }
 
-// committingStore commits what it is given, unless the log says that it fails.
+// committingStore commits what it gets, unless the log says that it fails.
 type committingStore struct {
 	Store
 	*broadcastLog
@@ -68,7 +68,7 @@ type answeringChain struct {
 	answer SendClass
 	known  []Hash
 	looks  *[]ChainQuery
-	fails  bool // no look is answered
+	fails  bool // no query is answered
 }
 
 func (c answeringChain) Query(_ context.Context, q ChainQuery) (ChainObservation, error) {
@@ -113,8 +113,8 @@ func iterationOf(w SubmitterState, inProcess bool, answer SendClass) (*leaseSess
 	return &leaseSession{Worker: worker, chain: chain, kind: KindAdvance, state: w, began: time.Now()}, log, chain
 }
 
-// Bytes go out only after the commit that stores them and claims their first
-// broadcast; bytes that were sent before, only after the commit that claims one more.
+// Bytes are sent only after the commit that stores them and claims their first broadcast. A
+// rebroadcast needs a commit that claims one more.
 func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 	t.Parallel()
 	overdue, ordered := pending(5), pending(5)
@@ -150,7 +150,7 @@ func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 	}
 }
 
-// Of several allocations only those that the commit has bound are sent.
+// Of several allocations only those that the commit bound are sent.
 func TestBytesThatTheCommitDidNotBindAreNotBroadcast(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -165,8 +165,8 @@ func TestBytesThatTheCommitDidNotBindAreNotBroadcast(t *testing.T) {
 	})
 }
 
-// H10: after "nonce too low" the chain is asked about every version. Only a chain
-// that knows one makes it a success; without an answer it is none.
+// H10: after "nonce too low" the chain is queried about every version. Only a chain that knows one
+// makes it a success; without an answer it is none.
 func TestH10NonceTooLowIsPutToTheChain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

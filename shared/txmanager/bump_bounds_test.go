@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// While a bound holds the next bid, each broadcast of the same bytes leaves the reason
-// where it is: what nodes say to them changes nothing about it. It goes with the bound,
-// with the bid, or with a receipt.
+// While a bound blocks a gas bump, rebroadcasts of the same bytes keep its reason, whatever nodes
+// answer. The reason is removed when the bound allows the bump, or a receipt arrives.
 func TestTheReasonOfAHeldBidStays(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -42,8 +41,8 @@ func TestTheReasonOfAHeldBidStays(t *testing.T) {
 	})
 }
 
-// With ask an operator is asked about a bid that would be made: not where a bound or
-// its caller forbids it, nor where it would not help.
+// With nonce.placeholder=ask, an operator is asked only about a bump that would be made: not where
+// a bound or its caller forbids it, nor where it would not help.
 func TestABumpAsksOnlyAboutABid(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -65,8 +64,8 @@ func TestABumpAsksOnlyAboutABid(t *testing.T) {
 	})
 }
 
-// What begins its life anew, after a reorg or by a decision, is sent as it is at once,
-// and has an interval before the next bid, however long ago the one before was.
+// After a reorg or a decision the same bytes are sent again at once. The next gas bump comes one
+// interval later, however old the previous version is.
 func TestALifeBegunAnewIsSentBeforeItIsReplaced(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -91,8 +90,8 @@ func TestALifeBegunAnewIsSentBeforeItIsReplaced(t *testing.T) {
 	})
 }
 
-// Above the lowest nonce too, what no node holds is bid for again, though blocks would
-// take its price: it does not only wait for those below it.
+// A transaction above the lowest nonce that no node holds is bumped too, even if blocks would
+// accept its price. It does not only wait for lower nonces.
 func TestAWindowOutbidsWhatNoNodeHolds(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -111,7 +110,7 @@ func TestAWindowOutbidsWhatNoNodeHolds(t *testing.T) {
 	})
 }
 
-// No bid is above the deployment's ceiling of fees, whatever the gas bump's own cap is.
+// No gas bump exceeds the deployment's fee limit, whatever the gas bump's own cap is.
 func TestABidIsUnderTheCeiling(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -129,8 +128,8 @@ func TestABidIsUnderTheCeiling(t *testing.T) {
 	})
 }
 
-// A node that cannot say whether there is a receipt keeps nothing from being sent again
-// as it is: only the bid waits.
+// If a node cannot say whether a receipt exists, the same bytes are still rebroadcast: only the
+// bump waits.
 func TestWithoutAnAnswerTheSameIsSentAgain(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -145,15 +144,15 @@ func TestWithoutAnAnswerTheSameIsSentAgain(t *testing.T) {
 		if jobs, _ := r.signs(w, v, nil); len(jobs) != 0 {
 			t.Errorf("got %d versions, want none", len(jobs))
 		}
-		delete(v.Receipts, tx.Versions[0]) // the look was not about it
+		delete(v.Receipts, tx.Versions[0]) // the query did not cover it
 		if got := r.evaluate(w, asking(w), v).claimedIDs(); len(got) != 0 {
 			t.Errorf("not asked: got %v sent again, want the bid to come in its place", got)
 		}
 	})
 }
 
-// A look that comes late, when both a broadcast and a bid are due, leaves neither out:
-// the bid is made in place of the broadcast; and where a bound holds it, the broadcast.
+// If a broadcast and a gas bump are both due at a late check, the bump is made in place of the
+// broadcast. If a bound blocks the bump, the broadcast is made.
 func TestABroadcastAndABidBothDue(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -178,8 +177,8 @@ func TestABroadcastAndABidBothDue(t *testing.T) {
 	})
 }
 
-// What a handler made is never outbid: it offers all that the handler allows at once,
-// gas bump or not.
+// A handler's transaction is never bumped: its first version offers all that the handler allows,
+// with or without gas bumps.
 func TestAHandlersFirstVersionOffersAllItMay(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ func waiting(n uint64) Tx {
 	return tx
 }
 
-// versions gives tx so many signed versions.
+// versions gives t n signed versions.
 func (t Tx) versions(n int) Tx {
 	t.Versions = nil
 	for v := range n {
@@ -63,8 +63,8 @@ func TestWhatIsBumpedAndWhen(t *testing.T) {
 	}
 }
 
-// A bid is an eighth more, at least what blocks take now, and never below what nodes
-// demand of a replacement nor above the cap.
+// A gas bump is an eighth higher, at least what blocks require now, at least what nodes accept as
+// a replacement, and never above the cap.
 func TestBid(t *testing.T) {
 	t.Parallel()
 	dynamic := func(fee, tip int64) GasParams {
@@ -103,20 +103,19 @@ func TestBid(t *testing.T) {
 	}
 }
 
-// signs is what planSignatures makes of w: the new versions and the moves.
+// signs is the result of planSignatures for w: the new versions and the transitions.
 func (r Rules) signs(w SubmitterState, v ChainObservation, calls map[string]Call) ([]signingJob, []Transition) {
 	return r.planSignatures(w, reader(calls), v, nil)
 }
 
-// dear is a view of a chain whose base fee went past what waiting transactions offer.
+// dear is an observation whose base fee is above the offers of waiting transactions.
 func dear(w SubmitterState) ChainObservation {
 	v := viewOf(w, block('a', 100))
 	v.Account.BaseFeeWei = big.NewInt(200)
 	return v
 }
 
-// The next version is the same call at the same nonce, and its price is what the
-// budget is charged.
+// The next version is the same call at the same nonce, and the budget is charged its extra cost.
 func TestABumpIsTheSameAtAHigherFee(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -140,8 +139,8 @@ func TestABumpIsTheSameAtAHigherFee(t *testing.T) {
 	})
 }
 
-// Each bound holds: then the transaction waits as it would without a bump, is looked at
-// again after an interval, and says why.
+// Where a bound blocks a bump, the transaction waits as without one, is due again after an
+// interval, and has the reason.
 func TestBoundsOfABump(t *testing.T) {
 	t.Parallel()
 	const extra = 21_000 * 302
@@ -191,7 +190,8 @@ func TestBoundsOfABump(t *testing.T) {
 	}
 }
 
-// With ask nobody replaces unasked: the transaction is STUCK, and says so.
+// With nonce.placeholder=ask no transaction is replaced without a decision: it becomes STUCK with
+// the reason.
 func TestABumpAsksWhereAnOperatorMustDecide(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -204,8 +204,9 @@ func TestABumpAsksWhereAnOperatorMustDecide(t *testing.T) {
 	})
 }
 
-// Of a window the lowest is replaced, and above it what blocks would not take; what
-// waits only for those below it keeps its price. All draw on one purse and one budget.
+// In a window the lowest nonce is bumped, and above it those that blocks would not accept. A
+// transaction that only waits for lower nonces keeps its price. All share one available balance
+// and one budget.
 func TestABumpOfAWindow(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -236,7 +237,7 @@ func TestABumpOfAWindow(t *testing.T) {
 	})
 }
 
-// A placeholder that waits is outbid by a placeholder, under the cap of its own.
+// A waiting placeholder is replaced by a placeholder, under the placeholder's cap.
 func TestAPlaceholderIsOutbidByAPlaceholder(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -256,7 +257,7 @@ func TestAPlaceholderIsOutbidByAPlaceholder(t *testing.T) {
 	})
 }
 
-// Nothing is replaced while a receipt may be there, nor in PROTECT.
+// No transaction is replaced while a receipt may exist, nor in PROTECT.
 func TestNoBumpBesideAReceipt(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -277,8 +278,8 @@ func TestNoBumpBesideAReceipt(t *testing.T) {
 	})
 }
 
-// Replacement underpriced raises the next bid, at once, and is no error. Where there is
-// none left it is an answer like any other, and never a success.
+// "Replacement underpriced" makes a higher bump due at once, and is no error. Where no bump is
+// possible, it is an ordinary answer, and never a success.
 func TestUnderpricedRaisesTheNextBid(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -298,8 +299,8 @@ func TestUnderpricedRaisesTheNextBid(t *testing.T) {
 	})
 }
 
-// A bump takes the place of sending the same bytes again, and has an advance come for
-// it, which alone may sign; no poll comes in vain.
+// A bump replaces a rebroadcast. An advance is enqueued for it, which alone may sign; no poll
+// comes in vain.
 func TestABumpComesInPlaceOfAResend(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -340,8 +341,8 @@ func TestABumpComesInPlaceOfAResend(t *testing.T) {
 	})
 }
 
-// With a bump to come, a first version offers no more than blocks take, however much
-// its caller allows: that is left for later bids.
+// If gas bumps are on, a first version offers no more than blocks require, however much its caller
+// allows: the rest is left for later bumps.
 func TestAFirstVersionLeavesRoomForBids(t *testing.T) {
 	t.Parallel()
 	a := Account{BaseFeeWei: big.NewInt(100), TipWei: big.NewInt(3)}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What a node says never stands in what a caller reads, whatever became of the transaction
-// by it. Operators have it whole.
+// A node's text never appears in the text for callers, whatever happened to the transaction.
+// Operators have all of it.
 func TestNodeTextsAreForOperators(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestNodeTextsAreForOperators(t *testing.T) {
 	})
 }
 
-// What was written before node texts were set apart is told apart by its class.
+// Texts stored before node texts were separated are recognised by their class.
 func TestOldNodeTextsAreForOperators(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][2]string{

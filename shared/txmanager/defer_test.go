@@ -18,8 +18,8 @@ func of(caller string, t Tx) Tx {
 	return t
 }
 
-// backSince is t after its own bounds have held it back for so long; deferred is that for a
-// deferred one, which is due.
+// backSince is t after its own bounds blocked it for d; deferred is the same for a deferred one,
+// which is due.
 func backSince(t Tx, d time.Duration) Tx {
 	t.HeldBackSince = ago(d)
 	return t
@@ -31,7 +31,7 @@ func deferred(t Tx) Tx {
 	return t
 }
 
-// ownBounded are payloads that only their own bounds can hold back, and others.
+// ownBounded are payloads that only their own bounds can block, and others.
 func ownBounded() payloads {
 	to := Address{19: 0xb0}
 	rich, _ := new(big.Int).SetString("1000000000000000000000000000000", 10)
@@ -49,8 +49,8 @@ func deferring() Rules {
 	return r
 }
 
-// What its own bounds hold back keeps all others waiting for nonce.deferAfter. Then intents of
-// other callers go ahead of it, and later ones of its caller do not.
+// An intent that its own bounds block keeps all others waiting for nonce.deferAfter. Then intents
+// of other callers pass it, and later ones of its caller do not.
 func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 	t.Parallel()
 	a, b := "email:a@x", "email:b@x"
@@ -119,8 +119,8 @@ func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 	}
 }
 
-// An intent that waits for another reason is not held back by its own bounds any more: its
-// time begins anew. Its next check is not later than when it may be deferred.
+// An intent that waits for another reason is no longer blocked by its own bounds: the time starts
+// again. Its next check is not later than the time when it may be deferred.
 func TestAnIntentIsHeldBackFromTheFirstCheckThatSaysSo(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -138,8 +138,8 @@ func TestAnIntentIsHeldBackFromTheFirstCheckThatSaysSo(t *testing.T) {
 	})
 }
 
-// H27: an estimate that reverts rejects no intent, and sets none aside, while an earlier intent
-// of its caller is deferred: it may need the effect of that one.
+// H27: a reverting estimate rejects no intent, and defers none, while an earlier intent of its
+// caller is deferred: it may need the effect of that one.
 func TestH27BehindADeferredIntentOfTheSameCaller(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestH27BehindADeferredIntentOfTheSameCaller(t *testing.T) {
 	})
 }
 
-// A deferred intent that a reverting estimate sets aside is passed as any other.
+// A deferred intent that a reverting estimate defers until a nonce is passed as any other.
 func TestH27SetsADeferredIntentAside(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -165,8 +165,8 @@ func TestH27SetsADeferredIntentAside(t *testing.T) {
 	})
 }
 
-// A deferred intent leaves the work in hand until its next check, and so do its caller's later
-// ones. The advance for that check is scheduled.
+// A deferred intent is not in the submitter state until its next check, and neither are its
+// caller's later ones. An advance is scheduled for that check.
 func TestADeferredIntentIsCheckedAgain(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -193,8 +193,8 @@ func TestADeferredIntentIsCheckedAgain(t *testing.T) {
 	})
 }
 
-// Where the head waits for a reason that is not its own, deferred intents before it get a next
-// check too, so that no advance repeats at once.
+// If the head waits for a reason that is not its own, deferred intents before it get a next check
+// too, so that no advance repeats at once.
 func TestDeferredIntentsWaitWithTheHead(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -211,8 +211,8 @@ func TestDeferredIntentsWaitWithTheHead(t *testing.T) {
 	})
 }
 
-// An intent whose validUntil has passed gets no nonce, and ends EXPIRED, but for PROTECT and
-// suspicion.
+// An intent whose validUntil has passed gets no nonce, and ends EXPIRED, except in PROTECT and
+// while a violation is suspected.
 func TestExpiredIntentsGetNoNonce(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -274,8 +274,8 @@ func TestAnAdvanceIsScheduledForTheNextValidUntil(t *testing.T) {
 	})
 }
 
-// Each combination of handler, payload and time has a fingerprint of its own, also where some
-// are missing. The time's offset does not count.
+// Each combination of handler, payload and time has a different fingerprint, also where some are
+// missing. The time's offset does not matter.
 func TestFingerprintUntil(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2027, 1, 31, 12, 0, 0, 1000, time.UTC)
@@ -300,8 +300,8 @@ func TestFingerprintUntil(t *testing.T) {
 	}
 }
 
-// Whatever the queue, the base fee and the window: what each caller has bound is the beginning
-// of what it has queued; and where nothing is deferred, what all have.
+// Whatever the queue, the base fee and the window: each caller's intents are bound in its own
+// order. If none is deferred, all intents are bound in queue order.
 func TestPropertyEachCallersOrderIsKept(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -355,8 +355,8 @@ func TestPropertyEachCallersOrderIsKept(t *testing.T) {
 	})
 }
 
-// A deferred intent whose bounds allow it again, but which then waits for another reason, waits
-// at the head of the queue as any other. One that cannot be checked stays deferred.
+// A deferred intent whose bounds allow it again, but which waits for another reason, waits at the
+// head of the queue as any other. One that cannot be checked stays deferred.
 func TestADeferredIntentWaitsForOtherReasonsAsAnyOther(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {

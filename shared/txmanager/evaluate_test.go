@@ -7,15 +7,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// judgeOne judges a work with one unsettled transaction.
-func judgeOne(r Rules, t Tx, v ChainObservation) (Tx, evaluation) {
+// evaluateOne evaluates one open transaction.
+func evaluateOne(r Rules, t Tx, v ChainObservation) (Tx, evaluation) {
 	w := workOf(1, *t.Nonce+1, t)
 	j := r.evaluate(w, asking(w), v)
 	return j.after[0], j
 }
 
-// A receipt takes a transaction to TRACKING/INCLUDED whatever it was: one that
-// is STUCK needs no human for it.
+// A receipt takes a transaction to TRACKING/INCLUDED from any state: a STUCK one needs no operator
+// for it.
 func TestReceiptTakesAnyUnsettledTransactionToIncluded(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -23,7 +23,7 @@ func TestReceiptTakesAnyUnsettledTransactionToIncluded(t *testing.T) {
 			before.LastError = "a trouble that is over"
 			headers := blocks('a', 100, 102)
 			v := finding(viewOf(workOf(1, 6, before), headers...), receiptOf(before, headers[0]))
-			after, j := judgeOne(rulesOf(20), before, v)
+			after, j := evaluateOne(rulesOf(20), before, v)
 			if after.State != Tracking || after.Sub != Included || after.LastError != "" {
 				t.Errorf("%s: got %s/%s %q, want TRACKING/INCLUDED", before.State, after.State, after.Sub, after.LastError)
 			}
@@ -40,8 +40,7 @@ func TestReceiptTakesAnyUnsettledTransactionToIncluded(t *testing.T) {
 	})
 }
 
-// Neither "not found" nor silence proves anything: only the times of the look
-// change.
+// Neither "not found" nor a missing answer proves anything: only the check times change.
 func TestNoReceiptIsNoNews(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -49,7 +48,7 @@ func TestNoReceiptIsNoNews(t *testing.T) {
 			for _, answer := range []Answer{AnswerNotFound, AnswerUnknown} {
 				v := viewOf(workOf(1, 6, before), blocks('a', 100, 103)...)
 				v.Receipts[before.Hash()] = ReceiptAnswer{Answer: answer}
-				after, j := judgeOne(rulesOf(20), before, v)
+				after, j := evaluateOne(rulesOf(20), before, v)
 				if after.LastCheckAt == nil || !after.LastCheckAt.Equal(dbNow) || !after.NextCheckAt.After(dbNow) {
 					t.Errorf("%s/%s: looked at %v, next %v; want now and later", before.State, before.Sub, after.LastCheckAt, after.NextCheckAt)
 				}
@@ -63,8 +62,8 @@ func TestNoReceiptIsNoNews(t *testing.T) {
 	})
 }
 
-// A look that is made a little before the next one is planned, and brings no
-// news, writes nothing; once the plan is due, or is another now, it is written.
+// An early check without a change writes nothing. Once the planned time has come, or is another
+// now, the check is written.
 func TestEarlyLookWithoutNewsWritesNothing(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -84,7 +83,7 @@ func TestEarlyLookWithoutNewsWritesNothing(t *testing.T) {
 			v := viewOf(workOf(1, 6, before), blocks('a', 100, 103)...)
 			v.Head.Time = uint64(dbNow.Add(time.Second - r.BlockTime).Unix()) // the next block is due in a second
 			v.Receipts[before.Hash()] = ReceiptAnswer{Answer: AnswerNotFound}
-			after, j := judgeOne(r, before, v)
+			after, j := evaluateOne(r, before, v)
 			if len(j.transitions) != c.moves {
 				t.Errorf("%s: got %d moves, want %d", name, len(j.transitions), c.moves)
 			}
@@ -97,13 +96,13 @@ func TestEarlyLookWithoutNewsWritesNothing(t *testing.T) {
 		v := viewOf(workOf(1, 6, before), blocks('a', 100, 103)...)
 		v.Head.Time = uint64(dbNow.Unix())
 		v.Receipts[before.Hash()] = ReceiptAnswer{Answer: AnswerNotFound}
-		if after, j := judgeOne(r, before, v); len(j.transitions) != 1 || !after.NextCheckAt.After(dbNow.Add(2*time.Second)) {
+		if after, j := evaluateOne(r, before, v); len(j.transitions) != 1 || !after.NextCheckAt.After(dbNow.Add(2*time.Second)) {
 			t.Errorf("a new head: got %d moves, next look at %s; want one, and a block later", len(j.transitions), after.NextCheckAt)
 		}
 	})
 }
 
-// What the look was not about is left alone.
+// A transaction that the query did not cover stays unchanged.
 func TestOnlyWhatWasAskedIsJudged(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -119,7 +118,7 @@ func TestOnlyWhatWasAskedIsJudged(t *testing.T) {
 	})
 }
 
-// Any version may be the mined one; "not found" needs every version's.
+// Any version may be the mined one; "not found" needs the answer for every version.
 func TestAnyVersionMayBeTheMinedOne(t *testing.T) {
 	t.Parallel()
 	a, b, c := versionHash(5, 1), versionHash(5, 2), versionHash(5, 3)
@@ -151,7 +150,7 @@ func TestReceiptOfALaterVersionIsTaken(t *testing.T) {
 		tx := pending(5)
 		tx.Versions = append(tx.Versions, versionHash(5, 2))
 		v := finding(viewOf(workOf(1, 6, tx), blocks('a', 100, 101)...), receiptOf(tx, block('a', 100)))
-		after, _ := judgeOne(rulesOf(1), tx, v)
+		after, _ := evaluateOne(rulesOf(1), tx, v)
 		if after.State != Confirmed || after.Receipt.TxHash != versionHash(5, 2) {
 			t.Errorf("got %s by %+v, want CONFIRMED by the second version", after.State, after.Receipt)
 		}
@@ -166,7 +165,7 @@ func TestRevertedAndFinalIsFailed(t *testing.T) {
 		rec.Succeeded = false
 		v := finding(viewOf(workOf(1, 6, tx), blocks('a', 100, 103)...), rec)
 		for confirmations, want := range map[uint64]State{4: Tracking, 3: Failed} {
-			after, _ := judgeOne(rulesOf(confirmations), tx, v)
+			after, _ := evaluateOne(rulesOf(confirmations), tx, v)
 			if after.State != want || (want == Failed && (after.Sub != Reverted || after.Receipt == nil || after.LastError == "")) {
 				t.Errorf("3 blocks on top, %d wanted: got %s/%s %q, want %s", confirmations, after.State, after.Sub, after.LastError, want)
 			}
@@ -180,7 +179,7 @@ func TestFinalTransactionsAreNeverDueAgain(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		tx := pending(5)
 		v := finding(viewOf(workOf(1, 6, tx), blocks('a', 100, 103)...), receiptOf(tx, block('a', 100)))
-		after, j := judgeOne(rulesOf(3), tx, v)
+		after, j := evaluateOne(rulesOf(3), tx, v)
 		if after.State != Confirmed || after.NextCheckAt != nil || after.NextResubmitAt != nil {
 			t.Errorf("got %s, check %v, resubmit %v; want CONFIRMED and no times", after.State, after.NextCheckAt, after.NextResubmitAt)
 		}
@@ -190,7 +189,7 @@ func TestFinalTransactionsAreNeverDueAgain(t *testing.T) {
 	})
 }
 
-// Finals are written in nonce order: one waits for every lower nonce.
+// Finals are written in nonce order: a transaction waits for every lower nonce.
 func TestFinalsComeInNonceOrder(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -221,7 +220,7 @@ func TestFinalsComeInNonceOrder(t *testing.T) {
 	})
 }
 
-// One that may not end yet keeps what was learnt and is looked at again soon.
+// A transaction that may not end yet stores its receipt and is checked again soon.
 func TestFinalOutOfOrderIsKeptAsIncluded(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -235,8 +234,8 @@ func TestFinalOutOfOrderIsKeptAsIncluded(t *testing.T) {
 	})
 }
 
-// Judging reads: what was loaded stays as it was, so that a second look can be
-// judged against it.
+// An evaluation does not modify the loaded state, so that a second observation can be evaluated
+// against it.
 func TestJudgingLeavesTheWorkAlone(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -262,8 +261,8 @@ func TestJudgingLeavesTheWorkAlone(t *testing.T) {
 	})
 }
 
-// Whatever nodes say: every move is one that the table has, no end without a
-// proof in this one view, no bytes for what has a receipt, no nonce changed.
+// Whatever nodes answer: every transition is allowed, no transaction ends without a proof in this
+// one observation, none with a receipt is sent, and no nonce changes.
 func TestJudgementsAreSoundWhateverNodesSay(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -294,7 +293,7 @@ func TestJudgementsAreSoundWhateverNodesSay(t *testing.T) {
 	})
 }
 
-// proven says that v alone shows the receipt of t with n blocks on top of it.
+// proven reports whether v alone shows the receipt of t with n blocks on top of it.
 func proven(t Tx, v ChainObservation, n uint64) bool {
 	a := v.Receipts[t.Hash()]
 	for i, h := range v.Headers {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// An account that cannot pay for all its placeholders gets none: what it holds already
-// counts, and what is lost below the count does not.
+// An account that cannot pay for all its placeholders gets none. Its open transactions count,
+// except those lost below the final count.
 func TestPlaceholdersThatNobodyPaysForAreRefused(t *testing.T) {
 	t.Parallel()
 	w := workOf(1, 6, pending(4), pending(5))

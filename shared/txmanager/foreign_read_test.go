@@ -14,8 +14,8 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// oldChain is a panel whose first node tells by what nonces were consumed, by counts where
-// it has them, and by blocks.
+// oldChain is a panel whose first node gives consuming transactions by counts where it has them,
+// and by blocks.
 type oldChain struct {
 	*panel
 	takers map[uint64]ConsumingTx
@@ -23,9 +23,9 @@ type oldChain struct {
 	final  uint64
 	older  uint64 // the last block that is older than the submitter
 	refuse error  // to give blocks
-	counts int    // how often it was asked by counts
+	counts int    // how often it was queried by counts
 	blocks []BlocksQuery
-	before func() // called before it answers; nil: nothing is
+	before func() // called before it answers; nil: no call
 }
 
 func (c *oldChain) FindConsumingTx(_ context.Context, _ Submitter, n uint64) (ConsumingTx, error) {
@@ -63,8 +63,7 @@ func (c *oldChain) asks() {
 	}
 }
 
-// readBehind are the blocks behind which the calls from the given one on have asked for
-// others.
+// readBehind lists the After values of the block queries from the given call on.
 func (c *oldChain) readBehind(call int) (all []uint64) {
 	for _, q := range c.blocks[call:] {
 		if q.OlderThan.IsZero() {
@@ -74,8 +73,8 @@ func (c *oldChain) readBehind(call int) (all []uint64) {
 	return all
 }
 
-// newOldChain has foreign transactions at the blocks, for nonces from 0 on, each with its
-// receipt at all three nodes. Its head is at block 2000.
+// newOldChain has foreign transactions at the blocks, for nonces from 0 on, each with its receipt
+// at all three nodes. Its head is at block 2000.
 func newOldChain(blocksOf ...uint64) (c *oldChain, w SubmitterState) {
 	w = workOf(1, 0)
 	w.Incident, w.Protected = 1, true
@@ -96,18 +95,18 @@ func newOldChain(blocksOf ...uint64) (c *oldChain, w SubmitterState) {
 	return c, w
 }
 
-// wanted is a request that any nonce of which nothing is known may have been.
+// wanted is a request that may have consumed any nonce without a known transaction.
 var wanted = []OpenRequest{{RequestID: "wanted", Payload: []byte("pay")}}
 
 // every has n transactions in one block.
 func every(block uint64, n int) []uint64 { return slices.Repeat([]uint64{block}, n) }
 
-// reading is a tenure that reads foreign transactions of the chain.
+// reading is a lease session that reads foreign transactions of the chain.
 func reading(c *oldChain, w SubmitterState, book *evidenceBook) *leaseSession {
 	return &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book}, chain: c, state: w, began: time.Now()}
 }
 
-// step has one invocation read.
+// step makes one invocation read.
 func step(t *testing.T, c *oldChain, w SubmitterState, book *evidenceBook) *leaseSession {
 	t.Helper()
 	tn := reading(c, w, book)
@@ -125,7 +124,7 @@ func (b *evidenceBook) nonces() (all []uint64) {
 	return all
 }
 
-// scan are the numbers below n.
+// upTo lists the numbers below n.
 func upTo(n int) (all []uint64) {
 	for i := range uint64(n) {
 		all = append(all, i)
@@ -133,8 +132,8 @@ func upTo(n int) (all []uint64) {
 	return all
 }
 
-// One invocation reads fifty of many foreign transactions, and stores them with their
-// receipts; it says that there is more, and the next ones go on until all are stored.
+// One invocation reads fifty of many foreign transactions, and stores them with their receipts. It
+// reports that there are more, and the next invocations continue until all are stored.
 func TestForeignTransactionsAreReadInSteps(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -164,8 +163,8 @@ func TestForeignTransactionsAreReadInSteps(t *testing.T) {
 	})
 }
 
-// A transaction that too few nodes show is not stored, and is asked for again, whether it
-// was found by counts or in a block. The reading of blocks does not go past it.
+// A transaction that too few nodes show is not stored, and is read again, whether it was found by
+// counts or in a block. Reading blocks does not pass it.
 func TestForeignTransactionsNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []uint64{0, 1999} {
@@ -199,15 +198,15 @@ func TestForeignTransactionsNeedAQuorum(t *testing.T) {
 	}
 }
 
-// takenAway is a book whose lease another has taken over.
+// takenAway is a store whose lease another owner has taken.
 type takenAway struct{ *evidenceBook }
 
 func (takenAway) Renew(context.Context, lease.Lease) (lease.Lease, error) {
 	return lease.Lease{}, lease.ErrFenced
 }
 
-// An invocation that loses the lease while it reads stores nothing, also not of what it
-// had found before.
+// An invocation that loses the lease while it reads stores nothing, not even what it had found
+// before.
 func TestForeignTransactionsOfALostLease(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []uint64{0, 1999} {
@@ -230,10 +229,10 @@ func TestForeignTransactionsOfALostLease(t *testing.T) {
 	}
 }
 
-// Where the node has no counts so old, the blocks are read forward, each once, and at most
-// 500 in an invocation. The first is the last that is older than the submitter. The next
-// invocation follows at once while there is more. The release waits meanwhile, and says
-// how far it is; it never says that what consumed a nonce is not known.
+// If the node lacks such old counts, the blocks are read forward, each once, at most 500 in an
+// invocation. The scan begins at the last block older than the submitter. The next invocation
+// follows at once while there is more. A release waits meanwhile and reports the progress; it
+// never reports an unknown consuming transaction.
 func TestBlocksAreReadWhereCountsAreGone(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -280,7 +279,7 @@ func TestBlocksAreReadWhereCountsAreGone(t *testing.T) {
 	})
 }
 
-// The reading begins below the block of the last nonce that is settled.
+// The scan begins below the block of the last terminal nonce.
 func TestBlocksAreReadFromTheLastSettledNonce(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -296,7 +295,7 @@ func TestBlocksAreReadFromTheLastSettledNonce(t *testing.T) {
 	})
 }
 
-// readAll has the blocks read once, and returns what the last invocation left.
+// readAll reads the blocks once, and returns the last invocation's session.
 func readAll(t *testing.T, c *oldChain, w SubmitterState, book *evidenceBook) *leaseSession {
 	t.Helper()
 	for range 10 {
@@ -308,10 +307,9 @@ func readAll(t *testing.T, c *oldChain, w SubmitterState, book *evidenceBook) *l
 	return nil
 }
 
-// A nonce that is in no block, such as one that an authorization consumed, is not told
-// once all blocks were read: an operator has to name it. What comes later is found all the
-// same. The blocks are read again after an hour, from further below, by another node, and
-// with no hurry; then it may be found.
+// A nonce that no block shows, such as one that an authorization consumed, is unknown once all
+// blocks were read: an operator must name it. Later nonces are still found. The blocks are read
+// again after an hour, from further below and by another node; then it may be found.
 func TestBlocksAreReadOnceMore(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -366,8 +364,8 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 	})
 }
 
-// A transaction of a nonce that is not final yet, or that has no receipt, is not passed
-// by; one without a receipt not for ten minutes.
+// The scan waits at a transaction whose nonce is not final yet. It waits ten minutes at one
+// without a receipt.
 func TestBlocksAreNotReadPastWhatIsNotProved(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -409,7 +407,7 @@ func TestBlocksAreNotReadPastWhatIsNotProved(t *testing.T) {
 	})
 }
 
-// Nodes that have thrown the blocks away too cannot tell; one that fails is asked again.
+// Nodes that no longer have the blocks cannot answer; one that fails is queried again.
 func TestBlocksThatAreNotGiven(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -441,15 +439,15 @@ func TestBlocksThatAreNotGiven(t *testing.T) {
 	})
 }
 
-// changedBook has judged by other transactions than those that are read now.
+// changedBook has a release's evidence other than the transactions that are read now.
 type changedBook struct{ *evidenceBook }
 
 func (changedBook) StoreForeignTransactions(context.Context, lease.Lease, []ForeignTransaction) error {
 	return ErrForeignChanged
 }
 
-// Where a release has judged by a transaction that is another one now, the invocation says
-// so to operators and goes on: what is in flight is still watched. A release is refused.
+// If another transaction than a release's evidence is read, the invocation logs an error and
+// continues: open transactions are still polled. A release is refused.
 func TestAChangedForeignTransactionIsReported(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -466,9 +464,9 @@ func TestAChangedForeignTransactionIsReported(t *testing.T) {
 	})
 }
 
-// The blocks are read from a node whose last final block is behind the one at which the
-// account's count was read: what that count has more is not untold. The release waits, and
-// has it on record once the node has caught up.
+// Blocks are read from a node whose last final block is below the one of the account's count. The
+// nonces between are not reported as unknown. The release waits, and finds them once the node has
+// caught up.
 func TestBlocksOfANodeThatLagsTellNothingOfTheLastNonces(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -477,7 +475,7 @@ func TestBlocksOfANodeThatLagsTellNothingOfTheLastNonces(t *testing.T) {
 		for i := range c.views {
 			c.views[i].FinalBlock = new(uint64(2000))
 		}
-		delete(c.takers, 0) // of which nothing will be told
+		delete(c.takers, 0) // this one stays unknown
 		book := &evidenceBook{}
 		for range 3 {
 			step(t, c, w, book)

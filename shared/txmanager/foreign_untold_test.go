@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// forgetful is a panel whose node tells of no nonce below oldest; asked counts the questions.
+// forgetful is a panel whose node gives no consuming transaction below oldest; asked counts the
+// queries.
 type forgetful struct {
 	*panel
 	oldest uint64
@@ -29,16 +30,16 @@ func (forgetful) ReadBlocks(context.Context, BlocksQuery) (BlocksRead, error) {
 	return BlocksRead{}, fmt.Errorf("no blocks: %w", ErrConsumerUnavailable)
 }
 
-// However many nonces were lost of which the node cannot tell, a release judges them all: as
-// not known. It does not say for ever that they are being read. A node that keeps no old
-// counts, and gives no blocks, is asked about few of them.
+// However many lost nonces the node cannot answer, a release decides about all of them as unknown.
+// It does not report forever that they are being read. A node without old counts and blocks is
+// queried about few of them.
 func TestManyNoncesOfWhichTheNodeCannotTellAreJudged(t *testing.T) {
 	t.Parallel()
 	const lost = 3*maxForeignReads + 1
 	for name, c := range map[string]struct {
 		oldest uint64
 		err    error
-		most   int // questions
+		most   int // queries
 	}{
 		"it tells of none":                     {lost, ErrConsumerUnavailable, lost},
 		"it tells of some":                     {lost - 60, ErrConsumerUnavailable, lost},

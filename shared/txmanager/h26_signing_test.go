@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// signsHere signs at once, in this process.
+// signsHere signs in this process.
 type signsHere struct{}
 
 func (signsHere) Sign(_ context.Context, _ Submitter, tx Unsigned) (Signed, error) {
@@ -17,8 +17,7 @@ func (signsHere) Sign(_ context.Context, _ Submitter, tx Unsigned) (Signed, erro
 }
 func (signsHere) InProcess(Submitter) bool { return true }
 
-// H26: bytes must not be made and sent for a nonce above one whose handler has
-// not answered yet.
+// H26: no version must be signed and sent above a nonce whose handler has not answered yet.
 func TestH26NothingIsSentAheadOfAHandler(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -34,8 +33,8 @@ func TestH26NothingIsSentAheadOfAHandler(t *testing.T) {
 	})
 }
 
-// H26: nothing must be signed, and then sent, above a nonce that cannot be signed
-// or that no node holds.
+// H26: no version must be signed and sent above a nonce that cannot be signed or that no node
+// holds.
 func TestH26NothingIsSignedAheadOfWhatCannotBeSent(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -53,15 +52,15 @@ func TestH26NothingIsSignedAheadOfWhatCannotBeSent(t *testing.T) {
 	})
 }
 
-// tellsOf signs nothing: whoever asks it stops, and tells for which nonce.
+// tellsOf signs nothing: it panics with the nonce that it was asked for.
 type tellsOf struct{ noSigner }
 
 func (tellsOf) Sign(_ context.Context, _ Submitter, tx Unsigned) (Signed, error) {
 	return Signed{}, fmt.Errorf("asked to sign for nonce %d: %w", tx.Nonce, lease.ErrFenced)
 }
 
-// H26: what code has decided in this round about what is STUCK is carried out by
-// the next: until then nothing above it is signed either.
+// H26: the next iteration carries out the decisions of a StuckResolution. Until then nothing above
+// that transaction is signed.
 func TestH26NothingIsSignedAheadOfWhatCodeDecided(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// made by a handler: alice's nonce n is bound, and its handler is to be asked.
+// ofHandler is alice's transaction with bound nonce n, whose handler is to be called.
 func ofHandler(n uint64) Tx {
 	t := bare(n)
 	t.Handler, t.Payload = "wage", []byte(`{}`)
 	return t
 }
 
-// A handler is asked only where its answer could go out: not behind a nonce that
-// no node holds, not twice at once, not before its time.
+// A handler is called only where its transaction could be sent: not above a nonce that no node
+// holds, not twice at once, not before its time.
 func TestWhoseHandlerIsAskedNext(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestWhoseHandlerIsAskedNext(t *testing.T) {
 	})
 }
 
-// What no chain could do is a failure of the handler, whatever it says.
+// A call that no chain could carry out is a failure of the handler.
 func TestWhatAHandlerMadeIsChecked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -70,7 +70,7 @@ func TestWhatAHandlerMadeIsChecked(t *testing.T) {
 	}
 }
 
-// A handler that panics, or does not return in time, has failed; its words are cut.
+// A handler that panics, or does not return in time, has failed; its text is cut.
 func TestHandlerIsWaitedForNoLongerThanItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -87,8 +87,8 @@ func TestHandlerIsWaitedForNoLongerThanItsContext(t *testing.T) {
 	}
 }
 
-// A handler that no process has keeps its nonce no longer than stuck.after: then
-// somebody must decide. It was not asked, so what was asked before still counts.
+// Without its handler in any process, a transaction keeps its nonce for stuck.after: then an
+// operator must decide. The missing handler was not called, so earlier calls still count.
 func TestAHandlerThatNobodyHasEndsStuck(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -117,8 +117,8 @@ func TestAHandlerThatNobodyHasEndsStuck(t *testing.T) {
 	})
 }
 
-// A request whose handler this process does not have waits in the queue, and what
-// is behind it waits too; what is before it goes on.
+// A request whose handler this process lacks waits in the queue, and so do later ones; earlier
+// ones proceed.
 func TestNoNonceIsBoundForAHandlerThatNobodyHas(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -155,8 +155,8 @@ func TestNoNonceIsBoundForAHandlerThatNobodyHas(t *testing.T) {
 	})
 }
 
-// What waits without bytes plans its next look, whatever it waits for: or rounds
-// would follow each other without end.
+// A transaction without bytes always plans its next check. Otherwise iterations would repeat
+// without end.
 func TestWaitingWithoutBytesIsNoLoop(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestWaitingWithoutBytesIsNoLoop(t *testing.T) {
 	})
 }
 
-// In PROTECT, and behind what no node holds, an order waits; the watch goes on.
+// In PROTECT, and above a nonce that no node holds, a requested action waits; polling continues.
 func TestAnOrderThatWaitsEndsNoWatch(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -197,10 +197,10 @@ func TestAnOrderThatWaitsEndsNoWatch(t *testing.T) {
 	})
 }
 
-// A handler's signer signs while it is waited for, and never after.
+// A handler's signer signs during the handler call, and never after.
 func TestSignerOfAHandlerEndsWithItsAsking(t *testing.T) {
 	t.Parallel()
-	kept := make(chan NonceSigner, 3) // one for each asking
+	kept := make(chan NonceSigner, 3) // one for each call
 	h := func(ctx context.Context, n NonceContext) (Transaction, error) {
 		kept <- n.Signer
 		s, err := n.Signer.Sign(ctx, Call{Gas: 21_000})
@@ -225,8 +225,8 @@ func TestSignerOfAHandlerEndsWithItsAsking(t *testing.T) {
 	}
 }
 
-// Bytes that a handler brings are its submitter's, for the nonce and the chain, and
-// pay no more than the deployment allows.
+// Signed bytes from a handler must be signed by the submitter, for the nonce and chain, within the
+// deployment's fee limits.
 func TestSignedBytesOfAHandlerFit(t *testing.T) {
 	t.Parallel()
 	good := Unsigned{ChainID: 1337, Nonce: 5, Value: big.NewInt(1), Gas: 21_000, FeeCapWei: big.NewInt(10), TipCapWei: big.NewInt(1)}
@@ -251,9 +251,8 @@ func TestSignedBytesOfAHandlerFit(t *testing.T) {
 	}
 }
 
-// A failing handler gets a placeholder at once; where an operator must be asked
-// before a placeholder, the transaction is STUCK until one decides, and no bytes
-// are made for the nonce.
+// A failing handler gets a placeholder at once. Where an operator must decide first, the
+// transaction is STUCK until then, and no version is signed for the nonce.
 func TestFailingHandlerWaitsForAnOperatorUnderAsk(t *testing.T) {
 	t.Parallel()
 	for _, ask := range []bool{false, true} {

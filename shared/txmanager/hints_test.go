@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// With each version whose receipt is wanted go its nonce, and the block where the
-// nonce was seen consumed, whichever version that was.
+// Each version in a query has a hint with its nonce, and the block where the nonce was seen
+// consumed, by whichever version.
 func TestQuestionTellsWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	now := ago(time.Second)

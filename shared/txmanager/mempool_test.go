@@ -2,8 +2,8 @@ package txmanager
 
 import "testing"
 
-// Each signal and its advice, out of what one node said; what it did not say, or says
-// of a chain that is behind what is final, changes nothing.
+// Each signal and its advice come from one node's answers. A missing answer, or a lagging node,
+// changes nothing.
 func TestDiagnoses(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestDiagnoses(t *testing.T) {
 	})
 }
 
-// Whatever is diagnosed, a judgement moves and ends the same as without.
+// An evaluation makes the same transitions with and without a diagnosis.
 func TestADiagnosisDecidesNothing(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -83,8 +83,7 @@ func TestADiagnosisDecidesNothing(t *testing.T) {
 	})
 }
 
-// A look asks for versions of nonces above the lowest only with an inspector, and for
-// no more than it may.
+// A query asks for versions above the lowest nonce only with an inspector, and within its limit.
 func TestWhatAnInspectorAsksFor(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {

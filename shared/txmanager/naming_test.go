@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever is in flight and in the queue, and whatever an operator names: after a resync
-// no named request gets a version of its own signed or sent.
+// After a resync no named request is signed or sent, whatever is open or queued and whatever an
+// operator names.
 func TestNoNamedRequestIsSignedAfterAResync(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -82,8 +82,8 @@ func TestNoNamedRequestIsSignedAfterAResync(t *testing.T) {
 	})
 }
 
-// A name that is on record nowhere, and that is an open request's but for case or spaces, is
-// refused: what was meant would run again.
+// A name that is not stored, and differs from an open request only in case or spaces, is refused:
+// the intended request would be carried out again.
 func TestAMisspelledNameIsRefused(t *testing.T) {
 	t.Parallel()
 	x := pending(3)

@@ -11,9 +11,8 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// While a sign of foreign use or of a reorg is remembered, a view from below it, or
-// one that does not show the final block, neither trusts nor allocates: it cannot
-// have seen what the sign was about.
+// While a violation is suspected, an observation from below its block, or without the final block,
+// neither clears it nor allocates. It cannot contain what caused the suspicion.
 func TestNothingIsAllocatedFromBelowASuspicion(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -43,8 +42,8 @@ func TestNothingIsAllocatedFromBelowASuspicion(t *testing.T) {
 	})
 }
 
-// Nodes that are some blocks behind hold back what ended in the blocks that they do
-// not have, and nothing below it: under load there is always something so young.
+// Nodes that lag by some blocks only delay the transactions in the blocks that they lack. Under
+// load there are always such young blocks.
 func TestLaggingWitnessesHoldBackOnlyTheYoungest(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -82,8 +81,8 @@ func TestLaggingWitnessesHoldBackOnlyTheYoungest(t *testing.T) {
 	})
 }
 
-// Of two nodes at the same height with different heads one is on a fork: where one
-// node's word is enough it is not, though the other is not past the block.
+// Of two nodes at the same height with different heads one is on a fork. A quorum of one node is
+// then not enough, even if the other node is not past the block.
 func TestEqualHeightsOnTwoForks(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -108,8 +107,7 @@ func TestEqualHeightsOnTwoForks(t *testing.T) {
 	})
 }
 
-// A node that calls its head finalized ends nothing by that alone: the others say
-// which block has the tag, too.
+// A node that calls its head finalized ends nothing alone: the other nodes' tags count too.
 func TestTagsNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -132,7 +130,7 @@ func TestTagsNeedAQuorum(t *testing.T) {
 			"alone with the tag":      {2, ofNodes(head, before, before), false},
 			"others have no such":     {2, ofNodes(head, tagged(nil), tagged(nil)), false},
 			"another has it so far":   {2, ofNodes(head, before, tagged(&chain[0])), true},
-			"the other is not so far": {1, ofNodes(head, before), true}, // one node's word is enough
+			"the other is not so far": {1, ofNodes(head, before), true}, // one node's claim is enough
 		} {
 			p := &panel{views: c.views, quorum: c.quorum}
 			tn := &leaseSession{Worker: &Worker{Rules: r, Log: slog.New(slog.DiscardHandler)}, chain: p, state: w}
@@ -151,8 +149,8 @@ func TestTagsNeedAQuorum(t *testing.T) {
 	})
 }
 
-// Where one of three is enough, one that has nothing to say is no reason not to ask
-// the third, who may say otherwise.
+// With a quorum of one among three nodes, an abstaining second node does not prevent a query to
+// the third, which may disagree.
 func TestOneOfThreeAsksOnWhereTheSecondIsSilent(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -170,23 +168,23 @@ func TestOneOfThreeAsksOnWhereTheSecondIsSilent(t *testing.T) {
 	})
 }
 
-// tellsTaker is a panel whose first node shows who took a nonce.
-type tellsTaker struct {
+// consumingTxNode is a panel whose first node gives the transaction that consumed a nonce.
+type consumingTxNode struct {
 	*panel
 	taker ConsumingTx
 }
 
-func (p tellsTaker) FindConsumingTx(context.Context, Submitter, uint64) (ConsumingTx, error) {
+func (p consumingTxNode) FindConsumingTx(context.Context, Submitter, uint64) (ConsumingTx, error) {
 	return p.taker, nil
 }
 
-// evidenceBook keeps what is read of foreign transactions.
+// evidenceBook stores the foreign transactions that are read.
 type evidenceBook struct {
 	Store
 	stored []ForeignTransaction
 	open   []OpenRequest
 	known  map[string]NamedRequest
-	read   ForeignScan // as it is stored
+	read   ForeignScan // as stored
 }
 
 func (b *evidenceBook) ForeignScan(_ context.Context, _ Submitter, episode int, _ uint64) (ForeignScan, error) {
@@ -227,8 +225,8 @@ func (b *evidenceBook) NamedRequests(context.Context, Submitter, []string) (map[
 	return b.known, nil
 }
 
-// What consumed an intent's nonce is one node's word: its receipt has to be the other
-// nodes' too, before an intent ends by it, under a name or without one.
+// The consuming transaction of an intent's nonce is one node's claim. Other nodes must have its
+// receipt before it ends an intent, with or without a name.
 func TestTakersNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -249,9 +247,9 @@ func TestTakersNeedAQuorum(t *testing.T) {
 		}{
 			"all have the block":     {ofNodes(a, a, a), false, true},
 			"alone with it":          {ofNodes(a, b, b), false, false},
-			"alone, and it is named": {ofNodes(a, b, b), true, false}, // by its receipt the request ends
+			"alone, and it is named": {ofNodes(a, b, b), true, false}, // the request ends by its receipt
 		} {
-			p := tellsTaker{&panel{ChainConnector: reader(nil), views: c.views, quorum: 2},
+			p := consumingTxNode{&panel{ChainConnector: reader(nil), views: c.views, quorum: 2},
 				ConsumingTx{Hash: Hash{7}, BlockNumber: 95, BlockHash: block('a', 95).Hash, Node: "n0", ValueWei: "12345"}}
 			for i := range p.views {
 				v := &p.views[i]
@@ -272,8 +270,7 @@ func TestTakersNeedAQuorum(t *testing.T) {
 	})
 }
 
-// A node that is behind the evidence of PROTECT does not show that a reorg freed the
-// nonce.
+// A node below the block of PROTECT's evidence does not show that a reorg freed the nonce.
 func TestLaggardFreesNoNonceInProtect(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -289,8 +286,8 @@ func TestLaggardFreesNoNonceInProtect(t *testing.T) {
 	})
 }
 
-// Where one node's word is enough, it is not while another, which was there before, is
-// not heard: it may contradict. Where a quorum speaks, one that is silent changes nothing.
+// With a quorum of one, a claim waits while another node that answered before does not answer: it
+// may disagree. With a larger quorum, one missing answer changes nothing.
 func TestASilentWitnessIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -321,8 +318,8 @@ func TestASilentWitnessIsWaitedFor(t *testing.T) {
 	})
 }
 
-// Whether a call succeeded is no one node's word either: a payout is given back for it.
-// Who has no receipt bears none out.
+// The success of a call is not one node's claim either, since a payout may be returned for it. A
+// node without the receipt abstains.
 func TestSuccessIsNotOneNodesWord(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -357,7 +354,7 @@ func TestSuccessIsNotOneNodesWord(t *testing.T) {
 	})
 }
 
-// Who has one receipt the other way round contradicts, whatever else it has not.
+// A node with one contradicting receipt disagrees, whatever else it lacks.
 func TestAMissingReceiptHidesNoContradiction(t *testing.T) {
 	t.Parallel()
 	h := block('a', 90)
@@ -372,18 +369,19 @@ func TestAMissingReceiptHidesNoContradiction(t *testing.T) {
 	}
 }
 
-// failingTaker is a panel whose first node does not say who took a nonce.
-type failingTaker struct {
+// failingConsumingTxNode is a panel whose first node fails to give the transaction that consumed a
+// nonce.
+type failingConsumingTxNode struct {
 	*panel
 	err error
 }
 
-func (p failingTaker) FindConsumingTx(context.Context, Submitter, uint64) (ConsumingTx, error) {
+func (p failingConsumingTxNode) FindConsumingTx(context.Context, Submitter, uint64) (ConsumingTx, error) {
 	return ConsumingTx{}, p.err
 }
 
-// A node that gave no answer is asked again. That what consumed a nonce is not known is
-// said to an operator only where the node has answered that it cannot tell.
+// A node that gave no answer is queried again. An operator reads that a consuming transaction is
+// unknown only where the node answered that it cannot give it.
 func TestANodeWithoutAnAnswerIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -403,7 +401,7 @@ func TestANodeWithoutAnAnswerIsAskedAgain(t *testing.T) {
 			v := watching(viewOf(w, block('a', 100)), block('a', 95))
 			v.FinalCount = new(uint64(6))
 			v.Receipts = map[Hash]ReceiptAnswer{x.Versions[0]: {Answer: AnswerNotFound}}
-			p := failingTaker{&panel{ChainConnector: reader(nil), views: ofNodes(v, v, v), quorum: 2}, c.err}
+			p := failingConsumingTxNode{&panel{ChainConnector: reader(nil), views: ofNodes(v, v, v), quorum: 2}, c.err}
 			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceBook{}}, chain: p, state: w, began: time.Now()}
 			tn.state.Incident = 1
 			_, _, err := tn.planResync(t.Context(), &ReleaseRequest{Count: 6}, LostNonces{})

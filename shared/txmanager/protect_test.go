@@ -2,7 +2,7 @@ package txmanager
 
 import "testing"
 
-// suspect's whole table: counts against the cursor, and what was seen before.
+// The whole table of evaluateViolation: counts against the cursor, and an earlier suspicion.
 func TestProtectNeedsASecondLookAtALaterBlock(t *testing.T) {
 	t.Parallel()
 	before := &Violation{Block: 100, LatestCount: 7, PendingCount: 7}
@@ -60,7 +60,7 @@ func changeName(t *testing.T, c CursorChange) string {
 	return "a mixture"
 }
 
-// A human decides by the evidence: both numbers, and where they were seen.
+// The evidence has both numbers, and the block and node that showed them.
 func TestEvidenceHasBothNumbersAndThePlace(t *testing.T) {
 	t.Parallel()
 	v := ChainObservation{Node: "node-1", Head: block('a', 101), Account: Account{LatestCount: 8, PendingCount: 9}}
@@ -83,7 +83,7 @@ func TestEvidenceHasBothNumbersAndThePlace(t *testing.T) {
 	}
 }
 
-// What ends DISPLACED keeps no receipt: the block that it was in is gone.
+// A DISPLACED transaction keeps no receipt: its block was reorged out.
 func TestDisplacedKeepsNoReceipt(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {

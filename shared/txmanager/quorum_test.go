@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// panel is a chain of nodes that each say something, by name: the first that is not
-// left out is looked at.
+// panel is a chain of nodes with fixed observations, by name. The first that is not excluded is
+// queried.
 type panel struct {
 	ChainConnector
 	views  []ChainObservation
 	quorum int
 	out    []string
-	away   []ChainObservation // of nodes that Ask leaves out, and that answer again
-	asked  int                // round trips of witnesses
+	away   []ChainObservation // of excluded nodes that answer again
+	asked  int                // round trips to other nodes
 	saw    []ChainQuery       // what they were asked
 }
 
@@ -42,7 +42,7 @@ func (p *panel) Quorum() int { return p.quorum }
 func (p *panel) QueryOthers(_ context.Context, q ChainQuery, n int, but ...string) (views []ChainObservation) {
 	p.saw = append(p.saw, q)
 	for _, v := range p.views {
-		if len(views) < n && !slices.Contains(but, v.Node) { // those that are left out count too
+		if len(views) < n && !slices.Contains(but, v.Node) { // excluded nodes count too
 			p.asked++
 			views = append(views, v)
 		}
@@ -67,7 +67,7 @@ func (p *panel) FindConsumingTx(context.Context, Submitter, uint64) (ConsumingTx
 
 func (p *panel) ReportOutvoted(_ context.Context, node, _ string) { p.out = append(p.out, node) }
 
-// looks has the tenure of w look at the panel once.
+// looks queries the panel once in a lease session of w.
 func (p *panel) looks(t *testing.T, w SubmitterState, q ChainQuery) ChainObservation {
 	t.Helper()
 	tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}, chain: p, state: w}
@@ -83,7 +83,7 @@ func called(v ChainObservation, name string) ChainObservation {
 	return v
 }
 
-// ofNodes are views of nodes n0, n1, …
+// ofNodes are observations of nodes n0, n1, …
 func ofNodes(views ...ChainObservation) (list []ChainObservation) {
 	for i, v := range views {
 		list = append(list, called(v, "n"+string(rune('0'+i))))
@@ -91,9 +91,8 @@ func ofNodes(views ...ChainObservation) (list []ChainObservation) {
 	return list
 }
 
-// What one node says about foreign use opens nothing unless a quorum says it, and
-// more than say otherwise; a node that is contradicted is left out, and another's
-// view taken.
+// One node's violation opens nothing unless a quorum agrees, and more agree than disagree. A
+// contradicted node is excluded, and another node's observation is used.
 func TestOneNodeOpensNothingAlone(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -107,13 +106,13 @@ func TestOneNodeOpensNothingAlone(t *testing.T) {
 		ahead := viewOf(w, block('a', 100))
 		ahead.Account.LatestCount = 7
 		ahead.Account.PendingCount = 7
-		low := viewOf(w, block('a', 80)) // below the last final block: it says nothing
+		low := viewOf(w, block('a', 80)) // below the last final block: it abstains
 		far, forked, lagsAhead := viewOf(w, block('a', 92)), viewOf(w, block('b', 92)), ahead
 		far.Lagging, forked.Lagging, lagsAhead.Lagging = true, true, true
 		for name, c := range map[string]struct {
 			quorum int
 			views  []ChainObservation
-			from   string // whose view is judged in the end
+			from   string // the node whose observation is evaluated in the end
 			opens  bool
 			doubt  bool
 		}{
@@ -148,8 +147,8 @@ func TestOneNodeOpensNothingAlone(t *testing.T) {
 	})
 }
 
-// Nothing ends unless a quorum has the receipt, in its block at its height; and asking
-// for that is one round trip to as many as are needed.
+// No transaction ends unless a quorum has the receipt, in the same block and height. One round
+// trip to as many nodes as needed is enough.
 func TestEndsNeedAQuorumOfEqualBlocks(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -196,8 +195,8 @@ func TestEndsNeedAQuorumOfEqualBlocks(t *testing.T) {
 	})
 }
 
-// However many blocks end something at once, the others are asked for no more than a
-// look may watch; the highest vouch for those below.
+// However many blocks make transactions final at once, the query to other nodes stays within
+// maxWatched; the highest blocks cover those below.
 func TestManyEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -220,7 +219,7 @@ func TestManyEndsAtOnce(t *testing.T) {
 	})
 }
 
-// A receipt is not taken back, nor its list of blocks replaced, by one node alone.
+// One node alone removes no receipt, and replaces no list of blocks.
 func TestReorgsNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -256,8 +255,8 @@ func TestReorgsNeedAQuorum(t *testing.T) {
 	})
 }
 
-// A node that has no receipts is left out if others have them; where none has, that is
-// no news, and nothing is held against anybody.
+// A node without receipts is excluded if others have them. If none has, nothing changes, and no
+// node is reported.
 func TestNodeWithoutReceiptsIsLeftOut(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -286,7 +285,7 @@ func TestNodeWithoutReceiptsIsLeftOut(t *testing.T) {
 	})
 }
 
-// An intent is not refused for ever by one node's estimate.
+// One node's estimate never refuses an intent.
 func TestRefusalsNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -318,7 +317,7 @@ func TestRefusalsNeedAQuorum(t *testing.T) {
 	})
 }
 
-// Where nothing would end and nothing is amiss, no other node is asked.
+// If nothing would end and there is no violation, no other node is queried.
 func TestNoWitnessIsAskedForNothing(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -331,8 +330,8 @@ func TestNoWitnessIsAskedForNothing(t *testing.T) {
 	})
 }
 
-// A suspicion that a quorum had is not taken back by one node alone, which may be on a
-// fork: until others show nothing amiss either, nothing is allocated.
+// One node alone, which may be on a fork, does not clear a suspected violation that a quorum
+// agreed with. Until others agree, nothing is allocated.
 func TestTrustNeedsAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -368,8 +367,8 @@ func TestTrustNeedsAQuorum(t *testing.T) {
 	})
 }
 
-// What a person ends at last stands on what a quorum says: a count at the finalized
-// block with no receipt below it, and the final blocks that are gone.
+// A release depends on a quorum: for the count at the finalized block without a receipt below it,
+// and for the final blocks that are gone.
 func TestReleasesNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -407,8 +406,8 @@ func TestReleasesNeedAQuorum(t *testing.T) {
 	})
 }
 
-// An operator is not refused because nodes are left out that are well again: they are
-// asked before. Where the others are enough, and where nobody waits, they are not asked.
+// Excluded nodes are queried again before an operator is refused, since they may have recovered.
+// Otherwise they are not queried.
 func TestReleaseAsksAgainWhoIsAway(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -441,8 +440,8 @@ func TestReleaseAsksAgainWhoIsAway(t *testing.T) {
 	})
 }
 
-// A release compares the final blocks with the chain as a quorum has it, whether they
-// stand or have fallen.
+// A release compares the final blocks with the chain of a quorum, whether they are canonical or
+// reorged out.
 func TestFinalBlocksAreComparedByAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -472,7 +471,7 @@ func TestFinalBlocksAreComparedByAQuorum(t *testing.T) {
 	})
 }
 
-// What a handler made is not given up because one node says that it would revert.
+// A handler's transaction does not fail because one node says that it would revert.
 func TestHandlersCallsFailByAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ func watching(v ChainObservation, blocks ...Header) ChainObservation {
 	return v
 }
 
-// H12: the highest final block is compared in every look. Another block at its
-// height is a sign only on a node that is past it; no answer is none.
+// H12: every query compares the highest final block. Another block at its height counts only on a
+// node that is past it; a missing answer does not count.
 func TestH12WhatStands(t *testing.T) {
 	t.Parallel()
 	final := []Header{block('a', 90), block('a', 95)}
@@ -42,8 +42,8 @@ func TestH12WhatStands(t *testing.T) {
 	}
 }
 
-// H12: a fallen final block, seen at two blocks, opens PROTECT, and stops
-// allocation at the first.
+// H12: a reorged final block, seen at two blocks, opens PROTECT, and stops allocation at the
+// first.
 func TestH12FallenFinalBlockIsSuspect(t *testing.T) {
 	t.Parallel()
 	w := workOf(1, 6)
@@ -68,8 +68,8 @@ func TestH12FallenFinalBlockIsSuspect(t *testing.T) {
 	}
 }
 
-// H12: nothing ends by a view that does not show the last final block to stand:
-// so each block remembered was compared when the next was added.
+// H12: nothing ends by an observation that does not show the last final block as canonical. Each
+// remembered block was therefore compared when the next was added.
 func TestH12NothingEndsUnlessTheLastFinalBlockStands(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestH12NothingEndsUnlessTheLastFinalBlockStands(t *testing.T) {
 	})
 }
 
-// What is remembered is ascending, each block once, no deeper than the setting.
+// Remembered blocks are ascending, each once, no deeper than the setting.
 func TestRememberedFinalBlocks(t *testing.T) {
 	t.Parallel()
 	r := rulesOf(1)
@@ -109,7 +109,7 @@ func TestRememberedFinalBlocks(t *testing.T) {
 	}
 }
 
-// shows answers every look alike.
+// shows gives the same answer to every query.
 type shows struct {
 	payloads
 	view ChainObservation
@@ -117,8 +117,8 @@ type shows struct {
 
 func (s shows) Query(context.Context, ChainQuery) (ChainObservation, error) { return s.view, nil }
 
-// Two blocks of one height may be remembered, if a reorg came between the looks of
-// a release. That must not stop every release after it.
+// Two blocks of one height may be remembered after a reorg between two queries of a release. That
+// must not stop later releases.
 func TestTwoFinalBlocksOfOneHeightAreOneHeightToCompare(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -146,15 +146,15 @@ func TestTwoFinalBlocksOfOneHeightAreOneHeightToCompare(t *testing.T) {
 	})
 }
 
-// noFinals has no transaction in any block that is asked for.
+// noFinals has no transaction in any queried block.
 type noFinals struct{ Store }
 
 func (noFinals) FinalTransactions(context.Context, Submitter, []Hash) ([]FinalTx, error) {
 	return nil, nil
 }
 
-// A submitter that has nothing to do is looked at again while it is suspected,
-// and for as long as it is in PROTECT for a reorg: what fell out must be healed.
+// A submitter without work is polled while a violation is suspected, and during PROTECT for a
+// reorg: its reorged transactions must be sent again.
 func TestSuspicionIsDueByItself(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {

@@ -26,9 +26,8 @@ func usedBy(t Tx) Tx {
 	return t
 }
 
-// The next nonce is the lowest that was given back, where a node has all that is below
-// it; else that of the cursor. A reservation gives up nothing while it is its owner's, or
-// once its time is over.
+// The next nonce is the lowest released one, if nodes hold all below it; otherwise the cursor's. A
+// reservation releases nothing before its owner does, or after it expired.
 func TestWhereTheNextNonceComesFrom(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -37,7 +36,7 @@ func TestWhereTheNextNonceComesFrom(t *testing.T) {
 		for name, c := range map[string]struct {
 			held  []Tx
 			want  nonceSlots
-			three []uint64 // the first three that can be had together
+			three []uint64 // the first three nonces that are free together
 		}{
 			"nothing held":                  {nil, nonceSlots{first: 8, count: 5}, []uint64{8, 9, 10}},
 			"behind what a node has":        {[]Tx{pending(7)}, nonceSlots{first: 8, count: 4}, []uint64{8, 9, 10}},
@@ -67,8 +66,8 @@ func TestWhereTheNextNonceComesFrom(t *testing.T) {
 	})
 }
 
-// Under strict rules no nonce is bound while another is open, whatever window was loaded:
-// neither the cursor's nor one that was given back.
+// Under strict rules no nonce is bound while another is open, whatever window was loaded: neither
+// the cursor's nor a released one.
 func TestStrictRulesLeaveOneOpenNonce(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -99,8 +98,8 @@ func TestStrictRulesLeaveOneOpenNonce(t *testing.T) {
 	})
 }
 
-// An intent gets what was given back, alone, at the price of its reservation's
-// placeholder; the next one the nonce of the cursor. Then the work is in order.
+// An intent gets the released nonce, alone, at the price of its reservation's placeholder; the
+// next intent gets the cursor's nonce.
 func TestIntentTakesWhatWasGivenBack(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -111,7 +110,7 @@ func TestIntentTakesWhatWasGivenBack(t *testing.T) {
 		if reason := whyNotAllocate(w, w.Open, v); reason != "" {
 			t.Fatalf("may allocate: got %q", reason)
 		}
-		// Exactly enough for what is held but for the reservation, and for the taker.
+		// Exactly enough for the open transactions except the reservation, and for the intent.
 		taken := GasParams{Gas: 21_000, FeeCapWei: big.NewInt(22), TipCapWei: big.NewInt(2), ValueWei: big.NewInt(1)}
 		v.Account.BalanceWei = new(big.Int).Add(costWithPlaceholder(*w.Open[0].Gas), new(big.Int).Add(costWithPlaceholder(*w.Open[2].Gas), costWithPlaceholder(taken)))
 		p := r.planAllocations(w, reader(nil), v, nil)
@@ -134,7 +133,7 @@ func TestIntentTakesWhatWasGivenBack(t *testing.T) {
 	})
 }
 
-// What the chain has at a nonce, pending or mined, is not given out again.
+// A nonce that the chain shows as pending or mined is not allocated again.
 func TestGivenBackAndSeenOnChain(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -156,8 +155,8 @@ func TestGivenBackAndSeenOnChain(t *testing.T) {
 	})
 }
 
-// H27 beside it: an estimate that reverts is set aside until all that is held now has
-// settled, also where the nonce is below that.
+// H27: a reverting estimate defers an intent until all open nonces are terminal, also where the
+// released nonce is below them.
 func TestH27RevertsAtANonceThatWasGivenBack(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -169,8 +168,8 @@ func TestH27RevertsAtANonceThatWasGivenBack(t *testing.T) {
 	})
 }
 
-// H13: when its time is over a placeholder is due for what nobody marked, or nobody
-// took; with nonce.placeholder=ask an operator is.
+// H13: an expired reservation needs a placeholder, whether it was not marked or not reused; with
+// nonce.placeholder=ask it needs an operator.
 func TestH13TimeOutIsAPlaceholder(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -216,8 +215,8 @@ func TestH13TimeOutIsAPlaceholder(t *testing.T) {
 	})
 }
 
-// A reservation is looked at when its time is over, and what was given back at once, for
-// who waits; if nobody does, when its time is over.
+// A reservation is checked when it expires. A released nonce is checked at once, for waiting
+// intents, and again when it expires.
 func TestWhenAReservationIsDue(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -250,8 +249,8 @@ func TestWhenAReservationIsDue(t *testing.T) {
 	})
 }
 
-// A nonce that is reserved, and that the chain has taken, is foreign use: its owner had
-// nothing stored. The reservation stays as it is, under an episode.
+// A reserved nonce that the chain has consumed is foreign use: its owner had stored no bytes. The
+// reservation stays unchanged during the PROTECT incident.
 func TestReservedNonceIsTaken(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -272,8 +271,7 @@ func TestReservedNonceIsTaken(t *testing.T) {
 	})
 }
 
-// Nothing goes ahead of a nonce that is reserved, and what its owner handed in goes in
-// its turn.
+// No transaction is sent above a reserved nonce, and its owner's bytes are sent in nonce order.
 func TestNothingGoesAheadOfAReservation(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -294,8 +292,8 @@ func TestNothingGoesAheadOfAReservation(t *testing.T) {
 	})
 }
 
-// What its owner signed is not replaced by code or fee, and a lost nonce of it needs
-// the name of a request: the owner may have sent what took it.
+// An owner's bytes are not replaced by code or by a higher fee. A lost nonce of an owner needs a
+// request's name: the owner may have sent the consuming transaction.
 func TestNobodyKnowsWhatAnOwnerWanted(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {

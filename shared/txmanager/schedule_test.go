@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// timed is t with the times given; nil leaves a time out.
+// timed is t with the times given; nil: no time.
 func timed(t Tx, check, resubmit *time.Time) Tx {
 	t.NextCheckAt, t.NextResubmitAt = check, resubmit
 	return t
 }
 
-// H21: what is due next, from every state, read from the state alone.
+// H21: the next task is planned from the state alone, for every state.
 func TestH21WhatIsDueIsReadFromTheState(t *testing.T) {
 	t.Parallel()
 	soon, later := in(10*time.Second), in(time.Minute)
@@ -66,8 +66,8 @@ func TestH21WhatIsDueIsReadFromTheState(t *testing.T) {
 	}
 }
 
-// Switched off, resubmission is no reason to look; the first broadcast's unknown
-// outcome is one all the same.
+// With resubmission off, a missing receipt causes no task; the first broadcast's unknown outcome
+// still does.
 func TestResubmitSwitchedOffIsNotDue(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestResubmitSwitchedOffIsNotDue(t *testing.T) {
 	})
 }
 
-// Nothing is forgotten: whatever holds a nonce outside PROTECT is due somehow.
+// Every transaction that holds a nonce outside PROTECT is due at some time.
 func TestEveryHeldNonceIsDueSomehow(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestEveryHeldNonceIsDueSomehow(t *testing.T) {
 		for _, tx := range []Tx{pending(5), submitted(5), stuck(5), included(5, blocks('a', 100, 101)...)} {
 			for _, answer := range []Answer{AnswerUnknown, AnswerNotFound, AnswerFound} {
 				v.Receipts[tx.Hash()] = ReceiptAnswer{Answer: answer, Receipt: receiptOf(tx, block('a', 100))}
-				after, _ := judgeOne(r, tx, v)
+				after, _ := evaluateOne(r, tx, v)
 				reached = append(reached, after)
 			}
 		}
@@ -108,8 +108,8 @@ func TestEveryHeldNonceIsDueSomehow(t *testing.T) {
 	})
 }
 
-// What a look asks for: receipts of every version of what is due, and headers
-// from the lowest stored receipt to the last confirmation of the highest.
+// A query asks for receipts of every version of due transactions, and headers from the lowest
+// stored receipt to the last confirmation of the highest.
 func TestQuestionAsksForWhatIsDue(t *testing.T) {
 	t.Parallel()
 	now, far := ago(time.Second), in(time.Hour)
@@ -156,8 +156,7 @@ func TestQuestionAsksForWhatIsDue(t *testing.T) {
 	}
 }
 
-// Only who may sign asks on account of the queue, and only where a nonce could
-// be had.
+// Only a function that may sign queries for the queue, and only where a nonce is free.
 func TestQuestionAboutTheQueue(t *testing.T) {
 	t.Parallel()
 	waits := queued(1, "call")
@@ -196,7 +195,7 @@ func TestQuestionAboutTheQueue(t *testing.T) {
 	}
 }
 
-// Answers go to the transactions whose questions they are, in order.
+// Estimates are mapped to their transactions in order.
 func TestEstimatesFindTheirTransactions(t *testing.T) {
 	t.Parallel()
 	w := SubmitterState{Queue: []Tx{queued(1, "call"), queued(2, "pay"), queued(3, "junk"), queued(4, "call")}}
@@ -212,7 +211,7 @@ func TestEstimatesFindTheirTransactions(t *testing.T) {
 	}
 }
 
-// A second look asks for the same and for the headers on top of what was found.
+// A further query asks for the same and for the headers on top of the receipts that were found.
 func TestAgainCoversWhatWasFound(t *testing.T) {
 	t.Parallel()
 	h := func(n uint64) Hash { return versionHash(n, 1) }
@@ -237,7 +236,7 @@ func TestAgainCoversWhatWasFound(t *testing.T) {
 	}
 }
 
-// By the chain's tags, the tag is asked for, and a bounded list.
+// Where a tag decides finality, the query asks for the tag and a bounded list.
 func TestTagsAreAskedFor(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -256,8 +255,8 @@ func TestTagsAreAskedFor(t *testing.T) {
 	})
 }
 
-// When n more blocks should be there: by the head's time where that is
-// plausible, by ours where the chain's clock is not ours.
+// The time of the next n blocks follows the head's time where that is plausible, and the
+// database's clock otherwise.
 func TestBlocksAreExpectedByTheChainsRhythm(t *testing.T) {
 	t.Parallel()
 	r := rulesOf(3) // 12 s, and 0.5 s to arrive
@@ -282,8 +281,8 @@ func TestBlocksAreExpectedByTheChainsRhythm(t *testing.T) {
 	}
 }
 
-// What waits without bytes behind what no node holds is not overdue before that is
-// looked at again, look after look; once that is going, it is due at once.
+// A transaction without bytes above one that no node holds is not overdue before that one is
+// checked. Once that one is broadcasting, it is due at once.
 func TestWhatIsHeldBackIsNotOverdue(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -341,8 +340,8 @@ func TestWhatIsHeldBackIsNotOverdue(t *testing.T) {
 	})
 }
 
-// What came while a submitter was served waits for company half a block, at most
-// half a second; never longer than what is due anyway.
+// Work that arrived while a submitter was served waits half a block, at most half a second, and
+// never longer than other due work.
 func TestCompanyIsWaitedForHalfABlock(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)

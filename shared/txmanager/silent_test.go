@@ -28,8 +28,8 @@ func (silentBook) Renew(ctx context.Context, l lease.Lease) (lease.Lease, error)
 	return l, ctx.Err()
 }
 
-// Whoever gets no answer from the database gives up a lease's duration after its lease,
-// long before its invocation's deadline: another could go on by then.
+// An invocation without an answer from the database stops one lease duration after its lease
+// began, long before its deadline: another could take over by then.
 func TestASilentDatabaseIsGivenUpByTheLease(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(context.Context, *leaseSession) error{

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Amounts survive JSON whatever their size, and are never JSON numbers.
+// Amounts of any size survive JSON, and are never JSON numbers.
 func TestGasParamsKeepEveryWei(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -51,8 +51,8 @@ func TestGasParamsRefuseWhatIsNoAmount(t *testing.T) {
 	}
 }
 
-// H26: the worst case is the whole gas limit at the whole fee cap, and the
-// value; a placeholder must outbid by an eighth.
+// H26: the worst cost is the whole gas limit at the fee cap, plus the value; a placeholder must
+// pay an eighth more.
 func TestH26WorstCosts(t *testing.T) {
 	t.Parallel()
 	g := params(50_000, 300, 7)
@@ -90,7 +90,7 @@ func TestRoomIsTheWindowLessWhatIsHeld(t *testing.T) {
 	}
 }
 
-// The database's clock is carried on by our monotonic one.
+// The process's monotonic clock extrapolates the database's clock.
 func TestWorkCarriesTheDatabasesClockOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,8 +102,8 @@ func TestWorkCarriesTheDatabasesClockOn(t *testing.T) {
 	})
 }
 
-// with is the database after a write: what was moved, what was bound, what is
-// no longer held.
+// The state after a commit has the changed rows and the new allocations, without terminal
+// transactions.
 func TestWorkAfterAWrite(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestWorkAfterAWriteKeepsProtectAndFinalHead(t *testing.T) {
 	}
 }
 
-// H5: of the allocations asked for, only the first that were bound count.
+// H5: of the requested allocations only the bound ones count.
 func TestH05OnlyBoundAllocationsCount(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
