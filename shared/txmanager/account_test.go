@@ -9,7 +9,7 @@ import (
 // queried first. Without a quorum there is no answer.
 func TestAccountIsWhatAQuorumShows(t *testing.T) {
 	t.Parallel()
-	w := workOf(1, 0)
+	w := stateOf(1, 0)
 	shows := func(latest, pending uint64, code bool) ChainObservation {
 		v := viewOf(w, block('a', 100))
 		v.Account.LatestCount, v.Account.PendingCount, v.Account.HasCode = latest, pending, code

@@ -18,8 +18,8 @@ type allocationPlan struct {
 	passedCallers map[string]bool // callers whose deferred intent was passed over: their later intents wait too
 }
 
-// whyNotAllocate returns why no nonce can be allocated now, or "".
-func whyNotAllocate(w SubmitterState, unsettled []Tx, v ChainObservation) string {
+// allocationBlockedReason returns why no nonce can be allocated now, or "".
+func allocationBlockedReason(w SubmitterState, unsettled []Tx, v ChainObservation) string {
 	first := w.nextSlots().first
 	switch a := v.Account; {
 	case w.Protected:

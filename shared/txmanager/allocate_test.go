@@ -40,13 +40,13 @@ func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 			w    SubmitterState
 			want string
 		}{
-			{queue(workOf(1, 5), all...), "q-1=5"},
-			{queue(workOf(2, 5), all...), "q-1=5, q-2=6"},
-			{queue(workOf(9, 5), all...), "q-1=5, q-2=6, q-3=7"},
-			{queue(workOf(3, 7, pending(5), pending(6)), all...), "q-1=7"},
-			{queue(workOf(2, 7, pending(5), pending(6)), all...), ""},
-			{queue(workOf(3, 8, pending(5)), all...), ""},
-			{workOf(3, 5), ""},
+			{queue(stateOf(1, 5), all...), "q-1=5"},
+			{queue(stateOf(2, 5), all...), "q-1=5, q-2=6"},
+			{queue(stateOf(9, 5), all...), "q-1=5, q-2=6, q-3=7"},
+			{queue(stateOf(3, 7, pending(5), pending(6)), all...), "q-1=7"},
+			{queue(stateOf(2, 7, pending(5), pending(6)), all...), ""},
+			{queue(stateOf(3, 8, pending(5)), all...), ""},
+			{stateOf(3, 5), ""},
 		} {
 			p := rulesOf(3).planAllocations(c.w, reader(nil), viewOf(c.w, block('a', 100)), nil)
 			if got := outline(p); got != c.want || p.waiting {
@@ -69,7 +69,7 @@ func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 func TestUnreadablePayloadIsRejected(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(2, 5), queued(1, "junk"), queued(2, "pay"), queued(3, "junk"), queued(4, "pay"))
+		w := queue(stateOf(2, 5), queued(1, "junk"), queued(2, "pay"), queued(3, "junk"), queued(4, "pay"))
 		p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), nil)
 		if got, want := outline(p), "q-2=5, q-4=6, q-1 rejected, q-3 rejected"; got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -104,7 +104,7 @@ func TestH27RevertingEstimateRejectsOnlyWhereNothingCanChangeIt(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
-				w := queue(workOf(5, 5, c.unsettled...), append(c.before, queued(1, "call"), queued(2, "pay"))...)
+				w := queue(stateOf(5, 5, c.unsettled...), append(c.before, queued(1, "call"), queued(2, "pay"))...)
 				w.FinalHead = c.finalHead
 				p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), estimates1(reverts()))
 				if got := outline(p); got != c.want || p.waiting != c.waiting {
@@ -119,7 +119,7 @@ func TestH27RevertingEstimateRejectsOnlyWhereNothingCanChangeIt(t *testing.T) {
 func TestH27GivenGasSkipsTheEstimate(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(1, 5), queued(1, "pay"))
+		w := queue(stateOf(1, 5), queued(1, "pay"))
 		p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), estimates1(reverts()))
 		if got := outline(p); got != "q-1=5" || p.unsigned[0].Gas != 21_000 {
 			t.Errorf("got %q with %+v, want nonce 5 and the gas given", got, p.unsigned)
@@ -133,7 +133,7 @@ func TestUnknownEstimateWaitsAndBlocks(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		for _, estimates := range []map[string]Estimate{nil, estimates1(Estimate{}), estimates1(Estimate{Reason: "the node is busy"})} {
-			w := queue(workOf(5, 5), queued(0, "pay"), queued(1, "call"), queued(2, "pay"))
+			w := queue(stateOf(5, 5), queued(0, "pay"), queued(1, "call"), queued(2, "pay"))
 			p := r.planAllocations(w, reader(nil), viewOf(w, block('a', 100)), estimates)
 			if got, want := outline(p), "q-0=5, q-1 waits"; got != want || !p.waiting {
 				t.Fatalf("%v: got %q, waiting %v; want %q, true", estimates, got, p.waiting, want)
@@ -148,7 +148,7 @@ func TestUnknownEstimateWaitsAndBlocks(t *testing.T) {
 
 // H26: the account must be able to pay the worst cost of all open nonces and of this one, and a
 // placeholder for each. With one wei less the intent waits.
-func TestH26PurseCoversEverythingHeldAndAPlaceholderForEach(t *testing.T) {
+func TestH26BalanceCoversEveryOpenNonceAndAPlaceholderForEach(t *testing.T) {
 	t.Parallel()
 	const feeCap = 1000
 	one := int64(21_000*feeCap + 5 + 21_000*feeCap*9/8) // the call, its value, its placeholder
@@ -181,7 +181,7 @@ func TestH26PurseCoversEverythingHeldAndAPlaceholderForEach(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
-				w := queue(workOf(5, 5, c.unsettled...), queued(1, "pay"), queued(2, "pay"), queued(3, "junk"))
+				w := queue(stateOf(5, 5, c.unsettled...), queued(1, "pay"), queued(2, "pay"), queued(3, "junk"))
 				v := viewOf(w, block('a', 100))
 				v.Account.BalanceWei = big.NewInt(c.balance)
 				p := rulesOf(3).planAllocations(w, reader(call), v, nil)
@@ -306,10 +306,10 @@ func TestWhatForbidsAllocation(t *testing.T) {
 			{"one without bytes below", none, []Tx{bare(5)}, "IN_FLIGHT"},
 			{"one in PROTECT below", none, []Tx{held(5, Protect, "")}, "PROTECT"},
 		} {
-			w := workOf(5, 6, c.held...)
+			w := stateOf(5, 6, c.held...)
 			v := viewOf(w, block('a', 100))
 			c.change(&w, &v)
-			got := whyNotAllocate(w, w.Open, v)
+			got := allocationBlockedReason(w, w.Open, v)
 			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 				t.Errorf("%s: got %q, want %q in it", c.name, got, c.want)
 			}
@@ -347,7 +347,7 @@ func TestFeesStayUnderTheCeiling(t *testing.T) {
 			{"the advice is above it", 10, 10_000, "q-1=5", 15, false},
 			{"the base fee is above it", 16, 1, "q-1 waits", 0, true},
 		} {
-			w := queue(workOf(1, 5), queued(1, "pay"))
+			w := queue(stateOf(1, 5), queued(1, "pay"))
 			v := viewOf(w, block('a', 100))
 			v.Account.BaseFeeWei, v.Account.TipWei = big.NewInt(c.base), big.NewInt(c.tip)
 			p := r.planAllocations(w, reader(nil), v, nil)

@@ -56,7 +56,7 @@ func TestBoundsBeforeANonceIsBound(t *testing.T) {
 			if c.rules != nil {
 				c.rules(&r)
 			}
-			w := queue(workOf(1, 5), queued(1, "it"))
+			w := queue(stateOf(1, 5), queued(1, "it"))
 			w.Bounds = c.bounds
 			p := r.planAllocations(w, reader(map[string]Call{"it": c.call}), viewOf(w, block('a', 100)), nil)
 			if got := outline(p); got != c.want {
@@ -78,20 +78,20 @@ func TestBoundsBeforeANonceIsBound(t *testing.T) {
 func TestBoundsOfAnEstimate(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(2, 5), queued(1, "call"))
+		w := queue(stateOf(2, 5), queued(1, "call"))
 		w.Bounds.Gas = 50_000
 		e := map[string]Estimate{"q-1": {Outcome: Done, Gas: 50_001}}
 		p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), e)
 		if got := outline(p); got != "q-1 rejected" || !strings.Contains(p.transitions[0].To.LastError, "50000") {
 			t.Errorf("got %q %+v, want it refused", got, p.transitions)
 		}
-		w = queue(workOf(2, 6, pending(5)), queued(1, "call"))
+		w = queue(stateOf(2, 6, pending(5)), queued(1, "call"))
 		w.Bounds.Gas = 50_000
 		if p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), e); len(p.transitions) != 1 || p.transitions[0].To.State != Queued {
 			t.Errorf("behind what is in flight: got %+v, want it set aside", p.transitions)
 		}
 		e["q-1"] = Estimate{Outcome: Done, Gas: 49_000}
-		w = queue(workOf(2, 5), queued(1, "call"))
+		w = queue(stateOf(2, 5), queued(1, "call"))
 		w.Bounds.Gas = 50_000
 		if p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), e); len(p.unsigned) != 1 || p.unsigned[0].Gas != 50_000 {
 			t.Errorf("below it: got %+v, want a limit of 50000", p.unsigned)
@@ -100,10 +100,10 @@ func TestBoundsOfAnEstimate(t *testing.T) {
 }
 
 // Of many intents only as many get a nonce as the day has fees for; the rest wait.
-func TestFeesOfADayBoundAWholeRound(t *testing.T) {
+func TestFeesOfADayLimitAWholeIteration(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(4, 5), queued(1, "pay"), queued(2, "pay"), queued(3, "pay"))
+		w := queue(stateOf(4, 5), queued(1, "pay"), queued(2, "pay"), queued(3, "pay"))
 		w.Bounds = Bounds{FeesPerDayWei: wei(21_000*22*2 + 1), FeesUsedWei: wei(1)}
 		p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), nil)
 		if len(p.allocations) != 2 || !p.waiting {
@@ -139,7 +139,7 @@ func TestPropertyNothingIsSignedAboveItsBounds(t *testing.T) {
 			if call.TipCapWei = some(100); call.FeeCapWei != nil && exceeds(call.TipCapWei, call.FeeCapWei) {
 				call.TipCapWei = nil
 			}
-			w := queue(workOf(1, 5), queued(1, "it"))
+			w := queue(stateOf(1, 5), queued(1, "it"))
 			w.Bounds = b
 			v := viewOf(w, block('a', 100))
 			v.Account.BaseFeeWei, v.Account.TipWei = wei(rnd.Int64N(100)), wei(rnd.Int64N(10))
@@ -165,7 +165,7 @@ func TestPropertyNothingIsSignedAboveItsBounds(t *testing.T) {
 			}
 			tx := waiting(5)
 			tx.Payload, tx.Gas, tx.NextBumpAt = []byte("it"), &g, ago(time.Second)
-			now := workOf(1, 6, tx)
+			now := stateOf(1, 6, tx)
 			now.Bounds = after.Bounds
 			later := viewOf(now, block('a', 100))
 			later.Account.BaseFeeWei, later.Account.TipWei = wei(rnd.Int64N(300)), v.Account.TipWei
@@ -223,7 +223,7 @@ func TestBoundsOfAReplacement(t *testing.T) {
 			r.PlaceholderFeeCapWei, r.TxFeeCapWei = c.rules.PlaceholderFeeCapWei, c.rules.TxFeeCapWei
 			x := tx
 			x.RequestedAction = c.order
-			w := workOf(1, 6, x)
+			w := stateOf(1, 6, x)
 			w.Bounds = c.bounds
 			v := viewOf(w, block('a', 100))
 			v.SelfTransfer = Estimate{Outcome: Done, Gas: 21_000}

@@ -125,11 +125,11 @@ func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 		inProcess bool
 		want      string // the bytes that go out
 	}{
-		{"first broadcast, signed before the nonce is bound", func() SubmitterState { return queue(workOf(2, 5), queued(1, "pay"), queued(2, "pay")) }, true, "s\x05 s\x06"},
-		{"first broadcast, signed once the nonce is bound", func() SubmitterState { return queue(workOf(2, 5), queued(1, "pay"), queued(2, "pay")) }, false, "s\x05 s\x06"},
-		{"first broadcast of a nonce bound before", func() SubmitterState { return workOf(1, 6, bare(5)) }, false, "s\x05"},
-		{"a further version", func() SubmitterState { return workOf(1, 6, ordered) }, true, "s\x05"},
-		{"the same bytes again", func() SubmitterState { return workOf(1, 6, overdue) }, true, "\x05"},
+		{"first broadcast, signed before the nonce is bound", func() SubmitterState { return queue(stateOf(2, 5), queued(1, "pay"), queued(2, "pay")) }, true, "s\x05 s\x06"},
+		{"first broadcast, signed once the nonce is bound", func() SubmitterState { return queue(stateOf(2, 5), queued(1, "pay"), queued(2, "pay")) }, false, "s\x05 s\x06"},
+		{"first broadcast of a nonce bound before", func() SubmitterState { return stateOf(1, 6, bare(5)) }, false, "s\x05"},
+		{"a further version", func() SubmitterState { return stateOf(1, 6, ordered) }, true, "s\x05"},
+		{"the same bytes again", func() SubmitterState { return stateOf(1, 6, overdue) }, true, "\x05"},
 	} {
 		frozen(t, func(t *testing.T) {
 			tn, log, _ := iterationOf(c.work(), c.inProcess, SendAccepted)
@@ -154,7 +154,7 @@ func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 func TestBytesThatTheCommitDidNotBindAreNotBroadcast(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		tn, log, _ := iterationOf(queue(workOf(2, 5), queued(1, "pay"), queued(2, "pay")), true, SendAccepted)
+		tn, log, _ := iterationOf(queue(stateOf(2, 5), queued(1, "pay"), queued(2, "pay")), true, SendAccepted)
 		log.allocated = 1
 		if _, err := tn.iterate(t.Context()); err != nil {
 			t.Fatal(err)
@@ -187,7 +187,7 @@ func TestH10NonceTooLowIsPutToTheChain(t *testing.T) {
 		frozen(t, func(t *testing.T) {
 			x := claimBroadcast(submitted(5), dbNow)
 			x.Versions = append(x.Versions, versionHash(5, 2))
-			tn, log, chain := iterationOf(workOf(1, 6, x), true, c.answer)
+			tn, log, chain := iterationOf(stateOf(1, 6, x), true, c.answer)
 			chain.known, chain.fails = c.known, c.fails
 			log.claims[string(x.Raw)] = 1
 			if _, err := tn.broadcast(t.Context(), []string{x.ID}, []string{x.ID}, block('a', 100)); err != nil {

@@ -34,8 +34,8 @@ func frozen(t *testing.T, f func(*testing.T)) {
 	synctest.Test(t, f)
 }
 
-// workOf is alice's submitter state with next_nonce and the open transactions given.
-func workOf(window, next uint64, unsettled ...Tx) SubmitterState {
+// stateOf is alice's submitter state with next_nonce and the open transactions given.
+func stateOf(window, next uint64, unsettled ...Tx) SubmitterState {
 	w := SubmitterState{
 		Lease: lease.New(string(alice), "node-1/a", 7, time.Now(), time.Hour),
 		Now:   dbNow, Window: window, NextNonce: next, Open: unsettled,

@@ -119,7 +119,7 @@ func dear(w SubmitterState) ChainObservation {
 func TestABumpIsTheSameAtAHigherFee(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 6, waiting(5))
+		w := stateOf(1, 6, waiting(5))
 		jobs, moves := bumpRules().signs(w, dear(w), nil)
 		if len(jobs) != 1 || len(moves) != 0 {
 			t.Fatalf("got %d versions, moves %+v; want one, none", len(jobs), moves)
@@ -168,7 +168,7 @@ func TestBoundsOfABump(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
-				r, w := bumpRules(), workOf(1, 6, waiting(5))
+				r, w := bumpRules(), stateOf(1, 6, waiting(5))
 				v := dear(w)
 				c.change(&r, &w, &v)
 				jobs, moves := r.signs(w, v, c.calls)
@@ -195,7 +195,7 @@ func TestBoundsOfABump(t *testing.T) {
 func TestABumpAsksWhereAnOperatorMustDecide(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		r, w := bumpRules(), workOf(2, 7, waiting(5), waiting(6))
+		r, w := bumpRules(), stateOf(2, 7, waiting(5), waiting(6))
 		r.AskBeforePlaceholder = true
 		jobs, moves := r.signs(w, dear(w), nil)
 		if len(jobs) != 0 || len(moves) != 1 || moves[0].To.State != Stuck || !strings.Contains(moves[0].To.LastError, "nonce.placeholder=ask") {
@@ -212,7 +212,7 @@ func TestABumpOfAWindow(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		well := waiting(7)
 		well.Gas = &GasParams{Gas: 21_000, FeeCapWei: big.NewInt(900), TipCapWei: big.NewInt(9), ValueWei: new(big.Int)}
-		w := workOf(9, 9, waiting(5), waiting(6), well, waiting(8))
+		w := stateOf(9, 9, waiting(5), waiting(6), well, waiting(8))
 		jobs, _ := bumpRules().signs(w, dear(w), nil)
 		var got []uint64
 		for _, j := range jobs {
@@ -230,7 +230,7 @@ func TestABumpOfAWindow(t *testing.T) {
 		below := waiting(5)
 		below.State, below.Sub = Submitted, ""
 		below.NextBumpAt = in(time.Hour)
-		w = workOf(9, 7, below, waiting(6))
+		w = stateOf(9, 7, below, waiting(6))
 		if jobs, _ := bumpRules().signs(w, dear(w), nil); len(jobs) != 0 {
 			t.Errorf("above what no node holds: got %d versions, want none", len(jobs))
 		}
@@ -243,7 +243,7 @@ func TestAPlaceholderIsOutbidByAPlaceholder(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		tx := waiting(5)
 		tx.Placeholders, tx.Gas.ValueWei = tx.Versions, new(big.Int)
-		w := workOf(1, 6, tx)
+		w := stateOf(1, 6, tx)
 		r := bumpRules()
 		r.Bump.FeeCapWei, r.PlaceholderFeeCapWei = big.NewInt(1), big.NewInt(1000)
 		jobs, _ := r.signs(w, dear(w), nil)
@@ -261,7 +261,7 @@ func TestAPlaceholderIsOutbidByAPlaceholder(t *testing.T) {
 func TestNoBumpBesideAReceipt(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 6, waiting(5))
+		w := stateOf(1, 6, waiting(5))
 		v := dear(w)
 		for name, v := range map[string]ChainObservation{
 			"found":   finding(dear(w), receiptOf(w.Open[0], block('a', 100))),
@@ -280,7 +280,7 @@ func TestNoBumpBesideAReceipt(t *testing.T) {
 
 // "Replacement underpriced" makes a higher bump due at once, and is no error. Where no bump is
 // possible, it is an ordinary answer, and never a success.
-func TestUnderpricedRaisesTheNextBid(t *testing.T) {
+func TestUnderpricedRaisesTheNextBump(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r, tx := bumpRules(), submitted(5).versions(2)
@@ -289,7 +289,7 @@ func TestUnderpricedRaisesTheNextBid(t *testing.T) {
 		if got.State != Submitted || got.LastError != "" || !r.isBumpDue(got, dbNow) {
 			t.Errorf("got %s, %q, due %v; want SUBMITTED, no error, a bid due at once", got.State, got.LastError, r.isBumpDue(got, dbNow))
 		}
-		if d := r.planNextWork(workOf(1, 6, got)); !d.advanceNow {
+		if d := r.planNextWork(stateOf(1, 6, got)); !d.advanceNow {
 			t.Errorf("due: got %+v, want an advance now", d)
 		}
 		got = r.afterBroadcast(tx.versions(4), SendResult{Class: SendUnderpriced}, block('a', 100), dbNow)
@@ -325,7 +325,7 @@ func TestABumpComesInPlaceOfAResend(t *testing.T) {
 		} {
 			x := waiting(5)
 			x.NextCheckAt, x.NextBumpAt, x.NextResubmitAt = c.check, c.bump, c.resubmit
-			w := workOf(1, 6, x)
+			w := stateOf(1, 6, x)
 			if c.change != nil {
 				c.change(&w)
 			}
@@ -333,7 +333,7 @@ func TestABumpComesInPlaceOfAResend(t *testing.T) {
 				t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
 			}
 		}
-		w := workOf(1, 6, tx)
+		w := stateOf(1, 6, tx)
 		w.Open[0].NextCheckAt = in(time.Hour)
 		if q, ok := r.nextQuery(w, KindAdvance, reader(nil)); !ok || len(q.Receipts) != 1 {
 			t.Errorf("an advance asks %+v, %v; want the receipt before it replaces", q, ok)
@@ -343,7 +343,7 @@ func TestABumpComesInPlaceOfAResend(t *testing.T) {
 
 // If gas bumps are on, a first version offers no more than blocks require, however much its caller
 // allows: the rest is left for later bumps.
-func TestAFirstVersionLeavesRoomForBids(t *testing.T) {
+func TestFirstVersionLeavesRoomForBumps(t *testing.T) {
 	t.Parallel()
 	a := Account{BaseFeeWei: big.NewInt(100), TipWei: big.NewInt(3)}
 	call := Call{FeeCapWei: big.NewInt(5000)}

@@ -46,7 +46,7 @@ func TestOnePriceOfGas(t *testing.T) {
 func TestLegacyQueueWaitsAndGoesOn(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(1, 5), queued(1, "pay"))
+		w := queue(stateOf(1, 5), queued(1, "pay"))
 		v := viewOf(w, block('a', 100))
 		v.Account.GasPriceWei, v.Account.TipWei = big.NewInt(100), nil
 		r := rulesOf(3)

@@ -8,9 +8,9 @@ import (
 
 // An account that cannot pay for all its placeholders gets none. Its open transactions count,
 // except those lost below the final count.
-func TestPlaceholdersThatNobodyPaysForAreRefused(t *testing.T) {
+func TestPlaceholdersWithoutABalanceAreRefused(t *testing.T) {
 	t.Parallel()
-	w := workOf(1, 6, pending(4), pending(5))
+	w := stateOf(1, 6, pending(4), pending(5))
 	for i := range w.Open {
 		w.Open[i].Gas = &GasParams{Gas: 21_000, FeeCapWei: big.NewInt(100), TipCapWei: big.NewInt(1), ValueWei: new(big.Int)}
 	}

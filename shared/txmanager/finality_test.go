@@ -12,7 +12,7 @@ func TestFinalWithExactlyTheConfirmationsRequired(t *testing.T) {
 		for _, n := range []uint64{0, 1, 2, 3, 20} {
 			for onTop := uint64(0); onTop <= n+2; onTop++ {
 				tx := pending(5)
-				v := finding(viewOf(workOf(1, 6, tx), blocks('a', 100, 100+onTop)...), receiptOf(tx, block('a', 100)))
+				v := finding(viewOf(stateOf(1, 6, tx), blocks('a', 100, 100+onTop)...), receiptOf(tx, block('a', 100)))
 				after, j := evaluateOne(rulesOf(n), tx, v)
 				want := Tracking
 				if onTop >= n {
@@ -31,13 +31,13 @@ func TestFinalWithExactlyTheConfirmationsRequired(t *testing.T) {
 
 // Until a transaction can be final, one check is planned for the time when the missing blocks are
 // expected.
-func TestNextLookIsWhenTheLastConfirmationIsExpected(t *testing.T) {
+func TestNextCheckIsWhenTheLastConfirmationIsExpected(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(20)
 		tx := pending(5)
 		for onTop, missing := range map[uint64]uint64{0: 20, 7: 13, 19: 1} {
-			v := finding(viewOf(workOf(1, 6, tx), blocks('a', 100, 100+onTop)...), receiptOf(tx, block('a', 100)))
+			v := finding(viewOf(stateOf(1, 6, tx), blocks('a', 100, 100+onTop)...), receiptOf(tx, block('a', 100)))
 			after, _ := evaluateOne(r, tx, v)
 			if want := r.afterBlocks(missing, v.Head, dbNow); !after.NextCheckAt.Equal(want) {
 				t.Errorf("%d on top: next check %v, want %v", onTop, after.NextCheckAt, want)
@@ -54,7 +54,7 @@ func TestIncludedIsWatchedAtLeastEveryInterval(t *testing.T) {
 		r.WatchEvery = time.Minute
 		tx := pending(5)
 		for onTop, want := range map[uint64]time.Duration{0: time.Minute, 15: time.Minute, 16: 48500 * time.Millisecond, 19: 12500 * time.Millisecond} {
-			v := finding(viewOf(workOf(1, 6, tx), blocks('a', 100, 100+onTop)...), receiptOf(tx, block('a', 100)))
+			v := finding(viewOf(stateOf(1, 6, tx), blocks('a', 100, 100+onTop)...), receiptOf(tx, block('a', 100)))
 			if after, _ := evaluateOne(r, tx, v); after.NextCheckAt.Sub(dbNow) != want {
 				t.Errorf("%d on top: next check in %v, want %v", onTop, after.NextCheckAt.Sub(dbNow), want)
 			}
@@ -69,7 +69,7 @@ func TestH11OneViewMustProveFinality(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		tx := included(5, blocks('a', 100, 120)...)
 		for head, lookAgain := range map[uint64]bool{119: false, 120: true, 150: true} {
-			v := finding(viewOf(workOf(1, 6, tx), block('a', head)), *tx.Receipt)
+			v := finding(viewOf(stateOf(1, 6, tx), block('a', head)), *tx.Receipt)
 			v.Headers = nil
 			after, j := evaluateOne(rulesOf(20), tx, v)
 			if after.State != Tracking || after.Sub != Included || j.needsHeaders != lookAgain {
@@ -83,12 +83,12 @@ func TestH11OneViewMustProveFinality(t *testing.T) {
 }
 
 // H11: headers of another chain than the receipt's prove nothing.
-func TestH11HeadersThatContradictTheReceiptAreNoNews(t *testing.T) {
+func TestH11HeadersThatContradictTheReceiptChangeNothing(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		for _, before := range []Tx{pending(5), stuck(5), included(5, blocks('a', 100, 101)...)} {
-			v := finding(viewOf(workOf(1, 6, before), blocks('b', 100, 110)...), receiptOf(before, block('a', 100)))
+			v := finding(viewOf(stateOf(1, 6, before), blocks('b', 100, 110)...), receiptOf(before, block('a', 100)))
 			after, j := evaluateOne(r, before, v)
 			if after.State != before.State || after.Sub != before.Sub || j.newForks != 0 || !after.NextCheckAt.Equal(dbNow.Add(r.BlockTime/2)) {
 				t.Errorf("%s/%s: got %s/%s, %d new forks, next %v; want it as it was, looked at in half a block",
@@ -121,7 +121,7 @@ func TestConfirmingBlocksGrowOrAreReplaced(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
 				tx := included(5, stored...)
-				v := finding(viewOf(workOf(1, 6, tx), c.shown...), *tx.Receipt)
+				v := finding(viewOf(stateOf(1, 6, tx), c.shown...), *tx.Receipt)
 				after, j := evaluateOne(rulesOf(20), tx, v)
 				if d := diff(c.want, after.Confirmations); d != "" || j.newForks != c.newForks {
 					t.Errorf("got %d new forks, want %d; list (-want +got):\n%s", j.newForks, c.newForks, d)
@@ -141,7 +141,7 @@ func TestReceiptInAnotherBlockReplacesTheList(t *testing.T) {
 		tx := included(5, blocks('a', 100, 102)...)
 		for _, at := range []uint64{99, 100, 101} {
 			shown := blocks('b', 99, 104)
-			v := finding(viewOf(workOf(1, 6, tx), shown...), receiptOf(tx, block('b', at)))
+			v := finding(viewOf(stateOf(1, 6, tx), shown...), receiptOf(tx, block('b', at)))
 			after, j := evaluateOne(rulesOf(20), tx, v)
 			if d := diff(blocks('b', at, 104), after.Confirmations); d != "" || j.newForks != 1 {
 				t.Errorf("block %d: got %d new forks, want 1; list (-want +got):\n%s", at, j.newForks, d)
@@ -173,7 +173,7 @@ func TestReceiptIsRemovedOnlyByAnotherBlockAtItsHeight(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
 				tx := included(5, blocks('a', 100, 102)...)
-				v := viewOf(workOf(1, 6, tx), c.shown...)
+				v := viewOf(stateOf(1, 6, tx), c.shown...)
 				v.Receipts[tx.Hash()] = ReceiptAnswer{Answer: c.answer}
 				after, j := evaluateOne(rulesOf(20), tx, v)
 				switch {
@@ -214,7 +214,7 @@ func TestTagsDecideFinality(t *testing.T) {
 					r := rulesOf(3)
 					r.Finality = mode
 					tx := pending(5)
-					v := finding(viewOf(workOf(1, 6, tx), block('a', 200)), receiptOf(tx, block('a', 100)))
+					v := finding(viewOf(stateOf(1, 6, tx), block('a', 200)), receiptOf(tx, block('a', 100)))
 					v.Headers, v.Tagged = c.headers, c.tagged
 					after, j := evaluateOne(r, tx, v)
 					if after.State != c.want || j.needsHeaders != c.lookAgain {

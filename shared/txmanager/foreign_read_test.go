@@ -76,7 +76,7 @@ func (c *oldChain) readBehind(call int) (all []uint64) {
 // newOldChain has foreign transactions at the blocks, for nonces from 0 on, each with its receipt
 // at all three nodes. Its head is at block 2000.
 func newOldChain(blocksOf ...uint64) (c *oldChain, w SubmitterState) {
-	w = workOf(1, 0)
+	w = stateOf(1, 0)
 	w.Incident, w.Protected = 1, true
 	c = &oldChain{panel: &panel{ChainConnector: reader(nil), quorum: 2}, takers: map[uint64]ConsumingTx{}, final: 2000}
 	v := viewOf(w, block('a', 2000))
@@ -102,12 +102,12 @@ var wanted = []OpenRequest{{RequestID: "wanted", Payload: []byte("pay")}}
 func every(block uint64, n int) []uint64 { return slices.Repeat([]uint64{block}, n) }
 
 // reading is a lease session that reads foreign transactions of the chain.
-func reading(c *oldChain, w SubmitterState, book *evidenceBook) *leaseSession {
+func reading(c *oldChain, w SubmitterState, book *evidenceStore) *leaseSession {
 	return &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book}, chain: c, state: w, began: time.Now()}
 }
 
 // step makes one invocation read.
-func step(t *testing.T, c *oldChain, w SubmitterState, book *evidenceBook) *leaseSession {
+func step(t *testing.T, c *oldChain, w SubmitterState, book *evidenceStore) *leaseSession {
 	t.Helper()
 	tn := reading(c, w, book)
 	if err := tn.readForeign(t.Context()); err != nil {
@@ -116,7 +116,7 @@ func step(t *testing.T, c *oldChain, w SubmitterState, book *evidenceBook) *leas
 	return tn
 }
 
-func (b *evidenceBook) nonces() (all []uint64) {
+func (b *evidenceStore) nonces() (all []uint64) {
 	for _, f := range b.stored {
 		all = append(all, f.Nonce)
 	}
@@ -138,7 +138,7 @@ func TestForeignTransactionsAreReadInSteps(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		c, w := newOldChain(every(1990, 120)...)
-		book := &evidenceBook{}
+		book := &evidenceStore{}
 		for i, want := range []int{50, 100, 120, 120} {
 			c.counts = 0
 			tn := step(t, c, w, book)
@@ -180,7 +180,7 @@ func TestForeignTransactionsNeedAQuorum(t *testing.T) {
 				return v
 			}
 			c.views = []ChainObservation{c.views[0], liar(honest[0]), liar(honest[1])}
-			book := &evidenceBook{}
+			book := &evidenceStore{}
 			for range 3 {
 				tn := step(t, c, w, book)
 				if len(book.stored) > 0 || !tn.state.ForeignUnread || book.read.Begun {
@@ -199,7 +199,7 @@ func TestForeignTransactionsNeedAQuorum(t *testing.T) {
 }
 
 // takenAway is a store whose lease another owner has taken.
-type takenAway struct{ *evidenceBook }
+type takenAway struct{ *evidenceStore }
 
 func (takenAway) Renew(context.Context, lease.Lease) (lease.Lease, error) {
 	return lease.Lease{}, lease.ErrFenced
@@ -215,7 +215,7 @@ func TestForeignTransactionsOfALostLease(t *testing.T) {
 			c.kept = kept
 			w.Lease = lease.New(string(alice), "node-1/a", 7, time.Now(), 10*time.Second)
 			c.before = func() { time.Sleep(2 * time.Second) }
-			book := &evidenceBook{}
+			book := &evidenceStore{}
 			tn := reading(c, w, book)
 			tn.Store = takenAway{book}
 			err := tn.readForeign(t.Context())
@@ -238,7 +238,7 @@ func TestBlocksAreReadWhereCountsAreGone(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		c, w := newOldChain(30, 30, 700, 701, 1850)
 		c.kept, c.older = 1872, 20
-		book := &evidenceBook{}
+		book := &evidenceStore{}
 		last := uint64(20)
 		for i, want := range []struct {
 			stored int
@@ -280,14 +280,14 @@ func TestBlocksAreReadWhereCountsAreGone(t *testing.T) {
 }
 
 // The scan begins below the block of the last terminal nonce.
-func TestBlocksAreReadFromTheLastSettledNonce(t *testing.T) {
+func TestBlocksAreReadFromTheLastTerminalNonce(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		c, w := newOldChain(1000)
 		c.kept = 1990
 		for settled, want := range map[uint64]uint64{1000: 900, 50: 0} {
 			c.blocks = nil
-			step(t, c, w, &evidenceBook{read: ForeignScan{TerminalBlock: &settled}})
+			step(t, c, w, &evidenceStore{read: ForeignScan{TerminalBlock: &settled}})
 			if c.blocks[0].After != want {
 				t.Errorf("settled at block %d: got the blocks after %d read first, want those after %d", settled, c.blocks[0].After, want)
 			}
@@ -296,7 +296,7 @@ func TestBlocksAreReadFromTheLastSettledNonce(t *testing.T) {
 }
 
 // readAll reads the blocks once, and returns the last invocation's session.
-func readAll(t *testing.T, c *oldChain, w SubmitterState, book *evidenceBook) *leaseSession {
+func readAll(t *testing.T, c *oldChain, w SubmitterState, book *evidenceStore) *leaseSession {
 	t.Helper()
 	for range 10 {
 		if tn := step(t, c, w, book); !tn.state.ForeignUnread {
@@ -317,7 +317,7 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 		c.kept, c.older = 1990, 550
 		hidden := c.takers[1]
 		delete(c.takers, 1)
-		book := &evidenceBook{open: wanted}
+		book := &evidenceStore{open: wanted}
 		readAll(t, c, w, book)
 		if got := book.nonces(); !slices.Equal(got, []uint64{0, 2}) {
 			t.Fatalf("stored: got %v, want all but nonce 1", got)
@@ -342,7 +342,7 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 		if got := c.readBehind(asked); got[1] != 0 || tn.state.ForeignUnread || tn.state.ForeignReadable || book.read.Again == nil {
 			t.Errorf("after the hour: got blocks after %v read, more to read %v; want them from the first block on, with no hurry", got, tn.state.ForeignUnread)
 		}
-		if _, _, err := reading(c, later, &evidenceBook{stored: book.stored, read: book.read, open: wanted}).planResync(t.Context(), &ReleaseRequest{Count: 3}, LostNonces{}); !errors.As(err, &open) {
+		if _, _, err := reading(c, later, &evidenceStore{stored: book.stored, read: book.read, open: wanted}).planResync(t.Context(), &ReleaseRequest{Count: 3}, LostNonces{}); !errors.As(err, &open) {
 			t.Errorf("a release meanwhile: got %v, want nonce 1 to be named", err)
 		}
 		for range 4 {
@@ -357,7 +357,7 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 		delete(c.takers, 1)
 		c.kept = 1990
 		begun := ForeignScan{Begun: true, Start: 1900, Block: 2000, Final: 2000, Passes: 1, EndedAt: ago(2 * time.Hour)}
-		step(t, c, w, &evidenceBook{read: begun})
+		step(t, c, w, &evidenceStore{read: begun})
 		if q := c.blocks[1]; q.After != 0 || q.Turn != 1 {
 			t.Errorf("read again: got %+v, want the blocks after 0, by the next node", q)
 		}
@@ -374,7 +374,7 @@ func TestBlocksAreNotReadPastWhatIsNotProved(t *testing.T) {
 		for i := range c.views {
 			c.views[i].FinalCount = new(uint64(2))
 		}
-		book := &evidenceBook{read: ForeignScan{TerminalBlock: new(uint64(1000))}}
+		book := &evidenceStore{read: ForeignScan{TerminalBlock: new(uint64(1000))}}
 		if tn := step(t, c, w, book); book.read.Block != 1019 || len(book.stored) != 2 || !tn.state.ForeignUnread {
 			t.Errorf("the third is not final: got %d stored, up to block %d, more to read %v; want two, and block 1019", len(book.stored), book.read.Block, tn.state.ForeignUnread)
 		}
@@ -391,7 +391,7 @@ func TestBlocksAreNotReadPastWhatIsNotProved(t *testing.T) {
 		for _, v := range c.views {
 			v.Receipts[c.takers[0].Hash] = ReceiptAnswer{Answer: AnswerNotFound}
 		}
-		book := &evidenceBook{read: ForeignScan{TerminalBlock: new(uint64(1000))}}
+		book := &evidenceStore{read: ForeignScan{TerminalBlock: new(uint64(1000))}}
 		for range 3 {
 			if tn := step(t, c, w, book); book.read.Block != 999 || !tn.state.ForeignUnread {
 				t.Errorf("no receipt of the first: got blocks read up to %d, more to read %v; want 999, and more", book.read.Block, tn.state.ForeignUnread)
@@ -421,28 +421,28 @@ func TestBlocksThatAreNotGiven(t *testing.T) {
 		} {
 			chain, w := newOldChain(1000)
 			chain.kept, chain.refuse = 1990, c.err
-			tn := step(t, chain, w, &evidenceBook{})
+			tn := step(t, chain, w, &evidenceStore{})
 			if tn.state.ForeignReadable {
 				t.Errorf("%s: got the next step at once, want it later", name)
 			}
-			_, _, err := reading(chain, w, &evidenceBook{open: wanted}).planResync(t.Context(), &ReleaseRequest{Count: 1}, LostNonces{})
+			_, _, err := reading(chain, w, &evidenceStore{open: wanted}).planResync(t.Context(), &ReleaseRequest{Count: 1}, LostNonces{})
 			if errors.As(err, &open) != c.named || errors.Is(err, ErrStillReading) == c.named {
 				t.Errorf("%s: got %v, want the nonce to be named %v", name, err, c.named)
 			}
 		}
 		chain, w := newOldChain(1000) // a node that invents blocks
 		chain.kept, chain.final = 1990, 1_000_000
-		book := &evidenceBook{read: ForeignScan{TerminalBlock: new(uint64(1000))}}
+		book := &evidenceStore{read: ForeignScan{TerminalBlock: new(uint64(1000))}}
 		if step(t, chain, w, book); book.read.Begun {
 			t.Errorf("blocks far above the head: got %+v, want none of them read", book.read)
 		}
 	})
 }
 
-// changedBook has a release's evidence other than the transactions that are read now.
-type changedBook struct{ *evidenceBook }
+// changedStore has a release's evidence other than the transactions that are read now.
+type changedStore struct{ *evidenceStore }
 
-func (changedBook) StoreForeignTransactions(context.Context, lease.Lease, []ForeignTransaction) error {
+func (changedStore) StoreForeignTransactions(context.Context, lease.Lease, []ForeignTransaction) error {
 	return ErrForeignChanged
 }
 
@@ -453,8 +453,8 @@ func TestAChangedForeignTransactionIsReported(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		c, w := newOldChain(1990)
 		var text strings.Builder
-		tn := reading(c, w, &evidenceBook{})
-		tn.Store, tn.Log = changedBook{&evidenceBook{}}, slog.New(slog.NewTextHandler(&text, nil))
+		tn := reading(c, w, &evidenceStore{})
+		tn.Store, tn.Log = changedStore{&evidenceStore{}}, slog.New(slog.NewTextHandler(&text, nil))
 		if err := tn.readForeign(t.Context()); err != nil || !strings.Contains(text.String(), "level=ERROR") || !strings.Contains(text.String(), "reorg below finality") {
 			t.Errorf("got %v, and the log %s; want it to go on, and an ERROR", err, text.String())
 		}
@@ -467,7 +467,7 @@ func TestAChangedForeignTransactionIsReported(t *testing.T) {
 // Blocks are read from a node whose last final block is below the one of the account's count. The
 // nonces between are not reported as unknown. The release waits, and finds them once the node has
 // caught up.
-func TestBlocksOfANodeThatLagsTellNothingOfTheLastNonces(t *testing.T) {
+func TestLaggingNodesBlocksDecideNothingAboutTheLastNonces(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		c, w := newOldChain(600, 1300, 1995)
@@ -476,7 +476,7 @@ func TestBlocksOfANodeThatLagsTellNothingOfTheLastNonces(t *testing.T) {
 			c.views[i].FinalBlock = new(uint64(2000))
 		}
 		delete(c.takers, 0) // this one stays unknown
-		book := &evidenceBook{}
+		book := &evidenceStore{}
 		for range 3 {
 			step(t, c, w, book)
 		}

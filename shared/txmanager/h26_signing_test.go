@@ -23,7 +23,7 @@ func TestH26NothingIsSentAheadOfAHandler(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		made := queued(1, "pay")
 		made.Handler = "pay-out"
-		w := queue(workOf(2, 5), made, queued(2, "pay"))
+		w := queue(stateOf(2, 5), made, queued(2, "pay"))
 		worker := &Worker{Signer: signsHere{}, Rules: rulesOf(3), Handlers: map[string]Handler{"pay-out": nil}, Log: slog.New(slog.DiscardHandler)}
 		tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w, queueQueried: true}
 		p := tn.planUnsigned(t.Context(), viewOf(w, block('a', 100)))
@@ -43,7 +43,7 @@ func TestH26NothingIsSignedAheadOfWhatCannotBeSent(t *testing.T) {
 		waits.Handler = "of another version"
 		refused := submitted(5) // the node had no room; its next attempt is to come
 		for name, low := range map[string]Tx{"a payload that cannot be read": unreadable, "a handler that waits": waits, "refused by the node": refused, "STUCK": stuck(5)} {
-			w := workOf(2, 7, low, bare(6))
+			w := stateOf(2, 7, low, bare(6))
 			jobs, _ := rulesOf(3).planSignatures(w, reader(nil), viewOf(w, block('a', 100)), map[string]handlerResult{"tx-5": {wait: "no handler in this process"}})
 			for _, job := range jobs {
 				t.Errorf("%s: got nonce %d signed, to be sent ahead of nonce 5; want it to wait", name, *job.tx.Nonce)
@@ -52,10 +52,10 @@ func TestH26NothingIsSignedAheadOfWhatCannotBeSent(t *testing.T) {
 	})
 }
 
-// tellsOf signs nothing: it panics with the nonce that it was asked for.
-type tellsOf struct{ noSigner }
+// refusingSigner signs nothing: its error has the nonce that it was asked for, and ends the session.
+type refusingSigner struct{ noSigner }
 
-func (tellsOf) Sign(_ context.Context, _ Submitter, tx Unsigned) (Signed, error) {
+func (refusingSigner) Sign(_ context.Context, _ Submitter, tx Unsigned) (Signed, error) {
 	return Signed{}, fmt.Errorf("asked to sign for nonce %d: %w", tx.Nonce, lease.ErrFenced)
 }
 
@@ -69,8 +69,8 @@ func TestH26NothingIsSignedAheadOfWhatCodeDecided(t *testing.T) {
 		for name, above := range map[string]Tx{"a cancel": regretted, "what was never signed": bare(6)} {
 			for _, order := range []Action{ActionWait, ActionRebroadcast, ActionReplace, ActionPlaceholder} {
 				tn := &leaseSession{
-					Worker: &Worker{Signer: tellsOf{}, Rules: rulesOf(3), Resolution: decider{order, "lost"}, Log: slog.New(slog.DiscardHandler)},
-					chain:  reader(nil), kind: KindAdvance, state: workOf(2, 7, stuck(5), above),
+					Worker: &Worker{Signer: refusingSigner{}, Rules: rulesOf(3), Resolution: decider{order, "lost"}, Log: slog.New(slog.DiscardHandler)},
+					chain:  reader(nil), kind: KindAdvance, state: stateOf(2, 7, stuck(5), above),
 				}
 				v := viewOf(tn.state, block('a', 100))
 				v.SelfTransfer = Estimate{Outcome: Done, Gas: 21_000}
@@ -82,8 +82,8 @@ func TestH26NothingIsSignedAheadOfWhatCodeDecided(t *testing.T) {
 				}
 			}
 		}
-		free := workOf(2, 7, pending(5), bare(6))
-		tn := &leaseSession{Worker: &Worker{Signer: tellsOf{}, Rules: rulesOf(3)}, chain: reader(nil), kind: KindAdvance, state: free}
+		free := stateOf(2, 7, pending(5), bare(6))
+		tn := &leaseSession{Worker: &Worker{Signer: refusingSigner{}, Rules: rulesOf(3)}, chain: reader(nil), kind: KindAdvance, state: free}
 		if _, err := tn.signDueVersions(t.Context(), viewOf(free, block('a', 100))); err == nil {
 			t.Error("above what a node holds: got nobody asked, want nonce 6 signed")
 		}

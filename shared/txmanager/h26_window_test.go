@@ -25,15 +25,15 @@ func drawHeld(t *rapid.T, n uint64) Tx {
 	return tx
 }
 
-// drawBook is a submitter's state with one to six open nonces, its query, and a node's observation
+// drawSubmitterState is a submitter's state with one to six open nonces, its query, and a node's observation
 // for it.
-func drawBook(t *rapid.T, r Rules, k Kind) (w SubmitterState, q ChainQuery, v ChainObservation) {
+func drawSubmitterState(t *rapid.T, r Rules, k Kind) (w SubmitterState, q ChainQuery, v ChainObservation) {
 	var txs []Tx
 	for n := range uint64(rapid.IntRange(1, 6).Draw(t, "held")) {
 		txs = append(txs, drawHeld(t, 5+n))
 	}
 	window := rapid.Uint64Range(2, 8).Draw(t, "window")
-	w = queue(workOf(window, 5+uint64(len(txs)), txs...), queued(1, "pay"), queued(2, "pay"))
+	w = queue(stateOf(window, 5+uint64(len(txs)), txs...), queued(1, "pay"), queued(2, "pay"))
 	q, _ = r.nextQuery(w, k, reader(nil))
 	return w, q, drawAnswers(t, w)
 }
@@ -74,7 +74,7 @@ func TestH26NothingIsSentAheadOfWhatCannotBe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rulesOf(3)
 		r.Resubmit = rapid.Bool().Draw(t, "resubmit")
-		w, q, v := drawBook(t, r, KindResubmit)
+		w, q, v := drawSubmitterState(t, r, KindResubmit)
 		j := r.evaluate(w, q, v)
 		for _, i := range j.rebroadcasts {
 			sent++
@@ -101,7 +101,7 @@ func TestH26TheLowestNonceIsNeverStarved(t *testing.T) {
 	first := 0
 	rapid.Check(t, func(t *rapid.T) {
 		r := rulesOf(3)
-		w, q, v := drawBook(t, r, KindResubmit)
+		w, q, v := drawSubmitterState(t, r, KindResubmit)
 		low := w.Open[0]
 		if d := r.planNextWork(w); low.State != InFlight && low.NextCheckAt != nil && !d.advanceNow && (d.at.IsZero() || d.at.After(*low.NextCheckAt)) {
 			t.Fatalf("due: got %+v, want a look at nonce 5 at %v at the latest", d, low.NextCheckAt)
@@ -142,7 +142,7 @@ func TestH26NothingIsAllocatedAboveWhatIsStuck(t *testing.T) {
 	allocated, refused := 0, 0
 	worker := &Worker{Signer: signsElsewhere{}, Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}
 	rapid.Check(t, func(t *rapid.T) {
-		w, q, v := drawBook(t, worker.Rules, KindAdvance)
+		w, q, v := drawSubmitterState(t, worker.Rules, KindAdvance)
 		v.Account.PendingCount = rapid.Uint64Range(4, w.NextNonce).Draw(t, "pending")
 		j := worker.Rules.evaluate(w, q, v)
 		w.Open = j.open()

@@ -59,7 +59,7 @@ func drawAccount(t *rapid.T) SubmitterState {
 		}
 		txs = append(txs, tx)
 	}
-	w := workOf(4, 5+uint64(len(txs)), txs...)
+	w := stateOf(4, 5+uint64(len(txs)), txs...)
 	if rapid.Bool().Draw(t, "has finals") {
 		w.FinalHead, w.FinalBlocks = 100, []Header{block('a', 100)}
 	}

@@ -41,7 +41,7 @@ func TestWhoseHandlerIsAskedNext(t *testing.T) {
 			"not yet":                              {[]Tx{later}, false},
 			"decided about":                        {[]Tx{decided}, false},
 		} {
-			got, ok := workOf(4, 6, c.unsettled...).nextHandlerCall()
+			got, ok := stateOf(4, 6, c.unsettled...).nextHandlerCall()
 			if ok != c.want || (ok && *got.Nonce != 5) {
 				t.Errorf("%s: got %v, %v; want %v", name, got.ID, ok, c.want)
 			}
@@ -89,7 +89,7 @@ func TestHandlerIsWaitedForNoLongerThanItsContext(t *testing.T) {
 
 // Without its handler in any process, a transaction keeps its nonce for stuck.after: then an
 // operator must decide. The missing handler was not called, so earlier calls still count.
-func TestAHandlerThatNobodyHasEndsStuck(t *testing.T) {
+func TestMissingHandlerEndsStuck(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		start, gone := time.Now(), ofHandler(5)
@@ -100,7 +100,7 @@ func TestAHandlerThatNobodyHasEndsStuck(t *testing.T) {
 			want  State
 		}{{0, InFlight}, {r.StuckAfter - time.Second, InFlight}, {time.Second, Stuck}} {
 			time.Sleep(step.after) // of the bubble's clock
-			w := workOf(1, 6, gone)
+			w := stateOf(1, 6, gone)
 			w.Now = w.Now.Add(time.Since(start))
 			w.Open[0].NextCheckAt = nil
 			tn := &leaseSession{Worker: &Worker{Rules: r}, state: w}
@@ -119,7 +119,7 @@ func TestAHandlerThatNobodyHasEndsStuck(t *testing.T) {
 
 // A request whose handler this process lacks waits in the queue, and so do later ones; earlier
 // ones proceed.
-func TestNoNonceIsBoundForAHandlerThatNobodyHas(t *testing.T) {
+func TestNoNonceIsBoundForAMissingHandler(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		wage := queued(2, `{}`)
@@ -137,7 +137,7 @@ func TestNoNonceIsBoundForAHandlerThatNobodyHas(t *testing.T) {
 			{"no room for it", nil, 1, []Tx{queued(1, "pay"), wage}, "q-1=5"},
 			{"behind what waits", nil, 4, []Tx{queued(1, "call"), wage}, "q-1 waits"},
 		} {
-			w := queue(workOf(c.window, 5), c.queue...)
+			w := queue(stateOf(c.window, 5), c.queue...)
 			worker := &Worker{Signer: signsHere{}, Rules: rulesOf(3), Handlers: c.has, Log: slog.New(slog.DiscardHandler)}
 			tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w, queueQueried: true}
 			v := viewOf(w, block('a', 100))
@@ -165,12 +165,12 @@ func TestWaitingWithoutBytesIsNoLoop(t *testing.T) {
 		undecided.State, undecided.NextCheckAt = Stuck, ago(time.Second)
 		r := rulesOf(3)
 		r.AskBeforePlaceholder = true
-		w := workOf(1, 6, cancelled)
+		w := stateOf(1, 6, cancelled)
 		_, moves := r.planSignatures(w, reader(nil), viewOf(w, block('a', 100)), nil)
 		if len(moves) != 1 || moves[0].To.isDueBy(dbNow) {
 			t.Errorf("STUCK with a cancel under ask: got %+v, want its next look planned", moves)
 		}
-		w = workOf(1, 6, undecided)
+		w = stateOf(1, 6, undecided)
 		j := r.evaluate(w, asking(w), viewOf(w, block('a', 100)))
 		if len(j.transitions) != 1 || !j.transitions[0].To.NextCheckAt.Equal(dbNow.Add(stuckPollBlocks*r.BlockTime)) {
 			t.Errorf("STUCK without bytes or order: got %+v, want its next look ten blocks on", j.transitions)
@@ -179,18 +179,18 @@ func TestWaitingWithoutBytesIsNoLoop(t *testing.T) {
 }
 
 // In PROTECT, and above a nonce that no node holds, a requested action waits; polling continues.
-func TestAnOrderThatWaitsEndsNoWatch(t *testing.T) {
+func TestWaitingActionDoesNotEndPolling(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		ordered := pending(5)
 		ordered.RequestedAction = ActionCancel
-		w := workOf(1, 6, ordered)
+		w := stateOf(1, 6, ordered)
 		w.Protected = true
 		if d := rulesOf(3).planNextWork(w); d.advanceNow || d.kind != KindReceipt || !d.at.Equal(*ordered.NextCheckAt) {
 			t.Errorf("in PROTECT: got %+v, want the look for its receipt", d)
 		}
 		ordered.Nonce = new(uint64(6))
-		w = workOf(2, 7, stuck(5), ordered)
+		w = stateOf(2, 7, stuck(5), ordered)
 		if d := rulesOf(3).planNextWork(w); d.advanceNow {
 			t.Errorf("behind STUCK: got %+v, want no advance", d)
 		}
@@ -259,7 +259,7 @@ func TestFailingHandlerWaitsForAnOperatorUnderAsk(t *testing.T) {
 		frozen(t, func(t *testing.T) {
 			r := rulesOf(3)
 			r.AskBeforePlaceholder = ask
-			w := workOf(1, 6, ofHandler(5))
+			w := stateOf(1, 6, ofHandler(5))
 			jobs, moves := r.planSignatures(w, reader(nil), viewOf(w, block('a', 100)), map[string]handlerResult{"tx-5": {failed: "handler wage: broken", asked: true}})
 			if len(jobs) != 0 || len(moves) != 1 {
 				t.Fatalf("ask %v: got %d to sign, %d moves; want none, one", ask, len(jobs), len(moves))

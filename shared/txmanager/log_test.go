@@ -29,7 +29,7 @@ func TestEveryCriticalWriteIsLogged(t *testing.T) {
 	} {
 		frozen(t, func(t *testing.T) {
 			var out bytes.Buffer
-			tn, _, _ := iterationOf(workOf(1, 6, c.held), true, SendAccepted)
+			tn, _, _ := iterationOf(stateOf(1, 6, c.held), true, SendAccepted)
 			tn.Log = slog.New(slog.NewJSONHandler(&out, nil))
 			if _, err := tn.commit(t.Context(), c.w, false); err != nil {
 				t.Fatalf("%s: %v", c.name, err)

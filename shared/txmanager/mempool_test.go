@@ -29,7 +29,7 @@ func TestDiagnoses(t *testing.T) {
 		} {
 			tx := pending(5).versions(len(c.known))
 			tx.Gas.TipCapWei.SetInt64(2)
-			v := viewOf(workOf(1, 6, tx), block('a', 100))
+			v := viewOf(stateOf(1, 6, tx), block('a', 100))
 			v.Account.LatestCount, v.Account.PendingCount, v.Known = c.latest, c.pending, map[Hash]Answer{}
 			for i, a := range c.known {
 				v.Known[tx.Versions[i]] = a
@@ -57,7 +57,7 @@ func TestADiagnosisDecidesNothing(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		for _, answer := range []Answer{AnswerUnknown, AnswerNotFound, AnswerFound} {
-			w := workOf(3, 7, pending(5), pending(6))
+			w := stateOf(3, 7, pending(5), pending(6))
 			for i := range w.Open {
 				w.Open[i].NextCheckAt = ago(1)
 			}
@@ -87,7 +87,7 @@ func TestADiagnosisDecidesNothing(t *testing.T) {
 func TestWhatAnInspectorAsksFor(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(5, 9, pending(5), pending(6), included(7, block('a', 99)), pending(8).versions(2))
+		w := stateOf(5, 9, pending(5), pending(6), included(7, block('a', 99)), pending(8).versions(2))
 		for i := range w.Open {
 			w.Open[i].NextCheckAt = ago(1)
 		}

@@ -64,7 +64,7 @@ func TestANameOfARequestInFlightIsHeldToItsCall(t *testing.T) {
 	for value, taken := range map[string]bool{"1": true, "2": false} {
 		x := pending(3)
 		x.RequestID, x.Payload = "flying", []byte("pay")
-		w := workOf(8, 4, x)
+		w := stateOf(8, 4, x)
 		w.Incident, w.Protected = 1, true
 		_, tn, book := unproved()
 		v := watching(viewOf(w, block('a', 100)), block('a', 95))

@@ -16,7 +16,7 @@ import (
 func TestNothingIsAllocatedFromBelowASuspicion(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 5)
+		w := stateOf(1, 5)
 		w.FinalHead, w.FinalBlocks = 90, []Header{block('a', 90)}
 		w.SuspectedViolation = &Violation{Kind: FinalBlockReorged, Block: 100, ExpectedNonce: 5}
 		for name, c := range map[string]struct {
@@ -28,15 +28,15 @@ func TestNothingIsAllocatedFromBelowASuspicion(t *testing.T) {
 			"at its block":                {watching(viewOf(w, block('a', 100)), block('a', 90)), true, true},
 			"past it, with a final block": {watching(viewOf(w, block('a', 101)), block('a', 90)), true, true},
 		} {
-			if got := whyNotAllocate(w, nil, c.view) == ""; got != c.may {
+			if got := allocationBlockedReason(w, nil, c.view) == ""; got != c.may {
 				t.Errorf("%s: got allocation %v, want %v", name, got, c.may)
 			}
 			if got := evaluateViolation(w, c.view).ClearSuspected; got != c.trust {
 				t.Errorf("%s: got trust %v, want %v", name, got, c.trust)
 			}
 			p := &panel{views: ofNodes(c.view, c.view, c.view), quorum: 2}
-			if v := p.looks(t, w, asking(w)); (whyNotAllocate(w, nil, v) == "") != c.may || evaluateViolation(w, v).ClearSuspected != c.trust {
-				t.Errorf("%s, three nodes: got %q and trust %v, want allocation %v and trust %v", name, whyNotAllocate(w, nil, v), evaluateViolation(w, v).ClearSuspected, c.may, c.trust)
+			if v := p.looks(t, w, asking(w)); (allocationBlockedReason(w, nil, v) == "") != c.may || evaluateViolation(w, v).ClearSuspected != c.trust {
+				t.Errorf("%s, three nodes: got %q and trust %v, want allocation %v and trust %v", name, allocationBlockedReason(w, nil, v), evaluateViolation(w, v).ClearSuspected, c.may, c.trust)
 			}
 		}
 	})
@@ -44,7 +44,7 @@ func TestNothingIsAllocatedFromBelowASuspicion(t *testing.T) {
 
 // Nodes that lag by some blocks only delay the transactions in the blocks that they lack. Under
 // load there are always such young blocks.
-func TestLaggingWitnessesHoldBackOnlyTheYoungest(t *testing.T) {
+func TestLaggingNodesDelayOnlyTheYoungestBlocks(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		chain := blocks('a', 100, 107)
@@ -54,7 +54,7 @@ func TestLaggingWitnessesHoldBackOnlyTheYoungest(t *testing.T) {
 			x := included(i, chain[i])
 			all, receipts = append(all, x), append(receipts, receiptOf(x, chain[i]))
 		}
-		w := workOf(9, 5, all...)
+		w := stateOf(9, 5, all...)
 		final := finding(viewOf(w, chain...), receipts...)
 		upTo := func(name byte, n int) ChainObservation {
 			return finding(watching(viewOf(w, block(name, 99+uint64(n))), chain[:n]...), receipts[:n]...)
@@ -87,7 +87,7 @@ func TestEqualHeightsOnTwoForks(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := included(5, block('a', 100))
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		mine, other := finding(viewOf(w, block('a', 100)), receiptOf(x, block('a', 100))), watching(viewOf(w, block('b', 100)), block('b', 100))
 		for name, c := range map[string]struct {
 			views []ChainObservation
@@ -113,7 +113,7 @@ func TestTagsNeedAQuorum(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		chain := blocks('a', 100, 103)
 		x := included(5, chain[0])
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		r := rulesOf(0)
 		r.Finality = ByFinalized
 		tagged := func(at *Header) ChainObservation {
@@ -151,12 +151,12 @@ func TestTagsNeedAQuorum(t *testing.T) {
 
 // With a quorum of one among three nodes, an abstaining second node does not prevent a query to
 // the third, which may disagree.
-func TestOneOfThreeAsksOnWhereTheSecondIsSilent(t *testing.T) {
+func TestQuorumOfOneQueriesTheThirdIfTheSecondAbstains(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		chain := blocks('a', 100, 103)
 		x := included(5, chain[0])
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		final := finding(viewOf(w, chain...), receiptOf(x, chain[0]))
 		silentOne, other := viewOf(w, chain...), watching(viewOf(w, blocks('b', 100, 103)...), block('b', 100))
 		p := &panel{views: ofNodes(final, silentOne, other), quorum: 1}
@@ -178,8 +178,8 @@ func (p consumingTxNode) FindConsumingTx(context.Context, Submitter, uint64) (Co
 	return p.taker, nil
 }
 
-// evidenceBook stores the foreign transactions that are read.
-type evidenceBook struct {
+// evidenceStore stores the foreign transactions that are read.
+type evidenceStore struct {
 	Store
 	stored []ForeignTransaction
 	open   []OpenRequest
@@ -187,24 +187,24 @@ type evidenceBook struct {
 	read   ForeignScan // as stored
 }
 
-func (b *evidenceBook) ForeignScan(_ context.Context, _ Submitter, episode int, _ uint64) (ForeignScan, error) {
+func (b *evidenceStore) ForeignScan(_ context.Context, _ Submitter, episode int, _ uint64) (ForeignScan, error) {
 	r := b.read
 	r.Incident = episode
 	return r, nil
 }
 
-func (b *evidenceBook) StoreForeignScan(ctx context.Context, l lease.Lease, found []ForeignTransaction, r ForeignScan) error {
+func (b *evidenceStore) StoreForeignScan(ctx context.Context, l lease.Lease, found []ForeignTransaction, r ForeignScan) error {
 	r.MovedAt = dbNow
 	b.read = r
 	return b.StoreForeignTransactions(ctx, l, found)
 }
 
-func (b *evidenceBook) StoreForeignTransactions(_ context.Context, _ lease.Lease, all []ForeignTransaction) error {
+func (b *evidenceStore) StoreForeignTransactions(_ context.Context, _ lease.Lease, all []ForeignTransaction) error {
 	b.stored = append(b.stored, all...)
 	return nil
 }
 
-func (b *evidenceBook) ForeignTransactions(_ context.Context, _ Submitter, from, below uint64) (found []ForeignTransaction, err error) {
+func (b *evidenceStore) ForeignTransactions(_ context.Context, _ Submitter, from, below uint64) (found []ForeignTransaction, err error) {
 	for _, f := range b.stored {
 		if f.Nonce >= from && f.Nonce < below {
 			found = append(found, f)
@@ -213,26 +213,26 @@ func (b *evidenceBook) ForeignTransactions(_ context.Context, _ Submitter, from,
 	return found, nil
 }
 
-func (b *evidenceBook) OpenRequests(context.Context, Submitter) ([]OpenRequest, error) {
+func (b *evidenceStore) OpenRequests(context.Context, Submitter) ([]OpenRequest, error) {
 	return b.open, nil
 }
 
-func (b *evidenceBook) LostNonces(context.Context, Submitter) (LostNonces, error) {
+func (b *evidenceStore) LostNonces(context.Context, Submitter) (LostNonces, error) {
 	return LostNonces{}, nil
 }
 
-func (b *evidenceBook) NamedRequests(context.Context, Submitter, []string) (map[string]NamedRequest, error) {
+func (b *evidenceStore) NamedRequests(context.Context, Submitter, []string) (map[string]NamedRequest, error) {
 	return b.known, nil
 }
 
 // The consuming transaction of an intent's nonce is one node's claim. Other nodes must have its
 // receipt before it ends an intent, with or without a name.
-func TestTakersNeedAQuorum(t *testing.T) {
+func TestConsumingTransactionsNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := pending(5)
 		x.Payload = []byte("call")
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		counts := func(chain ...Header) ChainObservation {
 			v := watching(viewOf(w, block('a', 100)), chain...)
 			v.FinalCount = new(uint64(6))
@@ -256,7 +256,7 @@ func TestTakersNeedAQuorum(t *testing.T) {
 				v.Receipts = map[Hash]ReceiptAnswer{x.Versions[0]: {Answer: AnswerNotFound},
 					{7}: {Answer: AnswerFound, Receipt: Receipt{TxHash: Hash{7}, BlockNumber: 95, BlockHash: v.HashesAt[95], Succeeded: true}}}
 			}
-			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceBook{}}, chain: p, state: w, began: time.Now()}
+			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceStore{}}, chain: p, state: w, began: time.Now()}
 			tn.state.Incident = 1
 			l := ReleaseRequest{Count: 6}
 			if c.named {
@@ -275,7 +275,7 @@ func TestLaggardFreesNoNonceInProtect(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := held(5, Protect, "")
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		w.Protected, w.Evidence = true, &Violation{Kind: NonceConsumed, Block: 100, ExpectedNonce: 5}
 		for head, want := range map[uint64]State{99: Protect, 100: Tracking} {
 			v := viewOf(w, block('a', head))
@@ -288,11 +288,11 @@ func TestLaggardFreesNoNonceInProtect(t *testing.T) {
 
 // With a quorum of one, a claim waits while another node that answered before does not answer: it
 // may disagree. With a larger quorum, one missing answer changes nothing.
-func TestASilentWitnessIsWaitedFor(t *testing.T) {
+func TestNodeWithoutAnswerDelaysAQuorumOfOne(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := included(5, block('a', 90))
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		final := finding(viewOf(w, blocks('a', 90, 100)...), receiptOf(x, block('a', 90)))
 		silent := ChainObservation{NoAnswer: true}
 		for name, c := range map[string]struct {
@@ -324,7 +324,7 @@ func TestSuccessIsNotOneNodesWord(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := included(5, block('a', 90))
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		says := func(succeeded bool) ChainObservation {
 			rec := receiptOf(x, block('a', 90))
 			rec.Succeeded = succeeded
@@ -387,7 +387,7 @@ func TestANodeWithoutAnAnswerIsAskedAgain(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		x := pending(5)
 		x.Payload = []byte("call")
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		var open UnnamedNonceError
 		for name, c := range map[string]struct {
 			err   error
@@ -402,7 +402,7 @@ func TestANodeWithoutAnAnswerIsAskedAgain(t *testing.T) {
 			v.FinalCount = new(uint64(6))
 			v.Receipts = map[Hash]ReceiptAnswer{x.Versions[0]: {Answer: AnswerNotFound}}
 			p := failingConsumingTxNode{&panel{ChainConnector: reader(nil), views: ofNodes(v, v, v), quorum: 2}, c.err}
-			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceBook{}}, chain: p, state: w, began: time.Now()}
+			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceStore{}}, chain: p, state: w, began: time.Now()}
 			tn.state.Incident = 1
 			_, _, err := tn.planResync(t.Context(), &ReleaseRequest{Count: 6}, LostNonces{})
 			if again := errors.Is(err, ErrStillReading); again != c.again || !again && !errors.As(err, &open) {

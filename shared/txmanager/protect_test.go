@@ -3,7 +3,7 @@ package txmanager
 import "testing"
 
 // The whole table of evaluateViolation: counts against the cursor, and an earlier suspicion.
-func TestProtectNeedsASecondLookAtALaterBlock(t *testing.T) {
+func TestProtectNeedsASecondObservationAtALaterBlock(t *testing.T) {
 	t.Parallel()
 	before := &Violation{Block: 100, LatestCount: 7, PendingCount: 7}
 	for _, c := range []struct {
@@ -89,7 +89,7 @@ func TestDisplacedKeepsNoReceipt(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		tx := included(5, blocks('a', 100, 101)...)
 		tx.State, tx.Sub = Protect, ""
-		w := workOf(1, 6, tx)
+		w := stateOf(1, 6, tx)
 		moves, lost := displaceLost(w, viewOf(w, block('b', 200)), 6)
 		if len(moves) != 1 || len(lost) != 1 || moves[0].To.State != Failed || moves[0].To.Receipt != nil || moves[0].To.Confirmations != nil {
 			t.Errorf("got %+v, lost %v; want nonce 5 FAILED/DISPLACED without a receipt", moves, lost)

@@ -97,7 +97,7 @@ func TestOneNodeOpensNothingAlone(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		held := pending(4)
-		w := workOf(1, 5, held)
+		w := stateOf(1, 5, held)
 		w.FinalHead = 90
 		fine := viewOf(w, block('a', 100))
 		taken := viewOf(w, block('a', 100))
@@ -140,7 +140,7 @@ func TestOneNodeOpensNothingAlone(t *testing.T) {
 			if c.opens && c.quorum > 1 && got.Suspect != nil && got.Suspect.AgreedBy == "" {
 				t.Errorf("%s: evidence names nobody who bears it out", name)
 			}
-			if c.doubt && whyNotAllocate(w, nil, v) == "" {
+			if c.doubt && allocationBlockedReason(w, nil, v) == "" {
 				t.Errorf("%s: got a nonce allocated, want none while nodes do not agree", name)
 			}
 		}
@@ -154,7 +154,7 @@ func TestEndsNeedAQuorumOfEqualBlocks(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		chain := blocks('a', 100, 103)
 		x := included(5, chain[:1]...)
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		same := watching(finding(viewOf(w, chain...), receiptOf(x, chain[0])), chain[0])
 		final, other, behind := same, watching(viewOf(w, blocks('b', 100, 103)...), block('b', 100)), watching(viewOf(w, block('a', 99)))
 		elsewhere := watching(viewOf(w, block('b', 99)))
@@ -208,7 +208,7 @@ func TestManyEndsAtOnce(t *testing.T) {
 			x := included(i, chain[i])
 			all, receipts = append(all, x), append(receipts, receiptOf(x, chain[i]))
 		}
-		w := workOf(n, n, all...)
+		w := stateOf(n, n, all...)
 		final := finding(viewOf(w, chain...), receipts...)
 		p := &panel{views: ofNodes(final, watching(final, chain...), watching(final, chain...)), quorum: 2}
 		q := asking(w)
@@ -224,7 +224,7 @@ func TestReorgsNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := included(5, blocks('a', 100, 101)...)
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		gone := watching(viewOf(w, blocks('b', 100, 103)...), block('b', 100))
 		stands := watching(finding(viewOf(w, blocks('a', 100, 102)...), receiptOf(x, block('a', 100))), block('a', 100))
 		behind := watching(viewOf(w, block('a', 99)))
@@ -257,11 +257,11 @@ func TestReorgsNeedAQuorum(t *testing.T) {
 
 // A node without receipts is excluded if others have them. If none has, nothing changes, and no
 // node is reported.
-func TestNodeWithoutReceiptsIsLeftOut(t *testing.T) {
+func TestNodeWithoutReceiptsIsExcluded(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := pending(5)
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		none := viewOf(w, blocks('a', 100, 101)...)
 		none.Account.LatestCount, none.Account.PendingCount = 6, 6
 		none.Known = map[Hash]Answer{x.Versions[0]: AnswerFound}
@@ -289,7 +289,7 @@ func TestNodeWithoutReceiptsIsLeftOut(t *testing.T) {
 func TestRefusalsNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(1, 5), queued(1, "call"))
+		w := queue(stateOf(1, 5), queued(1, "call"))
 		says := func(o Outcome, gas uint64) ChainObservation {
 			v := viewOf(w, block('a', 100))
 			v.Estimates = []Estimate{{Outcome: o, Gas: gas, Reason: "execution reverted"}}
@@ -318,11 +318,11 @@ func TestRefusalsNeedAQuorum(t *testing.T) {
 }
 
 // If nothing would end and there is no violation, no other node is queried.
-func TestNoWitnessIsAskedForNothing(t *testing.T) {
+func TestNoOtherNodeIsQueriedWithoutAClaim(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := pending(5)
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		p := &panel{views: ofNodes(viewOf(w, block('a', 100)), viewOf(w, block('a', 100))), quorum: 2}
 		if v := p.looks(t, w, asking(w)); p.asked != 0 || v.Disputes != (Disputes{}) {
 			t.Errorf("got %d asked, doubts %+v; want none", p.asked, v.Disputes)
@@ -332,10 +332,10 @@ func TestNoWitnessIsAskedForNothing(t *testing.T) {
 
 // One node alone, which may be on a fork, does not clear a suspected violation that a quorum
 // agreed with. Until others agree, nothing is allocated.
-func TestTrustNeedsAQuorum(t *testing.T) {
+func TestClearingASuspicionNeedsAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 5)
+		w := stateOf(1, 5)
 		w.SuspectedViolation = &Violation{Kind: CountAhead, Block: 100, ExpectedNonce: 5}
 		fine, before := viewOf(w, block('a', 101)), viewOf(w, block('a', 99))
 		ahead := viewOf(w, block('a', 101))
@@ -360,7 +360,7 @@ func TestTrustNeedsAQuorum(t *testing.T) {
 			if got.ClearSuspected != c.trust || (got.OpenIncident != nil) != c.opens {
 				t.Errorf("%s: got trust %v, PROTECT %v by %s; want %v and %v", name, got.ClearSuspected, got.OpenIncident, v.Node, c.trust, c.opens)
 			}
-			if waits := whyNotAllocate(w, nil, v) != ""; waits != c.waits {
+			if waits := allocationBlockedReason(w, nil, v) != ""; waits != c.waits {
 				t.Errorf("%s: got allocation waiting %v, want %v", name, waits, c.waits)
 			}
 		}
@@ -373,7 +373,7 @@ func TestReleasesNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := pending(5)
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		counts := func(n uint64) ChainObservation {
 			v := viewOf(w, block('a', 100))
 			v.FinalCount = &n
@@ -397,7 +397,7 @@ func TestReleasesNeedAQuorum(t *testing.T) {
 			"one of one that answers":       {1, ofNodes(counts(6)), true},
 		} {
 			p := &panel{ChainConnector: reader(nil), views: c.views, quorum: c.quorum}
-			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceBook{}}, chain: p, state: w, began: time.Now()}
+			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceStore{}}, chain: p, state: w, began: time.Now()}
 			_, out, err := tn.planResync(t.Context(), &ReleaseRequest{Mode: Resync, Count: 6, Requests: map[uint64]string{5: "r"}, Executed: map[uint64]string{5: "seen"}}, LostNonces{})
 			if got := err == nil; got != c.want || err != nil && !errors.Is(err, ErrNoQuorum) {
 				t.Errorf("%s: got %v, %v; want a resync %v", name, out, err, c.want)
@@ -408,10 +408,10 @@ func TestReleasesNeedAQuorum(t *testing.T) {
 
 // Excluded nodes are queried again before an operator is refused, since they may have recovered.
 // Otherwise they are not queried.
-func TestReleaseAsksAgainWhoIsAway(t *testing.T) {
+func TestReleaseQueriesExcludedNodesAgain(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 5)
+		w := stateOf(1, 5)
 		w.FinalBlocks = []Header{block('a', 90), block('a', 95)}
 		stand := watching(viewOf(w, block('a', 100)), w.FinalBlocks...)
 		fell := watching(viewOf(w, block('b', 100)), block('a', 90), block('b', 95))
@@ -445,7 +445,7 @@ func TestReleaseAsksAgainWhoIsAway(t *testing.T) {
 func TestFinalBlocksAreComparedByAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 5)
+		w := stateOf(1, 5)
 		w.FinalBlocks = []Header{block('a', 90), block('a', 95)}
 		stand := watching(viewOf(w, block('a', 100)), w.FinalBlocks...)
 		fell := watching(viewOf(w, block('b', 100)), block('a', 90), block('b', 95))
@@ -476,7 +476,7 @@ func TestHandlersCallsFailByAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := bare(5)
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		says := func(o Outcome, gas uint64) ChainObservation {
 			v := viewOf(w, block('a', 100))
 			v.Estimates = []Estimate{{Outcome: o, Gas: gas, Reason: "execution reverted"}}

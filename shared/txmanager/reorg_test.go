@@ -17,7 +17,7 @@ func watching(v ChainObservation, blocks ...Header) ChainObservation {
 
 // H12: every query compares the highest final block. Another block at its height counts only on a
 // node that is past it; a missing answer does not count.
-func TestH12WhatStands(t *testing.T) {
+func TestH12FinalBlockIsComparedInEveryQuery(t *testing.T) {
 	t.Parallel()
 	final := []Header{block('a', 90), block('a', 95)}
 	for _, c := range []struct {
@@ -44,9 +44,9 @@ func TestH12WhatStands(t *testing.T) {
 
 // H12: a reorged final block, seen at two blocks, opens PROTECT, and stops allocation at the
 // first.
-func TestH12FallenFinalBlockIsSuspect(t *testing.T) {
+func TestH12ReorgedFinalBlockIsSuspected(t *testing.T) {
 	t.Parallel()
-	w := workOf(1, 6)
+	w := stateOf(1, 6)
 	w.FinalBlocks, w.FinalHead = []Header{block('a', 95)}, 95
 	v := watching(viewOf(w, block('b', 100)), block('b', 95))
 	first := evaluateViolation(w, v)
@@ -73,7 +73,7 @@ func TestH12FallenFinalBlockIsSuspect(t *testing.T) {
 func TestH12NothingEndsUnlessTheLastFinalBlockStands(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 6, pending(5))
+		w := stateOf(1, 6, pending(5))
 		w.FinalBlocks = []Header{block('a', 95)}
 		found := finding(viewOf(w, blocks('a', 100, 103)...), receiptOf(w.Open[0], block('a', 100)))
 		for name, c := range map[string]struct {
@@ -122,7 +122,7 @@ func (s shows) Query(context.Context, ChainQuery) (ChainObservation, error) { re
 func TestTwoFinalBlocksOfOneHeightAreOneHeightToCompare(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 6)
+		w := stateOf(1, 6)
 		w.Protected, w.FinalBlocks = true, []Header{block('a', 90), block('a', 95), block('b', 95)}
 		if got, want := w.watchedHeights(), []uint64{90, 95}; !slices.Equal(got, want) {
 			t.Errorf("heights to compare: got %v, want %v", got, want)
@@ -155,7 +155,7 @@ func (noFinals) FinalTransactions(context.Context, Submitter, []Hash) ([]FinalTx
 
 // A submitter without work is polled while a violation is suspected, and during PROTECT for a
 // reorg: its reorged transactions must be sent again.
-func TestSuspicionIsDueByItself(t *testing.T) {
+func TestSuspectedViolationIsPolled(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(1)
@@ -163,7 +163,7 @@ func TestSuspicionIsDueByItself(t *testing.T) {
 			"suspected": func(w *SubmitterState) { w.SuspectedViolation = &Violation{Kind: CountAhead} },
 			"fell":      func(w *SubmitterState) { w.Protected, w.Evidence = true, &Violation{Kind: FinalBlockReorged} },
 		} {
-			w := workOf(1, 5)
+			w := stateOf(1, 5)
 			change(&w)
 			d := r.planNextWork(w)
 			if want := w.now().Add(r.BlockTime); d.kind != KindConfirm || !d.at.Equal(want) || d.advanceNow {
@@ -173,7 +173,7 @@ func TestSuspicionIsDueByItself(t *testing.T) {
 				t.Errorf("%s: nothing to ask, want a look", name)
 			}
 		}
-		w := workOf(1, 5)
+		w := stateOf(1, 5)
 		w.Protected, w.Evidence = true, &Violation{Kind: CountAhead}
 		if d := r.planNextWork(w); d.advanceNow || !d.at.IsZero() {
 			t.Errorf("PROTECT for another reason, nothing in flight: got %+v, want nothing due", d)

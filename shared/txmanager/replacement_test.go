@@ -21,7 +21,7 @@ func TestOneRuleForEachReplacement(t *testing.T) {
 		frozen(t, func(t *testing.T) {
 			tx := waiting(5)
 			tx.Gas = params(21_000, c.last, 1)
-			w := workOf(1, 6, tx)
+			w := stateOf(1, 6, tx)
 			v := viewOf(w, block('a', 100))
 			v.Account.BalanceWei = new(big.Int).Lsh(big.NewInt(1), 100)
 			v.SelfTransfer = Estimate{Outcome: Done, Gas: 21_000}

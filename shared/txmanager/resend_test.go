@@ -47,7 +47,7 @@ func TestWhatIsDueToBeSentAgain(t *testing.T) {
 func TestClaimIsWrittenBeforeTheBroadcast(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(3, 8, pending(5), submitted(6), pending(7))
+		w := stateOf(3, 8, pending(5), submitted(6), pending(7))
 		w.Open[1].NextResubmitAt, w.Open[2].NextResubmitAt = nil, ago(time.Second)
 		j := rulesOf(3).evaluate(w, asking(w), viewOf(w, blocks('a', 100, 101)...))
 		if got, want := j.claimedIDs(), []string{"tx-6", "tx-7"}; !slices.Equal(got, want) {
@@ -71,7 +71,7 @@ func TestWhatIsFoundMinedIsNotSentAgain(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		for _, tx := range []Tx{pending(5), submitted(5)} {
 			tx.NextResubmitAt, tx.SubmitAttempts, tx.FirstSubmitAt = ago(time.Hour), 99, ago(24*time.Hour)
-			v := finding(viewOf(workOf(1, 6, tx), blocks('a', 100, 101)...), receiptOf(tx, block('a', 100)))
+			v := finding(viewOf(stateOf(1, 6, tx), blocks('a', 100, 101)...), receiptOf(tx, block('a', 100)))
 			if after, j := evaluateOne(rulesOf(3), tx, v); len(j.rebroadcasts) != 0 || after.Sub != Included || after.SubmitAttempts != 99 {
 				t.Errorf("%s: got %s/%s, %d sent; want TRACKING/INCLUDED, none", tx.State, after.State, after.Sub, len(j.rebroadcasts))
 			}
@@ -102,7 +102,7 @@ func TestStuckByAttemptsOrByAge(t *testing.T) {
 				r := rulesOf(3)
 				tx := pending(5)
 				tx.SubmitAttempts, tx.FirstSubmitAt, tx.NextResubmitAt = c.attempts, c.age, ago(time.Second)
-				after, j := evaluateOne(r, tx, viewOf(workOf(1, 6, tx), blocks('a', 100, 101)...))
+				after, j := evaluateOne(r, tx, viewOf(stateOf(1, 6, tx), blocks('a', 100, 101)...))
 				if after.State != c.want {
 					t.Fatalf("got %s, want %s", after.State, c.want)
 				}
@@ -124,7 +124,7 @@ func TestStuckByAttemptsOrByAge(t *testing.T) {
 func TestNothingIsSentInProtect(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(4, 9, pending(5), pending(6), submitted(7), pending(8))
+		w := stateOf(4, 9, pending(5), pending(6), submitted(7), pending(8))
 		for i := range w.Open {
 			w.Open[i].NextResubmitAt = ago(time.Hour)
 		}
@@ -172,7 +172,7 @@ func TestStuckIsWatchedTenBlocksApart(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		tx := timed(stuck(5), ago(time.Second), nil)
-		w := workOf(1, 6, tx)
+		w := stateOf(1, 6, tx)
 		after := r.evaluate(w, asking(w), viewOf(w, block('a', 100))).after[0]
 		if want := dbNow.Add(10 * r.BlockTime); after.NextCheckAt == nil || !after.NextCheckAt.Equal(want) || after.State != Stuck {
 			t.Errorf("next look: got %v, want %v", after.NextCheckAt, want)

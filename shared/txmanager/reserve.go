@@ -102,7 +102,7 @@ func (w *Worker) ReserveNonces(ctx context.Context, s Submitter, r ReserveReques
 // planReservations assigns a nonce to each request, or returns the reason why it cannot.
 func (t *leaseSession) planReservations(r ReserveRequest, v ChainObservation) (all []NewReservation, reason string) {
 	w := t.state
-	if reason = whyNotAllocate(w, w.Open, v); reason != "" {
+	if reason = allocationBlockedReason(w, w.Open, v); reason != "" {
 		return nil, reason
 	}
 	if seen := findViolation(w, v); seen != nil {

@@ -45,7 +45,7 @@ func TestStuckResolution(t *testing.T) {
 			t.Parallel()
 			r := rulesOf(3)
 			r.AskBeforePlaceholder = c.ask
-			tn := &leaseSession{Worker: &Worker{Rules: r, Resolution: c.answer, Log: slog.New(slog.DiscardHandler)}, state: workOf(1, 6, c.tx)}
+			tn := &leaseSession{Worker: &Worker{Rules: r, Resolution: c.answer, Log: slog.New(slog.DiscardHandler)}, state: stateOf(1, 6, c.tx)}
 			j := evaluation{after: []Tx{c.tx}}
 			tn.resolveStuck(t.Context(), &j)
 			if got := j.after[0].RequestedAction; got != c.want {
@@ -61,7 +61,7 @@ func TestStuckResolution(t *testing.T) {
 // In PROTECT code requests nothing.
 func TestStuckResolutionIsNotAskedInProtect(t *testing.T) {
 	t.Parallel()
-	w := workOf(1, 6, stuck(5))
+	w := stateOf(1, 6, stuck(5))
 	w.Protected = true
 	tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Resolution: decider{ActionReplace, "r"}, Log: slog.New(slog.DiscardHandler)}, state: w}
 	j := evaluation{after: []Tx{stuck(5)}}

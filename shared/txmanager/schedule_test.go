@@ -54,7 +54,7 @@ func TestH21WhatIsDueIsReadFromTheState(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
-				w := queue(workOf(5, 6, c.held...), c.queue...)
+				w := queue(stateOf(5, 6, c.held...), c.queue...)
 				if c.w != nil {
 					w = c.w(w)
 				}
@@ -73,21 +73,21 @@ func TestResubmitSwitchedOffIsNotDue(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		r.Resubmit = false
-		if got, want := r.planNextWork(workOf(1, 6, timed(pending(5), in(time.Minute), in(time.Second)))), (nextWork{kind: KindReceipt, at: *in(time.Minute)}); got != want {
+		if got, want := r.planNextWork(stateOf(1, 6, timed(pending(5), in(time.Minute), in(time.Second)))), (nextWork{kind: KindReceipt, at: *in(time.Minute)}); got != want {
 			t.Errorf("pending: got %+v, want %+v", got, want)
 		}
-		if got, want := r.planNextWork(workOf(1, 6, timed(submitted(5), in(time.Minute), in(time.Second)))), (nextWork{kind: KindResubmit, at: *in(time.Second)}); got != want {
+		if got, want := r.planNextWork(stateOf(1, 6, timed(submitted(5), in(time.Minute), in(time.Second)))), (nextWork{kind: KindResubmit, at: *in(time.Second)}); got != want {
 			t.Errorf("sent: got %+v, want %+v", got, want)
 		}
 	})
 }
 
 // Every transaction that holds a nonce outside PROTECT is due at some time.
-func TestEveryHeldNonceIsDueSomehow(t *testing.T) {
+func TestEveryOpenNonceIsDue(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
-		v := viewOf(workOf(1, 6, pending(5)), blocks('a', 100, 101)...)
+		v := viewOf(stateOf(1, 6, pending(5)), blocks('a', 100, 101)...)
 		var reached []Tx
 		for _, tx := range []Tx{pending(5), submitted(5), stuck(5), included(5, blocks('a', 100, 101)...)} {
 			for _, answer := range []Answer{AnswerUnknown, AnswerNotFound, AnswerFound} {
@@ -101,7 +101,7 @@ func TestEveryHeldNonceIsDueSomehow(t *testing.T) {
 		}
 		reached = append(reached, bare(5), withVersion(bare(5), VersionOriginal, Signed{}, dbNow))
 		for _, tx := range reached {
-			if d := r.planNextWork(workOf(1, 6, tx)); !d.advanceNow && d.at.IsZero() {
+			if d := r.planNextWork(stateOf(1, 6, tx)); !d.advanceNow && d.at.IsZero() {
 				t.Errorf("%s/%s %q: nothing is due", tx.State, tx.Sub, tx.LastError)
 			}
 		}
@@ -110,7 +110,7 @@ func TestEveryHeldNonceIsDueSomehow(t *testing.T) {
 
 // A query asks for receipts of every version of due transactions, and headers from the lowest
 // stored receipt to the last confirmation of the highest.
-func TestQuestionAsksForWhatIsDue(t *testing.T) {
+func TestQueryAsksForDueTransactions(t *testing.T) {
 	t.Parallel()
 	now, far := ago(time.Second), in(time.Hour)
 	two := timed(pending(6), now, far)
@@ -141,7 +141,7 @@ func TestQuestionAsksForWhatIsDue(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
 				for _, k := range []Kind{KindAdvance, KindReceipt, KindConfirm, KindResubmit} {
-					q, ok := rulesOf(20).nextQuery(workOf(5, 7, c.held...), k, reader(nil))
+					q, ok := rulesOf(20).nextQuery(stateOf(5, 7, c.held...), k, reader(nil))
 					wantOK := c.ok && (c.name != "without bytes" || k.MaySign()) // only the signer can do anything there
 					if ok != wantOK || !slices.Equal(q.Receipts, c.receipts) || q.FromBlock != c.from || q.ToBlock != c.to {
 						t.Errorf("%s: got %v, %d receipts, headers %d to %d; want %v, %d, %d to %d",
@@ -157,7 +157,7 @@ func TestQuestionAsksForWhatIsDue(t *testing.T) {
 }
 
 // Only a function that may sign queries for the queue, and only where a nonce is free.
-func TestQuestionAboutTheQueue(t *testing.T) {
+func TestQueryCoversTheQueueOnlyForASigner(t *testing.T) {
 	t.Parallel()
 	waits := queued(1, "call")
 	waits.NextCheckAt = in(time.Minute)
@@ -182,7 +182,7 @@ func TestQuestionAboutTheQueue(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
-				w := queue(workOf(5, 6), c.queue...)
+				w := queue(stateOf(5, 6), c.queue...)
 				if c.change != nil {
 					c.change(&w)
 				}
@@ -212,7 +212,7 @@ func TestEstimatesFindTheirTransactions(t *testing.T) {
 }
 
 // A further query asks for the same and for the headers on top of the receipts that were found.
-func TestAgainCoversWhatWasFound(t *testing.T) {
+func TestFinalityQueryCoversFoundReceipts(t *testing.T) {
 	t.Parallel()
 	h := func(n uint64) Hash { return versionHash(n, 1) }
 	v := ChainObservation{Receipts: map[Hash]ReceiptAnswer{
@@ -247,7 +247,7 @@ func TestTagsAreAskedFor(t *testing.T) {
 			if mode == ByConfirmations {
 				depth = 20
 			}
-			q, _ := r.nextQuery(workOf(1, 6, timed(included(5, block('a', 100)), nil, nil)), KindConfirm, nil)
+			q, _ := r.nextQuery(stateOf(1, 6, timed(included(5, block('a', 100)), nil, nil)), KindConfirm, nil)
 			if q.Finality != tag || q.FromBlock != 100 || q.ToBlock != 100+depth {
 				t.Errorf("%s: got tag %q, headers %d to %d; want %q, 100 to %d", mode, q.Finality, q.FromBlock, q.ToBlock, tag, 100+depth)
 			}
@@ -283,7 +283,7 @@ func TestBlocksAreExpectedByTheChainsRhythm(t *testing.T) {
 
 // A transaction without bytes above one that no node holds is not overdue before that one is
 // checked. Once that one is broadcasting, it is due at once.
-func TestWhatIsHeldBackIsNotOverdue(t *testing.T) {
+func TestBlockedTransactionIsNotOverdue(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
@@ -316,7 +316,7 @@ func TestWhatIsHeldBackIsNotOverdue(t *testing.T) {
 			{"it waits for something of its own", pending(5), waiting("not signed: no answer", in(time.Minute)), nil},
 			{"with an order", stuck(5), ordered, nil},
 		} {
-			moves := r.postponeBlocked(workOf(2, 7, c.below, c.above))
+			moves := r.postponeBlocked(stateOf(2, 7, c.below, c.above))
 			if c.want == nil {
 				if len(moves) != 0 {
 					t.Errorf("%s: got %+v, want it left as it is", c.name, moves[0].To)
@@ -327,12 +327,12 @@ func TestWhatIsHeldBackIsNotOverdue(t *testing.T) {
 				t.Errorf("%s: got %+v, want its next look at %v", c.name, moves, c.want)
 			}
 		}
-		w := workOf(2, 7, stuck(5), waiting("", past))
+		w := stateOf(2, 7, stuck(5), waiting("", past))
 		w.Protected = true
 		if moves := r.postponeBlocked(w); len(moves) != 0 {
 			t.Errorf("in PROTECT: got %+v, want nothing moved", moves)
 		}
-		w = workOf(2, 7, stuck(5), waiting("", past))
+		w = stateOf(2, 7, stuck(5), waiting("", past))
 		tn := &leaseSession{Worker: &Worker{Rules: r}, chain: reader(nil), kind: KindReceipt, state: w}
 		if p := tn.planUnsigned(t.Context(), viewOf(w, block('a', 100))); len(p.transitions) != 1 || !p.transitions[0].To.NextCheckAt.Equal(far) {
 			t.Errorf("a look by receipt: got %+v, want it planned too", p.transitions)
@@ -342,7 +342,7 @@ func TestWhatIsHeldBackIsNotOverdue(t *testing.T) {
 
 // Work that arrived while a submitter was served waits half a block, at most half a second, and
 // never longer than other due work.
-func TestCompanyIsWaitedForHalfABlock(t *testing.T) {
+func TestNewWorkWaitsAtMostHalfABlock(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	for _, c := range []struct{ block, due, want time.Duration }{

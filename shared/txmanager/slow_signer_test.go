@@ -40,7 +40,7 @@ func (s stores) Commit(_ context.Context, w Commit) (CommitResult, error) {
 
 // A slow signer must not use up the invocation on a wide window. The signed versions are stored
 // and sent; the next iteration, which follows at once, signs the rest.
-func TestSlowSignerSignsWhatARoundCanHold(t *testing.T) {
+func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 	t.Parallel()
 	const window = 8
 	frozen(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestSlowSignerSignsWhatARoundCanHold(t *testing.T) {
 		for seq := range int64(window) {
 			queue8 = append(queue8, queued(seq+1, "pay"))
 		}
-		w := queue(workOf(window, 5), queue8...)
+		w := queue(stateOf(window, 5), queue8...)
 		worker := &Worker{Signer: slow{2 * time.Second, true, &asked}, Rules: rules, Log: slog.New(slog.DiscardHandler)}
 		tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w, queueQueried: true}
 		p := tn.planUnsigned(t.Context(), viewOf(w, block('a', 100)))
@@ -71,7 +71,7 @@ func TestSlowSignerSignsWhatARoundCanHold(t *testing.T) {
 		for n := range uint64(window) {
 			held = append(held, bare(5+n))
 		}
-		w := workOf(window, 5+window, held...)
+		w := stateOf(window, 5+window, held...)
 		worker := &Worker{Signer: slow{2 * time.Second, false, &asked}, Store: stores{writes: &writes}, Rules: rules, Log: slog.New(slog.DiscardHandler)}
 		tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w}
 		ids, err := tn.signDueVersions(t.Context(), viewOf(w, block('a', 100)))
@@ -125,7 +125,7 @@ func (c *crowd) signs(t *testing.T, r Rules, bound bool) (nonces []uint64) {
 		for n := range uint64(window) {
 			held = append(held, bare(5+n))
 		}
-		w := workOf(window, 5+window, held...)
+		w := stateOf(window, 5+window, held...)
 		tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w}
 		if _, err := tn.signDueVersions(t.Context(), viewOf(w, block('a', 100))); err != nil {
 			t.Fatal(err)
@@ -139,7 +139,7 @@ func (c *crowd) signs(t *testing.T, r Rules, bound bool) (nonces []uint64) {
 	for seq := range int64(window) {
 		all = append(all, queued(seq+1, "pay"))
 	}
-	w := queue(workOf(window, 5), all...)
+	w := queue(stateOf(window, 5), all...)
 	tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w, queueQueried: true}
 	for _, a := range tn.planUnsigned(t.Context(), viewOf(w, block('a', 100))).allocations {
 		if a.Signed == nil || uint64(a.Signed.Raw[0]) != a.Nonce {
@@ -152,7 +152,7 @@ func (c *crowd) signs(t *testing.T, r Rules, bound bool) (nonces []uint64) {
 
 // Signatures are made concurrently, as many as the rules allow, and kept in nonce order. A missing
 // one excludes all above it. A signer outside this process gets one request at a time.
-func TestSignaturesAreMadeSideBySide(t *testing.T) {
+func TestSignaturesAreMadeConcurrently(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		inside  bool

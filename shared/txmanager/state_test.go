@@ -89,7 +89,7 @@ func TestHeldNoncesNeverReturnToTheQueue(t *testing.T) {
 	}
 }
 
-func TestIllegalMoveNamesBothStates(t *testing.T) {
+func TestIllegalTransitionNamesBothStates(t *testing.T) {
 	t.Parallel()
 	err := fmt.Errorf("transaction x: %w", IllegalTransitionError{From: Confirmed, To: Queued})
 	got, ok := errors.AsType[IllegalTransitionError](err)

@@ -91,10 +91,10 @@ func TestRoomIsTheWindowLessWhatIsHeld(t *testing.T) {
 }
 
 // The process's monotonic clock extrapolates the database's clock.
-func TestWorkCarriesTheDatabasesClockOn(t *testing.T) {
+func TestStateExtrapolatesTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := workOf(1, 0)
+		w := stateOf(1, 0)
 		time.Sleep(3 * time.Second) // of the bubble's clock
 		if got, want := w.now(), dbNow.Add(3*time.Second); !got.Equal(want) {
 			t.Errorf("got %v, want %v", got, want)
@@ -104,11 +104,11 @@ func TestWorkCarriesTheDatabasesClockOn(t *testing.T) {
 
 // The state after a commit has the changed rows and the new allocations, without terminal
 // transactions.
-func TestWorkAfterAWrite(t *testing.T) {
+func TestStateAfterACommit(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		load := func() SubmitterState {
-			return queue(workOf(4, 7, pending(5), bare(6)), queued(1, "pay"), queued(2, "pay"), queued(3, "pay"), queued(4, "pay"))
+			return queue(stateOf(4, 7, pending(5), bare(6)), queued(1, "pay"), queued(2, "pay"), queued(3, "pay"), queued(4, "pay"))
 		}
 		w := load()
 		final, rejected, aside, first := endedByReceipt(pending(5), Receipt{Succeeded: true}), queued(1, "pay"), queued(2, "pay"), queued(3, "pay")
@@ -137,7 +137,7 @@ func TestWorkAfterAWrite(t *testing.T) {
 	})
 }
 
-func TestWorkAfterAWriteKeepsProtectAndFinalHead(t *testing.T) {
+func TestStateAfterACommitKeepsProtectAndFinalHead(t *testing.T) {
 	t.Parallel()
 	w := SubmitterState{FinalHead: 100}
 	if after := w.afterCommit(Commit{Cursor: CursorChange{FinalHead: 90}}); after.FinalHead != 100 || after.Protected {
@@ -152,7 +152,7 @@ func TestWorkAfterAWriteKeepsProtectAndFinalHead(t *testing.T) {
 func TestH05OnlyBoundAllocationsCount(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(3, 5), queued(1, "pay"), queued(2, "pay"), queued(3, "pay"))
+		w := queue(stateOf(3, 5), queued(1, "pay"), queued(2, "pay"), queued(3, "pay"))
 		var wr Commit
 		for i, q := range w.Queue {
 			n := 5 + uint64(i)
@@ -171,7 +171,7 @@ func TestH05OnlyBoundAllocationsCount(t *testing.T) {
 	})
 }
 
-func TestPickKeepsNonceOrder(t *testing.T) {
+func TestOpenByIDKeepsNonceOrder(t *testing.T) {
 	t.Parallel()
 	w := SubmitterState{Open: []Tx{pending(5), pending(6), pending(7)}}
 	var got []string

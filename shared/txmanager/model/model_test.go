@@ -54,7 +54,7 @@ func TestReservationsHold(t *testing.T) {
 
 // H13: if an expired nonce is allocated again, bytes that the owner sent elsewhere can consume an
 // intent's nonce.
-func TestH13TimeOutRecycles(t *testing.T) {
+func TestH13ExpiredNonceMustNotBeAllocatedAgain(t *testing.T) {
 	t.Parallel()
 	breaks(t, Check(less(func(r *Rules) { r.TimeOutFills = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1, Rogues: 1}),
 		"consumed by what is not its holder's", "owner A signs", "owner A sends", "intent 1 shall have nonce 0")
@@ -69,21 +69,21 @@ func TestLateMarkOfAFormerOwner(t *testing.T) {
 }
 
 // A nonce that has stored bytes and is released anyway gets versions of two payloads.
-func TestSignedAndGivenBack(t *testing.T) {
+func TestNonceWithStoredBytesIsNotReleased(t *testing.T) {
 	t.Parallel()
 	breaks(t, Check(less(func(r *Rules) { r.UnsignedOnly = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1}),
 		"versions of two payloads", "the mark used of owner A arrives", "the mark recyclable of owner A arrives", "intent 1 shall have nonce 0")
 }
 
 // H5: the intent that is to get a released nonce is cancelled between load and write.
-func TestH05TakerLeavesTheQueue(t *testing.T) {
+func TestH05CancelledIntentGetsNoReleasedNonce(t *testing.T) {
 	t.Parallel()
 	breaks(t, Check(less(func(r *Rules) { r.IntentFirst = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1, Cancels: 1}),
 		"a nonce that nobody has", "worker 0 loads: intent 1 shall have nonce 0, from owner A", "intent 1 is cancelled")
 }
 
 // A released nonce that no intent needs is never consumed.
-func TestGivenBackAndNobodyCame(t *testing.T) {
+func TestReleasedNonceIsConsumedIfNoIntentNeedsIt(t *testing.T) {
 	t.Parallel()
 	breaks(t, Check(less(func(r *Rules) { r.ReleasedTimesOut = false }), Budget{Workers: 1, Window: 1, Owners: 1}),
 		modelcheck.NoEnd, "the mark recyclable of owner A arrives")

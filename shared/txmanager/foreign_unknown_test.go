@@ -33,7 +33,7 @@ func (forgetful) ReadBlocks(context.Context, BlocksQuery) (BlocksRead, error) {
 // However many lost nonces the node cannot answer, a release decides about all of them as unknown.
 // It does not report forever that they are being read. A node without old counts and blocks is
 // queried about few of them.
-func TestManyNoncesOfWhichTheNodeCannotTellAreJudged(t *testing.T) {
+func TestReleaseDecidesAboutManyUnknownNonces(t *testing.T) {
 	t.Parallel()
 	const lost = 3*maxForeignReads + 1
 	for name, c := range map[string]struct {
@@ -47,7 +47,7 @@ func TestManyNoncesOfWhichTheNodeCannotTellAreJudged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := workOf(1, 0)
+			w := stateOf(1, 0)
 			w.Incident, w.Protected = 1, true
 			v := watching(viewOf(w, block('a', 100)), block('a', 95))
 			v.FinalCount, v.Account.LatestCount = new(uint64(lost)), lost
@@ -56,7 +56,7 @@ func TestManyNoncesOfWhichTheNodeCannotTellAreJudged(t *testing.T) {
 			}
 			asked := 0
 			p := forgetful{&panel{ChainConnector: reader(nil), views: []ChainObservation{v}, quorum: 1}, c.oldest, c.err, &asked}
-			book := &evidenceBook{}
+			book := &evidenceStore{}
 			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book}, chain: p, state: w, began: time.Now()}
 			tn.Rules.IterationsEndAfter = time.Hour
 			_, out, err := tn.planResync(t.Context(), &ReleaseRequest{Count: lost}, LostNonces{})

@@ -15,7 +15,7 @@ import (
 func TestH10ForeignUseOfTheNonceInFlightIsSuspected(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 6, pending(5))
+		w := stateOf(1, 6, pending(5))
 		v := viewOf(w, block('a', 101))
 		v.Account.LatestCount, v.Account.PendingCount = 6, 6
 		v.Known = map[Hash]Answer{versionHash(5, 1): AnswerNotFound}
@@ -30,10 +30,10 @@ func TestH10ForeignUseOfTheNonceInFlightIsSuspected(t *testing.T) {
 }
 
 // H6: the iteration that opens PROTECT sends nothing.
-func TestH06TheLookThatOpensProtectSendsNothing(t *testing.T) {
+func TestH06TheIterationThatOpensProtectSendsNothing(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 6, timed(pending(5), ago(time.Second), ago(time.Second)))
+		w := stateOf(1, 6, timed(pending(5), ago(time.Second), ago(time.Second)))
 		w.SuspectedViolation = &Violation{Block: 100}
 		v := viewOf(w, block('a', 101))
 		v.Account.LatestCount, v.Account.PendingCount = 7, 7
@@ -47,10 +47,10 @@ func TestH06TheLookThatOpensProtectSendsNothing(t *testing.T) {
 }
 
 // H21, H27: a deferred intent is due when the nonce that it waits for is terminal.
-func TestH27WhatWasSetAsideIsDueWhenTheRestHasSettled(t *testing.T) {
+func TestH27DeferredIntentIsDueWhenItsNonceIsTerminal(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(2, 6, pending(5)), queued(1, "call"))
+		w := queue(stateOf(2, 6, pending(5)), queued(1, "call"))
 		r := rulesOf(1)
 		p := r.planAllocations(w, reader(nil), viewOf(w, block('a', 100)), estimates1(reverts()))
 		w = w.afterCommit(Commit{Transitions: p.transitions}) // deferred until 5
@@ -63,12 +63,12 @@ func TestH27WhatWasSetAsideIsDueWhenTheRestHasSettled(t *testing.T) {
 }
 
 // H21: an intent that was deferred once and is in the queue again stays in it.
-func TestH27WhatComesBackFromAsideStaysInTheQueue(t *testing.T) {
+func TestH27IntentBackFromDeferralStaysInTheQueue(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		back := queued(1, "call")
 		back.DeferredUntilNonce = new(uint64(5)) // terminal: the store loads it again
-		w := queue(workOf(2, 6), back)
+		w := queue(stateOf(2, 6), back)
 		if d := rulesOf(3).planNextWork(w.afterCommit(Commit{})); !d.advanceNow {
 			t.Errorf("after an empty write: got %+v, want an advance", d)
 		}
@@ -90,7 +90,7 @@ func TestFeeCapBelowTheBaseFeeWaitsInTheQueue(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		cheap := map[string]Call{"cheap": {To: &Address{}, Gas: 21_000, FeeCapWei: big.NewInt(9)}}
-		w := queue(workOf(1, 5), queued(1, "cheap"))
+		w := queue(stateOf(1, 5), queued(1, "cheap"))
 		p := rulesOf(3).planAllocations(w, reader(cheap), viewOf(w, block('a', 100)), nil) // base fee 10
 		if got := outline(p); got != "q-1 waits" {
 			t.Errorf("got %q, want it to wait for a lower fee", got)
@@ -102,7 +102,7 @@ func TestFeeCapBelowTheBaseFeeWaitsInTheQueue(t *testing.T) {
 func TestHeldNonceInProtectIsNotDueNow(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 6, bare(5))
+		w := stateOf(1, 6, bare(5))
 		w.Protected = true
 		if d := rulesOf(3).planNextWork(w); d.advanceNow {
 			t.Errorf("got %+v, want no advance", d)
@@ -118,7 +118,7 @@ func TestStuckByAgeAlsoWithoutResubmission(t *testing.T) {
 		r.Resubmit = false
 		tx := timed(pending(5), ago(time.Second), ago(time.Second))
 		tx.FirstSubmitAt = ago(24 * time.Hour)
-		if after, _ := evaluateOne(r, tx, viewOf(workOf(1, 6, tx), block('a', 100))); after.State != Stuck {
+		if after, _ := evaluateOne(r, tx, viewOf(stateOf(1, 6, tx), block('a', 100))); after.State != Stuck {
 			t.Errorf("a day without a receipt: got %s, want STUCK", after.State)
 		}
 	})
@@ -136,7 +136,7 @@ func TestWhatAReorgRemovedIsSentAgainWhateverItsAge(t *testing.T) {
 		} {
 			r, tx := rulesOf(20), included(5, blocks('a', 100, 102)...)
 			change(&tx, &r)
-			after, j := evaluateOne(r, tx, viewOf(workOf(1, 6, tx), blocks('b', 100, 104)...))
+			after, j := evaluateOne(r, tx, viewOf(stateOf(1, 6, tx), blocks('b', 100, 104)...))
 			if after.State != Tracking || after.Sub != Pending || len(j.rebroadcasts) != 1 {
 				t.Errorf("%s: got %s/%s, %d sent; want PENDING and sent again", name, after.State, after.Sub, len(j.rebroadcasts))
 			}
@@ -145,16 +145,16 @@ func TestWhatAReorgRemovedIsSentAgainWhateverItsAge(t *testing.T) {
 }
 
 // H11: a lower head changes nothing, whatever its hashes.
-func TestH11LowerHeadWithOtherHashesIsNoNews(t *testing.T) {
+func TestH11LowerHeadWithOtherHashesChangesNothing(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		tx := included(5, blocks('a', 100, 105)...)
 		shown := append(blocks('a', 100, 100), block('b', 101))
-		after, j := evaluateOne(rulesOf(20), tx, finding(viewOf(workOf(1, 6, tx), shown...), *tx.Receipt))
+		after, j := evaluateOne(rulesOf(20), tx, finding(viewOf(stateOf(1, 6, tx), shown...), *tx.Receipt))
 		if j.newForks != 0 || len(after.Confirmations) != 6 {
 			t.Errorf("head 101 against a list up to 105: got %d new forks, %d blocks; want none, 6", j.newForks, len(after.Confirmations))
 		}
-		after, j = evaluateOne(rulesOf(20), tx, viewOf(workOf(1, 6, tx), block('b', 100)))
+		after, j = evaluateOne(rulesOf(20), tx, viewOf(stateOf(1, 6, tx), block('b', 100)))
 		if j.newForks != 0 || after.Receipt == nil {
 			t.Errorf("head 100', receipt in 100: got %d new forks, receipt %v; want it kept until the head is past it", j.newForks, after.Receipt)
 		}
@@ -167,7 +167,7 @@ func TestH26ReceiptAboveTheNodesHeadIsNotPaidYet(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		tx := included(5, block('a', 101))
 		tx.Gas = params(21_000, 1000, 1_000_000)
-		w := queue(workOf(2, 6, tx), queued(1, "pay"))
+		w := queue(stateOf(2, 6, tx), queued(1, "pay"))
 		v := viewOf(w, block('a', 100)) // it lags: the count is still 5
 		v.Account.BalanceWei = costWithPlaceholder(*tx.Gas)
 		if got := outline(rulesOf(3).planAllocations(w, reader(nil), v, nil)); got != "q-1 waits" {
@@ -181,7 +181,7 @@ func TestH26ReceiptAboveTheNodesHeadIsNotPaidYet(t *testing.T) {
 func TestHeadersAskedForAreBounded(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(2, 7, timed(included(5, block('a', 100)), nil, nil), timed(pending(6), nil, nil))
+		w := stateOf(2, 7, timed(included(5, block('a', 100)), nil, nil), timed(pending(6), nil, nil))
 		r := rulesOf(20)
 		q, _ := r.nextQuery(w, KindReceipt, nil)
 		q = r.withFinalityHeaders(q, finding(viewOf(w, block('a', 20_000)), receiptOf(w.Open[1], Header{Number: 19_000})))
@@ -193,11 +193,11 @@ func TestHeadersAskedForAreBounded(t *testing.T) {
 
 // Whatever the node answers, every transition is allowed: the store would otherwise refuse the
 // whole commit each time.
-func TestFinalReceiptInProtectIsALegalMove(t *testing.T) {
+func TestFinalReceiptInProtectIsALegalTransition(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		tx := held(5, Protect, "")
-		v := finding(viewOf(workOf(1, 6, tx), blocks('a', 100, 103)...), receiptOf(tx, block('a', 100)))
+		v := finding(viewOf(stateOf(1, 6, tx), blocks('a', 100, 103)...), receiptOf(tx, block('a', 100)))
 		if _, j := evaluateOne(rulesOf(1), tx, v); !j.transitions[0].From.MayBecome(j.transitions[0].To.State) {
 			t.Errorf("got %s to %s, want a legal move", j.transitions[0].From, j.transitions[0].To.State)
 		}
@@ -217,7 +217,7 @@ func (noSigner) InProcess(Submitter) bool { return true }
 func TestFailedSigningMakesTheRightTransactionWait(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(2, 5), queued(1, "junk"), queued(2, "pay"))
+		w := queue(stateOf(2, 5), queued(1, "junk"), queued(2, "pay"))
 		worker := &Worker{Signer: noSigner{}, Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}
 		tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w, queueQueried: true}
 		p := tn.planUnsigned(t.Context(), viewOf(w, block('a', 100)))
