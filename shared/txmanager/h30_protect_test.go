@@ -16,23 +16,23 @@ func TestH30ProtectIsAFormula(t *testing.T) {
 	var raised, suspected, trusted, quiet int
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawAccount(t)
-		amissAt, known := uint64(0), false // the block of the first observation that showed a violation
-		reorg := false                     // whether that was a reorged final block
+		violationAt, known := uint64(0), false // the block of the first observation that showed a violation
+		reorg := false                         // whether that was a reorged final block
 		for range rapid.IntRange(1, 6).Draw(t, "looks") {
 			v := drawCounts(t, w)
 			broken := brokenPremise(w, v)
 			tells := !reorg || v.HashesAt[100] == block('a', 100).Hash
 			got := evaluateViolation(w, v)
-			switch want := wantChange(broken, v.Head, amissAt, known, reorg, tells); {
+			switch want := wantChange(broken, v.Head, violationAt, known, reorg, tells); {
 			case changed(got) != want:
-				t.Fatalf("look at block %d, final %d, first amiss at %d (%v); counts %d and %d, next %d, lowest %d: got %s, want %s",
-					v.Head.Number, w.FinalHead, amissAt, known, v.Account.LatestCount, v.Account.PendingCount, w.NextNonce, w.lowestOpenNonce(), changed(got), want)
+				t.Fatalf("observation at block %d, final %d, first violation at %d (%v); counts %d and %d, next %d, lowest %d: got %s, want %s",
+					v.Head.Number, w.FinalHead, violationAt, known, v.Account.LatestCount, v.Account.PendingCount, w.NextNonce, w.lowestOpenNonce(), changed(got), want)
 			case want == "protect":
 				raised++
 				wantEvidence(t, w, v, *got.OpenIncident)
 				return
 			case want == "suspect":
-				amissAt, known, reorg = v.Head.Number, true, broken == FinalBlockReorged
+				violationAt, known, reorg = v.Head.Number, true, broken == FinalBlockReorged
 				suspected++
 			case want == "trust":
 				known = false
@@ -109,18 +109,18 @@ func brokenPremise(w SubmitterState, v ChainObservation) ViolationKind {
 	return NonceConsumed
 }
 
-// wantChange is the change that the observation must cause, after a first violation at amissAt.
+// wantChange is the change that the observation must cause, after a first violation at violationAt.
 // Foreign use and a reorged final block count as different violations. A final block is back only
 // if the observation shows it.
-func wantChange(broken ViolationKind, head Header, amissAt uint64, known, reorg, tells bool) string {
+func wantChange(broken ViolationKind, head Header, violationAt uint64, known, reorg, tells bool) string {
 	switch {
 	case broken != "" && !known:
 		return "suspect"
-	case broken != "" && head.Number > amissAt && reorg != (broken == FinalBlockReorged):
+	case broken != "" && head.Number > violationAt && reorg != (broken == FinalBlockReorged):
 		return "suspect"
-	case broken != "" && head.Number > amissAt:
+	case broken != "" && head.Number > violationAt:
 		return "protect"
-	case broken == "" && known && head.Number >= amissAt && tells:
+	case broken == "" && known && head.Number >= violationAt && tells:
 		return "trust"
 	}
 	return "nothing"

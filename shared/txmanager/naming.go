@@ -307,7 +307,7 @@ func (t *leaseSession) checkStillOnChain(ctx context.Context, e evidence) error 
 	q := ChainQuery{Submitter: t.state.submitterOf(), HashesAt: []uint64{last.Tx.BlockNumber}}
 	v, err := t.query(ctx, q)
 	if err != nil {
-		return fmt.Errorf("look at block %d: %w", last.Tx.BlockNumber, err)
+		return fmt.Errorf("query block %d: %w", last.Tx.BlockNumber, err)
 	}
 	block := Header{Number: last.Tx.BlockNumber, Hash: last.Tx.BlockHash}
 	if v.HashesAt[block.Number] != block.Hash {

@@ -25,7 +25,7 @@ func TestProtectNeedsASecondObservationAtALaterBlock(t *testing.T) {
 		{"far ahead, first look", 1 << 60, 1 << 60, nil, 101, false, "suspect"},
 		{"second look at a later block", 7, 7, before, 101, false, "protect"},
 		{"second look: pending only", 5, 7, before, 101, false, "protect"},
-		{"second look at the same block", 7, 7, before, 100, false, "nothing"},
+		{"second observation at the same block", 7, 7, before, 100, false, "nothing"},
 		{"second look at an earlier block", 7, 7, before, 99, false, "nothing"},
 		{"the counts are right again", 6, 6, before, 101, false, "trust"},
 		{"the counts are behind", 3, 3, before, 101, false, "trust"},

@@ -143,8 +143,8 @@ func TestReleasedNonceSeenOnChainIsNotReused(t *testing.T) {
 			want            string
 		}{
 			"nothing of it":    {4, 5, ""},
-			"something pends":  {4, 6, "given back unsigned"},
-			"something has it": {6, 6, "given back unsigned"},
+			"something pends":  {4, 6, "released unsigned"},
+			"something has it": {6, 6, "released unsigned"},
 		} {
 			v := viewOf(w, block('a', 100))
 			v.Account.LatestCount, v.Account.PendingCount = c.latest, c.pending
