@@ -18,27 +18,27 @@ import (
 // and by blocks.
 type oldChain struct {
 	*panel
-	takers map[uint64]ConsumingTx
-	kept   uint64 // the first block of which it has counts
-	final  uint64
-	older  uint64 // the last block that is older than the submitter
-	refuse error  // to give blocks
-	counts int    // how often it was queried by counts
-	blocks []BlocksQuery
-	before func() // called before it answers; nil: no call
+	transactions map[uint64]ConsumingTx
+	kept         uint64 // the first block of which it has counts
+	final        uint64
+	older        uint64 // the last block that is older than the submitter
+	refuse       error  // to give blocks
+	counts       int    // how often it was queried by counts
+	blocks       []BlocksQuery
+	before       func() // called before it answers; nil: no call
 }
 
 func (c *oldChain) FindConsumingTx(_ context.Context, _ Submitter, n uint64) (ConsumingTx, error) {
 	c.asks()
 	c.counts++
-	taker, ok := c.takers[n]
+	consuming, ok := c.transactions[n]
 	switch {
-	case c.kept > 0 && taker.BlockNumber < c.kept:
+	case c.kept > 0 && consuming.BlockNumber < c.kept:
 		return ConsumingTx{}, fmt.Errorf("%w: %w", ErrNoCounts, ErrConsumerUnavailable)
 	case !ok:
 		return ConsumingTx{}, ErrConsumerUnavailable
 	}
-	return taker, nil
+	return consuming, nil
 }
 
 func (c *oldChain) ReadBlocks(_ context.Context, q BlocksQuery) (BlocksRead, error) {
@@ -49,9 +49,9 @@ func (c *oldChain) ReadBlocks(_ context.Context, q BlocksQuery) (BlocksRead, err
 		return r, c.refuse
 	}
 	r.End = min(c.final, q.After+uint64(q.Most))
-	for n, taker := range c.takers {
-		if taker.BlockNumber > q.After && taker.BlockNumber <= r.End {
-			r.Transactions[n] = taker
+	for n, consuming := range c.transactions {
+		if consuming.BlockNumber > q.After && consuming.BlockNumber <= r.End {
+			r.Transactions[n] = consuming
 		}
 	}
 	return r, nil
@@ -78,13 +78,13 @@ func (c *oldChain) readBehind(call int) (all []uint64) {
 func newOldChain(blocksOf ...uint64) (c *oldChain, w SubmitterState) {
 	w = stateOf(1, 0)
 	w.Incident, w.Protected = 1, true
-	c = &oldChain{panel: &panel{ChainConnector: reader(nil), quorum: 2}, takers: map[uint64]ConsumingTx{}, final: 2000}
+	c = &oldChain{panel: &panel{ChainConnector: reader(nil), quorum: 2}, transactions: map[uint64]ConsumingTx{}, final: 2000}
 	v := viewOf(w, block('a', 2000))
 	v.FinalCount = new(uint64(len(blocksOf)))
 	v.Account.LatestCount = uint64(len(blocksOf))
 	for n, number := range blocksOf {
 		h := versionHash(uint64(n), 0xf0)
-		c.takers[uint64(n)] = ConsumingTx{Hash: h, BlockNumber: number, BlockHash: block('a', number).Hash, Node: "n0", ValueWei: fmt.Sprint(n)}
+		c.transactions[uint64(n)] = ConsumingTx{Hash: h, BlockNumber: number, BlockHash: block('a', number).Hash, Node: "n0", ValueWei: fmt.Sprint(n)}
 		v.Receipts[h] = ReceiptAnswer{Answer: AnswerFound, Receipt: Receipt{TxHash: h, BlockNumber: number, BlockHash: block('a', number).Hash, Succeeded: true}}
 	}
 	v.HashesAt = map[uint64]Hash{}
@@ -153,7 +153,7 @@ func TestForeignTransactionsAreReadInSteps(t *testing.T) {
 			t.Errorf("stored: got %v, want each nonce once", got)
 		}
 		for _, f := range book.stored {
-			if want := c.takers[f.Nonce]; f.Tx.Hash != want.Hash || f.CallDigest != want.CallDigest() || !f.Succeeded || f.Incident != 1 {
+			if want := c.transactions[f.Nonce]; f.Tx.Hash != want.Hash || f.CallDigest != want.CallDigest() || !f.Succeeded || f.Incident != 1 {
 				t.Errorf("nonce %d: got %+v, want what the chain has", f.Nonce, f)
 			}
 		}
@@ -174,9 +174,9 @@ func TestForeignTransactionsNeedAQuorum(t *testing.T) {
 			honest := c.views[1:]
 			liar := func(v ChainObservation) ChainObservation {
 				v.Receipts = maps.Clone(v.Receipts)
-				a := v.Receipts[c.takers[1].Hash]
+				a := v.Receipts[c.transactions[1].Hash]
 				a.Receipt.BlockHash = Hash{1}
-				v.Receipts[c.takers[1].Hash] = a
+				v.Receipts[c.transactions[1].Hash] = a
 				return v
 			}
 			c.views = []ChainObservation{c.views[0], liar(honest[0]), liar(honest[1])}
@@ -315,8 +315,8 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		c, w := newOldChain(600, 1300, 1500)
 		c.kept, c.older = 1990, 550
-		hidden := c.takers[1]
-		delete(c.takers, 1)
+		hidden := c.transactions[1]
+		delete(c.transactions, 1)
 		book := &evidenceStore{open: wanted}
 		readAll(t, c, w, book)
 		if got := book.nonces(); !slices.Equal(got, []uint64{0, 2}) {
@@ -335,7 +335,7 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 			t.Errorf("before the hour is over: got blocks after %v read, want those that came since alone", got)
 		}
 
-		c.takers[1] = hidden
+		c.transactions[1] = hidden
 		later.Now = dbNow.Add(time.Hour + time.Second)
 		asked = len(c.blocks)
 		tn := step(t, c, later, book)
@@ -354,7 +354,7 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 	})
 	frozen(t, func(t *testing.T) { // the third time by another node, from further below
 		c, w := newOldChain(600, 1300)
-		delete(c.takers, 1)
+		delete(c.transactions, 1)
 		c.kept = 1990
 		begun := ForeignScan{Begun: true, Start: 1900, Block: 2000, Final: 2000, Passes: 1, EndedAt: ago(2 * time.Hour)}
 		step(t, c, w, &evidenceStore{read: begun})
@@ -389,7 +389,7 @@ func TestBlocksAreNotReadPastWhatIsNotProved(t *testing.T) {
 		c, w := newOldChain(1000, 1010)
 		c.kept = 1990
 		for _, v := range c.views {
-			v.Receipts[c.takers[0].Hash] = ReceiptAnswer{Answer: AnswerNotFound}
+			v.Receipts[c.transactions[0].Hash] = ReceiptAnswer{Answer: AnswerNotFound}
 		}
 		book := &evidenceStore{read: ForeignScan{TerminalBlock: new(uint64(1000))}}
 		for range 3 {
@@ -475,7 +475,7 @@ func TestLaggingNodesBlocksDecideNothingAboutTheLastNonces(t *testing.T) {
 		for i := range c.views {
 			c.views[i].FinalBlock = new(uint64(2000))
 		}
-		delete(c.takers, 0) // this one stays unknown
+		delete(c.transactions, 0) // this one stays unknown
 		book := &evidenceStore{}
 		for range 3 {
 			step(t, c, w, book)

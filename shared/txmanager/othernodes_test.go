@@ -171,11 +171,11 @@ func TestQuorumOfOneQueriesTheThirdIfTheSecondAbstains(t *testing.T) {
 // consumingTxNode is a panel whose first node gives the transaction that consumed a nonce.
 type consumingTxNode struct {
 	*panel
-	taker ConsumingTx
+	consuming ConsumingTx
 }
 
 func (p consumingTxNode) FindConsumingTx(context.Context, Submitter, uint64) (ConsumingTx, error) {
-	return p.taker, nil
+	return p.consuming, nil
 }
 
 // evidenceStore stores the foreign transactions that are read.

@@ -161,7 +161,7 @@ func TestSuspectedViolationIsPolled(t *testing.T) {
 		r := rulesOf(1)
 		for name, change := range map[string]func(*SubmitterState){
 			"suspected": func(w *SubmitterState) { w.SuspectedViolation = &Violation{Kind: CountAhead} },
-			"fell":      func(w *SubmitterState) { w.Protected, w.Evidence = true, &Violation{Kind: FinalBlockReorged} },
+			"reorged":   func(w *SubmitterState) { w.Protected, w.Evidence = true, &Violation{Kind: FinalBlockReorged} },
 		} {
 			w := stateOf(1, 5)
 			change(&w)
