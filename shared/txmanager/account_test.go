@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// An account's counts are what a quorum of the chain's nodes shows, whichever of them is
-// asked first. Where too few say the same there is no answer.
+// An account's counts are those that a quorum of the chain's nodes shows, whichever node is
+// queried first. Without a quorum there is no answer.
 func TestAccountIsWhatAQuorumShows(t *testing.T) {
 	t.Parallel()
-	w := workOf(1, 0)
+	w := stateOf(1, 0)
 	shows := func(latest, pending uint64, code bool) ChainObservation {
 		v := viewOf(w, block('a', 100))
 		v.Account.LatestCount, v.Account.PendingCount, v.Account.HasCode = latest, pending, code

@@ -21,8 +21,8 @@ type allocationPlan struct {
 	heldBackChanged bool
 }
 
-// whyNotAllocate returns why no nonce can be allocated now, or "".
-func whyNotAllocate(w SubmitterState, unsettled []Tx, v ChainObservation) string {
+// allocationBlockedReason returns why no nonce can be allocated now, or "".
+func allocationBlockedReason(w SubmitterState, unsettled []Tx, v ChainObservation) string {
 	first := w.nextSlots().first
 	switch a := v.Account; {
 	case w.Protected:
@@ -34,13 +34,13 @@ func whyNotAllocate(w SubmitterState, unsettled []Tx, v ChainObservation) string
 	case v.Disputes.Counts:
 		return "the chain's nodes do not agree"
 	case w.SuspectedViolation != nil && !isPastSuspected(w, v):
-		return "the node does not show whether what was amiss with the account still is"
+		return "the node does not show whether the suspected violation of the account persists"
 	case a.HasCode:
 		return "the account has code or a delegation: its nonce may move by itself"
 	case a.LatestCount > w.NextNonce || a.PendingCount > w.NextNonce:
 		return "the chain's count is ahead of the cursor"
 	case a.LatestCount > first || a.PendingCount > first:
-		return "the chain's count is ahead of a nonce that was given back unsigned"
+		return "the chain's count is ahead of a nonce that was released unsigned"
 	case a.LatestCount < w.lowestOpenNonce(), v.Head.Number < w.FinalHead:
 		return "the node lags behind what is final"
 	}

@@ -12,7 +12,7 @@ func estimated(gas uint64) Estimate             { return Estimate{Outcome: Done,
 func reverts() Estimate                         { return Estimate{Outcome: Refused, Reason: "execution reverted"} }
 func estimates1(e Estimate) map[string]Estimate { return map[string]Estimate{"q-1": e} }
 
-// outline says what a preparation makes of the queue, shortly.
+// outline summarises an allocation plan.
 func outline(p allocationPlan) string {
 	var parts []string
 	for _, a := range p.allocations {
@@ -31,8 +31,7 @@ func outline(p allocationPlan) string {
 	return strings.Join(parts, ", ")
 }
 
-// Nonces go to the queue in its order, from the cursor on, as far as the window
-// has room.
+// Nonces are planned in queue order, from the cursor on, up to the room in the window.
 func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -41,13 +40,13 @@ func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 			w    SubmitterState
 			want string
 		}{
-			{queue(workOf(1, 5), all...), "q-1=5"},
-			{queue(workOf(2, 5), all...), "q-1=5, q-2=6"},
-			{queue(workOf(9, 5), all...), "q-1=5, q-2=6, q-3=7"},
-			{queue(workOf(3, 7, pending(5), pending(6)), all...), "q-1=7"},
-			{queue(workOf(2, 7, pending(5), pending(6)), all...), ""},
-			{queue(workOf(3, 8, pending(5)), all...), ""},
-			{workOf(3, 5), ""},
+			{queue(stateOf(1, 5), all...), "q-1=5"},
+			{queue(stateOf(2, 5), all...), "q-1=5, q-2=6"},
+			{queue(stateOf(9, 5), all...), "q-1=5, q-2=6, q-3=7"},
+			{queue(stateOf(3, 7, pending(5), pending(6)), all...), "q-1=7"},
+			{queue(stateOf(2, 7, pending(5), pending(6)), all...), ""},
+			{queue(stateOf(3, 8, pending(5)), all...), ""},
+			{stateOf(3, 5), ""},
 		} {
 			p := rulesOf(3).planAllocations(c.w, reader(nil), viewOf(c.w, block('a', 100)), nil)
 			if got := outline(p); got != c.want || p.waiting {
@@ -65,12 +64,12 @@ func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 	})
 }
 
-// A payload that can never become a transaction is refused, uses no nonce, and
-// holds nobody up.
+// A payload that can never become a transaction is refused, uses no nonce, and blocks no other
+// intent.
 func TestUnreadablePayloadIsRejected(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(2, 5), queued(1, "junk"), queued(2, "pay"), queued(3, "junk"), queued(4, "pay"))
+		w := queue(stateOf(2, 5), queued(1, "junk"), queued(2, "pay"), queued(3, "junk"), queued(4, "pay"))
 		p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), nil)
 		if got, want := outline(p), "q-2=5, q-4=6, q-1 rejected, q-3 rejected"; got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -81,8 +80,8 @@ func TestUnreadablePayloadIsRejected(t *testing.T) {
 	})
 }
 
-// H27: a reverting estimate rejects only with nothing unsettled, on a node that
-// is not behind; else the intent is set aside, and later ones pass it.
+// H27: a reverting estimate rejects an intent only with no open transaction, on a node that does
+// not lag. Otherwise the intent is deferred, and later ones pass it.
 func TestH27RevertingEstimateRejectsOnlyWhereNothingCanChangeIt(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -105,7 +104,7 @@ func TestH27RevertingEstimateRejectsOnlyWhereNothingCanChangeIt(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
-				w := queue(workOf(5, 5, c.unsettled...), append(c.before, queued(1, "call"), queued(2, "pay"))...)
+				w := queue(stateOf(5, 5, c.unsettled...), append(c.before, queued(1, "call"), queued(2, "pay"))...)
 				w.FinalHead = c.finalHead
 				p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), estimates1(reverts()))
 				if got := outline(p); got != c.want || p.waiting != c.waiting {
@@ -116,11 +115,11 @@ func TestH27RevertingEstimateRejectsOnlyWhereNothingCanChangeIt(t *testing.T) {
 	}
 }
 
-// H27: gas that is given skips the estimate, whatever it says.
+// H27: a call with its own gas needs no estimate, and ignores one.
 func TestH27GivenGasSkipsTheEstimate(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(1, 5), queued(1, "pay"))
+		w := queue(stateOf(1, 5), queued(1, "pay"))
 		p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), estimates1(reverts()))
 		if got := outline(p); got != "q-1=5" || p.unsigned[0].Gas != 21_000 {
 			t.Errorf("got %q with %+v, want nonce 5 and the gas given", got, p.unsigned)
@@ -128,13 +127,13 @@ func TestH27GivenGasSkipsTheEstimate(t *testing.T) {
 	})
 }
 
-// An unknown blocks the queue: what is behind may not pass.
+// An unknown estimate blocks the queue: later intents must not pass.
 func TestUnknownEstimateWaitsAndBlocks(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		for _, estimates := range []map[string]Estimate{nil, estimates1(Estimate{}), estimates1(Estimate{Reason: "the node is busy"})} {
-			w := queue(workOf(5, 5), queued(0, "pay"), queued(1, "call"), queued(2, "pay"))
+			w := queue(stateOf(5, 5), queued(0, "pay"), queued(1, "call"), queued(2, "pay"))
 			p := r.planAllocations(w, reader(nil), viewOf(w, block('a', 100)), estimates)
 			if got, want := outline(p), "q-0=5, q-1 waits"; got != want || !p.waiting {
 				t.Fatalf("%v: got %q, waiting %v; want %q, true", estimates, got, p.waiting, want)
@@ -147,9 +146,9 @@ func TestUnknownEstimateWaitsAndBlocks(t *testing.T) {
 	})
 }
 
-// H26: the account must be able to pay for all it holds at their worst, for this
-// one, and for a placeholder of each. One wei less and it waits.
-func TestH26PurseCoversEverythingHeldAndAPlaceholderForEach(t *testing.T) {
+// H26: the account must be able to pay the worst cost of all open nonces and of this one, and a
+// placeholder for each. With one wei less the intent waits.
+func TestH26BalanceCoversEveryOpenNonceAndAPlaceholderForEach(t *testing.T) {
 	t.Parallel()
 	const feeCap = 1000
 	one := int64(21_000*feeCap + 5 + 21_000*feeCap*9/8) // the call, its value, its placeholder
@@ -182,7 +181,7 @@ func TestH26PurseCoversEverythingHeldAndAPlaceholderForEach(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
-				w := queue(workOf(5, 5, c.unsettled...), queued(1, "pay"), queued(2, "pay"), queued(3, "junk"))
+				w := queue(stateOf(5, 5, c.unsettled...), queued(1, "pay"), queued(2, "pay"), queued(3, "junk"))
 				v := viewOf(w, block('a', 100))
 				v.Account.BalanceWei = big.NewInt(c.balance)
 				p := rulesOf(3).planAllocations(w, reader(call), v, nil)
@@ -281,7 +280,7 @@ func TestUnsignedIsTheCallAsBound(t *testing.T) {
 	}
 }
 
-// Why no nonce is allocated now, in words that an operator understands.
+// Reasons why no nonce is allocated now, in words that an operator understands.
 func TestWhatForbidsAllocation(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -307,10 +306,10 @@ func TestWhatForbidsAllocation(t *testing.T) {
 			{"one without bytes below", none, []Tx{bare(5)}, "IN_FLIGHT"},
 			{"one in PROTECT below", none, []Tx{held(5, Protect, "")}, "PROTECT"},
 		} {
-			w := workOf(5, 6, c.held...)
+			w := stateOf(5, 6, c.held...)
 			v := viewOf(w, block('a', 100))
 			c.change(&w, &v)
-			got := whyNotAllocate(w, w.Open, v)
+			got := allocationBlockedReason(w, w.Open, v)
 			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 				t.Errorf("%s: got %q, want %q in it", c.name, got, c.want)
 			}
@@ -318,7 +317,7 @@ func TestWhatForbidsAllocation(t *testing.T) {
 	})
 }
 
-// What waits tells until when, and is looked at no sooner.
+// A waiting intent has a next check time, and is not checked before.
 func TestWaitingIsPlanned(t *testing.T) {
 	t.Parallel()
 	var p allocationPlan
@@ -330,8 +329,8 @@ func TestWaitingIsPlanned(t *testing.T) {
 	}
 }
 
-// No first version pays more than the deployment's ceiling, whatever the node
-// advises or the caller allows; while a block takes more, the intent waits.
+// No first version pays more than the deployment's fee limit, whatever the node advises or the
+// caller allows. While blocks require more, the intent waits.
 func TestFeesStayUnderTheCeiling(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -348,7 +347,7 @@ func TestFeesStayUnderTheCeiling(t *testing.T) {
 			{"the advice is above it", 10, 10_000, "q-1=5", 15, false},
 			{"the base fee is above it", 16, 1, "q-1 waits", 0, true},
 		} {
-			w := queue(workOf(1, 5), queued(1, "pay"))
+			w := queue(stateOf(1, 5), queued(1, "pay"))
 			v := viewOf(w, block('a', 100))
 			v.Account.BaseFeeWei, v.Account.TipWei = big.NewInt(c.base), big.NewInt(c.tip)
 			p := r.planAllocations(w, reader(nil), v, nil)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What is certainly forged ends without a nonce. What names a key that is not here waits
-// alone. Where the service of the key gives no answer, everything behind waits too.
+// A forged intent ends without a nonce. One whose key is missing here waits alone. If the key's
+// service gives no answer, all later intents wait too.
 func TestWhatIsNotProvedGetsNoNonce(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -26,21 +26,21 @@ func TestWhatIsNotProvedGetsNoNonce(t *testing.T) {
 			"unknown":                  {[]Tx{queued(3, "pay"), unknown, queued(5, "pay")}, "q-3=5, q-4 waits"},
 			"not checked yet":          {[]Tx{queued(3, "pay"), unchecked, queued(5, "pay")}, "q-3=5"},
 		} {
-			w := queue(workOf(3, 5), c.queue...)
+			w := queue(stateOf(3, 5), c.queue...)
 			p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), nil)
 			if got := outline(p); got != c.want {
 				t.Errorf("%s: got %q, want %q", name, got, c.want)
 			}
 		}
-		w := queue(workOf(3, 5), noKey, queued(3, "pay"))
+		w := queue(stateOf(3, 5), noKey, queued(3, "pay"))
 		if after := w.afterCommit(Commit{}); len(after.Queue) != 1 || after.Queue[0].ID != "q-3" {
 			t.Errorf("queue after a write: got %v, want what has no key passed over", after.Queue)
 		}
 	})
 }
 
-// A nonce that a forged transaction holds is consumed by a placeholder. Nothing else is
-// signed for what is not proved.
+// A placeholder consumes the nonce of a forged transaction. No payload is signed unless it is
+// proved authentic.
 func TestNothingIsSignedForWhatIsNotProved(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestNothingIsSignedForWhatIsNotProved(t *testing.T) {
 		handled := ofHandler(4)
 		handled.Authenticity = forged.Authenticity
 		for _, x := range []Tx{forged, handled} {
-			w := workOf(4, 5, x)
+			w := stateOf(4, 5, x)
 			jobs, moves := rulesOf(3).planSignatures(w, chain, viewOf(w, block('a', 100)), nil)
 			if len(jobs) != 0 || len(moves) != 1 || moves[0].To.RequestedAction != ActionPlaceholder || moves[0].Decision == nil || moves[0].Decision.By != decidedByMAC {
 				t.Errorf("forged, with handler %q: got %v, %+v; want a placeholder ordered", x.Handler, jobs, moves)
@@ -63,7 +63,7 @@ func TestNothingIsSignedForWhatIsNotProved(t *testing.T) {
 				t.Errorf("%+v: it is signed, want a reason why not", a)
 			}
 		}
-		for _, list := range [][]Tx{workOf(4, 5, bare(4)).withoutChecks().Open, queue(workOf(4, 5), queued(1, "pay")).withoutChecks().Queue} {
+		for _, list := range [][]Tx{stateOf(4, 5, bare(4)).withoutChecks().Open, queue(stateOf(4, 5), queued(1, "pay")).withoutChecks().Queue} {
 			if list[0].unprovedReason() == "" {
 				t.Errorf("as loaded: %s may be signed, want that nothing is before it is checked", list[0].ID)
 			}
@@ -71,13 +71,13 @@ func TestNothingIsSignedForWhatIsNotProved(t *testing.T) {
 	})
 }
 
-// verifier knows what it answers.
+// verifier always gives the same answer.
 type verifier struct{ err error }
 
 func (v verifier) Verify(context.Context, IntentTerms, MAC) error { return v.err }
 
-// The fingerprint is computed anew from the payload that is stored. A MAC is missing only
-// where a release made none.
+// The fingerprint is computed again from the stored payload. Only an intent stored by a version
+// without MACs may lack one.
 func TestCheckOfAnIntent(t *testing.T) {
 	t.Parallel()
 	right := func() Tx {
@@ -110,7 +110,7 @@ func TestCheckOfAnIntent(t *testing.T) {
 			c.change(&x)
 		}
 		w := &Worker{Intents: c.verify, Log: slog.New(slog.DiscardHandler), Rules: rulesOf(3)}
-		within := leaseSession{Worker: w, state: workOf(3, 5)}
+		within := leaseSession{Worker: w, state: stateOf(3, 5)}
 		got := within.checkAuthenticity(t.Context(), x)
 		if want := (Authenticity{Forged: c.forged, Unknown: c.unknown, NoKey: c.noKey}); got != want {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)

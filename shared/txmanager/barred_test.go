@@ -2,15 +2,15 @@ package txmanager
 
 import "testing"
 
-// What the submitter's callers do not allow any more ends without a nonce, with the reason,
-// and holds up nothing behind it. Of what a handler will make neither value nor receiver is
-// known before it is asked.
+// An intent that the submitter's callers no longer allow ends without a nonce, with the reason,
+// and blocks no later intent. The value and receiver of a handler's transaction are unknown before
+// the handler call.
 func TestWhatIsBarredGetsNoNonce(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		barred, handled := queued(1, "pay"), queued(3, "anything")
 		barred.BarredReason, handled.Handler = "the submitter's callers do not name sub:1 any more", "wage"
-		w := queue(workOf(3, 5), barred, queued(2, "pay"), handled)
+		w := queue(stateOf(3, 5), barred, queued(2, "pay"), handled)
 		p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), nil)
 		if got, want := outline(p), "q-2=5, q-3=6, q-1 rejected"; got != want {
 			t.Fatalf("got %q, want %q", got, want)

@@ -10,8 +10,8 @@ import (
 
 func wei(n int64) *big.Int { return big.NewInt(n) }
 
-// What a policy forbids for good is refused without a nonce; what is only too dear now
-// waits; what nobody gave is fitted under the bounds.
+// An intent that the policy never allows is refused without a nonce. One that is only too
+// expensive now waits. Fees that the caller left open are lowered to the bounds.
 func TestBoundsBeforeANonceIsBound(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestBoundsBeforeANonceIsBound(t *testing.T) {
 			if c.rules != nil {
 				c.rules(&r)
 			}
-			w := queue(workOf(1, 5), queued(1, "it"))
+			w := queue(stateOf(1, 5), queued(1, "it"))
 			w.Bounds = c.bounds
 			p := r.planAllocations(w, reader(map[string]Call{"it": c.call}), viewOf(w, block('a', 100)), nil)
 			if got := outline(p); got != c.want {
@@ -73,25 +73,25 @@ func TestBoundsBeforeANonceIsBound(t *testing.T) {
 	})
 }
 
-// An estimate above the policy's gas is refused as one that reverts is: only where nothing
-// in flight can change it.
+// An estimate above the policy's gas is refused as a reverting one is: only where no open
+// transaction can change it.
 func TestBoundsOfAnEstimate(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(2, 5), queued(1, "call"))
+		w := queue(stateOf(2, 5), queued(1, "call"))
 		w.Bounds.Gas = 50_000
 		e := map[string]Estimate{"q-1": {Outcome: Done, Gas: 50_001}}
 		p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), e)
 		if got := outline(p); got != "q-1 rejected" || !strings.Contains(p.transitions[0].To.LastError, "50000") {
 			t.Errorf("got %q %+v, want it refused", got, p.transitions)
 		}
-		w = queue(workOf(2, 6, pending(5)), queued(1, "call"))
+		w = queue(stateOf(2, 6, pending(5)), queued(1, "call"))
 		w.Bounds.Gas = 50_000
 		if p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), e); len(p.transitions) != 1 || p.transitions[0].To.State != Queued {
 			t.Errorf("behind what is in flight: got %+v, want it set aside", p.transitions)
 		}
 		e["q-1"] = Estimate{Outcome: Done, Gas: 49_000}
-		w = queue(workOf(2, 5), queued(1, "call"))
+		w = queue(stateOf(2, 5), queued(1, "call"))
 		w.Bounds.Gas = 50_000
 		if p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), e); len(p.unsigned) != 1 || p.unsigned[0].Gas != 50_000 {
 			t.Errorf("below it: got %+v, want a limit of 50000", p.unsigned)
@@ -99,11 +99,11 @@ func TestBoundsOfAnEstimate(t *testing.T) {
 	})
 }
 
-// Of many at once only as many are bound as the day has fees for; the rest wait.
-func TestFeesOfADayBoundAWholeRound(t *testing.T) {
+// Of many intents only as many get a nonce as the day has fees for; the rest wait.
+func TestFeesOfADayLimitAWholeIteration(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(4, 5), queued(1, "pay"), queued(2, "pay"), queued(3, "pay"))
+		w := queue(stateOf(4, 5), queued(1, "pay"), queued(2, "pay"), queued(3, "pay"))
 		w.Bounds = Bounds{FeesPerDayWei: wei(21_000*22*2 + 1), FeesUsedWei: wei(1)}
 		p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), nil)
 		if len(p.allocations) != 2 || !p.waiting {
@@ -116,8 +116,8 @@ func TestFeesOfADayBoundAWholeRound(t *testing.T) {
 	})
 }
 
-// A first version and every bid stay within the bounds, whatever a caller, a node and a
-// policy say; so that what a day's fees come to at worst is never more than the policy says.
+// A first version and every gas bump stay within the bounds, whatever a caller, a node and a
+// policy contain. The worst-case fees of a day therefore never exceed the policy's limit.
 func TestPropertyNothingIsSignedAboveItsBounds(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestPropertyNothingIsSignedAboveItsBounds(t *testing.T) {
 			if call.TipCapWei = some(100); call.FeeCapWei != nil && exceeds(call.TipCapWei, call.FeeCapWei) {
 				call.TipCapWei = nil
 			}
-			w := queue(workOf(1, 5), queued(1, "it"))
+			w := queue(stateOf(1, 5), queued(1, "it"))
 			w.Bounds = b
 			v := viewOf(w, block('a', 100))
 			v.Account.BaseFeeWei, v.Account.TipWei = wei(rnd.Int64N(100)), wei(rnd.Int64N(10))
@@ -165,7 +165,7 @@ func TestPropertyNothingIsSignedAboveItsBounds(t *testing.T) {
 			}
 			tx := waiting(5)
 			tx.Payload, tx.Gas, tx.NextBumpAt = []byte("it"), &g, ago(time.Second)
-			now := workOf(1, 6, tx)
+			now := stateOf(1, 6, tx)
 			now.Bounds = after.Bounds
 			later := viewOf(now, block('a', 100))
 			later.Account.BaseFeeWei, later.Account.TipWei = wei(rnd.Int64N(300)), v.Account.TipWei
@@ -193,8 +193,8 @@ func TestPropertyNothingIsSignedAboveItsBounds(t *testing.T) {
 	})
 }
 
-// What an operator's replace would pay is held to the policy, and leaves room for a
-// placeholder; a placeholder is held to its own bound alone.
+// An operator's replacement must fit the policy, and leave room for a placeholder. A placeholder
+// has only its own limit.
 func TestBoundsOfAReplacement(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestBoundsOfAReplacement(t *testing.T) {
 			r.PlaceholderFeeCapWei, r.TxFeeCapWei = c.rules.PlaceholderFeeCapWei, c.rules.TxFeeCapWei
 			x := tx
 			x.RequestedAction = c.order
-			w := workOf(1, 6, x)
+			w := stateOf(1, 6, x)
 			w.Bounds = c.bounds
 			v := viewOf(w, block('a', 100))
 			v.SelfTransfer = Estimate{Outcome: Done, Gas: 21_000}
@@ -239,8 +239,8 @@ func TestBoundsOfAReplacement(t *testing.T) {
 	})
 }
 
-// Bytes that come signed cannot be lowered: above a bound they are refused. In legacy form
-// the tip is what the price leaves above the base fee.
+// Fees of bytes signed elsewhere cannot be lowered: above a bound they are refused. For legacy
+// bytes the tip is the part of the price above the base fee.
 func TestBoundsOfSignedBytes(t *testing.T) {
 	t.Parallel()
 	r := rulesOf(3)
@@ -271,7 +271,7 @@ func TestBoundsOfSignedBytes(t *testing.T) {
 	}
 }
 
-// The pure function judges value and receiver too.
+// The pure function checks value and receiver too.
 func TestBoundsOfValueAndTarget(t *testing.T) {
 	t.Parallel()
 	b := Bounds{ValueWei: wei(5), Targets: []string{"0xa"}}
@@ -289,8 +289,8 @@ func TestBoundsOfValueAndTarget(t *testing.T) {
 	}
 }
 
-// Where a policy names functions of a contract, an intent that waits for its nonce may call
-// these and no others, and may not pay the contract.
+// Where a policy names functions of a contract, a queued intent may call only these, and must not
+// send value without a call.
 func TestBoundsOfFunctions(t *testing.T) {
 	t.Parallel()
 	to, other := Address{19: 0xa}, Address{19: 0xb}

@@ -33,7 +33,7 @@ func (r Rules) afterBroadcast(t Tx, res SendResult, head Header, now time.Time) 
 // acknowledge is t once a node is known to hold its bytes. The reason of a blocked gas bump stays.
 func (r Rules) acknowledge(t Tx, head Header, now time.Time) Tx {
 	again := now.Add(r.ResubmitEvery)
-	if t.NextResubmitAt = &again; !r.isBumpHeld(t) {
+	if t.NextResubmitAt = &again; !r.isBumpBlocked(t) {
 		t.LastError = ""
 	}
 	if t.State != Tracking {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// broadcastLog relates each broadcast to the writes that had been committed when it
-// was made. A commit that stores bytes, or claims a broadcast, pays for one.
+// broadcastLog relates each broadcast to the commits before it. A commit that stores bytes, or
+// claims a broadcast, covers one broadcast.
 type broadcastLog struct {
 	claims     map[string]int // committed and not yet used, by bytes
 	sent       []string
@@ -40,7 +40,7 @@ func claimsOf(w Commit) (all []string) {
 	return all
 }
 
-// committingStore commits what it is given, unless the log says that it fails.
+// committingStore commits what it gets, unless the log says that it fails.
 type committingStore struct {
 	Store
 	*broadcastLog
@@ -68,7 +68,7 @@ type answeringChain struct {
 	answer SendClass
 	known  []Hash
 	looks  *[]ChainQuery
-	fails  bool // no look is answered
+	fails  bool // no query is answered
 }
 
 func (c answeringChain) Query(_ context.Context, q ChainQuery) (ChainObservation, error) {
@@ -113,8 +113,8 @@ func iterationOf(w SubmitterState, inProcess bool, answer SendClass) (*leaseSess
 	return &leaseSession{Worker: worker, chain: chain, kind: KindAdvance, state: w, began: time.Now()}, log, chain
 }
 
-// Bytes go out only after the commit that stores them and claims their first
-// broadcast; bytes that were sent before, only after the commit that claims one more.
+// Bytes are sent only after the commit that stores them and claims their first broadcast. A
+// rebroadcast needs a commit that claims one more.
 func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 	t.Parallel()
 	overdue, ordered := pending(5), pending(5)
@@ -125,11 +125,11 @@ func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 		inProcess bool
 		want      string // the bytes that go out
 	}{
-		{"first broadcast, signed before the nonce is bound", func() SubmitterState { return queue(workOf(2, 5), queued(1, "pay"), queued(2, "pay")) }, true, "s\x05 s\x06"},
-		{"first broadcast, signed once the nonce is bound", func() SubmitterState { return queue(workOf(2, 5), queued(1, "pay"), queued(2, "pay")) }, false, "s\x05 s\x06"},
-		{"first broadcast of a nonce bound before", func() SubmitterState { return workOf(1, 6, bare(5)) }, false, "s\x05"},
-		{"a further version", func() SubmitterState { return workOf(1, 6, ordered) }, true, "s\x05"},
-		{"the same bytes again", func() SubmitterState { return workOf(1, 6, overdue) }, true, "\x05"},
+		{"first broadcast, signed before the nonce is bound", func() SubmitterState { return queue(stateOf(2, 5), queued(1, "pay"), queued(2, "pay")) }, true, "s\x05 s\x06"},
+		{"first broadcast, signed once the nonce is bound", func() SubmitterState { return queue(stateOf(2, 5), queued(1, "pay"), queued(2, "pay")) }, false, "s\x05 s\x06"},
+		{"first broadcast of a nonce bound before", func() SubmitterState { return stateOf(1, 6, bare(5)) }, false, "s\x05"},
+		{"a further version", func() SubmitterState { return stateOf(1, 6, ordered) }, true, "s\x05"},
+		{"the same bytes again", func() SubmitterState { return stateOf(1, 6, overdue) }, true, "\x05"},
 	} {
 		frozen(t, func(t *testing.T) {
 			tn, log, _ := iterationOf(c.work(), c.inProcess, SendAccepted)
@@ -150,11 +150,11 @@ func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 	}
 }
 
-// Of several allocations only those that the commit has bound are sent.
+// Of several allocations only those that the commit bound are sent.
 func TestBytesThatTheCommitDidNotBindAreNotBroadcast(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		tn, log, _ := iterationOf(queue(workOf(2, 5), queued(1, "pay"), queued(2, "pay")), true, SendAccepted)
+		tn, log, _ := iterationOf(queue(stateOf(2, 5), queued(1, "pay"), queued(2, "pay")), true, SendAccepted)
 		log.allocated = 1
 		if _, err := tn.iterate(t.Context()); err != nil {
 			t.Fatal(err)
@@ -165,8 +165,8 @@ func TestBytesThatTheCommitDidNotBindAreNotBroadcast(t *testing.T) {
 	})
 }
 
-// H10: after "nonce too low" the chain is asked about every version. Only a chain
-// that knows one makes it a success; without an answer it is none.
+// H10: after "nonce too low" the chain is queried about every version. Only a chain that knows one
+// makes it a success; without an answer it is none.
 func TestH10NonceTooLowIsPutToTheChain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -187,7 +187,7 @@ func TestH10NonceTooLowIsPutToTheChain(t *testing.T) {
 		frozen(t, func(t *testing.T) {
 			x := claimBroadcast(submitted(5), dbNow)
 			x.Versions = append(x.Versions, versionHash(5, 2))
-			tn, log, chain := iterationOf(workOf(1, 6, x), true, c.answer)
+			tn, log, chain := iterationOf(stateOf(1, 6, x), true, c.answer)
 			chain.known, chain.fails = c.known, c.fails
 			log.claims[string(x.Raw)] = 1
 			if _, err := tn.broadcast(t.Context(), []string{x.ID}, []string{x.ID}, block('a', 100)); err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What becomes of a transaction after each answer to its bytes. Only an
-// acknowledgement makes it TRACKING, and none frees the nonce or ends it.
+// Only an acknowledgement makes a transaction TRACKING, and no answer frees the nonce or ends the
+// transaction.
 func TestEachAnswerToABroadcast(t *testing.T) {
 	t.Parallel()
 	r, head := rulesOf(3), block('a', 100)
@@ -43,7 +43,7 @@ func TestEachAnswerToABroadcast(t *testing.T) {
 	}
 }
 
-// A second broadcast that fails takes nothing back from one that a node holds.
+// A failed rebroadcast does not change a transaction that a node holds.
 func TestFailedResendKeepsTracking(t *testing.T) {
 	t.Parallel()
 	for class := SendUnknown; class <= SendPoolFull; class++ {
@@ -54,7 +54,7 @@ func TestFailedResendKeepsTracking(t *testing.T) {
 	}
 }
 
-// Failures wait longer and longer, at most an interval of resubmission.
+// Retry delays grow with each failure, up to the resubmission interval.
 func TestPatienceGrowsToTheInterval(t *testing.T) {
 	t.Parallel()
 	r := rulesOf(3)
@@ -85,7 +85,7 @@ func TestOnlyAcceptedAndKnownAcknowledge(t *testing.T) {
 	}
 }
 
-// H10: that we know the hash says nothing; the chain must know a version.
+// H10: our own record of the hash proves nothing; the chain must know a version.
 func TestH10NonceTooLowIsOursOnlyIfTheChainKnowsAVersion(t *testing.T) {
 	t.Parallel()
 	tx := pending(5)
@@ -110,8 +110,7 @@ func TestH10NonceTooLowIsOursOnlyIfTheChainKnowsAVersion(t *testing.T) {
 	}
 }
 
-// Signed bytes come with the claim of their first broadcast, and leave what was
-// there before alone.
+// A new version has its first broadcast claimed, and earlier versions stay unchanged.
 func TestSignedBytesAreClaimedAtOnce(t *testing.T) {
 	t.Parallel()
 	before := bare(5)

@@ -16,7 +16,7 @@ import (
 
 const alice = Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
 
-// dbNow is the database's clock in every work of these tests.
+// dbNow is the database's clock in every submitter state of these tests.
 var dbNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func rulesOf(confirmations uint64) Rules {
@@ -28,14 +28,14 @@ func rulesOf(confirmations uint64) Rules {
 	}
 }
 
-// frozen runs f with a clock that stands still, so that Work.now is dbNow.
+// frozen runs f with a clock that stands still, so that SubmitterState.now is dbNow.
 func frozen(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
 }
 
-// workOf is alice's work with next_nonce and the unsettled transactions given.
-func workOf(window, next uint64, unsettled ...Tx) SubmitterState {
+// stateOf is alice's submitter state with next_nonce and the open transactions given.
+func stateOf(window, next uint64, unsettled ...Tx) SubmitterState {
 	w := SubmitterState{
 		Lease: lease.New(string(alice), "node-1/a", 7, time.Now(), time.Hour),
 		Now:   dbNow, Window: window, NextNonce: next, Open: unsettled,
@@ -58,8 +58,8 @@ func params(gas uint64, feeCapWei, valueWei int64) *GasParams {
 	return &GasParams{Gas: gas, FeeCapWei: big.NewInt(feeCapWei), TipCapWei: big.NewInt(1), ValueWei: big.NewInt(valueWei)}
 }
 
-// held is a transaction that holds nonce n in a state that has signed bytes,
-// looked at and sent a moment ago: nothing of it is due.
+// held is a transaction that holds nonce n in a state with signed bytes, checked and sent a moment
+// ago: nothing is due for it.
 func held(n uint64, s State, sub SubState) Tx {
 	return Tx{
 		ID: fmt.Sprintf("tx-%d", n), Submitter: alice, Payload: []byte("pay"), State: s, Sub: sub, Nonce: &n,
@@ -73,7 +73,7 @@ func pending(n uint64) Tx   { return held(n, Tracking, Pending) }
 func submitted(n uint64) Tx { return held(n, Submitted, "") }
 func stuck(n uint64) Tx     { return held(n, Stuck, "") }
 
-// bare is a transaction whose nonce is bound and for which nothing was signed.
+// bare is a transaction whose nonce is bound and that has no signed version.
 func bare(n uint64) Tx {
 	return Tx{ID: fmt.Sprintf("tx-%d", n), Submitter: alice, Payload: []byte("pay"), State: InFlight, Nonce: &n, Gas: params(21_000, 100, 0)}
 }
@@ -112,8 +112,8 @@ func receiptOf(t Tx, b Header) Receipt {
 	return Receipt{TxHash: t.Hash(), BlockNumber: b.Number, BlockHash: b.Hash, Succeeded: true}
 }
 
-// viewOf is a healthy node's view with the last of headers as its head: the
-// account is rich, fees are 10 wei and a tip of 2, and no receipt is found.
+// viewOf is a healthy node's observation with the last of headers as its head. The account is
+// rich, the base fee is 10 wei and the tip 2, and no receipt is found.
 func viewOf(w SubmitterState, headers ...Header) ChainObservation {
 	v := ChainObservation{
 		Node: "node-1", Head: headers[len(headers)-1], Headers: headers,
@@ -137,7 +137,7 @@ func finding(v ChainObservation, receipts ...Receipt) ChainObservation {
 	return v
 }
 
-// asking is a question about every version of every unsettled transaction.
+// asking is a query about every version of every open transaction.
 func asking(w SubmitterState) ChainQuery {
 	q := ChainQuery{Submitter: alice, Account: true}
 	for _, t := range w.Open {
@@ -146,8 +146,8 @@ func asking(w SubmitterState) ChainQuery {
 	return q
 }
 
-// payloads reads payloads by name. It stands for the part of a connector that
-// never leaves the process; asking it for more is a nil dereference.
+// payloads parses payloads by name. It stands for the part of a connector that never leaves the
+// process; any other call is a nil dereference.
 type payloads struct {
 	ChainConnector
 	calls map[string]Call
@@ -160,8 +160,8 @@ func (p payloads) ParsePayload(payload []byte) (Call, error) {
 	return Call{}, errors.New("no such payload")
 }
 
-// reader knows "pay" (a plain transfer with its gas given), "call" (gas to be
-// estimated), and whatever is added.
+// reader knows "pay" (a plain transfer with gas), "call" (gas to be estimated), and the calls in
+// more.
 func reader(more map[string]Call) payloads {
 	to := Address{19: 0xb0}
 	p := payloads{calls: map[string]Call{

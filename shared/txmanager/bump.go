@@ -77,13 +77,13 @@ func (r Rules) bumpLater(t Tx, now time.Time) Tx {
 	return t
 }
 
-// bumpHeldPrefix begins the reason why a due gas bump is blocked.
-const bumpHeldPrefix = "gas bump: "
+// bumpBlockedPrefix begins the reason why a due gas bump is blocked.
+const bumpBlockedPrefix = "gas bump: "
 
-// isBumpHeld reports whether a bound blocked t's due gas bump.
-func (r Rules) isBumpHeld(t Tx) bool {
+// isBumpBlocked reports whether a bound blocked t's due gas bump.
+func (r Rules) isBumpBlocked(t Tx) bool {
 	_, bids := r.bumpAt(t)
-	return bids && strings.HasPrefix(t.LastError, bumpHeldPrefix)
+	return bids && strings.HasPrefix(t.LastError, bumpBlockedPrefix)
 }
 
 // afterUnderpriced is t after a node reported another version of its nonce that pays as much. A
@@ -93,7 +93,7 @@ func (r Rules) afterUnderpriced(t Tx, head Header, now time.Time) (Tx, bool) {
 		return t, false
 	}
 	t.NextResubmitAt = new(now.Add(r.retryDelay(t.SubmitAttempts)))
-	if r.isBumpHeld(t) {
+	if r.isBumpBlocked(t) {
 		return r.withNextCheck(t, r.afterBlocks(1, head, now)), true
 	}
 	t.LastError, t.NextBumpAt, t.NextCheckAt = "", &now, &now
@@ -133,8 +133,8 @@ func (r Rules) planBump(b *bumpPlanner, t Tx) (signingJob, *Transition) {
 	case wanted && reason == "":
 		return job, nil
 	case wanted:
-		t.LastError = bumpHeldPrefix + reason
-	case r.isBumpHeld(t):
+		t.LastError = bumpBlockedPrefix + reason
+	case r.isBumpBlocked(t):
 		t.LastError = ""
 	}
 	return signingJob{}, &Transition{From: t.State, To: r.bumpLater(t, b.now)}

@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// While a bound holds the next bid, each broadcast of the same bytes leaves the reason
-// where it is: what nodes say to them changes nothing about it. It goes with the bound,
-// with the bid, or with a receipt.
-func TestTheReasonOfAHeldBidStays(t *testing.T) {
+// While a bound blocks a gas bump, rebroadcasts of the same bytes keep its reason, whatever nodes
+// answer. The reason is removed when the bound allows the bump, or a receipt arrives.
+func TestTheReasonOfABlockedBumpStays(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		const reason = "gas bump: the submitter's budget of 24 hours is used up"
@@ -34,7 +33,7 @@ func TestTheReasonOfAHeldBidStays(t *testing.T) {
 		}
 		held := waiting(5)
 		held.LastError = reason
-		w := workOf(1, 6, held)
+		w := stateOf(1, 6, held)
 		calls := map[string]Call{"pay": {To: &Address{}, Gas: 21_000, FeeCapWei: big.NewInt(105)}}
 		if _, moves := r.signs(w, dear(w), calls); len(moves) != 1 || moves[0].To.LastError != "" {
 			t.Errorf("no bid is wanted any more: got %+v, want a move without a reason", moves)
@@ -42,14 +41,14 @@ func TestTheReasonOfAHeldBidStays(t *testing.T) {
 	})
 }
 
-// With ask an operator is asked about a bid that would be made: not where a bound or
-// its caller forbids it, nor where it would not help.
-func TestABumpAsksOnlyAboutABid(t *testing.T) {
+// With nonce.placeholder=ask, an operator is asked only about a bump that would be made: not where
+// a bound or its caller forbids it, nor where it would not help.
+func TestOperatorIsAskedOnlyAboutAPossibleBump(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := bumpRules()
 		r.AskBeforePlaceholder = true
-		w := workOf(1, 6, waiting(5))
+		w := stateOf(1, 6, waiting(5))
 		calls := map[string]Call{"pay": {To: &Address{}, Gas: 21_000, FeeCapWei: big.NewInt(105)}}
 		if _, moves := r.signs(w, dear(w), calls); len(moves) != 1 || moves[0].To.State != Tracking || moves[0].To.LastError != "" {
 			t.Errorf("its caller allows no more: got %+v, want it to wait as it is", moves)
@@ -65,16 +64,16 @@ func TestABumpAsksOnlyAboutABid(t *testing.T) {
 	})
 }
 
-// What begins its life anew, after a reorg or by a decision, is sent as it is at once,
-// and has an interval before the next bid, however long ago the one before was.
-func TestALifeBegunAnewIsSentBeforeItIsReplaced(t *testing.T) {
+// After a reorg or a decision the same bytes are sent again at once. The next gas bump comes one
+// interval later, however old the previous version is.
+func TestRestartedTransactionIsSentBeforeItIsReplaced(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := bumpRules()
 		old := []Header{block('a', 100)}
 		tx := included(5, old...)
 		tx.NextBumpAt = ago(time.Minute)
-		w := workOf(1, 6, tx)
+		w := stateOf(1, 6, tx)
 		q := asking(w)
 		q.FromBlock, q.ToBlock = 100, 103
 		j := r.evaluate(w, q, viewOf(w, blocks('b', 100, 102)...))
@@ -83,7 +82,7 @@ func TestALifeBegunAnewIsSentBeforeItIsReplaced(t *testing.T) {
 		}
 		tx = stuck(5)
 		tx.NextBumpAt, tx.RequestedAction, tx.Raw = ago(time.Hour), ActionRebroadcast, []byte{1}
-		w = workOf(1, 6, tx)
+		w = stateOf(1, 6, tx)
 		j = r.evaluate(w, asking(w), viewOf(w, block('a', 100)))
 		if got := j.claimedIDs(); len(got) != 1 || r.isBumpDue(j.after[0], dbNow) {
 			t.Errorf("by a decision: got %v sent again, a bid due %v; want it sent, none due", got, r.isBumpDue(j.after[0], dbNow))
@@ -91,8 +90,8 @@ func TestALifeBegunAnewIsSentBeforeItIsReplaced(t *testing.T) {
 	})
 }
 
-// Above the lowest nonce too, what no node holds is bid for again, though blocks would
-// take its price: it does not only wait for those below it.
+// A transaction above the lowest nonce that no node holds is bumped too, even if blocks would
+// accept its price. It does not only wait for lower nonces.
 func TestAWindowOutbidsWhatNoNodeHolds(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -100,7 +99,7 @@ func TestAWindowOutbidsWhatNoNodeHolds(t *testing.T) {
 		refused.Gas, refused.Payload = &GasParams{Gas: 21_000, FeeCapWei: big.NewInt(900), TipCapWei: big.NewInt(9), ValueWei: new(big.Int)}, []byte("pay")
 		below := waiting(5)
 		below.NextBumpAt = in(time.Hour)
-		w := workOf(9, 7, below, refused)
+		w := stateOf(9, 7, below, refused)
 		r := bumpRules()
 		r.Bump.FeeCapWei = big.NewInt(2000)
 		w.Open[1] = r.afterBroadcast(w.Open[1], SendResult{Class: SendUnderpriced}, block('a', 100), dbNow)
@@ -111,11 +110,11 @@ func TestAWindowOutbidsWhatNoNodeHolds(t *testing.T) {
 	})
 }
 
-// No bid is above the deployment's ceiling of fees, whatever the gas bump's own cap is.
+// No gas bump exceeds the deployment's fee limit, whatever the gas bump's own cap is.
 func TestABidIsUnderTheCeiling(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		r, w := bumpRules(), workOf(1, 6, waiting(5))
+		r, w := bumpRules(), stateOf(1, 6, waiting(5))
 		r.FeeCapWei = big.NewInt(150)
 		jobs, _ := r.signs(w, dear(w), nil)
 		if len(jobs) != 1 || jobs[0].unsigned.FeeCapWei.Int64() != 150 {
@@ -129,14 +128,14 @@ func TestABidIsUnderTheCeiling(t *testing.T) {
 	})
 }
 
-// A node that cannot say whether there is a receipt keeps nothing from being sent again
-// as it is: only the bid waits.
+// If a node cannot say whether a receipt exists, the same bytes are still rebroadcast: only the
+// bump waits.
 func TestWithoutAnAnswerTheSameIsSentAgain(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r, tx := bumpRules(), waiting(5)
 		tx.NextResubmitAt = ago(time.Second)
-		w := workOf(1, 6, tx)
+		w := stateOf(1, 6, tx)
 		v := dear(w)
 		v.Receipts[tx.Versions[0]] = ReceiptAnswer{Answer: AnswerUnknown}
 		if got := r.evaluate(w, asking(w), v).claimedIDs(); len(got) != 1 {
@@ -145,25 +144,25 @@ func TestWithoutAnAnswerTheSameIsSentAgain(t *testing.T) {
 		if jobs, _ := r.signs(w, v, nil); len(jobs) != 0 {
 			t.Errorf("got %d versions, want none", len(jobs))
 		}
-		delete(v.Receipts, tx.Versions[0]) // the look was not about it
+		delete(v.Receipts, tx.Versions[0]) // the query did not cover it
 		if got := r.evaluate(w, asking(w), v).claimedIDs(); len(got) != 0 {
 			t.Errorf("not asked: got %v sent again, want the bid to come in its place", got)
 		}
 	})
 }
 
-// A look that comes late, when both a broadcast and a bid are due, leaves neither out:
-// the bid is made in place of the broadcast; and where a bound holds it, the broadcast.
-func TestABroadcastAndABidBothDue(t *testing.T) {
+// If a broadcast and a gas bump are both due at a late check, the bump is made in place of the
+// broadcast. If a bound blocks the bump, the broadcast is made.
+func TestDueBumpReplacesADueBroadcast(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r, tx := bumpRules(), waiting(5)
 		tx.NextResubmitAt, tx.NextBumpAt, tx.NextCheckAt = ago(2*time.Second), ago(time.Second), in(10*time.Second)
-		if got, want := r.planNextWork(workOf(1, 6, tx)), (nextWork{kind: KindAdvance, at: *in(10 * time.Second)}); got != want {
+		if got, want := r.planNextWork(stateOf(1, 6, tx)), (nextWork{kind: KindAdvance, at: *in(10 * time.Second)}); got != want {
 			t.Errorf("got %+v, want %+v: no other function may sign", got, want)
 		}
-		tx.LastError = bumpHeldPrefix + "the submitter's budget of 24 hours is used up"
-		w := workOf(1, 6, tx)
+		tx.LastError = bumpBlockedPrefix + "the submitter's budget of 24 hours is used up"
+		w := stateOf(1, 6, tx)
 		if got, want := r.planNextWork(w), (nextWork{kind: KindResubmit, at: *ago(2 * time.Second)}); got != want {
 			t.Errorf("held: got %+v, want %+v", got, want)
 		}
@@ -178,14 +177,14 @@ func TestABroadcastAndABidBothDue(t *testing.T) {
 	})
 }
 
-// What a handler made is never outbid: it offers all that the handler allows at once,
-// gas bump or not.
+// A handler's transaction is never bumped: its first version offers all that the handler allows,
+// with or without gas bumps.
 func TestAHandlersFirstVersionOffersAllItMay(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := bare(5)
 		x.Handler = "wage"
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		for name, r := range map[string]Rules{"on": bumpRules(), "off": rulesOf(3)} {
 			tn := &leaseSession{Worker: &Worker{Rules: r}, state: w}
 			made, err := tn.priceCall(t.Context(), x, handlerResult{call: Call{Gas: 21_000, FeeCapWei: big.NewInt(5000)}}, viewOf(w, block('a', 100)))

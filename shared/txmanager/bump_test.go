@@ -21,7 +21,7 @@ func waiting(n uint64) Tx {
 	return tx
 }
 
-// versions gives tx so many signed versions.
+// versions gives t n signed versions.
 func (t Tx) versions(n int) Tx {
 	t.Versions = nil
 	for v := range n {
@@ -63,8 +63,8 @@ func TestWhatIsBumpedAndWhen(t *testing.T) {
 	}
 }
 
-// A bid is an eighth more, at least what blocks take now, and never below what nodes
-// demand of a replacement nor above the cap.
+// A gas bump is an eighth higher, at least what blocks require now, at least what nodes accept as
+// a replacement, and never above the cap.
 func TestBid(t *testing.T) {
 	t.Parallel()
 	dynamic := func(fee, tip int64) GasParams {
@@ -103,24 +103,23 @@ func TestBid(t *testing.T) {
 	}
 }
 
-// signs is what planSignatures makes of w: the new versions and the moves.
+// signs is the result of planSignatures for w: the new versions and the transitions.
 func (r Rules) signs(w SubmitterState, v ChainObservation, calls map[string]Call) ([]signingJob, []Transition) {
 	return r.planSignatures(w, reader(calls), v, nil)
 }
 
-// dear is a view of a chain whose base fee went past what waiting transactions offer.
+// dear is an observation whose base fee is above the offers of waiting transactions.
 func dear(w SubmitterState) ChainObservation {
 	v := viewOf(w, block('a', 100))
 	v.Account.BaseFeeWei = big.NewInt(200)
 	return v
 }
 
-// The next version is the same call at the same nonce, and its price is what the
-// budget is charged.
+// The next version is the same call at the same nonce, and the budget is charged its extra cost.
 func TestABumpIsTheSameAtAHigherFee(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 6, waiting(5))
+		w := stateOf(1, 6, waiting(5))
 		jobs, moves := bumpRules().signs(w, dear(w), nil)
 		if len(jobs) != 1 || len(moves) != 0 {
 			t.Fatalf("got %d versions, moves %+v; want one, none", len(jobs), moves)
@@ -140,8 +139,8 @@ func TestABumpIsTheSameAtAHigherFee(t *testing.T) {
 	})
 }
 
-// Each bound holds: then the transaction waits as it would without a bump, is looked at
-// again after an interval, and says why.
+// Where a bound blocks a bump, the transaction waits as without one, is due again after an
+// interval, and has the reason.
 func TestBoundsOfABump(t *testing.T) {
 	t.Parallel()
 	const extra = 21_000 * 302
@@ -169,7 +168,7 @@ func TestBoundsOfABump(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
-				r, w := bumpRules(), workOf(1, 6, waiting(5))
+				r, w := bumpRules(), stateOf(1, 6, waiting(5))
 				v := dear(w)
 				c.change(&r, &w, &v)
 				jobs, moves := r.signs(w, v, c.calls)
@@ -191,11 +190,12 @@ func TestBoundsOfABump(t *testing.T) {
 	}
 }
 
-// With ask nobody replaces unasked: the transaction is STUCK, and says so.
+// With nonce.placeholder=ask no transaction is replaced without a decision: it becomes STUCK with
+// the reason.
 func TestABumpAsksWhereAnOperatorMustDecide(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		r, w := bumpRules(), workOf(2, 7, waiting(5), waiting(6))
+		r, w := bumpRules(), stateOf(2, 7, waiting(5), waiting(6))
 		r.AskBeforePlaceholder = true
 		jobs, moves := r.signs(w, dear(w), nil)
 		if len(jobs) != 0 || len(moves) != 1 || moves[0].To.State != Stuck || !strings.Contains(moves[0].To.LastError, "nonce.placeholder=ask") {
@@ -204,14 +204,15 @@ func TestABumpAsksWhereAnOperatorMustDecide(t *testing.T) {
 	})
 }
 
-// Of a window the lowest is replaced, and above it what blocks would not take; what
-// waits only for those below it keeps its price. All draw on one purse and one budget.
+// In a window the lowest nonce is bumped, and above it those that blocks would not accept. A
+// transaction that only waits for lower nonces keeps its price. All share one available balance
+// and one budget.
 func TestABumpOfAWindow(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		well := waiting(7)
 		well.Gas = &GasParams{Gas: 21_000, FeeCapWei: big.NewInt(900), TipCapWei: big.NewInt(9), ValueWei: new(big.Int)}
-		w := workOf(9, 9, waiting(5), waiting(6), well, waiting(8))
+		w := stateOf(9, 9, waiting(5), waiting(6), well, waiting(8))
 		jobs, _ := bumpRules().signs(w, dear(w), nil)
 		var got []uint64
 		for _, j := range jobs {
@@ -229,20 +230,20 @@ func TestABumpOfAWindow(t *testing.T) {
 		below := waiting(5)
 		below.State, below.Sub = Submitted, ""
 		below.NextBumpAt = in(time.Hour)
-		w = workOf(9, 7, below, waiting(6))
+		w = stateOf(9, 7, below, waiting(6))
 		if jobs, _ := bumpRules().signs(w, dear(w), nil); len(jobs) != 0 {
 			t.Errorf("above what no node holds: got %d versions, want none", len(jobs))
 		}
 	})
 }
 
-// A placeholder that waits is outbid by a placeholder, under the cap of its own.
+// A waiting placeholder is replaced by a placeholder, under the placeholder's cap.
 func TestAPlaceholderIsOutbidByAPlaceholder(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		tx := waiting(5)
 		tx.Placeholders, tx.Gas.ValueWei = tx.Versions, new(big.Int)
-		w := workOf(1, 6, tx)
+		w := stateOf(1, 6, tx)
 		r := bumpRules()
 		r.Bump.FeeCapWei, r.PlaceholderFeeCapWei = big.NewInt(1), big.NewInt(1000)
 		jobs, _ := r.signs(w, dear(w), nil)
@@ -256,11 +257,11 @@ func TestAPlaceholderIsOutbidByAPlaceholder(t *testing.T) {
 	})
 }
 
-// Nothing is replaced while a receipt may be there, nor in PROTECT.
+// No transaction is replaced while a receipt may exist, nor in PROTECT.
 func TestNoBumpBesideAReceipt(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 6, waiting(5))
+		w := stateOf(1, 6, waiting(5))
 		v := dear(w)
 		for name, v := range map[string]ChainObservation{
 			"found":   finding(dear(w), receiptOf(w.Open[0], block('a', 100))),
@@ -277,9 +278,9 @@ func TestNoBumpBesideAReceipt(t *testing.T) {
 	})
 }
 
-// Replacement underpriced raises the next bid, at once, and is no error. Where there is
-// none left it is an answer like any other, and never a success.
-func TestUnderpricedRaisesTheNextBid(t *testing.T) {
+// "Replacement underpriced" makes a higher bump due at once, and is no error. Where no bump is
+// possible, it is an ordinary answer, and never a success.
+func TestUnderpricedRaisesTheNextBump(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r, tx := bumpRules(), submitted(5).versions(2)
@@ -288,7 +289,7 @@ func TestUnderpricedRaisesTheNextBid(t *testing.T) {
 		if got.State != Submitted || got.LastError != "" || !r.isBumpDue(got, dbNow) {
 			t.Errorf("got %s, %q, due %v; want SUBMITTED, no error, a bid due at once", got.State, got.LastError, r.isBumpDue(got, dbNow))
 		}
-		if d := r.planNextWork(workOf(1, 6, got)); !d.advanceNow {
+		if d := r.planNextWork(stateOf(1, 6, got)); !d.advanceNow {
 			t.Errorf("due: got %+v, want an advance now", d)
 		}
 		got = r.afterBroadcast(tx.versions(4), SendResult{Class: SendUnderpriced}, block('a', 100), dbNow)
@@ -298,8 +299,8 @@ func TestUnderpricedRaisesTheNextBid(t *testing.T) {
 	})
 }
 
-// A bump takes the place of sending the same bytes again, and has an advance come for
-// it, which alone may sign; no poll comes in vain.
+// A bump replaces a rebroadcast. An advance is enqueued for it, which alone may sign; no poll
+// comes in vain.
 func TestABumpComesInPlaceOfAResend(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -324,7 +325,7 @@ func TestABumpComesInPlaceOfAResend(t *testing.T) {
 		} {
 			x := waiting(5)
 			x.NextCheckAt, x.NextBumpAt, x.NextResubmitAt = c.check, c.bump, c.resubmit
-			w := workOf(1, 6, x)
+			w := stateOf(1, 6, x)
 			if c.change != nil {
 				c.change(&w)
 			}
@@ -332,7 +333,7 @@ func TestABumpComesInPlaceOfAResend(t *testing.T) {
 				t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
 			}
 		}
-		w := workOf(1, 6, tx)
+		w := stateOf(1, 6, tx)
 		w.Open[0].NextCheckAt = in(time.Hour)
 		if q, ok := r.nextQuery(w, KindAdvance, reader(nil)); !ok || len(q.Receipts) != 1 {
 			t.Errorf("an advance asks %+v, %v; want the receipt before it replaces", q, ok)
@@ -340,9 +341,9 @@ func TestABumpComesInPlaceOfAResend(t *testing.T) {
 	})
 }
 
-// With a bump to come, a first version offers no more than blocks take, however much
-// its caller allows: that is left for later bids.
-func TestAFirstVersionLeavesRoomForBids(t *testing.T) {
+// If gas bumps are on, a first version offers no more than blocks require, however much its caller
+// allows: the rest is left for later bumps.
+func TestFirstVersionLeavesRoomForBumps(t *testing.T) {
 	t.Parallel()
 	a := Account{BaseFeeWei: big.NewInt(100), TipWei: big.NewInt(3)}
 	call := Call{FeeCapWei: big.NewInt(5000)}

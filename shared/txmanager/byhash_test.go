@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// expired is a chain of which no node tells by its counts or blocks what consumed a nonce.
-// Some transactions are known by their hashes.
+// expired is a chain without a node that knows, from counts or blocks, which transaction consumed
+// a nonce. Some transactions are known by their hashes.
 type expired struct {
 	*panel
 	byHash map[Hash]SignedTransaction
@@ -33,25 +33,25 @@ func (c expired) Transaction(_ context.Context, h Hash) (SignedTransaction, erro
 	return tx, nil
 }
 
-// unproved is a submitter whose nonce 0 was consumed, of which no node tells by what, and
-// a request that waits in the queue.
-func unproved(views ...ChainObservation) (c expired, tn *leaseSession, book *evidenceBook) {
-	w := workOf(1, 0)
+// unproved is a submitter with consumed nonce 0, whose consuming transaction no node gives, and
+// with one queued request.
+func unproved(views ...ChainObservation) (c expired, tn *leaseSession, book *evidenceStore) {
+	w := stateOf(1, 0)
 	w.Incident, w.Protected = 1, true
 	c = expired{&panel{ChainConnector: reader(nil), views: ofNodes(views...), quorum: 2}, map[Hash]SignedTransaction{}, nil}
-	book = &evidenceBook{known: map[string]NamedRequest{"waits": {TxID: "t-1", State: Queued}}, open: []OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}}
+	book = &evidenceStore{known: map[string]NamedRequest{"waits": {TxID: "t-1", State: Queued}}, open: []OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}}
 	return c, &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book}, chain: c, state: w, began: time.Now(), forOperator: true}, book
 }
 
-// consumed is a node's view in which the nonces below count are consumed, at finality.
+// consumed is a node's observation in which the nonces below count are consumed, at finality.
 func consumed(count uint64, receipts ...Receipt) ChainObservation {
-	v := finding(watching(viewOf(workOf(1, 0), block('a', 100)), block('a', 95)), receipts...)
+	v := finding(watching(viewOf(stateOf(1, 0), block('a', 100)), block('a', 95)), receipts...)
 	v.FinalCount, v.Account.LatestCount = &count, count
 	return v
 }
 
-// A request does not end CONFIRMED for a name alone. Where no node shows by what the nonce
-// was consumed, the release wants the transaction's hash. It reads that from a quorum.
+// A name alone does not end a request CONFIRMED. Where no node gives the consuming transaction,
+// the release needs its hash and reads it from a quorum.
 func TestANameIsProvedByTheHash(t *testing.T) {
 	t.Parallel()
 	h, other := Hash{0xaa}, Hash{0xbb}
@@ -124,7 +124,7 @@ func TestANameIsProvedByTheHash(t *testing.T) {
 	}
 }
 
-// A nonce whose transaction was not read matches no request, also where one waits alone.
+// A nonce whose transaction was not read matches no request, even if only one waits.
 func TestOthersMatchingProvesNothing(t *testing.T) {
 	t.Parallel()
 	_, tn, _ := unproved(consumed(1), consumed(1), consumed(1))
@@ -134,9 +134,8 @@ func TestOthersMatchingProvesNothing(t *testing.T) {
 	}
 }
 
-// A reorg below finality has removed the transaction that was stored: the one whose hash the
-// operator gives takes its place once it is proved, and the release goes on. A wrong hash
-// changes nothing.
+// A reorg below finality removed the stored transaction. The one whose hash the operator gives
+// replaces it once it is proved, and the release continues. A wrong hash changes nothing.
 func TestAHashReplacesWhatAReorgRemoved(t *testing.T) {
 	t.Parallel()
 	h, gone := Hash{0xaa}, Hash{0xee}
@@ -158,7 +157,7 @@ func TestAHashReplacesWhatAReorgRemoved(t *testing.T) {
 	}
 }
 
-// What ended on an operator's word says so.
+// A request that ended by an operator's statement says so.
 func TestAStatementIsNoReceipt(t *testing.T) {
 	t.Parallel()
 	x := endRecorded(pending(3), Recorded{Nonce: 3})

@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// What a node says never stands in what a caller reads, whatever became of the transaction
-// by it. Operators have it whole.
+// A node's text never appears in the text for callers, whatever happened to the transaction.
+// Operators have all of it.
 func TestNodeTextsAreForOperators(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		const words = "nonce too high: tx nonce 31337, gapped, next nonce 31336; for operators: 31338"
-		r, w := rulesOf(3), workOf(1, 6)
+		r, w := rulesOf(3), stateOf(1, 6)
 		texts := map[string]string{}
 		for class := SendUnknown; class <= SendInvalid; class++ {
 			if res := (SendResult{Class: class, Text: words}); !res.Acknowledged() {
@@ -22,7 +22,7 @@ func TestNodeTextsAreForOperators(t *testing.T) {
 			for _, busy := range []bool{false, true} {
 				work := queue(w, queued(1, "call"))
 				if busy {
-					work = queue(workOf(2, 6, pending(5)), queued(1, "call"))
+					work = queue(stateOf(2, 6, pending(5)), queued(1, "call"))
 				}
 				p := r.planAllocations(work, reader(nil), viewOf(work, block('a', 100)), map[string]Estimate{work.Queue[0].ID: e})
 				if len(p.transitions) != 1 {
@@ -43,7 +43,7 @@ func TestNodeTextsAreForOperators(t *testing.T) {
 	})
 }
 
-// What was written before node texts were set apart is told apart by its class.
+// Texts stored before node texts were separated are recognised by their class.
 func TestOldNodeTextsAreForOperators(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][2]string{

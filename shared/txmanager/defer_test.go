@@ -18,8 +18,8 @@ func of(caller string, t Tx) Tx {
 	return t
 }
 
-// backSince is t after its own bounds have held it back for so long; deferred is that for a
-// deferred one, which is due.
+// backSince is t after its own bounds blocked it for d; deferred is the same for a deferred one,
+// which is due.
 func backSince(t Tx, d time.Duration) Tx {
 	t.HeldBackSince = ago(d)
 	return t
@@ -31,7 +31,7 @@ func deferred(t Tx) Tx {
 	return t
 }
 
-// ownBounded are payloads that only their own bounds can hold back, and others.
+// ownBounded are payloads that only their own bounds can block, and others.
 func ownBounded() payloads {
 	to := Address{19: 0xb0}
 	rich, _ := new(big.Int).SetString("1000000000000000000000000000000", 10)
@@ -49,8 +49,8 @@ func deferring() Rules {
 	return r
 }
 
-// What its own bounds hold back keeps all others waiting for nonce.deferAfter. Then intents of
-// other callers go ahead of it, and later ones of its caller do not.
+// An intent that its own bounds block keeps all others waiting for nonce.deferAfter. Then intents
+// of other callers pass it, and later ones of its caller do not.
 func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 	t.Parallel()
 	a, b := "email:a@x", "email:b@x"
@@ -93,7 +93,7 @@ func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
-				r, w := deferring(), queue(workOf(9, 5), of(a, c.first), of(a, queued(2, "pay")), of(b, queued(3, "pay")))
+				r, w := deferring(), queue(stateOf(9, 5), of(a, c.first), of(a, queued(2, "pay")), of(b, queued(3, "pay")))
 				v := viewOf(w, block('a', 100))
 				if c.adjust != nil {
 					c.adjust(&r, &w, &v)
@@ -119,32 +119,32 @@ func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 	}
 }
 
-// An intent that waits for another reason is not held back by its own bounds any more: its
-// time begins anew. Its next check is not later than when it may be deferred.
+// An intent that waits for another reason is no longer blocked by its own bounds: the time starts
+// again. Its next check is not later than the time when it may be deferred.
 func TestAnIntentIsHeldBackFromTheFirstCheckThatSaysSo(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := deferring()
-		w := queue(workOf(9, 5), of("a", backSince(queued(1, "pay"), time.Hour)))
+		w := queue(stateOf(9, 5), of("a", backSince(queued(1, "pay"), time.Hour)))
 		r.FeeCapWei = big.NewInt(9)
 		if x := r.planAllocations(w, ownBounded(), viewOf(w, block('a', 100)), nil).transitions[0].To; x.HeldBackSince != nil {
 			t.Errorf("got held back since %v, want not by its own bounds", x.HeldBackSince)
 		}
 		r.DeferAfter = 5 * time.Second
-		w = queue(workOf(9, 5), of("a", queued(1, "cheap")))
+		w = queue(stateOf(9, 5), of("a", queued(1, "cheap")))
 		if x := r.planAllocations(w, ownBounded(), viewOf(w, block('a', 100)), nil).transitions[0].To; !x.HeldBackSince.Equal(dbNow) || !x.NextCheckAt.Equal(dbNow.Add(5*time.Second)) {
 			t.Errorf("got held back since %v, next look at %v; want now, and in 5 s", x.HeldBackSince, x.NextCheckAt)
 		}
 	})
 }
 
-// H27: an estimate that reverts rejects no intent, and sets none aside, while an earlier intent
-// of its caller is deferred: it may need the effect of that one.
+// H27: a reverting estimate rejects no intent, and defers none, while an earlier intent of its
+// caller is deferred: it may need the effect of that one.
 func TestH27BehindADeferredIntentOfTheSameCaller(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		for _, unsettled := range [][]Tx{nil, {pending(4)}} {
-			w := queue(workOf(9, 5, unsettled...), of("a", deferred(queued(0, "cheap"))), of("a", queued(1, "call")), of("b", queued(2, "call")), of("b", queued(3, "pay")))
+			w := queue(stateOf(9, 5, unsettled...), of("a", deferred(queued(0, "cheap"))), of("a", queued(1, "call")), of("b", queued(2, "call")), of("b", queued(3, "pay")))
 			p := deferring().planAllocations(w, ownBounded(), viewOf(w, block('a', 100)), map[string]Estimate{"q-1": reverts(), "q-2": estimated(50_000)})
 			if got, want := outline(p), "q-2=5, q-3=6, q-0 waits"; got != want {
 				t.Errorf("%d in flight: got %q, want %q", len(unsettled), got, want)
@@ -153,11 +153,11 @@ func TestH27BehindADeferredIntentOfTheSameCaller(t *testing.T) {
 	})
 }
 
-// A deferred intent that a reverting estimate sets aside is passed as any other.
-func TestH27SetsADeferredIntentAside(t *testing.T) {
+// A deferred intent that a reverting estimate defers until a nonce is passed as any other.
+func TestH27RevertDefersADeferredIntentUntilANonce(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(9, 5, pending(4)), of("a", deferred(queued(1, "call"))), of("a", queued(2, "pay")))
+		w := queue(stateOf(9, 5, pending(4)), of("a", deferred(queued(1, "call"))), of("a", queued(2, "pay")))
 		p := deferring().planAllocations(w, ownBounded(), viewOf(w, block('a', 100)), estimates1(reverts()))
 		if got, want := outline(p), "q-2=5, q-1 aside until 4"; got != want || p.transitions[0].To.DeferredAt != nil {
 			t.Errorf("got %q, deferred at %v; want %q, not deferred", got, p.transitions[0].To.DeferredAt, want)
@@ -165,14 +165,14 @@ func TestH27SetsADeferredIntentAside(t *testing.T) {
 	})
 }
 
-// A deferred intent leaves the work in hand until its next check, and so do its caller's later
-// ones. The advance for that check is scheduled.
+// A deferred intent is not in the submitter state until its next check, and neither are its
+// caller's later ones. An advance is scheduled for that check.
 func TestADeferredIntentIsCheckedAgain(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r, soon := deferring(), dbNow.Add(3*time.Second)
 		x := of("a", deferred(queued(1, "cheap")))
-		w := queue(workOf(1, 5), x, of("a", queued(2, "pay")), of("b", queued(3, "pay")))
+		w := queue(stateOf(1, 5), x, of("a", queued(2, "pay")), of("b", queued(3, "pay")))
 		w.QueueMore = true
 		x.NextCheckAt = &soon
 		after := w.afterCommit(Commit{Transitions: []Transition{{From: Queued, To: x}}})
@@ -193,14 +193,14 @@ func TestADeferredIntentIsCheckedAgain(t *testing.T) {
 	})
 }
 
-// Where the head waits for a reason that is not its own, deferred intents before it get a next
-// check too, so that no advance repeats at once.
+// If the head waits for a reason that is not its own, deferred intents before it get a next check
+// too, so that no advance repeats at once.
 func TestDeferredIntentsWaitWithTheHead(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		first := of("a", deferred(queued(1, "cheap")))
 		first.LastError = "why it is deferred"
-		w := queue(workOf(1, 5), first, of("b", queued(2, "pay")), of("b", queued(3, "pay")))
+		w := queue(stateOf(1, 5), first, of("b", queued(2, "pay")), of("b", queued(3, "pay")))
 		moves := w.waitAtHead("the node is out of reach", dbNow.Add(time.Second))
 		if len(moves) != 2 || moves[0].To.LastError != "why it is deferred" || moves[1].To.LastError != "the node is out of reach" || moves[0].To.NextCheckAt == nil {
 			t.Errorf("got %+v, want both planned, and the head told why", moves)
@@ -211,14 +211,14 @@ func TestDeferredIntentsWaitWithTheHead(t *testing.T) {
 	})
 }
 
-// An intent whose validUntil has passed gets no nonce, and ends EXPIRED, but for PROTECT and
-// suspicion.
+// An intent whose validUntil has passed gets no nonce, and ends EXPIRED, except in PROTECT and
+// while a violation is suspected.
 func TestExpiredIntentsGetNoNonce(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		over, lasts := queued(1, "pay"), queued(2, "pay")
 		over.ValidUntil, lasts.ValidUntil = ago(0), in(time.Microsecond)
-		w := queue(workOf(9, 5), of("a", over), of("a", lasts))
+		w := queue(stateOf(9, 5), of("a", over), of("a", lasts))
 		p := deferring().planAllocations(w, ownBounded(), viewOf(w, block('a', 100)), nil)
 		if len(p.allocations) != 1 || p.allocations[0].Tx.ID != "q-2" || len(p.transitions) != 1 || p.transitions[0].To.State != Failed || p.transitions[0].To.Sub != Expired || p.transitions[0].To.LastError == "" {
 			t.Errorf("got %q, %+v; want q-2=5, and q-1 EXPIRED with a reason", outline(p), p.transitions)
@@ -254,7 +254,7 @@ func TestExpiredIntentsGetNoNonce(t *testing.T) {
 func TestAnAdvanceIsScheduledForTheNextValidUntil(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		r, w := deferring(), workOf(1, 6, pending(5)) // the window is full
+		r, w := deferring(), stateOf(1, 6, pending(5)) // the window is full
 		w.NextExpiry = in(time.Second)
 		if d := r.planNextWork(w); d.kind != KindAdvance || !d.at.Equal(dbNow.Add(time.Second)) {
 			t.Errorf("got %+v, want an advance in a second", d)
@@ -274,8 +274,8 @@ func TestAnAdvanceIsScheduledForTheNextValidUntil(t *testing.T) {
 	})
 }
 
-// Each combination of handler, payload and time has a fingerprint of its own, also where some
-// are missing. The time's offset does not count.
+// Each combination of handler, payload and time has a different fingerprint, also where some are
+// missing. The time's offset does not matter.
 func TestFingerprintUntil(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2027, 1, 31, 12, 0, 0, 1000, time.UTC)
@@ -300,8 +300,8 @@ func TestFingerprintUntil(t *testing.T) {
 	}
 }
 
-// Whatever the queue, the base fee and the window: what each caller has bound is the beginning
-// of what it has queued; and where nothing is deferred, what all have.
+// Whatever the queue, the base fee and the window: each caller's intents are bound in its own
+// order. If none is deferred, all intents are bound in queue order.
 func TestPropertyEachCallersOrderIsKept(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -314,7 +314,7 @@ func TestPropertyEachCallersOrderIsKept(t *testing.T) {
 		for _, x := range left {
 			want[x.PresentCaller] = append(want[x.PresentCaller], x.ID)
 		}
-		w := queue(workOf(uint64(rapid.IntRange(1, 5).Draw(rt, "window")), 5), left...)
+		w := queue(stateOf(uint64(rapid.IntRange(1, 5).Draw(rt, "window")), 5), left...)
 		for range 40 {
 			began := w.now()
 			v := viewOf(w, block('a', 100))
@@ -341,7 +341,7 @@ func TestPropertyEachCallersOrderIsKept(t *testing.T) {
 			for _, m := range p.transitions {
 				left[slices.IndexFunc(left, func(x Tx) bool { return x.ID == m.To.ID })] = m.To
 			}
-			w = queue(workOf(after.Window, after.NextNonce), left...)
+			w = queue(stateOf(after.Window, after.NextNonce), left...)
 			w.Now = began.Add(rapid.SampledFrom([]time.Duration{time.Second, 12 * time.Second, time.Minute}).Draw(rt, "later"))
 			w = w.WithLoadTime(time.Now())
 			w.Queue = slices.Clone(w.Queue)
@@ -355,8 +355,8 @@ func TestPropertyEachCallersOrderIsKept(t *testing.T) {
 	})
 }
 
-// A deferred intent whose bounds allow it again, but which then waits for another reason, waits
-// at the head of the queue as any other. One that cannot be checked stays deferred.
+// A deferred intent whose bounds allow it again, but which waits for another reason, waits at the
+// head of the queue as any other. One that cannot be checked stays deferred.
 func TestADeferredIntentWaitsForOtherReasonsAsAnyOther(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -371,7 +371,7 @@ func TestADeferredIntentWaitsForOtherReasonsAsAnyOther(t *testing.T) {
 			"no estimate":                 {deferred(queued(1, "call")), Estimate{Outcome: Unknown}, func(*Rules) {}, "q-2=5, q-1 waits", true},
 			"its estimate reverts, alone": {deferred(queued(1, "call")), reverts(), func(*Rules) {}, "q-2=5, q-1 rejected", true},
 		} {
-			r, w := deferring(), queue(workOf(9, 5), of("a", c.first), of("b", queued(2, "pay")))
+			r, w := deferring(), queue(stateOf(9, 5), of("a", c.first), of("b", queued(2, "pay")))
 			c.adjust(&r)
 			p := r.planAllocations(w, ownBounded(), viewOf(w, block('a', 100)), estimates1(c.estimate))
 			if got := outline(p); got != c.want || p.transitions[0].To.DeferredAt != nil != c.deferred {

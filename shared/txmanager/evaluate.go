@@ -255,7 +255,7 @@ func (r Rules) withNextCheck(t Tx, at time.Time) Tx {
 // broadcast without a recorded outcome, a reorg, or an interval without a receipt. A due gas bump
 // is sent instead, unless a bound blocks it.
 func (r Rules) isRebroadcastDue(t Tx, now time.Time) bool {
-	return r.isResubmitDue(t, now) && (!r.isBumpDue(t, now) || r.isBumpHeld(t))
+	return r.isResubmitDue(t, now) && (!r.isBumpDue(t, now) || r.isBumpBlocked(t))
 }
 
 // isResubmitDue is isRebroadcastDue without regard to gas bumps.

@@ -7,23 +7,23 @@ import (
 	"pgregory.net/rapid"
 )
 
-// judgeOne judges a work with one unsettled transaction.
-func judgeOne(r Rules, t Tx, v ChainObservation) (Tx, evaluation) {
-	w := workOf(1, *t.Nonce+1, t)
+// evaluateOne evaluates one open transaction.
+func evaluateOne(r Rules, t Tx, v ChainObservation) (Tx, evaluation) {
+	w := stateOf(1, *t.Nonce+1, t)
 	j := r.evaluate(w, asking(w), v)
 	return j.after[0], j
 }
 
-// A receipt takes a transaction to TRACKING/INCLUDED whatever it was: one that
-// is STUCK needs no human for it.
+// A receipt takes a transaction to TRACKING/INCLUDED from any state: a STUCK one needs no operator
+// for it.
 func TestReceiptTakesAnyUnsettledTransactionToIncluded(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		for _, before := range []Tx{pending(5), submitted(5), stuck(5), held(5, Protect, "")} {
 			before.LastError = "a trouble that is over"
 			headers := blocks('a', 100, 102)
-			v := finding(viewOf(workOf(1, 6, before), headers...), receiptOf(before, headers[0]))
-			after, j := judgeOne(rulesOf(20), before, v)
+			v := finding(viewOf(stateOf(1, 6, before), headers...), receiptOf(before, headers[0]))
+			after, j := evaluateOne(rulesOf(20), before, v)
 			if after.State != Tracking || after.Sub != Included || after.LastError != "" {
 				t.Errorf("%s: got %s/%s %q, want TRACKING/INCLUDED", before.State, after.State, after.Sub, after.LastError)
 			}
@@ -40,16 +40,15 @@ func TestReceiptTakesAnyUnsettledTransactionToIncluded(t *testing.T) {
 	})
 }
 
-// Neither "not found" nor silence proves anything: only the times of the look
-// change.
-func TestNoReceiptIsNoNews(t *testing.T) {
+// Neither "not found" nor a missing answer proves anything: only the check times change.
+func TestMissingReceiptChangesNothing(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		for _, before := range []Tx{pending(5), submitted(5), stuck(5), included(5, blocks('a', 100, 102)...)} {
 			for _, answer := range []Answer{AnswerNotFound, AnswerUnknown} {
-				v := viewOf(workOf(1, 6, before), blocks('a', 100, 103)...)
+				v := viewOf(stateOf(1, 6, before), blocks('a', 100, 103)...)
 				v.Receipts[before.Hash()] = ReceiptAnswer{Answer: answer}
-				after, j := judgeOne(rulesOf(20), before, v)
+				after, j := evaluateOne(rulesOf(20), before, v)
 				if after.LastCheckAt == nil || !after.LastCheckAt.Equal(dbNow) || !after.NextCheckAt.After(dbNow) {
 					t.Errorf("%s/%s: looked at %v, next %v; want now and later", before.State, before.Sub, after.LastCheckAt, after.NextCheckAt)
 				}
@@ -63,9 +62,9 @@ func TestNoReceiptIsNoNews(t *testing.T) {
 	})
 }
 
-// A look that is made a little before the next one is planned, and brings no
-// news, writes nothing; once the plan is due, or is another now, it is written.
-func TestEarlyLookWithoutNewsWritesNothing(t *testing.T) {
+// An early check without a change writes nothing. Once the planned time has come, or is another
+// now, the check is written.
+func TestEarlyCheckWithoutChangeWritesNothing(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(20)
@@ -81,10 +80,10 @@ func TestEarlyLookWithoutNewsWritesNothing(t *testing.T) {
 		} {
 			before := pending(5)
 			before.NextCheckAt = new(dbNow.Add(c.planned))
-			v := viewOf(workOf(1, 6, before), blocks('a', 100, 103)...)
+			v := viewOf(stateOf(1, 6, before), blocks('a', 100, 103)...)
 			v.Head.Time = uint64(dbNow.Add(time.Second - r.BlockTime).Unix()) // the next block is due in a second
 			v.Receipts[before.Hash()] = ReceiptAnswer{Answer: AnswerNotFound}
-			after, j := judgeOne(r, before, v)
+			after, j := evaluateOne(r, before, v)
 			if len(j.transitions) != c.moves {
 				t.Errorf("%s: got %d moves, want %d", name, len(j.transitions), c.moves)
 			}
@@ -94,20 +93,20 @@ func TestEarlyLookWithoutNewsWritesNothing(t *testing.T) {
 		}
 		before := pending(5) // a new head has come since the plan was made
 		before.NextCheckAt = new(dbNow.Add(time.Second))
-		v := viewOf(workOf(1, 6, before), blocks('a', 100, 103)...)
+		v := viewOf(stateOf(1, 6, before), blocks('a', 100, 103)...)
 		v.Head.Time = uint64(dbNow.Unix())
 		v.Receipts[before.Hash()] = ReceiptAnswer{Answer: AnswerNotFound}
-		if after, j := judgeOne(r, before, v); len(j.transitions) != 1 || !after.NextCheckAt.After(dbNow.Add(2*time.Second)) {
+		if after, j := evaluateOne(r, before, v); len(j.transitions) != 1 || !after.NextCheckAt.After(dbNow.Add(2*time.Second)) {
 			t.Errorf("a new head: got %d moves, next look at %s; want one, and a block later", len(j.transitions), after.NextCheckAt)
 		}
 	})
 }
 
-// What the look was not about is left alone.
-func TestOnlyWhatWasAskedIsJudged(t *testing.T) {
+// A transaction that the query did not cover stays unchanged.
+func TestOnlyQueriedTransactionsAreEvaluated(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(3, 8, pending(5), pending(6), bare(7))
+		w := stateOf(3, 8, pending(5), pending(6), bare(7))
 		v := finding(viewOf(w, blocks('a', 100, 101)...), receiptOf(w.Open[0], block('a', 100)))
 		j := rulesOf(20).evaluate(w, ChainQuery{Receipts: w.Open[0].Versions}, v)
 		if len(j.transitions) != 1 || j.transitions[0].To.ID != "tx-5" {
@@ -119,7 +118,7 @@ func TestOnlyWhatWasAskedIsJudged(t *testing.T) {
 	})
 }
 
-// Any version may be the mined one; "not found" needs every version's.
+// Any version may be the mined one; "not found" needs the answer for every version.
 func TestAnyVersionMayBeTheMinedOne(t *testing.T) {
 	t.Parallel()
 	a, b, c := versionHash(5, 1), versionHash(5, 2), versionHash(5, 3)
@@ -150,8 +149,8 @@ func TestReceiptOfALaterVersionIsTaken(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		tx := pending(5)
 		tx.Versions = append(tx.Versions, versionHash(5, 2))
-		v := finding(viewOf(workOf(1, 6, tx), blocks('a', 100, 101)...), receiptOf(tx, block('a', 100)))
-		after, _ := judgeOne(rulesOf(1), tx, v)
+		v := finding(viewOf(stateOf(1, 6, tx), blocks('a', 100, 101)...), receiptOf(tx, block('a', 100)))
+		after, _ := evaluateOne(rulesOf(1), tx, v)
 		if after.State != Confirmed || after.Receipt.TxHash != versionHash(5, 2) {
 			t.Errorf("got %s by %+v, want CONFIRMED by the second version", after.State, after.Receipt)
 		}
@@ -164,9 +163,9 @@ func TestRevertedAndFinalIsFailed(t *testing.T) {
 		tx := pending(5)
 		rec := receiptOf(tx, block('a', 100))
 		rec.Succeeded = false
-		v := finding(viewOf(workOf(1, 6, tx), blocks('a', 100, 103)...), rec)
+		v := finding(viewOf(stateOf(1, 6, tx), blocks('a', 100, 103)...), rec)
 		for confirmations, want := range map[uint64]State{4: Tracking, 3: Failed} {
-			after, _ := judgeOne(rulesOf(confirmations), tx, v)
+			after, _ := evaluateOne(rulesOf(confirmations), tx, v)
 			if after.State != want || (want == Failed && (after.Sub != Reverted || after.Receipt == nil || after.LastError == "")) {
 				t.Errorf("3 blocks on top, %d wanted: got %s/%s %q, want %s", confirmations, after.State, after.Sub, after.LastError, want)
 			}
@@ -179,8 +178,8 @@ func TestFinalTransactionsAreNeverDueAgain(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		tx := pending(5)
-		v := finding(viewOf(workOf(1, 6, tx), blocks('a', 100, 103)...), receiptOf(tx, block('a', 100)))
-		after, j := judgeOne(rulesOf(3), tx, v)
+		v := finding(viewOf(stateOf(1, 6, tx), blocks('a', 100, 103)...), receiptOf(tx, block('a', 100)))
+		after, j := evaluateOne(rulesOf(3), tx, v)
 		if after.State != Confirmed || after.NextCheckAt != nil || after.NextResubmitAt != nil {
 			t.Errorf("got %s, check %v, resubmit %v; want CONFIRMED and no times", after.State, after.NextCheckAt, after.NextResubmitAt)
 		}
@@ -190,11 +189,11 @@ func TestFinalTransactionsAreNeverDueAgain(t *testing.T) {
 	})
 }
 
-// Finals are written in nonce order: one waits for every lower nonce.
+// Finals are written in nonce order: a transaction waits for every lower nonce.
 func TestFinalsComeInNonceOrder(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(3, 8, pending(5), pending(6), pending(7))
+		w := stateOf(3, 8, pending(5), pending(6), pending(7))
 		headers := blocks('a', 100, 110)
 		all := []Receipt{receiptOf(w.Open[0], headers[0]), receiptOf(w.Open[1], headers[1]), receiptOf(w.Open[2], headers[2])}
 		for _, c := range []struct {
@@ -221,11 +220,11 @@ func TestFinalsComeInNonceOrder(t *testing.T) {
 	})
 }
 
-// One that may not end yet keeps what was learnt and is looked at again soon.
+// A transaction that may not end yet stores its receipt and is checked again soon.
 func TestFinalOutOfOrderIsKeptAsIncluded(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(2, 7, pending(5), pending(6))
+		w := stateOf(2, 7, pending(5), pending(6))
 		r := rulesOf(3)
 		v := finding(viewOf(w, blocks('a', 100, 110)...), receiptOf(w.Open[1], block('a', 100)))
 		upper := r.evaluate(w, asking(w), v).after[1]
@@ -235,15 +234,15 @@ func TestFinalOutOfOrderIsKeptAsIncluded(t *testing.T) {
 	})
 }
 
-// Judging reads: what was loaded stays as it was, so that a second look can be
-// judged against it.
-func TestJudgingLeavesTheWorkAlone(t *testing.T) {
+// An evaluation does not modify the loaded state, so that a second observation can be evaluated
+// against it.
+func TestEvaluationDoesNotChangeTheLoadedState(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		load := func() SubmitterState {
 			late := pending(9)
 			late.NextResubmitAt = ago(time.Second)
-			return workOf(5, 10, included(5, blocks('a', 100, 102)...), stuck(6), included(7, blocks('a', 101, 102)...), submitted(8), late)
+			return stateOf(5, 10, included(5, blocks('a', 100, 102)...), stuck(6), included(7, blocks('a', 101, 102)...), submitted(8), late)
 		}
 		w, want := load(), load()
 		v := viewOf(w, blocks('b', 90, 140)...)
@@ -262,9 +261,9 @@ func TestJudgingLeavesTheWorkAlone(t *testing.T) {
 	})
 }
 
-// Whatever nodes say: every move is one that the table has, no end without a
-// proof in this one view, no bytes for what has a receipt, no nonce changed.
-func TestJudgementsAreSoundWhateverNodesSay(t *testing.T) {
+// Whatever nodes answer: every transition is allowed, no transaction ends without a proof in this
+// one observation, none with a receipt is sent, and no nonce changes.
+func TestEvaluationsAreSoundWhateverNodesSay(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := rulesOf(rapid.Uint64Range(1, 5).Draw(t, "confirmations"))
@@ -294,7 +293,7 @@ func TestJudgementsAreSoundWhateverNodesSay(t *testing.T) {
 	})
 }
 
-// proven says that v alone shows the receipt of t with n blocks on top of it.
+// proven reports whether v alone shows the receipt of t with n blocks on top of it.
 func proven(t Tx, v ChainObservation, n uint64) bool {
 	a := v.Receipts[t.Hash()]
 	for i, h := range v.Headers {
@@ -315,7 +314,7 @@ func drawWork(t *rapid.T) SubmitterState {
 		tx.FirstSubmitAt = ago(rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(t, "age"))
 		txs = append(txs, tx)
 	}
-	return workOf(4, uint64(len(txs)), txs...)
+	return stateOf(4, uint64(len(txs)), txs...)
 }
 
 func drawView(t *rapid.T, w SubmitterState) ChainObservation {

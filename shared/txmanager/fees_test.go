@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// On a chain without EIP-1559 a version has one price: the node's advice, no more than
-// its caller or the deployment allows; where that is less, it waits and says why.
+// On a chain without EIP-1559 a version has one price: the node's advice, at most what its caller
+// and the deployment allow. If that is too low, it waits with a reason.
 func TestOnePriceOfGas(t *testing.T) {
 	t.Parallel()
 	a := Account{BaseFeeWei: new(big.Int), GasPriceWei: big.NewInt(100)}
@@ -41,12 +41,12 @@ func TestOnePriceOfGas(t *testing.T) {
 	}
 }
 
-// What waits for a lower price, or for funds, has no nonce; and once there are both it
-// goes on.
+// An intent that waits for a lower price or a higher balance has no nonce. Once it has both it
+// continues.
 func TestLegacyQueueWaitsAndGoesOn(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(1, 5), queued(1, "pay"))
+		w := queue(stateOf(1, 5), queued(1, "pay"))
 		v := viewOf(w, block('a', 100))
 		v.Account.GasPriceWei, v.Account.TipWei = big.NewInt(100), nil
 		r := rulesOf(3)
@@ -67,7 +67,7 @@ func TestLegacyQueueWaitsAndGoesOn(t *testing.T) {
 	})
 }
 
-// Parameters of legacy form are kept by their own name, and read back as what they were.
+// Legacy parameters are stored under their own name, and read back unchanged.
 func TestLegacyParametersAreKept(t *testing.T) {
 	t.Parallel()
 	want := GasParams{Gas: 7, Legacy: true, FeeCapWei: big.NewInt(9), TipCapWei: big.NewInt(9), ValueWei: big.NewInt(1)}

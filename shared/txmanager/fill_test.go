@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// An account that cannot pay for all its placeholders gets none: what it holds already
-// counts, and what is lost below the count does not.
-func TestPlaceholdersThatNobodyPaysForAreRefused(t *testing.T) {
+// An account that cannot pay for all its placeholders gets none. Its open transactions count,
+// except those lost below the final count.
+func TestPlaceholdersWithoutABalanceAreRefused(t *testing.T) {
 	t.Parallel()
-	w := workOf(1, 6, pending(4), pending(5))
+	w := stateOf(1, 6, pending(4), pending(5))
 	for i := range w.Open {
 		w.Open[i].Gas = &GasParams{Gas: 21_000, FeeCapWei: big.NewInt(100), TipCapWei: big.NewInt(1), ValueWei: new(big.Int)}
 	}

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// final exactly with N blocks on top of the receipt's, N from 0 to 20.
+// A transaction is final exactly with N blocks on top of the receipt's, for N from 0 to 20.
 func TestFinalWithExactlyTheConfirmationsRequired(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		for _, n := range []uint64{0, 1, 2, 3, 20} {
 			for onTop := uint64(0); onTop <= n+2; onTop++ {
 				tx := pending(5)
-				v := finding(viewOf(workOf(1, 6, tx), blocks('a', 100, 100+onTop)...), receiptOf(tx, block('a', 100)))
-				after, j := judgeOne(rulesOf(n), tx, v)
+				v := finding(viewOf(stateOf(1, 6, tx), blocks('a', 100, 100+onTop)...), receiptOf(tx, block('a', 100)))
+				after, j := evaluateOne(rulesOf(n), tx, v)
 				want := Tracking
 				if onTop >= n {
 					want = Confirmed
@@ -29,16 +29,16 @@ func TestFinalWithExactlyTheConfirmationsRequired(t *testing.T) {
 	})
 }
 
-// Until it can be final, one look is planned for when it can: after the blocks
-// that are missing.
-func TestNextLookIsWhenTheLastConfirmationIsExpected(t *testing.T) {
+// Until a transaction can be final, one check is planned for the time when the missing blocks are
+// expected.
+func TestNextCheckIsWhenTheLastConfirmationIsExpected(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(20)
 		tx := pending(5)
 		for onTop, missing := range map[uint64]uint64{0: 20, 7: 13, 19: 1} {
-			v := finding(viewOf(workOf(1, 6, tx), blocks('a', 100, 100+onTop)...), receiptOf(tx, block('a', 100)))
-			after, _ := judgeOne(r, tx, v)
+			v := finding(viewOf(stateOf(1, 6, tx), blocks('a', 100, 100+onTop)...), receiptOf(tx, block('a', 100)))
+			after, _ := evaluateOne(r, tx, v)
 			if want := r.afterBlocks(missing, v.Head, dbNow); !after.NextCheckAt.Equal(want) {
 				t.Errorf("%d on top: next check %v, want %v", onTop, after.NextCheckAt, want)
 			}
@@ -46,7 +46,7 @@ func TestNextLookIsWhenTheLastConfirmationIsExpected(t *testing.T) {
 	})
 }
 
-// However far off its finality is, a tracked transaction is watched.
+// A tracked transaction is polled however far off its finality is.
 func TestIncludedIsWatchedAtLeastEveryInterval(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -54,24 +54,24 @@ func TestIncludedIsWatchedAtLeastEveryInterval(t *testing.T) {
 		r.WatchEvery = time.Minute
 		tx := pending(5)
 		for onTop, want := range map[uint64]time.Duration{0: time.Minute, 15: time.Minute, 16: 48500 * time.Millisecond, 19: 12500 * time.Millisecond} {
-			v := finding(viewOf(workOf(1, 6, tx), blocks('a', 100, 100+onTop)...), receiptOf(tx, block('a', 100)))
-			if after, _ := judgeOne(r, tx, v); after.NextCheckAt.Sub(dbNow) != want {
+			v := finding(viewOf(stateOf(1, 6, tx), blocks('a', 100, 100+onTop)...), receiptOf(tx, block('a', 100)))
+			if after, _ := evaluateOne(r, tx, v); after.NextCheckAt.Sub(dbNow) != want {
 				t.Errorf("%d on top: next check in %v, want %v", onTop, after.NextCheckAt.Sub(dbNow), want)
 			}
 		}
 	})
 }
 
-// H11: blocks counted at an earlier look count for nothing; a view without
-// headers proves nothing, and asks for one with them only where it may help.
+// H11: blocks counted in an earlier query do not count. An observation without headers proves
+// nothing; a query with headers follows only where it may help.
 func TestH11OneViewMustProveFinality(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		tx := included(5, blocks('a', 100, 120)...)
 		for head, lookAgain := range map[uint64]bool{119: false, 120: true, 150: true} {
-			v := finding(viewOf(workOf(1, 6, tx), block('a', head)), *tx.Receipt)
+			v := finding(viewOf(stateOf(1, 6, tx), block('a', head)), *tx.Receipt)
 			v.Headers = nil
-			after, j := judgeOne(rulesOf(20), tx, v)
+			after, j := evaluateOne(rulesOf(20), tx, v)
 			if after.State != Tracking || after.Sub != Included || j.needsHeaders != lookAgain {
 				t.Errorf("head %d: got %s, look again %v; want TRACKING, %v", head, after.State, j.needsHeaders, lookAgain)
 			}
@@ -82,14 +82,14 @@ func TestH11OneViewMustProveFinality(t *testing.T) {
 	})
 }
 
-// H11: headers of another chain than the receipt's prove nothing at all.
-func TestH11HeadersThatContradictTheReceiptAreNoNews(t *testing.T) {
+// H11: headers of another chain than the receipt's prove nothing.
+func TestH11HeadersThatContradictTheReceiptChangeNothing(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		for _, before := range []Tx{pending(5), stuck(5), included(5, blocks('a', 100, 101)...)} {
-			v := finding(viewOf(workOf(1, 6, before), blocks('b', 100, 110)...), receiptOf(before, block('a', 100)))
-			after, j := judgeOne(r, before, v)
+			v := finding(viewOf(stateOf(1, 6, before), blocks('b', 100, 110)...), receiptOf(before, block('a', 100)))
+			after, j := evaluateOne(r, before, v)
 			if after.State != before.State || after.Sub != before.Sub || j.newForks != 0 || !after.NextCheckAt.Equal(dbNow.Add(r.BlockTime/2)) {
 				t.Errorf("%s/%s: got %s/%s, %d new forks, next %v; want it as it was, looked at in half a block",
 					before.State, before.Sub, after.State, after.Sub, j.newForks, after.NextCheckAt)
@@ -98,8 +98,7 @@ func TestH11HeadersThatContradictTheReceiptAreNoNews(t *testing.T) {
 	})
 }
 
-// The list of confirming blocks grows, stays, or is replaced; it is never cut
-// and never spliced.
+// The list of confirming blocks grows, stays, or is replaced as a whole.
 func TestConfirmingBlocksGrowOrAreReplaced(t *testing.T) {
 	t.Parallel()
 	joined := func(a, b []Header) []Header { return append(append([]Header{}, a...), b...) }
@@ -122,8 +121,8 @@ func TestConfirmingBlocksGrowOrAreReplaced(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
 				tx := included(5, stored...)
-				v := finding(viewOf(workOf(1, 6, tx), c.shown...), *tx.Receipt)
-				after, j := judgeOne(rulesOf(20), tx, v)
+				v := finding(viewOf(stateOf(1, 6, tx), c.shown...), *tx.Receipt)
+				after, j := evaluateOne(rulesOf(20), tx, v)
 				if d := diff(c.want, after.Confirmations); d != "" || j.newForks != c.newForks {
 					t.Errorf("got %d new forks, want %d; list (-want +got):\n%s", j.newForks, c.newForks, d)
 				}
@@ -135,15 +134,15 @@ func TestConfirmingBlocksGrowOrAreReplaced(t *testing.T) {
 	}
 }
 
-// A receipt in another block than before: all is replaced, nothing kept.
+// A receipt in another block than before replaces the whole list.
 func TestReceiptInAnotherBlockReplacesTheList(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		tx := included(5, blocks('a', 100, 102)...)
 		for _, at := range []uint64{99, 100, 101} {
 			shown := blocks('b', 99, 104)
-			v := finding(viewOf(workOf(1, 6, tx), shown...), receiptOf(tx, block('b', at)))
-			after, j := judgeOne(rulesOf(20), tx, v)
+			v := finding(viewOf(stateOf(1, 6, tx), shown...), receiptOf(tx, block('b', at)))
+			after, j := evaluateOne(rulesOf(20), tx, v)
 			if d := diff(blocks('b', at, 104), after.Confirmations); d != "" || j.newForks != 1 {
 				t.Errorf("block %d: got %d new forks, want 1; list (-want +got):\n%s", at, j.newForks, d)
 			}
@@ -154,8 +153,8 @@ func TestReceiptInAnotherBlockReplacesTheList(t *testing.T) {
 	})
 }
 
-// Only another block at the receipt's height takes a receipt away; then the
-// transaction is sent again at once.
+// Only another block at the receipt's height removes a receipt; the transaction is then sent again
+// at once.
 func TestReceiptIsRemovedOnlyByAnotherBlockAtItsHeight(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -174,9 +173,9 @@ func TestReceiptIsRemovedOnlyByAnotherBlockAtItsHeight(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
 				tx := included(5, blocks('a', 100, 102)...)
-				v := viewOf(workOf(1, 6, tx), c.shown...)
+				v := viewOf(stateOf(1, 6, tx), c.shown...)
 				v.Receipts[tx.Hash()] = ReceiptAnswer{Answer: c.answer}
-				after, j := judgeOne(rulesOf(20), tx, v)
+				after, j := evaluateOne(rulesOf(20), tx, v)
 				switch {
 				case !c.removed && (after.Sub != Included || after.Receipt == nil || len(after.Confirmations) != 3 || j.newForks+len(j.rebroadcasts) > 0):
 					t.Errorf("got %s with %d blocks, %d new forks, %d sent; want no news", after.Sub, len(after.Confirmations), j.newForks, len(j.rebroadcasts))
@@ -215,9 +214,9 @@ func TestTagsDecideFinality(t *testing.T) {
 					r := rulesOf(3)
 					r.Finality = mode
 					tx := pending(5)
-					v := finding(viewOf(workOf(1, 6, tx), block('a', 200)), receiptOf(tx, block('a', 100)))
+					v := finding(viewOf(stateOf(1, 6, tx), block('a', 200)), receiptOf(tx, block('a', 100)))
 					v.Headers, v.Tagged = c.headers, c.tagged
-					after, j := judgeOne(r, tx, v)
+					after, j := evaluateOne(r, tx, v)
 					if after.State != c.want || j.needsHeaders != c.lookAgain {
 						t.Errorf("got %s, look again %v; want %s, %v", after.State, j.needsHeaders, c.want, c.lookAgain)
 					}

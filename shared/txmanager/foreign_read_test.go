@@ -14,31 +14,31 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// oldChain is a panel whose first node tells by what nonces were consumed, by counts where
-// it has them, and by blocks.
+// oldChain is a panel whose first node gives consuming transactions by counts where it has them,
+// and by blocks.
 type oldChain struct {
 	*panel
-	takers map[uint64]ConsumingTx
-	kept   uint64 // the first block of which it has counts
-	final  uint64
-	older  uint64 // the last block that is older than the submitter
-	refuse error  // to give blocks
-	counts int    // how often it was asked by counts
-	blocks []BlocksQuery
-	before func() // called before it answers; nil: nothing is
+	transactions map[uint64]ConsumingTx
+	kept         uint64 // the first block of which it has counts
+	final        uint64
+	older        uint64 // the last block that is older than the submitter
+	refuse       error  // to give blocks
+	counts       int    // how often it was queried by counts
+	blocks       []BlocksQuery
+	before       func() // called before it answers; nil: no call
 }
 
 func (c *oldChain) FindConsumingTx(_ context.Context, _ Submitter, n uint64) (ConsumingTx, error) {
 	c.asks()
 	c.counts++
-	taker, ok := c.takers[n]
+	consuming, ok := c.transactions[n]
 	switch {
-	case c.kept > 0 && taker.BlockNumber < c.kept:
+	case c.kept > 0 && consuming.BlockNumber < c.kept:
 		return ConsumingTx{}, fmt.Errorf("%w: %w", ErrNoCounts, ErrConsumerUnavailable)
 	case !ok:
 		return ConsumingTx{}, ErrConsumerUnavailable
 	}
-	return taker, nil
+	return consuming, nil
 }
 
 func (c *oldChain) ReadBlocks(_ context.Context, q BlocksQuery) (BlocksRead, error) {
@@ -49,9 +49,9 @@ func (c *oldChain) ReadBlocks(_ context.Context, q BlocksQuery) (BlocksRead, err
 		return r, c.refuse
 	}
 	r.End = min(c.final, q.After+uint64(q.Most))
-	for n, taker := range c.takers {
-		if taker.BlockNumber > q.After && taker.BlockNumber <= r.End {
-			r.Transactions[n] = taker
+	for n, consuming := range c.transactions {
+		if consuming.BlockNumber > q.After && consuming.BlockNumber <= r.End {
+			r.Transactions[n] = consuming
 		}
 	}
 	return r, nil
@@ -63,8 +63,7 @@ func (c *oldChain) asks() {
 	}
 }
 
-// readBehind are the blocks behind which the calls from the given one on have asked for
-// others.
+// readBehind lists the After values of the block queries from the given call on.
 func (c *oldChain) readBehind(call int) (all []uint64) {
 	for _, q := range c.blocks[call:] {
 		if q.OlderThan.IsZero() {
@@ -74,18 +73,18 @@ func (c *oldChain) readBehind(call int) (all []uint64) {
 	return all
 }
 
-// newOldChain has foreign transactions at the blocks, for nonces from 0 on, each with its
-// receipt at all three nodes. Its head is at block 2000.
+// newOldChain has foreign transactions at the blocks, for nonces from 0 on, each with its receipt
+// at all three nodes. Its head is at block 2000.
 func newOldChain(blocksOf ...uint64) (c *oldChain, w SubmitterState) {
-	w = workOf(1, 0)
+	w = stateOf(1, 0)
 	w.Incident, w.Protected = 1, true
-	c = &oldChain{panel: &panel{ChainConnector: reader(nil), quorum: 2}, takers: map[uint64]ConsumingTx{}, final: 2000}
+	c = &oldChain{panel: &panel{ChainConnector: reader(nil), quorum: 2}, transactions: map[uint64]ConsumingTx{}, final: 2000}
 	v := viewOf(w, block('a', 2000))
 	v.FinalCount = new(uint64(len(blocksOf)))
 	v.Account.LatestCount = uint64(len(blocksOf))
 	for n, number := range blocksOf {
 		h := versionHash(uint64(n), 0xf0)
-		c.takers[uint64(n)] = ConsumingTx{Hash: h, BlockNumber: number, BlockHash: block('a', number).Hash, Node: "n0", ValueWei: fmt.Sprint(n)}
+		c.transactions[uint64(n)] = ConsumingTx{Hash: h, BlockNumber: number, BlockHash: block('a', number).Hash, Node: "n0", ValueWei: fmt.Sprint(n)}
 		v.Receipts[h] = ReceiptAnswer{Answer: AnswerFound, Receipt: Receipt{TxHash: h, BlockNumber: number, BlockHash: block('a', number).Hash, Succeeded: true}}
 	}
 	v.HashesAt = map[uint64]Hash{}
@@ -96,19 +95,19 @@ func newOldChain(blocksOf ...uint64) (c *oldChain, w SubmitterState) {
 	return c, w
 }
 
-// wanted is a request that any nonce of which nothing is known may have been.
+// wanted is a request that may have consumed any nonce without a known transaction.
 var wanted = []OpenRequest{{RequestID: "wanted", Payload: []byte("pay")}}
 
 // every has n transactions in one block.
 func every(block uint64, n int) []uint64 { return slices.Repeat([]uint64{block}, n) }
 
-// reading is a tenure that reads foreign transactions of the chain.
-func reading(c *oldChain, w SubmitterState, book *evidenceBook) *leaseSession {
+// reading is a lease session that reads foreign transactions of the chain.
+func reading(c *oldChain, w SubmitterState, book *evidenceStore) *leaseSession {
 	return &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book}, chain: c, state: w, began: time.Now()}
 }
 
-// step has one invocation read.
-func step(t *testing.T, c *oldChain, w SubmitterState, book *evidenceBook) *leaseSession {
+// step makes one invocation read.
+func step(t *testing.T, c *oldChain, w SubmitterState, book *evidenceStore) *leaseSession {
 	t.Helper()
 	tn := reading(c, w, book)
 	if err := tn.readForeign(t.Context()); err != nil {
@@ -117,7 +116,7 @@ func step(t *testing.T, c *oldChain, w SubmitterState, book *evidenceBook) *leas
 	return tn
 }
 
-func (b *evidenceBook) nonces() (all []uint64) {
+func (b *evidenceStore) nonces() (all []uint64) {
 	for _, f := range b.stored {
 		all = append(all, f.Nonce)
 	}
@@ -125,7 +124,7 @@ func (b *evidenceBook) nonces() (all []uint64) {
 	return all
 }
 
-// scan are the numbers below n.
+// upTo lists the numbers below n.
 func upTo(n int) (all []uint64) {
 	for i := range uint64(n) {
 		all = append(all, i)
@@ -133,13 +132,13 @@ func upTo(n int) (all []uint64) {
 	return all
 }
 
-// One invocation reads fifty of many foreign transactions, and stores them with their
-// receipts; it says that there is more, and the next ones go on until all are stored.
+// One invocation reads fifty of many foreign transactions, and stores them with their receipts. It
+// reports that there are more, and the next invocations continue until all are stored.
 func TestForeignTransactionsAreReadInSteps(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		c, w := newOldChain(every(1990, 120)...)
-		book := &evidenceBook{}
+		book := &evidenceStore{}
 		for i, want := range []int{50, 100, 120, 120} {
 			c.counts = 0
 			tn := step(t, c, w, book)
@@ -154,7 +153,7 @@ func TestForeignTransactionsAreReadInSteps(t *testing.T) {
 			t.Errorf("stored: got %v, want each nonce once", got)
 		}
 		for _, f := range book.stored {
-			if want := c.takers[f.Nonce]; f.Tx.Hash != want.Hash || f.CallDigest != want.CallDigest() || !f.Succeeded || f.Incident != 1 {
+			if want := c.transactions[f.Nonce]; f.Tx.Hash != want.Hash || f.CallDigest != want.CallDigest() || !f.Succeeded || f.Incident != 1 {
 				t.Errorf("nonce %d: got %+v, want what the chain has", f.Nonce, f)
 			}
 		}
@@ -164,8 +163,8 @@ func TestForeignTransactionsAreReadInSteps(t *testing.T) {
 	})
 }
 
-// A transaction that too few nodes show is not stored, and is asked for again, whether it
-// was found by counts or in a block. The reading of blocks does not go past it.
+// A transaction that too few nodes show is not stored, and is read again, whether it was found by
+// counts or in a block. Reading blocks does not pass it.
 func TestForeignTransactionsNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []uint64{0, 1999} {
@@ -175,13 +174,13 @@ func TestForeignTransactionsNeedAQuorum(t *testing.T) {
 			honest := c.views[1:]
 			liar := func(v ChainObservation) ChainObservation {
 				v.Receipts = maps.Clone(v.Receipts)
-				a := v.Receipts[c.takers[1].Hash]
+				a := v.Receipts[c.transactions[1].Hash]
 				a.Receipt.BlockHash = Hash{1}
-				v.Receipts[c.takers[1].Hash] = a
+				v.Receipts[c.transactions[1].Hash] = a
 				return v
 			}
 			c.views = []ChainObservation{c.views[0], liar(honest[0]), liar(honest[1])}
-			book := &evidenceBook{}
+			book := &evidenceStore{}
 			for range 3 {
 				tn := step(t, c, w, book)
 				if len(book.stored) > 0 || !tn.state.ForeignUnread || book.read.Begun {
@@ -199,15 +198,15 @@ func TestForeignTransactionsNeedAQuorum(t *testing.T) {
 	}
 }
 
-// takenAway is a book whose lease another has taken over.
-type takenAway struct{ *evidenceBook }
+// takenAway is a store whose lease another owner has taken.
+type takenAway struct{ *evidenceStore }
 
 func (takenAway) Renew(context.Context, lease.Lease) (lease.Lease, error) {
 	return lease.Lease{}, lease.ErrFenced
 }
 
-// An invocation that loses the lease while it reads stores nothing, also not of what it
-// had found before.
+// An invocation that loses the lease while it reads stores nothing, not even what it had found
+// before.
 func TestForeignTransactionsOfALostLease(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []uint64{0, 1999} {
@@ -216,7 +215,7 @@ func TestForeignTransactionsOfALostLease(t *testing.T) {
 			c.kept = kept
 			w.Lease = lease.New(string(alice), "node-1/a", 7, time.Now(), 10*time.Second)
 			c.before = func() { time.Sleep(2 * time.Second) }
-			book := &evidenceBook{}
+			book := &evidenceStore{}
 			tn := reading(c, w, book)
 			tn.Store = takenAway{book}
 			err := tn.readForeign(t.Context())
@@ -230,16 +229,16 @@ func TestForeignTransactionsOfALostLease(t *testing.T) {
 	}
 }
 
-// Where the node has no counts so old, the blocks are read forward, each once, and at most
-// 500 in an invocation. The first is the last that is older than the submitter. The next
-// invocation follows at once while there is more. The release waits meanwhile, and says
-// how far it is; it never says that what consumed a nonce is not known.
+// If the node lacks such old counts, the blocks are read forward, each once, at most 500 in an
+// invocation. The scan begins at the last block older than the submitter. The next invocation
+// follows at once while there is more. A release waits meanwhile and reports the progress; it
+// never reports an unknown consuming transaction.
 func TestBlocksAreReadWhereCountsAreGone(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		c, w := newOldChain(30, 30, 700, 701, 1850)
 		c.kept, c.older = 1872, 20
-		book := &evidenceBook{}
+		book := &evidenceStore{}
 		last := uint64(20)
 		for i, want := range []struct {
 			stored int
@@ -280,15 +279,15 @@ func TestBlocksAreReadWhereCountsAreGone(t *testing.T) {
 	})
 }
 
-// The reading begins below the block of the last nonce that is settled.
-func TestBlocksAreReadFromTheLastSettledNonce(t *testing.T) {
+// The scan begins below the block of the last terminal nonce.
+func TestBlocksAreReadFromTheLastTerminalNonce(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		c, w := newOldChain(1000)
 		c.kept = 1990
 		for settled, want := range map[uint64]uint64{1000: 900, 50: 0} {
 			c.blocks = nil
-			step(t, c, w, &evidenceBook{read: ForeignScan{TerminalBlock: &settled}})
+			step(t, c, w, &evidenceStore{read: ForeignScan{TerminalBlock: &settled}})
 			if c.blocks[0].After != want {
 				t.Errorf("settled at block %d: got the blocks after %d read first, want those after %d", settled, c.blocks[0].After, want)
 			}
@@ -296,8 +295,8 @@ func TestBlocksAreReadFromTheLastSettledNonce(t *testing.T) {
 	})
 }
 
-// readAll has the blocks read once, and returns what the last invocation left.
-func readAll(t *testing.T, c *oldChain, w SubmitterState, book *evidenceBook) *leaseSession {
+// readAll reads the blocks once, and returns the last invocation's session.
+func readAll(t *testing.T, c *oldChain, w SubmitterState, book *evidenceStore) *leaseSession {
 	t.Helper()
 	for range 10 {
 		if tn := step(t, c, w, book); !tn.state.ForeignUnread {
@@ -308,18 +307,17 @@ func readAll(t *testing.T, c *oldChain, w SubmitterState, book *evidenceBook) *l
 	return nil
 }
 
-// A nonce that is in no block, such as one that an authorization consumed, is not told
-// once all blocks were read: an operator has to name it. What comes later is found all the
-// same. The blocks are read again after an hour, from further below, by another node, and
-// with no hurry; then it may be found.
+// A nonce that no block shows, such as one that an authorization consumed, is unknown once all
+// blocks were read: an operator must name it. Later nonces are still found. The blocks are read
+// again after an hour, from further below and by another node; then it may be found.
 func TestBlocksAreReadOnceMore(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		c, w := newOldChain(600, 1300, 1500)
 		c.kept, c.older = 1990, 550
-		hidden := c.takers[1]
-		delete(c.takers, 1)
-		book := &evidenceBook{open: wanted}
+		hidden := c.transactions[1]
+		delete(c.transactions, 1)
+		book := &evidenceStore{open: wanted}
 		readAll(t, c, w, book)
 		if got := book.nonces(); !slices.Equal(got, []uint64{0, 2}) {
 			t.Fatalf("stored: got %v, want all but nonce 1", got)
@@ -337,14 +335,14 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 			t.Errorf("before the hour is over: got blocks after %v read, want those that came since alone", got)
 		}
 
-		c.takers[1] = hidden
+		c.transactions[1] = hidden
 		later.Now = dbNow.Add(time.Hour + time.Second)
 		asked = len(c.blocks)
 		tn := step(t, c, later, book)
 		if got := c.readBehind(asked); got[1] != 0 || tn.state.ForeignUnread || tn.state.ForeignReadable || book.read.Again == nil {
 			t.Errorf("after the hour: got blocks after %v read, more to read %v; want them from the first block on, with no hurry", got, tn.state.ForeignUnread)
 		}
-		if _, _, err := reading(c, later, &evidenceBook{stored: book.stored, read: book.read, open: wanted}).planResync(t.Context(), &ReleaseRequest{Count: 3}, LostNonces{}); !errors.As(err, &open) {
+		if _, _, err := reading(c, later, &evidenceStore{stored: book.stored, read: book.read, open: wanted}).planResync(t.Context(), &ReleaseRequest{Count: 3}, LostNonces{}); !errors.As(err, &open) {
 			t.Errorf("a release meanwhile: got %v, want nonce 1 to be named", err)
 		}
 		for range 4 {
@@ -356,18 +354,18 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 	})
 	frozen(t, func(t *testing.T) { // the third time by another node, from further below
 		c, w := newOldChain(600, 1300)
-		delete(c.takers, 1)
+		delete(c.transactions, 1)
 		c.kept = 1990
 		begun := ForeignScan{Begun: true, Start: 1900, Block: 2000, Final: 2000, Passes: 1, EndedAt: ago(2 * time.Hour)}
-		step(t, c, w, &evidenceBook{read: begun})
+		step(t, c, w, &evidenceStore{read: begun})
 		if q := c.blocks[1]; q.After != 0 || q.Turn != 1 {
 			t.Errorf("read again: got %+v, want the blocks after 0, by the next node", q)
 		}
 	})
 }
 
-// A transaction of a nonce that is not final yet, or that has no receipt, is not passed
-// by; one without a receipt not for ten minutes.
+// The scan waits at a transaction whose nonce is not final yet. It waits ten minutes at one
+// without a receipt.
 func TestBlocksAreNotReadPastWhatIsNotProved(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -376,7 +374,7 @@ func TestBlocksAreNotReadPastWhatIsNotProved(t *testing.T) {
 		for i := range c.views {
 			c.views[i].FinalCount = new(uint64(2))
 		}
-		book := &evidenceBook{read: ForeignScan{TerminalBlock: new(uint64(1000))}}
+		book := &evidenceStore{read: ForeignScan{TerminalBlock: new(uint64(1000))}}
 		if tn := step(t, c, w, book); book.read.Block != 1019 || len(book.stored) != 2 || !tn.state.ForeignUnread {
 			t.Errorf("the third is not final: got %d stored, up to block %d, more to read %v; want two, and block 1019", len(book.stored), book.read.Block, tn.state.ForeignUnread)
 		}
@@ -391,9 +389,9 @@ func TestBlocksAreNotReadPastWhatIsNotProved(t *testing.T) {
 		c, w := newOldChain(1000, 1010)
 		c.kept = 1990
 		for _, v := range c.views {
-			v.Receipts[c.takers[0].Hash] = ReceiptAnswer{Answer: AnswerNotFound}
+			v.Receipts[c.transactions[0].Hash] = ReceiptAnswer{Answer: AnswerNotFound}
 		}
-		book := &evidenceBook{read: ForeignScan{TerminalBlock: new(uint64(1000))}}
+		book := &evidenceStore{read: ForeignScan{TerminalBlock: new(uint64(1000))}}
 		for range 3 {
 			if tn := step(t, c, w, book); book.read.Block != 999 || !tn.state.ForeignUnread {
 				t.Errorf("no receipt of the first: got blocks read up to %d, more to read %v; want 999, and more", book.read.Block, tn.state.ForeignUnread)
@@ -409,7 +407,7 @@ func TestBlocksAreNotReadPastWhatIsNotProved(t *testing.T) {
 	})
 }
 
-// Nodes that have thrown the blocks away too cannot tell; one that fails is asked again.
+// Nodes that no longer have the blocks cannot answer; one that fails is queried again.
 func TestBlocksThatAreNotGiven(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -423,40 +421,40 @@ func TestBlocksThatAreNotGiven(t *testing.T) {
 		} {
 			chain, w := newOldChain(1000)
 			chain.kept, chain.refuse = 1990, c.err
-			tn := step(t, chain, w, &evidenceBook{})
+			tn := step(t, chain, w, &evidenceStore{})
 			if tn.state.ForeignReadable {
 				t.Errorf("%s: got the next step at once, want it later", name)
 			}
-			_, _, err := reading(chain, w, &evidenceBook{open: wanted}).planResync(t.Context(), &ReleaseRequest{Count: 1}, LostNonces{})
+			_, _, err := reading(chain, w, &evidenceStore{open: wanted}).planResync(t.Context(), &ReleaseRequest{Count: 1}, LostNonces{})
 			if errors.As(err, &open) != c.named || errors.Is(err, ErrStillReading) == c.named {
 				t.Errorf("%s: got %v, want the nonce to be named %v", name, err, c.named)
 			}
 		}
 		chain, w := newOldChain(1000) // a node that invents blocks
 		chain.kept, chain.final = 1990, 1_000_000
-		book := &evidenceBook{read: ForeignScan{TerminalBlock: new(uint64(1000))}}
+		book := &evidenceStore{read: ForeignScan{TerminalBlock: new(uint64(1000))}}
 		if step(t, chain, w, book); book.read.Begun {
 			t.Errorf("blocks far above the head: got %+v, want none of them read", book.read)
 		}
 	})
 }
 
-// changedBook has judged by other transactions than those that are read now.
-type changedBook struct{ *evidenceBook }
+// changedStore has a release's evidence other than the transactions that are read now.
+type changedStore struct{ *evidenceStore }
 
-func (changedBook) StoreForeignTransactions(context.Context, lease.Lease, []ForeignTransaction) error {
+func (changedStore) StoreForeignTransactions(context.Context, lease.Lease, []ForeignTransaction) error {
 	return ErrForeignChanged
 }
 
-// Where a release has judged by a transaction that is another one now, the invocation says
-// so to operators and goes on: what is in flight is still watched. A release is refused.
+// If another transaction than a release's evidence is read, the invocation logs an error and
+// continues: open transactions are still polled. A release is refused.
 func TestAChangedForeignTransactionIsReported(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		c, w := newOldChain(1990)
 		var text strings.Builder
-		tn := reading(c, w, &evidenceBook{})
-		tn.Store, tn.Log = changedBook{&evidenceBook{}}, slog.New(slog.NewTextHandler(&text, nil))
+		tn := reading(c, w, &evidenceStore{})
+		tn.Store, tn.Log = changedStore{&evidenceStore{}}, slog.New(slog.NewTextHandler(&text, nil))
 		if err := tn.readForeign(t.Context()); err != nil || !strings.Contains(text.String(), "level=ERROR") || !strings.Contains(text.String(), "reorg below finality") {
 			t.Errorf("got %v, and the log %s; want it to go on, and an ERROR", err, text.String())
 		}
@@ -466,10 +464,10 @@ func TestAChangedForeignTransactionIsReported(t *testing.T) {
 	})
 }
 
-// The blocks are read from a node whose last final block is behind the one at which the
-// account's count was read: what that count has more is not untold. The release waits, and
-// has it on record once the node has caught up.
-func TestBlocksOfANodeThatLagsTellNothingOfTheLastNonces(t *testing.T) {
+// Blocks are read from a node whose last final block is below the one of the account's count. The
+// nonces between are not reported as unknown. The release waits, and finds them once the node has
+// caught up.
+func TestLaggingNodesBlocksDecideNothingAboutTheLastNonces(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		c, w := newOldChain(600, 1300, 1995)
@@ -477,8 +475,8 @@ func TestBlocksOfANodeThatLagsTellNothingOfTheLastNonces(t *testing.T) {
 		for i := range c.views {
 			c.views[i].FinalBlock = new(uint64(2000))
 		}
-		delete(c.takers, 0) // of which nothing will be told
-		book := &evidenceBook{}
+		delete(c.transactions, 0) // this one stays unknown
+		book := &evidenceStore{}
 		for range 3 {
 			step(t, c, w, book)
 		}

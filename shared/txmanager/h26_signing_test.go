@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// signsHere signs at once, in this process.
+// signsHere signs in this process.
 type signsHere struct{}
 
 func (signsHere) Sign(_ context.Context, _ Submitter, tx Unsigned) (Signed, error) {
@@ -17,14 +17,13 @@ func (signsHere) Sign(_ context.Context, _ Submitter, tx Unsigned) (Signed, erro
 }
 func (signsHere) InProcess(Submitter) bool { return true }
 
-// H26: bytes must not be made and sent for a nonce above one whose handler has
-// not answered yet.
+// H26: no version must be signed and sent above a nonce whose handler has not answered yet.
 func TestH26NothingIsSentAheadOfAHandler(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		made := queued(1, "pay")
 		made.Handler = "pay-out"
-		w := queue(workOf(2, 5), made, queued(2, "pay"))
+		w := queue(stateOf(2, 5), made, queued(2, "pay"))
 		worker := &Worker{Signer: signsHere{}, Rules: rulesOf(3), Handlers: map[string]Handler{"pay-out": nil}, Log: slog.New(slog.DiscardHandler)}
 		tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w, queueQueried: true}
 		p := tn.planUnsigned(t.Context(), viewOf(w, block('a', 100)))
@@ -34,8 +33,8 @@ func TestH26NothingIsSentAheadOfAHandler(t *testing.T) {
 	})
 }
 
-// H26: nothing must be signed, and then sent, above a nonce that cannot be signed
-// or that no node holds.
+// H26: no version must be signed and sent above a nonce that cannot be signed or that no node
+// holds.
 func TestH26NothingIsSignedAheadOfWhatCannotBeSent(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -44,7 +43,7 @@ func TestH26NothingIsSignedAheadOfWhatCannotBeSent(t *testing.T) {
 		waits.Handler = "of another version"
 		refused := submitted(5) // the node had no room; its next attempt is to come
 		for name, low := range map[string]Tx{"a payload that cannot be read": unreadable, "a handler that waits": waits, "refused by the node": refused, "STUCK": stuck(5)} {
-			w := workOf(2, 7, low, bare(6))
+			w := stateOf(2, 7, low, bare(6))
 			jobs, _ := rulesOf(3).planSignatures(w, reader(nil), viewOf(w, block('a', 100)), map[string]handlerResult{"tx-5": {wait: "no handler in this process"}})
 			for _, job := range jobs {
 				t.Errorf("%s: got nonce %d signed, to be sent ahead of nonce 5; want it to wait", name, *job.tx.Nonce)
@@ -53,15 +52,15 @@ func TestH26NothingIsSignedAheadOfWhatCannotBeSent(t *testing.T) {
 	})
 }
 
-// tellsOf signs nothing: whoever asks it stops, and tells for which nonce.
-type tellsOf struct{ noSigner }
+// refusingSigner signs nothing: its error has the nonce that it was asked for, and ends the session.
+type refusingSigner struct{ noSigner }
 
-func (tellsOf) Sign(_ context.Context, _ Submitter, tx Unsigned) (Signed, error) {
+func (refusingSigner) Sign(_ context.Context, _ Submitter, tx Unsigned) (Signed, error) {
 	return Signed{}, fmt.Errorf("asked to sign for nonce %d: %w", tx.Nonce, lease.ErrFenced)
 }
 
-// H26: what code has decided in this round about what is STUCK is carried out by
-// the next: until then nothing above it is signed either.
+// H26: the next iteration carries out the decisions of a StuckResolution. Until then nothing above
+// that transaction is signed.
 func TestH26NothingIsSignedAheadOfWhatCodeDecided(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -70,8 +69,8 @@ func TestH26NothingIsSignedAheadOfWhatCodeDecided(t *testing.T) {
 		for name, above := range map[string]Tx{"a cancel": regretted, "what was never signed": bare(6)} {
 			for _, order := range []Action{ActionWait, ActionRebroadcast, ActionReplace, ActionPlaceholder} {
 				tn := &leaseSession{
-					Worker: &Worker{Signer: tellsOf{}, Rules: rulesOf(3), Resolution: decider{order, "lost"}, Log: slog.New(slog.DiscardHandler)},
-					chain:  reader(nil), kind: KindAdvance, state: workOf(2, 7, stuck(5), above),
+					Worker: &Worker{Signer: refusingSigner{}, Rules: rulesOf(3), Resolution: decider{order, "lost"}, Log: slog.New(slog.DiscardHandler)},
+					chain:  reader(nil), kind: KindAdvance, state: stateOf(2, 7, stuck(5), above),
 				}
 				v := viewOf(tn.state, block('a', 100))
 				v.SelfTransfer = Estimate{Outcome: Done, Gas: 21_000}
@@ -83,8 +82,8 @@ func TestH26NothingIsSignedAheadOfWhatCodeDecided(t *testing.T) {
 				}
 			}
 		}
-		free := workOf(2, 7, pending(5), bare(6))
-		tn := &leaseSession{Worker: &Worker{Signer: tellsOf{}, Rules: rulesOf(3)}, chain: reader(nil), kind: KindAdvance, state: free}
+		free := stateOf(2, 7, pending(5), bare(6))
+		tn := &leaseSession{Worker: &Worker{Signer: refusingSigner{}, Rules: rulesOf(3)}, chain: reader(nil), kind: KindAdvance, state: free}
 		if _, err := tn.signDueVersions(t.Context(), viewOf(free, block('a', 100))); err == nil {
 			t.Error("above what a node holds: got nobody asked, want nonce 6 signed")
 		}

@@ -10,8 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawHeld is a transaction that holds nonce n, in any state and whatever of it is
-// due.
+// drawHeld is a transaction that holds nonce n, in any state and with any check times.
 func drawHeld(t *rapid.T, n uint64) Tx {
 	at := rapid.SampledFrom([]*time.Time{nil, ago(time.Minute), ago(time.Minute), in(time.Minute)})
 	from := rapid.Uint64Range(95, 105).Draw(t, "block")
@@ -26,21 +25,21 @@ func drawHeld(t *rapid.T, n uint64) Tx {
 	return tx
 }
 
-// drawBook is a submitter's book with one to six nonces held, and what a node says
-// of it to the question that it gives rise to.
-func drawBook(t *rapid.T, r Rules, k Kind) (w SubmitterState, q ChainQuery, v ChainObservation) {
+// drawSubmitterState is a submitter's state with one to six open nonces, its query, and a node's observation
+// for it.
+func drawSubmitterState(t *rapid.T, r Rules, k Kind) (w SubmitterState, q ChainQuery, v ChainObservation) {
 	var txs []Tx
 	for n := range uint64(rapid.IntRange(1, 6).Draw(t, "held")) {
 		txs = append(txs, drawHeld(t, 5+n))
 	}
 	window := rapid.Uint64Range(2, 8).Draw(t, "window")
-	w = queue(workOf(window, 5+uint64(len(txs)), txs...), queued(1, "pay"), queued(2, "pay"))
+	w = queue(stateOf(window, 5+uint64(len(txs)), txs...), queued(1, "pay"), queued(2, "pay"))
 	q, _ = r.nextQuery(w, k, reader(nil))
 	return w, q, drawAnswers(t, w)
 }
 
-// drawAnswers is what a node on one of two chains says of every version held, in
-// the order of nonces, so that a seed draws the same again.
+// drawAnswers is what a node on one of two chains says of every open version, in nonce order, so
+// that a seed draws the same again.
 func drawAnswers(t *rapid.T, w SubmitterState) ChainObservation {
 	from := rapid.Uint64Range(94, 104).Draw(t, "from")
 	chain := rapid.SampledFrom([]byte{'a', 'b'})
@@ -62,21 +61,20 @@ func drawAnswers(t *rapid.T, w SubmitterState) ChainObservation {
 	return v
 }
 
-// acknowledgedOrSent says that what holds a nonce is with a node, was mined, or
-// goes out in the same broadcast, which is in the order of nonces.
+// acknowledgedOrSent reports whether an open nonce is with a node, was mined, or is sent in the
+// same broadcast, which is in nonce order.
 func acknowledgedOrSent(j evaluation, i int) bool {
 	return j.after[i].isAcknowledged() || j.after[i].State.Terminal() || slices.Contains(j.rebroadcasts, i)
 }
 
-// H26: no nonce may be broadcast ahead of a lower one that is not with a node and
-// is not sent now.
+// H26: no nonce may be broadcast above a lower one that is not with a node and is not sent now.
 func TestH26NothingIsSentAheadOfWhatCannotBe(t *testing.T) {
 	t.Parallel()
 	sent, stopped := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		r := rulesOf(3)
 		r.Resubmit = rapid.Bool().Draw(t, "resubmit")
-		w, q, v := drawBook(t, r, KindResubmit)
+		w, q, v := drawSubmitterState(t, r, KindResubmit)
 		j := r.evaluate(w, q, v)
 		for _, i := range j.rebroadcasts {
 			sent++
@@ -97,14 +95,13 @@ func TestH26NothingIsSentAheadOfWhatCannotBe(t *testing.T) {
 	}
 }
 
-// H26: whatever is above it, the lowest nonce held must not wait for anything to
-// be looked at or sent.
+// H26: the lowest open nonce must never wait for a higher one before it is checked or sent.
 func TestH26TheLowestNonceIsNeverStarved(t *testing.T) {
 	t.Parallel()
 	first := 0
 	rapid.Check(t, func(t *rapid.T) {
 		r := rulesOf(3)
-		w, q, v := drawBook(t, r, KindResubmit)
+		w, q, v := drawSubmitterState(t, r, KindResubmit)
 		low := w.Open[0]
 		if d := r.planNextWork(w); low.State != InFlight && low.NextCheckAt != nil && !d.advanceNow && (d.at.IsZero() || d.at.After(*low.NextCheckAt)) {
 			t.Fatalf("due: got %+v, want a look at nonce 5 at %v at the latest", d, low.NextCheckAt)
@@ -145,7 +142,7 @@ func TestH26NothingIsAllocatedAboveWhatIsStuck(t *testing.T) {
 	allocated, refused := 0, 0
 	worker := &Worker{Signer: signsElsewhere{}, Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}
 	rapid.Check(t, func(t *rapid.T) {
-		w, q, v := drawBook(t, worker.Rules, KindAdvance)
+		w, q, v := drawSubmitterState(t, worker.Rules, KindAdvance)
 		v.Account.PendingCount = rapid.Uint64Range(4, w.NextNonce).Draw(t, "pending")
 		j := worker.Rules.evaluate(w, q, v)
 		w.Open = j.open()
@@ -172,7 +169,7 @@ func TestH26NothingIsAllocatedAboveWhatIsStuck(t *testing.T) {
 	}
 }
 
-// states are those of what is held, by nonce.
+// states lists the states of open transactions, by nonce.
 func states(held []Tx) (list []State) {
 	for _, t := range held {
 		list = append(list, t.State)

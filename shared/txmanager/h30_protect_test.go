@@ -8,32 +8,31 @@ import (
 	"pgregory.net/rapid"
 )
 
-// H30: PROTECT must be raised by nothing but two looks, the second at a later
-// block, of which each shows a count above every nonce handed out, a loss of the
-// lowest nonce held that is proven, or another block in a final one's place; and
-// must not fail to be raised by them.
+// H30: only two observations of a violation, the second at a later block, must open PROTECT, and
+// they must always open it. A violation is a count above every allocated nonce, a proven loss of
+// the lowest open nonce, or another block in place of a final one.
 func TestH30ProtectIsAFormula(t *testing.T) {
 	t.Parallel()
 	var raised, suspected, trusted, quiet int
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawAccount(t)
-		amissAt, known := uint64(0), false // the block of the first look that showed anything
-		reorg := false                     // and whether that was a final block that fell
+		violationAt, known := uint64(0), false // the block of the first observation that showed a violation
+		reorg := false                         // whether that was a reorged final block
 		for range rapid.IntRange(1, 6).Draw(t, "looks") {
 			v := drawCounts(t, w)
 			broken := brokenPremise(w, v)
 			tells := !reorg || v.HashesAt[100] == block('a', 100).Hash
 			got := evaluateViolation(w, v)
-			switch want := wantChange(broken, v.Head, amissAt, known, reorg, tells); {
+			switch want := wantChange(broken, v.Head, violationAt, known, reorg, tells); {
 			case changed(got) != want:
-				t.Fatalf("look at block %d, final %d, first amiss at %d (%v); counts %d and %d, next %d, lowest %d: got %s, want %s",
-					v.Head.Number, w.FinalHead, amissAt, known, v.Account.LatestCount, v.Account.PendingCount, w.NextNonce, w.lowestOpenNonce(), changed(got), want)
+				t.Fatalf("observation at block %d, final %d, first violation at %d (%v); counts %d and %d, next %d, lowest %d: got %s, want %s",
+					v.Head.Number, w.FinalHead, violationAt, known, v.Account.LatestCount, v.Account.PendingCount, w.NextNonce, w.lowestOpenNonce(), changed(got), want)
 			case want == "protect":
 				raised++
 				wantEvidence(t, w, v, *got.OpenIncident)
 				return
 			case want == "suspect":
-				amissAt, known, reorg = v.Head.Number, true, broken == FinalBlockReorged
+				violationAt, known, reorg = v.Head.Number, true, broken == FinalBlockReorged
 				suspected++
 			case want == "trust":
 				known = false
@@ -49,8 +48,8 @@ func TestH30ProtectIsAFormula(t *testing.T) {
 	}
 }
 
-// drawAccount is a submitter with up to three nonces held from 5 on, whose last
-// final block is 100.
+// drawAccount is a submitter with up to three open nonces from 5 on, whose last final block is
+// 100.
 func drawAccount(t *rapid.T) SubmitterState {
 	var txs []Tx
 	for n := range uint64(rapid.IntRange(0, 3).Draw(t, "held")) {
@@ -60,15 +59,15 @@ func drawAccount(t *rapid.T) SubmitterState {
 		}
 		txs = append(txs, tx)
 	}
-	w := workOf(4, 5+uint64(len(txs)), txs...)
+	w := stateOf(4, 5+uint64(len(txs)), txs...)
 	if rapid.Bool().Draw(t, "has finals") {
 		w.FinalHead, w.FinalBlocks = 100, []Header{block('a', 100)}
 	}
 	return w
 }
 
-// drawCounts is a look at a node that may lag, be of another chain, know some
-// versions or none, and have seen transactions of anybody.
+// drawCounts is an observation of a node that may lag, be on another chain, know some versions or
+// none, and have seen foreign transactions.
 func drawCounts(t *rapid.T, w SubmitterState) ChainObservation {
 	v := viewOf(w, block('a', rapid.Uint64Range(98, 104).Draw(t, "head")))
 	v.Account.LatestCount = rapid.Uint64Range(3, w.NextNonce+2).Draw(t, "latest")
@@ -87,7 +86,7 @@ func drawCounts(t *rapid.T, w SubmitterState) ChainObservation {
 	return v
 }
 
-// brokenPremise is the formula: what the look shows, were it to last.
+// brokenPremise is the formula: the violation that the observation shows.
 func brokenPremise(w SubmitterState, v ChainObservation) ViolationKind {
 	latest, pending := v.Account.LatestCount, v.Account.PendingCount
 	if v.Head.Number < w.FinalHead {
@@ -110,24 +109,24 @@ func brokenPremise(w SubmitterState, v ChainObservation) ViolationKind {
 	return NonceConsumed
 }
 
-// wantChange is what the look must make of it, after a first one at amissAt.
-// Foreign use is not seen twice where one look showed a fallen final block; and that one
-// is not back unless the look tells.
-func wantChange(broken ViolationKind, head Header, amissAt uint64, known, reorg, tells bool) string {
+// wantChange is the change that the observation must cause, after a first violation at violationAt.
+// Foreign use and a reorged final block count as different violations. A final block is back only
+// if the observation shows it.
+func wantChange(broken ViolationKind, head Header, violationAt uint64, known, reorg, tells bool) string {
 	switch {
 	case broken != "" && !known:
 		return "suspect"
-	case broken != "" && head.Number > amissAt && reorg != (broken == FinalBlockReorged):
+	case broken != "" && head.Number > violationAt && reorg != (broken == FinalBlockReorged):
 		return "suspect"
-	case broken != "" && head.Number > amissAt:
+	case broken != "" && head.Number > violationAt:
 		return "protect"
-	case broken == "" && known && head.Number >= amissAt && tells:
+	case broken == "" && known && head.Number >= violationAt && tells:
 		return "trust"
 	}
 	return "nothing"
 }
 
-// wantEvidence holds what a human decides by against the look.
+// wantEvidence compares the evidence with the observation.
 func wantEvidence(t *rapid.T, w SubmitterState, v ChainObservation, got Violation) {
 	why := brokenPremise(w, v)
 	expected := w.NextNonce
@@ -140,8 +139,8 @@ func wantEvidence(t *rapid.T, w SubmitterState, v ChainObservation, got Violatio
 	}
 }
 
-// H30: a count below the lowest nonce held, or a look below the last final block,
-// must never count as foreign use, whatever was seen before.
+// H30: a count below the lowest open nonce, or an observation below the last final block, must
+// never count as foreign use, whatever was seen before.
 func TestH30LagIsNoForeignUse(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -170,8 +169,8 @@ func TestH30LagIsNoForeignUse(t *testing.T) {
 	})
 }
 
-// H30: where PROTECT opens because the lowest nonce was taken, that transaction
-// alone must become PROTECT.
+// H30: if PROTECT opens because the lowest nonce was consumed, only that transaction must become
+// PROTECT.
 func TestH30OnlyWhatLostItsNonceIsInProtect(t *testing.T) {
 	t.Parallel()
 	lost := 0
@@ -202,7 +201,7 @@ func TestH30OnlyWhatLostItsNonceIsInProtect(t *testing.T) {
 	}
 }
 
-// changed names a change that must be one thing alone.
+// changed names a change, which must be the only one.
 func changed(c CursorChange) string {
 	var all []string
 	for name, is := range map[string]bool{"suspect": c.Suspect != nil, "protect": c.OpenIncident != nil, "trust": c.ClearSuspected, "nothing": c.Empty()} {

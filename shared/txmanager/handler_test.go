@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// made by a handler: alice's nonce n is bound, and its handler is to be asked.
+// ofHandler is alice's transaction with bound nonce n, whose handler is to be called.
 func ofHandler(n uint64) Tx {
 	t := bare(n)
 	t.Handler, t.Payload = "wage", []byte(`{}`)
 	return t
 }
 
-// A handler is asked only where its answer could go out: not behind a nonce that
-// no node holds, not twice at once, not before its time.
+// A handler is called only where its transaction could be sent: not above a nonce that no node
+// holds, not twice at once, not before its time.
 func TestWhoseHandlerIsAskedNext(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestWhoseHandlerIsAskedNext(t *testing.T) {
 			"not yet":                              {[]Tx{later}, false},
 			"decided about":                        {[]Tx{decided}, false},
 		} {
-			got, ok := workOf(4, 6, c.unsettled...).nextHandlerCall()
+			got, ok := stateOf(4, 6, c.unsettled...).nextHandlerCall()
 			if ok != c.want || (ok && *got.Nonce != 5) {
 				t.Errorf("%s: got %v, %v; want %v", name, got.ID, ok, c.want)
 			}
@@ -49,7 +49,7 @@ func TestWhoseHandlerIsAskedNext(t *testing.T) {
 	})
 }
 
-// What no chain could do is a failure of the handler, whatever it says.
+// A call that no chain could carry out is a failure of the handler.
 func TestWhatAHandlerMadeIsChecked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -70,7 +70,7 @@ func TestWhatAHandlerMadeIsChecked(t *testing.T) {
 	}
 }
 
-// A handler that panics, or does not return in time, has failed; its words are cut.
+// A handler that panics, or does not return in time, has failed; its text is cut.
 func TestHandlerIsWaitedForNoLongerThanItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -87,9 +87,9 @@ func TestHandlerIsWaitedForNoLongerThanItsContext(t *testing.T) {
 	}
 }
 
-// A handler that no process has keeps its nonce no longer than stuck.after: then
-// somebody must decide. It was not asked, so what was asked before still counts.
-func TestAHandlerThatNobodyHasEndsStuck(t *testing.T) {
+// Without its handler in any process, a transaction keeps its nonce for stuck.after: then an
+// operator must decide. The missing handler was not called, so earlier calls still count.
+func TestMissingHandlerEndsStuck(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		start, gone := time.Now(), ofHandler(5)
@@ -100,7 +100,7 @@ func TestAHandlerThatNobodyHasEndsStuck(t *testing.T) {
 			want  State
 		}{{0, InFlight}, {r.StuckAfter - time.Second, InFlight}, {time.Second, Stuck}} {
 			time.Sleep(step.after) // of the bubble's clock
-			w := workOf(1, 6, gone)
+			w := stateOf(1, 6, gone)
 			w.Now = w.Now.Add(time.Since(start))
 			w.Open[0].NextCheckAt = nil
 			tn := &leaseSession{Worker: &Worker{Rules: r}, state: w}
@@ -117,9 +117,9 @@ func TestAHandlerThatNobodyHasEndsStuck(t *testing.T) {
 	})
 }
 
-// A request whose handler this process does not have waits in the queue, and what
-// is behind it waits too; what is before it goes on.
-func TestNoNonceIsBoundForAHandlerThatNobodyHas(t *testing.T) {
+// A request whose handler this process lacks waits in the queue, and so do later ones; earlier
+// ones proceed.
+func TestNoNonceIsBoundForAMissingHandler(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		wage := queued(2, `{}`)
@@ -137,7 +137,7 @@ func TestNoNonceIsBoundForAHandlerThatNobodyHas(t *testing.T) {
 			{"no room for it", nil, 1, []Tx{queued(1, "pay"), wage}, "q-1=5"},
 			{"behind what waits", nil, 4, []Tx{queued(1, "call"), wage}, "q-1 waits"},
 		} {
-			w := queue(workOf(c.window, 5), c.queue...)
+			w := queue(stateOf(c.window, 5), c.queue...)
 			worker := &Worker{Signer: signsHere{}, Rules: rulesOf(3), Handlers: c.has, Log: slog.New(slog.DiscardHandler)}
 			tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w, queueQueried: true}
 			v := viewOf(w, block('a', 100))
@@ -155,8 +155,8 @@ func TestNoNonceIsBoundForAHandlerThatNobodyHas(t *testing.T) {
 	})
 }
 
-// What waits without bytes plans its next look, whatever it waits for: or rounds
-// would follow each other without end.
+// A transaction without bytes always plans its next check. Otherwise iterations would repeat
+// without end.
 func TestWaitingWithoutBytesIsNoLoop(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -165,12 +165,12 @@ func TestWaitingWithoutBytesIsNoLoop(t *testing.T) {
 		undecided.State, undecided.NextCheckAt = Stuck, ago(time.Second)
 		r := rulesOf(3)
 		r.AskBeforePlaceholder = true
-		w := workOf(1, 6, cancelled)
+		w := stateOf(1, 6, cancelled)
 		_, moves := r.planSignatures(w, reader(nil), viewOf(w, block('a', 100)), nil)
 		if len(moves) != 1 || moves[0].To.isDueBy(dbNow) {
 			t.Errorf("STUCK with a cancel under ask: got %+v, want its next look planned", moves)
 		}
-		w = workOf(1, 6, undecided)
+		w = stateOf(1, 6, undecided)
 		j := r.evaluate(w, asking(w), viewOf(w, block('a', 100)))
 		if len(j.transitions) != 1 || !j.transitions[0].To.NextCheckAt.Equal(dbNow.Add(stuckPollBlocks*r.BlockTime)) {
 			t.Errorf("STUCK without bytes or order: got %+v, want its next look ten blocks on", j.transitions)
@@ -178,29 +178,29 @@ func TestWaitingWithoutBytesIsNoLoop(t *testing.T) {
 	})
 }
 
-// In PROTECT, and behind what no node holds, an order waits; the watch goes on.
-func TestAnOrderThatWaitsEndsNoWatch(t *testing.T) {
+// In PROTECT, and above a nonce that no node holds, a requested action waits; polling continues.
+func TestWaitingActionDoesNotEndPolling(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		ordered := pending(5)
 		ordered.RequestedAction = ActionCancel
-		w := workOf(1, 6, ordered)
+		w := stateOf(1, 6, ordered)
 		w.Protected = true
 		if d := rulesOf(3).planNextWork(w); d.advanceNow || d.kind != KindReceipt || !d.at.Equal(*ordered.NextCheckAt) {
 			t.Errorf("in PROTECT: got %+v, want the look for its receipt", d)
 		}
 		ordered.Nonce = new(uint64(6))
-		w = workOf(2, 7, stuck(5), ordered)
+		w = stateOf(2, 7, stuck(5), ordered)
 		if d := rulesOf(3).planNextWork(w); d.advanceNow {
 			t.Errorf("behind STUCK: got %+v, want no advance", d)
 		}
 	})
 }
 
-// A handler's signer signs while it is waited for, and never after.
+// A handler's signer signs during the handler call, and never after.
 func TestSignerOfAHandlerEndsWithItsAsking(t *testing.T) {
 	t.Parallel()
-	kept := make(chan NonceSigner, 3) // one for each asking
+	kept := make(chan NonceSigner, 3) // one for each call
 	h := func(ctx context.Context, n NonceContext) (Transaction, error) {
 		kept <- n.Signer
 		s, err := n.Signer.Sign(ctx, Call{Gas: 21_000})
@@ -225,8 +225,8 @@ func TestSignerOfAHandlerEndsWithItsAsking(t *testing.T) {
 	}
 }
 
-// Bytes that a handler brings are its submitter's, for the nonce and the chain, and
-// pay no more than the deployment allows.
+// Signed bytes from a handler must be signed by the submitter, for the nonce and chain, within the
+// deployment's fee limits.
 func TestSignedBytesOfAHandlerFit(t *testing.T) {
 	t.Parallel()
 	good := Unsigned{ChainID: 1337, Nonce: 5, Value: big.NewInt(1), Gas: 21_000, FeeCapWei: big.NewInt(10), TipCapWei: big.NewInt(1)}
@@ -251,16 +251,15 @@ func TestSignedBytesOfAHandlerFit(t *testing.T) {
 	}
 }
 
-// A failing handler gets a placeholder at once; where an operator must be asked
-// before a placeholder, the transaction is STUCK until one decides, and no bytes
-// are made for the nonce.
+// A failing handler gets a placeholder at once. Where an operator must decide first, the
+// transaction is STUCK until then, and no version is signed for the nonce.
 func TestFailingHandlerWaitsForAnOperatorUnderAsk(t *testing.T) {
 	t.Parallel()
 	for _, ask := range []bool{false, true} {
 		frozen(t, func(t *testing.T) {
 			r := rulesOf(3)
 			r.AskBeforePlaceholder = ask
-			w := workOf(1, 6, ofHandler(5))
+			w := stateOf(1, 6, ofHandler(5))
 			jobs, moves := r.planSignatures(w, reader(nil), viewOf(w, block('a', 100)), map[string]handlerResult{"tx-5": {failed: "handler wage: broken", asked: true}})
 			if len(jobs) != 0 || len(moves) != 1 {
 				t.Fatalf("ask %v: got %d to sign, %d moves; want none, one", ask, len(jobs), len(moves))

@@ -216,7 +216,7 @@ func sameCall(a, b Call) bool {
 func (t *leaseSession) checkPolicy(ctx context.Context, x Tx, c Call) (refused string, err error) {
 	refused, err = t.Store.CheckPolicy(ctx, t.state.Lease, x.ID, c)
 	if err != nil {
-		return "", fmt.Errorf("hold a handler's transaction of %s to the policy: %w", x.Submitter, err)
+		return "", fmt.Errorf("check a handler's transaction of %s against the policy: %w", x.Submitter, err)
 	}
 	return refused, nil
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Every write that claims a broadcast, asks a handler, or plans a check is in the
-// log, with the submitter, the transaction, the instance and the fencing token.
+// Every commit that claims a broadcast, calls a handler, or plans a check is logged, with the
+// submitter, the transaction, the instance and the fencing token.
 func TestEveryCriticalWriteIsLogged(t *testing.T) {
 	t.Parallel()
 	overdue, unheard, planned := pending(5), submitted(5), pending(5)
@@ -29,7 +29,7 @@ func TestEveryCriticalWriteIsLogged(t *testing.T) {
 	} {
 		frozen(t, func(t *testing.T) {
 			var out bytes.Buffer
-			tn, _, _ := iterationOf(workOf(1, 6, c.held), true, SendAccepted)
+			tn, _, _ := iterationOf(stateOf(1, 6, c.held), true, SendAccepted)
 			tn.Log = slog.New(slog.NewJSONHandler(&out, nil))
 			if _, err := tn.commit(t.Context(), c.w, false); err != nil {
 				t.Fatalf("%s: %v", c.name, err)
@@ -48,7 +48,7 @@ func TestEveryCriticalWriteIsLogged(t *testing.T) {
 	}
 }
 
-// attempted is t as its handler is about to be asked once more.
+// attempted is t before a further handler call.
 func attempted(t Tx) Tx {
 	t.SubmitAttempts++
 	return t

@@ -145,17 +145,17 @@ func uniqueMatches(matches map[uint64][]string) map[uint64]string {
 	return pairs
 }
 
-// matchesShown bounds how many requests an error lists for each nonce.
-const matchesShown = 3
+// maxMatchesShown bounds how many requests an error lists for each nonce.
+const maxMatchesShown = 3
 
 // unnamedNoncesError is the error for unnamed nonces that match requests.
 func unnamedNoncesError(matches map[uint64][]string, e evidence) error {
 	var all []UnnamedNonceError
 	for _, n := range slices.Sorted(maps.Keys(matches)) {
 		ids := matches[n]
-		shown := strings.Join(ids[:min(len(ids), matchesShown)], ", ")
-		if len(ids) > matchesShown {
-			shown += fmt.Sprintf(" and %d more", len(ids)-matchesShown)
+		shown := strings.Join(ids[:min(len(ids), maxMatchesShown)], ", ")
+		if len(ids) > maxMatchesShown {
+			shown += fmt.Sprintf(" and %d more", len(ids)-maxMatchesShown)
 		}
 		why := "what consumed it is not known, and may have been " + shown
 		if f, read := e.foreign[n]; read {

@@ -2,8 +2,8 @@ package txmanager
 
 import "testing"
 
-// Each signal and its advice, out of what one node said; what it did not say, or says
-// of a chain that is behind what is final, changes nothing.
+// Each signal and its advice come from one node's answers. A missing answer, or a lagging node,
+// changes nothing.
 func TestDiagnoses(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestDiagnoses(t *testing.T) {
 		} {
 			tx := pending(5).versions(len(c.known))
 			tx.Gas.TipCapWei.SetInt64(2)
-			v := viewOf(workOf(1, 6, tx), block('a', 100))
+			v := viewOf(stateOf(1, 6, tx), block('a', 100))
 			v.Account.LatestCount, v.Account.PendingCount, v.Known = c.latest, c.pending, map[Hash]Answer{}
 			for i, a := range c.known {
 				v.Known[tx.Versions[i]] = a
@@ -52,12 +52,12 @@ func TestDiagnoses(t *testing.T) {
 	})
 }
 
-// Whatever is diagnosed, a judgement moves and ends the same as without.
+// An evaluation makes the same transitions with and without a diagnosis.
 func TestADiagnosisDecidesNothing(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		for _, answer := range []Answer{AnswerUnknown, AnswerNotFound, AnswerFound} {
-			w := workOf(3, 7, pending(5), pending(6))
+			w := stateOf(3, 7, pending(5), pending(6))
 			for i := range w.Open {
 				w.Open[i].NextCheckAt = ago(1)
 			}
@@ -83,12 +83,11 @@ func TestADiagnosisDecidesNothing(t *testing.T) {
 	})
 }
 
-// A look asks for versions of nonces above the lowest only with an inspector, and for
-// no more than it may.
+// A query asks for versions above the lowest nonce only with an inspector, and within its limit.
 func TestWhatAnInspectorAsksFor(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(5, 9, pending(5), pending(6), included(7, block('a', 99)), pending(8).versions(2))
+		w := stateOf(5, 9, pending(5), pending(6), included(7, block('a', 99)), pending(8).versions(2))
 		for i := range w.Open {
 			w.Open[i].NextCheckAt = ago(1)
 		}

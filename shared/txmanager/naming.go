@@ -255,7 +255,7 @@ func (t *leaseSession) readEvidence(ctx context.Context, e evidence, count uint6
 	e.foreign = make(map[uint64]ForeignTransaction)
 	var failed error // why the last step read nothing
 	for more := true; more; {
-		unavailable := len(t.unknownConsumers)
+		before := len(t.unknownConsumers)
 		step, err := t.readSomeForeign(ctx)
 		failed = err
 		if errors.Is(err, lease.ErrFenced) || errors.Is(err, ErrNoQuorum) {
@@ -264,7 +264,7 @@ func (t *leaseSession) readEvidence(ctx context.Context, e evidence, count uint6
 		if err := t.storeForeign(ctx, step); err != nil {
 			return e, err
 		}
-		more = (!step.isEmpty() || len(t.unknownConsumers) > unavailable) && !t.isHalfTimeOver()
+		more = (!step.isEmpty() || len(t.unknownConsumers) > before) && !t.isHalfTimeOver()
 	}
 	stored, err := t.Store.ForeignTransactions(ctx, t.state.submitterOf(), t.state.lowestOpenNonce(), count)
 	if err != nil {
@@ -307,7 +307,7 @@ func (t *leaseSession) checkStillOnChain(ctx context.Context, e evidence) error 
 	q := ChainQuery{Submitter: t.state.submitterOf(), HashesAt: []uint64{last.Tx.BlockNumber}}
 	v, err := t.query(ctx, q)
 	if err != nil {
-		return fmt.Errorf("look at block %d: %w", last.Tx.BlockNumber, err)
+		return fmt.Errorf("query block %d: %w", last.Tx.BlockNumber, err)
 	}
 	block := Header{Number: last.Tx.BlockNumber, Hash: last.Tx.BlockHash}
 	if v.HashesAt[block.Number] != block.Hash {

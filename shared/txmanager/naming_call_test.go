@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// A name is refused where the transaction does something else than the request asks for, as
-// it is where two names were swapped; and where the transaction proves that another payout
-// was paid. What is not known of a call refuses nothing.
+// A name is refused where the transaction differs from the request's call, such as with two names
+// swapped. It is also refused where the transaction proves another payout. An unknown call refuses
+// no name.
 func TestANameIsRefusedThatTheTransactionContradicts(t *testing.T) {
 	t.Parallel()
 	to := Address{19: 0xb0}
@@ -57,14 +57,14 @@ func TestANameIsRefusedThatTheTransactionContradicts(t *testing.T) {
 	}
 }
 
-// A request in flight is held to its call as well, whatever nonce it is named for.
+// The call of an open request is compared too, whatever nonce it is named for.
 func TestANameOfARequestInFlightIsHeldToItsCall(t *testing.T) {
 	t.Parallel()
 	to := Address{19: 0xb0}
 	for value, taken := range map[string]bool{"1": true, "2": false} {
 		x := pending(3)
 		x.RequestID, x.Payload = "flying", []byte("pay")
-		w := workOf(8, 4, x)
+		w := stateOf(8, 4, x)
 		w.Incident, w.Protected = 1, true
 		_, tn, book := unproved()
 		v := watching(viewOf(w, block('a', 100)), block('a', 95))

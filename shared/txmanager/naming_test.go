@@ -13,13 +13,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever is in flight and in the queue, and whatever an operator names: after a resync
-// no named request gets a version of its own signed or sent.
+// After a resync no named request is signed or sent, whatever is open or queued and whatever an
+// operator names.
 func TestNoNamedRequestIsSignedAfterAResync(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		first, next := uint64(3), uint64(3)
-		w := workOf(8, 0)
+		w := stateOf(8, 0)
 		known := map[string]NamedRequest{}
 		for range rapid.IntRange(0, 5).Draw(rt, "unsettled") {
 			x := rapid.SampledFrom([]func(uint64) Tx{pending, submitted, stuck, bare, func(n uint64) Tx { return held(n, Protect, "") }}).Draw(rt, "kind")(next)
@@ -38,7 +38,7 @@ func TestNoNamedRequestIsSignedAfterAResync(t *testing.T) {
 		}
 		v := viewOf(w, block('a', 100))
 		v.FinalCount = &count
-		book := &evidenceBook{known: known}
+		book := &evidenceStore{known: known}
 		to := Address{1}
 		for n := first; n < count; n++ {
 			taker := ConsumingTx{Hash: Hash{0xf0, byte(n)}, BlockNumber: 95, BlockHash: block('a', 95).Hash, To: &to, ValueWei: "1"}
@@ -82,20 +82,20 @@ func TestNoNamedRequestIsSignedAfterAResync(t *testing.T) {
 	})
 }
 
-// A name that is on record nowhere, and that is an open request's but for case or spaces, is
-// refused: what was meant would run again.
+// A name that is not stored, and differs from an open request only in case or spaces, is refused:
+// the intended request would be carried out again.
 func TestAMisspelledNameIsRefused(t *testing.T) {
 	t.Parallel()
 	x := pending(3)
 	x.RequestID = "flying"
-	w := workOf(1, 4, x)
+	w := stateOf(1, 4, x)
 	w.Incident, w.Protected = 1, true
 	v := watching(viewOf(w, block('a', 100)), block('a', 95))
 	v.FinalCount = new(uint64(4))
 	to := Address{1}
 	taker := ConsumingTx{Hash: Hash{0xf0}, BlockNumber: 95, BlockHash: block('a', 95).Hash, To: &to, ValueWei: "1"}
 	for name, refused := range map[string]bool{"Order-1": true, "order-1 ": true, "Flying": true, "order-2": false, "ORDER-3": false} {
-		book := &evidenceBook{open: []OpenRequest{{RequestID: "order-1", Unknown: true}}, known: map[string]NamedRequest{"ORDER-3": {TxID: "t-3", State: Queued}},
+		book := &evidenceStore{open: []OpenRequest{{RequestID: "order-1", Unknown: true}}, known: map[string]NamedRequest{"ORDER-3": {TxID: "t-3", State: Queued}},
 			stored: []ForeignTransaction{{Nonce: 3, Incident: 1, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: true}}}
 		p := &panel{ChainConnector: reader(nil), views: []ChainObservation{v}, quorum: 1}
 		tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book}, chain: p, state: w, began: time.Now()}

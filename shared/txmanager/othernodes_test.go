@@ -11,13 +11,12 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// While a sign of foreign use or of a reorg is remembered, a view from below it, or
-// one that does not show the final block, neither trusts nor allocates: it cannot
-// have seen what the sign was about.
+// While a violation is suspected, an observation from below its block, or without the final block,
+// neither clears it nor allocates. It cannot contain what caused the suspicion.
 func TestNothingIsAllocatedFromBelowASuspicion(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 5)
+		w := stateOf(1, 5)
 		w.FinalHead, w.FinalBlocks = 90, []Header{block('a', 90)}
 		w.SuspectedViolation = &Violation{Kind: FinalBlockReorged, Block: 100, ExpectedNonce: 5}
 		for name, c := range map[string]struct {
@@ -29,23 +28,23 @@ func TestNothingIsAllocatedFromBelowASuspicion(t *testing.T) {
 			"at its block":                {watching(viewOf(w, block('a', 100)), block('a', 90)), true, true},
 			"past it, with a final block": {watching(viewOf(w, block('a', 101)), block('a', 90)), true, true},
 		} {
-			if got := whyNotAllocate(w, nil, c.view) == ""; got != c.may {
+			if got := allocationBlockedReason(w, nil, c.view) == ""; got != c.may {
 				t.Errorf("%s: got allocation %v, want %v", name, got, c.may)
 			}
 			if got := evaluateViolation(w, c.view).ClearSuspected; got != c.trust {
 				t.Errorf("%s: got trust %v, want %v", name, got, c.trust)
 			}
 			p := &panel{views: ofNodes(c.view, c.view, c.view), quorum: 2}
-			if v := p.looks(t, w, asking(w)); (whyNotAllocate(w, nil, v) == "") != c.may || evaluateViolation(w, v).ClearSuspected != c.trust {
-				t.Errorf("%s, three nodes: got %q and trust %v, want allocation %v and trust %v", name, whyNotAllocate(w, nil, v), evaluateViolation(w, v).ClearSuspected, c.may, c.trust)
+			if v := p.looks(t, w, asking(w)); (allocationBlockedReason(w, nil, v) == "") != c.may || evaluateViolation(w, v).ClearSuspected != c.trust {
+				t.Errorf("%s, three nodes: got %q and trust %v, want allocation %v and trust %v", name, allocationBlockedReason(w, nil, v), evaluateViolation(w, v).ClearSuspected, c.may, c.trust)
 			}
 		}
 	})
 }
 
-// Nodes that are some blocks behind hold back what ended in the blocks that they do
-// not have, and nothing below it: under load there is always something so young.
-func TestLaggingWitnessesHoldBackOnlyTheYoungest(t *testing.T) {
+// Nodes that lag by some blocks only delay the transactions in the blocks that they lack. Under
+// load there are always such young blocks.
+func TestLaggingNodesDelayOnlyTheYoungestBlocks(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		chain := blocks('a', 100, 107)
@@ -55,7 +54,7 @@ func TestLaggingWitnessesHoldBackOnlyTheYoungest(t *testing.T) {
 			x := included(i, chain[i])
 			all, receipts = append(all, x), append(receipts, receiptOf(x, chain[i]))
 		}
-		w := workOf(9, 5, all...)
+		w := stateOf(9, 5, all...)
 		final := finding(viewOf(w, chain...), receipts...)
 		upTo := func(name byte, n int) ChainObservation {
 			return finding(watching(viewOf(w, block(name, 99+uint64(n))), chain[:n]...), receipts[:n]...)
@@ -82,13 +81,13 @@ func TestLaggingWitnessesHoldBackOnlyTheYoungest(t *testing.T) {
 	})
 }
 
-// Of two nodes at the same height with different heads one is on a fork: where one
-// node's word is enough it is not, though the other is not past the block.
+// Of two nodes at the same height with different heads one is on a fork. A quorum of one node is
+// then not enough, even if the other node is not past the block.
 func TestEqualHeightsOnTwoForks(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := included(5, block('a', 100))
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		mine, other := finding(viewOf(w, block('a', 100)), receiptOf(x, block('a', 100))), watching(viewOf(w, block('b', 100)), block('b', 100))
 		for name, c := range map[string]struct {
 			views []ChainObservation
@@ -108,14 +107,13 @@ func TestEqualHeightsOnTwoForks(t *testing.T) {
 	})
 }
 
-// A node that calls its head finalized ends nothing by that alone: the others say
-// which block has the tag, too.
+// A node that calls its head finalized ends nothing alone: the other nodes' tags count too.
 func TestTagsNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		chain := blocks('a', 100, 103)
 		x := included(5, chain[0])
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		r := rulesOf(0)
 		r.Finality = ByFinalized
 		tagged := func(at *Header) ChainObservation {
@@ -132,7 +130,7 @@ func TestTagsNeedAQuorum(t *testing.T) {
 			"alone with the tag":      {2, ofNodes(head, before, before), false},
 			"others have no such":     {2, ofNodes(head, tagged(nil), tagged(nil)), false},
 			"another has it so far":   {2, ofNodes(head, before, tagged(&chain[0])), true},
-			"the other is not so far": {1, ofNodes(head, before), true}, // one node's word is enough
+			"the other is not so far": {1, ofNodes(head, before), true}, // one node's claim is enough
 		} {
 			p := &panel{views: c.views, quorum: c.quorum}
 			tn := &leaseSession{Worker: &Worker{Rules: r, Log: slog.New(slog.DiscardHandler)}, chain: p, state: w}
@@ -151,14 +149,14 @@ func TestTagsNeedAQuorum(t *testing.T) {
 	})
 }
 
-// Where one of three is enough, one that has nothing to say is no reason not to ask
-// the third, who may say otherwise.
-func TestOneOfThreeAsksOnWhereTheSecondIsSilent(t *testing.T) {
+// With a quorum of one among three nodes, an abstaining second node does not prevent a query to
+// the third, which may disagree.
+func TestQuorumOfOneQueriesTheThirdIfTheSecondAbstains(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		chain := blocks('a', 100, 103)
 		x := included(5, chain[0])
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		final := finding(viewOf(w, chain...), receiptOf(x, chain[0]))
 		silentOne, other := viewOf(w, chain...), watching(viewOf(w, blocks('b', 100, 103)...), block('b', 100))
 		p := &panel{views: ofNodes(final, silentOne, other), quorum: 1}
@@ -170,43 +168,43 @@ func TestOneOfThreeAsksOnWhereTheSecondIsSilent(t *testing.T) {
 	})
 }
 
-// tellsTaker is a panel whose first node shows who took a nonce.
-type tellsTaker struct {
+// consumingTxNode is a panel whose first node gives the transaction that consumed a nonce.
+type consumingTxNode struct {
 	*panel
-	taker ConsumingTx
+	consuming ConsumingTx
 }
 
-func (p tellsTaker) FindConsumingTx(context.Context, Submitter, uint64) (ConsumingTx, error) {
-	return p.taker, nil
+func (p consumingTxNode) FindConsumingTx(context.Context, Submitter, uint64) (ConsumingTx, error) {
+	return p.consuming, nil
 }
 
-// evidenceBook keeps what is read of foreign transactions.
-type evidenceBook struct {
+// evidenceStore stores the foreign transactions that are read.
+type evidenceStore struct {
 	Store
 	stored []ForeignTransaction
 	open   []OpenRequest
 	known  map[string]NamedRequest
-	read   ForeignScan // as it is stored
+	read   ForeignScan // as stored
 }
 
-func (b *evidenceBook) ForeignScan(_ context.Context, _ Submitter, episode int, _ uint64) (ForeignScan, error) {
+func (b *evidenceStore) ForeignScan(_ context.Context, _ Submitter, episode int, _ uint64) (ForeignScan, error) {
 	r := b.read
 	r.Incident = episode
 	return r, nil
 }
 
-func (b *evidenceBook) StoreForeignScan(ctx context.Context, l lease.Lease, found []ForeignTransaction, r ForeignScan) error {
+func (b *evidenceStore) StoreForeignScan(ctx context.Context, l lease.Lease, found []ForeignTransaction, r ForeignScan) error {
 	r.MovedAt = dbNow
 	b.read = r
 	return b.StoreForeignTransactions(ctx, l, found)
 }
 
-func (b *evidenceBook) StoreForeignTransactions(_ context.Context, _ lease.Lease, all []ForeignTransaction) error {
+func (b *evidenceStore) StoreForeignTransactions(_ context.Context, _ lease.Lease, all []ForeignTransaction) error {
 	b.stored = append(b.stored, all...)
 	return nil
 }
 
-func (b *evidenceBook) ForeignTransactions(_ context.Context, _ Submitter, from, below uint64) (found []ForeignTransaction, err error) {
+func (b *evidenceStore) ForeignTransactions(_ context.Context, _ Submitter, from, below uint64) (found []ForeignTransaction, err error) {
 	for _, f := range b.stored {
 		if f.Nonce >= from && f.Nonce < below {
 			found = append(found, f)
@@ -215,26 +213,26 @@ func (b *evidenceBook) ForeignTransactions(_ context.Context, _ Submitter, from,
 	return found, nil
 }
 
-func (b *evidenceBook) OpenRequests(context.Context, Submitter) ([]OpenRequest, error) {
+func (b *evidenceStore) OpenRequests(context.Context, Submitter) ([]OpenRequest, error) {
 	return b.open, nil
 }
 
-func (b *evidenceBook) LostNonces(context.Context, Submitter) (LostNonces, error) {
+func (b *evidenceStore) LostNonces(context.Context, Submitter) (LostNonces, error) {
 	return LostNonces{}, nil
 }
 
-func (b *evidenceBook) NamedRequests(context.Context, Submitter, []string) (map[string]NamedRequest, error) {
+func (b *evidenceStore) NamedRequests(context.Context, Submitter, []string) (map[string]NamedRequest, error) {
 	return b.known, nil
 }
 
-// What consumed an intent's nonce is one node's word: its receipt has to be the other
-// nodes' too, before an intent ends by it, under a name or without one.
-func TestTakersNeedAQuorum(t *testing.T) {
+// The consuming transaction of an intent's nonce is one node's claim. Other nodes must have its
+// receipt before it ends an intent, with or without a name.
+func TestConsumingTransactionsNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := pending(5)
 		x.Payload = []byte("call")
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		counts := func(chain ...Header) ChainObservation {
 			v := watching(viewOf(w, block('a', 100)), chain...)
 			v.FinalCount = new(uint64(6))
@@ -249,16 +247,16 @@ func TestTakersNeedAQuorum(t *testing.T) {
 		}{
 			"all have the block":     {ofNodes(a, a, a), false, true},
 			"alone with it":          {ofNodes(a, b, b), false, false},
-			"alone, and it is named": {ofNodes(a, b, b), true, false}, // by its receipt the request ends
+			"alone, and it is named": {ofNodes(a, b, b), true, false}, // the request ends by its receipt
 		} {
-			p := tellsTaker{&panel{ChainConnector: reader(nil), views: c.views, quorum: 2},
+			p := consumingTxNode{&panel{ChainConnector: reader(nil), views: c.views, quorum: 2},
 				ConsumingTx{Hash: Hash{7}, BlockNumber: 95, BlockHash: block('a', 95).Hash, Node: "n0", ValueWei: "12345"}}
 			for i := range p.views {
 				v := &p.views[i]
 				v.Receipts = map[Hash]ReceiptAnswer{x.Versions[0]: {Answer: AnswerNotFound},
 					{7}: {Answer: AnswerFound, Receipt: Receipt{TxHash: Hash{7}, BlockNumber: 95, BlockHash: v.HashesAt[95], Succeeded: true}}}
 			}
-			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceBook{}}, chain: p, state: w, began: time.Now()}
+			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceStore{}}, chain: p, state: w, began: time.Now()}
 			tn.state.Incident = 1
 			l := ReleaseRequest{Count: 6}
 			if c.named {
@@ -272,13 +270,12 @@ func TestTakersNeedAQuorum(t *testing.T) {
 	})
 }
 
-// A node that is behind the evidence of PROTECT does not show that a reorg freed the
-// nonce.
+// A node below the block of PROTECT's evidence does not show that a reorg freed the nonce.
 func TestLaggardFreesNoNonceInProtect(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := held(5, Protect, "")
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		w.Protected, w.Evidence = true, &Violation{Kind: NonceConsumed, Block: 100, ExpectedNonce: 5}
 		for head, want := range map[uint64]State{99: Protect, 100: Tracking} {
 			v := viewOf(w, block('a', head))
@@ -289,13 +286,13 @@ func TestLaggardFreesNoNonceInProtect(t *testing.T) {
 	})
 }
 
-// Where one node's word is enough, it is not while another, which was there before, is
-// not heard: it may contradict. Where a quorum speaks, one that is silent changes nothing.
-func TestASilentWitnessIsWaitedFor(t *testing.T) {
+// With a quorum of one, a claim waits while another node that answered before does not answer: it
+// may disagree. With a larger quorum, one missing answer changes nothing.
+func TestNodeWithoutAnswerDelaysAQuorumOfOne(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := included(5, block('a', 90))
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		final := finding(viewOf(w, blocks('a', 90, 100)...), receiptOf(x, block('a', 90)))
 		silent := ChainObservation{NoAnswer: true}
 		for name, c := range map[string]struct {
@@ -321,13 +318,13 @@ func TestASilentWitnessIsWaitedFor(t *testing.T) {
 	})
 }
 
-// Whether a call succeeded is no one node's word either: a payout is given back for it.
-// Who has no receipt bears none out.
+// The success of a call is not one node's claim either, since a payout may be returned for it. A
+// node without the receipt abstains.
 func TestSuccessIsNotOneNodesWord(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := included(5, block('a', 90))
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		says := func(succeeded bool) ChainObservation {
 			rec := receiptOf(x, block('a', 90))
 			rec.Succeeded = succeeded
@@ -357,7 +354,7 @@ func TestSuccessIsNotOneNodesWord(t *testing.T) {
 	})
 }
 
-// Who has one receipt the other way round contradicts, whatever else it has not.
+// A node with one contradicting receipt disagrees, whatever else it lacks.
 func TestAMissingReceiptHidesNoContradiction(t *testing.T) {
 	t.Parallel()
 	h := block('a', 90)
@@ -372,24 +369,25 @@ func TestAMissingReceiptHidesNoContradiction(t *testing.T) {
 	}
 }
 
-// failingTaker is a panel whose first node does not say who took a nonce.
-type failingTaker struct {
+// failingConsumingTxNode is a panel whose first node fails to give the transaction that consumed a
+// nonce.
+type failingConsumingTxNode struct {
 	*panel
 	err error
 }
 
-func (p failingTaker) FindConsumingTx(context.Context, Submitter, uint64) (ConsumingTx, error) {
+func (p failingConsumingTxNode) FindConsumingTx(context.Context, Submitter, uint64) (ConsumingTx, error) {
 	return ConsumingTx{}, p.err
 }
 
-// A node that gave no answer is asked again. That what consumed a nonce is not known is
-// said to an operator only where the node has answered that it cannot tell.
+// A node that gave no answer is queried again. An operator reads that a consuming transaction is
+// unknown only where the node answered that it cannot give it.
 func TestANodeWithoutAnAnswerIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := pending(5)
 		x.Payload = []byte("call")
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		var open UnnamedNonceError
 		for name, c := range map[string]struct {
 			err   error
@@ -403,8 +401,8 @@ func TestANodeWithoutAnAnswerIsAskedAgain(t *testing.T) {
 			v := watching(viewOf(w, block('a', 100)), block('a', 95))
 			v.FinalCount = new(uint64(6))
 			v.Receipts = map[Hash]ReceiptAnswer{x.Versions[0]: {Answer: AnswerNotFound}}
-			p := failingTaker{&panel{ChainConnector: reader(nil), views: ofNodes(v, v, v), quorum: 2}, c.err}
-			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceBook{}}, chain: p, state: w, began: time.Now()}
+			p := failingConsumingTxNode{&panel{ChainConnector: reader(nil), views: ofNodes(v, v, v), quorum: 2}, c.err}
+			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceStore{}}, chain: p, state: w, began: time.Now()}
 			tn.state.Incident = 1
 			_, _, err := tn.planResync(t.Context(), &ReleaseRequest{Count: 6}, LostNonces{})
 			if again := errors.Is(err, ErrStillReading); again != c.again || !again && !errors.As(err, &open) {

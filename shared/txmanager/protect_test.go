@@ -2,8 +2,8 @@ package txmanager
 
 import "testing"
 
-// suspect's whole table: counts against the cursor, and what was seen before.
-func TestProtectNeedsASecondLookAtALaterBlock(t *testing.T) {
+// The whole table of evaluateViolation: counts against the cursor, and an earlier suspicion.
+func TestProtectNeedsASecondObservationAtALaterBlock(t *testing.T) {
 	t.Parallel()
 	before := &Violation{Block: 100, LatestCount: 7, PendingCount: 7}
 	for _, c := range []struct {
@@ -19,14 +19,14 @@ func TestProtectNeedsASecondLookAtALaterBlock(t *testing.T) {
 		{"nothing in the pool", 5, 5, nil, 101, false, "nothing"},
 		{"a lagging node", 2, 2, nil, 101, false, "nothing"},
 		{"a node that knows nothing", 0, 0, nil, 101, false, "nothing"},
-		{"latest ahead, first look", 7, 7, nil, 101, false, "suspect"},
-		{"pending ahead, first look", 5, 7, nil, 101, false, "suspect"},
+		{"latest ahead, first observation", 7, 7, nil, 101, false, "suspect"},
+		{"pending ahead, first observation", 5, 7, nil, 101, false, "suspect"},
 		{"latest ahead of pending", 7, 5, nil, 101, false, "suspect"},
-		{"far ahead, first look", 1 << 60, 1 << 60, nil, 101, false, "suspect"},
-		{"second look at a later block", 7, 7, before, 101, false, "protect"},
-		{"second look: pending only", 5, 7, before, 101, false, "protect"},
-		{"second look at the same block", 7, 7, before, 100, false, "nothing"},
-		{"second look at an earlier block", 7, 7, before, 99, false, "nothing"},
+		{"far ahead, first observation", 1 << 60, 1 << 60, nil, 101, false, "suspect"},
+		{"second observation at a later block", 7, 7, before, 101, false, "protect"},
+		{"second observation: pending only", 5, 7, before, 101, false, "protect"},
+		{"second observation at the same block", 7, 7, before, 100, false, "nothing"},
+		{"second observation at an earlier block", 7, 7, before, 99, false, "nothing"},
 		{"the counts are right again", 6, 6, before, 101, false, "trust"},
 		{"the counts are behind", 3, 3, before, 101, false, "trust"},
 		{"in PROTECT, still ahead", 7, 7, before, 101, true, "nothing"},
@@ -60,7 +60,7 @@ func changeName(t *testing.T, c CursorChange) string {
 	return "a mixture"
 }
 
-// A human decides by the evidence: both numbers, and where they were seen.
+// The evidence has both numbers, and the block and node that showed them.
 func TestEvidenceHasBothNumbersAndThePlace(t *testing.T) {
 	t.Parallel()
 	v := ChainObservation{Node: "node-1", Head: block('a', 101), Account: Account{LatestCount: 8, PendingCount: 9}}
@@ -83,13 +83,13 @@ func TestEvidenceHasBothNumbersAndThePlace(t *testing.T) {
 	}
 }
 
-// What ends DISPLACED keeps no receipt: the block that it was in is gone.
+// A DISPLACED transaction keeps no receipt: its block was reorged out.
 func TestDisplacedKeepsNoReceipt(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		tx := included(5, blocks('a', 100, 101)...)
 		tx.State, tx.Sub = Protect, ""
-		w := workOf(1, 6, tx)
+		w := stateOf(1, 6, tx)
 		moves, lost := displaceLost(w, viewOf(w, block('b', 200)), 6)
 		if len(moves) != 1 || len(lost) != 1 || moves[0].To.State != Failed || moves[0].To.Receipt != nil || moves[0].To.Confirmations != nil {
 			t.Errorf("got %+v, lost %v; want nonce 5 FAILED/DISPLACED without a receipt", moves, lost)

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// panel is a chain of nodes that each say something, by name: the first that is not
-// left out is looked at.
+// panel is a chain of nodes with fixed observations, by name. The first that is not excluded is
+// queried.
 type panel struct {
 	ChainConnector
 	views  []ChainObservation
 	quorum int
 	out    []string
-	away   []ChainObservation // of nodes that Ask leaves out, and that answer again
-	asked  int                // round trips of witnesses
+	away   []ChainObservation // of excluded nodes that answer again
+	asked  int                // round trips to other nodes
 	saw    []ChainQuery       // what they were asked
 }
 
@@ -42,7 +42,7 @@ func (p *panel) Quorum() int { return p.quorum }
 func (p *panel) QueryOthers(_ context.Context, q ChainQuery, n int, but ...string) (views []ChainObservation) {
 	p.saw = append(p.saw, q)
 	for _, v := range p.views {
-		if len(views) < n && !slices.Contains(but, v.Node) { // those that are left out count too
+		if len(views) < n && !slices.Contains(but, v.Node) { // excluded nodes count too
 			p.asked++
 			views = append(views, v)
 		}
@@ -67,7 +67,7 @@ func (p *panel) FindConsumingTx(context.Context, Submitter, uint64) (ConsumingTx
 
 func (p *panel) ReportOutvoted(_ context.Context, node, _ string) { p.out = append(p.out, node) }
 
-// looks has the tenure of w look at the panel once.
+// looks queries the panel once in a lease session of w.
 func (p *panel) looks(t *testing.T, w SubmitterState, q ChainQuery) ChainObservation {
 	t.Helper()
 	tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}, chain: p, state: w}
@@ -83,7 +83,7 @@ func called(v ChainObservation, name string) ChainObservation {
 	return v
 }
 
-// ofNodes are views of nodes n0, n1, …
+// ofNodes are observations of nodes n0, n1, …
 func ofNodes(views ...ChainObservation) (list []ChainObservation) {
 	for i, v := range views {
 		list = append(list, called(v, "n"+string(rune('0'+i))))
@@ -91,14 +91,13 @@ func ofNodes(views ...ChainObservation) (list []ChainObservation) {
 	return list
 }
 
-// What one node says about foreign use opens nothing unless a quorum says it, and
-// more than say otherwise; a node that is contradicted is left out, and another's
-// view taken.
+// One node's violation opens nothing unless a quorum agrees, and more agree than disagree. A
+// contradicted node is excluded, and another node's observation is used.
 func TestOneNodeOpensNothingAlone(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		held := pending(4)
-		w := workOf(1, 5, held)
+		w := stateOf(1, 5, held)
 		w.FinalHead = 90
 		fine := viewOf(w, block('a', 100))
 		taken := viewOf(w, block('a', 100))
@@ -107,13 +106,13 @@ func TestOneNodeOpensNothingAlone(t *testing.T) {
 		ahead := viewOf(w, block('a', 100))
 		ahead.Account.LatestCount = 7
 		ahead.Account.PendingCount = 7
-		low := viewOf(w, block('a', 80)) // below the last final block: it says nothing
+		low := viewOf(w, block('a', 80)) // below the last final block: it abstains
 		far, forked, lagsAhead := viewOf(w, block('a', 92)), viewOf(w, block('b', 92)), ahead
 		far.Lagging, forked.Lagging, lagsAhead.Lagging = true, true, true
 		for name, c := range map[string]struct {
 			quorum int
 			views  []ChainObservation
-			from   string // whose view is judged in the end
+			from   string // the node whose observation is evaluated in the end
 			opens  bool
 			doubt  bool
 		}{
@@ -141,21 +140,21 @@ func TestOneNodeOpensNothingAlone(t *testing.T) {
 			if c.opens && c.quorum > 1 && got.Suspect != nil && got.Suspect.AgreedBy == "" {
 				t.Errorf("%s: evidence names nobody who bears it out", name)
 			}
-			if c.doubt && whyNotAllocate(w, nil, v) == "" {
+			if c.doubt && allocationBlockedReason(w, nil, v) == "" {
 				t.Errorf("%s: got a nonce allocated, want none while nodes do not agree", name)
 			}
 		}
 	})
 }
 
-// Nothing ends unless a quorum has the receipt, in its block at its height; and asking
-// for that is one round trip to as many as are needed.
+// No transaction ends unless a quorum has the receipt, in the same block and height. One round
+// trip to as many nodes as needed is enough.
 func TestEndsNeedAQuorumOfEqualBlocks(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		chain := blocks('a', 100, 103)
 		x := included(5, chain[:1]...)
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		same := watching(finding(viewOf(w, chain...), receiptOf(x, chain[0])), chain[0])
 		final, other, behind := same, watching(viewOf(w, blocks('b', 100, 103)...), block('b', 100)), watching(viewOf(w, block('a', 99)))
 		elsewhere := watching(viewOf(w, block('b', 99)))
@@ -196,8 +195,8 @@ func TestEndsNeedAQuorumOfEqualBlocks(t *testing.T) {
 	})
 }
 
-// However many blocks end something at once, the others are asked for no more than a
-// look may watch; the highest vouch for those below.
+// However many blocks make transactions final at once, the query to other nodes stays within
+// maxWatched; the highest blocks cover those below.
 func TestManyEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -209,7 +208,7 @@ func TestManyEndsAtOnce(t *testing.T) {
 			x := included(i, chain[i])
 			all, receipts = append(all, x), append(receipts, receiptOf(x, chain[i]))
 		}
-		w := workOf(n, n, all...)
+		w := stateOf(n, n, all...)
 		final := finding(viewOf(w, chain...), receipts...)
 		p := &panel{views: ofNodes(final, watching(final, chain...), watching(final, chain...)), quorum: 2}
 		q := asking(w)
@@ -220,12 +219,12 @@ func TestManyEndsAtOnce(t *testing.T) {
 	})
 }
 
-// A receipt is not taken back, nor its list of blocks replaced, by one node alone.
+// One node alone removes no receipt, and replaces no list of blocks.
 func TestReorgsNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := included(5, blocks('a', 100, 101)...)
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		gone := watching(viewOf(w, blocks('b', 100, 103)...), block('b', 100))
 		stands := watching(finding(viewOf(w, blocks('a', 100, 102)...), receiptOf(x, block('a', 100))), block('a', 100))
 		behind := watching(viewOf(w, block('a', 99)))
@@ -256,13 +255,13 @@ func TestReorgsNeedAQuorum(t *testing.T) {
 	})
 }
 
-// A node that has no receipts is left out if others have them; where none has, that is
-// no news, and nothing is held against anybody.
-func TestNodeWithoutReceiptsIsLeftOut(t *testing.T) {
+// A node without receipts is excluded if others have them. If none has, nothing changes, and no
+// node is reported.
+func TestNodeWithoutReceiptsIsExcluded(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := pending(5)
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		none := viewOf(w, blocks('a', 100, 101)...)
 		none.Account.LatestCount, none.Account.PendingCount = 6, 6
 		none.Known = map[Hash]Answer{x.Versions[0]: AnswerFound}
@@ -286,11 +285,11 @@ func TestNodeWithoutReceiptsIsLeftOut(t *testing.T) {
 	})
 }
 
-// An intent is not refused for ever by one node's estimate.
+// One node's estimate never refuses an intent.
 func TestRefusalsNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(1, 5), queued(1, "call"))
+		w := queue(stateOf(1, 5), queued(1, "call"))
 		says := func(o Outcome, gas uint64) ChainObservation {
 			v := viewOf(w, block('a', 100))
 			v.Estimates = []Estimate{{Outcome: o, Gas: gas, Reason: "execution reverted"}}
@@ -318,12 +317,12 @@ func TestRefusalsNeedAQuorum(t *testing.T) {
 	})
 }
 
-// Where nothing would end and nothing is amiss, no other node is asked.
-func TestNoWitnessIsAskedForNothing(t *testing.T) {
+// If nothing would end and there is no violation, no other node is queried.
+func TestNoOtherNodeIsQueriedWithoutAClaim(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := pending(5)
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		p := &panel{views: ofNodes(viewOf(w, block('a', 100)), viewOf(w, block('a', 100))), quorum: 2}
 		if v := p.looks(t, w, asking(w)); p.asked != 0 || v.Disputes != (Disputes{}) {
 			t.Errorf("got %d asked, doubts %+v; want none", p.asked, v.Disputes)
@@ -331,12 +330,12 @@ func TestNoWitnessIsAskedForNothing(t *testing.T) {
 	})
 }
 
-// A suspicion that a quorum had is not taken back by one node alone, which may be on a
-// fork: until others show nothing amiss either, nothing is allocated.
-func TestTrustNeedsAQuorum(t *testing.T) {
+// One node alone, which may be on a fork, does not clear a suspected violation that a quorum
+// agreed with. Until others agree, nothing is allocated.
+func TestClearingASuspicionNeedsAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 5)
+		w := stateOf(1, 5)
 		w.SuspectedViolation = &Violation{Kind: CountAhead, Block: 100, ExpectedNonce: 5}
 		fine, before := viewOf(w, block('a', 101)), viewOf(w, block('a', 99))
 		ahead := viewOf(w, block('a', 101))
@@ -361,20 +360,20 @@ func TestTrustNeedsAQuorum(t *testing.T) {
 			if got.ClearSuspected != c.trust || (got.OpenIncident != nil) != c.opens {
 				t.Errorf("%s: got trust %v, PROTECT %v by %s; want %v and %v", name, got.ClearSuspected, got.OpenIncident, v.Node, c.trust, c.opens)
 			}
-			if waits := whyNotAllocate(w, nil, v) != ""; waits != c.waits {
+			if waits := allocationBlockedReason(w, nil, v) != ""; waits != c.waits {
 				t.Errorf("%s: got allocation waiting %v, want %v", name, waits, c.waits)
 			}
 		}
 	})
 }
 
-// What a person ends at last stands on what a quorum says: a count at the finalized
-// block with no receipt below it, and the final blocks that are gone.
+// A release depends on a quorum: for the count at the finalized block without a receipt below it,
+// and for the final blocks that are gone.
 func TestReleasesNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := pending(5)
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		counts := func(n uint64) ChainObservation {
 			v := viewOf(w, block('a', 100))
 			v.FinalCount = &n
@@ -398,7 +397,7 @@ func TestReleasesNeedAQuorum(t *testing.T) {
 			"one of one that answers":       {1, ofNodes(counts(6)), true},
 		} {
 			p := &panel{ChainConnector: reader(nil), views: c.views, quorum: c.quorum}
-			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceBook{}}, chain: p, state: w, began: time.Now()}
+			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceStore{}}, chain: p, state: w, began: time.Now()}
 			_, out, err := tn.planResync(t.Context(), &ReleaseRequest{Mode: Resync, Count: 6, Requests: map[uint64]string{5: "r"}, Executed: map[uint64]string{5: "seen"}}, LostNonces{})
 			if got := err == nil; got != c.want || err != nil && !errors.Is(err, ErrNoQuorum) {
 				t.Errorf("%s: got %v, %v; want a resync %v", name, out, err, c.want)
@@ -407,12 +406,12 @@ func TestReleasesNeedAQuorum(t *testing.T) {
 	})
 }
 
-// An operator is not refused because nodes are left out that are well again: they are
-// asked before. Where the others are enough, and where nobody waits, they are not asked.
-func TestReleaseAsksAgainWhoIsAway(t *testing.T) {
+// Excluded nodes are queried again before an operator is refused, since they may have recovered.
+// Otherwise they are not queried.
+func TestReleaseQueriesExcludedNodesAgain(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 5)
+		w := stateOf(1, 5)
 		w.FinalBlocks = []Header{block('a', 90), block('a', 95)}
 		stand := watching(viewOf(w, block('a', 100)), w.FinalBlocks...)
 		fell := watching(viewOf(w, block('b', 100)), block('a', 90), block('b', 95))
@@ -441,12 +440,12 @@ func TestReleaseAsksAgainWhoIsAway(t *testing.T) {
 	})
 }
 
-// A release compares the final blocks with the chain as a quorum has it, whether they
-// stand or have fallen.
+// A release compares the final blocks with the chain of a quorum, whether they are canonical or
+// reorged out.
 func TestFinalBlocksAreComparedByAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 5)
+		w := stateOf(1, 5)
 		w.FinalBlocks = []Header{block('a', 90), block('a', 95)}
 		stand := watching(viewOf(w, block('a', 100)), w.FinalBlocks...)
 		fell := watching(viewOf(w, block('b', 100)), block('a', 90), block('b', 95))
@@ -472,12 +471,12 @@ func TestFinalBlocksAreComparedByAQuorum(t *testing.T) {
 	})
 }
 
-// What a handler made is not given up because one node says that it would revert.
+// A handler's transaction does not fail because one node says that it would revert.
 func TestHandlersCallsFailByAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := bare(5)
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		says := func(o Outcome, gas uint64) ChainObservation {
 			v := viewOf(w, block('a', 100))
 			v.Estimates = []Estimate{{Outcome: o, Gas: gas, Reason: "execution reverted"}}

@@ -214,7 +214,7 @@ func (t *leaseSession) planResync(ctx context.Context, l *ReleaseRequest, bytes 
 	}
 	v, err := t.query(ctx, q)
 	if err != nil {
-		return nil, ReleaseResult{}, fmt.Errorf("look at the final count: %w", err)
+		return nil, ReleaseResult{}, fmt.Errorf("query the final count: %w", err)
 	}
 	if v.FinalCount == nil || *v.FinalCount != l.Count || l.Count < t.state.lowestOpenNonce() {
 		return nil, ReleaseResult{}, FinalCountError{Accepted: l.Count, Next: t.state.NextNonce, Final: v.FinalCount}
@@ -251,7 +251,7 @@ func (t *leaseSession) checkUntouched(ctx context.Context, l ReleaseRequest) err
 	q := ChainQuery{Submitter: t.state.submitterOf(), Account: true}
 	v, err := t.query(ctx, q)
 	if err != nil {
-		return fmt.Errorf("look at the counts: %w", err)
+		return fmt.Errorf("query the counts: %w", err)
 	}
 	at := func(o ChainObservation) bool { return o.Account.LatestCount == next && o.Account.PendingCount == next }
 	if !at(v) {

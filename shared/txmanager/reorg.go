@@ -118,7 +118,7 @@ const maxResentFinals = 500
 func (t *leaseSession) resendReorgedFinals(ctx context.Context, v ChainObservation) error {
 	finals, err := t.Store.FinalTransactions(ctx, t.state.submitterOf(), reorgedFinalBlocks(t.state, v))
 	if err != nil {
-		return fmt.Errorf("find what fell out of the chain: %w", err)
+		return fmt.Errorf("find the final transactions that were reorged out: %w", err)
 	}
 	finals = slices.DeleteFunc(finals, func(f FinalTx) bool { return f.Nonce < v.Account.LatestCount })
 	finals = finals[:min(len(finals), maxResentFinals)]
@@ -164,7 +164,7 @@ func (t *leaseSession) recheckFinalBlocks(ctx context.Context) (blocks []Header,
 	var finals []FinalTx
 	if len(lost) > 0 {
 		if finals, err = t.Store.FinalTransactions(ctx, t.state.submitterOf(), lost); err != nil {
-			return nil, nil, fmt.Errorf("find what fell out of the chain: %w", err)
+			return nil, nil, fmt.Errorf("find the final transactions that were reorged out: %w", err)
 		}
 		for _, f := range finals {
 			q.Receipts = append(q.Receipts, f.Hash)
@@ -174,7 +174,7 @@ func (t *leaseSession) recheckFinalBlocks(ctx context.Context) (blocks []Header,
 			return nil, nil, err
 		}
 		if !slices.Equal(lost, again) {
-			return nil, nil, errors.New("the final blocks changed between two looks: ask again")
+			return nil, nil, errors.New("the final blocks changed between two queries: ask again")
 		}
 	}
 	if err := t.requireQuorum(ctx, q, v, fmt.Sprintf("%d of the last %d final blocks are gone", len(lost), len(t.state.FinalBlocks)), agreesOnFinals(t.state, v, lost)); err != nil || len(lost) == 0 {
@@ -198,7 +198,7 @@ func (t *leaseSession) recheckFinalBlocks(ctx context.Context) (blocks []Header,
 // queryFinalBlocks queries the final blocks and lists those that were reorged out.
 func (t *leaseSession) queryFinalBlocks(ctx context.Context, q ChainQuery) (v ChainObservation, lost []Hash, err error) {
 	if v, err = t.query(ctx, q); err != nil {
-		return v, nil, fmt.Errorf("look at the final blocks: %w", err)
+		return v, nil, fmt.Errorf("query the final blocks: %w", err)
 	}
 	if len(v.HashesAt) < len(q.HashesAt) {
 		return v, nil, fmt.Errorf("the node shows %d of the %d heights with final blocks: it lags, or did not answer", len(v.HashesAt), len(q.HashesAt))

@@ -15,9 +15,9 @@ func watching(v ChainObservation, blocks ...Header) ChainObservation {
 	return v
 }
 
-// H12: the highest final block is compared in every look. Another block at its
-// height is a sign only on a node that is past it; no answer is none.
-func TestH12WhatStands(t *testing.T) {
+// H12: every query compares the highest final block. Another block at its height counts only on a
+// node that is past it; a missing answer does not count.
+func TestH12FinalBlockIsComparedInEveryQuery(t *testing.T) {
 	t.Parallel()
 	final := []Header{block('a', 90), block('a', 95)}
 	for _, c := range []struct {
@@ -42,11 +42,11 @@ func TestH12WhatStands(t *testing.T) {
 	}
 }
 
-// H12: a fallen final block, seen at two blocks, opens PROTECT, and stops
-// allocation at the first.
-func TestH12FallenFinalBlockIsSuspect(t *testing.T) {
+// H12: a reorged final block, seen at two blocks, opens PROTECT, and stops allocation at the
+// first.
+func TestH12ReorgedFinalBlockIsSuspected(t *testing.T) {
 	t.Parallel()
-	w := workOf(1, 6)
+	w := stateOf(1, 6)
 	w.FinalBlocks, w.FinalHead = []Header{block('a', 95)}, 95
 	v := watching(viewOf(w, block('b', 100)), block('b', 95))
 	first := evaluateViolation(w, v)
@@ -68,12 +68,12 @@ func TestH12FallenFinalBlockIsSuspect(t *testing.T) {
 	}
 }
 
-// H12: nothing ends by a view that does not show the last final block to stand:
-// so each block remembered was compared when the next was added.
+// H12: nothing ends by an observation that does not show the last final block as canonical. Each
+// remembered block was therefore compared when the next was added.
 func TestH12NothingEndsUnlessTheLastFinalBlockStands(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 6, pending(5))
+		w := stateOf(1, 6, pending(5))
 		w.FinalBlocks = []Header{block('a', 95)}
 		found := finding(viewOf(w, blocks('a', 100, 103)...), receiptOf(w.Open[0], block('a', 100)))
 		for name, c := range map[string]struct {
@@ -93,7 +93,7 @@ func TestH12NothingEndsUnlessTheLastFinalBlockStands(t *testing.T) {
 	})
 }
 
-// What is remembered is ascending, each block once, no deeper than the setting.
+// Remembered blocks are ascending, each once, no deeper than the setting.
 func TestRememberedFinalBlocks(t *testing.T) {
 	t.Parallel()
 	r := rulesOf(1)
@@ -109,7 +109,7 @@ func TestRememberedFinalBlocks(t *testing.T) {
 	}
 }
 
-// shows answers every look alike.
+// shows gives the same answer to every query.
 type shows struct {
 	payloads
 	view ChainObservation
@@ -117,12 +117,12 @@ type shows struct {
 
 func (s shows) Query(context.Context, ChainQuery) (ChainObservation, error) { return s.view, nil }
 
-// Two blocks of one height may be remembered, if a reorg came between the looks of
-// a release. That must not stop every release after it.
+// Two blocks of one height may be remembered after a reorg between two queries of a release. That
+// must not stop later releases.
 func TestTwoFinalBlocksOfOneHeightAreOneHeightToCompare(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 6)
+		w := stateOf(1, 6)
 		w.Protected, w.FinalBlocks = true, []Header{block('a', 90), block('a', 95), block('b', 95)}
 		if got, want := w.watchedHeights(), []uint64{90, 95}; !slices.Equal(got, want) {
 			t.Errorf("heights to compare: got %v, want %v", got, want)
@@ -146,24 +146,24 @@ func TestTwoFinalBlocksOfOneHeightAreOneHeightToCompare(t *testing.T) {
 	})
 }
 
-// noFinals has no transaction in any block that is asked for.
+// noFinals has no transaction in any queried block.
 type noFinals struct{ Store }
 
 func (noFinals) FinalTransactions(context.Context, Submitter, []Hash) ([]FinalTx, error) {
 	return nil, nil
 }
 
-// A submitter that has nothing to do is looked at again while it is suspected,
-// and for as long as it is in PROTECT for a reorg: what fell out must be healed.
-func TestSuspicionIsDueByItself(t *testing.T) {
+// A submitter without work is polled while a violation is suspected, and during PROTECT for a
+// reorg: its reorged transactions must be sent again.
+func TestSuspectedViolationIsPolled(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(1)
 		for name, change := range map[string]func(*SubmitterState){
 			"suspected": func(w *SubmitterState) { w.SuspectedViolation = &Violation{Kind: CountAhead} },
-			"fell":      func(w *SubmitterState) { w.Protected, w.Evidence = true, &Violation{Kind: FinalBlockReorged} },
+			"reorged":   func(w *SubmitterState) { w.Protected, w.Evidence = true, &Violation{Kind: FinalBlockReorged} },
 		} {
-			w := workOf(1, 5)
+			w := stateOf(1, 5)
 			change(&w)
 			d := r.planNextWork(w)
 			if want := w.now().Add(r.BlockTime); d.kind != KindConfirm || !d.at.Equal(want) || d.advanceNow {
@@ -173,7 +173,7 @@ func TestSuspicionIsDueByItself(t *testing.T) {
 				t.Errorf("%s: nothing to ask, want a look", name)
 			}
 		}
-		w := workOf(1, 5)
+		w := stateOf(1, 5)
 		w.Protected, w.Evidence = true, &Violation{Kind: CountAhead}
 		if d := r.planNextWork(w); d.advanceNow || !d.at.IsZero() {
 			t.Errorf("PROTECT for another reason, nothing in flight: got %+v, want nothing due", d)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Page 6, 5.22, as changed: both fees rise by an eighth and are lowered to the cap, down to
-// a tenth more. A cap of 500 gwei replaces 450 gwei, and does not replace 460.
+// Page 6, 5.22, as changed: both fees rise by an eighth and are lowered to the cap, but not below
+// a tenth more. A cap of 500 gwei allows replacing 450 gwei, and does not allow replacing 460.
 func TestOneRuleForEachReplacement(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -21,7 +21,7 @@ func TestOneRuleForEachReplacement(t *testing.T) {
 		frozen(t, func(t *testing.T) {
 			tx := waiting(5)
 			tx.Gas = params(21_000, c.last, 1)
-			w := workOf(1, 6, tx)
+			w := stateOf(1, 6, tx)
 			v := viewOf(w, block('a', 100))
 			v.Account.BalanceWei = new(big.Int).Lsh(big.NewInt(1), 100)
 			v.SelfTransfer = Estimate{Outcome: Done, Gas: 21_000}
@@ -55,8 +55,8 @@ func TestOneRuleForEachReplacement(t *testing.T) {
 	}
 }
 
-// A replacement that is not refused is one that nodes take, and is within its caps. It is
-// refused only where the caps leave less than nodes demand.
+// A replacement that is not refused is acceptable to nodes, and within its caps. It is refused
+// only where the caps allow less than nodes require.
 func TestPropertyReplacementFees(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 11))

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Which bytes go out again: those whose broadcast was claimed and whose outcome
-// was never recorded, and those without a receipt for an interval.
+// Bytes are sent again if their broadcast was claimed without a recorded outcome, or if they have
+// no receipt for an interval.
 func TestWhatIsDueToBeSentAgain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -42,12 +42,12 @@ func TestWhatIsDueToBeSentAgain(t *testing.T) {
 	}
 }
 
-// Claim before send: the attempt is on record first, and due at once until its
-// outcome is, so that a crash in between is recovered.
+// Claim before send: the attempt is stored first, and stays due until its outcome is recorded, so
+// that a crash in between is recovered.
 func TestClaimIsWrittenBeforeTheBroadcast(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(3, 8, pending(5), submitted(6), pending(7))
+		w := stateOf(3, 8, pending(5), submitted(6), pending(7))
 		w.Open[1].NextResubmitAt, w.Open[2].NextResubmitAt = nil, ago(time.Second)
 		j := rulesOf(3).evaluate(w, asking(w), viewOf(w, blocks('a', 100, 101)...))
 		if got, want := j.claimedIDs(), []string{"tx-6", "tx-7"}; !slices.Equal(got, want) {
@@ -65,14 +65,14 @@ func TestClaimIsWrittenBeforeTheBroadcast(t *testing.T) {
 	})
 }
 
-// What has a receipt in the same view is not sent again, however due it was.
+// A transaction with a receipt in the same observation is not sent again, however overdue it was.
 func TestWhatIsFoundMinedIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		for _, tx := range []Tx{pending(5), submitted(5)} {
 			tx.NextResubmitAt, tx.SubmitAttempts, tx.FirstSubmitAt = ago(time.Hour), 99, ago(24*time.Hour)
-			v := finding(viewOf(workOf(1, 6, tx), blocks('a', 100, 101)...), receiptOf(tx, block('a', 100)))
-			if after, j := judgeOne(rulesOf(3), tx, v); len(j.rebroadcasts) != 0 || after.Sub != Included || after.SubmitAttempts != 99 {
+			v := finding(viewOf(stateOf(1, 6, tx), blocks('a', 100, 101)...), receiptOf(tx, block('a', 100)))
+			if after, j := evaluateOne(rulesOf(3), tx, v); len(j.rebroadcasts) != 0 || after.Sub != Included || after.SubmitAttempts != 99 {
 				t.Errorf("%s: got %s/%s, %d sent; want TRACKING/INCLUDED, none", tx.State, after.State, after.Sub, len(j.rebroadcasts))
 			}
 		}
@@ -102,7 +102,7 @@ func TestStuckByAttemptsOrByAge(t *testing.T) {
 				r := rulesOf(3)
 				tx := pending(5)
 				tx.SubmitAttempts, tx.FirstSubmitAt, tx.NextResubmitAt = c.attempts, c.age, ago(time.Second)
-				after, j := judgeOne(r, tx, viewOf(workOf(1, 6, tx), blocks('a', 100, 101)...))
+				after, j := evaluateOne(r, tx, viewOf(stateOf(1, 6, tx), blocks('a', 100, 101)...))
 				if after.State != c.want {
 					t.Fatalf("got %s, want %s", after.State, c.want)
 				}
@@ -120,11 +120,11 @@ func TestStuckByAttemptsOrByAge(t *testing.T) {
 	}
 }
 
-// In PROTECT watching goes on and nothing is sent, nor given up.
+// In PROTECT polling continues; nothing is sent, and nothing becomes STUCK.
 func TestNothingIsSentInProtect(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(4, 9, pending(5), pending(6), submitted(7), pending(8))
+		w := stateOf(4, 9, pending(5), pending(6), submitted(7), pending(8))
 		for i := range w.Open {
 			w.Open[i].NextResubmitAt = ago(time.Hour)
 		}
@@ -143,8 +143,8 @@ func TestNothingIsSentInProtect(t *testing.T) {
 	})
 }
 
-// Where nothing is sent again by time, a broadcast that was claimed for a reorg or
-// by an order is sent until a node has it: the claim alone may have been made.
+// With resubmission off, a broadcast claimed after a reorg or a requested action is repeated until
+// a node has it: possibly only the claim was made.
 func TestClaimedBroadcastIsSentUntilANodeHasIt(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -165,14 +165,14 @@ func TestClaimedBroadcastIsSentUntilANodeHasIt(t *testing.T) {
 	})
 }
 
-// STUCK is watched ten blocks apart, and no look that finds nothing is a change
-// of what anybody may ask about.
+// A STUCK transaction is checked ten blocks apart, and a check without a result changes nothing
+// that callers can see.
 func TestStuckIsWatchedTenBlocksApart(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		tx := timed(stuck(5), ago(time.Second), nil)
-		w := workOf(1, 6, tx)
+		w := stateOf(1, 6, tx)
 		after := r.evaluate(w, asking(w), viewOf(w, block('a', 100))).after[0]
 		if want := dbNow.Add(10 * r.BlockTime); after.NextCheckAt == nil || !after.NextCheckAt.Equal(want) || after.State != Stuck {
 			t.Errorf("next look: got %v, want %v", after.NextCheckAt, want)

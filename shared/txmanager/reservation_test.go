@@ -26,9 +26,8 @@ func usedBy(t Tx) Tx {
 	return t
 }
 
-// The next nonce is the lowest that was given back, where a node has all that is below
-// it; else that of the cursor. A reservation gives up nothing while it is its owner's, or
-// once its time is over.
+// The next nonce is the lowest released one, if nodes hold all below it; otherwise the cursor's. A
+// reservation releases nothing before its owner does, or after it expired.
 func TestWhereTheNextNonceComesFrom(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -37,7 +36,7 @@ func TestWhereTheNextNonceComesFrom(t *testing.T) {
 		for name, c := range map[string]struct {
 			held  []Tx
 			want  nonceSlots
-			three []uint64 // the first three that can be had together
+			three []uint64 // the first three nonces that are free together
 		}{
 			"nothing held":                  {nil, nonceSlots{first: 8, count: 5}, []uint64{8, 9, 10}},
 			"behind what a node has":        {[]Tx{pending(7)}, nonceSlots{first: 8, count: 4}, []uint64{8, 9, 10}},
@@ -52,7 +51,7 @@ func TestWhereTheNextNonceComesFrom(t *testing.T) {
 			"used":                          {[]Tx{usedBy(submitted(5))}, nonceSlots{first: 8, count: 2}, nil},
 			"used, and a node has it":       {[]Tx{usedBy(pending(5))}, nonceSlots{first: 8, count: 2}, []uint64{8, 9}},
 		} {
-			w := workOf(5, 8, c.held...)
+			w := stateOf(5, 8, c.held...)
 			if got := w.nextSlots(); got != c.want {
 				t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 			}
@@ -67,8 +66,8 @@ func TestWhereTheNextNonceComesFrom(t *testing.T) {
 	})
 }
 
-// Under strict rules no nonce is bound while another is open, whatever window was loaded:
-// neither the cursor's nor one that was given back.
+// Under strict rules no nonce is bound while another is open, whatever window was loaded: neither
+// the cursor's nor a released one.
 func TestStrictRulesLeaveOneOpenNonce(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -85,33 +84,33 @@ func TestStrictRulesLeaveOneOpenNonce(t *testing.T) {
 			"one given back above others": {[]Tx{pending(6), lent(7, Recyclable, time.Minute)}, nonceSlots{first: 8}},
 			"one given back below others": {[]Tx{lent(6, Recyclable, time.Minute), usedBy(submitted(7))}, nonceSlots{first: 8}},
 		} {
-			w := strict.bindWindow(workOf(5, 8, c.held...))
+			w := strict.bindWindow(stateOf(5, 8, c.held...))
 			if got := w.nextSlots(); got != c.want {
 				t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 			}
 			if got := len(w.freeSlots(3)); got != c.want.count {
 				t.Errorf("%s: got %d seats at once, want %d", name, got, c.want.count)
 			}
-			if got := rulesOf(3).bindWindow(workOf(5, 8, c.held...)); got.Window != 5 || got.Strict {
+			if got := rulesOf(3).bindWindow(stateOf(5, 8, c.held...)); got.Window != 5 || got.Strict {
 				t.Errorf("%s, not strict: got a window of %d, want 5", name, got.Window)
 			}
 		}
 	})
 }
 
-// An intent gets what was given back, alone, at the price of its reservation's
-// placeholder; the next one the nonce of the cursor. Then the work is in order.
-func TestIntentTakesWhatWasGivenBack(t *testing.T) {
+// An intent gets the released nonce, alone, at the price of its reservation's placeholder; the
+// next intent gets the cursor's nonce.
+func TestIntentGetsAReleasedNonce(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
-		w := queue(workOf(4, 7, pending(4), lent(5, Recyclable, time.Minute), usedBy(submitted(6))), queued(1, "pay"), queued(2, "pay"))
+		w := queue(stateOf(4, 7, pending(4), lent(5, Recyclable, time.Minute), usedBy(submitted(6))), queued(1, "pay"), queued(2, "pay"))
 		v := viewOf(w, block('a', 100))
 		v.Account.PendingCount = 5
-		if reason := whyNotAllocate(w, w.Open, v); reason != "" {
+		if reason := allocationBlockedReason(w, w.Open, v); reason != "" {
 			t.Fatalf("may allocate: got %q", reason)
 		}
-		// Exactly enough for what is held but for the reservation, and for the taker.
+		// Exactly enough for the open transactions except the reservation, and for the intent.
 		taken := GasParams{Gas: 21_000, FeeCapWei: big.NewInt(22), TipCapWei: big.NewInt(2), ValueWei: big.NewInt(1)}
 		v.Account.BalanceWei = new(big.Int).Add(costWithPlaceholder(*w.Open[0].Gas), new(big.Int).Add(costWithPlaceholder(*w.Open[2].Gas), costWithPlaceholder(taken)))
 		p := r.planAllocations(w, reader(nil), v, nil)
@@ -134,34 +133,34 @@ func TestIntentTakesWhatWasGivenBack(t *testing.T) {
 	})
 }
 
-// What the chain has at a nonce, pending or mined, is not given out again.
-func TestGivenBackAndSeenOnChain(t *testing.T) {
+// A nonce that the chain shows as pending or mined is not allocated again.
+func TestReleasedNonceSeenOnChainIsNotReused(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(4, 7, pending(4), lent(5, Recyclable, time.Minute), usedBy(submitted(6)))
+		w := stateOf(4, 7, pending(4), lent(5, Recyclable, time.Minute), usedBy(submitted(6)))
 		for name, c := range map[string]struct {
 			latest, pending uint64
 			want            string
 		}{
 			"nothing of it":    {4, 5, ""},
-			"something pends":  {4, 6, "given back unsigned"},
-			"something has it": {6, 6, "given back unsigned"},
+			"something pends":  {4, 6, "released unsigned"},
+			"something has it": {6, 6, "released unsigned"},
 		} {
 			v := viewOf(w, block('a', 100))
 			v.Account.LatestCount, v.Account.PendingCount = c.latest, c.pending
-			if got := whyNotAllocate(w, w.Open, v); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			if got := allocationBlockedReason(w, w.Open, v); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 				t.Errorf("%s: got %q, want %q in it", name, got, c.want)
 			}
 		}
 	})
 }
 
-// H27 beside it: an estimate that reverts is set aside until all that is held now has
-// settled, also where the nonce is below that.
-func TestH27RevertsAtANonceThatWasGivenBack(t *testing.T) {
+// H27: a reverting estimate defers an intent until all open nonces are terminal, also where the
+// released nonce is below them.
+func TestH27RevertAtAReleasedNonceIsDeferred(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(4, 7, pending(4), lent(5, Recyclable, time.Minute), usedBy(submitted(6))), queued(1, "call"))
+		w := queue(stateOf(4, 7, pending(4), lent(5, Recyclable, time.Minute), usedBy(submitted(6))), queued(1, "call"))
 		p := rulesOf(3).planAllocations(w, reader(nil), viewOf(w, block('a', 100)), map[string]Estimate{"q-1": {Outcome: Refused, Reason: "no allowance"}})
 		if len(p.transitions) != 1 || p.transitions[0].To.State != Queued || *p.transitions[0].To.DeferredUntilNonce != 6 {
 			t.Errorf("got %+v, want it set aside until nonce 6 has settled", p.transitions)
@@ -169,8 +168,8 @@ func TestH27RevertsAtANonceThatWasGivenBack(t *testing.T) {
 	})
 }
 
-// H13: when its time is over a placeholder is due for what nobody marked, or nobody
-// took; with nonce.placeholder=ask an operator is.
+// H13: an expired reservation needs a placeholder, whether it was not marked or not reused; with
+// nonce.placeholder=ask it needs an operator.
 func TestH13TimeOutIsAPlaceholder(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -183,7 +182,7 @@ func TestH13TimeOutIsAPlaceholder(t *testing.T) {
 			"its time is over":          {lent(5, Reserved, 0), "the nonce that was reserved for x was not marked in time"},
 			"given back, and not taken": {lent(5, Recyclable, 0), "the nonce that was reserved for x was given back, and nobody took it in time"},
 		} {
-			w := workOf(1, 6, c.held)
+			w := stateOf(1, 6, c.held)
 			v := viewOf(w, block('a', 100))
 			r := rulesOf(3)
 			jobs, moves := r.planSignatures(w, reader(nil), v, nil)
@@ -203,10 +202,10 @@ func TestH13TimeOutIsAPlaceholder(t *testing.T) {
 				t.Errorf("%s: got %+v, want the placeholder to sign", name, jobs)
 			}
 			r.AskBeforePlaceholder = true
-			if _, moves := r.planSignatures(workOf(1, 6, c.held), reader(nil), v, nil); len(moves) != 1 || moves[0].To.State != Stuck || moves[0].To.RequestedAction != "" {
+			if _, moves := r.planSignatures(stateOf(1, 6, c.held), reader(nil), v, nil); len(moves) != 1 || moves[0].To.State != Stuck || moves[0].To.RequestedAction != "" {
 				t.Errorf("%s, with ask: got %+v, want STUCK", name, moves)
 			}
-			if w := (workOf(1, 6, c.held)); true {
+			if w := (stateOf(1, 6, c.held)); true {
 				w.Protected = true
 				if jobs, moves := rulesOf(3).planSignatures(w, reader(nil), v, nil); len(jobs)+len(moves) != 0 {
 					t.Errorf("%s, in PROTECT: got %+v, %+v; want nothing", name, jobs, moves)
@@ -216,8 +215,8 @@ func TestH13TimeOutIsAPlaceholder(t *testing.T) {
 	})
 }
 
-// A reservation is looked at when its time is over, and what was given back at once, for
-// who waits; if nobody does, when its time is over.
+// A reservation is checked when it expires. A released nonce is checked at once, for waiting
+// intents, and again when it expires.
 func TestWhenAReservationIsDue(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -236,26 +235,26 @@ func TestWhenAReservationIsDue(t *testing.T) {
 			"given back, somebody waits":        {[]Tx{lent(5, Recyclable, time.Minute)}, []Tx{ready}, nextWork{advanceNow: true, kind: KindAdvance, at: *in(time.Minute)}},
 			"given back behind what nobody has": {[]Tx{timed(submitted(4), in(time.Hour), nil), lent(5, Recyclable, time.Minute)}, []Tx{ready}, nextWork{kind: KindReceipt, at: *in(time.Hour)}},
 		} {
-			if got := rulesOf(3).planNextWork(queue(workOf(1, 6, c.held...), c.queue...)); got != c.want {
+			if got := rulesOf(3).planNextWork(queue(stateOf(1, 6, c.held...), c.queue...)); got != c.want {
 				t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 			}
 		}
-		w := workOf(1, 6, back)
+		w := stateOf(1, 6, back)
 		if moves := rulesOf(3).postponeBlocked(w); len(moves) != 1 || !moves[0].To.NextCheckAt.Equal(back.Reservation.Until) {
 			t.Errorf("given back, nobody took it: got %+v, want the next look when its time is over", moves)
 		}
-		if moves := rulesOf(3).postponeBlocked(workOf(1, 6, lent(5, Reserved, 0))); len(moves) != 0 {
+		if moves := rulesOf(3).postponeBlocked(stateOf(1, 6, lent(5, Reserved, 0))); len(moves) != 0 {
 			t.Errorf("its time is over: got %+v, want it left for the placeholder", moves)
 		}
 	})
 }
 
-// A nonce that is reserved, and that the chain has taken, is foreign use: its owner had
-// nothing stored. The reservation stays as it is, under an episode.
-func TestReservedNonceIsTaken(t *testing.T) {
+// A reserved nonce that the chain has consumed is foreign use: its owner had stored no bytes. The
+// reservation stays unchanged during the PROTECT incident.
+func TestConsumedReservedNonceIsForeignUse(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 6, lent(5, Reserved, time.Minute))
+		w := stateOf(1, 6, lent(5, Reserved, time.Minute))
 		v := viewOf(w, block('a', 100))
 		v.Account.LatestCount, v.Account.PendingCount = 6, 6
 		if c := evaluateViolation(w, v); c.Suspect == nil || c.Suspect.Kind != NonceConsumed || c.Suspect.ExpectedNonce != 5 {
@@ -272,13 +271,12 @@ func TestReservedNonceIsTaken(t *testing.T) {
 	})
 }
 
-// Nothing goes ahead of a nonce that is reserved, and what its owner handed in goes in
-// its turn.
-func TestNothingGoesAheadOfAReservation(t *testing.T) {
+// No transaction is sent above a reserved nonce, and its owner's bytes are sent in nonce order.
+func TestNothingIsSentAheadOfAReservation(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		due := usedBy(timed(submitted(6), in(0), in(0)))
-		w := workOf(4, 7, lent(5, Reserved, time.Minute), due)
+		w := stateOf(4, 7, lent(5, Reserved, time.Minute), due)
 		v := viewOf(w, block('a', 100))
 		if j := rulesOf(3).evaluate(w, asking(w), v); len(j.rebroadcasts) != 0 {
 			t.Errorf("above a reservation: got %v sent, want nothing", j.claimedIDs())
@@ -288,15 +286,15 @@ func TestNothingGoesAheadOfAReservation(t *testing.T) {
 		if j := rulesOf(3).evaluate(w, asking(w), v); strings.Join(j.claimedIDs(), " ") != "tx-5 tx-6" {
 			t.Errorf("once it is used: got %v sent, want both in order", j.claimedIDs())
 		}
-		if got := whyNotAllocate(workOf(4, 6, lent(5, Reserved, time.Minute)), []Tx{lent(5, Reserved, time.Minute)}, v); got == "" {
+		if got := allocationBlockedReason(stateOf(4, 6, lent(5, Reserved, time.Minute)), []Tx{lent(5, Reserved, time.Minute)}, v); got == "" {
 			t.Error("above a reservation: got an allocation allowed")
 		}
 	})
 }
 
-// What its owner signed is not replaced by code or fee, and a lost nonce of it needs
-// the name of a request: the owner may have sent what took it.
-func TestNobodyKnowsWhatAnOwnerWanted(t *testing.T) {
+// An owner's bytes are not replaced by code or by a higher fee. A lost nonce of an owner needs a
+// request's name: the owner may have sent the consuming transaction.
+func TestOwnersBytesAreNotReplaced(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		x := usedBy(stuck(5))
@@ -304,11 +302,11 @@ func TestNobodyKnowsWhatAnOwnerWanted(t *testing.T) {
 			t.Error("replace by code: got it allowed")
 		}
 		x.RequestedAction = ActionReplace
-		w := workOf(1, 6, x)
+		w := stateOf(1, 6, x)
 		if jobs, _ := rulesOf(3).planSignatures(w, reader(nil), viewOf(w, block('a', 100)), nil); len(jobs) != 0 {
 			t.Errorf("replace by order: got %+v signed", jobs)
 		}
-		held := workOf(1, 6, lent(5, Reserved, time.Minute))
+		held := stateOf(1, 6, lent(5, Reserved, time.Minute))
 		tn := leaseSession{Worker: &Worker{Rules: rulesOf(3)}, state: held}
 		tn.state.Lease = lease.New(string(alice), "a/1", 1, time.Now(), time.Hour)
 		e := evidence{lost: []uint64{5}, foreign: map[uint64]ForeignTransaction{5: {Nonce: 5}}}

@@ -47,7 +47,7 @@ var ErrSignedBytes = errors.New("the bytes are not what the nonce was reserved f
 
 // ErrPolicyAllowsNothing reports a submitter whose policy allows no transaction to pay any fee.
 // Nothing was changed.
-var ErrPolicyAllowsNothing = errors.New("the submitter's policy lets nothing pass")
+var ErrPolicyAllowsNothing = errors.New("the submitter's policy allows no transaction to pay a fee")
 
 // ErrHooksForbidden reports a submitter whose list of callers does not contain the hooks. Nothing
 // was changed.
@@ -79,7 +79,7 @@ func (w *Worker) ReserveNonces(ctx context.Context, s Submitter, r ReserveReques
 	}
 	v, err := h.queryAgreed(ctx, h.accountQuery())
 	if err != nil {
-		return fmt.Errorf("look at the account of %s: %w", s, err)
+		return fmt.Errorf("query the account of %s: %w", s, err)
 	}
 	if reason := w.Rules.RefusalReason(h.state.Bounds, Call{Gas: placeholderGas}); reason != "" {
 		return fmt.Errorf("%w: %s", ErrPolicyAllowsNothing, reason)
@@ -102,7 +102,7 @@ func (w *Worker) ReserveNonces(ctx context.Context, s Submitter, r ReserveReques
 // planReservations assigns a nonce to each request, or returns the reason why it cannot.
 func (t *leaseSession) planReservations(r ReserveRequest, v ChainObservation) (all []NewReservation, reason string) {
 	w := t.state
-	if reason = whyNotAllocate(w, w.Open, v); reason != "" {
+	if reason = allocationBlockedReason(w, w.Open, v); reason != "" {
 		return nil, reason
 	}
 	if seen := findViolation(w, v); seen != nil {
@@ -110,7 +110,7 @@ func (t *leaseSession) planReservations(r ReserveRequest, v ChainObservation) (a
 	}
 	slots := w.freeSlots(len(r.Requests))
 	if len(slots) < len(r.Requests) {
-		return nil, fmt.Sprintf("%d nonces can be had, of %d asked for: the window is %d", len(slots), len(r.Requests), w.Window)
+		return nil, fmt.Sprintf("%d nonces are free, and %d were requested: the window is %d", len(slots), len(r.Requests), w.Window)
 	}
 	unsettled := w.Open
 	for _, slot := range slots {
@@ -194,7 +194,7 @@ func (t *leaseSession) checkSignedBytes(ctx context.Context, m ReservationMark) 
 	q.Known, q.Receipts = []Hash{m.Signed.Hash}, []Hash{m.Signed.Hash}
 	v, err := t.query(ctx, q)
 	if err != nil {
-		return fmt.Errorf("look at the account of %s: %w", t.state.submitterOf(), err)
+		return fmt.Errorf("query the account of %s: %w", t.state.submitterOf(), err)
 	}
 	if isKnownToChain(Tx{Versions: q.Known}, v) {
 		return nil

@@ -66,7 +66,7 @@ func (t *leaseSession) callResolution(ctx context.Context, x Tx) (action Action,
 func (r Rules) refuseAction(t Tx, action Action) string {
 	switch {
 	case !slices.Contains([]Action{ActionRebroadcast, ActionReplace, ActionPlaceholder}, action):
-		return "it is no order: want WAIT, REBROADCAST, REPLACE or PLACEHOLDER"
+		return "it is no allowed action: want WAIT, REBROADCAST, REPLACE or PLACEHOLDER"
 	case r.AskBeforePlaceholder && action != ActionRebroadcast:
 		return "nonce.placeholder=ask: only an operator may decide that"
 	case t.isMadeElsewhere() && action == ActionReplace:

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// decider answers the same of everything.
+// decider gives the same answer for every transaction.
 type decider struct {
 	order  Action
 	reason string
@@ -13,8 +13,8 @@ type decider struct {
 
 func (d decider) Resolve(Tx) (Action, string) { return d.order, d.reason }
 
-// Code may decide about what is STUCK, with a reason that is kept; what it may not
-// order is not followed, and somebody's order stays.
+// Code may decide about STUCK transactions, with a reason that is stored. A forbidden action is
+// ignored, and an action that is already requested stays.
 func TestStuckResolution(t *testing.T) {
 	t.Parallel()
 	ordered := stuck(5)
@@ -45,7 +45,7 @@ func TestStuckResolution(t *testing.T) {
 			t.Parallel()
 			r := rulesOf(3)
 			r.AskBeforePlaceholder = c.ask
-			tn := &leaseSession{Worker: &Worker{Rules: r, Resolution: c.answer, Log: slog.New(slog.DiscardHandler)}, state: workOf(1, 6, c.tx)}
+			tn := &leaseSession{Worker: &Worker{Rules: r, Resolution: c.answer, Log: slog.New(slog.DiscardHandler)}, state: stateOf(1, 6, c.tx)}
 			j := evaluation{after: []Tx{c.tx}}
 			tn.resolveStuck(t.Context(), &j)
 			if got := j.after[0].RequestedAction; got != c.want {
@@ -58,10 +58,10 @@ func TestStuckResolution(t *testing.T) {
 	}
 }
 
-// In PROTECT nothing is ordered.
+// In PROTECT code requests nothing.
 func TestStuckResolutionIsNotAskedInProtect(t *testing.T) {
 	t.Parallel()
-	w := workOf(1, 6, stuck(5))
+	w := stateOf(1, 6, stuck(5))
 	w.Protected = true
 	tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Resolution: decider{ActionReplace, "r"}, Log: slog.New(slog.DiscardHandler)}, state: w}
 	j := evaluation{after: []Tx{stuck(5)}}

@@ -143,7 +143,7 @@ func (r Rules) planNextWork(w SubmitterState) nextWork {
 		}
 		// Otherwise a gas bump is sent in place of the rebroadcast, even if the rebroadcast was
 		// due first.
-		resent := t.NextResubmitAt == nil || r.isBumpHeld(t) || !r.isBumpDue(t, laterOf(w.now(), *t.NextResubmitAt))
+		resent := t.NextResubmitAt == nil || r.isBumpBlocked(t) || !r.isBumpDue(t, laterOf(w.now(), *t.NextResubmitAt))
 		if !w.Protected && resent && (t.State == Submitted || (t.Sub == Pending && (r.Resubmit || t.isBroadcastClaimed()))) {
 			d.consider(KindResubmit, t.NextResubmitAt)
 		}

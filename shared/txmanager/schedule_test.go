@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// timed is t with the times given; nil leaves a time out.
+// timed is t with the times given; nil: no time.
 func timed(t Tx, check, resubmit *time.Time) Tx {
 	t.NextCheckAt, t.NextResubmitAt = check, resubmit
 	return t
 }
 
-// H21: what is due next, from every state, read from the state alone.
+// H21: the next task is planned from the state alone, for every state.
 func TestH21WhatIsDueIsReadFromTheState(t *testing.T) {
 	t.Parallel()
 	soon, later := in(10*time.Second), in(time.Minute)
@@ -31,7 +31,7 @@ func TestH21WhatIsDueIsReadFromTheState(t *testing.T) {
 		{"nothing at all", nil, nil, nil, nextWork{}},
 		{"held without bytes", nil, []Tx{bare(5)}, nil, nextWork{advanceNow: true}},
 		{"sent, the outcome unknown", nil, []Tx{timed(submitted(5), later, soon)}, nil, nextWork{kind: KindResubmit, at: *soon}},
-		{"sent, to be looked at first", nil, []Tx{timed(submitted(5), soon, later)}, nil, nextWork{kind: KindReceipt, at: *soon}},
+		{"sent, to be checked first", nil, []Tx{timed(submitted(5), soon, later)}, nil, nextWork{kind: KindReceipt, at: *soon}},
 		{"pending", nil, []Tx{timed(pending(5), soon, later)}, nil, nextWork{kind: KindReceipt, at: *soon}},
 		{"pending, to be sent again", nil, []Tx{timed(pending(5), later, soon)}, nil, nextWork{kind: KindResubmit, at: *soon}},
 		{"included", nil, []Tx{timed(included(5, block('a', 99)), later, soon)}, nil, nextWork{kind: KindConfirm, at: *later}},
@@ -54,7 +54,7 @@ func TestH21WhatIsDueIsReadFromTheState(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
-				w := queue(workOf(5, 6, c.held...), c.queue...)
+				w := queue(stateOf(5, 6, c.held...), c.queue...)
 				if c.w != nil {
 					w = c.w(w)
 				}
@@ -66,33 +66,33 @@ func TestH21WhatIsDueIsReadFromTheState(t *testing.T) {
 	}
 }
 
-// Switched off, resubmission is no reason to look; the first broadcast's unknown
-// outcome is one all the same.
+// With resubmission off, a missing receipt causes no task; the first broadcast's unknown outcome
+// still does.
 func TestResubmitSwitchedOffIsNotDue(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		r.Resubmit = false
-		if got, want := r.planNextWork(workOf(1, 6, timed(pending(5), in(time.Minute), in(time.Second)))), (nextWork{kind: KindReceipt, at: *in(time.Minute)}); got != want {
+		if got, want := r.planNextWork(stateOf(1, 6, timed(pending(5), in(time.Minute), in(time.Second)))), (nextWork{kind: KindReceipt, at: *in(time.Minute)}); got != want {
 			t.Errorf("pending: got %+v, want %+v", got, want)
 		}
-		if got, want := r.planNextWork(workOf(1, 6, timed(submitted(5), in(time.Minute), in(time.Second)))), (nextWork{kind: KindResubmit, at: *in(time.Second)}); got != want {
+		if got, want := r.planNextWork(stateOf(1, 6, timed(submitted(5), in(time.Minute), in(time.Second)))), (nextWork{kind: KindResubmit, at: *in(time.Second)}); got != want {
 			t.Errorf("sent: got %+v, want %+v", got, want)
 		}
 	})
 }
 
-// Nothing is forgotten: whatever holds a nonce outside PROTECT is due somehow.
-func TestEveryHeldNonceIsDueSomehow(t *testing.T) {
+// Every transaction that holds a nonce outside PROTECT is due at some time.
+func TestEveryOpenNonceIsDue(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
-		v := viewOf(workOf(1, 6, pending(5)), blocks('a', 100, 101)...)
+		v := viewOf(stateOf(1, 6, pending(5)), blocks('a', 100, 101)...)
 		var reached []Tx
 		for _, tx := range []Tx{pending(5), submitted(5), stuck(5), included(5, blocks('a', 100, 101)...)} {
 			for _, answer := range []Answer{AnswerUnknown, AnswerNotFound, AnswerFound} {
 				v.Receipts[tx.Hash()] = ReceiptAnswer{Answer: answer, Receipt: receiptOf(tx, block('a', 100))}
-				after, _ := judgeOne(r, tx, v)
+				after, _ := evaluateOne(r, tx, v)
 				reached = append(reached, after)
 			}
 		}
@@ -101,16 +101,16 @@ func TestEveryHeldNonceIsDueSomehow(t *testing.T) {
 		}
 		reached = append(reached, bare(5), withVersion(bare(5), VersionOriginal, Signed{}, dbNow))
 		for _, tx := range reached {
-			if d := r.planNextWork(workOf(1, 6, tx)); !d.advanceNow && d.at.IsZero() {
+			if d := r.planNextWork(stateOf(1, 6, tx)); !d.advanceNow && d.at.IsZero() {
 				t.Errorf("%s/%s %q: nothing is due", tx.State, tx.Sub, tx.LastError)
 			}
 		}
 	})
 }
 
-// What a look asks for: receipts of every version of what is due, and headers
-// from the lowest stored receipt to the last confirmation of the highest.
-func TestQuestionAsksForWhatIsDue(t *testing.T) {
+// A query asks for receipts of every version of due transactions, and headers from the lowest
+// stored receipt to the last confirmation of the highest.
+func TestQueryAsksForDueTransactions(t *testing.T) {
 	t.Parallel()
 	now, far := ago(time.Second), in(time.Hour)
 	two := timed(pending(6), now, far)
@@ -124,9 +124,9 @@ func TestQuestionAsksForWhatIsDue(t *testing.T) {
 	}{
 		{"nothing held", nil, nil, 0, 0, false},
 		{"nothing due", []Tx{timed(pending(5), far, far)}, nil, 0, 0, false},
-		{"a look is due", []Tx{timed(pending(5), now, far)}, []Hash{versionHash(5, 1)}, 0, 0, true},
-		{"a look is due within a moment", []Tx{timed(pending(5), in(3*time.Second), far)}, []Hash{versionHash(5, 1)}, 0, 0, true},
-		{"a look is due a little later", []Tx{timed(pending(5), in(3*time.Second+1), far)}, nil, 0, 0, false},
+		{"a check is due", []Tx{timed(pending(5), now, far)}, []Hash{versionHash(5, 1)}, 0, 0, true},
+		{"a check is due within a moment", []Tx{timed(pending(5), in(3*time.Second), far)}, []Hash{versionHash(5, 1)}, 0, 0, true},
+		{"a check is due a little later", []Tx{timed(pending(5), in(3*time.Second+1), far)}, nil, 0, 0, false},
 		{"to be sent again", []Tx{timed(pending(5), far, now)}, []Hash{versionHash(5, 1)}, 0, 0, true},
 		{"no time is on record", []Tx{timed(submitted(5), nil, nil)}, []Hash{versionHash(5, 1)}, 0, 0, true},
 		{"a stuck one", []Tx{timed(stuck(5), now, nil)}, []Hash{versionHash(5, 1)}, 0, 0, true},
@@ -141,7 +141,7 @@ func TestQuestionAsksForWhatIsDue(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
 				for _, k := range []Kind{KindAdvance, KindReceipt, KindConfirm, KindResubmit} {
-					q, ok := rulesOf(20).nextQuery(workOf(5, 7, c.held...), k, reader(nil))
+					q, ok := rulesOf(20).nextQuery(stateOf(5, 7, c.held...), k, reader(nil))
 					wantOK := c.ok && (c.name != "without bytes" || k.MaySign()) // only the signer can do anything there
 					if ok != wantOK || !slices.Equal(q.Receipts, c.receipts) || q.FromBlock != c.from || q.ToBlock != c.to {
 						t.Errorf("%s: got %v, %d receipts, headers %d to %d; want %v, %d, %d to %d",
@@ -156,9 +156,8 @@ func TestQuestionAsksForWhatIsDue(t *testing.T) {
 	}
 }
 
-// Only who may sign asks on account of the queue, and only where a nonce could
-// be had.
-func TestQuestionAboutTheQueue(t *testing.T) {
+// Only a function that may sign queries for the queue, and only where a nonce is free.
+func TestQueryCoversTheQueueOnlyForASigner(t *testing.T) {
 	t.Parallel()
 	waits := queued(1, "call")
 	waits.NextCheckAt = in(time.Minute)
@@ -183,7 +182,7 @@ func TestQuestionAboutTheQueue(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
-				w := queue(workOf(5, 6), c.queue...)
+				w := queue(stateOf(5, 6), c.queue...)
 				if c.change != nil {
 					c.change(&w)
 				}
@@ -196,7 +195,7 @@ func TestQuestionAboutTheQueue(t *testing.T) {
 	}
 }
 
-// Answers go to the transactions whose questions they are, in order.
+// Estimates are mapped to their transactions in order.
 func TestEstimatesFindTheirTransactions(t *testing.T) {
 	t.Parallel()
 	w := SubmitterState{Queue: []Tx{queued(1, "call"), queued(2, "pay"), queued(3, "junk"), queued(4, "call")}}
@@ -212,8 +211,8 @@ func TestEstimatesFindTheirTransactions(t *testing.T) {
 	}
 }
 
-// A second look asks for the same and for the headers on top of what was found.
-func TestAgainCoversWhatWasFound(t *testing.T) {
+// A further query asks for the same and for the headers on top of the receipts that were found.
+func TestFinalityQueryCoversFoundReceipts(t *testing.T) {
 	t.Parallel()
 	h := func(n uint64) Hash { return versionHash(n, 1) }
 	v := ChainObservation{Receipts: map[Hash]ReceiptAnswer{
@@ -237,7 +236,7 @@ func TestAgainCoversWhatWasFound(t *testing.T) {
 	}
 }
 
-// By the chain's tags, the tag is asked for, and a bounded list.
+// Where a tag decides finality, the query asks for the tag and a bounded list.
 func TestTagsAreAskedFor(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -248,7 +247,7 @@ func TestTagsAreAskedFor(t *testing.T) {
 			if mode == ByConfirmations {
 				depth = 20
 			}
-			q, _ := r.nextQuery(workOf(1, 6, timed(included(5, block('a', 100)), nil, nil)), KindConfirm, nil)
+			q, _ := r.nextQuery(stateOf(1, 6, timed(included(5, block('a', 100)), nil, nil)), KindConfirm, nil)
 			if q.Finality != tag || q.FromBlock != 100 || q.ToBlock != 100+depth {
 				t.Errorf("%s: got tag %q, headers %d to %d; want %q, 100 to %d", mode, q.Finality, q.FromBlock, q.ToBlock, tag, 100+depth)
 			}
@@ -256,8 +255,8 @@ func TestTagsAreAskedFor(t *testing.T) {
 	})
 }
 
-// When n more blocks should be there: by the head's time where that is
-// plausible, by ours where the chain's clock is not ours.
+// The time of the next n blocks follows the head's time where that is plausible, and the
+// database's clock otherwise.
 func TestBlocksAreExpectedByTheChainsRhythm(t *testing.T) {
 	t.Parallel()
 	r := rulesOf(3) // 12 s, and 0.5 s to arrive
@@ -282,9 +281,9 @@ func TestBlocksAreExpectedByTheChainsRhythm(t *testing.T) {
 	}
 }
 
-// What waits without bytes behind what no node holds is not overdue before that is
-// looked at again, look after look; once that is going, it is due at once.
-func TestWhatIsHeldBackIsNotOverdue(t *testing.T) {
+// A transaction without bytes above one that no node holds is not overdue before that one is
+// checked. Once that one is broadcasting, it is due at once.
+func TestBlockedTransactionIsNotOverdue(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
@@ -308,8 +307,8 @@ func TestWhatIsHeldBackIsNotOverdue(t *testing.T) {
 			{"behind STUCK", stuck(5), waiting("", past), &far},
 			{"behind STUCK, never planned", stuck(5), waiting("", nil), &far},
 			{"behind what no node took", submitted(5), waiting("", past), &far},
-			{"behind what is looked at later", distant, waiting("", past), distant.NextCheckAt},
-			{"behind what is looked at now", due, waiting("", past), nil},
+			{"behind a later check", distant, waiting("", past), distant.NextCheckAt},
+			{"behind a check that is due now", due, waiting("", past), nil},
 			{"planned already", stuck(5), waiting("", in(time.Minute)), nil},
 			{"behind what a node holds, planned", pending(5), waiting("", in(time.Minute)), &dbNow},
 			{"behind what goes now, planned", claimBroadcast(submitted(5), dbNow), waiting("", in(time.Minute)), &dbNow},
@@ -317,7 +316,7 @@ func TestWhatIsHeldBackIsNotOverdue(t *testing.T) {
 			{"it waits for something of its own", pending(5), waiting("not signed: no answer", in(time.Minute)), nil},
 			{"with an order", stuck(5), ordered, nil},
 		} {
-			moves := r.postponeBlocked(workOf(2, 7, c.below, c.above))
+			moves := r.postponeBlocked(stateOf(2, 7, c.below, c.above))
 			if c.want == nil {
 				if len(moves) != 0 {
 					t.Errorf("%s: got %+v, want it left as it is", c.name, moves[0].To)
@@ -328,12 +327,12 @@ func TestWhatIsHeldBackIsNotOverdue(t *testing.T) {
 				t.Errorf("%s: got %+v, want its next look at %v", c.name, moves, c.want)
 			}
 		}
-		w := workOf(2, 7, stuck(5), waiting("", past))
+		w := stateOf(2, 7, stuck(5), waiting("", past))
 		w.Protected = true
 		if moves := r.postponeBlocked(w); len(moves) != 0 {
 			t.Errorf("in PROTECT: got %+v, want nothing moved", moves)
 		}
-		w = workOf(2, 7, stuck(5), waiting("", past))
+		w = stateOf(2, 7, stuck(5), waiting("", past))
 		tn := &leaseSession{Worker: &Worker{Rules: r}, chain: reader(nil), kind: KindReceipt, state: w}
 		if p := tn.planUnsigned(t.Context(), viewOf(w, block('a', 100))); len(p.transitions) != 1 || !p.transitions[0].To.NextCheckAt.Equal(far) {
 			t.Errorf("a look by receipt: got %+v, want it planned too", p.transitions)
@@ -341,9 +340,9 @@ func TestWhatIsHeldBackIsNotOverdue(t *testing.T) {
 	})
 }
 
-// What came while a submitter was served waits for company half a block, at most
-// half a second; never longer than what is due anyway.
-func TestCompanyIsWaitedForHalfABlock(t *testing.T) {
+// Work that arrived while a submitter was served waits half a block, at most half a second, and
+// never longer than other due work.
+func TestNewWorkWaitsAtMostHalfABlock(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	for _, c := range []struct{ block, due, want time.Duration }{

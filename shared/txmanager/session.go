@@ -69,7 +69,7 @@ func (t *leaseSession) beginIteration(ctx context.Context) error {
 	defer cancel()
 	next, err := t.Store.BeginIteration(bound, t.state.Lease, t.kind.MaySign() && !t.Rules.Strict)
 	if err != nil {
-		return fmt.Errorf("go round again for %s: %w", t.state.submitterOf(), err)
+		return fmt.Errorf("begin an iteration for %s: %w", t.state.submitterOf(), err)
 	}
 	same := next.Incident == t.state.Incident
 	next.ForeignUnread, next.ForeignReadable = t.state.ForeignUnread && same, t.state.ForeignReadable && same

@@ -28,7 +28,7 @@ func (t *leaseSession) planQueue(ctx context.Context, v ChainObservation) alloca
 		return allocationPlan{}
 	}
 	var p allocationPlan
-	reason := whyNotAllocate(w, w.Open, v)
+	reason := allocationBlockedReason(w, w.Open, v)
 	if seen := findViolation(w, v); reason == "" && seen != nil {
 		reason = seen.Description
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// slow is a signer elsewhere, or one whose bytes nobody else sees, that takes its time.
+// slow is a slow signer, in this process or outside.
 type slow struct {
 	took   time.Duration
 	inside bool
@@ -27,7 +27,7 @@ func (s slow) Sign(ctx context.Context, _ Submitter, tx Unsigned) (Signed, error
 }
 func (s slow) InProcess(Submitter) bool { return s.inside }
 
-// stores keeps what is written, and says that all of it was.
+// stores keeps each commit, and reports that all of it was.
 type stores struct {
 	Store
 	writes *[]Commit
@@ -38,9 +38,9 @@ func (s stores) Commit(_ context.Context, w Commit) (CommitResult, error) {
 	return CommitResult{Transitioned: len(w.Transitions), Allocated: len(w.Allocations)}, nil
 }
 
-// A slow signer must not use up the invocation on a wide window: what it has signed is
-// stored and sent, the rest is signed in the next round, which is at once.
-func TestSlowSignerSignsWhatARoundCanHold(t *testing.T) {
+// A slow signer must not use up the invocation on a wide window. The signed versions are stored
+// and sent; the next iteration, which follows at once, signs the rest.
+func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 	t.Parallel()
 	const window = 8
 	frozen(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestSlowSignerSignsWhatARoundCanHold(t *testing.T) {
 		for seq := range int64(window) {
 			queue8 = append(queue8, queued(seq+1, "pay"))
 		}
-		w := queue(workOf(window, 5), queue8...)
+		w := queue(stateOf(window, 5), queue8...)
 		worker := &Worker{Signer: slow{2 * time.Second, true, &asked}, Rules: rules, Log: slog.New(slog.DiscardHandler)}
 		tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w, queueQueried: true}
 		p := tn.planUnsigned(t.Context(), viewOf(w, block('a', 100)))
@@ -71,14 +71,14 @@ func TestSlowSignerSignsWhatARoundCanHold(t *testing.T) {
 		for n := range uint64(window) {
 			held = append(held, bare(5+n))
 		}
-		w := workOf(window, 5+window, held...)
+		w := stateOf(window, 5+window, held...)
 		worker := &Worker{Signer: slow{2 * time.Second, false, &asked}, Store: stores{writes: &writes}, Rules: rules, Log: slog.New(slog.DiscardHandler)}
 		tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w}
 		ids, err := tn.signDueVersions(t.Context(), viewOf(w, block('a', 100)))
 		if err != nil || len(asked) != 3 || len(ids) != 3 || len(writes) != 1 || len(writes[0].Versions) != 3 || len(writes[0].Transitions) != 0 {
 			t.Errorf("of 8, by 2 s each, 5 s at most: got nonces %v asked for, %v to be sent, %v; want the first 3, stored in one write", asked, ids, err)
 		}
-		for i, x := range tn.state.Open[:len(ids)] { // as a node has them then
+		for i, x := range tn.state.Open[:len(ids)] { // as a node has them afterwards
 			tn.state.Open[i] = tn.Rules.afterBroadcast(x, SendResult{Class: SendAccepted}, block('a', 100), w.now())
 		}
 		if !tn.Rules.planNextWork(tn.state).advanceNow {
@@ -87,8 +87,8 @@ func TestSlowSignerSignsWhatARoundCanHold(t *testing.T) {
 	})
 }
 
-// crowd is a signer that takes a second, counts how many signatures are under way at once,
-// and gives no answer for one nonce.
+// crowd is a signer that takes a second, counts its concurrent signatures, and gives no answer for
+// one nonce.
 type crowd struct {
 	inside  bool
 	refuses uint64
@@ -113,8 +113,8 @@ func (c *crowd) Sign(_ context.Context, _ Submitter, tx Unsigned) (Signed, error
 }
 func (c *crowd) InProcess(Submitter) bool { return c.inside }
 
-// signs has the signer sign for eight queued intents, from nonce 5 on, or for eight nonces
-// that are bound, and returns those that are signed.
+// signs requests signatures for eight queued intents, from nonce 5 on, or for eight bound nonces,
+// and returns the signed nonces.
 func (c *crowd) signs(t *testing.T, r Rules, bound bool) (nonces []uint64) {
 	t.Helper()
 	const window = 8
@@ -125,7 +125,7 @@ func (c *crowd) signs(t *testing.T, r Rules, bound bool) (nonces []uint64) {
 		for n := range uint64(window) {
 			held = append(held, bare(5+n))
 		}
-		w := workOf(window, 5+window, held...)
+		w := stateOf(window, 5+window, held...)
 		tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w}
 		if _, err := tn.signDueVersions(t.Context(), viewOf(w, block('a', 100))); err != nil {
 			t.Fatal(err)
@@ -139,7 +139,7 @@ func (c *crowd) signs(t *testing.T, r Rules, bound bool) (nonces []uint64) {
 	for seq := range int64(window) {
 		all = append(all, queued(seq+1, "pay"))
 	}
-	w := queue(workOf(window, 5), all...)
+	w := queue(stateOf(window, 5), all...)
 	tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w, queueQueried: true}
 	for _, a := range tn.planUnsigned(t.Context(), viewOf(w, block('a', 100))).allocations {
 		if a.Signed == nil || uint64(a.Signed.Raw[0]) != a.Nonce {
@@ -150,10 +150,9 @@ func (c *crowd) signs(t *testing.T, r Rules, bound bool) (nonces []uint64) {
 	return nonces
 }
 
-// Signatures are made side by side, as many as the rules allow, and kept in the order of
-// their nonces. One that is missing leaves out all above it. A signer that sees what it
-// signs is asked for one after the other.
-func TestSignaturesAreMadeSideBySide(t *testing.T) {
+// Signatures are made concurrently, as many as the rules allow, and kept in nonce order. A missing
+// one excludes all above it. A signer outside this process gets one request at a time.
+func TestSignaturesAreMadeConcurrently(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		inside  bool

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The specification's table, read as edges: a row of reasons for each state, all
-// other pairs are forbidden.
+// The specification's table, as edges: a row of reasons for each state; all other pairs are
+// forbidden.
 func TestTransitionsAreTheSpecifications(t *testing.T) {
 	t.Parallel()
 	allowed := map[State]map[State]string{
@@ -66,8 +66,8 @@ func TestFinalStatesHaveNoExits(t *testing.T) {
 	}
 }
 
-// A state either waits for a nonce, holds one, or is final; one that holds a
-// nonce never goes back to the queue.
+// A state either waits for a nonce, holds one, or is terminal. One that holds a nonce never
+// returns to the queue.
 func TestHeldNoncesNeverReturnToTheQueue(t *testing.T) {
 	t.Parallel()
 	for _, s := range States() {
@@ -89,7 +89,7 @@ func TestHeldNoncesNeverReturnToTheQueue(t *testing.T) {
 	}
 }
 
-func TestIllegalMoveNamesBothStates(t *testing.T) {
+func TestIllegalTransitionNamesBothStates(t *testing.T) {
 	t.Parallel()
 	err := fmt.Errorf("transaction x: %w", IllegalTransitionError{From: Confirmed, To: Queued})
 	got, ok := errors.AsType[IllegalTransitionError](err)

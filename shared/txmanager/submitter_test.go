@@ -13,7 +13,7 @@ import (
 
 const someAddress = "0xabcdef0123456789abcdef0123456789abcdef01"
 
-// H4: every spelling that is taken for an account is taken for the same one.
+// H4: every accepted spelling of an account is accepted as the same one.
 func TestH04SpellingsOfOneAccountAreOneSubmitter(t *testing.T) {
 	t.Parallel()
 	const want = Submitter("eip155:1:" + someAddress)

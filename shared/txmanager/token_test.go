@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// oracle packs calls of a token, and unpacks them.
+// oracle packs and unpacks calls of a token.
 func oracle(t testing.TB) abi.ABI {
 	t.Helper()
 	function := func(name string, types ...string) abi.Method {
@@ -34,8 +34,7 @@ func oracle(t testing.TB) abi.ABI {
 
 var bounded = []string{"transfer", "approve", "transferFrom"}
 
-// amountBy is the amount as go-ethereum unpacks it, where packing that again gives the same
-// bytes.
+// amountBy is the amount that go-ethereum unpacks, where packing it again gives the same bytes.
 func amountBy(o abi.ABI, data []byte) *big.Int {
 	if len(data) < selectorSize {
 		return nil
@@ -60,8 +59,7 @@ func amountBy(o abi.ABI, data []byte) *big.Int {
 
 func sameAmount(a, b *big.Int) bool { return (a == nil) == (b == nil) && (a == nil || a.Cmp(b) == 0) }
 
-// Of what go-ethereum packs the amount is read as it was, and of nothing that it would not
-// pack so.
+// The amount in data packed by go-ethereum is read exactly. Other data has no amount.
 func TestPropertyTokenAmountIsGoEthereums(t *testing.T) {
 	t.Parallel()
 	o, to := oracle(t), Address{19: 1}
@@ -105,7 +103,7 @@ func TestPropertyTokenAmountIsGoEthereums(t *testing.T) {
 	}
 }
 
-// Whatever the data is, the amount is the one that go-ethereum unpacks.
+// For any data, the amount is the one that go-ethereum unpacks.
 func FuzzTokenAmount(f *testing.F) {
 	o, to := oracle(f), Address{19: 1}
 	for _, name := range bounded {
@@ -128,8 +126,8 @@ func FuzzTokenAmount(f *testing.F) {
 	})
 }
 
-// A queued intent is held to the limit of its caller, and to those of a token that the policy
-// names. A function that targets names is allowed besides.
+// A queued intent must respect the limit of its caller, and those of a token that the policy
+// names. A function that targets lists is also allowed.
 func TestBoundsOfCallersAndTokens(t *testing.T) {
 	t.Parallel()
 	o, token := oracle(t), Address{19: 10}

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Amounts survive JSON whatever their size, and are never JSON numbers.
+// Amounts of any size survive JSON, and are never JSON numbers.
 func TestGasParamsKeepEveryWei(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -51,8 +51,8 @@ func TestGasParamsRefuseWhatIsNoAmount(t *testing.T) {
 	}
 }
 
-// H26: the worst case is the whole gas limit at the whole fee cap, and the
-// value; a placeholder must outbid by an eighth.
+// H26: the worst cost is the whole gas limit at the fee cap, plus the value; a placeholder must
+// pay an eighth more.
 func TestH26WorstCosts(t *testing.T) {
 	t.Parallel()
 	g := params(50_000, 300, 7)
@@ -90,11 +90,11 @@ func TestRoomIsTheWindowLessWhatIsHeld(t *testing.T) {
 	}
 }
 
-// The database's clock is carried on by our monotonic one.
-func TestWorkCarriesTheDatabasesClockOn(t *testing.T) {
+// The process's monotonic clock extrapolates the database's clock.
+func TestStateExtrapolatesTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := workOf(1, 0)
+		w := stateOf(1, 0)
 		time.Sleep(3 * time.Second) // of the bubble's clock
 		if got, want := w.now(), dbNow.Add(3*time.Second); !got.Equal(want) {
 			t.Errorf("got %v, want %v", got, want)
@@ -102,13 +102,13 @@ func TestWorkCarriesTheDatabasesClockOn(t *testing.T) {
 	})
 }
 
-// with is the database after a write: what was moved, what was bound, what is
-// no longer held.
-func TestWorkAfterAWrite(t *testing.T) {
+// The state after a commit has the changed rows and the new allocations, without terminal
+// transactions.
+func TestStateAfterACommit(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		load := func() SubmitterState {
-			return queue(workOf(4, 7, pending(5), bare(6)), queued(1, "pay"), queued(2, "pay"), queued(3, "pay"), queued(4, "pay"))
+			return queue(stateOf(4, 7, pending(5), bare(6)), queued(1, "pay"), queued(2, "pay"), queued(3, "pay"), queued(4, "pay"))
 		}
 		w := load()
 		final, rejected, aside, first := endedByReceipt(pending(5), Receipt{Succeeded: true}), queued(1, "pay"), queued(2, "pay"), queued(3, "pay")
@@ -137,7 +137,7 @@ func TestWorkAfterAWrite(t *testing.T) {
 	})
 }
 
-func TestWorkAfterAWriteKeepsProtectAndFinalHead(t *testing.T) {
+func TestStateAfterACommitKeepsProtectAndFinalHead(t *testing.T) {
 	t.Parallel()
 	w := SubmitterState{FinalHead: 100}
 	if after := w.afterCommit(Commit{Cursor: CursorChange{FinalHead: 90}}); after.FinalHead != 100 || after.Protected {
@@ -148,11 +148,11 @@ func TestWorkAfterAWriteKeepsProtectAndFinalHead(t *testing.T) {
 	}
 }
 
-// H5: of the allocations asked for, only the first that were bound count.
+// H5: of the requested allocations only the bound ones count.
 func TestH05OnlyBoundAllocationsCount(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := queue(workOf(3, 5), queued(1, "pay"), queued(2, "pay"), queued(3, "pay"))
+		w := queue(stateOf(3, 5), queued(1, "pay"), queued(2, "pay"), queued(3, "pay"))
 		var wr Commit
 		for i, q := range w.Queue {
 			n := 5 + uint64(i)
@@ -171,7 +171,7 @@ func TestH05OnlyBoundAllocationsCount(t *testing.T) {
 	})
 }
 
-func TestPickKeepsNonceOrder(t *testing.T) {
+func TestOpenByIDKeepsNonceOrder(t *testing.T) {
 	t.Parallel()
 	w := SubmitterState{Open: []Tx{pending(5), pending(6), pending(7)}}
 	var got []string

@@ -2,8 +2,8 @@ package txmanager
 
 import "testing"
 
-// A list of confirming blocks was replaced where a block in it is another now, or
-// where the receipt is gone; not where blocks were added, nor where none was held.
+// A list of confirming blocks was replaced if a block in it differs, or the receipt is gone. Added
+// blocks, or a first list, do not count.
 func TestNewFork(t *testing.T) {
 	t.Parallel()
 	failed := pending(5)

@@ -7,8 +7,7 @@ import (
 	"github.com/fencepost/fencepost/shared/modelcheck"
 )
 
-// breaks asserts that the report is of a run that ends in want, with all the given
-// events in it in that order.
+// breaks asserts that the report's run ends in want, and contains the given events in that order.
 func breaks(t *testing.T, got modelcheck.Report, want string, events ...string) {
 	t.Helper()
 	t.Log(got)
@@ -32,7 +31,7 @@ func less(leaveOut func(*Rules)) Rules {
 	return r
 }
 
-// Under all rules nothing is wrong, and everything comes to an end.
+// Under all rules no property is broken, and every run can terminate.
 func TestReservationsHold(t *testing.T) {
 	t.Parallel()
 	for name, b := range map[string]Budget{
@@ -53,52 +52,53 @@ func TestReservationsHold(t *testing.T) {
 	}
 }
 
-// H13: a time-out that gives the nonce out again loses an intent's nonce to bytes that
-// the owner sent elsewhere.
-func TestH13TimeOutRecycles(t *testing.T) {
+// H13: if an expired nonce is allocated again, bytes that the owner sent elsewhere can consume an
+// intent's nonce.
+func TestH13ExpiredNonceMustNotBeAllocatedAgain(t *testing.T) {
 	t.Parallel()
 	breaks(t, Check(less(func(r *Rules) { r.TimeOutFills = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1, Rogues: 1}),
 		"consumed by what is not its holder's", "owner A signs", "owner A sends", "intent 1 shall have nonce 0")
 }
 
-// A late mark of a former owner, taken for the next one's, stores what that never
-// signed.
+// A late mark of a former owner, accepted for the next owner, stores bytes that the next owner
+// never signed.
 func TestLateMarkOfAFormerOwner(t *testing.T) {
 	t.Parallel()
 	breaks(t, Check(less(func(r *Rules) { r.OwnersOnly = false }), Budget{Workers: 1, Window: 1, Owners: 2, Twice: 1}),
 		"consumed by what is not its holder's", "owner A signs", "gives nonce 0 back", "owner B has nonce 0 reserved", "the mark used of owner A arrives")
 }
 
-// What has bytes and is given back all the same has two payloads.
-func TestSignedAndGivenBack(t *testing.T) {
+// A nonce that has stored bytes and is released anyway gets versions of two payloads.
+func TestNonceWithStoredBytesIsNotReleased(t *testing.T) {
 	t.Parallel()
 	breaks(t, Check(less(func(r *Rules) { r.UnsignedOnly = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1}),
 		"versions of two payloads", "the mark used of owner A arrives", "the mark recyclable of owner A arrives", "intent 1 shall have nonce 0")
 }
 
-// H5, of a nonce given back: its taker is cancelled between load and write.
-func TestH05TakerLeavesTheQueue(t *testing.T) {
+// H5: the intent that is to get a released nonce is cancelled between load and write.
+func TestH05CancelledIntentGetsNoReleasedNonce(t *testing.T) {
 	t.Parallel()
 	breaks(t, Check(less(func(r *Rules) { r.IntentFirst = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1, Cancels: 1}),
 		"a nonce that nobody has", "worker 0 loads: intent 1 shall have nonce 0, from owner A", "intent 1 is cancelled")
 }
 
-// A nonce that was given back and that nobody needs is never consumed.
-func TestGivenBackAndNobodyCame(t *testing.T) {
+// A released nonce that no intent needs is never consumed.
+func TestReleasedNonceIsConsumedIfNoIntentNeedsIt(t *testing.T) {
 	t.Parallel()
 	breaks(t, Check(less(func(r *Rules) { r.ReleasedTimesOut = false }), Budget{Workers: 1, Window: 1, Owners: 1}),
 		modelcheck.NoEnd, "the mark recyclable of owner A arrives")
 }
 
-// Without the fence a worker writes what it loaded before another gave the nonce away.
+// Without the fence a worker writes a plan although another invocation has allocated the nonce
+// meanwhile.
 func TestWriteOfAFormerHolder(t *testing.T) {
 	t.Parallel()
 	breaks(t, Check(less(func(r *Rules) { r.Fenced = false }), Budget{Workers: 2, Window: 1, Intents: 2, Owners: 1, Cancels: 1}),
 		"versions of two payloads", "loads: intent 1 shall have nonce 0", "owner A has nonce 0 reserved", "writes: intent 1 shall have nonce 0", "the mark used of owner A arrives")
 }
 
-// What is sent before it is stored may be refused afterwards, and be consumed under
-// another's name.
+// Bytes that are sent before they are stored may be refused afterwards, and still consume the
+// nonce.
 func TestSentBeforeItIsStored(t *testing.T) {
 	t.Parallel()
 	breaks(t, Check(less(func(r *Rules) { r.StoredFirst = false }), Budget{Workers: 1, Window: 1, Owners: 1}),

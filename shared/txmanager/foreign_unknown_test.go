@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// forgetful is a panel whose node tells of no nonce below oldest; asked counts the questions.
+// forgetful is a panel whose node gives no consuming transaction below oldest; asked counts the
+// queries.
 type forgetful struct {
 	*panel
 	oldest uint64
@@ -29,16 +30,16 @@ func (forgetful) ReadBlocks(context.Context, BlocksQuery) (BlocksRead, error) {
 	return BlocksRead{}, fmt.Errorf("no blocks: %w", ErrConsumerUnavailable)
 }
 
-// However many nonces were lost of which the node cannot tell, a release judges them all: as
-// not known. It does not say for ever that they are being read. A node that keeps no old
-// counts, and gives no blocks, is asked about few of them.
-func TestManyNoncesOfWhichTheNodeCannotTellAreJudged(t *testing.T) {
+// However many lost nonces the node cannot answer, a release decides about all of them as unknown.
+// It does not report forever that they are being read. A node without old counts and blocks is
+// queried about few of them.
+func TestReleaseDecidesAboutManyUnknownNonces(t *testing.T) {
 	t.Parallel()
 	const lost = 3*maxForeignReads + 1
 	for name, c := range map[string]struct {
 		oldest uint64
 		err    error
-		most   int // questions
+		most   int // queries
 	}{
 		"it tells of none":                     {lost, ErrConsumerUnavailable, lost},
 		"it tells of some":                     {lost - 60, ErrConsumerUnavailable, lost},
@@ -46,7 +47,7 @@ func TestManyNoncesOfWhichTheNodeCannotTellAreJudged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := workOf(1, 0)
+			w := stateOf(1, 0)
 			w.Incident, w.Protected = 1, true
 			v := watching(viewOf(w, block('a', 100)), block('a', 95))
 			v.FinalCount, v.Account.LatestCount = new(uint64(lost)), lost
@@ -55,7 +56,7 @@ func TestManyNoncesOfWhichTheNodeCannotTellAreJudged(t *testing.T) {
 			}
 			asked := 0
 			p := forgetful{&panel{ChainConnector: reader(nil), views: []ChainObservation{v}, quorum: 1}, c.oldest, c.err, &asked}
-			book := &evidenceBook{}
+			book := &evidenceStore{}
 			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book}, chain: p, state: w, began: time.Now()}
 			tn.Rules.IterationsEndAfter = time.Hour
 			_, out, err := tn.planResync(t.Context(), &ReleaseRequest{Count: lost}, LostNonces{})

@@ -10,26 +10,26 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// silentBook is a database behind a network that loses all packets.
-type silentBook struct{ Store }
+// silentStore is a database behind a network that loses all packets.
+type silentStore struct{ Store }
 
-func (silentBook) Commit(ctx context.Context, _ Commit) (CommitResult, error) {
+func (silentStore) Commit(ctx context.Context, _ Commit) (CommitResult, error) {
 	<-ctx.Done()
 	return CommitResult{}, ctx.Err()
 }
 
-func (silentBook) BeginIteration(ctx context.Context, _ lease.Lease, _ bool) (SubmitterState, error) {
+func (silentStore) BeginIteration(ctx context.Context, _ lease.Lease, _ bool) (SubmitterState, error) {
 	<-ctx.Done()
 	return SubmitterState{}, ctx.Err()
 }
 
-func (silentBook) Renew(ctx context.Context, l lease.Lease) (lease.Lease, error) {
+func (silentStore) Renew(ctx context.Context, l lease.Lease) (lease.Lease, error) {
 	<-ctx.Done()
 	return l, ctx.Err()
 }
 
-// Whoever gets no answer from the database gives up a lease's duration after its lease,
-// long before its invocation's deadline: another could go on by then.
+// An invocation without an answer from the database stops one lease duration after its lease
+// began, long before its deadline: another could take over by then.
 func TestASilentDatabaseIsGivenUpByTheLease(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(context.Context, *leaseSession) error{
@@ -44,9 +44,9 @@ func TestASilentDatabaseIsGivenUpByTheLease(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
 				r := rulesOf(3)
-				w := workOf(1, 5)
+				w := stateOf(1, 5)
 				w.Lease = lease.New("alice", "node-1/a", 7, time.Now().Add(-4*time.Second), r.Lease.Duration)
-				tn := &leaseSession{Worker: &Worker{Rules: r, Store: silentBook{}, Log: slog.New(slog.DiscardHandler)}, kind: KindAdvance, state: w}
+				tn := &leaseSession{Worker: &Worker{Rules: r, Store: silentStore{}, Log: slog.New(slog.DiscardHandler)}, kind: KindAdvance, state: w}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // the invocation's
 				defer cancel()
 				began := time.Now()
