@@ -28,7 +28,7 @@ type Audit struct {
 	More       int              // findings that are not listed
 }
 
-// mostFindings bounds the list.
+// mostFindings is the largest number of findings that are listed.
 const mostFindings = 100
 
 func (a *Audit) find(format string, values ...any) {
@@ -39,8 +39,9 @@ func (a *Audit) find(format string, values ...any) {
 	a.Findings = append(a.Findings, fmt.Sprintf(format, values...))
 }
 
-// linkTexts are the links in their order, with the text that each hash is over. The text is
-// that of the function audit_text, which is not asked: who owns the database can change it.
+// linkTexts are the links in their order, with the text that each hash covers. The statement
+// builds the text itself instead of calling audit_text: the database's owner can change that
+// function.
 const linkTexts = `
 select l.submitter, l.number, coalesce(l.by_role, ''), l.by_role is null, l.hash, c.id is not null or d.id is not null,
        coalesce(c.submitter, m.submitter, l.submitter) = l.submitter,
@@ -85,10 +86,10 @@ type chainEnd struct {
 	hash   []byte
 }
 
-// VerifyAudit computes the chain over the audit rows anew, and compares it with what is
-// stored, with the seals, and with the seal that the mark names; nil: there is no mark to
-// compare with. The mark has to be read before. Now and then it tells how many links it has
-// read, and of how many. It only reads, one state of the database.
+// VerifyAudit recomputes the hash chain over the audit rows. It compares the chain with the
+// stored links, the seals, and the seal that the mark names. marked is nil where there is no
+// mark; the caller reads the mark first. told gets the number of links read and the total, at
+// intervals. VerifyAudit reads one snapshot and writes nothing.
 func (s *Store) VerifyAudit(ctx context.Context, marked *mark.Seal, told func(done, all int64)) (a Audit, err error) {
 	err = pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		a = Audit{Logins: make(map[string]int64)}
@@ -120,7 +121,7 @@ func (s *Store) VerifyAudit(ctx context.Context, marked *mark.Seal, told func(do
 // tellEvery is how many links are read between two reports.
 const tellEvery = 50_000
 
-// readLinks follows the chains, and returns the last link of each as it was computed.
+// readLinks follows the chains and returns the last computed link of each.
 func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, told func(done, all int64)) (map[txmanager.Submitter]chainEnd, error) {
 	var all int64
 	if err := tx.QueryRow(ctx, `select count(*) from audit_link`).Scan(&all); err != nil {
@@ -177,7 +178,7 @@ func (a *Audit) readUnlinked(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// compareHeads compares where each chain ends with where it is said to end.
+// compareHeads compares the last link of each chain with its stored head.
 func (a *Audit) compareHeads(ctx context.Context, tx pgx.Tx, ends map[txmanager.Submitter]chainEnd) error {
 	rows, err := tx.Query(ctx, auditHeads)
 	if err != nil {
@@ -201,8 +202,8 @@ func (a *Audit) compareHeads(ctx context.Context, tx pgx.Tx, ends map[txmanager.
 	return err
 }
 
-// readSeals computes the seals anew, compares what they hold with the links, and returns
-// their hashes by number.
+// readSeals recomputes the seals, compares what they hold with the links, and returns their
+// hashes by number.
 func (a *Audit) readSeals(ctx context.Context, tx pgx.Tx) (map[int64]string, error) {
 	rows, err := tx.Query(ctx, auditSeals)
 	if err != nil {
@@ -242,7 +243,7 @@ func (a *Audit) readSeals(ctx context.Context, tx pgx.Tx) (map[int64]string, err
 	return hashes, err
 }
 
-// compareMark holds the seals against the one that was written outside the database.
+// compareMark compares the seals with the one that was written outside the database.
 func (a *Audit) compareMark(marked mark.Seal, hashes map[int64]string) {
 	hash, there := hashes[marked.Number]
 	switch {
