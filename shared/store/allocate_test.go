@@ -154,7 +154,7 @@ func TestNoAllocationInProtect(t *testing.T) {
 	db.Register(t, alice, 3)
 	post(t, db, alice, "one")
 	w := take(t, db, alice, "a/1")
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
 	if done.Allocated != 0 {
 		t.Errorf("allocated: got %d, want 0", done.Allocated)

@@ -24,15 +24,15 @@ type Audit struct {
 	Unsealed   int64            // links since the last seal: the next mark has them
 	Seal       mark.Seal        // the last one
 	Logins     map[string]int64 // links, by the login of the database that wrote the row
-	Findings   []string         // what does not fit, at most [mostFindings]; none: all does
+	Findings   []string         // what does not fit, at most [maxFindings]; none: all does
 	More       int              // findings that are not listed
 }
 
-// mostFindings is the largest number of findings that are listed.
-const mostFindings = 100
+// maxFindings is the largest number of findings that are listed.
+const maxFindings = 100
 
 func (a *Audit) find(format string, values ...any) {
-	if len(a.Findings) == mostFindings {
+	if len(a.Findings) == maxFindings {
 		a.More++
 		return
 	}
@@ -118,8 +118,8 @@ func (s *Store) VerifyAudit(ctx context.Context, marked *mark.Seal, told func(do
 	return a, nil
 }
 
-// tellEvery is how many links are read between two reports.
-const tellEvery = 50_000
+// reportEvery is how many links are read between two reports.
+const reportEvery = 50_000
 
 // readLinks follows the chains and returns the last computed link of each.
 func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, told func(done, all int64)) (map[txmanager.Submitter]chainEnd, error) {
@@ -156,7 +156,7 @@ func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, told func(done, all in
 		} else {
 			a.Logins[login]++
 		}
-		if a.Links++; a.Links%tellEvery == 0 && told != nil {
+		if a.Links++; a.Links%reportEvery == 0 && told != nil {
 			told(a.Links, all)
 		}
 		return nil
@@ -166,7 +166,7 @@ func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, told func(done, all in
 }
 
 func (a *Audit) readUnlinked(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, unlinkedRows, mostFindings+1)
+	rows, err := tx.Query(ctx, unlinkedRows, maxFindings+1)
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (a *Audit) readSeals(ctx context.Context, tx pgx.Tx) (map[int64]string, err
 		return nil, err
 	}
 	a.Seal = mark.Seal{Number: last.number, Hash: hex.EncodeToString(last.hash)}
-	rows, err = tx.Query(ctx, sealHeads, mostFindings+1)
+	rows, err = tx.Query(ctx, sealHeads, maxFindings+1)
 	if err != nil {
 		return nil, err
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// epochFor is how long an epoch is cached. It changes when an operator accepts a restored
+// epochTTL is how long an epoch is cached. It changes when an operator accepts a restored
 // database. Until the cache expires, a task name may be used up; the sweep then enqueues
 // again.
-const epochFor = 10 * time.Second
+const epochTTL = 10 * time.Second
 
 // epochCache remembers the epoch that the last load or create came with.
 type epochCache struct {
@@ -31,7 +31,7 @@ func (e *epochCache) note(epoch string) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.epoch, e.until = epoch, time.Now().Add(epochFor)
+	e.epoch, e.until = epoch, time.Now().Add(epochTTL)
 }
 
 // last is the cached epoch; "" if it has expired or was never read.
@@ -45,7 +45,7 @@ func (e *epochCache) last() string {
 }
 
 // Epoch is the database's epoch, a part of every name that leaves the deployment. The value is
-// at most [epochFor] old. Loads and creates return it too, so it is seldom queried.
+// at most [epochTTL] old. Loads and creates return it too, so it is seldom queried.
 func (s *Store) Epoch(ctx context.Context) (string, error) {
 	if epoch := s.epochs.last(); epoch != "" {
 		return epoch, nil
@@ -114,11 +114,11 @@ var ErrNumbersAhead = errors.New("the journals are ahead of the cluster's transa
 const ahead = `
 select max(tx::text::numeric)::text as tx
   from (select pg_current_snapshot() as now offset 0) as c,
-       lateral ((select tx from transfer_operations where ` + notOver + ` order by tx desc limit 1)
-       union all (select tx from transfer_history where ` + notOver + ` and state in (40, -10, -30) order by tx desc limit 1)
-       union all (select tx from payout_confirmed where ` + notOver + ` order by tx desc limit 1)) as rows`
+       lateral ((select tx from transfer_operations where ` + txNotEnded + ` order by tx desc limit 1)
+       union all (select tx from transfer_history where ` + txNotEnded + ` and state in (40, -10, -30) order by tx desc limit 1)
+       union all (select tx from payout_confirmed where ` + txNotEnded + ` order by tx desc limit 1)) as rows`
 
-const notOver = `tx >= pg_snapshot_xmin(now) and not pg_visible_in_snapshot(tx, now)`
+const txNotEnded = `tx >= pg_snapshot_xmin(now) and not pg_visible_in_snapshot(tx, now)`
 
 // acceptAuthority makes the database, as it is now, the authority under a new epoch. The new
 // epoch keeps new names distinct from all names used before the restore.

@@ -57,7 +57,7 @@ func TestBacklog(t *testing.T) {
 		moves = append(moves, txmanager.Transition{From: txmanager.Submitted, To: x})
 	}
 	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: moves, LeaseEnd: txmanager.ReleaseUnlessRerun})
-	run(t, db, openEpisode, bob)
+	run(t, db, openIncident, bob)
 	check("some sent", store.Backlog{Queued: 4, Fullest: 3, Stuck: 2, NoReceipt: 2, Protected: 1}, 2*time.Hour)
 }
 

@@ -171,7 +171,7 @@ func (c callers) changed(listed []string, succeeds map[string]string) (after cal
 			return after, CallersError{"succeeds", fmt.Sprintf("gives %s two successors, %s and %s: want one", old, other, successor)}
 		}
 		taken[old] = successor
-		if err := c.mayFollow(after, successor, old); err != nil {
+		if err := c.checkSuccession(after, successor, old); err != nil {
 			return after, err
 		}
 		after.follow(successor, old)
@@ -179,8 +179,8 @@ func (c callers) changed(listed []string, succeeds map[string]string) (after cal
 	return after, after.settle()
 }
 
-// mayFollow refuses a succession that has no effect or is ambiguous.
-func (c callers) mayFollow(after callers, successor, old string) error {
+// checkSuccession refuses a succession that has no effect or is ambiguous.
+func (c callers) checkSuccession(after callers, successor, old string) error {
 	present := c.succeeded[old]
 	known := fullCallers(slices.Concat(c.listed, c.former))
 	switch {

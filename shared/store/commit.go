@@ -45,7 +45,7 @@ func (s *Store) Commit(ctx context.Context, w txmanager.Commit) (txmanager.Commi
 	queueRelease(b, w.Lease, w.LeaseEnd, &done)
 	if w.LeaseEnd == txmanager.ReleaseUnlessRerun {
 		b.Queue("commit")
-		s.queueLookAgain(b, w.Lease, &done)
+		s.queueRecheck(b, w.Lease, &done)
 	}
 	return done, s.send(ctx, b)
 }
@@ -53,16 +53,16 @@ func (s *Store) Commit(ctx context.Context, w txmanager.Commit) (txmanager.Commi
 // handlerFailed is the reason why m's handler got a placeholder, if there is one.
 const handlerFailed = `select d.reason from tx_decision d where d.tx_id = m.tx_id and d.by = 'handler' order by d.id desc limit 1`
 
-// movedEvents is the number of events that the transition from m to w makes, as make_events
+// transitionEvents is the number of events that the transition from m to w makes, as make_events
 // counts them. There is one for its receipt, one for the list of blocks on top of it, and one
 // for its failure.
-const movedEvents = `(w.receipt::jsonb ->> 'blockHash' is distinct from m.receipt ->> 'blockHash')::int
+const transitionEvents = `(w.receipt::jsonb ->> 'blockHash' is distinct from m.receipt ->> 'blockHash')::int
          + (coalesce(w.confirmations::jsonb, '[]') <> coalesce(m.confirmations, '[]') or w.state = 'CONFIRMED')::int
          + (w.state = 'FAILED')::int`
 
-// moveTxs finds each transaction by its key. It compares the submitter in a form that no index
+// applyTransitions finds each transaction by its key. It compares the submitter in a form that no index
 // serves: an index on the submitter would read all of its transactions.
-const moveTxs = `
+const applyTransitions = `
 update managed_tx m
    set state = w.state, sub_state = nullif(w.sub_state, ''), set_aside_nonce = w.set_aside_nonce,
        last_submit_at = w.last_submit_at, next_resubmit_at = w.next_resubmit_at,
@@ -81,7 +81,7 @@ update managed_tx m
                       else coalesce(m.ordered, w.decided) end,
        tx_hash = coalesce(w.mined, m.tx_hash), replaced_by_hash = w.replaced_by,
        confirmed_at = case when w.state in ('CONFIRMED', 'FAILED') and w.receipt is not null then clock_timestamp() end,
-       event_sequence = m.event_sequence + ` + movedEvents + `,
+       event_sequence = m.event_sequence + ` + transitionEvents + `,
        fencing_token = $1, updated_at = clock_timestamp()
   from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::timestamptz[], $8::timestamptz[],
               $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[], $19::text[], $20::text[], $21::timestamptz[], $22::text[], $23::bigint[], $24::timestamptz[], $25::timestamptz[])
@@ -104,7 +104,7 @@ func queueTransitions(b *pgx.Batch, l lease.Lease, moves []txmanager.Transition,
 			return err
 		}
 	}
-	b.Queue(moveTxs, l.Token, c.id, c.from, c.state, c.sub, c.setAside, c.lastSubmit, c.nextResubmit,
+	b.Queue(applyTransitions, l.Token, c.id, c.from, c.state, c.sub, c.setAside, c.lastSubmit, c.nextResubmit,
 		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.served, c.mined, c.decided, c.replacedBy, c.nextBump, c.diagnosis, c.recorded, c.heldBack, c.deferred).
 		Exec(func(tag pgconn.CommandTag) error {
 			done.Transitioned = int(tag.RowsAffected())
@@ -229,7 +229,7 @@ func textOrNull(text string) *string {
 // first and numbers them afterwards. Of the rows still queued, it binds only the unbroken run
 // that matches the nonces they were prepared for. The same statement advances the cursor by
 // the number of bound rows. A row whose validUntil has passed once it is locked ends the run.
-// As in [moveTxs], rows are found by their keys alone.
+// As in [applyTransitions], rows are found by their keys alone.
 const allocateTxs = `
 with want as (
   select * from unnest($3::uuid[], $4::bigint[], $5::text[], $6::bytea[], $7::text[]) with ordinality
@@ -368,9 +368,9 @@ func queueFees(b *pgx.Batch, l lease.Lease, all []txmanager.FeeUse) {
 	b.Queue(countFees, l.Submitter, l.Token, ids, added)
 }
 
-// showCursor derives the cursor's columns from the open transactions, and keeps what a chain
+// updateCursor derives the cursor's columns from the open transactions, and keeps what a chain
 // observation showed about the account.
-const showCursor = `
+const updateCursor = `
 update submitter_nonce_cursor c
    set in_flight_tx_id = low.tx_id, in_flight_nonce = low.nonce,
        in_flight_state = case
@@ -386,8 +386,8 @@ update submitter_nonce_cursor c
                  order by nonce limit 1) as first) as low
  where c.submitter = $1`
 
-// openEpisode opens a PROTECT incident with its evidence, unless one is open.
-const openEpisode = `
+// openIncident opens a PROTECT incident with its evidence, unless one is open.
+const openIncident = `
 insert into protect_episode (submitter, episode, evidence)
 select s.submitter, 1 + coalesce((select max(episode) from protect_episode p where p.submitter = s.submitter), 0), $2::jsonb
   from submitter s
@@ -407,9 +407,9 @@ func queueCursor(b *pgx.Batch, l lease.Lease, c txmanager.CursorChange) {
 	}
 	if c.OpenIncident != nil {
 		evidence, _ := json.Marshal(c.OpenIncident)
-		b.Queue(openEpisode, l.Submitter, evidence)
+		b.Queue(openIncident, l.Submitter, evidence)
 	}
-	b.Queue(showCursor, l.Submitter, l.Token, bigint(c.FinalHead), suspicion, c.ClearSuspected || c.OpenIncident != nil, final)
+	b.Queue(updateCursor, l.Submitter, l.Token, bigint(c.FinalHead), suspicion, c.ClearSuspected || c.OpenIncident != nil, final)
 }
 
 func toJSON(v any, null bool) (*string, error) {

@@ -111,7 +111,7 @@ func TestReleaseClosesOnlyTheIncidentThatItNames(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	w := take(t, db, alice, "a/1")
 	leave := func(episode int) error {
 		_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Cursor: txmanager.CursorChange{CloseIncident: &txmanager.ReleaseRequest{Incident: episode, Mode: txmanager.Resume, By: "op", Reason: "seen"}}})

@@ -53,7 +53,7 @@ func plant(t *testing.T, db storetest.Bundle) *strings.Replacer {
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: all, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	w = take(t, db, bob, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
-	run(t, db, openEpisode, bob)
+	run(t, db, openIncident, bob)
 
 	words := []string{"$alice", "'" + string(alice) + "'", "$bob", "'" + string(bob) + "'", "$hash", "'0x" + strings.Repeat("5", 64) + "'"}
 	named, err := db.DB.Query(t.Context(), `select request_id, tx_id::text from managed_tx`)

@@ -90,7 +90,7 @@ select i.tx_id, s.submitter, i.request_id, ` + storedCaller + `, nullif(i.handle
   from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::int[], $10::bytea[], $11::bytea[], $13::text[], $14::bytea[], $15::text[], $16::timestamptz[]) with ordinality
        as i (tx_id, caller, submitter, request_id, handler, fingerprint, number, trace, digest, names, macs, mac_key, valid_until, place)
   join submitter s on s.submitter = i.submitter
- cross join ` + heldFor + `
+ cross join ` + holdCause + `
   left join room r on r.submitter = i.submitter
  where i.number > 0 and ` + mayPost + ` and not ` + hasPolicy + `
    and (r.places is null or i.number <= r.places) and (f.held_for is null or $12)
@@ -109,7 +109,7 @@ select i.tx_id, 'payload', i.payload::json
 // findIntents returns what is stored. It reads the fencing token in a statement after the
 // commit: an earlier token may name a task that is used up. It also reports whether an
 // invocation will query the queue after that commit. That is the holder of an unexpired lease,
-// or the invocation that frees the window; see lookAgain. An intent whose submitter is not
+// or the invocation that frees the window; see recheckQueue. An intent whose submitter is not
 // registered has no row.
 //
 // A recyclable nonce is room in a full window, and no invocation will free it.
@@ -184,7 +184,7 @@ func (s *Store) CreateAll(ctx context.Context, all []Intent, queueBound int) ([]
 		}
 	}
 	results, err := s.createAll(ctx, all, queueBound, nil, false)
-	if err == nil || !rolledBack(err) {
+	if err == nil || !isRolledBack(err) {
 		return results, err
 	}
 	return s.createSingly(ctx, all, queueBound, err)

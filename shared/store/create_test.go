@@ -22,7 +22,7 @@ func TestH16RetryIsAnsweredByWhatIsStored(t *testing.T) {
 		bound int
 		want  error
 	}{
-		"in PROTECT":     {openEpisode, 100, store.ErrProtected},
+		"in PROTECT":     {openIncident, 100, store.ErrProtected},
 		"suspended":      {suspended, 100, store.ErrSuspended},
 		"the queue full": {`select $1::text`, 1, store.ErrQueueFull},
 	}
@@ -121,7 +121,7 @@ func TestRequestIDWithAnotherPayload(t *testing.T) {
 	before := contents(t, db, "managed_tx")
 	other := intent(alice, "r")
 	other.Payload, other.Fingerprint = []byte(`{"to":"0x00000000000000000000000000000000000000b0","value":"2"}`), [32]byte{2}
-	for _, then := range []string{`select $1::text`, openEpisode} {
+	for _, then := range []string{`select $1::text`, openIncident} {
 		run(t, db, then, alice)
 		if got, err := db.Create(t.Context(), other, 100); !errors.Is(err, store.ErrRequestConflict) {
 			t.Errorf("another payload: got %+v, %v; want %v", got, err, store.ErrRequestConflict)

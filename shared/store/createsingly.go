@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// rolledBack reports whether the database rolled the batch back because of one of its rows.
+// isRolledBack reports whether the database rolled the batch back because of one of its rows.
 // The cause is the row's values (class 22, data exceptions, or 23, constraints) or another
 // session's lock. Locks are class 40 (deadlocks among them), 55P03 (lock_timeout) and 57014
 // (statement_timeout). The codes: https://www.postgresql.org/docs/15/errcodes-appendix.html.
-func rolledBack(err error) bool {
+func isRolledBack(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (slices.Contains([]string{"22", "23", "40"}, pg.Code[:2]) || pg.Code == "55P03" || pg.Code == "57014")
 }
@@ -35,7 +35,7 @@ func (s *Store) createSingly(ctx context.Context, all []Intent, queueBound int, 
 	for i := range all {
 		one, err := s.createAll(ctx, all[i:i+1], queueBound, new(singleCreateTimeout), false)
 		switch {
-		case err != nil && !rolledBack(err):
+		case err != nil && !isRolledBack(err):
 			return nil, err
 		case err != nil:
 			results[i].Err = err

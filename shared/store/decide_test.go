@@ -136,7 +136,7 @@ func TestCancelInProtectIsDecidedAfterTheRelease(t *testing.T) {
 		a, _ := mustCreate(t, db, worth(alice, name, i+1))
 		ids[name] = a.TxID
 	}
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	shop, operator := store.Viewer{Caller: "shop"}, store.Viewer{Caller: "ann", Operator: true}
 	cancel := func(name string, by store.Viewer) store.DecisionResult {
 		t.Helper()

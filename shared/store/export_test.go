@@ -29,9 +29,9 @@ func (s *Store) CreateTogether(ctx context.Context, intents []Intent, bound int)
 var HotStatements = map[string]string{
 	"insertIntents": insertIntents, "insertPayloads": insertPayloads, "findIntents": findIntents, "findUsable": findUsable, "countQueued": countQueued,
 	"lockPolicies": lockPolicies, "insertLimited": insertLimited, "permitReserved": permitReserved, "permit": permit,
-	"acquireOrMark": acquireOrMark, "goRound": goRound, "giveBack": giveBack, "lookAgain": lookAgain,
+	"acquireOrMark": acquireOrMark, "nextIteration": nextIteration, "releaseLease": releaseLease, "recheckQueue": recheckQueue,
 	"loadSubmitter": loadSubmitter, "loadUnsettled": loadUnsettled, "bumpSpent": bumpSpent, "loadQueue": loadQueue,
-	"moveTxs": moveTxs, "insertReceipts": insertReceipts, "allocateTxs": allocateTxs, "storeVersion": storeVersion, "showCursor": showCursor,
+	"applyTransitions": applyTransitions, "insertReceipts": insertReceipts, "allocateTxs": allocateTxs, "storeVersion": storeVersion, "updateCursor": updateCursor,
 	"order": order, "findDecided": findDecided, "record": recordColumns + byTxID,
 	"recordByRequest": recordColumns + byRequest,
 	"listOwn":         listOwn, "listAll": listAll, "inList": inList,

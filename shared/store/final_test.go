@@ -84,7 +84,7 @@ func TestLostWatchInProtectIsSwept(t *testing.T) {
 		write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
 	}
 	run(t, db, `update managed_tx set next_check_at = clock_timestamp() - interval '1 hour', next_resubmit_at = clock_timestamp() - interval '1 hour'`)
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	got, err := db.OverdueProtected(t.Context(), time.Second, 10)
 	if diff := cmp.Diff([]txmanager.Submitter{alice}, got); err != nil || diff != "" {
 		t.Errorf("in PROTECT and unwatched: %v (-want +got):\n%s", err, diff)
@@ -115,7 +115,7 @@ func TestIdleSubmitterInProtectIsSwept(t *testing.T) {
 	db.Register(t, alice, 1)
 	db.Register(t, bob, 1)
 	swept("not in PROTECT", 10)
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	swept("in PROTECT with nothing open", 10, alice)
 	swept("within the same minute", 10)
 	run(t, db, `update submitter set swept_at = clock_timestamp() - interval '61 seconds' where submitter = $1`, alice)

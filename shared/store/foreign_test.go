@@ -19,7 +19,7 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	foreign := func(n uint64, to *txmanager.Address, hash byte) txmanager.ForeignTransaction {
 		f := txmanager.ForeignTransaction{Nonce: n, Incident: 1, Succeeded: n == 2, Receipt: []byte(`{"status": "0x1"}`), Tx: txmanager.ConsumingTx{
 			Hash: txmanager.Hash{hash}, BlockNumber: 7, BlockHash: txmanager.Hash{9}, Node: "node-1", To: to, ValueWei: "1000000000000000000000", Data: []byte{1, 2}}}
@@ -109,7 +109,7 @@ func TestForeignReadingIsKept(t *testing.T) {
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
 	db.Register(t, bob, 1)
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	reading := func(episode int) txmanager.ForeignScan {
 		t.Helper()
 		r, err := db.ForeignScan(t.Context(), alice, episode, 9)
@@ -172,7 +172,7 @@ func TestForeignReadingBeginsAtTheLastSettledNonce(t *testing.T) {
 		post(t, db, alice, request)
 		finish(t, db, blockOf(uint64(7+10*i), 1))
 	}
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	w := take(t, db, alice, "a/1")
 	foreign := txmanager.ForeignTransaction{Nonce: 4, Incident: 1, Receipt: []byte(`{}`),
 		Tx: txmanager.ConsumingTx{Hash: txmanager.Hash{1}, BlockNumber: 30, BlockHash: txmanager.Hash{9}, Node: "node-1", ValueWei: "1"}}

@@ -16,10 +16,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// heldFor is why an intent i of submitter s must be held beside a foreign transaction; null if
+// holdCause is why an intent i of submitter s must be held beside a foreign transaction; null if
 // it must not. An intent whose call is unknown may be any of them. A payout is exempt once an
 // operator's statement that it was not paid has taken effect. It is evaluated once a row.
-const heldFor = `lateral (
+const holdCause = `lateral (
        select case when not exists (select from foreign_hold h where h.submitter = s.submitter and h.ended_at is null) then null
                    when i.digest is null then 'HANDLER'
                    when exists (select from foreign_hold h
@@ -170,18 +170,18 @@ type WriteOffResult struct {
 // ErrNoHold reports a nonce with no foreign transaction that waits for a decision.
 var ErrNoHold = errors.New("no foreign transaction with that nonce waits for a decision")
 
-// ofCopy is true of a held m that existed when the database was last accepted. What the lost
+// isFromCopy is true of a held m that existed when the database was last accepted. What the lost
 // database did with it is unknown. It stays held with the rest of the restored queue, even if
 // it was also held for another cause: see [Store.Proceed]. A payout proceeds if an operator's
 // statement that it was not paid and is to be paid has taken effect.
-const ofCopy = `(exists (select from authority_change c where coalesce(c.intents_upto >= m.seq, c.at >= m.created_at))
+const isFromCopy = `(exists (select from authority_change c where coalesce(c.intents_upto >= m.seq, c.at >= m.created_at))
        and not (m.caller = '` + PayoutCaller + `' and exists (select from payout_statement n
                  where n.req_id = m.request_id and n.acted_at is not null and not n.refund and not n.of_confirmed and ` + ofThisChange + `)))`
 
 // endOfHold are the values of an intent m whose foreign transaction is decided. It proceeds,
-// unless it is ofCopy.
+// unless isFromCopy is true.
 const endOfHold = `(held, held_for, last_error, updated_at) = (
-       select o.copied, null, case when o.copied then '` + heldByRestore + `' end, clock_timestamp() from (select ` + ofCopy + ` as copied offset 0) as o)`
+       select o.copied, null, case when o.copied then '` + heldByRestore + `' end, clock_timestamp() from (select ` + isFromCopy + ` as copied offset 0) as o)`
 
 // writeOff ends holds whose foreign transactions were no requests of this deployment. An
 // intent that was held for one may be another foreign transaction with the same call: it is

@@ -36,7 +36,7 @@ func handled(sub txmanager.Submitter, requestID string) store.Intent {
 // and releases the submitter; the nonces of named were named requests.
 func lost(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, named map[uint64]string, values ...int) {
 	t.Helper()
-	run(t, db, openEpisode, sub)
+	run(t, db, openIncident, sub)
 	w := take(t, db, sub, "release/1")
 	var all []txmanager.ForeignTransaction
 	for n, value := range values {
@@ -356,7 +356,7 @@ func TestNamedNonceHoldsNothingAfterALaterRelease(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 8)
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	w := take(t, db, alice, "release/1")
 	five := calls(5)
 	five.Hash = txmanager.Hash{1}

@@ -320,7 +320,7 @@ func TestInBulkOnlyWhatAnOperatorHasSeenProceeds(t *testing.T) {
 	db.Register(t, bob, 1)
 	seen, parked, again := post(t, db, alice, "seen"), post(t, db, alice, "parked"), post(t, db, alice, "again")
 	last, newer, elsewhere := post(t, db, alice, "last"), post(t, db, alice, "newer"), post(t, db, bob, "elsewhere")
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	for _, p := range []store.Accepted{parked, again} {
 		out, err := db.RecordDecision(t.Context(), store.Decision{TxID: p.TxID, By: store.Viewer{Caller: "shop"}, Action: txmanager.ActionCancel, Reason: "not wanted"})
 		if err != nil || out.State != txmanager.Queued || !out.Recorded {

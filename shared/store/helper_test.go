@@ -178,4 +178,4 @@ const cancel = `
 update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', updated_at = clock_timestamp()
  where tx_id = $1 and state = 'QUEUED'`
 
-const openEpisode = `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`
+const openIncident = `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`

@@ -94,8 +94,8 @@ func (s *Store) take(ctx context.Context, sub txmanager.Submitter, owner string,
 	return t, nil
 }
 
-// goRound raises the token and clears the rerun flag.
-const goRound = `
+// nextIteration raises the token and clears the rerun flag.
+const nextIteration = `
 update submitter_lease
    set fencing_token = fencing_token + 1, wake = false,
        expires_at = clock_timestamp() + $4, updated_at = clock_timestamp()
@@ -110,7 +110,7 @@ func (s *Store) BeginIteration(ctx context.Context, l lease.Lease, wide bool) (t
 	sentAt := time.Now()
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(goRound, l.Submitter, l.Owner, l.Token, s.rules.Duration).QueryRow(func(row pgx.Row) error {
+	b.Queue(nextIteration, l.Submitter, l.Owner, l.Token, s.rules.Duration).QueryRow(func(row pgx.Row) error {
 		return held(l, row.Scan(&token))
 	})
 	b.Queue("commit")
@@ -149,8 +149,8 @@ func held(l lease.Lease, err error) error {
 	return err
 }
 
-// giveBack ends a lease session, unless the rerun flag is set.
-const giveBack = `
+// releaseLease ends a lease session, unless the rerun flag is set.
+const releaseLease = `
 update submitter_lease
    set owner_node = '', updated_at = clock_timestamp()
  where submitter = $1 and owner_node = $2 and fencing_token = $3 and not wake
@@ -163,24 +163,24 @@ update submitter_lease
  where submitter = $1 and owner_node = $2 and fencing_token = $3
 returning fencing_token`
 
-// lookAgain runs after a release has committed. A create that saw the lease held, or the
+// recheckQueue runs after a release has committed. A create that saw the lease held, or the
 // window full, enqueued no task: it relied on this query to find its intent. A query in the
 // release's own transaction would not see that intent.
-var lookAgain = `
+var recheckQueue = `
 with recursive ` + openQueue("$3", "$2") + `
 select (select count(*) from (select from open limit $2) as queued),
        (select status <> 'ACTIVE' from submitter where submitter = $1)`
 
-// queueLookAgain adds that query after the commit.
-func (s *Store) queueLookAgain(b *pgx.Batch, l lease.Lease, done *txmanager.CommitResult) {
-	b.Queue(lookAgain, l.Submitter, txmanager.AdvanceNowQueue, s.macKeys).QueryRow(func(row pgx.Row) error {
+// queueRecheck adds that query after the commit.
+func (s *Store) queueRecheck(b *pgx.Batch, l lease.Lease, done *txmanager.CommitResult) {
+	b.Queue(recheckQueue, l.Submitter, txmanager.AdvanceNowQueue, s.macKeys).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&done.Queued, &done.Suspended)
 	})
 }
 
 // queueRelease adds the end of the lease session to a fenced batch.
 func queueRelease(b *pgx.Batch, l lease.Lease, r txmanager.LeaseEnd, done *txmanager.CommitResult) {
-	statement := map[txmanager.LeaseEnd]string{txmanager.ReleaseUnlessRerun: giveBack, txmanager.ReleaseAnyway: abandon}[r]
+	statement := map[txmanager.LeaseEnd]string{txmanager.ReleaseUnlessRerun: releaseLease, txmanager.ReleaseAnyway: abandon}[r]
 	if statement == "" {
 		return
 	}

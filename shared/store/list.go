@@ -41,9 +41,9 @@ type Listed struct {
 	LastErrorDetail *string `json:"-" db:"-"` // for operators: see [Record]
 }
 
-// scanMost is the largest number of transactions that one page reads when it filters by state.
+// maxScanned is the largest number of transactions that one page reads when it filters by state.
 // Such a page may have fewer than were requested, or none.
-const scanMost = 500
+const maxScanned = 500
 
 // These statements read the rows before a cursor (a txId; null: the end), the newest first. A
 // page begins after a row, not after a number of rows, so that inserts and deletes before it
@@ -99,7 +99,7 @@ select $1::uuid is null or exists (select from managed_tx m where m.tx_id = $1 a
 func (s *Store) List(ctx context.Context, q ListQuery, v Viewer) (page []Listed, next string, err error) {
 	limit := q.Size + 1
 	if q.State != "" {
-		limit = max(limit, scanMost)
+		limit = max(limit, maxScanned)
 	}
 	statement, args := listOwn, []any{q.Submitter, nullable(q.After), string(q.State), limit, v.names()}
 	if v.Operator {

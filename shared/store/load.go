@@ -23,7 +23,7 @@ select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
        coalesce(c.final_block_number, 0), c.final_blocks, c.suspicion,
        coalesce(p.episode, 0), case when p.evidence ? 'why' then p.evidence end,
        (select min(m.set_aside_nonce) from managed_tx m
-         where m.submitter = s.submitter and ` + waits + ` and m.set_aside_nonce is not null and not ` + notAside + `),
+         where m.submitter = s.submitter and ` + waits + ` and m.set_aside_nonce is not null and not ` + isNotDeferred + `),
        is_authority(), (select epoch from authority), s.signer,
        coalesce((select l.name_epoch from submitter_lease l where l.submitter = s.submitter), ''),
        coalesce(y.max_gas, 0), y.max_tip_wei::text, y.max_fee_wei::text, y.max_day_fees_wei::text, ` + feesUsed + `,
@@ -81,12 +81,12 @@ select` + txColumns + `,
  where m.submitter = $1 and m.unsettled
  order by m.nonce`
 
-// notAside is true of a queued m if every transaction that it was deferred for is terminal.
-const notAside = `(m.set_aside_nonce is null or not exists (
+// isNotDeferred is true of a queued m if every transaction that it was deferred for is terminal.
+const isNotDeferred = `(m.set_aside_nonce is null or not exists (
        select from managed_tx u
         where u.submitter = m.submitter and u.unsettled and u.nonce <= m.set_aside_nonce))`
 
-// barred is why the submitter's present callers would not let a queued m be posted; '' if they
+// barred is why the submitter's present callers would not let a queued m be posted; ” if they
 // would. The checks are those of [mayPost]. With $3, "*" matches every token.
 var barred = `(
        select case when not (` + presentCaller("m") + ` = any(s.callers)
@@ -111,19 +111,19 @@ var callersValue = `case when (select y.per_caller is not null from submitter_po
 // check and is skipped until then, so that an unknown key blocks no other row. With $4 null
 // every key passes. The rows that have [expired] follow the queue.
 var loadQueue = `
-with recursive ` + openQueue("$4", `(select 1 + case when $2 then s.max_in_flight else 1 end + least((select count(*) from deferred where due), `+strconv.Itoa(deferredMost)+`) from submitter s where s.submitter = $1)`) + `
+with recursive ` + openQueue("$4", `(select 1 + case when $2 then s.max_in_flight else 1 end + least((select count(*) from deferred where due), `+strconv.Itoa(maxDeferred)+`) from submitter s where s.submitter = $1)`) + `
 select` + txColumns + `, case when not m.expired then ` + payloadOf + ` end, null::bytea, '{}'::text[], m.expired, ` + barred + `,
        (select ` + presentCaller("m") + ` from submitter s where s.submitter = $1), ` + callersValue + `
   from (select q.*, false as expired from open as q
          union all
-        (select x.*, true from managed_tx x where ` + expired("x", "(select now from clock)") + ` order by x.valid_until limit ` + strconv.Itoa(expiredMost) + `)) as m
+        (select x.*, true from managed_tx x where ` + expired("x", "(select now from clock)") + ` order by x.valid_until limit ` + strconv.Itoa(maxExpired) + `)) as m
  order by m.expired, m.seq`
 
-// expiredMost is the limit of expired intents that one iteration ends, and deferredMost that
+// maxExpired is the limit of expired intents that one iteration ends, and maxDeferred that
 // of deferred intents that it checks.
 const (
-	expiredMost  = 500
-	deferredMost = 100
+	maxExpired  = 500
+	maxDeferred = 100
 )
 
 // expired is true of a queued row of the submitter $1 whose validUntil has passed. Held rows
@@ -142,7 +142,7 @@ const due = `(m.next_check_at is null or m.next_check_at <= (select now from clo
 // so that rows after a deferred one are not read at all.
 func openQueue(key, limit string) string {
 	read := ` and m.submitter = $1 and ` + waits + ` and (m.valid_until is null or m.valid_until > (select now from clock))
-           and ` + notAside + ` and ` + hasKey(key)
+           and ` + isNotDeferred + ` and ` + hasKey(key)
 	return `clock as materialized (
   select clock_timestamp() as now
 ), deferred as materialized (
@@ -190,7 +190,7 @@ func (s *Store) queueLoad(b *pgx.Batch, sub txmanager.Submitter, wide bool, w *t
 		var gas int64
 		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.FinalBlocks, &w.SuspectedViolation,
 			&w.Incident, &w.Evidence, &w.LowestDeferredUntil, &ours, &epoch, &w.Signer, &names, &gas, &tip, &fee, &day, &used, &value, &targets, &tokens, &w.HooksForbidden, &w.NextExpiry, &w.DeferredUntil)
-		w.Bounds = txmanager.Bounds{ValueWei: bigFromText(value), Targets: targets, Gas: uint64(gas), TipWei: bigFromText(tip), FeeWei: bigFromText(fee), FeesPerDayWei: bigFromText(day), FeesUsedWei: bigFromText(used), Tokens: mostOf(tokens)}
+		w.Bounds = txmanager.Bounds{ValueWei: bigFromText(value), Targets: targets, Gas: uint64(gas), TipWei: bigFromText(tip), FeeWei: bigFromText(fee), FeesPerDayWei: bigFromText(day), FeesUsedWei: bigFromText(used), Tokens: maxPerTx(tokens)}
 		s.epochs.note(epoch)
 		s.names.note(sub, names)
 		w.Protected, w.ForeignDatabase = w.Incident != 0 || !ours, !ours
@@ -217,7 +217,7 @@ func (s *Store) queueLoad(b *pgx.Batch, sub txmanager.Submitter, wide bool, w *t
 		}
 		if i := slices.IndexFunc(queue, func(t txmanager.Tx) bool { return t.Payload == nil }); i >= 0 { // of what is expired none is loaded
 			w.Expired, queue = queue[i:], queue[:i:i]
-			w.ExpiredMore = len(w.Expired) == expiredMost
+			w.ExpiredMore = len(w.Expired) == maxExpired
 		}
 		deferred := 0
 		for _, t := range queue {
@@ -226,14 +226,14 @@ func (s *Store) queueLoad(b *pgx.Batch, sub txmanager.Submitter, wide bool, w *t
 			}
 		}
 		limit += deferred
-		w.QueueMore = len(queue) > limit || deferred >= deferredMost
+		w.QueueMore = len(queue) > limit || deferred >= maxDeferred
 		w.Queue = queue[:min(len(queue), limit)]
 		return err
 	})
 }
 
-// mostOf is the largest amount of each token that one transaction may move.
-func mostOf(tokens map[string]TokenLimits) map[string]*big.Int {
+// maxPerTx is the largest amount of each token that one transaction may move.
+func maxPerTx(tokens map[string]TokenLimits) map[string]*big.Int {
 	if tokens == nil {
 		return nil
 	}

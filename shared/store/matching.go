@@ -18,8 +18,8 @@ type MatchingIntent struct {
 	Payload   []byte             `json:"-"`
 }
 
-// alikeMost is the largest number of matching intents that are listed, the newest first.
-const alikeMost = 100
+// maxMatching is the largest number of matching intents that are listed, the newest first.
+const maxMatching = 100
 
 // MatchingIntents lists the newest intents of s with t's recipient, value and data. It skips
 // intents whose payload is archived.
@@ -35,7 +35,7 @@ func (s *Store) MatchingIntents(ctx context.Context, sub txmanager.Submitter, t 
 		 where m.submitter = $1 and m.handler is null and m.reservation is null and d.body ->> 'to' is not distinct from $2
 		   and coalesce(d.body ->> 'value', '0') = $3 and coalesce(d.body ->> 'data', '0x') = $4
 		 order by m.seq desc
-		 limit $5`, sub, to, t.ValueWei, toHex(t.Data), alikeMost)
+		 limit $5`, sub, to, t.ValueWei, toHex(t.Data), maxMatching)
 	if err != nil {
 		return nil, fmt.Errorf("find intents like %s: %w", t.Hash, err)
 	}

@@ -67,7 +67,7 @@ func moveReason(what string, id int64) string { return what + " " + strconv.Form
 // Expect implements [mark.Moves]. The error wraps [mark.ErrForeign] where the database
 // is not the authority.
 func (s *Store) Expect(ctx context.Context, current mark.Seen, said mark.Said) (m mark.Mark, done bool, err error) {
-	for range expectTimes {
+	for range expectAttempts {
 		m, done, err = s.expect(ctx, current, said)
 		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != deadlockCode {
 			break
@@ -76,10 +76,10 @@ func (s *Store) Expect(ctx context.Context, current mark.Seen, said mark.Said) (
 	return m, done, err
 }
 
-// expectTimes is the largest number of attempts to lock for a move. Other transactions take
+// expectAttempts is the largest number of attempts to lock for a move. Other transactions take
 // these locks in other orders, and Postgres ends one of two that deadlock.
 const (
-	expectTimes  = 10
+	expectAttempts  = 10
 	deadlockCode = "40P01"
 )
 

@@ -56,8 +56,8 @@ with counter as materialized (
 )
 select count(*) from taken`
 
-// numberMost is the largest number of events that get their positions in one commit.
-const numberMost = 2000
+// maxNumbered is the largest number of events that get their positions in one commit.
+const maxNumbered = 2000
 
 // NumberEvents assigns positions to the events that were committed before the call, and queues
 // them for delivery to the webhook endpoints (receivers). Of very many events it may leave
@@ -68,12 +68,12 @@ func (s *Store) NumberEvents(ctx context.Context, receivers []string) error {
 		b := new(pgx.Batch)
 		b.Queue("begin")
 		b.Queue(lockNumbers)
-		b.Queue(numberEvents, receivers, numberMost).QueryRow(func(row pgx.Row) error { return row.Scan(&numbered) })
+		b.Queue(numberEvents, receivers, maxNumbered).QueryRow(func(row pgx.Row) error { return row.Scan(&numbered) })
 		b.Queue("commit")
 		if err := s.send(ctx, b); err != nil {
 			return fmt.Errorf("number events: %w", err)
 		}
-		if numbered < numberMost {
+		if numbered < maxNumbered {
 			break
 		}
 	}

@@ -180,7 +180,7 @@ func TestPayoutOnRecord(t *testing.T) {
 	}
 	check(alice, store.Payout{Pays: true})
 	check(bob, store.Payout{TxID: other.TxID, Caller: "shop", State: txmanager.Queued, Unbound: true})
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	check(alice, store.Payout{Pays: true, Protected: true})
 	run(t, db, `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay", "1": "pa"}}'`)
 	check(alice, store.Payout{Pays: true, Taken: true, TakenAt: new(uint64(0))})
@@ -220,7 +220,7 @@ func TestCancelPayout(t *testing.T) {
 	}
 	none(numbered(1), "an unknown submitter")
 	none(bob, "a submitter that others use")
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	none(alice, "in PROTECT")
 	run(t, db, `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay"}}'`)
 	none(alice, "recorded as lost")

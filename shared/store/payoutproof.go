@@ -98,9 +98,9 @@ const (
 	OperatorDecided = -2 // an operator decided, and the receipt proves nothing
 )
 
-// insertProvedStone is insertTombstone for a proved payout: nothing more is sent for it. It
+// insertProvedTombstone is insertTombstone for a proved payout: nothing more is sent for it. It
 // may run during PROTECT, because a proof stays true.
-const insertProvedStone = `
+const insertProvedTombstone = `
 with stone as (
   insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state, sub_state, last_error)
   select $4::uuid, s.submitter, $2::text, $3::text, $5::bytea, 'FAILED', 'CANCELLED', 'not sent: transaction ' || $6::text || ' paid it'
@@ -145,7 +145,7 @@ func (s *Store) ProvePayout(ctx context.Context, in Intent, proof PayoutProof) e
 	b.Queue("begin")
 	b.Queue(lockTransfer, in.RequestID)
 	b.Queue(lockHoldOf, proof.TxHash)
-	b.Queue(insertProvedStone, in.Submitter, in.RequestID, PayoutCaller, in.TxID, in.Fingerprint[:], proof.TxHash, string(in.Payload))
+	b.Queue(insertProvedTombstone, in.Submitter, in.RequestID, PayoutCaller, in.TxID, in.Fingerprint[:], proof.TxHash, string(in.Payload))
 	b.Queue(insertProof, in.Submitter, in.RequestID, int64(proof.ChainID), proof.TxHash, proof.LogIndex, int64(proof.BlockNumber), string(proof.Receipt), proof.Statement)
 	b.Queue(demandProof, in.RequestID, proof.TxHash)
 	b.Queue("commit")

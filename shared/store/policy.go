@@ -164,9 +164,9 @@ func (e PolicyError) IsPermanent() bool {
 const lockPolicies = `
 select from submitter_policy where submitter = any($1::text[]) and over_time order by submitter for update`
 
-// feesNotAsked stands for fees that are checked later, at signing, by [txmanager.Bounds],
+// feesCheckedLater stands for fees that are checked later, at signing, by [txmanager.Bounds],
 // which read the same row.
-const feesNotAsked = `null::bigint as gas, null::numeric as tip_wei, null::numeric as fee_wei`
+const feesCheckedLater = `null::bigint as gas, null::numeric as tip_wei, null::numeric as fee_wei`
 
 // feesInDay is what the last 24 hours have added to the fees of $1, if p limits them.
 const feesInDay = `case when p.max_day_fees_wei is not null then
@@ -345,7 +345,7 @@ with ` + verdict(judging{
     from judged j
    cross join (values ($7::text, $8::text, $12::bytea, $6::text, $17::text, $18::bytea, $19::text)) as i (caller, handler, digest, request_id, names, macs, mac_key)
     join submitter s on s.submitter = $1
-   cross join ` + heldFor + `
+   cross join ` + holdCause + `
    where j.refused = '' and ` + mayPost + ` and (f.held_for is null or $13)
      and ($21::timestamptz is null or $21 > clock_timestamp())
      and ($11::int is null or (select count(*) from (select from managed_tx q where q.submitter = $1 and q.queued and not q.held limit $11) as queued) < $11)
@@ -453,7 +453,7 @@ func amountOf(c txmanager.Call) *string {
 
 // permit counts a handler's transaction once.
 var permit = `
-with ` + verdict(judging{caller: ofTheRow, amount: `$6::numeric`, queues: `false`, fees: feesNotAsked}) + `, ` +
+with ` + verdict(judging{caller: ofTheRow, amount: `$6::numeric`, queues: `false`, fees: feesCheckedLater}) + `, ` +
 	countUse(`j.refused = ''`, ` and j.added_wei > 0`) + verdictColumns
 
 // scanVerdict reads verdictColumns.
@@ -532,9 +532,9 @@ var ErrNotTighter = errors.New("the change does not only take rights away")
 // presentPolicy locks nothing: each change of a policy holds the lease's row.
 const presentPolicy = `select coalesce(` + policyOf + `, '{}') from submitter s where s.submitter = $1`
 
-// tightens returns [ErrNotTighter] if the new policy allows anything that the present one
+// checkTighter returns [ErrNotTighter] if the new policy allows anything that the present one
 // refuses.
-func (c PolicyChange) tightens(ctx context.Context, tx pgx.Tx) error {
+func (c PolicyChange) checkTighter(ctx context.Context, tx pgx.Tx) error {
 	if !c.OnlyTighter {
 		return nil
 	}
@@ -587,7 +587,7 @@ func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err
 		return 0, fmt.Errorf("policy of %s: %w", c.Submitter, err)
 	}
 	token, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
-		if err := c.tightens(ctx, tx); err != nil {
+		if err := c.checkTighter(ctx, tx); err != nil {
 			return err
 		}
 		known, err := tx.Exec(ctx, putPolicy, c.Submitter, p.MaxValue, p.MaxValuePerDay, p.MaxPerMinute, p.Targets,

@@ -76,9 +76,9 @@ update submitter_nonce_cursor
    set next_nonce = next_nonce + (select count(*) from gap)
  where submitter = $1`
 
-// sureOfNamed refuses the whole release, by a division by zero, if a request that it names has
+// checkNamedRequests refuses the whole release, by a division by zero, if a request that it names has
 // left the queue meanwhile, or was matched with another nonce.
-const sureOfNamed = `
+const checkNamedRequests = `
 select 1 / (case when count(*) = jsonb_array_length($2::jsonb) then 1 else 0 end)
   from jsonb_to_recordset($2::jsonb) as r (nonce bigint, request text)
   join managed_tx m on m.submitter = $1 and m.request_id = r.request and m.recorded_nonce = r.nonce and not m.queued`
@@ -160,7 +160,7 @@ func queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequ
 	named, _ := json.Marshal(pairs) // plain: cannot fail
 	b.Queue(fillDisplaced, l.Submitter, l.Token, bigint(leave.Count), leave.By, named)
 	if len(pairs) > 0 {
-		b.Queue(sureOfNamed, l.Submitter, named)
+		b.Queue(checkNamedRequests, l.Submitter, named)
 	}
 	if f := leave.Filling; f != nil {
 		b.Queue(insertFills, l.Submitter, l.Token, bigint(f.Below), leave.By, printableText(leave.Reason))

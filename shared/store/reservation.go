@@ -123,7 +123,7 @@ const notAPayload = `{"reservation": true}`
 // permitReserved counts reservations that are made together as so many intents, or fails the
 // whole commit. What their owners will sign is not known yet.
 var permitReserved = `
-with ` + verdict(judging{caller: `$6`, amount: `null::numeric`, queues: `false`, fees: feesNotAsked}) + `, ` + countUse(`j.refused = ''`, ``) + `
+with ` + verdict(judging{caller: `$6`, amount: `null::numeric`, queues: `false`, fees: feesCheckedLater}) + `, ` + countUse(`j.refused = ''`, ``) + `
 select refuse_by_policy(v.refused, v.most) from (` + verdictColumns + `) as v (refused, most) where v.refused <> ''`
 
 // queueReservations adds reservations, all or none, each with notAPayload.
@@ -154,7 +154,7 @@ const mine = ` and submitter is not distinct from $1 and reservation = 'RESERVED
 // markUsed stores the owner's bytes and claims their first broadcast, if the submitter's
 // policy allows them. Then their value counts.
 var markUsed = `
-with ` + verdict(judging{caller: ofTheRow, amount: `$11::numeric`, queues: `false`, fees: feesNotAsked}) + `, marked as (
+with ` + verdict(judging{caller: ofTheRow, amount: `$11::numeric`, queues: `false`, fees: feesCheckedLater}) + `, marked as (
   update managed_tx
      set reservation = 'USED', state = 'SUBMITTED', tx_hash = $8, last_gas_params = $10::text::jsonb,
          submit_attempts = 1, first_submit_at = clock_timestamp(), last_submit_at = clock_timestamp(),

@@ -282,7 +282,7 @@ func TestOnlyWhatWasGivenBack(t *testing.T) {
 		},
 		"PROTECT": func(t *testing.T, db storetest.Bundle, id string) {
 			says(t, db, backMark(id, "x"))
-			run(t, db, openEpisode, alice)
+			run(t, db, openIncident, alice)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

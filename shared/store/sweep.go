@@ -38,7 +38,7 @@ with recursive waiting as ( -- every submitter with a queue, by one step in the 
    where s.status = 'ACTIVE'
      and (select case when m.updated_at > clock_timestamp() then '-infinity' else coalesce(m.next_check_at, m.created_at) end
             from managed_tx m
-           where m.submitter = s.submitter and ` + waits + ` and ` + notAside + `
+           where m.submitter = s.submitter and ` + waits + ` and ` + isNotDeferred + `
            order by m.seq
            limit 1) < clock_timestamp() - $1::interval
      and ((select count(*) from managed_tx u where u.submitter = s.submitter and u.unsettled) < s.max_in_flight or ` + recyclable + `)

@@ -61,13 +61,13 @@ func (Costs) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatch
 	recordQuery(ctx, data.Err)
 }
 
-// statementShown is the number of characters of a statement's text that a span shows.
-const statementShown = 100
+// shownStatementLength is the number of characters of a statement's text that a span shows.
+const shownStatementLength = 100
 
 // withQueryTiming starts a span for a round trip. The text of a statement contains no values.
 func withQueryTiming(ctx context.Context, statement string, statements int) context.Context {
-	shown := strings.Join(strings.Fields(statement[:min(len(statement), 2*statementShown)]), " ")
-	shown = strings.ToValidUTF8(shown[:min(len(shown), statementShown)], "")
+	shown := strings.Join(strings.Fields(statement[:min(len(statement), 2*shownStatementLength)]), " ")
+	shown = strings.ToValidUTF8(shown[:min(len(shown), shownStatementLength)], "")
 	ctx, end := telemetry.Begin(ctx, "postgres", attribute.String("db.query.summary", shown),
 		attribute.Int("statements", statements))
 	return context.WithValue(ctx, endKey{}, end)
