@@ -102,7 +102,7 @@ func reached(declared map[string]*ast.FuncDecl, name string, used map[string]boo
 	}
 }
 
-// queuesOf are the queues on which what is used makes tasks.
+// queuesOf are the queues on which the used code enqueues tasks.
 func queuesOf(t *testing.T, used map[string]bool) map[string]bool {
 	t.Helper()
 	queues := map[string]bool{}
@@ -120,7 +120,7 @@ func queuesOf(t *testing.T, used map[string]bool) map[string]bool {
 	return queues
 }
 
-// asksLedgers says that what is used asks the ledgers, of which the trading core is one.
+// asksLedgers is true if the used code calls the ledgers, of which the trading core is one.
 func asksLedgers(used map[string]bool) bool {
 	for name := range used {
 		if strings.HasPrefix(name, "a.transfers.coordinator.") || strings.HasPrefix(name, "a.transfers.monitor.") {

@@ -126,7 +126,7 @@ func TestVulnerabilitiesAreSkippedAloud(t *testing.T) {
 	}
 }
 
-// What reaches the code fails the check; what does not, does not.
+// A vulnerability that the code reaches fails the check. Any other does not.
 func TestVulnerabilitiesThatReachTheCode(t *testing.T) {
 	t.Parallel()
 	if _, out := looked(t, nil, "--db", "file://"+t.TempDir()); strings.Contains(out, "govulncheck is not installed") {

@@ -54,7 +54,7 @@ func TestH05BulkAllocationBesideCancel(t *testing.T) {
 			}
 			checkRun(t, db, test.bound, test.withBytes)
 
-			// What was left gets the nonces that follow.
+			// The remaining intents get the nonces that follow.
 			next, err := db.BeginIteration(t.Context(), w.Lease, true)
 			if err != nil {
 				t.Fatalf("go round again: %v", err)
@@ -65,8 +65,8 @@ func TestH05BulkAllocationBesideCancel(t *testing.T) {
 	}
 }
 
-// checkRun says whether alice's nonces are 0 … bound-1 in the order of the
-// queue, and nothing else holds one.
+// checkRun checks that alice's nonces are 0 … bound-1 in the order of the queue, and that no
+// other row holds one.
 func checkRun(t *testing.T, db storetest.Bundle, bound int, withBytes bool) {
 	t.Helper()
 	rows, err := db.DB.Query(t.Context(), `select nonce from managed_tx where nonce is not null order by seq`)
@@ -106,8 +106,8 @@ func checkRun(t *testing.T, db storetest.Bundle, bound int, withBytes bool) {
 	}
 }
 
-// A cursor that somebody moved by hand hands out nothing: the constraint
-// refuses any nonce but the last bound + 1.
+// A cursor that was changed by hand allocates nothing: the constraint refuses any nonce but
+// the last bound + 1.
 func TestAllocationAfterTheCursorWasMovedByHand(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// What waits is counted over all submitters, the longest queue by itself, and a nonce
-// is as old as the first signature for it.
+// The backlog counts all submitters, and the longest queue separately. A nonce is as old as
+// its first signature.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -192,8 +192,8 @@ func TestWriteOpensProtectOnce(t *testing.T) {
 	}
 }
 
-// What a look found out about the account is kept until a look says otherwise,
-// and the highest final block never goes down.
+// An observation about the account is kept until a later one changes it, and the highest final
+// block never goes down.
 func TestCursorKeepsWhatWasFound(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

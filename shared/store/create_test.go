@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// What is stored answers first, whatever would be refused now; and a duplicate
-// on its way at the same time is answered by it too.
+// A stored intent is returned even if a new one would be refused. A concurrent duplicate gets
+// it too.
 func TestH16RetryIsAnsweredByWhatIsStored(t *testing.T) {
 	t.Parallel()
 	refusals := map[string]struct {
@@ -132,7 +132,7 @@ func TestRequestIDWithAnotherPayload(t *testing.T) {
 	}
 }
 
-// The requestId is compared byte for byte, and for each submitter by itself.
+// The requestId is compared byte for byte, separately for each submitter.
 func TestRequestIDIsComparedByteForByte(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -150,8 +150,7 @@ func TestRequestIDIsComparedByteForByte(t *testing.T) {
 	}
 }
 
-// A caller that may not use the submitter learns nothing about it, and neither
-// does anybody about one that is not registered.
+// A caller that may not use a submitter gets the same answer as for an unregistered one.
 func TestCreateForAnUnknownSubmitter(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -162,7 +162,7 @@ func liveOnce(t *testing.T, db storetest.Bundle) store.Intent {
 	return in
 }
 
-// lifeOf is what is told of that life.
+// lifeOf are the expected events of that lifecycle.
 func lifeOf(hash string) []told {
 	of := func(n uint64, fork byte) any {
 		return map[string]any{"number": float64(n), "hash": block(n, fork).Hash.String()}
@@ -190,8 +190,8 @@ func lifeOf(hash string) []told {
 	}
 }
 
-// A life is told step by step, numbered without a hole: kept in the commit of each step,
-// or to who made it.
+// A lifecycle's events have sequences without a gap. They are stored in the commit of each
+// step, or delivered to the session that made it.
 func TestEventsOfALife(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []store.EventMode{store.EventsKept, store.EventsLogged} {
@@ -219,8 +219,8 @@ func TestEventsOfALife(t *testing.T) {
 	}
 }
 
-// A role or database that is told of no notices hears of events all the same.
-func TestEventsAreToldToASessionThatWantsNoNotices(t *testing.T) {
+// A session whose role or database suppresses notices still gets its events.
+func TestEventsReachASessionThatSuppressesNotices(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	run(t, db, `do $$ begin execute format('alter database %I set client_min_messages = error', current_database()); end $$`)
@@ -272,7 +272,7 @@ func TestEventsOfOneTransactionAreKeptTogether(t *testing.T) {
 	}
 }
 
-// What is rolled back was never so: it is not kept, and nobody is told.
+// An event whose transaction is rolled back is neither stored nor delivered.
 func TestEventsOfWhatIsRolledBack(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []store.EventMode{store.EventsKept, store.EventsLogged} {
@@ -311,8 +311,8 @@ func TestEventsAreCounted(t *testing.T) {
 	}
 }
 
-// Who has read to a position misses nothing that is committed later, though the number
-// it took from the outbox is lower.
+// A reader that has read to a position misses nothing that is committed later, even if its
+// outbox number is lower.
 func TestEventsCommittedLateComeLater(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)

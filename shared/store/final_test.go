@@ -72,8 +72,8 @@ func TestFinalBlocksAndWhatEndedInThem(t *testing.T) {
 	}
 }
 
-// A submitter in PROTECT is watched on: its own list of the sweep has it where its
-// watch was lost, or where what was final has to be brought back.
+// A submitter in PROTECT stays under watch. Its separate list of the sweep has it if its watch
+// task was lost, or if a final transaction must be restored.
 func TestLostWatchInProtectIsSwept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -99,9 +99,9 @@ func TestLostWatchInProtectIsSwept(t *testing.T) {
 	}
 }
 
-// A submitter in PROTECT with nothing open is looked at once a minute, so that the
-// foreign transactions are read that its release is judged by. It waits behind those
-// whose watch was lost, and keeps none of them waiting.
+// A submitter in PROTECT without open transactions is checked once a minute, to read the
+// foreign transactions that its release needs. Those whose watch task was lost come first, and
+// it delays none of them.
 func TestIdleSubmitterInProtectIsSwept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// What consumed a nonce is kept as it was read, under the fence; of one nonce what was
-// read last.
+// A foreign transaction is stored as it was read, under the fence. The last reading of a nonce
+// stays.
 func TestForeignTransactionsAreKept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

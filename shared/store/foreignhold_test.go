@@ -215,7 +215,8 @@ func TestIntentOfAHandlerIsLetGoOnByItself(t *testing.T) {
 	}
 }
 
-// What is held beside a foreign transaction may have run: CANCELLED is not answered.
+// An intent held beside a foreign transaction may have run, so a cancel does not return
+// CANCELLED.
 func TestWhatMayHaveRunIsNotCancelled(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -263,8 +264,8 @@ func TestHeldIntentOfALimitedSubmitterCounts(t *testing.T) {
 	}
 }
 
-// A match ends the held intent as the foreign transaction ended, for good; what does
-// something else, or is not held for it, is refused.
+// A match ends the held intent for good, as the foreign transaction ended. An intent with
+// another call, or one not held for it, is refused.
 func TestMatchEndsTheIntent(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -58,8 +58,8 @@ func inQueue(w txmanager.SubmitterState) (ids []string) {
 	return ids
 }
 
-// What was in the queue of a restored copy gets no nonce until its caller posts it
-// again; what is posted afterwards is not kept waiting by it.
+// A queued intent of a restored copy gets no nonce until its caller posts it again, and does
+// not delay later intents.
 func TestAcceptanceHoldsTheQueue(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -258,7 +258,7 @@ func TestHeldIntentIsCancelled(t *testing.T) {
 	}
 }
 
-// What is held takes no place in a bounded queue.
+// A held intent takes no room in a bounded queue.
 func TestHeldIntentsLeaveTheQueueItsRoom(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -106,8 +106,8 @@ func TestLimitsOfACaller(t *testing.T) {
 	}
 }
 
-// A successor has the share of the caller before it, as it is used, and no second one; also after
-// further successions, and where the policy names the old caller alone.
+// A successor gets the former caller's remaining quota and no second one. That also holds
+// after further successions, and if the policy names only the old caller.
 func TestASuccessorHasNoSecondShare(t *testing.T) {
 	t.Parallel()
 	for name, named := range map[string]string{"named": ann, "by *": store.AnyCaller} {
@@ -452,8 +452,8 @@ func TestPropertyNoMoreThanADayIsOutstanding(t *testing.T) {
 	}
 }
 
-// Nothing is given back of an intent that may have been carried out: in PROTECT, after one that
-// began while the intent was there, and in a database that was accepted since.
+// Use is not released for an intent that may have been carried out: in PROTECT, after a
+// PROTECT incident that began while it was queued, and in a database that was accepted since.
 func TestDoubtGivesNothingBack(t *testing.T) {
 	t.Parallel()
 	for name, doubt := range map[string]string{

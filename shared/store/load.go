@@ -86,7 +86,7 @@ const isNotDeferred = `(m.set_aside_nonce is null or not exists (
        select from managed_tx u
         where u.submitter = m.submitter and u.unsettled and u.nonce <= m.set_aside_nonce))`
 
-// barred is why the submitter's present callers would not let a queued m be posted; ” if they
+// barred is why the submitter's present callers would not let a queued m be posted; empty if they
 // would. The checks are those of [mayPost]. With $3, "*" matches every token.
 var barred = `(
        select case when not (` + presentCaller("m") + ` = any(s.callers)

@@ -11,9 +11,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Many invocations at once, each with an intent of its own, either hold the
-// lease or leave a mark. A mark under a token is served by the very next look,
-// which sees the intent; no release under that token slips past it.
+// Many invocations at once, each with a separate intent, either hold the lease or set the
+// rerun flag. The next iteration serves a flag set under its token and sees the intent. No
+// release under that token misses it.
 func TestH25MarkAndReleaseAreAtomic(t *testing.T) {
 	t.Parallel()
 	const workers, each = 8, 25
@@ -47,7 +47,7 @@ type history struct {
 	marks    []mark
 }
 
-// mark is one left under a token by whoever had stored an intent.
+// mark is a rerun flag set under a token by an invocation that had stored an intent.
 type mark struct {
 	token int64
 	txID  string

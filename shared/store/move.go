@@ -79,8 +79,8 @@ func (s *Store) Expect(ctx context.Context, current mark.Seen, said mark.Said) (
 // expectAttempts is the largest number of attempts to lock for a move. Other transactions take
 // these locks in other orders, and Postgres ends one of two that deadlock.
 const (
-	expectAttempts  = 10
-	deadlockCode = "40P01"
+	expectAttempts = 10
+	deadlockCode   = "40P01"
 )
 
 func (s *Store) expect(ctx context.Context, current mark.Seen, said mark.Said) (m mark.Mark, done bool, err error) {

@@ -126,8 +126,8 @@ func TestQuarterIsDetached(t *testing.T) {
 	}
 }
 
-// What is to be sent, and whose documents are gone all the same, is left alone:
-// no load takes it for something else.
+// A transaction to be sent whose documents are missing is not touched: no load takes it for
+// another.
 func TestLoadWithoutDocumentsIsRefused(t *testing.T) {
 	t.Parallel()
 	for what, name := range map[string]string{"queued, its payload": "payload", "sent, its bytes": "version:1"} {
@@ -216,8 +216,8 @@ func TestQuietTransactionsAreLoadedWithoutDocuments(t *testing.T) {
 
 const openAlices = `insert into protect_episode (submitter, episode, evidence) values ('` + string(alice) + `', 1, '{}')`
 
-// Partitions are made ahead, once, by whoever asks, while others write; and what
-// has gone to the default partition stays there.
+// Partitions are created ahead, once, by concurrent callers, while others write. Rows in the
+// default partition stay there.
 func TestPartitionsAreKept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -108,8 +108,8 @@ func payoutIntent(sub txmanager.Submitter, requestID string) store.Intent {
 	return in
 }
 
-// The proof of each payout is kept as it was, in the commit that confirms it; of what
-// is no payout nothing is.
+// The commit that confirms a payout stores its proof unchanged. A transaction that is no
+// payout has none.
 func TestProofsAreKept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -157,7 +157,7 @@ func endAll(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, by txman
 	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: moves, LeaseEnd: txmanager.ReleaseUnlessRerun})
 }
 
-// What is on record of a request, and what makes "nothing" prove nothing.
+// The stored state of a request, and the cases in which a missing row proves nothing.
 func TestPayoutOnRecord(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -303,8 +303,8 @@ func requests(all []store.ConfirmedPayout) (text string) {
 	return text
 }
 
-// What is asked of a payout is found by its key, among millions as among none, whatever
-// the planner thinks of an empty table.
+// Payout queries use the key, with millions of rows and with none, whatever the planner
+// assumes of an empty table.
 func TestPlansOfPayouts(t *testing.T) {
 	t.Parallel()
 	for _, full := range []bool{false, true} {

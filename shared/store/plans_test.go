@@ -189,9 +189,9 @@ func compareGolden(t *testing.T, file, got string) {
 	}
 }
 
-// grow fills the database with 50,000 finished transactions, half of them of one
-// submitter, numbered(0), and the others of 25,000; with the queue and the
-// unsettled ones of a few more; and counts them for the planner.
+// grow inserts 50,000 terminal transactions: half of one submitter, numbered(0), the rest of
+// 25,000 others. It adds the queue and the open transactions of a few more, and analyzes the
+// tables.
 func grow(t *testing.T, db storetest.Bundle) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), db.URL)
@@ -290,8 +290,8 @@ func updates(t *testing.T, db storetest.Bundle, column string) int {
 	return value[int](t, db, `select `+column+` from pg_stat_user_tables where relname = 'managed_tx'`)
 }
 
-// moveAll moves everything of sub that is unsettled, by a store of its own: when
-// its sessions end they report their statistics.
+// moveAll moves every open transaction of sub by a separate store, whose sessions report their
+// statistics when they end.
 func moveAll(t *testing.T, url string, sub txmanager.Submitter, change func(*txmanager.Tx)) {
 	t.Helper()
 	s, err := store.Open(t.Context(), storetest.Options(url, storetest.Rules))
