@@ -95,7 +95,7 @@ func TestOwnVersionsAreThoseOfTheNonces(t *testing.T) {
 
 // A request that ended on an operator's statement alone says so wherever it is asked for,
 // and the release has the statement on record.
-func TestAStatementIsOneSpan(t *testing.T) {
+func TestRequestEndedByStatementReportsTheStatement(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
