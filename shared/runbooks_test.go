@@ -288,8 +288,8 @@ var queried = map[string]string{
 	"req_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "user_id": "7", "asset_id": "1",
 }
 
-// told checks that a query about sessions shows the one that is idle in a transaction.
-func told(ctx context.Context, conn *pgx.Conn, query string) bool {
+// showsIdleSession reports whether a query about sessions finds the one that is idle in a transaction.
+func showsIdleSession(ctx context.Context, conn *pgx.Conn, query string) bool {
 	rows, err := conn.Query(ctx, query)
 	if err != nil {
 		return false
@@ -346,7 +346,7 @@ func TestQueriesOfRunbooksRun(t *testing.T) {
 				if !strings.Contains(statement, "pg_stat_activity") {
 					continue
 				}
-				if ofSessions++; !told(t.Context(), conn, statement) {
+				if ofSessions++; !showsIdleSession(t.Context(), conn, statement) {
 					t.Errorf("%s.md: a reader does not see what another's session does:\n%s", name, statement)
 				}
 			}

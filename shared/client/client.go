@@ -23,7 +23,7 @@ type Options struct {
 	AttemptTimeout time.Duration     // one attempt; 0: 30 s, which is more than a transfer is driven for
 	RetryFirst     time.Duration     // the wait after the first attempt, at most, if the answer gives none; 0: 100 ms
 	RetryMost      time.Duration     // the same after many; 0: 5 s
-	PollFirst      time.Duration     // the wait after the first look of WaitTx and WaitTransfer; 0: 250 ms
+	PollFirst      time.Duration     // the wait after the first poll of WaitTx and WaitTransfer; 0: 250 ms
 	PollMost       time.Duration     // the same after many; 0: 5 s
 }
 

@@ -30,7 +30,7 @@ type Proposal struct {
 	Reason        string          `json:"reason"`
 	CreatedAt     time.Time       `json:"createdAt"`
 	ExpiresAt     time.Time       `json:"expiresAt"`
-	ApprovedBy    string          `json:"approvedBy"` // "": nobody has
+	ApprovedBy    string          `json:"approvedBy"` // "": not approved
 	ApproveReason string          `json:"approveReason"`
 	ApprovedAt    *time.Time      `json:"approvedAt"`
 	ClosedBy      string          `json:"closedBy"`    // who rejected it

@@ -22,7 +22,7 @@ type TransferRequest struct {
 	// that may crash during the call must choose and store its own CID.
 	CID string `json:"cid"`
 
-	UserID int64 `json:"user_id,omitempty"` // has to be the token's user; 0: left out
+	UserID int64 `json:"user_id,omitempty"` // has to be the token's user; 0: omitted
 }
 
 // PayoutRequest requests a payment from Funding to an external address.
@@ -78,7 +78,7 @@ type Transfer struct {
 	Asset      string        `json:"asset"`
 	Amount     string        `json:"amount"`
 	State      TransferState `json:"state"`
-	Reason     string        `json:"reason"` // why it failed or is given back; "": it has not
+	Reason     string        `json:"reason"` // why it failed or is refunded; "": neither
 	CreatedAt  time.Time     `json:"created_at"`
 	UpdatedAt  time.Time     `json:"updated_at"`
 }

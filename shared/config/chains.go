@@ -41,7 +41,7 @@ func (c *Chains) settings() []setting {
 // ServedChain is the complete configuration of one chain.
 type ServedChain struct {
 	ID            uint64
-	URLs          []Secret // of its nodes, in the order in which they are preferred; none where a function needs no node
+	URLs          []Secret // of its nodes, in order of preference; empty if a function needs no node
 	Quorum        int      // 0: more than half of the nodes; of two, one
 	BlockTime     time.Duration
 	FeeKind       FeeKind

@@ -24,7 +24,7 @@ type Audit struct {
 	Unsealed   int64            // links since the last seal: the next mark has them
 	Seal       mark.Seal        // the last one
 	Logins     map[string]int64 // links, by the login of the database that wrote the row
-	Findings   []string         // what does not fit, at most [maxFindings]; none: all does
+	Findings   []string         // contradictions, at most [maxFindings]; empty if all rows fit
 	More       int              // findings that are not listed
 }
 
@@ -88,12 +88,12 @@ type chainEnd struct {
 
 // VerifyAudit recomputes the hash chain over the audit rows. It compares the chain with the
 // stored links, the seals, and the seal that the mark names. marked is nil where there is no
-// mark; the caller reads the mark first. told gets the number of links read and the total, at
+// mark; the caller reads the mark first. report gets the number of links read and the total, at
 // intervals. VerifyAudit reads one snapshot and writes nothing.
-func (s *Store) VerifyAudit(ctx context.Context, marked *mark.Seal, told func(done, all int64)) (a Audit, err error) {
+func (s *Store) VerifyAudit(ctx context.Context, marked *mark.Seal, report func(done, all int64)) (a Audit, err error) {
 	err = pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		a = Audit{Logins: make(map[string]int64)}
-		ends, err := a.readLinks(ctx, tx, told)
+		ends, err := a.readLinks(ctx, tx, report)
 		if err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (s *Store) VerifyAudit(ctx context.Context, marked *mark.Seal, told func(do
 const reportEvery = 50_000
 
 // readLinks follows the chains and returns the last computed link of each.
-func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, told func(done, all int64)) (map[txmanager.Submitter]chainEnd, error) {
+func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, report func(done, all int64)) (map[txmanager.Submitter]chainEnd, error) {
 	var all int64
 	if err := tx.QueryRow(ctx, `select count(*) from audit_link`).Scan(&all); err != nil {
 		return nil, err
@@ -156,8 +156,8 @@ func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, told func(done, all in
 		} else {
 			a.Logins[login]++
 		}
-		if a.Links++; a.Links%reportEvery == 0 && told != nil {
-			told(a.Links, all)
+		if a.Links++; a.Links%reportEvery == 0 && report != nil {
+			report(a.Links, all)
 		}
 		return nil
 	})

@@ -20,7 +20,7 @@ type CallersChange struct {
 	By        string
 	Reason    string
 
-	OnlyFewer bool // callers are left out, and none is new: see [ErrNotTighter]
+	OnlyFewer bool // the change only removes callers: see [ErrNotTighter]
 }
 
 // CallersError reports callers that do not fit the submitter's present ones. Nothing was
@@ -30,7 +30,7 @@ type CallersError struct {
 	Detail string
 }
 
-// Error names the field and describes what does not fit.
+// Error names the field and the contradiction.
 func (e CallersError) Error() string { return e.Field + " " + e.Detail }
 
 // endLeaseSession takes the lease from its holder, which can then write nothing of what it
@@ -211,7 +211,7 @@ func (c callers) follow(successor, old string) {
 	}
 }
 
-// settle gives each caller what was stored under its own name, in any spelling.
+// settle gives each caller the intents stored under its own name, in any spelling.
 func (c callers) settle() error {
 	for _, name := range c.listed {
 		if present := c.succeeded[name]; present != "" {

@@ -104,8 +104,8 @@ func queueTransitions(b *pgx.Batch, l lease.Lease, moves []txmanager.Transition,
 			return err
 		}
 	}
-	b.Queue(applyTransitions, l.Token, c.id, c.from, c.state, c.sub, c.setAside, c.lastSubmit, c.nextResubmit,
-		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.served, c.mined, c.decided, c.replacedBy, c.nextBump, c.diagnosis, c.recorded, c.heldBack, c.deferred).
+	b.Queue(applyTransitions, l.Token, c.id, c.from, c.state, c.sub, c.deferredUntil, c.lastSubmit, c.nextResubmit,
+		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.completedAction, c.mined, c.decided, c.replacedBy, c.nextBump, c.diagnosis, c.recorded, c.blockedSince, c.deferred).
 		Exec(func(tag pgconn.CommandTag) error {
 			done.Transitioned = int(tag.RowsAffected())
 			return nil
@@ -124,9 +124,9 @@ func queueTransitions(b *pgx.Batch, l lease.Lease, moves []txmanager.Transition,
 // transitionColumns are the transitions as columns for unnest.
 type transitionColumns struct {
 	id, from, state, sub, lastError                []string
-	firstSubmit, nextBump, heldBack, deferred      []*time.Time
-	served, mined, decided, replacedBy             []*string
-	setAside, recorded                             []*int64
+	firstSubmit, nextBump, blockedSince, deferred  []*time.Time
+	completedAction, mined, decided, replacedBy    []*string
+	deferredUntil, recorded                        []*int64
 	lastSubmit, nextResubmit, lastCheck, nextCheck []*time.Time
 	attempts                                       []int
 	receipt, confirmations, diagnosis              []*string
@@ -184,15 +184,15 @@ func (c *transitionColumns) add(m txmanager.Transition) error {
 	c.id, c.from = append(c.id, t.ID), append(c.from, string(m.From))
 	c.state, c.sub = append(c.state, string(t.State)), append(c.sub, string(t.Sub))
 	mined, replacedBy := minedHashes(t)
-	c.served, c.mined, c.replacedBy = append(c.served, textOrNull(string(m.CompletedAction))), append(c.mined, mined), append(c.replacedBy, replacedBy)
+	c.completedAction, c.mined, c.replacedBy = append(c.completedAction, textOrNull(string(m.CompletedAction))), append(c.mined, mined), append(c.replacedBy, replacedBy)
 	var decided *string
 	if m.Decision != nil {
 		decided = textOrNull(string(m.Decision.Action))
 	}
 	c.decided = append(c.decided, decided)
 	c.firstSubmit, c.nextBump = append(c.firstSubmit, micros(t.FirstSubmitAt)), append(c.nextBump, micros(t.NextBumpAt))
-	c.heldBack, c.deferred = append(c.heldBack, micros(t.HeldBackSince)), append(c.deferred, micros(t.DeferredAt))
-	c.setAside = append(c.setAside, optional(t.DeferredUntilNonce))
+	c.blockedSince, c.deferred = append(c.blockedSince, micros(t.HeldBackSince)), append(c.deferred, micros(t.DeferredAt))
+	c.deferredUntil = append(c.deferredUntil, optional(t.DeferredUntilNonce))
 	var recorded *int64
 	if t.Recorded != nil {
 		recorded = optional(&t.Recorded.Nonce)

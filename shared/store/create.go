@@ -39,8 +39,8 @@ type Intent struct {
 type Accepted struct {
 	TxID   string
 	New    bool  // this call stored it
-	Queued bool  // it waits for its nonce, and an advance is due: nobody is known to look
-	Token  int64 // in force after the commit; 0 before the first tenure
+	Queued bool  // it waits for its nonce, and the caller must enqueue an advance: no invocation is known to query the queue
+	Token  int64 // in force after the commit; 0 before the first lease session
 }
 
 // Errors of [Store.Create]. After each, this attempt has stored nothing.
@@ -106,7 +106,7 @@ select i.tx_id, 'payload', i.payload::json
  where exists (select from managed_tx m where m.tx_id = i.tx_id)
     on conflict do nothing`
 
-// findIntents returns what is stored. It reads the fencing token in a statement after the
+// findIntents returns the stored rows. It reads the fencing token in a statement after the
 // commit: an earlier token may name a task that is used up. It also reports whether an
 // invocation will query the queue after that commit. That is the holder of an unexpired lease,
 // or the invocation that frees the window; see recheckQueue. An intent whose submitter is not
@@ -327,7 +327,7 @@ type foundIntent struct {
 	txID, state   string
 	fingerprint   []byte
 	own           bool // it is this caller's
-	served        bool // somebody will look at the queue after the commit
+	served        bool // an invocation will query the queue after the commit
 	epoch         string
 	full          bool // the queue is at its bound
 	handlerMay    bool // its handler, if it names one, is the submitter's too
@@ -336,7 +336,7 @@ type foundIntent struct {
 	judged        bool // it was held to a policy
 	refused       *PolicyError
 	nameEpoch     string
-	recorded      bool   // a release put it on record, for whoever may post for the submitter
+	recorded      bool   // a release recorded it, for every caller that may post for the submitter
 	txHash        string // last signed, or of the foreign transaction that it was
 	now           time.Time
 }

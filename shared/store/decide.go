@@ -24,7 +24,7 @@ type DecisionResult struct {
 	Submitter txmanager.Submitter
 	State     txmanager.State
 	SubState  txmanager.SubState
-	Ordered   txmanager.Action // waits for whoever holds the lease
+	Ordered   txmanager.Action // requested action, carried out by the lease holder
 	Token     int64            // in force after the commit
 	Recorded  bool             // the decision was new
 	Trace     []byte           // of the transaction's request, a [telemetry.Origin]; nil: not traced

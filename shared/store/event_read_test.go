@@ -45,7 +45,7 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 		{other, "", 0, 9, ""}, {other, alice, 0, 9, ""}, {shop, "", 1, 1, "b"}, {shop, "", 4, 9, ""}, {operator, "", 2, 1, "c"},
 	} {
 		got, _, err := db.Events(t.Context(), store.EventQuery{After: &c.after, Submitter: c.sub, Size: c.size}, c.v)
-		if text := strings.Join(toldOf(t, got), " "); err != nil || text != c.want {
+		if text := strings.Join(requestIDsOf(t, got), " "); err != nil || text != c.want {
 			t.Errorf("%+v: got %q, %v; want %q", c, text, err, c.want)
 		}
 	}

@@ -73,18 +73,18 @@ func anotherStore(t *testing.T, db storetest.Bundle, mode store.EventMode, h *he
 	return db
 }
 
-// told is an event as a receiver has it.
-type told struct {
+// deliveredEvent is the body of an event as a webhook endpoint gets it.
+type deliveredEvent struct {
 	Type      string
 	Sequence  int
 	RequestID string
 	Data      map[string]any
 }
 
-func read(t *testing.T, all []txmanager.Event) (out []told) {
+func read(t *testing.T, all []txmanager.Event) (out []deliveredEvent) {
 	t.Helper()
 	for _, e := range all {
-		var one told
+		var one deliveredEvent
 		if err := json.Unmarshal(e.Body, &one); err != nil {
 			t.Fatalf("%s: %v", e.Body, err)
 		}
@@ -163,7 +163,7 @@ func liveOnce(t *testing.T, db storetest.Bundle) store.Intent {
 }
 
 // lifeOf are the expected events of that lifecycle.
-func lifeOf(hash string) []told {
+func lifeOf(hash string) []deliveredEvent {
 	of := func(n uint64, fork byte) any {
 		return map[string]any{"number": float64(n), "hash": block(n, fork).Hash.String()}
 	}
@@ -176,7 +176,7 @@ func lifeOf(hash string) []told {
 		}
 		return map[string]any{"newFork": newFork, "final": final, "confirmations": list}
 	}
-	return []told{
+	return []deliveredEvent{
 		{"TxAccepted", 1, "r-1", map[string]any{}},
 		{"TxSubmitted", 2, "r-1", map[string]any{"txHash": hash}},
 		{"TxReceiptUpdated", 3, "r-1", receipt(7, 1)},
@@ -323,19 +323,19 @@ func TestEventsCommittedLateComeLater(t *testing.T) {
 	late.do(withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values (gen_random_uuid(), $1, 'late', 'shop', sha256('x'))`), alice)
 	postEvent(t, db, alice, "early")
 	first := page(t, db, 0, operator)
-	if got := toldOf(t, first); !slices.Equal(got, []string{"early"}) {
+	if got := requestIDsOf(t, first); !slices.Equal(got, []string{"early"}) {
 		t.Fatalf("before the commit: got %v, want early alone", got)
 	}
 	late.do(`commit`)
 	if low := value[bool](t, db, `select o.id < 2 from event_outbox o`); !low {
 		t.Fatal("the late one took no lower number: the test proves nothing")
 	}
-	if got := toldOf(t, page(t, db, first[0].Position, operator)); !slices.Equal(got, []string{"late"}) {
+	if got := requestIDsOf(t, page(t, db, first[0].Position, operator)); !slices.Equal(got, []string{"late"}) {
 		t.Errorf("behind what was read: got %v, want late", got)
 	}
 }
 
-func toldOf(t *testing.T, all []txmanager.Event) (ids []string) {
+func requestIDsOf(t *testing.T, all []txmanager.Event) (ids []string) {
 	t.Helper()
 	for _, e := range read(t, all) {
 		ids = append(ids, e.RequestID)

@@ -11,7 +11,7 @@ import (
 // groupCommit stores the creates that wait in this process at the same time in one round trip
 // and one commit. A create that finds no round trip under way starts one at once. Creates that
 // arrive meanwhile share the next one. No create waits for others to arrive. Each round trip
-// is made by one of its own creates.
+// is made by one of the creates in it.
 type groupCommit struct {
 	mu      sync.Mutex
 	running bool // a round trip is on the way, and not slow
@@ -60,7 +60,7 @@ func (s *Store) create(ctx context.Context, in Intent, bound int) (Created, erro
 		if g.leave(w) {
 			return Created{}, ctx.Err()
 		}
-		got := <-w.answer // it is on its way and may be stored: somebody has to ask for its task
+		got := <-w.answer // its round trip is under way and may store it: the caller needs the answer to enqueue its task
 		return got, got.Err
 	}
 }

@@ -186,7 +186,7 @@ func queueRelease(b *pgx.Batch, l lease.Lease, r txmanager.LeaseEnd, done *txman
 	}
 	b.Queue(statement, l.Submitter, l.Owner, l.Token).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&done.Token)
-		if errors.Is(err, pgx.ErrNoRows) { // the wake mark
+		if errors.Is(err, pgx.ErrNoRows) { // the rerun flag is set
 			return nil
 		}
 		done.Released = err == nil

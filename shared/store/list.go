@@ -17,7 +17,7 @@ var ErrCursor = errors.New("no such place in the list")
 type ListQuery struct {
 	Submitter txmanager.Submitter
 	State     txmanager.State // "": of every state
-	After     string          // the place that the page before has told; "": from the newest on
+	After     string          // the cursor from the previous page; "": from the newest on
 	Size      int             // at most so many, from 1 on
 }
 

@@ -17,7 +17,7 @@ type EventMode string
 const (
 	EventsDropped EventMode = ""     // nothing, but for those of transactions accepted while they were kept
 	EventsKept    EventMode = "keep" // they are rows, of the same commit
-	EventsLogged  EventMode = "log"  // whoever made the statement is told of each
+	EventsLogged  EventMode = "log"  // the session that made the statement is notified of each
 )
 
 // EventNews has the events of one completed round trip. A round trip that failed, or whose

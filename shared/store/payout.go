@@ -27,11 +27,11 @@ type Payout struct {
 	LastError string
 	Payload   []byte // of what is CONFIRMED: what was to be done, for ever …
 	Receipt   []byte // … and the final receipt as the node gave it; nil: it came with none
-	Token     int64  // in force; 0 before the first tenure
+	Token     int64  // in force; 0 before the first lease session
 
 	Pays      bool    // the submitter is registered, for [PayoutCaller] alone
 	Foreign   bool    // the database is not the one written last: nothing in it is believed
-	Protected bool    // an episode of PROTECT is open: "there is none" proves nothing
+	Protected bool    // a PROTECT incident is open: a missing request proves nothing
 	Taken     bool    // a release recorded that a transaction which is not on record was this request
 	TakenAt   *uint64 // the nonce of that transaction, or of the one that an operator matched it with; nil: neither
 	TakenBy   string  // its hash, as it was read before the release; "": it was not

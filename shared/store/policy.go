@@ -174,7 +174,7 @@ const feesInDay = `case when p.max_day_fees_wei is not null then
          - coalesce((select f.total_wei from submitter_fee f
              where f.submitter = p.submitter and f.at <= (select clock_timestamp() - interval '24 hours') order by f.at desc, f.number desc limit 1), 0) end`
 
-// inDay is the scope's use within 24 hours, less what was released. total are the running
+// inDay is the scope's use within 24 hours, less released amounts. total are the running
 // sums.
 func inDay(total, sums, column, scope, now string) string {
 	return `coalesce(` + total + `, 0)

@@ -14,7 +14,7 @@ import (
 // QueueCancel is an operator's cancellation of a submitter's queued intents.
 type QueueCancel struct {
 	Submitter txmanager.Submitter
-	Caller    string // only what is stored under this full name; "": whoever posted it
+	Caller    string // only intents stored under this full name; "": those of every caller
 	By        string
 	Reason    string
 	Limit     int // of intents

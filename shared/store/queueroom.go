@@ -18,7 +18,7 @@ type queueRooms struct {
 
 type queueRoom struct {
 	until  time.Time // by the monotonic clock
-	passes int       // creates that need not look
+	passes int       // creates that need no count
 }
 
 // queueRoomTTL is how long a count with room left is cached.
@@ -40,7 +40,7 @@ func (b *queueRooms) needsCount(s txmanager.Submitter) bool {
 func (b *queueRooms) noteRoom(s txmanager.Submitter, left int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.seen) >= 10_000 { // forgetting costs a look and nothing else
+	if len(b.seen) >= 10_000 { // clearing costs one count each
 		b.seen = nil
 	}
 	if b.seen == nil {

@@ -210,7 +210,7 @@ type Reservation struct {
 	TxID      string
 	RequestID string
 	Submitter txmanager.Submitter
-	Nonce     *uint64                    // nil: it was given back, and given out again
+	Nonce     *uint64                    // nil: it was released and allocated again
 	State     txmanager.ReservationState // "": the request is an intent's
 	Owner     string
 	Until     time.Time // by the database's clock; of an intent it says nothing
