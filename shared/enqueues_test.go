@@ -84,8 +84,8 @@ func uses(code ast.Node) (names []string) {
 	return names
 }
 
-// reached adds what a function uses, and what that uses. It leaves out the kinds of
-// work of which it makes no tasks: they are served, or looked at.
+// reached adds the functions that a function uses, recursively. It excludes the kinds of work
+// for which it enqueues no tasks, because it only serves or checks them.
 func reached(declared map[string]*ast.FuncDecl, name string, used map[string]bool) {
 	f := declared[name]
 	if f == nil {

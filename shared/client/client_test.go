@@ -239,7 +239,7 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// A wait outlives looks that fail, and ends with the state or a refusal.
+// A wait continues after failed polls, and ends with the state or a refusal.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	state := func(state string) http.HandlerFunc {

@@ -146,8 +146,8 @@ func TestAllocationAfterTheCursorWasMovedByHand(t *testing.T) {
 	}
 }
 
-// Nothing is allocated while an episode of PROTECT is open, whatever the holder
-// had loaded before it was opened.
+// Nothing is allocated while a PROTECT incident is open, even if the holder had loaded the
+// state before.
 func TestNoAllocationInProtect(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -87,9 +87,9 @@ type chainEnd struct {
 }
 
 // VerifyAudit recomputes the hash chain over the audit rows. It compares the chain with the
-// stored links, the seals, and the seal that the mark names. marked is nil where there is no
-// mark; the caller reads the mark first. report gets the number of links read and the total, at
-// intervals. VerifyAudit reads one snapshot and writes nothing.
+// stored links, with the seals, and with the seal marked by the mark. The caller reads the
+// mark first; marked is nil if there is none. report gets the number of links read and the
+// total, at intervals. VerifyAudit reads one snapshot and writes nothing.
 func (s *Store) VerifyAudit(ctx context.Context, marked *mark.Seal, report func(done, all int64)) (a Audit, err error) {
 	err = pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		a = Audit{Logins: make(map[string]int64)}

@@ -61,8 +61,8 @@ func TestBacklog(t *testing.T) {
 	check("some sent", store.Backlog{Queued: 4, Fullest: 3, Stuck: 2, NoReceipt: 2, Protected: 1}, 2*time.Hour)
 }
 
-// The trace that an intent came in is kept with it, at no further round trip, and
-// comes with the work; a repeat in another trace changes nothing.
+// The trace of an intent is stored with it at no further round trip, and is loaded with the
+// submitter's state. A repeat in another trace changes nothing.
 func TestTraceIsKept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -60,7 +60,7 @@ func TestUsable(t *testing.T) {
 	wants("another, removed and refused", "other", 1, map[txmanager.Submitter]bool{bob: true})
 }
 
-// A create tells as much as the question: after it nothing is asked.
+// A create fills the cache too: after it the store queries nothing.
 func TestUsableAfterACreate(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

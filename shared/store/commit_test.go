@@ -165,8 +165,8 @@ func TestAllocationBindsOnlyItsOwnSubmitter(t *testing.T) {
 	}
 }
 
-// What an open episode stands for is written with the judgement that found it,
-// once, and shows until a human closes it.
+// The evidence of a PROTECT incident is written once, with the evaluation that found it, and
+// shows until an operator closes the incident.
 func TestWriteOpensProtectOnce(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

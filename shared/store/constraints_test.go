@@ -37,8 +37,8 @@ func TestDatabaseRefusesNonsense(t *testing.T) {
 }
 
 // plant creates the rows that the writes try to break, and returns the words that name them.
-// alice has $sent (nonce 0), $bound (nonce 1, no bytes), $queued and $next; bob has $theirs
-// (his nonce 0, sent).
+// They are alice's $sent (nonce 0), $bound (nonce 1, no bytes), $queued and $next, and bob's
+// $theirs (nonce 0, sent).
 func plant(t *testing.T, db storetest.Bundle) *strings.Replacer {
 	t.Helper()
 	db.Register(t, alice, 2)

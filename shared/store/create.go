@@ -190,8 +190,9 @@ func (s *Store) CreateAll(ctx context.Context, all []Intent, queueBound int) ([]
 	return s.createSingly(ctx, all, queueBound, err)
 }
 
-// createAll is one attempt. within is the limit of a wait for locks; nil is the session's own.
-// beside allows it to store intents that are held beside a foreign transaction.
+// createAll makes one attempt. A lock wait is limited by within, or by the session's own limit
+// if that is nil. beside allows it to store intents that are held beside a foreign
+// transaction.
 func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, within *time.Duration, beside bool) ([]Created, error) {
 	c := s.intentColumns(all)
 	found, refused := make([]foundIntent, len(all)), make([]*PolicyError, len(all))

@@ -220,7 +220,7 @@ func TestQueueIsWalkedTheMoreTheFullerItIs(t *testing.T) {
 	}
 }
 
-// Of many that come at once so many are taken as there are places, in their order.
+// Of many simultaneous intents, as many are accepted as there is room for, in order.
 func TestQueueBoundBindsABatch(t *testing.T) {
 	t.Parallel()
 	const bound = 10

@@ -74,7 +74,7 @@ const (
 	// A held intent may have run. That is unknown until an operator decides about its foreign
 	// transaction, or, for a restored queue, until the release from PROTECT. A caller who
 	// cancels it is asked to retry, because CANCELLED would claim that it never ran. An
-	// operator knows what was cancelled after the backup.
+	// operator knows the cancels made after the backup.
 	//
 	// A queued intent may have run too while the submitter is in PROTECT: after a restore, or
 	// by hand. A caller's cancel parks it: it is held, and no release lets it proceed.

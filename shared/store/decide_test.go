@@ -21,8 +21,8 @@ func decide(t *testing.T, db storetest.Bundle, txID string, by store.Viewer, act
 	return db.RecordDecision(t.Context(), store.Decision{TxID: txID, By: by, Action: action, Reason: "because"})
 }
 
-// A cancel in the queue is done at once; of one with a nonce an order is kept,
-// once, which the holder's own writes do not wipe out.
+// A queued intent is cancelled at once. For one with a nonce the requested action is stored
+// once, and the holder's own writes keep it.
 func TestDecideCancel(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// A caller reads the events of its own transactions, an operator all, also by submitter.
-// Positions that were never assigned, or whose events were deleted, give distinct errors.
+// A caller reads its transactions' events, an operator all, also by submitter. Positions that
+// were never assigned, or whose events were deleted, give distinct errors.
 func TestEventsWhoSeesWhich(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)
@@ -68,8 +68,8 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 	}
 }
 
-// A reader whose position has no new events of its own can continue after all others' events
-// were deleted: it has missed none.
+// A reader without new events can continue after all others' events were deleted: it has
+// missed none.
 func TestEventsAreReadOnBehindThoseOfOthers(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)

@@ -41,7 +41,7 @@ func init() {
 	guarded["make_events"] = []duty{{"managed_tx", `update managed_tx set events_kept = true where tx_id = $queued`, isFinal, "events_are_counted"}}
 }
 
-// heard is what the store has told of events.
+// heard records the events that the store delivers.
 type heard struct {
 	mu   sync.Mutex
 	news store.EventNews
@@ -123,7 +123,7 @@ func block(n uint64, fork byte) txmanager.Header {
 	return txmanager.Header{Number: n, Hash: txmanager.Hash{fork, byte(n)}}
 }
 
-// becomes moves the only unsettled transaction.
+// becomes moves the only open transaction.
 func becomes(t *testing.T, db storetest.Bundle, change func(*txmanager.Tx)) {
 	t.Helper()
 	w := take(t, db, alice, "a/1")
@@ -233,7 +233,7 @@ func TestEventsReachASessionThatSuppressesNotices(t *testing.T) {
 	}
 }
 
-// With events off nothing is kept or told, and the sequence goes on all the same.
+// With events off nothing is stored or delivered, and the sequence continues.
 func TestEventsOff(t *testing.T) {
 	t.Parallel()
 	db, h := withEvents(t, store.EventsDropped)
@@ -343,8 +343,8 @@ func requestIDsOf(t *testing.T, all []txmanager.Event) (ids []string) {
 	return ids
 }
 
-// Readers go on behind what they have seen, while many create and several give
-// positions at once: each event is seen once, each transaction's in order.
+// Readers continue after their last position while many sessions create and several assign
+// positions. Each reader sees each event once, and each transaction's events in order.
 func TestEventsUnderLoadAreSeenOnce(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)

@@ -60,9 +60,9 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 	}
 }
 
-// A release has judged by what consumed a nonce, and intents are held by the digest of its
-// call. Another transaction in its place, after a reorg below finality, changes neither: the
-// reading is refused. The same transaction in another block is taken.
+// A release has used a foreign transaction, and intents are held by the digest of its call.
+// After a reorg below finality another transaction in its place changes neither: the reading
+// is refused. The same transaction in another block is stored.
 func TestAJudgedForeignTransactionStaysTheSame(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -102,8 +102,8 @@ func TestAJudgedForeignTransactionStaysTheSame(t *testing.T) {
 	}
 }
 
-// How far blocks were read is kept with what they had, in one commit under the fence: a
-// token that is not in force any more stores neither. Another episode begins anew.
+// The progress of reading blocks is stored with their transactions, in one commit under the
+// fence. A former token stores neither. Another PROTECT incident begins anew.
 func TestForeignReadingIsKept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

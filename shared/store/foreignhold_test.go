@@ -66,8 +66,8 @@ func mustCreate(t *testing.T, db storetest.Bundle, in store.Intent) (a store.Acc
 	return a, held
 }
 
-// A foreign transaction whose request is not known holds one new intent with its call,
-// and no other; a post that is repeated does not let it go on.
+// A foreign transaction whose request is unknown holds one new intent with its call, and no
+// other. A repeated post does not let it proceed.
 func TestForeignTransactionHoldsOneMatchingIntent(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -156,8 +156,8 @@ func TestForeignTransactionsHoldAmongMany(t *testing.T) {
 	}
 }
 
-// A written-off nonce lets its intent go on, once, on record; the last one also those
-// whose call is not known.
+// A written-off nonce lets its intent proceed, once, with a record. The last one also lets
+// those with an unknown call proceed.
 func TestWriteOffLetsIntentsProceed(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -203,7 +203,7 @@ func TestWriteOffLetsIntentsProceed(t *testing.T) {
 	}
 }
 
-// An operator lets a single intent go on whose call is not known.
+// An operator lets a single intent with an unknown call proceed.
 func TestIntentOfAHandlerIsLetGoOnByItself(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -67,8 +67,8 @@ func TestCreatesGoTogetherButNotBehindASlowOne(t *testing.T) {
 	}
 }
 
-// A caller that leaves does not end the round trip that it makes for others too;
-// one that makes it for itself alone does.
+// The context of a caller does not end a round trip that it makes for others too. It ends one
+// that the caller makes for itself alone.
 func TestCallerThatLeavesTakesNobodyWithIt(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -149,8 +149,8 @@ func TestLoadWithoutDocumentsIsRefused(t *testing.T) {
 	}
 }
 
-// A transaction that is with a node, and due for nothing, is loaded without
-// payload and bytes, unless it is the lowest or an episode is open.
+// A transaction that a node has, and that is not due, is loaded without payload and bytes,
+// unless it is the lowest or a PROTECT incident is open.
 func TestQuietTransactionsAreLoadedWithoutDocuments(t *testing.T) {
 	t.Parallel()
 	const five = 5

@@ -234,8 +234,8 @@ func TestCancelPayout(t *testing.T) {
 	}
 }
 
-// A create that has not committed is waited for, and then cancelled in the queue; and
-// the other way round it finds the tombstone.
+// A cancel waits for an uncommitted create and then cancels it in the queue. In the reverse
+// order the create finds the tombstone.
 func TestTombstoneWaitsForACreate(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"commit", "rollback"} {

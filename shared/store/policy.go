@@ -218,10 +218,11 @@ type judging struct {
 const ofTheRow = `select m.caller from managed_tx m where m.tx_id = $2::uuid`
 
 // verdict checks one intent, a handler's transaction, or what a reservation's owner signed.
-// The inputs are the submitter $1, the transaction $2, the value $3 (null: not known yet), the
-// targets $4 (see [targetsOf]; null: not known yet), and the count of intents $5. An input
-// that adds nothing always passes, even if the day's limit was lowered below the present use.
-// Recorded times never decrease, so that the windows hold if the clock is set back.
+// Its inputs are the submitter $1, the transaction $2, the value $3, the targets $4 (see
+// [targetsOf]) and the count of intents $5. A value or targets that are not known yet are
+// null. An input that adds nothing always passes, even if the day's limit was lowered below
+// the present use. Recorded times never decrease, so that the windows hold if the clock is set
+// back.
 func verdict(of judging) string {
 	return `
 used as (
@@ -389,8 +390,8 @@ func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound i
 	return judged, nil
 }
 
-// policyInput has the values that a policy checks; nil where a value is not known yet. fee is
-// the most that its gas may cost, or the least if the intent sets no maximum.
+// policyInput has the values that a policy checks. A value that is not known yet is nil. fee
+// is the most that its gas may cost, or the least if the intent sets no maximum.
 type policyInput struct {
 	value, gas, tip, fee *string
 	targets              []string

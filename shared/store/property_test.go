@@ -211,8 +211,8 @@ func (m *model) writeUnder(rt *rapid.T, l lease.Lease) bool {
 	return true
 }
 
-// everybodyWrites under each lease that was ever granted, in any order: at most
-// one of them can.
+// everybodyWrites writes under each lease that was ever granted, in any order. At most one of
+// them can.
 func (m *model) everybodyWrites(rt *rapid.T) {
 	last := slices.Clone(m.handles[max(0, len(m.handles)-5):])
 	writers := map[int64]bool{}

@@ -128,8 +128,8 @@ func TestANamedRequestLeavesItsHoldFree(t *testing.T) {
 	}
 }
 
-// A match that commits while a release is judged takes the request away from it: the
-// release of another nonce by that name changes nothing.
+// A match that commits while a release is evaluated takes the request from it. The release of
+// another nonce by that name then changes nothing.
 func TestAReleaseNamesNothingThatWasMatchedMeanwhile(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

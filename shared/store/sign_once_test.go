@@ -227,8 +227,7 @@ func TestSignedCallReadsWhatIsSigned(t *testing.T) {
 	}
 }
 
-// encodedCall is the receiver, the value and the data, as they stand next to each
-// other.
+// encodedCall is the recipient, the value and the data, in their encoded order.
 func encodedCall(t *testing.T, tx *types.Transaction) (all []byte) {
 	t.Helper()
 	for _, field := range []any{tx.To(), tx.Value(), tx.Data()} {

@@ -10,10 +10,11 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// overdue finds submitters whose next step is overdue by the grace time. That is a check, a
-// broadcast, a nonce without bytes, a queue whose first unheld intent could have a nonce, an
-// expired queued intent, or a rerun flag that no invocation has served. It reads only open
-// rows. It excludes submitters in PROTECT, which an operator releases.
+// overdue finds submitters whose next step is overdue by the grace time. The step is a check,
+// a broadcast or a signature for a bound nonce. It is also the allocation of the first unheld
+// intent, the end of an expired one, or a rerun flag that no invocation has served. The
+// statement reads only open rows. It excludes submitters in PROTECT, which an operator
+// releases.
 //
 // A row that was changed in the future shows that the database's clock was set back. Its
 // planned times lie as far ahead as the clock went back, so it is due now (see [reachable]).
