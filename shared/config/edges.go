@@ -14,7 +14,7 @@ type RPC struct {
 	// or if chains lists the nodes.
 	URLs []Secret
 	// Quorum is how many nodes must agree before an observation ends a transaction or opens
-	// PROTECT. 0 is a default: more than half of a chain's nodes, and one of two nodes.
+	// PROTECT. 0 selects more than half of a chain's nodes, and one of two.
 	Quorum int
 	// MaxLag is how many blocks a node may be behind the others.
 	MaxLag int

@@ -104,8 +104,8 @@ returning tx_id::text`
           limit $4)` + proceedEnd
 )
 
-// parked is true of a held o whose caller cancelled it, and has neither posted it again nor
-// had it let proceed since.
+// parked is true of a held o whose caller cancelled it and has neither posted it again nor had
+// it let proceed since.
 const parked = `exists (select from tx_decision d
                  where d.tx_id = o.tx_id and d.action = 'CANCEL' and not exists (select from tx_decision p where p.tx_id = o.tx_id and p.action = 'PROCEED' and p.id > d.id))`
 

@@ -174,7 +174,8 @@ with ` + verdict(judging{caller: ofTheRow, amount: `$11::numeric`, queues: `fals
 ), ` + countUse(`exists (select from marked)`, ` and j.added_wei > 0`) + `
 select exists (select from marked), v.* from (` + verdictColumns + `) as v`
 
-// markRecyclable makes the nonce's check due now, to detect a foreign transaction.
+// markRecyclable makes the submitter's check due now, so that another intent or reservation
+// gets the nonce.
 const markRecyclable = `
 update managed_tx
    set reservation = 'RECYCLABLE', last_error = 'given back unsigned: ' || $5, next_check_at = clock_timestamp(),

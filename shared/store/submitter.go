@@ -134,7 +134,7 @@ type SubmitterView struct {
 	Succeeded     []Succession        `json:"succeeded"` // by the names of who was succeeded
 }
 
-// Succession is a former caller and its successor, who has what is stored under the former
+// Succession is a former caller and its successor, who has the intents stored under the former
 // name.
 type Succession struct {
 	Caller string `json:"caller"`
