@@ -54,8 +54,8 @@ func TestVariablesDeployedAreSettings(t *testing.T) {
 	}
 }
 
-// Deployed, nobody may end the frozen session of another function: the server does so
-// when the lease of its holder has ended.
+// No deployed function may end the frozen session of another function. The server does so when
+// the lease of its holder has ended.
 func TestTransactionsDeployedEndWithTheLease(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"})
@@ -85,7 +85,7 @@ func TestMetricsAskedForAreCounted(t *testing.T) {
 	}
 }
 
-// Alerts look in the log for what is logged.
+// Each alert filters for a message that the code logs.
 func TestLogLinesAlertedUponAreLogged(t *testing.T) {
 	t.Parallel()
 	policies := text(t, "../terraform/modules/alerts", "policies.tf")

@@ -84,8 +84,8 @@ func uses(code ast.Node) (names []string) {
 	return names
 }
 
-// reached adds what a function uses, and what that uses. It leaves out the kinds of
-// work of which it makes no tasks: they are served, or looked at.
+// reached adds the functions that a function uses, recursively. It excludes the kinds of work
+// for which it enqueues no tasks, because it only serves or checks them.
 func reached(declared map[string]*ast.FuncDecl, name string, used map[string]bool) {
 	f := declared[name]
 	if f == nil {
@@ -102,7 +102,7 @@ func reached(declared map[string]*ast.FuncDecl, name string, used map[string]boo
 	}
 }
 
-// queuesOf are the queues on which what is used makes tasks.
+// queuesOf are the queues on which the used code enqueues tasks.
 func queuesOf(t *testing.T, used map[string]bool) map[string]bool {
 	t.Helper()
 	queues := map[string]bool{}
@@ -120,7 +120,7 @@ func queuesOf(t *testing.T, used map[string]bool) map[string]bool {
 	return queues
 }
 
-// asksLedgers says that what is used asks the ledgers, of which the trading core is one.
+// asksLedgers is true if the used code calls the ledgers, of which the trading core is one.
 func asksLedgers(used map[string]bool) bool {
 	for name := range used {
 		if strings.HasPrefix(name, "a.transfers.coordinator.") || strings.HasPrefix(name, "a.transfers.monitor.") {

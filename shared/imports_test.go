@@ -1,5 +1,5 @@
-// Package shared_test holds rules about the house as a whole: imports run one
-// way, and what the pages say is checked by a test has such a test.
+// Package shared_test holds rules about the whole project: imports run one way, and each test
+// that the pages name exists.
 package shared_test
 
 import (

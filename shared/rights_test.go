@@ -32,7 +32,7 @@ func readersOf(t *testing.T) map[string][]string {
 	return flags
 }
 
-// rightsOf is a function's row: who calls it, and the rights of its service account.
+// rightsOf is a function's row: its callers, and the rights of its service account.
 func rightsOf(t *testing.T, name string, f map[string]any, readers map[string][]string) string {
 	t.Helper()
 	has := func(flag string) bool { _, there := f[flag]; return there }

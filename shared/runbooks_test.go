@@ -137,15 +137,14 @@ func fieldsOf(operation *openapi3.Operation) (names []string) {
 	return names
 }
 
-// member is a name in JSON with its colon, and what nests deeper is left out.
+// member is a name in JSON with its colon, without deeper levels.
 var (
 	nested = regexp.MustCompile(`\{[^{}]*\}`)
 	member = regexp.MustCompile(`"(\w+)":`)
 )
 
-// Each call that a runbook names is one of openapi.yaml's, with the fields of its body,
-// and a test runs it: that its request is accepted is asked by the package of the test
-// ([runbooks.Unproven]).
+// Each call in a runbook is one of openapi.yaml's, with the fields of its body, and a test
+// runs it. The package of that test checks that the request is accepted ([runbooks.Unproven]).
 func TestCallsOfRunbooksAreDescribedAndRun(t *testing.T) {
 	t.Parallel()
 	api := described(t)
@@ -283,15 +282,14 @@ func TestRunbooksNameCommandsThatAreThere(t *testing.T) {
 	}
 }
 
-// queried is what stands for the variables of a runbook's queries.
+// queried are the values for the variables of a runbook's queries.
 var queried = map[string]string{
 	"submitter": "eip155:1:0x00000000000000000000000000000000000000a1", "tx_id": "01a1fda0-b1f9-7b07-a2c1-57c667e395bc",
 	"req_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "user_id": "7", "asset_id": "1",
 }
 
-// told says that a query that asks what sessions do shows the one that does nothing
-// with its transaction open.
-func told(ctx context.Context, conn *pgx.Conn, query string) bool {
+// showsIdleSession reports whether a query about sessions finds the one that is idle in a transaction.
+func showsIdleSession(ctx context.Context, conn *pgx.Conn, query string) bool {
 	rows, err := conn.Query(ctx, query)
 	if err != nil {
 		return false
@@ -348,7 +346,7 @@ func TestQueriesOfRunbooksRun(t *testing.T) {
 				if !strings.Contains(statement, "pg_stat_activity") {
 					continue
 				}
-				if ofSessions++; !told(t.Context(), conn, statement) {
+				if ofSessions++; !showsIdleSession(t.Context(), conn, statement) {
 					t.Errorf("%s.md: a reader does not see what another's session does:\n%s", name, statement)
 				}
 			}

@@ -65,8 +65,8 @@ func packed(files http.Dir) http.Handler {
 	})
 }
 
-// looked runs the check over a program that calls os.Getenv, and gives its status.
-func looked(t *testing.T, environ []string, arguments ...string) (status int, output string) {
+// runCheck runs the check over a program that calls os.Getenv, and gives its status.
+func runCheck(t *testing.T, environ []string, arguments ...string) (status int, output string) {
 	t.Helper()
 	c := exec.Command("../scripts/vulnerabilities", append(arguments, "./shared/crash/testdata/child")...)
 	c.Env = append(os.Environ(), environ...)
@@ -105,10 +105,10 @@ func TestVulnerabilitiesAreSkippedAloud(t *testing.T) {
 	gone.Close()
 	check := func(what, want string, db ...string) {
 		t.Helper()
-		if status, out := looked(t, missing, db...); status != 0 || !strings.HasPrefix(out, "SKIPPED: ") || !strings.Contains(out, want) {
+		if status, out := runCheck(t, missing, db...); status != 0 || !strings.HasPrefix(out, "SKIPPED: ") || !strings.Contains(out, want) {
 			t.Errorf("%s: got status %d, %s; want 0, SKIPPED and %q", what, status, out, want)
 		}
-		if status, out := looked(t, missing, append(db, "--require")...); status != 1 || !strings.Contains(out, want) {
+		if status, out := runCheck(t, missing, append(db, "--require")...); status != 1 || !strings.Contains(out, want) {
 			t.Errorf("%s, required: got status %d, %s; want 1 and %q", what, status, out, want)
 		}
 	}
@@ -116,20 +116,20 @@ func TestVulnerabilitiesAreSkippedAloud(t *testing.T) {
 	there()
 	check("no server", gone.URL+" cannot be reached", "--db", gone.URL)
 	check("no folder", "cannot be reached", "--db", "file://"+folder+"/none")
-	if status, out := looked(t, missing, "--db", "file://"+vulnerable(t, "Getenv")); status != 1 {
+	if status, out := runCheck(t, missing, "--db", "file://"+vulnerable(t, "Getenv")); status != 1 {
 		t.Errorf("a check that fails: got status %d, %s; want 1", status, out)
 	}
 	for _, wrong := range [][]string{{"--db", "vuln.go.dev"}, {"--fast"}} {
-		if status, out := looked(t, missing, wrong...); status != 2 {
+		if status, out := runCheck(t, missing, wrong...); status != 2 {
 			t.Errorf("%v: got status %d, %s; want 2", wrong, status, out)
 		}
 	}
 }
 
-// What reaches the code fails the check; what does not, does not.
+// A vulnerability that the code reaches fails the check. Any other does not.
 func TestVulnerabilitiesThatReachTheCode(t *testing.T) {
 	t.Parallel()
-	if _, out := looked(t, nil, "--db", "file://"+t.TempDir()); strings.Contains(out, "govulncheck is not installed") {
+	if _, out := runCheck(t, nil, "--db", "file://"+t.TempDir()); strings.Contains(out, "govulncheck is not installed") {
 		t.Skip("Left out: govulncheck is not installed")
 	}
 	for function, want := range map[string]int{"Getenv": 1, "Chown": 0} {
@@ -137,7 +137,7 @@ func TestVulnerabilitiesThatReachTheCode(t *testing.T) {
 		server := httptest.NewServer(packed(http.Dir(folder)))
 		t.Cleanup(server.Close)
 		for _, db := range []string{"file://" + folder, server.URL} {
-			if status, out := looked(t, nil, "--require", "--db", db); status != want || want == 1 && !strings.Contains(out, "os.Getenv") {
+			if status, out := runCheck(t, nil, "--require", "--db", db); status != want || want == 1 && !strings.Contains(out, "os.Getenv") {
 				t.Errorf("a fault of os.%s, told by %s: got status %d, %s; want %d", function, db, status, out, want)
 			}
 		}

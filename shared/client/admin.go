@@ -22,14 +22,14 @@ type Registration struct {
 	Unlimited   bool     `json:"-"`                     // without a Policy: the callers may ask for all that the account has
 }
 
-// Policy bounds what may be asked of a submitter. What is empty is no limit.
+// Policy limits the intents of a submitter. An empty member is no limit.
 type Policy struct {
 	MaxValue       string   `json:"maxValue,omitempty"`       // wei of one transaction
 	MaxValuePerDay string   `json:"maxValuePerDay,omitempty"` // wei in any 24 hours
 	MaxPerMinute   int      `json:"maxPerMinute,omitempty"`   // intents in any 60 seconds
 	Targets        []string `json:"targets,omitempty"`        // addresses, functions as "0x…:transfer(address,uint256)", and "deploy" for contracts to deploy
 
-	// A fee is what gas may cost at worst: the gas limit times maxFeePerGas.
+	// A fee is the most that gas may cost: the gas limit times maxFeePerGas.
 	MaxFeePerTx          string `json:"maxFeePerTx,omitempty"`          // wei of one transaction
 	MaxPriorityFeePerGas string `json:"maxPriorityFeePerGas,omitempty"` // wei per gas
 	MaxGas               uint64 `json:"maxGas,omitempty"`               // gas limit of one transaction
@@ -39,8 +39,8 @@ type Policy struct {
 	Tokens    map[string]TokenLimits  `json:"tokens,omitempty"`    // by the addresses of the contracts
 }
 
-// CallerLimits bound what one caller may ask for, beside the submitter's own limits. What is
-// empty is no limit.
+// CallerLimits limit one caller, in addition to the submitter's own limits. An empty member is
+// no limit.
 type CallerLimits struct {
 	MaxValue       string `json:"maxValue,omitempty"`       // wei of one transaction
 	MaxValuePerDay string `json:"maxValuePerDay,omitempty"` // wei in any 24 hours
@@ -48,9 +48,9 @@ type CallerLimits struct {
 	MaxQueued      int    `json:"maxQueued,omitempty"`      // intents that wait for a nonce at once
 }
 
-// TokenLimits bound what is transferred and approved of one token, in its smallest unit. Of its
-// contract only transfer, approve and transferFrom are called, and what Targets names by its
-// function. What is empty is no limit.
+// TokenLimits limit the transferred and approved amounts of one token, in its smallest unit.
+// Calls to its contract are limited to transfer, approve and transferFrom, and to functions
+// that Targets names. An empty member is no limit.
 type TokenLimits struct {
 	MaxAmount       string `json:"maxAmount,omitempty"`       // of one transaction
 	MaxAmountPerDay string `json:"maxAmountPerDay,omitempty"` // in any 24 hours
@@ -83,7 +83,8 @@ type Submitter struct {
 	Succeeded []Succession `json:"succeeded"` // former callers that were succeeded
 }
 
-// Succession is a former caller, and who has what is stored under its name.
+// Succession is a former caller and its successor, who has the intents stored under the former
+// name.
 type Succession struct {
 	Caller string `json:"caller"`
 	By     string `json:"by"`
@@ -96,8 +97,8 @@ type ProtectIncident struct {
 	Evidence json.RawMessage `json:"evidence"` // what the nodes said
 }
 
-// RegisterSubmitter registers the account; the same terms again are no error. A registration
-// that has neither a policy nor Unlimited is refused. It is for operators.
+// RegisterSubmitter registers the account. A repeated call on the same terms is no error. A
+// registration with neither a policy nor Unlimited is refused. It is for operators.
 func (c *Client) RegisterSubmitter(ctx context.Context, in Registration) (out Submitter, err error) {
 	body := struct {
 		Registration
@@ -113,8 +114,7 @@ func (c *Client) RegisterSubmitter(ctx context.Context, in Registration) (out Su
 	return out, err
 }
 
-// SetPolicy sets the submitter's policy in place of what it was; the reason is kept. It
-// is for operators.
+// SetPolicy replaces the submitter's policy and records the reason. It is for operators.
 func (c *Client) SetPolicy(ctx context.Context, submitter string, p Policy, reason string) (out Submitter, err error) {
 	body := struct {
 		Policy
@@ -124,10 +124,11 @@ func (c *Client) SetPolicy(ctx context.Context, submitter string, p Policy, reas
 	return out, err
 }
 
-// SetCallers sets who may post for the submitter, in place of who might. succeeds names, by
-// a caller of the list, the one that it succeeds: it gets what is stored under the old
-// name, so that what is posted again is answered as before. CALLERS_CONFLICT: the change
-// does not fit who is, or was, a caller. The reason is kept. It is for operators.
+// SetCallers replaces the callers that may post for the submitter. succeeds maps a caller of
+// the new list to the former caller that it succeeds. The successor gets the intents stored
+// under the old name, so that a repeated request returns the stored intent. CALLERS_CONFLICT:
+// the change does not fit the present or former callers. The reason is kept. It is for
+// operators.
 func (c *Client) SetCallers(ctx context.Context, submitter string, callers []string, succeeds map[string]string, reason string) (out Submitter, err error) {
 	body := struct {
 		Callers  []string          `json:"callers"`
@@ -138,14 +139,14 @@ func (c *Client) SetCallers(ctx context.Context, submitter string, callers []str
 	return out, err
 }
 
-// SuspendSubmitter has the submitter take nothing more; TOO_LATE: it is suspended. The
-// reason is kept. It is for operators.
+// SuspendSubmitter suspends the submitter: it accepts no more intents. TOO_LATE: it is
+// suspended already. The reason is kept. It is for operators.
 func (c *Client) SuspendSubmitter(ctx context.Context, submitter, reason string) (Submitter, error) {
 	return c.setStatus(ctx, submitter, "suspend", reason)
 }
 
-// ResumeSubmitter has it go on; TOO_LATE: it is not suspended. The reason is kept. It is
-// for operators.
+// ResumeSubmitter ends the suspension. TOO_LATE: it is not suspended. The reason is kept. It
+// is for operators.
 func (c *Client) ResumeSubmitter(ctx context.Context, submitter, reason string) (Submitter, error) {
 	return c.setStatus(ctx, submitter, "resume", reason)
 }
@@ -156,7 +157,7 @@ func (c *Client) setStatus(ctx context.Context, submitter, verb, reason string) 
 	return out, err
 }
 
-// QueueCancelReport is what a call of [Client.CancelQueue] did, and what is left.
+// QueueCancelReport has the counts of one [Client.CancelQueue] and of what remains.
 type QueueCancelReport struct {
 	Submitter string `json:"submitter"`
 	Cancelled int    `json:"cancelled"`
@@ -166,9 +167,9 @@ type QueueCancelReport struct {
 	Beside    int    `json:"beside"`    // held for foreign transactions: see MatchForeign and WriteOffForeign
 }
 
-// CancelQueue cancels what the submitter has in its queue without a nonce, some of it a call,
-// the oldest first; with a caller only what is stored under that name. The reason is kept. It
-// is for operators.
+// CancelQueue cancels queued intents of the submitter that have no nonce, a limited number a
+// call, the oldest first. With a caller it cancels only intents stored under that name. The
+// reason is kept. It is for operators.
 func (c *Client) CancelQueue(ctx context.Context, submitter, caller, reason string) (out QueueCancelReport, err error) {
 	body := map[string]string{"reason": reason}
 	if caller != "" {
@@ -178,8 +179,8 @@ func (c *Client) CancelQueue(ctx context.Context, submitter, caller, reason stri
 	return out, err
 }
 
-// ChangeSigner has another signer sign for the account, to which its key was moved. The
-// reason is kept. It is for operators.
+// ChangeSigner changes the account's signer to the one that its key was moved to. The reason
+// is kept. It is for operators.
 func (c *Client) ChangeSigner(ctx context.Context, submitter, signer, reason string) (out Submitter, err error) {
 	body := map[string]string{"signer": signer, "reason": reason}
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/signer", body: body}, &out)
@@ -192,8 +193,8 @@ func (c *Client) Submitter(ctx context.Context, submitter string) (out Submitter
 	return out, err
 }
 
-// ListSubmitters yields all submitters by name, page by page as they are wanted. It ends
-// at the first error. It is for operators.
+// ListSubmitters yields all submitters by name and fetches pages as needed. It ends at the
+// first error. It is for operators.
 func (c *Client) ListSubmitters(ctx context.Context) iter.Seq2[Submitter, error] {
 	return pages("after", url.Values{}, func(values url.Values) ([]Submitter, string, error) {
 		var page struct {
@@ -205,8 +206,8 @@ func (c *Client) ListSubmitters(ctx context.Context) iter.Seq2[Submitter, error]
 	})
 }
 
-// Proceed lets one held intent go on, and returns its state. The reason is kept. It is
-// for operators.
+// Proceed lets one held intent proceed and returns its state. The reason is kept. It is for
+// operators.
 func (c *Client) Proceed(ctx context.Context, txID, reason string) (TxState, error) {
 	var out struct {
 		State TxState `json:"state"`
@@ -216,7 +217,7 @@ func (c *Client) Proceed(ctx context.Context, txID, reason string) (TxState, err
 	return out.State, err
 }
 
-// ProceedReport is what a call of [Client.ProceedAll] did, and what is left.
+// ProceedReport has the counts of one [Client.ProceedAll] and of what remains.
 type ProceedReport struct {
 	Submitter string `json:"submitter"`
 	Proceeded int    `json:"proceeded"`
@@ -227,9 +228,9 @@ type ProceedReport struct {
 	Beside    int    `json:"beside"`    // held for foreign transactions: see MatchForeign and WriteOffForeign
 }
 
-// ProceedAll lets held intents of the submitter go on, some of them a call, and none that
-// was stored after the one with the txId through: give the newest that you have seen. The
-// reason is kept. It is for operators.
+// ProceedAll lets held intents of the submitter proceed, a limited number a call. through is
+// the txId of the newest intent that you have seen; later ones stay held. The reason is kept.
+// It is for operators.
 func (c *Client) ProceedAll(ctx context.Context, submitter, through, reason string) (out ProceedReport, err error) {
 	body := map[string]string{"through": through, "reason": reason}
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/proceed", body: body}, &out)
@@ -243,7 +244,7 @@ type UntouchedQuery struct {
 	After  string `json:"after,omitempty"` // of the last report; "": from the first on
 }
 
-// UntouchedReport is what a call of [Client.ReleaseUntouched] did, and what is left.
+// UntouchedReport has the counts of one [Client.ReleaseUntouched] and of what remains.
 type UntouchedReport struct {
 	Released []string `json:"released"`
 	Left     []struct {
@@ -254,14 +255,15 @@ type UntouchedReport struct {
 	After     *string `json:"after"`     // where to go on; nil: all were looked at
 }
 
-// ReleaseUntouched releases, after a planned move of the database that was confirmed,
-// submitters whose accounts have sent nothing that is not known here. It is for operators.
+// ReleaseUntouched releases submitters after a planned move of the database was confirmed. It
+// releases only accounts whose transactions on the chain are all stored here. It is for
+// operators.
 func (c *Client) ReleaseUntouched(ctx context.Context, q UntouchedQuery) (out UntouchedReport, err error) {
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/authority/release-untouched", body: q}, &out)
 	return out, err
 }
 
-// CheckReport is what a check of conservation came to.
+// CheckReport is the result of a check of conservation.
 type CheckReport struct {
 	Result  string      `json:"result"`  // ok; standing: wrong, but nothing that was not known; violated
 	Full    bool        `json:"full"`    // from the beginning of the journals
@@ -273,16 +275,16 @@ type CheckReport struct {
 	Halted  []HaltScope `json:"halted"` // what it has halted
 }
 
-// CheckConservation checks now that no money came from nothing or is gone; full: from
-// the beginning of the journals. It is for operators.
+// CheckConservation checks now that no money was created or lost. With full it reads the
+// journals from their beginning. It is for operators.
 func (c *Client) CheckConservation(ctx context.Context, full bool) (out CheckReport, err error) {
 	body := map[string]bool{"full": full}
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/conservation/check", body: body}, &out)
 	return out, err
 }
 
-// PayoutStatement is what an operator states of a payout of which the record cannot tell
-// whether it was paid.
+// PayoutStatement is an operator's statement on whether a payout was paid, where the stored
+// state cannot tell.
 type PayoutStatement struct {
 	Paid      bool     `json:"paid"`
 	TxHash    string   `json:"tx_hash,omitempty"`    // where paid: of the transaction that paid
@@ -292,30 +294,30 @@ type PayoutStatement struct {
 	Reason    string   `json:"reason"`
 }
 
-// StatePayout states whether the payout was paid; STATEMENT_STANDS: another statement has
-// to be withdrawn first. It is for operators.
+// StatePayout states whether the payout was paid. STATEMENT_STANDS: another statement is in
+// force and must be withdrawn first. It is for operators.
 func (c *Client) StatePayout(ctx context.Context, reqID string, s PayoutStatement) (out Why, err error) {
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/payout-statement", body: s}, &out)
 	return out, err
 }
 
-// WithdrawStatement takes the standing statement about the payout back; NO_STATEMENT:
-// there is none, or it has taken effect. It is for operators.
+// WithdrawStatement withdraws the statement in force about the payout. NO_STATEMENT: there is
+// none, or it has taken effect. It is for operators.
 func (c *Client) WithdrawStatement(ctx context.Context, reqID, reason string) (out Why, err error) {
 	body := map[string]string{"reason": reason}
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/payout-statement/withdraw", body: body}, &out)
 	return out, err
 }
 
-// AcknowledgeTransfer silences MON-001 and MON-002 for the transfer until a time, at
-// most 30 days ahead, while it stays in its state; TOO_LATE: its money is not in flight.
-// The reason is kept. It is for operators.
+// AcknowledgeTransfer silences MON-001 and MON-002 for the transfer until a time, at most 30
+// days ahead, while its state stays the same. TOO_LATE: its money is not in flight. The reason
+// is kept. It is for operators.
 func (c *Client) AcknowledgeTransfer(ctx context.Context, reqID, reason string, until time.Time) error {
 	body := map[string]string{"reason": reason, "until": until.UTC().Format(time.RFC3339)}
 	return c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/acknowledge", body: body}, nil)
 }
 
-// Adjustment is what made a balance and the sum of its journal equal again.
+// Adjustment is the correction that made a balance and the sum of its journal equal again.
 type Adjustment struct {
 	FindingID int64     `json:"finding_id"`
 	Side      string    `json:"side"` // FUNDING or SPOT
@@ -327,9 +329,9 @@ type Adjustment struct {
 	At        time.Time `json:"at"`
 }
 
-// AdjustFinding ends a finding BALANCE_DIFFERS, once and by exactly its difference. move
-// is "journal", which leaves the balance, or "balance", which leaves the journal's sum;
-// ACCOUNT_MOVED: check conservation, and adjust again. The reason is kept. It is for
+// AdjustFinding ends a BALANCE_DIFFERS finding, once and by exactly its difference. move is
+// "journal", which leaves the balance unchanged, or "balance", which leaves the journal's sum
+// unchanged. ACCOUNT_MOVED: check conservation and adjust again. The reason is kept. It is for
 // operators.
 func (c *Client) AdjustFinding(ctx context.Context, finding int64, move, reason string) (out Adjustment, err error) {
 	body := map[string]string{"move": move, "reason": reason}

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// How long answers may be.
+// Limits of the length of answers.
 const (
 	answerMost  = 16 << 20 // bytes; 500 transactions have less than 1 MiB, a receipt with many logs has some
 	problemMost = 64 << 10
 )
 
-// request is what one call asks, in each of its attempts.
+// request is the request of one call, the same in each attempt.
 type request struct {
 	method, path string // the path as it is sent, escaped
 	query        url.Values
@@ -36,8 +36,8 @@ func (q request) target() string {
 	return q.path + "?" + q.query.Encode()
 }
 
-// call asks until there is a definite answer, and decodes it into out, a pointer; nil:
-// there is nothing to decode.
+// call repeats the request until there is a definite answer, and decodes it into out, a
+// pointer; nil: nothing is decoded.
 func (c *Client) call(ctx context.Context, q request, out any) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -60,13 +60,13 @@ func (c *Client) call(ctx context.Context, q request, out any) error {
 			later, after = p.later(), p.RetryAfter
 		}
 		if ProposedBy(err) != nil { // an earlier attempt has made the same proposal, or nothing
-			return told(q, err, false)
+			return callError(q, err, false)
 		}
 		uncertain = errors.Is(err, ErrUnknown) || uncertain && (p == nil || !p.final())
-		// Longer by chance, so that those who were turned away together do not come back
+		// A random part is added, so that clients that were refused together do not return
 		// together.
 		if !later || !sleepBefore(ctx, after+rand.N(most)) {
-			return told(q, err, uncertain)
+			return callError(q, err, uncertain)
 		}
 	}
 }
@@ -82,16 +82,16 @@ func encode(q request) ([]byte, error) {
 	return body, nil
 }
 
-// told is the error of a call whose last attempt ended by err.
-func told(q request, err error, uncertain bool) error {
+// callError is the error of a call whose last attempt ended with err.
+func callError(q request, err error, uncertain bool) error {
 	if uncertain && !errors.Is(err, ErrUnknown) && q.method != http.MethodGet {
 		return fmt.Errorf("%s %s: %w; of an earlier attempt %w", q.method, q.path, err, ErrUnknown)
 	}
 	return fmt.Errorf("%s %s: %w", q.method, q.path, err)
 }
 
-// attempt asks once. The error has a [Problem] where there was an answer that refuses,
-// and is [ErrUnknown] where there was none that says what was done.
+// attempt sends the request once. The error has a [Problem] if the answer is a refusal. It is
+// [ErrUnknown] if no answer shows the outcome.
 func (c *Client) attempt(ctx context.Context, q request, body []byte, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.options.AttemptTimeout)
 	defer cancel()
@@ -125,8 +125,8 @@ func (c *Client) attempt(ctx context.Context, q request, body []byte, out any) e
 	return nil
 }
 
-// refusal is the problem that the answer tells. What is none of Fencepost's, such as a
-// load balancer's page, is a problem without a code.
+// refusal is the problem in the answer. An answer that does not come from Fencepost, such as a
+// load balancer's page, becomes a problem without a code.
 func refusal(resp *http.Response) error {
 	p := new(Problem)
 	if err := decode(resp, problemMost, "application/problem+json", p); err != nil {
@@ -139,7 +139,7 @@ func refusal(resp *http.Response) error {
 	return p
 }
 
-// decode reads a body of the media type into out, if there is one to read into.
+// decode reads a body of the media type into out, unless out is nil.
 func decode(resp *http.Response, most int64, media string, out any) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	switch {
@@ -157,8 +157,8 @@ func decode(resp *http.Response, most int64, media string, out any) error {
 	return json.Unmarshal(text, out)
 }
 
-// retryAfter reads the header in either of its forms (RFC 9110, section 10.2.3); 0: it
-// says nothing, or is over.
+// retryAfter reads the header in either of its forms (RFC 9110, section 10.2.3); 0 if it is
+// absent, malformed or in the past.
 func retryAfter(text string) time.Duration {
 	const most = 1 << 31 // seconds
 	if seconds, err := strconv.ParseUint(text, 10, 63); err == nil {
@@ -170,7 +170,7 @@ func retryAfter(text string) time.Duration {
 	return 0
 }
 
-// sleepBefore waits, unless ctx ends before that is over: then it says no at once.
+// sleepBefore waits for d. It returns false at once if ctx would end before that.
 func sleepBefore(ctx context.Context, d time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
 		return false
@@ -189,7 +189,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// poll looks until final says that it saw the end, or the error is a refusal.
+// poll repeats look until it reports final or the error is a refusal.
 func (c *Client) poll(ctx context.Context, look func() (final bool, err error)) error {
 	for wait := c.options.PollFirst; ; wait = min(wait*3/2, c.options.PollMost) {
 		final, err := look()

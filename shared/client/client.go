@@ -10,33 +10,32 @@ import (
 	"time"
 )
 
-// Options say whom to call, and how.
+// Options configure a client.
 type Options struct {
 	URL string // of the public paths, such as https://api.fencepost.example
 
-	// Token is asked for the bearer token of each attempt. It should keep what it has
-	// fetched until that runs out.
+	// Token returns the bearer token of each attempt. It should cache a fetched token until
+	// that expires.
 	Token func(ctx context.Context) (string, error)
 
 	Transport      http.RoundTripper // nil: one of its own
 	Within         time.Duration     // one call with all its attempts, where ctx does not end before; 0: 1 min
 	AttemptTimeout time.Duration     // one attempt; 0: 30 s, which is more than a transfer is driven for
-	RetryFirst     time.Duration     // the wait after the first attempt, at most, if nothing is told; 0: 100 ms
+	RetryFirst     time.Duration     // the wait after the first attempt, at most, if the answer gives none; 0: 100 ms
 	RetryMost      time.Duration     // the same after many; 0: 5 s
-	PollFirst      time.Duration     // the wait after the first look of WaitTx and WaitTransfer; 0: 250 ms
+	PollFirst      time.Duration     // the wait after the first poll of WaitTx and WaitTransfer; 0: 250 ms
 	PollMost       time.Duration     // the same after many; 0: 5 s
 }
 
-// Client calls one deployment for one caller or user. Make one with [New]; it is
-// meant to be shared.
+// Client calls one deployment for one caller or user. Create it with [New] and share it.
 type Client struct {
 	options Options
 	base    string // without a slash at its end
 	http    *http.Client
 }
 
-// New is a client by the options; it calls nothing yet. The error says which option
-// is wrong.
+// New creates a client from the options and sends no request yet. The error names the option
+// that is wrong.
 func New(o Options) (*Client, error) {
 	base, err := url.Parse(o.URL)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" || base.Fragment != "" {
@@ -66,18 +65,18 @@ func New(o Options) (*Client, error) {
 	}
 	return &Client{options: o, base: strings.TrimSuffix(o.URL, "/"), http: &http.Client{
 		Transport: o.Transport,
-		// A token is for this deployment; nobody else gets it by a redirect.
+		// The token is for this deployment only. Following a redirect could send it to another
+		// server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// newTransport keeps as many connections as it uses: the standard one keeps two.
+// newTransport keeps all its idle connections for this host; the standard transport keeps two.
 func newTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxConnsPerHost, t.MaxIdleConnsPerHost = 64, 64
 	return t
 }
 
-// CloseIdle closes the connections that are kept for later. The client may still be
-// used.
+// CloseIdle closes the idle connections. The client may still be used.
 func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }

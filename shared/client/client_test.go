@@ -16,8 +16,8 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// service answers the attempts one after the other as it is told, the last for ever,
-// and keeps what they asked.
+// service returns the given answers one after the other, repeats the last, and keeps the
+// requests.
 type service struct {
 	*httptest.Server
 	script []http.HandlerFunc
@@ -91,8 +91,8 @@ var created = answer(202, "application/json", `{"txId":"one","new":1}`, "")
 
 var order = client.Intent{Submitter: "s", RequestID: "r", Payload: client.Payload{To: "0xa", Value: "1"}}
 
-// What got no definite answer is asked again, the same with a fresh token, and not
-// before the time that was told.
+// The client repeats a request without a definite answer with a fresh token, and not before
+// Retry-After.
 func TestRepeatsUntilADefiniteAnswer(t *testing.T) {
 	t.Parallel()
 	s := serve(t, cutOff, refuse(503, "UNAVAILABLE", "Retry-After: 1"), answer(502, "text/html", "<p>sorry", ""),
@@ -114,8 +114,8 @@ func TestRepeatsUntilADefiniteAnswer(t *testing.T) {
 	}
 }
 
-// A refusal is an error with its parts, and is not asked again. It is not known to be
-// the end where an earlier attempt had no answer, unless it tells of that too.
+// A refusal is an error with its parts and is not repeated. After an earlier attempt without
+// an answer the outcome stays unknown, unless the refusal covers that attempt too.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -148,7 +148,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A transfer that exists and has failed is told with its id, whatever came before.
+// The error for a transfer that exists and has failed has its id, whatever came before.
 func TestATransferThatFailed(t *testing.T) {
 	t.Parallel()
 	s := serve(t, cutOff, answer(422, "application/problem+json", `{"status":422,"code":"INSUFFICIENT_BALANCE","req_id":"id","state":"FAILED","message":"m"}`, ""))
@@ -239,7 +239,7 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// A wait outlives looks that fail, and ends with the state or a refusal.
+// A wait continues after failed polls, and ends with the state or a refusal.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	state := func(state string) http.HandlerFunc {

@@ -130,12 +130,12 @@ func plain(s *openapi3.Schema) *openapi3.Schema {
 	return s
 }
 
-// nullable says that the schema allows null.
+// nullable is true if the schema allows null.
 func nullable(s *openapi3.Schema) bool {
 	return s.Type.Includes("null") || slices.ContainsFunc(s.AnyOf, func(one *openapi3.SchemaRef) bool { return one.Value.Type.Is("null") })
 }
 
-// isA says that values of the schema are of the JSON type.
+// isA is true if values of the schema are of the JSON type.
 func isA(s *openapi3.Schema, name string) bool {
 	s = plain(s)
 	return s.Type.Includes(name) || s.Type == nil && name == "string" && len(s.Enum) > 0
@@ -307,8 +307,8 @@ func checkRequests(t *testing.T, method string, full, zero []sent) {
 	}
 }
 
-// bodyFaults says what is wrong with a body. All members are there where all arguments are
-// set. Of zero arguments those are there that are required, or of which zero is a value.
+// bodyFaults lists the faults of a body. With all arguments set, all members are present. With
+// zero arguments, the required members are present, and those with zero as a value.
 func bodyFaults(s *openapi3.Schema, body any, set bool, at string) (faults []string) {
 	s = plain(s)
 	if body == nil {
@@ -410,9 +410,9 @@ func listOf(s *openapi3.Schema) string {
 	return ""
 }
 
-// typeFaults says in what the type differs from the schema of an answer. A member that may
-// be missing or null is told from one that is not: by a pointer, or by a zero that is no
-// value of the schema.
+// typeFaults lists where the type differs from the schema of an answer. The type must
+// distinguish an optional or nullable member from a required one: by a pointer, or by a zero
+// that is no value of the schema.
 func typeFaults(s *openapi3.Schema, of reflect.Type, optional bool, at string) []string {
 	optional = optional || nullable(s)
 	s = plain(s)

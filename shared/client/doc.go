@@ -9,16 +9,15 @@
 //	…
 //	tx, err := c.WaitTx(ctx, created.TxID) // tx.State is CONFIRMED or FAILED
 //
-// Every method repeats a request that got no definite answer (a broken connection, a
-// time-out, 502, 503) or is to come later (429), with growing waits, not before
-// Retry-After, until [Options.Within] or ctx is over. That is safe because each
-// carries a key by which the other side does it once: requestId, cid, or what it
-// says by itself.
+// Every method repeats a request without a definite answer (a broken connection, a
+// time-out, 502, 503) or with a request to retry (429). The waits grow and respect
+// Retry-After, until [Options.Within] or ctx is over. Repeating is safe, because each request
+// has a key by which the server carries it out once: requestId, cid, or its content.
 //
 // Where the deployment demands two operators for an act, the first one's call is an error
 // with a [ProposedError]: nothing was carried out.
 //
-// A refusal is a [Problem]. An error that is [ErrUnknown] is no refusal: what was
-// asked may have happened, or may yet happen. Ask for it, or repeat it under the same
-// key; never under another.
+// A refusal is a [Problem]. An error that is [ErrUnknown] is no refusal: the
+// request may have been carried out, or may still be. Read the state, or repeat the request
+// under the same key; never under another.
 package client

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Event is one thing that became of a transaction. What is told twice has the same
-// TxID, Type and Sequence; a transaction's sequences are 1, 2, 3, … without a hole.
+// Event is a change of a transaction. A repeated delivery has the same TxID, Type and
+// Sequence. The sequences of a transaction are 1, 2, 3, … without a gap.
 type Event struct {
 	Cursor    string          `json:"-"`    // its place, to go on from; "" where it did not come from [Client.Events]
 	Type      string          `json:"type"` // TxAccepted, TxSubmitted, TxReceiptUpdated, TxConfirmed or TxFailed
@@ -23,15 +23,15 @@ type Event struct {
 	Data      json.RawMessage `json:"data"` // depends on Type
 }
 
-// EventQuery says which events to read.
+// EventQuery selects the events to read.
 type EventQuery struct {
 	After     string // the Cursor of the event that was read last; "": from the oldest that is kept
 	Submitter string // "": of all
 	PageSize  int    // how many are fetched at once, up to 500; 0: 50
 }
 
-// Events yields the events that are kept, the oldest first, page by page as they are
-// wanted, up to the last that there is now. It ends at the first error.
+// Events yields the kept events, the oldest first, up to the last one now, and fetches pages
+// as needed. It ends at the first error.
 func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[Event, error] {
 	values := url.Values{}
 	setUnless(values, "after", q.After, "")

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// NewPayoutAddress is an address that the token's user wants to be paid at.
+// NewPayoutAddress is an address to add for payouts to the token's user.
 type NewPayoutAddress struct {
 	Asset   string `json:"asset"` // one whose chain the address is on
 	Address string `json:"address"`
 }
 
-// PayoutAddress is on a user's list, or was.
+// PayoutAddress is an address that is or was on a user's list.
 type PayoutAddress struct {
 	AddressID    int64      `json:"address_id"`
 	ChainID      uint64     `json:"chain_id"`
@@ -26,20 +26,20 @@ type PayoutAddress struct {
 	RemoveReason string     `json:"remove_reason"` // an operator's
 }
 
-// PayoutAddresses are those on the list of the token's user.
+// PayoutAddresses is the list of the token's user.
 type PayoutAddresses struct {
 	Required  bool            `json:"required"` // payouts go to these alone
 	Addresses []PayoutAddress `json:"addresses"`
 }
 
-// UserAddresses are a user's addresses as operators see them: also those that were removed.
+// UserAddresses are a user's addresses as operators see them, including removed ones.
 type UserAddresses struct {
 	Required  bool            `json:"required"`
 	Addresses []PayoutAddress `json:"addresses"`
 	Block     *AddressBlock   `json:"block"` // nil: the user can add addresses
 }
 
-// AddressBlock is what keeps a user from adding addresses.
+// AddressBlock is a block that keeps a user from adding addresses.
 type AddressBlock struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`
@@ -48,14 +48,14 @@ type AddressBlock struct {
 
 const addressPath = "/api/v1/payout_address"
 
-// AddPayoutAddress puts an address on the list of the token's user. One that is there
+// AddPayoutAddress puts an address on the list of the token's user. An address that is on it
 // already stays as it is.
 func (c *Client) AddPayoutAddress(ctx context.Context, in NewPayoutAddress) (out PayoutAddress, err error) {
 	err = c.call(ctx, request{method: http.MethodPost, path: addressPath, body: in}, &out)
 	return out, err
 }
 
-// ListPayoutAddresses are the addresses on the list of the token's user.
+// ListPayoutAddresses returns the addresses on the list of the token's user.
 func (c *Client) ListPayoutAddresses(ctx context.Context) (out PayoutAddresses, err error) {
 	err = c.call(ctx, request{method: http.MethodGet, path: addressPath}, &out)
 	return out, err
@@ -75,25 +75,25 @@ func addressesPath(userID int64, more ...string) string {
 	return path
 }
 
-// ShowPayoutAddresses are a user's addresses, the newest first, to an operator.
+// ShowPayoutAddresses returns a user's addresses, the newest first. It is for operators.
 func (c *Client) ShowPayoutAddresses(ctx context.Context, userID int64) (out UserAddresses, err error) {
 	err = c.call(ctx, request{method: http.MethodGet, path: addressesPath(userID)}, &out)
 	return out, err
 }
 
-// DropPayoutAddress takes an address off a user's list at once, by an operator.
+// DropPayoutAddress takes an address off a user's list at once. It is for operators.
 func (c *Client) DropPayoutAddress(ctx context.Context, userID, addressID int64, reason string) (out PayoutAddress, err error) {
 	path := addressesPath(userID, strconv.FormatInt(addressID, 10), "remove")
 	err = c.call(ctx, request{method: http.MethodPost, path: path, body: map[string]string{"reason": reason}}, &out)
 	return out, err
 }
 
-// BlockPayoutAddresses keeps a user from adding addresses, by an operator.
+// BlockPayoutAddresses keeps a user from adding addresses. It is for operators.
 func (c *Client) BlockPayoutAddresses(ctx context.Context, userID int64, reason string) (UserAddresses, error) {
 	return c.setAddressBlock(ctx, userID, "block", reason)
 }
 
-// UnblockPayoutAddresses lets a user add addresses again, by an operator.
+// UnblockPayoutAddresses lets a user add addresses again. It is for operators.
 func (c *Client) UnblockPayoutAddresses(ctx context.Context, userID int64, reason string) (UserAddresses, error) {
 	return c.setAddressBlock(ctx, userID, "unblock", reason)
 }

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// ErrUnknown reports a call without a definite answer. What it asked for may have
-// happened, may yet happen, or not: repeat it under the same key, or look. Of a call
-// that only looks it means that nothing was learnt.
+// ErrUnknown reports a call without a definite answer. The request may have been carried out,
+// may still be, or may never be. Repeat it under the same key, or read the state. For a call
+// that only reads, it means that the read failed.
 //
-// An error can be [ErrUnknown] and have a [Problem]: the last attempt was refused,
-// and what became of an earlier one of the same call is not known.
+// An error can be [ErrUnknown] and have a [Problem]. Then the last attempt was refused, and
+// the outcome of an earlier attempt of the same call is unknown.
 var ErrUnknown = errors.New("the outcome is unknown")
 
 // Problem is a refusal. Code is the contract; texts are for people and may change.
@@ -25,18 +25,19 @@ type Problem struct {
 	Field    string `json:"field"`    // the field or parameter at fault; "": none
 	Instance string `json:"instance"` // the request in the service's log
 
-	// Of a transfer that exists: ReqID, and where it has failed State and Message too.
+	// These members are set for a transfer that exists: ReqID, and for a failed one also State
+	// and Message.
 	ReqID   string        `json:"req_id"`
 	State   TransferState `json:"state"`
 	Message string        `json:"message"`
 
-	Left       string     `json:"left"`        // of DAILY_PAYOUT_EXCEEDED: how much can still be paid out; "": not told
-	UsableFrom *time.Time `json:"usable_from"` // of ADDRESS_NOT_YET_USABLE: when the address can be paid; nil: not told
+	Left       string     `json:"left"`        // of DAILY_PAYOUT_EXCEEDED: how much can still be paid out; "": unknown
+	UsableFrom *time.Time `json:"usable_from"` // of ADDRESS_NOT_YET_USABLE: when the address can be paid; nil: unknown
 
-	RetryAfter time.Duration `json:"-"` // what the answer told; 0: nothing
+	RetryAfter time.Duration `json:"-"` // the answer's Retry-After; 0: none
 }
 
-// Error is the problem for a person.
+// Error is the problem as text for a person.
 func (p *Problem) Error() string {
 	text := fmt.Sprint(p.Status)
 	for _, part := range []string{p.Code, p.Field, p.ReqID, p.Detail} {
@@ -47,7 +48,7 @@ func (p *Problem) Error() string {
 	return strings.TrimSpace(text)
 }
 
-// CodeOf is the code of the [Problem] in err; "": there is none.
+// CodeOf is the code of the [Problem] in err; "" if there is none.
 func CodeOf(err error) string {
 	var p *Problem
 	if errors.As(err, &p) {
@@ -56,19 +57,19 @@ func CodeOf(err error) string {
 	return ""
 }
 
-// unknown says that the status tells nothing about what was asked.
+// unknown is true if the status leaves the outcome of the request unknown.
 func (p *Problem) unknown() bool {
 	return p.Status >= http.StatusInternalServerError || p.Status == http.StatusRequestTimeout || p.Code == ""
 }
 
-// later says that the same may be answered otherwise later.
+// later is true if a repetition may get another answer later.
 func (p *Problem) later() bool {
 	return p.Status >= http.StatusInternalServerError || p.Status == http.StatusRequestTimeout ||
 		p.Status == http.StatusTooManyRequests || p.RetryAfter > 0
 }
 
-// final says that the refusal holds for every earlier attempt of the call as well: a
-// transfer exists and has failed, or the key is another request's for ever.
+// final is true if the refusal also holds for every earlier attempt of the call. That is so if
+// a transfer exists and has failed, or if the key belongs to another request for ever.
 func (p *Problem) final() bool {
 	return p.Status == http.StatusUnprocessableEntity && p.ReqID != "" || p.Code == "REQUEST_ID_CONFLICT" || p.Code == "CID_CONFLICT"
 }

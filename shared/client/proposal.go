@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Proposal is an act that one operator wants done and another has to approve.
+// Proposal is an act that one operator proposes and another must approve.
 type Proposal struct {
 	ProposalID    string          `json:"proposalId"`
 	Status        string          `json:"status"` // PROPOSED, APPROVED, CARRIED_OUT, REJECTED, EXPIRED or STALE
@@ -30,7 +30,7 @@ type Proposal struct {
 	Reason        string          `json:"reason"`
 	CreatedAt     time.Time       `json:"createdAt"`
 	ExpiresAt     time.Time       `json:"expiresAt"`
-	ApprovedBy    string          `json:"approvedBy"` // "": nobody has
+	ApprovedBy    string          `json:"approvedBy"` // "": not approved
 	ApproveReason string          `json:"approveReason"`
 	ApprovedAt    *time.Time      `json:"approvedAt"`
 	ClosedBy      string          `json:"closedBy"`    // who rejected it
@@ -39,7 +39,7 @@ type Proposal struct {
 	Outcome       *ActOutcome     `json:"outcome"` // nil: it is not carried out, or the answer was lost
 }
 
-// ActOutcome is what the act of a proposal answered.
+// ActOutcome is the answer of a proposal's act.
 type ActOutcome struct {
 	Status int             `json:"status"` // of HTTP
 	Body   json.RawMessage `json:"body"`   // what the call itself answers; null: nothing
@@ -56,7 +56,8 @@ func (e *ProposedError) Error() string {
 	return fmt.Sprintf("not carried out: proposal %s waits until %s for another operator to approve it: %s", e.Proposal.ProposalID, e.Proposal.ExpiresAt.Format(time.RFC3339), e.Proposal.Effect)
 }
 
-// ProposedBy is the proposal that err says the call came to; nil: err says no such thing.
+// ProposedBy is the proposal that the call created instead of acting; nil if err contains
+// none.
 func ProposedBy(err error) *Proposal {
 	var e *ProposedError
 	if errors.As(err, &e) {
@@ -67,7 +68,7 @@ func ProposedBy(err error) *Proposal {
 
 const proposals = "/admin/v1/proposals"
 
-// proposed reads the proposal that a call came to.
+// proposed decodes the proposal that a call created.
 func proposed(resp *http.Response) error {
 	e := new(ProposedError)
 	if err := decode(resp, answerMost, "application/json", &e.Proposal); err != nil {
@@ -76,14 +77,13 @@ func proposed(resp *http.Response) error {
 	return e
 }
 
-// isProposed is true where the answer is a proposal, and not that of the act.
+// isProposed is true if the answer is a proposal instead of the act's answer.
 func isProposed(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusAccepted && strings.HasPrefix(resp.Header.Get("Location"), proposals+"/")
 }
 
-// ListProposals yields the proposals that wait to be approved or carried out, or all, the
-// newest first, page by page as they are wanted. It ends at the first error. It is for
-// operators.
+// ListProposals yields the open and approved proposals, or all, the newest first, and fetches
+// pages as needed. It ends at the first error. It is for operators.
 func (c *Client) ListProposals(ctx context.Context, all bool) iter.Seq2[Proposal, error] {
 	values := url.Values{}
 	if all {
@@ -102,22 +102,22 @@ func (c *Client) ListProposals(ctx context.Context, all bool) iter.Seq2[Proposal
 	})
 }
 
-// Proposal shows one. It is for operators.
+// Proposal returns one proposal. It is for operators.
 func (c *Client) Proposal(ctx context.Context, id string) (out Proposal, err error) {
 	err = c.call(ctx, request{method: http.MethodGet, path: proposals + "/" + url.PathEscape(id)}, &out)
 	return out, err
 }
 
-// Approve has the act carried out that another operator proposed, once; asked again it
-// returns the stored outcome. SAME_OPERATOR: you have proposed it. PROPOSAL_STALE: what it
-// stands on has changed. Other problems are those of the act itself, and the proposal waits.
-// The reason is kept. It is for operators.
+// Approve approves another operator's proposal and carries out its act once. A repeated call
+// returns the stored outcome. SAME_OPERATOR: you proposed it. PROPOSAL_STALE: the state that
+// it depends on has changed. Other problems come from the act itself, and the proposal stays
+// open. The reason is kept. It is for operators.
 func (c *Client) Approve(ctx context.Context, id, reason string) (Proposal, error) {
 	return c.decideProposal(ctx, id, "approve", reason)
 }
 
-// Reject ends a proposal that is not carried out, also your own; TOO_LATE: it has ended
-// otherwise. The reason is kept. It is for operators.
+// Reject ends a proposal that was not carried out, also your own. TOO_LATE: it has ended
+// already. The reason is kept. It is for operators.
 func (c *Client) Reject(ctx context.Context, id, reason string) (Proposal, error) {
 	return c.decideProposal(ctx, id, "reject", reason)
 }

@@ -93,7 +93,7 @@ type NotOnChain struct {
 	Succeeded bool   `json:"succeeded"` // as it was when it was final
 }
 
-// Named is what one name of [Release.Requests] did.
+// Named is the effect of one entry of [Release.Requests].
 type Named struct {
 	Nonce     uint64 `json:"nonce"`
 	RequestID string `json:"requestId"`
@@ -104,7 +104,7 @@ type Named struct {
 }
 
 // Filling are the nonces that placeholders consume. Until they are final, the submitter
-// gives out no other nonce.
+// allocates no other nonce.
 type Filling struct {
 	From  uint64 `json:"from"`  // the first
 	Below uint64 `json:"below"` // the one after the last
@@ -121,9 +121,9 @@ func (c *Client) Release(ctx context.Context, submitter string, in Release) (out
 	return out, err
 }
 
-// AcceptAuthority takes a restored database as the authority. Every submitter stays in
-// PROTECT until it is released, and new transfers stay halted. TOO_LATE: it is the
-// authority already. The reason is kept. It is for operators.
+// AcceptAuthority accepts a restored database as the authority. Every submitter stays in
+// PROTECT until it is released, and new transfers stay halted. TOO_LATE: it is the authority
+// already. The reason is kept. It is for operators.
 func (c *Client) AcceptAuthority(ctx context.Context, reason string) error {
 	body := map[string]string{"reason": reason}
 	return c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/authority/accept", body: body}, nil)
@@ -142,9 +142,8 @@ type OpenForeign struct {
 	Since       time.Time `json:"since"`
 }
 
-// ListForeign yields the foreign transactions of the submitter whose requests are not
-// known, by nonce, page by page as they are wanted. It ends at the first error. It is for
-// operators.
+// ListForeign yields the submitter's foreign transactions whose requests are unknown, by
+// nonce, and fetches pages as needed. It ends at the first error. It is for operators.
 func (c *Client) ListForeign(ctx context.Context, submitter string) iter.Seq2[OpenForeign, error] {
 	return pages("after", url.Values{}, func(values url.Values) ([]OpenForeign, string, error) {
 		var page struct {
@@ -159,24 +158,24 @@ func (c *Client) ListForeign(ctx context.Context, submitter string) iter.Seq2[Op
 	})
 }
 
-// Matched is how an intent ended that was a foreign transaction's.
+// Matched is the final state of an intent that was matched with a foreign transaction.
 type Matched struct {
 	TxID     string  `json:"txId"`
 	State    TxState `json:"state"`
 	SubState string  `json:"subState"` // RECORDED or REVERTED
 }
 
-// MatchForeign records that the foreign transaction with the nonce was the request of a
-// held intent, which ends and never runs. TOO_LATE: one of the two has been decided.
-// PROOF_USED: the transaction proves that another payout was paid. The reason is kept. It
-// is for operators.
+// MatchForeign records that the foreign transaction with the nonce was the request of a held
+// intent. The intent ends and never runs. TOO_LATE: one of the two has been decided.
+// PROOF_USED: the transaction proves that another payout was paid. The reason is kept. It is
+// for operators.
 func (c *Client) MatchForeign(ctx context.Context, submitter string, nonce uint64, txID, reason string) (out Matched, err error) {
 	body := map[string]any{"nonce": nonce, "txId": txID, "reason": reason}
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign/match", body: body}, &out)
 	return out, err
 }
 
-// WrittenOff is what a call of [Client.WriteOffForeign] did, and what is left.
+// WrittenOff has the counts of one [Client.WriteOffForeign] and of what remains.
 type WrittenOff struct {
 	Submitter  string `json:"submitter"`
 	WrittenOff int    `json:"writtenOff"` // foreign transactions
@@ -184,10 +183,10 @@ type WrittenOff struct {
 	Remaining  int    `json:"remaining"`  // of the submitter, whatever their nonces
 }
 
-// WriteOffForeign records that the foreign transaction with the nonce was no request of
-// any intent; or, where nonce is nil, all up to the nonce through, 100 of them a call: call
-// again until none is written off. Intents that were held for them go on. The reason is
-// kept. It is for operators.
+// WriteOffForeign records that the foreign transaction with the nonce was no request of any
+// intent. If nonce is nil, it covers all nonces up to through, 100 a call; call again until
+// none is written off. Intents that were held for them proceed. The reason is kept. It is for
+// operators.
 func (c *Client) WriteOffForeign(ctx context.Context, submitter string, nonce, through *uint64, reason string) (out WrittenOff, err error) {
 	body := struct {
 		Nonce   *uint64 `json:"nonce,omitempty"`
@@ -198,17 +197,17 @@ func (c *Client) WriteOffForeign(ctx context.Context, submitter string, nonce, t
 	return out, err
 }
 
-// Decision is what an operator ordered for a transaction.
+// Decision is the action that an operator requested for a transaction.
 type Decision struct {
 	TxID    string  `json:"txId"`
 	State   TxState `json:"state"`
 	Ordered string  `json:"ordered"` // CANCEL, PLACEHOLDER, REPLACE or REBROADCAST: not carried out yet; "": nothing
 }
 
-// DecideTx orders what is done about a transaction that holds a nonce. action is "wait",
-// "rebroadcast" (the same bytes), "replace" (with higher fees) or "placeholder" (give it
-// up). It is carried out while no version of the transaction has a receipt; TOO_LATE: one
-// has. The reason is kept. It is for operators.
+// DecideTx requests an action on a transaction that holds a nonce. action is "wait",
+// "rebroadcast" (the same bytes), "replace" (with higher fees) or "placeholder" (give it up).
+// It is carried out while no version of the transaction has a receipt. TOO_LATE: a version has
+// one. The reason is kept. It is for operators.
 func (c *Client) DecideTx(ctx context.Context, txID, action, reason string) (out Decision, err error) {
 	body := map[string]string{"action": action, "reason": reason}
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/tx/" + url.PathEscape(txID) + "/decide", body: body}, &out)

@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// TransferRequest asks for money to be moved between two accounts of the token's user.
+// TransferRequest requests a transfer between two accounts of the token's user.
 type TransferRequest struct {
 	From   string `json:"from"` // FUNDING or SPOT
 	To     string `json:"to"`
 	Asset  string `json:"asset"`
 	Amount string `json:"amount"` // a decimal number, such as 12.5
 
-	// CID is the user's own key, up to 64 characters. "": one is made up for this call,
-	// whose attempts are then one request, and no other call ever is the same. Who may
-	// die in the middle gives its own, and keeps it.
+	// CID is the user's own key, up to 64 characters. If it is "", the client makes a random
+	// one for this call: its attempts are one request, and no other call repeats it. A program
+	// that may crash during the call must choose and store its own CID.
 	CID string `json:"cid"`
 
-	UserID int64 `json:"user_id,omitempty"` // has to be the token's user; 0: left out
+	UserID int64 `json:"user_id,omitempty"` // has to be the token's user; 0: omitted
 }
 
-// PayoutRequest asks for money to be paid from Funding to an address outside.
+// PayoutRequest requests a payment from Funding to an external address.
 type PayoutRequest struct {
 	Asset   string `json:"asset"`
 	Amount  string `json:"amount"`
@@ -34,11 +34,11 @@ type PayoutRequest struct {
 	UserID  int64  `json:"user_id,omitempty"` // as in [TransferRequest]
 }
 
-// TransferState is how far a transfer or payout is.
+// TransferState is the state of a transfer or payout.
 type TransferState string
 
-// The states of a transfer. An answer to a request says TransferPending in place of
-// those that are not final.
+// The states of a transfer. The answer to a request has TransferPending in place of the states
+// that are not final.
 const (
 	TransferInit          TransferState = "INIT"
 	TransferSourcePending TransferState = "SOURCE_PENDING"
@@ -51,7 +51,7 @@ const (
 	TransferPending       TransferState = "PENDING"
 )
 
-// Final says that the state never changes again.
+// Final is true if the state never changes again.
 func (s TransferState) Final() bool {
 	return s == TransferCommitted || s == TransferFailed || s == TransferRolledBack
 }
@@ -78,15 +78,15 @@ type Transfer struct {
 	Asset      string        `json:"asset"`
 	Amount     string        `json:"amount"`
 	State      TransferState `json:"state"`
-	Reason     string        `json:"reason"` // why it failed or is given back; "": it has not
+	Reason     string        `json:"reason"` // why it failed or is refunded; "": neither
 	CreatedAt  time.Time     `json:"created_at"`
 	UpdatedAt  time.Time     `json:"updated_at"`
 }
 
-// CreateTransfer moves money between two accounts, and answers once it has ended or
-// goes on by itself. Where the transfer exists and has failed the error has a
-// [Problem] with its ReqID; but an attempt after one without an answer hears what is
-// stored: a result with DUPLICATE_REQUEST, which may be FAILED.
+// CreateTransfer moves money between two accounts. It returns once the transfer has ended or
+// continues in the background. If the transfer exists and has failed, the error has a
+// [Problem] with its ReqID. After an attempt without an answer, a repetition returns the
+// stored transfer instead: a result with DUPLICATE_REQUEST, which may be FAILED.
 func (c *Client) CreateTransfer(ctx context.Context, in TransferRequest) (out TransferResult, err error) {
 	if in.CID == "" {
 		in.CID = rand.Text()
@@ -95,7 +95,7 @@ func (c *Client) CreateTransfer(ctx context.Context, in TransferRequest) (out Tr
 	return out, err
 }
 
-// CreatePayout pays to an address outside. What [Client.CreateTransfer] says holds.
+// CreatePayout pays to an external address. Its results are those of [Client.CreateTransfer].
 func (c *Client) CreatePayout(ctx context.Context, in PayoutRequest) (out TransferResult, err error) {
 	if in.CID == "" {
 		in.CID = rand.Text()
@@ -104,14 +104,14 @@ func (c *Client) CreatePayout(ctx context.Context, in PayoutRequest) (out Transf
 	return out, err
 }
 
-// Transfer is the transfer or payout; NOT_FOUND: there is none, or it is another's.
+// Transfer returns the transfer or payout. NOT_FOUND: it does not exist or is another user's.
 func (c *Client) Transfer(ctx context.Context, reqID string) (out Transfer, err error) {
 	err = c.call(ctx, request{method: http.MethodGet, path: "/api/v1/internal_transfer/" + url.PathEscape(reqID)}, &out)
 	return out, err
 }
 
-// WaitTransfer asks for the transfer or payout until it is final, or until ctx ends:
-// then the error is that of ctx, and what was seen last comes with it.
+// WaitTransfer polls the transfer or payout until it is final or ctx ends. In the second case
+// it returns ctx's error and the last state that it read.
 func (c *Client) WaitTransfer(ctx context.Context, reqID string) (last Transfer, err error) {
 	err = c.poll(ctx, func() (bool, error) {
 		seen, err := c.Transfer(ctx, reqID)
@@ -123,14 +123,14 @@ func (c *Client) WaitTransfer(ctx context.Context, reqID string) (last Transfer,
 	return last, err
 }
 
-// TransferQuery says which transfers to list.
+// TransferQuery selects the transfers to list.
 type TransferQuery struct {
 	State    TransferState // "": any
 	PageSize int           // how many are fetched at once, up to 500; 0: 50
 }
 
-// ListTransfers yields the user's transfers and payouts, the newest first, page by page
-// as they are wanted. It ends at the first error.
+// ListTransfers yields the user's transfers and payouts, the newest first, and fetches pages
+// as needed. It ends at the first error.
 func (c *Client) ListTransfers(ctx context.Context, q TransferQuery) iter.Seq2[Transfer, error] {
 	values := url.Values{}
 	setUnless(values, "state", string(q.State), "")

@@ -10,20 +10,21 @@ import (
 	"time"
 )
 
-// Intent is what a submitter shall do, once.
+// Intent is a request for a submitter, carried out once.
 type Intent struct {
 	Submitter string `json:"submitter"`         // such as eip155:1:0x…
 	RequestID string `json:"requestId"`         // the caller's own key, 1 to 128 bytes
 	Handler   string `json:"handler,omitempty"` // who makes the transaction out of Payload; "": Payload is the transaction
 	Payload   any    `json:"payload"`           // a [Payload], or with a handler any value; a [json.RawMessage] is sent as it stands
 
-	// ValidUntil is until when it may get its turn, to the microsecond; after that it ends
-	// FAILED/EXPIRED. The same request again has the same one. nil: that never ends.
+	// ValidUntil is the latest time at which the intent may get a nonce, to the microsecond.
+	// After that it ends FAILED/EXPIRED. A repeated request must have the same value. nil: it
+	// never expires.
 	ValidUntil *time.Time `json:"validUntil,omitempty"`
 }
 
-// Payload is what to do on an EVM chain. Amounts are decimal strings, in wei; what is
-// empty is left out.
+// Payload is the call on an EVM chain. Amounts are decimal strings in wei; empty members are
+// omitted.
 type Payload struct {
 	To                   string `json:"to,omitempty"` // "": Data is a contract to deploy
 	Value                string `json:"value,omitempty"`
@@ -35,12 +36,12 @@ type Payload struct {
 	MaxPriorityFeePerGas string `json:"maxPriorityFeePerGas,omitempty"` // above fees.maxTipMultiple times the nodes' advice it is lowered to that
 }
 
-// Created is what became of an intent that was posted.
+// Created is the result of a posted intent.
 type Created struct {
 	TxID string `json:"txId"`
 }
 
-// TxState is how far a transaction is.
+// TxState is the state of a transaction.
 type TxState string
 
 // The states of a transaction.
@@ -55,10 +56,10 @@ const (
 	Failed    TxState = "FAILED"
 )
 
-// Final says that the state never changes again.
+// Final is true if the state never changes again.
 func (s TxState) Final() bool { return s == Confirmed || s == Failed }
 
-// ListedTx is a transaction as lists have it.
+// ListedTx is a transaction in a list.
 type ListedTx struct {
 	TxID           string     `json:"txId"`
 	Submitter      string     `json:"submitter"`
@@ -85,8 +86,8 @@ type Tx struct {
 	Mempool       *MempoolDiagnosis `json:"mempool"`       // for operators alone; nil: none was made
 }
 
-// MempoolDiagnosis is where a transaction seemed to be before it had a receipt, by what
-// one node said at one moment. It proves nothing.
+// MempoolDiagnosis is where one node saw the transaction at one moment before it had a
+// receipt. It proves nothing.
 type MempoolDiagnosis struct {
 	Signal       string    `json:"signal"` // IN_MEMPOOL, PERHAPS_LOST, PERHAPS_REPLACED
 	Advice       string    `json:"advice"` // WAIT, RESUBMIT, BUMP
@@ -97,7 +98,7 @@ type MempoolDiagnosis struct {
 	PendingCount uint64    `json:"pendingCount"`
 }
 
-// Receipt is what a node said of the version that was mined.
+// Receipt is a node's receipt of the mined version.
 type Receipt struct {
 	TxHash      string          `json:"txHash"`
 	BlockNumber uint64          `json:"blockNumber"`
@@ -106,7 +107,7 @@ type Receipt struct {
 	Document    json.RawMessage `json:"document"`  // the node's own
 }
 
-// Block is one of the chain's.
+// Block is a block of the chain.
 type Block struct {
 	Number uint64 `json:"number"`
 	Hash   string `json:"hash"`
@@ -118,18 +119,18 @@ func (c *Client) CreateTx(ctx context.Context, in Intent) (out Created, err erro
 	return out, err
 }
 
-// BatchResult is what became of one intent of a batch: a TxID, or a code.
+// BatchResult is the result of one intent of a batch: a TxID or a code.
 type BatchResult struct {
 	Status            int    `json:"status"` // that the intent alone would have been answered with
 	TxID              string `json:"txId"`
 	Code              string `json:"code"`
 	Field             string `json:"field"`
 	Detail            string `json:"detail"`
-	RetryAfterSeconds int    `json:"retryAfterSeconds"` // 0: nothing was told
+	RetryAfterSeconds int    `json:"retryAfterSeconds"` // 0: none was given
 }
 
-// CreateTxBatch posts up to 500 intents at once; each has a result, in order. Those
-// that are to be tried again are the caller's to post again.
+// CreateTxBatch posts up to 500 intents at once and returns their results in order. The caller
+// must post an intent again if its result asks for a retry.
 func (c *Client) CreateTxBatch(ctx context.Context, all []Intent) ([]BatchResult, error) {
 	var out struct {
 		Results []BatchResult `json:"results"`
@@ -139,21 +140,21 @@ func (c *Client) CreateTxBatch(ctx context.Context, all []Intent) ([]BatchResult
 	return out.Results, err
 }
 
-// Tx is the transaction; NOT_FOUND: there is none, or it is another caller's.
+// Tx returns the transaction. NOT_FOUND: it does not exist or is another caller's.
 func (c *Client) Tx(ctx context.Context, txID string) (out Tx, err error) {
 	err = c.call(ctx, request{method: http.MethodGet, path: "/api/v1/tx/" + url.PathEscape(txID)}, &out)
 	return out, err
 }
 
-// TxByRequest is the transaction of the request; NOT_FOUND: nothing is stored under it.
+// TxByRequest returns the transaction of the request. NOT_FOUND: nothing is stored under it.
 func (c *Client) TxByRequest(ctx context.Context, submitter, requestID string) (out Tx, err error) {
 	q := url.Values{"submitter": {submitter}, "requestId": {requestID}}
 	err = c.call(ctx, request{method: http.MethodGet, path: "/api/v1/tx/by-request", query: q}, &out)
 	return out, err
 }
 
-// WaitTx asks for the transaction until it is final, or until ctx ends: then the error
-// is that of ctx, and what was seen last comes with it.
+// WaitTx polls the transaction until it is final or ctx ends. In the second case it returns
+// ctx's error and the last state that it read.
 func (c *Client) WaitTx(ctx context.Context, txID string) (last Tx, err error) {
 	err = c.poll(ctx, func() (bool, error) {
 		seen, err := c.Tx(ctx, txID)
@@ -165,15 +166,15 @@ func (c *Client) WaitTx(ctx context.Context, txID string) (last Tx, err error) {
 	return last, err
 }
 
-// TxQuery says which transactions to list.
+// TxQuery selects the transactions to list.
 type TxQuery struct {
 	Submitter string
 	State     TxState // "": any
 	PageSize  int     // how many are fetched at once, up to 500; 0: 50
 }
 
-// ListTx yields a submitter's transactions, the newest first, page by page as they are
-// wanted. It ends at the first error.
+// ListTx yields a submitter's transactions, the newest first, and fetches pages as needed. It
+// ends at the first error.
 func (c *Client) ListTx(ctx context.Context, q TxQuery) iter.Seq2[ListedTx, error] {
 	values := url.Values{"submitter": {q.Submitter}}
 	setUnless(values, "state", string(q.State), "")
@@ -194,7 +195,7 @@ func setUnless(values url.Values, name, value, none string) {
 	}
 }
 
-// pages follows a list from page to page; the parameter named cursor says where the next
+// pages follows a list from page to page. The parameter named cursor is where the next page
 // begins.
 func pages[T any](cursor string, values url.Values, fetch func(url.Values) (page []T, next string, err error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
@@ -218,7 +219,7 @@ func pages[T any](cursor string, values url.Values, fetch func(url.Values) (page
 	}
 }
 
-// Outcome is what a cancellation came to.
+// Outcome is the outcome of a cancellation.
 type Outcome string
 
 // The outcomes of a cancellation.
@@ -228,7 +229,7 @@ const (
 	Pending   Outcome = "PENDING"   // not decided yet: ask again
 )
 
-// CancelTx takes the intent back, if that is still possible.
+// CancelTx cancels the intent, if that is still possible.
 func (c *Client) CancelTx(ctx context.Context, txID string) (Outcome, error) {
 	var out struct {
 		Outcome Outcome `json:"outcome"`

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Why is all that is known of a transfer or payout.
+// Why explains the state of a transfer or payout.
 type Why struct {
 	Transfer
 	UserID       int64            `json:"user_id"`
@@ -47,7 +47,7 @@ type Transition struct {
 	RetryCount int           `json:"retry_count"`
 }
 
-// Resolution is what an operator did about a transfer, and what its ledger answered.
+// Resolution is an operator's act on a transfer, and its ledger's answer.
 type Resolution struct {
 	Op         string     `json:"op"` // cancel, withdraw, deposit or refund
 	By         string     `json:"by"`
@@ -60,7 +60,7 @@ type Resolution struct {
 	Line       string     `json:"line"`    // of the core's journal, that proves it; "": none was named
 }
 
-// Statement is what an operator stated of a payout.
+// Statement is an operator's statement about a payout.
 type Statement struct {
 	Paid           bool       `json:"paid"`
 	TxHash         string     `json:"tx_hash"`      // "": not paid
@@ -86,15 +86,15 @@ type Acknowledgement struct {
 	Until  time.Time     `json:"until"`
 }
 
-// WhyTransfer tells where the money of a transfer or payout is, and what would move it on.
+// WhyTransfer returns where the money of a transfer or payout is, and what would advance it.
 // It is for operators.
 func (c *Client) WhyTransfer(ctx context.Context, reqID string) (out Why, err error) {
 	err = c.call(ctx, request{method: http.MethodGet, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/why"}, &out)
 	return out, err
 }
 
-// CancelTransfer ends a transfer that has not begun; TOO_LATE: it has begun. One that was
-// cancelled before is returned as it is. The reason is kept. It is for operators.
+// CancelTransfer ends a transfer that has not begun. TOO_LATE: it has begun. A transfer that
+// was cancelled before is returned as it is. The reason is kept. It is for operators.
 func (c *Client) CancelTransfer(ctx context.Context, reqID, reason string) (out Transfer, err error) {
 	body := map[string]string{"reason": reason}
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/cancel", body: body}, &out)
@@ -109,17 +109,17 @@ type Resolve struct {
 	Line    int64  `json:"line,omitempty"`    // of the core's journal, that proves Outcome; 0: a check of conservation must
 }
 
-// ResolveTransfer has the ledger tell what it stored under the operation, or refuse it for
-// ever; the transfer goes on by that. NOTHING_TO_RESOLVE: it does not wait for that answer.
-// BEYOND_HORIZON: the trading core may have forgotten it, and Outcome is needed.
-// NOT_FORGOTTEN: Outcome is not wanted. EVIDENCE_DIFFERS: the evidence says something else.
-// The reason is kept. It is for operators.
+// ResolveTransfer asks the ledger for the stored result of the operation, or makes it refuse
+// the operation for ever. The transfer then continues with that result. NOTHING_TO_RESOLVE:
+// the transfer does not wait for that answer. BEYOND_HORIZON: the trading core may have
+// deleted it, and Outcome is required. NOT_FORGOTTEN: Outcome must not be given.
+// EVIDENCE_DIFFERS: the evidence contradicts it. The reason is kept. It is for operators.
 func (c *Client) ResolveTransfer(ctx context.Context, reqID string, in Resolve) (out Transfer, err error) {
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/resolve", body: in}, &out)
 	return out, err
 }
 
-// Finding is what a check of conservation found wrong.
+// Finding is a violation that a check of conservation found.
 type Finding struct {
 	ID       int64      `json:"id"` // that [Client.AdjustFinding] names; 0: the check has just found it
 	Kind     string     `json:"kind"`
@@ -147,7 +147,7 @@ type Halt struct {
 	Evidence json.RawMessage `json:"evidence"`
 }
 
-// LastCheck is what the last check of conservation came to.
+// LastCheck is the result of the last check of conservation.
 type LastCheck struct {
 	At       time.Time `json:"at"`
 	Result   string    `json:"result"`   // ok or standing
@@ -155,21 +155,20 @@ type LastCheck struct {
 	Found    []Finding `json:"found"`    // the first 100
 }
 
-// Conservation is the last check of conservation, and what is halted.
+// Conservation has the last check of conservation and the open halts.
 type Conservation struct {
 	LastCheck *LastCheck `json:"last_check"` // nil: none has come to its end
 	OpenHalts int        `json:"open_halts"` // how many are open
 	Halts     []Halt     `json:"halts"`      // the newest of them, newest first
 }
 
-// Conservation shows the last check of conservation and the open halts. It is for
-// operators.
+// Conservation returns the last check of conservation and the open halts. It is for operators.
 func (c *Client) Conservation(ctx context.Context) (out Conservation, err error) {
 	err = c.call(ctx, request{method: http.MethodGet, path: "/admin/v1/conservation"}, &out)
 	return out, err
 }
 
-// ResumeHalt ends one halt of new transfers; earlier: and all that were opened before it.
+// ResumeHalt ends one halt of new transfers; with earlier also all halts opened before it.
 // TOO_LATE: it is not open. The reason is kept. It is for operators.
 func (c *Client) ResumeHalt(ctx context.Context, id int64, earlier bool, reason string) error {
 	body := map[string]any{"earlier": earlier, "reason": reason}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Approvals are the kinds of acts that two operators have to agree on.
+// Approvals configures which acts need two operators.
 type Approvals struct {
 	// Required are kinds out of [ApprovalKinds].
 	Required []string
@@ -14,7 +14,7 @@ type Approvals struct {
 	ValidFor time.Duration
 }
 
-// ApprovalKinds are all that can be required. docs/approvals.md has the acts of each.
+// ApprovalKinds are all kinds that can be required. docs/approvals.md lists the acts of each.
 var ApprovalKinds = []string{"policy", "callers", "signer", "register", "release", "accept", "adjustments"}
 
 func (c *Config) approvalRules() []rule {
@@ -36,7 +36,7 @@ func (a *Approvals) settings() []setting {
 	}
 }
 
-// kinds takes names out of [ApprovalKinds], separated by commas.
+// kinds parses names of [ApprovalKinds], separated by commas.
 func kinds(p *[]string) field {
 	return field{
 		want: "any of " + strings.Join(ApprovalKinds, ", ") + ", separated by commas",

@@ -2,11 +2,11 @@ package config
 
 import "regexp"
 
-// Authority is how a database that is not the one written last is noticed.
+// Authority configures the detection of a database that is not the one written last.
 type Authority struct {
-	// Mark says that a mark is kept outside the database.
+	// Mark is true if a mark is kept outside the database.
 	Mark bool
-	// Bucket of Cloud Storage has it.
+	// Bucket is the Cloud Storage bucket of the mark.
 	Bucket string
 	// Endpoint is a storage other than Google's; "" is Google's.
 	Endpoint string

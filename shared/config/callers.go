@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// Tasks is where work is enqueued, and what the tasks call.
+// Tasks configures the task queues and the URL that tasks call.
 type Tasks struct {
 	// Project and Location are the Google Cloud project and region of the
 	// queues. The project also names our traces.
@@ -53,11 +53,11 @@ func (t *Tasks) settings() []setting {
 	}
 }
 
-// OIDC is whose tokens are believed.
+// OIDC is an issuer whose tokens are accepted.
 type OIDC struct {
 	// Issuer is the token's issuer, letter for letter.
 	Issuer string
-	// JWKSURL is where its public keys are.
+	// JWKSURL is the URL of its public keys.
 	JWKSURL string
 }
 
@@ -72,7 +72,7 @@ func (o *OIDC) settings() []setting {
 	}
 }
 
-// Auth is who may call.
+// Auth configures who may call.
 type Auth struct {
 	// PublicAudience is the audience of tokens for public functions.
 	PublicAudience string
@@ -81,14 +81,13 @@ type Auth struct {
 	InternalAudience string
 	// InternalAccounts are the e-mails that may call internal functions.
 	InternalAccounts []string
-	// Operators are the names of who may call admin functions, each with "email:" or "sub:"
-	// in front.
+	// Operators are the callers of admin functions, each with "email:" or "sub:" in front.
 	Operators []string
-	// OpenIssuer says that people whom nobody here knows can have tokens of the issuer.
-	// Then no submitter takes "*" for its callers.
+	// OpenIssuer is true if the issuer also gives tokens to people outside the operator's
+	// organisation. Then no submitter may have "*" as its callers.
 	OpenIssuer bool
-	// UsersIssuer, UsersJWKSURL and UsersAudience are whose tokens say who a user
-	// is: their subject is the user's id. Unset where no transfers are offered.
+	// UsersIssuer, UsersJWKSURL and UsersAudience configure the tokens of users, whose subject
+	// is the user's id. They are unset if no transfers are offered.
 	UsersIssuer, UsersJWKSURL, UsersAudience string
 }
 

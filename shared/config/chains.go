@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Chains are the chains of a deployment that serves several.
+// Chains are the chains of a deployment that serves more than one.
 type Chains struct {
-	// List is what the setting says of each; see [Config.Served].
+	// List has the chains of the setting; see [Config.Served].
 	List []ChainEntry
 }
 
-// ChainEntry is one chain as data. What it leaves out is as the settings of the default
-// chain say.
+// ChainEntry is one chain of the list. A member that is not set has the value of the default
+// chain's setting.
 type ChainEntry struct {
 	ID            uint64
 	URLs          []Secret
@@ -38,10 +38,10 @@ func (c *Chains) settings() []setting {
 	}
 }
 
-// ServedChain is all that is to be known of one chain.
+// ServedChain is the complete configuration of one chain.
 type ServedChain struct {
 	ID            uint64
-	URLs          []Secret // of its nodes, in the order in which they are preferred; none where a function needs no node
+	URLs          []Secret // of its nodes, in order of preference; empty if a function needs no node
 	Quorum        int      // 0: more than half of the nodes; of two, one
 	BlockTime     time.Duration
 	FeeKind       FeeKind
@@ -88,7 +88,7 @@ func (c Config) Served() []ServedChain {
 	return served
 }
 
-// chainEntry is a [ChainEntry] as it is written.
+// chainEntry is a [ChainEntry] in its JSON form.
 type chainEntry struct {
 	ID            uint64   `json:"id"`
 	URLs          []string `json:"urls"`
@@ -100,7 +100,7 @@ type chainEntry struct {
 	FinalizedTag  *bool    `json:"finalizedTag"`
 }
 
-// chainList takes a JSON list of chains, each once.
+// chainList parses a JSON list of chains, each once.
 func chainList(p *[]ChainEntry) field {
 	return field{
 		want: `a JSON list such as [{"id": 8453, "urls": ["https://…"], "blockTime": "2s", "finality": "safe"}]: each id once, ` +
@@ -121,8 +121,7 @@ func chainList(p *[]ChainEntry) field {
 	}
 }
 
-// readChains reads the list. Its error names the entry and the member that is wrong, and
-// shows no value.
+// readChains parses the list. Its error names the wrong entry and member, and shows no value.
 func readChains(text string) (list []ChainEntry, err error) {
 	var written []json.RawMessage
 	if err := json.Unmarshal([]byte(text), &written); err != nil {
@@ -162,7 +161,8 @@ func readChain(text []byte) (ChainEntry, error) {
 	return written.read()
 }
 
-// unknownMember is what [json.Decoder] says of one. What is no plain word is not shown.
+// unknownMember matches [json.Decoder]'s error. A member that is not a plain word is not
+// shown, since it may be a secret.
 var unknownMember = regexp.MustCompile(`unknown field "([A-Za-z_]{1,40})"$`)
 
 func notRead(err error) error {
@@ -175,7 +175,7 @@ func notRead(err error) error {
 	return errors.New("it is no object, or has an unknown member")
 }
 
-// read holds each part to the field of the setting that it stands for.
+// read parses each member with the field of its setting.
 func (w chainEntry) read() (e ChainEntry, err error) {
 	e.ID, e.Confirmations, e.FinalizedTag = w.ID, w.Confirmations, w.FinalizedTag
 	if w.ID < 1 || w.ID > maxChainID {
@@ -208,9 +208,9 @@ func (w chainEntry) read() (e ChainEntry, err error) {
 	return e, nil
 }
 
-// nodeURLs takes URLs of nodes, separated by commas. One that is given twice would be two
-// of a quorum. What a node says decides what is signed and when it is final, and its URL
-// often holds a key: nobody on the way may read or change either.
+// nodeURLs parses the URLs of nodes, separated by commas, each once: a repeated node would
+// have two votes in the quorum. The connection must be private. A node's answers decide which
+// transactions are signed and when they are final, and its URL often holds a key.
 func nodeURLs(p *[]Secret) field {
 	return field{
 		want: "1 to 9 https URLs, each once, separated by commas (http only for this machine: localhost, 127.0.0.1, [::1]; a comma in one is written %2C)",

@@ -1,14 +1,12 @@
-// Package config is every setting of a deployment in one place: what it is
-// called, means and takes, its default, and what would contradict it. It is the
-// only reader of the environment.
+// Package config declares every setting of a deployment: its name, meaning, values, default
+// and contradictions. It is the only reader of the environment.
 //
-// A setting has the name that the specification gives it, such as
-// lease.renewInterval, and is read from FENCEPOST_LEASE_RENEW_INTERVAL: dots and
-// capitals become underscores. Variables of Google's own keep their names. A
-// variable that is set to nothing counts as not set.
+// A setting has the name that the specification gives it, such as lease.renewInterval, and is
+// read from FENCEPOST_LEASE_RENEW_INTERVAL: dots and capitals become underscores. Variables of
+// Google's own keep their names. A variable that is set to nothing counts as not set.
 //
-// To add a setting, add a field to its group and a line to the group's list;
-// [Load], [Help] and docs/settings.md follow.
+// To add a setting, add a field to its group and a line to the group's list; [Load], [Help]
+// and docs/settings.md follow.
 package config
 
 import (
@@ -18,8 +16,8 @@ import (
 	"strings"
 )
 
-// Config is the settings in force. It holds no reference to the environment and
-// never changes; secrets in it do not print.
+// Config has the settings in force. It holds no reference to the environment and never
+// changes. Its secrets do not print.
 type Config struct {
 	Lease         Lease
 	Nonce         Nonce
@@ -69,12 +67,11 @@ func (c *Config) settings() []setting {
 	)
 }
 
-// Load reads the settings from environ, which is in the form of [os.Environ].
+// Load parses the settings in environ, which has the form of [os.Environ].
 //
-// The error joins everything that is wrong: a FENCEPOST_ variable that nobody
-// reads, a required setting that is missing, a value that is not right, and
-// settings that contradict each other. Each problem names the variables and
-// says what would be right; none shows a secret.
+// The error joins all problems: an unknown FENCEPOST_ variable, a required setting that is
+// missing, an invalid value, and settings that contradict each other. Each problem names the
+// variables and the expected values, and shows no secret.
 func Load(environ []string) (Config, error) {
 	var c Config
 	given := make(map[string]string, len(environ))
@@ -92,7 +89,7 @@ func Load(environ []string) (Config, error) {
 		}
 	}
 	for _, r := range c.rules() {
-		// What is wrong by itself is not also held against its neighbours.
+		// A rule is not checked if one of its settings is invalid already.
 		if r.broken && !slices.ContainsFunc(r.of, func(name string) bool { return wrong[name] }) {
 			problems = append(problems, r.problem(settings, given))
 		}
@@ -103,8 +100,8 @@ func Load(environ []string) (Config, error) {
 	return c, nil
 }
 
-// unknown finds the variables of ours that nobody reads. Their values are not
-// shown: behind a misspelt name there may be a secret.
+// unknown finds FENCEPOST_ variables that are no setting. It does not show their values: a
+// misspelt name may hold a secret.
 func unknown(environ []string, settings []setting) (problems []error) {
 	for _, entry := range environ {
 		variable, _, _ := strings.Cut(entry, "=")
@@ -116,9 +113,9 @@ func unknown(environ []string, settings []setting) (problems []error) {
 	return problems
 }
 
-// Require says that the named settings, which have no default, must be set: a
-// function calls it with what it cannot work without. The error joins one
-// problem for each that is not set, or that does not exist.
+// Require checks that the named settings, which have no default, are set. A function calls it
+// with the settings that it needs. The error joins one problem for each setting that is not
+// set or does not exist.
 func (c Config) Require(names ...string) error {
 	var problems []error
 	settings := c.settings()
@@ -134,8 +131,8 @@ func (c Config) Require(names ...string) error {
 	return errors.Join(problems...)
 }
 
-// Help lists every setting as plain text: the variable, the default, what it
-// means and what it takes.
+// Help lists every setting as plain text: the variable, the default, its meaning and its
+// values.
 func Help() string {
 	var b strings.Builder
 	for _, s := range new(Config).settings() {
@@ -145,7 +142,7 @@ func Help() string {
 	return b.String()
 }
 
-// ifNotSet is what holds when nothing is given.
+// ifNotSet is the value in force if the setting is not given.
 func (s setting) ifNotSet() string {
 	switch {
 	case s.required:

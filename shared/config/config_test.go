@@ -65,13 +65,13 @@ func defaults() config.Config {
 	}
 }
 
-// What is not given has the default that the specification gives it.
+// A setting that is not given has the default of the specification.
 func TestDefaultsAreTheSpecifications(t *testing.T) {
 	t.Parallel()
 	if diff := cmp.Diff(defaults(), mustLoad(t), revealed); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
-	// Set to nothing is not set; what is not ours is not read.
+	// A variable set to nothing counts as not set. Variables without the prefix are not read.
 	got := mustLoad(t, "FENCEPOST_LEASE_DURATION=", "PORT=", "PATH=/bin", "fencepost_x=1", "=odd", "odd")
 	if diff := cmp.Diff(defaults(), got, revealed); diff != "" {
 		t.Errorf("with empty and foreign variables (-want +got):\n%s", diff)
@@ -84,9 +84,9 @@ var wageSecret, refundSecret = "whsec_" + strings.Repeat("QUJD", 8), "whsec_" + 
 // chainsText has one chain with everything and one with as little as there may be.
 const chainsText = `[{"id": 8453, "urls": ["https://a.example/k", "https://b.example"], "blockTime": "2s", "feeKind": "eip1559", "finality": "confirmations", "finalizedTag": true, "confirmations": 0, "quorum": 2}, {"id": 10, "urls": ["https://c"]}]`
 
-// everything gives each setting a value other than its default, but for the page of
-// metrics, which Cloud Run is not offered, and the history of tips, which a legacy chain
-// does not have; see [TestContradictionsAreRefused].
+// everything gives each setting a value other than its default. The exceptions are the page of
+// metrics, which Cloud Run does not offer, and the history of tips, which a legacy chain does
+// not have. See [TestContradictionsAreRefused].
 var everything = []string{
 	"FENCEPOST_LEASE_DURATION=20s", "FENCEPOST_LEASE_RENEW_INTERVAL=9999ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE=2s",
 	"FENCEPOST_NONCE_START_FROM=9223372036854775807", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_NONCE_MAX_IN_FLIGHT=2000", "FENCEPOST_NONCE_DEFER_AFTER=0s",
@@ -197,7 +197,7 @@ func everythingLoaded() config.Config {
 	}
 }
 
-// Every setting reaches its own field, and no setting is left out of the test.
+// Every setting reaches its own field, and the test covers every setting.
 func TestEverySettingIsRead(t *testing.T) {
 	t.Parallel()
 	if diff := cmp.Diff(everythingLoaded(), mustLoad(t, everything...), revealed); diff != "" {
@@ -283,8 +283,7 @@ func wantProblem(t *testing.T, environ []string, want string) {
 	}
 }
 
-// A variable of ours that nobody reads is refused with the nearest name, and
-// without its value.
+// An unknown FENCEPOST_ variable is refused with the nearest name, and without its value.
 func TestUnknownVariablesAreRefused(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ given, nearest string }{
@@ -380,8 +379,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		"FENCEPOST_AUTH_USERS_ISSUER=https://users.example", "FENCEPOST_OIDC_ISSUER=https://one.example")
 }
 
-// All that is wrong is said at once; a value that is wrong by itself is not
-// also compared with others.
+// Load reports all problems at once. An invalid value is not also compared with others.
 func TestAllProblemsAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load([]string{

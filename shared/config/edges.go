@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// RPC is how the chains' nodes are reached.
+// RPC configures the connections to the chains' nodes.
 type RPC struct {
-	// URLs are the default chain's nodes, in the order in which they are preferred.
-	// They are secrets because providers put the account's key into them. None where
-	// a function needs no node, or where chains names them.
+	// URLs are the default chain's nodes in order of preference. They are secrets, because
+	// providers put the account's key into them. They are empty if a function needs no node,
+	// or if chains lists the nodes.
 	URLs []Secret
-	// Quorum is how many nodes must say the same before what would end a transaction
-	// or open PROTECT is believed; 0 is more than half of a chain's nodes, and of
-	// two one.
+	// Quorum is how many nodes must agree before an observation ends a transaction or opens
+	// PROTECT. 0 selects more than half of a chain's nodes, and one of two.
 	Quorum int
 	// MaxLag is how many blocks a node may be behind the others.
 	MaxLag int
-	// LeaveOut is how long a node is left out that lags, errs, or is of another chain.
+	// LeaveOut is how long a node is excluded that lags, returns errors, or is on another
+	// chain.
 	LeaveOut time.Duration
-	// Timeout is the most that one round trip may take; a lease that has less
-	// left cuts it shorter.
+	// Timeout is the longest time of one round trip. A lease with less time left makes it
+	// shorter.
 	Timeout time.Duration
-	// MaxInFlight is the most round trips under way at once in one instance, over
-	// all nodes of all chains.
+	// MaxInFlight is the largest number of concurrent round trips in one instance, over all
+	// nodes of all chains.
 	MaxInFlight int
-	// MaxBatch is the most JSON-RPC calls in one round trip.
+	// MaxBatch is the largest number of JSON-RPC calls in one round trip.
 	MaxBatch int
 }
 
@@ -64,12 +64,11 @@ func (r *RPC) settings() []setting {
 type Chain struct {
 	// ID is its EIP-155 id: the chain of a bare address.
 	ID uint64
-	// BlockTime is the usual time between two blocks: a hint for when to ask,
-	// on which nothing else depends.
+	// BlockTime is the usual time between two blocks. It only decides when to poll.
 	BlockTime time.Duration
 	// FeeKind is how the chain prices gas.
 	FeeKind FeeKind
-	// FinalizedTag says that the chain's nodes know the block tag "finalized".
+	// FinalizedTag is true if the chain's nodes know the block tag "finalized".
 	FinalizedTag bool
 }
 
@@ -99,7 +98,7 @@ func (c *Chain) settings() []setting {
 	}
 }
 
-// Signer is where signing keys are, and who has those that are elsewhere.
+// Signer configures the local keys and the remote signers.
 type Signer struct {
 	// LocalKeysFile is the path of the file with local keys; "" for none.
 	LocalKeysFile string
@@ -114,8 +113,8 @@ type Signer struct {
 	RemotesFile string
 	// Timeout is how long one signature may take.
 	Timeout time.Duration
-	// Parallel is how many signatures of one submitter are asked for at once, where they
-	// may be before the nonce is bound.
+	// Parallel is the limit of concurrent signatures for one submitter, where signing may
+	// happen before the nonce is bound.
 	Parallel int
 }
 
@@ -145,15 +144,15 @@ func (s *Signer) settings() []setting {
 	}
 }
 
-// Database is the Postgres that is the only authority.
+// Database configures the connection to the only authority, a Postgres database.
 type Database struct {
-	// URL says where it is and who we are to it; pgx reads it.
+	// URL is the connection string for pgx, with the role and its password.
 	URL Secret
-	// Instance is the connection name of a Cloud SQL instance that is dialled in
-	// place of the URL's host; "" for none.
+	// Instance is the connection name of a Cloud SQL instance, dialled in place of the URL's
+	// host; "" for none.
 	Instance string
-	// MaxConns is the most connections of one instance. Times the most
-	// instances it must stay below the server's own bound.
+	// MaxConns is the largest number of connections of one instance. Multiplied by the number
+	// of instances it must stay below the server's limit.
 	MaxConns int32
 	// StatementTimeout ends a statement that runs longer.
 	StatementTimeout time.Duration
@@ -202,15 +201,15 @@ func postgresAddress(text string) bool {
 		!strings.Contains(text, "://") && strings.Contains(text, "=")
 }
 
-// HTTP bounds what callers send.
+// HTTP limits requests.
 type HTTP struct {
-	// MaxBodyBytes is the most bytes of a request's body.
+	// MaxBodyBytes is the largest size of a request's body.
 	MaxBodyBytes int64
-	// MaxRequestsPerCaller and MaxBytesPerCaller are the most requests of one caller, and
-	// the most bytes of their bodies, that one instance has at work.
+	// MaxRequestsPerCaller and MaxBytesPerCaller limit the concurrent requests of one caller
+	// in one instance, and the total size of their bodies.
 	MaxRequestsPerCaller int
 	MaxBytesPerCaller    int64
-	// BodyTimeout is how long a request's body may take to come whole.
+	// BodyTimeout is the longest time in which a request's body must arrive.
 	BodyTimeout time.Duration
 }
 
@@ -231,9 +230,9 @@ func (h *HTTP) settings() []setting {
 	}
 }
 
-// Log is what is logged.
+// Log configures the log.
 type Log struct {
-	// Level is the least level that is written.
+	// Level is the lowest level that is written.
 	Level slog.Level
 }
 
@@ -245,10 +244,10 @@ func (l *Log) settings() []setting {
 	}
 }
 
-// Platform is what Cloud Run and the functions framework tell us, in their own
-// variables (https://cloud.google.com/run/docs/container-contract).
+// Platform has the variables of Cloud Run and the functions framework
+// (https://cloud.google.com/run/docs/container-contract).
 type Platform struct {
-	// Port is where to listen.
+	// Port is the port to listen on.
 	Port int
 	// FunctionTarget is the one function to serve; "" serves all of them.
 	FunctionTarget string
@@ -259,7 +258,7 @@ type Platform struct {
 	Timeout time.Duration
 }
 
-// OnCloudRun says that the process runs there.
+// OnCloudRun is true if the process runs on Cloud Run.
 func (p Platform) OnCloudRun() bool { return p.Service != "" }
 
 func (p *Platform) settings() []setting {

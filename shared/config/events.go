@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// EventsMode is what becomes of events.
+// EventsMode selects how events are published.
 type EventsMode string
 
 // The modes.
@@ -20,9 +20,9 @@ const (
 	EventsWebhook EventsMode = "webhook"   // kept, and posted to receivers
 )
 
-// Events is who is told what became of transactions.
+// Events configures who is notified of changes of transactions.
 type Events struct {
-	// Mode is how.
+	// Mode selects how events are published.
 	Mode EventsMode
 	// Keep is how long events can be read again, where they are kept.
 	Keep time.Duration
@@ -30,17 +30,18 @@ type Events struct {
 	Topic string
 	// PubSubEndpoint is host:port of a Pub/Sub without TLS; "" is Google's.
 	PubSubEndpoint string
-	// URLs are the receivers of webhooks, by name.
+	// URLs are the webhook endpoints, by name.
 	URLs map[string]string
-	// Secrets sign what each is told, in the order given.
+	// Secrets sign the events of each endpoint, in the order given.
 	Secrets map[string][]Secret
-	// Callers are of whose transactions each is told; of all where it has none.
+	// Callers limit an endpoint to the transactions of these callers. An endpoint without an
+	// entry gets the events of all.
 	Callers map[string][]string
-	// Timeout is how long a receiver may take over one event.
+	// Timeout is how long an endpoint may take over one event.
 	Timeout time.Duration
 }
 
-// Kept says that events are kept.
+// Kept is true if events are kept.
 func (e Events) Kept() bool { return e.Mode == EventsOutbox || e.Mode == EventsWebhook }
 
 func (e *Events) settings() []setting {

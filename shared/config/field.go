@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// field is a place for a value, and what may be put there.
+// field is the target of a value, with its parser and the description of valid values.
 type field struct {
 	want   string                 // what is right, to follow "want": with unit and range
 	set    func(text string) bool // stores the text's value; false: it is not right, nothing stored
 	unset  func() bool            // nothing, or the type's zero, is stored
 	secret bool                   // the text is never shown
 
-	// why says what is wrong with a text that set did not take, and shows nothing of it
-	// that may be secret; nil: want says enough.
+	// why describes the fault of a text that set refused, and shows no part that may be
+	// secret. nil: want is enough.
 	why func(text string) error
 }
 
-// bind makes a field of p that takes what parse takes.
+// bind makes a field that parses into p.
 func bind[T comparable](p *T, want string, parse func(string) (T, bool)) field {
 	return field{
 		want: want,
@@ -47,7 +47,7 @@ func duration(p *time.Duration, low, high time.Duration) field {
 	})
 }
 
-// short writes d as a person would: 2m, not 2m0s.
+// short formats d as a person would: 2m, not 2m0s.
 func short(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -67,7 +67,7 @@ func seconds(p *time.Duration, low, high int64) field {
 	})
 }
 
-// number takes whole numbers; what names their unit ("a number of bytes").
+// number parses whole numbers; what names their unit ("a number of bytes").
 func number[N int | int32 | int64 | uint64](p *N, what string, low, high int64) field {
 	want := fmt.Sprintf("%s from %d to %d", what, low, high)
 	return bind(p, want, func(text string) (N, bool) {
@@ -101,7 +101,7 @@ func join[T ~string](options []T) string {
 	return strings.Join(texts, ", ")
 }
 
-// logLevel takes the names of slog's four levels in small letters.
+// logLevel parses the names of slog's four levels in small letters.
 func logLevel(p *slog.Level) field {
 	names := []string{"debug", "info", "warn", "error"}
 	return bind(p, "one of "+join(names), func(text string) (level slog.Level, ok bool) {
@@ -110,7 +110,7 @@ func logLevel(p *slog.Level) field {
 	})
 }
 
-// text takes what matches pattern as a whole; what says so in words.
+// text accepts a text that matches pattern completely; what describes the pattern.
 func text(p *string, what string, pattern *regexp.Regexp) field {
 	return bind(p, what, func(text string) (string, bool) { return text, pattern.MatchString(text) })
 }
@@ -124,7 +124,7 @@ var (
 	identity = regexp.MustCompile(`^(email:[^\s@,]+@[^\s@,]+|sub:[^\s,]+)$`)
 )
 
-// emails takes addresses separated by commas.
+// emails parses addresses separated by commas.
 func emails(p *[]string) field {
 	return field{
 		want: "e-mail addresses separated by commas",
@@ -143,8 +143,8 @@ func emails(p *[]string) field {
 	}
 }
 
-// identities takes names of tokens' holders separated by commas. An address has always
-// meant a verified e-mail here.
+// identities parses names of token holders separated by commas. An address without a kind is a
+// verified e-mail.
 func identities(p *[]string) field {
 	return field{
 		want: `email:<e-mail address> or sub:<subject>, separated by commas`,
@@ -175,7 +175,7 @@ func hostPort(p *string) field {
 	})
 }
 
-// ownPort takes the host:port of something on this machine, which is asked in plain text.
+// ownPort parses the host:port of a service on this machine, which is called in plain text.
 func ownPort(p *string) field {
 	return bind(p, "host:port on this machine (localhost, 127.0.0.1, [::1])", func(text string) (string, bool) {
 		host, port, err := net.SplitHostPort(text)
@@ -184,8 +184,8 @@ func ownPort(p *string) field {
 	})
 }
 
-// trusted takes the URL of something that we believe, or that we show a token
-// to: nobody on the way may read or answer in its place.
+// trusted parses the URL of a service that is believed or that gets a token. The connection
+// must be private, so that no other server can read or answer.
 func trusted(p *string) field {
 	const want = "an https URL without query (http only for this machine: localhost, 127.0.0.1, [::1])"
 	return bind(p, want, func(text string) (string, bool) {
@@ -208,14 +208,14 @@ func webURL(text string) (*url.URL, bool) {
 	return u, err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != ""
 }
 
-// private says that nobody on the way can read or change what is said there.
+// private is true if the connection cannot be read or changed on the way.
 func private(u *url.URL) bool { return u.Scheme == "https" || loopback(u.Hostname()) }
 
 func loopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// secretText takes a secret that ok accepts.
+// secretText parses a secret that ok accepts.
 func secretText(p *Secret, want string, ok func(string) bool) field {
 	f := bind(p, want, func(text string) (Secret, bool) { return NewSecret(text), ok(text) })
 	f.secret = true

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Handlers are the business services that make transactions, by name.
+// Handlers configures the business services that make transactions, by name.
 type Handlers struct {
-	// URLs are where they are asked. No other address ever is.
+	// URLs are the addresses of the handlers. Only these addresses are called.
 	URLs map[string]string
-	// Secrets are the secrets that sign what each is asked, in the order given, each
-	// as its service knows it: while one is changed there are two of a name.
+	// Secrets sign the calls of each handler, in the order given. While a secret is rotated, a
+	// handler has two.
 	Secrets map[string][]Secret
-	// Timeout is the most that one asking may take.
+	// Timeout is the longest time of one handler call.
 	Timeout time.Duration
-	// Patience is how long one that says "not now" is asked again.
+	// Patience is how long a handler that answers "not now" is called again.
 	Patience time.Duration
 }
 
@@ -40,14 +40,14 @@ func (h *Handlers) settings() []setting {
 	}
 }
 
-// handlerName is what a handler may be called.
+// handlerName matches the name of a handler.
 var handlerName = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,63}$`)
 
-// HandlerName says that a handler may be called so: a lower-case letter, then up to
-// 63 of a-z, 0-9, dot, dash and underscore.
+// HandlerName reports whether text may name a handler: a lower-case letter, then up to 63 of
+// a-z, 0-9, dot, dash and underscore.
 func HandlerName(text string) bool { return handlerName.MatchString(text) }
 
-// pairs reads name=value, separated by commas.
+// pairs parses name=value, separated by commas.
 func pairs(text string, ok func(value string) bool) (all [][2]string, right bool) {
 	for one := range strings.SplitSeq(text, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(one), "=")

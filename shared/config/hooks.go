@@ -2,11 +2,11 @@ package config
 
 import "time"
 
-// Hooks is whether nonces may be asked for by themselves.
+// Hooks configures the reservation of nonces without an intent.
 type Hooks struct {
-	// Enabled says that Allocate, MarkUsed and MarkRecyclable may be called.
+	// Enabled is true if Allocate, MarkUsed and MarkRecyclable may be called.
 	Enabled bool
-	// ReservationTimeout is how long a nonce stays its owner's without a mark.
+	// ReservationTimeout is how long a nonce stays reserved for its owner without a mark.
 	ReservationTimeout time.Duration
 }
 

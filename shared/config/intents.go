@@ -9,7 +9,8 @@ import (
 
 // Intents are settings of accepted intents.
 type Intents struct {
-	// MACKeys are the keys of the MACs of intents. The first makes them, each checks them.
+	// MACKeys are the keys of the MACs of intents. The first makes MACs, all of them check
+	// MACs.
 	MACKeys []Secret
 }
 

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// rule is what settings must be to each other, each being right by itself.
+// rule is a relation that valid settings must have to each other.
 type rule struct {
 	of     []string // the settings compared
 	broken bool
 	say    string // what to do about it
 }
 
-// problem shows the compared settings with their values, and what to do.
+// problem names the compared settings with their values, and the remedy.
 func (r rule) problem(settings []setting, given map[string]string) error {
 	var shown []string
 	for _, name := range r.of {
@@ -65,7 +65,8 @@ func (c *Config) leaseRules() []rule {
 	}}
 }
 
-// anEighthMore is nine eighths of wei, rounded up; or too much for any setting.
+// anEighthMore is nine eighths of wei, rounded up. On overflow it is above every setting's
+// maximum.
 func anEighthMore(wei uint64) uint64 {
 	if wei > maxBigint {
 		return wei

@@ -10,8 +10,7 @@ import (
 
 const prefix = "FENCEPOST_"
 
-// setting is one declaration: what a setting is called, means and takes, and
-// the field that holds it.
+// setting declares a setting: its name, meaning and values, and the field that holds it.
 type setting struct {
 	name     string // as the specification writes it; for Google's, the variable
 	google   bool   // the platform's own variable, which keeps its name
@@ -41,7 +40,7 @@ func (s setting) variable() string {
 	return b.String()
 }
 
-// load puts the given text, or else the default, into the field.
+// load parses the given text, or else the default, into the field.
 func (s setting) load(given string) error {
 	text := cmp.Or(given, s.def)
 	switch {
@@ -56,7 +55,7 @@ func (s setting) load(given string) error {
 	}
 }
 
-// missing is the problem of a setting that has to be given and is not.
+// missing is the problem of a required setting that is not given.
 func (s setting) missing() error {
 	return fmt.Errorf("%s is not set: want %s (%s)", s.variable(), s.field.want, s.meaning)
 }
@@ -69,7 +68,7 @@ func (s setting) shown(given string) string {
 	return fmt.Sprintf("%s=%q", s.variable(), cmp.Or(given, s.def))
 }
 
-// nearest is the variable of ours that is written most like the given one.
+// nearest is the known variable with the name most like the given one.
 func nearest(settings []setting, given string) string {
 	ours := slices.DeleteFunc(slices.Clone(settings), func(s setting) bool { return s.google })
 	return slices.MinFunc(ours, func(a, b setting) int {

@@ -2,19 +2,19 @@ package config
 
 import "time"
 
-// Telemetry is where metrics and traces go.
+// Telemetry configures where metrics and traces go.
 type Telemetry struct {
-	// OTLPEndpoint is the host:port of a collector that takes OTLP over gRPC; "":
-	// none, and nothing is traced.
+	// OTLPEndpoint is the host:port of a collector for OTLP over gRPC; "": none, and nothing
+	// is traced.
 	OTLPEndpoint string
-	// Prometheus offers GET /metrics to whoever reaches the port.
+	// Prometheus offers GET /metrics to every client that reaches the port.
 	Prometheus bool
-	// FlushEvery is how long what was counted and traced may wait to be delivered at
-	// the end of a request.
+	// FlushEvery is how long metrics and spans may wait to be delivered at the end of a
+	// request.
 	FlushEvery time.Duration
-	// TraceOneIn is of how many intents one is traced; 1: all.
+	// TraceOneIn traces one of so many intents; 1: all.
 	TraceOneIn int
-	// Balances is of how many submitters the balance is shown; 0: of none.
+	// Balances is the number of submitters whose balance is measured; 0: none.
 	Balances int
 }
 

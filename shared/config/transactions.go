@@ -2,16 +2,16 @@ package config
 
 import "time"
 
-// Lease is how long the right to act on a submitter lasts.
+// Lease configures how long the right to act on a submitter lasts.
 type Lease struct {
 	// Duration is how far ahead an acquire or a renewal puts the expiry, in
 	// the database's time.
 	Duration time.Duration
-	// RenewInterval is how old a tenure gets before it is renewed: below half
-	// of Duration.
+	// RenewInterval is how old a lease session gets before it is renewed: below half of
+	// Duration.
 	RenewInterval time.Duration
-	// ClockSkewAllowance is how long a lease must have been expired before
-	// someone else takes it over: below Duration.
+	// ClockSkewAllowance is how long a lease must have been expired before another owner takes
+	// it over: below Duration.
 	ClockSkewAllowance time.Duration
 }
 
@@ -29,25 +29,23 @@ func (l *Lease) settings() []setting {
 	}
 }
 
-// Nonce is how nonces are handed out.
+// Nonce configures the allocation of nonces.
 type Nonce struct {
-	// StartFrom is the first nonce of a submitter that is registered without
-	// one of its own.
+	// StartFrom is the first nonce of a submitter that is registered without one.
 	StartFrom uint64
-	// Strict says that the next nonce is allocated only when the last one is
-	// consumed and final, whatever window a submitter was registered with.
+	// Strict is true if the next nonce is allocated only when the last one is consumed and
+	// final, whatever the submitter's window.
 	Strict bool
-	// Placeholder says whether a nonce may be filled, or a transaction
-	// replaced, without an operator's decision.
+	// Placeholder selects whether a placeholder needs an operator's decision.
 	Placeholder PlaceholderMode
-	// PlaceholderMaxFee is the most that a placeholder pays, in wei per gas: at least 81/64
-	// of [Fees.MaxFeePerGas].
+	// PlaceholderMaxFee is the highest fee of a placeholder, in wei per gas: at least 81/64 of
+	// [Fees.MaxFeePerGas].
 	PlaceholderMaxFee uint64
-	// MaxInFlight is the window of newly registered submitters, in
-	// transactions. While Strict, a registration has to name its window where this is above 1.
+	// MaxInFlight is the window of newly registered submitters, in transactions. While Strict,
+	// a registration must name its window if this is above 1.
 	MaxInFlight int
-	// DeferAfter is how long an intent may be held back by its own bounds before those of
-	// other callers go ahead of it; 0: they never do.
+	// DeferAfter is how long an intent may be blocked by its own bounds before intents of
+	// other callers pass it; 0: they never do.
 	DeferAfter time.Duration
 }
 
@@ -74,10 +72,10 @@ func (n *Nonce) settings() []setting {
 	}
 }
 
-// PlaceholderMode is who decides that a nonce is filled.
+// PlaceholderMode selects who decides to send a placeholder.
 type PlaceholderMode string
 
-// At once, or by a named human.
+// At once, or by a named operator.
 const (
 	PlaceholderAuto PlaceholderMode = "auto"
 	PlaceholderAsk  PlaceholderMode = "ask"
@@ -86,22 +84,22 @@ const (
 // maxBigint is the most that a bigint column of Postgres holds.
 const maxBigint = 1<<63 - 1
 
-// Fees is what is offered, and bounds it.
+// Fees configures the fees that are offered and their limits.
 type Fees struct {
-	// MaxFeePerGas is the most that a first version pays, in wei per gas.
+	// MaxFeePerGas is the highest fee of a first version, in wei per gas.
 	MaxFeePerGas uint64
 	// MaxFeePerTx is the most that the gas of a first version may cost, in wei.
 	MaxFeePerTx uint64
-	// MaxTipMultiple bounds tips to so many times the nodes' advice.
+	// MaxTipMultiple limits tips to this multiple of the nodes' advice.
 	MaxTipMultiple int64
-	// MinTipBound is below which that bound never is, in wei per gas.
+	// MinTipBound is the lowest value of that limit, in wei per gas.
 	MinTipBound uint64
-	// History says that tips follow what the last blocks were paid, in place of the
-	// node's advice.
+	// History is true if tips follow the tips of the last blocks, in place of the node's
+	// advice.
 	History bool
-	// HistoryBlocks is over how many blocks they are read.
+	// HistoryBlocks is the number of blocks that are read.
 	HistoryBlocks int
-	// HistoryPercentile is which of each block's tips, weighted by gas.
+	// HistoryPercentile is the percentile of each block's tips, weighted by gas.
 	HistoryPercentile int
 }
 
@@ -134,13 +132,13 @@ func (f *Fees) settings() []setting {
 // FeeKind is how a chain prices gas.
 type FeeKind string
 
-// With a base fee that is burnt and a tip (EIP-1559), or by one price.
+// A burnt base fee and a tip (EIP-1559), or a single price.
 const (
 	FeeKindEIP1559 FeeKind = "eip1559"
 	FeeKindLegacy  FeeKind = "legacy"
 )
 
-// Queue bounds what waits for a nonce.
+// Queue limits the intents that wait for a nonce.
 type Queue struct {
 	// MaxPerSubmitter is how many intents may wait for one submitter.
 	MaxPerSubmitter int
@@ -154,9 +152,9 @@ func (q *Queue) settings() []setting {
 	}
 }
 
-// Resubmit is how often the same bytes are sent again.
+// Resubmit configures repeated broadcasts of the same bytes.
 type Resubmit struct {
-	// Enabled says that a transaction without a receipt is sent again.
+	// Enabled is true if a transaction without a receipt is sent again.
 	Enabled bool
 	// Interval is the time between two sends: below [Stuck.After] while Enabled.
 	Interval time.Duration
@@ -178,7 +176,7 @@ func (r *Resubmit) settings() []setting {
 	}
 }
 
-// Stuck is when a transaction needs a decision.
+// Stuck configures when a transaction needs a decision.
 type Stuck struct {
 	// After is the time since the first broadcast.
 	After time.Duration
@@ -192,15 +190,15 @@ func (s *Stuck) settings() []setting {
 	}
 }
 
-// Confirmations is how included transactions are watched.
+// Confirmations configures how included transactions are watched.
 type Confirmations struct {
 	// Required is the number of confirming blocks that make a transaction
 	// final, where [Finality.Mode] is [FinalityConfirmations].
 	Required int
 	// ReceiptWorkers is the receipt queue's concurrency for each shard.
 	ReceiptWorkers int
-	// StaleReceiptTimeout is how long a tracked transaction may go without a
-	// look before the sweep counts it as overdue.
+	// StaleReceiptTimeout is how long a tracked transaction may go without a check before the
+	// sweep counts it as overdue.
 	StaleReceiptTimeout time.Duration
 }
 
@@ -248,10 +246,10 @@ func (f *Finality) settings() []setting {
 	}
 }
 
-// Reorg is how what is final is watched on.
+// Reorg configures the watch of final transactions.
 type Reorg struct {
-	// WatchDepth is how many blocks below its last final one a submitter's
-	// final transactions are remembered by their blocks.
+	// WatchDepth is the number of blocks below a submitter's last final one whose transactions
+	// stay under watch.
 	WatchDepth int
 }
 
@@ -263,11 +261,11 @@ func (r *Reorg) settings() []setting {
 	}
 }
 
-// Sweep is how the sweep looks for what lost tasks left behind.
+// Sweep configures the search for submitters that lost tasks left behind.
 type Sweep struct {
 	// Batch is how many submitters the sweep takes at a time.
 	Batch int
-	// Grace is how long work must be overdue before the sweep takes it.
+	// Grace is how long a step must be overdue before the sweep takes its submitter.
 	Grace time.Duration
 }
 

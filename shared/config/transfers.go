@@ -6,34 +6,33 @@ import (
 	"time"
 )
 
-// Transfer is how internal transfers and payouts are carried to their end.
+// Transfer configures internal transfers and payouts.
 type Transfer struct {
-	// InitTimeout is the age at which a transfer that has not begun has failed.
+	// InitTimeout is the age at which a transfer that has not begun fails.
 	InitTimeout time.Duration
-	// CallTimeout is the most that one call to a ledger may take: below
-	// RescueAfter.
+	// CallTimeout is the longest time of one call to a ledger: below RescueAfter.
 	CallTimeout time.Duration
 	// RetryFirst is the time until the next attempt after an unknown answer; it
 	// doubles with each, up to RetryMost.
 	RetryFirst, RetryMost time.Duration
-	// RescueAfter is how long a transfer without a planned attempt may stand
-	// still before its worker counts as lost.
+	// RescueAfter is how long a transfer without a planned attempt may make no progress before
+	// its worker counts as lost.
 	RescueAfter time.Duration
-	// SafetyFactor is how many times over an amount must fit 64 bits.
+	// SafetyFactor is how many times an amount must fit into 64 bits.
 	SafetyFactor uint64
-	// LimitsPerSecond and LimitsPerDay are how many transfers one user may ask
-	// for in a second and in 24 hours; 0: no limit.
+	// LimitsPerSecond and LimitsPerDay limit the transfers that one user may request in a
+	// second and in 24 hours; 0: no limit.
 	LimitsPerSecond, LimitsPerDay int
-	// UnusualPerMinute is how many transfers of one user in a minute are nothing
-	// unusual; beyond it there is a warning.
+	// UnusualPerMinute is the number of transfers of one user in a minute above which there is
+	// a warning.
 	UnusualPerMinute int
-	// PayoutFinality is how long a payout takes on its chain, as expected. After
-	// twice that, or twice what its blocks take if that is longer, a person is told.
+	// PayoutFinality is the expected time of a payout on its chain. A person is alerted after
+	// twice that, or after twice what its blocks take if that is longer.
 	PayoutFinality time.Duration
-	// PayoutMaxGas is the most gas that a payout's transaction may need.
+	// PayoutMaxGas is the largest gas limit of a payout's transaction.
 	PayoutMaxGas uint64
-	// PayoutAddressesRequired says that a payout goes to an address on its user's list
-	// alone, and PayoutAddressesDelay how long a new one waits until it can be paid.
+	// PayoutAddressesRequired limits payouts to addresses on the user's list.
+	// PayoutAddressesDelay is how long a new address waits before it can be paid.
 	PayoutAddressesRequired bool
 	PayoutAddressesDelay    time.Duration
 }
@@ -82,11 +81,11 @@ func (t *Transfer) settings() []setting {
 	}
 }
 
-// Trading is where the trading core is. Without it no transfers are offered.
+// Trading configures the trading core. Without it no transfers are offered.
 type Trading struct {
-	// URL is the core's, without a path; "": there is none.
+	// URL is the core's address, without a path; "" if there is none.
 	URL string
-	// Secret is what the core wants of its callers.
+	// Secret is the secret that the core requires of its callers.
 	Secret Secret
 }
 
@@ -101,7 +100,7 @@ func (t *Trading) settings() []setting {
 	}
 }
 
-// origin takes a trusted URL without a path: one is appended.
+// origin parses a trusted URL without a path: callers append one.
 func origin(p *string) field {
 	f := baseURL(p)
 	f.want = "an https URL without path and query (http only for this machine: localhost, 127.0.0.1, [::1])"
@@ -113,16 +112,16 @@ func origin(p *string) field {
 	return f
 }
 
-// HaltMode is how much a violation of conservation stops.
+// HaltMode selects how much a violation of conservation stops.
 type HaltMode string
 
-// Everything at once, or only as much as is known to be wrong.
+// Everything at once, or only the scope of the violation.
 const (
 	HaltAll    HaltMode = "all"
 	HaltGraded HaltMode = "graded"
 )
 
-// Conservation is what is done where money came from nothing or is gone.
+// Conservation configures the reaction to money that was created or lost.
 type Conservation struct {
 	// Halt is one of the two modes.
 	Halt HaltMode

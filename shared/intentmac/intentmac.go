@@ -17,8 +17,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// domain keeps a MAC of an intent from standing for anything else that the key is used
-// for. It ends in the version of the encoding.
+// domain is part of each MAC's message, so that a MAC of an intent is valid for no other use
+// of the key. It ends in the version of the encoding.
 const domain = "fencepost intent MAC v1"
 
 // Bounds of a secret key in bytes.
@@ -32,9 +32,9 @@ const kmsPrefix = "gcpkms:"
 
 // Service keeps keys and computes MACs by them: Cloud KMS.
 type Service interface {
-	// Sum returns the MAC of data by the key of that name.
+	// Sum returns the MAC of data by the named key.
 	Sum(ctx context.Context, key string, data []byte) ([]byte, error)
-	// Check says whether sum is the MAC of data. An error is unknown.
+	// Check reports whether sum is the MAC of data. An error means that the answer is unknown.
 	Check(ctx context.Context, key string, data, sum []byte) (bool, error)
 }
 
@@ -57,7 +57,7 @@ type named struct {
 
 var _ txmanager.IntentVerifier = (*Keys)(nil)
 
-// New reads keys, the first of which makes MACs. Those in Cloud KMS are asked for through
+// New parses the keys, of which the first makes MACs. Keys in Cloud KMS are used through
 // service.
 func New(texts []string, service Service) (*Keys, error) {
 	all := new(Keys)
@@ -89,8 +89,8 @@ func parse(text string, service Service) (named, error) {
 	return named{"key-" + digest("key", secret), local(secret)}, nil
 }
 
-// digest is the id of a key. It is made of the key itself: a key that is replaced by
-// another one is unknown then, and what it has marked waits and is not refused.
+// digest is the id of a key, computed from the key itself. After a key is replaced, its id is
+// unknown: intents with its MACs wait and are not refused.
 func digest(kind string, of []byte) string {
 	sum := sha256.Sum256(encode(domain, kind, string(of)))
 	return hex.EncodeToString(sum[:8])
@@ -171,8 +171,8 @@ func (k *Keys) Verify(ctx context.Context, t txmanager.IntentTerms, m txmanager.
 	return nil
 }
 
-// message is what is authenticated: every field with its length, so that no two intents
-// have the same one.
+// message is the authenticated text. It has every field with its length, so that no two
+// intents have the same message.
 func message(t txmanager.IntentTerms) []byte {
 	return encode(domain, t.TxID, string(t.Submitter), t.RequestID, t.Caller, t.Handler, string(t.Fingerprint))
 }

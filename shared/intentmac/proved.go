@@ -8,8 +8,8 @@ import (
 // provedMax bounds what [proved] remembers: 32 bytes each.
 const provedMax = 10_000
 
-// proved remembers MACs by one key that were right, so that an intent that waits does not cost a call
-// to Cloud KMS at every block. What is right stays right.
+// proved remembers valid MACs of one key, so that a waiting intent does not cost a call to
+// Cloud KMS at every block. A valid MAC stays valid.
 type proved struct {
 	mu  sync.Mutex
 	all map[[sha256.Size]byte]struct{}

@@ -54,7 +54,7 @@ func TestH05BulkAllocationBesideCancel(t *testing.T) {
 			}
 			checkRun(t, db, test.bound, test.withBytes)
 
-			// What was left gets the nonces that follow.
+			// The remaining intents get the nonces that follow.
 			next, err := db.BeginIteration(t.Context(), w.Lease, true)
 			if err != nil {
 				t.Fatalf("go round again: %v", err)
@@ -65,8 +65,8 @@ func TestH05BulkAllocationBesideCancel(t *testing.T) {
 	}
 }
 
-// checkRun says whether alice's nonces are 0 … bound-1 in the order of the
-// queue, and nothing else holds one.
+// checkRun checks that alice's nonces are 0 … bound-1 in the order of the queue, and that no
+// other row holds one.
 func checkRun(t *testing.T, db storetest.Bundle, bound int, withBytes bool) {
 	t.Helper()
 	rows, err := db.DB.Query(t.Context(), `select nonce from managed_tx where nonce is not null order by seq`)
@@ -106,8 +106,8 @@ func checkRun(t *testing.T, db storetest.Bundle, bound int, withBytes bool) {
 	}
 }
 
-// A cursor that somebody moved by hand hands out nothing: the constraint
-// refuses any nonce but the last bound + 1.
+// A cursor that was changed by hand allocates nothing: the constraint refuses any nonce but
+// the last bound + 1.
 func TestAllocationAfterTheCursorWasMovedByHand(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -146,15 +146,15 @@ func TestAllocationAfterTheCursorWasMovedByHand(t *testing.T) {
 	}
 }
 
-// Nothing is allocated while an episode of PROTECT is open, whatever the holder
-// had loaded before it was opened.
+// Nothing is allocated while a PROTECT incident is open, even if the holder had loaded the
+// state before.
 func TestNoAllocationInProtect(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 3)
 	post(t, db, alice, "one")
 	w := take(t, db, alice, "a/1")
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
 	if done.Allocated != 0 {
 		t.Errorf("allocated: got %d, want 0", done.Allocated)

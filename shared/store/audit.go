@@ -24,23 +24,24 @@ type Audit struct {
 	Unsealed   int64            // links since the last seal: the next mark has them
 	Seal       mark.Seal        // the last one
 	Logins     map[string]int64 // links, by the login of the database that wrote the row
-	Findings   []string         // what does not fit, at most [mostFindings]; none: all does
+	Findings   []string         // contradictions, at most [maxFindings]; empty if all rows fit
 	More       int              // findings that are not listed
 }
 
-// mostFindings bounds the list.
-const mostFindings = 100
+// maxFindings is the largest number of findings that are listed.
+const maxFindings = 100
 
 func (a *Audit) find(format string, values ...any) {
-	if len(a.Findings) == mostFindings {
+	if len(a.Findings) == maxFindings {
 		a.More++
 		return
 	}
 	a.Findings = append(a.Findings, fmt.Sprintf(format, values...))
 }
 
-// linkTexts are the links in their order, with the text that each hash is over. The text is
-// that of the function audit_text, which is not asked: who owns the database can change it.
+// linkTexts are the links in their order, with the text that each hash covers. The statement
+// builds the text itself instead of calling audit_text: the database's owner can change that
+// function.
 const linkTexts = `
 select l.submitter, l.number, coalesce(l.by_role, ''), l.by_role is null, l.hash, c.id is not null or d.id is not null,
        coalesce(c.submitter, m.submitter, l.submitter) = l.submitter,
@@ -85,14 +86,14 @@ type chainEnd struct {
 	hash   []byte
 }
 
-// VerifyAudit computes the chain over the audit rows anew, and compares it with what is
-// stored, with the seals, and with the seal that the mark names; nil: there is no mark to
-// compare with. The mark has to be read before. Now and then it tells how many links it has
-// read, and of how many. It only reads, one state of the database.
-func (s *Store) VerifyAudit(ctx context.Context, marked *mark.Seal, told func(done, all int64)) (a Audit, err error) {
+// VerifyAudit recomputes the hash chain over the audit rows. It compares the chain with the
+// stored links, with the seals, and with the seal marked by the mark. The caller reads the
+// mark first; marked is nil if there is none. report gets the number of links read and the
+// total, at intervals. VerifyAudit reads one snapshot and writes nothing.
+func (s *Store) VerifyAudit(ctx context.Context, marked *mark.Seal, report func(done, all int64)) (a Audit, err error) {
 	err = pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		a = Audit{Logins: make(map[string]int64)}
-		ends, err := a.readLinks(ctx, tx, told)
+		ends, err := a.readLinks(ctx, tx, report)
 		if err != nil {
 			return err
 		}
@@ -117,11 +118,11 @@ func (s *Store) VerifyAudit(ctx context.Context, marked *mark.Seal, told func(do
 	return a, nil
 }
 
-// tellEvery is how many links are read between two reports.
-const tellEvery = 50_000
+// reportEvery is how many links are read between two reports.
+const reportEvery = 50_000
 
-// readLinks follows the chains, and returns the last link of each as it was computed.
-func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, told func(done, all int64)) (map[txmanager.Submitter]chainEnd, error) {
+// readLinks follows the chains and returns the last computed link of each.
+func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, report func(done, all int64)) (map[txmanager.Submitter]chainEnd, error) {
 	var all int64
 	if err := tx.QueryRow(ctx, `select count(*) from audit_link`).Scan(&all); err != nil {
 		return nil, err
@@ -155,8 +156,8 @@ func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, told func(done, all in
 		} else {
 			a.Logins[login]++
 		}
-		if a.Links++; a.Links%tellEvery == 0 && told != nil {
-			told(a.Links, all)
+		if a.Links++; a.Links%reportEvery == 0 && report != nil {
+			report(a.Links, all)
 		}
 		return nil
 	})
@@ -165,7 +166,7 @@ func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, told func(done, all in
 }
 
 func (a *Audit) readUnlinked(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, unlinkedRows, mostFindings+1)
+	rows, err := tx.Query(ctx, unlinkedRows, maxFindings+1)
 	if err != nil {
 		return err
 	}
@@ -177,7 +178,7 @@ func (a *Audit) readUnlinked(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// compareHeads compares where each chain ends with where it is said to end.
+// compareHeads compares the last link of each chain with its stored head.
 func (a *Audit) compareHeads(ctx context.Context, tx pgx.Tx, ends map[txmanager.Submitter]chainEnd) error {
 	rows, err := tx.Query(ctx, auditHeads)
 	if err != nil {
@@ -201,8 +202,8 @@ func (a *Audit) compareHeads(ctx context.Context, tx pgx.Tx, ends map[txmanager.
 	return err
 }
 
-// readSeals computes the seals anew, compares what they hold with the links, and returns
-// their hashes by number.
+// readSeals recomputes the seals, compares what they hold with the links, and returns their
+// hashes by number.
 func (a *Audit) readSeals(ctx context.Context, tx pgx.Tx) (map[int64]string, error) {
 	rows, err := tx.Query(ctx, auditSeals)
 	if err != nil {
@@ -229,7 +230,7 @@ func (a *Audit) readSeals(ctx context.Context, tx pgx.Tx) (map[int64]string, err
 		return nil, err
 	}
 	a.Seal = mark.Seal{Number: last.number, Hash: hex.EncodeToString(last.hash)}
-	rows, err = tx.Query(ctx, sealHeads, mostFindings+1)
+	rows, err = tx.Query(ctx, sealHeads, maxFindings+1)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +243,7 @@ func (a *Audit) readSeals(ctx context.Context, tx pgx.Tx) (map[int64]string, err
 	return hashes, err
 }
 
-// compareMark holds the seals against the one that was written outside the database.
+// compareMark compares the seals with the one that was written outside the database.
 func (a *Audit) compareMark(marked mark.Seal, hashes map[int64]string) {
 	hash, there := hashes[marked.Number]
 	switch {

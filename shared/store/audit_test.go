@@ -81,7 +81,7 @@ func TestAuditRowsAreLinked(t *testing.T) {
 	}
 }
 
-// What the owner of the database does to the rows by force, and what is found of it.
+// Changes that the owner of the database forces on the rows, and the findings they cause.
 func TestEachTamperingIsFound(t *testing.T) {
 	t.Parallel()
 	const (
@@ -134,8 +134,8 @@ func TestAMarkWithoutASealIsSaid(t *testing.T) {
 	}
 }
 
-// Decisions about one submitter at once, in bulk, beside advances and seals: the chain has
-// no gap, and nobody waits for each other for ever.
+// Many decisions about one submitter run beside advances and seals. The chain has no gap, and
+// no session deadlocks.
 func TestAuditRowsAtOnce(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

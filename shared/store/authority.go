@@ -13,9 +13,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// epochFor is how long an epoch is believed: it changes when an operator accepts a
-// restored database. Until then names may be used up, and the sweep helps.
-const epochFor = 10 * time.Second
+// epochTTL is how long an epoch is cached. It changes when an operator accepts a restored
+// database. Until the cache expires, a task name may be used up; the sweep then enqueues
+// again.
+const epochTTL = 10 * time.Second
 
 // epochCache remembers the epoch that the last load or create came with.
 type epochCache struct {
@@ -30,10 +31,10 @@ func (e *epochCache) note(epoch string) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.epoch, e.until = epoch, time.Now().Add(epochFor)
+	e.epoch, e.until = epoch, time.Now().Add(epochTTL)
 }
 
-// last is the epoch seen lately; "" where none was.
+// last is the cached epoch; "" if it has expired or was never read.
 func (e *epochCache) last() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -43,8 +44,8 @@ func (e *epochCache) last() string {
 	return e.epoch
 }
 
-// Epoch is the database's mark in every name that leaves the house, at most
-// [epochFor] old. Loads and creates bring it along, so that it is seldom asked for.
+// Epoch is the database's epoch, a part of every name that leaves the deployment. The value is
+// at most [epochTTL] old. Loads and creates return it too, so it is seldom queried.
 func (s *Store) Epoch(ctx context.Context) (string, error) {
 	if epoch := s.epochs.last(); epoch != "" {
 		return epoch, nil
@@ -57,8 +58,8 @@ func (s *Store) Epoch(ctx context.Context) (string, error) {
 	return epoch, nil
 }
 
-// nameEpochCache are the name epochs of submitters, as the last load or create brought them:
-// only of those that were released by resync.
+// nameEpochCache has the name epochs of submitters, as the last load or create returned them.
+// Only submitters that were released by resync have one.
 type nameEpochCache struct {
 	mu   sync.Mutex
 	seen map[txmanager.Submitter]string
@@ -77,18 +78,17 @@ func (n *nameEpochCache) note(s txmanager.Submitter, epoch string) {
 	n.seen[s] = epoch
 }
 
-// NameEpoch is a submitter's own mark in the names of its tasks, drawn anew by each
-// release by resync; "" if it has none, or nothing was read of it by this process: then
-// the name may be used up already, and the sweep helps.
+// NameEpoch is the submitter's own part of its task names. Each release by resync draws a new
+// one. It is "" if the submitter has none, or if this process has loaded nothing of it. In the
+// second case a task name may be used up; the sweep then enqueues again.
 func (s *Store) NameEpoch(sub txmanager.Submitter) string {
 	s.names.mu.Lock()
 	defer s.names.mu.Unlock()
 	return s.names.seen[sub]
 }
 
-// protectAll opens PROTECT on every submitter: this database is not the one that
-// we wrote last, and nothing in it is believed until a person has reconciled it
-// with the chain.
+// protectAll opens PROTECT on every submitter. The database is not the one written last, so it
+// is not trusted until an operator has reconciled it with the chain.
 const protectAll = `select protect_all()`
 
 // distrustDatabase protects every submitter of a database that is not the authority.
@@ -103,26 +103,25 @@ func (s *Store) distrustDatabase(ctx context.Context) error {
 // already. Nothing was changed.
 var ErrIsAuthority = errors.New("the database is the one written last")
 
-// ErrNumbersAhead reports an acceptance of a database whose journals have rows of
-// transactions that its cluster has yet to number, as after a dump was loaded into
-// another cluster: whoever reads a journal by the transactions that it has seen would
-// read these rows for ever, and pass over new ones. Nothing was accepted.
+// ErrNumbersAhead reports that the journals have rows with transaction numbers that the
+// cluster has not reached. This happens after a dump is loaded into another cluster. A reader
+// that remembers the transactions it has seen would read these rows for ever and skip new
+// ones. Nothing was accepted.
 var ErrNumbersAhead = errors.New("the journals are ahead of the cluster's transactions")
 
-// ahead is the latest transaction whose rows are there and which, by the cluster's
-// count, is not over: no row of the cluster's own is like that. Each index on tx is
-// looked at from its end.
+// ahead is the highest transaction number in the journals that has not ended by the cluster's
+// count. Rows of the cluster's own have none. Each index on tx is read from its end.
 const ahead = `
 select max(tx::text::numeric)::text as tx
   from (select pg_current_snapshot() as now offset 0) as c,
-       lateral ((select tx from transfer_operations where ` + notOver + ` order by tx desc limit 1)
-       union all (select tx from transfer_history where ` + notOver + ` and state in (40, -10, -30) order by tx desc limit 1)
-       union all (select tx from payout_confirmed where ` + notOver + ` order by tx desc limit 1)) as rows`
+       lateral ((select tx from transfer_operations where ` + txNotEnded + ` order by tx desc limit 1)
+       union all (select tx from transfer_history where ` + txNotEnded + ` and state in (40, -10, -30) order by tx desc limit 1)
+       union all (select tx from payout_confirmed where ` + txNotEnded + ` order by tx desc limit 1)) as rows`
 
-const notOver = `tx >= pg_snapshot_xmin(now) and not pg_visible_in_snapshot(tx, now)`
+const txNotEnded = `tx >= pg_snapshot_xmin(now) and not pg_visible_in_snapshot(tx, now)`
 
-// acceptAuthority makes the database, as it is now, the authority, under a new
-// epoch: no name that was used before the restore is met again.
+// acceptAuthority makes the database, as it is now, the authority under a new epoch. The new
+// epoch keeps new names distinct from all names used before the restore.
 const acceptAuthority = `
 with accepted as (
   update authority a
@@ -135,21 +134,20 @@ with accepted as (
 insert into authority_change (system_identifier, timeline_id, by, reason)
 select system_identifier, timeline_id, $1, $2 from accepted`
 
-// AcceptAuthority records that an operator has reconciled a restored database
-// and accepts it. Every submitter stays in PROTECT until it is released, and every
-// intent in the queue is held: see [Store.Proceed]. The
-// error wraps [ErrIsAuthority] where there is nothing to accept, and [ErrNumbersAhead]
-// where the cluster's transactions must be numbered on first.
+// AcceptAuthority records that an operator has reconciled a restored database and accepts it.
+// Every submitter stays in PROTECT until it is released. Every intent in the queue is held:
+// see [Store.Proceed]. The error wraps [ErrIsAuthority] if there is nothing to accept, and
+// [ErrNumbersAhead] if the cluster's transaction numbers must be advanced first.
 func (s *Store) AcceptAuthority(ctx context.Context, by, reason string) error {
 	return s.Accept(ctx, Acceptance{By: by, Reason: reason})
 }
 
-// Acceptance is an operator's word that a database is the authority.
+// Acceptance is an operator's statement that a database is the authority.
 type Acceptance struct {
 	By, Reason string
 
-	// Planned: the database was moved as planned and has all that was ever committed.
-	// Its queue is not held. False: it was restored, or may have been.
+	// Planned is true if the database was moved as planned and has all that was ever
+	// committed. Its queue is not held. False means that it was restored, or may have been.
 	Planned bool
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Backlog is what waits, of all submitters together.
+// Backlog has the counts and ages of waiting items, over all submitters.
 type Backlog struct {
 	Queued     int           // intents that wait for a nonce, less those that are held
 	Held       int           // intents that no nonce is given to until their caller or an operator decides
@@ -23,9 +23,9 @@ type Backlog struct {
 	HeldLongest time.Duration // since the held intent that was left alone for longest was changed last; 0: none is held
 }
 
-// backlog reads only what is unfinished. What waits since a time that is to come, because
-// the clock was set back, waits for no time. Of one submitter's nonces the lowest has
-// been held for longest.
+// backlog reads only open rows. An item whose start lies in the future, because the clock was
+// set back, has waited 0 seconds. Of one submitter's nonces, the lowest has been held for
+// longest.
 const backlog = `
 with queue as (
   select count(*) as length, bool_or(last_error like 'balance: %') as poor, bool_or(last_error like 'fee: %') as dear
@@ -48,7 +48,7 @@ select (select coalesce(sum(length), 0) from queue), (select coalesce(max(length
        (select count(*) from managed_tx where queued and held),
        (select greatest(clock_timestamp() - min(updated_at), interval '0') from managed_tx where queued and held)`
 
-// Backlog reads what waits, in one round trip.
+// Backlog reads the counts and ages in one round trip.
 func (s *Store) Backlog(ctx context.Context) (b Backlog, err error) {
 	err = s.db.QueryRow(ctx, backlog).Scan(&b.Queued, &b.Fullest, &b.OldestHeld, &b.Stuck, &b.NoReceipt, &b.Protected,
 		&b.WaitBalance, &b.WaitFee, &b.BumpHeld, &b.Held, &b.HeldLongest)

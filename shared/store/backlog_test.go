@@ -12,8 +12,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// What waits is counted over all submitters, the longest queue by itself, and a nonce
-// is as old as the first signature for it.
+// The backlog counts all submitters, and the longest queue separately. A nonce is as old as
+// its first signature.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -57,12 +57,12 @@ func TestBacklog(t *testing.T) {
 		moves = append(moves, txmanager.Transition{From: txmanager.Submitted, To: x})
 	}
 	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: moves, LeaseEnd: txmanager.ReleaseUnlessRerun})
-	run(t, db, openEpisode, bob)
+	run(t, db, openIncident, bob)
 	check("some sent", store.Backlog{Queued: 4, Fullest: 3, Stuck: 2, NoReceipt: 2, Protected: 1}, 2*time.Hour)
 }
 
-// The trace that an intent came in is kept with it, at no further round trip, and
-// comes with the work; a repeat in another trace changes nothing.
+// The trace of an intent is stored with it at no further round trip, and is loaded with the
+// submitter's state. A repeat in another trace changes nothing.
 func TestTraceIsKept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

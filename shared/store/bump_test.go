@@ -38,9 +38,9 @@ func replacement(x txmanager.Tx, version string, extra *big.Int, at time.Time) t
 	return txmanager.Version{Tx: x, From: txmanager.Submitted, Kind: txmanager.VersionBump, ExtraWei: extra, Signed: signed}
 }
 
-// A replacement by the gas bump goes on with the life of its transaction, and counts
-// against the submitter's budget for 24 hours; one by a decision begins it anew, and
-// costs no budget. Nothing is read of it where it is off.
+// A gas bump keeps the transaction's first broadcast time and counts against the submitter's
+// budget for 24 hours. A replacement by a decision resets that time and costs no budget. With
+// gas bumps off, nothing is read for them.
 func TestReplacementsAreCharged(t *testing.T) {
 	t.Parallel()
 	off := storetest.New(t)
@@ -90,8 +90,8 @@ func TestReplacementsAreCharged(t *testing.T) {
 	}
 }
 
-// With the gas bump on, what may be replaced in this round comes with its payload; what
-// may not, and all where it is off, without.
+// With gas bumps on, a transaction that may be replaced in this iteration is loaded with its
+// payload. Every other one, and all with gas bumps off, are loaded without.
 func TestWhatMayBeReplacedIsLoadedWhole(t *testing.T) {
 	t.Parallel()
 	off := storetest.New(t)
@@ -184,8 +184,8 @@ func TestBacklogOfWhatWaits(t *testing.T) {
 	}
 }
 
-// The first active submitters of a chain are listed, and none of a chain whose id
-// begins alike.
+// The first active submitters of a chain are listed, and none of a chain whose id has the same
+// prefix.
 func TestActiveOnAChain(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -12,16 +12,15 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// callerCache remembers which submitters a caller was seen to be allowed to use. It only
-// saves the question before an insert, which judges again: a pair that is remembered
-// too long is refused there, and forgotten. What is refused is not remembered, so that
-// a caller who was just added is let in at once.
+// callerCache remembers which submitters a caller may use. It only saves a query before an
+// insert, which checks again. If the insert refuses a remembered pair, the pair is removed.
+// Refusals are not cached, so that a new caller is accepted at once.
 type callerCache struct {
 	mu   sync.Mutex
 	seen map[[sha256.Size]byte]bool // by digest: what callers are named may be long
 }
 
-// maxCachedCallers bounds the pairs that are remembered; forgetting one costs a question.
+// maxCachedCallers is the largest number of cached pairs. Removing one costs one query.
 const maxCachedCallers = 10_000
 
 func pairOf(names []string, s txmanager.Submitter) [sha256.Size]byte {
@@ -34,7 +33,7 @@ func (u *callerCache) mayPost(names []string, s txmanager.Submitter) bool {
 	return u.seen[pairOf(names, s)]
 }
 
-// note remembers that the caller may use s, or forgets it.
+// note adds the pair to the cache, or removes it.
 func (u *callerCache) note(names []string, s txmanager.Submitter, may bool) {
 	pair := pairOf(names, s)
 	u.mu.Lock()
@@ -49,18 +48,17 @@ func (u *callerCache) note(names []string, s txmanager.Submitter, may bool) {
 	u.seen[pair] = true
 }
 
-// findUsable lets everybody on to the insert where "*" is listed: there it is judged, and
-// refused with a reason of its own.
+// findUsable accepts every caller where "*" is listed. The insert then checks the caller and
+// refuses it with ErrAnyCaller.
 const findUsable = `
 select s.submitter
   from unnest($2::text[]) as i (submitter)
   join submitter s on s.submitter = i.submitter
  where s.callers && (array['*'] || $1::text[])`
 
-// UsableSubmitters says which of the submitters are registered and the caller's to use. It asks
-// the database, once, only about those that this process has not seen to be: before
-// that much is known of a caller, none of its payloads is worth reading. names are as in
-// [Intent].
+// UsableSubmitters reports which of the submitters are registered and may be used by the
+// caller. It queries the database once, for the pairs that are not cached. The caller's
+// payloads are not parsed before this check. names are as in [Intent].
 func (s *Store) UsableSubmitters(ctx context.Context, names []string, submitters []txmanager.Submitter) (map[txmanager.Submitter]bool, error) {
 	may := make(map[txmanager.Submitter]bool)
 	asked := make(map[txmanager.Submitter]bool)

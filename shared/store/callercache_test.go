@@ -12,9 +12,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Whether a caller may use submitters is asked once of those that it may use, each
-// time of others, and never after its first intent there. Whoever was added is let in
-// at once, and whoever was removed is refused by the insert, and asked about again.
+// The store queries a permitted pair of caller and submitter once, a refused one each time,
+// and none after its first intent. An added caller is accepted at once. The insert refuses a
+// removed caller, and the pair is queried again.
 func TestUsable(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -60,7 +60,7 @@ func TestUsable(t *testing.T) {
 	wants("another, removed and refused", "other", 1, map[txmanager.Submitter]bool{bob: true})
 }
 
-// A create tells as much as the question: after it nothing is asked.
+// A create fills the cache too: after it the store queries nothing.
 func TestUsableAfterACreate(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

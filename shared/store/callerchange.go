@@ -20,7 +20,7 @@ type CallersChange struct {
 	By        string
 	Reason    string
 
-	OnlyFewer bool // callers are left out, and none is new: see [ErrNotTighter]
+	OnlyFewer bool // the change only removes callers: see [ErrNotTighter]
 }
 
 // CallersError reports callers that do not fit the submitter's present ones. Nothing was
@@ -30,12 +30,13 @@ type CallersError struct {
 	Detail string
 }
 
-// Error says what does not fit.
+// Error names the field and the contradiction.
 func (e CallersError) Error() string { return e.Field + " " + e.Detail }
 
-// endLeaseSession takes the lease from its holder, which can write nothing of what it loaded any
-// more. It waits for a write that is under way. A submitter whose lease nobody has had yet
-// gets the row: who takes the lease for the first time waits for it, and loads after it.
+// endLeaseSession takes the lease from its holder, which can then write nothing of what it
+// loaded. It waits for a write that is under way. A submitter that never had a lease gets its
+// lease row here. The first invocation to acquire the lease then waits for that row and loads
+// after it.
 const endLeaseSession = `
 insert into submitter_lease as l (submitter, owner_node, fencing_token, expires_at, updated_at)
 select submitter, '', 1, clock_timestamp(), clock_timestamp()
@@ -44,9 +45,10 @@ select submitter, '', 1, clock_timestamp(), clock_timestamp()
     on conflict (submitter) do update
    set owner_node = '', wake = false, fencing_token = l.fencing_token + 1, updated_at = clock_timestamp()`
 
-// changeUnderLease changes what the submitter's nonces may be bound to, once whoever holds the
-// lease has lost it: what is written after the commit was loaded after it. The lease comes first, as every
-// fenced write has it: so none waits for another. It returns the token in force after the commit.
+// changeUnderLease ends the lease session and then changes what may bind the submitter's
+// nonces. Everything written after the commit was loaded after it. The lease row is locked
+// first, as in every fenced write, so that the two cannot deadlock. It returns the token in
+// force after the commit.
 func (s *Store) changeUnderLease(ctx context.Context, sub txmanager.Submitter, change func(pgx.Tx) error) (token int64, err error) {
 	once := func() error {
 		return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
@@ -72,7 +74,7 @@ func (s *Store) changeUnderLease(ctx context.Context, sub txmanager.Submitter, c
 	return s.tokenOf(ctx, sub)
 }
 
-// tokenOf is the token in force.
+// tokenOf is the fencing token in force.
 func (s *Store) tokenOf(ctx context.Context, sub txmanager.Submitter) (token int64, err error) {
 	var names string
 	if err := s.db.QueryRow(ctx, findToken, sub).Scan(&token, &names); err != nil {
@@ -98,10 +100,10 @@ with changed as (
 insert into submitter_change (submitter, action, by, reason, from_callers, to_callers, succeeds)
 select submitter, 'CALLERS', $5, $6, $4, $2, $7 from changed`
 
-// PutCallers sets the callers, with a record of them before and after, and returns the
-// token in force after the commit. It ends the lease session of whoever holds the lease: whatever
-// is written for the submitter after the commit was loaded after it. The same again
-// changes nothing. The error wraps [ErrUnknownSubmitter] or [ErrNotTighter], or is an [CallersError].
+// PutCallers sets the callers, with a record of them before and after, and returns the token
+// in force after the commit. It ends the lease session of the lease's holder, so that
+// everything written after the commit was loaded after it. The same callers again change
+// nothing. The error wraps [ErrUnknownSubmitter] or [ErrNotTighter], or is a [CallersError].
 func (s *Store) PutCallers(ctx context.Context, c CallersChange) (token int64, changed bool, err error) {
 	changed = true
 	token, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
@@ -143,15 +145,16 @@ func (s *Store) PutCallers(ctx context.Context, c CallersChange) (token int64, c
 // errSame ends a transaction that has nothing to change.
 var errSame = errors.New("the callers are these already")
 
-// callers are a submitter's, and whom they succeeded.
+// callers are a submitter's callers, and the former callers that they succeeded.
 type callers struct {
 	listed    []string
 	succeeded map[string]string // the present name, by each that may stand with what is its
 	former    []string          // listed before
 }
 
-// changed are the callers after a change. Successions are taken as one step: who succeeds
-// a successor has what that one had. A caller may succeed several, one after the other.
+// changed returns the callers after a change. Successions apply in one step: a caller that
+// succeeds a successor gets what that one had. A caller may succeed several callers, one after
+// the other.
 func (c callers) changed(listed []string, succeeds map[string]string) (after callers, err error) {
 	listed = fullCallers(listed)
 	after = callers{listed: listed, succeeded: maps.Clone(c.succeeded)}
@@ -168,7 +171,7 @@ func (c callers) changed(listed []string, succeeds map[string]string) (after cal
 			return after, CallersError{"succeeds", fmt.Sprintf("gives %s two successors, %s and %s: want one", old, other, successor)}
 		}
 		taken[old] = successor
-		if err := c.mayFollow(after, successor, old); err != nil {
+		if err := c.checkSuccession(after, successor, old); err != nil {
 			return after, err
 		}
 		after.follow(successor, old)
@@ -176,8 +179,8 @@ func (c callers) changed(listed []string, succeeds map[string]string) (after cal
 	return after, after.settle()
 }
 
-// mayFollow refuses a succession that would say nothing, or something else than is meant.
-func (c callers) mayFollow(after callers, successor, old string) error {
+// checkSuccession refuses a succession that has no effect or is ambiguous.
+func (c callers) checkSuccession(after callers, successor, old string) error {
 	present := c.succeeded[old]
 	known := fullCallers(slices.Concat(c.listed, c.former))
 	switch {
@@ -193,7 +196,7 @@ func (c callers) mayFollow(after callers, successor, old string) error {
 	return nil
 }
 
-// follow has successor have what old had.
+// follow gives successor what old had.
 func (c callers) follow(successor, old string) {
 	for name, present := range c.succeeded {
 		if present == old {
@@ -208,7 +211,7 @@ func (c callers) follow(successor, old string) {
 	}
 }
 
-// settle has each caller have what was stored under its own name, however that is spelled.
+// settle gives each caller the intents stored under its own name, in any spelling.
 func (c callers) settle() error {
 	for _, name := range c.listed {
 		if present := c.succeeded[name]; present != "" {

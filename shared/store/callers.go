@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// What begins a caller's name says what kind of name it is. Two kinds never meet: nobody's
-// subject can be spelled like somebody else's e-mail.
+// The prefix of a caller's name is its kind. The kinds keep a subject from being spelled like
+// another caller's e-mail.
 const (
 	EmailCaller   = "email:"   // a verified e-mail, as the token has it
 	SubjectCaller = "sub:"     // a token's subject
@@ -15,10 +15,10 @@ const (
 )
 
 const (
-	// HooksCaller has the reservations. No token has this name.
+	// HooksCaller is the caller of reservations. No token has this name.
 	HooksCaller = "hooks"
-	// AnyCaller in a submitter's callers stands for every token, and for nothing else: a
-	// handler, the hooks and the coordinator are always named.
+	// AnyCaller in a submitter's callers matches every token and nothing else. A handler, the
+	// hooks and the coordinator are always named.
 	AnyCaller = "*"
 )
 
@@ -26,8 +26,8 @@ const (
 // issuer is open, so that "*" lets no token in. Nothing was stored.
 var ErrAnyCaller = errors.New(`the submitter's callers are "*", which the deployment does not take`)
 
-// FullCaller is the name with its kind in front. Submitters that were registered before
-// names had kinds list e-mails and subjects without: one with "@" is an e-mail, any other
+// FullCaller is the name with its kind in front. Submitters that were registered before names
+// had kinds list e-mails and subjects without one. A name with "@" is an e-mail, any other is
 // a subject.
 func FullCaller(name string) string {
 	switch {
@@ -43,8 +43,9 @@ func hasKind(name string) bool {
 	return slices.ContainsFunc([]string{EmailCaller, SubjectCaller, HandlerCaller}, func(kind string) bool { return strings.HasPrefix(name, kind) })
 }
 
-// Spellings are how lists of callers and stored transactions may have the full name: as it
-// is, and without its kind where [FullCaller] reads that so.
+// Spellings are the forms that the full name may have in lists of callers and stored
+// transactions. They are the full name, and the name without its kind if [FullCaller] maps
+// that back to it.
 func Spellings(full string) []string {
 	if _, short, ok := strings.Cut(full, ":"); ok && short != full && FullCaller(short) == full {
 		return []string{full, short}
@@ -63,7 +64,7 @@ func fullCallers(names []string) []string {
 	return full
 }
 
-// namesOf are by what lists of callers know who asks.
+// namesOf are the names that lists of callers may have for the caller.
 func namesOf(caller string, names []string) []string {
 	if names == nil {
 		return []string{caller}
@@ -81,14 +82,14 @@ func arrayText(all []string) string {
 	return "{" + strings.Join(quoted, ",") + "}"
 }
 
-// presentCaller is whose a transaction, or an event, is now: its caller's, or of whoever
-// succeeded that one at the submitter s.
+// presentCaller is the caller that a transaction or event now belongs to: the stored caller,
+// or its successor at the submitter s.
 func presentCaller(row string) string {
 	return `coalesce(s.succeeded ->> ` + row + `.caller, ` + row + `.caller)`
 }
 
-// ownedOf says of a row of the submitter s that it is of one of the names, and that s
-// still lists that one. The coordinator's stay its own whatever is listed.
+// ownedOf is true of a row of the submitter s that belongs to one of the names which s still
+// lists. The coordinator's rows always stay its own.
 func ownedOf(row, names string) string {
 	present := presentCaller(row)
 	return present + ` = any(` + names + `) and (s.callers && array['*', ` + present + `] or ` + row + `.caller = '` + PayoutCaller + `')`
@@ -99,14 +100,14 @@ func owned(row, names string) string {
 	return `exists (select from submitter s where s.submitter = ` + row + `.submitter and ` + ownedOf(row, names) + `)`
 }
 
-// recordedFor says of a managed_tx that a release put it on record, and that one of the
-// names may post for its submitter.
+// recordedFor is true of a managed_tx that a release recorded and for whose submitter one of
+// the names may post.
 func recordedFor(row, names string) string {
 	return row + `.caller = '' and exists (select from submitter s where s.submitter = ` + row + `.submitter and s.callers && ` + names + `)`
 }
 
-// theirs are the callers whose transactions of the submitter s are those of names: names
-// that s lists, and whom they succeeded.
+// theirs are the callers of the submitter s whose transactions the names may read: names that
+// s lists, and the callers that these succeeded.
 func theirs(names string) string {
 	return `lateral (
   select n.name as caller
@@ -118,7 +119,7 @@ func theirs(names string) string {
    where o.value = any(` + names + `) and s.callers && array['*', o.value])`
 }
 
-// sameCallers: both lists name the same callers, in any order.
+// sameCallers reports whether both lists have the same callers, in any order.
 func sameCallers(a, b []string) bool {
 	a, b = fullCallers(a), fullCallers(b)
 	slices.Sort(a)

@@ -75,8 +75,8 @@ func put(t *testing.T, db storetest.Bundle, callers []string, succeeds ...string
 	}
 }
 
-// Who has two names is stored under the one that is listed, and under the first where both
-// are; where "*" lets it post, under its own.
+// A caller with two names is stored under the listed one, or under the first if both are
+// listed. If "*" lets it post, it is stored under its own name.
 func TestTheListedNameIsStored(t *testing.T) {
 	t.Parallel()
 	names := []string{"sub:7", "7", "email:shop@example.com", "shop@example.com"}
@@ -115,7 +115,7 @@ func TestTheListedNameIsStored(t *testing.T) {
 	}
 }
 
-// seen is all that somebody is shown of the requests, in every way of asking.
+// seen are the requests that the viewer is shown, in every way of asking.
 func seen(t *testing.T, db storetest.Bundle, txIDs map[string]string, names ...string) (found []string) {
 	t.Helper()
 	v := store.Viewer{Caller: names[0], Names: names}
@@ -137,8 +137,8 @@ func seen(t *testing.T, db storetest.Bundle, txIDs map[string]string, names ...s
 	return found
 }
 
-// A successor has what is stored under the old name, over any number of steps; who was
-// taken off has nothing, at once; what is posted again is a retry.
+// A successor sees the intents stored under the old name, over any number of steps. A removed
+// caller sees nothing, at once. A repeated post is a retry.
 func TestSuccession(t *testing.T) {
 	t.Parallel()
 	db := at(t, "shop@example.com", "bank")

@@ -140,10 +140,9 @@ func names(t *testing.T, db storetest.Bundle, query string) []string {
 	return all
 }
 
-// constraints and triggers are all that the schema has: keys, foreign keys and
-// checks of tables and domains, unique indexes without a constraint, triggers.
-// What Postgres makes for itself, goose's own table, and what partitions have of
-// the whole are left out.
+// constraints and triggers are all that the schema has: keys, foreign keys and checks of
+// tables and domains, unique indexes without a constraint, triggers. Postgres' internal ones,
+// goose's table and those that partitions inherit are excluded.
 const (
 	// The tables of transfers, of their ledgers and of their monitor are shown by the
 	// packages whose they are.
@@ -217,7 +216,7 @@ var furtherNonsense = map[string][]refusal{
 	"submitter_nonce_cursor_final_blocks_check": {{then: `update submitter_nonce_cursor set final_blocks = '{}' where submitter = $alice`}},
 	"in_flight_holds_something":                 {{then: `update submitter_nonce_cursor set in_flight_nonce = null, in_flight_tx_id = null where submitter = $alice`}},
 
-	// Two people agree on what is carried out.
+	// Acts that two operators approve.
 	"one_id_per_proposal":         {{newProposal + `'a', ` + isOpen + `; alter table proposal disable trigger keep_proposal`, `insert into proposal overriding system value select (jsonb_populate_record(p, '{"digest": "\\x62", "seq": 0}')).* from proposal p`}},
 	"one_number_per_proposal":     {{newProposal + `'a', ` + isOpen, `insert into proposal overriding system value select (jsonb_populate_record(p, '{"digest": "\\x62", "proposal_id": "018f0000-0000-7000-8000-000000000000"}')).* from proposal p`}},
 	"one_open_proposal":           {{newProposal + `'a', ` + isOpen, newProposal + `'a', ` + isOpen}},
@@ -342,7 +341,7 @@ var furtherNonsense = map[string][]refusal{
 	"tx_version_tx_hash_check":          {{then: newVersion + `($sent, $alice, 0, 2, upper($hash), 'BUMP', 1)`}},
 	"tx_version_version_check":          {{then: newVersion + `($sent, $alice, 0, 0, $hash, 'BUMP', 1)`}},
 
-	// What people decided, and what was kept of it.
+	// Operators' decisions and their records.
 	"tx_decision_tx_id_fkey":   {{then: newDec + `(gen_random_uuid(), 'WAIT', 'o', 'r')`}},
 	"tx_decision_action_check": {{then: newDec + `($sent, 'PAY', 'o', 'r')`}},
 	"tx_decision_by_check":     {{then: newDec + `($sent, 'WAIT', '', 'r')`}},
@@ -402,7 +401,7 @@ var furtherNonsense = map[string][]refusal{
 	"submitter_change_pkey": {{newChange + `($alice, 'SUSPEND', 'o', 'r', null)`,
 		`insert into submitter_change (id, submitter, action, by, reason) overriding system value select id, submitter, action, by, reason from submitter_change`}},
 
-	// The chain over what was decided.
+	// The audit chain.
 	"audit_head_pkey":           {{isChanged, `insert into audit_head select * from audit_head`}},
 	"audit_head_submitter_fkey": {{then: `insert into audit_head (submitter, number, hash) values (` + carol + `, 1, '')`}},
 	"audit_link_pkey":           {{isChanged, newLink + `($alice, 1, 1000, null, now(), '')`}},

@@ -15,11 +15,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Commit implements [txmanager.Store]: one batch, one transaction, one round trip; and,
-// where it gives the lease back, a look at the queue behind the commit. Its first
-// statement is the fence, which keeps the lease row locked to the end, so
-// that a takeover waits for the write instead of slipping between the check and
-// the commit.
+// Commit implements [txmanager.Store]: one batch, one transaction, one round trip. If it
+// releases the lease, the same round trip also queries the queue after the commit. The first
+// statement is the fence. It keeps the lease row locked to the end, so that a takeover cannot
+// happen between the check and the commit.
 func (s *Store) Commit(ctx context.Context, w txmanager.Commit) (txmanager.CommitResult, error) {
 	var done txmanager.CommitResult
 	b := new(pgx.Batch)
@@ -46,23 +45,24 @@ func (s *Store) Commit(ctx context.Context, w txmanager.Commit) (txmanager.Commi
 	queueRelease(b, w.Lease, w.LeaseEnd, &done)
 	if w.LeaseEnd == txmanager.ReleaseUnlessRerun {
 		b.Queue("commit")
-		s.queueLookAgain(b, w.Lease, &done)
+		s.queueRecheck(b, w.Lease, &done)
 	}
 	return done, s.send(ctx, b)
 }
 
-// handlerFailed is why the handler of m got a placeholder, if it has one.
+// handlerFailed is the reason why m's handler got a placeholder, if there is one.
 const handlerFailed = `select d.reason from tx_decision d where d.tx_id = m.tx_id and d.by = 'handler' order by d.id desc limit 1`
 
-// movedEvents is how many events the move of an m to w makes, as make_events has them:
-// one for its receipt, one for the list of blocks on top of it, one for its failure.
-const movedEvents = `(w.receipt::jsonb ->> 'blockHash' is distinct from m.receipt ->> 'blockHash')::int
+// transitionEvents is the number of events that the transition from m to w makes, as make_events
+// counts them. There is one for its receipt, one for the list of blocks on top of it, and one
+// for its failure.
+const transitionEvents = `(w.receipt::jsonb ->> 'blockHash' is distinct from m.receipt ->> 'blockHash')::int
          + (coalesce(w.confirmations::jsonb, '[]') <> coalesce(m.confirmations, '[]') or w.state = 'CONFIRMED')::int
          + (w.state = 'FAILED')::int`
 
-// moveTxs compares the submitter in a way that no index serves: by anything but the
-// key of each transaction it would read all that the submitter ever had.
-const moveTxs = `
+// applyTransitions finds each transaction by its key. It compares the submitter in a form that no index
+// serves: an index on the submitter would read all of its transactions.
+const applyTransitions = `
 update managed_tx m
    set state = w.state, sub_state = nullif(w.sub_state, ''), set_aside_nonce = w.set_aside_nonce,
        last_submit_at = w.last_submit_at, next_resubmit_at = w.next_resubmit_at,
@@ -81,7 +81,7 @@ update managed_tx m
                       else coalesce(m.ordered, w.decided) end,
        tx_hash = coalesce(w.mined, m.tx_hash), replaced_by_hash = w.replaced_by,
        confirmed_at = case when w.state in ('CONFIRMED', 'FAILED') and w.receipt is not null then clock_timestamp() end,
-       event_sequence = m.event_sequence + ` + movedEvents + `,
+       event_sequence = m.event_sequence + ` + transitionEvents + `,
        fencing_token = $1, updated_at = clock_timestamp()
   from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::timestamptz[], $8::timestamptz[],
               $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[], $19::text[], $20::text[], $21::timestamptz[], $22::text[], $23::bigint[], $24::timestamptz[], $25::timestamptz[])
@@ -89,8 +89,8 @@ update managed_tx m
              submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at, served, mined, decided, replaced_by, next_bump_at, diagnosis, recorded, held_back_since, deferred_at)
  where m.tx_id = w.tx_id and m.state = w.from_state and not (m.queued and m.held) and m.submitter is not distinct from $15`
 
-// queueTransitions adds the moves as one statement, each a compare-and-set on the
-// state it was decided in. A move that no transition allows is refused here.
+// queueTransitions adds the transitions as one statement. Each is a compare-and-set on the
+// state that it was decided in. An illegal transition is refused here.
 func queueTransitions(b *pgx.Batch, l lease.Lease, moves []txmanager.Transition, done *txmanager.CommitResult) error {
 	if len(moves) == 0 {
 		return nil
@@ -104,8 +104,8 @@ func queueTransitions(b *pgx.Batch, l lease.Lease, moves []txmanager.Transition,
 			return err
 		}
 	}
-	b.Queue(moveTxs, l.Token, c.id, c.from, c.state, c.sub, c.setAside, c.lastSubmit, c.nextResubmit,
-		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.served, c.mined, c.decided, c.replacedBy, c.nextBump, c.diagnosis, c.recorded, c.heldBack, c.deferred).
+	b.Queue(applyTransitions, l.Token, c.id, c.from, c.state, c.sub, c.deferredUntil, c.lastSubmit, c.nextResubmit,
+		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.completedAction, c.mined, c.decided, c.replacedBy, c.nextBump, c.diagnosis, c.recorded, c.blockedSince, c.deferred).
 		Exec(func(tag pgconn.CommandTag) error {
 			done.Transitioned = int(tag.RowsAffected())
 			return nil
@@ -121,19 +121,19 @@ func queueTransitions(b *pgx.Batch, l lease.Lease, moves []txmanager.Transition,
 	return nil
 }
 
-// transitionColumns are moves turned on their side, as unnest wants them.
+// transitionColumns are the transitions as columns for unnest.
 type transitionColumns struct {
 	id, from, state, sub, lastError                []string
-	firstSubmit, nextBump, heldBack, deferred      []*time.Time
-	served, mined, decided, replacedBy             []*string
-	setAside, recorded                             []*int64
+	firstSubmit, nextBump, blockedSince, deferred  []*time.Time
+	completedAction, mined, decided, replacedBy    []*string
+	deferredUntil, recorded                        []*int64
 	lastSubmit, nextResubmit, lastCheck, nextCheck []*time.Time
 	attempts                                       []int
 	receipt, confirmations, diagnosis              []*string
 	document                                       struct{ id, name, body []string } // receipts as their nodes gave them
 }
 
-// insertReceipts keeps the nodes' receipts. One that is seen again is there already.
+// insertReceipts keeps the nodes' receipts. A receipt that is already stored stays.
 const insertReceipts = `
 insert into tx_document (tx_id, name, body)
 select d.tx_id, d.name, d.body::json
@@ -148,7 +148,7 @@ type receiptFacts struct {
 	Succeeded   bool           `json:"succeeded"`
 }
 
-// addReceipt adds the facts of t's receipt, and the document, where it came with one.
+// addReceipt adds the facts of t's receipt, and its document if it has one.
 func (c *transitionColumns) addReceipt(t txmanager.Tx) error {
 	r := t.Receipt
 	if r == nil {
@@ -184,15 +184,15 @@ func (c *transitionColumns) add(m txmanager.Transition) error {
 	c.id, c.from = append(c.id, t.ID), append(c.from, string(m.From))
 	c.state, c.sub = append(c.state, string(t.State)), append(c.sub, string(t.Sub))
 	mined, replacedBy := minedHashes(t)
-	c.served, c.mined, c.replacedBy = append(c.served, textOrNull(string(m.CompletedAction))), append(c.mined, mined), append(c.replacedBy, replacedBy)
+	c.completedAction, c.mined, c.replacedBy = append(c.completedAction, textOrNull(string(m.CompletedAction))), append(c.mined, mined), append(c.replacedBy, replacedBy)
 	var decided *string
 	if m.Decision != nil {
 		decided = textOrNull(string(m.Decision.Action))
 	}
 	c.decided = append(c.decided, decided)
 	c.firstSubmit, c.nextBump = append(c.firstSubmit, micros(t.FirstSubmitAt)), append(c.nextBump, micros(t.NextBumpAt))
-	c.heldBack, c.deferred = append(c.heldBack, micros(t.HeldBackSince)), append(c.deferred, micros(t.DeferredAt))
-	c.setAside = append(c.setAside, optional(t.DeferredUntilNonce))
+	c.blockedSince, c.deferred = append(c.blockedSince, micros(t.HeldBackSince)), append(c.deferred, micros(t.DeferredAt))
+	c.deferredUntil = append(c.deferredUntil, optional(t.DeferredUntilNonce))
 	var recorded *int64
 	if t.Recorded != nil {
 		recorded = optional(&t.Recorded.Nonce)
@@ -205,8 +205,8 @@ func (c *transitionColumns) add(m txmanager.Transition) error {
 	return nil
 }
 
-// minedHashes is the hash of the version that ended t, and again where that is another
-// than the first; nil while it has not ended.
+// minedHashes is the hash of the version that ended t, and the same hash again if it is not
+// the first version's. Both are nil while t is open.
 func minedHashes(t txmanager.Tx) (hash, replacedBy *string) {
 	if !t.State.Terminal() || t.Receipt == nil {
 		return nil, nil
@@ -225,12 +225,11 @@ func textOrNull(text string) *string {
 	return &text
 }
 
-// allocateTxs binds the next nonces to queued transactions named by id. The
-// rows are locked first and numbered after: of those still queued, only the
-// unbroken run that falls on the nonces they were prepared for is bound, and the
-// cursor moves by the rows really bound, in this one statement. A row whose validUntil has
-// passed by the time that it is locked breaks the run. As in [moveTxs], they
-// are found by their keys alone.
+// allocateTxs binds the next nonces to queued transactions, named by id. It locks the rows
+// first and numbers them afterwards. Of the rows still queued, it binds only the unbroken run
+// that matches the nonces they were prepared for. The same statement advances the cursor by
+// the number of bound rows. A row whose validUntil has passed once it is locked ends the run.
+// As in [applyTransitions], rows are found by their keys alone.
 const allocateTxs = `
 with want as (
   select * from unnest($3::uuid[], $4::bigint[], $5::text[], $6::bytea[], $7::text[]) with ordinality
@@ -307,9 +306,9 @@ func queueAllocations(b *pgx.Batch, l lease.Lease, all []txmanager.Allocation, d
 	})
 }
 
-// storeVersion keeps a signed version for a nonce that is bound, and claims its
-// first broadcast. One that a gas bump made goes on with the life of its transaction. For a transaction in another state, or with a receipt, it
-// has no tx_id to insert, which fails it and the whole batch.
+// storeVersion keeps a signed version for a bound nonce and claims its first broadcast. After
+// a gas bump the transaction keeps its first broadcast time. A transaction in another state,
+// or with a receipt, yields no tx_id to insert. That fails the whole batch.
 const storeVersion = `
 with signed as (
   update managed_tx
@@ -344,8 +343,8 @@ func queueVersions(b *pgx.Batch, l lease.Lease, all []txmanager.Version) {
 	}
 }
 
-// countFees adds to the fees of a day what this write has bound or stored, as the fencing
-// token shows. No other holder of the lease writes between.
+// countFees adds the fees that this commit has bound or stored to the day's fees. It finds
+// those rows by the fencing token. No other lease holder writes in between.
 const countFees = `
 with last as (
   select coalesce(max(f.number), 0) as number, coalesce(max(f.total_wei), 0) as total_wei, greatest(clock_timestamp(), max(f.at)) as at
@@ -369,9 +368,9 @@ func queueFees(b *pgx.Batch, l lease.Lease, all []txmanager.FeeUse) {
 	b.Queue(countFees, l.Submitter, l.Token, ids, added)
 }
 
-// showCursor derives what the cursor shows from what is unsettled, and keeps
-// what a look found out about the account.
-const showCursor = `
+// updateCursor derives the cursor's columns from the open transactions, and keeps what a chain
+// observation showed about the account.
+const updateCursor = `
 update submitter_nonce_cursor c
    set in_flight_tx_id = low.tx_id, in_flight_nonce = low.nonce,
        in_flight_state = case
@@ -387,8 +386,8 @@ update submitter_nonce_cursor c
                  order by nonce limit 1) as first) as low
  where c.submitter = $1`
 
-// openEpisode begins PROTECT, once, with its evidence.
-const openEpisode = `
+// openIncident opens a PROTECT incident with its evidence, unless one is open.
+const openIncident = `
 insert into protect_episode (submitter, episode, evidence)
 select s.submitter, 1 + coalesce((select max(episode) from protect_episode p where p.submitter = s.submitter), 0), $2::jsonb
   from submitter s
@@ -411,9 +410,9 @@ func queueCursor(b *pgx.Batch, l lease.Lease, c txmanager.CursorChange) {
 	}
 	if c.OpenIncident != nil {
 		evidence, _ := json.Marshal(c.OpenIncident)
-		b.Queue(openEpisode, l.Submitter, evidence)
+		b.Queue(openIncident, l.Submitter, evidence)
 	}
-	b.Queue(showCursor, l.Submitter, l.Token, bigint(c.FinalHead), suspicion, c.ClearSuspected || c.OpenIncident != nil, final, heldBack)
+	b.Queue(updateCursor, l.Submitter, l.Token, bigint(c.FinalHead), suspicion, c.ClearSuspected || c.OpenIncident != nil, final, heldBack)
 }
 
 func toJSON(v any, null bool) (*string, error) {
@@ -430,7 +429,7 @@ func toJSON(v any, null bool) (*string, error) {
 
 func toHex(b []byte) string { return "0x" + hex.EncodeToString(b) }
 
-// printableText is text without the one character that Postgres refuses.
+// printableText is text without the characters that Postgres refuses.
 func printableText(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "�")
 }

@@ -111,7 +111,7 @@ func TestReleaseClosesOnlyTheIncidentThatItNames(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	w := take(t, db, alice, "a/1")
 	leave := func(episode int) error {
 		_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Cursor: txmanager.CursorChange{CloseIncident: &txmanager.ReleaseRequest{Incident: episode, Mode: txmanager.Resume, By: "op", Reason: "seen"}}})
@@ -165,8 +165,8 @@ func TestAllocationBindsOnlyItsOwnSubmitter(t *testing.T) {
 	}
 }
 
-// What an open episode stands for is written with the judgement that found it,
-// once, and shows until a human closes it.
+// The evidence of a PROTECT incident is written once, with the evaluation that found it, and
+// shows until an operator closes the incident.
 func TestWriteOpensProtectOnce(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -192,8 +192,8 @@ func TestWriteOpensProtectOnce(t *testing.T) {
 	}
 }
 
-// What a look found out about the account is kept until a look says otherwise,
-// and the highest final block never goes down.
+// An observation about the account is kept until a later one changes it, and the highest final
+// block never goes down.
 func TestCursorKeepsWhatWasFound(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

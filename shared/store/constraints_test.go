@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// What must never be is refused by the database itself, whoever writes it.
+// The database itself refuses every forbidden write, by any role.
 func TestDatabaseRefusesNonsense(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -36,9 +36,9 @@ func TestDatabaseRefusesNonsense(t *testing.T) {
 	}
 }
 
-// plant makes rows to be spoilt, and says by which words they are named:
-// alice has $sent (nonce 0), $bound (nonce 1, no bytes), $queued and $next; bob
-// has $theirs (his nonce 0, sent).
+// plant creates the rows that the writes try to break, and returns the words that name them.
+// They are alice's $sent (nonce 0), $bound (nonce 1, no bytes), $queued and $next, and bob's
+// $theirs (nonce 0, sent).
 func plant(t *testing.T, db storetest.Bundle) *strings.Replacer {
 	t.Helper()
 	db.Register(t, alice, 2)
@@ -53,7 +53,7 @@ func plant(t *testing.T, db storetest.Bundle) *strings.Replacer {
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: all, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	w = take(t, db, bob, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
-	run(t, db, openEpisode, bob)
+	run(t, db, openIncident, bob)
 
 	words := []string{"$alice", "'" + string(alice) + "'", "$bob", "'" + string(bob) + "'", "$hash", "'0x" + strings.Repeat("5", 64) + "'"}
 	named, err := db.DB.Query(t.Context(), `select request_id, tx_id::text from managed_tx`)
@@ -89,7 +89,7 @@ var nonsense = map[string][]string{
 	"intent_mac_rule_reason_check": {`insert into intent_mac_rule (required, by, reason) values (true, 'o', '')`},
 
 	"trace_is_a_span": {`update managed_tx set trace = '\x00' where tx_id = $sent`},
-	// Nonces: none twice, none left out, none moved.
+	// Nonces: no duplicate, no gap, no change.
 	"one_tx_per_nonce": {
 		`update managed_tx set state = 'IN_FLIGHT', nonce = 1, prev_nonce = 0 where tx_id = $queued`,
 		`update managed_tx set state = 'IN_FLIGHT', nonce = 0 where tx_id = $queued`,
@@ -178,7 +178,7 @@ var nonsense = map[string][]string{
 		`update managed_tx set nonce = 5 where tx_id = $theirs`,
 	},
 
-	// What was written stays as it was.
+	// Stored values do not change.
 	"binding_never_changes": {
 		`update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', nonce = null, prev_nonce = null where tx_id = $bound`,
 		`update managed_tx set request_id = 'another' where tx_id = $queued`,
@@ -233,7 +233,7 @@ func TestDatabaseRefusesAnotherFirstNonce(t *testing.T) {
 	}
 }
 
-// Nobody starts in the middle of an account's sequence without saying why.
+// A registration with a nonce in the middle of an account's sequence must state why.
 func TestStartNonceNeedsAReason(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

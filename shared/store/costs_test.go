@@ -17,8 +17,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Each act of a tenure, and a create, is one round trip once its statements are
-// prepared: by the meter, and by what goes over the wire.
+// Each act of a lease session, and a create, is one round trip once its statements are
+// prepared. Both the meter and the wire show it.
 func TestActsAreOneRoundTripEach(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

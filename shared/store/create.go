@@ -15,7 +15,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Intent is what a caller wants done once.
+// Intent is a caller's request, carried out once.
 type Intent struct {
 	TxID        string // a new UUID
 	Submitter   txmanager.Submitter
@@ -30,17 +30,17 @@ type Intent struct {
 
 	mac intentMAC // made by [Store.Create]
 
-	// Refused is why the deployment does not take it; nil: it does. What is stored under
-	// its requestId is answered all the same.
+	// Refused is why the deployment refuses the intent; nil if it accepts it. An intent that
+	// is already stored under the requestId is still returned.
 	Refused error
 }
 
-// Accepted is what is on record for an intent.
+// Accepted is the stored state of an intent.
 type Accepted struct {
 	TxID   string
 	New    bool  // this call stored it
-	Queued bool  // it waits for its nonce, and an advance is due: nobody is known to look
-	Token  int64 // in force after the commit; 0 before the first tenure
+	Queued bool  // it waits for its nonce, and the caller must enqueue an advance: no invocation is known to query the queue
+	Token  int64 // in force after the commit; 0 before the first lease session
 }
 
 // Errors of [Store.Create]. After each, this attempt has stored nothing.
@@ -55,8 +55,8 @@ var (
 	ErrMoved           = errors.New("the submitter was in PROTECT, suspended or full a moment ago, and is not any more")
 )
 
-// mayPost says of s that what i's caller, and i's handler if it names one, bring is
-// taken now.
+// mayPost is true of s if it now accepts an intent from i's caller, and from i's handler if i
+// names one.
 const mayPost = `s.status = 'ACTIVE' and (select is_authority()) and ` + mayUse + `
    and not exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null)`
 
@@ -64,21 +64,20 @@ const (
 	mayUse    = `s.callers && i.names::text[] and ` + mayHandle
 	mayHandle = `(i.handler = '' or ('` + HandlerCaller + `' || i.handler) = any(s.callers))`
 
-	// storedCaller is the first of i's names that s lists; where "*" alone lets it post,
-	// the name of who posts.
+	// storedCaller is the first of i's names that s lists. If only "*" lets the caller post,
+	// it is the caller's own name.
 	storedCaller = `coalesce((select n.name from unnest(i.names::text[]) with ordinality as n (name, place)
          where n.name = any(s.callers) and n.name <> '*' order by n.place limit 1), i.caller)`
 )
 
-// hasPolicy says of s that something bounds what may be asked of it.
+// hasPolicy is true of s if a policy limits it.
 const hasPolicy = `exists (select from submitter_policy y where y.submitter = s.submitter and y.limited)`
 
-// insertIntents locks no row that anybody else needs: creates never wait for each
-// other, nor for a running advance. Of the submitters whose queue is counted only so
-// many intents are taken as there are places; one that is known already may take a
-// place here that it does not need. Those of submitters with a policy are not taken
-// here: see [insertLimited]. What is to be held beside a foreign transaction is stored
-// only where $12 says that its rows are locked: see [lockHolds].
+// insertIntents locks no row that another session needs: creates never wait for each other or
+// for a running advance. It takes no more intents of a counted queue than there is room for;
+// an intent that is stored already may use up room. Intents of submitters with a policy are
+// inserted by [insertLimited]. An intent that must be held beside a foreign transaction is
+// stored only if $12 is true, that is, after [lockHolds].
 const insertIntents = `
 with room as materialized (
   select u.submitter, $8 - (select count(*)
@@ -91,7 +90,7 @@ select i.tx_id, s.submitter, i.request_id, ` + storedCaller + `, nullif(i.handle
   from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::int[], $10::bytea[], $11::bytea[], $13::text[], $14::bytea[], $15::text[], $16::timestamptz[]) with ordinality
        as i (tx_id, caller, submitter, request_id, handler, fingerprint, number, trace, digest, names, macs, mac_key, valid_until, place)
   join submitter s on s.submitter = i.submitter
- cross join ` + heldFor + `
+ cross join ` + holdCause + `
   left join room r on r.submitter = i.submitter
  where i.number > 0 and ` + mayPost + ` and not ` + hasPolicy + `
    and (r.places is null or i.number <= r.places) and (f.held_for is null or $12)
@@ -107,16 +106,16 @@ select i.tx_id, 'payload', i.payload::json
  where exists (select from managed_tx m where m.tx_id = i.tx_id)
     on conflict do nothing`
 
-// findIntents answers by what is stored, and reads the token in a statement after
-// the commit: a token read before it may name a task that is used up already. It
-// also tells whether somebody will look at the queue after that commit: the holder
-// of a lease that has not run out, or who frees the window; see lookAgain. An
-// intent whose submitter is not registered has no row.
+// findIntents returns the stored rows. It reads the fencing token in a statement after the
+// commit: an earlier token may name a task that is used up. It also reports whether an
+// invocation will query the queue after that commit. That is the holder of an unexpired lease,
+// or the invocation that frees the window; see recheckQueue. An intent whose submitter is not
+// registered has no row.
 //
-// A nonce that was given back is room in a window that is full: nobody frees it.
+// A recyclable nonce is room in a full window, and no invocation will free it.
 //
-// It asks for the first of the request's rows from the submitter on, not for the
-// submitter's: no key but the right one can answer that.
+// It reads the first of the request's rows from the submitter on, and compares the submitter
+// afterwards. So only the right key of the index can answer it.
 var findIntents = `
 select i.place, s.status, s.callers && i.names, '*' = any(s.callers), (select is_authority()),
        exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
@@ -138,27 +137,27 @@ select i.place, s.status, s.callers && i.names, '*' = any(s.callers), (select is
         order by submitter
         limit 1) as m on m.submitter = s.submitter`
 
-// countQueued counts no further than the bound.
+// countQueued counts up to the bound.
 const countQueued = `
 select count(*)
   from (select from managed_tx where submitter = $1 and queued and not held limit $2) as queued`
 
-// Created is what became of one intent of many.
+// Created is the result of one intent of a batch.
 type Created struct {
 	Accepted
 	Err error // as [Store.Create] returns it; nil: accepted, or known
 }
 
-// Create stores the intent as QUEUED, or finds what is stored under its
-// requestId. What is stored answers first, whatever would be refused now.
-// queueBound is how many intents may wait for one submitter, or nearly: see
-// bounds.
+// Create stores the intent as QUEUED, or returns the one that is stored under its requestId. A
+// stored intent is returned even if a new one would be refused. queueBound is the approximate
+// limit of intents that may wait for one submitter: see bounds.
 //
-// An intent without a trace has that of ctx, if that is recorded.
+// An intent without a trace gets that of ctx, if that one is recorded.
 //
-// The error wraps [ErrUnknownSubmitter] (not registered, or not the caller's to
-// use), [ErrAnyCaller], [ErrRequestConflict], [ErrHandlerBarred], [ErrPast], [ErrProtected], [ErrSuspended],
-// [ErrQueueFull] or [ErrMoved], or is an [PolicyError] or the intent's Refused.
+// The error wraps [ErrUnknownSubmitter] (not registered, or not the caller's to use),
+// [ErrAnyCaller], [ErrRequestConflict], [ErrHandlerBarred], [ErrPast], [ErrProtected],
+// [ErrSuspended], [ErrQueueFull] or [ErrMoved]. Otherwise it is a [PolicyError] or the
+// intent's Refused.
 func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted, error) {
 	if in.Trace == nil {
 		in.Trace = telemetry.Origin(ctx)
@@ -173,11 +172,10 @@ func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted
 	return got.Accepted, nil
 }
 
-// CreateAll is [Store.Create] for many intents: begin, insert, commit, read, in
-// one round trip and one commit, or in one each where the database refused the
-// whole for the sake of one. Each has its own result, in order; one that is
-// refused keeps no other from being stored. The error is about all of them:
-// nothing is known of any.
+// CreateAll is [Store.Create] for many intents: begin, insert, commit, read, in one round trip
+// and one commit. If the database refuses the batch because of one intent, each intent gets
+// its own round trip. Results are in order. One refused intent keeps no other from being
+// stored. An error means that the outcome of every intent is unknown.
 func (s *Store) CreateAll(ctx context.Context, all []Intent, queueBound int) ([]Created, error) {
 	all = slices.Clone(all)
 	for i := range all {
@@ -186,14 +184,15 @@ func (s *Store) CreateAll(ctx context.Context, all []Intent, queueBound int) ([]
 		}
 	}
 	results, err := s.createAll(ctx, all, queueBound, nil, false)
-	if err == nil || !rolledBack(err) {
+	if err == nil || !isRolledBack(err) {
 		return results, err
 	}
 	return s.createSingly(ctx, all, queueBound, err)
 }
 
-// createAll is one attempt. within, where it is not nil, is how long it waits for
-// locks. beside: it may store what is held beside a foreign transaction.
+// createAll makes one attempt. A lock wait is limited by within, or by the session's own limit
+// if that is nil. beside allows it to store intents that are held beside a foreign
+// transaction.
 func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, within *time.Duration, beside bool) ([]Created, error) {
 	c := s.intentColumns(all)
 	found, refused := make([]foundIntent, len(all)), make([]*PolicyError, len(all))
@@ -238,9 +237,9 @@ func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, wit
 	return s.insertIntents(ctx, all, found, queueBound, within, beside)
 }
 
-// insertIntents turns what was found into results. An intent of a submitter that was taken
-// for one without a policy, and has one, is posted again; so is one that nothing refuses
-// and that was not stored, as it may have to be held.
+// insertIntents turns the found rows into results. It posts an intent again if its submitter
+// was cached as one without a policy and has one. It also does so if nothing refuses the
+// intent and it was not stored: it may have to be held.
 func (s *Store) insertIntents(ctx context.Context, all []Intent, found []foundIntent, queueBound int, within *time.Duration, beside bool) ([]Created, error) {
 	results := make([]Created, len(all))
 	foreign := false
@@ -280,7 +279,7 @@ func (s *Store) insertIntents(ctx context.Context, all []Intent, found []foundIn
 	return results, err
 }
 
-// intents are intents turned on their side, as unnest wants them.
+// intents are the intents as columns for unnest.
 type intents struct {
 	id, caller, submitter, requestID, payload, handler []string
 	names                                              []string // of each, as [arrayText] writes them
@@ -291,7 +290,7 @@ type intents struct {
 	counted                                            map[txmanager.Submitter]int
 }
 
-// intentColumns also says whose queue is to be counted.
+// intentColumns makes the columns, and marks the queues that must be counted.
 func (s *Store) intentColumns(all []Intent) intents {
 	c := intents{counted: make(map[txmanager.Submitter]int)}
 	numbers := make(map[txmanager.Submitter]int)
@@ -318,7 +317,7 @@ func (s *Store) intentColumns(all []Intent) intents {
 	return c
 }
 
-// foundIntent is what is on record of an intent after the commit.
+// foundIntent is the stored state of an intent after the commit.
 type foundIntent struct {
 	registered    bool
 	status        string
@@ -329,7 +328,7 @@ type foundIntent struct {
 	txID, state   string
 	fingerprint   []byte
 	own           bool // it is this caller's
-	served        bool // somebody will look at the queue after the commit
+	served        bool // an invocation will query the queue after the commit
 	epoch         string
 	full          bool // the queue is at its bound
 	handlerMay    bool // its handler, if it names one, is the submitter's too
@@ -338,12 +337,12 @@ type foundIntent struct {
 	judged        bool // it was held to a policy
 	refused       *PolicyError
 	nameEpoch     string
-	recorded      bool   // a release put it on record, for whoever may post for the submitter
+	recorded      bool   // a release recorded it, for every caller that may post for the submitter
 	txHash        string // last signed, or of the foreign transaction that it was
 	now           time.Time
 }
 
-// RequestRecordedError is an [ErrRecorded] with what is on record.
+// RequestRecordedError is an [ErrRecorded] with the stored state.
 type RequestRecordedError struct {
 	TxID   string
 	TxHash string // "": the node did not tell of the transaction

@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// What is stored answers first, whatever would be refused now; and a duplicate
-// on its way at the same time is answered by it too.
+// A stored intent is returned even if a new one would be refused. A concurrent duplicate gets
+// it too.
 func TestH16RetryIsAnsweredByWhatIsStored(t *testing.T) {
 	t.Parallel()
 	refusals := map[string]struct {
@@ -22,7 +22,7 @@ func TestH16RetryIsAnsweredByWhatIsStored(t *testing.T) {
 		bound int
 		want  error
 	}{
-		"in PROTECT":     {openEpisode, 100, store.ErrProtected},
+		"in PROTECT":     {openIncident, 100, store.ErrProtected},
 		"suspended":      {suspended, 100, store.ErrSuspended},
 		"the queue full": {`select $1::text`, 1, store.ErrQueueFull},
 	}
@@ -121,7 +121,7 @@ func TestRequestIDWithAnotherPayload(t *testing.T) {
 	before := contents(t, db, "managed_tx")
 	other := intent(alice, "r")
 	other.Payload, other.Fingerprint = []byte(`{"to":"0x00000000000000000000000000000000000000b0","value":"2"}`), [32]byte{2}
-	for _, then := range []string{`select $1::text`, openEpisode} {
+	for _, then := range []string{`select $1::text`, openIncident} {
 		run(t, db, then, alice)
 		if got, err := db.Create(t.Context(), other, 100); !errors.Is(err, store.ErrRequestConflict) {
 			t.Errorf("another payload: got %+v, %v; want %v", got, err, store.ErrRequestConflict)
@@ -132,7 +132,7 @@ func TestRequestIDWithAnotherPayload(t *testing.T) {
 	}
 }
 
-// The requestId is compared byte for byte, and for each submitter by itself.
+// The requestId is compared byte for byte, separately for each submitter.
 func TestRequestIDIsComparedByteForByte(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -150,8 +150,7 @@ func TestRequestIDIsComparedByteForByte(t *testing.T) {
 	}
 }
 
-// A caller that may not use the submitter learns nothing about it, and neither
-// does anybody about one that is not registered.
+// A caller that may not use a submitter gets the same answer as for an unregistered one.
 func TestCreateForAnUnknownSubmitter(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -221,7 +220,7 @@ func TestQueueIsWalkedTheMoreTheFullerItIs(t *testing.T) {
 	}
 }
 
-// Of many that come at once so many are taken as there are places, in their order.
+// Of many simultaneous intents, as many are accepted as there is room for, in order.
 func TestQueueBoundBindsABatch(t *testing.T) {
 	t.Parallel()
 	const bound = 10

@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Decision is what somebody wants done about a transaction.
+// Decision is an operator's or caller's decision about a transaction.
 type Decision struct {
 	TxID   string
 	By     Viewer // who; a caller decides about its own transactions, an operator about any
@@ -19,32 +19,32 @@ type Decision struct {
 	Reason string
 }
 
-// DecisionResult is what is on record after a decision.
+// DecisionResult is the stored state after a decision.
 type DecisionResult struct {
 	Submitter txmanager.Submitter
 	State     txmanager.State
 	SubState  txmanager.SubState
-	Ordered   txmanager.Action // waits for whoever holds the lease
+	Ordered   txmanager.Action // requested action, carried out by the lease holder
 	Token     int64            // in force after the commit
 	Recorded  bool             // the decision was new
 	Trace     []byte           // of the transaction's request, a [telemetry.Origin]; nil: not traced
 	Stated    bool             // it ended on an operator's statement that it was carried out, without a receipt
 }
 
-// ErrTooLate reports a decision about a transaction that is final, or, but for
-// [txmanager.ActionCancel], still in the queue. Nothing was recorded.
+// ErrTooLate reports a decision about a terminal transaction, or about a queued one unless it
+// is [txmanager.ActionCancel]. Nothing was recorded.
 var ErrTooLate = errors.New("there is nothing to decide about the transaction in its state")
 
-// order is a compare-and-set and takes no lease: a transaction in the queue is
-// cancelled at once, or held where its submitter is in PROTECT; one with a nonce gets an order, unless it has one, for
-// whoever holds the lease.
+// order is a compare-and-set and takes no lease. A queued transaction is cancelled at once, or
+// held if its submitter is in PROTECT. A transaction with a nonce gets a requested action for
+// the lease holder, unless it has one.
 //
-// A payout is given back where it was cancelled. So the coordinator alone cancels one,
-// in place of an order to send too, since nobody would ask again; and nobody else has a
-// placeholder compete with it before. One in the queue waits while its payer is in
-// PROTECT, where it may have run unknown to this database; and while it is
-// held beside a foreign transaction. One that the copy had in its queue is cancelled, and
-// its transfer stays in doubt: see [Payout.InDoubt].
+// A cancelled payout is refunded. So only the coordinator may cancel one; its cancel also
+// replaces a requested rebroadcast, since no other process would ask again. Until then no
+// operator may send a placeholder for it. A queued payout waits while its payer is in PROTECT,
+// since it may have run unknown to this database. It also waits while it is held beside a
+// foreign transaction. A payout that the restored copy had in its queue is cancelled, and its
+// transfer stays in doubt: see [Payout.InDoubt].
 var order = `
 with hit as (
   update managed_tx
@@ -71,13 +71,13 @@ insert into tx_decision (tx_id, action, by, reason)
 select tx_id, $4, $2, $5 from hit`
 
 const (
-	// What is held may have run: beside a foreign transaction until an operator has decided
-	// about that; in the queue of a copy until the release from PROTECT. A caller who cancels
-	// it is asked to come back, as CANCELLED would say that it never ran. An operator knows
-	// what was cancelled after the backup.
+	// A held intent may have run. That is unknown until an operator decides about its foreign
+	// transaction, or, for a restored queue, until the release from PROTECT. A caller who
+	// cancels it is asked to retry, because CANCELLED would claim that it never ran. An
+	// operator knows the cancels made after the backup.
 	//
-	// What waits in the queue may have run too, while the submitter is in PROTECT: after a
-	// restore, or by hand. A caller's cancel parks it: it is held, and no release lets it go on.
+	// A queued intent may have run too while the submitter is in PROTECT: after a restore, or
+	// by hand. A caller's cancel parks it: it is held, and no release lets it proceed.
 	parks       = `(state = 'QUEUED' and not held and not $3 and ` + payerInDoubt + `)`
 	cancellable = `(not held or held_for is null and ($3 or not ` + payerInDoubt + `))`
 	coordinates = `(ordered is distinct from 'CANCEL' or $4 not in ('REBROADCAST', 'REPLACE')) and ($2 = '` + PayoutCaller + `' or $4 not in ('CANCEL', 'PLACEHOLDER')
@@ -85,7 +85,7 @@ const (
 	payerInDoubt = `exists (select from protect_episode e where e.submitter = managed_tx.submitter and e.closed_at is null)`
 )
 
-// recordDecision keeps a decision that orders nothing.
+// recordDecision stores a decision that requests no action.
 var recordDecision = `
 insert into tx_decision (tx_id, action, by, reason)
 select tx_id, $4, $2, $5
@@ -100,12 +100,12 @@ select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''),
   left join submitter_lease l on l.submitter = m.submitter
  where m.tx_id = $1 and (` + owned("m", "$4::text[]") + ` or $3 or ` + recordedFor("m", "$4::text[]") + `)`
 
-// ErrCoordinators reports an order about a payout that is the transfer coordinator's to
-// give: a cancel, a placeholder before its cancel, or to send while its cancel waits.
-// Nothing was changed.
+// ErrCoordinators reports an action on a payout that only the transfer coordinator may
+// request: a cancel, a placeholder before its cancel, or an action that sends it while its
+// cancel waits. Nothing was changed.
 var ErrCoordinators = errors.New("the payout is the transfer coordinator's to cancel")
 
-// isCoordinatorsAction says that the order was not recorded because the payout is the
+// isCoordinatorsAction is true if the action was not recorded because the payout is the
 // coordinator's.
 func (d DecisionResult) isCoordinatorsAction(action txmanager.Action) bool {
 	switch {
@@ -117,12 +117,11 @@ func (d DecisionResult) isCoordinatorsAction(action txmanager.Action) bool {
 	return action == txmanager.ActionCancel || action == txmanager.ActionPlaceholder
 }
 
-// RecordDecision records the decision and the order it gives, in one round trip, and
-// returns what is on record. The same order again changes nothing. The error
-// is [ErrNotFound] where the transaction is not there or not By's to decide
-// about; it wraps [ErrInDoubt] for a caller of a restored database, [ErrCoordinators],
-// and [ErrTooLate] where nothing can be decided any more; a cancel is never too late,
-// but may find that it was.
+// RecordDecision records the decision and the requested action in one round trip, and returns
+// the stored state. The same action again changes nothing. The error is [ErrNotFound] if there
+// is no such transaction, or if By may not decide about it. It wraps [ErrInDoubt] for a caller
+// of a restored database, [ErrCoordinators], or [ErrTooLate] if nothing can be decided any
+// more. A cancel never gets [ErrTooLate]; its result may show that the transaction had ended.
 func (s *Store) RecordDecision(ctx context.Context, d Decision) (DecisionResult, error) {
 	var out DecisionResult
 	statement := order

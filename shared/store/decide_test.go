@@ -15,14 +15,14 @@ var (
 	operator = store.Viewer{Caller: "ann", Operator: true}
 )
 
-// decide decides about the transaction, and returns what is on record.
+// decide decides about the transaction and returns the stored state.
 func decide(t *testing.T, db storetest.Bundle, txID string, by store.Viewer, action txmanager.Action) (store.DecisionResult, error) {
 	t.Helper()
 	return db.RecordDecision(t.Context(), store.Decision{TxID: txID, By: by, Action: action, Reason: "because"})
 }
 
-// A cancel in the queue is done at once; of one with a nonce an order is kept,
-// once, which the holder's own writes do not wipe out.
+// A queued intent is cancelled at once. For one with a nonce the requested action is stored
+// once, and the holder's own writes keep it.
 func TestDecideCancel(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -57,8 +57,8 @@ func TestDecideCancel(t *testing.T) {
 	}
 }
 
-// An operator's decision replaces a caller's cancel; what is final, queued, or
-// has no bytes to send again leaves nothing to decide.
+// An operator's decision replaces a caller's cancel. A transaction that is final, queued, or
+// without bytes leaves nothing to decide.
 func TestDecideByOperator(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -91,8 +91,8 @@ func TestDecideByOperator(t *testing.T) {
 	}
 }
 
-// A decision by code is written with the move that it comes with: the order where
-// nobody has given one, and the record always.
+// A decision by code is written with its transition: the action if none is requested yet, and
+// the record always.
 func TestDecisionByCode(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -123,10 +123,10 @@ func TestDecisionByCode(t *testing.T) {
 	}
 }
 
-// What waits in the queue of a submitter in PROTECT may have been carried out: by hand, or
-// after the backup that the database comes from. Its caller's cancel says so, and parks it: it
-// does not run after the release. A release that names it ends it as carried out; else the
-// next cancel is definite. The same post takes the cancel back.
+// A queued intent of a submitter in PROTECT may have been carried out: by hand, or after the
+// backup that the database comes from. Its caller's cancel returns that, and parks it: it does
+// not run after the release. A release that names it ends it as carried out; otherwise the
+// next cancel is definite. The same post revokes the cancel.
 func TestCancelInProtectIsDecidedAfterTheRelease(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -136,7 +136,7 @@ func TestCancelInProtectIsDecidedAfterTheRelease(t *testing.T) {
 		a, _ := mustCreate(t, db, worth(alice, name, i+1))
 		ids[name] = a.TxID
 	}
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	shop, operator := store.Viewer{Caller: "shop"}, store.Viewer{Caller: "ann", Operator: true}
 	cancel := func(name string, by store.Viewer) store.DecisionResult {
 		t.Helper()

@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/shared/store/storetest"
 )
 
-// A dialer of one's own reaches the database that it names, whatever host stands in
-// the URL, and nothing looks that host up.
+// A custom dialer connects to its own database, whatever the URL's host. No process resolves
+// that host.
 func TestDialInPlaceOfTheHost(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/fencepost/fencepost/shared/store/storetest"
 )
 
-// H8: a copy that kept its server's identity is distrusted by hand: nothing is accepted
-// or served in it until an operator has accepted it, and each submitter is in PROTECT.
+// H8: an operator distrusts a copy that kept its server's identity. It accepts and serves
+// nothing until an operator has accepted it, and each submitter is in PROTECT.
 func TestH08ADistrustedDatabase(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// A caller sees the events of its own transactions, an operator all, each by submitter
-// too; and positions that were never given, or are forgotten, are told from others.
+// A caller reads its transactions' events, an operator all, also by submitter. Positions that
+// were never assigned, or whose events were deleted, give distinct errors.
 func TestEventsWhoSeesWhich(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)
@@ -45,7 +45,7 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 		{other, "", 0, 9, ""}, {other, alice, 0, 9, ""}, {shop, "", 1, 1, "b"}, {shop, "", 4, 9, ""}, {operator, "", 2, 1, "c"},
 	} {
 		got, _, err := db.Events(t.Context(), store.EventQuery{After: &c.after, Submitter: c.sub, Size: c.size}, c.v)
-		if text := strings.Join(toldOf(t, got), " "); err != nil || text != c.want {
+		if text := strings.Join(requestIDsOf(t, got), " "); err != nil || text != c.want {
 			t.Errorf("%+v: got %q, %v; want %q", c, text, err, c.want)
 		}
 	}
@@ -68,8 +68,8 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 	}
 }
 
-// Who goes on behind what it was shown goes on though it has no events for long, and
-// all others' are forgotten: it has missed none.
+// A reader without new events can continue after all others' events were deleted: it has
+// missed none.
 func TestEventsAreReadOnBehindThoseOfOthers(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)
@@ -94,8 +94,7 @@ func TestEventsAreReadOnBehindThoseOfOthers(t *testing.T) {
 	}
 }
 
-// What is forgotten while somebody reads is no hole in what it reads: it gets all, or
-// is told so.
+// A reader gets all events, or an error if some were deleted while it read.
 func TestEventsForgottenWhileRead(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)
@@ -128,8 +127,8 @@ func TestEventsForgottenWhileRead(t *testing.T) {
 	forgetting.Wait()
 }
 
-// What waits waits since it was made, though nobody gave it a position: the sweep that
-// does so finds it, and says for how long.
+// An event without a position waits since it was made. The sweep that assigns positions finds
+// it and reports its age.
 func TestEventsWaitSinceTheyWereMade(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)
@@ -148,8 +147,8 @@ func TestEventsWaitSinceTheyWereMade(t *testing.T) {
 	}
 }
 
-// What waits since a time that is to come, since the clock was set back, waits for no time,
-// and not for less.
+// An event whose time lies in the future, because the clock was set back, has waited 0
+// seconds.
 func TestBacklogsAreNotNegativeAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)
@@ -194,8 +193,8 @@ func TestEventsOfARestoredDatabase(t *testing.T) {
 	}
 }
 
-// A stream is told by one at a time, under its token; what was taken is on record, and
-// nothing that a former holder says.
+// One lease holder at a time delivers a queue, under its token. The store keeps its outcomes
+// and refuses those of a former holder.
 func TestStreamsAreFenced(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)
@@ -241,8 +240,9 @@ func mustStream(t *testing.T, db storetest.Bundle, owner string) events.Taken {
 	return got
 }
 
-// The sweep finds what waits and nobody is at; of a receiver that gives no answer one
-// stream, once it may be asked; and it tells how much waits, and for how long.
+// The sweep finds the delivery queues that wait without a lease holder. Of an endpoint that
+// gives no answer it finds one queue, once it may be tried. It reports how many events wait
+// and for how long.
 func TestOverdueStreams(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)
@@ -358,7 +358,8 @@ func TestAClockSetBackSilencesNoStream(t *testing.T) {
 		if len(found) != c.want || err != nil {
 			t.Errorf("%s: got %d streams, %v; want %d", name, len(found), err, c.want)
 		}
-		// Who is found may be asked, or the sweep would find it for nothing.
+		// An endpoint whose queue the sweep finds may be tried; otherwise the task would be
+		// useless.
 		if may, err := db.MayAsk(t.Context(), "hook"); may != (name != "a receiver that is silent") || err != nil {
 			t.Errorf("%s: may it be asked: got %t, %v", name, may, err)
 		}

@@ -41,7 +41,7 @@ func init() {
 	guarded["make_events"] = []duty{{"managed_tx", `update managed_tx set events_kept = true where tx_id = $queued`, isFinal, "events_are_counted"}}
 }
 
-// heard is what the store has told of events.
+// heard records the events that the store delivers.
 type heard struct {
 	mu   sync.Mutex
 	news store.EventNews
@@ -73,18 +73,18 @@ func anotherStore(t *testing.T, db storetest.Bundle, mode store.EventMode, h *he
 	return db
 }
 
-// told is an event as a receiver has it.
-type told struct {
+// deliveredEvent is the body of an event as a webhook endpoint gets it.
+type deliveredEvent struct {
 	Type      string
 	Sequence  int
 	RequestID string
 	Data      map[string]any
 }
 
-func read(t *testing.T, all []txmanager.Event) (out []told) {
+func read(t *testing.T, all []txmanager.Event) (out []deliveredEvent) {
 	t.Helper()
 	for _, e := range all {
-		var one told
+		var one deliveredEvent
 		if err := json.Unmarshal(e.Body, &one); err != nil {
 			t.Fatalf("%s: %v", e.Body, err)
 		}
@@ -123,7 +123,7 @@ func block(n uint64, fork byte) txmanager.Header {
 	return txmanager.Header{Number: n, Hash: txmanager.Hash{fork, byte(n)}}
 }
 
-// becomes moves the only unsettled transaction.
+// becomes moves the only open transaction.
 func becomes(t *testing.T, db storetest.Bundle, change func(*txmanager.Tx)) {
 	t.Helper()
 	w := take(t, db, alice, "a/1")
@@ -162,8 +162,8 @@ func liveOnce(t *testing.T, db storetest.Bundle) store.Intent {
 	return in
 }
 
-// lifeOf is what is told of that life.
-func lifeOf(hash string) []told {
+// lifeOf are the expected events of that lifecycle.
+func lifeOf(hash string) []deliveredEvent {
 	of := func(n uint64, fork byte) any {
 		return map[string]any{"number": float64(n), "hash": block(n, fork).Hash.String()}
 	}
@@ -176,7 +176,7 @@ func lifeOf(hash string) []told {
 		}
 		return map[string]any{"newFork": newFork, "final": final, "confirmations": list}
 	}
-	return []told{
+	return []deliveredEvent{
 		{"TxAccepted", 1, "r-1", map[string]any{}},
 		{"TxSubmitted", 2, "r-1", map[string]any{"txHash": hash}},
 		{"TxReceiptUpdated", 3, "r-1", receipt(7, 1)},
@@ -190,8 +190,8 @@ func lifeOf(hash string) []told {
 	}
 }
 
-// A life is told step by step, numbered without a hole: kept in the commit of each step,
-// or to who made it.
+// A lifecycle's events have sequences without a gap. They are stored in the commit of each
+// step, or delivered to the session that made it.
 func TestEventsOfALife(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []store.EventMode{store.EventsKept, store.EventsLogged} {
@@ -219,8 +219,8 @@ func TestEventsOfALife(t *testing.T) {
 	}
 }
 
-// A role or database that is told of no notices hears of events all the same.
-func TestEventsAreToldToASessionThatWantsNoNotices(t *testing.T) {
+// A session whose role or database suppresses notices still gets its events.
+func TestEventsReachASessionThatSuppressesNotices(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	run(t, db, `do $$ begin execute format('alter database %I set client_min_messages = error', current_database()); end $$`)
@@ -233,7 +233,7 @@ func TestEventsAreToldToASessionThatWantsNoNotices(t *testing.T) {
 	}
 }
 
-// With events off nothing is kept or told, and the sequence goes on all the same.
+// With events off nothing is stored or delivered, and the sequence continues.
 func TestEventsOff(t *testing.T) {
 	t.Parallel()
 	db, h := withEvents(t, store.EventsDropped)
@@ -272,7 +272,7 @@ func TestEventsOfOneTransactionAreKeptTogether(t *testing.T) {
 	}
 }
 
-// What is rolled back was never so: it is not kept, and nobody is told.
+// An event whose transaction is rolled back is neither stored nor delivered.
 func TestEventsOfWhatIsRolledBack(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []store.EventMode{store.EventsKept, store.EventsLogged} {
@@ -311,8 +311,8 @@ func TestEventsAreCounted(t *testing.T) {
 	}
 }
 
-// Who has read to a position misses nothing that is committed later, though the number
-// it took from the outbox is lower.
+// A reader that has read to a position misses nothing that is committed later, even if its
+// outbox number is lower.
 func TestEventsCommittedLateComeLater(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)
@@ -323,19 +323,19 @@ func TestEventsCommittedLateComeLater(t *testing.T) {
 	late.do(withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values (gen_random_uuid(), $1, 'late', 'shop', sha256('x'))`), alice)
 	postEvent(t, db, alice, "early")
 	first := page(t, db, 0, operator)
-	if got := toldOf(t, first); !slices.Equal(got, []string{"early"}) {
+	if got := requestIDsOf(t, first); !slices.Equal(got, []string{"early"}) {
 		t.Fatalf("before the commit: got %v, want early alone", got)
 	}
 	late.do(`commit`)
 	if low := value[bool](t, db, `select o.id < 2 from event_outbox o`); !low {
 		t.Fatal("the late one took no lower number: the test proves nothing")
 	}
-	if got := toldOf(t, page(t, db, first[0].Position, operator)); !slices.Equal(got, []string{"late"}) {
+	if got := requestIDsOf(t, page(t, db, first[0].Position, operator)); !slices.Equal(got, []string{"late"}) {
 		t.Errorf("behind what was read: got %v, want late", got)
 	}
 }
 
-func toldOf(t *testing.T, all []txmanager.Event) (ids []string) {
+func requestIDsOf(t *testing.T, all []txmanager.Event) (ids []string) {
 	t.Helper()
 	for _, e := range read(t, all) {
 		ids = append(ids, e.RequestID)
@@ -343,8 +343,8 @@ func toldOf(t *testing.T, all []txmanager.Event) (ids []string) {
 	return ids
 }
 
-// Readers go on behind what they have seen, while many create and several give
-// positions at once: each event is seen once, each transaction's in order.
+// Readers continue after their last position while many sessions create and several assign
+// positions. Each reader sees each event once, and each transaction's events in order.
 func TestEventsUnderLoadAreSeenOnce(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)

@@ -11,7 +11,7 @@ import (
 // [Open] gives each of them.
 func (s *Store) Raw(ctx context.Context) (*pgxpool.Conn, error) { return s.db.Acquire(ctx) }
 
-// CreateTogether is what becomes of creates that left in one round trip.
+// CreateTogether returns the results of creates that share one round trip.
 func (s *Store) CreateTogether(ctx context.Context, intents []Intent, bound int) []Created {
 	all, results := make([]*pendingCreate, len(intents)), make([]Created, len(intents))
 	for i, in := range intents {
@@ -24,14 +24,14 @@ func (s *Store) CreateTogether(ctx context.Context, intents []Intent, bound int)
 	return results
 }
 
-// HotStatements are those whose cost must not grow with what is finished, by the
-// names of their constants.
+// HotStatements are the statements whose cost must not grow with terminal rows, by the names
+// of their constants.
 var HotStatements = map[string]string{
 	"insertIntents": insertIntents, "insertPayloads": insertPayloads, "findIntents": findIntents, "findUsable": findUsable, "countQueued": countQueued,
 	"lockPolicies": lockPolicies, "insertLimited": insertLimited, "permitReserved": permitReserved, "permit": permit,
-	"acquireOrMark": acquireOrMark, "goRound": goRound, "giveBack": giveBack, "lookAgain": lookAgain,
+	"acquireOrMark": acquireOrMark, "nextIteration": nextIteration, "releaseLease": releaseLease, "recheckQueue": recheckQueue,
 	"loadSubmitter": loadSubmitter, "loadUnsettled": loadUnsettled, "bumpSpent": bumpSpent, "loadQueue": loadQueue,
-	"moveTxs": moveTxs, "insertReceipts": insertReceipts, "allocateTxs": allocateTxs, "storeVersion": storeVersion, "showCursor": showCursor,
+	"applyTransitions": applyTransitions, "insertReceipts": insertReceipts, "allocateTxs": allocateTxs, "storeVersion": storeVersion, "updateCursor": updateCursor,
 	"order": order, "findDecided": findDecided, "record": recordColumns + byTxID,
 	"recordByRequest": recordColumns + byRequest,
 	"listOwn":         listOwn, "listAll": listAll, "inList": inList,
@@ -48,8 +48,8 @@ select expires_at from submitter_lease
  where submitter = $1 and owner_node = $2 and fencing_token = $3
    for share`
 
-// CreateLedBy is what becomes of creates of which the first, whose context leader
-// is, makes the round trip.
+// CreateLedBy returns the results of creates of which the first, with context leader, makes
+// the round trip.
 func (s *Store) CreateLedBy(leader context.Context, intents []Intent, bound int) []Created {
 	all := make([]*pendingCreate, len(intents))
 	for i, in := range intents {

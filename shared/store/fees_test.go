@@ -13,7 +13,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// asking is an intent with these members of gas and fees; "" is left out.
+// asking is an intent with these gas and fee members; "" omits a member.
 func asking(request, gas, cap, tip string) store.Intent {
 	in := intent(alice, request)
 	text := `{"to":"0x0000000000000000000000000000000000000001"`
@@ -26,8 +26,8 @@ func asking(request, gas, cap, tip string) store.Intent {
 	return in
 }
 
-// What a caller gives of gas and fees passes to its last unit; what it leaves out is judged
-// by the least that it can be, and again when a nonce is bound.
+// A caller's gas and fees pass up to the exact limit. An omitted value is checked by its
+// lowest possible value, and again when a nonce is bound.
 func TestFeesOfAPolicyAtTheCreate(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -57,8 +57,9 @@ func TestFeesOfAPolicyAtTheCreate(t *testing.T) {
 	}
 }
 
-// The fees of a day are what was bound and stored under the lease, at worst: read with the
-// work, counted in the write that binds, once, and over after 24 hours.
+// The fees of a day are the highest costs of all versions bound and stored under the lease.
+// They are read with the state, counted once in the commit that binds, and expire after 24
+// hours.
 func TestFeesOfAPolicy(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -103,7 +104,7 @@ func TestFeesOfAPolicy(t *testing.T) {
 	}
 }
 
-// The database and the rules judge alike what a caller gives.
+// The database and the rules reach the same verdict on a caller's values.
 func TestPropertyTheCreateJudgesAsTheBinding(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

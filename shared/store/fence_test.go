@@ -25,8 +25,8 @@ func everything(w txmanager.SubmitterState) txmanager.Commit {
 	}
 }
 
-// Without the lease a write is ErrFenced and writes nothing; with it, a row
-// that somebody else moved is a smaller count and no error.
+// Without the lease a write returns ErrFenced and writes nothing. With it, a row that another
+// session moved lowers the count and is no error.
 func TestH19FencedIsNotAMovedRow(t *testing.T) {
 	t.Parallel()
 	const ofAlice = `update submitter_lease set `
@@ -115,8 +115,8 @@ func movedMeanwhile(t *testing.T) {
 	checkCancelled(t, db, w)
 }
 
-// checkCancelled says whether the first stayed cancelled, the second was moved,
-// and the lease is still held under the same token.
+// checkCancelled checks that the first stayed cancelled, the second was moved, and the lease
+// is still held under the same token.
 func checkCancelled(t *testing.T, db storetest.Bundle, w txmanager.SubmitterState) {
 	t.Helper()
 	const row = `select state || coalesce(' ' || last_error, '') from managed_tx where tx_id = $1`

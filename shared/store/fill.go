@@ -10,12 +10,12 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// lastChange is the number of the last change of the authority; 0: there was none. A
-// release keeps it: by it is known whether the database was restored since.
+// lastChange is the number of the last change of the authority; 0 if there was none. A release
+// stores it, to detect a later restore.
 const lastChange = `(select coalesce(max(c.id), 0) from authority_change c)`
 
-// insertFills binds each nonce from the cursor on, and below $3, to a row that is a
-// placeholder and nothing else. The order to sign it is the operator's who releases.
+// insertFills binds each nonce from the cursor up to, not including, $3 to a placeholder-only
+// row. The operator who releases requests its signature.
 const insertFills = `
 with filled as (
   insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce,
@@ -38,7 +38,7 @@ update submitter_nonce_cursor
    set next_nonce = next_nonce + (select count(*) from filled)
  where submitter = $1`
 
-// lostBytes counts on no clock: changes of the authority are numbered.
+// lostBytes depends on no clock: changes of the authority are numbered.
 const lostBytes = `
 select s.callers = array[$2::text],
        ` + lastChange + ` > coalesce((select max((e.released ->> 'change')::bigint) from protect_episode e
@@ -65,9 +65,9 @@ select (e.released ->> 'count')::bigint
  order by e.episode
  limit 1`
 
-// FilledCount is the final count that the first release accepted which filled nonces
-// since the last change of the authority. Lost bytes can have no nonce beyond it and the
-// window of that time. ok is false where no release has filled any.
+// FilledCount is the final count accepted by the first release that filled nonces since the
+// last change of the authority. A lost transaction cannot have a nonce beyond that count and
+// the window of that time. ok is false if no release has filled any.
 func (s *Store) FilledCount(ctx context.Context, sub txmanager.Submitter) (count uint64, ok bool, err error) {
 	err = s.db.QueryRow(ctx, filledCount, sub).Scan(&count)
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// finals reads no further back than the blocks that are remembered can have
-// transactions: in each, as many as the window is wide.
+// finals reads back only as far as the remembered blocks can have transactions: one window's
+// width for each block.
 const finals = `
 select last.tx_id, last.nonce, last.tx_hash, (last.receipt ->> 'succeeded')::boolean,
        (select d.bytes

@@ -72,8 +72,8 @@ func TestFinalBlocksAndWhatEndedInThem(t *testing.T) {
 	}
 }
 
-// A submitter in PROTECT is watched on: its own list of the sweep has it where its
-// watch was lost, or where what was final has to be brought back.
+// A submitter in PROTECT stays under watch. Its separate list of the sweep has it if its watch
+// task was lost, or if a final transaction must be restored.
 func TestLostWatchInProtectIsSwept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -84,7 +84,7 @@ func TestLostWatchInProtectIsSwept(t *testing.T) {
 		write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
 	}
 	run(t, db, `update managed_tx set next_check_at = clock_timestamp() - interval '1 hour', next_resubmit_at = clock_timestamp() - interval '1 hour'`)
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	got, err := db.OverdueProtected(t.Context(), time.Second, 10)
 	if diff := cmp.Diff([]txmanager.Submitter{alice}, got); err != nil || diff != "" {
 		t.Errorf("in PROTECT and unwatched: %v (-want +got):\n%s", err, diff)
@@ -99,9 +99,9 @@ func TestLostWatchInProtectIsSwept(t *testing.T) {
 	}
 }
 
-// A submitter in PROTECT with nothing open is looked at once a minute, so that the
-// foreign transactions are read that its release is judged by. It waits behind those
-// whose watch was lost, and keeps none of them waiting.
+// A submitter in PROTECT without open transactions is checked once a minute, to read the
+// foreign transactions that its release needs. Those whose watch task was lost come first, and
+// it delays none of them.
 func TestIdleSubmitterInProtectIsSwept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -115,7 +115,7 @@ func TestIdleSubmitterInProtectIsSwept(t *testing.T) {
 	db.Register(t, alice, 1)
 	db.Register(t, bob, 1)
 	swept("not in PROTECT", 10)
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	swept("in PROTECT with nothing open", 10, alice)
 	swept("within the same minute", 10)
 	run(t, db, `update submitter set swept_at = clock_timestamp() - interval '61 seconds' where submitter = $1`, alice)

@@ -53,9 +53,9 @@ func scanForeign(row pgx.CollectableRow) (f txmanager.ForeignTransaction, err er
 	return f, errors.Join(errHash, errBlock)
 }
 
-// insertForeign keeps what was read later, where a reorg put another transaction in the
-// place of one that was final; but not once a release has judged by that one: its requests
-// ended by it, and foreign_hold has the digest of its call.
+// insertForeign stores the later reading if a reorg replaced a final foreign transaction. Once
+// a release has used the first reading it stays: requests ended by it, and foreign_hold has
+// the digest of its call.
 const insertForeign = `
 insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei, data,
                                  call_digest, succeeded, receipt, node)
@@ -68,7 +68,8 @@ values ($1, $2, $3, $4, $5, $6, $7, $8::text::numeric, $9, $10, $11, $12::text::
     or not exists (select from protect_episode e
                     where e.submitter = foreign_transaction.submitter and e.episode >= foreign_transaction.episode and e.mode = 'resync')`
 
-// demandForeign ends the batch by a division by zero where one was not stored.
+// demandForeign fails the batch by a division by zero if one of the transactions was not
+// stored.
 const demandForeign = `
 select 1 / (case when count(*) = cardinality($2::bigint[]) then 1 else 0 end)
   from unnest($2::bigint[], $3::text[]) as r (nonce, hash)
@@ -79,7 +80,7 @@ func (s *Store) StoreForeignTransactions(ctx context.Context, l lease.Lease, all
 	return changed(s.send(ctx, foreignBatch(l, all)))
 }
 
-// changed is what a division by zero of demandForeign means.
+// changed turns the division by zero of demandForeign into its error.
 func changed(err error) error {
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == noProofCode {
 		return txmanager.ErrForeignChanged
@@ -107,8 +108,8 @@ func foreignBatch(l lease.Lease, all []txmanager.ForeignTransaction) *pgx.Batch 
 	return b
 }
 
-// foreignReading finds also where a reading begins: at the block of the last nonce below
-// $3 whose transaction is known.
+// foreignReading also finds the block where a reading begins: that of the last nonce below $3
+// whose transaction is known.
 const foreignReading = `
 select r.submitter is not null, coalesce(r.start_block, 0), coalesce(r.block, 0), coalesce(r.final_block, 0), r.again, coalesce(r.passes, 0),
        r.ended_at, coalesce(r.moved_at, s.created_at), s.created_at, greatest(

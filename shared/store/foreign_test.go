@@ -13,13 +13,13 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// What consumed a nonce is kept as it was read, under the fence; of one nonce what was
-// read last.
+// A foreign transaction is stored as it was read, under the fence. The last reading of a nonce
+// stays.
 func TestForeignTransactionsAreKept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	foreign := func(n uint64, to *txmanager.Address, hash byte) txmanager.ForeignTransaction {
 		f := txmanager.ForeignTransaction{Nonce: n, Incident: 1, Succeeded: n == 2, Receipt: []byte(`{"status": "0x1"}`), Tx: txmanager.ConsumingTx{
 			Hash: txmanager.Hash{hash}, BlockNumber: 7, BlockHash: txmanager.Hash{9}, Node: "node-1", To: to, ValueWei: "1000000000000000000000", Data: []byte{1, 2}}}
@@ -60,9 +60,9 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 	}
 }
 
-// A release has judged by what consumed a nonce, and intents are held by the digest of its
-// call. Another transaction in its place, after a reorg below finality, changes neither: the
-// reading is refused. The same transaction in another block is taken.
+// A release has used a foreign transaction, and intents are held by the digest of its call.
+// After a reorg below finality another transaction in its place changes neither: the reading
+// is refused. The same transaction in another block is stored.
 func TestAJudgedForeignTransactionStaysTheSame(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -102,14 +102,14 @@ func TestAJudgedForeignTransactionStaysTheSame(t *testing.T) {
 	}
 }
 
-// How far blocks were read is kept with what they had, in one commit under the fence: a
-// token that is not in force any more stores neither. Another episode begins anew.
+// The progress of reading blocks is stored with their transactions, in one commit under the
+// fence. A former token stores neither. Another PROTECT incident begins anew.
 func TestForeignReadingIsKept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
 	db.Register(t, bob, 1)
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	reading := func(episode int) txmanager.ForeignScan {
 		t.Helper()
 		r, err := db.ForeignScan(t.Context(), alice, episode, 9)
@@ -172,7 +172,7 @@ func TestForeignReadingBeginsAtTheLastSettledNonce(t *testing.T) {
 		post(t, db, alice, request)
 		finish(t, db, blockOf(uint64(7+10*i), 1))
 	}
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	w := take(t, db, alice, "a/1")
 	foreign := txmanager.ForeignTransaction{Nonce: 4, Incident: 1, Receipt: []byte(`{}`),
 		Tx: txmanager.ConsumingTx{Hash: txmanager.Hash{1}, BlockNumber: 30, BlockHash: txmanager.Hash{9}, Node: "node-1", ValueWei: "1"}}

@@ -16,11 +16,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// heldFor says of an intent i of submitter s why it is to be held beside a foreign
-// transaction; null: it is not. One whose call is not known may be that of any of them. A
-// payout of which an operator's statement has taken effect that nothing paid it is none.
-// It is evaluated once a row.
-const heldFor = `lateral (
+// holdCause is why an intent i of submitter s must be held beside a foreign transaction; null if
+// it must not. An intent whose call is unknown may be any of them. A payout is exempt once an
+// operator's statement that it was not paid has taken effect. It is evaluated once a row.
+const holdCause = `lateral (
        select case when not exists (select from foreign_hold h where h.submitter = s.submitter and h.ended_at is null) then null
                    when i.digest is null then 'HANDLER'
                    when exists (select from foreign_hold h
@@ -30,22 +29,22 @@ const heldFor = `lateral (
               end as held_for
        offset 0) as f`
 
-// heldColumns are the values of held, held_for and last_error. No nonce is told: callers
-// read the text.
+// heldColumns are the values of held, held_for and last_error. The text has no nonce, because
+// callers read it.
 const heldColumns = `f.held_for is not null, f.held_for,
        case f.held_for
          when 'CALL' then 'held: the chain has a transaction of the submitter that does the same, and which request it was is not known; an operator decides whether it was this one'
          when 'HANDLER' then 'held: the chain has a transaction of the submitter of which the request is not known; what this request calls is not known either, so it waits until an operator has decided'
        end`
 
-// lockHolds makes creates and decisions about the foreign transactions of submitters
-// ($1) wait for each other, in one order. It stands before the statements that read
-// them: a snapshot is as old as its statement.
+// lockHolds makes creates wait for decisions about foreign transactions of the submitters
+// ($1), and the reverse, in one order. It comes before the statements that read them, because
+// a snapshot is taken when its statement starts.
 const lockHolds = `
 select from foreign_hold where submitter = any($1::text[]) and ended_at is null order by submitter, nonce for update`
 
-// claimHolds gives each intent that this transaction holds for its call ($1, with their
-// digests) a foreign transaction of its own. An intent for which none is left goes on.
+// claimHolds assigns a separate foreign transaction to each intent that is held for its call
+// ($1, with their digests). An intent for which none is left proceeds.
 const claimHolds = `
 with fresh as (
   select m.tx_id, m.submitter, i.digest, row_number() over (partition by m.submitter, i.digest order by m.seq) as number
@@ -69,8 +68,8 @@ update managed_tx m
   from fresh i
  where m.tx_id = i.tx_id and not exists (select from claimed c where c.tx_id = m.tx_id)`
 
-// callDigest is the [txmanager.ConsumingTx.CallDigest] of what the intent wants; nil where its
-// handler will say.
+// callDigest is the [txmanager.ConsumingTx.CallDigest] of the intent's call; nil if its
+// handler makes the call.
 func callDigest(in Intent) []byte {
 	var call struct{ To, Value, Data *string }
 	if in.Handler != "" || json.Unmarshal(in.Payload, &call) != nil {
@@ -98,8 +97,8 @@ func callDigest(in Intent) []byte {
 	return digest[:]
 }
 
-// insertHolds leaves the foreign transactions open that a release accepts and names no
-// request for, and no earlier release has named one for.
+// insertHolds opens a hold for each foreign transaction that the release accepts and for which
+// no release has named a request.
 const insertHolds = `
 insert into foreign_hold (submitter, nonce, call_digest)
 select f.submitter, f.nonce, f.call_digest
@@ -111,13 +110,13 @@ select f.submitter, f.nonce, f.call_digest
  order by f.nonce
     on conflict do nothing`
 
-// queueHolds adds them to the batch of a release.
+// queueHolds adds the holds to the batch of a release.
 func queueHolds(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequest) {
 	requests, _ := json.Marshal(leave.Requests) // plain: cannot fail
 	b.Queue(insertHolds, l.Submitter, bigint(leave.Count), string(requests))
 }
 
-// OpenHold is a nonce that a foreign transaction consumed whose request is not known.
+// OpenHold is a nonce consumed by a foreign transaction whose request is unknown.
 type OpenHold struct {
 	Nonce       int64               `json:"nonce"`
 	TxHash      string              `json:"txHash"`
@@ -141,7 +140,7 @@ select h.nonce, f.tx_hash, f.block_number, f.to_address, f.value_wei::text, f.su
  limit $3`
 
 // OpenHolds lists up to limit of the submitter's foreign transactions whose request is
-// not known, with nonces above the one given, by nonce.
+// unknown, with nonces above the one given, by nonce.
 func (s *Store) OpenHolds(ctx context.Context, sub txmanager.Submitter, above int64, limit int) ([]OpenHold, error) {
 	rows, err := s.db.Query(ctx, openHolds, sub, above, limit)
 	if err != nil {
@@ -150,7 +149,7 @@ func (s *Store) OpenHolds(ctx context.Context, sub txmanager.Submitter, above in
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[OpenHold])
 }
 
-// HoldDecision is an operator's word on foreign transactions whose request is not known.
+// HoldDecision is an operator's decision about foreign transactions whose request is unknown.
 type HoldDecision struct {
 	Submitter txmanager.Submitter
 	Nonce     *uint64 // nil: all of the submitter, Limit of them a call, the lowest first
@@ -160,7 +159,7 @@ type HoldDecision struct {
 	Reason    string
 }
 
-// WriteOffResult is what [Store.WriteOff] did, and what is left.
+// WriteOffResult has the counts of one [Store.WriteOff] and of what remains.
 type WriteOffResult struct {
 	WrittenOff int   // by this call
 	Proceeded  int   // intents that were held for them, or for their sake, and go on
@@ -168,25 +167,25 @@ type WriteOffResult struct {
 	Token      int64 // in force after the commit
 }
 
-// ErrNoHold reports a nonce of which no foreign transaction waits for a decision.
+// ErrNoHold reports a nonce with no foreign transaction that waits for a decision.
 var ErrNoHold = errors.New("no foreign transaction with that nonce waits for a decision")
 
-// ofCopy says of a held m that it was there when the database was accepted last: what the
-// lost database did with it is not known. It stays held as the rest of the copy's queue,
-// whatever else it was held for: see [Store.Proceed]. A payout goes on where an operator's
-// statement has taken effect that it was not paid, and is to be paid.
-const ofCopy = `(exists (select from authority_change c where coalesce(c.intents_upto >= m.seq, c.at >= m.created_at))
+// isFromCopy is true of a held m that existed when the database was last accepted. What the lost
+// database did with it is unknown. It stays held with the rest of the restored queue, even if
+// it was also held for another cause: see [Store.Proceed]. A payout proceeds if an operator's
+// statement that it was not paid and is to be paid has taken effect.
+const isFromCopy = `(exists (select from authority_change c where coalesce(c.intents_upto >= m.seq, c.at >= m.created_at))
        and not (m.caller = '` + PayoutCaller + `' and exists (select from payout_statement n
                  where n.req_id = m.request_id and n.acted_at is not null and not n.refund and not n.of_confirmed and ` + ofThisChange + `)))`
 
-// endOfHold is what becomes of an intent m that is held beside no foreign transaction any
-// more. It goes on, unless it is ofCopy.
+// endOfHold are the values of an intent m whose foreign transaction is decided. It proceeds,
+// unless isFromCopy is true.
 const endOfHold = `(held, held_for, last_error, updated_at) = (
-       select o.copied, null, case when o.copied then '` + heldByRestore + `' end, clock_timestamp() from (select ` + ofCopy + ` as copied offset 0) as o)`
+       select o.copied, null, case when o.copied then '` + heldByRestore + `' end, clock_timestamp() from (select ` + isFromCopy + ` as copied offset 0) as o)`
 
-// writeOff ends holds: their foreign transactions were no request of ours. The intents
-// that were held for them may be other foreign transactions with the same call: each
-// is held for one of those, where one is free. The rest goes on.
+// writeOff ends holds whose foreign transactions were no requests of this deployment. An
+// intent that was held for one may be another foreign transaction with the same call: it is
+// then held for a free one of those. The other intents proceed.
 const writeOff = `
 with chosen as (
   select h.nonce
@@ -228,8 +227,8 @@ with chosen as (
 )
 select (select count(*) from ended), (select count(*) from gone where not held)`
 
-// proceedUnknown lets the intents go on whose call is not known, once no foreign
-// transaction of the submitter is left that they may be.
+// proceedUnknown lets intents with an unknown call proceed once no open foreign transaction of
+// the submitter is left that they may be.
 const proceedUnknown = `
 with gone as (
   update managed_tx m
@@ -248,9 +247,9 @@ select coalesce(l.fencing_token, 0), is_authority(),
   left join submitter_lease l using (submitter)
  where s.submitter = $1`
 
-// WriteOff records that foreign transactions were no request of ours, and lets the
-// intents go on that were held for them. The error wraps [ErrUnknownSubmitter],
-// [ErrForeign] or, where one nonce was meant, [ErrNoHold].
+// WriteOff records that foreign transactions were no requests of this deployment, and lets the
+// intents held for them proceed. The error wraps [ErrUnknownSubmitter], [ErrForeign] or, for a
+// single nonce, [ErrNoHold].
 func (s *Store) WriteOff(ctx context.Context, d HoldDecision) (out WriteOffResult, err error) {
 	var ours bool
 	var names string

@@ -36,7 +36,7 @@ func handled(sub txmanager.Submitter, requestID string) store.Intent {
 // and releases the submitter; the nonces of named were named requests.
 func lost(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, named map[uint64]string, values ...int) {
 	t.Helper()
-	run(t, db, openEpisode, sub)
+	run(t, db, openIncident, sub)
 	w := take(t, db, sub, "release/1")
 	var all []txmanager.ForeignTransaction
 	for n, value := range values {
@@ -66,8 +66,8 @@ func mustCreate(t *testing.T, db storetest.Bundle, in store.Intent) (a store.Acc
 	return a, held
 }
 
-// A foreign transaction whose request is not known holds one new intent with its call,
-// and no other; a post that is repeated does not let it go on.
+// A foreign transaction whose request is unknown holds one new intent with its call, and no
+// other. A repeated post does not let it proceed.
 func TestForeignTransactionHoldsOneMatchingIntent(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -156,8 +156,8 @@ func TestForeignTransactionsHoldAmongMany(t *testing.T) {
 	}
 }
 
-// A written-off nonce lets its intent go on, once, on record; the last one also those
-// whose call is not known.
+// A written-off nonce lets its intent proceed, once, with a record. The last one also lets
+// those with an unknown call proceed.
 func TestWriteOffLetsIntentsProceed(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -203,7 +203,7 @@ func TestWriteOffLetsIntentsProceed(t *testing.T) {
 	}
 }
 
-// An operator lets a single intent go on whose call is not known.
+// An operator lets a single intent with an unknown call proceed.
 func TestIntentOfAHandlerIsLetGoOnByItself(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -215,7 +215,8 @@ func TestIntentOfAHandlerIsLetGoOnByItself(t *testing.T) {
 	}
 }
 
-// What is held beside a foreign transaction may have run: CANCELLED is not answered.
+// An intent held beside a foreign transaction may have run, so a cancel does not return
+// CANCELLED.
 func TestWhatMayHaveRunIsNotCancelled(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -263,8 +264,8 @@ func TestHeldIntentOfALimitedSubmitterCounts(t *testing.T) {
 	}
 }
 
-// A match ends the held intent as the foreign transaction ended, for good; what does
-// something else, or is not held for it, is refused.
+// A match ends the held intent for good, as the foreign transaction ended. An intent with
+// another call, or one not held for it, is refused.
 func TestMatchEndsTheIntent(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -356,7 +357,7 @@ func TestNamedNonceHoldsNothingAfterALaterRelease(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 8)
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	w := take(t, db, alice, "release/1")
 	five := calls(5)
 	five.Hash = txmanager.Hash{1}

@@ -11,15 +11,15 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// ErrNotMatching reports an intent that is not held for the foreign transaction, or that
-// does something else. Nothing was changed.
+// ErrNotMatching reports an intent that is not held for the foreign transaction, or whose call
+// differs. Nothing was changed.
 var ErrNotMatching = errors.New("the intent is not held for that foreign transaction, or its call is another")
 
 // matchHold ends the hold of nonce $4 and its intent $5, as the foreign transaction ended:
-// CONFIRMED/RECORDED, or FAILED/REVERTED. An intent whose call is not known may be
-// matched in place of the one that is held for the nonce. That one is then held for another
-// free foreign transaction with its call; where there is none it goes on. A transaction
-// that proves the payout of another request is no other's: $5 is left as it is.
+// CONFIRMED/RECORDED or FAILED/REVERTED. An intent with an unknown call may be matched in
+// place of the one that is held for the nonce. That one is then held for another free foreign
+// transaction with its call; if there is none it proceeds. If the transaction already proves
+// another request's payout, $5 is left as it is.
 const matchHold = `
 with chosen as (
   select h.tx_id as held, h.call_digest,
@@ -121,8 +121,8 @@ select m.submitter, coalesce(m.handler, ''), coalesce(d.body::text, ''), h.call_
   left join foreign_hold h on h.submitter = $2 and h.nonce = $3 and h.ended_at is null
  where m.tx_id = $1`
 
-// recordMatch compares the call of the intent, where it is known, with the foreign
-// transaction's. Neither ever changes.
+// recordMatch compares the intent's call, if it is known, with the foreign transaction's.
+// Neither ever changes.
 func (s *Store) recordMatch(ctx context.Context, d HoldDecision, txID string) error {
 	var in Intent
 	var sub txmanager.Submitter

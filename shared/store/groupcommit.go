@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// groupCommit makes one round trip and one commit of the creates that wait in this
-// process at the same time. Who finds nobody on the way goes at once; who comes
-// meanwhile goes with all others in the next. Nothing is held back to wait for
-// company. Each round trip is made by one of those that it is for.
+// groupCommit stores the creates that wait in this process at the same time in one round trip
+// and one commit. A create that finds no round trip under way starts one at once. Creates that
+// arrive meanwhile share the next one. No create waits for others to arrive. Each round trip
+// is made by one of the creates in it.
 type groupCommit struct {
 	mu      sync.Mutex
 	running bool // a round trip is on the way, and not slow
 	waiting []*pendingCreate
 }
 
-// pendingCreate is one create. Its answer is given once.
+// pendingCreate is one waiting create. It is answered once.
 type pendingCreate struct {
 	ctx    context.Context
 	intent Intent
@@ -28,20 +28,20 @@ type pendingCreate struct {
 }
 
 const (
-	// maxBatchCreates and maxBatchBytes are how many creates go together, and how much
-	// payload.
+	// maxBatchCreates and maxBatchBytes limit the creates of one batch, and their payloads.
 	maxBatchCreates = 500
 	maxBatchBytes   = 4 << 20
 
-	// slowCommitAfter is when a round trip counts as slow, and keeps nobody waiting any
-	// more: it may have met a row that somebody else has locked.
+	// slowCommitAfter is when a round trip counts as slow and the next may start beside it. It
+	// may have met a row that another session has locked.
 	slowCommitAfter = 50 * time.Millisecond
 
-	// batchTimeout bounds a round trip of many requests: none of them ends it.
+	// batchTimeout limits a round trip of many requests, because no single request's context
+	// may end it.
 	batchTimeout = 15 * time.Second
 )
 
-// errBatchUnanswered is what a create is told whose round trip ended without an answer.
+// errBatchUnanswered is the error of a create whose round trip ended without an answer.
 var errBatchUnanswered = errors.New("the round trip of this create did not come to its end")
 
 // create answers as [Store.Create] does.
@@ -60,12 +60,12 @@ func (s *Store) create(ctx context.Context, in Intent, bound int) (Created, erro
 		if g.leave(w) {
 			return Created{}, ctx.Err()
 		}
-		got := <-w.answer // it is on its way and may be stored: somebody has to ask for its task
+		got := <-w.answer // its round trip is under way and may store it: the caller needs the answer to enqueue its task
 		return got, got.Err
 	}
 }
 
-// join adds w to those who wait.
+// join adds w to the waiting creates.
 func (g *groupCommit) join(w *pendingCreate) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,8 +75,7 @@ func (g *groupCommit) join(w *pendingCreate) {
 	}
 }
 
-// leave takes w away, if it has not departed with others, and hands on what it was
-// handed.
+// leave removes w if no batch has taken it, and passes on the lead if w had it.
 func (g *groupCommit) leave(w *pendingCreate) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -92,14 +91,15 @@ func (g *groupCommit) leave(w *pendingCreate) bool {
 	return true
 }
 
-// passLead has the first who waits make the next round trip. The lock is held.
+// passLead makes the first waiting create the leader of the next round trip. The caller holds
+// the lock.
 func (g *groupCommit) passLead() {
 	if g.running = len(g.waiting) > 0; g.running {
 		g.waiting[0].lead <- struct{}{}
 	}
 }
 
-// takeBatch is who goes with w, w among them.
+// takeBatch takes w and the creates that share its round trip.
 func (g *groupCommit) takeBatch(w *pendingCreate) []*pendingCreate {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,7 +113,8 @@ func (g *groupCommit) takeBatch(w *pendingCreate) []*pendingCreate {
 	return together
 }
 
-// commitBatch makes one round trip for w and all that wait. Its costs are w's.
+// commitBatch makes one round trip for w and all waiting creates. Its costs are counted as
+// w's.
 func (s *Store) commitBatch(w *pendingCreate) {
 	all := s.groupCommit.takeBatch(w)
 	next := sync.OnceFunc(func() {

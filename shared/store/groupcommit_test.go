@@ -29,8 +29,8 @@ func blockedCreate(t *testing.T, ctx context.Context, db storetest.Bundle) (othe
 	return other, creating
 }
 
-// A create that waits for somebody's lock keeps no other waiting, and those that
-// come at once share their round trips.
+// A create that waits for a lock delays no other create, and simultaneous creates share their
+// round trips.
 func TestCreatesGoTogetherButNotBehindASlowOne(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -67,8 +67,8 @@ func TestCreatesGoTogetherButNotBehindASlowOne(t *testing.T) {
 	}
 }
 
-// A caller that leaves does not end the round trip that it makes for others too;
-// one that makes it for itself alone does.
+// The context of a caller does not end a round trip that it makes for others too. It ends one
+// that the caller makes for itself alone.
 func TestCallerThatLeavesTakesNobodyWithIt(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -85,8 +85,7 @@ func TestCallerThatLeavesTakesNobodyWithIt(t *testing.T) {
 	}
 }
 
-// What the database refuses is refused to whom it belongs, and to nobody who
-// left with it.
+// If the database refuses one create, the others of the same round trip succeed.
 func TestRefusedDataIsRefusedAlone(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -133,7 +132,7 @@ func TestLockedRowIsRefusedAlone(t *testing.T) {
 	}
 }
 
-// Who may use a submitter is looked at for each by itself.
+// The permission to use a submitter is checked separately for each create.
 func TestCallersOfOneRoundTripAreToldApart(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

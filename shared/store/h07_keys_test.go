@@ -10,9 +10,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// H7: a key that carries a promise must not lose its force with time, as in a
-// table that is partitioned by it, where the same request runs twice around
-// midnight.
+// H7: a unique key must hold for ever. In a table that is partitioned by time it would not,
+// and the same request could run twice around midnight.
 func TestH07KeysWithAPromiseLiveForEver(t *testing.T) {
 	t.Parallel()
 	t.Run("the catalog", func(t *testing.T) {

@@ -12,9 +12,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// H33: whoever else is overdue or in PROTECT, however few the sweep takes at a
-// time, nobody overdue must wait for more sweeps than it takes to go round once,
-// and nobody in PROTECT must take up a place.
+// H33: an overdue submitter waits for no more sweeps than one cycle over all takes, however
+// few each sweep takes. A submitter in PROTECT takes up no place.
 func TestH33SweepStarvesNobody(t *testing.T) {
 	t.Parallel()
 	const many = 9
@@ -108,9 +107,8 @@ func (m *sweepModel) due() []*swept {
 
 func (m *sweepModel) sweep(rt *rapid.T) { m.sweepOnce(rt) }
 
-// sweepOnce holds one sweep against the model: as many as it may take of those
-// due, and nobody who was taken later than one that is left. Between those that
-// one sweep took it may choose.
+// sweepOnce compares one sweep with the model. It takes up to its limit of the due submitters,
+// the least recently taken first. It may choose between those that one earlier sweep took.
 func (m *sweepModel) sweepOnce(rt *rapid.T) []txmanager.Submitter {
 	got, _, err := m.db.Overdue(m.ctx, grace, m.page, time.Time{})
 	due := m.due()

@@ -58,8 +58,8 @@ func inQueue(w txmanager.SubmitterState) (ids []string) {
 	return ids
 }
 
-// What was in the queue of a restored copy gets no nonce until its caller posts it
-// again; what is posted afterwards is not kept waiting by it.
+// A queued intent of a restored copy gets no nonce until its caller posts it again, and does
+// not delay later intents.
 func TestAcceptanceHoldsTheQueue(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -144,7 +144,7 @@ func TestHolderFromBeforeTheAcceptanceBindsNothingHeld(t *testing.T) {
 	}
 }
 
-// Another payload under the request id, or another caller, lets nothing go on.
+// A post with another payload or another caller lets no held intent proceed.
 func TestOnlyTheSamePostOfItsCallerLetsAnIntentGoOn(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -164,8 +164,8 @@ func TestOnlyTheSamePostOfItsCallerLetsAnIntentGoOn(t *testing.T) {
 	}
 }
 
-// Until the database is accepted nothing that is held goes on; an acceptance that broke
-// off is taken up again.
+// No held intent proceeds until the database is accepted. An interrupted acceptance can be
+// repeated.
 func TestNothingProceedsBeforeTheAcceptance(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -187,8 +187,8 @@ func TestNothingProceedsBeforeTheAcceptance(t *testing.T) {
 	}
 }
 
-// An operator lets one intent go on, or all of a submitter page by page; each is on
-// record. Payouts wait for their transfers.
+// An operator lets one intent proceed, or all of a submitter page by page. Each is recorded.
+// Payouts wait for their transfers.
 func TestOperatorLetsHeldIntentsProceed(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -258,7 +258,7 @@ func TestHeldIntentIsCancelled(t *testing.T) {
 	}
 }
 
-// What is held takes no place in a bounded queue.
+// A held intent takes no room in a bounded queue.
 func TestHeldIntentsLeaveTheQueueItsRoom(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -311,8 +311,8 @@ func TestAcceptanceHoldsManyQueues(t *testing.T) {
 	}
 }
 
-// In bulk nothing goes on that was stored after the intent which the operator names: he has
-// not seen it; and nothing that its caller wants cancelled.
+// A bulk call lets no intent proceed that was stored after the one that the operator names,
+// because the operator has not seen it. Intents that their caller cancelled stay held too.
 func TestInBulkOnlyWhatAnOperatorHasSeenProceeds(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -320,7 +320,7 @@ func TestInBulkOnlyWhatAnOperatorHasSeenProceeds(t *testing.T) {
 	db.Register(t, bob, 1)
 	seen, parked, again := post(t, db, alice, "seen"), post(t, db, alice, "parked"), post(t, db, alice, "again")
 	last, newer, elsewhere := post(t, db, alice, "last"), post(t, db, alice, "newer"), post(t, db, bob, "elsewhere")
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	for _, p := range []store.Accepted{parked, again} {
 		out, err := db.RecordDecision(t.Context(), store.Decision{TxID: p.TxID, By: store.Viewer{Caller: "shop"}, Action: txmanager.ActionCancel, Reason: "not wanted"})
 		if err != nil || out.State != txmanager.Queued || !out.Recorded {

@@ -22,8 +22,8 @@ func numbered(n int) txmanager.Submitter {
 	return txmanager.Submitter(fmt.Sprintf("eip155:1337:0x%040x", n))
 }
 
-// rival is a connection of its own to the test's database, with the limits of
-// nobody: another process, or a person with psql.
+// rival is a separate connection to the test's database, without the store's limits: another
+// process, or a person with psql.
 type rival struct {
 	t testing.TB
 	*pgx.Conn
@@ -98,8 +98,8 @@ func await(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// awaitBlocked waits until a statement of the store that contains the fragment
-// waits for a lock that somebody else holds.
+// awaitBlocked waits until a statement of the store that contains the fragment waits for
+// another session's lock.
 func awaitBlocked(t testing.TB, db storetest.Bundle, fragment string) {
 	t.Helper()
 	await(t, "a statement with "+fragment+" waits for a lock", func() bool {
@@ -178,4 +178,4 @@ const cancel = `
 update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', updated_at = clock_timestamp()
  where tx_id = $1 and state = 'QUEUED'`
 
-const openEpisode = `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`
+const openIncident = `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`

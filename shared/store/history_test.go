@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// A final state stays as it is, whoever writes.
+// A final state never changes, whichever role writes.
 func TestFinalNeverChanges(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -28,8 +28,8 @@ func TestFinalNeverChanges(t *testing.T) {
 	}
 }
 
-// Every change of a transaction is kept, with the token it was made under; a
-// write that only plans the next look is none.
+// Every change of a transaction is kept with its token. A write that only plans the next check
+// is none.
 func TestHistoryKeepsEveryChange(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -55,8 +55,7 @@ select string_agg(concat_ws(' ', coalesce(from_state, '-'), state, sub_state, no
 	}
 }
 
-// A request that is posted again leaves one line of history: what was not stored
-// has none.
+// A request that is posted again leaves one line of history: the repetition stores nothing.
 func TestHistoryOfWhatIsStoredAlone(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

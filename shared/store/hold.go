@@ -12,28 +12,28 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// waits says of a queued m that it may be given a nonce. A held intent may not: the
-// queue is read past it.
+// waits is true of a queued m that may get a nonce. A held intent may not: reads of the queue
+// skip it.
 const waits = `m.queued and not m.held`
 
 // shownSubState is the sub-state of m as callers see it.
 const shownSubState = `case when m.held and m.queued then 'HELD' else m.sub_state end`
 
-// heldByRestore is what a caller and an operator read of an intent that was in the
-// queue of a restored database. What was decided about it after the backup, such as a
-// cancel, is not in the copy.
+// heldByRestore is the text that a caller and an operator read for an intent that was in the
+// queue of a restored database. A decision after the backup, such as a cancel, is not in the
+// copy.
 const heldByRestore = `held: the database was restored from a backup, and what was decided after the backup is not known; ` +
 	`post the same request again to have it carried out, or cancel it; an operator may let it proceed`
 
 // holdPage is how many intents one statement holds.
 const holdPage = 1000
 
-// holdRest is the limit of the statement that runs in the transaction of the
-// acceptance: all that the pages have left.
+// holdRest is the limit of the statement in the acceptance's transaction: it holds all that
+// the pages have left.
 const holdRest = 1 << 30
 
-// holdQueued holds what is in the queue of a database that is not the authority, for up
-// to $2 intents of submitters from $1 on. It returns the last of these submitters.
+// holdQueued holds queued intents of a database that is not the authority, for up to $2
+// intents of submitters from $1 on. It returns the last of these submitters.
 const holdQueued = `
 with page as (
   select m.tx_id, m.submitter
@@ -51,8 +51,8 @@ with page as (
 )
 select count(*), coalesce(max(submitter), '') from kept`
 
-// holdAllQueued holds the queues of a database that is not the authority page by page,
-// each in a transaction of its own. Where it breaks off it may be called again.
+// holdAllQueued holds the queues of a database that is not the authority page by page, each
+// page in a separate transaction. If it is interrupted, it may be called again.
 func (s *Store) holdAllQueued(ctx context.Context) error {
 	for after, n := "", holdPage; n == holdPage; {
 		if err := s.db.QueryRow(ctx, holdQueued, after, holdPage).Scan(&n, &after); err != nil {
@@ -62,7 +62,7 @@ func (s *Store) holdAllQueued(ctx context.Context) error {
 	return nil
 }
 
-// Proceeded is what is on record after an intent was let go on.
+// Proceeded is the stored state of an intent after it was allowed to proceed.
 type Proceeded struct {
 	Submitter txmanager.Submitter
 	State     txmanager.State
@@ -72,15 +72,15 @@ type Proceeded struct {
 	Trace     []byte // of the intent's request, a [telemetry.Origin]; nil: not traced
 }
 
-// ErrNotHeld reports an intent that is not held, and that no operator or caller has let
-// go on. Nothing was changed.
+// ErrNotHeld reports an intent that is not held, and that neither an operator nor a caller has
+// allowed to proceed. Nothing was changed.
 var ErrNotHeld = errors.New("the transaction is not held")
 
-// The statements that put held intents back into the queue, at their old place, and
-// record who did it and why ($1, $2). A payout goes on by the rules of its transfer
-// alone, and what is held beside a foreign transaction by what an operator decides about
-// that: see [Store.WriteOff]. One whose call is not known may also be let go on by itself.
-// Nothing goes on before the database is accepted.
+// These statements put held intents back into the queue at their old place, and record who did
+// it and why ($1, $2). A payout proceeds only by the rules of its transfer. An intent that is
+// held beside a foreign transaction proceeds by an operator's decision about that one: see
+// [Store.WriteOff]. If its call is unknown, an operator may also let the single intent
+// proceed. No intent proceeds before the database is accepted.
 var (
 	proceedBegin = `
 with gone as (
@@ -104,14 +104,14 @@ returning tx_id::text`
           limit $4)` + proceedEnd
 )
 
-// parked says of a held o that its caller wanted it cancelled, and has neither posted it
-// again since nor had it let go on.
+// parked is true of a held o whose caller cancelled it and has neither posted it again nor had
+// it let proceed since.
 const parked = `exists (select from tx_decision d
                  where d.tx_id = o.tx_id and d.action = 'CANCEL' and not exists (select from tx_decision p where p.tx_id = o.tx_id and p.action = 'PROCEED' and p.id > d.id))`
 
-// proceedPayout lets a payout go on that the copy had in its queue, once statement $1 has
-// taken effect that it was not paid and is to be paid. One that is to be given back stays
-// held, and is cancelled.
+// proceedPayout lets a payout of the restored queue proceed once statement $1, that it was not
+// paid and is to be paid, has taken effect. A payout that is to be refunded stays held and is
+// cancelled.
 const proceedPayout = `
 update managed_tx m
    set held = false, last_error = null, updated_at = clock_timestamp()
@@ -127,7 +127,7 @@ select m.submitter, m.state, coalesce(` + shownSubState + `, ''), coalesce(l.fen
   left join submitter_lease l on l.submitter = m.submitter
  where m.tx_id = $1`
 
-// Proceed lets one held intent go on, by an operator's decision. Asking again changes
+// Proceed lets one held intent proceed, by an operator's decision. A repeated call changes
 // nothing. The error is [ErrNotFound], or wraps [ErrForeign], [ErrCoordinators] (it is a
 // payout) or [ErrNotHeld].
 func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceeded, err error) {
@@ -164,7 +164,7 @@ func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceed
 	return p, nil
 }
 
-// ErrBeside reports an intent that is held for a foreign transaction: an operator decides
+// ErrBeside reports an intent that is held for a foreign transaction. An operator must decide
 // about that one. Nothing was changed.
 var ErrBeside = errors.New("the transaction is held for a foreign transaction")
 
@@ -172,7 +172,7 @@ var ErrBeside = errors.New("the transaction is held for a foreign transaction")
 // operator has accepted it. Nothing was changed.
 var ErrForeign = errors.New("the database is not the one written last")
 
-// ProceededAll is what [Store.ProceedAll] did, and what is left.
+// ProceededAll has the counts of one [Store.ProceedAll] and of what remains.
 type ProceededAll struct {
 	Proceeded int   // let go on by this call
 	Remaining int   // of those that were meant, still held; call again
@@ -195,13 +195,13 @@ select coalesce(l.fencing_token, 0), is_authority(), t.seq is not null, h.meant,
                  where o.submitter = s.submitter and o.queued and o.held) as h
  where s.submitter = $1`
 
-// ErrNoSuchIntent reports a bound that is no intent of the submitter. Nothing was changed.
+// ErrNoSuchIntent reports a bound that names no intent of the submitter. Nothing was changed.
 var ErrNoSuchIntent = errors.New("the submitter has no such intent")
 
-// ProceedAll lets up to limit held intents of the submitter go on, by an operator's
-// decision, the oldest first, and none that was stored after the one through: he has not
-// seen those. Each is recorded. Called again it goes on with the rest. The error wraps
-// [ErrUnknownSubmitter], [ErrForeign] or [ErrNoSuchIntent].
+// ProceedAll lets up to limit held intents of the submitter proceed, by an operator's
+// decision, the oldest first. Intents stored after the one named by through stay held, because
+// the operator has not seen them. Each is recorded. A further call continues with the rest.
+// The error wraps [ErrUnknownSubmitter], [ErrForeign] or [ErrNoSuchIntent].
 func (s *Store) ProceedAll(ctx context.Context, sub txmanager.Submitter, through, by, reason string, limit int) (all ProceededAll, err error) {
 	var ours, known bool
 	var names string
@@ -232,11 +232,11 @@ func (s *Store) ProceedAll(ctx context.Context, sub txmanager.Submitter, through
 	return all, nil
 }
 
-// repeated is the reason on record where a caller's own post let an intent go on.
+// repeated is the recorded reason if a caller's own post let an intent proceed.
 const repeated = "its caller posted the request again"
 
-// proceedRepeats lets those held intents go on that their caller has posted again, and
-// says so in results.
+// proceedRepeats lets the held intents proceed that their caller has posted again, and updates
+// results.
 func (s *Store) proceedRepeats(ctx context.Context, all []Intent, found []foundIntent, results []Created) error {
 	type whose struct{ caller, names string }
 	ids := make(map[whose][]string)

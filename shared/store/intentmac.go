@@ -14,18 +14,18 @@ type MACMaker interface {
 	Make(ctx context.Context, t txmanager.IntentTerms) (txmanager.MAC, error)
 }
 
-// ErrNoMAC reports that the service which makes MACs gave none. Nothing was stored.
+// ErrNoMAC reports that the service which computes MACs returned none. Nothing was stored.
 var ErrNoMAC = errors.New("the MAC of an intent could not be made")
 
-// intentMAC is what a new row may be stored with: by which of its names its caller is listed
-// is known to the insert alone.
+// intentMAC has the MACs that a new row may be stored with. Only the insert knows which of the
+// caller's names the submitter lists.
 type intentMAC struct {
 	key  string // ""; no MAC is made
 	sums []byte // 32 bytes with the name of who posts, and 32 with each of [Intent.Names]
 }
 
-// storedPlace is the place of i's name that [storedCaller] stores among i's names; 0: the
-// name of who posts.
+// storedPlace is the position among i's names of the name that [storedCaller] stores; 0 is the
+// caller's own name.
 const storedPlace = `coalesce((select n.place from unnest(i.names::text[]) with ordinality as n (name, place)
          where n.name = any(s.callers) and n.name <> '*' order by n.place limit 1), 0)::integer`
 
@@ -54,8 +54,8 @@ func (s *Store) mark(ctx context.Context, in *Intent) error {
 	return nil
 }
 
-// hasKey says of a queued m that its key is among those given, or that it was not looked at
-// since it came. A parameter that is null gives all.
+// hasKey is true of a queued m whose key is among those given, or that was not checked since
+// it was stored. If the parameter is null, it is true of every m.
 func hasKey(parameter string) string {
 	return `(` + parameter + `::text[] is null or m.mac_key is null or m.mac_key = any(` + parameter + `) or m.next_check_at is null)`
 }

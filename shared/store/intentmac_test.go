@@ -190,8 +190,8 @@ func TestWhatWaitsForAKeyIsPassedOver(t *testing.T) {
 	}
 }
 
-// Tombstones and what a release puts on record have no MAC, are final, and are never
-// bound, whoever writes.
+// Tombstones and a release's rows have no MAC, are final, and are never bound, whichever role
+// writes.
 func TestWhatHasNoMACIsNeverBound(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

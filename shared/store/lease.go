@@ -13,18 +13,17 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// ErrUnknownSubmitter reports a submitter that nobody has registered.
+// ErrUnknownSubmitter reports a submitter that is not registered.
 var ErrUnknownSubmitter = errors.New("unknown submitter")
 
-// acquireOrMark takes the lease if it is free, and sets the wake mark if it is
-// not: one statement under the row lock, so that no release can slip between
-// the two. It is free if it was released, if it is our own, if it ran out longer
-// ago than the skew allowance, or if it ends further ahead than twice a lease
-// lasts (the database's clock was set back). The clock is read once the row is
-// locked.
+// acquireOrMark takes the lease if it is free, and otherwise sets the rerun flag. It is one
+// statement under the row lock, so that no release can happen between the two. A lease is free
+// if it was released, if it is the caller's own, or if it expired longer ago than the skew
+// allowance. It is also free if it ends further ahead than twice a lease's duration, because
+// the database's clock was set back. The clock is read after the row is locked.
 //
-// dead says, of the row before, that another's lease had run out: nobody can renew that
-// one any more, so its holder died. A lease that is released while its row is waited for
+// dead is true if the row showed another's expired lease. Its holder died, since an expired
+// lease cannot be renewed. A lease that is released while this statement waits for the row
 // does not count.
 const acquireOrMark = `
 with before as (
@@ -50,14 +49,13 @@ select submitter, $2, 1, clock_timestamp() + $3, clock_timestamp()
                  from (select clock_timestamp() as now) as clock) as judged)
 returning owner_node = $2, fencing_token, expires_at, expires_at + $4, coalesce((select dead from before), false)`
 
-// Acquire implements [txmanager.Store]: begin, acquire, commit, load, in one round
-// trip. The token is committed before the load, so that a create which commits
-// after the load cannot still read the token before it. The error wraps
-// [ErrUnknownSubmitter] where nobody has registered s.
+// Acquire implements [txmanager.Store]: begin, acquire, commit, load, in one round trip. The
+// token is committed before the load, so that a create which commits after the load cannot
+// still read the token before it. The error wraps [ErrUnknownSubmitter] if s is not
+// registered.
 //
-// A lock that stands in the way for longer than the lock's time-out is of a
-// client that is frozen in the middle of sending a batch: its session is ended
-// once its transaction is older than a lease.
+// A wait for a lock that exceeds lock_timeout means that a client is frozen while it sends a
+// batch. Acquire ends that client's session once its transaction is older than a lease.
 func (s *Store) Acquire(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.Acquired, error) {
 	t, err := s.take(ctx, sub, owner, wide)
 	if !blocked(err) {
@@ -96,8 +94,8 @@ func (s *Store) take(ctx context.Context, sub txmanager.Submitter, owner string,
 	return t, nil
 }
 
-// goRound raises the token and takes the wake mark down.
-const goRound = `
+// nextIteration raises the token and clears the rerun flag.
+const nextIteration = `
 update submitter_lease
    set fencing_token = fencing_token + 1, wake = false,
        expires_at = clock_timestamp() + $4, updated_at = clock_timestamp()
@@ -112,7 +110,7 @@ func (s *Store) BeginIteration(ctx context.Context, l lease.Lease, wide bool) (t
 	sentAt := time.Now()
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(goRound, l.Submitter, l.Owner, l.Token, s.rules.Duration).QueryRow(func(row pgx.Row) error {
+	b.Queue(nextIteration, l.Submitter, l.Owner, l.Token, s.rules.Duration).QueryRow(func(row pgx.Row) error {
 		return held(l, row.Scan(&token))
 	})
 	b.Queue("commit")
@@ -142,7 +140,8 @@ func (s *Store) Renew(ctx context.Context, l lease.Lease) (lease.Lease, error) {
 	return lease.New(l.Submitter, l.Owner, token, sentAt, s.rules.Duration), nil
 }
 
-// held reads "no such row" of a statement on our own lease row as fenced.
+// held turns "no such row" from a statement on the caller's own lease row into
+// lease.ErrFenced.
 func held(l lease.Lease, err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("lease of %s under token %d: %w", l.Submitter, l.Token, lease.ErrFenced)
@@ -150,44 +149,44 @@ func held(l lease.Lease, err error) error {
 	return err
 }
 
-// giveBack ends a tenure, unless the wake mark is set.
-const giveBack = `
+// releaseLease ends a lease session, unless the rerun flag is set.
+const releaseLease = `
 update submitter_lease
    set owner_node = '', updated_at = clock_timestamp()
  where submitter = $1 and owner_node = $2 and fencing_token = $3 and not wake
 returning fencing_token`
 
-// abandon ends a tenure whatever the mark says, and raises the token.
+// abandon ends a lease session even if the rerun flag is set, and raises the token.
 const abandon = `
 update submitter_lease
    set owner_node = '', wake = false, fencing_token = fencing_token + 1, updated_at = clock_timestamp()
  where submitter = $1 and owner_node = $2 and fencing_token = $3
 returning fencing_token`
 
-// lookAgain is asked once a release has committed: a create that saw the lease
-// held, or the window full, made no task, because whoever ends that sees its
-// intent here. In the transaction of the release it would not be seen.
-var lookAgain = `
+// recheckQueue runs after a release has committed. A create that saw the lease held, or the
+// window full, enqueued no task: it relied on this query to find its intent. A query in the
+// release's own transaction would not see that intent.
+var recheckQueue = `
 with recursive ` + openQueue("$3", "$2") + `
 select (select count(*) from (select from open limit $2) as queued),
        (select status <> 'ACTIVE' from submitter where submitter = $1)`
 
-// queueLookAgain adds that look behind the commit.
-func (s *Store) queueLookAgain(b *pgx.Batch, l lease.Lease, done *txmanager.CommitResult) {
-	b.Queue(lookAgain, l.Submitter, txmanager.AdvanceNowQueue, s.macKeys).QueryRow(func(row pgx.Row) error {
+// queueRecheck adds that query after the commit.
+func (s *Store) queueRecheck(b *pgx.Batch, l lease.Lease, done *txmanager.CommitResult) {
+	b.Queue(recheckQueue, l.Submitter, txmanager.AdvanceNowQueue, s.macKeys).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&done.Queued, &done.Suspended)
 	})
 }
 
-// queueRelease adds the end of the tenure to a fenced batch.
+// queueRelease adds the end of the lease session to a fenced batch.
 func queueRelease(b *pgx.Batch, l lease.Lease, r txmanager.LeaseEnd, done *txmanager.CommitResult) {
-	statement := map[txmanager.LeaseEnd]string{txmanager.ReleaseUnlessRerun: giveBack, txmanager.ReleaseAnyway: abandon}[r]
+	statement := map[txmanager.LeaseEnd]string{txmanager.ReleaseUnlessRerun: releaseLease, txmanager.ReleaseAnyway: abandon}[r]
 	if statement == "" {
 		return
 	}
 	b.Queue(statement, l.Submitter, l.Owner, l.Token).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&done.Token)
-		if errors.Is(err, pgx.ErrNoRows) { // the wake mark
+		if errors.Is(err, pgx.ErrNoRows) { // the rerun flag is set
 			return nil
 		}
 		done.Released = err == nil
@@ -195,12 +194,12 @@ func queueRelease(b *pgx.Batch, l lease.Lease, r txmanager.LeaseEnd, done *txman
 	})
 }
 
-// endFrozen ends the sessions of our own role whose transaction began longer ago
-// than a lease lasts. None of ours takes so long, unless its client was frozen
-// after it had sent a part of a batch: the server then waits for the rest for as
-// long as the socket lives, and no time-out of Postgres before 17 ends that
-// (idle_in_transaction_session_timeout wants a ReadyForQuery first). Ending one
-// too many does no harm: its client's commit is unknown, and is read back.
+// endFrozen ends the sessions of this database role whose transaction is older than a lease
+// lasts. No transaction takes so long, unless its client was frozen after it had sent a part
+// of a batch. The server then waits for the rest for as long as the socket lives. No time-out
+// of Postgres before 17 ends that wait (idle_in_transaction_session_timeout needs a
+// ReadyForQuery first). Ending a healthy session is safe: its client's commit is unknown, and
+// the client reads it back.
 const endFrozen = `
 select pg_terminate_backend(pid)
   from pg_stat_activity
@@ -214,7 +213,7 @@ func (s *Store) endFrozen(ctx context.Context) error {
 	return nil
 }
 
-// blocked says that a lock was waited for until lock_timeout.
+// blocked reports whether a wait for a lock reached lock_timeout.
 func blocked(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == "55P03"

@@ -42,8 +42,8 @@ func intent(sub txmanager.Submitter, requestID string) store.Intent {
 	}
 }
 
-// Whoever finds the lease held leaves a mark; the holder then goes round again
-// under the next token instead of letting go.
+// An invocation that finds the lease held sets the rerun flag. The holder then iterates again
+// under the next token instead of releasing the lease.
 func TestAcquireOrMark(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -76,7 +76,7 @@ func TestAcquireOrMark(t *testing.T) {
 	}
 }
 
-// A submitter that nobody registered has no lease.
+// An unregistered submitter has no lease.
 func TestTakeUnknownSubmitter(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -85,7 +85,7 @@ func TestTakeUnknownSubmitter(t *testing.T) {
 	}
 }
 
-// The load sees what was posted before it, in the order of the queue.
+// The load sees all earlier intents, in the order of the queue.
 func TestTakeLoadsTheQueue(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -129,7 +129,7 @@ func TestH24RescueNamesAndDueTime(t *testing.T) {
 	}
 }
 
-// meet is what owner is told of a lease that is held.
+// meet is owner's result for a lease that is held.
 func meet(t *testing.T, db storetest.Bundle, owner string) txmanager.Acquired {
 	t.Helper()
 	met, err := db.Acquire(t.Context(), alice, owner, true)
@@ -167,8 +167,8 @@ func TestRenewMovesTheExpiryAndKeepsTheToken(t *testing.T) {
 	}
 }
 
-// An expiry further ahead than twice a lease lasts is a clock that was set
-// back, and counts as expired; anything nearer is somebody's lease.
+// An expiry further ahead than twice a lease's duration shows a clock that was set back, and
+// counts as expired. A nearer one is a valid lease.
 func TestLeaseFarAheadCountsAsExpired(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

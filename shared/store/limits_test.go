@@ -49,7 +49,7 @@ func shared(t *testing.T) storetest.Bundle {
 	return at(t, ann, ben, "handler:wage", "hooks")
 }
 
-// later moves all uses back in time, and the amounts that were given back.
+// later moves all uses back in time, and the released amounts.
 func later(t *testing.T, db storetest.Bundle, by string) {
 	t.Helper()
 	for table, column := range map[string]string{"submitter_use": "at", "policy_use": "at", "policy_given_back": "minute"} {
@@ -106,8 +106,8 @@ func TestLimitsOfACaller(t *testing.T) {
 	}
 }
 
-// A successor has the share of the caller before it, as it is used, and no second one; also after
-// further successions, and where the policy names the old caller alone.
+// A successor gets the former caller's remaining quota and no second one. That also holds
+// after further successions, and if the policy names only the old caller.
 func TestASuccessorHasNoSecondShare(t *testing.T) {
 	t.Parallel()
 	for name, named := range map[string]string{"named": ann, "by *": store.AnyCaller} {
@@ -341,8 +341,8 @@ func TestLimitsAreReadWithTheQueue(t *testing.T) {
 	}
 }
 
-// An intent that is cancelled before it has a nonce gives back what it took of the day: of the
-// submitter's value, of its caller's and of the token's. Rates are not given back.
+// An intent that is cancelled before it has a nonce releases its use of the day: of the
+// submitter's value, its caller's and the token's. Rates are not released.
 func TestACancelGivesTheDayBack(t *testing.T) {
 	t.Parallel()
 	db := shared(t)
@@ -375,8 +375,8 @@ func TestACancelGivesTheDayBack(t *testing.T) {
 	posts(t, db, "the ninth", of(ben, paying(alice, "r-9", "0", 1)), store.RuleRate)
 }
 
-// A day's amount that was given back leaves with its use. A caller that posts it, cancels it 23
-// hours later and posts again has no more than a day's amount in any 24 hours.
+// A released amount leaves the window with its use. A caller that posts, cancels 23 hours
+// later and posts again has no more than a day's amount in any 24 hours.
 func TestWhatIsGivenBackIsGivenOnce(t *testing.T) {
 	t.Parallel()
 	db := shared(t)
@@ -452,8 +452,9 @@ func TestPropertyNoMoreThanADayIsOutstanding(t *testing.T) {
 	}
 }
 
-// Nothing is given back of an intent that may have been carried out: in PROTECT, after one that
-// began while the intent was there, and in a database that was accepted since.
+// Use is not released for an intent that may have been carried out. That is so in PROTECT,
+// after a PROTECT incident that began while it was queued, and in a database that was accepted
+// since.
 func TestDoubtGivesNothingBack(t *testing.T) {
 	t.Parallel()
 	for name, doubt := range map[string]string{
@@ -477,8 +478,8 @@ func TestDoubtGivesNothingBack(t *testing.T) {
 	}
 }
 
-// Cancels of one submitter in bulk and one by one, at once, each give back what they took, and
-// none waits for another in a circle.
+// Concurrent bulk and single cancels of one submitter each release their use, and do not
+// deadlock.
 func TestManyCancelsAtOnceGiveBackEachOnce(t *testing.T) {
 	t.Parallel()
 	const n = 60

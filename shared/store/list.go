@@ -10,18 +10,18 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// ErrCursor reports a place in a list that is not in it.
+// ErrCursor reports a cursor that names no place in the list.
 var ErrCursor = errors.New("no such place in the list")
 
 // ListQuery asks for one page of a submitter's transactions, the newest first.
 type ListQuery struct {
 	Submitter txmanager.Submitter
 	State     txmanager.State // "": of every state
-	After     string          // the place that the page before has told; "": from the newest on
+	After     string          // the cursor from the previous page; "": from the newest on
 	Size      int             // at most so many, from 1 on
 }
 
-// Listed is a transaction as a list has it: what [Record] has, less what is bulky.
+// Listed is a transaction in a list: a [Record] without its large members.
 type Listed struct {
 	TxID           string              `json:"txId"`
 	Submitter      txmanager.Submitter `json:"submitter"`
@@ -41,13 +41,13 @@ type Listed struct {
 	LastErrorDetail *string `json:"-" db:"-"` // for operators: see [Record]
 }
 
-// scanMost is how many transactions one page looks at where it wants those of one
-// state. It may end with fewer than were asked for, and even with none.
-const scanMost = 500
+// maxScanned is the largest number of transactions that one page reads when it filters by state.
+// Such a page may have fewer than were requested, or none.
+const maxScanned = 500
 
-// The rows before a place (a txId; null: before the end), the newest first. A page
-// begins behind a row and not at a number of rows, so what comes and goes before it
-// shifts nothing. What is not final yet is younger than the oldest that is not.
+// These statements read the rows before a cursor (a txId; null: the end), the newest first. A
+// page begins after a row, not after a number of rows, so that inserts and deletes before it
+// shift nothing. Every open transaction is at least as new as the oldest open one.
 var (
 	listColumns = `
 select m.tx_id, m.submitter, m.request_id, m.state, ` + shownSubState + `, m.tx_hash, m.replaced_by_hash, m.last_error,
@@ -70,8 +70,8 @@ select m.tx_id, m.submitter, m.request_id, m.state, ` + shownSubState + `, m.tx_
  order by m.seq desc
  limit $4`
 
-	// An operator sees what all callers posted. The index has them one caller after
-	// the other: each is found by a step of its own, and gives as many as a page has.
+	// An operator sees the transactions of all callers. The index is ordered by caller. Each
+	// caller is found by a separate index step, and yields at most one page.
 	listAll = `
 with recursive callers as (
   (select f.caller from managed_tx f where f.submitter = $1 order by f.caller limit 1)
@@ -91,15 +91,15 @@ with recursive callers as (
 select $1::uuid is null or exists (select from managed_tx m where m.tx_id = $1 and m.submitter = $2 and (` + owned("m", "$3::text[]") + ` or $4))`
 )
 
-// List is one page of what v may see, and the place to go on from; "" at the end.
-// Whoever follows the places sees each transaction once that was there when the
-// first page was read; where State is given a page may have fewer than Size, or
-// none, and yet a place to go on from. The error is [ErrCursor] where After names no
-// transaction in the list.
+// List returns one page of the transactions that v may see, and the cursor of the next page;
+// "" at the end. Following the cursors yields each transaction once that existed when the
+// first page was read. With State, a page may have fewer than Size transactions, or none, and
+// still have a next cursor. The error is [ErrCursor] if After names no transaction in the
+// list.
 func (s *Store) List(ctx context.Context, q ListQuery, v Viewer) (page []Listed, next string, err error) {
 	limit := q.Size + 1
 	if q.State != "" {
-		limit = max(limit, scanMost)
+		limit = max(limit, maxScanned)
 	}
 	statement, args := listOwn, []any{q.Submitter, nullable(q.After), string(q.State), limit, v.names()}
 	if v.Operator {
@@ -126,7 +126,7 @@ func (s *Store) List(ctx context.Context, q ListQuery, v Viewer) (page []Listed,
 	return page, next, nil
 }
 
-// pageOf takes the page out of the rows that were looked at.
+// pageOf selects the page from the rows that were read.
 func pageOf(rows []Listed, q ListQuery, limit int) (page []Listed, next string) {
 	for i, r := range rows {
 		if q.State != "" && r.State != q.State {

@@ -81,8 +81,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// A list of one state has what is in it, however much else there is, and its end is
-// found without looking at what is final.
+// A list of one state has all its transactions, and its end is found without reading final
+// ones.
 func TestListOfAState(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

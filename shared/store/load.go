@@ -23,7 +23,7 @@ select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
        coalesce(c.final_block_number, 0), c.final_blocks, c.suspicion,
        coalesce(p.episode, 0), case when p.evidence ? 'why' then p.evidence end,
        (select min(m.set_aside_nonce) from managed_tx m
-         where m.submitter = s.submitter and ` + waits + ` and m.set_aside_nonce is not null and not ` + notAside + `),
+         where m.submitter = s.submitter and ` + waits + ` and m.set_aside_nonce is not null and not ` + isNotDeferred + `),
        c.held_back, is_authority(), (select epoch from authority), s.signer,
        coalesce((select l.name_epoch from submitter_lease l where l.submitter = s.submitter), ''),
        coalesce(y.max_gas, 0), y.max_tip_wei::text, y.max_fee_wei::text, y.max_day_fees_wei::text, ` + feesUsed + `,
@@ -53,12 +53,11 @@ const txColumns = `
 
 const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')`
 
-// quiet says of an unsettled m that this round needs neither its payload nor its
-// bytes, whatever the chain says: it is with a node, and will neither be sent again
-// nor be STUCK within $2, the longest that the lease can last until the judgement;
-// nobody ordered anything; with $4, the interval of gas bumps, none is due by then; it
-// is not the lowest, whose nonce may be found taken;
-// and no episode is open.
+// quiet is true of an open m whose payload and bytes this iteration does not need, whatever
+// the chain observation shows. A node has it, and within $2 it will neither be sent again nor
+// become STUCK. $2 is the longest time that the lease can last until the evaluation. No action
+// is requested, and no gas bump is due within $2 ($4 is their interval). It is not the lowest,
+// whose nonce a foreign transaction may have consumed. No PROTECT incident is open.
 const quiet = `coalesce(m.state = 'TRACKING' and m.receipt is null and m.ordered is null and m.updated_at <= clock_timestamp()
        and m.next_resubmit_at > clock_timestamp() + $2::interval and m.first_submit_at > clock_timestamp() + $2::interval - $3::interval
        and ($4::interval is null or coalesce(m.next_bump_at, m.first_submit_at + $4::interval) > clock_timestamp() + $2::interval)
@@ -67,8 +66,8 @@ const quiet = `coalesce(m.state = 'TRACKING' and m.receipt is null and m.ordered
 
 const payloadOf = `(select d.body from tx_document d where d.tx_id = m.tx_id and d.name = 'payload')`
 
-// loadUnsettled looks for documents row by row, only where they are needed: a join
-// would read them all.
+// loadUnsettled reads documents row by row, only where they are needed. A join would read all
+// of them.
 const loadUnsettled = `
 select` + txColumns + `,
        case when not q.quiet then ` + payloadOf + ` end,
@@ -82,13 +81,13 @@ select` + txColumns + `,
  where m.submitter = $1 and m.unsettled
  order by m.nonce`
 
-// notAside says of a queued m that nothing it was set aside for is unsettled.
-const notAside = `(m.set_aside_nonce is null or not exists (
+// isNotDeferred is true of a queued m if every transaction that it was deferred for is terminal.
+const isNotDeferred = `(m.set_aside_nonce is null or not exists (
        select from managed_tx u
         where u.submitter = m.submitter and u.unsettled and u.nonce <= m.set_aside_nonce))`
 
-// barred says why the submitter's callers would not let a queued m be posted any more, or
-// ”: they are asked as [mayPost] asks them. With $3 "*" stands for every token.
+// barred is why the submitter's present callers would not let a queued m be posted; empty if they
+// would. The checks are those of [mayPost]. With $3, "*" matches every token.
 var barred = `(
        select case when not (` + presentCaller("m") + ` = any(s.callers)
                           or $3 and '*' = any(s.callers) and m.caller not in ('', '` + PayoutCaller + `', '` + HooksCaller + `') and not starts_with(m.caller, '` + HandlerCaller + `'))
@@ -98,8 +97,8 @@ var barred = `(
                    else '' end
          from submitter s where s.submitter = $1)`
 
-// callersValue is what the submitter's policy allows the caller of a queued m in one
-// transaction. Where it has no limits of callers nothing is read for it.
+// callersValue is the value that the submitter's policy allows the caller of a queued m in one
+// transaction. It reads nothing if the policy has no limits of callers.
 var callersValue = `case when (select y.per_caller is not null from submitter_policy y where y.submitter = $1) then (
        select k.max_value_wei::text
          from submitter_policy p
@@ -107,28 +106,28 @@ var callersValue = `case when (select y.per_caller is not null from submitter_po
         cross join ` + limitsOf("m.caller") + `
         where p.submitter = $1) end`
 
-// loadQueue reads one row more than may be used, to know whether there is more, and as many
-// more as are deferred and due. A row that waits for a key which is not among $4 was given a
-// next check: it is passed over, so that an unknown key holds up nothing. With $4 null none is.
-// Behind the queue stand the rows that have [expired].
+// loadQueue reads one row more than may be used, to find out whether there are more, and
+// additional rows that are deferred and due. A row whose MAC key is not among $4 gets a next
+// check and is skipped until then, so that an unknown key blocks no other row. With $4 null
+// every key passes. The rows that have [expired] follow the queue.
 var loadQueue = `
-with recursive ` + openQueue("$4", `(select 1 + case when $2 then s.max_in_flight else 1 end + least((select count(*) from deferred where due), `+strconv.Itoa(deferredMost)+`) from submitter s where s.submitter = $1)`) + `
+with recursive ` + openQueue("$4", `(select 1 + case when $2 then s.max_in_flight else 1 end + least((select count(*) from deferred where due), `+strconv.Itoa(maxDeferred)+`) from submitter s where s.submitter = $1)`) + `
 select` + txColumns + `, case when not m.expired then ` + payloadOf + ` end, null::bytea, '{}'::text[], m.expired, ` + barred + `,
        (select ` + presentCaller("m") + ` from submitter s where s.submitter = $1), ` + callersValue + `
   from (select q.*, false as expired from open as q
          union all
-        (select x.*, true from managed_tx x where ` + expired("x", "(select now from clock)") + ` order by x.valid_until limit ` + strconv.Itoa(expiredMost) + `)) as m
+        (select x.*, true from managed_tx x where ` + expired("x", "(select now from clock)") + ` order by x.valid_until limit ` + strconv.Itoa(maxExpired) + `)) as m
  order by m.expired, m.seq`
 
-// expiredMost is how many expired intents one iteration ends, and deferredMost how many
-// deferred ones it checks.
+// maxExpired is the limit of expired intents that one iteration ends, and maxDeferred that
+// of deferred intents that it checks.
 const (
-	expiredMost  = 500
-	deferredMost = 100
+	maxExpired  = 500
+	maxDeferred = 100
 )
 
-// expired is true of a row in the queue of the submitter $1 whose validUntil has passed. Held
-// rows are not ended, and none is in PROTECT: they may have run.
+// expired is true of a queued row of the submitter $1 whose validUntil has passed. Held rows
+// and rows in PROTECT do not expire: they may have run.
 func expired(row, now string) string {
 	return row + `.submitter = $1 and ` + row + `.queued and not ` + row + `.held and ` + row + `.valid_until <= ` + now + `
            and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)`
@@ -137,13 +136,13 @@ func expired(row, now string) string {
 // due is true of a deferred row whose next check has come.
 const due = `(m.next_check_at is null or m.next_check_at <= (select now from clock) or m.updated_at > (select now from clock))`
 
-// openQueue are the first rows of the submitter's queue that may be given a nonce now, as
-// "open". Deferred rows that are not due are not among them, nor later rows of their callers.
-// Where there are no such rows, the queue is read in its order. Otherwise each caller's rows are
-// read separately, so that the rows behind a deferred one are not read at all.
+// openQueue selects, as "open", the first rows of the submitter's queue that may get a nonce
+// now. It skips deferred rows that are not due, and later rows of their callers. Without
+// deferred rows it reads the queue in order. Otherwise it reads each caller's rows separately,
+// so that rows after a deferred one are not read at all.
 func openQueue(key, limit string) string {
 	read := ` and m.submitter = $1 and ` + waits + ` and (m.valid_until is null or m.valid_until > (select now from clock))
-           and ` + notAside + ` and ` + hasKey(key)
+           and ` + isNotDeferred + ` and ` + hasKey(key)
 	return `clock as materialized (
   select clock_timestamp() as now
 ), deferred as materialized (
@@ -177,9 +176,9 @@ func openQueue(key, limit string) string {
 )`
 }
 
-// queueLoad adds the load of a submitter's work to a batch. It stands after the
-// statement that locks the lease, never in it: a snapshot is as old as its
-// statement, and a lock may have been waited for.
+// queueLoad adds the load of a submitter's state to a batch. It is a separate statement after
+// the one that locks the lease, because a snapshot is taken when its statement starts. The
+// lock statement may have waited.
 func (s *Store) queueLoad(b *pgx.Batch, sub txmanager.Submitter, wide bool, w *txmanager.SubmitterState) {
 	scanTx := func(row pgx.CollectableRow) (txmanager.Tx, error) { return scanTx(sub, w.Now, row) }
 	b.Queue(loadSubmitter, sub).QueryRow(func(row pgx.Row) error {
@@ -191,7 +190,7 @@ func (s *Store) queueLoad(b *pgx.Batch, sub txmanager.Submitter, wide bool, w *t
 		var gas int64
 		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.FinalBlocks, &w.SuspectedViolation,
 			&w.Incident, &w.Evidence, &w.LowestDeferredUntil, &w.HeldBackSince, &ours, &epoch, &w.Signer, &names, &gas, &tip, &fee, &day, &used, &value, &targets, &tokens, &w.HooksForbidden, &w.NextExpiry, &w.DeferredUntil)
-		w.Bounds = txmanager.Bounds{ValueWei: bigFromText(value), Targets: targets, Gas: uint64(gas), TipWei: bigFromText(tip), FeeWei: bigFromText(fee), FeesPerDayWei: bigFromText(day), FeesUsedWei: bigFromText(used), Tokens: mostOf(tokens)}
+		w.Bounds = txmanager.Bounds{ValueWei: bigFromText(value), Targets: targets, Gas: uint64(gas), TipWei: bigFromText(tip), FeeWei: bigFromText(fee), FeesPerDayWei: bigFromText(day), FeesUsedWei: bigFromText(used), Tokens: maxPerTx(tokens)}
 		s.epochs.note(epoch)
 		s.names.note(sub, names)
 		w.Protected, w.ForeignDatabase = w.Incident != 0 || !ours, !ours
@@ -203,7 +202,8 @@ func (s *Store) queueLoad(b *pgx.Batch, sub txmanager.Submitter, wide bool, w *t
 	if s.bumpAfter != nil {
 		queueBumpSpent(b, sub, w)
 	}
-	// Taken, renewed for a look, and renewed for another before the judgement.
+	// A lease may be acquired, renewed for one chain query, and renewed for another before the
+	// evaluation.
 	round := 3 * s.rules.Duration
 	b.Queue(loadUnsettled, sub, round, s.stuckAfter, s.bumpAfter).Query(func(rows pgx.Rows) (err error) {
 		w.Open, err = pgx.CollectRows(rows, scanTx)
@@ -217,7 +217,7 @@ func (s *Store) queueLoad(b *pgx.Batch, sub txmanager.Submitter, wide bool, w *t
 		}
 		if i := slices.IndexFunc(queue, func(t txmanager.Tx) bool { return t.Payload == nil }); i >= 0 { // of what is expired none is loaded
 			w.Expired, queue = queue[i:], queue[:i:i]
-			w.ExpiredMore = len(w.Expired) == expiredMost
+			w.ExpiredMore = len(w.Expired) == maxExpired
 		}
 		deferred := 0
 		for _, t := range queue {
@@ -226,14 +226,14 @@ func (s *Store) queueLoad(b *pgx.Batch, sub txmanager.Submitter, wide bool, w *t
 			}
 		}
 		limit += deferred
-		w.QueueMore = len(queue) > limit || deferred >= deferredMost
+		w.QueueMore = len(queue) > limit || deferred >= maxDeferred
 		w.Queue = queue[:min(len(queue), limit)]
 		return err
 	})
 }
 
-// mostOf is what may be moved of each token in one transaction.
-func mostOf(tokens map[string]TokenLimits) map[string]*big.Int {
+// maxPerTx is the largest amount of each token that one transaction may move.
+func maxPerTx(tokens map[string]TokenLimits) map[string]*big.Int {
 	if tokens == nil {
 		return nil
 	}
@@ -253,8 +253,8 @@ func bigFromText(text *string) *big.Int {
 	return n
 }
 
-// bumpSpent is what gas bumps have added to what a submitter pays at worst. The clock is
-// read once, so that the index leaves out what is older.
+// bumpSpent is what gas bumps have added to the most that a submitter may pay. The clock is
+// read once, so that the index skips older rows.
 const bumpSpent = `
 select coalesce(sum(extra_wei), 0)::text
   from tx_version
@@ -309,10 +309,9 @@ func scanTx(sub txmanager.Submitter, now time.Time, row pgx.CollectableRow) (txm
 		fromJSON(diagnosis, &t.Diagnosis), fromJSON(recorded, &t.Recorded))
 }
 
-// reachable brings the times of a row that was changed in the future, before the
-// database's clock was set back, to now: its next check and its next broadcast are due.
-// Times that are equal stay equal, since that marks a claim (a broadcast that was written
-// down, and whose outcome was not).
+// reachable moves to now the times of a row that was changed before the database's clock was
+// set back. Its next check and its next broadcast are then due. Equal times stay equal,
+// because equality marks a claimed broadcast whose outcome was not recorded.
 func reachable(t *txmanager.Tx, now time.Time) {
 	for _, at := range []**time.Time{&t.FirstSubmitAt, &t.LastSubmitAt, &t.NextResubmitAt, &t.LastCheckAt, &t.NextCheckAt} {
 		if *at != nil && (*at).After(now) {
@@ -321,8 +320,7 @@ func reachable(t *txmanager.Tx, now time.Time) {
 	}
 }
 
-// errArchived says that something is to be done for which a document is needed
-// that an operator took away.
+// errArchived reports an action that needs a document which an operator has archived.
 func errArchived(txID string) error {
 	return fmt.Errorf("transaction %s: its documents are not there: attach the quarter's partition of tx_document again", txID)
 }
@@ -334,7 +332,7 @@ func fromJSON(text []byte, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// micros drops what Postgres would not keep.
+// micros truncates to microseconds, the precision of Postgres.
 func micros(t *time.Time) *time.Time {
 	if t == nil {
 		return nil
@@ -343,8 +341,8 @@ func micros(t *time.Time) *time.Time {
 	return &r
 }
 
-// bigint is n as Postgres keeps it. A nonce beyond it cannot be (EIP-2681
-// bounds nonces by 2^64 - 2; 2^63 transactions are out of anyone's reach).
+// bigint converts n to a Postgres bigint. A higher nonce is impossible in practice: EIP-2681
+// limits nonces to 2^64 - 2, and no account can send 2^63 transactions.
 func bigint(n uint64) int64 {
 	return int64(min(n, math.MaxInt64))
 }

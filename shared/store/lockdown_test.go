@@ -31,7 +31,7 @@ func barredOf(t *testing.T, s *store.Store) map[string]string {
 	return all
 }
 
-// Callers and handlers are asked again of what is queued: by the name that a caller has now.
+// Callers and handlers of queued intents are checked again, by the caller's present name.
 func TestCallersOfTheQueueAreReadWithIt(t *testing.T) {
 	t.Parallel()
 	db := at(t, "sub:1", "sub:2", "handler:wage", "handler:rent")
@@ -71,8 +71,8 @@ func TestCallersOfTheQueueAreReadWithIt(t *testing.T) {
 	want("everybody, of a closed one", closed, "wage", "rent")
 }
 
-// Policy and suspension end the lease session of who loaded before, also where nobody has had
-// the lease when the change began.
+// Policy changes and suspensions end the earlier lease session, also if the submitter had no
+// lease row when the change began.
 func TestPolicyAndSuspensionEndTheLeaseSession(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*store.Store) error{
@@ -106,9 +106,8 @@ func TestPolicyAndSuspensionEndTheLeaseSession(t *testing.T) {
 	}
 }
 
-// Changes of policy and callers race advances and creates in several sessions: after each
-// change was answered nothing gets a nonce that it forbids, whenever it was posted, and no
-// intent is lost.
+// Changes of policy and callers race advances and creates in several sessions. After a change
+// was answered no forbidden intent gets a nonce, and no intent is lost.
 func TestChangesRaceAdvances(t *testing.T) {
 	t.Parallel()
 	const rounds, sessions = 25, 3
@@ -159,7 +158,7 @@ func TestChangesRaceAdvances(t *testing.T) {
 	}
 }
 
-// advances binds what is queued and allowed, and refuses what is not, until it is stopped.
+// advances binds allowed queued intents and refuses the others, until it is stopped.
 func advances(t *testing.T, db storetest.Bundle, owner string, stop chan struct{}) {
 	for {
 		select {
@@ -193,7 +192,7 @@ func advances(t *testing.T, db storetest.Bundle, owner string, stop chan struct{
 	}
 }
 
-// forbidden is what [txmanager.Rules] finds of a value, a receiver and a caller.
+// forbidden is the finding of [txmanager.Rules] for a value, a recipient and a caller.
 func forbidden(w txmanager.SubmitterState, q txmanager.Tx) string {
 	if q.BarredReason != "" {
 		return q.BarredReason
@@ -205,8 +204,8 @@ func forbidden(w txmanager.SubmitterState, q txmanager.Tx) string {
 	return w.Bounds.RefusalReason(txmanager.BoundedTerms{ValueWei: big.NewInt(value)})
 }
 
-// A queue is cancelled page by page, by whom it is of, each with the decision on record; what
-// has a nonce, and payouts, are counted and left.
+// A queue is cancelled page by page and by caller, each with the decision recorded.
+// Transactions with a nonce, and payouts, are counted and kept.
 func TestQueueIsCancelledByPages(t *testing.T) {
 	t.Parallel()
 	db := at(t, "sub:1", "sub:2")

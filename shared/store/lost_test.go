@@ -21,7 +21,7 @@ func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 	db.Register(t, bob, 1)
 	waiting, later := post(t, db, alice, "waiting"), post(t, db, alice, "later")
 	elsewhere := post(t, db, bob, "lost")
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	w := take(t, db, alice, "a/1")
 	foreign := txmanager.ForeignTransaction{Nonce: 0, Incident: 1, Succeeded: true, Receipt: []byte(`{"status": "0x1"}`),
 		Tx: txmanager.ConsumingTx{Hash: txmanager.Hash{1}, BlockNumber: 7, BlockHash: txmanager.Hash{9}, Node: "node-1", ValueWei: "7"}}
@@ -95,12 +95,12 @@ func TestOwnVersionsAreThoseOfTheNonces(t *testing.T) {
 
 // A request that ended on an operator's statement alone says so wherever it is asked for,
 // and the release has the statement on record.
-func TestAStatementIsToldAsOne(t *testing.T) {
+func TestRequestEndedByStatementReportsTheStatement(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
 	waiting := post(t, db, alice, "waiting")
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	w := take(t, db, alice, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &txmanager.ReleaseRequest{
 		Incident: 1, Mode: txmanager.Resync, By: "op", Reason: "restored", Count: 2,

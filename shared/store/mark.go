@@ -59,10 +59,10 @@ func (s *Store) Latest(ctx context.Context) (generation int64, err error) {
 	return generation, nil
 }
 
-// MarkOfSweep is the reason of the marks that are written again and again.
+// MarkOfSweep is the reason of the marks that each sweep writes.
 const MarkOfSweep = "sweep"
 
-// markedNow says that a mark was prepared in this minute of the database's clock.
+// markedNow is true if a mark was prepared in this minute of the database's clock.
 const markedNow = `exists (select from authority_mark where date_trunc('minute', at) = date_trunc('minute', clock_timestamp()))`
 
 const prepareMark = `
@@ -75,9 +75,9 @@ select n.id, n.sequence, n.at, a.epoch, pg_current_wal_insert_lsn()::text, a.sys
        z.seal_number, z.seal_hash
   from next n, authority a, seal_audit(n.id) z`
 
-// Prepare implements [mark.Book]. A database that is not the authority prepares none:
-// the error wraps [mark.ErrForeign]. Of a sweep there is at most one in each minute of
-// the database's clock.
+// Prepare implements [mark.Book]. A database that is not the authority prepares no mark: the
+// error wraps [mark.ErrForeign]. Sweeps prepare at most one mark in each minute of the
+// database's clock.
 func (s *Store) Prepare(ctx context.Context, over int64, reason string) (mark.Mark, error) {
 	m := mark.Mark{Reason: reason}
 	paced := reason == MarkOfSweep
@@ -93,7 +93,7 @@ func (s *Store) Prepare(ctx context.Context, over int64, reason string) (mark.Ma
 	return m, nil
 }
 
-// soon says why a sweep prepared no mark.
+// soon is the error of a sweep that prepared no mark.
 func (s *Store) soon(ctx context.Context) error {
 	var ours bool
 	if err := s.db.QueryRow(ctx, `select is_authority()`).Scan(&ours); err != nil {
@@ -105,10 +105,10 @@ func (s *Store) soon(ctx context.Context) error {
 	return fmt.Errorf("no mark is written by a database that is not accepted: %w", mark.ErrForeign)
 }
 
-// AdoptMark lets a database that an operator is about to accept hold the mark of
-// another one, so that it may write the next. Where the object is lost (the zero Seen)
-// it forgets the marks that it has seen, so that it may write the first one. A database
-// that is believed does neither.
+// AdoptMark lets a database that an operator is about to accept adopt another database's mark,
+// so that it may write the next one. If the mark object is lost (the zero Seen), it deletes
+// the marks it has seen, so that it may write the first one. A database that is the authority
+// does neither.
 func (s *Store) AdoptMark(ctx context.Context, seen mark.Seen, by string) error {
 	if seen.ID == "" {
 		if _, err := s.db.Exec(ctx, `delete from authority_mark where not is_authority()`); err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Many invocations at once, each with an intent of its own, either hold the
-// lease or leave a mark. A mark under a token is served by the very next look,
-// which sees the intent; no release under that token slips past it.
+// Many invocations at once, each with a separate intent, either hold the lease or set the
+// rerun flag. The next iteration serves a flag set under its token and sees the intent. No
+// release under that token misses it.
 func TestH25MarkAndReleaseAreAtomic(t *testing.T) {
 	t.Parallel()
 	const workers, each = 8, 25
 	db := storetest.New(t)
 	db.Register(t, alice, 1000)
-	h := history{looks: map[int64]map[string]bool{}, releases: map[int64]bool{}}
+	h := history{loads: map[int64]map[string]bool{}, releases: map[int64]bool{}}
 	var all sync.WaitGroup
 	for worker := range workers {
 		all.Go(func() {
@@ -42,12 +42,12 @@ func TestH25MarkAndReleaseAreAtomic(t *testing.T) {
 // history is what invocations saw, by token.
 type history struct {
 	sync.Mutex
-	looks    map[int64]map[string]bool // the queue that was loaded
+	loads    map[int64]map[string]bool // the queue that was loaded
 	releases map[int64]bool
 	marks    []mark
 }
 
-// mark is one left under a token by whoever had stored an intent.
+// mark is a rerun flag set under a token by an invocation that had stored an intent.
 type mark struct {
 	token int64
 	txID  string
@@ -70,7 +70,7 @@ func (h *history) invocation(ctx context.Context, db storetest.Bundle, name stri
 		return nil
 	}
 	for w := taken.State; ; {
-		if err := h.look(w); err != nil {
+		if err := h.recordLoad(w); err != nil {
 			return err
 		}
 		done, err := db.Commit(ctx, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
@@ -89,17 +89,17 @@ func (h *history) invocation(ctx context.Context, db storetest.Bundle, name stri
 	}
 }
 
-func (h *history) look(w txmanager.SubmitterState) error {
+func (h *history) recordLoad(w txmanager.SubmitterState) error {
 	h.Lock()
 	defer h.Unlock()
-	if h.looks[w.Lease.Token] != nil {
+	if h.loads[w.Lease.Token] != nil {
 		return fmt.Errorf("token %d was given twice: %w", w.Lease.Token, lease.ErrFenced)
 	}
 	seen := map[string]bool{}
 	for _, q := range w.Queue {
 		seen[q.ID] = true
 	}
-	h.looks[w.Lease.Token] = seen
+	h.loads[w.Lease.Token] = seen
 	return nil
 }
 
@@ -112,9 +112,9 @@ func (h *history) check(t *testing.T) {
 		if h.releases[m.token] {
 			t.Errorf("a mark was left under token %d, and the lease was released under it", m.token)
 		}
-		if !h.looks[m.token+1][m.txID] {
+		if !h.loads[m.token+1][m.txID] {
 			t.Errorf("the look after the mark under token %d missed the intent it was left for", m.token)
 		}
 	}
-	t.Logf("%d looks, %d marks, %d releases", len(h.looks), len(h.marks), len(h.releases))
+	t.Logf("%d loads, %d marks, %d releases", len(h.loads), len(h.marks), len(h.releases))
 }

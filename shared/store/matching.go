@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// MatchingIntent is an intent that may be what a transaction on chain was.
+// MatchingIntent is an intent that a transaction on the chain may belong to.
 type MatchingIntent struct {
 	TxID      string             `json:"txId"`
 	RequestID string             `json:"requestId"`
@@ -18,11 +18,11 @@ type MatchingIntent struct {
 	Payload   []byte             `json:"-"`
 }
 
-// alikeMost bounds the intents that are listed, the newest first.
-const alikeMost = 100
+// maxMatching is the largest number of matching intents that are listed, the newest first.
+const maxMatching = 100
 
-// MatchingIntents lists the newest intents of s that go where t went, with t's value
-// and data, but for those whose payload is archived.
+// MatchingIntents lists the newest intents of s with t's recipient, value and data. It skips
+// intents whose payload is archived.
 func (s *Store) MatchingIntents(ctx context.Context, sub txmanager.Submitter, t txmanager.ConsumingTx) ([]MatchingIntent, error) {
 	var to *string
 	if t.To != nil {
@@ -35,15 +35,15 @@ func (s *Store) MatchingIntents(ctx context.Context, sub txmanager.Submitter, t 
 		 where m.submitter = $1 and m.handler is null and m.reservation is null and d.body ->> 'to' is not distinct from $2
 		   and coalesce(d.body ->> 'value', '0') = $3 and coalesce(d.body ->> 'data', '0x') = $4
 		 order by m.seq desc
-		 limit $5`, sub, to, t.ValueWei, toHex(t.Data), alikeMost)
+		 limit $5`, sub, to, t.ValueWei, toHex(t.Data), maxMatching)
 	if err != nil {
 		return nil, fmt.Errorf("find intents like %s: %w", t.Hash, err)
 	}
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[MatchingIntent])
 }
 
-// OwnVersions are the versions that are stored for the nonces of s from one on and below
-// another, by nonce.
+// OwnVersions are the stored versions for the nonces of s from one on and below another, by
+// nonce.
 func (s *Store) OwnVersions(ctx context.Context, sub txmanager.Submitter, from, below uint64) (map[uint64][]txmanager.Hash, error) {
 	rows, err := s.db.Query(ctx, `select nonce, tx_hash from tx_version where submitter = $1 and nonce >= $2 and nonce < $3`, sub, bigint(from), bigint(below))
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 
 var _ mark.Moves = (*Store)(nil)
 
-// IsMoving says of an error that the database refused to write, as it is about to be
-// moved to another server. Nothing was stored.
+// IsMoving reports whether the database refused a write because it is about to be moved to
+// another server. Nothing was stored.
 func IsMoving(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == movingCode
 }
 
-// lockWrites waits until every transaction that has written has ended, and keeps others
-// from writing until the commit. Each then looks whether a move is expected.
+// lockWrites waits until every transaction that has written has ended, and blocks other writes
+// until the commit. Each writer then checks whether a move is expected.
 const lockWrites = `
 lock table submitter_lease, submitter_nonce_cursor, managed_tx, tx_version, tx_decision, transfers_tb, transfer_operations, balances_tb,
            submitter, submitter_policy, submitter_change, payout_statement, payout_confirmed, payout_proof,
@@ -32,8 +32,8 @@ lock table submitter_lease, submitter_nonce_cursor, managed_tx, tx_version, tx_d
 
 const allowMove = `select set_config('fencepost.move', 'on', true)`
 
-// expectMove records the move under a new mark, or gives the open one a new mark, and adds
-// who did so, and why. Where the open one has mark $3 it changes nothing.
+// expectMove records the move under a new mark, or gives the open move a new mark, and adds
+// who did so and why. If the open move has mark $3 it changes nothing.
 const expectMove = `
 insert into authority_move as v (mark, from_system, from_timeline, by, reason)
 select replace(gen_random_uuid()::text, '-', ''), a.system_identifier, a.timeline_id, $1, $2
@@ -67,7 +67,7 @@ func moveReason(what string, id int64) string { return what + " " + strconv.Form
 // Expect implements [mark.Moves]. The error wraps [mark.ErrForeign] where the database
 // is not the authority.
 func (s *Store) Expect(ctx context.Context, current mark.Seen, said mark.Said) (m mark.Mark, done bool, err error) {
-	for range expectTimes {
+	for range expectAttempts {
 		m, done, err = s.expect(ctx, current, said)
 		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != deadlockCode {
 			break
@@ -76,11 +76,11 @@ func (s *Store) Expect(ctx context.Context, current mark.Seen, said mark.Said) (
 	return m, done, err
 }
 
-// expectTimes bounds how often the locks of a move are tried. Transactions at work take
-// them in other orders, and of two that wait for each other Postgres ends one.
+// expectAttempts is the largest number of attempts to lock for a move. Other transactions take
+// these locks in other orders, and Postgres ends one of two that deadlock.
 const (
-	expectTimes  = 10
-	deadlockCode = "40P01"
+	expectAttempts = 10
+	deadlockCode   = "40P01"
 )
 
 func (s *Store) expect(ctx context.Context, current mark.Seen, said mark.Said) (m mark.Mark, done bool, err error) {
@@ -126,8 +126,8 @@ func (s *Store) Expected(ctx context.Context) (m mark.Move, err error) {
 	return m, nil
 }
 
-// PrepareEnd implements [mark.Moves]. A confirmation that could not be carried out
-// writes no mark: the error may wrap [ErrNumbersAhead].
+// PrepareEnd implements [mark.Moves]. A confirmation that cannot be carried out writes no
+// mark: the error may wrap [ErrNumbersAhead].
 func (s *Store) PrepareEnd(ctx context.Context, m mark.Move, over int64, w mark.Way) (next mark.Mark, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if w == mark.Confirms {
@@ -154,7 +154,7 @@ func (s *Store) PrepareEnd(ctx context.Context, m mark.Move, over int64, w mark.
 	return next, nil
 }
 
-// countsOn refuses a cluster that has yet to number the transactions of the journals.
+// countsOn refuses a cluster that has not reached the journals' transaction numbers.
 func countsOn(ctx context.Context, tx pgx.Tx) error {
 	var last *string
 	if err := tx.QueryRow(ctx, ahead).Scan(&last); err != nil {
@@ -178,8 +178,8 @@ select coalesce((select r.way from authority_mark k join unnest($2::text[], $3::
 	return way, nil
 }
 
-// confirmMove makes no row of authority_change: nothing was lost, so no payout is in
-// doubt, no intent is held and no transfer halted.
+// confirmMove adds no row to authority_change: nothing was lost, so no payout is in doubt, no
+// intent is held and no transfer is halted.
 const confirmMove = `
 with accepted as (
   update authority a
@@ -230,8 +230,8 @@ update authority_move
 	return nil
 }
 
-// EndedMove is how the last move ended, in words: CONFIRMED, CANCELLED, or "" where there
-// was none or one is open.
+// EndedMove is the outcome of the last move: CONFIRMED, CANCELLED, or "" if there was none or
+// one is open.
 func (s *Store) EndedMove(ctx context.Context) (outcome string, err error) {
 	err = s.db.QueryRow(ctx, `select coalesce((select outcome from authority_move order by id desc limit 1), '')`).Scan(&outcome)
 	if err != nil {
@@ -241,11 +241,10 @@ func (s *Store) EndedMove(ctx context.Context) (outcome string, err error) {
 }
 
 // ErrNotPlanned reports that the last change of the authority was no confirmed move: the
-// database may lack what was committed. Nothing was changed.
+// database may lack committed rows. Nothing was changed.
 var ErrNotPlanned = errors.New("the last change of the authority was not a planned move that was confirmed")
 
-// lastIsMove says that nothing but confirmed moves has changed the authority since v was
-// expected.
+// lastIsMove is true if only confirmed moves have changed the authority since v was expected.
 const lastIsMove = `v.outcome = 'CONFIRMED' and v.after_change = (select coalesce(max(id), 0) from authority_change)`
 
 const byMove = `
@@ -255,14 +254,14 @@ const byMove = `
         where ` + lastIsMove + ` and p.opened_at >= v.at
           and p.evidence ->> 'expectedSystem' = v.from_system::text and p.evidence ->> 'expectedTimeline' = v.from_timeline::text)`
 
-// MovedSubmitter is one that is in PROTECT because of a planned move.
+// MovedSubmitter is a submitter in PROTECT because of a planned move.
 type MovedSubmitter struct {
 	Submitter txmanager.Submitter
 	Episode   int
 }
 
-// Moved are the submitters behind after that are in PROTECT because the database was
-// moved as planned, at most limit of them, in order. The error wraps [ErrNotPlanned].
+// Moved lists up to limit submitters after the one named that are in PROTECT because of a
+// planned move, in order. The error wraps [ErrNotPlanned].
 func (s *Store) Moved(ctx context.Context, after txmanager.Submitter, limit int) (page []MovedSubmitter, err error) {
 	var planned bool
 	b := new(pgx.Batch)
@@ -282,7 +281,7 @@ func (s *Store) Moved(ctx context.Context, after txmanager.Submitter, limit int)
 	return page, nil
 }
 
-// CountMoved is how many submitters are in PROTECT because of a planned move.
+// CountMoved is the number of submitters in PROTECT because of a planned move.
 func (s *Store) CountMoved(ctx context.Context) (n int, err error) {
 	if err := s.db.QueryRow(ctx, `select count(*)`+byMove).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count submitters that a planned move put into PROTECT: %w", err)

@@ -46,8 +46,9 @@ func TestReleaseDrawsANameEpoch(t *testing.T) {
 	}
 }
 
-// A process in which an operator, or a caller, decides names its task by the name epoch of
-// the moment, also where another process has released the submitter since it last looked.
+// A process in which an operator or a caller decides names its task by the current name epoch.
+// That also holds if another process has released the submitter since this process last loaded
+// it.
 func TestADecisionBringsTheNameEpoch(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -10,33 +10,34 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// EventMode is what a session has done with the events that its statements make.
+// EventMode is what a session does with the events that its statements make.
 type EventMode string
 
-// The modes. The sequences of a transaction's events go on in each.
+// The modes. The sequences of a transaction's events continue in each.
 const (
 	EventsDropped EventMode = ""     // nothing, but for those of transactions accepted while they were kept
 	EventsKept    EventMode = "keep" // they are rows, of the same commit
-	EventsLogged  EventMode = "log"  // whoever made the statement is told of each
+	EventsLogged  EventMode = "log"  // the session that made the statement is notified of each
 )
 
-// EventNews is what one round trip has made, once it has come to its end. Of one that
-// failed, or whose answer was lost, nothing is told.
+// EventNews has the events of one completed round trip. A round trip that failed, or whose
+// answer was lost, has none.
 type EventNews struct {
 	Of     []txmanager.Submitter // whose events were kept
 	Events []txmanager.Event     // in order, with [EventsLogged]
 }
 
-// What the database tells a session of events by.
+// Names that the database uses to notify a session of events.
 const (
 	eventCode = "FPE01" // one event, in whole
 	keptCode  = "FPE02" // a submitter of whom some were kept
 )
 
-// noticed is where a connection keeps what it was told since its round trip began.
+// noticed is the key under which a connection keeps the Postgres notices since its round trip
+// began.
 const noticed = "fencepost.noticed"
 
-// notice remembers what the database tells of events.
+// notice stores a Postgres notice about events.
 func notice(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if n.Code != eventCode && n.Code != keptCode {
 		return
@@ -56,7 +57,7 @@ func notice(conn *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-// listener tells what was noticed at the end of each round trip, beside another tracer.
+// listener delivers the notices at the end of each round trip, and calls another tracer.
 type listener struct {
 	tracer pgx.QueryTracer // may be nil
 	tell   func(context.Context, EventNews)

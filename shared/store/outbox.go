@@ -10,20 +10,19 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// lockNumbers is held by who gives positions, until commit.
+// lockNumbers is the lock that a session holds until commit while it assigns positions.
 const lockNumbers = `select pg_advisory_xact_lock(hashtext('number_events'))`
 
-// numberEvents moves events out of the outbox and gives them the next positions. It
-// stands in a statement after the lock: it sees what all who held that before have
-// committed. A number that was taken before a commit, as the outbox's ids are, says
-// nothing about what will still be committed below it; these are given to what is
-// committed, so nothing comes below them later.
+// numberEvents moves events out of the outbox and assigns the next positions. It is a separate
+// statement after the lock, so that it sees everything that earlier holders have committed. An
+// outbox id is drawn before its commit, so a lower id may still be committed later. Positions
+// are assigned to committed events only, so no later event gets a lower one.
 //
-// Of one transaction the ids are in the order of the sequences, and where one is
-// committed all before it are: each was made under the lock of the transaction's row.
+// The ids of one transaction follow its sequences. If one is committed, all before it are too,
+// because each was made under the lock of the transaction's row.
 //
-// In a database under another epoch the positions go on far above those that its
-// predecessor may have given.
+// In a database under another epoch the positions continue far above those that its
+// predecessor may have assigned.
 const numberEvents = `
 with counter as materialized (
   select c.last + case when c.epoch = a.epoch then 0 else 1000000000 end as last, a.epoch
@@ -57,24 +56,24 @@ with counter as materialized (
 )
 select count(*) from taken`
 
-// numberMost is how many events get their positions in one commit.
-const numberMost = 2000
+// maxNumbered is the largest number of events that get their positions in one commit.
+const maxNumbered = 2000
 
-// NumberEvents gives their positions to all events that were committed before it was
-// called, and so has receivers be told of them; or to many, where there are very many.
-// A receiver that is new is told of what comes from now on.
+// NumberEvents assigns positions to the events that were committed before the call, and queues
+// them for delivery to the webhook endpoints (receivers). Of very many events it may leave
+// some for the next call. A new endpoint gets the events from now on.
 func (s *Store) NumberEvents(ctx context.Context, receivers []string) error {
 	for range 50 {
 		var numbered int
 		b := new(pgx.Batch)
 		b.Queue("begin")
 		b.Queue(lockNumbers)
-		b.Queue(numberEvents, receivers, numberMost).QueryRow(func(row pgx.Row) error { return row.Scan(&numbered) })
+		b.Queue(numberEvents, receivers, maxNumbered).QueryRow(func(row pgx.Row) error { return row.Scan(&numbered) })
 		b.Queue("commit")
 		if err := s.send(ctx, b); err != nil {
 			return fmt.Errorf("number events: %w", err)
 		}
-		if numbered < numberMost {
+		if numbered < maxNumbered {
 			break
 		}
 	}
@@ -89,8 +88,8 @@ var (
 	eventsOfAll       = eventColumns + ` order by e.position limit $2`
 	eventsOfSubmitter = eventColumns + ` and e.submitter = $3 and (` + owned("e", "$4::text[]") + ` or $5) order by e.position limit $2`
 
-	// Of all submitters: by each name that may stand with what is the caller's there is one
-	// step of its own through the index.
+	// This statement covers all submitters. It takes a separate index step for each name under
+	// which the caller's events may be stored.
 	eventsOfCaller = `
 with names as (
   select n as caller from unnest($3::text[]) as n
@@ -104,28 +103,27 @@ select f.*
  limit $2`
 )
 
-// ErrForgotten reports a position up to which events are kept no longer.
+// ErrForgotten reports a position whose events were deleted.
 type ErrForgotten struct {
 	Oldest uint64 // from where on they are
 }
 
-// Error says from where on events are kept.
+// Error names the position after which events are kept.
 func (e ErrForgotten) Error() string {
 	return fmt.Sprintf("events up to position %d are kept no longer", e.Oldest)
 }
 
-// EventQuery asks for one page of the events that are kept, in their order.
+// EventQuery asks for one page of the kept events, in order.
 type EventQuery struct {
 	After     *uint64             // the position that was read last; nil: from the oldest on
 	Submitter txmanager.Submitter // "": of all
 	Size      int                 // at most so many
 }
 
-// Events is a page of what v may see: a caller the events of its own transactions, an
-// operator those of all; and the position to go on behind, which is behind all that is
-// not v's too. Nothing is ever added at or below a position that is shown to anybody.
-// The error is [ErrCursor] where After has not been given to any event yet, or an
-// [ErrForgotten].
+// Events returns a page of the events that v may see, and the position to continue after. A
+// caller sees its own transactions' events, an operator sees all. The position also covers
+// events that v may not see. No event is ever added at or below a returned position. The error
+// is [ErrCursor] if After was never assigned, or an [ErrForgotten].
 func (s *Store) Events(ctx context.Context, q EventQuery, v Viewer) (page []txmanager.Event, next uint64, err error) {
 	after := uint64(0)
 	if q.After != nil {
@@ -165,8 +163,8 @@ func scanEvent(row pgx.CollectableRow) (e txmanager.Event, err error) {
 	return e, err
 }
 
-// forgetEvents takes the oldest away, if they are old enough: positions and ages go the
-// same way.
+// forgetEvents deletes the oldest events if they are old enough. Positions and ages have the
+// same order.
 const forgetEvents = `
 with old as (
   delete from event
@@ -181,8 +179,8 @@ with old as (
 )
 select count(*) from old`
 
-// ForgetEvents takes up to limit events away that are older than keep, told or not, and
-// says how many.
+// ForgetEvents deletes up to limit events that are older than keep, delivered or not, and
+// returns their number.
 func (s *Store) ForgetEvents(ctx context.Context, keep time.Duration, limit int) (forgotten int, err error) {
 	if err := s.db.QueryRow(ctx, forgetEvents, keep, limit).Scan(&forgotten); err != nil {
 		return 0, fmt.Errorf("forget old events: %w", err)

@@ -5,10 +5,9 @@ import (
 	"fmt"
 )
 
-// KeepPartitions makes the partitions of the quarters to come, where they are not
-// there, and says how many it made. Where nothing is to do it costs a look at the
-// catalog. An error is no harm until the quarter comes, and little then: what no
-// partition takes goes to the default ones.
+// KeepPartitions creates the missing partitions of the coming quarters, and returns how many
+// it created. If none is missing it costs one read of the catalog. An error does no harm
+// before the quarter begins. Afterwards rows without a partition go to the default one.
 func (s *Store) KeepPartitions(ctx context.Context) (made int, err error) {
 	if err := s.db.QueryRow(ctx, `select keep_partitions()`).Scan(&made); err != nil {
 		return 0, fmt.Errorf("make the partitions of the next quarters: %w", err)

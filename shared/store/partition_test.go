@@ -126,8 +126,8 @@ func TestQuarterIsDetached(t *testing.T) {
 	}
 }
 
-// What is to be sent, and whose documents are gone all the same, is left alone:
-// no load takes it for something else.
+// A transaction to be sent whose documents are missing is not touched: no load takes it for
+// another.
 func TestLoadWithoutDocumentsIsRefused(t *testing.T) {
 	t.Parallel()
 	for what, name := range map[string]string{"queued, its payload": "payload", "sent, its bytes": "version:1"} {
@@ -149,8 +149,8 @@ func TestLoadWithoutDocumentsIsRefused(t *testing.T) {
 	}
 }
 
-// A transaction that is with a node, and due for nothing, is loaded without
-// payload and bytes, unless it is the lowest or an episode is open.
+// A transaction that a node has, and that is not due, is loaded without payload and bytes,
+// unless it is the lowest or a PROTECT incident is open.
 func TestQuietTransactionsAreLoadedWithoutDocuments(t *testing.T) {
 	t.Parallel()
 	const five = 5
@@ -216,8 +216,8 @@ func TestQuietTransactionsAreLoadedWithoutDocuments(t *testing.T) {
 
 const openAlices = `insert into protect_episode (submitter, episode, evidence) values ('` + string(alice) + `', 1, '{}')`
 
-// Partitions are made ahead, once, by whoever asks, while others write; and what
-// has gone to the default partition stays there.
+// Partitions are created ahead, once, by concurrent callers, while others write. Rows in the
+// default partition stay there.
 func TestPartitionsAreKept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -14,9 +14,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// A client that is frozen in the middle of a fenced write loses its transaction
-// within the time-out that the store gives its connections, and the lock with
-// it: the next owner takes over well within a lease.
+// A client that is frozen in a fenced write loses its transaction and its lock within the
+// connection's time-outs. The next owner takes over well within a lease.
 func TestH18PausedClientDoesNotBlockTakeover(t *testing.T) {
 	t.Parallel()
 	rules := lease.Rules{Duration: 10 * time.Second, ClockSkewAllowance: 10 * time.Millisecond}
@@ -70,8 +69,7 @@ func connectionOf(t *testing.T, db storetest.Bundle, rules lease.Rules, idle tim
 	return conn
 }
 
-// Each connection is told all the limits that keep a lock on a lease row from
-// outliving the lease.
+// Each connection has all the limits that keep a lock on a lease row from outliving the lease.
 func TestConnectionsHaveTheLimits(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -9,9 +9,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// A transaction that may still be carried out does not commit without its payload,
-// whichever statement of its transaction stores that. A row that is final at the
-// commit needs none, and a payload that an operator archives later is missed by nobody.
+// An open transaction does not commit without its payload, whichever statement stores that. A
+// row that is final at the commit needs none. An operator may archive the payload later.
 func TestNoTransactionWithoutAPayload(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

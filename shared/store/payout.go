@@ -13,12 +13,12 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// PayoutCaller is the name under which the transfer coordinator makes and cancels
-// payouts. No token may stand for a caller of that name. A submitter pays out if its
-// callers are this one alone: see [Registration].
+// PayoutCaller is the caller name under which the transfer coordinator makes and cancels
+// payouts. No token may have that name. A submitter pays out if this is its only caller: see
+// [Registration].
 const PayoutCaller = "transfer"
 
-// Payout is what is on record of a payer's request.
+// Payout is the stored state of a payer's request.
 type Payout struct {
 	TxID      string // "": there is none
 	Caller    string // who made it
@@ -27,11 +27,11 @@ type Payout struct {
 	LastError string
 	Payload   []byte // of what is CONFIRMED: what was to be done, for ever …
 	Receipt   []byte // … and the final receipt as the node gave it; nil: it came with none
-	Token     int64  // in force; 0 before the first tenure
+	Token     int64  // in force; 0 before the first lease session
 
 	Pays      bool    // the submitter is registered, for [PayoutCaller] alone
 	Foreign   bool    // the database is not the one written last: nothing in it is believed
-	Protected bool    // an episode of PROTECT is open: "there is none" proves nothing
+	Protected bool    // a PROTECT incident is open: a missing request proves nothing
 	Taken     bool    // a release recorded that a transaction which is not on record was this request
 	TakenAt   *uint64 // the nonce of that transaction, or of the one that an operator matched it with; nil: neither
 	TakenBy   string  // its hash, as it was read before the release; "": it was not
@@ -43,9 +43,10 @@ type Payout struct {
 	ProvedBy  string           // the hash of the transaction that proves it paid; "": none does
 }
 
-// InDoubt says that what the database has lost may have paid it, and that no operator's
-// statement to the contrary has taken effect: it was created before the last change of
-// the authority, and has no nonce. What had failed before that change is not in doubt.
+// InDoubt is true if a lost part of the database may have paid the payout, and no operator's
+// statement to the contrary has taken effect. Such a payout was created before the last change
+// of the authority and has no nonce. A payout that had failed before that change is not in
+// doubt.
 func (p Payout) InDoubt() bool {
 	if !p.Older || p.Statement != nil && p.Statement.Acted {
 		return false
@@ -53,25 +54,25 @@ func (p Payout) InDoubt() bool {
 	return p.TxID == "" || p.Unbound && (p.State == txmanager.Queued || p.Ended)
 }
 
-// What makes it prove nothing that request $2 of submitter $1 is not on record.
+// These conditions keep "request $2 of submitter $1 is not stored" from proving anything.
 const (
 	isProtected = `exists (select from protect_episode e where e.submitter = $1 and e.closed_at is null)`
 	isTaken     = `exists (select` + namedIn + `)`
 	isOlder     = `exists (select from transfers_tb t, authority_change c
          where t.req_id = $2 and (c.at >= t.created_at or c.transfers_upto >= t.transfer_id))`
-	// A name of a release counts no more once an operator's statement that it was not
+	// A request that a release names is ignored once an operator's statement that it was not
 	// paid has taken effect.
 	namedIn = ` from protect_episode e
          where e.submitter = $1 and jsonb_path_exists(e.released, '$.requests.* ? (@ == $of)', jsonb_build_object('of', $2::text))
            and not exists (select from payout_statement n where n.req_id = $2 and not n.of_confirmed and n.acted_at >= e.closed_at and ` + ofThisChange + `)`
 	isNotPaid = `exists (select from payout_statement n where n.req_id = $2 and not n.of_confirmed and n.acted_at is not null and ` + ofThisChange + `)`
-	// ofThisChange says of a statement n that it counts: what is said of lost transactions
-	// says nothing of what a later restore has lost. One about a transaction that is
-	// CONFIRMED (change 0) counts for ever.
+	// ofThisChange is true of a statement n that still counts. A statement about lost
+	// transactions covers no transaction that a later restore lost. A statement about a
+	// CONFIRMED transaction (change 0) counts for ever.
 	ofThisChange = `(n.of_confirmed or n.change = ` + lastChange + `)`
 )
 
-// findPayout always returns one row. See findIntents on how it finds the request.
+// findPayout always returns one row. findIntents describes how it finds the request.
 const findPayout = `
 select coalesce(m.tx_id::text, ''), coalesce(m.caller, ''), coalesce(m.state, ''), coalesce(m.sub_state, ''), coalesce(m.last_error, ''),
        c.payload, c.receipt, coalesce(l.fencing_token, 0),
@@ -97,8 +98,8 @@ select coalesce(m.tx_id::text, ''), coalesce(m.caller, ''), coalesce(m.state, ''
         where r.value = $2) as named
  cross join lateral (select coalesce(named.nonce, m.recorded_nonce) as nonce) as taken`
 
-// Payout reads what is on record of the submitter's request, in one round trip.
-// That there is none, and that nobody knows the submitter, is no error.
+// Payout reads the stored state of the submitter's request in one round trip. A missing
+// request or an unregistered submitter is no error.
 func (s *Store) Payout(ctx context.Context, sub txmanager.Submitter, requestID string) (Payout, error) {
 	p, err := scanPayout(s.db.QueryRow(ctx, findPayout, sub, requestID, PayoutCaller))
 	if err != nil {
@@ -113,9 +114,9 @@ func scanPayout(row pgx.Row) (p Payout, err error) {
 	return p, err
 }
 
-// insertTombstone takes the request's only place where nothing is on record, and
-// that can be believed. A create on its way meets it: the key is taken, and it is
-// final. Of the two the later one waits for the other's commit.
+// insertTombstone takes the request's unique key if nothing is stored and that is reliable. A
+// concurrent create then finds the key taken and the request final. The later of the two waits
+// for the other's commit.
 const insertTombstone = `
 with stone as (
   insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state, sub_state, last_error)
@@ -133,14 +134,13 @@ with stone as (
 insert into tx_decision (tx_id, action, by, reason)
 select tx_id, 'CANCEL', $3, $6::text from stone`
 
-// CancelPayout has the request never be carried out, if that is still possible. One
-// that is not on record is put on record as FAILED/CANCELLED, with the TxID of in: a
-// create on its way finds it and cannot run. One in the queue becomes that at once,
-// unless the payer is in PROTECT. One with a nonce gets an order to compete with it,
-// for whoever holds the lease. Asking again is harmless.
+// CancelPayout cancels the request for ever, if that is still possible. A request that is not
+// stored is stored as FAILED/CANCELLED with the TxID of in; a concurrent create finds it and
+// cannot run. A queued request is cancelled at once, unless the payer is in PROTECT. For a
+// request with a nonce, the lease holder gets a requested cancel. A repeated call is harmless.
 //
-// It returns what was found before that order. Nothing is put on record where
-// [Payout] says that this would prove nothing.
+// It returns the state before that action. Nothing is stored if [Payout] shows that a missing
+// request would prove nothing.
 func (s *Store) CancelPayout(ctx context.Context, in Intent, reason string) (p Payout, err error) {
 	b := new(pgx.Batch)
 	b.Queue("begin")
@@ -160,8 +160,7 @@ func (s *Store) CancelPayout(ctx context.Context, in Intent, reason string) (p P
 	return p, err
 }
 
-// ConfirmedPayout is a payout whose transaction is CONFIRMED, and what its transfer's
-// row says of it.
+// ConfirmedPayout is a payout whose transaction is CONFIRMED, with its transfer's row.
 type ConfirmedPayout struct {
 	Number  int64 // in the order of the journal, but not of commits
 	ReqID   string
@@ -194,9 +193,9 @@ select c.number, c.request_id, c.proof, c.payload, c.receipt, c.at, c.written_by
   left join transfers_tb t on t.req_id = c.request_id and (c.proof or t.payout_submitter = c.submitter)
  order by c.tx, c.number`
 
-// ConfirmedPayouts reads about limit of what a snapshot of Postgres has not seen, in
-// the order of the transactions that wrote them, those of one never parted; and the
-// snapshot that it was read by.
+// ConfirmedPayouts reads about limit payouts that the Postgres snapshot seen has not seen.
+// They are ordered by the transaction that wrote them, and one transaction's rows are never
+// split. It also returns the snapshot it read by.
 func (s *Store) ConfirmedPayouts(ctx context.Context, seen string, limit int) (all []ConfirmedPayout, now string, err error) {
 	b := new(pgx.Batch)
 	b.Queue(`begin isolation level repeatable read read only`)

@@ -108,8 +108,8 @@ func payoutIntent(sub txmanager.Submitter, requestID string) store.Intent {
 	return in
 }
 
-// The proof of each payout is kept as it was, in the commit that confirms it; of what
-// is no payout nothing is.
+// The commit that confirms a payout stores its proof unchanged. A transaction that is no
+// payout has none.
 func TestProofsAreKept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -157,7 +157,7 @@ func endAll(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, by txman
 	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: moves, LeaseEnd: txmanager.ReleaseUnlessRerun})
 }
 
-// What is on record of a request, and what makes "nothing" prove nothing.
+// The stored state of a request, and the cases in which a missing row proves nothing.
 func TestPayoutOnRecord(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -180,7 +180,7 @@ func TestPayoutOnRecord(t *testing.T) {
 	}
 	check(alice, store.Payout{Pays: true})
 	check(bob, store.Payout{TxID: other.TxID, Caller: "shop", State: txmanager.Queued, Unbound: true})
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	check(alice, store.Payout{Pays: true, Protected: true})
 	run(t, db, `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay", "1": "pa"}}'`)
 	check(alice, store.Payout{Pays: true, Taken: true, TakenAt: new(uint64(0))})
@@ -220,7 +220,7 @@ func TestCancelPayout(t *testing.T) {
 	}
 	none(numbered(1), "an unknown submitter")
 	none(bob, "a submitter that others use")
-	run(t, db, openEpisode, alice)
+	run(t, db, openIncident, alice)
 	none(alice, "in PROTECT")
 	run(t, db, `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay"}}'`)
 	none(alice, "recorded as lost")
@@ -234,8 +234,8 @@ func TestCancelPayout(t *testing.T) {
 	}
 }
 
-// A create that has not committed is waited for, and then cancelled in the queue; and
-// the other way round it finds the tombstone.
+// A cancel waits for an uncommitted create and then cancels it in the queue. In the reverse
+// order the create finds the tombstone.
 func TestTombstoneWaitsForACreate(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"commit", "rollback"} {
@@ -303,8 +303,8 @@ func requests(all []store.ConfirmedPayout) (text string) {
 	return text
 }
 
-// What is asked of a payout is found by its key, among millions as among none, whatever
-// the planner thinks of an empty table.
+// Payout queries use the key, with millions of rows and with none, whatever the planner
+// assumes of an empty table.
 func TestPlansOfPayouts(t *testing.T) {
 	t.Parallel()
 	for _, full := range []bool{false, true} {

@@ -10,8 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PayoutStatement is what an operator says of a payout of which the record proves
-// nothing.
+// PayoutStatement is an operator's statement about a payout whose stored state proves nothing.
 type PayoutStatement struct {
 	ID          int64
 	OfConfirmed bool // it is about the payout's own transaction, which is CONFIRMED without proof
@@ -50,19 +49,19 @@ func (s *PayoutStatement) UnmarshalJSON(raw []byte) error {
 
 // Errors of statements and proofs. After each, nothing was changed.
 var (
-	// ErrStatementStands reports that an operator has made a statement already: it must
-	// be withdrawn first.
+	// ErrStatementStands reports that an operator's earlier statement is in force and must be
+	// withdrawn first.
 	ErrStatementStands = errors.New("an operator has made a statement about the payout, and has not withdrawn it")
-	// ErrNoStatement reports that there is no statement that can be withdrawn: there is
-	// none, or it has taken effect.
+	// ErrNoStatement reports that there is no statement, or that it has taken effect and
+	// cannot be withdrawn.
 	ErrNoStatement = errors.New("there is no statement that can still be withdrawn")
 	// ErrProofUsed reports a transaction that proves another payout, or that is a stored
 	// version of another request. One transaction proves one payout.
 	ErrProofUsed = errors.New("the transaction is another request's: one transaction proves one payout")
-	// ErrPaymentFound reports a foreign transaction of the payer that does what a payout
-	// wants which was stated not to be paid.
+	// ErrPaymentFound reports a foreign transaction of the payer with the call of a payout
+	// that was stated not to be paid.
 	ErrPaymentFound = errors.New("a transaction of the payer that is on no record does what the payout wants: state that it paid, or name it as another's payment (notBy)")
-	// ErrNoncesOpen reports that bytes which the database has lost may still be mined.
+	// ErrNoncesOpen reports that transactions which the database has lost may still be mined.
 	ErrNoncesOpen = errors.New("bytes that the database has lost may still be mined: not every nonce that they can have is consumed")
 )
 
@@ -75,9 +74,8 @@ select t.req_id, c.confirmed, $2, nullif($3, ''), case when not $2 then $4::bool
  where t.req_id = $1 and t.open and (select is_authority())
     on conflict (req_id, of_confirmed, change) where withdrawn_at is null do nothing`
 
-// StatePayout records what an operator says of the payout. The error wraps
-// [ErrStatementStands] where a statement stands already, [ErrInDoubt] in a foreign
-// database.
+// StatePayout records an operator's statement about the payout. The error wraps
+// [ErrStatementStands] if a statement is in force, or [ErrInDoubt] in a foreign database.
 func (s *Store) StatePayout(ctx context.Context, reqID string, st PayoutStatement) error {
 	tag, err := ExecCarrying(ctx, s.db, insertStatement, reqID, st.Paid, st.TxHash, st.Refund, int64(st.NoncesBelow), st.By, st.Reason, st.NotBy)
 	switch {
@@ -95,8 +93,8 @@ update payout_statement
  where req_id = $1 and withdrawn_at is null and acted_at is null and (select is_authority())
    and not exists (select from payout_proof p where p.req_id = $1)`
 
-// WithdrawStatement takes the standing statement back, unless it has taken effect. The
-// error wraps [ErrNoStatement] where there is nothing to take back.
+// WithdrawStatement withdraws the statement in force, unless it has taken effect. The error
+// wraps [ErrNoStatement] if there is none to withdraw.
 func (s *Store) WithdrawStatement(ctx context.Context, reqID, by, reason string) error {
 	tag, err := s.db.Exec(ctx, withdrawStatement, reqID, by, reason)
 	switch {
@@ -108,7 +106,7 @@ func (s *Store) WithdrawStatement(ctx context.Context, reqID, by, reason string)
 	return nil
 }
 
-// PastStatement is a statement with what became of it.
+// PastStatement is a statement with its outcome.
 type PastStatement struct {
 	PayoutStatement
 	ActedAt        *time.Time
@@ -125,7 +123,7 @@ select to_jsonb(n), n.acted_at, n.withdrawn_at, coalesce(n.withdrawn_by, ''), co
  where n.req_id = $1
  order by n.id`
 
-// PayoutStatements lists what operators have said of a payout, the first first; and the
+// PayoutStatements lists the operators' statements about a payout, the oldest first, and the
 // hash of the transaction that proves it paid, or "".
 func (s *Store) PayoutStatements(ctx context.Context, reqID string) (all []PastStatement, provedBy string, err error) {
 	b := new(pgx.Batch)

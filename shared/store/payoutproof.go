@@ -11,10 +11,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// actOnStatement lets a statement that a payout was not paid take effect. Where bytes
-// may have been lost with the database ($3), every nonce that they can have must be
-// consumed: the cursor is beyond, no transaction below is open, and what took a nonce
-// from outside was read.
+// actOnStatement applies a statement that a payout was not paid. If the database may have lost
+// transactions ($3), every nonce that they can have must be consumed. That holds once the
+// cursor is beyond, no transaction below is open, and all foreign transactions were read.
 const actOnStatement = `
 update payout_statement n
    set acted_at = clock_timestamp()
@@ -23,21 +22,20 @@ update payout_statement n
    and not exists (select` + samePayment + `)
    and (not $3::boolean or ` + noncesClosed + `)`
 
-// lockTransfer comes first where a payout is proved, or a statement takes effect: of the
-// two only one happens, and what comes second sees the first.
+// lockTransfer comes first when a payout is proved or a statement takes effect. Only one of
+// the two happens, and the second sees the first.
 const lockTransfer = `select from transfers_tb where req_id = $1 for no key update`
 
-// lockHoldOf comes before a proof by a transaction ($1, its hash), which an operator may be
-// matching with another request: of the two only one happens, and what comes second sees
-// the first.
+// lockHoldOf comes before a proof by transaction $1 (a hash), which an operator may be
+// matching with another request. Only one of the two happens, and the second sees the first.
 const lockHoldOf = `
 select from foreign_hold h join foreign_transaction f using (submitter, nonce)
  where f.tx_hash = $1 and h.ended_at is null
    for no key update of h`
 
 const (
-	// samePayment are foreign transactions that do what statement n's payout wants ($4 is
-	// the digest of its call), and that are not on record as anything else.
+	// samePayment are foreign transactions with the call of statement n's payout ($4 is its
+	// digest) that are not stored as another request's.
 	samePayment = ` from foreign_transaction f
          where f.submitter = $2 and f.call_digest = $4 and f.succeeded and f.tx_hash <> all (n.not_by) and not n.of_confirmed
            and not exists (select from payout_proof p where p.tx_hash = f.tx_hash)
@@ -53,11 +51,10 @@ const noncesClosed = `
          where m.submitter = $2 and m.nonce < n.nonces_below and m.sub_state = 'DISPLACED' and m.updated_at >= (select max(at) from authority_change)
            and not exists (select from foreign_transaction f where f.submitter = $2 and f.nonce = m.nonce))`
 
-// ActOnStatement lets the statement take effect. With lostBytes it does so only once
-// nothing that the database may have lost can be mined any more; until then the error
-// wraps [ErrNoncesOpen]; and [ErrPaymentFound] while a foreign transaction of the payer
-// does what the payout wants, by the digest of its call, and is nobody else's. To repeat
-// it is harmless.
+// ActOnStatement applies the statement. With lostBytes it first requires that no lost
+// transaction can be mined any more; until then the error wraps [ErrNoncesOpen]. The error
+// wraps [ErrPaymentFound] while a foreign transaction of the payer has the digest of the
+// payout's call and belongs to no other request. A repeated call is harmless.
 func (s *Store) ActOnStatement(ctx context.Context, sub txmanager.Submitter, reqID string, st PayoutStatement, call [32]byte, lostBytes bool) error {
 	var acted bool
 	var same []string
@@ -85,7 +82,7 @@ func (s *Store) ActOnStatement(ctx context.Context, sub txmanager.Submitter, req
 	return nil
 }
 
-// PayoutProof is a transaction that paid, final.
+// PayoutProof is a final transaction that paid a payout.
 type PayoutProof struct {
 	ChainID     uint64
 	TxHash      string
@@ -95,15 +92,15 @@ type PayoutProof struct {
 	Statement   int64  // that named it; 0: a release named the request
 }
 
-// Values of [PayoutProof].LogIndex that are of no event.
+// Values of [PayoutProof].LogIndex without an event.
 const (
 	CoinMoved       = -1 // the chain's own coin moved
 	OperatorDecided = -2 // an operator decided, and the receipt proves nothing
 )
 
-// insertProvedStone is insertTombstone of a payout that is proved: nothing more is sent
-// for it. It needs no end of PROTECT, since what is proved stays true.
-const insertProvedStone = `
+// insertProvedTombstone is insertTombstone for a proved payout: nothing more is sent for it. It
+// may run during PROTECT, because a proof stays true.
+const insertProvedTombstone = `
 with stone as (
   insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state, sub_state, last_error)
   select $4::uuid, s.submitter, $2::text, $3::text, $5::bytea, 'FAILED', 'CANCELLED', 'not sent: transaction ' || $6::text || ' paid it'
@@ -118,8 +115,8 @@ with stone as (
 insert into tx_decision (tx_id, action, by, reason)
 select tx_id, 'CANCEL', $3, 'transaction ' || $6::text || ' paid it' from stone`
 
-// insertProof takes a proof where nothing can be sent for the request any more, the
-// transaction is no stored version of another request, and the statement still stands.
+// insertProof stores a proof if the request can no longer be sent, the transaction is no
+// stored version of another request, and the statement is still in force.
 const insertProof = `
 insert into payout_proof (chain_id, tx_hash, log_index, req_id, block_number, receipt, statement_id)
 select $3::bigint, $4::text, $5::integer, m.request_id, $6::bigint, $7::text::json, nullif($8::bigint, 0)
@@ -133,22 +130,22 @@ select $3::bigint, $4::text, $5::integer, m.request_id, $6::bigint, $7::text::js
    and ($8 = 0 or exists (select from payout_statement n where n.id = $8 and n.paid and n.withdrawn_at is null for update))
     on conflict do nothing`
 
-// noProofCode is Postgres's for a division by zero: the batch ends without a proof, and
-// without a stone.
+// noProofCode is Postgres's code of a division by zero: the batch ends without a proof and
+// without a tombstone.
 const (
 	noProofCode = "22012"
 	demandProof = `select 1 / count(*) from payout_proof where req_id = $1 and tx_hash = $2`
 )
 
-// ProvePayout records that the transaction paid the request, and that nothing is sent
-// for it. The error wraps [ErrProofUsed] where the transaction stands for another
-// request, or the request can still be carried out. To repeat it is harmless.
+// ProvePayout records that the transaction paid the request, and that nothing is sent for it.
+// The error wraps [ErrProofUsed] if the transaction belongs to another request, or if the
+// request can still be carried out. A repeated call is harmless.
 func (s *Store) ProvePayout(ctx context.Context, in Intent, proof PayoutProof) error {
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(lockTransfer, in.RequestID)
 	b.Queue(lockHoldOf, proof.TxHash)
-	b.Queue(insertProvedStone, in.Submitter, in.RequestID, PayoutCaller, in.TxID, in.Fingerprint[:], proof.TxHash, string(in.Payload))
+	b.Queue(insertProvedTombstone, in.Submitter, in.RequestID, PayoutCaller, in.TxID, in.Fingerprint[:], proof.TxHash, string(in.Payload))
 	b.Queue(insertProof, in.Submitter, in.RequestID, int64(proof.ChainID), proof.TxHash, proof.LogIndex, int64(proof.BlockNumber), string(proof.Receipt), proof.Statement)
 	b.Queue(demandProof, in.RequestID, proof.TxHash)
 	b.Queue("commit")

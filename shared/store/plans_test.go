@@ -59,7 +59,7 @@ func TestPlansOfAnEmptyDatabase(t *testing.T) {
 	defer conn.Release()
 	for name, want := range map[string]string{
 		"findIntents": `Index Cond: .*request_id`, "recordByRequest": `Index Cond: .*request_id`,
-		"moveTxs": `Index Cond: \(tx_id = w.tx_id\)`, "allocateTxs": `(?s)Index Cond: \(tx_id = w.tx_id\).*Index Cond: \(tx_id = n.tx_id\)`,
+		"applyTransitions": `Index Cond: \(tx_id = w.tx_id\)`, "allocateTxs": `(?s)Index Cond: \(tx_id = w.tx_id\).*Index Cond: \(tx_id = n.tx_id\)`,
 		"insertPayloads": `Index Cond: \(tx_id = i.tx_id\)`, "loadUnsettled": `using tx_unsettled on managed_tx m\n`, "loadQueue": `(?s)using tx_deferred on managed_tx m_3\n.*using tx_queue on managed_tx m_1\n.*using tx_queue_of_caller on managed_tx m_2\n[^\n]*seq < .*using tx_valid_until on managed_tx x\n`,
 	} {
 		plan := explain(t, conn, name, store.HotStatements[name])
@@ -189,9 +189,9 @@ func compareGolden(t *testing.T, file, got string) {
 	}
 }
 
-// grow fills the database with 50,000 finished transactions, half of them of one
-// submitter, numbered(0), and the others of 25,000; with the queue and the
-// unsettled ones of a few more; and counts them for the planner.
+// grow inserts 50,000 terminal transactions: half of one submitter, numbered(0), the rest of
+// 25,000 others. It adds the queue and the open transactions of a few more, and analyzes the
+// tables.
 func grow(t *testing.T, db storetest.Bundle) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), db.URL)
@@ -290,8 +290,8 @@ func updates(t *testing.T, db storetest.Bundle, column string) int {
 	return value[int](t, db, `select `+column+` from pg_stat_user_tables where relname = 'managed_tx'`)
 }
 
-// moveAll moves everything of sub that is unsettled, by a store of its own: when
-// its sessions end they report their statistics.
+// moveAll moves every open transaction of sub by a separate store, whose sessions report their
+// statistics when they end.
 func moveAll(t *testing.T, url string, sub txmanager.Submitter, change func(*txmanager.Tx)) {
 	t.Helper()
 	s, err := store.Open(t.Context(), storetest.Options(url, storetest.Rules))

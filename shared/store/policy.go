@@ -20,7 +20,7 @@ import (
 // TargetDeploy is the target of a transaction that deploys a contract.
 const TargetDeploy = "deploy"
 
-// Target is what a policy calls the receiver of a call.
+// Target is the policy's name for a call's recipient.
 func Target(to *txmanager.Address) string {
 	if to == nil {
 		return TargetDeploy
@@ -28,8 +28,8 @@ func Target(to *txmanager.Address) string {
 	return to.String()
 }
 
-// targetsOf are the targets of a policy that allow a call: its receiver, and the function
-// that it calls there.
+// targetsOf are the policy targets that allow a call: its recipient, and the function that it
+// calls there.
 func targetsOf(c txmanager.Call) []string {
 	all := []string{Target(c.To)}
 	if f := c.Function(); f != "" {
@@ -38,15 +38,15 @@ func targetsOf(c txmanager.Call) []string {
 	return all
 }
 
-// Policy bounds what may be asked of a submitter. Amounts are decimal strings in
-// wei of the chain's own coin, but for those of tokens. nil is no limit.
+// Policy limits the intents of a submitter. Amounts are decimal strings in wei of the chain's
+// coin, except those of tokens. nil is no limit.
 type Policy struct {
 	MaxValue       *string  `json:"maxValue"`       // of one transaction
 	MaxValuePerDay *string  `json:"maxValuePerDay"` // in any 24 hours
 	MaxPerMinute   *int     `json:"maxPerMinute"`   // intents in any 60 seconds
 	Targets        []string `json:"targets"`        // see [Target] and [txmanager.Call.Function]
 
-	// A fee is what gas may cost at worst: the gas limit times maxFeePerGas.
+	// A fee is the most that gas may cost: the gas limit times maxFeePerGas.
 	MaxFeePerTx          *string `json:"maxFeePerTx"`          // of one transaction
 	MaxPriorityFeePerGas *string `json:"maxPriorityFeePerGas"` // wei per gas
 	MaxGas               *int64  `json:"maxGas"`               // gas limit of one transaction
@@ -56,8 +56,7 @@ type Policy struct {
 	Tokens    map[string]TokenLimits  `json:"tokens"`    // by addresses, as [Target] writes them
 }
 
-// CallerLimits bound what one caller may ask for, beside the submitter's own limits. nil is no
-// limit.
+// CallerLimits limit one caller, in addition to the submitter's own limits. nil is no limit.
 type CallerLimits struct {
 	MaxValue       *string `json:"maxValue,omitempty"`       // of one transaction
 	MaxValuePerDay *string `json:"maxValuePerDay,omitempty"` // in any 24 hours
@@ -65,20 +64,21 @@ type CallerLimits struct {
 	MaxQueued      *int    `json:"maxQueued,omitempty"`      // intents that wait for a nonce at once
 }
 
-// TokenLimits bound the amounts that are transferred and approved of one ERC-20 contract, in its
-// smallest unit. Of its functions only these are called, and those that Targets names. nil is no limit.
+// TokenLimits limit the amounts that are transferred and approved of one ERC-20 contract, in
+// its smallest unit. Calls to the contract are limited to these functions and to those that
+// Targets names. nil is no limit.
 type TokenLimits struct {
 	MaxAmount       *string `json:"maxAmount,omitempty"`       // of one transaction
 	MaxAmountPerDay *string `json:"maxAmountPerDay,omitempty"` // in any 24 hours
 }
 
-// Unlimited says that p has no limit. No policy is one without limits.
+// Unlimited is true if p has no limit. A nil policy has none.
 func (p *Policy) Unlimited() bool { return p == nil || reflect.ValueOf(*p).IsZero() }
 
 // PolicyRule is one of a policy's limits.
 type PolicyRule string
 
-// The rules, in the order in which they are looked at.
+// The rules, in the order in which they are checked.
 const (
 	RuleValue  PolicyRule = "VALUE"
 	RuleTarget PolicyRule = "TARGET"
@@ -103,13 +103,14 @@ const (
 	RuleAmountDay PolicyRule = "AMOUNT_DAY"
 )
 
-// PolicyError reports what the submitter's policy refuses. Nothing was stored.
+// PolicyError reports the limit by which the submitter's policy refuses an intent. Nothing was
+// stored.
 type PolicyError struct {
 	Rule  PolicyRule
 	Limit string // of the rule; "" where it is a list
 }
 
-// Error says which limit it is.
+// Error names the limit.
 func (e PolicyError) Error() string {
 	switch e.Rule {
 	case RuleValue:
@@ -148,7 +149,7 @@ func (e PolicyError) Error() string {
 	return "the submitter's policy allows at most " + e.Limit + " wei in 24 hours"
 }
 
-// IsPermanent says that the same is refused again for as long as the policy is what it is.
+// IsPermanent is true if the same intent will be refused until the policy changes.
 func (e PolicyError) IsPermanent() bool {
 	switch e.Rule {
 	case RuleRate, RuleDay, RuleFees, RuleCallerRate, RuleCallerQueue, RuleCallerDay, RuleAmountDay:
@@ -157,23 +158,24 @@ func (e PolicyError) IsPermanent() bool {
 	return true
 }
 
-// lockPolicies makes creates of submitters with limits over time wait for each
-// other, in one order. It stands before the statements that read what was used: a
-// snapshot is as old as its statement.
+// lockPolicies makes creates of submitters with limits over time wait for each other, in one
+// order. It comes before the statements that read the use so far, because a snapshot is taken
+// when its statement starts.
 const lockPolicies = `
 select from submitter_policy where submitter = any($1::text[]) and over_time order by submitter for update`
 
-// feesNotAsked stands in a verdict on what is judged when it is signed, by
-// [txmanager.Bounds], which read the same row.
-const feesNotAsked = `null::bigint as gas, null::numeric as tip_wei, null::numeric as fee_wei`
+// feesCheckedLater stands for fees that are checked later, at signing, by [txmanager.Bounds],
+// which read the same row.
+const feesCheckedLater = `null::bigint as gas, null::numeric as tip_wei, null::numeric as fee_wei`
 
-// feesInDay is what the last 24 hours have added to the fees of $1, where p bounds them.
+// feesInDay is what the last 24 hours have added to the fees of $1, if p limits them.
 const feesInDay = `case when p.max_day_fees_wei is not null then
          coalesce((select f.total_wei from submitter_fee f where f.submitter = p.submitter order by f.number desc limit 1), 0)
          - coalesce((select f.total_wei from submitter_fee f
              where f.submitter = p.submitter and f.at <= (select clock_timestamp() - interval '24 hours') order by f.at desc, f.number desc limit 1), 0) end`
 
-// inDay is what of the scope, with the sums total by then, was used in 24 hours and not given back.
+// inDay is the scope's use within 24 hours, less released amounts. total are the running
+// sums.
 func inDay(total, sums, column, scope, now string) string {
 	return `coalesce(` + total + `, 0)
          - coalesce((select u.` + column + ` from ` + sums + ` and u.at <= ` + now + ` - interval '24 hours' order by u.at desc, u.number desc limit 1), 0)
@@ -186,9 +188,10 @@ func fullName(name string) string {
               when position('@' in ` + name + `) > 0 then '` + EmailCaller + `' || ` + name + ` else '` + SubjectCaller + `' || ` + name + ` end`
 }
 
-// limitsOf are the limits of a caller by the policy p of the submitter s: those of its own name
-// and of each that it succeeded, so that a change of names gives no second quota. Where p names
-// none of them, those of "*" hold. known are these names as transactions have them, names the full ones.
+// limitsOf are the limits of a caller by the policy p of the submitter s. The limits of its
+// own name and of each name that it succeeded apply, so that a change of names gives no second
+// quota. If p names none of them, the limits of "*" apply. known are these names as
+// transactions have them, names the full ones.
 func limitsOf(caller string) string {
 	return `lateral (
        select coalesce(s.succeeded ->> x.caller, x.caller) as present from (select (` + caller + `)::text as caller) as x offset 0) as w
@@ -203,7 +206,7 @@ func limitsOf(caller string) string {
                  from unnest(case when p.per_caller ?| n.names then n.names else array['` + AnyCaller + `'] end) as a (name)) as e) as k`
 }
 
-// judging has a statement's own expressions for what a verdict is about.
+// judging has a statement's SQL expressions for the inputs of a verdict.
 type judging struct {
 	caller string // who posted
 	amount string // of a call of a token's transfer, approve or transferFrom; null: it is none
@@ -214,10 +217,12 @@ type judging struct {
 // ofTheRow is who posted the transaction $2.
 const ofTheRow = `select m.caller from managed_tx m where m.tx_id = $2::uuid`
 
-// verdict judges one intent, what a handler made of one, or what a reservation's owner
-// signed: of $1, the transaction $2, with the value $3 (null: not known yet), by the targets
-// $4 (see [targetsOf]; null: not known yet), counted as $5 intents. What adds nothing never is too much, also where the day's limit was
-// lowered below what is used. Times never go down, so that the windows hold whatever the clock does.
+// verdict checks one intent, a handler's transaction, or what a reservation's owner signed.
+// Its inputs are the submitter $1, the transaction $2, the value $3, the targets $4 (see
+// [targetsOf]) and the count of intents $5. A value or targets that are not known yet are
+// null. An input that adds nothing always passes, even if the day's limit was lowered below
+// the present use. Recorded times never decrease, so that the windows hold if the clock is set
+// back.
 func verdict(of judging) string {
 	return `
 used as (
@@ -295,7 +300,7 @@ used as (
 )`
 }
 
-// boundedSelectors are those of the functions of tokens whose amount is bounded: see
+// boundedSelectors are the selectors of the token functions whose amount is limited: see
 // [txmanager.BoundedFunction].
 const boundedSelectors = `'0xa9059cbb', '0x095ea7b3', '0x23b872dd'`
 
@@ -308,8 +313,8 @@ select refused, coalesce(case refused when 'VALUE' then max_value_wei::text when
          when 'AMOUNT' then max_units::text when 'AMOUNT_DAY' then max_day_units::text end, '')
   from judged`
 
-// countUse counts an intent that was not refused: for the submitter, its caller and the token.
-// when is the condition of all three, submitters a further one of the first.
+// countUse counts an accepted intent for the submitter, its caller and the token. when is the
+// condition of all three, submitters a further one of the first.
 func countUse(when, submitters string) string {
 	return `counted as (
   insert into submitter_use (submitter, number, at, tx_id, added_wei, intents, value_wei)
@@ -341,7 +346,7 @@ with ` + verdict(judging{
     from judged j
    cross join (values ($7::text, $8::text, $12::bytea, $6::text, $17::text, $18::bytea, $19::text)) as i (caller, handler, digest, request_id, names, macs, mac_key)
     join submitter s on s.submitter = $1
-   cross join ` + heldFor + `
+   cross join ` + holdCause + `
    where j.refused = '' and ` + mayPost + ` and (f.held_for is null or $13)
      and ($21::timestamptz is null or $21 > clock_timestamp())
      and ($11::int is null or (select count(*) from (select from managed_tx q where q.submitter = $1 and q.queued and not q.held limit $11) as queued) < $11)
@@ -349,9 +354,9 @@ with ` + verdict(judging{
   returning tx_id
 ), ` + countUse(`exists (select from new)`, ``) + verdictColumns
 
-// queueLimited adds, for each intent of a submitter that was not seen to have no
-// policy, a statement which judges it, and stores it if nothing refuses it. judged
-// says for which.
+// queueLimited handles each intent of a submitter that is not cached as one without a policy.
+// It adds a statement that checks the intent and stores it if nothing refuses it. judged are
+// the intents that the statements cover.
 func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound int, refused []*PolicyError, beside bool) (judged []bool, err error) {
 	judged = make([]bool, len(all))
 	var locks []string
@@ -385,8 +390,8 @@ func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound i
 	return judged, nil
 }
 
-// policyInput is what an intent is judged by; nil where that is not known yet. fee is the most
-// that its gas may cost, or the least where it does not say.
+// policyInput has the values that a policy checks. A value that is not known yet is nil. fee
+// is the most that its gas may cost, or the least if the intent sets no maximum.
 type policyInput struct {
 	value, gas, tip, fee *string
 	targets              []string
@@ -396,7 +401,7 @@ type policyInput struct {
 // leastFee is what the cheapest transaction costs: 21,000 gas at one wei.
 const leastFee = "21000"
 
-// policyInputOf reads what an intent asks for: of a handler's it is known that it costs something.
+// policyInputOf reads the values of an intent. A handler's intent has only the least fee.
 func policyInputOf(in Intent) (policyInput, error) {
 	if in.Handler != "" {
 		return policyInput{fee: new(leastFee)}, nil
@@ -422,7 +427,7 @@ func policyInputOf(in Intent) (policyInput, error) {
 	return a, nil
 }
 
-// payloadCall reads whom and what a payload in canonical form calls.
+// payloadCall reads the recipient and the call of a payload in canonical form.
 func payloadCall(to, data *string) (c txmanager.Call, err error) {
 	if to == nil {
 		return c, nil
@@ -439,7 +444,7 @@ func payloadCall(to, data *string) (c txmanager.Call, err error) {
 	return txmanager.Call{To: &address, Data: raw}, err
 }
 
-// amountOf is what a policy counts of a token that c moves; nil: c is no such call.
+// amountOf is the token amount that a policy counts for c; nil if c moves and approves none.
 func amountOf(c txmanager.Call) *string {
 	if amount := c.TokenAmount(); amount != nil {
 		return new(amount.String())
@@ -447,9 +452,9 @@ func amountOf(c txmanager.Call) *string {
 	return nil
 }
 
-// permit counts what a handler made, once.
+// permit counts a handler's transaction once.
 var permit = `
-with ` + verdict(judging{caller: ofTheRow, amount: `$6::numeric`, queues: `false`, fees: feesNotAsked}) + `, ` +
+with ` + verdict(judging{caller: ofTheRow, amount: `$6::numeric`, queues: `false`, fees: feesCheckedLater}) + `, ` +
 	countUse(`j.refused = ''`, ` and j.added_wei > 0`) + verdictColumns
 
 // scanVerdict reads verdictColumns.
@@ -484,22 +489,22 @@ func (s *Store) CheckPolicy(ctx context.Context, l lease.Lease, txID string, c t
 	return refused, s.send(ctx, b)
 }
 
-// policyCache remembers of which submitters it was seen that they have no policy: their
-// intents go together in one statement. All others go one by one, in the same round
-// trip. What is remembered wrongly costs a second one and nothing else.
+// policyCache remembers submitters without a policy. Their intents share one statement; each
+// other intent has its own, in the same round trip. A stale entry costs a second round trip
+// and has no other effect.
 type policyCache struct {
 	mu   sync.Mutex
 	none map[txmanager.Submitter]bool
 }
 
-// hasNone says that s was seen without a policy.
+// hasNone is true if s is cached as one without a policy.
 func (l *policyCache) hasNone(s txmanager.Submitter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.none[s]
 }
 
-// note remembers whether s has one.
+// note caches whether s has a policy.
 func (l *policyCache) note(s txmanager.Submitter, limited bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -511,7 +516,7 @@ func (l *policyCache) note(s txmanager.Submitter, limited bool) {
 	}
 }
 
-// PolicyChange sets a submitter's policy, by an operator.
+// PolicyChange is an operator's new policy for a submitter.
 type PolicyChange struct {
 	Submitter txmanager.Submitter
 	Policy    Policy
@@ -521,15 +526,16 @@ type PolicyChange struct {
 	OnlyTighter bool // no more than the present one is allowed: see [ErrNotTighter]
 }
 
-// ErrNotTighter reports a change that gives rights, where only one that takes rights away
-// was to be made. Nothing was changed.
+// ErrNotTighter reports a change that gives rights, where only removals were allowed. Nothing
+// was changed.
 var ErrNotTighter = errors.New("the change does not only take rights away")
 
 // presentPolicy locks nothing: each change of a policy holds the lease's row.
 const presentPolicy = `select coalesce(` + policyOf + `, '{}') from submitter s where s.submitter = $1`
 
-// tightens says no where the policy allows anything that the present one does not.
-func (c PolicyChange) tightens(ctx context.Context, tx pgx.Tx) error {
+// checkTighter returns [ErrNotTighter] if the new policy allows anything that the present one
+// refuses.
+func (c PolicyChange) checkTighter(ctx context.Context, tx pgx.Tx) error {
 	if !c.OnlyTighter {
 		return nil
 	}
@@ -569,10 +575,10 @@ select submitter, $2, $3, $4, $5::jsonb
   from submitter
  where submitter = $1`
 
-// PutPolicy sets the policy in place of the one before, with a record of it, and returns
-// the token in force after the commit. It ends the lease session of whoever holds the lease,
-// so that no nonce is bound after the commit to what the policy forbids, whenever that was
-// posted; see [txmanager.Bounds]. What has its nonce goes on. Limits over time hold for what is
+// PutPolicy replaces the policy, with a record of it, and returns the token in force after the
+// commit. It ends the lease session of the lease's holder. So no nonce is bound after the
+// commit to an intent that the policy forbids, whenever that was posted; see
+// [txmanager.Bounds]. Intents that have a nonce proceed. Limits over time apply to intents
 // posted from then on, and count from when the first of them was set. The error wraps
 // [ErrUnknownSubmitter] or [ErrNotTighter].
 func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err error) {
@@ -582,7 +588,7 @@ func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err
 		return 0, fmt.Errorf("policy of %s: %w", c.Submitter, err)
 	}
 	token, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
-		if err := c.tightens(ctx, tx); err != nil {
+		if err := c.checkTighter(ctx, tx); err != nil {
 			return err
 		}
 		known, err := tx.Exec(ctx, putPolicy, c.Submitter, p.MaxValue, p.MaxValuePerDay, p.MaxPerMinute, p.Targets,
@@ -601,8 +607,8 @@ func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err
 	return token, nil
 }
 
-// ErrNotStatus reports a submitter that is suspended already, or is not. Nothing was
-// changed.
+// ErrNotStatus reports a suspension of a suspended submitter, or a resumption of an active
+// one. Nothing was changed.
 var ErrNotStatus = errors.New("the submitter's status is that already")
 
 // Suspension suspends a submitter, or resumes it.
@@ -631,9 +637,9 @@ select coalesce(l.fencing_token, 0), coalesce(l.name_epoch, '')
   left join submitter_lease l using (submitter)
  where s.submitter = $1`
 
-// SetStatus suspends or resumes, with a record of it, and returns the token in force
-// after the commit. While a submitter is suspended no intent is accepted and no nonce
-// is bound; what has one goes on. It ends the lease session of whoever holds the lease, as
+// SetStatus suspends or resumes, with a record of it, and returns the token in force after the
+// commit. While a submitter is suspended no intent is accepted and no nonce is bound.
+// Transactions that have a nonce proceed. It ends the lease session of the lease's holder, as
 // [Store.PutPolicy] does. The error wraps [ErrUnknownSubmitter] or [ErrNotStatus].
 func (s *Store) SetStatus(ctx context.Context, c Suspension) (token int64, err error) {
 	status, action := "ACTIVE", "RESUME"

@@ -61,8 +61,8 @@ func shift(t *testing.T, db storetest.Bundle, by string) {
 	run(t, db, `alter table submitter_use enable trigger user`)
 }
 
-// An amount passes to its last wei, also above 64 bits; a receiver passes if it is on
-// the list, a deployment if the list says so. What is known hears what is stored.
+// An amount passes up to its last wei, also above 64 bits. A recipient passes if it is listed,
+// a deployment if the list allows it. A stored intent is returned.
 func TestPolicyOfOneTransaction(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -98,8 +98,8 @@ func withID(in store.Intent, request string) store.Intent {
 	return in
 }
 
-// In any 24 hours so many wei are taken, and in any minute so many intents, by the
-// database's clock. What is refused, or known, does not count.
+// The policy limits the wei of any 24 hours and the intents of any minute, by the database's
+// clock. Refused and repeated intents do not count.
 func TestPolicyOverTime(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -132,8 +132,8 @@ func TestPolicyOverTime(t *testing.T) {
 	posts(t, db, "a day later by both", paying(alice, "r-8", "1", 1), "")
 }
 
-// Of a batch each is judged by itself, after those before it; one that is refused
-// takes nothing of what is left. Others' are stored beside them.
+// Each intent of a batch is checked after those before it. A refused one uses nothing. Other
+// submitters' intents are stored beside them.
 func TestPolicyOfABatch(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -162,8 +162,8 @@ func TestPolicyOfABatch(t *testing.T) {
 	}
 }
 
-// However many come at once, to however many processes, no more is taken than the
-// policy allows, and nobody is refused while there is room.
+// Concurrent creates in several processes take no more than the policy allows, and none is
+// refused while there is room.
 func TestPolicyOfManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const processes, each, most = 4, 25, 40
@@ -281,9 +281,9 @@ func TestPolicyOfAHandler(t *testing.T) {
 	}
 }
 
-// Reservations count as intents when they are made, all of them or none; what their
-// owner signs is held to the policy as it is marked, under the fence, and counts once,
-// by whomever and however often it is marked.
+// Reservations count as intents when they are made, all or none. The owner's bytes are checked
+// against the policy when they are marked, under the fence. They count once, however often
+// they are marked.
 func TestPolicyOfAReservation(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -342,8 +342,8 @@ func TestPolicyOfAReservation(t *testing.T) {
 	}
 }
 
-// A handler that the submitter does not name is refused, whoever asks for it; what is
-// known is answered.
+// A handler that the submitter does not name is refused for every caller. A stored intent is
+// returned.
 func TestAHandlerIsNamedByTheSubmitter(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -365,8 +365,8 @@ func TestAHandlerIsNamedByTheSubmitter(t *testing.T) {
 	}
 }
 
-// Suspended, nothing is taken and nothing new allocated, until it is resumed; each is
-// on record, and asking twice is told.
+// A suspended submitter accepts no intent and allocates no nonce until it is resumed. Each
+// change is recorded, and a repetition is reported.
 func TestSuspendAndResume(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

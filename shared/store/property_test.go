@@ -16,9 +16,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Whatever several owners do in whatever order, and wherever the clock stands
-// meanwhile: tokens only go up and are never given twice, only the holder of
-// the last one writes, and a mark stays until a look or an abandon.
+// Several owners act in any order with any clock. Tokens only go up and are never given twice.
+// Only the holder of the last one writes. A rerun flag stays until an iteration or a forced
+// release.
 func TestLeaseProperties(t *testing.T) {
 	t.Parallel()
 	// Long, so that a lease runs out only when the model says so.
@@ -84,12 +84,12 @@ func newModel(rt *rapid.T, t *testing.T, db storetest.Bundle, sub txmanager.Subm
 	}
 }
 
-// holds says whether l is the right to write now.
+// holds is true if l is the right to write now.
 func (m *model) holds(l lease.Lease) bool {
 	return l.Owner == m.owner && l.Token == m.token && (m.clock == live || m.clock == ahead)
 }
 
-// grant is a look under a new token.
+// grant is an iteration under a new token.
 func (m *model) grant(rt *rapid.T, l lease.Lease) {
 	for _, old := range m.handles {
 		if l.Token <= old.Token {
@@ -211,8 +211,8 @@ func (m *model) writeUnder(rt *rapid.T, l lease.Lease) bool {
 	return true
 }
 
-// everybodyWrites under each lease that was ever granted, in any order: at most
-// one of them can.
+// everybodyWrites writes under each lease that was ever granted, in any order. At most one of
+// them can.
 func (m *model) everybodyWrites(rt *rapid.T) {
 	last := slices.Clone(m.handles[max(0, len(m.handles)-5):])
 	writers := map[int64]bool{}

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// NewProposal is an act that an operator wants done, and that another has to approve.
+// NewProposal is an act that an operator proposes and another must approve.
 type NewProposal struct {
 	Kind, Act string         // see the database's function proposal_state
 	Subject   map[string]any // what the act is about
@@ -26,7 +26,7 @@ type NewProposal struct {
 	ValidFor  time.Duration
 }
 
-// Proposal is one that is stored.
+// Proposal is a stored proposal.
 type Proposal struct {
 	ID            string
 	Seq           int64
@@ -53,7 +53,7 @@ type Proposal struct {
 	Outcome       *string
 }
 
-// ActState is what an act stands on now; nil: its subject is not there.
+// ActState is the state that an act depends on; nil if its subject does not exist.
 func (s *Store) ActState(ctx context.Context, act string, subject map[string]any) (state json.RawMessage, err error) {
 	if err := s.db.QueryRow(ctx, `select proposal_state($1, $2)`, act, subject).Scan(&state); err != nil {
 		return nil, fmt.Errorf("read what %s stands on: %w", act, err)
@@ -71,7 +71,7 @@ const (
 	ProposalStale      = "STALE"
 )
 
-// Verdicts of [Store.ApproveProposal] beside the statuses.
+// Verdicts of [Store.ApproveProposal] in addition to the statuses.
 const (
 	VerdictOpen         = "OPEN" // it may be carried out now
 	VerdictSameOperator = "SAME_OPERATOR"
@@ -79,10 +79,11 @@ const (
 	verdictUnknown      = "UNKNOWN"
 )
 
-// ErrUnknownProposal reports a proposal that is not there.
+// ErrUnknownProposal reports that there is no such proposal.
 var ErrUnknownProposal = errors.New("there is no such proposal")
 
-// proposalColumns show a proposal that is too old as expired, whether or not that is stored.
+// proposalColumns show a proposal as expired once it is too old, whether or not that is
+// stored.
 const proposalColumns = `
 select p.proposal_id::text, p.seq, p.kind, p.act, p.subject, p.method, p.path, p.body, p.effect, p.saw, encode(p.saw_hash, 'hex'), p.proposed_by, p.proposer_names, p.reason,
        p.created_at, p.expires_at, case when p.status in ('PROPOSED', 'APPROVED') and p.expires_at <= clock_timestamp() then 'EXPIRED' else p.status end,
@@ -91,8 +92,8 @@ select p.proposal_id::text, p.seq, p.kind, p.act, p.subject, p.method, p.path, p
 // ErrTooManyProposals reports an operator who has 100 proposals open.
 var ErrTooManyProposals = errors.New("the operator has 100 open proposals")
 
-// Propose stores the act. The same operator who proposes the same again, while it is open
-// and nothing has changed, gets the same proposal. The error wraps [ErrTooManyProposals].
+// Propose stores the act. If the same operator repeats it while it is open and nothing has
+// changed, the same proposal is returned. The error wraps [ErrTooManyProposals].
 func (s *Store) Propose(ctx context.Context, n NewProposal) (Proposal, error) {
 	rows, err := s.db.Query(ctx, proposalColumns+` from propose_act($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, make_interval(secs => $12)) as p`,
 		n.Kind, n.Act, n.Subject, n.Method, n.Path, n.Body, n.Call, n.Effect, n.By, n.Names, printableText(n.Reason), n.ValidFor.Seconds())
@@ -109,7 +110,7 @@ func (s *Store) Propose(ctx context.Context, n NewProposal) (Proposal, error) {
 	return p, nil
 }
 
-// Proposal is one of them. The error wraps [ErrUnknownProposal].
+// Proposal reads one proposal. The error wraps [ErrUnknownProposal].
 func (s *Store) Proposal(ctx context.Context, id string) (Proposal, error) {
 	rows, err := s.db.Query(ctx, proposalColumns+` from proposal p where p.proposal_id = $1`, id)
 	if err != nil {
@@ -139,7 +140,7 @@ func (s *Store) Proposals(ctx context.Context, open bool, below int64, limit int
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Proposal])
 }
 
-// Approval is a second operator's word.
+// Approval is a second operator's approval.
 type Approval struct {
 	ProposalID string
 	By         string
@@ -147,9 +148,9 @@ type Approval struct {
 	Reason     string
 }
 
-// ApproveProposal records the approval, where nothing is against it. The verdict is
-// [VerdictOpen] where the act may be carried out now, also where another operator has
-// approved it before. Otherwise it is the reason. state is what the act stands on now.
+// ApproveProposal records the approval if nothing prevents it. The verdict is [VerdictOpen] if
+// the act may be carried out now, also if another operator approved it before. Otherwise it is
+// the reason. state is the state that the act depends on now.
 func (s *Store) ApproveProposal(ctx context.Context, a Approval) (verdict string, state json.RawMessage, err error) {
 	err = s.db.QueryRow(ctx, `select verdict, state from approve_proposal($1, $2, $3, $4)`, a.ProposalID, a.By, a.Names, printableText(a.Reason)).Scan(&verdict, &state)
 	if err == nil && verdict == verdictUnknown {
@@ -161,7 +162,7 @@ func (s *Store) ApproveProposal(ctx context.Context, a Approval) (verdict string
 	return verdict, state, nil
 }
 
-// RejectProposal ends the proposal, and returns the status that it had.
+// RejectProposal ends the proposal and returns the status that it had.
 func (s *Store) RejectProposal(ctx context.Context, id, by, reason string) (was string, err error) {
 	err = s.db.QueryRow(ctx, `select reject_proposal($1, $2, $3)`, id, by, printableText(reason)).Scan(&was)
 	if err == nil && was == verdictUnknown {
@@ -173,8 +174,8 @@ func (s *Store) RejectProposal(ctx context.Context, id, by, reason string) (was 
 	return was, nil
 }
 
-// FinishProposal keeps what the act answered. An act that could not be carried out in one
-// transaction with its proposal is carried out by it.
+// FinishProposal stores the act's answer. It also marks an act as carried out that could not
+// share one transaction with its proposal.
 func (s *Store) FinishProposal(ctx context.Context, id string, status int, answer string) error {
 	if _, err := s.db.Exec(ctx, `select finish_proposal($1, $2, $3)`, id, status, answer); err != nil {
 		return fmt.Errorf("keep what proposal %s came to: %w", id, err)
@@ -184,22 +185,22 @@ func (s *Store) FinishProposal(ctx context.Context, id string, status int, answe
 
 type proposalKey struct{}
 
-// WithProposal has an act under the context carry out the approved proposal. An act in one
-// transaction does so once, and only where carry_out_proposal lets it.
+// WithProposal makes an act under the context carry out the approved proposal. An act in one
+// transaction does so once, and only if carry_out_proposal allows it.
 func WithProposal(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, proposalKey{}, id)
 }
 
 const carryOut = `select carry_out_proposal($1)`
 
-// proposalOf is the one that the context carries out; "": none.
+// proposalOf is the proposal that the context carries out; "" if none.
 func proposalOf(ctx context.Context) string {
 	id, _ := ctx.Value(proposalKey{}).(string)
 	return id
 }
 
-// queueCarryOut adds to a batch, which is one transaction, that it carries the context's
-// proposal out. It stands behind the locks of the act, and before what it changes.
+// queueCarryOut adds to a batch, which is one transaction, the statement that carries the
+// context's proposal out. It comes after the locks of the act and before its changes.
 func queueCarryOut(ctx context.Context, b *pgx.Batch) {
 	if id := proposalOf(ctx); id != "" {
 		b.Queue(carryOut, id)
@@ -226,11 +227,11 @@ type Beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// errNothingDone ends a transaction whose act had nothing to do.
+// errNothingDone ends a transaction whose act changed nothing.
 var errNothingDone = errors.New("the statement changed nothing")
 
-// ExecCarrying runs one statement that is a whole act. A proposal of the context is
-// carried out with it, unless it changes no row.
+// ExecCarrying runs one statement that is the complete act. It carries out the context's
+// proposal in the same transaction, unless the statement changes no row.
 func ExecCarrying(ctx context.Context, db Beginner, statement string, args ...any) (tag pgconn.CommandTag, err error) {
 	if proposalOf(ctx) == "" {
 		return db.Exec(ctx, statement, args...)
@@ -250,8 +251,8 @@ func ExecCarrying(ctx context.Context, db Beginner, statement string, args ...an
 	return tag, err
 }
 
-// IsProposalGone is true of carry_out_proposal's error: the proposal is not approved any
-// more, or its state has changed. Nothing was written.
+// IsProposalGone reports carry_out_proposal's error: the proposal is no longer approved, or
+// the state it depends on has changed. Nothing was written.
 func IsProposalGone(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == proposalCode

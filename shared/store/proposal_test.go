@@ -108,8 +108,8 @@ func TestAProposalIsCarriedOutInTheTransactionOfItsAct(t *testing.T) {
 	}
 }
 
-// Policies that may only tighten, set at once in any order, never loosen: each is compared
-// with the one that it replaces.
+// Concurrent policy changes that may only tighten never loosen: each is compared with the one
+// that it replaces.
 func TestPoliciesAtOnceOnlyTighten(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

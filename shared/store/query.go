@@ -11,8 +11,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// ErrNotFound reports a transaction that is not there, or not the caller's:
-// the two are never told apart.
+// ErrNotFound reports a transaction that does not exist or is another caller's. The answer is
+// the same for both, so that it reveals nothing.
 var ErrNotFound = errors.New("no such transaction")
 
 // Record is a managed transaction as its caller may see it.
@@ -38,8 +38,8 @@ type Record struct {
 	LastErrorDetail *string `json:"-" db:"-"` // for operators: what a node said, beside LastError; nil: nothing
 }
 
-// callerText parts what stands in last_error: what a caller may read, and what only operators
-// may; nil where there is none.
+// callerText splits last_error into what a caller may read and what only operators may read;
+// nil where there is none.
 func callerText(lastError *string) (text, detail *string) {
 	if lastError == nil {
 		return nil, nil
@@ -51,8 +51,8 @@ func callerText(lastError *string) (text, detail *string) {
 	return &said, &rest
 }
 
-// Viewer is who asks: a caller sees its own transactions, and those of whom it succeeded,
-// while the submitter lists it; an operator sees all.
+// Viewer is the reader of a query. A caller sees its own transactions and those of callers
+// that it succeeded, while the submitter lists it. An operator sees all.
 type Viewer struct {
 	Caller   string   // as it is put on record
 	Names    []string // as [Intent.Names] has them; nil: Caller alone
@@ -61,8 +61,8 @@ type Viewer struct {
 
 func (v Viewer) names() []string { return namesOf(v.Caller, v.Names) }
 
-// recordColumns puts a receipt together again: its facts, and the node's document,
-// which is null once it is archived.
+// recordColumns reassembles a receipt from its facts and the node's document, which is null
+// once it is archived.
 const recordColumns = `
 select tx_id, submitter, request_id, state, ` + shownSubState + `, tx_hash, replaced_by_hash,
        receipt || jsonb_build_object('document', (select d.body from tx_document d
@@ -70,20 +70,20 @@ select tx_id, submitter, request_id, state, ` + shownSubState + `, tx_hash, repl
        confirmations, last_error, created_at, updated_at, confirmed_at, valid_until, nonce, last_mempool_diag
   from managed_tx m`
 
-// Tx is the transaction with this id (a UUID). The error is [ErrNotFound] where
-// v may not see one, or wraps [ErrInDoubt] in a restored database.
+// Tx is the transaction with this id (a UUID). The error is [ErrNotFound] if v may not see
+// one, or wraps [ErrInDoubt] in a restored database.
 func (s *Store) Tx(ctx context.Context, txID string, v Viewer) (Record, error) {
 	r, err := s.record(ctx, recordColumns+byTxID, txID, v.names(), v.Operator)
 	return s.refuseIfUnknown(ctx, r, err, "", "", v)
 }
 
-// ErrInDoubt reports that nothing is stored, and that this proves nothing: the
-// submitter is in PROTECT, the database a restored one, or the request one that an
-// operator recorded as that of a transaction which the database had lost.
+// ErrInDoubt reports that nothing is stored, but that this proves nothing. The submitter is in
+// PROTECT, the database was restored, or an operator recorded the request as that of a
+// transaction which the database had lost.
 var ErrInDoubt = errors.New("what is not stored may have been made all the same")
 
-// TxByRequest is the transaction of the submitter's request. The error is
-// [ErrNotFound] where v may not see one, or wraps [ErrInDoubt].
+// TxByRequest is the transaction of the submitter's request. The error is [ErrNotFound] if v
+// may not see one, or wraps [ErrInDoubt].
 func (s *Store) TxByRequest(ctx context.Context, sub txmanager.Submitter, requestID string, v Viewer) (Record, error) {
 	r, err := s.record(ctx, recordColumns+byRequest,
 		sub, requestID, v.names(), v.Operator)
@@ -92,14 +92,14 @@ func (s *Store) TxByRequest(ctx context.Context, sub txmanager.Submitter, reques
 
 var byTxID = ` where tx_id = $1 and (` + owned("m", "$2::text[]") + ` or $3 or ` + recordedFor("m", "$2::text[]") + `)`
 
-// byRequest finds the request by the only key that can find it: see findIntents.
+// byRequest finds the request by its unique key: see findIntents.
 var byRequest = `
  where tx_id = (select r.tx_id
                   from (select tx_id, submitter from managed_tx where request_id = $2 and submitter >= $1 order by submitter limit 1) as r
                  where r.submitter = $1)
    and (` + owned("m", "$3::text[]") + ` or $4 or ` + recordedFor("m", "$3::text[]") + `)`
 
-// refuseIfUnknown turns "not found" into [ErrInDoubt] where it proves nothing.
+// refuseIfUnknown turns "not found" into [ErrInDoubt] if it proves nothing.
 func (s *Store) refuseIfUnknown(ctx context.Context, r Record, err error, sub txmanager.Submitter, requestID string, v Viewer) (Record, error) {
 	if !errors.Is(err, ErrNotFound) {
 		return r, err
@@ -114,13 +114,13 @@ func (s *Store) refuseIfUnknown(ctx context.Context, r Record, err error, sub tx
 	return r, ErrNotFound
 }
 
-// doubtful says whether "no such request" can be believed. A restored database
-// does not know what ran after its backup was made; an operator may have told it. What is
-// on record is not in doubt: it is another caller's.
+// doubtful is true if "no such request" may be wrong. A restored database does not know what
+// ran after its backup, unless an operator recorded it. A stored request is never in doubt: it
+// is another caller's.
 //
-// Only its callers and operators are told of a submitter. Whoever is no caller of it may
-// have been one in what a restore has lost: while any submitter waits for its release
-// then, nobody is told that there is nothing, whichever submitter they name.
+// Only its callers and operators learn that a submitter exists. A caller that is not listed
+// now may have been listed in what a restore lost. So while any submitter waits for its
+// release after a restore, no caller gets "not found", whichever submitter it names.
 const doubtful = `
 select not is_authority() or case
          when $4 or exists (select from submitter s where s.submitter = $1 and s.callers && (array['*'] || $3::text[]))

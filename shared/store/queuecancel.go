@@ -11,16 +11,16 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// QueueCancel takes out of a submitter's queue what is in it, by an operator.
+// QueueCancel is an operator's cancellation of a submitter's queued intents.
 type QueueCancel struct {
 	Submitter txmanager.Submitter
-	Caller    string // only what is stored under this full name; "": whoever posted it
+	Caller    string // only intents stored under this full name; "": those of every caller
 	By        string
 	Reason    string
 	Limit     int // of intents
 }
 
-// QueueCancelResult is what a call did, and what is left of what was asked for.
+// QueueCancelResult has the counts of one call and of what remains.
 type QueueCancelResult struct {
 	Cancelled int   // by this call
 	Remaining int   // in the queue still: call again
@@ -30,10 +30,11 @@ type QueueCancelResult struct {
 	Token     int64 // in force after the commit
 }
 
-// askedFor says of m that it is the submitter's $1, and stored under one of the names $2; null: any.
+// askedFor is true of m if it belongs to submitter $1 and is stored under one of the names $2;
+// null is any name.
 const askedFor = `m.submitter = $1 and ($2::text[] is null or m.caller = any($2::text[]))`
 
-// cancelQueued does to many what [order] does to one of them when an operator cancels it.
+// cancelQueued does to many intents what [order] does to one when an operator cancels it.
 const cancelQueued = `
 with page as (
   select m.tx_id
@@ -62,10 +63,10 @@ select s.fencing_token, s.name_epoch,
   from (select coalesce(l.fencing_token, 0) as fencing_token, coalesce(l.name_epoch, '') as name_epoch
           from submitter left join submitter_lease l using (submitter) where submitter = $1) as s`
 
-// CancelQueue cancels up to so many intents that have no nonce, the oldest first, each with
-// the decision on record. The same again goes on where it stopped. Like an operator's cancel
-// of one it is carried out while the submitter is suspended and in PROTECT, and not for a payout. The error
-// wraps [ErrUnknownSubmitter].
+// CancelQueue cancels up to a limit of intents without a nonce, the oldest first, and records
+// each decision. A further call continues where it stopped. Like an operator's cancel of one
+// intent, it also works while the submitter is suspended or in PROTECT, and never cancels a
+// payout. The error wraps [ErrUnknownSubmitter].
 func (s *Store) CancelQueue(ctx context.Context, c QueueCancel) (out QueueCancelResult, err error) {
 	var of []string
 	if c.Caller != "" {

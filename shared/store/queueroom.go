@@ -7,11 +7,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// queueRooms remembers of which queues there was much room a moment ago, so that a
-// create need not walk the queue to find that it is not full. A queue is walked
-// once a second by each process, and for the more creates the nearer it is to
-// its bound: with r places left, every r/100 creates. So the bound holds to
-// about a hundredth of what was left, for each process.
+// queueRooms caches which queues had much room a moment ago, so that a create need not count
+// the queue. Each process counts a queue once a second. Near the bound it counts more often:
+// with r places left, every r/100 creates. So each process may exceed the bound by about a
+// hundredth of the room left.
 type queueRooms struct {
 	mu   sync.Mutex
 	seen map[txmanager.Submitter]*queueRoom
@@ -19,13 +18,13 @@ type queueRooms struct {
 
 type queueRoom struct {
 	until  time.Time // by the monotonic clock
-	passes int       // creates that need not look
+	passes int       // creates that need no count
 }
 
-// queueRoomTTL is how long a queue seen with room is believed to have some.
+// queueRoomTTL is how long a count with room left is cached.
 const queueRoomTTL = time.Second
 
-// needsCount says that the queue of s must be looked at.
+// needsCount is true if the queue of s must be counted.
 func (b *queueRooms) needsCount(s txmanager.Submitter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -37,11 +36,11 @@ func (b *queueRooms) needsCount(s txmanager.Submitter) bool {
 	return false
 }
 
-// noteRoom remembers how many places were left.
+// noteRoom caches how many places were left.
 func (b *queueRooms) noteRoom(s txmanager.Submitter, left int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.seen) >= 10_000 { // forgetting costs a look and nothing else
+	if len(b.seen) >= 10_000 { // clearing costs one count each
 		b.seen = nil
 	}
 	if b.seen == nil {

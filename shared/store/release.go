@@ -11,18 +11,18 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// insertNamed puts the requests on record that a release names and that were lost with
-// the database. They have no caller: whoever may post for the submitter sees them.
+// insertNamed records the requests that a release names and that were lost with the database.
+// They have no caller: every caller that may post for the submitter sees them.
 const insertNamed = `
 insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, fencing_token)
 select gen_random_uuid(), $1, r.name, '', sha256('recorded'), $2
   from unnest($3::text[]) as r (name)
     on conflict (submitter, request_id) do nothing`
 
-// fillDisplaced ends the queued requests that are named, as the foreign transactions
-// ended that they were; one whose nonce the cursor has not passed holds that nonce. Each
-// other nonce that the chain has from the cursor on, up to the count accepted, gets a row
-// of its own, and the cursor moves there.
+// fillDisplaced ends the queued requests that the release names, as their foreign transactions
+// ended. A request whose nonce the cursor has not passed gets that nonce. Each other nonce
+// that the chain has consumed, from the cursor up to the accepted count, gets a separate row.
+// The cursor moves to that count.
 const fillDisplaced = `
 with named as (
   select * from jsonb_to_recordset($5::jsonb) as r (nonce bigint, request text)
@@ -76,24 +76,24 @@ update submitter_nonce_cursor
    set next_nonce = next_nonce + (select count(*) from gap)
  where submitter = $1`
 
-// sureOfNamed refuses the whole release, by a division by zero, where a request that it
-// names left the queue meanwhile, or was matched with another nonce.
-const sureOfNamed = `
+// checkNamedRequests refuses the whole release, by a division by zero, if a request that it names has
+// left the queue meanwhile, or was matched with another nonce.
+const checkNamedRequests = `
 select 1 / (case when count(*) = jsonb_array_length($2::jsonb) then 1 else 0 end)
   from jsonb_to_recordset($2::jsonb) as r (nonce bigint, request text)
   join managed_tx m on m.submitter = $1 and m.request_id = r.request and m.recorded_nonce = r.nonce and not m.queued`
 
 // holdAuthority keeps the database from being distrusted, and so from being accepted anew,
-// before the commit. sameAuthority refuses the whole release, by a division by zero, where
-// the database is not the authority, or not the one that the release was judged in.
+// before the commit. sameAuthority refuses the whole release, by a division by zero, if the
+// database is not the authority, or not the one that the release was evaluated in.
 const (
 	holdAuthority = `select from authority for share`
 	sameAuthority = `select 1 / (case when is_authority() and ` + lastChange + ` = $1 then 1 else 0 end)`
 )
 
-// queueAuthority stands behind the fence. An acceptance locks what is queued and then the
-// authority, but only where the database is not the authority: no release gets beyond this
-// there, so that neither waits for the other.
+// queueAuthority comes after the fence. An acceptance locks the queue and then the authority,
+// but only if the database is not the authority. A release stops here in that case, so that
+// the two cannot deadlock.
 func queueAuthority(b *pgx.Batch, leave *txmanager.ReleaseRequest) {
 	if leave != nil {
 		b.Queue(holdAuthority)
@@ -101,15 +101,15 @@ func queueAuthority(b *pgx.Batch, leave *txmanager.ReleaseRequest) {
 	}
 }
 
-// drawNameEpoch keeps names of tasks from being met again that are used up.
+// drawNameEpoch draws a new name epoch, so that used task names do not recur.
 const drawNameEpoch = `
 update submitter_lease
    set name_epoch = left(gen_random_uuid()::text, 8)
  where submitter = $1
 returning name_epoch`
 
-// queueNameEpoch adds it to the batch of a release by resync. This process names the
-// release's own task by the new epoch: before that task it loads nothing again.
+// queueNameEpoch adds drawNameEpoch to the batch of a release by resync. This process needs
+// the new epoch for the release's own task, because it does not load again before that task.
 func (s *Store) queueNameEpoch(b *pgx.Batch, w txmanager.Commit) {
 	if leave := w.Cursor.CloseIncident; leave == nil || leave.Mode != txmanager.Resync {
 		return
@@ -124,7 +124,7 @@ func (s *Store) queueNameEpoch(b *pgx.Batch, w txmanager.Commit) {
 	})
 }
 
-// queueCloseIncident adds the end of an episode to a fenced batch.
+// queueCloseIncident adds the end of a PROTECT incident to a fenced batch.
 func queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequest) {
 	what := map[string]any{"count": leave.Count, "requests": leave.Requests, "takers": leave.ConsumedBy, "notOnChain": leave.ReorgedFinals}
 	if leave.Filling != nil {
@@ -160,7 +160,7 @@ func queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequ
 	named, _ := json.Marshal(pairs) // plain: cannot fail
 	b.Queue(fillDisplaced, l.Submitter, l.Token, bigint(leave.Count), leave.By, named)
 	if len(pairs) > 0 {
-		b.Queue(sureOfNamed, l.Submitter, named)
+		b.Queue(checkNamedRequests, l.Submitter, named)
 	}
 	if f := leave.Filling; f != nil {
 		b.Queue(insertFills, l.Submitter, l.Token, bigint(f.Below), leave.By, printableText(leave.Reason))
@@ -168,7 +168,7 @@ func queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequ
 	queueHolds(b, l, leave)
 }
 
-// openRequests are intents in the queue, and payouts that are open and not on record.
+// openRequests are queued intents, and open payouts that are not stored.
 const openRequests = `
 select m.request_id, m.tx_id::text, d.body::text, m.handler is not null or d.body is null
   from managed_tx m

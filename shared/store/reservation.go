@@ -14,15 +14,15 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// recyclable says of a submitter s that one of its nonces was given back.
+// recyclable is true of a submitter s that has a recyclable nonce.
 const recyclable = `exists (select from managed_tx g
        where g.submitter = s.submitter and g.unsettled and g.reservation = 'RECYCLABLE')`
 
-// given is a reservation r of submitter $1 that gives its nonce $3 up: by its owner's
-// word, in time, with nothing signed (it is IN_FLIGHT) and nothing decided about it. Its
-// row ends without a nonce in the statement that binds the nonce to another row. Two keys
-// stand behind that: bound_for_ever, if there is a version after all, and
-// follows_the_last_nonce, if there is a nonce above and no other row.
+// given is a reservation r of submitter $1 that releases its nonce $3. Its owner marked it
+// recyclable in time, nothing is signed (it is IN_FLIGHT), and no decision was made. The
+// statement that binds the nonce to another row also ends this row without a nonce. Two
+// constraints guard this: bound_for_ever, if there is a version after all, and
+// follows_the_last_nonce, if there is a higher nonce and no other row.
 const given = `
   update managed_tx r
      set state = 'FAILED', sub_state = 'CANCELLED', nonce = null, prev_nonce = null, next_check_at = null,
@@ -32,9 +32,9 @@ const given = `
      and r.reservation = 'RECYCLABLE' and r.lock_until > clock_timestamp() and r.ordered is null
      and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)`
 
-// takeRecyclable binds a nonce that was given back to a queued transaction. As in
-// [allocateTxs] that is locked first: where it has left the queue,
-// or its validUntil has passed, nothing is given up.
+// takeRecyclable binds a recyclable nonce to a queued transaction. As in [allocateTxs] that
+// transaction is locked first. If it has left the queue, or its validUntil has passed, the
+// reservation keeps its nonce.
 const takeRecyclable = `
 with locked as (
   select m.tx_id, m.valid_until
@@ -71,7 +71,7 @@ with locked as (
 )
 select count(*) from bound`
 
-// queueReuse adds the allocation of a nonce that was given back.
+// queueReuse adds the allocation of a recyclable nonce.
 func queueReuse(b *pgx.Batch, l lease.Lease, a txmanager.Allocation, done *txmanager.CommitResult) {
 	params, _ := json.Marshal(a.Tx.Gas) // its own type: cannot fail
 	var hash *string
@@ -83,8 +83,9 @@ func queueReuse(b *pgx.Batch, l lease.Lease, a txmanager.Allocation, done *txman
 		QueryRow(func(row pgx.Row) error { return row.Scan(&done.Allocated) })
 }
 
-// What a nonce is reserved by: a row of its own, which comes out of no queue. Where its
-// seat is taken it has no nonce, which its state refuses, and with it the whole write.
+// These statements reserve a nonce by a separate row that comes from no queue. If the nonce
+// slot is taken, the row has no nonce. Its state's constraint then refuses the row and the
+// whole commit.
 const (
 	reserved = `
   insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, state, last_gas_params,
@@ -116,16 +117,16 @@ with given as (` + given + `
 )` + reserved
 )
 
-// notAPayload stands where an intent has its payload: no transaction can be made of it.
+// notAPayload stands in place of a reservation's payload. No transaction can be made from it.
 const notAPayload = `{"reservation": true}`
 
-// permitReserved counts reservations that are made together as so many intents, or ends
-// the whole write. What their owners will sign is not known yet.
+// permitReserved counts reservations that are made together as so many intents, or fails the
+// whole commit. What their owners will sign is not known yet.
 var permitReserved = `
-with ` + verdict(judging{caller: `$6`, amount: `null::numeric`, queues: `false`, fees: feesNotAsked}) + `, ` + countUse(`j.refused = ''`, ``) + `
+with ` + verdict(judging{caller: `$6`, amount: `null::numeric`, queues: `false`, fees: feesCheckedLater}) + `, ` + countUse(`j.refused = ''`, ``) + `
 select refuse_by_policy(v.refused, v.most) from (` + verdictColumns + `) as v (refused, most) where v.refused <> ''`
 
-// queueReservations adds reservations, all or nothing, each with a payload that is none.
+// queueReservations adds reservations, all or none, each with notAPayload.
 func queueReservations(b *pgx.Batch, l lease.Lease, all []txmanager.NewReservation) {
 	if len(all) == 0 {
 		return
@@ -145,15 +146,15 @@ func queueReservations(b *pgx.Batch, l lease.Lease, all []txmanager.NewReservati
 	}
 }
 
-// mine is a reservation that its owner may still mark: in time, unsigned, nothing
-// decided about it, in the database that was written last.
+// mine is a reservation that its owner may still mark: in time, unsigned, without a decision,
+// in the database that was written last.
 const mine = ` and submitter is not distinct from $1 and reservation = 'RESERVED'
      and lock_until > clock_timestamp() and state = 'IN_FLIGHT' and ordered is null and (select is_authority())`
 
-// markUsed keeps the owner's bytes and claims their first broadcast, where the
-// submitter's policy lets them pass; then their value counts.
+// markUsed stores the owner's bytes and claims their first broadcast, if the submitter's
+// policy allows them. Then their value counts.
 var markUsed = `
-with ` + verdict(judging{caller: ofTheRow, amount: `$11::numeric`, queues: `false`, fees: feesNotAsked}) + `, marked as (
+with ` + verdict(judging{caller: ofTheRow, amount: `$11::numeric`, queues: `false`, fees: feesCheckedLater}) + `, marked as (
   update managed_tx
      set reservation = 'USED', state = 'SUBMITTED', tx_hash = $8, last_gas_params = $10::text::jsonb,
          submit_attempts = 1, first_submit_at = clock_timestamp(), last_submit_at = clock_timestamp(),
@@ -173,7 +174,8 @@ with ` + verdict(judging{caller: ofTheRow, amount: `$11::numeric`, queues: `fals
 ), ` + countUse(`exists (select from marked)`, ` and j.added_wei > 0`) + `
 select exists (select from marked), v.* from (` + verdictColumns + `) as v`
 
-// markRecyclable has the nonce looked at now, for a taker.
+// markRecyclable makes the submitter's check due now, so that another intent or reservation
+// gets the nonce.
 const markRecyclable = `
 update managed_tx
    set reservation = 'RECYCLABLE', last_error = 'given back unsigned: ' || $5, next_check_at = clock_timestamp(),
@@ -204,12 +206,12 @@ func queueMark(b *pgx.Batch, l lease.Lease, m *txmanager.ReservationMark, done *
 		})
 }
 
-// Reservation is one as it is on record.
+// Reservation is the stored state of a reservation.
 type Reservation struct {
 	TxID      string
 	RequestID string
 	Submitter txmanager.Submitter
-	Nonce     *uint64                    // nil: it was given back, and given out again
+	Nonce     *uint64                    // nil: it was released and allocated again
 	State     txmanager.ReservationState // "": the request is an intent's
 	Owner     string
 	Until     time.Time // by the database's clock; of an intent it says nothing
@@ -227,8 +229,8 @@ select m.tx_id, m.request_id, m.submitter, m.nonce, coalesce(m.reservation, ''),
        coalesce((select v.tx_hash from tx_version v where v.tx_id = m.tx_id and v.version = 1 and m.reservation = 'USED'), '')
   from managed_tx m`
 
-// Reservations are those of the submitter's requests that are on record, in the order
-// of the requests, intents among them.
+// Reservations are the submitter's stored rows for the requests, in the order of the requests.
+// Rows of intents are among them.
 func (s *Store) Reservations(ctx context.Context, sub txmanager.Submitter, requests []string) ([]Reservation, error) {
 	return s.reservations(ctx, `
   join unnest($1::text[]) with ordinality as r (request_id, place) using (request_id)
@@ -236,7 +238,7 @@ func (s *Store) Reservations(ctx context.Context, sub txmanager.Submitter, reque
  order by r.place`, requests, sub)
 }
 
-// Reservation is the one with this txId. The error is [ErrNotFound] where there is none.
+// Reservation is the reservation with this txId. The error is [ErrNotFound] if there is none.
 func (s *Store) Reservation(ctx context.Context, txID string) (Reservation, error) {
 	all, err := s.reservations(ctx, ` where m.tx_id = $1 and m.reservation is not null`, txID)
 	if err == nil && len(all) == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// A nonce that was given back is room in a window that is full: whoever posts asks for
-// a look, and the sweep finds a queue that nobody looks at.
+// A recyclable nonce is room in a full window. A create then enqueues an advance, and the
+// sweep finds a queue without one.
 func TestGivenBackIsRoom(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -41,7 +41,7 @@ func TestGivenBackIsRoom(t *testing.T) {
 	}
 }
 
-// A reservation of which nothing is heard is found by the sweep once its time is over.
+// The sweep finds an unmarked reservation once its time is over.
 func TestSweepFindsReservationsWhoseTimeIsOver(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -69,7 +69,7 @@ func TestNoReplacementOfAReservation(t *testing.T) {
 	}
 }
 
-// What is on record is told by request and by txId.
+// Reservations are read by request and by txId.
 func TestReservationsOnRecord(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

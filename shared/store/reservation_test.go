@@ -52,7 +52,7 @@ func backMark(txID, owner string) txmanager.ReservationMark {
 	return txmanager.ReservationMark{TxID: txID, Owner: owner, To: txmanager.Recyclable, Reason: "not needed"}
 }
 
-// says makes a mark under a lease of its own, and says whether it counted.
+// says marks under a separate lease and reports whether the mark counted.
 func says(t *testing.T, db storetest.Bundle, m txmanager.ReservationMark) bool {
 	t.Helper()
 	return write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, LeaseEnd: txmanager.ReleaseAnyway}).Marked
@@ -122,8 +122,8 @@ func TestReservedAndUsed(t *testing.T) {
 	}
 }
 
-// What its owner gave back is given out again, below what is held above it: to an
-// intent, with bytes or without, and to another owner. The cursor stays.
+// A recyclable nonce is allocated again, below higher nonces that are held: to an intent, with
+// bytes or without, and to another owner. The cursor stays.
 func TestGivenBackIsGivenOutAgain(t *testing.T) {
 	t.Parallel()
 	for name, withBytes := range map[string]bool{"signed in this process": true, "signed later": false} {
@@ -234,8 +234,8 @@ func TestMarksThatDoNotCount(t *testing.T) {
 	}
 }
 
-// H13: once its time is over a reservation is nobody's: marks count no more, and what
-// was given back, and not taken in time, is not given out again.
+// H13: a reservation whose time is over has no owner. Marks no longer count, and a recyclable
+// nonce that was not allocated in time is not allocated again.
 func TestH13TimeIsOver(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -267,8 +267,8 @@ func TestH13TimeIsOver(t *testing.T) {
 	wantHolders(t, db, 2, "0 x IN_FLIGHT RECYCLABLE", "1 x IN_FLIGHT RESERVED")
 }
 
-// Only what was given back is given out again, while nothing is signed or ordered for
-// it, and no episode is open.
+// Only a recyclable nonce is allocated again, while nothing is signed or requested for it, and
+// no PROTECT incident is open.
 func TestOnlyWhatWasGivenBack(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, db storetest.Bundle, id string){
@@ -282,7 +282,7 @@ func TestOnlyWhatWasGivenBack(t *testing.T) {
 		},
 		"PROTECT": func(t *testing.T, db storetest.Bundle, id string) {
 			says(t, db, backMark(id, "x"))
-			run(t, db, openEpisode, alice)
+			run(t, db, openIncident, alice)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -306,8 +306,8 @@ func TestOnlyWhatWasGivenBack(t *testing.T) {
 	}
 }
 
-// H5, of a nonce that was given back: where its taker is cancelled meanwhile nobody
-// gives anything up.
+// H5, of a recyclable nonce: if the intent that is to get it is cancelled meanwhile, the
+// reservation keeps it.
 func TestH05TakerIsCancelledMeanwhile(t *testing.T) {
 	t.Parallel()
 	for end, bound := range map[string]int{"commit": 0, "rollback": 1} {
@@ -375,7 +375,7 @@ func TestReservedTogetherOrNotAtAll(t *testing.T) {
 	}
 }
 
-// Who has lost the lease reserves, marks and passes on nothing.
+// A former lease holder can neither reserve, mark nor reallocate.
 func TestHooksAreFenced(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

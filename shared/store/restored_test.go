@@ -62,8 +62,7 @@ func TestH08RestoredDatabase(t *testing.T) {
 	}
 }
 
-// ownCluster is a migrated database in a cluster of its own, which may be
-// restarted.
+// ownCluster is a migrated database in a separate cluster, which may be restarted.
 func ownCluster(t *testing.T) (storetest.Bundle, *pgcluster.Cluster) {
 	t.Helper()
 	cluster, err := pgcluster.Start(t.Context(), pgcluster.Options{})
@@ -74,8 +73,8 @@ func ownCluster(t *testing.T) (storetest.Bundle, *pgcluster.Cluster) {
 	return storetest.NewIn(t, cluster), cluster
 }
 
-// recoverElsewhere makes the cluster recover from its write-ahead log as after a
-// restore: it ends on a timeline of its own.
+// recoverElsewhere makes the cluster recover from its write-ahead log as after a restore, and
+// end on a new timeline.
 func recoverElsewhere(t *testing.T, db storetest.Bundle, cluster *pgcluster.Cluster) {
 	t.Helper()
 	run(t, db, `alter system set restore_command = 'false'`)
@@ -102,9 +101,9 @@ func recoverElsewhere(t *testing.T, db storetest.Bundle, cluster *pgcluster.Clus
 	}
 }
 
-// That a submitter is in PROTECT, and that it is registered, is told to its callers and to
-// operators alone. After a restore whose submitters are not all released, nobody is told
-// that a request was never made: the list of callers may be older than the caller.
+// Only its callers and operators learn that a submitter is registered or in PROTECT. After a
+// restore, while any submitter waits for its release, no caller gets "not found": the list of
+// callers may be older than the caller.
 func TestDoubtIsToldToCallersAlone(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -11,15 +11,15 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// heldByCopy says that an intent is held as the queue of a restored copy is.
+// heldByCopy checks that an intent is held as the queue of a restored copy is.
 func heldByCopy(t *testing.T, db storetest.Bundle, txID string) bool {
 	t.Helper()
 	return value[bool](t, db, `select held and held_for is null and coalesce(last_error like 'held: the database was restored%', false) from managed_tx where tx_id = $1`, txID)
 }
 
-// What was held beside a foreign transaction when the database was restored once more may
-// have run after that backup, or been cancelled. The end of that hold lets it go on as
-// little as the rest of the copy's queue: its caller or an operator does.
+// An intent that was held beside a foreign transaction at a further restore may have run after
+// that backup, or been cancelled. The end of that hold does not let it proceed. Only its
+// caller or an operator does, as for the rest of the copy's queue.
 func TestAHoldOfBeforeARestoreLetsNothingGoOn(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -66,8 +66,8 @@ func TestAHoldOfBeforeARestoreLetsNothingGoOn(t *testing.T) {
 	}
 }
 
-// A payout that was held beside a foreign transaction when the database was restored once
-// more is in doubt: it goes on only once an operator has stated that it was not paid.
+// A payout that was held beside a foreign transaction at a further restore is in doubt. It
+// proceeds only once an operator has stated that it was not paid.
 func TestAHoldOfBeforeARestoreLetsNoPayoutGoOn(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -128,8 +128,8 @@ func TestANamedRequestLeavesItsHoldFree(t *testing.T) {
 	}
 }
 
-// A match that commits while a release is judged takes the request away from it: the
-// release of another nonce by that name changes nothing.
+// A match that commits while a release is evaluated takes the request from it. The release of
+// another nonce by that name then changes nothing.
 func TestAReleaseNamesNothingThatWasMatchedMeanwhile(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -60,7 +60,7 @@ var signedOnce = func() (duties []duty) {
 	} {
 		duties = append(duties, duty{"tx_version", "", wrong.then, wrong.by})
 	}
-	// What was never signed before its placeholder is not signed after it.
+	// A transaction that was not signed before its placeholder is not signed after it.
 	first := strings.NewReplacer("$sent", "$bound", "$alice, 0", "$alice, 1", "$hash", "'0x"+strings.Repeat("6", 64)+"'").
 		Replace(signs(1, "PLACEHOLDER", storetest.Bytes(1337, 1, alice.Address(), 0, "")))
 	for _, kind := range []string{"ORIGINAL", "BUMP"} {
@@ -112,8 +112,8 @@ func TestSignOnce(t *testing.T) {
 	}
 }
 
-// The functions' role cannot have the trigger look elsewhere than at what is stored, nor
-// take it away, nor change afterwards what it has seen.
+// The functions' role can neither redirect nor drop the trigger, nor change later what it has
+// read.
 func TestSignOnceAgainstTheFunctionsRole(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -227,8 +227,7 @@ func TestSignedCallReadsWhatIsSigned(t *testing.T) {
 	}
 }
 
-// encodedCall is the receiver, the value and the data, as they stand next to each
-// other.
+// encodedCall is the recipient, the value and the data, in their encoded order.
 func encodedCall(t *testing.T, tx *types.Transaction) (all []byte) {
 	t.Helper()
 	for _, field := range []any{tx.To(), tx.Value(), tx.Data()} {

@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// SignerChange is a submitter's key moved to another signer.
+// SignerChange moves a submitter's key to another signer.
 type SignerChange struct {
 	Submitter txmanager.Submitter
 	Signer    string // which has the key now
@@ -18,8 +18,8 @@ type SignerChange struct {
 	Reason    string
 }
 
-// changeSigner locks the row first: what is kept as the signer before is the one that
-// was replaced. A key of the row stays as it is, so that nobody who refers to it waits.
+// changeSigner locks the row first, so that the recorded signer is the one that was replaced.
+// The row's key does not change, so that sessions which refer to it do not wait.
 const changeSigner = `
 with before as (
   select submitter, signer from submitter where submitter = $1 for no key update
@@ -38,9 +38,9 @@ select b.signer, b.signer <> $2 from before b`
 // lockSubmitter is what changeSigner locks.
 const lockSubmitter = `select from submitter where submitter = $1 for no key update`
 
-// ChangeSigner has another signer sign for the submitter from the next tenure on, and
-// keeps who wanted it and why. It returns the signer before; where that is the same,
-// nothing is written and changed is false. The error wraps [ErrUnknownSubmitter].
+// ChangeSigner changes the submitter's signer from the next lease session on, and records who
+// did it and why. It returns the previous signer. If that is the same, nothing is written and
+// changed is false. The error wraps [ErrUnknownSubmitter].
 func (s *Store) ChangeSigner(ctx context.Context, c SignerChange) (from string, changed bool, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lockSubmitter, c.Submitter); err != nil {

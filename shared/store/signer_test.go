@@ -9,8 +9,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// A key that moved is signed with where it is now, from the next tenure on; who moved it
-// and why is kept, once.
+// The new signer signs from the next lease session on. The change is recorded once, with its
+// author and reason.
 func TestChangeSigner(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

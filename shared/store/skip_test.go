@@ -32,7 +32,7 @@ func TestCreateUnderALeaseIsSeenByItsRelease(t *testing.T) {
 	}
 }
 
-// A create that sees the window full asks for no advance, and whoever frees the
+// A create that sees the window full enqueues no advance, and the invocation that frees the
 // window finds its intent.
 func TestCreateBehindAFullWindowIsSeenByWhoFreesIt(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestCreateBehindAFullWindowIsSeenByWhoFreesIt(t *testing.T) {
 	}
 }
 
-// A create whose commit comes after the look behind a release sees the lease free.
+// A create that commits after the release's queue check sees the lease free.
 func TestCreateThatTheReleaseMissesIsDue(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -105,8 +105,8 @@ func TestReleaseReadsTheQueueBehindItsCommit(t *testing.T) {
 	}
 }
 
-// A submitter that is active again since it was loaded is told by the release: what
-// joined the queue since made no task.
+// The release reports a submitter that was resumed since it was loaded, because intents queued
+// since enqueued no task.
 func TestReleaseTellsOfASuspensionThatEnded(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// A create and a look at the queue never miss each other: either the look sees
-// the intent, or the create reads the token of a later look.
+// A create and an iteration never miss each other: either the load sees the intent, or the
+// create reads the token of a later iteration.
 func TestH22SnapshotsInOrder(t *testing.T) {
 	t.Parallel()
 	t.Run("a create while the take waits", createWhileTakeWaits)
@@ -62,8 +62,8 @@ func hasQueued(w txmanager.SubmitterState, id string) bool {
 	return slices.ContainsFunc(w.Queue, func(q txmanager.Tx) bool { return q.ID == id })
 }
 
-// tokenAfterCommit (b): the commit of a create is held up by a deferred
-// trigger, and meanwhile there is a look, which does not see it.
+// tokenAfterCommit (b): a deferred trigger delays the commit of a create. Meanwhile there is
+// an iteration, which does not see it.
 func tokenAfterCommit(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -87,7 +87,7 @@ func tokenAfterCommit(t *testing.T) {
 	}
 }
 
-// tokenBeforeLoad: while a look still loads, its token is what others read.
+// tokenBeforeLoad: while an iteration still loads, others read its token.
 func tokenBeforeLoad(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]int64{"take": 1, "go round again": 2} {
@@ -125,9 +125,9 @@ func tokenBeforeLoad(t *testing.T) {
 	}
 }
 
-// Each look has a token of its own: what commits after it reads another name
-// for its task than what came before.
-func TestH23EachLookHasItsOwnToken(t *testing.T) {
+// Each iteration has a separate token: a create that commits after it reads another task name
+// than one before.
+func TestH23EachIterationHasItsOwnToken(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 10)
@@ -163,8 +163,7 @@ func TestH23EachLookHasItsOwnToken(t *testing.T) {
 	}
 }
 
-// A lease given up in the middle leaves a fresh token, so that the task which
-// comes for it has a name that nobody has used.
+// A release in the middle leaves a new token, so that the next task gets an unused name.
 func TestAbandonRaisesTheToken(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

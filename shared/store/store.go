@@ -1,9 +1,9 @@
-// Package store is every SQL statement on our tables, one file per table or per
-// act. Exported methods are transactions, unexported functions statements.
+// Package store has every SQL statement on the project's tables, one file per table or per
+// act. Exported methods are transactions, unexported functions are statements.
 //
-// Every error is unknown to the caller unless its documentation says
-// otherwise: a commit may have happened although its answer was lost. Whoever
-// goes on reads again first. Time is the database's alone.
+// The outcome of a method that returns an error is unknown unless its documentation says
+// otherwise: a commit may have happened although its answer was lost. A caller that continues
+// must read again first. All times come from the database's clock.
 package store
 
 import (
@@ -41,47 +41,46 @@ type Store struct {
 	usable      callerCache
 }
 
-// Options are how to reach the database, and how long it may keep anything
-// waiting.
+// Options configure the connection to the database and its time-outs.
 type Options struct {
 	URL      string
 	Dial     pgconn.DialFunc // connects in place of the URL's host; may be nil
 	MaxConns int
 	Lease    lease.Rules
 
-	// Each must be shorter than the lease: no lock on a lease row may outlive
-	// the right it stands for, not even when its client is frozen.
+	// Each time-out must be shorter than the lease. No lock on a lease row may outlive the
+	// lease, even if its client is frozen.
 	StatementTimeout         time.Duration
 	LockTimeout              time.Duration
 	IdleInTransactionTimeout time.Duration
 
-	// StuckAfter is after how long without a receipt a transaction may be STUCK.
-	// Younger ones are loaded without payload and bytes; 0: none is.
+	// StuckAfter is the time without a receipt after which a transaction may be STUCK. Younger
+	// transactions are loaded without payload and bytes; 0: all are loaded complete.
 	StuckAfter time.Duration
 
-	// GasBumpAfter is after how long without a receipt a transaction may be replaced at
-	// a higher fee. What may be is loaded with its payload, and what such replacements
-	// have cost with its submitter; 0: none is.
+	// GasBumpAfter is the time without a receipt after which a transaction may be replaced at
+	// a higher fee. Such a transaction is loaded with its payload, and the submitter with the
+	// cost of its replacements; 0: neither is.
 	GasBumpAfter time.Duration
 
-	// AnyCaller says that [AnyCaller] in a submitter's callers stands for every token.
+	// AnyCaller is true if [AnyCaller] in a submitter's callers matches every token.
 	AnyCaller bool
 
 	// MACs makes the MACs of intents; nil: this process accepts none.
 	MACs MACMaker
 
-	// MACKeys are the ids of the keys by which this process checks MACs. A queued intent
-	// whose MAC names another key is loaded once, and then not until its key is here. nil:
-	// this process checks none, and loads all.
+	// MACKeys are the ids of the keys by which this process checks MACs. A queued intent whose
+	// MAC names another key is loaded once, and again when this process has the key. nil: this
+	// process checks no MACs and loads all.
 	MACKeys []string
 
 	Tracer pgx.QueryTracer // counts; may be nil
 
 	Events   EventMode
-	OnEvents func(context.Context, EventNews) // is told of events, in the context of what made them; nil: nobody is
+	OnEvents func(context.Context, EventNews) // gets the events, in the context of the statement that made them; nil: they are dropped
 }
 
-// Open prepares the pool. It connects to nothing yet.
+// Open creates the pool. It does not connect yet.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	cfg, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
@@ -113,9 +112,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	cfg.ConnConfig.RuntimeParams["tcp_keepalives_interval"] = "1"
 	cfg.ConnConfig.RuntimeParams["tcp_keepalives_count"] = "3"
 	cfg.ConnConfig.RuntimeParams["application_name"] = "fencepost"
-	// Every statement has a key to go by, and the same plan however many rows it is
-	// about. One made while a table or a partition was empty must not read it whole
-	// once it is not; and none is worth compiling.
+	// Every statement has a key, so the plan is the same for any number of rows. A plan made
+	// while a table or partition was empty must not scan it once it has grown. JIT compilation
+	// never pays off.
 	cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	cfg.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
 	cfg.ConnConfig.RuntimeParams["jit"] = "off"
@@ -136,10 +135,11 @@ func (s *Store) Pool() *pgxpool.Pool { return s.db }
 // Close closes every connection, waiting for those in use.
 func (s *Store) Close() { s.db.Close() }
 
-// Ping says whether the database answers.
+// Ping reports whether the database answers.
 func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
 
-// What the database's functions hold_lease, close_episode, refuse_by_policy and refuse_while_moving raise.
+// SQLSTATEs raised by the database functions hold_lease, close_episode, refuse_by_policy and
+// refuse_while_moving.
 const (
 	fencedCode  = "FP001"
 	episodeCode = "FP005"
@@ -150,7 +150,7 @@ const (
 	proposalsCode = "FP015" // of propose_act
 )
 
-// fence turns the database's own refusals into the errors that they mean.
+// fence maps the SQLSTATEs of the database's functions to their errors.
 func fence(err error) error {
 	var pg *pgconn.PgError
 	switch {

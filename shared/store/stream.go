@@ -13,7 +13,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// acquireStream takes the lease of a stream, or sets its wake mark: as acquireOrMark.
+// acquireStream takes the lease of a delivery queue or sets its rerun flag, as acquireOrMark
+// does.
 const acquireStream = `
 update event_stream l
    set (owner_node, fencing_token, expires_at, wake) = (
@@ -28,10 +29,10 @@ update event_stream l
  where submitter = $1 and receiver = $2 and (select is_authority())
 returning owner_node = $3, fencing_token, expires_at, expires_at + $5, clock_timestamp(), failures, next_attempt_at, pending`
 
-// streamLast stands before the events are read: all up to it are seen then.
+// streamLast comes before the events are read, so that the read sees all events up to it.
 const streamLast = `select last from event_stream where submitter = $1 and receiver = $2`
 
-// eventsOfStream are the first that the receiver has not taken.
+// eventsOfStream are the first events that the webhook endpoint has not acknowledged.
 const eventsOfStream = `
 select e.position, e.tx_id, e.sequence, e.type, e.submitter, e.caller, e.body
   from event e
@@ -78,12 +79,12 @@ func (s *Store) TakeStream(ctx context.Context, sub txmanager.Submitter, receive
 	return t, nil
 }
 
-// heldStream is the fence of a stream: its own row, which the write locks.
+// heldStream is the fence of a delivery queue: its own row, which the statement locks.
 const heldStream = `
  where submitter = $1 and receiver = $2 and owner_node = $3 and fencing_token = $4 and expires_at > clock_timestamp()`
 
-// settleStream keeps what the receiver has taken, and when it is tried again, and renews
-// the lease.
+// settleStream stores what the webhook endpoint has acknowledged and the time of the next
+// attempt, and renews the lease.
 const settleStream = `
 update event_stream s
    set delivered = greatest(s.delivered, $5), failures = $6, last_error = nullif($7, ''), next_attempt_at = clock_timestamp() + $8,
@@ -114,7 +115,8 @@ func (s *Store) Settle(ctx context.Context, l lease.Lease, receiver string, o ev
 	return next, nil
 }
 
-// releaseStream gives a stream back, unless the wake mark is set, or whatever it says.
+// releaseStream releases a delivery queue, unless the rerun flag is set; $5 overrides the
+// flag.
 const releaseStream = `
 update event_stream
    set owner_node = '', wake = false
@@ -129,8 +131,8 @@ func (s *Store) ReleaseStream(ctx context.Context, l lease.Lease, receiver strin
 	return tag.RowsAffected() == 1, nil
 }
 
-// What is known of a receiver, whoever's events it was given. One that was silent often
-// enough is asked by nobody until its time, and then by one.
+// These statements keep the state of a webhook endpoint over all delivery queues. An endpoint
+// that often gave no answer is skipped until its next time. Then one delivery queue tries it.
 const (
 	receiverSilent = `
 insert into event_receiver as r (receiver, failures, next_attempt_at)
@@ -159,12 +161,12 @@ func (s *Store) MayAsk(ctx context.Context, receiver string) (may bool, err erro
 	return may, nil
 }
 
-// overdueStreams are those that wait, and that nobody is at. Of a receiver that is
-// silent there is one, if it may be asked.
+// overdueStreams are the delivery queues that wait and have no lease holder. Of an endpoint
+// that gives no answer there is one, if it may be tried.
 //
-// Three things show that the database's clock was set back: an event of the future, an
-// attempt further ahead than it was planned, and a lease longer than any is taken for.
-// None of them is waited for.
+// Three cases show that the database's clock was set back: an event in the future, an attempt
+// later than any plan, and a lease longer than any that is taken. The statement waits for none
+// of them.
 const overdueStreams = `
 select submitter, receiver
   from (select s.submitter, s.receiver, s.oldest_at, coalesce(r.failures >= $5, false) as silent,
@@ -180,8 +182,8 @@ select submitter, receiver
  where place <= case when silent then 1 else $4::int end
  order by oldest_at`
 
-// OverdueStreams lists the streams that a lost task left behind, at most limit of each
-// receiver, the oldest first; and the database's clock.
+// OverdueStreams lists up to limit delivery queues of each endpoint that a lost task left
+// behind, the oldest first, and the database's clock.
 func (s *Store) OverdueStreams(ctx context.Context, receivers []string, grace time.Duration, limit int) (all []events.Stream, now time.Time, err error) {
 	b := new(pgx.Batch)
 	b.Queue(`select clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
@@ -195,7 +197,7 @@ func (s *Store) OverdueStreams(ctx context.Context, receivers []string, grace ti
 	return all, now, nil
 }
 
-// EventBacklog is what a receiver has not been given.
+// EventBacklog counts the events that an endpoint has not been given.
 type EventBacklog struct {
 	Receiver string
 	Streams  int           // submitters with events that wait

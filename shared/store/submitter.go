@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Registration is one signing account put under management.
+// Registration puts one signing account under management.
 type Registration struct {
 	Submitter   txmanager.Submitter
 	Signer      string // which signer holds its key
@@ -28,8 +28,8 @@ type Registration struct {
 	Policy      *Policy  // nil: no limits, or those that it has; without limits: none
 }
 
-// ErrRegisteredOtherwise reports a submitter that is registered already, with
-// other terms. Nothing was changed.
+// ErrRegisteredOtherwise reports a submitter that is already registered with other terms.
+// Nothing was changed.
 var ErrRegisteredOtherwise = errors.New("the submitter is registered with other terms")
 
 const insertSubmitter = `
@@ -55,7 +55,8 @@ with new as (
 insert into submitter_nonce_cursor (submitter, next_nonce)
 select submitter, start_nonce from new`
 
-// recordRegistration puts one that two operators decided about in the chain of its submitter.
+// recordRegistration adds a registration that two operators approved to its submitter's audit
+// chain.
 const recordRegistration = `insert into submitter_change (submitter, action, by, reason) values ($1, 'APPROVED', $2, 'its registration')`
 
 const sameSubmitter = `
@@ -73,9 +74,9 @@ const policyOf = `(select jsonb_build_object('maxValue', y.max_value_wei::text, 
                                   'perCaller', y.per_caller, 'tokens', y.tokens)
           from submitter_policy y where y.submitter = s.submitter and y.limited)`
 
-// Register puts a submitter under management, with its cursor at StartNonce.
-// Registering it again on the same terms changes nothing and is new = false.
-// The error wraps [ErrRegisteredOtherwise] where the terms differ.
+// Register puts a submitter under management, with its cursor at StartNonce. A repeated call
+// on the same terms changes nothing and returns false. The error wraps
+// [ErrRegisteredOtherwise] if the terms differ.
 func (s *Store) Register(ctx context.Context, r Registration) (isNew bool, err error) {
 	var same bool
 	var callers []string
@@ -133,7 +134,8 @@ type SubmitterView struct {
 	Succeeded     []Succession        `json:"succeeded"` // by the names of who was succeeded
 }
 
-// Succession is a former caller, and who has what is stored under its name.
+// Succession is a former caller and its successor, who has the intents stored under the former
+// name.
 type Succession struct {
 	Caller string `json:"caller"`
 	By     string `json:"by"`
@@ -167,8 +169,8 @@ func (s *Store) Submitter(ctx context.Context, sub txmanager.Submitter) (Submitt
 	return v, err
 }
 
-// fullNames has callers as operators write them, whatever was written before names had
-// kinds.
+// fullNames puts the kind in front of each caller's name, also of names that were stored
+// before names had kinds.
 func (v *SubmitterView) fullNames() {
 	v.Callers = fullCallers(v.Callers)
 	for i, x := range v.Succeeded {

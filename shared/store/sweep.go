@@ -10,14 +10,14 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// overdue finds submitters with work that should have been done grace ago: a
-// check or a broadcast past its time, a nonce held without bytes, a queue whose
-// head, past what is held, could have had a nonce, a queued intent whose validUntil has
-// passed, a wake mark that nobody served. It reads only
-// unfinished rows. Those in PROTECT are left out: a human releases them.
+// overdue finds submitters whose next step is overdue by the grace time. The step is a check,
+// a broadcast or a signature for a bound nonce. It is also the allocation of the first unheld
+// intent, the end of an expired one, or a rerun flag that no invocation has served. The
+// statement reads only open rows. It excludes submitters in PROTECT, which an operator
+// releases.
 //
 // A row that was changed in the future shows that the database's clock was set back. Its
-// plan lies as far ahead as the clock went back, so it is due now (see [reachable]).
+// planned times lie as far ahead as the clock went back, so it is due now (see [reachable]).
 const overdue = `
 with recursive waiting as ( -- every submitter with a queue, by one step in the index each
   (select min(submitter::text) as submitter from managed_tx where queued)
@@ -39,7 +39,7 @@ with recursive waiting as ( -- every submitter with a queue, by one step in the 
    where s.status = 'ACTIVE'
      and (select case when m.updated_at > clock_timestamp() then '-infinity' else coalesce(m.next_check_at, m.created_at) end
             from managed_tx m
-           where m.submitter = s.submitter and ` + waits + ` and ` + notAside + `
+           where m.submitter = s.submitter and ` + waits + ` and ` + isNotDeferred + `
            order by m.seq
            limit 1) < clock_timestamp() - $1::interval
      and ((select count(*) from managed_tx u where u.submitter = s.submitter and u.unsettled) < s.max_in_flight or ` + recyclable + `)
@@ -65,10 +65,10 @@ update submitter s
           for no key update of x skip locked)
 returning s.submitter`
 
-// overdueProtected finds submitters in PROTECT whose watch was lost, and after them, once
-// a minute each, those that have no watch because nothing of theirs is open. Only a look
-// reads the foreign transactions that their release is judged by. They all have a list
-// of their own, so that they never keep others waiting.
+// overdueProtected finds submitters in PROTECT whose watch task was lost. After them, once a
+// minute each, it takes those without a watch task, because they have no open transaction.
+// Only a chain query reads the foreign transactions that their release needs. This list is
+// separate from overdue, so that these submitters never delay others.
 const overdueProtected = `
 update submitter s
    set swept_at = clock_timestamp()
@@ -89,8 +89,8 @@ update submitter s
           for no key update of x skip locked)
 returning s.submitter`
 
-// OverdueProtected takes up to limit submitters in PROTECT whose watch was lost,
-// or that have none, those first that were not taken for longest.
+// OverdueProtected takes up to limit submitters in PROTECT whose watch task was lost or that
+// have none, the least recently taken first.
 func (s *Store) OverdueProtected(ctx context.Context, grace time.Duration, limit int) ([]txmanager.Submitter, error) {
 	rows, err := s.db.Query(ctx, overdueProtected, grace, limit)
 	if err != nil {
@@ -99,10 +99,10 @@ func (s *Store) OverdueProtected(ctx context.Context, grace time.Duration, limit
 	return pgx.CollectRows(rows, pgx.RowTo[txmanager.Submitter])
 }
 
-// Overdue takes up to limit submitters that a lost task left behind, those first
-// that were not taken for longest, and none that was taken since the sweep began:
-// they stay overdue until their tasks have run. A zero began is now. It returns
-// the database's clock, by which the sweep's next batch and its tasks go.
+// Overdue takes up to limit submitters that a lost task left behind, the least recently taken
+// first. It skips those taken since the sweep began (zero: now), because they stay overdue
+// until their tasks have run. It returns the database's clock, which the sweep's next batch
+// and its tasks use.
 func (s *Store) Overdue(ctx context.Context, grace time.Duration, limit int, began time.Time) (found []txmanager.Submitter, now time.Time, err error) {
 	since := &began
 	if began.IsZero() {

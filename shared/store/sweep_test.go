@@ -58,7 +58,7 @@ var overdue = map[string]leftBehind{
 	"STUCK, not watched":                      {"SUBMITTED", []string{stuck, checkLongAgo}},
 	"nonce taken by another, not watched":     {"SUBMITTED", []string{displaced, checkLongAgo}},
 	"a mark whose holder died":                {"QUEUED", []string{marked}},
-	"an episode that was closed":              {"QUEUED", []string{postedLongAgo, openEpisode, episodeClosed}},
+	"an episode that was closed":              {"QUEUED", []string{postedLongAgo, openIncident, episodeClosed}},
 	"suspended, receipt not asked for":        {"SUBMITTED", []string{pending, checkLongAgo, suspended}},
 	"late in more than one way":               {"QUEUED", []string{postedLongAgo, marked}},
 	"queued behind one in flight, with room":  {"SUBMITTED, QUEUED", []string{checkLater, queueLongAgo}},
@@ -78,8 +78,8 @@ var inOrder = map[string]leftBehind{
 	"tracked, late by less than grace":    {"SUBMITTED", []string{pending, checkJustNow}},
 	"final":                               {"SUBMITTED", []string{checkLongAgo, postedLongAgo, resendLongAgo, confirmed}},
 	"cancelled":                           {"QUEUED", []string{checkLongAgo, postedLongAgo, cancelled}},
-	"in PROTECT":                          {"SUBMITTED", []string{pending, checkLongAgo, openEpisode}},
-	"in PROTECT, with a mark":             {"QUEUED", []string{postedLongAgo, marked, openEpisode}},
+	"in PROTECT":                          {"SUBMITTED", []string{pending, checkLongAgo, openIncident}},
+	"in PROTECT, with a mark":             {"QUEUED", []string{postedLongAgo, marked, openIncident}},
 	"suspended, queued":                   {"QUEUED", []string{postedLongAgo, suspended}},
 	"a mark, the holder alive":            {"QUEUED", []string{markedHeld}},
 	"a mark, the holder within the skew":  {"QUEUED", []string{markedInSkew}},
@@ -144,8 +144,8 @@ func (c leftBehind) arrange(t *testing.T, db storetest.Bundle, sub txmanager.Sub
 	}
 }
 
-// Those that were not taken for longest come first, and never more than asked
-// for: nobody starves behind submitters that stay overdue.
+// The least recently taken submitters come first, and never more than requested: permanently
+// overdue ones starve no other.
 func TestOverdueTakesTheLongestUnsweptFirst(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -200,8 +200,8 @@ func TestOverdueBesideACreate(t *testing.T) {
 	}
 }
 
-// The head of the queue decides whether the queue is late: what waits behind a
-// head that waits on, or behind an unsettled nonce, could not have gone.
+// The head of the queue decides whether the queue is late. An intent behind a waiting head, or
+// behind an open nonce, could not have been sent.
 func TestOverdueLooksAtTheHead(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -244,9 +244,9 @@ func TestOneSweepTakesEachOnce(t *testing.T) {
 	}
 }
 
-// After the database's clock was set back, what was planned by the earlier clock is due
-// at once: the load brings its times to now, and its bytes with it. Else the sweep would
-// find it, and the invocation that it woke would leave it for an hour.
+// After the database's clock was set back, steps planned by the earlier clock are due at once:
+// the load brings their times to now, and the bytes with them. Otherwise the sweep would find
+// them, and the invocation that it enqueued would leave them for an hour.
 func TestLoadAfterTheClockWasSetBackFindsEverythingDue(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -9,9 +9,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// TighterThan reports whether p refuses whatever old refuses, whatever was used of both by
-// then: each of its limits is at least as strict. An equal policy is tighter. The answer is no
-// where that is not sure.
+// TighterThan reports whether p refuses everything that old refuses, whatever was used of
+// both. Then each of its limits is at least as strict. An equal policy is tighter. If that is
+// not certain, the result is false.
 func (p Policy) TighterThan(old Policy) bool {
 	return lowerAmount(p.MaxValue, old.MaxValue) &&
 		lowerAmount(p.MaxValuePerDay, old.MaxValuePerDay) &&
@@ -25,8 +25,9 @@ func (p Policy) TighterThan(old Policy) bool {
 		lowerTokens(p, old)
 }
 
-// lowerCallers reports whether each caller has lower limits by a than by b, whomever it has
-// succeeded. A caller that a alone names had the limits of [AnyCaller].
+// lowerCallers reports whether each caller has lower limits by a than by b, including the
+// limits of callers that it succeeded. A caller that only a names had the limits of
+// [AnyCaller].
 func lowerCallers(a, b map[string]CallerLimits) bool {
 	for name, limits := range b {
 		if now, named := a[name]; !named || !now.lowerThan(limits) {
@@ -46,8 +47,8 @@ func (l CallerLimits) lowerThan(old CallerLimits) bool {
 		lower(l.MaxPerMinute, old.MaxPerMinute) && lower(l.MaxQueued, old.MaxQueued)
 }
 
-// lowerTokens reports whether p bounds each token that old bounds, and lower, and lets no
-// function of such a token be called by its name that old does not name.
+// lowerTokens reports whether p limits each token that old limits at least as strictly, and
+// allows no further functions of such a token by name.
 func lowerTokens(p, old Policy) bool {
 	for token, limits := range old.Tokens {
 		now, named := p.Tokens[token]
@@ -62,10 +63,10 @@ func lowerTokens(p, old Policy) bool {
 	})
 }
 
-// lower reports whether a is no more than b. nil is no limit.
+// lower reports whether a is at most b. nil is no limit.
 func lower[N cmp.Ordered](a, b *N) bool { return b == nil || a != nil && *a <= *b }
 
-// lowerAmount is lower for amounts. A text that is no amount is lower than none.
+// lowerAmount is lower for amounts. A text that is no amount counts as not lower.
 func lowerAmount(a, b *string) bool {
 	switch {
 	case b == nil:
@@ -79,7 +80,7 @@ func lowerAmount(a, b *string) bool {
 }
 
 // fewerTargets reports whether b allows each target of a: by its own name, or as a function of
-// an address that stands alone. nil allows all.
+// an address that b allows entirely. nil allows all.
 func fewerTargets(a, b []string) bool {
 	if b == nil {
 		return true

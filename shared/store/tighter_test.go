@@ -11,8 +11,8 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 )
 
-// Of two equal policies each is as tight as the other; one limit that is lower, missing or
-// wider says which way round.
+// Of two equal policies each is as tight as the other. A single limit that is lower, missing
+// or wider decides the order.
 func TestTighterThan(t *testing.T) {
 	t.Parallel()
 	const one, two = "0x0000000000000000000000000000000000000001", "0x0000000000000000000000000000000000000002"

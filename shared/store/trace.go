@@ -10,14 +10,14 @@ import (
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
-// Costs counts every round trip to Postgres on the meter of its context, and makes a
-// span of it where the context's is recorded.
+// Costs counts every round trip to Postgres on the meter of its context, and makes a span of
+// it if the context's trace is recorded.
 type Costs struct{}
 
-// endKey is where a round trip's context has what ends its span.
+// endKey is the context key of the function that ends a round trip's span.
 type endKey struct{}
 
-// TraceQueryStart counts a statement sent by itself, which commits itself.
+// TraceQueryStart counts a single statement, which commits itself.
 func (Costs) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	telemetry.MeterFrom(ctx).SQL(1, 1)
 	if !telemetry.Recorded(ctx) {
@@ -31,8 +31,8 @@ func (Costs) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQuery
 	recordQuery(ctx, data.Err)
 }
 
-// TraceBatchStart counts a pipelined batch: one round trip. It commits where it
-// says so, and at its end where it does not.
+// TraceBatchStart counts a pipelined batch as one round trip. It counts explicit commits, or
+// one implicit commit at the end.
 func (Costs) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	statements, commits, first := 0, 0, ""
 	for _, q := range data.Batch.QueuedQueries {
@@ -61,14 +61,13 @@ func (Costs) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatch
 	recordQuery(ctx, data.Err)
 }
 
-// statementShown is how much of a statement's text a span shows: enough to know it.
-const statementShown = 100
+// shownStatementLength is the number of characters of a statement's text that a span shows.
+const shownStatementLength = 100
 
-// withQueryTiming is the context of a round trip that has a span. Statements have no values in
-// their text.
+// withQueryTiming starts a span for a round trip. The text of a statement contains no values.
 func withQueryTiming(ctx context.Context, statement string, statements int) context.Context {
-	shown := strings.Join(strings.Fields(statement[:min(len(statement), 2*statementShown)]), " ")
-	shown = strings.ToValidUTF8(shown[:min(len(shown), statementShown)], "")
+	shown := strings.Join(strings.Fields(statement[:min(len(statement), 2*shownStatementLength)]), " ")
+	shown = strings.ToValidUTF8(shown[:min(len(shown), shownStatementLength)], "")
 	ctx, end := telemetry.Begin(ctx, "postgres", attribute.String("db.query.summary", shown),
 		attribute.Int("statements", statements))
 	return context.WithValue(ctx, endKey{}, end)

@@ -144,7 +144,7 @@ func TestNothingExpiredIsBound(t *testing.T) {
 	}
 }
 
-// A nonce that was given back is not given to an expired intent.
+// A recyclable nonce is not allocated to an expired intent.
 func TestAGivenBackNonceIsNotForWhatExpired(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -213,9 +213,9 @@ func defers(t testing.TB, db storetest.Bundle, request, again string) {
 	run(t, db, `update managed_tx set held_back_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() + $2::interval where request_id = $1`, request, again)
 }
 
-// A load has neither a deferred intent that is not due, nor later ones of its caller, by the
-// present names. It has the caller's earlier ones, and all of other callers. Once the deferred
-// one is due, or was cancelled, it has all, in their order.
+// A load skips deferred intents that are not due, and later ones of their callers by the
+// present names. It has the caller's earlier intents and all of other callers. Once the
+// deferred intent is due or cancelled, it has all, in order.
 func TestTheQueueIsLoadedPastDeferredIntents(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -267,7 +267,7 @@ func TestTheQueueIsLoadedPastDeferredIntents(t *testing.T) {
 	loads("the clock was set back", true, "a-0", "b-1", "a-3", "b-4", "a2-5")
 }
 
-// One load has at most a hundred due deferred intents, and tells that there are more.
+// One load has at most a hundred due deferred intents, and reports that there are more.
 func TestManyDeferredIntentsAreDue(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -9,8 +9,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// loadWaiting is the beginning of a queue, with what keeps its intents from being posted
-// today.
+// loadWaiting reads the first intents of a queue, with what keeps each from being posted now.
 var loadWaiting = `
 select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false, ` + barred + `, (select ` + presentCaller("m") + ` from submitter s where s.submitter = $1), ` + callersValue + `
   from managed_tx m
@@ -18,9 +17,8 @@ select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false, ` 
  order by m.seq
  limit $2`
 
-// Waiting is the work of a submitter with the first limit intents of its queue, to be
-// judged by what its policy and its callers are now. It takes no lease, and nothing is
-// written by it.
+// Waiting loads a submitter's state with the first limit intents of its queue, to evaluate
+// them against its present policy and callers. It takes no lease and writes nothing.
 func (s *Store) Waiting(ctx context.Context, sub txmanager.Submitter, limit int) (w txmanager.SubmitterState, err error) {
 	b := new(pgx.Batch)
 	s.queueLoad(b, sub, false, &w)

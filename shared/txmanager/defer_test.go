@@ -397,7 +397,7 @@ func TestHeldBackTimeOutlivesEachIntent(t *testing.T) {
 		var held map[string]time.Time
 		bound := time.Duration(-1)
 		for step := 0; step < 30 && bound < 0; step++ {
-			w := queue(workOf(9, 5), waiting...)
+			w := queue(stateOf(9, 5), waiting...)
 			w.Now, w.HeldBackSince = start.Add(time.Duration(step)*10*time.Second), held
 			p := r.planAllocations(w, ownBounded(), viewOf(w, block('a', 100)), nil)
 			if p.heldBackChanged {
@@ -417,7 +417,7 @@ func TestHeldBackTimeOutlivesEachIntent(t *testing.T) {
 		if _, kept := held["a"]; !kept {
 			t.Errorf("time of a: got %v, want it kept", held)
 		}
-		w := queue(workOf(9, 5), of("a", queued(20, "pay")))
+		w := queue(stateOf(9, 5), of("a", queued(20, "pay")))
 		w.HeldBackSince = held
 		if p := r.planAllocations(w, ownBounded(), viewOf(w, block('a', 100)), nil); len(p.allocations) != 1 || !p.heldBackChanged || len(p.heldBack) != 0 || len(held) != 1 {
 			t.Errorf("after a nonce for a: got %d nonces, times %v, and before %v; want one, none, the same", len(p.allocations), p.heldBack, held)

@@ -10,14 +10,14 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Signed stands for what a signer would make of a transaction for nonce n of s: its
-// data are what is told, nobody's signature is on it, and its hash is that of the data.
+// Signed stands for a signed transaction for nonce n of s. Its bytes are data without a
+// signature, and its hash is that of data.
 func Signed(s txmanager.Submitter, n uint64, data string) txmanager.Signed {
 	raw := Bytes(s.ChainID(), n, txmanager.Address{9}, 1, data)
 	return txmanager.Signed{Hash: sha256.Sum256([]byte(data)), Raw: raw}
 }
 
-// Bytes are those of a transaction with such a call.
+// Bytes are the unsigned bytes of a transaction with that call.
 func Bytes(chainID, n uint64, to txmanager.Address, valueWei int64, data string) []byte {
 	raw, err := types.NewTx(&types.DynamicFeeTx{
 		ChainID: new(big.Int).SetUint64(chainID), Nonce: n, To: (*common.Address)(&to), Value: big.NewInt(valueWei), Data: []byte(data), Gas: 21_000,

@@ -1,5 +1,5 @@
-// Package storetest gives each test a real database of its own: a clone of one
-// that was migrated once for the process.
+// Package storetest gives each test a separate real database: a clone of one that was migrated
+// once for the process.
 package storetest
 
 import (
@@ -30,10 +30,10 @@ type Bundle struct {
 	DB  *pgxpool.Pool // for looking behind the store's back
 }
 
-// New clones the migrated database for t. The clone goes when t ends.
+// New clones the migrated database for t. The clone is dropped when t ends.
 func New(t testing.TB) Bundle { return NewWith(t, Rules) }
 
-// NewWith is [New] with leases of other lengths.
+// NewWith is [New] with other lease durations.
 func NewWith(t testing.TB, rules lease.Rules) Bundle {
 	t.Helper()
 	return open(t, URL(t), rules)
@@ -69,7 +69,7 @@ func Options(url string, rules lease.Rules) store.Options {
 	}
 }
 
-// URL clones the migrated database for t and says where the clone is.
+// URL clones the migrated database for t and returns the clone's URL.
 func URL(t testing.TB) string {
 	t.Helper()
 	cluster, err := pgcluster.Shared()
@@ -104,8 +104,8 @@ func migrate(ctx context.Context, url string) error {
 	return err
 }
 
-// Copy is a copy of b's database, as it is now, in the same cluster: every identity is
-// the same. b is closed: [Again] opens its database anew.
+// Copy copies b's database as it is now, in the same cluster, with every identity. It closes
+// b; [Again] opens its database anew.
 func Copy(t testing.TB, b Bundle) Bundle {
 	t.Helper()
 	cluster, err := pgcluster.Shared()
@@ -126,13 +126,13 @@ func Copy(t testing.TB, b Bundle) Bundle {
 	return open(t, cluster.URL(name), Rules)
 }
 
-// Again opens b's database anew, once its connections were closed.
+// Again opens b's database anew after its connections were closed.
 func Again(t testing.TB, b Bundle) Bundle {
 	t.Helper()
 	return open(t, b.URL, Rules)
 }
 
-// Callers are who may post for what [Bundle.Register] registers, as tests name them.
+// Callers are the callers of the submitters that [Bundle.Register] registers.
 var Callers = []string{"*", "shop", "test", "bank", "till", "quiet", "caller", "c", "handler:wage", "handler:pays"}
 
 // Register puts sub under management with the window given, for [Callers].

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// GasBump is how transactions without a receipt are replaced at a higher fee.
+// GasBump configures the replacement of transactions without a receipt at a higher fee.
 type GasBump struct {
-	// Enabled says that they are.
+	// Enabled is true if gas bumps are made.
 	Enabled bool
-	// MinInterval is how long a version is waited for: below [Stuck.After] while Enabled.
+	// MinInterval is the time before a version is replaced: below [Stuck.After] while Enabled.
 	MinInterval time.Duration
-	// MaxAttempts is how often one transaction is replaced.
+	// MaxAttempts is the largest number of replacements of one transaction.
 	MaxAttempts int
 	// Multiplier raises both fees, in thousandths.
 	Multiplier int64
-	// MaxFeePerGas is the most that a replacement offers, in wei per gas: not above
+	// MaxFeePerGas is the highest fee that a replacement offers, in wei per gas: not above
 	// [Fees.MaxFeePerGas].
 	MaxFeePerGas uint64
 	// MaxFeePerTx is the most that the gas of one transaction may cost, in gwei; 0: no
-	// bound of its own.
+	// separate limit.
 	MaxFeePerTx uint64
-	// BudgetPerDay is how much the replacements of one submitter may add to what it pays
-	// at worst, within 24 hours, in gwei.
+	// BudgetPerDay limits what the replacements of one submitter may add to its highest
+	// possible cost within 24 hours, in gwei.
 	BudgetPerDay uint64
 }
 
@@ -53,9 +53,10 @@ func (g *GasBump) settings() []setting {
 	}
 }
 
-// Mempool is what is told of transactions that wait in nodes' pools.
+// Mempool configures the diagnosis of transactions that wait in nodes' pools.
 type Mempool struct {
-	// Diagnose says that each look tells where a transaction without a receipt seems to be.
+	// Diagnose is true if each chain query reports where a transaction without a receipt seems
+	// to be.
 	Diagnose bool
 }
 
@@ -69,7 +70,7 @@ func (m *Mempool) settings() []setting {
 
 var decimal = regexp.MustCompile(`^(0|[1-9][0-9]{0,5})([.][0-9]{1,3})?$`)
 
-// thousandths takes a factor with at most three decimals, and stores it times 1,000.
+// thousandths parses a factor with at most three decimals and stores it times 1,000.
 func thousandths(p *int64, low, high string) field {
 	parse := func(text string) (int64, bool) {
 		if !decimal.MatchString(text) {
