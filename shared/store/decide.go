@@ -40,7 +40,7 @@ var ErrTooLate = errors.New("there is nothing to decide about the transaction in
 // the lease holder, unless it has one.
 //
 // A cancelled payout is refunded. So only the coordinator may cancel one; its cancel also
-// replaces a requested rebroadcast, since no other process would ask again. Until then no
+// replaces a requested send, since no other process would ask again. Until then no
 // operator may send a placeholder for it. A queued payout waits while its payer is in PROTECT,
 // since it may have run unknown to this database. It also waits while it is held beside a
 // foreign transaction. A payout that the restored copy had in its queue is cancelled, and its
