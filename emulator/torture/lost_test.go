@@ -24,7 +24,7 @@ func TestOnlyLostTransfersMayDifferAfterRestore(t *testing.T) {
 		"the backup had the row":                  {nil, lost, nil, "there is no row"},
 		"told before the backup":                  {nil, kept, map[string]bool{"a": true}, "there is no row"},
 		"another end":                             {map[string]transferload.End{"a": short}, lost, nil, ""},
-		"another end, and told before the backup": {map[string]transferload.End{"a": short}, kept, nil, "told COMMITTED, and it is FAILED"},
+		"another end, and told before the backup": {map[string]transferload.End{"a": short}, kept, nil, "its user got COMMITTED, and it is FAILED"},
 		"another row, of nobody":                  {map[string]transferload.End{"b": short}, lost, map[string]bool{"a": true}, "no user knows of it"},
 	} {
 		script := transferload.Seen(3, transfer.Funding, transfer.Spot, stack.USDT, 5, transferload.Answers{ReqID: "a", End: &committed})

@@ -33,7 +33,7 @@ func TestWrongBalancesAreFound(t *testing.T) {
 		"nothing, and no row": {map[transferload.Account]int64{at: 0}, nil, ""},
 		"one too few":         {map[transferload.Account]int64{at: 5}, map[transferload.Account]int64{at: 4}, "holds 4, and by the answers it must be 5"},
 		"gone":                {map[transferload.Account]int64{at: 5}, nil, "holds 0"},
-		"from nothing":        {nil, map[transferload.Account]int64{at: 1}, "it is 0"},
+		"from nothing":        {nil, map[transferload.Account]int64{at: 1}, "it must be 0"},
 	} {
 		wantFound(t, name, balanceDifferences(c.expected, c.held), c.want)
 	}
@@ -50,7 +50,7 @@ func TestContradictedEndsAreFound(t *testing.T) {
 	}{
 		"right":         {transferload.Answers{ReqID: "a", End: &committed}, map[string]transferload.End{"a": committed}, ""},
 		"never heard":   {transferload.Answers{ReqID: "a"}, map[string]transferload.End{"a": committed}, ""},
-		"another end":   {transferload.Answers{ReqID: "a", End: &committed}, map[string]transferload.End{"a": short}, "told COMMITTED, and it is FAILED/INSUFFICIENT_BALANCE"},
+		"another end":   {transferload.Answers{ReqID: "a", End: &committed}, map[string]transferload.End{"a": short}, "its user got COMMITTED, and it is FAILED/INSUFFICIENT_BALANCE"},
 		"no row":        {transferload.Answers{ReqID: "a", End: &committed}, nil, "there is no row"},
 		"nobody's":      {transferload.Answers{Refused: true}, map[string]transferload.End{"a": committed}, "no user knows of it"},
 		"refused, none": {transferload.Answers{Refused: true}, nil, ""},
@@ -86,7 +86,7 @@ func TestWrongPayoutsAreFound(t *testing.T) {
 		"paid, and nothing taken":       {[]payout{as(paid, func(p *payout) { p.Withdrawn = 0 })}, []transferload.Payment{one}, "withdrawn 0 times"},
 		"taken, and it has failed":      {[]payout{as(failed, func(p *payout) { p.Withdrawn = 1 })}, nil, "withdrawn 1 times"},
 		"paid for nobody":               {nil, []transferload.Payment{one}, "no payout says so"},
-		"it has no end":                 {[]payout{as(paid, func(p *payout) { p.State = transfer.TargetPending })}, []transferload.Payment{one}, "neither paid nor given back"},
+		"it has no end":                 {[]payout{as(paid, func(p *payout) { p.State = transfer.TargetPending })}, []transferload.Payment{one}, "neither paid nor refunded"},
 		"one of two of one kind unpaid": {[]payout{paid, paid}, []transferload.Payment{one}, "1 payments of 100 to 0xfe1 where there should be 2"},
 	} {
 		wantFound(t, name, payoutViolations(c.wanted, c.paid), c.want)
