@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -189,6 +190,27 @@ func TestWriteOpensProtectOnce(t *testing.T) {
 	write(t, db, txmanager.Commit{Lease: next.Lease, Cursor: txmanager.CursorChange{OpenIncident: &txmanager.Violation{Description: "third"}}})
 	if got, want := value[string](t, db, episodes), "1 first false, 2 third true"; got != want {
 		t.Errorf("episodes after the first was closed: got %s, want %s", got, want)
+	}
+}
+
+// Since when a caller's intents are held back outlives each commit that does not change it.
+func TestHeldBackTimesAreKeptUntilChanged(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	w := twoQueued(t, db)
+	since := map[string]time.Time{"email:a@fencepost.example": time.Date(2026, 11, 25, 1, 2, 3, 4000, time.UTC)}
+	for i, step := range []struct{ change, want map[string]time.Time }{
+		{since, since}, {nil, since}, {map[string]time.Time{}, map[string]time.Time{}},
+	} {
+		write(t, db, txmanager.Commit{Lease: w.Lease, Cursor: txmanager.CursorChange{HeldBackSince: step.change}})
+		next, err := db.BeginIteration(t.Context(), w.Lease, true)
+		if err != nil {
+			t.Fatalf("step %d: %v", i, err)
+		}
+		w = next
+		if diff := cmp.Diff(step.want, w.HeldBackSince); diff != "" {
+			t.Errorf("step %d: held back since (-want +got):\n%s", i, diff)
+		}
 	}
 }
 
