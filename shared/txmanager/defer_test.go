@@ -441,3 +441,19 @@ func afterPlan(queue []Tx, p allocationPlan) (left []Tx) {
 	}
 	return left
 }
+
+// The iteration that binds a nonce for a caller commits the end of its held back time.
+func TestAnIterationCommitsTheHeldBackTimes(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		w := queue(stateOf(2, 5), of("a", queued(1, "pay")))
+		w.HeldBackSince = map[string]time.Time{"a": dbNow, "b": dbNow}
+		session, _, _ := iterationOf(w, true, SendAccepted)
+		if _, err := session.iterate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, kept := session.state.HeldBackSince["a"]; kept || len(session.state.HeldBackSince) != 1 {
+			t.Errorf("held back times: got %v, want b's alone", session.state.HeldBackSince)
+		}
+	})
+}
