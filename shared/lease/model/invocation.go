@@ -1,44 +1,39 @@
 package model
 
-// invocation emits the next step of invocation i.
+// nextSteps has the step that an invocation takes at each of its program counters.
+var nextSteps = [...]func(p *protocol, s state, i uint8, e step, out emit){
+	arrive:      (*protocol).arrive,
+	waitLock:    (*protocol).acquire,
+	commitRead:  (*protocol).commitRead,
+	markApart:   (*protocol).markApart,
+	makeDelayed: (*protocol).makeDelayed,
+	load:        (*protocol).load,
+	work:        (*protocol).work,
+	write:       (*protocol).write,
+	release:     (*protocol).release,
+	letGo:       (*protocol).letGo,
+	readAfter:   (*protocol).readAfter,
+	readToken:   (*protocol).readToken,
+	nameAdvance: (*protocol).nameAdvance,
+	namePoll:    (*protocol).namePoll,
+}
+
+// invocation emits the next step of invocation i, unless it waits for the row lock or has ended.
 func (p *protocol) invocation(s state, i uint8, out emit) {
-	switch pc := s.calls[i].pc; {
-	case pc == readToken || pc == nameAdvance || pc == namePoll || pc == load || pc == readAfter:
-	case s.lease.locked != nobody && s.lease.locked != i+1:
-		return // waits for the row lock
+	pc := s.calls[i].pc
+	takesNoLock := pc == readToken || pc == nameAdvance || pc == namePoll || pc == load || pc == readAfter
+	if !takesNoLock && s.lease.locked != nobody && s.lease.locked != i+1 {
+		return
 	}
-	e := step{who: i}
-	switch s.calls[i].pc {
-	case arrive:
-		p.arrive(s, i, e, out)
-	case waitLock:
-		p.acquire(s, i, e, out)
-	case commitRead:
-		p.commitRead(s, i, e, out)
-	case markApart:
-		p.markApart(s, i, e, out)
-	case makeDelayed:
-		p.makeDelayed(s, i, e, out)
-	case load:
-		s.read(i)
-		p.plan(s, i, e.of(opLoad).seen(&s.calls[i]), out)
-	case work:
-		p.work(s, i, e, out)
-	case write:
-		p.write(s, i, e, out)
-	case release:
-		p.release(s, i, e, out)
-	case letGo:
-		p.letGo(s, i, e, out)
-	case readAfter:
-		p.readAfter(s, i, e, out)
-	case readToken:
-		p.readToken(s, i, e, out)
-	case nameAdvance:
-		p.nameAdvance(s, i, e, out)
-	case namePoll:
-		p.namePoll(s, i, e, out)
+	if int(pc) < len(nextSteps) && nextSteps[pc] != nil {
+		nextSteps[pc](p, s, i, step{who: i}, out)
 	}
+}
+
+// load reads the queue in a statement of its own.
+func (p *protocol) load(s state, i uint8, e step, out emit) {
+	s.read(i)
+	p.plan(s, i, e.of(opLoad).seen(&s.calls[i]), out)
 }
 
 // arrive acquires or sets the mark. Without LoadAfterLock its snapshot is taken first.

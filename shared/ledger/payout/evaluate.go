@@ -1,6 +1,7 @@
 package payout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,21 +49,23 @@ func (l *Ledger) evaluate(ctx context.Context, op transfer.Op, t transfer.Transf
 	case found.Protected && found.State == txmanager.Failed: // the failed payment may have been made on the chain
 		return unknown(op, c, fmt.Errorf("transaction %s is %s/%s: %w", found.TxID, found.State, found.SubState, ErrInDoubt))
 	case found.State == txmanager.Failed:
-		if reason, ok := reasons[found.SubState]; ok {
-			return transfer.Outcome{Verdict: transfer.Refused, Reason: reason}
-		}
-		return transfer.Outcome{Verdict: transfer.Refused, Reason: Failed}
+		return transfer.Outcome{Verdict: transfer.Refused, Reason: cmp.Or(reasons[found.SubState], Failed)}
 	case found.State == txmanager.Confirmed:
-		if err := checkPaid(*t.Payout, found.Payload, found.Receipt); err != nil {
-			return l.blocked(ctx, op, c, fmt.Errorf("transaction %s: %w", found.TxID, err))
-		}
-		return transfer.Outcome{Verdict: transfer.Success}
+		return l.evaluateConfirmed(ctx, op, t, found)
 	}
 	err := fmt.Errorf("transaction %s is %s: %w", found.TxID, found.State, ErrPending)
 	if found.LastError != "" {
 		err = fmt.Errorf("%w: %s", err, found.LastError)
 	}
 	return unknown(op, c, err)
+}
+
+// evaluateConfirmed returns success if the receipt of a CONFIRMED transaction proves the payment.
+func (l *Ledger) evaluateConfirmed(ctx context.Context, op transfer.Op, t transfer.Transfer, found store.Payout) transfer.Outcome {
+	if err := checkPaid(*t.Payout, found.Payload, found.Receipt); err != nil {
+		return l.blocked(ctx, op, t.Call(), fmt.Errorf("transaction %s: %w", found.TxID, err))
+	}
+	return transfer.Outcome{Verdict: transfer.Success}
 }
 
 // blocked returns Unknown. It logs a critical line if only a person can continue the payout.

@@ -210,26 +210,7 @@ func (l *Ledger) cancelQueued(ctx context.Context, in store.Intent, t transfer.T
 // and has a final receipt of success.
 func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.Payout, hash string) (store.PayoutProof, error) {
 	proof := store.PayoutProof{ChainID: t.Payout.ChainID, TxHash: hash, LogIndex: store.CoinMoved}
-	chain, err := l.chainOf(t)
-	if err != nil {
-		return proof, err
-	}
-	h, err := txmanager.ParseHash(hash)
-	if err != nil {
-		return proof, fmt.Errorf("%w: %w", ErrNotBorneOut, err)
-	}
-	tx, err := chain.Transaction(ctx, h)
-	if err != nil {
-		return proof, err
-	}
-	want, err := chain.ParsePayload(t.Payout.Payload)
-	if err != nil {
-		return proof, fmt.Errorf("%w: the transfer's %w", ErrNotBorneOut, err)
-	}
-	if tx.From != payer(t).Address() || !isOwnConfirmed(found) && !want.Does(tx.Tx) {
-		return proof, fmt.Errorf("it is not from the payer, or its to, value or data differ from the payout's: %w", ErrNotBorneOut)
-	}
-	receipt, err := l.finalReceipt(ctx, chain, payer(t), h)
+	receipt, err := l.paymentReceipt(ctx, t, isOwnConfirmed(found), hash)
 	if err != nil {
 		return proof, err
 	}
@@ -245,6 +226,31 @@ func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.P
 		proof.LogIndex, err = transferIndex(*t.Payout, receipt.Document)
 	}
 	return proof, err
+}
+
+// paymentReceipt returns the final receipt of the payer's transaction. Unless the transaction is
+// the payout's own, it must make the payout's call.
+func (l *Ledger) paymentReceipt(ctx context.Context, t transfer.Transfer, isOwn bool, hash string) (r txmanager.Receipt, err error) {
+	chain, err := l.chainOf(t)
+	if err != nil {
+		return r, err
+	}
+	h, err := txmanager.ParseHash(hash)
+	if err != nil {
+		return r, fmt.Errorf("%w: %w", ErrNotBorneOut, err)
+	}
+	tx, err := chain.Transaction(ctx, h)
+	if err != nil {
+		return r, err
+	}
+	want, err := chain.ParsePayload(t.Payout.Payload)
+	if err != nil {
+		return r, fmt.Errorf("%w: the transfer's %w", ErrNotBorneOut, err)
+	}
+	if tx.From != payer(t).Address() || !isOwn && !want.Does(tx.Tx) {
+		return r, fmt.Errorf("it is not from the payer, or its to, value or data differ from the payout's: %w", ErrNotBorneOut)
+	}
+	return l.finalReceipt(ctx, chain, payer(t), h)
 }
 
 // finalReceipt returns the receipt of a transaction in a final block, agreed by a quorum of nodes.

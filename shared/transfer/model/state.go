@@ -125,11 +125,18 @@ func (s state) wrong() string {
 		return "money from nothing"
 	case s.end != initial && s.row != s.end:
 		return "a final state changed"
-	case s.row == failed && w+d+r > 0:
+	}
+	return s.row.contradiction(w, d, r)
+}
+
+// contradiction names the final state that the counted effects contradict, or "".
+func (r row) contradiction(withdraws, deposits, refunds uint8) string {
+	switch {
+	case r == failed && withdraws+deposits+refunds > 0:
 		return "an effect under FAILED"
-	case s.row == committed && (w != 1 || d != 1):
+	case r == committed && (withdraws != 1 || deposits != 1):
 		return "COMMITTED without its effects"
-	case s.row == rolledBack && (w != 1 || r != 1):
+	case r == rolledBack && (withdraws != 1 || refunds != 1):
 		return "ROLLED_BACK without its effects"
 	}
 	return ""
