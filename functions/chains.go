@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/config"
@@ -29,9 +30,9 @@ type servedChain struct {
 type connector interface {
 	txmanager.ChainConnector
 	Balances(ctx context.Context, of []txmanager.Submitter) ([]*big.Int, error)
-	Transaction(ctx context.Context, hash txmanager.Hash) (evm.Transaction, error)
-	Payments(ctx context.Context, q evm.PaymentsQuery) (evm.Payments, error)
-	PaymentsStart(ctx context.Context, q evm.PaymentsQuery, before time.Time) (evm.PaymentsStart, error)
+	Transaction(ctx context.Context, hash txmanager.Hash) (txmanager.SignedTransaction, error)
+	Payments(ctx context.Context, q chain.PaymentsQuery) (chain.Payments, error)
+	PaymentsStart(ctx context.Context, q chain.PaymentsQuery, before time.Time) (chain.PaymentsStart, error)
 	Close()
 }
 
@@ -41,8 +42,11 @@ func (a *App) queriesNodes() bool {
 	return !slices.Contains([]string{"create", "query", "cancel", "publish"}, a.config.Platform.FunctionTarget)
 }
 
+// families are the families of chains that the functions serve.
+var families = chain.NewFamilies(evm.Family{})
+
 func (a *App) openChains(context.Context) error {
-	a.places = evm.NewPlaces(a.config.RPC.MaxInFlight)
+	a.places = chain.NewRequestSlots(a.config.RPC.MaxInFlight)
 	for _, of := range a.config.Served() {
 		if !a.queriesNodes() {
 			a.chains = append(a.chains, &servedChain{ServedChain: of})
@@ -65,7 +69,7 @@ func (a *App) openChain(of config.ServedChain) (*servedChain, error) {
 	c := &servedChain{ServedChain: of}
 	rpc := a.config.RPC
 	each := evm.Options{
-		ChainID: of.ID, Timeout: rpc.Timeout, MaxInFlight: rpc.MaxInFlight, Places: a.places, MaxBatch: rpc.MaxBatch,
+		ChainID: of.ID, Timeout: rpc.Timeout, MaxInFlight: rpc.MaxInFlight, RequestSlots: a.places, MaxBatch: rpc.MaxBatch,
 		Fees:        feesOf(a.config, of),
 		FinalDepth:  finalDepth(of),
 		OnRoundTrip: func(ctx context.Context) { telemetry.MeterFrom(ctx).RPC() },
@@ -79,7 +83,7 @@ func (a *App) openChain(of config.ServedChain) (*servedChain, error) {
 		c.connector = one
 		return c, err
 	}
-	o := nodes.Options{Node: each, Quorum: of.Quorum, MaxLag: uint64(rpc.MaxLag), LeaveOut: rpc.LeaveOut, Watch: a.watchNode(of.ID)}
+	o := nodes.Options{ChainID: of.ID, Open: evm.Opener(each), Quorum: of.Quorum, MaxLag: uint64(rpc.MaxLag), LeaveOut: rpc.LeaveOut, Watch: a.watchNode(of.ID)}
 	for _, url := range of.URLs {
 		o.URLs = append(o.URLs, url.Reveal())
 	}

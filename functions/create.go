@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -174,7 +175,7 @@ func (a *App) tooMuchGas(in store.Intent) error {
 		return err
 	}
 	if reason := served.worker.Rules.FeeTooHighReason(call); reason != "" {
-		return &evm.FieldError{Code: evm.CodeInvalidField, Field: "payload.maxFeePerGas", Problem: reason + ": want less gas or a lower maxFeePerGas"}
+		return &chain.FieldError{Code: chain.CodeInvalidField, Field: "payload.maxFeePerGas", Problem: reason + ": want less gas or a lower maxFeePerGas"}
 	}
 	return nil
 }

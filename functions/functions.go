@@ -16,7 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/events"
@@ -50,8 +50,8 @@ type App struct {
 	store    *store.Store
 	cloudSQL *cloudsql.Instance // nil if database.url names the database's host
 	tasks    *tasks.Tasks
-	places   evm.Places     // request slots for node calls, shared by all chains
-	chains   []*servedChain // the default one first
+	places   chain.RequestSlots // request slots for node calls, shared by all chains
+	chains   []*servedChain     // the default one first
 	intents  *intentmac.Keys
 	signers  signer.Directory
 	kms      *kms.Client

@@ -30,7 +30,7 @@ func refundsFinality(c config.Config) (txmanager.Finality, uint64) {
 func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
 	finality, confirmations := refundsFinality(a.config)
 	l := payout.New(payout.Options{
-		Transfers: transfers, Manager: a.watched(), Wake: a.tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
+		Transfers: transfers, Families: families, Manager: a.watched(), Wake: a.tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
 		ChainOf: a.payoutChainOf, Finality: finality, Confirmations: confirmations, FinalityOf: a.payoutFinalityOf,
 		Log: a.log, At: a.points,
 	})
@@ -47,7 +47,7 @@ type payoutChain struct {
 }
 
 // Transaction implements [payout.Chain].
-func (c payoutChain) Transaction(ctx context.Context, hash txmanager.Hash) (evm.Transaction, error) {
+func (c payoutChain) Transaction(ctx context.Context, hash txmanager.Hash) (txmanager.SignedTransaction, error) {
 	return c.connector.Transaction(ctx, hash)
 }
 
@@ -131,7 +131,7 @@ func (a *App) preparePayout(ctx context.Context, req transfer.Request, to txmana
 	if reason != "" {
 		return none, nil, nil
 	}
-	if p, hindrance = payout.Prepare(*asset, units, to.String(), a.config.Transfer.PayoutMaxGas); hindrance != nil {
+	if p, hindrance = payout.Prepare(families, *asset, units, to.String(), a.config.Transfer.PayoutMaxGas); hindrance != nil {
 		return none, hindrance, nil
 	}
 	return p, nil, nil

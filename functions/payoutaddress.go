@@ -66,7 +66,7 @@ func (a *App) addAddress(w http.ResponseWriter, r *http.Request) error {
 		return transfer.ErrRefused{Reason: transfer.InvalidAsset}
 	}
 	// An address that no payout of the asset can use is refused now.
-	p, err := payout.Prepare(*asset, asset.MinUnits, to.String(), a.config.Transfer.PayoutMaxGas)
+	p, err := payout.Prepare(families, *asset, asset.MinUnits, to.String(), a.config.Transfer.PayoutMaxGas)
 	if err != nil {
 		return err
 	}

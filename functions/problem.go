@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
@@ -54,7 +54,7 @@ const queueRetryAfter = 10 * time.Second
 // problem converts the errors of the inner layers to what a caller may see. It returns an unknown
 // error unchanged; the answer is then UNAVAILABLE.
 func problem(err error) error {
-	var field *evm.FieldError
+	var field *chain.FieldError
 	var policy store.PolicyError
 	var recorded store.RequestRecordedError
 	var callers store.CallersError
@@ -150,9 +150,9 @@ func recordedWords(r store.RequestRecordedError) string {
 }
 
 // payloadProblem names the payload's field as the caller wrote it.
-func payloadProblem(f *evm.FieldError) error {
+func payloadProblem(f *chain.FieldError) error {
 	codes := map[string]web.Code{
-		evm.CodeInvalidJSON: web.InvalidJSON, evm.CodeInvalidField: web.InvalidField, evm.CodeUnsupportedField: web.UnsupportedField,
+		chain.CodeInvalidJSON: web.InvalidJSON, chain.CodeInvalidField: web.InvalidField, chain.CodeUnsupportedField: web.UnsupportedField,
 	}
 	p := web.NewProblem(codes[f.Code], "%s", f.Problem)
 	p.Field = f.Field

@@ -45,7 +45,7 @@ func packages(t *testing.T) []goPackage {
 // domain; functions wire; nothing knows functions or the emulator.
 func TestImportsRunOneWay(t *testing.T) {
 	t.Parallel()
-	domain := []string{"shared/lease", "shared/mark", "shared/txmanager", "shared/transfer", "shared/conservation", "shared/conservation/snapshot", "shared/events"}
+	domain := []string{"shared/lease", "shared/mark", "shared/txmanager", "shared/chain", "shared/transfer", "shared/conservation", "shared/conservation/snapshot", "shared/events"}
 	businesses := []string{"emulator/acceptance", "emulator/acceptance/payroll/server", "emulator/acceptance/owner", "emulator/torture", "emulator/torture/load"} // the tests are one
 	all := packages(t)
 	if len(all) < 10 {
@@ -69,6 +69,25 @@ func TestImportsRunOneWay(t *testing.T) {
 				if ours && !slices.Contains(domain, own) || !ours && strings.Contains(path, ".") {
 					t.Errorf("%s imports %s: the domain knows the standard library and its own nouns only", p.ImportPath, path)
 				}
+			}
+		}
+	}
+}
+
+// Outside tests, Ethereum's library and the EVM connector are used by the connector itself, the
+// signers, the kits that tests use, and the functions' wiring. Everything else knows package chain.
+func TestOnlyTheEVMConnectorKnowsEthereum(t *testing.T) {
+	t.Parallel()
+	may := []string{"shared/chain/", "shared/signer", "shared/store/storetest", "functions", "emulator/"}
+	mayNot := []string{"shared/chain/nodes"}
+	for _, p := range packages(t) {
+		allowed := slices.ContainsFunc(may, func(prefix string) bool { return strings.HasPrefix(p.ImportPath, prefix) })
+		if allowed && !slices.Contains(mayNot, p.ImportPath) {
+			continue
+		}
+		for _, path := range p.Imports {
+			if strings.HasPrefix(path, "github.com/ethereum/go-ethereum") || path == module+"shared/chain/evm" {
+				t.Errorf("%s imports %s: use package chain", p.ImportPath, path)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
@@ -88,8 +89,8 @@ func TestRefusedSendDoesNotWaitForAnUnresponsiveNode(t *testing.T) {
 // Full request slots (rpc.maxInFlight) exclude no node.
 func TestFullRequestSlotsExcludeNoNode(t *testing.T) {
 	t.Parallel()
-	slots := evm.NewPlaces(1)
-	s := severalNodes(t, 3, func(o *nodes.Options) { o.Node.Places = slots })
+	slots := chain.NewRequestSlots(1)
+	s := severalNodes(t, 3, func(_ *nodes.Options, each *evm.Options) { each.RequestSlots = slots })
 	s.query(t, "before", 0)
 	slots <- struct{}{} // a request to another chain has it
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -16,6 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
@@ -35,13 +36,14 @@ type several struct {
 // excludeFor is how long nodes are excluded in these tests.
 const excludeFor = 100 * time.Millisecond
 
-func severalNodes(t *testing.T, n int, edit func(*nodes.Options)) *several {
+func severalNodes(t *testing.T, n int, edit func(*nodes.Options, *evm.Options)) *several {
 	t.Helper()
 	s := &several{chain: devChain(t, 0)}
 	if err := s.chain.Mine(10); err != nil {
 		t.Fatal(err)
 	}
-	o := nodes.Options{Node: evm.Options{ChainID: s.chain.ChainID(), Timeout: 5 * time.Second}, LeaveOut: excludeFor, Watch: s.watch}
+	each := evm.Options{ChainID: s.chain.ChainID(), Timeout: 5 * time.Second}
+	o := nodes.Options{ChainID: each.ChainID, LeaveOut: excludeFor, Watch: s.watch}
 	for range n {
 		proxy, err := rpcproxy.Start(rpcproxy.Options{Target: s.chain.URL(), Seed: 1})
 		if err != nil {
@@ -51,8 +53,9 @@ func severalNodes(t *testing.T, n int, edit func(*nodes.Options)) *several {
 		s.proxies, o.URLs = append(s.proxies, proxy), append(o.URLs, proxy.URL())
 	}
 	if edit != nil {
-		edit(&o)
+		edit(&o, &each)
 	}
+	o.Open = evm.Opener(each)
 	var err error
 	if s.connector, err = nodes.New(o); err != nil {
 		t.Fatal(err)
@@ -334,9 +337,9 @@ func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 		}
 		return ctx, func(error) { now.Add(-1) }
 	}
-	slots, other := evm.NewPlaces(limit), devChain(t, 1338)
-	s := severalNodes(t, 3, func(o *nodes.Options) { o.Node.Places, o.Node.Trace = slots, trace })
-	second, err := evm.New(evm.Options{URL: other.URL(), ChainID: other.ChainID(), Places: slots, Trace: trace})
+	slots, other := chain.NewRequestSlots(limit), devChain(t, 1338)
+	s := severalNodes(t, 3, func(_ *nodes.Options, each *evm.Options) { each.RequestSlots, each.Trace = slots, trace })
+	second, err := evm.New(evm.Options{URL: other.URL(), ChainID: other.ChainID(), RequestSlots: slots, Trace: trace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +367,7 @@ func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 // that two against two is no majority.
 func TestOutvotedNodeKeepsItsVote(t *testing.T) {
 	t.Parallel()
-	s := severalNodes(t, 4, func(o *nodes.Options) { o.LeaveOut = time.Second })
+	s := severalNodes(t, 4, func(o *nodes.Options, _ *evm.Options) { o.LeaveOut = time.Second })
 	name := s.query(t, "before", 0).Node
 	s.connector.ReportOutvoted(t.Context(), name, "block 7 is final")
 	asked := func() (names []string) {
@@ -387,7 +390,7 @@ func TestOutvotedNodeKeepsItsVote(t *testing.T) {
 func TestLaggingNodesAreAskedFailedOnesAreNot(t *testing.T) {
 	t.Parallel()
 	other := devChain(t, 1338)
-	s := severalNodes(t, 4, func(o *nodes.Options) { o.LeaveOut, o.Quorum = time.Hour, 2 })
+	s := severalNodes(t, 4, func(o *nodes.Options, _ *evm.Options) { o.LeaveOut, o.Quorum = time.Hour, 2 })
 	s.proxies[3].SetTarget(other.URL()) // before the first contact, which asks for the chain
 	s.query(t, "before", 0)
 	s.proxies[1].SetFaults(rpcproxy.Faults{Lag: 8, LagShare: 1})
@@ -410,7 +413,7 @@ func TestLaggingNodesAreAskedFailedOnesAreNot(t *testing.T) {
 func TestRecoveredNodeIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	other := devChain(t, 1338)
-	s := severalNodes(t, 5, func(o *nodes.Options) { o.LeaveOut, o.Quorum = time.Hour, 2 })
+	s := severalNodes(t, 5, func(o *nodes.Options, _ *evm.Options) { o.LeaveOut, o.Quorum = time.Hour, 2 })
 	s.proxies[3].SetTarget(other.URL()) // before the first contact, which asks for the chain
 	s.proxies[4].SetTarget(other.URL())
 	s.query(t, "before", 0)
@@ -446,7 +449,7 @@ func TestQueryOfAnotherChainExcludesNoNode(t *testing.T) {
 	t.Parallel()
 	s := severalNodes(t, 2, nil)
 	_, err := s.connector.Query(t.Context(), txmanager.ChainQuery{Submitter: txmanager.NewSubmitter(7, devchain.DevAccounts(1)[0].Address), Account: true})
-	if !errors.Is(err, evm.ErrWrongChain) || len(s.connector.LeftOut()) != 0 {
+	if !errors.Is(err, chain.ErrWrongChain) || len(s.connector.LeftOut()) != 0 {
 		t.Errorf("got %v, excluded %v; want a wrong chain and no node excluded", err, s.connector.LeftOut())
 	}
 }
@@ -454,13 +457,13 @@ func TestQueryOfAnotherChainExcludesNoNode(t *testing.T) {
 // Invalid options are refused with the reason, and no name of a node has credentials.
 func TestInvalidNodesOptionsAreRefused(t *testing.T) {
 	t.Parallel()
-	one := evm.Options{ChainID: 1}
+	open := evm.Opener(evm.Options{ChainID: 1})
 	for name, o := range map[string]nodes.Options{
-		"no URL":        {Node: one},
-		"quorum of 3":   {Node: one, URLs: []string{"http://a", "http://b"}, Quorum: 3},
-		"no http":       {Node: one, URLs: []string{"http://a", "ws://b"}},
-		"too many":      {Node: one, URLs: slices.Repeat([]string{"http://a"}, 10)},
-		"negative time": {Node: one, URLs: []string{"http://a"}, LeaveOut: -1},
+		"no URL":        {ChainID: 1, Open: open},
+		"quorum of 3":   {ChainID: 1, Open: open, URLs: []string{"http://a", "http://b"}, Quorum: 3},
+		"no http":       {ChainID: 1, Open: open, URLs: []string{"http://a", "ws://b"}},
+		"too many":      {ChainID: 1, Open: open, URLs: slices.Repeat([]string{"http://a"}, 10)},
+		"negative time": {ChainID: 1, Open: open, URLs: []string{"http://a"}, LeaveOut: -1},
 	} {
 		if c, err := nodes.New(o); err == nil {
 			t.Errorf("%s: got %+v, want an error", name, c)
@@ -471,7 +474,7 @@ func TestInvalidNodesOptionsAreRefused(t *testing.T) {
 			t.Errorf("quorum of %d nodes: got %d, want %d", n, got, want)
 		}
 	}
-	c, err := nodes.New(nodes.Options{Node: one, URLs: []string{"https://me:secret@a.example/v1/key", "https://a.example/v1/other", "http://b.example:8545"}})
+	c, err := nodes.New(nodes.Options{ChainID: 1, Open: open, URLs: []string{"https://me:secret@a.example/v1/key", "https://a.example/v1/other", "http://b.example:8545"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -187,7 +189,7 @@ func (u *user) wantNoAnswer(status int) {
 // withdrawn returns a payout that was withdrawn from Funding, is in the state, and was not posted.
 func (u *user) withdrawn(s transfer.State) (reqID string) {
 	u.t.Helper()
-	terms, err := payout.Prepare(u.asset, 400_001, u.address.String(), 300_000)
+	terms, err := payout.Prepare(chain.NewFamilies(evm.Family{}), u.asset, 400_001, u.address.String(), 300_000)
 	if err != nil {
 		u.t.Fatal(err)
 	}

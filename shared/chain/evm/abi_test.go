@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/ethereum/go-ethereum/accounts/abi"
+
+	"github.com/fencepost/fencepost/shared/chain"
 )
 
 // drawn is a type in a signature's notation and in that of package abi.
@@ -288,7 +290,7 @@ func TestEncodeCallBoundsItsData(t *testing.T) {
 		{"f(bool[][])", `[[` + strings.TrimSuffix(strings.Repeat("[],", 300_000), ",") + `]]`, 4 + 64 + 64*300_000},
 	} {
 		data, err := encodeCall(c.signature, json.RawMessage(c.args))
-		var problem *FieldError
+		var problem *chain.FieldError
 		switch {
 		case c.size == 0 && (err != nil || len(data) > maxData):
 			t.Errorf("%s: got %d bytes, %v, want at most %d", c.signature, len(data), err, maxData)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -17,7 +18,7 @@ func (c *Connector) Balances(ctx context.Context, of []txmanager.Submitter) ([]*
 	calls := make([]*call, len(of))
 	for i, s := range of {
 		if s.ChainID() != c.chainID {
-			return nil, fmt.Errorf("balance of %q, chain %d: %w", s, c.chainID, ErrWrongChain)
+			return nil, fmt.Errorf("balance of %q, chain %d: %w", s, c.chainID, chain.ErrWrongChain)
 		}
 		calls[i] = ask("eth_getBalance", s.Address().String(), "latest")
 	}

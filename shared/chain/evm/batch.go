@@ -12,6 +12,8 @@ import (
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/fencepost/fencepost/shared/chain"
 )
 
 // reserved is how many calls a batch may need in addition: the chain id, and the two that show that the
@@ -84,10 +86,10 @@ func (c *Connector) roundTrip(ctx context.Context, calls []*call) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	select {
-	case c.places <- struct{}{}:
-		defer func() { <-c.places }()
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
 	case <-ctx.Done():
-		return fmt.Errorf("%w, all %d are in use: %w", ErrNoPlace, cap(c.places), ctx.Err())
+		return fmt.Errorf("%w, all %d are in use: %w", chain.ErrNoRequestSlot, cap(c.slots), ctx.Err())
 	}
 	if c.verified.Load() {
 		return c.exchange(ctx, calls)
@@ -128,13 +130,13 @@ func (c *Connector) post(ctx context.Context, calls []*call, short bool) error {
 	return nil
 }
 
-func (c *Connector) verify(chain *call) error {
+func (c *Connector) verify(chainID *call) error {
 	var id hexutil.Uint64
-	if err := chain.into(&id); err != nil {
+	if err := chainID.into(&id); err != nil {
 		return err
 	}
 	if uint64(id) != c.chainID {
-		return fmt.Errorf("the node answers for chain %d, want %d: %w", uint64(id), c.chainID, ErrWrongChain)
+		return fmt.Errorf("the node answers for chain %d, want %d: %w", uint64(id), c.chainID, chain.ErrWrongChain)
 	}
 	c.verified.Store(true)
 	return nil

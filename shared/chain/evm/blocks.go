@@ -7,6 +7,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -22,7 +23,7 @@ func (c *Connector) ReadBlocks(ctx context.Context, q txmanager.BlocksQuery) (tx
 
 func (c *Connector) readBlocks(ctx context.Context, q txmanager.BlocksQuery) (r txmanager.BlocksRead, err error) {
 	if q.Submitter.ChainID() != c.chainID {
-		return r, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, ErrWrongChain)
+		return r, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, chain.ErrWrongChain)
 	}
 	r = txmanager.BlocksRead{Node: c.node, End: q.After, Transactions: make(map[uint64]txmanager.ConsumingTx)}
 	if r.Final, err = c.lastFinal(ctx); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/rpc"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -37,34 +38,20 @@ const (
 // minBatch has room for one call beside those that every batch may need.
 const minBatch = 2 * reserved
 
-// ErrWrongChain reports a node, or a submitter, of another chain than the connector's.
-var ErrWrongChain = errors.New("wrong chain")
-
-// ErrNoPlace reports a round trip that got no request slot of rpc.maxInFlight in time. No node was
-// called.
-var ErrNoPlace = errors.New("no free request slot for a round trip")
-
 // Options define the node.
 type Options struct {
-	URL         string                // http or https; may have credentials, which are never shown
-	ChainID     uint64                // the EIP-155 id that the node must report
-	Timeout     time.Duration         // of one round trip, including the wait for a request slot; 0: [DefaultTimeout]
-	MaxInFlight int                   // concurrent round trips, others wait; 0: [DefaultMaxInFlight]
-	Places      Places                // shared with other connectors, instead of MaxInFlight; nil: own ones
-	MaxBatch    int                   // calls in one round trip; a larger query takes several; 0: [DefaultMaxBatch]
-	Fees        Fees                  // how the chain prices gas
-	FinalDepth  *uint64               // for a chain without the tag "finalized": how many blocks below the head a count is final; nil: the chain has the tag
-	OnRoundTrip func(context.Context) // called before each HTTP request; may be nil
-	Trace       Trace                 // begins a span for each HTTP request; may be nil
-	Node        string                // the node's name in evidence; "": host and port of URL
+	URL          string                // http or https; may have credentials, which are never shown
+	ChainID      uint64                // the EIP-155 id that the node must report
+	Timeout      time.Duration         // of one round trip, including the wait for a request slot; 0: [DefaultTimeout]
+	MaxInFlight  int                   // concurrent round trips, others wait; 0: [DefaultMaxInFlight]
+	RequestSlots chain.RequestSlots    // shared with other connectors, instead of MaxInFlight; nil: own ones
+	MaxBatch     int                   // calls in one round trip; a larger query takes several; 0: [DefaultMaxBatch]
+	Fees         Fees                  // how the chain prices gas
+	FinalDepth   *uint64               // for a chain without the tag "finalized": how many blocks below the head a count is final; nil: the chain has the tag
+	OnRoundTrip  func(context.Context) // called before each HTTP request; may be nil
+	Trace        Trace                 // begins a span for each HTTP request; may be nil
+	Node         string                // the node's name in evidence; "": host and port of URL
 }
-
-// Places are request slots: each round trip holds one. They limit the concurrent round trips of all
-// connectors that share them.
-type Places chan struct{}
-
-// NewPlaces returns n request slots.
-func NewPlaces(n int) Places { return make(Places, n) }
 
 // Trace begins a span in ctx. It returns the span's context and the function that ends it.
 type Trace func(ctx context.Context, name string) (context.Context, func(error))
@@ -79,8 +66,8 @@ type Connector struct {
 	maxBatch int
 	client   *rpc.Client
 	idle     interface{ CloseIdleConnections() }
-	places   Places      // one element for each running round trip
-	verified atomic.Bool // the node has reported chainID once
+	slots    chain.RequestSlots // one element for each running round trip
+	verified atomic.Bool        // the node has reported chainID once
 	recent   recent
 	blocks   offer // offers all receipts of a block
 	headers  offer // offers a header without its block
@@ -105,7 +92,7 @@ func New(o Options) (*Connector, error) {
 	transport.Proxy = nil // the environment's would see the credentials of the URL
 	transport.MaxIdleConnsPerHost = o.MaxInFlight
 	c := &Connector{chainID: o.ChainID, fees: o.Fees, depth: o.FinalDepth, node: o.Node, timeout: o.Timeout, maxBatch: o.MaxBatch,
-		idle: transport, places: o.Places}
+		idle: transport, slots: o.RequestSlots}
 	web := &http.Client{
 		Transport: &counted{transport, o.OnRoundTrip, o.Trace},
 		// A redirect would send the bytes and the credentials to another server.
@@ -134,8 +121,8 @@ func (o *Options) setDefaults(at *url.URL) error {
 	if o.OnRoundTrip == nil {
 		o.OnRoundTrip = func(context.Context) {}
 	}
-	if o.Places == nil {
-		o.Places = NewPlaces(o.MaxInFlight)
+	if o.RequestSlots == nil {
+		o.RequestSlots = chain.NewRequestSlots(o.MaxInFlight)
 	}
 	if o.Trace == nil {
 		o.Trace = func(ctx context.Context, _ string) (context.Context, func(error)) { return ctx, func(error) {} }
@@ -146,8 +133,8 @@ func (o *Options) setDefaults(at *url.URL) error {
 	return nil
 }
 
-// Node returns the node's name in evidence.
-func (c *Connector) Node() string { return c.node }
+// Name returns the node's name in evidence.
+func (c *Connector) Name() string { return c.node }
 
 // VerifyAgain makes the next round trip verify the node's chain id again, because another node may have
 // its address by now.

@@ -17,6 +17,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 
+	chainport "github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/anvil"
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -390,7 +391,7 @@ func TestChainIDIsAskedForOnce(t *testing.T) {
 	proxy := chaintest.NewProxy(t, chain.URL())
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID()})
 	proxy.Set(chaintest.FaultyMethod("eth_chainId", map[string]any{"result": "0x1"}))
-	if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); !errors.Is(err, evm.ErrWrongChain) {
+	if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); !errors.Is(err, chainport.ErrWrongChain) {
 		t.Errorf("wrong chain: got %v, want ErrWrongChain", err)
 	}
 	proxy.Set(chaintest.FaultyMethod("eth_chainId", chaintest.NodeError("starting")))

@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/rpc"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -45,7 +46,7 @@ func (c *Connector) FindConsumingTx(ctx context.Context, s txmanager.Submitter, 
 
 func (c *Connector) findConsumer(ctx context.Context, submitter txmanager.Submitter, n uint64) (txmanager.ConsumingTx, error) {
 	if submitter.ChainID() != c.chainID {
-		return txmanager.ConsumingTx{}, fmt.Errorf("submitter %q, chain %d: %w", submitter, c.chainID, ErrWrongChain)
+		return txmanager.ConsumingTx{}, fmt.Errorf("submitter %q, chain %d: %w", submitter, c.chainID, chain.ErrWrongChain)
 	}
 	s := &search{c: c, account: submitter.Address().String(), n: n}
 	if err := s.begin(ctx); err != nil {

@@ -13,32 +13,16 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Codes of a [FieldError], as in the public API.
-const (
-	CodeInvalidJSON      = "INVALID_JSON"
-	CodeInvalidField     = "INVALID_FIELD"
-	CodeUnsupportedField = "UNSUPPORTED_FIELD"
-)
-
-// FieldError describes an invalid field of a payload, and the expected value.
-type FieldError struct {
-	Field   string // as "payload.args[1]"
-	Code    string // CodeInvalidJSON, CodeInvalidField or CodeUnsupportedField
-	Problem string // shown to the caller
-}
-
-// Error names the field and the problem.
-func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
-
 func invalid(field, format string, args ...any) error {
-	return &FieldError{Field: field, Code: CodeInvalidField, Problem: fmt.Sprintf(format, args...)}
+	return &chain.FieldError{Field: field, Code: chain.CodeInvalidField, Problem: fmt.Sprintf(format, args...)}
 }
 
 func badJSON(problem string) error {
-	return &FieldError{Field: "payload", Code: CodeInvalidJSON, Problem: problem}
+	return &chain.FieldError{Field: "payload", Code: chain.CodeInvalidJSON, Problem: problem}
 }
 
 // readObject reads one JSON object. Its fields must be among allowed, each at most once and not null.
@@ -81,7 +65,7 @@ func readField(d *json.Decoder, fields map[string]json.RawMessage, allowed []str
 	}
 	field := "payload." + shorten(name)
 	if !slices.Contains(allowed, name) {
-		return &FieldError{Field: field, Code: CodeUnsupportedField, Problem: "want only " + strings.Join(allowed, ", ")}
+		return &chain.FieldError{Field: field, Code: chain.CodeUnsupportedField, Problem: "want only " + strings.Join(allowed, ", ")}
 	}
 	if _, twice := fields[name]; twice {
 		return invalid(field, "given twice: want it once")

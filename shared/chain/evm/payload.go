@@ -48,7 +48,7 @@ type payload struct {
 //
 // canonical is the form to store. fingerprint, its SHA-256, is equal for payloads with exactly the
 // same meaning. A function call equals its data, a value of 0 differs from no value. The error is a
-// [*FieldError].
+// [*chain.FieldError].
 func ParsePayload(raw json.RawMessage) (canonical []byte, fingerprint [32]byte, err error) {
 	fields, err := readObject(raw, "to", "value", "data", "function", "args", "gas", "maxGas", "maxFeePerGas", "maxPriorityFeePerGas")
 	if err != nil {

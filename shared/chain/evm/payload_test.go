@@ -15,6 +15,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -141,76 +142,76 @@ func TestFingerprintFollowsTheMeaning(t *testing.T) {
 }
 
 var badPayloads = []struct{ raw, field, code, says string }{
-	{``, "payload", CodeInvalidJSON, "object"},
-	{`[]`, "payload", CodeInvalidJSON, "object"},
-	{`null`, "payload", CodeInvalidJSON, "object"},
-	{`{` + to, "payload", CodeInvalidJSON, "object"},
-	{`{` + to + `} {}`, "payload", CodeInvalidJSON, "nothing after"},
-	{`{` + to + `,}`, "payload", CodeInvalidJSON, ""},
-	{"{" + to + ",\"data\":\"0x\xff\"}", "payload", CodeInvalidJSON, "UTF-8"},
-	{`{` + to + `,"nonce":"1"}`, "payload.nonce", CodeUnsupportedField, "want only to, value"},
-	{`{` + to + `,"Value":"1"}`, "payload.Value", CodeUnsupportedField, "want only to, value"},
-	{`{` + to + `,` + to + `}`, "payload.to", CodeInvalidField, "once"},
-	{`{"to":null,"data":"0x00"}`, "payload.to", CodeInvalidField, "leave the field out"},
-	{`{}`, "payload.to", CodeInvalidField, "deploy"},
-	{`{"data":"0x"}`, "payload.to", CodeInvalidField, "deploy"},
-	{`{"to":"0x12"}`, "payload.to", CodeInvalidField, "40 hex digits"},
-	{`{"to":7}`, "payload.to", CodeInvalidField, "string"},
-	{`{"to":"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD"}`, "payload.to", CodeInvalidField, mixedAddress},
-	{`{` + to + `,"value":1}`, "payload.value", CodeInvalidField, "string"},
-	{`{` + to + `,"value":"-1"}`, "payload.value", CodeInvalidField, "wei"},
-	{`{` + to + `,"value":"+1"}`, "payload.value", CodeInvalidField, "wei"},
-	{`{` + to + `,"value":"01"}`, "payload.value", CodeInvalidField, "leading zeros"},
-	{`{` + to + `,"value":"-0"}`, "payload.value", CodeInvalidField, "wei"},
-	{`{` + to + `,"value":" 1"}`, "payload.value", CodeInvalidField, "spaces"},
-	{`{` + to + `,"value":"1_000"}`, "payload.value", CodeInvalidField, "wei"},
-	{`{` + to + `,"value":"1e18"}`, "payload.value", CodeInvalidField, "decimal"},
-	{`{` + to + `,"value":"0x1"}`, "payload.value", CodeInvalidField, "decimal"},
-	{`{` + to + `,"value":""}`, "payload.value", CodeInvalidField, "decimal"},
-	{`{` + to + `,"value":"115792089237316195423570985008687907853269984665640564039457584007913129639936"}`, "payload.value", CodeInvalidField, "2^256-1"},
-	{`{` + to + `,"data":"ab"}`, "payload.data", CodeInvalidField, "0x"},
-	{`{` + to + `,"data":"0xabc"}`, "payload.data", CodeInvalidField, "even"},
-	{`{` + to + `,"data":"0x` + strings.Repeat("00", maxData+1) + `"}`, "payload.data", CodeInvalidField, "at most"},
-	{`{` + to + `,"data":"0x` + strings.Repeat("00", maxPayload) + `"}`, "payload", CodeInvalidField, "at most"},
-	{`{` + to + `,"gas":"20999"}`, "payload.gas", CodeInvalidField, "at least 21000"},
-	{`{` + to + `,"gas":50000.5}`, "payload.gas", CodeInvalidField, "whole number"},
-	{`{` + to + `,"gas":3e4}`, "payload.gas", CodeInvalidField, "exponent"},
-	{`{` + to + `,"gas":9007199254740993}`, "payload.gas", CodeInvalidField, "rounded"},
-	{`{` + to + `,"gas":"18446744073709551616"}`, "payload.gas", CodeInvalidField, "2^64"},
-	{`{` + to + `,"gas":"16777217"}`, "payload.gas", CodeInvalidField, "EIP-7825"},
-	{`{"data":"0x` + strings.Repeat("5b", maxInitcode+1) + `"}`, "payload.data", CodeInvalidField, "EIP-3860"},
-	{`{` + to + `,"maxGas":"16777217"}`, "payload.maxGas", CodeInvalidField, "EIP-7825"},
-	{`{` + to + `,"maxGas":"20999"}`, "payload.maxGas", CodeInvalidField, "at least 21000"},
-	{`{` + to + `,"maxGas":"50000","gas":50000}`, "payload.maxGas", CodeInvalidField, "beside gas"},
-	{`{` + to + `,"gas":true}`, "payload.gas", CodeInvalidField, "whole number"},
-	{`{` + to + `,"maxFeePerGas":"1","maxPriorityFeePerGas":"2"}`, "payload.maxPriorityFeePerGas", CodeInvalidField, "at most"},
-	{`{` + to + `,"args":[]}`, "payload.args", CodeInvalidField, "both"},
-	{`{` + to + `,"function":"f()","data":"0x"}`, "payload.data", CodeInvalidField, "one of them"},
-	{`{"function":"f()"}`, "payload.to", CodeInvalidField, "contract to call"},
-	{`{` + to + `,"function":"f"}`, "payload.function", CodeInvalidField, "signature"},
-	{`{` + to + `,"function":"f(uint)","args":["1"]}`, "payload.function", CodeInvalidField, "uint256, not uint"},
-	{`{` + to + `,"function":"f(uint7)","args":["1"]}`, "payload.function", CodeInvalidField, "signature"},
-	{`{` + to + `,"function":"f(uint256 a)","args":["1"]}`, "payload.function", CodeInvalidField, "no argument names"},
-	{`{` + to + `,"function":"f(bool;bool)","args":[true,true]}`, "payload.function", CodeInvalidField, "signature"},
-	{`{` + to + `,"function":"f(bool,)","args":[true]}`, "payload.function", CodeInvalidField, "signature"},
-	{`{` + to + `,"function":"f(())","args":[[]]}`, "payload.function", CodeInvalidField, "signature"},
-	{`{` + to + `,"function":"f(bool)g","args":[true]}`, "payload.function", CodeInvalidField, "signature"},
-	{`{` + to + `,"function":"f(bytes33)","args":["0x"]}`, "payload.function", CodeInvalidField, "signature"},
-	{`{` + to + `,"function":"f(bool[0])","args":[[]]}`, "payload.function", CodeInvalidField, "signature"},
-	{`{` + to + `,"function":"f(bool[1000][1000])","args":[[]]}`, "payload.function", CodeInvalidField, "1024"},
-	{`{` + to + `,"function":"f(` + strings.Repeat("(", 20) + `bool` + strings.Repeat(")", 20) + `)","args":[]}`, "payload.function", CodeInvalidField, "signature"},
-	{`{` + to + `,"function":"f(bool)"}`, "payload.args", CodeInvalidField, "want 1"},
-	{`{` + to + `,"function":"f(bool)","args":{}}`, "payload.args", CodeInvalidField, "array"},
-	{`{` + to + `,"function":"f(bool,uint8)","args":[true,"256"]}`, "payload.args[1]", CodeInvalidField, "uint8"},
-	{`{` + to + `,"function":"f(int8)","args":["-129"]}`, "payload.args[0]", CodeInvalidField, "int8"},
-	{`{` + to + `,"function":"f(uint256)","args":["-1"]}`, "payload.args[0]", CodeInvalidField, "range"},
-	{`{` + to + `,"function":"f(bool)","args":["true"]}`, "payload.args[0]", CodeInvalidField, "true or false"},
-	{`{` + to + `,"function":"f(bool)","args":[null]}`, "payload.args[0]", CodeInvalidField, "true or false"},
-	{`{` + to + `,"function":"f(string)","args":[null]}`, "payload.args[0]", CodeInvalidField, "string"},
-	{`{` + to + `,"function":"f(bytes4)","args":["0xabcdef"]}`, "payload.args[0]", CodeInvalidField, "want 4"},
-	{`{` + to + `,"function":"f(address)","args":["0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD"]}`, "payload.args[0]", CodeInvalidField, "EIP-55"},
-	{`{` + to + `,"function":"f((bool,uint8[]))","args":[[true,["1","x"]]]}`, "payload.args[0][1][1]", CodeInvalidField, "whole number"},
-	{`{` + to + `,"function":"f(bool[2])","args":[[true]]}`, "payload.args[0]", CodeInvalidField, "want 2"},
+	{``, "payload", chain.CodeInvalidJSON, "object"},
+	{`[]`, "payload", chain.CodeInvalidJSON, "object"},
+	{`null`, "payload", chain.CodeInvalidJSON, "object"},
+	{`{` + to, "payload", chain.CodeInvalidJSON, "object"},
+	{`{` + to + `} {}`, "payload", chain.CodeInvalidJSON, "nothing after"},
+	{`{` + to + `,}`, "payload", chain.CodeInvalidJSON, ""},
+	{"{" + to + ",\"data\":\"0x\xff\"}", "payload", chain.CodeInvalidJSON, "UTF-8"},
+	{`{` + to + `,"nonce":"1"}`, "payload.nonce", chain.CodeUnsupportedField, "want only to, value"},
+	{`{` + to + `,"Value":"1"}`, "payload.Value", chain.CodeUnsupportedField, "want only to, value"},
+	{`{` + to + `,` + to + `}`, "payload.to", chain.CodeInvalidField, "once"},
+	{`{"to":null,"data":"0x00"}`, "payload.to", chain.CodeInvalidField, "leave the field out"},
+	{`{}`, "payload.to", chain.CodeInvalidField, "deploy"},
+	{`{"data":"0x"}`, "payload.to", chain.CodeInvalidField, "deploy"},
+	{`{"to":"0x12"}`, "payload.to", chain.CodeInvalidField, "40 hex digits"},
+	{`{"to":7}`, "payload.to", chain.CodeInvalidField, "string"},
+	{`{"to":"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD"}`, "payload.to", chain.CodeInvalidField, mixedAddress},
+	{`{` + to + `,"value":1}`, "payload.value", chain.CodeInvalidField, "string"},
+	{`{` + to + `,"value":"-1"}`, "payload.value", chain.CodeInvalidField, "wei"},
+	{`{` + to + `,"value":"+1"}`, "payload.value", chain.CodeInvalidField, "wei"},
+	{`{` + to + `,"value":"01"}`, "payload.value", chain.CodeInvalidField, "leading zeros"},
+	{`{` + to + `,"value":"-0"}`, "payload.value", chain.CodeInvalidField, "wei"},
+	{`{` + to + `,"value":" 1"}`, "payload.value", chain.CodeInvalidField, "spaces"},
+	{`{` + to + `,"value":"1_000"}`, "payload.value", chain.CodeInvalidField, "wei"},
+	{`{` + to + `,"value":"1e18"}`, "payload.value", chain.CodeInvalidField, "decimal"},
+	{`{` + to + `,"value":"0x1"}`, "payload.value", chain.CodeInvalidField, "decimal"},
+	{`{` + to + `,"value":""}`, "payload.value", chain.CodeInvalidField, "decimal"},
+	{`{` + to + `,"value":"115792089237316195423570985008687907853269984665640564039457584007913129639936"}`, "payload.value", chain.CodeInvalidField, "2^256-1"},
+	{`{` + to + `,"data":"ab"}`, "payload.data", chain.CodeInvalidField, "0x"},
+	{`{` + to + `,"data":"0xabc"}`, "payload.data", chain.CodeInvalidField, "even"},
+	{`{` + to + `,"data":"0x` + strings.Repeat("00", maxData+1) + `"}`, "payload.data", chain.CodeInvalidField, "at most"},
+	{`{` + to + `,"data":"0x` + strings.Repeat("00", maxPayload) + `"}`, "payload", chain.CodeInvalidField, "at most"},
+	{`{` + to + `,"gas":"20999"}`, "payload.gas", chain.CodeInvalidField, "at least 21000"},
+	{`{` + to + `,"gas":50000.5}`, "payload.gas", chain.CodeInvalidField, "whole number"},
+	{`{` + to + `,"gas":3e4}`, "payload.gas", chain.CodeInvalidField, "exponent"},
+	{`{` + to + `,"gas":9007199254740993}`, "payload.gas", chain.CodeInvalidField, "rounded"},
+	{`{` + to + `,"gas":"18446744073709551616"}`, "payload.gas", chain.CodeInvalidField, "2^64"},
+	{`{` + to + `,"gas":"16777217"}`, "payload.gas", chain.CodeInvalidField, "EIP-7825"},
+	{`{"data":"0x` + strings.Repeat("5b", maxInitcode+1) + `"}`, "payload.data", chain.CodeInvalidField, "EIP-3860"},
+	{`{` + to + `,"maxGas":"16777217"}`, "payload.maxGas", chain.CodeInvalidField, "EIP-7825"},
+	{`{` + to + `,"maxGas":"20999"}`, "payload.maxGas", chain.CodeInvalidField, "at least 21000"},
+	{`{` + to + `,"maxGas":"50000","gas":50000}`, "payload.maxGas", chain.CodeInvalidField, "beside gas"},
+	{`{` + to + `,"gas":true}`, "payload.gas", chain.CodeInvalidField, "whole number"},
+	{`{` + to + `,"maxFeePerGas":"1","maxPriorityFeePerGas":"2"}`, "payload.maxPriorityFeePerGas", chain.CodeInvalidField, "at most"},
+	{`{` + to + `,"args":[]}`, "payload.args", chain.CodeInvalidField, "both"},
+	{`{` + to + `,"function":"f()","data":"0x"}`, "payload.data", chain.CodeInvalidField, "one of them"},
+	{`{"function":"f()"}`, "payload.to", chain.CodeInvalidField, "contract to call"},
+	{`{` + to + `,"function":"f"}`, "payload.function", chain.CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(uint)","args":["1"]}`, "payload.function", chain.CodeInvalidField, "uint256, not uint"},
+	{`{` + to + `,"function":"f(uint7)","args":["1"]}`, "payload.function", chain.CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(uint256 a)","args":["1"]}`, "payload.function", chain.CodeInvalidField, "no argument names"},
+	{`{` + to + `,"function":"f(bool;bool)","args":[true,true]}`, "payload.function", chain.CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(bool,)","args":[true]}`, "payload.function", chain.CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(())","args":[[]]}`, "payload.function", chain.CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(bool)g","args":[true]}`, "payload.function", chain.CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(bytes33)","args":["0x"]}`, "payload.function", chain.CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(bool[0])","args":[[]]}`, "payload.function", chain.CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(bool[1000][1000])","args":[[]]}`, "payload.function", chain.CodeInvalidField, "1024"},
+	{`{` + to + `,"function":"f(` + strings.Repeat("(", 20) + `bool` + strings.Repeat(")", 20) + `)","args":[]}`, "payload.function", chain.CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(bool)"}`, "payload.args", chain.CodeInvalidField, "want 1"},
+	{`{` + to + `,"function":"f(bool)","args":{}}`, "payload.args", chain.CodeInvalidField, "array"},
+	{`{` + to + `,"function":"f(bool,uint8)","args":[true,"256"]}`, "payload.args[1]", chain.CodeInvalidField, "uint8"},
+	{`{` + to + `,"function":"f(int8)","args":["-129"]}`, "payload.args[0]", chain.CodeInvalidField, "int8"},
+	{`{` + to + `,"function":"f(uint256)","args":["-1"]}`, "payload.args[0]", chain.CodeInvalidField, "range"},
+	{`{` + to + `,"function":"f(bool)","args":["true"]}`, "payload.args[0]", chain.CodeInvalidField, "true or false"},
+	{`{` + to + `,"function":"f(bool)","args":[null]}`, "payload.args[0]", chain.CodeInvalidField, "true or false"},
+	{`{` + to + `,"function":"f(string)","args":[null]}`, "payload.args[0]", chain.CodeInvalidField, "string"},
+	{`{` + to + `,"function":"f(bytes4)","args":["0xabcdef"]}`, "payload.args[0]", chain.CodeInvalidField, "want 4"},
+	{`{` + to + `,"function":"f(address)","args":["0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD"]}`, "payload.args[0]", chain.CodeInvalidField, "EIP-55"},
+	{`{` + to + `,"function":"f((bool,uint8[]))","args":[[true,["1","x"]]]}`, "payload.args[0][1][1]", chain.CodeInvalidField, "whole number"},
+	{`{` + to + `,"function":"f(bool[2])","args":[[true]]}`, "payload.args[0]", chain.CodeInvalidField, "want 2"},
 }
 
 // A refusal names the field and the expected value.
@@ -219,9 +220,9 @@ func TestParsePayloadRefuses(t *testing.T) {
 	for _, c := range badPayloads {
 		shown := c.raw[:min(len(c.raw), 120)]
 		_, _, err := ParsePayload(json.RawMessage(c.raw))
-		problem, ok := errors.AsType[*FieldError](err)
+		problem, ok := errors.AsType[*chain.FieldError](err)
 		if !ok {
-			t.Errorf("%s: got %v, want a FieldError", shown, err)
+			t.Errorf("%s: got %v, want a chain.FieldError", shown, err)
 			continue
 		}
 		if problem.Field != c.field || problem.Code != c.code || !strings.Contains(problem.Problem, c.says) {
@@ -289,9 +290,9 @@ func FuzzParsePayload(f *testing.F) {
 			checkStored(t, canonical)
 			return
 		}
-		problem, ok := errors.AsType[*FieldError](err)
+		problem, ok := errors.AsType[*chain.FieldError](err)
 		if !ok || !strings.HasPrefix(problem.Field, "payload") || problem.Problem == "" {
-			t.Errorf("%q: got %v, want a FieldError with its parts", raw, err)
+			t.Errorf("%q: got %v, want a chain.FieldError with its parts", raw, err)
 		}
 	})
 }
@@ -309,7 +310,7 @@ func TestGasBelowIntrinsicIsRefused(t *testing.T) {
 	} {
 		for gas, ok := range map[int]bool{least: true, least - 1: false} {
 			_, _, err := ParsePayload(json.RawMessage(fmt.Sprintf(`{%s, "gas": "%d"}`, payload, gas)))
-			var field *FieldError
+			var field *chain.FieldError
 			if ok && err != nil || !ok && (!errors.As(err, &field) || field.Field != "payload.gas") {
 				t.Errorf("{%s} with gas %d: got %v, want accepted %v", payload, gas, err, ok)
 			}

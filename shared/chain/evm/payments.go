@@ -13,48 +13,9 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
-
-// NativeCoin is the LogIndex of a payment in the chain's own coin.
-const NativeCoin = -1
-
-// Payment is money that left an account in a final block: the value of one of its transactions, or a
-// Transfer event of a token.
-type Payment struct {
-	TxHash      txmanager.Hash
-	LogIndex    int // of the Transfer event in its block, or [NativeCoin]
-	BlockNumber uint64
-	BlockHash   txmanager.Hash
-	Token       *txmanager.Address // nil: the chain's own coin
-	To          *txmanager.Address // nil: the transaction deployed a contract
-	Amount      *big.Int           // in the smallest unit
-}
-
-// PaymentsQuery requests the payments of one account in the blocks after one.
-type PaymentsQuery struct {
-	Payer     txmanager.Address
-	After     uint64              // the block that was read last
-	AfterHash txmanager.Hash      // its hash; zero: it is not compared with the chain
-	Sent      uint64              // a lower bound of the account's transaction count at After
-	UpTo      uint64              // the last block to read
-	Tokens    []txmanager.Address // whose events are requested
-	ByTag     bool                // the tag "finalized" decides finality; otherwise Depth
-	Depth     uint64              // a block is final with this many blocks, itself included
-	MaxBlocks int                 // maximum of whole blocks to read; 0: any number
-}
-
-// Payments is the result of a read.
-type Payments struct {
-	Node      string
-	Final     uint64         // the last final block
-	End       uint64         // each block after the query's After, up to this one, was read
-	EndHash   txmanager.Hash // of block End; if nothing was read, of block After
-	Sent      uint64         // a lower bound of the account's transaction count at End
-	Found     []Payment      // by block, transaction and event, each once
-	WentBack  bool           // block After has another hash now, EndHash; nothing was read
-	FullReads int            // whole blocks that were read
-}
 
 // blocksAtOnce and probesAtOnce bound one round trip.
 const (
@@ -68,15 +29,15 @@ const (
 // found by the account's transaction count: if it is equal at both ends of a range, the account has
 // sent nothing in it. A node without the states of old blocks does not answer old counts, so there each
 // block is read whole.
-func (c *Connector) Payments(ctx context.Context, q PaymentsQuery) (Payments, error) {
+func (c *Connector) Payments(ctx context.Context, q chain.PaymentsQuery) (chain.Payments, error) {
 	p, err := c.payments(ctx, q)
 	if err != nil {
-		return Payments{}, fmt.Errorf("read payments of %s after block %d by node %s: %w", q.Payer, q.After, c.node, short{err})
+		return chain.Payments{}, fmt.Errorf("read payments of %s after block %d by node %s: %w", q.Payer, q.After, c.node, short{err})
 	}
 	return p, nil
 }
 
-func (c *Connector) payments(ctx context.Context, q PaymentsQuery) (Payments, error) {
+func (c *Connector) payments(ctx context.Context, q chain.PaymentsQuery) (chain.Payments, error) {
 	p, err := c.beginPayments(ctx, q)
 	if err != nil || p.WentBack || p.End == q.After {
 		return p, err
@@ -109,14 +70,14 @@ func (c *Connector) payments(ctx context.Context, q PaymentsQuery) (Payments, er
 	for _, one := range found {
 		p.Found = append(p.Found, one)
 	}
-	slices.SortFunc(p.Found, func(a, b Payment) int {
+	slices.SortFunc(p.Found, func(a, b chain.Payment) int {
 		return cmp.Or(cmp.Compare(a.BlockNumber, b.BlockNumber), strings.Compare(a.TxHash.String(), b.TxHash.String()), cmp.Compare(a.LogIndex, b.LogIndex))
 	})
 	return p, nil
 }
 
 // beginPayments finds the last final block, and compares the last block that was read with the chain.
-func (c *Connector) beginPayments(ctx context.Context, q PaymentsQuery) (p Payments, err error) {
+func (c *Connector) beginPayments(ctx context.Context, q chain.PaymentsQuery) (p chain.Payments, err error) {
 	tag := "latest"
 	if q.ByTag {
 		tag = "finalized"
@@ -129,7 +90,7 @@ func (c *Connector) beginPayments(ctx context.Context, q PaymentsQuery) (p Payme
 	if err := top.into(&final); err != nil {
 		return p, err
 	}
-	p = Payments{Node: c.node, Final: uint64(final.Number), End: q.After, Sent: q.Sent}
+	p = chain.Payments{Node: c.node, Final: uint64(final.Number), End: q.After, Sent: q.Sent}
 	if !q.ByTag {
 		p.Final -= min(p.Final, max(q.Depth, 1)-1)
 	}
@@ -154,7 +115,7 @@ func (c *Connector) askCount(of txmanager.Address, at uint64) *call {
 
 // askTransfers requests the Transfer events of the account; nil if there are no tokens. The tokens are
 // named, since any contract can emit an event with any account in it.
-func askTransfers(q PaymentsQuery, end uint64) *call {
+func askTransfers(q chain.PaymentsQuery, end uint64) *call {
 	if len(q.Tokens) == 0 {
 		return nil
 	}
@@ -171,8 +132,8 @@ type paymentPlace struct {
 }
 
 // transfersIn reads the events of a node's answer.
-func transfersIn(logs *call, q PaymentsQuery) (map[paymentPlace]Payment, error) {
-	found := map[paymentPlace]Payment{}
+func transfersIn(logs *call, q chain.PaymentsQuery) (map[paymentPlace]chain.Payment, error) {
+	found := map[paymentPlace]chain.Payment{}
 	if logs == nil {
 		return found, nil
 	}
@@ -181,7 +142,7 @@ func transfersIn(logs *call, q PaymentsQuery) (map[paymentPlace]Payment, error) 
 		return nil, err
 	}
 	for _, l := range all {
-		if t, ok := l.transfer(); ok && t.leaves(q) {
+		if t, ok := l.transfer(); ok && leaves(t, q) {
 			found[paymentPlace{l.TxHash, t.LogIndex}] = paymentBy(t, l.TxHash, uint64(l.BlockNumber), l.BlockHash)
 		}
 	}
@@ -200,11 +161,11 @@ type eventLog struct {
 	BlockHash   txmanager.Hash
 }
 
-func (l eventLog) transfer() (TokenTransfer, bool) {
+func (l eventLog) transfer() (chain.TokenTransfer, bool) {
 	if l.Removed || len(l.Topics) != 3 || l.Topics[0] != transferEvent || len(l.Data) != 32 || !isAddress(l.Topics[1]) || !isAddress(l.Topics[2]) {
-		return TokenTransfer{}, false
+		return chain.TokenTransfer{}, false
 	}
-	return TokenTransfer{
+	return chain.TokenTransfer{
 		Token: txmanager.Address(l.Address), From: txmanager.Address(l.Topics[1][12:]), To: txmanager.Address(l.Topics[2][12:]),
 		Amount: new(big.Int).SetBytes(l.Data), LogIndex: int(l.LogIndex),
 	}, true
@@ -212,16 +173,16 @@ func (l eventLog) transfer() (TokenTransfer, bool) {
 
 // leaves reports whether the event takes money from the account. Anyone can make a token emit an event
 // with amount 0.
-func (t TokenTransfer) leaves(q PaymentsQuery) bool {
+func leaves(t chain.TokenTransfer, q chain.PaymentsQuery) bool {
 	return t.From == q.Payer && t.To != q.Payer && t.Amount.Sign() > 0
 }
 
-func paymentBy(t TokenTransfer, tx txmanager.Hash, number uint64, hash txmanager.Hash) Payment {
-	return Payment{TxHash: tx, LogIndex: t.LogIndex, BlockNumber: number, BlockHash: hash, Token: &t.Token, To: &t.To, Amount: t.Amount}
+func paymentBy(t chain.TokenTransfer, tx txmanager.Hash, number uint64, hash txmanager.Hash) chain.Payment {
+	return chain.Payment{TxHash: tx, LogIndex: t.LogIndex, BlockNumber: number, BlockHash: hash, Token: &t.Token, To: &t.To, Amount: t.Amount}
 }
 
 // sentPayments adds the payments of the account's own transactions. It may lower p.End.
-func (c *Connector) sentPayments(ctx context.Context, q PaymentsQuery, p *Payments, count *call, found map[paymentPlace]Payment) error {
+func (c *Connector) sentPayments(ctx context.Context, q chain.PaymentsQuery, p *chain.Payments, count *call, found map[paymentPlace]chain.Payment) error {
 	var sent hexutil.Uint64
 	s := &sentSearch{c: c, q: q}
 	counted := count.into(&sent) == nil
@@ -270,7 +231,7 @@ type sentSpan struct{ low, high, atLow, atHigh uint64 }
 // sentSearch finds the blocks that have transactions of the account.
 type sentSearch struct {
 	c      *Connector
-	q      PaymentsQuery
+	q      chain.PaymentsQuery
 	blocks []uint64
 }
 
@@ -366,7 +327,7 @@ func (c *Connector) sentIn(ctx context.Context, of txmanager.Address, blocks []u
 
 // addSent adds the transactions' payments by their receipts: their value, and the events of the called
 // contract and of the requested tokens.
-func (c *Connector) addSent(ctx context.Context, q PaymentsQuery, txs []sentTx, found map[paymentPlace]Payment) error {
+func (c *Connector) addSent(ctx context.Context, q chain.PaymentsQuery, txs []sentTx, found map[paymentPlace]chain.Payment) error {
 	for some := range slices.Chunk(txs, c.maxBatch-reserved) {
 		calls := make([]*call, len(some))
 		for i, tx := range some {
@@ -384,7 +345,7 @@ func (c *Connector) addSent(ctx context.Context, q PaymentsQuery, txs []sentTx, 
 	return nil
 }
 
-func addPaid(q PaymentsQuery, tx sentTx, receipt *call, found map[paymentPlace]Payment) error {
+func addPaid(q chain.PaymentsQuery, tx sentTx, receipt *call, found map[paymentPlace]chain.Payment) error {
 	var of struct {
 		TransactionHash txmanager.Hash
 		BlockHash       txmanager.Hash
@@ -404,26 +365,19 @@ func addPaid(q PaymentsQuery, tx sentTx, receipt *call, found map[paymentPlace]P
 		return err
 	}
 	if value := tx.Value.ToInt(); value.Sign() > 0 && (t.To == nil || *t.To != q.Payer) {
-		found[paymentPlace{tx.Hash, NativeCoin}] = Payment{TxHash: tx.Hash, LogIndex: NativeCoin, BlockNumber: tx.number, BlockHash: tx.hash, To: t.To, Amount: value}
+		found[paymentPlace{tx.Hash, chain.NativeCoin}] = chain.Payment{TxHash: tx.Hash, LogIndex: chain.NativeCoin, BlockNumber: tx.number, BlockHash: tx.hash, To: t.To, Amount: value}
 	}
 	for _, e := range read.Transfers {
-		if called := t.To != nil && *t.To == e.Token; e.leaves(q) && (called || slices.Contains(q.Tokens, e.Token)) {
+		if called := t.To != nil && *t.To == e.Token; leaves(e, q) && (called || slices.Contains(q.Tokens, e.Token)) {
 			found[paymentPlace{tx.Hash, e.LogIndex}] = paymentBy(e, tx.Hash, tx.number, tx.hash)
 		}
 	}
 	return nil
 }
 
-// PaymentsStart is the block after which the reading of an account's payments begins.
-type PaymentsStart struct {
-	Block uint64
-	Hash  txmanager.Hash
-	Sent  uint64 // a lower bound of the account's transaction count at it
-}
-
 // PaymentsStart returns the last final block that is older than a time, or the first block of the
 // chain. It reads only headers, which every node keeps.
-func (c *Connector) PaymentsStart(ctx context.Context, q PaymentsQuery, before time.Time) (s PaymentsStart, err error) {
+func (c *Connector) PaymentsStart(ctx context.Context, q chain.PaymentsQuery, before time.Time) (s chain.PaymentsStart, err error) {
 	q.After, q.AfterHash, q.UpTo = 0, txmanager.Hash{}, 0
 	p, err := c.beginPayments(ctx, q)
 	if err != nil {
@@ -441,7 +395,7 @@ func (c *Connector) PaymentsStart(ctx context.Context, q PaymentsQuery, before t
 	if err := asked.into(&b); err != nil {
 		return s, fmt.Errorf("block %d by node %s: %w", low, c.node, short{err})
 	}
-	s = PaymentsStart{Block: low, Hash: b.Hash}
+	s = chain.PaymentsStart{Block: low, Hash: b.Hash}
 	if sent := new(hexutil.Uint64); count.into(sent) == nil {
 		s.Sent = uint64(*sent)
 	}

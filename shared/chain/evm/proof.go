@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -39,7 +40,7 @@ func PaymentPayload(token *txmanager.Address, to txmanager.Address, amount *big.
 }
 
 // ParseAddress reads 0x and 40 hex digits. An address in mixed case must have the checksum of EIP-55.
-// The error is a [*FieldError].
+// The error is a [*chain.FieldError].
 func ParseAddress(text string) (txmanager.Address, error) {
 	raw, err := json.Marshal(text)
 	if err != nil {
@@ -52,53 +53,29 @@ func ParseAddress(text string) (txmanager.Address, error) {
 	return *a, nil
 }
 
-// Proof holds the fields of a receipt that prove a payment: sender, called contract, token transfers.
-type Proof struct {
-	From, To  txmanager.Address // To is zero for a deployment
-	Succeeded bool
-	Transfers []TokenTransfer
-}
-
-// TokenTransfer is one Transfer event of ERC-20.
-type TokenTransfer struct {
-	Token, From, To txmanager.Address
-	Amount          *big.Int // in the token's smallest unit
-	LogIndex        int      // of the event in its block
-}
-
 // ReadProof reads a node's receipt. It ignores events that are not exactly ERC-20's Transfer. The error
 // names the missing part.
-func ReadProof(receipt []byte) (Proof, error) {
+func ReadProof(receipt []byte) (chain.PaymentProof, error) {
 	var r struct {
 		From   *common.Address
 		To     *common.Address
 		Status *hexutil.Uint64
-		Logs   []struct {
-			Address  common.Address
-			Topics   []common.Hash
-			Data     hexutil.Bytes
-			Removed  bool
-			LogIndex hexutil.Uint64
-		}
+		Logs   []eventLog
 	}
 	if err := json.Unmarshal(receipt, &r); err != nil {
-		return Proof{}, fmt.Errorf("read receipt: %w", err)
+		return chain.PaymentProof{}, fmt.Errorf("read receipt: %w", err)
 	}
 	if r.From == nil || r.Status == nil {
-		return Proof{}, errors.New("read receipt: it has no sender or no status")
+		return chain.PaymentProof{}, errors.New("read receipt: it has no sender or no status")
 	}
-	p := Proof{From: txmanager.Address(*r.From), Succeeded: *r.Status == 1}
+	p := chain.PaymentProof{From: txmanager.Address(*r.From), Succeeded: *r.Status == 1}
 	if r.To != nil {
 		p.To = txmanager.Address(*r.To)
 	}
 	for _, l := range r.Logs {
-		if l.Removed || len(l.Topics) != 3 || l.Topics[0] != transferEvent || len(l.Data) != 32 || !isAddress(l.Topics[1]) || !isAddress(l.Topics[2]) {
-			continue
+		if t, ok := l.transfer(); ok {
+			p.Transfers = append(p.Transfers, t)
 		}
-		p.Transfers = append(p.Transfers, TokenTransfer{
-			Token: txmanager.Address(l.Address), From: txmanager.Address(l.Topics[1][12:]), To: txmanager.Address(l.Topics[2][12:]),
-			Amount: new(big.Int).SetBytes(l.Data), LogIndex: int(l.LogIndex),
-		})
 	}
 	return p, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -32,14 +33,14 @@ func transferLog(data string, topics ...string) string {
 // Only an exact ERC-20 Transfer is read as one.
 func TestOnlyERC20TransfersAreRead(t *testing.T) {
 	t.Parallel()
-	one := evm.TokenTransfer{Token: txmanager.Address{19: 0xcc}, From: txmanager.Address{19: 0xaa}, To: txmanager.Address{19: 0xbb}, Amount: big.NewInt(7)}
+	one := chain.TokenTransfer{Token: txmanager.Address{19: 0xcc}, From: txmanager.Address{19: 0xaa}, To: txmanager.Address{19: 0xbb}, Amount: big.NewInt(7)}
 	for name, c := range map[string]struct {
 		logs []string
-		want []evm.TokenTransfer
+		want []chain.TokenTransfer
 	}{
 		"none":                   {nil, nil},
-		"one":                    {[]string{transferLog(seven, event, ofA, ofB)}, []evm.TokenTransfer{one}},
-		"two":                    {[]string{transferLog(seven, event, ofA, ofB), transferLog(seven, event, ofA, ofB)}, []evm.TokenTransfer{one, one}},
+		"one":                    {[]string{transferLog(seven, event, ofA, ofB)}, []chain.TokenTransfer{one}},
+		"two":                    {[]string{transferLog(seven, event, ofA, ofB), transferLog(seven, event, ofA, ofB)}, []chain.TokenTransfer{one, one}},
 		"another event":          {[]string{transferLog(seven, seven, ofA, ofB)}, nil},
 		"ERC-721's":              {[]string{transferLog("0x", event, ofA, ofB, seven)}, nil},
 		"nothing indexed":        {[]string{transferLog("0x"+ofA[2:]+ofB[2:]+seven[2:], event)}, nil},
@@ -48,7 +49,7 @@ func TestOnlyERC20TransfersAreRead(t *testing.T) {
 		"more than an addressee": {[]string{transferLog(seven, event, ofA, "0x01"+ofB[4:])}, nil},
 		"removed by a reorg":     {[]string{strings.Replace(transferLog(seven, event, ofA, ofB), "false", "true", 1)}, nil},
 	} {
-		want := evm.Proof{From: txmanager.Address{19: 0xaa}, To: txmanager.Address{19: 0xcc}, Succeeded: true, Transfers: c.want}
+		want := chain.PaymentProof{From: txmanager.Address{19: 0xaa}, To: txmanager.Address{19: 0xcc}, Succeeded: true, Transfers: c.want}
 		got, err := evm.ReadProof([]byte(receiptWith(c.logs...)))
 		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
@@ -119,7 +120,7 @@ func TestParseAddressChecksTheChecksum(t *testing.T) {
 	}
 	for _, text := range []string{"", good[2:], good + "0", "0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "\"" + good, "0x\xff" + good[3:]} {
 		_, err := evm.ParseAddress(text)
-		if _, ok := errors.AsType[*evm.FieldError](err); !ok {
+		if _, ok := errors.AsType[*chain.FieldError](err); !ok {
 			t.Errorf("%q: got %v, want a FieldError", text, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -70,7 +71,7 @@ func (c *Connector) runQuery(ctx context.Context, q txmanager.ChainQuery) (txman
 	for calls := l.calls(); len(calls) > 0; calls = l.receipts.further(*l.head, c.blocks.offered()) {
 		err := c.fetch(ctx, l, calls)
 		switch {
-		case err != nil && l.receipts.byBlocks() && ctx.Err() == nil && !errors.Is(err, ErrChanged):
+		case err != nil && l.receipts.byBlocks() && ctx.Err() == nil && !errors.Is(err, chain.ErrChanged):
 			c.blocks.refused() // perhaps a block's receipts are too much for one answer
 			l.receipts.byBlock = false
 		case err != nil:
@@ -132,13 +133,9 @@ func (c *Connector) fetch(ctx context.Context, l *chainQuery, calls []*call) err
 	return l.advance()
 }
 
-// ErrChanged reports a query whose answers are of two chains, because of a reorg. It is no fault of the
-// node.
-var ErrChanged = errors.New("the chain changed meanwhile")
-
 func (c *Connector) newQuery(q txmanager.ChainQuery) (*chainQuery, error) {
 	if (q.Account || len(q.Estimates) > 0 || q.Submitter != "") && q.Submitter.ChainID() != c.chainID {
-		return nil, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, ErrWrongChain)
+		return nil, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, chain.ErrWrongChain)
 	}
 	l := &chainQuery{q: q, first: askBlock("latest"), receipts: newReceipts(q, &c.recent)}
 	if q.Account {
@@ -257,7 +254,7 @@ func (l *chainQuery) advance() error {
 		l.linked, l.headers = linkedHeaders(l.headers, l.q.FromBlock, last.header()), nil
 	}
 	if !l.sameChain(l.head.header(), last.header()) {
-		return fmt.Errorf("%w: head %d %s, then %d %s", ErrChanged,
+		return fmt.Errorf("%w: head %d %s, then %d %s", chain.ErrChanged,
 			uint64(l.head.Number), l.head.Hash, uint64(last.Number), last.Hash)
 	}
 	l.head = &last

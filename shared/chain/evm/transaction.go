@@ -8,25 +8,20 @@ import (
 
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// ErrNoTransaction reports a hash without a known transaction at the node. The node may learn it later.
-var ErrNoTransaction = txmanager.ErrNoTransaction
-
-// Transaction is a signed transaction, mined or not, with its signer and its call.
-type Transaction = txmanager.SignedTransaction
-
 // Transaction reads the transaction with that hash. A node cannot falsify it: its parts are compared
-// with the hash, and the signer is computed from them. The error wraps [ErrNoTransaction] if the node
+// with the hash, and the signer is computed from them. The error wraps [txmanager.ErrNoTransaction] if the node
 // has none.
-func (c *Connector) Transaction(ctx context.Context, hash txmanager.Hash) (t Transaction, err error) {
+func (c *Connector) Transaction(ctx context.Context, hash txmanager.Hash) (t txmanager.SignedTransaction, err error) {
 	asked := ask("eth_getTransactionByHash", hash.String())
 	if err := c.roundTrip(ctx, []*call{asked}); err != nil {
 		return t, fmt.Errorf("read transaction %s: %w", hash, err)
 	}
 	if asked.null() {
-		return t, fmt.Errorf("node %s, %s: %w", c.node, hash, ErrNoTransaction)
+		return t, fmt.Errorf("node %s, %s: %w", c.node, hash, txmanager.ErrNoTransaction)
 	}
 	var raw json.RawMessage
 	if err := asked.into(&raw); err != nil {
@@ -41,9 +36,9 @@ func (c *Connector) Transaction(ctx context.Context, hash txmanager.Hash) (t Tra
 	}
 	from, err := types.Sender(types.LatestSignerForChainID(tx.ChainId()), tx)
 	if err != nil || tx.ChainId().Uint64() != c.chainID {
-		return t, fmt.Errorf("read transaction %s: it is not signed for chain %d: %w", hash, c.chainID, errors.Join(err, ErrWrongChain))
+		return t, fmt.Errorf("read transaction %s: it is not signed for chain %d: %w", hash, c.chainID, errors.Join(err, chain.ErrWrongChain))
 	}
-	t = Transaction{From: txmanager.Address(from), Nonce: tx.Nonce(), Tx: txmanager.ConsumingTx{Hash: hash, Node: c.node, ValueWei: tx.Value().String(), Data: tx.Data()}}
+	t = txmanager.SignedTransaction{From: txmanager.Address(from), Nonce: tx.Nonce(), Tx: txmanager.ConsumingTx{Hash: hash, Node: c.node, ValueWei: tx.Value().String(), Data: tx.Data()}}
 	if to := tx.To(); to != nil {
 		t.Tx.To = new(txmanager.Address(*to))
 	}

@@ -36,7 +36,7 @@ func TestContractOverSeveralNodes(t *testing.T) {
 					Reorg:    func(blocks ...[][]byte) error { return chain.Reorg(uint64(len(blocks)), blocks...) },
 					DropPool: func() error { chain.DropPool(); return nil },
 					Connect: func(t *testing.T, url string, chainID uint64, timeout time.Duration) txmanager.ChainConnector {
-						c, err := nodes.New(nodes.Options{URLs: list(t, url), Node: evm.Options{ChainID: chainID, Timeout: timeout}})
+						c, err := nodes.New(nodes.Options{URLs: list(t, url), ChainID: chainID, Open: evm.Opener(evm.Options{ChainID: chainID, Timeout: timeout})})
 						if err != nil {
 							t.Fatal(err)
 						}

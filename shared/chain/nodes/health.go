@@ -8,14 +8,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // node is one of the chain's nodes, with its health as seen by this process. The connector's mutex
 // guards its fields.
 type node struct {
-	*evm.Connector
+	chain.Node
 	head     uint64    // the last reported one; 0: none yet
 	out      Result    // why it is excluded; "" or OK: it is not
 	outUntil time.Time // an outvoted node is excluded at least until then, whatever it answers
@@ -90,7 +90,7 @@ func (c *Connector) LeftOut() map[string]Result {
 	out := make(map[string]Result)
 	for _, n := range c.nodes {
 		if !n.healthy() {
-			out[n.Node()] = n.out
+			out[n.Name()] = n.out
 		}
 	}
 	return out
@@ -100,7 +100,7 @@ func (c *Connector) LeftOut() map[string]Result {
 func (c *Connector) Nodes() []string {
 	names := make([]string, len(c.nodes))
 	for i, n := range c.nodes {
-		names[i] = n.Node()
+		names[i] = n.Name()
 	}
 	return names
 }
@@ -129,9 +129,9 @@ func (c *Connector) verifyIfDue(n *node) {
 func (c *Connector) recordAnswer(ctx context.Context, n *node, v txmanager.ChainObservation, err error) Result {
 	result := OK
 	switch {
-	case errors.Is(err, evm.ErrChanged), errors.Is(err, evm.ErrNoPlace), err != nil && ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(err, chain.ErrChanged), errors.Is(err, chain.ErrNoRequestSlot), err != nil && ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return OK // nothing was learned
-	case errors.Is(err, evm.ErrWrongChain):
+	case errors.Is(err, chain.ErrWrongChain):
 		result = WrongChain
 	case err != nil:
 		result = Failed
@@ -146,7 +146,7 @@ func (c *Connector) recordAnswer(ctx context.Context, n *node, v txmanager.Chain
 	seen := c.put(n, result)
 	c.mu.Unlock()
 	seen.Err = err
-	c.watch(ctx, n.Node(), seen)
+	c.watch(ctx, n.Name(), seen)
 	return result
 }
 

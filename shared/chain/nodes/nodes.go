@@ -1,6 +1,6 @@
-// Package nodes connects the transaction manager to one EVM chain by several of its nodes. A
+// Package nodes connects the transaction manager to one chain by several of its nodes. A
 // [Connector] fulfils the contract of [txmanager.ChainConnector], with the same meaning of *not found* and
-// of a missing answer, by one [evm.Connector] for each node:
+// of a missing answer, by one [chain.Node] for each node:
 //
 //   - One node answers a whole query: the first healthy one in the list. Answers of two nodes are never mixed.
 //   - Raw transactions are sent to all nodes. They have arrived if one node has them. They are refused only if all
@@ -23,7 +23,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -47,12 +47,13 @@ const MostNodes = 9
 
 // Options define the nodes.
 type Options struct {
-	URLs     []string                                // in order of preference; may have credentials, which are never shown
-	Node     evm.Options                             // the settings that all nodes share; its URL and Node are ignored
-	Quorum   int                                     // nodes that must agree; 0: [DefaultQuorum]
-	MaxLag   uint64                                  // blocks that a node can lag; 0: [DefaultMaxLag]
-	LeaveOut time.Duration                           // how long a node is excluded, and how often all heads are compared; 0: [DefaultLeaveOut]
-	Watch    func(context.Context, string, Sighting) // called with the result of each node's answer, by name; may be nil
+	URLs     []string // in order of preference; may have credentials, which are never shown
+	ChainID  uint64
+	Open     func(url, name string) (chain.Node, error) // opens a node without connecting
+	Quorum   int                                        // nodes that must agree; 0: [DefaultQuorum]
+	MaxLag   uint64                                     // blocks that a node can lag; 0: [DefaultMaxLag]
+	LeaveOut time.Duration                              // how long a node is excluded, and how often all heads are compared; 0: [DefaultLeaveOut]
+	Watch    func(context.Context, string, Sighting)    // called with the result of each node's answer, by name; may be nil
 }
 
 // Sighting is a change or result of a node's health.
@@ -97,23 +98,15 @@ func New(o Options) (*Connector, error) {
 	if o.Quorum < 0 || o.Quorum > len(o.URLs) || o.LeaveOut < 0 {
 		return nil, fmt.Errorf("quorum %d of %d nodes, exclusion for %s: want a quorum of at most all nodes, and no negative time", o.Quorum, len(o.URLs), o.LeaveOut)
 	}
-	c := &Connector{chainID: o.Node.ChainID, quorum: o.Quorum, maxLag: o.MaxLag, exclusion: o.LeaveOut, watch: o.Watch}
+	c := &Connector{chainID: o.ChainID, quorum: o.Quorum, maxLag: o.MaxLag, exclusion: o.LeaveOut, watch: o.Watch}
 	c.setDefaults(len(o.URLs))
-	if o.Node.MaxInFlight == 0 {
-		o.Node.MaxInFlight = evm.DefaultMaxInFlight
-	}
-	if o.Node.Places == nil && o.Node.MaxInFlight > 0 { // one limit for all
-		o.Node.Places = evm.NewPlaces(o.Node.MaxInFlight)
-	}
 	names := make(map[string]int)
 	for _, address := range o.URLs {
-		one := o.Node
-		one.URL, one.Node = address, nameOf(address, names)
-		connector, err := evm.New(one)
+		one, err := o.Open(address, nameOf(address, names))
 		if err != nil {
 			return nil, err
 		}
-		c.nodes = append(c.nodes, &node{Connector: connector})
+		c.nodes = append(c.nodes, &node{Node: one})
 	}
 	return c, nil
 }
@@ -138,7 +131,7 @@ func (c *Connector) setDefaults(nodes int) {
 func nameOf(address string, names map[string]int) string {
 	at, err := url.Parse(address)
 	if err != nil {
-		return "" // evm.New reports the error
+		return "" // Open reports the error
 	}
 	names[at.Host]++
 	if n := names[at.Host]; n > 1 {
@@ -150,7 +143,7 @@ func nameOf(address string, names map[string]int) string {
 // Close closes idle connections. The connector can still be used.
 func (c *Connector) Close() {
 	for _, n := range c.nodes {
-		n.Connector.Close()
+		n.Node.Close()
 	}
 }
 
@@ -171,7 +164,7 @@ func (c *Connector) ParseSigned(raw []byte) (txmanager.Address, txmanager.Unsign
 // transaction. If none has it and one reports that the nonce is not consumed, that is the answer. The
 // error wraps [txmanager.ErrConsumerUnavailable] if each node has answered that it cannot tell.
 func (c *Connector) FindConsumingTx(ctx context.Context, s txmanager.Submitter, n uint64) (taker txmanager.ConsumingTx, err error) {
-	err = c.untilAnswered(ctx, c.order(txmanager.ChainQuery{}), func(ctx context.Context, one *evm.Connector) error {
+	err = c.untilAnswered(ctx, c.order(txmanager.ChainQuery{}), func(ctx context.Context, one chain.Node) error {
 		taker, err = one.FindConsumingTx(ctx, s, n)
 		return err
 	})
@@ -183,7 +176,7 @@ func (c *Connector) FindConsumingTx(ctx context.Context, s txmanager.Submitter, 
 func (c *Connector) ReadBlocks(ctx context.Context, q txmanager.BlocksQuery) (r txmanager.BlocksRead, err error) {
 	order := c.order(txmanager.ChainQuery{})
 	first := q.Turn % len(order)
-	err = c.untilAnswered(ctx, slices.Concat(order[first:], order[:first]), func(ctx context.Context, one *evm.Connector) error {
+	err = c.untilAnswered(ctx, slices.Concat(order[first:], order[:first]), func(ctx context.Context, one chain.Node) error {
 		r, err = one.ReadBlocks(ctx, q)
 		return err
 	})
@@ -192,9 +185,9 @@ func (c *Connector) ReadBlocks(ctx context.Context, q txmanager.BlocksQuery) (r 
 
 // untilAnswered queries the nodes one after the other until one answers. The error wraps
 // [txmanager.ErrConsumerUnavailable] if each node has answered that it cannot tell.
-func (c *Connector) untilAnswered(ctx context.Context, order []*node, ask func(context.Context, *evm.Connector) error) error {
+func (c *Connector) untilAnswered(ctx context.Context, order []*node, ask func(context.Context, chain.Node) error) error {
 	silent := len(c.nodes) // nodes that have not said so
-	err := c.anyOf(ctx, order, func(ctx context.Context, one *evm.Connector) error {
+	err := c.anyOf(ctx, order, func(ctx context.Context, one chain.Node) error {
 		err := ask(ctx, one)
 		if errors.Is(err, txmanager.ErrConsumerUnavailable) {
 			silent--
@@ -213,8 +206,8 @@ func (c *Connector) untilAnswered(ctx context.Context, order []*node, ask func(c
 
 // Transaction reads a transaction by its hash and verifies it by the hash. So the first node that has
 // it is enough.
-func (c *Connector) Transaction(ctx context.Context, hash txmanager.Hash) (t evm.Transaction, err error) {
-	err = c.Any(ctx, func(ctx context.Context, one *evm.Connector) error {
+func (c *Connector) Transaction(ctx context.Context, hash txmanager.Hash) (t txmanager.SignedTransaction, err error) {
+	err = c.Any(ctx, func(ctx context.Context, one chain.Node) error {
 		t, err = one.Transaction(ctx, hash)
 		return err
 	})
@@ -224,15 +217,15 @@ func (c *Connector) Transaction(ctx context.Context, hash txmanager.Hash) (t evm
 // Any queries the nodes one after the other, healthy ones first, until one answers: each but the last
 // has half of the remaining time. It is for display only: the answer is not voted on, and no node is
 // excluded because of it. The error wraps each node's error, one that wraps [txmanager.ErrNotConsumed] first.
-func (c *Connector) Any(ctx context.Context, ask func(context.Context, *evm.Connector) error) error {
+func (c *Connector) Any(ctx context.Context, ask func(context.Context, chain.Node) error) error {
 	return c.anyOf(ctx, c.order(txmanager.ChainQuery{}), ask)
 }
 
-func (c *Connector) anyOf(ctx context.Context, order []*node, ask func(context.Context, *evm.Connector) error) error {
+func (c *Connector) anyOf(ctx context.Context, order []*node, ask func(context.Context, chain.Node) error) error {
 	var said failures
 	for i, n := range order {
 		turn, cancel := share(ctx, len(order)-i-1)
-		err := ask(turn, n.Connector)
+		err := ask(turn, n.Node)
 		cancel()
 		if err == nil {
 			return nil

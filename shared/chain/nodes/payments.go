@@ -8,18 +8,18 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // ErrDisputed reports that nodes gave different payments for the same blocks.
 var ErrDisputed = errors.New("the chain's nodes do not agree on the payments of these blocks")
 
-// Payments is [evm.Connector.Payments] by a quorum of the nodes. A lagging node has no vote. If the
+// Payments is [chain.Node.Payments] by a quorum of the nodes. A lagging node has no vote. If the
 // quorum is not a majority, every node is queried, and none may contradict another.
-func (c *Connector) Payments(ctx context.Context, q evm.PaymentsQuery) (evm.Payments, error) {
+func (c *Connector) Payments(ctx context.Context, q chain.PaymentsQuery) (chain.Payments, error) {
 	order := c.order(txmanager.ChainQuery{})
-	var all []evm.Payments
+	var all []chain.Payments
 	var said failures
 	for i, n := range order {
 		turn, cancel := share(ctx, len(order)-i-1)
@@ -29,7 +29,7 @@ func (c *Connector) Payments(ctx context.Context, q evm.PaymentsQuery) (evm.Paym
 		case err != nil:
 			said = append(said, err)
 		case len(all) > 0 && !p.WentBack && !all[0].WentBack && p.End < all[0].End:
-			said = append(said, fmt.Errorf("node %s has final blocks up to %d only", n.Node(), p.Final))
+			said = append(said, fmt.Errorf("node %s has final blocks up to %d only", n.Name(), p.Final))
 		default:
 			if len(all) == 0 && !p.WentBack {
 				q.UpTo, q.MaxBlocks = p.End, 0
@@ -41,15 +41,15 @@ func (c *Connector) Payments(ctx context.Context, q evm.PaymentsQuery) (evm.Paym
 		}
 	}
 	if len(all) > 0 && len(agreedPayments(all)) < len(all) {
-		return evm.Payments{}, fmt.Errorf("payments of %s after block %d: %w", q.Payer, q.After, ErrDisputed)
+		return chain.Payments{}, fmt.Errorf("payments of %s after block %d: %w", q.Payer, q.After, ErrDisputed)
 	}
-	return evm.Payments{}, fmt.Errorf("payments of %s after block %d: %d nodes answered, want %d: %w", q.Payer, q.After, len(all), c.quorum, said.err())
+	return chain.Payments{}, fmt.Errorf("payments of %s after block %d: %d nodes answered, want %d: %w", q.Payer, q.After, len(all), c.quorum, said.err())
 }
 
 // agreedPayments returns the largest set of equal answers.
-func agreedPayments(all []evm.Payments) (limit []evm.Payments) {
+func agreedPayments(all []chain.Payments) (limit []chain.Payments) {
 	for _, p := range all {
-		same := slices.DeleteFunc(slices.Clone(all), func(o evm.Payments) bool { return !samePayments(p, o) })
+		same := slices.DeleteFunc(slices.Clone(all), func(o chain.Payments) bool { return !samePayments(p, o) })
 		if len(same) > len(limit) {
 			limit = same
 		}
@@ -57,8 +57,8 @@ func agreedPayments(all []evm.Payments) (limit []evm.Payments) {
 	return limit
 }
 
-func samePayments(a, b evm.Payments) bool {
-	return a.End == b.End && a.EndHash == b.EndHash && a.WentBack == b.WentBack && slices.EqualFunc(a.Found, b.Found, func(a, b evm.Payment) bool {
+func samePayments(a, b chain.Payments) bool {
+	return a.End == b.End && a.EndHash == b.EndHash && a.WentBack == b.WentBack && slices.EqualFunc(a.Found, b.Found, func(a, b chain.Payment) bool {
 		return a.TxHash == b.TxHash && a.LogIndex == b.LogIndex && a.BlockHash == b.BlockHash && a.BlockNumber == b.BlockNumber &&
 			equal(a.Token, b.Token) && equal(a.To, b.To) && sameAmount(a.Amount, b.Amount)
 	})
@@ -70,8 +70,8 @@ func sameAmount(a, b *big.Int) bool { return a.Cmp(b) == 0 }
 
 // leastSent returns the answer with the lowest count: a count that is too low costs reads, one that is
 // too high would hide a payment.
-func leastSent(all []evm.Payments) evm.Payments {
-	return slices.MinFunc(all, func(a, b evm.Payments) int {
+func leastSent(all []chain.Payments) chain.Payments {
+	return slices.MinFunc(all, func(a, b chain.Payments) int {
 		switch {
 		case a.Sent < b.Sent:
 			return -1
@@ -84,8 +84,8 @@ func leastSent(all []evm.Payments) evm.Payments {
 
 // PaymentsStart queries the nodes one after the other until one answers. With several nodes it omits
 // the count, because a wrong count from one node could hide a payment.
-func (c *Connector) PaymentsStart(ctx context.Context, q evm.PaymentsQuery, before time.Time) (s evm.PaymentsStart, err error) {
-	err = c.Any(ctx, func(ctx context.Context, one *evm.Connector) error {
+func (c *Connector) PaymentsStart(ctx context.Context, q chain.PaymentsQuery, before time.Time) (s chain.PaymentsStart, err error) {
+	err = c.Any(ctx, func(ctx context.Context, one chain.Node) error {
 		s, err = one.PaymentsStart(ctx, q, before)
 		return err
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
@@ -91,7 +92,7 @@ func (p *paying) mine(n int) {
 
 func (p *paying) connector(quorum int, urls ...string) *nodes.Connector {
 	p.t.Helper()
-	c, err := nodes.New(nodes.Options{URLs: urls, Quorum: quorum, Node: evm.Options{ChainID: p.chain.ChainID(), Timeout: 20 * time.Second}})
+	c, err := nodes.New(nodes.Options{URLs: urls, Quorum: quorum, ChainID: p.chain.ChainID(), Open: evm.Opener(evm.Options{ChainID: p.chain.ChainID(), Timeout: 20 * time.Second})})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func (p *paying) connector(quorum int, urls ...string) *nodes.Connector {
 }
 
 // read reads in steps of so many blocks, until each final block was read.
-func (p *paying) read(c *nodes.Connector, q evm.PaymentsQuery, step uint64) (paid []string, last evm.Payments) {
+func (p *paying) read(c *nodes.Connector, q chain.PaymentsQuery, step uint64) (paid []string, last chain.Payments) {
 	p.t.Helper()
 	q.Payer, q.Tokens, q.Depth = p.payer.Address, []txmanager.Address{p.token}, 3
 	for {
@@ -152,7 +153,7 @@ func TestPaymentsAreReadOnce(t *testing.T) {
 	} {
 		for _, step := range []uint64{1, 3, 1000} {
 			for _, limit := range []int{0, 2} {
-				paid, last := p.read(c, evm.PaymentsQuery{MaxBlocks: limit}, step)
+				paid, last := p.read(c, chain.PaymentsQuery{MaxBlocks: limit}, step)
 				got := map[string]int{}
 				for _, one := range paid {
 					got[one]++
@@ -173,16 +174,16 @@ func TestPaymentsCost(t *testing.T) {
 	p.mine(60)
 	proxy := chaintest.NewProxy(t, p.chain.URL())
 	c := p.connector(0, proxy.URL)
-	p.read(c, evm.PaymentsQuery{}, 1000) // verifies the chain, and what the node offers
+	p.read(c, chain.PaymentsQuery{}, 1000) // verifies the chain, and what the node offers
 	before := proxy.RoundTrips()
-	p.read(c, evm.PaymentsQuery{}, 1000)
+	p.read(c, chain.PaymentsQuery{}, 1000)
 	if got := proxy.RoundTrips() - before; got > 3 { // the third reports that there is no more
 		t.Errorf("nothing sent: got %d round trips, want at most 3", got)
 	}
 	p.block(p.tx(receiver, 1, nil))
 	p.mine(30)
 	before = proxy.RoundTrips()
-	_, last := p.read(c, evm.PaymentsQuery{}, 1000)
+	_, last := p.read(c, chain.PaymentsQuery{}, 1000)
 	if got := proxy.RoundTrips() - before; got > 12 || last.FullReads != 1 {
 		t.Errorf("one payment: got %d round trips and %d whole blocks, want at most 12, and one", got, last.FullReads)
 	}
@@ -194,11 +195,11 @@ func TestReplacedBlockIsReported(t *testing.T) {
 	p := newPaying(t)
 	p.mine(10)
 	c := p.connector(2, p.chain.URL(), p.chain.URL())
-	_, last := p.read(c, evm.PaymentsQuery{}, 1000)
+	_, last := p.read(c, chain.PaymentsQuery{}, 1000)
 	if err := p.chain.Reorg(6, [][]byte{p.tx(receiver, 5, nil)}, nil, nil, nil, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.Payments(t.Context(), evm.PaymentsQuery{Payer: p.payer.Address, Depth: 3, After: last.End, AfterHash: last.EndHash, UpTo: last.End + 5})
+	got, err := c.Payments(t.Context(), chain.PaymentsQuery{Payer: p.payer.Address, Depth: 3, After: last.End, AfterHash: last.EndHash, UpTo: last.End + 5})
 	if err != nil || !got.WentBack || got.EndHash == last.EndHash || len(got.Found) > 0 {
 		t.Errorf("after a reorg: got %+v, %v; want that the block is another", got, err)
 	}
@@ -220,7 +221,7 @@ func TestPaymentsNeedAQuorum(t *testing.T) {
 		}
 		return nil
 	}})
-	q := evm.PaymentsQuery{Payer: p.payer.Address, Depth: 3, UpTo: 1000, Tokens: []txmanager.Address{p.token}}
+	q := chain.PaymentsQuery{Payer: p.payer.Address, Depth: 3, UpTo: 1000, Tokens: []txmanager.Address{p.token}}
 	for _, quorum := range []int{1, 2} {
 		if _, err := p.connector(quorum, lying.URL, p.chain.URL()).Payments(t.Context(), q); !errors.Is(err, nodes.ErrDisputed) {
 			t.Errorf("two nodes, quorum %d: got %v, want ErrDisputed", quorum, err)
@@ -244,11 +245,11 @@ func TestPaymentsStartIsOlderThanTheTime(t *testing.T) {
 	p := newPaying(t)
 	p.mine(20)
 	c := p.connector(0, p.chain.URL())
-	now, err := c.PaymentsStart(t.Context(), evm.PaymentsQuery{Payer: p.payer.Address, Depth: 3}, time.Now().Add(time.Hour))
+	now, err := c.PaymentsStart(t.Context(), chain.PaymentsQuery{Payer: p.payer.Address, Depth: 3}, time.Now().Add(time.Hour))
 	if want := p.chain.Head() - 2; err != nil || now.Block != want || now.Hash == (txmanager.Hash{}) {
 		t.Errorf("now: got %+v, %v; want block %d, the last that is final", now, err, want)
 	}
-	first, err := c.PaymentsStart(t.Context(), evm.PaymentsQuery{Payer: p.payer.Address, Depth: 3}, time.Unix(0, 0))
+	first, err := c.PaymentsStart(t.Context(), chain.PaymentsQuery{Payer: p.payer.Address, Depth: 3}, time.Unix(0, 0))
 	if err != nil || first.Block != 0 {
 		t.Errorf("before the chain: got %+v, %v; want block 0", first, err)
 	}

@@ -7,7 +7,7 @@ import (
 	"math/big"
 	"slices"
 
-	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -18,7 +18,7 @@ import (
 // it.
 func (c *Connector) Query(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
 	if q.Submitter != "" && q.Submitter.ChainID() != c.chainID {
-		return txmanager.ChainObservation{}, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, evm.ErrWrongChain)
+		return txmanager.ChainObservation{}, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, chain.ErrWrongChain)
 	}
 	order := c.order(q)
 	var best *txmanager.ChainObservation
@@ -69,7 +69,7 @@ func (c *Connector) QueryOthers(ctx context.Context, q txmanager.ChainQuery, n i
 // QueryExcluded implements [txmanager.OtherNodes]. Each node first proves its chain id. One that answers is
 // healthy again, as after any other query.
 func (c *Connector) QueryExcluded(ctx context.Context, q txmanager.ChainQuery, but ...string) []txmanager.ChainObservation {
-	away := slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return slices.Contains(but, n.Node()) || !c.isDown(n) })
+	away := slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return slices.Contains(but, n.Name()) || !c.isDown(n) })
 	for _, n := range away {
 		n.VerifyAgain()
 	}
@@ -91,7 +91,7 @@ func (c *Connector) askAll(ctx context.Context, q txmanager.ChainQuery, asked []
 			case away:
 				answers <- nil
 			default:
-				answers <- &txmanager.ChainObservation{Node: one.Node(), NoAnswer: true}
+				answers <- &txmanager.ChainObservation{Node: one.Name(), NoAnswer: true}
 			}
 		}()
 	}
@@ -120,7 +120,7 @@ func (c *Connector) choose(q txmanager.ChainQuery, n int, but []string) []*node 
 	var chosen []*node
 	for _, one := range ordered {
 		switch {
-		case len(chosen) == n, one.out == WrongChain, slices.Contains(but, one.Node()):
+		case len(chosen) == n, one.out == WrongChain, slices.Contains(but, one.Name()):
 		case one.out == Failed && len(chosen)+1 >= c.quorum:
 		default:
 			chosen = append(chosen, one)
@@ -132,7 +132,7 @@ func (c *Connector) choose(q txmanager.ChainQuery, n int, but []string) []*node 
 // ReportOutvoted implements [txmanager.OtherNodes].
 func (c *Connector) ReportOutvoted(ctx context.Context, name, what string) {
 	for _, n := range c.nodes {
-		if n.Node() == name {
+		if n.Name() == name {
 			c.mu.Lock()
 			seen := c.put(n, Outvoted)
 			c.mu.Unlock()
@@ -143,9 +143,9 @@ func (c *Connector) ReportOutvoted(ctx context.Context, name, what string) {
 }
 
 // Balances returns the accounts' balances from the first node that answers, healthy ones first; see
-// [evm.Connector.Balances]. They are for display.
+// [chain.Node.Balances]. They are for display.
 func (c *Connector) Balances(ctx context.Context, of []txmanager.Submitter) (balances []*big.Int, err error) {
-	err = c.Any(ctx, func(ctx context.Context, one *evm.Connector) error {
+	err = c.Any(ctx, func(ctx context.Context, one chain.Node) error {
 		balances, err = one.Balances(ctx, of)
 		return err
 	})

@@ -20,7 +20,7 @@ func (h *env) monitor() conservation.Monitor {
 	h.t.Helper()
 	return conservation.Monitor{
 		Book: book.New(h.db.DB), Funding: h.funding.Journal(), Trading: funding.New(storetest.New(h.t).DB).Journal(),
-		Payouts: payout.NewJournal(h.db.Store), Mode: conservation.HaltAll, Page: 2,
+		Payouts: payout.NewJournal(families, h.db.Store), Mode: conservation.HaltAll, Page: 2,
 		Log: slog.New(slog.DiscardHandler), Critical: telemetry.LevelCritical,
 	}
 }

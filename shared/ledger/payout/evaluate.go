@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -62,7 +62,7 @@ func (l *Ledger) evaluate(ctx context.Context, op transfer.Op, t transfer.Transf
 
 // evaluateConfirmed returns success if the receipt of a CONFIRMED transaction proves the payment.
 func (l *Ledger) evaluateConfirmed(ctx context.Context, op transfer.Op, t transfer.Transfer, found store.Payout) transfer.Outcome {
-	if err := checkPaid(*t.Payout, found.Payload, found.Receipt); err != nil {
+	if err := checkPaid(l.Families, *t.Payout, found.Payload, found.Receipt); err != nil {
 		return l.blocked(ctx, op, t.Call(), fmt.Errorf("transaction %s: %w", found.TxID, err))
 	}
 	return transfer.Outcome{Verdict: transfer.Success}
@@ -91,18 +91,22 @@ func unknown(op transfer.Op, c transfer.Call, err error) transfer.Outcome {
 //
 // A token must have emitted its Transfer event. A contract can return false, which the receipt does
 // not show, or pass on less than was asked. The chain's own coin moves with the call itself.
-func checkPaid(p transfer.Payout, payload, receipt []byte) error {
+func checkPaid(families chain.Families, p transfer.Payout, payload, receipt []byte) error {
 	if payload == nil || receipt == nil {
 		return fmt.Errorf("its payload or its receipt is missing: %w", ErrNotPaid)
 	}
-	_, want, err := evm.ParsePayload(p.Payload)
+	family, err := families.Of(txmanager.Submitter(p.Submitter))
+	if err != nil {
+		return err
+	}
+	_, want, err := family.ParsePayload(p.Payload)
 	if err != nil {
 		return fmt.Errorf("%w: the transfer's %w", ErrNotPaid, err)
 	}
-	if _, got, err := evm.ParsePayload(payload); err != nil || got != want {
+	if _, got, err := family.ParsePayload(payload); err != nil || got != want {
 		return fmt.Errorf("its payload is not the transfer's: %w", ErrNotPaid)
 	}
-	proof, err := evm.ReadProof(receipt)
+	proof, err := family.ReadProof(receipt)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotPaid, err)
 	}
@@ -126,7 +130,7 @@ func checkPaid(p transfer.Payout, payload, receipt []byte) error {
 }
 
 // isPayment reports whether the event is the transfer that the payout asks for.
-func isPayment(p transfer.Payout, e evm.TokenTransfer) bool {
+func isPayment(p transfer.Payout, e chain.TokenTransfer) bool {
 	from := txmanager.Submitter(p.Submitter).Address()
 	return e.Token.String() == p.Token && e.From == from && e.To.String() == p.Address && e.Amount.String() == p.BaseUnits
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -16,11 +16,11 @@ type Chain interface {
 	ParsePayload(payload []byte) (txmanager.Call, error)
 	Query(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error)
 	FindConsumingTx(ctx context.Context, s txmanager.Submitter, n uint64) (txmanager.ConsumingTx, error)
-	Transaction(ctx context.Context, hash txmanager.Hash) (evm.Transaction, error)
+	Transaction(ctx context.Context, hash txmanager.Hash) (txmanager.SignedTransaction, error)
 }
 
 // needsEvidence reports whether the record alone cannot show if the payout was paid.
-func needsEvidence(t transfer.Transfer, found store.Payout) bool {
+func (l *Ledger) needsEvidence(t transfer.Transfer, found store.Payout) bool {
 	switch {
 	case found.Foreign || found.ProvedBy != "":
 		return false
@@ -31,7 +31,7 @@ func needsEvidence(t transfer.Transfer, found store.Payout) bool {
 	case isMatched(found):
 		return !isConfirmedNotPaid(found)
 	case found.State == txmanager.Confirmed && found.Caller == store.PayoutCaller:
-		return !isConfirmedNotPaid(found) && checkPaid(*t.Payout, found.Payload, found.Receipt) != nil
+		return !isConfirmedNotPaid(found) && checkPaid(l.Families, *t.Payout, found.Payload, found.Receipt) != nil
 	}
 	return false
 }
@@ -49,7 +49,7 @@ func (l *Ledger) Doubtful(ctx context.Context, t transfer.Transfer) (store.Payou
 	if found.Foreign {
 		return found, false, ErrInDoubt
 	}
-	return found, needsEvidence(t, found), nil
+	return found, l.needsEvidence(t, found), nil
 }
 
 // isOwnConfirmed reports whether the coordinator's own transaction is CONFIRMED. If its receipt
@@ -102,7 +102,7 @@ func isNotPaid(found store.Payout) bool {
 // takeEvidence applies an operator's statement or a release's name for the payout, and reads the
 // record again. Without either it changes nothing.
 func (l *Ledger) takeEvidence(ctx context.Context, t transfer.Transfer, found store.Payout) (store.Payout, error) {
-	if !needsEvidence(t, found) || t.State != transfer.TargetPending {
+	if !l.needsEvidence(t, found) || t.State != transfer.TargetPending {
 		return found, nil
 	}
 	var err error
@@ -215,7 +215,7 @@ func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.P
 		return proof, err
 	}
 	proof.BlockNumber, proof.Receipt = receipt.BlockNumber, receipt.Document
-	err = checkPaid(*t.Payout, t.Payout.Payload, receipt.Document)
+	err = checkPaid(l.Families, *t.Payout, t.Payout.Payload, receipt.Document)
 	switch {
 	case err != nil && (isOwnConfirmed(found) || isMatched(found) && isStatedPaid(found)) && receipt.Succeeded:
 		proof.LogIndex = store.OperatorDecided
@@ -223,7 +223,7 @@ func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.P
 	case err != nil:
 		return proof, fmt.Errorf("%w: %w", ErrNotBorneOut, err)
 	case t.Payout.Token != "":
-		proof.LogIndex, err = transferIndex(*t.Payout, receipt.Document)
+		proof.LogIndex, err = transferIndex(l.Families, *t.Payout, receipt.Document)
 	}
 	return proof, err
 }
@@ -330,8 +330,12 @@ func (f finality) agrees(v txmanager.ChainObservation, h txmanager.Hash, r txman
 }
 
 // transferIndex returns the log index of the Transfer event that paid.
-func transferIndex(p transfer.Payout, receipt []byte) (int, error) {
-	read, err := evm.ReadProof(receipt)
+func transferIndex(families chain.Families, p transfer.Payout, receipt []byte) (int, error) {
+	family, err := families.Of(txmanager.Submitter(p.Submitter))
+	if err != nil {
+		return 0, err
+	}
+	read, err := family.ReadProof(receipt)
 	if err != nil {
 		return 0, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/oklog/ulid/v2"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
@@ -27,6 +28,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
+
+var families = chain.NewFamilies(evm.Family{})
 
 const (
 	user          = int64(7)
@@ -127,6 +130,7 @@ func (h *env) openWorker() {
 func (h *env) newLedger(bound int) *payout.Ledger {
 	h.t.Helper()
 	return payout.New(payout.Options{
+		Families:  families,
 		Transfers: h.Store, Manager: h.manager, Wake: h.tasks, QueueBound: bound,
 		ChainOf:  func(txmanager.Submitter) (payout.Chain, error) { return h.connector, nil },
 		Finality: txmanager.ByConfirmations, Confirmations: confirmations, Log: telemetry.NewLogger(h.log, slog.LevelDebug, ""),
@@ -188,7 +192,7 @@ func (h *env) request(a transfer.Asset) transfer.Request {
 	}
 	amount, _ := transfer.ParseAmount("1.5")
 	units, _ := amount.Units(a.Precision)
-	p, err := payout.Prepare(*known, units, address, maxGas)
+	p, err := payout.Prepare(families, *known, units, address, maxGas)
 	if err != nil {
 		h.t.Fatal(err)
 	}

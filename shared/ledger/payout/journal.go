@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/conservation/snapshot"
 	"github.com/fencepost/fencepost/shared/store"
@@ -20,12 +21,15 @@ type Confirmed interface {
 // Journal is the journal of the chain's payments. It has a deposit for each payout that is
 // CONFIRMED with proof of payment, or that another transaction proves. It does not depend on the
 // coordinator's state of the transfer. Its cursor is a Postgres snapshot.
-type Journal struct{ from Confirmed }
+type Journal struct {
+	families chain.Families
+	from     Confirmed
+}
 
 var _ conservation.Payouts = Journal{}
 
-// NewJournal returns the journal of the payouts in from.
-func NewJournal(from Confirmed) Journal { return Journal{from} }
+// NewJournal returns the journal of the payouts in from, whose payers are of the families.
+func NewJournal(families chain.Families, from Confirmed) Journal { return Journal{families, from} }
 
 // Page implements [conservation.Payouts]. A payout that is CONFIRMED without proof is no entry.
 func (j Journal) Page(ctx context.Context, after conservation.Cursor, limit int) (conservation.Page, error) {
@@ -47,7 +51,7 @@ func (j Journal) Page(ctx context.Context, after conservation.Cursor, limit int)
 	}
 	page.Next = conservation.Cursor(now.String())
 	for _, one := range read {
-		if e, ok := entry(one); ok {
+		if e, ok := j.entry(one); ok {
 			page.Entries = append(page.Entries, e)
 		}
 	}
@@ -56,10 +60,10 @@ func (j Journal) Page(ctx context.Context, after conservation.Cursor, limit int)
 
 // entry returns the deposit that a payout proves. A payment under the name of a transfer that is
 // not recorded is an entry without a user, so that the check finds it.
-func entry(one store.ConfirmedPayout) (transfer.Entry, bool) {
+func (j Journal) entry(one store.ConfirmedPayout) (transfer.Entry, bool) {
 	e := transfer.Entry{
 		Seq: uint64(one.Number), ReqID: one.ReqID, Op: transfer.Deposit,
 		UserID: one.UserID, AssetID: one.AssetID, Units: one.Units, At: one.At.UTC(),
 	}
-	return e, one.Proof || one.UserID == 0 || checkPaid(one.Terms, one.Payload, one.Receipt) == nil
+	return e, one.Proof || one.UserID == 0 || checkPaid(j.families, one.Terms, one.Payload, one.Receipt) == nil
 }

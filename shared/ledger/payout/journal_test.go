@@ -15,7 +15,7 @@ import (
 // journal reads all entries, two at a time.
 func (h *env) journal() (all []transfer.Entry) {
 	h.t.Helper()
-	j, cursor := payout.NewJournal(h.db.Store), conservation.Cursor("")
+	j, cursor := payout.NewJournal(families, h.db.Store), conservation.Cursor("")
 	for {
 		page, err := j.Page(h.t.Context(), cursor, 2)
 		if err != nil {

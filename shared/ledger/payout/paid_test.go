@@ -5,8 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
+
+var families = chain.NewFamilies(evm.Family{})
 
 const (
 	payerWord   = "0x00000000000000000000000000000000000000aa"
@@ -63,7 +67,7 @@ func TestEachPartOfAProofIsRequired(t *testing.T) {
 			}
 			return []byte(text)
 		}
-		err := checkPaid(c.payout, bytesOf(c.payload), bytesOf(c.receipt))
+		err := checkPaid(families, c.payout, bytesOf(c.payload), bytesOf(c.receipt))
 		if (err == nil) != c.ok || err != nil && !errors.Is(err, ErrNotPaid) {
 			t.Errorf("%s: got %v, want it paid: %t", name, err, c.ok)
 		}
@@ -85,13 +89,13 @@ func TestOnlyThePayingLogIsTheProof(t *testing.T) {
 	}
 	p := transfer.Payout{Submitter: "eip155:1:" + payerWord, Address: addressWord, BaseUnits: "7", Token: tokenWord, Payload: []byte(tokenPayload)}
 	others := []string{log(payerWord, addressWord, "7", "0x3"), log(tokenWord, payerWord, "7", "0x4"), log(tokenWord, addressWord, "6", "0x5")}
-	if _, err := transferIndex(p, receipt(others...)); !errors.Is(err, ErrNotBorneOut) {
+	if _, err := transferIndex(families, p, receipt(others...)); !errors.Is(err, ErrNotBorneOut) {
 		t.Errorf("no log that pays: got %v, want ErrNotBorneOut", err)
 	}
-	if err := checkPaid(p, p.Payload, receipt(others...)); !errors.Is(err, ErrNotPaid) {
+	if err := checkPaid(families, p, p.Payload, receipt(others...)); !errors.Is(err, ErrNotPaid) {
 		t.Errorf("no log that pays: got %v, want ErrNotPaid", err)
 	}
-	got, err := transferIndex(p, receipt(append(others, log(tokenWord, addressWord, "7", "0x9"), log(tokenWord, addressWord, "7", "0xa"))...))
+	got, err := transferIndex(families, p, receipt(append(others, log(tokenWord, addressWord, "7", "0x9"), log(tokenWord, addressWord, "7", "0xa"))...))
 	if got != 9 || err != nil {
 		t.Errorf("the log that pays: got %d, %v; want 9", got, err)
 	}

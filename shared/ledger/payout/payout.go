@@ -36,6 +36,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -78,6 +79,7 @@ type TaskEnqueuer interface {
 // Options are the parts of a ledger.
 type Options struct {
 	Transfers  Transfers
+	Families   chain.Families // of the payers
 	Manager    Manager
 	Wake       TaskEnqueuer
 	QueueBound int // queue.maxPerSubmitter

@@ -6,7 +6,7 @@ import (
 	"math/big"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -33,7 +33,7 @@ func (e ErrAddress) Unwrap() error { return transfer.ErrRefused{Reason: transfer
 //
 // A payout that needs more gas than maxGas is refused before it is sent: the recipient can be a
 // contract that burns the payer's gas.
-func Prepare(asset transfer.Asset, units uint64, address string, maxGas uint64) (*transfer.Payout, error) {
+func Prepare(families chain.Families, asset transfer.Asset, units uint64, address string, maxGas uint64) (*transfer.Payout, error) {
 	switch {
 	case asset.Payout == nil:
 		return nil, transfer.ErrRefused{Reason: transfer.TransferNotAllowed}
@@ -45,7 +45,12 @@ func Prepare(asset transfer.Asset, units uint64, address string, maxGas uint64) 
 	if err != nil {
 		return nil, fmt.Errorf("terms of payout of %s: %w", asset.Name, err)
 	}
-	to, err := checkAddress(address, txmanager.Submitter(terms.Submitter).Address(), token)
+	payer := txmanager.Submitter(terms.Submitter)
+	family, err := families.Of(payer)
+	if err != nil {
+		return nil, fmt.Errorf("terms of payout of %s: %w", asset.Name, err)
+	}
+	to, err := checkAddress(family, address, payer.Address(), token)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +62,7 @@ func Prepare(asset transfer.Asset, units uint64, address string, maxGas uint64) 
 	if !ok {
 		return nil, fmt.Errorf("base units %q of %s are not a number", p.BaseUnits, asset.Name)
 	}
-	if p.Payload, err = evm.PaymentPayload(token, to, amount, maxGas); err != nil {
+	if p.Payload, err = family.PaymentPayload(token, to, amount, maxGas); err != nil {
 		return nil, fmt.Errorf("render the payout of %s: %w", asset.Name, err)
 	}
 	return p, nil
@@ -84,9 +89,9 @@ func checkTerms(asset transfer.Asset, terms transfer.PayoutTerms) (*txmanager.Ad
 	return &token, err
 }
 
-func checkAddress(text string, payer txmanager.Address, token *txmanager.Address) (txmanager.Address, error) {
-	to, err := evm.ParseAddress(text)
-	if field, ok := errors.AsType[*evm.FieldError](err); ok {
+func checkAddress(family chain.Family, text string, payer txmanager.Address, token *txmanager.Address) (txmanager.Address, error) {
+	to, err := family.ParseAddress(text)
+	if field, ok := errors.AsType[*chain.FieldError](err); ok {
 		return to, ErrAddress{field.Problem}
 	}
 	switch {

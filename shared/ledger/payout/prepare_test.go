@@ -35,7 +35,7 @@ func TestPrepareReturnsCanonicalPayout(t *testing.T) {
 			`00000000000000000000000000000000000000000000000014d1120d7b160000","maxGas":"300000"}`},
 	} {
 		for _, text := range []string{checksummed, lower, "0x" + strings.ToUpper(lower[2:])} {
-			got, err := payout.Prepare(payable(c.token), 1_500_000, text, maxGas)
+			got, err := payout.Prepare(families, payable(c.token), 1_500_000, text, maxGas)
 			if err != nil {
 				t.Fatalf("%s to %s: %v", name, text, err)
 			}
@@ -58,14 +58,14 @@ func TestPrepareRefusesAddresses(t *testing.T) {
 		"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD", "0x5AAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "0x" + strings.Repeat("g", 40), "0x\x00\"" + strings.Repeat("0", 38),
 		"0x0000000000000000000000000000000000000000", payerAddress, "0x" + strings.ToUpper(payerAddress[2:]), contract,
 	} {
-		_, err := payout.Prepare(payable(contract), 1, text, maxGas)
+		_, err := payout.Prepare(families, payable(contract), 1, text, maxGas)
 		var refused transfer.ErrRefused
 		var address payout.ErrAddress
 		if !errors.As(err, &refused) || refused.Reason != transfer.InvalidAddress || !errors.As(err, &address) || address.Problem == "" {
 			t.Errorf("%q: got %v, want INVALID_ADDRESS with its problem", text, err)
 		}
 	}
-	if _, err := payout.Prepare(payable(""), 1, contract, maxGas); err != nil {
+	if _, err := payout.Prepare(families, payable(""), 1, contract, maxGas); err != nil {
 		t.Errorf("a contract that is not the token's: got %v, want it accepted", err)
 	}
 }
@@ -83,7 +83,7 @@ func TestPrepareRefusesTerms(t *testing.T) {
 	} {
 		a := payable(contract)
 		change(a.Payout)
-		_, err := payout.Prepare(a, 1, checksummed, maxGas)
+		_, err := payout.Prepare(families, a, 1, checksummed, maxGas)
 		var refused transfer.ErrRefused
 		if err == nil || errors.As(err, &refused) {
 			t.Errorf("%s: got %v, want an error that is no refusal", name, err)
@@ -91,7 +91,7 @@ func TestPrepareRefusesTerms(t *testing.T) {
 	}
 	for reason, a := range map[transfer.Reason]transfer.Asset{transfer.TransferNotAllowed: {Name: "X"}, transfer.InvalidAmount: payable("")} {
 		var refused transfer.ErrRefused
-		if _, err := payout.Prepare(a, 0, checksummed, maxGas); !errors.As(err, &refused) || refused.Reason != reason {
+		if _, err := payout.Prepare(families, a, 0, checksummed, maxGas); !errors.As(err, &refused) || refused.Reason != reason {
 			t.Errorf("got %v, want %s", err, reason)
 		}
 	}

@@ -7,16 +7,16 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/conservation"
 	checks "github.com/fencepost/fencepost/shared/store/conservation"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// PaymentsChain is a payer's chain. [evm.Connector] is one node of it.
+// PaymentsChain is a payer's chain. [chain.Node] is one node of it.
 type PaymentsChain interface {
-	Payments(ctx context.Context, q evm.PaymentsQuery) (evm.Payments, error)
-	PaymentsStart(ctx context.Context, q evm.PaymentsQuery, before time.Time) (evm.PaymentsStart, error)
+	Payments(ctx context.Context, q chain.PaymentsQuery) (chain.Payments, error)
+	PaymentsStart(ctx context.Context, q chain.PaymentsQuery, before time.Time) (chain.PaymentsStart, error)
 }
 
 // Readings stores payments that were read from the chain. [checks.Book] implements it.
@@ -102,11 +102,11 @@ func (r *ChainReader) reportUnread(ctx context.Context) error {
 // read makes steps until all final blocks are read or the time is over.
 func (r *ChainReader) read(ctx context.Context, at conservation.ChainReading) error {
 	submitter := txmanager.Submitter(at.Submitter)
-	chain, byTag, depth, err := r.ChainOf(submitter)
+	payments, byTag, depth, err := r.ChainOf(submitter)
 	if err != nil {
 		return err
 	}
-	q := evm.PaymentsQuery{Payer: submitter.Address(), ByTag: byTag, Depth: depth, MaxBlocks: wholeBlocks}
+	q := chain.PaymentsQuery{Payer: submitter.Address(), ByTag: byTag, Depth: depth, MaxBlocks: wholeBlocks}
 	for _, token := range at.Tokens {
 		address, err := txmanager.ParseAddress(token)
 		if err != nil {
@@ -115,12 +115,12 @@ func (r *ChainReader) read(ctx context.Context, at conservation.ChainReading) er
 		q.Tokens = append(q.Tokens, address)
 	}
 	if at.New {
-		if at, err = r.begin(ctx, chain, q, at); err != nil {
+		if at, err = r.begin(ctx, payments, q, at); err != nil {
 			return err
 		}
 	}
 	for more := true; more; {
-		if at, more, err = r.step(ctx, chain, q, at); err != nil {
+		if at, more, err = r.step(ctx, payments, q, at); err != nil {
 			return err
 		}
 		if r.At != nil {
@@ -130,7 +130,7 @@ func (r *ChainReader) read(ctx context.Context, at conservation.ChainReading) er
 	return nil
 }
 
-func (r *ChainReader) begin(ctx context.Context, chain PaymentsChain, q evm.PaymentsQuery, at conservation.ChainReading) (conservation.ChainReading, error) {
+func (r *ChainReader) begin(ctx context.Context, chain PaymentsChain, q chain.PaymentsQuery, at conservation.ChainReading) (conservation.ChainReading, error) {
 	start, err := chain.PaymentsStart(ctx, q, time.Unix(at.Registered, 0).Add(-registrationMargin))
 	if err != nil {
 		return at, err
@@ -140,7 +140,7 @@ func (r *ChainReader) begin(ctx context.Context, chain PaymentsChain, q evm.Paym
 }
 
 // step reads some blocks and stores their payments.
-func (r *ChainReader) step(ctx context.Context, chain PaymentsChain, q evm.PaymentsQuery, at conservation.ChainReading) (next conservation.ChainReading, more bool, err error) {
+func (r *ChainReader) step(ctx context.Context, chain PaymentsChain, q chain.PaymentsQuery, at conservation.ChainReading) (next conservation.ChainReading, more bool, err error) {
 	if q.AfterHash, err = txmanager.ParseHash(at.BlockHash); err != nil {
 		return at, false, err
 	}
@@ -164,7 +164,7 @@ func (r *ChainReader) step(ctx context.Context, chain PaymentsChain, q evm.Payme
 
 // query reads payments, with fewer blocks after each error: many nodes bound the range of one
 // answer.
-func (r *ChainReader) query(ctx context.Context, chain PaymentsChain, q evm.PaymentsQuery) (p evm.Payments, err error) {
+func (r *ChainReader) query(ctx context.Context, chain PaymentsChain, q chain.PaymentsQuery) (p chain.Payments, err error) {
 	for blocks := max(r.Blocks, 1); ; blocks /= 8 {
 		q.UpTo = q.After + max(blocks, 1)
 		if p, err = chain.Payments(ctx, q); err == nil || blocks <= 1 || ctx.Err() != nil {
@@ -173,7 +173,7 @@ func (r *ChainReader) query(ctx context.Context, chain PaymentsChain, q evm.Paym
 	}
 }
 
-func (r *ChainReader) recordWentBack(ctx context.Context, chain PaymentsChain, q evm.PaymentsQuery, at conservation.ChainReading, p evm.Payments) error {
+func (r *ChainReader) recordWentBack(ctx context.Context, chain PaymentsChain, q chain.PaymentsQuery, at conservation.ChainReading, p chain.Payments) error {
 	evidence, err := json.Marshal(map[string]any{"block": at.Block, "was": at.BlockHash, "is": p.EndHash.String(), "node": p.Node})
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func (r *ChainReader) recordWentBack(ctx context.Context, chain PaymentsChain, q
 	return r.Book.GoBack(ctx, at, start.EndHash.String(), evidence)
 }
 
-func foundPayment(p evm.Payment) checks.FoundPayment {
+func foundPayment(p chain.Payment) checks.FoundPayment {
 	f := checks.FoundPayment{TxHash: p.TxHash.String(), LogIndex: p.LogIndex, BlockNumber: p.BlockNumber, BlockHash: p.BlockHash.String(), Amount: p.Amount.String()}
 	if p.Token != nil {
 		f.Token = p.Token.String()

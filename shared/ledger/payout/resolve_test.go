@@ -451,7 +451,7 @@ func TestPayoutThatBurnsGasIsRefunded(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := h.request(coin)
-	if r.Payout, err = payout.Prepare(*known, 150_000_000, burns.String(), maxGas); err != nil {
+	if r.Payout, err = payout.Prepare(families, *known, 150_000_000, burns.String(), maxGas); err != nil {
 		t.Fatal(err)
 	}
 	x, err := h.coordinator.Submit(t.Context(), r, terms)
@@ -480,7 +480,7 @@ func TestRevertibleFinalityTurnsPayoutsOff(t *testing.T) {
 	}{
 		{txmanager.ByConfirmations, 1, true}, {txmanager.ByFinalized, 0, true}, {txmanager.ByConfirmations, 0, false}, {txmanager.BySafe, 20, false}, {"", 20, false},
 	} {
-		l := payout.New(payout.Options{Finality: c.mode, Confirmations: c.confirmations})
+		l := payout.New(payout.Options{Families: families, Finality: c.mode, Confirmations: c.confirmations})
 		if (l.Off() == nil) != c.ok {
 			t.Errorf("%s, %d: got %v, want it accepted: %t", c.mode, c.confirmations, l.Off(), c.ok)
 		}

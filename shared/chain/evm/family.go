@@ -1,0 +1,60 @@
+package evm
+
+import (
+	"encoding/json"
+	"math/big"
+
+	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// Namespace is the CAIP-2 namespace of EVM chains.
+const Namespace = "eip155"
+
+// Family is the family of EVM chains.
+type Family struct{}
+
+var (
+	_ chain.Family = Family{}
+	_ chain.Node   = (*Connector)(nil)
+)
+
+// Namespace returns [Namespace].
+func (Family) Namespace() string { return Namespace }
+
+// ParseAddress calls [ParseAddress].
+func (Family) ParseAddress(text string) (txmanager.Address, error) { return ParseAddress(text) }
+
+// ParsePayload calls [ParsePayload].
+func (Family) ParsePayload(raw json.RawMessage) ([]byte, [32]byte, error) { return ParsePayload(raw) }
+
+// StoredCall calls [StoredCall].
+func (Family) StoredCall(canonical []byte) (txmanager.Call, error) { return StoredCall(canonical) }
+
+// PaymentPayload calls [PaymentPayload].
+func (Family) PaymentPayload(token *txmanager.Address, to txmanager.Address, amount *big.Int, maxGas uint64) ([]byte, error) {
+	return PaymentPayload(token, to, amount, maxGas)
+}
+
+// ReadProof calls [ReadProof].
+func (Family) ReadProof(receipt []byte) (chain.PaymentProof, error) { return ReadProof(receipt) }
+
+// Opener returns a function that opens the nodes of one chain. They share the options and the
+// request slots.
+func Opener(o Options) func(url, name string) (chain.Node, error) {
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = DefaultMaxInFlight
+	}
+	if o.RequestSlots == nil && o.MaxInFlight > 0 {
+		o.RequestSlots = chain.NewRequestSlots(o.MaxInFlight)
+	}
+	return func(url, name string) (chain.Node, error) {
+		one := o
+		one.URL, one.Node = url, name
+		c, err := New(one)
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+}
