@@ -7,8 +7,8 @@ import (
 	"math/big"
 	"strings"
 
-	"github.com/fencepost/fencepost/emulator/checkers/money"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
