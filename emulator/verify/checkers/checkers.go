@@ -5,9 +5,8 @@ package checkers
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
+	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -30,39 +29,38 @@ type Episode struct {
 	Settled bool
 }
 
-// Violation is one broken promise, found by one checker.
-type Violation struct {
-	Checker   string // the checker's name
-	Submitter string
-	TxID      string // "" if the violation concerns no single transaction
-	Detail    string // the observed and the expected value
-}
+// Violation is one broken promise; TxID identifies a transaction.
+type Violation = promise.Violation
 
-// Checker checks evidence against one promise.
-type Checker struct {
-	Name    string
-	Promise string // one sentence
+// Checker checks the evidence of each account against one promise.
+type Checker = promise.Checker[*Evidence]
 
-	check func(*account, reporter)
-}
-
-// reporter takes a violation; txID may be "".
+// reporter takes a violation of one account; txID may be "".
 type reporter func(txID, format string, args ...any)
+
+// of returns a checker that runs check on every account, in the order of the episode.
+func of(name, words string, check func(*account, reporter)) Checker {
+	return Checker{Name: name, Promise: words, Find: func(e *Evidence, report promise.Reporter) {
+		for _, a := range e.accounts {
+			check(a, func(txID, format string, args ...any) { report(string(a.submitter), txID, format, args...) })
+		}
+	}}
+}
 
 // All lists every checker in the order in which they report.
 func All() []Checker {
 	return []Checker{
-		{"chain-nonces", "the chain has the nonces of each submitter from its start on, without a hole, one transaction each; in the end, every one that was handed out", chainNonces},
-		{"mined-is-stored", "what the chain took at a nonce is a stored version of the transaction bound to that nonce", minedIsStored},
-		{"one-effect", "a requestId has at most one effect at any time; in the end exactly one, the intent's own, where it is CONFIRMED, and else none", oneEffect},
-		{"ends-as-on-chain", "a final state is what the canonical chain says, in the block that is on record", endsAsOnChain},
-		{"legal-history", "a history begins with QUEUED, goes on by legal changes only, never past a final state, and ends at the state on record", legalHistory},
-		{"token-order", "no change is written under an older fencing token than one before it", tokenOrder},
-		{"binding", "a nonce is bound once, to one transaction, for ever; those bound run from the start to the cursor without a gap", binding},
-		{"queue-order", "nothing gets a nonce ahead of what waits before it in the queue; of what is deferred only other callers' goes ahead", queueOrder},
-		{"cursor", "the cursor names the lowest unsettled nonce and is IDLE only without one; it shows PROTECT while an episode is open", cursor},
-		{"versions", "every stored version decodes to a transaction of its submitter, chain, nonce and hash", versions},
-		{"settled", "once faults have stopped everything ends: no unfinished transaction, no lease held, no wake mark unserved", settled},
+		of("chain-nonces", "the chain has the nonces of each submitter from its start on, without a hole, one transaction each; in the end, every one that was handed out", chainNonces),
+		of("mined-is-stored", "what the chain took at a nonce is a stored version of the transaction bound to that nonce", minedIsStored),
+		of("one-effect", "a requestId has at most one effect at any time; in the end exactly one, the intent's own, where it is CONFIRMED, and else none", oneEffect),
+		of("ends-as-on-chain", "a final state is what the canonical chain says, in the block that is on record", endsAsOnChain),
+		of("legal-history", "a history begins with QUEUED, goes on by legal changes only, never past a final state, and ends at the state on record", legalHistory),
+		of("token-order", "no change is written under an older fencing token than one before it", tokenOrder),
+		of("binding", "a nonce is bound once, to one transaction, for ever; those bound run from the start to the cursor without a gap", binding),
+		of("queue-order", "nothing gets a nonce ahead of what waits before it in the queue; of what is deferred only other callers' goes ahead", queueOrder),
+		of("cursor", "the cursor names the lowest unsettled nonce and is IDLE only without one; it shows PROTECT while an episode is open", cursor),
+		of("versions", "every stored version decodes to a transaction of its submitter, chain, nonce and hash", versions),
+		of("settled", "once faults have stopped everything ends: no unfinished transaction, no lease held, no wake mark unserved", settled),
 	}
 }
 
@@ -72,34 +70,8 @@ func Check(ctx context.Context, e Episode) ([]Violation, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []Violation
-	for _, c := range All() {
-		all = append(all, c.Check(evidence)...)
-	}
-	return all, nil
-}
-
-// Check lists the violations of the checker's promise, by submitter in the order of the episode.
-func (c Checker) Check(e *Evidence) []Violation {
-	var found []Violation
-	for _, a := range e.accounts {
-		c.check(a, func(txID, format string, args ...any) {
-			found = append(found, Violation{c.Name, string(a.submitter), txID, fmt.Sprintf(format, args...)})
-		})
-	}
-	return found
+	return promise.CheckAll(All(), evidence), nil
 }
 
 // Report formats the violations for a reader: their number, then one a line.
-func Report(all []Violation) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "violations: %d\n", len(all))
-	for _, v := range all {
-		fmt.Fprintf(&b, "  %s: %s", v.Checker, v.Submitter)
-		if v.TxID != "" {
-			fmt.Fprintf(&b, " tx %s", v.TxID)
-		}
-		fmt.Fprintf(&b, ": %s\n", v.Detail)
-	}
-	return b.String()
-}
+func Report(all []Violation) string { return promise.Report(all, "tx") }

@@ -85,26 +85,35 @@ func effectFits(a *account, t managed, report reporter) {
 		m, found = a.minedAt[*n]
 	}
 	switch {
+	case t.State != txmanager.Confirmed && t.State != txmanager.Failed:
 	case t.State == txmanager.Confirmed && !found:
 		if !a.mayBeMissing(t) {
 			report(t.ID, "it is %s, and the chain has nothing at its nonce", t.ended())
 		}
-	case t.State == txmanager.Confirmed, t.State == txmanager.Failed && t.Sub == txmanager.Reverted && found:
-		if (t.Handler != "" || t.Reservation == txmanager.Used) && !a.isPlaceholder(m.tx) || a.archived[t.ID] || t.RecordedNonce != nil && t.Payload == nil { // what its handler or owner made is known by its stored version alone
-			return
-		}
-		if !carriesOut(m.tx, t.Payload) {
+	case t.State == txmanager.Confirmed, t.Sub == txmanager.Reverted && found:
+		if a.mustShowPayload(t, m) && !carriesOut(m.tx, t.Payload) {
 			report(t.ID, "it is %s, and %s at its nonce is not what its payload asks", t.ended(), m.hash())
 		}
-	case t.State == txmanager.Failed && t.Sub == txmanager.Placeholder && found:
+	case t.Sub == txmanager.Placeholder && found:
 		if !a.isPlaceholder(m.tx) {
 			report(t.ID, "it is %s, and %s at its nonce is no placeholder", t.ended(), m.hash())
 		}
-	case t.State == txmanager.Failed && t.Sub != txmanager.Placeholder:
-		for _, v := range a.versionsByTx[t.ID] {
-			if m, ok := a.minedHash[v.Hash]; ok && m.succeeded && !a.isPlaceholder(m.tx) {
-				report(t.ID, "it is %s, and its version %s was carried out", t.ended(), v.Hash)
-			}
+	case t.Sub != txmanager.Placeholder:
+		notCarriedOut(a, t, report)
+	}
+}
+
+// mustShowPayload reports whether m must do what t's payload asks. What its handler or owner made is
+// known by its stored version alone.
+func (a *account) mustShowPayload(t managed, m mined) bool {
+	made := (t.Handler != "" || t.Reservation == txmanager.Used) && !a.isPlaceholder(m.tx)
+	return !made && !a.archived[t.ID] && (t.RecordedNonce == nil || t.Payload != nil)
+}
+
+func notCarriedOut(a *account, t managed, report reporter) {
+	for _, v := range a.versionsByTx[t.ID] {
+		if m, ok := a.minedHash[v.Hash]; ok && m.succeeded && !a.isPlaceholder(m.tx) {
+			report(t.ID, "it is %s, and its version %s was carried out", t.ended(), v.Hash)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
 	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -94,13 +95,7 @@ func (e *episode) checkJournals(ctx context.Context) (all []check, err error) {
 		return nil, err
 	}
 	for _, c := range money.All() {
-		one := check{Name: c.Name, Promise: c.Promise}
-		for _, v := range found {
-			if v.Checker == c.Name {
-				one.Violations = append(one.Violations, violation(c.Name, v.UserID, v.ReqID, "%s", v.Detail))
-			}
-		}
-		all = append(all, one)
+		all = append(all, check{c.Name, c.Promise, promise.Of(found, c.Name)})
 	}
 	return all, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
@@ -47,28 +48,15 @@ func (e *episode) checkAll(ctx context.Context) (v verdict, err error) {
 		return v, err
 	}
 	for _, c := range checkers.All() {
-		v.checks = append(v.checks, check{c.Name, c.Promise, violationsOf(found, c.Name)})
+		v.checks = append(v.checks, check{c.Name, c.Promise, promise.Of(found, c.Name)})
 	}
-	answers, err := e.checkAnswers(ctx)
-	if err != nil {
-		return v, err
+	for _, read := range []func(context.Context) ([]check, error){e.checkAnswers, e.checkFalseAlarms, e.checkEvents, e.checkMoney} {
+		some, err := read(ctx)
+		if err != nil {
+			return v, err
+		}
+		v.checks = append(v.checks, some...)
 	}
-	v.checks = append(v.checks, answers...)
-	alarms, err := e.checkFalseAlarms(ctx)
-	if err != nil {
-		return v, err
-	}
-	v.checks = append(v.checks, alarms)
-	whole, err := e.checkEvents(ctx)
-	if err != nil {
-		return v, err
-	}
-	v.checks = append(v.checks, whole...)
-	books, err := e.checkMoney(ctx)
-	if err != nil {
-		return v, err
-	}
-	v.checks = append(v.checks, books...)
 	if v.figures, err = e.count(ctx); err != nil {
 		return v, err
 	}
@@ -82,11 +70,11 @@ select submitter, episode, evidence::text, coalesce(evidence ->> 'what', '') lik
 
 // checkFalseAlarms finds PROTECT incidents of submitters whose keys only the deployment has: no
 // fault may open one. Each restore opens one for each submitter.
-func (e *episode) checkFalseAlarms(ctx context.Context) (check, error) {
+func (e *episode) checkFalseAlarms(ctx context.Context) ([]check, error) {
 	c := check{Name: "protect-for-cause", Promise: "PROTECT opens only where a foreign signer used the key"}
 	rows, err := e.db.Query(ctx, selectFalseAlarms, foreignSubmitters(e.world))
 	if err != nil {
-		return c, err
+		return nil, err
 	}
 	defer rows.Close()
 	byRestore := make(map[string]int)
@@ -95,7 +83,7 @@ func (e *episode) checkFalseAlarms(ctx context.Context) (check, error) {
 		var n int
 		var restored bool
 		if err := rows.Scan(&submitter, &n, &evidence, &restored); err != nil {
-			return c, err
+			return nil, err
 		}
 		if restored {
 			byRestore[submitter]++
@@ -105,11 +93,7 @@ func (e *episode) checkFalseAlarms(ctx context.Context) (check, error) {
 		}
 		c.Violations = append(c.Violations, checkers.Violation{Checker: c.Name, Submitter: submitter, Detail: fmt.Sprintf("episode %d: %s", n, evidence)})
 	}
-	return c, rows.Err()
-}
-
-func violationsOf(all []checkers.Violation, name string) []checkers.Violation {
-	return slices.DeleteFunc(slices.Clone(all), func(v checkers.Violation) bool { return v.Checker != name })
+	return []check{c}, rows.Err()
 }
 
 // managedSubmitters returns all accounts that sign, including the payer.
@@ -132,7 +116,7 @@ func (e *episode) runCheckers(ctx context.Context) (found []checkers.Violation, 
 	}
 	for range 10 {
 		found, err = checkers.Check(ctx, all)
-		if err != nil || len(found) == 0 || len(violationsOf(found, "settled")) < len(found) {
+		if err != nil || len(found) == 0 || len(promise.Of(found, "settled")) < len(found) {
 			break
 		}
 		retry.Pause(ctx, time.Second)
@@ -148,7 +132,7 @@ func checkUnfinished(ctx context.Context, all checkers.Episode) (found []checker
 	}
 	all.Settled = true
 	open, err := checkers.Check(ctx, all)
-	return append(found, violationsOf(open, "settled")...), err
+	return append(found, promise.Of(open, "settled")...), err
 }
 
 // missingKinds lists what never came in a run that is long enough for it.

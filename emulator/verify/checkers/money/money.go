@@ -4,12 +4,11 @@
 package money
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -29,37 +28,38 @@ type Episode struct {
 	Settled bool
 }
 
-// Violation is one broken promise, found by one checker.
-type Violation struct {
-	Checker string // the checker's name
-	UserID  int64
-	ReqID   string // "" if the violation concerns an account
-	Detail  string // the observed and the expected value
-}
+// Violation is one broken promise; TxID is a req_id.
+type Violation = promise.Violation
 
 // Checker checks evidence against one promise.
-type Checker struct {
-	Name    string
-	Promise string // one sentence
-
-	check func(*Evidence, reporter)
-}
+type Checker = promise.Checker[*Evidence]
 
 // reporter takes a violation; reqID may be "".
 type reporter func(userID int64, reqID, format string, args ...any)
 
+// of returns a checker that keeps what check finds about the users to check.
+func of(name, words string, check func(*Evidence, reporter)) Checker {
+	return Checker{Name: name, Promise: words, Find: func(e *Evidence, report promise.Reporter) {
+		check(e, func(userID int64, reqID, format string, args ...any) {
+			if len(e.users) == 0 || slices.Contains(e.users, userID) {
+				report(fmt.Sprint("user ", userID), reqID, format, args...)
+			}
+		})
+	}}
+}
+
 // All lists every checker in the order in which they report.
 func All() []Checker {
 	return []Checker{
-		{"conserved", "in the end a user has of each asset, Funding and Trading together, what came from outside less what left", conserved},
-		{"books", "on each side a balance is the sum of what the side's own journal says was applied to it", books},
-		{"once", "each operation of a req_id is answered once in both journals together", once},
-		{"its-transfer", "what a ledger did for a transfer is for the user, asset and units of its row, on the side that its row says", itsTransfer},
-		{"credit-implies-debit", "a deposit or refund has its withdrawal, and no withdrawal has both", creditImpliesDebit},
-		{"ends-as-journaled", "COMMITTED is withdrawn and deposited, ROLLED_BACK withdrawn and refunded, FAILED neither", endsAsJournaled},
-		{"refusal-is-stored", "only a refusal that a ledger has stored, for that reason, fails a transfer or gives money back", refusalIsStored},
-		{"legal-states", "a history begins with INIT, goes on by legal edges only, never past an end, and stops at the state on record", legalStates},
-		{"ended", "once faults have stopped every transfer ends", ended},
+		of("conserved", "in the end a user has of each asset, Funding and Trading together, what came from outside less what left", conserved),
+		of("books", "on each side a balance is the sum of what the side's own journal says was applied to it", books),
+		of("once", "each operation of a req_id is answered once in both journals together", once),
+		of("its-transfer", "what a ledger did for a transfer is for the user, asset and units of its row, on the side that its row says", itsTransfer),
+		of("credit-implies-debit", "a deposit or refund has its withdrawal, and no withdrawal has both", creditImpliesDebit),
+		of("ends-as-journaled", "COMMITTED is withdrawn and deposited, ROLLED_BACK withdrawn and refunded, FAILED neither", endsAsJournaled),
+		of("refusal-is-stored", "only a refusal that a ledger has stored, for that reason, fails a transfer or gives money back", refusalIsStored),
+		of("legal-states", "a history begins with INIT, goes on by legal edges only, never past an end, and stops at the state on record", legalStates),
+		of("ended", "once faults have stopped every transfer ends", ended),
 	}
 }
 
@@ -69,40 +69,11 @@ func Check(ctx context.Context, e Episode) ([]Violation, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []Violation
-	for _, c := range All() {
-		all = append(all, c.Check(evidence)...)
-	}
-	return all, nil
-}
-
-// Check lists the violations of the checker's promise, by user and req_id.
-func (c Checker) Check(e *Evidence) []Violation {
-	var found []Violation
-	c.check(e, func(userID int64, reqID, format string, args ...any) {
-		if len(e.users) == 0 || slices.Contains(e.users, userID) {
-			found = append(found, Violation{c.Name, userID, reqID, fmt.Sprintf(format, args...)})
-		}
-	})
-	slices.SortFunc(found, func(a, b Violation) int {
-		return cmp.Or(cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.ReqID, b.ReqID), cmp.Compare(a.Detail, b.Detail))
-	})
-	return found
+	return promise.CheckAll(All(), evidence), nil
 }
 
 // Report formats the violations for a reader: their number, then one a line.
-func Report(all []Violation) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "violations: %d\n", len(all))
-	for _, v := range all {
-		fmt.Fprintf(&b, "  %s: user %d", v.Checker, v.UserID)
-		if v.ReqID != "" {
-			fmt.Fprintf(&b, " transfer %s", v.ReqID)
-		}
-		fmt.Fprintf(&b, ": %s\n", v.Detail)
-	}
-	return b.String()
-}
+func Report(all []Violation) string { return promise.Report(all, "transfer") }
 
 // operations holds the journals' entries for one req_id.
 type operations struct {
