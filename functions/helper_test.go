@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		ubscore = filepath.Join(folder, "ubscore")
 		var out []byte
-		if out, err = exec.Command("go", "build", "-o", ubscore, "../emulator/ubscore/server").CombinedOutput(); err != nil {
+		if out, err = exec.Command("go", "build", "-o", ubscore, "../emulator/fake/ubscore/server").CombinedOutput(); err != nil {
 			err = fmt.Errorf("%w\n%s", err, out)
 		}
 	}

@@ -46,7 +46,7 @@ func packages(t *testing.T) []goPackage {
 func TestImportsRunOneWay(t *testing.T) {
 	t.Parallel()
 	domain := []string{"shared/lease", "shared/mark", "shared/txmanager", "shared/chain", "shared/transfer", "shared/conservation", "shared/conservation/snapshot", "shared/events"}
-	businesses := []string{"emulator/acceptance", "emulator/acceptance/payroll/server", "emulator/acceptance/owner", "emulator/torture", "emulator/torture/load"} // the tests are one
+	businesses := []string{"emulator/acceptance", "emulator/acceptance/payroll/server", "emulator/acceptance/owner", "emulator/verify/torture", "emulator/verify/torture/load"} // the tests are one
 	all := packages(t)
 	if len(all) < 10 {
 		t.Fatalf("packages of the module: got %d, too few to prove anything", len(all))
@@ -100,8 +100,8 @@ func TestOneUserOfEachClient(t *testing.T) {
 		"cloud.google.com/go/cloudsqlconn":     {"shared/store/cloudsql"},
 		"cloud.google.com/go/storage":          {"shared/mark/gcs"},
 		"cloud.google.com/go/pubsub/v2":        {"shared/events/pubsub"},
-		"cloud.google.com/go/cloudtasks/apiv2": {"shared/tasks", "emulator/stack", "emulator/bench"},
-		"github.com/jackc/pgx/v5/pgxpool":      {"shared/store", "shared/store/storetest", "shared/store/transfers", "shared/store/conservation", "shared/ledger/funding", "emulator/torture", "emulator/torture/load", "emulator/torture/transferload", "emulator/bench"},
+		"cloud.google.com/go/cloudtasks/apiv2": {"shared/tasks", "emulator/stack", "emulator/verify/bench"},
+		"github.com/jackc/pgx/v5/pgxpool":      {"shared/store", "shared/store/storetest", "shared/store/transfers", "shared/store/conservation", "shared/ledger/funding", "emulator/verify/torture", "emulator/verify/torture/load", "emulator/verify/torture/transferload", "emulator/verify/bench"},
 	}
 	only["github.com/ethereum/go-ethereum/accounts/abi"] = nil // tests alone: it makes Go types at run time, which are never freed
 	for _, p := range packages(t) {

@@ -10,10 +10,10 @@ import (
 
 	"github.com/ethereum/go-ethereum/core/types"
 
-	"github.com/fencepost/fencepost/emulator/pgproxy"
-	"github.com/fencepost/fencepost/emulator/processes"
-	"github.com/fencepost/fencepost/emulator/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/processes"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )

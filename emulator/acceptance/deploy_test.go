@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/fencepost/fencepost/emulator/cloudtasks"
+	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/processes"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/processes"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/tasks"
 	"github.com/fencepost/fencepost/shared/txmanager"

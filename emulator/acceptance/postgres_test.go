@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/checkers"
-	"github.com/fencepost/fencepost/emulator/pgproxy"
+	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/processes"
-	"github.com/fencepost/fencepost/emulator/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/processes"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 

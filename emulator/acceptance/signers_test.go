@@ -11,8 +11,8 @@ import (
 
 	"github.com/ethereum/go-ethereum/crypto"
 
-	"github.com/fencepost/fencepost/emulator/kms"
-	"github.com/fencepost/fencepost/emulator/remotesigner"
+	"github.com/fencepost/fencepost/emulator/fake/kms"
+	"github.com/fencepost/fencepost/emulator/fake/remotesigner"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/crash"

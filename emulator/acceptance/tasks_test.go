@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/fencepost/fencepost/emulator/cloudtasks"
+	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
 	"github.com/fencepost/fencepost/shared/tasks"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )

@@ -7,8 +7,9 @@ import (
 	"math/big"
 	"strings"
 
-	"github.com/fencepost/fencepost/emulator/checkers/money"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -29,10 +30,7 @@ func printBooks(ctx context.Context, s *stack.Stack, all []*wanted, out io.Write
 		len(all), len(answered), ends[transfer.Committed], ends[transfer.Failed], ends[transfer.RolledBack])
 	books, balanced := tables(evidence)
 	fmt.Fprint(out, books)
-	var found []money.Violation
-	for _, c := range money.All() {
-		found = append(found, c.Check(evidence)...)
-	}
+	found := promise.CheckAll(money.All(), evidence)
 	fmt.Fprintf(out, "\nPromises checked, one transfer and one account at a time: %d. %s", len(money.All()), money.Report(found))
 	if !balanced || len(found) > 0 || len(answered) != len(all) || ends[transfer.Committed]+ends[transfer.Failed]+ends[transfer.RolledBack] != len(all) {
 		fmt.Fprintln(out, "\nThe books do NOT balance.")

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/loopback"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/loopback"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/webhook"
 )

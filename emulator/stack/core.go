@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/processes"
-	"github.com/fencepost/fencepost/emulator/ubscore"
-	"github.com/fencepost/fencepost/emulator/ubsproxy"
+	"github.com/fencepost/fencepost/emulator/fake/ubscore"
+	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
+	"github.com/fencepost/fencepost/emulator/stack/processes"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 )
 

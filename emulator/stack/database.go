@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/emulator/pgproxy"
+	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 )

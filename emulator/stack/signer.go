@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/clef"
-	"github.com/fencepost/fencepost/emulator/kms"
-	"github.com/fencepost/fencepost/emulator/remotesigner"
+	"github.com/fencepost/fencepost/emulator/fake/clef"
+	"github.com/fencepost/fencepost/emulator/fake/kms"
+	"github.com/fencepost/fencepost/emulator/fake/remotesigner"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/signer/remote"
 	"github.com/fencepost/fencepost/shared/txmanager"

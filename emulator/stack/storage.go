@@ -7,7 +7,7 @@ import (
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 
-	"github.com/fencepost/fencepost/emulator/loopback"
+	"github.com/fencepost/fencepost/emulator/stack/loopback"
 )
 
 // markBucket is the bucket with the mark.

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/issuer"
+	"github.com/fencepost/fencepost/emulator/fake/issuer"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/store"

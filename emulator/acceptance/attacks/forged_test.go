@@ -14,7 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/emulator/kms"
+	"github.com/fencepost/fencepost/emulator/fake/kms"
 	"github.com/fencepost/fencepost/emulator/stack"
 )
 

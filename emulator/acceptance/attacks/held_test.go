@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/issuer"
+	"github.com/fencepost/fencepost/emulator/fake/issuer"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/processes"
+	"github.com/fencepost/fencepost/emulator/stack/processes"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/transfer"
 )

@@ -4,9 +4,9 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/fencepost/fencepost/emulator/cloudtasks"
+	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
+	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/ubsproxy"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const secret = "the core's secret"
 
-// saying returns a client of a server that gives this response to every request. emulator/ubscore
+// saying returns a client of a server that gives this response to every request. emulator/fake/ubscore
 // tests the real core.
 func saying(t *testing.T, status int, body string) *trading.Ledger {
 	t.Helper()

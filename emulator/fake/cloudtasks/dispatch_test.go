@@ -1,0 +1,330 @@
+package cloudtasks_test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
+)
+
+func TestTaskReachesItsTargetAsItWasCreated(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.queue("q", nil)
+	task := b.task(queue, "put")
+	r := task.GetHttpRequest()
+	r.Url, r.HttpMethod = b.target.url+"/a/b?c=d", cloudtaskspb.HttpMethod_PUT
+	r.Headers = map[string]string{
+		"content-type": "text/plain", "X-Mine": "kept", "Host": "elsewhere", "user-agent": "mine",
+		"X-Google-Mine": "no", "x-appengine-mine": "no", "X-CloudTasks-TaskRetryCount": "77",
+	}
+	b.create(queue, task)
+	got := b.wait(1)[0]
+	if got.method != "PUT" || got.path != "/a/b?c=d" || got.body != "body of put" || "http://"+got.host != b.target.url {
+		t.Errorf("got %s %s on %s with %q, want PUT /a/b?c=d with the body", got.method, got.path, got.host, got.body)
+	}
+	for header, want := range map[string]string{
+		"Content-Type": "text/plain", "X-Mine": "kept", "User-Agent": "Google-Cloud-Tasks",
+		"X-Google-Mine": "", "X-Appengine-Mine": "", "X-CloudTasks-TaskRetryCount": "0",
+	} {
+		if value := got.header.Get(header); value != want {
+			t.Errorf("%s: got %q, want %q", header, value, want)
+		}
+	}
+}
+
+func TestDefaultsArePostAndOctetStreamForABody(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.queue("q", nil)
+	empty := b.task(queue, "empty")
+	empty.GetHttpRequest().Body = nil
+	b.create(queue, empty)
+	b.create(queue, b.task(queue, "full"))
+	for _, got := range b.wait(2) {
+		want := map[string]string{"empty": "", "full": "application/octet-stream"}[got.header.Get("X-CloudTasks-TaskName")]
+		if value := got.header.Get("Content-Type"); got.method != "POST" || value != want {
+			t.Errorf("got %s with content type %q, want POST with %q", got.method, value, want)
+		}
+	}
+}
+
+func TestScheduleTimeIsNeverEarlyAndIsTheETA(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.queue("q", nil)
+	later := time.Now().Add(300 * time.Millisecond).Truncate(time.Microsecond)
+	for i, after := range []time.Duration{100, 0, 50} { // made in another order than due
+		task := b.task(queue, fmt.Sprint("t", i))
+		task.ScheduleTime = timestamppb.New(later.Add(after * time.Millisecond))
+		b.create(queue, task)
+	}
+	for _, got := range b.wait(3) {
+		id := got.header.Get("X-CloudTasks-TaskName")
+		due := later.Add(map[string]time.Duration{"t0": 100, "t1": 0, "t2": 50}[id] * time.Millisecond)
+		if early := due.Sub(got.at); early > 0 {
+			t.Errorf("got task %s %v early", id, early)
+		}
+		want := fmt.Sprintf("%d.%06d", due.Unix(), due.Nanosecond()/1000)
+		if eta := got.header.Get("X-CloudTasks-TaskETA"); eta != want {
+			t.Errorf("got ETA %s of task %s, want %s", eta, id, want)
+		}
+	}
+}
+
+func TestRetriesBackOffAndAreCountedOnTheTask(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.queue("q", &cloudtaskspb.Queue{RetryConfig: &cloudtaskspb.RetryConfig{MinBackoff: durationpb.New(50 * time.Millisecond)}})
+	release := make(chan struct{})
+	b.target.answers(func(n int, w http.ResponseWriter, _ *http.Request) {
+		if n < 3 {
+			w.WriteHeader(500 - 96*(n%2)) // 500, 404, 500
+			return
+		}
+		<-release
+	})
+	name := b.create(queue, b.task(queue, "x")).Name
+	calls := b.wait(4)
+	for i, least := range []time.Duration{50, 100, 200} {
+		if got := calls[i+1].at.Sub(calls[i].at); got < least*time.Millisecond {
+			t.Errorf("got retry %d after %v, want at least %dms", i+1, got, least)
+		}
+	}
+	got, err := b.get(name)
+	if err != nil {
+		t.Fatalf("get: %v", err)
+	}
+	if got.DispatchCount != 4 || got.ResponseCount != 3 || got.LastAttempt.ResponseTime != nil {
+		t.Errorf("got %d dispatches, %d responses and %v, want 4, 3 and an attempt in flight", got.DispatchCount, got.ResponseCount, got.LastAttempt)
+	}
+	if first := got.FirstAttempt.DispatchTime.AsTime(); !first.Before(got.LastAttempt.DispatchTime.AsTime()) || got.FirstAttempt.ScheduleTime != nil {
+		t.Errorf("got first attempt %v, want only its dispatch time", got.FirstAttempt)
+	}
+	close(release)
+	b.settled(queue)
+}
+
+func TestTaskRetryConfigOverridesTheQueues(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.queue("q", &cloudtaskspb.Queue{RetryConfig: &cloudtaskspb.RetryConfig{MinBackoff: durationpb.New(time.Hour)}})
+	b.target.statuses(500, 500, 500, 500)
+	task := b.task(queue, "x")
+	task.RetryConfig = &cloudtaskspb.RetryConfig{MaxAttempts: 3, MinBackoff: durationpb.New(time.Millisecond)}
+	b.create(queue, task)
+	b.wait(3)
+	b.settled(queue)
+	if got := len(b.target.got()); got != 3 {
+		t.Errorf("got %d attempts, want the task's own 3", got)
+	}
+}
+
+func TestRunTaskGoesWhateverTheQueueSays(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.pausedQueue("q")
+	task := b.task(queue, "x")
+	task.ScheduleTime = timestamppb.New(time.Now().Add(time.Hour))
+	task.RetryConfig = &cloudtaskspb.RetryConfig{MinBackoff: durationpb.New(time.Minute)}
+	name := b.create(queue, task).Name
+	b.target.statuses(500)
+	run := func() time.Time {
+		t.Helper()
+		called := time.Now()
+		if _, err := b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name}); err != nil {
+			t.Fatalf("run: %v", err)
+		}
+		return called
+	}
+	called := run()
+	b.wait(1)
+	b.eventually("the failure to be recorded", func() bool {
+		got, err := b.get(name)
+		return err == nil && got.ResponseCount == 1
+	})
+	got, err := b.get(name)
+	if err != nil {
+		t.Fatalf("get: %v", err)
+	}
+	if late := got.ScheduleTime.AsTime().Sub(called) - time.Minute; late < -time.Millisecond || late > 5*time.Second {
+		t.Errorf("got the next attempt %v off, want the time of the call plus the backoff of a minute", late)
+	}
+	run()
+	b.settled(queue)
+	_, err = b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name})
+	b.want(err, codes.NotFound, taskGone)
+}
+
+func TestRunTaskDispatchesATaskThatIsRunningAlready(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.queue("q", nil)
+	release := make(chan struct{})
+	b.target.answers(func(n int, w http.ResponseWriter, _ *http.Request) {
+		if n == 0 {
+			<-release
+			w.WriteHeader(500)
+		}
+	})
+	name := b.create(queue, b.task(queue, "x")).Name
+	b.wait(1)
+	if _, err := b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name}); err != nil {
+		t.Fatalf("run: %v", err)
+	}
+	b.settled(queue)
+	close(release) // its failure comes too late to matter
+	if got := len(b.target.got()); got != 2 {
+		t.Errorf("got %d requests, want 2", got)
+	}
+}
+
+func TestMaxConcurrentDispatchesIsHeld(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	const limit = 3
+	queue := b.queue("q", &cloudtaskspb.Queue{RateLimits: &cloudtaskspb.RateLimits{MaxConcurrentDispatches: limit}})
+	var mu sync.Mutex
+	running, peak := 0, 0
+	release := make(chan struct{})
+	b.target.answers(func(int, http.ResponseWriter, *http.Request) {
+		mu.Lock()
+		running++
+		peak = max(peak, running)
+		mu.Unlock()
+		<-release
+		mu.Lock()
+		running--
+		mu.Unlock()
+	})
+	for i := range 20 {
+		b.create(queue, b.task(queue, fmt.Sprint("t", i)))
+	}
+	b.wait(limit)
+	if got := b.server.Stats()[queue].Dispatched; got != limit {
+		t.Errorf("got %d dispatched while none has answered, want %d", got, limit)
+	}
+	close(release)
+	b.settled(queue)
+	if peak != limit {
+		t.Errorf("got %d at once, want %d", peak, limit)
+	}
+}
+
+func TestDispatchRateIsHeldAfterTheBurst(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	const rate, tasks = 20, 35 // a burst of 20, then 15 more at 20 a second
+	name := b.pausedQueue("q")
+	if _, err := b.client.UpdateQueue(t.Context(), &cloudtaskspb.UpdateQueueRequest{Queue: &cloudtaskspb.Queue{
+		Name: name, RateLimits: &cloudtaskspb.RateLimits{MaxDispatchesPerSecond: rate}}}); err != nil {
+		t.Fatalf("update: %v", err)
+	}
+	for i := range tasks {
+		b.create(name, b.task(name, fmt.Sprint("t", i)))
+	}
+	begun := time.Now()
+	b.resume(name)
+	calls := b.wait(tasks)
+	if took, least := calls[tasks-1].at.Sub(begun), time.Duration(tasks-rate)*time.Second/rate; took < least {
+		t.Errorf("got %d requests in %v, want at least %v", tasks, took, least)
+	}
+	b.settled(name)
+}
+
+func TestRetryAfterHoldsBackTheTaskAndTheWholeQueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.queue("q", nil)
+	b.target.answers(func(n int, w http.ResponseWriter, _ *http.Request) {
+		if n == 0 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	name := b.create(queue, b.task(queue, "busy")).Name
+	b.eventually("the refusal to be recorded", func() bool {
+		got, err := b.get(name)
+		return err == nil && got.ResponseCount == 1
+	})
+	b.create(queue, b.task(queue, "other"))
+	calls := b.wait(3)
+	for i, c := range calls[1:] {
+		if got := c.at.Sub(calls[0].at); got < time.Second {
+			t.Errorf("got request %d %v after Retry-After: 1, want at least a second", i+1, got)
+		}
+	}
+	b.settled(queue)
+}
+
+func TestRetryAfterDelaysItsOwnTaskInFull(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.queue("q", nil)
+	b.target.answers(func(_ int, w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	begun := time.Now()
+	name := b.create(queue, b.task(queue, "busy")).Name
+	b.eventually("a retry a minute later, beyond the hold of the queue", func() bool {
+		got, err := b.get(name)
+		return err == nil && got.ScheduleTime.AsTime().Sub(begun) >= time.Minute
+	})
+}
+
+func TestUnreachableTargetIsRetried(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.queue("q", nil)
+	var mu sync.Mutex
+	seen := ""
+	b.target.answers(func(n int, w http.ResponseWriter, r *http.Request) {
+		if n == 0 {
+			panic(http.ErrAbortHandler) // cuts the connection
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		seen = r.Header.Get("X-CloudTasks-TaskPreviousResponse")
+	})
+	b.create(queue, b.task(queue, "x"))
+	b.settled(queue)
+	if seen != strconv.Itoa(http.StatusServiceUnavailable) {
+		t.Errorf("got previous response %q, want 503", seen)
+	}
+}
+
+func TestLateAnswerOfADeletedTaskChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{DedupWindow: cloudtasks.NoWindow})
+	queue := b.queue("q", nil)
+	release := make(chan struct{})
+	b.target.answers(func(n int, w http.ResponseWriter, _ *http.Request) {
+		if n == 0 {
+			<-release
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	name := b.create(queue, b.task(queue, "x")).Name
+	b.wait(1)
+	if err := b.client.DeleteTask(t.Context(), &cloudtaskspb.DeleteTaskRequest{Name: name}); err != nil {
+		t.Fatalf("delete: %v", err)
+	}
+	close(release)
+	last := b.task(queue, "last") // long after a wrong retry would be due
+	last.ScheduleTime = timestamppb.New(time.Now().Add(200 * time.Millisecond))
+	b.create(queue, last)
+	b.settled(queue)
+	if got := len(b.target.got()); got != 2 {
+		t.Errorf("got %d requests, want 2: the deleted task is not retried", got)
+	}
+}

@@ -1,0 +1,162 @@
+package cloudtasks_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"google.golang.org/grpc/codes"
+
+	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
+)
+
+func TestFaultCopiesDeliverATaskSeveralTimesAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	b.server.SetFaults(cloudtasks.Faults{Copies: 3, Seed: 1})
+	queue := b.queue("q", nil)
+	const tasks = 30
+	for i := range tasks {
+		b.create(queue, b.task(queue, fmt.Sprint("t", i)))
+	}
+	b.settled(queue)
+	sent := b.server.Stats()[queue].Dispatched
+	copies := make(map[string]int)
+	for _, c := range b.wait(sent) {
+		copies[c.header.Get("X-CloudTasks-TaskName")]++
+	}
+	seen := make(map[int]bool)
+	for _, n := range copies {
+		seen[n] = true
+	}
+	if len(copies) != tasks || len(seen) != 3 || !seen[1] || !seen[2] || !seen[3] {
+		t.Errorf("got %d tasks delivered, in numbers of copies %v, want %d, in 1 to 3", len(copies), seen, tasks)
+	}
+}
+
+func TestTaskWithCopiesIsDoneWhenOneSucceedsAndRetriedOnceWhenAllFail(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	b.server.SetFaults(cloudtasks.Faults{Copies: 2, Seed: 1})
+	queue := b.queue("q", nil)
+	b.target.answers(func(_ int, w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-CloudTasks-TaskRetryCount") == "0" {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	const tasks = 20
+	for i := range tasks {
+		b.create(queue, b.task(queue, fmt.Sprint("t", i)))
+	}
+	b.settled(queue)
+	for _, c := range b.wait(b.server.Stats()[queue].Dispatched) {
+		if got := c.header.Get("X-CloudTasks-TaskRetryCount"); got > "1" {
+			t.Errorf("got retry %s, want each task done at its first", got)
+		}
+	}
+}
+
+func TestFaultDelayReordersDeliveries(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	b.server.SetFaults(cloudtasks.Faults{Delay: 200 * time.Millisecond, Seed: 1})
+	queue := b.queue("q", nil)
+	var made, got []string
+	for i := range 10 {
+		made = append(made, fmt.Sprint("t", i))
+		b.create(queue, b.task(queue, made[i]))
+	}
+	for _, c := range b.wait(len(made)) {
+		got = append(got, c.header.Get("X-CloudTasks-TaskName"))
+	}
+	if slices.Equal(got, made) {
+		t.Errorf("got the order of creation %v, want another", got)
+	}
+	b.settled(queue)
+}
+
+func TestFaultDropLosesTheTaskAndBurnsItsName(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.queue("q", nil)
+	b.server.SetFaults(cloudtasks.Faults{Drop: 1})
+	name := b.create(queue, b.task(queue, "lost")).Name
+	b.server.SetFaults(cloudtasks.Faults{})
+	b.want(b.try(queue, b.task(queue, "lost")), codes.AlreadyExists, "")
+	_, err := b.get(name)
+	b.want(err, codes.NotFound, taskGone)
+	b.create(queue, b.task(queue, "kept"))
+	b.wait(1)
+	b.settled(queue)
+	if calls := b.target.got(); len(calls) != 1 || calls[0].body != "body of kept" {
+		t.Errorf("got %d requests, want only that of the kept task", len(calls))
+	}
+}
+
+func TestFaultDropAckRunsATaskAgainThatSucceeded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.queue("q", nil)
+	b.server.SetFaults(cloudtasks.Faults{DropAck: 1})
+	b.create(queue, b.task(queue, "x"))
+	b.wait(2)
+	b.server.SetFaults(cloudtasks.Faults{})
+	b.settled(queue)
+	if got := b.target.got()[1].header.Get("X-CloudTasks-TaskPreviousResponse"); got != "504" {
+		t.Errorf("got previous response %q, want 504", got)
+	}
+}
+
+func TestFaultDropResponseStoresTheTaskAndAnswersUnavailable(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.pausedQueue("q")
+	b.server.SetFaults(cloudtasks.Faults{DropResponse: 1})
+	b.want(b.try(queue, b.task(queue, "x")), codes.Unavailable, "")
+	b.server.SetFaults(cloudtasks.Faults{Unavailable: true})
+	b.want(b.try(queue, b.task(queue, "y")), codes.Unavailable, "")
+	b.server.SetFaults(cloudtasks.Faults{})
+	b.want(b.try(queue, b.task(queue, "x")), codes.AlreadyExists, "")
+	b.want(b.try(queue, b.task(queue, "y")), codes.OK, "")
+}
+
+func TestFaultProbabilityHitsThatShare(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	b.server.SetFaults(cloudtasks.Faults{Drop: 0.5, Seed: 7})
+	queue := b.pausedQueue("q")
+	const tasks = 200
+	for range tasks {
+		b.create(queue, b.task(queue, ""))
+	}
+	if kept := b.server.Stats()[queue].Pending; kept < tasks/4 || kept > tasks*3/4 {
+		t.Errorf("got %d of %d kept with a half dropped, want about half", kept, tasks)
+	}
+}
+
+func TestEmptyThrowsAwayTasksButKeepsTheirNamesBurnt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.pausedQueue("q")
+	name := b.create(queue, b.task(queue, "one")).Name
+	b.create(queue, b.task(queue, "two"))
+	if got, err := b.server.Empty(queue); got != 2 || err != nil {
+		t.Errorf("got %d, %v, want 2 tasks thrown away", got, err)
+	}
+	b.want(b.try(queue, b.task(queue, "one")), codes.AlreadyExists, "")
+	_, err := b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name})
+	b.want(err, codes.NotFound, taskGone)
+	b.resume(queue)
+	b.create(queue, b.task(queue, "three"))
+	b.wait(1)
+	b.settled(queue)
+	if got := len(b.target.got()); got != 1 {
+		t.Errorf("got %d requests, want only that of the task made afterwards", got)
+	}
+	if _, err := b.server.Empty(location + "/queues/absent"); err == nil {
+		t.Error("got no error for an absent queue, want one")
+	}
+}

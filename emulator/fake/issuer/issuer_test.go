@@ -1,0 +1,305 @@
+package issuer_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/fencepost/fencepost/emulator/fake/issuer"
+	"github.com/fencepost/fencepost/shared/web"
+	"go.uber.org/goleak"
+)
+
+const (
+	tasks    = "tasks@fencepost.test"
+	tenant   = "tenant@fencepost.test"
+	audience = "https://internal.fencepost.test"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func start(t *testing.T, o issuer.Options) *issuer.Issuer {
+	t.Helper()
+	o.Accounts = []string{tasks, tenant}
+	i, err := issuer.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = i.Close() })
+	return i
+}
+
+func verifier(t *testing.T, i *issuer.Issuer, refresh time.Duration) *web.Verifier {
+	t.Helper()
+	v, err := web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience, KeysRefresh: refresh})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func token(t *testing.T, i *issuer.Issuer, email string) string {
+	t.Helper()
+	text, err := i.Token(t.Context(), email, audience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func flawed(t *testing.T, i *issuer.Issuer, flaw issuer.Flaw) string {
+	t.Helper()
+	text, err := i.FlawedToken(tasks, audience, flaw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func request(token string) *http.Request {
+	r := httptest.NewRequest("POST", "/internal/advance", nil)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return r
+}
+
+func code(err error) string {
+	var p *web.Problem
+	if errors.As(err, &p) {
+		return p.Code.Name
+	}
+	return ""
+}
+
+func TestValidTokenIsAcceptedWithBothAlgorithms(t *testing.T) {
+	t.Parallel()
+	for _, algorithm := range []string{"RS256", "ES256"} {
+		i := start(t, issuer.Options{Algorithm: algorithm})
+		got, err := verifier(t, i, 0).Authenticate(request(token(t, i, tasks)))
+		if err != nil {
+			t.Fatalf("%s: got %v, want no error", algorithm, err)
+		}
+		if got.Email != tasks || !got.EmailVerified || len(got.Subject) != 21 {
+			t.Errorf("%s: got %+v, want the verified e-mail %s and a subject of 21 digits", algorithm, got, tasks)
+		}
+	}
+}
+
+func TestEveryFlawIsUnauthorized(t *testing.T) {
+	t.Parallel()
+	for _, algorithm := range []string{"RS256", "ES256"} {
+		i := start(t, issuer.Options{Algorithm: algorithm})
+		v := verifier(t, i, 0)
+		for flaw := issuer.Expired; flaw <= issuer.Tampered; flaw++ {
+			r := request(flawed(t, i, flaw))
+			id, err := v.Authenticate(r)
+			if got, want := code(err), "UNAUTHORIZED"; got != want {
+				t.Errorf("%s, flaw %d: got %q (%v) and %+v, want %q", algorithm, flaw, got, err, id, want)
+			}
+		}
+	}
+}
+
+func TestATokenForAnotherAudienceOrAlgorithmIsUnauthorized(t *testing.T) {
+	t.Parallel()
+	i := start(t, issuer.Options{})
+	other, err := i.Token(t.Context(), tasks, "https://elsewhere.fencepost.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := verifier(t, i, 0).Authenticate(request(other)); code(err) != "UNAUTHORIZED" {
+		t.Errorf("got %v for another audience, want UNAUTHORIZED", err)
+	}
+	v, err := web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience, Algorithms: []string{"ES256"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Authenticate(request(token(t, i, tasks))); code(err) != "UNAUTHORIZED" {
+		t.Errorf("got %v for RS256 where only ES256 is accepted, want UNAUTHORIZED", err)
+	}
+}
+
+func TestRefusalHasAShortReasonOnly(t *testing.T) {
+	t.Parallel()
+	i := start(t, issuer.Options{})
+	v := verifier(t, i, 0)
+	for text, want := range map[string]string{
+		flawed(t, i, issuer.Expired):     "expired",
+		flawed(t, i, issuer.WrongIssuer): "not a valid one",
+		"":                               "no bearer token",
+		"not.a":                          "not one bearer token",
+	} {
+		rec := httptest.NewRecorder()
+		_, err := v.Authenticate(request(text))
+		web.Fail(rec, request(""), err)
+		if got := rec.Body.String(); !strings.Contains(got, want) || strings.Contains(got, "oidc") || strings.Contains(got, i.URL()) {
+			t.Errorf("got body %s, want %q and nothing of the inside", got, want)
+		}
+		if got := rec.Header().Get("WWW-Authenticate"); !strings.HasPrefix(got, "Bearer") {
+			t.Errorf("got WWW-Authenticate %q, want a Bearer challenge", got)
+		}
+	}
+}
+
+func TestTwoAuthorizationHeadersAreUnauthorized(t *testing.T) {
+	t.Parallel()
+	i := start(t, issuer.Options{})
+	r := request(token(t, i, tasks))
+	r.Header.Add("Authorization", "Bearer "+token(t, i, tenant))
+	if _, err := verifier(t, i, 0).Authenticate(r); code(err) != "UNAUTHORIZED" {
+		t.Errorf("got %v, want UNAUTHORIZED", err)
+	}
+}
+
+func TestUnreachableKeysAreUnavailableNotUnauthorized(t *testing.T) {
+	t.Parallel()
+	i := start(t, issuer.Options{})
+	text, unseen := token(t, i, tasks), token(t, i, tenant)
+	warm, cold := verifier(t, i, 0), verifier(t, i, 0)
+	if _, err := warm.Authenticate(request(text)); err != nil {
+		t.Fatalf("got %v, want no error", err)
+	}
+	if err := i.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cold.Authenticate(request(text)); code(err) != "UNAVAILABLE" {
+		t.Errorf("got %v without keys, want UNAVAILABLE", err)
+	}
+	if _, err := warm.Authenticate(request(unseen)); err != nil {
+		t.Errorf("got %v for a token never seen, with keys in memory, want no error", err)
+	}
+}
+
+func TestKeysThatAnswerAnErrorAreUnavailable(t *testing.T) {
+	t.Parallel()
+	i := start(t, issuer.Options{})
+	v, err := web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.URL() + "/missing", Audience: audience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Authenticate(request(token(t, i, tasks))); code(err) != "UNAVAILABLE" {
+		t.Errorf("got %v from a key set that answers 404, want UNAVAILABLE", err)
+	}
+}
+
+func TestANewKeyIsFetchedWhenATokenNamesIt(t *testing.T) {
+	t.Parallel()
+	i := start(t, issuer.Options{Algorithm: "ES256"})
+	v := verifier(t, i, time.Nanosecond)
+	old := token(t, i, tasks)
+	if _, err := v.Authenticate(request(old)); err != nil {
+		t.Fatalf("got %v, want no error", err)
+	}
+	if err := i.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := v.Authenticate(request(token(t, i, tasks)))
+	if err != nil {
+		t.Errorf("got %v for the new key's token, want no error", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for code(err) != "UNAUTHORIZED" { // the old keys are in use for a moment longer; nothing verified by them is kept
+		if _, err = v.Authenticate(request(old)); ctx.Err() != nil {
+			t.Fatalf("got %v for the old key's token, want UNAUTHORIZED", err)
+		}
+	}
+}
+
+func TestMadeUpKeyIDsDoNotHammerTheIssuer(t *testing.T) {
+	t.Parallel()
+	i := start(t, issuer.Options{Algorithm: "ES256"})
+	v := verifier(t, i, time.Hour)
+	for range 20 {
+		if _, err := v.Authenticate(request(flawed(t, i, issuer.UnknownKey))); code(err) != "UNAUTHORIZED" {
+			t.Fatalf("got %v, want UNAUTHORIZED", err)
+		}
+	}
+	if _, err := v.Authenticate(request(token(t, i, tasks))); err != nil {
+		t.Errorf("got %v, want no error", err)
+	}
+	if got, want := i.KeyFetches(), int64(1); got != want {
+		t.Errorf("got %d fetches of the keys, want %d", got, want)
+	}
+}
+
+func TestOnlyTheNamedAccountsGetIn(t *testing.T) {
+	t.Parallel()
+	i := start(t, issuer.Options{})
+	in := 0
+	guard := web.RequireAccounts(verifier(t, i, 0), tasks)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if id, ok := web.IdentityOf(r.Context()); !ok || id.Email != tasks {
+			t.Errorf("got identity %+v, want %s", id, tasks)
+		}
+		in++
+	}))
+	forged := request("")
+	forged.Header.Set("X-CloudTasks-QueueName", "advance")
+	forged.Header.Set("X-CloudScheduler", "true")
+	for _, tc := range []struct {
+		name string
+		r    *http.Request
+		want int
+	}{
+		{"named account", request(token(t, i, tasks)), http.StatusOK},
+		{"other account", request(token(t, i, tenant)), http.StatusForbidden},
+		{"e-mail not verified", request(flawed(t, i, issuer.EmailNotVerified)), http.StatusForbidden},
+		{"no e-mail", request(flawed(t, i, issuer.NoEmail)), http.StatusForbidden},
+		{"expired", request(flawed(t, i, issuer.Expired)), http.StatusUnauthorized},
+		{"headers of Cloud Tasks and Scheduler, no token", forged, http.StatusUnauthorized},
+	} {
+		rec := httptest.NewRecorder()
+		guard.ServeHTTP(rec, tc.r)
+		if rec.Code != tc.want {
+			t.Errorf("%s: got %d, want %d", tc.name, rec.Code, tc.want)
+		}
+	}
+	if in != 1 {
+		t.Errorf("got %d requests let in, want 1", in)
+	}
+}
+
+func TestVerifierRefusesOptionsThatWouldBeUnsafe(t *testing.T) {
+	t.Parallel()
+	good := web.VerifierOptions{Issuer: "https://i.test", JWKSURL: "https://i.test/k", Audience: "a"}
+	noAudience, hmac, none := good, good, good
+	noAudience.Audience, hmac.Algorithms, none.Algorithms = "", []string{"HS256"}, []string{"RS256", "none"}
+	for _, o := range []web.VerifierOptions{noAudience, hmac, none} {
+		if v, err := web.NewVerifier(o); err == nil {
+			t.Errorf("got %v for %+v, want an error", v, o)
+		}
+	}
+}
+
+func TestAnUnknownAccountGetsNoToken(t *testing.T) {
+	t.Parallel()
+	i := start(t, issuer.Options{})
+	if _, err := i.Token(t.Context(), "new@fencepost.test", audience); !errors.Is(err, issuer.ErrUnknownAccount) {
+		t.Errorf("got %v, want ErrUnknownAccount", err)
+	}
+	i.AddAccount("new@fencepost.test")
+	if _, err := i.Token(t.Context(), "new@fencepost.test", audience); err != nil {
+		t.Errorf("got %v for an account that was added, want no error", err)
+	}
+}
+
+func TestDiscoveryLeadsAStandardClientToTheKeys(t *testing.T) {
+	t.Parallel()
+	i := start(t, issuer.Options{})
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	ctx := oidc.ClientContext(context.Background(), &http.Client{Transport: transport})
+	provider, err := oidc.NewProvider(ctx, i.URL())
+	if err != nil {
+		t.Fatalf("got %v, want a discovery document", err)
+	}
+	if _, err := provider.Verifier(&oidc.Config{ClientID: audience}).Verify(ctx, token(t, i, tenant)); err != nil {
+		t.Errorf("got %v, want the token verified by the discovered keys", err)
+	}
+}

@@ -1,0 +1,44 @@
+package issuer_test
+
+import (
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/fake/issuer"
+)
+
+// A user's token contains the holder's id only.
+func TestUserTokenContainsOnlyTheID(t *testing.T) {
+	t.Parallel()
+	i := start(t, issuer.Options{})
+	text, err := i.UserToken(77, audience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := verifier(t, i, 0).Authenticate(request(text))
+	if err != nil || got.Subject != "77" || got.Email != "" || got.EmailVerified {
+		t.Errorf("identity: got %+v, %v; want subject 77 and no e-mail", got, err)
+	}
+}
+
+// A user's token with any flaw is refused as unauthorized.
+func TestEveryFlawOfAUsersTokenIsUnauthorized(t *testing.T) {
+	t.Parallel()
+	i := start(t, issuer.Options{Algorithm: "ES256"})
+	v := verifier(t, i, 0)
+	for flaw := issuer.Expired; flaw <= issuer.Tampered; flaw++ {
+		text, err := i.FlawedUserToken(77, audience, flaw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id, err := v.Authenticate(request(text)); code(err) != "UNAUTHORIZED" {
+			t.Errorf("flaw %d: got %+v, %v; want UNAUTHORIZED", flaw, id, err)
+		}
+	}
+	text, err := i.UserToken(77, "https://elsewhere.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, err := v.Authenticate(request(text)); code(err) != "UNAUTHORIZED" {
+		t.Errorf("for another audience: got %+v, %v; want UNAUTHORIZED", id, err)
+	}
+}

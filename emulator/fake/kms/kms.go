@@ -1,0 +1,186 @@
+// Package kms is the emulator's Cloud KMS over gRPC, as Google's client calls it. It signs digests with
+// real keys on secp256k1, and returns their public keys.
+//
+// For tests it also answers wrongly in one chosen way; see [Fault].
+package kms
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"hash/crc32"
+	"math/big"
+	"net"
+	"sync"
+	"time"
+
+	"cloud.google.com/go/kms/apiv1/kmspb"
+	"github.com/ethereum/go-ethereum/crypto"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/fencepost/fencepost/emulator/fake/faultswitch"
+)
+
+// Server has keys by the full names of their versions. Several goroutines can use it. Make one with
+// [Start].
+type Server struct {
+	kmspb.UnimplementedKeyManagementServiceServer
+
+	server *grpc.Server
+	addr   string
+
+	mu    sync.Mutex
+	keys  map[string]*ecdsa.PrivateKey
+	macs  map[string][]byte
+	delay time.Duration
+
+	*faultswitch.Switch[Fault]
+}
+
+// Start serves on a free port of 127.0.0.1 until [Server.Close].
+func Start() (*Server, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen as Cloud KMS: %w", err)
+	}
+	s := &Server{server: grpc.NewServer(), addr: l.Addr().String(), keys: map[string]*ecdsa.PrivateKey{}, Switch: faultswitch.New[Fault]()}
+	kmspb.RegisterKeyManagementServiceServer(s.server, s)
+	go func() { _ = s.server.Serve(l) }() // ends with Close
+	return s, nil
+}
+
+// Addr is host:port of the server.
+func (s *Server) Addr() string { return s.addr }
+
+// Close ends serving at once and releases requests that hang.
+func (s *Server) Close() {
+	s.SetFault(None)
+	s.server.Stop()
+}
+
+// Add adds a key as the first version of the named key, and returns the version's full name.
+func (s *Server) Add(name string, key *ecdsa.PrivateKey) string {
+	version := Version(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys[version] = key
+	return version
+}
+
+// Import adds the key of one name under another name too, as an imported key, and returns the version's
+// full name.
+func (s *Server) Import(from, name string) string {
+	key, _, _ := s.now(Version(from))
+	return s.Add(name, key)
+}
+
+// Version returns the full name of the first version of a key.
+func Version(name string) string {
+	return "projects/emulator/locations/local/keyRings/signers/cryptoKeys/" + name + "/cryptoKeyVersions/1"
+}
+
+func (s *Server) now(name string) (key *ecdsa.PrivateKey, f Fault, release <-chan struct{}) {
+	f, release = s.Current()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keys[name], f, release
+}
+
+// SetDelay delays each later signature.
+func (s *Server) SetDelay(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delay = d
+}
+
+// AsymmetricSign implements the call. Half of the signatures have the higher s, as those of KMS do.
+func (s *Server) AsymmetricSign(ctx context.Context, q *kmspb.AsymmetricSignRequest) (*kmspb.AsymmetricSignResponse, error) {
+	key, fault, release := s.now(q.GetName())
+	digest := q.GetDigest().GetSha256()
+	s.Record(hex.EncodeToString(digest))
+	s.mu.Lock()
+	delay := s.delay
+	s.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	if err := fault.before(ctx, release); err != nil {
+		return nil, err
+	}
+	switch {
+	case key == nil:
+		return nil, status.Errorf(codes.NotFound, "CryptoKeyVersion %s not found.", q.GetName())
+	case len(digest) != 32:
+		return nil, status.Error(codes.InvalidArgument, "Digest length must be 32 bytes for this key.")
+	case q.GetDigestCrc32C() != nil && q.GetDigestCrc32C().GetValue() != checksum(digest):
+		return nil, status.Error(codes.InvalidArgument, "The checksum in field digest_crc32c did not match the data in field digest.")
+	}
+	if fault == AnotherKey {
+		key, _ = crypto.GenerateKey()
+	}
+	signature, err := sign(key, digest, fault)
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return fault.after(&kmspb.AsymmetricSignResponse{
+		Name: q.GetName(), Signature: signature, SignatureCrc32C: wrapperspb.Int64(checksum(signature)),
+		VerifiedDigestCrc32C: q.GetDigestCrc32C() != nil, ProtectionLevel: kmspb.ProtectionLevel_HSM,
+	}), nil
+}
+
+// sign returns the signature of the digest in DER.
+func sign(key *ecdsa.PrivateKey, digest []byte, fault Fault) ([]byte, error) {
+	if key == nil {
+		return nil, fmt.Errorf("no key")
+	}
+	plain, err := crypto.Sign(digest, key)
+	if err != nil {
+		return nil, err
+	}
+	r, low := new(big.Int).SetBytes(plain[:32]), new(big.Int).SetBytes(plain[32:64])
+	if fault == HighS || fault != LowS && digest[31]&1 == 1 {
+		low.Sub(crypto.S256().Params().N, low)
+	}
+	return fault.encode(r, low)
+}
+
+// GetPublicKey implements the call.
+func (s *Server) GetPublicKey(ctx context.Context, q *kmspb.GetPublicKeyRequest) (*kmspb.PublicKey, error) {
+	key, fault, release := s.now(q.GetName())
+	if err := fault.before(ctx, release); err != nil {
+		return nil, err
+	}
+	if key == nil {
+		return nil, status.Errorf(codes.NotFound, "CryptoKeyVersion %s not found.", q.GetName())
+	}
+	text := string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: append(header[:len(header):len(header)], crypto.FromECDSAPub(&key.PublicKey)...)}))
+	answer := &kmspb.PublicKey{
+		Name: q.GetName(), Pem: text, PemCrc32C: wrapperspb.Int64(checksum([]byte(text))),
+		Algorithm: kmspb.CryptoKeyVersion_EC_SIGN_SECP256K1_SHA256, ProtectionLevel: kmspb.ProtectionLevel_HSM,
+	}
+	switch fault {
+	case BadChecksum:
+		answer.PemCrc32C.Value ^= 1
+	case AnotherName:
+		answer.Name += "0"
+	case AnotherCurve:
+		answer.Algorithm = kmspb.CryptoKeyVersion_EC_SIGN_P256_SHA256
+	}
+	return answer, nil
+}
+
+// header precedes the 65 bytes of a public key on secp256k1 in DER (RFC 5480): a sequence of the
+// algorithm and a bit string.
+var header = []byte{0x30, 0x56, 0x30, 0x10, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01,
+	0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x0a, 0x03, 0x42, 0x00}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(b []byte) int64 { return int64(crc32.Checksum(b, castagnoli)) }

@@ -1,0 +1,62 @@
+package kms_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/fake/kms"
+	"github.com/fencepost/fencepost/shared/intentmac"
+	kmssigner "github.com/fencepost/fencepost/shared/signer/kms"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// Cloud KMS verifies its own MACs. A damaged or missing answer leaves the result unknown: it never counts
+// as a forged MAC.
+func TestDamagedKMSAnswerIsNoForgedMAC(t *testing.T) {
+	t.Parallel()
+	server, err := kms.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	client := kmssigner.New(kmssigner.Options{Endpoint: server.Addr(), Timeout: 20 * time.Second})
+	t.Cleanup(func() { _ = client.Close() })
+	fresh := func() *intentmac.Keys { // has no MAC in its cache
+		keys, err := intentmac.New([]string{"gcpkms:" + server.AddMAC("intents", make([]byte, 32))}, client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	terms := txmanager.IntentTerms{TxID: "a", Submitter: "b", RequestID: "c", Caller: "d", Fingerprint: make([]byte, 32)}
+	m, err := fresh().Make(t.Context(), terms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := intentmac.New([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if same, err := plain.Make(t.Context(), terms); err != nil || string(same.Sum) != string(m.Sum) || same.Key == m.Key {
+		t.Errorf("by the same key in a secret: got %+v, %v; want the MAC %x under another id", same, err, m.Sum)
+	}
+	if err := fresh().Verify(t.Context(), terms, m); err != nil {
+		t.Errorf("its own MAC: got %v, want none", err)
+	}
+	forged := terms
+	forged.RequestID = "another"
+	if err := fresh().Verify(t.Context(), forged, m); !errors.Is(err, txmanager.ErrForged) {
+		t.Errorf("of another intent: got %v, want ErrForged", err)
+	}
+	for name, fault := range map[string]kms.Fault{"unavailable": kms.Unavailable, "forbidden": kms.Forbidden, "damaged": kms.BadChecksum, "another key's": kms.AnotherName} {
+		server.SetFault(fault)
+		if err := fresh().Verify(t.Context(), forged, m); err == nil || errors.Is(err, txmanager.ErrForged) {
+			t.Errorf("%s: got %v, want an error that is not ErrForged", name, err)
+		}
+		if _, err := fresh().Make(t.Context(), terms); err == nil {
+			t.Errorf("%s: got a MAC, want none", name)
+		}
+	}
+}

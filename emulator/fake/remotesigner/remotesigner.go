@@ -1,0 +1,207 @@
+// Package remotesigner is the emulator's signing service. It signs by eth_signTransaction over HTTP with
+// its own keys, for callers with its token.
+//
+// For tests it also answers wrongly in one chosen way; see [Fault].
+package remotesigner
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/subtle"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/big"
+	"net/http"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/fencepost/fencepost/emulator/fake/faultswitch"
+	"github.com/fencepost/fencepost/emulator/stack/loopback"
+)
+
+// Options describe a service.
+type Options struct {
+	Token string              // the bearer token required; "": none
+	Keys  []*ecdsa.PrivateKey // of its accounts
+	Style Style               // of its answers
+}
+
+// Style is the form of a service's answers.
+type Style int
+
+// Web3signer answers eth_signTransaction with hex digits, clef
+// account_signTransaction with an object.
+const (
+	Web3signer Style = iota
+	Clef
+)
+
+// Server is a signing service and an [http.Handler]. Several goroutines can use it.
+type Server struct {
+	options Options
+	keys    map[common.Address]*ecdsa.PrivateKey
+	server  *loopback.Server
+
+	*faultswitch.Switch[Fault]
+}
+
+// New returns a service without a listener.
+func New(o Options) *Server {
+	s := &Server{options: o, keys: map[common.Address]*ecdsa.PrivateKey{}, Switch: faultswitch.New[Fault]()}
+	for _, key := range o.Keys {
+		s.keys[crypto.PubkeyToAddress(key.PublicKey)] = key
+	}
+	return s
+}
+
+// Start serves on a free port of 127.0.0.1 until [Server.Close].
+func Start(o Options) (*Server, error) {
+	s := New(o)
+	var err error
+	if s.server, err = loopback.Serve("", s); err != nil {
+		return nil, fmt.Errorf("listen as a remote signer: %w", err)
+	}
+	return s, nil
+}
+
+// URL is the service's address.
+func (s *Server) URL() string { return s.server.URL() }
+
+// Close ends serving at once and releases requests that hang.
+func (s *Server) Close() error {
+	s.SetFault(None)
+	if s.server == nil {
+		return nil
+	}
+	return s.server.Close()
+}
+
+// call is a JSON-RPC request.
+type call struct {
+	ID     json.RawMessage   `json:"id"`
+	Method string            `json:"method"`
+	Params []json.RawMessage `json:"params"`
+}
+
+// ServeHTTP answers one call.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if want := "Bearer " + s.options.Token; s.options.Token != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(want)) != 1 {
+		http.Error(w, "send the service's bearer token", http.StatusUnauthorized)
+		return
+	}
+	var c call
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&c); err != nil {
+		http.Error(w, "not JSON-RPC", http.StatusBadRequest)
+		return
+	}
+	if len(c.Params) == 1 {
+		s.Record(string(c.Params[0]))
+	}
+	fault, release := s.Current()
+	if fault.replaceAnswer(w, r, release) {
+		return
+	}
+	answer := map[string]any{"jsonrpc": "2.0", "id": c.ID}
+	if result, refusal := s.answer(r.Context(), c, fault); refusal != nil {
+		answer["error"] = refusal
+	} else {
+		answer["result"] = result
+	}
+	w.Header().Set("Content-Type", "application/json")
+	switch fault {
+	case BothAnswers:
+		answer["error"] = refusal{-32000, "not approved"}
+	case QuotedToken:
+		answer["error"] = refusal{-32000, "not approved for " + r.Header.Get("Authorization")}
+	case BrokenAnswer:
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+	_ = json.NewEncoder(w).Encode(answer) // the caller may have left
+}
+
+// refusal is a JSON-RPC error.
+type refusal struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+func (s *Server) answer(_ context.Context, c call, fault Fault) (any, *refusal) {
+	sign, list := "eth_signTransaction", "eth_accounts"
+	if s.options.Style == Clef {
+		sign, list = "account_signTransaction", "account_list"
+	}
+	switch {
+	case c.Method == list && fault != NoList:
+		return slices.Collect(maps.Keys(s.keys)), nil
+	case c.Method != sign || len(c.Params) != 1:
+		return nil, &refusal{-32601, "the method " + c.Method + " does not exist"}
+	}
+	var args arguments
+	if err := json.Unmarshal(c.Params[0], &args); err != nil {
+		return nil, &refusal{-32602, err.Error()}
+	}
+	key := s.keys[args.From]
+	if key == nil {
+		return nil, &refusal{-32000, "no key for given address or file"}
+	}
+	raw, err := args.sign(key, fault)
+	switch {
+	case err != nil:
+		return nil, &refusal{-32000, err.Error()}
+	case s.options.Style == Clef:
+		return map[string]any{"raw": hexutil.Bytes(raw), "tx": map[string]any{}}, nil
+	}
+	return hexutil.Bytes(raw), nil
+}
+
+// arguments are a transaction to be signed.
+type arguments struct {
+	From    common.Address  `json:"from"`
+	To      *common.Address `json:"to"`
+	Gas     hexutil.Uint64  `json:"gas"`
+	Price   *hexutil.Big    `json:"gasPrice"`
+	FeeCap  *hexutil.Big    `json:"maxFeePerGas"`
+	TipCap  *hexutil.Big    `json:"maxPriorityFeePerGas"`
+	Value   *hexutil.Big    `json:"value"`
+	Nonce   *hexutil.Uint64 `json:"nonce"`
+	Data    hexutil.Bytes   `json:"data"`
+	ChainID *hexutil.Big    `json:"chainId"`
+}
+
+func (a arguments) sign(key *ecdsa.PrivateKey, fault Fault) ([]byte, error) {
+	if a.Price != nil && a.FeeCap == nil && a.TipCap == nil {
+		return a.signLegacy(key)
+	}
+	if a.FeeCap == nil || a.TipCap == nil || a.Value == nil || a.Nonce == nil || a.ChainID == nil {
+		return nil, fmt.Errorf("want nonce, chainId, value, maxFeePerGas and maxPriorityFeePerGas")
+	}
+	inner := &types.DynamicFeeTx{
+		ChainID: (*big.Int)(a.ChainID), Nonce: uint64(*a.Nonce), To: a.To, Value: (*big.Int)(a.Value), Data: a.Data,
+		Gas: uint64(a.Gas), GasFeeCap: (*big.Int)(a.FeeCap), GasTipCap: (*big.Int)(a.TipCap),
+	}
+	key, tx := fault.change(key, inner)
+	signed, err := fault.sign(key, tx, inner.ChainID)
+	if err != nil {
+		return nil, err
+	}
+	return signed.MarshalBinary()
+}
+
+// signLegacy signs a legacy transaction.
+func (a arguments) signLegacy(key *ecdsa.PrivateKey) ([]byte, error) {
+	if a.Value == nil || a.Nonce == nil || a.ChainID == nil {
+		return nil, fmt.Errorf("want nonce, chainId, value and gasPrice")
+	}
+	signed, err := types.SignNewTx(key, types.LatestSignerForChainID((*big.Int)(a.ChainID)), &types.LegacyTx{
+		Nonce: uint64(*a.Nonce), To: a.To, Value: (*big.Int)(a.Value), Data: a.Data, Gas: uint64(a.Gas), GasPrice: (*big.Int)(a.Price),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return signed.MarshalBinary()
+}

@@ -1,0 +1,220 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/fake/issuer"
+	"github.com/fencepost/fencepost/emulator/fake/scheduler"
+	"github.com/fencepost/fencepost/shared/web"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+const (
+	account  = "scheduler@fencepost.test"
+	audience = "https://internal.fencepost.test"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func start(t *testing.T, o scheduler.Options) *scheduler.Scheduler {
+	t.Helper()
+	if o.Token == nil {
+		o.Token = func(context.Context, string, string) (string, error) { return "token", nil }
+	}
+	s, err := scheduler.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// function serves a function's handler and returns its address.
+func function(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// over is a network inside the process, for tests with a fake clock. It calls the function for the status, and
+// ends with the request.
+type over func(r *http.Request) int
+
+func (status over) RoundTrip(r *http.Request) (*http.Response, error) {
+	code := status(r)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: code, Status: http.StatusText(code), Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
+}
+
+func TestJobSendsItsAccountsToken(t *testing.T) {
+	t.Parallel()
+	i, err := issuer.Start(issuer.Options{Accounts: []string{account}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = i.Close() })
+	v, err := web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	url := function(t, web.RequireAccounts(v, account)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = []string{r.Method, r.Header.Get("X-CloudScheduler"), r.Header.Get("Content-Type"), string(body)}
+	})).ServeHTTP)
+	job := scheduler.Job{Name: "sweep", Every: time.Hour, URL: url, Body: []byte("{}"), Account: account, Audience: audience}
+	unknown := job
+	unknown.Name, unknown.Account = "stranger", "stranger@fencepost.test"
+	s := start(t, scheduler.Options{Jobs: []scheduler.Job{job, unknown}, Token: i.Token})
+	if err := s.RunNow(t.Context(), "sweep"); err != nil {
+		t.Fatalf("got %v, want the function to let the job in", err)
+	}
+	if diff := cmp.Diff([]string{"POST", "true", "application/json", "{}"}, got); diff != "" {
+		t.Errorf("request (-want +got):\n%s", diff)
+	}
+	if err := s.RunNow(t.Context(), "stranger"); !errors.Is(err, issuer.ErrUnknownAccount) {
+		t.Errorf("got %v for an account that does not exist, want ErrUnknownAccount", err)
+	}
+}
+
+func TestJobsRunAtTheirIntervalAndNeverBesideThemselves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var at []time.Duration
+		var running atomic.Int32
+		s := start(t, scheduler.Options{
+			Jobs: []scheduler.Job{{Name: "sweep", Every: time.Minute, URL: "http://f.test"}},
+			Transport: over(func(r *http.Request) int {
+				if running.Add(1) > 1 {
+					t.Error("got a run beside another, want one at a time")
+				}
+				at = append(at, time.Since(began))
+				if len(at) == 2 { // takes longer than two intervals
+					<-time.After(150 * time.Second)
+				}
+				running.Add(-1)
+				return http.StatusOK
+			}),
+		})
+		<-time.After(6*time.Minute + time.Second)
+		s.Stop()
+		// The run due at 3 min begins when the one of 2 min has ended. The one due at 4 min is skipped: its tick
+		// finds that of 3 min still waiting.
+		want := []time.Duration{time.Minute, 2 * time.Minute, 4*time.Minute + 30*time.Second, 5 * time.Minute, 6 * time.Minute}
+		if diff := cmp.Diff(want, at); diff != "" {
+			t.Errorf("starts (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestFailedAttemptsAreRetriedAfterTheServicesPauses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var at []time.Duration
+		s := start(t, scheduler.Options{
+			Jobs: []scheduler.Job{{Name: "sweep", Every: time.Hour, URL: "http://f.test", Retry: scheduler.Retry{Count: 2}}},
+			Transport: over(func(*http.Request) int {
+				at = append(at, time.Since(began))
+				return http.StatusServiceUnavailable
+			}),
+		})
+		<-time.After(time.Hour + time.Minute)
+		s.Stop()
+		want := []time.Duration{time.Hour, time.Hour + 5*time.Second, time.Hour + 15*time.Second}
+		if diff := cmp.Diff(want, at); diff != "" {
+			t.Errorf("attempts (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAnAttemptEndsAtItsDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, scheduler.Options{
+			Jobs:      []scheduler.Job{{Name: "sweep", Every: time.Hour, URL: "http://f.test", Deadline: 15 * time.Second}},
+			Transport: over(func(r *http.Request) int { <-r.Context().Done(); return 0 }),
+		})
+		began := time.Now()
+		if err := s.RunNow(t.Context(), "sweep"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the deadline exceeded", err)
+		}
+		if got, want := time.Since(began), 15*time.Second; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		s.Stop()
+	})
+}
+
+func TestPausesDoubleThenGrowEvenlyThenStay(t *testing.T) {
+	t.Parallel()
+	// The example is that of the service's reference.
+	r := scheduler.Retry{MinBackoff: 10 * time.Second, MaxBackoff: 300 * time.Second, MaxDoublings: 3}
+	want := []time.Duration{10, 20, 40, 80, 160, 240, 300, 300}
+	for i, seconds := range want {
+		if got, want := r.Pause(i+1), seconds*time.Second; got != want {
+			t.Errorf("retry %d: got %s, want %s", i+1, got, want)
+		}
+	}
+}
+
+func TestStopCancelsAttempts(t *testing.T) {
+	t.Parallel()
+	in := make(chan struct{})
+	url := function(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body) // only after this read does net/http notice that the caller left
+		in <- struct{}{}
+		<-r.Context().Done()
+	})
+	ended := make(chan error, 10)
+	s := start(t, scheduler.Options{
+		Jobs:      []scheduler.Job{{Name: "sweep", Every: time.Millisecond, URL: url}},
+		Attempted: func(_ string, err error) { ended <- err },
+	})
+	<-in
+	s.Stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the attempt cancelled", err)
+	}
+	if got := len(ended); got != 0 {
+		t.Errorf("got %d attempts after the scheduler was stopped, want none", got)
+	}
+	if err := s.RunNow(t.Context(), "sweep"); !errors.Is(err, scheduler.ErrStopped) {
+		t.Errorf("got %v, want ErrStopped", err)
+	}
+}
+
+func TestAnAnswerOtherThan2xxFails(t *testing.T) {
+	t.Parallel()
+	url := function(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) })
+	s := start(t, scheduler.Options{Jobs: []scheduler.Job{{Name: "sweep", Every: time.Hour, URL: url}}})
+	if err := s.RunNow(t.Context(), "sweep"); err == nil || !strings.Contains(err.Error(), "302") {
+		t.Errorf("got %v, want the answer 302 as an error", err)
+	}
+	if err := s.RunNow(t.Context(), "nothing"); !errors.Is(err, scheduler.ErrUnknownJob) {
+		t.Errorf("got %v, want ErrUnknownJob", err)
+	}
+}
+
+func TestJobsNeedAnIntervalAndAUniqueName(t *testing.T) {
+	t.Parallel()
+	for _, jobs := range [][]scheduler.Job{{{Name: "a"}}, {{Name: "a", Every: 1}, {Name: "a", Every: 1}}} {
+		if s, err := scheduler.Start(scheduler.Options{Jobs: jobs}); err == nil {
+			t.Errorf("got %v for %+v, want an error", s, jobs)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package book_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/fencepost/fencepost/emulator/fake/ubscore/book"
+)
+
+// balances returns the accounts by key.
+func balances(a book.Accounts) map[book.AccountKey]book.Account {
+	all := map[book.AccountKey]book.Account{}
+	for b := range a.All() {
+		all[b.AccountKey] = b.Account
+	}
+	return all
+}
+
+// Accounts stay as they were when they were returned, while the book changes and others read them.
+func TestAccountsStayAsTheyWere(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		b := book.New()
+		apply := func(r book.Request) {
+			r.AssetID, r.CreatedAt, r.ReqID = 1, now, fmt.Sprint(b.Seq())
+			e, _, err := b.Decide(r, rules)
+			if err == nil {
+				err = b.Apply(e)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		apply(book.Request{Kind: book.AddAsset, Precision: 6})
+		want := map[book.AccountKey]book.Account{}
+		var read sync.WaitGroup
+		defer read.Wait()
+		for range rapid.IntRange(1, 8).Draw(t, "moments") {
+			for range rapid.IntRange(0, 300).Draw(t, "changes") {
+				k := book.AccountKey{UserID: rapid.Int64Range(1, 300).Draw(t, "user"), AssetID: 1}
+				apply(book.Request{Kind: book.Deposit, UserID: k.UserID, Units: 1})
+				want[k] = book.Account{Units: want[k].Units + 1, Status: book.Active}
+			}
+			then, at := b.Accounts(), map[book.AccountKey]book.Account{}
+			for k, a := range want {
+				at[k] = a
+			}
+			read.Go(func() {
+				if d := cmp.Diff(at, balances(then)); d != "" || then.Len() != len(at) {
+					t.Errorf("%d accounts, (-want +got) %s", then.Len(), d)
+				}
+			})
+			defer func() {
+				if d := cmp.Diff(at, balances(then)); d != "" {
+					t.Errorf("in the end (-want +got) %s", d)
+				}
+			}()
+		}
+	})
+}

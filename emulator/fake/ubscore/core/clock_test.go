@@ -1,0 +1,199 @@
+package core_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/fake/ubscore/book"
+	"github.com/fencepost/fencepost/emulator/fake/ubscore/core"
+)
+
+const day = 24 * time.Hour
+
+// deposit returns a deposit for user 1, created at that time.
+func deposit(id string, createdAt time.Time) book.Request {
+	return book.Request{Kind: book.OutsideDeposit, ReqID: id, UserID: 1, AssetID: 1, Units: 1, CreatedAt: book.MicrosOf(createdAt)}
+}
+
+// A clock that is wrong for a while makes the core forget no key. When it is right again, an earlier
+// withdrawal can be refunded, and new requests are applied.
+func TestH17WrongClockForgetsNoKey(t *testing.T) {
+	t.Parallel()
+	const age = 12 * day // of the withdrawal that is refunded in the end
+	for what, x := range map[string]struct {
+		ahead   time.Duration // error of the core's clock
+		callers time.Duration // how far their clocks are ahead
+		restart bool          // while the clock is wrong
+	}{
+		"it and its callers' jump":      {ahead: 45 * day, callers: 45 * day},
+		"it alone jumps":                {ahead: 20 * day},
+		"it alone is wrong at a start":  {ahead: 20 * day, restart: true},
+		"both are wrong after a start":  {ahead: 45 * day, callers: 45 * day, restart: true},
+		"its callers' run ahead a bit":  {callers: 59 * time.Minute},
+		"it runs behind, callers right": {ahead: -59 * time.Minute},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			clock := &clock{now: epoch.Add(-age)}
+			o := core.Options{Folder: t.TempDir(), SnapshotEvery: 10, Now: clock.Now, Elapsed: clock.Elapsed}
+			c := stocked(t, o)
+			old := withdrawal("R", 5)
+			old.CreatedAt = book.MicrosOf(clock.Now())
+			do(t, c, old, "")
+			reopen := func() {
+				t.Helper()
+				if err := c.Close(); err != nil {
+					t.Fatal(err)
+				}
+				c = open(t, o)
+			}
+			clock.pass(age)
+			reopen()
+			clock.add(x.ahead)
+			if x.restart {
+				reopen()
+			}
+			for i := range 25 {
+				do(t, c, deposit(fmt.Sprint("x-", i), epoch.Add(x.callers)), "")
+			}
+			clock.add(-x.ahead)
+			do(t, c, deposit("new", epoch), "")
+			reopen()
+			old.Kind = book.Refund
+			do(t, c, old, "")
+			do(t, c, deposit("newer", epoch), "")
+			wantUnits(t, c, 1027)
+		})
+	}
+}
+
+// A core without any other reading uses its callers' times while its clock is wrong, and its clock
+// again when that is right.
+func TestH17CallersTimeReplacesAWrongClock(t *testing.T) {
+	t.Parallel()
+	const ahead = 20 * day
+	clock := &clock{now: epoch.Add(ahead)}
+	c := open(t, core.Options{Folder: t.TempDir(), SnapshotEvery: 10, Now: clock.Now, Elapsed: clock.Elapsed})
+	created := epoch.Add(-9 * day) // the first key in the book: no older one protects it
+	do(t, c, book.Request{Kind: book.AddAsset, ReqID: "asset", AssetID: 1, Precision: 6, CreatedAt: book.MicrosOf(created)}, "")
+	do(t, c, deposit("opening", created), "")
+	old := withdrawal("R", 1)
+	old.CreatedAt = book.MicrosOf(created)
+	do(t, c, old, "")
+	deposits := func(name string, createdAt time.Time) {
+		t.Helper()
+		for i := range 25 {
+			do(t, c, deposit(fmt.Sprint(name, i), createdAt), "")
+		}
+	}
+	clock.pass(3 * day)
+	deposits("the clock alone is wrong ", epoch.Add(3*day))
+	clock.add(-ahead)
+	clock.pass(5 * day)
+	deposits("it is right ", clock.Now())
+	clock.add(ahead)
+	deposits("it and its callers are wrong ", clock.Now())
+	clock.add(-ahead)
+	old.Kind = book.Refund
+	do(t, c, old, "")
+	wantUnits(t, c, 76)
+}
+
+// A request from the future gets no answer and is not stored. Once its time has come, the same
+// request is applied once.
+func TestFutureRequestIsNotStored(t *testing.T) {
+	t.Parallel()
+	clock := &clock{now: epoch}
+	o := core.Options{Folder: t.TempDir(), SnapshotEvery: 3, Now: clock.Now, Elapsed: clock.Elapsed}
+	c := stocked(t, o)
+	r := deposit("early", epoch.Add(45*day))
+	for range 5 {
+		for _, ask := range []func() (book.Entry, error){
+			func() (book.Entry, error) { return c.Do(t.Context(), r) },
+			func() (book.Entry, error) { return c.Resolve(t.Context(), r) },
+		} {
+			if e, err := ask(); !errors.Is(err, book.ErrAhead) {
+				t.Errorf("created in 45 days: got %+v, %v; want %v", e, err, book.ErrAhead)
+			}
+		}
+	}
+	if _, last, err := journal(c, 0, 10); err != nil || last != 2 {
+		t.Errorf("lines: got %d, %v; want the two that were there", last, err)
+	}
+	do(t, c, deposit("of now", epoch), "")
+	clock.pass(45 * day)
+	first := do(t, c, r, "")
+	if again := do(t, c, r, ""); again != first {
+		t.Errorf("again: got %+v, want %+v", again, first)
+	}
+	wantUnits(t, c, 1002)
+}
+
+// messages are the log lines of a core.
+type messages struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (m *messages) Write(p []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.text.Write(p)
+}
+
+func (m *messages) count(text string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return strings.Count(m.text.String(), text)
+}
+
+// A clock that differs much from the callers' times, or from the core's uptime, is logged once each
+// time.
+func TestWrongClockIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	for what, x := range map[string]struct {
+		set     time.Duration
+		callers time.Duration
+		want    int
+	}{
+		"right":          {0, 0, 0},
+		"a day":          {day, day, 0},
+		"both ahead":     {45 * day, 45 * day, 2},
+		"it alone ahead": {20 * day, 0, 2},
+		"it alone back":  {-20 * day, 0, 2},
+		"callers ahead":  {0, 45 * day, 2},
+		"callers behind": {0, -45 * day, 2},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			clock, log := &clock{now: epoch}, &messages{}
+			o := core.Options{Folder: t.TempDir(), Now: clock.Now, Elapsed: clock.Elapsed, Log: slog.New(slog.NewTextHandler(log, nil))}
+			c, err := core.Open(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			ask := func(times int, createdAt time.Time) {
+				for range times {
+					_, _ = c.Do(t.Context(), deposit("a", createdAt)) // its creation time counts whatever the answer
+				}
+			}
+			for range 2 {
+				ask(200, epoch)
+				clock.add(x.set)
+				ask(200, epoch.Add(x.callers))
+				clock.add(-x.set)
+			}
+			ask(200, epoch)
+			if got := log.count("level=WARN"); got != x.want {
+				t.Errorf("warnings: got %d, want %d: %s", got, x.want, log.text.String())
+			}
+		})
+	}
+}

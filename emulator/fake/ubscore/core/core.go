@@ -1,0 +1,275 @@
+// Package core is the running trading core. One goroutine decides requests in the order of their
+// arrival and writes the decisions to the log. It answers only after they are durable. Requests
+// that arrive during a write share the next write and fsync.
+//
+// A failed write, a damaged log or a damaged snapshot halts the core: from then on every method
+// returns a [*Halt] until the process ends.
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/fake/ubscore/book"
+	"github.com/fencepost/fencepost/emulator/fake/ubscore/wal"
+	"github.com/fencepost/fencepost/shared/crash"
+)
+
+// Options are the folder of a core and its limits.
+type Options struct {
+	Folder        string        // used by one process at a time
+	Horizon       time.Duration // the least time that keys are kept; 0: 30 days
+	SnapshotEvery int           // lines between two snapshots; 0: 200,000
+	SegmentBytes  int64         // of the log's files; 0: the default of [wal.Options]
+	Disk          wal.Disk      // nil: [wal.System]
+
+	Now     func() time.Time     // nil: time.Now
+	Elapsed func() time.Duration // since any moment, by a clock that is never set; nil: since Open
+	Points  crash.Points
+	Log     *slog.Logger // nil: slog.Default
+}
+
+// The defaults.
+const (
+	DefaultHorizon       = 30 * 24 * time.Hour
+	DefaultSnapshotEvery = 200_000
+)
+
+const (
+	maxWaiting = 16 << 10 // requests; further ones get [ErrBusy]
+	maxBatch   = 4 << 10  // requests in one commit
+)
+
+// ErrBusy reports that too many requests wait. The request was not decided.
+var ErrBusy = errors.New("too many requests wait")
+
+// ErrClosed reports that the core is closed. The result of the request is unknown.
+var ErrClosed = errors.New("the core is closed")
+
+// Core is a trading core. Make one with [Open]. Any goroutine can call its methods.
+type Core struct {
+	options Options
+	log     *slog.Logger
+	wal     *wal.Log
+	book    *book.Book // used only by the core's goroutine
+	jobs    chan job
+	stop    chan struct{} // closed by Close
+	stopped chan struct{} // closed at the goroutine's end
+	closing sync.Once
+	halted  atomic.Pointer[Halt]
+	views   views
+	clock   clock // used only by the core's goroutine
+
+	lines      lines
+	snapshot   uint64        // the line of the newest snapshot
+	snapshots  chan struct{} // receives a value after each attempt to write a snapshot
+	writing    bool          // whether a snapshot is being written
+	recordings []result
+}
+
+// job is a request, or a query of the book.
+type job struct {
+	request book.Request
+	resolve bool
+	record  *book.Word       // nil: not about a forgotten key
+	found   uint64           // of an adjustment: the balance that it is based on
+	query   func(*book.Book) // called when all entries of the book are durable
+	done    chan result
+}
+
+type result struct {
+	entry book.Entry
+	err   error
+}
+
+// Open recovers the state in the folder, or begins a new one if it is empty. It fails with
+// [wal.ErrLocked] if another process has the folder. If the state is damaged, it returns a halted
+// core without an error.
+func Open(o Options) (*Core, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Elapsed == nil {
+		opened := time.Now()
+		o.Elapsed = func() time.Duration { return time.Since(opened) }
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Disk == nil {
+		o.Disk = wal.System{}
+	}
+	if o.Horizon == 0 {
+		o.Horizon = DefaultHorizon
+	}
+	if o.SnapshotEvery == 0 {
+		o.SnapshotEvery = DefaultSnapshotEvery
+	}
+	c := &Core{
+		options: o, log: o.Log, jobs: make(chan job, maxWaiting),
+		stop: make(chan struct{}), stopped: make(chan struct{}), snapshots: make(chan struct{}, 1),
+		clock: newClock(o, 0),
+	}
+	if err := c.recover(); errors.Is(err, wal.ErrLocked) {
+		return nil, err
+	} else if err != nil {
+		c.halt(err)
+	}
+	go c.run()
+	return c, nil
+}
+
+// Do applies the request once, and returns the line stored under its key. With an error of package
+// book nothing is stored; with any other the result of the request is unknown.
+func (c *Core) Do(ctx context.Context, r book.Request) (book.Entry, error) {
+	return c.ask(ctx, job{request: r})
+}
+
+// Resolve returns the line stored under the request's key, or stores that it is refused for ever.
+// The errors are those of [Core.Do].
+func (c *Core) Resolve(ctx context.Context, r book.Request) (book.Entry, error) {
+	return c.ask(ctx, job{request: r, resolve: true})
+}
+
+func (c *Core) ask(ctx context.Context, j job) (book.Entry, error) {
+	if h := c.Halted(); h != nil {
+		return book.Entry{}, h
+	}
+	j.done = make(chan result, 1)
+	select {
+	case c.jobs <- j:
+	default:
+		return book.Entry{}, ErrBusy
+	}
+	select {
+	case r := <-j.done:
+		return r.entry, r.err
+	case <-ctx.Done():
+		return book.Entry{}, ctx.Err()
+	case <-c.stopped:
+	}
+	select { // the goroutine may have served it last
+	case r := <-j.done:
+		return r.entry, r.err
+	default:
+		return book.Entry{}, ErrClosed
+	}
+}
+
+// run is the core's goroutine.
+func (c *Core) run() {
+	defer close(c.stopped)
+	batch := make([]job, 0, maxBatch)
+	for {
+		select {
+		case j := <-c.jobs:
+			batch = c.more(append(batch[:0], j))
+			c.serve(batch)
+			c.maybeSnapshot()
+		case <-c.snapshots:
+			c.writing = false
+		case <-c.stop:
+			if c.writing {
+				<-c.snapshots
+			}
+			return
+		}
+	}
+}
+
+// more appends the requests that already wait.
+func (c *Core) more(batch []job) []job {
+	for len(batch) < maxBatch {
+		select {
+		case j := <-c.jobs:
+			batch = append(batch, j)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// serve decides the batch and answers each request: with its durable line, or with the halt.
+func (c *Core) serve(batch []job) {
+	results := c.decide(batch)
+	if c.Halted() == nil {
+		c.commit()
+	}
+	for i, j := range batch {
+		switch h := c.Halted(); {
+		case h != nil:
+			results[i] = result{err: h}
+		case j.query != nil:
+			j.query(c.book)
+		}
+		j.done <- results[i]
+	}
+}
+
+// decide decides the requests one after the other, each with the effect of the earlier ones.
+func (c *Core) decide(batch []job) []result {
+	c.lines.reset()
+	results := c.recordings[:0]
+	rules := book.Rules{Now: c.clock.read()}
+	for _, j := range batch {
+		var r result
+		if j.query == nil && c.Halted() == nil {
+			c.options.Points.At("ubscore.received")
+			c.clock.observe(j.request.CreatedAt, rules.Now)
+			rules.Resolve, rules.Record, rules.Found = j.resolve, j.record, j.found
+			var fresh bool
+			if r.entry, fresh, r.err = c.book.Decide(j.request, rules); fresh {
+				c.apply(r.entry)
+			}
+		}
+		results = append(results, r)
+	}
+	c.recordings = results
+	c.clock.compare(rules.Now)
+	return results
+}
+
+// apply applies the entry to the book and appends it to the lines to be written.
+func (c *Core) apply(e book.Entry) {
+	if err := c.book.Apply(e); err != nil {
+		c.halt(fmt.Errorf("a decision that cannot be applied: %w", err))
+		return
+	}
+	c.lines.add(e)
+}
+
+// commit makes the lines durable.
+func (c *Core) commit() {
+	if c.lines.none() {
+		return
+	}
+	c.options.Points.At("ubscore.applied")
+	if err := c.wal.Append(c.lines.list()); err != nil {
+		c.halt(err)
+		return
+	}
+	c.options.Points.At("ubscore.appended")
+	if err := c.wal.Sync(); err != nil {
+		c.halt(err)
+		return
+	}
+	c.options.Points.At("ubscore.synced")
+}
+
+// Close ends the core after the current batch and releases its folder. A second call does nothing.
+func (c *Core) Close() (err error) {
+	c.closing.Do(func() {
+		close(c.stop)
+		<-c.stopped
+		if c.wal != nil {
+			err = c.wal.Close()
+		}
+	})
+	return err
+}

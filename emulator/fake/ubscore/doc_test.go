@@ -1,0 +1,164 @@
+package ubscore_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/emulator/fake/ubscore"
+	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
+)
+
+// example is one block of docs/ubscore.md.
+type example struct {
+	method, path, token, body string
+	status                    int
+	answer                    string
+}
+
+func examples(t *testing.T) (all []example) {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/ubscore.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```http\n")
+	for _, block := range blocks[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		asked, answered, found := strings.Cut(block, "\n\n")
+		if !found {
+			t.Fatalf("no empty line in %q", block)
+		}
+		e := example{token: "Bearer " + secret}
+		line, rest, _ := strings.Cut(asked, "\n")
+		e.method, e.path, _ = strings.Cut(line, " ")
+		if token, given := strings.CutPrefix(rest, "Authorization: "); given {
+			e.token = token
+		} else {
+			e.body = rest
+		}
+		number, answer, _ := strings.Cut(answered, "\n")
+		if e.status, err = strconv.Atoi(number); err != nil {
+			t.Fatalf("status of %q: %v", block, err)
+		}
+		e.answer = answer
+		all = append(all, e)
+	}
+	return all
+}
+
+// Every example of docs/ubscore.md is the answer of a real core. The page has every path and every code
+// of the protocol.
+func TestProtocolPageMatchesTheCore(t *testing.T) {
+	t.Parallel()
+	r := setup(t, ubscore.Options{})
+	forgetful := forgetful(t)
+	damaged := stockedFolder(t)
+	if err := edit(filepath.Join(damaged, firstSegment), func(b []byte) []byte { return b[:len(b)/2] }); err != nil {
+		t.Fatal(err)
+	}
+	halted := startUnready(t, ubscore.Options{Folder: damaged})
+	all := examples(t)
+	for _, e := range all {
+		url := "http://" + r.process.Addr()
+		if strings.Contains(e.answer, `"HALTED"`) {
+			url = halted
+		}
+		if e.path == wire.RecordPath || strings.Contains(e.answer, `"BEYOND_HORIZON"`) {
+			url = forgetful
+		}
+		status, got := e.ask(r.ctx, t, url)
+		if e.path == wire.RecordPath { // the number of lines until the key is forgotten varies
+			e.answer, got = line.ReplaceAllString(e.answer, `"seq":0`), line.ReplaceAllString(got, `"seq":0`)
+		}
+		if d := cmp.Diff(plain(t, e.answer), plain(t, got)); status != e.status || d != "" {
+			t.Errorf("%s %s %s: got %d %s, want %d; (-want +got) %s", e.method, e.path, e.body, status, got, e.status, d)
+		}
+	}
+	for _, path := range []string{wire.OperationsPath, wire.ResolvePath, wire.RecordPath, wire.AdjustPath, wire.StatusPath, wire.AssetsPath, wire.JournalPath, wire.BalancesPath, wire.BalancesPath + "/"} {
+		has := false
+		for _, e := range all {
+			has = has || e.path == path || strings.HasPrefix(e.path, path+"?") || path == wire.BalancesPath+"/" && strings.HasPrefix(e.path, path)
+		}
+		if !has {
+			t.Errorf("no example of %s", path)
+		}
+	}
+}
+
+var line = regexp.MustCompile(`"seq": ?[0-9]+`)
+
+// forgetful returns the address of a core that has forgotten a key of a minute ago.
+func forgetful(t *testing.T) (url string) {
+	t.Helper()
+	r := setup(t, ubscore.Options{Horizon: time.Second, SnapshotEvery: 2})
+	old := call("forgotten", 1)
+	old.CreatedAt = time.Now().Add(-time.Minute)
+	want(t, "asset", r.AddAsset(r.ctx, "asset-1", asset, 6, old.CreatedAt), success)
+	want(t, "what is forgotten", r.OutsideDeposit(r.ctx, old), success)
+	r.until(t, "a key is forgotten", func(n int) bool {
+		next := call(fmt.Sprint("next-", n), 1)
+		next.CreatedAt = time.Now()
+		r.OutsideDeposit(r.ctx, next)
+		return codeOf(r.OutsideDeposit(r.ctx, old).Err) == wire.BeyondHorizon.Name
+	})
+	return "http://" + r.process.Addr()
+}
+
+func (e example) ask(ctx context.Context, t *testing.T, url string) (status int, answer string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, e.method, url+e.path, strings.NewReader(e.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", e.token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(content)
+}
+
+// plain returns an answer with the values that vary from run to run replaced.
+func plain(t *testing.T, text string) any {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	even(v)
+	return v
+}
+
+func even(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, x := range v {
+			even(x)
+		}
+	case map[string]any:
+		for name, x := range v {
+			if name == "at" || name == "instance" {
+				v[name] = "…"
+			}
+			even(x)
+		}
+	}
+}

@@ -1,0 +1,302 @@
+package ubscore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/fake/ubscore"
+	"github.com/fencepost/fencepost/shared/ledger/trading"
+	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// codeOf returns the code of the core's problem in err, or "".
+func codeOf(err error) string {
+	var problem *trading.ProblemError
+	if errors.As(err, &problem) {
+		return problem.Code
+	}
+	return ""
+}
+
+// A repeat gets the same answer, a refusal included, in this process and in the next. The key is (req_id,
+// op), so a refund has another key than its withdrawal.
+func TestH02ARepeatAnswersWhatWasAnswered(t *testing.T) {
+	t.Parallel()
+	r := setup(t, ubscore.Options{SnapshotEvery: 4})
+	r.stock(t, 100)
+	for range 3 {
+		for range 2 {
+			want(t, "withdraw R, short", r.Withdraw(r.ctx, call("R", 101)), refused(transfer.InsufficientBalance))
+			wantUnknown(t, "refund of R, which took nothing", r.Refund(r.ctx, call("R", 101)), wire.NoWithdrawal.Name)
+			want(t, "withdraw S", r.Withdraw(r.ctx, call("S", 40)), success)
+			want(t, "refund of S", r.Refund(r.ctx, call("S", 40)), success)
+			want(t, "withdraw T", r.Withdraw(r.ctx, call("T", 30)), success)
+			want(t, "deposit of T's id", r.Deposit(r.ctx, call("T", 5)), success)
+			wantUnknown(t, "withdraw of more under T", r.Withdraw(r.ctx, call("T", 31)), wire.Contradiction.Name)
+			wantUnknown(t, "refund of more than T took", r.Refund(r.ctx, call("T", 31)), wire.Contradiction.Name)
+			r.wantUnits(t, 75)
+		}
+		r.again(t)
+	}
+	r.wantSum(t)
+	if got := len(r.journal(t)); got != 6 {
+		t.Errorf("lines of the journal: got %d, want one for each key that has an answer", got)
+	}
+}
+
+// A refund is applied whatever the account's status.
+func TestH03RefundIsNeverRefused(t *testing.T) {
+	t.Parallel()
+	for _, status := range []string{wire.Frozen, wire.Disabled} {
+		t.Run(status, func(t *testing.T) {
+			t.Parallel()
+			r := setup(t, ubscore.Options{})
+			r.stock(t, 100)
+			wantUnknown(t, "refund before the withdrawal", r.Refund(r.ctx, call("R", 60)), wire.NoWithdrawal.Name)
+			wantUnknown(t, "resolve of a refund", r.Resolve(r.ctx, transfer.Refund, call("R", 60)), wire.NothingStored.Name)
+			want(t, "withdraw", r.Withdraw(r.ctx, call("R", 60)), success)
+			want(t, "status", r.SetStatus(r.ctx, call("status", 0), status), success)
+			want(t, "refund", r.Refund(r.ctx, call("R", 60)), success)
+			want(t, "resolve of what is stored", r.Resolve(r.ctx, transfer.Refund, call("R", 60)), success)
+			r.wantUnits(t, 100)
+		})
+	}
+	t.Run("full account", func(t *testing.T) {
+		t.Parallel()
+		r := setup(t, ubscore.Options{})
+		r.stock(t, 100)
+		want(t, "withdraw", r.Withdraw(r.ctx, call("R", 60)), success)
+		want(t, "fill", r.OutsideDeposit(r.ctx, call("fill", math.MaxUint64-90)), success)
+		wantUnknown(t, "refund into a full account", r.Refund(r.ctx, call("R", 60)), wire.RefundOverflow.Name)
+		want(t, "room", r.OutsideWithdrawal(r.ctx, call("room", 50)), success)
+		want(t, "refund", r.Refund(r.ctx, call("R", 60)), success)
+		r.wantUnits(t, math.MaxUint64-40)
+	})
+}
+
+// Every refusal is stored: the same call is still refused when it would succeed, also by the next
+// process.
+func TestH03RefusalsStay(t *testing.T) {
+	t.Parallel()
+	r := setup(t, ubscore.Options{SnapshotEvery: 5})
+	r.stock(t, 100)
+	other := func(id string, user int64, asset int32, units uint64) transfer.Call {
+		c := call(id, units)
+		c.UserID, c.AssetID = user, asset
+		return c
+	}
+	type refusal struct {
+		op     func(context.Context, transfer.Call) transfer.Outcome
+		call   transfer.Call
+		reason transfer.Reason
+	}
+	all := func() []refusal {
+		return []refusal{
+			{r.Withdraw, call("no amount", 0), transfer.InvalidAmount},
+			{r.Deposit, call("no amount", 0), transfer.InvalidAmount},
+			{r.OutsideDeposit, call("no amount", 0), transfer.InvalidAmount},
+			{r.OutsideWithdrawal, call("no amount", 0), transfer.InvalidAmount},
+			{r.Withdraw, other("no user", 0, asset, 1), transfer.InvalidUser},
+			{r.Deposit, other("no user", -1, asset, 1), transfer.InvalidUser},
+			{r.Deposit, other("no asset", user, 2, 1), transfer.InvalidAsset},
+			{r.Withdraw, other("no such asset", user, -2, 1), transfer.InvalidAsset},
+			{r.Withdraw, other("no account", 8, asset, 1), transfer.SourceAccountNotFound},
+			{r.Withdraw, call("short", 101), transfer.InsufficientBalance},
+			{r.OutsideWithdrawal, call("short", 101), transfer.InsufficientBalance},
+			{r.Deposit, call("too much", math.MaxUint64), transfer.Overflow},
+		}
+	}
+	wantAll := func(list []refusal) {
+		t.Helper()
+		for _, x := range list {
+			want(t, x.call.ReqID, x.op(r.ctx, x.call), refused(x.reason))
+		}
+	}
+	wantAll(all())
+	status := func(id, status string) {
+		t.Helper()
+		want(t, id, r.SetStatus(r.ctx, call(id, 0), status), success)
+	}
+	status("freeze", wire.Frozen)
+	frozen := func() []refusal { return []refusal{{r.Withdraw, call("frozen", 1), transfer.AccountFrozen}} }
+	wantAll(frozen())
+	want(t, "deposit into a frozen account", r.Deposit(r.ctx, call("into frozen", 1)), success)
+	status("disable", wire.Disabled)
+	disabled := func() []refusal {
+		return []refusal{
+			{r.Withdraw, call("disabled", 1), transfer.AccountDisabled},
+			{r.Deposit, call("disabled", 1), transfer.AccountDisabled},
+			{r.OutsideDeposit, call("disabled", 1), transfer.AccountDisabled},
+		}
+	}
+	wantAll(disabled())
+	status("activate", wire.Active)
+	want(t, "more money", r.OutsideDeposit(r.ctx, call("more", 1000)), success)
+	want(t, "the asset", r.AddAsset(r.ctx, "asset-2", 2, 2, started), success)
+	want(t, "the account", r.Deposit(r.ctx, other("account", 8, asset, 5)), success)
+	for range 2 {
+		wantAll(all())
+		wantAll(frozen())
+		wantAll(disabled())
+		r.wantUnits(t, 1101)
+		r.again(t)
+	}
+	r.wantSum(t)
+}
+
+// A resolved operation is refused for ever, so that a late call cannot apply. A stored one stays as it
+// is.
+func TestH03ResolvedOperationStaysRefused(t *testing.T) {
+	t.Parallel()
+	r := setup(t, ubscore.Options{})
+	r.stock(t, 100)
+	want(t, "withdraw", r.Withdraw(r.ctx, call("done", 10)), success)
+	want(t, "resolve of what is done", r.Resolve(r.ctx, transfer.Withdraw, call("done", 10)), success)
+	for range 2 {
+		for _, op := range []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.OutsideDeposit, transfer.OutsideWithdrawal} {
+			want(t, string(op), r.Resolve(r.ctx, op, call("given up", 10)), refused(transfer.ResolvedByOperator))
+		}
+		want(t, "a late withdraw", r.Withdraw(r.ctx, call("given up", 10)), refused(transfer.ResolvedByOperator))
+		want(t, "a late deposit", r.Deposit(r.ctx, call("given up", 10)), refused(transfer.ResolvedByOperator))
+		r.again(t)
+	}
+	r.wantUnits(t, 90)
+}
+
+// An operation older than the horizon, its resolve and its refund are answered as long as no key was
+// forgotten. A request from the future gets no answer.
+func TestH17OldOperationIsAnswered(t *testing.T) {
+	t.Parallel()
+	r := setup(t, ubscore.Options{})
+	r.stock(t, 100)
+	old := func(words string) transfer.Call {
+		c := call(words, 10)
+		c.CreatedAt = time.Now().Add(-31 * 24 * time.Hour).Truncate(time.Hour)
+		return c
+	}
+	for range 2 {
+		want(t, "withdraw", r.Withdraw(r.ctx, old("R")), success)
+		want(t, "refund", r.Refund(r.ctx, old("R")), success)
+		want(t, "resolve", r.Resolve(r.ctx, transfer.Deposit, old("R")), refused(transfer.ResolvedByOperator))
+		wantUnknown(t, "a word about what is answered", r.Record(r.ctx, transfer.Deposit, old("S"), transfer.Word{Applied: true}), wire.NotForgotten.Name)
+		r.again(t)
+	}
+	ahead := call("ahead", 10)
+	ahead.CreatedAt = time.Now().Add(2 * time.Hour)
+	wantUnknown(t, "withdraw, created in the future", r.Withdraw(r.ctx, ahead), wire.CreatedAhead.Name)
+	r.wantUnits(t, 100)
+	if got := len(r.journal(t)); got != 4 {
+		t.Errorf("lines of the journal: got %d, want four", got)
+	}
+}
+
+// An answer is remembered beyond the horizon until its key is forgotten. After that it can never apply
+// again.
+func TestH17RememberedForgottenNeverTwice(t *testing.T) {
+	t.Parallel()
+	r := setup(t, ubscore.Options{Horizon: 2 * time.Second, SnapshotEvery: 5})
+	created := time.Now()
+	at := func(id string, units uint64, created time.Time) transfer.Call {
+		return transfer.Call{ReqID: id, UserID: user, AssetID: asset, Units: units, CreatedAt: created}
+	}
+	want(t, "asset", r.AddAsset(r.ctx, "asset", asset, 6, created), success)
+	want(t, "opening", r.OutsideDeposit(r.ctx, at("opening", 1000, created)), success)
+	want(t, "withdraw", r.Withdraw(r.ctx, at("R", 10, created)), success)
+	want(t, "the remembered withdrawal", r.Withdraw(r.ctx, at("R", 10, created)), success)
+	r.until(t, "R is forgotten", func(n int) bool {
+		r.Withdraw(r.ctx, at(fmt.Sprint("filler-", n), 1, time.Now())) // brings the next snapshot nearer
+		return codeOf(r.Withdraw(r.ctx, at("R", 10, created)).Err) == wire.BeyondHorizon.Name
+	})
+	r.again(t)
+	wantUnknown(t, "the forgotten withdrawal", r.Withdraw(r.ctx, at("R", 10, created)), wire.BeyondHorizon.Name)
+	wantUnknown(t, "its resolve", r.Resolve(r.ctx, transfer.Withdraw, at("R", 10, created)), wire.BeyondHorizon.Name)
+	wantUnknown(t, "its refund", r.Refund(r.ctx, at("R", 10, created)), wire.BeyondHorizon.Name)
+	taken, line := 0, uint64(0)
+	for _, e := range r.journal(t) {
+		if e.ReqID == "R" {
+			taken, line = taken+1, e.Seq
+		}
+	}
+	units, _, err := r.Balance(r.ctx, user, asset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for words, word := range map[string]transfer.Word{"says the opposite": {Line: line}, "is another's": {Applied: true, Line: line - 1}, "is none": {Applied: true, Line: 1 << 40}} {
+		wantUnknown(t, "by a line that "+words, r.Record(r.ctx, transfer.Withdraw, at("R", 10, created), word), wire.EvidenceDiffers.Name)
+	}
+	want(t, "R by its line", r.Record(r.ctx, transfer.Withdraw, at("R", 10, created), transfer.Word{Applied: true, Line: line}), success)
+	want(t, "R's deposit, by other evidence", r.Record(r.ctx, transfer.Deposit, at("R", 10, created), transfer.Word{}), refused(transfer.ResolvedByOperator))
+	for range 2 {
+		want(t, "a duplicate of R", r.Withdraw(r.ctx, at("R", 10, created)), success)
+		want(t, "a duplicate of its deposit", r.Deposit(r.ctx, at("R", 10, created)), refused(transfer.ResolvedByOperator))
+		wantUnknown(t, "R's refund", r.Refund(r.ctx, at("R", 10, created)), wire.BeyondHorizon.Name)
+		r.wantUnits(t, units.Units)
+		r.again(t)
+	}
+	want(t, "R's refund was not applied", r.Record(r.ctx, transfer.Refund, at("R", 10, created), transfer.Word{Line: line}), success)
+	want(t, "a duplicate of it", r.Refund(r.ctx, at("R", 10, created)), success)
+	r.wantUnits(t, units.Units+10)
+	if taken != 1 {
+		t.Errorf("lines of R: got %d, want one", taken)
+	}
+	r.wantSum(t)
+}
+
+func (r *rig) until(t *testing.T, what string, holds func(n int) bool) {
+	t.Helper()
+	n := 0
+	if err := poll(r.ctx, func() bool { n++; return holds(n) }); err != nil {
+		t.Fatalf("not in time: %s", what)
+	}
+}
+
+// A caller without the secret gets no data.
+func TestCallerWithoutTheSecretGetsNoData(t *testing.T) {
+	t.Parallel()
+	r := setup(t, ubscore.Options{})
+	url := "http://" + r.process.Addr()
+	for _, token := range []string{"", "Bearer ", "Bearer wrong", "Basic " + secret, secret, "Bearer  " + secret} {
+		for _, path := range []string{wire.OperationsPath, wire.ResolvePath, wire.RecordPath, wire.AdjustPath, wire.StatusPath, wire.AssetsPath, wire.JournalPath, wire.BalancesPath, wire.BalancesPath + "/1/1", "/else"} {
+			for _, method := range []string{http.MethodGet, http.MethodPost} {
+				got, err := status(r.ctx, method, url+path, token)
+				if err != nil || got != http.StatusUnauthorized {
+					t.Errorf("%s %s with %q: got %d, %v; want 401", method, path, token, got, err)
+				}
+			}
+		}
+	}
+	if got, err := status(r.ctx, http.MethodGet, url+wire.JournalPath, "bearer "+secret); err != nil || got != http.StatusOK {
+		t.Errorf("with the secret: got %d, %v; want 200", got, err)
+	}
+	unauthorised, err := trading.New(trading.Options{URL: url, Secret: "another secret of the tests"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(unauthorised.Close)
+	wantUnknown(t, "deposit without the secret", unauthorised.Deposit(r.ctx, call("R", 1)), "UNAUTHORIZED")
+}
+
+// A query is checked as strictly as a body.
+func TestInvalidQueryIsRefused(t *testing.T) {
+	t.Parallel()
+	r := setup(t, ubscore.Options{})
+	r.stock(t, 100)
+	url, token := "http://"+r.process.Addr(), "Bearer "+secret
+	for path, want := range map[string]int{
+		"/v1/journal": 200, "/v1/journal?after=1&limit=10000": 200, "/v1/journal?after=99": 200, "/v1/balances?limit=1": 200,
+		"/v1/journal?limit=0": 400, "/v1/journal?limit=10001": 400, "/v1/journal?limit=-1": 400, "/v1/journal?limit=": 400, "/v1/journal?after=x": 400,
+		"/v1/journal?after=1&after=2": 400, "/v1/journal?before=1": 400, "/v1/journal?After=1": 400, "/v1/journal?%zz": 400, "/v1/journal?after=1;limit=2": 400,
+		"/v1/balances?limit=0": 400, "/v1/balances?at=x": 400, "/v1/balances?after=7": 400, "/v1/balances?after=7:": 400, "/v1/balances?after=7:1:1": 400,
+		"/v1/balances/7/1?at=1": 400, "/v1/balances/x/1": 400, "/v1/balances/7/-1": 400, "/v1/balances/7/2147483648": 400, "/v1/balances/7": 404, "/v2/journal": 404,
+	} {
+		if got, err := status(r.ctx, http.MethodGet, url+path, token); err != nil || got != want {
+			t.Errorf("%s: got %d, %v; want %d", path, got, err, want)
+		}
+	}
+}

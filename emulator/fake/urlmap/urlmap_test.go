@@ -1,0 +1,321 @@
+package urlmap_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/fake/urlmap"
+	"github.com/fencepost/fencepost/shared/porttest"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func start(t *testing.T, o urlmap.Options) *urlmap.Map {
+	t.Helper()
+	o.Public = append(o.Public, urlmap.Route{Pattern: "POST /api/v1/tx", Service: "create"},
+		urlmap.Route{Pattern: "GET /api/v1/tx/", Service: "query"})
+	o.Internal = []string{"advance"}
+	m, err := urlmap.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(context.Background()); err != nil {
+			t.Errorf("got %v, want the map closed", err)
+		}
+	})
+	return m
+}
+
+// backend answers with its name, the path and the body.
+func backend(t *testing.T, m *urlmap.Map, service, name string) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		_, _ = io.WriteString(w, name+" "+r.URL.Path+" "+string(body))
+	}))
+	t.Cleanup(s.Close)
+	return add(t, m, service, s.Listener.Addr().String())
+}
+
+func add(t *testing.T, m *urlmap.Map, service, addr string) string {
+	t.Helper()
+	if err := m.Add(service, addr); err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}
+
+// breaking returns the address of a backend that breaks connections. It answers the first good requests of each
+// connection, and cuts it after the head of the next one. It sends a value to got for every request.
+func breaking(t *testing.T, good int, got chan<- struct{}) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			cut := context.AfterFunc(ctx, func() { conn.Close() })
+			r := bufio.NewReader(conn)
+			for range good {
+				answerOne(conn, r, got)
+			}
+			if _, err := http.ReadRequest(r); err == nil {
+				got <- struct{}{}
+			}
+			conn.Close()
+			cut()
+		}
+	})
+	t.Cleanup(func() { l.Close(); stop(); serving.Wait() })
+	return l.Addr().String()
+}
+
+func answerOne(conn net.Conn, r *bufio.Reader, got chan<- struct{}) {
+	req, err := http.ReadRequest(r)
+	if err != nil {
+		return
+	}
+	got <- struct{}{}
+	_, _ = io.Copy(io.Discard, req.Body)
+	_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+}
+
+type answer struct {
+	status int
+	text   string
+	code   any // the problem's
+}
+
+func ask(t *testing.T, method, url, body string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Idempotency-Key", "k")
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := answer{status: resp.StatusCode, text: string(text)}
+	if resp.Header.Get("Content-Type") == "application/problem+json" {
+		var p map[string]any
+		if err := json.Unmarshal(text, &p); err != nil {
+			t.Fatal(err)
+		}
+		a.code, a.text = p["code"], ""
+	}
+	return a
+}
+
+func TestEachListenerKnowsItsOwnPathsOnly(t *testing.T) {
+	t.Parallel()
+	m := start(t, urlmap.Options{})
+	for _, service := range []string{"create", "query", "advance"} {
+		backend(t, m, service, service)
+	}
+	for _, tc := range []struct {
+		method, url string
+		want        answer
+	}{
+		{"POST", m.PublicURL() + "/api/v1/tx", answer{200, "create /api/v1/tx b", nil}},
+		{"GET", m.PublicURL() + "/api/v1/tx/t1", answer{200, "query /api/v1/tx/t1 b", nil}},
+		{"POST", m.PublicURL() + "/internal/advance", answer{404, "", "NOT_FOUND"}},
+		{"GET", m.PublicURL() + "/", answer{404, "", "NOT_FOUND"}},
+		{"DELETE", m.PublicURL() + "/api/v1/tx", answer{405, "", "METHOD_NOT_ALLOWED"}},
+		{"POST", m.InternalURL() + "/internal/advance", answer{200, "advance /internal/advance b", nil}},
+		{"POST", m.InternalURL() + "/internal/create", answer{404, "", "NOT_FOUND"}},
+		{"POST", m.InternalURL() + "/api/v1/tx", answer{404, "", "NOT_FOUND"}},
+	} {
+		if got := ask(t, tc.method, tc.url, "b"); got != tc.want {
+			t.Errorf("%s %s: got %+v, want %+v", tc.method, tc.url, got, tc.want)
+		}
+	}
+}
+
+func TestBackendsTakeTurnsAndComeAndGo(t *testing.T) {
+	t.Parallel()
+	m := start(t, urlmap.Options{})
+	a := backend(t, m, "create", "a")
+	backend(t, m, "create", "b")
+	count := func() map[string]int {
+		got := map[string]int{}
+		for range 6 {
+			got[ask(t, "POST", m.PublicURL()+"/api/v1/tx", "").text[:1]]++
+		}
+		return got
+	}
+	if diff := cmp.Diff(map[string]int{"a": 3, "b": 3}, count()); diff != "" {
+		t.Errorf("requests by backend (-want +got):\n%s", diff)
+	}
+	m.Remove("create", a)
+	if diff := cmp.Diff(map[string]int{"b": 6}, count()); diff != "" {
+		t.Errorf("requests by backend after one went (-want +got):\n%s", diff)
+	}
+	if got, want := m.Stats()["create"], (urlmap.Stats{Invocations: 12}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if err := m.Add("nobody", a); err == nil {
+		t.Error("got no error for a service without a route, want one")
+	}
+}
+
+func TestRefusedConnectionGoesToAnotherBackendWithTheBody(t *testing.T) {
+	t.Parallel()
+	m := start(t, urlmap.Options{})
+	add(t, m, "create", porttest.Refused(t))
+	backend(t, m, "create", "alive")
+	for range 2 {
+		if got, want := ask(t, "POST", m.PublicURL()+"/api/v1/tx", "body"), (answer{200, "alive /api/v1/tx body", nil}); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	if got, want := m.Stats()["create"], (urlmap.Stats{Invocations: 2, Failovers: 1}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestARequestThatWasSentIsNeverSentAgain(t *testing.T) {
+	t.Parallel()
+	m := start(t, urlmap.Options{})
+	got := make(chan struct{}, 10)
+	add(t, m, "create", breaking(t, 0, got))
+	add(t, m, "create", breaking(t, 0, got))
+	if got, want := ask(t, "POST", m.PublicURL()+"/api/v1/tx", "body"), (answer{502, "", "UNAVAILABLE"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got, want := len(got), 1; got != want {
+		t.Errorf("got the request at %d backends, want %d", got, want)
+	}
+	if got, want := m.Stats()["create"], (urlmap.Stats{Invocations: 1, Broken: 1}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestAPostIsSentOnceOverAKeptConnectionWhateverItsHeaders(t *testing.T) {
+	t.Parallel()
+	m := start(t, urlmap.Options{})
+	got := make(chan struct{}, 10)
+	add(t, m, "create", breaking(t, 1, got))
+	for _, want := range []int{200, 502} {
+		if got := ask(t, "POST", m.PublicURL()+"/api/v1/tx", "body").status; got != want {
+			t.Errorf("got %d, want %d", got, want)
+		}
+	}
+	if got, want := len(got), 2; got != want {
+		t.Errorf("got %d requests at the backend, want %d", got, want)
+	}
+}
+
+func TestNoBackendIsUnavailable(t *testing.T) {
+	t.Parallel()
+	m := start(t, urlmap.Options{})
+	want := answer{503, "", "UNAVAILABLE"}
+	if got := ask(t, "POST", m.PublicURL()+"/api/v1/tx", "b"); got != want {
+		t.Errorf("got %+v without a backend, want %+v", got, want)
+	}
+	add(t, m, "create", porttest.Refused(t))
+	if got := ask(t, "POST", m.PublicURL()+"/api/v1/tx", "b"); got != want {
+		t.Errorf("got %+v with one that refuses, want %+v", got, want)
+	}
+	if got, want := m.Stats()["create"], (urlmap.Stats{Unserved: 2}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestRequestsAreCountedAndObserved(t *testing.T) {
+	t.Parallel()
+	type seen struct {
+		service string
+		status  int
+	}
+	observed := make(chan seen, 1)
+	m := start(t, urlmap.Options{Observe: func(service string, status int, took time.Duration) {
+		if took <= 0 {
+			t.Errorf("got a request that took %s, want more than nothing", took)
+		}
+		observed <- seen{service, status}
+	}})
+	in, out := make(chan struct{}), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(in)
+		<-out
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	defer s.Close()
+	add(t, m, "create", s.Listener.Addr().String())
+	var asking sync.WaitGroup
+	asking.Go(func() { ask(t, "POST", m.PublicURL()+"/api/v1/tx", "") })
+	<-in
+	if got, want := m.Stats()["create"].InFlight, int64(1); got != want {
+		t.Errorf("got %d in flight, want %d", got, want)
+	}
+	close(out)
+	if got, want := <-observed, (seen{"create", http.StatusTeapot}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	asking.Wait()
+	if got := m.Stats()["create"].InFlight; got != 0 {
+		t.Errorf("got %d in flight after the answer, want 0", got)
+	}
+}
+
+func TestAWrongPatternIsAnError(t *testing.T) {
+	t.Parallel()
+	if m, err := urlmap.Start(urlmap.Options{Public: []urlmap.Route{{Pattern: "not a path", Service: "x"}}}); err == nil {
+		t.Errorf("got %v, want an error", m)
+	}
+}
+
+func BenchmarkProxy(b *testing.B) {
+	m, err := urlmap.Start(urlmap.Options{Public: []urlmap.Route{{Pattern: "POST /x", Service: "x"}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Close(context.Background())
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer s.Close()
+	if err := m.Add("x", s.Listener.Addr().String()); err != nil {
+		b.Fatal(err)
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	b.SetParallelism(16)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			resp, err := client.Post(m.PublicURL()+"/x", "application/json", strings.NewReader(`{"submitter":"0x0"}`))
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+	})
+}

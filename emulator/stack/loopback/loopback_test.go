@@ -1,0 +1,48 @@
+package loopback_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack/loopback"
+)
+
+// Close cancels the request in progress and ends serving. A second Close does nothing.
+func TestCloseEndsRequests(t *testing.T) {
+	t.Parallel()
+	begun, cancelled := make(chan struct{}), make(chan struct{})
+	s, err := loopback.Serve("", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-r.Context().Done()
+		close(cancelled)
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func() error {
+		answer, err := http.Get(s.URL())
+		if err == nil {
+			err = answer.Body.Close()
+		}
+		return err
+	}
+	go func() { _ = get() }()
+	<-begun
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-cancelled
+	if get() == nil {
+		t.Error("request after Close: got an answer, want an error")
+	}
+}
+
+// An address that cannot be listened on is an error.
+func TestInvalidAddressIsRefused(t *testing.T) {
+	t.Parallel()
+	if _, err := loopback.Serve("127.0.0.1:none", http.NotFoundHandler()); err == nil {
+		t.Error("serve at 127.0.0.1:none: got no error")
+	}
+}

@@ -1,0 +1,77 @@
+package processes_test
+
+import (
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack/processes"
+)
+
+type event struct {
+	what       string
+	p          *processes.Process
+	unexpected bool
+}
+
+func TestAPoolReplacesWhatEndsUnexpectedly(t *testing.T) {
+	t.Parallel()
+	events := make(chan event, 100)
+	pool, err := processes.StartPool(within(t), processes.PoolOptions{
+		Spec: spec("child", nil), Size: 3,
+		Started: func(p *processes.Process) { events <- event{"started", p, false} },
+		Ended:   func(p *processes.Process, _ error, unexpected bool) { events <- event{"ended", p, unexpected} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		<-events
+	}
+	victim := pool.Processes()[1]
+	if err := victim.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := next(t, events), (event{"ended", victim, true}); got != want {
+		t.Errorf("got event %+v, want %+v", got, want)
+	}
+	heir := next(t, events)
+	if heir.what != "started" || heir.p == victim {
+		t.Errorf("got event %+v, want another child started", heir)
+	}
+	if got := pool.Processes(); len(got) != 3 || got[2] != heir.p {
+		t.Errorf("got children %v, want three with the new one last", got)
+	}
+	children := pool.Processes()
+	if err := pool.Stop(within(t)); err != nil {
+		t.Errorf("got %v, want the pool to stop", err)
+	}
+	for range children {
+		if got := next(t, events); got.what != "ended" || got.unexpected {
+			t.Errorf("got event %+v, want the end of a child that was stopped", got)
+		}
+	}
+	for _, p := range children {
+		wait(t, p.Done(), "end of a child of a stopped pool")
+	}
+	if got := pool.Processes(); len(got) != 0 {
+		t.Errorf("got children %v of a stopped pool, want none", got)
+	}
+}
+
+func TestAPoolThatCannotStartLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	pool, err := processes.StartPool(within(t), processes.PoolOptions{Spec: spec("broken", nil), Size: 2})
+	if err == nil {
+		t.Errorf("got %v, want an error", pool)
+	}
+}
+
+func next(t *testing.T, events <-chan event) event {
+	t.Helper()
+	select {
+	case e := <-events:
+		return e
+	case <-within(t).Done():
+		t.Fatal("got no event in time")
+		return event{}
+	}
+}

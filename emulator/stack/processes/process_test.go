@@ -1,0 +1,118 @@
+package processes_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack/processes"
+)
+
+func TestAChildRunsUntilItIsStopped(t *testing.T) {
+	t.Parallel()
+	var got lines
+	p := start(t, spec("child", got.add))
+	if err := p.Err(); err != nil {
+		t.Errorf("got %v of a running child, want nil", err)
+	}
+	if err := p.Stop(within(t)); err != nil {
+		t.Errorf("got %v, want it to stop", err)
+	}
+	if got := p.Err(); !errors.Is(got, processes.ErrExited) {
+		t.Errorf("got %v, want ErrExited", got)
+	}
+	if answers(p.Addr(), time.Second) {
+		t.Error("got an answer from a stopped child, want none")
+	}
+	for _, want := range []string{"child false to stdout", "child true to stderr, without an end"} {
+		if !got.got[want] {
+			t.Errorf("got lines %v, want %q among them", got.got, want)
+		}
+	}
+}
+
+func TestKillEndsAChildAtOnce(t *testing.T) {
+	t.Parallel()
+	p := start(t, spec("stubborn", nil))
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, p.Done(), "end of a killed child")
+	if got := p.Err(); got == nil || !strings.Contains(got.Error(), "killed") {
+		t.Errorf("got %v, want the signal named", got)
+	}
+	if err := p.Kill(); err != nil {
+		t.Errorf("got %v when killing it again, want nil", err)
+	}
+}
+
+func TestStopKillsAChildThatWillNotEnd(t *testing.T) {
+	t.Parallel()
+	p := start(t, spec("stubborn", nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Stop(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the reason why it was killed", err)
+	}
+	wait(t, p.Done(), "end of the child when Stop has returned")
+}
+
+func TestPausedChildAnswersOnlyAfterItResumes(t *testing.T) {
+	t.Parallel()
+	p := start(t, spec("child", nil))
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	// Stopping is asynchronous: one more request can succeed.
+	until(t, "a paused child does not answer", func() bool { return !answers(p.Addr(), 100*time.Millisecond) })
+	if err := p.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a continued child answers", func() bool { return answers(p.Addr(), time.Second) })
+	if err := errors.Join(p.Signal(syscall.SIGSTOP), p.Stop(within(t))); err != nil {
+		t.Errorf("got %v when stopping a paused child, want nil", err)
+	}
+}
+
+func TestChildThatEndsBeforeItIsHealthyIsAnErrorWithItsLastLine(t *testing.T) {
+	t.Parallel()
+	p, err := processes.Start(within(t), spec("broken", nil))
+	if err == nil || !strings.Contains(err.Error(), "exit status 7") || !strings.Contains(err.Error(), "no such setting") {
+		t.Errorf("got %v, %v, want an error with status and last line", p, err)
+	}
+	missing := spec("child", nil)
+	missing.Path = "/nowhere/at/all"
+	if p, err := processes.Start(within(t), missing); err == nil {
+		t.Errorf("got %v for a binary that does not exist, want an error", p)
+	}
+}
+
+// A report of the race detector in a child reaches its parent, and the child has the parent's settings of the
+// detector.
+func TestRaceInAChildIsReported(t *testing.T) {
+	t.Setenv("GORACE", "atexit_sleep_ms=10")
+	s := spec("racing", nil)
+	s.Env = slices.DeleteFunc(s.Env, func(v string) bool { return strings.HasPrefix(v, "GORACE=") })
+	p := start(t, s)
+	if err := p.Stop(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	err := processes.Races()
+	if want := "racing: WARNING: DATA RACE\nWrite by atexit_sleep_ms=10"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
+func TestAChildDiesWithAParentThatIsKilled(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("there is no parent-death signal but on Linux")
+	}
+	addr := killedParent(t)
+	until(t, "the child of a killed parent is gone", func() bool { return !answers(addr, time.Second) })
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	cloudtasksapi "cloud.google.com/go/cloudtasks/apiv2"
+	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
+)
+
+// dispatches is how many tasks are created, one after another.
+const dispatches = 50
+
+// dispatchTime measures the time from the creation of a task to its request, without other load.
+func dispatchTime(ctx context.Context, r run) (_ result, err error) {
+	server, err := cloudtasks.Start(ctx, cloudtasks.Options{Log: r.log})
+	if err != nil {
+		return result{}, err
+	}
+	defer server.Close()
+	client, err := cloudtasksapi.NewClient(ctx, option.WithEndpoint(server.Addr()), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	if err != nil {
+		return result{}, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	arrived := make(chan time.Time, 1)
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived <- time.Now() }))
+	defer target.Close()
+	const parent = "projects/bench/locations/local1"
+	queue, err := client.CreateQueue(ctx, &cloudtaskspb.CreateQueueRequest{Parent: parent, Queue: &cloudtaskspb.Queue{Name: parent + "/queues/one"}})
+	if err != nil {
+		return result{}, err
+	}
+	var took []float64
+	for range dispatches {
+		began := time.Now()
+		_, err := client.CreateTask(ctx, &cloudtaskspb.CreateTaskRequest{Parent: queue.Name, Task: &cloudtaskspb.Task{
+			MessageType: &cloudtaskspb.Task_HttpRequest{HttpRequest: &cloudtaskspb.HttpRequest{Url: target.URL}},
+		}})
+		if err != nil {
+			return result{}, err
+		}
+		took = append(took, (<-arrived).Sub(began).Seconds())
+	}
+	return result{figures: figures{dispatchP50: quantile(took, 0.5)}}, nil
+}

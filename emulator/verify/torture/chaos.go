@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
+	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+)
+
+// chaos is the chaos run: it injects the scheduled faults and counts them.
+type chaos struct {
+	world  *faults.World
+	kinds  []faults.Fault
+	events []plan.Event
+	kept   *folder
+
+	mu    sync.Mutex
+	times map[string]int // by kind of fault
+	over  bool
+}
+
+func newChaosRun(w *faults.World, kinds []faults.Fault, events []plan.Event, kept *folder) *chaos {
+	return &chaos{world: w, kinds: kinds, events: events, kept: kept, times: make(map[string]int)}
+}
+
+// faultGrace is how long after the last event a fault may still wait for a target.
+const faultGrace = 3 * time.Second
+
+// run injects each event at its time, while earlier ones may still last. It returns when all
+// have been undone.
+func (s *chaos) run(ctx context.Context) {
+	lasting, undo := context.WithCancel(ctx)
+	defer undo()
+	began := time.Now()
+	byName := make(map[string]faults.Fault)
+	for _, f := range s.kinds {
+		byName[f.Name] = f
+	}
+	var under sync.WaitGroup
+	for _, e := range s.events {
+		retry.Pause(ctx, time.Until(began.Add(e.At)))
+		if ctx.Err() != nil {
+			break
+		}
+		under.Go(func() { s.inject(lasting, byName[e.Kind], e) })
+	}
+	retry.Pause(ctx, faultGrace)
+	undo()
+	under.Wait()
+}
+
+func (s *chaos) inject(ctx context.Context, f faults.Fault, e plan.Event) {
+	s.kept.event("begins: %s (seed %d)", f.Name, e.Seed)
+	n, err := f.Inject(ctx, s.world, e.Source())
+	s.kept.event("over: %s (seed %d): %d times, error: %v", f.Name, e.Seed, n, err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.times[f.Name] += n
+}
+
+// injected returns how often each kind struck so far.
+func (s *chaos) injected() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := maps.Clone(s.times)
+	for _, f := range s.kinds {
+		all[f.Name] += 0
+	}
+	return all
+}
+
+func (s *chaos) total() (n int) {
+	for _, times := range s.injected() {
+		n += times
+	}
+	return n
+}

@@ -1,0 +1,295 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
+	"github.com/fencepost/fencepost/emulator/verify/torture/load"
+	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+const (
+	blockTime       = 250 * time.Millisecond
+	confirmations   = 6
+	sharedKeyCount  = 2               // submitters whose keys a foreign signer also uses
+	loadAfterFaults = 6 * time.Second // how long the load continues after the faults
+	endTimeout      = 4 * time.Minute // limit for everything to end after that
+	progressEvery   = 10 * time.Second
+)
+
+// settings shorten the waits: a dead lease holder is replaced after two seconds, and an unseen
+// transaction is soon sent again and soon STUCK.
+var settings = map[string]string{
+	"FENCEPOST_LEASE_DURATION": "2s", "FENCEPOST_LEASE_RENEW_INTERVAL": "900ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE": "100ms",
+	"FENCEPOST_DATABASE_LOCK_TIMEOUT": "1500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "500ms",
+	"FENCEPOST_DATABASE_STATEMENT_TIMEOUT": "1800ms", "FENCEPOST_RPC_TIMEOUT": "2s",
+	"FENCEPOST_RESUBMIT_INTERVAL": "1s", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "3", "FENCEPOST_STUCK_AFTER": "15s",
+	"FENCEPOST_SWEEP_GRACE": "2s", "FENCEPOST_CONFIRMATIONS_REQUIRED": fmt.Sprint(confirmations),
+	"FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "10s", "FENCEPOST_NONCE_STRICT_ENABLED": "false",
+	"FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS": "1000000000000000",
+}
+
+// features switch the optional features on, so that each meets every fault. A transaction that
+// is replaced too often is STUCK as soon as without them.
+var features = map[string]string{
+	"FENCEPOST_EVENTS_MODE": "mq_outbox", "FENCEPOST_FEES_HISTORY_ENABLED": "true", "FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED": "true",
+	"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "2s", "FENCEPOST_GASBUMP_MAX_ATTEMPTS": "1",
+	"FENCEPOST_RPC_LEAVE_OUT": "1s",
+}
+
+// eventsOn reports whether events are stored and published.
+func (f flags) eventsOn() bool {
+	mode, given := f.set["FENCEPOST_EVENTS_MODE"]
+	return !given || mode == features["FENCEPOST_EVENTS_MODE"]
+}
+
+// episode is one run.
+type episode struct {
+	flags
+	out         io.Writer
+	source      *rand.Rand
+	folder      *folder
+	env         *stack.Stack
+	db          *pgxpool.Pool
+	accounts    []load.Account
+	world       *faults.World
+	load        *load.Load
+	program     *load.Program
+	operator    *load.Operator
+	transferRun *transferRun // nil: no transfers
+	chaos       *chaos
+	restores    restores // the restores done in the run
+
+	stoppedAt time.Time // when the last fault was undone, by the database's clock
+	ended     bool      // everything ended within endTimeout
+}
+
+// run plays an episode and prints its verdict. A test of the verdict passes tamper, which is
+// called before the checks. The error is errVerdict if the verdict is bad.
+func run(ctx context.Context, f flags, out io.Writer, tamper func(context.Context, *episode) error) (err error) {
+	e := &episode{flags: f, out: &lines{to: out}, source: plan.Source(f.seed)}
+	if e.folder, err = newFolder(f.seed); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.folder.close(errors.Is(err, errVerdict))) }()
+	stop, err := e.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	if err := e.play(ctx); err != nil {
+		return err
+	}
+	if tamper != nil {
+		if err := tamper(ctx, e); err != nil {
+			return err
+		}
+	}
+	v, err := e.checkAll(ctx)
+	if err != nil {
+		return fmt.Errorf("no verdict: %w", err)
+	}
+	return e.conclude(ctx, v)
+}
+
+// start brings up the deployment and creates its clients.
+func (e *episode) start(ctx context.Context) (stop func() error, err error) {
+	all := e.kinds()
+	events := plan.Draw(e.source, faults.Kinds(all), e.length(), e.every)
+	e.announce(events, len(all))
+	cluster, err := pgcluster.Start(ctx, pgcluster.Options{Fsync: true, ClockLibrary: pgcluster.FindClockLibrary()})
+	if err != nil {
+		return nil, err
+	}
+	if err := e.build(ctx, cluster); err != nil {
+		return nil, errors.Join(err, cluster.Stop())
+	}
+	stop = func() error {
+		closed := e.closeProgram(ctx)
+		e.db.Close()
+		return errors.Join(closed, e.env.Close(), cluster.Stop())
+	}
+	e.world = faults.NewWorld(faults.Options{
+		Stack: e.env, Cluster: cluster, Points: e.folder.points(), Keys: e.sharedKeys(), MaxReorgDepth: confirmations - 1, Users: e.userCount(), Events: e.eventsOn(), Source: e.source,
+	})
+	e.chaos = newChaosRun(e.world, all, events, e.folder)
+	e.load = load.New(load.Options{Stack: e.env, Accounts: e.accounts, Rate: e.rate, Source: e.forkSource()})
+	e.operator = &load.Operator{Stack: e.env, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Note: e.folder.event, Source: e.forkSource(), Windows: make(map[txmanager.Submitter]int)}
+	for _, a := range e.accounts {
+		e.operator.Windows[a.Submitter] = a.Window
+	}
+	if err := e.openProgram(ctx); err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	if e.transfers > 0 {
+		if err := e.startTransferRun(ctx); err != nil {
+			return nil, errors.Join(err, stop())
+		}
+	}
+	return stop, nil
+}
+
+// sharedKeys returns the keys that a foreign signer also uses: of some submitters and the payer.
+func (e *episode) sharedKeys() []devchain.Account {
+	keys := devchain.DevAccounts(e.submitters)[e.submitters-sharedKeyCount:]
+	if e.transfers > 0 {
+		keys = append(keys, e.env.PayerAccount())
+	}
+	return keys
+}
+
+// userCount is the number of users of the transfer load.
+func (e *episode) userCount() int {
+	if e.transfers == 0 {
+		return 0
+	}
+	return userCount
+}
+
+// forkSource returns a separate source of random numbers for a concurrent client, derived from
+// the one seed.
+func (e *episode) forkSource() *rand.Rand { return plan.Source(e.source.Uint64()) }
+
+func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) (err error) {
+	log := slog.New(slog.NewTextHandler(e.folder.log(e.verbose), &slog.HandlerOptions{Level: slog.LevelInfo}))
+	slog.SetDefault(log)
+	began := time.Now()
+	if err := e.buildPrograms(ctx); err != nil {
+		return err
+	}
+	e.env, err = stack.Start(ctx, stack.Options{
+		Binary: e.server, Cluster: cluster, Processes: 4, BlockTime: blockTime, Submitters: e.submitters, Window: e.window,
+		SweepEvery: -1, WireProxy: true, Nodes: e.nodes, Seed: e.seed, Settings: e.folder.settings(settings, transferSettings, programSettings, features, e.finality(), clocks, e.set), TokenSpan: 2 * clockSpread,
+		Payouts: e.transfers > 0, CheckEvery: -1, Core: stack.CoreOptions{Binary: e.core, CrashPoints: e.folder.points(), SnapshotEvery: snapshotEvery, Environment: clocks},
+		Output: e.folder.functions, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	if e.db, err = pgxpool.New(ctx, e.env.Database); err == nil {
+		err = e.setWindows(ctx)
+	}
+	if err == nil {
+		err = e.setPolicies(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, e.env.Close())
+	}
+	fmt.Fprintf(e.out, "Up after %s.\n\n", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// setWindows gives every second submitter window 1 before anything is posted. The stack
+// registers all with the same window.
+func (e *episode) setWindows(ctx context.Context) error {
+	for i, s := range e.env.Submitters() {
+		a := load.Account{Submitter: s, Window: e.window, Program: i < programAccounts}
+		if i%2 == 0 {
+			a.Window = 1
+			if _, err := e.db.Exec(ctx, `update submitter set max_in_flight = 1 where submitter = $1`, s); err != nil {
+				return err
+			}
+		}
+		e.accounts = append(e.accounts, a)
+	}
+	return nil
+}
+
+// play runs the faults beside the load, and then waits until everything has ended. The error is
+// that of ctx.
+func (e *episode) play(ctx context.Context) error {
+	within, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	posting, stopPosting := context.WithCancel(within)
+	defer stopPosting()
+	var living sync.WaitGroup
+	sweeps := e.forkSource()
+	living.Go(func() { e.load.Run(posting, within) })
+	living.Go(func() { e.program.Run(posting, within) })
+	living.Go(func() { e.operator.Run(within) })
+	living.Go(func() { e.world.Sweeper.Run(within, sweeps) })
+	living.Go(func() { e.report(within) })
+	e.startTransferClients(posting, within, &living)
+	var restoring sync.WaitGroup
+	restoring.Go(func() { e.restoreAll(within) })
+	e.chaos.run(ctx)
+	restoring.Wait()
+	e.world.Disarm()
+	e.operator.Drain()
+	if e.transferRun != nil {
+		e.transferRun.operator.Drain()
+	}
+	e.stoppedAt = e.now(ctx)
+	if ctx.Err() == nil {
+		fmt.Fprintf(e.out, "%s faults have stopped; everything has to end within %s\n", e.clock(), endTimeout)
+	}
+	retry.Pause(ctx, loadAfterFaults)
+	stopPosting()
+	e.ended = e.waitForEnd(ctx)
+	giveUp()
+	living.Wait()
+	e.load.Wait()
+	e.program.Wait()
+	if e.transferRun != nil {
+		e.transferRun.Wait()
+	}
+	return ctx.Err()
+}
+
+// waitForEnd waits until every caller knows its end and no work is left.
+func (e *episode) waitForEnd(ctx context.Context) (ended bool) {
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	for ctx.Err() == nil {
+		if t := e.load.Ledger.Tally(); t.Waiting == 0 && !e.isWaiting(ctx) && e.countUnfinished(ctx) == 0 {
+			return true
+		}
+		retry.Pause(ctx, 200*time.Millisecond)
+	}
+	return false
+}
+
+// countUnfinished counts transactions and transfers that are not terminal, open PROTECT
+// incidents, unpublished events, held leases and rerun flags.
+func (e *episode) countUnfinished(ctx context.Context) (n int) {
+	err := e.db.QueryRow(ctx, `
+		select (select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED'))
+		     + (select count(*) from transfers_tb where open)
+		     + (select count(*) from protect_episode where closed_at is null)
+		     + (select count(*) from event_outbox) + (select count(*) from event_stream where pending)
+		     + (select count(*) from submitter_lease where wake or owner_node <> '' and expires_at > clock_timestamp())`).Scan(&n)
+	if err != nil {
+		return 1
+	}
+	return n
+}
+
+func (e *episode) halted(ctx context.Context) (halted bool) {
+	_ = e.db.QueryRow(ctx, `select exists (select from transfer_halt where resumed_at is null)`).Scan(&halted) // an error counts as no halt
+	return halted
+}
+
+// now is the database's time, which rows also use.
+func (e *episode) now(ctx context.Context) (now time.Time) {
+	for ctx.Err() == nil {
+		if err := e.db.QueryRow(ctx, `select clock_timestamp()`).Scan(&now); err == nil {
+			break
+		}
+		retry.Pause(ctx, 100*time.Millisecond)
+	}
+	return now
+}

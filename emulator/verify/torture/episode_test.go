@@ -1,0 +1,411 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
+	"github.com/fencepost/fencepost/emulator/verify/checkers"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
+	"github.com/fencepost/fencepost/emulator/verify/torture/load"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/ledger/trading"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// shortFlags returns the flags of a run of a few seconds, in which most kinds of fault come.
+func shortFlags(t *testing.T, seed uint64) flags {
+	t.Helper()
+	f, err := parse([]string{"--minutes", "0.1", "--submitters", "4", "-json", filepath.Join(t.TempDir(), "figures.json")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.seed, f.server, f.core = seed, binary, core
+	return f
+}
+
+// A run without violations passes and leaves no files behind.
+func TestShortRunPasses(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	f := shortFlags(t, 11)
+	var kept string
+	err := run(t.Context(), f, &out, func(_ context.Context, e *episode) error { kept = e.folder.path; return nil })
+	if err != nil || !strings.Contains(out.String(), "PASSED: seed 11") {
+		t.Fatalf("run: got %v, want it passed; it printed:\n%s", err, &out)
+	}
+	if _, err := os.Stat(kept); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder %s after a good end: got %v, want it gone", kept, err)
+	}
+	text, err := os.ReadFile(f.json)
+	var figures struct {
+		Seed      uint64
+		Passed    bool
+		Confirmed int
+		Checks    []struct{ Name string }
+	}
+	if err != nil || json.Unmarshal(text, &figures) != nil {
+		t.Fatalf("figures: got %s, %v", text, err)
+	}
+	if want := len(checkers.All()) + 4 + 2 + len(money.All()) + 6; figures.Seed != 11 || !figures.Passed || figures.Confirmed == 0 || len(figures.Checks) != want {
+		t.Errorf("figures: got %+v, want seed 11, passed, some confirmed and %d checks", figures, want)
+	}
+}
+
+// A row that differs from the chain and from its caller's answers is found. The run fails and
+// keeps its logs and tables.
+func TestTamperedRowIsFound(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	var kept string
+	err := run(t.Context(), shortFlags(t, 12), &out, func(ctx context.Context, e *episode) error {
+		kept = e.folder.path
+		return tamper(ctx, e)
+	})
+	if !errors.Is(err, errVerdict) {
+		t.Fatalf("run with a tampered row: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
+	}
+	for _, want := range []string{"one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsComplete + ": eip155", eventsPublished + ": eip155", "FAILED: seed 12", kept, "./scripts/torture --seed 12"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it printed no %q:\n%s", want, &out)
+		}
+	}
+	for _, name := range []string{"managed_tx.csv", "tx_history.csv", "functions.log", "torture.log"} {
+		if info, err := os.Stat(filepath.Join(kept, name)); err != nil || info.Size() == 0 {
+			t.Errorf("kept %s: got %v, want it with something in it", name, err)
+		}
+	}
+}
+
+// tamper changes a confirmed transaction to a placeholder, and one published event. Only the
+// tables' owner can do so.
+func tamper(ctx context.Context, e *episode) error {
+	_, err := e.db.Exec(ctx, `
+		alter table managed_tx disable trigger user;
+		update managed_tx set state = 'FAILED', sub_state = 'PLACEHOLDER'
+		 where tx_id = (select tx_id from managed_tx where state = 'CONFIRMED' order by seq limit 1);
+		alter table event disable trigger user;
+		update event set type = 'TxTold' where position = 1`)
+	return err
+}
+
+// Stolen money is found by the deployment's check, the journals, and the users' answers. A call
+// that a ledger did not store is found by the repetition of every call.
+func TestTamperedMoneyIsFound(t *testing.T) {
+	t.Parallel()
+	out := runTampered(t, 14, func(ctx context.Context, e *episode) error {
+		if err := e.addLostCall(ctx); err != nil {
+			return err
+		}
+		_, err := e.db.Exec(ctx, `update balances_tb set available = available - 0.01 where user_id = 1 and asset_id = 1`)
+		return err
+	})
+	for _, want := range []string{
+		"books: user 1", "conserved: user 1", movedAsTold + ": user 1", conservedAll + ": transfers", `"kind":"BALANCE_DIFFERS"`,
+		lateDuplicates + ": transfers", "was not, and is: trading",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it printed no %q:\n%s", want, out)
+		}
+	}
+}
+
+// addLostCall records a deposit call that never arrives at the core: its late copy would apply.
+func (e *episode) addLostCall(ctx context.Context) error {
+	e.env.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, UserID: 2})
+	functions, err := trading.New(trading.Options{URL: e.env.Core.Proxy.URL(), Secret: e.env.Core.Secret, Timeout: time.Second})
+	if err != nil {
+		return err
+	}
+	defer functions.Close()
+	call := transfer.Call{ReqID: "stray", UserID: 2, AssetID: 1, Units: 3, CreatedAt: time.Now().Truncate(time.Microsecond)}
+	if o := functions.Deposit(ctx, call); o.Verdict != transfer.Unknown {
+		return fmt.Errorf("a stray call: got %v, want no answer", o)
+	}
+	return nil
+}
+
+// A core that does not start again is found. Here its log has lost an answered record.
+func TestDamagedCoreIsFound(t *testing.T) {
+	t.Parallel()
+	out := runTampered(t, 15, func(_ context.Context, e *episode) error {
+		if err := e.env.Core.Kill(); err != nil {
+			return err
+		}
+		logs, err := filepath.Glob(filepath.Join(e.env.Core.Folder(), "wal-*.log"))
+		if err != nil || len(logs) == 0 {
+			return fmt.Errorf("the core's log: %v, %w", logs, err)
+		}
+		return os.Truncate(logs[len(logs)-1], 200)
+	})
+	if want := coreRecovers + ": transfers"; !strings.Contains(out, want) {
+		t.Errorf("it printed no %q:\n%s", want, out)
+	}
+}
+
+// runTampered runs a short run with tamper, which must fail, and returns its output.
+func runTampered(t *testing.T, seed uint64, tamper func(context.Context, *episode) error) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := run(t.Context(), shortFlags(t, seed), &out, tamper); !errors.Is(err, errVerdict) {
+		t.Fatalf("a run that was tampered with: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
+	}
+	return out.String()
+}
+
+// A run without transfers has no trading core and passes. The chain has three nodes here.
+func TestRunWithoutTransfersPasses(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	f := shortFlags(t, 16)
+	f.transfers, f.nodes = 0, 3
+	if err := run(t.Context(), f, &out, nil); err != nil || strings.Contains(out.String(), "core") {
+		t.Errorf("a run without transfers: got %v, want it passed without a core; it printed:\n%s", err, &out)
+	}
+}
+
+// restoredFlags returns the flags of a short run in which the database is lost.
+func restoredFlags(t *testing.T, seed uint64) flags {
+	t.Helper()
+	f := shortFlags(t, seed)
+	f.transfers, f.restores, f.minutes = 0, 1, 0.25
+	return f
+}
+
+// A run passes in which the database is lost and restored from its backup.
+func TestRunWithARestorePasses(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if err := run(t.Context(), restoredFlags(t, 17), &out, nil); err != nil || !strings.Contains(out.String(), "its backup of") {
+		t.Errorf("a run with a restore: got %v, want it passed; it printed:\n%s", err, &out)
+	}
+}
+
+// A restore excuses only lost rows. A request carried out twice is found, and so is a row from
+// before the backup that differs from the chain.
+func TestARestoreHidesNothing(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	err := run(t.Context(), restoredFlags(t, 18), &out, func(ctx context.Context, e *episode) error {
+		return errors.Join(e.doAgain(ctx), tamper(ctx, e))
+	})
+	if !errors.Is(err, errVerdict) {
+		t.Fatalf("run with a tampered row and a request that is done twice: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
+	}
+	for _, want := range []string{"the chain has it 2 times succeeded", "which is bound to nobody", "one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsComplete + ": eip155"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it printed no %q:\n%s", want, &out)
+		}
+	}
+}
+
+// Transfers pass a run in which the database is lost: the operators follow the runbook, and
+// every payout is paid once or given back once.
+func TestTransfersGoOnAcrossARestore(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	f := restoredFlags(t, 20)
+	f.transfers = 4
+	err := run(t.Context(), f, &out, nil)
+	if text := out.String(); err != nil || !strings.Contains(text, "its backup of") || !strings.Contains(text, "AFTER A RESTORE") {
+		t.Errorf("a run with transfers and a restore: got %v, want it passed; it printed:\n%s", err, text)
+	}
+}
+
+// After a restore a payout paid twice, a deleted withdrawal and a deleted refund are found.
+func TestARestoreHidesNoMoney(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	f := restoredFlags(t, 21)
+	f.transfers = 4
+	wants := []string{"the chain has 2 payments of", paidOnce + ": user", "books: user", "ends-as-journaled: user"}
+	err := run(t.Context(), f, &out, func(ctx context.Context, e *episode) error {
+		gone, err := e.loseLines(ctx)
+		if wants = append(wants, gone...); err != nil {
+			return err
+		}
+		return e.payAgain(ctx)
+	})
+	if !errors.Is(err, errVerdict) {
+		t.Fatalf("a run with payments and lines that were tampered with: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
+	}
+	for _, want := range wants {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it printed no %q:\n%s", want, &out)
+		}
+	}
+}
+
+// loseLines deletes the withdrawal of the first paid payout, and the refund of the first one
+// given back. It returns the violations that must be found.
+func (e *episode) loseLines(ctx context.Context) (wants []string, err error) {
+	for _, one := range []struct {
+		state transfer.State
+		op    transfer.Op
+		want  string
+	}{{transfer.Committed, transfer.Withdraw, "withdrawn 0 times"}, {transfer.RolledBack, transfer.Refund, "refunded 0 times"}} {
+		var reqID string
+		err := e.db.QueryRow(ctx, `select req_id from transfers_tb where transfer_type = 3 and state = $1 order by transfer_id limit 1`, one.state).Scan(&reqID)
+		if errors.Is(err, pgx.ErrNoRows) && one.state == transfer.RolledBack {
+			continue
+		}
+		if err != nil {
+			return wants, err
+		}
+		if _, err := e.db.Exec(ctx, `alter table transfer_operations disable trigger user`); err != nil {
+			return wants, err
+		}
+		if _, err := e.db.Exec(ctx, `delete from transfer_operations where req_id = $1 and op_type = $2`, reqID, one.op); err != nil {
+			return wants, err
+		}
+		wants = append(wants, one.want)
+	}
+	return wants, nil
+}
+
+// payAgain repeats a payment of a COMMITTED payout without the deployment.
+func (e *episode) payAgain(ctx context.Context) error {
+	var hash string
+	err := e.db.QueryRow(ctx, `
+select m.tx_hash
+  from transfers_tb t
+  join managed_tx m on m.submitter = t.payout_submitter and m.request_id = t.req_id
+ where t.transfer_type = 3 and t.state = $1 and m.tx_hash is not null
+ order by t.transfer_id desc limit 1`, transfer.Committed).Scan(&hash)
+	if err != nil {
+		return err
+	}
+	client, err := ethclient.DialContext(ctx, e.env.Chain.URL())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	paid, _, err := client.TransactionByHash(ctx, common.HexToHash(hash))
+	if err != nil {
+		return err
+	}
+	return e.sendPast(ctx, client, e.env.PayerAccount(), paid.To(), paid.Value(), paid.Data(), paid.Gas())
+}
+
+// doAgain repeats the last confirmed request without the deployment.
+func (e *episode) doAgain(ctx context.Context) error {
+	client, err := ethclient.DialContext(ctx, e.env.Chain.URL())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	key := devchain.DevAccounts(1)[0]
+	s := txmanager.NewSubmitter(e.env.Chain.ChainID(), key.Address)
+	var value *big.Int
+	for _, in := range e.load.Ledger.Intents() {
+		if answers := in.Answers(); in.Submitter == s && answers.End != nil && answers.End.State == txmanager.Confirmed {
+			value = in.ValueWei
+		}
+	}
+	return e.sendPast(ctx, client, key, &common.Address{1}, value, nil, 21_000)
+}
+
+// sendPast sends a transaction of the key directly to the node, and waits until it is mined.
+func (e *episode) sendPast(ctx context.Context, client *ethclient.Client, key devchain.Account, to *common.Address, value *big.Int, data []byte, gas uint64) error {
+	n, err := client.PendingNonceAt(ctx, common.Address(key.Address))
+	if err != nil {
+		return err
+	}
+	id := new(big.Int).SetUint64(e.env.Chain.ChainID())
+	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, To: to, Value: value, Data: data, Gas: gas, GasFeeCap: big.NewInt(1e12), GasTipCap: big.NewInt(1e10),
+	})
+	if err == nil {
+		err = client.SendTransaction(ctx, tx)
+	}
+	for err == nil {
+		if _, err := client.TransactionReceipt(ctx, tx.Hash()); err == nil {
+			return nil
+		}
+		retry.Pause(ctx, 100*time.Millisecond)
+		err = ctx.Err()
+	}
+	return err
+}
+
+// An interrupted run ends soon and without a verdict.
+func TestInterruptedRunEndsWithoutVerdict(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	out := &watcher{want: "Up after", then: interrupt}
+	err := run(ctx, shortFlags(t, 13), out, nil)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: got %v, want %v", err, context.Canceled)
+	}
+	if text := out.text.String(); strings.Contains(text, "PASSED") || strings.Contains(text, "FAILED") {
+		t.Errorf("interrupted: got a verdict:\n%s", text)
+	}
+}
+
+// watcher is a writer that calls a function once a text was written.
+type watcher struct {
+	text bytes.Buffer
+	want string
+	then func()
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	w.text.Write(p)
+	if strings.Contains(w.text.String(), w.want) {
+		w.then()
+	}
+	return len(p), nil
+}
+
+// A run that is long enough fails if a kind of fault never came.
+func TestLongRunFailsWithoutEachKind(t *testing.T) {
+	t.Parallel()
+	f := figures{
+		Faults: map[string]int{"a": 1, "b": 0}, Callers: map[string]int{"c": 0}, CrashPoints: map[string]int{"p": 0},
+		Operators: map[string]int{load.Decides + "wait": 1, load.Decides + "replace": 0, load.Resyncs: 2},
+	}
+	f.Transfers = &transferFigures{Users: map[string]int{"d": 0, "e": 1}, Operators: map[string]int{"f": 0}}
+	if got := (&episode{flags: flags{minutes: 2.9, restores: 2}}).missingKinds(f); len(got) > 0 {
+		t.Errorf("missing after 2.9 minutes with 2 restores: got %q, want nothing asked for", got)
+	}
+	for minutes, want := range map[float64]string{0.9: "", 1: "b, c, d", 19: "b, c, d", 20: "STUCK decided: replace, b, c, d, f, p"} {
+		e := &episode{flags: flags{minutes: minutes}}
+		if got := strings.Join(e.missingKinds(f), ", "); got != want {
+			t.Errorf("missing after %v minutes: got %q, want %q", minutes, got, want)
+		}
+	}
+}
+
+// Invalid flags are refused before anything starts.
+func TestInvalidFlagsAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"--minutes", "0"}, {"--submitters", "2"}, {"-window", "0"}, {"--rate", "0"}, {"--transfers", "-1"}, {"--every", "1ms"}, {"--nodes", "0"}, {"--set", "gasbump.enabled"}, {"more"}, {"--sead", "1"}} {
+		if err := realMain(t.Context(), args, &bytes.Buffer{}); err == nil {
+			t.Errorf("%v: got no error", args)
+		}
+	}
+	f, err := parse([]string{"-seed", "7", "--minutes", "20"})
+	if want := "./scripts/torture --seed 7 --minutes 20 --submitters 8 --window 8 --rate 5 --transfers 4 --every 1.5s"; err != nil || f.command() != want {
+		t.Errorf("command: got %q, %v; want %q", f.command(), err, want)
+	}
+	f, err = parse([]string{"-seed", "7", "--nodes", "3", "--set", "events.mode=log", "--set", "rpc.maxLag=2"})
+	if want := " --nodes 3 --set 'FENCEPOST_EVENTS_MODE=log' --set 'FENCEPOST_RPC_MAX_LAG=2'"; err != nil || !strings.HasSuffix(f.command(), want) || f.eventsOn() {
+		t.Errorf("command: got %q, %v, events on: %t; want it to end with %q, and none", f.command(), err, f.eventsOn(), want)
+	}
+}

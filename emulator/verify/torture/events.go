@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/verify/checkers"
+	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// The checks of events.
+const (
+	eventsComplete  = "events-whole"
+	eventsPublished = "events-told"
+)
+
+// checkEvents compares the stored and published events with the transactions. It checks nothing
+// if events are off.
+func (e *episode) checkEvents(ctx context.Context) ([]check, error) {
+	if !e.eventsOn() {
+		return nil, nil
+	}
+	stored, found, err := e.storedEvents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []check{
+		{Name: eventsComplete, Promise: "of each transaction the events 1, 2, 3, … are kept without a hole, the last of them its end", Violations: found},
+		{Name: eventsPublished, Promise: "each stored event was published to the topic, and no other, in order for each submitter", Violations: e.checkPublished(stored)},
+	}, nil
+}
+
+// selectEvents also returns a row for each transaction without events.
+const selectEvents = `
+select m.tx_id, m.submitter, m.state, m.event_sequence, coalesce(e.sequence, 0), coalesce(e.type, ''), coalesce(e.body ->> 'data', '{}')
+  from managed_tx m
+  left join event e using (tx_id)
+ order by m.submitter, m.tx_id, e.sequence`
+
+// storedEvents returns the submitters of the stored events by the events' keys, and the
+// violations in them.
+func (e *episode) storedEvents(ctx context.Context) (stored map[string]string, found []checkers.Violation, err error) {
+	rows, err := e.db.Query(ctx, selectEvents)
+	if err != nil {
+		return nil, nil, err
+	}
+	stored = make(map[string]string)
+	next := make(map[string]int)
+	var txID, submitter, kind, data string
+	var state txmanager.State
+	var counted, sequence int
+	_, err = pgx.ForEachRow(rows, []any{&txID, &submitter, &state, &counted, &sequence, &kind, &data}, func() error {
+		if sequence > 0 {
+			stored[fmt.Sprintf("%s-%s-%d", txID, kind, sequence)] = submitter
+		}
+		next[txID]++
+		if detail := eventProblem(state, counted, next[txID], sequence, kind, data); detail != "" {
+			found = append(found, checkers.Violation{Checker: eventsComplete, Submitter: submitter, TxID: txID, Detail: detail})
+		}
+		return nil
+	})
+	return stored, found, err
+}
+
+// eventProblem describes how the n-th event of a transaction is wrong, or returns "".
+func eventProblem(state txmanager.State, counted, n, sequence int, kind, data string) string {
+	var d struct{ Final bool }
+	if err := json.Unmarshal([]byte(data), &d); err != nil {
+		return fmt.Sprintf("%s %d: %v", kind, sequence, err)
+	}
+	last, end := sequence == counted, kind == string(txmanager.TxFailed) || d.Final
+	switch {
+	case sequence != n:
+		return fmt.Sprintf("event %d of %d is %s, where %d should be", sequence, counted, kind, n)
+	case end != (last && state.Terminal()):
+		return fmt.Sprintf("event %d of %d is %s, final %t, and it is %s", sequence, counted, kind, d.Final, state)
+	case last && (state == txmanager.Confirmed) != (kind == string(txmanager.TxConfirmed) && d.Final):
+		return fmt.Sprintf("it is %s, and its last event is %s", state, kind)
+	}
+	return ""
+}
+
+// checkPublished compares the topic with the stored events. The first delivery of each event
+// must be in order.
+func (e *episode) checkPublished(stored map[string]string) (found []checkers.Violation) {
+	add := func(of client.Event, format string, args ...any) {
+		found = append(found, checkers.Violation{Checker: eventsPublished, Submitter: of.Submitter, TxID: of.TxID, Detail: fmt.Sprintf(format, args...)})
+	}
+	last, published := make(map[string]int), make(map[string]bool)
+	for _, m := range e.env.PubSub.Messages() {
+		var one client.Event
+		if err := json.Unmarshal(m.Data, &one); err != nil {
+			add(one, "a message of the topic: %v", err)
+			continue
+		}
+		key := fmt.Sprintf("%s-%s-%d", one.TxID, one.Type, one.Sequence)
+		if published[key] {
+			continue
+		}
+		published[key] = true
+		switch submitter, isStored := stored[key]; {
+		case !isStored && e.restores.published[key] == one.Submitter && m.OrderingKey == one.Submitter: // stored by a lost database
+			continue
+		case !isStored:
+			add(one, "%s %d was published, and is not stored", one.Type, one.Sequence)
+		case one.Submitter != submitter || m.OrderingKey != submitter:
+			add(one, "%s %d was published under %s, and belongs to %s", one.Type, one.Sequence, m.OrderingKey, submitter)
+		case one.Sequence != last[one.TxID]+1 && !e.restores.txs[one.TxID]:
+			add(one, "%s %d was published after %d", one.Type, one.Sequence, last[one.TxID])
+		}
+		last[one.TxID] = max(last[one.TxID], one.Sequence)
+	}
+	for key, submitter := range stored {
+		if !published[key] {
+			found = append(found, checkers.Violation{Checker: eventsPublished, Submitter: submitter, Detail: key + " was not published"})
+		}
+	}
+	return found
+}
+
+const selectFeatures = `
+select (select count(*) from event), (select count(*) from tx_version where kind = 'BUMP'),
+       (select count(*) from managed_tx m join tx_version v using (tx_hash) where v.kind = 'BUMP' and m.state in ('CONFIRMED', 'FAILED')),
+       (select count(*) from managed_tx where last_mempool_diag is not null)`
+
+// countFeatures returns how often each optional feature acted.
+func (e *episode) countFeatures(ctx context.Context) (map[string]int, error) {
+	var events, bumps, mined, diagnosed int
+	if err := e.db.QueryRow(ctx, selectFeatures).Scan(&events, &bumps, &mined, &diagnosed); err != nil {
+		return nil, err
+	}
+	did := make(map[string]int)
+	for name, n := range map[string]int{"events kept": events, "gas bumps signed": bumps, "gas bumps mined": mined, "transactions diagnosed": diagnosed} {
+		if n > 0 || len(e.set) == 0 {
+			did[name] = n
+		}
+	}
+	return did, nil
+}

@@ -1,0 +1,144 @@
+package load
+
+import (
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+var alice = txmanager.NewSubmitter(1337, txmanager.Address{1})
+
+func setup(answers Answers) *caller {
+	return &caller{ledger: new(Ledger), intent: Seen(alice, big.NewInt(1), answers)}
+}
+
+func (c *caller) wantContradiction(t *testing.T, name, part string) {
+	t.Helper()
+	contradictions := c.ledger.Contradictions()
+	if (part == "") != (len(contradictions) == 0) || (part != "" && !strings.Contains(contradictions[0].Detail, part)) {
+		t.Errorf("%s: got lies %v, want one that says %q", name, contradictions, part)
+	}
+}
+
+// A final answer must not change. Only a request that began before it arrived may get an
+// older state.
+func TestFinalAnswersNeverChange(t *testing.T) {
+	t.Parallel()
+	confirmed, reverted := End{State: txmanager.Confirmed}, End{State: txmanager.Failed, Sub: txmanager.Reverted}
+	arrived := time.Now()
+	for name, c := range map[string]struct {
+		answer answer
+		want   string
+	}{
+		"the same":          {answer{begun: arrived.Add(time.Second), reached: confirmed}, ""},
+		"another end":       {answer{begun: arrived.Add(-time.Second), reached: reverted}, "now it is FAILED/REVERTED"},
+		"no end, put later": {answer{begun: arrived.Add(time.Second), reached: End{State: txmanager.Tracking}}, "put after that got TRACKING"},
+		"no end, put first": {answer{begun: arrived.Add(-time.Second), reached: End{State: txmanager.Tracking}}, ""},
+	} {
+		caller := setup(Answers{TxID: "t", End: &confirmed, EndAt: arrived})
+		caller.recordAnswer(c.answer)
+		caller.wantContradiction(t, name, c.want)
+	}
+	first := setup(Answers{TxID: "t"})
+	if !first.recordAnswer(answer{reached: confirmed}) || *first.intent.Answers().End != confirmed {
+		t.Errorf("the first final answer: got %v, want it kept", first.intent.Answers().End)
+	}
+}
+
+// A requestId has one txId and is stored once.
+func TestSecondTxIDIsAContradiction(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		statuses []int
+		ids      []string
+		want     string
+	}{
+		"stored, then known":   {[]int{202, 200, 200}, []string{"a", "a", "a"}, ""},
+		"known, then stored":   {[]int{200, 202}, []string{"a", "a"}, ""}, // answers can arrive out of order
+		"never heard of it":    {[]int{200}, []string{"a"}, ""},
+		"another txId":         {[]int{202, 200}, []string{"a", "b"}, `got txId "b"`},
+		"no txId":              {[]int{202}, []string{""}, `got txId ""`},
+		"stored a second time": {[]int{202, 202}, []string{"a", "a"}, "202 was answered 2 times"},
+	} {
+		caller := setup(Answers{})
+		for i, status := range c.statuses {
+			a := answer{status: status}
+			a.body.TxID = c.ids[i]
+			caller.recordAcceptance(a)
+		}
+		caller.wantContradiction(t, name, c.want)
+	}
+}
+
+// CANCELLED and EXECUTED come with a final state, PENDING with any other.
+func TestCancelOutcomeMustMatchState(t *testing.T) {
+	t.Parallel()
+	cancelled := End{State: txmanager.Failed, Sub: txmanager.Cancelled}
+	for name, c := range map[string]struct {
+		status  int
+		outcome string
+		reached End
+		want    string
+	}{
+		"cancelled":           {200, "CANCELLED", cancelled, ""},
+		"pending":             {202, "PENDING", End{State: txmanager.Tracking}, ""},
+		"definite too early":  {200, "CANCELLED", End{State: txmanager.Tracking}, "definite: true, and final: false"},
+		"pending at the end":  {202, "PENDING", cancelled, "definite: false, and final: true"},
+		"neither yes nor no":  {200, "MAYBE", cancelled, "want CANCELLED"},
+		"accepted is unknown": {404, "", End{}, "want CANCELLED"},
+		"definite with a 202": {202, "CANCELLED", cancelled, "want CANCELLED"},
+	} {
+		caller := setup(Answers{TxID: "t"})
+		a := answer{status: c.status, reached: c.reached}
+		a.body.Outcome = c.outcome
+		caller.recordCancelAnswer(a)
+		caller.wantContradiction(t, name, c.want)
+	}
+}
+
+// The seed determines each script. The first few callers have each habit once.
+func TestSameSeedDrawsSameScripts(t *testing.T) {
+	t.Parallel()
+	one, two := plan.Source(4), plan.Source(4)
+	values := map[string]bool{}
+	for n := range 200 {
+		a, b := newIntent(alice, n, one), newIntent(alice, n, two)
+		if a.script != b.script {
+			t.Fatalf("script %d, drawn twice: got %+v and %+v", n, a.script, b.script)
+		}
+		values[a.ValueWei.String()] = true
+		first := map[int]bool{0: a.copies > 1, 1: a.conflict, 2: a.invalid, 3: a.again, 4: a.cancelAfter > 0}
+		if does, ok := first[n]; ok && !does {
+			t.Errorf("script %d: got %+v, want its habit in it", n, a.script)
+		}
+	}
+	if len(values) != 200 {
+		t.Errorf("values of 200 intents: got %d, want each its own", len(values))
+	}
+}
+
+// Another payload under a requestId is a conflict. REQUEST_RECORDED answers it only where the
+// caller knows that a release has recorded the request.
+func TestAnotherPayloadIsAConflict(t *testing.T) {
+	t.Parallel()
+	const want = "want 409 REQUEST_ID_CONFLICT"
+	for name, c := range map[string]struct {
+		answers Answers
+		answer  answer
+		want    string
+	}{
+		"a conflict":            {Answers{TxID: "t"}, answer{status: 409, code: "REQUEST_ID_CONFLICT"}, ""},
+		"recorded by a release": {Answers{TxID: "t", Recorded: true}, answer{status: 409, code: "REQUEST_RECORDED"}, ""},
+		"recorded by nobody":    {Answers{TxID: "t"}, answer{status: 409, code: "REQUEST_RECORDED"}, want},
+		"recorded, and taken":   {Answers{TxID: "t", Recorded: true}, answer{status: 202}, want},
+		"taken":                 {Answers{TxID: "t"}, answer{status: 200}, want},
+	} {
+		caller := setup(c.answers)
+		caller.checkConflict(c.answer)
+		caller.wantContradiction(t, name, c.want)
+	}
+}

@@ -1,0 +1,168 @@
+// Package load runs the callers and the operator of a torture run. Callers post intents,
+// repeat and cancel them, and post invalid ones. They record every answer, so that a
+// deployment that contradicts itself is found.
+package load
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/record"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// Account is a submitter and how many intents it may have in flight.
+type Account struct {
+	Submitter txmanager.Submitter
+	Window    int
+	Policy    bool // the submitter has the policy of [Policy]
+	Program   bool // a [Program] uses it too, and its requests queue behind the intents
+}
+
+// Options describe the load on a deployment.
+type Options struct {
+	Stack    *stack.Stack
+	Accounts []Account
+	Rate     float64 // intents a second
+	Source   *rand.Rand
+}
+
+// Load runs the callers. Scripts are drawn in the order in which callers begin. When a
+// caller carries them out depends on the answers.
+type Load struct {
+	Options
+	Ledger *Ledger
+
+	callers sync.WaitGroup
+	posted  int
+}
+
+// New returns a load that has not begun.
+func New(o Options) *Load { return &Load{Options: o, Ledger: new(Ledger)} }
+
+// backlog is the maximum of unfinished intents of a submitter: enough to keep it busy, and
+// few enough to finish soon after the faults stop.
+func (a Account) backlog() int {
+	if a.Program {
+		return 3 + 3*min(a.Window, 8)
+	}
+	return 3 + 3*a.Window
+}
+
+// Run posts intents until ctx ends. Each intent has its own caller, which polls until the
+// intent is final or within ends.
+func (l *Load) Run(ctx, within context.Context) {
+	tick := time.NewTicker(time.Duration(float64(time.Second) / l.Rate))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		a := l.Accounts[l.Source.IntN(len(l.Accounts))]
+		in := newIntent(a.Submitter, l.posted, l.Source)
+		in.policy = a.Policy
+		if l.Ledger.open(a.Submitter) >= a.backlog() {
+			continue
+		}
+		l.posted++
+		l.Ledger.add(in)
+		l.callers.Go(func() {
+			(&caller{env: l.Stack, ledger: l.Ledger, intent: in, account: stack.CallerAccount}).run(within)
+		})
+	}
+}
+
+// Wait returns when each caller knows the end of its intent or has run out of time.
+func (l *Load) Wait() { l.callers.Wait() }
+
+// Ledger records the answers that callers got.
+type Ledger struct {
+	record.Record[Contradiction]
+
+	mu      sync.Mutex
+	intents []*Intent
+}
+
+// Contradiction is an answer that must not be given.
+type Contradiction struct {
+	Submitter txmanager.Submitter
+	RequestID string
+	TxID      string
+	Detail    string // the answer, and what was expected
+}
+
+func (l *Ledger) add(in *Intent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.intents = append(l.intents, in)
+}
+
+// Intents returns every intent that was posted.
+func (l *Ledger) Intents() []*Intent {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.intents)
+}
+
+// open counts the intents of s that are not finished.
+func (l *Ledger) open(s txmanager.Submitter) (n int) {
+	for _, in := range l.Intents() {
+		if in.Submitter == s && !in.Answers().Done {
+			n++
+		}
+	}
+	return n
+}
+
+// The habits of callers, as they are counted and printed.
+const (
+	Repeats   = "the same request, 2 to 5 times at once"
+	Again     = "the same request again, later"
+	Conflicts = "the same requestId with another payload"
+	Invalid   = "invalid requests"
+	Cancels   = "cancels"
+	Barred    = "what the submitter's policy forbids"
+)
+
+// Habits returns the habits that are counted.
+func Habits() []string { return []string{Repeats, Again, Conflicts, Invalid, Cancels, Barred} }
+
+func (l *Ledger) contradict(in *Intent, detail string) {
+	l.Contradict(Contradiction{in.Submitter, in.RequestID, in.Answers().TxID, detail})
+}
+
+// Tally counts intents by the answers that their callers got.
+type Tally struct {
+	Posted, Accepted, Refused  int
+	Confirmed, Failed, Waiting int
+}
+
+// Tally counts the intents now.
+func (l *Ledger) Tally() (t Tally) {
+	for _, in := range l.Intents() {
+		t.Posted++
+		switch answers := in.Answers(); {
+		case answers.TxID == "" && answers.Done:
+			t.Refused++
+		case answers.TxID == "":
+			t.Waiting++
+		default:
+			t.Accepted++
+			switch {
+			case answers.End == nil:
+				t.Waiting++
+			case answers.End.State == txmanager.Confirmed:
+				t.Confirmed++
+			default:
+				t.Failed++
+			}
+		}
+	}
+	return t
+}

@@ -1,0 +1,254 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/ethereum/go-ethereum/rpc"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// Operator decides on STUCK transactions, and releases submitters from PROTECT once the
+// fate of their nonces is final.
+type Operator struct {
+	Stack   *stack.Stack
+	DB      *pgxpool.Pool // stands for the alerts: the API lists no STUCK transactions
+	Foreign *faults.Foreign
+	Source  *rand.Rand
+
+	Ledger *Ledger
+	Note   func(format string, args ...any) // writes a line to the log of the run
+
+	Decisions   map[string]int // by action; read it after Run
+	decidedLast map[string]time.Time
+	mu          sync.Mutex // guards both while decisions are under way
+	draining    atomic.Bool
+	timeout     retry.Timeout
+
+	Payer txmanager.Submitter // the submitter of payouts; "": none
+	// IsNeverRepeated reports of a payment of the payer whether no user will repeat it: a
+	// lost database had already answered its user with a final state.
+	IsNeverRepeated func(ctx context.Context, payment common.Hash) bool
+
+	Windows    map[txmanager.Submitter]int
+	restored   sync.Mutex                   // held while a restored copy is reconciled: no release before that
+	restoredAt map[txmanager.Submitter]bool // not released since the last restore
+}
+
+// The operator's acts, as they are counted and printed.
+const (
+	Decides       = "STUCK decided: "
+	Resumes       = "PROTECT left by resume"
+	Resyncs       = "PROTECT left by resync"
+	Mistakes      = "a resync to a wrong count, refused"
+	pollInterval  = 500 * time.Millisecond
+	decisionPause = 3 * time.Second // between two decisions on one transaction
+)
+
+// Actions returns the decisions that an operator can take.
+func Actions() []string { return []string{"wait", "rebroadcast", "replace", "placeholder"} }
+
+// Drain makes the operator decide for an end: it waits no more and makes no mistakes.
+func (o *Operator) Drain() { o.draining.Store(true) }
+
+// Run decides and releases until ctx ends. A call that fails is tried again.
+func (o *Operator) Run(ctx context.Context) {
+	o.Decisions, o.decidedLast = make(map[string]int), make(map[string]time.Time)
+	for ctx.Err() == nil {
+		o.restored.Lock()
+		o.decideAll(ctx)
+		o.releaseAll(ctx)
+		if o.Ledger.Generation() > 0 {
+			o.decideHeld(ctx)
+			o.decideForeign(ctx)
+			if o.Payer != "" {
+				o.decidePayments(ctx)
+			}
+		}
+		o.restored.Unlock()
+		retry.Pause(ctx, pollInterval)
+	}
+}
+
+func (o *Operator) decideAll(ctx context.Context) {
+	rows, _ := o.DB.Query(ctx, `select tx_id::text from managed_tx where state = 'STUCK' order by seq`) // the collector has the error
+	stuck, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return
+	}
+	var deciding sync.WaitGroup
+	defer deciding.Wait()
+	slots := make(chan struct{}, maxConcurrentDecisions)
+	for _, id := range stuck {
+		if time.Since(o.lastDecision(id)) < decisionPause {
+			continue
+		}
+		action := Actions()[o.Source.IntN(len(Actions()))]
+		if o.draining.Load() && action == "wait" {
+			action = "rebroadcast"
+		}
+		slots <- struct{}{}
+		deciding.Go(func() {
+			defer func() { <-slots }()
+			o.decide(ctx, id, action)
+		})
+	}
+}
+
+// maxConcurrentDecisions bounds the decisions in progress: with a wide window many
+// transactions are STUCK at once.
+const maxConcurrentDecisions = 8
+
+func (o *Operator) decide(ctx context.Context, id, action string) {
+	status, _, err := o.call(ctx, http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]any{"action": action, "reason": "seen by the operator on call"})
+	if err != nil || status != http.StatusAccepted {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.Decisions[Decides+action]++
+	o.decidedLast[id] = time.Now()
+}
+
+func (o *Operator) lastDecision(id string) time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.decidedLast[id]
+}
+
+func (o *Operator) call(ctx context.Context, method, path string, body any) (int, []byte, error) {
+	ctx, done := o.timeout.Context(ctx)
+	defer done()
+	return o.Stack.Call(ctx, stack.OperatorAccount, method, path, body)
+}
+
+// protected is a submitter in PROTECT as the admin function shows it.
+type protected struct {
+	Submitter     txmanager.Submitter
+	NextNonce     uint64
+	InFlightNonce *uint64
+	Protect       *struct{ Episode int }
+}
+
+func (o *Operator) releaseAll(ctx context.Context) {
+	status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters", nil)
+	var list struct{ Submitters []protected }
+	if err != nil || status != http.StatusOK || json.Unmarshal(text, &list) != nil {
+		return
+	}
+	for _, p := range list.Submitters {
+		if p.Protect == nil {
+			continue
+		}
+		if mistake := o.Source.IntN(4); mistake == 0 && !o.draining.Load() && !o.restoredAt[p.Submitter] {
+			o.requestWrongCount(ctx, p)
+		}
+		body, err := o.releaseRequest(ctx, p)
+		if err != nil && o.Ledger.Generation() > 0 {
+			o.Note("operator: no way out of PROTECT for %s so far: %v", p.Submitter, err)
+		}
+		if err == nil && body != nil {
+			status, _, err := o.release(ctx, p, body) // one that fails is tried again
+			if err == nil && status == http.StatusOK && o.restoredAt[p.Submitter] {
+				delete(o.restoredAt, p.Submitter)
+			}
+		}
+	}
+}
+
+func (o *Operator) release(ctx context.Context, p protected, body map[string]any) (int, []byte, error) {
+	body["episode"] = p.Protect.Episode
+	status, text, err := o.call(ctx, http.MethodPost, "/admin/v1/submitters/"+string(p.Submitter)+"/release", body)
+	o.Note("release of %s by %v: %d %s, error: %v", p.Submitter, body, status, text, err)
+	return status, text, err
+}
+
+// requestWrongCount asks for a resync to a count that the chain never had. It must be refused.
+func (o *Operator) requestWrongCount(ctx context.Context, p protected) {
+	body := map[string]any{"mode": txmanager.Resync, "count": p.NextNonce + 1_000_000, "reason": "a slip of the finger"}
+	status, text, err := o.release(ctx, p, body)
+	switch {
+	case err != nil || status >= 500 || status == http.StatusConflict:
+	case status != http.StatusBadRequest:
+		o.Ledger.Contradict(Contradiction{Submitter: p.Submitter, Detail: fmt.Sprintf("a resync to a count that the chain never had: got %d %s, want 400", status, text)})
+	default:
+		o.Decisions[Mistakes]++
+	}
+}
+
+// releaseRequest returns the release of a submitter from PROTECT. It waits until the chain's
+// finalized block has every transaction that the account sent. From then on each nonce is
+// either consumed for good or free. Before Drain it sometimes resumes although nonces are
+// lost: the next chain queries must detect that.
+func (o *Operator) releaseRequest(ctx context.Context, p protected) (body map[string]any, err error) {
+	client, err := ethclient.DialContext(ctx, o.Stack.Chain.URL())
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	account := common.Address(p.Submitter.Address())
+	final, pending, err := counts(ctx, client, account)
+	if err == nil && pending != final {
+		err = fmt.Errorf("the account's count is %d at the finalized block, and %d with what is pending", final, pending)
+	}
+	if err != nil {
+		return nil, err
+	}
+	lowest := p.NextNonce
+	if p.InFlightNonce != nil {
+		lowest = *p.InFlightNonce
+	}
+	if o.Ledger.Generation() > 0 && p.Submitter == o.Payer {
+		return o.payerReleaseRequest(ctx, client, final)
+	}
+	if o.Ledger.Generation() > 0 {
+		return o.releaseRequestAfterRestore(ctx, client, p, lowest, final)
+	}
+	lost := o.lost(ctx, client, p.Submitter, lowest, final)
+	if final > p.NextNonce || len(lost) > 0 {
+		if o.Source.IntN(5) == 0 && !o.draining.Load() {
+			return map[string]any{"mode": txmanager.Resume, "reason": "an alarm that was not examined"}, nil
+		}
+		reason := fmt.Sprintf("a foreign signer used the key; the account's final count is %d", final)
+		return map[string]any{"mode": txmanager.Resync, "count": final, "requests": lost, "reason": reason}, nil
+	}
+	return map[string]any{"mode": txmanager.Resume, "reason": "nothing of ours is lost"}, nil
+}
+
+// lost returns "none" for each nonce from lowest on and below count that a foreign signer
+// consumed.
+func (o *Operator) lost(ctx context.Context, client *ethclient.Client, s txmanager.Submitter, lowest, count uint64) map[uint64]string {
+	lost := make(map[uint64]string)
+	for _, u := range o.Foreign.Of(s) {
+		if u.Nonce < lowest || u.Nonce >= count {
+			continue
+		}
+		if _, err := client.TransactionReceipt(ctx, u.Hash); err == nil {
+			lost[u.Nonce] = "none"
+		}
+	}
+	return lost
+}
+
+// counts returns the account's nonce at the finalized block, and with pending transactions.
+func counts(ctx context.Context, client *ethclient.Client, account common.Address) (final, pending uint64, err error) {
+	if final, err = client.NonceAt(ctx, account, big.NewInt(rpc.FinalizedBlockNumber.Int64())); err == nil {
+		pending, err = client.PendingNonceAt(ctx, account)
+	}
+	return final, pending, err
+}

@@ -1,0 +1,238 @@
+package load
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/emulator/acceptance/payroll"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// Program is a Go program of the deployment's owner. It posts requests whose transactions a
+// handler makes. It also reserves nonces and signs for them itself. Its requests are in the
+// same [Ledger] as those by HTTP, and the same checks compare them with the chain.
+type Program struct {
+	App      *functions.App
+	Stack    *stack.Stack
+	Accounts []devchain.Account // whose submitters list the handler and the hooks among their callers
+	Ledger   *Ledger
+	Source   *rand.Rand
+	Note     func(format string, args ...any)
+
+	// OnlyHandlers forbids reservations: after a restore only the program knows the earlier
+	// reservations and signatures.
+	OnlyHandlers bool
+
+	requests sync.WaitGroup
+	timeout  retry.Timeout
+}
+
+// The acts of a program, as they are counted and printed.
+const (
+	Handled  = "handler: "
+	Reserved = "reservation: "
+)
+
+// The behaviours of a handler (see [payroll.Wage]), and the outcomes of a reservation.
+var (
+	handlerWays     = []string{"pays", "fails", "panics", "reverts", "signs", "signs twice", "signs and fails"}
+	reservationWays = []string{"used", "given back", "forgotten", "used too late"}
+)
+
+// ProgramHabits returns the acts that are counted.
+func ProgramHabits() (all []string) {
+	for _, way := range handlerWays {
+		all = append(all, Handled+way)
+	}
+	for _, way := range reservationWays {
+		all = append(all, Reserved+way)
+	}
+	return all
+}
+
+// programOpen is the maximum of open requests of a program: a forgotten reservation blocks
+// all nonces behind it.
+const programOpen = 8
+
+// Run posts requests until ctx ends. Each is followed until it is final or within ends.
+func (p *Program) Run(ctx, within context.Context) {
+	slots := make(chan struct{}, programOpen)
+	for n := 0; ctx.Err() == nil; n++ {
+		retry.Pause(ctx, time.Duration(p.Source.Int64N(int64(time.Second))))
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		key := p.Accounts[p.Source.IntN(len(p.Accounts))]
+		in := &Intent{
+			Submitter: txmanager.NewSubmitter(p.Stack.Chain.ChainID(), key.Address), RequestID: fmt.Sprintf("program-%d", n),
+			ValueWei: big.NewInt(int64(500_000_000 + n)), program: true, script: script{pace: time.Second},
+		}
+		begin := p.drawRequest(n, key)
+		p.Ledger.add(in)
+		p.requests.Go(func() {
+			defer func() { <-slots }()
+			p.follow(within, in, begin)
+		})
+	}
+}
+
+// Wait returns when each request was followed to its end.
+func (p *Program) Wait() { p.requests.Wait() }
+
+// drawRequest draws the n-th request: a handler's or a reservation. Each way comes once at
+// first; afterwards a way that has not happened yet is preferred, so that a short run has all.
+func (p *Program) drawRequest(n int, key devchain.Account) (begin func(context.Context, *caller)) {
+	of, ways := n, len(handlerWays)+len(reservationWays)
+	if p.OnlyHandlers {
+		ways = len(handlerWays)
+	}
+	if n >= ways {
+		of = p.Source.IntN(ways)
+		done := p.Ledger.Did(ProgramHabits())
+		if i := slices.IndexFunc(ProgramHabits()[:ways], func(kind string) bool { return done[kind] == 0 }); i >= 0 {
+			of = i
+		}
+	}
+	if of < len(handlerWays) {
+		return func(ctx context.Context, c *caller) { p.runHandler(ctx, c, handlerWays[of]) }
+	}
+	way := reservationWays[of-len(handlerWays)]
+	return func(ctx context.Context, c *caller) { p.runReservation(ctx, c, key, way) }
+}
+
+func (p *Program) follow(ctx context.Context, in *Intent, begin func(context.Context, *caller)) {
+	c := &caller{env: p.Stack, ledger: p.Ledger, intent: in, account: stack.OperatorAccount}
+	defer c.set(func(t *Answers) { t.Done = true })
+	if begin(ctx, c); in.Answers().TxID == "" {
+		c.set(func(t *Answers) { t.Refused = ctx.Err() == nil })
+		return
+	}
+	c.poll(ctx)
+	c.ask(ctx) // once more: a final answer must not change
+}
+
+// insist repeats the call until the answer is clear, for at most a minute.
+func (p *Program) insist(ctx context.Context, in *Intent, call func(context.Context) error, clear ...error) (err error) {
+	const within = time.Minute
+	for began := time.Now(); ctx.Err() == nil && time.Since(began) < within; retry.Pause(ctx, 300*time.Millisecond) {
+		once, done := p.timeout.Context(ctx)
+		err = call(once)
+		done()
+		if err == nil {
+			return nil
+		}
+		p.Note("program: request %s: %v", in.RequestID, err)
+		for _, one := range clear {
+			if errors.Is(err, one) {
+				return err
+			}
+		}
+	}
+	return err
+}
+
+// runHandler makes the payroll's handler build the transaction.
+func (p *Program) runHandler(ctx context.Context, c *caller, way string) {
+	wage := payroll.Wage{Wei: c.intent.ValueWei.Int64(), How: way}
+	if way == "pays" {
+		wage.How = ""
+	}
+	c.submit = func(ctx context.Context) answer { return p.withNonce(ctx, c.intent, wage) }
+	c.intent.mu.Lock()
+	c.intent.submit = c.submit
+	c.intent.mu.Unlock()
+	if c.post(ctx); c.intent.Answers().TxID != "" {
+		p.Ledger.Count(Handled + way)
+	}
+}
+
+// withNonce posts the request once, and returns the answer that a caller by HTTP would get.
+func (p *Program) withNonce(ctx context.Context, in *Intent, wage payroll.Wage) (a answer) {
+	ctx, done := p.timeout.Context(ctx)
+	defer done()
+	a.begun, a.generation = time.Now(), p.Ledger.Generation()
+	txID, err := p.App.WithNonce(ctx, in.Submitter, in.RequestID, "wage", wage)
+	switch {
+	case err == nil:
+		a.status, a.body.TxID = http.StatusOK, txID
+	case errors.Is(err, store.ErrProtected):
+		a.status, a.code = http.StatusConflict, "SUBMITTER_PROTECTED"
+	case errors.Is(err, store.ErrRecorded):
+		a.status, a.code = http.StatusConflict, "REQUEST_RECORDED"
+	default:
+		p.Note("program: request %s: %v", in.RequestID, err)
+	}
+	return a
+}
+
+// owner is the name under which the program reserves.
+const owner = "the program"
+
+// runReservation reserves a nonce and uses, releases or forgets it, as way says.
+func (p *Program) runReservation(ctx context.Context, c *caller, key devchain.Account, way string) {
+	var got functions.Reservation
+	err := p.insist(ctx, c.intent, func(ctx context.Context) error {
+		all, err := p.App.Allocate(ctx, c.intent.Submitter, owner, c.intent.RequestID)
+		if err == nil {
+			got = all[0]
+			c.set(func(t *Answers) { t.TxID = got.TxID })
+		}
+		return err
+	})
+	if err != nil || got.Over {
+		return
+	}
+	p.Ledger.Count(Reserved + way)
+	switch way {
+	case "given back":
+		_ = p.insist(ctx, c.intent, func(ctx context.Context) error {
+			return p.App.MarkRecyclable(ctx, got.TxID, owner, "no longer needed")
+		}, txmanager.ErrNotOwner)
+	case "used too late":
+		retry.Pause(ctx, time.Until(got.Until)+3*time.Second)
+		p.useNonce(ctx, c, key, got)
+	case "used":
+		p.useNonce(ctx, c, key, got)
+	}
+}
+
+// useNonce signs for the nonce and hands in the signed bytes. It sends nothing itself.
+func (p *Program) useNonce(ctx context.Context, c *caller, key devchain.Account, got functions.Reservation) {
+	id := new(big.Int).SetUint64(p.Stack.Chain.ChainID())
+	to := common.Address{0x0e}
+	raw, err := signFor(key, id, got.Nonce, to, c.intent.ValueWei)
+	if err != nil {
+		p.Note("program: request %s: sign: %v", c.intent.RequestID, err)
+		return
+	}
+	p.Note("program: request %s is signed for nonce %d: %s", c.intent.RequestID, got.Nonce, hex.EncodeToString(raw))
+	_ = p.insist(ctx, c.intent, func(ctx context.Context) error { return p.App.MarkUsed(ctx, got.TxID, owner, raw) }, txmanager.ErrNotOwner, txmanager.ErrSignedBytes)
+}
+
+func signFor(key devchain.Account, chainID *big.Int, n uint64, to common.Address, wei *big.Int) ([]byte, error) {
+	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(chainID), &types.DynamicFeeTx{
+		ChainID: chainID, Nonce: n, To: &to, Value: wei, Gas: 21_000, GasFeeCap: big.NewInt(50_000_000_000), GasTipCap: big.NewInt(1_000_000_000),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tx.MarshalBinary()
+}

@@ -1,0 +1,161 @@
+// Command torture runs an episode that injects every kind of fault at random into a real
+// deployment, under a steady load of intents, transfers and payouts. Then it stops the faults,
+// waits for everything to end, and checks the chain and the whole history. The seed determines
+// the faults and their times.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+)
+
+// errVerdict reports a run with violations, or without the faults that it must have. The details
+// have been printed.
+var errVerdict = errors.New("FAILED")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := realMain(ctx, os.Args[1:], os.Stdout)
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case ctx.Err() != nil:
+		fmt.Fprintln(os.Stderr, "torture: interrupted, no verdict")
+		os.Exit(130)
+	default:
+		fmt.Fprintln(os.Stderr, "torture:", err)
+		os.Exit(1)
+	}
+}
+
+// flags are the command line's flags.
+type flags struct {
+	seed       uint64
+	minutes    float64
+	submitters int
+	window     int
+	rate       float64
+	transfers  float64 // a second; 0: none
+	every      time.Duration
+	verbose    bool
+	json       string
+	server     string
+	core       string
+	only       string
+	nodes      int
+	restores   int
+	set        stack.Settings
+}
+
+func parse(args []string) (flags, error) {
+	f := flags{set: stack.Settings{}}
+	set := flag.NewFlagSet("torture", flag.ContinueOnError)
+	set.Uint64Var(&f.seed, "seed", 0, "a `number` that decides which fault comes when, and how; default: drawn anew")
+	set.Float64Var(&f.minutes, "minutes", 5, "how long the faults last, in minutes, a `number`; from 1 on, and 1 more for each restore, each kind must come")
+	set.IntVar(&f.submitters, "submitters", 8, "how many submitters there are, a `number`; a foreign signer also uses the keys of the last two, and the payer's")
+	set.IntVar(&f.window, "window", 8, "the widest window of a submitter, a `number`; every second one has window 1")
+	set.Float64Var(&f.rate, "rate", 5, "how many intents are posted a second, a `number`, as far as the submitters keep up")
+	set.Float64Var(&f.transfers, "transfers", 4, "how many transfers are posted a second, a `number`, one in five a payout; 0: none, and no trading core")
+	set.DurationVar(&f.every, "every", 1500*time.Millisecond, "the `time` from one fault to the next, on average")
+	set.BoolVar(&f.verbose, "verbose", false, "log each fault, and the parts of the stack, to standard error")
+	set.StringVar(&f.json, "json", "", "write the figures to this `file` too")
+	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
+	set.StringVar(&f.core, "core", "", "the trading core, a `program` already built; default: it is built now")
+	set.IntVar(&f.nodes, "nodes", 1, "how many nodes of the chain there are, a `number`; each fault of a node strikes one of them")
+	set.IntVar(&f.restores, "restores", 0, "how often the database is lost, and its backup put in its place with the operator following the runbook, a `number`; the program of the deployment reserves nothing then")
+	set.Var(f.set, "set", "a setting of the functions over those of a run, as `NAME=VALUE`, such as gasbump.enabled=false; may be given again")
+	set.StringVar(&f.only, "only", "", "inject only faults with this `text` in their name")
+	set.Usage = func() {
+		fmt.Fprint(set.Output(), "torture mixes every fault at random on the real deployment, and then checks the chain and the history.\n\n")
+		set.PrintDefaults()
+	}
+	if err := set.Parse(args); err != nil {
+		return f, err
+	}
+	given := false
+	set.Visit(func(one *flag.Flag) { given = given || one.Name == "seed" })
+	if !given {
+		f.seed = rand.Uint64N(1_000_000_000)
+	}
+	return f, f.check(set.Args())
+}
+
+func (f flags) check(rest []string) error {
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected argument %q; see --help", rest[0])
+	case f.minutes < 0.05 || f.minutes > 24*60:
+		return fmt.Errorf("--minutes %v: want 0.05 to 1440", f.minutes)
+	case f.submitters < 3 || f.submitters > 100:
+		return fmt.Errorf("--submitters %d: want 3 to 100", f.submitters)
+	case f.window < 1 || f.window > 1000:
+		return fmt.Errorf("--window %d: want 1 to 1000", f.window)
+	case f.nodes < 1 || f.nodes > 9:
+		return fmt.Errorf("--nodes %d: want 1 to 9", f.nodes)
+	case f.rate < 0.1 || f.rate > 1000:
+		return fmt.Errorf("--rate %v: want 0.1 to 1000", f.rate)
+	case f.transfers < 0 || f.transfers > 1000 || f.transfers > 0 && f.transfers < 0.1:
+		return fmt.Errorf("--transfers %v: want 0, or 0.1 to 1000", f.transfers)
+	case f.restores < 0 || f.restores > 9:
+		return fmt.Errorf("--restores %d: want 0 to 9", f.restores)
+	case len(f.kinds()) == 0:
+		return fmt.Errorf("--only %q: no fault has that in its name", f.only)
+	case f.every < 10*time.Millisecond:
+		return fmt.Errorf("--every %v: want at least 10ms", f.every)
+	}
+	return nil
+}
+
+// kinds returns the faults that can come.
+func (f flags) kinds() []faults.Fault {
+	return slices.DeleteFunc(faults.All(f.transfers > 0, pgcluster.FindClockLibrary() != ""), func(k faults.Fault) bool { return !strings.Contains(k.Name, f.only) })
+}
+
+// length returns how long the faults last.
+func (f flags) length() time.Duration { return time.Duration(f.minutes * float64(time.Minute)) }
+
+// forEachKind is the shortest run in which each kind of fault must come. Around each restore
+// most work stops for about a minute, and faults find no target.
+func (f flags) forEachKind() time.Duration { return time.Duration(1+f.restores) * time.Minute }
+
+// command returns the command line that repeats the run.
+func (f flags) command() string {
+	c := fmt.Sprintf("./scripts/torture --seed %d --minutes %v --submitters %d --window %d --rate %v --transfers %v --every %v",
+		f.seed, f.minutes, f.submitters, f.window, f.rate, f.transfers, f.every)
+	if f.nodes != 1 {
+		c += fmt.Sprintf(" --nodes %d", f.nodes)
+	}
+	if f.restores > 0 {
+		c += fmt.Sprintf(" --restores %d", f.restores)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.set)) {
+		c += fmt.Sprintf(" --set '%s=%s'", name, f.set[name])
+	}
+	if f.only != "" {
+		c += fmt.Sprintf(" --only '%s'", f.only)
+	}
+	return c
+}
+
+func realMain(ctx context.Context, args []string, out io.Writer) error {
+	f, err := parse(args)
+	if err != nil {
+		return err
+	}
+	return run(ctx, f, out, nil)
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/verify/checkers"
+	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+)
+
+// announce prints what the run will do.
+func (e *episode) announce(events []plan.Event, kinds int) {
+	fmt.Fprintf(e.out, "Torture with seed %d: %v of faults, %d events of %d kinds, on %d submitters (windows 1 and %d;\n",
+		e.seed, e.length(), len(events), kinds, e.submitters, e.window)
+	fmt.Fprintf(e.out, "a foreign signer also has the keys of two of them), %v intents a second, %v blocks, confirmations.required=%d.\n",
+		e.rate, blockTime, confirmations)
+	if e.transfers > 0 {
+		fmt.Fprintf(e.out, "%d users move money between two ledgers and out to the chain, %v times a second; the foreign signer also has the payer's key.\n", userCount, e.transfers)
+	}
+	fmt.Fprintf(e.out, "The chain has %d nodes; unless --set says otherwise, events, gas bump, fee history and mempool diagnosis are on.\n", e.nodes)
+	fmt.Fprintf(e.out, "The same again:\n  %s\n", e.command())
+	if e.length() < e.forEachKind() {
+		fmt.Fprintln(e.out, "It is too short for every kind: what never strikes is no failure.")
+	}
+}
+
+func (e *episode) clock() string {
+	s := int(time.Since(e.folder.began).Seconds())
+	return fmt.Sprintf("[%2d:%02d]", s/60, s%60)
+}
+
+// report prints a line of progress every ten seconds.
+func (e *episode) report(ctx context.Context) {
+	for {
+		retry.Pause(ctx, progressEvery)
+		if ctx.Err() != nil {
+			return
+		}
+		t := e.load.Ledger.Tally()
+		fmt.Fprintf(e.out, "%s accepted %d, confirmed %d, failed %d, unfinished %d, refused %d; faults so far %d\n",
+			e.clock(), t.Accepted, t.Confirmed, t.Failed, t.Waiting, t.Refused, e.chaos.total())
+		if e.transferRun != nil {
+			m := e.transferRun.Ledger.Tally()
+			fmt.Fprintf(e.out, "        transfers accepted %d, committed %d, failed %d, rolled back %d, unfinished %d\n",
+				m.Accepted, m.Committed, m.Failed, m.Returned, m.Waiting)
+		}
+	}
+}
+
+// conclude prints the table, dumps the tables of a failed run, and returns errVerdict if the
+// verdict is bad.
+func (e *episode) conclude(ctx context.Context, v verdict) error {
+	good := v.violations() == 0 && len(v.missing) == 0 && e.ended
+	e.table(v)
+	if err := e.writeJSON(v, good); err != nil {
+		return err
+	}
+	if good {
+		fmt.Fprintf(e.out, "\nPASSED: seed %d, %d faults, 0 violations, everything ended.\n", e.seed, e.chaos.total())
+		return nil
+	}
+	e.details(v)
+	if len(v.missing) > 0 {
+		fmt.Fprintf(e.out, "  never injected, in a run long enough for it: %s\n", strings.Join(v.missing, "; "))
+	}
+	if !e.ended {
+		fmt.Fprintf(e.out, "  not everything ended within %s after the faults\n", endTimeout)
+	}
+	if err := e.folder.dump(ctx, e.db); err != nil {
+		fmt.Fprintf(e.out, "  the database could not be dumped: %v\n", err)
+	}
+	fmt.Fprintf(e.out, "\nFAILED: seed %d, %d violations. Logs and tables are kept in\n  %s\nRepeat with\n  %s\n", e.seed, v.violations(), e.folder.path, e.command())
+	return errVerdict
+}
+
+// shown bounds the printed violations of one checker; the log has all.
+const shown = 10
+
+func (e *episode) details(v verdict) {
+	fmt.Fprintln(e.out)
+	for _, c := range v.checks {
+		for i, one := range c.Violations {
+			line := strings.TrimSpace(strings.SplitN(checkers.Report([]checkers.Violation{one}), "\n", 2)[1])
+			e.folder.event("violation of %s", line)
+			if i < shown {
+				fmt.Fprintln(e.out, " ", line)
+			}
+		}
+		if more := len(c.Violations) - shown; more > 0 {
+			fmt.Fprintf(e.out, "  %s: and %d more, in torture.log\n", c.Name, more)
+		}
+	}
+}
+
+func (e *episode) table(v verdict) {
+	f := v.figures
+	e.counts("fault", f.Faults)
+	hit := 0
+	var never []string
+	for _, p := range slices.Sorted(maps.Keys(f.CrashPoints)) {
+		if f.CrashPoints[p] > 0 {
+			hit++
+		} else {
+			never = append(never, p)
+		}
+	}
+	e.row("crash points passed by a dying or stopped process", fmt.Sprintf("%d/%d", hit, len(f.CrashPoints)))
+	if len(never) > 0 {
+		fmt.Fprintf(e.out, "  not: %s\n", strings.Join(never, ", "))
+	}
+	e.counts("callers", f.Callers)
+	e.counts("operators", f.Operators)
+	e.counts("powers", f.Features)
+	e.heading("intents", "")
+	e.row("posted", f.Posted)
+	e.row("refused, in PROTECT", f.Refused)
+	e.row("accepted", f.Accepted)
+	e.row("stored, with payouts and nonces that a resync gave up", f.Stored)
+	e.row("CONFIRMED", f.Confirmed)
+	for _, sub := range slices.Sorted(maps.Keys(f.Failed)) {
+		e.row("FAILED/"+sub, f.Failed[sub])
+	}
+	e.row("episodes of PROTECT", f.Protect)
+	e.row("longest accept to final, accepted after the faults", fmt.Sprintf("%.1f s", f.LongestCalm))
+	e.row("last end of what was unfinished, after the faults", fmt.Sprintf("%.1f s", f.LastLeftovers))
+	e.row("the whole run", fmt.Sprintf("%.1f s", f.TookSeconds))
+	e.transferTable(f.Transfers)
+	e.heading("checker", "violations")
+	for _, c := range v.checks {
+		e.row(c.Name, len(c.Violations))
+	}
+}
+
+func (e *episode) heading(name, column string) {
+	fmt.Fprintf(e.out, "\n%-56s %12s\n", strings.ToUpper(name), column)
+}
+
+func (e *episode) row(name string, value any) { fmt.Fprintf(e.out, "%-56s %12v\n", name, value) }
+
+// counts prints the counts, the largest first.
+func (e *episode) counts(heading string, all map[string]int) {
+	e.heading(heading, "times")
+	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(cmp.Compare(all[b], all[a]), cmp.Compare(a, b))
+	})
+	for _, name := range names {
+		e.row(name, all[name])
+	}
+}
+
+func (e *episode) writeJSON(v verdict, good bool) error {
+	if e.json == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(struct {
+		figures
+		Checks  []check  `json:"checks"`
+		Missing []string `json:"neverInjected"`
+		Ended   bool     `json:"everythingEnded"`
+		Passed  bool     `json:"passed"`
+	}{v.figures, v.checks, v.missing, e.ended, good}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(e.json, append(text, '\n'), 0o644)
+}

@@ -1,0 +1,64 @@
+package transferload
+
+import (
+	"context"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// abandon acts like a process of another build that dies: it stores the transfer and moves
+// it at most to the state where its source has answered. The deployment must finish it.
+func (u *user) abandon(ctx context.Context) {
+	amount, _ := transfer.ParseAmount(u.script.amount(u.script.Units))
+	r := transfer.Request{
+		ReqID: ulid.Make().String(), CID: u.script.CID, UserID: u.script.UserID, From: u.script.From, To: u.script.To, Asset: u.script.Asset.Name, Amount: amount,
+	}
+	begun := u.ledger.Generation()
+	created, err := u.create(ctx, r)
+	if err != nil {
+		return
+	}
+	u.set(func(t *Answers) { t.ReqID, t.Fresh, t.ReqAt, t.Generation = r.ReqID, 1, time.Now(), begun })
+	u.ledger.Count(Abandoned)
+	once, done := u.timeout.Context(ctx)
+	defer done()
+	if u.script.steps == 0 || !u.move(once, r.ReqID, transfer.Init, transfer.SourcePending) || u.script.steps == 1 {
+		return
+	}
+	var source transfer.Ledger = u.env.Funding
+	if u.script.From == transfer.Spot {
+		source = u.env.Core.Ledger()
+	}
+	if u.databaseReplacedSince(begun) {
+		return // the copy has no record that allows the withdrawal
+	}
+	if source.Withdraw(once, created.Call()).Verdict == transfer.Success {
+		u.move(once, r.ReqID, transfer.SourcePending, transfer.SourceDone)
+	}
+}
+
+// create stores the transfer, and tries until it succeeds. The error is that of ctx.
+func (u *user) create(ctx context.Context, r transfer.Request) (transfer.Transfer, error) {
+	var pauses retry.Backoff
+	for {
+		once, done := u.timeout.Context(ctx)
+		created, err := u.env.Transfers.Create(once, r, transfer.Terms{SafetyFactor: 10})
+		done()
+		if err == nil {
+			return created.Transfer, nil
+		}
+		if ctx.Err() != nil {
+			return transfer.Transfer{}, ctx.Err()
+		}
+		pauses.Pause(ctx)
+	}
+}
+
+func (u *user) move(ctx context.Context, reqID string, path ...transfer.State) bool {
+	m, err := u.env.Transfers.Move(ctx, transfer.Move{ReqID: reqID, Path: path})
+	return err == nil && m.Done
+}

@@ -1,0 +1,378 @@
+package transferload
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/chainscan"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// The operator's acts after a restore, as they are counted and printed.
+const (
+	StatedPaid = "payouts stated paid"
+	StatedNot  = "payouts stated not paid"
+	Settled    = "lost halves settled with the outside"
+	Resumed    = "halts resumed"
+)
+
+// Reconciles returns the acts that are counted only in a run with restores.
+func Reconciles() []string { return []string{StatedPaid, StatedNot, Settled, Resumed} }
+
+// reconcile follows docs/runbooks/restore.md for transfers. Once the payer is released, it
+// states the payouts in doubt, settles movements of the core that the copy lost, and resumes
+// the halts when a restore explains each finding.
+func (c *Operator) reconcile(ctx context.Context) {
+	c.read = c.Ledger.Generation()
+	if c.Ledger.Generation() == 0 || !c.isPayerReleased(ctx) {
+		return
+	}
+	if c.generation != c.Ledger.Generation() {
+		c.generation, c.stated = c.Ledger.Generation(), make(map[string]bool)
+	}
+	stated, settled, taken := c.statePayouts(ctx), c.settle(ctx), c.settlePayouts(ctx)
+	if stated && settled && taken && c.Ledger.IsRebooked() {
+		c.resume(ctx)
+	}
+}
+
+// isPayerReleased reports whether the copy was accepted and the payer is not in PROTECT.
+func (c *Operator) isPayerReleased(ctx context.Context) (yes bool) {
+	_ = c.DB.QueryRow(ctx, `select is_authority() and not exists (select from protect_episode where submitter = $1 and closed_at is null)`, c.Stack.Payer).Scan(&yes) // unknown is no
+	return yes
+}
+
+// undecidedPayout is a payout that needs an operator's statement.
+type undecidedPayout struct {
+	ReqID, Token, Address, Units string
+	Window                       int
+	Ended                        bool // a release named a transaction for it that reverted
+}
+
+const selectUndecided = `
+select t.req_id, coalesce(t.payout_token, ''), t.payout_address, t.payout_base_units::text, s.max_in_flight, m.nonce is not null
+  from transfers_tb t
+  join submitter s on s.submitter = t.payout_submitter
+  left join managed_tx m on m.submitter = t.payout_submitter and m.request_id = t.req_id
+ where t.open and t.transfer_type = 3 and t.state = 30 and (m.nonce is null or m.state = 'FAILED' and m.sub_state = 'REVERTED')
+   and exists (select from authority_change c where c.at >= t.created_at or c.transfers_upto >= t.transfer_id)
+ order by t.created_at`
+
+// statePayouts states of each payout in doubt whether a transaction of the payer has paid it.
+// It reports whether no statement was needed.
+func (c *Operator) statePayouts(ctx context.Context) bool {
+	rows, _ := c.DB.Query(ctx, selectUndecided) // the collector has the error
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[undecidedPayout])
+	if err != nil {
+		return false
+	}
+	all = slices.DeleteFunc(all, func(p undecidedPayout) bool { return c.stated[p.ReqID] })
+	if len(all) == 0 {
+		return true
+	}
+	paid, err := c.payments(ctx)
+	if err != nil {
+		return false
+	}
+	for _, p := range all {
+		c.statePayout(ctx, p, paid[Payment{p.Token, strings.ToLower(p.Address), p.Units}])
+	}
+	return false
+}
+
+func (c *Operator) statePayout(ctx context.Context, p undecidedPayout, hashes []string) {
+	what, body := StatedNot, map[string]any{"paid": false, "then": []string{"refund", "repost"}[c.Source.IntN(2)], "max_window": p.Window, "reason": "no transaction of the payer pays this address"}
+	if p.Ended {
+		body["then"] = "refund" // the recorded request is terminal
+	}
+	if len(hashes) > 0 {
+		what, body = StatedPaid, map[string]any{"paid": true, "tx_hash": hashes[0], "reason": "found among the payer's transactions"}
+	}
+	a := c.call(ctx, http.MethodPost, "/admin/v1/transfers/"+p.ReqID+"/payout-statement", body)
+	c.Note("operator of transfers: statement of %s by %v: %s", p.ReqID, body, a)
+	switch {
+	case a.status == http.StatusOK:
+		c.Ledger.Count(what)
+		c.stated[p.ReqID] = true
+	case a.Code == "STATEMENT_STANDS":
+		c.stated[p.ReqID] = true
+	}
+}
+
+// Payment is an amount that reaches an address on the chain.
+type Payment struct {
+	Token   string // the contract; "": the chain's coin
+	Address string // lower case
+	Units   string // in the chain's smallest unit
+}
+
+// payments returns the hashes of the payer's successful transactions by their payment.
+func (c *Operator) payments(ctx context.Context) (map[Payment][]string, error) {
+	all := make(map[Payment][]string)
+	payer := common.Address(c.Stack.Payer.Address())
+	err := chainscan.Each(ctx, c.Stack.Chain.URL(), &payer, func(tx chainscan.Tx) {
+		if p, ok := paymentOf(tx.Transaction); ok && tx.Receipt.Status == types.ReceiptStatusSuccessful {
+			all[p] = append(all[p], tx.Hash().Hex())
+		}
+	})
+	return all, err
+}
+
+// transferCall is the length in bytes of a call of transfer(address,uint256).
+const transferCall = 4 + 32 + 32
+
+// paymentOf returns the payment that a transaction makes when it succeeds.
+func paymentOf(tx *types.Transaction) (p Payment, ok bool) {
+	if tx.To() == nil {
+		return p, false
+	}
+	if data := tx.Data(); len(data) == transferCall && tx.Value().Sign() == 0 {
+		return Payment{lower(*tx.To()), lower(common.BytesToAddress(data[4:36])), new(big.Int).SetBytes(data[36:]).String()}, true
+	}
+	return Payment{"", lower(*tx.To()), tx.Value().String()}, tx.Value().Sign() > 0
+}
+
+func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
+
+// bookEither books units from or to the outside for a transfer: in Funding, or at the core if
+// Funding refuses it.
+func (c *Operator) bookEither(ctx context.Context, at Account, units int64, reqID string) bool {
+	id := fmt.Sprintf("settle-%s-%d", reqID, c.settlements.Add(1))
+	if c.book(ctx, at, units, id, reqID) {
+		return true
+	}
+	at.Side = transfer.Spot
+	return c.book(ctx, at, units, id+"-core", reqID)
+}
+
+// half is the sum of both ledgers' movements for one transfer. A complete transfer has sum 0.
+type half struct {
+	UserID  int64
+	AssetID int32
+	Net     int64 // of both journals, in units
+	Done    bool  // terminal, or its row is lost
+	Lost    bool  // its row is lost
+}
+
+// settle books with the outside what the core moved for transfers that the copy has lost or
+// that ended otherwise. It reports whether nothing is left.
+func (c *Operator) settle(ctx context.Context) (all bool) {
+	halves, err := c.halves(ctx)
+	if err != nil {
+		return false
+	}
+	all = true
+	for reqID, h := range halves {
+		owed := -h.Net - c.Ledger.settledFor(reqID)
+		if h.Lost {
+			c.Ledger.markLost(reqID)
+		}
+		if !h.Done || owed == 0 {
+			continue
+		}
+		booked := c.bookEither(ctx, Account{transfer.Funding, h.UserID, h.AssetID}, owed, reqID)
+		c.Note("operator of transfers: %s of user %d is settled by %d of asset %d: %t", reqID, h.UserID, owed, h.AssetID, booked)
+		all = all && booked
+	}
+	return all
+}
+
+// book makes one ledger book a movement with the outside for a transfer, and reports whether
+// it was applied.
+func (c *Operator) book(ctx context.Context, at Account, units int64, id, reqID string) bool {
+	op := transfer.OutsideDeposit
+	if units < 0 {
+		op, units = transfer.OutsideWithdrawal, -units
+	}
+	return c.Cashier.settle(ctx, at, op, transfer.Call{ReqID: id, UserID: at.UserID, AssetID: at.AssetID, Units: uint64(units), CreatedAt: time.Now().Truncate(time.Microsecond)}, reqID)
+}
+
+const selectHalves = `
+select o.req_id, sum(case when o.op_type in ('deposit', 'refund') then o.units else -o.units end)::bigint
+  from transfer_operations o
+  join transfers_tb t using (req_id)
+ where o.result = 'SUCCESS' and o.op_type in ('withdraw', 'deposit', 'refund') and t.transfer_type <> 3
+ group by 1`
+
+const selectRows = `select req_id, open from transfers_tb`
+
+// halves reads the core's journal first: the row of a transfer exists before any call for it.
+func (c *Operator) halves(ctx context.Context) (map[string]half, error) {
+	all := make(map[string]half)
+	for after := uint64(0); ; {
+		lines, _, err := c.Stack.Core.Ledger().Journal(ctx, after, 5000)
+		if err != nil {
+			return nil, err
+		}
+		if len(lines) == 0 {
+			break
+		}
+		for _, l := range lines {
+			after = l.Seq
+			if l.Refused != "" || l.Op != transfer.Withdraw && l.Op != transfer.Deposit && l.Op != transfer.Refund {
+				continue
+			}
+			h := all[l.ReqID]
+			h.UserID, h.AssetID, h.Done, h.Lost = l.UserID, l.AssetID, true, true
+			h.Net += signed(l.Op, l.Units, transfer.Outcome{Verdict: transfer.Success})
+			all[l.ReqID] = h
+		}
+	}
+	return all, c.withFunding(ctx, all)
+}
+
+func (c *Operator) withFunding(ctx context.Context, all map[string]half) error {
+	return pgx.BeginTxFunc(ctx, c.DB, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		var reqID string
+		var net int64
+		var open bool
+		rows, _ := tx.Query(ctx, selectHalves) // the reader has the error
+		_, err := pgx.ForEachRow(rows, []any{&reqID, &net}, func() error {
+			if h, ok := all[reqID]; ok {
+				h.Net += net
+				all[reqID] = h
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		rows, _ = tx.Query(ctx, selectRows) // the reader has the error
+		_, err = pgx.ForEachRow(rows, []any{&reqID, &open}, func() error {
+			if h, ok := all[reqID]; ok {
+				h.Done, h.Lost = !open, false
+				all[reqID] = h
+			}
+			return nil
+		})
+		return err
+	})
+}
+
+// resume resumes the halts once a restore explains each finding of a full check.
+func (c *Operator) resume(ctx context.Context) {
+	var halted bool
+	if err := c.DB.QueryRow(ctx, `select exists (select from transfer_halt where resumed_at is null)`).Scan(&halted); err != nil || !halted {
+		return
+	}
+	c.check(ctx)
+	once, done := c.timeout.Context(ctx)
+	defer done()
+	status, text, err := c.Stack.Call(once, stack.OperatorAccount, http.MethodGet, "/admin/v1/conservation", nil)
+	var shown struct {
+		LastCheck *struct{ Found []Finding } `json:"last_check"`
+		Halts     []struct{ ID int64 }
+	}
+	if err != nil || status != http.StatusOK || json.Unmarshal(text, &shown) != nil || shown.LastCheck == nil || len(shown.Halts) == 0 {
+		return
+	}
+	for _, f := range shown.LastCheck.Found {
+		if !f.IsExplained(c.Ledger) {
+			c.Note("operator of transfers: no halt is resumed: %+v", f)
+			return
+		}
+	}
+	a := c.call(ctx, http.MethodPost, fmt.Sprintf("/admin/v1/halts/%d/resume", shown.Halts[0].ID), map[string]any{"reason": "each finding is of what the copy lost", "earlier": true})
+	if c.Note("operator of transfers: resume: %s", a); a.status == http.StatusNoContent {
+		c.Ledger.Count(Resumed)
+	}
+}
+
+// Finding is one finding of a check of conservation.
+type Finding struct {
+	Kind     string
+	ReqID    string `json:"req_id"`
+	Expected string
+	Got      string
+}
+
+// IsExplained reports whether a restore explains the finding: it is about a transfer that the
+// operator settled, or about a payment whose transfer was lost.
+func (f Finding) IsExplained(l *Ledger) bool {
+	switch f.Kind {
+	case "PAYMENT_WITHOUT_TRANSFER":
+		return l.Generation() > 0
+	case "PAYMENT_DIFFERS": // refused by Funding, and settled
+		return l.Generation() > 0 && l.settledFor(f.ReqID) != 0
+	case "NO_TRANSFER", "CREDIT_WITHOUT_DEBIT", "CONTRADICTS_STATE", "COMMITTED_INCOMPLETE", "ROLLED_BACK_UNPAID", "CREDIT_AND_REFUND":
+		return l.Generation() > 0 && l.isSettled(f.ReqID)
+	}
+	return false
+}
+
+// addSettlement records units booked with the outside for a transfer's lost half.
+func (l *Ledger) addSettlement(reqID string, units int64) {
+	l.Count(Settled)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.settledUnits[reqID] += units
+}
+
+// markLost records that the transfer is lost, even if no units are missing.
+func (l *Ledger) markLost(reqID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.settledUnits[reqID] += 0
+}
+
+func (l *Ledger) settledFor(reqID string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settledUnits[reqID]
+}
+
+// settledPayout returns the units booked with the outside for a payout, over all its req_ids.
+func (l *Ledger) settledPayout(s *Script) (units int64) {
+	for _, id := range s.reqIDs() {
+		units += l.settledFor(id)
+	}
+	return units
+}
+
+// isSettled reports whether the operator examined the transfer and settled the difference, if
+// there was one.
+func (l *Ledger) isSettled(reqID string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, examined := l.settledUnits[reqID]
+	return examined
+}
+
+// Settlements returns the units booked with the outside, by the req_id of the lost half.
+func (l *Ledger) Settlements() map[string]int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make(map[string]int64)
+	for reqID, units := range l.settledUnits {
+		all[reqID] = units
+	}
+	return all
+}
+
+// settle makes one movement of that id until a ledger answers. It reports whether it was
+// applied.
+func (t *Cashier) settle(ctx context.Context, at Account, op transfer.Op, call transfer.Call, reqID string) bool {
+	generation := t.Ledger.Generation()
+	got := t.insist(ctx, at.Side, op, call)
+	if got.Verdict != transfer.Success {
+		return false
+	}
+	t.Ledger.addUnanswered()
+	t.Ledger.recordMovement(at, op, call.Units, got)
+	t.Ledger.addSettlement(reqID, signed(op, call.Units, got))
+	if at.Side == transfer.Funding {
+		t.Ledger.addBooking(&booking{at: at, op: op, call: call, came: got, when: time.Now(), generation: generation, settles: reqID})
+	}
+	return true
+}

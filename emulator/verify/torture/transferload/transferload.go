@@ -1,0 +1,180 @@
+// Package transferload runs the users, the cashier and the operator of transfers in a torture
+// run. Users move money between their accounts and pay it out to a chain. The cashier moves
+// money from outside in and out. All record every answer, so that a contradiction or a wrong
+// balance is found.
+package transferload
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/record"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// Assets move between the two ledgers. Two are also paid out: USDT by a token's contract, ETH
+// as the chain's coin.
+var (
+	Assets  = []transfer.Asset{stack.USDT, stack.BTC, stack.JPY, stack.ETH}
+	payable = []transfer.Asset{stack.USDT, stack.ETH}
+)
+
+// Options describe the load of transfers on a deployment.
+type Options struct {
+	Stack  *stack.Stack
+	Users  int      // with ids from 1 to Users; the last has no Funding account
+	Rate   float64  // transfers a second
+	Closed []string // addresses that take no coin
+	Source *rand.Rand
+}
+
+// Load runs the users. Scripts are drawn in the order in which users begin. When a user
+// carries them out depends on the answers.
+type Load struct {
+	Options
+	Ledger *Ledger
+
+	users sync.WaitGroup
+	drawn int
+}
+
+// New returns a load that has not begun.
+func New(o Options) *Load { return &Load{Options: o, Ledger: newLedger()} }
+
+// backlog is the maximum of unfinished transfers of a user.
+const backlog = 8
+
+// Run posts transfers until ctx ends. Each has its own goroutine, which polls until the
+// transfer is terminal or within ends.
+func (l *Load) Run(ctx, within context.Context) {
+	tick := time.NewTicker(time.Duration(float64(time.Second) / l.Rate))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s := newScript(l.drawn, l.Options, l.Source)
+		if l.Ledger.open(s.UserID) >= backlog {
+			continue
+		}
+		l.drawn++
+		l.Ledger.add(s)
+		l.users.Go(func() { (&user{env: l.Stack, ledger: l.Ledger, script: s}).run(within) })
+	}
+}
+
+// Wait returns when each user knows the ends of its transfers or has run out of time.
+func (l *Load) Wait() { l.users.Wait() }
+
+// Account identifies one balance.
+type Account struct {
+	Side    transfer.AccountType
+	UserID  int64
+	AssetID int32
+}
+
+// Ledger records the answers that users, cashier and operator got.
+type Ledger struct {
+	record.Record[Contradiction]
+
+	mu           sync.Mutex
+	scripts      []*Script
+	outside      map[Account]int64 // deposits less withdrawals, by the cashier's answers
+	unknown      int               // the cashier's movements without an answer
+	booked       []*booking        // the cashier's bookings in Funding, oldest first
+	settledUnits map[string]int64  // booked with the outside, by the req_id of the lost half
+	again        int               // the generation whose lost bookings were repeated
+}
+
+// Contradiction is an answer that must not be given.
+type Contradiction struct {
+	UserID int64
+	ReqID  string
+	Detail string // the answer, and what was expected
+}
+
+func newLedger() *Ledger {
+	return &Ledger{outside: make(map[Account]int64), settledUnits: make(map[string]int64)}
+}
+
+func (l *Ledger) add(s *Script) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.scripts = append(l.scripts, s)
+}
+
+// Scripts returns the scripts of every transfer.
+func (l *Ledger) Scripts() []*Script {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.scripts)
+}
+
+// open counts the user's transfers that are not finished.
+func (l *Ledger) open(userID int64) (n int) {
+	for _, s := range l.Scripts() {
+		if s.UserID == userID && !s.Answers().Done {
+			n++
+		}
+	}
+	return n
+}
+
+// The habits of users, as they are counted and printed.
+const (
+	Repeats   = "the same transfer, 2 to 5 times at once"
+	Again     = "the same transfer again, at its end"
+	Conflicts = "the same cid with another amount"
+	Invalid   = "invalid transfers"
+	Peeks     = "somebody else's transfer asked for"
+	Abandoned = "transfers left by another build"
+	Brought   = "outside deposits and withdrawals"
+)
+
+// Habits returns the habits that are counted.
+func Habits() []string {
+	return []string{Repeats, Again, Conflicts, Invalid, Peeks, Abandoned, Brought}
+}
+
+func (l *Ledger) contradict(userID int64, reqID, detail string) {
+	l.Contradict(Contradiction{userID, reqID, detail})
+}
+
+// Tally counts transfers by the answers that their users got.
+type Tally struct {
+	Posted, Accepted, Refused   int
+	Committed, Failed, Returned int // ROLLED_BACK
+	Waiting                     int
+}
+
+// Tally counts the transfers now.
+func (l *Ledger) Tally() (t Tally) {
+	for _, s := range l.Scripts() {
+		t.Posted++
+		answers := s.Answers()
+		switch {
+		case answers.ReqID != "":
+			t.Accepted++
+		case answers.Done:
+			t.Refused++
+			continue
+		}
+		switch {
+		case answers.End == nil:
+			t.Waiting++
+		case answers.End.State == transfer.Committed:
+			t.Committed++
+		case answers.End.State == transfer.RolledBack:
+			t.Returned++
+		default:
+			t.Failed++
+		}
+	}
+	return t
+}

@@ -1,0 +1,204 @@
+package transferload
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+func setup(answers Answers) *user {
+	return &user{ledger: newLedger(), script: Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 40, answers)}
+}
+
+func (l *Ledger) wantContradiction(t *testing.T, name, part string) {
+	t.Helper()
+	contradictions := l.Contradictions()
+	if (part == "") != (len(contradictions) == 0) || (part != "" && !strings.Contains(contradictions[0].Detail, part)) {
+		t.Errorf("%s: got lies %v, want one that says %q", name, contradictions, part)
+	}
+}
+
+var (
+	committed = End{State: transfer.Committed}
+	short     = End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
+)
+
+// A final answer must not change. Only a request that began before it arrived may get an
+// older state.
+func TestFinalAnswersNeverChange(t *testing.T) {
+	t.Parallel()
+	arrived := time.Now()
+	for name, c := range map[string]struct {
+		answer answer
+		want   string
+	}{
+		"the same":          {answer{begun: arrived.Add(time.Second), State: "COMMITTED"}, ""},
+		"another end":       {answer{begun: arrived.Add(-time.Second), State: "FAILED", Reason: transfer.InsufficientBalance}, "now it is FAILED/INSUFFICIENT_BALANCE"},
+		"no end, put later": {answer{begun: arrived.Add(time.Second), State: "TARGET_PENDING"}, "put after that got"},
+		"no end, put first": {answer{begun: arrived.Add(-time.Second), State: "TARGET_PENDING"}, ""},
+	} {
+		u := setup(Answers{ReqID: "r", End: &committed, EndAt: arrived})
+		u.recordAnswer(c.answer)
+		u.ledger.wantContradiction(t, name, c.want)
+	}
+	first := setup(Answers{ReqID: "r"})
+	if !first.recordAnswer(answer{State: "COMMITTED"}) || *first.script.Answers().End != committed {
+		t.Errorf("the first final answer: got %v, want it kept", first.script.Answers().End)
+	}
+}
+
+// A cid has one req_id and is stored once. The code of a refusal is its reason.
+func TestSecondReqIDIsAContradiction(t *testing.T) {
+	t.Parallel()
+	duplicate := func(reqID string) answer {
+		return answer{status: 200, ReqID: reqID, State: "PENDING", Code: "DUPLICATE_REQUEST"}
+	}
+	for name, c := range map[string]struct {
+		answers []answer
+		want    string
+	}{
+		"stored, then known":   {[]answer{{status: 202, ReqID: "a", State: "PENDING"}, duplicate("a")}, ""},
+		"known, then stored":   {[]answer{duplicate("a"), {status: 200, ReqID: "a", State: "COMMITTED"}}, ""}, // answers can arrive out of order
+		"refused by a ledger":  {[]answer{{status: 422, ReqID: "a", State: "FAILED", Code: "INSUFFICIENT_BALANCE"}}, ""},
+		"another req_id":       {[]answer{{status: 202, ReqID: "a", State: "PENDING"}, duplicate("b")}, "got req_id b"},
+		"no req_id":            {[]answer{{status: 202, State: "PENDING"}}, "want it accepted"},
+		"refused at once":      {[]answer{{status: 400, Code: "INVALID_AMOUNT"}}, "want it accepted"},
+		"stored a second time": {[]answer{{status: 202, ReqID: "a", State: "PENDING"}, {status: 200, ReqID: "a", State: "COMMITTED"}}, "2 answers said"},
+		"a duplicate, as new":  {[]answer{{status: 422, ReqID: "a", State: "FAILED", Code: "DUPLICATE_REQUEST"}}, "want it accepted"},
+	} {
+		u := setup(Answers{})
+		for _, a := range c.answers {
+			u.recordAcceptance(a)
+		}
+		u.ledger.wantContradiction(t, name, c.want)
+	}
+	u := setup(Answers{})
+	u.recordAcceptance(answer{status: 422, ReqID: "a", State: "FAILED", Code: "INSUFFICIENT_BALANCE"})
+	if got := u.script.Answers().End; got == nil || *got != short {
+		t.Errorf("the end of what failed within the request: got %v, want %s", got, short)
+	}
+}
+
+// Only the answers that the contract allows the operator's calls are accepted.
+func TestContradictoryAnswersToOperatorsAreFound(t *testing.T) {
+	t.Parallel()
+	begun, pending := open{ReqID: "r", State: transfer.SourcePending}, open{ReqID: "r", State: transfer.TargetPending}
+	for name, c := range map[string]struct {
+		say  func(*Operator)
+		want string
+	}{
+		"cancelled": {func(c *Operator) {
+			c.recordCancel(begun, answer{status: 200, ReqID: "r", State: "FAILED", Reason: transfer.Cancelled})
+		}, ""},
+		"too late":             {func(c *Operator) { c.recordCancel(begun, answer{status: 409, Code: "TOO_LATE"}) }, ""},
+		"cancelled and going":  {func(c *Operator) { c.recordCancel(begun, answer{status: 200, ReqID: "r", State: "SOURCE_PENDING"}) }, "want it CANCELLED"},
+		"cancelled, committed": {func(c *Operator) { c.recordCancel(begun, answer{status: 200, ReqID: "r", State: "COMMITTED"}) }, "want it CANCELLED"},
+		"resolved":             {func(c *Operator) { c.recordResolve(pending, transfer.Deposit, answer{status: 200}) }, ""},
+		"resolve, not found":   {func(c *Operator) { c.recordResolve(pending, transfer.Deposit, answer{status: 404}) }, "want 200 or NOTHING_TO_RESOLVE"},
+		"why":                  {func(c *Operator) { c.recordExplanation(pending, answer{status: 200, ReqID: "r"}) }, ""},
+		"why, of another":      {func(c *Operator) { c.recordExplanation(pending, answer{status: 200, ReqID: "s"}) }, "asked why"},
+		"nothing found":        {func(c *Operator) { c.recordCheck(200, []byte(`{"result":"ok"}`)) }, ""},
+		"no verdict":           {func(c *Operator) { c.recordCheck(503, []byte(`{"code":"SYSTEM_ERROR"}`)) }, ""},
+		"violated":             {func(c *Operator) { c.recordCheck(200, []byte(`{"result":"violated"}`)) }, "want ok"},
+		"found before":         {func(c *Operator) { c.recordCheck(200, []byte(`{"result":"standing"}`)) }, ""},
+	} {
+		operator := &Operator{Ledger: newLedger()}
+		c.say(operator)
+		operator.Ledger.wantContradiction(t, name, c.want)
+	}
+	cashier := &Cashier{Ledger: newLedger()}
+	cashier.compareRepeat(Account{}, transfer.OutsideDeposit, "wire-1", transfer.Outcome{Verdict: transfer.Success}, transfer.Outcome{Verdict: transfer.Success})
+	cashier.Ledger.wantContradiction(t, "the same again", "")
+	cashier.compareRepeat(Account{}, transfer.OutsideDeposit, "wire-1", transfer.Outcome{Verdict: transfer.Success}, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.Overflow})
+	cashier.Ledger.wantContradiction(t, "another answer", "asked again")
+}
+
+// Expected balances follow from the answers of users and cashier alone.
+func TestExpectedBalancesFollowFromAnswers(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	in, out := Account{transfer.Funding, 7, 1}, Account{transfer.Spot, 7, 1}
+	applied := transfer.Outcome{Verdict: transfer.Success}
+	for _, m := range []struct {
+		at    Account
+		op    transfer.Op
+		units uint64
+		came  transfer.Outcome
+	}{
+		{in, transfer.OutsideDeposit, 100, applied}, {in, transfer.OutsideWithdrawal, 7, applied}, {out, transfer.OutsideDeposit, 50, applied},
+		{out, transfer.OutsideWithdrawal, 900, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}},
+	} {
+		l.addUnanswered()
+		l.recordMovement(m.at, m.op, m.units, m.came)
+	}
+	for _, s := range []*Script{
+		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 10, Answers{ReqID: "a", End: &committed}),
+		Seen(7, transfer.Spot, transfer.Funding, stack.USDT, 4, Answers{ReqID: "b", End: &committed}),
+		Seen(7, transfer.Funding, transfer.Chain, stack.USDT, 20, Answers{ReqID: "c", End: &committed}),
+		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 11, Answers{ReqID: "d", End: &short}),
+		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 12, Answers{Refused: true}),
+	} {
+		l.add(s)
+	}
+	got, unknown := l.Expected(nil)
+	if diff := cmp.Diff(map[Account]int64{in: 67, out: 56}, got); diff != "" || len(unknown) > 0 {
+		t.Errorf("expected (-want +got), and not known %v:\n%s", unknown, diff)
+	}
+	l.addUnanswered()
+	l.add(Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 13, Answers{ReqID: "e"}))
+	if _, unknown := l.Expected(nil); len(unknown) != 2 {
+		t.Errorf("not known: got %v, want the movement without an answer and the transfer without an end", unknown)
+	}
+}
+
+// The seed determines each script. The first few users have each habit once.
+func TestSameSeedDrawsSameScripts(t *testing.T) {
+	t.Parallel()
+	one, two := plan.Source(4), plan.Source(4)
+	o := Options{Users: 5, Closed: []string{"0xc1", "0xc2"}}
+	addresses, seen := map[string]int{}, map[string]int{}
+	for n := range 400 {
+		a, b := newScript(n, o, one), newScript(n, o, two)
+		if a.habits != b.habits || !cmp.Equal(a.body(), b.body()) {
+			t.Fatalf("script %d, drawn twice: got %v and %v", n, a.body(), b.body())
+		}
+		first := map[int]bool{0: a.copies > 1, 1: a.conflict, 2: a.invalid, 3: a.again, 4: a.peek, 5: a.abandoned || a.Address != "", 6: a.Address != "" || a.From == transfer.Spot}
+		if does, ok := first[n]; ok && !does {
+			t.Errorf("script %d: got %+v, want its habit in it", n, a.habits)
+		}
+		seen[string(a.From)+string(a.To)]++
+		if a.Units > 2*Opening {
+			seen["too much"]++
+		}
+		if a.Address != "" {
+			addresses[a.Address]++
+		}
+	}
+	for _, way := range []string{"FUNDINGSPOT", "SPOTFUNDING", "FUNDINGCHAIN", "too much"} {
+		if seen[way] < 20 {
+			t.Errorf("%s: got %d of 400 scripts, want some", way, seen[way])
+		}
+	}
+	for address, n := range addresses {
+		if shared := address == "0xc1" || address == "0xc2"; shared != (n > 1) {
+			t.Errorf("payouts to %s: got %d, want each address its own but those that take nothing", address, n)
+		}
+	}
+}
+
+// An unreadable answer is unclear.
+func TestUnreadableAnswersAreUnclear(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]bool{0: true, http.StatusServiceUnavailable: true, http.StatusOK: false, http.StatusUnprocessableEntity: false} {
+		if got := (answer{status: status}).isUnclear(); got != want {
+			t.Errorf("status %d unclear: got %t, want %t", status, got, want)
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/verify/checkers"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
+	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
+	"github.com/fencepost/fencepost/emulator/verify/torture/load"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// check is one checker with its violations.
+type check struct {
+	Name       string               `json:"name"`
+	Promise    string               `json:"promise"`
+	Violations []checkers.Violation `json:"violations"`
+}
+
+// verdict is the result of all checks.
+type verdict struct {
+	checks  []check
+	figures figures
+	missing []string // kinds of fault that a run of this length must have, and has not
+}
+
+func (v verdict) violations() (n int) {
+	for _, c := range v.checks {
+		n += len(c.Violations)
+	}
+	return n
+}
+
+func (e *episode) checkAll(ctx context.Context) (v verdict, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	if err := e.restores.read(ctx); err != nil {
+		return v, err
+	}
+	found, err := e.runCheckers(ctx)
+	if err != nil {
+		return v, err
+	}
+	for _, c := range checkers.All() {
+		v.checks = append(v.checks, check{c.Name, c.Promise, promise.Of(found, c.Name)})
+	}
+	for _, read := range []func(context.Context) ([]check, error){e.checkAnswers, e.checkFalseAlarms, e.checkEvents, e.checkMoney} {
+		some, err := read(ctx)
+		if err != nil {
+			return v, err
+		}
+		v.checks = append(v.checks, some...)
+	}
+	if v.figures, err = e.count(ctx); err != nil {
+		return v, err
+	}
+	v.missing = e.missingKinds(v.figures)
+	return v, nil
+}
+
+const selectFalseAlarms = `
+select submitter, episode, evidence::text, coalesce(evidence ->> 'what', '') like 'the database is not the one written last%'
+  from protect_episode where submitter <> all ($1) order by opened_at`
+
+// checkFalseAlarms finds PROTECT incidents of submitters whose keys only the deployment has: no
+// fault may open one. Each restore opens one for each submitter.
+func (e *episode) checkFalseAlarms(ctx context.Context) ([]check, error) {
+	c := check{Name: "protect-for-cause", Promise: "PROTECT opens only where a foreign signer used the key"}
+	rows, err := e.db.Query(ctx, selectFalseAlarms, foreignSubmitters(e.world))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	byRestore := make(map[string]int)
+	for rows.Next() {
+		var submitter, evidence string
+		var n int
+		var restored bool
+		if err := rows.Scan(&submitter, &n, &evidence, &restored); err != nil {
+			return nil, err
+		}
+		if restored {
+			byRestore[submitter]++
+		}
+		if restored && byRestore[submitter] <= len(e.restores.done) || e.restores.namesLostTx(evidence) {
+			continue
+		}
+		c.Violations = append(c.Violations, checkers.Violation{Checker: c.Name, Submitter: submitter, Detail: fmt.Sprintf("episode %d: %s", n, evidence)})
+	}
+	return []check{c}, rows.Err()
+}
+
+// managedSubmitters returns all accounts that sign, including the payer.
+func (e *episode) managedSubmitters() []txmanager.Submitter {
+	all := e.env.Submitters()
+	if e.transferRun != nil {
+		all = append(all, e.env.Payer)
+	}
+	return all
+}
+
+// runCheckers checks the chain and the history. A late task can hold a lease for a moment, so
+// unfinished work alone is checked again.
+func (e *episode) runCheckers(ctx context.Context) (found []checkers.Violation, err error) {
+	all := checkers.Episode{
+		Database: e.env.Database, RPC: e.env.Chain.URL(), Submitters: e.managedSubmitters(), Foreign: e.world.Foreign.Nonces(), Lost: e.restores.hashes, Settled: e.ended,
+	}
+	if !e.ended {
+		return checkUnfinished(ctx, all)
+	}
+	for range 10 {
+		found, err = checkers.Check(ctx, all)
+		if err != nil || len(found) == 0 || len(promise.Of(found, "settled")) < len(found) {
+			break
+		}
+		retry.Pause(ctx, time.Second)
+	}
+	return found, err
+}
+
+// checkUnfinished checks a run that has not ended: the promises that always hold, and the rows
+// that are not terminal.
+func checkUnfinished(ctx context.Context, all checkers.Episode) (found []checkers.Violation, err error) {
+	if found, err = checkers.Check(ctx, all); err != nil {
+		return nil, err
+	}
+	all.Settled = true
+	open, err := checkers.Check(ctx, all)
+	return append(found, promise.Of(open, "settled")...), err
+}
+
+// missingKinds lists what never came in a run that is long enough for it.
+func (e *episode) missingKinds(f figures) (names []string) {
+	if e.length() < e.forEachKind() || e.only != "" {
+		return nil
+	}
+	required := maps.Clone(f.Faults)
+	maps.Copy(required, f.Callers)
+	maps.Copy(required, f.Features)
+	if e.flags.restores > 0 {
+		maps.DeleteFunc(required, func(name string, _ int) bool { return strings.HasPrefix(name, load.Reserved) })
+		required["restores from a backup"] = len(e.restores.done) / e.flags.restores
+	}
+	if f.Transfers != nil {
+		maps.Copy(required, f.Transfers.Users)
+	}
+	for what, n := range f.Operators {
+		if strings.HasPrefix(what, load.Decides) && e.nodes < 2 { // with several nodes a node's fault leaves hardly anything STUCK
+			required["a decision on STUCK"] += n
+		}
+	}
+	required[load.Resyncs] = f.Operators[load.Resyncs]
+	if e.length() >= 20*time.Minute { // a shorter run can miss one by chance
+		maps.Copy(required, f.Operators)
+		maps.Copy(required, f.CrashPoints)
+		if f.Transfers != nil {
+			maps.Copy(required, f.Transfers.Operators)
+		}
+	}
+	for name, n := range required {
+		if n == 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// figures are the printed figures of a run.
+type figures struct {
+	Seed        uint64         `json:"seed"`
+	Minutes     float64        `json:"minutes"`
+	Submitters  int            `json:"submitters"`
+	Window      int            `json:"window"`
+	Rate        float64        `json:"rate"`
+	Faults      map[string]int `json:"faults"`
+	CrashPoints map[string]int `json:"crashPoints"`
+	Callers     map[string]int `json:"callers"`
+	Operators   map[string]int `json:"operators"`
+	Features    map[string]int `json:"powers"`
+
+	Transfers *transferFigures `json:"transfers,omitempty"`
+
+	Posted    int            `json:"posted"`
+	Refused   int            `json:"refused"`  // SUBMITTER_PROTECTED
+	Accepted  int            `json:"accepted"` // by an answer
+	Stored    int            `json:"stored"`
+	Confirmed int            `json:"confirmed"`
+	Failed    map[string]int `json:"failed"`
+	Protect   int            `json:"protectEpisodes"`
+
+	LongestCalm   float64 `json:"longestAcceptToFinalAfterFaultsSeconds"`
+	LastLeftovers float64 `json:"lastOfTheUnfinishedSeconds"`
+	TookSeconds   float64 `json:"tookSeconds"`
+}
+
+func (e *episode) count(ctx context.Context) (f figures, err error) {
+	t := e.load.Ledger.Tally()
+	f = figures{
+		Seed: e.seed, Minutes: e.minutes, Submitters: e.submitters, Window: e.window, Rate: e.rate,
+		Faults: e.chaos.injected(), CrashPoints: e.world.Crashes.Hits(), Callers: e.load.Ledger.Did(slices.Concat(load.Habits(), load.ProgramHabits())),
+		Operators: map[string]int{load.Mistakes: e.operator.Decisions[load.Mistakes]}, Failed: make(map[string]int),
+		Posted: t.Posted, Refused: t.Refused, Accepted: t.Accepted, TookSeconds: time.Since(e.folder.began).Seconds(),
+	}
+	if e.flags.restores > 0 {
+		f.Faults["database lost, and restored from its backup"] = len(e.restores.done)
+		f.Operators[load.Matched], f.Operators[load.WrittenOff] = e.operator.Decisions[load.Matched], e.operator.Decisions[load.WrittenOff]
+	}
+	if f.Transfers, err = e.countTransfers(ctx); err != nil {
+		return f, fmt.Errorf("count transfers: %w", err)
+	}
+	for _, action := range load.Actions() {
+		f.Operators[load.Decides+action] = e.operator.Decisions[load.Decides+action]
+	}
+	if f.Features, err = e.countFeatures(ctx); err != nil {
+		return f, fmt.Errorf("count the acts of optional features: %w", err)
+	}
+	return f, e.countRows(ctx, &f)
+}
+
+const selectEnds = `
+select state, coalesce(sub_state, ''), count(*) from managed_tx group by 1, 2`
+
+const selectTimes = `
+with ends as (
+  select m.created_at, h.at
+    from managed_tx m
+    join tx_history h on h.tx_id = m.tx_id and h.state in ('CONFIRMED', 'FAILED')
+)
+select coalesce(max(extract(epoch from at - created_at)) filter (where created_at >= $1), 0)::float8,
+       coalesce(max(extract(epoch from at - $1)) filter (where created_at < $1 and at > $1), 0)::float8
+  from ends`
+
+const selectEpisodes = `
+select count(*), count(*) filter (where mode = 'resume'), count(*) filter (where mode = 'resync')
+  from protect_episode`
+
+func (e *episode) countRows(ctx context.Context, f *figures) error {
+	rows, err := e.db.Query(ctx, selectEnds)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var state txmanager.State
+		var sub string
+		var n int
+		if err := rows.Scan(&state, &sub, &n); err != nil {
+			return err
+		}
+		f.Stored += n
+		switch state {
+		case txmanager.Confirmed:
+			f.Confirmed = n
+		case txmanager.Failed:
+			f.Failed[sub] = n
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	if err := e.db.QueryRow(ctx, selectTimes, e.stoppedAt).Scan(&f.LongestCalm, &f.LastLeftovers); err != nil {
+		return fmt.Errorf("read the times: %w", err)
+	}
+	var resumed, resynced int
+	err = e.db.QueryRow(ctx, selectEpisodes).Scan(&f.Protect, &resumed, &resynced)
+	f.Operators[load.Resumes], f.Operators[load.Resyncs] = resumed, resynced
+	return err
+}
+
+// foreignSubmitters returns the submitters whose keys the foreign signer used.
+func foreignSubmitters(w *faults.World) []string {
+	names := []string{}
+	for s := range w.Foreign.Nonces() {
+		names = append(names, string(s))
+	}
+	return names
+}
