@@ -50,19 +50,23 @@ func (p *protocol) carryOut(s *state, o op) answer {
 	if p.Rules.Once && s.stored[o] == success || s.stored[o] == refused {
 		return s.stored[o]
 	}
-	refuses := o == withdraw && s.short || o == deposit && s.closed || o == refund && s.frozen && !p.Rules.RefundNeverRefused
-	switch {
-	case o == refund && s.stored[withdraw] != success && p.Rules.KeyedByOp:
+	if o == refund && s.stored[withdraw] != success && p.Rules.KeyedByOp {
 		return nothing
-	case refuses && p.Rules.StoreRefusals:
-		s.stored[o] = refused
-		return refused
-	case refuses:
+	}
+	if p.refuses(s, o) {
+		if p.Rules.StoreRefusals {
+			s.stored[o] = refused
+		}
 		return refused
 	}
 	s.stored[o] = success
 	s.effects[o] = min(s.effects[o]+1, 2)
 	return success
+}
+
+// refuses reports whether the ledger refuses the op.
+func (p *protocol) refuses(s *state, o op) bool {
+	return o == withdraw && s.short || o == deposit && s.closed || o == refund && s.frozen && !p.Rules.RefundNeverRefused
 }
 
 // processed reports whether the op's ledger has a stored answer for the req_id.
