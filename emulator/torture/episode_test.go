@@ -201,9 +201,9 @@ func TestTransfersGoOnAcrossARestore(t *testing.T) {
 	}
 }
 
-// A restore excuses only lost rows. A request carried out twice is found, and so is a row from before
-// the backup that differs from the chain, a payout paid twice, a deleted withdrawal and a deleted refund.
-func TestARestoreHidesNothing(t *testing.T) {
+// A restore excuses only lost rows. A request carried out twice is found. So is a row from before the
+// backup that differs from the chain, a payout paid twice, a deleted withdrawal and a deleted refund.
+func TestARestoreHidesNoMoney(t *testing.T) {
 	t.Parallel()
 	f := restoredFlags(t, 21)
 	f.transfers = 4

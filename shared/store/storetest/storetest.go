@@ -40,7 +40,7 @@ func NewWith(t testing.TB, rules lease.Rules) Bundle {
 	return open(t, URL(t), rules)
 }
 
-// NewIn is [New] in a cluster that the test may restart. Its database is a clone of its own.
+// NewIn is [New] in a cluster that the test may restart. Its database is a new clone.
 func NewIn(t testing.TB, cluster *pgcluster.Cluster) Bundle {
 	t.Helper()
 	return open(t, urlIn(t, cluster), Rules)
