@@ -80,7 +80,7 @@ func Load(environ []string) (Config, error) {
 		given[variable] = value
 	}
 	settings := c.settings()
-	problems := unknown(environ, settings)
+	problems := unknown(environ, settable(settings))
 	wrong := make(map[string]bool)
 	for _, s := range settings {
 		if err := s.load(given[s.variable()]); err != nil {
@@ -98,6 +98,11 @@ func Load(environ []string) (Config, error) {
 		return Config{}, errors.Join(problems...)
 	}
 	return c, nil
+}
+
+// settable returns the settings without the constants, unless this program was built for tests.
+func settable(settings []setting) []setting {
+	return slices.DeleteFunc(slices.Clone(settings), func(s setting) bool { return s.constant && !constantsSettable })
 }
 
 // unknown finds FENCEPOST_ variables that are no setting. It does not show their values: a
@@ -135,7 +140,7 @@ func (c Config) Require(names ...string) error {
 // values.
 func Help() string {
 	var b strings.Builder
-	for _, s := range new(Config).settings() {
+	for _, s := range settable(new(Config).settings()) {
 		fmt.Fprintf(&b, "%s (%s)\n", s.variable(), s.ifNotSet())
 		fmt.Fprintf(&b, "    %s: %s\n    %s\n", s.name, s.meaning, s.field.want)
 	}

@@ -315,7 +315,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{[]string{"FENCEPOST_CLOCK_SKEW_ALLOWANCE=10s"},
 			`FENCEPOST_CLOCK_SKEW_ALLOWANCE="10s", FENCEPOST_LEASE_DURATION="10s": set clockSkewAllowance below lease.duration`},
 		{[]string{"FENCEPOST_DATABASE_LOCK_TIMEOUT=10s"},
-			`FENCEPOST_DATABASE_LOCK_TIMEOUT="10s", FENCEPOST_LEASE_DURATION="10s": set database.lockTimeout below lease.duration`},
+			`FENCEPOST_DATABASE_LOCK_TIMEOUT="10s", FENCEPOST_LEASE_DURATION="10s": set lease.duration above database.lockTimeout`},
 		{[]string{"FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT=3s"},
 			`FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT="3s", FENCEPOST_DATABASE_LOCK_TIMEOUT="3s": set database.idle`},
 		{[]string{"FENCEPOST_SIGNER_LOCAL_KEYSTORE=/keys/store"},
