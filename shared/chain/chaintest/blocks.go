@@ -156,6 +156,16 @@ func testFaultyBlocks(t *testing.T, b *bundle) {
 			t.Errorf("%s: got %v, want ErrNotTold", name, err)
 		}
 	}
+	testBusyAfterSomeBlocks(t, b)
+	b.proxy.Set(Fault{})
+	b.submitter = txmanager.NewSubmitter(b.ChainID+1, b.submitter.Address())
+	if r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 5}); err == nil {
+		t.Errorf("a submitter of another chain: got %+v, want an error", r)
+	}
+}
+
+// A node that refuses blocks above 25 gives the blocks below.
+func testBusyAfterSomeBlocks(t *testing.T, b *bundle) {
 	b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
 		if text, _ := call.Params[0].(string); call.Method == getBlock && call.Params[1] == true {
 			if n, err := hexutil.DecodeUint64(text); err == nil && n > 25 {
@@ -167,11 +177,6 @@ func testFaultyBlocks(t *testing.T, b *bundle) {
 	r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 50})
 	if err != nil || r.End == 0 || r.End > 25 || r.Transactions[0].Hash == (txmanager.Hash{}) {
 		t.Errorf("blocks up to 25 alone: got %+v, %v, want some of them, with the transaction", r, err)
-	}
-	b.proxy.Set(Fault{})
-	b.submitter = txmanager.NewSubmitter(b.ChainID+1, b.submitter.Address())
-	if r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 5}); err == nil {
-		t.Errorf("a submitter of another chain: got %+v, want an error", r)
 	}
 }
 
