@@ -2,5 +2,4 @@
 
 package config
 
-// constantsSettable is a variable so that the tests of this package can change it.
-var constantsSettable = false
+const constantsSettable = false

@@ -3,4 +3,4 @@
 package config
 
 // constantsSettable lets tests of whole processes wait for shorter times.
-var constantsSettable = true
+const constantsSettable = true
