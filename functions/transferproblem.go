@@ -98,7 +98,8 @@ func transferProblem(err error) *web.Problem {
 	}
 	switch {
 	case store.IsMoving(err), store.IsProposalGone(err), errors.Is(err, store.ErrTooManyProposals):
-		return problem(err).(*web.Problem)
+		p, _ := errors.AsType[*web.Problem](problem(err))
+		return p
 	case errors.Is(err, transfer.ErrNotFound):
 		return web.NewProblem(web.NotFound, "no such transfer")
 	case errors.Is(err, transfer.ErrCIDConflict):

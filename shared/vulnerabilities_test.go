@@ -3,6 +3,7 @@ package shared_test
 import (
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -71,7 +72,7 @@ func runCheck(t *testing.T, environ []string, arguments ...string) (status int, 
 	c := exec.Command("../scripts/vulnerabilities", append(arguments, "./shared/crash/testdata/child")...)
 	c.Env = append(os.Environ(), environ...)
 	out, err := c.CombinedOutput()
-	if exit, ok := err.(*exec.ExitError); ok {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode(), string(out)
 	}
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -32,7 +33,7 @@ func example(t *testing.T, page, name string) (path string) {
 	if err := os.WriteFile(source, append(block[1], '\n'), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := slices.Concat([]string{"build", "-o", path}, raceFlags, []string{source})
+	args := slices.Concat([]string{"build", "-tags", crash.Tag, "-o", path}, raceFlags, []string{source})
 	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
 		t.Fatalf("build the example %s: %v\n%s", name, err, out)
 	}

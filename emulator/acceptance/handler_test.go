@@ -44,7 +44,7 @@ func withPayroll(t *testing.T, o stack.Options) stack.Options {
 // payer returns a program of the business that posts requests: this test's process.
 func (b bench) payer(t *testing.T) *functions.App {
 	t.Helper()
-	c, err := config.Load(b.Environment())
+	c, err := config.LoadForTests(b.Environment())
 	if err != nil {
 		t.Fatal(err)
 	}

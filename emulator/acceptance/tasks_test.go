@@ -2,6 +2,7 @@ package acceptance
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -74,7 +75,7 @@ func made(t *testing.T, client *gcp.Client, queue string) map[string]*cloudtasks
 	})
 	for {
 		task, err := list.Next()
-		if err == iterator.Done {
+		if errors.Is(err, iterator.Done) {
 			return found
 		}
 		if err != nil {

@@ -31,7 +31,8 @@ type Payload struct {
 	Data                 string `json:"data,omitempty"`     // 0x and hex digits
 	Function             string `json:"function,omitempty"` // such as transfer(address,uint256); with Args in place of Data
 	Args                 []any  `json:"args,omitempty"`
-	Gas                  string `json:"gas,omitempty"`
+	Gas                  string `json:"gas,omitempty"`    // the gas limit
+	MaxGas               string `json:"maxGas,omitempty"` // in place of Gas: the highest gas limit that an estimate may give
 	MaxFeePerGas         string `json:"maxFeePerGas,omitempty"`
 	MaxPriorityFeePerGas string `json:"maxPriorityFeePerGas,omitempty"` // above fees.maxTipMultiple times the nodes' advice it is lowered to that
 }

@@ -73,7 +73,7 @@ func TestWrongChainsAreRefused(t *testing.T) {
 		"one node twice":      {`[{"id": 5, "urls": ["https://hunter2", "https://b", "https://hunter2"]}]`, "entry 1 (chain 5): urls: want 1 to 9"},
 		"ten nodes":           {fmt.Sprintf(`[{"id": 5, "urls": [%s]}]`, strings.TrimSuffix(strings.Repeat(`"https://hunter2",`, 10), ",")), "entry 1 (chain 5): urls: want 1 to 9"},
 	} {
-		_, err := config.Load(with("FENCEPOST_CHAINS=" + c.text))
+		_, err := config.LoadForTests(with("FENCEPOST_CHAINS=" + c.text))
 		if err == nil || !strings.Contains(err.Error(), "FENCEPOST_CHAINS=[redacted]: "+c.want) || !strings.Contains(err.Error(), ": want a JSON list") || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: got %v, want %q, and no URL", name, err, c.want)
 		}
@@ -87,7 +87,7 @@ func TestWrongChainsAreRefused(t *testing.T) {
 		"one node twice":    {[]string{"FENCEPOST_RPC_URLS=https://a,https://b, https://a"}, "each once"},
 		"1 at once of 2":    {[]string{"FENCEPOST_RPC_URLS=https://a,https://b", "FENCEPOST_RPC_MAX_IN_FLIGHT=1"}, "set rpc.maxInFlight"},
 	} {
-		if _, err := config.Load(with(c.given...)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := config.LoadForTests(with(c.given...)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}

@@ -72,7 +72,12 @@ func (c *Config) settings() []setting {
 // The error joins all problems: an unknown FENCEPOST_ variable, a required setting that is
 // missing, an invalid value, and settings that contradict each other. Each problem names the
 // variables and the expected values, and shows no secret.
-func Load(environ []string) (Config, error) {
+func Load(environ []string) (Config, error) { return load(environ, constantsSettable) }
+
+// LoadForTests is [Load], and the constants can be set too.
+func LoadForTests(environ []string) (Config, error) { return load(environ, true) }
+
+func load(environ []string, constants bool) (Config, error) {
 	var c Config
 	given := make(map[string]string, len(environ))
 	for _, entry := range environ {
@@ -80,7 +85,7 @@ func Load(environ []string) (Config, error) {
 		given[variable] = value
 	}
 	settings := c.settings()
-	problems := unknown(environ, settings)
+	problems := unknown(environ, settable(settings, constants))
 	wrong := make(map[string]bool)
 	for _, s := range settings {
 		if err := s.load(given[s.variable()]); err != nil {
@@ -98,6 +103,11 @@ func Load(environ []string) (Config, error) {
 		return Config{}, errors.Join(problems...)
 	}
 	return c, nil
+}
+
+// settable returns the settings, with the constants or without.
+func settable(settings []setting, constants bool) []setting {
+	return slices.DeleteFunc(slices.Clone(settings), func(s setting) bool { return s.constant && !constants })
 }
 
 // unknown finds FENCEPOST_ variables that are no setting. It does not show their values: a
@@ -135,7 +145,7 @@ func (c Config) Require(names ...string) error {
 // values.
 func Help() string {
 	var b strings.Builder
-	for _, s := range new(Config).settings() {
+	for _, s := range settable(new(Config).settings(), false) {
 		fmt.Fprintf(&b, "%s (%s)\n", s.variable(), s.ifNotSet())
 		fmt.Fprintf(&b, "    %s: %s\n    %s\n", s.name, s.meaning, s.field.want)
 	}

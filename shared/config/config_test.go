@@ -21,7 +21,7 @@ func with(more ...string) []string {
 
 func mustLoad(t *testing.T, more ...string) config.Config {
 	t.Helper()
-	c, err := config.Load(with(more...))
+	c, err := config.LoadForTests(with(more...))
 	if err != nil {
 		t.Fatalf("load with %q: got %v, want no error", more, err)
 	}
@@ -203,7 +203,7 @@ func TestEverySettingIsRead(t *testing.T) {
 	if diff := cmp.Diff(everythingLoaded(), mustLoad(t, everything...), revealed); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
-	if got, want := strings.Count(config.Help(), "\n")/3, len(everything); got != want {
+	if got, want := strings.Count(config.Help(), "\n")/3, len(everything)-config.Constants(); got != want {
 		t.Errorf("settings: got %d in Help, want the %d that this test gives", got, want)
 	}
 }
@@ -277,7 +277,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 // wantProblem wants exactly one problem, which begins with want.
 func wantProblem(t *testing.T, environ []string, want string) {
 	t.Helper()
-	_, err := config.Load(environ)
+	_, err := config.LoadForTests(environ)
 	if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %v, want the one problem %s…", err, want)
 	}
@@ -295,7 +295,7 @@ func TestUnknownVariablesAreRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		name, _, _ := strings.Cut(tt.given, "=")
-		_, err := config.Load(with(tt.given))
+		_, err := config.LoadForTests(with(tt.given))
 		if want := name + " is no setting: the nearest is " + tt.nearest; err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", tt.given, err, want)
 		}
@@ -315,7 +315,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{[]string{"FENCEPOST_CLOCK_SKEW_ALLOWANCE=10s"},
 			`FENCEPOST_CLOCK_SKEW_ALLOWANCE="10s", FENCEPOST_LEASE_DURATION="10s": set clockSkewAllowance below lease.duration`},
 		{[]string{"FENCEPOST_DATABASE_LOCK_TIMEOUT=10s"},
-			`FENCEPOST_DATABASE_LOCK_TIMEOUT="10s", FENCEPOST_LEASE_DURATION="10s": set database.lockTimeout below lease.duration`},
+			`FENCEPOST_DATABASE_LOCK_TIMEOUT="10s", FENCEPOST_LEASE_DURATION="10s": set lease.duration above database.lockTimeout`},
 		{[]string{"FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT=3s"},
 			`FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT="3s", FENCEPOST_DATABASE_LOCK_TIMEOUT="3s": set database.idle`},
 		{[]string{"FENCEPOST_SIGNER_LOCAL_KEYSTORE=/keys/store"},
@@ -382,7 +382,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 // Load reports all problems at once. An invalid value is not also compared with others.
 func TestAllProblemsAreReportedTogether(t *testing.T) {
 	t.Parallel()
-	c, err := config.Load([]string{
+	c, err := config.LoadForTests([]string{
 		"FENCEPOST_LEASE_DURATION=soon", "FENCEPOST_LEASE_RENEW_INTERVAL=1m", "FENCEPOST_RESUBMIT_INTERVAL=30m",
 		"FENCEPOST_TYPO=1", "PORT=-1",
 	})

@@ -28,11 +28,25 @@ A duration is a number with its unit, such as ` + "`500ms`, `10s`, `5m` or `24h`
 | --- | --- | --- | --- | --- |
 `
 
+const constantsIntroduction = `
+## Constants
+
+No deployment can change these values. Other pages refer to them by their names.
+
+| constant | value | meaning |
+| --- | --- | --- |
+`
+
 // page is docs/settings.md.
 func page() string {
 	var b strings.Builder
 	b.WriteString(introduction)
+	var constants strings.Builder
 	for _, s := range new(Config).settings() {
+		if s.constant {
+			fmt.Fprintf(&constants, "| `%s` | `%s` | %s |\n", s.name, s.def, s.meaning)
+			continue
+		}
 		def := "`" + s.def + "`"
 		switch {
 		case s.required:
@@ -46,7 +60,7 @@ func page() string {
 		}
 		fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s |\n", name, s.variable(), s.field.want, def, s.meaning)
 	}
-	return b.String()
+	return b.String() + constantsIntroduction + constants.String()
 }
 
 // The page for users says what the code does.

@@ -67,7 +67,7 @@ func (e *Events) settings() []setting {
 		{name: "events.webhook.callers",
 			meaning: "of whose transactions a receiver is told, by the callers' names; a receiver that is not named here is told of all",
 			field:   receiverCallers(&e.Callers)},
-		{name: "events.webhook.timeout", def: "5s",
+		{name: "events.webhook.timeout", constant: true, def: "5s",
 			meaning: "how long a receiver may take over one event; more than a second below `lease.duration`",
 			field:   duration(&e.Timeout, 100*time.Millisecond, time.Minute)},
 	}

@@ -45,7 +45,7 @@ func (c *Config) leaseRules() []rule {
 	}, {
 		of:     []string{"database.lockTimeout", "lease.duration"},
 		broken: c.Database.LockTimeout >= lease,
-		say:    "set database.lockTimeout below lease.duration, so that nobody waits for a lock longer than a lease lasts",
+		say:    "set lease.duration above database.lockTimeout, so that nobody waits for a lock longer than a lease lasts",
 	}, {
 		of:     []string{"database.idleInTransactionTimeout", "database.lockTimeout"},
 		broken: c.Database.IdleInTransactionTimeout >= c.Database.LockTimeout,

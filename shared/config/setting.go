@@ -14,6 +14,7 @@ const prefix = "FENCEPOST_"
 type setting struct {
 	name     string // as the specification writes it; for Google's, the variable
 	google   bool   // the platform's own variable, which keeps its name
+	constant bool   // always the default; only [LoadForTests] and programs built with the tag crashpoints read the variable
 	required bool   // there is no default and nothing starts without it
 	def      string // the default, as it would be written; "": none
 	meaning  string // half a sentence for the table, without a full stop

@@ -26,7 +26,7 @@ func (t *Telemetry) settings() []setting {
 		{name: "telemetry.prometheus", def: "false",
 			meaning: "offer `GET /metrics` to everybody who reaches the port; never on Cloud Run",
 			field:   boolean(&t.Prometheus)},
-		{name: "telemetry.flushEvery", def: "10s",
+		{name: "telemetry.flushEvery", constant: true, def: "10s",
 			meaning: "how long metrics and traces may wait for the collector; then the next request to end delivers them, within a second",
 			field:   duration(&t.FlushEvery, 100*time.Millisecond, 10*time.Minute)},
 		{name: "telemetry.traceOneIn", def: "100",

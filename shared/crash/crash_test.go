@@ -1,6 +1,7 @@
 package crash_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,7 +43,7 @@ func TestKillAtTheArmedPass(t *testing.T) {
 		t.Fatalf("two passes of three: got %q, %v, hit %v; want it alive", out, err, crash.Hit(folder, "b"))
 	}
 	_, err := run(folder)
-	exit, ok := err.(*exec.ExitError)
+	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || !crash.Hit(folder, "b") {
 		t.Errorf("the third pass: got %v, hit %v; want SIGKILL", err, crash.Hit(folder, "b"))
 	}
@@ -60,7 +61,7 @@ func TestProductionHasNoPoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := run(folder)
-	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 1 || !strings.Contains(out, "-tags "+crash.Tag) || crash.Hit(folder, "a") {
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || !strings.Contains(out, "-tags "+crash.Tag) || crash.Hit(folder, "a") {
 		t.Errorf("armed: got %q, %v, hit %v; want status 1 and how to build it", out, err, crash.Hit(folder, "a"))
 	}
 	if out, err := run(""); err != nil || out != "alive" {

@@ -161,7 +161,7 @@ func (e encrypted) derive(password string) ([]byte, error) {
 	var derived []byte
 	switch e.Crypto.KDF {
 	case "scrypt":
-		if k.N < 2 || k.R < 1 || k.P < 1 || k.N > maxScrypt || k.R > maxScrypt/k.N || k.P > maxScrypt/k.N/k.R {
+		if min(k.N-1, k.R, k.P) < 1 || k.N > maxScrypt || k.R > maxScrypt/k.N || k.P > maxScrypt/k.N/k.R {
 			return nil, errKeyFile
 		}
 		derived, err = scrypt.Key([]byte(password), salt, k.N, k.R, k.P, k.DKLen)

@@ -48,14 +48,6 @@ func (r Rules) check() error {
 	return nil
 }
 
-// limit returns how long t can be in TARGET_PENDING before an alert.
-func (r Rules) limit(t Type) time.Duration {
-	if t == FundingToChain {
-		return r.PayoutLimit
-	}
-	return r.PendingLimit
-}
-
 // retryMost returns the longest delay between two attempts at t in its state.
 func (r Rules) retryMost(t Transfer) time.Duration {
 	if t.Type == FundingToChain && t.State == TargetPending {

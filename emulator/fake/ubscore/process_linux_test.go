@@ -1,6 +1,7 @@
 package ubscore_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -68,7 +69,7 @@ func TestSIGTERMDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "what was in flight", <-answered, success)
-	if err := r.process.Err(); err != processes.ErrExited {
+	if err := r.process.Err(); !errors.Is(err, processes.ErrExited) {
 		t.Errorf("the end: got %v, want %v", err, processes.ErrExited)
 	}
 	r.again(t)

@@ -20,7 +20,6 @@ type chaos struct {
 
 	mu    sync.Mutex
 	times map[string]int // by kind of fault
-	over  bool
 }
 
 func newChaosRun(w *faults.World, kinds []faults.Fault, events []plan.Event, kept *folder) *chaos {

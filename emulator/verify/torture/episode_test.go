@@ -23,6 +23,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -40,11 +42,13 @@ func shortFlags(t *testing.T, seed uint64) flags {
 	return f
 }
 
-// A run without violations passes and leaves no files behind.
+// A run of 30 seconds, with the race detector in the function servers, passes and leaves no files
+// behind. scripts/torture makes longer ones.
 func TestShortRunPasses(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	f := shortFlags(t, 11)
+	f.minutes, f.server = 0.5, buildServer(t, "-race")
 	var kept string
 	err := run(t.Context(), f, &out, func(_ context.Context, e *episode) error { kept = e.folder.path; return nil })
 	if err != nil || !strings.Contains(out.String(), "PASSED: seed 11") {
@@ -52,6 +56,9 @@ func TestShortRunPasses(t *testing.T) {
 	}
 	if _, err := os.Stat(kept); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder %s after a good end: got %v, want it gone", kept, err)
+	}
+	if err := processes.Races(); err != nil {
+		t.Error(err)
 	}
 	text, err := os.ReadFile(f.json)
 	var figures struct {
@@ -68,31 +75,6 @@ func TestShortRunPasses(t *testing.T) {
 	}
 }
 
-// A row that differs from the chain and from its caller's answers is found. The run fails and
-// keeps its logs and tables.
-func TestTamperedRowIsFound(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	var kept string
-	err := run(t.Context(), shortFlags(t, 12), &out, func(ctx context.Context, e *episode) error {
-		kept = e.folder.path
-		return tamper(ctx, e)
-	})
-	if !errors.Is(err, errVerdict) {
-		t.Fatalf("run with a tampered row: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
-	}
-	for _, want := range []string{"one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsComplete + ": eip155", eventsPublished + ": eip155", "FAILED: seed 12", kept, "./scripts/torture --seed 12"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("it printed no %q:\n%s", want, &out)
-		}
-	}
-	for _, name := range []string{"managed_tx.csv", "tx_history.csv", "functions.log", "torture.log"} {
-		if info, err := os.Stat(filepath.Join(kept, name)); err != nil || info.Size() == 0 {
-			t.Errorf("kept %s: got %v, want it with something in it", name, err)
-		}
-	}
-}
-
 // tamper changes a confirmed transaction to a placeholder, and one published event. Only the
 // tables' owner can do so.
 func tamper(ctx context.Context, e *episode) error {
@@ -105,23 +87,30 @@ func tamper(ctx context.Context, e *episode) error {
 	return err
 }
 
-// Stolen money is found by the deployment's check, the journals, and the users' answers. A call
-// that a ledger did not store is found by the repetition of every call.
-func TestTamperedMoneyIsFound(t *testing.T) {
+// A row that differs from the chain and from its caller's answers is found. Stolen money is found by
+// the deployment's check, the journals, and the users' answers. A call that a ledger did not store is
+// found by the repetition of every call. The run fails and keeps its logs and tables.
+func TestTamperedRowsAndMoneyAreFound(t *testing.T) {
 	t.Parallel()
-	out := runTampered(t, 14, func(ctx context.Context, e *episode) error {
-		if err := e.addLostCall(ctx); err != nil {
-			return err
-		}
+	var kept string
+	out := runTampered(t, shortFlags(t, 12), func(ctx context.Context, e *episode) error {
+		kept = e.folder.path
 		_, err := e.db.Exec(ctx, `update balances_tb set available = available - 0.01 where user_id = 1 and asset_id = 1`)
-		return err
+		return errors.Join(err, e.addLostCall(ctx), tamper(ctx, e))
 	})
 	for _, want := range []string{
+		"one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsComplete + ": eip155", eventsPublished + ": eip155",
 		"books: user 1", "conserved: user 1", movedAsTold + ": user 1", conservedAll + ": transfers", `"kind":"BALANCE_DIFFERS"`,
 		lateDuplicates + ": transfers", "was not, and is: trading",
+		"FAILED: seed 12", kept, "./scripts/torture --seed 12",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it printed no %q:\n%s", want, out)
+		}
+	}
+	for _, name := range []string{"managed_tx.csv", "tx_history.csv", "functions.log", "torture.log"} {
+		if info, err := os.Stat(filepath.Join(kept, name)); err != nil || info.Size() == 0 {
+			t.Errorf("kept %s: got %v, want it with something in it", name, err)
 		}
 	}
 }
@@ -144,7 +133,7 @@ func (e *episode) addLostCall(ctx context.Context) error {
 // A core that does not start again is found. Here its log has lost an answered record.
 func TestDamagedCoreIsFound(t *testing.T) {
 	t.Parallel()
-	out := runTampered(t, 15, func(_ context.Context, e *episode) error {
+	out := runTampered(t, shortFlags(t, 15), func(_ context.Context, e *episode) error {
 		if err := e.env.Core.Kill(); err != nil {
 			return err
 		}
@@ -159,25 +148,24 @@ func TestDamagedCoreIsFound(t *testing.T) {
 	}
 }
 
-// runTampered runs a short run with tamper, which must fail, and returns its output.
-func runTampered(t *testing.T, seed uint64, tamper func(context.Context, *episode) error) string {
+// runTampered makes a run with tamper, which must fail, and returns its output.
+func runTampered(t *testing.T, f flags, tamper func(context.Context, *episode) error) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := run(t.Context(), shortFlags(t, seed), &out, tamper); !errors.Is(err, errVerdict) {
+	if err := run(t.Context(), f, &out, tamper); !errors.Is(err, errVerdict) {
 		t.Fatalf("a run that was tampered with: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
 	}
 	return out.String()
 }
 
-// A run without transfers has no trading core and passes. The chain has three nodes here.
-func TestRunWithoutTransfersPasses(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	f := shortFlags(t, 16)
-	f.transfers, f.nodes = 0, 3
-	if err := run(t.Context(), f, &out, nil); err != nil || strings.Contains(out.String(), "core") {
-		t.Errorf("a run without transfers: got %v, want it passed without a core; it printed:\n%s", err, &out)
+// buildServer builds the function server with the flags of go build.
+func buildServer(t *testing.T, flags ...string) string {
+	t.Helper()
+	path, err := stack.BuildProgram(t.Context(), t.TempDir(), "emulator/acceptance/payroll/server", flags...)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return path
 }
 
 // restoredFlags returns the flags of a short run in which the database is lost.
@@ -188,30 +176,15 @@ func restoredFlags(t *testing.T, seed uint64) flags {
 	return f
 }
 
-// A run passes in which the database is lost and restored from its backup.
-func TestRunWithARestorePasses(t *testing.T) {
+// A run without transfers has no trading core and passes, also if the database is lost and restored
+// from its backup. The chain has three nodes here.
+func TestRunWithARestoreAndWithoutTransfersPasses(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := run(t.Context(), restoredFlags(t, 17), &out, nil); err != nil || !strings.Contains(out.String(), "its backup of") {
-		t.Errorf("a run with a restore: got %v, want it passed; it printed:\n%s", err, &out)
-	}
-}
-
-// A restore excuses only lost rows. A request carried out twice is found, and so is a row from
-// before the backup that differs from the chain.
-func TestARestoreHidesNothing(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	err := run(t.Context(), restoredFlags(t, 18), &out, func(ctx context.Context, e *episode) error {
-		return errors.Join(e.doAgain(ctx), tamper(ctx, e))
-	})
-	if !errors.Is(err, errVerdict) {
-		t.Fatalf("run with a tampered row and a request that is done twice: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
-	}
-	for _, want := range []string{"the chain has it 2 times succeeded", "which is bound to nobody", "one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsComplete + ": eip155"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("it printed no %q:\n%s", want, &out)
-		}
+	f := restoredFlags(t, 17)
+	f.nodes = 3
+	if err := run(t.Context(), f, &out, nil); err != nil || !strings.Contains(out.String(), "its backup of") || strings.Contains(out.String(), "core") {
+		t.Errorf("a run with a restore: got %v, want it passed without a core; it printed:\n%s", err, &out)
 	}
 }
 
@@ -228,26 +201,24 @@ func TestTransfersGoOnAcrossARestore(t *testing.T) {
 	}
 }
 
-// After a restore a payout paid twice, a deleted withdrawal and a deleted refund are found.
+// A restore excuses only lost rows. A request carried out twice is found. So is a row from before the
+// backup that differs from the chain, a payout paid twice, a deleted withdrawal and a deleted refund.
 func TestARestoreHidesNoMoney(t *testing.T) {
 	t.Parallel()
-	var out bytes.Buffer
 	f := restoredFlags(t, 21)
 	f.transfers = 4
-	wants := []string{"the chain has 2 payments of", paidOnce + ": user", "books: user", "ends-as-journaled: user"}
-	err := run(t.Context(), f, &out, func(ctx context.Context, e *episode) error {
-		gone, err := e.loseLines(ctx)
-		if wants = append(wants, gone...); err != nil {
-			return err
-		}
-		return e.payAgain(ctx)
-	})
-	if !errors.Is(err, errVerdict) {
-		t.Fatalf("a run with payments and lines that were tampered with: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
+	wants := []string{
+		"the chain has it 2 times succeeded", "which is bound to nobody", "one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsComplete + ": eip155",
+		"the chain has 2 payments of", paidOnce + ": user", "books: user", "ends-as-journaled: user",
 	}
+	out := runTampered(t, f, func(ctx context.Context, e *episode) error {
+		gone, err := e.loseLines(ctx)
+		wants = append(wants, gone...)
+		return errors.Join(err, e.payAgain(ctx), e.doAgain(ctx), tamper(ctx, e))
+	})
 	for _, want := range wants {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("it printed no %q:\n%s", want, &out)
+		if !strings.Contains(out, want) {
+			t.Errorf("it printed no %q:\n%s", want, out)
 		}
 	}
 }

@@ -26,7 +26,7 @@ var programSettings = map[string]string{
 
 // openProgram starts the deployment's own Go program, in this process.
 func (e *episode) openProgram(ctx context.Context) error {
-	c, err := config.Load(e.env.Environment())
+	c, err := config.LoadForTests(e.env.Environment())
 	if err != nil {
 		return err
 	}

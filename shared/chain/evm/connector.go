@@ -168,7 +168,7 @@ func scrub(err error) error {
 		err = web.Err
 	}
 	if status, ok := errors.AsType[rpc.HTTPError](err); ok {
-		return httpStatus(status.StatusCode)
+		return statusError(status.StatusCode)
 	}
 	if failed, ok := errors.AsType[*net.OpError](err); ok { // without the address: callers may see this error
 		return fmt.Errorf("%s: %w", failed.Op, failed.Err)
@@ -176,9 +176,9 @@ func scrub(err error) error {
 	return err
 }
 
-// httpStatus is the status of an answer other than 200.
-type httpStatus int
+// statusError is the status of an answer other than 200.
+type statusError int
 
-func (s httpStatus) Error() string {
+func (s statusError) Error() string {
 	return fmt.Sprintf("HTTP status %d %s", int(s), http.StatusText(int(s)))
 }

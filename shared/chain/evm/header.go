@@ -56,7 +56,7 @@ func (a *call) withoutHeader(f Fees) bool {
 // refusedWhole reports whether a failed request was read and refused, for example by a gateway that
 // rejects a batch with an unknown call.
 func refusedWhole(err error) bool {
-	if status, ok := errors.AsType[httpStatus](err); ok {
+	if status, ok := errors.AsType[statusError](err); ok {
 		return status >= 400 && status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
 	}
 	_, notAList := errors.AsType[*json.UnmarshalTypeError](err)

@@ -151,12 +151,8 @@ func (c *Connector) newQuery(q txmanager.ChainQuery) (*chainQuery, error) {
 	if err := l.askWatched(); err != nil {
 		return nil, err
 	}
-	switch q.Finality {
-	case "":
-	case "safe", "finalized":
-		l.tagged = askBlock(q.Finality)
-	default:
-		return nil, fmt.Errorf(`finality %q: want "", "safe" or "finalized"`, q.Finality)
+	if err := l.askTagged(); err != nil {
+		return nil, err
 	}
 	for _, call := range q.Estimates {
 		l.estimates = append(l.estimates, askEstimate(q.Submitter.Address(), call))
@@ -168,6 +164,17 @@ func (c *Connector) newQuery(q txmanager.ChainQuery) (*chainQuery, error) {
 		l.self = askEstimate(self, txmanager.Call{To: &self})
 	}
 	return l, nil
+}
+
+func (l *chainQuery) askTagged() error {
+	switch l.q.Finality {
+	case "":
+	case "safe", "finalized":
+		l.tagged = askBlock(l.q.Finality)
+	default:
+		return fmt.Errorf(`finality %q: want "", "safe" or "finalized"`, l.q.Finality)
+	}
+	return nil
 }
 
 func (l *chainQuery) askHeaders() error {

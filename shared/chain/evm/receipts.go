@@ -136,17 +136,7 @@ func (r *receipts) further(head block, blocksOffered bool) (calls []*call) {
 
 // askBlocks chooses the blocks of the next round trip.
 func (r *receipts) askBlocks(head block) {
-	lost := 0 // how many are in an unknown block
-	held := map[uint64]int{}
-	for i, w := range r.left {
-		switch {
-		case i > 0 && w.Nonce == r.left[i-1].Nonce: // another version of the nonce: a block has one of them
-		case w.Block == 0 || r.seen[w.Block] || w.Block > uint64(head.Number):
-			lost++
-		default:
-			held[w.Block]++
-		}
-	}
+	lost, held := r.countByBlock(head)
 	for w := &r.walk; len(r.blocks) < w.pace && w.next > 0 && lost >= worthABlock; w.next-- {
 		if !r.seen[w.next] {
 			r.askBlock(w.next, head).walked = true
@@ -157,6 +147,21 @@ func (r *receipts) askBlocks(head block) {
 			r.askBlock(w.Block, head)
 		}
 	}
+}
+
+// countByBlock counts the nonces that are wanted: those in an unknown block, and those of each block.
+func (r *receipts) countByBlock(head block) (lost int, held map[uint64]int) {
+	held = map[uint64]int{}
+	for i, w := range r.left {
+		switch {
+		case i > 0 && w.Nonce == r.left[i-1].Nonce: // another version of the nonce: a block has one of them
+		case w.Block == 0 || r.seen[w.Block] || w.Block > uint64(head.Number):
+			lost++
+		default:
+			held[w.Block]++
+		}
+	}
+	return lost, held
 }
 
 func (r *receipts) askBlock(number uint64, head block) *blockCall {

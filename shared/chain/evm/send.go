@@ -2,6 +2,7 @@ package evm
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -22,7 +23,7 @@ func (c *Connector) Send(ctx context.Context, raws [][]byte) []txmanager.SendRes
 	for _, batch := range c.split(calls) {
 		if err := c.roundTrip(ctx, batch); err != nil {
 			for _, a := range batch {
-				a.err = noAnswer{err}
+				a.err = noAnswerError{err}
 			}
 		}
 		if slices.ContainsFunc(batch, refused) {
@@ -41,13 +42,13 @@ func refused(a *call) bool {
 	return a.err != nil && classify(a.err.Error()) != txmanager.SendAlreadyKnown
 }
 
-// noAnswer marks the error of a failed round trip, so that it is not read as a node's text.
-type noAnswer struct{ error }
+// noAnswerError marks the error of a failed round trip, so that it is not read as a node's text.
+type noAnswerError struct{ error }
 
 func (c *Connector) sendResult(raw []byte, a *call) txmanager.SendResult {
 	result := txmanager.SendResult{Class: txmanager.SendUnknown, Node: c.node}
 	if a.err != nil {
-		if _, silent := a.err.(noAnswer); !silent {
+		if _, silent := errors.AsType[noAnswerError](a.err); !silent {
 			result.Class = classify(a.err.Error())
 		}
 		result.Text = shorten(a.err.Error())

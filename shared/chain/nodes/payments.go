@@ -36,7 +36,7 @@ func (c *Connector) Payments(ctx context.Context, q chain.PaymentsQuery) (chain.
 			}
 			all = append(all, p)
 		}
-		if agreed := agreedPayments(all); len(agreed) >= c.quorum && (2*c.quorum > len(c.nodes) || i == len(order)-1 && len(agreed) == len(all)) {
+		if agreed := agreedPayments(all); c.isEnough(len(agreed), len(all), i == len(order)-1) {
 			return leastSent(agreed), nil
 		}
 	}
@@ -44,6 +44,11 @@ func (c *Connector) Payments(ctx context.Context, q chain.PaymentsQuery) (chain.
 		return chain.Payments{}, fmt.Errorf("payments of %s after block %d: %w", q.Payer, q.After, ErrDisputed)
 	}
 	return chain.Payments{}, fmt.Errorf("payments of %s after block %d: %d nodes answered, want %d: %w", q.Payer, q.After, len(all), c.quorum, said.err())
+}
+
+// isEnough reports whether agreed equal answers of all decide. Last says that every node was queried.
+func (c *Connector) isEnough(agreed, all int, last bool) bool {
+	return agreed >= c.quorum && (2*c.quorum > len(c.nodes) || last && agreed == all)
 }
 
 // agreedPayments returns the largest set of equal answers.

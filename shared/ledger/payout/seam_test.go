@@ -294,16 +294,6 @@ func (h *env) resync(named map[uint64]string) {
 	}
 }
 
-// loaded returns the transfer as its row is now.
-func (h *env) loaded(reqID string) transfer.Transfer {
-	h.t.Helper()
-	x, err := h.Load(h.t.Context(), reqID)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return x
-}
-
 // turning is a manager whose database becomes a restored copy just before the payout's row is read.
 type turning struct {
 	*manager

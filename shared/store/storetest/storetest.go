@@ -1,5 +1,5 @@
-// Package storetest gives each test a separate real database: a clone of one that was migrated
-// once for the process.
+// Package storetest gives each test a separate real database, equal to one that was migrated once for
+// the process.
 package storetest
 
 import (
@@ -30,7 +30,8 @@ type Bundle struct {
 	DB  *pgxpool.Pool // for looking behind the store's back
 }
 
-// New clones the migrated database for t. The clone is dropped when t ends.
+// New returns a database for t, as it is after the migrations. When t ends the database is reset for
+// another test, or dropped if its schema has changed.
 func New(t testing.TB) Bundle { return NewWith(t, Rules) }
 
 // NewWith is [New] with other lease durations.
@@ -39,7 +40,7 @@ func NewWith(t testing.TB, rules lease.Rules) Bundle {
 	return open(t, URL(t), rules)
 }
 
-// NewIn is [New] in a cluster that the test may restart.
+// NewIn is [New] in a cluster that the test may restart. Its database is a new clone.
 func NewIn(t testing.TB, cluster *pgcluster.Cluster) Bundle {
 	t.Helper()
 	return open(t, urlIn(t, cluster), Rules)
@@ -69,14 +70,17 @@ func Options(url string, rules lease.Rules) store.Options {
 	}
 }
 
-// URL clones the migrated database for t and returns the clone's URL.
+// URL returns the URL of a database for t, as [New] does.
 func URL(t testing.TB) string {
 	t.Helper()
 	cluster, err := pgcluster.Shared()
 	if err != nil {
 		t.Fatalf("a Postgres for tests: %v", err)
 	}
-	return urlIn(t, cluster)
+	if err := cluster.Template(t.Context(), template, migrate); err != nil {
+		t.Fatalf("migrate the template: %v", err)
+	}
+	return cluster.URL(reusable.take(t, cluster))
 }
 
 func urlIn(t testing.TB, cluster *pgcluster.Cluster) string {

@@ -153,7 +153,7 @@ func TestAnswersLostAfterTheNodeAccepted(t *testing.T) {
 			}
 			if err := b.proxied.SendTransaction(ctx, b.transfer(t, 0)); err == nil {
 				t.Error("send: got an answer, want none")
-			} else if _, said := err.(rpc.Error); said {
+			} else if _, said := errors.AsType[rpc.Error](err); said {
 				t.Errorf("send: got the node's words %v, want none", err)
 			}
 			if n := b.pending(t); n != 1 {

@@ -1,0 +1,5 @@
+//go:build !crashpoints
+
+package config
+
+const constantsSettable = false

@@ -1,0 +1,6 @@
+//go:build crashpoints
+
+package config
+
+// constantsSettable lets tests of whole processes wait for shorter times.
+const constantsSettable = true
