@@ -120,9 +120,11 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 		return nil, err
 	}
 	a.openWorkers(txmanager.Worker{
-		Intents: a.intents,
-		Store:   a.watched(), ChainOf: a.chainOf, SignerNamed: a.signerNamed, Tasks: a.tasks, Node: node, Log: log,
-		Reached: a.points, Handlers: all, Resolution: ext.Stuck, Watcher: watcher{}, Stopping: a.gate.Stopping,
+		Service: txmanager.Service{
+			Store: a.watched(), ChainOf: a.chainOf, Tasks: a.tasks, Timing: timing(a.config), Node: node, Log: log,
+			Reached: a.points, Watcher: watcher{}, Stopping: a.gate.Stopping,
+		},
+		Intents: a.intents, SignerNamed: a.signerNamed, Handlers: all, Resolution: ext.Stuck, Limits: workerLimits(a.config),
 	})
 	return a, nil
 }
@@ -168,32 +170,46 @@ func leaseRules(c config.Lease) lease.Rules {
 // rules returns the settings under which a chain's submitters are served.
 func rules(c config.Config, of config.ServedChain) txmanager.Rules {
 	return txmanager.Rules{
-		Lease:                leaseRules(c.Lease),
+		Limits:               feeLimits(c),
 		Finality:             txmanager.Finality(of.Finality),
 		Confirmations:        uint64(of.Confirmations),
 		BlockTime:            of.BlockTime,
 		WatchEvery:           c.Confirmations.StaleReceiptTimeout,
 		WatchDepth:           uint64(c.Reorg.WatchDepth),
-		FeeCapWei:            new(big.Int).SetUint64(c.Fees.MaxFeePerGas),
-		TxFeeCapWei:          new(big.Int).SetUint64(c.Fees.MaxFeePerTx),
-		TipMultiple:          c.Fees.MaxTipMultiple,
-		TipFloorWei:          new(big.Int).SetUint64(c.Fees.MinTipBound),
 		Strict:               c.Nonce.Strict,
 		DeferAfter:           c.Nonce.DeferAfter,
 		AskBeforePlaceholder: c.Nonce.Placeholder == config.PlaceholderAsk,
-		PlaceholderFeeCapWei: new(big.Int).SetUint64(c.Nonce.PlaceholderMaxFee),
-		Bump:                 bumpPolicy(c.GasBump),
 		Inspector:            inspector(c.Mempool),
 		Resubmit:             c.Resubmit.Enabled,
 		ResubmitEvery:        c.Resubmit.Interval,
 		MaxResubmits:         c.Resubmit.MaxAttempts,
 		StuckAfter:           c.Stuck.After,
-		CallTimeout:          c.RPC.Timeout,
-		SignTimeout:          c.Signer.Timeout,
-		SignParallel:         c.Signer.Parallel,
-		HandlerTimeout:       max(c.Handlers.Timeout, c.RPC.Timeout), // for compiled-in handlers, bounded by the lease; a service has its own
-		HandlerPatience:      c.Handlers.Patience,
-		IterationsEndAfter:   c.Tasks.DispatchDeadline / 2,
+	}
+}
+
+// feeLimits returns the deployment's limits on fees.
+func feeLimits(c config.Config) txmanager.Limits {
+	return txmanager.Limits{
+		FeeCapWei:            new(big.Int).SetUint64(c.Fees.MaxFeePerGas),
+		TxFeeCapWei:          new(big.Int).SetUint64(c.Fees.MaxFeePerTx),
+		TipMultiple:          c.Fees.MaxTipMultiple,
+		TipFloorWei:          new(big.Int).SetUint64(c.Fees.MinTipBound),
+		PlaceholderFeeCapWei: new(big.Int).SetUint64(c.Nonce.PlaceholderMaxFee),
+		Bump:                 bumpPolicy(c.GasBump),
+	}
+}
+
+// timing returns the time limits of a lease session.
+func timing(c config.Config) txmanager.Timing {
+	return txmanager.Timing{Lease: leaseRules(c.Lease), CallTimeout: c.RPC.Timeout, IterationsEndAfter: c.Tasks.DispatchDeadline / 2}
+}
+
+// workerLimits returns the time limits of signatures and handler calls.
+func workerLimits(c config.Config) txmanager.Limits2 {
+	return txmanager.Limits2{
+		SignTimeout: c.Signer.Timeout, SignParallel: c.Signer.Parallel,
+		HandlerTimeout:  max(c.Handlers.Timeout, c.RPC.Timeout), // for compiled-in handlers, bounded by the lease; a service has its own
+		HandlerPatience: c.Handlers.Patience,
 	}
 }
 

@@ -97,7 +97,7 @@ func (r Rules) planSignatures(w SubmitterState, chain ChainConnector, v ChainObs
 			job, reason = firstVersion(t, chain)
 		case r.isBumpDue(t, w.now()):
 			var move *Transition
-			if job, move = r.planBump(bumps, t); move != nil {
+			if job, move = r.planBump(bumps, t, w.now()); move != nil {
 				moves, going = append(moves, *move), going && move.To.State != Stuck
 				continue
 			}

@@ -89,7 +89,7 @@ func (r Rules) planAllocations(w SubmitterState, chain ChainConnector, v ChainOb
 			p.reject(t, reason)
 			continue
 		}
-		gas, verdict, reason := gasLimit(call, estimates[t.ID], bounds.Gas)
+		limit, verdict, reason := gasLimit(call, estimates[t.ID], bounds.Gas)
 		switch {
 		case verdict == Refused && len(w.Open)+len(p.allocations) == 0 && v.oldestBlock() >= w.FinalHead:
 			p.reject(t, reason)
@@ -101,7 +101,7 @@ func (r Rules) planAllocations(w SubmitterState, chain ChainConnector, v ChainOb
 			p.deferUntilNonce(t, max(p.nextNonce(), w.NextNonce)-1, "set aside until what is in flight has settled: "+reason)
 			continue
 		}
-		if own := r.ownBoundReason(bounds, call, gas, v.Account); own != "" {
+		if own := r.ownBoundReason(bounds, call, limit, v.Account); own != "" {
 			if !r.deferOrWait(&p, t, own, r.afterBlocks(1, v.Head, w.now()), w.now()) {
 				return p
 			}
@@ -116,7 +116,7 @@ func (r Rules) planAllocations(w SubmitterState, chain ChainConnector, v ChainOb
 			p.wait(t, "no gas estimate: "+reason, w.now().Add(r.BlockTime))
 			return p
 		}
-		params := r.clampFees(bounds, r.firstVersionFees(call, gas, v.Account), v.Account)
+		params := r.clampFees(bounds, r.firstVersionFees(call, limit, v.Account), v.Account)
 		if reason := r.tooExpensiveReason(bounds, call, params, v.Account); reason != "" {
 			p.wait(t, reason, r.afterBlocks(1, v.Head, w.now()))
 			return p

@@ -43,7 +43,6 @@ const (
 	forgedMAC         = "the intent's MAC is missing or wrong: nothing is signed for it"
 	forgedFingerprint = "the intent's payload is not the one that was accepted: nothing is signed for it"
 	unknownKey        = "the function that signs does not have the key of the intent's MAC"
-	unverified        = "the intent's MAC cannot be checked now"
 )
 
 // Fingerprint identifies an accepted payload: a retry has the same one. It depends on the handler
@@ -90,6 +89,9 @@ func (a Authenticity) unprovedReason() string {
 	return a.Unknown
 }
 
+// unverified is the reason that a caller reads while an intent is not checked.
+const unverified = "the intent's MAC cannot be checked now"
+
 // withoutChecks is w with every transaction marked as unchecked.
 func (w SubmitterState) withoutChecks() SubmitterState {
 	for _, list := range [][]Tx{w.Open, w.Queue} {
@@ -101,7 +103,7 @@ func (w SubmitterState) withoutChecks() SubmitterState {
 }
 
 // checkAuthenticity checks x's fingerprint against its payload, and its MAC.
-func (t *leaseSession) checkAuthenticity(ctx context.Context, x Tx) Authenticity {
+func (t *invocation) checkAuthenticity(ctx context.Context, x Tx) Authenticity {
 	if print := FingerprintUntil(x.Handler, x.Payload, x.ValidUntil); !slices.Equal(print[:], x.Fingerprint) {
 		return t.noteForged(ctx, x, forgedFingerprint, ErrForged)
 	}
@@ -111,10 +113,10 @@ func (t *leaseSession) checkAuthenticity(ctx context.Context, x Tx) Authenticity
 		return Authenticity{}
 	case x.MAC.Key == "":
 		return t.noteForged(ctx, x, forgedMAC, ErrForged)
-	case t.Intents == nil:
+	case t.worker.Intents == nil:
 		return t.noteUnknown(ctx, x, ErrMACKey)
 	}
-	err := t.callOutside(ctx, func(ctx context.Context) error { return t.Intents.Verify(ctx, x.terms(), x.MAC) })
+	err := t.callOutside(ctx, func(ctx context.Context) error { return t.worker.Intents.Verify(ctx, x.terms(), x.MAC) })
 	switch {
 	case errors.Is(err, ErrForged):
 		return t.noteForged(ctx, x, forgedMAC, err)
@@ -124,14 +126,14 @@ func (t *leaseSession) checkAuthenticity(ctx context.Context, x Tx) Authenticity
 	return Authenticity{}
 }
 
-func (t *leaseSession) noteForged(ctx context.Context, x Tx, reason string, err error) Authenticity {
+func (t *invocation) noteForged(ctx context.Context, x Tx, reason string, err error) Authenticity {
 	t.Log.Log(ctx, levelCritical, "an intent is not what was accepted: nothing is signed for it",
 		append(t.logAttrs(), "txId", x.ID, "requestId", x.RequestID, "caller", x.Caller, "macKey", x.MAC.Key, "reason", reason, "error", err.Error())...)
 	t.noteUnproved(ctx, ProofForged)
 	return Authenticity{Forged: reason}
 }
 
-func (t *leaseSession) noteUnknown(ctx context.Context, x Tx, err error) Authenticity {
+func (t *invocation) noteUnknown(ctx context.Context, x Tx, err error) Authenticity {
 	t.Log.ErrorContext(ctx, "the MAC of an intent cannot be checked: it waits",
 		append(t.logAttrs(), "txId", x.ID, "macKey", x.MAC.Key, "error", err.Error())...)
 	if errors.Is(err, ErrMACKey) {
@@ -153,7 +155,7 @@ const (
 	ProofUnmarked Proof = "unmarked" // it has no MAC and needs none: it is signed
 )
 
-func (t *leaseSession) noteUnproved(ctx context.Context, p Proof) {
+func (t *invocation) noteUnproved(ctx context.Context, p Proof) {
 	if t.Watcher != nil {
 		t.Watcher.IntentUnproved(ctx, p)
 	}
@@ -162,7 +164,7 @@ func (t *leaseSession) noteUnproved(ctx context.Context, p Proof) {
 // checkQueue checks as many intents as can get a nonce now, and the deferred ones among them. It
 // stops when a service gives no answer about one, and when the time for signatures is over. A
 // later iteration continues.
-func (t *leaseSession) checkQueue(ctx context.Context) {
+func (t *invocation) checkQueue(ctx context.Context) {
 	began, proved := time.Now(), 0
 	for i := range t.state.Queue {
 		x := &t.state.Queue[i]
@@ -184,7 +186,7 @@ func (t *leaseSession) checkQueue(ctx context.Context) {
 
 // checkOpen checks the open transactions whose payload may be signed, or passed to a handler, now.
 // Reservations and fills have no payload to sign.
-func (t *leaseSession) checkOpen(ctx context.Context) {
+func (t *invocation) checkOpen(ctx context.Context) {
 	for i := range t.state.Open {
 		x := &t.state.Open[i]
 		if !x.Unchecked || x.Payload == nil || x.FillsLostNonce || x.Reservation != nil {

@@ -109,8 +109,8 @@ func TestCheckOfAnIntent(t *testing.T) {
 		if c.change != nil {
 			c.change(&x)
 		}
-		w := &Worker{Intents: c.verify, Log: slog.New(slog.DiscardHandler), Rules: rulesOf(3)}
-		within := leaseSession{Worker: w, state: stateOf(3, 5)}
+		w := &Worker{Service: Service{Log: slog.New(slog.DiscardHandler), Rules: rulesOf(3), Timing: testTiming}, Intents: c.verify}
+		within := invocationBy(w, leaseSession{state: stateOf(3, 5)})
 		got := within.checkAuthenticity(t.Context(), x)
 		if want := (Authenticity{Forged: c.forged, Unknown: c.unknown, NoKey: c.noKey}); got != want {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)

@@ -85,8 +85,8 @@ func (g GasParams) feeWei() *big.Int {
 
 // RefusalReason is why b, or the deployment's fee limit for one transaction, does not allow a
 // requested call at any fee of the chain, or "". A fee cap is checked only together with a gas
-// limit. Otherwise [Rules.clampFees] lowers it.
-func (r Rules) RefusalReason(b Bounds, c Call) string {
+// limit. Otherwise [Limits.clampFees] lowers it.
+func (r Limits) RefusalReason(b Bounds, c Call) string {
 	g := GasParams{Gas: max(c.Gas, placeholderGas), FeeCapWei: big.NewInt(1)} // no transaction costs less
 	if c.Gas > 0 && c.FeeCapWei != nil {
 		g.FeeCapWei = c.FeeCapWei
@@ -137,7 +137,7 @@ func (c Call) Function() string {
 
 // FeeTooHighReason is why a call with both gas and maxFeePerGas may cost more than
 // fees.maxFeePerTx, or "". A call without both is not checked.
-func (r Rules) FeeTooHighReason(c Call) string {
+func (r Limits) FeeTooHighReason(c Call) string {
 	if c.Gas == 0 || c.FeeCapWei == nil {
 		return ""
 	}
@@ -150,7 +150,7 @@ func (r Rules) FeeTooHighReason(c Call) string {
 
 // maxTip is the highest tip of a first version or gas bump; nil: no limit. It is a multiple of the
 // node's advice, but not below the floor. It is never above the policy's limit.
-func (r Rules) maxTip(b Bounds, a Account) *big.Int {
+func (r Limits) maxTip(b Bounds, a Account) *big.Int {
 	if r.TipMultiple == 0 || a.TipWei == nil {
 		return b.TipWei
 	}
@@ -164,7 +164,7 @@ func (r Rules) maxTip(b Bounds, a Account) *big.Int {
 // clampFees lowers p's fee cap and tip to what b and the deployment allow. Both are upper limits:
 // below the base fee the transaction waits. On a chain without EIP-1559 the tip is the price
 // itself.
-func (r Rules) clampFees(b Bounds, p GasParams, a Account) GasParams {
+func (r Limits) clampFees(b Bounds, p GasParams, a Account) GasParams {
 	if most := lesser(b.maxFeeOfTx(), r.TxFeeCapWei); most != nil {
 		p.FeeCapWei = lesser(p.FeeCapWei, new(big.Int).Div(most, new(big.Int).SetUint64(max(p.Gas, 1))))
 	}
@@ -180,7 +180,7 @@ func (r Rules) clampFees(b Bounds, p GasParams, a Account) GasParams {
 // transaction, or "". Their fees cannot be lowered. For bytes with a single price the tip is the
 // part above the base fee. The deployment's tip limit does not apply to them, since their signer
 // has the key.
-func (r Rules) signedFeesReason(b Bounds, g GasParams, a Account) string {
+func (r Limits) signedFeesReason(b Bounds, g GasParams, a Account) string {
 	tip := g.TipCapWei
 	switch {
 	case a.GasPriceWei != nil:

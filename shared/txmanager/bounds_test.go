@@ -212,12 +212,12 @@ func TestBoundsOfAReplacement(t *testing.T) {
 			"lowered to the policy's fee":   {bounds: Bounds{FeeWei: wei(21_000 * 88)}, order: ActionReplace, fee: 88},
 			"the policy's tip":              {bounds: Bounds{TipWei: wei(1)}, order: ActionReplace, want: "must tip at least 2 wei per gas, a tenth more than the last version, and only 1"},
 			"the day's fees":                {bounds: Bounds{FeesPerDayWei: wei(21_000 * 100), FeesUsedWei: wei(21_000*90 + 1)}, order: ActionReplace, want: "used up"},
-			"room for a placeholder":        {rules: Rules{PlaceholderFeeCapWei: wei(98)}, order: ActionReplace, want: "8/9 of nonce.placeholderMaxFeePerGas"},
-			"just enough room":              {rules: Rules{PlaceholderFeeCapWei: wei(99)}, order: ActionReplace, fee: 88},
-			"a fee that nodes do not send":  {rules: Rules{TxFeeCapWei: wei(21_000 * 69)}, order: ActionReplace, want: "81/64 of fees.maxFeePerTx"},
+			"room for a placeholder":        {rules: Rules{Limits: Limits{PlaceholderFeeCapWei: wei(98)}}, order: ActionReplace, want: "8/9 of nonce.placeholderMaxFeePerGas"},
+			"just enough room":              {rules: Rules{Limits: Limits{PlaceholderFeeCapWei: wei(99)}}, order: ActionReplace, fee: 88},
+			"a fee that nodes do not send":  {rules: Rules{Limits: Limits{TxFeeCapWei: wei(21_000 * 69)}}, order: ActionReplace, want: "81/64 of fees.maxFeePerTx"},
 			"a placeholder under a policy":  {bounds: Bounds{FeeWei: wei(1), TipWei: wei(1), FeesPerDayWei: wei(0)}, order: ActionPlaceholder},
-			"a placeholder under its bound": {rules: Rules{PlaceholderFeeCapWei: wei(87)}, order: ActionPlaceholder, want: "at least 88 wei per gas, a tenth more than the last version, and only 87 is allowed by nonce.placeholderMaxFeePerGas"},
-			"a placeholder at its bound":    {rules: Rules{PlaceholderFeeCapWei: wei(88)}, order: ActionPlaceholder, fee: 88},
+			"a placeholder under its bound": {rules: Rules{Limits: Limits{PlaceholderFeeCapWei: wei(87)}}, order: ActionPlaceholder, want: "at least 88 wei per gas, a tenth more than the last version, and only 87 is allowed by nonce.placeholderMaxFeePerGas"},
+			"a placeholder at its bound":    {rules: Rules{Limits: Limits{PlaceholderFeeCapWei: wei(88)}}, order: ActionPlaceholder, fee: 88},
 		} {
 			r := rulesOf(3)
 			r.PlaceholderFeeCapWei, r.TxFeeCapWei = c.rules.PlaceholderFeeCapWei, c.rules.TxFeeCapWei

@@ -106,11 +106,11 @@ func (s numberSigner) Sign(_ context.Context, _ Submitter, tx Unsigned) (Signed,
 func (s numberSigner) InProcess(Submitter) bool { return s.inProcess }
 
 // iterationOf is a lease session over w, with a chain and a store that keep one log.
-func iterationOf(w SubmitterState, inProcess bool, answer SendClass) (*leaseSession, *broadcastLog, *answeringChain) {
+func iterationOf(w SubmitterState, inProcess bool, answer SendClass) (*invocation, *broadcastLog, *answeringChain) {
 	log := &broadcastLog{claims: map[string]int{}, allocated: -1}
 	chain := &answeringChain{payloads: reader(nil), broadcastLog: log, work: w, answer: answer, looks: new([]ChainQuery)}
-	worker := &Worker{Store: committingStore{broadcastLog: log}, Signer: numberSigner{inProcess}, Rules: rulesOf(3), Node: "node-1", Log: slog.New(slog.DiscardHandler)}
-	return &leaseSession{Worker: worker, chain: chain, kind: KindAdvance, state: w, began: time.Now()}, log, chain
+	worker := &Worker{Service: Service{Store: committingStore{broadcastLog: log}, Rules: rulesOf(3), Node: "node-1", Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: numberSigner{inProcess}}
+	return invocationBy(worker, leaseSession{chain: chain, kind: KindAdvance, state: w, began: time.Now()}), log, chain
 }
 
 // Bytes are sent only after the commit that stores them and claims their first broadcast. A

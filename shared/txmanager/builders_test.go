@@ -21,11 +21,15 @@ var dbNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func rulesOf(confirmations uint64) Rules {
 	return Rules{
-		Lease:    lease.Rules{Duration: 10 * time.Second, RenewBelow: 5 * time.Second, ClockSkewAllowance: time.Second},
 		Finality: ByConfirmations, Confirmations: confirmations, BlockTime: 12 * time.Second,
 		Resubmit: true, ResubmitEvery: time.Minute, MaxResubmits: 20, StuckAfter: 30 * time.Minute,
-		CallTimeout: 10 * time.Second, IterationsEndAfter: 30 * time.Second,
 	}
+}
+
+// testTiming are the time limits of every lease session of these tests.
+var testTiming = Timing{
+	Lease:       lease.Rules{Duration: 10 * time.Second, RenewBelow: 5 * time.Second, ClockSkewAllowance: time.Second},
+	CallTimeout: 10 * time.Second, IterationsEndAfter: 30 * time.Second,
 }
 
 // frozen runs f with a clock that stands still, so that SubmitterState.now is dbNow.

@@ -30,7 +30,7 @@ func (t Tx) bumpCount() int {
 // bumpAt is when t may be replaced at a higher fee. The result ok is false for a transaction that
 // has a receipt or a requested action, is STUCK, or has used up MaxAttempts. It is also false
 // where the payload does not determine the call.
-func (r Rules) bumpAt(t Tx) (at time.Time, ok bool) {
+func (r Limits) bumpAt(t Tx) (at time.Time, ok bool) {
 	waiting := t.State == Submitted || (t.State == Tracking && t.Sub == Pending)
 	if r.Bump == nil || !waiting || t.RequestedAction != "" || t.isExecutedElsewhere() || t.FirstSubmitAt == nil || t.Gas == nil || t.bumpCount() >= r.Bump.MaxAttempts {
 		return at, false
@@ -46,23 +46,23 @@ func (r Rules) bumpAt(t Tx) (at time.Time, ok bool) {
 
 // isBumpDue reports whether t may be replaced now. The present version is then not rebroadcast,
 // unless a bound blocks the bump.
-func (r Rules) isBumpDue(t Tx, now time.Time) bool {
+func (r Limits) isBumpDue(t Tx, now time.Time) bool {
 	at, ok := r.bumpAt(t)
 	return ok && !now.Before(at)
 }
 
 // bumpBy is when t must be checked in order to replace it. It is not before the next check, since
 // a receipt may have arrived.
-func (r Rules) bumpBy(t Tx) (at time.Time, ok bool) {
-	if at, ok = r.bumpAt(t); ok && t.NextCheckAt != nil {
-		at = laterOf(at, *t.NextCheckAt)
+func (r Limits) bumpBy(t Tx) (at time.Time, ok bool) {
+	if at, ok = r.bumpAt(t); ok && t.NextCheckAt != nil && at.Before(*t.NextCheckAt) {
+		at = *t.NextCheckAt
 	}
 	return at, ok
 }
 
 // isBumpUnknown reports whether t is due for a bump and the node gave no answer about a queried
 // receipt. It may be mined, so the present version is sent instead.
-func (r Rules) isBumpUnknown(t Tx, v ChainObservation, now time.Time) bool {
+func (r Limits) isBumpUnknown(t Tx, v ChainObservation, now time.Time) bool {
 	return r.isBumpDue(t, now) && slices.ContainsFunc(t.Versions, func(h Hash) bool {
 		a, asked := v.Receipts[h]
 		return asked && a.Answer == AnswerUnknown
@@ -70,7 +70,7 @@ func (r Rules) isBumpUnknown(t Tx, v ChainObservation, now time.Time) bool {
 }
 
 // bumpLater is t with its next bump one interval later.
-func (r Rules) bumpLater(t Tx, now time.Time) Tx {
+func (r Limits) bumpLater(t Tx, now time.Time) Tx {
 	if r.Bump != nil {
 		t.NextBumpAt = new(now.Add(r.Bump.MinInterval))
 	}
@@ -81,7 +81,7 @@ func (r Rules) bumpLater(t Tx, now time.Time) Tx {
 const bumpBlockedPrefix = "gas bump: "
 
 // isBumpBlocked reports whether a bound blocked t's due gas bump.
-func (r Rules) isBumpBlocked(t Tx) bool {
+func (r Limits) isBumpBlocked(t Tx) bool {
 	_, bids := r.bumpAt(t)
 	return bids && strings.HasPrefix(t.LastError, bumpBlockedPrefix)
 }
@@ -102,18 +102,17 @@ func (r Rules) afterUnderpriced(t Tx, head Header, now time.Time) (Tx, bool) {
 
 // bumpPlanner plans the replacements of one iteration.
 type bumpPlanner struct {
-	rules  Rules
+	limits Limits
 	chain  ChainConnector
 	v      ChainObservation
-	now    time.Time
 	first  uint64           // the lowest open nonce
 	left   availableBalance // the balance that no open nonce needs
 	bounds Bounds           // of the submitter's policy
 	spent  *big.Int         // of the budget, wei
 }
 
-func (r Rules) newBumpPlanner(w SubmitterState, chain ChainConnector, v ChainObservation) *bumpPlanner {
-	b := &bumpPlanner{rules: r, chain: chain, v: v, now: w.now(), first: w.lowestOpenNonce(), spent: new(big.Int), bounds: w.Bounds}
+func (r Limits) newBumpPlanner(w SubmitterState, chain ChainConnector, v ChainObservation) *bumpPlanner {
+	b := &bumpPlanner{limits: r, chain: chain, v: v, first: w.lowestOpenNonce(), spent: new(big.Int), bounds: w.Bounds}
 	if w.BumpBudgetUsedWei != nil {
 		b.spent.Set(w.BumpBudgetUsedWei)
 	}
@@ -125,69 +124,77 @@ func (r Rules) newBumpPlanner(w SubmitterState, chain ChainConnector, v ChainObs
 
 // planBump is t's next version, or else t's transition: it is due again after an interval, with a
 // reason if there is one, or an operator must decide.
-func (r Rules) planBump(b *bumpPlanner, t Tx) (signingJob, *Transition) {
-	job, reason, wanted := b.next(t)
+func (r Rules) planBump(b *bumpPlanner, t Tx, now time.Time) (signingJob, *Transition) {
+	next, reason, wanted := b.next(t)
 	switch {
 	case wanted && reason == "" && r.AskBeforePlaceholder:
-		return signingJob{}, &Transition{From: t.State, To: r.markStuck(t, b.now, bumpNeedsOperator)}
+		return signingJob{}, &Transition{From: t.State, To: r.markStuck(t, now, bumpNeedsOperator)}
 	case wanted && reason == "":
-		return job, nil
+		t.Gas = &next.params
+		return signingJob{tx: t, kind: next.kind, unsigned: buildUnsigned(t, next.call), extraWei: next.extraWei}, nil
 	case wanted:
 		t.LastError = bumpBlockedPrefix + reason
 	case r.isBumpBlocked(t):
 		t.LastError = ""
 	}
-	return signingJob{}, &Transition{From: t.State, To: r.bumpLater(t, b.now)}
+	return signingJob{}, &Transition{From: t.State, To: r.bumpLater(t, now)}
+}
+
+// gasBump is a version of a transaction at a higher fee.
+type gasBump struct {
+	call     Call
+	kind     VersionKind
+	params   GasParams
+	extraWei *big.Int // what it may cost beyond the version before
 }
 
 // next is t's version at a higher fee. If a bump is due but not possible, wanted is true and
 // reason is set. If a higher fee would not help, or would exceed its caller's maximum, wanted is
 // false.
-func (b *bumpPlanner) next(t Tx) (job signingJob, reason string, wanted bool) {
+func (b *bumpPlanner) next(t Tx) (next gasBump, reason string, wanted bool) {
 	market := completeFees(Call{}, t.Gas.Gas, b.v.Account)
 	if *t.Nonce != b.first && t.isAcknowledged() && paysMarketPrice(*t.Gas, b.v.Account) {
-		return job, "", false // it waits for lower nonces
+		return next, "", false // it waits for lower nonces
 	}
-	call, kind, cap := Call{To: new(t.Submitter.Address())}, VersionPlaceholder, b.rules.PlaceholderFeeCapWei
+	call, kind, cap := Call{To: new(t.Submitter.Address())}, VersionPlaceholder, b.limits.PlaceholderFeeCapWei
 	if !t.isPlaceholder(t.Hash()) {
 		if reason := t.unprovedReason(); reason != "" {
-			return job, reason, true
+			return next, reason, true
 		}
 		var err error
 		if call, err = b.chain.ParsePayload(t.Payload); err != nil {
-			return job, err.Error(), true
+			return next, err.Error(), true
 		}
-		kind, cap = VersionBump, lesser(lesser(b.rules.Bump.FeeCapWei, b.rules.FeeCapWei), b.rules.maxReplacementFee(b.bounds, t.Gas.Gas))
+		kind, cap = VersionBump, lesser(lesser(b.limits.Bump.FeeCapWei, b.limits.FeeCapWei), b.limits.maxReplacementFee(b.bounds, t.Gas.Gas))
 	}
 	caps := feeCaps{feeWei: lesser(cap, call.FeeCapWei)}
 	if kind == VersionBump {
-		caps.tipWei = b.rules.maxTip(b.bounds, b.v.Account)
+		caps.tipWei = b.limits.maxTip(b.bounds, b.v.Account)
 	}
-	params, refused := b.rules.Bump.replacementFees(*t.Gas, market, caps)
+	params, refused := b.limits.Bump.replacementFees(*t.Gas, market, caps)
 	switch {
 	case refused != "" && call.FeeCapWei != nil && (cap == nil || call.FeeCapWei.Cmp(cap) <= 0):
-		return job, "", false
+		return next, "", false
 	case refused != "":
-		return job, refused + " by " + b.rules.capNames(kind), true
+		return next, refused + " by " + b.limits.capNames(kind), true
 	}
 	extra := new(big.Int).Sub(params.worstCostWei(), t.Gas.worstCostWei())
 	if reason := b.bounds.feesUsedUpReason(extra); kind == VersionBump && reason != "" {
-		return job, reason, true
+		return next, reason, true
 	}
 	if reason := b.reserveExtra(*t.Gas, params, extra); reason != "" {
-		return job, reason, true
+		return next, reason, true
 	}
 	if kind == VersionBump {
 		b.bounds = b.bounds.withFee(extra)
 	}
-	t.Gas = &params
-	return signingJob{tx: t, kind: kind, unsigned: buildUnsigned(t, call), extraWei: extra}, "", true
+	return gasBump{call: call, kind: kind, params: params, extraWei: extra}, "", true
 }
 
 // reserveExtra reserves what a replacement may cost beyond the version before, or returns why it
 // cannot.
 func (b *bumpPlanner) reserveExtra(before, after GasParams, extraWei *big.Int) (reason string) {
-	spent, most := new(big.Int).Add(b.spent, extraWei), b.rules.Bump.BudgetWei
+	spent, most := new(big.Int).Add(b.spent, extraWei), b.limits.Bump.BudgetWei
 	if most != nil && spent.Cmp(most) > 0 {
 		return "the submitter's budget of 24 hours is used up"
 	}
@@ -205,7 +212,7 @@ const otherCapNames = ", or the bounds of fees.maxFeePerTx, fees.maxTipMultiple,
 // maxReplacementFee is the highest fee of a replacement that is no placeholder, wei per gas; nil:
 // no limit. A placeholder can still outbid it. Its total fee is at most what two replacements make
 // of the highest first version.
-func (r Rules) maxReplacementFee(b Bounds, gas uint64) *big.Int {
+func (r Limits) maxReplacementFee(b Bounds, gas uint64) *big.Int {
 	fee := b.maxFeeOfTx()
 	if r.TxFeeCapWei != nil {
 		fee = lesser(fee, thousandths(thousandths(r.TxFeeCapWei, replaceFactor), replaceFactor))
@@ -222,7 +229,7 @@ func (r Rules) maxReplacementFee(b Bounds, gas uint64) *big.Int {
 }
 
 // capNames names the settings that limit a gas bump of this kind.
-func (r Rules) capNames(kind VersionKind) string {
+func (r Limits) capNames(kind VersionKind) string {
 	switch {
 	case kind == VersionPlaceholder:
 		return "nonce.placeholderMaxFeePerGas or gasbump.maxFeePerTx"

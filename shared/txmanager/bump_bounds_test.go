@@ -186,7 +186,7 @@ func TestAHandlersFirstVersionOffersAllItMay(t *testing.T) {
 		x.Handler = "wage"
 		w := stateOf(1, 6, x)
 		for name, r := range map[string]Rules{"on": bumpRules(), "off": rulesOf(3)} {
-			tn := &leaseSession{Worker: &Worker{Rules: r}, state: w}
+			tn := invocationBy(&Worker{Service: Service{Rules: r, Timing: testTiming}}, leaseSession{state: w})
 			made, err := tn.priceCall(t.Context(), x, handlerResult{call: Call{Gas: 21_000, FeeCapWei: big.NewInt(5000)}}, viewOf(w, block('a', 100)))
 			if err != nil || made.params.FeeCapWei.Int64() != 5000 {
 				t.Errorf("%s: got %v, %v; want 5000 wei per gas, as the handler said", name, made.params.FeeCapWei, err)

@@ -28,7 +28,7 @@ const archiveNodeAdvice = "let rpc.urls, or the chain's entry in chains, have a 
 // those not stored yet. Each must be signed by the account, with that nonce, and a quorum of nodes
 // must have its receipt at finality. A transaction proved this way replaces another stored one,
 // since a reorg below finality removed that one.
-func (t *leaseSession) readByHash(ctx context.Context, l *ReleaseRequest, lost []uint64) error {
+func (t *incident) readByHash(ctx context.Context, l *ReleaseRequest, lost []uint64) error {
 	if len(l.Hashes) == 0 {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (t *leaseSession) readByHash(ctx context.Context, l *ReleaseRequest, lost [
 }
 
 // readTransactions reads the transactions of the nonces and their receipts.
-func (t *leaseSession) readTransactions(ctx context.Context, l *ReleaseRequest, nonces []uint64) (found []ForeignTransaction, err error) {
+func (t *incident) readTransactions(ctx context.Context, l *ReleaseRequest, nonces []uint64) (found []ForeignTransaction, err error) {
 	for _, n := range nonces {
 		one, err := t.readTransaction(ctx, n, l.Hashes[n])
 		if err != nil {
@@ -105,7 +105,7 @@ func (t *leaseSession) readTransactions(ctx context.Context, l *ReleaseRequest, 
 
 // readTransaction reads the transaction with hash h, which must be signed by the account with
 // nonce n.
-func (t *leaseSession) readTransaction(ctx context.Context, n uint64, h Hash) (ConsumingTx, error) {
+func (t *incident) readTransaction(ctx context.Context, n uint64, h Hash) (ConsumingTx, error) {
 	var tx SignedTransaction
 	err := t.callOutside(ctx, func(ctx context.Context) (err error) {
 		tx, err = t.chain.Transaction(ctx, h)
@@ -130,7 +130,7 @@ func (t *leaseSession) readTransaction(ctx context.Context, n uint64, h Hash) (C
 
 // queryWhereFound is the observation of the first node that has all the receipts, or of the first
 // node queried if none has.
-func (t *leaseSession) queryWhereFound(ctx context.Context, q ChainQuery) (ChainObservation, error) {
+func (t *incident) queryWhereFound(ctx context.Context, q ChainQuery) (ChainObservation, error) {
 	hasAll := func(v ChainObservation) bool {
 		return !slices.ContainsFunc(q.Receipts, func(h Hash) bool { return v.Receipts[h].Answer != AnswerFound })
 	}

@@ -35,12 +35,12 @@ func (c expired) Transaction(_ context.Context, h Hash) (SignedTransaction, erro
 
 // unproved is a submitter with consumed nonce 0, whose consuming transaction no node gives, and
 // with one queued request.
-func unproved(views ...ChainObservation) (c expired, tn *leaseSession, book *evidenceStore) {
+func unproved(views ...ChainObservation) (c expired, tn *incident, book *evidenceStore) {
 	w := stateOf(1, 0)
 	w.Incident, w.Protected = 1, true
 	c = expired{&panel{ChainConnector: reader(nil), views: ofNodes(views...), quorum: 2}, map[Hash]SignedTransaction{}, nil}
 	book = &evidenceStore{known: map[string]NamedRequest{"waits": {TxID: "t-1", State: Queued}}, open: []OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}}
-	return c, &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book}, chain: c, state: w, began: time.Now(), forOperator: true}, book
+	return c, &incident{leaseSession: &leaseSession{Service: &Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book, Timing: testTiming}, chain: c, state: w, began: time.Now(), forOperator: true}}, book
 }
 
 // consumed is a node's observation in which the nonces below count are consumed, at finality.

@@ -49,7 +49,7 @@ func (w SubmitterState) nextExpiryPoll() *time.Time {
 // gas is 0 where it is not known. Other intents may then pass it, since they need not have such a
 // limit. A balance in use by open transactions does not count as an own limit: smaller intents
 // would pass the intent forever.
-func (r Rules) ownBoundReason(b Bounds, call Call, gas uint64, a Account) string {
+func (r Limits) ownBoundReason(b Bounds, call Call, gas uint64, a Account) string {
 	least := a.BaseFeeWei
 	if a.GasPriceWei != nil {
 		least = a.GasPriceWei

@@ -448,12 +448,12 @@ func TestAnIterationCommitsTheHeldBackTimes(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		w := queue(stateOf(2, 5), of("a", queued(1, "pay")))
 		w.HeldBackSince = map[string]time.Time{"a": dbNow, "b": dbNow}
-		session, _, _ := iterationOf(w, true, SendAccepted)
-		if _, err := session.iterate(t.Context()); err != nil {
+		tn, _, _ := iterationOf(w, true, SendAccepted)
+		if _, err := tn.iterate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, kept := session.state.HeldBackSince["a"]; kept || len(session.state.HeldBackSince) != 1 {
-			t.Errorf("held back times: got %v, want b's alone", session.state.HeldBackSince)
+		if _, kept := tn.state.HeldBackSince["a"]; kept || len(tn.state.HeldBackSince) != 1 {
+			t.Errorf("held back times: got %v, want b's alone", tn.state.HeldBackSince)
 		}
 	})
 }

@@ -41,7 +41,7 @@ func (p GasParams) withGasPrice(adviceWei *big.Int) GasParams {
 // firstVersionFees are the fees of a first version of call, at most fees.maxFeePerGas. Where gas
 // bumps are on, the cap is also at most what blocks are likely to require, even if its caller
 // allows more.
-func (r Rules) firstVersionFees(call Call, gas uint64, a Account) GasParams {
+func (r Limits) firstVersionFees(call Call, gas uint64, a Account) GasParams {
 	p := completeFees(call, gas, a)
 	if r.Bump != nil && !p.Legacy {
 		enough := new(big.Int).Add(new(big.Int).Lsh(a.BaseFeeWei, 1), p.TipCapWei)
@@ -52,7 +52,7 @@ func (r Rules) firstVersionFees(call Call, gas uint64, a Account) GasParams {
 
 // clampToCeiling lowers both fees to fees.maxFeePerGas. Both are upper limits: below the base fee
 // the transaction waits.
-func (r Rules) clampToCeiling(p GasParams) GasParams {
+func (r Limits) clampToCeiling(p GasParams) GasParams {
 	if r.FeeCapWei != nil && p.FeeCapWei.Cmp(r.FeeCapWei) > 0 {
 		p.FeeCapWei = r.FeeCapWei
 	}
@@ -80,7 +80,7 @@ func tooExpensiveReason(call Call, p GasParams, a Account) string {
 
 // tooExpensiveReason is why no block would accept the fees now, with the setting or policy that
 // limits them, or "".
-func (r Rules) tooExpensiveReason(b Bounds, call Call, p GasParams, a Account) string {
+func (r Limits) tooExpensiveReason(b Bounds, call Call, p GasParams, a Account) string {
 	if p.FeeCapWei.Sign() == 0 {
 		return "fee: its gas costs more than maxFeePerTx allows at any price"
 	}

@@ -49,7 +49,7 @@ func (l LostNonces) checkResume() error {
 // planFill plans the placeholders of a resync, for each unbound nonce. The range ends at the final
 // count plus the largest window that the submitter can have had. A payer needs them after each
 // restore; for another submitter the operator requests them.
-func (t *leaseSession) planFill(l *ReleaseRequest, v ChainObservation, lost LostNonces) error {
+func (t *incident) planFill(l *ReleaseRequest, v ChainObservation, lost LostNonces) error {
 	if l.Fill == nil && !(lost.Payer && lost.Restored) {
 		return nil
 	}

@@ -28,7 +28,7 @@ func TestPlaceholdersWithoutABalanceAreRefused(t *testing.T) {
 		"for the others": {held, false},
 	} {
 		v.Account.BalanceWei = c.balance
-		tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3)}, state: w}
+		tn := &incident{leaseSession: &leaseSession{Service: &Service{Rules: rulesOf(3), Timing: testTiming}, state: w}}
 		l := ReleaseRequest{Count: 5, Fill: new(uint64(3))}
 		err := tn.planFill(&l, v, LostNonces{Window: 1})
 		_, refused := errors.AsType[FillError](err)

@@ -55,7 +55,7 @@ func (r ForeignScan) Progress() string {
 // reads from the block of the last terminal nonce up to the last final block, and continues where
 // the previous step stopped. A nonce that no block has shown by then has an unknown consuming
 // transaction.
-func (t *leaseSession) readForeignBlocks(ctx context.Context, v ChainObservation, left []uint64) (foreignProgress, error) {
+func (t *incident) readForeignBlocks(ctx context.Context, v ChainObservation, left []uint64) (foreignProgress, error) {
 	at, err := t.Store.ForeignScan(ctx, t.state.submitterOf(), t.state.Incident, left[0])
 	if err != nil {
 		return foreignProgress{}, err
@@ -99,7 +99,7 @@ func (t *leaseSession) readForeignBlocks(ctx context.Context, v ChainObservation
 
 // noteBlocksNotGiven records that the nonces in left stay unknown, if err is
 // [ErrConsumerUnavailable]. It returns err.
-func (t *leaseSession) noteBlocksNotGiven(left []uint64, err error) error {
+func (t *incident) noteBlocksNotGiven(left []uint64, err error) error {
 	if errors.Is(err, ErrConsumerUnavailable) {
 		t.state.ForeignUnread = false
 		for _, n := range left {
@@ -110,7 +110,7 @@ func (t *leaseSession) noteBlocksNotGiven(left []uint64, err error) error {
 }
 
 // staysAtUnproven reports whether the scan waits at a transaction without a receipt.
-func (t *leaseSession) staysAtUnproven(at ForeignScan) bool {
+func (t *incident) staysAtUnproven(at ForeignScan) bool {
 	return !at.Begun || t.state.now().Sub(at.MovedAt) < maxUnprovenWait
 }
 
@@ -121,7 +121,7 @@ func isSameScan(a, b ForeignScan) bool {
 }
 
 // beginScan finds the block after which the scan begins.
-func (t *leaseSession) beginScan(ctx context.Context, at ForeignScan) (ForeignScan, error) {
+func (t *incident) beginScan(ctx context.Context, at ForeignScan) (ForeignScan, error) {
 	at.Incident, at.Begun = t.state.Incident, true
 	if at.TerminalBlock != nil {
 		at.Start = *at.TerminalBlock - min(*at.TerminalBlock, terminalMargin)
@@ -135,7 +135,7 @@ func (t *leaseSession) beginScan(ctx context.Context, at ForeignScan) (ForeignSc
 
 // rescanBlocks reads the blocks again, slowly, where a nonce was in none of them. The node may
 // have been wrong, or the start too high.
-func (t *leaseSession) rescanBlocks(ctx context.Context, s *blockSpan, at *ForeignScan) error {
+func (t *incident) rescanBlocks(ctx context.Context, s *blockSpan, at *ForeignScan) error {
 	if at.Again == nil {
 		if t.state.now().Sub(*at.EndedAt) < rescanAfter {
 			return nil
@@ -177,7 +177,7 @@ func (s *blockSpan) missing() []uint64 {
 
 // readSpan reads blocks after one, as many as the invocation still may, and proves the
 // transactions that it finds. s.end is below the first transaction that must be read again.
-func (t *leaseSession) readSpan(ctx context.Context, s *blockSpan, after uint64) error {
+func (t *incident) readSpan(ctx context.Context, s *blockSpan, after uint64) error {
 	s.end, s.found, s.ours = after, make(map[uint64]ConsumingTx), make(map[uint64]bool)
 	for first := true; first || !t.isHalfTimeOver() && !t.isPastDeadline(); first = false {
 		most := min(maxBlocksPerCall, maxScanBlocks-t.blocksRead)
@@ -206,7 +206,7 @@ func (t *leaseSession) readSpan(ctx context.Context, s *blockSpan, after uint64)
 }
 
 // keepWanted keeps the transactions of requested nonces.
-func (s *blockSpan) keepWanted(t *leaseSession, transactions map[uint64]ConsumingTx) {
+func (s *blockSpan) keepWanted(t *incident, transactions map[uint64]ConsumingTx) {
 	for n, consuming := range transactions {
 		switch _, wanted := slices.BinarySearch(s.left, n); {
 		case wanted && t.state.hasVersion(consuming.Hash):
@@ -219,7 +219,7 @@ func (s *blockSpan) keepWanted(t *leaseSession, transactions map[uint64]Consumin
 
 // proveSpan proves the first transactions that were found. s.end is below the block of the first
 // one not proved. It passes such a block only after the scan has waited there for maxUnprovenWait.
-func (t *leaseSession) proveSpan(ctx context.Context, s *blockSpan, after uint64) error {
+func (t *incident) proveSpan(ctx context.Context, s *blockSpan, after uint64) error {
 	var all []ForeignTransaction
 	for n, consuming := range s.found {
 		all = append(all, ForeignTransaction{Nonce: n, Incident: t.state.Incident, Tx: consuming, CallDigest: consuming.CallDigest()})
@@ -246,7 +246,7 @@ func (t *leaseSession) proveSpan(ctx context.Context, s *blockSpan, after uint64
 	return nil
 }
 
-func (t *leaseSession) readBlocks(ctx context.Context, q BlocksQuery) (r BlocksRead, err error) {
+func (t *incident) readBlocks(ctx context.Context, q BlocksQuery) (r BlocksRead, err error) {
 	err = t.callOutside(ctx, func(ctx context.Context) error {
 		r, err = t.chain.ReadBlocks(ctx, q)
 		return err

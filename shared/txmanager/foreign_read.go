@@ -6,10 +6,23 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
 )
+
+// incident is the work on one PROTECT incident within a lease session.
+type incident struct {
+	*leaseSession
+	unknownConsumers map[uint64]bool // consumed nonces whose consuming transaction the node cannot give
+	blocksRead       int             // blocks read so far for foreign transactions
+	scan             ForeignScan     // how far those blocks were read
+}
+
+// readForeignTransactions reads and stores some of the foreign transactions of the open incident of
+// t, if there is one: see readForeign.
+func readForeignTransactions(ctx context.Context, t *leaseSession) error {
+	return (&incident{leaseSession: t}).readForeign(ctx)
+}
 
 // maxForeignReads is how many foreign transactions are read and proved in one step.
 const maxForeignReads = 50
@@ -18,7 +31,7 @@ const maxForeignReads = 50
 // and stores them with the open incident. It reads some of them and sets ForeignUnread if there
 // are more; the next invocation continues. A transaction that could not be read, or that the nodes
 // do not agree on, is read again later. Only a lost lease and a database error are returned.
-func (t *leaseSession) readForeign(ctx context.Context) error {
+func (t *incident) readForeign(ctx context.Context) error {
 	if t.state.Incident == 0 {
 		return nil
 	}
@@ -46,7 +59,7 @@ type foreignProgress struct {
 
 func (s foreignProgress) isEmpty() bool { return len(s.found) == 0 && s.scan == nil }
 
-func (t *leaseSession) storeForeign(ctx context.Context, step foreignProgress) (err error) {
+func (t *incident) storeForeign(ctx context.Context, step foreignProgress) (err error) {
 	switch {
 	case step.isEmpty():
 		return nil
@@ -65,7 +78,7 @@ func (t *leaseSession) storeForeign(ctx context.Context, step foreignProgress) (
 // readSomeForeign reads transactions that are not stored yet, and determines whether there are
 // more. A nonce that the node cannot answer does not block the others. If the node lacks counts
 // that are old enough for the lowest nonce, blocks are read instead.
-func (t *leaseSession) readSomeForeign(ctx context.Context) (foreignProgress, error) {
+func (t *incident) readSomeForeign(ctx context.Context) (foreignProgress, error) {
 	v, err := t.query(ctx, ChainQuery{Submitter: t.state.submitterOf(), Account: true, FinalCount: true})
 	if err != nil || v.FinalCount == nil {
 		return foreignProgress{}, err
@@ -94,7 +107,7 @@ func (t *leaseSession) readSomeForeign(ctx context.Context) (foreignProgress, er
 // findConsumingTxs finds the foreign transactions that consumed these nonces, until half of the
 // time for iterations is over. told is how many nonces the node answered. Only [ErrNoCounts] for
 // the first nonce, or a lost lease, ends it early.
-func (t *leaseSession) findConsumingTxs(ctx context.Context, nonces []uint64) (found []ForeignTransaction, told int, err error) {
+func (t *incident) findConsumingTxs(ctx context.Context, nonces []uint64) (found []ForeignTransaction, told int, err error) {
 	for i, n := range nonces {
 		if t.isHalfTimeOver() {
 			break
@@ -123,7 +136,7 @@ func (t *leaseSession) findConsumingTxs(ctx context.Context, nonces []uint64) (f
 
 // noteUnknownConsumer records for this invocation whether the node can never give the transaction
 // that consumed n.
-func (t *leaseSession) noteUnknownConsumer(n uint64, unavailable bool) {
+func (t *incident) noteUnknownConsumer(n uint64, unavailable bool) {
 	if t.unknownConsumers == nil {
 		t.unknownConsumers = make(map[uint64]bool)
 	}
@@ -132,14 +145,9 @@ func (t *leaseSession) noteUnknownConsumer(n uint64, unavailable bool) {
 	}
 }
 
-// isHalfTimeOver reports whether half of the time for iterations is over.
-func (t *leaseSession) isHalfTimeOver() bool {
-	return time.Since(t.began) > t.Rules.IterationsEndAfter/2
-}
-
 // unreadForeignNonces lists the nonces below the final count that a foreign transaction may have
 // consumed and that have none stored.
-func (t *leaseSession) unreadForeignNonces(ctx context.Context, finalCount uint64) ([]uint64, error) {
+func (t *incident) unreadForeignNonces(ctx context.Context, finalCount uint64) ([]uint64, error) {
 	from := t.state.lowestOpenNonce()
 	stored, err := t.Store.ForeignTransactions(ctx, t.state.submitterOf(), from, finalCount)
 	if err != nil {
@@ -164,7 +172,7 @@ func (w SubmitterState) hasVersion(h Hash) bool {
 // proveForeign adds its receipt to each transaction. It drops a transaction without a receipt,
 // with one of another block, or not below the final count. Where there are several nodes, a quorum
 // must agree.
-func (t *leaseSession) proveForeign(ctx context.Context, found []ForeignTransaction, count uint64) ([]ForeignTransaction, error) {
+func (t *incident) proveForeign(ctx context.Context, found []ForeignTransaction, count uint64) ([]ForeignTransaction, error) {
 	if len(found) == 0 {
 		return nil, nil
 	}

@@ -102,12 +102,12 @@ var wanted = []OpenRequest{{RequestID: "wanted", Payload: []byte("pay")}}
 func every(block uint64, n int) []uint64 { return slices.Repeat([]uint64{block}, n) }
 
 // reading is a lease session that reads foreign transactions of the chain.
-func reading(c *oldChain, w SubmitterState, book *evidenceStore) *leaseSession {
-	return &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book}, chain: c, state: w, began: time.Now()}
+func reading(c *oldChain, w SubmitterState, book *evidenceStore) *incident {
+	return &incident{leaseSession: &leaseSession{Service: &Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book, Timing: testTiming}, chain: c, state: w, began: time.Now()}}
 }
 
 // step makes one invocation read.
-func step(t *testing.T, c *oldChain, w SubmitterState, book *evidenceStore) *leaseSession {
+func step(t *testing.T, c *oldChain, w SubmitterState, book *evidenceStore) *incident {
 	t.Helper()
 	tn := reading(c, w, book)
 	if err := tn.readForeign(t.Context()); err != nil {
@@ -296,7 +296,7 @@ func TestBlocksAreReadFromTheLastTerminalNonce(t *testing.T) {
 }
 
 // readAll reads the blocks once, and returns the last invocation's session.
-func readAll(t *testing.T, c *oldChain, w SubmitterState, book *evidenceStore) *leaseSession {
+func readAll(t *testing.T, c *oldChain, w SubmitterState, book *evidenceStore) *incident {
 	t.Helper()
 	for range 10 {
 		if tn := step(t, c, w, book); !tn.state.ForeignUnread {

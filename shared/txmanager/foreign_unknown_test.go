@@ -57,8 +57,8 @@ func TestReleaseDecidesAboutManyUnknownNonces(t *testing.T) {
 			asked := 0
 			p := forgetful{&panel{ChainConnector: reader(nil), views: []ChainObservation{v}, quorum: 1}, c.oldest, c.err, &asked}
 			book := &evidenceStore{}
-			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book}, chain: p, state: w, began: time.Now()}
-			tn.Rules.IterationsEndAfter = time.Hour
+			tn := &incident{leaseSession: &leaseSession{Service: &Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book, Timing: testTiming}, chain: p, state: w, began: time.Now()}}
+			tn.Timing.IterationsEndAfter = time.Hour
 			_, out, err := tn.planResync(t.Context(), &ReleaseRequest{Count: lost}, LostNonces{})
 			if err != nil || len(out.Displaced) != lost || len(book.stored) != int(lost-c.oldest) {
 				t.Errorf("nothing here wants any of them: got %v with %d lost and %d read, want %d and %d", err, len(out.Displaced), len(book.stored), lost, lost-c.oldest)

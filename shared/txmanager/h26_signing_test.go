@@ -24,8 +24,8 @@ func TestH26NothingIsSentAheadOfAHandler(t *testing.T) {
 		made := queued(1, "pay")
 		made.Handler = "pay-out"
 		w := queue(stateOf(2, 5), made, queued(2, "pay"))
-		worker := &Worker{Signer: signsHere{}, Rules: rulesOf(3), Handlers: map[string]Handler{"pay-out": nil}, Log: slog.New(slog.DiscardHandler)}
-		tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w, queueQueried: true}
+		worker := &Worker{Service: Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: signsHere{}, Handlers: map[string]Handler{"pay-out": nil}}
+		tn := queried(invocationBy(worker, leaseSession{chain: reader(nil), kind: KindAdvance, state: w}))
 		p := tn.planUnsigned(t.Context(), viewOf(w, block('a', 100)))
 		if ids := (Commit{Allocations: p.allocations}).signedIDs(); len(ids) != 0 || len(p.allocations) != 1 {
 			t.Errorf("allocated %s: got %v signed and sent in the same round, want nonce 5 alone, without bytes", outline(p), ids)
@@ -68,10 +68,7 @@ func TestH26NothingIsSignedAheadOfWhatCodeDecided(t *testing.T) {
 		regretted.RequestedAction = ActionCancel
 		for name, above := range map[string]Tx{"a cancel": regretted, "what was never signed": bare(6)} {
 			for _, order := range []Action{ActionWait, ActionRebroadcast, ActionReplace, ActionPlaceholder} {
-				tn := &leaseSession{
-					Worker: &Worker{Signer: refusingSigner{}, Rules: rulesOf(3), Resolution: decider{order, "lost"}, Log: slog.New(slog.DiscardHandler)},
-					chain:  reader(nil), kind: KindAdvance, state: stateOf(2, 7, stuck(5), above),
-				}
+				tn := invocationBy(&Worker{Service: Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: refusingSigner{}, Resolution: decider{order, "lost"}}, leaseSession{chain: reader(nil), kind: KindAdvance, state: stateOf(2, 7, stuck(5), above)})
 				v := viewOf(tn.state, block('a', 100))
 				v.SelfTransfer = Estimate{Outcome: Done, Gas: 21_000}
 				j := evaluation{after: tn.state.Open}
@@ -83,7 +80,7 @@ func TestH26NothingIsSignedAheadOfWhatCodeDecided(t *testing.T) {
 			}
 		}
 		free := stateOf(2, 7, pending(5), bare(6))
-		tn := &leaseSession{Worker: &Worker{Signer: refusingSigner{}, Rules: rulesOf(3)}, chain: reader(nil), kind: KindAdvance, state: free}
+		tn := invocationBy(&Worker{Service: Service{Rules: rulesOf(3), Timing: testTiming}, Signer: refusingSigner{}}, leaseSession{chain: reader(nil), kind: KindAdvance, state: free})
 		if _, err := tn.signDueVersions(t.Context(), viewOf(free, block('a', 100))); err == nil {
 			t.Error("above what a node holds: got nobody asked, want nonce 6 signed")
 		}

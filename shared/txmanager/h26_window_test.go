@@ -140,7 +140,7 @@ func (signsElsewhere) InProcess(Submitter) bool { return false }
 func TestH26NothingIsAllocatedAboveWhatIsStuck(t *testing.T) {
 	t.Parallel()
 	allocated, refused := 0, 0
-	worker := &Worker{Signer: signsElsewhere{}, Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}
+	worker := &Worker{Service: Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: signsElsewhere{}}
 	rapid.Check(t, func(t *rapid.T) {
 		w, q, v := drawSubmitterState(t, worker.Rules, KindAdvance)
 		v.Account.PendingCount = rapid.Uint64Range(4, w.NextNonce).Draw(t, "pending")
@@ -148,7 +148,7 @@ func TestH26NothingIsAllocatedAboveWhatIsStuck(t *testing.T) {
 		w.Open = j.open()
 		v.Account.LatestCount = w.lowestOpenNonce()
 		blocked := slices.ContainsFunc(w.Open, func(x Tx) bool { return x.State != Tracking })
-		tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w, queueQueried: true}
+		tn := queried(invocationBy(worker, leaseSession{chain: reader(nil), kind: KindAdvance, state: w}))
 		got := len(tn.planUnsigned(context.Background(), v).allocations)
 		want := min(w.roomInWindow(), len(w.Queue))
 		if blocked {

@@ -49,7 +49,7 @@ type Transaction struct {
 // policy. Bytes fail if the submitter did not sign them for the nonce and chain. A placeholder
 // then consumes the nonce. The request ends FAILED/PLACEHOLDER with the reason, which its caller
 // can read. Effects of the handler elsewhere are not undone. After an error that wraps [ErrNotNow]
-// the handler is called again later, for as long as [Rules.HandlerPatience].
+// the handler is called again later, for as long as [HandlerLimits.Patience].
 type Handler func(ctx context.Context, n NonceContext) (Transaction, error)
 
 // Errors of handler calls.

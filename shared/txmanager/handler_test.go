@@ -103,7 +103,7 @@ func TestMissingHandlerEndsStuck(t *testing.T) {
 			w := stateOf(1, 6, gone)
 			w.Now = w.Now.Add(time.Since(start))
 			w.Open[0].NextCheckAt = nil
-			tn := &leaseSession{Worker: &Worker{Rules: r}, state: w}
+			tn := invocationBy(&Worker{Service: Service{Rules: r, Timing: testTiming}}, leaseSession{state: w})
 			answers, ok, err := tn.callHandlers(t.Context(), viewOf(w, block('a', 100)))
 			_, moves := r.planSignatures(w, reader(nil), viewOf(w, block('a', 100)), answers)
 			if err != nil || !ok || len(moves) != 1 {
@@ -138,8 +138,8 @@ func TestNoNonceIsBoundForAMissingHandler(t *testing.T) {
 			{"behind what waits", nil, 4, []Tx{queued(1, "call"), wage}, "q-1 waits"},
 		} {
 			w := queue(stateOf(c.window, 5), c.queue...)
-			worker := &Worker{Signer: signsHere{}, Rules: rulesOf(3), Handlers: c.has, Log: slog.New(slog.DiscardHandler)}
-			tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w, queueQueried: true}
+			worker := &Worker{Service: Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: signsHere{}, Handlers: c.has}
+			tn := queried(invocationBy(worker, leaseSession{chain: reader(nil), kind: KindAdvance, state: w}))
 			v := viewOf(w, block('a', 100))
 			v.Estimates = make([]Estimate, len(callsToEstimate(w, tn.chain)))
 			p := tn.planUnsigned(t.Context(), v)
@@ -230,7 +230,7 @@ func TestSignerOfAHandlerEndsWithItsAsking(t *testing.T) {
 func TestSignedBytesOfAHandlerFit(t *testing.T) {
 	t.Parallel()
 	good := Unsigned{ChainID: 1337, Nonce: 5, Value: big.NewInt(1), Gas: 21_000, FeeCapWei: big.NewInt(10), TipCapWei: big.NewInt(1)}
-	k := &handlerCall{session: &leaseSession{Worker: &Worker{Rules: Rules{FeeCapWei: big.NewInt(10)}}}, tx: ofHandler(5)}
+	k := &handlerCall{session: invocationBy(&Worker{Service: Service{Rules: Rules{Limits: Limits{FeeCapWei: big.NewInt(10)}}, Timing: testTiming}}, leaseSession{}), tx: ofHandler(5)}
 	for name, c := range map[string]struct {
 		from Address
 		edit func(*Unsigned)
@@ -271,7 +271,7 @@ func TestFailingHandlerWaitsForAnOperatorUnderAsk(t *testing.T) {
 			if !ask && (to.State != InFlight || to.RequestedAction != ActionPlaceholder || decided == nil || decided.By != decidedByHandler) {
 				t.Errorf("without ask: got %s, ordered %q, decided %+v; want a placeholder ordered for the handler", to.State, to.RequestedAction, decided)
 			}
-			tn := &leaseSession{Worker: &Worker{Rules: r}, state: w.afterCommit(Commit{Transitions: moves})}
+			tn := invocationBy(&Worker{Service: Service{Rules: r, Timing: testTiming}}, leaseSession{state: w.afterCommit(Commit{Transitions: moves})})
 			if jobs, _ = r.planSignatures(tn.state, reader(nil), estimatedSelf(viewOf(w, block('a', 100))), nil); len(jobs) != map[bool]int{false: 1, true: 0}[ask] {
 				t.Errorf("ask %v, afterwards: got %d to sign", ask, len(jobs))
 			}

@@ -14,7 +14,7 @@ import (
 
 // handlerCall is one call of one handler, by the lease session that waits for it.
 type handlerCall struct {
-	session     *leaseSession
+	session     *invocation
 	tx          Tx
 	observation ChainObservation
 	signed      handlerResult // the version signed during the call; signed.stored: there is one
@@ -23,7 +23,7 @@ type handlerCall struct {
 // callHandlers calls the handler that is due, if any. It first stores a claim of the call. A
 // handler without an answer after too many calls has failed. ok is false where another writer
 // changed the row meanwhile.
-func (t *leaseSession) callHandlers(ctx context.Context, v ChainObservation) (answers map[string]handlerResult, ok bool, err error) {
+func (t *invocation) callHandlers(ctx context.Context, v ChainObservation) (answers map[string]handlerResult, ok bool, err error) {
 	x, due := t.state.nextHandlerCall()
 	if !due || t.state.Protected {
 		return nil, true, nil
@@ -35,7 +35,7 @@ func (t *leaseSession) callHandlers(ctx context.Context, v ChainObservation) (an
 	if x.Forged != "" {
 		return nil, true, nil // planSignatures requests a placeholder for it
 	}
-	if reason := cmp.Or(x.Unknown, t.missingHandlerReason(x)); reason != "" {
+	if reason := cmp.Or(x.Unknown, t.worker.missingHandlerReason(x)); reason != "" {
 		return map[string]handlerResult{x.ID: {wait: reason}}, true, nil
 	}
 	if x.SubmitAttempts++; x.FirstSubmitAt == nil {
@@ -68,7 +68,7 @@ func (k *handlerCall) callHandler(ctx context.Context) (m handlerResult, err err
 	case k.signed.stored && failed == nil:
 		return k.signed, nil
 	case k.signed.stored:
-	case errors.Is(failed, ErrNotNow) && k.session.state.now().Sub(*k.tx.FirstSubmitAt) < k.session.Rules.HandlerPatience:
+	case errors.Is(failed, ErrNotNow) && k.session.state.now().Sub(*k.tx.FirstSubmitAt) < k.session.worker.Limits.HandlerPatience:
 		return handlerResult{wait: shorten(fmt.Sprintf("handler %s: %s", k.tx.Handler, failed))}, nil
 	case failed == nil:
 		return k.evaluate(ctx, tx)
@@ -82,10 +82,10 @@ func (k *handlerCall) runHandler(ctx context.Context) (tx Transaction, failed, e
 	if err := k.session.renewLease(ctx); err != nil {
 		return tx, nil, err
 	}
-	asked, cancel := k.session.state.Lease.CallContext(ctx, k.session.Rules.HandlerTimeout)
+	asked, cancel := k.session.state.Lease.CallContext(ctx, k.session.worker.Limits.HandlerTimeout)
 	defer cancel()
 	n := NonceContext{Submitter: k.tx.Submitter, Nonce: *k.tx.Nonce, TxID: k.tx.ID, RequestID: k.tx.RequestID, Input: k.tx.Payload}
-	tx, failed, broken := runHandler(asked, k.session.Handlers[k.tx.Handler], n, func(c Call) (Signed, error, error) { return k.signForHandler(ctx, c) })
+	tx, failed, broken := runHandler(asked, k.session.worker.Handlers[k.tx.Handler], n, func(c Call) (Signed, error, error) { return k.signForHandler(ctx, c) })
 	if broken == nil {
 		broken = ctx.Err()
 	}
@@ -213,7 +213,7 @@ func sameCall(a, b Call) bool {
 
 // checkPolicy checks a handler's call against the submitter's policy and counts its value. It
 // returns why the policy refuses it, or "".
-func (t *leaseSession) checkPolicy(ctx context.Context, x Tx, c Call) (refused string, err error) {
+func (t *invocation) checkPolicy(ctx context.Context, x Tx, c Call) (refused string, err error) {
 	refused, err = t.Store.CheckPolicy(ctx, t.state.Lease, x.ID, c)
 	if err != nil {
 		return "", fmt.Errorf("check a handler's transaction of %s against the policy: %w", x.Submitter, err)
@@ -222,7 +222,7 @@ func (t *leaseSession) checkPolicy(ctx context.Context, x Tx, c Call) (refused s
 }
 
 // shortBalanceReason is why the account cannot pay for the handler's transaction, or "".
-func (t *leaseSession) shortBalanceReason(x Tx, m handlerResult, v ChainObservation) string {
+func (t *invocation) shortBalanceReason(x Tx, m handlerResult, v ChainObservation) string {
 	if m.failed != "" || m.wait != "" {
 		return ""
 	}
@@ -250,7 +250,7 @@ func checkCall(c Call) error {
 // priceCall estimates gas and sets fees for a handler's call. A call that reverts fails only for
 // the lowest open nonce, on a node past the last final block: otherwise an open transaction may
 // change the result.
-func (t *leaseSession) priceCall(ctx context.Context, x Tx, m handlerResult, v ChainObservation) (handlerResult, error) {
+func (t *invocation) priceCall(ctx context.Context, x Tx, m handlerResult, v ChainObservation) (handlerResult, error) {
 	var e Estimate
 	if m.call.Gas == 0 {
 		q := ChainQuery{Submitter: x.Submitter, Estimates: []Call{m.call}}
@@ -273,7 +273,7 @@ func (t *leaseSession) priceCall(ctx context.Context, x Tx, m handlerResult, v C
 			return m, err
 		}
 	}
-	gas, verdict, reason := gasLimit(m.call, e, t.state.Bounds.Gas)
+	limit, verdict, reason := gasLimit(m.call, e, t.state.Bounds.Gas)
 	last := *x.Nonce == t.state.lowestOpenNonce() && v.oldestBlock() >= t.state.FinalHead
 	switch {
 	case verdict == Refused && last:
@@ -282,14 +282,14 @@ func (t *leaseSession) priceCall(ctx context.Context, x Tx, m handlerResult, v C
 		return handlerResult{wait: shorten("no gas estimate: " + reason)}, nil
 	}
 	bounds := t.state.Bounds
-	m.params = t.Rules.clampFees(bounds, t.Rules.clampToCeiling(completeFees(m.call, gas, v.Account)), v.Account) // no gas bump follows
+	m.params = t.Rules.clampFees(bounds, t.Rules.clampToCeiling(completeFees(m.call, limit, v.Account)), v.Account) // no gas bump follows
 	m.wait = cmp.Or(t.Rules.tooExpensiveReason(bounds, m.call, m.params, v.Account), t.feesUsedUpReason(x, m.params))
 	return m, nil
 }
 
 // feesUsedUpReason is why the cost of x beyond what its nonce was bound for exceeds the fees of
 // the day, or "".
-func (t *leaseSession) feesUsedUpReason(x Tx, g GasParams) string {
+func (t *invocation) feesUsedUpReason(x Tx, g GasParams) string {
 	x.Gas = &g
 	for _, use := range t.state.feeUses(Commit{Versions: []Version{{Tx: x, Kind: VersionOriginal}}}) {
 		return t.state.Bounds.feesUsedUpReason(use.AddedWei)

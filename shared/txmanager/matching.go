@@ -11,7 +11,7 @@ import (
 // with [ReleaseRequest.Matching] those that match one to one. The error is an [UnnamedNonceError]
 // where an unnamed nonce matches a request. It is a [NamingError] for a name that was given twice,
 // or that the transaction contradicts.
-func (t *leaseSession) pairRequests(l *ReleaseRequest, e evidence, open []OpenRequest) (map[uint64]string, error) {
+func (t *incident) pairRequests(l *ReleaseRequest, e evidence, open []OpenRequest) (map[uint64]string, error) {
 	pairs := make(map[uint64]string)
 	nonces := make(map[string]uint64)
 	for _, n := range slices.Sorted(maps.Keys(l.Requests)) {
@@ -40,7 +40,7 @@ func (t *leaseSession) pairRequests(l *ReleaseRequest, e evidence, open []OpenRe
 
 // wantedCalls lists the calls of every queued request or open payout, and of open transactions
 // that were not carried out.
-func (t *leaseSession) wantedCalls(e evidence, open []OpenRequest) (wanted []wantedCall) {
+func (t *incident) wantedCalls(e evidence, open []OpenRequest) (wanted []wantedCall) {
 	for _, o := range open {
 		wanted = append(wanted, t.wantedCallOf(o.RequestID, o.Payload, o.Unknown))
 	}
@@ -64,7 +64,7 @@ func (t *leaseSession) wantedCalls(e evidence, open []OpenRequest) (wanted []wan
 
 // possibleMatches lists, for each nonce that the operator did not name, the requests that may have
 // consumed it. A transaction that proves a payout matches none.
-func (t *leaseSession) possibleMatches(l *ReleaseRequest, e evidence, wanted []wantedCall, named map[string]uint64) map[uint64][]string {
+func (t *incident) possibleMatches(l *ReleaseRequest, e evidence, wanted []wantedCall, named map[string]uint64) map[uint64][]string {
 	matches := make(map[uint64][]string)
 	for _, n := range e.lost {
 		f, read := e.foreign[n]
@@ -94,7 +94,7 @@ func (w wantedCall) mayBeRequest(n uint64, f ForeignTransaction) bool {
 	return w.unknown || w.lostNonce != nil && *w.lostNonce == n || w.digest == f.CallDigest
 }
 
-func (t *leaseSession) wantedCallOf(id string, payload []byte, unknown bool) wantedCall {
+func (t *incident) wantedCallOf(id string, payload []byte, unknown bool) wantedCall {
 	call, err := t.chain.ParsePayload(payload)
 	if unknown || err != nil {
 		return wantedCall{id: id, unknown: true}
@@ -102,7 +102,7 @@ func (t *leaseSession) wantedCallOf(id string, payload []byte, unknown bool) wan
 	return wantedCall{id: id, digest: call.Digest()}
 }
 
-func (t *leaseSession) wantedCallOfBytes(id string, raw []byte) wantedCall {
+func (t *incident) wantedCallOfBytes(id string, raw []byte) wantedCall {
 	_, tx, _, err := t.chain.ParseSigned(raw)
 	if err != nil {
 		return wantedCall{id: id, unknown: true}

@@ -89,7 +89,7 @@ type evidence struct {
 // nameLostNonces checks what the operator stated about the lost nonces against the stored
 // evidence, and plans each name's effect. The argument moves has the transitions of the resync
 // without names. The observation v shows which open transactions have a receipt.
-func (t *leaseSession) nameLostNonces(ctx context.Context, l *ReleaseRequest, v ChainObservation, moves []Transition, e evidence) ([]Transition, []Naming, error) {
+func (t *incident) nameLostNonces(ctx context.Context, l *ReleaseRequest, v ChainObservation, moves []Transition, e evidence) ([]Transition, []Naming, error) {
 	for n, name := range l.Requests {
 		if !slices.Contains(e.lost, n) {
 			return nil, nil, NamingError{n, name, t.notLostReason(n, l.Count)}
@@ -151,7 +151,7 @@ func (t *leaseSession) nameLostNonces(ctx context.Context, l *ReleaseRequest, v 
 
 // checkSpelling reports a name that is not stored and differs from an open request only in case or
 // in surrounding spaces. The intended request would be carried out again.
-func (t *leaseSession) checkSpelling(n uint64, name string, open []OpenRequest) error {
+func (t *incident) checkSpelling(n uint64, name string, open []OpenRequest) error {
 	same := func(id string) bool { return strings.EqualFold(strings.TrimSpace(name), strings.TrimSpace(id)) }
 	for _, o := range open {
 		if o.RequestID != name && same(o.RequestID) {
@@ -167,7 +167,7 @@ func (t *leaseSession) checkSpelling(n uint64, name string, open []OpenRequest) 
 }
 
 // notLostReason is why a named nonce is not lost.
-func (t *leaseSession) notLostReason(n, count uint64) string {
+func (t *incident) notLostReason(n, count uint64) string {
 	switch {
 	case n >= count:
 		return fmt.Sprintf("the chain has not consumed it: its count at the finalized block is %d", count)
@@ -178,7 +178,7 @@ func (t *leaseSession) notLostReason(n, count uint64) string {
 }
 
 // nameRequest determines the effect of naming a request for nonce n, or the error why it has none.
-func (t *leaseSession) nameRequest(l *ReleaseRequest, v ChainObservation, e evidence, moves []Transition, n uint64, known map[string]NamedRequest) (Naming, error) {
+func (t *incident) nameRequest(l *ReleaseRequest, v ChainObservation, e evidence, moves []Transition, n uint64, known map[string]NamedRequest) (Naming, error) {
 	id := l.Requests[n]
 	one := Naming{Nonce: n, RequestID: id, Effect: NamedRecorded, Stated: l.Executed[n] != ""}
 	if f, read := e.foreign[n]; read {
@@ -214,7 +214,7 @@ func (t *leaseSession) nameRequest(l *ReleaseRequest, v ChainObservation, e evid
 
 // endNamedRequest is m for a request named for nonce n. The request ends if its own nonce is lost;
 // otherwise a placeholder must consume that nonce first.
-func (t *leaseSession) endNamedRequest(m Transition, l *ReleaseRequest, e evidence, n uint64) Transition {
+func (t *incident) endNamedRequest(m Transition, l *ReleaseRequest, e evidence, n uint64) Transition {
 	r := e.recorded(n)
 	if slices.Contains(e.lost, *m.To.Nonce) {
 		m.To = endRecorded(m.To, r)
@@ -251,7 +251,7 @@ func (e evidence) consumingTxs(next uint64) map[uint64]ConsumingTx {
 // readEvidence reads the stored transactions that consumed the lost nonces. Before that it reads
 // and stores missing ones, as far as one invocation may. The error wraps [ErrStillReading] where
 // more must be read, or a node gave no answer. A transaction that no node can give stays unknown.
-func (t *leaseSession) readEvidence(ctx context.Context, e evidence, count uint64) (evidence, error) {
+func (t *incident) readEvidence(ctx context.Context, e evidence, count uint64) (evidence, error) {
 	e.foreign = make(map[uint64]ForeignTransaction)
 	var failed error // why the last step read nothing
 	for more := true; more; {
@@ -294,7 +294,7 @@ func (t *leaseSession) readEvidence(ctx context.Context, e evidence, count uint6
 
 // checkStillOnChain asks the chain's nodes about the block of the highest transaction that was
 // read. A reorg below finality would have removed it with the others.
-func (t *leaseSession) checkStillOnChain(ctx context.Context, e evidence) error {
+func (t *incident) checkStillOnChain(ctx context.Context, e evidence) error {
 	var last *ForeignTransaction
 	for _, n := range e.lost {
 		if f, read := e.foreign[n]; read && (last == nil || f.Nonce > last.Nonce) {

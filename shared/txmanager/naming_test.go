@@ -46,7 +46,7 @@ func TestNoNamedRequestIsSignedAfterAResync(t *testing.T) {
 		}
 		v = watching(v, block('a', 95))
 		p := &panel{ChainConnector: reader(nil), views: []ChainObservation{v}, quorum: 1}
-		tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book}, chain: p, state: w, began: time.Now()}
+		tn := &incident{leaseSession: &leaseSession{Service: &Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book, Timing: testTiming}, chain: p, state: w, began: time.Now()}}
 		moves, out, err := tn.planResync(t.Context(), &l, LostNonces{})
 		if err != nil {
 			return
@@ -98,7 +98,7 @@ func TestAMisspelledNameIsRefused(t *testing.T) {
 		book := &evidenceStore{open: []OpenRequest{{RequestID: "order-1", Unknown: true}}, known: map[string]NamedRequest{"ORDER-3": {TxID: "t-3", State: Queued}},
 			stored: []ForeignTransaction{{Nonce: 3, Incident: 1, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: true}}}
 		p := &panel{ChainConnector: reader(nil), views: []ChainObservation{v}, quorum: 1}
-		tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book}, chain: p, state: w, began: time.Now()}
+		tn := &incident{leaseSession: &leaseSession{Service: &Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book, Timing: testTiming}, chain: p, state: w, began: time.Now()}}
 		_, _, err := tn.planResync(t.Context(), &ReleaseRequest{Mode: Resync, Count: 4, Requests: map[uint64]string{3: name}}, LostNonces{})
 		if naming, ok := errors.AsType[NamingError](err); ok != refused || !refused && err != nil {
 			t.Errorf("%q: got %v %v, want it refused %v", name, naming, err, refused)

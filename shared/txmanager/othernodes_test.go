@@ -35,7 +35,7 @@ func TestNothingIsAllocatedFromBelowASuspicion(t *testing.T) {
 				t.Errorf("%s: got trust %v, want %v", name, got, c.trust)
 			}
 			p := &panel{views: ofNodes(c.view, c.view, c.view), quorum: 2}
-			if v := p.looks(t, w, asking(w)); (allocationBlockedReason(w, nil, v) == "") != c.may || evaluateViolation(w, v).ClearSuspected != c.trust {
+			if v := looks(t, p, w, asking(w)); (allocationBlockedReason(w, nil, v) == "") != c.may || evaluateViolation(w, v).ClearSuspected != c.trust {
 				t.Errorf("%s, three nodes: got %q and trust %v, want allocation %v and trust %v", name, allocationBlockedReason(w, nil, v), evaluateViolation(w, v).ClearSuspected, c.may, c.trust)
 			}
 		}
@@ -73,7 +73,7 @@ func TestLaggingNodesDelayOnlyTheYoungestBlocks(t *testing.T) {
 		} {
 			p := &panel{views: c.views, quorum: c.quorum}
 			q := asking(w)
-			v := p.looks(t, w, q)
+			v := looks(t, p, w, q)
 			if got := len(rulesOf(3).evaluate(w, q, v).finals); got != c.want || v.Node != "n0" {
 				t.Errorf("%s: got %d ended by %s, want %d by n0; doubts %+v", name, got, v.Node, c.want, v.Disputes)
 			}
@@ -97,7 +97,7 @@ func TestEqualHeightsOnTwoForks(t *testing.T) {
 			"the same":     {ofNodes(mine, watching(mine, block('a', 100))), true},
 		} {
 			p := &panel{views: c.views, quorum: 1}
-			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(0), Log: slog.New(slog.DiscardHandler)}, chain: p, state: w}
+			tn := &leaseSession{Service: &Service{Rules: rulesOf(0), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, chain: p, state: w}
 			q := asking(w)
 			v, err := tn.queryAgreed(t.Context(), q)
 			if got := len(rulesOf(0).evaluate(w, q, v).finals) > 0; err != nil || got != c.ends {
@@ -133,7 +133,7 @@ func TestTagsNeedAQuorum(t *testing.T) {
 			"the other is not so far": {1, ofNodes(head, before), true}, // one node's claim is enough
 		} {
 			p := &panel{views: c.views, quorum: c.quorum}
-			tn := &leaseSession{Worker: &Worker{Rules: r, Log: slog.New(slog.DiscardHandler)}, chain: p, state: w}
+			tn := &leaseSession{Service: &Service{Rules: r, Log: slog.New(slog.DiscardHandler), Timing: testTiming}, chain: p, state: w}
 			q := asking(w)
 			q.Finality = r.finalityTag()
 			v, err := tn.queryAgreed(t.Context(), q)
@@ -161,7 +161,7 @@ func TestQuorumOfOneQueriesTheThirdIfTheSecondAbstains(t *testing.T) {
 		silentOne, other := viewOf(w, chain...), watching(viewOf(w, blocks('b', 100, 103)...), block('b', 100))
 		p := &panel{views: ofNodes(final, silentOne, other), quorum: 1}
 		q := asking(w)
-		v := p.looks(t, w, q)
+		v := looks(t, p, w, q)
 		if got := rulesOf(3).evaluate(w, q, v).finals; len(got) > 0 {
 			t.Errorf("got %v final by %s, want nothing: the third node has another block there", got, v.Node)
 		}
@@ -256,7 +256,7 @@ func TestConsumingTransactionsNeedAQuorum(t *testing.T) {
 				v.Receipts = map[Hash]ReceiptAnswer{x.Versions[0]: {Answer: AnswerNotFound},
 					{7}: {Answer: AnswerFound, Receipt: Receipt{TxHash: Hash{7}, BlockNumber: 95, BlockHash: v.HashesAt[95], Succeeded: true}}}
 			}
-			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceStore{}}, chain: p, state: w, began: time.Now()}
+			tn := &incident{leaseSession: &leaseSession{Service: &Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceStore{}, Timing: testTiming}, chain: p, state: w, began: time.Now()}}
 			tn.state.Incident = 1
 			l := ReleaseRequest{Count: 6}
 			if c.named {
@@ -307,7 +307,7 @@ func TestNodeWithoutAnswerDelaysAQuorumOfOne(t *testing.T) {
 		} {
 			p := &panel{views: c.views, quorum: c.quorum}
 			q := asking(w)
-			v := p.looks(t, w, q)
+			v := looks(t, p, w, q)
 			if got := len(rulesOf(3).evaluate(w, q, v).finals) > 0; got != c.ends {
 				t.Errorf("%s: got an end %v, want %v", name, got, c.ends)
 			}
@@ -344,7 +344,7 @@ func TestSuccessIsNotOneNodesWord(t *testing.T) {
 		} {
 			p := &panel{views: c.views, quorum: 2}
 			q := asking(w)
-			if got := rulesOf(3).evaluate(w, q, p.looks(t, w, q)).after[0].State; got != c.want {
+			if got := rulesOf(3).evaluate(w, q, looks(t, p, w, q)).after[0].State; got != c.want {
 				t.Errorf("%s: got %s, want %s", name, got, c.want)
 			}
 			if asked := p.saw[0].Receipts; len(asked) != 1 || asked[0] != x.Hash() {
@@ -402,7 +402,7 @@ func TestANodeWithoutAnAnswerIsAskedAgain(t *testing.T) {
 			v.FinalCount = new(uint64(6))
 			v.Receipts = map[Hash]ReceiptAnswer{x.Versions[0]: {Answer: AnswerNotFound}}
 			p := failingConsumingTxNode{&panel{ChainConnector: reader(nil), views: ofNodes(v, v, v), quorum: 2}, c.err}
-			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceStore{}}, chain: p, state: w, began: time.Now()}
+			tn := &incident{leaseSession: &leaseSession{Service: &Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceStore{}, Timing: testTiming}, chain: p, state: w, began: time.Now()}}
 			tn.state.Incident = 1
 			_, _, err := tn.planResync(t.Context(), &ReleaseRequest{Count: 6}, LostNonces{})
 			if again := errors.Is(err, ErrStillReading); again != c.again || !again && !errors.As(err, &open) {

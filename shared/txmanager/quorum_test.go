@@ -68,9 +68,9 @@ func (p *panel) FindConsumingTx(context.Context, Submitter, uint64) (ConsumingTx
 func (p *panel) ReportOutvoted(_ context.Context, node, _ string) { p.out = append(p.out, node) }
 
 // looks queries the panel once in a lease session of w.
-func (p *panel) looks(t *testing.T, w SubmitterState, q ChainQuery) ChainObservation {
+func looks(t *testing.T, p *panel, w SubmitterState, q ChainQuery) ChainObservation {
 	t.Helper()
-	tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}, chain: p, state: w}
+	tn := &leaseSession{Service: &Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, chain: p, state: w}
 	v, err := tn.queryAgreed(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestOneNodeOpensNothingAlone(t *testing.T) {
 			"contradicted by only one": {2, ofNodes(ahead, fine, low), "n1", false, false},
 		} {
 			p := &panel{views: c.views, quorum: c.quorum}
-			v := p.looks(t, w, asking(w))
+			v := looks(t, p, w, asking(w))
 			got := evaluateViolation(w, v)
 			if v.Node != c.from || (got.Suspect != nil) != c.opens || v.Disputes.Counts != c.doubt {
 				t.Errorf("%s: got node %s, suspicion %v, doubts %+v; want node %s, suspected %v, in doubt %v", name, v.Node, got.Suspect, v.Disputes, c.from, c.opens, c.doubt)
@@ -178,7 +178,7 @@ func TestEndsNeedAQuorumOfEqualBlocks(t *testing.T) {
 		} {
 			p := &panel{views: c.views, quorum: c.quorum}
 			q := asking(w)
-			v := p.looks(t, w, q)
+			v := looks(t, p, w, q)
 			j := rulesOf(3).evaluate(w, q, v)
 			if got := len(j.finals) > 0; got != c.ends {
 				t.Errorf("%s: got ended %v, want %v; doubts %+v of %s", name, got, c.ends, v.Disputes, v.Node)
@@ -212,7 +212,7 @@ func TestManyEndsAtOnce(t *testing.T) {
 		final := finding(viewOf(w, chain...), receipts...)
 		p := &panel{views: ofNodes(final, watching(final, chain...), watching(final, chain...)), quorum: 2}
 		q := asking(w)
-		v := p.looks(t, w, q)
+		v := looks(t, p, w, q)
 		if got := len(rulesOf(3).evaluate(w, q, v).finals); got != n || len(p.saw) != 1 || len(p.saw[0].HashesAt) > maxWatched {
 			t.Errorf("got %d ended, and %d questions about %d heights; want %d, one and at most %d", got, len(p.saw), len(p.saw[0].HashesAt), n, maxWatched)
 		}
@@ -243,7 +243,7 @@ func TestReorgsNeedAQuorum(t *testing.T) {
 		} {
 			p := &panel{views: c.views, quorum: 2}
 			q := asking(w)
-			v := p.looks(t, w, q)
+			v := looks(t, p, w, q)
 			j := rulesOf(3).evaluate(w, q, v)
 			if j.newForks != c.forks {
 				t.Errorf("%s: got %d new forks by %s, want %d", name, j.newForks, v.Node, c.forks)
@@ -277,7 +277,7 @@ func TestNodeWithoutReceiptsIsExcluded(t *testing.T) {
 			"nobody answers":   {ofNodes(none), "n0", 0},
 		} {
 			p := &panel{views: c.views, quorum: 2}
-			v := p.looks(t, w, asking(w))
+			v := looks(t, p, w, asking(w))
 			if v.Node != c.from || len(p.out) != c.out || v.Disputes != (Disputes{}) {
 				t.Errorf("%s: got the view of %s, left out %v, doubts %+v; want %s's, %d left out, no doubts", name, v.Node, p.out, v.Disputes, c.from, c.out)
 			}
@@ -307,7 +307,7 @@ func TestRefusalsNeedAQuorum(t *testing.T) {
 			p := &panel{views: c.views, quorum: 2}
 			q := asking(w)
 			q.Estimates = callsToEstimate(w, reader(nil))
-			if got := p.looks(t, w, q); got.Estimates[0].Outcome != c.want {
+			if got := looks(t, p, w, q); got.Estimates[0].Outcome != c.want {
 				t.Errorf("%s: got %s by %s, want %s", name, got.Estimates[0].Outcome, got.Node, c.want)
 			}
 		}
@@ -324,7 +324,7 @@ func TestNoOtherNodeIsQueriedWithoutAClaim(t *testing.T) {
 		x := pending(5)
 		w := stateOf(1, 6, x)
 		p := &panel{views: ofNodes(viewOf(w, block('a', 100)), viewOf(w, block('a', 100))), quorum: 2}
-		if v := p.looks(t, w, asking(w)); p.asked != 0 || v.Disputes != (Disputes{}) {
+		if v := looks(t, p, w, asking(w)); p.asked != 0 || v.Disputes != (Disputes{}) {
 			t.Errorf("got %d asked, doubts %+v; want none", p.asked, v.Disputes)
 		}
 	})
@@ -355,7 +355,7 @@ func TestClearingASuspicionNeedsAQuorum(t *testing.T) {
 			"one against the other one": {1, ofNodes(fine, ahead), false, false, true},
 		} {
 			p := &panel{views: c.views, quorum: c.quorum}
-			v := p.looks(t, w, asking(w))
+			v := looks(t, p, w, asking(w))
 			got := evaluateViolation(w, v)
 			if got.ClearSuspected != c.trust || (got.OpenIncident != nil) != c.opens {
 				t.Errorf("%s: got trust %v, PROTECT %v by %s; want %v and %v", name, got.ClearSuspected, got.OpenIncident, v.Node, c.trust, c.opens)
@@ -397,7 +397,7 @@ func TestReleasesNeedAQuorum(t *testing.T) {
 			"one of one that answers":       {1, ofNodes(counts(6)), true},
 		} {
 			p := &panel{ChainConnector: reader(nil), views: c.views, quorum: c.quorum}
-			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceStore{}}, chain: p, state: w, began: time.Now()}
+			tn := &incident{leaseSession: &leaseSession{Service: &Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceStore{}, Timing: testTiming}, chain: p, state: w, began: time.Now()}}
 			_, out, err := tn.planResync(t.Context(), &ReleaseRequest{Mode: Resync, Count: 6, Requests: map[uint64]string{5: "r"}, Executed: map[uint64]string{5: "seen"}}, LostNonces{})
 			if got := err == nil; got != c.want || err != nil && !errors.Is(err, ErrNoQuorum) {
 				t.Errorf("%s: got %v, %v; want a resync %v", name, out, err, c.want)
@@ -431,7 +431,7 @@ func TestReleaseQueriesExcludedNodesAgain(t *testing.T) {
 			"nobody waits":                                  {ofNodes(stand), called(stand, "away"), false, false, 0},
 		} {
 			p := &panel{views: c.views, away: []ChainObservation{c.away}, quorum: 2}
-			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}, chain: p, state: w, forOperator: c.operator}
+			tn := &incident{leaseSession: &leaseSession{Service: &Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, chain: p, state: w, forOperator: c.operator}}
 			_, _, err := tn.recheckFinalBlocks(t.Context())
 			if got := err == nil; got != c.want || err != nil && !errors.Is(err, ErrNoQuorum) || p.asked != c.asked {
 				t.Errorf("%s: got %v by %d further nodes, want it borne out %v by %d", name, err, p.asked, c.want, c.asked)
@@ -462,7 +462,7 @@ func TestFinalBlocksAreComparedByAQuorum(t *testing.T) {
 			"alone, the rest is away":   {2, ofNodes(stand), false},
 			"one against one":           {1, ofNodes(stand, fell), false},
 		} {
-			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}, chain: &panel{views: c.views, quorum: c.quorum}, state: w}
+			tn := &incident{leaseSession: &leaseSession{Service: &Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, chain: &panel{views: c.views, quorum: c.quorum}, state: w}}
 			_, _, err := tn.recheckFinalBlocks(t.Context())
 			if got := err == nil; got != c.want || err != nil && !errors.Is(err, ErrNoQuorum) {
 				t.Errorf("%s: got %v, want it borne out %v", name, err, c.want)
@@ -490,7 +490,7 @@ func TestHandlersCallsFailByAQuorum(t *testing.T) {
 			"alone, others are away": {ofNodes(says(Refused, 0)), false},
 			"two of three":           {ofNodes(says(Refused, 0), says(Done, 50_000), says(Refused, 0)), true},
 		} {
-			tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}, chain: &panel{views: c.views, quorum: 2}, state: w}
+			tn := invocationBy(&Worker{Service: Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}}, leaseSession{chain: &panel{views: c.views, quorum: 2}, state: w})
 			m, err := tn.priceCall(t.Context(), x, handlerResult{call: Call{}}, c.views[0])
 			if got := m.failed != ""; err != nil || got != c.fails || !c.fails && m.wait == "" {
 				t.Errorf("%s: got failed %q, wait %q, %v; want failed %v, else it waits", name, m.failed, m.wait, err, c.fails)

@@ -218,8 +218,8 @@ func TestFailedSigningMakesTheRightTransactionWait(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		w := queue(stateOf(2, 5), queued(1, "junk"), queued(2, "pay"))
-		worker := &Worker{Signer: noSigner{}, Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}
-		tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w, queueQueried: true}
+		worker := &Worker{Service: Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: noSigner{}}
+		tn := queried(invocationBy(worker, leaseSession{chain: reader(nil), kind: KindAdvance, state: w}))
 		p := tn.planUnsigned(t.Context(), viewOf(w, block('a', 100)))
 		var moved []string
 		for _, m := range p.transitions {

@@ -79,14 +79,11 @@ type ReleaseResult struct {
 	Filling       *Filling // the nonces that placeholders consume; nil: none requested or required
 }
 
-// releaseWait bounds the wait for the lease.
-const releaseWait = 5 * time.Second
-
 // ReleaseSubmitter ends the incident under the lease, and enqueues an advance. With [Resync], an
 // intent whose nonce was consumed ends FAILED/DISPLACED and is never sent at another nonce. Each
 // nonce that the chain consumed beyond the cursor gets a DISPLACED row. Above them, placeholders
 // may fill the nonces for which a lost database may have signed: see [Filling].
-func (w *Worker) ReleaseSubmitter(ctx context.Context, s Submitter, l ReleaseRequest) (out ReleaseResult, err error) {
+func (w *Service) releaseSubmitter(ctx context.Context, s Submitter, l ReleaseRequest) (out ReleaseResult, err error) {
 	chain, err := w.ChainOf(s)
 	if err != nil {
 		return out, err
@@ -96,7 +93,7 @@ func (w *Worker) ReleaseSubmitter(ctx context.Context, s Submitter, l ReleaseReq
 		return out, err
 	}
 	w.reached("release.taken")
-	t := leaseSession{Worker: w, chain: withPayloadCache(chain), kind: KindAdvance, state: taken.State, began: time.Now(), forOperator: true}
+	t := incident{leaseSession: &leaseSession{Service: w, chain: withPayloadCache(chain), kind: KindAdvance, state: taken.State, began: time.Now(), forOperator: true}}
 	defer func() {
 		if err != nil {
 			t.releaseAfterFailure(ctx)
@@ -151,46 +148,6 @@ func (w *Worker) ReleaseSubmitter(ctx context.Context, s Submitter, l ReleaseReq
 	return out, w.Tasks.EnqueueAdvance(ctx, s, done.Token)
 }
 
-// acquireWaiting acquires the lease. It waits up to releaseWait where another owner holds it.
-func (w *Worker) acquireWaiting(ctx context.Context, s Submitter) (Acquired, error) {
-	owner := w.Node + "/" + invocationID()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for began := time.Now(); ; {
-		taken, err := w.acquire(ctx, s, owner, true)
-		if err != nil {
-			return taken, errors.Join(err, w.releaseUnknown(ctx, s, owner))
-		}
-		if taken.Held {
-			return taken, nil
-		}
-		if time.Since(began) > releaseWait {
-			return taken, ErrNotLeader
-		}
-		select {
-		case <-ctx.Done():
-			return taken, ctx.Err()
-		case <-tick.C:
-		}
-	}
-}
-
-// releaseUnknown releases a lease that may have been acquired, since the answer was lost. No task
-// would return for this owner, and creates would rely on it as the holder.
-func (w *Worker) releaseUnknown(ctx context.Context, s Submitter, owner string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-	defer cancel()
-	taken, err := w.Store.Acquire(ctx, s, owner, false)
-	if err != nil || !taken.Held {
-		return err
-	}
-	done, err := w.Store.Commit(ctx, Commit{Lease: taken.State.Lease, LeaseEnd: ReleaseAnyway})
-	if err != nil {
-		return err
-	}
-	return w.Tasks.EnqueueAdvance(ctx, s, done.Token)
-}
-
 // resumeProtected takes transactions out of state PROTECT. They are polled as before and sent
 // again at once, since the state of their bytes is unknown.
 func resumeProtected(w SubmitterState) []Transition {
@@ -207,7 +164,7 @@ func resumeProtected(w SubmitterState) []Transition {
 // planResync proves the loss that the operator accepts. One node's count at its finalized block
 // must be the accepted one, and a quorum must agree. A nonce below it is lost if no version of its
 // open transaction has a receipt.
-func (t *leaseSession) planResync(ctx context.Context, l *ReleaseRequest, bytes LostNonces) ([]Transition, ReleaseResult, error) {
+func (t *incident) planResync(ctx context.Context, l *ReleaseRequest, bytes LostNonces) ([]Transition, ReleaseResult, error) {
 	q := ChainQuery{Submitter: t.state.submitterOf(), Account: true, FinalCount: true}
 	for _, x := range t.state.Open {
 		q.Receipts = append(q.Receipts, x.Versions...)
@@ -243,7 +200,7 @@ func (t *leaseSession) planResync(ctx context.Context, l *ReleaseRequest, bytes 
 // checkUntouched proves, if the release requires it, that the account sent no transaction unknown
 // here. A quorum of nodes must report the next nonce here as both of its counts, mined and
 // pending.
-func (t *leaseSession) checkUntouched(ctx context.Context, l ReleaseRequest) error {
+func (t *incident) checkUntouched(ctx context.Context, l ReleaseRequest) error {
 	if !l.Untouched {
 		return nil
 	}

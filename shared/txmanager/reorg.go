@@ -152,7 +152,7 @@ func (e FinalsMissingError) Error() string {
 // recheckFinalBlocks compares every final block with the chain. If some were reorged out, it
 // returns the blocks that are canonical now, including those that contain their transactions
 // again. missing are the transactions that did not return.
-func (t *leaseSession) recheckFinalBlocks(ctx context.Context) (blocks []Header, missing []FinalTx, err error) {
+func (t *incident) recheckFinalBlocks(ctx context.Context) (blocks []Header, missing []FinalTx, err error) {
 	q := ChainQuery{Submitter: t.state.submitterOf(), Account: true, HashesAt: heightsOf(t.state.FinalBlocks)}
 	if len(q.HashesAt) == 0 {
 		return nil, nil, nil
@@ -196,7 +196,7 @@ func (t *leaseSession) recheckFinalBlocks(ctx context.Context) (blocks []Header,
 }
 
 // queryFinalBlocks queries the final blocks and lists those that were reorged out.
-func (t *leaseSession) queryFinalBlocks(ctx context.Context, q ChainQuery) (v ChainObservation, lost []Hash, err error) {
+func (t *incident) queryFinalBlocks(ctx context.Context, q ChainQuery) (v ChainObservation, lost []Hash, err error) {
 	if v, err = t.query(ctx, q); err != nil {
 		return v, nil, fmt.Errorf("query the final blocks: %w", err)
 	}

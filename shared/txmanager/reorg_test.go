@@ -134,7 +134,7 @@ func TestTwoFinalBlocksOfOneHeightAreOneHeightToCompare(t *testing.T) {
 			view := watching(viewOf(w, block('b', 100)), c.shown...)
 			r := rulesOf(1)
 			r.WatchDepth = 10
-			tn := &leaseSession{Worker: &Worker{Rules: r, Store: noFinals{}}, chain: shows{view: view}, state: w}
+			tn := &incident{leaseSession: &leaseSession{Service: &Service{Rules: r, Store: noFinals{}, Timing: testTiming}, chain: shows{view: view}, state: w}}
 			kept, missing, err := tn.recheckFinalBlocks(t.Context())
 			if (err == nil) != c.ok || len(missing) != 0 {
 				t.Fatalf("the node shows %s: got %v, %v; want it enough: %v", name, missing, err, c.ok)

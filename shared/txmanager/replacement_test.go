@@ -39,8 +39,8 @@ func TestOneRuleForEachReplacement(t *testing.T) {
 				"a gas bump": func() (signingJob, string) {
 					r := bumpRules()
 					r.FeeCapWei, r.Bump.BudgetWei, r.Bump.FeeCapWei = nil, nil, big.NewInt(500_000_000_000)
-					job, reason, _ := r.newBumpPlanner(w, reader(nil), v).next(tx)
-					return job, reason
+					next, reason, _ := r.newBumpPlanner(w, reader(nil), v).next(tx)
+					return signingJob{unsigned: Unsigned{FeeCapWei: next.params.FeeCapWei}}, reason
 				},
 			} {
 				job, reason := got()

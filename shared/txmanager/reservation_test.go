@@ -307,7 +307,7 @@ func TestOwnersBytesAreNotReplaced(t *testing.T) {
 			t.Errorf("replace by order: got %+v signed", jobs)
 		}
 		held := stateOf(1, 6, lent(5, Reserved, time.Minute))
-		tn := leaseSession{Worker: &Worker{Rules: rulesOf(3)}, state: held}
+		tn := &incident{leaseSession: &leaseSession{Service: &Service{Rules: rulesOf(3), Timing: testTiming}, state: held}}
 		tn.state.Lease = lease.New(string(alice), "a/1", 1, time.Now(), time.Hour)
 		e := evidence{lost: []uint64{5}, foreign: map[uint64]ForeignTransaction{5: {Nonce: 5}}}
 		tn.chain = reader(nil)

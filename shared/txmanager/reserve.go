@@ -64,7 +64,7 @@ var ErrTooManyNonces = errors.New("more nonces at once than the window has")
 // The error is [ErrNotLeader], [ErrNotNow], [ErrTooManyNonces], [ErrPolicyAllowsNothing],
 // [ErrHooksForbidden], or the store's refusal by the submitter's policy. Any other error is
 // unknown: a commit may have happened.
-func (w *Worker) ReserveNonces(ctx context.Context, s Submitter, r ReserveRequest) error {
+func (w *Service) reserveNonces(ctx context.Context, s Submitter, r ReserveRequest) error {
 	h, err := w.beginSingleCommit(ctx, s)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (w *Worker) ReserveNonces(ctx context.Context, s Submitter, r ReserveReques
 }
 
 // planReservations assigns a nonce to each request, or returns the reason why it cannot.
-func (t *leaseSession) planReservations(r ReserveRequest, v ChainObservation) (all []NewReservation, reason string) {
+func (t *singleCommitSession) planReservations(r ReserveRequest, v ChainObservation) (all []NewReservation, reason string) {
 	w := t.state
 	if reason = allocationBlockedReason(w, w.Open, v); reason != "" {
 		return nil, reason
@@ -139,7 +139,7 @@ func (t *leaseSession) planReservations(r ReserveRequest, v ChainObservation) (a
 
 // ParseSignedFor parses bytes that were signed for s elsewhere. The error wraps [ErrSignedBytes]
 // if s did not sign them for its chain, or no node ever accepts them.
-func (w *Worker) ParseSignedFor(s Submitter, raw []byte) (Unsigned, Signed, error) {
+func (w *Service) parseSignedFor(s Submitter, raw []byte) (Unsigned, Signed, error) {
 	chain, err := w.ChainOf(s)
 	if err != nil {
 		return Unsigned{}, Signed{}, err
@@ -163,7 +163,7 @@ func (w *Worker) ParseSignedFor(s Submitter, raw []byte) (Unsigned, Signed, erro
 // by the submitter's policy. ErrNotNow: the account cannot pay for the bytes and a placeholder, or
 // no block would accept them now. ErrSignedBytes: the bytes pay nothing, or too much. Any other
 // error is unknown.
-func (w *Worker) MarkReservation(ctx context.Context, s Submitter, m ReservationMark) error {
+func (w *Service) markReservation(ctx context.Context, s Submitter, m ReservationMark) error {
 	h, err := w.beginSingleCommit(ctx, s)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (w *Worker) MarkReservation(ctx context.Context, s Submitter, m Reservation
 // checkSignedBytes returns why the bytes cannot be accepted, now or ever. It returns nil for bytes
 // that the chain knows already. Stored bytes are never signed again at another fee, because only
 // the owner knows what they do.
-func (t *leaseSession) checkSignedBytes(ctx context.Context, m ReservationMark) error {
+func (t *singleCommitSession) checkSignedBytes(ctx context.Context, m ReservationMark) error {
 	q := t.accountQuery()
 	q.Known, q.Receipts = []Hash{m.Signed.Hash}, []Hash{m.Signed.Hash}
 	v, err := t.query(ctx, q)
@@ -212,7 +212,7 @@ func (t *leaseSession) checkSignedBytes(ctx context.Context, m ReservationMark) 
 
 // checkPayable refuses bytes that no block accepts, that exceed fees.maxFeePerGas, or that the
 // available balance cannot pay for.
-func (r Rules) checkPayable(g GasParams, p availableBalance, a Account) error {
+func (r Limits) checkPayable(g GasParams, p availableBalance, a Account) error {
 	switch most := r.FeeCapWei; {
 	case most != nil && g.FeeCapWei.Cmp(most) > 0:
 		return fmt.Errorf("%w: they pay up to %s wei per gas, above fees.maxFeePerGas %s", ErrSignedBytes, g.FeeCapWei, most)
@@ -228,24 +228,14 @@ func (r Rules) checkPayable(g GasParams, p availableBalance, a Account) error {
 	return nil
 }
 
-// accountQuery queries the account, and the data that shows a violation.
-func (t *leaseSession) accountQuery() ChainQuery {
-	q := ChainQuery{Submitter: t.state.submitterOf(), Account: true, HashesAt: t.state.watchedHeights()}
-	if len(t.state.Open) > 0 {
-		q.Known = t.state.Open[0].Versions
-		q.Receipts = q.Known
-	}
-	return q
-}
-
 // singleCommitSession is a lease session for one commit, which also releases the lease.
 type singleCommitSession struct {
-	leaseSession
+	*leaseSession
 	written bool
 }
 
 // beginSingleCommit acquires the lease for a singleCommitSession.
-func (w *Worker) beginSingleCommit(ctx context.Context, s Submitter) (*singleCommitSession, error) {
+func (w *Service) beginSingleCommit(ctx context.Context, s Submitter) (*singleCommitSession, error) {
 	chain, err := w.ChainOf(s)
 	if err != nil {
 		return nil, err
@@ -254,7 +244,7 @@ func (w *Worker) beginSingleCommit(ctx context.Context, s Submitter) (*singleCom
 	if err != nil {
 		return nil, err
 	}
-	return &singleCommitSession{leaseSession: leaseSession{Worker: w, chain: withPayloadCache(chain), kind: KindAdvance, state: taken.State, began: time.Now()}}, nil
+	return &singleCommitSession{leaseSession: &leaseSession{Service: w, chain: withPayloadCache(chain), kind: KindAdvance, state: taken.State, began: time.Now()}}, nil
 }
 
 // commitAndRelease releases the lease in the same transaction, even if the rerun flag is set. The

@@ -27,8 +27,8 @@ const decidedByCode = "StuckResolution"
 
 // resolveStuck calls the StuckResolution for each STUCK transaction. Its answer becomes a
 // requested action, which the next iteration carries out.
-func (t *leaseSession) resolveStuck(ctx context.Context, j *evaluation) {
-	if t.Resolution == nil {
+func (t *invocation) resolveStuck(ctx context.Context, j *evaluation) {
+	if t.worker.Resolution == nil {
 		return
 	}
 	for i, x := range j.after {
@@ -52,14 +52,14 @@ func (t *leaseSession) resolveStuck(ctx context.Context, j *evaluation) {
 }
 
 // callResolution treats a panic of the code as [ActionWait].
-func (t *leaseSession) callResolution(ctx context.Context, x Tx) (action Action, reason string) {
+func (t *invocation) callResolution(ctx context.Context, x Tx) (action Action, reason string) {
 	defer func() {
 		if p := recover(); p != nil {
 			t.Log.ErrorContext(ctx, "the StuckResolution panicked", append(t.logAttrs(), "txId", x.ID, "panic", fmt.Sprint(p))...)
 			action = ActionWait
 		}
 	}()
-	return t.Resolution.Resolve(x)
+	return t.worker.Resolution.Resolve(x)
 }
 
 // refuseAction is why code may not request the action, or "".

@@ -45,7 +45,7 @@ func TestStuckResolution(t *testing.T) {
 			t.Parallel()
 			r := rulesOf(3)
 			r.AskBeforePlaceholder = c.ask
-			tn := &leaseSession{Worker: &Worker{Rules: r, Resolution: c.answer, Log: slog.New(slog.DiscardHandler)}, state: stateOf(1, 6, c.tx)}
+			tn := invocationBy(&Worker{Service: Service{Rules: r, Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Resolution: c.answer}, leaseSession{state: stateOf(1, 6, c.tx)})
 			j := evaluation{after: []Tx{c.tx}}
 			tn.resolveStuck(t.Context(), &j)
 			if got := j.after[0].RequestedAction; got != c.want {
@@ -63,7 +63,7 @@ func TestStuckResolutionIsNotAskedInProtect(t *testing.T) {
 	t.Parallel()
 	w := stateOf(1, 6, stuck(5))
 	w.Protected = true
-	tn := &leaseSession{Worker: &Worker{Rules: rulesOf(3), Resolution: decider{ActionReplace, "r"}, Log: slog.New(slog.DiscardHandler)}, state: w}
+	tn := invocationBy(&Worker{Service: Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Resolution: decider{ActionReplace, "r"}}, leaseSession{state: w})
 	j := evaluation{after: []Tx{stuck(5)}}
 	if tn.resolveStuck(t.Context(), &j); len(j.transitions) != 0 {
 		t.Errorf("moves: got %v, want none", j.transitions)

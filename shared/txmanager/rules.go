@@ -3,8 +3,6 @@ package txmanager
 import (
 	"math/big"
 	"time"
-
-	"github.com/fencepost/fencepost/shared/lease"
 )
 
 // Finality is the rule that makes an included transaction final.
@@ -17,9 +15,9 @@ const (
 	ByFinalized     Finality = "finalized"
 )
 
-// Rules are the settings that apply to every submitter of a deployment.
+// Rules are the settings that decide about the transactions of every submitter of a deployment.
 type Rules struct {
-	Lease                lease.Rules
+	Limits
 	Finality             Finality
 	Confirmations        uint64            // blocks on top of the receipt's block, for ByConfirmations
 	BlockTime            time.Duration     // expected time between blocks: only a hint for polls
@@ -28,23 +26,11 @@ type Rules struct {
 	Strict               bool              // one open nonce at a time, whatever window the submitter was registered with
 	DeferAfter           time.Duration     // how long an intent's own bounds may block it before intents of other callers pass it; 0: they never pass it
 	AskBeforePlaceholder bool              // only an operator's decision replaces a transaction or fills a nonce
-	FeeCapWei            *big.Int          // the highest fee of a first version, wei per gas; nil: no limit
-	TxFeeCapWei          *big.Int          // the highest gas cost of a first version, wei; nil: no limit
-	TipMultiple          int64             // the tip of a first version or gas bump is at most this multiple of the nodes' advice; 0: no limit
-	TipFloorWei          *big.Int          // the tip limit is never below this, wei per gas; nil: no floor
-	PlaceholderFeeCapWei *big.Int          // the highest fee of a placeholder, wei per gas; nil: no limit
-	Bump                 *GasBumpPolicy    // nil: only a decision replaces a transaction
 	Inspector            *MempoolInspector // nil: transactions are not diagnosed
 	Resubmit             bool              // rebroadcast a transaction that stays without a receipt
 	ResubmitEvery        time.Duration
 	MaxResubmits         int           // broadcasts before a transaction becomes STUCK
 	StuckAfter           time.Duration // time from the first broadcast until it becomes STUCK
-	CallTimeout          time.Duration // bounds one call to a node
-	SignTimeout          time.Duration // bounds one call to a signer; 0: CallTimeout
-	SignParallel         int           // concurrent signatures for one submitter, where signing may precede binding the nonce; 0: 1
-	HandlerTimeout       time.Duration // bounds one handler call
-	HandlerPatience      time.Duration // how long a handler that answers ErrNotNow is asked again, from the first call on
-	IterationsEndAfter   time.Duration // no further iteration begins when the invocation is older than this
 }
 
 // bindWindow is w with the window that the rules allow. Strict rules bind no nonce while another

@@ -333,7 +333,7 @@ func TestBlockedTransactionIsNotOverdue(t *testing.T) {
 			t.Errorf("in PROTECT: got %+v, want nothing moved", moves)
 		}
 		w = stateOf(2, 7, stuck(5), waiting("", past))
-		tn := &leaseSession{Worker: &Worker{Rules: r}, chain: reader(nil), kind: KindReceipt, state: w}
+		tn := invocationBy(&Worker{Service: Service{Rules: r, Timing: testTiming}}, leaseSession{chain: reader(nil), kind: KindReceipt, state: w})
 		if p := tn.planUnsigned(t.Context(), viewOf(w, block('a', 100))); len(p.transitions) != 1 || !p.transitions[0].To.NextCheckAt.Equal(far) {
 			t.Errorf("a look by receipt: got %+v, want it planned too", p.transitions)
 		}

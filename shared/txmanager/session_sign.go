@@ -12,7 +12,7 @@ import (
 )
 
 // planUnsigned plans the allocated nonces without bytes, then the queue.
-func (t *leaseSession) planUnsigned(ctx context.Context, v ChainObservation) allocationPlan {
+func (t *invocation) planUnsigned(ctx context.Context, v ChainObservation) allocationPlan {
 	held := t.Rules.postponeBlocked(t.state)
 	p := t.planQueue(ctx, v)
 	p.transitions = append(held, p.transitions...)
@@ -22,7 +22,7 @@ func (t *leaseSession) planUnsigned(ctx context.Context, v ChainObservation) all
 // planQueue plans allocations for the head of the queue. An in-process signer signs for the
 // expected nonces at once. Any other signer is asked only after the nonce is bound, because its
 // signed bytes might be seen outside.
-func (t *leaseSession) planQueue(ctx context.Context, v ChainObservation) allocationPlan {
+func (t *invocation) planQueue(ctx context.Context, v ChainObservation) allocationPlan {
 	w := t.state
 	if !t.queueQueried || len(w.Queue) == 0 || w.nextSlots().count == 0 {
 		return allocationPlan{}
@@ -44,7 +44,7 @@ func (t *leaseSession) planQueue(ctx context.Context, v ChainObservation) alloca
 
 // signAllocations signs the allocations of p where the signer may sign before the nonce is bound.
 // An intent that could not be signed, and all intents after it, stay in the queue.
-func (t *leaseSession) signAllocations(ctx context.Context, p *allocationPlan) {
+func (t *invocation) signAllocations(ctx context.Context, p *allocationPlan) {
 	signer, s := t.signer(), t.state.submitterOf()
 	n := slices.IndexFunc(p.allocations, func(a Allocation) bool { return a.Tx.Handler != "" })
 	switch {
@@ -75,9 +75,9 @@ func (t *leaseSession) signAllocations(ctx context.Context, p *allocationPlan) {
 
 // planServed plans the queue up to the first intent whose handler this process lacks. Its nonce
 // would be bound and could not be used.
-func (t *leaseSession) planServed(v ChainObservation) allocationPlan {
+func (t *invocation) planServed(v ChainObservation) allocationPlan {
 	w, estimates := t.state, estimatesByTx(t.state, t.chain, v.Estimates)
-	first := slices.IndexFunc(w.Queue, func(x Tx) bool { return x.unprovedReason() == "" && t.missingHandlerReason(x) != "" })
+	first := slices.IndexFunc(w.Queue, func(x Tx) bool { return x.unprovedReason() == "" && t.worker.missingHandlerReason(x) != "" })
 	if first < 0 {
 		return t.Rules.planAllocations(w, t.chain, v, estimates)
 	}
@@ -85,33 +85,33 @@ func (t *leaseSession) planServed(v ChainObservation) allocationPlan {
 	w.Queue = w.Queue[:first]
 	p := t.Rules.planAllocations(w, t.chain, v, estimates)
 	if p.exhausted && !p.passedCallers[unserved.PresentCaller] {
-		p.wait(unserved, t.missingHandlerReason(unserved), w.now().Add(t.Rules.BlockTime))
+		p.wait(unserved, t.worker.missingHandlerReason(unserved), w.now().Add(t.Rules.BlockTime))
 	}
 	return p
 }
 
 // signer is the signer that holds the submitter's key.
-func (t *leaseSession) signer() Signer {
-	if t.SignerNamed == nil {
-		return t.Signer
+func (t *invocation) signer() Signer {
+	if t.worker.SignerNamed == nil {
+		return t.worker.Signer
 	}
-	return t.SignerNamed(t.state.Signer)
+	return t.worker.SignerNamed(t.state.Signer)
 }
 
 // isSigningTimeOver reports whether the versions signed since began must be stored and sent before
 // more are signed. The limit is signer.timeout, because a slow signer could use up the invocation
 // and store nothing. It is also one block time, so that the bytes can enter the next block. The
 // next iteration signs the rest.
-func (t *leaseSession) isSigningTimeOver(began time.Time) bool {
+func (t *invocation) isSigningTimeOver(began time.Time) bool {
 	return time.Since(began) >= min(t.signTimeout(), t.Rules.BlockTime)
 }
 
 // signTimeout bounds one signature.
-func (t *leaseSession) signTimeout() time.Duration {
-	return cmp.Or(t.Rules.SignTimeout, t.Rules.CallTimeout)
+func (t *invocation) signTimeout() time.Duration {
+	return cmp.Or(t.worker.Limits.SignTimeout, t.Timing.CallTimeout)
 }
 
-func (t *leaseSession) sign(ctx context.Context, tx Unsigned) (s Signed, err error) {
+func (t *invocation) sign(ctx context.Context, tx Unsigned) (s Signed, err error) {
 	err = t.callOutsideWithin(ctx, t.signTimeout(), func(ctx context.Context) error {
 		s, err = t.signer().Sign(ctx, t.state.submitterOf(), tx)
 		return err
@@ -120,14 +120,14 @@ func (t *leaseSession) sign(ctx context.Context, tx Unsigned) (s Signed, err err
 }
 
 // logUnsigned logs why a signer gave no answer, and returns the text that a caller may read.
-func (t *leaseSession) logUnsigned(ctx context.Context, x Tx, err error) string {
+func (t *invocation) logUnsigned(ctx context.Context, x Tx, err error) string {
 	t.Log.ErrorContext(ctx, "not signed", append(t.logAttrs(), "txId", x.ID, "error", err.Error())...)
 	return "not signed: the signer gave no answer"
 }
 
 // signDueVersions signs the versions that are due, in nonce order, and stores them before they are
 // used. A transaction that cannot be signed waits, and so do those above it.
-func (t *leaseSession) signDueVersions(ctx context.Context, v ChainObservation) (ids []string, err error) {
+func (t *invocation) signDueVersions(ctx context.Context, v ChainObservation) (ids []string, err error) {
 	if !t.kind.MaySign() {
 		return nil, nil
 	}
@@ -175,7 +175,7 @@ func (t *leaseSession) signDueVersions(ctx context.Context, v ChainObservation) 
 }
 
 // waitUnsigned plans a retry for the transaction of job, since the signer gave no answer.
-func (t *leaseSession) waitUnsigned(ctx context.Context, job signingJob, err error) Transition {
+func (t *invocation) waitUnsigned(ctx context.Context, job signingJob, err error) Transition {
 	from := job.tx.State
 	if job.tx.LastError = t.logUnsigned(ctx, job.tx, err); job.tx.needsHandlerCall() {
 		job.tx.SubmitAttempts = 0 // the handler answered
@@ -188,7 +188,7 @@ func (t *leaseSession) waitUnsigned(ctx context.Context, job signingJob, err err
 
 // broadcast sends the stored bytes of the transactions ids, in nonce order, and records each
 // answer of the node. The broadcasts of those in again were claimed as repeats.
-func (t *leaseSession) broadcast(ctx context.Context, ids, again []string, head Header) (released bool, err error) {
+func (t *invocation) broadcast(ctx context.Context, ids, again []string, head Header) (released bool, err error) {
 	txs := t.state.openByID(ids)
 	raws := make([][]byte, len(txs))
 	for i, x := range txs {
@@ -222,7 +222,7 @@ func (t *leaseSession) broadcast(ctx context.Context, ids, again []string, head 
 // resolveNonceTooLow queries the chain about transactions that were answered "nonce too low". Such
 // an answer is a success only where the chain knows one of our versions. Our own record proves
 // nothing: versions are stored before every send.
-func (t *leaseSession) resolveNonceTooLow(ctx context.Context, txs []Tx, results []SendResult) {
+func (t *invocation) resolveNonceTooLow(ctx context.Context, txs []Tx, results []SendResult) {
 	q := ChainQuery{Submitter: t.state.submitterOf()}
 	for i, x := range txs {
 		if results[i].Class == SendNonceTooLow {

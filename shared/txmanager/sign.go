@@ -12,7 +12,7 @@ import (
 //
 // The function sign is called by several goroutines. This goroutine renews the lease for all of
 // them.
-func (t *leaseSession) signInOrder(ctx context.Context, n, atOnce int, sign func(ctx context.Context, i int) (Signed, error)) (all []Signed, err error) {
+func (t *invocation) signInOrder(ctx context.Context, n, atOnce int, sign func(ctx context.Context, i int) (Signed, error)) (all []Signed, err error) {
 	type answer struct {
 		i      int
 		signed Signed
@@ -23,7 +23,7 @@ func (t *leaseSession) signInOrder(ctx context.Context, n, atOnce int, sign func
 	began, asked, waiting, until := time.Now(), 0, 0, n // until: index of the first missing one
 	for {
 		for asked < until && waiting < max(atOnce, 1) && (asked == 0 || !t.isSigningTimeOver(began)) {
-			if t.Rules.Lease.Short(t.state.Lease) {
+			if t.Timing.Lease.Short(t.state.Lease) {
 				if failed := t.renewLease(ctx); failed != nil {
 					until, err = asked, failed
 					break
@@ -51,9 +51,9 @@ func (t *leaseSession) signInOrder(ctx context.Context, n, atOnce int, sign func
 
 // signParallelism is how many signatures of s may be requested at once. A signer outside this
 // process gets one request at a time.
-func (t *leaseSession) signParallelism(s Signer) int {
+func (t *invocation) signParallelism(s Signer) int {
 	if !s.InProcess(t.state.submitterOf()) {
 		return 1
 	}
-	return t.Rules.SignParallel
+	return t.worker.Limits.SignParallel
 }

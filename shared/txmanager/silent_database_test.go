@@ -32,21 +32,21 @@ func (silentStore) Renew(ctx context.Context, l lease.Lease) (lease.Lease, error
 // began, long before its deadline: another could take over by then.
 func TestASilentDatabaseIsGivenUpByTheLease(t *testing.T) {
 	t.Parallel()
-	for name, ask := range map[string]func(context.Context, *leaseSession) error{
-		"write": func(ctx context.Context, t *leaseSession) error {
+	for name, ask := range map[string]func(context.Context, *invocation) error{
+		"write": func(ctx context.Context, t *invocation) error {
 			_, err := t.commit(ctx, Commit{Allocations: []Allocation{{}}}, false)
 			return err
 		},
-		"next round": func(ctx context.Context, t *leaseSession) error { return t.beginIteration(ctx) },
-		"renew":      func(ctx context.Context, t *leaseSession) error { return t.renewLease(ctx) },
+		"next round": func(ctx context.Context, t *invocation) error { return t.beginIteration(ctx) },
+		"renew":      func(ctx context.Context, t *invocation) error { return t.renewLease(ctx) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			frozen(t, func(t *testing.T) {
 				r := rulesOf(3)
 				w := stateOf(1, 5)
-				w.Lease = lease.New("alice", "node-1/a", 7, time.Now().Add(-4*time.Second), r.Lease.Duration)
-				tn := &leaseSession{Worker: &Worker{Rules: r, Store: silentStore{}, Log: slog.New(slog.DiscardHandler)}, kind: KindAdvance, state: w}
+				w.Lease = lease.New("alice", "node-1/a", 7, time.Now().Add(-4*time.Second), testTiming.Lease.Duration)
+				tn := invocationBy(&Worker{Service: Service{Rules: r, Store: silentStore{}, Log: slog.New(slog.DiscardHandler), Timing: testTiming}}, leaseSession{kind: KindAdvance, state: w})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // the invocation's
 				defer cancel()
 				began := time.Now()

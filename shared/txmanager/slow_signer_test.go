@@ -44,16 +44,14 @@ func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 	t.Parallel()
 	const window = 8
 	frozen(t, func(t *testing.T) {
-		rules := rulesOf(3)
-		rules.SignTimeout = 5 * time.Second
 		var asked []uint64
 		var queue8 []Tx
 		for seq := range int64(window) {
 			queue8 = append(queue8, queued(seq+1, "pay"))
 		}
 		w := queue(stateOf(window, 5), queue8...)
-		worker := &Worker{Signer: slow{2 * time.Second, true, &asked}, Rules: rules, Log: slog.New(slog.DiscardHandler)}
-		tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w, queueQueried: true}
+		worker := &Worker{Service: Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Limits: Limits2{SignTimeout: 5 * time.Second}, Signer: slow{2 * time.Second, true, &asked}}
+		tn := queried(invocationBy(worker, leaseSession{chain: reader(nil), kind: KindAdvance, state: w}))
 		p := tn.planUnsigned(t.Context(), viewOf(w, block('a', 100)))
 		if len(asked) != 3 || len(p.allocations) != 3 || len(p.transitions) != 0 {
 			t.Errorf("of 8, by 2 s each, 5 s at most: got nonces %v asked for, %s; want the first 3, allocated with their bytes, and nothing said of the rest", asked, outline(p))
@@ -63,8 +61,6 @@ func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 		}
 	})
 	frozen(t, func(t *testing.T) {
-		rules := rulesOf(3)
-		rules.SignTimeout = 5 * time.Second
 		var asked []uint64
 		var writes []Commit
 		var held []Tx
@@ -72,8 +68,8 @@ func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 			held = append(held, bare(5+n))
 		}
 		w := stateOf(window, 5+window, held...)
-		worker := &Worker{Signer: slow{2 * time.Second, false, &asked}, Store: stores{writes: &writes}, Rules: rules, Log: slog.New(slog.DiscardHandler)}
-		tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w}
+		worker := &Worker{Service: Service{Store: stores{writes: &writes}, Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Limits: Limits2{SignTimeout: 5 * time.Second}, Signer: slow{2 * time.Second, false, &asked}}
+		tn := invocationBy(worker, leaseSession{chain: reader(nil), kind: KindAdvance, state: w})
 		ids, err := tn.signDueVersions(t.Context(), viewOf(w, block('a', 100)))
 		if err != nil || len(asked) != 3 || len(ids) != 3 || len(writes) != 1 || len(writes[0].Versions) != 3 || len(writes[0].Transitions) != 0 {
 			t.Errorf("of 8, by 2 s each, 5 s at most: got nonces %v asked for, %v to be sent, %v; want the first 3, stored in one write", asked, ids, err)
@@ -115,18 +111,18 @@ func (c *crowd) InProcess(Submitter) bool { return c.inside }
 
 // signs requests signatures for eight queued intents, from nonce 5 on, or for eight bound nonces,
 // and returns the signed nonces.
-func (c *crowd) signs(t *testing.T, r Rules, bound bool) (nonces []uint64) {
+func (c *crowd) signs(t *testing.T, l Limits2, bound bool) (nonces []uint64) {
 	t.Helper()
 	const window = 8
 	var writes []Commit
-	worker := &Worker{Signer: c, Store: stores{writes: &writes}, Rules: r, Log: slog.New(slog.DiscardHandler)}
+	worker := &Worker{Service: Service{Store: stores{writes: &writes}, Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Limits: l, Signer: c}
 	if bound {
 		var held []Tx
 		for n := range uint64(window) {
 			held = append(held, bare(5+n))
 		}
 		w := stateOf(window, 5+window, held...)
-		tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w}
+		tn := invocationBy(worker, leaseSession{chain: reader(nil), kind: KindAdvance, state: w})
 		if _, err := tn.signDueVersions(t.Context(), viewOf(w, block('a', 100))); err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +136,7 @@ func (c *crowd) signs(t *testing.T, r Rules, bound bool) (nonces []uint64) {
 		all = append(all, queued(seq+1, "pay"))
 	}
 	w := queue(stateOf(window, 5), all...)
-	tn := &leaseSession{Worker: worker, chain: reader(nil), kind: KindAdvance, state: w, queueQueried: true}
+	tn := queried(invocationBy(worker, leaseSession{chain: reader(nil), kind: KindAdvance, state: w}))
 	for _, a := range tn.planUnsigned(t.Context(), viewOf(w, block('a', 100))).allocations {
 		if a.Signed == nil || uint64(a.Signed.Raw[0]) != a.Nonce {
 			t.Errorf("nonce %d: got other bytes than those that were signed for it", a.Nonce)
@@ -168,14 +164,13 @@ func TestSignaturesAreMadeConcurrently(t *testing.T) {
 		"a service that sees all": {false, 3, 0, 1, []uint64{5, 6, 7, 8, 9, 10, 11, 12}},
 	} {
 		frozen(t, func(t *testing.T) {
-			r := rulesOf(3)
-			r.SignParallel, r.SignTimeout = c.most, time.Hour
+			l := Limits2{SignParallel: c.most, SignTimeout: time.Hour}
 			for _, bound := range []bool{true, false} {
 				if !c.inside && !bound { // its nonces are bound first
 					continue
 				}
 				signer := &crowd{inside: c.inside, refuses: c.refuses}
-				if got := signer.signs(t, r, bound); !slices.Equal(got, c.signed) || signer.most != c.atOnce {
+				if got := signer.signs(t, l, bound); !slices.Equal(got, c.signed) || signer.most != c.atOnce {
 					t.Errorf("%s, bound %v: got %v signed, %d at once; want %v, %d", name, bound, got, signer.most, c.signed, c.atOnce)
 				}
 			}

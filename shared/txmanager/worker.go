@@ -2,11 +2,8 @@ package txmanager
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
@@ -15,14 +12,11 @@ import (
 // Worker serves submitters. It keeps no state between calls: any number of workers, in any number
 // of processes, may serve one submitter at once.
 type Worker struct {
-	Store   Store
-	ChainOf func(Submitter) (ChainConnector, error) // the connector of a submitter's chain
-	Signer  Signer
+	Service
+	Limits Limits2
+	Signer Signer
 	// SignerNamed returns the signer that a registration names. nil: Signer signs for all.
 	SignerNamed func(signer string) Signer
-
-	Tasks TaskEnqueuer
-	Rules Rules
 
 	// Handlers make the transactions of requests that name a handler.
 	Handlers map[string]Handler
@@ -33,15 +27,14 @@ type Worker struct {
 	// Resolution decides by code about STUCK transactions. nil, the default, waits for an
 	// operator. The log has an ERROR line when a transaction becomes STUCK.
 	Resolution StuckResolution
+}
 
-	// Stopping reports whether this process is about to end. The lease session then releases the
-	// lease with its next write and enqueues a task. nil: never.
-	Stopping func() bool
-
-	Node    string // this instance, for lease owners and logs
-	Log     *slog.Logger
-	Watcher Watcher            // for metrics and traces; may be nil
-	Reached func(point string) // called with the name of each crash point; nil outside tests
+// Limits2 are the time limits of signatures and handler calls.
+type Limits2 struct {
+	SignTimeout     time.Duration // bounds one call to a signer; 0: CallTimeout
+	SignParallel    int           // concurrent signatures for one submitter, where signing may precede binding the nonce; 0: 1
+	HandlerTimeout  time.Duration // bounds one handler call
+	HandlerPatience time.Duration // how long a handler that answers ErrNotNow is asked again, from the first call on
 }
 
 // ServeSubmitter does everything that s has due, as far as the function of kind may. When nothing
@@ -57,7 +50,7 @@ func (w *Worker) ServeSubmitter(ctx context.Context, s Submitter, kind Kind) err
 	if err != nil {
 		return err
 	}
-	owner := w.Node + "/" + invocationID()
+	owner := w.newOwner()
 	for {
 		taken, err := w.acquire(ctx, s, owner, kind.MaySign())
 		if err != nil && ctx.Err() == nil { // the lost answer may have granted the lease: the same owner can acquire it again
@@ -69,7 +62,7 @@ func (w *Worker) ServeSubmitter(ctx context.Context, s Submitter, kind Kind) err
 		if !taken.Held {
 			return w.Tasks.EnqueueTakeover(ctx, s, taken)
 		}
-		t := leaseSession{Worker: w, chain: withPayloadCache(chain), kind: kind, state: taken.State, began: began}
+		t := invocation{leaseSession: &leaseSession{Service: &w.Service, chain: withPayloadCache(chain), kind: kind, state: taken.State, began: began}, worker: w}
 		t.reached("taken")
 		if t.state.ForeignDatabase {
 			w.Log.ErrorContext(ctx, "PROTECT on every submitter: the database is not the one written last", t.logAttrs()...)
@@ -83,18 +76,4 @@ func (w *Worker) ServeSubmitter(ctx context.Context, s Submitter, kind Kind) err
 			return err
 		}
 	}
-}
-
-// acquire acquires the lease and applies the rules' window to the loaded state.
-func (w *Worker) acquire(ctx context.Context, s Submitter, owner string, wide bool) (Acquired, error) {
-	taken, err := w.Store.Acquire(ctx, s, owner, wide && !w.Rules.Strict)
-	taken.State = w.Rules.bindWindow(taken.State).withoutChecks()
-	return taken, err
-}
-
-// invocationID is a random id for one invocation.
-func invocationID() string {
-	var b [8]byte
-	rand.Read(b[:]) // crypto/rand never fails
-	return hex.EncodeToString(b[:])
 }

@@ -114,13 +114,17 @@ func (h *env) openWorker() {
 		h.t.Fatal(err)
 	}
 	h.worker = &txmanager.Worker{
-		Store: h.db.Store, ChainOf: func(txmanager.Submitter) (txmanager.ChainConnector, error) { return connector, nil }, Signer: local, Tasks: h.tasks,
-		Rules: txmanager.Rules{
-			Lease: storetest.Rules, Finality: txmanager.ByConfirmations, Confirmations: confirmations, BlockTime: time.Millisecond, WatchEvery: time.Minute,
-			WatchDepth: 10, FeeCapWei: big.NewInt(1e12), PlaceholderFeeCapWei: big.NewInt(1e12), Resubmit: true, ResubmitEvery: time.Hour,
-			MaxResubmits: 10, StuckAfter: time.Hour, CallTimeout: 5 * time.Second, IterationsEndAfter: 30 * time.Second,
+		Service: txmanager.Service{
+			Store: h.db.Store, ChainOf: func(txmanager.Submitter) (txmanager.ChainConnector, error) { return connector, nil }, Tasks: h.tasks,
+			Rules: txmanager.Rules{
+				Limits:   txmanager.Limits{FeeCapWei: big.NewInt(1e12), PlaceholderFeeCapWei: big.NewInt(1e12)},
+				Finality: txmanager.ByConfirmations, Confirmations: confirmations, BlockTime: time.Millisecond, WatchEvery: time.Minute,
+				WatchDepth: 10, Resubmit: true, ResubmitEvery: time.Hour, MaxResubmits: 10, StuckAfter: time.Hour,
+			},
+			Timing: txmanager.Timing{Lease: storetest.Rules, CallTimeout: 5 * time.Second, IterationsEndAfter: 30 * time.Second},
+			Node:   "test", Log: slog.New(slog.DiscardHandler),
 		},
-		Node: "test", Log: slog.New(slog.DiscardHandler),
+		Signer: local,
 	}
 }
 
