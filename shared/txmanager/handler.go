@@ -61,8 +61,3 @@ var (
 	// ErrHandlerCallOver reports a signer that was used after its handler call ended.
 	ErrHandlerCallOver = errors.New("the handler is not asked any more")
 )
-
-// NeedsHandlerCall reports whether t's handler must be called.
-func (t Tx) NeedsHandlerCall() bool {
-	return t.Handler != "" && t.State == InFlight && t.RequestedAction == ""
-}

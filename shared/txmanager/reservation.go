@@ -24,17 +24,14 @@ type Reservation struct {
 	Until time.Time // by the database's clock; from then on a placeholder is due
 }
 
-// AwaitsMark reports whether t waits for its mark, for reuse of its nonce, or for its expiry.
-func (t Tx) AwaitsMark() bool {
-	return t.Reservation != nil && t.Reservation.State != Used && t.State == InFlight && t.RequestedAction == ""
-}
-
 // IsExpired reports whether t was not marked, or its nonce not reused, in time.
-func (t Tx) IsExpired(now time.Time) bool { return t.AwaitsMark() && !now.Before(t.Reservation.Until) }
+func (t Tx) IsExpired(now time.Time) bool {
+	return t.Phase() == AwaitingMark && !now.Before(t.Reservation.Until)
+}
 
 // IsReusable reports whether t's nonce may be allocated again.
 func (t Tx) IsReusable(now time.Time) bool {
-	return t.AwaitsMark() && t.Reservation.State == Recyclable && len(t.Versions) == 0 && !t.IsExpired(now)
+	return t.Phase() == AwaitingMark && t.Reservation.State == Recyclable && len(t.Versions) == 0 && !t.IsExpired(now)
 }
 
 // IsMadeElsewhere reports whether t's payload does not determine its call.

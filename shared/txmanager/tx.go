@@ -269,12 +269,6 @@ const (
 	VersionPlaceholder VersionKind = "PLACEHOLDER"
 )
 
-// HasOpenAction reports whether a requested action on t can be carried out: t has no receipt and
-// is not in PROTECT.
-func (t Tx) HasOpenAction() bool {
-	return t.RequestedAction != "" && t.Receipt == nil && t.State != Protect
-}
-
 // IsBroadcastClaimed reports whether a broadcast was claimed and its outcome is not recorded.
 func (t Tx) IsBroadcastClaimed() bool {
 	return t.LastSubmitAt != nil && t.NextResubmitAt != nil && t.NextResubmitAt.Equal(*t.LastSubmitAt)

@@ -10,7 +10,7 @@ import (
 
 // AllocationPlan is the plan for the head of the queue.
 type AllocationPlan struct {
-	slot        nonceSlots             // where the nonces come from
+	slot        NonceSlots             // where the nonces come from
 	Allocations []txmanager.Allocation // unsigned; the signer is asked next
 	Unsigned    []txmanager.Unsigned   // one for each allocation
 	Transitions []txmanager.Transition // refused, deferred, or waiting with a reason

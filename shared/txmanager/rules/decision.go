@@ -15,18 +15,13 @@ const DecidedByHandler = "handler"
 func NextHandlerCall(w txmanager.SubmitterState) (txmanager.Tx, bool) {
 	for _, t := range w.Open {
 		switch {
-		case t.NeedsHandlerCall():
+		case t.Phase() == txmanager.AwaitingHandler:
 			return t, t.IsDueBy(w.DatabaseTime())
 		case !t.IsBroadcasting():
 			return txmanager.Tx{}, false
 		}
 	}
 	return txmanager.Tx{}, false
-}
-
-// failHandler is t with a placeholder requested, or STUCK where an operator must decide first.
-func (r Rules) failHandler(t txmanager.Tx, reason string, w txmanager.SubmitterState) txmanager.Transition {
-	return r.requestPlaceholder(t, DecidedByHandler, reason, w)
 }
 
 // requestPlaceholder requests a placeholder for t, or marks t STUCK where an operator must decide
@@ -83,12 +78,6 @@ func WithoutChecks(w txmanager.SubmitterState) txmanager.SubmitterState {
 		}
 	}
 	return w
-}
-
-// replaceForged requests a placeholder for a forged transaction that has a nonce, so that later
-// transactions can proceed.
-func (r Rules) replaceForged(t txmanager.Tx, w txmanager.SubmitterState) txmanager.Transition {
-	return r.requestPlaceholder(t, DecidedByMAC, t.Forged, w)
 }
 
 // DecidedByMAC is recorded as the decider of the placeholder for a wrong MAC.

@@ -33,54 +33,92 @@ func (j Evaluation) ClaimedIDs() []string {
 	return ids
 }
 
+// evaluator evaluates the open transactions, from the lowest nonce up.
+type evaluator struct {
+	Rules
+	Evaluation
+	w      txmanager.SubmitterState
+	v      txmanager.ChainObservation
+	covers func(txmanager.Tx) bool // the query asked about it
+	now    time.Time
+
+	opened  *txmanager.Violation // opens PROTECT now; nil: none does
+	mayEnd  bool                 // every lower transaction has ended
+	blocker *txmanager.Tx        // the lowest that no node holds and that is not sent now: none above it is sent
+}
+
 // Evaluate applies observation v to each open transaction of w. A transaction ends only after
 // every lower nonce has ended, because finals are written in nonce order.
 func (r Rules) Evaluate(w txmanager.SubmitterState, q txmanager.ChainQuery, v txmanager.ChainObservation) Evaluation {
-	var j Evaluation
-	now, lowerAreFinal := w.DatabaseTime(), FinalBlockStatusIn(w, v) == finalBlockCanonical // otherwise no transaction ends
-	opened := EvaluateViolation(w, v).OpenIncident
-	protected := w.Protected || opened != nil
-	about := CoversTx(q)
-	var held *txmanager.Tx // the lowest that no node holds and that is not sent now: no transaction above it is sent
+	e := evaluator{Rules: r, w: w, v: v, covers: CoversTx(q), now: w.DatabaseTime()}
+	e.opened = EvaluateViolation(w, v).OpenIncident
+	e.mayEnd = FinalBlockStatusIn(w, v) == finalBlockCanonical
 	for i, before := range w.Open {
 		t := before
-		if about(t) {
-			t = r.Inspector.Inspect(r.evaluateTx(&j, t, v, now, lowerAreFinal && t.State != txmanager.Protect), w.LowestOpenNonce(), v, now)
+		if e.covers(t) {
+			t = r.evaluateTx(&e.Evaluation, t, v, e.now, e.mayEnd && t.State != txmanager.Protect)
+			t = r.Inspector.Inspect(t, w.LowestOpenNonce(), v, e.now)
 		}
-		served := txmanager.Action("")
-		switch {
-		case i == 0 && opened != nil && opened.ExpectedNonce == *t.Nonce && len(t.Versions) > 0 && t.State.MayBecome(txmanager.Protect):
-			t.State, t.Sub, t.LastError = txmanager.Protect, "", opened.Description
-			t = r.WithNextCheck(t, now.Add(r.BlockTime))
-		case t.State == txmanager.Protect && v.Account.LatestCount <= *t.Nonce && !isBeforeIncident(w, v): // a reorg freed the nonce
-			t.State, t.Sub, t.LastError = txmanager.Tracking, txmanager.Pending, ""
-		case !protected && held == nil && t.RequestedAction == txmanager.ActionRebroadcast && t.HasOpenAction() && len(t.Versions) > 0:
-			served = t.RequestedAction
-			t = ClaimBroadcast(restartBroadcasts(t, now), now)
-			j.Rebroadcasts = append(j.Rebroadcasts, i)
-		case t.State == txmanager.Stuck && len(t.Versions) == 0 && t.RequestedAction == "" && t.IsDueBy(now): // it has no version to query
-			t = r.WithNextCheck(t, now.Add(StuckPollBlocks*r.BlockTime))
-		case r.isPastStuckAfter(t, now):
-			t = r.markStuck(t, now, "no receipt since the first broadcast for stuck.after")
-		case protected || !r.IsRebroadcastDue(t, now) && !(r.IsBumpUnknown(t, v, now) && r.isResubmitDue(t, now)):
-		case held != nil:
-			t = r.blockedBy(t, *held, now)
-		case t.SubmitAttempts >= r.MaxResubmits:
-			t = r.markStuck(t, now, "resubmit.maxAttempts is used up without a receipt")
-		default:
-			t = ClaimBroadcast(t, now)
-			j.Rebroadcasts = append(j.Rebroadcasts, i)
+		t, sent, completed := e.decide(i, t)
+		if sent {
+			e.Rebroadcasts = append(e.Rebroadcasts, i)
 		}
-		if goes := len(j.Rebroadcasts) > 0 && j.Rebroadcasts[len(j.Rebroadcasts)-1] == i; held == nil && !goes && !t.IsAcknowledged() && !t.State.Terminal() {
-			held = &t
+		if e.blocker == nil && !sent && !t.IsAcknowledged() && !t.State.Terminal() {
+			e.blocker = &t
 		}
-		lowerAreFinal = lowerAreFinal && t.State.Terminal()
-		j.After = append(j.After, t)
+		e.mayEnd = e.mayEnd && t.State.Terminal()
+		e.After = append(e.After, t)
 		if !sameRow(before, t) {
-			j.Transitions = append(j.Transitions, txmanager.Transition{From: before.State, To: t, CompletedAction: served})
+			e.Transitions = append(e.Transitions, txmanager.Transition{From: before.State, To: t, CompletedAction: completed})
 		}
 	}
-	return j
+	return e.Evaluation
+}
+
+// decide is t, the open transaction at i, in or out of PROTECT, with its broadcast claimed, or
+// STUCK. sent reports a claimed broadcast, and completed the action that it carries out.
+func (e *evaluator) decide(i int, t txmanager.Tx) (_ txmanager.Tx, sent bool, completed txmanager.Action) {
+	phase, protected := t.Phase(), e.w.Protected || e.opened != nil
+	switch {
+	case i == 0 && e.isConsumed(t):
+		t.State, t.Sub, t.LastError = txmanager.Protect, "", e.opened.Description
+		return e.WithNextCheck(t, e.now.Add(e.BlockTime)), false, ""
+	case phase == txmanager.AwaitingRelease && e.v.Account.LatestCount <= *t.Nonce && !isBeforeIncident(e.w, e.v): // a reorg freed the nonce
+		t.State, t.Sub, t.LastError = txmanager.Tracking, txmanager.Pending, ""
+		return t, false, ""
+	case phase == txmanager.AwaitingAction && t.RequestedAction == txmanager.ActionRebroadcast && !protected && e.blocker == nil && len(t.Versions) > 0:
+		return ClaimBroadcast(restartBroadcasts(t, e.now), e.now), true, txmanager.ActionRebroadcast
+	case phase == txmanager.AwaitingDecision && len(t.Versions) == 0 && t.IsDueBy(e.now): // it has no version to query
+		return e.WithNextCheck(t, e.now.Add(StuckPollBlocks*e.BlockTime)), false, ""
+	case e.isPastStuckAfter(t, e.now):
+		return e.markStuck(t, e.now, "no receipt since the first broadcast for stuck.after"), false, ""
+	case protected || !e.isSendDue(t):
+		return t, false, ""
+	}
+	t, sent = e.rebroadcast(t)
+	return t, sent, ""
+}
+
+// isConsumed reports whether PROTECT opens now because a foreign transaction consumed t's nonce.
+func (e *evaluator) isConsumed(t txmanager.Tx) bool {
+	return e.opened != nil && e.opened.ExpectedNonce == *t.Nonce && len(t.Versions) > 0 && t.State.MayBecome(txmanager.Protect)
+}
+
+// isSendDue reports whether t's last version should be sent now. That includes a due gas bump that
+// cannot be made, since a receipt may exist.
+func (e *evaluator) isSendDue(t txmanager.Tx) bool {
+	return e.IsRebroadcastDue(t, e.now) || e.IsBumpUnknown(t, e.v, e.now) && e.isResubmitDue(t, e.now)
+}
+
+// rebroadcast claims t's due rebroadcast, unless a lower nonce blocks it or it had too many.
+func (e *evaluator) rebroadcast(t txmanager.Tx) (_ txmanager.Tx, sent bool) {
+	switch {
+	case e.blocker != nil:
+		return e.blockedBy(t, *e.blocker, e.now), false
+	case t.SubmitAttempts >= e.MaxResubmits:
+		return e.markStuck(t, e.now, "resubmit.maxAttempts is used up without a receipt"), false
+	}
+	return ClaimBroadcast(t, e.now), true
 }
 
 // isBeforeIncident reports whether v's head is below the block that opened the incident. v may
@@ -234,7 +272,7 @@ func (r Rules) applyNoReceipt(j *Evaluation, t txmanager.Tx, v txmanager.ChainOb
 		t.LastError = "a reorg removed the block it was in"
 		t.FirstSubmitAt, t.SubmitAttempts, t.NextResubmitAt, t.NextBumpAt = &now, 0, &now, nil // broadcasts and gas bumps start again
 	}
-	if t.State == txmanager.Stuck && !t.HasOpenAction() {
+	if t.Phase() == txmanager.AwaitingDecision {
 		return r.WithNextCheck(t, now.Add(StuckPollBlocks*r.BlockTime))
 	}
 	return r.WithNextCheck(t, r.AfterBlocks(1, v.Head, now))

@@ -21,21 +21,21 @@ func TestWhereTheNextNonceComesFrom(t *testing.T) {
 		ordered.RequestedAction = txmanager.ActionPlaceholder
 		for name, c := range map[string]struct {
 			held  []txmanager.Tx
-			want  nonceSlots
+			want  NonceSlots
 			three []uint64 // the first three nonces that are free together
 		}{
-			"nothing held":                  {nil, nonceSlots{First: 8, Count: 5}, []uint64{8, 9, 10}},
-			"behind what a node has":        {[]txmanager.Tx{txtest.Pending(7)}, nonceSlots{First: 8, Count: 4}, []uint64{8, 9, 10}},
-			"one given back":                {[]txmanager.Tx{txtest.Lent(7, txmanager.Recyclable, time.Minute)}, nonceSlots{First: 7, Count: 1, Reservation: "tx-7"}, []uint64{7, 8, 9}},
-			"the lowest of two":             {[]txmanager.Tx{txtest.Pending(4), txtest.Lent(5, txmanager.Recyclable, time.Minute), txtest.Pending(6), txtest.Lent(7, txmanager.Recyclable, time.Minute)}, nonceSlots{First: 5, Count: 1, Reservation: "tx-5"}, []uint64{5, 7, 8}},
-			"the window is full":            {[]txmanager.Tx{txtest.Pending(3), txtest.Pending(4), txtest.Pending(5), txtest.Pending(6), txtest.Lent(7, txmanager.Recyclable, time.Minute)}, nonceSlots{First: 7, Count: 1, Reservation: "tx-7"}, []uint64{7}},
-			"above one that is its owner's": {[]txmanager.Tx{txtest.Lent(5, txmanager.Reserved, time.Minute), txtest.Lent(6, txmanager.Recyclable, time.Minute)}, nonceSlots{First: 8, Count: 2}, nil},
-			"above one that is STUCK":       {[]txmanager.Tx{txtest.Stuck(5), txtest.Lent(6, txmanager.Recyclable, time.Minute)}, nonceSlots{First: 8, Count: 2}, nil},
-			"below one that is its owner's": {[]txmanager.Tx{txtest.Lent(5, txmanager.Recyclable, time.Minute), txtest.Lent(6, txmanager.Reserved, time.Minute)}, nonceSlots{First: 5, Count: 1, Reservation: "tx-5"}, []uint64{5}},
-			"its time is over":              {[]txmanager.Tx{txtest.Lent(5, txmanager.Recyclable, 0)}, nonceSlots{First: 8, Count: 2}, nil},
-			"somebody decided about it":     {[]txmanager.Tx{ordered}, nonceSlots{First: 8, Count: 2}, nil},
-			"used":                          {[]txmanager.Tx{txtest.UsedBy(txtest.Submitted(5))}, nonceSlots{First: 8, Count: 2}, nil},
-			"used, and a node has it":       {[]txmanager.Tx{txtest.UsedBy(txtest.Pending(5))}, nonceSlots{First: 8, Count: 2}, []uint64{8, 9}},
+			"nothing held":                  {nil, NonceSlots{First: 8, Count: 5}, []uint64{8, 9, 10}},
+			"behind what a node has":        {[]txmanager.Tx{txtest.Pending(7)}, NonceSlots{First: 8, Count: 4}, []uint64{8, 9, 10}},
+			"one given back":                {[]txmanager.Tx{txtest.Lent(7, txmanager.Recyclable, time.Minute)}, NonceSlots{First: 7, Count: 1, Reservation: "tx-7"}, []uint64{7, 8, 9}},
+			"the lowest of two":             {[]txmanager.Tx{txtest.Pending(4), txtest.Lent(5, txmanager.Recyclable, time.Minute), txtest.Pending(6), txtest.Lent(7, txmanager.Recyclable, time.Minute)}, NonceSlots{First: 5, Count: 1, Reservation: "tx-5"}, []uint64{5, 7, 8}},
+			"the window is full":            {[]txmanager.Tx{txtest.Pending(3), txtest.Pending(4), txtest.Pending(5), txtest.Pending(6), txtest.Lent(7, txmanager.Recyclable, time.Minute)}, NonceSlots{First: 7, Count: 1, Reservation: "tx-7"}, []uint64{7}},
+			"above one that is its owner's": {[]txmanager.Tx{txtest.Lent(5, txmanager.Reserved, time.Minute), txtest.Lent(6, txmanager.Recyclable, time.Minute)}, NonceSlots{First: 8, Count: 2}, nil},
+			"above one that is STUCK":       {[]txmanager.Tx{txtest.Stuck(5), txtest.Lent(6, txmanager.Recyclable, time.Minute)}, NonceSlots{First: 8, Count: 2}, nil},
+			"below one that is its owner's": {[]txmanager.Tx{txtest.Lent(5, txmanager.Recyclable, time.Minute), txtest.Lent(6, txmanager.Reserved, time.Minute)}, NonceSlots{First: 5, Count: 1, Reservation: "tx-5"}, []uint64{5}},
+			"its time is over":              {[]txmanager.Tx{txtest.Lent(5, txmanager.Recyclable, 0)}, NonceSlots{First: 8, Count: 2}, nil},
+			"somebody decided about it":     {[]txmanager.Tx{ordered}, NonceSlots{First: 8, Count: 2}, nil},
+			"used":                          {[]txmanager.Tx{txtest.UsedBy(txtest.Submitted(5))}, NonceSlots{First: 8, Count: 2}, nil},
+			"used, and a node has it":       {[]txmanager.Tx{txtest.UsedBy(txtest.Pending(5))}, NonceSlots{First: 8, Count: 2}, []uint64{8, 9}},
 		} {
 			w := txtest.StateOf(5, 8, c.held...)
 			if got := NextSlots(w); got != c.want {
@@ -61,14 +61,14 @@ func TestStrictRulesLeaveOneOpenNonce(t *testing.T) {
 		strict.Strict = true
 		for name, c := range map[string]struct {
 			held []txmanager.Tx
-			want nonceSlots
+			want NonceSlots
 		}{
-			"nothing open":                {nil, nonceSlots{First: 8, Count: 1}},
-			"one open":                    {[]txmanager.Tx{txtest.Pending(7)}, nonceSlots{First: 8}},
-			"a window from before":        {[]txmanager.Tx{txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)}, nonceSlots{First: 8}},
-			"one given back":              {[]txmanager.Tx{txtest.Lent(7, txmanager.Recyclable, time.Minute)}, nonceSlots{First: 7, Count: 1, Reservation: "tx-7"}},
-			"one given back above others": {[]txmanager.Tx{txtest.Pending(6), txtest.Lent(7, txmanager.Recyclable, time.Minute)}, nonceSlots{First: 8}},
-			"one given back below others": {[]txmanager.Tx{txtest.Lent(6, txmanager.Recyclable, time.Minute), txtest.UsedBy(txtest.Submitted(7))}, nonceSlots{First: 8}},
+			"nothing open":                {nil, NonceSlots{First: 8, Count: 1}},
+			"one open":                    {[]txmanager.Tx{txtest.Pending(7)}, NonceSlots{First: 8}},
+			"a window from before":        {[]txmanager.Tx{txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)}, NonceSlots{First: 8}},
+			"one given back":              {[]txmanager.Tx{txtest.Lent(7, txmanager.Recyclable, time.Minute)}, NonceSlots{First: 7, Count: 1, Reservation: "tx-7"}},
+			"one given back above others": {[]txmanager.Tx{txtest.Pending(6), txtest.Lent(7, txmanager.Recyclable, time.Minute)}, NonceSlots{First: 8}},
+			"one given back below others": {[]txmanager.Tx{txtest.Lent(6, txmanager.Recyclable, time.Minute), txtest.UsedBy(txtest.Submitted(7))}, NonceSlots{First: 8}},
 		} {
 			w := strict.BindWindow(txtest.StateOf(5, 8, c.held...))
 			if got := NextSlots(w); got != c.want {

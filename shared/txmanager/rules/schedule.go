@@ -17,10 +17,10 @@ func (r Rules) NextQuery(w txmanager.SubmitterState, k txmanager.Kind, chain txm
 	ok = w.SuspectedViolation != nil || w.IsFinalBlockReorged()
 	horizon := w.DatabaseTime().Add(r.PollSlack())
 	for _, t := range w.Open {
-		if !t.IsDueBy(horizon) && !r.IsRebroadcastDue(t, horizon) && !t.HasOpenAction() && !(k.MaySign() && r.IsBumpDue(t, w.DatabaseTime())) {
+		if !r.isQueryDue(t, k, horizon, w.DatabaseTime()) {
 			continue
 		}
-		q.SelfTransfer = q.SelfTransfer || (t.HasOpenAction() && k.MaySign())
+		q.SelfTransfer = q.SelfTransfer || t.Phase() == txmanager.AwaitingAction && k.MaySign()
 		ok = ok || t.State != txmanager.InFlight || (k.MaySign() && !w.Protected)
 		addReceipts(&q, t)
 		if t.Receipt != nil {
@@ -37,6 +37,11 @@ func (r Rules) NextQuery(w txmanager.SubmitterState, k txmanager.Kind, chain txm
 		q.Estimates = CallsToEstimate(w, chain)
 	}
 	return q, ok
+}
+
+// isQueryDue reports whether the chain must be asked about t before horizon.
+func (r Rules) isQueryDue(t txmanager.Tx, k txmanager.Kind, horizon, now time.Time) bool {
+	return t.IsDueBy(horizon) || r.IsRebroadcastDue(t, horizon) || t.Phase() == txmanager.AwaitingAction || k.MaySign() && r.IsBumpDue(t, now)
 }
 
 // addReceipts queries the receipt of every version of t.
@@ -110,73 +115,117 @@ type NextWork struct {
 	At         time.Time      // At this time; zero: nothing is due
 }
 
-// PlanNextWork plans the next task from the state that remains.
+// workPlanner collects what a submitter needs next.
+type workPlanner struct {
+	Rules
+	w    txmanager.SubmitterState
+	now  time.Time
+	next NextWork
+	bump *time.Time // when the first gas bump may be made
+}
+
+// PlanNextWork plans the next task from the state that remains: for each open nonce, from the
+// lowest up, then for the account as a whole, then for the queue.
 func (r Rules) PlanNextWork(w txmanager.SubmitterState) NextWork {
-	var d NextWork
-	acknowledged, held := true, false
-	var bump *time.Time // when the first gas bump may be made
+	p := workPlanner{Rules: r, w: w, now: w.DatabaseTime()}
+	blocked := w.Protected // or a lower nonce is neither held by a node nor signed now: nothing above it is signed
 	for i, t := range w.Open {
-		acknowledged = acknowledged && t.IsAcknowledged()
-		toSign := t.State == txmanager.InFlight || t.HasOpenAction()
-		bumpBy, bumps := r.BumpBy(t)
-		if bumps = bumps && !held && !w.Protected; bumps {
-			d.AdvanceNow = d.AdvanceNow || !bumpBy.After(w.DatabaseTime())
-			d.consider(txmanager.KindAdvance, &bumpBy)
-			bump = earlierOf(bump, bumpBy)
+		if !blocked {
+			p.planBump(t)
 		}
-		switch {
-		case toSign && (w.Protected || held): // in PROTECT nothing is signed; otherwise a lower one is not with a node yet
-			if len(t.Versions) > 0 {
-				d.consider(txmanager.KindReceipt, t.NextCheckAt)
-			}
-		case waitsForWindow(w, i):
-			d.consider(txmanager.KindAdvance, t.NextCheckAt)
-		case toSign && t.IsDueBy(w.DatabaseTime()):
-			d.AdvanceNow = true
-		case toSign:
-			d.consider(txmanager.KindAdvance, t.NextCheckAt)
-		case t.Sub == txmanager.Included:
-			d.consider(txmanager.KindConfirm, t.NextCheckAt)
-		default:
-			d.consider(txmanager.KindReceipt, t.NextCheckAt)
+		p.planCheck(i, blocked)
+		if !w.Protected {
+			p.planRebroadcast(t)
 		}
-		// Otherwise a gas bump is sent in place of the rebroadcast, even if the rebroadcast was
-		// due first.
-		resent := t.NextResubmitAt == nil || r.IsBumpBlocked(t) || !r.IsBumpDue(t, laterOf(w.DatabaseTime(), *t.NextResubmitAt))
-		if !w.Protected && resent && (t.State == txmanager.Submitted || (t.Sub == txmanager.Pending && (r.Resubmit || t.IsBroadcastClaimed()))) {
-			d.consider(txmanager.KindResubmit, t.NextResubmitAt)
-		}
-		held = held || !t.IsAcknowledged() && !(toSign && t.IsDueBy(w.DatabaseTime()))
+		blocked = blocked || !t.IsAcknowledged() && !(t.Phase().NeedsSigner() && t.IsDueBy(p.now))
 	}
-	if w.SuspectedViolation != nil && !w.Protected || w.IsFinalBlockReorged() || w.ForeignUnread {
-		next := w.DatabaseTime().Add(r.BlockTime)
-		if w.ForeignReadable {
-			next = w.DatabaseTime()
-		}
-		d.consider(txmanager.KindConfirm, &next)
+	p.planConfirmation()
+	p.planAllocation()
+	p.planExpiry()
+	if p.bump != nil && !p.bump.After(p.next.At.Add(r.PollSlack())) { // only an advance may sign
+		p.next.Kind = txmanager.KindAdvance
 	}
-	switch slot := NextSlots(w); {
-	case w.Protected || w.Suspended || slot.Count == 0 || !acknowledged && slot.Reservation == "":
-	case w.LowestDeferredUntil != nil && !hasOpenUpTo(w, *w.LowestDeferredUntil):
-		d.AdvanceNow = true
-	case len(w.Queue) == 0:
-		d.AdvanceNow = d.AdvanceNow || w.QueueMore
-	case IsQueueHeadDue(w, w.DatabaseTime()):
-		d.AdvanceNow = true
+	return p.next
+}
+
+// planBump plans t's next gas bump.
+func (p *workPlanner) planBump(t txmanager.Tx) {
+	if at, ok := p.BumpBy(t); ok {
+		p.next.AdvanceNow = p.next.AdvanceNow || !at.After(p.now)
+		p.next.consider(txmanager.KindAdvance, &at)
+		p.bump = earlierOf(p.bump, at)
+	}
+}
+
+// planCheck plans the next check of the open transaction at i.
+func (p *workPlanner) planCheck(i int, blocked bool) {
+	t := p.w.Open[i]
+	switch phase := t.Phase(); {
+	case phase.NeedsSigner() && blocked && len(t.Versions) == 0: // there is no receipt to look for
+	case phase.NeedsSigner() && blocked:
+		p.next.consider(txmanager.KindReceipt, t.NextCheckAt)
+	case waitsForWindow(p.w, i):
+		p.next.consider(txmanager.KindAdvance, t.NextCheckAt)
+	case phase.NeedsSigner() && t.IsDueBy(p.now):
+		p.next.AdvanceNow = true
+	case phase.NeedsSigner():
+		p.next.consider(txmanager.KindAdvance, t.NextCheckAt)
+	case phase == txmanager.AwaitingFinality:
+		p.next.consider(txmanager.KindConfirm, t.NextCheckAt)
 	default:
-		d.consider(txmanager.KindAdvance, w.Queue[0].NextCheckAt)
+		p.next.consider(txmanager.KindReceipt, t.NextCheckAt)
 	}
-	if mayExpire(w) {
-		d.AdvanceNow = d.AdvanceNow || w.ExpiredMore
-		d.consider(txmanager.KindAdvance, nextExpiryPoll(w))
+}
+
+// planRebroadcast plans t's next rebroadcast. A gas bump is sent in its place, even if the
+// rebroadcast was due first.
+func (p *workPlanner) planRebroadcast(t txmanager.Tx) {
+	sent := t.State == txmanager.Submitted || t.Sub == txmanager.Pending && (p.Resubmit || t.IsBroadcastClaimed())
+	if !sent || t.NextResubmitAt == nil {
+		return
 	}
-	if !w.Protected && !w.Suspended && NextSlots(w).Count > 0 {
-		d.consider(txmanager.KindAdvance, w.DeferredUntil)
+	if p.IsBumpBlocked(t) || !p.IsBumpDue(t, laterOf(p.now, *t.NextResubmitAt)) {
+		p.next.consider(txmanager.KindResubmit, t.NextResubmitAt)
 	}
-	if bump != nil && !bump.After(d.At.Add(r.PollSlack())) { // only an advance may sign
-		d.Kind = txmanager.KindAdvance
+}
+
+// planConfirmation plans the query that confirms or clears a suspected violation, sees a reorged
+// final block return, or reads foreign transactions.
+func (p *workPlanner) planConfirmation() {
+	if p.w.SuspectedViolation != nil && !p.w.Protected || p.w.IsFinalBlockReorged() || p.w.ForeignUnread {
+		at := p.now.Add(p.BlockTime)
+		if p.w.ForeignReadable {
+			at = p.now
+		}
+		p.next.consider(txmanager.KindConfirm, &at)
 	}
-	return d
+}
+
+// planAllocation plans the next nonce for the queue.
+func (p *workPlanner) planAllocation() {
+	w, slot := p.w, NextSlots(p.w)
+	if w.Protected || w.Suspended || slot.Count == 0 {
+		return
+	}
+	p.next.consider(txmanager.KindAdvance, w.DeferredUntil)
+	unacknowledged := slices.ContainsFunc(w.Open, func(t txmanager.Tx) bool { return !t.IsAcknowledged() })
+	switch {
+	case unacknowledged && slot.Reservation == "":
+	case w.LowestDeferredUntil != nil && !hasOpenUpTo(w, *w.LowestDeferredUntil), IsQueueHeadDue(w, p.now):
+		p.next.AdvanceNow = true
+	case len(w.Queue) == 0:
+		p.next.AdvanceNow = p.next.AdvanceNow || w.QueueMore
+	default:
+		p.next.consider(txmanager.KindAdvance, w.Queue[0].NextCheckAt)
+	}
+}
+
+// planExpiry plans the next validUntil.
+func (p *workPlanner) planExpiry() {
+	if mayExpire(p.w) {
+		p.next.AdvanceNow = p.next.AdvanceNow || p.w.ExpiredMore
+		p.next.consider(txmanager.KindAdvance, nextExpiryPoll(p.w))
+	}
 }
 
 // earlierOf is the earlier of two times; nil is no time.

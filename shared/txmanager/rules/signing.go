@@ -27,115 +27,168 @@ func OpenBelow(w txmanager.SubmitterState, ids []string) txmanager.SubmitterStat
 	return w
 }
 
+// signingStep is the plan for one open transaction.
+type signingStep struct {
+	job    *SigningJob
+	reason string // why it cannot be signed now
+	move   *txmanager.Transition
+	stop   bool // nothing above it is signed in this iteration
+}
+
+// signaturePlanner plans the signatures of one iteration.
+type signaturePlanner struct {
+	Rules
+	w       txmanager.SubmitterState
+	chain   txmanager.ChainConnector
+	v       txmanager.ChainObservation
+	answers map[string]HandlerResult
+	bumps   *gas.BumpPlanner
+	now     time.Time
+}
+
 // PlanSignatures collects the allocated nonces that need a version now: those never signed, and
-// those that a requested action or a gas bump replaces. Nothing is signed while any version has a
-// receipt: then the mined version decides. A transaction that cannot be signed now gets a
-// transition with the reason, and those above it wait.
+// those that a requested action or a gas bump replaces. A transaction that cannot be signed now
+// gets a transition with the reason. Nothing is signed above a nonce that no node holds and that is
+// not sent in this iteration.
 func (r Rules) PlanSignatures(w txmanager.SubmitterState, chain txmanager.ChainConnector, v txmanager.ChainObservation, answers map[string]HandlerResult) (jobs []SigningJob, moves []txmanager.Transition) {
 	if w.Protected {
 		return nil, nil
 	}
-	bumps := r.NewBumpPlanner(w, chain, v)
-	going := true // every lower nonce is held by a node, or is sent in this iteration
+	p := signaturePlanner{r, w, chain, v, answers, r.NewBumpPlanner(w, chain, v), w.DatabaseTime()}
 	for i, t := range w.Open {
-		job, reason := SigningJob{}, ""
-		if !going || waitsForWindow(w, i) {
+		if waitsForWindow(w, i) {
 			break
 		}
-		going = t.IsBroadcasting()
-		answer, asked := answers[t.ID]
-		if !answer.Stored && !HasNoReceipt(t, v) { // of bytes stored since the query, no node has a receipt yet
-			continue
+		step := p.plan(t)
+		if step.reason != "" {
+			step.move = p.wait(t, step.reason)
 		}
-		switch {
-		case t.IsExecutedElsewhere(), t.FillsLostNonce && len(t.Versions) == 0:
-			job, reason = r.placeholderVersion(t, v)
-		case t.AwaitsMark():
-			if t.IsExpired(w.DatabaseTime()) {
-				moves = append(moves, r.expireReservation(t, w))
-			}
-			continue
-		case t.RequestedAction == "" && len(t.Versions) == 0 && t.State == txmanager.InFlight && t.Forged != "":
-			moves, going = append(moves, r.replaceForged(t, w)), false
-			continue
-		case answer.Failed != "":
-			moves, going = append(moves, r.failHandler(t, answer.Failed, w)), false
-			continue
-		case answer.Stored:
-			continue
-		case t.NeedsHandlerCall() && !asked: // the handler call is claimed first
-			continue
-		case t.NeedsHandlerCall():
-			job, reason = HandlerVersion(t, answer)
-		case !t.HasOpenAction() && t.State == txmanager.InFlight && t.IsDueBy(w.DatabaseTime()):
-			job, reason = FirstVersion(t, chain)
-		case r.IsBumpDue(t, w.DatabaseTime()):
-			var move *txmanager.Transition
-			if job, move = r.planBump(bumps, t, w.DatabaseTime()); move != nil {
-				moves, going = append(moves, *move), going && move.To.State != txmanager.Stuck
-				continue
-			}
-		case !t.HasOpenAction(), t.RequestedAction == txmanager.ActionRebroadcast:
-			continue
-		case t.RequestedAction == txmanager.ActionCancel && r.AskBeforePlaceholder:
-			reason = "a cancel was asked for, and nonce.placeholder=ask: an operator must decide"
-		case t.RequestedAction == txmanager.ActionReplace && t.IsMadeElsewhere():
-			reason = "what a handler made, or the owner of a reservation, cannot be replaced by a higher fee: rebroadcast, or order a placeholder"
-		case t.RequestedAction == txmanager.ActionReplace && !t.IsPlaceholder(t.Hash()):
-			job, reason = r.replacementVersion(w.Bounds, t, chain, v)
-		default:
-			job, reason = r.placeholderVersion(t, v)
+		if step.move != nil {
+			moves = append(moves, *step.move)
 		}
-		switch {
-		case reason == "":
-			jobs, going = append(jobs, job), true
-		case t.State != txmanager.Stuck && t.RequestedAction == txmanager.ActionCancel && r.AskBeforePlaceholder:
-			moves = append(moves, txmanager.Transition{From: t.State, To: r.markStuck(t, w.DatabaseTime(), reason)})
-		case t.NeedsHandlerCall() && r.hasWaitedTooLong(t, w.DatabaseTime()):
-			moves = append(moves, txmanager.Transition{From: t.State, To: r.markStuck(t, w.DatabaseTime(), reason)})
-		case t.LastError != reason || len(t.Versions) == 0:
-			from := t.State
-			if t.NeedsHandlerCall() {
-				t = r.keepWaiting(t, answer, w.DatabaseTime())
-			}
-			t.LastError = reason
-			moves = append(moves, txmanager.Transition{From: from, To: r.WithNextCheck(t, w.DatabaseTime().Add(r.BlockTime))})
+		if step.job != nil {
+			jobs = append(jobs, *step.job)
+		}
+		if step.stop || step.job == nil && !t.IsBroadcasting() {
+			break
 		}
 	}
 	return jobs, moves
+}
+
+// plan plans what t's phase needs. Nothing is signed while any version has a receipt: then the
+// mined version decides.
+func (p *signaturePlanner) plan(t txmanager.Tx) signingStep {
+	answer, asked := p.answers[t.ID]
+	switch {
+	case !answer.Stored && !HasNoReceipt(t, p.v): // of bytes stored since the query, no node has a receipt yet
+		return signingStep{}
+	case t.IsExecutedElsewhere(), t.FillsLostNonce && len(t.Versions) == 0:
+		return stepOf(p.placeholderVersion(t, p.v))
+	case answer.Failed != "":
+		return p.replaceByPlaceholder(t, DecidedByHandler, answer.Failed)
+	case answer.Stored:
+		return signingStep{}
+	}
+	switch phase := t.Phase(); {
+	case phase == txmanager.AwaitingMark && t.IsExpired(p.now):
+		return signingStep{move: new(p.expireReservation(t, p.w))}
+	case (phase == txmanager.AwaitingHandler || phase == txmanager.AwaitingSignature) && t.Forged != "":
+		return p.replaceByPlaceholder(t, DecidedByMAC, t.Forged)
+	case phase == txmanager.AwaitingHandler && asked: // otherwise the handler call is claimed first
+		return stepOf(HandlerVersion(t, answer))
+	case phase == txmanager.AwaitingSignature && t.IsDueBy(p.now):
+		return stepOf(FirstVersion(t, p.chain))
+	case phase == txmanager.AwaitingAction:
+		return p.planAction(t)
+	case p.IsBumpDue(t, p.now):
+		return p.planBump(t)
+	}
+	return signingStep{}
+}
+
+func stepOf(job SigningJob, reason string) signingStep {
+	if reason != "" {
+		return signingStep{reason: reason}
+	}
+	return signingStep{job: &job}
+}
+
+// replaceByPlaceholder requests a placeholder for t, so that later transactions can proceed.
+func (p *signaturePlanner) replaceByPlaceholder(t txmanager.Tx, by, reason string) signingStep {
+	return signingStep{move: new(p.requestPlaceholder(t, by, reason, p.w)), stop: true}
+}
+
+// planAction plans the version that t's requested action needs.
+func (p *signaturePlanner) planAction(t txmanager.Tx) signingStep {
+	switch replace := t.RequestedAction == txmanager.ActionReplace; {
+	case t.RequestedAction == txmanager.ActionRebroadcast:
+		return signingStep{}
+	case t.RequestedAction == txmanager.ActionCancel && p.AskBeforePlaceholder:
+		return signingStep{reason: "a cancel was asked for, and nonce.placeholder=ask: an operator must decide"}
+	case replace && t.IsMadeElsewhere():
+		return signingStep{reason: "what a handler made, or the owner of a reservation, cannot be replaced by a higher fee: rebroadcast, or order a placeholder"}
+	case replace && !t.IsPlaceholder(t.Hash()):
+		return stepOf(p.replacementVersion(p.w.Bounds, t, p.chain, p.v))
+	}
+	return stepOf(p.placeholderVersion(t, p.v))
+}
+
+// wait is t's transition while it cannot be signed, or nil where nothing changes.
+func (p *signaturePlanner) wait(t txmanager.Tx, reason string) *txmanager.Transition {
+	from, handler := t.State, t.Phase() == txmanager.AwaitingHandler
+	switch {
+	case t.State != txmanager.Stuck && t.RequestedAction == txmanager.ActionCancel && p.AskBeforePlaceholder, handler && p.hasWaitedTooLong(t, p.now):
+		return &txmanager.Transition{From: from, To: p.markStuck(t, p.now, reason)}
+	case t.LastError == reason && len(t.Versions) > 0:
+		return nil
+	case handler:
+		t = p.keepWaiting(t, p.answers[t.ID], p.now)
+	}
+	t.LastError = reason
+	return &txmanager.Transition{From: from, To: p.WithNextCheck(t, p.now.Add(p.BlockTime))}
 }
 
 // PostponeBlocked plans the next check of transactions without bytes that wait for a lower one. It
 // lies far enough ahead that it is not overdue before the lower one is checked. Once all lower
 // ones are broadcasting, the check is due now.
 func (r Rules) PostponeBlocked(w txmanager.SubmitterState) (moves []txmanager.Transition) {
-	var held *txmanager.Tx // the lowest that is not broadcasting
-	now := w.DatabaseTime()
+	var blocker *txmanager.Tx // the lowest that is not broadcasting
 	for i, t := range w.Open {
-		before := t.NextCheckAt
-		switch {
-		case waitsForWindow(w, i):
-			if t.IsDueBy(now) {
-				t = r.WithNextCheck(t, now.Add(StuckPollBlocks*r.BlockTime))
-			}
-		case t.AwaitsMark(): // checked when its nonce is released for reuse, and when it expires
-			if t.IsDueBy(now) && !t.IsExpired(now) {
-				t = r.WithNextCheck(t, t.Reservation.Until)
-			}
-		case t.State != txmanager.InFlight || t.RequestedAction != "" && !t.FillsLostNonce || w.Protected:
-		case held == nil && t.LastError == "" && !t.IsDueBy(now):
-			t = r.WithNextCheck(t, now)
-		case held != nil && !held.IsDueBy(now) && t.IsDueBy(*held.NextCheckAt):
-			t = r.WithNextCheck(t, laterOf(*held.NextCheckAt, now.Add(StuckPollBlocks*r.BlockTime)))
-		}
-		if t.NextCheckAt != before {
+		if at := r.postponedCheck(w, i, blocker); at != nil {
+			t = r.WithNextCheck(t, *at)
 			moves = append(moves, txmanager.Transition{From: txmanager.InFlight, To: t})
 		}
-		if held == nil && !t.IsBroadcasting() {
-			held = &t
+		if blocker == nil && !t.IsBroadcasting() {
+			blocker = &t
 		}
 	}
 	return moves
+}
+
+// postponedCheck is the new time of the next check of the open transaction at i, or nil where it
+// stays.
+func (r Rules) postponedCheck(w txmanager.SubmitterState, i int, blocker *txmanager.Tx) *time.Time {
+	t, now := w.Open[i], w.DatabaseTime()
+	due, later := t.IsDueBy(now), now.Add(StuckPollBlocks*r.BlockTime)
+	switch phase := t.Phase(); {
+	case waitsForWindow(w, i):
+		if due {
+			return &later
+		}
+	case phase == txmanager.AwaitingMark: // checked when its nonce is released for reuse, and when it expires
+		if due && !t.IsExpired(now) {
+			return &t.Reservation.Until
+		}
+	case w.Protected, t.State != txmanager.InFlight, phase == txmanager.AwaitingAction && !t.FillsLostNonce:
+	case blocker == nil:
+		if t.LastError == "" && !due {
+			return &now
+		}
+	case !blocker.IsDueBy(now) && t.IsDueBy(*blocker.NextCheckAt):
+		return new(laterOf(*blocker.NextCheckAt, later))
+	}
+	return nil
 }
 
 func laterOf(a, b time.Time) time.Time {
@@ -215,22 +268,23 @@ func (r Rules) afterUnderpriced(t txmanager.Tx, head txmanager.Header, now time.
 	return t, true
 }
 
-// planBump is t's next version, or else t's transition: it is due again after an interval, with a
+// planBump plans t's next version, or else t's transition: it is due again after an interval, with a
 // reason if there is one, or an operator must decide.
-func (r Rules) planBump(b *gas.BumpPlanner, t txmanager.Tx, now time.Time) (SigningJob, *txmanager.Transition) {
-	next, reason, wanted := b.Next(t)
+func (p *signaturePlanner) planBump(t txmanager.Tx) signingStep {
+	next, reason, wanted := p.bumps.Next(t)
+	from := t.State
 	switch {
-	case wanted && reason == "" && r.AskBeforePlaceholder:
-		return SigningJob{}, &txmanager.Transition{From: t.State, To: r.markStuck(t, now, bumpNeedsOperator)}
+	case wanted && reason == "" && p.AskBeforePlaceholder:
+		return signingStep{move: &txmanager.Transition{From: from, To: p.markStuck(t, p.now, bumpNeedsOperator)}, stop: true}
 	case wanted && reason == "":
 		t.Gas = &next.Params
-		return SigningJob{Tx: t, Kind: next.Kind, Unsigned: buildUnsigned(t, next.Call), ExtraWei: next.ExtraWei}, nil
+		return signingStep{job: &SigningJob{Tx: t, Kind: next.Kind, Unsigned: buildUnsigned(t, next.Call), ExtraWei: next.ExtraWei}}
 	case wanted:
 		t.LastError = gas.BumpBlockedPrefix + reason
-	case r.IsBumpBlocked(t):
+	case p.IsBumpBlocked(t):
 		t.LastError = ""
 	}
-	return SigningJob{}, &txmanager.Transition{From: t.State, To: r.BumpLater(t, now)}
+	return signingStep{move: &txmanager.Transition{From: from, To: p.BumpLater(t, p.now)}}
 }
 
 // WithBumpedVersion is the version from WithVersion. For a gas bump, the STUCK timer continues

@@ -14,20 +14,16 @@ const decidedByTimeOut = "hooks"
 // first. An expired nonce is never allocated again, because its owner may have signed and sent
 // bytes elsewhere (H13).
 func (r Rules) expireReservation(t txmanager.Tx, w txmanager.SubmitterState) txmanager.Transition {
-	from, what := t.State, "was not marked in time"
+	what := "was not marked in time"
 	if t.Reservation.State == txmanager.Recyclable {
 		what = "was given back, and nobody took it in time"
 	}
 	reason := fmt.Sprintf("the nonce that was reserved for %s %s", t.Reservation.Owner, what)
-	if r.AskBeforePlaceholder {
-		return txmanager.Transition{From: from, To: r.markStuck(t, w.DatabaseTime(), reason+"; nonce.placeholder=ask: an operator must decide")}
-	}
-	t.RequestedAction, t.LastError = txmanager.ActionPlaceholder, reason
-	return txmanager.Transition{From: from, To: t, Decision: &txmanager.Decision{Action: txmanager.ActionPlaceholder, By: decidedByTimeOut, Reason: reason}}
+	return r.requestPlaceholder(t, decidedByTimeOut, reason, w)
 }
 
-// nonceSlots are the source of the next nonces.
-type nonceSlots struct {
+// NonceSlots are the source of the next nonces.
+type NonceSlots struct {
 	First       uint64
 	Count       int    // number of nonces
 	Reservation string // the transaction of the reservation that releases the nonce; "": the cursor advances
@@ -37,16 +33,16 @@ type nonceSlots struct {
 // it is the nonces from the cursor on. A gap below another nonce is filled first. It uses the time
 // of the load, so that one iteration always gets the same result; the commit checks the clock
 // again.
-func NextSlots(w txmanager.SubmitterState) nonceSlots {
+func NextSlots(w txmanager.SubmitterState) NonceSlots {
 	for _, t := range w.Open {
 		if t.IsReusable(w.Now) && mayReuseNonce(w) {
-			return nonceSlots{First: *t.Nonce, Count: 1, Reservation: t.ID}
+			return NonceSlots{First: *t.Nonce, Count: 1, Reservation: t.ID}
 		}
 		if !t.IsAcknowledged() {
 			break
 		}
 	}
-	return nonceSlots{First: w.NextNonce, Count: w.RoomInWindow()}
+	return NonceSlots{First: w.NextNonce, Count: w.RoomInWindow()}
 }
 
 // mayReuseNonce reports whether a released nonce may be bound again. A strict submitter may do so
@@ -55,11 +51,11 @@ func mayReuseNonce(w txmanager.SubmitterState) bool { return !w.Strict || len(w.
 
 // FreeSlots lists the lowest n nonces that are free now, or fewer. Released nonces come first, as
 // long as each lower nonce is acknowledged or itself released. Those from the cursor on follow.
-func FreeSlots(w txmanager.SubmitterState, n int) (all []nonceSlots) {
+func FreeSlots(w txmanager.SubmitterState, n int) (all []NonceSlots) {
 	whole := true // no nonce below the cursor blocks
 	for _, t := range w.Open {
 		if t.IsReusable(w.Now) && mayReuseNonce(w) {
-			all = append(all, nonceSlots{First: *t.Nonce, Count: 1, Reservation: t.ID})
+			all = append(all, NonceSlots{First: *t.Nonce, Count: 1, Reservation: t.ID})
 		} else if !t.IsAcknowledged() {
 			whole = false
 			break
@@ -70,7 +66,7 @@ func FreeSlots(w txmanager.SubmitterState, n int) (all []nonceSlots) {
 			if len(all) == n {
 				break
 			}
-			all = append(all, nonceSlots{First: w.NextNonce + uint64(i), Count: 1})
+			all = append(all, NonceSlots{First: w.NextNonce + uint64(i), Count: 1})
 		}
 	}
 	return all[:min(len(all), n)]

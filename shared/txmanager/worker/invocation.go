@@ -163,7 +163,7 @@ func (t *invocation) commitAndSend(ctx context.Context, v txmanager.ChainObserva
 func (t *invocation) hasSignaturesDue(txs []txmanager.Tx) bool {
 	return t.Kind.MaySign() && !t.State.Protected &&
 		slices.ContainsFunc(txs, func(x txmanager.Tx) bool {
-			return x.State == txmanager.InFlight || x.HasOpenAction() || t.Rules.IsBumpDue(x, t.State.DatabaseTime())
+			return x.Phase().NeedsSigner() || t.Rules.IsBumpDue(x, t.State.DatabaseTime())
 		})
 }
 

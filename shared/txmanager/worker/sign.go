@@ -232,7 +232,7 @@ func (t *invocation) signDueVersions(ctx context.Context, v txmanager.ChainObser
 // waitUnsigned plans a retry for the transaction of job, since the signer gave no answer.
 func (t *invocation) waitUnsigned(ctx context.Context, job rules.SigningJob, err error) txmanager.Transition {
 	from := job.Tx.State
-	if job.Tx.LastError = t.logUnsigned(ctx, job.Tx, err); job.Tx.NeedsHandlerCall() {
+	if job.Tx.LastError = t.logUnsigned(ctx, job.Tx, err); job.Tx.Phase() == txmanager.AwaitingHandler {
 		job.Tx.SubmitAttempts = 0 // the handler answered
 	}
 	if job.ExtraWei != nil { // meanwhile the present version is sent
