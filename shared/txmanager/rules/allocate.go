@@ -46,99 +46,125 @@ func AllocationBlockedReason(w txmanager.SubmitterState, unsettled []txmanager.T
 	case a.LatestCount < w.LowestOpenNonce(), v.Head.Number < w.FinalHead:
 		return "the node lags behind what is final"
 	}
-	for _, t := range unsettled {
-		if *t.Nonce < first && !t.IsAcknowledged() {
+	return unacknowledgedReason(unsettled, first)
+}
+
+// unacknowledgedReason is why nothing may be allocated from nonce n on: no node has acknowledged a
+// transaction below it.
+func unacknowledgedReason(open []txmanager.Tx, n uint64) string {
+	for _, t := range open {
+		if *t.Nonce < n && !t.IsAcknowledged() {
 			return fmt.Sprintf("an earlier transaction is %s: nothing goes ahead of it", t.State)
 		}
 	}
 	return ""
 }
 
+// allocator plans the queued intents of one submitter, in order.
+type allocator struct {
+	Rules
+	AllocationPlan
+	w         txmanager.SubmitterState
+	chain     txmanager.ChainConnector
+	v         txmanager.ChainObservation
+	estimates map[string]txmanager.Estimate
+	balance   gas.Balance
+	bounds    txmanager.Bounds
+	now       time.Time
+}
+
 // PlanAllocations plans queued transactions, in order, for the free nonce slots of w. It stops
 // when these are used up or a transaction has to wait. It rejects a transaction only where the
 // reason can never change.
 func (r Rules) PlanAllocations(w txmanager.SubmitterState, chain txmanager.ChainConnector, v txmanager.ChainObservation, estimates map[string]txmanager.Estimate) AllocationPlan {
-	p := AllocationPlan{slot: NextSlots(w), HeldBack: w.HeldBackSince}
-	balance, bounds := gas.BalanceOf(v, OpenWithout(w, p.slot.Reservation)), w.Bounds
+	a := allocator{Rules: r, w: w, chain: chain, v: v, estimates: estimates, bounds: w.Bounds, now: w.DatabaseTime()}
+	a.slot, a.HeldBack = NextSlots(w), w.HeldBackSince
+	a.balance = gas.BalanceOf(v, OpenWithout(w, a.slot.Reservation))
 	for _, t := range w.Queue {
-		if len(p.Allocations) == p.slot.Count {
-			return p
-		}
-		switch {
-		case p.PassedCallers[t.PresentCaller]:
-			continue
-		case t.HasExpired(w.DatabaseTime()):
-			p.Transitions = append(p.Transitions, expire(t))
-			continue
-		case t.Forged != "":
-			p.reject(t, t.Forged)
-			continue
-		case t.NoKey:
-			p.passOver(t, t.Unknown, w.DatabaseTime().Add(StuckPollBlocks*r.BlockTime))
-			continue
-		case t.Unchecked:
-			return p
-		case t.Unknown != "":
-			p.Wait(t, t.Unknown, w.DatabaseTime().Add(r.BlockTime))
-			return p
-		}
-		call, err := callOf(t, chain)
-		if err != nil {
-			p.reject(t, "the payload is no transaction: "+err.Error())
-			continue
-		}
-		if reason := r.forbiddenReason(bounds, t, call); reason != "" {
-			p.reject(t, reason)
-			continue
-		}
-		limit, verdict, reason := gas.LimitOf(call, estimates[t.ID], bounds.Gas)
-		switch {
-		case verdict == txmanager.Refused && len(w.Open)+len(p.Allocations) == 0 && v.OldestBlock() >= w.FinalHead:
-			p.reject(t, reason)
-			continue
-		case verdict == txmanager.Refused && len(w.Open)+len(p.Allocations) == 0:
-			p.Wait(t, "the node is behind the last final block", w.DatabaseTime().Add(r.BlockTime))
-			return p
-		case verdict == txmanager.Refused: // open transactions may change that
-			p.deferUntilNonce(t, max(p.nextNonce(), w.NextNonce)-1, "set aside until what is in flight has settled: "+reason)
-			continue
-		}
-		if own := r.OwnBoundReason(bounds, call, limit, v.Account); own != "" {
-			if !r.deferOrWait(&p, t, own, r.AfterBlocks(1, v.Head, w.DatabaseTime()), w.DatabaseTime()) {
-				return p
-			}
-			continue
-		}
-		if verdict == txmanager.Unknown && r.DeferAfter > 0 && t.DeferredAt != nil { // its earlier reason may still hold
-			p.passDeferred(t, t.LastError, w.DatabaseTime().Add(r.BlockTime))
-			continue
-		}
-		t.HeldBackSince, t.DeferredAt = nil, nil
-		if verdict == txmanager.Unknown {
-			p.Wait(t, "no gas estimate: "+reason, w.DatabaseTime().Add(r.BlockTime))
-			return p
-		}
-		params := r.ClampFees(bounds, r.FirstVersionFees(call, limit, v.Account), v.Account)
-		if reason := r.TooExpensiveReason(bounds, call, params, v.Account); reason != "" {
-			p.Wait(t, reason, r.AfterBlocks(1, v.Head, w.DatabaseTime()))
-			return p
-		}
-		if reason := bounds.FeesUsedUpReason(params.FeeWei()); reason != "" {
-			p.Wait(t, reason, w.DatabaseTime().Add(StuckPollBlocks*r.BlockTime))
-			return p
-		}
-		if short := balance.Reserve(params); short != nil {
-			p.Wait(t, "balance: the account cannot pay for it, what is in flight and a placeholder for each", w.DatabaseTime().Add(r.BlockTime))
-			return p
-		}
-		p.allocate(t, call, params)
-		bounds = bounds.WithFee(params.FeeWei())
-		if t.Handler != "" { // no nonce is bound above one without bytes
-			return p
+		if len(a.Allocations) == a.slot.Count || !a.planIntent(t) {
+			return a.AllocationPlan
 		}
 	}
-	p.Exhausted = len(p.Allocations) < p.slot.Count
-	return p
+	a.Exhausted = len(a.Allocations) < a.slot.Count
+	return a.AllocationPlan
+}
+
+// planIntent plans t. It reports whether the intents after t may be planned too.
+func (a *allocator) planIntent(t txmanager.Tx) (next bool) {
+	switch {
+	case a.PassedCallers[t.PresentCaller]:
+		return true
+	case t.HasExpired(a.now):
+		a.Transitions = append(a.Transitions, expire(t))
+		return true
+	case t.Forged != "":
+		return a.reject(t, t.Forged)
+	case t.NoKey:
+		return a.passOver(t, t.Unknown, a.now.Add(StuckPollBlocks*a.BlockTime))
+	case t.Unchecked:
+		return false
+	case t.Unknown != "":
+		return a.Wait(t, t.Unknown, a.now.Add(a.BlockTime))
+	}
+	call, err := callOf(t, a.chain)
+	if err != nil {
+		return a.reject(t, "the payload is no transaction: "+err.Error())
+	}
+	if reason := a.forbiddenReason(a.bounds, t, call); reason != "" {
+		return a.reject(t, reason)
+	}
+	limit, verdict, reason := gas.LimitOf(call, a.estimates[t.ID], a.bounds.Gas)
+	if verdict == txmanager.Refused {
+		return a.planRefused(t, reason)
+	}
+	if own := a.OwnBoundReason(a.bounds, call, limit, a.v.Account); own != "" {
+		return a.deferOrWait(&a.AllocationPlan, t, own, a.AfterBlocks(1, a.v.Head, a.now), a.now)
+	}
+	if verdict == txmanager.Unknown {
+		return a.planUnestimated(t, "no gas estimate: "+reason)
+	}
+	t.HeldBackSince, t.DeferredAt = nil, nil
+	return a.planPriced(t, call, limit)
+}
+
+// planRefused plans t, whose call the node refuses now. Open transactions, or a block that the node
+// does not have yet, may change that.
+func (a *allocator) planRefused(t txmanager.Tx, reason string) (next bool) {
+	switch alone := len(a.w.Open)+len(a.Allocations) == 0; {
+	case !alone:
+		return a.deferUntilNonce(t, max(a.nextNonce(), a.w.NextNonce)-1, "set aside until what is in flight has settled: "+reason)
+	case a.v.OldestBlock() >= a.w.FinalHead:
+		return a.reject(t, reason)
+	}
+	return a.Wait(t, "the node is behind the last final block", a.now.Add(a.BlockTime))
+}
+
+// planUnestimated plans t without a gas estimate. The earlier reason of a deferred intent may still
+// hold.
+func (a *allocator) planUnestimated(t txmanager.Tx, reason string) (next bool) {
+	if a.DeferAfter > 0 && t.DeferredAt != nil {
+		return a.passDeferred(t, t.LastError, a.now.Add(a.BlockTime))
+	}
+	t.HeldBackSince, t.DeferredAt = nil, nil
+	return a.Wait(t, reason, a.now.Add(a.BlockTime))
+}
+
+// planPriced allocates the next nonce to t, if blocks accept its fees now and the account and the
+// fees of the day can pay for it.
+func (a *allocator) planPriced(t txmanager.Tx, call txmanager.Call, limit uint64) (next bool) {
+	params := a.ClampFees(a.bounds, a.FirstVersionFees(call, limit, a.v.Account), a.v.Account)
+	if reason := a.TooExpensiveReason(a.bounds, call, params, a.v.Account); reason != "" {
+		return a.Wait(t, reason, a.AfterBlocks(1, a.v.Head, a.now))
+	}
+	if reason := a.bounds.FeesUsedUpReason(params.FeeWei()); reason != "" {
+		return a.Wait(t, reason, a.now.Add(StuckPollBlocks*a.BlockTime))
+	}
+	if short := a.balance.Reserve(params); short != nil {
+		return a.Wait(t, "balance: the account cannot pay for it, what is in flight and a placeholder for each", a.now.Add(a.BlockTime))
+	}
+	a.allocate(t, call, params)
+	a.bounds = a.bounds.WithFee(params.FeeWei())
+	return t.Handler == "" // no nonce is bound above one without bytes
 }
 
 // callOf is the call of t. A handler's call is unknown before its nonce is bound; until then the
@@ -171,29 +197,37 @@ func buildUnsigned(t txmanager.Tx, call txmanager.Call) txmanager.Unsigned {
 	}
 }
 
-func (p *AllocationPlan) reject(t txmanager.Tx, reason string) {
+// The methods below plan t's transition. They report whether the intents after t may be planned.
+
+// reject ends t: the reason can never change.
+func (p *AllocationPlan) reject(t txmanager.Tx, reason string) (next bool) {
 	t.State, t.Sub, t.LastError, t.NextCheckAt = txmanager.Failed, txmanager.Rejected, reason, nil
 	p.Transitions = append(p.Transitions, txmanager.Transition{From: txmanager.Queued, To: t})
+	return true
 }
 
 // Wait makes t and all later intents wait. A deferred intent keeps its reason.
-func (p *AllocationPlan) Wait(t txmanager.Tx, reason string, until time.Time) {
+func (p *AllocationPlan) Wait(t txmanager.Tx, reason string, until time.Time) (next bool) {
 	if t.NextCheckAt = &until; t.DeferredAt == nil {
 		t.LastError = reason
 	}
 	p.Transitions = append(p.Transitions, txmanager.Transition{From: txmanager.Queued, To: t})
 	p.Waiting = true
+	return false
 }
 
 // passOver makes t wait, but not the later intents: see [AfterCommit].
-func (p *AllocationPlan) passOver(t txmanager.Tx, reason string, until time.Time) {
+func (p *AllocationPlan) passOver(t txmanager.Tx, reason string, until time.Time) (next bool) {
 	t.LastError, t.NextCheckAt = reason, &until
 	p.Transitions = append(p.Transitions, txmanager.Transition{From: txmanager.Queued, To: t})
+	return true
 }
 
-func (p *AllocationPlan) deferUntilNonce(t txmanager.Tx, until uint64, reason string) {
+// deferUntilNonce makes t wait until a nonce is terminal.
+func (p *AllocationPlan) deferUntilNonce(t txmanager.Tx, until uint64, reason string) (next bool) {
 	t.LastError, t.DeferredUntilNonce, t.HeldBackSince, t.DeferredAt = reason, &until, nil, nil
 	p.Transitions = append(p.Transitions, txmanager.Transition{From: txmanager.Queued, To: t})
+	return true
 }
 
 // forbiddenReason is why the submitter's policy or callers no longer allow queued t, or "". A

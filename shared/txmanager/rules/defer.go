@@ -49,19 +49,16 @@ func nextExpiryPoll(w txmanager.SubmitterState) *time.Time {
 func (r Rules) deferOrWait(p *AllocationPlan, t txmanager.Tx, reason string, until, now time.Time) (passed bool) {
 	if r.DeferAfter == 0 {
 		t.HeldBackSince, t.DeferredAt = cmp.Or(t.HeldBackSince, &now), nil
-		p.Wait(t, reason, until)
-		return false
+		return p.Wait(t, reason, until)
 	}
 	t.HeldBackSince = p.holdBack(t, now)
 	if after := t.HeldBackSince.Add(r.DeferAfter); t.DeferredAt == nil && after.After(now) {
-		p.Wait(t, reason, *earlierOf(&until, after))
-		return false
+		return p.Wait(t, reason, *earlierOf(&until, after))
 	}
 	if t.DeferredAt == nil {
 		t.DeferredAt = &now
 	}
-	p.passDeferred(t, reason+"; deferred since "+t.DeferredAt.UTC().Format(time.RFC3339)+": intents of other callers go ahead of it, later ones of its caller do not", until)
-	return true
+	return p.passDeferred(t, reason+"; deferred since "+t.DeferredAt.UTC().Format(time.RFC3339)+": intents of other callers go ahead of it, later ones of its caller do not", until)
 }
 
 // maxHeldBack limits how many callers are kept in [txmanager.SubmitterState.HeldBackSince].
@@ -98,12 +95,12 @@ func (p *AllocationPlan) setHeldBack(change func(map[string]time.Time)) {
 }
 
 // passDeferred passes over t and the later intents of its caller.
-func (p *AllocationPlan) passDeferred(t txmanager.Tx, reason string, until time.Time) {
+func (p *AllocationPlan) passDeferred(t txmanager.Tx, reason string, until time.Time) (next bool) {
 	if p.PassedCallers == nil {
 		p.PassedCallers = make(map[string]bool)
 	}
 	p.PassedCallers[t.PresentCaller] = true
-	p.passOver(t, reason, until)
+	return p.passOver(t, reason, until)
 }
 
 // WaitAtHead makes the head of the queue wait for a reason that is not its own. Deferred intents

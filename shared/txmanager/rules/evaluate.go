@@ -78,25 +78,32 @@ func (r Rules) Evaluate(w txmanager.SubmitterState, q txmanager.ChainQuery, v tx
 // decide is t, the open transaction at i, in or out of PROTECT, with its broadcast claimed, or
 // STUCK. sent reports a claimed broadcast, and completed the action that it carries out.
 func (e *evaluator) decide(i int, t txmanager.Tx) (_ txmanager.Tx, sent bool, completed txmanager.Action) {
-	phase, protected := t.Phase(), e.w.Protected || e.opened != nil
-	switch {
+	switch phase := t.Phase(); {
 	case i == 0 && e.isConsumed(t):
 		t.State, t.Sub, t.LastError = txmanager.Protect, "", e.opened.Description
 		return e.WithNextCheck(t, e.now.Add(e.BlockTime)), false, ""
-	case phase == txmanager.AwaitingRelease && e.v.Account.LatestCount <= *t.Nonce && !isBeforeIncident(e.w, e.v): // a reorg freed the nonce
+	case phase == txmanager.AwaitingRelease && e.isFreed(t):
 		t.State, t.Sub, t.LastError = txmanager.Tracking, txmanager.Pending, ""
 		return t, false, ""
-	case phase == txmanager.AwaitingAction && t.RequestedAction == txmanager.ActionRebroadcast && !protected && e.blocker == nil && len(t.Versions) > 0:
+	case e.canRebroadcastOnRequest(t):
 		return ClaimBroadcast(restartBroadcasts(t, e.now), e.now), true, txmanager.ActionRebroadcast
 	case phase == txmanager.AwaitingDecision && len(t.Versions) == 0 && t.IsDueBy(e.now): // it has no version to query
 		return e.WithNextCheck(t, e.now.Add(StuckPollBlocks*e.BlockTime)), false, ""
 	case e.isPastStuckAfter(t, e.now):
 		return e.markStuck(t, e.now, "no receipt since the first broadcast for stuck.after"), false, ""
-	case protected || !e.isSendDue(t):
+	case e.isProtected() || !e.isSendDue(t):
 		return t, false, ""
 	}
 	t, sent = e.rebroadcast(t)
 	return t, sent, ""
+}
+
+// isProtected reports whether nothing may be sent: PROTECT is open, or opens now.
+func (e *evaluator) isProtected() bool { return e.w.Protected || e.opened != nil }
+
+// canRebroadcastOnRequest reports whether t's requested rebroadcast is claimed now.
+func (e *evaluator) canRebroadcastOnRequest(t txmanager.Tx) bool {
+	return t.Phase() == txmanager.AwaitingAction && t.RequestedAction == txmanager.ActionRebroadcast && len(t.Versions) > 0 && !e.isProtected() && e.blocker == nil
 }
 
 // isConsumed reports whether PROTECT opens now because a foreign transaction consumed t's nonce.
@@ -121,10 +128,11 @@ func (e *evaluator) rebroadcast(t txmanager.Tx) (_ txmanager.Tx, sent bool) {
 	return ClaimBroadcast(t, e.now), true
 }
 
-// isBeforeIncident reports whether v's head is below the block that opened the incident. v may
-// then predate what opened it.
-func isBeforeIncident(w txmanager.SubmitterState, v txmanager.ChainObservation) bool {
-	return w.Evidence != nil && v.Head.Number < w.Evidence.Block
+// isFreed reports whether a reorg freed t's nonce after PROTECT opened. A head below the block that
+// opened it may predate that.
+func (e *evaluator) isFreed(t txmanager.Tx) bool {
+	before := e.w.Evidence != nil && e.v.Head.Number < e.w.Evidence.Block
+	return !before && e.v.Account.LatestCount <= *t.Nonce
 }
 
 // CoversTx returns a predicate that reports whether the query asks about a transaction.

@@ -76,7 +76,7 @@ func (r Rules) PlanSignatures(w txmanager.SubmitterState, chain txmanager.ChainC
 	return jobs, moves
 }
 
-// plan plans what t's phase needs. Nothing is signed while any version has a receipt: then the
+// plan plans what t needs. Nothing is signed while any version has a receipt: then the
 // mined version decides.
 func (p *signaturePlanner) plan(t txmanager.Tx) signingStep {
 	answer, asked := p.answers[t.ID]
@@ -90,13 +90,18 @@ func (p *signaturePlanner) plan(t txmanager.Tx) signingStep {
 	case answer.Stored:
 		return signingStep{}
 	}
+	return p.planPhase(t, asked)
+}
+
+// planPhase plans what ends t's phase. asked reports that its handler was called.
+func (p *signaturePlanner) planPhase(t txmanager.Tx, asked bool) signingStep {
 	switch phase := t.Phase(); {
 	case phase == txmanager.AwaitingMark && t.IsExpired(p.now):
 		return signingStep{move: new(p.expireReservation(t, p.w))}
 	case (phase == txmanager.AwaitingHandler || phase == txmanager.AwaitingSignature) && t.Forged != "":
 		return p.replaceByPlaceholder(t, DecidedByMAC, t.Forged)
 	case phase == txmanager.AwaitingHandler && asked: // otherwise the handler call is claimed first
-		return stepOf(HandlerVersion(t, answer))
+		return stepOf(HandlerVersion(t, p.answers[t.ID]))
 	case phase == txmanager.AwaitingSignature && t.IsDueBy(p.now):
 		return stepOf(FirstVersion(t, p.chain))
 	case phase == txmanager.AwaitingAction:
