@@ -209,15 +209,10 @@ func beginSingleCommit(ctx context.Context, w *session.Service, s txmanager.Subm
 // commitAndRelease releases the lease in the same transaction, even if the rerun flag is set. The
 // advance that follows does everything that is due.
 func (h *singleCommitSession) commitAndRelease(ctx context.Context, wr txmanager.Commit) (txmanager.CommitResult, error) {
-	wr.Lease, wr.LeaseEnd, wr.Fees = h.State.Lease, txmanager.ReleaseAnyway, gas.FeeUses(h.State, wr)
-	began := time.Now()
-	done, err := h.Store.Commit(ctx, wr)
-	if err != nil {
-		return done, fmt.Errorf("write for %s: %w", h.State.Submitter(), err)
-	}
-	h.NoteCommit(ctx, began, wr, done)
-	h.written, h.State.Lease.Token = true, done.Token
-	return done, nil
+	wr.LeaseEnd = txmanager.ReleaseAnyway
+	done, err := h.Commit(ctx, wr)
+	h.written = err == nil
+	return done, err
 }
 
 // end releases the lease unless a commit did so, and enqueues an advance. If it cannot enqueue, it

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 )
 
@@ -137,6 +138,23 @@ func (t *Session) ReleaseAfterFailure(ctx context.Context) {
 	if err != nil {
 		t.Log.WarnContext(ctx, "lease not given back: it will run out", append(t.LogAttrs(), "error", err.Error())...)
 	}
+}
+
+// Commit writes w under the fence and applies what was written to t.State.
+func (t *Session) Commit(ctx context.Context, w txmanager.Commit) (txmanager.CommitResult, error) {
+	w.Lease, w.Fees = t.State.Lease, gas.FeeUses(t.State, w)
+	began := time.Now()
+	bound, cancel := t.Timing.Lease.WriteContext(ctx, w.Lease)
+	defer cancel()
+	written, err := t.Store.Commit(bound, w)
+	if err != nil {
+		return written, fmt.Errorf("write for %s: %w", t.State.Submitter(), err)
+	}
+	t.NoteCommit(ctx, began, w, written)
+	if t.State = rules.AfterCommit(t.State, rules.OnlyBound(w, written)); written.Released {
+		t.State.Lease.Token = written.Token
+	}
+	return written, nil
 }
 
 // Query queries the chain once, within the lease.

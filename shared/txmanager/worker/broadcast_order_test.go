@@ -143,7 +143,7 @@ func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 	} {
 		txtest.Frozen(t, func(t *testing.T) {
 			tn, log, _ := iterationOf(c.work(), c.inProcess, txmanager.SendAccepted)
-			if _, err := tn.iterate(t.Context()); err != nil {
+			if _, err := tn.iterate(t.Context(), false); err != nil {
 				t.Fatalf("%s: %v", c.name, err)
 			}
 			if got := strings.Join(log.sent, " "); got != c.want || len(log.unclaimed) > 0 {
@@ -153,7 +153,7 @@ func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 		txtest.Frozen(t, func(t *testing.T) {
 			tn, log, _ := iterationOf(c.work(), c.inProcess, txmanager.SendAccepted)
 			log.failClaims = true
-			if _, err := tn.iterate(t.Context()); !errors.Is(err, errNotCommitted) || len(log.sent) > 0 {
+			if _, err := tn.iterate(t.Context(), false); !errors.Is(err, errNotCommitted) || len(log.sent) > 0 {
 				t.Errorf("%s, whose commit fails: got %v, sent %q; want that error, and nothing sent", c.name, err, log.sent)
 			}
 		})
@@ -166,7 +166,7 @@ func TestBytesThatTheCommitDidNotBindAreNotBroadcast(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		tn, log, _ := iterationOf(txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "pay"), txtest.Queued(2, "pay")), true, txmanager.SendAccepted)
 		log.allocated = 1
-		if _, err := tn.iterate(t.Context()); err != nil {
+		if _, err := tn.iterate(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Join(log.sent, " "); got != "s\x05" || len(log.unclaimed) > 0 {

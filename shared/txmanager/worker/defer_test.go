@@ -15,7 +15,7 @@ func TestAnIterationCommitsTheHeldBackTimes(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(2, 5), txtest.Of("a", txtest.Queued(1, "pay")))
 		w.HeldBackSince = map[string]time.Time{"a": txtest.DbNow, "b": txtest.DbNow}
 		tn, _, _ := iterationOf(w, true, txmanager.SendAccepted)
-		if _, err := tn.iterate(t.Context()); err != nil {
+		if _, err := tn.iterate(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
 		if _, kept := tn.State.HeldBackSince["a"]; kept || len(tn.State.HeldBackSince) != 1 {

@@ -30,8 +30,8 @@ func TestH26NothingIsSentAheadOfAHandler(t *testing.T) {
 		made.Handler = "pay-out"
 		w := txtest.Queue(txtest.StateOf(2, 5), made, txtest.Queued(2, "pay"))
 		worker := &Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: signsHere{}, Handlers: map[string]txmanager.Handler{"pay-out": nil}}
-		tn := queried(invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w}))
-		p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)))
+		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+		p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true)
 		if ids := (txmanager.Commit{Allocations: p.Allocations}).SignedIDs(); len(ids) != 0 || len(p.Allocations) != 1 {
 			t.Errorf("allocated %s: got %v signed and sent in the same round, want nonce 5 alone, without bytes", outline(p), ids)
 		}
@@ -58,16 +58,16 @@ func TestH26NothingIsSignedAheadOfWhatCodeDecided(t *testing.T) {
 				v := txtest.ViewOf(tn.State, txtest.Block('a', 100))
 				v.SelfTransfer = txmanager.Estimate{Outcome: txmanager.Done, Gas: 21_000}
 				j := rules.Evaluation{After: tn.State.Open}
-				tn.resolveStuck(t.Context(), &j)
+				decided := tn.resolveStuck(t.Context(), &j)
 				tn.State.Open = j.After
-				if _, err := tn.signDueVersions(t.Context(), v); err != nil {
+				if _, _, err := tn.signDueVersions(t.Context(), v, decided); err != nil {
 					t.Errorf("%s above nonce 5, STUCK, about which code says %s: got %v, want nobody asked", name, order, err)
 				}
 			}
 		}
 		free := txtest.StateOf(2, 7, txtest.Pending(5), txtest.Bare(6))
 		tn := invocationBy(&Worker{Service: session.Service{Rules: rulesOf(3), Timing: testTiming}, Signer: refusingSigner{}}, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: free})
-		if _, err := tn.signDueVersions(t.Context(), txtest.ViewOf(free, txtest.Block('a', 100))); err == nil {
+		if _, _, err := tn.signDueVersions(t.Context(), txtest.ViewOf(free, txtest.Block('a', 100)), nil); err == nil {
 			t.Error("above what a node holds: got nobody asked, want nonce 6 signed")
 		}
 	})

@@ -45,8 +45,8 @@ func TestH26NothingIsAllocatedAboveWhatIsStuck(t *testing.T) {
 		w.Open = j.Open()
 		v.Account.LatestCount = w.LowestOpenNonce()
 		blocked := slices.ContainsFunc(w.Open, func(x txmanager.Tx) bool { return x.State != txmanager.Tracking })
-		tn := queried(invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w}))
-		got := len(tn.planUnsigned(context.Background(), v).Allocations)
+		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+		got := len(tn.planUnsigned(context.Background(), v, true).Allocations)
 		want := min(w.RoomInWindow(), len(w.Queue))
 		if blocked {
 			want = 0

@@ -76,10 +76,10 @@ func TestMissingHandlerEndsStuck(t *testing.T) {
 			w.Now = w.Now.Add(time.Since(start))
 			w.Open[0].NextCheckAt = nil
 			tn := invocationBy(&Worker{Service: session.Service{Rules: r, Timing: testTiming}}, session.Session{State: w})
-			answers, ok, err := tn.callHandlers(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)))
+			answers, outdated, err := tn.callHandlers(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)))
 			_, moves := r.PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), answers)
-			if err != nil || !ok || len(moves) != 1 {
-				t.Fatalf("after %v more: got %v, %v, %+v; want one move", step.after, ok, err, moves)
+			if err != nil || outdated || len(moves) != 1 {
+				t.Fatalf("after %v more: got %v, %v, %+v; want one move", step.after, outdated, err, moves)
 			}
 			gone = moves[0].To
 			if gone.State != step.want || gone.SubmitAttempts != 2 || gone.LastError != "no handler wage in this process" || gone.IsDueBy(w.DatabaseTime()) {
@@ -111,10 +111,10 @@ func TestNoNonceIsBoundForAMissingHandler(t *testing.T) {
 		} {
 			w := txtest.Queue(txtest.StateOf(c.window, 5), c.queue...)
 			worker := &Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: signsHere{}, Handlers: c.has}
-			tn := queried(invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w}))
+			tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
 			v := txtest.ViewOf(w, txtest.Block('a', 100))
 			v.Estimates = make([]txmanager.Estimate, len(rules.CallsToEstimate(w, tn.Chain)))
-			p := tn.planUnsigned(t.Context(), v)
+			p := tn.planUnsigned(t.Context(), v, true)
 			if got := outline(p); got != c.want {
 				t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 			}

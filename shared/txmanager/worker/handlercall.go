@@ -21,32 +21,33 @@ type handlerCall struct {
 	session     *invocation
 	tx          txmanager.Tx
 	observation txmanager.ChainObservation
+	outdated    bool                // storing that version found a row that another writer changed
 	signed      rules.HandlerResult // the version signed during the call; signed.stored: there is one
 }
 
 // callHandlers calls the handler that is due, if any. It first stores a claim of the call. A
-// handler without an answer after too many calls has failed. ok is false where another writer
-// changed the row meanwhile.
-func (t *invocation) callHandlers(ctx context.Context, v txmanager.ChainObservation) (answers map[string]rules.HandlerResult, ok bool, err error) {
+// handler without an answer after too many calls has failed. outdated reports that another writer
+// changed a row meanwhile; without answers, that the handler was not called for it.
+func (t *invocation) callHandlers(ctx context.Context, v txmanager.ChainObservation) (answers map[string]rules.HandlerResult, outdated bool, err error) {
 	x, due := rules.NextHandlerCall(t.State)
 	if !due || t.State.Protected {
-		return nil, true, nil
+		return nil, false, nil
 	}
 	if x.SubmitAttempts >= maxHandlerCalls {
 		reason := fmt.Sprintf("handler %s: asked %d times without an answer", x.Handler, x.SubmitAttempts)
-		return map[string]rules.HandlerResult{x.ID: {Failed: reason}}, true, nil
+		return map[string]rules.HandlerResult{x.ID: {Failed: reason}}, false, nil
 	}
 	if x.Forged != "" {
-		return nil, true, nil // PlanSignatures requests a placeholder for it
+		return nil, false, nil // PlanSignatures requests a placeholder for it
 	}
 	if reason := cmp.Or(x.Unknown, t.worker.missingHandlerReason(x)); reason != "" {
-		return map[string]rules.HandlerResult{x.ID: {Wait: reason}}, true, nil
+		return map[string]rules.HandlerResult{x.ID: {Wait: reason}}, false, nil
 	}
 	if x.SubmitAttempts++; x.FirstSubmitAt == nil {
 		x.FirstSubmitAt = new(t.State.DatabaseTime())
 	}
-	if _, err := t.commit(ctx, txmanager.Commit{Transitions: []txmanager.Transition{{From: txmanager.InFlight, To: x}}}, false); err != nil || t.outdated {
-		return nil, false, err
+	if out, err := t.commit(ctx, txmanager.Commit{Transitions: []txmanager.Transition{{From: txmanager.InFlight, To: x}}}, false); err != nil || out.outdated {
+		return nil, out.outdated, err
 	}
 	k := handlerCall{session: t, tx: x, observation: v}
 	m, err := k.callHandler(ctx)
@@ -54,7 +55,7 @@ func (t *invocation) callHandlers(ctx context.Context, v txmanager.ChainObservat
 		return nil, false, err
 	}
 	m.Asked = true
-	return map[string]rules.HandlerResult{x.ID: m}, true, nil
+	return map[string]rules.HandlerResult{x.ID: m}, k.outdated, nil
 }
 
 // callHandler calls the handler and checks its result. An error says nothing about the handler: it
@@ -198,9 +199,11 @@ func (k *handlerCall) signForHandler(ctx context.Context, c txmanager.Call) (s t
 	}
 	k.session.CrashPoint("version_signed")
 	version := txmanager.Version{Tx: rules.WithVersion(job.Tx, job.Kind, s, k.session.State.DatabaseTime()), From: txmanager.InFlight, Kind: job.Kind, Signed: s}
-	if _, err := k.session.commit(ctx, txmanager.Commit{Versions: []txmanager.Version{version}}, false); err != nil {
+	out, err := k.session.commit(ctx, txmanager.Commit{Versions: []txmanager.Version{version}}, false)
+	if err != nil {
 		return s, nil, err
 	}
+	k.outdated = out.outdated
 	k.session.CrashPoint("version_stored")
 	m.Signed, m.Stored = &s, true
 	k.signed = m

@@ -28,8 +28,8 @@ func TestFailedSigningMakesTheRightTransactionWait(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "junk"), txtest.Queued(2, "pay"))
 		worker := &Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: noSigner{}}
-		tn := queried(invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w}))
-		p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)))
+		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+		p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true)
 		var moved []string
 		for _, m := range p.Transitions {
 			moved = append(moved, m.To.ID)

@@ -12,10 +12,10 @@ import (
 const decidedByCode = "StuckResolution"
 
 // resolveStuck calls the StuckResolution for each STUCK transaction. Its answer becomes a
-// requested action, which the next iteration carries out.
-func (t *invocation) resolveStuck(ctx context.Context, j *rules.Evaluation) {
+// requested action, which the next iteration carries out. It returns the ids that it decided about.
+func (t *invocation) resolveStuck(ctx context.Context, j *rules.Evaluation) (decided []string) {
 	if t.worker.Resolution == nil {
-		return
+		return nil
 	}
 	for i, x := range j.After {
 		if x.State != txmanager.Stuck || x.RequestedAction != "" || t.State.Protected {
@@ -33,8 +33,9 @@ func (t *invocation) resolveStuck(ctx context.Context, j *rules.Evaluation) {
 		x.RequestedAction, x.NextCheckAt = action, new(t.State.DatabaseTime())
 		j.After[i] = x
 		j.AddDecision(x, txmanager.Decision{Action: action, By: decidedByCode, Reason: reason})
-		t.decided = append(t.decided, x.ID)
+		decided = append(decided, x.ID)
 	}
+	return decided
 }
 
 // callResolution treats a panic of the code as [txmanager.ActionWait].

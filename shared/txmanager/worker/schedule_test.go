@@ -63,7 +63,7 @@ func TestBlockedTransactionIsNotOverdue(t *testing.T) {
 		}
 		w = txtest.StateOf(2, 7, txtest.Stuck(5), waiting("", past))
 		tn := invocationBy(&Worker{Service: session.Service{Rules: r, Timing: testTiming}}, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindReceipt, State: w})
-		if p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100))); len(p.Transitions) != 1 || !p.Transitions[0].To.NextCheckAt.Equal(far) {
+		if p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), false); len(p.Transitions) != 1 || !p.Transitions[0].To.NextCheckAt.Equal(far) {
 			t.Errorf("a look by receipt: got %+v, want it planned too", p.Transitions)
 		}
 	})

@@ -66,11 +66,13 @@ func (t *invocation) signParallelism(s txmanager.Signer) int {
 	return t.worker.Limits.SignParallel
 }
 
-// planUnsigned plans the allocated nonces without bytes, then the queue.
-func (t *invocation) planUnsigned(ctx context.Context, v txmanager.ChainObservation) rules.AllocationPlan {
-	held := t.Rules.PostponeBlocked(t.State)
-	p := t.planQueue(ctx, v)
-	p.Transitions = append(held, p.Transitions...)
+// planUnsigned plans the allocated nonces without bytes. With queue, it then plans the queue.
+func (t *invocation) planUnsigned(ctx context.Context, v txmanager.ChainObservation, queue bool) (p rules.AllocationPlan) {
+	postponed := t.Rules.PostponeBlocked(t.State)
+	if queue && len(t.State.Queue) > 0 && rules.NextSlots(t.State).Count > 0 {
+		p = t.planQueue(ctx, v)
+	}
+	p.Transitions = append(postponed, p.Transitions...)
 	return p
 }
 
@@ -79,9 +81,6 @@ func (t *invocation) planUnsigned(ctx context.Context, v txmanager.ChainObservat
 // signed bytes might be seen outside.
 func (t *invocation) planQueue(ctx context.Context, v txmanager.ChainObservation) rules.AllocationPlan {
 	w := t.State
-	if !t.queueQueried || len(w.Queue) == 0 || rules.NextSlots(w).Count == 0 {
-		return rules.AllocationPlan{}
-	}
 	var p rules.AllocationPlan
 	reason := rules.AllocationBlockedReason(w, w.Open, v)
 	if seen := rules.FindViolation(w, v); reason == "" && seen != nil {
@@ -182,17 +181,19 @@ func (t *invocation) logUnsigned(ctx context.Context, x txmanager.Tx, err error)
 
 // signDueVersions signs the versions that are due, in nonce order, and stores them before they are
 // used. A transaction that cannot be signed waits, and so do those above it.
-func (t *invocation) signDueVersions(ctx context.Context, v txmanager.ChainObservation) (ids []string, err error) {
+// decided are the ids about which the StuckResolution decided now: the next iteration carries that
+// out. outdated reports that another writer changed a row.
+func (t *invocation) signDueVersions(ctx context.Context, v txmanager.ChainObservation, decided []string) (ids []string, outdated bool, err error) {
 	if !t.Kind.MaySign() {
-		return nil, nil
+		return nil, false, nil
 	}
 	var w txmanager.Commit
 	t.checkOpen(ctx)
-	answers, ok, err := t.callHandlers(ctx, v)
-	if err != nil || !ok {
-		return nil, err
+	answers, outdated, err := t.callHandlers(ctx, v)
+	if err != nil || outdated && answers == nil {
+		return nil, outdated, err
 	}
-	jobs, moves := t.Rules.PlanSignatures(rules.OpenBelow(t.State, t.decided), t.Chain, v, answers)
+	jobs, moves := t.Rules.PlanSignatures(rules.OpenBelow(t.State, decided), t.Chain, v, answers)
 	w.Transitions = moves
 	for id, answer := range answers {
 		if answer.Stored && answer.Failed == "" {
@@ -207,7 +208,7 @@ func (t *invocation) signDueVersions(ctx context.Context, v txmanager.ChainObser
 		return signer.Sign(ctx, t.State.Submitter(), jobs[i].Unsigned)
 	})
 	if errors.Is(err, lease.ErrFenced) {
-		return nil, err
+		return nil, false, err
 	}
 	for i, s := range signed {
 		job := jobs[i]
@@ -221,12 +222,12 @@ func (t *invocation) signDueVersions(ctx context.Context, v txmanager.ChainObser
 		w.Transitions = append(w.Transitions, t.waitUnsigned(ctx, jobs[len(signed)], err))
 	}
 	if w.Empty() {
-		return ids, nil
+		return ids, outdated, nil
 	}
 	t.CrashPoint("version_signed")
-	_, err = t.commit(ctx, w, false)
+	out, err := t.commit(ctx, w, false)
 	t.CrashPoint("version_stored")
-	return ids, err
+	return ids, out.outdated, err
 }
 
 // waitUnsigned plans a retry for the transaction of job, since the signer gave no answer.
@@ -243,12 +244,12 @@ func (t *invocation) waitUnsigned(ctx context.Context, job rules.SigningJob, err
 
 // broadcast sends the stored bytes of the transactions ids, in nonce order, and records each
 // answer of the node. The broadcasts of those in again were claimed as repeats.
-func (t *invocation) broadcast(ctx context.Context, ids, again []string, head txmanager.Header) (released bool, err error) {
+func (t *invocation) broadcast(ctx context.Context, ids, again []string, head txmanager.Header) (out outcome, err error) {
 	txs := openByID(t.State, ids)
 	raws := make([][]byte, len(txs))
 	for i, x := range txs {
 		if raws[i] = x.Raw; len(x.Raw) == 0 { // the store omits bytes only where nothing is sent
-			return false, fmt.Errorf("transaction %s is to be sent, and its bytes were not loaded", x.ID)
+			return out, fmt.Errorf("transaction %s is to be sent, and its bytes were not loaded", x.ID)
 		}
 	}
 	t.CrashPoint("sending")
@@ -259,7 +260,7 @@ func (t *invocation) broadcast(ctx context.Context, ids, again []string, head tx
 		return nil
 	})
 	if err != nil {
-		return false, err
+		return out, err
 	}
 	t.CrashPoint("sent")
 	t.resolveNonceTooLow(ctx, txs, results)

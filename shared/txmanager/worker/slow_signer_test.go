@@ -57,8 +57,8 @@ func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 		}
 		w := txtest.Queue(txtest.StateOf(window, 5), queue8...)
 		worker := &Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Limits: Limits{SignTimeout: 5 * time.Second}, Signer: slow{2 * time.Second, true, &asked}}
-		tn := queried(invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w}))
-		p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)))
+		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+		p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true)
 		if len(asked) != 3 || len(p.Allocations) != 3 || len(p.Transitions) != 0 {
 			t.Errorf("of 8, by 2 s each, 5 s at most: got nonces %v asked for, %s; want the first 3, allocated with their bytes, and nothing said of the rest", asked, outline(p))
 		}
@@ -76,7 +76,7 @@ func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 		w := txtest.StateOf(window, 5+window, held...)
 		worker := &Worker{Service: session.Service{Store: stores{writes: &writes}, Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Limits: Limits{SignTimeout: 5 * time.Second}, Signer: slow{2 * time.Second, false, &asked}}
 		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
-		ids, err := tn.signDueVersions(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)))
+		ids, _, err := tn.signDueVersions(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
 		if err != nil || len(asked) != 3 || len(ids) != 3 || len(writes) != 1 || len(writes[0].Versions) != 3 || len(writes[0].Transitions) != 0 {
 			t.Errorf("of 8, by 2 s each, 5 s at most: got nonces %v asked for, %v to be sent, %v; want the first 3, stored in one write", asked, ids, err)
 		}
@@ -130,7 +130,7 @@ func (c *crowd) signs(t *testing.T, l Limits, bound bool) (nonces []uint64) {
 		}
 		w := txtest.StateOf(window, 5+window, held...)
 		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
-		if _, err := tn.signDueVersions(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100))); err != nil {
+		if _, _, err := tn.signDueVersions(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, v := range writes[0].Versions {
@@ -143,8 +143,8 @@ func (c *crowd) signs(t *testing.T, l Limits, bound bool) (nonces []uint64) {
 		all = append(all, txtest.Queued(seq+1, "pay"))
 	}
 	w := txtest.Queue(txtest.StateOf(window, 5), all...)
-	tn := queried(invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w}))
-	for _, a := range tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100))).Allocations {
+	tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+	for _, a := range tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true).Allocations {
 		if a.Signed == nil || uint64(a.Signed.Raw[0]) != a.Nonce {
 			t.Errorf("nonce %d: got other bytes than those that were signed for it", a.Nonce)
 		}
