@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/quorum"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -153,7 +154,7 @@ func (a *App) startsWhereTheChainIs(r *http.Request, reg store.Registration) err
 	if err == nil && known.StartNonce == int64(reg.StartNonce) { // a repeated registration: the count has moved on since
 		return nil
 	}
-	acc, err := txmanager.AgreedAccount(r.Context(), chain, reg.Submitter)
+	acc, err := quorum.AgreedAccount(r.Context(), chain, reg.Submitter)
 	switch {
 	case errors.Is(err, txmanager.ErrNoQuorum):
 		return web.UnavailableBecause(err, "the chain's nodes do not agree on the account; nothing was registered: see docs/nodes.md, and ask again")

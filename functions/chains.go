@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/worker"
 )
 
 // servedChain is a chain that the deployment serves, with its settings.
@@ -23,7 +24,7 @@ type servedChain struct {
 	connector // nil in a function that queries no node
 
 	nodes  *nodes.Connector // nil: the chain has one node
-	worker *txmanager.Worker
+	worker *worker.Worker
 }
 
 // connector queries a chain through one node or several.
@@ -126,10 +127,10 @@ func (a *App) watchNode(chain uint64) func(context.Context, string, nodes.Sighti
 }
 
 // openWorkers makes a copy of the worker template for each chain.
-func (a *App) openWorkers(like txmanager.Worker) {
+func (a *App) openWorkers(like worker.Worker) {
 	for _, c := range a.chains {
 		one := like
-		one.Rules = rules(a.config, c.ServedChain)
+		one.Rules = chainRules(a.config, c.ServedChain)
 		c.worker = &one
 	}
 }
@@ -161,7 +162,7 @@ func (a *App) chainOf(s txmanager.Submitter) (txmanager.ChainConnector, error) {
 }
 
 // workerOf returns the worker for the submitter's chain.
-func (a *App) workerOf(s txmanager.Submitter) (*txmanager.Worker, error) {
+func (a *App) workerOf(s txmanager.Submitter) (*worker.Worker, error) {
 	c, err := a.servedOf(s)
 	if err != nil {
 		return nil, err

@@ -56,5 +56,5 @@ func (a *App) forbidden(ctx context.Context, view store.SubmitterView) (int, err
 	if err != nil {
 		return 0, err
 	}
-	return rules(a.config, served.ServedChain).Forbidden(w, chain), nil
+	return chainRules(a.config, served.ServedChain).Forbidden(w, chain), nil
 }

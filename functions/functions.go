@@ -32,6 +32,10 @@ import (
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/telemetry/export"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/gas"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
+	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/worker"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -119,10 +123,12 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	if err := a.openEvents(); err != nil {
 		return nil, err
 	}
-	a.openWorkers(txmanager.Worker{
-		Intents: a.intents,
-		Store:   a.watched(), ChainOf: a.chainOf, SignerNamed: a.signerNamed, Tasks: a.tasks, Node: node, Log: log,
-		Reached: a.points, Handlers: all, Resolution: ext.Stuck, Watcher: watcher{}, Stopping: a.gate.Stopping,
+	a.openWorkers(worker.Worker{
+		Service: session.Service{
+			Store: a.watched(), ChainOf: a.chainOf, Tasks: a.tasks, Timing: timing(a.config), Node: node, Log: log,
+			Reached: a.points, Watcher: watcher{}, Stopping: a.gate.Stopping,
+		},
+		Intents: a.intents, SignerNamed: a.signerNamed, Handlers: all, Resolution: ext.Stuck, Limits: workerLimits(a.config),
 	})
 	return a, nil
 }
@@ -165,44 +171,58 @@ func leaseRules(c config.Lease) lease.Rules {
 	}
 }
 
-// rules returns the settings under which a chain's submitters are served.
-func rules(c config.Config, of config.ServedChain) txmanager.Rules {
-	return txmanager.Rules{
-		Lease:                leaseRules(c.Lease),
+// chainRules returns the settings under which a chain's submitters are served.
+func chainRules(c config.Config, of config.ServedChain) rules.Rules {
+	return rules.Rules{
+		Limits:               feeLimits(c),
 		Finality:             txmanager.Finality(of.Finality),
 		Confirmations:        uint64(of.Confirmations),
 		BlockTime:            of.BlockTime,
 		WatchEvery:           c.Confirmations.StaleReceiptTimeout,
 		WatchDepth:           uint64(c.Reorg.WatchDepth),
-		FeeCapWei:            new(big.Int).SetUint64(c.Fees.MaxFeePerGas),
-		TxFeeCapWei:          new(big.Int).SetUint64(c.Fees.MaxFeePerTx),
-		TipMultiple:          c.Fees.MaxTipMultiple,
-		TipFloorWei:          new(big.Int).SetUint64(c.Fees.MinTipBound),
 		Strict:               c.Nonce.Strict,
 		DeferAfter:           c.Nonce.DeferAfter,
 		AskBeforePlaceholder: c.Nonce.Placeholder == config.PlaceholderAsk,
-		PlaceholderFeeCapWei: new(big.Int).SetUint64(c.Nonce.PlaceholderMaxFee),
-		Bump:                 bumpPolicy(c.GasBump),
 		Inspector:            inspector(c.Mempool),
 		Resubmit:             c.Resubmit.Enabled,
 		ResubmitEvery:        c.Resubmit.Interval,
 		MaxResubmits:         c.Resubmit.MaxAttempts,
 		StuckAfter:           c.Stuck.After,
-		CallTimeout:          c.RPC.Timeout,
-		SignTimeout:          c.Signer.Timeout,
-		SignParallel:         c.Signer.Parallel,
-		HandlerTimeout:       max(c.Handlers.Timeout, c.RPC.Timeout), // for compiled-in handlers, bounded by the lease; a service has its own
-		HandlerPatience:      c.Handlers.Patience,
-		IterationsEndAfter:   c.Tasks.DispatchDeadline / 2,
+	}
+}
+
+// feeLimits returns the deployment's limits on fees.
+func feeLimits(c config.Config) gas.Limits {
+	return gas.Limits{
+		FeeCapWei:            new(big.Int).SetUint64(c.Fees.MaxFeePerGas),
+		TxFeeCapWei:          new(big.Int).SetUint64(c.Fees.MaxFeePerTx),
+		TipMultiple:          c.Fees.MaxTipMultiple,
+		TipFloorWei:          new(big.Int).SetUint64(c.Fees.MinTipBound),
+		PlaceholderFeeCapWei: new(big.Int).SetUint64(c.Nonce.PlaceholderMaxFee),
+		Bump:                 bumpPolicy(c.GasBump),
+	}
+}
+
+// timing returns the time limits of a lease session.
+func timing(c config.Config) session.Timing {
+	return session.Timing{Lease: leaseRules(c.Lease), CallTimeout: c.RPC.Timeout, IterationsEndAfter: c.Tasks.DispatchDeadline / 2}
+}
+
+// workerLimits returns the time limits of signatures and handler calls.
+func workerLimits(c config.Config) worker.Limits {
+	return worker.Limits{
+		SignTimeout: c.Signer.Timeout, SignParallel: c.Signer.Parallel,
+		HandlerTimeout:  max(c.Handlers.Timeout, c.RPC.Timeout), // for compiled-in handlers, bounded by the lease; a service has its own
+		HandlerPatience: c.Handlers.Patience,
 	}
 }
 
 // bumpPolicy returns when and how transactions are replaced at a higher fee; nil: only by decisions.
-func bumpPolicy(c config.GasBump) *txmanager.GasBumpPolicy {
+func bumpPolicy(c config.GasBump) *gas.BumpPolicy {
 	if !c.Enabled {
 		return nil
 	}
-	p := &txmanager.GasBumpPolicy{
+	p := &gas.BumpPolicy{
 		MinInterval: c.MinInterval, MaxAttempts: c.MaxAttempts, Multiplier: c.Multiplier,
 		FeeCapWei: new(big.Int).SetUint64(c.MaxFeePerGas), BudgetWei: wei(c.BudgetPerDay),
 	}
@@ -224,11 +244,11 @@ func bumpAfter(c config.GasBump) time.Duration {
 const maxInspected = 32
 
 // inspector returns what classifies transactions without a receipt; nil: it is off.
-func inspector(c config.Mempool) *txmanager.MempoolInspector {
+func inspector(c config.Mempool) *rules.MempoolInspector {
 	if !c.Diagnose {
 		return nil
 	}
-	return &txmanager.MempoolInspector{Most: maxInspected}
+	return &rules.MempoolInspector{Most: maxInspected}
 }
 
 // wei converts gwei to wei.

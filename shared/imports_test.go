@@ -41,11 +41,48 @@ func packages(t *testing.T) []goPackage {
 	}
 }
 
+// managerOrder lists the packages of the transaction manager. Each may import those before it.
+var managerOrder = []string{
+	"shared/txmanager", "shared/txmanager/gas", "shared/txmanager/rules", "shared/txmanager/session", "shared/txmanager/quorum",
+	"shared/txmanager/protect", "shared/txmanager/reservation", "shared/txmanager/worker",
+}
+
+// managerTests builds the states of their tests, from the nouns alone.
+const managerTests = "shared/txmanager/txtest"
+
+// The packages of the transaction manager import downward only, in their tests too. A program
+// contains no package for tests.
+func TestTransactionManagerImportsDownward(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, p := range packages(t) {
+		at := slices.Index(managerOrder, p.ImportPath)
+		if p.ImportPath == managerTests {
+			at = 1
+		}
+		if at >= 0 {
+			found++
+		}
+		for _, path := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			own := strings.TrimPrefix(path, module)
+			if to := slices.Index(managerOrder, own); at >= 0 && to >= at && own != p.ImportPath {
+				t.Errorf("%s imports %s, which comes after it in %v", p.ImportPath, own, managerOrder)
+			}
+		}
+		if slices.Contains(p.Imports, module+managerTests) {
+			t.Errorf("%s imports %s: only tests may", p.ImportPath, managerTests)
+		}
+	}
+	if want := len(managerOrder) + 1; found != want {
+		t.Errorf("packages of the transaction manager: got %d, want the %d that are listed", found, want)
+	}
+}
+
 // The domain knows the standard library and its own nouns; adapters know the
 // domain; functions wire; nothing knows functions or the emulator.
 func TestImportsRunOneWay(t *testing.T) {
 	t.Parallel()
-	domain := []string{"shared/lease", "shared/mark", "shared/txmanager", "shared/chain", "shared/transfer", "shared/conservation", "shared/conservation/snapshot", "shared/events"}
+	domain := slices.Concat(managerOrder, []string{"shared/lease", "shared/mark", "shared/chain", "shared/transfer", "shared/conservation", "shared/conservation/snapshot", "shared/events"})
 	businesses := []string{"emulator/acceptance", "emulator/acceptance/payroll/server", "emulator/acceptance/owner", "emulator/verify/torture", "emulator/verify/torture/load"} // the tests are one
 	all := packages(t)
 	if len(all) < 10 {
@@ -103,7 +140,7 @@ func TestOneUserOfEachClient(t *testing.T) {
 		"cloud.google.com/go/cloudtasks/apiv2": {"shared/tasks", "emulator/stack", "emulator/verify/bench"},
 		"github.com/jackc/pgx/v5/pgxpool":      {"shared/store", "shared/store/storetest", "shared/store/transfers", "shared/store/conservation", "shared/ledger/funding", "emulator/verify/torture", "emulator/verify/torture/load", "emulator/verify/torture/transferload", "emulator/verify/bench"},
 	}
-	only["github.com/ethereum/go-ethereum/accounts/abi"] = nil // tests alone: it makes Go types at run time, which are never freed
+	only["github.com/ethereum/go-ethereum/accounts/abi"] = []string{managerTests} // tests alone: it makes Go types at run time, which are never freed
 	for _, p := range packages(t) {
 		for _, path := range p.Imports {
 			if users, ok := only[path]; ok && !slices.Contains(users, p.ImportPath) {

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
 )
 
 // asking is an intent with these gas and fee members; "" omits a member.
@@ -149,7 +150,7 @@ func TestPropertyTheCreateJudgesAsTheBinding(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := txmanager.Rules{}.RefusalReason(b, call) == ""
+		want := rules.Rules{}.RefusalReason(b, call) == ""
 		if _, err := db.Store.Create(t.Context(), in, 1000); (err == nil) != want {
 			t.Fatalf("%s under %+v: got %v, and the rules say that it passes: %v", in.Payload, b, err, want)
 		}

@@ -192,7 +192,7 @@ func advances(t *testing.T, db storetest.Bundle, owner string, stop chan struct{
 	}
 }
 
-// forbidden is the finding of [txmanager.Rules] for a value, a recipient and a caller.
+// forbidden is the finding of [rules.Rules] for a value, a recipient and a caller.
 func forbidden(w txmanager.SubmitterState, q txmanager.Tx) string {
 	if q.BarredReason != "" {
 		return q.BarredReason

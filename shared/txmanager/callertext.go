@@ -5,30 +5,30 @@ import (
 	"strings"
 )
 
-// operatorsOnly separates, in a transaction's LastError, the sentence that its caller may read
+// OperatorsOnly separates, in a transaction's LastError, the sentence that its caller may read
 // from the detail for operators: the node's own text, which can name nonces. The database trigger
 // that makes events uses it too.
-const operatorsOnly = "; for operators: "
+const OperatorsOnly = "; for operators: "
 
-// withDetail joins a sentence for callers and a detail for operators.
-func withDetail(sentence, detail string) string {
+// WithDetail joins a sentence for callers and a detail for operators.
+func WithDetail(sentence, detail string) string {
 	if detail == "" {
 		return sentence
 	}
-	return sentence + operatorsOnly + detail
+	return sentence + OperatorsOnly + detail
 }
 
 // CallerText splits LastError into the text for the transaction's caller and the detail for
 // operators. A node's answer to sent bytes is never for callers, also in texts stored before this
 // rule.
 func CallerText(lastError string) (text, detail string) {
-	text, detail, _ = strings.Cut(lastError, operatorsOnly)
+	text, detail, _ = strings.Cut(lastError, OperatorsOnly)
 	name, words, _ := strings.Cut(text, ": ")
 	class := slices.Index(sendClassNames[:], name)
 	if class < 0 || words == sendClassSentences[class] {
 		return text, detail
 	}
-	return SendClass(class).description(), words
+	return SendClass(class).Description(), words
 }
 
 // sendClassSentences are the texts for callers, in the order of the classes.
@@ -46,5 +46,5 @@ var sendClassSentences = [...]string{
 	SendInvalid:           "no node will take it; an operator must decide",
 }
 
-// description is the class and its sentence for callers.
-func (c SendClass) description() string { return c.String() + ": " + sendClassSentences[c] }
+// Description is the class and its sentence for callers.
+func (c SendClass) Description() string { return c.String() + ": " + sendClassSentences[c] }

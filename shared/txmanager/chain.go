@@ -201,8 +201,8 @@ type ChainObservation struct {
 	AgreedBy   string   // names of the nodes that agree with the violation
 }
 
-// oldestBlock is the lowest block that any part of the observation can come from.
-func (v ChainObservation) oldestBlock() uint64 {
+// OldestBlock is the lowest block that any part of the observation can come from.
+func (v ChainObservation) OldestBlock() uint64 {
 	if v.StartHead != nil {
 		return v.StartHead.Number
 	}
@@ -324,3 +324,52 @@ type Signer interface {
 	// allocated.
 	InProcess(s Submitter) bool
 }
+
+// OtherNodes are the other nodes of a chain with several. One node's answer is enough to advance a
+// transaction. A claim that would end one, open PROTECT or remove a receipt is put to the others
+// first.
+type OtherNodes interface {
+	// Quorum is how many nodes must agree, the first one included.
+	Quorum() int
+
+	// QueryOthers sends the query to at most n other nodes, except those named. Unavailable nodes
+	// give no observation, so the list may be shorter or empty. An observation of a node that is
+	// far behind has [ChainObservation.Lagging] set. One of a node that fails to answer for the
+	// first time has [ChainObservation.NoAnswer] set.
+	QueryOthers(ctx context.Context, q ChainQuery, n int, but ...string) []ChainObservation
+
+	// QueryExcluded sends the query to the nodes that QueryOthers skips because they failed or
+	// were on another chain, except those named. They may have recovered.
+	QueryExcluded(ctx context.Context, q ChainQuery, but ...string) []ChainObservation
+
+	// ReportOutvoted reports that the other nodes disagree with this one, which is then excluded
+	// for a while.
+	ReportOutvoted(ctx context.Context, node, what string)
+}
+
+// Disputes are the parts of an observation that too few other nodes agree with. They count as
+// unknown.
+type Disputes struct {
+	Finality     bool   // that blocks are canonical: no transaction above FinalityUpTo becomes final
+	FinalityUpTo uint64 // the highest agreed block below the disputed ones; 0: none
+	Counts       bool   // counts, and blocks reported gone: no receipt is removed, nothing is suspected or allocated, and no transaction ends
+}
+
+// KeepsOpen reports whether transactions in the block must not end.
+func (d Disputes) KeepsOpen(block uint64) bool {
+	return d.Counts || d.Finality && block > d.FinalityUpTo
+}
+
+// ErrNoQuorum reports that too few nodes agree with what a decision depends on. Nothing was
+// changed.
+var ErrNoQuorum = errors.New("the chain's nodes do not agree")
+
+// Finality is the rule that makes an included transaction final.
+type Finality string
+
+// By depth, or by one of the chain's block tags.
+const (
+	ByConfirmations Finality = "confirmations"
+	BySafe          Finality = "safe"
+	ByFinalized     Finality = "finalized"
+)

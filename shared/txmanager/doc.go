@@ -1,9 +1,7 @@
-// Package txmanager carries each managed transaction from an accepted intent to a final state on
-// chain, with one contiguous sequence of nonces for each submitter. It declares the ports that it
-// needs ([Store], [ChainConnector], [Signer], [TaskEnqueuer]) and imports no database driver,
-// cloud SDK or HTTP. Packages functions, shared/store, shared/chain/..., shared/signer and
-// shared/tasks import it. Start reading at [Worker.ServeSubmitter], then follow iterate in
-// session.go.
+// Package txmanager has the nouns, states and ports of the transaction manager, which carries each
+// managed transaction from an accepted intent to a final state on chain, with one contiguous
+// sequence of nonces for each submitter. Its packages import downward only: txmanager, gas, rules,
+// session, quorum, protect, reservation, worker. Start reading at worker.ServeSubmitter.
 //
 // Only stored bytes are broadcast, and only the lease holder can store bytes. The database binds a
 // nonce to one transaction, so a former lease holder can only send bytes whose nonce the chain

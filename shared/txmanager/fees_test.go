@@ -1,82 +1,24 @@
-package txmanager
+package txmanager_test
 
 import (
 	"encoding/json"
 	"math/big"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
-
-// On a chain without EIP-1559 a version has one price: the node's advice, at most what its caller
-// and the deployment allow. If that is too low, it waits with a reason.
-func TestOnePriceOfGas(t *testing.T) {
-	t.Parallel()
-	a := Account{BaseFeeWei: new(big.Int), GasPriceWei: big.NewInt(100)}
-	for _, c := range []struct {
-		name         string
-		cap, ceiling int64 // 0: none
-		want         int64
-		reason       string
-	}{
-		{"the node's advice", 0, 0, 100, ""},
-		{"its caller allows more", 300, 0, 100, ""},
-		{"its caller allows less", 99, 0, 99, "fee: maxFeePerGas is below the node's gas price"},
-		{"the ceiling is above", 0, 101, 100, ""},
-		{"the ceiling is below", 0, 99, 99, "fee: the node's gas price is above fees.maxFeePerGas"},
-	} {
-		var call Call
-		r := rulesOf(3)
-		if c.cap > 0 {
-			call.FeeCapWei = big.NewInt(c.cap)
-		}
-		if c.ceiling > 0 {
-			r.FeeCapWei = big.NewInt(c.ceiling)
-		}
-		g := r.firstVersionFees(call, 21_000, a)
-		if !g.Legacy || g.FeeCapWei.Int64() != c.want || g.TipCapWei.Int64() != c.want {
-			t.Errorf("%s: got %+v, want one price of %d", c.name, g, c.want)
-		}
-		if got := tooExpensiveReason(call, g, a); got != c.reason {
-			t.Errorf("%s: got %q, want %q", c.name, got, c.reason)
-		}
-	}
-}
-
-// An intent that waits for a lower price or a higher balance has no nonce. Once it has both it
-// continues.
-func TestLegacyQueueWaitsAndGoesOn(t *testing.T) {
-	t.Parallel()
-	frozen(t, func(t *testing.T) {
-		w := queue(stateOf(1, 5), queued(1, "pay"))
-		v := viewOf(w, block('a', 100))
-		v.Account.GasPriceWei, v.Account.TipWei = big.NewInt(100), nil
-		r := rulesOf(3)
-		r.FeeCapWei = big.NewInt(99)
-		if got := outline(r.planAllocations(w, reader(nil), v, nil)); got != "q-1 waits" {
-			t.Errorf("above the ceiling: got %q, want it to wait", got)
-		}
-		r.FeeCapWei = big.NewInt(100)
-		v.Account.BalanceWei = big.NewInt(21_000*100 + 1 + 21_000*100*9/8 - 1)
-		if got := outline(r.planAllocations(w, reader(nil), v, nil)); got != "q-1 waits" {
-			t.Errorf("a wei short: got %q, want it to wait", got)
-		}
-		v.Account.BalanceWei.Add(v.Account.BalanceWei, big.NewInt(1))
-		p := r.planAllocations(w, reader(nil), v, nil)
-		if got := outline(p); got != "q-1=5" || !p.unsigned[0].Legacy || p.unsigned[0].FeeCapWei.Int64() != 100 {
-			t.Errorf("funded: got %q, %+v; want nonce 5, of legacy form, at 100", got, p.unsigned)
-		}
-	})
-}
 
 // Legacy parameters are stored under their own name, and read back unchanged.
 func TestLegacyParametersAreKept(t *testing.T) {
 	t.Parallel()
-	want := GasParams{Gas: 7, Legacy: true, FeeCapWei: big.NewInt(9), TipCapWei: big.NewInt(9), ValueWei: big.NewInt(1)}
+	want := txmanager.GasParams{Gas: 7, Legacy: true, FeeCapWei: big.NewInt(9), TipCapWei: big.NewInt(9), ValueWei: big.NewInt(1)}
 	text, err := json.Marshal(want)
 	if err != nil || string(text) != `{"gas":7,"gasPrice":"9","value":"1"}` {
 		t.Errorf("got %s, %v", text, err)
 	}
-	var got GasParams
-	if err := json.Unmarshal(text, &got); err != nil || diff(want, got) != "" {
+	var got txmanager.GasParams
+	if err := json.Unmarshal(text, &got); err != nil || txtest.Diff(want, got) != "" {
 		t.Errorf("read back: got %+v, %v; want %+v", got, err, want)
 	}
 }

@@ -55,3 +55,32 @@ func callDigest(to *Address, valueWei string, data []byte) [32]byte {
 
 // Does reports whether the foreign transaction has the To, Value and Data of c.
 func (f ForeignTransaction) Does(c Call) bool { return c.Digest() == f.CallDigest }
+
+// ForeignScan is how far blocks were read for foreign transactions of one submitter, in one
+// PROTECT incident. It is only a hint: a receipt proves each stored transaction, and blocks are
+// read again where one was not found.
+type ForeignScan struct {
+	Incident int
+	Begun    bool       // reading blocks has begun
+	Start    uint64     // the block before the first one read
+	Block    uint64     // every block after Start, up to this one, was read
+	Final    uint64     // the last final block, when it was last asked for
+	Again    *uint64    // how far the blocks were read again; nil: no second reading now
+	Passes   int        // how often all of them were read
+	EndedAt  *time.Time // when the last final block was reached, the last time; nil: not yet
+	MovedAt  time.Time  // when it was last stored
+
+	TerminalBlock *uint64   // the block of the highest terminal nonce below the missing ones; nil: none
+	Registered    time.Time // when the submitter was registered
+}
+
+// Progress describes r for an operator.
+func (r ForeignScan) Progress() string {
+	switch {
+	case !r.Begun:
+		return "blocks are not read yet"
+	case r.EndedAt != nil:
+		return fmt.Sprintf("all blocks up to the last final one, %d, were read", r.Block)
+	}
+	return fmt.Sprintf("blocks are being read: up to %d of %d", r.Block, r.Final)
+}

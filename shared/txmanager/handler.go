@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
-	"time"
 )
 
 // NonceContext is the input of a [Handler].
@@ -49,7 +47,7 @@ type Transaction struct {
 // policy. Bytes fail if the submitter did not sign them for the nonce and chain. A placeholder
 // then consumes the nonce. The request ends FAILED/PLACEHOLDER with the reason, which its caller
 // can read. Effects of the handler elsewhere are not undone. After an error that wraps [ErrNotNow]
-// the handler is called again later, for as long as [Rules.HandlerPatience].
+// the handler is called again later, for as long as [HandlerLimits.Patience].
 type Handler func(ctx context.Context, n NonceContext) (Transaction, error)
 
 // Errors of handler calls.
@@ -63,95 +61,3 @@ var (
 	// ErrHandlerCallOver reports a signer that was used after its handler call ended.
 	ErrHandlerCallOver = errors.New("the handler is not asked any more")
 )
-
-// maxHandlerCalls is how often a handler is called for one nonce without a stored answer. Without
-// this limit, a handler that kills its process would be called forever.
-const maxHandlerCalls = 3
-
-// decidedByHandler is recorded as the decider of the placeholder after a failed handler call.
-const decidedByHandler = "handler"
-
-// needsHandlerCall reports whether t's handler must be called.
-func (t Tx) needsHandlerCall() bool {
-	return t.Handler != "" && t.State == InFlight && t.RequestedAction == ""
-}
-
-// nextHandlerCall is the transaction whose handler is to be called now. No handler is called above
-// a nonce that no node holds: its transaction could not be sent.
-func (w SubmitterState) nextHandlerCall() (Tx, bool) {
-	for _, t := range w.Open {
-		switch {
-		case t.needsHandlerCall():
-			return t, t.isDueBy(w.now())
-		case !t.isBroadcasting():
-			return Tx{}, false
-		}
-	}
-	return Tx{}, false
-}
-
-// failHandler is t with a placeholder requested, or STUCK where an operator must decide first.
-func (r Rules) failHandler(t Tx, reason string, w SubmitterState) Transition {
-	return r.requestPlaceholder(t, decidedByHandler, reason, w)
-}
-
-// requestPlaceholder requests a placeholder for t, or marks t STUCK where an operator must decide
-// first. by is recorded as the decider.
-func (r Rules) requestPlaceholder(t Tx, by, reason string, w SubmitterState) Transition {
-	from := t.State
-	if r.AskBeforePlaceholder {
-		return Transition{From: from, To: r.markStuck(t, w.now(), reason+"; nonce.placeholder=ask: an operator must decide")}
-	}
-	t.RequestedAction, t.LastError = ActionPlaceholder, reason
-	return Transition{From: from, To: t, Decision: &Decision{Action: ActionPlaceholder, By: by, Reason: reason}}
-}
-
-// handlerResult is the result of a handler call.
-type handlerResult struct {
-	call   Call
-	params GasParams
-	signed *Signed // the bytes it returned, checked; nil: still to be signed
-	stored bool    // they were signed and stored during the call
-	failed string  // why a placeholder is needed; "": it is not
-	wait   string  // why it must be called again later; "": no need
-	asked  bool    // the handler was called and answered, so that the count of calls without an answer is reset
-}
-
-// missingHandlerReason is why t's handler cannot be called by this process, or "". Another version
-// of the program may have the handler.
-func (w *Worker) missingHandlerReason(t Tx) string {
-	if _, known := w.Handlers[t.Handler]; known || t.Handler == "" {
-		return ""
-	}
-	return "no handler " + t.Handler + " in this process"
-}
-
-// keepWaiting is t, which keeps its nonce without bytes until the next handler call.
-// [Rules.hasWaitedTooLong] limits the wait.
-func (r Rules) keepWaiting(t Tx, m handlerResult, now time.Time) Tx {
-	if m.asked {
-		t.SubmitAttempts = 0
-	}
-	if t.FirstSubmitAt == nil {
-		t.FirstSubmitAt = &now
-	}
-	return t
-}
-
-// shorten cuts a text from outside to 300 bytes.
-func shorten(text string) string {
-	const most = 300
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
-
-// handlerVersion is the first version of t from its handler's result, or the reason to wait.
-func handlerVersion(t Tx, m handlerResult) (signingJob, string) {
-	if m.wait != "" {
-		return signingJob{}, m.wait
-	}
-	t.Gas = &m.params
-	return signingJob{tx: t, kind: VersionOriginal, unsigned: buildUnsigned(t, m.call), signed: m.signed}, ""
-}

@@ -1,10 +1,9 @@
 package txmanager
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"time"
+	"strings"
 )
 
 // ReleaseMode is how a submitter leaves PROTECT.
@@ -37,7 +36,7 @@ type ReleaseRequest struct {
 	ConsumedBy    map[uint64]ConsumingTx // for resync, set by the release: the transactions that consumed nonces of intents
 }
 
-// Errors of [Worker.ReleaseSubmitter]. After each, the incident is unchanged.
+// Errors of [worker.Worker.ReleaseSubmitter]. After each, the incident is unchanged.
 var (
 	// ErrNotLeader reports that another invocation held the lease all the time.
 	ErrNotLeader = errors.New("the submitter is being served by another invocation")
@@ -79,231 +78,145 @@ type ReleaseResult struct {
 	Filling       *Filling // the nonces that placeholders consume; nil: none requested or required
 }
 
-// releaseWait bounds the wait for the lease.
-const releaseWait = 5 * time.Second
+// NoRequest states in [ReleaseRequest.Requests] that no request of this database consumed the
+// nonce.
+const NoRequest = "none"
 
-// ReleaseSubmitter ends the incident under the lease, and enqueues an advance. With [Resync], an
-// intent whose nonce was consumed ends FAILED/DISPLACED and is never sent at another nonce. Each
-// nonce that the chain consumed beyond the cursor gets a DISPLACED row. Above them, placeholders
-// may fill the nonces for which a lost database may have signed: see [Filling].
-func (w *Worker) ReleaseSubmitter(ctx context.Context, s Submitter, l ReleaseRequest) (out ReleaseResult, err error) {
-	chain, err := w.ChainOf(s)
-	if err != nil {
-		return out, err
-	}
-	taken, err := w.acquireWaiting(ctx, s)
-	if err != nil {
-		return out, err
-	}
-	w.reached("release.taken")
-	t := leaseSession{Worker: w, chain: withPayloadCache(chain), kind: KindAdvance, state: taken.State, began: time.Now(), forOperator: true}
-	defer func() {
-		if err != nil {
-			t.releaseAfterFailure(ctx)
-			err = errors.Join(err, t.Tasks.EnqueueAdvance(context.WithoutCancel(ctx), s, t.state.Lease.Token+1)) // the release may have overridden the rerun flag
-		}
-	}()
-	switch {
-	case t.state.ForeignDatabase:
-		return out, ErrDatabaseNotAccepted
-	case t.state.Incident != l.Incident || l.Incident == 0:
-		return out, ErrIncidentClosed
-	}
-	wr := Commit{Transitions: resumeProtected(t.state), LeaseEnd: ReleaseAnyway}
-	wr.Cursor = CursorChange{ClearSuspected: true, CloseIncident: &l}
-	if wr.Cursor.FinalBlocks, l.ReorgedFinals, err = t.recheckFinalBlocks(ctx); err != nil {
-		return out, err
-	}
-	lost, err := t.Store.LostNonces(ctx, s)
-	if err != nil {
-		return out, err
-	}
-	l.Change = lost.Change
-	switch {
-	case l.Mode == Resync:
-		wr.Transitions, out, err = t.planResync(ctx, &l, lost)
-		if out.ReorgedFinals = l.ReorgedFinals; err != nil {
-			return out, err
-		}
-		if l.DryRun {
-			t.releaseAfterFailure(ctx)
-			return out, w.Tasks.EnqueueAdvance(ctx, s, t.state.Lease.Token+1)
-		}
-	case len(l.ReorgedFinals) > 0:
-		return out, FinalsMissingError{l.ReorgedFinals}
-	default:
-		if err = errors.Join(lost.checkResume(), t.checkUntouched(ctx, l)); err != nil {
-			return out, err
-		}
-	}
-	out.ReorgedFinals = l.ReorgedFinals
-	wr.Lease = t.state.Lease
-	began := time.Now()
-	done, err := t.Store.Commit(ctx, wr)
-	if err != nil {
-		return out, fmt.Errorf("release %s: %w", s, err)
-	}
-	w.reached("release.written")
-	t.noteCommit(ctx, began, wr, done)
-	if l.Mode == Resume {
-		out.NextNonce = t.state.NextNonce
-	}
-	return out, w.Tasks.EnqueueAdvance(ctx, s, done.Token)
+// Naming is one pair of a nonce and a request in a release, and its effect.
+type Naming struct {
+	Nonce     uint64       `json:"nonce"`
+	RequestID string       `json:"requestId"`
+	TxID      string       `json:"txId,omitempty"`   // "": the request was not stored
+	TxHash    *Hash        `json:"txHash,omitempty"` // the foreign transaction; nil: no node gives it
+	Effect    NamingEffect `json:"effect"`
+	Stated    bool         `json:"stated"` // an operator stated that it was carried out: no node can prove it
 }
 
-// acquireWaiting acquires the lease. It waits up to releaseWait where another owner holds it.
-func (w *Worker) acquireWaiting(ctx context.Context, s Submitter) (Acquired, error) {
-	owner := w.Node + "/" + invocationID()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for began := time.Now(); ; {
-		taken, err := w.acquire(ctx, s, owner, true)
-		if err != nil {
-			return taken, errors.Join(err, w.releaseUnknown(ctx, s, owner))
-		}
-		if taken.Held {
-			return taken, nil
-		}
-		if time.Since(began) > releaseWait {
-			return taken, ErrNotLeader
-		}
-		select {
-		case <-ctx.Done():
-			return taken, ctx.Err()
-		case <-tick.C:
-		}
-	}
+// NamingEffect is the effect of naming a request.
+type NamingEffect string
+
+// The effects. After each, the request's call is never signed again.
+const (
+	NamedRecorded    NamingEffect = "RECORDED"    // the request ended CONFIRMED/RECORDED, by its transaction or by an operator's statement
+	NamedReverted    NamingEffect = "REVERTED"    // the request ended FAILED/REVERTED, as its transaction did
+	NamedPlaceholder NamingEffect = "PLACEHOLDER" // the request holds another nonce; it ends when a placeholder has consumed that
+)
+
+// OpenRequest is a request that a foreign transaction may have carried out: a queued intent, or an
+// open payout without a stored intent.
+type OpenRequest struct {
+	RequestID string
+	TxID      string // "": an open payout
+	Payload   []byte
+	Unknown   bool // its call is unknown until its handler runs
 }
 
-// releaseUnknown releases a lease that may have been acquired, since the answer was lost. No task
-// would return for this owner, and creates would rely on it as the holder.
-func (w *Worker) releaseUnknown(ctx context.Context, s Submitter, owner string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-	defer cancel()
-	taken, err := w.Store.Acquire(ctx, s, owner, false)
-	if err != nil || !taken.Held {
-		return err
-	}
-	done, err := w.Store.Commit(ctx, Commit{Lease: taken.State.Lease, LeaseEnd: ReleaseAnyway})
-	if err != nil {
-		return err
-	}
-	return w.Tasks.EnqueueAdvance(ctx, s, done.Token)
+// NamedRequest is the stored state of a request that a release names.
+type NamedRequest struct {
+	TxID  string
+	State State
+	Sub   SubState
 }
 
-// resumeProtected takes transactions out of state PROTECT. They are polled as before and sent
-// again at once, since the state of their bytes is unknown.
-func resumeProtected(w SubmitterState) []Transition {
-	var moves []Transition
-	for _, t := range w.Open {
-		if t.State == Protect {
-			t.State, t.Sub, t.LastError, t.NextCheckAt, t.NextResubmitAt = Tracking, Pending, "", &w.Now, &w.Now
-			moves = append(moves, Transition{From: Protect, To: t})
-		}
-	}
-	return moves
+// UnnamedNonceError reports nonces for which the operator must name the request. The transaction
+// that consumed each makes the call of a request, or is unknown.
+type UnnamedNonceError struct {
+	Nonce uint64
+	Why   string
+	More  []string // the other nonces, each with its reason
 }
 
-// planResync proves the loss that the operator accepts. One node's count at its finalized block
-// must be the accepted one, and a quorum must agree. A nonce below it is lost if no version of its
-// open transaction has a receipt.
-func (t *leaseSession) planResync(ctx context.Context, l *ReleaseRequest, bytes LostNonces) ([]Transition, ReleaseResult, error) {
-	q := ChainQuery{Submitter: t.state.submitterOf(), Account: true, FinalCount: true}
-	for _, x := range t.state.Open {
-		q.Receipts = append(q.Receipts, x.Versions...)
-	}
-	v, err := t.query(ctx, q)
-	if err != nil {
-		return nil, ReleaseResult{}, fmt.Errorf("query the final count: %w", err)
-	}
-	if v.FinalCount == nil || *v.FinalCount != l.Count || l.Count < t.state.lowestOpenNonce() {
-		return nil, ReleaseResult{}, FinalCountError{Accepted: l.Count, Next: t.state.NextNonce, Final: v.FinalCount}
-	}
-	if err := t.requireQuorum(ctx, q, v, fmt.Sprintf("the account's final count is %d, and none of its versions has a receipt", l.Count), agreesOnLoss(t.state, v, l.Count)); err != nil {
-		return nil, ReleaseResult{}, err
-	}
-	moves, lost := displaceLost(t.state, v, l.Count)
-	for n := t.state.NextNonce; n < l.Count; n++ {
-		lost = append(lost, n)
-	}
-	moves, named, err := t.nameLostNonces(ctx, l, v, moves, evidence{lost: lost, payer: bytes.Payer})
-	if err != nil {
-		return nil, ReleaseResult{}, err
-	}
-	out := ReleaseResult{Displaced: lost, NextNonce: max(t.state.NextNonce, l.Count), Named: named}
-	if err := t.planFill(l, v, bytes); err != nil {
-		return nil, ReleaseResult{}, err
-	}
-	if out.Filling = l.Filling; out.Filling != nil {
-		out.NextNonce = max(out.NextNonce, out.Filling.Below)
-	}
-	return moves, out, nil
+// Error gives each nonce and its reason.
+func (e UnnamedNonceError) Error() string {
+	return strings.Join(append([]string{fmt.Sprintf("nonce %d: %s", e.Nonce, e.Why)}, e.More...), "; ")
 }
 
-// checkUntouched proves, if the release requires it, that the account sent no transaction unknown
-// here. A quorum of nodes must report the next nonce here as both of its counts, mined and
-// pending.
-func (t *leaseSession) checkUntouched(ctx context.Context, l ReleaseRequest) error {
-	if !l.Untouched {
-		return nil
-	}
-	next := t.state.NextNonce
-	q := ChainQuery{Submitter: t.state.submitterOf(), Account: true}
-	v, err := t.query(ctx, q)
-	if err != nil {
-		return fmt.Errorf("query the counts: %w", err)
-	}
-	at := func(o ChainObservation) bool { return o.Account.LatestCount == next && o.Account.PendingCount == next }
-	if !at(v) {
-		return AccountUsedError{v.Account.LatestCount, v.Account.PendingCount, next}
-	}
-	return t.requireQuorum(ctx, q, v, fmt.Sprintf("the account's counts are %d", next), func(o ChainObservation) vote {
-		if at(o) {
-			return agrees
-		}
-		return disagrees
-	})
+// NamingError reports a name in a release that would have no effect, or a wrong one.
+type NamingError struct {
+	Nonce     uint64
+	RequestID string
+	Why       string
 }
 
-// agreesOnLoss votes on whether the final count is the same, and no version of a lost transaction
-// has a receipt. A node with a lower final count abstains.
-func agreesOnLoss(w SubmitterState, v ChainObservation, count uint64) func(ChainObservation) vote {
-	return func(o ChainObservation) vote {
-		for _, t := range w.Open {
-			if _, answer := findReceipt(t, o); *t.Nonce < count && hasNoReceipt(t, v) && answer != AnswerNotFound {
-				if answer == AnswerFound {
-					return disagrees
-				}
-				return abstains
-			}
-		}
-		switch {
-		case o.FinalCount == nil || *o.FinalCount < count:
-			return abstains
-		case *o.FinalCount == count:
-			return agrees
-		}
-		return disagrees
-	}
+// Error gives the nonce, the request and the reason.
+func (e NamingError) Error() string {
+	return fmt.Sprintf("nonce %d, request %q: %s", e.Nonce, e.RequestID, e.Why)
 }
 
-// displaceLost ends the transactions that lost their nonces below count, and resumes the others.
-func displaceLost(w SubmitterState, v ChainObservation, count uint64) (moves []Transition, lost []uint64) {
-	for _, m := range resumeProtected(w) {
-		if *m.To.Nonce >= count || !hasNoReceipt(m.To, v) {
-			moves = append(moves, m)
-		}
+// ErrStillReading reports lost nonces whose transactions are still being read.
+var ErrStillReading = errors.New("the transactions that consumed the nonces are still being read")
+
+// UnprovedError reports a statement of a release about a lost nonce that the chain does not prove.
+type UnprovedError struct {
+	Field string // the release's field: hashes or executed
+	Nonce uint64
+	Why   string
+}
+
+// Error gives the nonce and the reason.
+func (e UnprovedError) Error() string { return fmt.Sprintf("nonce %d: %s", e.Nonce, e.Why) }
+
+// LostNonces describes the nonces for which a lost database may have signed. Its bytes can be
+// mined until another transaction consumes these nonces.
+type LostNonces struct {
+	Payer       bool   // the submitter makes payouts for the transfer coordinator
+	Restored    bool   // the database was accepted after a restore, and no release has filled the nonces since
+	Window      uint64 // the submitter's registered window
+	Change      int64  // number of the last change of the database identity; 0: none
+	StatedBelow uint64 // a payout that an operator states as unpaid waits for every nonce below this; 0: none
+}
+
+// Filling is the range of nonces that a release makes placeholders consume.
+type Filling struct {
+	From  uint64 `json:"from"`  // the first
+	Below uint64 `json:"below"` // one above the last; not above From: the range is empty
+}
+
+// FillError reports a release that would fill too few nonces, or cannot fill them.
+type FillError struct{ Why string }
+
+// Error is the reason.
+func (e FillError) Error() string { return e.Why }
+
+// Errors of a release that must fill nonces. After each, the incident is unchanged.
+var (
+	// ErrFillRequired reports a payer of a restored database that was to leave PROTECT by resume:
+	// lost payments may still be mined.
+	ErrFillRequired = errors.New("the database was restored, and what it has lost may have signed payments of this account that can still be mined: release it by resync, which fills their nonces with placeholders")
+	// ErrNotYetFinal reports transactions of the account that are mined and not final yet. A
+	// placeholder for their nonces would have no effect.
+	ErrNotYetFinal = errors.New("the account has transactions that are not final yet, and nonces are filled above the final ones only")
+)
+
+// FinalTx is a final transaction that consumed its nonce, with the mined version.
+type FinalTx struct {
+	ID        string `json:"txId"`
+	Nonce     uint64 `json:"nonce"`
+	Hash      Hash   `json:"hash"`
+	Raw       []byte `json:"-"`
+	Succeeded bool   `json:"succeeded"`
+}
+
+// LastFinal is the highest remembered block of a final transaction; ok is false without one.
+// Blocks name their parents, and each was compared when the next was added. If the highest is
+// canonical, so are those below it.
+func (w SubmitterState) LastFinal() (h Header, ok bool) {
+	if len(w.FinalBlocks) == 0 {
+		return h, false
 	}
-	for _, t := range w.Open {
-		if *t.Nonce >= count || !hasNoReceipt(t, v) {
-			continue
-		}
-		from := t.State
-		t.State, t.Sub, t.NextCheckAt, t.NextResubmitAt = Failed, Displaced, nil, nil
-		t.Receipt, t.Confirmations = nil, nil // of a block that was reorged out
-		t.LastError = "a foreign transaction took its nonce, and an operator accepted the loss"
-		moves = append(moves, Transition{From: from, To: t})
-		lost = append(lost, *t.Nonce)
-	}
-	return moves, lost
+	return w.FinalBlocks[len(w.FinalBlocks)-1], true
+}
+
+// IsFinalBlockReorged reports whether PROTECT is open because a final block was reorged out.
+func (w SubmitterState) IsFinalBlockReorged() bool {
+	return w.Evidence != nil && w.Evidence.Kind == FinalBlockReorged
+}
+
+// FinalsMissingError reports a resume while final transactions are not back on the chain.
+type FinalsMissingError struct{ Missing []FinalTx }
+
+// Error gives their number and the first of them.
+func (e FinalsMissingError) Error() string {
+	return fmt.Sprintf("%d final transactions are not on the chain again, the first with nonce %d, hash %s",
+		len(e.Missing), e.Missing[0].Nonce, e.Missing[0].Hash)
 }

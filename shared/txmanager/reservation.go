@@ -1,8 +1,7 @@
 package txmanager
 
 import (
-	"fmt"
-	"slices"
+	"errors"
 	"time"
 )
 
@@ -25,95 +24,64 @@ type Reservation struct {
 	Until time.Time // by the database's clock; from then on a placeholder is due
 }
 
-// awaitsMark reports whether t waits for its mark, for reuse of its nonce, or for its expiry.
-func (t Tx) awaitsMark() bool {
-	return t.Reservation != nil && t.Reservation.State != Used && t.State == InFlight && t.RequestedAction == ""
+// IsExpired reports whether t was not marked, or its nonce not reused, in time.
+func (t Tx) IsExpired(now time.Time) bool {
+	return t.Phase() == AwaitingMark && !now.Before(t.Reservation.Until)
 }
 
-// isExpired reports whether t was not marked, or its nonce not reused, in time.
-func (t Tx) isExpired(now time.Time) bool { return t.awaitsMark() && !now.Before(t.Reservation.Until) }
-
-// isReusable reports whether t's nonce may be allocated again.
-func (t Tx) isReusable(now time.Time) bool {
-	return t.awaitsMark() && t.Reservation.State == Recyclable && len(t.Versions) == 0 && !t.isExpired(now)
+// IsReusable reports whether t's nonce may be allocated again.
+func (t Tx) IsReusable(now time.Time) bool {
+	return t.Phase() == AwaitingMark && t.Reservation.State == Recyclable && len(t.Versions) == 0 && !t.IsExpired(now)
 }
 
-// isMadeElsewhere reports whether t's payload does not determine its call.
-func (t Tx) isMadeElsewhere() bool { return t.Handler != "" || t.Reservation != nil }
+// IsMadeElsewhere reports whether t's payload does not determine its call.
+func (t Tx) IsMadeElsewhere() bool { return t.Handler != "" || t.Reservation != nil }
 
-// decidedByTimeOut is recorded as the decider of the placeholder for an expired reservation.
-const decidedByTimeOut = "hooks"
-
-// expireReservation is t with a placeholder requested, or STUCK where an operator must decide
-// first. An expired nonce is never allocated again, because its owner may have signed and sent
-// bytes elsewhere (H13).
-func (r Rules) expireReservation(t Tx, w SubmitterState) Transition {
-	from, what := t.State, "was not marked in time"
-	if t.Reservation.State == Recyclable {
-		what = "was given back, and nobody took it in time"
-	}
-	reason := fmt.Sprintf("the nonce that was reserved for %s %s", t.Reservation.Owner, what)
-	if r.AskBeforePlaceholder {
-		return Transition{From: from, To: r.markStuck(t, w.now(), reason+"; nonce.placeholder=ask: an operator must decide")}
-	}
-	t.RequestedAction, t.LastError = ActionPlaceholder, reason
-	return Transition{From: from, To: t, Decision: &Decision{Action: ActionPlaceholder, By: decidedByTimeOut, Reason: reason}}
+// ReserveRequest is the input of [worker.Worker.ReserveNonces]: one nonce for each transaction, which
+// represents the reservation.
+type ReserveRequest struct {
+	Owner    string // only the owner may mark them
+	For      time.Duration
+	Caller   string
+	TxIDs    []string // new UUIDs
+	Requests []string // one requestId for each transaction
 }
 
-// nonceSlots are the source of the next nonces.
-type nonceSlots struct {
-	first       uint64
-	count       int    // number of nonces
-	reservation string // the transaction of the reservation that releases the nonce; "": the cursor advances
+// NewReservation binds a nonce to a transaction that represents a reservation.
+type NewReservation struct {
+	Tx     Tx // as it is to become: id, request, nonce, a placeholder's gas, the reservation's owner
+	Caller string
+	For    time.Duration
+	From   string // the transaction of the reservation that releases the nonce; "": the cursor advances
 }
 
-// nextSlots is the lowest released nonce, if nodes hold all open transactions below it. Otherwise
-// it is the nonces from the cursor on. A gap below another nonce is filled first. It uses the time
-// of the load, so that one iteration always gets the same result; the commit checks the clock
-// again.
-func (w SubmitterState) nextSlots() nonceSlots {
-	for _, t := range w.Open {
-		if t.isReusable(w.Now) && w.mayReuseNonce() {
-			return nonceSlots{first: *t.Nonce, count: 1, reservation: t.ID}
-		}
-		if !t.isAcknowledged() {
-			break
-		}
-	}
-	return nonceSlots{first: w.NextNonce, count: w.roomInWindow()}
+// ReservationMark is the owner's one statement about a reservation.
+type ReservationMark struct {
+	TxID   string
+	Owner  string
+	To     ReservationState // [Used] or [Recyclable]
+	Signed *Signed          // for Used: the bytes to send
+	Call   Call             // for Used: what the bytes do
+	Gas    *GasParams       // for Used: what they may cost
+	Reason string           // for Recyclable
 }
 
-// mayReuseNonce reports whether a released nonce may be bound again. A strict submitter may do so
-// only if it is the one open nonce.
-func (w SubmitterState) mayReuseNonce() bool { return !w.Strict || len(w.Open) == 1 }
+// ErrNotOwner reports a mark that is not accepted from this owner. The reservation is another
+// owner's, expired, or marked differently; an action was requested for its transaction; or the
+// database was restored. Nothing was changed.
+var ErrNotOwner = errors.New("the reservation is not this owner's, or not any more")
 
-// freeSlots lists the lowest n nonces that are free now, or fewer. Released nonces come first, as
-// long as each lower nonce is acknowledged or itself released. Those from the cursor on follow.
-func (w SubmitterState) freeSlots(n int) (all []nonceSlots) {
-	whole := true // no nonce below the cursor blocks
-	for _, t := range w.Open {
-		if t.isReusable(w.Now) && w.mayReuseNonce() {
-			all = append(all, nonceSlots{first: *t.Nonce, count: 1, reservation: t.ID})
-		} else if !t.isAcknowledged() {
-			whole = false
-			break
-		}
-	}
-	if whole {
-		for i := range w.roomInWindow() {
-			if len(all) == n {
-				break
-			}
-			all = append(all, nonceSlots{first: w.NextNonce + uint64(i), count: 1})
-		}
-	}
-	return all[:min(len(all), n)]
-}
+// ErrSignedBytes reports signed bytes that do not fit the reserved nonce. Nothing was changed.
+var ErrSignedBytes = errors.New("the bytes are not what the nonce was reserved for")
 
-// openWithout lists the open transactions except the one named.
-func (w SubmitterState) openWithout(id string) []Tx {
-	if id == "" {
-		return w.Open
-	}
-	return slices.DeleteFunc(slices.Clone(w.Open), func(t Tx) bool { return t.ID == id })
-}
+// ErrPolicyAllowsNothing reports a submitter whose policy allows no transaction to pay any fee.
+// Nothing was changed.
+var ErrPolicyAllowsNothing = errors.New("the submitter's policy allows no transaction to pay a fee")
+
+// ErrHooksForbidden reports a submitter whose list of callers does not contain the hooks. Nothing
+// was changed.
+var ErrHooksForbidden = errors.New("the submitter's callers do not name \"hooks\"")
+
+// ErrTooManyNonces reports a request for more nonces than the submitter's window has. A retry
+// never helps. Nothing was changed.
+var ErrTooManyNonces = errors.New("more nonces at once than the window has")

@@ -1,9 +1,7 @@
 package txmanager
 
 import (
-	"context"
-	"fmt"
-	"slices"
+	"time"
 )
 
 // StuckResolution decides by code about STUCK transactions, in place of an operator.
@@ -22,67 +20,35 @@ type Decision struct {
 	Reason string
 }
 
-// decidedByCode is recorded as the decider for a [StuckResolution].
-const decidedByCode = "StuckResolution"
+// Signal is where a transaction without a receipt seems to be. It is one node's answer at one
+// moment and proves nothing.
+type Signal string
 
-// resolveStuck calls the StuckResolution for each STUCK transaction. Its answer becomes a
-// requested action, which the next iteration carries out.
-func (t *leaseSession) resolveStuck(ctx context.Context, j *evaluation) {
-	if t.Resolution == nil {
-		return
-	}
-	for i, x := range j.after {
-		if x.State != Stuck || x.RequestedAction != "" || t.state.Protected {
-			continue
-		}
-		action, reason := t.callResolution(ctx, x)
-		if action == ActionWait {
-			continue
-		}
-		if problem := t.Rules.refuseAction(x, action); problem != "" || reason == "" {
-			t.Log.ErrorContext(ctx, "a decision by code about a STUCK transaction is not followed",
-				append(t.logAttrs(), "txId", x.ID, "action", action, "reason", reason, "problem", problem)...)
-			continue
-		}
-		x.RequestedAction, x.NextCheckAt = action, new(t.state.now())
-		j.after[i] = x
-		j.addDecision(x, Decision{Action: action, By: decidedByCode, Reason: reason})
-		t.decided = append(t.decided, x.ID)
-	}
-}
+// The signals.
+const (
+	InMempool       Signal = "IN_MEMPOOL"       // the node knows a version of it
+	PerhapsLost     Signal = "PERHAPS_LOST"     // the node knows no version, and the nonce is free there
+	PerhapsReplaced Signal = "PERHAPS_REPLACED" // the node knows no version, and another transaction has the nonce there, mined or pending
+)
 
-// callResolution treats a panic of the code as [ActionWait].
-func (t *leaseSession) callResolution(ctx context.Context, x Tx) (action Action, reason string) {
-	defer func() {
-		if p := recover(); p != nil {
-			t.Log.ErrorContext(ctx, "the StuckResolution panicked", append(t.logAttrs(), "txId", x.ID, "panic", fmt.Sprint(p))...)
-			action = ActionWait
-		}
-	}()
-	return t.Resolution.Resolve(x)
-}
+// Advice is a suggestion for the decider. The transaction manager does not act on it.
+type Advice string
 
-// refuseAction is why code may not request the action, or "".
-func (r Rules) refuseAction(t Tx, action Action) string {
-	switch {
-	case !slices.Contains([]Action{ActionRebroadcast, ActionReplace, ActionPlaceholder}, action):
-		return "it is no allowed action: want WAIT, REBROADCAST, REPLACE or PLACEHOLDER"
-	case r.AskBeforePlaceholder && action != ActionRebroadcast:
-		return "nonce.placeholder=ask: only an operator may decide that"
-	case t.isMadeElsewhere() && action == ActionReplace:
-		return "what a handler made, or the owner of a reservation, cannot be replaced by a higher fee"
-	case len(t.Versions) == 0 && action != ActionPlaceholder:
-		return "nothing was signed that could be sent again or replaced"
-	}
-	return ""
-}
+// The suggestions.
+const (
+	AdviseWait     Advice = "WAIT"
+	AdviseResubmit Advice = "RESUBMIT" // send the same bytes again
+	AdviseBump     Advice = "BUMP"     // blocks require more than its last version pays
+)
 
-// addDecision adds d to the transition of t, and makes one where there is none.
-func (j *evaluation) addDecision(t Tx, d Decision) {
-	i := slices.IndexFunc(j.transitions, func(m Transition) bool { return m.To.ID == t.ID })
-	if i < 0 {
-		j.transitions = append(j.transitions, Transition{From: t.State, To: t})
-		i = len(j.transitions) - 1
-	}
-	j.transitions[i].To, j.transitions[i].Decision = t, &d
+// Diagnosis is the result of a [rules.MempoolInspector]. It informs an operator or a [StuckResolution],
+// and it changes no state.
+type Diagnosis struct {
+	Signal       Signal    `json:"signal"`
+	Advice       Advice    `json:"advice"`
+	Since        time.Time `json:"since"` // the database's time of the first query with this result
+	Node         string    `json:"node"`  // the node that answered; no credentials
+	Block        uint64    `json:"block"` // the node's head
+	LatestCount  uint64    `json:"latestCount"`
+	PendingCount uint64    `json:"pendingCount"`
 }

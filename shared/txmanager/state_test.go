@@ -1,48 +1,50 @@
-package txmanager
+package txmanager_test
 
 import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // The specification's table, as edges: a row of reasons for each state; all other pairs are
 // forbidden.
 func TestTransitionsAreTheSpecifications(t *testing.T) {
 	t.Parallel()
-	allowed := map[State]map[State]string{
-		Queued: {
-			Queued: "waits with a reason", InFlight: "its nonce is allocated",
-			Submitted: "a local signer: allocated and signed in one statement", Failed: "refused, or cancelled before allocation",
+	allowed := map[txmanager.State]map[txmanager.State]string{
+		txmanager.Queued: {
+			txmanager.Queued: "waits with a reason", txmanager.InFlight: "its nonce is allocated",
+			txmanager.Submitted: "a local signer: allocated and signed in one statement", txmanager.Failed: "refused, or cancelled before allocation",
 		},
-		InFlight: {
-			InFlight: "is looked at", Submitted: "bytes and hash are stored",
-			Stuck: "no policy may act", Protect: "a foreign transaction took the nonce",
-			Confirmed: "a release recorded that a foreign transaction was it", Failed: "displaced: a human accepted it",
+		txmanager.InFlight: {
+			txmanager.InFlight: "is looked at", txmanager.Submitted: "bytes and hash are stored",
+			txmanager.Stuck: "no policy may act", txmanager.Protect: "a foreign transaction took the nonce",
+			txmanager.Confirmed: "a release recorded that a foreign transaction was it", txmanager.Failed: "displaced: a human accepted it",
 		},
-		Submitted: {
-			Submitted: "is sent again", Tracking: "a node has acknowledged it", Stuck: "attempts exhausted",
-			Protect: "a foreign transaction took the nonce", Confirmed: "found final", Failed: "found reverted and final",
+		txmanager.Submitted: {
+			txmanager.Submitted: "is sent again", txmanager.Tracking: "a node has acknowledged it", txmanager.Stuck: "attempts exhausted",
+			txmanager.Protect: "a foreign transaction took the nonce", txmanager.Confirmed: "found final", txmanager.Failed: "found reverted and final",
 		},
-		Tracking: {
-			Tracking: "is watched", Submitted: "another version is claimed", Stuck: "attempts exhausted",
-			Protect: "a foreign transaction took the nonce", Confirmed: "final", Failed: "reverted and final",
+		txmanager.Tracking: {
+			txmanager.Tracking: "is watched", txmanager.Submitted: "another version is claimed", txmanager.Stuck: "attempts exhausted",
+			txmanager.Protect: "a foreign transaction took the nonce", txmanager.Confirmed: "final", txmanager.Failed: "reverted and final",
 		},
-		Stuck: {
-			Stuck: "goes on being watched", Submitted: "a decision: sent again", Tracking: "a receipt came",
-			Protect: "a foreign transaction took the nonce", Confirmed: "final", Failed: "reverted and final",
+		txmanager.Stuck: {
+			txmanager.Stuck: "goes on being watched", txmanager.Submitted: "a decision: sent again", txmanager.Tracking: "a receipt came",
+			txmanager.Protect: "a foreign transaction took the nonce", txmanager.Confirmed: "final", txmanager.Failed: "reverted and final",
 		},
-		Protect: {
-			Protect: "goes on being watched", Tracking: "a reorg freed the nonce", Failed: "displaced: a human accepted it",
-			Confirmed: "a release recorded that a foreign transaction was it",
+		txmanager.Protect: {
+			txmanager.Protect: "goes on being watched", txmanager.Tracking: "a reorg freed the nonce", txmanager.Failed: "displaced: a human accepted it",
+			txmanager.Confirmed: "a release recorded that a foreign transaction was it",
 		},
-		Confirmed: {}, Failed: {},
+		txmanager.Confirmed: {}, txmanager.Failed: {},
 	}
-	if len(allowed) != len(States()) {
-		t.Fatalf("states: got %d, want %d", len(States()), len(allowed))
+	if len(allowed) != len(txmanager.States()) {
+		t.Fatalf("states: got %d, want %d", len(txmanager.States()), len(allowed))
 	}
-	for _, from := range States() {
-		for _, to := range States() {
+	for _, from := range txmanager.States() {
+		for _, to := range txmanager.States() {
 			_, want := allowed[from][to]
 			if got := from.MayBecome(to); got != want {
 				t.Errorf("%s to %s: got %v, want %v", from, to, got, want)
@@ -53,9 +55,9 @@ func TestTransitionsAreTheSpecifications(t *testing.T) {
 
 func TestFinalStatesHaveNoExits(t *testing.T) {
 	t.Parallel()
-	for _, s := range States() {
+	for _, s := range txmanager.States() {
 		exits := 0
-		for _, to := range States() {
+		for _, to := range txmanager.States() {
 			if s.MayBecome(to) {
 				exits++
 			}
@@ -70,9 +72,9 @@ func TestFinalStatesHaveNoExits(t *testing.T) {
 // returns to the queue.
 func TestHeldNoncesNeverReturnToTheQueue(t *testing.T) {
 	t.Parallel()
-	for _, s := range States() {
+	for _, s := range txmanager.States() {
 		kinds := 0
-		for _, is := range []bool{s == Queued, s.HoldsOpenNonce(), s.Terminal()} {
+		for _, is := range []bool{s == txmanager.Queued, s.HoldsOpenNonce(), s.Terminal()} {
 			if is {
 				kinds++
 			}
@@ -80,20 +82,20 @@ func TestHeldNoncesNeverReturnToTheQueue(t *testing.T) {
 		if kinds != 1 {
 			t.Errorf("%s: got %d of queued, unsettled, final; want exactly one", s, kinds)
 		}
-		if s != Queued && s.MayBecome(Queued) {
+		if s != txmanager.Queued && s.MayBecome(txmanager.Queued) {
 			t.Errorf("%s may become QUEUED: its nonce would be skipped", s)
 		}
 	}
-	if State("LOST").MayBecome(Queued) || State("LOST").Terminal() || State("LOST").HoldsOpenNonce() {
+	if txmanager.State("LOST").MayBecome(txmanager.Queued) || txmanager.State("LOST").Terminal() || txmanager.State("LOST").HoldsOpenNonce() {
 		t.Error("an unknown state may do something, want nothing")
 	}
 }
 
 func TestIllegalTransitionNamesBothStates(t *testing.T) {
 	t.Parallel()
-	err := fmt.Errorf("transaction x: %w", IllegalTransitionError{From: Confirmed, To: Queued})
-	got, ok := errors.AsType[IllegalTransitionError](err)
-	if !ok || got.From != Confirmed || got.To != Queued {
+	err := fmt.Errorf("transaction x: %w", txmanager.IllegalTransitionError{From: txmanager.Confirmed, To: txmanager.Queued})
+	got, ok := errors.AsType[txmanager.IllegalTransitionError](err)
+	if !ok || got.From != txmanager.Confirmed || got.To != txmanager.Queued {
 		t.Errorf("got %+v, %v; want CONFIRMED to QUEUED", got, ok)
 	}
 	if want := "transaction x: a transaction in CONFIRMED never becomes QUEUED"; err.Error() != want {

@@ -105,8 +105,8 @@ func (w Commit) Empty() bool {
 	return len(w.Transitions)+len(w.Allocations)+len(w.Reservations)+len(w.Versions) == 0 && w.Mark == nil && w.Cursor.Empty() && w.LeaseEnd == KeepLease
 }
 
-// signedIDs are the ids of the allocations that come with signed bytes.
-func (w Commit) signedIDs() []string {
+// SignedIDs are the ids of the allocations that come with signed bytes.
+func (w Commit) SignedIDs() []string {
 	var ids []string
 	for _, a := range w.Allocations {
 		if a.Signed != nil {

@@ -1,4 +1,4 @@
-package txmanager
+package txmanager_test
 
 import (
 	"encoding/json"
@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const someAddress = "0xabcdef0123456789abcdef0123456789abcdef01"
@@ -16,7 +18,7 @@ const someAddress = "0xabcdef0123456789abcdef0123456789abcdef01"
 // H4: every accepted spelling of an account is accepted as the same one.
 func TestH04SpellingsOfOneAccountAreOneSubmitter(t *testing.T) {
 	t.Parallel()
-	const want = Submitter("eip155:1:" + someAddress)
+	const want = txmanager.Submitter("eip155:1:" + someAddress)
 	for _, text := range []string{
 		string(want),
 		"eip155:1:0x" + strings.ToUpper(someAddress[2:]),
@@ -24,15 +26,15 @@ func TestH04SpellingsOfOneAccountAreOneSubmitter(t *testing.T) {
 		someAddress,
 		"0x" + strings.ToUpper(someAddress[2:]),
 	} {
-		got, err := ParseSubmitter(text, 1)
+		got, err := txmanager.ParseSubmitter(text, 1)
 		if err != nil || got != want {
 			t.Errorf("%q: got %q, %v; want %q", text, got, err, want)
 		}
 	}
-	if got, err := ParseSubmitter(someAddress, 10); err != nil || got != "eip155:10:"+someAddress {
+	if got, err := txmanager.ParseSubmitter(someAddress, 10); err != nil || got != "eip155:10:"+someAddress {
 		t.Errorf("bare address with default chain 10: got %q, %v", got, err)
 	}
-	if got, err := ParseSubmitter(string(want), 10); err != nil || got != want {
+	if got, err := txmanager.ParseSubmitter(string(want), 10); err != nil || got != want {
 		t.Errorf("the default chain renamed what is named in full: got %q, %v; want %q", got, err, want)
 	}
 }
@@ -49,20 +51,20 @@ func TestWhatNamesNoAccountIsRefused(t *testing.T) {
 		"0X" + someAddress[2:], someAddress[2:], "eip155:1:0X" + someAddress[2:], "0x" + strings.Repeat("g", 40),
 		"0x" + strings.Repeat("é", 20), "0x+" + someAddress[3:], "0x\x00" + someAddress[3:],
 	} {
-		got, err := ParseSubmitter(text, 1)
-		if !errors.Is(err, ErrNotSubmitter) || got != "" {
+		got, err := txmanager.ParseSubmitter(text, 1)
+		if !errors.Is(err, txmanager.ErrNotSubmitter) || got != "" {
 			t.Errorf("%q: got %q, %v; want nothing, ErrNotSubmitter", text, got, err)
 		}
 	}
-	if got, err := ParseSubmitter(someAddress, 0); !errors.Is(err, ErrNotSubmitter) {
+	if got, err := txmanager.ParseSubmitter(someAddress, 0); !errors.Is(err, txmanager.ErrNotSubmitter) {
 		t.Errorf("a bare address without a default chain: got %q, %v; want ErrNotSubmitter", got, err)
 	}
 }
 
 func TestNoSubmitterAsksForNothing(t *testing.T) {
 	t.Parallel()
-	for _, s := range []Submitter{"", "alice", "a:b"} {
-		if s.ChainID() != 0 || s.Address() != (Address{}) {
+	for _, s := range []txmanager.Submitter{"", "alice", "a:b"} {
+		if s.ChainID() != 0 || s.Address() != (txmanager.Address{}) {
 			t.Errorf("%q: got chain %d, address %s; want zeros", s, s.ChainID(), s.Address())
 		}
 	}
@@ -75,23 +77,23 @@ func TestParsingTheCanonicalFormIsTheIdentity(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		chain := rapid.Uint64Min(1).Draw(t, "chain")
-		a := Address(rapid.SliceOfN(rapid.Byte(), 20, 20).Draw(t, "address"))
-		s := NewSubmitter(chain, a)
+		a := txmanager.Address(rapid.SliceOfN(rapid.Byte(), 20, 20).Draw(t, "address"))
+		s := txmanager.NewSubmitter(chain, a)
 		if !canonical.MatchString(string(s)) {
 			t.Fatalf("%q is not in canonical form", s)
 		}
 		other := rapid.Uint64().Draw(t, "default chain")
-		if got, err := ParseSubmitter(string(s), other); err != nil || got != s {
+		if got, err := txmanager.ParseSubmitter(string(s), other); err != nil || got != s {
 			t.Fatalf("parse %q: got %q, %v; want the same", s, got, err)
 		}
 		if s.ChainID() != chain || s.Address() != a {
 			t.Fatalf("%q: got chain %d, address %s; want %d, %s", s, s.ChainID(), s.Address(), chain, a)
 		}
 		mixed := mixCase(t, a.String())
-		if got, err := ParseSubmitter(fmt.Sprintf("eip155:%d:%s", chain, mixed), other); err != nil || got != s {
+		if got, err := txmanager.ParseSubmitter(fmt.Sprintf("eip155:%d:%s", chain, mixed), other); err != nil || got != s {
 			t.Fatalf("parse with %q: got %q, %v; want %q", mixed, got, err, s)
 		}
-		if got, err := ParseSubmitter(mixed, chain); err != nil || got != s {
+		if got, err := txmanager.ParseSubmitter(mixed, chain); err != nil || got != s {
 			t.Fatalf("parse %q on chain %d: got %q, %v; want %q", mixed, chain, got, err, s)
 		}
 	})
@@ -113,9 +115,9 @@ func FuzzParseSubmitter(f *testing.F) {
 		f.Add(text, uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, text string, chain uint64) {
-		s, err := ParseSubmitter(text, chain)
+		s, err := txmanager.ParseSubmitter(text, chain)
 		if err != nil {
-			if s != "" || !errors.Is(err, ErrNotSubmitter) {
+			if s != "" || !errors.Is(err, txmanager.ErrNotSubmitter) {
 				t.Fatalf("%q: got %q, %v; want nothing, ErrNotSubmitter", text, s, err)
 			}
 			return
@@ -123,7 +125,7 @@ func FuzzParseSubmitter(f *testing.F) {
 		if !canonical.MatchString(string(s)) {
 			t.Fatalf("%q: got %q, not in canonical form", text, s)
 		}
-		if again, err := ParseSubmitter(string(s), chain+1); err != nil || again != s {
+		if again, err := txmanager.ParseSubmitter(string(s), chain+1); err != nil || again != s {
 			t.Fatalf("%q again: got %q, %v; want the same", s, again, err)
 		}
 		if !strings.EqualFold(text, string(s)) && !strings.EqualFold(text, s.Address().String()) {
@@ -136,13 +138,13 @@ func FuzzParseSubmitter(f *testing.F) {
 // must not share one.
 func TestDigestIsShortStableAndApart(t *testing.T) {
 	t.Parallel()
-	if got, want := NewSubmitter(1, Address{19: 1}).Digest(), "8b58a25c41b7bba8176b474684afb222"; got != want {
+	if got, want := txmanager.NewSubmitter(1, txmanager.Address{19: 1}).Digest(), "8b58a25c41b7bba8176b474684afb222"; got != want {
 		t.Errorf("first 128 bits of the SHA-256: got %s, want %s", got, want)
 	}
-	seen := map[string]Submitter{}
+	seen := map[string]txmanager.Submitter{}
 	for chain := range uint64(20) {
 		for last := range byte(20) {
-			s := NewSubmitter(chain+1, Address{19: last})
+			s := txmanager.NewSubmitter(chain+1, txmanager.Address{19: last})
 			if other, twice := seen[s.Digest()]; twice {
 				t.Fatalf("%s and %s share %s", s, other, s.Digest())
 			}
@@ -154,21 +156,21 @@ func TestDigestIsShortStableAndApart(t *testing.T) {
 func TestHashesAreReadAsTheyAreWritten(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		h := Hash(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "hash"))
-		if got, err := ParseHash(mixCase(t, h.String())); err != nil || got != h {
+		h := txmanager.Hash(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "hash"))
+		if got, err := txmanager.ParseHash(mixCase(t, h.String())); err != nil || got != h {
 			t.Fatalf("got %s, %v; want %s", got, err, h)
 		}
-		text, err := json.Marshal(map[Hash]Hash{h: h})
+		text, err := json.Marshal(map[txmanager.Hash]txmanager.Hash{h: h})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var back map[Hash]Hash
+		var back map[txmanager.Hash]txmanager.Hash
 		if err := json.Unmarshal(text, &back); err != nil || back[h] != h {
 			t.Fatalf("through JSON %s: got %v, %v; want %s", text, back, err, h)
 		}
 	})
 	for _, text := range []string{"", "0x", "0x12", strings.Repeat("0", 66), "0x" + strings.Repeat("0", 63), "0x" + strings.Repeat("0", 65), "0x" + strings.Repeat("x", 64)} {
-		if h, err := ParseHash(text); err == nil {
+		if h, err := txmanager.ParseHash(text); err == nil {
 			t.Errorf("%q: got %s, want an error", text, h)
 		}
 	}

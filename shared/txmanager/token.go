@@ -27,10 +27,10 @@ const wordSize = 32
 func (c Call) TokenAmount() *big.Int {
 	_, selector, _ := strings.Cut(c.Function(), ":")
 	addresses, known := tokenAddresses[selector]
-	if !known || len(c.Data) != selectorSize+(addresses+1)*wordSize {
+	if !known || len(c.Data) != SelectorSize+(addresses+1)*wordSize {
 		return nil
 	}
-	arguments := c.Data[selectorSize:]
+	arguments := c.Data[SelectorSize:]
 	for range addresses {
 		if !bytes.Equal(arguments[:wordSize-len(Address{})], make([]byte, wordSize-len(Address{}))) {
 			return nil
@@ -57,7 +57,7 @@ func (b Bounds) refuseToken(a BoundedTerms) string {
 		return ""
 	case a.AmountUnits == nil && !(a.Function != "" && !BoundedFunction(a.Function) && slices.Contains(b.Targets, a.Function)):
 		return "the submitter's policy bounds amounts of this token, and allows of it transfer, approve and transferFrom as the ABI encodes them, and functions that targets names"
-	case exceeds(a.AmountUnits, most):
+	case ExceedsLimit(a.AmountUnits, most):
 		return "the submitter's policy allows at most " + most.String() + " of this token's smallest unit in one transaction"
 	}
 	return ""

@@ -76,11 +76,11 @@ func (t Tx) Hash() Hash {
 	return t.Versions[len(t.Versions)-1]
 }
 
-// isPlaceholder reports whether version h is a placeholder.
-func (t Tx) isPlaceholder(h Hash) bool { return slices.Contains(t.Placeholders, h) }
+// IsPlaceholder reports whether version h is a placeholder.
+func (t Tx) IsPlaceholder(h Hash) bool { return slices.Contains(t.Placeholders, h) }
 
-// isAcknowledged reports whether a node has accepted the transaction.
-func (t Tx) isAcknowledged() bool { return t.State == Tracking }
+// IsAcknowledged reports whether a node has accepted the transaction.
+func (t Tx) IsAcknowledged() bool { return t.State == Tracking }
 
 // GasParams are the upper bounds of what a signed version pays.
 type GasParams struct {
@@ -138,8 +138,8 @@ func (b *decimalText) int() *big.Int {
 	return &b.Int
 }
 
-// worstCostWei is the most that the version can take from the account, in wei.
-func (g GasParams) worstCostWei() *big.Int {
+// WorstCostWei is the most that the version can take from the account, in wei.
+func (g GasParams) WorstCostWei() *big.Int {
 	cost := new(big.Int).Mul(g.FeeCapWei, new(big.Int).SetUint64(g.Gas))
 	return cost.Add(cost, g.ValueWei)
 }
@@ -150,7 +150,7 @@ type SubmitterState struct {
 	Lease              lease.Lease
 	Now                time.Time // the database's clock at the load
 	Window             uint64    // max_in_flight; 1 where Strict
-	Strict             bool      // no nonce is bound while another is open: see [Rules.bindWindow]
+	Strict             bool      // no nonce is bound while another is open: see [rules.Rules.BindWindow]
 	NextNonce          uint64
 	FinalHead          uint64     // the highest block of a final transaction; 0: none
 	FinalBlocks        []Header   // blocks of the last final transactions, ascending, to a depth of reorg.watchDepth
@@ -193,20 +193,20 @@ func (w SubmitterState) WithLoadTime(at time.Time) SubmitterState {
 	return w
 }
 
-// now is the database's clock at the load plus the process's monotonic time since.
-func (w SubmitterState) now() time.Time { return w.Now.Add(time.Since(w.loadedAt)) }
+// DatabaseTime is the database's clock at the load plus the process's monotonic time since.
+func (w SubmitterState) DatabaseTime() time.Time { return w.Now.Add(time.Since(w.loadedAt)) }
 
-// lowestOpenNonce is the lowest open nonce, or the next nonce where none is open.
-func (w SubmitterState) lowestOpenNonce() uint64 {
+// LowestOpenNonce is the lowest open nonce, or the next nonce where none is open.
+func (w SubmitterState) LowestOpenNonce() uint64 {
 	if len(w.Open) == 0 {
 		return w.NextNonce
 	}
 	return *w.Open[0].Nonce
 }
 
-// roomInWindow is how many nonces can be allocated now, from the cursor on.
-func (w SubmitterState) roomInWindow() int {
-	held := w.NextNonce - w.lowestOpenNonce()
+// RoomInWindow is how many nonces can be allocated now, from the cursor on.
+func (w SubmitterState) RoomInWindow() int {
+	held := w.NextNonce - w.LowestOpenNonce()
 	if held >= w.Window {
 		return 0
 	}
@@ -244,4 +244,63 @@ type Violation struct {
 	ConsumedBy        *ConsumingTx `json:"taker,omitempty"`
 	ConsumedByUnknown string       `json:"takerUnknown,omitempty"`
 	SameAsIntent      bool         `json:"sameAsIntent,omitempty"` // it has the intent's to, value and data
+}
+
+// Action is a requested action on a transaction that holds a nonce. The lease holder carries it
+// out.
+type Action string
+
+// The actions. The transaction's caller requests ActionCancel; an operator requests the others.
+const (
+	ActionCancel      Action = "CANCEL"      // put a placeholder in its place, if no operator has to decide first
+	ActionPlaceholder Action = "PLACEHOLDER" // put a placeholder in its place
+	ActionReplace     Action = "REPLACE"     // sign it again with higher fees
+	ActionRebroadcast Action = "REBROADCAST" // send the last version again, with its count of broadcasts reset
+	ActionWait        Action = "WAIT"        // change nothing: only the record; it is still polled
+)
+
+// VersionKind is the purpose of a signed version.
+type VersionKind string
+
+// A placeholder consumes the nonce with a zero-value transfer from the account to itself.
+const (
+	VersionOriginal    VersionKind = "ORIGINAL"
+	VersionBump        VersionKind = "BUMP"
+	VersionPlaceholder VersionKind = "PLACEHOLDER"
+)
+
+// IsBroadcastClaimed reports whether a broadcast was claimed and its outcome is not recorded.
+func (t Tx) IsBroadcastClaimed() bool {
+	return t.LastSubmitAt != nil && t.NextResubmitAt != nil && t.NextResubmitAt.Equal(*t.LastSubmitAt)
+}
+
+// IsBroadcasting reports whether a node holds t, or t is sent in this iteration.
+func (t Tx) IsBroadcasting() bool {
+	return t.IsAcknowledged() || (t.State == Submitted && t.IsBroadcastClaimed())
+}
+
+// HasExpired reports whether t's validUntil has passed. t then gets no nonce.
+func (t Tx) HasExpired(now time.Time) bool { return t.ValidUntil != nil && !t.ValidUntil.After(now) }
+
+// IsDueBy reports whether t's next check is due at that time.
+func (t Tx) IsDueBy(by time.Time) bool { return t.NextCheckAt == nil || !t.NextCheckAt.After(by) }
+
+// Recorded is what a release recorded for a request: the foreign transaction that carried it out.
+type Recorded struct {
+	Nonce   uint64   `json:"nonce"`   // the nonce that the transaction consumed
+	Receipt *Receipt `json:"receipt"` // nil: no node gave the transaction, and an operator stated that it was carried out
+}
+
+// StatedAsExecuted is the last error of a request that ended on an operator's statement alone.
+const StatedAsExecuted = "an operator stated that a foreign transaction was this request and was carried out; no node shows that transaction, so nothing on the chain proves it"
+
+// IsExecutedElsewhere reports whether a foreign transaction carried out t's request, and t's own
+// nonce has no placeholder yet.
+func (t Tx) IsExecutedElsewhere() bool { return t.Recorded != nil && !t.IsPlaceholder(t.Hash()) }
+
+// IsExecutedTwice reports whether t's own bytes were carried out after a release recorded a
+// foreign transaction for it.
+func (t Tx) IsExecutedTwice() bool {
+	return t.Recorded != nil && t.State.Terminal() && t.Receipt != nil && t.Receipt.Succeeded &&
+		(t.Recorded.Receipt == nil || t.Recorded.Receipt.TxHash != t.Receipt.TxHash) && !t.IsPlaceholder(t.Receipt.TxHash)
 }

@@ -27,6 +27,10 @@ import (
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/gas"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
+	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/worker"
 )
 
 var families = chain.NewFamilies(evm.Family{})
@@ -55,7 +59,7 @@ type env struct {
 	client      *ethclient.Client
 	connector   *evm.Connector
 	payer       txmanager.Submitter
-	worker      *txmanager.Worker
+	worker      *worker.Worker
 	manager     *manager
 	ledger      *payout.Ledger
 	coordinator *transfer.Coordinator
@@ -116,14 +120,18 @@ func (h *env) openWorker() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.worker = &txmanager.Worker{
-		Store: h.db.Store, ChainOf: func(txmanager.Submitter) (txmanager.ChainConnector, error) { return connector, nil }, Signer: local, Tasks: h.tasks,
-		Rules: txmanager.Rules{
-			Lease: storetest.Rules, Finality: txmanager.ByConfirmations, Confirmations: confirmations, BlockTime: time.Millisecond, WatchEvery: time.Minute,
-			WatchDepth: 10, FeeCapWei: big.NewInt(1e12), PlaceholderFeeCapWei: big.NewInt(1e12), Resubmit: true, ResubmitEvery: time.Hour,
-			MaxResubmits: 10, StuckAfter: time.Hour, CallTimeout: 5 * time.Second, IterationsEndAfter: 30 * time.Second,
+	h.worker = &worker.Worker{
+		Service: session.Service{
+			Store: h.db.Store, ChainOf: func(txmanager.Submitter) (txmanager.ChainConnector, error) { return connector, nil }, Tasks: h.tasks,
+			Rules: rules.Rules{
+				Limits:   gas.Limits{FeeCapWei: big.NewInt(1e12), PlaceholderFeeCapWei: big.NewInt(1e12)},
+				Finality: txmanager.ByConfirmations, Confirmations: confirmations, BlockTime: time.Millisecond, WatchEvery: time.Minute,
+				WatchDepth: 10, Resubmit: true, ResubmitEvery: time.Hour, MaxResubmits: 10, StuckAfter: time.Hour,
+			},
+			Timing: session.Timing{Lease: storetest.Rules, CallTimeout: 5 * time.Second, IterationsEndAfter: 30 * time.Second},
+			Node:   "test", Log: slog.New(slog.DiscardHandler),
 		},
-		Node: "test", Log: slog.New(slog.DiscardHandler),
+		Signer: local,
 	}
 }
 

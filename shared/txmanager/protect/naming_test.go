@@ -1,0 +1,112 @@
+package protect
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
+	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
+)
+
+// After a resync no named request is signed or sent, whatever is open or queued and whatever an
+// operator names.
+func TestNoNamedRequestIsSignedAfterAResync(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		first, next := uint64(3), uint64(3)
+		w := txtest.StateOf(8, 0)
+		known := map[string]txmanager.NamedRequest{}
+		for range rapid.IntRange(0, 5).Draw(rt, "unsettled") {
+			x := rapid.SampledFrom([]func(uint64) txmanager.Tx{txtest.Pending, txtest.Submitted, txtest.Stuck, txtest.Bare, func(n uint64) txmanager.Tx { return txtest.Held(n, txmanager.Protect, "") }}).Draw(rt, "kind")(next)
+			x.RequestID = fmt.Sprintf("r-%d", next)
+			known[x.RequestID] = txmanager.NamedRequest{TxID: x.ID, State: x.State}
+			w.Open, next = append(w.Open, x), next+1
+		}
+		w.NextNonce = next
+		known["queued"] = txmanager.NamedRequest{TxID: "q-1", State: txmanager.Queued}
+		count := rapid.Uint64Range(first, next+3).Draw(rt, "count")
+		w.Incident, w.Protected = 1, true
+		l := txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: count, Requests: map[uint64]string{}}
+		names := []string{txmanager.NoRequest, "queued", "lost", "r-3", "r-4", "r-5", "r-6", "r-7"}
+		for n := first; n < count; n++ {
+			l.Requests[n] = rapid.SampledFrom(names).Draw(rt, "name")
+		}
+		v := txtest.ViewOf(w, txtest.Block('a', 100))
+		v.FinalCount = &count
+		book := &evidenceStore{known: known}
+		to := txmanager.Address{1}
+		for n := first; n < count; n++ {
+			taker := txmanager.ConsumingTx{Hash: txmanager.Hash{0xf0, byte(n)}, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, To: &to, ValueWei: "1"}
+			book.stored = append(book.stored, txmanager.ForeignTransaction{Nonce: n, Incident: 1, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: n%2 == 0})
+		}
+		v = txtest.Watching(v, txtest.Block('a', 95))
+		p := &txtest.Panel{ChainConnector: txtest.Reader(nil), Views: []txmanager.ChainObservation{v}, Needed: 1}
+		tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book, Timing: testTiming}, Chain: p, State: w, Began: time.Now()}}
+		moves, out, err := tn.planResync(t.Context(), &l, txmanager.LostNonces{})
+		if err != nil {
+			return
+		}
+		after := rules.AfterCommit(w, txmanager.Commit{Transitions: moves})
+		after.Protected = false
+		for i := range after.Open {
+			after.Open[i].NextCheckAt = nil
+		}
+		v.SelfTransfer = txmanager.Estimate{Outcome: txmanager.Done, Gas: 21_000}
+		v.Account.BaseFeeWei, v.Account.TipWei = big.NewInt(1), big.NewInt(1)
+		jobs, _ := tn.Rules.PlanSignatures(after, p, v, nil)
+		for _, one := range out.Named {
+			ends := slices.ContainsFunc(l.EndedRequests, func(e txmanager.Naming) bool { return e.RequestID == one.RequestID })
+			i := slices.IndexFunc(after.Open, func(x txmanager.Tx) bool { return x.RequestID == one.RequestID })
+			if one.Effect == txmanager.NamedPlaceholder != (i >= 0) || i >= 0 && !after.Open[i].IsExecutedElsewhere() {
+				rt.Errorf("%+v: got it unsettled %v, ended in the queue %v", one, i >= 0, ends)
+			}
+			if i >= 0 && one.Effect == txmanager.NamedPlaceholder {
+				if said, _ := txmanager.CallerText(after.Open[i].LastError); said == "" || strings.ContainsAny(said, "0123456789") {
+					rt.Errorf("%+v: got %q for its caller, want a reason without a number", one, said)
+				}
+			}
+			if i >= 0 && tn.Rules.IsRebroadcastDue(after.Open[i], w.DatabaseTime().Add(time.Hour)) {
+				rt.Errorf("%+v: got its own bytes sent again", one)
+			}
+			for _, job := range jobs {
+				if job.Tx.RequestID == one.RequestID && job.Kind != txmanager.VersionPlaceholder {
+					rt.Errorf("%+v: got a version of kind %s signed", one, job.Kind)
+				}
+			}
+		}
+	})
+}
+
+// A name that is not stored, and differs from an open request only in case or spaces, is refused:
+// the intended request would be carried out again.
+func TestAMisspelledNameIsRefused(t *testing.T) {
+	t.Parallel()
+	x := txtest.Pending(3)
+	x.RequestID = "flying"
+	w := txtest.StateOf(1, 4, x)
+	w.Incident, w.Protected = 1, true
+	v := txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), txtest.Block('a', 95))
+	v.FinalCount = new(uint64(4))
+	to := txmanager.Address{1}
+	taker := txmanager.ConsumingTx{Hash: txmanager.Hash{0xf0}, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, To: &to, ValueWei: "1"}
+	for name, refused := range map[string]bool{"Order-1": true, "order-1 ": true, "Flying": true, "order-2": false, "ORDER-3": false} {
+		book := &evidenceStore{open: []txmanager.OpenRequest{{RequestID: "order-1", Unknown: true}}, known: map[string]txmanager.NamedRequest{"ORDER-3": {TxID: "t-3", State: txmanager.Queued}},
+			stored: []txmanager.ForeignTransaction{{Nonce: 3, Incident: 1, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: true}}}
+		p := &txtest.Panel{ChainConnector: txtest.Reader(nil), Views: []txmanager.ChainObservation{v}, Needed: 1}
+		tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book, Timing: testTiming}, Chain: p, State: w, Began: time.Now()}}
+		_, _, err := tn.planResync(t.Context(), &txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 4, Requests: map[uint64]string{3: name}}, txmanager.LostNonces{})
+		if naming, ok := errors.AsType[txmanager.NamingError](err); ok != refused || !refused && err != nil {
+			t.Errorf("%q: got %v %v, want it refused %v", name, naming, err, refused)
+		}
+	}
+}

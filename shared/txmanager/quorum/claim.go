@@ -1,0 +1,199 @@
+package quorum
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/gas"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
+)
+
+// claims are the statements of v that would change w and that one node does not decide alone.
+func claims(r rules.Rules, w txmanager.SubmitterState, q txmanager.ChainQuery, v txmanager.ChainObservation) (asserted []claim) {
+	j := r.Evaluate(w, q, v)
+	finals := uniqueBlocks(j.Finals)
+	for i, h := range finals[max(0, len(finals)-maxClaimedBlocks):] { // headers name their parents: a claim about a block covers those below
+		in := slices.DeleteFunc(slices.Clone(j.EndedBy), func(rec txmanager.Receipt) bool {
+			return rec.BlockNumber > h.Number || i > 0 && rec.BlockNumber < h.Number
+		})
+		asserted = append(asserted, claim{what: fmt.Sprintf("block %d is final", h.Number), finality: true, heights: []uint64{h.Number}, receipts: in, vote: agreesOnFinality(r, h, in)})
+	}
+	switch seen := rules.FindViolation(w, v); {
+	case w.Protected:
+	case seen != nil:
+		asserted = append(asserted, claim{what: seen.Description, violation: true, vote: func(o txmanager.ChainObservation) Vote { return agreesOnViolation(w, *seen, o) }})
+	case w.SuspectedViolation != nil && rules.IsPastSuspected(w, v):
+		asserted = append(asserted, claim{what: "nothing is amiss any more", vote: func(o txmanager.ChainObservation) Vote { return agreesOnNoViolation(w, o) }})
+	}
+	if lowest := w.LowestOpenNonce(); isLowestWithoutReceipt(w, v) && len(w.Open[0].Versions) > 0 {
+		asserted = append(asserted, claim{what: fmt.Sprintf("nonce %d is consumed, and no version of it has a receipt", lowest), absence: true, vote: func(o txmanager.ChainObservation) Vote { return agreesOnMissingReceipt(w, o) }})
+	}
+	var gone []txmanager.Header
+	for _, t := range w.Open {
+		if h, ok := reorgedBlock(r, t, v); ok {
+			gone = append(gone, h)
+		}
+	}
+	slices.SortFunc(gone, func(a, b txmanager.Header) int { return cmp.Compare(a.Number, b.Number) })
+	gone = uniqueBlocks(gone)
+	for _, h := range gone[:min(len(gone), maxClaimedBlocks)] { // blocks on top of a block that is gone are gone too
+		asserted = append(asserted, claim{what: fmt.Sprintf("block %d is no longer the chain's", h.Number), heights: []uint64{h.Number}, vote: Negate(AgreesOnBlock(h))})
+	}
+	if len(j.Open()) > 0 { // estimates then reject nothing
+		return asserted
+	}
+	for i, e := range v.Estimates {
+		if WouldRevert(w, q, i, e) {
+			asserted = append(asserted, claim{what: "a call would revert", estimate: i + 1, vote: AgreesOnRevert(w, q, i)})
+		}
+	}
+	return asserted
+}
+
+// AgreesOnRevert votes on whether the query's i-th call would revert.
+func AgreesOnRevert(w txmanager.SubmitterState, q txmanager.ChainQuery, i int) func(txmanager.ChainObservation) Vote {
+	return func(o txmanager.ChainObservation) Vote {
+		switch {
+		case i >= len(o.Estimates) || o.Estimates[i].Outcome == txmanager.Unknown || o.Lagging || o.OldestBlock() < w.FinalHead:
+			return Abstains
+		case WouldRevert(w, q, i, o.Estimates[i]):
+			return Agrees
+		}
+		return Disagrees
+	}
+}
+
+// WouldRevert reports whether e makes the query's i-th call be refused.
+func WouldRevert(w txmanager.SubmitterState, q txmanager.ChainQuery, i int, e txmanager.Estimate) bool {
+	_, verdict, _ := gas.LimitOf(q.Estimates[i], e, w.Bounds.Gas)
+	return verdict == txmanager.Refused
+}
+
+// reorgedBlock is the lowest confirming block of t that is no longer canonical according to v.
+func reorgedBlock(r rules.Rules, t txmanager.Tx, v txmanager.ChainObservation) (h txmanager.Header, ok bool) {
+	if t.Receipt == nil || t.State.Terminal() {
+		return h, false
+	}
+	kept := t.Confirmations
+	if len(kept) == 0 {
+		kept = []txmanager.Header{{Number: t.Receipt.BlockNumber, Hash: t.Receipt.BlockHash}}
+	}
+	switch rec, answer := rules.FindReceipt(t, v); answer {
+	case txmanager.AnswerFound:
+		list, _, consistent := rules.ConfirmingBlocks(rec, v, r.HeaderDepth())
+		if !consistent || rules.IsPrefix(kept, list) || rules.IsPrefix(list, kept) || v.Head.Number <= rules.FirstDifference(kept, list) {
+			return h, false
+		}
+		first := rules.FirstDifference(kept, list)
+		i := slices.IndexFunc(kept, func(k txmanager.Header) bool { return k.Number == first })
+		return kept[max(i, 0)], true
+	case txmanager.AnswerNotFound:
+		return kept[0], rules.IsBlockReplaced(*t.Receipt, v)
+	}
+	return h, false
+}
+
+// AgreesOnBlock votes on whether a block is canonical.
+func AgreesOnBlock(h txmanager.Header) func(txmanager.ChainObservation) Vote {
+	return func(o txmanager.ChainObservation) Vote {
+		switch hash, seen := o.HashesAt[h.Number]; {
+		case seen && hash == h.Hash:
+			return Agrees
+		case seen && o.Head.Number > h.Number:
+			return Disagrees
+		}
+		return Abstains
+	}
+}
+
+// agreesOnFinality votes on whether a block is final, with the receipts of the transactions that
+// end in it. A node that lacks a receipt abstains; another outcome of a transaction disagrees.
+// Where a tag decides finality, a node whose tag is below the block abstains: it may not be so
+// far.
+func agreesOnFinality(r rules.Rules, h txmanager.Header, in []txmanager.Receipt) func(txmanager.ChainObservation) Vote {
+	return func(o txmanager.ChainObservation) Vote {
+		said := AgreesOnBlock(h)(o)
+		if said == Agrees && r.Finality != txmanager.ByConfirmations && (o.Tagged == nil || o.Tagged.Number < h.Number) {
+			return Abstains
+		}
+		if said != Agrees {
+			return said
+		}
+		for _, rec := range in {
+			switch a := o.Receipts[rec.TxHash]; {
+			case a.Answer != txmanager.AnswerFound || a.Receipt.BlockHash != rec.BlockHash:
+				said = Abstains
+			case a.Receipt.Succeeded != rec.Succeeded:
+				return Disagrees
+			}
+		}
+		return said
+	}
+}
+
+// Negate swaps agrees and disagrees.
+func Negate(of func(txmanager.ChainObservation) Vote) func(txmanager.ChainObservation) Vote {
+	return func(o txmanager.ChainObservation) Vote {
+		switch of(o) {
+		case Agrees:
+			return Disagrees
+		case Disagrees:
+			return Agrees
+		}
+		return Abstains
+	}
+}
+
+// isLowestWithoutReceipt reports whether the node's count is above the lowest open nonce, and it
+// knows a version of it but has no receipt of any. The node may not keep receipts.
+func isLowestWithoutReceipt(w txmanager.SubmitterState, v txmanager.ChainObservation) bool {
+	return len(w.Open) > 0 && v.Account.LatestCount > w.LowestOpenNonce() && rules.HasNoReceipt(w.Open[0], v) && !rules.IsUnknownToNode(w.Open[0], v)
+}
+
+// agreesOnMissingReceipt votes on whether no version of the lowest open nonce has a receipt.
+func agreesOnMissingReceipt(w txmanager.SubmitterState, o txmanager.ChainObservation) Vote {
+	switch _, answer := rules.FindReceipt(w.Open[0], o); {
+	case answer == txmanager.AnswerFound:
+		return Disagrees
+	case answer == txmanager.AnswerUnknown, o.Lagging, o.Account.LatestCount <= w.LowestOpenNonce():
+		return Abstains
+	}
+	return Agrees
+}
+
+// agreesOnViolation votes on whether the same violation is visible: foreign use, or a reorg. A
+// node that lags, or is below the last final block, abstains.
+func agreesOnViolation(w txmanager.SubmitterState, seen txmanager.Violation, o txmanager.ChainObservation) Vote {
+	other := rules.FindViolation(w, o)
+	switch {
+	case other != nil && (other.Kind == txmanager.FinalBlockReorged) == (seen.Kind == txmanager.FinalBlockReorged):
+		return Agrees
+	case other != nil, o.Lagging, o.Head.Number < w.FinalHead, seen.Kind == txmanager.FinalBlockReorged && rules.FinalBlockStatusIn(w, o) == rules.FinalBlockUnknown:
+		return Abstains
+	}
+	return Disagrees
+}
+
+// agreesOnNoViolation votes on whether no violation is visible at or above the block of the
+// suspected one.
+func agreesOnNoViolation(w txmanager.SubmitterState, o txmanager.ChainObservation) Vote {
+	switch {
+	case rules.FindViolation(w, o) != nil:
+		return Disagrees
+	case o.Lagging, o.Head.Number < max(w.SuspectedViolation.Block, w.FinalHead), rules.FinalBlockStatusIn(w, o) == rules.FinalBlockUnknown:
+		return Abstains
+	}
+	return Agrees
+}
+
+// uniqueBlocks are the blocks of a list without repetitions.
+func uniqueBlocks(list []txmanager.Header) (once []txmanager.Header) {
+	for _, h := range list {
+		if !slices.ContainsFunc(once, func(k txmanager.Header) bool { return k.Hash == h.Hash }) {
+			once = append(once, h)
+		}
+	}
+	return once
+}

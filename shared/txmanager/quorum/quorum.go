@@ -1,0 +1,318 @@
+// Package quorum puts the claims of one node that would end a transaction, remove a receipt or open
+// PROTECT to the chain's other nodes. What too few of them agree with counts as unknown.
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
+	"github.com/fencepost/fencepost/shared/txmanager/session"
+)
+
+// maxClaimedBlocks is how many blocks of each kind other nodes are asked about. Both kinds and one
+// more block fit into MaxWatched.
+const maxClaimedBlocks = (rules.MaxWatched - 1) / 2
+
+// AllNodes is more nodes than any chain has.
+const AllNodes = 100
+
+// Vote is another node's position on a claim, read from its observation.
+type Vote int
+
+const (
+	Abstains Vote = iota
+	Agrees
+	Disagrees
+	noAnswer // the node's position is unknown
+)
+
+// claim is a statement in an observation that one node does not decide alone.
+type claim struct {
+	what      string
+	finality  bool // it would end a transaction; otherwise it is a sign of something, or an estimate
+	violation bool // it is the sign of a violation
+	absence   bool // something is missing, which changes nothing; only the node that says so may be wrong
+	estimate  int  // which of the query's estimates it is, counted from 1; 0: none
+	heights   []uint64
+	receipts  []txmanager.Receipt // the receipts that would make it final
+	vote      func(txmanager.ChainObservation) Vote
+}
+
+// Query queries the chain and puts the decisive claims to the other nodes. If they
+// contradict the node, it queries another one, once.
+func Query(ctx context.Context, t *session.Session, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
+	v, err := t.Query(ctx, q)
+	if err != nil || v.OtherNodes == nil {
+		return v, err
+	}
+	v, against, err := applyQuorum(ctx, t, q, v)
+	if err != nil || against == "" {
+		return v, err
+	}
+	v.OtherNodes.ReportOutvoted(ctx, v.Node, against)
+	again, err := t.Query(ctx, q)
+	if err != nil || again.Node == v.Node {
+		return v, nil // the first observation remains valid, with its disputes
+	}
+	again, _, err = applyQuorum(ctx, t, q, again)
+	return again, err
+}
+
+// applyQuorum puts the claims of v to other nodes. It returns v with the disputed parts marked.
+// against is a claim that at least as many nodes contradict as agree with, or "".
+func applyQuorum(ctx context.Context, t *session.Session, q txmanager.ChainQuery, v txmanager.ChainObservation) (_ txmanager.ChainObservation, against string, err error) {
+	asserted := claims(t.Rules, t.State, q, v)
+	everything := slices.ContainsFunc(asserted, func(c claim) bool { return !c.finality })
+	views, err := collectVotes(ctx, t, v, voteQuery(t.State, q, asserted, everything), asserted, everything)
+	if err != nil {
+		return v, "", err
+	}
+	v.Estimates = slices.Clone(v.Estimates)
+	for _, c := range asserted {
+		if c.hasQuorum(views, v.OtherNodes.Quorum()) {
+			switch {
+			case c.violation:
+				v.AgreedBy = c.agreeingNodes(views)
+			case c.finality && !v.Disputes.Finality: // ascending: headers name their parents
+				v.Disputes.FinalityUpTo = c.heights[0]
+			}
+			continue
+		}
+		if yes, no := c.countVotes(views); no >= yes {
+			against = c.what
+		}
+		switch {
+		case c.finality && v.Disputes.Finality: // blocks above the lowest disputed one wait with it
+			continue
+		case c.estimate > 0:
+			v.Estimates[c.estimate-1] = txmanager.Estimate{Outcome: txmanager.Unknown, Reason: "the chain's nodes do not agree that it would revert"}
+		case c.absence:
+		case c.finality:
+			v.Disputes.Finality = true
+		default:
+			v.Disputes.Counts = true
+		}
+		t.Log.WarnContext(ctx, "not borne out by the chain's other nodes: it waits", append(t.LogAttrs(), "node", v.Node, "assertion", c.what, "asked", nodeNames(views))...)
+	}
+	if !v.Disputes.Finality {
+		v.Disputes.FinalityUpTo = 0
+	}
+	return v, against, nil
+}
+
+// collectVotes queries other nodes about the claims of v. It asks as many as a quorum needs, and
+// at least one. If those do not agree, or with everybody, it asks all.
+func collectVotes(ctx context.Context, t *session.Session, v txmanager.ChainObservation, ask txmanager.ChainQuery, asserted []claim, everybody bool) ([]txmanager.ChainObservation, error) {
+	if len(asserted) == 0 {
+		return nil, nil
+	}
+	most := max(v.OtherNodes.Quorum()-1, 1)
+	if everybody {
+		most = AllNodes
+	}
+	views, err := QueryOthers(ctx, t, v, ask, most)
+	open := slices.ContainsFunc(asserted, func(c claim) bool { return !c.hasQuorum(views, v.OtherNodes.Quorum()) || c.isUnanswered(views) })
+	if err == nil && !everybody && open {
+		var more []txmanager.ChainObservation
+		more, err = QueryOthers(ctx, t, v, ask, AllNodes, nodeNames(views)...)
+		views = append(views, more...)
+	}
+	if err != nil || v.OtherNodes.Quorum() > 1 {
+		return views, err
+	}
+	return views, findForks(ctx, t, v, asserted, views)
+}
+
+// findForks marks the observations of nodes that are on a fork. It checks nodes that abstain and
+// are not ahead of v, since a quorum of one node would otherwise accept a node that is ahead only
+// on its own fork. If v's node cannot tell, they count as forked.
+func findForks(ctx context.Context, t *session.Session, v txmanager.ChainObservation, asserted []claim, views []txmanager.ChainObservation) error {
+	var heads []uint64
+	behind := func(o txmanager.ChainObservation) bool {
+		return !o.NoAnswer && o.Head.Number <= v.Head.Number && o.Head.Hash != v.Head.Hash && slices.ContainsFunc(asserted, func(c claim) bool { return c.vote(o) == Abstains })
+	}
+	for _, o := range views {
+		if behind(o) {
+			heads = append(heads, o.Head.Number)
+		}
+	}
+	if len(heads) == 0 {
+		return nil
+	}
+	slices.Sort(heads)
+	chain, err := t.Query(ctx, txmanager.ChainQuery{Submitter: t.State.Submitter(), HashesAt: slices.Compact(heads)})
+	if errors.Is(err, lease.ErrFenced) {
+		return err
+	}
+	for i, o := range views {
+		if behind(o) {
+			views[i].Forked = err != nil || chain.Node != v.Node || chain.HashesAt[o.Head.Number] != o.Head.Hash
+		}
+	}
+	return nil
+}
+
+// Require puts one claim about v to all other nodes with the same query. The error wraps
+// [txmanager.ErrNoQuorum] if they do not agree. Before an operator's request is refused, the excluded nodes
+// are queried too.
+func Require(ctx context.Context, t *session.Session, q txmanager.ChainQuery, v txmanager.ChainObservation, what string, say func(txmanager.ChainObservation) Vote) error {
+	if v.OtherNodes == nil {
+		return nil
+	}
+	c := claim{what: what, vote: say}
+	views, err := collectVotes(ctx, t, v, q, []claim{c}, true)
+	if err == nil && t.ForOperator && !c.hasQuorum(views, v.OtherNodes.Quorum()) {
+		views, err = queryExcluded(ctx, t, v, q, views)
+	}
+	if err != nil {
+		return err
+	}
+	if !c.hasQuorum(views, v.OtherNodes.Quorum()) {
+		yes, no := c.countVotes(views)
+		return fmt.Errorf("%w that %s: of those that answer %d say so and %d say otherwise, and %d must", txmanager.ErrNoQuorum, what, yes, no, v.OtherNodes.Quorum())
+	}
+	return nil
+}
+
+func QueryOthers(ctx context.Context, t *session.Session, v txmanager.ChainObservation, q txmanager.ChainQuery, most int, but ...string) (views []txmanager.ChainObservation, err error) {
+	err = t.CallOutside(ctx, func(ctx context.Context) error {
+		views = v.OtherNodes.QueryOthers(ctx, q, most, append(but, v.Node)...)
+		return nil
+	})
+	return views, err
+}
+
+// queryExcluded adds the observations of nodes that were excluded.
+func queryExcluded(ctx context.Context, t *session.Session, v txmanager.ChainObservation, q txmanager.ChainQuery, views []txmanager.ChainObservation) ([]txmanager.ChainObservation, error) {
+	err := t.CallOutside(ctx, func(ctx context.Context) error {
+		views = append(views, v.OtherNodes.QueryExcluded(ctx, q, append(nodeNames(views), v.Node)...)...)
+		return nil
+	})
+	return views, err
+}
+
+func nodeNames(views []txmanager.ChainObservation) (list []string) {
+	for _, v := range views {
+		list = append(list, v.Node)
+	}
+	return list
+}
+
+// voteOf is the vote of observation o. A forked node that abstains counts as disagreeing.
+func (c claim) voteOf(o txmanager.ChainObservation) Vote {
+	if o.NoAnswer {
+		return noAnswer
+	}
+	if v := c.vote(o); v != Abstains || !o.Forked {
+		return v
+	}
+	return Disagrees
+}
+
+// countVotes counts the nodes that agree, with the one that made the claim, and those that
+// disagree.
+func (c claim) countVotes(views []txmanager.ChainObservation) (yes, no int) {
+	yes = 1
+	for _, v := range views {
+		switch c.voteOf(v) {
+		case Agrees:
+			yes++
+		case Disagrees:
+			no++
+		}
+	}
+	return yes, no
+}
+
+// isUnanswered reports whether every other node abstained or gave no answer.
+func (c claim) isUnanswered(views []txmanager.ChainObservation) bool {
+	yes, no := c.countVotes(views)
+	return yes+no == 1
+}
+
+// agreeingNodes are the names of the nodes that agree.
+func (c claim) agreeingNodes(views []txmanager.ChainObservation) string {
+	return strings.Join(nodeNames(slices.DeleteFunc(slices.Clone(views), func(v txmanager.ChainObservation) bool { return c.voteOf(v) != Agrees })), ", ")
+}
+
+// hasQuorum reports whether a quorum agrees, and more nodes agree than disagree or gave no answer.
+func (c claim) hasQuorum(views []txmanager.ChainObservation, quorum int) bool {
+	yes, no := c.countVotes(views)
+	for _, v := range views {
+		if c.voteOf(v) == noAnswer {
+			no++
+		}
+	}
+	return yes >= quorum && yes > no
+}
+
+// voteQuery is the query that lets other nodes vote on the claims.
+func voteQuery(w txmanager.SubmitterState, q txmanager.ChainQuery, asserted []claim, everything bool) txmanager.ChainQuery {
+	ask := txmanager.ChainQuery{Submitter: q.Submitter}
+	for _, c := range asserted {
+		ask.HashesAt = append(ask.HashesAt, c.heights...)
+		for _, rec := range c.receipts {
+			ask.Receipts = append(ask.Receipts, rec.TxHash)
+		}
+		if c.finality {
+			ask.Finality = q.Finality
+		}
+	}
+	if everything {
+		ask.Account, ask.Estimates = true, q.Estimates
+		if last, ok := w.LastFinal(); ok {
+			ask.HashesAt = append(ask.HashesAt, last.Number)
+		}
+		if len(w.Open) > 0 {
+			ask.Receipts, ask.Known = append(ask.Receipts, w.Open[0].Versions...), w.Open[0].Versions
+		}
+	}
+	slices.Sort(ask.HashesAt)
+	ask.HashesAt = slices.Compact(ask.HashesAt)
+	return ask
+}
+
+// AgreedAccount queries the chain for the account of s: its counts, and whether it has code. For a
+// chain with several nodes it queries all. The answer needs a quorum of nodes, and more nodes that
+// agree than disagree. A node that lags is not counted. A node that gave no answer, and was not
+// excluded, counts as disagreeing.
+//
+// The error wraps [txmanager.ErrNoQuorum] if no answer has enough nodes.
+func AgreedAccount(ctx context.Context, chain txmanager.ChainConnector, s txmanager.Submitter) (txmanager.Account, error) {
+	q := txmanager.ChainQuery{Submitter: s, Account: true}
+	v, err := chain.Query(ctx, q)
+	if err != nil || v.OtherNodes == nil {
+		return v.Account, err
+	}
+	views := append([]txmanager.ChainObservation{v}, v.OtherNodes.QueryOthers(ctx, q, AllNodes, v.Node)...)
+	for _, candidate := range views {
+		if candidate.NoAnswer || candidate.Lagging {
+			continue
+		}
+		yes, no := 0, 0
+		for _, other := range views {
+			switch {
+			case other.Lagging:
+			case !other.NoAnswer && sameUse(candidate.Account, other.Account):
+				yes++
+			default:
+				no++
+			}
+		}
+		if yes >= v.OtherNodes.Quorum() && yes > no {
+			return candidate.Account, nil
+		}
+	}
+	return txmanager.Account{}, fmt.Errorf("%w on the account's counts: %d were asked, and %d must say the same", txmanager.ErrNoQuorum, len(views), v.OtherNodes.Quorum())
+}
+
+// sameUse reports whether two nodes show the same counts and code of an account.
+func sameUse(a, b txmanager.Account) bool {
+	return a.LatestCount == b.LatestCount && a.PendingCount == b.PendingCount && a.HasCode == b.HasCode
+}

@@ -1,0 +1,228 @@
+// Package reservation reserves nonces for owners outside of the transaction manager, and records
+// what the owners say about them. A deployment without hooks never calls it.
+package reservation
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/gas"
+	"github.com/fencepost/fencepost/shared/txmanager/protect"
+	"github.com/fencepost/fencepost/shared/txmanager/quorum"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
+	"github.com/fencepost/fencepost/shared/txmanager/session"
+)
+
+// ReserveNonces allocates a nonce for each request, or none at all. It takes released nonces
+// first, the lowest first, then those from the cursor on. It waits a while for the lease. It makes
+// the same checks as every allocation: the chain's counts, and a balance for one placeholder each.
+//
+// The error is [txmanager.ErrNotLeader], [txmanager.ErrNotNow], [txmanager.ErrTooManyNonces], [txmanager.ErrPolicyAllowsNothing],
+// [txmanager.ErrHooksForbidden], or the store's refusal by the submitter's policy. Any other error is
+// unknown: a commit may have happened.
+func Reserve(ctx context.Context, w *session.Service, s txmanager.Submitter, r txmanager.ReserveRequest) error {
+	h, err := beginSingleCommit(ctx, w, s)
+	if err != nil {
+		return err
+	}
+	defer h.end(ctx)
+	w.CrashPoint("reserve.taken")
+	if h.State.HooksForbidden {
+		return txmanager.ErrHooksForbidden
+	}
+	if uint64(len(r.Requests)) > h.State.Window {
+		return fmt.Errorf("%w: %d were asked for, and the window is %d", txmanager.ErrTooManyNonces, len(r.Requests), h.State.Window)
+	}
+	v, err := quorum.Query(ctx, h.Session, h.AccountQuery())
+	if err != nil {
+		return fmt.Errorf("query the account of %s: %w", s, err)
+	}
+	if reason := w.Rules.RefusalReason(h.State.Bounds, txmanager.Call{Gas: gas.PlaceholderGas}); reason != "" {
+		return fmt.Errorf("%w: %s", txmanager.ErrPolicyAllowsNothing, reason)
+	}
+	all, reason := h.planReservations(r, v)
+	wr := txmanager.Commit{Reservations: all, Cursor: rules.EvaluateViolation(h.State, v)} // a violation is recorded, whichever call observed it
+	if err := protect.IdentifyConsumingTx(ctx, h.Session, wr.Cursor.OpenIncident); err != nil {
+		return err
+	}
+	if _, err := h.commitAndRelease(ctx, wr); err != nil {
+		return err
+	}
+	w.CrashPoint("reserve.written")
+	if reason != "" {
+		return fmt.Errorf("%w: %s", txmanager.ErrNotNow, reason)
+	}
+	return nil
+}
+
+// planReservations assigns a nonce to each request, or returns the reason why it cannot.
+func (t *singleCommitSession) planReservations(r txmanager.ReserveRequest, v txmanager.ChainObservation) (all []txmanager.NewReservation, reason string) {
+	w := t.State
+	if reason = rules.AllocationBlockedReason(w, w.Open, v); reason != "" {
+		return nil, reason
+	}
+	if seen := rules.FindViolation(w, v); seen != nil {
+		return nil, seen.Description
+	}
+	slots := rules.FreeSlots(w, len(r.Requests))
+	if len(slots) < len(r.Requests) {
+		return nil, fmt.Sprintf("%d nonces are free, and %d were requested: the window is %d", len(slots), len(r.Requests), w.Window)
+	}
+	unsettled := w.Open
+	for _, slot := range slots {
+		unsettled = rules.OpenWithout(txmanager.SubmitterState{Open: unsettled}, slot.Reservation)
+	}
+	balance, bounds := gas.BalanceOf(v, unsettled), w.Bounds
+	params := t.Rules.ClampFees(bounds, t.Rules.FirstVersionFees(txmanager.Call{}, gas.PlaceholderGas, v.Account), v.Account)
+	if reason = t.Rules.TooExpensiveReason(bounds, txmanager.Call{}, params, v.Account); reason != "" {
+		return nil, reason
+	}
+	for i, slot := range slots {
+		if balance.Reserve(params) != nil {
+			return nil, "balance: the account cannot pay for what is in flight and a placeholder for each nonce"
+		}
+		if reason = bounds.FeesUsedUpReason(params.FeeWei()); reason != "" {
+			return nil, reason
+		}
+		bounds = bounds.WithFee(params.FeeWei())
+		all = append(all, txmanager.NewReservation{Caller: r.Caller, For: r.For, From: slot.Reservation, Tx: txmanager.Tx{
+			ID: r.TxIDs[i], Submitter: w.Submitter(), RequestID: r.Requests[i], State: txmanager.InFlight, Nonce: &slot.First, Gas: &params,
+			Reservation: &txmanager.Reservation{State: txmanager.Reserved, Owner: r.Owner},
+		}})
+	}
+	return all, ""
+}
+
+// ParseSignedFor parses bytes that were signed for s elsewhere. The error wraps [txmanager.ErrSignedBytes]
+// if s did not sign them for its chain, or no node ever accepts them.
+func ParseSignedFor(w *session.Service, s txmanager.Submitter, raw []byte) (txmanager.Unsigned, txmanager.Signed, error) {
+	chain, err := w.ChainOf(s)
+	if err != nil {
+		return txmanager.Unsigned{}, txmanager.Signed{}, err
+	}
+	from, tx, signed, err := chain.ParseSigned(raw)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w: %w", txmanager.ErrSignedBytes, err)
+	case from != s.Address():
+		err = fmt.Errorf("%w: they are signed by %s", txmanager.ErrSignedBytes, from)
+	case tx.ChainID != s.ChainID():
+		err = fmt.Errorf("%w: they are for chain %d", txmanager.ErrSignedBytes, tx.ChainID)
+	}
+	return tx, signed, err
+}
+
+// MarkReservation records an owner's mark under the lease, for which it waits a while. Bytes
+// marked [txmanager.Used] are stored; the next lease session sends them.
+//
+// The error is [txmanager.ErrNotLeader], [txmanager.ErrNotOwner], [txmanager.ErrNotNow], [txmanager.ErrSignedBytes] or the store's refusal
+// by the submitter's policy. ErrNotNow: the account cannot pay for the bytes and a placeholder, or
+// no block would accept them now. ErrSignedBytes: the bytes pay nothing, or too much. Any other
+// error is unknown.
+func Mark(ctx context.Context, w *session.Service, s txmanager.Submitter, m txmanager.ReservationMark) error {
+	h, err := beginSingleCommit(ctx, w, s)
+	if err != nil {
+		return err
+	}
+	defer h.end(ctx)
+	w.CrashPoint("mark.taken")
+	if m.To == txmanager.Used {
+		if err := h.checkSignedBytes(ctx, m); err != nil {
+			return err
+		}
+	}
+	done, err := h.commitAndRelease(ctx, txmanager.Commit{Mark: &m})
+	if err != nil {
+		return err
+	}
+	w.CrashPoint("mark.written")
+	if !done.Marked {
+		return cmp.Or(done.Refused, txmanager.ErrNotOwner)
+	}
+	return nil
+}
+
+// checkSignedBytes returns why the bytes cannot be accepted, now or ever. It returns nil for bytes
+// that the chain knows already. Stored bytes are never signed again at another fee, because only
+// the owner knows what they do.
+func (t *singleCommitSession) checkSignedBytes(ctx context.Context, m txmanager.ReservationMark) error {
+	q := t.AccountQuery()
+	q.Known, q.Receipts = []txmanager.Hash{m.Signed.Hash}, []txmanager.Hash{m.Signed.Hash}
+	v, err := t.Query(ctx, q)
+	if err != nil {
+		return fmt.Errorf("query the account of %s: %w", t.State.Submitter(), err)
+	}
+	if rules.IsKnownToChain(txmanager.Tx{Versions: q.Known}, v) {
+		return nil
+	}
+	if reason := t.Rules.SignedFeesReason(t.State.Bounds, *m.Gas, v.Account); reason != "" {
+		return fmt.Errorf("%w: %s", txmanager.ErrSignedBytes, reason)
+	}
+	for _, use := range gas.FeeUses(t.State, txmanager.Commit{Mark: &m}) {
+		if reason := t.State.Bounds.FeesUsedUpReason(use.AddedWei); reason != "" {
+			return fmt.Errorf("%w: %s", txmanager.ErrNotNow, reason)
+		}
+	}
+	return checkPayable(t.Rules.Limits, *m.Gas, gas.BalanceOf(v, rules.OpenWithout(t.State, m.TxID)), v.Account)
+}
+
+// checkPayable refuses bytes that no block accepts, that exceed fees.maxFeePerGas, or that the
+// available balance cannot pay for.
+func checkPayable(r gas.Limits, g txmanager.GasParams, p gas.Balance, a txmanager.Account) error {
+	switch most := r.FeeCapWei; {
+	case most != nil && g.FeeCapWei.Cmp(most) > 0:
+		return fmt.Errorf("%w: they pay up to %s wei per gas, above fees.maxFeePerGas %s", txmanager.ErrSignedBytes, g.FeeCapWei, most)
+	case g.TipCapWei.Sign() == 0:
+		return fmt.Errorf("%w: they pay no tip, and nodes hold no transaction that pays nothing", txmanager.ErrSignedBytes)
+	}
+	if reason := gas.TooExpensiveReason(txmanager.Call{FeeCapWei: g.FeeCapWei}, g, a); reason != "" {
+		return fmt.Errorf("%w: %s", txmanager.ErrNotNow, reason)
+	}
+	if p.Reserve(g) != nil {
+		return fmt.Errorf("%w: balance: the account cannot pay for these bytes, what is in flight and a placeholder for each", txmanager.ErrNotNow)
+	}
+	return nil
+}
+
+// singleCommitSession is a lease session for one commit, which also releases the lease.
+type singleCommitSession struct {
+	*session.Session
+	written bool
+}
+
+// beginSingleCommit acquires the lease for a singleCommitSession.
+func beginSingleCommit(ctx context.Context, w *session.Service, s txmanager.Submitter) (*singleCommitSession, error) {
+	chain, err := w.ChainOf(s)
+	if err != nil {
+		return nil, err
+	}
+	taken, err := w.AcquireWaiting(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return &singleCommitSession{Session: &session.Session{Service: w, Chain: session.WithPayloadCache(chain), Kind: txmanager.KindAdvance, State: taken.State, Began: time.Now()}}, nil
+}
+
+// commitAndRelease releases the lease in the same transaction, even if the rerun flag is set. The
+// advance that follows does everything that is due.
+func (h *singleCommitSession) commitAndRelease(ctx context.Context, wr txmanager.Commit) (txmanager.CommitResult, error) {
+	wr.LeaseEnd = txmanager.ReleaseAnyway
+	done, err := h.Commit(ctx, wr)
+	h.written = err == nil
+	return done, err
+}
+
+// end releases the lease unless a commit did so, and enqueues an advance. If it cannot enqueue, it
+// only logs that: the sweep finds the due work, and the commit is still reported as done.
+func (h *singleCommitSession) end(ctx context.Context) {
+	if !h.written {
+		h.ReleaseAfterFailure(ctx)
+		h.State.Lease.Token++
+	}
+	if err := h.Tasks.EnqueueAdvance(context.WithoutCancel(ctx), h.State.Submitter(), h.State.Lease.Token); err != nil {
+		h.Log.WarnContext(ctx, "no advance task after a hook: the sweep finds what is due", append(h.LogAttrs(), "error", err.Error())...)
+	}
+}

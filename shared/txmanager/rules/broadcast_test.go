@@ -1,0 +1,121 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
+)
+
+// Only an acknowledgement makes a transaction TRACKING, and no answer frees the nonce or ends the
+// transaction.
+func TestEachAnswerToABroadcast(t *testing.T) {
+	t.Parallel()
+	r, head := rulesOf(3), txtest.Block('a', 100)
+	for class, want := range map[txmanager.SendClass]txmanager.State{
+		txmanager.SendAccepted: txmanager.Tracking, txmanager.SendAlreadyKnown: txmanager.Tracking, txmanager.SendInvalid: txmanager.Stuck,
+		txmanager.SendUnknown: txmanager.Submitted, txmanager.SendNonceTooLow: txmanager.Submitted, txmanager.SendNonceTooHigh: txmanager.Submitted, txmanager.SendUnderpriced: txmanager.Submitted,
+		txmanager.SendFeeTooLow: txmanager.Submitted, txmanager.SendInsufficientFunds: txmanager.Submitted, txmanager.SendPoolFull: txmanager.Submitted,
+	} {
+		before := txtest.Submitted(5)
+		after := r.AfterBroadcast(before, txmanager.SendResult{Class: class, Text: "the node's words"}, head, txtest.DbNow)
+		if after.State != want || !before.State.MayBecome(after.State) {
+			t.Errorf("%s: got %s, want %s", class, after.State, want)
+		}
+		if *after.Nonce != 5 || after.SubmitAttempts != before.SubmitAttempts || after.Hash() != before.Hash() {
+			t.Errorf("%s: nonce, attempts or version changed: %+v", class, after)
+		}
+		if !after.NextCheckAt.After(txtest.DbNow) {
+			t.Errorf("%s: next check %v, want later", class, after.NextCheckAt)
+		}
+		if want == txmanager.Tracking {
+			if after.Sub != txmanager.Pending || after.LastError != "" || !after.NextResubmitAt.Equal(txtest.DbNow.Add(r.ResubmitEvery)) {
+				t.Errorf("%s: got %s, %q, resubmit %v; want PENDING, no error, after an interval", class, after.Sub, after.LastError, after.NextResubmitAt)
+			}
+			continue
+		}
+		if after.Sub != "" || !strings.Contains(after.LastError, class.String()) || !strings.Contains(after.LastError, "the node's words") {
+			t.Errorf("%s: got %s %q, want the class and the node's words", class, after.Sub, after.LastError)
+		}
+		if want == txmanager.Submitted && !after.NextResubmitAt.Equal(txtest.DbNow.Add(time.Second)) {
+			t.Errorf("%s: resubmit %v, want after a second", class, after.NextResubmitAt)
+		}
+	}
+}
+
+// A failed rebroadcast does not change a transaction that a node holds.
+func TestFailedResendKeepsTracking(t *testing.T) {
+	t.Parallel()
+	for class := txmanager.SendUnknown; class <= txmanager.SendPoolFull; class++ {
+		after := rulesOf(3).AfterBroadcast(txtest.Pending(5), txmanager.SendResult{Class: class}, txtest.Block('a', 100), txtest.DbNow)
+		if after.State != txmanager.Tracking || after.Sub != txmanager.Pending {
+			t.Errorf("%s: got %s/%s, want TRACKING/PENDING", class, after.State, after.Sub)
+		}
+	}
+}
+
+// Retry delays grow with each failure, up to the resubmission interval.
+func TestPatienceGrowsToTheInterval(t *testing.T) {
+	t.Parallel()
+	r := rulesOf(3)
+	for failures, want := range map[int]time.Duration{
+		-1: time.Second, 0: time.Second, 1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 6: 32 * time.Second,
+		7: time.Minute, 20: time.Minute, 1 << 40: time.Minute,
+	} {
+		if got := r.retryDelay(failures); got != want {
+			t.Errorf("%d failures: got %v, want %v", failures, got, want)
+		}
+	}
+	r.ResubmitEvery = 0
+	if got := r.retryDelay(5); got != time.Second {
+		t.Errorf("without an interval: got %v, want 1s", got)
+	}
+}
+
+// H10: our own record of the hash proves nothing; the chain must know a version.
+func TestH10NonceTooLowIsOursOnlyIfTheChainKnowsAVersion(t *testing.T) {
+	t.Parallel()
+	tx := txtest.Pending(5)
+	tx.Versions = append(tx.Versions, txtest.VersionHash(5, 2))
+	first, second, foreign := tx.Versions[0], tx.Versions[1], txtest.VersionHash(5, 9)
+	for _, c := range []struct {
+		name string
+		v    txmanager.ChainObservation
+		want bool
+	}{
+		{"silence", txmanager.ChainObservation{}, false},
+		{"not found", txmanager.ChainObservation{Known: map[txmanager.Hash]txmanager.Answer{first: txmanager.AnswerNotFound, second: txmanager.AnswerNotFound}}, false},
+		{"no answer", txmanager.ChainObservation{Known: map[txmanager.Hash]txmanager.Answer{first: txmanager.AnswerUnknown}}, false},
+		{"another transaction is known", txmanager.ChainObservation{Known: map[txmanager.Hash]txmanager.Answer{foreign: txmanager.AnswerFound}}, false},
+		{"the first version is known", txmanager.ChainObservation{Known: map[txmanager.Hash]txmanager.Answer{first: txmanager.AnswerFound}}, true},
+		{"the second version is known", txmanager.ChainObservation{Known: map[txmanager.Hash]txmanager.Answer{first: txmanager.AnswerNotFound, second: txmanager.AnswerFound}}, true},
+		{"a version has a receipt", txmanager.ChainObservation{Receipts: map[txmanager.Hash]txmanager.ReceiptAnswer{second: {Answer: txmanager.AnswerFound}}}, true},
+	} {
+		if got := IsKnownToChain(tx, c.v); got != c.want {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A new version has its first broadcast claimed, and earlier versions stay unchanged.
+func TestSignedBytesAreClaimedAtOnce(t *testing.T) {
+	t.Parallel()
+	before := txtest.Bare(5)
+	before.Versions = make([]txmanager.Hash, 0, 4)
+	one := WithVersion(before, txmanager.VersionOriginal, txmanager.Signed{Hash: txtest.VersionHash(5, 1), Raw: []byte{1}}, txtest.DbNow)
+	other := WithVersion(before, txmanager.VersionOriginal, txmanager.Signed{Hash: txtest.VersionHash(5, 2), Raw: []byte{2}}, txtest.DbNow)
+	if one.Hash() != txtest.VersionHash(5, 1) || other.Hash() != txtest.VersionHash(5, 2) || len(before.Versions) != 0 {
+		t.Errorf("got versions %v and %v: want one each, not shared", one.Versions, other.Versions)
+	}
+	if one.State != txmanager.Submitted || one.SubmitAttempts != 1 || !slices.Equal(one.Raw, []byte{1}) || before.State != txmanager.InFlight {
+		t.Errorf("got %s, attempt %d; want SUBMITTED, the first", one.State, one.SubmitAttempts)
+	}
+	for name, at := range map[string]*time.Time{"first": one.FirstSubmitAt, "last": one.LastSubmitAt, "next": one.NextResubmitAt, "check": one.NextCheckAt} {
+		if at == nil || !at.Equal(txtest.DbNow) {
+			t.Errorf("%s: got %v, want now: due until the outcome is recorded", name, at)
+		}
+	}
+}

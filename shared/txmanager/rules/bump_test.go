@@ -1,0 +1,319 @@
+package rules
+
+import (
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/gas"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
+)
+
+// bumpRules are rules with a gas bump each minute, up to 1,000 wei per gas.
+func bumpRules() Rules {
+	r := rulesOf(3)
+	r.Bump = &gas.BumpPolicy{MinInterval: time.Minute, MaxAttempts: 3, Multiplier: 1125, FeeCapWei: big.NewInt(1000)}
+	return r
+}
+
+// waiting is pending(n), due for a bump: its last version was signed a minute ago.
+func waiting(n uint64) txmanager.Tx {
+	tx := txtest.Pending(n)
+	tx.NextCheckAt, tx.Gas = txtest.Ago(time.Second), &txmanager.GasParams{Gas: 21_000, FeeCapWei: big.NewInt(100), TipCapWei: big.NewInt(8), ValueWei: big.NewInt(1)}
+	return tx
+}
+
+// Which transactions are replaced, and when.
+func TestWhatIsBumpedAndWhen(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		change func(*Rules, *txmanager.Tx)
+		want   bool
+	}{
+		{"an interval after its first broadcast", func(*Rules, *txmanager.Tx) {}, true},
+		{"a little before", func(_ *Rules, x *txmanager.Tx) { x.FirstSubmitAt = txtest.Ago(time.Minute - time.Millisecond) }, false},
+		{"sent again since: that changes nothing", func(_ *Rules, x *txmanager.Tx) { x.LastSubmitAt = txtest.Ago(0) }, true},
+		{"a later version", func(_ *Rules, x *txmanager.Tx) { x.NextBumpAt = txtest.In(time.Second) }, false},
+		{"a later version, an interval ago", func(_ *Rules, x *txmanager.Tx) { x.NextBumpAt = txtest.Ago(0) }, true},
+		{"no node has said that it holds it", func(_ *Rules, x *txmanager.Tx) { x.State, x.Sub = txmanager.Submitted, "" }, true},
+		{"switched off", func(r *Rules, _ *txmanager.Tx) { r.Bump = nil }, false},
+		{"included", func(_ *Rules, x *txmanager.Tx) { x.Sub = txmanager.Included }, false},
+		{"stuck", func(_ *Rules, x *txmanager.Tx) { x.State, x.Sub = txmanager.Stuck, "" }, false},
+		{"in PROTECT", func(_ *Rules, x *txmanager.Tx) { x.State, x.Sub = txmanager.Protect, "" }, false},
+		{"an order on it", func(_ *Rules, x *txmanager.Tx) { x.RequestedAction = txmanager.ActionRebroadcast }, false},
+		{"one attempt left", func(_ *Rules, x *txmanager.Tx) { *x = txtest.WithVersions(*x, 3) }, true},
+		{"none left", func(_ *Rules, x *txmanager.Tx) { *x = txtest.WithVersions(*x, 4) }, false},
+		{"a handler made it", func(_ *Rules, x *txmanager.Tx) { x.Handler = "wage" }, false},
+		{"a reservation's owner signed it", func(_ *Rules, x *txmanager.Tx) { x.Reservation = &txmanager.Reservation{State: txmanager.Used} }, false},
+		{"a handler's placeholder", func(_ *Rules, x *txmanager.Tx) { x.Handler = "wage"; x.Placeholders = x.Versions }, true},
+	} {
+		r, tx := bumpRules(), waiting(5)
+		c.change(&r, &tx)
+		if got := r.IsBumpDue(tx, txtest.DbNow); got != c.want {
+			t.Errorf("%s: got due %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// signs is the result of PlanSignatures for w: the new versions and the transitions.
+func (r Rules) signs(w txmanager.SubmitterState, v txmanager.ChainObservation, calls map[string]txmanager.Call) ([]SigningJob, []txmanager.Transition) {
+	return r.PlanSignatures(w, txtest.Reader(calls), v, nil)
+}
+
+// dear is an observation whose base fee is above the offers of waiting transactions.
+func dear(w txmanager.SubmitterState) txmanager.ChainObservation {
+	v := txtest.ViewOf(w, txtest.Block('a', 100))
+	v.Account.BaseFeeWei = big.NewInt(200)
+	return v
+}
+
+// The next version is the same call at the same nonce, and the budget is charged its extra cost.
+func TestABumpIsTheSameAtAHigherFee(t *testing.T) {
+	t.Parallel()
+	txtest.Frozen(t, func(t *testing.T) {
+		w := txtest.StateOf(1, 6, waiting(5))
+		jobs, moves := bumpRules().signs(w, dear(w), nil)
+		if len(jobs) != 1 || len(moves) != 0 {
+			t.Fatalf("got %d versions, moves %+v; want one, none", len(jobs), moves)
+		}
+		job := jobs[0]
+		if job.Kind != txmanager.VersionBump || job.Unsigned.Nonce != 5 || *job.Unsigned.To != (txmanager.Address{19: 0xb0}) || job.Unsigned.FeeCapWei.Int64() != 402 || job.Unsigned.TipCapWei.Int64() != 9 {
+			t.Errorf("got %s %+v, want a BUMP of the same call at nonce 5, for twice the base fee and a tip, and a tip of 9", job.Kind, job.Unsigned)
+		}
+		if job.ExtraWei.Int64() != 21_000*(402-100) {
+			t.Errorf("more than before: got %s, want 21000 times 302", job.ExtraWei)
+		}
+		signed := WithVersion(job.Tx, job.Kind, txmanager.Signed{Hash: txtest.VersionHash(5, 2), Raw: []byte{2}}, txtest.DbNow)
+		next := bumpRules().WithBumpedVersion(signed, job)
+		if !next.FirstSubmitAt.Equal(*txtest.Ago(time.Minute)) || !next.NextBumpAt.Equal(txtest.DbNow.Add(time.Minute)) || next.SubmitAttempts != 1 {
+			t.Errorf("got first sent %v, next bump %v, %d attempts; want its life to go on, a bump after a minute, one attempt", next.FirstSubmitAt, next.NextBumpAt, next.SubmitAttempts)
+		}
+	})
+}
+
+// Where a bound blocks a bump, the transaction waits as without one, is due again after an
+// interval, and has the reason.
+func TestBoundsOfABump(t *testing.T) {
+	t.Parallel()
+	const extra = 21_000 * 302
+	room := int64(21_000*402+1) + 21_000*402*9/8 // of the next version, and a placeholder over it
+	for _, c := range []struct {
+		name   string
+		change func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation)
+		calls  map[string]txmanager.Call
+		want   string // the reason; "-": signed; "": neither
+	}{
+		{"nothing in the way", func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation) {}, nil, "-"},
+		{"the fee cap", func(r *Rules, _ *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
+			r.Bump.FeeCapWei = big.NewInt(109)
+		}, nil, "at least 110 wei per gas, a tenth more than the last version, and only 109"},
+		{"just enough of the budget", func(r *Rules, w *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
+			r.Bump.BudgetWei, w.BumpBudgetUsedWei = big.NewInt(extra+7), big.NewInt(7)
+		}, nil, "-"},
+		{"a wei too little", func(r *Rules, w *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
+			r.Bump.BudgetWei, w.BumpBudgetUsedWei = big.NewInt(extra+6), big.NewInt(7)
+		}, nil, "budget"},
+		{"nothing spent, a wei too little", func(r *Rules, _ *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
+			r.Bump.BudgetWei = big.NewInt(extra - 1)
+		}, nil, "budget"},
+		{"the account has just enough", func(_ *Rules, _ *txmanager.SubmitterState, v *txmanager.ChainObservation) {
+			v.Account.BalanceWei = big.NewInt(room)
+		}, nil, "-"},
+		{"a wei too little in the account", func(_ *Rules, _ *txmanager.SubmitterState, v *txmanager.ChainObservation) {
+			v.Account.BalanceWei = big.NewInt(room - 1)
+		}, nil, "cannot pay"},
+		{"its caller allows no more", func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation) {}, map[string]txmanager.Call{"pay": {To: &txmanager.Address{}, Gas: 21_000, FeeCapWei: big.NewInt(105)}}, ""},
+		{"its caller allows a little more", func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation) {}, map[string]txmanager.Call{"pay": {To: &txmanager.Address{}, Gas: 21_000, FeeCapWei: big.NewInt(110)}}, "-"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			txtest.Frozen(t, func(t *testing.T) {
+				r, w := bumpRules(), txtest.StateOf(1, 6, waiting(5))
+				v := dear(w)
+				c.change(&r, &w, &v)
+				jobs, moves := r.signs(w, v, c.calls)
+				if signed := len(jobs) == 1; signed != (c.want == "-") {
+					t.Fatalf("got %d versions, want %q", len(jobs), c.want)
+				}
+				if c.want == "-" {
+					return
+				}
+				to := moves[0].To
+				if to.State != txmanager.Tracking || !to.NextBumpAt.Equal(txtest.DbNow.Add(time.Minute)) || !strings.Contains(to.LastError, c.want) || (c.want == "") != (to.LastError == "") {
+					t.Errorf("got %s, next bump %v, %q; want TRACKING, after a minute, %q", to.State, to.NextBumpAt, to.LastError, c.want)
+				}
+				if r.IsBumpDue(to, txtest.DbNow) || !r.IsBumpDue(to, txtest.DbNow.Add(time.Minute)) {
+					t.Errorf("due now: %v, after a minute: %v; want the other way round", r.IsBumpDue(to, txtest.DbNow), r.IsBumpDue(to, txtest.DbNow.Add(time.Minute)))
+				}
+			})
+		})
+	}
+}
+
+// With nonce.placeholder=ask no transaction is replaced without a decision: it becomes STUCK with
+// the reason.
+func TestABumpAsksWhereAnOperatorMustDecide(t *testing.T) {
+	t.Parallel()
+	txtest.Frozen(t, func(t *testing.T) {
+		r, w := bumpRules(), txtest.StateOf(2, 7, waiting(5), waiting(6))
+		r.AskBeforePlaceholder = true
+		jobs, moves := r.signs(w, dear(w), nil)
+		if len(jobs) != 0 || len(moves) != 1 || moves[0].To.State != txmanager.Stuck || !strings.Contains(moves[0].To.LastError, "nonce.placeholder=ask") {
+			t.Errorf("got %d versions, moves %+v; want none, and the lowest STUCK with the reason", len(jobs), moves)
+		}
+	})
+}
+
+// In a window the lowest nonce is bumped, and above it those that blocks would not accept. A
+// transaction that only waits for lower nonces keeps its price. All share one available balance
+// and one budget.
+func TestABumpOfAWindow(t *testing.T) {
+	t.Parallel()
+	txtest.Frozen(t, func(t *testing.T) {
+		well := waiting(7)
+		well.Gas = &txmanager.GasParams{Gas: 21_000, FeeCapWei: big.NewInt(900), TipCapWei: big.NewInt(9), ValueWei: new(big.Int)}
+		w := txtest.StateOf(9, 9, waiting(5), waiting(6), well, waiting(8))
+		jobs, _ := bumpRules().signs(w, dear(w), nil)
+		var got []uint64
+		for _, j := range jobs {
+			got = append(got, *j.Tx.Nonce)
+		}
+		if txtest.Diff([]uint64{5, 6, 8}, got) != "" {
+			t.Errorf("replaced: got %v, want 5, 6, 8", got)
+		}
+		r := bumpRules()
+		r.Bump.BudgetWei = big.NewInt(2 * 21_000 * 302)
+		jobs, moves := r.signs(w, dear(w), nil)
+		if last := moves[len(moves)-1].To; len(jobs) != 2 || *last.Nonce != 8 || !strings.Contains(last.LastError, "budget") {
+			t.Errorf("with a budget for two: got %d, and %d %q; want 2, and 8 held by the budget", len(jobs), *last.Nonce, last.LastError)
+		}
+		below := waiting(5)
+		below.State, below.Sub = txmanager.Submitted, ""
+		below.NextBumpAt = txtest.In(time.Hour)
+		w = txtest.StateOf(9, 7, below, waiting(6))
+		if jobs, _ := bumpRules().signs(w, dear(w), nil); len(jobs) != 0 {
+			t.Errorf("above what no node holds: got %d versions, want none", len(jobs))
+		}
+	})
+}
+
+// A waiting placeholder is replaced by a placeholder, under the placeholder's cap.
+func TestAPlaceholderIsOutbidByAPlaceholder(t *testing.T) {
+	t.Parallel()
+	txtest.Frozen(t, func(t *testing.T) {
+		tx := waiting(5)
+		tx.Placeholders, tx.Gas.ValueWei = tx.Versions, new(big.Int)
+		w := txtest.StateOf(1, 6, tx)
+		r := bumpRules()
+		r.Bump.FeeCapWei, r.PlaceholderFeeCapWei = big.NewInt(1), big.NewInt(1000)
+		jobs, _ := r.signs(w, dear(w), nil)
+		if len(jobs) != 1 || jobs[0].Kind != txmanager.VersionPlaceholder || *jobs[0].Unsigned.To != txtest.Alice.Address() || jobs[0].Unsigned.Value.Sign() != 0 || len(jobs[0].Unsigned.Data) != 0 {
+			t.Fatalf("got %+v, want a placeholder", jobs)
+		}
+		r.PlaceholderFeeCapWei = big.NewInt(109)
+		if jobs, _ := r.signs(w, dear(w), nil); len(jobs) != 0 {
+			t.Errorf("above nonce.placeholderMaxFeePerGas: got %d versions, want none", len(jobs))
+		}
+	})
+}
+
+// No transaction is replaced while a receipt may exist, nor in PROTECT.
+func TestNoBumpBesideAReceipt(t *testing.T) {
+	t.Parallel()
+	txtest.Frozen(t, func(t *testing.T) {
+		w := txtest.StateOf(1, 6, waiting(5))
+		v := dear(w)
+		for name, v := range map[string]txmanager.ChainObservation{
+			"found":   txtest.Finding(dear(w), txtest.ReceiptOf(w.Open[0], txtest.Block('a', 100))),
+			"unknown": {Head: v.Head, Account: v.Account, Receipts: map[txmanager.Hash]txmanager.ReceiptAnswer{}},
+		} {
+			if jobs, moves := bumpRules().signs(w, v, nil); len(jobs)+len(moves) != 0 {
+				t.Errorf("receipt %s: got %d versions, %d moves; want none", name, len(jobs), len(moves))
+			}
+		}
+		w.Protected = true
+		if jobs, moves := bumpRules().signs(w, v, nil); len(jobs)+len(moves) != 0 {
+			t.Errorf("in PROTECT: got %d versions, %d moves; want none", len(jobs), len(moves))
+		}
+	})
+}
+
+// "Replacement underpriced" makes a higher bump due at once, and is no error. Where no bump is
+// possible, it is an ordinary answer, and never a success.
+func TestUnderpricedRaisesTheNextBump(t *testing.T) {
+	t.Parallel()
+	txtest.Frozen(t, func(t *testing.T) {
+		r, tx := bumpRules(), txtest.WithVersions(txtest.Submitted(5), 2)
+		tx.NextBumpAt = txtest.In(time.Minute)
+		got := r.AfterBroadcast(tx, txmanager.SendResult{Class: txmanager.SendUnderpriced, Text: "replacement transaction underpriced"}, txtest.Block('a', 100), txtest.DbNow)
+		if got.State != txmanager.Submitted || got.LastError != "" || !r.IsBumpDue(got, txtest.DbNow) {
+			t.Errorf("got %s, %q, due %v; want SUBMITTED, no error, a bid due at once", got.State, got.LastError, r.IsBumpDue(got, txtest.DbNow))
+		}
+		if d := r.PlanNextWork(txtest.StateOf(1, 6, got)); !d.AdvanceNow {
+			t.Errorf("due: got %+v, want an advance now", d)
+		}
+		got = r.AfterBroadcast(txtest.WithVersions(tx, 4), txmanager.SendResult{Class: txmanager.SendUnderpriced}, txtest.Block('a', 100), txtest.DbNow)
+		if got.State != txmanager.Submitted || !strings.Contains(got.LastError, "replacement_underpriced") || r.IsBumpDue(got, txtest.DbNow) {
+			t.Errorf("no attempt left: got %s, %q; want SUBMITTED with the reason", got.State, got.LastError)
+		}
+	})
+}
+
+// A bump replaces a rebroadcast. An advance is enqueued for it, which alone may sign; no poll
+// comes in vain.
+func TestABumpComesInPlaceOfAResend(t *testing.T) {
+	t.Parallel()
+	txtest.Frozen(t, func(t *testing.T) {
+		r, tx := bumpRules(), waiting(5)
+		tx.NextResubmitAt = txtest.Ago(time.Second)
+		if r.IsRebroadcastDue(tx, txtest.DbNow) || !rulesOf(3).IsRebroadcastDue(tx, txtest.DbNow) {
+			t.Errorf("due to be sent again: got %v with a bump due, %v without; want false, true", r.IsRebroadcastDue(tx, txtest.DbNow), rulesOf(3).IsRebroadcastDue(tx, txtest.DbNow))
+		}
+		soon, later := txtest.In(10*time.Second), txtest.In(20*time.Second)
+		for _, c := range []struct {
+			name                  string
+			check, bump, resubmit *time.Time
+			change                func(*txmanager.SubmitterState)
+			want                  NextWork
+		}{
+			{"due now", txtest.Ago(time.Second), txtest.Ago(time.Second), txtest.Ago(time.Second), nil, NextWork{AdvanceNow: true, Kind: txmanager.KindAdvance, At: *txtest.Ago(time.Second)}},
+			{"due with the next check", soon, txtest.Ago(time.Second), txtest.Ago(time.Second), nil, NextWork{Kind: txmanager.KindAdvance, At: *soon}},
+			{"due after it", soon, later, txtest.In(time.Hour), nil, NextWork{Kind: txmanager.KindReceipt, At: *soon}},
+			{"due at about the time of it", soon, txtest.In(11 * time.Second), txtest.In(time.Hour), nil, NextWork{Kind: txmanager.KindAdvance, At: *soon}},
+			{"sent again before", later, later, soon, nil, NextWork{Kind: txmanager.KindResubmit, At: *soon}},
+			{"in PROTECT", soon, txtest.Ago(time.Second), txtest.Ago(time.Second), func(w *txmanager.SubmitterState) { w.Protected = true }, NextWork{Kind: txmanager.KindReceipt, At: *soon}},
+		} {
+			x := waiting(5)
+			x.NextCheckAt, x.NextBumpAt, x.NextResubmitAt = c.check, c.bump, c.resubmit
+			w := txtest.StateOf(1, 6, x)
+			if c.change != nil {
+				c.change(&w)
+			}
+			if got := r.PlanNextWork(w); got != c.want {
+				t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
+			}
+		}
+		w := txtest.StateOf(1, 6, tx)
+		w.Open[0].NextCheckAt = txtest.In(time.Hour)
+		if q, ok := r.NextQuery(w, txmanager.KindAdvance, txtest.Reader(nil)); !ok || len(q.Receipts) != 1 {
+			t.Errorf("an advance asks %+v, %v; want the receipt before it replaces", q, ok)
+		}
+	})
+}
+
+// If gas bumps are on, a first version offers no more than blocks require, however much its caller
+// allows: the rest is left for later bumps.
+func TestFirstVersionLeavesRoomForBumps(t *testing.T) {
+	t.Parallel()
+	a := txmanager.Account{BaseFeeWei: big.NewInt(100), TipWei: big.NewInt(3)}
+	call := txmanager.Call{FeeCapWei: big.NewInt(5000)}
+	if got := bumpRules().FirstVersionFees(call, 21_000, a).FeeCapWei.Int64(); got != 203 {
+		t.Errorf("on: got %d, want 203", got)
+	}
+	if got := rulesOf(3).FirstVersionFees(call, 21_000, a).FeeCapWei.Int64(); got != 5000 {
+		t.Errorf("off: got %d, want 5000", got)
+	}
+}

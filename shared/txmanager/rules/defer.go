@@ -1,0 +1,138 @@
+package rules
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// expire ends queued t because its validUntil passed.
+func expire(t txmanager.Tx) txmanager.Transition {
+	t.State, t.Sub, t.NextCheckAt = txmanager.Failed, txmanager.Expired, nil
+	t.LastError = "its validUntil passed before its turn came: nothing was signed for it"
+	return txmanager.Transition{From: txmanager.Queued, To: t}
+}
+
+// mayExpire is false in PROTECT and while a violation is suspected: a queued intent may then have
+// been carried out, unknown to this database.
+func mayExpire(w txmanager.SubmitterState) bool { return !w.Protected && w.SuspectedViolation == nil }
+
+// ExpireQueued ends the loaded expired intents, unless c reports a violation.
+func ExpireQueued(w txmanager.SubmitterState, c txmanager.CursorChange) []txmanager.Transition {
+	if !mayExpire(w) || c.Suspect != nil || c.OpenIncident != nil {
+		return nil
+	}
+	var moves []txmanager.Transition
+	for _, t := range w.Expired {
+		moves = append(moves, expire(t))
+	}
+	return moves
+}
+
+// expiryHorizon is how far ahead an advance is scheduled for a validUntil.
+const expiryHorizon = 24 * time.Hour
+
+// nextExpiryPoll is when the advance for the next validUntil is due; nil: no queued intent has
+// one.
+func nextExpiryPoll(w txmanager.SubmitterState) *time.Time {
+	if w.NextExpiry == nil {
+		return nil
+	}
+	return earlierOf(w.NextExpiry, w.DatabaseTime().Add(expiryHorizon))
+}
+
+// deferOrWait makes t wait for its own limits until the time until. It reports whether intents of
+// other callers may pass it.
+func (r Rules) deferOrWait(p *AllocationPlan, t txmanager.Tx, reason string, until, now time.Time) (passed bool) {
+	if r.DeferAfter == 0 {
+		t.HeldBackSince, t.DeferredAt = cmp.Or(t.HeldBackSince, &now), nil
+		return p.Wait(t, reason, until)
+	}
+	t.HeldBackSince = p.holdBack(t, now)
+	if after := t.HeldBackSince.Add(r.DeferAfter); t.DeferredAt == nil && after.After(now) {
+		return p.Wait(t, reason, *earlierOf(&until, after))
+	}
+	if t.DeferredAt == nil {
+		t.DeferredAt = &now
+	}
+	return p.passDeferred(t, reason+"; deferred since "+t.DeferredAt.UTC().Format(time.RFC3339)+": intents of other callers go ahead of it, later ones of its caller do not", until)
+}
+
+// maxHeldBack limits how many callers are kept in [txmanager.SubmitterState.HeldBackSince].
+const maxHeldBack = 1000
+
+// holdBack returns since when the own bounds of t's caller block its intents, and keeps it for
+// the next ones. The time of an intent that expired or was cancelled counts on, so that a
+// caller gains nothing by posting many of them.
+func (p *AllocationPlan) holdBack(t txmanager.Tx, now time.Time) *time.Time {
+	since := *cmp.Or(t.HeldBackSince, &now)
+	before, kept := p.HeldBack[t.PresentCaller]
+	switch {
+	case kept && !before.After(since):
+		return &before
+	case !kept && len(p.HeldBack) >= maxHeldBack:
+		return &since
+	}
+	p.setHeldBack(func(all map[string]time.Time) { all[t.PresentCaller] = since.Truncate(time.Microsecond) })
+	return &since
+}
+
+// endHoldBack forgets the time of a caller of which an intent gets a nonce.
+func (p *AllocationPlan) endHoldBack(caller string) {
+	if _, kept := p.HeldBack[caller]; kept {
+		p.setHeldBack(func(all map[string]time.Time) { delete(all, caller) })
+	}
+}
+
+func (p *AllocationPlan) setHeldBack(change func(map[string]time.Time)) {
+	all := make(map[string]time.Time, len(p.HeldBack)+1)
+	maps.Copy(all, p.HeldBack)
+	change(all)
+	p.HeldBack, p.HeldBackChanged = all, true
+}
+
+// passDeferred passes over t and the later intents of its caller.
+func (p *AllocationPlan) passDeferred(t txmanager.Tx, reason string, until time.Time) (next bool) {
+	if p.PassedCallers == nil {
+		p.PassedCallers = make(map[string]bool)
+	}
+	p.PassedCallers[t.PresentCaller] = true
+	return p.passOver(t, reason, until)
+}
+
+// WaitAtHead makes the head of the queue wait for a reason that is not its own. Deferred intents
+// before it keep their reasons and get only the next check.
+func WaitAtHead(w txmanager.SubmitterState, reason string, until time.Time) (moves []txmanager.Transition) {
+	for _, t := range w.Queue {
+		t.NextCheckAt = &until
+		if t.DeferredAt == nil {
+			t.LastError = reason
+		}
+		moves = append(moves, txmanager.Transition{From: txmanager.Queued, To: t})
+		if t.DeferredAt == nil {
+			return moves
+		}
+	}
+	return moves
+}
+
+// withoutDeferred is w without the deferred intents that are not due, and without the later
+// intents of their callers. A load also omits them.
+func withoutDeferred(w txmanager.SubmitterState) txmanager.SubmitterState {
+	now, behind := w.DatabaseTime(), make(map[string]bool)
+	w.Queue = slices.DeleteFunc(w.Queue, func(t txmanager.Tx) bool {
+		if behind[t.PresentCaller] {
+			return true
+		}
+		if t.DeferredAt == nil || t.IsDueBy(now) {
+			return false
+		}
+		behind[t.PresentCaller] = true
+		w.DeferredUntil = earlierOf(w.DeferredUntil, *t.NextCheckAt)
+		return true
+	})
+	return w
+}

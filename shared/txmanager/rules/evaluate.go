@@ -1,0 +1,412 @@
+package rules
+
+import (
+	"slices"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// Evaluation is the result of evaluating the open transactions against one observation.
+type Evaluation struct {
+	After        []txmanager.Tx         // every open transaction after the evaluation, terminal ones included
+	Transitions  []txmanager.Transition // the transactions that change
+	Rebroadcasts []int                  // indexes into after: their rebroadcasts are claimed by their transitions
+	FinalHead    uint64                 // the highest block of those that became final
+	Finals       []txmanager.Header     // the blocks of those that became final
+	EndedBy      []txmanager.Receipt    // the receipts that made them final
+	NewForks     int                    // confirmation lists replaced and receipts removed
+	NeedsHeaders bool                   // a further query with headers could prove finality now
+}
+
+// Open lists the transactions that still hold an open nonce, by nonce.
+func (j Evaluation) Open() []txmanager.Tx {
+	return slices.DeleteFunc(slices.Clone(j.After), func(t txmanager.Tx) bool { return t.State.Terminal() })
+}
+
+// ClaimedIDs are the ids of the claimed rebroadcasts.
+func (j Evaluation) ClaimedIDs() []string {
+	var ids []string
+	for _, i := range j.Rebroadcasts {
+		ids = append(ids, j.After[i].ID)
+	}
+	return ids
+}
+
+// evaluator evaluates the open transactions, from the lowest nonce up.
+type evaluator struct {
+	Rules
+	Evaluation
+	w      txmanager.SubmitterState
+	v      txmanager.ChainObservation
+	covers func(txmanager.Tx) bool // the query asked about it
+	now    time.Time
+
+	opened  *txmanager.Violation // opens PROTECT now; nil: none does
+	mayEnd  bool                 // every lower transaction has ended
+	blocker *txmanager.Tx        // the lowest that no node holds and that is not sent now: none above it is sent
+}
+
+// Evaluate applies observation v to each open transaction of w. A transaction ends only after
+// every lower nonce has ended, because finals are written in nonce order.
+func (r Rules) Evaluate(w txmanager.SubmitterState, q txmanager.ChainQuery, v txmanager.ChainObservation) Evaluation {
+	e := evaluator{Rules: r, w: w, v: v, covers: CoversTx(q), now: w.DatabaseTime()}
+	e.opened = EvaluateViolation(w, v).OpenIncident
+	e.mayEnd = FinalBlockStatusIn(w, v) == finalBlockCanonical
+	for i, before := range w.Open {
+		t := before
+		if e.covers(t) {
+			t = r.evaluateTx(&e.Evaluation, t, v, e.now, e.mayEnd && t.State != txmanager.Protect)
+			t = r.Inspector.Inspect(t, w.LowestOpenNonce(), v, e.now)
+		}
+		t, sent, completed := e.decide(i, t)
+		if sent {
+			e.Rebroadcasts = append(e.Rebroadcasts, i)
+		}
+		if e.blocker == nil && !sent && !t.IsAcknowledged() && !t.State.Terminal() {
+			e.blocker = &t
+		}
+		e.mayEnd = e.mayEnd && t.State.Terminal()
+		e.After = append(e.After, t)
+		if !sameRow(before, t) {
+			e.Transitions = append(e.Transitions, txmanager.Transition{From: before.State, To: t, CompletedAction: completed})
+		}
+	}
+	return e.Evaluation
+}
+
+// decide is t, the open transaction at i, in or out of PROTECT, with its broadcast claimed, or
+// STUCK. sent reports a claimed broadcast, and completed the action that it carries out.
+func (e *evaluator) decide(i int, t txmanager.Tx) (_ txmanager.Tx, sent bool, completed txmanager.Action) {
+	switch phase := t.Phase(); {
+	case i == 0 && e.isConsumed(t):
+		t.State, t.Sub, t.LastError = txmanager.Protect, "", e.opened.Description
+		return e.WithNextCheck(t, e.now.Add(e.BlockTime)), false, ""
+	case phase == txmanager.AwaitingRelease && e.isFreed(t):
+		t.State, t.Sub, t.LastError = txmanager.Tracking, txmanager.Pending, ""
+		return t, false, ""
+	case e.canRebroadcastOnRequest(t):
+		return ClaimBroadcast(restartBroadcasts(t, e.now), e.now), true, txmanager.ActionRebroadcast
+	case phase == txmanager.AwaitingDecision && len(t.Versions) == 0 && t.IsDueBy(e.now): // it has no version to query
+		return e.WithNextCheck(t, e.now.Add(StuckPollBlocks*e.BlockTime)), false, ""
+	case e.isPastStuckAfter(t, e.now):
+		return e.markStuck(t, e.now, "no receipt since the first broadcast for stuck.after"), false, ""
+	case e.isProtected() || !e.isSendDue(t):
+		return t, false, ""
+	}
+	t, sent = e.rebroadcast(t)
+	return t, sent, ""
+}
+
+// isProtected reports whether nothing may be sent: PROTECT is open, or opens now.
+func (e *evaluator) isProtected() bool { return e.w.Protected || e.opened != nil }
+
+// canRebroadcastOnRequest reports whether t's requested rebroadcast is claimed now.
+func (e *evaluator) canRebroadcastOnRequest(t txmanager.Tx) bool {
+	return t.Phase() == txmanager.AwaitingAction && t.RequestedAction == txmanager.ActionRebroadcast && len(t.Versions) > 0 && !e.isProtected() && e.blocker == nil
+}
+
+// isConsumed reports whether PROTECT opens now because a foreign transaction consumed t's nonce.
+func (e *evaluator) isConsumed(t txmanager.Tx) bool {
+	return e.opened != nil && e.opened.ExpectedNonce == *t.Nonce && len(t.Versions) > 0 && t.State.MayBecome(txmanager.Protect)
+}
+
+// isSendDue reports whether t's last version should be sent now. That includes a due gas bump that
+// cannot be made, since a receipt may exist.
+func (e *evaluator) isSendDue(t txmanager.Tx) bool {
+	return e.IsRebroadcastDue(t, e.now) || e.IsBumpUnknown(t, e.v, e.now) && e.isResubmitDue(t, e.now)
+}
+
+// rebroadcast claims t's due rebroadcast, unless a lower nonce blocks it or it had too many.
+func (e *evaluator) rebroadcast(t txmanager.Tx) (_ txmanager.Tx, sent bool) {
+	switch {
+	case e.blocker != nil:
+		return e.blockedBy(t, *e.blocker, e.now), false
+	case t.SubmitAttempts >= e.MaxResubmits:
+		return e.markStuck(t, e.now, "resubmit.maxAttempts is used up without a receipt"), false
+	}
+	return ClaimBroadcast(t, e.now), true
+}
+
+// isFreed reports whether a reorg freed t's nonce after PROTECT opened. A head below the block that
+// opened it may predate that.
+func (e *evaluator) isFreed(t txmanager.Tx) bool {
+	before := e.w.Evidence != nil && e.v.Head.Number < e.w.Evidence.Block
+	return !before && e.v.Account.LatestCount <= *t.Nonce
+}
+
+// CoversTx returns a predicate that reports whether the query asks about a transaction.
+func CoversTx(q txmanager.ChainQuery) func(txmanager.Tx) bool {
+	asked := make(map[txmanager.Hash]bool, len(q.Receipts))
+	for _, h := range q.Receipts {
+		asked[h] = true
+	}
+	return func(t txmanager.Tx) bool { return len(t.Versions) > 0 && asked[t.Versions[0]] }
+}
+
+func (r Rules) evaluateTx(j *Evaluation, t txmanager.Tx, v txmanager.ChainObservation, now time.Time, mayEnd bool) txmanager.Tx {
+	before := t
+	t.LastCheckAt = &now
+	found, answer := FindReceipt(t, v)
+	switch answer {
+	case txmanager.AnswerFound:
+		return r.applyReceipt(j, t, found, v, now, mayEnd)
+	case txmanager.AnswerNotFound:
+		if t = r.applyNoReceipt(j, t, v, now); r.isAlreadyPlanned(before, t, now) {
+			return before
+		}
+		return t
+	}
+	return r.WithNextCheck(t, now.Add(r.BlockTime))
+}
+
+// isAlreadyPlanned reports whether an early check changes nothing worth a write: its next check
+// would be planned for about the time already planned.
+func (r Rules) isAlreadyPlanned(before, t txmanager.Tx, now time.Time) bool {
+	return t.Sub == before.Sub && before.NextCheckAt != nil && before.NextCheckAt.After(now) &&
+		t.NextCheckAt.Sub(*before.NextCheckAt).Abs() <= min(r.PollSlack(), 250*time.Millisecond)
+}
+
+// FindReceipt finds the receipt of any version. AnswerNotFound means that the node has none for
+// every version.
+func FindReceipt(t txmanager.Tx, v txmanager.ChainObservation) (txmanager.Receipt, txmanager.Answer) {
+	answer := txmanager.AnswerNotFound
+	for _, h := range t.Versions {
+		switch a := v.Receipts[h]; a.Answer {
+		case txmanager.AnswerFound:
+			return a.Receipt, txmanager.AnswerFound
+		case txmanager.AnswerUnknown:
+			answer = txmanager.AnswerUnknown
+		}
+	}
+	return txmanager.Receipt{}, answer
+}
+
+// applyReceipt stores the receipt, counts the blocks on top of it, and ends the transaction where
+// they make it final.
+func (r Rules) applyReceipt(j *Evaluation, t txmanager.Tx, rec txmanager.Receipt, v txmanager.ChainObservation, now time.Time, mayEnd bool) txmanager.Tx {
+	list, whole, consistent := ConfirmingBlocks(rec, v, r.HeaderDepth())
+	if !consistent {
+		return r.WithNextCheck(t, now.Add(r.BlockTime/2))
+	}
+	switch kept := t.Confirmations; {
+	case t.Receipt == nil, IsPrefix(kept, list):
+		t.Confirmations = list
+	case IsPrefix(list, kept): // a lower head, or fewer headers: no change
+	case v.Head.Number <= FirstDifference(kept, list), v.Disputes.Counts: // the node is not past the fork, or the other nodes disagree: no change
+		return r.WithNextCheck(t, now.Add(r.BlockTime/2))
+	default:
+		j.NewForks++
+		t.Confirmations = list // the new list replaces the old one as a whole
+	}
+	t.State, t.Sub, t.LastError, t.Receipt = txmanager.Tracking, txmanager.Included, "", &rec
+	switch {
+	case !r.isFinal(rec, list, whole, v):
+		j.NeedsHeaders = j.NeedsHeaders || (!whole && r.mayBeFinal(rec, v))
+		return r.WithNextCheck(t, r.expectedFinalAt(rec, v, now))
+	case !mayEnd || v.Disputes.KeepsOpen(rec.BlockNumber):
+		return r.WithNextCheck(t, now.Add(r.BlockTime/2))
+	}
+	j.FinalHead = max(j.FinalHead, rec.BlockNumber)
+	j.Finals, j.EndedBy = append(j.Finals, list[0]), append(j.EndedBy, rec)
+	return endedByReceipt(t, rec)
+}
+
+// endedByReceipt is t, ended by the receipt of its mined version.
+func endedByReceipt(t txmanager.Tx, rec txmanager.Receipt) txmanager.Tx {
+	t.State, t.Sub, t.RequestedAction = txmanager.Confirmed, "", ""
+	switch {
+	case t.IsPlaceholder(rec.TxHash) && t.Recorded != nil:
+		return EndRecorded(t, *t.Recorded)
+	case t.IsPlaceholder(rec.TxHash):
+		t.State, t.Sub = txmanager.Failed, txmanager.Placeholder
+		t.LastError = "a placeholder consumed the nonce"
+	case !rec.Succeeded:
+		t.State, t.Sub = txmanager.Failed, txmanager.Reverted
+		t.LastError = "the transaction was mined and reverted"
+	}
+	t.NextCheckAt, t.NextResubmitAt = nil, nil
+	return t
+}
+
+// ConfirmingBlocks lists the receipt's block and up to depth blocks on top of it, from one
+// observation. The result whole is true if the headers were part of the answer. The result
+// consistent is true if they do not contradict the receipt.
+func ConfirmingBlocks(rec txmanager.Receipt, v txmanager.ChainObservation, depth uint64) (list []txmanager.Header, whole, consistent bool) {
+	at := slices.IndexFunc(v.Headers, func(h txmanager.Header) bool { return h.Number == rec.BlockNumber })
+	if at < 0 {
+		return []txmanager.Header{{Number: rec.BlockNumber, Hash: rec.BlockHash}}, false, true
+	}
+	list = v.Headers[at:min(at+int(depth)+1, len(v.Headers))]
+	return list, true, list[0].Hash == rec.BlockHash
+}
+
+// isFinal reports whether one observation proves the receipt final.
+func (r Rules) isFinal(rec txmanager.Receipt, list []txmanager.Header, whole bool, v txmanager.ChainObservation) bool {
+	if r.Finality == txmanager.ByConfirmations {
+		return uint64(len(list)) > r.Confirmations
+	}
+	return whole && v.Tagged != nil && v.Tagged.Number >= rec.BlockNumber
+}
+
+// mayBeFinal reports whether a query with headers may prove finality now.
+func (r Rules) mayBeFinal(rec txmanager.Receipt, v txmanager.ChainObservation) bool {
+	if r.Finality == txmanager.ByConfirmations {
+		return v.Head.Number >= rec.BlockNumber+r.Confirmations
+	}
+	return v.Tagged != nil && v.Tagged.Number >= rec.BlockNumber
+}
+
+// expectedFinalAt estimates when the receipt becomes final, and is at most [Rules.WatchEvery] from
+// now.
+func (r Rules) expectedFinalAt(rec txmanager.Receipt, v txmanager.ChainObservation, now time.Time) time.Time {
+	missing := uint64(1)
+	if last := rec.BlockNumber + r.Confirmations; r.Finality == txmanager.ByConfirmations && last > v.Head.Number {
+		missing = last - v.Head.Number
+	}
+	at := r.AfterBlocks(missing, v.Head, now)
+	if latest := now.Add(r.WatchEvery); r.WatchEvery > 0 && at.After(latest) {
+		return latest
+	}
+	return at
+}
+
+// applyNoReceipt evaluates a transaction for which the node has no receipt. It changes nothing,
+// unless the node shows another block at the receipt's height.
+func (r Rules) applyNoReceipt(j *Evaluation, t txmanager.Tx, v txmanager.ChainObservation, now time.Time) txmanager.Tx {
+	if t.Receipt != nil && IsBlockReplaced(*t.Receipt, v) {
+		j.NewForks++
+		t.State, t.Sub, t.Receipt, t.Confirmations = txmanager.Tracking, txmanager.Pending, nil, nil
+		t.LastError = "a reorg removed the block it was in"
+		t.FirstSubmitAt, t.SubmitAttempts, t.NextResubmitAt, t.NextBumpAt = &now, 0, &now, nil // broadcasts and gas bumps start again
+	}
+	if t.Phase() == txmanager.AwaitingDecision {
+		return r.WithNextCheck(t, now.Add(StuckPollBlocks*r.BlockTime))
+	}
+	return r.WithNextCheck(t, r.AfterBlocks(1, v.Head, now))
+}
+
+// IsBlockReplaced reports whether the node's chain is past the receipt's height and has another
+// block there.
+func IsBlockReplaced(rec txmanager.Receipt, v txmanager.ChainObservation) bool {
+	return !v.Disputes.Counts && v.Head.Number > rec.BlockNumber && slices.ContainsFunc(v.Headers, func(h txmanager.Header) bool {
+		return h.Number == rec.BlockNumber && h.Hash != rec.BlockHash
+	})
+}
+
+func (r Rules) WithNextCheck(t txmanager.Tx, at time.Time) txmanager.Tx {
+	t.NextCheckAt = &at
+	return t
+}
+
+// IsRebroadcastDue reports whether the bytes of t should be sent now. Reasons are a claimed
+// broadcast without a recorded outcome, a reorg, or an interval without a receipt. A due gas bump
+// is sent instead, unless a bound blocks it.
+func (r Rules) IsRebroadcastDue(t txmanager.Tx, now time.Time) bool {
+	return r.isResubmitDue(t, now) && (!r.IsBumpDue(t, now) || r.IsBumpBlocked(t))
+}
+
+// isResubmitDue is IsRebroadcastDue without regard to gas bumps.
+func (r Rules) isResubmitDue(t txmanager.Tx, now time.Time) bool {
+	if t.IsExecutedElsewhere() {
+		return false
+	}
+	due := t.NextResubmitAt == nil || !now.Before(*t.NextResubmitAt)
+	switch {
+	case t.State == txmanager.Submitted:
+		return due
+	case t.State == txmanager.Tracking && t.Sub == txmanager.Pending:
+		return due && (r.Resubmit || t.SubmitAttempts == 0 || t.IsBroadcastClaimed())
+	}
+	return false
+}
+
+// blockedBy is t, with its next rebroadcast after that of lower.
+func (r Rules) blockedBy(t, lower txmanager.Tx, now time.Time) txmanager.Tx {
+	next := now.Add(r.ResubmitEvery)
+	if at := lower.NextResubmitAt; at != nil && at.After(now) {
+		next = *at
+	}
+	t.NextResubmitAt = &next
+	if t.State == txmanager.Tracking && !r.Resubmit { // its broadcast may have been claimed and never made
+		t.State, t.Sub = txmanager.Submitted, ""
+	}
+	return t
+}
+
+// ClaimBroadcast records a further broadcast before it is made. It stays due until its outcome is
+// recorded.
+func ClaimBroadcast(t txmanager.Tx, now time.Time) txmanager.Tx {
+	t.SubmitAttempts++
+	t.LastSubmitAt, t.NextResubmitAt = &now, &now
+	return t
+}
+
+// restartBroadcasts is t with its count of broadcasts and its STUCK timer reset.
+func restartBroadcasts(t txmanager.Tx, now time.Time) txmanager.Tx {
+	t.FirstSubmitAt, t.SubmitAttempts, t.NextBumpAt, t.RequestedAction, t.LastError = &now, 0, nil, "", ""
+	if t.State == txmanager.Stuck {
+		t.State = txmanager.Submitted
+	}
+	return t
+}
+
+// hasWaitedTooLong reports whether a handler's transaction has waited for [Rules.StuckAfter].
+func (r Rules) hasWaitedTooLong(t txmanager.Tx, now time.Time) bool {
+	return t.FirstSubmitAt != nil && now.Sub(*t.FirstSubmitAt) >= r.StuckAfter
+}
+
+// isPastStuckAfter reports whether t has waited for a receipt for [Rules.StuckAfter].
+func (r Rules) isPastStuckAfter(t txmanager.Tx, now time.Time) bool {
+	waiting := t.State == txmanager.Submitted || (t.State == txmanager.Tracking && t.Sub == txmanager.Pending)
+	return waiting && t.FirstSubmitAt != nil && now.Sub(*t.FirstSubmitAt) >= r.StuckAfter
+}
+
+// markStuck stops broadcasts of t until an operator or code decides. It is still polled.
+func (r Rules) markStuck(t txmanager.Tx, now time.Time, reason string) txmanager.Tx {
+	t.State, t.Sub, t.LastError = txmanager.Stuck, "", reason
+	return r.WithNextCheck(t, now.Add(StuckPollBlocks*r.BlockTime))
+}
+
+// StuckPollBlocks is the number of blocks between two checks of a STUCK transaction.
+const StuckPollBlocks = 10
+
+// FirstDifference is the lowest height at which list lacks the block that kept has. A list that
+// begins with another block differs from kept's first block on.
+func FirstDifference(kept, list []txmanager.Header) uint64 {
+	for i, h := range kept {
+		if i >= len(list) || list[i].Hash != h.Hash {
+			return h.Number
+		}
+	}
+	return kept[len(kept)-1].Number
+}
+
+// IsPrefix reports whether list b begins with list a.
+func IsPrefix(a, b []txmanager.Header) bool {
+	return len(a) <= len(b) && slices.EqualFunc(a, b[:len(a)], func(x, y txmanager.Header) bool { return x.Hash == y.Hash })
+}
+
+// sameRow reports whether no stored column changed, so that no write is needed.
+func sameRow(a, b txmanager.Tx) bool {
+	return a.State == b.State && a.Sub == b.Sub && a.LastCheckAt == b.LastCheckAt &&
+		a.NextCheckAt == b.NextCheckAt && a.NextResubmitAt == b.NextResubmitAt &&
+		a.Diagnosis == b.Diagnosis
+}
+
+// EndRecorded is t, ended by the named foreign transaction.
+func EndRecorded(t txmanager.Tx, r txmanager.Recorded) txmanager.Tx {
+	t.Recorded, t.Receipt, t.Confirmations = &r, r.Receipt, nil
+	t.State, t.Sub, t.RequestedAction, t.NextCheckAt, t.NextResubmitAt = txmanager.Confirmed, txmanager.RecordedOnChain, "", nil, nil
+	if r.Receipt == nil {
+		t.LastError = txmanager.StatedAsExecuted
+		return t
+	}
+	t.LastError = "a release recorded that a foreign transaction was this request"
+	t.Confirmations = []txmanager.Header{{Number: r.Receipt.BlockNumber, Hash: r.Receipt.BlockHash}}
+	if !r.Receipt.Succeeded {
+		t.State, t.Sub = txmanager.Failed, txmanager.Reverted
+		t.LastError = "a release recorded that a foreign transaction was this request, and it reverted"
+	}
+	return t
+}

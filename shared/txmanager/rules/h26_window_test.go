@@ -1,0 +1,93 @@
+package rules
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
+)
+
+// drawSubmitterState is a submitter's state with one to six open nonces, its query, and a node's observation
+// for it.
+func drawSubmitterState(t *rapid.T, r Rules, k txmanager.Kind) (w txmanager.SubmitterState, q txmanager.ChainQuery, v txmanager.ChainObservation) {
+	var txs []txmanager.Tx
+	for n := range uint64(rapid.IntRange(1, 6).Draw(t, "held")) {
+		txs = append(txs, txtest.DrawHeld(t, 5+n))
+	}
+	window := rapid.Uint64Range(2, 8).Draw(t, "window")
+	w = txtest.Queue(txtest.StateOf(window, 5+uint64(len(txs)), txs...), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"))
+	q, _ = r.NextQuery(w, k, txtest.Reader(nil))
+	return w, q, txtest.DrawAnswers(t, w)
+}
+
+// acknowledgedOrSent reports whether an open nonce is with a node, was mined, or is sent in the
+// same broadcast, which is in nonce order.
+func acknowledgedOrSent(j Evaluation, i int) bool {
+	return j.After[i].IsAcknowledged() || j.After[i].State.Terminal() || slices.Contains(j.Rebroadcasts, i)
+}
+
+// H26: no nonce may be broadcast above a lower one that is not with a node and is not sent now.
+func TestH26NothingIsSentAheadOfWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	sent, stopped := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		r := rulesOf(3)
+		r.Resubmit = rapid.Bool().Draw(t, "resubmit")
+		w, q, v := drawSubmitterState(t, r, txmanager.KindResubmit)
+		j := r.Evaluate(w, q, v)
+		for _, i := range j.Rebroadcasts {
+			sent++
+			for lower := range i {
+				if !acknowledgedOrSent(j, lower) {
+					t.Fatalf("nonce %d is sent ahead of nonce %d, which is %s", *j.After[i].Nonce, *j.After[lower].Nonce, j.After[lower].State)
+				}
+			}
+		}
+		for i, before := range w.Open {
+			if r.IsRebroadcastDue(before, w.DatabaseTime()) && !acknowledgedOrSent(j, i) {
+				stopped++
+			}
+		}
+	})
+	if sent == 0 || stopped == 0 {
+		t.Errorf("got %d sent and %d stopped in all books, want some of each", sent, stopped)
+	}
+}
+
+// H26: the lowest open nonce must never wait for a higher one before it is checked or sent.
+func TestH26TheLowestNonceIsNeverStarved(t *testing.T) {
+	t.Parallel()
+	first := 0
+	rapid.Check(t, func(t *rapid.T) {
+		r := rulesOf(3)
+		w, q, v := drawSubmitterState(t, r, txmanager.KindResubmit)
+		low := w.Open[0]
+		if d := r.PlanNextWork(w); low.State != txmanager.InFlight && low.NextCheckAt != nil && !d.AdvanceNow && (d.At.IsZero() || d.At.After(*low.NextCheckAt)) {
+			t.Fatalf("due: got %+v, want a look at nonce 5 at %v at the latest", d, low.NextCheckAt)
+		}
+		if low.IsDueBy(w.DatabaseTime()) && len(low.Versions) > 0 {
+			if !slices.Equal(q.Receipts[:len(low.Versions)], low.Versions) {
+				t.Fatalf("question: got %v first, want the versions of nonce 5", q.Receipts)
+			}
+			if low.Receipt == nil && !slices.Equal(q.Known, low.Versions) {
+				t.Fatalf("question: got %v to be known, want the versions of nonce 5", q.Known)
+			}
+		}
+		if low.Receipt != nil && low.IsDueBy(w.DatabaseTime()) && (q.FromBlock > low.Receipt.BlockNumber || q.ToBlock < low.Receipt.BlockNumber+r.HeaderDepth()) {
+			t.Fatalf("question: got headers %d to %d, want those that end nonce 5 in %d", q.FromBlock, q.ToBlock, low.Receipt.BlockNumber)
+		}
+		if _, answer := FindReceipt(low, v); answer == txmanager.AnswerFound || !r.IsRebroadcastDue(low, w.DatabaseTime()) || r.isPastStuckAfter(low, w.DatabaseTime()) || low.SubmitAttempts >= r.MaxResubmits {
+			return
+		}
+		first++
+		if j := r.Evaluate(w, q, v); len(j.Rebroadcasts) == 0 || j.Rebroadcasts[0] != 0 {
+			t.Fatalf("sent: got %v, want nonce 5 first: its time has come", j.ClaimedIDs())
+		}
+	})
+	if first == 0 {
+		t.Error("the lowest was never due to be sent, want it in some books")
+	}
+}

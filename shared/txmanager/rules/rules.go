@@ -1,0 +1,75 @@
+// Package rules decides what happens to transactions: [Rules.NextQuery] plans the query,
+// [Rules.Evaluate] applies the answer, [Rules.PlanAllocations] and [Rules.PlanSignatures] plan what
+// is signed, [Rules.PlanNextWork] plans the next task. It is pure: each function depends only on the
+// stored state, the chain observation and the settings.
+package rules
+
+import (
+	"time"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/gas"
+)
+
+// Rules are the settings that decide about the transactions of every submitter of a deployment.
+type Rules struct {
+	gas.Limits
+	Finality             txmanager.Finality
+	Confirmations        uint64            // blocks on top of the receipt's block, for ByConfirmations
+	BlockTime            time.Duration     // expected time between blocks: only a hint for polls
+	WatchEvery           time.Duration     // the longest time between checks of an included transaction
+	WatchDepth           uint64            // how far below the last final block final blocks are remembered
+	Strict               bool              // one open nonce at a time, whatever window the submitter was registered with
+	DeferAfter           time.Duration     // how long an intent's own bounds may block it before intents of other callers pass it; 0: they never pass it
+	AskBeforePlaceholder bool              // only an operator's decision replaces a transaction or fills a nonce
+	Inspector            *MempoolInspector // nil: transactions are not diagnosed
+	Resubmit             bool              // rebroadcast a transaction that stays without a receipt
+	ResubmitEvery        time.Duration
+	MaxResubmits         int           // broadcasts before a transaction becomes STUCK
+	StuckAfter           time.Duration // time from the first broadcast until it becomes STUCK
+}
+
+// BindWindow is w with the window that the rules allow. Strict rules bind no nonce while another
+// is open. Transactions that were already open are still polled and rebroadcast.
+func (r Rules) BindWindow(w txmanager.SubmitterState) txmanager.SubmitterState {
+	if w.Strict = r.Strict; w.Strict {
+		w.Window = 1
+	}
+	return w
+}
+
+// maxListed bounds a list of confirming blocks where a tag decides finality.
+const maxListed = 96
+
+// HeaderDepth is how many blocks on top of the receipt's block are queried.
+func (r Rules) HeaderDepth() uint64 {
+	if r.Finality == txmanager.ByConfirmations {
+		return r.Confirmations
+	}
+	return maxListed
+}
+
+// FinalityTag is the block tag that decides finality, or "" where depth does.
+func (r Rules) FinalityTag() string {
+	if r.Finality == txmanager.ByConfirmations {
+		return ""
+	}
+	return string(r.Finality)
+}
+
+// AfterBlocks estimates when n more blocks will be on top of head, with some time for the last to
+// arrive. It is in the database's time.
+func (r Rules) AfterBlocks(n uint64, head txmanager.Header, now time.Time) time.Time {
+	arrival := min(r.BlockTime/20, 500*time.Millisecond)
+	next := time.Unix(int64(head.Time), 0).Add(r.BlockTime + arrival)
+	if next.Before(now) || next.After(now.Add(2*r.BlockTime)) { // the chain's clock differs from the database's
+		next = now.Add(r.BlockTime)
+	}
+	return next.Add(time.Duration(max(n, 1)-1) * r.BlockTime)
+}
+
+// retryDelay doubles with each failure, from one second up to ResubmitEvery.
+func (r Rules) retryDelay(failures int) time.Duration {
+	d := time.Second << min(max(failures-1, 0), 10)
+	return min(d, max(r.ResubmitEvery, time.Second))
+}

@@ -1,0 +1,305 @@
+package rules
+
+import (
+	"math/big"
+	"slices"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/gas"
+)
+
+// SigningJob is one transaction to be signed now.
+type SigningJob struct {
+	Tx       txmanager.Tx // with the gas parameters of the new version
+	Kind     txmanager.VersionKind
+	Unsigned txmanager.Unsigned
+	Signed   *txmanager.Signed // its bytes, already signed and checked; nil: still to be signed
+	ExtraWei *big.Int          // of a gas bump: what it may cost beyond the version before; nil: no gas bump
+}
+
+// OpenBelow is w with only the open transactions below the lowest one named. The next iteration
+// carries out the decisions of this one, and no higher transaction is signed before that.
+func OpenBelow(w txmanager.SubmitterState, ids []string) txmanager.SubmitterState {
+	if i := slices.IndexFunc(w.Open, func(t txmanager.Tx) bool { return slices.Contains(ids, t.ID) }); i >= 0 {
+		w.Open = w.Open[:i]
+	}
+	return w
+}
+
+// signingStep is the plan for one open transaction.
+type signingStep struct {
+	job    *SigningJob
+	reason string // why it cannot be signed now
+	move   *txmanager.Transition
+	stop   bool // nothing above it is signed in this iteration
+}
+
+// signaturePlanner plans the signatures of one iteration.
+type signaturePlanner struct {
+	Rules
+	w       txmanager.SubmitterState
+	chain   txmanager.ChainConnector
+	v       txmanager.ChainObservation
+	answers map[string]HandlerResult
+	bumps   *gas.BumpPlanner
+	now     time.Time
+}
+
+// PlanSignatures collects the allocated nonces that need a version now: those never signed, and
+// those that a requested action or a gas bump replaces. A transaction that cannot be signed now
+// gets a transition with the reason. Nothing is signed above a nonce that no node holds and that is
+// not sent in this iteration.
+func (r Rules) PlanSignatures(w txmanager.SubmitterState, chain txmanager.ChainConnector, v txmanager.ChainObservation, answers map[string]HandlerResult) (jobs []SigningJob, moves []txmanager.Transition) {
+	if w.Protected {
+		return nil, nil
+	}
+	p := signaturePlanner{r, w, chain, v, answers, r.NewBumpPlanner(w, chain, v), w.DatabaseTime()}
+	for i, t := range w.Open {
+		if waitsForWindow(w, i) {
+			break
+		}
+		step := p.plan(t)
+		if step.reason != "" {
+			step.move = p.wait(t, step.reason)
+		}
+		if step.move != nil {
+			moves = append(moves, *step.move)
+		}
+		if step.job != nil {
+			jobs = append(jobs, *step.job)
+		}
+		if step.stop || step.job == nil && !t.IsBroadcasting() {
+			break
+		}
+	}
+	return jobs, moves
+}
+
+// plan plans what t needs. Nothing is signed while any version has a receipt: then the
+// mined version decides.
+func (p *signaturePlanner) plan(t txmanager.Tx) signingStep {
+	answer, asked := p.answers[t.ID]
+	switch {
+	case !answer.Stored && !HasNoReceipt(t, p.v): // of bytes stored since the query, no node has a receipt yet
+		return signingStep{}
+	case t.IsExecutedElsewhere(), t.FillsLostNonce && len(t.Versions) == 0:
+		return stepOf(p.placeholderVersion(t, p.v))
+	case answer.Failed != "":
+		return p.replaceByPlaceholder(t, DecidedByHandler, answer.Failed)
+	case answer.Stored:
+		return signingStep{}
+	}
+	return p.planPhase(t, asked)
+}
+
+// planPhase plans what ends t's phase. asked reports that its handler was called.
+func (p *signaturePlanner) planPhase(t txmanager.Tx, asked bool) signingStep {
+	switch phase := t.Phase(); {
+	case phase == txmanager.AwaitingMark && t.IsExpired(p.now):
+		return signingStep{move: new(p.expireReservation(t, p.w))}
+	case (phase == txmanager.AwaitingHandler || phase == txmanager.AwaitingSignature) && t.Forged != "":
+		return p.replaceByPlaceholder(t, DecidedByMAC, t.Forged)
+	case phase == txmanager.AwaitingHandler && asked: // otherwise the handler call is claimed first
+		return stepOf(HandlerVersion(t, p.answers[t.ID]))
+	case phase == txmanager.AwaitingSignature && t.IsDueBy(p.now):
+		return stepOf(FirstVersion(t, p.chain))
+	case phase == txmanager.AwaitingAction:
+		return p.planAction(t)
+	case p.IsBumpDue(t, p.now):
+		return p.planBump(t)
+	}
+	return signingStep{}
+}
+
+func stepOf(job SigningJob, reason string) signingStep {
+	if reason != "" {
+		return signingStep{reason: reason}
+	}
+	return signingStep{job: &job}
+}
+
+// replaceByPlaceholder requests a placeholder for t, so that later transactions can proceed.
+func (p *signaturePlanner) replaceByPlaceholder(t txmanager.Tx, by, reason string) signingStep {
+	return signingStep{move: new(p.requestPlaceholder(t, by, reason, p.w)), stop: true}
+}
+
+// planAction plans the version that t's requested action needs.
+func (p *signaturePlanner) planAction(t txmanager.Tx) signingStep {
+	switch replace := t.RequestedAction == txmanager.ActionReplace; {
+	case t.RequestedAction == txmanager.ActionRebroadcast:
+		return signingStep{}
+	case t.RequestedAction == txmanager.ActionCancel && p.AskBeforePlaceholder:
+		return signingStep{reason: "a cancel was asked for, and nonce.placeholder=ask: an operator must decide"}
+	case replace && t.IsMadeElsewhere():
+		return signingStep{reason: "what a handler made, or the owner of a reservation, cannot be replaced by a higher fee: rebroadcast, or order a placeholder"}
+	case replace && !t.IsPlaceholder(t.Hash()):
+		return stepOf(p.replacementVersion(p.w.Bounds, t, p.chain, p.v))
+	}
+	return stepOf(p.placeholderVersion(t, p.v))
+}
+
+// wait is t's transition while it cannot be signed, or nil where nothing changes.
+func (p *signaturePlanner) wait(t txmanager.Tx, reason string) *txmanager.Transition {
+	from, handler := t.State, t.Phase() == txmanager.AwaitingHandler
+	switch {
+	case t.State != txmanager.Stuck && t.RequestedAction == txmanager.ActionCancel && p.AskBeforePlaceholder, handler && p.hasWaitedTooLong(t, p.now):
+		return &txmanager.Transition{From: from, To: p.markStuck(t, p.now, reason)}
+	case t.LastError == reason && len(t.Versions) > 0:
+		return nil
+	case handler:
+		t = p.keepWaiting(t, p.answers[t.ID], p.now)
+	}
+	t.LastError = reason
+	return &txmanager.Transition{From: from, To: p.WithNextCheck(t, p.now.Add(p.BlockTime))}
+}
+
+// PostponeBlocked plans the next check of transactions without bytes that wait for a lower one. It
+// lies far enough ahead that it is not overdue before the lower one is checked. Once all lower
+// ones are broadcasting, the check is due now.
+func (r Rules) PostponeBlocked(w txmanager.SubmitterState) (moves []txmanager.Transition) {
+	var blocker *txmanager.Tx // the lowest that is not broadcasting
+	for i, t := range w.Open {
+		if at := r.postponedCheck(w, i, blocker); at != nil {
+			t = r.WithNextCheck(t, *at)
+			moves = append(moves, txmanager.Transition{From: txmanager.InFlight, To: t})
+		}
+		if blocker == nil && !t.IsBroadcasting() {
+			blocker = &t
+		}
+	}
+	return moves
+}
+
+// postponedCheck is the new time of the next check of the open transaction at i, or nil where it
+// stays.
+func (r Rules) postponedCheck(w txmanager.SubmitterState, i int, blocker *txmanager.Tx) *time.Time {
+	t, now := w.Open[i], w.DatabaseTime()
+	due, later := t.IsDueBy(now), now.Add(StuckPollBlocks*r.BlockTime)
+	switch phase := t.Phase(); {
+	case waitsForWindow(w, i):
+		if due {
+			return &later
+		}
+	case phase == txmanager.AwaitingMark: // checked when its nonce is released for reuse, and when it expires
+		if due && !t.IsExpired(now) {
+			return &t.Reservation.Until
+		}
+	case w.Protected, t.State != txmanager.InFlight, phase == txmanager.AwaitingAction && !t.FillsLostNonce:
+	case blocker == nil:
+		if t.LastError == "" && !due {
+			return &now
+		}
+	case !blocker.IsDueBy(now) && t.IsDueBy(*blocker.NextCheckAt):
+		return new(laterOf(*blocker.NextCheckAt, later))
+	}
+	return nil
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// HasNoReceipt reports whether the node has no receipt for any version of t. An unknown answer is
+// not enough to replace anything.
+func HasNoReceipt(t txmanager.Tx, v txmanager.ChainObservation) bool {
+	return !slices.ContainsFunc(t.Versions, func(h txmanager.Hash) bool { return v.Receipts[h].Answer != txmanager.AnswerNotFound })
+}
+
+// FirstVersion is the first version of t, with the gas from its allocation.
+func FirstVersion(t txmanager.Tx, chain txmanager.ChainConnector) (SigningJob, string) {
+	if reason := t.UnprovedReason(); reason != "" {
+		return SigningJob{}, reason
+	}
+	call, err := chain.ParsePayload(t.Payload)
+	if err != nil {
+		return SigningJob{}, "not signed: " + err.Error()
+	}
+	return SigningJob{Tx: t, Kind: txmanager.VersionOriginal, Unsigned: buildUnsigned(t, call)}, ""
+}
+
+// replacementVersion is t's own call with fees that can replace its last version.
+func (r Rules) replacementVersion(b txmanager.Bounds, t txmanager.Tx, chain txmanager.ChainConnector, v txmanager.ChainObservation) (SigningJob, string) {
+	caps := gas.FeeCaps{FeeWei: r.MaxReplacementFee(b, t.Gas.Gas), TipWei: b.TipWei}
+	params, refused := gas.ReplacementFees(*t.Gas, gas.CompleteFees(txmanager.Call{}, t.Gas.Gas, v.Account), gas.ReplaceFactor, caps)
+	if refused != "" {
+		return SigningJob{}, refused + " by 8/9 of nonce.placeholderMaxFeePerGas, 81/64 of fees.maxFeePerTx, or the submitter's policy"
+	}
+	if reason := b.RefusalReason(txmanager.BoundedTerms{Gas: params.Gas}); reason != "" {
+		return SigningJob{}, "a replacement is above a bound: " + reason
+	}
+	if reason := b.FeesUsedUpReason(new(big.Int).Sub(params.FeeWei(), t.Gas.FeeWei())); reason != "" {
+		return SigningJob{}, reason
+	}
+	t.Gas = &params
+	job, reason := FirstVersion(t, chain)
+	job.Kind = txmanager.VersionBump
+	return job, reason
+}
+
+// placeholderVersion consumes t's nonce with a zero-value transfer to itself.
+func (r Rules) placeholderVersion(t txmanager.Tx, v txmanager.ChainObservation) (SigningJob, string) {
+	if v.SelfTransfer.Outcome != txmanager.Done {
+		return SigningJob{}, "no gas estimate for a placeholder"
+	}
+	last := txmanager.GasParams{FeeCapWei: new(big.Int), TipCapWei: new(big.Int)}
+	if t.Gas != nil {
+		last = *t.Gas
+	}
+	params, refused := gas.ReplacementFees(last, gas.CompleteFees(txmanager.Call{}, last.Gas, v.Account), gas.ReplaceFactor, gas.FeeCaps{FeeWei: r.PlaceholderFeeCapWei})
+	if refused != "" {
+		return SigningJob{}, refused + " by nonce.placeholderMaxFeePerGas"
+	}
+	params.Gas, params.ValueWei = v.SelfTransfer.Gas, new(big.Int)
+	t.Gas = &params
+	self := t.Submitter.Address()
+	return SigningJob{Tx: t, Kind: txmanager.VersionPlaceholder, Unsigned: buildUnsigned(t, txmanager.Call{To: &self})}, ""
+}
+
+// afterUnderpriced is t after a node reported another version of its nonce that pays as much. A
+// higher version is due at once, unless a bound blocks it. ok is false where no bump is possible.
+func (r Rules) afterUnderpriced(t txmanager.Tx, head txmanager.Header, now time.Time) (txmanager.Tx, bool) {
+	if _, ok := r.BumpAt(t); !ok {
+		return t, false
+	}
+	t.NextResubmitAt = new(now.Add(r.retryDelay(t.SubmitAttempts)))
+	if r.IsBumpBlocked(t) {
+		return r.WithNextCheck(t, r.AfterBlocks(1, head, now)), true
+	}
+	t.LastError, t.NextBumpAt, t.NextCheckAt = "", &now, &now
+	return t, true
+}
+
+// planBump plans t's next version, or else t's transition: it is due again after an interval, with a
+// reason if there is one, or an operator must decide.
+func (p *signaturePlanner) planBump(t txmanager.Tx) signingStep {
+	next, reason, wanted := p.bumps.Next(t)
+	from := t.State
+	switch {
+	case wanted && reason == "" && p.AskBeforePlaceholder:
+		return signingStep{move: &txmanager.Transition{From: from, To: p.markStuck(t, p.now, bumpNeedsOperator)}, stop: true}
+	case wanted && reason == "":
+		t.Gas = &next.Params
+		return signingStep{job: &SigningJob{Tx: t, Kind: next.Kind, Unsigned: buildUnsigned(t, next.Call), ExtraWei: next.ExtraWei}}
+	case wanted:
+		t.LastError = gas.BumpBlockedPrefix + reason
+	case p.IsBumpBlocked(t):
+		t.LastError = ""
+	}
+	return signingStep{move: &txmanager.Transition{From: from, To: p.BumpLater(t, p.now)}}
+}
+
+// WithBumpedVersion is the version from WithVersion. For a gas bump, the STUCK timer continues
+// from the first broadcast.
+func (r Rules) WithBumpedVersion(t txmanager.Tx, job SigningJob) txmanager.Tx {
+	if job.ExtraWei != nil {
+		t.FirstSubmitAt = job.Tx.FirstSubmitAt
+	}
+	return r.BumpLater(t, *t.LastSubmitAt)
+}
+
+// bumpNeedsOperator is why an operator must decide about a gas bump.
+const bumpNeedsOperator = "a higher fee is due, and nonce.placeholder=ask: an operator must decide"

@@ -1,0 +1,76 @@
+package worker
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
+	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
+)
+
+// decider gives the same answer for every transaction.
+type decider struct {
+	order  txmanager.Action
+	reason string
+}
+
+func (d decider) Resolve(txmanager.Tx) (txmanager.Action, string) { return d.order, d.reason }
+
+// Code may decide about STUCK transactions, with a reason that is stored. A forbidden action is
+// ignored, and an action that is already requested stays.
+func TestStuckResolution(t *testing.T) {
+	t.Parallel()
+	ordered := txtest.Stuck(5)
+	ordered.RequestedAction = txmanager.ActionReplace
+	unsigned := txtest.Bare(5)
+	unsigned.State = txmanager.Stuck
+	for _, c := range []struct {
+		name    string
+		tx      txmanager.Tx
+		answer  txmanager.StuckResolution
+		ask     bool
+		want    txmanager.Action
+		decided bool
+	}{
+		{"no code", txtest.Stuck(5), nil, false, "", false},
+		{"it waits", txtest.Stuck(5), decider{txmanager.ActionWait, "later"}, false, "", false},
+		{"it replaces", txtest.Stuck(5), decider{txmanager.ActionReplace, "too cheap"}, false, txmanager.ActionReplace, true},
+		{"without a reason", txtest.Stuck(5), decider{txmanager.ActionReplace, ""}, false, "", false},
+		{"what is no order", txtest.Stuck(5), decider{"SKIP", "why not"}, false, "", false},
+		{"a caller's order", txtest.Stuck(5), decider{txmanager.ActionCancel, "r"}, false, "", false},
+		{"under ask, a placeholder", txtest.Stuck(5), decider{txmanager.ActionPlaceholder, "r"}, true, "", false},
+		{"under ask, the same bytes again", txtest.Stuck(5), decider{txmanager.ActionRebroadcast, "r"}, true, txmanager.ActionRebroadcast, true},
+		{"somebody has decided", ordered, decider{txmanager.ActionPlaceholder, "r"}, false, txmanager.ActionReplace, false},
+		{"not STUCK", txtest.Pending(5), decider{txmanager.ActionPlaceholder, "r"}, false, "", false},
+		{"no bytes to send again", unsigned, decider{txmanager.ActionRebroadcast, "r"}, false, "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := rulesOf(3)
+			r.AskBeforePlaceholder = c.ask
+			tn := invocationBy(&Worker{Service: session.Service{Rules: r, Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Resolution: c.answer}, session.Session{State: txtest.StateOf(1, 6, c.tx)})
+			j := rules.Evaluation{After: []txmanager.Tx{c.tx}}
+			tn.resolveStuck(t.Context(), &j)
+			if got := j.After[0].RequestedAction; got != c.want {
+				t.Errorf("ordered: got %q, want %q", got, c.want)
+			}
+			if got := len(j.Transitions) == 1 && j.Transitions[0].Decision != nil && j.Transitions[0].Decision.By == decidedByCode; got != c.decided {
+				t.Errorf("recorded as decided by code: got %v, want %v", j.Transitions, c.decided)
+			}
+		})
+	}
+}
+
+// In PROTECT code requests nothing.
+func TestStuckResolutionIsNotAskedInProtect(t *testing.T) {
+	t.Parallel()
+	w := txtest.StateOf(1, 6, txtest.Stuck(5))
+	w.Protected = true
+	tn := invocationBy(&Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Resolution: decider{txmanager.ActionReplace, "r"}}, session.Session{State: w})
+	j := rules.Evaluation{After: []txmanager.Tx{txtest.Stuck(5)}}
+	if tn.resolveStuck(t.Context(), &j); len(j.Transitions) != 0 {
+		t.Errorf("moves: got %v, want none", j.Transitions)
+	}
+}

@@ -1,0 +1,186 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
+	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
+)
+
+// slow is a slow signer, in this process or outside.
+type slow struct {
+	took   time.Duration
+	inside bool
+	asked  *[]uint64
+}
+
+func (s slow) Sign(ctx context.Context, _ txmanager.Submitter, tx txmanager.Unsigned) (txmanager.Signed, error) {
+	*s.asked = append(*s.asked, tx.Nonce)
+	select {
+	case <-time.After(s.took): // in the time of the bubble
+	case <-ctx.Done():
+	}
+	return txmanager.Signed{Hash: txtest.VersionHash(tx.Nonce, 1), Raw: []byte{1}}, nil
+}
+
+func (s slow) InProcess(txmanager.Submitter) bool { return s.inside }
+
+// stores keeps each commit, and reports that all of it was.
+type stores struct {
+	txmanager.Store
+	writes *[]txmanager.Commit
+}
+
+func (s stores) Commit(_ context.Context, w txmanager.Commit) (txmanager.CommitResult, error) {
+	*s.writes = append(*s.writes, w)
+	return txmanager.CommitResult{Transitioned: len(w.Transitions), Allocated: len(w.Allocations)}, nil
+}
+
+// A slow signer must not use up the invocation on a wide window. The signed versions are stored
+// and sent; the next iteration, which follows at once, signs the rest.
+func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
+	t.Parallel()
+	const window = 8
+	txtest.Frozen(t, func(t *testing.T) {
+		var asked []uint64
+		var queue8 []txmanager.Tx
+		for seq := range int64(window) {
+			queue8 = append(queue8, txtest.Queued(seq+1, "pay"))
+		}
+		w := txtest.Queue(txtest.StateOf(window, 5), queue8...)
+		worker := &Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Limits: Limits{SignTimeout: 5 * time.Second}, Signer: slow{2 * time.Second, true, &asked}}
+		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+		p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true)
+		if len(asked) != 3 || len(p.Allocations) != 3 || len(p.Transitions) != 0 {
+			t.Errorf("of 8, by 2 s each, 5 s at most: got nonces %v asked for, %s; want the first 3, allocated with their bytes, and nothing said of the rest", asked, outline(p))
+		}
+		if after := rules.AfterCommit(w, txmanager.Commit{Lease: w.Lease, Allocations: p.Allocations}); len(after.Queue) != window-3 {
+			t.Errorf("queue after it: got %d, want 5", len(after.Queue))
+		}
+	})
+	txtest.Frozen(t, func(t *testing.T) {
+		var asked []uint64
+		var writes []txmanager.Commit
+		var held []txmanager.Tx
+		for n := range uint64(window) {
+			held = append(held, txtest.Bare(5+n))
+		}
+		w := txtest.StateOf(window, 5+window, held...)
+		worker := &Worker{Service: session.Service{Store: stores{writes: &writes}, Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Limits: Limits{SignTimeout: 5 * time.Second}, Signer: slow{2 * time.Second, false, &asked}}
+		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+		ids, _, err := tn.signDueVersions(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
+		if err != nil || len(asked) != 3 || len(ids) != 3 || len(writes) != 1 || len(writes[0].Versions) != 3 || len(writes[0].Transitions) != 0 {
+			t.Errorf("of 8, by 2 s each, 5 s at most: got nonces %v asked for, %v to be sent, %v; want the first 3, stored in one write", asked, ids, err)
+		}
+		for i, x := range tn.State.Open[:len(ids)] { // as a node has them afterwards
+			tn.State.Open[i] = tn.Rules.AfterBroadcast(x, txmanager.SendResult{Class: txmanager.SendAccepted}, txtest.Block('a', 100), w.DatabaseTime())
+		}
+		if !tn.Rules.PlanNextWork(tn.State).AdvanceNow {
+			t.Error("the rest: got it left for later, want it due at once")
+		}
+	})
+}
+
+// crowd is a signer that takes a second, counts its concurrent signatures, and gives no answer for
+// one nonce.
+type crowd struct {
+	inside  bool
+	refuses uint64
+
+	mu        sync.Mutex
+	now, most int
+	asked     []uint64
+}
+
+func (c *crowd) Sign(_ context.Context, _ txmanager.Submitter, tx txmanager.Unsigned) (txmanager.Signed, error) {
+	c.mu.Lock()
+	c.now++
+	c.most, c.asked = max(c.most, c.now), append(c.asked, tx.Nonce)
+	c.mu.Unlock()
+	time.Sleep(time.Second + time.Duration(100-tx.Nonce)*time.Millisecond) // the higher nonce answers first; in the time of the bubble
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.now--; tx.Nonce == c.refuses {
+		return txmanager.Signed{}, errors.New("no answer")
+	}
+	return txmanager.Signed{Hash: txtest.VersionHash(tx.Nonce, 1), Raw: []byte{byte(tx.Nonce)}}, nil
+}
+
+func (c *crowd) InProcess(txmanager.Submitter) bool { return c.inside }
+
+// signs requests signatures for eight queued intents, from nonce 5 on, or for eight bound nonces,
+// and returns the signed nonces.
+func (c *crowd) signs(t *testing.T, l Limits, bound bool) (nonces []uint64) {
+	t.Helper()
+	const window = 8
+	var writes []txmanager.Commit
+	worker := &Worker{Service: session.Service{Store: stores{writes: &writes}, Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Limits: l, Signer: c}
+	if bound {
+		var held []txmanager.Tx
+		for n := range uint64(window) {
+			held = append(held, txtest.Bare(5+n))
+		}
+		w := txtest.StateOf(window, 5+window, held...)
+		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+		if _, _, err := tn.signDueVersions(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range writes[0].Versions {
+			nonces = append(nonces, uint64(v.Signed.Raw[0]))
+		}
+		return nonces
+	}
+	var all []txmanager.Tx
+	for seq := range int64(window) {
+		all = append(all, txtest.Queued(seq+1, "pay"))
+	}
+	w := txtest.Queue(txtest.StateOf(window, 5), all...)
+	tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+	for _, a := range tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true).Allocations {
+		if a.Signed == nil || uint64(a.Signed.Raw[0]) != a.Nonce {
+			t.Errorf("nonce %d: got other bytes than those that were signed for it", a.Nonce)
+		}
+		nonces = append(nonces, a.Nonce)
+	}
+	return nonces
+}
+
+// Signatures are made concurrently, as many as the rules allow, and kept in nonce order. A missing
+// one excludes all above it. A signer outside this process gets one request at a time.
+func TestSignaturesAreMadeConcurrently(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		inside  bool
+		most    int
+		refuses uint64
+		atOnce  int
+		signed  []uint64
+	}{
+		"three at once":           {true, 3, 0, 3, []uint64{5, 6, 7, 8, 9, 10, 11, 12}},
+		"more than there are":     {true, 100, 0, 8, []uint64{5, 6, 7, 8, 9, 10, 11, 12}},
+		"the fourth is missing":   {true, 3, 8, 3, []uint64{5, 6, 7}},
+		"the first is missing":    {true, 8, 5, 8, nil},
+		"a service that sees all": {false, 3, 0, 1, []uint64{5, 6, 7, 8, 9, 10, 11, 12}},
+	} {
+		txtest.Frozen(t, func(t *testing.T) {
+			l := Limits{SignParallel: c.most, SignTimeout: time.Hour}
+			for _, bound := range []bool{true, false} {
+				if !c.inside && !bound { // its nonces are bound first
+					continue
+				}
+				signer := &crowd{inside: c.inside, refuses: c.refuses}
+				if got := signer.signs(t, l, bound); !slices.Equal(got, c.signed) || signer.most != c.atOnce {
+					t.Errorf("%s, bound %v: got %v signed, %d at once; want %v, %d", name, bound, got, signer.most, c.signed, c.atOnce)
+				}
+			}
+		})
+	}
+}
