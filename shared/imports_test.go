@@ -46,7 +46,7 @@ func packages(t *testing.T) []goPackage {
 func TestImportsRunOneWay(t *testing.T) {
 	t.Parallel()
 	domain := []string{"shared/lease", "shared/mark", "shared/txmanager", "shared/transfer", "shared/conservation", "shared/conservation/snapshot", "shared/events"}
-	businesses := []string{"emulator/acceptance", "emulator/acceptance/payroll/server", "emulator/acceptance/owner", "emulator/torture", "emulator/torture/load"} // the tests are one
+	businesses := []string{"docs/examples/payroll", "emulator/acceptance", "emulator/acceptance/payroll/server", "emulator/acceptance/owner", "emulator/torture", "emulator/torture/load"} // the tests are one
 	all := packages(t)
 	if len(all) < 10 {
 		t.Fatalf("packages of the module: got %d, too few to prove anything", len(all))
