@@ -186,6 +186,6 @@ Where to look next:
   ./scripts/demo --keep          leaves it all running and prints a curl example
   ./scripts/demo --logs FILE     keeps the functions' log: one line for each critical write
   docs/architecture.md           how it works
-  docs/choices.md                what was decided, and why
+  docs/guarantees.md             what it promises, and what not
 `)
 }

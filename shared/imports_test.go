@@ -83,7 +83,7 @@ func TestTransactionManagerImportsDownward(t *testing.T) {
 func TestImportsRunOneWay(t *testing.T) {
 	t.Parallel()
 	domain := slices.Concat(managerOrder, []string{"shared/lease", "shared/mark", "shared/chain", "shared/transfer", "shared/conservation", "shared/conservation/snapshot", "shared/events"})
-	businesses := []string{"emulator/acceptance", "emulator/acceptance/payroll/server", "emulator/acceptance/owner", "emulator/verify/torture", "emulator/verify/torture/load"} // the tests are one
+	businesses := []string{"docs/examples/payroll", "emulator/acceptance", "emulator/acceptance/payroll/server", "emulator/acceptance/owner", "emulator/verify/torture", "emulator/verify/torture/load"} // the tests are one
 	all := packages(t)
 	if len(all) < 10 {
 		t.Fatalf("packages of the module: got %d, too few to prove anything", len(all))

@@ -1,5 +1,5 @@
 # The mark outside the database: one small object, by which a database is noticed that is not the one written last
-# (docs/architecture.md, "The mark outside the database").
+# (docs/recovery.md, "The mark outside the database").
 
 resource "google_storage_bucket" "mark" {
   # All of Google's customers share the names of buckets.

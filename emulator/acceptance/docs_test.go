@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,28 +15,13 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// example builds a program from a docs page exactly as it is printed.
-func example(t *testing.T, page, name string) (path string) {
+// example builds a program of docs/examples.
+func example(t *testing.T, name string) (path string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/" + page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := regexp.MustCompile("(?s)docs_test.go: " + name + " -->\n```go\n(.*?)\n```\n").FindSubmatch(text)
-	if block == nil {
-		t.Fatalf("%s has no example %s", page, name)
-	}
-	folder := t.TempDir()
-	source, path := filepath.Join(folder, "main.go"), filepath.Join(folder, name)
-	if err := os.WriteFile(source, append(block[1], '\n'), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	args := slices.Concat([]string{"build", "-tags", crash.Tag, "-o", path}, raceFlags, []string{source})
+	path = filepath.Join(t.TempDir(), name)
+	args := slices.Concat([]string{"build", "-tags", crash.Tag, "-o", path}, raceFlags, []string{"../../docs/examples/" + name})
 	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
 		t.Fatalf("build the example %s: %v\n%s", name, err, out)
-	}
-	if out, err := exec.CommandContext(t.Context(), "gofmt", "-l", source).CombinedOutput(); err == nil && len(out) > 0 {
-		t.Errorf("the example %s is not as gofmt writes it", name)
 	}
 	return path
 }
@@ -46,7 +29,7 @@ func example(t *testing.T, page, name string) (path string) {
 // The page's example of a compiled-in handler pays for each post once, however often it is posted.
 func TestDocsHandlerCompiledIn(t *testing.T) {
 	t.Parallel()
-	payroll := example(t, "handlers.md", "payroll")
+	payroll := example(t, "payroll")
 	b := setup(t, stack.Options{Settings: quick, Binary: payroll})
 	s := b.Submitters()[0]
 	if _, err := b.DB.Exec(b.ctx, `update submitter set callers = callers || '{handler:wage}'`); err != nil {
@@ -75,7 +58,7 @@ func TestDocsHandlerCompiledIn(t *testing.T) {
 func TestDocsHandlerOverHTTP(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	shop := exec.CommandContext(ctx, example(t, "handlers.md", "shop"))
+	shop := exec.CommandContext(ctx, example(t, "shop"))
 	shop.Env = []string{"SHOP_SECRET=" + shopSecret}
 	out, err := shop.StdoutPipe()
 	if err == nil {
