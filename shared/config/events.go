@@ -47,7 +47,7 @@ func (e Events) Kept() bool { return e.Mode == EventsOutbox || e.Mode == EventsW
 func (e *Events) settings() []setting {
 	return []setting{
 		{name: "events.mode", def: string(EventsPoll),
-			meaning: "who is told what became of transactions: nobody (callers ask), the log, Pub/Sub, or receivers by webhooks. In the last two events are kept, and `GET /api/v1/events` reads them. It is settled for a transaction when that is accepted",
+			meaning: "where changes of transactions are published: nowhere (callers poll), the log, Pub/Sub, or webhook endpoints. In the last two events are kept, and `GET /api/v1/events` reads them. It is settled for a transaction when that is accepted",
 			field:   choice(&e.Mode, EventsPoll, EventsLog, EventsOutbox, EventsWebhook)},
 		{name: "events.keep", def: "720h",
 			meaning: "how long events can be read again; what a receiver has not taken by then, it never gets",

@@ -45,11 +45,11 @@ func (c *Config) leaseRules() []rule {
 	}, {
 		of:     []string{"database.lockTimeout", "lease.duration"},
 		broken: c.Database.LockTimeout >= lease,
-		say:    "set lease.duration above database.lockTimeout, so that nobody waits for a lock longer than a lease lasts",
+		say:    "set lease.duration above database.lockTimeout, so that no invocation waits for a lock longer than a lease lasts",
 	}, {
 		of:     []string{"database.idleInTransactionTimeout", "database.lockTimeout"},
 		broken: c.Database.IdleInTransactionTimeout >= c.Database.LockTimeout,
-		say:    "set database.idleInTransactionTimeout below database.lockTimeout, so that whoever waits for a holder frozen in a transaction sees it cut off and goes on",
+		say:    "set database.idleInTransactionTimeout below database.lockTimeout, so that an invocation that waits for a frozen holder can continue after Postgres ends its transaction",
 	}, {
 		of:     []string{"rpc.timeout", "lease.duration"},
 		broken: c.RPC.Timeout > lease,

@@ -118,7 +118,7 @@ func (f *Fees) settings() []setting {
 			meaning: "below which the bound of `fees.maxTipMultiple` never is, in wei per gas, whatever the nodes advise, also nothing",
 			field:   number(&f.MinTipBound, "an amount in wei per gas", 1, maxBigint)},
 		{name: "fees.history.enabled", def: "false",
-			meaning: "let tips follow what the last blocks were paid, by `eth_feeHistory`, in place of the node's own advice, which stands in where the history tells nothing",
+			meaning: "let tips follow what the last blocks were paid, by `eth_feeHistory`, in place of the node's own advice, which is used where the history is empty",
 			field:   boolean(&f.History)},
 		{name: "fees.history.blocks", constant: true, def: "20",
 			meaning: "over how many of the last blocks; the median of those that were not empty is taken",

@@ -157,11 +157,11 @@ func (c *Config) transferRules() []rule {
 	}, {
 		of:     []string{"transfer.callTimeout", "transfer.rescueAfter"},
 		broken: c.Transfer.CallTimeout >= c.Transfer.RescueAfter,
-		say:    "set transfer.callTimeout below transfer.rescueAfter: a call under way is nobody to rescue",
+		say:    "set transfer.callTimeout below transfer.rescueAfter: otherwise the sweep takes a transfer whose call is still running",
 	}, {
 		of: []string{"auth.usersAudience", "auth.publicAudience", "auth.internalAudience", "auth.usersIssuer", "oidc.issuer"},
 		broken: auth.UsersIssuer != "" && auth.UsersIssuer == c.OIDC.Issuer && auth.UsersAudience != "" &&
 			(auth.UsersAudience == auth.PublicAudience || auth.UsersAudience == auth.InternalAudience),
-		say: "where auth.usersIssuer is oidc.issuer, set auth.usersAudience to another than auth.publicAudience and auth.internalAudience: a user's token must be nobody else's",
+		say: "where auth.usersIssuer is oidc.issuer, set auth.usersAudience to another than auth.publicAudience and auth.internalAudience: a user's token must not be valid for callers or tasks",
 	}}
 }
