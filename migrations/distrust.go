@@ -17,20 +17,14 @@ update authority
 // Distrust marks a database as a copy that kept the server's identity but is not the one written last.
 // Until an operator accepts it, nothing in it is used, moved, signed or sent. The reason is stored
 // until then. Calling it again is no error.
-func Distrust(ctx context.Context, databaseURL, reason string, how ...Option) (err error) {
-	config, err := parse(databaseURL, how)
-	if err != nil {
-		return fmt.Errorf("distrust: %w", err)
-	}
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return fmt.Errorf("distrust: %w", err)
-	}
-	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	tag, err := conn.Exec(ctx, distrust, reason)
-	if err == nil && tag.RowsAffected() != 1 {
-		err = errors.New("the table authority has no row: is this our database?")
-	}
+func Distrust(ctx context.Context, databaseURL, reason string, how ...Option) error {
+	err := withConnection(ctx, databaseURL, how, func(conn *pgx.Conn) error {
+		tag, err := conn.Exec(ctx, distrust, reason)
+		if err == nil && tag.RowsAffected() != 1 {
+			err = errors.New("the table authority has no row: is this our database?")
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("distrust: %w", err)
 	}

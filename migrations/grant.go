@@ -32,31 +32,28 @@ var ErrTemporaryTables = errors.New("functions may make temporary tables, which 
 // database's owner can make temporary tables in it from then on. A temporary table would otherwise
 // replace ours of the same name in what the database's own functions read. Call it again after a
 // migration that adds objects.
-func Grant(ctx context.Context, databaseURL string, to Grants, how ...Option) (err error) {
+func Grant(ctx context.Context, databaseURL string, to Grants, how ...Option) error {
 	if len(to.Functions)+len(to.Readers) == 0 {
 		return nil
 	}
-	config, err := parse(databaseURL, how)
-	if err != nil {
+	if err := withConnection(ctx, databaseURL, how, func(conn *pgx.Conn) error { return to.give(ctx, conn) }); err != nil {
 		return fmt.Errorf("grant: %w", err)
 	}
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return fmt.Errorf("grant: %w", err)
-	}
-	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	return nil
+}
+
+func (to Grants) give(ctx context.Context, conn *pgx.Conn) error {
 	tables, err := grantable(ctx, conn)
 	if err != nil {
-		return fmt.Errorf("grant: %w", err)
+		return err
 	}
-	functions := slices.Sorted(maps.Keys(to.Functions))
-	all := slices.Concat(functions, to.Readers)
 	statements, err := to.statements(ctx, conn, tables)
 	if err != nil {
-		return fmt.Errorf("grant: %w", err)
+		return err
 	}
+	functions := slices.Sorted(maps.Keys(to.Functions))
 	if _, err := conn.Exec(ctx, strings.Join(statements, ";")); err != nil { // one transaction
-		return fmt.Errorf("grant to %s: %w", names(all), err)
+		return fmt.Errorf("to %s: %w", names(slices.Concat(functions, to.Readers)), err)
 	}
 	temporary := forbidTemporary(ctx, conn, functions)
 	if temporary != nil && !errors.Is(temporary, ErrTemporaryTables) {
@@ -140,7 +137,7 @@ func showSessions(ctx context.Context, conn *pgx.Conn, readers []string) error {
 		return fmt.Errorf("%w: %s", ErrNoSessions, pg.Message)
 	}
 	if err != nil {
-		return fmt.Errorf("grant to %s: %w", names(readers), err)
+		return fmt.Errorf("to %s: %w", names(readers), err)
 	}
 	return nil
 }

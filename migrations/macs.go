@@ -2,8 +2,8 @@ package migrations
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -49,26 +49,19 @@ func AllowUnmarked(ctx context.Context, databaseURL, by, reason string, how ...O
 }
 
 func setMACRule(ctx context.Context, databaseURL, statement, by, reason string, how []Option) (r MACRule, err error) {
-	config, err := parse(databaseURL, how)
-	if err != nil {
-		return r, fmt.Errorf("rule of MACs: %w", err)
-	}
-	config.RuntimeParams["lock_timeout"] = "5s"
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return r, fmt.Errorf("rule of MACs: %w", err)
-	}
-	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, lockIntents); err != nil {
-			return err
-		}
-		tag, err := tx.Exec(ctx, statement, by, reason)
-		if err != nil {
-			return err
-		}
-		r.Changed = tag.RowsAffected() == 1
-		return tx.QueryRow(ctx, readMACRule).Scan(&r.Upto, &r.Unmarked)
+	how = append(slices.Clone(how), func(c *pgx.ConnConfig) { c.RuntimeParams["lock_timeout"] = "5s" })
+	err = withConnection(ctx, databaseURL, how, func(conn *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, lockIntents); err != nil {
+				return err
+			}
+			tag, err := tx.Exec(ctx, statement, by, reason)
+			if err != nil {
+				return err
+			}
+			r.Changed = tag.RowsAffected() == 1
+			return tx.QueryRow(ctx, readMACRule).Scan(&r.Upto, &r.Unmarked)
+		})
 	})
 	if err != nil {
 		return r, fmt.Errorf("rule of MACs: %w", err)

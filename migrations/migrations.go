@@ -1,11 +1,13 @@
-// Package migrations holds the schema of our database as numbered SQL files and
-// brings a database up to them. A job does that, with the role that owns the
-// tables; an instance that serves requests never does.
+// Package migrations holds the schema of our database as numbered SQL files, and brings a database up
+// to them. A job does that, with the role that owns the tables. An instance that serves requests never
+// does.
 //
-// A file is named 0001_name.sql, the numbers have no gaps, and a file that was
-// released is never edited: goose, which runs them, remembers only the numbers.
-// Each file runs in one transaction unless it says otherwise, so a file that
-// fails leaves nothing behind and is run again the next time.
+// The first files are the schema itself, by subject, to be read from top to bottom. From there on the
+// folder is append-only: a change is a new file, named 0010_name.sql, and the numbers have no gaps. A
+// released file never changes, since goose, which runs the files, remembers only their numbers.
+// released.sha256 lists the released files, and a test compares them. Each file runs in one transaction
+// unless it says otherwise, so a file that fails leaves nothing behind and runs again the next time. A
+// file that locks a table of a running system begins with set local lock_timeout.
 package migrations
 
 import (
@@ -43,6 +45,20 @@ func Dial(dial pgconn.DialFunc) Option {
 		c.DialFunc = dial
 		c.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
 	}
+}
+
+// withConnection calls do with a connection.
+func withConnection(ctx context.Context, databaseURL string, how []Option, do func(*pgx.Conn) error) (err error) {
+	config, err := parse(databaseURL, how)
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	return do(conn)
 }
 
 func parse(databaseURL string, how []Option) (*pgx.ConnConfig, error) {

@@ -2,9 +2,12 @@ package migrations
 
 import (
 	"bytes"
+	"context"
+	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -36,12 +39,7 @@ func empty(t *testing.T) string {
 // count returns the number that a query finds.
 func count(t *testing.T, databaseURL, query string) (n int) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if err := conn.QueryRow(t.Context(), query).Scan(&n); err != nil {
+	if err := dial(t, databaseURL).QueryRow(t.Context(), query).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return n
@@ -69,6 +67,39 @@ func embedded(t *testing.T) []string {
 	return names
 }
 
+// dial returns a connection that ends with the test.
+func dial(t *testing.T, databaseURL string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// do executes a statement.
+func do(t *testing.T, conn *pgx.Conn, statement string) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// texts returns the result of a query of one column.
+func texts(t *testing.T, conn *pgx.Conn, query string, arguments ...any) []string {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), query, arguments...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return all
+}
+
 // steps are two migrations, the second of which needs the first.
 func steps() fstest.MapFS {
 	return fstest.MapFS{
@@ -88,6 +119,80 @@ func TestFilesAreNumberedWithoutGaps(t *testing.T) {
 		if number := fmt.Sprintf("%04d_", i+1); !form.MatchString(name) || !strings.HasPrefix(name, number) {
 			t.Errorf("file %d: got %s, want %sname.sql", i+1, name, number)
 		}
+	}
+}
+
+// A file that is listed in released.sha256 never changes: a database that has it would not get the
+// change. A file that is not listed comes after all that are.
+func TestReleasedFilesNeverChange(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("released.sha256")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := embedded(t)
+	for i, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		sum, name, _ := strings.Cut(line, "  ")
+		if i >= len(names) || names[i] != name {
+			t.Fatalf("released.sha256, line %d: got %q, want the files in order, without one that is missing", i+1, line)
+		}
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%x", sha256.Sum256(content)); got != sum {
+			t.Errorf("%s: the file was changed after its release; put the change into a new file with the next number", name)
+		}
+	}
+}
+
+// A database without rows requires MACs from the start.
+func TestNewDatabaseRequiresMACs(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	apply(t, databaseURL, files, len(embedded(t)))
+	if got := count(t, databaseURL, `select count(*) from intent_mac_rule where required and intents_upto = 0`); got != 1 {
+		t.Errorf("rules that require MACs: got %d, want 1", got)
+	}
+}
+
+// A later migration is applied to a database with rows while a transaction writes. It waits for the
+// writer, and sees its row.
+func TestLaterMigrationWaitsForAWriter(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	all := embedded(t)
+	apply(t, databaseURL, files, len(all))
+	later := fstest.MapFS{fmt.Sprintf("%04d_later.sql", len(all)+1): {Data: []byte(`-- +goose Up
+lock table submitter in access exclusive mode;
+create table later as select submitter from submitter;
+`)}}
+	for _, name := range all {
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		later[name] = &fstest.MapFile{Data: content}
+	}
+	conn, writer := dial(t, databaseURL), dial(t, databaseURL)
+	const register = `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by) values ('eip155:%d:0x00000000000000000000000000000000000000a1', 'local', 0, 9, '{sub:1}', 'test')`
+	do(t, conn, fmt.Sprintf(register, 1))
+	do(t, writer, `begin`)
+	do(t, writer, fmt.Sprintf(register, 2))
+	applied := make(chan error, 1)
+	go func() {
+		_, err := up(t.Context(), databaseURL, slog.New(slog.DiscardHandler), later)
+		applied <- err
+	}()
+	for waits := ""; waits != "true"; {
+		waits = texts(t, conn, `select (count(*) > 0)::text from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)[0]
+	}
+	do(t, writer, `commit`)
+	if err := <-applied; err != nil {
+		t.Fatalf("migrate: %v", err)
+	}
+	if got := count(t, databaseURL, `select count(*) from later`); got != 2 {
+		t.Errorf("rows that the migration saw: got %d, want 2", got)
 	}
 }
 

@@ -1,20 +1,10 @@
--- Events: what became of each transaction, numbered from 1 without a hole by a counter
--- on its row, which the statement that changes the row raises. A trigger makes them in
--- that statement. Where the session that accepted the transaction keeps events, they
--- are rows of event_outbox, of the same commit; a session that logs them is told of
--- them as notices. Publishing moves rows to event, where they get their positions.
+-- Events: what became of each transaction, numbered from 1 without a gap by a counter on its row. The
+-- statement that changes the row raises the counter, and a trigger of that statement makes the events.
+-- Publishing moves them from event_outbox to event, where each gets its position.
 
 -- +goose Up
-set local lock_timeout = '5s';
-set local statement_timeout = '60s';
-
--- Whether its events are kept is settled once for a transaction, by the session that
--- accepts it: all of them are, or none. Of what is here already none is.
-alter table managed_tx
-  add column event_sequence integer not null default 0,
-  add column events_kept    boolean not null default coalesce(current_setting('fencepost.events', true) = 'keep', false);
-alter table managed_tx alter column event_sequence set default 1;
-
+-- +goose StatementBegin
+-- Events of committed transactions that have no position yet.
 create table event_outbox (
   id        bigint       generated always as identity primary key,
   tx_id     uuid         not null,
@@ -25,8 +15,8 @@ create table event_outbox (
   body      json         not null
 );
 
--- A row's position is given when it is seen to be committed, so that whoever has read
--- to a position has missed nothing below it. Only who holds the counter gives any.
+-- Events with their positions. A row gets its position after its commit was seen, from the holder of
+-- event_counter. So a reader that has read up to a position has missed no event below it.
 create table event (
   position  bigint       primary key,
   tx_id     uuid         not null,
@@ -40,24 +30,25 @@ create table event (
 );
 create index events_of_submitter on event (submitter, position);
 create index events_of_caller on event (caller, position);
+create trigger keep_events before update on event for each row execute function refuse_change();
 
 create table event_counter (
   singleton boolean primary key default true check (singleton),
-  last      bigint  not null default 0, -- position given
-  forgotten bigint  not null default 0, -- position that is no longer kept
-  epoch     text    not null            -- of the database: positions of another are not given again
+  last      bigint  not null default 0, -- the last position that was given
+  forgotten bigint  not null default 0, -- positions up to it are no longer kept
+  epoch     text    not null            -- of the database: positions of another one are not given again
 );
+create trigger not_while_moving before insert or update on event_counter for each statement execute function refuse_while_moving();
 insert into event_counter (epoch) select epoch from authority;
 
--- What a receiver has been given of a submitter's events, and who is at it: a lease, as
--- that of a submitter.
+-- The delivery queue of one submitter for one webhook endpoint, with the lease of its publisher.
 create table event_stream (
   submitter       submitter_id not null,
   receiver        text         not null,
-  delivered       bigint       not null, -- position of the last that was taken
-  last            bigint       not null, -- position of the last that there is
+  delivered       bigint       not null, -- position of the last event that the endpoint accepted
+  last            bigint       not null, -- position of the last event that there is
   pending         boolean      not null generated always as (delivered < last) stored,
-  oldest_at       timestamptz,           -- since when the next one waits
+  oldest_at       timestamptz,           -- since when the next event waits
   owner_node      text         not null default '',
   fencing_token   bigint       not null default 0,
   expires_at      timestamptz  not null default clock_timestamp(),
@@ -70,32 +61,29 @@ create table event_stream (
 ) with (fillfactor = 70);
 create index pending_streams on event_stream (receiver, oldest_at) where pending;
 
--- How a receiver has done lately, whoever's events it was given.
+-- Recent failures of a webhook endpoint, over all submitters.
 create table event_receiver (
   receiver        text        primary key,
   failures        integer     not null, -- without an answer, in a row
   next_attempt_at timestamptz not null
 );
 
--- +goose StatementBegin
-create function blocks_added(before jsonb, after jsonb) returns jsonb
-language sql immutable as $$
+-- The blocks that a list of confirmations gained at its end; null: it is a different list.
+create function blocks_added(before jsonb, after jsonb) returns jsonb language sql immutable as $$
   select case when coalesce(jsonb_agg(block order by place) filter (where place <= jsonb_array_length(before)), '[]') = before
               then coalesce(jsonb_agg(block order by place) filter (where place > jsonb_array_length(before)), '[]') end
     from jsonb_array_elements(after) with ordinality as list (block, place)
 $$;
-comment on function blocks_added is 'what a list of blocks has gained at its end; null: it is another list';
 
-create function event_body(kind text, tx_id uuid, submitter text, request_id text, sequence integer, data json) returns json
-language sql stable as $$
+-- The JSON document of an event.
+create function event_body(kind text, tx_id uuid, submitter text, request_id text, sequence integer, data json) returns json language sql stable as $$
   select json_build_object('type', kind, 'timestamp', to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
                            'txId', tx_id, 'submitter', submitter, 'requestId', request_id, 'sequence', sequence, 'data', data)
 $$;
 
--- Tells the session that has made events: of each in whole where it logs them, else of
--- whose there are.
-create function tell_events(whole json[], of_submitters text[]) returns void
-language plpgsql as $$
+-- Notifies the session that made events: of each complete event where the session logs events, otherwise of
+-- the submitters that have new ones.
+create function tell_events(whole json[], of_submitters text[]) returns void language plpgsql as $$
 declare
   one text;
 begin
@@ -107,11 +95,12 @@ begin
   foreach one in array coalesce(of_submitters, '{}') loop
     raise notice using message = one, errcode = 'FPE02';
   end loop;
-end
-$$;
+end $$;
 
-create function make_first_events() returns trigger
-language plpgsql as $$
+-- Makes the first event of each transaction that was accepted. Whether events of a transaction are kept is
+-- decided here for all of them, by the session that accepts it. A TxFailed shows the part of last_error that
+-- a caller may read: the part before "; for operators: ".
+create function make_first_events() returns trigger language plpgsql as $$
 declare
   whole json[];
   kept  text[];
@@ -121,7 +110,7 @@ begin
       from new_txs,
            lateral (select 'TxAccepted' as kind, '{}'::json as data where state <> 'FAILED'
                     union all
-                    select 'TxFailed', json_build_object('reason', sub_state, 'detail', last_error) where state = 'FAILED') as first
+                    select 'TxFailed', json_build_object('reason', sub_state, 'detail', split_part(last_error, '; for operators: ', 1)) where state = 'FAILED') as first
      order by seq
   ), put as (
     insert into event_outbox (tx_id, sequence, type, submitter, caller, body)
@@ -130,13 +119,14 @@ begin
   select array_agg(body), array_agg(distinct submitter::text) filter (where events_kept) into whole, kept from made;
   perform tell_events(whole, kept);
   return null;
-end
-$$;
+end $$;
+create trigger make_first_events after insert on managed_tx
+  referencing new table as new_txs for each statement
+  when (current_setting('fencepost.events', true) in ('keep', 'log')) execute function make_first_events();
 
--- Each event has one condition, here and, as a number, in the statement that raises the
--- counter. Where the two differ the statement is refused: a hole would never be filled.
-create function make_events() returns trigger
-language plpgsql set enable_nestloop = off as $$
+-- Makes the events of a change. Each kind has its condition here, and the changing statement counts by the
+-- same conditions. Where the counts differ the statement is refused, since a gap would never be filled.
+create function make_events() returns trigger language plpgsql set enable_nestloop = off as $$
 declare
   whole json[];
   kept  text[];
@@ -176,7 +166,7 @@ begin
                from blocks_added(coalesce(o.confirmations, '[]'), coalesce(n.confirmations, '[]')) as added
               where coalesce(n.confirmations, '[]') <> coalesce(o.confirmations, '[]') or n.state = 'CONFIRMED' and o.state <> 'CONFIRMED'
              union all
-             select 4, 'TxFailed', json_build_object('reason', n.sub_state, 'detail', n.last_error)
+             select 4, 'TxFailed', json_build_object('reason', n.sub_state, 'detail', split_part(n.last_error, '; for operators: ', 1))
               where n.state = 'FAILED' and o.state <> 'FAILED') as e
   ), bodies as (
     select *, event_body(kind, tx_id, submitter, request_id, sequence, data) as body from made order by nonce, seq, sequence
@@ -189,49 +179,7 @@ begin
     from bodies;
   perform tell_events(whole, kept);
   return null;
-end
-$$;
--- +goose StatementEnd
-
-create trigger make_first_events after insert on managed_tx
-  referencing new table as new_txs for each statement
-  when (current_setting('fencepost.events', true) in ('keep', 'log'))
-  execute function make_first_events();
+end $$;
 create trigger make_events after update on managed_tx
   referencing old table as old_txs new table as new_txs for each statement execute function make_events();
-
-create trigger keep_events before update on event for each row execute function refuse_change();
-
-select copy_grants('managed_tx', of_table, array['SELECT', 'INSERT', 'UPDATE'])
-  from unnest(array['event_outbox', 'event', 'event_counter', 'event_stream', 'event_receiver']) as t (of_table);
--- What has its position leaves the outbox; events go when they are old.
--- +goose StatementBegin
-do $$
-declare
-  held record;
-begin
-  for held in
-    select case when a.grantee = 0 then 'public' else quote_ident(a.grantee::regrole::text) end as grantee
-      from pg_class c, aclexplode(c.relacl) as a
-     where c.oid = 'managed_tx'::regclass and a.grantee <> c.relowner and a.privilege_type = 'INSERT'
-  loop
-    execute format('grant delete on event_outbox, event to %s', held.grantee);
-  end loop;
-end
-$$;
 -- +goose StatementEnd
-
--- +goose Down
-drop trigger make_events on managed_tx;
-drop trigger make_first_events on managed_tx;
-drop function make_events;
-drop function make_first_events;
-drop function tell_events;
-drop function event_body;
-drop function blocks_added;
-drop table event_receiver;
-drop table event_stream;
-drop table event_counter;
-drop table event;
-drop table event_outbox;
-alter table managed_tx drop column events_kept, drop column event_sequence;
