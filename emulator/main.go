@@ -5,35 +5,20 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/demo"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/command"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := realMain(ctx, os.Args[1:], os.Stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil && ctx.Err() == nil:
-		fmt.Fprintln(os.Stderr, "emulator:", err)
-		os.Exit(1)
-	case err != nil:
-		os.Exit(130) // interrupted
-	}
-}
+func main() { command.Main("emulator", "", realMain) }
 
 func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	f, err := parse(args)
@@ -125,13 +110,7 @@ func functionSettings(f flags, endpoint *demo.WebhookEndpoint) map[string]string
 
 // start builds the function server and starts the stack.
 func start(ctx context.Context, f flags, endpoint *demo.WebhookEndpoint, out io.Writer) (*stack.Stack, error) {
-	level := slog.LevelWarn
-	if f.verbose {
-		level = slog.LevelInfo
-	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	slog.SetDefault(log)
-	output, err := logFile(f.logs)
+	log, output, err := command.Logs(slog.LevelWarn, f.verbose, f.logs)
 	if err != nil {
 		return nil, err
 	}
@@ -158,13 +137,6 @@ func nodesOf(n int) int {
 		return 0
 	}
 	return n
-}
-
-func logFile(path string) (io.Writer, error) {
-	if path == "" {
-		return io.Discard, nil
-	}
-	return os.Create(path)
 }
 
 // wait prints how to use the running stack, and returns when it shall end.

@@ -9,28 +9,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/demo"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/command"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := realMain(ctx, os.Args[1:], os.Stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil && ctx.Err() == nil:
-		fmt.Fprintln(os.Stderr, "demo transfers:", err)
-		os.Exit(1)
-	case err != nil:
-		os.Exit(130) // interrupted
-	}
-}
+func main() { command.Main("demo transfers", "", realMain) }
 
 // flags are the command line's flags.
 type flags struct {
@@ -96,19 +82,9 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 const sweepEvery = 2 * time.Second
 
 func start(ctx context.Context, f flags, out io.Writer) (*stack.Stack, error) {
-	level := slog.LevelError + 1 // broken connections are expected here
-	if f.verbose {
-		level = slog.LevelInfo
-	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	slog.SetDefault(log)
-	output := io.Discard
-	if f.logs != "" {
-		file, err := os.Create(f.logs)
-		if err != nil {
-			return nil, err
-		}
-		output = file
+	log, output, err := command.Logs(slog.LevelError+1, f.verbose, f.logs) // broken connections are expected here
+	if err != nil {
+		return nil, err
 	}
 	fmt.Fprintf(out, "Starting Postgres, the trading core, Cloud Tasks, the scheduler, the token issuers and %d function processes ...\n", f.processes)
 	began := time.Now()

@@ -22,6 +22,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/rpc"
 
+	"github.com/fencepost/fencepost/emulator/stack/processes"
 	"github.com/fencepost/fencepost/shared/signer/signertest"
 )
 
@@ -126,7 +127,7 @@ func (c *Clef) run(o Options, port int) error {
 	if err := c.server.RegisterName("ui", approver{}); err != nil {
 		return err
 	}
-	cmd.SysProcAttr = attributes()
+	cmd.SysProcAttr = processes.Attributes()
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // clef ends with the thread that started it

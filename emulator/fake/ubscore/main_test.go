@@ -58,7 +58,7 @@ type rig struct {
 }
 
 // setup starts a core in a new folder, unless the options name one.
-func setup(t *testing.T, o ubscore.Options) *rig {
+func setup(t testing.TB, o ubscore.Options) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	t.Cleanup(cancel)
@@ -72,7 +72,7 @@ func setup(t *testing.T, o ubscore.Options) *rig {
 	return r
 }
 
-func (r *rig) start(t *testing.T) {
+func (r *rig) start(t testing.TB) {
 	t.Helper()
 	var err error
 	if r.process, err = ubscore.Start(r.ctx, r.options); err != nil {
@@ -81,7 +81,7 @@ func (r *rig) start(t *testing.T) {
 	r.Ledger = client(t, "http://"+r.process.Addr())
 }
 
-func client(t *testing.T, url string) *trading.Ledger {
+func client(t testing.TB, url string) *trading.Ledger {
 	t.Helper()
 	l, err := trading.New(trading.Options{URL: url, Secret: secret, Timeout: 20 * time.Second})
 	if err != nil {
@@ -92,7 +92,7 @@ func client(t *testing.T, url string) *trading.Ledger {
 }
 
 // kill ends the process by SIGKILL.
-func (r *rig) kill(t *testing.T) {
+func (r *rig) kill(t testing.TB) {
 	t.Helper()
 	if err := r.process.Kill(); err != nil {
 		t.Error(err)

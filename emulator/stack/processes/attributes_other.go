@@ -4,6 +4,6 @@ package processes
 
 import "syscall"
 
-// attributes returns a child's attributes. It has its own process group, so that Ctrl-C at the terminal
+// Attributes returns a child's attributes. It has its own process group, so that Ctrl-C at the terminal
 // reaches only the parent, which then stops its children.
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -93,7 +93,7 @@ func (p *Process) run() {
 	defer close(p.done)
 	p.cmd = exec.Command(p.spec.Path, p.spec.Args...)
 	p.cmd.Env = slices.Concat(raceSettings(), p.spec.Env, []string{"PORT=" + strconv.Itoa(p.port)})
-	p.cmd.SysProcAttr = attributes()
+	p.cmd.SysProcAttr = Attributes()
 	p.cmd.WaitDelay = outputDelay
 	var lock sync.Mutex
 	stdout, stderr := &lineWriter{process: p, lock: &lock}, &lineWriter{process: p, lock: &lock, stderr: true}

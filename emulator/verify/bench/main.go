@@ -10,32 +10,20 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/command"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	var err error
-	if len(os.Args) == 2 && os.Args[1] == loadCommand {
-		err = loadMain(ctx, os.Stdin, os.Stdout)
-	} else {
-		err = realMain(ctx, os.Args[1:], os.Stdout)
-	}
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case ctx.Err() != nil:
-		fmt.Fprintln(os.Stderr, "bench: interrupted")
-		os.Exit(130)
-	default:
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	command.Main("bench", "interrupted", func(ctx context.Context, args []string, out io.Writer) error {
+		if len(args) == 1 && args[0] == loadCommand {
+			return loadMain(ctx, os.Stdin, out)
+		}
+		return realMain(ctx, args, out)
+	})
 }
 
 // flags are the command line's flags.

@@ -1,14 +1,14 @@
 package main
 
 import (
-	"fmt"
-	"html"
+	"cmp"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"text/template"
 )
 
 // point is a point of a plot, in the units of the axes.
@@ -21,12 +21,6 @@ type plot struct {
 	bars        float64 // width of a bar in units of x; 0: a line with dots
 	log         bool    // x is logarithmic, and each point is labelled
 }
-
-// The picture's size and margins, in pixels.
-const (
-	width, height           = 640, 360
-	left, right, top, under = 72, 40, 40, 56
-)
 
 // drawPlots draws the plots with enough measurements into the folder, unless it is "".
 func drawPlots(folder string, all []measurement) error {
@@ -90,49 +84,62 @@ func histogram(all []measurement) (bins []point) {
 	return bins
 }
 
+const colour = "#2a6fb0"
+
+// picture is 640 by 360 pixels; the axes cross at 72, 304 and end at 600 and 40.
+var picture = template.Must(template.New("").Parse(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 360" font-family="sans-serif" font-size="12">
+<rect width="640" height="360" fill="white"/>
+<text x="320.0" y="22.0" text-anchor="middle" font-size="14">{{.Title}}</text>
+<text x="336.0" y="346.0" text-anchor="middle">{{.XName}}</text>
+<text x="0.0" y="0.0" text-anchor="middle" transform="translate(16 172) rotate(-90)">{{.YName}}</text>
+{{range .Rows}}<path d="M72.0 {{printf "%.1f" .Y}}H600" stroke="#ddd"/>
+<text x="66.0" y="{{printf "%.1f" .Text}}" text-anchor="end">{{.Label}}</text>
+{{end}}{{range .Columns}}<path d="M{{printf "%.1f" .X}} 304.0v5" stroke="black"/>
+<text x="{{printf "%.1f" .X}}" y="322.0" text-anchor="middle">{{.Label}}</text>
+{{end}}<path d="M72 40V304H600" fill="none" stroke="black"/>
+{{if .Bars}}{{range .Points}}<rect x="{{printf "%.1f" .X}}" y="{{printf "%.1f" .Y}}" width="{{printf "%.1f" .Width}}" height="{{printf "%.1f" .Height}}" fill="{{$.Colour}}"/>
+{{end}}{{else}}<path d="{{range $i, $p := .Points}}{{if $i}}L{{else}}M{{end}}{{printf "%.1f %.1f" .X .Y}}{{end}}" fill="none" stroke="{{.Colour}}" stroke-width="2"/>
+{{range .Points}}<circle cx="{{printf "%.1f" .X}}" cy="{{printf "%.1f" .Y}}" r="3.5" fill="{{$.Colour}}"/>
+{{end}}{{end}}</svg>
+`))
+
+// drawn is a place in the picture.
+type drawn struct {
+	X, Y, Width, Height, Text float64
+	Label                     string
+}
+
 // svg returns the plot as SVG.
 func (p plot) svg() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
-	text(&b, width/2, 22, "middle", ` font-size="14"`, p.title)
-	text(&b, (left+width-right)/2, height-14, "middle", "", p.x)
-	text(&b, 0, 0, "middle", fmt.Sprintf(` transform="translate(16 %d) rotate(-90)"`, (top+height-under)/2), p.y)
-	p.axes(&b)
-	if p.bars > 0 {
-		p.drawBars(&b)
-	} else {
-		p.drawLine(&b)
+	first, last := p.points[0].x, p.points[len(p.points)-1].x+p.bars
+	most := slices.MaxFunc(p.points, func(a, b point) int { return cmp.Compare(a.y, b.y) }).y
+	top := max(tick(most), math.Ceil(most/tick(most))*tick(most))
+	toX := func(x float64) float64 { return 72 + 528*x/last }
+	if p.log {
+		toX = func(x float64) float64 { return 72 + 528*math.Log(x/first)/math.Log(last/first) }
 	}
-	b.WriteString("</svg>\n")
-	return b.String()
-}
-
-func text(b *strings.Builder, x, y float64, anchor, more, words string) {
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`+"\n", x, y, anchor, more, html.EscapeString(words))
-}
-
-// span returns the ends of the axes.
-func (p plot) span() (x0, x1, y1 float64) {
-	x0, x1 = p.points[0].x, p.points[len(p.points)-1].x+p.bars
-	if !p.log {
-		x0 = 0
+	toY := func(y float64) float64 { return 304 - 264*y/top }
+	var rows, columns, points []drawn
+	for y := 0.0; y <= top*1.0001; y += tick(top) {
+		rows = append(rows, drawn{Y: toY(y), Text: toY(y) + 4, Label: strconv.FormatFloat(y, 'g', 4, 64)})
+	}
+	column := func(x float64) {
+		columns = append(columns, drawn{X: toX(x), Label: strconv.FormatFloat(math.Round(x*1e6)/1e6, 'f', -1, 64)})
+	}
+	for i := 0.0; !p.log && i*tick(last) <= last*1.0001; i++ {
+		column(i * tick(last))
 	}
 	for _, at := range p.points {
-		y1 = max(y1, at.y)
+		points = append(points, drawn{X: toX(at.x), Y: toY(at.y), Width: toX(at.x+p.bars) - toX(at.x) - 1, Height: 304 - toY(at.y)})
+		if p.log {
+			column(at.x)
+		}
 	}
-	step := tick(y1)
-	return x0, x1, max(step, math.Ceil(y1/step)*step)
-}
-
-// place returns a point's position in the picture.
-func (p plot) place(at point) (x, y float64) {
-	x0, x1, y1 := p.span()
-	part := (at.x - x0) / (x1 - x0)
-	if p.log {
-		part = math.Log(at.x/x0) / math.Log(x1/x0)
-	}
-	return left + part*(width-left-right), height - under - at.y/y1*(height-top-under)
+	var b strings.Builder
+	_ = picture.Execute(&b, map[string]any{ // a builder takes everything
+		"Title": p.title, "XName": p.x, "YName": p.y, "Bars": p.bars > 0, "Colour": colour, "Rows": rows, "Columns": columns, "Points": points,
+	})
+	return b.String()
 }
 
 // tick returns a round step that divides the range up to v into three to eight parts.
@@ -148,54 +155,4 @@ func tick(v float64) float64 {
 		return base / 2
 	}
 	return base / 4
-}
-
-func (p plot) axes(b *strings.Builder) {
-	x0, x1, y1 := p.span()
-	for y := 0.0; y <= y1*1.0001; y += tick(y1) {
-		px, py := p.place(point{x0, y})
-		fmt.Fprintf(b, `<path d="M%.1f %.1fH%d" stroke="#ddd"/>`+"\n", px, py, width-right)
-		text(b, px-6, py+4, "end", "", strconv.FormatFloat(y, 'g', 4, 64))
-	}
-	for _, x := range p.marks(x0, x1) {
-		px, py := p.place(point{x, 0})
-		fmt.Fprintf(b, `<path d="M%.1f %.1fv5" stroke="black"/>`+"\n", px, py)
-		text(b, px, py+18, "middle", "", strconv.FormatFloat(x, 'f', -1, 64))
-	}
-	fmt.Fprintf(b, `<path d="M%d %dV%dH%d" fill="none" stroke="black"/>`+"\n", left, top, height-under, width-right)
-}
-
-// marks returns the labelled values of the x axis.
-func (p plot) marks(x0, x1 float64) (at []float64) {
-	if p.log {
-		for _, one := range p.points {
-			at = append(at, one.x)
-		}
-		return at
-	}
-	step := tick(x1)
-	for i := 0.0; x0+i*step <= x1*1.0001; i++ {
-		at = append(at, math.Round((x0+i*step)*1e6)/1e6)
-	}
-	return at
-}
-
-const colour = "#2a6fb0"
-
-func (p plot) drawBars(b *strings.Builder) {
-	for _, at := range p.points {
-		x, y := p.place(at)
-		end, ground := p.place(point{at.x + p.bars, 0})
-		fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", x, y, end-x-1, ground-y, colour)
-	}
-}
-
-func (p plot) drawLine(b *strings.Builder) {
-	var way, dots strings.Builder
-	for i, at := range p.points {
-		x, y := p.place(at)
-		fmt.Fprintf(&way, "%c%.1f %.1f", "ML"[min(i, 1)], x, y)
-		fmt.Fprintf(&dots, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"/>`+"\n", x, y, colour)
-	}
-	fmt.Fprintf(b, `<path d="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n%s", way.String(), colour, dots.String())
 }

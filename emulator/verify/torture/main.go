@@ -12,14 +12,12 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/command"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 )
@@ -28,20 +26,7 @@ import (
 // have been printed.
 var errVerdict = errors.New("FAILED")
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := realMain(ctx, os.Args[1:], os.Stdout)
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case ctx.Err() != nil:
-		fmt.Fprintln(os.Stderr, "torture: interrupted, no verdict")
-		os.Exit(130)
-	default:
-		fmt.Fprintln(os.Stderr, "torture:", err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main("torture", "interrupted, no verdict", realMain) }
 
 // flags are the command line's flags.
 type flags struct {

@@ -1,8 +1,6 @@
 package rpcproxy
 
 import (
-	"maps"
-
 	"github.com/ethereum/go-ethereum/core/types"
 )
 
@@ -46,7 +44,7 @@ type Faults struct {
 	WrongStatus bool
 }
 
-// The names of the faults in [Proxy.Counts].
+// The names of the faults in the proxy's Counts.
 const (
 	Unavailable    = "unavailable"
 	Drop           = "drop"
@@ -66,14 +64,6 @@ func (p *Proxy) SetFaults(f Faults) {
 	p.faults = f
 }
 
-// Counts returns how often each fault struck since the start, by its name. A strike is counted
-// before the client can notice it.
-func (p *Proxy) Counts() map[string]int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return maps.Clone(p.counts)
-}
-
 func (p *Proxy) now() Faults {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,10 +76,10 @@ func (p *Proxy) strikes(name string, share float64) bool {
 		return false
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.rand.Float64() >= share {
-		return false
+	struck := p.rand.Float64() < share
+	p.mu.Unlock()
+	if struck {
+		p.Count(name)
 	}
-	p.counts[name]++
-	return true
+	return struck
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	httpproxy "github.com/fencepost/fencepost/emulator/proxy/http"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -89,11 +90,7 @@ func (p *Proxy) Arm(f Fault) (disarm func()) {
 }
 
 // Struck returns how often the kind has struck.
-func (p *Proxy) Struck(k Kind) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.struck[k]
-}
+func (p *Proxy) Struck(k Kind) int { return p.Counts()[k] }
 
 // strike returns the kind of the fault that strikes the call; 0: none.
 func (p *Proxy) strike(c *Call) Kind {
@@ -105,7 +102,7 @@ func (p *Proxy) strike(c *Call) Kind {
 	for _, a := range p.faults {
 		if a.matches(c) {
 			a.left--
-			p.struck[a.Kind]++
+			p.Count(a.Kind)
 			return a.Kind
 		}
 	}
@@ -129,11 +126,11 @@ func (p *Proxy) carry(r *http.Request, c *Call, body []byte) (*http.Response, []
 		_, _, _ = p.pass(lasting, r, c, body)
 		return nil, nil, errFault
 	case Hang:
-		wait(r.Context())
+		httpproxy.Hang(r.Context())
 		return nil, nil, errFault
 	case HoldAnswer:
 		_, _, _ = p.pass(lasting, r, c, body)
-		wait(r.Context())
+		httpproxy.Hang(r.Context())
 		return nil, nil, errFault
 	case Duplicate:
 		return p.callThrice(r, c, body)
@@ -147,20 +144,13 @@ func (p *Proxy) carry(r *http.Request, c *Call, body []byte) (*http.Response, []
 		p.mu.Lock()
 		p.late = append(p.late, held{r.Clone(lasting), c, body})
 		p.mu.Unlock()
-		wait(r.Context())
+		httpproxy.Hang(r.Context())
 		return nil, nil, errFault
 	case Unavailable:
 		h := http.Header{"Content-Type": {"application/problem+json"}}
 		return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: h}, []byte(`{"code":"UNAVAILABLE"}`), nil
 	}
 	return p.pass(r.Context(), r, c, body)
-}
-
-// wait returns when the caller has left.
-func wait(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, hangLimit)
-	defer cancel()
-	<-ctx.Done()
 }
 
 // callThrice passes the call to the core three times at once and returns the first answer.
@@ -178,9 +168,7 @@ func (p *Proxy) callThrice(r *http.Request, c *Call, body []byte) (first *http.R
 	}
 	asking.Wait()
 	if err == nil && (answers[0] != answers[1] || answers[0] != answers[2]) {
-		p.mu.Lock()
-		p.struck[Differed]++
-		p.mu.Unlock()
+		p.Count(Differed)
 		first = &http.Response{StatusCode: http.StatusInternalServerError, Header: http.Header{}}
 	}
 	return first, answer, err
