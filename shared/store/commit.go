@@ -62,7 +62,7 @@ const transitionEvents = `(w.receipt::jsonb ->> 'blockHash' is distinct from m.r
 
 // applyTransitions finds each transaction by its key. It compares the submitter in a form that no index
 // serves: an index on the submitter would read all of its transactions.
-const applyTransitions = `
+var applyTransitions = `
 update managed_tx m
    set state = w.state, sub_state = nullif(w.sub_state, ''), set_aside_nonce = w.set_aside_nonce,
        last_submit_at = w.last_submit_at, next_resubmit_at = w.next_resubmit_at,
@@ -83,11 +83,8 @@ update managed_tx m
        confirmed_at = case when w.state in ('CONFIRMED', 'FAILED') and w.receipt is not null then clock_timestamp() end,
        event_sequence = m.event_sequence + ` + transitionEvents + `,
        fencing_token = $1, updated_at = clock_timestamp()
-  from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::timestamptz[], $8::timestamptz[],
-              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[], $19::text[], $20::text[], $21::timestamptz[], $22::text[], $23::bigint[], $24::timestamptz[], $25::timestamptz[])
-       as w (tx_id, from_state, state, sub_state, set_aside_nonce, last_submit_at, next_resubmit_at,
-             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at, served, mined, decided, replaced_by, next_bump_at, diagnosis, recorded, held_back_since, deferred_at)
- where m.tx_id = w.tx_id and m.state = w.from_state and not (m.queued and m.held) and m.submitter is not distinct from $15`
+  from ` + recordSet(transitionColumns, 2, "w") + `
+ where m.tx_id = w.tx_id and m.state = w.from_state and not (m.queued and m.held) and m.submitter is not distinct from $2`
 
 // queueTransitions adds the transitions as one statement. Each is a compare-and-set on the
 // state that it was decided in. An illegal transition is refused here.
@@ -95,23 +92,24 @@ func queueTransitions(b *pgx.Batch, l lease.Lease, moves []txmanager.Transition,
 	if len(moves) == 0 {
 		return nil
 	}
-	var c transitionColumns
-	for _, m := range moves {
+	var receipts receiptDocuments
+	records := make([]transitionRecord, len(moves))
+	for i, m := range moves {
 		if !m.From.MayBecome(m.To.State) {
 			return fmt.Errorf("transaction %s: %w", m.To.ID, txmanager.IllegalTransitionError{From: m.From, To: m.To.State})
 		}
-		if err := c.add(m); err != nil {
+		var err error
+		if records[i], err = recordOf(m); err != nil {
 			return err
 		}
+		receipts.add(m.To)
 	}
-	b.Queue(applyTransitions, l.Token, c.id, c.from, c.state, c.sub, c.deferredUntil, c.lastSubmit, c.nextResubmit,
-		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.completedAction, c.mined, c.decided, c.replacedBy, c.nextBump, c.diagnosis, c.recorded, c.blockedSince, c.deferred).
-		Exec(func(tag pgconn.CommandTag) error {
-			done.Transitioned = int(tag.RowsAffected())
-			return nil
-		})
-	if len(c.document.id) > 0 {
-		b.Queue(insertReceipts, c.document.id, c.document.name, c.document.body)
+	b.Queue(applyTransitions, arrays([]any{l.Token, l.Submitter}, transitionColumns, records)...).Exec(func(tag pgconn.CommandTag) error {
+		done.Transitioned = int(tag.RowsAffected())
+		return nil
+	})
+	if len(receipts.id) > 0 {
+		b.Queue(insertReceipts, receipts.id, receipts.name, receipts.body)
 	}
 	for _, m := range moves {
 		if d := m.Decision; d != nil {
@@ -121,16 +119,63 @@ func queueTransitions(b *pgx.Batch, l lease.Lease, moves []txmanager.Transition,
 	return nil
 }
 
-// transitionColumns are the transitions as columns for unnest.
-type transitionColumns struct {
-	id, from, state, sub, lastError                []string
-	firstSubmit, nextBump, blockedSince, deferred  []*time.Time
-	completedAction, mined, decided, replacedBy    []*string
-	deferredUntil, recorded                        []*int64
-	lastSubmit, nextResubmit, lastCheck, nextCheck []*time.Time
-	attempts                                       []int
-	receipt, confirmations, diagnosis              []*string
-	document                                       struct{ id, name, body []string } // receipts as their nodes gave them
+// transitionRecord is a transition with the columns that are made from more than one of its fields.
+type transitionRecord struct {
+	txmanager.Transition
+	receipt, confirmations, diagnosis *string // JSON
+	decided, mined, replacedBy        *string
+	recorded                          *int64
+}
+
+func recordOf(m txmanager.Transition) (r transitionRecord, err error) {
+	r.Transition = m
+	if got := m.To.Receipt; got != nil {
+		r.receipt, err = toJSON(receiptFacts{got.TxHash, got.BlockNumber, got.BlockHash, got.Succeeded}, false)
+		if err != nil {
+			return r, err
+		}
+	}
+	if r.confirmations, err = toJSON(m.To.Confirmations, m.To.Confirmations == nil); err != nil {
+		return r, err
+	}
+	if r.diagnosis, err = toJSON(m.To.Diagnosis, m.To.Diagnosis == nil); err != nil {
+		return r, err
+	}
+	r.mined, r.replacedBy = minedHashes(m.To)
+	if m.Decision != nil {
+		r.decided = textOrNull(string(m.Decision.Action))
+	}
+	if m.To.Recorded != nil {
+		r.recorded = optional(&m.To.Recorded.Nonce)
+	}
+	return r, nil
+}
+
+// transitionColumns are what a transition gives to [applyTransitions].
+var transitionColumns = []recordColumn[transitionRecord]{
+	valueOf("tx_id", "uuid", func(r *transitionRecord) string { return r.To.ID }),
+	valueOf("from_state", "text", func(r *transitionRecord) string { return string(r.From) }),
+	valueOf("state", "text", func(r *transitionRecord) string { return string(r.To.State) }),
+	valueOf("sub_state", "text", func(r *transitionRecord) string { return string(r.To.Sub) }),
+	valueOf("set_aside_nonce", "bigint", func(r *transitionRecord) *int64 { return optional(r.To.DeferredUntilNonce) }),
+	valueOf("first_submit_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.FirstSubmitAt) }),
+	valueOf("last_submit_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.LastSubmitAt) }),
+	valueOf("next_resubmit_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.NextResubmitAt) }),
+	valueOf("submit_attempts", "int", func(r *transitionRecord) int { return r.To.SubmitAttempts }),
+	valueOf("last_check_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.LastCheckAt) }),
+	valueOf("next_check_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.NextCheckAt) }),
+	valueOf("next_bump_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.NextBumpAt) }),
+	valueOf("held_back_since", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.HeldBackSince) }),
+	valueOf("deferred_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.DeferredAt) }),
+	valueOf("last_error", "text", func(r *transitionRecord) string { return printableText(r.To.LastError) }),
+	valueOf("receipt", "text", func(r *transitionRecord) *string { return r.receipt }),
+	valueOf("confirmations", "text", func(r *transitionRecord) *string { return r.confirmations }),
+	valueOf("diagnosis", "text", func(r *transitionRecord) *string { return r.diagnosis }),
+	valueOf("served", "text", func(r *transitionRecord) *string { return textOrNull(string(r.CompletedAction)) }),
+	valueOf("decided", "text", func(r *transitionRecord) *string { return r.decided }),
+	valueOf("mined", "text", func(r *transitionRecord) *string { return r.mined }),
+	valueOf("replaced_by", "text", func(r *transitionRecord) *string { return r.replacedBy }),
+	valueOf("recorded", "bigint", func(r *transitionRecord) *int64 { return r.recorded }),
 }
 
 // insertReceipts keeps the nodes' receipts. A receipt that is already stored stays.
@@ -148,61 +193,14 @@ type receiptFacts struct {
 	Succeeded   bool           `json:"succeeded"`
 }
 
-// addReceipt adds the facts of t's receipt, and its document if it has one.
-func (c *transitionColumns) addReceipt(t txmanager.Tx) error {
-	r := t.Receipt
-	if r == nil {
-		c.receipt = append(c.receipt, nil)
-		return nil
-	}
-	facts, err := toJSON(receiptFacts{r.TxHash, r.BlockNumber, r.BlockHash, r.Succeeded}, false)
-	if err != nil {
-		return err
-	}
-	c.receipt = append(c.receipt, facts)
-	if len(r.Document) > 0 {
-		d := &c.document
+// receiptDocuments are receipts as their nodes gave them.
+type receiptDocuments struct{ id, name, body []string }
+
+// add keeps the document of t's receipt, if there is one.
+func (d *receiptDocuments) add(t txmanager.Tx) {
+	if r := t.Receipt; r != nil && len(r.Document) > 0 {
 		d.id, d.name, d.body = append(d.id, t.ID), append(d.name, "receipt:"+r.BlockHash.String()), append(d.body, string(r.Document))
 	}
-	return nil
-}
-
-func (c *transitionColumns) add(m txmanager.Transition) error {
-	t := m.To
-	if err := c.addReceipt(t); err != nil {
-		return err
-	}
-	confirmations, err := toJSON(t.Confirmations, t.Confirmations == nil)
-	if err != nil {
-		return err
-	}
-	diagnosis, err := toJSON(t.Diagnosis, t.Diagnosis == nil)
-	if err != nil {
-		return err
-	}
-	c.diagnosis = append(c.diagnosis, diagnosis)
-	c.id, c.from = append(c.id, t.ID), append(c.from, string(m.From))
-	c.state, c.sub = append(c.state, string(t.State)), append(c.sub, string(t.Sub))
-	mined, replacedBy := minedHashes(t)
-	c.completedAction, c.mined, c.replacedBy = append(c.completedAction, textOrNull(string(m.CompletedAction))), append(c.mined, mined), append(c.replacedBy, replacedBy)
-	var decided *string
-	if m.Decision != nil {
-		decided = textOrNull(string(m.Decision.Action))
-	}
-	c.decided = append(c.decided, decided)
-	c.firstSubmit, c.nextBump = append(c.firstSubmit, micros(t.FirstSubmitAt)), append(c.nextBump, micros(t.NextBumpAt))
-	c.blockedSince, c.deferred = append(c.blockedSince, micros(t.HeldBackSince)), append(c.deferred, micros(t.DeferredAt))
-	c.deferredUntil = append(c.deferredUntil, optional(t.DeferredUntilNonce))
-	var recorded *int64
-	if t.Recorded != nil {
-		recorded = optional(&t.Recorded.Nonce)
-	}
-	c.recorded = append(c.recorded, recorded)
-	c.lastSubmit, c.nextResubmit = append(c.lastSubmit, micros(t.LastSubmitAt)), append(c.nextResubmit, micros(t.NextResubmitAt))
-	c.lastCheck, c.nextCheck = append(c.lastCheck, micros(t.LastCheckAt)), append(c.nextCheck, micros(t.NextCheckAt))
-	c.attempts, c.lastError = append(c.attempts, t.SubmitAttempts), append(c.lastError, printableText(t.LastError))
-	c.confirmations = append(c.confirmations, confirmations)
-	return nil
 }
 
 // minedHashes is the hash of the version that ended t, and the same hash again if it is not

@@ -59,7 +59,7 @@ func scanForeign(row pgx.CollectableRow) (f txmanager.ForeignTransaction, err er
 const insertForeign = `
 insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei, data,
                                  call_digest, succeeded, receipt, node)
-values ($1, $2, $3, $4, $5, $6, $7, $8::text::numeric, $9, $10, $11, $12::text::json, $13)
+values (@submitter, @nonce, @episode, @tx_hash, @block_number, @block_hash, @to_address, @value_wei::text::numeric, @data, @call_digest, @succeeded, @receipt::text::json, @node)
     on conflict (submitter, nonce) do update
    set (episode, tx_hash, block_number, block_hash, to_address, value_wei, data, call_digest, succeeded, receipt, node, read_at)
      = (excluded.episode, excluded.tx_hash, excluded.block_number, excluded.block_hash, excluded.to_address, excluded.value_wei,
@@ -99,8 +99,21 @@ func foreignBatch(l lease.Lease, all []txmanager.ForeignTransaction) *pgx.Batch 
 		if f.Tx.To != nil {
 			to = textOrNull(strings.ToLower(f.Tx.To.String()))
 		}
-		b.Queue(insertForeign, l.Submitter, bigint(f.Nonce), f.Incident, f.Tx.Hash.String(), bigint(f.Tx.BlockNumber),
-			f.Tx.BlockHash.String(), to, f.Tx.ValueWei, f.Tx.Data, f.CallDigest[:], f.Succeeded, string(f.Receipt), f.Tx.Node)
+		b.Queue(insertForeign, pgx.StrictNamedArgs{
+			"submitter":    l.Submitter,
+			"nonce":        bigint(f.Nonce),
+			"episode":      f.Incident,
+			"tx_hash":      f.Tx.Hash.String(),
+			"block_number": bigint(f.Tx.BlockNumber),
+			"block_hash":   f.Tx.BlockHash.String(),
+			"to_address":   to,
+			"value_wei":    f.Tx.ValueWei,
+			"data":         f.Tx.Data,
+			"call_digest":  f.CallDigest[:],
+			"succeeded":    f.Succeeded,
+			"receipt":      string(f.Receipt),
+			"node":         f.Tx.Node,
+		})
 	}
 	if len(all) > 0 {
 		b.Queue(demandForeign, l.Submitter, nonces, hashes)

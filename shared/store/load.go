@@ -42,14 +42,75 @@ const recordedOf = `case when m.recorded_nonce is not null then jsonb_build_obje
            from foreign_transaction f
           where f.submitter = m.submitter and f.nonce = m.recorded_nonce)) end`
 
-const txColumns = `
-       m.tx_id, m.request_id, m.seq, m.state, coalesce(m.sub_state, ''), m.nonce, m.set_aside_nonce,
-       m.last_gas_params, m.first_submit_at, m.last_submit_at, m.next_resubmit_at, m.submit_attempts,
-       m.last_receipt_check_at, m.next_check_at, coalesce(m.last_error, ''), m.receipt, m.confirmations,
-       coalesce(m.ordered, ''), coalesce(m.handler, ''), m.trace, m.reservation, m.lock_owner, m.lock_until, m.next_bump_at, m.last_mempool_diag, ` + recordedOf + `,
-       m.fills, m.caller, m.fingerprint, coalesce(m.mac_key, ''), m.mac,
-       m.mac is null and coalesce(m.seq <= (select unmarked_upto()), true), m.updated_at > clock_timestamp(),
-       m.valid_until, m.held_back_since, m.deferred_at`
+// txRow is a row of managed_tx before its JSON is read.
+type txRow struct {
+	txmanager.Tx
+	gas, receipt, confirmations, diagnosis, recorded []byte
+	reservation, owner                               *string
+	until                                            *time.Time
+	versions                                         []string
+	value                                            *string
+	quiet, ahead                                     bool
+}
+
+// txColumns is what is read of an open or queued m, whichever statement reads it.
+var txColumns = []readColumn[txRow]{
+	{"m.tx_id", func(r *txRow) any { return &r.ID }},
+	{"m.request_id", func(r *txRow) any { return &r.RequestID }},
+	{"m.seq", func(r *txRow) any { return &r.Seq }},
+	{"m.state", func(r *txRow) any { return &r.State }},
+	{"coalesce(m.sub_state, '')", func(r *txRow) any { return &r.Sub }},
+	{"m.nonce", func(r *txRow) any { return &r.Nonce }},
+	{"m.set_aside_nonce", func(r *txRow) any { return &r.DeferredUntilNonce }},
+	{"m.last_gas_params", func(r *txRow) any { return &r.gas }},
+	{"m.first_submit_at", func(r *txRow) any { return &r.FirstSubmitAt }},
+	{"m.last_submit_at", func(r *txRow) any { return &r.LastSubmitAt }},
+	{"m.next_resubmit_at", func(r *txRow) any { return &r.NextResubmitAt }},
+	{"m.submit_attempts", func(r *txRow) any { return &r.SubmitAttempts }},
+	{"m.last_receipt_check_at", func(r *txRow) any { return &r.LastCheckAt }},
+	{"m.next_check_at", func(r *txRow) any { return &r.NextCheckAt }},
+	{"coalesce(m.last_error, '')", func(r *txRow) any { return &r.LastError }},
+	{"m.receipt", func(r *txRow) any { return &r.receipt }},
+	{"m.confirmations", func(r *txRow) any { return &r.confirmations }},
+	{"coalesce(m.ordered, '')", func(r *txRow) any { return &r.RequestedAction }},
+	{"coalesce(m.handler, '')", func(r *txRow) any { return &r.Handler }},
+	{"m.trace", func(r *txRow) any { return &r.Trace }},
+	{"m.reservation", func(r *txRow) any { return &r.reservation }},
+	{"m.lock_owner", func(r *txRow) any { return &r.owner }},
+	{"m.lock_until", func(r *txRow) any { return &r.until }},
+	{"m.next_bump_at", func(r *txRow) any { return &r.NextBumpAt }},
+	{"m.last_mempool_diag", func(r *txRow) any { return &r.diagnosis }},
+	{recordedOf, func(r *txRow) any { return &r.recorded }},
+	{"m.fills", func(r *txRow) any { return &r.FillsLostNonce }},
+	{"m.caller", func(r *txRow) any { return &r.Caller }},
+	{"m.fingerprint", func(r *txRow) any { return &r.Fingerprint }},
+	{"coalesce(m.mac_key, '')", func(r *txRow) any { return &r.MAC.Key }},
+	{"m.mac", func(r *txRow) any { return &r.MAC.Sum }},
+	{"m.mac is null and coalesce(m.seq <= (select unmarked_upto()), true)", func(r *txRow) any { return &r.NeedsNoMAC }},
+	{"m.updated_at > clock_timestamp()", func(r *txRow) any { return &r.ahead }},
+	{"m.valid_until", func(r *txRow) any { return &r.ValidUntil }},
+	{"m.held_back_since", func(r *txRow) any { return &r.HeldBackSince }},
+	{"m.deferred_at", func(r *txRow) any { return &r.DeferredAt }},
+}
+
+// txExtras are the expressions of what two statements read of m in two ways.
+type txExtras struct{ payload, raw, versions, quiet, barred, caller, value string }
+
+// columns is [txColumns] and the extras.
+func (x txExtras) columns() []readColumn[txRow] {
+	return append(slices.Clip(txColumns), []readColumn[txRow]{
+		{x.payload, func(r *txRow) any { return &r.Payload }},
+		{x.raw, func(r *txRow) any { return &r.Raw }},
+		{x.versions, func(r *txRow) any { return &r.versions }},
+		{x.quiet, func(r *txRow) any { return &r.quiet }},
+		{x.barred, func(r *txRow) any { return &r.BarredReason }},
+		{x.caller, func(r *txRow) any { return &r.PresentCaller }},
+		{x.value, func(r *txRow) any { return &r.value }},
+	}...)
+}
+
+// scannedTxColumns is where [scanTx] keeps what every such statement reads.
+var scannedTxColumns = txExtras{}.columns()
 
 const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')`
 
@@ -68,14 +129,15 @@ const payloadOf = `(select d.body from tx_document d where d.tx_id = m.tx_id and
 
 // loadUnsettled reads documents row by row, only where they are needed. A join would read all
 // of them.
-const loadUnsettled = `
-select` + txColumns + `,
-       case when not q.quiet then ` + payloadOf + ` end,
-       case when not q.quiet and m.tx_hash is not null then (
+var loadUnsettled = `
+select ` + selectList(txExtras{
+	payload: `case when not q.quiet then ` + payloadOf + ` end`,
+	raw: `case when not q.quiet and m.tx_hash is not null then (
          select d.bytes from tx_document d where d.tx_id = m.tx_id and d.name = 'version:' || (
-           select max(v.version) from tx_version v where v.tx_id = m.tx_id)) end,
-       array(select v.kind || ' ' || v.tx_hash from tx_version v where v.tx_id = m.tx_id order by v.version),
-       q.quiet, '', '', null::text
+           select max(v.version) from tx_version v where v.tx_id = m.tx_id)) end`,
+	versions: `array(select v.kind || ' ' || v.tx_hash from tx_version v where v.tx_id = m.tx_id order by v.version)`,
+	quiet:    "q.quiet", barred: "''", caller: "''", value: "null::text",
+}.columns()) + `
   from managed_tx m
  cross join lateral (select ` + quiet + ` as quiet offset 0) as q
  where m.submitter = $1 and m.unsettled
@@ -112,8 +174,11 @@ var callersValue = `case when (select y.per_caller is not null from submitter_po
 // every key passes. The rows that have [expired] follow the queue.
 var loadQueue = `
 with recursive ` + openQueue("$4", `(select 1 + case when $2 then s.max_in_flight else 1 end + least((select count(*) from deferred where due), `+strconv.Itoa(maxDeferred)+`) from submitter s where s.submitter = $1)`) + `
-select` + txColumns + `, case when not m.expired then ` + payloadOf + ` end, null::bytea, '{}'::text[], m.expired, ` + barred + `,
-       (select ` + presentCaller("m") + ` from submitter s where s.submitter = $1), ` + callersValue + `
+select ` + selectList(txExtras{
+	payload: `case when not m.expired then ` + payloadOf + ` end`,
+	raw:     "null::bytea", versions: "'{}'::text[]", quiet: "m.expired", barred: barred,
+	caller: `(select ` + presentCaller("m") + ` from submitter s where s.submitter = $1)`, value: callersValue,
+}.columns()) + `
   from (select q.*, false as expired from open as q
          union all
         (select x.*, true from managed_tx x where ` + expired("x", "(select now from clock)") + ` order by x.valid_until limit ` + strconv.Itoa(maxExpired) + `)) as m
@@ -272,30 +337,23 @@ func queueBumpSpent(b *pgx.Batch, sub txmanager.Submitter, w *txmanager.Submitte
 }
 
 func scanTx(sub txmanager.Submitter, now time.Time, row pgx.CollectableRow) (txmanager.Tx, error) {
-	t := txmanager.Tx{Submitter: sub}
-	var gas, receipt, confirmations, diagnosis, recorded []byte
-	var versions []string
-	var quiet, ahead bool
-	var reservation, owner, value *string
-	var until *time.Time
-	err := row.Scan(&t.ID, &t.RequestID, &t.Seq, &t.State, &t.Sub, &t.Nonce, &t.DeferredUntilNonce,
-		&gas, &t.FirstSubmitAt, &t.LastSubmitAt, &t.NextResubmitAt, &t.SubmitAttempts,
-		&t.LastCheckAt, &t.NextCheckAt, &t.LastError, &receipt, &confirmations, &t.RequestedAction, &t.Handler, &t.Trace,
-		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &recorded, &t.FillsLostNonce, &t.Caller, &t.Fingerprint, &t.MAC.Key, &t.MAC.Sum, &t.NeedsNoMAC, &ahead, &t.ValidUntil, &t.HeldBackSince, &t.DeferredAt, &t.Payload, &t.Raw, &versions, &quiet, &t.BarredReason, &t.PresentCaller, &value)
+	r := txRow{Tx: txmanager.Tx{Submitter: sub}}
+	err := row.Scan(targets(scannedTxColumns, &r)...)
+	t := r.Tx
 	if err != nil {
 		return t, err
 	}
-	t.MaxValueWei = bigFromText(value)
-	if ahead {
+	t.MaxValueWei = bigFromText(r.value)
+	if r.ahead {
 		reachable(&t, now)
 	}
-	if reservation != nil {
-		t.Reservation = &txmanager.Reservation{State: txmanager.ReservationState(*reservation), Owner: *owner, Until: *until}
+	if r.reservation != nil {
+		t.Reservation = &txmanager.Reservation{State: txmanager.ReservationState(*r.reservation), Owner: *r.owner, Until: *r.until}
 	}
-	if !quiet && (t.Payload == nil || (t.Raw == nil && len(versions) > 0)) {
+	if !r.quiet && (t.Payload == nil || (t.Raw == nil && len(r.versions) > 0)) {
 		return t, errArchived(t.ID)
 	}
-	for _, text := range versions {
+	for _, text := range r.versions {
 		kind, hash, _ := strings.Cut(text, " ")
 		h, err := txmanager.ParseHash(hash)
 		if err != nil {
@@ -305,8 +363,8 @@ func scanTx(sub txmanager.Submitter, now time.Time, row pgx.CollectableRow) (txm
 			t.Placeholders = append(t.Placeholders, h)
 		}
 	}
-	return t, errors.Join(fromJSON(gas, &t.Gas), fromJSON(receipt, &t.Receipt), fromJSON(confirmations, &t.Confirmations),
-		fromJSON(diagnosis, &t.Diagnosis), fromJSON(recorded, &t.Recorded))
+	return t, errors.Join(fromJSON(r.gas, &t.Gas), fromJSON(r.receipt, &t.Receipt), fromJSON(r.confirmations, &t.Confirmations),
+		fromJSON(r.diagnosis, &t.Diagnosis), fromJSON(r.recorded, &t.Recorded))
 }
 
 // reachable moves to now the times of a row that was changed before the database's clock was

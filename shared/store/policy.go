@@ -552,9 +552,9 @@ func (c PolicyChange) checkTighter(ctx context.Context, tx pgx.Tx) error {
 
 const putPolicy = `
 insert into submitter_policy (submitter, max_value_wei, max_day_wei, max_per_minute, targets, max_fee_wei, max_tip_wei, max_gas, max_day_fees_wei, per_caller, tokens)
-select submitter, $2::numeric, $3::numeric, $4, $5, $6::numeric, $7::numeric, $8, $9::numeric, $10::jsonb, $11::jsonb
+select submitter, @max_value_wei::numeric, @max_day_wei::numeric, @max_per_minute, @targets, @max_fee_wei::numeric, @max_tip_wei::numeric, @max_gas, @max_day_fees_wei::numeric, @per_caller::jsonb, @tokens::jsonb
   from submitter
- where submitter = $1
+ where submitter = @submitter
     on conflict (submitter) do update
    set max_value_wei = excluded.max_value_wei, max_day_wei = excluded.max_day_wei,
        max_per_minute = excluded.max_per_minute, targets = excluded.targets,
@@ -591,8 +591,19 @@ func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err
 		if err := c.checkTighter(ctx, tx); err != nil {
 			return err
 		}
-		known, err := tx.Exec(ctx, putPolicy, c.Submitter, p.MaxValue, p.MaxValuePerDay, p.MaxPerMinute, p.Targets,
-			p.MaxFeePerTx, p.MaxPriorityFeePerGas, p.MaxGas, p.MaxFeesPerDay, orNull(p.PerCaller), orNull(p.Tokens))
+		known, err := tx.Exec(ctx, putPolicy, pgx.StrictNamedArgs{
+			"submitter":        c.Submitter,
+			"max_value_wei":    p.MaxValue,
+			"max_day_wei":      p.MaxValuePerDay,
+			"max_per_minute":   p.MaxPerMinute,
+			"targets":          p.Targets,
+			"max_fee_wei":      p.MaxFeePerTx,
+			"max_tip_wei":      p.MaxPriorityFeePerGas,
+			"max_gas":          p.MaxGas,
+			"max_day_fees_wei": p.MaxFeesPerDay,
+			"per_caller":       orNull(p.PerCaller),
+			"tokens":           orNull(p.Tokens),
+		})
 		if err == nil && known.RowsAffected() == 0 {
 			return ErrUnknownSubmitter
 		}

@@ -95,8 +95,21 @@ var ErrTooManyProposals = errors.New("the operator has 100 open proposals")
 // Propose stores the act. If the same operator repeats it while it is open and nothing has
 // changed, the same proposal is returned. The error wraps [ErrTooManyProposals].
 func (s *Store) Propose(ctx context.Context, n NewProposal) (Proposal, error) {
-	rows, err := s.db.Query(ctx, proposalColumns+` from propose_act($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, make_interval(secs => $12)) as p`,
-		n.Kind, n.Act, n.Subject, n.Method, n.Path, n.Body, n.Call, n.Effect, n.By, n.Names, printableText(n.Reason), n.ValidFor.Seconds())
+	rows, err := s.db.Query(ctx, proposalColumns+` from propose_act(@kind, @act, @subject, @method, @path, @body, @call, @effect, @by, @names, @reason, make_interval(secs => @valid_for)) as p`,
+		pgx.StrictNamedArgs{
+			"kind":      n.Kind,
+			"act":       n.Act,
+			"subject":   n.Subject,
+			"method":    n.Method,
+			"path":      n.Path,
+			"body":      n.Body,
+			"call":      n.Call,
+			"effect":    n.Effect,
+			"by":        n.By,
+			"names":     n.Names,
+			"reason":    printableText(n.Reason),
+			"valid_for": n.ValidFor.Seconds(),
+		})
 	if err != nil {
 		return Proposal{}, fmt.Errorf("propose %s: %w", n.Act, err)
 	}

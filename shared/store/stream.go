@@ -81,16 +81,16 @@ func (s *Store) TakeStream(ctx context.Context, sub txmanager.Submitter, receive
 
 // heldStream is the fence of a delivery queue: its own row, which the statement locks.
 const heldStream = `
- where submitter = $1 and receiver = $2 and owner_node = $3 and fencing_token = $4 and expires_at > clock_timestamp()`
+ where submitter = @submitter and receiver = @receiver and owner_node = @owner and fencing_token = @token and expires_at > clock_timestamp()`
 
 // settleStream stores what the webhook endpoint has acknowledged and the time of the next
 // attempt, and renews the lease.
 const settleStream = `
 update event_stream s
-   set delivered = greatest(s.delivered, $5), failures = $6, last_error = nullif($7, ''), next_attempt_at = clock_timestamp() + $8,
-       oldest_at = case when greatest(s.delivered, $5) < s.last then coalesce(
-         (select e.at from event e where e.submitter = $1 and e.position > greatest(s.delivered, $5) order by e.position limit 1), s.oldest_at) end,
-       expires_at = clock_timestamp() + $9` + heldStream + `
+   set delivered = greatest(s.delivered, @to), failures = @failures, last_error = nullif(@error, ''), next_attempt_at = clock_timestamp() + @wait,
+       oldest_at = case when greatest(s.delivered, @to) < s.last then coalesce(
+         (select e.at from event e where e.submitter = @submitter and e.position > greatest(s.delivered, @to) order by e.position limit 1), s.oldest_at) end,
+       expires_at = clock_timestamp() + @duration` + heldStream + `
 returning next_attempt_at`
 
 // Settle implements [events.Book].
@@ -98,7 +98,17 @@ func (s *Store) Settle(ctx context.Context, l lease.Lease, receiver string, o ev
 	sentAt := time.Now()
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(settleStream, l.Submitter, receiver, l.Owner, l.Token, bigint(o.To), o.Failures, printableText(o.Error), o.Wait, s.rules.Duration).
+	b.Queue(settleStream, pgx.StrictNamedArgs{
+		"submitter": l.Submitter,
+		"receiver":  receiver,
+		"owner":     l.Owner,
+		"token":     l.Token,
+		"to":        bigint(o.To),
+		"failures":  o.Failures,
+		"error":     printableText(o.Error),
+		"wait":      o.Wait,
+		"duration":  s.rules.Duration,
+	}).
 		QueryRow(func(row pgx.Row) error { return held(l, row.Scan(&next.NextAttemptAt)) })
 	switch {
 	case o.Silent:

@@ -11,7 +11,10 @@ import (
 
 // loadWaiting reads the first intents of a queue, with what keeps each from being posted now.
 var loadWaiting = `
-select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false, ` + barred + `, (select ` + presentCaller("m") + ` from submitter s where s.submitter = $1), ` + callersValue + `
+select ` + selectList(txExtras{
+	payload: payloadOf, raw: "null::bytea", versions: "'{}'::text[]", quiet: "false", barred: barred,
+	caller: `(select ` + presentCaller("m") + ` from submitter s where s.submitter = $1)`, value: callersValue,
+}.columns()) + `
   from managed_tx m
  where m.submitter = $1 and ` + waits + `
  order by m.seq

@@ -36,23 +36,23 @@ select $1, side, asset_id, precision
     on conflict on constraint one_scale_each do nothing`
 
 // putFinding stores a finding, unless it is open already; then it stores that it still is, with the
-// present values. An account that was adjusted after the run began ($11) may have been read before: the
+// present values. An account that was adjusted after the run began may have been read before: the
 // next run evaluates it.
 const putFinding = `
 with again as (
   update conservation_standing
-     set seen = (select max(generation) from conservation_checkpoint), expected = $8, got = $9
-   where key = $2 and (seen < (select max(generation) from conservation_checkpoint) or (expected, got) is distinct from ($8::text, $9::text))
+     set seen = (select max(generation) from conservation_checkpoint), expected = @expected, got = @got
+   where key = @key and (seen < (select max(generation) from conservation_checkpoint) or (expected, got) is distinct from (@expected::text, @got::text))
 ), found as (
   insert into conservation_finding (generation, kind, side, req_id, user_id, asset_id, expected, got, evidence)
-  select $1, $3, nullif($4, ''), nullif($5, ''), $6, $7, $8, $9, $10::jsonb
-   where not exists (select from conservation_standing where key = $2)
+  select @generation, @kind, nullif(@side, ''), nullif(@req_id, ''), @user_id, @asset_id, @expected, @got, @evidence::jsonb
+   where not exists (select from conservation_standing where key = @key)
      and not exists (select from conservation_adjustment a
-                      where $3 = 'BALANCE_DIFFERS' and a.side = $4 and a.user_id = $6 and a.asset_id = $7 and coalesce(a.applied_at, a.at) >= $11)
+                      where @kind = 'BALANCE_DIFFERS' and a.side = @side and a.user_id = @user_id and a.asset_id = @asset_id and coalesce(a.applied_at, a.at) >= @began)
   returning finding_id
 )
 insert into conservation_standing (key, finding_id, seen, expected, got)
-select $2, finding_id, (select max(generation) from conservation_checkpoint), $8, $9 from found
+select @key, finding_id, (select max(generation) from conservation_checkpoint), @expected, @got from found
     on conflict on constraint stands_once do nothing
 returning finding_id`
 
@@ -205,8 +205,19 @@ func queueFinding(b *pgx.Batch, from conservation.Checkpoint, f conservation.Fin
 	if err != nil {
 		return fmt.Errorf("store the evidence of %s: %w", f, err)
 	}
-	args := []any{from.Generation, f.Key(), f.Kind, f.Side, f.ReqID, f.Account.UserID, f.Account.AssetID, f.Expected, f.Got, text, from.Began}
-	b.Queue(putFinding, args...).QueryRow(func(row pgx.Row) error {
+	b.Queue(putFinding, pgx.StrictNamedArgs{
+		"generation": from.Generation,
+		"key":        f.Key(),
+		"kind":       f.Kind,
+		"side":       f.Side,
+		"req_id":     f.ReqID,
+		"user_id":    f.Account.UserID,
+		"asset_id":   f.Account.AssetID,
+		"expected":   f.Expected,
+		"got":        f.Got,
+		"evidence":   text,
+		"began":      from.Began,
+	}).QueryRow(func(row pgx.Row) error {
 		var id int64
 		err := row.Scan(&id)
 		if err == nil {

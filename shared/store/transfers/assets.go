@@ -65,8 +65,8 @@ func (s *Store) Assets(ctx context.Context) ([]transfer.Asset, error) {
 const putAsset = `
 insert into assets_tb as a (asset_id, asset, precision, min_transfer_amount, max_transfer_amount, daily_transfer_amount, daily_payout_amount,
        status, internal_transfer_enabled, payout_submitter, chain_id, token_contract, chain_decimals)
-values ($1, $2, $3, $4::text::numeric, $5::text::numeric, nullif($6::text::numeric, 0), nullif($7::text::numeric, 0),
-       case when $8 then 'ACTIVE' else 'SUSPENDED' end, $9, nullif($10, ''), nullif($11::bigint, 0), nullif($12, ''), $13)
+values (@asset_id, @asset, @precision, @min_amount::text::numeric, @max_amount::text::numeric, nullif(@daily_amount::text::numeric, 0), nullif(@daily_payout::text::numeric, 0),
+       case when @active then 'ACTIVE' else 'SUSPENDED' end, @enabled, nullif(@payer, ''), nullif(@chain_id::bigint, 0), nullif(@token, ''), @decimals)
     on conflict (asset_id) do update
    set asset = excluded.asset, precision = excluded.precision,
        min_transfer_amount = excluded.min_transfer_amount, max_transfer_amount = excluded.max_transfer_amount,
@@ -85,8 +85,21 @@ func (s *Store) PutAsset(ctx context.Context, a transfer.Asset) error {
 		p, decimals = *a.Payout, &a.Payout.Decimals
 	}
 	amount := func(units uint64) string { return transfer.FormatUnits(units, a.Precision) }
-	_, err := s.db.Exec(ctx, putAsset, a.ID, a.Name, a.Precision, amount(a.MinUnits), amount(a.MaxUnits), amount(a.DailyUnits), amount(a.PayoutDay),
-		a.Active, a.Enabled, p.Submitter, int64(p.ChainID), p.Token, decimals)
+	_, err := s.db.Exec(ctx, putAsset, pgx.StrictNamedArgs{
+		"asset_id":     a.ID,
+		"asset":        a.Name,
+		"precision":    a.Precision,
+		"min_amount":   amount(a.MinUnits),
+		"max_amount":   amount(a.MaxUnits),
+		"daily_amount": amount(a.DailyUnits),
+		"daily_payout": amount(a.PayoutDay),
+		"active":       a.Active,
+		"enabled":      a.Enabled,
+		"payer":        p.Submitter,
+		"chain_id":     int64(p.ChainID),
+		"token":        p.Token,
+		"decimals":     decimals,
+	})
 	if err != nil {
 		return fmt.Errorf("store asset %s: %w", a.Name, err)
 	}

@@ -1,0 +1,66 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+)
+
+// readColumn is a column of a select list, and where a row keeps its value.
+type readColumn[Row any] struct {
+	expression string
+	into       func(*Row) any
+}
+
+// selectList is the expressions of the columns, in the order in which [targets] has them.
+func selectList[Row any](columns []readColumn[Row]) string {
+	all := make([]string, len(columns))
+	for i, c := range columns {
+		all[i] = c.expression
+	}
+	return strings.Join(all, ",\n       ")
+}
+
+// targets is where a scan of the columns keeps its values.
+func targets[Row any](columns []readColumn[Row], row *Row) []any {
+	all := make([]any, len(columns))
+	for i, c := range columns {
+		all[i] = c.into(row)
+	}
+	return all
+}
+
+// recordColumn is a column of the records that Go gives to a statement.
+type recordColumn[Record any] struct {
+	name, pgType string
+	array        func([]Record) any
+}
+
+// valueOf is the column with the value of each record.
+func valueOf[Record, Value any](name, pgType string, value func(*Record) Value) recordColumn[Record] {
+	return recordColumn[Record]{name, pgType, func(records []Record) any {
+		all := make([]Value, len(records))
+		for i := range records {
+			all[i] = value(&records[i])
+		}
+		return all
+	}}
+}
+
+// recordSet is a "from" item: the records as rows, from the parameters that [arrays] appends. The
+// planner expects few rows of unnest, and so uses an index; of json_to_recordset it expects many.
+func recordSet[Record any](columns []recordColumn[Record], parametersBefore int, alias string) string {
+	parameters, names := make([]string, len(columns)), make([]string, len(columns))
+	for i, c := range columns {
+		parameters[i] = fmt.Sprintf("$%d::%s[]", parametersBefore+i+1, c.pgType)
+		names[i] = c.name
+	}
+	return `unnest(` + strings.Join(parameters, ", ") + `) as ` + alias + ` (` + strings.Join(names, ", ") + `)`
+}
+
+// arrays appends the records' values, one array for each column.
+func arrays[Record any](before []any, columns []recordColumn[Record], records []Record) []any {
+	for _, c := range columns {
+		before = append(before, c.array(records))
+	}
+	return before
+}

@@ -1,0 +1,76 @@
+package store_test
+
+import (
+	"go/ast"
+	"go/parser"
+	gotoken "go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// numberedFarther are the declarations whose statements have more than eight numbered parameters.
+// Their arguments can stand in a wrong order: give them names, or make them from a list of columns.
+var numberedFarther = map[string]bool{
+	"create.go insertIntents":            true,
+	"policy.go insertLimited":            true,
+	"reservation.go reserved":            true,
+	"reservation.go markUsed":            true,
+	"commit.go storeVersion":             true,
+	"conservation/chain.go putPayment":   true,
+	"conservation/step.go putEvidence":   true,
+	"transfers/create.go insertTransfer": true,
+}
+
+var beyondEight = regexp.MustCompile(`\$(9|[1-9]\d)\b`)
+
+// No further statement numbers more than eight parameters.
+func TestStatementsNumberFewParameters(t *testing.T) {
+	t.Parallel()
+	found := map[string]bool{}
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(gotoken.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		for _, d := range file.Decls {
+			findNumbered(d, func(name string) { found[filepath.ToSlash(path)+" "+name] = true })
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(numberedFarther, found); diff != "" {
+		t.Errorf("statements with more than eight numbered parameters (-known +got):\n%s", diff)
+	}
+}
+
+// findNumbered names each constant, variable or function of d with such a statement.
+func findNumbered(d ast.Decl, add func(name string)) {
+	check := func(name string, node ast.Node) {
+		ast.Inspect(node, func(n ast.Node) bool {
+			if text, ok := n.(*ast.BasicLit); ok && text.Kind == gotoken.STRING && beyondEight.MatchString(text.Value) {
+				add(name)
+			}
+			return true
+		})
+	}
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		check(d.Name.Name, d)
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			if v, ok := spec.(*ast.ValueSpec); ok {
+				check(v.Names[0].Name, v)
+			}
+		}
+	}
+}
