@@ -107,45 +107,41 @@ func testBlocksFromATime(t *testing.T, b *bundle) {
 	}
 }
 
-// wholeBlock is a node that answers every request for a block with its transactions by response.
-func wholeBlock(response map[string]any) Fault {
-	return Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
-		if call.Method != getBlock || call.Params[1] != true {
-			return nil
-		}
-		return response
-	}}
-}
-
-// changedBlock is a node that changes every block with its transactions.
-func changedBlock(change func(block map[string]any)) Fault {
-	return Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
-		if call.Method != getBlock || call.Params[1] != true {
-			return nil
-		}
-		var response struct{ Result map[string]any }
-		_ = json.Unmarshal(own, &response) // a node's answer
-		change(response.Result)
-		return map[string]any{"result": response.Result}
-	}}
-}
-
 // An answer that is not a block, or not a transaction, is no answer. Earlier answers are returned.
 func testFaultyBlocks(t *testing.T, b *bundle) {
 	b.mustSend(t, b.tx(t, 0, nil))
 	b.mine(t, 120)
+	whole := func(response map[string]any) Fault {
+		return Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
+			if call.Method != getBlock || call.Params[1] != true {
+				return nil
+			}
+			return response
+		}}
+	}
+	changed := func(change func(block map[string]any)) Fault {
+		return Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
+			if call.Method != getBlock || call.Params[1] != true {
+				return nil
+			}
+			var response struct{ Result map[string]any }
+			_ = json.Unmarshal(own, &response) // a node's answer
+			change(response.Result)
+			return map[string]any{"result": response.Result}
+		}}
+	}
 	for name, c := range map[string]struct {
 		fault   Fault
 		forGood bool
 	}{
 		"a dropped answer":  {Fault{Drop: true}, false},
 		"no final block":    {FaultyMethod(getBlock, map[string]any{"result": nil}), false},
-		"null for a block":  {wholeBlock(map[string]any{"result": nil}), false},
-		"rate limited":      {wholeBlock(NodeError("rate limit exceeded")), false},
-		"history expired":   {wholeBlock(NodeError("pruned history unavailable")), true},
-		"another block":     {changedBlock(func(block map[string]any) { block["number"] = "0xffff" }), false},
-		"no value":          {changedBlock(func(block map[string]any) { eachTx(block, "value", nil) }), false},
-		"text for a number": {changedBlock(func(block map[string]any) { block["number"] = "few" }), false},
+		"null for a block":  {whole(map[string]any{"result": nil}), false},
+		"rate limited":      {whole(NodeError("rate limit exceeded")), false},
+		"history expired":   {whole(NodeError("pruned history unavailable")), true},
+		"another block":     {changed(func(block map[string]any) { block["number"] = "0xffff" }), false},
+		"no value":          {changed(func(block map[string]any) { eachTx(block, "value", nil) }), false},
+		"text for a number": {changed(func(block map[string]any) { block["number"] = "few" }), false},
 	} {
 		b.proxy.Set(c.fault)
 		r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 50})
@@ -156,16 +152,6 @@ func testFaultyBlocks(t *testing.T, b *bundle) {
 			t.Errorf("%s: got %v, want ErrNotTold", name, err)
 		}
 	}
-	testBusyAfterSomeBlocks(t, b)
-	b.proxy.Set(Fault{})
-	b.submitter = txmanager.NewSubmitter(b.ChainID+1, b.submitter.Address())
-	if r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 5}); err == nil {
-		t.Errorf("a submitter of another chain: got %+v, want an error", r)
-	}
-}
-
-// A node that refuses blocks above 25 gives the blocks below.
-func testBusyAfterSomeBlocks(t *testing.T, b *bundle) {
 	b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
 		if text, _ := call.Params[0].(string); call.Method == getBlock && call.Params[1] == true {
 			if n, err := hexutil.DecodeUint64(text); err == nil && n > 25 {
@@ -177,6 +163,11 @@ func testBusyAfterSomeBlocks(t *testing.T, b *bundle) {
 	r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 50})
 	if err != nil || r.End == 0 || r.End > 25 || r.Transactions[0].Hash == (txmanager.Hash{}) {
 		t.Errorf("blocks up to 25 alone: got %+v, %v, want some of them, with the transaction", r, err)
+	}
+	b.proxy.Set(Fault{})
+	b.submitter = txmanager.NewSubmitter(b.ChainID+1, b.submitter.Address())
+	if r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 5}); err == nil {
+		t.Errorf("a submitter of another chain: got %+v, want an error", r)
 	}
 }
 

@@ -7,24 +7,38 @@ func (p *protocol) invocation(s state, i uint8, out emit) {
 	case s.lease.locked != nobody && s.lease.locked != i+1:
 		return // waits for the row lock
 	}
-	if next := nextSteps[s.calls[i].pc]; next != nil {
-		next(p, s, i, step{who: i}, out)
+	e := step{who: i}
+	switch s.calls[i].pc {
+	case arrive:
+		p.arrive(s, i, e, out)
+	case waitLock:
+		p.acquire(s, i, e, out)
+	case commitRead:
+		p.commitRead(s, i, e, out)
+	case markApart:
+		p.markApart(s, i, e, out)
+	case makeDelayed:
+		p.makeDelayed(s, i, e, out)
+	case load:
+		s.read(i)
+		p.plan(s, i, e.of(opLoad).seen(&s.calls[i]), out)
+	case work:
+		p.work(s, i, e, out)
+	case write:
+		p.write(s, i, e, out)
+	case release:
+		p.release(s, i, e, out)
+	case letGo:
+		p.letGo(s, i, e, out)
+	case readAfter:
+		p.readAfter(s, i, e, out)
+	case readToken:
+		p.readToken(s, i, e, out)
+	case nameAdvance:
+		p.nameAdvance(s, i, e, out)
+	case namePoll:
+		p.namePoll(s, i, e, out)
 	}
-}
-
-// nextSteps are the steps of an invocation, by where it is.
-var nextSteps = [...]func(*protocol, state, uint8, step, emit){
-	idle: nil, arrive: (*protocol).arrive, waitLock: (*protocol).acquire, commitRead: (*protocol).commitRead,
-	markApart: (*protocol).markApart, makeDelayed: (*protocol).makeDelayed,
-	load: (*protocol).load, work: (*protocol).work, write: (*protocol).write,
-	release: (*protocol).release, letGo: (*protocol).letGo, readAfter: (*protocol).readAfter,
-	readToken: (*protocol).readToken, nameAdvance: (*protocol).nameAdvance, namePoll: (*protocol).namePoll,
-}
-
-// load reads the state after the lease was taken.
-func (p *protocol) load(s state, i uint8, e step, out emit) {
-	s.read(i)
-	p.plan(s, i, e.of(opLoad).seen(&s.calls[i]), out)
 }
 
 // arrive acquires or sets the mark. Without LoadAfterLock its snapshot is taken first.

@@ -105,28 +105,25 @@ func (l *Ledger) takeEvidence(ctx context.Context, t transfer.Transfer, found st
 	if !needsEvidence(t, found) || t.State != transfer.TargetPending {
 		return found, nil
 	}
-	if applied, err := l.applyEvidence(ctx, t, found); err != nil || !applied {
-		return found, err
-	}
-	return l.Manager.Payout(ctx, payer(t), t.ReqID)
-}
-
-// applyEvidence reports whether there is a statement or a name.
-func (l *Ledger) applyEvidence(ctx context.Context, t transfer.Transfer, found store.Payout) (applied bool, err error) {
+	var err error
 	switch said := statement(found); {
 	case said != nil && said.Paid:
-		return true, l.prove(ctx, t, found, said.TxHash, said.ID)
+		err = l.prove(ctx, t, found, said.TxHash, said.ID)
 	case isMatched(found) && found.TakenAt != nil:
 		if err = l.proveNamed(ctx, t, found); said != nil && (errors.Is(err, ErrNotBorneOut) || errors.Is(err, store.ErrProofUsed)) {
 			err = l.act(ctx, t, found, *said)
 		}
-		return true, err
 	case said != nil && !said.Acted:
-		return true, l.act(ctx, t, found, *said)
+		err = l.act(ctx, t, found, *said)
 	case found.Taken && found.TakenAt != nil:
-		return true, l.proveNamed(ctx, t, found)
+		err = l.proveNamed(ctx, t, found)
+	default:
+		return found, nil
 	}
-	return false, nil
+	if err != nil {
+		return found, err
+	}
+	return l.Manager.Payout(ctx, payer(t), t.ReqID)
 }
 
 // act makes the statement that the payout was not paid take effect.
@@ -217,9 +214,20 @@ func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.P
 	if err != nil {
 		return proof, err
 	}
-	h, err := paymentHash(ctx, chain, t, found, hash)
+	h, err := txmanager.ParseHash(hash)
+	if err != nil {
+		return proof, fmt.Errorf("%w: %w", ErrNotBorneOut, err)
+	}
+	tx, err := chain.Transaction(ctx, h)
 	if err != nil {
 		return proof, err
+	}
+	want, err := chain.ParsePayload(t.Payout.Payload)
+	if err != nil {
+		return proof, fmt.Errorf("%w: the transfer's %w", ErrNotBorneOut, err)
+	}
+	if tx.From != payer(t).Address() || !isOwnConfirmed(found) && !want.Does(tx.Tx) {
+		return proof, fmt.Errorf("it is not from the payer, or its to, value or data differ from the payout's: %w", ErrNotBorneOut)
 	}
 	receipt, err := l.finalReceipt(ctx, chain, payer(t), h)
 	if err != nil {
@@ -237,26 +245,6 @@ func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.P
 		proof.LogIndex, err = transferIndex(*t.Payout, receipt.Document)
 	}
 	return proof, err
-}
-
-// paymentHash parses the hash. It returns an error if the transaction is not the payer's, or does not
-// make the payout's call.
-func paymentHash(ctx context.Context, chain Chain, t transfer.Transfer, found store.Payout, hash string) (h txmanager.Hash, err error) {
-	if h, err = txmanager.ParseHash(hash); err != nil {
-		return h, fmt.Errorf("%w: %w", ErrNotBorneOut, err)
-	}
-	tx, err := chain.Transaction(ctx, h)
-	if err != nil {
-		return h, err
-	}
-	want, err := chain.ParsePayload(t.Payout.Payload)
-	if err != nil {
-		return h, fmt.Errorf("%w: the transfer's %w", ErrNotBorneOut, err)
-	}
-	if tx.From != payer(t).Address() || !isOwnConfirmed(found) && !want.Does(tx.Tx) {
-		return h, fmt.Errorf("it is not from the payer, or its to, value or data differ from the payout's: %w", ErrNotBorneOut)
-	}
-	return h, nil
 }
 
 // finalReceipt returns the receipt of a transaction in a final block, agreed by a quorum of nodes.

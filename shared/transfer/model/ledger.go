@@ -50,23 +50,19 @@ func (p *protocol) carryOut(s *state, o op) answer {
 	if p.Rules.Once && s.stored[o] == success || s.stored[o] == refused {
 		return s.stored[o]
 	}
-	if o == refund && s.stored[withdraw] != success && p.Rules.KeyedByOp {
+	refuses := o == withdraw && s.short || o == deposit && s.closed || o == refund && s.frozen && !p.Rules.RefundNeverRefused
+	switch {
+	case o == refund && s.stored[withdraw] != success && p.Rules.KeyedByOp:
 		return nothing
-	}
-	if p.refuses(s, o) {
-		if p.Rules.StoreRefusals {
-			s.stored[o] = refused
-		}
+	case refuses && p.Rules.StoreRefusals:
+		s.stored[o] = refused
+		return refused
+	case refuses:
 		return refused
 	}
 	s.stored[o] = success
 	s.effects[o] = min(s.effects[o]+1, 2)
 	return success
-}
-
-// refuses reports whether the ledger refuses the op.
-func (p *protocol) refuses(s *state, o op) bool {
-	return o == withdraw && s.short || o == deposit && s.closed || o == refund && s.frozen && !p.Rules.RefundNeverRefused
 }
 
 // processed reports whether the op's ledger has a stored answer for the req_id.
