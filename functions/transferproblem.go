@@ -98,8 +98,7 @@ func transferProblem(err error) *web.Problem {
 	}
 	switch {
 	case store.IsMoving(err), store.IsProposalGone(err), errors.Is(err, store.ErrTooManyProposals):
-		p, _ := errors.AsType[*web.Problem](problem(err))
-		return p
+		return problem(err).(*web.Problem)
 	case errors.Is(err, transfer.ErrNotFound):
 		return web.NewProblem(web.NotFound, "no such transfer")
 	case errors.Is(err, transfer.ErrCIDConflict):

@@ -107,29 +107,6 @@ func testBlocksFromATime(t *testing.T, b *bundle) {
 	}
 }
 
-// wholeBlock is a node that answers every request for a block with its transactions by response.
-func wholeBlock(response map[string]any) Fault {
-	return Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
-		if call.Method != getBlock || call.Params[1] != true {
-			return nil
-		}
-		return response
-	}}
-}
-
-// changedBlock is a node that changes every block with its transactions.
-func changedBlock(change func(block map[string]any)) Fault {
-	return Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
-		if call.Method != getBlock || call.Params[1] != true {
-			return nil
-		}
-		var response struct{ Result map[string]any }
-		_ = json.Unmarshal(own, &response) // a node's answer
-		change(response.Result)
-		return map[string]any{"result": response.Result}
-	}}
-}
-
 // An answer that is not a block, or not a transaction, is no answer. Earlier answers are returned.
 func testFaultyBlocks(t *testing.T, b *bundle) {
 	b.mustSend(t, b.tx(t, 0, nil))
@@ -140,9 +117,9 @@ func testFaultyBlocks(t *testing.T, b *bundle) {
 	}{
 		"a dropped answer":  {Fault{Drop: true}, false},
 		"no final block":    {FaultyMethod(getBlock, map[string]any{"result": nil}), false},
-		"null for a block":  {wholeBlock(map[string]any{"result": nil}), false},
-		"rate limited":      {wholeBlock(NodeError("rate limit exceeded")), false},
-		"history expired":   {wholeBlock(NodeError("pruned history unavailable")), true},
+		"null for a block":  {blockAnswer(map[string]any{"result": nil}), false},
+		"rate limited":      {blockAnswer(NodeError("rate limit exceeded")), false},
+		"history expired":   {blockAnswer(NodeError("pruned history unavailable")), true},
 		"another block":     {changedBlock(func(block map[string]any) { block["number"] = "0xffff" }), false},
 		"no value":          {changedBlock(func(block map[string]any) { eachTx(block, "value", nil) }), false},
 		"text for a number": {changedBlock(func(block map[string]any) { block["number"] = "few" }), false},
@@ -156,7 +133,7 @@ func testFaultyBlocks(t *testing.T, b *bundle) {
 			t.Errorf("%s: got %v, want ErrNotTold", name, err)
 		}
 	}
-	testBusyAfterSomeBlocks(t, b)
+	b.checkBlocksUpTo25(t)
 	b.proxy.Set(Fault{})
 	b.submitter = txmanager.NewSubmitter(b.ChainID+1, b.submitter.Address())
 	if r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 5}); err == nil {
@@ -164,10 +141,11 @@ func testFaultyBlocks(t *testing.T, b *bundle) {
 	}
 }
 
-// A node that refuses blocks above 25 gives the blocks below.
-func testBusyAfterSomeBlocks(t *testing.T, b *bundle) {
+// checkBlocksUpTo25 checks that a node which is busy after block 25 still gives the blocks before it.
+func (b *bundle) checkBlocksUpTo25(t *testing.T) {
+	t.Helper()
 	b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
-		if text, _ := call.Params[0].(string); call.Method == getBlock && call.Params[1] == true {
+		if text, _ := call.Params[0].(string); isWholeBlock(call) {
 			if n, err := hexutil.DecodeUint64(text); err == nil && n > 25 {
 				return NodeError("busy")
 			}
@@ -178,6 +156,32 @@ func testBusyAfterSomeBlocks(t *testing.T, b *bundle) {
 	if err != nil || r.End == 0 || r.End > 25 || r.Transactions[0].Hash == (txmanager.Hash{}) {
 		t.Errorf("blocks up to 25 alone: got %+v, %v, want some of them, with the transaction", r, err)
 	}
+}
+
+// isWholeBlock reports whether a call asks for a block with its transactions.
+func isWholeBlock(call Call) bool { return call.Method == getBlock && call.Params[1] == true }
+
+// blockAnswer answers each request for a whole block with one response.
+func blockAnswer(response map[string]any) Fault {
+	return Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
+		if !isWholeBlock(call) {
+			return nil
+		}
+		return response
+	}}
+}
+
+// changedBlock changes each whole block that the node returns.
+func changedBlock(change func(block map[string]any)) Fault {
+	return Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
+		if !isWholeBlock(call) {
+			return nil
+		}
+		var response struct{ Result map[string]any }
+		_ = json.Unmarshal(own, &response) // a node's answer
+		change(response.Result)
+		return map[string]any{"result": response.Result}
+	}}
 }
 
 // read reads all final blocks after one, in steps.

@@ -1,27 +1,36 @@
 package model
 
-// invocation emits the next step of invocation i.
+// nextSteps has the step that an invocation takes at each of its program counters.
+var nextSteps = [...]func(p *protocol, s state, i uint8, e step, out emit){
+	arrive:      (*protocol).arrive,
+	waitLock:    (*protocol).acquire,
+	commitRead:  (*protocol).commitRead,
+	markApart:   (*protocol).markApart,
+	makeDelayed: (*protocol).makeDelayed,
+	load:        (*protocol).load,
+	work:        (*protocol).work,
+	write:       (*protocol).write,
+	release:     (*protocol).release,
+	letGo:       (*protocol).letGo,
+	readAfter:   (*protocol).readAfter,
+	readToken:   (*protocol).readToken,
+	nameAdvance: (*protocol).nameAdvance,
+	namePoll:    (*protocol).namePoll,
+}
+
+// invocation emits the next step of invocation i, unless it waits for the row lock or has ended.
 func (p *protocol) invocation(s state, i uint8, out emit) {
-	switch pc := s.calls[i].pc; {
-	case pc == readToken || pc == nameAdvance || pc == namePoll || pc == load || pc == readAfter:
-	case s.lease.locked != nobody && s.lease.locked != i+1:
-		return // waits for the row lock
+	pc := s.calls[i].pc
+	takesNoLock := pc == readToken || pc == nameAdvance || pc == namePoll || pc == load || pc == readAfter
+	if !takesNoLock && s.lease.locked != nobody && s.lease.locked != i+1 {
+		return
 	}
-	if next := nextSteps[s.calls[i].pc]; next != nil {
-		next(p, s, i, step{who: i}, out)
+	if int(pc) < len(nextSteps) && nextSteps[pc] != nil {
+		nextSteps[pc](p, s, i, step{who: i}, out)
 	}
 }
 
-// nextSteps are the steps of an invocation, by where it is.
-var nextSteps = [...]func(*protocol, state, uint8, step, emit){
-	idle: nil, arrive: (*protocol).arrive, waitLock: (*protocol).acquire, commitRead: (*protocol).commitRead,
-	markApart: (*protocol).markApart, makeDelayed: (*protocol).makeDelayed,
-	load: (*protocol).load, work: (*protocol).work, write: (*protocol).write,
-	release: (*protocol).release, letGo: (*protocol).letGo, readAfter: (*protocol).readAfter,
-	readToken: (*protocol).readToken, nameAdvance: (*protocol).nameAdvance, namePoll: (*protocol).namePoll,
-}
-
-// load reads the state after the lease was taken.
+// load reads the queue in a statement of its own.
 func (p *protocol) load(s state, i uint8, e step, out emit) {
 	s.read(i)
 	p.plan(s, i, e.of(opLoad).seen(&s.calls[i]), out)

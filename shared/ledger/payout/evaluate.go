@@ -44,14 +44,6 @@ func (l *Ledger) evaluate(ctx context.Context, op transfer.Op, t transfer.Transf
 		return unknown(op, c, ErrPending)
 	case found.Caller != store.PayoutCaller: // "" is the caller of a row that a release recorded
 		return l.blocked(ctx, op, c, fmt.Errorf("made by %q: %w", found.Caller, ErrTaken))
-	}
-	return l.evaluateState(ctx, op, t, found)
-}
-
-// evaluateState returns the answer of the state of a transaction that payouts posted.
-func (l *Ledger) evaluateState(ctx context.Context, op transfer.Op, t transfer.Transfer, found store.Payout) transfer.Outcome {
-	c := t.Call()
-	switch {
 	case found.SubState == txmanager.RecordedOnChain, found.Taken && found.State.Terminal(): // an operator recorded that the payment is on the chain
 		return l.blocked(ctx, op, c, fmt.Errorf("transaction %s: %w", found.TxID, ErrTaken))
 	case found.Protected && found.State == txmanager.Failed: // the failed payment may have been made on the chain

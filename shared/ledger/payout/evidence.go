@@ -105,28 +105,25 @@ func (l *Ledger) takeEvidence(ctx context.Context, t transfer.Transfer, found st
 	if !l.needsEvidence(t, found) || t.State != transfer.TargetPending {
 		return found, nil
 	}
-	if applied, err := l.applyEvidence(ctx, t, found); err != nil || !applied {
-		return found, err
-	}
-	return l.Manager.Payout(ctx, payer(t), t.ReqID)
-}
-
-// applyEvidence reports whether there is a statement or a name.
-func (l *Ledger) applyEvidence(ctx context.Context, t transfer.Transfer, found store.Payout) (applied bool, err error) {
+	var err error
 	switch said := statement(found); {
 	case said != nil && said.Paid:
-		return true, l.prove(ctx, t, found, said.TxHash, said.ID)
+		err = l.prove(ctx, t, found, said.TxHash, said.ID)
 	case isMatched(found) && found.TakenAt != nil:
 		if err = l.proveNamed(ctx, t, found); said != nil && (errors.Is(err, ErrNotBorneOut) || errors.Is(err, store.ErrProofUsed)) {
 			err = l.act(ctx, t, found, *said)
 		}
-		return true, err
 	case said != nil && !said.Acted:
-		return true, l.act(ctx, t, found, *said)
+		err = l.act(ctx, t, found, *said)
 	case found.Taken && found.TakenAt != nil:
-		return true, l.proveNamed(ctx, t, found)
+		err = l.proveNamed(ctx, t, found)
+	default:
+		return found, nil
 	}
-	return false, nil
+	if err != nil {
+		return found, err
+	}
+	return l.Manager.Payout(ctx, payer(t), t.ReqID)
 }
 
 // act makes the statement that the payout was not paid take effect.

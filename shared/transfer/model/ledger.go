@@ -64,9 +64,16 @@ func (p *protocol) carryOut(s *state, o op) answer {
 	return success
 }
 
-// refuses reports whether the ledger refuses the op.
+// refuses reports whether the user's account refuses the op.
 func (p *protocol) refuses(s *state, o op) bool {
-	return o == withdraw && s.short || o == deposit && s.closed || o == refund && s.frozen && !p.Rules.RefundNeverRefused
+	switch o {
+	case withdraw:
+		return s.short
+	case deposit:
+		return s.closed
+	default:
+		return s.frozen && !p.Rules.RefundNeverRefused
+	}
 }
 
 // processed reports whether the op's ledger has a stored answer for the req_id.

@@ -117,7 +117,7 @@ func (s *state) set(r row) {
 func (s state) wrong() string {
 	w, d, r := s.effects[withdraw], s.effects[deposit], s.effects[refund]
 	switch {
-	case max(w, d, r) > 1:
+	case w > 1 || d > 1 || r > 1:
 		return "an effect twice"
 	case d > 0 && r > 0:
 		return "credited and given back"
