@@ -8,9 +8,34 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/web"
 )
+
+// operatorCalls is the log message before each operator act. An alert matches it.
+const operatorCalls = "an operator calls"
+
+// operator returns the operator who calls an admin function. It logs each call that can change
+// something before the call does so.
+func (a *App) operator(r *http.Request) (string, error) {
+	c := callOf(r)
+	if c.approved != nil {
+		return c.by, nil
+	}
+	v, err := a.Viewer(r)
+	if err != nil {
+		return "", err
+	}
+	if !v.Operator {
+		return "", web.NewProblem(web.Forbidden, "only operators may call admin functions")
+	}
+	if r.Method != http.MethodGet {
+		a.Log.InfoContext(r.Context(), operatorCalls, "operator", v.Caller, "method", r.Method, "path", r.URL.Path, "requestUid", web.RequestID(r.Context()))
+	}
+	c.by, c.names = v.Caller, operatorNames(v)
+	return v.Caller, nil
+}
 
 // actRule states who must decide about an operator's act.
 type actRule struct {
@@ -52,24 +77,24 @@ var adminActs = map[string]actRule{
 
 // act serves an operator call that can change something. It also registers the call in a.acts, through
 // which [App.carryOut] carries out approved proposals.
-func (a *App) act(mux *web.Mux, pattern string, h func(http.ResponseWriter, *http.Request) error) {
-	a.serveAct(mux, pattern, problem, h)
+func (a *App) act(mux *web.Mux, pattern string, h serve.Handler) {
+	a.serveAct(mux, pattern, serve.Problem, h)
 }
 
 // transferAct is [App.act] for calls that answer with the errors of transfers.
-func (a *App) transferAct(mux *web.Mux, pattern string, h func(http.ResponseWriter, *http.Request) error) {
+func (a *App) transferAct(mux *web.Mux, pattern string, h serve.Handler) {
 	a.serveAct(mux, pattern, func(err error) error { return transferProblem(err) }, h)
 }
 
-func (a *App) serveAct(mux *web.Mux, pattern string, problem func(error) error, h func(http.ResponseWriter, *http.Request) error) {
-	a.handle(mux, "admin", pattern, func(w http.ResponseWriter, r *http.Request) error {
+func (a *App) serveAct(mux *web.Mux, pattern string, problem func(error) error, h serve.Handler) {
+	a.Handle(mux, "admin", pattern, func(w http.ResponseWriter, r *http.Request) error {
 		c := &adminCall{kind: adminActs[pattern].kind}
 		if slices.Contains(a.config.Approvals.Required, c.kind) {
 			c.needsTwo = true
 			r.Body = io.NopCloser(io.TeeReader(r.Body, &c.body))
 		}
 		if err := h(w, r.WithContext(context.WithValue(r.Context(), adminCallKey{}, c))); err != nil {
-			web.Fail(w, r, problem(err))
+			web.Fail(w, r, serve.Problem(err))
 		}
 		return nil
 	})
@@ -79,7 +104,7 @@ func (a *App) serveAct(mux *web.Mux, pattern string, problem func(error) error, 
 	a.acts.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {
 			c := callOf(r)
-			c.failed, c.problem = err, problem(err)
+			c.failed, c.problem = err, serve.Problem(err)
 		}
 	})
 }

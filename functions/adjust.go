@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	checks "github.com/fencepost/fencepost/shared/store/conservation"
@@ -38,11 +39,11 @@ func (a *App) adjust(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	id, ok := digits(r.PathValue("id"))
+	id, ok := serve.Digits(r.PathValue("id"))
 	if !ok {
 		return web.FieldProblem("id", "is no number of a finding: want one that GET /admin/v1/conservation shows")
 	}
-	body, err := web.Decode[adjustRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[adjustRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func (a *App) adjust(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	a.log.WarnContext(r.Context(), "an account was adjusted", "finding", id, "side", made.Side, "op", made.Op, "userId", made.Account.UserID,
+	a.Log.WarnContext(r.Context(), "an account was adjusted", "finding", id, "side", made.Side, "op", made.Op, "userId", made.Account.UserID,
 		"assetId", made.Account.AssetID, "units", made.Units, "by", operator, "why", reason)
 	web.Reply(w, r, http.StatusOK, adjustmentResponse{
 		id, made.Side, made.Op, made.Account.UserID, made.Account.AssetID, strconv.FormatUint(made.Units, 10), operator, made.At.UTC(),

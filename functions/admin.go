@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -18,19 +19,19 @@ import (
 func (a *App) routeAdmin(mux *web.Mux) {
 	a.acts = web.NewMux()
 	a.act(mux, "POST /admin/v1/submitters", a.register)
-	a.handle(mux, "admin", "GET /admin/v1/submitters", a.listSubmitters)
-	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}", a.showSubmitter)
+	a.Handle(mux, "admin", "GET /admin/v1/submitters", a.listSubmitters)
+	a.Handle(mux, "admin", "GET /admin/v1/submitters/{submitter}", a.showSubmitter)
 	a.act(mux, "PUT /admin/v1/submitters/{submitter}/policy", a.putPolicy)
 	a.act(mux, "PUT /admin/v1/submitters/{submitter}/callers", a.putCallers)
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/suspend", a.suspendSubmitter)
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/resume", a.resumeSubmitter)
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/queue/cancel", a.deliverAfter(a.cancelQueue))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/release", a.deliverAfter(a.release))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/queue/cancel", a.DeliverAfter(a.cancelQueue))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/release", a.DeliverAfter(a.release))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/signer", a.changeSigner)
-	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/lost", a.lost)
+	a.Handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/lost", a.lost)
 	a.act(mux, "POST /admin/v1/authority/accept", a.acceptAuthority)
-	a.act(mux, "POST /admin/v1/authority/release-untouched", a.deliverAfter(a.releaseUntouched))
-	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.deliverAfter(a.decide))
+	a.act(mux, "POST /admin/v1/authority/release-untouched", a.DeliverAfter(a.releaseUntouched))
+	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.DeliverAfter(a.decide))
 	a.routeHeld(mux)
 	a.routeProposals(mux)
 	if a.transfers.offered() {
@@ -39,12 +40,12 @@ func (a *App) routeAdmin(mux *web.Mux) {
 }
 
 type registerRequest struct {
-	Submitter   string   `json:"submitter"`
-	Signer      optional `json:"signer"`
-	StartNonce  *uint64  `json:"startNonce"`
-	Reason      string   `json:"reason"`
-	MaxInFlight *int     `json:"maxInFlight"`
-	Callers     []string `json:"callers"`
+	Submitter   string         `json:"submitter"`
+	Signer      serve.Optional `json:"signer"`
+	StartNonce  *uint64        `json:"startNonce"`
+	Reason      string         `json:"reason"`
+	MaxInFlight *int           `json:"maxInFlight"`
+	Callers     []string       `json:"callers"`
 
 	Policy json.RawMessage `json:"policy"` // [policyTerms], or "unlimited"
 }
@@ -56,7 +57,7 @@ func (a *App) register(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[registerRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[registerRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (a *App) register(w http.ResponseWriter, r *http.Request) error {
 	status := http.StatusOK
 	if isNew {
 		status = http.StatusCreated
-		a.log.InfoContext(r.Context(), "submitter registered", telemetry.SubmitterKey, reg.Submitter,
+		a.Log.InfoContext(r.Context(), "submitter registered", telemetry.SubmitterKey, reg.Submitter,
 			"operator", operator, "startNonce", reg.StartNonce, "reason", reg.StartReason, "maxInFlight", reg.MaxInFlight, "unlimited", reg.Policy.Unlimited())
 	}
 	view, err := a.store.Submitter(r.Context(), reg.Submitter)
@@ -104,12 +105,12 @@ func (a *App) registration(body registerRequest) (store.Registration, error) {
 		StartNonce: a.config.Nonce.StartFrom, StartReason: strings.TrimSpace(body.Reason),
 		MaxInFlight: a.config.Nonce.MaxInFlight,
 	}
-	named, err := body.Signer.of("signer")
+	named, err := body.Signer.Of("signer")
 	if err != nil {
 		return reg, err
 	}
 	reg.Signer = cmp.Or(named, signer.LocalName)
-	if reg.Submitter, err = a.submitter("submitter", body.Submitter); err != nil {
+	if reg.Submitter, err = a.Submitter("submitter", body.Submitter); err != nil {
 		return reg, err
 	}
 	if _, err := a.chainOf(reg.Submitter); err != nil {
@@ -185,7 +186,7 @@ func (a *App) listSubmitters(w http.ResponseWriter, r *http.Request) error {
 	if _, err := a.operator(r); err != nil {
 		return err
 	}
-	q, err := parameters(r, "after")
+	q, err := serve.Parameters(r, "after")
 	if err != nil {
 		return err
 	}
@@ -205,7 +206,7 @@ func (a *App) showSubmitter(w http.ResponseWriter, r *http.Request) error {
 	if _, err := a.operator(r); err != nil {
 		return err
 	}
-	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	s, err := a.Submitter("submitter", r.PathValue("submitter"))
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,8 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -38,16 +38,16 @@ type batchResult struct {
 // createBatch stores many intents in one round trip and one commit. Each intent has its own result; a
 // refused intent does not stop the others.
 func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
-	v, err := a.viewer(r)
+	v, err := a.Viewer(r)
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[batchRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[batchRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
-	if len(r.Header.Values(keyHeader)) > 0 {
-		return &web.Problem{Code: web.UnsupportedField, Field: keyHeader, Detail: "a batch has no key of its own: each of its intents has a requestId"}
+	if len(r.Header.Values(serve.KeyHeader)) > 0 {
+		return &web.Problem{Code: web.UnsupportedField, Field: serve.KeyHeader, Detail: "a batch has no key of its own: each of its intents has a requestId"}
 	}
 	if n := len(body.Intents); n == 0 || n > maxBatchIntents {
 		return web.FieldProblem("intents", "has %d intents: want 1 to %d", n, maxBatchIntents)
@@ -57,19 +57,19 @@ func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	a.points.At("create.received")
+	a.Points.At("create.received")
 	if len(intents) > 0 {
 		created, err := a.watched().CreateAll(r.Context(), intents, a.config.Queue.MaxPerSubmitter)
 		if err != nil {
 			return err
 		}
-		a.points.At("create.committed")
+		a.Points.At("create.committed")
 		for i, c := range created {
 			results[places[i]] = a.createdResult(r, intents[i], c)
 		}
 		a.enqueueAll(r, intents, created)
 	}
-	a.points.At("create.enqueued")
+	a.Points.At("create.enqueued")
 	web.Reply(w, r, http.StatusOK, batchResponse{Results: results})
 	return nil
 }
@@ -102,10 +102,6 @@ func (a *App) allowedIntents(r *http.Request, v store.Viewer, bodies []createReq
 	return intents, places, nil
 }
 
-// enqueueTimeout bounds all CreateTask calls of one batch. The sweep enqueues the submitters that have
-// no task by then.
-const enqueueTimeout = 5 * time.Second
-
 // enqueueAll enqueues one advance for each submitter that has new queued intents. If a call fails, the
 // intents stay stored and the sweep finds them.
 func (a *App) enqueueAll(r *http.Request, intents []store.Intent, created []store.Created) {
@@ -115,13 +111,13 @@ func (a *App) enqueueAll(r *http.Request, intents []store.Intent, created []stor
 			tokens[intents[i].Submitter] = c.Token
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), enqueueTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), serve.EnqueueTimeout)
 	defer cancel()
-	failed, first := makeTasks(ctx, slices.Collect(maps.Keys(tokens)), func(s txmanager.Submitter) error {
+	failed, first := serve.MakeTasks(ctx, slices.Collect(maps.Keys(tokens)), func(s txmanager.Submitter) error {
 		return a.tasks.EnqueueAdvance(ctx, s, tokens[s])
 	})
 	if failed > 0 {
-		a.log.WarnContext(r.Context(), "no advance tasks: the sweep will find the intents",
+		a.Log.WarnContext(r.Context(), "no advance tasks: the sweep will find the intents",
 			"submitters", failed, "of", len(tokens), "error", first.Error())
 	}
 }
@@ -135,6 +131,6 @@ func (a *App) createdResult(r *http.Request, in store.Intent, c store.Created) b
 
 // refusedResult returns the problem that the intent alone would have been answered with.
 func refusedResult(r *http.Request, err error) batchResult {
-	p := web.ProblemOf(r, problem(err))
+	p := web.ProblemOf(r, serve.Problem(err))
 	return batchResult{Status: p.Code.Status, Code: p.Code.Name, Field: p.Field, Detail: p.Detail, RetryAfterSeconds: p.RetryAfterSeconds()}
 }

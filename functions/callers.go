@@ -5,17 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/web"
 )
-
-// callerName matches a name that a token can have: a verified e-mail or a subject.
-var callerName = regexp.MustCompile(`^(email:[^\s@\pC]+@[^\s@\pC]+|sub:[^\s\pC]{1,255})$`)
 
 // maxCallers is the most callers of one submitter.
 const maxCallers = 1000
@@ -46,20 +43,20 @@ func (a *App) checkCaller(name string) error {
 	handler, isHandler := cutHandler(name)
 	switch {
 	case name == store.AnyCaller && a.config.Auth.OpenIssuer:
-		p := web.NewProblem(callersOpen, "\"*\" is everybody who can have a token of the issuer, and that is open: name the callers, or set auth.openIssuer to false where strangers can have no token")
+		p := web.NewProblem(serve.CallersOpen, "\"*\" is everybody who can have a token of the issuer, and that is open: name the callers, or set auth.openIssuer to false where strangers can have no token")
 		p.Field = "callers"
 		return p
-	case name == store.AnyCaller, name == store.PayoutCaller, name == store.HooksCaller, isHandler && handler != "", callerName.MatchString(name):
+	case name == store.AnyCaller, name == store.PayoutCaller, name == store.HooksCaller, isHandler && handler != "", serve.CallerName.MatchString(name):
 		return nil
-	case callerName.MatchString(store.FullCaller(name)):
+	case serve.CallerName.MatchString(store.FullCaller(name)):
 		return web.FieldProblem("callers", "has %.100q, which does not say what it is: write %q", name, store.FullCaller(name))
 	}
 	return web.FieldProblem("callers", "has %.100q: want email:<verified e-mail>, sub:<subject of the token>, %q, handler:<name>, or %q", name, store.HooksCaller, store.PayoutCaller)
 }
 
 func cutHandler(name string) (handler string, ok bool) {
-	const n = len(handlerCaller)
-	if len(name) < n || name[:n] != handlerCaller {
+	const n = len(store.HandlerCaller)
+	if len(name) < n || name[:n] != store.HandlerCaller {
 		return "", false
 	}
 	return name[n:], true
@@ -86,10 +83,10 @@ func (a *App) putCallers(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	c := store.CallersChange{By: operator}
-	if c.Submitter, err = a.submitter("submitter", r.PathValue("submitter")); err != nil {
+	if c.Submitter, err = a.Submitter("submitter", r.PathValue("submitter")); err != nil {
 		return err
 	}
-	body, err := web.Decode[callersRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[callersRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -111,7 +108,7 @@ func (a *App) putCallers(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if changed {
-		a.log.WarnContext(r.Context(), "callers set", telemetry.SubmitterKey, c.Submitter, "callers", c.Callers, "succeeds", c.Succeeds, "operator", operator, "reason", c.Reason)
+		a.Log.WarnContext(r.Context(), "callers set", telemetry.SubmitterKey, c.Submitter, "callers", c.Callers, "succeeds", c.Succeeds, "operator", operator, "reason", c.Reason)
 	}
 	a.advance(r.Context(), c.Submitter, token)
 	return a.replySubmitter(w, r, c.Submitter)
@@ -121,7 +118,7 @@ func (a *App) putCallers(w http.ResponseWriter, r *http.Request) error {
 func parseSuccessions(of map[string]string) (map[string]string, error) {
 	for _, successor := range slices.Sorted(maps.Keys(of)) {
 		for _, name := range []string{successor, of[successor]} {
-			if !callerName.MatchString(name) {
+			if !serve.CallerName.MatchString(name) {
 				return nil, web.FieldProblem("succeeds", `has %.100q: want {"<new>": "<old>"}, each an email:<verified e-mail> or a sub:<subject>`, name)
 			}
 		}

@@ -2,11 +2,9 @@ package functions
 
 import (
 	"net/http"
-	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -14,7 +12,7 @@ import (
 )
 
 func (a *App) routeCancel(mux *web.Mux) {
-	a.handle(mux, "cancel", "POST /api/v1/tx/{txId}/cancel", a.deliverAfter(a.cancel))
+	a.Handle(mux, "cancel", "POST /api/v1/tx/{txId}/cancel", a.DeliverAfter(a.cancel))
 }
 
 type cancelResponse struct {
@@ -36,11 +34,11 @@ const (
 // competes for it, and the one that becomes final decides. Until then the answer is 202 PENDING.
 // Repeating the call is harmless.
 func (a *App) cancel(w http.ResponseWriter, r *http.Request) error {
-	v, err := a.viewer(r)
+	v, err := a.Viewer(r)
 	if err != nil {
 		return err
 	}
-	txID, err := pathTxID(r)
+	txID, err := serve.PathTxID(r)
 	if err != nil {
 		return err
 	}
@@ -76,8 +74,8 @@ func (a *App) recordDecision(r *http.Request, d store.Decision) (store.DecisionR
 	if err != nil {
 		return out, err
 	}
-	a.points.At("cancel.committed")
-	log := a.log.With(telemetry.SubmitterKey, out.Submitter, telemetry.TxIDKey, d.TxID, telemetry.NodeIDKey, a.node,
+	a.Points.At("cancel.committed")
+	log := a.Log.With(telemetry.SubmitterKey, out.Submitter, telemetry.TxIDKey, d.TxID, telemetry.NodeIDKey, a.Node,
 		telemetry.FencingTokenKey, out.Token)
 	log.InfoContext(r.Context(), "decided", "action", d.Action, "by", d.By.Caller, "reason", d.Reason, "state", out.State)
 	if out.Recorded && out.SubState == txmanager.Cancelled {
@@ -88,23 +86,4 @@ func (a *App) recordDecision(r *http.Request, d store.Decision) (store.DecisionR
 		log.WarnContext(r.Context(), "no advance task for a decision: the next look carries it out", "error", err.Error())
 	}
 	return out, nil
-}
-
-// pathTxID returns the txId in the path.
-func pathTxID(r *http.Request) (string, error) {
-	id, ok := parseTxID(r.PathValue("txId"))
-	if !ok {
-		return "", web.FieldProblem("txId", "is not a txId: want the UUID that create answered, "+uuidForm)
-	}
-	return id, nil
-}
-
-// uuidForm describes the accepted form of a UUID (RFC 9562, section 4).
-const uuidForm = "as 32 hex digits in groups of 8, 4, 4, 4 and 12 with hyphens between them"
-
-// parseTxID reads a UUID in uuidForm, in either letter case. It refuses other forms, such as one in
-// braces.
-func parseTxID(text string) (id string, ok bool) {
-	u, err := uuid.Parse(text)
-	return u.String(), err == nil && strings.EqualFold(text, u.String())
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/config"
@@ -114,9 +115,9 @@ func (a *App) watchNode(chain uint64) func(context.Context, string, nodes.Sighti
 		telemetry.NodeAnswers.Add(ctx, 1, telemetry.NodeResult(chain, node, string(seen.Result)))
 		switch {
 		case seen.Left:
-			a.log.WarnContext(ctx, "node left out", "chain", chain, "node", node, "result", string(seen.Result), "error", seen.Err.Error())
+			a.Log.WarnContext(ctx, "node left out", "chain", chain, "node", node, "result", string(seen.Result), "error", seen.Err.Error())
 		case seen.Back:
-			a.log.InfoContext(ctx, "node is back", "chain", chain, "node", node)
+			a.Log.InfoContext(ctx, "node is back", "chain", chain, "node", node)
 		}
 	}
 }
@@ -153,7 +154,7 @@ func (a *App) chainOf(s txmanager.Submitter) (txmanager.ChainConnector, error) {
 	if c.connector == nil {
 		return nil, fmt.Errorf("chain %d: the function %s queries no node", c.ID, a.config.Platform.FunctionTarget)
 	}
-	return watchedChain{c.connector}, nil
+	return counted.Chain{ChainConnector: c.connector}, nil
 }
 
 // workerOf returns the worker for the submitter's chain.

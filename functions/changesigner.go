@@ -22,11 +22,11 @@ func (a *App) changeSigner(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	s, err := a.Submitter("submitter", r.PathValue("submitter"))
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[signerRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[signerRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (a *App) changeSigner(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if changed {
-		a.log.WarnContext(r.Context(), "signer changed", telemetry.SubmitterKey, s, telemetry.NodeIDKey, a.node,
+		a.Log.WarnContext(r.Context(), "signer changed", telemetry.SubmitterKey, s, telemetry.NodeIDKey, a.Node,
 			"from", from, "to", to.Signer, "operator", operator, "reason", to.Reason)
 	}
 	return a.replySubmitter(w, r, s)

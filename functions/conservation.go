@@ -7,15 +7,14 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
 func (a *App) routeConservation(mux *web.Mux) {
-	inner := web.NewMux()
-	a.handleTransfer(inner, "conservation", "POST /internal/conservation", a.runConservation)
-	mux.Handle("POST /internal/conservation", a.internalOnly(inner))
+	a.HandleInternal(mux, "conservation", "conservation", withTransferProblems(a.runConservation))
 }
 
 // reportResponse is the result of a check of conservation.
@@ -72,11 +71,11 @@ func reportOf(r conservation.Report) reportResponse {
 // full check reads everything from the beginning. When it answers 200, each violation is stored,
 // logged and halted. An error answer is no verdict.
 func (a *App) runConservation(w http.ResponseWriter, r *http.Request) error {
-	body, err := web.Decode[checkRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[checkRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), a.config.Tasks.DispatchDeadline-time.Second)
+	ctx, cancel := context.WithTimeout(r.Context(), a.Deadline-time.Second)
 	defer cancel()
 	report, err := a.transfers.monitor.Check(ctx, body.Full)
 	if err != nil {
@@ -96,11 +95,11 @@ func (a *App) checkConservation(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[checkRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[checkRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
-	a.log.InfoContext(r.Context(), "check of conservation demanded", "operator", operator, "full", body.Full)
+	a.Log.InfoContext(r.Context(), "check of conservation demanded", "operator", operator, "full", body.Full)
 	report, err := a.transfers.monitor.Check(r.Context(), body.Full)
 	if err != nil {
 		return err
@@ -157,11 +156,11 @@ func (a *App) resume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	id, ok := digits(r.PathValue("id"))
+	id, ok := serve.Digits(r.PathValue("id"))
 	if !ok {
 		return web.FieldProblem("id", "is no number of a halt: want one that GET /admin/v1/conservation shows")
 	}
-	body, err := web.Decode[resumeRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[resumeRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -186,7 +185,7 @@ func (a *App) resume(w http.ResponseWriter, r *http.Request) error {
 	if err := a.transfers.store.Resume(r.Context(), id, operator, reason, body.Earlier); err != nil {
 		return err
 	}
-	a.log.WarnContext(r.Context(), "transfers resumed", "halt", id, "earlier", body.Earlier, "operator", operator, "reason", reason)
+	a.Log.WarnContext(r.Context(), "transfers resumed", "halt", id, "earlier", body.Earlier, "operator", operator, "reason", reason)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

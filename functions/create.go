@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -17,19 +18,19 @@ import (
 )
 
 func (a *App) routeCreate(mux *web.Mux) {
-	a.handle(mux, "create", "POST /api/v1/tx", a.deliverAfter(a.create))
-	a.handle(mux, "create", "POST /api/v1/tx:batch", a.deliverAfter(a.createBatch))
+	a.Handle(mux, "create", "POST /api/v1/tx", a.DeliverAfter(a.create))
+	a.Handle(mux, "create", "POST /api/v1/tx:batch", a.DeliverAfter(a.createBatch))
 	// The list is served by the same function as create, since the load balancer chooses the service
 	// by the path alone.
-	a.handle(mux, "list", "GET /api/v1/tx", a.list)
+	a.Handle(mux, "list", "GET /api/v1/tx", a.list)
 }
 
 type createRequest struct {
 	Submitter  string          `json:"submitter"`
 	RequestID  string          `json:"requestId"`
-	Handler    optional        `json:"handler"`
+	Handler    serve.Optional  `json:"handler"`
 	Payload    json.RawMessage `json:"payload"`
-	ValidUntil optional        `json:"validUntil"`
+	ValidUntil serve.Optional  `json:"validUntil"`
 }
 
 type createResponse struct {
@@ -39,32 +40,32 @@ type createResponse struct {
 // create stores an intent once. It answers 202 with the new txId, or 200 with the txId already stored
 // under the requestId. It takes no lease; the unique key protects the row.
 func (a *App) create(w http.ResponseWriter, r *http.Request) error {
-	v, err := a.viewer(r)
+	v, err := a.Viewer(r)
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[createRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[createRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
-	if body.RequestID, err = keyOf(r, "requestId", body.RequestID); err != nil {
+	if body.RequestID, err = serve.KeyOf(r, "requestId", body.RequestID); err != nil {
 		return err
 	}
 	in, err := a.allowedIntent(r.Context(), v, body)
 	if err != nil {
 		return err
 	}
-	a.points.At("create.received")
+	a.Points.At("create.received")
 	accepted, err := a.watched().Create(r.Context(), in, a.config.Queue.MaxPerSubmitter)
 	if err != nil {
 		return err
 	}
-	a.points.At("create.committed")
+	a.Points.At("create.committed")
 	status := a.logCreated(r, in, accepted)
 	if accepted.Queued {
 		a.enqueue(r, in, accepted)
 	}
-	a.points.At("create.enqueued")
+	a.Points.At("create.enqueued")
 	web.Reply(w, r, status, createResponse{TxID: accepted.TxID})
 	return nil
 }
@@ -74,8 +75,8 @@ func (a *App) logCreated(r *http.Request, in store.Intent, accepted store.Accept
 	status = http.StatusOK
 	if accepted.New {
 		status = http.StatusAccepted
-		a.log.InfoContext(r.Context(), "intent accepted", telemetry.SubmitterKey, in.Submitter,
-			telemetry.TxIDKey, accepted.TxID, telemetry.NodeIDKey, a.node, telemetry.FencingTokenKey, accepted.Token)
+		a.Log.InfoContext(r.Context(), "intent accepted", telemetry.SubmitterKey, in.Submitter,
+			telemetry.TxIDKey, accepted.TxID, telemetry.NodeIDKey, a.Node, telemetry.FencingTokenKey, accepted.Token)
 	}
 	return status
 }
@@ -84,7 +85,7 @@ func (a *App) logCreated(r *http.Request, in store.Intent, accepted store.Accept
 // stored and the sweep finds it.
 func (a *App) enqueue(r *http.Request, in store.Intent, accepted store.Accepted) {
 	if err := a.tasks.EnqueueAdvance(context.WithoutCancel(r.Context()), in.Submitter, accepted.Token); err != nil {
-		a.log.WarnContext(r.Context(), "no advance task: the sweep will find the intent",
+		a.Log.WarnContext(r.Context(), "no advance task: the sweep will find the intent",
 			telemetry.SubmitterKey, in.Submitter, telemetry.TxIDKey, accepted.TxID, "error", err.Error())
 	}
 }
@@ -109,11 +110,11 @@ func (a *App) allowedIntent(ctx context.Context, v store.Viewer, body createRequ
 
 // parseIntent checks all members of the request except the payload.
 func (a *App) parseIntent(v store.Viewer, body createRequest) (store.Intent, error) {
-	s, err := a.submitter("submitter", body.Submitter)
+	s, err := a.Submitter("submitter", body.Submitter)
 	if err != nil {
 		return store.Intent{}, err
 	}
-	if err := newRequestID("requestId", body.RequestID); err != nil {
+	if err := serve.NewRequestID("requestId", body.RequestID); err != nil {
 		return store.Intent{}, err
 	}
 	if len(body.Payload) == 0 {
@@ -122,7 +123,7 @@ func (a *App) parseIntent(v store.Viewer, body createRequest) (store.Intent, err
 	if _, err := a.servedOf(s); err != nil {
 		return store.Intent{}, err
 	}
-	handler, err := body.Handler.of("handler")
+	handler, err := body.Handler.Of("handler")
 	if err != nil {
 		return store.Intent{}, err
 	}
@@ -155,7 +156,7 @@ func (a *App) withPayload(in store.Intent, body createRequest, may bool) (_ stor
 		return in, errors.Join(errors.New("make a txId"), err)
 	}
 	in.TxID = id.String()
-	in.Refused = unprintable("requestId", in.RequestID)
+	in.Refused = serve.Unprintable("requestId", in.RequestID)
 	if in.Refused == nil && in.Handler == "" {
 		in.Refused = a.tooMuchGas(in)
 	}

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/fencepost/fencepost/functions/counted"
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
@@ -34,11 +36,11 @@ func (a *App) decide(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	txID, err := pathTxID(r)
+	txID, err := serve.PathTxID(r)
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[decideRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[decideRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -47,8 +49,8 @@ func (a *App) decide(w http.ResponseWriter, r *http.Request) error {
 		return web.FieldProblem("action", "is %q: want wait, rebroadcast, replace or placeholder", body.Action)
 	}
 	reason := strings.TrimSpace(body.Reason)
-	if reason == "" || len(reason) > maxReason {
-		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
+	if reason == "" || len(reason) > serve.MaxReason {
+		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", serve.MaxReason)
 	}
 	out, err := a.recordDecision(r, store.Decision{
 		TxID: txID, By: store.Viewer{Caller: operator, Operator: true}, Action: action, Reason: reason,
@@ -57,11 +59,8 @@ func (a *App) decide(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if out.Recorded {
-		countDecision(r.Context(), action)
+		counted.Decision(r.Context(), action)
 	}
 	web.Reply(w, r, http.StatusAccepted, decideResponse{TxID: txID, State: out.State, Ordered: out.Ordered})
 	return nil
 }
-
-// maxReason is the longest reason that an operator can give, in bytes.
-const maxReason = 1000

@@ -5,17 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
-	"sync"
-	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/config"
-	"github.com/fencepost/fencepost/shared/events"
-	"github.com/fencepost/fencepost/shared/events/lines"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
-	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -28,66 +23,6 @@ func eventMode(e config.Events) store.EventMode {
 		return store.EventsLogged
 	}
 	return store.EventsDropped
-}
-
-// collectedEvents lists the submitters for which one invocation has made events.
-type collectedEvents struct {
-	mu sync.Mutex
-	of []txmanager.Submitter
-}
-
-type madeKey struct{}
-
-// onEvents receives from the store the events that a round trip made.
-func (a *App) onEvents(ctx context.Context, news store.EventNews) {
-	if len(news.Events) > 0 {
-		_, _ = lines.Log{Log: a.log}.Publish(ctx, news.Events) // it never fails
-	}
-	if made, ok := ctx.Value(madeKey{}).(*collectedEvents); ok {
-		made.mu.Lock()
-		defer made.mu.Unlock()
-		made.of = append(made.of, news.Of...)
-	}
-}
-
-// collectEvents returns a context in which events are collected. The function deliver then enqueues
-// one publish task for each delivery queue. The sweep enqueues what fails.
-func (a *App) collectEvents(ctx context.Context) (inner context.Context, deliver func()) {
-	made := new(collectedEvents)
-	return context.WithValue(ctx, madeKey{}, made), func() {
-		made.mu.Lock()
-		defer made.mu.Unlock()
-		slices.Sort(made.of)
-		var streams []events.Stream
-		for _, s := range slices.Compact(made.of) {
-			for _, receiver := range a.receivers {
-				streams = append(streams, events.Stream{Submitter: s, Receiver: receiver})
-			}
-		}
-		if len(streams) == 0 {
-			return
-		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), enqueueTimeout)
-		defer cancel()
-		now := time.Now()
-		failed, first := makeTasks(ctx, streams, func(s events.Stream) error { return a.tasks.Publish(ctx, s, now) })
-		if failed > 0 {
-			a.log.WarnContext(ctx, "no publish tasks: the sweep will find the events", "streams", failed, "of", len(streams), "error", first.Error())
-		}
-	}
-}
-
-// deliverAfter serves a request by h. After the answer it enqueues delivery of the events that h made.
-func (a *App) deliverAfter(h func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		ctx, deliver := a.collectEvents(r.Context())
-		err := h(w, r.WithContext(ctx))
-		if err == nil && len(a.receivers) > 0 {
-			_ = http.NewResponseController(w).Flush() // the caller has its answer without waiting for the tasks, if the connection can flush
-		}
-		deliver()
-		return err
-	}
 }
 
 type replayed struct {
@@ -103,14 +38,14 @@ type replayedEvent struct {
 // replay shows events page by page, oldest first. A caller sees the events of its transactions, an
 // operator sees all. A reader that continues from next misses no event while events are retained.
 func (a *App) replay(w http.ResponseWriter, r *http.Request) error {
-	v, err := a.viewer(r)
+	v, err := a.Viewer(r)
 	if err != nil {
 		return err
 	}
 	if !a.config.Events.Kept() {
 		return web.NewProblem(web.NotFound, "no events are kept here: events.mode is %s, and would have to be mq_outbox or webhook. GET /api/v1/tx/{txId} tells how far a transaction is", a.config.Events.Mode)
 	}
-	q, err := parameters(r, "after", "submitter", "pageSize")
+	q, err := serve.Parameters(r, "after", "submitter", "pageSize")
 	if err != nil {
 		return err
 	}
@@ -119,7 +54,7 @@ func (a *App) replay(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if err := a.store.NumberEvents(r.Context(), a.receivers); err != nil { // events need a number before a page can show them; delivery does not wait for it
-		a.log.WarnContext(r.Context(), "events not numbered: what was made last is not shown yet", "error", err.Error())
+		a.Log.WarnContext(r.Context(), "events not numbered: what was made last is not shown yet", "error", err.Error())
 	}
 	page, next, err := a.store.Events(r.Context(), query, v)
 	var forgotten store.ErrForgotten
@@ -142,16 +77,16 @@ func (a *App) replay(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *App) eventQuery(q map[string]string) (query store.EventQuery, err error) {
-	if query.Size, _, err = pageOf(map[string]string{"pageSize": q["pageSize"]}, txPlace); err != nil {
+	if query.Size, _, err = serve.PageOf(map[string]string{"pageSize": q["pageSize"]}, serve.TxPlace); err != nil {
 		return query, err
 	}
 	if q["submitter"] != "" {
-		if query.Submitter, err = a.submitter("submitter", q["submitter"]); err != nil {
+		if query.Submitter, err = a.Submitter("submitter", q["submitter"]); err != nil {
 			return query, err
 		}
 	}
 	if q["after"] != "" {
-		n, ok := digits(q["after"])
+		n, ok := serve.Digits(q["after"])
 		if !ok {
 			return query, web.FieldProblem("after", "is %.40q: want the next of a page before, the cursor of an event, or nothing", q["after"])
 		}

@@ -3,15 +3,13 @@ package functions
 import (
 	"context"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
-
-// Watched returns the store of submitters with its operations counted.
-func Watched(s *store.Store) txmanager.Store { return watchedStore{s} }
 
 // Resolutions returns the resolutions of every chain's worker.
 func (a *App) Resolutions() (all []txmanager.StuckResolution) {
@@ -23,7 +21,7 @@ func (a *App) Resolutions() (all []txmanager.StuckResolution) {
 
 // SetMark sets the object of the mark outside the database.
 func (a *App) SetMark(o mark.Object) {
-	a.marks = &marks{keeper: mark.Keeper{Object: o, Book: a.store}, adopts: a.store.AdoptMark}
+	a.Mark = serve.NewMark(o, a.store)
 }
 
 // Outcome returns cancel's answer about a transaction.

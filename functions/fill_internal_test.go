@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
@@ -59,14 +60,14 @@ func TestNoneIsNoRequest(t *testing.T) {
 		if p, ok := errors.AsType[*web.Problem](err); !ok || p.Field != "requests" {
 			t.Errorf("a release that says %q: got %v, want requests refused", name, err)
 		}
-		if p, ok := errors.AsType[*web.Problem](newRequestID("requestId", name)); !ok || p.Field != "requestId" {
-			t.Errorf("a new request %q: got %v, want it refused", name, newRequestID("requestId", name))
+		if p, ok := errors.AsType[*web.Problem](serve.NewRequestID("requestId", name)); !ok || p.Field != "requestId" {
+			t.Errorf("a new request %q: got %v, want it refused", name, serve.NewRequestID("requestId", name))
 		}
 	}
 	if _, err := leaveOf(releaseRequest{Episode: new(1), Mode: txmanager.Resync, Reason: "r", Count: new(uint64(2)), Requests: map[uint64]string{0: "none", 1: "none"}}); err != nil {
 		t.Errorf("none of two: got %v", err)
 	}
-	if err := errors.Join(newRequestID("requestId", "none-1"), newRequestID("requestId", "nobody")); err != nil {
+	if err := errors.Join(serve.NewRequestID("requestId", "none-1"), serve.NewRequestID("requestId", "nobody")); err != nil {
 		t.Errorf("other names: got %v", err)
 	}
 }
@@ -93,7 +94,7 @@ func TestProofOfAReleaseIsChecked(t *testing.T) {
 		"a hash with resume":        {txmanager.Resume, nil, map[uint64]string{7: h}, nil, "hashes"},
 		"a statement with resume":   {txmanager.Resume, nil, nil, map[uint64]string{7: "the explorer"}, "executed"},
 		"an empty statement":        {txmanager.Resync, map[uint64]string{7: "r-7"}, nil, map[uint64]string{7: " "}, "executed"},
-		"a long statement":          {txmanager.Resync, map[uint64]string{7: "r-7"}, nil, map[uint64]string{7: strings.Repeat("x", maxReason+1)}, "executed"},
+		"a long statement":          {txmanager.Resync, map[uint64]string{7: "r-7"}, nil, map[uint64]string{7: strings.Repeat("x", serve.MaxReason+1)}, "executed"},
 		"a statement of no request": {txmanager.Resync, nil, nil, map[uint64]string{7: "the explorer"}, "executed"},
 		"a statement of none":       {txmanager.Resync, map[uint64]string{7: "none"}, nil, map[uint64]string{7: "the explorer"}, "executed"},
 		"a statement beside a hash": {txmanager.Resync, map[uint64]string{7: "r-7"}, map[uint64]string{7: h}, map[uint64]string{7: "the explorer"}, "executed"},
@@ -122,7 +123,7 @@ func TestProofOfAReleaseIsChecked(t *testing.T) {
 // A foreign transaction that already proves another payout is refused with a separate code.
 func TestAUsedProofHasItsOwnCode(t *testing.T) {
 	t.Parallel()
-	err := problem(fmt.Errorf("match: %w", store.ErrProofUsed))
+	err := serve.Problem(fmt.Errorf("match: %w", store.ErrProofUsed))
 	if p, ok := errors.AsType[*web.Problem](err); !ok || p.Code.Name != "PROOF_USED" || p.Code.Status != http.StatusConflict || !strings.Contains(p.Detail, "write-off") {
 		t.Errorf("got %v, want 409 PROOF_USED with what to do", err)
 	}

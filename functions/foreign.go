@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -12,7 +13,7 @@ import (
 )
 
 func (a *App) routeForeign(mux *web.Mux) {
-	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/foreign", a.listForeign)
+	a.Handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/foreign", a.listForeign)
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/match", a.matchForeign)
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/write-off", a.writeOffForeign)
 }
@@ -31,17 +32,17 @@ func (a *App) listForeign(w http.ResponseWriter, r *http.Request) error {
 	if _, err := a.operator(r); err != nil {
 		return err
 	}
-	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	s, err := a.Submitter("submitter", r.PathValue("submitter"))
 	if err != nil {
 		return err
 	}
-	q, err := parameters(r, "after")
+	q, err := serve.Parameters(r, "after")
 	if err != nil {
 		return err
 	}
 	after := int64(-1)
 	if text := q["after"]; text != "" {
-		n, ok := digits(text)
+		n, ok := serve.Digits(text)
 		if !ok {
 			return web.FieldProblem("after", "is %.40q: want the nextAfter of the page before", text)
 		}
@@ -83,11 +84,11 @@ func (a *App) writeOffForeign(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	s, err := a.Submitter("submitter", r.PathValue("submitter"))
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[writeOffRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[writeOffRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -114,8 +115,8 @@ func (a *App) writeOffForeign(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if out.WrittenOff > 0 {
-		a.log.WarnContext(r.Context(), "foreign transactions written off", telemetry.SubmitterKey, s, "number", out.WrittenOff,
-			"proceeded", out.Proceeded, "operator", operator, "reason", reason, telemetry.NodeIDKey, a.node)
+		a.Log.WarnContext(r.Context(), "foreign transactions written off", telemetry.SubmitterKey, s, "number", out.WrittenOff,
+			"proceeded", out.Proceeded, "operator", operator, "reason", reason, telemetry.NodeIDKey, a.Node)
 		a.advance(r.Context(), s, out.Token)
 	}
 	web.Reply(w, r, http.StatusOK, writeOffResponse{Submitter: s, WrittenOff: out.WrittenOff, Proceeded: out.Proceeded, Remaining: out.Remaining})
@@ -150,20 +151,20 @@ func (a *App) matchForeign(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	s, err := a.Submitter("submitter", r.PathValue("submitter"))
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[matchRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[matchRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
 	if body.Nonce == nil {
 		return web.FieldProblem("nonce", "is required: the nonce that the foreign transaction consumed, as GET …/foreign lists it")
 	}
-	id, ok := parseTxID(body.TxID)
+	id, ok := serve.ParseTxID(body.TxID)
 	if !ok {
-		return web.FieldProblem("txId", "is required: the UUID of the held intent that the foreign transaction was, "+uuidForm)
+		return web.FieldProblem("txId", "is required: the UUID of the held intent that the foreign transaction was, "+serve.UUIDForm)
 	}
 	reason, err := reasonOf(body.Reason)
 	if err != nil {
@@ -180,8 +181,8 @@ func (a *App) matchForeign(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	a.log.WarnContext(r.Context(), "foreign transaction matched", telemetry.SubmitterKey, s, telemetry.TxIDKey, id, "nonce", *body.Nonce,
-		"state", out.State, "operator", operator, "reason", reason, telemetry.NodeIDKey, a.node)
+	a.Log.WarnContext(r.Context(), "foreign transaction matched", telemetry.SubmitterKey, s, telemetry.TxIDKey, id, "nonce", *body.Nonce,
+		"state", out.State, "operator", operator, "reason", reason, telemetry.NodeIDKey, a.Node)
 	a.advance(r.Context(), s, out.Token)
 	web.Reply(w, r, http.StatusOK, proceedResponse{TxID: id, State: out.State, SubState: out.SubState})
 	return nil

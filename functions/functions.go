@@ -10,12 +10,13 @@ import (
 	"log/slog"
 	"math/big"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/ethereum/go-ethereum/params"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fencepost/fencepost/functions/counted"
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/crash"
@@ -24,12 +25,13 @@ import (
 	"github.com/fencepost/fencepost/shared/handlers"
 	"github.com/fencepost/fencepost/shared/intentmac"
 	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/mark"
+	"github.com/fencepost/fencepost/shared/mark/gcs"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/kms"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/cloudsql"
 	"github.com/fencepost/fencepost/shared/tasks"
-	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/telemetry/export"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
@@ -41,10 +43,8 @@ const All = "all"
 // App holds the parts from which functions are made: connections, keys and settings. Losing a process
 // loses none of the stored state.
 type App struct {
+	*serve.Base
 	config   config.Config
-	log      *slog.Logger
-	node     string
-	points   crash.Points
 	gate     *web.Gate
 	ready    func(context.Context) error // readiness of this process
 	store    *store.Store
@@ -55,9 +55,6 @@ type App struct {
 	intents  *intentmac.Keys
 	signers  signer.Directory
 	kms      *kms.Client
-	public   *web.Verifier
-	internal *web.Verifier
-	atWork   *web.Callers
 	export   *export.Exporter // of metrics and traces; nil: none
 
 	services     *http.Client // the HTTP client for calls to business services
@@ -68,7 +65,6 @@ type App struct {
 	acts *web.Mux // operator calls that proposals carry out
 
 	receivers     []string // event endpoints; none if events are off
-	marks         *marks   // nil: no mark is kept outside the database
 	topic         *pubsub.Topic
 	teller        *events.Worker
 	deliverySlots deliverySlots
@@ -84,7 +80,7 @@ var required = []string{
 // must have the same, since any of them can run it.
 type Extensions struct {
 	// Handlers make transactions for [App.WithNonce], by name. A name has at most 64 lower-case
-	// letters, digits, dots, dashes and underscores.
+	// letters, serve.Digits, dots, dashes and underscores.
 	Handlers map[string]txmanager.Handler
 
 	// Stuck decides about STUCK transactions; nil leaves them to operators.
@@ -100,8 +96,11 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	if err != nil {
 		return nil, err
 	}
-	a := &App{config: c, log: log, node: node, points: points, gate: new(web.Gate), services: handlers.NewClient()}
-	a.atWork = web.NewCallers(c.HTTP.MaxRequestsPerCaller, c.HTTP.MaxBytesPerCaller, c.HTTP.MaxBodyBytes)
+	a := &App{config: c, gate: new(web.Gate), services: handlers.NewClient(), Base: &serve.Base{
+		Log: log, Node: node, Points: points, Auth: c.Auth, Events: new(serve.Deliveries),
+		AtWork:       web.NewCallers(c.HTTP.MaxRequestsPerCaller, c.HTTP.MaxBytesPerCaller, c.HTTP.MaxBodyBytes),
+		MaxBodyBytes: c.HTTP.MaxBodyBytes, Deadline: c.Tasks.DispatchDeadline, ChainID: c.Chain.ID,
+	}}
 	for _, open := range []func(context.Context) error{a.openExport, a.openIntents, a.openStore, a.openMark, a.openChains, a.openSigners, a.openVerifiers} {
 		if err := open(ctx); err != nil {
 			return nil, err
@@ -122,7 +121,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	a.openWorkers(txmanager.Worker{
 		Intents: a.intents,
 		Store:   a.watched(), ChainOf: a.chainOf, SignerNamed: a.signerNamed, Tasks: a.tasks, Node: node, Log: log,
-		Reached: a.points, Handlers: all, Resolution: ext.Stuck, Watcher: watcher{}, Stopping: a.gate.Stopping,
+		Reached: a.Points, Handlers: all, Resolution: ext.Stuck, Watcher: counted.Watcher{}, Stopping: a.gate.Stopping,
 	})
 	return a, nil
 }
@@ -140,7 +139,7 @@ func (a *App) Close(ctx context.Context) error {
 	if a.transfers.offered() {
 		a.transfers.trading.Close()
 	}
-	failures := []error{a.tasks.Close(), a.kms.Close(), a.topic.Close(), a.marks.close()}
+	failures := []error{a.tasks.Close(), a.kms.Close(), a.topic.Close(), a.Mark.Close()}
 	if a.cloudSQL != nil {
 		failures = append(failures, a.cloudSQL.Close())
 	}
@@ -247,7 +246,7 @@ func (a *App) openStore(ctx context.Context) (err error) {
 		URL: db.URL.Reveal(), Dial: dial, MaxConns: int(db.MaxConns), Lease: leaseRules(a.config.Lease),
 		StatementTimeout: db.StatementTimeout, LockTimeout: db.LockTimeout,
 		IdleInTransactionTimeout: db.IdleInTransactionTimeout, StuckAfter: a.config.Stuck.After, Tracer: store.Costs{},
-		Events: eventMode(a.config.Events), OnEvents: a.onEvents,
+		Events: eventMode(a.config.Events), OnEvents: serve.LogEvents(a.Log),
 		GasBumpAfter: bumpAfter(a.config.GasBump), AnyCaller: !a.config.Auth.OpenIssuer,
 	}
 	if a.acceptsIntents() {
@@ -264,13 +263,25 @@ func (a *App) openExport(ctx context.Context) (err error) {
 	t, on := a.config.Telemetry, a.config.Platform
 	a.export, err = export.Start(ctx, export.Options{
 		OTLPEndpoint: t.OTLPEndpoint, Prometheus: t.Prometheus, FlushEvery: t.FlushEvery, TraceOneIn: t.TraceOneIn,
-		Service: cmp.Or(on.Service, "fencepost"), Version: on.Revision, Instance: a.node, Log: a.log,
+		Service: cmp.Or(on.Service, "fencepost"), Version: on.Revision, Instance: a.Node, Log: a.Log,
 	})
 	return err
 }
 
 // watched returns the store with its operations counted.
-func (a *App) watched() watchedStore { return watchedStore{a.store} }
+func (a *App) watched() counted.Store { return counted.Store{Store: a.store} }
+
+func (a *App) openMark(ctx context.Context) error {
+	c := a.config.Authority
+	if !c.Mark {
+		return nil
+	}
+	object, err := gcs.Open(ctx, c.Bucket, mark.ObjectName, c.Endpoint)
+	if err == nil {
+		a.Mark = serve.NewMark(object, a.store)
+	}
+	return err
+}
 
 func (a *App) openVerifiers(context.Context) (err error) {
 	verifier := func(audience string) (*web.Verifier, error) {
@@ -278,10 +289,10 @@ func (a *App) openVerifiers(context.Context) (err error) {
 			Issuer: a.config.OIDC.Issuer, JWKSURL: a.config.OIDC.JWKSURL, Audience: audience,
 		})
 	}
-	if a.public, err = verifier(a.config.Auth.PublicAudience); err != nil {
+	if a.Public, err = verifier(a.config.Auth.PublicAudience); err != nil {
 		return err
 	}
-	a.internal, err = verifier(a.config.Auth.InternalAudience)
+	a.Internal, err = verifier(a.config.Auth.InternalAudience)
 	return err
 }
 
@@ -345,26 +356,3 @@ func (a *App) routeOperational(mux *web.Mux) {
 		mux.Handle("GET /metrics", page)
 	}
 }
-
-// handle serves pattern by h as the function name, and logs the cost of each invocation.
-func (a *App) handle(mux *web.Mux, name, pattern string, h func(http.ResponseWriter, *http.Request) error) {
-	served := telemetry.Invocation(a.log, name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r, leave := a.atWork.Track(r)
-		defer leave()
-		err := a.marks.compare(r.Context(), a.log)
-		if err == nil {
-			err = h(w, r)
-		}
-		if err != nil {
-			web.Fail(w, r, problem(err))
-		}
-	}))
-	if !internal(pattern) {
-		served = telemetry.Untrusted(served)
-	}
-	mux.Handle(pattern, served)
-}
-
-// internal reports whether the pattern belongs to Cloud Tasks and the scheduler, which
-// [App.internalOnly] admits.
-func internal(pattern string) bool { return strings.Contains(pattern, "/internal/") }

@@ -65,7 +65,7 @@ func (a *App) gaugeBalances(ctx context.Context) error {
 			return nil
 		}
 		if err := c.gaugeBalances(ctx, shown[i]); err != nil { // gauges are informative: the sweep has done its work without them
-			a.log.WarnContext(ctx, "balances not shown", "chain", c.ID, "error", err.Error())
+			a.Log.WarnContext(ctx, "balances not shown", "chain", c.ID, "error", err.Error())
 		}
 		return nil
 	})

@@ -41,7 +41,7 @@ func (a *App) allHandlers(ext Extensions) (map[string]txmanager.Handler, error) 
 		case len(keys) == 0 && a.asksHandlers():
 			return nil, fmt.Errorf("handler %s of handlers.urls has no secret in handlers.secrets: nobody could prove what it is asked", name)
 		case len(keys) > 0:
-			all[name] = handlers.Service{URL: url, Keys: keys, Timeout: of.Timeout, Read: a.readAnswer, Log: a.log}.Handler(a.services)
+			all[name] = handlers.Service{URL: url, Keys: keys, Timeout: of.Timeout, Read: a.readAnswer, Log: a.Log}.Handler(a.services)
 		}
 	}
 	return all, nil
@@ -75,7 +75,7 @@ func (a *App) readAnswer(payload json.RawMessage) (txmanager.Call, error) {
 
 // inputOf returns the payload of a request that names a handler. It is any JSON value; only the
 // handler interprets it. Two inputs are equal if they have the same members and values, with numbers
-// compared by their digits.
+// compared by their serve.Digits.
 func (a *App) inputOf(handler string, payload json.RawMessage) (canonical []byte, fingerprint [32]byte, err error) {
 	if !slices.Contains(a.handlerNames, handler) {
 		return nil, fingerprint, web.FieldProblem("handler", "is none of this deployment: leave it out to post a transaction, or name one that is compiled in or in handlers.urls")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -29,7 +30,7 @@ func (a *App) proceed(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	txID, err := pathTxID(r)
+	txID, err := serve.PathTxID(r)
 	if err != nil {
 		return err
 	}
@@ -41,8 +42,8 @@ func (a *App) proceed(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if out.Recorded {
-		a.log.WarnContext(r.Context(), "held intent proceeds", telemetry.SubmitterKey, out.Submitter, telemetry.TxIDKey, txID,
-			"operator", operator, "reason", reason, telemetry.NodeIDKey, a.node)
+		a.Log.WarnContext(r.Context(), "held intent proceeds", telemetry.SubmitterKey, out.Submitter, telemetry.TxIDKey, txID,
+			"operator", operator, "reason", reason, telemetry.NodeIDKey, a.Node)
 	}
 	if out.State == txmanager.Queued {
 		a.advance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token)
@@ -96,11 +97,11 @@ func (a *App) proceedAll(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	s, err := a.Submitter("submitter", r.PathValue("submitter"))
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[proceedAllRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[proceedAllRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -108,9 +109,9 @@ func (a *App) proceedAll(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	through, ok := parseTxID(body.Through)
+	through, ok := serve.ParseTxID(body.Through)
 	if !ok {
-		return web.FieldProblem("through", "is required: the txId of the newest held intent that you have seen, "+uuidForm+"; what was stored after it stays held")
+		return web.FieldProblem("through", "is required: the txId of the newest held intent that you have seen, "+serve.UUIDForm+"; what was stored after it stays held")
 	}
 	if mustPropose(r) {
 		if _, err := a.store.Submitter(r.Context(), s); err != nil {
@@ -125,8 +126,8 @@ func (a *App) proceedAll(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if out.Proceeded > 0 {
-		a.log.WarnContext(r.Context(), "held intents proceed", telemetry.SubmitterKey, s, "number", out.Proceeded,
-			"operator", operator, "reason", reason, telemetry.NodeIDKey, a.node)
+		a.Log.WarnContext(r.Context(), "held intents proceed", telemetry.SubmitterKey, s, "number", out.Proceeded,
+			"operator", operator, "reason", reason, telemetry.NodeIDKey, a.Node)
 		a.advance(r.Context(), s, out.Token)
 	}
 	web.Reply(w, r, http.StatusOK, proceedAllResponse{Submitter: s, Proceeded: out.Proceeded, Remaining: out.Remaining, Newer: out.Newer, Cancelled: out.Cancelled, Payouts: out.Payouts, Beside: out.Beside})
@@ -138,7 +139,7 @@ func (a *App) decision(w http.ResponseWriter, r *http.Request) (operator, reason
 	if operator, err = a.operator(r); err != nil {
 		return "", "", err
 	}
-	body, err := web.Decode[reasonRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[reasonRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return "", "", err
 	}
@@ -149,6 +150,6 @@ func (a *App) decision(w http.ResponseWriter, r *http.Request) (operator, reason
 // advance enqueues an advance. If that fails, the sweep finds the queue.
 func (a *App) advance(ctx context.Context, s txmanager.Submitter, token int64) {
 	if err := a.tasks.EnqueueAdvance(context.WithoutCancel(ctx), s, token); err != nil {
-		a.log.WarnContext(ctx, "no advance task: the sweep will find the intent", telemetry.SubmitterKey, s, "error", err.Error())
+		a.Log.WarnContext(ctx, "no advance task: the sweep will find the intent", telemetry.SubmitterKey, s, "error", err.Error())
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -61,12 +62,12 @@ type Reservation struct {
 //
 // After any other error the result is unknown: call again with the same requests.
 func (a *App) Allocate(ctx context.Context, s txmanager.Submitter, owner string, requests ...string) ([]Reservation, error) {
-	ctx, deliver := a.collectEvents(ctx)
+	ctx, deliver := a.CollectEvents(ctx)
 	defer deliver()
 	if err := a.hooksMay(owner, requests); err != nil {
 		return nil, err
 	}
-	if err := a.marks.compare(ctx, a.log); err != nil {
+	if err := a.Mark.Compare(ctx, a.Log); err != nil {
 		return nil, err
 	}
 	found, err := a.reserved(ctx, s, owner, requests)
@@ -114,7 +115,7 @@ func (a *App) Allocate(ctx context.Context, s txmanager.Submitter, owner string,
 // PolicyError means that their value, their recipient or the day's total is not allowed. After each of
 // these nothing was changed. After any other error the result is unknown: call again.
 func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) error {
-	ctx, deliver := a.collectEvents(ctx)
+	ctx, deliver := a.CollectEvents(ctx)
 	defer deliver()
 	r, err := a.ownReservation(ctx, txID, owner)
 	if err != nil {
@@ -154,8 +155,8 @@ func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) erro
 // The error wraps [ErrHooksOff], [txmanager.ErrNotOwner], [txmanager.ErrNotLeader] or
 // [store.ErrNotFound]. After any other error the result is unknown: call again.
 func (a *App) MarkRecyclable(ctx context.Context, txID, owner, reason string) error {
-	if reason = strings.TrimSpace(reason); reason == "" || len(reason) > maxReason {
-		return fmt.Errorf("a reason is required, in at most %d bytes: it is kept", maxReason)
+	if reason = strings.TrimSpace(reason); reason == "" || len(reason) > serve.MaxReason {
+		return fmt.Errorf("a reason is required, in at most %d bytes: it is kept", serve.MaxReason)
 	}
 	r, err := a.ownReservation(ctx, txID, owner)
 	switch {
@@ -190,7 +191,7 @@ func (a *App) recheckReservation(ctx context.Context, s txmanager.Submitter) {
 		err = a.tasks.EnqueueAdvance(ctx, s, v.FencingToken)
 	}
 	if err != nil {
-		a.log.WarnContext(ctx, "no advance task for a hook that was answered again", telemetry.SubmitterKey, s, "error", err.Error())
+		a.Log.WarnContext(ctx, "no advance task for a hook that was answered again", telemetry.SubmitterKey, s, "error", err.Error())
 	}
 }
 
@@ -199,11 +200,11 @@ func (a *App) ownReservation(ctx context.Context, txID, owner string) (store.Res
 	if !a.config.Hooks.Enabled {
 		return store.Reservation{}, ErrHooksOff
 	}
-	id, ok := parseTxID(txID)
+	id, ok := serve.ParseTxID(txID)
 	if !ok {
 		return store.Reservation{}, store.ErrNotFound
 	}
-	if err := a.marks.compare(ctx, a.log); err != nil {
+	if err := a.Mark.Compare(ctx, a.Log); err != nil {
 		return store.Reservation{}, err
 	}
 	r, err := a.store.Reservation(ctx, id)
@@ -225,7 +226,7 @@ func (a *App) hooksMay(owner string, requests []string) error {
 		return errors.New("want one to 10000 requests: each gets a nonce")
 	}
 	for i, r := range requests {
-		if err := newRequestID("requestId", r); err != nil {
+		if err := serve.NewRequestID("requestId", r); err != nil {
 			return err
 		}
 		if !utf8.ValidString(r) {

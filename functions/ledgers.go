@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
@@ -68,11 +69,11 @@ func (a *App) openLedgers(p *transferParts) (err error) {
 	money, chain := funding.New(a.store.Pool()), a.payoutLedger(p.store)
 	p.payouts, p.pays = chain, chain.Off() == nil
 	ledgers := map[transfer.AccountType]transfer.Ledger{transfer.Funding: money, transfer.Spot: p.trading, transfer.Chain: chain}
-	book := countingTransfers{p.store}
-	if p.coordinator, err = transfer.New(book, book, ledgers, p.rules, a.log); err != nil {
+	book := counted.Transfers{Store: p.store}
+	if p.coordinator, err = transfer.New(book, book, ledgers, p.rules, a.Log); err != nil {
 		return err
 	}
-	p.coordinator.At, p.coordinator.Stopping = a.points, a.gate.Stopping
+	p.coordinator.At, p.coordinator.Stopping = a.Points, a.gate.Stopping
 	p.checks = checks.New(a.store.Pool())
 	p.monitor = a.monitor(p.checks, money, p.trading)
 	p.coordinator.Proof = p.proof
@@ -97,7 +98,7 @@ func (a *App) monitor(book *checks.Book, money *funding.Ledger, core *trading.Le
 		Book: book, Funding: money.Journal(), Mode: conservation.Mode(a.config.Conservation.Halt),
 		Trading: conservation.Numbered{Core: core, Balances: balancesOf(core)},
 		Payouts: payout.NewJournal(a.store), Chain: a.chainReader(book),
-		Log: a.log, Critical: telemetry.LevelCritical,
+		Log: a.Log, Critical: telemetry.LevelCritical,
 		Count: func(ctx context.Context, result string) {
 			telemetry.ConservationCheck.Add(ctx, 1, telemetry.Result(result))
 		},
@@ -111,7 +112,7 @@ func (a *App) chainReader(book *checks.Book) conservation.Payments {
 	}
 	return &payout.ChainReader{
 		Book: book, ChainOf: a.paymentsChainOf, Blocks: uint64(a.config.Conservation.ChainBlocks), History: a.config.Conservation.ChainHistory,
-		Time: a.config.Tasks.DispatchDeadline / 3, Log: a.log,
+		Time: a.Deadline / 3, Log: a.Log,
 		Unread: func(ctx context.Context, chain uint64, since time.Duration) {
 			telemetry.ChainUnread.Record(ctx, int64(since/time.Second), telemetry.Chain(chain))
 		},

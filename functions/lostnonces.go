@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
@@ -54,7 +55,7 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 	if _, err := a.operator(r); err != nil {
 		return err
 	}
-	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	s, err := a.Submitter("submitter", r.PathValue("submitter"))
 	if err != nil {
 		return err
 	}
@@ -150,11 +151,11 @@ func (page lostNoncePage) consumedByOwn(ctx context.Context, one lostNonce) (boo
 
 // lostFrom returns the nonce at which the page begins.
 func lostFrom(r *http.Request) (uint64, error) {
-	q, err := parameters(r, "from")
+	q, err := serve.Parameters(r, "from")
 	if err != nil || q["from"] == "" {
 		return 0, err
 	}
-	from, ok := digits(q["from"])
+	from, ok := serve.Digits(q["from"])
 	if !ok {
 		return 0, web.FieldProblem("from", "is %.40q: want a nonce, such as nextFrom of the page before", q["from"])
 	}

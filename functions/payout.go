@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
@@ -32,17 +33,17 @@ func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
 	l := payout.New(payout.Options{
 		Transfers: transfers, Manager: a.watched(), Wake: a.tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
 		ChainOf: a.payoutChainOf, Finality: finality, Confirmations: confirmations, FinalityOf: a.payoutFinalityOf,
-		Log: a.log, At: a.points,
+		Log: a.Log, At: a.Points,
 	})
 	if err := l.Off(); err != nil {
-		a.log.Warn("no payouts are offered", "error", err.Error())
+		a.Log.Warn("no payouts are offered", "error", err.Error())
 	}
 	return l
 }
 
 // payoutChain is a payer's chain that counts its queries.
 type payoutChain struct {
-	watchedChain
+	counted.Chain
 	connector connector
 }
 
@@ -56,7 +57,7 @@ func (a *App) payoutChainOf(s txmanager.Submitter) (payout.Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	return payoutChain{watchedChain{c.connector}, c.connector}, nil
+	return payoutChain{counted.Chain{ChainConnector: c.connector}, c.connector}, nil
 }
 
 // payoutFinalityOf returns how transactions of the payer's chain become final.
@@ -82,7 +83,7 @@ func (a *App) postPayout(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[payoutRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[payoutRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store/transfers"
@@ -50,7 +51,7 @@ func (a *App) addAddress(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[addressRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[addressRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func (a *App) addAddress(w http.ResponseWriter, r *http.Request) error {
 	status := http.StatusOK
 	if isNew {
 		status = http.StatusCreated
-		a.log.InfoContext(r.Context(), "payout address added", "userId", user, "addressId", added.ID, "chainId", added.ChainID,
+		a.Log.InfoContext(r.Context(), "payout address added", "userId", user, "addressId", added.ID, "chainId", added.ChainID,
 			"address", added.Address, "usableFrom", added.UsableFrom.UTC())
 	}
 	web.Reply(w, r, status, viewOfAddress(added))
@@ -129,7 +130,7 @@ func (a *App) removeAddress(w http.ResponseWriter, r *http.Request) error {
 
 // replyRemoval removes the address in the path and answers with it.
 func (a *App) replyRemoval(w http.ResponseWriter, r *http.Request, removal transfers.RemovalOfAddress) error {
-	id, ok := digits(r.PathValue("address_id"))
+	id, ok := serve.Digits(r.PathValue("address_id"))
 	if !ok {
 		return web.FieldProblem("address_id", "is no number of an address: want one that the list of addresses shows")
 	}
@@ -138,7 +139,7 @@ func (a *App) replyRemoval(w http.ResponseWriter, r *http.Request, removal trans
 	if err != nil {
 		return err
 	}
-	a.log.WarnContext(r.Context(), "payout address removed", "userId", removal.UserID, "addressId", removed.ID, "chainId", removed.ChainID,
+	a.Log.WarnContext(r.Context(), "payout address removed", "userId", removal.UserID, "addressId", removed.ID, "chainId", removed.ChainID,
 		"address", removed.Address, "by", removal.By, "reason", removal.Reason)
 	web.Reply(w, r, http.StatusOK, viewOfAddress(removed))
 	return nil
@@ -149,7 +150,7 @@ func (a *App) addressOrder(r *http.Request) (operator string, user int64, err er
 	if operator, err = a.operator(r); err != nil {
 		return "", 0, err
 	}
-	user, ok := digits(r.PathValue("user_id"))
+	user, ok := serve.Digits(r.PathValue("user_id"))
 	if !ok || user == 0 {
 		return "", 0, web.FieldProblem("user_id", "is no user id: want a whole number above 0")
 	}
@@ -161,7 +162,7 @@ func (a *App) addressOrderWithReason(w http.ResponseWriter, r *http.Request) (op
 	if operator, user, err = a.addressOrder(r); err != nil {
 		return "", 0, "", err
 	}
-	body, err := web.Decode[reasonRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[reasonRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return "", 0, "", err
 	}
@@ -209,7 +210,7 @@ func (a *App) blockAddresses(w http.ResponseWriter, r *http.Request) error {
 	if err := a.transfers.store.BlockAddresses(r.Context(), user, operator, reason); err != nil {
 		return err
 	}
-	a.log.WarnContext(r.Context(), "payout addresses blocked", "userId", user, "by", operator, "reason", reason)
+	a.Log.WarnContext(r.Context(), "payout addresses blocked", "userId", user, "by", operator, "reason", reason)
 	return a.replyAddresses(w, r, user)
 }
 
@@ -233,6 +234,6 @@ func (a *App) unblockAddresses(w http.ResponseWriter, r *http.Request) error {
 	if err := a.transfers.store.LiftAddressBlock(r.Context(), user, operator, reason); err != nil {
 		return err
 	}
-	a.log.WarnContext(r.Context(), "payout addresses unblocked", "userId", user, "by", operator, "reason", reason)
+	a.Log.WarnContext(r.Context(), "payout addresses unblocked", "userId", user, "by", operator, "reason", reason)
 	return a.replyAddresses(w, r, user)
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -98,7 +99,7 @@ func callerLimits(field string, given *map[string]store.CallerLimits) (map[strin
 	}
 	for _, name := range slices.Sorted(maps.Keys(*given)) {
 		limits, at := (*given)[name], field+"."+name
-		if !callerName.MatchString(name) && name != store.AnyCaller && name != store.HooksCaller && name != store.PayoutCaller {
+		if !serve.CallerName.MatchString(name) && name != store.AnyCaller && name != store.HooksCaller && name != store.PayoutCaller {
 			return nil, web.FieldProblem(field, "has %.100q: want who posts, as email:<verified e-mail>, sub:<subject of the token>, %q or %q, or \"*\" for each that is not named; a handler posts nothing",
 				name, store.HooksCaller, store.PayoutCaller)
 		}
@@ -264,11 +265,11 @@ func (a *App) putPolicy(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	s, err := a.Submitter("submitter", r.PathValue("submitter"))
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[policyRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[policyRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -287,7 +288,7 @@ func (a *App) putPolicy(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	a.log.WarnContext(r.Context(), "policy set", telemetry.SubmitterKey, s, "operator", operator, "reason", reason)
+	a.Log.WarnContext(r.Context(), "policy set", telemetry.SubmitterKey, s, "operator", operator, "reason", reason)
 	a.advance(r.Context(), s, token)
 	return a.replySubmitter(w, r, s)
 }
@@ -311,11 +312,11 @@ func (a *App) setStatus(w http.ResponseWriter, r *http.Request, suspend bool) er
 	if err != nil {
 		return err
 	}
-	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	s, err := a.Submitter("submitter", r.PathValue("submitter"))
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[suspendRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[suspendRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -330,7 +331,7 @@ func (a *App) setStatus(w http.ResponseWriter, r *http.Request, suspend bool) er
 	if err != nil {
 		return err
 	}
-	a.log.WarnContext(r.Context(), "submitter suspended or resumed", telemetry.SubmitterKey, s, "suspended", suspend, "operator", operator, "reason", reason)
+	a.Log.WarnContext(r.Context(), "submitter suspended or resumed", telemetry.SubmitterKey, s, "suspended", suspend, "operator", operator, "reason", reason)
 	a.advance(r.Context(), s, token)
 	return a.replySubmitter(w, r, s)
 }
@@ -348,33 +349,4 @@ func (a *App) proposeResume(w http.ResponseWriter, r *http.Request, s txmanager.
 		return store.ErrNotStatus
 	}
 	return a.propose(w, r, what)
-}
-
-// policyProblems gives the code, the field and the retry time for each rule.
-var policyProblems = map[store.PolicyRule]web.Problem{
-	store.RuleValue:       {Code: policyRefused, Field: "payload.value"},
-	store.RuleTarget:      {Code: policyRefused, Field: "payload.to"},
-	store.RuleGas:         {Code: policyRefused, Field: "payload.gas"},
-	store.RuleTip:         {Code: policyRefused, Field: "payload.maxPriorityFeePerGas"},
-	store.RuleFee:         {Code: policyRefused, Field: "payload.maxFeePerGas"},
-	store.RuleCount:       {Code: policyRefused},
-	store.RuleRate:        {Code: rateLimitExceeded, RetryAfter: rateRetryAfter},
-	store.RuleDay:         {Code: dailyAmountExceeded, Field: "payload.value", RetryAfter: dayRetryAfter},
-	store.RuleFees:        {Code: dailyAmountExceeded, Field: "payload.maxFeePerGas", RetryAfter: dayRetryAfter},
-	store.RuleCallerValue: {Code: policyRefused, Field: "payload.value"},
-	store.RuleCallerCount: {Code: policyRefused},
-	store.RuleCallerRate:  {Code: rateLimitExceeded, RetryAfter: rateRetryAfter},
-	store.RuleCallerQueue: {Code: queueFull, RetryAfter: queueRetryAfter},
-	store.RuleCallerDay:   {Code: dailyAmountExceeded, Field: "payload.value", RetryAfter: dayRetryAfter},
-	store.RuleToken:       {Code: policyRefused, Field: "payload.data"},
-	store.RuleAmount:      {Code: policyRefused, Field: "payload.data"},
-	store.RuleAmountDay:   {Code: dailyAmountExceeded, Field: "payload.data", RetryAfter: dayRetryAfter},
-}
-
-// policyProblem names the exceeded limit and the member that exceeded it.
-func policyProblem(e store.PolicyError) error {
-	of := policyProblems[e.Rule]
-	p := web.NewProblem(of.Code, "%s.%s", e.Error(), storedNothing)
-	p.Field, p.RetryAfter = of.Field, of.RetryAfter
-	return p
 }

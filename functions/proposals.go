@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/web"
 )
@@ -25,8 +26,8 @@ var (
 )
 
 func (a *App) routeProposals(mux *web.Mux) {
-	a.handle(mux, "admin", "GET /admin/v1/proposals", a.listProposals)
-	a.handle(mux, "admin", "GET /admin/v1/proposals/{proposalId}", a.showProposal)
+	a.Handle(mux, "admin", "GET /admin/v1/proposals", a.listProposals)
+	a.Handle(mux, "admin", "GET /admin/v1/proposals/{proposalId}", a.showProposal)
 	a.act(mux, "POST /admin/v1/proposals/{proposalId}/approve", a.approveProposal)
 	a.act(mux, "POST /admin/v1/proposals/{proposalId}/reject", a.rejectProposal)
 }
@@ -111,7 +112,7 @@ func (a *App) propose(w http.ResponseWriter, r *http.Request, what proposed) err
 	if err != nil {
 		return err
 	}
-	a.log.WarnContext(r.Context(), "an act is proposed", "proposalId", p.ID, "act", p.Act, "operator", c.by, "reason", what.reason, "effect", p.Effect, "expiresAt", p.ExpiresAt.UTC())
+	a.Log.WarnContext(r.Context(), "an act is proposed", "proposalId", p.ID, "act", p.Act, "operator", c.by, "reason", what.reason, "effect", p.Effect, "expiresAt", p.ExpiresAt.UTC())
 	w.Header().Set("Location", "/admin/v1/proposals/"+p.ID)
 	web.Reply(w, r, http.StatusAccepted, viewOfProposal(p))
 	return nil
@@ -157,7 +158,7 @@ func (a *App) listProposals(w http.ResponseWriter, r *http.Request) error {
 	if _, err := a.operator(r); err != nil {
 		return err
 	}
-	q, err := parameters(r, "state", "after")
+	q, err := serve.Parameters(r, "state", "after")
 	if err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func (a *App) listProposals(w http.ResponseWriter, r *http.Request) error {
 	}
 	var below int64
 	if text := q["after"]; text != "" {
-		n, ok := digits(text)
+		n, ok := serve.Digits(text)
 		if !ok || n == 0 {
 			return web.FieldProblem("after", "is %.40q: want the nextAfter of the page before", text)
 		}
@@ -199,9 +200,9 @@ func (a *App) showProposal(w http.ResponseWriter, r *http.Request) error {
 }
 
 func pathProposal(r *http.Request) (string, error) {
-	id, ok := parseTxID(r.PathValue("proposalId"))
+	id, ok := serve.ParseTxID(r.PathValue("proposalId"))
 	if !ok {
-		return "", web.FieldProblem("proposalId", "is no proposalId: want the UUID that the proposal's own answer has, "+uuidForm)
+		return "", web.FieldProblem("proposalId", "is no proposalId: want the UUID that the proposal's own answer has, "+serve.UUIDForm)
 	}
 	return id, nil
 }
@@ -231,9 +232,9 @@ func (a *App) rejectProposal(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if was != store.ProposalOpen && was != store.ProposalApproved && was != store.ProposalRejected {
-		return web.NewProblem(tooLate, "the proposal is %s; nothing was changed", was)
+		return web.NewProblem(serve.TooLate, "the proposal is %s; nothing was changed", was)
 	}
-	a.log.WarnContext(r.Context(), "a proposal is rejected", "proposalId", id, "operator", operator, "reason", reason)
+	a.Log.WarnContext(r.Context(), "a proposal is rejected", "proposalId", id, "operator", operator, "reason", reason)
 	return a.replyProposal(w, r, id)
 }
 
@@ -262,7 +263,7 @@ func (a *App) approveProposal(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch verdict {
 	case store.VerdictOpen:
-		a.log.WarnContext(r.Context(), "a proposal is approved", "proposalId", id, "act", p.Act, "proposedBy", p.By, "operator", operator, "reason", reason)
+		a.Log.WarnContext(r.Context(), "a proposal is approved", "proposalId", id, "act", p.Act, "proposedBy", p.By, "operator", operator, "reason", reason)
 		if err := a.carryOut(r, p); err != nil {
 			if err := a.notCarriedOut(r, p, err); err != nil {
 				return err
@@ -287,7 +288,7 @@ func verdictProblem(verdict string, p store.Proposal, state json.RawMessage) err
 	case store.ProposalStale:
 		return web.NewProblem(proposalStale, "what the proposal stands on has changed since it was made: %s; propose it anew; nothing was changed", changedSince(p.Saw, state))
 	}
-	return web.NewProblem(tooLate, "the proposal is %s; nothing was changed", verdict)
+	return web.NewProblem(serve.TooLate, "the proposal is %s; nothing was changed", verdict)
 }
 
 // changedSince names the members that differ, with both values.
@@ -319,7 +320,7 @@ func (a *App) carryOut(r *http.Request, p store.Proposal) error {
 		return fmt.Errorf("make the call of proposal %s again: %w", p.ID, err)
 	}
 	call.Header.Set("Content-Type", "application/json")
-	a.points.At("proposal.approved")
+	a.Points.At("proposal.approved")
 	answer := &capturedResponse{header: http.Header{}}
 	a.acts.ServeHTTP(answer, call)
 	switch {
@@ -328,8 +329,8 @@ func (a *App) carryOut(r *http.Request, p store.Proposal) error {
 	case answer.status >= http.StatusBadRequest:
 		return fmt.Errorf("the call of proposal %s is answered %d: %.300s", p.ID, answer.status, answer.body.Bytes())
 	}
-	a.points.At("proposal.done")
-	a.log.WarnContext(ctx, "a proposal is carried out", "proposalId", p.ID, "act", p.Act, "proposedBy", p.By, "status", answer.status)
+	a.Points.At("proposal.done")
+	a.Log.WarnContext(ctx, "a proposal is carried out", "proposalId", p.ID, "act", p.Act, "proposedBy", p.By, "status", answer.status)
 	return a.store.FinishProposal(ctx, p.ID, answer.status, strings.TrimSpace(answer.body.String()))
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/events/pubsub"
@@ -38,10 +39,11 @@ func (a *App) openEvents() (err error) {
 			return err
 		}
 	}
+	a.Events.Endpoints, a.Events.Tasks = a.receivers, a.tasks
 	a.deliverySlots = newDeliverySlots(a.receivers)
 	a.teller = &events.Worker{
 		Book: a.store, Receivers: a.receivers, Publishers: publishers, Wake: a.tasks, Rules: leaseRules(a.config.Lease),
-		EndAfter: a.config.Tasks.DispatchDeadline / 2, Node: a.node, Log: a.log, Told: countDelivered, At: a.points.At,
+		EndAfter: a.Deadline / 2, Node: a.Node, Log: a.Log, Told: countDelivered, At: a.Points.At,
 	}
 	return nil
 }
@@ -61,7 +63,7 @@ func (a *App) webhooks(c config.Events) (map[string]txmanager.DomainEventPublish
 		}
 		var p txmanager.DomainEventPublisher = eventhook.Receiver{URL: url, Keys: keys, Timeout: c.Timeout, Client: a.services,
 			Log: func(ctx context.Context, e txmanager.Event, err error) {
-				a.log.WarnContext(ctx, "receiver not reached", "receiver", name, telemetry.TxIDKey, e.TxID, "error", err.Error())
+				a.Log.WarnContext(ctx, "receiver not reached", "receiver", name, telemetry.TxIDKey, e.TxID, "error", err.Error())
 			}}
 		if callers := c.Callers[name]; len(callers) > 0 {
 			p = events.OnlyOf(spellings(callers), p)
@@ -78,9 +80,7 @@ func (a *App) publishes() bool {
 }
 
 func (a *App) routePublish(mux *web.Mux) {
-	inner := web.NewMux()
-	a.handle(inner, "publish", "POST /internal/publish", a.publish)
-	mux.Handle("POST /internal/publish", a.internalOnly(inner))
+	a.HandleInternal(mux, "publish", "publish", a.publish)
 }
 
 type publishRequest struct {
@@ -133,27 +133,27 @@ func (t deliverySlots) acquire(ctx context.Context, receiver string) (release fu
 // part, even if the endpoint accepted nothing: another task or the sweep then tries again. Any other
 // answer makes Cloud Tasks retry the task.
 func (a *App) publish(w http.ResponseWriter, r *http.Request) error {
-	body, err := web.Decode[publishRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[publishRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
-	s, err := a.submitter("submitter", body.Submitter)
+	s, err := a.Submitter("submitter", body.Submitter)
 	if err != nil {
 		return err
 	}
 	if body.Receiver == "" {
 		return web.FieldProblem("receiver", "is required: who is to be told")
 	}
-	a.log.DebugContext(r.Context(), "task", telemetry.SubmitterKey, s, "receiver", body.Receiver, "function", "publish",
+	a.Log.DebugContext(r.Context(), "task", telemetry.SubmitterKey, s, "receiver", body.Receiver, "function", "publish",
 		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
 	release, ok := a.deliverySlots.acquire(r.Context(), body.Receiver)
 	if !ok {
-		a.log.DebugContext(r.Context(), "receiver has all its turns: the sweep comes back", telemetry.SubmitterKey, s, "receiver", body.Receiver)
+		a.Log.DebugContext(r.Context(), "receiver has all its turns: the sweep comes back", telemetry.SubmitterKey, s, "receiver", body.Receiver)
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(r.Context(), a.config.Tasks.DispatchDeadline-time.Second)
+	ctx, cancel := context.WithTimeout(r.Context(), a.Deadline-time.Second)
 	defer cancel()
 	if err := a.teller.Serve(ctx, events.Stream{Submitter: s, Receiver: body.Receiver}); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (a *App) sweepEvents(ctx context.Context, out *sweepResponse) error {
 	found, began, err := a.store.OverdueStreams(ctx, a.receivers, a.config.Sweep.Grace, a.config.Sweep.Batch)
 	out.Events = len(found)
 	var enqueued atomic.Int64
-	failed, first := makeTasks(ctx, found, func(s events.Stream) error {
+	failed, first := serve.MakeTasks(ctx, found, func(s events.Stream) error {
 		made, err := a.tasks.SweepPublish(ctx, s, began)
 		if made {
 			enqueued.Add(1)

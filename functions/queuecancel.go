@@ -3,6 +3,7 @@ package functions
 import (
 	"net/http"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -33,10 +34,10 @@ func (a *App) cancelQueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	c := store.QueueCancel{By: operator, Limit: cancelPage}
-	if c.Submitter, err = a.submitter("submitter", r.PathValue("submitter")); err != nil {
+	if c.Submitter, err = a.Submitter("submitter", r.PathValue("submitter")); err != nil {
 		return err
 	}
-	body, err := web.Decode[queueCancelRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[queueCancelRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func (a *App) cancelQueue(w http.ResponseWriter, r *http.Request) error {
 	}
 	if body.Caller != nil {
 		handler, isHandler := cutHandler(*body.Caller)
-		if c.Caller = *body.Caller; !callerName.MatchString(c.Caller) && (!isHandler || handler == "") {
+		if c.Caller = *body.Caller; !serve.CallerName.MatchString(c.Caller) && (!isHandler || handler == "") {
 			return web.FieldProblem("caller", "is %.100q: want email:<verified e-mail>, sub:<subject of the token> or handler:<name>, as the intents were stored; leave it out to cancel every caller's", c.Caller)
 		}
 	}
@@ -55,7 +56,7 @@ func (a *App) cancelQueue(w http.ResponseWriter, r *http.Request) error {
 	}
 	if out.Cancelled > 0 {
 		telemetry.Finality.Add(r.Context(), int64(out.Cancelled), telemetry.Result("cancelled"))
-		a.log.WarnContext(r.Context(), "queue cancelled", telemetry.SubmitterKey, c.Submitter, "caller", c.Caller, "number", out.Cancelled, "remaining", out.Remaining, "operator", operator, "reason", c.Reason)
+		a.Log.WarnContext(r.Context(), "queue cancelled", telemetry.SubmitterKey, c.Submitter, "caller", c.Caller, "number", out.Cancelled, "remaining", out.Remaining, "operator", operator, "reason", c.Reason)
 		a.advance(r.Context(), c.Submitter, out.Token)
 	}
 	web.Reply(w, r, http.StatusOK, queueCancelResponse{c.Submitter, out.Cancelled, out.Remaining, out.Bound, out.Payouts, out.Beside})

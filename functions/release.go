@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -52,11 +53,11 @@ func (a *App) release(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	s, err := a.Submitter("submitter", r.PathValue("submitter"))
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[releaseRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[releaseRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (a *App) release(w http.ResponseWriter, r *http.Request) error {
 	if leave.DryRun {
 		said = "a release from PROTECT was tried, and nothing changed"
 	}
-	a.log.WarnContext(r.Context(), said, telemetry.SubmitterKey, s, telemetry.NodeIDKey, a.node,
+	a.Log.WarnContext(r.Context(), said, telemetry.SubmitterKey, s, telemetry.NodeIDKey, a.Node,
 		"episode", leave.Incident, "mode", leave.Mode, "operator", operator, "reason", leave.Reason, "displaced", out.Displaced, "notOnChain", out.ReorgedFinals, "named", out.Named, "filling", out.Filling)
 	web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: s, Episode: leave.Incident, Displaced: out.Displaced,
 		NotOnChain: out.ReorgedFinals, NextNonce: out.NextNonce, Named: append([]txmanager.Naming{}, out.Named...), Filling: out.Filling, DryRun: leave.DryRun})
@@ -108,7 +109,7 @@ func (a *App) proposeRelease(w http.ResponseWriter, r *http.Request, s txmanager
 
 // dryRun reads whether a release is only simulated.
 func dryRun(r *http.Request, mode txmanager.ReleaseMode) (bool, error) {
-	q, err := parameters(r, "dryRun")
+	q, err := serve.Parameters(r, "dryRun")
 	if err != nil {
 		return false, err
 	}
@@ -131,8 +132,8 @@ func leaveOf(body releaseRequest) (txmanager.ReleaseRequest, error) {
 		return l, web.FieldProblem("episode", "is required: the number that GET /admin/v1/submitters/{submitter} shows under protect")
 	case body.Mode != txmanager.Resume && body.Mode != txmanager.Resync:
 		return l, web.FieldProblem("mode", "is %q: want resume (the view was wrong) or resync (the loss is accepted)", body.Mode)
-	case l.Reason == "" || len(l.Reason) > maxReason:
-		return l, web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
+	case l.Reason == "" || len(l.Reason) > serve.MaxReason:
+		return l, web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", serve.MaxReason)
 	case body.Mode == txmanager.Resync && body.Count == nil:
 		return l, web.FieldProblem("count", "is required for resync: the chain's count of the account at its finalized block, which you accept")
 	case body.Mode == txmanager.Resume && body.Count != nil:
@@ -155,10 +156,10 @@ func leaveOf(body releaseRequest) (txmanager.ReleaseRequest, error) {
 	l.Matching, l.Fill = body.Others != nil, body.Fill
 	named := make(map[string]uint64, len(body.Requests))
 	for n, name := range body.Requests {
-		if err := requestID("requests", name); err != nil {
+		if err := serve.RequestID("requests", name); err != nil {
 			return l, web.FieldProblem("requests", "of nonce %d: want a requestId of 1 to 128 bytes, or %q where no request here was it", n, txmanager.NoRequest)
 		}
-		if name != txmanager.NoRequest && isNone(name) {
+		if name != txmanager.NoRequest && serve.IsNone(name) {
 			return l, web.FieldProblem("requests", "of nonce %d: is %q: want %q, or a requestId; none is spelled so", n, name, txmanager.NoRequest)
 		}
 		if other, twice := named[name]; twice && name != txmanager.NoRequest {
@@ -186,8 +187,8 @@ func proofOf(body releaseRequest, l *txmanager.ReleaseRequest) error {
 	for n, how := range body.Executed {
 		_, proved := body.Hashes[n]
 		switch name := body.Requests[n]; {
-		case strings.TrimSpace(how) == "" || len(how) > maxReason:
-			return web.FieldProblem("executed", "of nonce %d: want how you know that the request was carried out, in at most %d bytes: it is kept with your name", n, maxReason)
+		case strings.TrimSpace(how) == "" || len(how) > serve.MaxReason:
+			return web.FieldProblem("executed", "of nonce %d: want how you know that the request was carried out, in at most %d bytes: it is kept with your name", n, serve.MaxReason)
 		case name == "" || name == txmanager.NoRequest:
 			return web.FieldProblem("executed", "of nonce %d: goes with the requestId that requests has for that nonce, and it has none", n)
 		case proved:
@@ -219,13 +220,13 @@ func releaseProblem(err error) error {
 	case errors.Is(err, txmanager.ErrStillReading):
 		return web.UnavailableBecause(err, err.Error()+": ask again; nothing was changed")
 	case errors.Is(err, txmanager.ErrNotLeader):
-		p := web.NewProblem(notLeader, "the submitter is being served; nothing was changed")
+		p := web.NewProblem(serve.NotLeader, "the submitter is being served; nothing was changed")
 		p.RetryAfter = notLeaderRetryAfter
 		return p
 	case errors.Is(err, txmanager.ErrDatabaseNotAccepted):
-		return web.NewProblem(tooLate, "%s; nothing was changed", txmanager.ErrDatabaseNotAccepted)
+		return web.NewProblem(serve.TooLate, "%s; nothing was changed", txmanager.ErrDatabaseNotAccepted)
 	case errors.Is(err, txmanager.ErrIncidentClosed):
-		return web.NewProblem(tooLate, "that episode is not open; nothing was changed: look at the submitter again")
+		return web.NewProblem(serve.TooLate, "that episode is not open; nothing was changed: look at the submitter again")
 	case errors.As(err, &count):
 		return web.FieldProblem("count", "is not the one to accept: %s; nothing was changed", count.Error())
 	case errors.As(err, &back):
@@ -249,13 +250,13 @@ func (a *App) acceptAuthority(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[acceptRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[acceptRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
 	reason := strings.TrimSpace(body.Reason)
-	if reason == "" || len(reason) > maxReason {
-		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
+	if reason == "" || len(reason) > serve.MaxReason {
+		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", serve.MaxReason)
 	}
 	if mustPropose(r) {
 		what := proposed{"accept", map[string]any{}, reason, "accepts this database as the authority"}
@@ -268,12 +269,12 @@ func (a *App) acceptAuthority(w http.ResponseWriter, r *http.Request) error {
 		}
 		return a.propose(w, r, what)
 	}
-	a.marks.adopt(r.Context(), a.log, operator)
+	a.Mark.Adopt(r.Context(), a.Log, operator)
 	if err := a.store.AcceptAuthority(r.Context(), operator, reason); err != nil {
 		return err
 	}
-	a.marks.accepted(r.Context(), a.log)
-	a.log.WarnContext(r.Context(), "restored database accepted", "operator", operator, "reason", reason, telemetry.NodeIDKey, a.node)
+	a.Mark.Accepted(r.Context(), a.Log)
+	a.Log.WarnContext(r.Context(), "restored database accepted", "operator", operator, "reason", reason, telemetry.NodeIDKey, a.Node)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -20,36 +20,33 @@ type sessionRequest struct {
 // the submitter. They differ in the queue that paces them and in whether they may sign.
 func (a *App) routeSession(kind txmanager.Kind) func(*web.Mux) {
 	return func(mux *web.Mux) {
-		path := "POST /internal/" + string(kind)
-		inner := web.NewMux()
-		a.handle(inner, string(kind), path, a.deliverAfter(func(w http.ResponseWriter, r *http.Request) error {
+		a.HandleInternal(mux, string(kind), string(kind), a.DeliverAfter(func(w http.ResponseWriter, r *http.Request) error {
 			return a.serveSession(w, r, kind)
 		}))
-		mux.Handle(path, a.internalOnly(inner))
 	}
 }
 
 // serveSession answers 204 when its task has done its part, even if another invocation does the work.
 // Any other answer makes Cloud Tasks retry the task.
 func (a *App) serveSession(w http.ResponseWriter, r *http.Request, kind txmanager.Kind) error {
-	body, err := web.Decode[sessionRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[sessionRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
-	s, err := a.submitter("submitter", body.Submitter)
+	s, err := a.Submitter("submitter", body.Submitter)
 	if err != nil {
 		return err
 	}
-	a.log.DebugContext(r.Context(), "task", telemetry.SubmitterKey, s, "function", kind,
+	a.Log.DebugContext(r.Context(), "task", telemetry.SubmitterKey, s, "function", kind,
 		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
-	ctx, cancel := context.WithTimeout(r.Context(), a.config.Tasks.DispatchDeadline-time.Second)
+	ctx, cancel := context.WithTimeout(r.Context(), a.Deadline-time.Second)
 	defer cancel()
 	worker, err := a.workerOf(s)
 	if err == nil {
 		err = worker.ServeSubmitter(ctx, s, kind)
 	}
 	if errors.Is(err, store.ErrUnknownSubmitter) { // a retry would not help
-		a.log.ErrorContext(ctx, "task of an unknown submitter dropped", telemetry.SubmitterKey, s, "error", err.Error())
+		a.Log.ErrorContext(ctx, "task of an unknown submitter dropped", telemetry.SubmitterKey, s, "error", err.Error())
 		err = nil
 	}
 	if err != nil {

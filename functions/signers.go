@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/remote"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -109,7 +110,7 @@ func (a *App) localKeys() (map[txmanager.Submitter]*ecdsa.PrivateKey, error) {
 // signerNamed returns the signer of that name, with its calls counted.
 func (a *App) signerNamed(name string) txmanager.Signer {
 	kind, _, _ := strings.Cut(name, ":")
-	return watchedSigner{a.signers.For(name), kind}
+	return counted.NewSigner(a.signers.For(name), kind)
 }
 
 // signerHasIt refuses a signer without a key of the account. The chain would reject its signatures,

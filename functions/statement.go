@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -19,12 +20,12 @@ const (
 )
 
 type statementRequest struct {
-	Paid      *bool    `json:"paid"`
-	TxHash    optional `json:"tx_hash"`    // the transaction that paid; only if paid
-	Then      optional `json:"then"`       // repost or refund; only if not paid
-	MaxWindow *uint64  `json:"max_window"` // only if not paid, for what a restored database may have lost
-	NotBy     []string `json:"not_by"`     // transactions with the same effect that were other payments; only if not paid
-	Reason    string   `json:"reason"`
+	Paid      *bool          `json:"paid"`
+	TxHash    serve.Optional `json:"tx_hash"`    // the transaction that paid; only if paid
+	Then      serve.Optional `json:"then"`       // repost or refund; only if not paid
+	MaxWindow *uint64        `json:"max_window"` // only if not paid, for what a restored database may have lost
+	NotBy     []string       `json:"not_by"`     // transactions with the same effect that were other payments; only if not paid
+	Reason    string         `json:"reason"`
 }
 
 // statePayout records an operator's statement about a payout for which the database has no proof, and
@@ -35,7 +36,7 @@ func (a *App) statePayout(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[statementRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[statementRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func (a *App) statePayout(w http.ResponseWriter, r *http.Request) error {
 	if err := a.store.StatePayout(r.Context(), t.ReqID, st); err != nil {
 		return err
 	}
-	a.log.WarnContext(r.Context(), "an operator states whether a payout was paid", "reqId", t.ReqID, "by", st.By, "reason", st.Reason,
+	a.Log.WarnContext(r.Context(), "an operator states whether a payout was paid", "reqId", t.ReqID, "by", st.By, "reason", st.Reason,
 		"paid", st.Paid, "txHash", st.TxHash, "refund", st.Refund, "noncesBelow", st.NoncesBelow, "notBy", st.NotBy)
 	return a.replyDriven(w, r, t.ReqID)
 }
@@ -90,11 +91,11 @@ func statementOf(body statementRequest) (st store.PayoutStatement, err error) {
 	if st.Reason, err = reasonOf(body.Reason); err != nil {
 		return st, err
 	}
-	txHash, err := body.TxHash.of("tx_hash")
+	txHash, err := body.TxHash.Of("tx_hash")
 	if err != nil {
 		return st, err
 	}
-	then, err := body.Then.of("then")
+	then, err := body.Then.Of("then")
 	if err != nil {
 		return st, err
 	}
@@ -166,7 +167,7 @@ func (a *App) withdrawStatement(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[reasonRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[reasonRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -179,7 +180,7 @@ func (a *App) withdrawStatement(w http.ResponseWriter, r *http.Request) error {
 	if err := a.store.WithdrawStatement(r.Context(), order.ReqID, order.By, order.Reason); err != nil {
 		return err
 	}
-	a.log.WarnContext(r.Context(), "an operator withdraws a statement about a payout", "reqId", order.ReqID, "by", order.By, "reason", order.Reason)
+	a.Log.WarnContext(r.Context(), "an operator withdraws a statement about a payout", "reqId", order.ReqID, "by", order.By, "reason", order.Reason)
 	return a.replyDriven(w, r, order.ReqID)
 }
 
@@ -189,9 +190,9 @@ func (a *App) replyDriven(w http.ResponseWriter, r *http.Request, reqID string) 
 	defer cancel()
 	t, err := a.transfers.coordinator.Drive(ctx, reqID)
 	if err != nil {
-		a.log.WarnContext(ctx, "a payout was not driven: the sweep will find it", "reqId", reqID, "error", err.Error())
+		a.Log.WarnContext(ctx, "a payout was not driven: the sweep will find it", "reqId", reqID, "error", err.Error())
 	} else if err := a.leaveStep(ctx, t); err != nil {
-		a.log.WarnContext(ctx, "no step task: the sweep will find the transfer", "reqId", reqID, "error", err.Error())
+		a.Log.WarnContext(ctx, "no step task: the sweep will find the transfer", "reqId", reqID, "error", err.Error())
 	}
 	out, err := a.whyPayout(r.Context(), reqID)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -27,18 +28,18 @@ var stepFailed = web.Code{Name: "STEP_FAILED", Status: http.StatusInternalServer
 // stepTransfer drives a transfer as far as possible. It answers 204 when nothing is due, or when a
 // later task or the sweep will continue. Any other answer makes Cloud Tasks retry the task.
 func (a *App) stepTransfer(w http.ResponseWriter, r *http.Request) error {
-	body, err := web.Decode[stepRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[stepRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
-	a.log.DebugContext(r.Context(), "task", "reqId", body.ReqID, "function", "transfer",
+	a.Log.DebugContext(r.Context(), "task", "reqId", body.ReqID, "function", "transfer",
 		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
 	err = a.step(r.Context(), body.ReqID)
 	switch {
 	case err != nil && !body.Swept:
 		return &web.Problem{Code: stepFailed, Detail: "the transfer's state is in doubt: the task comes again", Cause: err}
 	case err != nil:
-		a.log.ErrorContext(r.Context(), "a sweep's step failed: the next sweep tries again", "reqId", body.ReqID, "error", err.Error())
+		a.Log.ErrorContext(r.Context(), "a sweep's step failed: the next sweep tries again", "reqId", body.ReqID, "error", err.Error())
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
@@ -47,20 +48,20 @@ func (a *App) stepTransfer(w http.ResponseWriter, r *http.Request) error {
 // step drives a transfer and enqueues its next step. It returns an error if no task or sweep is known
 // to continue it.
 func (a *App) step(ctx context.Context, reqID string) error {
-	ctx, cancel := context.WithTimeout(ctx, a.config.Tasks.DispatchDeadline-time.Second)
+	ctx, cancel := context.WithTimeout(ctx, a.Deadline-time.Second)
 	defer cancel()
 	t, err := a.transfers.coordinator.Drive(ctx, reqID)
 	switch {
 	case errors.Is(err, transfer.ErrNotFound): // a retry would not help
-		a.log.ErrorContext(ctx, "task of an unknown transfer dropped", "reqId", reqID)
+		a.Log.ErrorContext(ctx, "task of an unknown transfer dropped", "reqId", reqID)
 		return nil
 	case errors.Is(err, transfer.ErrForeign): // the sweep continues it once the database is accepted
-		a.log.ErrorContext(ctx, "nothing is driven in a restored database before it is accepted", "reqId", reqID)
+		a.Log.ErrorContext(ctx, "nothing is driven in a restored database before it is accepted", "reqId", reqID)
 		return nil
 	case err != nil:
 		return err
 	}
-	a.points.At("transfer.driven")
+	a.Points.At("transfer.driven")
 	return a.leaveStep(ctx, t)
 }
 
@@ -96,7 +97,7 @@ func (a *App) sweepTransfers(ctx context.Context, out *sweepResponse) error {
 			began = now
 		}
 		if len(found) > 0 {
-			a.points.At("transfer.swept")
+			a.Points.At("transfer.swept")
 		}
 		out.Transfers += len(found)
 		failures = append(failures, a.sweepSteps(ctx, out, found, began))
@@ -110,7 +111,7 @@ func (a *App) sweepTransfers(ctx context.Context, out *sweepResponse) error {
 // sweepSteps enqueues a step for each transfer, and returns an error that counts the failures.
 func (a *App) sweepSteps(ctx context.Context, out *sweepResponse, found []transfers.Due, began time.Time) error {
 	var enqueued atomic.Int64
-	failed, first := makeTasks(ctx, found, func(d transfers.Due) error {
+	failed, first := serve.MakeTasks(ctx, found, func(d transfers.Due) error {
 		made, err := a.tasks.SweepTransfer(ctx, d.ReqID, began)
 		if made {
 			enqueued.Add(1)
@@ -137,7 +138,7 @@ func (a *App) alarm(ctx context.Context) error {
 	}
 	busy, busyErr := a.transfers.store.Busy(ctx, time.Minute, a.config.Transfer.UnusualPerMinute, maxAlarms)
 	for _, b := range busy {
-		a.log.WarnContext(ctx, "unusually many transfers of one user in a minute: find out whether that is the user",
+		a.Log.WarnContext(ctx, "unusually many transfers of one user in a minute: find out whether that is the user",
 			"alert", "MON-004", "userId", b.UserID, "transfers", b.Transfers, "usual", a.config.Transfer.UnusualPerMinute)
 	}
 	return errors.Join(err, busyErr)
@@ -146,12 +147,12 @@ func (a *App) alarm(ctx context.Context) error {
 func (a *App) tellLate(ctx context.Context, alert string, state transfer.State, what string, late transfers.Late) {
 	telemetry.TransferStuck.Record(ctx, int64(late.Longest/time.Second), telemetry.State(state.String()))
 	for _, t := range late.Newest {
-		a.log.Log(ctx, telemetry.LevelCritical, what+": look at GET /admin/v1/transfers/{req_id}/why",
+		a.Log.Log(ctx, telemetry.LevelCritical, what+": look at GET /admin/v1/transfers/{req_id}/why",
 			"alert", alert, "reqId", t.ReqID, "transferId", t.ID, "state", state.String(), "inState", t.InState().Round(time.Second).String(),
 			"failures", t.Failures, "nextAttemptAt", t.NextAttemptAt, "unknown", cmp.Or(t.LastUnknown, "nobody has answered yet"))
 	}
 	if more := late.Count - len(late.Newest); more > 0 {
-		a.log.Log(ctx, telemetry.LevelCritical, what+": more transfers, which came before those that are named",
+		a.Log.Log(ctx, telemetry.LevelCritical, what+": more transfers, which came before those that are named",
 			"alert", alert, "state", state.String(), "more", more, "longest", late.Longest.Round(time.Second).String())
 	}
 }

@@ -1,7 +1,6 @@
 package functions
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,14 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
 func (a *App) routeSweep(mux *web.Mux) {
-	inner := web.NewMux()
-	a.handle(inner, "sweep", "POST /internal/sweep", a.sweep)
-	mux.Handle("POST /internal/sweep", a.internalOnly(inner))
+	a.HandleInternal(mux, "sweep", "sweep", a.sweep)
 }
 
 type sweepResponse struct {
@@ -33,7 +31,7 @@ type sweepResponse struct {
 // are reported.
 func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 	var out sweepResponse
-	marked := a.within(r.Context(), 6, a.sweepMark)
+	marked := a.within(r.Context(), 6, func(ctx context.Context) error { a.Mark.Sweep(ctx, a.Log); return nil })
 	began, failures := a.sweepOverdue(r.Context(), &out)
 	failures = append(failures, marked)
 	if !began.IsZero() {
@@ -50,7 +48,7 @@ func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if out != (sweepResponse{}) {
-		a.log.InfoContext(r.Context(), "sweep found work without a task", "overdue", out.Overdue,
+		a.Log.InfoContext(r.Context(), "sweep found work without a task", "overdue", out.Overdue,
 			"protected", out.Protected, "reorged", out.Reorged, "transfers", out.Transfers, "events", out.Events, "enqueued", out.Enqueued)
 	}
 	web.Reply(w, r, http.StatusOK, out)
@@ -59,7 +57,7 @@ func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 
 // within runs one part of the sweep with 1/share of the sweep's time.
 func (a *App) within(ctx context.Context, share time.Duration, part func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, a.config.Tasks.DispatchDeadline/share)
+	ctx, cancel := context.WithTimeout(ctx, a.Deadline/share)
 	defer cancel()
 	return part(ctx)
 }
@@ -68,7 +66,7 @@ func (a *App) within(ctx context.Context, share time.Duration, part func(context
 // time is used. The next sweep handles a submitter whose task was not made or failed. It returns the
 // database's time at its start, whose minute names the sweep's tasks.
 func (a *App) sweepOverdue(ctx context.Context, out *sweepResponse) (began time.Time, failures []error) {
-	half, cancel := context.WithTimeout(ctx, a.config.Tasks.DispatchDeadline/2)
+	half, cancel := context.WithTimeout(ctx, a.Deadline/2)
 	defer cancel()
 	for half.Err() == nil {
 		found, now, err := a.store.Overdue(ctx, a.config.Sweep.Grace, a.config.Sweep.Batch, began)
@@ -79,7 +77,7 @@ func (a *App) sweepOverdue(ctx context.Context, out *sweepResponse) (began time.
 			began = now
 		}
 		if len(found) > 0 {
-			a.points.At("sweep.found")
+			a.Points.At("sweep.found")
 		}
 		out.Overdue += len(found)
 		failures = append(failures, a.sweepTasks(half, out, found, txmanager.KindAdvance, began))
@@ -167,7 +165,7 @@ func (a *App) sweepReorgedOf(ctx context.Context, chain *servedChain, out *sweep
 // sweepTasks enqueues a task for each submitter, and returns an error that counts the failures.
 func (a *App) sweepTasks(ctx context.Context, out *sweepResponse, found []txmanager.Submitter, kind txmanager.Kind, began time.Time) error {
 	var enqueued atomic.Int64
-	failed, first := makeTasks(ctx, found, func(s txmanager.Submitter) error {
+	failed, first := serve.MakeTasks(ctx, found, func(s txmanager.Submitter) error {
 		made, err := a.tasks.Sweep(ctx, s, kind, began)
 		if made {
 			enqueued.Add(1)
@@ -179,34 +177,4 @@ func (a *App) sweepTasks(ctx context.Context, out *sweepResponse, found []txmana
 		return fmt.Errorf("no %s task for %d of %d submitters: %w", kind, failed, len(found), first)
 	}
 	return nil
-}
-
-// tasksAtOnce bounds the concurrent CreateTask calls of one request.
-const tasksAtOnce = 16
-
-// makeTasks calls one for each element, several at once. It continues after a failure and starts no
-// further call once ctx has ended. It returns how many elements got no task, and the first error.
-func makeTasks[T any](ctx context.Context, found []T, one func(T) error) (failed int, first error) {
-	var (
-		group sync.WaitGroup
-		next  atomic.Int64
-		mu    sync.Mutex
-	)
-	for range min(tasksAtOnce, len(found)) {
-		group.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(found); i = int(next.Add(1)) - 1 {
-				err := ctx.Err()
-				if err == nil {
-					err = one(found[i])
-				}
-				if err != nil {
-					mu.Lock()
-					failed, first = failed+1, cmp.Or(first, err)
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	group.Wait()
-	return failed, first
 }

@@ -13,31 +13,35 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
 func (a *App) routeTransfer(mux *web.Mux) {
-	a.handleTransfer(mux, "transfer", "POST /api/v1/internal_transfer", a.deliverAfter(a.postTransfer))
+	a.handleTransfer(mux, "transfer", "POST /api/v1/internal_transfer", a.DeliverAfter(a.postTransfer))
 	a.handleTransfer(mux, "transfer", "GET /api/v1/internal_transfer/{req_id}", a.getTransfer)
 	a.handleTransfer(mux, "transfer", "GET /api/v1/internal_transfer", a.listTransfers)
-	a.handleTransfer(mux, "transfer", "POST /api/v1/payout", a.deliverAfter(a.postPayout))
+	a.handleTransfer(mux, "transfer", "POST /api/v1/payout", a.DeliverAfter(a.postPayout))
 	a.handleTransfer(mux, "transfer", "POST /api/v1/payout_address", a.addAddress)
 	a.handleTransfer(mux, "transfer", "GET /api/v1/payout_address", a.listAddresses)
 	a.handleTransfer(mux, "transfer", "DELETE /api/v1/payout_address/{address_id}", a.removeAddress)
-	inner := web.NewMux()
-	a.handleTransfer(inner, "transfer", "POST /internal/transfer", a.deliverAfter(a.stepTransfer))
-	mux.Handle("POST /internal/transfer", a.internalOnly(inner))
+	a.HandleInternal(mux, "transfer", "transfer", withTransferProblems(a.DeliverAfter(a.stepTransfer)))
 }
 
-// handleTransfer is [App.handle] for functions that answer with the errors of transfers.
-func (a *App) handleTransfer(mux *web.Mux, name, pattern string, h func(http.ResponseWriter, *http.Request) error) {
-	a.handle(mux, name, pattern, func(w http.ResponseWriter, r *http.Request) error {
+// handleTransfer is [serve.Base.Handle] for functions that answer with the errors of transfers.
+func (a *App) handleTransfer(mux *web.Mux, name, pattern string, h serve.Handler) {
+	a.Handle(mux, name, pattern, withTransferProblems(h))
+}
+
+// withTransferProblems answers with the errors of transfers.
+func withTransferProblems(h serve.Handler) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := h(w, r); err != nil {
 			web.Fail(w, r, transferProblem(err))
 		}
 		return nil
-	})
+	}
 }
 
 type transferRequest struct {
@@ -57,7 +61,7 @@ func (a *App) postTransfer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[transferRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[transferRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -99,7 +103,7 @@ func cidOf(r *http.Request, inBody *string) (string, error) {
 			return "", checkCID(cid)
 		}
 	}
-	cid, err := keyOf(r, "cid", cid)
+	cid, err := serve.KeyOf(r, "cid", cid)
 	if err != nil || cid == "" {
 		return "", err
 	}
@@ -135,7 +139,7 @@ func (a *App) user(r *http.Request) (int64, error) {
 		return 0, &web.Problem{Code: web.Unauthorized, Detail: reason, Cause: fmt.Errorf("subject %.40q", id.Subject),
 			Header: http.Header{"Www-Authenticate": {`Bearer error="invalid_token", error_description="` + reason + `"`}}}
 	}
-	return user, a.atWork.Enter(r, "user "+id.Subject)
+	return user, a.AtWork.Enter(r, "user "+id.Subject)
 }
 
 // driveWithin is how long a request drives its transfer. After that it answers PENDING, and a task
@@ -149,7 +153,7 @@ func (a *App) submit(w http.ResponseWriter, r *http.Request, req transfer.Reques
 	defer cancel()
 	ctx, cancel := context.WithTimeout(detached, driveWithin)
 	defer cancel()
-	a.points.At("transfer.received")
+	a.Points.At("transfer.received")
 	created, err := a.transfers.coordinator.Submit(ctx, req, a.transfers.terms)
 	if hindrance != nil && errors.Is(err, transfer.ErrMoved) {
 		return hindrance
@@ -157,11 +161,11 @@ func (a *App) submit(w http.ResponseWriter, r *http.Request, req transfer.Reques
 	if err != nil {
 		return notCreated(req.ReqID, err)
 	}
-	a.points.At("transfer.driven")
+	a.Points.At("transfer.driven")
 	if err := a.leaveStep(r.Context(), created.Transfer); err != nil {
-		a.log.WarnContext(ctx, "no step task: the sweep will find the transfer", "reqId", created.ReqID, "error", err.Error())
+		a.Log.WarnContext(ctx, "no step task: the sweep will find the transfer", "reqId", created.ReqID, "error", err.Error())
 	}
-	a.points.At("transfer.enqueued")
+	a.Points.At("transfer.enqueued")
 	return answerTransfer(w, r, created)
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
 )
@@ -14,10 +15,10 @@ import (
 // routeTransferAdmin serves the operators' calls about transfers, as the function admin.
 func (a *App) routeTransferAdmin(mux *web.Mux) {
 	a.handleTransfer(mux, "admin", "GET /admin/v1/transfers/{req_id}/why", a.why)
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/cancel", a.deliverAfter(a.cancelTransfer))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/resolve", a.deliverAfter(a.resolveTransfer))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", a.deliverAfter(a.statePayout))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.deliverAfter(a.withdrawStatement))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/cancel", a.DeliverAfter(a.cancelTransfer))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/resolve", a.DeliverAfter(a.resolveTransfer))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", a.DeliverAfter(a.statePayout))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.DeliverAfter(a.withdrawStatement))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/acknowledge", a.acknowledge)
 	a.handleTransfer(mux, "admin", "GET /admin/v1/users/{user_id}/payout_addresses", a.showAddresses)
 	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove", a.dropAddress)
@@ -39,7 +40,7 @@ func (a *App) cancelTransfer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[reasonRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[reasonRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -50,21 +51,21 @@ func (a *App) cancelTransfer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	a.log.WarnContext(r.Context(), "transfer cancelled by an operator", "reqId", t.ReqID, "by", order.By, "reason", order.Reason)
+	a.Log.WarnContext(r.Context(), "transfer cancelled by an operator", "reqId", t.ReqID, "by", order.By, "reason", order.Reason)
 	web.Reply(w, r, http.StatusOK, viewOf(t))
 	return nil
 }
 
 type resolveRequest struct {
-	Op      transfer.Op `json:"op"`
-	Reason  string      `json:"reason"`
-	Outcome optional    `json:"outcome"` // applied or not_applied, for a call that the core has forgotten
-	Line    uint64      `json:"line"`    // line of the core's journal that proves it; 0: a check of conservation proves it
+	Op      transfer.Op    `json:"op"`
+	Reason  string         `json:"reason"`
+	Outcome serve.Optional `json:"outcome"` // applied or not_applied, for a call that the core has forgotten
+	Line    uint64         `json:"line"`    // line of the core's journal that proves it; 0: a check of conservation proves it
 }
 
 // word returns what the operator states about a forgotten call, or nil.
 func (b resolveRequest) word() (*transfer.Word, error) {
-	outcome, err := b.Outcome.of("outcome")
+	outcome, err := b.Outcome.Of("outcome")
 	switch {
 	case err != nil:
 		return nil, err
@@ -88,7 +89,7 @@ func (a *App) resolveTransfer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[resolveRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[resolveRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (a *App) resolveTransfer(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if err := a.leaveStep(r.Context(), t); err != nil {
-		a.log.WarnContext(r.Context(), "no step task: the sweep will find the transfer", "reqId", t.ReqID, "error", err.Error())
+		a.Log.WarnContext(r.Context(), "no step task: the sweep will find the transfer", "reqId", t.ReqID, "error", err.Error())
 	}
 	web.Reply(w, r, http.StatusOK, viewOf(t))
 	return nil
@@ -135,7 +136,7 @@ func (a *App) acknowledge(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[acknowledgeRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[acknowledgeRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func (a *App) acknowledge(w http.ResponseWriter, r *http.Request) error {
 	if err := a.transfers.store.Acknowledge(r.Context(), order, until); err != nil {
 		return err
 	}
-	a.log.WarnContext(r.Context(), "alert of a transfer acknowledged", "reqId", order.ReqID, "by", order.By, "why", order.Reason, "until", until.UTC())
+	a.Log.WarnContext(r.Context(), "alert of a transfer acknowledged", "reqId", order.ReqID, "by", order.By, "why", order.Reason, "until", until.UTC())
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
@@ -166,8 +167,8 @@ func (a *App) transferOrder(r *http.Request) (o transfer.Order, err error) {
 // reasonOf checks an operator's reason.
 func reasonOf(text string) (string, error) {
 	reason := strings.TrimSpace(text)
-	if reason == "" || len(reason) > maxReason {
-		return "", web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
+	if reason == "" || len(reason) > serve.MaxReason {
+		return "", web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", serve.MaxReason)
 	}
 	return reason, nil
 }

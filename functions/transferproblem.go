@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store"
 	checks "github.com/fencepost/fencepost/shared/store/conservation"
@@ -98,7 +99,7 @@ func transferProblem(err error) *web.Problem {
 	}
 	switch {
 	case store.IsMoving(err), store.IsProposalGone(err), errors.Is(err, store.ErrTooManyProposals):
-		return problem(err).(*web.Problem)
+		return serve.Problem(err).(*web.Problem)
 	case errors.Is(err, transfer.ErrNotFound):
 		return web.NewProblem(web.NotFound, "no such transfer")
 	case errors.Is(err, transfer.ErrCIDConflict):
@@ -114,9 +115,9 @@ func transferProblem(err error) *web.Problem {
 	case errors.Is(err, transfer.ErrMoved):
 		return systemBecause(err, time.Second, "what was in the way is over; nothing was stored: try again")
 	case errors.Is(err, transfer.ErrTooLate):
-		return web.NewProblem(tooLate, "only a transfer in INIT can be cancelled, and this one has begun; nothing was changed")
+		return web.NewProblem(serve.TooLate, "only a transfer in INIT can be cancelled, and this one has begun; nothing was changed")
 	case errors.Is(err, transfer.ErrRestored):
-		return web.NewProblem(tooLate, "the database was restored after this transfer was accepted, so it may have gone on: it is driven to its end; nothing was changed")
+		return web.NewProblem(serve.TooLate, "the database was restored after this transfer was accepted, so it may have gone on: it is driven to its end; nothing was changed")
 	case errors.Is(err, transfer.ErrNothingToResolve):
 		return web.NewProblem(nothingToResolve, "the transfer does not wait for the answer to that operation; nothing was changed: GET …/why tells what it waits for")
 	case errors.Is(err, store.ErrStatementStands):
@@ -134,7 +135,7 @@ func transferProblem(err error) *web.Problem {
 	case errors.Is(err, checks.ErrNoFinding):
 		return web.NewProblem(web.NotFound, "no finding BALANCE_DIFFERS of that number stands: GET /admin/v1/conservation shows those that do")
 	case errors.Is(err, checks.ErrAdjusted):
-		return web.NewProblem(tooLate, "the finding has its adjustment; nothing was moved: POST /admin/v1/conservation/check tells whether it still differs")
+		return web.NewProblem(serve.TooLate, "the finding has its adjustment; nothing was moved: POST /admin/v1/conservation/check tells whether it still differs")
 	case errors.Is(err, checks.ErrMoved):
 		return web.NewProblem(accountMoved, "the account does not hold what the last check saw; nothing was moved: POST /admin/v1/conservation/check, then adjust again")
 	case errors.Is(err, checks.ErrOutOfRange):
@@ -149,13 +150,13 @@ func transferProblem(err error) *web.Problem {
 	case errors.Is(err, transfers.ErrNoAddress):
 		return web.NewProblem(web.NotFound, "no such address; GET /api/v1/payout_address lists yours")
 	case errors.Is(err, transfers.ErrNotBlocked):
-		return web.NewProblem(tooLate, "no block of the user's addresses is open; nothing was changed")
+		return web.NewProblem(serve.TooLate, "no block of the user's addresses is open; nothing was changed")
 	case errors.Is(err, transfers.ErrNothingToAcknowledge):
-		return web.NewProblem(tooLate, "only a transfer in TARGET_PENDING or COMPENSATING has an alert to acknowledge; nothing was recorded")
+		return web.NewProblem(serve.TooLate, "only a transfer in TARGET_PENDING or COMPENSATING has an alert to acknowledge; nothing was recorded")
 	case errors.Is(err, transfers.ErrUntil):
 		return web.FieldProblem("until", "is over, or more than 30 days ahead; want a time in between")
 	case errors.Is(err, transfers.ErrNotHalted):
-		return web.NewProblem(tooLate, "no halt of that number is open; nothing was changed")
+		return web.NewProblem(serve.TooLate, "no halt of that number is open; nothing was changed")
 	}
 	return systemBecause(err, time.Second, "the service cannot answer at the moment; try again")
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -23,9 +24,9 @@ const (
 )
 
 type untouchedRequest struct {
-	Reason string   `json:"reason"`
-	Limit  *int     `json:"limit"`
-	After  optional `json:"after"`
+	Reason string         `json:"reason"`
+	Limit  *int           `json:"limit"`
+	After  serve.Optional `json:"after"`
 }
 
 type untouchedLeft struct {
@@ -47,23 +48,23 @@ func (a *App) releaseUntouched(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[untouchedRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[untouchedRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
 	reason, limit, after := strings.TrimSpace(body.Reason), untouchedPage, txmanager.Submitter("")
 	switch {
-	case reason == "" || len(reason) > maxReason:
-		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
+	case reason == "" || len(reason) > serve.MaxReason:
+		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", serve.MaxReason)
 	case body.Limit != nil && (*body.Limit < 1 || *body.Limit > maxUntouched):
 		return web.FieldProblem("limit", "is %d: want 1 to %d submitters", *body.Limit, maxUntouched)
 	case body.Limit != nil:
 		limit = *body.Limit
 	}
-	if text, err := body.After.of("after"); err != nil {
+	if text, err := body.After.Of("after"); err != nil {
 		return err
 	} else if text != "" {
-		if after, err = a.submitter("after", text); err != nil {
+		if after, err = a.Submitter("after", text); err != nil {
 			return err
 		}
 	}
@@ -82,8 +83,8 @@ func (a *App) releaseUntouched(w http.ResponseWriter, r *http.Request) error {
 	if out.Remaining, err = a.store.CountMoved(r.Context()); err != nil {
 		return err
 	}
-	a.log.WarnContext(r.Context(), "released from PROTECT after a planned move", "operator", operator, "reason", reason,
-		"released", out.Released, "left", len(out.Left), "remaining", out.Remaining, telemetry.NodeIDKey, a.node)
+	a.Log.WarnContext(r.Context(), "released from PROTECT after a planned move", "operator", operator, "reason", reason,
+		"released", out.Released, "left", len(out.Left), "remaining", out.Remaining, telemetry.NodeIDKey, a.Node)
 	web.Reply(w, r, http.StatusOK, out)
 	return nil
 }
@@ -128,9 +129,9 @@ func (a *App) whyLeft(ctx context.Context, s txmanager.Submitter, err error) str
 	if used, ok := errors.AsType[txmanager.AccountUsedError](err); ok {
 		return used.Error() + ": release it by itself"
 	}
-	if p, ok := errors.AsType[*web.Problem](problem(releaseProblem(err))); ok {
+	if p, ok := errors.AsType[*web.Problem](serve.Problem(releaseProblem(err))); ok {
 		return p.Detail
 	}
-	a.log.WarnContext(ctx, "a submitter was not released after a planned move", telemetry.SubmitterKey, s, "error", err.Error())
+	a.Log.WarnContext(ctx, "a submitter was not released after a planned move", telemetry.SubmitterKey, s, "error", err.Error())
 	return "it could not be released now: ask again"
 }

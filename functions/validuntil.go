@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -12,8 +13,8 @@ import (
 var timestamp = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
 // validUntil returns the time of the field; nil if the body omits it.
-func validUntil(field optional) (*time.Time, error) {
-	text, err := field.of("validUntil")
+func validUntil(field serve.Optional) (*time.Time, error) {
+	text, err := field.Of("validUntil")
 	if err != nil || text == "" {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -25,7 +26,7 @@ func TestLeasesAreCounted(t *testing.T) {
 	db := storetest.NewWith(t, lease.Rules{Duration: 100 * time.Millisecond, ClockSkewAllowance: time.Millisecond})
 	s := txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
 	db.Register(t, s, 1)
-	book := functions.Watched(db.Store)
+	book := counted.Store{Store: db.Store}
 	take := func(owner string) txmanager.Acquired {
 		t.Helper()
 		taken, err := book.Acquire(t.Context(), s, owner, true)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -30,7 +31,7 @@ func (a *App) WithNonce(ctx context.Context, s txmanager.Submitter, request, han
 	if !slices.Contains(a.handlerNames, handler) {
 		return "", fmt.Errorf("%s: %w", handler, ErrNoHandler)
 	}
-	if err := newRequestID("requestId", request); err != nil {
+	if err := serve.NewRequestID("requestId", request); err != nil {
 		return "", err
 	}
 	payload, err := json.Marshal(input)
@@ -45,14 +46,14 @@ func (a *App) WithNonce(ctx context.Context, s txmanager.Submitter, request, han
 		return "", fmt.Errorf("make a txId: %w", err)
 	}
 	in := store.Intent{
-		TxID: id.String(), Submitter: s, RequestID: request, Caller: handlerCaller + handler,
+		TxID: id.String(), Submitter: s, RequestID: request, Caller: store.HandlerCaller + handler,
 		Payload: payload, Handler: handler, Fingerprint: txmanager.Fingerprint(handler, payload),
-		Refused: unprintable("requestId", request),
+		Refused: serve.Unprintable("requestId", request),
 	}
-	if err := a.marks.compare(ctx, a.log); err != nil {
+	if err := a.Mark.Compare(ctx, a.Log); err != nil {
 		return "", err
 	}
-	ctx, deliver := a.collectEvents(ctx)
+	ctx, deliver := a.CollectEvents(ctx)
 	defer deliver()
 	accepted, err := a.watched().Create(ctx, in, a.config.Queue.MaxPerSubmitter)
 	if err != nil {
@@ -60,7 +61,7 @@ func (a *App) WithNonce(ctx context.Context, s txmanager.Submitter, request, han
 	}
 	if accepted.Queued {
 		if err := a.tasks.EnqueueAdvance(context.WithoutCancel(ctx), s, accepted.Token); err != nil {
-			a.log.WarnContext(ctx, "no advance task: the sweep will find the intent",
+			a.Log.WarnContext(ctx, "no advance task: the sweep will find the intent",
 				telemetry.SubmitterKey, s, telemetry.TxIDKey, accepted.TxID, "error", err.Error())
 		}
 	}

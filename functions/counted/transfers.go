@@ -1,4 +1,4 @@
-package functions
+package counted
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// countingTransfers is the store of transfers. It counts each state that a write of this process has
+// Transfers is the store of transfers. It counts each state that a write of this process has
 // put a transfer into. A write whose answer was lost is not counted.
-type countingTransfers struct{ *transfers.Store }
+type Transfers struct{ *transfers.Store }
 
 func count(ctx context.Context, states ...transfer.State) {
 	for _, s := range states {
@@ -20,7 +20,7 @@ func count(ctx context.Context, states ...transfer.State) {
 }
 
 // Create implements [transfer.Book].
-func (c countingTransfers) Create(ctx context.Context, r transfer.Request, terms transfer.Terms) (transfer.Created, error) {
+func (c Transfers) Create(ctx context.Context, r transfer.Request, terms transfer.Terms) (transfer.Created, error) {
 	created, err := c.Store.Create(ctx, r, terms)
 	if err == nil && created.New {
 		count(ctx, transfer.Init)
@@ -29,7 +29,7 @@ func (c countingTransfers) Create(ctx context.Context, r transfer.Request, terms
 }
 
 // Start implements [transfer.Book].
-func (c countingTransfers) Start(ctx context.Context, reqID string, initTimeout time.Duration) (transfer.Moved, error) {
+func (c Transfers) Start(ctx context.Context, reqID string, initTimeout time.Duration) (transfer.Moved, error) {
 	moved, err := c.Store.Start(ctx, reqID, initTimeout)
 	switch {
 	case err != nil || !moved.Done:
@@ -42,7 +42,7 @@ func (c countingTransfers) Start(ctx context.Context, reqID string, initTimeout 
 }
 
 // Move implements [transfer.Book].
-func (c countingTransfers) Move(ctx context.Context, m transfer.Move) (transfer.Moved, error) {
+func (c Transfers) Move(ctx context.Context, m transfer.Move) (transfer.Moved, error) {
 	moved, err := c.Store.Move(ctx, m)
 	if err == nil && moved.Done {
 		count(ctx, m.Path[1:]...)
@@ -51,7 +51,7 @@ func (c countingTransfers) Move(ctx context.Context, m transfer.Move) (transfer.
 }
 
 // Postpone implements [transfer.Book].
-func (c countingTransfers) Postpone(ctx context.Context, p transfer.Postponement) (transfer.Moved, error) {
+func (c Transfers) Postpone(ctx context.Context, p transfer.Postponement) (transfer.Moved, error) {
 	moved, err := c.Store.Postpone(ctx, p)
 	if err == nil && moved.Done && p.State == transfer.Compensating {
 		telemetry.RefundFailures.Add(ctx, 1)
@@ -60,7 +60,7 @@ func (c countingTransfers) Postpone(ctx context.Context, p transfer.Postponement
 }
 
 // Cancel implements [transfer.Orders].
-func (c countingTransfers) Cancel(ctx context.Context, o transfer.Order) (transfer.Moved, error) {
+func (c Transfers) Cancel(ctx context.Context, o transfer.Order) (transfer.Moved, error) {
 	moved, err := c.Store.Cancel(ctx, o)
 	if err == nil && moved.Done {
 		count(ctx, transfer.Failed)

@@ -1,15 +1,15 @@
-package functions
+package serve
 
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/mark"
-	"github.com/fencepost/fencepost/shared/mark/gcs"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/web"
@@ -21,10 +21,9 @@ const compareEvery = time.Minute
 // compareTimeout bounds one comparison, the storage's and the database's time together.
 const compareTimeout = 10 * time.Second
 
-// marks compares the database with the high-water mark stored outside it. A nil value does nothing.
-type marks struct {
+// Mark compares the database with the high-water mark stored outside it. A nil value does nothing.
+type Mark struct {
 	keeper mark.Keeper
-	object *gcs.Object
 	adopts func(context.Context, mark.Seen, string) error
 
 	compared atomic.Bool // the first comparison has finished
@@ -32,32 +31,28 @@ type marks struct {
 	next     time.Time // by the monotonic clock
 }
 
-func (a *App) openMark(ctx context.Context) error {
-	c := a.config.Authority
-	if !c.Mark {
+// NewMark returns the mark that object holds, of the database in store.
+func NewMark(object mark.Object, store *store.Store) *Mark {
+	return &Mark{keeper: mark.Keeper{Object: object, Book: store}, adopts: store.AdoptMark}
+}
+
+// Close closes the object, if that has a connection.
+func (m *Mark) Close() error {
+	if m == nil {
 		return nil
 	}
-	object, err := gcs.Open(ctx, c.Bucket, mark.ObjectName, c.Endpoint)
-	if err != nil {
-		return err
+	if c, ok := m.keeper.Object.(io.Closer); ok {
+		return c.Close()
 	}
-	a.marks = &marks{keeper: mark.Keeper{Object: object, Book: a.store}, object: object, adopts: a.store.AdoptMark}
 	return nil
 }
 
-func (m *marks) close() error {
-	if m == nil || m.object == nil {
-		return nil
-	}
-	return m.object.Close()
-}
-
-// compare compares before the first request that reads a row, and then once a minute. Requests that
+// Compare compares before the first request that reads a row, and then once a minute. Requests that
 // arrive during the first comparison wait for it. Later one request compares, and the others use the
 // last result. When it returns, a foreign database has been marked as not the authority, and its own
 // rows say so to every reader. An unreadable mark stops no request. A database that did not answer
 // fails the request.
-func (m *marks) compare(ctx context.Context, log *slog.Logger) error {
+func (m *Mark) Compare(ctx context.Context, log *slog.Logger) error {
 	if m == nil {
 		return nil
 	}
@@ -89,7 +84,7 @@ func isConclusive(err error) bool {
 	return errors.Is(err, mark.ErrForeign) || errors.Is(err, mark.ErrGone) || errors.Is(err, mark.ErrNone) || errors.Is(err, mark.ErrUnread)
 }
 
-func (m *marks) logResult(ctx context.Context, log *slog.Logger, err error) {
+func (m *Mark) logResult(ctx context.Context, log *slog.Logger, err error) {
 	switch {
 	case errors.Is(err, mark.ErrForeign):
 		log.Log(ctx, telemetry.LevelCritical, "PROTECT on every submitter: the database does not hold the mark outside it, until an operator accepts it",
@@ -99,12 +94,12 @@ func (m *marks) logResult(ctx context.Context, log *slog.Logger, err error) {
 	}
 }
 
-// sweepMark writes the next mark. If the storage does not answer, a gauge shows it and nothing stops.
-func (a *App) sweepMark(ctx context.Context) error {
-	if a.marks == nil {
-		return nil
+// Sweep writes the next mark. If the storage does not answer, a gauge shows it and nothing stops.
+func (m *Mark) Sweep(ctx context.Context, log *slog.Logger) {
+	if m == nil {
+		return
 	}
-	err := a.marks.keeper.Advance(ctx, store.MarkOfSweep)
+	err := m.keeper.Advance(ctx, store.MarkOfSweep)
 	if store.IsMoving(err) { // during a move the last mark stays; it was read
 		err = nil
 	}
@@ -113,17 +108,16 @@ func (a *App) sweepMark(ctx context.Context) error {
 		uncompared = 1
 	}
 	telemetry.MarkUncompared.Record(ctx, uncompared)
-	a.marks.logResult(ctx, a.log, err)
-	return nil
+	m.logResult(ctx, log, err)
 }
 
-// adopt lets a database that an operator is about to accept overwrite the existing mark. If it fails,
+// Adopt lets a database that an operator is about to accept overwrite the existing mark. If it fails,
 // the next comparison finds the database foreign again, which is safe.
-func (m *marks) adopt(ctx context.Context, log *slog.Logger, operator string) {
+func (m *Mark) Adopt(ctx context.Context, log *slog.Logger, operator string) {
 	if m == nil {
 		return
 	}
-	seen, err := m.object.Read(ctx)
+	seen, err := m.keeper.Object.Read(ctx)
 	if errors.Is(err, mark.ErrNone) { // the bucket and its mark were lost: the acceptance writes the first one
 		err = nil
 	}
@@ -135,9 +129,9 @@ func (m *marks) adopt(ctx context.Context, log *slog.Logger, operator string) {
 	}
 }
 
-// accepted writes a mark of the database that an operator accepted. From then on any other database is
+// Accepted writes a mark of the database that an operator accepted. From then on any other database is
 // foreign.
-func (m *marks) accepted(ctx context.Context, log *slog.Logger) {
+func (m *Mark) Accepted(ctx context.Context, log *slog.Logger) {
 	if m == nil {
 		return
 	}

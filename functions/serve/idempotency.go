@@ -1,4 +1,4 @@
-package functions
+package serve
 
 import (
 	"net/http"
@@ -7,22 +7,22 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// keyHeader replaces requestId or cid if the body has none.
-const keyHeader = "Idempotency-Key"
+// KeyHeader replaces requestId or cid if the body has none.
+const KeyHeader = "Idempotency-Key"
 
-// keyOf returns the caller's own key of a request: the body's field, else the header, else "". A key
+// KeyOf returns the caller's own key of a request: the body's field, else the header, else "". A key
 // in both places counts once.
-func keyOf(r *http.Request, field, inBody string) (string, error) {
-	values := r.Header.Values(keyHeader)
+func KeyOf(r *http.Request, field, inBody string) (string, error) {
+	values := r.Header.Values(KeyHeader)
 	if len(values) == 0 {
 		return inBody, nil
 	}
 	key, fault := headerKey(values)
 	switch {
 	case fault != "":
-		return "", web.FieldProblem(keyHeader, "%s", fault)
+		return "", web.FieldProblem(KeyHeader, "%s", fault)
 	case inBody != "" && inBody != key:
-		return "", web.FieldProblem(field, "is another than the header %s: a request has one key, give it once or twice the same", keyHeader)
+		return "", web.FieldProblem(field, "is another than the header %s: a request has one key, give it once or twice the same", KeyHeader)
 	}
 	return key, nil
 }

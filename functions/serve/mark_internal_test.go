@@ -1,4 +1,4 @@
-package functions
+package serve
 
 import (
 	"context"
@@ -38,11 +38,11 @@ func (f *foreignMark) Judge(ctx context.Context, _ mark.Seen) (mark.Verdict, err
 func TestComparisonOutlivesItsCaller(t *testing.T) {
 	t.Parallel()
 	f := &foreignMark{}
-	m := &marks{keeper: mark.Keeper{Object: f, Book: f}}
+	m := &Mark{keeper: mark.Keeper{Object: f, Book: f}}
 	gone, hangUp := context.WithCancel(t.Context())
 	hangUp()
 	for _, ctx := range []context.Context{gone, t.Context()} {
-		if err := m.compare(ctx, slog.New(slog.DiscardHandler)); err != nil && !errors.Is(err, context.Canceled) {
+		if err := m.Compare(ctx, slog.New(slog.DiscardHandler)); err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 	}
@@ -55,16 +55,16 @@ func TestComparisonOutlivesItsCaller(t *testing.T) {
 func TestRequestsContinueWhileOneComparesAgain(t *testing.T) {
 	t.Parallel()
 	f := &foreignMark{asked: make(chan struct{}), answer: make(chan struct{})}
-	m := &marks{keeper: mark.Keeper{Object: f, Book: f}}
+	m := &Mark{keeper: mark.Keeper{Object: f, Book: f}}
 	log := slog.New(slog.DiscardHandler)
-	if err := m.compare(t.Context(), log); err != nil {
+	if err := m.Compare(t.Context(), log); err != nil {
 		t.Fatal(err)
 	}
 	m.next = time.Time{}
 	var looking sync.WaitGroup
-	looking.Go(func() { _ = m.compare(t.Context(), log) })
+	looking.Go(func() { _ = m.Compare(t.Context(), log) })
 	<-f.asked
-	if err := m.compare(t.Context(), log); err != nil || m.mu.TryLock() {
+	if err := m.Compare(t.Context(), log); err != nil || m.mu.TryLock() {
 		t.Errorf("a request beside the look: got %v, want it to go on while the look is under way", err)
 	}
 	close(f.answer)

@@ -1,4 +1,4 @@
-package functions
+package counted
 
 import (
 	"context"
@@ -16,18 +16,18 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// watchedStore is the store with metrics about creates and leases.
-type watchedStore struct{ *store.Store }
+// Store is the store with metrics about creates and leases.
+type Store struct{ *store.Store }
 
 // Create implements [payout.Manager].
-func (s watchedStore) Create(ctx context.Context, in store.Intent, queueBound int) (store.Accepted, error) {
+func (s Store) Create(ctx context.Context, in store.Intent, queueBound int) (store.Accepted, error) {
 	accepted, err := s.Store.Create(ctx, in, queueBound)
 	countCreate(ctx, accepted, err)
 	return accepted, err
 }
 
 // CreateAll is [store.Store.CreateAll]. Each intent begins its own trace.
-func (s watchedStore) CreateAll(ctx context.Context, all []store.Intent, queueBound int) ([]store.Created, error) {
+func (s Store) CreateAll(ctx context.Context, all []store.Intent, queueBound int) ([]store.Created, error) {
 	for i := range all {
 		all[i].Trace = telemetry.NewOrigin(ctx, attribute.String(telemetry.TxIDKey, all[i].TxID))
 	}
@@ -71,7 +71,7 @@ func refuses(err error) bool {
 }
 
 // Acquire implements [txmanager.Store].
-func (s watchedStore) Acquire(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.Acquired, error) {
+func (s Store) Acquire(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.Acquired, error) {
 	taken, err := s.Store.Acquire(ctx, sub, owner, wide)
 	switch {
 	case err != nil:
@@ -88,14 +88,14 @@ func (s watchedStore) Acquire(ctx context.Context, sub txmanager.Submitter, owne
 }
 
 // BeginIteration implements [txmanager.Store].
-func (s watchedStore) BeginIteration(ctx context.Context, l lease.Lease, wide bool) (txmanager.SubmitterState, error) {
+func (s Store) BeginIteration(ctx context.Context, l lease.Lease, wide bool) (txmanager.SubmitterState, error) {
 	work, err := s.Store.BeginIteration(ctx, l, wide)
 	countRenewal(ctx, "again", err)
 	return work, err
 }
 
 // Renew implements [txmanager.Store].
-func (s watchedStore) Renew(ctx context.Context, l lease.Lease) (lease.Lease, error) {
+func (s Store) Renew(ctx context.Context, l lease.Lease) (lease.Lease, error) {
 	renewed, err := s.Store.Renew(ctx, l)
 	countRenewal(ctx, "renew", err)
 	return renewed, err
@@ -115,7 +115,7 @@ func countFenced(ctx context.Context, op string, err error) {
 }
 
 // Commit implements [txmanager.Store].
-func (s watchedStore) Commit(ctx context.Context, w txmanager.Commit) (txmanager.CommitResult, error) {
+func (s Store) Commit(ctx context.Context, w txmanager.Commit) (txmanager.CommitResult, error) {
 	done, err := s.Store.Commit(ctx, w)
 	countFenced(ctx, opOf(w), err)
 	return done, err
@@ -136,11 +136,11 @@ func opOf(w txmanager.Commit) string {
 	return "release"
 }
 
-// watchedChain is a chain that counts the receipts queried from it.
-type watchedChain struct{ txmanager.ChainConnector }
+// Chain is a chain that counts the receipts queried from it.
+type Chain struct{ txmanager.ChainConnector }
 
 // Query implements [txmanager.ChainConnector].
-func (c watchedChain) Query(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
+func (c Chain) Query(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
 	v, err := c.ChainConnector.Query(ctx, q)
 	if len(q.Receipts) == 0 {
 		return v, err
@@ -157,14 +157,17 @@ func (c watchedChain) Query(ctx context.Context, q txmanager.ChainQuery) (txmana
 	return v, err
 }
 
-// watchedSigner is a signer of one kind that counts its calls.
-type watchedSigner struct {
+// Signer is a signer of one kind that counts its calls.
+type Signer struct {
 	txmanager.Signer
 	kind string
 }
 
+// NewSigner returns the signer of that kind with its calls counted.
+func NewSigner(s txmanager.Signer, kind string) Signer { return Signer{s, kind} }
+
 // Sign implements [txmanager.Signer].
-func (s watchedSigner) Sign(ctx context.Context, sub txmanager.Submitter, tx txmanager.Unsigned) (txmanager.Signed, error) {
+func (s Signer) Sign(ctx context.Context, sub txmanager.Submitter, tx txmanager.Unsigned) (txmanager.Signed, error) {
 	began := time.Now()
 	signed, err := s.Signer.Sign(ctx, sub, tx)
 	kind, result := telemetry.Signer(s.kind), telemetry.Result("signed")
@@ -176,18 +179,18 @@ func (s watchedSigner) Sign(ctx context.Context, sub txmanager.Submitter, tx txm
 	return signed, err
 }
 
-// watcher counts and traces the commits of lease sessions. Each step belongs to the trace of its
+// Watcher counts and traces the commits of lease sessions. Each step belongs to the trace of its
 // intent.
-type watcher struct{}
+type Watcher struct{}
 
 // Committed implements [txmanager.Watcher].
-func (watcher) Committed(ctx context.Context, began time.Time, steps []txmanager.Step) {
+func (Watcher) Committed(ctx context.Context, began time.Time, steps []txmanager.Step) {
 	for _, s := range steps {
 		if s.NewFork {
 			telemetry.NewFork.Add(ctx, 1)
 		}
 		if s.Decided != nil {
-			countDecision(ctx, s.Decided.Action)
+			Decision(ctx, s.Decided.Action)
 		}
 		countOptionalFeatures(ctx, s)
 		if s.To.State.Terminal() && !s.From.State.Terminal() {
@@ -232,7 +235,7 @@ func stepAttributes(x txmanager.Tx) []attribute.KeyValue {
 }
 
 // Broadcast implements [txmanager.Watcher].
-func (watcher) Broadcast(ctx context.Context, began time.Time, x txmanager.Tx, res txmanager.SendResult, again bool) {
+func (Watcher) Broadcast(ctx context.Context, began time.Time, x txmanager.Tx, res txmanager.SendResult, again bool) {
 	result := telemetry.Result(res.Class.String())
 	telemetry.TxSubmit.Add(ctx, 1, result)
 	if again {
@@ -243,14 +246,14 @@ func (watcher) Broadcast(ctx context.Context, began time.Time, x txmanager.Tx, r
 }
 
 // IntentUnproved implements [txmanager.Watcher].
-func (watcher) IntentUnproved(ctx context.Context, p txmanager.Proof) {
+func (Watcher) IntentUnproved(ctx context.Context, p txmanager.Proof) {
 	telemetry.TxUnproved.Add(ctx, 1, telemetry.Result(string(p)))
 }
 
 // TaskContext implements [txmanager.Watcher]. The tasks continue the invocation's trace if that is the
 // trace of a transaction which they concern. Otherwise they continue the trace of the first such
 // transaction that has one.
-func (watcher) TaskContext(ctx context.Context, unsettled, queue []txmanager.Tx) context.Context {
+func (Watcher) TaskContext(ctx context.Context, unsettled, queue []txmanager.Tx) context.Context {
 	about := unsettled
 	if len(about) == 0 {
 		about = queue[:min(len(queue), 1)]
@@ -267,7 +270,7 @@ func (watcher) TaskContext(ctx context.Context, unsettled, queue []txmanager.Tx)
 	return telemetry.Onward(ctx, first)
 }
 
-// countDecision counts a decision about a transaction, by the API's name of the action.
-func countDecision(ctx context.Context, action txmanager.Action) {
+// Decision counts a decision about a transaction, by the API's name of the action.
+func Decision(ctx context.Context, action txmanager.Action) {
 	telemetry.StuckDecision.Add(ctx, 1, telemetry.Action(strings.ToLower(string(action))))
 }
