@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/functions/admin"
 )
 
 // Each operator call that can change something is one log line, even if it is refused. Calls that only
@@ -29,7 +29,7 @@ func TestEachActOfAnOperatorIsLogged(t *testing.T) {
 		before := h.log.size()
 		h.as("shop", method, path, map[string]any{})
 		h.as("ann", method, path, map[string]any{})
-		told := h.log.since(before, functions.OperatorCalls)
+		told := h.log.since(before, admin.OperatorCalls)
 		want := 1
 		if method == http.MethodGet {
 			want = 0

@@ -61,13 +61,13 @@ type Reservation struct {
 // so many at once.
 //
 // After any other error the result is unknown: call again with the same requests.
-func (a *App) Allocate(ctx context.Context, s txmanager.Submitter, owner string, requests ...string) ([]Reservation, error) {
-	ctx, deliver := a.CollectEvents(ctx)
+func (a *calls) Allocate(ctx context.Context, s txmanager.Submitter, owner string, requests ...string) ([]Reservation, error) {
+	ctx, deliver := a.base.CollectEvents(ctx)
 	defer deliver()
 	if err := a.hooksMay(owner, requests); err != nil {
 		return nil, err
 	}
-	if err := a.Mark.Compare(ctx, a.Log); err != nil {
+	if err := a.base.Mark.Compare(ctx, a.base.Log); err != nil {
 		return nil, err
 	}
 	found, err := a.reserved(ctx, s, owner, requests)
@@ -81,7 +81,7 @@ func (a *App) Allocate(ctx context.Context, s txmanager.Submitter, owner string,
 	if err := a.hooksAllowed(ctx, s); err != nil {
 		return nil, err
 	}
-	ask := txmanager.ReserveRequest{Owner: owner, For: a.config.Hooks.ReservationTimeout, Caller: hookCaller, Requests: requests}
+	ask := txmanager.ReserveRequest{Owner: owner, For: a.hooks.ReservationTimeout, Caller: hookCaller, Requests: requests}
 	for range requests {
 		id, err := uuid.NewV7()
 		if err != nil {
@@ -114,8 +114,8 @@ func (a *App) Allocate(ctx context.Context, s txmanager.Submitter, owner string,
 // ErrNotNow means that the account cannot pay for them, or that no block would include them now.
 // PolicyError means that their value, their recipient or the day's total is not allowed. After each of
 // these nothing was changed. After any other error the result is unknown: call again.
-func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) error {
-	ctx, deliver := a.CollectEvents(ctx)
+func (a *calls) MarkUsed(ctx context.Context, txID, owner string, raw []byte) error {
+	ctx, deliver := a.base.CollectEvents(ctx)
 	defer deliver()
 	r, err := a.ownReservation(ctx, txID, owner)
 	if err != nil {
@@ -154,7 +154,7 @@ func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) erro
 //
 // The error wraps [ErrHooksOff], [txmanager.ErrNotOwner], [txmanager.ErrNotLeader] or
 // [store.ErrNotFound]. After any other error the result is unknown: call again.
-func (a *App) MarkRecyclable(ctx context.Context, txID, owner, reason string) error {
+func (a *calls) MarkRecyclable(ctx context.Context, txID, owner, reason string) error {
 	if reason = strings.TrimSpace(reason); reason == "" || len(reason) > serve.MaxReason {
 		return fmt.Errorf("a reason is required, in at most %d bytes: it is kept", serve.MaxReason)
 	}
@@ -184,27 +184,27 @@ func (a *App) MarkRecyclable(ctx context.Context, txID, owner, reason string) er
 // recheckReservation enqueues an iteration after a hook was answered from a stored reservation. The
 // invocation that stored it can have stopped before it enqueued one. If the enqueue fails, the sweep
 // finds it.
-func (a *App) recheckReservation(ctx context.Context, s txmanager.Submitter) {
+func (a *calls) recheckReservation(ctx context.Context, s txmanager.Submitter) {
 	ctx = context.WithoutCancel(ctx)
 	v, err := a.store.Submitter(ctx, s)
 	if err == nil {
 		err = a.tasks.EnqueueAdvance(ctx, s, v.FencingToken)
 	}
 	if err != nil {
-		a.Log.WarnContext(ctx, "no advance task for a hook that was answered again", telemetry.SubmitterKey, s, "error", err.Error())
+		a.base.Log.WarnContext(ctx, "no advance task for a hook that was answered again", telemetry.SubmitterKey, s, "error", err.Error())
 	}
 }
 
 // ownReservation returns the stored reservation if owner made it.
-func (a *App) ownReservation(ctx context.Context, txID, owner string) (store.Reservation, error) {
-	if !a.config.Hooks.Enabled {
+func (a *calls) ownReservation(ctx context.Context, txID, owner string) (store.Reservation, error) {
+	if !a.hooks.Enabled {
 		return store.Reservation{}, ErrHooksOff
 	}
 	id, ok := serve.ParseTxID(txID)
 	if !ok {
 		return store.Reservation{}, store.ErrNotFound
 	}
-	if err := a.Mark.Compare(ctx, a.Log); err != nil {
+	if err := a.base.Mark.Compare(ctx, a.base.Log); err != nil {
 		return store.Reservation{}, err
 	}
 	r, err := a.store.Reservation(ctx, id)
@@ -215,10 +215,10 @@ func (a *App) ownReservation(ctx context.Context, txID, owner string) (store.Res
 }
 
 // hooksMay checks the owner's name and the requests.
-func (a *App) hooksMay(owner string, requests []string) error {
+func (a *calls) hooksMay(owner string, requests []string) error {
 	const most = 128
 	switch {
-	case !a.config.Hooks.Enabled:
+	case !a.hooks.Enabled:
 		return ErrHooksOff
 	case owner == "" || len(owner) > most || strings.ContainsRune(owner, 0) || !utf8.ValidString(owner):
 		return fmt.Errorf("the owner of a reservation has 1 to %d bytes of UTF-8, without NUL", most)
@@ -240,7 +240,7 @@ func (a *App) hooksMay(owner string, requests []string) error {
 }
 
 // hooksAllowed refuses a submitter whose callers do not include the hooks.
-func (a *App) hooksAllowed(ctx context.Context, s txmanager.Submitter) error {
+func (a *calls) hooksAllowed(ctx context.Context, s txmanager.Submitter) error {
 	v, err := a.store.Submitter(ctx, s)
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ func (a *App) hooksAllowed(ctx context.Context, s txmanager.Submitter) error {
 
 // reserved returns the owner's reservations under these requests; nil if no reservation exists under
 // them.
-func (a *App) reserved(ctx context.Context, s txmanager.Submitter, owner string, requests []string) ([]Reservation, error) {
+func (a *calls) reserved(ctx context.Context, s txmanager.Submitter, owner string, requests []string) ([]Reservation, error) {
 	found, err := a.store.Reservations(ctx, s, requests)
 	if err != nil || len(found) == 0 {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -163,8 +164,11 @@ type Signer struct {
 	kind string
 }
 
-// NewSigner returns the signer of that kind with its calls counted.
-func NewSigner(s txmanager.Signer, kind string) Signer { return Signer{s, kind} }
+// NewSigner returns the signer that a registration names, with its calls counted by kind.
+func NewSigner(d signer.Directory, name string) Signer {
+	kind, _, _ := strings.Cut(name, ":")
+	return Signer{d.For(name), kind}
+}
 
 // Sign implements [txmanager.Signer].
 func (s Signer) Sign(ctx context.Context, sub txmanager.Submitter, tx txmanager.Unsigned) (txmanager.Signed, error) {
