@@ -151,16 +151,3 @@ func operatorNames(v store.Viewer) (names []string) {
 	slices.Sort(names)
 	return slices.Compact(names)
 }
-
-// decision reads the deciding operator and the reason.
-func (a *Desk) decision(w http.ResponseWriter, r *http.Request) (operator, reason string, err error) {
-	if operator, err = a.operator(r); err != nil {
-		return "", "", err
-	}
-	body, err := web.Decode[reasonRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return "", "", err
-	}
-	reason, err = reasonOf(body.Reason)
-	return operator, reason, err
-}

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	checks "github.com/fencepost/fencepost/shared/store/conservation"
@@ -34,48 +33,35 @@ type adjustmentResponse struct {
 
 // adjust makes a balance equal to the sum of its journal again, by an operator's decision. It runs
 // once for a finding and by exactly the finding's difference.
-func (a *TransferServer) adjust(w http.ResponseWriter, r *http.Request) error {
-	operator, err := a.operator(r)
-	if err != nil {
-		return err
+func (a *TransferServer) adjust(w http.ResponseWriter, r *http.Request, c call[int64, adjustRequest]) error {
+	if c.body.Move != "journal" && c.body.Move != "balance" {
+		return web.FieldProblem("move", "is %.40q: want journal, which leaves the balance, or balance, which leaves the journal's sum", c.body.Move)
 	}
-	id, ok := serve.Digits(r.PathValue("id"))
-	if !ok {
-		return web.FieldProblem("id", "is no number of a finding: want one that GET /admin/v1/conservation shows")
-	}
-	body, err := web.Decode[adjustRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	if body.Move != "journal" && body.Move != "balance" {
-		return web.FieldProblem("move", "is %.40q: want journal, which leaves the balance, or balance, which leaves the journal's sum", body.Move)
-	}
-	reason, err := reasonOf(body.Reason)
+	reason, err := reasonOf(c.body.Reason)
 	if err != nil {
 		return err
 	}
 	if mustPropose(r) {
-		what := proposed{"adjust", idSubject("finding", id), reason, fmt.Sprintf("makes balance and journal of finding %d equal, by moving the %s", id, body.Move)}
-		var now struct{ Standing, Adjusted bool }
-		switch _, err := a.actState(r.Context(), what, &now); {
-		case err != nil:
-			return err
-		case now.Adjusted:
-			return checks.ErrAdjusted
-		case !now.Standing:
-			return checks.ErrNoFinding
-		}
-		return a.propose(w, r, what)
+		what := proposed{"adjust", idSubject("finding", c.on), reason, fmt.Sprintf("makes balance and journal of finding %d equal, by moving the %s", c.on, c.body.Move)}
+		return proposeIf(a.Desk, w, r, what, func(now struct{ Standing, Adjusted bool }, _ bool) error {
+			switch {
+			case now.Adjusted:
+				return checks.ErrAdjusted
+			case !now.Standing:
+				return checks.ErrNoFinding
+			}
+			return nil
+		})
 	}
-	order := checks.AdjustmentOrder{FindingID: id, Journal: body.Move == "journal", By: operator, Reason: reason}
+	order := checks.AdjustmentOrder{FindingID: c.on, Journal: c.body.Move == "journal", By: c.by, Reason: reason}
 	made, err := a.Checks.Adjust(context.WithoutCancel(r.Context()), order, a.adjustTrading)
 	if err != nil {
 		return err
 	}
-	a.Log.WarnContext(r.Context(), "an account was adjusted", "finding", id, "side", made.Side, "op", made.Op, "userId", made.Account.UserID,
-		"assetId", made.Account.AssetID, "units", made.Units, "by", operator, "why", reason)
+	a.Log.WarnContext(r.Context(), "an account was adjusted", "finding", c.on, "side", made.Side, "op", made.Op, "userId", made.Account.UserID,
+		"assetId", made.Account.AssetID, "units", made.Units, "by", c.by, "why", reason)
 	web.Reply(w, r, http.StatusOK, adjustmentResponse{
-		id, made.Side, made.Op, made.Account.UserID, made.Account.AssetID, strconv.FormatUint(made.Units, 10), operator, made.At.UTC(),
+		c.on, made.Side, made.Op, made.Account.UserID, made.Account.AssetID, strconv.FormatUint(made.Units, 10), c.by, made.At.UTC(),
 	})
 	return nil
 }

@@ -19,20 +19,20 @@ import (
 // RouteAdmin serves the function admin.
 func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.acts = web.NewMux()
-	a.act(mux, "POST /admin/v1/submitters", a.register)
-	a.Handle(mux, "admin", "GET /admin/v1/submitters", a.listSubmitters)
-	a.Handle(mux, "admin", "GET /admin/v1/submitters/{submitter}", a.showSubmitter)
-	a.act(mux, "PUT /admin/v1/submitters/{submitter}/policy", a.putPolicy)
-	a.act(mux, "PUT /admin/v1/submitters/{submitter}/callers", a.putCallers)
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/suspend", a.suspendSubmitter)
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/resume", a.resumeSubmitter)
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/queue/cancel", a.DeliverAfter(a.cancelQueue))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/release", a.DeliverAfter(a.release))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/signer", a.changeSigner)
-	a.Handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/lost", a.lost)
-	a.act(mux, "POST /admin/v1/authority/accept", a.acceptAuthority)
-	a.act(mux, "POST /admin/v1/authority/release-untouched", a.DeliverAfter(a.releaseUntouched))
-	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.DeliverAfter(a.decide))
+	a.act(mux, "POST /admin/v1/submitters", withBody(a.Desk, noSubject, a.register))
+	a.read(mux, "GET /admin/v1/submitters", a.listSubmitters)
+	a.read(mux, "GET /admin/v1/submitters/{submitter}", a.showSubmitter)
+	a.act(mux, "PUT /admin/v1/submitters/{submitter}/policy", withBody(a.Desk, a.pathSubmitter, a.putPolicy))
+	a.act(mux, "PUT /admin/v1/submitters/{submitter}/callers", withBody(a.Desk, a.pathSubmitter, a.putCallers))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/suspend", withReason(a.Desk, a.pathSubmitter, a.suspendSubmitter))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/resume", withReason(a.Desk, a.pathSubmitter, a.resumeSubmitter))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/queue/cancel", a.DeliverAfter(withReason(a.Desk, a.pathSubmitter, a.cancelQueue)))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/release", a.DeliverAfter(withBody(a.Desk, a.pathSubmitter, a.release)))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/signer", withReason(a.Desk, a.pathSubmitter, a.changeSigner))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/lost", a.lost)
+	a.act(mux, "POST /admin/v1/authority/accept", withReason(a.Desk, noSubject, a.acceptAuthority))
+	a.act(mux, "POST /admin/v1/authority/release-untouched", a.DeliverAfter(withBody(a.Desk, noSubject, a.releaseUntouched)))
+	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.DeliverAfter(withBody(a.Desk, serve.PathTxID, a.decide)))
 	a.routeHeld(mux)
 	a.routeProposals(mux)
 	if a.Transfer != nil {
@@ -53,20 +53,12 @@ type registerRequest struct {
 
 // register registers a signing account as a submitter. The chain must confirm that the account's next
 // nonce is the start nonce given.
-func (a *Server) register(w http.ResponseWriter, r *http.Request) error {
-	operator, err := a.operator(r)
+func (a *Server) register(w http.ResponseWriter, r *http.Request, c call[struct{}, registerRequest]) error {
+	reg, err := a.registration(c.body)
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[registerRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	reg, err := a.registration(body)
-	if err != nil {
-		return err
-	}
-	reg.CreatedBy = operator
+	reg.CreatedBy = c.by
 	if err := a.startsWhereTheChainIs(r, reg); err != nil {
 		return err
 	}
@@ -90,7 +82,7 @@ func (a *Server) register(w http.ResponseWriter, r *http.Request) error {
 	if isNew {
 		status = http.StatusCreated
 		a.Log.InfoContext(r.Context(), "submitter registered", telemetry.SubmitterKey, reg.Submitter,
-			"operator", operator, "startNonce", reg.StartNonce, "reason", reg.StartReason, "maxInFlight", reg.MaxInFlight, "unlimited", reg.Policy.Unlimited())
+			"operator", c.by, "startNonce", reg.StartNonce, "reason", reg.StartReason, "maxInFlight", reg.MaxInFlight, "unlimited", reg.Policy.Unlimited())
 	}
 	view, err := a.Store.Submitter(r.Context(), reg.Submitter)
 	if err != nil {
@@ -184,9 +176,6 @@ type submittersResponse struct {
 const pageSize = 100
 
 func (a *Server) listSubmitters(w http.ResponseWriter, r *http.Request) error {
-	if _, err := a.operator(r); err != nil {
-		return err
-	}
 	q, err := serve.Parameters(r, "after")
 	if err != nil {
 		return err
@@ -204,9 +193,6 @@ func (a *Server) listSubmitters(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *Server) showSubmitter(w http.ResponseWriter, r *http.Request) error {
-	if _, err := a.operator(r); err != nil {
-		return err
-	}
 	s, err := a.Submitter("submitter", r.PathValue("submitter"))
 	if err != nil {
 		return err

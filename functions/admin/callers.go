@@ -77,19 +77,8 @@ type callersRequest struct {
 }
 
 // putCallers replaces the list of callers that may post for a submitter.
-func (a *Server) putCallers(w http.ResponseWriter, r *http.Request) error {
-	operator, err := a.operator(r)
-	if err != nil {
-		return err
-	}
-	c := store.CallersChange{By: operator}
-	if c.Submitter, err = a.Submitter("submitter", r.PathValue("submitter")); err != nil {
-		return err
-	}
-	body, err := web.Decode[callersRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
+func (a *Server) putCallers(w http.ResponseWriter, r *http.Request, in submitterCall[callersRequest]) (err error) {
+	c, body := store.CallersChange{By: in.by, Submitter: in.on}, in.body
 	if c.Callers, err = a.parseCallers(body.Callers); err != nil {
 		return err
 	}
@@ -108,7 +97,7 @@ func (a *Server) putCallers(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if changed {
-		a.Log.WarnContext(r.Context(), "callers set", telemetry.SubmitterKey, c.Submitter, "callers", c.Callers, "succeeds", c.Succeeds, "operator", operator, "reason", c.Reason)
+		a.Log.WarnContext(r.Context(), "callers set", telemetry.SubmitterKey, c.Submitter, "callers", c.Callers, "succeeds", c.Succeeds, "operator", c.By, "reason", c.Reason)
 	}
 	a.advance(r.Context(), c.Submitter, token)
 	return a.replySubmitter(w, r, c.Submitter)

@@ -13,52 +13,36 @@ import (
 )
 
 type signerRequest struct {
+	reasonRequest
 	Signer string `json:"signer"`
-	Reason string `json:"reason"`
 }
 
 // changeSigner replaces the signer of an account, by an operator's decision after the key has moved.
 // The account stays the same, so both signers produce versions for the same nonces. The call needs no
 // lease: an invocation that holds it keeps the signer that it loaded at acquisition.
-func (a *Server) changeSigner(w http.ResponseWriter, r *http.Request) error {
-	operator, err := a.operator(r)
-	if err != nil {
-		return err
-	}
-	s, err := a.Submitter("submitter", r.PathValue("submitter"))
-	if err != nil {
-		return err
-	}
-	body, err := web.Decode[signerRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	reason, err := reasonOf(body.Reason)
-	if err != nil {
-		return err
-	}
-	to := store.SignerChange{Submitter: s, Signer: body.Signer, By: operator, Reason: reason}
+func (a *Server) changeSigner(w http.ResponseWriter, r *http.Request, c submitterCall[signerRequest]) error {
+	to := store.SignerChange{Submitter: c.on, Signer: c.body.Signer, By: c.by, Reason: c.reason}
 	if _, err := a.Signers.Checker(to.Signer); err != nil {
 		return web.FieldProblem("signer", "is %v", err)
 	}
-	if _, err := a.Store.Submitter(r.Context(), s); err != nil {
+	if _, err := a.Store.Submitter(r.Context(), c.on); err != nil {
 		return err
 	}
-	if err := a.signerHasIt(r, s, to.Signer); err != nil {
+	if err := a.signerHasIt(r, c.on, to.Signer); err != nil {
 		return err
 	}
 	if mustPropose(r) {
-		return a.propose(w, r, proposed{"signer", submitterSubject(s), reason, fmt.Sprintf("has %s sign for %s", to.Signer, s)})
+		return a.propose(w, r, proposed{"signer", submitterSubject(c.on), c.reason, fmt.Sprintf("has %s sign for %s", to.Signer, c.on)})
 	}
 	from, changed, err := a.Store.ChangeSigner(r.Context(), to)
 	if err != nil {
 		return err
 	}
 	if changed {
-		a.Log.WarnContext(r.Context(), "signer changed", telemetry.SubmitterKey, s, telemetry.NodeIDKey, a.Node,
-			"from", from, "to", to.Signer, "operator", operator, "reason", to.Reason)
+		a.Log.WarnContext(r.Context(), "signer changed", telemetry.SubmitterKey, c.on, telemetry.NodeIDKey, a.Node,
+			"from", from, "to", to.Signer, "operator", c.by, "reason", to.Reason)
 	}
-	return a.replySubmitter(w, r, s)
+	return a.replySubmitter(w, r, c.on)
 }
 
 // signerHasIt refuses a signer without a key of the account. The chain would reject its signatures,

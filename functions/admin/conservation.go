@@ -6,24 +6,15 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/fencepost/fencepost/functions/serve"
 	usertransfers "github.com/fencepost/fencepost/functions/transfers"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
 // checkConservation is the scheduled check at an operator's request.
-func (a *TransferServer) checkConservation(w http.ResponseWriter, r *http.Request) error {
-	operator, err := a.operator(r)
-	if err != nil {
-		return err
-	}
-	body, err := web.Decode[usertransfers.CheckRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	a.Log.InfoContext(r.Context(), "check of conservation demanded", "operator", operator, "full", body.Full)
-	report, err := a.Transfers.Monitor.Check(r.Context(), body.Full)
+func (a *TransferServer) checkConservation(w http.ResponseWriter, r *http.Request, c call[struct{}, usertransfers.CheckRequest]) error {
+	a.Log.InfoContext(r.Context(), "check of conservation demanded", "operator", c.by, "full", c.body.Full)
+	report, err := a.Transfers.Monitor.Check(r.Context(), c.body.Full)
 	if err != nil {
 		return err
 	}
@@ -46,9 +37,6 @@ type conservationResponse struct {
 
 // showConservation shows an operator the result of the last check and the open halts.
 func (a *TransferServer) showConservation(w http.ResponseWriter, r *http.Request) error {
-	if _, err := a.operator(r); err != nil {
-		return err
-	}
 	last, err := a.lastCheck(r.Context())
 	if err != nil {
 		return err
@@ -70,47 +58,29 @@ func scopeOf(h transfers.Halt) usertransfers.HaltScope {
 }
 
 type resumeRequest struct {
-	Reason  string `json:"reason"`
-	Earlier bool   `json:"earlier"` // also end the halts that were opened before this one
+	reasonRequest
+	Earlier bool `json:"earlier"` // also end the halts that were opened before this one
 }
 
 // resume ends one halt by an operator's decision and stores the reason. A halt that was opened after
 // the operator read the list stays open.
-func (a *TransferServer) resume(w http.ResponseWriter, r *http.Request) error {
-	operator, err := a.operator(r)
-	if err != nil {
-		return err
-	}
-	id, ok := serve.Digits(r.PathValue("id"))
-	if !ok {
-		return web.FieldProblem("id", "is no number of a halt: want one that GET /admin/v1/conservation shows")
-	}
-	body, err := web.Decode[resumeRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	reason, err := reasonOf(body.Reason)
-	if err != nil {
-		return err
-	}
+func (a *TransferServer) resume(w http.ResponseWriter, r *http.Request, c call[int64, resumeRequest]) error {
 	if mustPropose(r) {
-		what := proposed{"halt-resume", idSubject("halt", id), reason, fmt.Sprintf("ends halt %d", id)}
-		if body.Earlier {
+		what := proposed{"halt-resume", idSubject("halt", c.on), c.reason, fmt.Sprintf("ends halt %d", c.on)}
+		if c.body.Earlier {
 			what.effect += ", and those that were opened before it"
 		}
-		var now struct{ ResumedAt *time.Time }
-		switch known, err := a.actState(r.Context(), what, &now); {
-		case err != nil:
-			return err
-		case !known || now.ResumedAt != nil:
-			return transfers.ErrNotHalted
-		}
-		return a.propose(w, r, what)
+		return proposeIf(a.Desk, w, r, what, func(now struct{ ResumedAt *time.Time }, known bool) error {
+			if !known || now.ResumedAt != nil {
+				return transfers.ErrNotHalted
+			}
+			return nil
+		})
 	}
-	if err := a.Transfers.Store.Resume(r.Context(), id, operator, reason, body.Earlier); err != nil {
+	if err := a.Transfers.Store.Resume(r.Context(), c.on, c.by, c.reason, c.body.Earlier); err != nil {
 		return err
 	}
-	a.Log.WarnContext(r.Context(), "transfers resumed", "halt", id, "earlier", body.Earlier, "operator", operator, "reason", reason)
+	a.Log.WarnContext(r.Context(), "transfers resumed", "halt", c.on, "earlier", c.body.Earlier, "operator", c.by, "reason", c.reason)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -2,10 +2,8 @@ package admin
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/fencepost/fencepost/functions/counted"
-	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
@@ -31,29 +29,17 @@ var actions = map[string]txmanager.Action{
 
 // decide records the action that an operator requests for a transaction, with the reason. It is
 // carried out only while no version of the transaction has a receipt.
-func (a *Server) decide(w http.ResponseWriter, r *http.Request) error {
-	operator, err := a.operator(r)
-	if err != nil {
-		return err
-	}
-	txID, err := serve.PathTxID(r)
-	if err != nil {
-		return err
-	}
-	body, err := web.Decode[decideRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	action, ok := actions[body.Action]
+func (a *Server) decide(w http.ResponseWriter, r *http.Request, c call[string, decideRequest]) error {
+	action, ok := actions[c.body.Action]
 	if !ok {
-		return web.FieldProblem("action", "is %q: want wait, rebroadcast, replace or placeholder", body.Action)
+		return web.FieldProblem("action", "is %q: want wait, rebroadcast, replace or placeholder", c.body.Action)
 	}
-	reason := strings.TrimSpace(body.Reason)
-	if reason == "" || len(reason) > serve.MaxReason {
-		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", serve.MaxReason)
+	reason, err := reasonOf(c.body.Reason)
+	if err != nil {
+		return err
 	}
 	out, err := a.Decide(r, store.Decision{
-		TxID: txID, By: store.Viewer{Caller: operator, Operator: true}, Action: action, Reason: reason,
+		TxID: c.on, By: store.Viewer{Caller: c.by, Operator: true}, Action: action, Reason: reason,
 	})
 	if err != nil {
 		return err
@@ -61,6 +47,6 @@ func (a *Server) decide(w http.ResponseWriter, r *http.Request) error {
 	if out.Recorded {
 		counted.Decision(r.Context(), action)
 	}
-	web.Reply(w, r, http.StatusAccepted, decideResponse{TxID: txID, State: out.State, Ordered: out.Ordered})
+	web.Reply(w, r, http.StatusAccepted, decideResponse{TxID: c.on, State: out.State, Ordered: out.Ordered})
 	return nil
 }

@@ -13,9 +13,9 @@ import (
 )
 
 func (a *Server) routeForeign(mux *web.Mux) {
-	a.Handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/foreign", a.listForeign)
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/match", a.matchForeign)
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/write-off", a.writeOffForeign)
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/foreign", a.listForeign)
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/match", withBody(a.Desk, a.pathSubmitter, a.matchForeign))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/write-off", withReason(a.Desk, a.pathSubmitter, a.writeOffForeign))
 }
 
 type foreignResponse struct {
@@ -29,9 +29,6 @@ const foreignPage = 100
 // listForeign lists the nonces consumed by foreign transactions for which no request is known. It also
 // lists the intents held because of them.
 func (a *Server) listForeign(w http.ResponseWriter, r *http.Request) error {
-	if _, err := a.operator(r); err != nil {
-		return err
-	}
 	s, err := a.Submitter("submitter", r.PathValue("submitter"))
 	if err != nil {
 		return err
@@ -64,9 +61,9 @@ func (a *Server) listForeign(w http.ResponseWriter, r *http.Request) error {
 }
 
 type writeOffRequest struct {
+	reasonRequest
 	Nonce   *uint64 `json:"nonce"`
 	Through *uint64 `json:"through"` // all up to this nonce, the highest that the operator has read
-	Reason  string  `json:"reason"`
 }
 
 type writeOffResponse struct {
@@ -79,47 +76,31 @@ type writeOffResponse struct {
 // writeOffForeign records that a foreign transaction, or each one up to a nonce, was no request of
 // ours. The intents held because of it continue. It covers only what the operator named: a later
 // release can leave further ones open.
-func (a *Server) writeOffForeign(w http.ResponseWriter, r *http.Request) error {
-	operator, err := a.operator(r)
-	if err != nil {
-		return err
-	}
-	s, err := a.Submitter("submitter", r.PathValue("submitter"))
-	if err != nil {
-		return err
-	}
-	body, err := web.Decode[writeOffRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	reason, err := reasonOf(body.Reason)
-	if err != nil {
-		return err
-	}
-	if (body.Nonce == nil) == (body.Through == nil) {
+func (a *Server) writeOffForeign(w http.ResponseWriter, r *http.Request, c submitterCall[writeOffRequest]) error {
+	if (c.body.Nonce == nil) == (c.body.Through == nil) {
 		return web.FieldProblem("nonce", "is required, or through in its place: one nonce, or the highest of all that you mean, as GET …/foreign lists them")
 	}
-	d := store.HoldDecision{Submitter: s, Limit: foreignPage, By: operator, Reason: reason, Nonce: body.Nonce, Through: body.Through}
+	d := store.HoldDecision{Submitter: c.on, Limit: foreignPage, By: c.by, Reason: c.reason, Nonce: c.body.Nonce, Through: c.body.Through}
 	if mustPropose(r) {
-		subject := submitterSubject(s)
+		subject := submitterSubject(c.on)
 		which := "up to nonce"
 		if subject["through"] = d.Through; d.Nonce != nil {
 			delete(subject, "through")
 			subject["nonce"], which = d.Nonce, "of nonce"
 		}
-		return a.proposeForeign(w, r, proposed{"foreign", subject, reason,
-			fmt.Sprintf("writes the foreign transactions %s %d of %s off; what is held for them goes on", which, *cmp.Or(d.Nonce, d.Through), s)})
+		return a.proposeForeign(w, r, proposed{"foreign", subject, c.reason,
+			fmt.Sprintf("writes the foreign transactions %s %d of %s off; what is held for them goes on", which, *cmp.Or(d.Nonce, d.Through), c.on)})
 	}
 	out, err := a.Store.WriteOff(r.Context(), d)
 	if err != nil {
 		return err
 	}
 	if out.WrittenOff > 0 {
-		a.Log.WarnContext(r.Context(), "foreign transactions written off", telemetry.SubmitterKey, s, "number", out.WrittenOff,
-			"proceeded", out.Proceeded, "operator", operator, "reason", reason, telemetry.NodeIDKey, a.Node)
-		a.advance(r.Context(), s, out.Token)
+		a.Log.WarnContext(r.Context(), "foreign transactions written off", telemetry.SubmitterKey, c.on, "number", out.WrittenOff,
+			"proceeded", out.Proceeded, "operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
+		a.advance(r.Context(), c.on, out.Token)
 	}
-	web.Reply(w, r, http.StatusOK, writeOffResponse{Submitter: s, WrittenOff: out.WrittenOff, Proceeded: out.Proceeded, Remaining: out.Remaining})
+	web.Reply(w, r, http.StatusOK, writeOffResponse{Submitter: c.on, WrittenOff: out.WrittenOff, Proceeded: out.Proceeded, Remaining: out.Remaining})
 	return nil
 }
 
@@ -128,14 +109,12 @@ func (a *Server) proposeForeign(w http.ResponseWriter, r *http.Request, what pro
 	if _, err := a.Store.Submitter(r.Context(), txmanager.Submitter(what.subject["submitter"].(string))); err != nil {
 		return err
 	}
-	var now struct{ Foreign []any }
-	if _, err := a.actState(r.Context(), what, &now); err != nil {
-		return err
-	}
-	if len(now.Foreign) == 0 {
-		return store.ErrNoHold
-	}
-	return a.propose(w, r, what)
+	return proposeIf(a.Desk, w, r, what, func(now struct{ Foreign []any }, _ bool) error {
+		if len(now.Foreign) == 0 {
+			return store.ErrNoHold
+		}
+		return nil
+	})
 }
 
 type matchRequest struct {
@@ -146,44 +125,32 @@ type matchRequest struct {
 
 // matchForeign records that a foreign transaction was the request of a held intent. The intent gets
 // that transaction's outcome and is never sent.
-func (a *Server) matchForeign(w http.ResponseWriter, r *http.Request) error {
-	operator, err := a.operator(r)
-	if err != nil {
-		return err
-	}
-	s, err := a.Submitter("submitter", r.PathValue("submitter"))
-	if err != nil {
-		return err
-	}
-	body, err := web.Decode[matchRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	if body.Nonce == nil {
+func (a *Server) matchForeign(w http.ResponseWriter, r *http.Request, c submitterCall[matchRequest]) error {
+	if c.body.Nonce == nil {
 		return web.FieldProblem("nonce", "is required: the nonce that the foreign transaction consumed, as GET …/foreign lists it")
 	}
-	id, ok := serve.ParseTxID(body.TxID)
+	id, ok := serve.ParseTxID(c.body.TxID)
 	if !ok {
 		return web.FieldProblem("txId", "is required: the UUID of the held intent that the foreign transaction was, "+serve.UUIDForm)
 	}
-	reason, err := reasonOf(body.Reason)
+	reason, err := reasonOf(c.body.Reason)
 	if err != nil {
 		return err
 	}
-	d := store.HoldDecision{Submitter: s, Nonce: body.Nonce, By: operator, Reason: reason}
+	d := store.HoldDecision{Submitter: c.on, Nonce: c.body.Nonce, By: c.by, Reason: reason}
 	if mustPropose(r) {
-		subject := submitterSubject(s)
-		subject["nonce"] = body.Nonce
+		subject := submitterSubject(c.on)
+		subject["nonce"] = c.body.Nonce
 		return a.proposeForeign(w, r, proposed{"foreign", subject, reason,
-			fmt.Sprintf("ends intent %s as the foreign transaction of nonce %d of %s", id, *body.Nonce, s)})
+			fmt.Sprintf("ends intent %s as the foreign transaction of nonce %d of %s", id, *c.body.Nonce, c.on)})
 	}
 	out, err := a.Store.MatchHold(r.Context(), d, id)
 	if err != nil {
 		return err
 	}
-	a.Log.WarnContext(r.Context(), "foreign transaction matched", telemetry.SubmitterKey, s, telemetry.TxIDKey, id, "nonce", *body.Nonce,
-		"state", out.State, "operator", operator, "reason", reason, telemetry.NodeIDKey, a.Node)
-	a.advance(r.Context(), s, out.Token)
+	a.Log.WarnContext(r.Context(), "foreign transaction matched", telemetry.SubmitterKey, c.on, telemetry.TxIDKey, id, "nonce", *c.body.Nonce,
+		"state", out.State, "operator", c.by, "reason", reason, telemetry.NodeIDKey, a.Node)
+	a.advance(r.Context(), c.on, out.Token)
 	web.Reply(w, r, http.StatusOK, proceedResponse{TxID: id, State: out.State, SubState: out.SubState})
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 
 func (a *Server) routeHeld(mux *web.Mux) {
 	a.routeForeign(mux)
-	a.act(mux, "POST /admin/v1/tx/{txId}/proceed", a.proceed)
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/proceed", a.proceedAll)
+	a.act(mux, "POST /admin/v1/tx/{txId}/proceed", withReason(a.Desk, serve.PathTxID, a.proceed))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/proceed", withReason(a.Desk, a.pathSubmitter, a.proceedAll))
 }
 
 type proceedResponse struct {
@@ -25,15 +25,8 @@ type proceedResponse struct {
 }
 
 // proceed lets one held intent continue, by an operator's decision, and stores the reason.
-func (a *Server) proceed(w http.ResponseWriter, r *http.Request) error {
-	operator, reason, err := a.decision(w, r)
-	if err != nil {
-		return err
-	}
-	txID, err := serve.PathTxID(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[string, reasonRequest]) error {
+	txID, operator, reason := c.on, c.by, c.reason
 	if mustPropose(r) {
 		return a.proposeProceed(w, r, txID, reason)
 	}
@@ -55,21 +48,21 @@ func (a *Server) proceed(w http.ResponseWriter, r *http.Request) error {
 // proposeProceed proposes that a held intent continues.
 func (a *Server) proposeProceed(w http.ResponseWriter, r *http.Request, txID, reason string) error {
 	what := proposed{"proceed", map[string]any{"txId": txID}, reason, fmt.Sprintf("lets the held intent %s go on", txID)}
-	var now struct {
+	type state struct {
 		Held    bool
 		HeldFor *string
 	}
-	switch known, err := a.actState(r.Context(), what, &now); {
-	case err != nil:
-		return err
-	case !known:
-		return store.ErrNotFound
-	case !now.Held:
-		return store.ErrNotHeld
-	case now.HeldFor != nil && *now.HeldFor == "CALL":
-		return store.ErrBeside
-	}
-	return a.propose(w, r, what)
+	return proposeIf(a.Desk, w, r, what, func(now state, known bool) error {
+		switch {
+		case !known:
+			return store.ErrNotFound
+		case !now.Held:
+			return store.ErrNotHeld
+		case now.HeldFor != nil && *now.HeldFor == "CALL":
+			return store.ErrBeside
+		}
+		return nil
+	})
 }
 
 type proceedAllResponse struct {
@@ -86,51 +79,35 @@ type proceedAllResponse struct {
 const proceedPage = 500
 
 type proceedAllRequest struct {
+	reasonRequest
 	Through string `json:"through"` // the txId of the newest held intent that the operator has read
-	Reason  string `json:"reason"`
 }
 
 // proceedAll lets a submitter's held intents continue, oldest first and one page a call. It leaves
 // intents that were stored after the one that the operator names.
-func (a *Server) proceedAll(w http.ResponseWriter, r *http.Request) error {
-	operator, err := a.operator(r)
-	if err != nil {
-		return err
-	}
-	s, err := a.Submitter("submitter", r.PathValue("submitter"))
-	if err != nil {
-		return err
-	}
-	body, err := web.Decode[proceedAllRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	reason, err := reasonOf(body.Reason)
-	if err != nil {
-		return err
-	}
-	through, ok := serve.ParseTxID(body.Through)
+func (a *Server) proceedAll(w http.ResponseWriter, r *http.Request, c submitterCall[proceedAllRequest]) error {
+	through, ok := serve.ParseTxID(c.body.Through)
 	if !ok {
 		return web.FieldProblem("through", "is required: the txId of the newest held intent that you have seen, "+serve.UUIDForm+"; what was stored after it stays held")
 	}
 	if mustPropose(r) {
-		if _, err := a.Store.Submitter(r.Context(), s); err != nil {
+		if _, err := a.Store.Submitter(r.Context(), c.on); err != nil {
 			return err
 		}
-		subject := submitterSubject(s)
+		subject := submitterSubject(c.on)
 		subject["through"] = through
-		return a.propose(w, r, proposed{"proceed-all", subject, reason, fmt.Sprintf("lets up to %d held intents of %s go on, none newer than %s", proceedPage, s, through)})
+		return a.propose(w, r, proposed{"proceed-all", subject, c.reason, fmt.Sprintf("lets up to %d held intents of %s go on, none newer than %s", proceedPage, c.on, through)})
 	}
-	out, err := a.Store.ProceedAll(r.Context(), s, through, operator, reason, proceedPage)
+	out, err := a.Store.ProceedAll(r.Context(), c.on, through, c.by, c.reason, proceedPage)
 	if err != nil {
 		return err
 	}
 	if out.Proceeded > 0 {
-		a.Log.WarnContext(r.Context(), "held intents proceed", telemetry.SubmitterKey, s, "number", out.Proceeded,
-			"operator", operator, "reason", reason, telemetry.NodeIDKey, a.Node)
-		a.advance(r.Context(), s, out.Token)
+		a.Log.WarnContext(r.Context(), "held intents proceed", telemetry.SubmitterKey, c.on, "number", out.Proceeded,
+			"operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
+		a.advance(r.Context(), c.on, out.Token)
 	}
-	web.Reply(w, r, http.StatusOK, proceedAllResponse{Submitter: s, Proceeded: out.Proceeded, Remaining: out.Remaining, Newer: out.Newer, Cancelled: out.Cancelled, Payouts: out.Payouts, Beside: out.Beside})
+	web.Reply(w, r, http.StatusOK, proceedAllResponse{Submitter: c.on, Proceeded: out.Proceeded, Remaining: out.Remaining, Newer: out.Newer, Cancelled: out.Cancelled, Payouts: out.Payouts, Beside: out.Beside})
 	return nil
 }
 

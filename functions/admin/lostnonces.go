@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// lostPage is the number of nonces on one page.
-const lostPage = 20
+// lostPageSize is the number of nonces on one page.
+const lostPageSize = 20
 
 type lostResponse struct {
 	ChainCount uint64      `json:"chainCount"` // the chain's latest count of the account
@@ -52,9 +52,6 @@ type lostNoncePage struct {
 // transaction that consumed the nonce and every matching intent. The operator names these as requests
 // of a resync.
 func (a *Server) lost(w http.ResponseWriter, r *http.Request) error {
-	if _, err := a.operator(r); err != nil {
-		return err
-	}
 	s, err := a.Submitter("submitter", r.PathValue("submitter"))
 	if err != nil {
 		return err
@@ -80,47 +77,67 @@ func (a *Server) lost(w http.ResponseWriter, r *http.Request) error {
 		first = uint64(*known.InFlightNonce)
 	}
 	from = max(first, from)
-	out := lostResponse{ChainCount: v.Account.LatestCount, FinalCount: v.FinalCount, NextNonce: known.NextNonce, Nonces: []lostNonce{}}
-	page := lostNoncePage{s: s, chain: chain, stored: make(map[uint64]txmanager.ForeignTransaction)}
-	if page.open, err = a.Store.OpenRequests(r.Context(), s); err != nil {
-		return err
-	}
-	for _, o := range page.open {
-		if o.Unknown {
-			out.UnknownCalls++
-		}
-	}
-	below := min(v.Account.LatestCount, from+lostPage)
-	read, err := a.Store.ForeignTransactions(r.Context(), s, from, below)
+	below := min(v.Account.LatestCount, from+lostPageSize)
+	page, err := a.lostPage(r.Context(), known, chain, from, below)
 	if err != nil {
 		return err
 	}
-	for _, f := range read {
-		page.stored[f.Nonce] = f
-	}
-	if page.reading, err = a.scanOf(r.Context(), known); err != nil {
+	out := lostResponse{ChainCount: v.Account.LatestCount, FinalCount: v.FinalCount, NextNonce: known.NextNonce, UnknownCalls: page.unknownCalls()}
+	if out.Nonces, err = a.lostNonces(r.Context(), page, from, below); err != nil {
 		return err
-	}
-	if page.own, err = a.Store.OwnVersions(r.Context(), s, from, below); err != nil {
-		return err
-	}
-	for n := from; n < below; n++ {
-		one, err := a.lostNonce(r, page, n)
-		if err != nil {
-			return err
-		}
-		if own, err := page.consumedByOwn(r.Context(), one); err != nil {
-			return err
-		} else if own {
-			continue // mined but not final yet: it is not lost
-		}
-		out.Nonces = append(out.Nonces, one)
 	}
 	if out.More = below < v.Account.LatestCount && from < below; out.More {
 		out.NextFrom = &below
 	}
 	web.Reply(w, r, http.StatusOK, out)
 	return nil
+}
+
+// lostPage reads the data of the page of these nonces.
+func (a *Server) lostPage(ctx context.Context, known store.SubmitterView, chain txmanager.ChainConnector, from, below uint64) (page lostNoncePage, err error) {
+	page = lostNoncePage{s: known.Submitter, chain: chain, stored: make(map[uint64]txmanager.ForeignTransaction)}
+	if page.open, err = a.Store.OpenRequests(ctx, page.s); err != nil {
+		return page, err
+	}
+	read, err := a.Store.ForeignTransactions(ctx, page.s, from, below)
+	if err != nil {
+		return page, err
+	}
+	for _, f := range read {
+		page.stored[f.Nonce] = f
+	}
+	if page.reading, err = a.scanOf(ctx, known); err != nil {
+		return page, err
+	}
+	page.own, err = a.Store.OwnVersions(ctx, page.s, from, below)
+	return page, err
+}
+
+// unknownCalls counts the open requests whose calls are not known yet.
+func (page lostNoncePage) unknownCalls() (n int) {
+	for _, o := range page.open {
+		if o.Unknown {
+			n++
+		}
+	}
+	return n
+}
+
+// lostNonces returns what is known of each nonce that no version of ours has consumed.
+func (a *Server) lostNonces(ctx context.Context, page lostNoncePage, from, below uint64) ([]lostNonce, error) {
+	all := []lostNonce{}
+	for n := from; n < below; n++ {
+		one, err := a.lostNonce(ctx, page, n)
+		if err != nil {
+			return nil, err
+		}
+		if own, err := page.consumedByOwn(ctx, one); err != nil {
+			return nil, err
+		} else if !own { // an own one is mined but not final yet: it is not lost
+			all = append(all, one)
+		}
+	}
+	return all, nil
 }
 
 // scanOf returns how far the blocks of the open PROTECT incident have been scanned.
@@ -162,32 +179,27 @@ func lostFrom(r *http.Request) (uint64, error) {
 	return uint64(from), nil
 }
 
-func (a *Server) lostNonce(r *http.Request, page lostNoncePage, n uint64) (lostNonce, error) {
+func (a *Server) lostNonce(ctx context.Context, page lostNoncePage, n uint64) (lostNonce, error) {
 	one := lostNonce{Nonce: n, Intents: []store.MatchingIntent{}, Payouts: []string{}}
 	f, read := page.stored[n]
 	if read {
 		one.Succeeded = &f.Succeeded
 	}
 	if !read || f.Tx.CallDigest() != f.CallDigest { // the call was not read, or its data are longer than the stored part
-		taker, err := page.chain.FindConsumingTx(r.Context(), page.s, n)
+		taker, err := page.chain.FindConsumingTx(ctx, page.s, n)
 		if err != nil && !read {
 			if one.Unknown = err.Error(); errors.Is(err, txmanager.ErrNoCounts) {
 				one.Unknown = page.reading.Progress() + "; " + one.Unknown
 			}
-			return one, r.Context().Err()
+			return one, ctx.Err()
 		}
 		if err == nil {
 			f.Tx, f.CallDigest = taker, taker.CallDigest()
 		}
 	}
 	one.ConsumingTx = &f.Tx
-	for _, o := range page.open {
-		call, err := page.chain.ParsePayload(o.Payload)
-		if same := err == nil && !o.Unknown && f.Does(call); same && o.TxID == "" {
-			one.Payouts = append(one.Payouts, o.RequestID)
-		}
-	}
-	alike, err := a.Store.MatchingIntents(r.Context(), page.s, f.Tx)
+	one.Payouts = append(one.Payouts, page.payoutsDoing(f)...)
+	alike, err := a.Store.MatchingIntents(ctx, page.s, f.Tx)
 	if err != nil {
 		return one, err
 	}
@@ -197,4 +209,14 @@ func (a *Server) lostNonce(r *http.Request, page lostNoncePage, n uint64) (lostN
 		}
 	}
 	return one, nil
+}
+
+// payoutsDoing returns the open payouts with the effect of the foreign transaction.
+func (page lostNoncePage) payoutsDoing(f txmanager.ForeignTransaction) (reqIDs []string) {
+	for _, o := range page.open {
+		if call, err := page.chain.ParsePayload(o.Payload); err == nil && !o.Unknown && o.TxID == "" && f.Does(call) {
+			reqIDs = append(reqIDs, o.RequestID)
+		}
+	}
+	return reqIDs
 }

@@ -13,34 +13,18 @@ import (
 // maxListedAddresses is the most addresses of a user in one answer to an operator.
 const maxListedAddresses = 500
 
-// addressOrder returns the calling operator and the user in the path.
-func (a *TransferServer) addressOrder(r *http.Request) (operator string, user int64, err error) {
-	if operator, err = a.operator(r); err != nil {
-		return "", 0, err
-	}
+// pathUser returns the user in the path.
+func pathUser(r *http.Request) (int64, error) {
 	user, ok := serve.Digits(r.PathValue("user_id"))
 	if !ok || user == 0 {
-		return "", 0, web.FieldProblem("user_id", "is no user id: want a whole number above 0")
+		return 0, web.FieldProblem("user_id", "is no user id: want a whole number above 0")
 	}
-	return operator, user, nil
-}
-
-// addressOrderWithReason is [TransferServer.addressOrder] with the body's reason.
-func (a *TransferServer) addressOrderWithReason(w http.ResponseWriter, r *http.Request) (operator string, user int64, reason string, err error) {
-	if operator, user, err = a.addressOrder(r); err != nil {
-		return "", 0, "", err
-	}
-	body, err := web.Decode[reasonRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return "", 0, "", err
-	}
-	reason, err = reasonOf(body.Reason)
-	return operator, user, reason, err
+	return user, nil
 }
 
 // showAddresses shows operators a user's addresses, newest first, including the removed ones.
 func (a *TransferServer) showAddresses(w http.ResponseWriter, r *http.Request) error {
-	_, user, err := a.addressOrder(r)
+	user, err := pathUser(r)
 	if err != nil {
 		return err
 	}
@@ -61,47 +45,33 @@ func (a *TransferServer) replyAddresses(w http.ResponseWriter, r *http.Request, 
 }
 
 // dropAddress removes an address from a user's list, by an operator.
-func (a *TransferServer) dropAddress(w http.ResponseWriter, r *http.Request) error {
-	operator, user, reason, err := a.addressOrderWithReason(w, r)
-	if err != nil {
-		return err
-	}
-	return a.Transfers.ReplyRemoval(w, r, transfers.RemovalOfAddress{UserID: user, By: operator, Reason: reason})
+func (a *TransferServer) dropAddress(w http.ResponseWriter, r *http.Request, c call[int64, reasonRequest]) error {
+	return a.Transfers.ReplyRemoval(w, r, transfers.RemovalOfAddress{UserID: c.on, By: c.by, Reason: c.reason})
 }
 
 // blockAddresses stops a user from adding addresses.
-func (a *TransferServer) blockAddresses(w http.ResponseWriter, r *http.Request) error {
-	operator, user, reason, err := a.addressOrderWithReason(w, r)
-	if err != nil {
+func (a *TransferServer) blockAddresses(w http.ResponseWriter, r *http.Request, c call[int64, reasonRequest]) error {
+	if err := a.Transfers.Store.BlockAddresses(r.Context(), c.on, c.by, c.reason); err != nil {
 		return err
 	}
-	if err := a.Transfers.Store.BlockAddresses(r.Context(), user, operator, reason); err != nil {
-		return err
-	}
-	a.Log.WarnContext(r.Context(), "payout addresses blocked", "userId", user, "by", operator, "reason", reason)
-	return a.replyAddresses(w, r, user)
+	a.Log.WarnContext(r.Context(), "payout addresses blocked", "userId", c.on, "by", c.by, "reason", c.reason)
+	return a.replyAddresses(w, r, c.on)
 }
 
 // unblockAddresses lets a user add addresses again.
-func (a *TransferServer) unblockAddresses(w http.ResponseWriter, r *http.Request) error {
-	operator, user, reason, err := a.addressOrderWithReason(w, r)
-	if err != nil {
-		return err
-	}
+func (a *TransferServer) unblockAddresses(w http.ResponseWriter, r *http.Request, c call[int64, reasonRequest]) error {
 	if mustPropose(r) {
-		what := proposed{"unblock-addresses", idSubject("userId", user), reason, fmt.Sprintf("lets user %d add payout addresses again", user)}
-		var now struct{ Block *struct{} }
-		switch _, err := a.actState(r.Context(), what, &now); {
-		case err != nil:
-			return err
-		case now.Block == nil:
-			return transfers.ErrNotBlocked
-		}
-		return a.propose(w, r, what)
+		what := proposed{"unblock-addresses", idSubject("userId", c.on), c.reason, fmt.Sprintf("lets user %d add payout addresses again", c.on)}
+		return proposeIf(a.Desk, w, r, what, func(now struct{ Block *struct{} }, _ bool) error {
+			if now.Block == nil {
+				return transfers.ErrNotBlocked
+			}
+			return nil
+		})
 	}
-	if err := a.Transfers.Store.LiftAddressBlock(r.Context(), user, operator, reason); err != nil {
+	if err := a.Transfers.Store.LiftAddressBlock(r.Context(), c.on, c.by, c.reason); err != nil {
 		return err
 	}
-	a.Log.WarnContext(r.Context(), "payout addresses unblocked", "userId", user, "by", operator, "reason", reason)
-	return a.replyAddresses(w, r, user)
+	a.Log.WarnContext(r.Context(), "payout addresses unblocked", "userId", c.on, "by", c.by, "reason", c.reason)
+	return a.replyAddresses(w, r, c.on)
 }

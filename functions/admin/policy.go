@@ -90,7 +90,6 @@ const maxPolicyLimits = 1000
 
 // callerLimits checks the limits of callers.
 func callerLimits(field string, given *map[string]store.CallerLimits) (map[string]store.CallerLimits, error) {
-	const mostPerMinute, mostQueued = 1_000_000, 1_000_000
 	if given == nil {
 		return nil, nil
 	}
@@ -103,20 +102,29 @@ func callerLimits(field string, given *map[string]store.CallerLimits) (map[strin
 			return nil, web.FieldProblem(field, "has %.100q: want who posts, as email:<verified e-mail>, sub:<subject of the token>, %q or %q, or \"*\" for each that is not named; a handler posts nothing",
 				name, store.HooksCaller, store.PayoutCaller)
 		}
-		if limits == (store.CallerLimits{}) {
-			return nil, web.FieldProblem(at, "has no limit: want one of maxValue, maxValuePerDay, maxPerMinute and maxQueued, or leave the caller out")
-		}
-		if err := amounts(at+".", map[string]*string{"maxValue": limits.MaxValue, "maxValuePerDay": limits.MaxValuePerDay}); err != nil {
+		if err := checkCallerLimits(at, limits); err != nil {
 			return nil, err
-		}
-		if n := limits.MaxPerMinute; n != nil && (*n < 1 || *n > mostPerMinute) {
-			return nil, web.FieldProblem(at+".maxPerMinute", "is %d: want 1 to %d; to allow none, take the caller off the submitter's callers", *n, mostPerMinute)
-		}
-		if n := limits.MaxQueued; n != nil && (*n < 1 || *n > mostQueued) {
-			return nil, web.FieldProblem(at+".maxQueued", "is %d: want 1 to %d; to allow none, take the caller off the submitter's callers", *n, mostQueued)
 		}
 	}
 	return *given, nil
+}
+
+// checkCallerLimits checks the limits of the caller at this path.
+func checkCallerLimits(at string, limits store.CallerLimits) error {
+	const mostPerMinute, mostQueued = 1_000_000, 1_000_000
+	if limits == (store.CallerLimits{}) {
+		return web.FieldProblem(at, "has no limit: want one of maxValue, maxValuePerDay, maxPerMinute and maxQueued, or leave the caller out")
+	}
+	if err := amounts(at+".", map[string]*string{"maxValue": limits.MaxValue, "maxValuePerDay": limits.MaxValuePerDay}); err != nil {
+		return err
+	}
+	if n := limits.MaxPerMinute; n != nil && (*n < 1 || *n > mostPerMinute) {
+		return web.FieldProblem(at+".maxPerMinute", "is %d: want 1 to %d; to allow none, take the caller off the submitter's callers", *n, mostPerMinute)
+	}
+	if n := limits.MaxQueued; n != nil && (*n < 1 || *n > mostQueued) {
+		return web.FieldProblem(at+".maxQueued", "is %d: want 1 to %d; to allow none, take the caller off the submitter's callers", *n, mostQueued)
+	}
+	return nil
 }
 
 // tokenLimits checks the limits of tokens and converts their addresses to the form used for
@@ -241,112 +249,65 @@ func selectorOf(function string) (string, error) {
 }
 
 type policyRequest struct {
-	MaxValue             *string   `json:"maxValue"`
-	MaxValuePerDay       *string   `json:"maxValuePerDay"`
-	MaxPerMinute         *int      `json:"maxPerMinute"`
-	Targets              *[]string `json:"targets"`
-	Reason               string    `json:"reason"`
-	MaxFeePerTx          *string   `json:"maxFeePerTx"`
-	MaxPriorityFeePerGas *string   `json:"maxPriorityFeePerGas"`
-	MaxGas               *int64    `json:"maxGas"`
-	MaxFeesPerDay        *string   `json:"maxFeesPerDay"`
-
-	PerCaller *map[string]store.CallerLimits `json:"perCaller"`
-	Tokens    *map[string]store.TokenLimits  `json:"tokens"`
-}
-
-func (r policyRequest) terms() policyTerms {
-	return policyTerms{r.MaxValue, r.MaxValuePerDay, r.MaxPerMinute, r.Targets, r.MaxFeePerTx, r.MaxPriorityFeePerGas, r.MaxGas, r.MaxFeesPerDay, r.PerCaller, r.Tokens}
+	policyTerms
+	reasonRequest
 }
 
 // putPolicy replaces a submitter's policy.
-func (a *Server) putPolicy(w http.ResponseWriter, r *http.Request) error {
-	operator, err := a.operator(r)
+func (a *Server) putPolicy(w http.ResponseWriter, r *http.Request, c submitterCall[policyRequest]) error {
+	p, err := c.body.policy("")
 	if err != nil {
 		return err
 	}
-	s, err := a.Submitter("submitter", r.PathValue("submitter"))
+	reason, err := reasonOf(c.body.Reason)
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[policyRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	p, err := body.terms().policy("")
-	if err != nil {
-		return err
-	}
-	reason, err := reasonOf(body.Reason)
-	if err != nil {
-		return err
-	}
-	token, err := a.Store.PutPolicy(r.Context(), store.PolicyChange{Submitter: s, Policy: p, By: operator, Reason: reason, OnlyTighter: mustPropose(r)})
+	token, err := a.Store.PutPolicy(r.Context(), store.PolicyChange{Submitter: c.on, Policy: p, By: c.by, Reason: reason, OnlyTighter: mustPropose(r)})
 	if errors.Is(err, store.ErrNotTighter) {
-		return a.propose(w, r, proposed{"policy", submitterSubject(s), reason, fmt.Sprintf("sets the policy of %s in place of the present one", s)})
+		return a.propose(w, r, proposed{"policy", submitterSubject(c.on), reason, fmt.Sprintf("sets the policy of %s in place of the present one", c.on)})
 	}
 	if err != nil {
 		return err
 	}
-	a.Log.WarnContext(r.Context(), "policy set", telemetry.SubmitterKey, s, "operator", operator, "reason", reason)
-	a.advance(r.Context(), s, token)
-	return a.replySubmitter(w, r, s)
-}
-
-type suspendRequest struct {
-	Reason string `json:"reason"`
+	a.Log.WarnContext(r.Context(), "policy set", telemetry.SubmitterKey, c.on, "operator", c.by, "reason", reason)
+	a.advance(r.Context(), c.on, token)
+	return a.replySubmitter(w, r, c.on)
 }
 
 // suspendSubmitter stops a submitter from accepting intents and allocating nonces.
-func (a *Server) suspendSubmitter(w http.ResponseWriter, r *http.Request) error {
-	return a.setStatus(w, r, true)
+func (a *Server) suspendSubmitter(w http.ResponseWriter, r *http.Request, c submitterCall[reasonRequest]) error {
+	return a.setStatus(w, r, c, true)
 }
 
 // resumeSubmitter ends the suspension.
-func (a *Server) resumeSubmitter(w http.ResponseWriter, r *http.Request) error {
-	return a.setStatus(w, r, false)
+func (a *Server) resumeSubmitter(w http.ResponseWriter, r *http.Request, c submitterCall[reasonRequest]) error {
+	if mustPropose(r) {
+		return a.proposeResume(w, r, c.on, c.reason)
+	}
+	return a.setStatus(w, r, c, false)
 }
 
-func (a *Server) setStatus(w http.ResponseWriter, r *http.Request, suspend bool) error {
-	operator, err := a.operator(r)
+func (a *Server) setStatus(w http.ResponseWriter, r *http.Request, c submitterCall[reasonRequest], suspend bool) error {
+	token, err := a.Store.SetStatus(r.Context(), store.Suspension{Submitter: c.on, Suspend: suspend, By: c.by, Reason: c.reason})
 	if err != nil {
 		return err
 	}
-	s, err := a.Submitter("submitter", r.PathValue("submitter"))
-	if err != nil {
-		return err
-	}
-	body, err := web.Decode[suspendRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	reason, err := reasonOf(body.Reason)
-	if err != nil {
-		return err
-	}
-	if !suspend && mustPropose(r) {
-		return a.proposeResume(w, r, s, reason)
-	}
-	token, err := a.Store.SetStatus(r.Context(), store.Suspension{Submitter: s, Suspend: suspend, By: operator, Reason: reason})
-	if err != nil {
-		return err
-	}
-	a.Log.WarnContext(r.Context(), "submitter suspended or resumed", telemetry.SubmitterKey, s, "suspended", suspend, "operator", operator, "reason", reason)
-	a.advance(r.Context(), s, token)
-	return a.replySubmitter(w, r, s)
+	a.Log.WarnContext(r.Context(), "submitter suspended or resumed", telemetry.SubmitterKey, c.on, "suspended", suspend, "operator", c.by, "reason", c.reason)
+	a.advance(r.Context(), c.on, token)
+	return a.replySubmitter(w, r, c.on)
 }
 
 // proposeResume proposes to end a submitter's suspension.
 func (a *Server) proposeResume(w http.ResponseWriter, r *http.Request, s txmanager.Submitter, reason string) error {
 	what := proposed{"resume", submitterSubject(s), reason, fmt.Sprintf("resumes %s: it takes intents again, and binds nonces", s)}
-	var now struct{ Status string }
-	switch known, err := a.actState(r.Context(), what, &now); {
-	case err != nil:
-		return err
-	case !known:
-		return store.ErrUnknownSubmitter
-	case now.Status != "SUSPENDED":
-		return store.ErrNotStatus
-	}
-	return a.propose(w, r, what)
+	return proposeIf(a.Desk, w, r, what, func(now struct{ Status string }, known bool) error {
+		switch {
+		case !known:
+			return store.ErrUnknownSubmitter
+		case now.Status != "SUSPENDED":
+			return store.ErrNotStatus
+		}
+		return nil
+	})
 }

@@ -26,10 +26,10 @@ var (
 )
 
 func (a *Desk) routeProposals(mux *web.Mux) {
-	a.Handle(mux, "admin", "GET /admin/v1/proposals", a.listProposals)
-	a.Handle(mux, "admin", "GET /admin/v1/proposals/{proposalId}", a.showProposal)
-	a.act(mux, "POST /admin/v1/proposals/{proposalId}/approve", a.approveProposal)
-	a.act(mux, "POST /admin/v1/proposals/{proposalId}/reject", a.rejectProposal)
+	a.read(mux, "GET /admin/v1/proposals", a.listProposals)
+	a.read(mux, "GET /admin/v1/proposals/{proposalId}", a.showProposal)
+	a.act(mux, "POST /admin/v1/proposals/{proposalId}/approve", withReason(a, pathProposal, a.approveProposal))
+	a.act(mux, "POST /admin/v1/proposals/{proposalId}/reject", withReason(a, pathProposal, a.rejectProposal))
 }
 
 type proposalView struct {
@@ -136,15 +136,6 @@ func canonicalBody(text []byte) (body, call string, err error) {
 	return string(whole), string(bare), err
 }
 
-// actState reads into state what the act depends on. It returns false if the subject does not exist.
-func (a *Desk) actState(ctx context.Context, what proposed, state any) (bool, error) {
-	text, err := a.Store.ActState(ctx, what.act, what.subject)
-	if err != nil || text == nil {
-		return false, err
-	}
-	return true, json.Unmarshal(text, state)
-}
-
 type proposalsResponse struct {
 	Proposals []proposalView `json:"proposals"`
 	NextAfter *int64         `json:"nextAfter,omitempty"` // pass as ?after= for the next page
@@ -155,9 +146,6 @@ const proposalPage = 100
 
 // listProposals lists the open proposals, or all, newest first.
 func (a *Desk) listProposals(w http.ResponseWriter, r *http.Request) error {
-	if _, err := a.operator(r); err != nil {
-		return err
-	}
 	q, err := serve.Parameters(r, "state", "after")
 	if err != nil {
 		return err
@@ -189,9 +177,6 @@ func (a *Desk) listProposals(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *Desk) showProposal(w http.ResponseWriter, r *http.Request) error {
-	if _, err := a.operator(r); err != nil {
-		return err
-	}
 	id, err := pathProposal(r)
 	if err != nil {
 		return err
@@ -218,15 +203,8 @@ func (a *Desk) replyProposal(w http.ResponseWriter, r *http.Request, id string) 
 
 // rejectProposal ends a proposal that is not carried out yet. The proposer withdraws a proposal with
 // the same call.
-func (a *Desk) rejectProposal(w http.ResponseWriter, r *http.Request) error {
-	operator, reason, err := a.decision(w, r)
-	if err != nil {
-		return err
-	}
-	id, err := pathProposal(r)
-	if err != nil {
-		return err
-	}
+func (a *Desk) rejectProposal(w http.ResponseWriter, r *http.Request, c call[string, reasonRequest]) error {
+	id, operator, reason := c.on, c.by, c.reason
 	was, err := a.Store.RejectProposal(r.Context(), id, operator, reason)
 	if err != nil {
 		return err
@@ -240,15 +218,8 @@ func (a *Desk) rejectProposal(w http.ResponseWriter, r *http.Request) error {
 
 // approveProposal records a second operator's approval and carries the act out. If an operator other
 // than the proposer calls it again, it continues from where it stopped or answers the stored outcome.
-func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request) error {
-	operator, reason, err := a.decision(w, r)
-	if err != nil {
-		return err
-	}
-	id, err := pathProposal(r)
-	if err != nil {
-		return err
-	}
+func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[string, reasonRequest]) error {
+	id, operator, reason := c.on, c.by, c.reason
 	p, err := a.Store.Proposal(r.Context(), id)
 	if err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 )
 
 type queueCancelRequest struct {
+	reasonRequest
 	Caller *string `json:"caller"`
-	Reason string  `json:"reason"`
 }
 
 type queueCancelResponse struct {
@@ -28,22 +28,8 @@ type queueCancelResponse struct {
 const cancelPage = 500
 
 // cancelQueue cancels the queued intents of a submitter, or of one of its callers, one page a call.
-func (a *Server) cancelQueue(w http.ResponseWriter, r *http.Request) error {
-	operator, err := a.operator(r)
-	if err != nil {
-		return err
-	}
-	c := store.QueueCancel{By: operator, Limit: cancelPage}
-	if c.Submitter, err = a.Submitter("submitter", r.PathValue("submitter")); err != nil {
-		return err
-	}
-	body, err := web.Decode[queueCancelRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	if c.Reason, err = reasonOf(body.Reason); err != nil {
-		return err
-	}
+func (a *Server) cancelQueue(w http.ResponseWriter, r *http.Request, in submitterCall[queueCancelRequest]) error {
+	c, body := store.QueueCancel{Submitter: in.on, By: in.by, Reason: in.reason, Limit: cancelPage}, in.body
 	if body.Caller != nil {
 		handler, isHandler := cutHandler(*body.Caller)
 		if c.Caller = *body.Caller; !serve.CallerName.MatchString(c.Caller) && (!isHandler || handler == "") {
@@ -56,7 +42,7 @@ func (a *Server) cancelQueue(w http.ResponseWriter, r *http.Request) error {
 	}
 	if out.Cancelled > 0 {
 		telemetry.Finality.Add(r.Context(), int64(out.Cancelled), telemetry.Result("cancelled"))
-		a.Log.WarnContext(r.Context(), "queue cancelled", telemetry.SubmitterKey, c.Submitter, "caller", c.Caller, "number", out.Cancelled, "remaining", out.Remaining, "operator", operator, "reason", c.Reason)
+		a.Log.WarnContext(r.Context(), "queue cancelled", telemetry.SubmitterKey, c.Submitter, "caller", c.Caller, "number", out.Cancelled, "remaining", out.Remaining, "operator", c.By, "reason", c.Reason)
 		a.advance(r.Context(), c.Submitter, out.Token)
 	}
 	web.Reply(w, r, http.StatusOK, queueCancelResponse{c.Submitter, out.Cancelled, out.Remaining, out.Bound, out.Payouts, out.Beside})

@@ -48,34 +48,22 @@ const notLeaderRetryAfter = 2 * time.Second
 
 // release ends one PROTECT incident by an operator's decision and stores the reason. The mode resume
 // says that the observation was wrong; resync accepts the loss.
-func (a *Server) release(w http.ResponseWriter, r *http.Request) error {
-	operator, err := a.operator(r)
-	if err != nil {
-		return err
-	}
-	s, err := a.Submitter("submitter", r.PathValue("submitter"))
-	if err != nil {
-		return err
-	}
-	body, err := web.Decode[releaseRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	leave, err := leaveOf(body)
+func (a *Server) release(w http.ResponseWriter, r *http.Request, c submitterCall[releaseRequest]) error {
+	leave, err := leaveOf(c.body)
 	if err != nil {
 		return err
 	}
 	if leave.DryRun, err = dryRun(r, leave.Mode); err != nil {
 		return err
 	}
-	leave.By = operator
-	if _, err := a.Chains.RulesOf(s); err != nil {
+	leave.By = c.by
+	if _, err := a.Chains.RulesOf(c.on); err != nil {
 		return err
 	}
 	if mustPropose(r) && !leave.DryRun {
-		return a.proposeRelease(w, r, s, leave)
+		return a.proposeRelease(w, r, c.on, leave)
 	}
-	out, err := a.Release(r.Context(), s, leave)
+	out, err := a.Release(r.Context(), c.on, leave)
 	if err != nil {
 		return releaseProblem(err)
 	}
@@ -83,9 +71,9 @@ func (a *Server) release(w http.ResponseWriter, r *http.Request) error {
 	if leave.DryRun {
 		said = "a release from PROTECT was tried, and nothing changed"
 	}
-	a.Log.WarnContext(r.Context(), said, telemetry.SubmitterKey, s, telemetry.NodeIDKey, a.Node,
-		"episode", leave.Incident, "mode", leave.Mode, "operator", operator, "reason", leave.Reason, "displaced", out.Displaced, "notOnChain", out.ReorgedFinals, "named", out.Named, "filling", out.Filling)
-	web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: s, Episode: leave.Incident, Displaced: out.Displaced,
+	a.Log.WarnContext(r.Context(), said, telemetry.SubmitterKey, c.on, telemetry.NodeIDKey, a.Node,
+		"episode", leave.Incident, "mode", leave.Mode, "operator", c.by, "reason", leave.Reason, "displaced", out.Displaced, "notOnChain", out.ReorgedFinals, "named", out.Named, "filling", out.Filling)
+	web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: c.on, Episode: leave.Incident, Displaced: out.Displaced,
 		NotOnChain: out.ReorgedFinals, NextNonce: out.NextNonce, Named: append([]txmanager.Naming{}, out.Named...), Filling: out.Filling, DryRun: leave.DryRun})
 	return nil
 }
@@ -94,16 +82,15 @@ func (a *Server) release(w http.ResponseWriter, r *http.Request) error {
 // it is carried out. A dry run shows the result in advance.
 func (a *Server) proposeRelease(w http.ResponseWriter, r *http.Request, s txmanager.Submitter, leave txmanager.ReleaseRequest) error {
 	what := proposed{"release", submitterSubject(s), leave.Reason, fmt.Sprintf("ends episode %d of PROTECT of %s by %s", leave.Incident, s, leave.Mode)}
-	var now struct{ Episode *int }
-	switch known, err := a.actState(r.Context(), what, &now); {
-	case err != nil:
-		return err
-	case !known:
-		return store.ErrUnknownSubmitter
-	case now.Episode == nil || *now.Episode != leave.Incident:
-		return releaseProblem(txmanager.ErrIncidentClosed)
-	}
-	return a.propose(w, r, what)
+	return proposeIf(a.Desk, w, r, what, func(now struct{ Episode *int }, known bool) error {
+		switch {
+		case !known:
+			return store.ErrUnknownSubmitter
+		case now.Episode == nil || *now.Episode != leave.Incident:
+			return releaseProblem(txmanager.ErrIncidentClosed)
+		}
+		return nil
+	})
 }
 
 // dryRun reads whether a release is only simulated.
@@ -125,52 +112,82 @@ func dryRun(r *http.Request, mode txmanager.ReleaseMode) (bool, error) {
 
 // leaveOf checks and converts an operator's decision.
 func leaveOf(body releaseRequest) (txmanager.ReleaseRequest, error) {
-	l := txmanager.ReleaseRequest{Mode: body.Mode, Reason: strings.TrimSpace(body.Reason), Requests: body.Requests}
+	l := txmanager.ReleaseRequest{Mode: body.Mode, Requests: body.Requests}
 	switch {
 	case body.Episode == nil:
 		return l, web.FieldProblem("episode", "is required: the number that GET /admin/v1/submitters/{submitter} shows under protect")
 	case body.Mode != txmanager.Resume && body.Mode != txmanager.Resync:
 		return l, web.FieldProblem("mode", "is %q: want resume (the view was wrong) or resync (the loss is accepted)", body.Mode)
-	case l.Reason == "" || len(l.Reason) > serve.MaxReason:
-		return l, web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", serve.MaxReason)
-	case body.Mode == txmanager.Resync && body.Count == nil:
-		return l, web.FieldProblem("count", "is required for resync: the chain's count of the account at its finalized block, which you accept")
-	case body.Mode == txmanager.Resume && body.Count != nil:
-		return l, web.FieldProblem("count", "goes with resync")
-	case body.Mode == txmanager.Resume && body.Requests != nil:
-		return l, web.FieldProblem("requests", "goes with resync: resume takes nothing for lost")
-	case body.Mode == txmanager.Resume && body.Hashes != nil:
-		return l, web.FieldProblem("hashes", "goes with resync")
-	case body.Mode == txmanager.Resume && body.Executed != nil:
-		return l, web.FieldProblem("executed", "goes with resync")
-	case body.Mode == txmanager.Resume && body.Others != nil:
-		return l, web.FieldProblem("others", "goes with resync")
-	case body.Mode == txmanager.Resume && body.Fill != nil:
-		return l, web.FieldProblem("fill", "goes with resync")
-	case body.Fill != nil && (*body.Fill < 1 || *body.Fill > widestWindow):
-		return l, web.FieldProblem("fill", "is %d: want the largest window that the account can have had, from 1 to %d, or leave it out", *body.Fill, widestWindow)
-	case body.Others != nil && *body.Others != othersMatching:
-		return l, web.FieldProblem("others", "is %q: want %q, or leave it out", *body.Others, othersMatching)
+	}
+	var err error
+	if l.Reason, err = reasonOf(body.Reason); err != nil {
+		return l, err
+	}
+	if body.Mode == txmanager.Resume {
+		err = body.checkResume()
+	} else {
+		err = body.checkResync()
+	}
+	if err != nil {
+		return l, err
 	}
 	l.Matching, l.Fill = body.Others != nil, body.Fill
-	named := make(map[string]uint64, len(body.Requests))
-	for n, name := range body.Requests {
-		if err := serve.RequestID("requests", name); err != nil {
-			return l, web.FieldProblem("requests", "of nonce %d: want a requestId of 1 to 128 bytes, or %q where no request here was it", n, txmanager.NoRequest)
-		}
-		if name != txmanager.NoRequest && serve.IsNone(name) {
-			return l, web.FieldProblem("requests", "of nonce %d: is %q: want %q, or a requestId; none is spelled so", n, name, txmanager.NoRequest)
-		}
-		if other, twice := named[name]; twice && name != txmanager.NoRequest {
-			return l, web.FieldProblem("requests", "names %q for nonce %d and for nonce %d: a request runs once", name, min(n, other), max(n, other))
-		}
-		named[name] = n
+	if err := checkRequests(body.Requests); err != nil {
+		return l, err
 	}
 	l.Incident = *body.Episode
 	if body.Count != nil {
 		l.Count = *body.Count
 	}
 	return l, proofOf(body, &l)
+}
+
+// checkResume refuses the members that go with resync.
+func (b releaseRequest) checkResume() error {
+	for _, m := range []struct {
+		field string
+		given bool
+		more  string
+	}{
+		{"count", b.Count != nil, ""}, {"requests", b.Requests != nil, ": resume takes nothing for lost"}, {"hashes", b.Hashes != nil, ""},
+		{"executed", b.Executed != nil, ""}, {"others", b.Others != nil, ""}, {"fill", b.Fill != nil, ""},
+	} {
+		if m.given {
+			return web.FieldProblem(m.field, "goes with resync%s", m.more)
+		}
+	}
+	return nil
+}
+
+// checkResync checks the members of a resync, except the names.
+func (b releaseRequest) checkResync() error {
+	switch {
+	case b.Count == nil:
+		return web.FieldProblem("count", "is required for resync: the chain's count of the account at its finalized block, which you accept")
+	case b.Fill != nil && (*b.Fill < 1 || *b.Fill > widestWindow):
+		return web.FieldProblem("fill", "is %d: want the largest window that the account can have had, from 1 to %d, or leave it out", *b.Fill, widestWindow)
+	case b.Others != nil && *b.Others != othersMatching:
+		return web.FieldProblem("others", "is %q: want %q, or leave it out", *b.Others, othersMatching)
+	}
+	return nil
+}
+
+// checkRequests checks the requestId that a release names for each nonce.
+func checkRequests(requests map[uint64]string) error {
+	named := make(map[string]uint64, len(requests))
+	for n, name := range requests {
+		if err := serve.RequestID("requests", name); err != nil {
+			return web.FieldProblem("requests", "of nonce %d: want a requestId of 1 to 128 bytes, or %q where no request here was it", n, txmanager.NoRequest)
+		}
+		if name != txmanager.NoRequest && serve.IsNone(name) {
+			return web.FieldProblem("requests", "of nonce %d: is %q: want %q, or a requestId; none is spelled so", n, name, txmanager.NoRequest)
+		}
+		if other, twice := named[name]; twice && name != txmanager.NoRequest {
+			return web.FieldProblem("requests", "names %q for nonce %d and for nonce %d: a request runs once", name, min(n, other), max(n, other))
+		}
+		named[name] = n
+	}
+	return nil
 }
 
 // proofOf checks the operator's proof that the named requests were carried out.
@@ -238,42 +255,24 @@ func releaseProblem(err error) error {
 	return err
 }
 
-type acceptRequest struct {
-	Reason string `json:"reason"`
-}
-
 // acceptAuthority accepts a restored database as the authority, by an operator's decision. Every
 // submitter stays in PROTECT until an operator releases it.
-func (a *Server) acceptAuthority(w http.ResponseWriter, r *http.Request) error {
-	operator, err := a.operator(r)
-	if err != nil {
-		return err
-	}
-	body, err := web.Decode[acceptRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	reason := strings.TrimSpace(body.Reason)
-	if reason == "" || len(reason) > serve.MaxReason {
-		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", serve.MaxReason)
-	}
+func (a *Server) acceptAuthority(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
 	if mustPropose(r) {
-		what := proposed{"accept", map[string]any{}, reason, "accepts this database as the authority"}
-		var now struct{ IsAuthority bool }
-		switch _, err := a.actState(r.Context(), what, &now); {
-		case err != nil:
-			return err
-		case now.IsAuthority:
-			return store.ErrIsAuthority
-		}
-		return a.propose(w, r, what)
+		what := proposed{"accept", map[string]any{}, c.reason, "accepts this database as the authority"}
+		return proposeIf(a.Desk, w, r, what, func(now struct{ IsAuthority bool }, _ bool) error {
+			if now.IsAuthority {
+				return store.ErrIsAuthority
+			}
+			return nil
+		})
 	}
-	a.Mark.Adopt(r.Context(), a.Log, operator)
-	if err := a.Store.AcceptAuthority(r.Context(), operator, reason); err != nil {
+	a.Mark.Adopt(r.Context(), a.Log, c.by)
+	if err := a.Store.AcceptAuthority(r.Context(), c.by, c.reason); err != nil {
 		return err
 	}
 	a.Mark.Accepted(r.Context(), a.Log)
-	a.Log.WarnContext(r.Context(), "restored database accepted", "operator", operator, "reason", reason, telemetry.NodeIDKey, a.Node)
+	a.Log.WarnContext(r.Context(), "restored database accepted", "operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

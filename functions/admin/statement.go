@@ -32,21 +32,13 @@ type statementRequest struct {
 // statePayout records an operator's statement about a payout for which the database has no proof, and
 // tries it at once. It checks a named transaction against the chain. An unpaid payout is reposted or
 // refunded once no lost transaction can be mined any more.
-func (a *TransferServer) statePayout(w http.ResponseWriter, r *http.Request) error {
-	order, err := a.transferOrder(r)
+func (a *TransferServer) statePayout(w http.ResponseWriter, r *http.Request, c transferCall[statementRequest]) error {
+	st, err := statementOf(c.body)
 	if err != nil {
 		return err
 	}
-	body, err := web.Decode[statementRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	st, err := statementOf(body)
-	if err != nil {
-		return err
-	}
-	st.By = order.By
-	t, err := a.Transfers.Store.Load(r.Context(), order.ReqID)
+	st.By = c.by
+	t, err := a.Transfers.Store.Load(r.Context(), c.on)
 	if err != nil {
 		return err
 	}
@@ -58,7 +50,7 @@ func (a *TransferServer) statePayout(w http.ResponseWriter, r *http.Request) err
 		return transfer.ErrNothingToResolve
 	}
 	if !st.Paid && found.Older && found.State != txmanager.Confirmed {
-		if st.NoncesBelow, err = a.lostNonces(r.Context(), txmanager.Submitter(t.Payout.Submitter), body.MaxWindow); err != nil {
+		if st.NoncesBelow, err = a.lostNonces(r.Context(), txmanager.Submitter(t.Payout.Submitter), c.body.MaxWindow); err != nil {
 			return err
 		}
 	}
@@ -163,26 +155,15 @@ func (a *TransferServer) lostNonces(ctx context.Context, s txmanager.Submitter, 
 }
 
 // withdrawStatement withdraws an operator's statement about a payout, unless it has taken effect.
-func (a *TransferServer) withdrawStatement(w http.ResponseWriter, r *http.Request) error {
-	order, err := a.transferOrder(r)
-	if err != nil {
+func (a *TransferServer) withdrawStatement(w http.ResponseWriter, r *http.Request, c transferCall[reasonRequest]) error {
+	if _, err := a.Transfers.Store.Load(r.Context(), c.on); err != nil {
 		return err
 	}
-	body, err := web.Decode[reasonRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
+	if err := a.Store.WithdrawStatement(r.Context(), c.on, c.by, c.reason); err != nil {
 		return err
 	}
-	if order.Reason, err = reasonOf(body.Reason); err != nil {
-		return err
-	}
-	if _, err := a.Transfers.Store.Load(r.Context(), order.ReqID); err != nil {
-		return err
-	}
-	if err := a.Store.WithdrawStatement(r.Context(), order.ReqID, order.By, order.Reason); err != nil {
-		return err
-	}
-	a.Log.WarnContext(r.Context(), "an operator withdraws a statement about a payout", "reqId", order.ReqID, "by", order.By, "reason", order.Reason)
-	return a.replyDriven(w, r, order.ReqID)
+	a.Log.WarnContext(r.Context(), "an operator withdraws a statement about a payout", "reqId", c.on, "by", c.by, "reason", c.reason)
+	return a.replyDriven(w, r, c.on)
 }
 
 // replyDriven drives the payout as far as possible and answers as GET …/why does.

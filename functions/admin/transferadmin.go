@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -16,43 +15,31 @@ import (
 // routeTransferAdmin serves the operators' calls about transfers, as the function admin.
 func (a *TransferServer) routeTransferAdmin(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/transfers/{req_id}/why", a.why)
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/cancel", a.DeliverAfter(a.cancelTransfer))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/resolve", a.DeliverAfter(a.resolveTransfer))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", a.DeliverAfter(a.statePayout))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.DeliverAfter(a.withdrawStatement))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/acknowledge", a.acknowledge)
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/cancel", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.cancelTransfer)))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/resolve", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.resolveTransfer)))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.statePayout)))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.withdrawStatement)))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/acknowledge", withReason(a.Desk, usertransfers.PathReqID, a.acknowledge))
 	a.read(mux, "GET /admin/v1/users/{user_id}/payout_addresses", a.showAddresses)
-	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove", a.dropAddress)
-	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/block", a.blockAddresses)
-	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/unblock", a.unblockAddresses)
+	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove", withReason(a.Desk, pathUser, a.dropAddress))
+	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/block", withReason(a.Desk, pathUser, a.blockAddresses))
+	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/unblock", withReason(a.Desk, pathUser, a.unblockAddresses))
 	a.read(mux, "GET /admin/v1/conservation", a.showConservation)
-	a.transferAct(mux, "POST /admin/v1/conservation/check", a.checkConservation)
-	a.transferAct(mux, "POST /admin/v1/conservation/findings/{id}/adjust", a.adjust)
-	a.transferAct(mux, "POST /admin/v1/halts/{id}/resume", a.resume)
+	a.transferAct(mux, "POST /admin/v1/conservation/check", withBody(a.Desk, noSubject, a.checkConservation))
+	a.transferAct(mux, "POST /admin/v1/conservation/findings/{id}/adjust", withBody(a.Desk, pathNumber("id", "is no number of a finding: want one that GET /admin/v1/conservation shows"), a.adjust))
+	a.transferAct(mux, "POST /admin/v1/halts/{id}/resume", withReason(a.Desk, pathNumber("id", "is no number of a halt: want one that GET /admin/v1/conservation shows"), a.resume))
 }
 
 // read serves an operator's call that changes nothing.
 func (a *TransferServer) read(mux *web.Mux, pattern string, h serve.Handler) {
-	a.Handle(mux, "admin", pattern, usertransfers.WithProblems(h))
+	a.Handle(mux, "admin", pattern, usertransfers.WithProblems(a.reading(h)))
 }
 
-type reasonRequest struct {
-	Reason string `json:"reason"`
-}
+type transferCall[B any] = call[string, B] // about the transfer of a req_id
 
 // cancelTransfer cancels a transfer that has not begun.
-func (a *TransferServer) cancelTransfer(w http.ResponseWriter, r *http.Request) error {
-	order, err := a.transferOrder(r)
-	if err != nil {
-		return err
-	}
-	body, err := web.Decode[reasonRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	if order.Reason, err = reasonOf(body.Reason); err != nil {
-		return err
-	}
+func (a *TransferServer) cancelTransfer(w http.ResponseWriter, r *http.Request, c transferCall[reasonRequest]) error {
+	order := transfer.Order{ReqID: c.on, By: c.by, Reason: c.reason}
 	t, err := a.Transfers.Coordinator.Cancel(r.Context(), order)
 	if err != nil {
 		return err
@@ -90,15 +77,9 @@ func (b resolveRequest) word() (*transfer.Word, error) {
 
 // resolveTransfer asks the ledger that a transfer waits for to state what it has stored, or to refuse
 // the call for ever. The transfer continues from that answer.
-func (a *TransferServer) resolveTransfer(w http.ResponseWriter, r *http.Request) error {
-	order, err := a.transferOrder(r)
-	if err != nil {
-		return err
-	}
-	body, err := web.Decode[resolveRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
+func (a *TransferServer) resolveTransfer(w http.ResponseWriter, r *http.Request, c transferCall[resolveRequest]) error {
+	order, body := transfer.Order{ReqID: c.on, By: c.by}, c.body
+	var err error
 	switch body.Op {
 	case transfer.Withdraw, transfer.Deposit, transfer.Refund:
 	default:
@@ -131,24 +112,14 @@ func (a *TransferServer) resolveTransfer(w http.ResponseWriter, r *http.Request)
 }
 
 type acknowledgeRequest struct {
-	Reason string `json:"reason"`
-	Until  string `json:"until"` // RFC 3339
+	reasonRequest
+	Until string `json:"until"` // RFC 3339
 }
 
 // acknowledge silences MON-001 and MON-002 until a given time, for a transfer that an operator handles
 // by hand.
-func (a *TransferServer) acknowledge(w http.ResponseWriter, r *http.Request) error {
-	order, err := a.transferOrder(r)
-	if err != nil {
-		return err
-	}
-	body, err := web.Decode[acknowledgeRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	if order.Reason, err = reasonOf(body.Reason); err != nil {
-		return err
-	}
+func (a *TransferServer) acknowledge(w http.ResponseWriter, r *http.Request, c transferCall[acknowledgeRequest]) error {
+	order, body := transfer.Order{ReqID: c.on, By: c.by, Reason: c.reason}, c.body
 	until, err := time.Parse(time.RFC3339, body.Until)
 	if err != nil {
 		return web.FieldProblem("until", "is %.40q: want a time as in RFC 3339, such as 2026-01-02T15:04:05Z", body.Until)
@@ -159,22 +130,4 @@ func (a *TransferServer) acknowledge(w http.ResponseWriter, r *http.Request) err
 	a.Log.WarnContext(r.Context(), "alert of a transfer acknowledged", "reqId", order.ReqID, "by", order.By, "why", order.Reason, "until", until.UTC())
 	w.WriteHeader(http.StatusNoContent)
 	return nil
-}
-
-// transferOrder returns the calling operator's order about the transfer in the path.
-func (a *TransferServer) transferOrder(r *http.Request) (o transfer.Order, err error) {
-	if o.By, err = a.operator(r); err != nil {
-		return o, err
-	}
-	o.ReqID, err = usertransfers.PathReqID(r)
-	return o, err
-}
-
-// reasonOf checks an operator's reason.
-func reasonOf(text string) (string, error) {
-	reason := strings.TrimSpace(text)
-	if reason == "" || len(reason) > serve.MaxReason {
-		return "", web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", serve.MaxReason)
-	}
-	return reason, nil
 }

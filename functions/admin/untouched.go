@@ -43,25 +43,17 @@ type untouchedResponse struct {
 
 // releaseUntouched releases submitters that a confirmed planned move put into PROTECT. It releases
 // those whose accounts have sent no transaction that is unknown here.
-func (a *Server) releaseUntouched(w http.ResponseWriter, r *http.Request) error {
-	operator, err := a.operator(r)
-	if err != nil {
-		return err
-	}
-	body, err := web.Decode[untouchedRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
-	reason, limit, after := strings.TrimSpace(body.Reason), untouchedPage, txmanager.Submitter("")
+func (a *Server) releaseUntouched(w http.ResponseWriter, r *http.Request, c call[struct{}, untouchedRequest]) error {
+	reason, limit, after := strings.TrimSpace(c.body.Reason), untouchedPage, txmanager.Submitter("")
 	switch {
 	case reason == "" || len(reason) > serve.MaxReason:
 		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", serve.MaxReason)
-	case body.Limit != nil && (*body.Limit < 1 || *body.Limit > maxUntouched):
-		return web.FieldProblem("limit", "is %d: want 1 to %d submitters", *body.Limit, maxUntouched)
-	case body.Limit != nil:
-		limit = *body.Limit
+	case c.body.Limit != nil && (*c.body.Limit < 1 || *c.body.Limit > maxUntouched):
+		return web.FieldProblem("limit", "is %d: want 1 to %d submitters", *c.body.Limit, maxUntouched)
+	case c.body.Limit != nil:
+		limit = *c.body.Limit
 	}
-	if text, err := body.After.Of("after"); err != nil {
+	if text, err := c.body.After.Of("after"); err != nil {
 		return err
 	} else if text != "" {
 		if after, err = a.Submitter("after", text); err != nil {
@@ -76,14 +68,14 @@ func (a *Server) releaseUntouched(w http.ResponseWriter, r *http.Request) error 
 		return a.propose(w, r, proposed{"release-untouched", map[string]any{}, reason,
 			fmt.Sprintf("releases up to %d of the submitters that a planned move put into PROTECT", limit)})
 	}
-	out := a.releaseEach(r.Context(), page, txmanager.ReleaseRequest{Mode: txmanager.Resume, Untouched: true, By: operator, Reason: reason})
+	out := a.releaseEach(r.Context(), page, txmanager.ReleaseRequest{Mode: txmanager.Resume, Untouched: true, By: c.by, Reason: reason})
 	if len(page) == limit {
 		out.After = &page[len(page)-1].Submitter
 	}
 	if out.Remaining, err = a.Store.CountMoved(r.Context()); err != nil {
 		return err
 	}
-	a.Log.WarnContext(r.Context(), "released from PROTECT after a planned move", "operator", operator, "reason", reason,
+	a.Log.WarnContext(r.Context(), "released from PROTECT after a planned move", "operator", c.by, "reason", reason,
 		"released", out.Released, "left", len(out.Left), "remaining", out.Remaining, telemetry.NodeIDKey, a.Node)
 	web.Reply(w, r, http.StatusOK, out)
 	return nil

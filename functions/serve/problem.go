@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"time"
@@ -47,68 +48,74 @@ const moveRetryAfter = 10 * time.Second
 // queueRetryAfter is the time after which a caller can expect room in a full queue.
 const queueRetryAfter = 10 * time.Second
 
-// answer is what a caller may see of an error.
-type answer struct {
-	err   error
-	code  web.Code // UNAVAILABLE names the error as its cause
-	text  string
-	field string
-	retry time.Duration
+// Answer is what a caller may see of an error.
+type Answer struct {
+	Err   error
+	Code  web.Code // one of 5xx logs the error as its cause
+	Text  string
+	Field string        // the field at fault; "": none
+	Retry time.Duration // 0: none, or a second for a code of 5xx
 }
 
 // answers lists the store's errors. The first one that an error wraps counts.
-var answers = []answer{
-	{err: store.ErrNotPlanned, code: notPlanned,
-		text: "the last change of the authority is not a planned move that was confirmed (migrate confirm-move): the database may lack what was committed, so each submitter is released by itself; nothing was changed"},
-	{err: store.ErrHandlerBarred, code: policyRefused, field: "handler",
-		text: "the submitter's callers do not name this handler (\"handler:<name>\")." + storedNothing},
-	{err: store.ErrPast, code: web.InvalidField, field: "validUntil",
-		text: "has passed by the database's clock: want a later time, or none." + storedNothing},
-	{err: store.ErrTooManyProposals, code: web.TooManyRequests, retry: dayRetryAfter,
-		text: "you have 100 open proposals: reject those that are not wanted; nothing was stored"},
-	{err: store.ErrUnknownProposal, code: web.NotFound, text: "there is no such proposal: GET /admin/v1/proposals lists them"},
-	{err: store.ErrNotStatus, code: TooLate, text: "the submitter is that already; nothing was changed"},
-	{err: store.ErrAnyCaller, code: anyCallerRefused,
-		text: "the submitter's callers are \"*\", which counts for nobody while the issuer is open: an operator names the callers (PUT /admin/v1/submitters/{submitter}/callers), or sets auth.openIssuer to false where strangers can have no token." + storedNothing},
-	{err: store.ErrUnknownSubmitter, code: unknownSubmitter, text: "the submitter is not registered, or not yours to use"},
-	{err: store.ErrRequestConflict, code: requestIDConflict,
-		text: "this requestId of the submitter belongs to another payload, another validUntil or another caller: post a new intent under a new requestId"},
-	{err: store.ErrProtected, code: submitterProtected, text: "the submitter is in PROTECT until an operator releases it." + storedNothing},
-	{err: store.ErrSuspended, code: web.Forbidden, text: "an operator has suspended the submitter." + storedNothing},
-	{err: store.ErrQueueFull, code: queueFull, retry: queueRetryAfter, text: "too many intents wait for this submitter." + storedNothing},
-	{err: store.ErrMoved, code: web.Unavailable, text: "the submitter's state changed meanwhile; this attempt stored nothing: try again"},
-	{err: store.ErrNoMAC, code: web.Unavailable, text: "Cloud KMS, which makes the MAC of an intent, gave no answer; nothing was stored: try again"},
-	{err: store.ErrInDoubt, code: web.Unavailable,
-		text: "PROTECT: whether this was ever made, or what came of it, is not known until an operator has reconciled it"},
-	{err: store.ErrIsAuthority, code: TooLate, text: "the database is the one written last; there is nothing to accept"},
-	{err: store.ErrForeign, code: TooLate,
-		text: "the database is not the one written last, and no operator has accepted it: POST /admin/v1/authority/accept first; nothing was changed"},
-	{err: store.ErrBeside, code: TooLate,
-		text: "the transaction is held for a foreign transaction: GET /admin/v1/submitters/{submitter}/foreign shows which; match it or write it off; nothing was changed"},
-	{err: store.ErrNoHold, code: TooLate,
-		text: "no foreign transaction with that nonce waits for a decision: GET /admin/v1/submitters/{submitter}/foreign lists those that do; nothing was changed"},
-	{err: store.ErrProofUsed, code: proofUsed,
-		text: "the foreign transaction proves that another payout was paid, and one transaction is one request's: write it off (POST /admin/v1/submitters/{submitter}/foreign/write-off), and what is held for it goes on; nothing was changed"},
-	{err: store.ErrNoSuchIntent, code: web.InvalidField, field: "through",
-		text: "names no intent of this submitter: want the txId of the newest held intent that you have seen; nothing was changed"},
-	{err: store.ErrNotMatching, code: web.InvalidField, field: "txId",
-		text: "names an intent that is not held for that nonce, or that calls something else: GET /admin/v1/submitters/{submitter}/foreign shows the one that is held; nothing was changed"},
-	{err: store.ErrNotHeld, code: TooLate, text: "the transaction is not held: it waits in the queue, has a nonce or is final; nothing was changed"},
-	{err: store.ErrNotFound, code: web.NotFound, text: "no such transaction"},
-	{err: store.ErrCoordinators, code: web.Forbidden,
-		text: "it is a transfer's payout, which the coordinator alone cancels, and nobody sends while its cancel waits: POST /admin/v1/transfers/{req_id}/resolve has it given up; nothing was changed"},
-	{err: store.ErrTooLate, code: TooLate,
-		text: "nothing can be decided about the transaction: it is final, in the queue, or has no bytes to replace or send again"},
-	{err: store.ErrRegisteredOtherwise, code: submitterExists,
-		text: "the submitter is registered with other terms: GET /admin/v1/submitters/{submitter} shows them"},
+var answers = []Answer{
+	{Err: store.ErrNotPlanned, Code: notPlanned,
+		Text: "the last change of the authority is not a planned move that was confirmed (migrate confirm-move): the database may lack what was committed, so each submitter is released by itself; nothing was changed"},
+	{Err: store.ErrHandlerBarred, Code: policyRefused, Field: "handler",
+		Text: "the submitter's callers do not name this handler (\"handler:<name>\")." + storedNothing},
+	{Err: store.ErrPast, Code: web.InvalidField, Field: "validUntil",
+		Text: "has passed by the database's clock: want a later time, or none." + storedNothing},
+	{Err: store.ErrTooManyProposals, Code: web.TooManyRequests, Retry: dayRetryAfter,
+		Text: "you have 100 open proposals: reject those that are not wanted; nothing was stored"},
+	{Err: store.ErrUnknownProposal, Code: web.NotFound, Text: "there is no such proposal: GET /admin/v1/proposals lists them"},
+	{Err: store.ErrNotStatus, Code: TooLate, Text: "the submitter is that already; nothing was changed"},
+	{Err: store.ErrAnyCaller, Code: anyCallerRefused,
+		Text: "the submitter's callers are \"*\", which counts for nobody while the issuer is open: an operator names the callers (PUT /admin/v1/submitters/{submitter}/callers), or sets auth.openIssuer to false where strangers can have no token." + storedNothing},
+	{Err: store.ErrUnknownSubmitter, Code: unknownSubmitter, Text: "the submitter is not registered, or not yours to use"},
+	{Err: store.ErrRequestConflict, Code: requestIDConflict,
+		Text: "this requestId of the submitter belongs to another payload, another validUntil or another caller: post a new intent under a new requestId"},
+	{Err: store.ErrProtected, Code: submitterProtected, Text: "the submitter is in PROTECT until an operator releases it." + storedNothing},
+	{Err: store.ErrSuspended, Code: web.Forbidden, Text: "an operator has suspended the submitter." + storedNothing},
+	{Err: store.ErrQueueFull, Code: queueFull, Retry: queueRetryAfter, Text: "too many intents wait for this submitter." + storedNothing},
+	{Err: store.ErrMoved, Code: web.Unavailable, Text: "the submitter's state changed meanwhile; this attempt stored nothing: try again"},
+	{Err: store.ErrNoMAC, Code: web.Unavailable, Text: "Cloud KMS, which makes the MAC of an intent, gave no answer; nothing was stored: try again"},
+	{Err: store.ErrInDoubt, Code: web.Unavailable,
+		Text: "PROTECT: whether this was ever made, or what came of it, is not known until an operator has reconciled it"},
+	{Err: store.ErrIsAuthority, Code: TooLate, Text: "the database is the one written last; there is nothing to accept"},
+	{Err: store.ErrForeign, Code: TooLate,
+		Text: "the database is not the one written last, and no operator has accepted it: POST /admin/v1/authority/accept first; nothing was changed"},
+	{Err: store.ErrBeside, Code: TooLate,
+		Text: "the transaction is held for a foreign transaction: GET /admin/v1/submitters/{submitter}/foreign shows which; match it or write it off; nothing was changed"},
+	{Err: store.ErrNoHold, Code: TooLate,
+		Text: "no foreign transaction with that nonce waits for a decision: GET /admin/v1/submitters/{submitter}/foreign lists those that do; nothing was changed"},
+	{Err: store.ErrProofUsed, Code: proofUsed,
+		Text: "the foreign transaction proves that another payout was paid, and one transaction is one request's: write it off (POST /admin/v1/submitters/{submitter}/foreign/write-off), and what is held for it goes on; nothing was changed"},
+	{Err: store.ErrNoSuchIntent, Code: web.InvalidField, Field: "through",
+		Text: "names no intent of this submitter: want the txId of the newest held intent that you have seen; nothing was changed"},
+	{Err: store.ErrNotMatching, Code: web.InvalidField, Field: "txId",
+		Text: "names an intent that is not held for that nonce, or that calls something else: GET /admin/v1/submitters/{submitter}/foreign shows the one that is held; nothing was changed"},
+	{Err: store.ErrNotHeld, Code: TooLate, Text: "the transaction is not held: it waits in the queue, has a nonce or is final; nothing was changed"},
+	{Err: store.ErrNotFound, Code: web.NotFound, Text: "no such transaction"},
+	{Err: store.ErrCoordinators, Code: web.Forbidden,
+		Text: "it is a transfer's payout, which the coordinator alone cancels, and nobody sends while its cancel waits: POST /admin/v1/transfers/{req_id}/resolve has it given up; nothing was changed"},
+	{Err: store.ErrTooLate, Code: TooLate,
+		Text: "nothing can be decided about the transaction: it is final, in the queue, or has no bytes to replace or send again"},
+	{Err: store.ErrRegisteredOtherwise, Code: submitterExists,
+		Text: "the submitter is registered with other terms: GET /admin/v1/submitters/{submitter} shows them"},
 }
 
-// problem returns the answer to err.
-func (a answer) problem(err error) *web.Problem {
-	if a.code == web.Unavailable {
-		return web.UnavailableBecause(err, a.text)
+// Find returns the problem of the first answer whose error err wraps; nil if there is none.
+func Find(answers []Answer, err error) *web.Problem {
+	for _, a := range answers {
+		switch {
+		case !errors.Is(err, a.Err):
+		case a.Code.Status >= http.StatusInternalServerError:
+			return &web.Problem{Code: a.Code, Detail: a.Text, RetryAfter: cmp.Or(a.Retry, time.Second), Cause: err}
+		default:
+			return &web.Problem{Code: a.Code, Field: a.Field, Detail: a.Text, RetryAfter: a.Retry}
+		}
 	}
-	return &web.Problem{Code: a.code, Field: a.field, Detail: a.text, RetryAfter: a.retry}
+	return nil
 }
 
 // Problem converts the errors of the inner layers to what a caller may see. It returns an unknown
@@ -117,10 +124,8 @@ func Problem(err error) error {
 	if p := detailed(err); p != nil {
 		return p
 	}
-	for _, a := range answers {
-		if errors.Is(err, a.err) {
-			return a.problem(err)
-		}
+	if p := Find(answers, err); p != nil {
+		return p
 	}
 	return err
 }

@@ -80,6 +80,58 @@ var retryAfterLimit = map[transfer.Reason]time.Duration{
 	transfer.DailyPayoutExceeded: time.Hour,
 }
 
+// answers lists the errors of transfers. The first one that an error wraps counts.
+var answers = []serve.Answer{
+	{Err: transfer.ErrNotFound, Code: web.NotFound, Text: "no such transfer"},
+	{Err: transfer.ErrCIDConflict, Code: cidConflict, Field: "cid",
+		Text: "was used for another request of yours: a new request needs a new cid"},
+	{Err: transfer.ErrHalted, Code: systemError, Retry: time.Minute,
+		Text: "new transfers are halted until an operator has looked; nothing was stored: try again later"},
+	{Err: transfer.ErrForeign, Code: systemError, Retry: time.Minute,
+		Text: "the service has been restored, and an operator has not released it yet: what it knows of transfers is in doubt until then"},
+	{Err: transfer.ErrProtected, Code: systemError, Retry: time.Minute,
+		Text: "payouts of this asset are halted until an operator has looked; nothing was stored: try again later"},
+	{Err: transfer.ErrMoved, Code: systemError, Retry: time.Second, Text: "what was in the way is over; nothing was stored: try again"},
+	{Err: transfer.ErrTooLate, Code: serve.TooLate,
+		Text: "only a transfer in INIT can be cancelled, and this one has begun; nothing was changed"},
+	{Err: transfer.ErrRestored, Code: serve.TooLate,
+		Text: "the database was restored after this transfer was accepted, so it may have gone on: it is driven to its end; nothing was changed"},
+	{Err: transfer.ErrNothingToResolve, Code: nothingToResolve,
+		Text: "the transfer does not wait for the answer to that operation; nothing was changed: GET …/why tells what it waits for"},
+	{Err: store.ErrStatementStands, Code: statementStands,
+		Text: "a statement about this payout stands already, and nothing was recorded: GET …/why shows it; withdraw it first"},
+	{Err: store.ErrNoStatement, Code: noStatement,
+		Text: "no statement about this payout can be withdrawn: there is none, or it has taken effect; nothing was changed"},
+	{Err: payout.ErrInDoubt, Code: systemError, Retry: time.Minute,
+		Text: "the database is not the one written last: accept it before you state what became of its payouts"},
+	{Err: transfer.ErrForgotten, Code: beyondHorizon,
+		Text: "the trading core may have forgotten this operation, so it refuses nothing: find out whether it was applied, and resolve again with outcome applied or not_applied, and with the line of the core's journal if there is one"},
+	{Err: transfer.ErrNotForgotten, Code: notForgotten,
+		Text: "the ledger has not said that it may have forgotten this operation; nothing was changed: resolve without outcome and line, and give them once the answer is BEYOND_HORIZON"},
+	{Err: transfer.ErrEvidence, Code: evidenceDiffers,
+		Text: "the journals do not say so, or no line of that number does; nothing was changed: read the core's journal, and look at GET /admin/v1/conservation"},
+	{Err: checks.ErrNoFinding, Code: web.NotFound,
+		Text: "no finding BALANCE_DIFFERS of that number stands: GET /admin/v1/conservation shows those that do"},
+	{Err: checks.ErrAdjusted, Code: serve.TooLate,
+		Text: "the finding has its adjustment; nothing was moved: POST /admin/v1/conservation/check tells whether it still differs"},
+	{Err: checks.ErrMoved, Code: accountMoved,
+		Text: "the account does not hold what the last check saw; nothing was moved: POST /admin/v1/conservation/check, then adjust again"},
+	{Err: checks.ErrOutOfRange, Code: outOfRange,
+		Text: "the balance would be below zero or above 2^64-1 units, or there is no account; nothing was moved: the other move may be possible"},
+	{Err: checks.ErrNoCheck, Code: evidenceDiffers,
+		Text: "no check of conservation has come to its end, so nothing is proved; nothing was changed: POST /admin/v1/conservation/check with full true, then resolve again"},
+	{Err: transfers.ErrAddressesBlocked, Code: addressesBlocked,
+		Text: "an operator has blocked new addresses of yours; nothing was stored: ask the service's support"},
+	{Err: transfers.ErrTooManyAddresses, Code: tooManyAddresses, Retry: time.Hour,
+		Text: "100 addresses are on your list, or were added in 24 hours; nothing was stored: remove one that you do not use, or try again tomorrow"},
+	{Err: transfers.ErrNoAddress, Code: web.NotFound, Text: "no such address; GET /api/v1/payout_address lists yours"},
+	{Err: transfers.ErrNotBlocked, Code: serve.TooLate, Text: "no block of the user's addresses is open; nothing was changed"},
+	{Err: transfers.ErrNothingToAcknowledge, Code: serve.TooLate,
+		Text: "only a transfer in TARGET_PENDING or COMPENSATING has an alert to acknowledge; nothing was recorded"},
+	{Err: transfers.ErrUntil, Code: web.InvalidField, Field: "until", Text: "is over, or more than 30 days ahead; want a time in between"},
+	{Err: transfers.ErrNotHalted, Code: serve.TooLate, Text: "no halt of that number is open; nothing was changed"},
+}
+
 // Problem returns what a caller may see of an error of transfers. An unknown error becomes
 // SYSTEM_ERROR.
 func Problem(err error) *web.Problem {
@@ -97,72 +149,13 @@ func Problem(err error) *web.Problem {
 		p.Members = refusalMembers(refused)
 		return p
 	}
-	switch {
-	case store.IsMoving(err), store.IsProposalGone(err), errors.Is(err, store.ErrTooManyProposals):
+	if store.IsMoving(err) || store.IsProposalGone(err) || errors.Is(err, store.ErrTooManyProposals) {
 		return serve.Problem(err).(*web.Problem)
-	case errors.Is(err, transfer.ErrNotFound):
-		return web.NewProblem(web.NotFound, "no such transfer")
-	case errors.Is(err, transfer.ErrCIDConflict):
-		p := web.NewProblem(cidConflict, "was used for another request of yours: a new request needs a new cid")
-		p.Field = "cid"
-		return p
-	case errors.Is(err, transfer.ErrHalted):
-		return systemBecause(err, time.Minute, "new transfers are halted until an operator has looked; nothing was stored: try again later")
-	case errors.Is(err, transfer.ErrForeign):
-		return systemBecause(err, time.Minute, "the service has been restored, and an operator has not released it yet: what it knows of transfers is in doubt until then")
-	case errors.Is(err, transfer.ErrProtected):
-		return systemBecause(err, time.Minute, "payouts of this asset are halted until an operator has looked; nothing was stored: try again later")
-	case errors.Is(err, transfer.ErrMoved):
-		return systemBecause(err, time.Second, "what was in the way is over; nothing was stored: try again")
-	case errors.Is(err, transfer.ErrTooLate):
-		return web.NewProblem(serve.TooLate, "only a transfer in INIT can be cancelled, and this one has begun; nothing was changed")
-	case errors.Is(err, transfer.ErrRestored):
-		return web.NewProblem(serve.TooLate, "the database was restored after this transfer was accepted, so it may have gone on: it is driven to its end; nothing was changed")
-	case errors.Is(err, transfer.ErrNothingToResolve):
-		return web.NewProblem(nothingToResolve, "the transfer does not wait for the answer to that operation; nothing was changed: GET …/why tells what it waits for")
-	case errors.Is(err, store.ErrStatementStands):
-		return web.NewProblem(statementStands, "a statement about this payout stands already, and nothing was recorded: GET …/why shows it; withdraw it first")
-	case errors.Is(err, store.ErrNoStatement):
-		return web.NewProblem(noStatement, "no statement about this payout can be withdrawn: there is none, or it has taken effect; nothing was changed")
-	case errors.Is(err, payout.ErrInDoubt):
-		return systemBecause(err, time.Minute, "the database is not the one written last: accept it before you state what became of its payouts")
-	case errors.Is(err, transfer.ErrForgotten):
-		return web.NewProblem(beyondHorizon, "the trading core may have forgotten this operation, so it refuses nothing: find out whether it was applied, and resolve again with outcome applied or not_applied, and with the line of the core's journal if there is one")
-	case errors.Is(err, transfer.ErrNotForgotten):
-		return web.NewProblem(notForgotten, "the ledger has not said that it may have forgotten this operation; nothing was changed: resolve without outcome and line, and give them once the answer is BEYOND_HORIZON")
-	case errors.Is(err, transfer.ErrEvidence):
-		return web.NewProblem(evidenceDiffers, "the journals do not say so, or no line of that number does; nothing was changed: read the core's journal, and look at GET /admin/v1/conservation")
-	case errors.Is(err, checks.ErrNoFinding):
-		return web.NewProblem(web.NotFound, "no finding BALANCE_DIFFERS of that number stands: GET /admin/v1/conservation shows those that do")
-	case errors.Is(err, checks.ErrAdjusted):
-		return web.NewProblem(serve.TooLate, "the finding has its adjustment; nothing was moved: POST /admin/v1/conservation/check tells whether it still differs")
-	case errors.Is(err, checks.ErrMoved):
-		return web.NewProblem(accountMoved, "the account does not hold what the last check saw; nothing was moved: POST /admin/v1/conservation/check, then adjust again")
-	case errors.Is(err, checks.ErrOutOfRange):
-		return web.NewProblem(outOfRange, "the balance would be below zero or above 2^64-1 units, or there is no account; nothing was moved: the other move may be possible")
-	case errors.Is(err, checks.ErrNoCheck):
-		return web.NewProblem(evidenceDiffers, "no check of conservation has come to its end, so nothing is proved; nothing was changed: POST /admin/v1/conservation/check with full true, then resolve again")
-	case errors.Is(err, transfers.ErrAddressesBlocked):
-		return web.NewProblem(addressesBlocked, "an operator has blocked new addresses of yours; nothing was stored: ask the service's support")
-	case errors.Is(err, transfers.ErrTooManyAddresses):
-		return &web.Problem{Code: tooManyAddresses, RetryAfter: time.Hour,
-			Detail: "100 addresses are on your list, or were added in 24 hours; nothing was stored: remove one that you do not use, or try again tomorrow"}
-	case errors.Is(err, transfers.ErrNoAddress):
-		return web.NewProblem(web.NotFound, "no such address; GET /api/v1/payout_address lists yours")
-	case errors.Is(err, transfers.ErrNotBlocked):
-		return web.NewProblem(serve.TooLate, "no block of the user's addresses is open; nothing was changed")
-	case errors.Is(err, transfers.ErrNothingToAcknowledge):
-		return web.NewProblem(serve.TooLate, "only a transfer in TARGET_PENDING or COMPENSATING has an alert to acknowledge; nothing was recorded")
-	case errors.Is(err, transfers.ErrUntil):
-		return web.FieldProblem("until", "is over, or more than 30 days ahead; want a time in between")
-	case errors.Is(err, transfers.ErrNotHalted):
-		return web.NewProblem(serve.TooLate, "no halt of that number is open; nothing was changed")
 	}
-	return systemBecause(err, time.Second, "the service cannot answer at the moment; try again")
-}
-
-func systemBecause(cause error, retryAfter time.Duration, detail string) *web.Problem {
-	return &web.Problem{Code: systemError, Detail: detail, RetryAfter: retryAfter, Cause: cause}
+	if p := serve.Find(answers, err); p != nil {
+		return p
+	}
+	return &web.Problem{Code: systemError, RetryAfter: time.Second, Cause: err, Detail: "the service cannot answer at the moment; try again"}
 }
 
 // refusalMembers returns the members that a caller can act on, in addition to the code.
