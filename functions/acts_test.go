@@ -13,11 +13,7 @@ import (
 func TestEachActOfAnOperatorIsLogged(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	app, err := h.app(h.transferSettings()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer app.Close(t.Context())
+	app := h.opened(h.transferSettings()...)
 	acts := 0
 	for _, pattern := range app.Patterns() {
 		method, path, _ := strings.Cut(pattern, " ")

@@ -1,5 +1,5 @@
-// Package functions is the deployment's HTTP layer. Each stateless function decodes, authenticates,
-// calls package shared, and encodes; each file holds one. One container image serves them all.
+// Package functions is the deployment's HTTP layer: five servers (packages transactions, steps, sweeps,
+// transfers and admin) and their wiring. One container image serves all functions.
 // FUNCTION_TARGET names the function that a process serves, or "all".
 package functions
 

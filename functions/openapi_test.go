@@ -34,11 +34,7 @@ func apiOf(t *testing.T) *webtest.Contract {
 func TestDescriptionHasEveryPath(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	app, err := h.app(h.transferSettings()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = app.Close(t.Context()) })
+	app := h.opened(h.transferSettings()...)
 	served := slices.DeleteFunc(app.Patterns(), func(p string) bool { return strings.Contains(p, " /internal/") })
 	slices.Sort(served)
 	if diff := cmp.Diff(served, apiOf(t).Operations()); diff != "" {

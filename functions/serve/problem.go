@@ -130,7 +130,7 @@ func Problem(err error) error {
 	return err
 }
 
-// detailed returns the problem of an error that has details of its own; nil if err has none.
+// detailed returns the problem of an error that names a value or a field; nil for any other error.
 func detailed(err error) *web.Problem {
 	var field *evm.FieldError
 	var policy store.PolicyError

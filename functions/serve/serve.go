@@ -1,5 +1,5 @@
-// Package serve holds what the functions' servers have in common: who calls, what a request says, and
-// what a caller may see of an error. It knows no chain, no signer and no ledger.
+// Package serve is the part that the functions' servers share. It identifies the caller, reads requests
+// and turns errors into answers. It knows no chain, no signer and no ledger.
 package serve
 
 import (

@@ -35,7 +35,7 @@ type Kind struct {
 	Name string
 	Key  string // the key's form, such as <name>; "": there is one signer
 
-	// Signer returns the signer of the key. The error says what is wrong with the key.
+	// Signer returns the signer of the key. The error names the key's fault.
 	Signer func(key string) (Service, error)
 }
 
