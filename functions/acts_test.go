@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/functions/admin"
 )
 
 // Each operator call that can change something is one log line, even if it is refused. Calls that only
@@ -13,11 +13,7 @@ import (
 func TestEachActOfAnOperatorIsLogged(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	app, err := h.app(h.transferSettings()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer app.Close(t.Context())
+	app := h.opened(h.transferSettings()...)
 	acts := 0
 	for _, pattern := range app.Patterns() {
 		method, path, _ := strings.Cut(pattern, " ")
@@ -29,7 +25,7 @@ func TestEachActOfAnOperatorIsLogged(t *testing.T) {
 		before := h.log.size()
 		h.as("shop", method, path, map[string]any{})
 		h.as("ann", method, path, map[string]any{})
-		told := h.log.since(before, functions.OperatorCalls)
+		told := h.log.since(before, admin.OperatorCalls)
 		want := 1
 		if method == http.MethodGet {
 			want = 0

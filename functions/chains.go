@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/counted"
+	"github.com/fencepost/fencepost/functions/sweeps"
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
@@ -15,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/worker"
 )
 
@@ -119,9 +122,9 @@ func (a *App) watchNode(chain uint64) func(context.Context, string, nodes.Sighti
 		telemetry.NodeAnswers.Add(ctx, 1, telemetry.NodeResult(chain, node, string(seen.Result)))
 		switch {
 		case seen.Left:
-			a.log.WarnContext(ctx, "node left out", "chain", chain, "node", node, "result", string(seen.Result), "error", seen.Err.Error())
+			a.base.Log.WarnContext(ctx, "node left out", "chain", chain, "node", node, "result", string(seen.Result), "error", seen.Err.Error())
 		case seen.Back:
-			a.log.InfoContext(ctx, "node is back", "chain", chain, "node", node)
+			a.base.Log.InfoContext(ctx, "node is back", "chain", chain, "node", node)
 		}
 	}
 }
@@ -158,11 +161,11 @@ func (a *App) chainOf(s txmanager.Submitter) (txmanager.ChainConnector, error) {
 	if c.connector == nil {
 		return nil, fmt.Errorf("chain %d: the function %s queries no node", c.ID, a.config.Platform.FunctionTarget)
 	}
-	return watchedChain{c.connector}, nil
+	return counted.Chain{ChainConnector: c.connector}, nil
 }
 
-// workerOf returns the worker for the submitter's chain.
-func (a *App) workerOf(s txmanager.Submitter) (*worker.Worker, error) {
+// workerFor returns the worker for the submitter's chain.
+func (a *App) workerFor(s txmanager.Submitter) (*worker.Worker, error) {
 	c, err := a.servedOf(s)
 	if err != nil {
 		return nil, err
@@ -170,19 +173,49 @@ func (a *App) workerOf(s txmanager.Submitter) (*worker.Worker, error) {
 	return c.worker, nil
 }
 
-// chainIDs lists the ids of all served chains as text.
-func (a *App) chainIDs() string {
-	var ids []string
+// release releases a submitter from PROTECT.
+func (a *App) release(ctx context.Context, s txmanager.Submitter, l txmanager.ReleaseRequest) (txmanager.ReleaseResult, error) {
+	worker, err := a.workerFor(s)
+	if err != nil {
+		return txmanager.ReleaseResult{}, err
+	}
+	return worker.ReleaseSubmitter(ctx, s, l)
+}
+
+// sweptChains returns the chains as the sweep sees them.
+func (a *App) sweptChains() (all []sweeps.Chain) {
 	for _, c := range a.chains {
+		swept := sweeps.Chain{ID: c.ID, Connector: c.connector}
+		if c.nodes != nil {
+			swept.Excluded = func() int { return len(c.nodes.LeftOut()) }
+		}
+		all = append(all, swept)
+	}
+	return all
+}
+
+// chainPort is the chains as the servers see them.
+type chainPort struct{ app *App }
+
+// Connector returns the connector of a submitter's chain.
+func (p chainPort) Connector(s txmanager.Submitter) (txmanager.ChainConnector, error) {
+	return p.app.chainOf(s)
+}
+
+// RulesOf returns the rules of a submitter's chain.
+func (p chainPort) RulesOf(s txmanager.Submitter) (rules.Rules, error) {
+	c, err := p.app.servedOf(s)
+	if err != nil {
+		return rules.Rules{}, err
+	}
+	return c.worker.Rules, nil
+}
+
+// IDs lists the ids of all served chains as text.
+func (p chainPort) IDs() string {
+	var ids []string
+	for _, c := range p.app.chains {
 		ids = append(ids, fmt.Sprint(c.ID))
 	}
 	return strings.Join(ids, ", ")
-}
-
-// gauge records how many of the chain's nodes are excluded, if the chain has several. Only the sweep
-// calls it, right after it has queried the nodes.
-func (c *servedChain) gauge(ctx context.Context) {
-	if c.nodes != nil {
-		telemetry.NodesLeftOut.Record(ctx, int64(len(c.nodes.LeftOut())), telemetry.Chain(c.ID))
-	}
 }

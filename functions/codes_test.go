@@ -333,7 +333,7 @@ func testExists(t *testing.T, code, reference string) {
 // declared.
 func declaredCodes(t *testing.T) map[string]string {
 	t.Helper()
-	files := []string{"transferproblem.go", "../shared/web/problem.go"}
+	files := []string{"transfers/problem.go", "../shared/web/problem.go"}
 	for _, folder := range []string{"../shared/transfer", "../shared/ledger/payout"} {
 		all, err := filepath.Glob(folder + "/*.go")
 		if err != nil || len(all) == 0 {

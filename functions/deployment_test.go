@@ -129,6 +129,17 @@ func (h deployment) app(settings ...string) (*functions.App, error) {
 	return functions.New(h.t.Context(), c, telemetry.NewLogger(h.log, slog.LevelDebug, ""), "node", functions.Extensions{})
 }
 
+// opened is [deployment.app] that closes when the test ends.
+func (h deployment) opened(settings ...string) *functions.App {
+	h.t.Helper()
+	app, err := h.app(settings...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = app.Close(context.WithoutCancel(h.t.Context())) })
+	return app
+}
+
 // serve serves all functions with these settings until the test ends, each with its own database role.
 // A statement without the right that it needs fails.
 func (h deployment) serve(settings ...string) (url string) {

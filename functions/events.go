@@ -2,22 +2,77 @@ package functions
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"net/http"
+	"fmt"
+	"maps"
 	"slices"
-	"strconv"
-	"sync"
-	"time"
 
+	"github.com/fencepost/fencepost/functions/admin"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/events"
-	"github.com/fencepost/fencepost/shared/events/lines"
+	"github.com/fencepost/fencepost/shared/events/pubsub"
+	eventhook "github.com/fencepost/fencepost/shared/events/webhook"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/web"
 )
+
+// topicReceiver is the name of the only receiver in the mode mq_outbox.
+const topicReceiver = "pubsub"
+
+// openEvents makes the publishers of the mode. Every process knows the endpoints' names. Only a
+// process that delivers needs their secrets.
+func (a *App) openEvents() (*events.Worker, error) {
+	c, endpoints := a.config.Events, []string(nil)
+	publishers := make(map[string]txmanager.DomainEventPublisher)
+	switch c.Mode {
+	case config.EventsOutbox:
+		endpoints = []string{topicReceiver}
+		a.topic = pubsub.New(c.Topic, c.PubSubEndpoint)
+		publishers[topicReceiver] = a.topic
+	case config.EventsWebhook:
+		endpoints = slices.Sorted(maps.Keys(c.URLs))
+		var err error
+		if publishers, err = a.webhooks(c); err != nil {
+			return nil, err
+		}
+	}
+	a.base.Events.Endpoints, a.base.Events.Tasks = endpoints, a.tasks
+	return &events.Worker{
+		Book: a.store.Store, Receivers: endpoints, Publishers: publishers, Wake: a.tasks, Rules: leaseRules(a.config.Lease),
+		EndAfter: a.base.Deadline / 2, Node: a.base.Node, Log: a.base.Log, Told: countDelivered, At: a.base.Points.At,
+	}, nil
+}
+
+// webhooks returns the publishers of events.webhook.urls, if this process delivers events.
+func (a *App) webhooks(c config.Events) (map[string]txmanager.DomainEventPublisher, error) {
+	all := make(map[string]txmanager.DomainEventPublisher)
+	for name, url := range c.URLs {
+		keys, err := keysOf(c.Secrets[name])
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("events.webhook.secrets of %s: %w", name, err)
+		case len(keys) == 0 && a.publishes():
+			return nil, fmt.Errorf("receiver %s of events.webhook.urls has no secret in events.webhook.secrets: it could not prove what it is told", name)
+		case len(keys) == 0:
+			continue
+		}
+		var p txmanager.DomainEventPublisher = eventhook.Receiver{URL: url, Keys: keys, Timeout: c.Timeout, Client: a.services,
+			Log: func(ctx context.Context, e txmanager.Event, err error) {
+				a.base.Log.WarnContext(ctx, "receiver not reached", "receiver", name, telemetry.TxIDKey, e.TxID, "error", err.Error())
+			}}
+		if callers := c.Callers[name]; len(callers) > 0 {
+			p = events.OnlyOf(admin.Spellings(callers), p)
+		}
+		all[name] = p
+	}
+	return all, nil
+}
+
+// publishes reports whether this process delivers events.
+func (a *App) publishes() bool {
+	target := a.config.Platform.FunctionTarget
+	return target == "" || target == All || target == "publish"
+}
 
 // eventMode returns how lease sessions handle events under the settings.
 func eventMode(e config.Events) store.EventMode {
@@ -28,137 +83,6 @@ func eventMode(e config.Events) store.EventMode {
 		return store.EventsLogged
 	}
 	return store.EventsDropped
-}
-
-// collectedEvents lists the submitters for which one invocation has made events.
-type collectedEvents struct {
-	mu sync.Mutex
-	of []txmanager.Submitter
-}
-
-type madeKey struct{}
-
-// onEvents receives from the store the events that a round trip made.
-func (a *App) onEvents(ctx context.Context, news store.EventNews) {
-	if len(news.Events) > 0 {
-		_, _ = lines.Log{Log: a.log}.Publish(ctx, news.Events) // it never fails
-	}
-	if made, ok := ctx.Value(madeKey{}).(*collectedEvents); ok {
-		made.mu.Lock()
-		defer made.mu.Unlock()
-		made.of = append(made.of, news.Of...)
-	}
-}
-
-// collectEvents returns a context in which events are collected. The function deliver then enqueues
-// one publish task for each delivery queue. The sweep enqueues what fails.
-func (a *App) collectEvents(ctx context.Context) (inner context.Context, deliver func()) {
-	made := new(collectedEvents)
-	return context.WithValue(ctx, madeKey{}, made), func() {
-		made.mu.Lock()
-		defer made.mu.Unlock()
-		slices.Sort(made.of)
-		var streams []events.Stream
-		for _, s := range slices.Compact(made.of) {
-			for _, receiver := range a.receivers {
-				streams = append(streams, events.Stream{Submitter: s, Receiver: receiver})
-			}
-		}
-		if len(streams) == 0 {
-			return
-		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), enqueueTimeout)
-		defer cancel()
-		now := time.Now()
-		failed, first := makeTasks(ctx, streams, func(s events.Stream) error { return a.tasks.Publish(ctx, s, now) })
-		if failed > 0 {
-			a.log.WarnContext(ctx, "no publish tasks: the sweep will find the events", "streams", failed, "of", len(streams), "error", first.Error())
-		}
-	}
-}
-
-// deliverAfter serves a request by h. After the answer it enqueues delivery of the events that h made.
-func (a *App) deliverAfter(h func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		ctx, deliver := a.collectEvents(r.Context())
-		err := h(w, r.WithContext(ctx))
-		if err == nil && len(a.receivers) > 0 {
-			_ = http.NewResponseController(w).Flush() // the caller has its answer without waiting for the tasks, if the connection can flush
-		}
-		deliver()
-		return err
-	}
-}
-
-type replayed struct {
-	Events []replayedEvent `json:"events"`
-	Next   string          `json:"next"` // cursor of the next page; it stays valid
-}
-
-type replayedEvent struct {
-	Cursor string          `json:"cursor"`
-	Event  json.RawMessage `json:"event"`
-}
-
-// replay shows events page by page, oldest first. A caller sees the events of its transactions, an
-// operator sees all. A reader that continues from next misses no event while events are retained.
-func (a *App) replay(w http.ResponseWriter, r *http.Request) error {
-	v, err := a.viewer(r)
-	if err != nil {
-		return err
-	}
-	if !a.config.Events.Kept() {
-		return web.NewProblem(web.NotFound, "no events are kept here: events.mode is %s, and would have to be mq_outbox or webhook. GET /api/v1/tx/{txId} tells how far a transaction is", a.config.Events.Mode)
-	}
-	q, err := parameters(r, "after", "submitter", "pageSize")
-	if err != nil {
-		return err
-	}
-	query, err := a.eventQuery(q)
-	if err != nil {
-		return err
-	}
-	if err := a.store.NumberEvents(r.Context(), a.receivers); err != nil { // events need a number before a page can show them; delivery does not wait for it
-		a.log.WarnContext(r.Context(), "events not numbered: what was made last is not shown yet", "error", err.Error())
-	}
-	page, next, err := a.store.Events(r.Context(), query, v)
-	var forgotten store.ErrForgotten
-	switch {
-	case errors.Is(err, store.ErrCursor):
-		return web.FieldProblem("after", "is no place in these events: want the next of a page before, the cursor of an event, or nothing")
-	case errors.As(err, &forgotten):
-		p := web.FieldProblem("after", "is too old: events behind it are kept no longer (events.keep). GET /api/v1/tx tells how your transactions are; then go on after %d", forgotten.Oldest)
-		p.Members = map[string]any{"oldest": strconv.FormatUint(forgotten.Oldest, 10)}
-		return p
-	case err != nil:
-		return err
-	}
-	out := replayed{Events: make([]replayedEvent, len(page)), Next: strconv.FormatUint(next, 10)}
-	for i, e := range page {
-		out.Events[i] = replayedEvent{strconv.FormatUint(e.Position, 10), e.Body}
-	}
-	web.Reply(w, r, http.StatusOK, out)
-	return nil
-}
-
-func (a *App) eventQuery(q map[string]string) (query store.EventQuery, err error) {
-	if query.Size, _, err = pageOf(map[string]string{"pageSize": q["pageSize"]}, txPlace); err != nil {
-		return query, err
-	}
-	if q["submitter"] != "" {
-		if query.Submitter, err = a.submitter("submitter", q["submitter"]); err != nil {
-			return query, err
-		}
-	}
-	if q["after"] != "" {
-		n, ok := digits(q["after"])
-		if !ok {
-			return query, web.FieldProblem("after", "is %.40q: want the next of a page before, the cursor of an event, or nothing", q["after"])
-		}
-		after := uint64(n)
-		query.After = &after
-	}
-	return query, nil
 }
 
 // countDelivered counts events delivered to an endpoint.

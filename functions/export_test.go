@@ -3,15 +3,11 @@ package functions
 import (
 	"context"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/mark"
-	"github.com/fencepost/fencepost/shared/signer"
-	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
-
-// Watched returns the store of submitters with its operations counted.
-func Watched(s *store.Store) txmanager.Store { return watchedStore{s} }
 
 // Resolutions returns the resolutions of every chain's worker.
 func (a *App) Resolutions() (all []txmanager.StuckResolution) {
@@ -23,19 +19,8 @@ func (a *App) Resolutions() (all []txmanager.StuckResolution) {
 
 // SetMark sets the object of the mark outside the database.
 func (a *App) SetMark(o mark.Object) {
-	a.marks = &marks{keeper: mark.Keeper{Object: o, Book: a.store}, adopts: a.store.AdoptMark}
+	a.base.Mark = serve.NewMark(o, a.store.Store)
 }
-
-// Outcome returns cancel's answer about a transaction.
-func Outcome(d store.DecisionResult) string { return outcome(d) }
-
-// CountedSigner returns the signer of a registration's name, with its calls counted.
-func CountedSigner(d signer.Directory, name string) txmanager.Signer {
-	return (&App{signers: d}).signerNamed(name)
-}
-
-// OperatorCalls is the log message before each operator act.
-const OperatorCalls = operatorCalls
 
 // Patterns returns all patterns that the functions serve.
 func (a *App) Patterns() []string {
@@ -49,7 +34,7 @@ func (a *App) Patterns() []string {
 
 // Serve is one invocation that handles everything the submitter has due.
 func (a *App) Serve(ctx context.Context, s txmanager.Submitter, kind txmanager.Kind) error {
-	worker, err := a.workerOf(s)
+	worker, err := a.workerFor(s)
 	if err != nil {
 		return err
 	}
@@ -59,16 +44,4 @@ func (a *App) Serve(ctx context.Context, s txmanager.Submitter, kind txmanager.K
 // PayoutFinality returns how a payment of the payer becomes final.
 func (a *App) PayoutFinality(s txmanager.Submitter) (txmanager.Finality, uint64, error) {
 	return a.transfers.payouts.FinalityOf(s)
-}
-
-// ActRule states who must decide about an operator's act.
-type ActRule struct{ Kind, Why string }
-
-// AdminActs returns all operator calls that can change something, by pattern.
-func AdminActs() map[string]ActRule {
-	all := make(map[string]ActRule, len(adminActs))
-	for pattern, rule := range adminActs {
-		all[pattern] = ActRule{rule.kind, rule.why}
-	}
-	return all
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -60,13 +61,13 @@ type Reservation struct {
 // so many at once.
 //
 // After any other error the result is unknown: call again with the same requests.
-func (a *App) Allocate(ctx context.Context, s txmanager.Submitter, owner string, requests ...string) ([]Reservation, error) {
-	ctx, deliver := a.collectEvents(ctx)
+func (a *calls) Allocate(ctx context.Context, s txmanager.Submitter, owner string, requests ...string) ([]Reservation, error) {
+	ctx, deliver := a.base.CollectEvents(ctx)
 	defer deliver()
 	if err := a.hooksMay(owner, requests); err != nil {
 		return nil, err
 	}
-	if err := a.marks.compare(ctx, a.log); err != nil {
+	if err := a.base.Mark.Compare(ctx, a.base.Log); err != nil {
 		return nil, err
 	}
 	found, err := a.reserved(ctx, s, owner, requests)
@@ -80,7 +81,7 @@ func (a *App) Allocate(ctx context.Context, s txmanager.Submitter, owner string,
 	if err := a.hooksAllowed(ctx, s); err != nil {
 		return nil, err
 	}
-	ask := txmanager.ReserveRequest{Owner: owner, For: a.config.Hooks.ReservationTimeout, Caller: hookCaller, Requests: requests}
+	ask := txmanager.ReserveRequest{Owner: owner, For: a.hooks.ReservationTimeout, Caller: hookCaller, Requests: requests}
 	for range requests {
 		id, err := uuid.NewV7()
 		if err != nil {
@@ -113,8 +114,8 @@ func (a *App) Allocate(ctx context.Context, s txmanager.Submitter, owner string,
 // ErrNotNow means that the account cannot pay for them, or that no block would include them now.
 // PolicyError means that their value, their recipient or the day's total is not allowed. After each of
 // these nothing was changed. After any other error the result is unknown: call again.
-func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) error {
-	ctx, deliver := a.collectEvents(ctx)
+func (a *calls) MarkUsed(ctx context.Context, txID, owner string, raw []byte) error {
+	ctx, deliver := a.base.CollectEvents(ctx)
 	defer deliver()
 	r, err := a.ownReservation(ctx, txID, owner)
 	if err != nil {
@@ -153,9 +154,9 @@ func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) erro
 //
 // The error wraps [ErrHooksOff], [txmanager.ErrNotOwner], [txmanager.ErrNotLeader] or
 // [store.ErrNotFound]. After any other error the result is unknown: call again.
-func (a *App) MarkRecyclable(ctx context.Context, txID, owner, reason string) error {
-	if reason = strings.TrimSpace(reason); reason == "" || len(reason) > maxReason {
-		return fmt.Errorf("a reason is required, in at most %d bytes: it is kept", maxReason)
+func (a *calls) MarkRecyclable(ctx context.Context, txID, owner, reason string) error {
+	if reason = strings.TrimSpace(reason); reason == "" || len(reason) > serve.MaxReason {
+		return fmt.Errorf("a reason is required, in at most %d bytes: it is kept", serve.MaxReason)
 	}
 	r, err := a.ownReservation(ctx, txID, owner)
 	switch {
@@ -183,27 +184,27 @@ func (a *App) MarkRecyclable(ctx context.Context, txID, owner, reason string) er
 // recheckReservation enqueues an iteration after a hook was answered from a stored reservation. The
 // invocation that stored it can have stopped before it enqueued one. If the enqueue fails, the sweep
 // finds it.
-func (a *App) recheckReservation(ctx context.Context, s txmanager.Submitter) {
+func (a *calls) recheckReservation(ctx context.Context, s txmanager.Submitter) {
 	ctx = context.WithoutCancel(ctx)
 	v, err := a.store.Submitter(ctx, s)
 	if err == nil {
 		err = a.tasks.EnqueueAdvance(ctx, s, v.FencingToken)
 	}
 	if err != nil {
-		a.log.WarnContext(ctx, "no advance task for a hook that was answered again", telemetry.SubmitterKey, s, "error", err.Error())
+		a.base.Log.WarnContext(ctx, "no advance task for a hook that was answered again", telemetry.SubmitterKey, s, "error", err.Error())
 	}
 }
 
 // ownReservation returns the stored reservation if owner made it.
-func (a *App) ownReservation(ctx context.Context, txID, owner string) (store.Reservation, error) {
-	if !a.config.Hooks.Enabled {
+func (a *calls) ownReservation(ctx context.Context, txID, owner string) (store.Reservation, error) {
+	if !a.hooks.Enabled {
 		return store.Reservation{}, ErrHooksOff
 	}
-	id, ok := parseTxID(txID)
+	id, ok := serve.ParseTxID(txID)
 	if !ok {
 		return store.Reservation{}, store.ErrNotFound
 	}
-	if err := a.marks.compare(ctx, a.log); err != nil {
+	if err := a.base.Mark.Compare(ctx, a.base.Log); err != nil {
 		return store.Reservation{}, err
 	}
 	r, err := a.store.Reservation(ctx, id)
@@ -214,10 +215,10 @@ func (a *App) ownReservation(ctx context.Context, txID, owner string) (store.Res
 }
 
 // hooksMay checks the owner's name and the requests.
-func (a *App) hooksMay(owner string, requests []string) error {
+func (a *calls) hooksMay(owner string, requests []string) error {
 	const most = 128
 	switch {
-	case !a.config.Hooks.Enabled:
+	case !a.hooks.Enabled:
 		return ErrHooksOff
 	case owner == "" || len(owner) > most || strings.ContainsRune(owner, 0) || !utf8.ValidString(owner):
 		return fmt.Errorf("the owner of a reservation has 1 to %d bytes of UTF-8, without NUL", most)
@@ -225,7 +226,7 @@ func (a *App) hooksMay(owner string, requests []string) error {
 		return errors.New("want one to 10000 requests: each gets a nonce")
 	}
 	for i, r := range requests {
-		if err := newRequestID("requestId", r); err != nil {
+		if err := serve.NewRequestID("requestId", r); err != nil {
 			return err
 		}
 		if !utf8.ValidString(r) {
@@ -239,7 +240,7 @@ func (a *App) hooksMay(owner string, requests []string) error {
 }
 
 // hooksAllowed refuses a submitter whose callers do not include the hooks.
-func (a *App) hooksAllowed(ctx context.Context, s txmanager.Submitter) error {
+func (a *calls) hooksAllowed(ctx context.Context, s txmanager.Submitter) error {
 	v, err := a.store.Submitter(ctx, s)
 	if err != nil {
 		return err
@@ -252,7 +253,7 @@ func (a *App) hooksAllowed(ctx context.Context, s txmanager.Submitter) error {
 
 // reserved returns the owner's reservations under these requests; nil if no reservation exists under
 // them.
-func (a *App) reserved(ctx context.Context, s txmanager.Submitter, owner string, requests []string) ([]Reservation, error) {
+func (a *calls) reserved(ctx context.Context, s txmanager.Submitter, owner string, requests []string) ([]Reservation, error) {
 	found, err := a.store.Reservations(ctx, s, requests)
 	if err != nil || len(found) == 0 {
 		return nil, err

@@ -28,7 +28,7 @@ func (a *App) openIntents(context.Context) error {
 	}
 	a.intents = keys
 	if ids := keys.IDs(); len(ids) > 0 {
-		a.log.Info("keys of the MACs of intents, the first of which makes them", "macKeys", ids)
+		a.base.Log.Info("keys of the MACs of intents, the first of which makes them", "macKeys", ids)
 	}
 	return nil
 }

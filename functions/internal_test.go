@@ -14,11 +14,7 @@ import (
 func TestInternalFunctionsRefuseOthers(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	app, err := h.app(h.transferSettings()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = app.Close(t.Context()) })
+	app := h.opened(h.transferSettings()...)
 	tasks := func(differs jwt.MapClaims) jwt.MapClaims {
 		claims := jwt.MapClaims{"sub": "1", "email": "tasks@fencepost.example", "email_verified": true}
 		for name, value := range differs {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/counted"
+	usertransfers "github.com/fencepost/fencepost/functions/transfers"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
@@ -24,14 +26,10 @@ type transferParts struct {
 	rules transfer.Rules
 
 	// Nil in a deployment without a trading core, which offers no transfers.
-	coordinator *transfer.Coordinator
-	terms       transfer.Terms
-	users       *web.Verifier
-	trading     *trading.Ledger
-	checks      *checks.Book
-	monitor     *conservation.Monitor
-	payouts     *payout.Ledger
-	pays        bool // whether payouts are offered
+	server  *usertransfers.Server
+	trading *trading.Ledger
+	checks  *checks.Book
+	payouts *payout.Ledger
 }
 
 // requiredForTransfers lists the settings that every transfer needs.
@@ -40,7 +38,7 @@ var requiredForTransfers = []string{"trading.url", "trading.secret", "auth.users
 // openTransfers makes the parts. Without a trading core a process that serves only transfers does not
 // start. The sweep runs without one.
 func (a *App) openTransfers() error {
-	a.transfers = &transferParts{store: transfers.New(a.store), rules: transferRules(a.config)}
+	a.transfers = transferParts{store: transfers.New(a.store.Store), rules: transferRules(a.config)}
 	switch a.config.Platform.FunctionTarget {
 	case "transfer", "conservation":
 	default:
@@ -51,36 +49,35 @@ func (a *App) openTransfers() error {
 	if err := a.config.Require(requiredForTransfers...); err != nil {
 		return err
 	}
-	return a.openLedgers(a.transfers)
+	return a.openLedgers(&a.transfers)
 }
 
 func (a *App) openLedgers(p *transferParts) (err error) {
-	p.terms = transferTerms(a.config.Transfer)
 	if p.trading, err = a.tradingLedger(); err != nil {
 		return err
 	}
-	p.users, err = web.NewVerifier(web.VerifierOptions{
+	users, err := web.NewVerifier(web.VerifierOptions{
 		Issuer: a.config.Auth.UsersIssuer, JWKSURL: a.config.Auth.UsersJWKSURL, Audience: a.config.Auth.UsersAudience,
 	})
 	if err != nil {
 		return fmt.Errorf("users' tokens: %w", err)
 	}
-	money, chain := funding.New(a.store.Pool()), a.payoutLedger(p.store)
-	p.payouts, p.pays = chain, chain.Off() == nil
-	ledgers := map[transfer.AccountType]transfer.Ledger{transfer.Funding: money, transfer.Spot: p.trading, transfer.Chain: chain}
-	book := countingTransfers{p.store}
-	if p.coordinator, err = transfer.New(book, book, ledgers, p.rules, a.log); err != nil {
+	money := funding.New(a.store.Pool())
+	p.payouts, p.checks = a.payoutLedger(p.store), checks.New(a.store.Pool())
+	ledgers := map[transfer.AccountType]transfer.Ledger{transfer.Funding: money, transfer.Spot: p.trading, transfer.Chain: p.payouts}
+	book := counted.Transfers{Store: p.store}
+	coordinator, err := transfer.New(book, book, ledgers, p.rules, a.base.Log)
+	if err != nil {
 		return err
 	}
-	p.coordinator.At, p.coordinator.Stopping = a.points, a.gate.Stopping
-	p.checks = checks.New(a.store.Pool())
-	p.monitor = a.monitor(p.checks, money, p.trading)
-	p.coordinator.Proof = p.proof
+	monitor := a.monitor(p.checks, money, p.trading)
+	coordinator.At, coordinator.Stopping, coordinator.Proof = a.base.Points, a.gate.Stopping, evidence{monitor, p.checks}.proof
+	p.server = &usertransfers.Server{
+		Base: a.base, Users: users, Store: p.store, Coordinator: coordinator, Monitor: monitor, Tasks: a.tasks,
+		Terms: transferTerms(a.config.Transfer), RetryFirst: p.rules.RetryFirst, PayoutMaxGas: a.config.Transfer.PayoutMaxGas, Pays: p.payouts.Off() == nil,
+	}
 	return nil
 }
-
-// offered reports whether the deployment has a trading core.
-func (p *transferParts) offered() bool { return p.coordinator != nil }
 
 // tradingTimeout bounds the reading of the trading core's journal. The core's operations are bounded
 // by transfer.callTimeout.
@@ -96,8 +93,8 @@ func (a *App) monitor(book *checks.Book, money *funding.Ledger, core *trading.Le
 	return &conservation.Monitor{
 		Book: book, Funding: money.Journal(), Mode: conservation.Mode(a.config.Conservation.Halt),
 		Trading: conservation.Numbered{Core: core, Balances: balancesOf(core)},
-		Payouts: payout.NewJournal(families, a.store), Chain: a.chainReader(book),
-		Log: a.log, Critical: telemetry.LevelCritical,
+		Payouts: payout.NewJournal(families, a.store.Store), Chain: a.chainReader(book),
+		Log: a.base.Log, Critical: telemetry.LevelCritical,
 		Count: func(ctx context.Context, result string) {
 			telemetry.ConservationCheck.Add(ctx, 1, telemetry.Result(result))
 		},
@@ -111,7 +108,7 @@ func (a *App) chainReader(book *checks.Book) conservation.Payments {
 	}
 	return &payout.ChainReader{
 		Book: book, ChainOf: a.paymentsChainOf, Blocks: uint64(a.config.Conservation.ChainBlocks), History: a.config.Conservation.ChainHistory,
-		Time: a.config.Tasks.DispatchDeadline / 3, Log: a.log,
+		Time: a.base.Deadline / 3, Log: a.base.Log,
 		Unread: func(ctx context.Context, chain uint64, since time.Duration) {
 			telemetry.ChainUnread.Record(ctx, int64(since/time.Second), telemetry.Chain(chain))
 		},

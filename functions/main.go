@@ -24,7 +24,7 @@ func Main(ext Extensions) {
 			"not set, it serves all. It takes no arguments; its settings are environment variables:\n\n" + config.Help())
 		return
 	}
-	if err := serve(context.Background(), ext); err != nil {
+	if err := run(context.Background(), ext); err != nil {
 		fmt.Fprintln(os.Stderr, "server:", err)
 		os.Exit(1)
 	}
@@ -34,7 +34,7 @@ func Main(ext Extensions) {
 // set. With Go's default, collections took a tenth of the time of a create.
 const gcPercent = 400
 
-func serve(ctx context.Context, ext Extensions) error {
+func run(ctx context.Context, ext Extensions) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}

@@ -1,7 +1,6 @@
 package functions_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -147,12 +146,8 @@ func TestNoPayoutsByAFinalityThatMayBeUndone(t *testing.T) {
 func TestPayoutsAreFinalByTheirPayersChain(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	app, err := h.app(append(h.transferSettings(), "FENCEPOST_CHAIN_ID=1337", "FENCEPOST_CONFIRMATIONS_REQUIRED=1",
+	app := h.opened(append(h.transferSettings(), "FENCEPOST_CHAIN_ID=1337", "FENCEPOST_CONFIRMATIONS_REQUIRED=1",
 		`FENCEPOST_CHAINS=[{"id": 1338, "urls": ["http://127.0.0.1:1"], "finality": "finalized"}, {"id": 1339, "urls": ["http://127.0.0.1:1"], "confirmations": 30}]`)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = app.Close(context.WithoutCancel(t.Context())) })
 	for chain, want := range map[uint64]string{1337: "confirmations 1", 1338: "finalized 1", 1339: "confirmations 30"} {
 		s := txmanager.Submitter(strings.Replace(string(payer), ":1337:", fmt.Sprintf(":%d:", chain), 1))
 		if mode, depth, err := app.PayoutFinality(s); err != nil || fmt.Sprint(mode, " ", depth) != want {

@@ -5,13 +5,20 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost/shared/conservation"
+	checks "github.com/fencepost/fencepost/shared/store/conservation"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
+
+// evidence reads the journals' evidence about transfers.
+type evidence struct {
+	monitor *conservation.Monitor
+	checks  *checks.Book
+}
 
 // proof reports whether the journals contain the operation of t. It first runs a check of conservation
 // to read the newest entries; the check's verdict is not used. Proof that a refund is missing also
 // requires the journal's withdrawal.
-func (p *transferParts) proof(ctx context.Context, t transfer.Transfer, op transfer.Op) (applied bool, err error) {
+func (p evidence) proof(ctx context.Context, t transfer.Transfer, op transfer.Op) (applied bool, err error) {
 	if _, err := p.monitor.Check(ctx, false); err != nil {
 		return false, err
 	}

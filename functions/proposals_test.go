@@ -16,7 +16,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/functions/admin"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -461,7 +461,7 @@ func TestClientOfProposals(t *testing.T) {
 // Each operator call that can change something has its rule, in the code and on the page.
 func TestEveryActOfAnOperatorHasItsRule(t *testing.T) {
 	t.Parallel()
-	rules := functions.AdminActs()
+	rules := admin.Acts
 	var want []string
 	for pattern, rule := range rules {
 		if rule.Why == "" || rule.Kind != "" && !slices.Contains(config.ApprovalKinds, rule.Kind) {
@@ -480,7 +480,7 @@ func TestEveryActOfAnOperatorHasItsRule(t *testing.T) {
 		t.Errorf("rules (-openapi.yaml +acts.go):\n%s", diff)
 	}
 	for _, kind := range config.ApprovalKinds {
-		if !slices.ContainsFunc(slices.Collect(maps.Values(rules)), func(rule functions.ActRule) bool { return rule.Kind == kind }) {
+		if !slices.ContainsFunc(slices.Collect(maps.Values(rules)), func(rule admin.ActRule) bool { return rule.Kind == kind }) {
 			t.Errorf("%s: no act has this kind", kind)
 		}
 	}

@@ -1,43 +1,53 @@
 package functions
 
 import (
-	"context"
 	"crypto/ecdsa"
-	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/remote"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/web"
 )
 
-// openSigners opens the signers that this deployment has. A submitter's registration names the one
-// that it uses.
-func (a *App) openSigners(context.Context) error {
-	c := a.config.Signer
+// signerKinds lists what opens each kind of signer that a deployment has. A new kind is added here.
+var signerKinds = []func(*App) (signer.Kind, error){
+	(*App).localKind,
+	func(a *App) (signer.Kind, error) { return a.kms.Kind(), nil },
+	func(a *App) (signer.Kind, error) {
+		return remote.Kind(a.config.Signer.RemotesFile, a.config.Signer.Timeout)
+	},
+}
+
+// openSigners opens the signers of this deployment: each kind of the list and further ones. A submitter's
+// registration names the one that it uses.
+func (a *App) openSigners(further []signer.Kind) (err error) {
 	if err := a.closeKept(); err != nil {
 		return err
 	}
+	var kinds []signer.Kind
+	for _, open := range signerKinds {
+		kind, err := open(a)
+		if err != nil {
+			return err
+		}
+		kinds = append(kinds, kind)
+	}
+	a.signers, err = signer.NewDirectory(append(kinds, further...)...)
+	return err
+}
+
+// localKind is the kind of the signer with this process's keys.
+func (a *App) localKind() (signer.Kind, error) {
 	keys, err := a.localKeys()
 	if err != nil {
-		return err
+		return signer.Kind{}, err
 	}
 	local, err := signer.NewLocal(keys)
-	if err != nil {
-		return err
-	}
-	a.signers = signer.Directory{Local: local, KMS: func(version string) signer.Service { return a.kms.Key(version) }}
-	if c.RemotesFile != "" {
-		a.signers.Remotes, err = remote.Load(c.RemotesFile, c.Timeout)
-	}
-	return err
+	return signer.LocalKind(local), err
 }
 
 // closeKept refuses secret files that other users of this machine could read. It skips Cloud Run,
@@ -104,26 +114,4 @@ func (a *App) localKeys() (map[txmanager.Submitter]*ecdsa.PrivateKey, error) {
 		}
 	}
 	return keys, nil
-}
-
-// signerNamed returns the signer of that name, with its calls counted.
-func (a *App) signerNamed(name string) txmanager.Signer {
-	kind, _, _ := strings.Cut(name, ":")
-	return watchedSigner{a.signers.For(name), kind}
-}
-
-// signerHasIt refuses a signer without a key of the account. The chain would reject its signatures,
-// and the nonce would stay blocked for ever.
-func (a *App) signerHasIt(r *http.Request, s txmanager.Submitter, name string) error {
-	service, err := a.signers.Named(name)
-	if err == nil {
-		err = service.Check(r.Context(), s)
-	}
-	switch {
-	case errors.Is(err, signer.ErrNoKey):
-		return web.FieldProblem("signer", "cannot sign for the account: %v", err)
-	case err != nil:
-		return web.UnavailableBecause(err, "the signer could not be asked for the account; nothing was changed")
-	}
-	return nil
 }

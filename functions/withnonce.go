@@ -10,14 +10,30 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/functions/counted"
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/tasks"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/worker"
 )
 
 // ErrNoHandler reports a handler name that is neither compiled in nor in handlers.urls. Nothing was
 // stored.
 var ErrNoHandler = errors.New("no handler has that name")
+
+// calls are the calls of Go code that is compiled into a deployment.
+type calls struct {
+	base      *serve.Base
+	store     counted.Store
+	tasks     *tasks.Tasks
+	workerOf  func(txmanager.Submitter) (*worker.Worker, error)
+	handlers  []string // the handlers that requests may name
+	hooks     config.Hooks
+	maxQueued int // per submitter
+}
 
 // WithNonce accepts a request and returns its txId at once. Once the request's nonce is allocated, any
 // process of the deployment calls the handler of that name to make the transaction. The same request
@@ -26,11 +42,11 @@ var ErrNoHandler = errors.New("no handler has that name")
 // The submitter's callers must name "handler:<name>"; "*" does not include it. The error wraps
 // [ErrNoHandler] or is one of [store.Store.Create]. After any other error the result is unknown: call
 // again.
-func (a *App) WithNonce(ctx context.Context, s txmanager.Submitter, request, handler string, input any) (txID string, err error) {
-	if !slices.Contains(a.handlerNames, handler) {
+func (a *calls) WithNonce(ctx context.Context, s txmanager.Submitter, request, handler string, input any) (txID string, err error) {
+	if !slices.Contains(a.handlers, handler) {
 		return "", fmt.Errorf("%s: %w", handler, ErrNoHandler)
 	}
-	if err := newRequestID("requestId", request); err != nil {
+	if err := serve.NewRequestID("requestId", request); err != nil {
 		return "", err
 	}
 	payload, err := json.Marshal(input)
@@ -45,22 +61,22 @@ func (a *App) WithNonce(ctx context.Context, s txmanager.Submitter, request, han
 		return "", fmt.Errorf("make a txId: %w", err)
 	}
 	in := store.Intent{
-		TxID: id.String(), Submitter: s, RequestID: request, Caller: handlerCaller + handler,
+		TxID: id.String(), Submitter: s, RequestID: request, Caller: store.HandlerCaller + handler,
 		Payload: payload, Handler: handler, Fingerprint: txmanager.Fingerprint(handler, payload),
-		Refused: unprintable("requestId", request),
+		Refused: serve.Unprintable("requestId", request),
 	}
-	if err := a.marks.compare(ctx, a.log); err != nil {
+	if err := a.base.Mark.Compare(ctx, a.base.Log); err != nil {
 		return "", err
 	}
-	ctx, deliver := a.collectEvents(ctx)
+	ctx, deliver := a.base.CollectEvents(ctx)
 	defer deliver()
-	accepted, err := a.watched().Create(ctx, in, a.config.Queue.MaxPerSubmitter)
+	accepted, err := a.store.Create(ctx, in, a.maxQueued)
 	if err != nil {
 		return "", err
 	}
 	if accepted.Queued {
 		if err := a.tasks.EnqueueAdvance(context.WithoutCancel(ctx), s, accepted.Token); err != nil {
-			a.log.WarnContext(ctx, "no advance task: the sweep will find the intent",
+			a.base.Log.WarnContext(ctx, "no advance task: the sweep will find the intent",
 				telemetry.SubmitterKey, s, telemetry.TxIDKey, accepted.TxID, "error", err.Error())
 		}
 	}

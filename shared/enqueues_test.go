@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,51 +17,52 @@ import (
 
 // makes is on which queues a call of what all functions are made of makes tasks.
 var makes = map[string][]string{
-	"tasks.EnqueueAdvance":          {"advance"},
-	"tasks.Publish":                 {"publish"},
-	"tasks.SweepPublish":            {"publish"},
-	"teller.Serve":                  {"publish"},
-	"tasks.Step":                    {"transfer"},
-	"tasks.SweepTransfer":           {"transfer"},
-	"tasks.Sweep":                   {}, // whose kinds stand with sweepTasks
-	"worker.ServeSubmitter":         {"advance", "receipt", "confirm", "resubmit"},
-	"worker.ReleaseSubmitter":       {"advance"},
-	"transfers.coordinator.Drive":   {"advance"}, // of a payout
-	"transfers.coordinator.Resolve": {"advance"},
-	"transfers.coordinator.Submit":  {},
-	"transfers.coordinator.Cancel":  {},
-	"txmanager.KindAdvance":         {"advance"},
-	"txmanager.KindReceipt":         {"receipt"},
-	"txmanager.KindConfirm":         {"confirm"},
-	"txmanager.KindResubmit":        {"resubmit"},
+	"Tasks.EnqueueAdvance":   {"advance"},
+	"Tasks.Publish":          {"publish"},
+	"Tasks.SweepPublish":     {"publish"},
+	"Deliveries.Serve":       {"publish"},
+	"Tasks.Step":             {"transfer"},
+	"Tasks.SweepTransfer":    {"transfer"},
+	"Tasks.Sweep":            {}, // whose kinds stand with sweepTasks
+	"worker.ServeSubmitter":  {"advance", "receipt", "confirm", "resubmit"},
+	"a.Decide":               {"advance"},
+	"a.Release":              {"advance"},
+	"Coordinator.Drive":      {"advance"}, // of a payout
+	"Coordinator.Resolve":    {"advance"},
+	"Coordinator.Submit":     {},
+	"Coordinator.Cancel":     {},
+	"txmanager.KindAdvance":  {"advance"},
+	"txmanager.KindReceipt":  {"receipt"},
+	"txmanager.KindConfirm":  {"confirm"},
+	"txmanager.KindResubmit": {"resubmit"},
 }
 
-// edge is the code of package functions, methods of its parts as a.name.
-func edge(t *testing.T) map[string]*ast.FuncDecl {
+// serversCode is the code of package functions and its servers: by package, the functions and
+// methods by their name.
+func serversCode(t *testing.T) map[string]map[string]*ast.FuncDecl {
 	t.Helper()
-	files, err := filepath.Glob("../functions/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	declared := map[string]*ast.FuncDecl{}
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
+	declared := map[string]map[string]*ast.FuncDecl{}
+	err := filepath.WalkDir("../functions", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		if err != nil {
-			t.Fatal(err)
+			return err
+		}
+		in := parsed.Name.Name
+		if declared[in] == nil {
+			declared[in] = map[string]*ast.FuncDecl{}
 		}
 		for _, d := range parsed.Decls {
-			f, ok := d.(*ast.FuncDecl)
-			switch {
-			case !ok:
-			case f.Recv == nil:
-				declared[f.Name.Name] = f
-			case len(f.Recv.List[0].Names) == 1 && f.Recv.List[0].Names[0].Name == "a":
-				declared["a."+f.Name.Name] = f
+			if f, ok := d.(*ast.FuncDecl); ok {
+				declared[in][f.Name.Name] = f
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return declared
 }
@@ -84,22 +86,31 @@ func uses(code ast.Node) (names []string) {
 	return names
 }
 
-// reached adds the functions that a function uses, recursively. It excludes the kinds of work
-// for which it enqueues no tasks, because it only serves or checks them.
-func reached(declared map[string]*ast.FuncDecl, name string, used map[string]bool) {
-	f := declared[name]
-	if f == nil {
-		return
-	}
-	names := uses(f.Body)
+// reached adds the names that a function uses, and those of the functions that it uses. It excludes
+// the kinds of work for which it enqueues no tasks, because it only serves or checks them.
+func reached(declared map[string]map[string]*ast.FuncDecl, in, name string, used map[string]bool) {
+	names := uses(declared[in][name].Body)
 	sweeps := slices.Contains(names, "a.sweepTasks")
 	for _, name := range names {
-		if used[name] || strings.HasPrefix(name, "txmanager.Kind") && !sweeps {
+		if used[in+" "+name] || strings.HasPrefix(name, "txmanager.Kind") && !sweeps {
 			continue
 		}
-		used[name] = true
-		reached(declared, name, used)
+		used[in+" "+name] = true
+		parts := strings.Split(name, ".")
+		last := parts[len(parts)-1]
+		for _, there := range []string{in, parts[0], "serve", "transfers"} { // what is exported is called by a port
+			if declared[there][last] != nil && (there == in || ast.IsExported(last)) {
+				reached(declared, there, last, used)
+				break
+			}
+		}
 	}
+}
+
+// port is the last two parts of a name: the port and its operation.
+func port(name string) string {
+	parts := strings.Split(name, ".")
+	return strings.Join(parts[max(0, len(parts)-2):], ".")
 }
 
 // queuesOf are the queues on which the used code enqueues tasks.
@@ -107,9 +118,10 @@ func queuesOf(t *testing.T, used map[string]bool) map[string]bool {
 	t.Helper()
 	queues := map[string]bool{}
 	for name := range used {
-		there, known := makes[strings.TrimPrefix(name, "a.")]
-		for _, part := range []string{"a.tasks.", "a.worker.", "a.transfers.coordinator."} {
-			if strings.HasPrefix(name, part) && !known {
+		_, name, _ := strings.Cut(name, " ")
+		there, known := makes[port(name)]
+		for _, part := range []string{"Tasks.", "Coordinator.", "worker."} {
+			if strings.HasPrefix(port(name), part) && !known {
 				t.Errorf("the functions use %s: say above on which queues that makes tasks", name)
 			}
 		}
@@ -120,19 +132,25 @@ func queuesOf(t *testing.T, used map[string]bool) map[string]bool {
 	return queues
 }
 
-// asksLedgers is true if the used code calls the ledgers, of which the trading core is one.
-func asksLedgers(used map[string]bool) bool {
+// usesAny reports whether the used code uses one of the ports.
+func usesAny(used map[string]bool, ports ...string) bool {
 	for name := range used {
-		if strings.HasPrefix(name, "a.transfers.coordinator.") || strings.HasPrefix(name, "a.transfers.monitor.") {
-			return true
+		_, name, _ := strings.Cut(name, " ")
+		for _, p := range ports {
+			if strings.HasPrefix(port(name), p) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
+// asksLedgers is true if the used code calls the ledgers, of which the trading core is one.
+func asksLedgers(used map[string]bool) bool { return usesAny(used, "Coordinator.", "Monitor.") }
+
 // queriesNodes is true where the code queries a chain's nodes, itself or through a ledger.
 func queriesNodes(used map[string]bool) bool {
-	return used["a.chainOf"] || used["a.workerOf"] || used["a.eachChain"] || asksLedgers(used)
+	return usesAny(used, "a.WorkerOf", "a.Release", "Chains.Connector", "Connector.") || asksLedgers(used)
 }
 
 // A function may make tasks on the queues that its code makes tasks on: where it may
@@ -153,22 +171,26 @@ func TestFunctionsDeployedMayDoWhatTheyDo(t *testing.T) {
 	if err := json.Unmarshal(text, &catalogue); err != nil {
 		t.Fatal(err)
 	}
-	declared := edge(t)
+	declared := serversCode(t)
 	sessions := []string{"advance", "receipt", "confirm", "resubmit"}
 	for name, f := range catalogue {
 		target := f.Target
 		if target == "" {
 			target = name
 		}
-		route := "a.route" + strings.ToUpper(target[:1]) + target[1:]
+		route := "Route" + strings.ToUpper(target[:1]) + target[1:]
 		if slices.Contains(sessions, target) {
-			route = "a.routeSession"
-		}
-		if declared[route] == nil {
-			t.Fatalf("%s: got no %s, want the function that says what it serves", name, route)
+			route = "RouteSession"
 		}
 		used := map[string]bool{}
-		reached(declared, route, used)
+		for in, names := range declared {
+			if names[route] != nil {
+				reached(declared, in, route, used)
+			}
+		}
+		if len(used) == 0 {
+			t.Fatalf("%s: got no %s, want the function that says what it serves", name, route)
+		}
 		deployed := map[string]bool{}
 		for _, queue := range f.Enqueues {
 			deployed[queue] = true

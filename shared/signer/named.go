@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -17,52 +17,74 @@ var ErrUnknownSigner = errors.New("not a signer of this deployment")
 // LocalName names the signer with keys in the process, in a registration.
 const LocalName = "local"
 
-// The prefixes of a key version of Cloud KMS, and of a remote signer's name.
-const (
-	kmsPrefix    = "kms:"
-	remotePrefix = "remote:"
-)
-
-// keyVersion is the full name of a key version in Cloud KMS.
-var keyVersion = regexp.MustCompile(`^projects/[^/\s]+/locations/[^/\s]+/keyRings/[^/\s]+/cryptoKeys/[^/\s]+/cryptoKeyVersions/[1-9][0-9]*$`)
+// Checker reports whether a signer can sign for an account, without signing. The error wraps [ErrNoKey]
+// if it cannot. After any other error the answer is unknown.
+type Checker interface {
+	Check(ctx context.Context, s txmanager.Submitter) error
+}
 
 // Service is a signer that reports beforehand whether it can sign for an account.
 type Service interface {
 	txmanager.Signer
-
-	// Check reports whether the signer can sign for s, without signing. The error wraps [ErrNoKey] if
-	// it cannot; after any other error the answer is unknown.
-	Check(ctx context.Context, s txmanager.Submitter) error
+	Checker
 }
 
-// Directory holds the signers of a deployment. It is immutable.
-type Directory struct {
-	Local   Service                         // nil: none
-	KMS     func(keyVersion string) Service // nil: none
-	Remotes map[string]Service              // by name
+// Kind is one kind of signer. A registration names its only signer by the kind's name, or one of several
+// by the name, a colon and a key.
+type Kind struct {
+	Name string
+	Key  string // the key's form, such as <name>; "": there is one signer
+
+	// Signer returns the signer of the key. The error names the key's fault.
+	Signer func(key string) (Service, error)
 }
 
-// Named returns the signer that a registration names: "local"; "kms:" and the full name of a key
-// version; or "remote:" and a name of the deployment's list. The error wraps [ErrUnknownSigner].
-func (d Directory) Named(name string) (Service, error) {
-	key, isKMS := strings.CutPrefix(name, kmsPrefix)
-	remote, isRemote := strings.CutPrefix(name, remotePrefix)
-	switch {
-	case name == LocalName && d.Local != nil:
-		return d.Local, nil
-	case isKMS && d.KMS == nil:
-		return nil, fmt.Errorf("%q: %w: it has no Cloud KMS", name, ErrUnknownSigner)
-	case isKMS && !keyVersion.MatchString(key):
-		return nil, fmt.Errorf("%q: %w: want kms:projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N", name, ErrUnknownSigner)
-	case isKMS:
-		return d.KMS(key), nil
-	case isRemote && d.Remotes[remote] != nil:
-		return d.Remotes[remote], nil
-	case isRemote:
-		return nil, fmt.Errorf("%q: %w: signer.remotesFile has no signer of that name", name, ErrUnknownSigner)
+// form returns how a registration names signers of the kind.
+func (k Kind) form() string {
+	if k.Key == "" {
+		return k.Name
 	}
-	return nil, fmt.Errorf("%q: %w: want local, kms:<key version> or remote:<name>", name, ErrUnknownSigner)
+	return k.Name + ":" + k.Key
 }
+
+// LocalKind is the kind of the signer with keys in the process.
+func LocalKind(local Service) Kind {
+	return Kind{Name: LocalName, Signer: func(string) (Service, error) { return local, nil }}
+}
+
+// Directory holds the kinds of signers of a deployment. It is immutable.
+type Directory struct{ kinds []Kind }
+
+// NewDirectory returns the directory of these kinds, of which no two may have the same name.
+func NewDirectory(kinds ...Kind) (Directory, error) {
+	for i, k := range kinds {
+		if k.Name == "" || strings.ContainsAny(k.Name, ": ") || slices.ContainsFunc(kinds[:i], func(other Kind) bool { return other.Name == k.Name }) {
+			return Directory{}, fmt.Errorf("signer kind %q: want a name that no other kind has, without colon and space", k.Name)
+		}
+	}
+	return Directory{kinds}, nil
+}
+
+// Named returns the signer that a registration names. The error wraps [ErrUnknownSigner].
+func (d Directory) Named(name string) (Service, error) {
+	prefix, key, keyed := strings.Cut(name, ":")
+	var forms []string
+	for _, k := range d.kinds {
+		forms = append(forms, k.form())
+		if k.Name != prefix || keyed != (k.Key != "") {
+			continue
+		}
+		service, err := k.Signer(key)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w: %w", name, ErrUnknownSigner, err)
+		}
+		return service, nil
+	}
+	return nil, fmt.Errorf("%q: %w: want one of %s", name, ErrUnknownSigner, strings.Join(forms, ", "))
+}
+
+// Checker returns what checks the signer that a registration names. The error wraps [ErrUnknownSigner].
+func (d Directory) Checker(name string) (Checker, error) { return d.Named(name) }
 
 // For returns the signer that a registration names. If there is none, it returns one that refuses to
 // sign.

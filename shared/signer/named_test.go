@@ -2,31 +2,48 @@ package signer_test
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/signer/kms"
+	"github.com/fencepost/fencepost/shared/signer/remote"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const someKey = "projects/p/locations/europe-west1/keyRings/r/cryptoKeys/k/cryptoKeyVersions/12"
 
+// directory returns a directory with the local signer, Cloud KMS and the remote signer "treasury".
+func directory(t *testing.T, local signer.Service) signer.Directory {
+	t.Helper()
+	list := filepath.Join(t.TempDir(), "remotes")
+	if err := os.WriteFile(list, []byte(`{"treasury": {"url": "http://127.0.0.1:1"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	remotes, err := remote.Kind(list, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := signer.NewDirectory(signer.LocalKind(local), kms.New(kms.Options{}).Kind(), remotes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // A registration's text selects the one signer that it names, or gives an error with the possible
 // values.
 func TestDirectorySelectsTheNamedSigner(t *testing.T) {
 	t.Parallel()
-	local, byKMS, treasury := new(signer.Local), new(signer.Local), new(signer.Local)
-	d := signer.Directory{
-		Local: local, Remotes: map[string]signer.Service{"treasury": treasury},
-		KMS: func(version string) signer.Service {
-			if version != someKey {
-				t.Errorf("key version: got %s, want %s", version, someKey)
-			}
-			return byKMS
-		},
-	}
-	for name, want := range map[string]signer.Service{"local": local, "kms:" + someKey: byKMS, "remote:treasury": treasury} {
-		if got, err := d.Named(name); err != nil || got != want {
-			t.Errorf("%s: got %p, %v, want %p", name, got, err, want)
+	local := new(signer.Local)
+	d := directory(t, local)
+	for name, want := range map[string]string{"local": fmt.Sprint(local), "kms:" + someKey: "key " + someKey, "remote:treasury": "remote signer treasury"} {
+		if got, err := d.Named(name); err != nil || fmt.Sprint(got) != want {
+			t.Errorf("%s: got %v, %v, want %s", name, got, err, want)
 		}
 	}
 	for _, name := range []string{
@@ -40,6 +57,36 @@ func TestDirectorySelectsTheNamedSigner(t *testing.T) {
 	for _, name := range []string{"local", "kms:" + someKey, "remote:treasury"} {
 		if _, err := (signer.Directory{}).Named(name); !errors.Is(err, signer.ErrUnknownSigner) {
 			t.Errorf("%q of nothing: got %v, want ErrUnknownSigner", name, err)
+		}
+	}
+}
+
+// A further kind needs no change of the directory, which lists its form for a name that it does not
+// know. Two kinds of one name are refused.
+func TestDirectoryTakesFurtherKinds(t *testing.T) {
+	t.Parallel()
+	local := new(signer.Local)
+	vault := signer.Kind{Name: "vault", Key: "<path>", Signer: func(path string) (signer.Service, error) {
+		if path != "treasury" {
+			return nil, errors.New("no such path")
+		}
+		return local, nil
+	}}
+	d, err := signer.NewDirectory(signer.LocalKind(new(signer.Local)), vault)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := d.Named("vault:treasury"); err != nil || got != signer.Service(local) {
+		t.Errorf("the further kind: got %v, %v, want its signer", got, err)
+	}
+	for name, want := range map[string]string{"vault:other": "no such path", "other": "vault:<path>", "vault": "vault:<path>"} {
+		if _, err := d.Named(name); !errors.Is(err, signer.ErrUnknownSigner) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want ErrUnknownSigner with %q", name, err, want)
+		}
+	}
+	for _, kinds := range [][]signer.Kind{{vault, vault}, {{Name: "a:b"}}, {{}}} {
+		if _, err := signer.NewDirectory(kinds...); err == nil {
+			t.Errorf("%v: got no error", kinds)
 		}
 	}
 }

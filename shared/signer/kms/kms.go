@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"regexp"
 	"sync"
 	"time"
 
@@ -91,6 +92,19 @@ var _ signer.Service = (*Key)(nil)
 
 // Key returns the key version with that full name, without a call.
 func (c *Client) Key(name string) *Key { return &Key{c, name} }
+
+// keyVersion is the full name of a key version in Cloud KMS.
+var keyVersion = regexp.MustCompile(`^projects/[^/\s]+/locations/[^/\s]+/keyRings/[^/\s]+/cryptoKeys/[^/\s]+/cryptoKeyVersions/[1-9][0-9]*$`)
+
+// Kind returns the kind of signers with keys in Cloud KMS, each named by its key version.
+func (c *Client) Kind() signer.Kind {
+	return signer.Kind{Name: "kms", Key: "<key version>", Signer: func(version string) (signer.Service, error) {
+		if !keyVersion.MatchString(version) {
+			return nil, errors.New("want kms:projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N")
+		}
+		return c.Key(version), nil
+	}}
+}
 
 // Sign implements [txmanager.Signer]. Repeated calls may return different bytes, because KMS
 // does not promise determinism. If the key is of another account the error wraps [signer.ErrNoKey].

@@ -43,6 +43,23 @@ const handshake = 5 * time.Second
 // maxList bounds the file, in bytes.
 const maxList = 1 << 20
 
+// Kind returns the kind of the signers in the file at path, each named by its name there; "": none.
+func Kind(path string, timeout time.Duration) (signer.Kind, error) {
+	var all map[string]signer.Service
+	if path != "" {
+		var err error
+		if all, err = Load(path, timeout); err != nil {
+			return signer.Kind{}, err
+		}
+	}
+	return signer.Kind{Name: "remote", Key: "<name>", Signer: func(name string) (signer.Service, error) {
+		if all[name] == nil {
+			return nil, errors.New("signer.remotesFile has no signer of that name")
+		}
+		return all[name], nil
+	}}, nil
+}
+
 // Load reads a file of signers: a JSON object with [Options] for each name. The error names the signer
 // and never contains a secret.
 func Load(path string, timeout time.Duration) (map[string]signer.Service, error) {

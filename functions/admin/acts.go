@@ -1,0 +1,153 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	usertransfers "github.com/fencepost/fencepost/functions/transfers"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// OperatorCalls is the log message before each operator act. An alert matches it.
+const OperatorCalls = "an operator calls"
+
+// operator returns the operator who calls an admin function. It logs each call that can change
+// something before the call does so.
+func (a *Desk) operator(r *http.Request) (string, error) {
+	c := callOf(r)
+	if c.approved != nil {
+		return c.by, nil
+	}
+	v, err := a.Viewer(r)
+	if err != nil {
+		return "", err
+	}
+	if !v.Operator {
+		return "", web.NewProblem(web.Forbidden, "only operators may call admin functions")
+	}
+	if r.Method != http.MethodGet {
+		a.Log.InfoContext(r.Context(), OperatorCalls, "operator", v.Caller, "method", r.Method, "path", r.URL.Path, "requestUid", web.RequestID(r.Context()))
+	}
+	c.by, c.names = v.Caller, operatorNames(v)
+	return v.Caller, nil
+}
+
+// ActRule states who must decide about an operator's act.
+type ActRule struct {
+	Kind string // value of approvals.required for which the act needs a second operator; "": one operator is enough
+	Why  string // the reason for that rule
+}
+
+// Acts lists each operator call that can change something. docs/approvals.md shows it.
+var Acts = map[string]ActRule{
+	"POST /admin/v1/submitters":                                           {"register", "it has callers sign by an account"},
+	"PUT /admin/v1/submitters/{submitter}/policy":                         {"policy", "it bounds all signatures of the account; one that is at least as tight needs one operator"},
+	"POST /admin/v1/submitters/{submitter}/resume":                        {"policy", "it gives back what a suspension took away"},
+	"PUT /admin/v1/submitters/{submitter}/callers":                        {"callers", "it says who has things signed; only leaving callers out needs one operator"},
+	"POST /admin/v1/submitters/{submitter}/signer":                        {"signer", "it names the signer that sees and signs the account's transactions"},
+	"POST /admin/v1/submitters/{submitter}/release":                       {"release", "it ends PROTECT; one with dryRun changes nothing"},
+	"POST /admin/v1/authority/release-untouched":                          {"release", "it releases as the call for one submitter does"},
+	"POST /admin/v1/submitters/{submitter}/foreign/match":                 {"release", "it ends an intent that may not have been carried out"},
+	"POST /admin/v1/submitters/{submitter}/foreign/write-off":             {"release", "held intents go on, and may be carried out twice"},
+	"POST /admin/v1/submitters/{submitter}/proceed":                       {"release", "held intents go on, and may be carried out twice"},
+	"POST /admin/v1/tx/{txId}/proceed":                                    {"release", "held intents go on, and may be carried out twice"},
+	"POST /admin/v1/authority/accept":                                     {"accept", "it believes another database"},
+	"POST /admin/v1/conservation/findings/{id}/adjust":                    {"adjustments", "it changes a balance or a journal"},
+	"POST /admin/v1/halts/{id}/resume":                                    {"adjustments", "it lets money move that a check has stopped"},
+	"POST /admin/v1/transfers/{req_id}/payout-statement":                  {"adjustments", "a word of a person pays a payout again, or gives it back"},
+	"POST /admin/v1/transfers/{req_id}/resolve":                           {"adjustments", "a word of a person moves money; without outcome the ledger itself answers, and one operator is enough"},
+	"POST /admin/v1/users/{user_id}/payout_addresses/unblock":             {"adjustments", "it lets a user have new addresses paid"},
+	"POST /admin/v1/submitters/{submitter}/suspend":                       {"", "it only takes rights away"},
+	"POST /admin/v1/submitters/{submitter}/queue/cancel":                  {"", "it only ends intents without a nonce"},
+	"POST /admin/v1/tx/{txId}/decide":                                     {"", "it sends the same call again within the policy, or a placeholder that calls nothing"},
+	"POST /admin/v1/transfers/{req_id}/cancel":                            {"", "it only ends a transfer that has not begun"},
+	"POST /admin/v1/transfers/{req_id}/acknowledge":                       {"", "it silences the alert about one transfer for a time, and moves nothing"},
+	"POST /admin/v1/transfers/{req_id}/payout-statement/withdraw":         {"", "it takes back a word that had no effect yet"},
+	"POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove": {"", "it only takes an address away"},
+	"POST /admin/v1/users/{user_id}/payout_addresses/block":               {"", "it only keeps addresses out"},
+	"POST /admin/v1/conservation/check":                                   {"", "it reads, and can only halt"},
+	"POST /admin/v1/proposals/{proposalId}/approve":                       {"", "it is the second operator's own call"},
+	"POST /admin/v1/proposals/{proposalId}/reject":                        {"", "it only ends a proposal"},
+}
+
+// act serves an operator call that can change something. It also registers the call in a.acts, through
+// which [Desk.carryOut] carries out approved proposals.
+func (a *Desk) act(mux *web.Mux, pattern string, h serve.Handler) {
+	a.serveAct(mux, pattern, serve.Problem, h)
+}
+
+// transferAct is [Desk.act] for calls that answer with the errors of transfers.
+func (a *Desk) transferAct(mux *web.Mux, pattern string, h serve.Handler) {
+	a.serveAct(mux, pattern, func(err error) error { return usertransfers.Problem(err) }, h)
+}
+
+func (a *Desk) serveAct(mux *web.Mux, pattern string, problem func(error) error, h serve.Handler) {
+	a.Handle(mux, "admin", pattern, func(w http.ResponseWriter, r *http.Request) error {
+		c := &adminCall{kind: Acts[pattern].Kind}
+		if slices.Contains(a.Approvals.Required, c.kind) {
+			c.needsTwo = true
+			r.Body = io.NopCloser(io.TeeReader(r.Body, &c.body))
+		}
+		if err := h(w, r.WithContext(context.WithValue(r.Context(), adminCallKey{}, c))); err != nil {
+			web.Fail(w, r, problem(err))
+		}
+		return nil
+	})
+	if Acts[pattern].Kind == "" {
+		return
+	}
+	a.acts.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			c := callOf(r)
+			c.failed, c.problem = err, problem(err)
+		}
+	})
+}
+
+// adminCall is an operator's call while it is being served.
+type adminCall struct {
+	kind     string
+	needsTwo bool         // the call is only proposed
+	body     bytes.Buffer // the request body as sent, if the call can be proposed
+
+	by    string   // the operator
+	names []string // all names in the operator's token
+
+	approved *store.Proposal // the proposal that this call carries out; nil: the operator's own call
+
+	failed, problem error // the error, and the problem shown for it, of a call that carries out a proposal
+}
+
+type adminCallKey struct{}
+
+// callOf returns the admin call of r, or an empty one if r has none.
+func callOf(r *http.Request) *adminCall {
+	if c, ok := r.Context().Value(adminCallKey{}).(*adminCall); ok {
+		return c
+	}
+	return new(adminCall)
+}
+
+// mustPropose reports whether the call only proposes its act.
+func mustPropose(r *http.Request) bool { return callOf(r).needsTwo }
+
+// operatorNames returns every name of the caller in v, since one person can have several. Addresses
+// are compared without letter case.
+func operatorNames(v store.Viewer) (names []string) {
+	for _, name := range v.Names {
+		switch {
+		case strings.HasPrefix(name, store.SubjectCaller):
+			names = append(names, name)
+		case strings.HasPrefix(name, store.EmailCaller):
+			names = append(names, name, strings.ToLower(name))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

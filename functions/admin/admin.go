@@ -1,0 +1,202 @@
+package admin
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/quorum"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// RouteAdmin serves the function admin.
+func (a *Server) RouteAdmin(mux *web.Mux) {
+	a.acts = web.NewMux()
+	a.act(mux, "POST /admin/v1/submitters", withBody(a.Desk, noSubject, a.register))
+	a.read(mux, "GET /admin/v1/submitters", a.listSubmitters)
+	a.read(mux, "GET /admin/v1/submitters/{submitter}", a.showSubmitter)
+	a.act(mux, "PUT /admin/v1/submitters/{submitter}/policy", withBody(a.Desk, a.pathSubmitter, a.putPolicy))
+	a.act(mux, "PUT /admin/v1/submitters/{submitter}/callers", withBody(a.Desk, a.pathSubmitter, a.putCallers))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/suspend", withReason(a.Desk, a.pathSubmitter, a.suspendSubmitter))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/resume", withReason(a.Desk, a.pathSubmitter, a.resumeSubmitter))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/queue/cancel", a.DeliverAfter(withReason(a.Desk, a.pathSubmitter, a.cancelQueue)))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/release", a.DeliverAfter(withBody(a.Desk, a.pathSubmitter, a.release)))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/signer", withReason(a.Desk, a.pathSubmitter, a.changeSigner))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/lost", a.lost)
+	a.act(mux, "POST /admin/v1/authority/accept", withReason(a.Desk, noSubject, a.acceptAuthority))
+	a.act(mux, "POST /admin/v1/authority/release-untouched", a.DeliverAfter(withBody(a.Desk, noSubject, a.releaseUntouched)))
+	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.DeliverAfter(withBody(a.Desk, serve.PathTxID, a.decide)))
+	a.routeHeld(mux)
+	a.routeProposals(mux)
+	if a.Transfer != nil {
+		a.Transfer.routeTransferAdmin(mux)
+	}
+}
+
+type registerRequest struct {
+	Submitter   string         `json:"submitter"`
+	Signer      serve.Optional `json:"signer"`
+	StartNonce  *uint64        `json:"startNonce"`
+	Reason      string         `json:"reason"`
+	MaxInFlight *int           `json:"maxInFlight"`
+	Callers     []string       `json:"callers"`
+
+	Policy json.RawMessage `json:"policy"` // [policyTerms], or "unlimited"
+}
+
+// register registers a signing account as a submitter. The chain must confirm that the account's next
+// nonce is the start nonce given.
+func (a *Server) register(w http.ResponseWriter, r *http.Request, c call[struct{}, registerRequest]) error {
+	reg, err := a.registration(c.body)
+	if err != nil {
+		return err
+	}
+	reg.CreatedBy = c.by
+	if err := a.startsWhereTheChainIs(r, reg); err != nil {
+		return err
+	}
+	if err := a.signerHasIt(r, reg.Submitter, reg.Signer); err != nil {
+		return err
+	}
+	if mustPropose(r) {
+		switch _, err := a.Store.Submitter(r.Context(), reg.Submitter); {
+		case errors.Is(err, store.ErrUnknownSubmitter):
+			return a.propose(w, r, proposed{"register", submitterSubject(reg.Submitter), reg.StartReason,
+				fmt.Sprintf("registers %s at nonce %d, signed by %s, for the callers %s", reg.Submitter, reg.StartNonce, reg.Signer, strings.Join(reg.Callers, ", "))})
+		case err != nil:
+			return err
+		} // a repeated registration changes nothing; one with other terms is refused
+	}
+	isNew, err := a.Store.Register(r.Context(), reg)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if isNew {
+		status = http.StatusCreated
+		a.Log.InfoContext(r.Context(), "submitter registered", telemetry.SubmitterKey, reg.Submitter,
+			"operator", c.by, "startNonce", reg.StartNonce, "reason", reg.StartReason, "maxInFlight", reg.MaxInFlight, "unlimited", reg.Policy.Unlimited())
+	}
+	view, err := a.Store.Submitter(r.Context(), reg.Submitter)
+	if err != nil {
+		return err
+	}
+	web.Reply(w, r, status, view)
+	return nil
+}
+
+// registration checks the terms and fills in the deployment's defaults.
+func (a *Server) registration(body registerRequest) (store.Registration, error) {
+	reg := store.Registration{
+		StartNonce: a.Nonce.StartFrom, StartReason: strings.TrimSpace(body.Reason),
+		MaxInFlight: a.Nonce.MaxInFlight,
+	}
+	named, err := body.Signer.Of("signer")
+	if err != nil {
+		return reg, err
+	}
+	reg.Signer = cmp.Or(named, signer.LocalName)
+	if reg.Submitter, err = a.Submitter("submitter", body.Submitter); err != nil {
+		return reg, err
+	}
+	if _, err := a.Chains.Connector(reg.Submitter); err != nil {
+		return reg, web.FieldProblem("submitter", "is on chain %d; this deployment serves chain %s", reg.Submitter.ChainID(), a.Chains.IDs())
+	}
+	if _, err := a.Signers.Checker(reg.Signer); err != nil {
+		return reg, web.FieldProblem("signer", "is %v", err)
+	}
+	if body.StartNonce != nil {
+		reg.StartNonce = *body.StartNonce
+	}
+	if reg.StartNonce != 0 && reg.StartReason == "" {
+		return reg, web.FieldProblem("reason", "is required where startNonce is not 0: why was the account used before?")
+	}
+	if body.MaxInFlight != nil {
+		reg.MaxInFlight = *body.MaxInFlight
+	}
+	if reg.Callers, err = a.parseCallers(body.Callers); err != nil {
+		return reg, err
+	}
+	switch {
+	case reg.MaxInFlight < 1 || reg.MaxInFlight > 10_000:
+		return reg, web.FieldProblem("maxInFlight", "is %d: want 1 to 10000", reg.MaxInFlight)
+	case reg.MaxInFlight > 1 && a.Nonce.Strict:
+		return reg, web.FieldProblem("maxInFlight", "is %d: above 1 needs nonce.strict.enabled=false; while that is true, give 1", reg.MaxInFlight)
+	}
+	p, err := registeredPolicy(body.Policy)
+	reg.Policy = &p
+	return reg, err
+}
+
+// startsWhereTheChainIs refuses a start nonce that the chain does not confirm, and names both numbers.
+// A skipped or repeated nonce could not be repaired later. With several nodes a quorum decides what
+// the chain's count is.
+func (a *Server) startsWhereTheChainIs(r *http.Request, reg store.Registration) error {
+	chain, err := a.Chains.Connector(reg.Submitter)
+	if err != nil {
+		return err
+	}
+	known, err := a.Store.Submitter(r.Context(), reg.Submitter)
+	if err == nil && known.StartNonce == int64(reg.StartNonce) { // a repeated registration: the count has moved on since
+		return nil
+	}
+	acc, err := quorum.AgreedAccount(r.Context(), chain, reg.Submitter)
+	switch {
+	case errors.Is(err, txmanager.ErrNoQuorum):
+		return web.UnavailableBecause(err, "the chain's nodes do not agree on the account; nothing was registered: see docs/nodes.md, and ask again")
+	case err != nil:
+		return web.UnavailableBecause(err, "the chain's count of the account could not be read; nothing was registered")
+	}
+	switch {
+	case acc.LatestCount != reg.StartNonce:
+		return web.FieldProblem("startNonce", "is %d, but the chain's count of the account is %d: give that count as startNonce with a reason, or use a fresh account",
+			reg.StartNonce, acc.LatestCount)
+	case acc.PendingCount != reg.StartNonce:
+		return web.FieldProblem("startNonce", "is %d, but the account has %d transactions pending: somebody uses it",
+			reg.StartNonce, acc.PendingCount-acc.LatestCount)
+	case acc.HasCode:
+		return web.FieldProblem("submitter", "has code or a delegation on chain: its nonce may move by itself")
+	}
+	return nil
+}
+
+type submittersResponse struct {
+	Submitters []store.SubmitterView `json:"submitters"`
+	NextAfter  string                `json:"nextAfter,omitempty"` // pass as ?after= for the next page
+}
+
+// pageSize is the number of submitters on one page.
+const pageSize = 100
+
+func (a *Server) listSubmitters(w http.ResponseWriter, r *http.Request) error {
+	q, err := serve.Parameters(r, "after")
+	if err != nil {
+		return err
+	}
+	list, err := a.Store.Submitters(r.Context(), q["after"], pageSize)
+	if err != nil {
+		return fmt.Errorf("list submitters: %w", err)
+	}
+	out := submittersResponse{Submitters: list}
+	if len(list) == pageSize {
+		out.NextAfter = string(list[len(list)-1].Submitter)
+	}
+	web.Reply(w, r, http.StatusOK, out)
+	return nil
+}
+
+func (a *Server) showSubmitter(w http.ResponseWriter, r *http.Request) error {
+	s, err := a.Submitter("submitter", r.PathValue("submitter"))
+	if err != nil {
+		return err
+	}
+	return a.replySubmitter(w, r, s)
+}

@@ -1,0 +1,121 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// call is an operator's call about a subject that its path names.
+type call[S, B any] struct {
+	by     string // the operator
+	on     S      // the subject
+	body   B
+	reason string // empty if [withBody] has read the call
+}
+
+type submitterCall[B any] = call[txmanager.Submitter, B]
+
+// reasonRequest is a body, or the part of one, that gives the reason of an act.
+type reasonRequest struct {
+	Reason string `json:"reason"`
+}
+
+func (b reasonRequest) given() string { return b.Reason }
+
+// withBody serves an operator's call with a body. The function subject reads the path.
+func withBody[S, B any](a *Desk, subject func(*http.Request) (S, error), do func(http.ResponseWriter, *http.Request, call[S, B]) error) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) (err error) {
+		var c call[S, B]
+		if c.by, err = a.operator(r); err != nil {
+			return err
+		}
+		if c.on, err = subject(r); err != nil {
+			return err
+		}
+		if c.body, err = web.Decode[B](w, r, a.MaxBodyBytes); err != nil {
+			return err
+		}
+		return do(w, r, c)
+	}
+}
+
+// withReason is [withBody] for a call whose reason is checked before the rest of its body.
+func withReason[S any, B interface{ given() string }](a *Desk, subject func(*http.Request) (S, error), do func(http.ResponseWriter, *http.Request, call[S, B]) error) serve.Handler {
+	return withBody(a, subject, func(w http.ResponseWriter, r *http.Request, c call[S, B]) (err error) {
+		if c.reason, err = reasonOf(c.body.given()); err != nil {
+			return err
+		}
+		return do(w, r, c)
+	})
+}
+
+// read serves an operator's call that changes nothing.
+func (a *Desk) read(mux *web.Mux, pattern string, h serve.Handler) {
+	a.Handle(mux, "admin", pattern, a.reading(h))
+}
+
+// reading admits operators only.
+func (a *Desk) reading(h serve.Handler) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if _, err := a.operator(r); err != nil {
+			return err
+		}
+		return h(w, r)
+	}
+}
+
+// noSubject is the subject of a call whose path names none.
+func noSubject(*http.Request) (none struct{}, _ error) { return none, nil }
+
+// pathSubmitter returns the submitter in the path.
+func (a *Desk) pathSubmitter(r *http.Request) (txmanager.Submitter, error) {
+	return a.Submitter("submitter", r.PathValue("submitter"))
+}
+
+// pathNumber returns the number of a thing in the path.
+func pathNumber(name, otherwise string) func(*http.Request) (int64, error) {
+	return func(r *http.Request) (int64, error) {
+		n, ok := serve.Digits(r.PathValue(name))
+		if !ok {
+			return 0, web.FieldProblem(name, "%s", otherwise)
+		}
+		return n, nil
+	}
+}
+
+// reasonOf checks an operator's reason.
+func reasonOf(text string) (string, error) {
+	reason := strings.TrimSpace(text)
+	if reason == "" || len(reason) > serve.MaxReason {
+		return "", web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", serve.MaxReason)
+	}
+	return reason, nil
+}
+
+// proposeIf proposes the act, unless hindrance names a reason against it in the state that the act
+// depends on. The parameter known is false if the subject does not exist.
+func proposeIf[T any](a *Desk, w http.ResponseWriter, r *http.Request, what proposed, hindrance func(now T, known bool) error) error {
+	now, known, err := actState[T](r.Context(), a, what)
+	if err != nil {
+		return err
+	}
+	if err := hindrance(now, known); err != nil {
+		return err
+	}
+	return a.propose(w, r, what)
+}
+
+// actState reads what the act depends on. It returns false if the subject does not exist.
+func actState[T any](ctx context.Context, a *Desk, what proposed) (now T, known bool, err error) {
+	text, err := a.Store.ActState(ctx, what.act, what.subject)
+	if err != nil || text == nil {
+		return now, false, err
+	}
+	return now, true, json.Unmarshal(text, &now)
+}

@@ -1,0 +1,123 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+func (a *Server) routeHeld(mux *web.Mux) {
+	a.routeForeign(mux)
+	a.act(mux, "POST /admin/v1/tx/{txId}/proceed", withReason(a.Desk, noSubject, a.proceed))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/proceed", withReason(a.Desk, a.pathSubmitter, a.proceedAll))
+}
+
+type proceedResponse struct {
+	TxID     string             `json:"txId"`
+	State    txmanager.State    `json:"state"`
+	SubState txmanager.SubState `json:"subState,omitempty"`
+}
+
+// proceed lets one held intent continue, by an operator's decision, and stores the reason.
+func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
+	operator, reason := c.by, c.reason
+	txID, err := serve.PathTxID(r)
+	if err != nil {
+		return err
+	}
+	if mustPropose(r) {
+		return a.proposeProceed(w, r, txID, reason)
+	}
+	out, err := a.Store.Proceed(r.Context(), txID, operator, reason)
+	if err != nil {
+		return err
+	}
+	if out.Recorded {
+		a.Log.WarnContext(r.Context(), "held intent proceeds", telemetry.SubmitterKey, out.Submitter, telemetry.TxIDKey, txID,
+			"operator", operator, "reason", reason, telemetry.NodeIDKey, a.Node)
+	}
+	if out.State == txmanager.Queued {
+		a.advance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token)
+	}
+	web.Reply(w, r, http.StatusOK, proceedResponse{TxID: txID, State: out.State, SubState: out.SubState})
+	return nil
+}
+
+// proposeProceed proposes that a held intent continues.
+func (a *Server) proposeProceed(w http.ResponseWriter, r *http.Request, txID, reason string) error {
+	what := proposed{"proceed", map[string]any{"txId": txID}, reason, fmt.Sprintf("lets the held intent %s go on", txID)}
+	type state struct {
+		Held    bool
+		HeldFor *string
+	}
+	return proposeIf(a.Desk, w, r, what, func(now state, known bool) error {
+		switch {
+		case !known:
+			return store.ErrNotFound
+		case !now.Held:
+			return store.ErrNotHeld
+		case now.HeldFor != nil && *now.HeldFor == "CALL":
+			return store.ErrBeside
+		}
+		return nil
+	})
+}
+
+type proceedAllResponse struct {
+	Submitter txmanager.Submitter `json:"submitter"`
+	Proceeded int                 `json:"proceeded"`
+	Remaining int                 `json:"remaining"` // intents in range that are still held: call again
+	Newer     int                 `json:"newer"`     // held intents stored after through
+	Cancelled int                 `json:"cancelled"` // held intents that their callers want cancelled
+	Payouts   int                 `json:"payouts"`   // held intents whose transfers decide about them
+	Beside    int                 `json:"beside"`    // intents held for foreign transactions and decided with these
+}
+
+// proceedPage is the number of held intents that one call releases.
+const proceedPage = 500
+
+type proceedAllRequest struct {
+	reasonRequest
+	Through string `json:"through"` // the txId of the newest held intent that the operator has read
+}
+
+// proceedAll lets a submitter's held intents continue, oldest first and one page a call. It leaves
+// intents that were stored after the one that the operator names.
+func (a *Server) proceedAll(w http.ResponseWriter, r *http.Request, c submitterCall[proceedAllRequest]) error {
+	through, ok := serve.ParseTxID(c.body.Through)
+	if !ok {
+		return web.FieldProblem("through", "is required: the txId of the newest held intent that you have seen, "+serve.UUIDForm+"; what was stored after it stays held")
+	}
+	if mustPropose(r) {
+		if _, err := a.Store.Submitter(r.Context(), c.on); err != nil {
+			return err
+		}
+		subject := submitterSubject(c.on)
+		subject["through"] = through
+		return a.propose(w, r, proposed{"proceed-all", subject, c.reason, fmt.Sprintf("lets up to %d held intents of %s go on, none newer than %s", proceedPage, c.on, through)})
+	}
+	out, err := a.Store.ProceedAll(r.Context(), c.on, through, c.by, c.reason, proceedPage)
+	if err != nil {
+		return err
+	}
+	if out.Proceeded > 0 {
+		a.Log.WarnContext(r.Context(), "held intents proceed", telemetry.SubmitterKey, c.on, "number", out.Proceeded,
+			"operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
+		a.advance(r.Context(), c.on, out.Token)
+	}
+	web.Reply(w, r, http.StatusOK, proceedAllResponse{Submitter: c.on, Proceeded: out.Proceeded, Remaining: out.Remaining, Newer: out.Newer, Cancelled: out.Cancelled, Payouts: out.Payouts, Beside: out.Beside})
+	return nil
+}
+
+// advance enqueues an advance. If that fails, the sweep finds the queue.
+func (a *Server) advance(ctx context.Context, s txmanager.Submitter, token int64) {
+	if err := a.Tasks.EnqueueAdvance(context.WithoutCancel(ctx), s, token); err != nil {
+		a.Log.WarnContext(ctx, "no advance task: the sweep will find the intent", telemetry.SubmitterKey, s, "error", err.Error())
+	}
+}

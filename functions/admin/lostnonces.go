@@ -1,0 +1,222 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// lostPageSize is the number of nonces on one page.
+const lostPageSize = 20
+
+type lostResponse struct {
+	ChainCount uint64      `json:"chainCount"` // the chain's latest count of the account
+	FinalCount *uint64     `json:"finalCount"` // the count at the finalized block, which a resync accepts; null: the node did not return it
+	NextNonce  int64       `json:"nextNonce"`  // the next nonce that the manager would allocate
+	Nonces     []lostNonce `json:"nonces"`
+	More       bool        `json:"more"`               // further pages exist
+	NextFrom   *uint64     `json:"nextFrom,omitempty"` // where the next page begins
+
+	// The number of queued intents that could match any of the transactions, since their handlers have
+	// not run yet.
+	UnknownCalls int `json:"unknownCalls"`
+}
+
+type lostNonce struct {
+	Nonce       uint64                 `json:"nonce"`
+	ConsumingTx *txmanager.ConsumingTx `json:"taker,omitempty"`     // the transaction that consumed the nonce on the chain
+	Succeeded   *bool                  `json:"succeeded,omitempty"` // read at finality; null: not yet
+	Unknown     string                 `json:"unknown,omitempty"`   // why the transaction cannot be shown
+	Intents     []store.MatchingIntent `json:"intents"`             // intents with the same to, value and data
+	Payouts     []string               `json:"payouts"`             // req_ids of open payouts with the same effect
+}
+
+// lostNoncePage is the data from which one page is built.
+type lostNoncePage struct {
+	s       txmanager.Submitter
+	chain   txmanager.ChainConnector
+	stored  map[uint64]txmanager.ForeignTransaction
+	own     map[uint64][]txmanager.Hash // stored versions for nonces of the page
+	open    []txmanager.OpenRequest
+	reading txmanager.ForeignScan
+}
+
+// lost shows an operator each nonce that the chain has consumed beyond the cursor. With it come the
+// transaction that consumed the nonce and every matching intent. The operator names these as requests
+// of a resync.
+func (a *Server) lost(w http.ResponseWriter, r *http.Request) error {
+	s, err := a.Submitter("submitter", r.PathValue("submitter"))
+	if err != nil {
+		return err
+	}
+	from, err := lostFrom(r)
+	if err != nil {
+		return err
+	}
+	known, err := a.Store.Submitter(r.Context(), s)
+	if err != nil {
+		return err
+	}
+	chain, err := a.Chains.Connector(s)
+	if err != nil {
+		return err
+	}
+	v, err := chain.Query(r.Context(), txmanager.ChainQuery{Submitter: s, Account: true, FinalCount: true})
+	if err != nil {
+		return web.UnavailableBecause(err, "the chain's count of the account could not be read")
+	}
+	first := uint64(known.NextNonce)
+	if known.InFlightNonce != nil {
+		first = uint64(*known.InFlightNonce)
+	}
+	from = max(first, from)
+	below := min(v.Account.LatestCount, from+lostPageSize)
+	page, err := a.lostPage(r.Context(), known, chain, from, below)
+	if err != nil {
+		return err
+	}
+	out := lostResponse{ChainCount: v.Account.LatestCount, FinalCount: v.FinalCount, NextNonce: known.NextNonce, UnknownCalls: page.unknownCalls()}
+	if out.Nonces, err = a.lostNonces(r.Context(), page, from, below); err != nil {
+		return err
+	}
+	if out.More = below < v.Account.LatestCount && from < below; out.More {
+		out.NextFrom = &below
+	}
+	web.Reply(w, r, http.StatusOK, out)
+	return nil
+}
+
+// lostPage reads the data of the page of these nonces.
+func (a *Server) lostPage(ctx context.Context, known store.SubmitterView, chain txmanager.ChainConnector, from, below uint64) (page lostNoncePage, err error) {
+	page = lostNoncePage{s: known.Submitter, chain: chain, stored: make(map[uint64]txmanager.ForeignTransaction)}
+	if page.open, err = a.Store.OpenRequests(ctx, page.s); err != nil {
+		return page, err
+	}
+	read, err := a.Store.ForeignTransactions(ctx, page.s, from, below)
+	if err != nil {
+		return page, err
+	}
+	for _, f := range read {
+		page.stored[f.Nonce] = f
+	}
+	if page.reading, err = a.scanOf(ctx, known); err != nil {
+		return page, err
+	}
+	page.own, err = a.Store.OwnVersions(ctx, page.s, from, below)
+	return page, err
+}
+
+// unknownCalls counts the open requests whose calls are not known yet.
+func (page lostNoncePage) unknownCalls() (n int) {
+	for _, o := range page.open {
+		if o.Unknown {
+			n++
+		}
+	}
+	return n
+}
+
+// lostNonces returns what is known of each nonce that no version of ours has consumed.
+func (a *Server) lostNonces(ctx context.Context, page lostNoncePage, from, below uint64) ([]lostNonce, error) {
+	all := []lostNonce{}
+	for n := from; n < below; n++ {
+		one, err := a.lostNonce(ctx, page, n)
+		if err != nil {
+			return nil, err
+		}
+		if own, err := page.consumedByOwn(ctx, one); err != nil {
+			return nil, err
+		} else if !own { // an own one is mined but not final yet: it is not lost
+			all = append(all, one)
+		}
+	}
+	return all, nil
+}
+
+// scanOf returns how far the blocks of the open PROTECT incident have been scanned.
+func (a *Server) scanOf(ctx context.Context, known store.SubmitterView) (txmanager.ForeignScan, error) {
+	var open struct{ Episode int }
+	if known.Protect != nil {
+		if err := json.Unmarshal(known.Protect, &open); err != nil {
+			return txmanager.ForeignScan{}, err
+		}
+	}
+	return a.Store.ForeignScan(ctx, known.Submitter, open.Episode, uint64(known.NextNonce))
+}
+
+// consumedByOwn reports whether a stored version of ours has consumed the nonce. If no node names the
+// transaction and a version is stored, it asks the node for the version's receipt. The background
+// steps search only for foreign transactions.
+func (page lostNoncePage) consumedByOwn(ctx context.Context, one lostNonce) (bool, error) {
+	own := page.own[one.Nonce]
+	if one.ConsumingTx != nil || len(own) == 0 {
+		return one.ConsumingTx != nil && slices.Contains(own, one.ConsumingTx.Hash), nil
+	}
+	v, err := page.chain.Query(ctx, txmanager.ChainQuery{Submitter: page.s, Receipts: own})
+	if err != nil {
+		return false, web.UnavailableBecause(err, "the receipts of the account's transactions could not be read")
+	}
+	return slices.ContainsFunc(own, func(h txmanager.Hash) bool { return v.Receipts[h].Answer == txmanager.AnswerFound }), nil
+}
+
+// lostFrom returns the nonce at which the page begins.
+func lostFrom(r *http.Request) (uint64, error) {
+	q, err := serve.Parameters(r, "from")
+	if err != nil || q["from"] == "" {
+		return 0, err
+	}
+	from, ok := serve.Digits(q["from"])
+	if !ok {
+		return 0, web.FieldProblem("from", "is %.40q: want a nonce, such as nextFrom of the page before", q["from"])
+	}
+	return uint64(from), nil
+}
+
+func (a *Server) lostNonce(ctx context.Context, page lostNoncePage, n uint64) (lostNonce, error) {
+	one := lostNonce{Nonce: n, Intents: []store.MatchingIntent{}, Payouts: []string{}}
+	f, read := page.stored[n]
+	if read {
+		one.Succeeded = &f.Succeeded
+	}
+	if !read || f.Tx.CallDigest() != f.CallDigest { // the call was not read, or its data are longer than the stored part
+		taker, err := page.chain.FindConsumingTx(ctx, page.s, n)
+		if err != nil && !read {
+			if one.Unknown = err.Error(); errors.Is(err, txmanager.ErrNoCounts) {
+				one.Unknown = page.reading.Progress() + "; " + one.Unknown
+			}
+			return one, ctx.Err()
+		}
+		if err == nil {
+			f.Tx, f.CallDigest = taker, taker.CallDigest()
+		}
+	}
+	one.ConsumingTx = &f.Tx
+	one.Payouts = append(one.Payouts, page.payoutsDoing(f)...)
+	alike, err := a.Store.MatchingIntents(ctx, page.s, f.Tx)
+	if err != nil {
+		return one, err
+	}
+	for _, intent := range alike {
+		if call, err := page.chain.ParsePayload(intent.Payload); err == nil && f.Does(call) {
+			one.Intents = append(one.Intents, intent)
+		}
+	}
+	return one, nil
+}
+
+// payoutsDoing returns the open payouts with the effect of the foreign transaction.
+func (page lostNoncePage) payoutsDoing(f txmanager.ForeignTransaction) (reqIDs []string) {
+	for _, o := range page.open {
+		if call, err := page.chain.ParsePayload(o.Payload); err == nil && !o.Unknown && o.TxID == "" && f.Does(call) {
+			reqIDs = append(reqIDs, o.RequestID)
+		}
+	}
+	return reqIDs
+}

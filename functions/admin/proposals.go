@@ -1,0 +1,369 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// The codes of the two-person rule.
+var (
+	sameOperator    = web.Code{Name: "SAME_OPERATOR", Status: http.StatusForbidden}
+	proposerRemoved = web.Code{Name: "PROPOSER_REMOVED", Status: http.StatusConflict}
+	proposalStale   = web.Code{Name: "PROPOSAL_STALE", Status: http.StatusConflict}
+	proposalExpired = web.Code{Name: "PROPOSAL_EXPIRED", Status: http.StatusConflict}
+)
+
+func (a *Desk) routeProposals(mux *web.Mux) {
+	a.read(mux, "GET /admin/v1/proposals", a.listProposals)
+	a.read(mux, "GET /admin/v1/proposals/{proposalId}", a.showProposal)
+	a.act(mux, "POST /admin/v1/proposals/{proposalId}/approve", withReason(a, noSubject, a.approveProposal))
+	a.act(mux, "POST /admin/v1/proposals/{proposalId}/reject", withReason(a, noSubject, a.rejectProposal))
+}
+
+type proposalView struct {
+	ProposalID    string           `json:"proposalId"`
+	Status        string           `json:"status"`
+	Kind          string           `json:"kind"`
+	Act           string           `json:"act"`
+	Subject       json.RawMessage  `json:"subject"`
+	Effect        string           `json:"effect"` // what the act would do
+	Method        string           `json:"method"`
+	Path          string           `json:"path"`
+	Body          json.RawMessage  `json:"body"`
+	Saw           json.RawMessage  `json:"saw"` // the state in which it was proposed
+	SawHash       string           `json:"sawHash"`
+	ProposedBy    string           `json:"proposedBy"`
+	Reason        string           `json:"reason"`
+	CreatedAt     time.Time        `json:"createdAt"`
+	ExpiresAt     time.Time        `json:"expiresAt"`
+	ApprovedBy    *string          `json:"approvedBy"`
+	ApproveReason *string          `json:"approveReason"`
+	ApprovedAt    *time.Time       `json:"approvedAt"`
+	ClosedBy      *string          `json:"closedBy"` // the operator who rejected it
+	CloseReason   *string          `json:"closeReason"`
+	ClosedAt      *time.Time       `json:"closedAt"`
+	Outcome       *proposalOutcome `json:"outcome"` // null: not carried out, or its answer was lost
+}
+
+type proposalOutcome struct {
+	Status int             `json:"status"`
+	Body   json.RawMessage `json:"body"` // null: none
+}
+
+func viewOfProposal(p store.Proposal) proposalView {
+	v := proposalView{
+		ProposalID: p.ID, Status: p.Status, Kind: p.Kind, Act: p.Act, Subject: p.Subject, Effect: p.Effect, Method: p.Method, Path: p.Path, Body: json.RawMessage(p.Body),
+		Saw: p.Saw, SawHash: p.SawHash, ProposedBy: p.By, Reason: p.Reason, CreatedAt: p.CreatedAt.UTC(), ExpiresAt: p.ExpiresAt.UTC(),
+		ApprovedBy: p.ApprovedBy, ApproveReason: p.ApproveReason, ApprovedAt: utc(p.ApprovedAt), ClosedBy: p.ClosedBy, CloseReason: p.CloseReason, ClosedAt: utc(p.ClosedAt),
+	}
+	if p.OutcomeStatus != nil {
+		v.Outcome = &proposalOutcome{Status: *p.OutcomeStatus}
+		if p.Outcome != nil && *p.Outcome != "" {
+			v.Outcome.Body = json.RawMessage(*p.Outcome)
+		}
+	}
+	return v
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	in := t.UTC()
+	return &in
+}
+
+// proposed is the act that an operator's call describes.
+type proposed struct {
+	act     string         // its name in the database's function proposal_state
+	subject map[string]any // what the act is about
+	reason  string
+	effect  string // what the act would do
+}
+
+// propose stores the act of a call that passed its checks, and answers 202 with the proposal. It
+// carries nothing out.
+func (a *Desk) propose(w http.ResponseWriter, r *http.Request, what proposed) error {
+	c := callOf(r)
+	body, call, err := canonicalBody(c.body.Bytes())
+	if err != nil {
+		return err
+	}
+	reason := what.reason
+	if reason == "" { // a registration at nonce 0 has no reason
+		reason = what.effect
+	}
+	p, err := a.Store.Propose(r.Context(), store.NewProposal{
+		Kind: c.kind, Act: what.act, Subject: what.subject, Method: r.Method, Path: r.URL.EscapedPath(), Body: body, Call: call,
+		Effect: what.effect, By: c.by, Names: c.names, Reason: reason, ValidFor: a.Approvals.ValidFor,
+	})
+	if err != nil {
+		return err
+	}
+	a.Log.WarnContext(r.Context(), "an act is proposed", "proposalId", p.ID, "act", p.Act, "operator", c.by, "reason", what.reason, "effect", p.Effect, "expiresAt", p.ExpiresAt.UTC())
+	w.Header().Set("Location", "/admin/v1/proposals/"+p.ID)
+	web.Reply(w, r, http.StatusAccepted, viewOfProposal(p))
+	return nil
+}
+
+// canonicalBody returns the body with sorted names, and the same without the reason. Two calls that
+// differ only in the reason propose the same act.
+func canonicalBody(text []byte) (body, call string, err error) {
+	var members map[string]any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&members); err != nil {
+		return "", "", fmt.Errorf("read the body again: %w", err)
+	}
+	whole, err := json.Marshal(members)
+	if err != nil {
+		return "", "", err
+	}
+	delete(members, "reason")
+	bare, err := json.Marshal(members)
+	return string(whole), string(bare), err
+}
+
+type proposalsResponse struct {
+	Proposals []proposalView `json:"proposals"`
+	NextAfter *int64         `json:"nextAfter,omitempty"` // pass as ?after= for the next page
+}
+
+// proposalPage is the number of proposals on one page.
+const proposalPage = 100
+
+// listProposals lists the open proposals, or all, newest first.
+func (a *Desk) listProposals(w http.ResponseWriter, r *http.Request) error {
+	q, err := serve.Parameters(r, "state", "after")
+	if err != nil {
+		return err
+	}
+	if s := q["state"]; s != "" && s != "open" && s != "all" {
+		return web.FieldProblem("state", "is %.40q: want open or all", s)
+	}
+	var below int64
+	if text := q["after"]; text != "" {
+		n, ok := serve.Digits(text)
+		if !ok || n == 0 {
+			return web.FieldProblem("after", "is %.40q: want the nextAfter of the page before", text)
+		}
+		below = n
+	}
+	list, err := a.Store.Proposals(r.Context(), q["state"] != "all", below, proposalPage)
+	if err != nil {
+		return err
+	}
+	out := proposalsResponse{Proposals: make([]proposalView, len(list))}
+	for i, p := range list {
+		out.Proposals[i] = viewOfProposal(p)
+	}
+	if len(list) == proposalPage {
+		out.NextAfter = &list[len(list)-1].Seq
+	}
+	web.Reply(w, r, http.StatusOK, out)
+	return nil
+}
+
+func (a *Desk) showProposal(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathProposal(r)
+	if err != nil {
+		return err
+	}
+	return a.replyProposal(w, r, id)
+}
+
+func pathProposal(r *http.Request) (string, error) {
+	id, ok := serve.ParseTxID(r.PathValue("proposalId"))
+	if !ok {
+		return "", web.FieldProblem("proposalId", "is no proposalId: want the UUID that the proposal's own answer has, "+serve.UUIDForm)
+	}
+	return id, nil
+}
+
+func (a *Desk) replyProposal(w http.ResponseWriter, r *http.Request, id string) error {
+	p, err := a.Store.Proposal(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	web.Reply(w, r, http.StatusOK, viewOfProposal(p))
+	return nil
+}
+
+// rejectProposal ends a proposal that is not carried out yet. The proposer withdraws a proposal with
+// the same call.
+func (a *Desk) rejectProposal(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
+	operator, reason := c.by, c.reason
+	id, err := pathProposal(r)
+	if err != nil {
+		return err
+	}
+	was, err := a.Store.RejectProposal(r.Context(), id, operator, reason)
+	if err != nil {
+		return err
+	}
+	if was != store.ProposalOpen && was != store.ProposalApproved && was != store.ProposalRejected {
+		return web.NewProblem(serve.TooLate, "the proposal is %s; nothing was changed", was)
+	}
+	a.Log.WarnContext(r.Context(), "a proposal is rejected", "proposalId", id, "operator", operator, "reason", reason)
+	return a.replyProposal(w, r, id)
+}
+
+// approveProposal records a second operator's approval and carries the act out. If an operator other
+// than the proposer calls it again, it continues from where it stopped or answers the stored outcome.
+func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
+	operator, reason := c.by, c.reason
+	id, err := pathProposal(r)
+	if err != nil {
+		return err
+	}
+	p, err := a.Store.Proposal(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	names := callOf(r).names
+	if p.Status != store.ProposalCarriedOut && !slices.ContainsFunc(p.Names, func(name string) bool { return slices.Contains(a.Auth.Operators, name) }) {
+		return web.NewProblem(proposerRemoved, "%s, who proposed it, is no operator any more: an operator who agrees proposes it anew; nothing was changed", p.By)
+	}
+	verdict, state, err := a.Store.ApproveProposal(r.Context(), store.Approval{ProposalID: id, By: operator, Names: names, Reason: reason})
+	if err != nil {
+		return err
+	}
+	switch verdict {
+	case store.VerdictOpen:
+		a.Log.WarnContext(r.Context(), "a proposal is approved", "proposalId", id, "act", p.Act, "proposedBy", p.By, "operator", operator, "reason", reason)
+		if err := a.carryOut(r, p); err != nil {
+			if err := a.notCarriedOut(r, p, err); err != nil {
+				return err
+			}
+		}
+	case store.ProposalCarriedOut:
+	default:
+		return verdictProblem(verdict, p, state)
+	}
+	return a.replyProposal(w, r, id)
+}
+
+// verdictProblem returns the answer for a proposal that may not be carried out.
+func verdictProblem(verdict string, p store.Proposal, state json.RawMessage) error {
+	switch verdict {
+	case store.VerdictSameOperator:
+		return web.NewProblem(sameOperator, "you have proposed it, under the name %s: another operator has to approve it; nothing was changed", p.By)
+	case store.VerdictForeign:
+		return store.ErrForeign
+	case store.ProposalExpired:
+		return web.NewProblem(proposalExpired, "the proposal expired at %s: propose it anew; nothing was changed", p.ExpiresAt.UTC().Format(time.RFC3339))
+	case store.ProposalStale:
+		return web.NewProblem(proposalStale, "what the proposal stands on has changed since it was made: %s; propose it anew; nothing was changed", changedSince(p.Saw, state))
+	}
+	return web.NewProblem(serve.TooLate, "the proposal is %s; nothing was changed", verdict)
+}
+
+// changedSince names the members that differ, with both values.
+func changedSince(saw, now json.RawMessage) string {
+	var before, after map[string]json.RawMessage
+	_ = json.Unmarshal(saw, &before) // a value that is not an object has no members
+	_ = json.Unmarshal(now, &after)
+	var changed []string
+	for name, was := range before {
+		if is := after[name]; string(is) != string(was) {
+			changed = append(changed, fmt.Sprintf("%s was %.300s and is %.300s", name, was, is))
+		}
+	}
+	if len(changed) == 0 {
+		return "the database was accepted anew, or the subject is gone"
+	}
+	slices.Sort(changed)
+	return strings.Join(changed, "; ")
+}
+
+// carryOut makes the proposed call as its proposer, by the code that normally serves it. An act that
+// is one transaction also closes the proposal in that transaction. The act's answer is stored
+// afterwards.
+func (a *Desk) carryOut(r *http.Request, p store.Proposal) error {
+	c := &adminCall{kind: p.Kind, by: p.By, names: p.Names, approved: &p}
+	ctx := store.WithProposal(context.WithValue(r.Context(), adminCallKey{}, c), p.ID)
+	call, err := http.NewRequestWithContext(ctx, p.Method, p.Path, strings.NewReader(p.Body))
+	if err != nil {
+		return fmt.Errorf("make the call of proposal %s again: %w", p.ID, err)
+	}
+	call.Header.Set("Content-Type", "application/json")
+	a.Points.At("proposal.approved")
+	answer := &capturedResponse{header: http.Header{}}
+	a.acts.ServeHTTP(answer, call)
+	switch {
+	case c.failed != nil:
+		return carryError{c.problem, c.failed}
+	case answer.status >= http.StatusBadRequest:
+		return fmt.Errorf("the call of proposal %s is answered %d: %.300s", p.ID, answer.status, answer.body.Bytes())
+	}
+	a.Points.At("proposal.done")
+	a.Log.WarnContext(ctx, "a proposal is carried out", "proposalId", p.ID, "act", p.Act, "proposedBy", p.By, "status", answer.status)
+	return a.Store.FinishProposal(ctx, p.ID, answer.status, strings.TrimSpace(answer.body.String()))
+}
+
+// carryError is the failure of an approved proposal's call.
+type carryError struct {
+	problem error // what its caller may see
+	cause   error
+}
+
+func (e carryError) Error() string { return e.cause.Error() }
+func (e carryError) Unwrap() error { return e.problem }
+
+// notCarriedOut returns the answer for a failed act; nil if another call has carried the proposal out
+// meanwhile.
+func (a *Desk) notCarriedOut(r *http.Request, p store.Proposal, failed error) error {
+	carry, ok := errors.AsType[carryError](failed)
+	if !ok || !store.IsProposalGone(carry.cause) {
+		return failed
+	}
+	c := callOf(r)
+	verdict, state, err := a.Store.ApproveProposal(r.Context(), store.Approval{ProposalID: p.ID, By: c.by, Names: c.names, Reason: p.Reason})
+	switch {
+	case err != nil || verdict == store.ProposalCarriedOut:
+		return err
+	case verdict == store.VerdictOpen: // the state changed and changed back
+		return web.UnavailableBecause(failed, "what the proposal stands on changed while it was carried out; nothing was changed: approve it again")
+	}
+	return verdictProblem(verdict, p, state)
+}
+
+// capturedResponse keeps an HTTP answer in memory instead of sending it.
+type capturedResponse struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (k *capturedResponse) Header() http.Header { return k.header }
+
+func (k *capturedResponse) WriteHeader(status int) {
+	if k.status == 0 {
+		k.status = status
+	}
+}
+
+func (k *capturedResponse) Write(text []byte) (int, error) {
+	k.WriteHeader(http.StatusOK)
+	return k.body.Write(text)
+}
+
+// submitterSubject returns the subject of an act on one submitter.
+func submitterSubject[T ~string](s T) map[string]any { return map[string]any{"submitter": string(s)} }
+
+// idSubject returns a subject that consists of an id.
+func idSubject(name string, n int64) map[string]any {
+	return map[string]any{name: strconv.FormatInt(n, 10)}
+}

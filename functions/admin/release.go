@@ -1,0 +1,278 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+type releaseRequest struct {
+	Episode  *int                  `json:"episode"`
+	Mode     txmanager.ReleaseMode `json:"mode"`
+	Reason   string                `json:"reason"`
+	Count    *uint64               `json:"count"`
+	Requests map[uint64]string     `json:"requests"`
+	Hashes   map[uint64]string     `json:"hashes"`   // the consuming transactions of nonces for which no node returns one
+	Executed map[uint64]string     `json:"executed"` // the operator's proof that a named request was carried out, for requests that no node can prove
+	Others   *string               `json:"others"`
+	Fill     *uint64               `json:"fill"` // the largest window that the account can have had when the database was lost
+}
+
+// widestWindow is the largest max_in_flight that the schema allows.
+const widestWindow = 10_000
+
+// othersMatching makes a release name each transaction that matches exactly one intent.
+const othersMatching = "matching"
+
+type releaseResponse struct {
+	Submitter  txmanager.Submitter `json:"submitter"`
+	Episode    int                 `json:"episode"`
+	Displaced  []uint64            `json:"displaced"`            // nonces consumed by foreign transactions
+	NotOnChain []txmanager.FinalTx `json:"notOnChain,omitempty"` // final transactions that a reorg removed and that resync accepts
+	NextNonce  uint64              `json:"nextNonce"`
+	Named      []txmanager.Naming  `json:"named"`   // the effect of each name, by nonce
+	Filling    *txmanager.Filling  `json:"filling"` // the nonces that placeholder transactions consume; null: none
+	DryRun     bool                `json:"dryRun"`  // nothing was changed: this is what would happen
+}
+
+// notLeaderRetryAfter is the time after which a release can expect the lease to be free.
+const notLeaderRetryAfter = 2 * time.Second
+
+// release ends one PROTECT incident by an operator's decision and stores the reason. The mode resume
+// says that the observation was wrong; resync accepts the loss.
+func (a *Server) release(w http.ResponseWriter, r *http.Request, c submitterCall[releaseRequest]) error {
+	leave, err := leaveOf(c.body)
+	if err != nil {
+		return err
+	}
+	if leave.DryRun, err = dryRun(r, leave.Mode); err != nil {
+		return err
+	}
+	leave.By = c.by
+	if _, err := a.Chains.RulesOf(c.on); err != nil {
+		return err
+	}
+	if mustPropose(r) && !leave.DryRun {
+		return a.proposeRelease(w, r, c.on, leave)
+	}
+	out, err := a.Release(r.Context(), c.on, leave)
+	if err != nil {
+		return releaseProblem(err)
+	}
+	said := "released from PROTECT"
+	if leave.DryRun {
+		said = "a release from PROTECT was tried, and nothing changed"
+	}
+	a.Log.WarnContext(r.Context(), said, telemetry.SubmitterKey, c.on, telemetry.NodeIDKey, a.Node,
+		"episode", leave.Incident, "mode", leave.Mode, "operator", c.by, "reason", leave.Reason, "displaced", out.Displaced, "notOnChain", out.ReorgedFinals, "named", out.Named, "filling", out.Filling)
+	web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: c.on, Episode: leave.Incident, Displaced: out.Displaced,
+		NotOnChain: out.ReorgedFinals, NextNonce: out.NextNonce, Named: append([]txmanager.Naming{}, out.Named...), Filling: out.Filling, DryRun: leave.DryRun})
+	return nil
+}
+
+// proposeRelease proposes the end of a PROTECT incident. Whether the chain allows it is evaluated when
+// it is carried out. A dry run shows the result in advance.
+func (a *Server) proposeRelease(w http.ResponseWriter, r *http.Request, s txmanager.Submitter, leave txmanager.ReleaseRequest) error {
+	what := proposed{"release", submitterSubject(s), leave.Reason, fmt.Sprintf("ends episode %d of PROTECT of %s by %s", leave.Incident, s, leave.Mode)}
+	return proposeIf(a.Desk, w, r, what, func(now struct{ Episode *int }, known bool) error {
+		switch {
+		case !known:
+			return store.ErrUnknownSubmitter
+		case now.Episode == nil || *now.Episode != leave.Incident:
+			return releaseProblem(txmanager.ErrIncidentClosed)
+		}
+		return nil
+	})
+}
+
+// dryRun reads whether a release is only simulated.
+func dryRun(r *http.Request, mode txmanager.ReleaseMode) (bool, error) {
+	q, err := serve.Parameters(r, "dryRun")
+	if err != nil {
+		return false, err
+	}
+	switch text := q["dryRun"]; {
+	case text == "false", text == "":
+		return false, nil
+	case text != "true":
+		return false, web.FieldProblem("dryRun", "is %q: want true or false", text)
+	case mode != txmanager.Resync:
+		return false, web.FieldProblem("dryRun", "goes with resync")
+	}
+	return true, nil
+}
+
+// leaveOf checks and converts an operator's decision.
+func leaveOf(body releaseRequest) (txmanager.ReleaseRequest, error) {
+	l := txmanager.ReleaseRequest{Mode: body.Mode, Requests: body.Requests}
+	switch {
+	case body.Episode == nil:
+		return l, web.FieldProblem("episode", "is required: the number that GET /admin/v1/submitters/{submitter} shows under protect")
+	case body.Mode != txmanager.Resume && body.Mode != txmanager.Resync:
+		return l, web.FieldProblem("mode", "is %q: want resume (the view was wrong) or resync (the loss is accepted)", body.Mode)
+	}
+	var err error
+	if l.Reason, err = reasonOf(body.Reason); err != nil {
+		return l, err
+	}
+	if body.Mode == txmanager.Resume {
+		err = body.checkResume()
+	} else {
+		err = body.checkResync()
+	}
+	if err != nil {
+		return l, err
+	}
+	l.Matching, l.Fill = body.Others != nil, body.Fill
+	if err := checkRequests(body.Requests); err != nil {
+		return l, err
+	}
+	l.Incident = *body.Episode
+	if body.Count != nil {
+		l.Count = *body.Count
+	}
+	return l, proofOf(body, &l)
+}
+
+// checkResume refuses the members that go with resync.
+func (b releaseRequest) checkResume() error {
+	for _, m := range []struct {
+		field string
+		given bool
+		more  string
+	}{
+		{"count", b.Count != nil, ""}, {"requests", b.Requests != nil, ": resume takes nothing for lost"}, {"hashes", b.Hashes != nil, ""},
+		{"executed", b.Executed != nil, ""}, {"others", b.Others != nil, ""}, {"fill", b.Fill != nil, ""},
+	} {
+		if m.given {
+			return web.FieldProblem(m.field, "goes with resync%s", m.more)
+		}
+	}
+	return nil
+}
+
+// checkResync checks the members of a resync, except the names.
+func (b releaseRequest) checkResync() error {
+	switch {
+	case b.Count == nil:
+		return web.FieldProblem("count", "is required for resync: the chain's count of the account at its finalized block, which you accept")
+	case b.Fill != nil && (*b.Fill < 1 || *b.Fill > widestWindow):
+		return web.FieldProblem("fill", "is %d: want the largest window that the account can have had, from 1 to %d, or leave it out", *b.Fill, widestWindow)
+	case b.Others != nil && *b.Others != othersMatching:
+		return web.FieldProblem("others", "is %q: want %q, or leave it out", *b.Others, othersMatching)
+	}
+	return nil
+}
+
+// checkRequests checks the requestId that a release names for each nonce.
+func checkRequests(requests map[uint64]string) error {
+	named := make(map[string]uint64, len(requests))
+	for n, name := range requests {
+		if err := serve.RequestID("requests", name); err != nil {
+			return web.FieldProblem("requests", "of nonce %d: want a requestId of 1 to 128 bytes, or %q where no request here was it", n, txmanager.NoRequest)
+		}
+		if name != txmanager.NoRequest && serve.IsNone(name) {
+			return web.FieldProblem("requests", "of nonce %d: is %q: want %q, or a requestId; none is spelled so", n, name, txmanager.NoRequest)
+		}
+		if other, twice := named[name]; twice && name != txmanager.NoRequest {
+			return web.FieldProblem("requests", "names %q for nonce %d and for nonce %d: a request runs once", name, min(n, other), max(n, other))
+		}
+		named[name] = n
+	}
+	return nil
+}
+
+// proofOf checks the operator's proof that the named requests were carried out.
+func proofOf(body releaseRequest, l *txmanager.ReleaseRequest) error {
+	l.Executed, l.Hashes = body.Executed, make(map[uint64]txmanager.Hash, len(body.Hashes))
+	for n, text := range body.Hashes {
+		h, err := txmanager.ParseHash(text)
+		if err != nil {
+			return web.FieldProblem("hashes", "of nonce %d: is %.70q: want the hash of the transaction that consumed the nonce, 0x and 64 hex digits", n, text)
+		}
+		l.Hashes[n] = h
+	}
+	for n, how := range body.Executed {
+		_, proved := body.Hashes[n]
+		switch name := body.Requests[n]; {
+		case strings.TrimSpace(how) == "" || len(how) > serve.MaxReason:
+			return web.FieldProblem("executed", "of nonce %d: want how you know that the request was carried out, in at most %d bytes: it is kept with your name", n, serve.MaxReason)
+		case name == "" || name == txmanager.NoRequest:
+			return web.FieldProblem("executed", "of nonce %d: goes with the requestId that requests has for that nonce, and it has none", n)
+		case proved:
+			return web.FieldProblem("executed", "of nonce %d: give either the hash, which the chain's nodes are asked about, or your own statement", n)
+		}
+	}
+	return nil
+}
+
+// releaseProblem returns what an operator may see of a release that did not happen.
+func releaseProblem(err error) error {
+	var count txmanager.FinalCountError
+	var back txmanager.FinalsMissingError
+	var foreign txmanager.UnnamedNonceError
+	var naming txmanager.NamingError
+	var fill txmanager.FillError
+	var unproved txmanager.UnprovedError
+	switch {
+	case errors.As(err, &unproved):
+		return web.FieldProblem(unproved.Field, "cannot be taken so: %s; nothing was changed", unproved.Error())
+	case errors.As(err, &fill):
+		return web.FieldProblem("fill", "%s; nothing was changed", fill.Error())
+	case errors.Is(err, txmanager.ErrFillRequired):
+		return web.FieldProblem("mode", "cannot be resume: %s; nothing was changed", txmanager.ErrFillRequired.Error())
+	case errors.Is(err, txmanager.ErrNotYetFinal):
+		return web.UnavailableBecause(err, err.Error()+": ask again; nothing was changed")
+	case errors.As(err, &naming):
+		return web.FieldProblem("requests", "has a name that cannot be honoured: %s; nothing was changed", naming.Error())
+	case errors.Is(err, txmanager.ErrStillReading):
+		return web.UnavailableBecause(err, err.Error()+": ask again; nothing was changed")
+	case errors.Is(err, txmanager.ErrNotLeader):
+		p := web.NewProblem(serve.NotLeader, "the submitter is being served; nothing was changed")
+		p.RetryAfter = notLeaderRetryAfter
+		return p
+	case errors.Is(err, txmanager.ErrDatabaseNotAccepted):
+		return web.NewProblem(serve.TooLate, "%s; nothing was changed", txmanager.ErrDatabaseNotAccepted)
+	case errors.Is(err, txmanager.ErrIncidentClosed):
+		return web.NewProblem(serve.TooLate, "that episode is not open; nothing was changed: look at the submitter again")
+	case errors.As(err, &count):
+		return web.FieldProblem("count", "is not the one to accept: %s; nothing was changed", count.Error())
+	case errors.As(err, &back):
+		return web.FieldProblem("mode", "cannot be resume yet: %s; they are being sent again: wait until they are back, or accept the loss by resync; nothing was changed", back.Error())
+	case errors.As(err, &foreign):
+		return web.FieldProblem("requests", "must say for each which request it was, or %q: %s; nothing was changed", txmanager.NoRequest, foreign.Error())
+	case errors.Is(err, txmanager.ErrNoQuorum):
+		return web.UnavailableBecause(err, "the chain's nodes do not agree on what this stands on; nothing was changed")
+	}
+	return err
+}
+
+// acceptAuthority accepts a restored database as the authority, by an operator's decision. Every
+// submitter stays in PROTECT until an operator releases it.
+func (a *Server) acceptAuthority(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
+	if mustPropose(r) {
+		what := proposed{"accept", map[string]any{}, c.reason, "accepts this database as the authority"}
+		return proposeIf(a.Desk, w, r, what, func(now struct{ IsAuthority bool }, _ bool) error {
+			if now.IsAuthority {
+				return store.ErrIsAuthority
+			}
+			return nil
+		})
+	}
+	a.Mark.Adopt(r.Context(), a.Log, c.by)
+	if err := a.Store.AcceptAuthority(r.Context(), c.by, c.reason); err != nil {
+		return err
+	}
+	a.Mark.Accepted(r.Context(), a.Log)
+	a.Log.WarnContext(r.Context(), "restored database accepted", "operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,72 @@
+// Package admin serves the operators. An act that approvals.required names is proposed by one operator
+// and carried out when another approves it. The package holds no signer that signs.
+package admin
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	usertransfers "github.com/fencepost/fencepost/functions/transfers"
+	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/store"
+	checks "github.com/fencepost/fencepost/shared/store/conservation"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// Desk is the part that both servers of this package share: operators, approvals and proposals.
+type Desk struct {
+	*serve.Base
+	Store     *store.Store
+	Chains    Chains
+	Approvals config.Approvals
+
+	acts *web.Mux // operator calls that proposals carry out
+}
+
+// Chains is the chains that the deployment serves.
+type Chains interface {
+	Connector(txmanager.Submitter) (txmanager.ChainConnector, error)
+	RulesOf(txmanager.Submitter) (rules.Rules, error)
+	IDs() string
+}
+
+// Server serves the function admin: submitters, PROTECT and transactions.
+type Server struct {
+	*Desk
+	Signers  Signers
+	Release  func(context.Context, txmanager.Submitter, txmanager.ReleaseRequest) (txmanager.ReleaseResult, error)
+	Decide   func(*http.Request, store.Decision) (store.DecisionResult, error)
+	Tasks    Tasks
+	Transfer *TransferServer // nil: the deployment offers no transfers
+
+	Nonce config.Nonce // the terms of a registration
+}
+
+// Signers checks the signers that a registration can name. It signs nothing.
+type Signers interface {
+	Checker(name string) (signer.Checker, error)
+}
+
+// Tasks enqueues an advance.
+type Tasks interface {
+	EnqueueAdvance(ctx context.Context, s txmanager.Submitter, token int64) error
+}
+
+// TransferServer serves the operators' calls about transfers, as the function admin.
+type TransferServer struct {
+	*Desk
+	Transfers *usertransfers.Server
+	Checks    *checks.Book
+	Payouts   *payout.Ledger
+	// Adjust makes an adjustment in the trading core.
+	Adjust func(context.Context, transfer.Op, transfer.Call, uint64) error
+
+	RescueAfter time.Duration // of a transfer that has lost its worker
+}

@@ -1,0 +1,133 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	usertransfers "github.com/fencepost/fencepost/functions/transfers"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// routeTransferAdmin serves the operators' calls about transfers, as the function admin.
+func (a *TransferServer) routeTransferAdmin(mux *web.Mux) {
+	a.read(mux, "GET /admin/v1/transfers/{req_id}/why", a.why)
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/cancel", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.cancelTransfer)))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/resolve", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.resolveTransfer)))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.statePayout)))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.withdrawStatement)))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/acknowledge", withReason(a.Desk, usertransfers.PathReqID, a.acknowledge))
+	a.read(mux, "GET /admin/v1/users/{user_id}/payout_addresses", a.showAddresses)
+	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove", withReason(a.Desk, pathUser, a.dropAddress))
+	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/block", withReason(a.Desk, pathUser, a.blockAddresses))
+	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/unblock", withReason(a.Desk, pathUser, a.unblockAddresses))
+	a.read(mux, "GET /admin/v1/conservation", a.showConservation)
+	a.transferAct(mux, "POST /admin/v1/conservation/check", withBody(a.Desk, noSubject, a.checkConservation))
+	a.transferAct(mux, "POST /admin/v1/conservation/findings/{id}/adjust", withBody(a.Desk, pathNumber("id", "is no number of a finding: want one that GET /admin/v1/conservation shows"), a.adjust))
+	a.transferAct(mux, "POST /admin/v1/halts/{id}/resume", withReason(a.Desk, pathNumber("id", "is no number of a halt: want one that GET /admin/v1/conservation shows"), a.resume))
+}
+
+// read serves an operator's call that changes nothing.
+func (a *TransferServer) read(mux *web.Mux, pattern string, h serve.Handler) {
+	a.Handle(mux, "admin", pattern, usertransfers.WithProblems(a.reading(h)))
+}
+
+type transferCall[B any] = call[string, B] // about the transfer of a req_id
+
+// cancelTransfer cancels a transfer that has not begun.
+func (a *TransferServer) cancelTransfer(w http.ResponseWriter, r *http.Request, c transferCall[reasonRequest]) error {
+	order := transfer.Order{ReqID: c.on, By: c.by, Reason: c.reason}
+	t, err := a.Transfers.Coordinator.Cancel(r.Context(), order)
+	if err != nil {
+		return err
+	}
+	a.Log.WarnContext(r.Context(), "transfer cancelled by an operator", "reqId", t.ReqID, "by", order.By, "reason", order.Reason)
+	web.Reply(w, r, http.StatusOK, usertransfers.ViewOf(t))
+	return nil
+}
+
+type resolveRequest struct {
+	Op      transfer.Op    `json:"op"`
+	Reason  string         `json:"reason"`
+	Outcome serve.Optional `json:"outcome"` // applied or not_applied, for a call that the core has forgotten
+	Line    uint64         `json:"line"`    // line of the core's journal that proves it; 0: a check of conservation proves it
+}
+
+// word returns what the operator states about a forgotten call, or nil.
+func (b resolveRequest) word() (*transfer.Word, error) {
+	outcome, err := b.Outcome.Of("outcome")
+	switch {
+	case err != nil:
+		return nil, err
+	case outcome == "" && b.Line != 0:
+		return nil, web.FieldProblem("line", "was given without outcome; send outcome applied or not_applied with it")
+	case outcome == "":
+		return nil, nil
+	}
+	for _, w := range []transfer.Word{{Applied: true, Line: b.Line}, {Line: b.Line}} {
+		if w.Outcome() == outcome {
+			return &w, nil
+		}
+	}
+	return nil, web.FieldProblem("outcome", "is %.40q: want applied or not_applied", outcome)
+}
+
+// resolveTransfer asks the ledger that a transfer waits for to state what it has stored, or to refuse
+// the call for ever. The transfer continues from that answer.
+func (a *TransferServer) resolveTransfer(w http.ResponseWriter, r *http.Request, c transferCall[resolveRequest]) error {
+	order, body := transfer.Order{ReqID: c.on, By: c.by}, c.body
+	var err error
+	switch body.Op {
+	case transfer.Withdraw, transfer.Deposit, transfer.Refund:
+	default:
+		return web.FieldProblem("op", "is %.40q: want withdraw, deposit or refund", body.Op)
+	}
+	if order.Reason, err = reasonOf(body.Reason); err != nil {
+		return err
+	}
+	if order.Word, err = body.word(); err != nil {
+		return err
+	}
+	if order.Word != nil && mustPropose(r) {
+		if _, err := a.Transfers.Store.Load(r.Context(), order.ReqID); err != nil {
+			return err
+		}
+		return a.propose(w, r, proposed{"transfer", map[string]any{"reqId": order.ReqID}, order.Reason,
+			fmt.Sprintf("states that the %s of transfer %s was %s; money moves by it", body.Op, order.ReqID, order.Word.Outcome())})
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), usertransfers.DriveWithin)
+	defer cancel()
+	t, err := a.Transfers.Coordinator.Resolve(ctx, order, body.Op)
+	if err != nil {
+		return err
+	}
+	if err := a.Transfers.LeaveStep(r.Context(), t); err != nil {
+		a.Log.WarnContext(r.Context(), "no step task: the sweep will find the transfer", "reqId", t.ReqID, "error", err.Error())
+	}
+	web.Reply(w, r, http.StatusOK, usertransfers.ViewOf(t))
+	return nil
+}
+
+type acknowledgeRequest struct {
+	reasonRequest
+	Until string `json:"until"` // RFC 3339
+}
+
+// acknowledge silences MON-001 and MON-002 until a given time, for a transfer that an operator handles
+// by hand.
+func (a *TransferServer) acknowledge(w http.ResponseWriter, r *http.Request, c transferCall[acknowledgeRequest]) error {
+	order, body := transfer.Order{ReqID: c.on, By: c.by, Reason: c.reason}, c.body
+	until, err := time.Parse(time.RFC3339, body.Until)
+	if err != nil {
+		return web.FieldProblem("until", "is %.40q: want a time as in RFC 3339, such as 2026-01-02T15:04:05Z", body.Until)
+	}
+	if err := a.Transfers.Store.Acknowledge(r.Context(), order, until); err != nil {
+		return err
+	}
+	a.Log.WarnContext(r.Context(), "alert of a transfer acknowledged", "reqId", order.ReqID, "by", order.By, "why", order.Reason, "until", until.UTC())
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

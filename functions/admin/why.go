@@ -1,0 +1,201 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	usertransfers "github.com/fencepost/fencepost/functions/transfers"
+	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// whyResponse shows an operator all that is known of a transfer.
+type whyResponse struct {
+	usertransfers.View
+	UserID      int64            `json:"user_id"`
+	CID         string           `json:"cid,omitempty"`
+	Payout      *payoutView      `json:"payout,omitempty"`
+	StateSince  time.Time        `json:"state_since"`
+	Where       string           `json:"where"`                   // where the money is, in words
+	Evidence    string           `json:"last_evidence"`           // the last evidence about the transfer
+	NextTryAt   *time.Time       `json:"next_try_at,omitempty"`   // null: no attempt is due
+	Unblock     string           `json:"would_unblock,omitempty"` // what the transfer waits for, and what an operator can do
+	RetryCount  int              `json:"retry_count"`
+	Failures    int              `json:"failures"` // consecutive unknown answers in this state
+	History     []transitionView `json:"history"`
+	Resolutions []resolutionView `json:"resolutions"`
+	Statements  []statementView  `json:"statements,omitempty"` // operators' statements about a payout
+	ProvedBy    string           `json:"proved_by,omitempty"`  // the transaction that proves that a payout was paid
+
+	Acknowledged *acknowledgedView `json:"acknowledged,omitempty"` // the newest one; absent: no operator has acknowledged the transfer
+}
+
+type payoutView struct {
+	Submitter string `json:"submitter"` // the submitter whose transaction has the req_id as requestId
+	ChainID   uint64 `json:"chain_id"`
+	Token     string `json:"token,omitempty"`
+	Address   string `json:"address"`
+	BaseUnits string `json:"base_units"`
+}
+
+type transitionView struct {
+	At         time.Time       `json:"at"`
+	From       string          `json:"from,omitempty"`
+	State      string          `json:"state"`
+	Reason     transfer.Reason `json:"reason,omitempty"`
+	RetryCount int             `json:"retry_count"`
+}
+
+type resolutionView struct {
+	Op         string     `json:"op"`
+	By         string     `json:"by"`
+	Reason     string     `json:"reason"`
+	At         time.Time  `json:"at"`
+	Verdict    string     `json:"verdict,omitempty"`
+	Refusal    string     `json:"refusal,omitempty"`
+	AnsweredAt *time.Time `json:"answered_at,omitempty"`
+	Outcome    string     `json:"outcome,omitempty"` // the outcome that the operator stated
+	Line       string     `json:"line,omitempty"`    // line of the core's journal that proves it
+}
+
+// acknowledgedView is an alert that an operator handles by hand.
+type acknowledgedView struct {
+	State  string    `json:"state"` // the state in which it is valid
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+	Until  time.Time `json:"until"`
+}
+
+// why shows an operator where a transfer's money is, the evidence, and what would move the transfer
+// forward.
+func (a *TransferServer) why(w http.ResponseWriter, r *http.Request) error {
+	reqID, err := usertransfers.PathReqID(r)
+	if err != nil {
+		return err
+	}
+	out, err := a.whyPayout(r.Context(), reqID)
+	if err != nil {
+		return err
+	}
+	web.Reply(w, r, http.StatusOK, out)
+	return nil
+}
+
+// whyPayout reads all that is known of a transfer, including operators' statements about a payout.
+func (a *TransferServer) whyPayout(ctx context.Context, reqID string) (whyResponse, error) {
+	story, err := a.Transfers.Store.Why(ctx, reqID)
+	if err != nil {
+		return whyResponse{}, err
+	}
+	out := whyOf(story, a.RescueAfter)
+	if story.Transfer.Payout == nil {
+		return out, nil
+	}
+	said, provedBy, err := a.Store.PayoutStatements(ctx, reqID)
+	out.Statements, out.ProvedBy = statementViews(said), provedBy
+	return out, err
+}
+
+func whyOf(s transfers.Story, rescueAfter time.Duration) whyResponse {
+	t := s.Transfer
+	out := whyResponse{
+		View: usertransfers.ViewOf(t), UserID: t.UserID, CID: t.CID, StateSince: t.StateAt.UTC(), RetryCount: t.RetryCount, Failures: t.Failures,
+		Where: whereIs(t), Evidence: evidenceOf(s), Unblock: unblock(t),
+		History: make([]transitionView, len(s.History)), Resolutions: make([]resolutionView, len(s.Resolutions)),
+	}
+	if !t.State.Terminal() && !t.Foreign {
+		next := t.Now.Add(t.NextIn(rescueAfter)).UTC()
+		out.NextTryAt = &next
+	}
+	if p := t.Payout; p != nil {
+		out.Payout = &payoutView{p.Submitter, p.ChainID, p.Token, p.Address, p.BaseUnits}
+	}
+	for i, h := range s.History {
+		out.History[i] = transitionView{At: h.At.UTC(), State: h.State.String(), Reason: h.Reason, RetryCount: h.RetryCount}
+		if h.From != nil {
+			out.History[i].From = h.From.String()
+		}
+	}
+	for i, x := range s.Resolutions {
+		out.Resolutions[i] = resolutionView{x.Op, x.By, x.Reason, x.At.UTC(), x.Verdict, x.VerdictReason, x.AnsweredAt, x.Outcome, x.Line}
+	}
+	if n := len(s.Acknowledged); n > 0 {
+		k := s.Acknowledged[n-1]
+		out.Acknowledged = &acknowledgedView{k.State.String(), k.By, k.Reason, k.At.UTC(), k.Until.UTC()}
+	}
+	return out
+}
+
+// whereIs returns where the money is, as far as the row proves it.
+func whereIs(t transfer.Transfer) string {
+	amount, source, target := t.Amount()+" "+t.Asset, t.Type.Source(), t.Type.Target()
+	switch t.State {
+	case transfer.Init:
+		return fmt.Sprintf("%s at %s: nobody was asked for anything yet", amount, source)
+	case transfer.SourcePending:
+		return fmt.Sprintf("%s at %s, or in flight: the withdrawal was asked for, and whether it happened is not known", amount, source)
+	case transfer.SourceDone:
+		return fmt.Sprintf("%s in flight: withdrawn from %s, and %s was not asked yet", amount, source, target)
+	case transfer.TargetPending:
+		return fmt.Sprintf("%s in flight, or at %s: withdrawn from %s; the deposit was asked for, and whether it happened is not known", amount, target, source)
+	case transfer.Committed:
+		return fmt.Sprintf("%s at %s", amount, target)
+	case transfer.Compensating:
+		return fmt.Sprintf("%s in flight, or back at %s: %s refused it for ever, the refund was asked for, and whether it happened is not known", amount, source, target)
+	case transfer.RolledBack:
+		return fmt.Sprintf("%s back at %s: %s refused it", amount, source, target)
+	}
+	return fmt.Sprintf("%s at %s: it never left", amount, source)
+}
+
+// evidenceOf returns the last evidence.
+func evidenceOf(s transfers.Story) string {
+	t := s.Transfer
+	if t.LastUnknown != "" {
+		return fmt.Sprintf("%s (%d unknown answers in a row, the last at %s)", t.LastUnknown, t.Failures, t.UpdatedAt.UTC().Format(time.RFC3339))
+	}
+	if t.Reason != "" {
+		return fmt.Sprintf("%s since %s: %s", t.State, t.StateAt.UTC().Format(time.RFC3339), t.Reason)
+	}
+	return fmt.Sprintf("%s since %s", t.State, t.StateAt.UTC().Format(time.RFC3339))
+}
+
+// unblock returns what t waits for and what an operator can do about it.
+func unblock(t transfer.Transfer) string {
+	op := t.State.Asks()
+	who := t.Type.Source()
+	if op == transfer.Deposit {
+		who = t.Type.Target()
+	}
+	switch {
+	case t.State.Terminal():
+		return ""
+	case t.Foreign:
+		return "the database is not the one written last: reconcile it, then POST /admin/v1/authority/accept"
+	case t.State == transfer.Init && t.Payout != nil:
+		return fmt.Sprintf("any worker, once no episode of PROTECT of %s is open, no halt is open for it, and its asset is ACTIVE: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither where the database was restored since it was accepted", t.Payout.Submitter)
+	case t.State == transfer.Init:
+		return "any worker: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither where the database was restored since it was accepted"
+	case op == "":
+		return "any worker: it goes on by itself"
+	case strings.Contains(t.LastUnknown, wire.BeyondHorizon.Name):
+		return fmt.Sprintf("an operator: the trading core has forgotten all that is as old as this %s, so it neither does it nor refuses it (BEYOND_HORIZON). "+
+			"Look for the line of %s %s in the core's journal, then POST …/resolve {\"op\": %q, \"outcome\": \"applied\" or \"not_applied\", \"line\": …}; without line a check of conservation has to prove it", op, op, t.ReqID, op)
+	case op == transfer.Refund:
+		return fmt.Sprintf("an answer of %s to the refund: it is asked for until it succeeds, and has no refusal. "+
+			"Mend what keeps %s from answering; POST …/resolve {\"op\": \"refund\"} reads what is stored", who, who)
+	case who == transfer.Chain:
+		return fmt.Sprintf("the end of the managed transaction of %s with requestId %s: CONFIRMED with proof of payment, or FAILED. "+
+			"POST …/resolve {\"op\": \"deposit\"} cancels it if it can still be cancelled, and the money goes back. "+
+			"While an episode of PROTECT of the payer is open it waits. Where last_evidence says that an operator must state whether it was paid: "+
+			"POST …/payout-statement; a wrong statement is taken back by POST …/payout-statement/withdraw", t.Payout.Submitter, t.ReqID)
+	}
+	return fmt.Sprintf("an answer of %s to the %s: done, or a refusal that it has stored. Mend what keeps %s from answering; "+
+		"POST …/resolve {\"op\": %q} has it tell what is stored, or refuse it for ever if nothing is", who, op, who, op)
+}

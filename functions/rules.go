@@ -1,0 +1,107 @@
+package functions
+
+import (
+	"math/big"
+	"time"
+
+	"github.com/ethereum/go-ethereum/params"
+
+	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/gas"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
+	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/worker"
+)
+
+func leaseRules(c config.Lease) lease.Rules {
+	return lease.Rules{
+		Duration:           c.Duration,
+		RenewBelow:         c.Duration - c.RenewInterval, // by default above the 5 s that a call needs
+		ClockSkewAllowance: c.ClockSkewAllowance,
+	}
+}
+
+// chainRules returns the settings under which a chain's submitters are served.
+func chainRules(c config.Config, of config.ServedChain) rules.Rules {
+	return rules.Rules{
+		Limits: feeLimits(c),
+		Finality: rules.Finality{
+			By: txmanager.Finality(of.Finality), Confirmations: uint64(of.Confirmations), BlockTime: of.BlockTime,
+			WatchEvery: c.Confirmations.StaleReceiptTimeout, WatchDepth: uint64(c.Reorg.WatchDepth),
+		},
+		Broadcasting: rules.Broadcasting{
+			Resubmit: c.Resubmit.Enabled, ResubmitEvery: c.Resubmit.Interval, MaxResubmits: c.Resubmit.MaxAttempts, StuckAfter: c.Stuck.After,
+		},
+		Strict:               c.Nonce.Strict,
+		DeferAfter:           c.Nonce.DeferAfter,
+		AskBeforePlaceholder: c.Nonce.Placeholder == config.PlaceholderAsk,
+		Inspector:            inspector(c.Mempool),
+	}
+}
+
+// feeLimits returns the deployment's limits on fees.
+func feeLimits(c config.Config) gas.Limits {
+	return gas.Limits{
+		FeeCapWei:            new(big.Int).SetUint64(c.Fees.MaxFeePerGas),
+		TxFeeCapWei:          new(big.Int).SetUint64(c.Fees.MaxFeePerTx),
+		TipMultiple:          c.Fees.MaxTipMultiple,
+		TipFloorWei:          new(big.Int).SetUint64(c.Fees.MinTipBound),
+		PlaceholderFeeCapWei: new(big.Int).SetUint64(c.Nonce.PlaceholderMaxFee),
+		Bump:                 bumpPolicy(c.GasBump),
+	}
+}
+
+// timing returns the time limits of a lease session.
+func timing(c config.Config) session.Timing {
+	return session.Timing{Lease: leaseRules(c.Lease), CallTimeout: c.RPC.Timeout, IterationsEndAfter: c.Tasks.DispatchDeadline / 2}
+}
+
+// workerLimits returns the time limits of signatures and handler calls.
+func workerLimits(c config.Config) worker.Limits {
+	return worker.Limits{
+		SignTimeout: c.Signer.Timeout, SignParallel: c.Signer.Parallel,
+		HandlerTimeout:  max(c.Handlers.Timeout, c.RPC.Timeout), // for compiled-in handlers, bounded by the lease; a service has its own
+		HandlerPatience: c.Handlers.Patience,
+	}
+}
+
+// bumpPolicy returns when and how transactions are replaced at a higher fee; nil: only by decisions.
+func bumpPolicy(c config.GasBump) *gas.BumpPolicy {
+	if !c.Enabled {
+		return nil
+	}
+	p := &gas.BumpPolicy{
+		MinInterval: c.MinInterval, MaxAttempts: c.MaxAttempts, Multiplier: c.Multiplier,
+		FeeCapWei: new(big.Int).SetUint64(c.MaxFeePerGas), BudgetWei: wei(c.BudgetPerDay),
+	}
+	if c.MaxFeePerTx > 0 {
+		p.TxFeeCapWei = wei(c.MaxFeePerTx)
+	}
+	return p
+}
+
+// bumpAfter returns the age in which a transaction may be replaced; 0: never.
+func bumpAfter(c config.GasBump) time.Duration {
+	if !c.Enabled {
+		return 0
+	}
+	return c.MinInterval
+}
+
+// maxInspected bounds the transactions inspected at once, so that a wide window fits in one request.
+const maxInspected = 32
+
+// inspector returns what classifies transactions without a receipt; nil: it is off.
+func inspector(c config.Mempool) *rules.MempoolInspector {
+	if !c.Diagnose {
+		return nil
+	}
+	return &rules.MempoolInspector{Most: maxInspected}
+}
+
+// wei converts gwei to wei.
+func wei(gwei uint64) *big.Int {
+	return new(big.Int).Mul(new(big.Int).SetUint64(gwei), big.NewInt(params.GWei))
+}

@@ -1,0 +1,57 @@
+package serve
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+
+	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// Viewer returns the caller of a public function. A token's names are its verified e-mail, if it has
+// one, and its subject. The two forms differ from each other and from the names of handlers, hooks and
+// the coordinator.
+func (b *Base) Viewer(r *http.Request) (store.Viewer, error) {
+	id, err := b.Public.Authenticate(r)
+	if err != nil {
+		return store.Viewer{}, err
+	}
+	v := viewerOf(id, b.Auth)
+	if v.Caller == "" {
+		return v, web.NewProblem(web.Forbidden, "the token's subject and e-mail have characters that no caller's name has")
+	}
+	return v, b.AtWork.Enter(r, "caller "+v.Caller)
+}
+
+// viewerOf lists the subject before the e-mail. If a callers list names both, the subject identifies
+// the caller, since an address can later belong to another person. Without a list the e-mail is
+// recorded, as it is readable.
+func viewerOf(id web.Identity, c config.Auth) store.Viewer {
+	var v store.Viewer
+	for _, name := range []string{store.SubjectCaller + id.Subject, store.EmailCaller + verified(id)} {
+		if !CallerName.MatchString(name) {
+			continue
+		}
+		v.Names = append(v.Names, store.Spellings(name)...)
+		if !v.Operator {
+			v.Caller, v.Operator = name, slices.Contains(c.Operators, name)
+		}
+	}
+	if !c.OpenIssuer {
+		v.Names = append(v.Names, store.AnyCaller)
+	}
+	return v
+}
+
+// verified returns the e-mail address that the token's issuer has verified; "": none.
+func verified(id web.Identity) string {
+	if !id.EmailVerified {
+		return ""
+	}
+	return id.Email
+}
+
+// CallerName matches a name that a token can have: a verified e-mail or a subject.
+var CallerName = regexp.MustCompile(`^(email:[^\s@\pC]+@[^\s@\pC]+|sub:[^\s\pC]{1,255})$`)

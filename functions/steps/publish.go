@@ -1,0 +1,95 @@
+package steps
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/events"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// RoutePublish serves the function publish.
+func (a *Server) RoutePublish(mux *web.Mux) {
+	a.HandleInternal(mux, "publish", "publish", a.publish)
+}
+
+type publishRequest struct {
+	Submitter string `json:"submitter"`
+	Receiver  string `json:"receiver"`
+}
+
+const (
+	// totalSlots is the number of delivery queues that one process serves at once, over all endpoints.
+	// It is this process's share of the 50 concurrent tasks of the queue publish, with five instances.
+	totalSlots = 10
+	// slotTimeout is how long a task waits for a delivery slot. Tasks of a slow endpoint must not fill
+	// the queue by waiting.
+	slotTimeout = 200 * time.Millisecond
+)
+
+// DeliverySlots bounds each endpoint's share of a process, so that a slow endpoint uses no other's
+// share.
+type DeliverySlots map[string]chan struct{}
+
+func NewDeliverySlots(receivers []string) DeliverySlots {
+	all := make(DeliverySlots)
+	if len(receivers) < 2 { // a single endpoint takes no other's share
+		return all
+	}
+	for _, name := range receivers {
+		all[name] = make(chan struct{}, max(1, totalSlots/len(receivers)))
+	}
+	return all
+}
+
+// acquire takes one of the endpoint's slots; the caller must call release. A single or unknown
+// endpoint needs no slot.
+func (t DeliverySlots) acquire(ctx context.Context, receiver string) (release func(), ok bool) {
+	turn, known := t[receiver]
+	if !known {
+		return func() {}, true
+	}
+	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
+	defer cancel()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, true
+	case <-ctx.Done():
+		return nil, false
+	}
+}
+
+// publish delivers one submitter's events to one endpoint. It answers 204 when its task has done its
+// part, even if the endpoint accepted nothing: another task or the sweep then tries again. Any other
+// answer makes Cloud Tasks retry the task.
+func (a *Server) publish(w http.ResponseWriter, r *http.Request) error {
+	body, err := web.Decode[publishRequest](w, r, a.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	s, err := a.Submitter("submitter", body.Submitter)
+	if err != nil {
+		return err
+	}
+	if body.Receiver == "" {
+		return web.FieldProblem("receiver", "is required: who is to be told")
+	}
+	a.Log.DebugContext(r.Context(), "task", telemetry.SubmitterKey, s, "receiver", body.Receiver, "function", "publish",
+		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
+	release, ok := a.Slots.acquire(r.Context(), body.Receiver)
+	if !ok {
+		a.Log.DebugContext(r.Context(), "receiver has all its turns: the sweep comes back", telemetry.SubmitterKey, s, "receiver", body.Receiver)
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(r.Context(), a.Deadline-time.Second)
+	defer cancel()
+	if err := a.Deliveries.Serve(ctx, events.Stream{Submitter: s, Receiver: body.Receiver}); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

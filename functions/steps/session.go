@@ -1,0 +1,57 @@
+package steps
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+type sessionRequest struct {
+	Submitter string `json:"submitter"`
+}
+
+// RouteSession serves advance, receipt, confirm and resubmit. Each handles everything that is due for
+// the submitter. They differ in the queue that paces them and in whether they may sign.
+func (a *Server) RouteSession(kind txmanager.Kind) func(*web.Mux) {
+	return func(mux *web.Mux) {
+		a.HandleInternal(mux, string(kind), string(kind), a.DeliverAfter(func(w http.ResponseWriter, r *http.Request) error {
+			return a.serveSession(w, r, kind)
+		}))
+	}
+}
+
+// serveSession answers 204 when its task has done its part, even if another invocation does the work.
+// Any other answer makes Cloud Tasks retry the task.
+func (a *Server) serveSession(w http.ResponseWriter, r *http.Request, kind txmanager.Kind) error {
+	body, err := web.Decode[sessionRequest](w, r, a.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	s, err := a.Submitter("submitter", body.Submitter)
+	if err != nil {
+		return err
+	}
+	a.Log.DebugContext(r.Context(), "task", telemetry.SubmitterKey, s, "function", kind,
+		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
+	ctx, cancel := context.WithTimeout(r.Context(), a.Deadline-time.Second)
+	defer cancel()
+	worker, err := a.WorkerOf(s)
+	if err == nil {
+		err = worker.ServeSubmitter(ctx, s, kind)
+	}
+	if errors.Is(err, store.ErrUnknownSubmitter) { // a retry would not help
+		a.Log.ErrorContext(ctx, "task of an unknown submitter dropped", telemetry.SubmitterKey, s, "error", err.Error())
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

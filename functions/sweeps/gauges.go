@@ -1,0 +1,94 @@
+package sweeps
+
+import (
+	"context"
+	"errors"
+	"math/big"
+	"time"
+
+	"github.com/ethereum/go-ethereum/params"
+
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// gauge records the backlog's gauges. Only the sweep calls it, once a minute in one process.
+func (a *Server) gauge(ctx context.Context) error {
+	b, err := a.Store.Backlog(ctx)
+	if err != nil {
+		return err
+	}
+	telemetry.QueueDepth.Record(ctx, int64(b.Queued))
+	telemetry.HeldIntents.Record(ctx, int64(b.Held))
+	telemetry.HeldAge.Record(ctx, int64(b.HeldLongest/time.Second))
+	telemetry.QueueFullness.Record(ctx, float64(b.Fullest)/float64(a.MaxQueued))
+	telemetry.InFlightAge.Record(ctx, int64(b.OldestHeld/time.Second))
+	telemetry.ProtectSubmitters.Record(ctx, int64(b.Protected))
+	telemetry.StuckTransactions.Record(ctx, int64(b.Stuck))
+	telemetry.ReceiptBacklog.Record(ctx, int64(b.NoReceipt))
+	telemetry.BalanceWaiting.Record(ctx, int64(b.WaitBalance))
+	telemetry.FeeWaiting.Record(ctx, int64(b.WaitFee))
+	telemetry.GasBumpHeld.Record(ctx, int64(b.BumpHeld))
+	return errors.Join(a.gaugeEvents(ctx), a.gaugeBalances(ctx))
+}
+
+// gaugeEvents records the events that endpoints have not received yet.
+func (a *Server) gaugeEvents(ctx context.Context) error {
+	if len(a.Events.Endpoints) == 0 {
+		return nil
+	}
+	waiting, err := a.Store.EventBacklogs(ctx, a.Events.Endpoints)
+	for _, w := range waiting {
+		telemetry.EventBacklog.Record(ctx, int64(w.Streams), telemetry.Receiver(w.Receiver))
+		telemetry.EventAge.Record(ctx, int64(w.Oldest/time.Second), telemetry.Receiver(w.Receiver))
+	}
+	return err
+}
+
+// gaugeBalances records submitters' balances, in one round trip to each chain and up to the configured
+// number. Balances that no node returns are missing, and the log says so.
+func (a *Server) gaugeBalances(ctx context.Context) error {
+	shown := make([][]txmanager.Submitter, len(a.Chains))
+	left := a.ShownBalances
+	for i, c := range a.Chains {
+		if left == 0 {
+			break
+		}
+		var err error
+		if shown[i], err = a.Store.ActiveOn(ctx, c.ID, left); err != nil {
+			return err
+		}
+		left -= len(shown[i])
+	}
+	return a.eachChain(func(i int, c Chain) error {
+		if len(shown[i]) == 0 {
+			return nil
+		}
+		if err := c.gaugeBalances(ctx, shown[i]); err != nil { // gauges are informative: the sweep has done its work without them
+			a.Log.WarnContext(ctx, "balances not shown", "chain", c.ID, "error", err.Error())
+		}
+		return nil
+	})
+}
+
+func (c Chain) gaugeBalances(ctx context.Context, of []txmanager.Submitter) error {
+	balances, err := c.Connector.Balances(ctx, of)
+	if err != nil {
+		return err
+	}
+	for i, s := range of {
+		gwei := new(big.Int).Quo(balances[i], big.NewInt(params.GWei))
+		if gwei.IsInt64() {
+			telemetry.SubmitterBalance.Record(ctx, gwei.Int64(), telemetry.Submitter(string(s)))
+		}
+	}
+	return nil
+}
+
+// gauge records how many of the chain's nodes are excluded, if the chain has several. Only the sweep
+// calls it, right after it has queried the nodes.
+func (c Chain) gauge(ctx context.Context) {
+	if c.Excluded != nil {
+		telemetry.NodesLeftOut.Record(ctx, int64(c.Excluded()), telemetry.Chain(c.ID))
+	}
+}

@@ -1,0 +1,50 @@
+// Package sweeps finds the work of lost tasks and enqueues it again. It signs nothing and moves nothing
+// itself.
+package sweeps
+
+import (
+	"context"
+	"math/big"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/events"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// Server serves the function sweep.
+type Server struct {
+	*serve.Base
+	Store     *store.Store
+	Tasks     Tasks
+	Chains    []Chain // all that are served
+	Transfers *transfers.Store
+
+	Rules            transfer.Rules
+	Grace            time.Duration // how long overdue work waits for its task
+	Batch            int           // of submitters or delivery queues
+	MaxQueued        int           // per submitter
+	ShownBalances    int           // submitters whose balance a gauge shows
+	EventsKeep       time.Duration
+	UnusualPerMinute int // transfers of one user
+}
+
+// Tasks enqueues a task of the sweep's minute. It makes none if the minute has one already.
+type Tasks interface {
+	Sweep(ctx context.Context, s txmanager.Submitter, kind txmanager.Kind, began time.Time) (made bool, err error)
+	SweepPublish(ctx context.Context, s events.Stream, began time.Time) (made bool, err error)
+	SweepTransfer(ctx context.Context, reqID string, began time.Time) (made bool, err error)
+}
+
+// Chain is a served chain.
+type Chain struct {
+	ID        uint64
+	Connector interface {
+		Query(context.Context, txmanager.ChainQuery) (txmanager.ChainObservation, error)
+		Balances(ctx context.Context, of []txmanager.Submitter) ([]*big.Int, error)
+	}
+	Excluded func() int // how many of its nodes are excluded; nil: it has one node
+}

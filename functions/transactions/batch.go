@@ -1,0 +1,136 @@
+package transactions
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// maxBatchIntents is the most intents in one request.
+const maxBatchIntents = 500
+
+type batchRequest struct {
+	Intents []createRequest `json:"intents"`
+}
+
+type batchResponse struct {
+	Results []batchResult `json:"results"` // one per intent, in the same order
+}
+
+// batchResult is the answer that POST /api/v1/tx would give to the intent alone.
+type batchResult struct {
+	Status int    `json:"status"`
+	TxID   string `json:"txId,omitempty"`
+	Code   string `json:"code,omitempty"`
+	Field  string `json:"field,omitempty"` // within the intent
+	Detail string `json:"detail,omitempty"`
+
+	RetryAfterSeconds int64 `json:"retryAfterSeconds,omitempty"` // the header Retry-After
+}
+
+// createBatch stores many intents in one round trip and one commit. Each intent has its own result; a
+// refused intent does not stop the others.
+func (a *Server) createBatch(w http.ResponseWriter, r *http.Request) error {
+	v, err := a.Viewer(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[batchRequest](w, r, a.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	if len(r.Header.Values(serve.KeyHeader)) > 0 {
+		return &web.Problem{Code: web.UnsupportedField, Field: serve.KeyHeader, Detail: "a batch has no key of its own: each of its intents has a requestId"}
+	}
+	if n := len(body.Intents); n == 0 || n > maxBatchIntents {
+		return web.FieldProblem("intents", "has %d intents: want 1 to %d", n, maxBatchIntents)
+	}
+	results := make([]batchResult, len(body.Intents))
+	intents, places, err := a.allowedIntents(r, v, body.Intents, results)
+	if err != nil {
+		return err
+	}
+	a.Points.At("create.received")
+	if len(intents) > 0 {
+		created, err := a.Store.CreateAll(r.Context(), intents, a.MaxQueued)
+		if err != nil {
+			return err
+		}
+		a.Points.At("create.committed")
+		for i, c := range created {
+			results[places[i]] = a.createdResult(r, intents[i], c)
+		}
+		a.enqueueAll(r, intents, created)
+	}
+	a.Points.At("create.enqueued")
+	web.Reply(w, r, http.StatusOK, batchResponse{Results: results})
+	return nil
+}
+
+// allowedIntents returns the intents that can be stored and their positions in the batch. It fills in
+// the results of the others. It reads payloads only for submitters that the caller may use.
+func (a *Server) allowedIntents(r *http.Request, v store.Viewer, bodies []createRequest, results []batchResult) (intents []store.Intent, places []int, err error) {
+	names, faults := make([]store.Intent, len(bodies)), make([]error, len(bodies))
+	var submitters []txmanager.Submitter
+	for i, body := range bodies {
+		if names[i], faults[i] = a.parseIntent(v, body); faults[i] == nil {
+			submitters = append(submitters, names[i].Submitter)
+		}
+	}
+	may, err := a.Store.UsableSubmitters(r.Context(), v.Names, submitters)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, in := range names {
+		if faults[i] == nil {
+			in, faults[i] = a.withPayload(in, bodies[i], may[in.Submitter])
+		}
+		if faults[i] != nil {
+			telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
+			results[i] = refusedResult(r, faults[i])
+			continue
+		}
+		intents, places = append(intents, in), append(places, i)
+	}
+	return intents, places, nil
+}
+
+// enqueueAll enqueues one advance for each submitter that has new queued intents. If a call fails, the
+// intents stay stored and the sweep finds them.
+func (a *Server) enqueueAll(r *http.Request, intents []store.Intent, created []store.Created) {
+	tokens := make(map[txmanager.Submitter]int64)
+	for i, c := range created {
+		if c.Err == nil && c.Queued {
+			tokens[intents[i].Submitter] = c.Token
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), serve.EnqueueTimeout)
+	defer cancel()
+	failed, first := serve.MakeTasks(ctx, slices.Collect(maps.Keys(tokens)), func(s txmanager.Submitter) error {
+		return a.Tasks.EnqueueAdvance(ctx, s, tokens[s])
+	})
+	if failed > 0 {
+		a.Log.WarnContext(r.Context(), "no advance tasks: the sweep will find the intents",
+			"submitters", failed, "of", len(tokens), "error", first.Error())
+	}
+}
+
+func (a *Server) createdResult(r *http.Request, in store.Intent, c store.Created) batchResult {
+	if c.Err != nil {
+		return refusedResult(r, c.Err)
+	}
+	return batchResult{Status: a.logCreated(r, in, c.Accepted), TxID: c.TxID}
+}
+
+// refusedResult returns the problem that the intent alone would have been answered with.
+func refusedResult(r *http.Request, err error) batchResult {
+	p := web.ProblemOf(r, serve.Problem(err))
+	return batchResult{Status: p.Code.Status, Code: p.Code.Name, Field: p.Field, Detail: p.Detail, RetryAfterSeconds: p.RetryAfterSeconds()}
+}

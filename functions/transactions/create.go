@@ -1,0 +1,208 @@
+package transactions
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// RouteCreate serves the function create.
+func (a *Server) RouteCreate(mux *web.Mux) {
+	a.Handle(mux, "create", "POST /api/v1/tx", a.DeliverAfter(a.create))
+	a.Handle(mux, "create", "POST /api/v1/tx:batch", a.DeliverAfter(a.createBatch))
+	// The list is served by the same function as create, since the load balancer chooses the service
+	// by the path alone.
+	a.Handle(mux, "list", "GET /api/v1/tx", a.list)
+}
+
+type createRequest struct {
+	Submitter  string          `json:"submitter"`
+	RequestID  string          `json:"requestId"`
+	Handler    serve.Optional  `json:"handler"`
+	Payload    json.RawMessage `json:"payload"`
+	ValidUntil serve.Optional  `json:"validUntil"`
+}
+
+type createResponse struct {
+	TxID string `json:"txId"`
+}
+
+// create stores an intent once. It answers 202 with the new txId, or 200 with the txId already stored
+// under the requestId. It takes no lease; the unique key protects the row.
+func (a *Server) create(w http.ResponseWriter, r *http.Request) error {
+	v, err := a.Viewer(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[createRequest](w, r, a.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	if body.RequestID, err = serve.KeyOf(r, "requestId", body.RequestID); err != nil {
+		return err
+	}
+	in, err := a.allowedIntent(r.Context(), v, body)
+	if err != nil {
+		return err
+	}
+	a.Points.At("create.received")
+	accepted, err := a.Store.Create(r.Context(), in, a.MaxQueued)
+	if err != nil {
+		return err
+	}
+	a.Points.At("create.committed")
+	status := a.logCreated(r, in, accepted)
+	if accepted.Queued {
+		a.enqueue(r, in, accepted)
+	}
+	a.Points.At("create.enqueued")
+	web.Reply(w, r, status, createResponse{TxID: accepted.TxID})
+	return nil
+}
+
+// logCreated logs whether the intent was stored or found, and returns the HTTP status.
+func (a *Server) logCreated(r *http.Request, in store.Intent, accepted store.Accepted) (status int) {
+	status = http.StatusOK
+	if accepted.New {
+		status = http.StatusAccepted
+		a.Log.InfoContext(r.Context(), "intent accepted", telemetry.SubmitterKey, in.Submitter,
+			telemetry.TxIDKey, accepted.TxID, telemetry.NodeIDKey, a.Node, telemetry.FencingTokenKey, accepted.Token)
+	}
+	return status
+}
+
+// enqueue enqueues an advance, even if the caller has disconnected. If that fails, the intent stays
+// stored and the sweep finds it.
+func (a *Server) enqueue(r *http.Request, in store.Intent, accepted store.Accepted) {
+	if err := a.Tasks.EnqueueAdvance(context.WithoutCancel(r.Context()), in.Submitter, accepted.Token); err != nil {
+		a.Log.WarnContext(r.Context(), "no advance task: the sweep will find the intent",
+			telemetry.SubmitterKey, in.Submitter, telemetry.TxIDKey, accepted.TxID, "error", err.Error())
+	}
+}
+
+// allowedIntent returns the intent if the caller may use the submitter. For any other caller it does
+// not read the payload.
+func (a *Server) allowedIntent(ctx context.Context, v store.Viewer, body createRequest) (store.Intent, error) {
+	in, err := a.parseIntent(v, body)
+	if err == nil {
+		var may map[txmanager.Submitter]bool
+		if may, err = a.Store.UsableSubmitters(ctx, v.Names, []txmanager.Submitter{in.Submitter}); err != nil {
+			telemetry.TxCreate.Add(ctx, 1, telemetry.Result("error"))
+			return in, err
+		}
+		in, err = a.withPayload(in, body, may[in.Submitter])
+	}
+	if err != nil {
+		telemetry.TxCreate.Add(ctx, 1, telemetry.Result("refused"))
+	}
+	return in, err
+}
+
+// parseIntent checks all members of the request except the payload.
+func (a *Server) parseIntent(v store.Viewer, body createRequest) (store.Intent, error) {
+	s, err := a.Submitter("submitter", body.Submitter)
+	if err != nil {
+		return store.Intent{}, err
+	}
+	if err := serve.NewRequestID("requestId", body.RequestID); err != nil {
+		return store.Intent{}, err
+	}
+	if len(body.Payload) == 0 {
+		return store.Intent{}, web.FieldProblem("payload", "is required: what to do, such as {\"to\": \"0x…\", \"value\": \"1\"}")
+	}
+	if _, err := a.RulesOf(s); err != nil {
+		return store.Intent{}, err
+	}
+	handler, err := body.Handler.Of("handler")
+	if err != nil {
+		return store.Intent{}, err
+	}
+	until, err := validUntil(body.ValidUntil)
+	if err != nil {
+		return store.Intent{}, err
+	}
+	return store.Intent{Submitter: s, RequestID: body.RequestID, Caller: v.Caller, Names: v.Names, Handler: handler, ValidUntil: until}, nil
+}
+
+// withPayload returns the intent of [Server.parseIntent] with its payload, ready to be stored. The
+// parameter may reports whether the caller may use the submitter.
+func (a *Server) withPayload(in store.Intent, body createRequest, may bool) (_ store.Intent, err error) {
+	if !may {
+		return in, fmt.Errorf("%s: %w", in.Submitter, store.ErrUnknownSubmitter)
+	}
+	if in.Handler == "" {
+		in.Payload, in.Fingerprint, err = evm.ParsePayload(body.Payload)
+	} else {
+		in.Payload, in.Fingerprint, err = a.inputOf(in.Handler, body.Payload)
+	}
+	if err != nil {
+		return in, err
+	}
+	if in.ValidUntil != nil {
+		in.Fingerprint = txmanager.FingerprintUntil(in.Handler, in.Payload, in.ValidUntil)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return in, errors.Join(errors.New("make a txId"), err)
+	}
+	in.TxID = id.String()
+	in.Refused = serve.Unprintable("requestId", in.RequestID)
+	if in.Refused == nil && in.Handler == "" {
+		in.Refused = a.tooMuchGas(in)
+	}
+	return in, nil
+}
+
+// tooMuchGas refuses an intent whose gas can cost more than the deployment allows for one transaction.
+// It returns nil if the payload sets no gas.
+func (a *Server) tooMuchGas(in store.Intent) error {
+	rules, err := a.RulesOf(in.Submitter)
+	if err != nil {
+		return err
+	}
+	call, err := evm.StoredCall(in.Payload)
+	if err != nil {
+		return err
+	}
+	if reason := rules.FeeTooHighReason(call); reason != "" {
+		return &chain.FieldError{Code: chain.CodeInvalidField, Field: "payload.maxFeePerGas", Problem: reason + ": want less gas or a lower maxFeePerGas"}
+	}
+	return nil
+}
+
+// inputOf returns the payload of a request that names a handler. It is any JSON value; only the
+// handler interprets it. Two inputs are equal if they have the same members and values, with numbers
+// compared by their digits.
+func (a *Server) inputOf(handler string, payload json.RawMessage) (canonical []byte, fingerprint [32]byte, err error) {
+	if !slices.Contains(a.Handlers, handler) {
+		return nil, fingerprint, web.FieldProblem("handler", "is none of this deployment: leave it out to post a transaction, or name one that is compiled in or in handlers.urls")
+	}
+	d := json.NewDecoder(bytes.NewReader(payload))
+	d.UseNumber()
+	var value any
+	if err := d.Decode(&value); err != nil {
+		return nil, fingerprint, &web.Problem{Code: web.InvalidJSON, Field: "payload", Detail: "is no JSON value", Cause: err}
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return nil, fingerprint, fmt.Errorf("write the payload: %w", err)
+	}
+	canonical = bytes.TrimSpace(b.Bytes())
+	return canonical, txmanager.Fingerprint(handler, canonical), nil
+}

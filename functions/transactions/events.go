@@ -1,0 +1,83 @@
+package transactions
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+type replayed struct {
+	Events []replayedEvent `json:"events"`
+	Next   string          `json:"next"` // cursor of the next page; it stays valid
+}
+
+type replayedEvent struct {
+	Cursor string          `json:"cursor"`
+	Event  json.RawMessage `json:"event"`
+}
+
+// replay shows events page by page, oldest first. A caller sees the events of its transactions, an
+// operator sees all. A reader that continues from next misses no event while events are retained.
+func (a *Server) replay(w http.ResponseWriter, r *http.Request) error {
+	v, err := a.Viewer(r)
+	if err != nil {
+		return err
+	}
+	if !a.EventsKept {
+		return web.NewProblem(web.NotFound, "no events are kept here: events.mode is %s, and would have to be mq_outbox or webhook. GET /api/v1/tx/{txId} tells how far a transaction is", a.EventsMode)
+	}
+	q, err := serve.Parameters(r, "after", "submitter", "pageSize")
+	if err != nil {
+		return err
+	}
+	query, err := a.eventQuery(q)
+	if err != nil {
+		return err
+	}
+	if err := a.Store.NumberEvents(r.Context(), a.Events.Endpoints); err != nil { // events need a number before a page can show them; delivery does not wait for it
+		a.Log.WarnContext(r.Context(), "events not numbered: what was made last is not shown yet", "error", err.Error())
+	}
+	page, next, err := a.Store.Events(r.Context(), query, v)
+	var forgotten store.ErrForgotten
+	switch {
+	case errors.Is(err, store.ErrCursor):
+		return web.FieldProblem("after", "is no place in these events: want the next of a page before, the cursor of an event, or nothing")
+	case errors.As(err, &forgotten):
+		p := web.FieldProblem("after", "is too old: events behind it are kept no longer (events.keep). GET /api/v1/tx tells how your transactions are; then go on after %d", forgotten.Oldest)
+		p.Members = map[string]any{"oldest": strconv.FormatUint(forgotten.Oldest, 10)}
+		return p
+	case err != nil:
+		return err
+	}
+	out := replayed{Events: make([]replayedEvent, len(page)), Next: strconv.FormatUint(next, 10)}
+	for i, e := range page {
+		out.Events[i] = replayedEvent{strconv.FormatUint(e.Position, 10), e.Body}
+	}
+	web.Reply(w, r, http.StatusOK, out)
+	return nil
+}
+
+func (a *Server) eventQuery(q map[string]string) (query store.EventQuery, err error) {
+	if query.Size, _, err = serve.PageOf(map[string]string{"pageSize": q["pageSize"]}, serve.TxPlace); err != nil {
+		return query, err
+	}
+	if q["submitter"] != "" {
+		if query.Submitter, err = a.Submitter("submitter", q["submitter"]); err != nil {
+			return query, err
+		}
+	}
+	if q["after"] != "" {
+		n, ok := serve.Digits(q["after"])
+		if !ok {
+			return query, web.FieldProblem("after", "is %.40q: want the next of a page before, the cursor of an event, or nothing", q["after"])
+		}
+		after := uint64(n)
+		query.After = &after
+	}
+	return query, nil
+}

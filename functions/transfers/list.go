@@ -1,0 +1,54 @@
+package transfers
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+type transfersResponse struct {
+	Transfers     []View `json:"transfers"`
+	NextPageToken string `json:"next_page_token,omitempty"` // absent on the last page
+}
+
+// listTransfers shows a user's own transfers and payouts, newest first and one page a call.
+func (a *Server) listTransfers(w http.ResponseWriter, r *http.Request) error {
+	user, err := a.user(r)
+	if err != nil {
+		return err
+	}
+	q, err := serve.Parameters(r, "state", "pageSize", "pageToken")
+	if err != nil {
+		return err
+	}
+	query := transfers.ListQuery{UserID: user}
+	if q["state"] != "" {
+		states := transfer.States()
+		i := slices.IndexFunc(states, func(s transfer.State) bool { return s.String() == q["state"] })
+		if i < 0 {
+			return web.FieldProblem("state", "is no state: want one of %v", states)
+		}
+		query.State = &states[i]
+	}
+	if query.Size, query.After, err = serve.PageOf(q, serve.TransferPlace); err != nil {
+		return err
+	}
+	page, next, err := a.Store.List(r.Context(), query)
+	if errors.Is(err, transfers.ErrCursor) {
+		return serve.NoSuchPage()
+	}
+	if err != nil {
+		return err
+	}
+	out := transfersResponse{Transfers: make([]View, len(page)), NextPageToken: serve.PageToken(next, serve.TransferPlace)}
+	for i, t := range page {
+		out.Transfers[i] = ViewOf(t)
+	}
+	web.Reply(w, r, http.StatusOK, out)
+	return nil
+}

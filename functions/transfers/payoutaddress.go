@@ -1,0 +1,142 @@
+package transfers
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+type addressRequest struct {
+	Asset   string `json:"asset"` // the address is on this asset's chain
+	Address string `json:"address"`
+}
+
+type AddressView struct {
+	AddressID    int64      `json:"address_id"`
+	ChainID      uint64     `json:"chain_id"`
+	Address      string     `json:"address"`
+	AddedAt      time.Time  `json:"added_at"`
+	UsableFrom   time.Time  `json:"usable_from"`
+	RemovedAt    *time.Time `json:"removed_at,omitempty"`
+	RemovedBy    string     `json:"removed_by,omitempty"`
+	RemoveReason string     `json:"remove_reason,omitempty"`
+}
+
+func ViewOfAddress(a transfers.Address) AddressView {
+	v := AddressView{
+		AddressID: a.ID, ChainID: a.ChainID, Address: a.Address, AddedAt: a.AddedAt.UTC(), UsableFrom: a.UsableFrom.UTC(),
+		RemovedBy: a.RemovedBy, RemoveReason: a.RemoveReason,
+	}
+	if a.RemovedAt != nil {
+		at := a.RemovedAt.UTC()
+		v.RemovedAt = &at
+	}
+	return v
+}
+
+// addAddress adds an address to the user's list. An address that is already listed is returned
+// unchanged, and its waiting time does not restart.
+func (a *Server) addAddress(w http.ResponseWriter, r *http.Request) error {
+	user, err := a.user(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[addressRequest](w, r, a.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	to, err := evm.ParseAddress(body.Address)
+	if err != nil {
+		return noAddressProblem()
+	}
+	asset, err := a.Store.Asset(r.Context(), body.Asset)
+	if err != nil {
+		return err
+	}
+	if asset == nil {
+		return transfer.ErrRefused{Reason: transfer.InvalidAsset}
+	}
+	// An address that no payout of the asset can use is refused now.
+	p, err := payout.Prepare(a.Families, *asset, asset.MinUnits, to.String(), a.PayoutMaxGas)
+	if err != nil {
+		return err
+	}
+	added, isNew, err := a.Store.AddAddress(r.Context(), user, p.ChainID, p.Address, a.Terms.Addresses.Delay)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if isNew {
+		status = http.StatusCreated
+		a.Log.InfoContext(r.Context(), "payout address added", "userId", user, "addressId", added.ID, "chainId", added.ChainID,
+			"address", added.Address, "usableFrom", added.UsableFrom.UTC())
+	}
+	web.Reply(w, r, status, ViewOfAddress(added))
+	return nil
+}
+
+type Addresses struct {
+	Required  bool          `json:"required"` // payouts may go only to listed addresses
+	Addresses []AddressView `json:"addresses"`
+	Block     *BlockView    `json:"block,omitempty"` // shown only to operators
+}
+
+type BlockView struct {
+	At     time.Time `json:"at"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+}
+
+// listAddresses shows users their listed addresses.
+func (a *Server) listAddresses(w http.ResponseWriter, r *http.Request) error {
+	user, err := a.user(r)
+	if err != nil {
+		return err
+	}
+	found, err := a.Store.Addresses(r.Context(), user, a.Terms.Addresses.Delay, 0)
+	if err != nil {
+		return err
+	}
+	web.Reply(w, r, http.StatusOK, a.AddressesOf(found))
+	return nil
+}
+
+func (a *Server) AddressesOf(found transfers.UserAddresses) Addresses {
+	out := Addresses{Required: a.Terms.Addresses.Required, Addresses: make([]AddressView, len(found.List))}
+	for i, one := range found.List {
+		out.Addresses[i] = ViewOfAddress(one)
+	}
+	return out
+}
+
+// removeAddress removes an address from the user's list at once.
+func (a *Server) removeAddress(w http.ResponseWriter, r *http.Request) error {
+	user, err := a.user(r)
+	if err != nil {
+		return err
+	}
+	return a.ReplyRemoval(w, r, transfers.RemovalOfAddress{UserID: user, By: transfers.ByUser})
+}
+
+// ReplyRemoval removes the address in the path and answers with it.
+func (a *Server) ReplyRemoval(w http.ResponseWriter, r *http.Request, removal transfers.RemovalOfAddress) error {
+	id, ok := serve.Digits(r.PathValue("address_id"))
+	if !ok {
+		return web.FieldProblem("address_id", "is no number of an address: want one that the list of addresses shows")
+	}
+	removal.ID = id
+	removed, err := a.Store.RemoveAddress(r.Context(), removal, a.Terms.Addresses.Delay)
+	if err != nil {
+		return err
+	}
+	a.Log.WarnContext(r.Context(), "payout address removed", "userId", removal.UserID, "addressId", removed.ID, "chainId", removed.ChainID,
+		"address", removed.Address, "by", removal.By, "reason", removal.Reason)
+	web.Reply(w, r, http.StatusOK, ViewOfAddress(removed))
+	return nil
+}

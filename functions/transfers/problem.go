@@ -1,0 +1,228 @@
+package transfers
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/store"
+	checks "github.com/fencepost/fencepost/shared/store/conservation"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// The codes of transfers, in addition to those of package web and the reasons of package transfer.
+var (
+	systemError      = web.Code{Name: string(transfer.SystemError), Status: http.StatusServiceUnavailable}
+	cidConflict      = web.Code{Name: string(transfer.CIDConflict), Status: http.StatusConflict}
+	statementStands  = web.Code{Name: "STATEMENT_STANDS", Status: http.StatusConflict}
+	noStatement      = web.Code{Name: "NO_STATEMENT", Status: http.StatusConflict}
+	nothingToResolve = web.Code{Name: "NOTHING_TO_RESOLVE", Status: http.StatusConflict}
+	beyondHorizon    = web.Code{Name: "BEYOND_HORIZON", Status: http.StatusConflict}
+	notForgotten     = web.Code{Name: "NOT_FORGOTTEN", Status: http.StatusConflict}
+	accountMoved     = web.Code{Name: "ACCOUNT_MOVED", Status: http.StatusConflict}
+	outOfRange       = web.Code{Name: "OUT_OF_RANGE", Status: http.StatusConflict}
+	evidenceDiffers  = web.Code{Name: "EVIDENCE_DIFFERS", Status: http.StatusConflict}
+	addressesBlocked = web.Code{Name: "ADDRESSES_BLOCKED", Status: http.StatusForbidden}
+	tooManyAddresses = web.Code{Name: "TOO_MANY_ADDRESSES", Status: http.StatusTooManyRequests}
+)
+
+// refusal is the text and field that a caller sees for a reason.
+type refusal struct {
+	field string // the request's field at fault; "": none
+	say   string
+}
+
+// refusals covers both cases: nothing was stored, or the transfer has failed.
+var refusals = map[transfer.Reason]refusal{
+	transfer.SameAccount:            {"to", "is the same account as from"},
+	transfer.InvalidAccountType:     {"", "from or to is no account type: want FUNDING and SPOT"},
+	transfer.UnsupportedAccountType: {"", "from or to is an account type that is not served yet: want FUNDING and SPOT"},
+	transfer.InvalidAsset:           {"asset", "is not known"},
+	transfer.AssetSuspended:         {"asset", "is suspended at the moment"},
+	transfer.TransferNotAllowed:     {"asset", "cannot be transferred this way"},
+	transfer.InvalidAmount:          {"amount", "is no amount: want a decimal number above 0 as a string, such as \"12.5\""},
+	transfer.PrecisionOverflow:      {"amount", "has more decimals than the asset"},
+	transfer.AmountTooSmall:         {"amount", "is below the least that can be transferred of the asset"},
+	transfer.AmountTooLarge:         {"amount", "is above the most that can be transferred of the asset"},
+	transfer.Overflow:               {"amount", "is more than an account can hold"},
+	transfer.InvalidAddress:         {"address", "is no address that can be paid on the asset's chain"},
+	transfer.RateLimitExceeded:      {"", "too many transfers in a second"},
+	transfer.DailyLimitExceeded:     {"", "too many transfers in 24 hours"},
+	transfer.DailyAmountExceeded:    {"amount", "is more than is left of what can be transferred of the asset in 24 hours"},
+	transfer.DailyPayoutExceeded:    {"amount", "is more than is left of what can be paid out of the asset in 24 hours: want at most what left says"},
+	transfer.AddressNotListed:       {"address", "is not on the list of your addresses: add it by POST /api/v1/payout_address, and wait until usable_from"},
+	transfer.AddressNotYetUsable:    {"address", "was added lately, and cannot be paid before usable_from: ask again then"},
+	transfer.SourceAccountNotFound:  {"", "the account that the money should leave does not exist"},
+	transfer.TargetAccountNotFound:  {"", "the account that the money should go to does not exist"},
+	transfer.AccountFrozen:          {"", "the account is frozen"},
+	transfer.AccountDisabled:        {"", "the account is disabled"},
+	transfer.InsufficientBalance:    {"", "the balance is too low"},
+	transfer.Expired:                {"", "it could not be begun in time"},
+	transfer.Cancelled:              {"", "an operator has cancelled it before it began"},
+	transfer.ResolvedByOperator:     {"", "an operator has ended it"},
+	payout.Rejected:                 {"", "the payment was refused before it was sent"},
+	payout.Cancelled:                {"", "the payment was cancelled before it was sent"},
+	payout.Reverted:                 {"", "the chain has refused the payment"},
+	payout.Replaced:                 {"", "the payment was cancelled"},
+	payout.Displaced:                {"", "the payment could not be made"},
+	payout.NotPaid:                  {"", "the payment did not reach its receiver"},
+	payout.Failed:                   {"", "the payment could not be made"},
+}
+
+// retryAfterLimit gives, for each limit, the time after which a caller can find room again.
+var retryAfterLimit = map[transfer.Reason]time.Duration{
+	transfer.RateLimitExceeded: time.Second, transfer.DailyLimitExceeded: time.Hour, transfer.DailyAmountExceeded: time.Hour,
+	transfer.DailyPayoutExceeded: time.Hour,
+}
+
+// answers lists the errors of transfers. The first one that an error wraps counts.
+var answers = []serve.Answer{
+	{Err: transfer.ErrNotFound, Code: web.NotFound, Text: "no such transfer"},
+	{Err: transfer.ErrCIDConflict, Code: cidConflict, Field: "cid",
+		Text: "was used for another request of yours: a new request needs a new cid"},
+	{Err: transfer.ErrHalted, Code: systemError, Retry: time.Minute,
+		Text: "new transfers are halted until an operator has looked; nothing was stored: try again later"},
+	{Err: transfer.ErrForeign, Code: systemError, Retry: time.Minute,
+		Text: "the service has been restored, and an operator has not released it yet: what it knows of transfers is in doubt until then"},
+	{Err: transfer.ErrProtected, Code: systemError, Retry: time.Minute,
+		Text: "payouts of this asset are halted until an operator has looked; nothing was stored: try again later"},
+	{Err: transfer.ErrMoved, Code: systemError, Retry: time.Second, Text: "what was in the way is over; nothing was stored: try again"},
+	{Err: transfer.ErrTooLate, Code: serve.TooLate,
+		Text: "only a transfer in INIT can be cancelled, and this one has begun; nothing was changed"},
+	{Err: transfer.ErrRestored, Code: serve.TooLate,
+		Text: "the database was restored after this transfer was accepted, so it may have gone on: it is driven to its end; nothing was changed"},
+	{Err: transfer.ErrNothingToResolve, Code: nothingToResolve,
+		Text: "the transfer does not wait for the answer to that operation; nothing was changed: GET …/why tells what it waits for"},
+	{Err: store.ErrStatementStands, Code: statementStands,
+		Text: "a statement about this payout stands already, and nothing was recorded: GET …/why shows it; withdraw it first"},
+	{Err: store.ErrNoStatement, Code: noStatement,
+		Text: "no statement about this payout can be withdrawn: there is none, or it has taken effect; nothing was changed"},
+	{Err: payout.ErrInDoubt, Code: systemError, Retry: time.Minute,
+		Text: "the database is not the one written last: accept it before you state what became of its payouts"},
+	{Err: transfer.ErrForgotten, Code: beyondHorizon,
+		Text: "the trading core may have forgotten this operation, so it refuses nothing: find out whether it was applied, and resolve again with outcome applied or not_applied, and with the line of the core's journal if there is one"},
+	{Err: transfer.ErrNotForgotten, Code: notForgotten,
+		Text: "the ledger has not said that it may have forgotten this operation; nothing was changed: resolve without outcome and line, and give them once the answer is BEYOND_HORIZON"},
+	{Err: transfer.ErrEvidence, Code: evidenceDiffers,
+		Text: "the journals do not say so, or no line of that number does; nothing was changed: read the core's journal, and look at GET /admin/v1/conservation"},
+	{Err: checks.ErrNoFinding, Code: web.NotFound,
+		Text: "no finding BALANCE_DIFFERS of that number stands: GET /admin/v1/conservation shows those that do"},
+	{Err: checks.ErrAdjusted, Code: serve.TooLate,
+		Text: "the finding has its adjustment; nothing was moved: POST /admin/v1/conservation/check tells whether it still differs"},
+	{Err: checks.ErrMoved, Code: accountMoved,
+		Text: "the account does not hold what the last check saw; nothing was moved: POST /admin/v1/conservation/check, then adjust again"},
+	{Err: checks.ErrOutOfRange, Code: outOfRange,
+		Text: "the balance would be below zero or above 2^64-1 units, or there is no account; nothing was moved: the other move may be possible"},
+	{Err: checks.ErrNoCheck, Code: evidenceDiffers,
+		Text: "no check of conservation has come to its end, so nothing is proved; nothing was changed: POST /admin/v1/conservation/check with full true, then resolve again"},
+	{Err: transfers.ErrAddressesBlocked, Code: addressesBlocked,
+		Text: "an operator has blocked new addresses of yours; nothing was stored: ask the service's support"},
+	{Err: transfers.ErrTooManyAddresses, Code: tooManyAddresses, Retry: time.Hour,
+		Text: "100 addresses are on your list, or were added in 24 hours; nothing was stored: remove one that you do not use, or try again tomorrow"},
+	{Err: transfers.ErrNoAddress, Code: web.NotFound, Text: "no such address; GET /api/v1/payout_address lists yours"},
+	{Err: transfers.ErrNotBlocked, Code: serve.TooLate, Text: "no block of the user's addresses is open; nothing was changed"},
+	{Err: transfers.ErrNothingToAcknowledge, Code: serve.TooLate,
+		Text: "only a transfer in TARGET_PENDING or COMPENSATING has an alert to acknowledge; nothing was recorded"},
+	{Err: transfers.ErrUntil, Code: web.InvalidField, Field: "until", Text: "is over, or more than 30 days ahead; want a time in between"},
+	{Err: transfers.ErrNotHalted, Code: serve.TooLate, Text: "no halt of that number is open; nothing was changed"},
+}
+
+// Problem returns what a caller may see of an error of transfers. An unknown error becomes
+// SYSTEM_ERROR.
+func Problem(err error) *web.Problem {
+	if p, ok := errors.AsType[*web.Problem](err); ok {
+		if p.Code == web.Unavailable {
+			p.Code = systemError
+		}
+		return p
+	}
+	if address, ok := errors.AsType[payout.ErrAddress](err); ok {
+		return addressProblem(address.Problem)
+	}
+	if refused, ok := errors.AsType[transfer.ErrRefused](err); ok {
+		p := refusedProblem(refused.Reason)
+		p.Members = refusalMembers(refused)
+		return p
+	}
+	if store.IsMoving(err) || store.IsProposalGone(err) || errors.Is(err, store.ErrTooManyProposals) {
+		return serve.Problem(err).(*web.Problem)
+	}
+	if p := serve.Find(answers, err); p != nil {
+		return p
+	}
+	return &web.Problem{Code: systemError, RetryAfter: time.Second, Cause: err, Detail: "the service cannot answer at the moment; try again"}
+}
+
+// refusalMembers returns the members that a caller can act on, in addition to the code.
+func refusalMembers(refused transfer.ErrRefused) map[string]any {
+	switch refused.Reason {
+	case transfer.DailyPayoutExceeded:
+		return map[string]any{"left": refused.Left}
+	case transfer.AddressNotYetUsable:
+		return map[string]any{"usable_from": refused.UsableFrom.UTC()}
+	}
+	return nil
+}
+
+// refusedProblem returns the problem for a request of which nothing was stored.
+func refusedProblem(reason transfer.Reason) *web.Problem {
+	r := refusals[reason]
+	p := &web.Problem{Code: web.Code{Name: string(reason), Status: http.StatusBadRequest}, Field: r.field, Detail: r.say}
+	if after, ok := retryAfterLimit[reason]; ok {
+		p.Code.Status, p.RetryAfter = http.StatusTooManyRequests, after
+	}
+	return p
+}
+
+// notCreated returns the problem for a post without a transfer to show. If it is unknown whether the
+// transfer was stored, the problem contains the req_id by which the caller can ask.
+func notCreated(reqID string, err error) error {
+	p := Problem(err)
+	if p.Code != systemError || nothingStored(err) {
+		return p
+	}
+	p.Detail = "whether the transfer was stored is not known: post it again with the same cid, or ask for req_id, before you make another"
+	p.Members = map[string]any{"req_id": reqID}
+	return p
+}
+
+// nothingStored reports whether a create has certainly stored nothing.
+func nothingStored(err error) bool {
+	for _, known := range []error{transfer.ErrHalted, transfer.ErrForeign, transfer.ErrProtected, transfer.ErrMoved} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// failureText tells the user why a transfer failed and where the money is.
+func failureText(t transfer.Transfer) string {
+	where := "nothing was moved"
+	if t.State == transfer.RolledBack {
+		where = "the money is back where it came from"
+	}
+	return cmp.Or(refusals[t.Reason].inWords(), string(t.Reason)) + ": " + where
+}
+
+func (r refusal) inWords() string {
+	if r.field == "" {
+		return r.say
+	}
+	return r.field + " " + r.say
+}
+
+// failedProblem returns the problem for a stored transfer that has failed.
+func failedProblem(t transfer.Transfer, out transferResponse) *web.Problem {
+	return &web.Problem{
+		Code: web.Code{Name: string(t.Reason), Status: http.StatusUnprocessableEntity}, Detail: out.Message,
+		Members: map[string]any{
+			"transfer_id": out.TransferID, "req_id": out.ReqID, "from": out.From, "to": out.To, "state": out.State, "message": out.Message,
+		},
+	}
+}

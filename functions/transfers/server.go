@@ -1,0 +1,31 @@
+// Package transfers serves the users of transfers between ledgers. It holds no chain and no signer: the
+// coordinator alone moves money.
+package transfers
+
+import (
+	"context"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// Server serves the functions transfer and conservation.
+type Server struct {
+	*serve.Base
+	Users       *web.Verifier
+	Store       *transfers.Store
+	Coordinator *transfer.Coordinator
+	Monitor     *conservation.Monitor
+	Tasks       interface {
+		Step(ctx context.Context, reqID string, retryCount int, at time.Time) error
+	}
+
+	Terms        transfer.Terms
+	RetryFirst   time.Duration // before the first further attempt
+	PayoutMaxGas uint64        // of one payout
+	Pays         bool          // payouts are offered
+}

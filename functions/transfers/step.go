@@ -1,0 +1,74 @@
+package transfers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+type stepRequest struct {
+	ReqID string `json:"req_id"`
+	Swept bool   `json:"swept"` // the next sweep makes another task
+}
+
+// stepFailed makes Cloud Tasks retry the task. It is neither 429 nor 503 and has no Retry-After. With
+// these, Cloud Tasks would slow the whole queue, so that one failing transfer would delay all others.
+var stepFailed = web.Code{Name: "STEP_FAILED", Status: http.StatusInternalServerError}
+
+// stepTransfer drives a transfer as far as possible. It answers 204 when nothing is due, or when a
+// later task or the sweep will continue. Any other answer makes Cloud Tasks retry the task.
+func (a *Server) stepTransfer(w http.ResponseWriter, r *http.Request) error {
+	body, err := web.Decode[stepRequest](w, r, a.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	a.Log.DebugContext(r.Context(), "task", "reqId", body.ReqID, "function", "transfer",
+		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
+	err = a.step(r.Context(), body.ReqID)
+	switch {
+	case err != nil && !body.Swept:
+		return &web.Problem{Code: stepFailed, Detail: "the transfer's state is in doubt: the task comes again", Cause: err}
+	case err != nil:
+		a.Log.ErrorContext(r.Context(), "a sweep's step failed: the next sweep tries again", "reqId", body.ReqID, "error", err.Error())
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// step drives a transfer and enqueues its next step. It returns an error if no task or sweep is known
+// to continue it.
+func (a *Server) step(ctx context.Context, reqID string) error {
+	ctx, cancel := context.WithTimeout(ctx, a.Deadline-time.Second)
+	defer cancel()
+	t, err := a.Coordinator.Drive(ctx, reqID)
+	switch {
+	case errors.Is(err, transfer.ErrNotFound): // a retry would not help
+		a.Log.ErrorContext(ctx, "task of an unknown transfer dropped", "reqId", reqID)
+		return nil
+	case errors.Is(err, transfer.ErrForeign): // the sweep continues it once the database is accepted
+		a.Log.ErrorContext(ctx, "nothing is driven in a restored database before it is accepted", "reqId", reqID)
+		return nil
+	case err != nil:
+		return err
+	}
+	a.Points.At("transfer.driven")
+	return a.LeaveStep(ctx, t)
+}
+
+// LeaveStep enqueues the next step of t, unless t is terminal. It does so even if the caller has
+// disconnected. If no attempt is planned, a write failed or another worker drives t; then the step
+// comes soon. A superfluous step is harmless.
+func (a *Server) LeaveStep(ctx context.Context, t transfer.Transfer) error {
+	if t.State.Terminal() {
+		return nil
+	}
+	at := t.Now.Add(a.RetryFirst)
+	if t.NextAttemptAt != nil {
+		at = *t.NextAttemptAt
+	}
+	return a.Tasks.Step(context.WithoutCancel(ctx), t.ReqID, t.RetryCount, at)
+}

@@ -1,0 +1,266 @@
+package transfers
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// RouteTransfer serves the function transfer.
+func (a *Server) RouteTransfer(mux *web.Mux) {
+	a.handleTransfer(mux, "transfer", "POST /api/v1/internal_transfer", a.DeliverAfter(a.postTransfer))
+	a.handleTransfer(mux, "transfer", "GET /api/v1/internal_transfer/{req_id}", a.getTransfer)
+	a.handleTransfer(mux, "transfer", "GET /api/v1/internal_transfer", a.listTransfers)
+	a.handleTransfer(mux, "transfer", "POST /api/v1/payout", a.DeliverAfter(a.postPayout))
+	a.handleTransfer(mux, "transfer", "POST /api/v1/payout_address", a.addAddress)
+	a.handleTransfer(mux, "transfer", "GET /api/v1/payout_address", a.listAddresses)
+	a.handleTransfer(mux, "transfer", "DELETE /api/v1/payout_address/{address_id}", a.removeAddress)
+	a.HandleInternal(mux, "transfer", "transfer", WithProblems(a.DeliverAfter(a.stepTransfer)))
+}
+
+// handleTransfer is [serve.Base.Handle] for functions that answer with the errors of transfers.
+func (a *Server) handleTransfer(mux *web.Mux, name, pattern string, h serve.Handler) {
+	a.Handle(mux, name, pattern, WithProblems(h))
+}
+
+// WithProblems answers with the errors of transfers.
+func WithProblems(h serve.Handler) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := h(w, r); err != nil {
+			web.Fail(w, r, Problem(err))
+		}
+		return nil
+	}
+}
+
+type transferRequest struct {
+	From   transfer.AccountType `json:"from"`
+	To     transfer.AccountType `json:"to"`
+	Asset  string               `json:"asset"`
+	Amount string               `json:"amount"` // decimal
+	CID    *string              `json:"cid"`
+	UserID *int64               `json:"user_id"`
+}
+
+// postTransfer stores a transfer, once for each cid, and drives it as far as possible within the
+// request. It answers 200 COMMITTED, 422 if the transfer failed, or 202 PENDING. It continues after
+// the caller has disconnected.
+func (a *Server) postTransfer(w http.ResponseWriter, r *http.Request) error {
+	user, err := a.user(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[transferRequest](w, r, a.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	req, err := newRequest(r, user, body.UserID, body.CID, body.Asset, body.Amount)
+	if err != nil {
+		return err
+	}
+	req.From, req.To = body.From, body.To
+	return a.submit(w, r, req, nil)
+}
+
+// newRequest returns the user's request under a new req_id. It does not check asset and amount: a
+// stored transfer with the same cid must answer first.
+func newRequest(r *http.Request, user int64, named *int64, cid *string, asset, amount string) (transfer.Request, error) {
+	if named != nil && *named != user {
+		p := web.NewProblem(web.Forbidden, "is not the user that the token is for")
+		p.Field = "user_id"
+		return transfer.Request{}, p
+	}
+	req := transfer.Request{UserID: user, Asset: asset}
+	req.Amount, _ = transfer.ParseAmount(amount)
+	var err error
+	if req.CID, err = cidOf(r, cid); err != nil {
+		return req, err
+	}
+	id, err := ulid.New(ulid.Timestamp(time.Now()), rand.Reader)
+	if err != nil {
+		return req, fmt.Errorf("make a req_id: %w", err)
+	}
+	req.ReqID = id.String()
+	return req, nil
+}
+
+// cidOf returns the client's own key from the body or the header; "" means that there is none.
+func cidOf(r *http.Request, inBody *string) (string, error) {
+	cid := ""
+	if inBody != nil {
+		if cid = *inBody; cid == "" {
+			return "", checkCID(cid)
+		}
+	}
+	cid, err := serve.KeyOf(r, "cid", cid)
+	if err != nil || cid == "" {
+		return "", err
+	}
+	return cid, checkCID(cid)
+}
+
+// checkCID checks a client's own key: 1 to 64 characters, compared exactly.
+func checkCID(cid string) error {
+	const most = 64
+	switch n := utf8.RuneCountInString(cid); {
+	case n == 0:
+		return web.FieldProblem("cid", "is empty: leave it out, or give 1 to %d characters", most)
+	case n > most:
+		return web.FieldProblem("cid", "has %d characters: at most %d", n, most)
+	}
+	for _, c := range cid {
+		if unicode.IsControl(c) {
+			return web.FieldProblem("cid", "has the control character %U: use printable text", c)
+		}
+	}
+	return nil
+}
+
+// user returns the user of the token: its subject, a positive whole number in its only decimal form.
+func (a *Server) user(r *http.Request) (int64, error) {
+	id, err := a.Users.Authenticate(r)
+	if err != nil {
+		return 0, err
+	}
+	user, err := strconv.ParseInt(id.Subject, 10, 64)
+	if err != nil || user <= 0 || strconv.FormatInt(user, 10) != id.Subject {
+		const reason = "the token's subject is no user id"
+		return 0, &web.Problem{Code: web.Unauthorized, Detail: reason, Cause: fmt.Errorf("subject %.40q", id.Subject),
+			Header: http.Header{"Www-Authenticate": {`Bearer error="invalid_token", error_description="` + reason + `"`}}}
+	}
+	return user, a.AtWork.Enter(r, "user "+id.Subject)
+}
+
+// DriveWithin is how long a request drives its transfer. After that it answers PENDING, and a task
+// makes the next step.
+const DriveWithin = 20 * time.Second
+
+// submit stores and drives the request, and answers it. A hindrance is the caller's reason why the
+// request cannot be stored.
+func (a *Server) submit(w http.ResponseWriter, r *http.Request, req transfer.Request, hindrance error) error {
+	detached, cancel := web.Detached(r.Context())
+	defer cancel()
+	ctx, cancel := context.WithTimeout(detached, DriveWithin)
+	defer cancel()
+	a.Points.At("transfer.received")
+	created, err := a.Coordinator.Submit(ctx, req, a.Terms)
+	if hindrance != nil && errors.Is(err, transfer.ErrMoved) {
+		return hindrance
+	}
+	if err != nil {
+		return notCreated(req.ReqID, err)
+	}
+	a.Points.At("transfer.driven")
+	if err := a.LeaveStep(r.Context(), created.Transfer); err != nil {
+		a.Log.WarnContext(ctx, "no step task: the sweep will find the transfer", "reqId", created.ReqID, "error", err.Error())
+	}
+	a.Points.At("transfer.enqueued")
+	return answerTransfer(w, r, created)
+}
+
+type transferResponse struct {
+	TransferID int64                `json:"transfer_id"`
+	ReqID      string               `json:"req_id"`
+	From       transfer.AccountType `json:"from"`
+	To         transfer.AccountType `json:"to"`
+	State      string               `json:"state"`
+	Message    string               `json:"message"`
+	Code       transfer.Reason      `json:"code,omitempty"`   // DUPLICATE_REQUEST
+	Reason     transfer.Reason      `json:"reason,omitempty"` // why the duplicated transfer failed
+}
+
+// pending is the state of a transfer that is not terminal, in the answer to a post. A query shows the
+// actual state instead.
+const pending = "PENDING"
+
+// answerTransfer answers a post with its result. It answers 200 for a transfer found under its cid,
+// even if that failed.
+func answerTransfer(w http.ResponseWriter, r *http.Request, c transfer.Created) error {
+	out := transferResponse{
+		TransferID: c.ID, ReqID: c.ReqID, From: c.Type.Source(), To: c.Type.Target(), State: pending,
+		Message: "accepted, and on its way: it comes to an end by itself, and GET /api/v1/internal_transfer/{req_id} tells how far it is",
+	}
+	status := http.StatusAccepted
+	if c.State.Terminal() {
+		status, out.State, out.Message = http.StatusOK, c.State.String(), "the money has arrived"
+	}
+	failed := c.State == transfer.Failed || c.State == transfer.RolledBack
+	if failed {
+		out.Message = failureText(c.Transfer)
+	}
+	switch {
+	case !c.New:
+		status, out.Code, out.Message = http.StatusOK, transfer.DuplicateRequest, "this cid was used before, and this is what came of it: "+out.Message
+		if failed {
+			out.Reason = c.Reason
+		}
+	case failed:
+		return failedProblem(c.Transfer, out)
+	}
+	web.Reply(w, r, status, out)
+	return nil
+}
+
+type View struct {
+	TransferID int64                `json:"transfer_id"`
+	ReqID      string               `json:"req_id"`
+	From       transfer.AccountType `json:"from"`
+	To         transfer.AccountType `json:"to"`
+	Address    string               `json:"address,omitempty"` // only of a payout
+	Asset      string               `json:"asset"`
+	Amount     string               `json:"amount"`
+	State      string               `json:"state"`
+	Reason     transfer.Reason      `json:"reason,omitempty"` // why it failed or is being refunded
+	CreatedAt  time.Time            `json:"created_at"`
+	UpdatedAt  time.Time            `json:"updated_at"`
+}
+
+func ViewOf(t transfer.Transfer) View {
+	v := View{
+		TransferID: t.ID, ReqID: t.ReqID, From: t.Type.Source(), To: t.Type.Target(), Asset: t.Asset, Amount: t.Amount(),
+		State: t.State.String(), Reason: t.Reason, CreatedAt: t.CreatedAt.UTC(), UpdatedAt: t.UpdatedAt.UTC(),
+	}
+	if t.Payout != nil {
+		v.Address = t.Payout.Address
+	}
+	return v
+}
+
+// getTransfer shows a transfer to its owner.
+func (a *Server) getTransfer(w http.ResponseWriter, r *http.Request) error {
+	user, err := a.user(r)
+	if err != nil {
+		return err
+	}
+	reqID, err := PathReqID(r)
+	if err != nil {
+		return err
+	}
+	t, err := a.Store.Find(r.Context(), reqID, user)
+	if err != nil {
+		return err
+	}
+	web.Reply(w, r, http.StatusOK, ViewOf(t))
+	return nil
+}
+
+// PathReqID returns the req_id in the path. A malformed one is answered as not found.
+func PathReqID(r *http.Request) (string, error) {
+	id, err := ulid.ParseStrict(r.PathValue("req_id"))
+	if err != nil || id.String() != r.PathValue("req_id") {
+		return "", transfer.ErrNotFound
+	}
+	return id.String(), nil
+}
