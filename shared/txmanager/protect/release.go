@@ -16,8 +16,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager/session"
 )
 
-// ReleaseSubmitter ends the incident under the lease, and enqueues an advance. With [txmanager.Resync], an
-// intent whose nonce was consumed ends FAILED/DISPLACED and is never sent at another nonce. Each
+// Release ends the incident under the lease, and enqueues an advance. With [txmanager.Resync], an intent whose nonce was consumed ends FAILED/DISPLACED and is never sent at another nonce. Each
 // nonce that the chain consumed beyond the cursor gets a DISPLACED row. Above them, placeholders
 // may fill the nonces for which a lost database may have signed: see [txmanager.Filling].
 func Release(ctx context.Context, w *session.Service, s txmanager.Submitter, l txmanager.ReleaseRequest) (out txmanager.ReleaseResult, err error) {
@@ -53,24 +52,18 @@ func Release(ctx context.Context, w *session.Service, s txmanager.Submitter, l t
 		return out, err
 	}
 	l.Change = lost.Change
-	switch {
-	case l.Mode == txmanager.Resync:
+	if l.Mode == txmanager.Resync {
 		wr.Transitions, out, err = t.planResync(ctx, &l, lost)
-		if out.ReorgedFinals = l.ReorgedFinals; err != nil {
-			return out, err
-		}
-		if l.DryRun {
-			t.ReleaseAfterFailure(ctx)
-			return out, w.Tasks.EnqueueAdvance(ctx, s, t.State.Lease.Token+1)
-		}
-	case len(l.ReorgedFinals) > 0:
-		return out, txmanager.FinalsMissingError{Missing: l.ReorgedFinals}
-	default:
-		if err = errors.Join(checkResume(lost), t.checkUntouched(ctx, l)); err != nil {
-			return out, err
-		}
+	} else {
+		out.NextNonce, err = t.State.NextNonce, t.checkResume(ctx, l, lost)
 	}
-	out.ReorgedFinals = l.ReorgedFinals
+	if out.ReorgedFinals = l.ReorgedFinals; err != nil {
+		return out, err
+	}
+	if l.Mode == txmanager.Resync && l.DryRun {
+		t.ReleaseAfterFailure(ctx)
+		return out, w.Tasks.EnqueueAdvance(ctx, s, t.State.Lease.Token+1)
+	}
 	wr.Lease = t.State.Lease
 	began := time.Now()
 	done, err := t.Store.Commit(ctx, wr)
@@ -79,9 +72,6 @@ func Release(ctx context.Context, w *session.Service, s txmanager.Submitter, l t
 	}
 	w.CrashPoint("release.written")
 	t.NoteCommit(ctx, began, wr, done)
-	if l.Mode == txmanager.Resume {
-		out.NextNonce = t.State.NextNonce
-	}
 	return out, w.Tasks.EnqueueAdvance(ctx, s, done.Token)
 }
 
@@ -204,12 +194,16 @@ func displaceLost(w txmanager.SubmitterState, v txmanager.ChainObservation, coun
 	return moves, lost
 }
 
-// checkResume returns why an incident must not end by resume.
-func checkResume(l txmanager.LostNonces) error {
-	if l.Payer && l.Restored {
-		return txmanager.ErrFillRequired
+// checkResume returns why the incident must not end by resume.
+func (t *incident) checkResume(ctx context.Context, l txmanager.ReleaseRequest, lost txmanager.LostNonces) error {
+	if len(l.ReorgedFinals) > 0 {
+		return txmanager.FinalsMissingError{Missing: l.ReorgedFinals}
 	}
-	return nil
+	var required error
+	if lost.Payer && lost.Restored {
+		required = txmanager.ErrFillRequired
+	}
+	return errors.Join(required, t.checkUntouched(ctx, l))
 }
 
 // planFill plans the placeholders of a resync, for each unbound nonce. The range ends at the final
