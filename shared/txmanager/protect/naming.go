@@ -52,7 +52,7 @@ func (t *incident) nameLostNonces(ctx context.Context, l *txmanager.ReleaseReque
 				return nil, nil, err
 			}
 		}
-		one, err := t.nameRequest(l, v, e, moves, n, known)
+		one, err := t.nameRequest(l, v, e, n, known[pairs[n]])
 		if err != nil {
 			return nil, nil, err
 		}
@@ -138,8 +138,8 @@ func (t *incident) notLostReason(n, count uint64) string {
 	return "it is not lost"
 }
 
-// nameRequest determines the effect of naming a request for nonce n, or the error why it has none.
-func (t *incident) nameRequest(l *txmanager.ReleaseRequest, v txmanager.ChainObservation, e evidence, moves []txmanager.Transition, n uint64, known map[string]txmanager.NamedRequest) (txmanager.Naming, error) {
+// nameRequest determines the effect of naming a request, stored as on, for nonce n, or the error why it has none.
+func (t *incident) nameRequest(l *txmanager.ReleaseRequest, v txmanager.ChainObservation, e evidence, n uint64, on txmanager.NamedRequest) (txmanager.Naming, error) {
 	id := l.Requests[n]
 	one := txmanager.Naming{Nonce: n, RequestID: id, Effect: txmanager.NamedRecorded, Stated: l.Executed[n] != ""}
 	if f, read := e.foreign[n]; read {
@@ -148,9 +148,8 @@ func (t *incident) nameRequest(l *txmanager.ReleaseRequest, v txmanager.ChainObs
 			one.Effect = txmanager.NamedReverted
 		}
 	}
-	on, ok := known[id]
 	one.TxID = on.TxID
-	if !ok || on.State == txmanager.Queued {
+	if on.TxID == "" || on.State == txmanager.Queued {
 		return one, nil
 	}
 	if on.State.Terminal() {
@@ -281,5 +280,5 @@ func (t *incident) checkStillOnChain(ctx context.Context, e evidence) error {
 	if v.HashesAt[block.Number] != block.Hash {
 		return fmt.Errorf("%w that block %d, in which nonce %d was consumed, is the chain's", txmanager.ErrNoQuorum, block.Number, last.Nonce)
 	}
-	return quorum.Require(ctx, t.Session, q, v, fmt.Sprintf("block %d, in which nonce %d was consumed, is the chain's", block.Number, last.Nonce), quorum.AgreesOnBlock(block))
+	return quorum.Require(ctx, t.Session, q, v, quorum.NewClaim(fmt.Sprintf("block %d, in which nonce %d was consumed, is the chain's", block.Number, last.Nonce), quorum.AgreesOnBlock(block)))
 }
