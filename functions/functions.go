@@ -174,20 +174,18 @@ func leaseRules(c config.Lease) lease.Rules {
 // chainRules returns the settings under which a chain's submitters are served.
 func chainRules(c config.Config, of config.ServedChain) rules.Rules {
 	return rules.Rules{
-		Limits:               feeLimits(c),
-		Finality:             txmanager.Finality(of.Finality),
-		Confirmations:        uint64(of.Confirmations),
-		BlockTime:            of.BlockTime,
-		WatchEvery:           c.Confirmations.StaleReceiptTimeout,
-		WatchDepth:           uint64(c.Reorg.WatchDepth),
+		Limits: feeLimits(c),
+		Finality: rules.Finality{
+			By: txmanager.Finality(of.Finality), Confirmations: uint64(of.Confirmations), BlockTime: of.BlockTime,
+			WatchEvery: c.Confirmations.StaleReceiptTimeout, WatchDepth: uint64(c.Reorg.WatchDepth),
+		},
+		Broadcasting: rules.Broadcasting{
+			Resubmit: c.Resubmit.Enabled, ResubmitEvery: c.Resubmit.Interval, MaxResubmits: c.Resubmit.MaxAttempts, StuckAfter: c.Stuck.After,
+		},
 		Strict:               c.Nonce.Strict,
 		DeferAfter:           c.Nonce.DeferAfter,
 		AskBeforePlaceholder: c.Nonce.Placeholder == config.PlaceholderAsk,
 		Inspector:            inspector(c.Mempool),
-		Resubmit:             c.Resubmit.Enabled,
-		ResubmitEvery:        c.Resubmit.Interval,
-		MaxResubmits:         c.Resubmit.MaxAttempts,
-		StuckAfter:           c.Stuck.After,
 	}
 }
 

@@ -133,7 +133,7 @@ func AgreesOnBlock(h txmanager.Header) func(txmanager.ChainObservation) Vote {
 func agreesOnFinality(r rules.Rules, h txmanager.Header, in []txmanager.Receipt) func(txmanager.ChainObservation) Vote {
 	return func(o txmanager.ChainObservation) Vote {
 		said := AgreesOnBlock(h)(o)
-		if said == Agrees && r.Finality != txmanager.ByConfirmations && (o.Tagged == nil || o.Tagged.Number < h.Number) {
+		if said == Agrees && r.By != txmanager.ByConfirmations && (o.Tagged == nil || o.Tagged.Number < h.Number) {
 			return Abstains
 		}
 		if said != Agrees {

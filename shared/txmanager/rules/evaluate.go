@@ -244,7 +244,7 @@ func ConfirmingBlocks(rec txmanager.Receipt, v txmanager.ChainObservation, depth
 
 // isFinal reports whether one observation proves the receipt final.
 func (r Rules) isFinal(rec txmanager.Receipt, list []txmanager.Header, whole bool, v txmanager.ChainObservation) bool {
-	if r.Finality == txmanager.ByConfirmations {
+	if r.By == txmanager.ByConfirmations {
 		return uint64(len(list)) > r.Confirmations
 	}
 	return whole && v.Tagged != nil && v.Tagged.Number >= rec.BlockNumber
@@ -252,7 +252,7 @@ func (r Rules) isFinal(rec txmanager.Receipt, list []txmanager.Header, whole boo
 
 // mayBeFinal reports whether a query with headers may prove finality now.
 func (r Rules) mayBeFinal(rec txmanager.Receipt, v txmanager.ChainObservation) bool {
-	if r.Finality == txmanager.ByConfirmations {
+	if r.By == txmanager.ByConfirmations {
 		return v.Head.Number >= rec.BlockNumber+r.Confirmations
 	}
 	return v.Tagged != nil && v.Tagged.Number >= rec.BlockNumber
@@ -262,7 +262,7 @@ func (r Rules) mayBeFinal(rec txmanager.Receipt, v txmanager.ChainObservation) b
 // now.
 func (r Rules) expectedFinalAt(rec txmanager.Receipt, v txmanager.ChainObservation, now time.Time) time.Time {
 	missing := uint64(1)
-	if last := rec.BlockNumber + r.Confirmations; r.Finality == txmanager.ByConfirmations && last > v.Head.Number {
+	if last := rec.BlockNumber + r.Confirmations; r.By == txmanager.ByConfirmations && last > v.Head.Number {
 		missing = last - v.Head.Number
 	}
 	at := r.AfterBlocks(missing, v.Head, now)

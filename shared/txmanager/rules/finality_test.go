@@ -217,7 +217,7 @@ func TestTagsDecideFinality(t *testing.T) {
 				t.Parallel()
 				txtest.Frozen(t, func(t *testing.T) {
 					r := rulesOf(3)
-					r.Finality = mode
+					r.By = mode
 					tx := txtest.Pending(5)
 					v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Block('a', 200)), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
 					v.Headers, v.Tagged = c.headers, c.tagged

@@ -245,7 +245,7 @@ func TestTagsAreAskedFor(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		for mode, tag := range map[txmanager.Finality]string{txmanager.BySafe: "safe", txmanager.ByFinalized: "finalized", txmanager.ByConfirmations: ""} {
 			r := rulesOf(20)
-			r.Finality = mode
+			r.By = mode
 			depth := uint64(maxListed)
 			if mode == txmanager.ByConfirmations {
 				depth = 20
@@ -300,7 +300,7 @@ func TestNewWorkWaitsAtMostHalfABlock(t *testing.T) {
 		if c.due > 0 {
 			d.At = now.Add(c.due)
 		}
-		if got := (Rules{BlockTime: c.block}).PacedAt(d, now).Sub(now); got != c.want {
+		if got := (Rules{Finality: Finality{BlockTime: c.block}}).PacedAt(d, now).Sub(now); got != c.want {
 			t.Errorf("blocks of %s, something due in %s: got %s, want %s", c.block, c.due, got, c.want)
 		}
 	}
