@@ -20,16 +20,13 @@ import (
 // nonce that the chain consumed beyond the cursor gets a DISPLACED row. Above them, placeholders
 // may fill the nonces for which a lost database may have signed: see [txmanager.Filling].
 func Release(ctx context.Context, w *session.Service, s txmanager.Submitter, l txmanager.ReleaseRequest) (out txmanager.ReleaseResult, err error) {
-	chain, err := w.ChainOf(s)
-	if err != nil {
-		return out, err
-	}
-	taken, err := w.AcquireWaiting(ctx, s)
+	held, err := w.OpenWaiting(ctx, s)
 	if err != nil {
 		return out, err
 	}
 	w.CrashPoint("release.taken")
-	t := incident{Session: &session.Session{Service: w, Chain: session.WithPayloadCache(chain), Kind: txmanager.KindAdvance, State: taken.State, Began: time.Now(), ForOperator: true}}
+	t := incident{Session: held}
+	t.ForOperator = true
 	defer func() {
 		if err != nil {
 			t.ReleaseAfterFailure(ctx)

@@ -1,7 +1,7 @@
-// Package rules decides what happens to transactions: [Rules.NextQuery] plans the query,
-// [Rules.Evaluate] applies the answer, [Rules.PlanAllocations] and [Rules.PlanSignatures] plan what
-// is signed, [Rules.PlanNextWork] plans the next task. It is pure: each function depends only on the
-// stored state, the chain observation and the settings.
+// Package rules decides about transactions: [Rules.NextQuery], [Rules.Evaluate],
+// [Rules.PlanAllocations], [Rules.PlanSignatures] and [Rules.PlanNextWork] are the five decisions of
+// an iteration. It is pure: each function depends only on the stored state, the chain observation
+// and the settings.
 package rules
 
 import (
