@@ -2,6 +2,7 @@ package txmanager_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -79,7 +80,7 @@ func TestStateExtrapolatesTheDatabasesClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 0)
 		time.Sleep(3 * time.Second) // of the bubble's clock
-		if got, want := w.DatabaseTime(), txtest.DbNow.Add(3*time.Second); !got.Equal(want) {
+		if got, want := w.DatabaseTime(), txtest.Now.Add(3*time.Second); !got.Equal(want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	})
@@ -107,5 +108,91 @@ func TestOnlyAdvanceMaySign(t *testing.T) {
 		if got := kind.MaySign(); got != want {
 			t.Errorf("%q: got %v, want %v", kind, got, want)
 		}
+	}
+}
+
+func TestOnlyAcceptedAndKnownAcknowledge(t *testing.T) {
+	t.Parallel()
+	for class := txmanager.SendUnknown; class <= txmanager.SendInvalid; class++ {
+		want := class == txmanager.SendAccepted || class == txmanager.SendAlreadyKnown
+		if got := (txmanager.SendResult{Class: class}).Acknowledged(); got != want {
+			t.Errorf("%s: got %v, want %v", class, got, want)
+		}
+	}
+	if (txmanager.SendResult{}).Acknowledged() {
+		t.Error("no answer acknowledges, want it unknown")
+	}
+}
+
+// Texts stored before node texts were separated are recognised by their class.
+func TestOldNodeTextsAreForOperators(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]string{
+		"nonce_too_high: nonce too high: tx nonce 0, gapped, next nonce 7": {txmanager.SendNonceTooHigh.Description(), "nonce too high: tx nonce 0, gapped, next nonce 7"},
+		txmanager.SendPoolFull.Description():                               {txmanager.SendPoolFull.Description(), ""},
+		"balance: the account is empty":                                    {"balance: the account is empty", ""},
+		"":                                                                 {"", ""},
+	} {
+		if said, detail := txmanager.CallerText(text); said != want[0] || detail != want[1] {
+			t.Errorf("%q: got %q and %q, want %q and %q", text, said, detail, want[0], want[1])
+		}
+	}
+}
+
+// Legacy parameters are stored under their own name, and read back unchanged.
+func TestLegacyParametersAreKept(t *testing.T) {
+	t.Parallel()
+	want := txmanager.GasParams{Gas: 7, Legacy: true, FeeCapWei: big.NewInt(9), TipCapWei: big.NewInt(9), ValueWei: big.NewInt(1)}
+	text, err := json.Marshal(want)
+	if err != nil || string(text) != `{"gas":7,"gasPrice":"9","value":"1"}` {
+		t.Errorf("got %s, %v", text, err)
+	}
+	var got txmanager.GasParams
+	if err := json.Unmarshal(text, &got); err != nil || txtest.Diff(want, got) != "" {
+		t.Errorf("read back: got %+v, %v; want %+v", got, err, want)
+	}
+}
+
+// The pure function checks value and receiver too.
+func TestBoundsOfValueAndTarget(t *testing.T) {
+	t.Parallel()
+	b := txmanager.Bounds{ValueWei: txtest.Wei(5), Targets: []string{"0xa"}}
+	for want, a := range map[string]txmanager.BoundedTerms{
+		"":                 {ValueWei: txtest.Wei(5), Target: "0xa"},
+		"at most 5 wei":    {ValueWei: txtest.Wei(6), Target: "0xa"},
+		"not allow this r": {ValueWei: txtest.Wei(5), Target: "deploy"},
+	} {
+		if got := b.RefusalReason(a); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%+v: got %q, want %q in it", a, got, want)
+		}
+	}
+	if got := b.RefusalReason(txmanager.BoundedTerms{}); got != "" {
+		t.Errorf("what is not known yet: got %q", got)
+	}
+}
+
+// Each combination of handler, payload and time has a different fingerprint, also where some are
+// missing. The time's offset does not matter.
+func TestFingerprintUntil(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2027, 1, 31, 12, 0, 0, 1000, time.UTC)
+	seen := map[[32]byte]string{}
+	for _, handler := range []string{"", "wage"} {
+		for _, payload := range []string{`{}`, `{"a":1}`} {
+			for _, until := range []*time.Time{nil, &at, new(at.Add(time.Microsecond))} {
+				what := fmt.Sprint(handler, payload, until)
+				print := txmanager.FingerprintUntil(handler, []byte(payload), until)
+				if other, taken := seen[print]; taken {
+					t.Errorf("%s has the fingerprint of %s", what, other)
+				}
+				seen[print] = what
+			}
+		}
+	}
+	if txmanager.FingerprintUntil("", []byte(`{}`), nil) != txmanager.Fingerprint("", []byte(`{}`)) || txmanager.FingerprintUntil("w", []byte(`{}`), nil) != txmanager.Fingerprint("w", []byte(`{}`)) {
+		t.Error("without a time: got another fingerprint than before")
+	}
+	if elsewhere := at.In(time.FixedZone("", 3600)); txmanager.FingerprintUntil("", []byte(`{}`), &elsewhere) != txmanager.FingerprintUntil("", []byte(`{}`), &at) {
+		t.Error("the same moment in another offset: got another fingerprint")
 	}
 }

@@ -1,6 +1,7 @@
 package gas
 
 import (
+	"errors"
 	"math/big"
 	"slices"
 	"strings"
@@ -126,24 +127,16 @@ func (b *BumpPlanner) Next(t txmanager.Tx) (next gasBump, reason string, wanted 
 	if *t.Nonce != b.first && t.IsAcknowledged() && PaysMarketPrice(*t.Gas, b.v.Account) {
 		return next, "", false // it waits for lower nonces
 	}
-	call, kind, cap := txmanager.Call{To: new(t.Submitter.Address())}, txmanager.VersionPlaceholder, b.limits.PlaceholderFeeCapWei
-	if !t.IsPlaceholder(t.Hash()) {
-		if reason := t.UnprovedReason(); reason != "" {
-			return next, reason, true
-		}
-		var err error
-		if call, err = b.chain.ParsePayload(t.Payload); err != nil {
-			return next, err.Error(), true
-		}
-		kind, cap = txmanager.VersionBump, txmanager.LowerLimit(txmanager.LowerLimit(b.limits.Bump.FeeCapWei, b.limits.FeeCapWei), b.limits.MaxReplacementFee(b.bounds, t.Gas.Gas))
+	call, kind, err := b.callOf(t)
+	if err != nil {
+		return next, err.Error(), true
 	}
-	caps := FeeCaps{FeeWei: txmanager.LowerLimit(cap, call.FeeCapWei)}
-	if kind == txmanager.VersionBump {
-		caps.TipWei = b.limits.MaxTip(b.bounds, b.v.Account)
-	}
+	caps := b.capsOf(kind, t.Gas.Gas)
+	ownLimit := call.FeeCapWei != nil && (caps.FeeWei == nil || call.FeeCapWei.Cmp(caps.FeeWei) <= 0)
+	caps.FeeWei = txmanager.LowerLimit(caps.FeeWei, call.FeeCapWei)
 	params, refused := b.limits.Bump.replacementFees(*t.Gas, market, caps)
 	switch {
-	case refused != "" && call.FeeCapWei != nil && (cap == nil || call.FeeCapWei.Cmp(cap) <= 0):
+	case refused != "" && ownLimit:
 		return next, "", false
 	case refused != "":
 		return next, refused + " by " + b.limits.capNames(kind), true
@@ -159,6 +152,27 @@ func (b *BumpPlanner) Next(t txmanager.Tx) (next gasBump, reason string, wanted 
 		b.bounds = b.bounds.WithFee(extra)
 	}
 	return gasBump{Call: call, Kind: kind, Params: params, ExtraWei: extra}, "", true
+}
+
+// callOf is the call of t's next version: a placeholder's, or its own.
+func (b *BumpPlanner) callOf(t txmanager.Tx) (txmanager.Call, txmanager.VersionKind, error) {
+	if t.IsPlaceholder(t.Hash()) {
+		return txmanager.Call{To: new(t.Submitter.Address())}, txmanager.VersionPlaceholder, nil
+	}
+	if reason := t.UnprovedReason(); reason != "" {
+		return txmanager.Call{}, "", errors.New(reason)
+	}
+	call, err := b.chain.ParsePayload(t.Payload)
+	return call, txmanager.VersionBump, err
+}
+
+// capsOf are the deployment's and the policy's limits of a gas bump with that gas limit.
+func (b *BumpPlanner) capsOf(kind txmanager.VersionKind, gas uint64) FeeCaps {
+	if kind == txmanager.VersionPlaceholder {
+		return FeeCaps{FeeWei: b.limits.PlaceholderFeeCapWei}
+	}
+	deployment := txmanager.LowerLimit(b.limits.Bump.FeeCapWei, b.limits.FeeCapWei)
+	return FeeCaps{FeeWei: txmanager.LowerLimit(deployment, b.limits.MaxReplacementFee(b.bounds, gas)), TipWei: b.limits.MaxTip(b.bounds, b.v.Account)}
 }
 
 // reserveExtra reserves what a replacement may cost beyond the version before, or returns why it

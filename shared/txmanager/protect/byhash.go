@@ -88,7 +88,7 @@ func (t *incident) readTransactions(ctx context.Context, l *txmanager.ReleaseReq
 			f.Tx.Data = nil
 		}
 	}
-	err = quorum.Require(ctx, t.Session, q, v, fmt.Sprintf("the account's final count is above nonce %d, and has these %d transactions", nonces[len(nonces)-1], len(found)), agreesOnForeign(found))
+	err = quorum.Require(ctx, t.Session, q, v, quorum.NewClaim(fmt.Sprintf("the account's final count is above nonce %d, and has these %d transactions", nonces[len(nonces)-1], len(found)), agreesOnForeign(found)))
 	if errors.Is(err, txmanager.ErrNoQuorum) {
 		return nil, txmanager.UnprovedError{Field: "hashes", Nonce: nonces[0], Why: fmt.Sprintf("too few nodes have the receipt: %v: ask again, or %s", err, archiveNodeAdvice)}
 	}
@@ -130,7 +130,7 @@ func (t *incident) queryWhereFound(ctx context.Context, q txmanager.ChainQuery) 
 	if err != nil || v.OtherNodes == nil || hasAll(v) {
 		return v, err
 	}
-	others, err := quorum.QueryOthers(ctx, t.Session, v, q, quorum.AllNodes)
+	others, err := quorum.QueryAll(ctx, t.Session, v, q)
 	if i := slices.IndexFunc(others, hasAll); err == nil && i >= 0 {
 		others[i].OtherNodes = v.OtherNodes
 		return others[i], nil

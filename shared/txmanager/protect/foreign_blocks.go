@@ -42,31 +42,40 @@ func (t *incident) readForeignBlocks(ctx context.Context, v txmanager.ChainObser
 	if err := t.readSpan(ctx, &s, at.Block); err != nil {
 		return foreignProgress{}, t.noteBlocksNotGiven(left, err)
 	}
-	at.Block, at.Final = s.end, s.final
-	reached := at.Block >= at.Final
-	missing := s.missing()
-	sureOfLast := v.FinalBlock == nil || at.Final >= *v.FinalBlock // about the count's last nonce, if no block shows it
-	complete := reached && (at.EndedAt != nil && sureOfLast || !slices.Contains(missing, *v.FinalCount-1))
-	if reached && at.EndedAt == nil {
-		at.EndedAt = new(t.State.DatabaseTime())
+	complete, err := t.finishSpan(ctx, &s, &at, v)
+	if err != nil {
+		return foreignProgress{}, err
 	}
-	if reached && s.read == 0 && len(missing) > 0 {
-		if err := t.rescanBlocks(ctx, &s, &at); err != nil {
-			return foreignProgress{}, err
-		}
-		missing = s.missing()
-	}
-	for _, n := range missing {
+	for _, n := range s.missing() {
 		t.noteUnknownConsumer(n, complete)
 	}
 	moved := at.Block > before.Block || !before.Begun || len(s.proven) > 0
 	t.scan = at
 	t.State.ForeignUnread = !complete || s.held || v.Account.LatestCount > *v.FinalCount
-	t.State.ForeignReadable = moved && !reached
-	if step := (foreignProgress{found: s.proven, scan: &at}); moved || !isSameScan(before, at) {
-		return step, nil
+	t.State.ForeignReadable = moved && at.Block < at.Final
+	if moved || !isSameScan(before, at) {
+		return foreignProgress{found: s.proven, scan: &at}, nil
 	}
 	return foreignProgress{}, nil
+}
+
+// finishSpan updates at after s was read. At the last final block it may read the blocks again.
+// complete reports that no block can show a missing nonce any more.
+func (t *incident) finishSpan(ctx context.Context, s *blockSpan, at *txmanager.ForeignScan, v txmanager.ChainObservation) (complete bool, err error) {
+	at.Block, at.Final = s.end, s.final
+	if at.Block < at.Final {
+		return false, nil
+	}
+	missing := s.missing()
+	sureOfLast := v.FinalBlock == nil || at.Final >= *v.FinalBlock // about the count's last nonce, if no block shows it
+	complete = at.EndedAt != nil && sureOfLast || !slices.Contains(missing, *v.FinalCount-1)
+	if at.EndedAt == nil {
+		at.EndedAt = new(t.State.DatabaseTime())
+	}
+	if s.read == 0 && len(missing) > 0 {
+		err = t.rescanBlocks(ctx, s, at)
+	}
+	return complete, err
 }
 
 // noteBlocksNotGiven records that the nonces in left stay unknown, if err is
@@ -152,14 +161,7 @@ func (s *blockSpan) missing() []uint64 {
 func (t *incident) readSpan(ctx context.Context, s *blockSpan, after uint64) error {
 	s.end, s.found, s.ours = after, make(map[uint64]txmanager.ConsumingTx), make(map[uint64]bool)
 	for first := true; first || !t.IsHalfTimeOver() && !t.IsPastDeadline(); first = false {
-		most := min(maxBlocksPerCall, maxScanBlocks-t.blocksRead)
-		r, err := t.readBlocks(ctx, txmanager.BlocksQuery{Submitter: t.State.Submitter(), After: s.end, Most: most, Turn: s.turn})
-		if err != nil && !errors.Is(err, txmanager.ErrConsumerUnavailable) && !errors.Is(err, lease.ErrFenced) { // possibly too much for one answer
-			r, err = t.readBlocks(ctx, txmanager.BlocksQuery{Submitter: t.State.Submitter(), After: s.end, Most: min(most, 1), Turn: s.turn})
-		}
-		if err == nil && r.Final > s.head+maxScanBlocks {
-			err = fmt.Errorf("node %s says that block %d is final, and the head is block %d", r.Node, r.Final, s.head)
-		}
+		r, err := t.readNextBlocks(ctx, s)
 		if err != nil && s.end > after && !errors.Is(err, lease.ErrFenced) {
 			break
 		}
@@ -175,6 +177,21 @@ func (t *incident) readSpan(ctx context.Context, s *blockSpan, after uint64) err
 		}
 	}
 	return t.proveSpan(ctx, s, after)
+}
+
+// readNextBlocks reads blocks after s.end. If that fails, it reads one, since they may be too much
+// for one answer.
+func (t *incident) readNextBlocks(ctx context.Context, s *blockSpan) (txmanager.BlocksRead, error) {
+	q := txmanager.BlocksQuery{Submitter: t.State.Submitter(), After: s.end, Most: min(maxBlocksPerCall, maxScanBlocks-t.blocksRead), Turn: s.turn}
+	r, err := t.readBlocks(ctx, q)
+	if err != nil && !errors.Is(err, txmanager.ErrConsumerUnavailable) && !errors.Is(err, lease.ErrFenced) {
+		q.Most = min(q.Most, 1)
+		r, err = t.readBlocks(ctx, q)
+	}
+	if err == nil && r.Final > s.head+maxScanBlocks {
+		err = fmt.Errorf("node %s says that block %d is final, and the head is block %d", r.Node, r.Final, s.head)
+	}
+	return r, err
 }
 
 // keepWanted keeps the transactions of requested nonces.

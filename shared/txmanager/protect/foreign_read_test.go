@@ -255,7 +255,7 @@ func TestBlocksAreReadWhereCountsAreGone(t *testing.T) {
 			if more := want.block < 2000; tn.State.ForeignUnread != more || tn.State.ForeignReadable != more {
 				t.Errorf("step %d: got more to read %v, at once %v; want %v", i, tn.State.ForeignUnread, tn.State.ForeignReadable, more)
 			}
-			if d := tn.Rules.PlanNextWork(tn.State); tn.State.ForeignReadable && d.At.After(txtest.DbNow) {
+			if d := tn.Rules.PlanNextWork(tn.State); tn.State.ForeignReadable && d.At.After(txtest.Now) {
 				t.Errorf("step %d: got the next at %s, want it at once", i, d.At)
 			}
 			for _, after := range c.readBehind(asked) {
@@ -332,14 +332,14 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 		c.final = 2100
 		asked := len(c.blocks)
 		later := w
-		later.Now = txtest.DbNow.Add(59 * time.Minute)
+		later.Now = txtest.Now.Add(59 * time.Minute)
 		readAll(t, c, later, book)
 		if got := c.readBehind(asked); !slices.Equal(got, []uint64{2000, 2050}) || book.read.Again != nil {
 			t.Errorf("before the hour is over: got blocks after %v read, want those that came since alone", got)
 		}
 
 		c.transactions[1] = hidden
-		later.Now = txtest.DbNow.Add(time.Hour + time.Second)
+		later.Now = txtest.Now.Add(time.Hour + time.Second)
 		asked = len(c.blocks)
 		tn := step(t, c, later, book)
 		if got := c.readBehind(asked); got[1] != 0 || tn.State.ForeignUnread || tn.State.ForeignReadable || book.read.Again == nil {
@@ -403,7 +403,7 @@ func TestBlocksAreNotReadPastWhatIsNotProved(t *testing.T) {
 		if got := book.nonces(); !slices.Contains(got, 1) {
 			t.Errorf("no receipt of the first: got %v stored, want the second", got)
 		}
-		w.Now = txtest.DbNow.Add(maxUnprovenWait)
+		w.Now = txtest.Now.Add(maxUnprovenWait)
 		if readAll(t, c, w, book); book.read.Block != 2000 {
 			t.Errorf("ten minutes later: got blocks read up to %d, want all", book.read.Block)
 		}

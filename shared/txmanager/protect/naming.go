@@ -25,15 +25,7 @@ type evidence struct {
 // evidence, and plans each name's effect. The argument moves has the transitions of the resync
 // without names. The observation v shows which open transactions have a receipt.
 func (t *incident) nameLostNonces(ctx context.Context, l *txmanager.ReleaseRequest, v txmanager.ChainObservation, moves []txmanager.Transition, e evidence) ([]txmanager.Transition, []txmanager.Naming, error) {
-	for n, name := range l.Requests {
-		if !slices.Contains(e.lost, n) {
-			return nil, nil, txmanager.NamingError{Nonce: n, RequestID: name, Why: t.notLostReason(n, l.Count)}
-		}
-	}
-	if err := t.readByHash(ctx, l, e.lost); err != nil {
-		return nil, nil, err
-	}
-	e, err := t.readEvidence(ctx, e, l.Count)
+	e, err := t.collectEvidence(ctx, l, e)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -48,13 +40,7 @@ func (t *incident) nameLostNonces(ctx context.Context, l *txmanager.ReleaseReque
 	if err := e.checkProved(l, pairs); err != nil {
 		return nil, nil, err
 	}
-	said := l.Requests
-	l.Requests = maps.Clone(pairs)
-	for n, name := range said { // the record also keeps the nonces stated as no request
-		if name == txmanager.NoRequest {
-			l.Requests[n] = name
-		}
-	}
+	l.Requests = withoutRequest(pairs, l.Requests)
 	known, err := t.Store.NamedRequests(ctx, t.State.Submitter(), slices.Sorted(maps.Values(pairs)))
 	if err != nil {
 		return nil, nil, err
@@ -66,15 +52,12 @@ func (t *incident) nameLostNonces(ctx context.Context, l *txmanager.ReleaseReque
 				return nil, nil, err
 			}
 		}
-		one, err := t.nameRequest(l, v, e, moves, n, known)
+		one, err := t.nameRequest(l, v, e, n, known[pairs[n]])
 		if err != nil {
 			return nil, nil, err
 		}
-		if i := slices.IndexFunc(moves, func(m txmanager.Transition) bool { return m.To.ID == one.TxID }); one.TxID != "" && i >= 0 {
+		if i := transitionOf(&moves, t.State.Open, one.TxID); i >= 0 {
 			moves[i] = t.endNamedRequest(moves[i], l, e, n)
-		} else if i := slices.IndexFunc(t.State.Open, func(x txmanager.Tx) bool { return x.ID == one.TxID }); one.TxID != "" && i >= 0 {
-			x := t.State.Open[i]
-			moves = append(moves, t.endNamedRequest(txmanager.Transition{From: x.State, To: x}, l, e, n))
 		} else {
 			l.EndedRequests = append(l.EndedRequests, one)
 		}
@@ -82,6 +65,49 @@ func (t *incident) nameLostNonces(ctx context.Context, l *txmanager.ReleaseReque
 	}
 	l.ConsumedBy = e.consumingTxs(t.State.NextNonce)
 	return moves, done, nil
+}
+
+// collectEvidence reads the transactions that consumed the lost nonces. Each nonce that the operator
+// named must be lost.
+func (t *incident) collectEvidence(ctx context.Context, l *txmanager.ReleaseRequest, e evidence) (evidence, error) {
+	for n, name := range l.Requests {
+		if !slices.Contains(e.lost, n) {
+			return e, txmanager.NamingError{Nonce: n, RequestID: name, Why: t.notLostReason(n, l.Count)}
+		}
+	}
+	if err := t.readByHash(ctx, l, e.lost); err != nil {
+		return e, err
+	}
+	return t.readEvidence(ctx, e, l.Count)
+}
+
+// withoutRequest are the pairs, and the nonces that the operator stated as no request: the record
+// keeps both.
+func withoutRequest(pairs, stated map[uint64]string) map[uint64]string {
+	all := maps.Clone(pairs)
+	for n, name := range stated {
+		if name == txmanager.NoRequest {
+			all[n] = name
+		}
+	}
+	return all
+}
+
+// transitionOf is the index of the transition of the transaction id in moves. It adds one for an
+// open transaction without a transition. The result is -1 for any other id.
+func transitionOf(moves *[]txmanager.Transition, open []txmanager.Tx, id string) int {
+	if id == "" {
+		return -1
+	}
+	if i := slices.IndexFunc(*moves, func(m txmanager.Transition) bool { return m.To.ID == id }); i >= 0 {
+		return i
+	}
+	i := slices.IndexFunc(open, func(x txmanager.Tx) bool { return x.ID == id })
+	if i < 0 {
+		return -1
+	}
+	*moves = append(*moves, txmanager.Transition{From: open[i].State, To: open[i]})
+	return len(*moves) - 1
 }
 
 // checkSpelling reports a name that is not stored and differs from an open request only in case or
@@ -112,8 +138,8 @@ func (t *incident) notLostReason(n, count uint64) string {
 	return "it is not lost"
 }
 
-// nameRequest determines the effect of naming a request for nonce n, or the error why it has none.
-func (t *incident) nameRequest(l *txmanager.ReleaseRequest, v txmanager.ChainObservation, e evidence, moves []txmanager.Transition, n uint64, known map[string]txmanager.NamedRequest) (txmanager.Naming, error) {
+// nameRequest determines the effect of naming a request, stored as on, for nonce n, or the error why it has none.
+func (t *incident) nameRequest(l *txmanager.ReleaseRequest, v txmanager.ChainObservation, e evidence, n uint64, on txmanager.NamedRequest) (txmanager.Naming, error) {
 	id := l.Requests[n]
 	one := txmanager.Naming{Nonce: n, RequestID: id, Effect: txmanager.NamedRecorded, Stated: l.Executed[n] != ""}
 	if f, read := e.foreign[n]; read {
@@ -122,9 +148,8 @@ func (t *incident) nameRequest(l *txmanager.ReleaseRequest, v txmanager.ChainObs
 			one.Effect = txmanager.NamedReverted
 		}
 	}
-	on, ok := known[id]
 	one.TxID = on.TxID
-	if !ok || on.State == txmanager.Queued {
+	if on.TxID == "" || on.State == txmanager.Queued {
 		return one, nil
 	}
 	if on.State.Terminal() {
@@ -208,23 +233,30 @@ func (t *incident) readEvidence(ctx context.Context, e evidence, count uint64) (
 	for _, f := range stored {
 		e.foreign[f.Nonce] = f
 	}
-	missing := 0
+	if err := t.checkComplete(e, failed); err != nil {
+		return e, err
+	}
+	return e, t.checkStillOnChain(ctx, e)
+}
+
+// checkComplete returns an error that wraps [txmanager.ErrStillReading] while the transaction of a lost nonce
+// may still be read. failed is why the last step read nothing.
+func (t *incident) checkComplete(e evidence, failed error) error {
+	missing, why := 0, ""
 	for _, n := range e.lost {
 		if _, read := e.foreign[n]; !read && !t.unknownConsumers[n] {
 			missing++
 		}
 	}
 	switch {
-	case missing > 0 && failed != nil:
-		return e, fmt.Errorf("%w: %d of %d, and a node did not answer (%v)", txmanager.ErrStillReading, missing, len(e.lost), failed)
-	case missing > 0:
-		why := ""
-		if t.scan.Begun {
-			why = "; the node keeps no counts so old, and " + t.scan.Progress()
-		}
-		return e, fmt.Errorf("%w: %d of %d%s", txmanager.ErrStillReading, missing, len(e.lost), why)
+	case missing == 0:
+		return nil
+	case failed != nil:
+		why = fmt.Sprintf(", and a node did not answer (%v)", failed)
+	case t.scan.Begun:
+		why = "; the node keeps no counts so old, and " + t.scan.Progress()
 	}
-	return e, t.checkStillOnChain(ctx, e)
+	return fmt.Errorf("%w: %d of %d%s", txmanager.ErrStillReading, missing, len(e.lost), why)
 }
 
 // checkStillOnChain asks the chain's nodes about the block of the highest transaction that was
@@ -248,5 +280,5 @@ func (t *incident) checkStillOnChain(ctx context.Context, e evidence) error {
 	if v.HashesAt[block.Number] != block.Hash {
 		return fmt.Errorf("%w that block %d, in which nonce %d was consumed, is the chain's", txmanager.ErrNoQuorum, block.Number, last.Nonce)
 	}
-	return quorum.Require(ctx, t.Session, q, v, fmt.Sprintf("block %d, in which nonce %d was consumed, is the chain's", block.Number, last.Nonce), quorum.AgreesOnBlock(block))
+	return quorum.Require(ctx, t.Session, q, v, quorum.NewClaim(fmt.Sprintf("block %d, in which nonce %d was consumed, is the chain's", block.Number, last.Nonce), quorum.AgreesOnBlock(block)))
 }

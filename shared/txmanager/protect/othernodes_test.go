@@ -40,7 +40,7 @@ func (b *evidenceStore) ForeignScan(_ context.Context, _ txmanager.Submitter, ep
 }
 
 func (b *evidenceStore) StoreForeignScan(ctx context.Context, l lease.Lease, found []txmanager.ForeignTransaction, r txmanager.ForeignScan) error {
-	r.MovedAt = txtest.DbNow
+	r.MovedAt = txtest.Now
 	b.read = r
 	return b.StoreForeignTransactions(ctx, l, found)
 }

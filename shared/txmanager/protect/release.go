@@ -16,21 +16,17 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager/session"
 )
 
-// ReleaseSubmitter ends the incident under the lease, and enqueues an advance. With [txmanager.Resync], an
-// intent whose nonce was consumed ends FAILED/DISPLACED and is never sent at another nonce. Each
+// Release ends the incident under the lease, and enqueues an advance. With [txmanager.Resync], an intent whose nonce was consumed ends FAILED/DISPLACED and is never sent at another nonce. Each
 // nonce that the chain consumed beyond the cursor gets a DISPLACED row. Above them, placeholders
 // may fill the nonces for which a lost database may have signed: see [txmanager.Filling].
 func Release(ctx context.Context, w *session.Service, s txmanager.Submitter, l txmanager.ReleaseRequest) (out txmanager.ReleaseResult, err error) {
-	chain, err := w.ChainOf(s)
-	if err != nil {
-		return out, err
-	}
-	taken, err := w.AcquireWaiting(ctx, s)
+	held, err := w.OpenWaiting(ctx, s)
 	if err != nil {
 		return out, err
 	}
 	w.CrashPoint("release.taken")
-	t := incident{Session: &session.Session{Service: w, Chain: session.WithPayloadCache(chain), Kind: txmanager.KindAdvance, State: taken.State, Began: time.Now(), ForOperator: true}}
+	t := incident{Session: held}
+	t.ForOperator = true
 	defer func() {
 		if err != nil {
 			t.ReleaseAfterFailure(ctx)
@@ -53,24 +49,18 @@ func Release(ctx context.Context, w *session.Service, s txmanager.Submitter, l t
 		return out, err
 	}
 	l.Change = lost.Change
-	switch {
-	case l.Mode == txmanager.Resync:
+	if l.Mode == txmanager.Resync {
 		wr.Transitions, out, err = t.planResync(ctx, &l, lost)
-		if out.ReorgedFinals = l.ReorgedFinals; err != nil {
-			return out, err
-		}
-		if l.DryRun {
-			t.ReleaseAfterFailure(ctx)
-			return out, w.Tasks.EnqueueAdvance(ctx, s, t.State.Lease.Token+1)
-		}
-	case len(l.ReorgedFinals) > 0:
-		return out, txmanager.FinalsMissingError{Missing: l.ReorgedFinals}
-	default:
-		if err = errors.Join(checkResume(lost), t.checkUntouched(ctx, l)); err != nil {
-			return out, err
-		}
+	} else {
+		out.NextNonce, err = t.State.NextNonce, t.checkResume(ctx, l, lost)
 	}
-	out.ReorgedFinals = l.ReorgedFinals
+	if out.ReorgedFinals = l.ReorgedFinals; err != nil {
+		return out, err
+	}
+	if l.Mode == txmanager.Resync && l.DryRun {
+		t.ReleaseAfterFailure(ctx)
+		return out, w.Tasks.EnqueueAdvance(ctx, s, t.State.Lease.Token+1)
+	}
 	wr.Lease = t.State.Lease
 	began := time.Now()
 	done, err := t.Store.Commit(ctx, wr)
@@ -79,9 +69,6 @@ func Release(ctx context.Context, w *session.Service, s txmanager.Submitter, l t
 	}
 	w.CrashPoint("release.written")
 	t.NoteCommit(ctx, began, wr, done)
-	if l.Mode == txmanager.Resume {
-		out.NextNonce = t.State.NextNonce
-	}
 	return out, w.Tasks.EnqueueAdvance(ctx, s, done.Token)
 }
 
@@ -113,7 +100,7 @@ func (t *incident) planResync(ctx context.Context, l *txmanager.ReleaseRequest, 
 	if v.FinalCount == nil || *v.FinalCount != l.Count || l.Count < t.State.LowestOpenNonce() {
 		return nil, txmanager.ReleaseResult{}, txmanager.FinalCountError{Accepted: l.Count, Next: t.State.NextNonce, Final: v.FinalCount}
 	}
-	if err := quorum.Require(ctx, t.Session, q, v, fmt.Sprintf("the account's final count is %d, and none of its versions has a receipt", l.Count), agreesOnLoss(t.State, v, l.Count)); err != nil {
+	if err := quorum.Require(ctx, t.Session, q, v, quorum.NewClaim(fmt.Sprintf("the account's final count is %d, and none of its versions has a receipt", l.Count), agreesOnLoss(t.State, v, l.Count))); err != nil {
 		return nil, txmanager.ReleaseResult{}, err
 	}
 	moves, lost := displaceLost(t.State, v, l.Count)
@@ -153,12 +140,12 @@ func (t *incident) checkUntouched(ctx context.Context, l txmanager.ReleaseReques
 	if !at(v) {
 		return txmanager.AccountUsedError{Latest: v.Account.LatestCount, Pending: v.Account.PendingCount, Next: next}
 	}
-	return quorum.Require(ctx, t.Session, q, v, fmt.Sprintf("the account's counts are %d", next), func(o txmanager.ChainObservation) quorum.Vote {
+	return quorum.Require(ctx, t.Session, q, v, quorum.NewClaim(fmt.Sprintf("the account's counts are %d", next), func(o txmanager.ChainObservation) quorum.Vote {
 		if at(o) {
 			return quorum.Agrees
 		}
 		return quorum.Disagrees
-	})
+	}))
 }
 
 // agreesOnLoss votes on whether the final count is the same, and no version of a lost transaction
@@ -204,12 +191,16 @@ func displaceLost(w txmanager.SubmitterState, v txmanager.ChainObservation, coun
 	return moves, lost
 }
 
-// checkResume returns why an incident must not end by resume.
-func checkResume(l txmanager.LostNonces) error {
-	if l.Payer && l.Restored {
-		return txmanager.ErrFillRequired
+// checkResume returns why the incident must not end by resume.
+func (t *incident) checkResume(ctx context.Context, l txmanager.ReleaseRequest, lost txmanager.LostNonces) error {
+	if len(l.ReorgedFinals) > 0 {
+		return txmanager.FinalsMissingError{Missing: l.ReorgedFinals}
 	}
-	return nil
+	var required error
+	if lost.Payer && lost.Restored {
+		required = txmanager.ErrFillRequired
+	}
+	return errors.Join(required, t.checkUntouched(ctx, l))
 }
 
 // planFill plans the placeholders of a resync, for each unbound nonce. The range ends at the final

@@ -11,8 +11,8 @@ import (
 
 func rulesOf(confirmations uint64) rules.Rules {
 	return rules.Rules{
-		Finality: txmanager.ByConfirmations, Confirmations: confirmations, BlockTime: 12 * time.Second,
-		Resubmit: true, ResubmitEvery: time.Minute, MaxResubmits: 20, StuckAfter: 30 * time.Minute,
+		Finality:     rules.Finality{By: txmanager.ByConfirmations, Confirmations: confirmations, BlockTime: 12 * time.Second},
+		Broadcasting: rules.Broadcasting{Resubmit: true, ResubmitEvery: time.Minute, MaxResubmits: 20, StuckAfter: 30 * time.Minute},
 	}
 }
 

@@ -11,25 +11,51 @@ import (
 )
 
 // claims are the statements of v that would change w and that one node does not decide alone.
-func claims(r rules.Rules, w txmanager.SubmitterState, q txmanager.ChainQuery, v txmanager.ChainObservation) (asserted []claim) {
+func claims(r rules.Rules, w txmanager.SubmitterState, q txmanager.ChainQuery, v txmanager.ChainObservation) []Claim {
 	j := r.Evaluate(w, q, v)
+	all := slices.Concat(finalityClaims(r, j), accountClaims(w, v), reorgClaims(r, w, v))
+	if len(j.Open()) > 0 { // estimates then reject nothing
+		return all
+	}
+	for i, e := range v.Estimates {
+		if WouldRevert(w, q, i, e) {
+			all = append(all, Claim{what: "a call would revert", estimate: i + 1, vote: AgreesOnRevert(w, q, i)})
+		}
+	}
+	return all
+}
+
+// finalityClaims are the claims that blocks are final. Headers name their parents: a claim about a
+// block covers those below.
+func finalityClaims(r rules.Rules, j rules.Evaluation) (all []Claim) {
 	finals := uniqueBlocks(j.Finals)
-	for i, h := range finals[max(0, len(finals)-maxClaimedBlocks):] { // headers name their parents: a claim about a block covers those below
+	for i, h := range finals[max(0, len(finals)-maxClaimedBlocks):] {
 		in := slices.DeleteFunc(slices.Clone(j.EndedBy), func(rec txmanager.Receipt) bool {
 			return rec.BlockNumber > h.Number || i > 0 && rec.BlockNumber < h.Number
 		})
-		asserted = append(asserted, claim{what: fmt.Sprintf("block %d is final", h.Number), finality: true, heights: []uint64{h.Number}, receipts: in, vote: agreesOnFinality(r, h, in)})
+		all = append(all, Claim{what: fmt.Sprintf("block %d is final", h.Number), finality: true, heights: []uint64{h.Number}, receipts: in, vote: agreesOnFinality(r, h, in)})
 	}
+	return all
+}
+
+// accountClaims are the claims about a violation, and about a consumed nonce without a receipt.
+func accountClaims(w txmanager.SubmitterState, v txmanager.ChainObservation) (all []Claim) {
 	switch seen := rules.FindViolation(w, v); {
 	case w.Protected:
 	case seen != nil:
-		asserted = append(asserted, claim{what: seen.Description, violation: true, vote: func(o txmanager.ChainObservation) Vote { return agreesOnViolation(w, *seen, o) }})
+		all = append(all, Claim{what: seen.Description, violation: true, vote: func(o txmanager.ChainObservation) Vote { return agreesOnViolation(w, *seen, o) }})
 	case w.SuspectedViolation != nil && rules.IsPastSuspected(w, v):
-		asserted = append(asserted, claim{what: "nothing is amiss any more", vote: func(o txmanager.ChainObservation) Vote { return agreesOnNoViolation(w, o) }})
+		all = append(all, Claim{what: "nothing is amiss any more", vote: func(o txmanager.ChainObservation) Vote { return agreesOnNoViolation(w, o) }})
 	}
-	if lowest := w.LowestOpenNonce(); isLowestWithoutReceipt(w, v) && len(w.Open[0].Versions) > 0 {
-		asserted = append(asserted, claim{what: fmt.Sprintf("nonce %d is consumed, and no version of it has a receipt", lowest), absence: true, vote: func(o txmanager.ChainObservation) Vote { return agreesOnMissingReceipt(w, o) }})
+	if isLowestWithoutReceipt(w, v) && len(w.Open[0].Versions) > 0 {
+		all = append(all, Claim{what: fmt.Sprintf("nonce %d is consumed, and no version of it has a receipt", w.LowestOpenNonce()), absence: true, vote: func(o txmanager.ChainObservation) Vote { return agreesOnMissingReceipt(w, o) }})
 	}
+	return all
+}
+
+// reorgClaims are the claims that blocks are no longer canonical. Blocks on top of such a block are
+// not canonical either.
+func reorgClaims(r rules.Rules, w txmanager.SubmitterState, v txmanager.ChainObservation) (all []Claim) {
 	var gone []txmanager.Header
 	for _, t := range w.Open {
 		if h, ok := reorgedBlock(r, t, v); ok {
@@ -38,18 +64,10 @@ func claims(r rules.Rules, w txmanager.SubmitterState, q txmanager.ChainQuery, v
 	}
 	slices.SortFunc(gone, func(a, b txmanager.Header) int { return cmp.Compare(a.Number, b.Number) })
 	gone = uniqueBlocks(gone)
-	for _, h := range gone[:min(len(gone), maxClaimedBlocks)] { // blocks on top of a block that is gone are gone too
-		asserted = append(asserted, claim{what: fmt.Sprintf("block %d is no longer the chain's", h.Number), heights: []uint64{h.Number}, vote: Negate(AgreesOnBlock(h))})
+	for _, h := range gone[:min(len(gone), maxClaimedBlocks)] {
+		all = append(all, Claim{what: fmt.Sprintf("block %d is no longer the chain's", h.Number), heights: []uint64{h.Number}, vote: Negate(AgreesOnBlock(h))})
 	}
-	if len(j.Open()) > 0 { // estimates then reject nothing
-		return asserted
-	}
-	for i, e := range v.Estimates {
-		if WouldRevert(w, q, i, e) {
-			asserted = append(asserted, claim{what: "a call would revert", estimate: i + 1, vote: AgreesOnRevert(w, q, i)})
-		}
-	}
-	return asserted
+	return all
 }
 
 // AgreesOnRevert votes on whether the query's i-th call would revert.
@@ -115,7 +133,7 @@ func AgreesOnBlock(h txmanager.Header) func(txmanager.ChainObservation) Vote {
 func agreesOnFinality(r rules.Rules, h txmanager.Header, in []txmanager.Receipt) func(txmanager.ChainObservation) Vote {
 	return func(o txmanager.ChainObservation) Vote {
 		said := AgreesOnBlock(h)(o)
-		if said == Agrees && r.Finality != txmanager.ByConfirmations && (o.Tagged == nil || o.Tagged.Number < h.Number) {
+		if said == Agrees && r.By != txmanager.ByConfirmations && (o.Tagged == nil || o.Tagged.Number < h.Number) {
 			return Abstains
 		}
 		if said != Agrees {

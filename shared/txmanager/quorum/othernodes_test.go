@@ -114,7 +114,7 @@ func TestTagsNeedAQuorum(t *testing.T) {
 		x := txtest.Included(5, chain[0])
 		w := txtest.StateOf(1, 6, x)
 		r := rulesOf(0)
-		r.Finality = txmanager.ByFinalized
+		r.By = txmanager.ByFinalized
 		tagged := func(at *txmanager.Header) txmanager.ChainObservation {
 			v := txtest.Watching(txtest.Finding(txtest.ViewOf(w, chain...), txtest.ReceiptOf(x, chain[0])), chain...)
 			v.Tagged = at

@@ -19,8 +19,8 @@ import (
 // more block fit into MaxWatched.
 const maxClaimedBlocks = (rules.MaxWatched - 1) / 2
 
-// AllNodes is more nodes than any chain has.
-const AllNodes = 100
+// allNodes is more nodes than any chain has.
+const allNodes = 100
 
 // Vote is another node's position on a claim, read from its observation.
 type Vote int
@@ -32,8 +32,8 @@ const (
 	noAnswer // the node's position is unknown
 )
 
-// claim is a statement in an observation that one node does not decide alone.
-type claim struct {
+// Claim is a statement in an observation that one node does not decide alone.
+type Claim struct {
 	what      string
 	finality  bool // it would end a transaction; otherwise it is a sign of something, or an estimate
 	violation bool // it is the sign of a violation
@@ -68,8 +68,7 @@ func Query(ctx context.Context, t *session.Session, q txmanager.ChainQuery) (txm
 // against is a claim that at least as many nodes contradict as agree with, or "".
 func applyQuorum(ctx context.Context, t *session.Session, q txmanager.ChainQuery, v txmanager.ChainObservation) (_ txmanager.ChainObservation, against string, err error) {
 	asserted := claims(t.Rules, t.State, q, v)
-	everything := slices.ContainsFunc(asserted, func(c claim) bool { return !c.finality })
-	views, err := collectVotes(ctx, t, v, voteQuery(t.State, q, asserted, everything), asserted, everything)
+	views, err := poll{t, v, voteQuery(t.State, q, asserted)}.collectVotes(ctx, asserted)
 	if err != nil {
 		return v, "", err
 	}
@@ -106,36 +105,44 @@ func applyQuorum(ctx context.Context, t *session.Session, q txmanager.ChainQuery
 	return v, against, nil
 }
 
+// poll is a query that the nodes beside the one of v answer, as their votes.
+type poll struct {
+	*session.Session
+	v txmanager.ChainObservation
+	q txmanager.ChainQuery
+}
+
 // collectVotes queries other nodes about the claims of v. It asks as many as a quorum needs, and
-// at least one. If those do not agree, or with everybody, it asks all.
-func collectVotes(ctx context.Context, t *session.Session, v txmanager.ChainObservation, ask txmanager.ChainQuery, asserted []claim, everybody bool) ([]txmanager.ChainObservation, error) {
+// at least one. If those do not agree, or for a claim that would not end a transaction, it asks all.
+func (p poll) collectVotes(ctx context.Context, asserted []Claim) ([]txmanager.ChainObservation, error) {
 	if len(asserted) == 0 {
 		return nil, nil
 	}
-	most := max(v.OtherNodes.Quorum()-1, 1)
+	quorum, everybody := p.v.OtherNodes.Quorum(), slices.ContainsFunc(asserted, Claim.needsAll)
+	most := max(quorum-1, 1)
 	if everybody {
-		most = AllNodes
+		most = allNodes
 	}
-	views, err := QueryOthers(ctx, t, v, ask, most)
-	open := slices.ContainsFunc(asserted, func(c claim) bool { return !c.hasQuorum(views, v.OtherNodes.Quorum()) || c.isUnanswered(views) })
+	views, err := p.queryOthers(ctx, most)
+	open := slices.ContainsFunc(asserted, func(c Claim) bool { return !c.hasQuorum(views, quorum) || c.isUnanswered(views) })
 	if err == nil && !everybody && open {
 		var more []txmanager.ChainObservation
-		more, err = QueryOthers(ctx, t, v, ask, AllNodes, nodeNames(views)...)
+		more, err = p.queryOthers(ctx, allNodes, nodeNames(views)...)
 		views = append(views, more...)
 	}
-	if err != nil || v.OtherNodes.Quorum() > 1 {
+	if err != nil || quorum > 1 {
 		return views, err
 	}
-	return views, findForks(ctx, t, v, asserted, views)
+	return views, findForks(ctx, p.Session, p.v, asserted, views)
 }
 
 // findForks marks the observations of nodes that are on a fork. It checks nodes that abstain and
 // are not ahead of v, since a quorum of one node would otherwise accept a node that is ahead only
 // on its own fork. If v's node cannot tell, they count as forked.
-func findForks(ctx context.Context, t *session.Session, v txmanager.ChainObservation, asserted []claim, views []txmanager.ChainObservation) error {
+func findForks(ctx context.Context, t *session.Session, v txmanager.ChainObservation, asserted []Claim, views []txmanager.ChainObservation) error {
 	var heads []uint64
 	behind := func(o txmanager.ChainObservation) bool {
-		return !o.NoAnswer && o.Head.Number <= v.Head.Number && o.Head.Hash != v.Head.Hash && slices.ContainsFunc(asserted, func(c claim) bool { return c.vote(o) == Abstains })
+		return !o.NoAnswer && o.Head.Number <= v.Head.Number && o.Head.Hash != v.Head.Hash && slices.ContainsFunc(asserted, func(c Claim) bool { return c.vote(o) == Abstains })
 	}
 	for _, o := range views {
 		if behind(o) {
@@ -159,39 +166,44 @@ func findForks(ctx context.Context, t *session.Session, v txmanager.ChainObserva
 }
 
 // Require puts one claim about v to all other nodes with the same query. The error wraps
-// [txmanager.ErrNoQuorum] if they do not agree. Before an operator's request is refused, the excluded nodes
-// are queried too.
-func Require(ctx context.Context, t *session.Session, q txmanager.ChainQuery, v txmanager.ChainObservation, what string, say func(txmanager.ChainObservation) Vote) error {
+// [txmanager.ErrNoQuorum] if they do not agree. Before an operator's request is refused, the
+// excluded nodes are queried too.
+func Require(ctx context.Context, t *session.Session, q txmanager.ChainQuery, v txmanager.ChainObservation, c Claim) error {
 	if v.OtherNodes == nil {
 		return nil
 	}
-	c := claim{what: what, vote: say}
-	views, err := collectVotes(ctx, t, v, q, []claim{c}, true)
-	if err == nil && t.ForOperator && !c.hasQuorum(views, v.OtherNodes.Quorum()) {
-		views, err = queryExcluded(ctx, t, v, q, views)
+	p, quorum := poll{t, v, q}, v.OtherNodes.Quorum()
+	views, err := p.collectVotes(ctx, []Claim{c})
+	if err == nil && t.ForOperator && !c.hasQuorum(views, quorum) {
+		views, err = p.queryExcluded(ctx, views)
 	}
 	if err != nil {
 		return err
 	}
-	if !c.hasQuorum(views, v.OtherNodes.Quorum()) {
+	if !c.hasQuorum(views, quorum) {
 		yes, no := c.countVotes(views)
-		return fmt.Errorf("%w that %s: of those that answer %d say so and %d say otherwise, and %d must", txmanager.ErrNoQuorum, what, yes, no, v.OtherNodes.Quorum())
+		return fmt.Errorf("%w that %s: of those that answer %d say so and %d say otherwise, and %d must", txmanager.ErrNoQuorum, c.what, yes, no, quorum)
 	}
 	return nil
 }
 
-func QueryOthers(ctx context.Context, t *session.Session, v txmanager.ChainObservation, q txmanager.ChainQuery, most int, but ...string) (views []txmanager.ChainObservation, err error) {
-	err = t.CallOutside(ctx, func(ctx context.Context) error {
-		views = v.OtherNodes.QueryOthers(ctx, q, most, append(but, v.Node)...)
+// QueryAll sends q to all nodes beside the one of v.
+func QueryAll(ctx context.Context, t *session.Session, v txmanager.ChainObservation, q txmanager.ChainQuery) ([]txmanager.ChainObservation, error) {
+	return poll{t, v, q}.queryOthers(ctx, allNodes)
+}
+
+func (p poll) queryOthers(ctx context.Context, most int, but ...string) (views []txmanager.ChainObservation, err error) {
+	err = p.CallOutside(ctx, func(ctx context.Context) error {
+		views = p.v.OtherNodes.QueryOthers(ctx, p.q, most, append(but, p.v.Node)...)
 		return nil
 	})
 	return views, err
 }
 
 // queryExcluded adds the observations of nodes that were excluded.
-func queryExcluded(ctx context.Context, t *session.Session, v txmanager.ChainObservation, q txmanager.ChainQuery, views []txmanager.ChainObservation) ([]txmanager.ChainObservation, error) {
-	err := t.CallOutside(ctx, func(ctx context.Context) error {
-		views = append(views, v.OtherNodes.QueryExcluded(ctx, q, append(nodeNames(views), v.Node)...)...)
+func (p poll) queryExcluded(ctx context.Context, views []txmanager.ChainObservation) ([]txmanager.ChainObservation, error) {
+	err := p.CallOutside(ctx, func(ctx context.Context) error {
+		views = append(views, p.v.OtherNodes.QueryExcluded(ctx, p.q, append(nodeNames(views), p.v.Node)...)...)
 		return nil
 	})
 	return views, err
@@ -204,8 +216,16 @@ func nodeNames(views []txmanager.ChainObservation) (list []string) {
 	return list
 }
 
+// NewClaim is a claim that an outside caller makes: what it states, and how a node votes on it.
+func NewClaim(what string, vote func(txmanager.ChainObservation) Vote) Claim {
+	return Claim{what: what, vote: vote}
+}
+
+// needsAll reports whether all nodes vote on the claim: it would not end a transaction.
+func (c Claim) needsAll() bool { return !c.finality }
+
 // voteOf is the vote of observation o. A forked node that abstains counts as disagreeing.
-func (c claim) voteOf(o txmanager.ChainObservation) Vote {
+func (c Claim) voteOf(o txmanager.ChainObservation) Vote {
 	if o.NoAnswer {
 		return noAnswer
 	}
@@ -217,7 +237,7 @@ func (c claim) voteOf(o txmanager.ChainObservation) Vote {
 
 // countVotes counts the nodes that agree, with the one that made the claim, and those that
 // disagree.
-func (c claim) countVotes(views []txmanager.ChainObservation) (yes, no int) {
+func (c Claim) countVotes(views []txmanager.ChainObservation) (yes, no int) {
 	yes = 1
 	for _, v := range views {
 		switch c.voteOf(v) {
@@ -231,18 +251,18 @@ func (c claim) countVotes(views []txmanager.ChainObservation) (yes, no int) {
 }
 
 // isUnanswered reports whether every other node abstained or gave no answer.
-func (c claim) isUnanswered(views []txmanager.ChainObservation) bool {
+func (c Claim) isUnanswered(views []txmanager.ChainObservation) bool {
 	yes, no := c.countVotes(views)
 	return yes+no == 1
 }
 
 // agreeingNodes are the names of the nodes that agree.
-func (c claim) agreeingNodes(views []txmanager.ChainObservation) string {
+func (c Claim) agreeingNodes(views []txmanager.ChainObservation) string {
 	return strings.Join(nodeNames(slices.DeleteFunc(slices.Clone(views), func(v txmanager.ChainObservation) bool { return c.voteOf(v) != Agrees })), ", ")
 }
 
 // hasQuorum reports whether a quorum agrees, and more nodes agree than disagree or gave no answer.
-func (c claim) hasQuorum(views []txmanager.ChainObservation, quorum int) bool {
+func (c Claim) hasQuorum(views []txmanager.ChainObservation, quorum int) bool {
 	yes, no := c.countVotes(views)
 	for _, v := range views {
 		if c.voteOf(v) == noAnswer {
@@ -253,7 +273,7 @@ func (c claim) hasQuorum(views []txmanager.ChainObservation, quorum int) bool {
 }
 
 // voteQuery is the query that lets other nodes vote on the claims.
-func voteQuery(w txmanager.SubmitterState, q txmanager.ChainQuery, asserted []claim, everything bool) txmanager.ChainQuery {
+func voteQuery(w txmanager.SubmitterState, q txmanager.ChainQuery, asserted []Claim) txmanager.ChainQuery {
 	ask := txmanager.ChainQuery{Submitter: q.Submitter}
 	for _, c := range asserted {
 		ask.HashesAt = append(ask.HashesAt, c.heights...)
@@ -264,7 +284,7 @@ func voteQuery(w txmanager.SubmitterState, q txmanager.ChainQuery, asserted []cl
 			ask.Finality = q.Finality
 		}
 	}
-	if everything {
+	if slices.ContainsFunc(asserted, Claim.needsAll) {
 		ask.Account, ask.Estimates = true, q.Estimates
 		if last, ok := w.LastFinal(); ok {
 			ask.HashesAt = append(ask.HashesAt, last.Number)
@@ -290,7 +310,7 @@ func AgreedAccount(ctx context.Context, chain txmanager.ChainConnector, s txmana
 	if err != nil || v.OtherNodes == nil {
 		return v.Account, err
 	}
-	views := append([]txmanager.ChainObservation{v}, v.OtherNodes.QueryOthers(ctx, q, AllNodes, v.Node)...)
+	views := append([]txmanager.ChainObservation{v}, v.OtherNodes.QueryOthers(ctx, q, allNodes, v.Node)...)
 	for _, candidate := range views {
 		if candidate.NoAnswer || candidate.Lagging {
 			continue

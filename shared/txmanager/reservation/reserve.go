@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
@@ -195,15 +194,11 @@ type singleCommitSession struct {
 
 // beginSingleCommit acquires the lease for a singleCommitSession.
 func beginSingleCommit(ctx context.Context, w *session.Service, s txmanager.Submitter) (*singleCommitSession, error) {
-	chain, err := w.ChainOf(s)
+	held, err := w.OpenWaiting(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	taken, err := w.AcquireWaiting(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	return &singleCommitSession{Session: &session.Session{Service: w, Chain: session.WithPayloadCache(chain), Kind: txmanager.KindAdvance, State: taken.State, Began: time.Now()}}, nil
+	return &singleCommitSession{Session: held}, nil
 }
 
 // commitAndRelease releases the lease in the same transaction, even if the rerun flag is set. The

@@ -142,7 +142,7 @@ func TestUnknownEstimateWaitsAndBlocks(t *testing.T) {
 				t.Fatalf("%v: got %q, waiting %v; want %q, true", estimates, got, p.Waiting, want)
 			}
 			to := p.Transitions[0].To
-			if to.State != txmanager.Queued || to.LastError == "" || !to.NextCheckAt.Equal(txtest.DbNow.Add(r.BlockTime)) || to.Nonce != nil {
+			if to.State != txmanager.Queued || to.LastError == "" || !to.NextCheckAt.Equal(txtest.Now.Add(r.BlockTime)) || to.Nonce != nil {
 				t.Errorf("got %+v, want QUEUED with a reason, after a block", to)
 			}
 		}
@@ -255,7 +255,7 @@ func TestWhatForbidsAllocation(t *testing.T) {
 func TestWaitingIsPlanned(t *testing.T) {
 	t.Parallel()
 	var p AllocationPlan
-	until := txtest.DbNow.Add(time.Minute)
+	until := txtest.Now.Add(time.Minute)
 	p.Wait(txtest.Queued(1, "pay"), "for rain", until)
 	to := p.Transitions[0].To
 	if p.Transitions[0].From != txmanager.Queued || to.State != txmanager.Queued || to.LastError != "for rain" || !to.NextCheckAt.Equal(until) || !p.Waiting {

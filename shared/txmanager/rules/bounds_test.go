@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
+
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
@@ -300,6 +302,70 @@ func TestBoundsOfFunctions(t *testing.T) {
 		}
 		if got := (Rules{}).forbiddenReason(b, txmanager.Tx{Handler: "shop"}, c.call); got != "" {
 			t.Errorf("%s, of a handler that was not asked yet: got %q", name, got)
+		}
+	}
+}
+
+// An intent that the submitter's callers no longer allow ends without a nonce, with the reason,
+// and blocks no later intent. The value and receiver of a handler's transaction are unknown before
+// the handler call.
+func TestWhatIsBarredGetsNoNonce(t *testing.T) {
+	t.Parallel()
+	txtest.Frozen(t, func(t *testing.T) {
+		barred, handled := txtest.Queued(1, "pay"), txtest.Queued(3, "anything")
+		barred.BarredReason, handled.Handler = "the submitter's callers do not name sub:1 any more", "wage"
+		w := txtest.Queue(txtest.StateOf(3, 5), barred, txtest.Queued(2, "pay"), handled)
+		p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
+		if got, want := outline(p), "q-2=5, q-3=6, q-1 rejected"; got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+		if m := p.Transitions[0]; m.From != txmanager.Queued || m.To.Nonce != nil || m.To.LastError != barred.BarredReason {
+			t.Errorf("got %+v, want from QUEUED, without a nonce, with the reason", m)
+		}
+		w.Bounds = txmanager.Bounds{ValueWei: txtest.Wei(0), Targets: []string{"0x00000000000000000000000000000000000000ff"}}
+		p = rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
+		if got, want := outline(p), "q-3=5, q-1 rejected, q-2 rejected"; got != want {
+			t.Errorf("under a policy: got %q, want %q", got, want)
+		}
+	})
+}
+
+// A queued intent must respect the limit of its caller, and those of a token that the policy
+// names. A function that targets lists is also allowed.
+func TestBoundsOfCallersAndTokens(t *testing.T) {
+	t.Parallel()
+	o, token := txtest.Oracle(t), txmanager.Address{19: 10}
+	data := func(name string, amount int64) []byte {
+		packed, err := o.Pack(name, common.Address{1}, big.NewInt(amount))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return packed
+	}
+	named := txmanager.Bounds{Tokens: map[string]*big.Int{token.String(): big.NewInt(5)}}
+	free := txmanager.Bounds{Tokens: map[string]*big.Int{token.String(): nil}, Targets: []string{token.String(), token.String() + ":0x39509351", token.String() + ":0xa9059cbb"}}
+	for name, c := range map[string]struct {
+		bounds txmanager.Bounds
+		caller *big.Int
+		call   txmanager.Call
+		want   bool // it is refused
+	}{
+		"the caller's most":                   {txmanager.Bounds{}, big.NewInt(5), txmanager.Call{To: &token, Value: big.NewInt(5)}, false},
+		"more than the caller's most":         {txmanager.Bounds{}, big.NewInt(5), txmanager.Call{To: &token, Value: big.NewInt(6)}, true},
+		"the most units":                      {named, nil, txmanager.Call{To: &token, Data: data("transfer", 5)}, false},
+		"more units":                          {named, nil, txmanager.Call{To: &token, Data: data("approve", 6)}, true},
+		"another function":                    {named, nil, txmanager.Call{To: &token, Data: data("increaseAllowance", 1)}, true},
+		"a byte too many":                     {named, nil, txmanager.Call{To: &token, Data: append(data("transfer", 1), 0)}, true},
+		"a payment":                           {named, nil, txmanager.Call{To: &token, Value: big.NewInt(1)}, true},
+		"another contract":                    {named, nil, txmanager.Call{To: &txmanager.Address{19: 11}, Value: big.NewInt(1)}, false},
+		"a deployment":                        {named, nil, txmanager.Call{Data: data("transfer", 9)}, false},
+		"a function that targets names":       {free, nil, txmanager.Call{To: &token, Data: data("increaseAllowance", 9)}, false},
+		"any amount where none is bounded":    {free, nil, txmanager.Call{To: &token, Data: data("approve", 9)}, false},
+		"malformed, though targets names it":  {free, nil, txmanager.Call{To: &token, Data: data("transfer", 9)[:60]}, true},
+		"a payment, though targets allows it": {free, nil, txmanager.Call{To: &token}, true},
+	} {
+		if got := (Rules{}).forbiddenReason(c.bounds, txmanager.Tx{MaxValueWei: c.caller}, c.call); (got != "") != c.want {
+			t.Errorf("%s: got %q, want it refused: %t", name, got, c.want)
 		}
 	}
 }

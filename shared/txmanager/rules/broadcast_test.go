@@ -21,18 +21,18 @@ func TestEachAnswerToABroadcast(t *testing.T) {
 		txmanager.SendFeeTooLow: txmanager.Submitted, txmanager.SendInsufficientFunds: txmanager.Submitted, txmanager.SendPoolFull: txmanager.Submitted,
 	} {
 		before := txtest.Submitted(5)
-		after := r.AfterBroadcast(before, txmanager.SendResult{Class: class, Text: "the node's words"}, head, txtest.DbNow)
+		after := r.AfterBroadcast(before, txmanager.SendResult{Class: class, Text: "the node's words"}, head, txtest.Now)
 		if after.State != want || !before.State.MayBecome(after.State) {
 			t.Errorf("%s: got %s, want %s", class, after.State, want)
 		}
 		if *after.Nonce != 5 || after.SubmitAttempts != before.SubmitAttempts || after.Hash() != before.Hash() {
 			t.Errorf("%s: nonce, attempts or version changed: %+v", class, after)
 		}
-		if !after.NextCheckAt.After(txtest.DbNow) {
+		if !after.NextCheckAt.After(txtest.Now) {
 			t.Errorf("%s: next check %v, want later", class, after.NextCheckAt)
 		}
 		if want == txmanager.Tracking {
-			if after.Sub != txmanager.Pending || after.LastError != "" || !after.NextResubmitAt.Equal(txtest.DbNow.Add(r.ResubmitEvery)) {
+			if after.Sub != txmanager.Pending || after.LastError != "" || !after.NextResubmitAt.Equal(txtest.Now.Add(r.ResubmitEvery)) {
 				t.Errorf("%s: got %s, %q, resubmit %v; want PENDING, no error, after an interval", class, after.Sub, after.LastError, after.NextResubmitAt)
 			}
 			continue
@@ -40,7 +40,7 @@ func TestEachAnswerToABroadcast(t *testing.T) {
 		if after.Sub != "" || !strings.Contains(after.LastError, class.String()) || !strings.Contains(after.LastError, "the node's words") {
 			t.Errorf("%s: got %s %q, want the class and the node's words", class, after.Sub, after.LastError)
 		}
-		if want == txmanager.Submitted && !after.NextResubmitAt.Equal(txtest.DbNow.Add(time.Second)) {
+		if want == txmanager.Submitted && !after.NextResubmitAt.Equal(txtest.Now.Add(time.Second)) {
 			t.Errorf("%s: resubmit %v, want after a second", class, after.NextResubmitAt)
 		}
 	}
@@ -50,7 +50,7 @@ func TestEachAnswerToABroadcast(t *testing.T) {
 func TestFailedResendKeepsTracking(t *testing.T) {
 	t.Parallel()
 	for class := txmanager.SendUnknown; class <= txmanager.SendPoolFull; class++ {
-		after := rulesOf(3).AfterBroadcast(txtest.Pending(5), txmanager.SendResult{Class: class}, txtest.Block('a', 100), txtest.DbNow)
+		after := rulesOf(3).AfterBroadcast(txtest.Pending(5), txmanager.SendResult{Class: class}, txtest.Block('a', 100), txtest.Now)
 		if after.State != txmanager.Tracking || after.Sub != txmanager.Pending {
 			t.Errorf("%s: got %s/%s, want TRACKING/PENDING", class, after.State, after.Sub)
 		}
@@ -105,8 +105,8 @@ func TestSignedBytesAreClaimedAtOnce(t *testing.T) {
 	t.Parallel()
 	before := txtest.Bare(5)
 	before.Versions = make([]txmanager.Hash, 0, 4)
-	one := WithVersion(before, txmanager.VersionOriginal, txmanager.Signed{Hash: txtest.VersionHash(5, 1), Raw: []byte{1}}, txtest.DbNow)
-	other := WithVersion(before, txmanager.VersionOriginal, txmanager.Signed{Hash: txtest.VersionHash(5, 2), Raw: []byte{2}}, txtest.DbNow)
+	one := WithVersion(before, txmanager.VersionOriginal, txmanager.Signed{Hash: txtest.VersionHash(5, 1), Raw: []byte{1}}, txtest.Now)
+	other := WithVersion(before, txmanager.VersionOriginal, txmanager.Signed{Hash: txtest.VersionHash(5, 2), Raw: []byte{2}}, txtest.Now)
 	if one.Hash() != txtest.VersionHash(5, 1) || other.Hash() != txtest.VersionHash(5, 2) || len(before.Versions) != 0 {
 		t.Errorf("got versions %v and %v: want one each, not shared", one.Versions, other.Versions)
 	}
@@ -114,8 +114,46 @@ func TestSignedBytesAreClaimedAtOnce(t *testing.T) {
 		t.Errorf("got %s, attempt %d; want SUBMITTED, the first", one.State, one.SubmitAttempts)
 	}
 	for name, at := range map[string]*time.Time{"first": one.FirstSubmitAt, "last": one.LastSubmitAt, "next": one.NextResubmitAt, "check": one.NextCheckAt} {
-		if at == nil || !at.Equal(txtest.DbNow) {
+		if at == nil || !at.Equal(txtest.Now) {
 			t.Errorf("%s: got %v, want now: due until the outcome is recorded", name, at)
 		}
 	}
+}
+
+// A node's text never appears in the text for callers, whatever happened to the transaction.
+// Operators have all of it.
+func TestNodeTextsAreForOperators(t *testing.T) {
+	t.Parallel()
+	txtest.Frozen(t, func(t *testing.T) {
+		const words = "nonce too high: tx nonce 31337, gapped, next nonce 31336; for operators: 31338"
+		r, w := rulesOf(3), txtest.StateOf(1, 6)
+		texts := map[string]string{}
+		for class := txmanager.SendUnknown; class <= txmanager.SendInvalid; class++ {
+			if res := (txmanager.SendResult{Class: class, Text: words}); !res.Acknowledged() {
+				texts["sent, "+class.String()] = r.AfterBroadcast(txtest.Submitted(5), res, txtest.Block('a', 100), txtest.Now).LastError
+			}
+		}
+		for name, e := range map[string]txmanager.Estimate{"reverts": {Outcome: txmanager.Refused, Reason: words}, "unknown": {Reason: words}} {
+			for _, busy := range []bool{false, true} {
+				work := txtest.Queue(w, txtest.Queued(1, "call"))
+				if busy {
+					work = txtest.Queue(txtest.StateOf(2, 6, txtest.Pending(5)), txtest.Queued(1, "call"))
+				}
+				p := r.PlanAllocations(work, txtest.Reader(nil), txtest.ViewOf(work, txtest.Block('a', 100)), map[string]txmanager.Estimate{work.Queue[0].ID: e})
+				if len(p.Transitions) != 1 {
+					t.Fatalf("%s, busy %v: got %d moves, want the one that says why", name, busy, len(p.Transitions))
+				}
+				texts[name+", prepared"] = p.Transitions[0].To.LastError
+			}
+		}
+		for what, text := range texts {
+			said, detail := txmanager.CallerText(text)
+			if strings.Contains(said, "3133") || strings.Contains(said, strings.TrimSpace(txmanager.OperatorsOnly)) || said == "" {
+				t.Errorf("%s: a caller reads %q, want nothing of the node's words", what, said)
+			}
+			if detail != words {
+				t.Errorf("%s: an operator reads %q, want the node's words", what, detail)
+			}
+		}
+	})
 }

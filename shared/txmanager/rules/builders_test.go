@@ -8,7 +8,7 @@ import (
 
 func rulesOf(confirmations uint64) Rules {
 	return Rules{
-		Finality: txmanager.ByConfirmations, Confirmations: confirmations, BlockTime: 12 * time.Second,
-		Resubmit: true, ResubmitEvery: time.Minute, MaxResubmits: 20, StuckAfter: 30 * time.Minute,
+		Finality:     Finality{By: txmanager.ByConfirmations, Confirmations: confirmations, BlockTime: 12 * time.Second},
+		Broadcasting: Broadcasting{Resubmit: true, ResubmitEvery: time.Minute, MaxResubmits: 20, StuckAfter: 30 * time.Minute},
 	}
 }

@@ -21,17 +21,17 @@ func TestTheReasonOfABlockedBumpStays(t *testing.T) {
 		for _, class := range []txmanager.SendClass{txmanager.SendAccepted, txmanager.SendAlreadyKnown, txmanager.SendUnderpriced} {
 			tx := txtest.WithVersions(txtest.Submitted(5), 2)
 			tx.LastError, tx.NextBumpAt, tx.SubmitAttempts = reason, txtest.In(time.Minute), 1
-			got := r.AfterBroadcast(tx, txmanager.SendResult{Class: class}, head, txtest.DbNow)
-			if got.LastError != reason || !got.NextBumpAt.Equal(txtest.DbNow.Add(time.Minute)) {
+			got := r.AfterBroadcast(tx, txmanager.SendResult{Class: class}, head, txtest.Now)
+			if got.LastError != reason || !got.NextBumpAt.Equal(txtest.Now.Add(time.Minute)) {
 				t.Errorf("%s: got %q, next bid %v; want the reason as it was, in a minute", class, got.LastError, got.NextBumpAt)
 			}
-			if got.NextResubmitAt == nil || !got.NextResubmitAt.After(txtest.DbNow) || !got.NextCheckAt.After(txtest.DbNow) {
+			if got.NextResubmitAt == nil || !got.NextResubmitAt.After(txtest.Now) || !got.NextCheckAt.After(txtest.Now) {
 				t.Errorf("%s: got sent again %v, looked at %v; want both later", class, got.NextResubmitAt, got.NextCheckAt)
 			}
-			if got := rulesOf(3).AfterBroadcast(tx, txmanager.SendResult{Class: class}, head, txtest.DbNow); got.LastError == reason {
+			if got := rulesOf(3).AfterBroadcast(tx, txmanager.SendResult{Class: class}, head, txtest.Now); got.LastError == reason {
 				t.Errorf("%s, switched off meanwhile: got %q, want it gone", class, got.LastError)
 			}
-			if got := r.AfterBroadcast(txtest.WithVersions(tx, 4), txmanager.SendResult{Class: class}, head, txtest.DbNow); got.LastError == reason {
+			if got := r.AfterBroadcast(txtest.WithVersions(tx, 4), txmanager.SendResult{Class: class}, head, txtest.Now); got.LastError == reason {
 				t.Errorf("%s, with no bid left: got %q, want it gone", class, got.LastError)
 			}
 		}
@@ -81,15 +81,15 @@ func TestRestartedTransactionIsSentBeforeItIsReplaced(t *testing.T) {
 		q := txtest.Asking(w)
 		q.FromBlock, q.ToBlock = 100, 103
 		j := r.Evaluate(w, q, txtest.ViewOf(w, txtest.Blocks('b', 100, 102)...))
-		if got := j.ClaimedIDs(); len(got) != 1 || r.IsBumpDue(j.After[0], txtest.DbNow) || !r.IsBumpDue(j.After[0], txtest.DbNow.Add(time.Minute)) {
-			t.Errorf("after a reorg: got %v sent again, a bid due %v; want it sent, and a bid after an interval", got, r.IsBumpDue(j.After[0], txtest.DbNow))
+		if got := j.ClaimedIDs(); len(got) != 1 || r.IsBumpDue(j.After[0], txtest.Now) || !r.IsBumpDue(j.After[0], txtest.Now.Add(time.Minute)) {
+			t.Errorf("after a reorg: got %v sent again, a bid due %v; want it sent, and a bid after an interval", got, r.IsBumpDue(j.After[0], txtest.Now))
 		}
 		tx = txtest.Stuck(5)
 		tx.NextBumpAt, tx.RequestedAction, tx.Raw = txtest.Ago(time.Hour), txmanager.ActionRebroadcast, []byte{1}
 		w = txtest.StateOf(1, 6, tx)
 		j = r.Evaluate(w, txtest.Asking(w), txtest.ViewOf(w, txtest.Block('a', 100)))
-		if got := j.ClaimedIDs(); len(got) != 1 || r.IsBumpDue(j.After[0], txtest.DbNow) {
-			t.Errorf("by a decision: got %v sent again, a bid due %v; want it sent, none due", got, r.IsBumpDue(j.After[0], txtest.DbNow))
+		if got := j.ClaimedIDs(); len(got) != 1 || r.IsBumpDue(j.After[0], txtest.Now) {
+			t.Errorf("by a decision: got %v sent again, a bid due %v; want it sent, none due", got, r.IsBumpDue(j.After[0], txtest.Now))
 		}
 	})
 }
@@ -106,7 +106,7 @@ func TestAWindowOutbidsWhatNoNodeHolds(t *testing.T) {
 		w := txtest.StateOf(9, 7, below, refused)
 		r := bumpRules()
 		r.Bump.FeeCapWei = big.NewInt(2000)
-		w.Open[1] = r.AfterBroadcast(w.Open[1], txmanager.SendResult{Class: txmanager.SendUnderpriced}, txtest.Block('a', 100), txtest.DbNow)
+		w.Open[1] = r.AfterBroadcast(w.Open[1], txmanager.SendResult{Class: txmanager.SendUnderpriced}, txtest.Block('a', 100), txtest.Now)
 		jobs, moves := r.signs(w, dear(w), nil)
 		if len(jobs) != 1 || *jobs[0].Tx.Nonce != 6 {
 			t.Errorf("got %d versions, moves %+v; want one of nonce 6", len(jobs), moves)

@@ -52,7 +52,7 @@ func TestWhatIsBumpedAndWhen(t *testing.T) {
 	} {
 		r, tx := bumpRules(), waiting(5)
 		c.change(&r, &tx)
-		if got := r.IsBumpDue(tx, txtest.DbNow); got != c.want {
+		if got := r.IsBumpDue(tx, txtest.Now); got != c.want {
 			t.Errorf("%s: got due %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -86,9 +86,9 @@ func TestABumpIsTheSameAtAHigherFee(t *testing.T) {
 		if job.ExtraWei.Int64() != 21_000*(402-100) {
 			t.Errorf("more than before: got %s, want 21000 times 302", job.ExtraWei)
 		}
-		signed := WithVersion(job.Tx, job.Kind, txmanager.Signed{Hash: txtest.VersionHash(5, 2), Raw: []byte{2}}, txtest.DbNow)
+		signed := WithVersion(job.Tx, job.Kind, txmanager.Signed{Hash: txtest.VersionHash(5, 2), Raw: []byte{2}}, txtest.Now)
 		next := bumpRules().WithBumpedVersion(signed, job)
-		if !next.FirstSubmitAt.Equal(*txtest.Ago(time.Minute)) || !next.NextBumpAt.Equal(txtest.DbNow.Add(time.Minute)) || next.SubmitAttempts != 1 {
+		if !next.FirstSubmitAt.Equal(*txtest.Ago(time.Minute)) || !next.NextBumpAt.Equal(txtest.Now.Add(time.Minute)) || next.SubmitAttempts != 1 {
 			t.Errorf("got first sent %v, next bump %v, %d attempts; want its life to go on, a bump after a minute, one attempt", next.FirstSubmitAt, next.NextBumpAt, next.SubmitAttempts)
 		}
 	})
@@ -142,11 +142,11 @@ func TestBoundsOfABump(t *testing.T) {
 					return
 				}
 				to := moves[0].To
-				if to.State != txmanager.Tracking || !to.NextBumpAt.Equal(txtest.DbNow.Add(time.Minute)) || !strings.Contains(to.LastError, c.want) || (c.want == "") != (to.LastError == "") {
+				if to.State != txmanager.Tracking || !to.NextBumpAt.Equal(txtest.Now.Add(time.Minute)) || !strings.Contains(to.LastError, c.want) || (c.want == "") != (to.LastError == "") {
 					t.Errorf("got %s, next bump %v, %q; want TRACKING, after a minute, %q", to.State, to.NextBumpAt, to.LastError, c.want)
 				}
-				if r.IsBumpDue(to, txtest.DbNow) || !r.IsBumpDue(to, txtest.DbNow.Add(time.Minute)) {
-					t.Errorf("due now: %v, after a minute: %v; want the other way round", r.IsBumpDue(to, txtest.DbNow), r.IsBumpDue(to, txtest.DbNow.Add(time.Minute)))
+				if r.IsBumpDue(to, txtest.Now) || !r.IsBumpDue(to, txtest.Now.Add(time.Minute)) {
+					t.Errorf("due now: %v, after a minute: %v; want the other way round", r.IsBumpDue(to, txtest.Now), r.IsBumpDue(to, txtest.Now.Add(time.Minute)))
 				}
 			})
 		})
@@ -248,15 +248,15 @@ func TestUnderpricedRaisesTheNextBump(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		r, tx := bumpRules(), txtest.WithVersions(txtest.Submitted(5), 2)
 		tx.NextBumpAt = txtest.In(time.Minute)
-		got := r.AfterBroadcast(tx, txmanager.SendResult{Class: txmanager.SendUnderpriced, Text: "replacement transaction underpriced"}, txtest.Block('a', 100), txtest.DbNow)
-		if got.State != txmanager.Submitted || got.LastError != "" || !r.IsBumpDue(got, txtest.DbNow) {
-			t.Errorf("got %s, %q, due %v; want SUBMITTED, no error, a bid due at once", got.State, got.LastError, r.IsBumpDue(got, txtest.DbNow))
+		got := r.AfterBroadcast(tx, txmanager.SendResult{Class: txmanager.SendUnderpriced, Text: "replacement transaction underpriced"}, txtest.Block('a', 100), txtest.Now)
+		if got.State != txmanager.Submitted || got.LastError != "" || !r.IsBumpDue(got, txtest.Now) {
+			t.Errorf("got %s, %q, due %v; want SUBMITTED, no error, a bid due at once", got.State, got.LastError, r.IsBumpDue(got, txtest.Now))
 		}
 		if d := r.PlanNextWork(txtest.StateOf(1, 6, got)); !d.AdvanceNow {
 			t.Errorf("due: got %+v, want an advance now", d)
 		}
-		got = r.AfterBroadcast(txtest.WithVersions(tx, 4), txmanager.SendResult{Class: txmanager.SendUnderpriced}, txtest.Block('a', 100), txtest.DbNow)
-		if got.State != txmanager.Submitted || !strings.Contains(got.LastError, "replacement_underpriced") || r.IsBumpDue(got, txtest.DbNow) {
+		got = r.AfterBroadcast(txtest.WithVersions(tx, 4), txmanager.SendResult{Class: txmanager.SendUnderpriced}, txtest.Block('a', 100), txtest.Now)
+		if got.State != txmanager.Submitted || !strings.Contains(got.LastError, "replacement_underpriced") || r.IsBumpDue(got, txtest.Now) {
 			t.Errorf("no attempt left: got %s, %q; want SUBMITTED with the reason", got.State, got.LastError)
 		}
 	})
@@ -269,8 +269,8 @@ func TestABumpComesInPlaceOfAResend(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		r, tx := bumpRules(), waiting(5)
 		tx.NextResubmitAt = txtest.Ago(time.Second)
-		if r.IsRebroadcastDue(tx, txtest.DbNow) || !rulesOf(3).IsRebroadcastDue(tx, txtest.DbNow) {
-			t.Errorf("due to be sent again: got %v with a bump due, %v without; want false, true", r.IsRebroadcastDue(tx, txtest.DbNow), rulesOf(3).IsRebroadcastDue(tx, txtest.DbNow))
+		if r.IsRebroadcastDue(tx, txtest.Now) || !rulesOf(3).IsRebroadcastDue(tx, txtest.Now) {
+			t.Errorf("due to be sent again: got %v with a bump due, %v without; want false, true", r.IsRebroadcastDue(tx, txtest.Now), rulesOf(3).IsRebroadcastDue(tx, txtest.Now))
 		}
 		soon, later := txtest.In(10*time.Second), txtest.In(20*time.Second)
 		for _, c := range []struct {

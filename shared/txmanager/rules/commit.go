@@ -98,8 +98,8 @@ func OnlyBound(wr txmanager.Commit, done txmanager.CommitResult) txmanager.Commi
 	return wr
 }
 
-// IdSet is a set of ids.
-func IdSet(ids []string) map[string]bool {
+// IDSet is a set of ids.
+func IDSet(ids []string) map[string]bool {
 	set := make(map[string]bool, len(ids))
 	for _, id := range ids {
 		set[id] = true

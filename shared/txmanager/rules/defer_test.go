@@ -134,7 +134,7 @@ func TestAnIntentIsHeldBackFromTheFirstCheckThatSaysSo(t *testing.T) {
 		}
 		r.DeferAfter = 5 * time.Second
 		w = txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", txtest.Queued(1, "cheap")))
-		if x := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil).Transitions[0].To; !x.HeldBackSince.Equal(txtest.DbNow) || !x.NextCheckAt.Equal(txtest.DbNow.Add(5*time.Second)) {
+		if x := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil).Transitions[0].To; !x.HeldBackSince.Equal(txtest.Now) || !x.NextCheckAt.Equal(txtest.Now.Add(5*time.Second)) {
 			t.Errorf("got held back since %v, next look at %v; want now, and in 5 s", x.HeldBackSince, x.NextCheckAt)
 		}
 	})
@@ -172,7 +172,7 @@ func TestH27RevertDefersADeferredIntentUntilANonce(t *testing.T) {
 func TestADeferredIntentIsCheckedAgain(t *testing.T) {
 	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
-		r, soon := deferring(), txtest.DbNow.Add(3*time.Second)
+		r, soon := deferring(), txtest.Now.Add(3*time.Second)
 		x := txtest.Of("a", deferred(txtest.Queued(1, "cheap")))
 		w := txtest.Queue(txtest.StateOf(1, 5), x, txtest.Of("a", txtest.Queued(2, "pay")), txtest.Of("b", txtest.Queued(3, "pay")))
 		w.QueueMore = true
@@ -203,11 +203,11 @@ func TestDeferredIntentsWaitWithTheHead(t *testing.T) {
 		first := txtest.Of("a", deferred(txtest.Queued(1, "cheap")))
 		first.LastError = "why it is deferred"
 		w := txtest.Queue(txtest.StateOf(1, 5), first, txtest.Of("b", txtest.Queued(2, "pay")), txtest.Of("b", txtest.Queued(3, "pay")))
-		moves := WaitAtHead(w, "the node is out of reach", txtest.DbNow.Add(time.Second))
+		moves := WaitAtHead(w, "the node is out of reach", txtest.Now.Add(time.Second))
 		if len(moves) != 2 || moves[0].To.LastError != "why it is deferred" || moves[1].To.LastError != "the node is out of reach" || moves[0].To.NextCheckAt == nil {
 			t.Errorf("got %+v, want both planned, and the head told why", moves)
 		}
-		if d := deferring().PlanNextWork(AfterCommit(w, txmanager.Commit{Transitions: moves})); d.AdvanceNow || !d.At.Equal(txtest.DbNow.Add(time.Second)) {
+		if d := deferring().PlanNextWork(AfterCommit(w, txmanager.Commit{Transitions: moves})); d.AdvanceNow || !d.At.Equal(txtest.Now.Add(time.Second)) {
 			t.Errorf("got %+v, want the next look in a second", d)
 		}
 	})
@@ -258,11 +258,11 @@ func TestAnAdvanceIsScheduledForTheNextValidUntil(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		r, w := deferring(), txtest.StateOf(1, 6, txtest.Pending(5)) // the window is full
 		w.NextExpiry = txtest.In(time.Second)
-		if d := r.PlanNextWork(w); d.Kind != txmanager.KindAdvance || !d.At.Equal(txtest.DbNow.Add(time.Second)) {
+		if d := r.PlanNextWork(w); d.Kind != txmanager.KindAdvance || !d.At.Equal(txtest.Now.Add(time.Second)) {
 			t.Errorf("got %+v, want an advance in a second", d)
 		}
 		w.Open, w.NextExpiry = nil, txtest.In(240*time.Hour)
-		if d := r.PlanNextWork(w); !d.At.Equal(txtest.DbNow.Add(24 * time.Hour)) {
+		if d := r.PlanNextWork(w); !d.At.Equal(txtest.Now.Add(24 * time.Hour)) {
 			t.Errorf("got %+v, want a look in a day", d)
 		}
 		w.ExpiredMore, w.Suspended = true, true
@@ -362,7 +362,7 @@ func TestADeferredIntentWaitsForOtherReasonsAsAnyOther(t *testing.T) {
 func TestHeldBackTimeOutlivesEachIntent(t *testing.T) {
 	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
-		r, start := deferring(), txtest.DbNow
+		r, start := deferring(), txtest.Now
 		var waiting []txmanager.Tx
 		for i := range 5 {
 			x := txtest.Of("a", txtest.Queued(int64(i+1), "cheap"))

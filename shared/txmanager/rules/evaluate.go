@@ -56,7 +56,7 @@ func (r Rules) Evaluate(w txmanager.SubmitterState, q txmanager.ChainQuery, v tx
 	for i, before := range w.Open {
 		t := before
 		if e.covers(t) {
-			t = r.evaluateTx(&e.Evaluation, t, v, e.now, e.mayEnd && t.State != txmanager.Protect)
+			t = e.evaluateTx(t)
 			t = r.Inspector.Inspect(t, w.LowestOpenNonce(), v, e.now)
 		}
 		t, sent, completed := e.decide(i, t)
@@ -75,8 +75,8 @@ func (r Rules) Evaluate(w txmanager.SubmitterState, q txmanager.ChainQuery, v tx
 	return e.Evaluation
 }
 
-// decide is t, the open transaction at i, in or out of PROTECT, with its broadcast claimed, or
-// STUCK. sent reports a claimed broadcast, and completed the action that it carries out.
+// decide moves t, the open transaction at i, into or out of PROTECT or to STUCK, or claims its
+// broadcast. sent reports a claimed broadcast, and completed the action that this carries out.
 func (e *evaluator) decide(i int, t txmanager.Tx) (_ txmanager.Tx, sent bool, completed txmanager.Action) {
 	switch phase := t.Phase(); {
 	case i == 0 && e.isConsumed(t):
@@ -144,20 +144,20 @@ func CoversTx(q txmanager.ChainQuery) func(txmanager.Tx) bool {
 	return func(t txmanager.Tx) bool { return len(t.Versions) > 0 && asked[t.Versions[0]] }
 }
 
-func (r Rules) evaluateTx(j *Evaluation, t txmanager.Tx, v txmanager.ChainObservation, now time.Time, mayEnd bool) txmanager.Tx {
+func (e *evaluator) evaluateTx(t txmanager.Tx) txmanager.Tx {
 	before := t
-	t.LastCheckAt = &now
-	found, answer := FindReceipt(t, v)
+	t.LastCheckAt = &e.now
+	found, answer := FindReceipt(t, e.v)
 	switch answer {
 	case txmanager.AnswerFound:
-		return r.applyReceipt(j, t, found, v, now, mayEnd)
+		return e.applyReceipt(t, found)
 	case txmanager.AnswerNotFound:
-		if t = r.applyNoReceipt(j, t, v, now); r.isAlreadyPlanned(before, t, now) {
+		if t = e.applyNoReceipt(t); e.isAlreadyPlanned(before, t, e.now) {
 			return before
 		}
 		return t
 	}
-	return r.WithNextCheck(t, now.Add(r.BlockTime))
+	return e.WithNextCheck(t, e.now.Add(e.BlockTime))
 }
 
 // isAlreadyPlanned reports whether an early check changes nothing worth a write: its next check
@@ -184,31 +184,32 @@ func FindReceipt(t txmanager.Tx, v txmanager.ChainObservation) (txmanager.Receip
 
 // applyReceipt stores the receipt, counts the blocks on top of it, and ends the transaction where
 // they make it final.
-func (r Rules) applyReceipt(j *Evaluation, t txmanager.Tx, rec txmanager.Receipt, v txmanager.ChainObservation, now time.Time, mayEnd bool) txmanager.Tx {
-	list, whole, consistent := ConfirmingBlocks(rec, v, r.HeaderDepth())
+func (e *evaluator) applyReceipt(t txmanager.Tx, rec txmanager.Receipt) txmanager.Tx {
+	mayEnd := e.mayEnd && t.State != txmanager.Protect
+	list, whole, consistent := ConfirmingBlocks(rec, e.v, e.HeaderDepth())
 	if !consistent {
-		return r.WithNextCheck(t, now.Add(r.BlockTime/2))
+		return e.WithNextCheck(t, e.now.Add(e.BlockTime/2))
 	}
 	switch kept := t.Confirmations; {
 	case t.Receipt == nil, IsPrefix(kept, list):
 		t.Confirmations = list
 	case IsPrefix(list, kept): // a lower head, or fewer headers: no change
-	case v.Head.Number <= FirstDifference(kept, list), v.Disputes.Counts: // the node is not past the fork, or the other nodes disagree: no change
-		return r.WithNextCheck(t, now.Add(r.BlockTime/2))
+	case e.v.Head.Number <= FirstDifference(kept, list), e.v.Disputes.Counts: // the node is not past the fork, or the other nodes disagree: no change
+		return e.WithNextCheck(t, e.now.Add(e.BlockTime/2))
 	default:
-		j.NewForks++
+		e.NewForks++
 		t.Confirmations = list // the new list replaces the old one as a whole
 	}
 	t.State, t.Sub, t.LastError, t.Receipt = txmanager.Tracking, txmanager.Included, "", &rec
 	switch {
-	case !r.isFinal(rec, list, whole, v):
-		j.NeedsHeaders = j.NeedsHeaders || (!whole && r.mayBeFinal(rec, v))
-		return r.WithNextCheck(t, r.expectedFinalAt(rec, v, now))
-	case !mayEnd || v.Disputes.KeepsOpen(rec.BlockNumber):
-		return r.WithNextCheck(t, now.Add(r.BlockTime/2))
+	case !e.isFinal(rec, list, whole, e.v):
+		e.NeedsHeaders = e.NeedsHeaders || (!whole && e.mayBeFinal(rec, e.v))
+		return e.WithNextCheck(t, e.expectedFinalAt(rec, e.v, e.now))
+	case !mayEnd || e.v.Disputes.KeepsOpen(rec.BlockNumber):
+		return e.WithNextCheck(t, e.now.Add(e.BlockTime/2))
 	}
-	j.FinalHead = max(j.FinalHead, rec.BlockNumber)
-	j.Finals, j.EndedBy = append(j.Finals, list[0]), append(j.EndedBy, rec)
+	e.FinalHead = max(e.FinalHead, rec.BlockNumber)
+	e.Finals, e.EndedBy = append(e.Finals, list[0]), append(e.EndedBy, rec)
 	return endedByReceipt(t, rec)
 }
 
@@ -243,7 +244,7 @@ func ConfirmingBlocks(rec txmanager.Receipt, v txmanager.ChainObservation, depth
 
 // isFinal reports whether one observation proves the receipt final.
 func (r Rules) isFinal(rec txmanager.Receipt, list []txmanager.Header, whole bool, v txmanager.ChainObservation) bool {
-	if r.Finality == txmanager.ByConfirmations {
+	if r.By == txmanager.ByConfirmations {
 		return uint64(len(list)) > r.Confirmations
 	}
 	return whole && v.Tagged != nil && v.Tagged.Number >= rec.BlockNumber
@@ -251,7 +252,7 @@ func (r Rules) isFinal(rec txmanager.Receipt, list []txmanager.Header, whole boo
 
 // mayBeFinal reports whether a query with headers may prove finality now.
 func (r Rules) mayBeFinal(rec txmanager.Receipt, v txmanager.ChainObservation) bool {
-	if r.Finality == txmanager.ByConfirmations {
+	if r.By == txmanager.ByConfirmations {
 		return v.Head.Number >= rec.BlockNumber+r.Confirmations
 	}
 	return v.Tagged != nil && v.Tagged.Number >= rec.BlockNumber
@@ -261,7 +262,7 @@ func (r Rules) mayBeFinal(rec txmanager.Receipt, v txmanager.ChainObservation) b
 // now.
 func (r Rules) expectedFinalAt(rec txmanager.Receipt, v txmanager.ChainObservation, now time.Time) time.Time {
 	missing := uint64(1)
-	if last := rec.BlockNumber + r.Confirmations; r.Finality == txmanager.ByConfirmations && last > v.Head.Number {
+	if last := rec.BlockNumber + r.Confirmations; r.By == txmanager.ByConfirmations && last > v.Head.Number {
 		missing = last - v.Head.Number
 	}
 	at := r.AfterBlocks(missing, v.Head, now)
@@ -273,17 +274,17 @@ func (r Rules) expectedFinalAt(rec txmanager.Receipt, v txmanager.ChainObservati
 
 // applyNoReceipt evaluates a transaction for which the node has no receipt. It changes nothing,
 // unless the node shows another block at the receipt's height.
-func (r Rules) applyNoReceipt(j *Evaluation, t txmanager.Tx, v txmanager.ChainObservation, now time.Time) txmanager.Tx {
-	if t.Receipt != nil && IsBlockReplaced(*t.Receipt, v) {
-		j.NewForks++
+func (e *evaluator) applyNoReceipt(t txmanager.Tx) txmanager.Tx {
+	if t.Receipt != nil && IsBlockReplaced(*t.Receipt, e.v) {
+		e.NewForks++
 		t.State, t.Sub, t.Receipt, t.Confirmations = txmanager.Tracking, txmanager.Pending, nil, nil
 		t.LastError = "a reorg removed the block it was in"
-		t.FirstSubmitAt, t.SubmitAttempts, t.NextResubmitAt, t.NextBumpAt = &now, 0, &now, nil // broadcasts and gas bumps start again
+		t.FirstSubmitAt, t.SubmitAttempts, t.NextResubmitAt, t.NextBumpAt = &e.now, 0, &e.now, nil // broadcasts and gas bumps start again
 	}
 	if t.Phase() == txmanager.AwaitingDecision {
-		return r.WithNextCheck(t, now.Add(StuckPollBlocks*r.BlockTime))
+		return e.WithNextCheck(t, e.now.Add(StuckPollBlocks*e.BlockTime))
 	}
-	return r.WithNextCheck(t, r.AfterBlocks(1, v.Head, now))
+	return e.WithNextCheck(t, e.AfterBlocks(1, e.v.Head, e.now))
 }
 
 // IsBlockReplaced reports whether the node's chain is past the receipt's height and has another

@@ -52,7 +52,7 @@ func TestMissingReceiptChangesNothing(t *testing.T) {
 				v := txtest.ViewOf(txtest.StateOf(1, 6, before), txtest.Blocks('a', 100, 103)...)
 				v.Receipts[before.Hash()] = txmanager.ReceiptAnswer{Answer: answer}
 				after, j := evaluateOne(rulesOf(20), before, v)
-				if after.LastCheckAt == nil || !after.LastCheckAt.Equal(txtest.DbNow) || !after.NextCheckAt.After(txtest.DbNow) {
+				if after.LastCheckAt == nil || !after.LastCheckAt.Equal(txtest.Now) || !after.NextCheckAt.After(txtest.Now) {
 					t.Errorf("%s/%s: looked at %v, next %v; want now and later", before.State, before.Sub, after.LastCheckAt, after.NextCheckAt)
 				}
 				want := before
@@ -82,24 +82,24 @@ func TestEarlyCheckWithoutChangeWritesNothing(t *testing.T) {
 			"planned for much later":           {time.Minute, 1},
 		} {
 			before := txtest.Pending(5)
-			before.NextCheckAt = new(txtest.DbNow.Add(c.planned))
+			before.NextCheckAt = new(txtest.Now.Add(c.planned))
 			v := txtest.ViewOf(txtest.StateOf(1, 6, before), txtest.Blocks('a', 100, 103)...)
-			v.Head.Time = uint64(txtest.DbNow.Add(time.Second - r.BlockTime).Unix()) // the next block is due in a second
+			v.Head.Time = uint64(txtest.Now.Add(time.Second - r.BlockTime).Unix()) // the next block is due in a second
 			v.Receipts[before.Hash()] = txmanager.ReceiptAnswer{Answer: txmanager.AnswerNotFound}
 			after, j := evaluateOne(r, before, v)
 			if len(j.Transitions) != c.moves {
 				t.Errorf("%s: got %d moves, want %d", name, len(j.Transitions), c.moves)
 			}
-			if !after.NextCheckAt.After(txtest.DbNow) {
+			if !after.NextCheckAt.After(txtest.Now) {
 				t.Errorf("%s: next look at %s, want later than now", name, after.NextCheckAt)
 			}
 		}
 		before := txtest.Pending(5) // a new head has come since the plan was made
-		before.NextCheckAt = new(txtest.DbNow.Add(time.Second))
+		before.NextCheckAt = new(txtest.Now.Add(time.Second))
 		v := txtest.ViewOf(txtest.StateOf(1, 6, before), txtest.Blocks('a', 100, 103)...)
-		v.Head.Time = uint64(txtest.DbNow.Unix())
+		v.Head.Time = uint64(txtest.Now.Unix())
 		v.Receipts[before.Hash()] = txmanager.ReceiptAnswer{Answer: txmanager.AnswerNotFound}
-		if after, j := evaluateOne(r, before, v); len(j.Transitions) != 1 || !after.NextCheckAt.After(txtest.DbNow.Add(2*time.Second)) {
+		if after, j := evaluateOne(r, before, v); len(j.Transitions) != 1 || !after.NextCheckAt.After(txtest.Now.Add(2*time.Second)) {
 			t.Errorf("a new head: got %d moves, next look at %s; want one, and a block later", len(j.Transitions), after.NextCheckAt)
 		}
 	})
@@ -231,7 +231,7 @@ func TestFinalOutOfOrderIsKeptAsIncluded(t *testing.T) {
 		r := rulesOf(3)
 		v := txtest.Finding(txtest.ViewOf(w, txtest.Blocks('a', 100, 110)...), txtest.ReceiptOf(w.Open[1], txtest.Block('a', 100)))
 		upper := r.Evaluate(w, txtest.Asking(w), v).After[1]
-		if upper.Sub != txmanager.Included || upper.Receipt == nil || !upper.NextCheckAt.Equal(txtest.DbNow.Add(r.BlockTime/2)) {
+		if upper.Sub != txmanager.Included || upper.Receipt == nil || !upper.NextCheckAt.Equal(txtest.Now.Add(r.BlockTime/2)) {
 			t.Errorf("got %s/%s, next check %v; want TRACKING/INCLUDED, in half a block", upper.State, upper.Sub, upper.NextCheckAt)
 		}
 	})
@@ -338,4 +338,29 @@ func drawView(t *rapid.T, w txmanager.SubmitterState) txmanager.ChainObservation
 		v.Headers = nil
 	}
 	return v
+}
+
+// A request that ended by an operator's statement says so.
+func TestAStatementIsNoReceipt(t *testing.T) {
+	t.Parallel()
+	x := EndRecorded(txtest.Pending(3), txmanager.Recorded{Nonce: 3})
+	if x.State != txmanager.Confirmed || x.Sub != txmanager.RecordedOnChain || x.Receipt != nil || x.LastError != txmanager.StatedAsExecuted {
+		t.Errorf("got %+v, want it CONFIRMED/RECORDED on an operator's statement", x)
+	}
+}
+
+// A node below the block of PROTECT's evidence does not show that a reorg freed the nonce.
+func TestLaggardFreesNoNonceInProtect(t *testing.T) {
+	t.Parallel()
+	txtest.Frozen(t, func(t *testing.T) {
+		x := txtest.Held(5, txmanager.Protect, "")
+		w := txtest.StateOf(1, 6, x)
+		w.Protected, w.Evidence = true, &txmanager.Violation{Kind: txmanager.NonceConsumed, Block: 100, ExpectedNonce: 5}
+		for head, want := range map[uint64]txmanager.State{99: txmanager.Protect, 100: txmanager.Tracking} {
+			v := txtest.ViewOf(w, txtest.Block('a', head))
+			if got := rulesOf(3).Evaluate(w, txtest.Asking(w), v).After[0].State; got != want {
+				t.Errorf("head %d: got %s, want %s", head, got, want)
+			}
+		}
+	})
 }

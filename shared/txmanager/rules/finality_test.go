@@ -42,7 +42,7 @@ func TestNextCheckIsWhenTheLastConfirmationIsExpected(t *testing.T) {
 		for onTop, missing := range map[uint64]uint64{0: 20, 7: 13, 19: 1} {
 			v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 100+onTop)...), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
 			after, _ := evaluateOne(r, tx, v)
-			if want := r.AfterBlocks(missing, v.Head, txtest.DbNow); !after.NextCheckAt.Equal(want) {
+			if want := r.AfterBlocks(missing, v.Head, txtest.Now); !after.NextCheckAt.Equal(want) {
 				t.Errorf("%d on top: next check %v, want %v", onTop, after.NextCheckAt, want)
 			}
 		}
@@ -58,8 +58,8 @@ func TestIncludedIsWatchedAtLeastEveryInterval(t *testing.T) {
 		tx := txtest.Pending(5)
 		for onTop, want := range map[uint64]time.Duration{0: time.Minute, 15: time.Minute, 16: 48500 * time.Millisecond, 19: 12500 * time.Millisecond} {
 			v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 100+onTop)...), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
-			if after, _ := evaluateOne(r, tx, v); after.NextCheckAt.Sub(txtest.DbNow) != want {
-				t.Errorf("%d on top: next check in %v, want %v", onTop, after.NextCheckAt.Sub(txtest.DbNow), want)
+			if after, _ := evaluateOne(r, tx, v); after.NextCheckAt.Sub(txtest.Now) != want {
+				t.Errorf("%d on top: next check in %v, want %v", onTop, after.NextCheckAt.Sub(txtest.Now), want)
 			}
 		}
 	})
@@ -93,7 +93,7 @@ func TestH11HeadersThatContradictTheReceiptChangeNothing(t *testing.T) {
 		for _, before := range []txmanager.Tx{txtest.Pending(5), txtest.Stuck(5), txtest.Included(5, txtest.Blocks('a', 100, 101)...)} {
 			v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, before), txtest.Blocks('b', 100, 110)...), txtest.ReceiptOf(before, txtest.Block('a', 100)))
 			after, j := evaluateOne(r, before, v)
-			if after.State != before.State || after.Sub != before.Sub || j.NewForks != 0 || !after.NextCheckAt.Equal(txtest.DbNow.Add(r.BlockTime/2)) {
+			if after.State != before.State || after.Sub != before.Sub || j.NewForks != 0 || !after.NextCheckAt.Equal(txtest.Now.Add(r.BlockTime/2)) {
 				t.Errorf("%s/%s: got %s/%s, %d new forks, next %v; want it as it was, looked at in half a block",
 					before.State, before.Sub, after.State, after.Sub, j.NewForks, after.NextCheckAt)
 			}
@@ -186,7 +186,7 @@ func TestReceiptIsRemovedOnlyByAnotherBlockAtItsHeight(t *testing.T) {
 					t.Errorf("got %s with %d blocks, %d new forks, %d sent; want no news", after.Sub, len(after.Confirmations), j.NewForks, len(j.Rebroadcasts))
 				case c.removed && (after.Sub != txmanager.Pending || after.Receipt != nil || after.Confirmations != nil || j.NewForks != 1):
 					t.Errorf("got %s, receipt %v, %d new forks; want PENDING without receipt, one", after.Sub, after.Receipt, j.NewForks)
-				case c.removed && (len(j.Rebroadcasts) != 1 || after.SubmitAttempts != 1 || !after.FirstSubmitAt.Equal(txtest.DbNow) || !after.LastSubmitAt.Equal(txtest.DbNow)):
+				case c.removed && (len(j.Rebroadcasts) != 1 || after.SubmitAttempts != 1 || !after.FirstSubmitAt.Equal(txtest.Now) || !after.LastSubmitAt.Equal(txtest.Now)):
 					t.Errorf("got %d sent, attempt %d; want it claimed and sent again", len(j.Rebroadcasts), after.SubmitAttempts)
 				}
 			})
@@ -217,7 +217,7 @@ func TestTagsDecideFinality(t *testing.T) {
 				t.Parallel()
 				txtest.Frozen(t, func(t *testing.T) {
 					r := rulesOf(3)
-					r.Finality = mode
+					r.By = mode
 					tx := txtest.Pending(5)
 					v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Block('a', 200)), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
 					v.Headers, v.Tagged = c.headers, c.tagged

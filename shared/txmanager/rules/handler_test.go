@@ -17,14 +17,14 @@ func TestWhoseHandlerIsAskedNext(t *testing.T) {
 		later.NextCheckAt = txtest.In(time.Minute)
 		decided := txtest.OfHandler(5)
 		decided.RequestedAction = txmanager.ActionPlaceholder
-		claimedStuck := ClaimBroadcast(txtest.Stuck(4), txtest.DbNow)
+		claimedStuck := ClaimBroadcast(txtest.Stuck(4), txtest.Now)
 		for name, c := range map[string]struct {
 			unsettled []txmanager.Tx
 			want      bool
 		}{
 			"alone":                                {[]txmanager.Tx{txtest.OfHandler(5)}, true},
 			"behind what a node holds":             {[]txmanager.Tx{txtest.Pending(4), txtest.OfHandler(5)}, true},
-			"behind what goes in this round":       {[]txmanager.Tx{ClaimBroadcast(txtest.Submitted(4), txtest.DbNow), txtest.OfHandler(5)}, true},
+			"behind what goes in this round":       {[]txmanager.Tx{ClaimBroadcast(txtest.Submitted(4), txtest.Now), txtest.OfHandler(5)}, true},
 			"behind what no node took":             {[]txmanager.Tx{txtest.Submitted(4), txtest.OfHandler(5)}, false},
 			"behind STUCK":                         {[]txmanager.Tx{txtest.Stuck(4), txtest.OfHandler(5)}, false},
 			"behind STUCK, whose send was claimed": {[]txmanager.Tx{claimedStuck, txtest.OfHandler(5)}, false},
@@ -52,12 +52,12 @@ func TestWaitingWithoutBytesIsNoLoop(t *testing.T) {
 		r.AskBeforePlaceholder = true
 		w := txtest.StateOf(1, 6, cancelled)
 		_, moves := r.PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
-		if len(moves) != 1 || moves[0].To.IsDueBy(txtest.DbNow) {
+		if len(moves) != 1 || moves[0].To.IsDueBy(txtest.Now) {
 			t.Errorf("STUCK with a cancel under ask: got %+v, want its next look planned", moves)
 		}
 		w = txtest.StateOf(1, 6, undecided)
 		j := r.Evaluate(w, txtest.Asking(w), txtest.ViewOf(w, txtest.Block('a', 100)))
-		if len(j.Transitions) != 1 || !j.Transitions[0].To.NextCheckAt.Equal(txtest.DbNow.Add(StuckPollBlocks*r.BlockTime)) {
+		if len(j.Transitions) != 1 || !j.Transitions[0].To.NextCheckAt.Equal(txtest.Now.Add(StuckPollBlocks*r.BlockTime)) {
 			t.Errorf("STUCK without bytes or order: got %+v, want its next look ten blocks on", j.Transitions)
 		}
 	})

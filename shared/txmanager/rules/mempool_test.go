@@ -45,7 +45,7 @@ func TestDiagnoses(t *testing.T) {
 			if c.change != nil {
 				c.change(&tx, &v)
 			}
-			got := new(MempoolInspector).Inspect(tx, 5, v, txtest.DbNow)
+			got := new(MempoolInspector).Inspect(tx, 5, v, txtest.Now)
 			if d := got.Diagnosis; c.want == "" && d != nil || c.want != "" && (d == nil || d.Signal != c.want || d.Advice != c.advice) {
 				t.Errorf("%s: got %+v, want %s, %s", c.name, d, c.want, c.advice)
 			}

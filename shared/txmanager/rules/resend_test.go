@@ -38,7 +38,7 @@ func TestWhatIsDueToBeSentAgain(t *testing.T) {
 			due  bool
 		}{{nil, true}, {txtest.Ago(time.Second), true}, {txtest.In(0), true}, {txtest.In(time.Nanosecond), false}, {txtest.In(time.Minute), false}} {
 			tx := txmanager.Tx{State: c.state, Sub: c.sub, NextResubmitAt: at.next, SubmitAttempts: 1}
-			if got, want := r.IsRebroadcastDue(tx, txtest.DbNow), c.want && at.due; got != want {
+			if got, want := r.IsRebroadcastDue(tx, txtest.Now), c.want && at.due; got != want {
 				t.Errorf("%s/%s, resubmit %v, next at %v: got %v, want %v", c.state, c.sub, c.resubmit, at.next, got, want)
 			}
 		}
@@ -58,7 +58,7 @@ func TestClaimIsWrittenBeforeTheBroadcast(t *testing.T) {
 		}
 		for _, i := range j.Rebroadcasts {
 			before, after := w.Open[i], j.After[i]
-			if after.State != before.State || after.SubmitAttempts != 2 || !after.LastSubmitAt.Equal(txtest.DbNow) || after.NextResubmitAt.After(txtest.DbNow) {
+			if after.State != before.State || after.SubmitAttempts != 2 || !after.LastSubmitAt.Equal(txtest.Now) || after.NextResubmitAt.After(txtest.Now) {
 				t.Errorf("%s: got %s, attempt %d, last %v, next %v; want attempt 2, now, due at once", after.ID, after.State, after.SubmitAttempts, after.LastSubmitAt, after.NextResubmitAt)
 			}
 			if !slices.ContainsFunc(j.Transitions, func(m txmanager.Transition) bool { return m.To.ID == after.ID && m.To.SubmitAttempts == 2 }) {
@@ -115,7 +115,7 @@ func TestStuckByAttemptsOrByAge(t *testing.T) {
 				if len(j.Rebroadcasts) != 0 || after.SubmitAttempts != c.attempts || after.LastError == "" || after.Sub != "" {
 					t.Errorf("got %d sent, attempt %d, reason %q; want none sent, and why", len(j.Rebroadcasts), after.SubmitAttempts, after.LastError)
 				}
-				if !after.NextCheckAt.After(txtest.DbNow) {
+				if !after.NextCheckAt.After(txtest.Now) {
 					t.Errorf("next check %v, want later: it goes on being watched", after.NextCheckAt)
 				}
 			})
@@ -153,16 +153,16 @@ func TestClaimedBroadcastIsSentUntilANodeHasIt(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		r.Resubmit = false
-		tx := ClaimBroadcast(txtest.Pending(5), txtest.DbNow)
-		if !r.IsRebroadcastDue(tx, txtest.DbNow) {
+		tx := ClaimBroadcast(txtest.Pending(5), txtest.Now)
+		if !r.IsRebroadcastDue(tx, txtest.Now) {
 			t.Error("claimed, its outcome not recorded: got not due, want it sent")
 		}
-		silent := r.AfterBroadcast(tx, txmanager.SendResult{Class: txmanager.SendUnknown}, txtest.Block('a', 100), txtest.DbNow)
+		silent := r.AfterBroadcast(tx, txmanager.SendResult{Class: txmanager.SendUnknown}, txtest.Block('a', 100), txtest.Now)
 		if !r.IsRebroadcastDue(silent, *silent.NextResubmitAt) {
 			t.Errorf("no answer: got %s/%s, not due at its time; want it sent again", silent.State, silent.Sub)
 		}
-		taken := r.AfterBroadcast(tx, txmanager.SendResult{Class: txmanager.SendAccepted}, txtest.Block('a', 100), txtest.DbNow)
-		if r.IsRebroadcastDue(taken, txtest.DbNow.Add(time.Hour)) {
+		taken := r.AfterBroadcast(tx, txmanager.SendResult{Class: txmanager.SendAccepted}, txtest.Block('a', 100), txtest.Now)
+		if r.IsRebroadcastDue(taken, txtest.Now.Add(time.Hour)) {
 			t.Errorf("taken by a node: got %s/%s due, want it left alone", taken.State, taken.Sub)
 		}
 	})
@@ -177,7 +177,7 @@ func TestStuckIsWatchedTenBlocksApart(t *testing.T) {
 		tx := timed(txtest.Stuck(5), txtest.Ago(time.Second), nil)
 		w := txtest.StateOf(1, 6, tx)
 		after := r.Evaluate(w, txtest.Asking(w), txtest.ViewOf(w, txtest.Block('a', 100))).After[0]
-		if want := txtest.DbNow.Add(10 * r.BlockTime); after.NextCheckAt == nil || !after.NextCheckAt.Equal(want) || after.State != txmanager.Stuck {
+		if want := txtest.Now.Add(10 * r.BlockTime); after.NextCheckAt == nil || !after.NextCheckAt.Equal(want) || after.State != txmanager.Stuck {
 			t.Errorf("next look: got %v, want %v", after.NextCheckAt, want)
 		}
 	})

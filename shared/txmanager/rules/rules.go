@@ -1,7 +1,7 @@
-// Package rules decides what happens to transactions: [Rules.NextQuery] plans the query,
-// [Rules.Evaluate] applies the answer, [Rules.PlanAllocations] and [Rules.PlanSignatures] plan what
-// is signed, [Rules.PlanNextWork] plans the next task. It is pure: each function depends only on the
-// stored state, the chain observation and the settings.
+// Package rules decides about transactions: [Rules.NextQuery], [Rules.Evaluate],
+// [Rules.PlanAllocations], [Rules.PlanSignatures] and [Rules.PlanNextWork] are the five decisions of
+// an iteration. It is pure: each function depends only on the stored state, the chain observation
+// and the settings.
 package rules
 
 import (
@@ -14,19 +14,29 @@ import (
 // Rules are the settings that decide about the transactions of every submitter of a deployment.
 type Rules struct {
 	gas.Limits
-	Finality             txmanager.Finality
-	Confirmations        uint64            // blocks on top of the receipt's block, for ByConfirmations
-	BlockTime            time.Duration     // expected time between blocks: only a hint for polls
-	WatchEvery           time.Duration     // the longest time between checks of an included transaction
-	WatchDepth           uint64            // how far below the last final block final blocks are remembered
+	Finality
+	Broadcasting
 	Strict               bool              // one open nonce at a time, whatever window the submitter was registered with
 	DeferAfter           time.Duration     // how long an intent's own bounds may block it before intents of other callers pass it; 0: they never pass it
 	AskBeforePlaceholder bool              // only an operator's decision replaces a transaction or fills a nonce
 	Inspector            *MempoolInspector // nil: transactions are not diagnosed
-	Resubmit             bool              // rebroadcast a transaction that stays without a receipt
-	ResubmitEvery        time.Duration
-	MaxResubmits         int           // broadcasts before a transaction becomes STUCK
-	StuckAfter           time.Duration // time from the first broadcast until it becomes STUCK
+}
+
+// Finality is when an included transaction is final, and how its chain is watched.
+type Finality struct {
+	By            txmanager.Finality
+	Confirmations uint64        // blocks on top of the receipt's block, for ByConfirmations
+	BlockTime     time.Duration // expected time between blocks: only a hint for polls
+	WatchEvery    time.Duration // the longest time between checks of an included transaction
+	WatchDepth    uint64        // how far below the last final block final blocks are remembered
+}
+
+// Broadcasting is how often the bytes of a transaction without a receipt are sent.
+type Broadcasting struct {
+	Resubmit      bool // rebroadcast a transaction that stays without a receipt
+	ResubmitEvery time.Duration
+	MaxResubmits  int           // broadcasts before a transaction becomes STUCK
+	StuckAfter    time.Duration // time from the first broadcast until it becomes STUCK
 }
 
 // BindWindow is w with the window that the rules allow. Strict rules bind no nonce while another
@@ -43,7 +53,7 @@ const maxListed = 96
 
 // HeaderDepth is how many blocks on top of the receipt's block are queried.
 func (r Rules) HeaderDepth() uint64 {
-	if r.Finality == txmanager.ByConfirmations {
+	if r.By == txmanager.ByConfirmations {
 		return r.Confirmations
 	}
 	return maxListed
@@ -51,10 +61,10 @@ func (r Rules) HeaderDepth() uint64 {
 
 // FinalityTag is the block tag that decides finality, or "" where depth does.
 func (r Rules) FinalityTag() string {
-	if r.Finality == txmanager.ByConfirmations {
+	if r.By == txmanager.ByConfirmations {
 		return ""
 	}
-	return string(r.Finality)
+	return string(r.By)
 }
 
 // AfterBlocks estimates when n more blocks will be on top of head, with some time for the last to

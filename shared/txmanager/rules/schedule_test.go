@@ -100,9 +100,9 @@ func TestEveryOpenNonceIsDue(t *testing.T) {
 			}
 		}
 		for class := txmanager.SendUnknown; class <= txmanager.SendInvalid; class++ {
-			reached = append(reached, r.AfterBroadcast(txtest.Submitted(5), txmanager.SendResult{Class: class}, v.Head, txtest.DbNow))
+			reached = append(reached, r.AfterBroadcast(txtest.Submitted(5), txmanager.SendResult{Class: class}, v.Head, txtest.Now))
 		}
-		reached = append(reached, txtest.Bare(5), WithVersion(txtest.Bare(5), txmanager.VersionOriginal, txmanager.Signed{}, txtest.DbNow))
+		reached = append(reached, txtest.Bare(5), WithVersion(txtest.Bare(5), txmanager.VersionOriginal, txmanager.Signed{}, txtest.Now))
 		for _, tx := range reached {
 			if d := r.PlanNextWork(txtest.StateOf(1, 6, tx)); !d.AdvanceNow && d.At.IsZero() {
 				t.Errorf("%s/%s %q: nothing is due", tx.State, tx.Sub, tx.LastError)
@@ -245,7 +245,7 @@ func TestTagsAreAskedFor(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		for mode, tag := range map[txmanager.Finality]string{txmanager.BySafe: "safe", txmanager.ByFinalized: "finalized", txmanager.ByConfirmations: ""} {
 			r := rulesOf(20)
-			r.Finality = mode
+			r.By = mode
 			depth := uint64(maxListed)
 			if mode == txmanager.ByConfirmations {
 				depth = 20
@@ -277,8 +277,8 @@ func TestBlocksAreExpectedByTheChainsRhythm(t *testing.T) {
 		{"an hour old", time.Hour, 2, 24 * time.Second},
 		{"from the future", -time.Hour, 1, 12 * time.Second},
 	} {
-		head := txmanager.Header{Time: uint64(txtest.DbNow.Add(-c.made).Unix())}
-		if got := r.AfterBlocks(c.n, head, txtest.DbNow).Sub(txtest.DbNow); got != c.want {
+		head := txmanager.Header{Time: uint64(txtest.Now.Add(-c.made).Unix())}
+		if got := r.AfterBlocks(c.n, head, txtest.Now).Sub(txtest.Now); got != c.want {
 			t.Errorf("%s: got in %v, want in %v", c.name, got, c.want)
 		}
 	}
@@ -300,8 +300,23 @@ func TestNewWorkWaitsAtMostHalfABlock(t *testing.T) {
 		if c.due > 0 {
 			d.At = now.Add(c.due)
 		}
-		if got := (Rules{BlockTime: c.block}).PacedAt(d, now).Sub(now); got != c.want {
+		if got := (Rules{Finality: Finality{BlockTime: c.block}}).PacedAt(d, now).Sub(now); got != c.want {
 			t.Errorf("blocks of %s, something due in %s: got %s, want %s", c.block, c.due, got, c.want)
 		}
+	}
+}
+
+// Each version in a query has a hint with its nonce, and the block where the nonce was seen
+// consumed, by whichever version.
+func TestQueryHasAHintForEachReceipt(t *testing.T) {
+	t.Parallel()
+	now := txtest.Ago(time.Second)
+	two, lost := timed(txtest.Included(6, txtest.Block('a', 100)), now, nil), timed(txtest.Pending(7), now, nil)
+	two.Versions = append(two.Versions, txtest.VersionHash(6, 2))
+	q, _ := rulesOf(20).NextQuery(txtest.StateOf(5, 8, timed(txtest.Pending(5), now, nil), two, lost), txmanager.KindReceipt, txtest.Reader(nil))
+	receipts := []txmanager.Hash{txtest.VersionHash(5, 1), txtest.VersionHash(6, 1), txtest.VersionHash(6, 2), txtest.VersionHash(7, 1)}
+	hints := []txmanager.Hint{{Nonce: 5}, {Nonce: 6, Block: 100}, {Nonce: 6, Block: 100}, {Nonce: 7}}
+	if !slices.Equal(q.Receipts, receipts) || !slices.Equal(q.Hints, hints) {
+		t.Errorf("got %v with %v, want %v with %v", q.Receipts, q.Hints, receipts, hints)
 	}
 }

@@ -73,8 +73,27 @@ func (w *Service) NewOwner() string {
 // releaseWait bounds the wait for the lease.
 const releaseWait = 5 * time.Second
 
-// AcquireWaiting acquires the lease. It waits up to releaseWait where another owner holds it.
-func (w *Service) AcquireWaiting(ctx context.Context, s txmanager.Submitter) (txmanager.Acquired, error) {
+// OpenWaiting acquires the lease of s for a session that may sign. It waits up to releaseWait where
+// another owner holds the lease.
+func (w *Service) OpenWaiting(ctx context.Context, s txmanager.Submitter) (*Session, error) {
+	chain, err := w.ChainOf(s)
+	if err != nil {
+		return nil, err
+	}
+	taken, err := w.acquireWaiting(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return w.Open(chain, txmanager.KindAdvance, taken.State), nil
+}
+
+// Open is the session of an acquired lease.
+func (w *Service) Open(chain txmanager.ChainConnector, kind txmanager.Kind, state txmanager.SubmitterState) *Session {
+	return &Session{Service: w, Chain: withPayloadCache(chain), Kind: kind, Began: time.Now(), State: state}
+}
+
+// acquireWaiting acquires the lease. It waits up to releaseWait where another owner holds it.
+func (w *Service) acquireWaiting(ctx context.Context, s txmanager.Submitter) (txmanager.Acquired, error) {
 	owner := w.NewOwner()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -140,7 +159,7 @@ func (t *Session) ReleaseAfterFailure(ctx context.Context) {
 	}
 }
 
-// Commit writes w under the fence and applies what was written to t.State.
+// Commit writes w under the fence and applies the written parts to t.State.
 func (t *Session) Commit(ctx context.Context, w txmanager.Commit) (txmanager.CommitResult, error) {
 	w.Lease, w.Fees = t.State.Lease, gas.FeeUses(t.State, w)
 	began := time.Now()
@@ -223,7 +242,7 @@ type readCall struct {
 	err  error
 }
 
-func WithPayloadCache(chain txmanager.ChainConnector) payloadCache {
+func withPayloadCache(chain txmanager.ChainConnector) payloadCache {
 	return payloadCache{chain, make(map[string]readCall)}
 }
 

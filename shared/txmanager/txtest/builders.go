@@ -19,10 +19,10 @@ import (
 
 const Alice = txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
 
-// DbNow is the database's clock in every submitter state of these tests.
-var DbNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+// Now is the database's clock in every submitter state of these tests.
+var Now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// Frozen runs f with a clock that stands still, so that SubmitterState.now is DbNow.
+// Frozen runs f with a clock that stands still, so that SubmitterState.now is Now.
 func Frozen(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
@@ -32,7 +32,7 @@ func Frozen(t *testing.T, f func(*testing.T)) {
 func StateOf(window, next uint64, unsettled ...txmanager.Tx) txmanager.SubmitterState {
 	w := txmanager.SubmitterState{
 		Lease: lease.New(string(Alice), "node-1/a", 7, time.Now(), time.Hour),
-		Now:   DbNow, Window: window, NextNonce: next, Open: unsettled,
+		Now:   Now, Window: window, NextNonce: next, Open: unsettled,
 	}
 	return w.WithLoadTime(time.Now())
 }
@@ -42,9 +42,9 @@ func Queue(w txmanager.SubmitterState, queue ...txmanager.Tx) txmanager.Submitte
 	return w
 }
 
-func Ago(d time.Duration) *time.Time { return new(DbNow.Add(-d)) }
+func Ago(d time.Duration) *time.Time { return new(Now.Add(-d)) }
 
-func In(d time.Duration) *time.Time { return new(DbNow.Add(d)) }
+func In(d time.Duration) *time.Time { return new(Now.Add(d)) }
 
 // VersionHash is the hash of a signed version of the transaction at nonce n.
 func VersionHash(n uint64, version byte) txmanager.Hash {
@@ -92,7 +92,7 @@ func Queued(seq int64, payload string) txmanager.Tx {
 // Block is block number n of the chain of a name; blocks of two names differ at
 // every height.
 func Block(name byte, n uint64) txmanager.Header {
-	h := txmanager.Header{Number: n, Hash: txmanager.Hash{0: name, 30: byte(n >> 8), 31: byte(n)}, Time: uint64(DbNow.Unix())}
+	h := txmanager.Header{Number: n, Hash: txmanager.Hash{0: name, 30: byte(n >> 8), 31: byte(n)}, Time: uint64(Now.Unix())}
 	if n > 0 {
 		h.Parent = txmanager.Hash{0: name, 30: byte((n - 1) >> 8), 31: byte(n - 1)}
 	}
@@ -225,13 +225,13 @@ func Watching(v txmanager.ChainObservation, blocks ...txmanager.Header) txmanage
 func Lent(n uint64, s txmanager.ReservationState, until time.Duration) txmanager.Tx {
 	t := Bare(n)
 	t.Payload = []byte(`{"reservation": true}`)
-	t.Reservation = &txmanager.Reservation{State: s, Owner: "x", Until: DbNow.Add(until)}
+	t.Reservation = &txmanager.Reservation{State: s, Owner: "x", Until: Now.Add(until)}
 	t.NextCheckAt = &t.Reservation.Until
 	return t
 }
 
 // UsedBy is a transaction of bytes that x signed.
 func UsedBy(t txmanager.Tx) txmanager.Tx {
-	t.Payload, t.Reservation = []byte(`{"reservation": true}`), &txmanager.Reservation{State: txmanager.Used, Owner: "x", Until: DbNow}
+	t.Payload, t.Reservation = []byte(`{"reservation": true}`), &txmanager.Reservation{State: txmanager.Used, Owner: "x", Until: Now}
 	return t
 }

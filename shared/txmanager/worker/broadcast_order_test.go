@@ -195,7 +195,7 @@ func TestH10NonceTooLowIsPutToTheChain(t *testing.T) {
 		{"accepted: there is nothing to ask", txmanager.SendAccepted, nil, false, txmanager.Tracking, 0},
 	} {
 		txtest.Frozen(t, func(t *testing.T) {
-			x := rules.ClaimBroadcast(txtest.Submitted(5), txtest.DbNow)
+			x := rules.ClaimBroadcast(txtest.Submitted(5), txtest.Now)
 			x.Versions = append(x.Versions, txtest.VersionHash(5, 2))
 			tn, log, chain := iterationOf(txtest.StateOf(1, 6, x), true, c.answer)
 			chain.known, chain.fails = c.known, c.fails

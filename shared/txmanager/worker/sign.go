@@ -181,8 +181,9 @@ func (t *invocation) logUnsigned(ctx context.Context, x txmanager.Tx, err error)
 
 // signDueVersions signs the versions that are due, in nonce order, and stores them before they are
 // used. A transaction that cannot be signed waits, and so do those above it.
-// decided are the ids about which the StuckResolution decided now: the next iteration carries that
-// out. outdated reports that another writer changed a row.
+//
+// decided are the ids about which the StuckResolution decided now. The next iteration carries that
+// out. The result outdated reports that another writer changed a row.
 func (t *invocation) signDueVersions(ctx context.Context, v txmanager.ChainObservation, decided []string) (ids []string, outdated bool, err error) {
 	if !t.Kind.MaySign() {
 		return nil, false, nil
@@ -265,7 +266,7 @@ func (t *invocation) broadcast(ctx context.Context, ids, again []string, head tx
 	t.CrashPoint("sent")
 	t.resolveNonceTooLow(ctx, txs, results)
 	var w txmanager.Commit
-	now, before := t.State.DatabaseTime(), rules.IdSet(again)
+	now, before := t.State.DatabaseTime(), rules.IDSet(again)
 	for i, x := range txs {
 		res := results[i]
 		t.LogBroadcast(ctx, x, res)
@@ -298,6 +299,6 @@ func (t *invocation) resolveNonceTooLow(ctx context.Context, txs []txmanager.Tx,
 
 // openByID lists the open transactions with these ids, by nonce.
 func openByID(w txmanager.SubmitterState, ids []string) []txmanager.Tx {
-	picked := rules.IdSet(ids)
+	picked := rules.IDSet(ids)
 	return slices.DeleteFunc(slices.Clone(w.Open), func(t txmanager.Tx) bool { return !picked[t.ID] })
 }

@@ -68,7 +68,8 @@ func (w *Worker) ServeSubmitter(ctx context.Context, s txmanager.Submitter, kind
 		if !taken.Held {
 			return w.Tasks.EnqueueTakeover(ctx, s, taken)
 		}
-		t := invocation{Session: &session.Session{Service: &w.Service, Chain: session.WithPayloadCache(chain), Kind: kind, State: taken.State, Began: began}, worker: w}
+		t := invocation{Session: w.Open(chain, kind, taken.State), worker: w}
+		t.Began = began
 		t.CrashPoint("taken")
 		if t.State.ForeignDatabase {
 			w.Log.ErrorContext(ctx, "PROTECT on every submitter: the database is not the one written last", t.LogAttrs()...)
@@ -84,22 +85,22 @@ func (w *Worker) ServeSubmitter(ctx context.Context, s txmanager.Submitter, kind
 	}
 }
 
-// ReleaseSubmitter ends an incident: see [Release].
+// ReleaseSubmitter ends an incident: see [protect.Release].
 func (w *Worker) ReleaseSubmitter(ctx context.Context, s txmanager.Submitter, l txmanager.ReleaseRequest) (txmanager.ReleaseResult, error) {
 	return protect.Release(ctx, &w.Service, s, l)
 }
 
-// ReserveNonces reserves nonces: see [Reserve].
+// ReserveNonces reserves nonces: see [reservation.Reserve].
 func (w *Worker) ReserveNonces(ctx context.Context, s txmanager.Submitter, r txmanager.ReserveRequest) error {
 	return reservation.Reserve(ctx, &w.Service, s, r)
 }
 
-// MarkReservation records an owner's mark: see [Mark].
+// MarkReservation records an owner's mark: see [reservation.Mark].
 func (w *Worker) MarkReservation(ctx context.Context, s txmanager.Submitter, m txmanager.ReservationMark) error {
 	return reservation.Mark(ctx, &w.Service, s, m)
 }
 
-// ParseSignedFor parses bytes that were signed for s elsewhere: see [ParseSignedFor].
+// ParseSignedFor parses bytes that were signed for s elsewhere: see [reservation.ParseSignedFor].
 func (w *Worker) ParseSignedFor(s txmanager.Submitter, raw []byte) (txmanager.Unsigned, txmanager.Signed, error) {
 	return reservation.ParseSignedFor(&w.Service, s, raw)
 }

@@ -1,0 +1,107 @@
+package protect
+
+import (
+	"context"
+	"errors"
+	"math/big"
+	"slices"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/gas"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
+	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
+)
+
+// An account that cannot pay for all its placeholders gets none. Its open transactions count,
+// except those lost below the final count.
+func TestPlaceholdersWithoutABalanceAreRefused(t *testing.T) {
+	t.Parallel()
+	w := txtest.StateOf(1, 6, txtest.Pending(4), txtest.Pending(5))
+	for i := range w.Open {
+		w.Open[i].Gas = &txmanager.GasParams{Gas: 21_000, FeeCapWei: big.NewInt(100), TipCapWei: big.NewInt(1), ValueWei: new(big.Int)}
+	}
+	v := txtest.ViewOf(w, txtest.Block('a', 100))
+	v.Account.LatestCount = 5
+	v.Account.BaseFeeWei, v.Account.TipWei, v.Account.GasPriceWei = big.NewInt(50), big.NewInt(10), nil
+	each := gas.CostWithPlaceholder(gas.CompleteFees(txmanager.Call{}, gas.PlaceholderGas, v.Account))
+	held := gas.CostWithPlaceholder(*w.Open[1].Gas)
+	for name, c := range map[string]struct {
+		balance *big.Int
+		paid    bool
+	}{
+		"for each":       {new(big.Int).Add(held, new(big.Int).Mul(each, big.NewInt(2))), true},
+		"a wei too few":  {new(big.Int).Sub(new(big.Int).Add(held, new(big.Int).Mul(each, big.NewInt(2))), big.NewInt(1)), false},
+		"for the others": {held, false},
+	} {
+		v.Account.BalanceWei = c.balance
+		tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Timing: testTiming}, State: w}}
+		l := txmanager.ReleaseRequest{Count: 5, Fill: new(uint64(3))}
+		err := tn.planFill(&l, v, txmanager.LostNonces{Window: 1})
+		_, refused := errors.AsType[txmanager.FillError](err)
+		if c.paid && (err != nil || l.Filling == nil || *l.Filling != (txmanager.Filling{From: 6, Below: 8})) || !c.paid && (!refused || l.Filling != nil) {
+			t.Errorf("%s: got %v, %v; want it filled %v", name, l.Filling, err, c.paid)
+		}
+	}
+}
+
+// shows gives the same answer to every query.
+type shows struct {
+	txtest.Payloads
+	view txmanager.ChainObservation
+}
+
+func (s shows) Query(context.Context, txmanager.ChainQuery) (txmanager.ChainObservation, error) {
+	return s.view, nil
+}
+
+// Two blocks of one height may be remembered after a reorg between two queries of a release. That
+// must not stop later releases.
+func TestTwoFinalBlocksOfOneHeightAreOneHeightToCompare(t *testing.T) {
+	t.Parallel()
+	txtest.Frozen(t, func(t *testing.T) {
+		w := txtest.StateOf(1, 6)
+		w.Protected, w.FinalBlocks = true, []txmanager.Header{txtest.Block('a', 90), txtest.Block('a', 95), txtest.Block('b', 95)}
+		if got, want := rules.WatchedHeights(w), []uint64{90, 95}; !slices.Equal(got, want) {
+			t.Errorf("heights to compare: got %v, want %v", got, want)
+		}
+		for name, c := range map[string]struct {
+			shown []txmanager.Header
+			ok    bool
+		}{"both heights": {[]txmanager.Header{txtest.Block('a', 90), txtest.Block('b', 95)}, true}, "one of them": {[]txmanager.Header{txtest.Block('b', 95)}, false}} {
+			view := txtest.Watching(txtest.ViewOf(w, txtest.Block('b', 100)), c.shown...)
+			r := rulesOf(1)
+			r.WatchDepth = 10
+			tn := &incident{Session: &session.Session{Service: &session.Service{Rules: r, Store: noFinals{}, Timing: testTiming}, Chain: shows{view: view}, State: w}}
+			kept, missing, err := tn.recheckFinalBlocks(t.Context())
+			if (err == nil) != c.ok || len(missing) != 0 {
+				t.Fatalf("the node shows %s: got %v, %v; want it enough: %v", name, missing, err, c.ok)
+			}
+			if want := []txmanager.Header{txtest.Block('a', 90), txtest.Block('b', 95)}; c.ok && !slices.Equal(kept, want) {
+				t.Errorf("kept: got %v, want %v", kept, want)
+			}
+		}
+	})
+}
+
+// noFinals has no transaction in any queried block.
+type noFinals struct{ txmanager.Store }
+
+func (noFinals) FinalTransactions(context.Context, txmanager.Submitter, []txmanager.Hash) ([]txmanager.FinalTx, error) {
+	return nil, nil
+}
+
+// A DISPLACED transaction keeps no receipt: its block was reorged out.
+func TestDisplacedKeepsNoReceipt(t *testing.T) {
+	t.Parallel()
+	txtest.Frozen(t, func(t *testing.T) {
+		tx := txtest.Included(5, txtest.Blocks('a', 100, 101)...)
+		tx.State, tx.Sub = txmanager.Protect, ""
+		w := txtest.StateOf(1, 6, tx)
+		moves, lost := displaceLost(w, txtest.ViewOf(w, txtest.Block('b', 200)), 6)
+		if len(moves) != 1 || len(lost) != 1 || moves[0].To.State != txmanager.Failed || moves[0].To.Receipt != nil || moves[0].To.Confirmations != nil {
+			t.Errorf("got %+v, lost %v; want nonce 5 FAILED/DISPLACED without a receipt", moves, lost)
+		}
+	})
+}
