@@ -57,8 +57,8 @@ func parse(args []string) (flags, error) {
 	if f.processes < 1 || f.processes > 32 {
 		return f, fmt.Errorf("--processes %d: want 1 to 32", f.processes)
 	}
-	if f.nodes < 1 || f.nodes > nodes.MostNodes {
-		return f, fmt.Errorf("--nodes %d: want 1 to %d", f.nodes, nodes.MostNodes)
+	if f.nodes < 1 || f.nodes > nodes.MaxNodes {
+		return f, fmt.Errorf("--nodes %d: want 1 to %d", f.nodes, nodes.MaxNodes)
 	}
 	if f.chains < 1 || f.chains > 2 {
 		return f, fmt.Errorf("--chains %d: want 1 or 2", f.chains)

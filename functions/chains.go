@@ -87,7 +87,7 @@ func (a *App) openChain(of config.ServedChain) (*servedChain, error) {
 		c.connector = one
 		return c, err
 	}
-	o := nodes.Options{ChainID: of.ID, Open: evm.Opener(each), Quorum: of.Quorum, MaxLag: uint64(rpc.MaxLag), LeaveOut: rpc.LeaveOut, Watch: a.watchNode(of.ID)}
+	o := nodes.Options{ChainID: of.ID, Open: evm.Opener(each), Quorum: of.Quorum, MaxLag: uint64(rpc.MaxLag), ExcludeFor: rpc.LeaveOut, Watch: a.watchNode(of.ID)}
 	for _, url := range of.URLs {
 		o.URLs = append(o.URLs, url.Reveal())
 	}
@@ -117,8 +117,8 @@ func feesOf(c config.Config, of config.ServedChain) evm.Fees {
 
 // watchNode returns a function that counts the answers of a chain's nodes. It logs which nodes are
 // excluded and which return.
-func (a *App) watchNode(chain uint64) func(context.Context, string, nodes.Sighting) {
-	return func(ctx context.Context, node string, seen nodes.Sighting) {
+func (a *App) watchNode(chain uint64) func(context.Context, string, nodes.HealthChange) {
+	return func(ctx context.Context, node string, seen nodes.HealthChange) {
 		telemetry.NodeAnswers.Add(ctx, 1, telemetry.NodeResult(chain, node, string(seen.Result)))
 		switch {
 		case seen.Left:
@@ -187,7 +187,7 @@ func (a *App) sweptChains() (all []sweeps.Chain) {
 	for _, c := range a.chains {
 		swept := sweeps.Chain{ID: c.ID, Connector: c.connector}
 		if c.nodes != nil {
-			swept.Excluded = func() int { return len(c.nodes.LeftOut()) }
+			swept.Excluded = func() int { return len(c.nodes.Excluded()) }
 		}
 		all = append(all, swept)
 	}

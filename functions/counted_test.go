@@ -26,7 +26,7 @@ func TestLeasesAreCounted(t *testing.T) {
 	s := txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
 	db.Register(t, s, 1)
 	book := counted.Store{Store: db.Store}
-	take := func(owner string) txmanager.Acquired {
+	take := func(owner string) txmanager.AcquireResult {
 		t.Helper()
 		taken, err := book.Acquire(t.Context(), s, owner, true)
 		if err != nil {

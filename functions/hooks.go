@@ -51,7 +51,7 @@ type Reservation struct {
 //
 // [txmanager.ErrNotLeader]: another invocation serves s; try again.
 //
-// [txmanager.ErrNotNow]: PROTECT, no room or no money; try again later.
+// [txmanager.ErrRetryLater]: PROTECT, no room or no money; try again later.
 //
 // [txmanager.ErrTooManyNonces]: more than the window of s, which is 1 while nonce.strict.enabled is
 // true; ask for fewer.
@@ -110,8 +110,8 @@ func (a *calls) Allocate(ctx context.Context, s txmanager.Submitter, owner strin
 // tracks and confirms them like its own. The same bytes again get the same answer.
 //
 // The error wraps [ErrHooksOff], [txmanager.ErrSignedBytes], [txmanager.ErrNotOwner],
-// [txmanager.ErrNotLeader], [txmanager.ErrNotNow], [store.PolicyError] or [store.ErrNotFound].
-// ErrNotNow means that the account cannot pay for them, or that no block would include them now.
+// [txmanager.ErrNotLeader], [txmanager.ErrRetryLater], [store.PolicyError] or [store.ErrNotFound].
+// ErrRetryLater means that the account cannot pay for them, or that no block would include them now.
 // PolicyError means that their value, their recipient or the day's total is not allowed. After each of
 // these nothing was changed. After any other error the result is unknown: call again.
 func (a *calls) MarkUsed(ctx context.Context, txID, owner string, raw []byte) error {

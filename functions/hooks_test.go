@@ -107,11 +107,11 @@ func TestAllocateRefuses(t *testing.T) {
 		"everybody":             {callers: []string{"*"}, want: wraps(store.ErrUnknownSubmitter)},
 		"callers without hooks": {callers: []string{"shop", "handler:pay"}, want: wraps(store.ErrUnknownSubmitter)},
 		"callers that are none": {first: func(h hooks) { h.run(`update submitter set callers = '{}'`) }, want: wraps(store.ErrUnknownSubmitter)},
-		"suspended":             {first: func(h hooks) { h.run(`update submitter set status = 'SUSPENDED'`) }, want: wraps(txmanager.ErrNotNow)},
+		"suspended":             {first: func(h hooks) { h.run(`update submitter set status = 'SUSPENDED'`) }, want: wraps(txmanager.ErrRetryLater)},
 		"PROTECT": {first: func(h hooks) {
 			h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, h.lender)
-		}, want: wraps(txmanager.ErrNotNow)},
-		"above what is reserved": {first: func(h hooks) { h.reserve("y", "theirs") }, want: wraps(txmanager.ErrNotNow)},
+		}, want: wraps(txmanager.ErrRetryLater)},
+		"above what is reserved": {first: func(h hooks) { h.reserve("y", "theirs") }, want: wraps(txmanager.ErrRetryLater)},
 		"more than the window":   {requests: []string{"a", "b", "c"}, want: wraps(txmanager.ErrTooManyNonces)},
 		"another owner's":        {first: func(h hooks) { h.reserve("y", "r") }, want: wraps(store.ErrRequestConflict)},
 		"one that is known, one that is not": {first: func(h hooks) { h.reserve("x", "a") }, requests: []string{"a", "b"},
@@ -229,7 +229,7 @@ func TestMarkUsedRefuses(t *testing.T) {
 		return raw
 	}
 	as := func(*types.DynamicFeeTx) {}
-	isNotNow := wraps(txmanager.ErrNotNow)
+	isNotNow := wraps(txmanager.ErrRetryLater)
 	before := h.bound()
 	for name, c := range map[string]struct {
 		id, owner string
@@ -366,9 +366,9 @@ func TestReservationsAreHeldToThePolicy(t *testing.T) {
 // another is another database's mark.
 type another struct{ read atomic.Int64 }
 
-func (m *another) Read(context.Context) (mark.Seen, error) {
+func (m *another) Read(context.Context) (mark.Observed, error) {
 	m.read.Add(1)
-	return mark.Seen{Mark: mark.Mark{ID: "of another"}, Generation: 7}, nil
+	return mark.Observed{Mark: mark.Mark{ID: "of another"}, Generation: 7}, nil
 }
 
 func (*another) Write(context.Context, mark.Mark, int64) error { return mark.ErrMoved }

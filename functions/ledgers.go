@@ -140,7 +140,7 @@ func balancesOf(core *trading.Ledger) func(context.Context) (uint64, map[conserv
 func transferRules(c config.Config) transfer.Rules {
 	r, t := transfer.DefaultRules(), c.Transfer
 	r.InitTimeout, r.CallTimeout, r.RescueAfter = t.InitTimeout, t.CallTimeout, t.RescueAfter
-	r.RetryFirst, r.RetryMost, r.PayoutMost = t.RetryFirst, t.RetryMost, min(r.PayoutMost, t.RetryMost)
+	r.RetryFirst, r.RetryMax, r.PayoutRetryMax = t.RetryFirst, t.RetryMost, min(r.PayoutRetryMax, t.RetryMost)
 	r.PayoutLimit = 0
 	for _, of := range c.Served() { // the rule of the slowest chain
 		r.PayoutLimit = max(r.PayoutLimit, payout.Limit(txmanager.Finality(of.Finality), uint64(of.Confirmations), of.BlockTime, 2*t.PayoutFinality))

@@ -44,7 +44,7 @@ func chainRules(c config.Config, of config.ServedChain) rules.Rules {
 // feeLimits returns the deployment's limits on fees.
 func feeLimits(c config.Config) gas.Limits {
 	return gas.Limits{
-		FeeCapWei:            new(big.Int).SetUint64(c.Fees.MaxFeePerGas),
+		MaxFeePerGasWei:      new(big.Int).SetUint64(c.Fees.MaxFeePerGas),
 		TxFeeCapWei:          new(big.Int).SetUint64(c.Fees.MaxFeePerTx),
 		TipMultiple:          c.Fees.MaxTipMultiple,
 		TipFloorWei:          new(big.Int).SetUint64(c.Fees.MinTipBound),

@@ -115,7 +115,7 @@ func TestImportsRunOneWay(t *testing.T) {
 // signers, the kits that tests use, and the functions' wiring. Everything else knows package chain.
 func TestOnlyTheEVMConnectorKnowsEthereum(t *testing.T) {
 	t.Parallel()
-	may := []string{"shared/chain/", "shared/signer", "shared/store/storetest", "functions", "emulator/"}
+	may := []string{"shared/chain/", "shared/signer", "shared/store/storetest", "shared/txmanager/txtest", "functions", "emulator/"}
 	mayNot := []string{"shared/chain/nodes"}
 	for _, p := range packages(t) {
 		allowed := slices.ContainsFunc(may, func(prefix string) bool { return strings.HasPrefix(p.ImportPath, prefix) })

@@ -69,7 +69,7 @@ func TestStatePicturesFollowTheTables(t *testing.T) {
 	text := readPage(t, page)
 	got := text
 	got = replacePart(t, got, "transactions", picture(t, txmanager.States(), txmanager.State.MayBecome, txEdges, func(s txmanager.State) string { return string(s) }))
-	got = replacePart(t, got, "transfers", picture(t, transfer.States(), transfer.State.May, transferEdges, transfer.State.String))
+	got = replacePart(t, got, "transfers", picture(t, transfer.States(), transfer.State.MayBecome, transferEdges, transfer.State.String))
 	writeOrCompare(t, page, text, got)
 	api := readPage(t, "../functions/openapi.yaml")
 	for name := range namesIn(text) {

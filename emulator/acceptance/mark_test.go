@@ -17,7 +17,7 @@ import (
 )
 
 // marked reads the present mark as any process does.
-func (b bench) marked(t *testing.T) mark.Seen {
+func (b bench) marked(t *testing.T) mark.Observed {
 	t.Helper()
 	seen, err := b.markObject(t).Read(b.ctx)
 	if err != nil {
@@ -192,7 +192,7 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 	if status, _, text := b.releaseUntouched(t, reason); status != http.StatusConflict || !strings.Contains(text, "NOT_A_PLANNED_MOVE") {
 		t.Errorf("without a move: got %d %s, want 409 NOT_A_PLANNED_MOVE", status, text)
 	}
-	said := mark.Said{By: "ada", Reason: "upgrade"}
+	said := mark.OperatorReason{By: "ada", Reason: "upgrade"}
 	mover := func() mark.Mover {
 		db, err := store.Open(b.ctx, storetest.Options(b.Database, storetest.Rules))
 		if err != nil {

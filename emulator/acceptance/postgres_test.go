@@ -23,12 +23,12 @@ func (b bench) check(t *testing.T) {
 	var violations []checkers.Violation
 	var err error
 	_ = poll(bound, func() bool { // violations that remain at the end are the verdict
-		violations, err = checkers.Check(b.ctx, checkers.Episode{
+		violations, err = checkers.Check(b.ctx, checkers.Run{
 			Database: b.Database, RPC: b.Chain.URL(), Submitters: b.Submitters(), Settled: true,
 		})
 		if err == nil && b.Second != nil {
 			var more []checkers.Violation
-			more, err = checkers.Check(b.ctx, checkers.Episode{
+			more, err = checkers.Check(b.ctx, checkers.Run{
 				Database: b.Database, RPC: b.Second.URL(), Submitters: b.OnSecond(), Settled: true,
 			})
 			violations = append(violations, more...)

@@ -133,9 +133,9 @@ func TestH24RescueIsNamedByTokenAndExpiry(t *testing.T) {
 	t.Parallel()
 	maker, client, _ := makeTasks(t, "e0e0e0e0")
 	expires := time.Date(2030, 1, 2, 3, 4, 5, 678_000, time.UTC)
-	met := txmanager.Acquired{Token: 7, ExpiresAt: expires, TakeoverAt: expires.Add(time.Second)}
-	renewed := txmanager.Acquired{Token: 7, ExpiresAt: expires.Add(3 * time.Second), TakeoverAt: expires.Add(4 * time.Second)}
-	for _, m := range []txmanager.Acquired{met, met, renewed} {
+	met := txmanager.AcquireResult{Token: 7, ExpiresAt: expires, TakeoverAt: expires.Add(time.Second)}
+	renewed := txmanager.AcquireResult{Token: 7, ExpiresAt: expires.Add(3 * time.Second), TakeoverAt: expires.Add(4 * time.Second)}
+	for _, m := range []txmanager.AcquireResult{met, met, renewed} {
 		m.ExpiresAt, m.TakeoverAt = soon(m.ExpiresAt), soon(m.TakeoverAt)
 		if err := maker.EnqueueTakeover(t.Context(), bob, m); err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // printBooks prints the ends of the transfers and the sums of both journals, and returns the sums as
 // text. The error is [ErrNotBalanced] if a unit is missing or superfluous, or a promise is broken.
 func printBooks(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) (books string, err error) {
-	episode := money.Episode{Database: s.Database, Core: s.Core.Ledger(), Settled: true}
+	episode := money.Run{Database: s.Database, Core: s.Core.Ledger(), Settled: true}
 	evidence, err := money.Gather(ctx, episode)
 	if err != nil {
 		return "", err
@@ -95,7 +95,7 @@ func repeatAll(ctx context.Context, s *stack.Stack, before string, out io.Writer
 			return err
 		}
 	}
-	evidence, err := money.Gather(ctx, money.Episode{Database: s.Database, Core: s.Core.Ledger(), Settled: true})
+	evidence, err := money.Gather(ctx, money.Run{Database: s.Database, Core: s.Core.Ledger(), Settled: true})
 	if err != nil {
 		return err
 	}

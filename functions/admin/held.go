@@ -63,7 +63,7 @@ func (a *Server) proposeProceed(w http.ResponseWriter, r *http.Request, txID, re
 		case !now.Held:
 			return store.ErrNotHeld
 		case now.HeldFor != nil && *now.HeldFor == "CALL":
-			return store.ErrBeside
+			return store.ErrHeldForForeign
 		}
 		return nil
 	})

@@ -306,7 +306,7 @@ func (a *Server) proposeResume(w http.ResponseWriter, r *http.Request, s txmanag
 		case !known:
 			return store.ErrUnknownSubmitter
 		case now.Status != "SUSPENDED":
-			return store.ErrNotStatus
+			return store.ErrStatusUnchanged
 		}
 		return nil
 	})

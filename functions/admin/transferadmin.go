@@ -39,7 +39,7 @@ type transferCall[B any] = call[string, B] // about the transfer of a req_id
 
 // cancelTransfer cancels a transfer that has not begun.
 func (a *TransferServer) cancelTransfer(w http.ResponseWriter, r *http.Request, c transferCall[reasonRequest]) error {
-	order := transfer.Order{ReqID: c.on, By: c.by, Reason: c.reason}
+	order := transfer.RequestedAction{ReqID: c.on, By: c.by, Reason: c.reason}
 	t, err := a.Transfers.Coordinator.Cancel(r.Context(), order)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ type resolveRequest struct {
 }
 
 // word returns what the operator states about a forgotten call, or nil.
-func (b resolveRequest) word() (*transfer.Word, error) {
+func (b resolveRequest) word() (*transfer.OperatorStatement, error) {
 	outcome, err := b.Outcome.Of("outcome")
 	switch {
 	case err != nil:
@@ -67,7 +67,7 @@ func (b resolveRequest) word() (*transfer.Word, error) {
 	case outcome == "":
 		return nil, nil
 	}
-	for _, w := range []transfer.Word{{Applied: true, Line: b.Line}, {Line: b.Line}} {
+	for _, w := range []transfer.OperatorStatement{{Applied: true, Line: b.Line}, {Line: b.Line}} {
 		if w.Outcome() == outcome {
 			return &w, nil
 		}
@@ -78,7 +78,7 @@ func (b resolveRequest) word() (*transfer.Word, error) {
 // resolveTransfer asks the ledger that a transfer waits for to state what it has stored, or to refuse
 // the call for ever. The transfer continues from that answer.
 func (a *TransferServer) resolveTransfer(w http.ResponseWriter, r *http.Request, c transferCall[resolveRequest]) error {
-	order, body := transfer.Order{ReqID: c.on, By: c.by}, c.body
+	order, body := transfer.RequestedAction{ReqID: c.on, By: c.by}, c.body
 	var err error
 	switch body.Op {
 	case transfer.Withdraw, transfer.Deposit, transfer.Refund:
@@ -119,7 +119,7 @@ type acknowledgeRequest struct {
 // acknowledge silences MON-001 and MON-002 until a given time, for a transfer that an operator handles
 // by hand.
 func (a *TransferServer) acknowledge(w http.ResponseWriter, r *http.Request, c transferCall[acknowledgeRequest]) error {
-	order, body := transfer.Order{ReqID: c.on, By: c.by, Reason: c.reason}, c.body
+	order, body := transfer.RequestedAction{ReqID: c.on, By: c.by, Reason: c.reason}, c.body
 	until, err := time.Parse(time.RFC3339, body.Until)
 	if err != nil {
 		return web.FieldProblem("until", "is %.40q: want a time as in RFC 3339, such as 2026-01-02T15:04:05Z", body.Until)

@@ -168,7 +168,7 @@ func evidenceOf(s transfers.Story) string {
 
 // unblock returns what t waits for and what an operator can do about it.
 func unblock(t transfer.Transfer) string {
-	op := t.State.Asks()
+	op := t.State.AwaitedOp()
 	who := t.Type.Source()
 	if op == transfer.Deposit {
 		who = t.Type.Target()

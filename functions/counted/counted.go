@@ -21,7 +21,7 @@ import (
 type Store struct{ *store.Store }
 
 // Create implements [payout.Manager].
-func (s Store) Create(ctx context.Context, in store.Intent, queueBound int) (store.Accepted, error) {
+func (s Store) Create(ctx context.Context, in store.Intent, queueBound int) (store.StoredIntent, error) {
 	accepted, err := s.Store.Create(ctx, in, queueBound)
 	countCreate(ctx, accepted, err)
 	return accepted, err
@@ -35,15 +35,15 @@ func (s Store) CreateAll(ctx context.Context, all []store.Intent, queueBound int
 	created, err := s.Store.CreateAll(ctx, all, queueBound)
 	for i := range all {
 		if err != nil {
-			countCreate(ctx, store.Accepted{}, err)
+			countCreate(ctx, store.StoredIntent{}, err)
 			continue
 		}
-		countCreate(ctx, created[i].Accepted, created[i].Err)
+		countCreate(ctx, created[i].StoredIntent, created[i].Err)
 	}
 	return created, err
 }
 
-func countCreate(ctx context.Context, accepted store.Accepted, err error) {
+func countCreate(ctx context.Context, accepted store.StoredIntent, err error) {
 	result := "known"
 	switch {
 	case err != nil && refuses(err):
@@ -72,7 +72,7 @@ func refuses(err error) bool {
 }
 
 // Acquire implements [txmanager.Store].
-func (s Store) Acquire(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.Acquired, error) {
+func (s Store) Acquire(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.AcquireResult, error) {
 	taken, err := s.Store.Acquire(ctx, sub, owner, wide)
 	switch {
 	case err != nil:

@@ -19,7 +19,7 @@ func count(ctx context.Context, states ...transfer.State) {
 	}
 }
 
-// Create implements [transfer.Book].
+// Create implements [transfer.Store].
 func (c Transfers) Create(ctx context.Context, r transfer.Request, terms transfer.Terms) (transfer.Created, error) {
 	created, err := c.Store.Create(ctx, r, terms)
 	if err == nil && created.New {
@@ -28,8 +28,8 @@ func (c Transfers) Create(ctx context.Context, r transfer.Request, terms transfe
 	return created, err
 }
 
-// Start implements [transfer.Book].
-func (c Transfers) Start(ctx context.Context, reqID string, initTimeout time.Duration) (transfer.Moved, error) {
+// Start implements [transfer.Store].
+func (c Transfers) Start(ctx context.Context, reqID string, initTimeout time.Duration) (transfer.TransitionResult, error) {
 	moved, err := c.Store.Start(ctx, reqID, initTimeout)
 	switch {
 	case err != nil || !moved.Done:
@@ -41,8 +41,8 @@ func (c Transfers) Start(ctx context.Context, reqID string, initTimeout time.Dur
 	return moved, err
 }
 
-// Move implements [transfer.Book].
-func (c Transfers) Move(ctx context.Context, m transfer.Move) (transfer.Moved, error) {
+// Move implements [transfer.Store].
+func (c Transfers) Move(ctx context.Context, m transfer.Transition) (transfer.TransitionResult, error) {
 	moved, err := c.Store.Move(ctx, m)
 	if err == nil && moved.Done {
 		count(ctx, m.Path[1:]...)
@@ -50,8 +50,8 @@ func (c Transfers) Move(ctx context.Context, m transfer.Move) (transfer.Moved, e
 	return moved, err
 }
 
-// Postpone implements [transfer.Book].
-func (c Transfers) Postpone(ctx context.Context, p transfer.Postponement) (transfer.Moved, error) {
+// Postpone implements [transfer.Store].
+func (c Transfers) Postpone(ctx context.Context, p transfer.Postponement) (transfer.TransitionResult, error) {
 	moved, err := c.Store.Postpone(ctx, p)
 	if err == nil && moved.Done && p.State == transfer.Compensating {
 		telemetry.RefundFailures.Add(ctx, 1)
@@ -59,8 +59,8 @@ func (c Transfers) Postpone(ctx context.Context, p transfer.Postponement) (trans
 	return moved, err
 }
 
-// Cancel implements [transfer.Orders].
-func (c Transfers) Cancel(ctx context.Context, o transfer.Order) (transfer.Moved, error) {
+// Cancel implements [transfer.ActionStore].
+func (c Transfers) Cancel(ctx context.Context, o transfer.RequestedAction) (transfer.TransitionResult, error) {
 	moved, err := c.Store.Cancel(ctx, o)
 	if err == nil && moved.Done {
 		count(ctx, transfer.Failed)

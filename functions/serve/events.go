@@ -18,7 +18,7 @@ import (
 type Deliveries struct {
 	Endpoints []string // none if events are off
 	Tasks     interface {
-		Publish(ctx context.Context, s events.Stream, at time.Time) error
+		Publish(ctx context.Context, s events.DeliveryQueue, at time.Time) error
 	}
 }
 
@@ -31,8 +31,8 @@ type collectedEvents struct {
 type madeKey struct{}
 
 // LogEvents returns what receives from the store the events that a round trip made.
-func LogEvents(log *slog.Logger) func(context.Context, store.EventNews) {
-	return func(ctx context.Context, news store.EventNews) {
+func LogEvents(log *slog.Logger) func(context.Context, store.CommittedEvents) {
+	return func(ctx context.Context, news store.CommittedEvents) {
 		if len(news.Events) > 0 {
 			_, _ = lines.Log{Log: log}.Publish(ctx, news.Events) // it never fails
 		}
@@ -52,10 +52,10 @@ func (b *Base) CollectEvents(ctx context.Context) (inner context.Context, delive
 		made.mu.Lock()
 		defer made.mu.Unlock()
 		slices.Sort(made.of)
-		var streams []events.Stream
+		var streams []events.DeliveryQueue
 		for _, s := range slices.Compact(made.of) {
 			for _, endpoint := range b.Events.Endpoints {
-				streams = append(streams, events.Stream{Submitter: s, Receiver: endpoint})
+				streams = append(streams, events.DeliveryQueue{Submitter: s, Receiver: endpoint})
 			}
 		}
 		if len(streams) == 0 {
@@ -64,7 +64,7 @@ func (b *Base) CollectEvents(ctx context.Context) (inner context.Context, delive
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), EnqueueTimeout)
 		defer cancel()
 		now := time.Now()
-		failed, first := MakeTasks(ctx, streams, func(s events.Stream) error { return b.Events.Tasks.Publish(ctx, s, now) })
+		failed, first := MakeTasks(ctx, streams, func(s events.DeliveryQueue) error { return b.Events.Tasks.Publish(ctx, s, now) })
 		if failed > 0 {
 			b.Log.WarnContext(ctx, "no publish tasks: the sweep will find the events", "streams", failed, "of", len(streams), "error", first.Error())
 		}

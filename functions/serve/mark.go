@@ -24,7 +24,7 @@ const compareTimeout = 10 * time.Second
 // Mark compares the database with the high-water mark stored outside it. A nil value does nothing.
 type Mark struct {
 	keeper mark.Keeper
-	adopts func(context.Context, mark.Seen, string) error
+	adopts func(context.Context, mark.Observed, string) error
 
 	compared atomic.Bool // the first comparison has finished
 	mu       sync.Mutex
@@ -69,7 +69,7 @@ func (m *Mark) Compare(ctx context.Context, log *slog.Logger) error {
 	// A caller that disconnects must not end the comparison: a cancelled one would count as unread.
 	comparing, cancel := context.WithTimeout(context.WithoutCancel(ctx), compareTimeout)
 	defer cancel()
-	_, err := m.keeper.Look(comparing)
+	_, err := m.keeper.Compare(comparing)
 	if err != nil && !isConclusive(err) {
 		return web.UnavailableBecause(err, "the database could not be compared with the mark outside it")
 	}

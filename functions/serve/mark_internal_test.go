@@ -14,22 +14,22 @@ import (
 // foreignMark is another database's mark, and a database that does not know it.
 type foreignMark struct {
 	mark.Object
-	mark.Book
+	mark.Store
 	judged int
 	asked  chan struct{} // closed by the second read; nil: no read waits
 	answer chan struct{} // closed to let the second read continue
 	reads  int
 }
 
-func (f *foreignMark) Read(ctx context.Context) (mark.Seen, error) {
+func (f *foreignMark) Read(ctx context.Context) (mark.Observed, error) {
 	if f.reads++; f.reads == 2 && f.asked != nil {
 		close(f.asked)
 		<-f.answer
 	}
-	return mark.Seen{Mark: mark.Mark{ID: "other"}, Generation: 1}, ctx.Err()
+	return mark.Observed{Mark: mark.Mark{ID: "other"}, Generation: 1}, ctx.Err()
 }
 
-func (f *foreignMark) Judge(ctx context.Context, _ mark.Seen) (mark.Verdict, error) {
+func (f *foreignMark) Evaluate(ctx context.Context, _ mark.Observed) (mark.Verdict, error) {
 	f.judged++
 	return mark.Foreign, ctx.Err()
 }

@@ -87,7 +87,7 @@ func (a *Server) publish(w http.ResponseWriter, r *http.Request) error {
 	defer release()
 	ctx, cancel := context.WithTimeout(r.Context(), a.Deadline-time.Second)
 	defer cancel()
-	if err := a.Deliveries.Serve(ctx, events.Stream{Submitter: s, Receiver: body.Receiver}); err != nil {
+	if err := a.Deliveries.Serve(ctx, events.DeliveryQueue{Submitter: s, Receiver: body.Receiver}); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

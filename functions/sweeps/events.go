@@ -22,7 +22,7 @@ func (a *Server) sweepEvents(ctx context.Context, out *sweepResponse) error {
 	found, began, err := a.Store.OverdueStreams(ctx, a.Events.Endpoints, a.Grace, a.Batch)
 	out.Events = len(found)
 	var enqueued atomic.Int64
-	failed, first := serve.MakeTasks(ctx, found, func(s events.Stream) error {
+	failed, first := serve.MakeTasks(ctx, found, func(s events.DeliveryQueue) error {
 		made, err := a.Tasks.SweepPublish(ctx, s, began)
 		if made {
 			enqueued.Add(1)

@@ -35,7 +35,7 @@ type Server struct {
 // Tasks enqueues a task of the sweep's minute. It makes none if the minute has one already.
 type Tasks interface {
 	Sweep(ctx context.Context, s txmanager.Submitter, kind txmanager.Kind, began time.Time) (made bool, err error)
-	SweepPublish(ctx context.Context, s events.Stream, began time.Time) (made bool, err error)
+	SweepPublish(ctx context.Context, s events.DeliveryQueue, began time.Time) (made bool, err error)
 	SweepTransfer(ctx context.Context, reqID string, began time.Time) (made bool, err error)
 }
 

@@ -126,7 +126,7 @@ func (a *Server) createdResult(r *http.Request, in store.Intent, c store.Created
 	if c.Err != nil {
 		return refusedResult(r, c.Err)
 	}
-	return batchResult{Status: a.logCreated(r, in, c.Accepted), TxID: c.TxID}
+	return batchResult{Status: a.logCreated(r, in, c.StoredIntent), TxID: c.TxID}
 }
 
 // refusedResult returns the problem that the intent alone would have been answered with.

@@ -75,7 +75,7 @@ func (a *Server) create(w http.ResponseWriter, r *http.Request) error {
 }
 
 // logCreated logs whether the intent was stored or found, and returns the HTTP status.
-func (a *Server) logCreated(r *http.Request, in store.Intent, accepted store.Accepted) (status int) {
+func (a *Server) logCreated(r *http.Request, in store.Intent, accepted store.StoredIntent) (status int) {
 	status = http.StatusOK
 	if accepted.New {
 		status = http.StatusAccepted
@@ -87,7 +87,7 @@ func (a *Server) logCreated(r *http.Request, in store.Intent, accepted store.Acc
 
 // enqueue enqueues an advance, even if the caller has disconnected. If that fails, the intent stays
 // stored and the sweep finds it.
-func (a *Server) enqueue(r *http.Request, in store.Intent, accepted store.Accepted) {
+func (a *Server) enqueue(r *http.Request, in store.Intent, accepted store.StoredIntent) {
 	if err := a.Tasks.EnqueueAdvance(context.WithoutCancel(r.Context()), in.Submitter, accepted.Token); err != nil {
 		a.Log.WarnContext(r.Context(), "no advance task: the sweep will find the intent",
 			telemetry.SubmitterKey, in.Submitter, telemetry.TxIDKey, accepted.TxID, "error", err.Error())

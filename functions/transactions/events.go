@@ -43,7 +43,7 @@ func (a *Server) replay(w http.ResponseWriter, r *http.Request) error {
 		a.Log.WarnContext(r.Context(), "events not numbered: what was made last is not shown yet", "error", err.Error())
 	}
 	page, next, err := a.Store.Events(r.Context(), query, v)
-	var forgotten store.ErrForgotten
+	var forgotten store.EventsDeletedError
 	switch {
 	case errors.Is(err, store.ErrCursor):
 		return web.FieldProblem("after", "is no place in these events: want the next of a page before, the cursor of an event, or nothing")

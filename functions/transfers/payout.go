@@ -61,7 +61,7 @@ func addressProblem(say string) *web.Problem {
 func (a *Server) preparePayout(ctx context.Context, req transfer.Request, to txmanager.Address) (p *transfer.Payout, hindrance, err error) {
 	none := &transfer.Payout{Address: to.String(), BaseUnits: "1", Payload: []byte("{}")}
 	if !a.Pays {
-		return none, transfer.ErrRefused{Reason: transfer.TransferNotAllowed}, nil
+		return none, transfer.RefusedError{Reason: transfer.TransferNotAllowed}, nil
 	}
 	asset, err := a.Store.Asset(ctx, req.Asset)
 	if err != nil {

@@ -60,7 +60,7 @@ func (a *Server) addAddress(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if asset == nil {
-		return transfer.ErrRefused{Reason: transfer.InvalidAsset}
+		return transfer.RefusedError{Reason: transfer.InvalidAsset}
 	}
 	// An address that no payout of the asset can use is refused now.
 	p, err := payout.Prepare(a.Families, *asset, asset.MinUnits, to.String(), a.PayoutMaxGas)

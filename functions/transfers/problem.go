@@ -141,10 +141,10 @@ func Problem(err error) *web.Problem {
 		}
 		return p
 	}
-	if address, ok := errors.AsType[payout.ErrAddress](err); ok {
+	if address, ok := errors.AsType[payout.AddressError](err); ok {
 		return addressProblem(address.Problem)
 	}
-	if refused, ok := errors.AsType[transfer.ErrRefused](err); ok {
+	if refused, ok := errors.AsType[transfer.RefusedError](err); ok {
 		p := refusedProblem(refused.Reason)
 		p.Members = refusalMembers(refused)
 		return p
@@ -159,7 +159,7 @@ func Problem(err error) *web.Problem {
 }
 
 // refusalMembers returns the members that a caller can act on, in addition to the code.
-func refusalMembers(refused transfer.ErrRefused) map[string]any {
+func refusalMembers(refused transfer.RefusedError) map[string]any {
 	switch refused.Reason {
 	case transfer.DailyPayoutExceeded:
 		return map[string]any{"left": refused.Left}

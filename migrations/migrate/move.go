@@ -50,7 +50,7 @@ func move(ctx context.Context, c call, dial pgconn.DialFunc) (err error) {
 	}
 	defer s.Close()
 	mover := mark.Mover{Keeper: mark.Keeper{Object: object, Book: s}, Moves: s}
-	said := mark.Said{By: c.by, Reason: c.reason}
+	said := mark.OperatorReason{By: c.by, Reason: c.reason}
 	switch c.command {
 	case expectMove:
 		return expect(ctx, mover, said)
@@ -60,7 +60,7 @@ func move(ctx context.Context, c call, dial pgconn.DialFunc) (err error) {
 	return cancelled(ctx, s, mover, said)
 }
 
-func expect(ctx context.Context, mover mark.Mover, said mark.Said) error {
+func expect(ctx context.Context, mover mark.Mover, said mark.OperatorReason) error {
 	last, err := mover.Expect(ctx, said)
 	if err != nil {
 		return fmt.Errorf("%w\nif writes were stopped already they still are: run it again, or migrate cancel-move", err)
@@ -72,7 +72,7 @@ then, on the new server: migrate confirm-move. To call the move off, on this ser
 	return nil
 }
 
-func confirm(ctx context.Context, s *store.Store, mover mark.Mover, said mark.Said) error {
+func confirm(ctx context.Context, s *store.Store, mover mark.Mover, said mark.OperatorReason) error {
 	err := mover.Confirm(ctx, said)
 	if errors.Is(err, mark.ErrNoMove) {
 		err = endedAs(ctx, s, "CONFIRMED", err)
@@ -89,7 +89,7 @@ next: POST /admin/v1/authority/release-untouched until remaining stays as it is,
 	return nil
 }
 
-func cancelled(ctx context.Context, s *store.Store, mover mark.Mover, said mark.Said) error {
+func cancelled(ctx context.Context, s *store.Store, mover mark.Mover, said mark.OperatorReason) error {
 	err := mover.Cancel(ctx, said)
 	if errors.Is(err, mark.ErrNoMove) {
 		err = endedAs(ctx, s, "CANCELLED", err)

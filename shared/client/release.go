@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Lost is one page of the nonces that the chain has consumed and Fencepost does not know.
-type Lost struct {
+// LostNonces is one page of the nonces that the chain has consumed and Fencepost does not know.
+type LostNonces struct {
 	ChainCount   uint64      `json:"chainCount"`   // the chain's latest count of the account
 	FinalCount   *uint64     `json:"finalCount"`   // the count at the finalized block, which a resync accepts; nil: the node has none
 	NextNonce    uint64      `json:"nextNonce"`    // of Fencepost
@@ -48,9 +48,9 @@ type MatchingIntent struct {
 	SubState  string  `json:"subState"` // "": none
 }
 
-// Lost returns the page of lost nonces that begins at the nonce from; 0: the first page.
+// LostNonces returns the page of lost nonces that begins at the nonce from; 0: the first page.
 // Pass NextFrom of one page to get the next. It is for operators.
-func (c *Client) Lost(ctx context.Context, submitter string, from uint64) (out Lost, err error) {
+func (c *Client) Lost(ctx context.Context, submitter string, from uint64) (out LostNonces, err error) {
 	values := url.Values{}
 	setUnless(values, "from", strconv.FormatUint(from, 10), "0")
 	err = c.call(ctx, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/lost", query: values}, &out)
@@ -158,8 +158,8 @@ func (c *Client) ListForeign(ctx context.Context, submitter string) iter.Seq2[Op
 	})
 }
 
-// Matched is the final state of an intent that was matched with a foreign transaction.
-type Matched struct {
+// MatchResult is the final state of an intent that was matched with a foreign transaction.
+type MatchResult struct {
 	TxID     string  `json:"txId"`
 	State    TxState `json:"state"`
 	SubState string  `json:"subState"` // RECORDED or REVERTED
@@ -169,14 +169,14 @@ type Matched struct {
 // intent. The intent ends and never runs. TOO_LATE: one of the two has been decided.
 // PROOF_USED: the transaction proves that another payout was paid. The reason is kept. It is
 // for operators.
-func (c *Client) MatchForeign(ctx context.Context, submitter string, nonce uint64, txID, reason string) (out Matched, err error) {
+func (c *Client) MatchForeign(ctx context.Context, submitter string, nonce uint64, txID, reason string) (out MatchResult, err error) {
 	body := map[string]any{"nonce": nonce, "txId": txID, "reason": reason}
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign/match", body: body}, &out)
 	return out, err
 }
 
-// WrittenOff has the counts of one [Client.WriteOffForeign] and of what remains.
-type WrittenOff struct {
+// WriteOffResult has the counts of one [Client.WriteOffForeign] and of what remains.
+type WriteOffResult struct {
 	Submitter  string `json:"submitter"`
 	WrittenOff int    `json:"writtenOff"` // foreign transactions
 	Proceeded  int    `json:"proceeded"`  // held intents that go on
@@ -187,7 +187,7 @@ type WrittenOff struct {
 // intent. If nonce is nil, it covers all nonces up to through, 100 a call; call again until
 // none is written off. Intents that were held for them proceed. The reason is kept. It is for
 // operators.
-func (c *Client) WriteOffForeign(ctx context.Context, submitter string, nonce, through *uint64, reason string) (out WrittenOff, err error) {
+func (c *Client) WriteOffForeign(ctx context.Context, submitter string, nonce, through *uint64, reason string) (out WriteOffResult, err error) {
 	body := struct {
 		Nonce   *uint64 `json:"nonce,omitempty"`
 		Through *uint64 `json:"through,omitempty"`

@@ -13,7 +13,7 @@ import (
 // Monitor checks that no money is created or lost. It keeps no state between two calls, and any
 // number of them can run at once.
 type Monitor struct {
-	Book    Book
+	Book    Store
 	Funding Journal
 	Trading Journal
 	Payouts Payouts  // nil: payouts' targets are not checked

@@ -97,8 +97,8 @@ type Stored struct {
 // ErrSuperseded reports that another run has stored a step in between. Nothing was stored.
 var ErrSuperseded = errors.New("another run of the check has stored a step first")
 
-// Book is the port to Postgres: it stores checkpoints, sums, evidence, findings and halts.
-type Book interface {
+// Store is the port to Postgres: it stores checkpoints, sums, evidence, findings and halts.
+type Store interface {
 	// Begin returns the checkpoint from which an incremental run continues, or a full one. A full
 	// run begins from nothing, or continues another full run of the last hour. Without a checkpoint
 	// an incremental run becomes a full one.

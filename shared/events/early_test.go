@@ -20,7 +20,7 @@ func TestEndpointWaitsUntilItsPlannedTime(t *testing.T) {
 		{4, 8 * time.Second, true}, {4, 9 * time.Second, false},
 		{1000, MostWait, true}, {1000, MostWait + time.Second, false},
 	} {
-		if got := (Taken{Failures: c.failures, Now: now, NextAttemptAt: now.Add(c.ahead)}).early(); got != c.want {
+		if got := (AcquireResult{Failures: c.failures, Now: now, NextAttemptAt: now.Add(c.ahead)}).early(); got != c.want {
 			t.Errorf("after %d failures, %s ahead: got %t, want %t", c.failures, c.ahead, got, c.want)
 		}
 	}

@@ -33,8 +33,8 @@ const (
 // only one queue at a time calls the endpoint.
 const SilentFrom = 3
 
-// Stream is the delivery queue of a submitter's events for one endpoint.
-type Stream struct {
+// DeliveryQueue is the delivery queue of a submitter's events for one endpoint.
+type DeliveryQueue struct {
 	Submitter txmanager.Submitter
 	Receiver  string
 }
@@ -45,8 +45,8 @@ type Page struct {
 	To     uint64            // the position up to which Events is complete
 }
 
-// Taken is the result of acquiring the lease of a delivery queue.
-type Taken struct {
+// AcquireResult is the result of acquiring the lease of a delivery queue.
+type AcquireResult struct {
 	There     bool // false: the queue never had an event, or the database is not the one written last
 	Held      bool // false: another invocation holds the lease, and its rerun flag was set
 	Token     int64
@@ -71,40 +71,40 @@ type Outcome struct {
 	Wait     time.Duration
 }
 
-// Settled is the stored state after an outcome.
-type Settled struct {
+// SettleResult is the stored state after an outcome.
+type SettleResult struct {
 	Lease         lease.Lease // renewed
 	NextAttemptAt time.Time
 	Page          Page // the events that are pending now
 }
 
-// Book is the port to the stored delivery queues. After an error the write may have happened,
+// Store is the port to the stored delivery queues. After an error the write may have happened,
 // unless it wraps [lease.ErrFenced]: then nothing was written.
-type Book interface {
+type Store interface {
 	// NumberEvents numbers all events committed before the call for delivery to these endpoints.
 	NumberEvents(ctx context.Context, receivers []string) error
 
-	// TakeStream acquires the queue's lease, or sets its holder's rerun flag. After that commit it
+	// AcquireDeliveryQueue acquires the queue's lease, or sets its holder's rerun flag. After that commit it
 	// loads the pending events. The holder itself acquires it again by another call.
-	TakeStream(ctx context.Context, s txmanager.Submitter, receiver, owner string) (Taken, error)
+	AcquireDeliveryQueue(ctx context.Context, s txmanager.Submitter, receiver, owner string) (AcquireResult, error)
 
-	// MayAsk reports whether the endpoint may be called now: always, unless it gave no answer
+	// MayDeliver reports whether the endpoint may be called now: always, unless it gave no answer
 	// lately; then by one queue at a time.
-	MayAsk(ctx context.Context, receiver string) (bool, error)
+	MayDeliver(ctx context.Context, receiver string) (bool, error)
 
 	// Settle records an outcome under the lease, renews the lease, and loads the pending events.
-	Settle(ctx context.Context, l lease.Lease, receiver string, o Outcome) (Settled, error)
+	Settle(ctx context.Context, l lease.Lease, receiver string, o Outcome) (SettleResult, error)
 
-	// ReleaseStream releases the lease and reports whether it did. It does not if the rerun flag is
+	// ReleaseDeliveryQueue releases the lease and reports whether it did. It does not if the rerun flag is
 	// set, unless anyway is true.
-	ReleaseStream(ctx context.Context, l lease.Lease, receiver string, anyway bool) (bool, error)
+	ReleaseDeliveryQueue(ctx context.Context, l lease.Lease, receiver string, anyway bool) (bool, error)
 }
 
-// Waker enqueues tasks for a delivery queue. If that fails, the sweep enqueues one.
-type Waker interface {
+// TaskEnqueuer enqueues tasks for a delivery queue. If that fails, the sweep enqueues one.
+type TaskEnqueuer interface {
 	// Publish enqueues a task at a time. The task's name has that second.
-	Publish(ctx context.Context, s Stream, at time.Time) error
+	Publish(ctx context.Context, s DeliveryQueue, at time.Time) error
 
 	// RescuePublish enqueues a task for the time when the lease of met can be taken over.
-	RescuePublish(ctx context.Context, s Stream, met Taken) error
+	RescuePublish(ctx context.Context, s DeliveryQueue, met AcquireResult) error
 }

@@ -15,10 +15,10 @@ import (
 
 // Worker delivers events to endpoints. It keeps no state between two calls.
 type Worker struct {
-	Book       Book
+	Book       Store
 	Receivers  []string                                  // all configured ones
 	Publishers map[string]txmanager.DomainEventPublisher // by receiver
-	Wake       Waker
+	Wake       TaskEnqueuer
 	Rules      lease.Rules
 	EndAfter   time.Duration // after this time the rest is left to another task
 	Node       string        // this instance, as part of lease owners
@@ -32,7 +32,7 @@ type Worker struct {
 // invocation holds the lease, Serve sets its rerun flag and enqueues a task in case it dies. A task
 // or the sweep delivers the remaining events. After an error the caller's own task must be
 // delivered again.
-func (w *Worker) Serve(ctx context.Context, s Stream) error {
+func (w *Worker) Serve(ctx context.Context, s DeliveryQueue) error {
 	p := w.Publishers[s.Receiver]
 	if p == nil { // it was configured when the task was enqueued
 		w.Log.WarnContext(ctx, "no events are delivered: the receiver is no longer configured", "receiver", s.Receiver, "submitter", s.Submitter)
@@ -44,7 +44,7 @@ func (w *Worker) Serve(ctx context.Context, s Stream) error {
 		if err := w.Book.NumberEvents(ctx, w.Receivers); err != nil {
 			return err
 		}
-		taken, err := w.Book.TakeStream(ctx, s.Submitter, s.Receiver, owner)
+		taken, err := w.Book.AcquireDeliveryQueue(ctx, s.Submitter, s.Receiver, owner)
 		switch {
 		case err != nil:
 			return err
@@ -84,9 +84,9 @@ func invocationID() string {
 // delivery is one lease session of a delivery queue.
 type delivery struct {
 	*Worker
-	stream    Stream
+	stream    DeliveryQueue
 	publisher txmanager.DomainEventPublisher
-	taken     Taken
+	taken     AcquireResult
 	lease     lease.Lease
 	page      Page
 	began     time.Time
@@ -105,7 +105,7 @@ func (t *delivery) run(ctx context.Context) (over bool, err error) {
 	for len(t.page.Events) > 0 || t.taken.Pending {
 		asked := !skips(t.publisher, t.page.Events)
 		if asked {
-			may, err := t.Book.MayAsk(ctx, t.stream.Receiver)
+			may, err := t.Book.MayDeliver(ctx, t.stream.Receiver)
 			if err != nil {
 				return false, err
 			}
@@ -175,7 +175,7 @@ func (t *delivery) deliverPage(ctx context.Context, asked bool) (failed bool, er
 
 // early reports whether the endpoint must not be called yet. A planned time that is further ahead
 // than the longest wait was planned before the database's clock was set back, and is due.
-func (t Taken) early() bool {
+func (t AcquireResult) early() bool {
 	ahead := t.NextAttemptAt.Sub(t.Now)
 	return t.Failures > 0 && ahead > 0 && ahead <= wait(t.Failures)
 }
@@ -193,7 +193,7 @@ func wait(failures int) time.Duration {
 
 // leave releases the lease although events are pending, and enqueues a task for them.
 func (t *delivery) leave(ctx context.Context, at time.Time) (over bool, err error) {
-	if _, err := t.Book.ReleaseStream(ctx, t.lease, t.stream.Receiver, true); err != nil {
+	if _, err := t.Book.ReleaseDeliveryQueue(ctx, t.lease, t.stream.Receiver, true); err != nil {
 		return false, err
 	}
 	t.reach("publish.released")
@@ -205,7 +205,7 @@ func (t *delivery) leave(ctx context.Context, at time.Time) (over bool, err erro
 
 // release ends the lease session, unless events were added meanwhile.
 func (t *delivery) release(ctx context.Context) (over bool, err error) {
-	released, err := t.Book.ReleaseStream(ctx, t.lease, t.stream.Receiver, false)
+	released, err := t.Book.ReleaseDeliveryQueue(ctx, t.lease, t.stream.Receiver, false)
 	if released {
 		t.reach("publish.released")
 	}

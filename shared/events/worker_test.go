@@ -79,14 +79,14 @@ type wake struct {
 	rescues int
 }
 
-func (w *wake) Publish(_ context.Context, _ events.Stream, at time.Time) error {
+func (w *wake) Publish(_ context.Context, _ events.DeliveryQueue, at time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.later = append(w.later, at)
 	return nil
 }
 
-func (w *wake) RescuePublish(context.Context, events.Stream, events.Taken) error {
+func (w *wake) RescuePublish(context.Context, events.DeliveryQueue, events.AcquireResult) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.rescues++
@@ -142,7 +142,7 @@ func (h env) post(s txmanager.Submitter, n int) (keys []string) {
 
 func (h env) serve(s txmanager.Submitter, receiver string) {
 	h.t.Helper()
-	if err := h.worker("node").Serve(h.t.Context(), events.Stream{Submitter: s, Receiver: receiver}); err != nil {
+	if err := h.worker("node").Serve(h.t.Context(), events.DeliveryQueue{Submitter: s, Receiver: receiver}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -274,7 +274,7 @@ func TestServeSetsTheHoldersRerunFlag(t *testing.T) {
 			t.Errorf("meeting the holder: got %d rescues and %d deliveries, want 1 and 1", h.wake.rescues, delivered)
 		}
 	}
-	if err := holder.Serve(t.Context(), events.Stream{Submitter: sub(0), Receiver: "hook"}); err != nil {
+	if err := holder.Serve(t.Context(), events.DeliveryQueue{Submitter: sub(0), Receiver: "hook"}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "delivered by the holder", h.hooks["hook"].all(), keys)
@@ -395,7 +395,7 @@ func TestEventsForOthersProveNoAnswer(t *testing.T) {
 	serve := func(n int, callers ...string) {
 		w := h.worker("node")
 		w.Publishers["mute"] = events.OnlyOf(callers, w.Publishers["mute"])
-		if err := w.Serve(t.Context(), events.Stream{Submitter: sub(n), Receiver: "mute"}); err != nil {
+		if err := w.Serve(t.Context(), events.DeliveryQueue{Submitter: sub(n), Receiver: "mute"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -142,7 +142,7 @@ func (s Service) noAnswer(ctx context.Context, n txmanager.NonceContext, err err
 	if ctx.Err() != nil {
 		return fmt.Errorf("no answer in time: %w", ctx.Err())
 	}
-	return fmt.Errorf("its service gave no answer: %w", txmanager.ErrNotNow)
+	return fmt.Errorf("its service gave no answer: %w", txmanager.ErrRetryLater)
 }
 
 // withoutURL returns err without the URL, whose path may be a secret.
@@ -162,7 +162,7 @@ func refused(status int, text []byte) error {
 	}
 	switch status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return fmt.Errorf("%s: %w", reason, txmanager.ErrNotNow)
+		return fmt.Errorf("%s: %w", reason, txmanager.ErrRetryLater)
 	}
 	return errors.New(reason)
 }

@@ -135,7 +135,7 @@ func TestOnly200IsAnAnswer(t *testing.T) {
 			if err != nil || string(tx.Signed) != c.signed || (c.signed == "") != (tx.To != nil) {
 				t.Errorf("%s: got %+v, %v; want an answer", name, tx, err)
 			}
-		case err == nil || !strings.Contains(err.Error(), c.reason) || errors.Is(err, txmanager.ErrNotNow) != c.later:
+		case err == nil || !strings.Contains(err.Error(), c.reason) || errors.Is(err, txmanager.ErrRetryLater) != c.later:
 			t.Errorf("%s: got %v, want %q, later %v", name, err, c.reason, c.later)
 		}
 	}
@@ -154,7 +154,7 @@ func TestNoRedirects(t *testing.T) {
 			w.Header().Set("Location", elsewhere.URL)
 			w.WriteHeader(status)
 		})
-		if tx, err := h(t.Context(), about); err == nil || errors.Is(err, txmanager.ErrNotNow) {
+		if tx, err := h(t.Context(), about); err == nil || errors.Is(err, txmanager.ErrRetryLater) {
 			t.Errorf("%d: got %+v, %v; want a failure", status, tx, err)
 		}
 	}
@@ -173,7 +173,7 @@ func TestLateAnswersFailAndMissingOnesRetry(t *testing.T) {
 	})
 	for name, h := range map[string]txmanager.Handler{"not there": quiet, "hangs up": hangsUp} {
 		_, err := h(t.Context(), about)
-		if !errors.Is(err, txmanager.ErrNotNow) || strings.Contains(err.Error(), "127.0.0.1") {
+		if !errors.Is(err, txmanager.ErrRetryLater) || strings.Contains(err.Error(), "127.0.0.1") {
 			t.Errorf("%s: got %v, want not now and no address", name, err)
 		}
 	}
@@ -181,7 +181,7 @@ func TestLateAnswersFailAndMissingOnesRetry(t *testing.T) {
 		_, _ = io.ReadAll(r.Body) // until then the server does not notice that the client closes the connection
 		<-r.Context().Done()
 	})
-	if _, err := late(t.Context(), about); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, txmanager.ErrNotNow) {
+	if _, err := late(t.Context(), about); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, txmanager.ErrRetryLater) {
 		t.Errorf("late: got %v, want the time-out", err)
 	}
 }
@@ -193,7 +193,7 @@ func TestTheLogHasNoURL(t *testing.T) {
 	gone.Close()
 	var log bytes.Buffer
 	h := handlers.Service{URL: gone.URL + "/hidden-path", Timeout: time.Minute, Log: slog.New(slog.NewJSONHandler(&log, nil))}.Handler(handlers.NewClient())
-	if _, err := h(t.Context(), about); !errors.Is(err, txmanager.ErrNotNow) {
+	if _, err := h(t.Context(), about); !errors.Is(err, txmanager.ErrRetryLater) {
 		t.Fatalf("got %v, want not now", err)
 	}
 	if text := log.String(); !strings.Contains(text, "refused") || strings.Contains(text, "hidden-path") {

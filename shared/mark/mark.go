@@ -35,8 +35,8 @@ type Seal struct {
 	Hash   string `json:"hash"` // hexadecimal
 }
 
-// Seen is a mark as read, with the generation of its object. Generations increase.
-type Seen struct {
+// Observed is a mark as read, with the generation of its object. Generations increase.
+type Observed struct {
 	Mark
 	Generation int64
 }
@@ -62,18 +62,18 @@ var (
 // have been written.
 type Object interface {
 	// Read returns the mark. The error wraps [ErrNone] if there is no object.
-	Read(context.Context) (Seen, error)
+	Read(context.Context) (Observed, error)
 	// Write writes the object if its generation is still over; 0: if there is none. Otherwise the error
 	// wraps [ErrMoved].
 	Write(ctx context.Context, m Mark, over int64) error
 }
 
-// Book is the port to the database's side. Each method is one transaction.
-type Book interface {
-	// Judge evaluates whether the database holds the mark. It records that it has seen the mark, and
+// Store is the port to the database's side. Each method is one transaction.
+type Store interface {
+	// Evaluate evaluates whether the database holds the mark. It records that it has seen the mark, and
 	// deletes ids that can no longer be written: those prepared over an older generation. If the
 	// database neither holds the mark nor has seen a later one, it is distrusted when Judge returns.
-	Judge(context.Context, Seen) (Verdict, error)
+	Evaluate(context.Context, Observed) (Verdict, error)
 	// Latest returns the last generation that the database has seen with one of its own ids; 0: none.
 	Latest(context.Context) (int64, error)
 	// Prepare commits a new random id for a write over that generation. The error wraps [ErrSoon] if
@@ -94,21 +94,21 @@ const (
 // Keeper compares the database with the mark.
 type Keeper struct {
 	Object Object
-	Book   Book
+	Book   Store
 }
 
-// Look compares once. The error wraps [ErrForeign], [ErrGone] or [ErrNone], the last if no mark was
+// Compare compares once. The error wraps [ErrForeign], [ErrGone] or [ErrNone], the last if no mark was
 // written yet. After any other error the result is unknown.
-func (k Keeper) Look(ctx context.Context) (Seen, error) {
+func (k Keeper) Compare(ctx context.Context) (Observed, error) {
 	seen, verdict, err := k.evaluate(ctx)
 	if err == nil && verdict == Older { // most likely another process has written since the read
 		seen, verdict, err = k.evaluate(ctx)
 	}
 	switch {
 	case errors.Is(err, ErrNone):
-		return Seen{}, k.missing(ctx, err)
+		return Observed{}, k.missing(ctx, err)
 	case err != nil:
-		return Seen{}, err
+		return Observed{}, err
 	case verdict == Foreign:
 		return seen, ErrForeign
 	case verdict == Older:
@@ -118,14 +118,14 @@ func (k Keeper) Look(ctx context.Context) (Seen, error) {
 }
 
 // evaluate reads the mark and evaluates it in the database.
-func (k Keeper) evaluate(ctx context.Context) (seen Seen, v Verdict, err error) {
+func (k Keeper) evaluate(ctx context.Context) (seen Observed, v Verdict, err error) {
 	if seen, err = k.Object.Read(ctx); errors.Is(err, ErrNone) {
-		return Seen{}, 0, err
+		return Observed{}, 0, err
 	} else if err != nil {
-		return Seen{}, 0, fmt.Errorf("%w: %w", ErrUnread, err)
+		return Observed{}, 0, fmt.Errorf("%w: %w", ErrUnread, err)
 	}
-	if v, err = k.Book.Judge(ctx, seen); err != nil {
-		return Seen{}, 0, err
+	if v, err = k.Book.Evaluate(ctx, seen); err != nil {
+		return Observed{}, 0, err
 	}
 	return seen, v, nil
 }
@@ -145,7 +145,7 @@ func (k Keeper) missing(ctx context.Context, none error) error {
 // Advance writes a new mark over the one that the database holds, or the first one. Of two concurrent
 // calls one writes; the other then finds that mark, held or foreign.
 func (k Keeper) Advance(ctx context.Context, reason string) error {
-	seen, err := k.Look(ctx)
+	seen, err := k.Compare(ctx)
 	if err != nil && !errors.Is(err, ErrNone) {
 		return err
 	}
@@ -159,7 +159,7 @@ func (k Keeper) Advance(ctx context.Context, reason string) error {
 	if err != nil && !errors.Is(err, ErrMoved) {
 		return fmt.Errorf("write the mark: %w", err)
 	}
-	if _, err := k.Look(ctx); err != nil { // a lost race may show another database
+	if _, err := k.Compare(ctx); err != nil { // a lost race may show another database
 		return err
 	}
 	return nil

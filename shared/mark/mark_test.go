@@ -14,7 +14,7 @@ import (
 
 // world is an object store whose answers can be lost.
 type world struct {
-	seen    mark.Seen
+	seen    mark.Observed
 	ids     int
 	writers []string // by generation: the database that wrote it
 	over    []bool   // by generation: whether the writer held the overwritten mark
@@ -49,12 +49,12 @@ func (p *process) step() (lost bool) {
 
 var errLost = errors.New("the answer was lost")
 
-func (p *process) Read(context.Context) (mark.Seen, error) {
+func (p *process) Read(context.Context) (mark.Observed, error) {
 	if p.step() {
-		return mark.Seen{}, errLost
+		return mark.Observed{}, errLost
 	}
 	if p.w.seen.Generation == 0 {
-		return mark.Seen{}, mark.ErrNone
+		return mark.Observed{}, mark.ErrNone
 	}
 	return p.w.seen, nil
 }
@@ -67,7 +67,7 @@ func (p *process) Write(_ context.Context, m mark.Mark, over int64) error {
 	_, held := p.db.held[p.w.seen.ID]
 	p.w.over = append(p.w.over, over == 0 || held)
 	p.w.writers = append(p.w.writers, p.db.name)
-	p.w.seen = mark.Seen{Mark: m, Generation: over + 1}
+	p.w.seen = mark.Observed{Mark: m, Generation: over + 1}
 	if lost {
 		return errLost
 	}
@@ -92,8 +92,8 @@ func (p *process) Prepare(_ context.Context, over int64, _ string) (mark.Mark, e
 	return m, nil
 }
 
-// Judge applies the rule of the database's own statement.
-func (p *process) Judge(_ context.Context, s mark.Seen) (mark.Verdict, error) {
+// Evaluate applies the rule of the database's own statement.
+func (p *process) Evaluate(_ context.Context, s mark.Observed) (mark.Verdict, error) {
 	lost := p.step()
 	verdict := p.db.evaluate(s)
 	if lost {
@@ -102,7 +102,7 @@ func (p *process) Judge(_ context.Context, s mark.Seen) (mark.Verdict, error) {
 	return verdict, nil
 }
 
-func (d *database) evaluate(s mark.Seen) mark.Verdict {
+func (d *database) evaluate(s mark.Observed) mark.Verdict {
 	if _, ok := d.held[s.ID]; !ok {
 		if s.Generation <= d.latest {
 			return mark.Older
@@ -243,7 +243,7 @@ func TestRestoredDatabaseStaysForeign(t *testing.T) {
 	if got := db.evaluate(first); got != mark.Older || !db.believed {
 		t.Errorf("a read that was overtaken: got %v, believed %v; want %v", got, db.believed, mark.Older)
 	}
-	w.seen = mark.Seen{}
+	w.seen = mark.Observed{}
 	if err := advance(w, db); !errors.Is(err, mark.ErrGone) || w.seen.Generation != 0 {
 		t.Errorf("the object was deleted: got %v, object %+v; want %v and no new object", err, w.seen, mark.ErrGone)
 	}
@@ -265,12 +265,12 @@ func advance(w *world, db *database) error {
 // overtaken is an object and a book whose first reads return an older mark.
 type overtaken struct{ reads, older int }
 
-func (o *overtaken) Read(context.Context) (mark.Seen, error) {
+func (o *overtaken) Read(context.Context) (mark.Observed, error) {
 	o.reads++
 	if o.reads <= o.older {
-		return mark.Seen{Mark: mark.Mark{ID: "first"}, Generation: 1}, nil
+		return mark.Observed{Mark: mark.Mark{ID: "first"}, Generation: 1}, nil
 	}
-	return mark.Seen{Mark: mark.Mark{ID: "second"}, Generation: 2}, nil
+	return mark.Observed{Mark: mark.Mark{ID: "second"}, Generation: 2}, nil
 }
 
 func (*overtaken) Write(context.Context, mark.Mark, int64) error { return mark.ErrMoved }
@@ -279,7 +279,7 @@ func (*overtaken) Prepare(context.Context, int64, string) (mark.Mark, error) {
 	return mark.Mark{}, mark.ErrSoon
 }
 
-func (*overtaken) Judge(_ context.Context, s mark.Seen) (mark.Verdict, error) {
+func (*overtaken) Evaluate(_ context.Context, s mark.Observed) (mark.Verdict, error) {
 	if s.Generation < 2 {
 		return mark.Older, nil
 	}
@@ -291,11 +291,11 @@ func (*overtaken) Judge(_ context.Context, s mark.Seen) (mark.Verdict, error) {
 func TestOvertakenReadIsRepeated(t *testing.T) {
 	t.Parallel()
 	o := &overtaken{older: 1}
-	if seen, err := (mark.Keeper{Object: o, Book: o}).Look(t.Context()); err != nil || seen.ID != "second" {
+	if seen, err := (mark.Keeper{Object: o, Book: o}).Compare(t.Context()); err != nil || seen.ID != "second" {
 		t.Errorf("overtaken: got %+v, %v; want the second mark", seen, err)
 	}
 	o = &overtaken{older: 9}
-	if _, err := (mark.Keeper{Object: o, Book: o}).Look(t.Context()); !errors.Is(err, mark.ErrGone) || o.reads != 2 {
+	if _, err := (mark.Keeper{Object: o, Book: o}).Compare(t.Context()); !errors.Is(err, mark.ErrGone) || o.reads != 2 {
 		t.Errorf("put back: got %v after %d reads, want %v after 2", err, o.reads, mark.ErrGone)
 	}
 }

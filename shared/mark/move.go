@@ -29,36 +29,36 @@ var (
 	ErrCancelledForeign = errors.New("the move is cancelled, and the database is not the one written last: every submitter stays in PROTECT until an operator accepts it by POST /admin/v1/authority/accept")
 )
 
-// Way is how a move ends.
-type Way string
+// MoveEnd is how a move ends.
+type MoveEnd string
 
 // The ways. Each is the prefix of the reason of the mark that ends the move.
 const (
-	Confirms Way = "confirm-move"
-	Cancels  Way = "cancel-move"
+	Confirms MoveEnd = "confirm-move"
+	Cancels  MoveEnd = "cancel-move"
 )
 
-// Said holds the operator's name and reason.
-type Said struct{ By, Reason string }
+// OperatorReason holds the operator's name and reason.
+type OperatorReason struct{ By, Reason string }
 
 // Moves is the port to the database's side of a move. Each method is one transaction.
 type Moves interface {
 	// Expect stops all writes after the running ones, and commits the id of the last mark, for a write
 	// over that generation. If a move is already expected whose mark is current, it returns that mark,
 	// and true.
-	Expect(ctx context.Context, current Seen, s Said) (m Mark, done bool, err error)
+	Expect(ctx context.Context, current Observed, s OperatorReason) (m Mark, done bool, err error)
 	// Expected returns the move that has not ended; the error wraps [ErrNoMove].
 	Expected(context.Context) (Move, error)
 	// PrepareEnd commits the id of the mark that ends the move in this way, for a write over that
 	// generation.
-	PrepareEnd(ctx context.Context, m Move, over int64, w Way) (Mark, error)
+	PrepareEnd(ctx context.Context, m Move, over int64, w MoveEnd) (Mark, error)
 	// Ends returns how the mark with that id ends the move; "": it does not.
-	Ends(ctx context.Context, m Move, id string) (Way, error)
+	Ends(ctx context.Context, m Move, id string) (MoveEnd, error)
 	// Confirm makes this database the trusted one and allows writes again. Each submitter is in
 	// PROTECT.
-	Confirm(context.Context, Move, Said) error
+	Confirm(context.Context, Move, OperatorReason) error
 	// Cancel allows writes again. The database stays trusted or distrusted as it is.
-	Cancel(context.Context, Move, Said) error
+	Cancel(context.Context, Move, OperatorReason) error
 }
 
 // Mover carries out a planned move of the database. Each step can be repeated until it succeeds.
@@ -72,9 +72,9 @@ type Mover struct {
 const expectTimes = 5
 
 // Expect stops writes and writes the last mark.
-func (v Mover) Expect(ctx context.Context, s Said) (Mark, error) {
+func (v Mover) Expect(ctx context.Context, s OperatorReason) (Mark, error) {
 	for range expectTimes {
-		seen, err := v.Look(ctx)
+		seen, err := v.Compare(ctx)
 		if err != nil && !errors.Is(err, ErrNone) {
 			return Mark{}, err
 		}
@@ -83,7 +83,7 @@ func (v Mover) Expect(ctx context.Context, s Said) (Mark, error) {
 			return last, err
 		}
 		written := v.Object.Write(ctx, last, seen.Generation)
-		if seen, err = v.Look(ctx); err != nil {
+		if seen, err = v.Compare(ctx); err != nil {
 			return Mark{}, errors.Join(err, written)
 		}
 		if seen.ID == last.ID {
@@ -99,7 +99,7 @@ func (v Mover) Expect(ctx context.Context, s Said) (Mark, error) {
 // Confirm requires exactly the mark of [Mover.Expect], in the object and in the database. It writes a
 // mark over it, and only then trusts the new server. Of two copies with that mark one succeeds; the
 // other is foreign from then on.
-func (v Mover) Confirm(ctx context.Context, s Said) error {
+func (v Mover) Confirm(ctx context.Context, s OperatorReason) error {
 	m, err := v.Moves.Expected(ctx)
 	switch {
 	case err != nil:
@@ -109,7 +109,7 @@ func (v Mover) Confirm(ctx context.Context, s Said) error {
 	case !m.Left:
 		return ErrNotLeft
 	}
-	seen, err := v.Look(ctx)
+	seen, err := v.Compare(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,12 +131,12 @@ func (v Mover) Confirm(ctx context.Context, s Said) error {
 // Cancel cancels the move. On the old server work continues as before, under a new mark: a copy that
 // was made meanwhile is foreign from then on. A database that is not the one written last stays so: the
 // error is [ErrCancelledForeign].
-func (v Mover) Cancel(ctx context.Context, s Said) error {
+func (v Mover) Cancel(ctx context.Context, s OperatorReason) error {
 	m, err := v.Moves.Expected(ctx)
 	if err != nil {
 		return err
 	}
-	seen, err := v.Look(ctx)
+	seen, err := v.Compare(ctx)
 	foreign := errors.Is(err, ErrForeign) || m.Moved || !m.Left
 	switch {
 	case foreign:
@@ -160,13 +160,13 @@ func (v Mover) Cancel(ctx context.Context, s Said) error {
 }
 
 // end writes the mark that ends the move over the one that was read.
-func (v Mover) end(ctx context.Context, m Move, over Seen, w Way) error {
+func (v Mover) end(ctx context.Context, m Move, over Observed, w MoveEnd) error {
 	next, err := v.Moves.PrepareEnd(ctx, m, over.Generation, w)
 	if err != nil {
 		return err
 	}
 	written := v.Object.Write(ctx, next, over.Generation)
-	seen, err := v.Look(ctx)
+	seen, err := v.Compare(ctx)
 	switch {
 	case err != nil:
 		return errors.Join(err, written)

@@ -35,8 +35,8 @@ type Intent struct {
 	Refused error
 }
 
-// Accepted is the stored state of an intent.
-type Accepted struct {
+// StoredIntent is the stored state of an intent.
+type StoredIntent struct {
 	TxID   string
 	New    bool  // this call stored it
 	Queued bool  // it waits for its nonce, and the caller must enqueue an advance: no invocation is known to query the queue
@@ -144,7 +144,7 @@ select count(*)
 
 // Created is the result of one intent of a batch.
 type Created struct {
-	Accepted
+	StoredIntent
 	Err error // as [Store.Create] returns it; nil: accepted, or known
 }
 
@@ -158,18 +158,18 @@ type Created struct {
 // [ErrAnyCaller], [ErrRequestConflict], [ErrHandlerBarred], [ErrPast], [ErrProtected],
 // [ErrSuspended], [ErrQueueFull] or [ErrMoved]. Otherwise it is a [PolicyError] or the
 // intent's Refused.
-func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted, error) {
+func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (StoredIntent, error) {
 	if in.Trace == nil {
 		in.Trace = telemetry.Origin(ctx)
 	}
 	if err := s.mark(ctx, &in); err != nil {
-		return Accepted{}, fmt.Errorf("store intent %s of %s: %w", in.RequestID, in.Submitter, err)
+		return StoredIntent{}, fmt.Errorf("store intent %s of %s: %w", in.RequestID, in.Submitter, err)
 	}
 	got, err := s.create(ctx, in, queueBound)
 	if err != nil {
-		return Accepted{}, fmt.Errorf("store intent %s of %s: %w", in.RequestID, in.Submitter, err)
+		return StoredIntent{}, fmt.Errorf("store intent %s of %s: %w", in.RequestID, in.Submitter, err)
 	}
-	return got.Accepted, nil
+	return got.StoredIntent, nil
 }
 
 // CreateAll is [Store.Create] for many intents: begin, insert, commit, read, in one round trip
@@ -247,7 +247,7 @@ func (s *Store) insertIntents(ctx context.Context, all []Intent, found []foundIn
 	var places []int
 	for i, in := range all {
 		f := found[i]
-		results[i].Accepted, results[i].Err = f.answer(in)
+		results[i].StoredIntent, results[i].Err = f.answer(in)
 		s.epochs.note(f.epoch)
 		if f.registered {
 			s.names.note(in.Submitter, f.nameEpoch)
@@ -369,37 +369,37 @@ func scanFound(rows pgx.Rows, found []foundIntent) error {
 	return rows.Err()
 }
 
-func (f foundIntent) answer(in Intent) (Accepted, error) {
+func (f foundIntent) answer(in Intent) (StoredIntent, error) {
 	switch {
 	case !f.registered:
-		return Accepted{}, fmt.Errorf("%s: %w", in.Submitter, ErrUnknownSubmitter)
+		return StoredIntent{}, fmt.Errorf("%s: %w", in.Submitter, ErrUnknownSubmitter)
 	case !f.allowed && !f.own && f.anyone:
-		return Accepted{}, ErrAnyCaller
+		return StoredIntent{}, ErrAnyCaller
 	case !f.allowed && !f.own:
-		return Accepted{}, ErrUnknownSubmitter
+		return StoredIntent{}, ErrUnknownSubmitter
 	case !f.allowed && f.txID == "":
-		return Accepted{}, ErrAnyCaller
+		return StoredIntent{}, ErrAnyCaller
 	case f.txID == "" && !f.handlerMay:
-		return Accepted{}, ErrHandlerBarred
+		return StoredIntent{}, ErrHandlerBarred
 	case f.txID == "" && (f.protected || !f.ours):
-		return Accepted{}, ErrProtected
+		return StoredIntent{}, ErrProtected
 	case f.txID == "" && f.status != "ACTIVE":
-		return Accepted{}, ErrSuspended
+		return StoredIntent{}, ErrSuspended
 	case f.txID == "" && in.Refused != nil:
-		return Accepted{}, in.Refused
+		return StoredIntent{}, in.Refused
 	case f.txID == "" && in.ValidUntil != nil && !in.ValidUntil.After(f.now):
-		return Accepted{}, ErrPast
+		return StoredIntent{}, ErrPast
 	case f.txID == "" && f.refused != nil:
-		return Accepted{}, *f.refused
+		return StoredIntent{}, *f.refused
 	case f.txID == "" && f.full:
-		return Accepted{}, ErrQueueFull
+		return StoredIntent{}, ErrQueueFull
 	case f.txID == "": // what refused the insert was over when it was asked why
-		return Accepted{}, ErrMoved
+		return StoredIntent{}, ErrMoved
 	case f.recorded:
-		return Accepted{}, RequestRecordedError{TxID: f.txID, TxHash: f.txHash}
+		return StoredIntent{}, RequestRecordedError{TxID: f.txID, TxHash: f.txHash}
 	case !f.own, string(f.fingerprint) != string(in.Fingerprint[:]): // another caller's id is never told
-		return Accepted{}, ErrRequestConflict
+		return StoredIntent{}, ErrRequestConflict
 	}
 	isNew := f.txID == in.TxID
-	return Accepted{TxID: f.txID, New: isNew, Queued: txmanager.State(f.state) == txmanager.Queued && !f.held && !(isNew && f.served), Token: f.token}, nil
+	return StoredIntent{TxID: f.txID, New: isNew, Queued: txmanager.State(f.state) == txmanager.Queued && !f.held && !(isNew && f.served), Token: f.token}, nil
 }

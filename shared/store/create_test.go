@@ -66,12 +66,12 @@ func duplicateMeetsInsert(t *testing.T) {
 			other := connect(t, db)
 			other.do("begin")
 			other.do(insertIntent, first.TxID, alice, first.RequestID, first.Fingerprint[:])
-			creating := start(func() (store.Accepted, error) { return db.Create(t.Context(), second, 100) })
+			creating := start(func() (store.StoredIntent, error) { return db.Create(t.Context(), second, 100) })
 			awaitBlocked(t, db, "insert into managed_tx")
 			other.do(end)
-			want := store.Accepted{TxID: first.TxID, Queued: true}
+			want := store.StoredIntent{TxID: first.TxID, Queued: true}
 			if end == "rollback" {
-				want = store.Accepted{TxID: second.TxID, New: true, Queued: true}
+				want = store.StoredIntent{TxID: second.TxID, New: true, Queued: true}
 			}
 			if got := <-creating; got.err != nil || got.got != want {
 				t.Errorf("duplicate: got %+v, %v; want %+v", got.got, got.err, want)
@@ -88,7 +88,7 @@ func manyDuplicates(t *testing.T) {
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
 	for _, request := range []string{"one", "two", "three", "four", "five"} {
-		got := make([]outcome[store.Accepted], 40)
+		got := make([]outcome[store.StoredIntent], 40)
 		var all sync.WaitGroup
 		for i := range got {
 			all.Go(func() {

@@ -59,7 +59,7 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 	if n, err := db.ForgetEvents(t.Context(), time.Hour, 100); n != 2 || err != nil {
 		t.Fatalf("forget: got %d, %v; want 2", n, err)
 	}
-	var forgotten store.ErrForgotten
+	var forgotten store.EventsDeletedError
 	if _, _, err := db.Events(t.Context(), store.EventQuery{After: new(uint64(1)), Size: 9}, operator); !errors.As(err, &forgotten) || forgotten.Oldest != 2 {
 		t.Errorf("behind what is kept: got %v, want that it is from 2 on", err)
 	}
@@ -114,7 +114,7 @@ func TestEventsForgottenWhileRead(t *testing.T) {
 	})
 	for after := uint64(0); after < all && !t.Failed(); {
 		got, _, err := db.Events(t.Context(), store.EventQuery{After: &after, Size: 10}, operator)
-		var forgotten store.ErrForgotten
+		var forgotten store.EventsDeletedError
 		switch {
 		case errors.As(err, &forgotten):
 			after = forgotten.Oldest
@@ -199,7 +199,7 @@ func TestStreamsAreFenced(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)
 	db.Register(t, alice, 1)
-	if got, err := db.TakeStream(t.Context(), alice, "hook", "a/1"); err != nil || got.There {
+	if got, err := db.AcquireDeliveryQueue(t.Context(), alice, "hook", "a/1"); err != nil || got.There {
 		t.Fatalf("before anything happened: got there %t, %v; want not", got.There, err)
 	}
 	for _, r := range []string{"1", "2", "3"} {
@@ -213,7 +213,7 @@ func TestStreamsAreFenced(t *testing.T) {
 	if met := mustStream(t, db, "b/1"); met.Held || met.Token != 1 || !met.FreeAt.After(met.ExpiresAt) {
 		t.Errorf("held by another: got %+v, want it marked", met)
 	}
-	if released, err := db.ReleaseStream(t.Context(), old.Lease, "hook", false); released || err != nil {
+	if released, err := db.ReleaseDeliveryQueue(t.Context(), old.Lease, "hook", false); released || err != nil {
 		t.Errorf("release with the mark set: got %t, %v; want not", released, err)
 	}
 	settled, err := db.Settle(t.Context(), old.Lease, "hook", events.Outcome{To: 2})
@@ -231,9 +231,9 @@ func TestStreamsAreFenced(t *testing.T) {
 	}
 }
 
-func mustStream(t *testing.T, db storetest.Bundle, owner string) events.Taken {
+func mustStream(t *testing.T, db storetest.Bundle, owner string) events.AcquireResult {
 	t.Helper()
-	got, err := db.TakeStream(t.Context(), alice, "hook", owner)
+	got, err := db.AcquireDeliveryQueue(t.Context(), alice, "hook", owner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func TestOverdueStreams(t *testing.T) {
 	}
 	want("within the grace", overdue(time.Hour), map[string]int{})
 	want("all", overdue(0), map[string]int{"hook": 3, "mute": 3})
-	taken, err := db.TakeStream(t.Context(), numbered(0), "hook", "a/1")
+	taken, err := db.AcquireDeliveryQueue(t.Context(), numbered(0), "hook", "a/1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,11 +282,11 @@ func TestOverdueStreams(t *testing.T) {
 	if _, err := db.Settle(t.Context(), taken.Lease, "hook", events.Outcome{To: taken.Page.To}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.ReleaseStream(t.Context(), taken.Lease, "hook", false); err != nil {
+	if _, err := db.ReleaseDeliveryQueue(t.Context(), taken.Lease, "hook", false); err != nil {
 		t.Fatal(err)
 	}
 	want("and told", overdue(0), map[string]int{"hook": 2, "mute": 3})
-	taken, err = db.TakeStream(t.Context(), numbered(0), "mute", "a/1")
+	taken, err = db.AcquireDeliveryQueue(t.Context(), numbered(0), "mute", "a/1")
 	for n := range events.SilentFrom {
 		if err == nil {
 			_, err = db.Settle(t.Context(), taken.Lease, "mute", events.Outcome{Failures: n + 1, Error: "no answer", Silent: true, Wait: time.Hour})
@@ -300,14 +300,14 @@ func TestOverdueStreams(t *testing.T) {
 		receiver string
 		want     bool
 	}{{"hook", true}, {"mute", false}} {
-		if may, err := db.MayAsk(t.Context(), c.receiver); may != c.want || err != nil {
+		if may, err := db.MayDeliver(t.Context(), c.receiver); may != c.want || err != nil {
 			t.Errorf("may %s be asked: got %t, %v; want %t", c.receiver, may, err, c.want)
 		}
 	}
 	run(t, db, `update event_receiver set next_attempt_at = clock_timestamp()`)
 	want("its time has come", overdue(0), map[string]int{"hook": 2, "mute": 1})
 	for _, want := range []bool{true, false} { // one at a time
-		if may, err := db.MayAsk(t.Context(), "mute"); may != want || err != nil {
+		if may, err := db.MayDeliver(t.Context(), "mute"); may != want || err != nil {
 			t.Errorf("may it be asked now: got %t, %v; want %t", may, err, want)
 		}
 	}
@@ -360,7 +360,7 @@ func TestAClockSetBackSilencesNoStream(t *testing.T) {
 		}
 		// An endpoint whose queue the sweep finds may be tried; otherwise the task would be
 		// useless.
-		if may, err := db.MayAsk(t.Context(), "hook"); may != (name != "a receiver that is silent") || err != nil {
+		if may, err := db.MayDeliver(t.Context(), "hook"); may != (name != "a receiver that is silent") || err != nil {
 			t.Errorf("%s: may it be asked: got %t, %v", name, may, err)
 		}
 	}

@@ -44,10 +44,10 @@ func init() {
 // heard records the events that the store delivers.
 type heard struct {
 	mu   sync.Mutex
-	news store.EventNews
+	news store.CommittedEvents
 }
 
-func (h *heard) tell(_ context.Context, news store.EventNews) {
+func (h *heard) tell(_ context.Context, news store.CommittedEvents) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.news.Of, h.news.Events = append(h.news.Of, news.Of...), append(h.news.Events, news.Events...)
@@ -281,7 +281,7 @@ func TestEventsOfWhatIsRolledBack(t *testing.T) {
 		postEvent(t, db, alice, "r-1")
 		w := take(t, db, alice, "a/1")
 		before := len(page(t, db, 0, operator))
-		h.news = store.EventNews{}
+		h.news = store.CommittedEvents{}
 		stale := lease.New(w.Lease.Submitter, w.Lease.Owner, w.Lease.Token-1, time.Now(), time.Second)
 		if _, err := db.Commit(t.Context(), txmanager.Commit{Lease: stale, Allocations: allocations(w, true)}); !errors.Is(err, lease.ErrFenced) {
 			t.Fatalf("write by an old token: got %v, want ErrFenced", err)

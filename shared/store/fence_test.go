@@ -181,7 +181,7 @@ func writeUnderWay(t *testing.T) {
 	await(t, "the lease has run out", func() bool {
 		return value[bool](t, db, `select expires_at + interval '1 ms' < clock_timestamp() from submitter_lease`)
 	})
-	taking := start(func() (txmanager.Acquired, error) { return db.Acquire(t.Context(), alice, "b/1", true) })
+	taking := start(func() (txmanager.AcquireResult, error) { return db.Acquire(t.Context(), alice, "b/1", true) })
 	awaitBlocked(t, db, "insert into submitter_lease")
 	writer.do("commit")
 	taken := <-taking

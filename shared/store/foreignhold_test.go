@@ -53,7 +53,7 @@ func lost(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, named map[
 }
 
 // mustCreate stores an intent, and says whether it is held.
-func mustCreate(t *testing.T, db storetest.Bundle, in store.Intent) (a store.Accepted, held bool) {
+func mustCreate(t *testing.T, db storetest.Bundle, in store.Intent) (a store.StoredIntent, held bool) {
 	t.Helper()
 	a, err := db.Create(t.Context(), in, 100)
 	if err != nil {
@@ -136,9 +136,9 @@ func TestForeignTransactionsHoldAmongMany(t *testing.T) {
 	if err != nil || results[0].Err != nil || results[1].Err != nil {
 		t.Fatalf("create all: got %+v, %v", results, err)
 	}
-	var waiting []<-chan outcome[store.Accepted]
+	var waiting []<-chan outcome[store.StoredIntent]
 	for _, in := range all[4:] {
-		waiting = append(waiting, start(func() (store.Accepted, error) { return db.Create(t.Context(), in, 100) }))
+		waiting = append(waiting, start(func() (store.StoredIntent, error) { return db.Create(t.Context(), in, 100) }))
 	}
 	for _, c := range waiting {
 		if o := <-c; o.err != nil {
@@ -168,7 +168,7 @@ func TestWriteOffLetsIntentsProceed(t *testing.T) {
 	if !held || !alsoHeld {
 		t.Fatalf("held: got %v and %v, want both", held, alsoHeld)
 	}
-	if _, err := db.Proceed(t.Context(), five.TxID, "ann", "wanted"); !errors.Is(err, store.ErrBeside) {
+	if _, err := db.Proceed(t.Context(), five.TxID, "ann", "wanted"); !errors.Is(err, store.ErrHeldForForeign) {
 		t.Errorf("proceed: got %v, want ErrBeside", err)
 	}
 	if out, err := db.ProceedAll(t.Context(), alice, unknown.TxID, "ann", "wanted", 10); err != nil || out != (store.ProceededAll{Beside: 2, Token: 1}) {

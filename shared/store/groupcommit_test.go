@@ -18,13 +18,13 @@ import (
 
 // blockedCreate is a create that waits for a row which other holds, until other
 // ends its transaction.
-func blockedCreate(t *testing.T, ctx context.Context, db storetest.Bundle) (other rival, creating <-chan outcome[store.Accepted]) {
+func blockedCreate(t *testing.T, ctx context.Context, db storetest.Bundle) (other rival, creating <-chan outcome[store.StoredIntent]) {
 	t.Helper()
 	held := intent(alice, "held")
 	other = connect(t, db)
 	other.do("begin")
 	other.do(insertIntent, held.TxID, alice, held.RequestID, held.Fingerprint[:])
-	creating = start(func() (store.Accepted, error) { return db.Create(ctx, intent(alice, "held"), 1000) })
+	creating = start(func() (store.StoredIntent, error) { return db.Create(ctx, intent(alice, "held"), 1000) })
 	awaitBlocked(t, db, "insert into managed_tx")
 	return other, creating
 }

@@ -194,7 +194,7 @@ func TestOperatorLetsHeldIntentsProceed(t *testing.T) {
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
 	db.Register(t, bob, 1)
-	var all []store.Accepted
+	var all []store.StoredIntent
 	for i := range 5 {
 		all = append(all, post(t, db, alice, fmt.Sprint("request-", i)))
 	}
@@ -321,7 +321,7 @@ func TestInBulkOnlyWhatAnOperatorHasSeenProceeds(t *testing.T) {
 	seen, parked, again := post(t, db, alice, "seen"), post(t, db, alice, "parked"), post(t, db, alice, "again")
 	last, newer, elsewhere := post(t, db, alice, "last"), post(t, db, alice, "newer"), post(t, db, bob, "elsewhere")
 	run(t, db, openIncident, alice)
-	for _, p := range []store.Accepted{parked, again} {
+	for _, p := range []store.StoredIntent{parked, again} {
 		out, err := db.RecordDecision(t.Context(), store.Decision{TxID: p.TxID, By: store.Viewer{Caller: "shop"}, Action: txmanager.ActionCancel, Reason: "not wanted"})
 		if err != nil || out.State != txmanager.Queued || !out.Recorded {
 			t.Fatalf("cancel in PROTECT: got %+v, %v; want it parked", out, err)

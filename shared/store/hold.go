@@ -155,7 +155,7 @@ func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceed
 	case !ours:
 		return p, fmt.Errorf("let %s proceed: %w", txID, ErrForeign)
 	case held && beside:
-		return p, fmt.Errorf("let %s proceed: %w", txID, ErrBeside)
+		return p, fmt.Errorf("let %s proceed: %w", txID, ErrHeldForForeign)
 	case held && payout:
 		return p, fmt.Errorf("let %s proceed: %w", txID, ErrCoordinators)
 	case !before:
@@ -164,9 +164,9 @@ func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceed
 	return p, nil
 }
 
-// ErrBeside reports an intent that is held for a foreign transaction. An operator must decide
+// ErrHeldForForeign reports an intent that is held for a foreign transaction. An operator must decide
 // about that one. Nothing was changed.
-var ErrBeside = errors.New("the transaction is held for a foreign transaction")
+var ErrHeldForForeign = errors.New("the transaction is held for a foreign transaction")
 
 // ErrForeign reports that the database is not the one written last, and that no
 // operator has accepted it. Nothing was changed.

@@ -56,19 +56,19 @@ returning owner_node = $2, fencing_token, expires_at, expires_at + $4, coalesce(
 //
 // A wait for a lock that exceeds lock_timeout means that a client is frozen while it sends a
 // batch. Acquire ends that client's session once its transaction is older than a lease.
-func (s *Store) Acquire(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.Acquired, error) {
+func (s *Store) Acquire(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.AcquireResult, error) {
 	t, err := s.take(ctx, sub, owner, wide)
 	if !blocked(err) {
 		return t, err
 	}
 	if err := s.endFrozen(ctx); err != nil {
-		return txmanager.Acquired{}, err
+		return txmanager.AcquireResult{}, err
 	}
 	return s.take(ctx, sub, owner, wide)
 }
 
-func (s *Store) take(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.Acquired, error) {
-	var t txmanager.Acquired
+func (s *Store) take(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.AcquireResult, error) {
+	var t txmanager.AcquireResult
 	sentAt := time.Now()
 	b := new(pgx.Batch)
 	b.Queue("begin")
@@ -82,11 +82,11 @@ func (s *Store) take(ctx context.Context, sub txmanager.Submitter, owner string,
 	b.Queue("commit")
 	s.queueLoad(b, sub, wide, &t.State)
 	if err := s.send(ctx, b); err != nil {
-		return txmanager.Acquired{}, err
+		return txmanager.AcquireResult{}, err
 	}
 	if t.State.ForeignDatabase {
 		if err := s.distrustDatabase(ctx); err != nil {
-			return txmanager.Acquired{}, err
+			return txmanager.AcquireResult{}, err
 		}
 	}
 	t.State = t.State.WithLoadTime(time.Now())

@@ -26,7 +26,7 @@ func take(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, owner stri
 }
 
 // post stores one intent.
-func post(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, requestID string) store.Accepted {
+func post(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, requestID string) store.StoredIntent {
 	t.Helper()
 	a, err := db.Create(t.Context(), intent(sub, requestID), 100)
 	if err != nil {
@@ -130,7 +130,7 @@ func TestH24RescueNamesAndDueTime(t *testing.T) {
 }
 
 // meet is owner's result for a lease that is held.
-func meet(t *testing.T, db storetest.Bundle, owner string) txmanager.Acquired {
+func meet(t *testing.T, db storetest.Bundle, owner string) txmanager.AcquireResult {
 	t.Helper()
 	met, err := db.Acquire(t.Context(), alice, owner, true)
 	if err != nil || met.Held {
@@ -200,7 +200,7 @@ func TestLeaseLastsFromTheLock(t *testing.T) {
 	other := connect(t, db)
 	other.do("begin")
 	other.do(`select from submitter_lease for update`)
-	taking := start(func() (txmanager.Acquired, error) { return db.Acquire(t.Context(), alice, "b/1", true) })
+	taking := start(func() (txmanager.AcquireResult, error) { return db.Acquire(t.Context(), alice, "b/1", true) })
 	awaitBlocked(t, db, "insert into submitter_lease")
 	sentBefore := time.Now()
 	unlocked := value[time.Time](t, db, `select clock_timestamp()`)

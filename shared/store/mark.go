@@ -10,14 +10,14 @@ import (
 	"github.com/fencepost/fencepost/shared/mark"
 )
 
-var _ mark.Book = (*Store)(nil)
+var _ mark.Store = (*Store)(nil)
 
 const judgeMark = `
 select exists (select from authority_mark where id = $1), exists (select from authority_mark where id = $1 and generation = $2),
        coalesce((select max(generation) from authority_mark), 0)`
 
-// Judge implements [mark.Book]. A mark that was seen before costs one round trip.
-func (s *Store) Judge(ctx context.Context, seen mark.Seen) (mark.Verdict, error) {
+// Judge implements [mark.Store]. A mark that was seen before costs one round trip.
+func (s *Store) Evaluate(ctx context.Context, seen mark.Observed) (mark.Verdict, error) {
 	var held, known bool
 	var latest int64
 	err := s.db.QueryRow(ctx, judgeMark, seen.ID, seen.Generation).Scan(&held, &known, &latest)
@@ -34,14 +34,14 @@ func (s *Store) Judge(ctx context.Context, seen mark.Seen) (mark.Verdict, error)
 	return mark.Foreign, s.notHolding(ctx, seen)
 }
 
-func (s *Store) sawMark(ctx context.Context, seen mark.Seen) error {
+func (s *Store) sawMark(ctx context.Context, seen mark.Observed) error {
 	if _, err := s.db.Exec(ctx, `select saw_mark($1, $2)`, seen.ID, seen.Generation); err != nil {
 		return fmt.Errorf("record the mark as seen: %w", err)
 	}
 	return nil
 }
 
-func (s *Store) notHolding(ctx context.Context, seen mark.Seen) error {
+func (s *Store) notHolding(ctx context.Context, seen mark.Observed) error {
 	evidence := fmt.Sprintf("id %s, generation %d, epoch %s, sequence %d, position %s, written %s by the database's clock",
 		seen.ID, seen.Generation, seen.Epoch, seen.Sequence, seen.Position, seen.At.UTC().Format("2006-01-02 15:04:05Z"))
 	if _, err := s.db.Exec(ctx, `select distrust_by_mark($1, $2, $3)`, seen.ID, seen.Generation, evidence); err != nil {
@@ -50,7 +50,7 @@ func (s *Store) notHolding(ctx context.Context, seen mark.Seen) error {
 	return nil
 }
 
-// Latest implements [mark.Book].
+// Latest implements [mark.Store].
 func (s *Store) Latest(ctx context.Context) (generation int64, err error) {
 	err = s.db.QueryRow(ctx, `select coalesce(max(generation), 0) from authority_mark`).Scan(&generation)
 	if err != nil {
@@ -75,7 +75,7 @@ select n.id, n.sequence, n.at, a.epoch, pg_current_wal_insert_lsn()::text, a.sys
        z.seal_number, z.seal_hash
   from next n, authority a, seal_audit(n.id) z`
 
-// Prepare implements [mark.Book]. A database that is not the authority prepares no mark: the
+// Prepare implements [mark.Store]. A database that is not the authority prepares no mark: the
 // error wraps [mark.ErrForeign]. Sweeps prepare at most one mark in each minute of the
 // database's clock.
 func (s *Store) Prepare(ctx context.Context, over int64, reason string) (mark.Mark, error) {
@@ -109,7 +109,7 @@ func (s *Store) soon(ctx context.Context) error {
 // so that it may write the next one. If the mark object is lost (the zero Seen), it deletes
 // the marks it has seen, so that it may write the first one. A database that is the authority
 // does neither.
-func (s *Store) AdoptMark(ctx context.Context, seen mark.Seen, by string) error {
+func (s *Store) AdoptMark(ctx context.Context, seen mark.Observed, by string) error {
 	if seen.ID == "" {
 		if _, err := s.db.Exec(ctx, `delete from authority_mark where not is_authority()`); err != nil {
 			return fmt.Errorf("forget the marks of an object that is lost: %w", err)

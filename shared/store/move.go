@@ -66,7 +66,7 @@ func moveReason(what string, id int64) string { return what + " " + strconv.Form
 
 // Expect implements [mark.Moves]. The error wraps [mark.ErrForeign] where the database
 // is not the authority.
-func (s *Store) Expect(ctx context.Context, current mark.Seen, said mark.Said) (m mark.Mark, done bool, err error) {
+func (s *Store) Expect(ctx context.Context, current mark.Observed, said mark.OperatorReason) (m mark.Mark, done bool, err error) {
 	for range expectAttempts {
 		m, done, err = s.expect(ctx, current, said)
 		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != deadlockCode {
@@ -83,7 +83,7 @@ const (
 	deadlockCode   = "40P01"
 )
 
-func (s *Store) expect(ctx context.Context, current mark.Seen, said mark.Said) (m mark.Mark, done bool, err error) {
+func (s *Store) expect(ctx context.Context, current mark.Observed, said mark.OperatorReason) (m mark.Mark, done bool, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		for _, before := range []string{allowMove, lockWrites} {
 			if _, err := tx.Exec(ctx, before); err != nil {
@@ -128,7 +128,7 @@ func (s *Store) Expected(ctx context.Context) (m mark.Move, err error) {
 
 // PrepareEnd implements [mark.Moves]. A confirmation that cannot be carried out writes no
 // mark: the error may wrap [ErrNumbersAhead].
-func (s *Store) PrepareEnd(ctx context.Context, m mark.Move, over int64, w mark.Way) (next mark.Mark, err error) {
+func (s *Store) PrepareEnd(ctx context.Context, m mark.Move, over int64, w mark.MoveEnd) (next mark.Mark, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if w == mark.Confirms {
 			if err := countsOn(ctx, tx); err != nil {
@@ -167,7 +167,7 @@ func countsOn(ctx context.Context, tx pgx.Tx) error {
 }
 
 // Ends implements [mark.Moves].
-func (s *Store) Ends(ctx context.Context, m mark.Move, id string) (way mark.Way, err error) {
+func (s *Store) Ends(ctx context.Context, m mark.Move, id string) (way mark.MoveEnd, err error) {
 	err = s.db.QueryRow(ctx, `
 select coalesce((select r.way from authority_mark k join unnest($2::text[], $3::text[]) as r (way, reason) on r.reason = k.reason where k.id = $1), '')`,
 		id, []string{string(mark.Confirms), string(mark.Cancels)},
@@ -198,7 +198,7 @@ update authority_move v
  where v.id = $1`
 
 // Confirm implements [mark.Moves].
-func (s *Store) Confirm(ctx context.Context, m mark.Move, said mark.Said) error {
+func (s *Store) Confirm(ctx context.Context, m mark.Move, said mark.OperatorReason) error {
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if err := countsOn(ctx, tx); err != nil {
 			return err
@@ -219,7 +219,7 @@ func (s *Store) Confirm(ctx context.Context, m mark.Move, said mark.Said) error 
 }
 
 // Cancel implements [mark.Moves].
-func (s *Store) Cancel(ctx context.Context, m mark.Move, said mark.Said) error {
+func (s *Store) Cancel(ctx context.Context, m mark.Move, said mark.OperatorReason) error {
 	_, err := s.db.Exec(ctx, `
 update authority_move
    set outcome = 'CANCELLED', ended_at = clock_timestamp(), ended_by = $2, ended_reason = $3

@@ -29,7 +29,7 @@ func TestExpectedMoveOutlivesADeadlock(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := db.Expect(ctx, moves.Seen{}, moves.Said{By: "ada", Reason: "test"})
+		_, _, err := db.Expect(ctx, moves.Observed{}, moves.OperatorReason{By: "ada", Reason: "test"})
 		ended <- err
 	}()
 	for waits := false; !waits; {

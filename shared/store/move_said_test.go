@@ -16,7 +16,7 @@ func TestEachOperatorWhoExpectsAMoveIsOnRecord(t *testing.T) {
 	db := storetest.New(t)
 	expect := func(by, reason string) moves.Mark {
 		t.Helper()
-		m, _, err := db.Expect(t.Context(), moves.Seen{}, moves.Said{By: by, Reason: reason})
+		m, _, err := db.Expect(t.Context(), moves.Observed{}, moves.OperatorReason{By: by, Reason: reason})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestEachOperatorWhoExpectsAMoveIsOnRecord(t *testing.T) {
 	if got := value[string](t, db, said); got != want {
 		t.Errorf("who and why: got %q, want %q", got, want)
 	}
-	if _, done, err := db.Expect(t.Context(), moves.Seen{Mark: last}, moves.Said{By: "cid", Reason: "once more"}); err != nil || !done || value[string](t, db, said) != want {
+	if _, done, err := db.Expect(t.Context(), moves.Observed{Mark: last}, moves.OperatorReason{By: "cid", Reason: "once more"}); err != nil || !done || value[string](t, db, said) != want {
 		t.Errorf("what changed nothing: got done %v, %v, and %q on record; want %q", done, err, value[string](t, db, said), want)
 	}
 	distrusted(t, db)

@@ -20,9 +20,9 @@ const (
 	EventsLogged  EventMode = "log"  // the session that made the statement is notified of each
 )
 
-// EventNews has the events of one completed round trip. A round trip that failed, or whose
+// CommittedEvents has the events of one completed round trip. A round trip that failed, or whose
 // answer was lost, has none.
-type EventNews struct {
+type CommittedEvents struct {
 	Of     []txmanager.Submitter // whose events were kept
 	Events []txmanager.Event     // in order, with [EventsLogged]
 }
@@ -42,9 +42,9 @@ func notice(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if n.Code != eventCode && n.Code != keptCode {
 		return
 	}
-	news, _ := conn.CustomData()[noticed].(*EventNews)
+	news, _ := conn.CustomData()[noticed].(*CommittedEvents)
 	if news == nil {
-		news = new(EventNews)
+		news = new(CommittedEvents)
 		conn.CustomData()[noticed] = news
 	}
 	if n.Code == keptCode {
@@ -60,7 +60,7 @@ func notice(conn *pgconn.PgConn, n *pgconn.Notice) {
 // listener delivers the notices at the end of each round trip, and calls another tracer.
 type listener struct {
 	tracer pgx.QueryTracer // may be nil
-	tell   func(context.Context, EventNews)
+	tell   func(context.Context, CommittedEvents)
 }
 
 // TraceQueryStart implements [pgx.QueryTracer].
@@ -105,7 +105,7 @@ func (l listener) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.Tr
 }
 
 func (l listener) pass(ctx context.Context, conn *pgx.Conn, err error) {
-	news, _ := conn.PgConn().CustomData()[noticed].(*EventNews)
+	news, _ := conn.PgConn().CustomData()[noticed].(*CommittedEvents)
 	delete(conn.PgConn().CustomData(), noticed)
 	if news != nil && err == nil {
 		l.tell(ctx, *news)

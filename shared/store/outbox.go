@@ -103,13 +103,13 @@ select f.*
  limit $2`
 )
 
-// ErrForgotten reports a position whose events were deleted.
-type ErrForgotten struct {
+// EventsDeletedError reports a position whose events were deleted.
+type EventsDeletedError struct {
 	Oldest uint64 // from where on they are
 }
 
 // Error names the position after which events are kept.
-func (e ErrForgotten) Error() string {
+func (e EventsDeletedError) Error() string {
 	return fmt.Sprintf("events up to position %d are kept no longer", e.Oldest)
 }
 
@@ -123,7 +123,7 @@ type EventQuery struct {
 // Events returns a page of the events that v may see, and the position to continue after. A
 // caller sees its own transactions' events, an operator sees all. The position also covers
 // events that v may not see. No event is ever added at or below a returned position. The error
-// is [ErrCursor] if After was never assigned, or an [ErrForgotten].
+// is [ErrCursor] if After was never assigned, or an [EventsDeletedError].
 func (s *Store) Events(ctx context.Context, q EventQuery, v Viewer) (page []txmanager.Event, next uint64, err error) {
 	after := uint64(0)
 	if q.After != nil {
@@ -151,7 +151,7 @@ func (s *Store) Events(ctx context.Context, q EventQuery, v Viewer) (page []txma
 	case after > last:
 		return nil, 0, ErrCursor
 	case q.After != nil && after < forgotten:
-		return nil, 0, ErrForgotten{forgotten}
+		return nil, 0, EventsDeletedError{forgotten}
 	case len(page) == q.Size:
 		last = page[len(page)-1].Position
 	}

@@ -34,7 +34,7 @@ func TestH18PausedClientDoesNotBlockTakeover(t *testing.T) {
 		}
 	}
 	frozenAt := time.Now()
-	taking := start(func() (txmanager.Acquired, error) { return db.Acquire(t.Context(), alice, "b/1", true) })
+	taking := start(func() (txmanager.AcquireResult, error) { return db.Acquire(t.Context(), alice, "b/1", true) })
 	awaitBlocked(t, db, "insert into submitter_lease")
 	taken := <-taking
 	if taken.err != nil || !taken.got.Held || taken.got.Token != w.Lease.Token+1 {

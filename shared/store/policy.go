@@ -618,9 +618,9 @@ func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err
 	return token, nil
 }
 
-// ErrNotStatus reports a suspension of a suspended submitter, or a resumption of an active
+// ErrStatusUnchanged reports a suspension of a suspended submitter, or a resumption of an active
 // one. Nothing was changed.
-var ErrNotStatus = errors.New("the submitter's status is that already")
+var ErrStatusUnchanged = errors.New("the submitter's status is that already")
 
 // Suspension suspends a submitter, or resumes it.
 type Suspension struct {
@@ -651,7 +651,7 @@ select coalesce(l.fencing_token, 0), coalesce(l.name_epoch, '')
 // SetStatus suspends or resumes, with a record of it, and returns the token in force after the
 // commit. While a submitter is suspended no intent is accepted and no nonce is bound.
 // Transactions that have a nonce proceed. It ends the lease session of the lease's holder, as
-// [Store.PutPolicy] does. The error wraps [ErrUnknownSubmitter] or [ErrNotStatus].
+// [Store.PutPolicy] does. The error wraps [ErrUnknownSubmitter] or [ErrStatusUnchanged].
 func (s *Store) SetStatus(ctx context.Context, c Suspension) (token int64, err error) {
 	status, action := "ACTIVE", "RESUME"
 	if c.Suspend {
@@ -664,7 +664,7 @@ func (s *Store) SetStatus(ctx context.Context, c Suspension) (token int64, err e
 		case err == nil && !known:
 			return ErrUnknownSubmitter
 		case err == nil && !changed:
-			return ErrNotStatus
+			return ErrStatusUnchanged
 		}
 		return err
 	})

@@ -33,7 +33,7 @@ func limit(t *testing.T, db storetest.Bundle, p store.Policy) {
 }
 
 // posts posts the intent, and wants it refused by the rule, or accepted where it is "".
-func posts(t *testing.T, db storetest.Bundle, what string, in store.Intent, want store.PolicyRule) store.Accepted {
+func posts(t *testing.T, db storetest.Bundle, what string, in store.Intent, want store.PolicyRule) store.StoredIntent {
 	t.Helper()
 	accepted, err := db.Store.Create(t.Context(), in, 1000)
 	var refused store.PolicyError
@@ -377,9 +377,9 @@ func TestSuspendAndResume(t *testing.T) {
 			t.Errorf("suspend %v: got %v, want %v", suspend, err, want)
 		}
 	}
-	set(false, store.ErrNotStatus)
+	set(false, store.ErrStatusUnchanged)
 	set(true, nil)
-	set(true, store.ErrNotStatus)
+	set(true, store.ErrStatusUnchanged)
 	if _, err := db.Store.Create(t.Context(), intent(alice, "r"), 10); !errors.Is(err, store.ErrSuspended) {
 		t.Errorf("create while suspended: got %v, want ErrSuspended", err)
 	}

@@ -67,7 +67,7 @@ func TestCreateThatTheReleaseMissesIsDue(t *testing.T) {
 		deferrable initially deferred for each row execute function hold_up()`)
 	other := connect(t, db)
 	other.do(`select pg_advisory_lock(1)`)
-	creating := start(func() (store.Accepted, error) { return db.Create(t.Context(), intent(alice, "r"), 100) })
+	creating := start(func() (store.StoredIntent, error) { return db.Create(t.Context(), intent(alice, "r"), 100) })
 	awaitBlocked(t, db, "commit")
 	if done := write(t, db, txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun}); !done.Released || done.Queued != 0 {
 		t.Errorf("release before the commit: got %+v, want released, and nobody queued", done)

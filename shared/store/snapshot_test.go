@@ -75,7 +75,7 @@ func tokenAfterCommit(t *testing.T) {
 		deferrable initially deferred for each row execute function hold_up()`)
 	other := connect(t, db)
 	other.do(`select pg_advisory_lock(1)`)
-	creating := start(func() (store.Accepted, error) { return db.Create(t.Context(), intent(alice, "r"), 100) })
+	creating := start(func() (store.StoredIntent, error) { return db.Create(t.Context(), intent(alice, "r"), 100) })
 	awaitBlocked(t, db, "commit")
 	look, err := db.BeginIteration(t.Context(), l, true)
 	if err != nil || len(look.Queue) != 0 || look.Lease.Token != 2 {

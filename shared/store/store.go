@@ -77,7 +77,7 @@ type Options struct {
 	Tracer pgx.QueryTracer // counts; may be nil
 
 	Events   EventMode
-	OnEvents func(context.Context, EventNews) // gets the events, in the context of the statement that made them; nil: they are dropped
+	OnEvents func(context.Context, CommittedEvents) // gets the events, in the context of the statement that made them; nil: they are dropped
 }
 
 // Open creates the pool. It does not connect yet.

@@ -58,8 +58,8 @@ func queuePage(b *pgx.Batch, s txmanager.Submitter, receiver string, p *events.P
 	})
 }
 
-// TakeStream implements [events.Book]: begin, acquire, commit, load, in one round trip.
-func (s *Store) TakeStream(ctx context.Context, sub txmanager.Submitter, receiver, owner string) (t events.Taken, err error) {
+// AcquireDeliveryQueue implements [events.Store]: begin, acquire, commit, load, in one round trip.
+func (s *Store) AcquireDeliveryQueue(ctx context.Context, sub txmanager.Submitter, receiver, owner string) (t events.AcquireResult, err error) {
 	sentAt := time.Now()
 	b := new(pgx.Batch)
 	b.Queue("begin")
@@ -73,7 +73,7 @@ func (s *Store) TakeStream(ctx context.Context, sub txmanager.Submitter, receive
 	b.Queue("commit")
 	queuePage(b, sub, receiver, &t.Page)
 	if err := s.send(ctx, b); err != nil {
-		return events.Taken{}, fmt.Errorf("take the events of %s for %s: %w", sub, receiver, err)
+		return events.AcquireResult{}, fmt.Errorf("take the events of %s for %s: %w", sub, receiver, err)
 	}
 	t.Lease = lease.New(string(sub), owner, t.Token, sentAt, s.rules.Duration)
 	return t, nil
@@ -93,8 +93,8 @@ update event_stream s
        expires_at = clock_timestamp() + @duration` + heldStream + `
 returning next_attempt_at`
 
-// Settle implements [events.Book].
-func (s *Store) Settle(ctx context.Context, l lease.Lease, receiver string, o events.Outcome) (next events.Settled, err error) {
+// Settle implements [events.Store].
+func (s *Store) Settle(ctx context.Context, l lease.Lease, receiver string, o events.Outcome) (next events.SettleResult, err error) {
 	sentAt := time.Now()
 	b := new(pgx.Batch)
 	b.Queue("begin")
@@ -119,7 +119,7 @@ func (s *Store) Settle(ctx context.Context, l lease.Lease, receiver string, o ev
 	b.Queue("commit")
 	queuePage(b, txmanager.Submitter(l.Submitter), receiver, &next.Page)
 	if err := s.send(ctx, b); err != nil {
-		return events.Settled{}, fmt.Errorf("settle events of %s for %s: %w", l.Submitter, receiver, err)
+		return events.SettleResult{}, fmt.Errorf("settle events of %s for %s: %w", l.Submitter, receiver, err)
 	}
 	next.Lease = lease.New(l.Submitter, l.Owner, l.Token, sentAt, s.rules.Duration)
 	return next, nil
@@ -132,8 +132,8 @@ update event_stream
    set owner_node = '', wake = false
  where submitter = $1 and receiver = $2 and owner_node = $3 and fencing_token = $4 and (not wake or $5)`
 
-// ReleaseStream implements [events.Book].
-func (s *Store) ReleaseStream(ctx context.Context, l lease.Lease, receiver string, anyway bool) (released bool, err error) {
+// ReleaseDeliveryQueue implements [events.Store].
+func (s *Store) ReleaseDeliveryQueue(ctx context.Context, l lease.Lease, receiver string, anyway bool) (released bool, err error) {
 	tag, err := s.db.Exec(ctx, releaseStream, l.Submitter, receiver, l.Owner, l.Token, anyway)
 	if err != nil {
 		return false, fmt.Errorf("release the events of %s for %s: %w", l.Submitter, receiver, err)
@@ -163,8 +163,8 @@ with probe as (
 select exists (select from probe) or not exists (select from event_receiver where receiver = $1 and failures >= $2)`
 )
 
-// MayAsk implements [events.Book].
-func (s *Store) MayAsk(ctx context.Context, receiver string) (may bool, err error) {
+// MayAsk implements [events.Store].
+func (s *Store) MayDeliver(ctx context.Context, receiver string) (may bool, err error) {
 	if err := s.db.QueryRow(ctx, mayAsk, receiver, events.SilentFrom, s.rules.Duration, events.MostWait).Scan(&may); err != nil {
 		return false, fmt.Errorf("ask whether %s answers: %w", receiver, err)
 	}
@@ -194,11 +194,11 @@ select submitter, receiver
 
 // OverdueStreams lists up to limit delivery queues of each endpoint that a lost task left
 // behind, the oldest first, and the database's clock.
-func (s *Store) OverdueStreams(ctx context.Context, receivers []string, grace time.Duration, limit int) (all []events.Stream, now time.Time, err error) {
+func (s *Store) OverdueStreams(ctx context.Context, receivers []string, grace time.Duration, limit int) (all []events.DeliveryQueue, now time.Time, err error) {
 	b := new(pgx.Batch)
 	b.Queue(`select clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	b.Queue(overdueStreams, receivers, grace, s.rules.ClockSkewAllowance, limit, events.SilentFrom, events.MostWait, s.rules.Duration, events.FirstWait).Query(func(rows pgx.Rows) (err error) {
-		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[events.Stream])
+		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[events.DeliveryQueue])
 		return err
 	})
 	if err := s.send(ctx, b); err != nil {

@@ -31,7 +31,7 @@ var spellings = []string{
 }
 
 func oneSubmitter(t *testing.T, db storetest.Bundle) {
-	var first store.Accepted
+	var first store.StoredIntent
 	for i, text := range append([]string{string(alice)}, spellings...) {
 		sub, err := txmanager.ParseSubmitter(text, 1337)
 		if err != nil || sub != alice {

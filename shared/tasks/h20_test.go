@@ -119,7 +119,7 @@ func everyName(t *testing.T, made *tasks.Tasks) {
 	t.Helper()
 	done(t,
 		made.EnqueueAdvance(t.Context(), alice, 7),
-		made.EnqueueTakeover(t.Context(), alice, txmanager.Acquired{Token: 7, ExpiresAt: noon, TakeoverAt: noon.Add(time.Second)}),
+		made.EnqueueTakeover(t.Context(), alice, txmanager.AcquireResult{Token: 7, ExpiresAt: noon, TakeoverAt: noon.Add(time.Second)}),
 		swept(made.Sweep(t.Context(), alice, txmanager.KindAdvance, noon)),
 	)
 	for _, kind := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit} {

@@ -14,7 +14,7 @@ import (
 const Publish = "publish"
 
 // ofStream is a task for a delivery queue.
-func ofStream(s events.Stream, suffix string, at time.Time) errand {
+func ofStream(s events.DeliveryQueue, suffix string, at time.Time) errand {
 	receiver := sha256.Sum256([]byte(s.Receiver)) // its name may have characters that a task's name must not have
 	return errand{
 		function: Publish, digest: s.Submitter.Digest(), suffix: hex.EncodeToString(receiver[:8]) + "-" + suffix,
@@ -22,16 +22,16 @@ func ofStream(s events.Stream, suffix string, at time.Time) errand {
 	}
 }
 
-// Publish implements [events.Waker]. The task is due at the end of that second and named by it, so that
+// Publish implements [events.TaskEnqueuer]. The task is due at the end of that second and named by it, so that
 // calls within one second make one task.
-func (t *Tasks) Publish(ctx context.Context, s events.Stream, at time.Time) error {
+func (t *Tasks) Publish(ctx context.Context, s events.DeliveryQueue, at time.Time) error {
 	at = at.Truncate(time.Second).Add(time.Second)
 	_, err := t.add(ctx, ofStream(s, fmt.Sprintf("p-%d", at.Unix()), at))
 	return err
 }
 
-// RescuePublish implements [events.Waker], as Rescue does for submitters.
-func (t *Tasks) RescuePublish(ctx context.Context, s events.Stream, met events.Taken) error {
+// RescuePublish implements [events.TaskEnqueuer], as Rescue does for submitters.
+func (t *Tasks) RescuePublish(ctx context.Context, s events.DeliveryQueue, met events.AcquireResult) error {
 	suffix := fmt.Sprintf("d-%d-%d", met.Token, met.ExpiresAt.UnixMicro())
 	_, err := t.add(ctx, ofStream(s, suffix, met.FreeAt.Add(rescueMargin)))
 	return err
@@ -39,6 +39,6 @@ func (t *Tasks) RescuePublish(ctx context.Context, s events.Stream, met events.T
 
 // SweepPublish enqueues a task for a delivery queue on behalf of a sweep that began at this time. The
 // task is named by that minute. made reports whether it is new.
-func (t *Tasks) SweepPublish(ctx context.Context, s events.Stream, began time.Time) (made bool, err error) {
+func (t *Tasks) SweepPublish(ctx context.Context, s events.DeliveryQueue, began time.Time) (made bool, err error) {
 	return t.add(ctx, ofStream(s, fmt.Sprintf("s-%d", began.Unix()/60), time.Time{}))
 }

@@ -86,7 +86,7 @@ func (t *Tasks) EnqueueAdvanceAt(ctx context.Context, s txmanager.Submitter, tok
 
 // EnqueueTakeover implements [txmanager.TaskEnqueuer]. The task is due when the holder's lease can be taken over. It is
 // named by the token and the expiry that were read: another expiry makes another name.
-func (t *Tasks) EnqueueTakeover(ctx context.Context, s txmanager.Submitter, met txmanager.Acquired) error {
+func (t *Tasks) EnqueueTakeover(ctx context.Context, s txmanager.Submitter, met txmanager.AcquireResult) error {
 	suffix := fmt.Sprintf("d-%d-%d", met.Token, met.ExpiresAt.UnixMicro())
 	return t.create(ctx, txmanager.KindAdvance, s, suffix, met.TakeoverAt.Add(rescueMargin))
 }

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Book is the port to Postgres, which requireNone all transfers and decides. After an error that a
+// Store is the port to Postgres, which requireNone all transfers and decides. After an error that a
 // method does not document, the write may have happened. The caller must read the row first.
-type Book interface {
+type Store interface {
 	// Create stores the request, or returns the transfer that is stored under the user's cid or
 	// under the req_id. It looks for a stored transfer first, even if the request would be
-	// refused now. The error is an [ErrRefused], or wraps one of [ErrCIDConflict], [ErrHalted],
+	// refused now. The error is an [RefusedError], or wraps one of [ErrCIDConflict], [ErrHalted],
 	// [ErrForeign], [ErrProtected] and [ErrMoved].
 	Create(ctx context.Context, r Request, terms Terms) (Created, error)
 
@@ -21,27 +21,27 @@ type Book interface {
 	// transfer is older than initTimeout by the database's clock. A payout stays in INIT while
 	// its payer is in PROTECT, its asset is suspended, or a halt is open for it. The statement
 	// that writes reads all of these.
-	Start(ctx context.Context, reqID string, initTimeout time.Duration) (Moved, error)
+	Start(ctx context.Context, reqID string, initTimeout time.Duration) (TransitionResult, error)
 
-	// Move is a compare-and-set along a path of the table of transitions. It writes all
+	// Transition is a compare-and-set along a path of the table of transitions. It writes all
 	// transitions of the path or none.
-	Move(ctx context.Context, m Move) (Moved, error)
+	Move(ctx context.Context, m Transition) (TransitionResult, error)
 
 	// Postpone leaves the state and plans the next attempt, if the row still has that state and
 	// retry_count. So an unknown answer counts once even if many workers see it at the same time,
 	// and a worker that was frozen plans nothing.
-	Postpone(ctx context.Context, p Postponement) (Moved, error)
+	Postpone(ctx context.Context, p Postponement) (TransitionResult, error)
 }
 
-// Orders is the port that records what operators order.
-type Orders interface {
+// ActionStore is the port that records what operators order.
+type ActionStore interface {
 	// Cancel is the compare-and-set from INIT to FAILED/CANCELLED. The same statement records the
 	// order. In any other state it changes and records nothing.
-	Cancel(ctx context.Context, o Order) (Moved, error)
+	Cancel(ctx context.Context, o RequestedAction) (TransitionResult, error)
 
 	// Record stores an operator's order before the ledger is awaits, and returns the record's
 	// number.
-	Record(ctx context.Context, o Order, op Op) (int64, error)
+	Record(ctx context.Context, o RequestedAction, op Op) (int64, error)
 
 	// Answer completes the record with the ledger's answer.
 	Answer(ctx context.Context, number int64, o Outcome) error
@@ -53,15 +53,15 @@ type Created struct {
 	New bool // this request created it, now or in an attempt whose answer was lost
 }
 
-// Moved is the result of a compare-and-set.
-type Moved struct {
+// TransitionResult is the result of a compare-and-set.
+type TransitionResult struct {
 	Done bool
 	Now  Transfer // the row after the commit, whichever worker moved it
 }
 
-// Move is a compare-and-set. The transfer must be in the first state of Path. Reason is set for
+// Transition is a compare-and-set. The transfer must be in the first state of Path. Reason is set for
 // FAILED and COMPENSATING only.
-type Move struct {
+type Transition struct {
 	ReqID  string
 	Path   []State
 	Reason Reason
@@ -77,11 +77,11 @@ type Postponement struct {
 	Unknown    string        // the cause, shown to operators
 }
 
-// Order is an operator's order about a transfer. By and Reason are never empty. If a second
+// RequestedAction is an operator's order about a transfer. By and Reason are never empty. If a second
 // operator must approve an order, the approval belongs here and is recorded with it.
-type Order struct {
+type RequestedAction struct {
 	ReqID  string
 	By     string
 	Reason string
-	Word   *Word // the operator's statement about a forgotten call; nil: none
+	Word   *OperatorStatement // the operator's statement about a forgotten call; nil: none
 }

@@ -77,7 +77,7 @@ func TestNewRejectsInvalidRulesAndMissingLedgers(t *testing.T) {
 		"no ledger":                      {map[AccountType]Ledger{Funding: none{}}, func(*Rules) {}, "no ledger for SPOT"},
 		"no time":                        {all, func(r *Rules) { r.CallTimeout = 0 }, "CallTimeout is 0s"},
 		"a call is rescued":              {all, func(r *Rules) { r.CallTimeout = r.RescueAfter }, "below RescueAfter"},
-		"retries end before they begin":  {all, func(r *Rules) { r.RetryMost = r.RetryFirst - 1 }, "at least RetryFirst"},
+		"retries end before they begin":  {all, func(r *Rules) { r.RetryMax = r.RetryFirst - 1 }, "at least RetryFirst"},
 		"no limit to a payout's waiting": {all, func(r *Rules) { r.PayoutLimit = -time.Second }, "PayoutLimit is -1s"},
 	} {
 		rules := DefaultRules()

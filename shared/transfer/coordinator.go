@@ -23,8 +23,8 @@ type Coordinator struct {
 	// operation of the transfer as applied. nil: this deployment has no such check.
 	Proof func(ctx context.Context, t Transfer, op Op) (applied bool, err error)
 
-	book    Book
-	orders  Orders
+	book    Store
+	orders  ActionStore
 	ledgers map[AccountType]Ledger
 	rules   Rules
 	log     *slog.Logger
@@ -32,7 +32,7 @@ type Coordinator struct {
 
 // New returns a coordinator between these ledgers. Funding and Spot are required. Chain is needed
 // for payouts only. The error reports invalid rules or a missing ledger.
-func New(book Book, orders Orders, ledgers map[AccountType]Ledger, rules Rules, log *slog.Logger) (*Coordinator, error) {
+func New(book Store, orders ActionStore, ledgers map[AccountType]Ledger, rules Rules, log *slog.Logger) (*Coordinator, error) {
 	for _, kind := range []AccountType{Funding, Spot} {
 		if ledgers[kind] == nil {
 			return nil, fmt.Errorf("coordinator: no ledger for %s", kind)
@@ -69,7 +69,7 @@ func (c *Coordinator) Submit(ctx context.Context, r Request, terms Terms) (Creat
 
 // definite reports whether a create has stored nothing and a repeat gives the same answer.
 func definite(err error) bool {
-	_, refused := errors.AsType[ErrRefused](err)
+	_, refused := errors.AsType[RefusedError](err)
 	return refused || errors.Is(err, ErrCIDConflict) || errors.Is(err, ErrHalted) || errors.Is(err, ErrForeign) || errors.Is(err, ErrProtected)
 }
 

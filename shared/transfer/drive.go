@@ -41,7 +41,7 @@ func (c *Coordinator) step(ctx context.Context, t *Transfer) (goOn bool, err err
 	case Init:
 		c.reach("beginning")
 		defer c.reach("begun")
-		goOn, err = c.write(ctx, t, func(ctx context.Context) (Moved, error) {
+		goOn, err = c.write(ctx, t, func(ctx context.Context) (TransitionResult, error) {
 			return c.book.Start(ctx, t.ReqID, c.rules.InitTimeout)
 		})
 		if err == nil && !goOn && t.State == Init && !t.Foreign {
@@ -51,9 +51,9 @@ func (c *Coordinator) step(ctx context.Context, t *Transfer) (goOn bool, err err
 	case SourceDone:
 		c.reach("advancing")
 		defer c.reach("advanced")
-		return c.move(ctx, t, Move{ReqID: t.ReqID, Path: []State{SourceDone, TargetPending}})
+		return c.move(ctx, t, Transition{ReqID: t.ReqID, Path: []State{SourceDone, TargetPending}})
 	}
-	op := t.State.Asks()
+	op := t.State.AwaitedOp()
 	if op == "" {
 		return false, fmt.Errorf("drive transfer %s: %s is no state of the table", t.ReqID, t.State)
 	}
@@ -79,11 +79,11 @@ func (c *Coordinator) call(ctx context.Context, t Transfer, op Op) Outcome {
 	return Outcome{Err: fmt.Errorf("no ledger does %q", op)}
 }
 
-func (c *Coordinator) move(ctx context.Context, t *Transfer, m Move) (goOn bool, err error) {
+func (c *Coordinator) move(ctx context.Context, t *Transfer, m Transition) (goOn bool, err error) {
 	if err := Legal(m.Path); err != nil {
 		return false, fmt.Errorf("transfer %s: %w", t.ReqID, err)
 	}
-	return c.write(ctx, t, func(ctx context.Context) (Moved, error) { return c.book.Move(ctx, m) })
+	return c.write(ctx, t, func(ctx context.Context) (TransitionResult, error) { return c.book.Move(ctx, m) })
 }
 
 // write makes one write. It does not stop when the caller's request ends, because the ledger's
@@ -93,7 +93,7 @@ func (c *Coordinator) move(ctx context.Context, t *Transfer, m Move) (goOn bool,
 // A write whose COMMIT got no answer may or may not have happened, so no call may depend on it.
 // The row is read again, and the next iteration continues from the stored state. If the commit was
 // still under way, the next compare-and-set waits for it and fails.
-func (c *Coordinator) write(ctx context.Context, t *Transfer, send func(context.Context) (Moved, error)) (goOn bool, err error) {
+func (c *Coordinator) write(ctx context.Context, t *Transfer, send func(context.Context) (TransitionResult, error)) (goOn bool, err error) {
 	ctx = context.WithoutCancel(ctx)
 	from := *t
 	moved, err := bounded(ctx, send)
@@ -103,7 +103,7 @@ func (c *Coordinator) write(ctx context.Context, t *Transfer, send func(context.
 		if readErr != nil {
 			return false, fmt.Errorf("move transfer %s: %w", from.ReqID, errors.Join(err, readErr))
 		}
-		moved = Moved{Done: true, Now: now}
+		moved = TransitionResult{Done: true, Now: now}
 	}
 	*t = moved.Now
 	if t.State != from.State {

@@ -43,14 +43,14 @@ type Outcome struct {
 	Err     error  // why it is Unknown; nil otherwise
 }
 
-// Word is an operator's statement about a call that a ledger may have forgotten.
-type Word struct {
+// OperatorStatement is an operator's statement about a call that a ledger may have forgotten.
+type OperatorStatement struct {
 	Applied bool   // false: not applied, and never applied later. A refund with false is applied now
 	Line    uint64 // number of the ledger's journal line that proves it; 0: the check of conservation proves it
 }
 
 // Outcome returns the recorded form of the statement: applied or not_applied.
-func (w Word) Outcome() string {
+func (w OperatorStatement) Outcome() string {
 	if w.Applied {
 		return "applied"
 	}
@@ -72,7 +72,7 @@ type Forgetful interface {
 	// Record stores the statement as the answer to (req_id, op) in one atomic write. Later calls
 	// return it. Record checks the journal line. The outcome is Unknown for a key that is not
 	// forgotten.
-	Record(ctx context.Context, op Op, c Call, w Word) Outcome
+	Record(ctx context.Context, op Op, c Call, w OperatorStatement) Outcome
 }
 
 // Ledger keeps the balances of one kind of account.

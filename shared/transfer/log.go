@@ -46,7 +46,7 @@ func (c *Coordinator) logUnknown(ctx context.Context, awaits, now Transfer, what
 		"failures", now.Failures, "retryCount", now.RetryCount, "nextAttemptAt", now.NextAttemptAt, "unknown", what)...)
 }
 
-func (c *Coordinator) logResolved(ctx context.Context, t Transfer, o Order, op Op, outcome Outcome) {
+func (c *Coordinator) logResolved(ctx context.Context, t Transfer, o RequestedAction, op Op, outcome Outcome) {
 	line := append(attrs(t), "op", op, "by", o.By, "why", o.Reason, "verdict", outcome.Verdict.String())
 	if outcome.Reason != "" {
 		line = append(line, "reason", outcome.Reason)

@@ -23,12 +23,12 @@ var ErrForgotten = errors.New("the ledger may have forgotten the operation")
 // before is returned without an error. In any other state the error wraps [ErrTooLate]. It wraps
 // [ErrRestored] if a restored row in INIT does not prove that no ledger was called. The result of
 // any other error is unknown.
-func (c *Coordinator) Cancel(ctx context.Context, o Order) (Transfer, error) {
+func (c *Coordinator) Cancel(ctx context.Context, o RequestedAction) (Transfer, error) {
 	t, err := c.book.Load(ctx, o.ReqID)
 	if err != nil {
 		return Transfer{}, fmt.Errorf("cancel transfer %s: %w", o.ReqID, err)
 	}
-	done, err := c.write(ctx, &t, func(ctx context.Context) (Moved, error) { return c.orders.Cancel(ctx, o) })
+	done, err := c.write(ctx, &t, func(ctx context.Context) (TransitionResult, error) { return c.orders.Cancel(ctx, o) })
 	switch {
 	case err != nil:
 		return t, err
@@ -53,14 +53,14 @@ func (c *Coordinator) Cancel(ctx context.Context, o Order) (Transfer, error) {
 // Then the operator repeats the order with a Word. The journal line that it names, or
 // [Coordinator.Proof], must prove it; otherwise the error wraps [ErrEvidence]. It wraps
 // [ErrNotForgotten] if the ledger answers without a statement.
-func (c *Coordinator) Resolve(ctx context.Context, o Order, op Op) (Transfer, error) {
+func (c *Coordinator) Resolve(ctx context.Context, o RequestedAction, op Op) (Transfer, error) {
 	t, err := c.book.Load(ctx, o.ReqID)
 	switch {
 	case err != nil:
 		return Transfer{}, fmt.Errorf("resolve transfer %s: %w", o.ReqID, err)
 	case t.Foreign:
 		return t, fmt.Errorf("resolve transfer %s: %w", o.ReqID, ErrForeign)
-	case op == "" || t.State.Asks() != op:
+	case op == "" || t.State.AwaitedOp() != op:
 		return t, fmt.Errorf("resolve %s of transfer %s in %s: %w", op, o.ReqID, t.State, ErrNothingToResolve)
 	case c.ledger(t, op) == nil:
 		return t, fmt.Errorf("resolve %s of transfer %s: no ledger for type %d here", op, o.ReqID, t.Type)
@@ -106,7 +106,7 @@ func (c *Coordinator) objection(t Transfer, op Op, o Outcome) error {
 // prove checks an operator's statement before anything is recorded. The ledger checks a journal
 // line itself, because it has the journal. A refund that was not applied has no line to prove it:
 // the line that the ledger checks for it is the withdrawal's.
-func (c *Coordinator) prove(ctx context.Context, t Transfer, op Op, w Word) error {
+func (c *Coordinator) prove(ctx context.Context, t Transfer, op Op, w OperatorStatement) error {
 	if ledger, ok := c.ledger(t, op).(Forgetful); !ok || !ledger.Forgot(t.LastUnknown) {
 		return ErrNotForgotten
 	}
@@ -123,7 +123,7 @@ func (c *Coordinator) prove(ctx context.Context, t Transfer, op Op, w Word) erro
 	return err
 }
 
-func (c *Coordinator) resolve(ctx context.Context, t Transfer, op Op, w *Word) Outcome {
+func (c *Coordinator) resolve(ctx context.Context, t Transfer, op Op, w *OperatorStatement) Outcome {
 	ctx, cancel := context.WithTimeout(ctx, c.rules.CallTimeout)
 	defer cancel()
 	if w != nil {

@@ -26,15 +26,15 @@ const (
 	SystemError      Reason = "SYSTEM_ERROR" // an internal error; the caller should repeat the same request
 )
 
-// ErrRefused reports a refused request; nothing was stored.
-type ErrRefused struct {
+// RefusedError reports a refused request; nothing was stored.
+type RefusedError struct {
 	Reason     Reason
 	Left       string    // for [DailyPayoutExceeded]: the amount of the asset that can still be paid out, as a decimal number
 	UsableFrom time.Time // for [AddressNotYetUsable]: when payouts to the address become possible
 }
 
 // Error returns the reason.
-func (e ErrRefused) Error() string { return "refused: " + string(e.Reason) }
+func (e RefusedError) Error() string { return "refused: " + string(e.Reason) }
 
 // wellFormed reports whether the reason is a code as the row's CHECK demands: A-Z, 0-9 and _, at
 // most 64 characters.

@@ -91,7 +91,7 @@ func (r Request) Same(t Transfer) bool {
 	return r.Payout == nil || t.Payout != nil && r.Payout.Address == t.Payout.Address
 }
 
-// Errors of [Book.Create] beside [ErrRefused]. After each of them this attempt has stored
+// Errors of [Book.Create] beside [RefusedError]. After each of them this attempt has stored
 // nothing.
 var (
 	ErrCIDConflict = errors.New("the user has another request with this cid")

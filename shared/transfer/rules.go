@@ -10,23 +10,23 @@ type Rules struct {
 	InitTimeout time.Duration // age at which a transfer in INIT becomes EXPIRED
 	CallTimeout time.Duration // of one call to a ledger
 	RetryFirst  time.Duration // delay after the first unknown answer; doubled after each further one
-	RetryMost   time.Duration // the longest delay between two attempts
+	RetryMax    time.Duration // the longest delay between two attempts
 	RescueAfter time.Duration // time without a move or postponement after which the sweep assumes that the worker died
 
 	// PendingLimit is how long a transfer can be in TARGET_PENDING before an alert. PayoutLimit
 	// is the same for a payout: twice the expected finality.
-	PendingLimit time.Duration
-	PayoutLimit  time.Duration
-	PayoutMost   time.Duration // RetryMost of a payout in TARGET_PENDING: its answer takes blocks
-	RefundLimit  int           // consecutive unknown refunds before a person is paged
+	PendingLimit   time.Duration
+	PayoutLimit    time.Duration
+	PayoutRetryMax time.Duration // RetryMax of a payout in TARGET_PENDING: its answer takes blocks
+	RefundLimit    int           // consecutive unknown refunds before a person is paged
 }
 
 // DefaultRules returns the values of the specification.
 func DefaultRules() Rules {
 	return Rules{
 		InitTimeout: 15 * time.Minute, CallTimeout: 5 * time.Second,
-		RetryFirst: time.Second, RetryMost: time.Minute, RescueAfter: time.Minute,
-		PendingLimit: time.Minute, PayoutLimit: 30 * time.Minute, PayoutMost: 30 * time.Second, RefundLimit: 3,
+		RetryFirst: time.Second, RetryMax: time.Minute, RescueAfter: time.Minute,
+		PendingLimit: time.Minute, PayoutLimit: 30 * time.Minute, PayoutRetryMax: 30 * time.Second, RefundLimit: 3,
 	}
 }
 
@@ -40,8 +40,8 @@ func (r Rules) check() error {
 		}
 	}
 	switch {
-	case r.RetryMost < r.RetryFirst || r.PayoutMost < r.RetryFirst:
-		return fmt.Errorf("rules: RetryMost %s and PayoutMost %s, want at least RetryFirst %s", r.RetryMost, r.PayoutMost, r.RetryFirst)
+	case r.RetryMax < r.RetryFirst || r.PayoutRetryMax < r.RetryFirst:
+		return fmt.Errorf("rules: RetryMost %s and PayoutMost %s, want at least RetryFirst %s", r.RetryMax, r.PayoutRetryMax, r.RetryFirst)
 	case r.CallTimeout >= r.RescueAfter:
 		return fmt.Errorf("rules: CallTimeout %s, want it below RescueAfter %s, or the sweep would repeat a call that is still under way", r.CallTimeout, r.RescueAfter)
 	}
@@ -51,7 +51,7 @@ func (r Rules) check() error {
 // retryMost returns the longest delay between two attempts at t in its state.
 func (r Rules) retryMost(t Transfer) time.Duration {
 	if t.Type == FundingToChain && t.State == TargetPending {
-		return r.PayoutMost
+		return r.PayoutRetryMax
 	}
-	return r.RetryMost
+	return r.RetryMax
 }

@@ -39,7 +39,7 @@ func (c *Coordinator) settle(ctx context.Context, t *Transfer, op Op, o Outcome)
 	if path == nil {
 		return false, c.postpone(ctx, t, op, o)
 	}
-	m := Move{ReqID: t.ReqID, Path: path}
+	m := Transition{ReqID: t.ReqID, Path: path}
 	if o.Verdict == Refused {
 		m.Reason = o.Reason
 	}
@@ -53,7 +53,7 @@ func (c *Coordinator) postpone(ctx context.Context, t *Transfer, op Op, o Outcom
 		First: c.rules.RetryFirst, Most: c.rules.retryMost(*t), Unknown: o.unknown(op),
 	}
 	from := *t
-	_, err := c.write(ctx, t, func(ctx context.Context) (Moved, error) { return c.book.Postpone(ctx, p) })
+	_, err := c.write(ctx, t, func(ctx context.Context) (TransitionResult, error) { return c.book.Postpone(ctx, p) })
 	c.logUnknown(ctx, from, *t, p.Unknown)
 	return err
 }

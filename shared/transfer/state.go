@@ -43,15 +43,15 @@ func States() []State {
 	return []State{Init, SourcePending, SourceDone, TargetPending, Committed, Failed, Compensating, RolledBack}
 }
 
-// May reports whether a transfer in s can go to t.
-func (s State) May(t State) bool { return slices.Contains(transitions[s], t) }
+// MayBecome reports whether a transfer in s can go to t.
+func (s State) MayBecome(t State) bool { return slices.Contains(transitions[s], t) }
 
 // Terminal reports whether the state can no longer change.
 func (s State) Terminal() bool { return s == Committed || s == Failed || s == RolledBack }
 
-// Asks returns the operation whose answer a transfer in s waits for, or "". Only these states
+// AwaitedOp returns the operation whose answer a transfer in s waits for, or "". Only these states
 // have unknown answers, and only they can be resolved.
-func (s State) Asks() Op {
+func (s State) AwaitedOp() Op {
 	switch s {
 	case SourcePending:
 		return Withdraw
@@ -71,26 +71,26 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", int16(s))
 }
 
-// ErrIllegalMove reports a path that the table of transitions does not have. The caller has a
+// IllegalTransitionError reports a path that the table of transitions does not have. The caller has a
 // defect; nothing was written.
-type ErrIllegalMove struct {
+type IllegalTransitionError struct {
 	From, To State
 }
 
 // Error names both states.
-func (e ErrIllegalMove) Error() string {
+func (e IllegalTransitionError) Error() string {
 	return fmt.Sprintf("a transfer in %s never becomes %s", e.From, e.To)
 }
 
 // Legal returns nil if a transfer can go along the path from its first state on. Otherwise it
-// returns an [ErrIllegalMove] for the first forbidden step.
+// returns an [IllegalTransitionError] for the first forbidden step.
 func Legal(path []State) error {
 	if len(path) < 2 {
 		return fmt.Errorf("a path has %d states, want at least 2", len(path))
 	}
 	for i, to := range path[1:] {
-		if !path[i].May(to) {
-			return ErrIllegalMove{path[i], to}
+		if !path[i].MayBecome(to) {
+			return IllegalTransitionError{path[i], to}
 		}
 	}
 	return nil

@@ -24,11 +24,11 @@ func TestTransitionsAreTheSpecifications(t *testing.T) {
 	for _, from := range States() {
 		for _, to := range States() {
 			_, want := allowed[from][to]
-			if got := from.May(to); got != want {
+			if got := from.MayBecome(to); got != want {
 				t.Errorf("%s to %s: got %v, want %v", from, to, got, want)
 			}
-			var illegal ErrIllegalMove
-			if err := Legal([]State{from, to}); (err == nil) != want || err != nil && (!errors.As(err, &illegal) || illegal != ErrIllegalMove{from, to}) {
+			var illegal IllegalTransitionError
+			if err := Legal([]State{from, to}); (err == nil) != want || err != nil && (!errors.As(err, &illegal) || illegal != IllegalTransitionError{from, to}) {
 				t.Errorf("path %s, %s: got %v, want legal %v", from, to, err, want)
 			}
 		}
@@ -58,7 +58,7 @@ func TestEachStateWaitsForItsOperation(t *testing.T) {
 	exits := map[Op]int{Withdraw: 2, Deposit: 2, Refund: 1}
 	asked := map[Op]bool{}
 	for _, s := range States() {
-		if op := s.Asks(); op != "" {
+		if op := s.AwaitedOp(); op != "" {
 			asked[op] = true
 			if got := len(transitions[s]); got != exits[op] {
 				t.Errorf("%s asks for %s: got %d exits, want %d", s, op, got, exits[op])

@@ -26,7 +26,7 @@ type NonceSigner interface {
 	// decides. The same call gets the same bytes again. The handler must return them as
 	// [Transaction.Signed]. If it returns an error instead, a placeholder competes with them.
 	//
-	// The error wraps [ErrNotNow] where the call could not be sent now (balance, fee limit, node,
+	// The error wraps [ErrRetryLater] where the call could not be sent now (balance, fee limit, node,
 	// signer). It wraps [ErrSignedOther] where another call was signed before; c is then not
 	// signed. After the handler call ended it wraps [ErrHandlerCallOver].
 	Sign(ctx context.Context, c Call) (Signed, error)
@@ -46,14 +46,14 @@ type Transaction struct {
 // or a time-out. A call also fails if it is invalid, would revert or is refused by the submitter's
 // policy. Bytes fail if the submitter did not sign them for the nonce and chain. A placeholder
 // then consumes the nonce. The request ends FAILED/PLACEHOLDER with the reason, which its caller
-// can read. Effects of the handler elsewhere are not undone. After an error that wraps [ErrNotNow]
+// can read. Effects of the handler elsewhere are not undone. After an error that wraps [ErrRetryLater]
 // the handler is called again later, for as long as [HandlerLimits.Patience].
 type Handler func(ctx context.Context, n NonceContext) (Transaction, error)
 
 // Errors of handler calls.
 var (
-	// ErrNotNow reports that a later call may succeed. Nothing was changed.
-	ErrNotNow = errors.New("not now")
+	// ErrRetryLater reports that a later call may succeed. Nothing was changed.
+	ErrRetryLater = errors.New("not now")
 
 	// ErrSignedOther reports a nonce for which another transaction is signed.
 	ErrSignedOther = errors.New("another transaction was signed for the nonce")

@@ -16,7 +16,7 @@ type Store interface {
 	// wide it loads as much of the queue as the window is wide, otherwise only its head. If
 	// another owner holds the lease, it sets the rerun flag instead. Either is one statement under
 	// the row lock. The load follows the commit of the token.
-	Acquire(ctx context.Context, s Submitter, owner string, wide bool) (Acquired, error)
+	Acquire(ctx context.Context, s Submitter, owner string, wide bool) (AcquireResult, error)
 
 	// BeginIteration begins a further iteration of l: next token, rerun flag cleared, state loaded
 	// again. The error wraps [lease.ErrFenced] if l is no longer held.
@@ -69,8 +69,8 @@ type Store interface {
 	StoreForeignScan(ctx context.Context, l lease.Lease, found []ForeignTransaction, r ForeignScan) error
 }
 
-// Acquired is the answer of [Store.Acquire].
-type Acquired struct {
+// AcquireResult is the answer of [Store.Acquire].
+type AcquireResult struct {
 	Held      bool
 	State     SubmitterState // where Held
 	TakenOver bool           // where Held: from a holder whose lease had expired
@@ -207,7 +207,7 @@ type TaskEnqueuer interface {
 
 	// EnqueueTakeover enqueues an advance of s for the time when the holder in t can be taken
 	// over. The holder's token and expiry name the task.
-	EnqueueTakeover(ctx context.Context, s Submitter, t Acquired) error
+	EnqueueTakeover(ctx context.Context, s Submitter, t AcquireResult) error
 
 	// EnqueuePoll enqueues a poll of s at a time, for the function of kind.
 	EnqueuePoll(ctx context.Context, s Submitter, kind Kind, at time.Time) error

@@ -158,7 +158,7 @@ func (d *deployment) use(url string) {
 }
 
 // marked is the mark as it is now.
-func (d *deployment) marked() mark.Seen {
+func (d *deployment) marked() mark.Observed {
 	d.t.Helper()
 	seen, err := d.object.Read(d.ctx)
 	if err != nil {

@@ -178,7 +178,7 @@ func (d *deployment) check() {
 	var err error
 	d.poll("everything has ended", func() bool {
 		var violations []checkers.Violation
-		violations, err = checkers.Check(d.ctx, checkers.Episode{Database: d.Database, RPC: d.Chain.URL(), Submitters: d.everyone(), Settled: true})
+		violations, err = checkers.Check(d.ctx, checkers.Run{Database: d.Database, RPC: d.Chain.URL(), Submitters: d.everyone(), Settled: true})
 		if found = ""; len(violations) > 0 {
 			found = checkers.Report(violations)
 		}
@@ -186,7 +186,7 @@ func (d *deployment) check() {
 		if err != nil || unsettled {
 			return err != nil
 		}
-		lost, wrong := money.Check(d.ctx, money.Episode{Database: d.Database, Core: d.Core.Ledger(), Settled: true})
+		lost, wrong := money.Check(d.ctx, money.Run{Database: d.Database, Core: d.Core.Ledger(), Settled: true})
 		if err = wrong; len(lost) > 0 {
 			found += money.Report(lost)
 		}

@@ -154,7 +154,7 @@ func endShared(verify bool) error {
 // verify runs the checkers on everything that happened in the deployment, and queries the deployment
 // itself.
 func (h *deployment) verify(ctx context.Context, settled bool) error {
-	found, err := money.Check(ctx, money.Episode{Database: h.Database, Core: h.Core.Ledger(), Settled: settled})
+	found, err := money.Check(ctx, money.Run{Database: h.Database, Core: h.Core.Ledger(), Settled: settled})
 	if err != nil {
 		return err
 	}

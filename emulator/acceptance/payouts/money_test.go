@@ -96,7 +96,7 @@ func (u *user) end() {
 		return err == nil && open == 0
 	})
 	u.settled()
-	found, err := money.Check(u.ctx, money.Episode{Database: u.Database, Core: u.Core.Ledger(), Users: []int64{u.id}, Settled: true})
+	found, err := money.Check(u.ctx, money.Run{Database: u.Database, Core: u.Core.Ledger(), Users: []int64{u.id}, Settled: true})
 	if err != nil {
 		u.t.Fatal(err)
 	}

@@ -202,7 +202,7 @@ func (u *user) inSourceDone(point string, want transfer.State) (reqID string) {
 // move moves the row as another build would.
 func (u *user) move(reqID string, path ...transfer.State) {
 	u.t.Helper()
-	m, err := u.Transfers.Move(u.ctx, transfer.Move{ReqID: reqID, Path: path})
+	m, err := u.Transfers.Move(u.ctx, transfer.Transition{ReqID: reqID, Path: path})
 	if err != nil || !m.Done {
 		u.t.Fatalf("move %s along %v: got %+v, %v; want it done", reqID, path, m, err)
 	}

@@ -36,7 +36,7 @@ func (u *user) end() {
 // check checks everything that happened to the user's money against every promise.
 func (u *user) check() {
 	u.t.Helper()
-	found, err := money.Check(u.ctx, money.Episode{
+	found, err := money.Check(u.ctx, money.Run{
 		Database: u.Database, Core: u.Core.Ledger(), Users: []int64{u.id}, Settled: true,
 	})
 	if err != nil {

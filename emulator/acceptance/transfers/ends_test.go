@@ -171,8 +171,8 @@ func TestForgottenEndsByAProvedWord(t *testing.T) {
 			u.forget(a.ReqID, x.op, x.kind == ubsproxy.LoseAnswer)
 			mend()
 			u.wantForgotten(a.ReqID, x.op)
-			word := transfer.Word{Applied: x.applied}
-			u.resolve(a.ReqID, http.StatusConflict, "EVIDENCE_DIFFERS", map[string]any{"op": x.op, "reason": "a mistake", "outcome": transfer.Word{Applied: !x.applied}.Outcome()})
+			word := transfer.OperatorStatement{Applied: x.applied}
+			u.resolve(a.ReqID, http.StatusConflict, "EVIDENCE_DIFFERS", map[string]any{"op": x.op, "reason": "a mistake", "outcome": transfer.OperatorStatement{Applied: !x.applied}.Outcome()})
 			body := map[string]any{"op": x.op, "reason": "reconciled", "outcome": word.Outcome()}
 			if x.byLine {
 				body["line"] = u.lineOf(a.ReqID, x.op) + 1

@@ -184,7 +184,7 @@ func TestH17OldOperationIsAnswered(t *testing.T) {
 		want(t, "withdraw", r.Withdraw(r.ctx, old("R")), success)
 		want(t, "refund", r.Refund(r.ctx, old("R")), success)
 		want(t, "resolve", r.Resolve(r.ctx, transfer.Deposit, old("R")), refused(transfer.ResolvedByOperator))
-		wantUnknown(t, "a word about what is answered", r.Record(r.ctx, transfer.Deposit, old("S"), transfer.Word{Applied: true}), wire.NotForgotten.Name)
+		wantUnknown(t, "a word about what is answered", r.Record(r.ctx, transfer.Deposit, old("S"), transfer.OperatorStatement{Applied: true}), wire.NotForgotten.Name)
 		r.again(t)
 	}
 	ahead := call("ahead", 10)
@@ -227,11 +227,11 @@ func TestH17RememberedForgottenNeverTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for words, word := range map[string]transfer.Word{"says the opposite": {Line: line}, "is another's": {Applied: true, Line: line - 1}, "is none": {Applied: true, Line: 1 << 40}} {
+	for words, word := range map[string]transfer.OperatorStatement{"says the opposite": {Line: line}, "is another's": {Applied: true, Line: line - 1}, "is none": {Applied: true, Line: 1 << 40}} {
 		wantUnknown(t, "by a line that "+words, r.Record(r.ctx, transfer.Withdraw, at("R", 10, created), word), wire.EvidenceDiffers.Name)
 	}
-	want(t, "R by its line", r.Record(r.ctx, transfer.Withdraw, at("R", 10, created), transfer.Word{Applied: true, Line: line}), success)
-	want(t, "R's deposit, by other evidence", r.Record(r.ctx, transfer.Deposit, at("R", 10, created), transfer.Word{}), refused(transfer.ResolvedByOperator))
+	want(t, "R by its line", r.Record(r.ctx, transfer.Withdraw, at("R", 10, created), transfer.OperatorStatement{Applied: true, Line: line}), success)
+	want(t, "R's deposit, by other evidence", r.Record(r.ctx, transfer.Deposit, at("R", 10, created), transfer.OperatorStatement{}), refused(transfer.ResolvedByOperator))
 	for range 2 {
 		want(t, "a duplicate of R", r.Withdraw(r.ctx, at("R", 10, created)), success)
 		want(t, "a duplicate of its deposit", r.Deposit(r.ctx, at("R", 10, created)), refused(transfer.ResolvedByOperator))
@@ -239,7 +239,7 @@ func TestH17RememberedForgottenNeverTwice(t *testing.T) {
 		r.wantUnits(t, units.Units)
 		r.again(t)
 	}
-	want(t, "R's refund was not applied", r.Record(r.ctx, transfer.Refund, at("R", 10, created), transfer.Word{Line: line}), success)
+	want(t, "R's refund was not applied", r.Record(r.ctx, transfer.Refund, at("R", 10, created), transfer.OperatorStatement{Line: line}), success)
 	want(t, "a duplicate of it", r.Refund(r.ctx, at("R", 10, created)), success)
 	r.wantUnits(t, units.Units+10)
 	if taken != 1 {

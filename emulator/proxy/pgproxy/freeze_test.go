@@ -17,7 +17,7 @@ import (
 
 // created is the result of a create in the background.
 type created struct {
-	store.Accepted
+	store.StoredIntent
 	error
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Episode describes a system from its start until now.
-type Episode struct {
+// Run describes a system from its start until now.
+type Run struct {
 	Database   string                // the database's URL, of a role that may read every table
 	RPC        string                // the URL of a node of the submitters' chain
 	Submitters []txmanager.Submitter // registered, all of the node's chain
@@ -65,7 +65,7 @@ func All() []Checker {
 }
 
 // Check runs every checker. An error means that the episode could not be read, which is no verdict.
-func Check(ctx context.Context, e Episode) ([]Violation, error) {
+func Check(ctx context.Context, e Run) ([]Violation, error) {
 	evidence, err := ReadEvidence(ctx, e)
 	if err != nil {
 		return nil, err

@@ -155,7 +155,7 @@ func TestOneChecker(t *testing.T) {
 	b := setup(t)
 	b.post(b.alice, "left", transfer)
 	b.run(`update submitter_lease set wake = true where submitter = $1`, b.bob)
-	evidence, err := checkers.ReadEvidence(t.Context(), b.Episode)
+	evidence, err := checkers.ReadEvidence(t.Context(), b.Run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,17 +178,17 @@ func TestOneChecker(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for what, change := range map[string]func(*checkers.Episode){
-		"no node":     func(e *checkers.Episode) { e.RPC = "http://127.0.0.1:1" },
-		"no database": func(e *checkers.Episode) { e.Database = "postgres://127.0.0.1:1/none" },
-		"a submitter not registered": func(e *checkers.Episode) {
+	for what, change := range map[string]func(*checkers.Run){
+		"no node":     func(e *checkers.Run) { e.RPC = "http://127.0.0.1:1" },
+		"no database": func(e *checkers.Run) { e.Database = "postgres://127.0.0.1:1/none" },
+		"a submitter not registered": func(e *checkers.Run) {
 			e.Submitters = []txmanager.Submitter{txmanager.NewSubmitter(b.chain.ChainID(), b.keys[2].Address)}
 		},
-		"a submitter elsewhere": func(e *checkers.Episode) {
+		"a submitter elsewhere": func(e *checkers.Run) {
 			e.Submitters = []txmanager.Submitter{txmanager.NewSubmitter(1, b.keys[0].Address)}
 		},
 	} {
-		e := b.Episode
+		e := b.Run
 		change(&e)
 		if all, err := checkers.Check(t.Context(), e); err == nil {
 			t.Errorf("%s: got %d violations and no error, want an error", what, len(all))

@@ -36,7 +36,7 @@ type bench struct {
 	ids     map[string]string // by requestId
 	tenures int
 	shared  bool // other tests share the chain: no block may be added
-	checkers.Episode
+	checkers.Run
 }
 
 const (
@@ -65,7 +65,7 @@ func setup(t testing.TB) *bench {
 	b := &bench{TB: t, Bundle: storetest.New(t), chain: chain, client: client, keys: devchain.DevAccounts(3), ids: make(map[string]string)}
 	b.alice = txmanager.NewSubmitter(chain.ChainID(), b.keys[0].Address)
 	b.bob = txmanager.NewSubmitter(chain.ChainID(), b.keys[1].Address)
-	b.Episode = checkers.Episode{Database: b.URL, RPC: chain.URL(), Submitters: []txmanager.Submitter{b.alice, b.bob}, Settled: true}
+	b.Run = checkers.Run{Database: b.URL, RPC: chain.URL(), Submitters: []txmanager.Submitter{b.alice, b.bob}, Settled: true}
 	b.play()
 	return b
 }
@@ -358,7 +358,7 @@ func names(all []checkers.Violation) []string {
 // check runs every checker.
 func (b *bench) check() []checkers.Violation {
 	b.Helper()
-	all, err := checkers.Check(b.Context(), b.Episode)
+	all, err := checkers.Check(b.Context(), b.Run)
 	if err != nil {
 		b.Fatal(err)
 	}

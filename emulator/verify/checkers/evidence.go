@@ -36,7 +36,7 @@ type account struct {
 
 // ReadEvidence reads the chain first and then the database. Bytes are stored before they are sent, so a
 // correct database has whatever the chain showed.
-func ReadEvidence(ctx context.Context, e Episode) (*Evidence, error) {
+func ReadEvidence(ctx context.Context, e Run) (*Evidence, error) {
 	head, chain, err := readChain(ctx, e.RPC, e.Submitters)
 	if err != nil {
 		return nil, fmt.Errorf("read the chain at %s: %w", e.RPC, err)

@@ -108,7 +108,7 @@ func (e *episode) managedSubmitters() []txmanager.Submitter {
 // runCheckers checks the chain and the history. A late task can hold a lease for a moment, so
 // unfinished work alone is checked again.
 func (e *episode) runCheckers(ctx context.Context) (found []checkers.Violation, err error) {
-	all := checkers.Episode{
+	all := checkers.Run{
 		Database: e.env.Database, RPC: e.env.Chain.URL(), Submitters: e.managedSubmitters(), Foreign: e.world.Foreign.Nonces(), Lost: e.restores.hashes, Settled: e.ended,
 	}
 	if !e.ended {
@@ -126,7 +126,7 @@ func (e *episode) runCheckers(ctx context.Context) (found []checkers.Violation, 
 
 // checkUnfinished checks a run that has not ended: the promises that always hold, and the rows
 // that are not terminal.
-func checkUnfinished(ctx context.Context, all checkers.Episode) (found []checkers.Violation, err error) {
+func checkUnfinished(ctx context.Context, all checkers.Run) (found []checkers.Violation, err error) {
 	if found, err = checkers.Check(ctx, all); err != nil {
 		return nil, err
 	}

@@ -83,8 +83,8 @@ func (n *node) rank() int {
 
 func (n *node) healthy() bool { return n.rank() == 0 }
 
-// LeftOut returns the excluded nodes by name, with the reason.
-func (c *Connector) LeftOut() map[string]Result {
+// Excluded returns the excluded nodes by name, with the reason.
+func (c *Connector) Excluded() map[string]Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := make(map[string]Result)
@@ -151,17 +151,17 @@ func (c *Connector) recordAnswer(ctx context.Context, n *node, v txmanager.Chain
 }
 
 // put excludes a node or takes it back. The caller holds the mutex.
-func (c *Connector) put(n *node, result Result) Sighting {
+func (c *Connector) put(n *node, result Result) HealthChange {
 	was, now := n.healthy(), time.Now()
 	n.checkAt = now.Add(c.exclusion)
 	switch {
 	case result == Outvoted:
 		n.outUntil = n.checkAt
 	case n.out == Outvoted && (result == OK || result == Lags) && now.Before(n.outUntil):
-		return Sighting{Result: result}
+		return HealthChange{Result: result}
 	}
 	n.out = result
-	return Sighting{Result: result, Left: was && !n.healthy(), Back: !was && n.healthy()}
+	return HealthChange{Result: result, Left: was && !n.healthy(), Back: !was && n.healthy()}
 }
 
 // reached returns the height that as many nodes as the quorum have reported, because a single node can

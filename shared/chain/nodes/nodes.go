@@ -42,22 +42,22 @@ func DefaultQuorum(n int) int {
 	return n/2 + 1
 }
 
-// MostNodes is the maximum number of nodes of one chain.
-const MostNodes = 9
+// MaxNodes is the maximum number of nodes of one chain.
+const MaxNodes = 9
 
 // Options define the nodes.
 type Options struct {
-	URLs     []string // in order of preference; may have credentials, which are never shown
-	ChainID  uint64
-	Open     func(url, name string) (chain.Node, error) // opens a node without connecting
-	Quorum   int                                        // nodes that must agree; 0: [DefaultQuorum]
-	MaxLag   uint64                                     // blocks that a node can lag; 0: [DefaultMaxLag]
-	LeaveOut time.Duration                              // how long a node is excluded, and how often all heads are compared; 0: [DefaultLeaveOut]
-	Watch    func(context.Context, string, Sighting)    // called with the result of each node's answer, by name; may be nil
+	URLs       []string // in order of preference; may have credentials, which are never shown
+	ChainID    uint64
+	Open       func(url, name string) (chain.Node, error)  // opens a node without connecting
+	Quorum     int                                         // nodes that must agree; 0: [DefaultQuorum]
+	MaxLag     uint64                                      // blocks that a node can lag; 0: [DefaultMaxLag]
+	ExcludeFor time.Duration                               // how long a node is excluded, and how often all heads are compared; 0: [DefaultLeaveOut]
+	Watch      func(context.Context, string, HealthChange) // called with the result of each node's answer, by name; may be nil
 }
 
-// Sighting is a change or result of a node's health.
-type Sighting struct {
+// HealthChange is a change or result of a node's health.
+type HealthChange struct {
 	Result Result
 	Left   bool // the node was healthy and is now excluded
 	Back   bool // the node was excluded and is now healthy
@@ -83,7 +83,7 @@ type Connector struct {
 	quorum    int
 	maxLag    uint64
 	exclusion time.Duration
-	watch     func(context.Context, string, Sighting)
+	watch     func(context.Context, string, HealthChange)
 
 	mu sync.Mutex // guards the state of the nodes
 }
@@ -92,13 +92,13 @@ var _ txmanager.ChainConnector = (*Connector)(nil)
 
 // New returns a connector without connecting. Its error names the invalid option.
 func New(o Options) (*Connector, error) {
-	if len(o.URLs) == 0 || len(o.URLs) > MostNodes {
-		return nil, fmt.Errorf("%d node URLs: want 1 to %d", len(o.URLs), MostNodes)
+	if len(o.URLs) == 0 || len(o.URLs) > MaxNodes {
+		return nil, fmt.Errorf("%d node URLs: want 1 to %d", len(o.URLs), MaxNodes)
 	}
-	if o.Quorum < 0 || o.Quorum > len(o.URLs) || o.LeaveOut < 0 {
-		return nil, fmt.Errorf("quorum %d of %d nodes, exclusion for %s: want a quorum of at most all nodes, and no negative time", o.Quorum, len(o.URLs), o.LeaveOut)
+	if o.Quorum < 0 || o.Quorum > len(o.URLs) || o.ExcludeFor < 0 {
+		return nil, fmt.Errorf("quorum %d of %d nodes, exclusion for %s: want a quorum of at most all nodes, and no negative time", o.Quorum, len(o.URLs), o.ExcludeFor)
 	}
-	c := &Connector{chainID: o.ChainID, quorum: o.Quorum, maxLag: o.MaxLag, exclusion: o.LeaveOut, watch: o.Watch}
+	c := &Connector{chainID: o.ChainID, quorum: o.Quorum, maxLag: o.MaxLag, exclusion: o.ExcludeFor, watch: o.Watch}
 	c.setDefaults(len(o.URLs))
 	names := make(map[string]int)
 	for _, address := range o.URLs {
@@ -122,7 +122,7 @@ func (c *Connector) setDefaults(nodes int) {
 		c.exclusion = DefaultLeaveOut
 	}
 	if c.watch == nil {
-		c.watch = func(context.Context, string, Sighting) {}
+		c.watch = func(context.Context, string, HealthChange) {}
 	}
 }
 

@@ -22,7 +22,7 @@ type manager struct {
 	fail         error // returned by creates after they were made
 }
 
-func (m *manager) Create(ctx context.Context, in store.Intent, bound int) (store.Accepted, error) {
+func (m *manager) Create(ctx context.Context, in store.Intent, bound int) (store.StoredIntent, error) {
 	m.mu.Lock()
 	before, fail := m.beforeCreate, m.fail
 	m.posted = append(m.posted, in.Payload)
@@ -32,7 +32,7 @@ func (m *manager) Create(ctx context.Context, in store.Intent, bound int) (store
 	}
 	accepted, err := m.Store.Create(ctx, in, bound)
 	if fail != nil {
-		return store.Accepted{}, errors.Join(fail, err)
+		return store.StoredIntent{}, errors.Join(fail, err)
 	}
 	return accepted, err
 }
@@ -68,7 +68,7 @@ func (w *enqueuer) EnqueueAdvance(context.Context, txmanager.Submitter, int64) e
 func (w *enqueuer) EnqueueAdvanceAt(context.Context, txmanager.Submitter, int64, time.Time) error {
 	return nil
 }
-func (w *enqueuer) EnqueueTakeover(context.Context, txmanager.Submitter, txmanager.Acquired) error {
+func (w *enqueuer) EnqueueTakeover(context.Context, txmanager.Submitter, txmanager.AcquireResult) error {
 	return nil
 }
 func (w *enqueuer) EnqueuePoll(context.Context, txmanager.Submitter, txmanager.Kind, time.Time) error {

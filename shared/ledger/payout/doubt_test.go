@@ -213,7 +213,7 @@ func TestNamedTransactionIsCheckedAgainstTheChain(t *testing.T) {
 	h.restored(2, nil)
 	for name, hash := range map[string]string{"another receiver": elsewhere, "another amount": less} {
 		h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
-		if o := h.ledger.Deposit(t.Context(), x.Call()); !errors.Is(o.Err, payout.ErrNotBorneOut) {
+		if o := h.ledger.Deposit(t.Context(), x.Call()); !errors.Is(o.Err, payout.ErrNotProven) {
 			t.Errorf("%s: got %s, %v; want ErrNotBorneOut", name, o.Verdict, o.Err)
 		}
 		if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "wrong"); err != nil {
@@ -323,7 +323,7 @@ func TestNamedPayoutEndsByTheConsumingTransactionOrAStatement(t *testing.T) {
 		h.mineUntil(x.ReqID, "PROTECT")
 		h.resync(map[uint64]string{0: x.ReqID})
 		h.drive(x.ReqID, transfer.TargetPending)
-		unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotBorneOut)
+		unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotProven)
 		h.says(x.ReqID, store.PayoutStatement{Refund: true})
 		h.ends(x.ReqID, transfer.RolledBack, "0", "10")
 	})

@@ -43,9 +43,9 @@ func (l *Ledger) evaluate(ctx context.Context, op transfer.Op, t transfer.Transf
 	case found.TxID == "": // it was posted, and the reader lags behind the write
 		return unknown(op, c, ErrPending)
 	case found.Caller != store.PayoutCaller: // "" is the caller of a row that a release recorded
-		return l.blocked(ctx, op, c, fmt.Errorf("made by %q: %w", found.Caller, ErrTaken))
+		return l.blocked(ctx, op, c, fmt.Errorf("made by %q: %w", found.Caller, ErrForeignRequest))
 	case found.SubState == txmanager.RecordedOnChain, found.Taken && found.State.Terminal(): // an operator recorded that the payment is on the chain
-		return l.blocked(ctx, op, c, fmt.Errorf("transaction %s: %w", found.TxID, ErrTaken))
+		return l.blocked(ctx, op, c, fmt.Errorf("transaction %s: %w", found.TxID, ErrForeignRequest))
 	case found.Protected && found.State == txmanager.Failed: // the failed payment may have been made on the chain
 		return unknown(op, c, fmt.Errorf("transaction %s is %s/%s: %w", found.TxID, found.State, found.SubState, ErrInDoubt))
 	case found.State == txmanager.Failed:
@@ -71,9 +71,9 @@ func (l *Ledger) evaluateConfirmed(ctx context.Context, op transfer.Op, t transf
 // blocked returns Unknown. It logs a critical line if only a person can continue the payout.
 func (l *Ledger) blocked(ctx context.Context, op transfer.Op, c transfer.Call, err error) transfer.Outcome {
 	if policy := (store.PolicyError{}); errors.As(err, &policy) && policy.IsPermanent() {
-		err = fmt.Errorf("%w: %w", ErrBarred, err)
+		err = fmt.Errorf("%w: %w", ErrPolicyForbids, err)
 	}
-	for _, needsPerson := range []error{ErrNotPaid, ErrTaken, ErrNotPayer, ErrBarred, ErrUnstated, ErrNotBorneOut, store.ErrProofUsed, store.ErrPaymentFound} {
+	for _, needsPerson := range []error{ErrNotPaid, ErrForeignRequest, ErrNotPayer, ErrPolicyForbids, ErrUnstated, ErrNotProven, store.ErrProofUsed, store.ErrPaymentFound} {
 		if errors.Is(err, needsPerson) {
 			l.Log.Log(ctx, telemetry.LevelCritical, "a payout waits for a person: nothing will be paid or given back before",
 				"reqId", c.ReqID, "userId", c.UserID, "assetId", c.AssetID, "units", c.Units, "error", err.Error())

@@ -110,7 +110,7 @@ func (l *Ledger) takeEvidence(ctx context.Context, t transfer.Transfer, found st
 	case said != nil && said.Paid:
 		err = l.prove(ctx, t, found, said.TxHash, said.ID)
 	case isMatched(found) && found.TakenAt != nil:
-		if err = l.proveNamed(ctx, t, found); said != nil && (errors.Is(err, ErrNotBorneOut) || errors.Is(err, store.ErrProofUsed)) {
+		if err = l.proveNamed(ctx, t, found); said != nil && (errors.Is(err, ErrNotProven) || errors.Is(err, store.ErrProofUsed)) {
 			err = l.act(ctx, t, found, *said)
 		}
 	case said != nil && !said.Acted:
@@ -145,7 +145,7 @@ func (l *Ledger) act(ctx context.Context, t transfer.Transfer, found store.Payou
 func (l *Ledger) proveNamed(ctx context.Context, t transfer.Transfer, found store.Payout) error {
 	if found.TakenBy != "" {
 		if err := l.prove(ctx, t, found, found.TakenBy, 0); err != nil {
-			return fmt.Errorf("%w: a release, or an operator, named it for nonce %d: %w", ErrTaken, *found.TakenAt, err)
+			return fmt.Errorf("%w: a release, or an operator, named it for nonce %d: %w", ErrForeignRequest, *found.TakenAt, err)
 		}
 		return nil
 	}
@@ -158,10 +158,10 @@ func (l *Ledger) proveNamed(ctx context.Context, t transfer.Transfer, found stor
 		err = fmt.Errorf("state whether it was paid, with the transaction's hash if it was: %w", err)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: a release, or an operator, named it for nonce %d: %w", ErrTaken, *found.TakenAt, err)
+		return fmt.Errorf("%w: a release, or an operator, named it for nonce %d: %w", ErrForeignRequest, *found.TakenAt, err)
 	}
 	if err := l.prove(ctx, t, found, taker.Hash.String(), 0); err != nil {
-		return fmt.Errorf("%w: a release, or an operator, named it for nonce %d: %w", ErrTaken, *found.TakenAt, err)
+		return fmt.Errorf("%w: a release, or an operator, named it for nonce %d: %w", ErrForeignRequest, *found.TakenAt, err)
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func (l *Ledger) chainOf(t transfer.Transfer) (Chain, error) {
 
 // prove records that the transaction paid the payout, once the chain proves it at finality and
 // nothing more can be sent for the payout. Otherwise the error wraps [ErrPending], or
-// [ErrNotBorneOut] if an operator must act.
+// [ErrNotProven] if an operator must act.
 func (l *Ledger) prove(ctx context.Context, t transfer.Transfer, found store.Payout, hash string, statement int64) error {
 	proof, err := l.proofOf(ctx, t, found, hash)
 	if err != nil {
@@ -221,7 +221,7 @@ func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.P
 		proof.LogIndex = store.OperatorDecided
 		return proof, nil
 	case err != nil:
-		return proof, fmt.Errorf("%w: %w", ErrNotBorneOut, err)
+		return proof, fmt.Errorf("%w: %w", ErrNotProven, err)
 	case t.Payout.Token != "":
 		proof.LogIndex, err = transferIndex(l.Families, *t.Payout, receipt.Document)
 	}
@@ -237,7 +237,7 @@ func (l *Ledger) paymentReceipt(ctx context.Context, t transfer.Transfer, isOwn 
 	}
 	h, err := txmanager.ParseHash(hash)
 	if err != nil {
-		return r, fmt.Errorf("%w: %w", ErrNotBorneOut, err)
+		return r, fmt.Errorf("%w: %w", ErrNotProven, err)
 	}
 	tx, err := chain.Transaction(ctx, h)
 	if err != nil {
@@ -245,10 +245,10 @@ func (l *Ledger) paymentReceipt(ctx context.Context, t transfer.Transfer, isOwn 
 	}
 	want, err := chain.ParsePayload(t.Payout.Payload)
 	if err != nil {
-		return r, fmt.Errorf("%w: the transfer's %w", ErrNotBorneOut, err)
+		return r, fmt.Errorf("%w: the transfer's %w", ErrNotProven, err)
 	}
 	if tx.From != payer(t).Address() || !isOwn && !want.Does(tx.Tx) {
-		return r, fmt.Errorf("it is not from the payer, or its to, value or data differ from the payout's: %w", ErrNotBorneOut)
+		return r, fmt.Errorf("it is not from the payer, or its to, value or data differ from the payout's: %w", ErrNotProven)
 	}
 	return l.finalReceipt(ctx, chain, payer(t), h)
 }
@@ -344,5 +344,5 @@ func transferIndex(families chain.Families, p transfer.Payout, receipt []byte) (
 			return e.LogIndex, nil
 		}
 	}
-	return 0, fmt.Errorf("no Transfer event: %w", ErrNotBorneOut)
+	return 0, fmt.Errorf("no Transfer event: %w", ErrNotProven)
 }

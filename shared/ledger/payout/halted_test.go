@@ -36,7 +36,7 @@ func TestHaltStopsPayouts(t *testing.T) {
 	h.run(`update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'ann', resume_reason = 'r' where resumed_at is null`)
 	h.run(`update assets_tb set status = 'SUSPENDED' where asset_id = 1`)
 	_, err := h.Create(t.Context(), h.request(coin), terms)
-	if refused, ok := errors.AsType[transfer.ErrRefused](err); !ok || refused.Reason != transfer.AssetSuspended {
+	if refused, ok := errors.AsType[transfer.RefusedError](err); !ok || refused.Reason != transfer.AssetSuspended {
 		t.Errorf("a new payout of a suspended asset: got %v, want ASSET_SUSPENDED", err)
 	}
 	stays("suspended")

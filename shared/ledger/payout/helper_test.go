@@ -124,7 +124,7 @@ func (h *env) openWorker() {
 		Service: session.Service{
 			Store: h.db.Store, ChainOf: func(txmanager.Submitter) (txmanager.ChainConnector, error) { return connector, nil }, Tasks: h.tasks,
 			Rules: rules.Rules{
-				Limits:       gas.Limits{FeeCapWei: big.NewInt(1e12), PlaceholderFeeCapWei: big.NewInt(1e12)},
+				Limits:       gas.Limits{MaxFeePerGasWei: big.NewInt(1e12), PlaceholderFeeCapWei: big.NewInt(1e12)},
 				Finality:     rules.Finality{By: txmanager.ByConfirmations, Confirmations: confirmations, BlockTime: time.Millisecond, WatchEvery: time.Minute, WatchDepth: 10},
 				Broadcasting: rules.Broadcasting{Resubmit: true, ResubmitEvery: time.Hour, MaxResubmits: 10, StuckAfter: time.Hour},
 			},
@@ -139,7 +139,7 @@ func (h *env) newLedger(bound int) *payout.Ledger {
 	h.t.Helper()
 	return payout.New(payout.Options{
 		Families:  families,
-		Transfers: h.Store, Manager: h.manager, Wake: h.tasks, QueueBound: bound,
+		Transfers: h.Store, Manager: h.manager, Tasks: h.tasks, QueueBound: bound,
 		ChainOf:  func(txmanager.Submitter) (payout.Chain, error) { return h.connector, nil },
 		Finality: txmanager.ByConfirmations, Confirmations: confirmations, Log: telemetry.NewLogger(h.log, slog.LevelDebug, ""),
 	})
@@ -226,7 +226,7 @@ func (h *env) due(a transfer.Asset) transfer.Transfer {
 	if o := h.funding.Withdraw(h.t.Context(), x.Call()); o.Verdict != transfer.Success {
 		h.t.Fatalf("withdraw: %+v", o)
 	}
-	m, err := h.Move(h.t.Context(), transfer.Move{ReqID: x.ReqID, Path: []transfer.State{transfer.Init, transfer.SourcePending, transfer.SourceDone, transfer.TargetPending}})
+	m, err := h.Move(h.t.Context(), transfer.Transition{ReqID: x.ReqID, Path: []transfer.State{transfer.Init, transfer.SourcePending, transfer.SourceDone, transfer.TargetPending}})
 	if err != nil || !m.Done {
 		h.t.Fatalf("move: %+v, %v", m, err)
 	}
@@ -246,7 +246,7 @@ func (h *env) drive(reqID string, want transfer.State) transfer.Transfer {
 // giveUp resolves the payout as an operator.
 func (h *env) giveUp(reqID string) transfer.Transfer {
 	h.t.Helper()
-	got, err := h.coordinator.Resolve(h.t.Context(), transfer.Order{ReqID: reqID, By: "ann", Reason: "asked"}, transfer.Deposit)
+	got, err := h.coordinator.Resolve(h.t.Context(), transfer.RequestedAction{ReqID: reqID, By: "ann", Reason: "asked"}, transfer.Deposit)
 	if err != nil {
 		h.t.Fatalf("resolve: %v", err)
 	}

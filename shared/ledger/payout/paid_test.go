@@ -89,7 +89,7 @@ func TestOnlyThePayingLogIsTheProof(t *testing.T) {
 	}
 	p := transfer.Payout{Submitter: "eip155:1:" + payerWord, Address: addressWord, BaseUnits: "7", Token: tokenWord, Payload: []byte(tokenPayload)}
 	others := []string{log(payerWord, addressWord, "7", "0x3"), log(tokenWord, payerWord, "7", "0x4"), log(tokenWord, addressWord, "6", "0x5")}
-	if _, err := transferIndex(families, p, receipt(others...)); !errors.Is(err, ErrNotBorneOut) {
+	if _, err := transferIndex(families, p, receipt(others...)); !errors.Is(err, ErrNotProven) {
 		t.Errorf("no log that pays: got %v, want ErrNotBorneOut", err)
 	}
 	if err := checkPaid(families, p, p.Payload, receipt(others...)); !errors.Is(err, ErrNotPaid) {

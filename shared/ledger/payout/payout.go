@@ -56,7 +56,7 @@ type Manager interface {
 	Payout(ctx context.Context, s txmanager.Submitter, requestID string) (store.Payout, error)
 
 	// Create stores the intent in the queue, or returns the stored one.
-	Create(ctx context.Context, in store.Intent, queueBound int) (store.Accepted, error)
+	Create(ctx context.Context, in store.Intent, queueBound int) (store.StoredIntent, error)
 
 	// CancelPayout prevents the request from being carried out, if that is still possible.
 	CancelPayout(ctx context.Context, in store.Intent, reason string) (store.Payout, error)
@@ -81,7 +81,7 @@ type Options struct {
 	Transfers  Transfers
 	Families   chain.Families // of the payers
 	Manager    Manager
-	Wake       TaskEnqueuer
+	Tasks      TaskEnqueuer
 	QueueBound int // queue.maxPerSubmitter
 
 	// ChainOf returns a payer's chain to read proofs from; nil: no payout is proved by a
@@ -135,18 +135,18 @@ var (
 	ErrOtherFields = errors.New("the call differs from the transfer's row")
 	// ErrNotPaid reports a payout that is CONFIRMED without a proof of payment.
 	ErrNotPaid = errors.New("CONFIRMED without proof of payment")
-	// ErrTaken reports a req_id of a transaction that another caller made, or that a release
+	// ErrForeignRequest reports a req_id of a transaction that another caller made, or that a release
 	// recorded as lost.
-	ErrTaken = errors.New("the payout's request belongs to a transaction that is not the coordinator's")
+	ErrForeignRequest = errors.New("the payout's request belongs to a transaction that is not the coordinator's")
 	// ErrNotPayer reports a submitter that is not registered for the coordinator alone.
 	ErrNotPayer = errors.New("the submitter is not registered for the transfer coordinator alone")
-	// ErrBarred reports a payout that the payer's policy does not allow. An operator must change
+	// ErrPolicyForbids reports a payout that the payer's policy does not allow. An operator must change
 	// the policy or give the transfer up.
-	ErrBarred = errors.New("the payer's policy does not allow the payout")
+	ErrPolicyForbids = errors.New("the payer's policy does not allow the payout")
 	// ErrUnstated reports a payout in doubt for which no operator has stated whether it was paid.
 	ErrUnstated = errors.New("it was created before the database was restored, and a lost transaction may have paid it: an operator must state whether it was paid")
-	// ErrNotBorneOut reports a transaction that was named as the payment and is not.
-	ErrNotBorneOut = errors.New("the chain does not show that this transaction paid it: withdraw the statement, or name another transaction")
+	// ErrNotProven reports a transaction that was named as the payment and is not.
+	ErrNotProven = errors.New("the chain does not show that this transaction paid it: withdraw the statement, or name another transaction")
 )
 
 // Causes of an Unknown that pass with time.
@@ -284,7 +284,7 @@ func payer(t transfer.Transfer) txmanager.Submitter { return txmanager.Submitter
 func checkPostable(t transfer.Transfer, found store.Payout) error {
 	switch {
 	case found.Taken:
-		return ErrTaken
+		return ErrForeignRequest
 	case found.InDoubt() && !found.Foreign:
 		return ErrUnstated
 	case !found.Pays:
@@ -333,7 +333,7 @@ func intent(t transfer.Transfer) (store.Intent, error) {
 }
 
 func (l *Ledger) enqueue(ctx context.Context, t transfer.Transfer, txID string, token int64) {
-	if err := l.Wake.EnqueueAdvance(ctx, payer(t), token); err != nil {
+	if err := l.Tasks.EnqueueAdvance(ctx, payer(t), token); err != nil {
 		l.Log.WarnContext(ctx, "no advance task for a payout: the sweep will find it", telemetry.SubmitterKey, t.Payout.Submitter,
 			telemetry.TxIDKey, txID, "reqId", t.ReqID, "error", err.Error())
 	}

@@ -11,24 +11,24 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// ErrAddress reports an address that cannot be paid. It unwraps to the refusal
+// AddressError reports an address that cannot be paid. It unwraps to the refusal
 // [transfer.InvalidAddress].
-type ErrAddress struct {
+type AddressError struct {
 	Problem string // shown to the user
 }
 
 // Error returns the problem.
-func (e ErrAddress) Error() string { return "address: " + e.Problem }
+func (e AddressError) Error() string { return "address: " + e.Problem }
 
 // Unwrap returns the refusal that the API answers.
-func (e ErrAddress) Unwrap() error { return transfer.ErrRefused{Reason: transfer.InvalidAddress} }
+func (e AddressError) Unwrap() error { return transfer.RefusedError{Reason: transfer.InvalidAddress} }
 
 // Prepare fixes the payout of so many units of the asset to the address, by the asset's present
 // terms. The address is 0x and 40 hex digits; a mixed-case one must have the checksum of EIP-55.
 // Prepare refuses the zero address, the payer and the token's contract, because money sent there is
 // lost or goes nowhere.
 //
-// The error is an [ErrAddress], or a [transfer.ErrRefused] with another reason if the asset has no
+// The error is an [AddressError], or a [transfer.RefusedError] with another reason if the asset has no
 // payouts or units is 0. Any other error describes a mistake in the asset's terms.
 //
 // A payout that needs more gas than maxGas is refused before it is sent: the recipient can be a
@@ -36,9 +36,9 @@ func (e ErrAddress) Unwrap() error { return transfer.ErrRefused{Reason: transfer
 func Prepare(families chain.Families, asset transfer.Asset, units uint64, address string, maxGas uint64) (*transfer.Payout, error) {
 	switch {
 	case asset.Payout == nil:
-		return nil, transfer.ErrRefused{Reason: transfer.TransferNotAllowed}
+		return nil, transfer.RefusedError{Reason: transfer.TransferNotAllowed}
 	case units == 0:
-		return nil, transfer.ErrRefused{Reason: transfer.InvalidAmount}
+		return nil, transfer.RefusedError{Reason: transfer.InvalidAmount}
 	}
 	terms := *asset.Payout
 	token, err := checkTerms(asset, terms)
@@ -92,17 +92,17 @@ func checkTerms(asset transfer.Asset, terms transfer.PayoutTerms) (*txmanager.Ad
 func checkAddress(family chain.Family, text string, payer txmanager.Address, token *txmanager.Address) (txmanager.Address, error) {
 	to, err := family.ParseAddress(text)
 	if field, ok := errors.AsType[*chain.FieldError](err); ok {
-		return to, ErrAddress{field.Problem}
+		return to, AddressError{field.Problem}
 	}
 	switch {
 	case err != nil:
-		return to, ErrAddress{"want an address, 0x and 40 hex digits"}
+		return to, AddressError{"want an address, 0x and 40 hex digits"}
 	case to == txmanager.Address{}:
-		return to, ErrAddress{"is the zero address, which nobody holds"}
+		return to, AddressError{"is the zero address, which nobody holds"}
 	case to == payer:
-		return to, ErrAddress{"is the account that pays"}
+		return to, AddressError{"is the account that pays"}
 	case token != nil && to == *token:
-		return to, ErrAddress{"is the token's own contract"}
+		return to, AddressError{"is the token's own contract"}
 	}
 	return to, nil
 }

@@ -76,10 +76,10 @@ func TestNoWrongNameCommitsAPayoutOfAToken(t *testing.T) {
 	}
 	right := h.sends(accounts[0], 4, contract, "0", call.Data)
 	h.restored(5, map[uint64]string{0: x.ReqID, 4: txmanager.NoRequest})
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotBorneOut) // nonce 0, as the release named it
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotProven) // nonce 0, as the release named it
 	for name, hash := range wrong {
 		h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
-		if o := h.ledger.Deposit(t.Context(), x.Call()); o.Verdict != transfer.Unknown || !errors.Is(o.Err, payout.ErrNotBorneOut) {
+		if o := h.ledger.Deposit(t.Context(), x.Call()); o.Verdict != transfer.Unknown || !errors.Is(o.Err, payout.ErrNotProven) {
 			t.Errorf("%s: got %s, %v; want it unknown, not borne out", name, o.Verdict, o.Err)
 		}
 		h.drive(x.ReqID, transfer.TargetPending)
@@ -110,9 +110,9 @@ func TestCallsThatDoNotPayCommitNothing(t *testing.T) {
 			}
 			hash := h.sends(accounts[0], 0, contract, "0", call.Data)
 			h.restored(1, map[uint64]string{0: x.ReqID})
-			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotBorneOut)
+			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotProven)
 			h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
-			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotBorneOut)
+			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotProven)
 			h.drive(x.ReqID, transfer.TargetPending)
 			if got := value[int](h, `select count(*) from payout_proof`); got != 0 {
 				t.Errorf("proofs: got %d, want none", got)
@@ -291,7 +291,7 @@ func TestNamedPayoutWithoutEvidenceEndsByAStatement(t *testing.T) {
 	h.restored(1, map[uint64]string{0: x.ReqID})
 	h.run(`delete from foreign_transaction`)
 	out := h.ledger.Deposit(t.Context(), x.Call())
-	if unknown(t, out, payout.ErrTaken); !strings.Contains(fmt.Sprint(out.Err), "state whether it was paid") {
+	if unknown(t, out, payout.ErrForeignRequest); !strings.Contains(fmt.Sprint(out.Err), "state whether it was paid") {
 		t.Errorf("got %v, want a statement asked for", out.Err)
 	}
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})

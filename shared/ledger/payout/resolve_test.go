@@ -202,7 +202,7 @@ func TestMismatchedCallsPostNothing(t *testing.T) {
 	if _, err := h.db.Store.Create(t.Context(), theirs, 100); err != nil {
 		t.Fatal(err)
 	}
-	unknown(t, h.ledger.Deposit(t.Context(), shared.Call()), payout.ErrTaken)
+	unknown(t, h.ledger.Deposit(t.Context(), shared.Call()), payout.ErrForeignRequest)
 	if got := value[int](h, `select count(*) from managed_tx where caller <> 'mallory'`); got != 0 {
 		t.Errorf("transactions: got %d, want none", got)
 	}
@@ -256,8 +256,8 @@ func TestRecordedLossIsNeitherPaidAgainNorRefunded(t *testing.T) {
 	h.protect()
 	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resync', reason = 'restored',
 		released = jsonb_build_object('count', 1, 'requests', jsonb_build_object('0', $1::text))`, x.ReqID)
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrTaken)
-	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call()), payout.ErrTaken)
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrForeignRequest)
+	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call()), payout.ErrForeignRequest)
 	if got := h.managed(x.ReqID); got != "" {
 		t.Errorf("managed: got %s, want none", got)
 	}

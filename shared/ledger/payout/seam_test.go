@@ -329,7 +329,7 @@ func TestH08PayoutReadFromACopyIsInDoubt(t *testing.T) {
 		turn := func() { h.run(`update authority set timeline_id = timeline_id + 1`) }
 		l := payout.New(payout.Options{
 			Families:  families,
-			Transfers: h.Store, Manager: turning{h.manager, turn}, Wake: h.tasks, QueueBound: 100,
+			Transfers: h.Store, Manager: turning{h.manager, turn}, Tasks: h.tasks, QueueBound: 100,
 			Finality: txmanager.ByConfirmations, Confirmations: confirmations, Log: slog.New(slog.DiscardHandler),
 		})
 		unknown(t, l.Deposit(t.Context(), x.Call()), payout.ErrInDoubt)

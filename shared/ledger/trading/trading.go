@@ -120,7 +120,7 @@ func (l *Ledger) Objection(o transfer.Outcome) error {
 }
 
 // Record stores an operator's statement about a forgotten call in the core.
-func (l *Ledger) Record(ctx context.Context, op transfer.Op, c transfer.Call, w transfer.Word) transfer.Outcome {
+func (l *Ledger) Record(ctx context.Context, op transfer.Op, c transfer.Call, w transfer.OperatorStatement) transfer.Outcome {
 	o, err := wire.NewOperation(op, c)
 	if err != nil {
 		return unknown(err)

@@ -52,23 +52,23 @@ func (o *Object) Close() error {
 }
 
 // Read implements [mark.Object].
-func (o *Object) Read(ctx context.Context) (seen mark.Seen, err error) {
+func (o *Object) Read(ctx context.Context) (seen mark.Observed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	r, err := o.handle.NewReader(ctx)
 	if errors.Is(err, storage.ErrObjectNotExist) {
-		return mark.Seen{}, fmt.Errorf("%w: %w", mark.ErrNone, err)
+		return mark.Observed{}, fmt.Errorf("%w: %w", mark.ErrNone, err)
 	} else if err != nil {
-		return mark.Seen{}, err
+		return mark.Observed{}, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	text, err := io.ReadAll(io.LimitReader(r, maxBytes))
 	if err != nil {
-		return mark.Seen{}, err
+		return mark.Observed{}, err
 	}
 	seen.Generation = r.Attrs.Generation
 	if err := json.Unmarshal(text, &seen.Mark); err != nil || seen.ID == "" {
-		return mark.Seen{}, fmt.Errorf("generation %d is not a mark: %q", seen.Generation, text[:min(len(text), 100)])
+		return mark.Observed{}, fmt.Errorf("generation %d is not a mark: %q", seen.Generation, text[:min(len(text), 100)])
 	}
 	return seen, nil
 }

@@ -116,7 +116,7 @@ func TestAcceptanceWritesTheFirstMarkOfALostObject(t *testing.T) {
 		t.Fatalf("the first mark: %v", err)
 	}
 	anew := mark.Keeper{Object: open(t), Book: db.Store}
-	if err := db.AdoptMark(t.Context(), mark.Seen{}, "operator"); err != nil {
+	if err := db.AdoptMark(t.Context(), mark.Observed{}, "operator"); err != nil {
 		t.Fatal(err)
 	}
 	if err := anew.Advance(t.Context(), "test"); !errors.Is(err, mark.ErrGone) {
@@ -125,7 +125,7 @@ func TestAcceptanceWritesTheFirstMarkOfALostObject(t *testing.T) {
 	if _, err := db.DB.Exec(t.Context(), `update authority set timeline_id = -1`); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.AdoptMark(t.Context(), mark.Seen{}, "operator"); err != nil {
+	if err := db.AdoptMark(t.Context(), mark.Observed{}, "operator"); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.AcceptAuthority(t.Context(), "operator", "the region is lost"); err != nil {
@@ -134,7 +134,7 @@ func TestAcceptanceWritesTheFirstMarkOfALostObject(t *testing.T) {
 	if err := anew.Advance(t.Context(), "accepted"); err != nil {
 		t.Errorf("the accepted database: %v", err)
 	}
-	if _, err := anew.Look(t.Context()); err != nil {
+	if _, err := anew.Compare(t.Context()); err != nil {
 		t.Errorf("compare: %v", err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 const alice txmanager.Submitter = "eip155:1:0x00000000000000000000000000000000000a11ce"
 
-var said = mark.Said{By: "ada", Reason: "upgrade"}
+var said = mark.OperatorReason{By: "ada", Reason: "upgrade"}
 
 func mover(o *gcs.Object, db storetest.Bundle) mark.Mover {
 	return mark.Mover{Keeper: mark.Keeper{Object: o, Book: db.Store}, Moves: db.Store}
@@ -290,7 +290,7 @@ type dies struct {
 	die context.CancelFunc
 }
 
-func (d dies) Confirm(ctx context.Context, m mark.Move, s mark.Said) error {
+func (d dies) Confirm(ctx context.Context, m mark.Move, s mark.OperatorReason) error {
 	d.die()
 	return d.Store.Confirm(ctx, m, s)
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/fencepost/fencepost/shared/conservation"
 )
 
-// Book is a [conservation.Book].
+// Book is a [conservation.Store].
 type Book struct{ db *pgxpool.Pool }
 
-var _ conservation.Book = (*Book)(nil)
+var _ conservation.Store = (*Book)(nil)
 
 // New returns the book in the transfers' database. The caller closes db.
 func New(db *pgxpool.Pool) *Book { return &Book{db: db} }

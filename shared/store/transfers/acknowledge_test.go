@@ -30,16 +30,16 @@ func TestAcknowledgedAlertIsSilentUntilItsTime(t *testing.T) {
 	}
 	x, _ := late(), late()
 	alarming("before", 2, 0)
-	order := transfer.Order{ReqID: x.ReqID, By: "ann", Reason: "I repair the core"}
+	order := transfer.RequestedAction{ReqID: x.ReqID, By: "ann", Reason: "I repair the core"}
 	for _, until := range []time.Time{time.Now().Add(-time.Minute), time.Now().Add(31 * 24 * time.Hour)} {
 		if err := r.Acknowledge(t.Context(), order, until); !errors.Is(err, transfers.ErrUntil) {
 			t.Errorf("until %s: got %v, want %v", until, err, transfers.ErrUntil)
 		}
 	}
-	if err := r.Acknowledge(t.Context(), transfer.Order{ReqID: r.created(t, request("")).ReqID, By: "ann", Reason: "r"}, time.Now().Add(time.Hour)); !errors.Is(err, transfers.ErrNothingToAcknowledge) {
+	if err := r.Acknowledge(t.Context(), transfer.RequestedAction{ReqID: r.created(t, request("")).ReqID, By: "ann", Reason: "r"}, time.Now().Add(time.Hour)); !errors.Is(err, transfers.ErrNothingToAcknowledge) {
 		t.Errorf("in INIT: got %v, want %v", err, transfers.ErrNothingToAcknowledge)
 	}
-	if err := r.Acknowledge(t.Context(), transfer.Order{ReqID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", By: "ann", Reason: "r"}, time.Now().Add(time.Hour)); !errors.Is(err, transfer.ErrNotFound) {
+	if err := r.Acknowledge(t.Context(), transfer.RequestedAction{ReqID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", By: "ann", Reason: "r"}, time.Now().Add(time.Hour)); !errors.Is(err, transfer.ErrNotFound) {
 		t.Errorf("none: got %v, want %v", err, transfer.ErrNotFound)
 	}
 	if err := r.Acknowledge(t.Context(), order, time.Now().Add(time.Hour)); err != nil {
@@ -80,7 +80,7 @@ func TestRestoreEndsAnAcknowledgement(t *testing.T) {
 	}
 	acknowledge := func() {
 		t.Helper()
-		if err := r.Acknowledge(t.Context(), transfer.Order{ReqID: x.ReqID, By: "ann", Reason: "I repair the core"}, time.Now().Add(time.Hour)); err != nil {
+		if err := r.Acknowledge(t.Context(), transfer.RequestedAction{ReqID: x.ReqID, By: "ann", Reason: "I repair the core"}, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -44,10 +44,10 @@ func (b bench) ageAddresses(t testing.TB, by string) {
 }
 
 // refusal returns the reason for which a payout under the terms is refused; "": it is stored.
-func (b bench) refusal(t testing.TB, r transfer.Request, terms transfer.Terms) transfer.ErrRefused {
+func (b bench) refusal(t testing.TB, r transfer.Request, terms transfer.Terms) transfer.RefusedError {
 	t.Helper()
 	_, err := b.Create(t.Context(), r, terms)
-	refused, ok := errors.AsType[transfer.ErrRefused](err)
+	refused, ok := errors.AsType[transfer.RefusedError](err)
 	if err != nil && !ok {
 		t.Fatalf("create: %v", err)
 	}
@@ -93,7 +93,7 @@ func TestPayoutsOfAUserAreSerialized(t *testing.T) {
 	}()
 	b.awaitBlocked(t, "pg_advisory_xact_lock")
 	commit()
-	if refused, _ := errors.AsType[transfer.ErrRefused](<-done); refused.Reason != transfer.DailyPayoutExceeded || refused.Left != "0.5" {
+	if refused, _ := errors.AsType[transfer.RefusedError](<-done); refused.Reason != transfer.DailyPayoutExceeded || refused.Left != "0.5" {
 		t.Errorf("got %+v, want %s with 0.5 left", refused, transfer.DailyPayoutExceeded)
 	}
 }
@@ -116,7 +116,7 @@ func TestPayoutsOfADayAreBounded(t *testing.T) {
 	for range 12 {
 		group.Go(func() {
 			_, err := b.Create(t.Context(), payout(), terms)
-			refused, _ := errors.AsType[transfer.ErrRefused](err)
+			refused, _ := errors.AsType[transfer.RefusedError](err)
 			if err != nil && refused.Reason != transfer.DailyPayoutExceeded {
 				t.Errorf("got %v, want %s", err, transfer.DailyPayoutExceeded)
 			}
@@ -131,7 +131,7 @@ func TestPayoutsOfADayAreBounded(t *testing.T) {
 	if accepted != 3 {
 		t.Errorf("accepted of 12 at once: got %d, want 3", accepted)
 	}
-	if got, want := b.refusal(t, payout(), terms), (transfer.ErrRefused{Reason: transfer.DailyPayoutExceeded, Left: "0.1"}); got != want {
+	if got, want := b.refusal(t, payout(), terms), (transfer.RefusedError{Reason: transfer.DailyPayoutExceeded, Left: "0.1"}); got != want {
 		t.Errorf("beyond it: got %+v, want %+v", got, want)
 	}
 	b.created(t, request(""))
@@ -176,7 +176,7 @@ func TestPayoutsGoToListedAddressesAlone(t *testing.T) {
 	b.add(t, alice, 1337, "0x00000000000000000000000000000000000000c4")
 	want("another user's, another chain's and another one", payout(), listedOnly(0), transfer.AddressNotListed)
 	first := b.add(t, alice, 1337, receiver)
-	if got, want := b.refusal(t, payout(), listedOnly(day)), (transfer.ErrRefused{Reason: transfer.AddressNotYetUsable, UsableFrom: first.UsableFrom}); got != want {
+	if got, want := b.refusal(t, payout(), listedOnly(day)), (transfer.RefusedError{Reason: transfer.AddressNotYetUsable, UsableFrom: first.UsableFrom}); got != want {
 		t.Errorf("a new one: got %+v, want %+v", got, want)
 	}
 	want("without a delay", payout(), listedOnly(0), "")
@@ -233,7 +233,7 @@ func TestRemovalAndPayoutGoOneByOne(t *testing.T) {
 	}()
 	b.awaitBlocked(t, "pg_advisory_xact_lock")
 	commit()
-	if refused, _ := errors.AsType[transfer.ErrRefused](<-done); refused.Reason != transfer.AddressNotListed {
+	if refused, _ := errors.AsType[transfer.RefusedError](<-done); refused.Reason != transfer.AddressNotListed {
 		t.Errorf("a payout beside the removal: got %q, want %s", refused.Reason, transfer.AddressNotListed)
 	}
 }
@@ -270,7 +270,7 @@ func TestRestoredAddressesWaitAnew(t *testing.T) {
 	b.run(t, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'carol', resume_reason = 'r'`)
 	b.run(t, `update protect_episode set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
 	accepted := value[time.Time](t, b, `select max(at) from authority_change`)
-	if got, want := b.refusal(t, payout(), listedOnly(day)), (transfer.ErrRefused{Reason: transfer.AddressNotYetUsable, UsableFrom: accepted.Add(day)}); got.Reason != want.Reason || !got.UsableFrom.Equal(want.UsableFrom) {
+	if got, want := b.refusal(t, payout(), listedOnly(day)), (transfer.RefusedError{Reason: transfer.AddressNotYetUsable, UsableFrom: accepted.Add(day)}); got.Reason != want.Reason || !got.UsableFrom.Equal(want.UsableFrom) {
 		t.Errorf("after the acceptance: got %+v, want %+v", got, want)
 	}
 	if list, err := b.Addresses(t.Context(), alice, day, 0); err != nil || len(list.List) != 1 || !list.List[0].UsableFrom.Equal(accepted.Add(day)) {

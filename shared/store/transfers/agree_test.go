@@ -35,7 +35,7 @@ func TestStoreAgreesWithTheDomain(t *testing.T) {
 				want = transfer.CheckLimits(units, a, terms.Limits, transfer.Counts{LastDay: int(value[int64](t, b, `select count(*) from transfers_tb where user_id = $1`, user)), DayUnits: day})
 			}
 			got, err := b.Create(t.Context(), q, terms)
-			refused, _ := errors.AsType[transfer.ErrRefused](err)
+			refused, _ := errors.AsType[transfer.RefusedError](err)
 			if refused.Reason != want || want == "" && (err != nil || got.Units != units) {
 				r.Fatalf("request %d of %+v, %s: got %d units, %v; want %d, %q", n, a, q.Amount, got.Units, err, units, want)
 			}

@@ -344,8 +344,8 @@ func TestTheDatabaseHasTheSameTransitions(t *testing.T) {
 	for _, from := range transfer.States() {
 		x := b.at(t, from)
 		for _, to := range transfer.States() {
-			if got := value[bool](t, b, `select transfer_may($1::smallint, $2::smallint)`, from, to); got != from.May(to) {
-				t.Errorf("%s to %s: the database says %t, want %t", from, to, got, from.May(to))
+			if got := value[bool](t, b, `select transfer_may($1::smallint, $2::smallint)`, from, to); got != from.MayBecome(to) {
+				t.Errorf("%s to %s: the database says %t, want %t", from, to, got, from.MayBecome(to))
 			}
 			if from == to {
 				continue
@@ -355,8 +355,8 @@ func TestTheDatabaseHasTheSameTransitions(t *testing.T) {
 				reason = map[bool]string{true: "'CANCELLED'", false: "coalesce(error_message, 'ACCOUNT_FROZEN')"}[from == transfer.Init]
 			}
 			err := try(t, b, "", fmt.Sprintf(`update transfers_tb set error_message = %s, state = %d where req_id = '%s'`, reason, to, x.ReqID))
-			if (err == nil) != from.May(to) {
-				t.Errorf("%s to %s by an update: got %v, want it allowed %t", from, to, err, from.May(to))
+			if (err == nil) != from.MayBecome(to) {
+				t.Errorf("%s to %s by an update: got %v, want it allowed %t", from, to, err, from.MayBecome(to))
 			}
 		}
 	}

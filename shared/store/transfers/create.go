@@ -81,7 +81,7 @@ const findCreated = transferColumns + `
          where f.cid = $2),
        (select transfer_id from transfers_tb where req_id = $3))`
 
-// Create implements [transfer.Book]: begin, insert, commit, select, in one round trip and one commit.
+// Create implements [transfer.Store]: begin, insert, commit, select, in one round trip and one commit.
 // Only a request that was not stored takes another round trip, which finds the reason.
 func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.Terms) (transfer.Created, error) {
 	var found transfer.Transfer
@@ -170,7 +170,7 @@ func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Term
 	case !ours:
 		return transfer.ErrForeign
 	case reason != "":
-		return transfer.ErrRefused{Reason: reason}
+		return transfer.RefusedError{Reason: reason}
 	case halted:
 		return transfer.ErrHalted
 	case mayNotPay:
@@ -178,7 +178,7 @@ func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Term
 	}
 	counts.DayUnits = cappedUnits(dayUnits)
 	if reason := transfer.CheckLimits(units, *asset, terms.Limits, counts); reason != "" {
-		return transfer.ErrRefused{Reason: reason}
+		return transfer.RefusedError{Reason: reason}
 	}
 	if kind == transfer.FundingToChain && payer != "" {
 		return found.why(units, *asset, terms.Addresses)
@@ -211,13 +211,13 @@ func (o *payoutObstacles) scan(row pgx.Row) error {
 func (o payoutObstacles) why(units uint64, a transfer.Asset, terms transfer.AddressTerms) error {
 	switch {
 	case terms.Required && o.usableFrom == nil:
-		return transfer.ErrRefused{Reason: transfer.AddressNotListed}
+		return transfer.RefusedError{Reason: transfer.AddressNotListed}
 	case terms.Required && o.usableFrom.After(o.now):
-		return transfer.ErrRefused{Reason: transfer.AddressNotYetUsable, UsableFrom: *o.usableFrom}
+		return transfer.RefusedError{Reason: transfer.AddressNotYetUsable, UsableFrom: *o.usableFrom}
 	}
 	left, reason := transfer.CheckPayoutDay(units, cappedUnits(o.paidUnits), a)
 	if reason != "" {
-		return transfer.ErrRefused{Reason: reason, Left: transfer.FormatUnits(left, a.Precision)}
+		return transfer.RefusedError{Reason: reason, Left: transfer.FormatUnits(left, a.Precision)}
 	}
 	return transfer.ErrMoved
 }

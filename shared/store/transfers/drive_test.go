@@ -226,20 +226,20 @@ func TestCON001ManyWorkersOneTransfer(t *testing.T) {
 func TestLostCompareAndSetChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	order := transfer.Order{By: "carol", Reason: "r"}
+	order := transfer.RequestedAction{By: "carol", Reason: "r"}
 	for _, s := range transfer.States() {
 		x := b.at(t, s)
 		order.ReqID = x.ReqID
-		writes := map[string]func() (transfer.Moved, error){}
+		writes := map[string]func() (transfer.TransitionResult, error){}
 		if s != transfer.Init {
-			writes["start"] = func() (transfer.Moved, error) { return b.Start(t.Context(), x.ReqID, time.Hour) }
-			writes["start, expired"] = func() (transfer.Moved, error) { return b.Start(t.Context(), x.ReqID, 0) }
-			writes["cancel"] = func() (transfer.Moved, error) { return b.Cancel(t.Context(), order) }
+			writes["start"] = func() (transfer.TransitionResult, error) { return b.Start(t.Context(), x.ReqID, time.Hour) }
+			writes["start, expired"] = func() (transfer.TransitionResult, error) { return b.Start(t.Context(), x.ReqID, 0) }
+			writes["cancel"] = func() (transfer.TransitionResult, error) { return b.Cancel(t.Context(), order) }
 		}
 		for _, path := range [][]transfer.State{{10, 20, 30}, {20, 30}, {30, 40}, {-20, -30}} {
 			if path[0] != s {
-				writes[fmt.Sprint(path)] = func() (transfer.Moved, error) {
-					return b.Move(t.Context(), transfer.Move{ReqID: x.ReqID, Path: path})
+				writes[fmt.Sprint(path)] = func() (transfer.TransitionResult, error) {
+					return b.Move(t.Context(), transfer.Transition{ReqID: x.ReqID, Path: path})
 				}
 			}
 		}
@@ -251,8 +251,8 @@ func TestLostCompareAndSetChangesNothing(t *testing.T) {
 			}
 		}
 	}
-	var illegal transfer.ErrIllegalMove
-	if _, err := b.Move(t.Context(), transfer.Move{ReqID: order.ReqID, Path: []transfer.State{0, 40}}); !errors.As(err, &illegal) {
+	var illegal transfer.IllegalTransitionError
+	if _, err := b.Move(t.Context(), transfer.Transition{ReqID: order.ReqID, Path: []transfer.State{0, 40}}); !errors.As(err, &illegal) {
 		t.Errorf("a path that the table does not have: got %v, want it illegal", err)
 	}
 }
@@ -296,10 +296,10 @@ func TestResolveRecordsAndContinues(t *testing.T) {
 				r.drop[c.op], r.lose[c.op] = 0, 1
 			}
 			x, err := r.Submit(t.Context(), request(""), terms)
-			if err != nil || x.State.Asks() != c.op {
+			if err != nil || x.State.AwaitedOp() != c.op {
 				t.Fatalf("submit: got %s, %v; want it to wait for %s", x.State, err, c.op)
 			}
-			order := transfer.Order{ReqID: x.ReqID, By: "carol", Reason: "an hour is enough"}
+			order := transfer.RequestedAction{ReqID: x.ReqID, By: "carol", Reason: "an hour is enough"}
 			for _, other := range []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund, transfer.OutsideDeposit, ""} {
 				if _, err := r.Coordinator.Resolve(t.Context(), order, other); other != c.op && !errors.Is(err, transfer.ErrNothingToResolve) {
 					t.Errorf("resolve %q: got %v, want nothing to resolve", other, err)
@@ -329,7 +329,7 @@ func TestCancelOnlyInInit(t *testing.T) {
 	r := newRig(t)
 	for _, s := range transfer.States() {
 		x := r.at(t, s)
-		order := transfer.Order{ReqID: x.ReqID, By: "carol", Reason: "a mistake"}
+		order := transfer.RequestedAction{ReqID: x.ReqID, By: "carol", Reason: "a mistake"}
 		got, err := r.Coordinator.Cancel(t.Context(), order)
 		again, errAgain := r.Coordinator.Cancel(t.Context(), order)
 		story, errStory := r.Why(t.Context(), x.ReqID)
@@ -349,7 +349,7 @@ func TestCancelOnlyInInit(t *testing.T) {
 			t.Errorf("on record: got %+v, want the one cancel", story.Resolutions)
 		}
 	}
-	if _, err := r.Coordinator.Cancel(t.Context(), transfer.Order{ReqID: "none", By: "carol", Reason: "r"}); !errors.Is(err, transfer.ErrNotFound) {
+	if _, err := r.Coordinator.Cancel(t.Context(), transfer.RequestedAction{ReqID: "none", By: "carol", Reason: "r"}); !errors.Is(err, transfer.ErrNotFound) {
 		t.Errorf("no such transfer: got %v, want not found", err)
 	}
 }

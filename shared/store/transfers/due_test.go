@@ -68,7 +68,7 @@ func TestDueFindsTransfersOfDeadWorkers(t *testing.T) {
 		if !s.Terminal() {
 			want = append(want, left.ReqID)
 		}
-		if s.Asks() == "" {
+		if s.AwaitedOp() == "" {
 			continue
 		}
 		late := b.postponed(t, b.at(t, s), time.Millisecond)
@@ -111,7 +111,7 @@ func TestARetryDoesNotPostponeTheRescue(t *testing.T) {
 	taken("in back-off for an hour", x.ReqID, false)
 
 	// It moves on all the same, and the worker that moved it dies before the call.
-	m, err := b.Move(t.Context(), transfer.Move{ReqID: x.ReqID, Path: []transfer.State{10, 20, 30}})
+	m, err := b.Move(t.Context(), transfer.Transition{ReqID: x.ReqID, Path: []transfer.State{10, 20, 30}})
 	if err != nil || !m.Done {
 		t.Fatalf("move: got %+v, %v", m, err)
 	}
@@ -143,7 +143,7 @@ func TestARetryDoesNotPostponeTheRescue(t *testing.T) {
 
 	// The target refuses at last; the worker that recorded it dies before the refund.
 	b.postponed(t, b.loaded(t, x.ReqID), time.Hour)
-	m, err = b.Move(t.Context(), transfer.Move{ReqID: x.ReqID, Path: []transfer.State{30, -20}, Reason: transfer.AccountDisabled})
+	m, err = b.Move(t.Context(), transfer.Transition{ReqID: x.ReqID, Path: []transfer.State{30, -20}, Reason: transfer.AccountDisabled})
 	if err != nil || !m.Done || m.Now.NextAttemptAt != nil || m.Now.Failures != 0 || m.Now.RetryCount != 3 {
 		t.Fatalf("move: got %+v, %v; want nothing planned, three retries", m, err)
 	}

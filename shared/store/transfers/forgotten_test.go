@@ -26,7 +26,7 @@ func (f forgetful) Forgot(lastUnknown string) bool {
 
 func (f forgetful) Objection(transfer.Outcome) error { return nil }
 
-func (f forgetful) Record(ctx context.Context, _ transfer.Op, c transfer.Call, w transfer.Word) transfer.Outcome {
+func (f forgetful) Record(ctx context.Context, _ transfer.Op, c transfer.Call, w transfer.OperatorStatement) transfer.Outcome {
 	if w.Applied {
 		return transfer.Outcome{Verdict: transfer.Success}
 	}
@@ -39,14 +39,14 @@ func TestALineDoesNotProveThatARefundWasNotApplied(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
 		made    bool // the journals have the refund
-		word    transfer.Word
+		word    transfer.OperatorStatement
 		err     error
 		refunds int
 	}{
-		"made, and said not to be":   {true, transfer.Word{Line: 5}, transfer.ErrEvidence, 0},
-		"not made, and said so":      {false, transfer.Word{Line: 5}, nil, 1},
-		"made, and said so":          {true, transfer.Word{Applied: true, Line: 6}, nil, 0},
-		"made, without line, denied": {true, transfer.Word{}, transfer.ErrEvidence, 0},
+		"made, and said not to be":   {true, transfer.OperatorStatement{Line: 5}, transfer.ErrEvidence, 0},
+		"not made, and said so":      {false, transfer.OperatorStatement{Line: 5}, nil, 1},
+		"made, and said so":          {true, transfer.OperatorStatement{Applied: true, Line: 6}, nil, 0},
+		"made, without line, denied": {true, transfer.OperatorStatement{}, transfer.ErrEvidence, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,7 +64,7 @@ func TestALineDoesNotProveThatARefundWasNotApplied(t *testing.T) {
 			if got := r.drive(t, row.ReqID, transfer.Compensating); got.LastUnknown != "refund: forgotten" {
 				t.Fatalf("unknown: got %q", got.LastUnknown)
 			}
-			order := transfer.Order{ReqID: row.ReqID, By: "ann", Reason: "r", Word: &x.word}
+			order := transfer.RequestedAction{ReqID: row.ReqID, By: "ann", Reason: "r", Word: &x.word}
 			got, err := r.Coordinator.Resolve(t.Context(), order, transfer.Refund)
 			if !errors.Is(err, x.err) || (x.err == nil) != (got.State == transfer.RolledBack) {
 				t.Errorf("resolve: got %s, %v; want %v", got.State, err, x.err)

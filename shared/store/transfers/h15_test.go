@@ -13,7 +13,7 @@ import (
 
 // cut is a book whose writes get no answer, whether they happened or not.
 type cut struct {
-	transfer.Book
+	transfer.Store
 	mu      sync.Mutex
 	write   string // begin, move or postpone: the next one is cut
 	happens bool
@@ -23,7 +23,7 @@ type cut struct {
 
 var errCut = errors.New("connection reset by peer")
 
-func (c *cut) cut(write string, do func() (transfer.Moved, error)) (transfer.Moved, error) {
+func (c *cut) cut(write string, do func() (transfer.TransitionResult, error)) (transfer.TransitionResult, error) {
 	c.mu.Lock()
 	mine := c.write == write
 	if mine {
@@ -41,7 +41,7 @@ func (c *cut) cut(write string, do func() (transfer.Moved, error)) (transfer.Mov
 	if c.between != nil {
 		c.between()
 	}
-	return transfer.Moved{}, errCut
+	return transfer.TransitionResult{}, errCut
 }
 
 func (c *cut) Load(ctx context.Context, reqID string) (transfer.Transfer, error) {
@@ -51,19 +51,19 @@ func (c *cut) Load(ctx context.Context, reqID string) (transfer.Transfer, error)
 	if blind {
 		return transfer.Transfer{}, errCut
 	}
-	return c.Book.Load(ctx, reqID)
+	return c.Store.Load(ctx, reqID)
 }
 
-func (c *cut) Start(ctx context.Context, reqID string, timeout time.Duration) (transfer.Moved, error) {
-	return c.cut("begin", func() (transfer.Moved, error) { return c.Book.Start(ctx, reqID, timeout) })
+func (c *cut) Start(ctx context.Context, reqID string, timeout time.Duration) (transfer.TransitionResult, error) {
+	return c.cut("begin", func() (transfer.TransitionResult, error) { return c.Store.Start(ctx, reqID, timeout) })
 }
 
-func (c *cut) Move(ctx context.Context, m transfer.Move) (transfer.Moved, error) {
-	return c.cut("move", func() (transfer.Moved, error) { return c.Book.Move(ctx, m) })
+func (c *cut) Move(ctx context.Context, m transfer.Transition) (transfer.TransitionResult, error) {
+	return c.cut("move", func() (transfer.TransitionResult, error) { return c.Store.Move(ctx, m) })
 }
 
-func (c *cut) Postpone(ctx context.Context, p transfer.Postponement) (transfer.Moved, error) {
-	return c.cut("postpone", func() (transfer.Moved, error) { return c.Book.Postpone(ctx, p) })
+func (c *cut) Postpone(ctx context.Context, p transfer.Postponement) (transfer.TransitionResult, error) {
+	return c.cut("postpone", func() (transfer.TransitionResult, error) { return c.Store.Postpone(ctx, p) })
 }
 
 // H15: a compare-and-set without an answer is read back before a call depends on it. Whether it
@@ -73,7 +73,7 @@ func TestH15UnansweredCompareAndSetIsReadBack(t *testing.T) {
 	for _, write := range []string{"begin", "move"} {
 		for _, happens := range []bool{true, false} {
 			b := newBench(t)
-			book := &cut{Book: b.Store, write: write, happens: happens}
+			book := &cut{Store: b.Store, write: write, happens: happens}
 			r := rigOf(t, b, book, transfer.DefaultRules())
 			x := r.created(t, request(""))
 			r.drive(t, x.ReqID, transfer.Committed)
@@ -89,11 +89,11 @@ func TestH15UnansweredCompareAndSetIsReadBack(t *testing.T) {
 func TestH15CancelledBehindALostCAS(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	book := &cut{Book: b.Store, write: "begin"}
+	book := &cut{Store: b.Store, write: "begin"}
 	r := rigOf(t, b, book, transfer.DefaultRules())
 	x := r.created(t, request(""))
 	book.between = func() {
-		if _, err := r.Coordinator.Cancel(t.Context(), transfer.Order{ReqID: x.ReqID, By: "op", Reason: "asked"}); err != nil {
+		if _, err := r.Coordinator.Cancel(t.Context(), transfer.RequestedAction{ReqID: x.ReqID, By: "op", Reason: "asked"}); err != nil {
 			t.Errorf("cancel: %v", err)
 		}
 	}
@@ -108,7 +108,7 @@ func TestH15UnreadableTransferCallsNothing(t *testing.T) {
 	t.Parallel()
 	for _, happens := range []bool{true, false} {
 		b := newBench(t)
-		book := &cut{Book: b.Store, write: "begin", happens: happens, blind: true}
+		book := &cut{Store: b.Store, write: "begin", happens: happens, blind: true}
 		r := rigOf(t, b, book, transfer.DefaultRules())
 		x := r.created(t, request(""))
 		if got, err := r.Drive(t.Context(), x.ReqID); !errors.Is(err, errCut) || r.asked != 0 {

@@ -96,7 +96,7 @@ func (b bench) created(t testing.TB, r transfer.Request) transfer.Transfer {
 func (b bench) at(t testing.TB, s transfer.State) transfer.Transfer {
 	t.Helper()
 	x := b.created(t, request(""))
-	for _, step := range map[transfer.State][]transfer.Move{
+	for _, step := range map[transfer.State][]transfer.Transition{
 		transfer.SourcePending: {{Path: []transfer.State{0, 10}}},
 		transfer.SourceDone:    {{Path: []transfer.State{0, 10, 20}}},
 		transfer.TargetPending: {{Path: []transfer.State{0, 10, 20, 30}}},
@@ -278,7 +278,7 @@ type rig struct {
 func newRig(t testing.TB) rig { return rigOf(t, newBench(t), nil, transfer.DefaultRules()) }
 
 // rigOf puts book between the coordinator and the store, if it is not nil.
-func rigOf(t testing.TB, b bench, book transfer.Book, rules transfer.Rules) rig {
+func rigOf(t testing.TB, b bench, book transfer.Store, rules transfer.Rules) rig {
 	t.Helper()
 	if book == nil {
 		book = b.Store

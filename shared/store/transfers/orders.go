@@ -23,8 +23,8 @@ with hit as (
 insert into transfer_resolution (transfer_id, op, by, reason)
 select transfer_id, 'cancel', $2, $3 from hit`
 
-// Cancel implements [transfer.Orders].
-func (s *Store) Cancel(ctx context.Context, o transfer.Order) (transfer.Moved, error) {
+// Cancel implements [transfer.ActionStore].
+func (s *Store) Cancel(ctx context.Context, o transfer.RequestedAction) (transfer.TransitionResult, error) {
 	return s.moved(ctx, o.ReqID, cancel, o.ReqID, o.By, o.Reason)
 }
 
@@ -33,8 +33,8 @@ insert into transfer_resolution (transfer_id, op, by, reason, outcome, line)
 select transfer_id, $2, $3, $4, nullif($5, ''), nullif($6::numeric, 0) from transfers_tb where req_id = $1
 returning id`
 
-// Record implements [transfer.Orders].
-func (s *Store) Record(ctx context.Context, o transfer.Order, op transfer.Op) (number int64, err error) {
+// Record implements [transfer.ActionStore].
+func (s *Store) Record(ctx context.Context, o transfer.RequestedAction, op transfer.Op) (number int64, err error) {
 	outcome, line := "", "0"
 	if o.Word != nil {
 		outcome, line = o.Word.Outcome(), strconv.FormatUint(o.Word.Line, 10)
@@ -50,7 +50,7 @@ update transfer_resolution
    set verdict = $2, verdict_reason = nullif($3, ''), answered_at = clock_timestamp()
  where id = $1 and answered_at is null`
 
-// Answer implements [transfer.Orders]. A recorded answer stays.
+// Answer implements [transfer.ActionStore]. A recorded answer stays.
 func (s *Store) Answer(ctx context.Context, number int64, o transfer.Outcome) error {
 	if _, err := s.db.Exec(ctx, answer, number, o.Verdict.String(), string(o.Reason)); err != nil {
 		return fmt.Errorf("record the answer to resolution %d: %w", number, err)
@@ -86,7 +86,7 @@ select transfer_id, state, $2, $3, $4
 // Acknowledge silences MON-001 and MON-002 for the transfer until a time of the database's clock, while
 // it stays in its state. The error wraps [transfer.ErrNotFound], or is [ErrNothingToAcknowledge] or
 // [ErrUntil].
-func (s *Store) Acknowledge(ctx context.Context, o transfer.Order, until time.Time) error {
+func (s *Store) Acknowledge(ctx context.Context, o transfer.RequestedAction, until time.Time) error {
 	var t transfer.Transfer
 	b := new(pgx.Batch)
 	made := countRows(b.Queue(acknowledge, o.ReqID, o.By, o.Reason, until))

@@ -43,11 +43,11 @@ func TestCreateRefusesWithAReason(t *testing.T) {
 		r := request("")
 		r.Asset, r.Amount, r.To = c.asset, amount(t, c.amount), c.to
 		_, err := b.Create(t.Context(), r, terms)
-		if got, ok := errors.AsType[transfer.ErrRefused](err); !ok || got.Reason != c.want {
+		if got, ok := errors.AsType[transfer.RefusedError](err); !ok || got.Reason != c.want {
 			t.Errorf("%s %s to %s: got %v, want %s", c.amount, c.asset, c.to, err, c.want)
 		}
 	}
-	var none transfer.ErrRefused
+	var none transfer.RefusedError
 	if _, err := b.Create(t.Context(), transfer.Request{ReqID: request("").ReqID, UserID: alice, From: transfer.Funding, To: transfer.Spot, Asset: "USDT"}, terms); !errors.As(err, &none) || none.Reason != transfer.InvalidAmount {
 		t.Errorf("no amount: got %v, want INVALID_AMOUNT", err)
 	}
@@ -160,11 +160,11 @@ func TestH08RestoredDatabase(t *testing.T) {
 			t.Errorf("drive: got %s, %v, %d calls; want a foreign database, none", got.State, err, r.asked)
 		}
 	}
-	order := transfer.Order{ReqID: x.ReqID, By: "carol", Reason: "r"}
+	order := transfer.RequestedAction{ReqID: x.ReqID, By: "carol", Reason: "r"}
 	if _, err := r.Coordinator.Cancel(t.Context(), order); !errors.Is(err, transfer.ErrForeign) {
 		t.Errorf("cancel: got %v, want a foreign database", err)
 	}
-	if m, err := r.Move(t.Context(), transfer.Move{ReqID: pending.ReqID, Path: []transfer.State{10, 20, 30}}); err != nil || m.Done || m.Now.State != transfer.SourcePending {
+	if m, err := r.Move(t.Context(), transfer.Transition{ReqID: pending.ReqID, Path: []transfer.State{10, 20, 30}}); err != nil || m.Done || m.Now.State != transfer.SourcePending {
 		t.Errorf("move: got %+v, %v; want nothing moved", m, err)
 	}
 	if _, err := r.Find(t.Context(), request("").ReqID, alice); !errors.Is(err, transfer.ErrForeign) {
@@ -236,7 +236,7 @@ func TestPayoutsHaveTheAssetsTerms(t *testing.T) {
 	}
 	b.put(t, usdt)
 	_, err := b.Create(t.Context(), payout(), terms)
-	if got, ok := errors.AsType[transfer.ErrRefused](err); !ok || got.Reason != transfer.TransferNotAllowed {
+	if got, ok := errors.AsType[transfer.RefusedError](err); !ok || got.Reason != transfer.TransferNotAllowed {
 		t.Errorf("an asset without terms of payout: got %v, want TRANSFER_NOT_ALLOWED", err)
 	}
 }
@@ -294,7 +294,7 @@ func TestLimitsHoldForConcurrentRequests(t *testing.T) {
 					r := request("")
 					r.UserID, r.Asset = user, c.asset
 					_, err := b.Create(t.Context(), r, transfer.Terms{SafetyFactor: 10, Limits: c.limits})
-					refused, ok := errors.AsType[transfer.ErrRefused](err)
+					refused, ok := errors.AsType[transfer.RefusedError](err)
 					if err != nil && (!ok || refused.Reason != c.reason) {
 						t.Errorf("got %v, want %s", err, c.reason)
 					}

@@ -1,6 +1,6 @@
 // Package transfers holds the SQL statements on the tables of internal transfers, one file per table.
-// Exported methods are transactions, unexported functions statements. It implements [transfer.Book] and
-// [transfer.Orders].
+// Exported methods are transactions, unexported functions statements. It implements [transfer.Store] and
+// [transfer.ActionStore].
 //
 // After an error the write may have happened, unless the method documents otherwise: a commit may
 // succeed although its answer was lost. All times are from the database's clock.
@@ -26,8 +26,8 @@ type Store struct {
 }
 
 var (
-	_ transfer.Book   = (*Store)(nil)
-	_ transfer.Orders = (*Store)(nil)
+	_ transfer.Store       = (*Store)(nil)
+	_ transfer.ActionStore = (*Store)(nil)
 )
 
 // New uses the pool of s; its owner closes it.
@@ -74,7 +74,7 @@ func scanTransfer(row pgx.Row) (transfer.Transfer, error) {
 const byReqID = transferColumns + `
  where t.req_id = $1`
 
-// Load implements [transfer.Book].
+// Load implements [transfer.Store].
 func (s *Store) Load(ctx context.Context, reqID string) (transfer.Transfer, error) {
 	t, err := scanTransfer(s.db.QueryRow(ctx, byReqID, reqID))
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -141,15 +141,15 @@ const mayLeave = `exists (select from assets_tb a where a.asset_id = f.asset_id 
         and not exists (select from transfer_halt h
               where h.resumed_at is null and (h.scope = 'all' or h.asset_id = f.asset_id and coalesce(h.user_id = f.user_id, true)))`
 
-// Start implements [transfer.Book].
-func (s *Store) Start(ctx context.Context, reqID string, initTimeout time.Duration) (transfer.Moved, error) {
+// Start implements [transfer.Store].
+func (s *Store) Start(ctx context.Context, reqID string, initTimeout time.Duration) (transfer.TransitionResult, error) {
 	return s.moved(ctx, reqID, start, reqID, initTimeout)
 }
 
 // moved makes a compare-and-set and reads the row after its commit: begin, write, commit, read, in one
 // round trip.
-func (s *Store) moved(ctx context.Context, reqID, statement string, args ...any) (transfer.Moved, error) {
-	var m transfer.Moved
+func (s *Store) moved(ctx context.Context, reqID, statement string, args ...any) (transfer.TransitionResult, error) {
+	var m transfer.TransitionResult
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	write := b.Queue(statement, args...)
@@ -164,7 +164,7 @@ func (s *Store) moved(ctx context.Context, reqID, statement string, args ...any)
 		err = transfer.ErrNotFound
 	}
 	if err != nil {
-		return transfer.Moved{}, fmt.Errorf("move transfer %s: %w", reqID, err)
+		return transfer.TransitionResult{}, fmt.Errorf("move transfer %s: %w", reqID, err)
 	}
 	m.Done = *done == 1
 	return m, nil
@@ -187,10 +187,10 @@ select true
   from move_transfer($1, $2::smallint[], nullif($3, '')) as done
  where done`
 
-// Move implements [transfer.Book].
-func (s *Store) Move(ctx context.Context, m transfer.Move) (transfer.Moved, error) {
+// Move implements [transfer.Store].
+func (s *Store) Move(ctx context.Context, m transfer.Transition) (transfer.TransitionResult, error) {
 	if err := transfer.Legal(m.Path); err != nil {
-		return transfer.Moved{}, fmt.Errorf("move transfer %s: %w", m.ReqID, err)
+		return transfer.TransitionResult{}, fmt.Errorf("move transfer %s: %w", m.ReqID, err)
 	}
 	return s.moved(ctx, m.ReqID, move, m.ReqID, m.Path, string(m.Reason))
 }
@@ -203,7 +203,7 @@ update transfers_tb
        updated_at = clock_timestamp()
  where req_id = $1 and state = $2 and retry_count = $3`
 
-// Postpone implements [transfer.Book].
-func (s *Store) Postpone(ctx context.Context, p transfer.Postponement) (transfer.Moved, error) {
+// Postpone implements [transfer.Store].
+func (s *Store) Postpone(ctx context.Context, p transfer.Postponement) (transfer.TransitionResult, error) {
 	return s.moved(ctx, p.ReqID, postpone, p.ReqID, p.State, p.RetryCount, p.First, p.Most, p.Unknown)
 }

@@ -88,7 +88,7 @@ func (r rig) waits(t *testing.T, kind transfer.Type, s asking, o *odd, says tran
 	if s.state == transfer.Compensating {
 		r.refuse[transfer.Deposit] = transfer.AccountDisabled
 	}
-	o.op, o.says, o.left = s.state.Asks(), says, inARow
+	o.op, o.says, o.left = s.state.AwaitedOp(), says, inARow
 	got, err := r.Submit(t.Context(), requestOf(kind), terms)
 	if err != nil || got.Type != kind || got.State != s.state || r.effects() != s.before {
 		t.Fatalf("submit: got %+v, %v, %s; want type %d in %s, %s", got, err, r.effects(), kind, s.state, s.before)
@@ -161,7 +161,7 @@ func TestHundredLostAnswersEndNothing(t *testing.T) {
 			if s.state == transfer.Compensating {
 				r.refuse[transfer.Deposit] = transfer.AccountDisabled
 			}
-			op := s.state.Asks()
+			op := s.state.AwaitedOp()
 			r.lose[op] = inARow
 			x, err := r.Submit(t.Context(), request(""), terms)
 			if err != nil {
@@ -186,20 +186,20 @@ func TestHundredLostAnswersEndNothing(t *testing.T) {
 // mute is a book whose writes are lost or unanswered so many times, and which cannot be read back after
 // that.
 type mute struct {
-	transfer.Book
+	transfer.Store
 	left   int
 	silent bool // since a write was lost, until the next drive
 }
 
 var errMute = errors.New("no answer")
 
-func (m *mute) lost(do func() (transfer.Moved, error)) (transfer.Moved, error) {
+func (m *mute) lost(do func() (transfer.TransitionResult, error)) (transfer.TransitionResult, error) {
 	if m.left == 0 {
 		return do()
 	}
 	m.left--
 	m.silent = true
-	return transfer.Moved{}, errMute
+	return transfer.TransitionResult{}, errMute
 }
 
 func (m *mute) Load(ctx context.Context, reqID string) (transfer.Transfer, error) {
@@ -207,19 +207,19 @@ func (m *mute) Load(ctx context.Context, reqID string) (transfer.Transfer, error
 		m.silent = false
 		return transfer.Transfer{}, errMute
 	}
-	return m.Book.Load(ctx, reqID)
+	return m.Store.Load(ctx, reqID)
 }
 
-func (m *mute) Start(ctx context.Context, reqID string, timeout time.Duration) (transfer.Moved, error) {
-	return m.lost(func() (transfer.Moved, error) { return m.Book.Start(ctx, reqID, timeout) })
+func (m *mute) Start(ctx context.Context, reqID string, timeout time.Duration) (transfer.TransitionResult, error) {
+	return m.lost(func() (transfer.TransitionResult, error) { return m.Store.Start(ctx, reqID, timeout) })
 }
 
-func (m *mute) Move(ctx context.Context, move transfer.Move) (transfer.Moved, error) {
-	return m.lost(func() (transfer.Moved, error) { return m.Book.Move(ctx, move) })
+func (m *mute) Move(ctx context.Context, move transfer.Transition) (transfer.TransitionResult, error) {
+	return m.lost(func() (transfer.TransitionResult, error) { return m.Store.Move(ctx, move) })
 }
 
-func (m *mute) Postpone(ctx context.Context, p transfer.Postponement) (transfer.Moved, error) {
-	return m.lost(func() (transfer.Moved, error) { return m.Book.Postpone(ctx, p) })
+func (m *mute) Postpone(ctx context.Context, p transfer.Postponement) (transfer.TransitionResult, error) {
+	return m.lost(func() (transfer.TransitionResult, error) { return m.Store.Postpone(ctx, p) })
 }
 
 // In each open state a hundred lost writes in a row leave the transfer in it, and each effect happens
@@ -233,7 +233,7 @@ func TestHundredLostWritesEndNothing(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			book := &mute{Book: b.Store}
+			book := &mute{Store: b.Store}
 			r := rigOf(t, b, book, transfer.DefaultRules())
 			x := r.at(t, s)
 			if s != transfer.Init && s != transfer.SourcePending { // as the source did then

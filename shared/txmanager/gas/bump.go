@@ -171,7 +171,7 @@ func (b *BumpPlanner) capsOf(kind txmanager.VersionKind, gas uint64) FeeCaps {
 	if kind == txmanager.VersionPlaceholder {
 		return FeeCaps{FeeWei: b.limits.PlaceholderFeeCapWei}
 	}
-	deployment := txmanager.LowerLimit(b.limits.Bump.FeeCapWei, b.limits.FeeCapWei)
+	deployment := txmanager.LowerLimit(b.limits.Bump.FeeCapWei, b.limits.MaxFeePerGasWei)
 	return FeeCaps{FeeWei: txmanager.LowerLimit(deployment, b.limits.MaxReplacementFee(b.bounds, gas)), TipWei: b.limits.MaxTip(b.bounds, b.v.Account)}
 }
 
@@ -217,7 +217,7 @@ func (r Limits) capNames(kind txmanager.VersionKind) string {
 	switch {
 	case kind == txmanager.VersionPlaceholder:
 		return "nonce.placeholderMaxFeePerGas or gasbump.maxFeePerTx"
-	case r.FeeCapWei != nil && txmanager.LowerLimit(r.Bump.FeeCapWei, r.FeeCapWei) == r.FeeCapWei:
+	case r.MaxFeePerGasWei != nil && txmanager.LowerLimit(r.Bump.FeeCapWei, r.MaxFeePerGasWei) == r.MaxFeePerGasWei:
 		return "fees.maxFeePerGas or gasbump.maxFeePerTx" + otherCapNames
 	}
 	return "gasbump.maxFeePerGas or gasbump.maxFeePerTx" + otherCapNames

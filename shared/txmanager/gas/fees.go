@@ -57,8 +57,8 @@ func (r Limits) FirstVersionFees(call txmanager.Call, gas uint64, a txmanager.Ac
 // ClampToCeiling lowers both fees to fees.maxFeePerGas. Both are upper limits: below the base fee
 // the transaction waits.
 func (r Limits) ClampToCeiling(p txmanager.GasParams) txmanager.GasParams {
-	if r.FeeCapWei != nil && p.FeeCapWei.Cmp(r.FeeCapWei) > 0 {
-		p.FeeCapWei = r.FeeCapWei
+	if r.MaxFeePerGasWei != nil && p.FeeCapWei.Cmp(r.MaxFeePerGasWei) > 0 {
+		p.FeeCapWei = r.MaxFeePerGasWei
 	}
 	if p.TipCapWei.Cmp(p.FeeCapWei) > 0 {
 		p.TipCapWei = p.FeeCapWei
@@ -96,7 +96,7 @@ func (r Limits) TooExpensiveReason(b txmanager.Bounds, call txmanager.Call, p tx
 	if a.GasPriceWei != nil {
 		least = a.GasPriceWei
 	}
-	if txmanager.ExceedsLimit(least, r.FeeCapWei) || txmanager.ExceedsLimit(least, call.FeeCapWei) {
+	if txmanager.ExceedsLimit(least, r.MaxFeePerGasWei) || txmanager.ExceedsLimit(least, call.FeeCapWei) {
 		return reason
 	}
 	if b.MaxFeeOfTx() != nil && !txmanager.ExceedsLimit(b.MaxFeeOfTx(), r.TxFeeCapWei) {
@@ -128,7 +128,7 @@ func (r Limits) OwnBoundReason(b txmanager.Bounds, call txmanager.Call, gas uint
 		return TooExpensiveReason(call, txmanager.GasParams{FeeCapWei: call.FeeCapWei}, a)
 	}
 	params := r.ClampFees(b, r.FirstVersionFees(call, max(gas, PlaceholderGas), a), a)
-	if dear := r.TooExpensiveReason(b, call, params, a); dear != "" && gas > 0 && !txmanager.ExceedsLimit(least, r.FeeCapWei) {
+	if dear := r.TooExpensiveReason(b, call, params, a); dear != "" && gas > 0 && !txmanager.ExceedsLimit(least, r.MaxFeePerGasWei) {
 		return dear // the gas that it needs exceeds the cost limit of one transaction
 	}
 	if params.FeeCapWei.Sign() > 0 && CostWithPlaceholder(params).Cmp(a.BalanceWei) > 0 {

@@ -11,7 +11,7 @@ import (
 
 // Limits are the deployment's limits on fees, and its policy for gas bumps.
 type Limits struct {
-	FeeCapWei            *big.Int    // the highest fee of a first version, wei per gas; nil: no limit
+	MaxFeePerGasWei      *big.Int    // the highest fee of a first version, wei per gas; nil: no limit
 	TxFeeCapWei          *big.Int    // the highest gas cost of a first version, wei; nil: no limit
 	TipMultiple          int64       // the tip of a first version or gas bump is at most this multiple of the nodes' advice; 0: no limit
 	TipFloorWei          *big.Int    // the tip limit is never below this, wei per gas; nil: no floor
@@ -39,7 +39,7 @@ func (r Limits) FeeTooHighReason(c txmanager.Call) string {
 	if c.Gas == 0 || c.FeeCapWei == nil {
 		return ""
 	}
-	g := txmanager.GasParams{Gas: c.Gas, FeeCapWei: txmanager.LowerLimit(c.FeeCapWei, r.FeeCapWei)}
+	g := txmanager.GasParams{Gas: c.Gas, FeeCapWei: txmanager.LowerLimit(c.FeeCapWei, r.MaxFeePerGasWei)}
 	if !txmanager.ExceedsLimit(g.FeeWei(), r.TxFeeCapWei) {
 		return ""
 	}

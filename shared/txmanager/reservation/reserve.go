@@ -19,7 +19,7 @@ import (
 // first, the lowest first, then those from the cursor on. It waits a while for the lease. It makes
 // the same checks as every allocation: the chain's counts, and a balance for one placeholder each.
 //
-// The error is [txmanager.ErrNotLeader], [txmanager.ErrNotNow], [txmanager.ErrTooManyNonces], [txmanager.ErrPolicyAllowsNothing],
+// The error is [txmanager.ErrNotLeader], [txmanager.ErrRetryLater], [txmanager.ErrTooManyNonces], [txmanager.ErrPolicyAllowsNothing],
 // [txmanager.ErrHooksForbidden], or the store's refusal by the submitter's policy. Any other error is
 // unknown: a commit may have happened.
 func Reserve(ctx context.Context, w *session.Service, s txmanager.Submitter, r txmanager.ReserveRequest) error {
@@ -52,7 +52,7 @@ func Reserve(ctx context.Context, w *session.Service, s txmanager.Submitter, r t
 	}
 	w.CrashPoint("reserve.written")
 	if reason != "" {
-		return fmt.Errorf("%w: %s", txmanager.ErrNotNow, reason)
+		return fmt.Errorf("%w: %s", txmanager.ErrRetryLater, reason)
 	}
 	return nil
 }
@@ -117,8 +117,8 @@ func ParseSignedFor(w *session.Service, s txmanager.Submitter, raw []byte) (txma
 // MarkReservation records an owner's mark under the lease, for which it waits a while. Bytes
 // marked [txmanager.Used] are stored; the next lease session sends them.
 //
-// The error is [txmanager.ErrNotLeader], [txmanager.ErrNotOwner], [txmanager.ErrNotNow], [txmanager.ErrSignedBytes] or the store's refusal
-// by the submitter's policy. ErrNotNow: the account cannot pay for the bytes and a placeholder, or
+// The error is [txmanager.ErrNotLeader], [txmanager.ErrNotOwner], [txmanager.ErrRetryLater], [txmanager.ErrSignedBytes] or the store's refusal
+// by the submitter's policy. ErrRetryLater: the account cannot pay for the bytes and a placeholder, or
 // no block would accept them now. ErrSignedBytes: the bytes pay nothing, or too much. Any other
 // error is unknown.
 func Mark(ctx context.Context, w *session.Service, s txmanager.Submitter, m txmanager.ReservationMark) error {
@@ -162,7 +162,7 @@ func (t *singleCommitSession) checkSignedBytes(ctx context.Context, m txmanager.
 	}
 	for _, use := range gas.FeeUses(t.State, txmanager.Commit{Mark: &m}) {
 		if reason := t.State.Bounds.FeesUsedUpReason(use.AddedWei); reason != "" {
-			return fmt.Errorf("%w: %s", txmanager.ErrNotNow, reason)
+			return fmt.Errorf("%w: %s", txmanager.ErrRetryLater, reason)
 		}
 	}
 	return checkPayable(t.Rules.Limits, *m.Gas, gas.BalanceOf(v, rules.OpenWithout(t.State, m.TxID)), v.Account)
@@ -171,17 +171,17 @@ func (t *singleCommitSession) checkSignedBytes(ctx context.Context, m txmanager.
 // checkPayable refuses bytes that no block accepts, that exceed fees.maxFeePerGas, or that the
 // available balance cannot pay for.
 func checkPayable(r gas.Limits, g txmanager.GasParams, p gas.Balance, a txmanager.Account) error {
-	switch most := r.FeeCapWei; {
+	switch most := r.MaxFeePerGasWei; {
 	case most != nil && g.FeeCapWei.Cmp(most) > 0:
 		return fmt.Errorf("%w: they pay up to %s wei per gas, above fees.maxFeePerGas %s", txmanager.ErrSignedBytes, g.FeeCapWei, most)
 	case g.TipCapWei.Sign() == 0:
 		return fmt.Errorf("%w: they pay no tip, and nodes hold no transaction that pays nothing", txmanager.ErrSignedBytes)
 	}
 	if reason := gas.TooExpensiveReason(txmanager.Call{FeeCapWei: g.FeeCapWei}, g, a); reason != "" {
-		return fmt.Errorf("%w: %s", txmanager.ErrNotNow, reason)
+		return fmt.Errorf("%w: %s", txmanager.ErrRetryLater, reason)
 	}
 	if p.Reserve(g) != nil {
-		return fmt.Errorf("%w: balance: the account cannot pay for these bytes, what is in flight and a placeholder for each", txmanager.ErrNotNow)
+		return fmt.Errorf("%w: balance: the account cannot pay for these bytes, what is in flight and a placeholder for each", txmanager.ErrRetryLater)
 	}
 	return nil
 }

@@ -269,7 +269,7 @@ func TestFeesStayUnderTheCeiling(t *testing.T) {
 	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
-		r.FeeCapWei = big.NewInt(15)
+		r.MaxFeePerGasWei = big.NewInt(15)
 		for _, c := range []struct {
 			name    string
 			base    int64

@@ -136,7 +136,7 @@ func TestPropertyNothingIsSignedAboveItsBounds(t *testing.T) {
 		signed, bid := 0, 0
 		for range 20_000 {
 			r := bumpRules()
-			r.FeeCapWei, r.PlaceholderFeeCapWei, r.TxFeeCapWei = some(200), txtest.Wei(1+rnd.Int64N(300)), some(21_000*200)
+			r.MaxFeePerGasWei, r.PlaceholderFeeCapWei, r.TxFeeCapWei = some(200), txtest.Wei(1+rnd.Int64N(300)), some(21_000*200)
 			r.TipMultiple, r.TipFloorWei = rnd.Int64N(4), some(20)
 			b := txmanager.Bounds{TipWei: some(30), FeeWei: some(21_000 * 100), FeesPerDayWei: some(21_000 * 300), FeesUsedWei: txtest.Wei(rnd.Int64N(21_000 * 100))}
 			call := txmanager.Call{To: &to, Value: txtest.Wei(1), Gas: 21_000, FeeCapWei: some(200)}

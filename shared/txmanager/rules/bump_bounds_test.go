@@ -119,12 +119,12 @@ func TestABidIsUnderTheCeiling(t *testing.T) {
 	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r, w := bumpRules(), txtest.StateOf(1, 6, waiting(5))
-		r.FeeCapWei = big.NewInt(150)
+		r.MaxFeePerGasWei = big.NewInt(150)
 		jobs, _ := r.signs(w, dear(w), nil)
 		if len(jobs) != 1 || jobs[0].Unsigned.FeeCapWei.Int64() != 150 {
 			t.Fatalf("got %+v, want a bid at the ceiling of 150", jobs)
 		}
-		r.FeeCapWei = big.NewInt(109)
+		r.MaxFeePerGasWei = big.NewInt(109)
 		jobs, moves := r.signs(w, dear(w), nil)
 		if len(jobs) != 0 || len(moves) != 1 || !strings.Contains(moves[0].To.LastError, "fees.maxFeePerGas") {
 			t.Errorf("below what nodes demand: got %d versions, %+v; want it held, by fees.maxFeePerGas", len(jobs), moves)

@@ -76,7 +76,7 @@ func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 			}, want: "q-3=5, q-1 waits", told: "fees.maxFeePerTx", defers: true},
 		{name: "the deployment's ceiling", first: backSince(txtest.Queued(1, "pay"), time.Hour),
 			adjust: func(r *Rules, _ *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
-				r.FeeCapWei = big.NewInt(9)
+				r.MaxFeePerGasWei = big.NewInt(9)
 			}, want: "q-1 waits", waiting: true, told: "fees.maxFeePerGas"},
 		{name: "no estimate", first: backSince(txtest.Queued(1, "call"), time.Hour), want: "q-1 waits", waiting: true, told: "no gas estimate"},
 		{name: "the fees of a day", first: backSince(txtest.Queued(1, "pay"), time.Hour),
@@ -128,7 +128,7 @@ func TestAnIntentIsHeldBackFromTheFirstCheckThatSaysSo(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		r := deferring()
 		w := txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", backSince(txtest.Queued(1, "pay"), time.Hour)))
-		r.FeeCapWei = big.NewInt(9)
+		r.MaxFeePerGasWei = big.NewInt(9)
 		if x := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil).Transitions[0].To; x.HeldBackSince != nil {
 			t.Errorf("got held back since %v, want not by its own bounds", x.HeldBackSince)
 		}
@@ -343,7 +343,7 @@ func TestADeferredIntentWaitsForOtherReasonsAsAnyOther(t *testing.T) {
 			want     string
 			deferred bool
 		}{
-			"the deployment's ceiling":    {deferred(txtest.Queued(1, "pay")), txmanager.Estimate{}, func(r *Rules) { r.FeeCapWei = big.NewInt(9) }, "q-1 waits", false},
+			"the deployment's ceiling":    {deferred(txtest.Queued(1, "pay")), txmanager.Estimate{}, func(r *Rules) { r.MaxFeePerGasWei = big.NewInt(9) }, "q-1 waits", false},
 			"no estimate":                 {deferred(txtest.Queued(1, "call")), txmanager.Estimate{Outcome: txmanager.Unknown}, func(*Rules) {}, "q-2=5, q-1 waits", true},
 			"its estimate reverts, alone": {deferred(txtest.Queued(1, "call")), txtest.Reverts(), func(*Rules) {}, "q-2=5, q-1 rejected", true},
 		} {

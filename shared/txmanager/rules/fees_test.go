@@ -32,7 +32,7 @@ func TestOnePriceOfGas(t *testing.T) {
 			call.FeeCapWei = big.NewInt(c.cap)
 		}
 		if c.ceiling > 0 {
-			r.FeeCapWei = big.NewInt(c.ceiling)
+			r.MaxFeePerGasWei = big.NewInt(c.ceiling)
 		}
 		g := r.FirstVersionFees(call, 21_000, a)
 		if !g.Legacy || g.FeeCapWei.Int64() != c.want || g.TipCapWei.Int64() != c.want {
@@ -53,11 +53,11 @@ func TestLegacyQueueWaitsAndGoesOn(t *testing.T) {
 		v := txtest.ViewOf(w, txtest.Block('a', 100))
 		v.Account.GasPriceWei, v.Account.TipWei = big.NewInt(100), nil
 		r := rulesOf(3)
-		r.FeeCapWei = big.NewInt(99)
+		r.MaxFeePerGasWei = big.NewInt(99)
 		if got := outline(r.PlanAllocations(w, txtest.Reader(nil), v, nil)); got != "q-1 waits" {
 			t.Errorf("above the ceiling: got %q, want it to wait", got)
 		}
-		r.FeeCapWei = big.NewInt(100)
+		r.MaxFeePerGasWei = big.NewInt(100)
 		v.Account.BalanceWei = big.NewInt(21_000*100 + 1 + 21_000*100*9/8 - 1)
 		if got := outline(r.PlanAllocations(w, txtest.Reader(nil), v, nil)); got != "q-1 waits" {
 			t.Errorf("a wei short: got %q, want it to wait", got)

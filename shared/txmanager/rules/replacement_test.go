@@ -39,7 +39,7 @@ func TestOneRuleForEachReplacement(t *testing.T) {
 				},
 				"a gas bump": func() (SigningJob, string) {
 					r := bumpRules()
-					r.FeeCapWei, r.Bump.BudgetWei, r.Bump.FeeCapWei = nil, nil, big.NewInt(500_000_000_000)
+					r.MaxFeePerGasWei, r.Bump.BudgetWei, r.Bump.FeeCapWei = nil, nil, big.NewInt(500_000_000_000)
 					next, reason, _ := r.NewBumpPlanner(w, txtest.Reader(nil), v).Next(tx)
 					return SigningJob{Unsigned: txmanager.Unsigned{FeeCapWei: next.Params.FeeCapWei}}, reason
 				},

@@ -57,7 +57,7 @@ type Session struct {
 const releaseTimeout = 2 * time.Second
 
 // Acquire acquires the lease and applies the rules' window to the loaded state.
-func (w *Service) Acquire(ctx context.Context, s txmanager.Submitter, owner string, wide bool) (txmanager.Acquired, error) {
+func (w *Service) Acquire(ctx context.Context, s txmanager.Submitter, owner string, wide bool) (txmanager.AcquireResult, error) {
 	taken, err := w.Store.Acquire(ctx, s, owner, wide && !w.Rules.Strict)
 	taken.State = rules.WithoutChecks(w.Rules.BindWindow(taken.State))
 	return taken, err
@@ -93,7 +93,7 @@ func (w *Service) Open(chain txmanager.ChainConnector, kind txmanager.Kind, stat
 }
 
 // acquireWaiting acquires the lease. It waits up to releaseWait where another owner holds it.
-func (w *Service) acquireWaiting(ctx context.Context, s txmanager.Submitter) (txmanager.Acquired, error) {
+func (w *Service) acquireWaiting(ctx context.Context, s txmanager.Submitter) (txmanager.AcquireResult, error) {
 	owner := w.NewOwner()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -149,7 +149,7 @@ func (t *Session) ReleaseAfterFailure(ctx context.Context) {
 	defer cancel()
 	_, err := t.Store.Commit(ctx, txmanager.Commit{Lease: t.State.Lease, LeaseEnd: txmanager.ReleaseAnyway})
 	if errors.Is(err, lease.ErrFenced) { // perhaps our own BeginIteration raised the token and its answer was lost
-		var taken txmanager.Acquired
+		var taken txmanager.AcquireResult
 		if taken, err = t.Store.Acquire(ctx, t.State.Submitter(), t.State.Lease.Owner, false); err == nil && taken.Held {
 			_, err = t.Store.Commit(ctx, txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway})
 		}

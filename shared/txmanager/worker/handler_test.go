@@ -164,7 +164,7 @@ func TestSignerOfAHandlerEndsWithItsAsking(t *testing.T) {
 func TestSignedBytesOfAHandlerFit(t *testing.T) {
 	t.Parallel()
 	good := txmanager.Unsigned{ChainID: 1337, Nonce: 5, Value: big.NewInt(1), Gas: 21_000, FeeCapWei: big.NewInt(10), TipCapWei: big.NewInt(1)}
-	k := &handlerCall{session: invocationBy(&Worker{Service: session.Service{Rules: rules.Rules{Limits: gas.Limits{FeeCapWei: big.NewInt(10)}}, Timing: testTiming}}, session.Session{}), tx: txtest.OfHandler(5)}
+	k := &handlerCall{session: invocationBy(&Worker{Service: session.Service{Rules: rules.Rules{Limits: gas.Limits{MaxFeePerGasWei: big.NewInt(10)}}, Timing: testTiming}}, session.Session{}), tx: txtest.OfHandler(5)}
 	for name, c := range map[string]struct {
 		from txmanager.Address
 		edit func(*txmanager.Unsigned)

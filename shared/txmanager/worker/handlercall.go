@@ -73,7 +73,7 @@ func (k *handlerCall) callHandler(ctx context.Context) (m rules.HandlerResult, e
 	case k.signed.Stored && failed == nil:
 		return k.signed, nil
 	case k.signed.Stored:
-	case errors.Is(failed, txmanager.ErrNotNow) && k.session.State.DatabaseTime().Sub(*k.tx.FirstSubmitAt) < k.session.worker.Limits.HandlerPatience:
+	case errors.Is(failed, txmanager.ErrRetryLater) && k.session.State.DatabaseTime().Sub(*k.tx.FirstSubmitAt) < k.session.worker.Limits.HandlerPatience:
 		return rules.HandlerResult{Wait: shorten(fmt.Sprintf("handler %s: %s", k.tx.Handler, failed))}, nil
 	case failed == nil:
 		return k.evaluate(ctx, tx)
@@ -158,7 +158,7 @@ func (k *handlerCall) parseSigned(raw []byte) rules.HandlerResult {
 }
 
 func (k *handlerCall) checkSigned(from txmanager.Address, tx txmanager.Unsigned) error {
-	most := k.session.Rules.FeeCapWei
+	most := k.session.Rules.MaxFeePerGasWei
 	switch s := k.tx.Submitter; {
 	case from != s.Address():
 		return fmt.Errorf("its bytes are signed by %s, not by the submitter", from)
@@ -188,14 +188,14 @@ func (k *handlerCall) signForHandler(ctx context.Context, c txmanager.Call) (s t
 	case m.Failed != "":
 		return s, errors.New(m.Failed), nil
 	case m.Wait != "":
-		return s, fmt.Errorf("%w: %s", txmanager.ErrNotNow, m.Wait), nil
+		return s, fmt.Errorf("%w: %s", txmanager.ErrRetryLater, m.Wait), nil
 	}
 	job, _ := rules.HandlerVersion(k.tx, m)
 	if s, err = k.session.sign(ctx, job.Unsigned); err != nil {
 		if errors.Is(err, lease.ErrFenced) {
 			return s, nil, err
 		}
-		return s, fmt.Errorf("%w: %s", txmanager.ErrNotNow, k.session.logUnsigned(ctx, k.tx, err)), nil
+		return s, fmt.Errorf("%w: %s", txmanager.ErrRetryLater, k.session.logUnsigned(ctx, k.tx, err)), nil
 	}
 	k.session.CrashPoint("version_signed")
 	version := txmanager.Version{Tx: rules.WithVersion(job.Tx, job.Kind, s, k.session.State.DatabaseTime()), From: txmanager.InFlight, Kind: job.Kind, Signed: s}

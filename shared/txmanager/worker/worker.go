@@ -40,7 +40,7 @@ type Limits struct {
 	SignTimeout     time.Duration // bounds one call to a signer; 0: CallTimeout
 	SignParallel    int           // concurrent signatures for one submitter, where signing may precede binding the nonce; 0: 1
 	HandlerTimeout  time.Duration // bounds one handler call
-	HandlerPatience time.Duration // how long a handler that answers ErrNotNow is asked again, from the first call on
+	HandlerPatience time.Duration // how long a handler that answers ErrRetryLater is asked again, from the first call on
 }
 
 // ServeSubmitter does everything that s has due, as far as the function of kind may. When nothing

@@ -61,7 +61,7 @@ type Core struct {
 	stop    chan struct{} // closed by Close
 	stopped chan struct{} // closed at the goroutine's end
 	closing sync.Once
-	halted  atomic.Pointer[Halt]
+	halted  atomic.Pointer[HaltError]
 	views   views
 	clock   clock // used only by the core's goroutine
 

@@ -88,7 +88,7 @@ func halted(t testing.TB, c *core.Core, cause error, advice string) {
 	_, errOld := c.ViewOf(1)
 	_, _, errJournal := journal(c, 0, 1)
 	for i, err := range []error{errDo, errResolve, errBalance, errView, errOld, errJournal} {
-		var h *core.Halt
+		var h *core.HaltError
 		if !errors.As(err, &h) || cause != nil && !errors.Is(h.Cause, cause) || !strings.Contains(h.Advice, advice) {
 			t.Errorf("method %d of a halted core: got %v, want a halt by %v that advises to %q", i, err, cause, advice)
 		}

@@ -6,24 +6,24 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/wal"
 )
 
-// Halt is the reason why a core answers no more, and advice for the operator. Every method returns
+// HaltError is the reason why a core answers no more, and advice for the operator. Every method returns
 // it from then on.
-type Halt struct {
+type HaltError struct {
 	Cause  error
 	Advice string // for an operator
 }
 
 // Error returns the cause and the advice.
-func (h *Halt) Error() string { return "halted: " + h.Cause.Error() + "; " + h.Advice }
+func (h *HaltError) Error() string { return "halted: " + h.Cause.Error() + "; " + h.Advice }
 
 // Unwrap returns the cause.
-func (h *Halt) Unwrap() error { return h.Cause }
+func (h *HaltError) Unwrap() error { return h.Cause }
 
 // errSnapshot reports that no snapshot is complete, or none fits the log.
 var errSnapshot = errors.New("the snapshots do not fit")
 
 func advice(cause error) string {
-	var damage *wal.Damage
+	var damage *wal.DamageError
 	switch {
 	case errors.Is(cause, wal.ErrFailed):
 		return "the disk refused a write: make room or replace it, then start the core again; an unanswered request is then either complete or gone"
@@ -36,11 +36,11 @@ func advice(cause error) string {
 }
 
 // Halted returns why the core is halted; nil: it works.
-func (c *Core) Halted() *Halt { return c.halted.Load() }
+func (c *Core) Halted() *HaltError { return c.halted.Load() }
 
 // halt halts the core, once. State in memory may not be durable, so no caller gets it any more.
 func (c *Core) halt(cause error) {
-	h := &Halt{Cause: cause, Advice: advice(cause)}
+	h := &HaltError{Cause: cause, Advice: advice(cause)}
 	if c.halted.CompareAndSwap(nil, h) {
 		c.log.Error("HALTED", "cause", cause.Error(), "advice", h.Advice, "folder", c.options.Folder)
 	}

@@ -139,7 +139,7 @@ func (c *Core) Journal(after uint64, limit int, take func(book.Entry) bool) (las
 		}
 		return unreadable(seq, err)
 	})
-	var damage *wal.Damage
+	var damage *wal.DamageError
 	if errors.As(err, &damage) {
 		c.halt(err)
 		return 0, c.Halted()
@@ -151,5 +151,5 @@ func unreadable(seq uint64, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &wal.Damage{File: "the log", What: fmt.Sprintf("line %d: %v", seq, err)}
+	return &wal.DamageError{File: "the log", What: fmt.Sprintf("line %d: %v", seq, err)}
 }

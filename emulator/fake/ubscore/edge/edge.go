@@ -70,7 +70,7 @@ func authenticated(secret string, next http.Handler) http.Handler {
 
 // problem returns the part of err that the caller may see.
 func problem(err error) error {
-	var halt *core.Halt
+	var halt *core.HaltError
 	var field *wire.FieldError
 	switch {
 	case errors.As(err, &halt):

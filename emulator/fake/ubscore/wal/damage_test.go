@@ -138,7 +138,7 @@ func wantDamage(t *testing.T, what string, all map[string][]byte) {
 	if err == nil {
 		_ = l.Close()
 	}
-	var damage *wal.Damage
+	var damage *wal.DamageError
 	if !errors.As(err, &damage) {
 		t.Errorf("%s: got %v, want damage", what, err)
 	}
@@ -193,7 +193,7 @@ func TestDamagedEarlierSegmentIsNoticed(t *testing.T) {
 	flipped[len(flipped)-1] ^= 1
 	damaged := laid(t, with(all, names[1], flipped))
 	l, _ = open(t, wal.Options{Folder: damaged, SegmentBytes: 100})
-	var damage *wal.Damage
+	var damage *wal.DamageError
 	if _, err := read(l, 0, 0); !errors.As(err, &damage) || damage.File != names[1] {
 		t.Errorf("read of a damaged segment: got %v, want damage in %s", err, names[1])
 	}
@@ -251,7 +251,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		l, _, err := wal.Open(wal.Options{Folder: laid(t, damaged)})
 		if err != nil {
-			var damage *wal.Damage
+			var damage *wal.DamageError
 			if !errors.As(err, &damage) {
 				t.Fatalf("got %v, want damage or nothing", err)
 			}

@@ -4,7 +4,7 @@
 // The log is a list of segments, a segment a list of records, and a record the lines of one commit.
 // A record is written only after the one before it is durable. So a crash can tear only the last
 // record of the last segment, which was never answered: [Open] cuts it off. Every other difference
-// is [Damage], and then the log is not opened:
+// is [DamageError], and then the log is not opened:
 //
 // A complete record after a bad one is damage, because the bad one had been durable. So is a log that ends
 // before the mark that is kept beside it. A line whose number does not follow the one before is damage too,
@@ -29,15 +29,15 @@ var ErrLocked = errors.New("another process has this folder")
 // ErrFailed reports that a write or an fsync has failed. The log takes no more lines.
 var ErrFailed = errors.New("the log cannot be written")
 
-// Damage is a difference between the folder and the log as it was written.
-type Damage struct {
+// DamageError is a difference between the folder and the log as it was written.
+type DamageError struct {
 	File   string // in the folder
 	Offset int64  // in bytes; 0 where the whole file is meant
 	What   string
 }
 
 // Error returns the file, the offset and the problem.
-func (d *Damage) Error() string {
+func (d *DamageError) Error() string {
 	return fmt.Sprintf("damage in %s at byte %d: %s", d.File, d.Offset, d.What)
 }
 

@@ -55,7 +55,7 @@ func (l *Log) Read(after uint64, limit int, visit func(seq uint64, line []byte) 
 		}
 	}
 	if r.last < r.until {
-		return &Damage{File: segments[len(segments)-1].name(), What: fmt.Sprintf("it ends with line %d, want %d", r.last, r.until)}
+		return &DamageError{File: segments[len(segments)-1].name(), What: fmt.Sprintf("it ends with line %d, want %d", r.last, r.until)}
 	}
 	l.remember(r.until, r.at)
 	return nil
@@ -87,12 +87,12 @@ func (r *reading) segment(s segment) error {
 	case r.at.base == s.base:
 		offset = r.at.offset
 	case s.base != r.last+1:
-		return &Damage{File: s.name(), What: fmt.Sprintf("it follows line %d", r.last)}
+		return &DamageError{File: s.name(), What: fmt.Sprintf("it follows line %d", r.last)}
 	}
 	f, err := os.Open(filepath.Join(r.folder, s.name()))
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
-			return &Damage{File: s.name(), What: "it is gone"}
+			return &DamageError{File: s.name(), What: "it is gone"}
 		}
 		return err
 	}
@@ -104,11 +104,11 @@ func (r *reading) segment(s segment) error {
 		case err == io.EOF && offset == s.size:
 			return nil
 		case errors.Is(err, errBad) || err == io.EOF:
-			return &Damage{File: s.name(), Offset: offset, What: "no whole record, and it had been durable"}
+			return &DamageError{File: s.name(), Offset: offset, What: "no whole record, and it had been durable"}
 		case err != nil:
 			return err
 		case r.last != 0 && rec.first != r.last+1 || r.last == 0 && rec.first > r.after+1:
-			return &Damage{File: s.name(), Offset: offset, What: fmt.Sprintf("line %d follows line %d", rec.first, r.last)}
+			return &DamageError{File: s.name(), Offset: offset, What: fmt.Sprintf("line %d follows line %d", rec.first, r.last)}
 		}
 		r.at = place{s.base, offset}
 		if err := r.lines(rec); err != nil {

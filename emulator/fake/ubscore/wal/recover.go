@@ -65,7 +65,7 @@ func (l *Log) recover() (r Recovery, err error) {
 		return r, err
 	}
 	if m.seq > t.last {
-		return r, &Damage{
+		return r, &DamageError{
 			File: t.name(), Offset: t.end,
 			What: fmt.Sprintf("the log ends with line %d, but line %d was durable, and may have been answered", t.last, m.seq),
 		}
@@ -120,11 +120,11 @@ func (t *tail) scan() error {
 		case err != nil:
 			rest := t.data[t.end:]
 			if at := findRecord(rest); at >= 0 {
-				return &Damage{File: t.name(), Offset: t.end, What: fmt.Sprintf("no whole record, but one follows %d bytes later", at)}
+				return &DamageError{File: t.name(), Offset: t.end, What: fmt.Sprintf("no whole record, but one follows %d bytes later", at)}
 			}
 			return nil
 		case r.first != t.last+1:
-			return &Damage{File: t.name(), Offset: t.end, What: fmt.Sprintf("line %d follows line %d", r.first, t.last)}
+			return &DamageError{File: t.name(), Offset: t.end, What: fmt.Sprintf("line %d follows line %d", r.first, t.last)}
 		}
 		t.end += r.size
 		t.last = r.last()

@@ -65,7 +65,7 @@ func list(folder string) ([]segment, error) {
 		}
 		base, err := strconv.ParseUint(digits, 10, 64)
 		if s := (segment{base: base}); err != nil || s.name() != f.Name() {
-			return nil, &Damage{File: f.Name(), What: "no segment has this name"}
+			return nil, &DamageError{File: f.Name(), What: "no segment has this name"}
 		}
 		info, err := f.Info()
 		if err != nil {
@@ -82,7 +82,7 @@ func checkChain(folder string, all []segment) error {
 	for i, s := range all {
 		switch {
 		case i == 0 && s.base != 1:
-			return &Damage{File: s.name(), What: "the lines before it are missing"}
+			return &DamageError{File: s.name(), What: "the lines before it are missing"}
 		case i == len(all)-1:
 			return nil
 		}
@@ -111,11 +111,11 @@ func (s segment) fits(head []byte, before []segment) error {
 	base, want, ok := parseHead(head)
 	switch got := newest(before); {
 	case !ok:
-		return &Damage{File: s.name(), What: "its head is damaged"}
+		return &DamageError{File: s.name(), What: "its head is damaged"}
 	case base != s.base:
-		return &Damage{File: s.name(), What: fmt.Sprintf("its head says that it begins with line %d", base)}
+		return &DamageError{File: s.name(), What: fmt.Sprintf("its head says that it begins with line %d", base)}
 	case got != want:
-		return &Damage{File: s.name(), What: fmt.Sprintf(
+		return &DamageError{File: s.name(), What: fmt.Sprintf(
 			"before it comes the segment of line %d with %d bytes; when it was made that was line %d with %d bytes", got.base, got.size, want.base, want.size)}
 	}
 	return nil

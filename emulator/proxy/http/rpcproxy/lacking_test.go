@@ -49,7 +49,7 @@ func TestNodeWithoutTagsIsSkippedForThem(t *testing.T) {
 			if v, err := s.connector.Query(t.Context(), q); err != nil || v.Tagged != nil || v.FinalCount != nil {
 				t.Fatalf("query while none has one: got tag %v, count %v, %v; want an observation without", v.Tagged, v.FinalCount, err)
 			}
-			if got := s.connector.LeftOut(); len(got) != 0 {
+			if got := s.connector.Excluded(); len(got) != 0 {
 				t.Errorf("excluded: got %v, want none", got)
 			}
 			for i := 2; i >= 0; i-- {
@@ -101,7 +101,7 @@ func TestFullRequestSlotsExcludeNoNode(t *testing.T) {
 	if got := s.connector.QueryOthers(ctx, txmanager.ChainQuery{}, 9); slices.ContainsFunc(got, func(v txmanager.ChainObservation) bool { return !v.NoAnswer }) || len(got) != 3 {
 		t.Fatalf("ask without a place: got %+v, want nobody heard, and nobody away", got)
 	}
-	if got := s.connector.LeftOut(); len(got) != 0 {
+	if got := s.connector.Excluded(); len(got) != 0 {
 		t.Errorf("excluded: got %v, want none", got)
 	}
 	<-slots

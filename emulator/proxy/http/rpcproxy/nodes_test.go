@@ -43,7 +43,7 @@ func severalNodes(t *testing.T, n int, edit func(*nodes.Options, *evm.Options)) 
 		t.Fatal(err)
 	}
 	each := evm.Options{ChainID: s.chain.ChainID(), Timeout: 5 * time.Second}
-	o := nodes.Options{ChainID: each.ChainID, LeaveOut: excludeFor, Watch: s.watch}
+	o := nodes.Options{ChainID: each.ChainID, ExcludeFor: excludeFor, Watch: s.watch}
 	for range n {
 		proxy, err := rpcproxy.Start(rpcproxy.Options{Target: s.chain.URL(), Seed: 1})
 		if err != nil {
@@ -74,7 +74,7 @@ func devChain(t *testing.T, id uint64) *devchain.Chain {
 	return chain
 }
 
-func (s *several) watch(_ context.Context, name string, seen nodes.Sighting) {
+func (s *several) watch(_ context.Context, name string, seen nodes.HealthChange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = append(s.seen, fmt.Sprintf("%d %s", s.number(name), seen.Result))
@@ -99,7 +99,7 @@ func (s *several) query(t *testing.T, when string, node int) txmanager.ChainObse
 		t.Fatalf("query %s: %v", when, err)
 	}
 	if got := s.number(v.Node); got != node {
-		t.Fatalf("query %s: got node %d, want %d; excluded: %v", when, got, node, s.connector.LeftOut())
+		t.Fatalf("query %s: got node %d, want %d; excluded: %v", when, got, node, s.connector.Excluded())
 	}
 	return v
 }
@@ -116,7 +116,7 @@ func (s *several) queryUntil(t *testing.T, when string, node int) {
 			return
 		}
 	}
-	t.Fatalf("%s: node %d does not answer again; excluded: %v", when, node, s.connector.LeftOut())
+	t.Fatalf("%s: node %d does not answer again; excluded: %v", when, node, s.connector.Excluded())
 }
 
 // compared repeats the query until every node has given its head: on a loaded machine one query may
@@ -168,13 +168,13 @@ func TestUnhealthyNodesAreExcludedAndReturn(t *testing.T) {
 					t.Errorf("results: got %v, want %q of node 0", s.seen, c.result)
 				}
 				s.query(t, "while it is "+name, 1)
-				if got := s.connector.LeftOut(); len(got) != 1 {
+				if got := s.connector.Excluded(); len(got) != 1 {
 					t.Errorf("excluded: got %v, want one", got)
 				}
 				s.proxies[0].SetFaults(rpcproxy.Faults{})
 				s.proxies[0].SetTarget(s.chain.URL())
 				s.queryUntil(t, "once it is well", 0)
-				if got := s.connector.LeftOut(); len(got) != 0 {
+				if got := s.connector.Excluded(); len(got) != 0 {
 					t.Errorf("excluded at the end: got %v, want none", got)
 				}
 			})
@@ -235,7 +235,7 @@ func TestSingleHighNodeIsNotFollowed(t *testing.T) {
 	for range 3 {
 		s.query(t, "beside a high node", 0)
 	}
-	if got := s.connector.LeftOut(); len(got) != 0 {
+	if got := s.connector.Excluded(); len(got) != 0 {
 		t.Errorf("excluded: got %v, want none", got)
 	}
 }
@@ -367,7 +367,7 @@ func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 // that two against two is no majority.
 func TestOutvotedNodeKeepsItsVote(t *testing.T) {
 	t.Parallel()
-	s := severalNodes(t, 4, func(o *nodes.Options, _ *evm.Options) { o.LeaveOut = time.Second })
+	s := severalNodes(t, 4, func(o *nodes.Options, _ *evm.Options) { o.ExcludeFor = time.Second })
 	name := s.query(t, "before", 0).Node
 	s.connector.ReportOutvoted(t.Context(), name, "block 7 is final")
 	asked := func() (names []string) {
@@ -379,7 +379,7 @@ func TestOutvotedNodeKeepsItsVote(t *testing.T) {
 	if got := asked(); len(got) != 3 || !slices.Contains(got, name) {
 		t.Errorf("asked: got %v, want all others, %s among them", got, name)
 	}
-	if got := s.connector.LeftOut(); len(got) != 1 || got[name] != nodes.Outvoted {
+	if got := s.connector.Excluded(); len(got) != 1 || got[name] != nodes.Outvoted {
 		t.Errorf("excluded after the query: got %v, want %s outvoted", got, name)
 	}
 	s.queryUntil(t, "after its time", 0)
@@ -390,7 +390,7 @@ func TestOutvotedNodeKeepsItsVote(t *testing.T) {
 func TestLaggingNodesAreAskedFailedOnesAreNot(t *testing.T) {
 	t.Parallel()
 	other := devChain(t, 1338)
-	s := severalNodes(t, 4, func(o *nodes.Options, _ *evm.Options) { o.LeaveOut, o.Quorum = time.Hour, 2 })
+	s := severalNodes(t, 4, func(o *nodes.Options, _ *evm.Options) { o.ExcludeFor, o.Quorum = time.Hour, 2 })
 	s.proxies[3].SetTarget(other.URL()) // before the first contact, which asks for the chain
 	s.query(t, "before", 0)
 	s.proxies[1].SetFaults(rpcproxy.Faults{Lag: 8, LagShare: 1})
@@ -399,7 +399,7 @@ func TestLaggingNodesAreAskedFailedOnesAreNot(t *testing.T) {
 	s.proxies[2].SetFaults(rpcproxy.Faults{})                       // not detected yet
 	views := s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 9)
 	if len(views) != 2 || s.number(views[0].Node) > 1 || s.number(views[1].Node) > 1 {
-		t.Fatalf("got %d views; want those of the first two; excluded: %v", len(views), s.connector.LeftOut())
+		t.Fatalf("got %d views; want those of the first two; excluded: %v", len(views), s.connector.Excluded())
 	}
 	for _, v := range views {
 		if want := s.number(v.Node) == 1; v.Lagging != want {
@@ -413,14 +413,14 @@ func TestLaggingNodesAreAskedFailedOnesAreNot(t *testing.T) {
 func TestRecoveredNodeIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	other := devChain(t, 1338)
-	s := severalNodes(t, 5, func(o *nodes.Options, _ *evm.Options) { o.LeaveOut, o.Quorum = time.Hour, 2 })
+	s := severalNodes(t, 5, func(o *nodes.Options, _ *evm.Options) { o.ExcludeFor, o.Quorum = time.Hour, 2 })
 	s.proxies[3].SetTarget(other.URL()) // before the first contact, which asks for the chain
 	s.proxies[4].SetTarget(other.URL())
 	s.query(t, "before", 0)
 	s.proxies[1].SetFaults(rpcproxy.Faults{Unavailable: 1})
 	s.proxies[2].SetFaults(rpcproxy.Faults{Unavailable: 1})
 	s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 9) // detects the other chain
-	if got := s.connector.LeftOut(); len(got) != 4 {
+	if got := s.connector.Excluded(); len(got) != 4 {
 		t.Fatalf("excluded: got %v, want all but the first", got)
 	}
 	s.proxies[2].SetFaults(rpcproxy.Faults{}) // not detected yet
@@ -431,7 +431,7 @@ func TestRecoveredNodeIsUsedAgain(t *testing.T) {
 		t.Errorf("down nodes: got %+v, want the views of %v", views, well)
 	}
 	want := map[string]nodes.Result{s.connector.Nodes()[1]: nodes.Failed, s.connector.Nodes()[4]: nodes.WrongChain}
-	if got := s.connector.LeftOut(); !maps.Equal(got, want) {
+	if got := s.connector.Excluded(); !maps.Equal(got, want) {
 		t.Errorf("excluded: got %v, want %v", got, want)
 	}
 	s.proxies[1].SetFaults(rpcproxy.Faults{})
@@ -449,8 +449,8 @@ func TestQueryOfAnotherChainExcludesNoNode(t *testing.T) {
 	t.Parallel()
 	s := severalNodes(t, 2, nil)
 	_, err := s.connector.Query(t.Context(), txmanager.ChainQuery{Submitter: txmanager.NewSubmitter(7, devchain.DevAccounts(1)[0].Address), Account: true})
-	if !errors.Is(err, chain.ErrWrongChain) || len(s.connector.LeftOut()) != 0 {
-		t.Errorf("got %v, excluded %v; want a wrong chain and no node excluded", err, s.connector.LeftOut())
+	if !errors.Is(err, chain.ErrWrongChain) || len(s.connector.Excluded()) != 0 {
+		t.Errorf("got %v, excluded %v; want a wrong chain and no node excluded", err, s.connector.Excluded())
 	}
 }
 
@@ -463,7 +463,7 @@ func TestInvalidNodesOptionsAreRefused(t *testing.T) {
 		"quorum of 3":   {ChainID: 1, Open: open, URLs: []string{"http://a", "http://b"}, Quorum: 3},
 		"no http":       {ChainID: 1, Open: open, URLs: []string{"http://a", "ws://b"}},
 		"too many":      {ChainID: 1, Open: open, URLs: slices.Repeat([]string{"http://a"}, 10)},
-		"negative time": {ChainID: 1, Open: open, URLs: []string{"http://a"}, LeaveOut: -1},
+		"negative time": {ChainID: 1, Open: open, URLs: []string{"http://a"}, ExcludeFor: -1},
 	} {
 		if c, err := nodes.New(o); err == nil {
 			t.Errorf("%s: got %+v, want an error", name, c)

@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Episode describes the two ledgers from their start, when both were empty, until now.
-type Episode struct {
+// Run describes the two ledgers from their start, when both were empty, until now.
+type Run struct {
 	Database string          // the database's URL, of a role that may read every table
 	Core     *trading.Ledger // the trading core
 	Users    []int64         // the users to check; nil: all
@@ -64,7 +64,7 @@ func All() []Checker {
 }
 
 // Check runs every checker. An error means that the episode could not be read, which is no verdict.
-func Check(ctx context.Context, e Episode) ([]Violation, error) {
+func Check(ctx context.Context, e Run) ([]Violation, error) {
 	evidence, err := Gather(ctx, e)
 	if err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func legalStates(e *Evidence, report reporter) {
 				report(t.UserID, reqID, "%s after it was %s, which is an end", h.State, last)
 			case h.From == nil || *h.From != last:
 				report(t.UserID, reqID, "%s from a state that it was not in: it was %s", h.State, last)
-			case !last.May(h.State):
+			case !last.MayBecome(h.State):
 				report(t.UserID, reqID, "%s to %s, which no transition allows", last, h.State)
 			}
 			last = h.State

@@ -34,7 +34,7 @@ type bench struct {
 	trading *trading.Ledger
 	lie     func(path, answer string) string // replaces the core's answers; nil: they are unchanged
 	ids     map[string]string                // req_ids by the name of the transfer's end
-	money.Episode
+	money.Run
 }
 
 const (
@@ -58,7 +58,7 @@ func setup(t testing.TB) *bench {
 		transfer.Funding: b.funding, transfer.Spot: b.trading,
 	}, transfer.DefaultRules(), quiet)
 	b.must(err)
-	b.Episode = money.Episode{Database: b.URL, Core: b.trading, Settled: true}
+	b.Run = money.Run{Database: b.URL, Core: b.trading, Settled: true}
 	b.play()
 	return b
 }
@@ -98,7 +98,7 @@ func (b *bench) play() {
 	b.drive("failed", ann, transfer.Funding, 500, transfer.Failed)
 	b.drive("rolled back", ben, transfer.Spot, 20, transfer.RolledBack)
 	b.accept("cancelled", ann, transfer.Funding, 5)
-	_, err := b.driver.Cancel(b.Context(), transfer.Order{ReqID: b.ids["cancelled"], By: "op", Reason: "a test"})
+	_, err := b.driver.Cancel(b.Context(), transfer.RequestedAction{ReqID: b.ids["cancelled"], By: "op", Reason: "a test"})
 	b.must(err)
 }
 
@@ -145,7 +145,7 @@ func (b *bench) of(name string) transfer.Call {
 
 func (b *bench) move(name string, path ...transfer.State) {
 	b.Helper()
-	moved, err := b.book.Move(b.Context(), transfer.Move{ReqID: b.ids[name], Path: path})
+	moved, err := b.book.Move(b.Context(), transfer.Transition{ReqID: b.ids[name], Path: path})
 	if err != nil || !moved.Done {
 		b.Fatalf("move %s: got %+v, %v; want it done", name, moved, err)
 	}
@@ -168,7 +168,7 @@ func (b *bench) forge(statement string, args ...any) {
 
 func (b *bench) check() []money.Violation {
 	b.Helper()
-	all, err := money.Check(b.Context(), b.Episode)
+	all, err := money.Check(b.Context(), b.Run)
 	b.must(err)
 	return all
 }
@@ -371,7 +371,7 @@ func TestNoFalseAlarm(t *testing.T) {
 func TestTotalsAndHoldings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	evidence, err := money.Gather(t.Context(), b.Episode)
+	evidence, err := money.Gather(t.Context(), b.Run)
 	b.must(err)
 	balances := map[transfer.AccountType]string{}
 	for _, total := range evidence.Totals() {
@@ -395,13 +395,13 @@ func TestTotalsAndHoldings(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := b.Episode
+	e := b.Run
 	e.Database = "postgres://127.0.0.1:1/none"
 	if all, err := money.Check(t.Context(), e); err == nil {
 		t.Errorf("no database: got %d violations and no error, want an error", len(all))
 	}
 	b.lie = func(string, string) string { return "nothing of the kind" }
-	if all, err := money.Check(t.Context(), b.Episode); err == nil {
+	if all, err := money.Check(t.Context(), b.Run); err == nil {
 		t.Errorf("no core: got %d violations and no error, want an error", len(all))
 	}
 }

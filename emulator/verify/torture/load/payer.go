@@ -53,7 +53,7 @@ func (o *Operator) lostPayerRequests(ctx context.Context) (names map[uint64]stri
 	used := make(map[string]bool)
 	for from := ""; ; {
 		status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(o.Payer)+"/lost"+from, nil)
-		var page client.Lost
+		var page client.LostNonces
 		if err != nil || status != http.StatusOK || json.Unmarshal(text, &page) != nil {
 			return nil, nil, false, fmt.Errorf("the page of lost nonces: %d %s, error: %v", status, text, err)
 		}

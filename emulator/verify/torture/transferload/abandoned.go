@@ -59,6 +59,6 @@ func (u *user) create(ctx context.Context, r transfer.Request) (transfer.Transfe
 }
 
 func (u *user) move(ctx context.Context, reqID string, path ...transfer.State) bool {
-	m, err := u.env.Transfers.Move(ctx, transfer.Move{ReqID: reqID, Path: path})
+	m, err := u.env.Transfers.Move(ctx, transfer.Transition{ReqID: reqID, Path: path})
 	return err == nil && m.Done
 }

@@ -161,7 +161,7 @@ func (c *Operator) recordCancel(t open, a answer) {
 }
 
 func (c *Operator) resolve(ctx context.Context, t open) {
-	op := t.State.Asks()
+	op := t.State.AwaitedOp()
 	if op == "" {
 		return
 	}
