@@ -4,8 +4,6 @@ import (
 	"math/big"
 	"time"
 
-	"github.com/ethereum/go-ethereum/params"
-
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -103,5 +101,5 @@ func inspector(c config.Mempool) *rules.MempoolInspector {
 
 // wei converts gwei to wei.
 func wei(gwei uint64) *big.Int {
-	return new(big.Int).Mul(new(big.Int).SetUint64(gwei), big.NewInt(params.GWei))
+	return new(big.Int).Mul(new(big.Int).SetUint64(gwei), big.NewInt(gas.WeiPerGwei))
 }

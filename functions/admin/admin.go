@@ -131,7 +131,11 @@ func (a *Server) registration(body registerRequest) (store.Registration, error) 
 	case reg.MaxInFlight > 1 && a.Nonce.Strict:
 		return reg, web.FieldProblem("maxInFlight", "is %d: above 1 needs nonce.strict.enabled=false; while that is true, give 1", reg.MaxInFlight)
 	}
-	p, err := registeredPolicy(body.Policy)
+	family, err := a.Families.Of(reg.Submitter)
+	if err != nil {
+		return reg, err
+	}
+	p, err := registeredPolicy(family, body.Policy)
 	reg.Policy = &p
 	return reg, err
 }

@@ -7,12 +7,11 @@ import (
 	"maps"
 	"math/big"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/fencepost/fencepost/functions/serve"
-	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -36,7 +35,7 @@ type policyTerms struct {
 
 // policy checks the terms. The prefix in is the path of the member that contains them, with a dot at
 // its end.
-func (t policyTerms) policy(in string) (store.Policy, error) {
+func (t policyTerms) policy(family chain.Family, in string) (store.Policy, error) {
 	p := store.Policy{
 		MaxValue: t.MaxValue, MaxValuePerDay: t.MaxValuePerDay, MaxPerMinute: t.MaxPerMinute,
 		MaxFeePerTx: t.MaxFeePerTx, MaxPriorityFeePerGas: t.MaxPriorityFeePerGas, MaxGas: t.MaxGas, MaxFeesPerDay: t.MaxFeesPerDay,
@@ -59,14 +58,14 @@ func (t policyTerms) policy(in string) (store.Policy, error) {
 	}
 	var err error
 	if t.Targets != nil {
-		if p.Targets, err = targets(in+"targets", *t.Targets); err != nil {
+		if p.Targets, err = targets(family, in+"targets", *t.Targets); err != nil {
 			return p, err
 		}
 	}
 	if p.PerCaller, err = callerLimits(in+"perCaller", t.PerCaller); err != nil {
 		return p, err
 	}
-	p.Tokens, err = tokenLimits(in+"tokens", t.Tokens)
+	p.Tokens, err = tokenLimits(family, in+"tokens", t.Tokens)
 	return p, err
 }
 
@@ -129,7 +128,7 @@ func checkCallerLimits(at string, limits store.CallerLimits) error {
 
 // tokenLimits checks the limits of tokens and converts their addresses to the form used for
 // comparison.
-func tokenLimits(field string, given *map[string]store.TokenLimits) (map[string]store.TokenLimits, error) {
+func tokenLimits(family chain.Family, field string, given *map[string]store.TokenLimits) (map[string]store.TokenLimits, error) {
 	if given == nil {
 		return nil, nil
 	}
@@ -139,7 +138,7 @@ func tokenLimits(field string, given *map[string]store.TokenLimits) (map[string]
 	all := make(map[string]store.TokenLimits, len(*given))
 	for _, text := range slices.Sorted(maps.Keys(*given)) {
 		limits, at := (*given)[text], field+"."+text
-		a, err := evm.ParseAddress(text)
+		a, err := family.ParseAddress(text)
 		if err != nil {
 			return nil, web.FieldProblem(field, "has %.100q (%v): want the address of each token's contract", text, err)
 		}
@@ -162,7 +161,7 @@ const unlimited = "unlimited"
 
 // registeredPolicy reads the policy of a registration. A submitter without limits needs the explicit
 // word, so that a forgotten policy is refused.
-func registeredPolicy(raw json.RawMessage) (store.Policy, error) {
+func registeredPolicy(family chain.Family, raw json.RawMessage) (store.Policy, error) {
 	const wanted = `give the limits as an object, such as {"maxValue": "1000000000000000000", "maxFeesPerDay": "100000000000000000"}, or "unlimited" to have none`
 	var word string
 	switch {
@@ -180,7 +179,7 @@ func registeredPolicy(raw json.RawMessage) (store.Policy, error) {
 	if err != nil {
 		return store.Policy{}, err
 	}
-	p, err := body.Policy.policy("policy.")
+	p, err := body.Policy.policy(family, "policy.")
 	if err == nil && p.Unlimited() {
 		err = web.FieldProblem("policy", "has no limit: "+wanted)
 	}
@@ -195,7 +194,7 @@ const (
 )
 
 // targets returns the recipients and functions in the form used for comparison.
-func targets(field string, given []string) ([]string, error) {
+func targets(family chain.Family, field string, given []string) ([]string, error) {
 	const most = 1000
 	if n := len(given); n == 0 || n > most {
 		return nil, web.FieldProblem(field, "has %d: want 1 to %d, or leave it out to allow all; to allow none, suspend the submitter", n, most)
@@ -206,14 +205,14 @@ func targets(field string, given []string) ([]string, error) {
 			continue
 		}
 		address, function, named := strings.Cut(text, ":")
-		a, err := evm.ParseAddress(address)
+		a, err := family.ParseAddress(address)
 		if err != nil {
 			return nil, web.FieldProblem(field, "has %q (%v): want addresses, functions such as %q, or %q", text, err, exampleFunction, store.TargetDeploy)
 		}
 		if all[i] = a.String(); !named {
 			continue
 		}
-		selector, err := selectorOf(function)
+		selector, err := family.ParseFunction(function)
 		if err != nil {
 			return nil, web.FieldProblem(field, "has %q, whose function cannot be read: want a signature or a selector behind the address, such as %q or %q",
 				text, exampleFunction, exampleSelector)
@@ -236,18 +235,6 @@ const (
 	exampleSelector = "0x00000000000000000000000000000000000cafe0:0xa9059cbb"
 )
 
-// selectorHex matches a selector as an operator can write it.
-var selectorHex = regexp.MustCompile(`^0x[0-9a-fA-F]{8}$`)
-
-// selectorOf returns the selector of a function that is given by its signature or its selector.
-func selectorOf(function string) (string, error) {
-	if selectorHex.MatchString(function) {
-		return strings.ToLower(function), nil
-	}
-	selector, err := evm.Selector(function)
-	return fmt.Sprintf("0x%x", selector), err
-}
-
 type policyRequest struct {
 	policyTerms
 	reasonRequest
@@ -255,7 +242,11 @@ type policyRequest struct {
 
 // putPolicy replaces a submitter's policy.
 func (a *Server) putPolicy(w http.ResponseWriter, r *http.Request, c submitterCall[policyRequest]) error {
-	p, err := c.body.policy("")
+	family, err := a.Families.Of(c.on)
+	if err != nil {
+		return err
+	}
+	p, err := c.body.policy(family, "")
 	if err != nil {
 		return err
 	}

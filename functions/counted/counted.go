@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ethereum/go-ethereum/params"
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/fencepost/fencepost/shared/lease"
@@ -15,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/gas"
 )
 
 // Store is the store with metrics about creates and leases.
@@ -210,7 +210,7 @@ func (Watcher) Committed(ctx context.Context, began time.Time, steps []txmanager
 func countOptionalFeatures(ctx context.Context, s txmanager.Step) {
 	if s.ExtraWei != nil {
 		telemetry.GasBump.Add(ctx, 1)
-		if gwei := new(big.Int).Quo(s.ExtraWei, big.NewInt(params.GWei)); gwei.IsInt64() {
+		if gwei := new(big.Int).Quo(s.ExtraWei, big.NewInt(gas.WeiPerGwei)); gwei.IsInt64() {
 			telemetry.GasBumpExtra.Add(ctx, gwei.Int64())
 		}
 	}

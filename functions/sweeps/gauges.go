@@ -6,10 +6,9 @@ import (
 	"math/big"
 	"time"
 
-	"github.com/ethereum/go-ethereum/params"
-
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/gas"
 )
 
 // gauge records the backlog's gauges. Only the sweep calls it, once a minute in one process.
@@ -77,7 +76,7 @@ func (c Chain) gaugeBalances(ctx context.Context, of []txmanager.Submitter) erro
 		return err
 	}
 	for i, s := range of {
-		gwei := new(big.Int).Quo(balances[i], big.NewInt(params.GWei))
+		gwei := new(big.Int).Quo(balances[i], big.NewInt(gas.WeiPerGwei))
 		if gwei.IsInt64() {
 			telemetry.SubmitterBalance.Record(ctx, gwei.Int64(), telemetry.Submitter(string(s)))
 		}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/chain"
-	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -144,8 +143,12 @@ func (a *Server) withPayload(in store.Intent, body createRequest, may bool) (_ s
 	if !may {
 		return in, fmt.Errorf("%s: %w", in.Submitter, store.ErrUnknownSubmitter)
 	}
+	family, err := a.Families.Of(in.Submitter)
+	if err != nil {
+		return in, err
+	}
 	if in.Handler == "" {
-		in.Payload, in.Fingerprint, err = evm.ParsePayload(body.Payload)
+		in.Payload, in.Fingerprint, err = family.ParsePayload(body.Payload)
 	} else {
 		in.Payload, in.Fingerprint, err = a.inputOf(in.Handler, body.Payload)
 	}
@@ -162,19 +165,19 @@ func (a *Server) withPayload(in store.Intent, body createRequest, may bool) (_ s
 	in.TxID = id.String()
 	in.Refused = serve.Unprintable("requestId", in.RequestID)
 	if in.Refused == nil && in.Handler == "" {
-		in.Refused = a.tooMuchGas(in)
+		in.Refused = a.tooMuchGas(family, in)
 	}
 	return in, nil
 }
 
 // tooMuchGas refuses an intent whose gas can cost more than the deployment allows for one transaction.
 // It returns nil if the payload sets no gas.
-func (a *Server) tooMuchGas(in store.Intent) error {
+func (a *Server) tooMuchGas(family chain.Family, in store.Intent) error {
 	rules, err := a.RulesOf(in.Submitter)
 	if err != nil {
 		return err
 	}
-	call, err := evm.StoredCall(in.Payload)
+	call, err := family.StoredCall(in.Payload)
 	if err != nil {
 		return err
 	}

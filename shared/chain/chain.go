@@ -30,6 +30,10 @@ type Family interface {
 	// StoredCall reads a canonical payload.
 	StoredCall(canonical []byte) (txmanager.Call, error)
 
+	// ParseFunction reads a contract's function, by its signature or its selector, and returns the form
+	// in which a policy's targets are compared.
+	ParseFunction(text string) (string, error)
+
 	// PaymentPayload returns the canonical payload that pays amount, in the smallest unit, to an
 	// address: in the chain's own coin if token is nil. The payment is refused if it needs more than
 	// maxGas.

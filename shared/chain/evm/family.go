@@ -2,7 +2,10 @@ package evm
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/big"
+	"regexp"
+	"strings"
 
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -30,6 +33,18 @@ func (Family) ParsePayload(raw json.RawMessage) ([]byte, [32]byte, error) { retu
 
 // StoredCall calls [StoredCall].
 func (Family) StoredCall(canonical []byte) (txmanager.Call, error) { return StoredCall(canonical) }
+
+// selectorHex matches a selector as an operator can write it.
+var selectorHex = regexp.MustCompile(`^0x[0-9a-fA-F]{8}$`)
+
+// ParseFunction returns the selector of a function, such as "0xa9059cbb", in lower case.
+func (Family) ParseFunction(text string) (string, error) {
+	if selectorHex.MatchString(text) {
+		return strings.ToLower(text), nil
+	}
+	selector, err := Selector(text)
+	return fmt.Sprintf("0x%x", selector), err
+}
 
 // PaymentPayload calls [PaymentPayload].
 func (Family) PaymentPayload(token *txmanager.Address, to txmanager.Address, amount *big.Int, maxGas uint64) ([]byte, error) {

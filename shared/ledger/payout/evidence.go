@@ -105,25 +105,28 @@ func (l *Ledger) takeEvidence(ctx context.Context, t transfer.Transfer, found st
 	if !l.needsEvidence(t, found) || t.State != transfer.TargetPending {
 		return found, nil
 	}
-	var err error
+	if applied, err := l.applyEvidence(ctx, t, found); err != nil || !applied {
+		return found, err
+	}
+	return l.Manager.Payout(ctx, payer(t), t.ReqID)
+}
+
+// applyEvidence reports whether there is a statement or a name.
+func (l *Ledger) applyEvidence(ctx context.Context, t transfer.Transfer, found store.Payout) (applied bool, err error) {
 	switch said := statement(found); {
 	case said != nil && said.Paid:
-		err = l.prove(ctx, t, found, said.TxHash, said.ID)
+		return true, l.prove(ctx, t, found, said.TxHash, said.ID)
 	case isMatched(found) && found.TakenAt != nil:
 		if err = l.proveNamed(ctx, t, found); said != nil && (errors.Is(err, ErrNotProven) || errors.Is(err, store.ErrProofUsed)) {
 			err = l.act(ctx, t, found, *said)
 		}
+		return true, err
 	case said != nil && !said.Acted:
-		err = l.act(ctx, t, found, *said)
+		return true, l.act(ctx, t, found, *said)
 	case found.Taken && found.TakenAt != nil:
-		err = l.proveNamed(ctx, t, found)
-	default:
-		return found, nil
+		return true, l.proveNamed(ctx, t, found)
 	}
-	if err != nil {
-		return found, err
-	}
-	return l.Manager.Payout(ctx, payer(t), t.ReqID)
+	return false, nil
 }
 
 // act makes the statement that the payout was not paid take effect.

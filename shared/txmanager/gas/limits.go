@@ -131,3 +131,6 @@ func FeeUses(w txmanager.SubmitterState, wr txmanager.Commit) (all []txmanager.F
 	}
 	return all
 }
+
+// WeiPerGwei converts prices of gas, which settings and metrics give in gwei, to wei.
+const WeiPerGwei = 1_000_000_000
