@@ -122,7 +122,7 @@ func (a *App) watchNode(chain uint64) func(context.Context, string, nodes.Health
 		telemetry.NodeAnswers.Add(ctx, 1, telemetry.NodeResult(chain, node, string(seen.Result)))
 		switch {
 		case seen.Left:
-			a.base.Log.WarnContext(ctx, "node left out", "chain", chain, "node", node, "result", string(seen.Result), "error", seen.Err.Error())
+			a.base.Log.WarnContext(ctx, "node excluded", "chain", chain, "node", node, "result", string(seen.Result), "error", seen.Err.Error())
 		case seen.Back:
 			a.base.Log.InfoContext(ctx, "node is back", "chain", chain, "node", node)
 		}

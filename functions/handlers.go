@@ -37,7 +37,7 @@ func (a *App) allHandlers(ext Extensions) (map[string]txmanager.Handler, error) 
 		case err != nil:
 			return nil, fmt.Errorf("handlers.secrets of %s: %w", name, err)
 		case len(keys) == 0 && a.asksHandlers():
-			return nil, fmt.Errorf("handler %s of handlers.urls has no secret in handlers.secrets: nobody could prove what it is asked", name)
+			return nil, fmt.Errorf("handler %s of handlers.urls has no secret in handlers.secrets; add NAME=SECRET there, so that the service can verify its requests", name)
 		case len(keys) > 0:
 			all[name] = handlers.Service{URL: url, Keys: keys, Timeout: of.Timeout, Read: a.readAnswer, Log: a.base.Log}.Handler(a.services)
 		}

@@ -114,7 +114,7 @@ func TestCancel(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	path := "/admin/v1/transfers/" + h.stored("c")
-	if got := fmt.Sprint(h.as("ann", "GET", path+"/why", nil).body["where"]); !strings.Contains(got, "at FUNDING: nobody was asked") {
+	if got := fmt.Sprint(h.as("ann", "GET", path+"/why", nil).body["where"]); !strings.Contains(got, "at FUNDING: no ledger was called") {
 		t.Errorf("where: got %q, want it at FUNDING", got)
 	}
 	for range 2 {

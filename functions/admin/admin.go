@@ -164,7 +164,7 @@ func (a *Server) startsWhereTheChainIs(r *http.Request, reg store.Registration) 
 		return web.FieldProblem("startNonce", "is %d, but the chain's count of the account is %d: give that count as startNonce with a reason, or use a fresh account",
 			reg.StartNonce, acc.LatestCount)
 	case acc.PendingCount != reg.StartNonce:
-		return web.FieldProblem("startNonce", "is %d, but the account has %d transactions pending: somebody uses it",
+		return web.FieldProblem("startNonce", "is %d, but the account has %d pending transactions, so another program uses it",
 			reg.StartNonce, acc.PendingCount-acc.LatestCount)
 	case acc.HasCode:
 		return web.FieldProblem("submitter", "has code or a delegation on chain: its nonce may move by itself")

@@ -25,7 +25,7 @@ func (a *Server) parseCallers(names []string) ([]string, error) {
 	case n > maxCallers:
 		return nil, web.FieldProblem("callers", "has %d: want at most %d", n, maxCallers)
 	case n > 1 && slices.Contains(names, store.PayoutCaller):
-		return nil, web.FieldProblem("callers", "names %q, the transfer coordinator, among others: whoever posts beside it could take a payout's place; give it alone", store.PayoutCaller)
+		return nil, web.FieldProblem("callers", "names %q, the transfer coordinator, among others: another caller could use a payout's requestId; list it alone", store.PayoutCaller)
 	}
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {

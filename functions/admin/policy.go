@@ -78,7 +78,7 @@ func amounts(in string, all map[string]*string) error {
 		}
 		n, ok := new(big.Int).SetString(*amount, 10)
 		if !ok || n.Sign() < 0 || n.BitLen() > 256 || n.String() != *amount {
-			return web.FieldProblem(in+name, "is no amount: want wei, or a token's smallest unit, as a decimal string, from 0 to 2^256-1, without sign, leading zeros or spaces")
+			return web.FieldProblem(in+name, "is not an amount; send wei, or a token's smallest unit, as a decimal string, from 0 to 2^256-1, without sign, leading zeros or spaces")
 		}
 	}
 	return nil

@@ -187,7 +187,7 @@ func (a *Desk) showProposal(w http.ResponseWriter, r *http.Request) error {
 func pathProposal(r *http.Request) (string, error) {
 	id, ok := serve.ParseTxID(r.PathValue("proposalId"))
 	if !ok {
-		return "", web.FieldProblem("proposalId", "is no proposalId: want the UUID that the proposal's own answer has, "+serve.UUIDForm)
+		return "", web.FieldProblem("proposalId", "is not a proposalId; send the UUID that the proposal's own answer has, "+serve.UUIDForm)
 	}
 	return id, nil
 }
@@ -265,7 +265,7 @@ func verdictProblem(verdict string, p store.Proposal, state json.RawMessage) err
 	case store.ProposalExpired:
 		return web.NewProblem(proposalExpired, "the proposal expired at %s: propose it anew; nothing was changed", p.ExpiresAt.UTC().Format(time.RFC3339))
 	case store.ProposalStale:
-		return web.NewProblem(proposalStale, "what the proposal stands on has changed since it was made: %s; propose it anew; nothing was changed", changedSince(p.Saw, state))
+		return web.NewProblem(proposalStale, "the state that the proposal was made in has changed: %s; nothing was changed; propose it again", changedSince(p.Saw, state))
 	}
 	return web.NewProblem(serve.TooLate, "the proposal is %s; nothing was changed", verdict)
 }
@@ -335,7 +335,7 @@ func (a *Desk) notCarriedOut(r *http.Request, p store.Proposal, failed error) er
 	case err != nil || verdict == store.ProposalCarriedOut:
 		return err
 	case verdict == store.VerdictOpen: // the state changed and changed back
-		return web.UnavailableBecause(failed, "what the proposal stands on changed while it was carried out; nothing was changed: approve it again")
+		return web.UnavailableBecause(failed, "the state changed while the proposal was carried out; nothing was changed; approve it again")
 	}
 	return verdictProblem(verdict, p, state)
 }

@@ -117,7 +117,7 @@ func leaveOf(body releaseRequest) (txmanager.ReleaseRequest, error) {
 	case body.Episode == nil:
 		return l, web.FieldProblem("episode", "is required: the number that GET /admin/v1/submitters/{submitter} shows under protect")
 	case body.Mode != txmanager.Resume && body.Mode != txmanager.Resync:
-		return l, web.FieldProblem("mode", "is %q: want resume (the view was wrong) or resync (the loss is accepted)", body.Mode)
+		return l, web.FieldProblem("mode", "is %q: send resume (the chain observation was wrong) or resync (the loss is accepted)", body.Mode)
 	}
 	var err error
 	if l.Reason, err = reasonOf(body.Reason); err != nil {
@@ -180,7 +180,7 @@ func checkRequests(requests map[uint64]string) error {
 			return web.FieldProblem("requests", "of nonce %d: want a requestId of 1 to 128 bytes, or %q where no request here was it", n, txmanager.NoRequest)
 		}
 		if name != txmanager.NoRequest && serve.IsNone(name) {
-			return web.FieldProblem("requests", "of nonce %d: is %q: want %q, or a requestId; none is spelled so", n, name, txmanager.NoRequest)
+			return web.FieldProblem("requests", "of nonce %d: is %q, which is no requestId; send a requestId, or %q if the nonce was no request of this deployment", n, name, txmanager.NoRequest)
 		}
 		if other, twice := named[name]; twice && name != txmanager.NoRequest {
 			return web.FieldProblem("requests", "names %q for nonce %d and for nonce %d: a request runs once", name, min(n, other), max(n, other))
@@ -204,7 +204,7 @@ func proofOf(body releaseRequest, l *txmanager.ReleaseRequest) error {
 		_, proved := body.Hashes[n]
 		switch name := body.Requests[n]; {
 		case strings.TrimSpace(how) == "" || len(how) > serve.MaxReason:
-			return web.FieldProblem("executed", "of nonce %d: want how you know that the request was carried out, in at most %d bytes: it is kept with your name", n, serve.MaxReason)
+			return web.FieldProblem("executed", "of nonce %d: send the evidence that the request was executed, in at most %d bytes; it is stored with your name", n, serve.MaxReason)
 		case name == "" || name == txmanager.NoRequest:
 			return web.FieldProblem("executed", "of nonce %d: goes with the requestId that requests has for that nonce, and it has none", n)
 		case proved:
@@ -250,7 +250,7 @@ func releaseProblem(err error) error {
 	case errors.As(err, &foreign):
 		return web.FieldProblem("requests", "must say for each which request it was, or %q: %s; nothing was changed", txmanager.NoRequest, foreign.Error())
 	case errors.Is(err, txmanager.ErrNoQuorum):
-		return web.UnavailableBecause(err, "the chain's nodes do not agree on what this stands on; nothing was changed")
+		return web.UnavailableBecause(err, "the chain's nodes gave different answers, and no quorum agrees; nothing was changed; send it again later")
 	}
 	return err
 }

@@ -137,7 +137,7 @@ func whereIs(t transfer.Transfer) string {
 	amount, source, target := t.Amount()+" "+t.Asset, t.Type.Source(), t.Type.Target()
 	switch t.State {
 	case transfer.Init:
-		return fmt.Sprintf("%s at %s: nobody was asked for anything yet", amount, source)
+		return fmt.Sprintf("%s at %s: no ledger was called yet", amount, source)
 	case transfer.SourcePending:
 		return fmt.Sprintf("%s at %s, or in flight: the withdrawal was asked for, and whether it happened is not known", amount, source)
 	case transfer.SourceDone:

@@ -33,7 +33,7 @@ func KeyOf(r *http.Request, field, inBody string) (string, error) {
 // string with parameters.
 func headerKey(values []string) (key, fault string) {
 	if len(values) > 1 {
-		return "", "stands more than once: want one key"
+		return "", "was given more than once; send one Idempotency-Key header"
 	}
 	text := values[0]
 	if text == "" {
@@ -44,7 +44,7 @@ func headerKey(values []string) (key, fault string) {
 	}
 	for _, c := range []byte(text) {
 		if c <= ' ' || c >= 0x7f || strings.IndexByte("\",;\\", c) >= 0 {
-			return "", "is no key: want printable ASCII without spaces, commas, semicolons, backslashes and quotes, or a string in double quotes"
+			return "", "is not a valid key; send printable ASCII without spaces, commas, semicolons, backslashes and quotes, or a string in double quotes"
 		}
 	}
 	return text, ""

@@ -65,5 +65,5 @@ func PageOf(q map[string]string, p place) (size int, after string, err error) {
 }
 
 func NoSuchPage() error {
-	return web.FieldProblem("pageToken", "is none of this list: want what the page before has told, or leave it out for the first page")
+	return web.FieldProblem("pageToken", "is not from this list; send nextPageToken of the page before, or omit it for the first page")
 }

@@ -25,13 +25,13 @@ func Parameters(r *http.Request, names ...string) (map[string]string, error) {
 	found := make(map[string]string, len(names))
 	for _, name := range names {
 		if len(values[name]) > 1 {
-			return nil, web.FieldProblem(name, "stands %d times: give it once", len(values[name]))
+			return nil, web.FieldProblem(name, "was given %d times; give it once", len(values[name]))
 		}
 		if found[name] = values.Get(name); !utf8.ValidString(found[name]) || strings.ContainsRune(found[name], 0) {
 			return nil, web.FieldProblem(name, "is not text: want UTF-8 without the character U+0000, percent-encoded")
 		}
 		if values.Has(name) && found[name] == "" {
-			return nil, web.FieldProblem(name, "is empty: give it a value; what you do not need is left out, with its name")
+			return nil, web.FieldProblem(name, "is empty; give a value, or omit the parameter")
 		}
 		delete(values, name)
 	}
@@ -75,7 +75,7 @@ func (b *Base) Submitter(field, text string) (txmanager.Submitter, error) {
 	}
 	s, err := txmanager.ParseSubmitter(text, b.ChainID)
 	if err != nil {
-		return "", web.FieldProblem(field, "is no account: want eip155:<chainId>:0x<40 hex digits>, or 0x<40 hex digits> on chain %d", b.ChainID)
+		return "", web.FieldProblem(field, "is not an account; send eip155:<chainId>:0x<40 hex digits>, or 0x<40 hex digits> on chain %d", b.ChainID)
 	}
 	return s, nil
 }

@@ -47,7 +47,7 @@ func (a *Server) createBatch(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(r.Header.Values(serve.KeyHeader)) > 0 {
-		return &web.Problem{Code: web.UnsupportedField, Field: serve.KeyHeader, Detail: "a batch has no key of its own: each of its intents has a requestId"}
+		return &web.Problem{Code: web.UnsupportedField, Field: serve.KeyHeader, Detail: "is not accepted for a batch; give each intent a requestId"}
 	}
 	if n := len(body.Intents); n == 0 || n > maxBatchIntents {
 		return web.FieldProblem("intents", "has %d intents: want 1 to %d", n, maxBatchIntents)

@@ -40,7 +40,7 @@ func (a *Server) list(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if query.State != "" && !slices.Contains(txmanager.States(), query.State) {
-		return web.FieldProblem("state", "is no state: want one of %v", txmanager.States())
+		return web.FieldProblem("state", "is not a state; send one of %v", txmanager.States())
 	}
 	if query.Size, query.After, err = serve.PageOf(q, serve.TxPlace); err != nil {
 		return err

@@ -31,7 +31,7 @@ func (a *Server) listTransfers(w http.ResponseWriter, r *http.Request) error {
 		states := transfer.States()
 		i := slices.IndexFunc(states, func(s transfer.State) bool { return s.String() == q["state"] })
 		if i < 0 {
-			return web.FieldProblem("state", "is no state: want one of %v", states)
+			return web.FieldProblem("state", "is not a state; send one of %v", states)
 		}
 		query.State = &states[i]
 	}

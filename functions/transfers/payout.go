@@ -46,7 +46,7 @@ func (a *Server) postPayout(w http.ResponseWriter, r *http.Request) error {
 }
 
 func noAddressProblem() *web.Problem {
-	return addressProblem("is no address: want 0x and 40 hex digits, with the checksum of EIP-55 if their case is mixed")
+	return addressProblem("is not an address; send 0x and 40 hex digits, with the checksum of EIP-55 if their case is mixed")
 }
 
 func addressProblem(say string) *web.Problem {

@@ -40,12 +40,12 @@ type refusal struct {
 // refusals covers both cases: nothing was stored, or the transfer has failed.
 var refusals = map[transfer.Reason]refusal{
 	transfer.SameAccount:            {"to", "is the same account as from"},
-	transfer.InvalidAccountType:     {"", "from or to is no account type: want FUNDING and SPOT"},
+	transfer.InvalidAccountType:     {"", "from or to is not an account type; send FUNDING and SPOT"},
 	transfer.UnsupportedAccountType: {"", "from or to is an account type that is not served yet: want FUNDING and SPOT"},
 	transfer.InvalidAsset:           {"asset", "is not known"},
 	transfer.AssetSuspended:         {"asset", "is suspended at the moment"},
 	transfer.TransferNotAllowed:     {"asset", "cannot be transferred this way"},
-	transfer.InvalidAmount:          {"amount", "is no amount: want a decimal number above 0 as a string, such as \"12.5\""},
+	transfer.InvalidAmount:          {"amount", "is not an amount; send a decimal number above 0 as a string, such as \"12.5\""},
 	transfer.PrecisionOverflow:      {"amount", "has more decimals than the asset"},
 	transfer.AmountTooSmall:         {"amount", "is below the least that can be transferred of the asset"},
 	transfer.AmountTooLarge:         {"amount", "is above the most that can be transferred of the asset"},
@@ -53,8 +53,8 @@ var refusals = map[transfer.Reason]refusal{
 	transfer.InvalidAddress:         {"address", "is no address that can be paid on the asset's chain"},
 	transfer.RateLimitExceeded:      {"", "too many transfers in a second"},
 	transfer.DailyLimitExceeded:     {"", "too many transfers in 24 hours"},
-	transfer.DailyAmountExceeded:    {"amount", "is more than is left of what can be transferred of the asset in 24 hours"},
-	transfer.DailyPayoutExceeded:    {"amount", "is more than is left of what can be paid out of the asset in 24 hours: want at most what left says"},
+	transfer.DailyAmountExceeded:    {"amount", "exceeds the amount of the asset that can still be transferred in 24 hours"},
+	transfer.DailyPayoutExceeded:    {"amount", "exceeds the amount of the asset that can still be paid out in 24 hours; send at most the amount in left"},
 	transfer.AddressNotListed:       {"address", "is not on the list of your addresses: add it by POST /api/v1/payout_address, and wait until usable_from"},
 	transfer.AddressNotYetUsable:    {"address", "was added lately, and cannot be paid before usable_from: ask again then"},
 	transfer.SourceAccountNotFound:  {"", "the account that the money should leave does not exist"},
@@ -99,7 +99,7 @@ var answers = []serve.Answer{
 	{Err: transfer.ErrNothingToResolve, Code: nothingToResolve,
 		Text: "the transfer does not wait for the answer to that operation; nothing was changed: GET …/why tells what it waits for"},
 	{Err: store.ErrStatementStands, Code: statementStands,
-		Text: "a statement about this payout stands already, and nothing was recorded: GET …/why shows it; withdraw it first"},
+		Text: "this payout already has a statement; nothing was recorded; GET …/why shows the statement; withdraw it first"},
 	{Err: store.ErrNoStatement, Code: noStatement,
 		Text: "no statement about this payout can be withdrawn: there is none, or it has taken effect; nothing was changed"},
 	{Err: payout.ErrInDoubt, Code: systemError, Retry: time.Minute,
@@ -128,7 +128,7 @@ var answers = []serve.Answer{
 	{Err: transfers.ErrNotBlocked, Code: serve.TooLate, Text: "no block of the user's addresses is open; nothing was changed"},
 	{Err: transfers.ErrNothingToAcknowledge, Code: serve.TooLate,
 		Text: "only a transfer in TARGET_PENDING or COMPENSATING has an alert to acknowledge; nothing was recorded"},
-	{Err: transfers.ErrUntil, Code: web.InvalidField, Field: "until", Text: "is over, or more than 30 days ahead; want a time in between"},
+	{Err: transfers.ErrUntil, Code: web.InvalidField, Field: "until", Text: "must be in the future and at most 30 days ahead"},
 	{Err: transfers.ErrNotHalted, Code: serve.TooLate, Text: "no halt of that number is open; nothing was changed"},
 }
 

@@ -82,7 +82,7 @@ func (w *walker) object(path string, t reflect.Type, depth int) error {
 			at = path + "." + name
 		}
 		if seen[name] {
-			return FieldProblem(clip(at), "the name stands twice in one object; want it once")
+			return FieldProblem(clip(at), "the name occurs twice in one object; send it once")
 		}
 		seen[name] = true
 		inner, known := member(t, name)

@@ -75,7 +75,7 @@ type Resolution struct {
 var ErrNothingToAcknowledge = errors.New("only a transfer in TARGET_PENDING or COMPENSATING can be acknowledged")
 
 // ErrUntil reports a time in the past, or more than 30 days ahead. Nothing was recorded.
-var ErrUntil = errors.New("until is over, or more than 30 days ahead")
+var ErrUntil = errors.New("until is not in the future, or more than 30 days ahead")
 
 const acknowledge = `
 insert into transfer_acknowledgement (transfer_id, state, by, reason, until)
