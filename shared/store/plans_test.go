@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write the plans of the hot statements t
 // The plans are kept in testdata/plans; -update writes them anew.
 func TestPlansOfHotStatements(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
+	db := storetest.NewClone(t)
 	grow(t, db)
 	conn, err := db.Raw(t.Context())
 	if err != nil {
@@ -51,7 +51,7 @@ func TestPlansOfHotStatements(t *testing.T) {
 // until it is analysed, read no table whole either, and find transactions by id.
 func TestPlansOfAnEmptyDatabase(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
+	db := storetest.NewClone(t)
 	conn, err := db.Raw(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestPlansOfAnEmptyDatabase(t *testing.T) {
 func TestCostIsFlat(t *testing.T) {
 	t.Parallel()
 	const n, most = 100, 60 // index entries read for each transaction, by every statement together
-	db := storetest.New(t)
+	db := storetest.NewClone(t)
 	grow(t, db)
 	db.Store.Close()
 	heavy := numbered(0)

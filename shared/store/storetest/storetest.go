@@ -40,6 +40,17 @@ func NewWith(t testing.TB, rules lease.Rules) Bundle {
 	return open(t, URL(t), rules)
 }
 
+// NewClone is [New] with a database that no test has used: the sizes of its tables, from which Postgres
+// chooses plans, are those after the migrations.
+func NewClone(t testing.TB) Bundle {
+	t.Helper()
+	cluster, err := pgcluster.Shared()
+	if err != nil {
+		t.Fatalf("a Postgres for tests: %v", err)
+	}
+	return NewIn(t, cluster)
+}
+
 // NewIn is [New] in a cluster that the test may restart. Its database is a new clone.
 func NewIn(t testing.TB, cluster *pgcluster.Cluster) Bundle {
 	t.Helper()
