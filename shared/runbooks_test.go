@@ -44,7 +44,7 @@ func pagesByName(t *testing.T) map[string]string {
 // the list has all of them.
 func TestEachAlertHasItsRunbook(t *testing.T) {
 	t.Parallel()
-	alerts := []string{"caller-stolen", "user-token-stolen", "upgrade", "restore", "postgres-upgrade", "failover", "region-lost", "audit", "approvals"}
+	alerts := []string{"archive", "caller-stolen", "user-token-stolen", "first-deploy", "mac-key", "signing-service", "upgrade", "restore", "postgres-upgrade", "failover", "region-lost", "audit", "approvals"}
 	alerts = append(alerts, each(t, text(t, "../terraform/modules/alerts", "policies.tf"), `(?m)^    ([a-z-]+) = \{$`)...)
 	jobs := regexp.MustCompile(`(?s)  jobs = \{(.*?)\n  \}`).FindString(text(t, "../terraform", "main.tf"))
 	for _, job := range each(t, jobs, `(?m)^    ([a-z-]+) += \{`) {

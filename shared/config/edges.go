@@ -133,7 +133,7 @@ func (s *Signer) settings() []setting {
 			meaning: "a Cloud KMS other than Google's, reached without TLS and without credentials: the emulator's",
 			field:   ownPort(&s.KMSEndpoint)},
 		{name: "signer.remotesFile",
-			meaning: "the list of remote signers by name, mounted from a secret, as docs/signers.md shows it",
+			meaning: "the list of remote signers by name, mounted from a secret, as docs/runbooks/signing-service.md shows it",
 			field:   text(&s.RemotesFile, "a path", path)},
 		{name: "signer.timeout", def: "5s",
 			meaning: "how long one signature may take; an answer that does not come is unknown, and asked for again. The lease bounds it too",
