@@ -20,46 +20,49 @@ var update = flag.Bool("update", false, "write the generated parts of the pages 
 // transitionEdge is one change of state: its label in the picture, and what moves it in the table.
 type transitionEdge struct{ label, movedBy string }
 
+// movedToStuck names what moves a transaction to STUCK.
+const movedToStuck = "session: `markStuck`, or `afterBroadcast` for bytes that no node will take"
+
 // txEdges describe each change of a transaction to another state, "FROM TO".
 var txEdges = map[string]transitionEdge{
-	"QUEUED IN_FLIGHT":    {"nonce allocated", "advance, by `allocateTxs`, where a signing service or a [handler](handlers.md) is asked next; a [reservation](hooks.md), by `planReservations`"},
-	"QUEUED SUBMITTED":    {"allocated and signed", "advance, by `signAllocations` and `allocateTxs`, with a local signer or Cloud KMS"},
-	"QUEUED FAILED":       {"refused, cancelled, expired", "advance: REJECTED by `reject`, EXPIRED by `expireQueued`; caller or operator: CANCELLED by `RecordDecision`"},
-	"IN_FLIGHT SUBMITTED": {"signed", "advance, by `planSignatures` and `storeVersion`"},
-	"IN_FLIGHT STUCK":     {"needs a decision", "a session, by `markStuck`: attempts, `stuck.after`, or `nonce.placeholder=ask`; by `afterBroadcast`: bytes that no node will take"},
-	"IN_FLIGHT PROTECT":   {"nonce consumed elsewhere", "a session, by `evaluateViolation`"},
-	"IN_FLIGHT CONFIRMED": {"named by a release", "an operator's resync, by `endNamedRequest`"},
-	"IN_FLIGHT FAILED":    {"displaced, or given back", "an operator's resync, by `displaceLost`; the next allocation of a nonce that its owner gave back, by `queueReuse`"},
-	"SUBMITTED TRACKING":  {"acknowledged", "a session, by `afterBroadcast` or `applyReceipt`"},
-	"SUBMITTED STUCK":     {"attempts or time used up", "a session, by `markStuck`: attempts, `stuck.after`, or `nonce.placeholder=ask`; by `afterBroadcast`: bytes that no node will take"},
-	"SUBMITTED PROTECT":   {"nonce consumed elsewhere", "a session, by `evaluateViolation`"},
-	"SUBMITTED CONFIRMED": {"final receipt", "a session, by `applyReceipt`; an operator's resync, by `endNamedRequest`"},
-	"SUBMITTED FAILED":    {"final receipt, or displaced", "a session, by `endedByReceipt`: REVERTED or PLACEHOLDER; an operator's resync, by `displaceLost`"},
-	"TRACKING SUBMITTED":  {"new version, or sent again", "advance, by `storeVersion`; a refused rebroadcast, by `afterBroadcast` and `blockedBy`"},
-	"TRACKING STUCK":      {"attempts or time used up", "a session, by `markStuck`: attempts, `stuck.after`, or `nonce.placeholder=ask`; by `afterBroadcast`: bytes that no node will take"},
-	"TRACKING PROTECT":    {"nonce consumed elsewhere", "a session, by `evaluateViolation`"},
-	"TRACKING CONFIRMED":  {"final receipt", "a session, by `applyReceipt`; an operator's resync, by `endNamedRequest`"},
-	"TRACKING FAILED":     {"final receipt, or displaced", "a session, by `endedByReceipt`: REVERTED or PLACEHOLDER; an operator's resync, by `displaceLost`"},
-	"STUCK SUBMITTED":     {"decided: new version", "an operator's or a caller's requested action, carried out by advance with `planSignatures`"},
-	"STUCK TRACKING":      {"receipt, or acknowledged", "a session, by `applyReceipt` or `afterBroadcast`"},
-	"STUCK PROTECT":       {"nonce consumed elsewhere", "a session, by `evaluateViolation`"},
-	"STUCK CONFIRMED":     {"final receipt", "a session, by `applyReceipt`; an operator's resync, by `endNamedRequest`"},
-	"STUCK FAILED":        {"final receipt, or displaced", "a session, by `endedByReceipt`: REVERTED or PLACEHOLDER; an operator's resync, by `displaceLost`"},
-	"PROTECT TRACKING":    {"receipt, or nonce free", "a session, by `applyReceipt`; an operator's resume, by `resumeProtected`"},
-	"PROTECT CONFIRMED":   {"named by a release", "an operator's resync, by `endNamedRequest`"},
-	"PROTECT FAILED":      {"displaced", "an operator's resync, by `displaceLost`"},
+	"QUEUED IN_FLIGHT":    {"nonce allocated", "advance: `allocateTxs`, before a signing service or [handler](handlers.md) is asked; a [reservation](hooks.md): `planReservations`"},
+	"QUEUED SUBMITTED":    {"allocated and signed", "advance: `signAllocations` and `allocateTxs`, with a local signer or Cloud KMS"},
+	"QUEUED FAILED":       {"refused, cancelled, expired", "advance: `reject`, `expireQueued`; caller or operator: `RecordDecision`"},
+	"IN_FLIGHT SUBMITTED": {"signed", "advance: `planSignatures` and `storeVersion`"},
+	"IN_FLIGHT STUCK":     {"needs a decision", movedToStuck},
+	"IN_FLIGHT PROTECT":   {"nonce consumed elsewhere", "session: `evaluateViolation`"},
+	"IN_FLIGHT CONFIRMED": {"named by a release", "resync: `endNamedRequest`"},
+	"IN_FLIGHT FAILED":    {"displaced, or given back", "resync: `displaceLost`; the next use of a returned nonce: `queueReuse`"},
+	"SUBMITTED TRACKING":  {"acknowledged", "session: `afterBroadcast`, `applyReceipt`"},
+	"SUBMITTED STUCK":     {"attempts or time used up", movedToStuck},
+	"SUBMITTED PROTECT":   {"nonce consumed elsewhere", "session: `evaluateViolation`"},
+	"SUBMITTED CONFIRMED": {"final receipt", "session: `applyReceipt`; resync: `endNamedRequest`"},
+	"SUBMITTED FAILED":    {"final receipt, displaced", "session: `endedByReceipt`; resync: `displaceLost`"},
+	"TRACKING SUBMITTED":  {"new version, or sent again", "advance: `storeVersion`; a refused rebroadcast: `afterBroadcast`, `blockedBy`"},
+	"TRACKING STUCK":      {"attempts or time used up", movedToStuck},
+	"TRACKING PROTECT":    {"nonce consumed elsewhere", "session: `evaluateViolation`"},
+	"TRACKING CONFIRMED":  {"final receipt", "session: `applyReceipt`; resync: `endNamedRequest`"},
+	"TRACKING FAILED":     {"final receipt, displaced", "session: `endedByReceipt`; resync: `displaceLost`"},
+	"STUCK SUBMITTED":     {"decided: new version", "advance, for a requested action: `planSignatures`"},
+	"STUCK TRACKING":      {"receipt, or acknowledged", "session: `afterBroadcast`, `applyReceipt`"},
+	"STUCK PROTECT":       {"nonce consumed elsewhere", "session: `evaluateViolation`"},
+	"STUCK CONFIRMED":     {"final receipt", "session: `applyReceipt`; resync: `endNamedRequest`"},
+	"STUCK FAILED":        {"final receipt, displaced", "session: `endedByReceipt`; resync: `displaceLost`"},
+	"PROTECT TRACKING":    {"receipt, or nonce free", "session: `applyReceipt`; resume: `resumeProtected`"},
+	"PROTECT CONFIRMED":   {"named by a release", "resync: `endNamedRequest`"},
+	"PROTECT FAILED":      {"displaced", "resync: `displaceLost`"},
 }
 
-// transferEdges describe each change of a transfer.
+// transferEdges describe each change of a transfer. The page says in words what moves it.
 var transferEdges = map[string]transitionEdge{
-	"INIT SOURCE_PENDING":         {"begins", "the coordinator, by `step`, before it calls the source"},
-	"INIT FAILED":                 {"cancelled, expired", "the coordinator, by `step` (EXPIRED); an operator, by `Cancel` (CANCELLED)"},
-	"SOURCE_PENDING SOURCE_DONE":  {"withdrawn", "the source's success, by `pathAfter`"},
-	"SOURCE_PENDING FAILED":       {"source refused", "a stored refusal of the source, by `pathAfter`"},
-	"SOURCE_DONE TARGET_PENDING":  {"same commit", "the same answer, by `pathAfter`"},
-	"TARGET_PENDING COMMITTED":    {"deposited", "the target's success, by `pathAfter`"},
-	"TARGET_PENDING COMPENSATING": {"target refused", "a stored refusal of the target, by `pathAfter`"},
-	"COMPENSATING ROLLED_BACK":    {"refunded", "the source's success, by `pathAfter`"},
+	"INIT SOURCE_PENDING":         {label: "begins"},
+	"INIT FAILED":                 {label: "cancelled, expired"},
+	"SOURCE_PENDING SOURCE_DONE":  {label: "withdrawn"},
+	"SOURCE_PENDING FAILED":       {label: "source refused"},
+	"SOURCE_DONE TARGET_PENDING":  {label: "same commit"},
+	"TARGET_PENDING COMMITTED":    {label: "deposited"},
+	"TARGET_PENDING COMPENSATING": {label: "target refused"},
+	"COMPENSATING ROLLED_BACK":    {label: "refunded"},
 }
 
 // TestStatePicturesFollowTheTables holds docs/state-machine.md to the tables of transitions in Go.
@@ -79,7 +82,7 @@ func TestStatePicturesFollowTheTables(t *testing.T) {
 	}
 }
 
-// picture renders a state diagram and its table of edges.
+// picture renders a state diagram, and a table of the edges that name what moves them.
 func picture[S comparable](t *testing.T, states []S, may func(S, S) bool, edges map[string]transitionEdge, name func(S) string) string {
 	t.Helper()
 	var diagram, table strings.Builder
@@ -95,6 +98,9 @@ func picture[S comparable](t *testing.T, states []S, may func(S, S) bool, edges 
 			}
 			described++
 			fmt.Fprintf(&diagram, "    %s --> %s: %s\n", name(from), name(to), e.label)
+			if e.movedBy == "" {
+				continue
+			}
 			group := name(to) + " | " + e.movedBy
 			if sources[group] == nil {
 				groups = append(groups, group)
@@ -105,10 +111,13 @@ func picture[S comparable](t *testing.T, states []S, may func(S, S) bool, edges 
 	if described != len(edges) {
 		t.Errorf("%s: %d changes are described, %d are possible", name(states[0]), len(edges), described)
 	}
+	if len(groups) > 0 {
+		table.WriteString("\n| from | to | moved by |\n| --- | --- | --- |\n")
+	}
 	for _, group := range groups {
 		fmt.Fprintf(&table, "| %s | %s |\n", strings.Join(sources[group], ", "), group)
 	}
-	return "```mermaid\nstateDiagram-v2\n    [*] --> " + name(states[0]) + ": accepted\n" + diagram.String() + "```\n\n| from | to | moved by |\n| --- | --- | --- |\n" + table.String()
+	return "```mermaid\nstateDiagram-v2\n    [*] --> " + name(states[0]) + ": accepted\n" + diagram.String() + "```\n" + table.String()
 }
 
 // replacePart replaces the generated part of a page.

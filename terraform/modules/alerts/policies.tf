@@ -45,7 +45,7 @@ locals {
     }
     intent-forged = {
       severity = "CRITICAL"
-      title    = "An intent in the database is not what was accepted"
+      title    = "An intent in the database differs from the accepted one"
       conditions = [{
         title    = "A MAC or a fingerprint is wrong, or an intent without a MAC was signed"
         promql   = "sum(increase(tx_unproved_total{result=~\"forged|unmarked\"}[10m])) > 0"
@@ -63,7 +63,7 @@ locals {
     }
     node-left-out = {
       severity   = "WARNING"
-      title      = "A node of a chain is left out"
+      title      = "A node of a chain is excluded"
       conditions = [{ title = "For a quarter of an hour", promql = "max by (chain) (rpc_nodes_left_out) > 0", duration = "900s" }]
     }
     queue-full = {
