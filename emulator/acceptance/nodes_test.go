@@ -208,7 +208,7 @@ func TestResyncNeedsAQuorumOfNodes(t *testing.T) {
 	for _, n := range b.Nodes[1:] {
 		n.SetFaults(rpcproxy.Faults{Unavailable: 1})
 	}
-	if status, text := b.releaseOnce(t, s, resync); status != http.StatusServiceUnavailable || !strings.Contains(text, "do not agree") {
+	if status, text := b.releaseOnce(t, s, resync); status != http.StatusServiceUnavailable || !strings.Contains(text, "no quorum agrees") {
 		t.Errorf("resync by one node of three: got %d %s, want 503 and why", status, text)
 	}
 	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "PROTECT" {

@@ -126,7 +126,7 @@ func TestRegistrationIsComparedWithTheChain(t *testing.T) {
 	b.Chain.StopMining()
 	b.byHand(t, pending.Key, b.plainTransfer(0))
 	b.counted(t, pending, 0, 1)
-	b.refusesToRegister(t, "an account with one pending", pending, 0, "startNonce", "1 transactions pending")
+	b.refusesToRegister(t, "an account with one pending", pending, 0, "startNonce", "1 pending transactions")
 	b.refusesToRegister(t, "an account with one pending", pending, 1, "startNonce", "is 1", "count of the account is 0")
 	b.Chain.StartMining()
 	b.counted(t, pending, 1, 1)

@@ -88,6 +88,6 @@ func (c Chain) gaugeBalances(ctx context.Context, of []txmanager.Submitter) erro
 // calls it, right after it has queried the nodes.
 func (c Chain) gauge(ctx context.Context) {
 	if c.Excluded != nil {
-		telemetry.NodesLeftOut.Record(ctx, int64(c.Excluded()), telemetry.Chain(c.ID))
+		telemetry.NodesExcluded.Record(ctx, int64(c.Excluded()), telemetry.Chain(c.ID))
 	}
 }

@@ -44,8 +44,8 @@ var (
 	// NodeAnswers counts the answers of the nodes of a chain that has several, by chain, node and
 	// result ([NodeResult]): ok, error, lag, wrong_chain, outvoted.
 	NodeAnswers = counter("rpc_node_total", "answers of a chain's nodes")
-	// NodesLeftOut is the number of excluded nodes of a [Chain]; the sweep sets it.
-	NodesLeftOut = gauge("rpc_nodes_left_out", "nodes of a chain that are left out", "{node}")
+	// NodesExcluded is the number of excluded nodes of a [Chain]; the sweep sets it.
+	NodesExcluded = gauge("rpc_nodes_excluded", "nodes of a chain that are excluded", "{node}")
 	// NewFork counts replaced lists of confirming blocks.
 	NewFork = counter("confirmations_newFork_total", "lists of confirming blocks replaced")
 	// TxResubmit counts repeated broadcasts, by [Result]: the class of the node's answer. [TxSubmit]

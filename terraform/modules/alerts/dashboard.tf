@@ -26,7 +26,7 @@ locals {
     { title = "Writes refused by the fence a second", query = "sum by (op) (rate(lease_fenced_total[5m]))" },
     { title = "Receipts asked for a second", query = "sum by (result) (rate(receipt_check_total[5m]))" },
     { title = "Answers of nodes a second", query = "sum by (chain, node, result) (rate(rpc_node_total[5m]))" },
-    { title = "Nodes left out", query = "max by (chain) (rpc_nodes_left_out)" },
+    { title = "Nodes excluded", query = "max by (chain) (rpc_nodes_excluded)" },
     { title = "Reorgs seen a second", query = "sum(rate(confirmations_newFork_total[5m]))" },
     { title = "Decisions on what was STUCK a second", query = "sum by (action) (rate(stuck_decision_total[5m]))" },
     ], var.transfers ? [

@@ -61,10 +61,10 @@ locals {
         duration = "120s"
       }]
     }
-    node-left-out = {
+    node-excluded = {
       severity   = "WARNING"
       title      = "A node of a chain is excluded"
-      conditions = [{ title = "For a quarter of an hour", promql = "max by (chain) (rpc_nodes_left_out) > 0", duration = "900s" }]
+      conditions = [{ title = "For a quarter of an hour", promql = "max by (chain) (rpc_nodes_excluded) > 0", duration = "900s" }]
     }
     queue-full = {
       severity   = "ERROR"
