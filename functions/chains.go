@@ -134,7 +134,15 @@ func (a *App) openWorkers(like worker.Worker) {
 	for _, c := range a.chains {
 		one := like
 		one.Rules = chainRules(a.config, c.ServedChain)
+		a.extendRules(&one.Rules)
 		c.worker = &one
+	}
+}
+
+// extendRules puts the extensions' code in the place of the defaults, where the settings turn the feature on.
+func (a *App) extendRules(r *rules.Rules) {
+	if r.Bump != nil && a.extensions.Bump != nil {
+		r.Bump.Policy = a.extensions.Bump
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store/cloudsql"
 	"github.com/fencepost/fencepost/shared/telemetry/export"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/worker"
 	"github.com/fencepost/fencepost/shared/web"
@@ -44,18 +45,19 @@ type App struct {
 	transfers    transferParts
 	admin        *admin.Server
 
-	config   config.Config
-	gate     *web.Gate
-	ready    func(context.Context) error // readiness of this process
-	cloudSQL *cloudsql.Instance          // nil if database.url names the database's host
-	places   chain.RequestSlots          // request slots for node calls, shared by all chains
-	chains   []*servedChain              // the default one first
-	intents  *intentmac.Keys
-	signers  signer.Directory
-	kms      *kms.Client
-	topic    *pubsub.Topic
-	export   *export.Exporter // of metrics and traces; nil: none
-	services *http.Client     // for calls to business services
+	config     config.Config
+	extensions Extensions
+	gate       *web.Gate
+	ready      func(context.Context) error // readiness of this process
+	cloudSQL   *cloudsql.Instance          // nil if database.url names the database's host
+	places     chain.RequestSlots          // request slots for node calls, shared by all chains
+	chains     []*servedChain              // the default one first
+	intents    *intentmac.Keys
+	signers    signer.Directory
+	kms        *kms.Client
+	topic      *pubsub.Topic
+	export     *export.Exporter // of metrics and traces; nil: none
+	services   *http.Client     // for calls to business services
 }
 
 // required lists the settings that every function needs.
@@ -65,16 +67,26 @@ var required = []string{
 }
 
 // Extensions is the code that a business compiles into the functions. All processes of a deployment
-// must have the same, since any of them can run it.
+// must have the same, since any of them can run it. Without one, the default serves. What each answers
+// has the bounds of the default's answers, and a panic counts as no answer.
 type Extensions struct {
 	// Handlers make transactions for [App.WithNonce], by name. A name has at most 64 lower-case
 	// letters, digits, dots, dashes and underscores.
 	Handlers map[string]txmanager.Handler
 
-	// Stuck decides about STUCK transactions; nil leaves them to operators.
+	// Stuck decides about STUCK transactions; nil leaves them to operators. It may rebroadcast, replace or
+	// give up a transaction, with a reason that is recorded. It cannot order a placeholder for a payout,
+	// and with nonce.placeholder=ask it can only rebroadcast.
 	Stuck txmanager.StuckResolution
 
-	// Signers are kinds of signers beside local, kms and remote. A submitter's registration names them.
+	// Bump proposes the fees of gas bumps, if gasbump.enabled is true; nil raises them by gasbump.multiplier.
+	// It is asked every gasbump.minInterval, at most gasbump.maxAttempts times. Its fees are lowered to the caps
+	// of the settings, the intent and the submitter's policy. Fees below a tenth more than the last
+	// version's, or above the budget or the balance, are refused with a reason in lastError.
+	Bump gas.BumpPolicy
+
+	// Signers are kinds of signers beside local, kms and remote. A submitter's registration names them. Bytes
+	// that are not exactly the requested transaction, signed by the account's key, count as no answer.
 	Signers []signer.Kind
 }
 
@@ -87,30 +99,29 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	if err != nil {
 		return nil, err
 	}
-	a := &App{config: c, gate: new(web.Gate), services: handlers.NewClient()}
+	a := &App{config: c, extensions: ext, gate: new(web.Gate), services: handlers.NewClient()}
 	a.base = &serve.Base{
 		Log: log, Node: node, Points: points, Auth: c.Auth, Events: new(serve.Deliveries),
 		AtWork:       web.NewCallers(c.HTTP.MaxRequestsPerCaller, c.HTTP.MaxBytesPerCaller, c.HTTP.MaxBodyBytes),
 		MaxBodyBytes: c.HTTP.MaxBodyBytes, Deadline: c.Tasks.DispatchDeadline, ChainID: c.Chain.ID, Families: families,
 	}
-	openSigners := func(context.Context) error { return a.openSigners(ext.Signers) }
-	for _, open := range []func(context.Context) error{a.openExport, a.openIntents, a.openStore, a.openMark, a.openChains, openSigners, a.openVerifiers} {
+	for _, open := range []func(context.Context) error{a.openExport, a.openIntents, a.openStore, a.openMark, a.openChains, a.openSigners, a.openVerifiers} {
 		if err := open(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return a, a.serve(ext)
+	return a, a.serve()
 }
 
 // serve makes the servers of the connections that are open.
-func (a *App) serve(ext Extensions) error {
+func (a *App) serve() error {
 	c := a.config
 	a.ready = web.Ready(a.store.Ping)
 	a.openTasks()
 	if err := a.openTransfers(); err != nil {
 		return err
 	}
-	all, err := a.allHandlers(ext)
+	all, err := a.allHandlers()
 	if err != nil {
 		return err
 	}
@@ -123,7 +134,7 @@ func (a *App) serve(ext Extensions) error {
 			Store: a.store, ChainOf: a.chainOf, Tasks: a.tasks, Timing: timing(a.config), Node: a.base.Node, Log: a.base.Log,
 			Reached: a.base.Points, Watcher: counted.Watcher{}, Stopping: a.gate.Stopping,
 		},
-		Intents: a.intents, SignerNamed: func(name string) txmanager.Signer { return counted.NewSigner(a.signers, name) }, Handlers: all, Resolution: ext.Stuck, Limits: workerLimits(a.config),
+		Intents: a.intents, SignerNamed: func(name string) txmanager.Signer { return counted.NewSigner(a.signers, name) }, Handlers: all, Resolution: a.extensions.Stuck, Limits: workerLimits(a.config),
 	})
 	chains := chainPort{a}
 	a.workerOf, a.hooks, a.maxQueued = a.workerFor, c.Hooks, c.Queue.MaxPerSubmitter

@@ -49,7 +49,7 @@ func feeLimits(c config.Config) gas.Limits {
 		TipMultiple:          c.Fees.MaxTipMultiple,
 		TipFloorWei:          new(big.Int).SetUint64(c.Fees.MinTipBound),
 		PlaceholderFeeCapWei: new(big.Int).SetUint64(c.Nonce.PlaceholderMaxFee),
-		Bump:                 bumpPolicy(c.GasBump),
+		Bump:                 bumpLimits(c.GasBump),
 	}
 }
 
@@ -67,13 +67,13 @@ func workerLimits(c config.Config) worker.Limits {
 	}
 }
 
-// bumpPolicy returns when and how transactions are replaced at a higher fee; nil: only by decisions.
-func bumpPolicy(c config.GasBump) *gas.BumpPolicy {
+// bumpLimits returns the limits of gas bumps and the default policy; nil: only decisions replace a transaction.
+func bumpLimits(c config.GasBump) *gas.BumpLimits {
 	if !c.Enabled {
 		return nil
 	}
-	p := &gas.BumpPolicy{
-		MinInterval: c.MinInterval, MaxAttempts: c.MaxAttempts, Multiplier: c.Multiplier,
+	p := &gas.BumpLimits{
+		Policy: gas.DefaultBumpPolicy{Multiplier: c.Multiplier}, MinInterval: c.MinInterval, MaxAttempts: c.MaxAttempts,
 		FeeCapWei: new(big.Int).SetUint64(c.MaxFeePerGas), BudgetWei: wei(c.BudgetPerDay),
 	}
 	if c.MaxFeePerTx > 0 {
