@@ -144,6 +144,12 @@ func (a *App) extendRules(r *rules.Rules) {
 	if r.Bump != nil && a.extensions.Bump != nil {
 		r.Bump.Policy = a.extensions.Bump
 	}
+	if r.Inspection != nil && a.extensions.Mempool != nil {
+		r.Inspection.Inspector = a.extensions.Mempool
+		r.Inspection.Unused = func(txID, problem string) {
+			a.base.Log.Error("a mempool diagnosis is not used", telemetry.TxIDKey, txID, "problem", problem)
+		}
+	}
 }
 
 // defaultChain returns the chain of an address without a chain prefix.

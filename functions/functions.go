@@ -27,6 +27,7 @@ import (
 	"github.com/fencepost/fencepost/shared/telemetry/export"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/worker"
 	"github.com/fencepost/fencepost/shared/web"
@@ -84,6 +85,11 @@ type Extensions struct {
 	// of the settings, the intent and the submitter's policy. Fees below a tenth more than the last
 	// version's, or above the budget or the balance, are refused with a reason in lastError.
 	Bump gas.BumpPolicy
+
+	// Mempool diagnoses transactions without a receipt, if mempool.diagnose.enabled is true; nil reads the
+	// answers of one node. A diagnosis informs operators and Stuck, and decides nothing. Only the signals
+	// and advice of package txmanager are stored.
+	Mempool rules.MempoolInspector
 
 	// Signers are kinds of signers beside local, kms and remote. A submitter's registration names them. Bytes
 	// that are not exactly the requested transaction, signed by the account's key, count as no answer.

@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
 )
 
 // ported is a process with a business' code and a separate chain. The business' signer has the key of
@@ -178,6 +179,37 @@ func TestExtensionsResolveButNotAPayout(t *testing.T) {
 				t.Errorf("log: got %v, want a line with the reason for a payout alone", refused)
 			}
 		})
+	}
+}
+
+// loses is a business' inspector: every transaction is perhaps lost, or the answer is unknown.
+type loses bool
+
+func (l loses) Diagnose(rules.MempoolEvidence) (txmanager.Signal, txmanager.Advice, bool) {
+	if l {
+		return txmanager.PerhapsLost, txmanager.AdviseWait, true
+	}
+	return "IN_PRIVATE_POOL", txmanager.AdviseWait, true
+}
+
+// A business' inspector gives the diagnosis that operators read. An unknown signal is logged and not
+// stored. Neither changes the transaction.
+func TestExtensionsInspectTheMempool(t *testing.T) {
+	t.Parallel()
+	for known, want := range map[loses]string{true: "PERHAPS_LOST WAIT", false: ""} {
+		h := withPorts(t, functions.Extensions{Mempool: known}, nil, "FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED=true")
+		h.post("r")
+		h.run(`update managed_tx set next_check_at = clock_timestamp()`)
+		h.advance()
+		if got := h.stored(`select string_agg(last_mempool_diag ->> 'signal' || ' ' || (last_mempool_diag ->> 'advice'), ',') from managed_tx`); got != want {
+			t.Errorf("diagnosis: got %q, want %q", got, want)
+		}
+		if got := h.stored(`select state || ' ' || sub_state || ' ' || coalesce(ordered, '') from managed_tx`); got != "TRACKING PENDING " {
+			t.Errorf("transaction: got %q, want it pending, with no order", got)
+		}
+		if line := h.log.find("message", "a mempool diagnosis is not used"); (line != nil) != (want == "") {
+			t.Errorf("log: got %v, want a line for an unknown signal alone", line)
+		}
 	}
 }
 

@@ -37,7 +37,7 @@ func chainRules(c config.Config, of config.ServedChain) rules.Rules {
 		Strict:               c.Nonce.Strict,
 		DeferAfter:           c.Nonce.DeferAfter,
 		AskBeforePlaceholder: c.Nonce.Placeholder == config.PlaceholderAsk,
-		Inspector:            inspector(c.Mempool),
+		Inspection:           inspection(c.Mempool),
 	}
 }
 
@@ -93,12 +93,12 @@ func bumpAfter(c config.GasBump) time.Duration {
 // maxInspected bounds the transactions inspected at once, so that a wide window fits in one request.
 const maxInspected = 32
 
-// inspector returns what classifies transactions without a receipt; nil: it is off.
-func inspector(c config.Mempool) *rules.MempoolInspector {
+// inspection returns the diagnosis of transactions without a receipt; nil: it is off.
+func inspection(c config.Mempool) *rules.Inspection {
 	if !c.Diagnose {
 		return nil
 	}
-	return &rules.MempoolInspector{Most: maxInspected}
+	return &rules.Inspection{Inspector: rules.DefaultInspector{}, Most: maxInspected}
 }
 
 // wei converts gwei to wei.
