@@ -91,6 +91,11 @@ type Extensions struct {
 	// and advice of package txmanager are stored.
 	Mempool rules.MempoolInspector
 
+	// Publishers receive events, by name, beside the receivers of events.mode, which must be mq_outbox or webhook.
+	// Each gets the events of a submitter in order and at least once. No transaction waits for it. A name
+	// has the form of a handler's.
+	Publishers map[string]txmanager.DomainEventPublisher
+
 	// Signers are kinds of signers beside local, kms and remote. A submitter's registration names them. Bytes
 	// that are not exactly the requested transaction, signed by the account's key, count as no answer.
 	Signers []signer.Kind

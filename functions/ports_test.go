@@ -3,6 +3,7 @@ package functions_test
 import (
 	"context"
 	"crypto/ecdsa"
+	"errors"
 	"fmt"
 	"math/big"
 	"net/http/httptest"
@@ -179,6 +180,50 @@ func TestExtensionsResolveButNotAPayout(t *testing.T) {
 				t.Errorf("log: got %v, want a line with the reason for a payout alone", refused)
 			}
 		})
+	}
+}
+
+// ledger is a business' publisher, which fails once.
+type ledger struct {
+	failed bool
+	events []string
+}
+
+func (l *ledger) Publish(_ context.Context, all []txmanager.Event) (int, error) {
+	for i, e := range all {
+		if i == 1 && !l.failed {
+			l.failed = true
+			return i, errors.New("no room")
+		}
+		l.events = append(l.events, fmt.Sprint(e.Sequence, e.Type))
+	}
+	return len(all), nil
+}
+
+// A business' publisher gets every event in order, also after a failure, from its own delivery queue.
+func TestExtensionsPublish(t *testing.T) {
+	t.Parallel()
+	books := new(ledger)
+	ext := functions.Extensions{Publishers: map[string]txmanager.DomainEventPublisher{"audit": books}}
+	h := withPorts(t, ext, nil, deliverySettings...)
+	h.post("r")
+	for range 2 {
+		if a := h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": h.submitter, "receiver": "audit"}); a.status != 204 {
+			t.Fatalf("publish: got %d %v, want 204", a.status, a.body)
+		}
+		h.run(`update event_stream set next_attempt_at = clock_timestamp() - interval '1 s' where receiver = 'audit'`)
+	}
+	if got := strings.Join(books.events, " "); got != "1TxAccepted 2TxSubmitted" {
+		t.Errorf("events: got %q, want each once and in order", got)
+	}
+	for settings, want := range map[string]string{"FENCEPOST_EVENTS_MODE=poll": "keeps no events", "FENCEPOST_EVENTS_WEBHOOK_URLS=audit=http://127.0.0.1:1/": "another name"} {
+		more := append([]string{}, deliverySettings...)
+		if more = append(more, settings); strings.Contains(settings, "audit") {
+			more = append(more, "FENCEPOST_EVENTS_WEBHOOK_SECRETS=audit="+hookSecret)
+		}
+		if _, err := h.appWith(ext, more...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want that it %s", settings, err, want)
+		}
 	}
 }
 
