@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/functions/sweeps"
 	"github.com/fencepost/fencepost/functions/transactions"
 	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/events/pubsub"
@@ -68,8 +69,8 @@ var required = []string{
 }
 
 // Extensions is the code that a business compiles into the functions. All processes of a deployment
-// must have the same, since any of them can run it. Without one, the default serves. What each answers
-// has the bounds of the default's answers, and a panic counts as no answer.
+// must have the same, since any of them can run it. The default serves what is not given. Answers have the
+// bounds of the default's. A panic counts as no answer, except in Connect.
 type Extensions struct {
 	// Handlers make transactions for [App.WithNonce], by name. A name has at most 64 lower-case
 	// letters, digits, dots, dashes and underscores.
@@ -95,6 +96,12 @@ type Extensions struct {
 	// Each gets the events of a submitter in order and at least once. No transaction waits for it. A name
 	// has the form of a handler's.
 	Publishers map[string]txmanager.DomainEventPublisher
+
+	// Connect opens a connector to one node, without connecting, before the first request; nil opens package
+	// evm's. It can return nil to leave a chain to the default. Where a chain has several URLs, each node is one
+	// of the quorum's votes, and is excluded like any other. A connector also reads payloads and signed bytes,
+	// so it must pass the contract of package chaintest.
+	Connect func(evm.Options) (chain.Node, error)
 
 	// Signers are kinds of signers beside local, kms and remote. A submitter's registration names them. Bytes
 	// that are not exactly the requested transaction, signed by the account's key, count as no answer.

@@ -8,12 +8,14 @@ import (
 	"math/big"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/signer"
@@ -33,7 +35,7 @@ type ported struct {
 	submitter txmanager.Submitter
 }
 
-// withPorts starts the process. altered, if not nil, changes what the signer signs.
+// withPorts starts the process, with two URLs of its chain's node. altered, if not nil, changes what the signer signs.
 func withPorts(t *testing.T, ext functions.Extensions, altered func(*txmanager.Unsigned), settings ...string) ported {
 	t.Helper()
 	return withPortsFor(t, []string{"*"}, ext, altered, settings...)
@@ -58,7 +60,7 @@ func withPortsFor(t *testing.T, callers []string, ext functions.Extensions, alte
 		t.Fatal(err)
 	}
 	ext.Signers = []signer.Kind{{Name: "vault", Key: "<path>", Signer: func(string) (signer.Service, error) { return altering{keys, altered}, nil }}}
-	if h.App, err = h.appWith(ext, append([]string{"FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_RPC_URLS=" + chain.URL()}, settings...)...); err != nil {
+	if h.App, err = h.appWith(ext, append([]string{"FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_RPC_URLS=" + chain.URL() + "," + chain.URL() + "/again"}, settings...)...); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(h.App.Handlers()[functions.All])
@@ -299,5 +301,41 @@ func TestExtensionsBidWithinTheCaps(t *testing.T) {
 				t.Errorf("last error: got %q, want %q", got, c.lastError)
 			}
 		})
+	}
+}
+
+// lost is a business' connector, whose node is of another chain at each query.
+type lost struct {
+	chain.Node
+	asked *atomic.Int64
+}
+
+func (l lost) Query(context.Context, txmanager.ChainQuery) (txmanager.ChainObservation, error) {
+	l.asked.Add(1)
+	return txmanager.ChainObservation{}, chain.ErrWrongChain
+}
+
+// A business' connector is one of the chain's nodes: one that fails is excluded, and the other answers.
+func TestExtensionsConnect(t *testing.T) {
+	t.Parallel()
+	asked, opened := new(atomic.Int64), ""
+	ext := functions.Extensions{Connect: func(o evm.Options) (chain.Node, error) {
+		if opened += o.Node + " "; strings.HasSuffix(o.Node, "#2") {
+			return nil, nil // the default
+		}
+		one, err := evm.New(o)
+		return lost{one, asked}, err
+	}}
+	h := withPorts(t, ext, nil)
+	h.post("r")
+	host := strings.TrimPrefix(h.chain.URL(), "http://")
+	if want := host + " " + host + "#2 "; opened != want {
+		t.Errorf("opened: got %q, want %q", opened, want)
+	}
+	if got := h.stored(`select string_agg(state, ' ') from managed_tx`); got != "TRACKING" || asked.Load() == 0 {
+		t.Errorf("got %s after %d queries of the first node, want TRACKING by the other", got, asked.Load())
+	}
+	if line := h.log.find("message", "node left out"); line == nil || line["node"] != host {
+		t.Errorf("log: got %v, want that the node is left out", line)
 	}
 }
