@@ -69,7 +69,7 @@ var required = []string{
 }
 
 // Extensions is the code that a business compiles into the functions. All processes of a deployment
-// must have the same, since any of them can run it. The default serves what is not given. Answers have the
+// must have the same, since any of them can run it. Each nil field keeps its default. Answers have the
 // bounds of the default's. A panic counts as no answer, except in Connect.
 type Extensions struct {
 	// Handlers make transactions for [App.WithNonce], by name. A name has at most 64 lower-case

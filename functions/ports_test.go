@@ -270,8 +270,8 @@ func (b bids) Propose(r gas.BumpRequest) (gas.ProposedFees, bool) {
 	return gas.ProposedFees{FeeWei: big.NewInt(int64(b)), TipWei: big.NewInt(1e9)}, true
 }
 
-// A business' policy makes the gas bumps, within the settings' caps. What does not fit is refused with a
-// reason.
+// A business' policy makes the gas bumps, within the settings' caps. A fee that is too low is refused
+// with a reason.
 func TestExtensionsBidWithinTheCaps(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -10,9 +10,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// BumpLimits bound the gas bumps that a [BumpPolicy] proposes: when a transaction without a receipt may
-// be replaced at the same nonce and a higher fee, and how much that may cost. Each version is stored
-// before it is sent, and the mined one decides. A gas bump never allocates or frees a nonce.
+// BumpLimits bound the gas bumps that a [BumpPolicy] proposes. They say when a transaction without a
+// receipt may be replaced at the same nonce and a higher fee, and how much that may cost. Each version is
+// stored before it is sent, and the mined one decides. A gas bump never allocates or frees a nonce.
 type BumpLimits struct {
 	Policy      BumpPolicy
 	MinInterval time.Duration // since the version before was signed
