@@ -81,19 +81,37 @@ func (a *App) openChain(of config.ServedChain) (*servedChain, error) {
 			return telemetry.Begin(ctx, name)
 		},
 	}
+	open := func(url, name string) (chain.Node, error) {
+		one := each
+		one.URL, one.Node = url, name
+		return a.openNode(one)
+	}
 	if len(of.URLs) == 1 {
-		each.URL = of.URLs[0].Reveal()
-		one, err := evm.New(each)
+		one, err := open(of.URLs[0].Reveal(), "")
 		c.connector = one
 		return c, err
 	}
-	o := nodes.Options{ChainID: of.ID, Open: evm.Opener(each), Quorum: of.Quorum, MaxLag: uint64(rpc.MaxLag), ExcludeFor: rpc.LeaveOut, Watch: a.watchNode(of.ID)}
+	o := nodes.Options{ChainID: of.ID, Open: open, Quorum: of.Quorum, MaxLag: uint64(rpc.MaxLag), ExcludeFor: rpc.LeaveOut, Watch: a.watchNode(of.ID)}
 	for _, url := range of.URLs {
 		o.URLs = append(o.URLs, url.Reveal())
 	}
 	several, err := nodes.New(o)
 	c.connector, c.nodes = several, several
 	return c, err
+}
+
+// openNode opens a node by the extensions' code, or by the default where that opens none.
+func (a *App) openNode(o evm.Options) (chain.Node, error) {
+	if connect := a.extensions.Connect; connect != nil {
+		if one, err := connect(o); one != nil || err != nil {
+			return one, err
+		}
+	}
+	one, err := evm.New(o)
+	if err != nil {
+		return nil, err
+	}
+	return one, nil
 }
 
 // finalDepth returns how many blocks below the head an account's count is final, if the settings
@@ -134,7 +152,21 @@ func (a *App) openWorkers(like worker.Worker) {
 	for _, c := range a.chains {
 		one := like
 		one.Rules = chainRules(a.config, c.ServedChain)
+		a.extendRules(&one.Rules)
 		c.worker = &one
+	}
+}
+
+// extendRules puts the extensions' code in the place of the defaults, where the settings turn the feature on.
+func (a *App) extendRules(r *rules.Rules) {
+	if r.Bump != nil && a.extensions.Bump != nil {
+		r.Bump.Policy = a.extensions.Bump
+	}
+	if r.Inspection != nil && a.extensions.Mempool != nil {
+		r.Inspection.Inspector = a.extensions.Mempool
+		r.Inspection.Unused = func(txID, problem string) {
+			a.base.Log.Error("a mempool diagnosis is not used", telemetry.TxIDKey, txID, "problem", problem)
+		}
 	}
 }
 

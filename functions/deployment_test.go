@@ -122,11 +122,17 @@ func (h deployment) settings(more ...string) []string {
 // app returns the functions with these settings.
 func (h deployment) app(settings ...string) (*functions.App, error) {
 	h.t.Helper()
+	return h.appWith(functions.Extensions{}, settings...)
+}
+
+// appWith is [deployment.app] with a business' code.
+func (h deployment) appWith(ext functions.Extensions, settings ...string) (*functions.App, error) {
+	h.t.Helper()
 	c, err := config.Load(h.settings(settings...))
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return functions.New(h.t.Context(), c, telemetry.NewLogger(h.log, slog.LevelDebug, ""), "node", functions.Extensions{})
+	return functions.New(h.t.Context(), c, telemetry.NewLogger(h.log, slog.LevelDebug, ""), "node", ext)
 }
 
 // opened is [deployment.app] that closes when the test ends.

@@ -36,6 +36,17 @@ func (a *App) openEvents() (*events.Worker, error) {
 			return nil, err
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(a.extensions.Publishers)) {
+		switch {
+		case !c.Kept():
+			return nil, fmt.Errorf("publisher %s is compiled in, and events.mode is %s, which keeps no events: set %s or %s", name, c.Mode, config.EventsOutbox, config.EventsWebhook)
+		case !config.HandlerName(name):
+			return nil, fmt.Errorf("publisher %q: want a lower-case letter, then up to 63 of a-z, 0-9, dot, dash and underscore", name)
+		case slices.Contains(endpoints, name):
+			return nil, fmt.Errorf("publisher %s is compiled in, and a receiver of the settings: give one of them another name", name)
+		}
+		endpoints, publishers[name] = append(endpoints, name), a.extensions.Publishers[name]
+	}
 	a.base.Events.Endpoints, a.base.Events.Tasks = endpoints, a.tasks
 	return &events.Worker{
 		Book: a.store.Store, Receivers: endpoints, Publishers: publishers, Wake: a.tasks, Rules: leaseRules(a.config.Lease),

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/mark"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
@@ -15,6 +16,12 @@ func (a *App) Resolutions() (all []txmanager.StuckResolution) {
 		all = append(all, c.worker.Resolution)
 	}
 	return all
+}
+
+// Create stores an intent.
+func (a *App) Create(ctx context.Context, in store.Intent) error {
+	_, err := a.store.Create(ctx, in, 100)
+	return err
 }
 
 // SetMark sets the object of the mark outside the database.

@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/functions/sweeps"
 	"github.com/fencepost/fencepost/functions/transactions"
 	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/events/pubsub"
@@ -26,6 +27,8 @@ import (
 	"github.com/fencepost/fencepost/shared/store/cloudsql"
 	"github.com/fencepost/fencepost/shared/telemetry/export"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/gas"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/worker"
 	"github.com/fencepost/fencepost/shared/web"
@@ -44,18 +47,19 @@ type App struct {
 	transfers    transferParts
 	admin        *admin.Server
 
-	config   config.Config
-	gate     *web.Gate
-	ready    func(context.Context) error // readiness of this process
-	cloudSQL *cloudsql.Instance          // nil if database.url names the database's host
-	places   chain.RequestSlots          // request slots for node calls, shared by all chains
-	chains   []*servedChain              // the default one first
-	intents  *intentmac.Keys
-	signers  signer.Directory
-	kms      *kms.Client
-	topic    *pubsub.Topic
-	export   *export.Exporter // of metrics and traces; nil: none
-	services *http.Client     // for calls to business services
+	config     config.Config
+	extensions Extensions
+	gate       *web.Gate
+	ready      func(context.Context) error // readiness of this process
+	cloudSQL   *cloudsql.Instance          // nil if database.url names the database's host
+	places     chain.RequestSlots          // request slots for node calls, shared by all chains
+	chains     []*servedChain              // the default one first
+	intents    *intentmac.Keys
+	signers    signer.Directory
+	kms        *kms.Client
+	topic      *pubsub.Topic
+	export     *export.Exporter // of metrics and traces; nil: none
+	services   *http.Client     // for calls to business services
 }
 
 // required lists the settings that every function needs.
@@ -65,16 +69,42 @@ var required = []string{
 }
 
 // Extensions is the code that a business compiles into the functions. All processes of a deployment
-// must have the same, since any of them can run it.
+// must have the same, since any of them can run it. Each nil field keeps its default. Answers have the
+// bounds of the default's. A panic counts as no answer, except in Connect.
 type Extensions struct {
 	// Handlers make transactions for [App.WithNonce], by name. A name has at most 64 lower-case
 	// letters, digits, dots, dashes and underscores.
 	Handlers map[string]txmanager.Handler
 
-	// Stuck decides about STUCK transactions; nil leaves them to operators.
+	// Stuck decides about STUCK transactions; nil leaves them to operators. It may rebroadcast, replace or
+	// give up a transaction, with a reason that is recorded. It cannot order a placeholder for a payout,
+	// and with nonce.placeholder=ask it can only rebroadcast.
 	Stuck txmanager.StuckResolution
 
-	// Signers are kinds of signers beside local, kms and remote. A submitter's registration names them.
+	// Bump proposes the fees of gas bumps, if gasbump.enabled is true; nil raises them by gasbump.multiplier.
+	// It is asked every gasbump.minInterval, at most gasbump.maxAttempts times. Its fees are lowered to the caps
+	// of the settings, the intent and the submitter's policy. Fees below a tenth more than the last
+	// version's, or above the budget or the balance, are refused with a reason in lastError.
+	Bump gas.BumpPolicy
+
+	// Mempool diagnoses transactions without a receipt, if mempool.diagnose.enabled is true; nil reads the
+	// answers of one node. A diagnosis informs operators and Stuck, and decides nothing. Only the signals
+	// and advice of package txmanager are stored.
+	Mempool rules.MempoolInspector
+
+	// Publishers receive events, by name, beside the receivers of events.mode, which must be mq_outbox or webhook.
+	// Each gets the events of a submitter in order and at least once. No transaction waits for it. A name
+	// has the form of a handler's.
+	Publishers map[string]txmanager.DomainEventPublisher
+
+	// Connect opens a connector to one node, without connecting, before the first request; nil opens package
+	// evm's. It can return nil to leave a chain to the default. Where a chain has several URLs, each node is one
+	// of the quorum's votes, and is excluded like any other. A connector also reads payloads and signed bytes,
+	// so it must pass the contract of package chaintest.
+	Connect func(evm.Options) (chain.Node, error)
+
+	// Signers are kinds of signers beside local, kms and remote. A submitter's registration names them. Bytes
+	// that are not exactly the requested transaction, signed by the account's key, count as no answer.
 	Signers []signer.Kind
 }
 
@@ -87,30 +117,29 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	if err != nil {
 		return nil, err
 	}
-	a := &App{config: c, gate: new(web.Gate), services: handlers.NewClient()}
+	a := &App{config: c, extensions: ext, gate: new(web.Gate), services: handlers.NewClient()}
 	a.base = &serve.Base{
 		Log: log, Node: node, Points: points, Auth: c.Auth, Events: new(serve.Deliveries),
 		AtWork:       web.NewCallers(c.HTTP.MaxRequestsPerCaller, c.HTTP.MaxBytesPerCaller, c.HTTP.MaxBodyBytes),
 		MaxBodyBytes: c.HTTP.MaxBodyBytes, Deadline: c.Tasks.DispatchDeadline, ChainID: c.Chain.ID, Families: families,
 	}
-	openSigners := func(context.Context) error { return a.openSigners(ext.Signers) }
-	for _, open := range []func(context.Context) error{a.openExport, a.openIntents, a.openStore, a.openMark, a.openChains, openSigners, a.openVerifiers} {
+	for _, open := range []func(context.Context) error{a.openExport, a.openIntents, a.openStore, a.openMark, a.openChains, a.openSigners, a.openVerifiers} {
 		if err := open(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return a, a.serve(ext)
+	return a, a.serve()
 }
 
 // serve makes the servers of the connections that are open.
-func (a *App) serve(ext Extensions) error {
+func (a *App) serve() error {
 	c := a.config
 	a.ready = web.Ready(a.store.Ping)
 	a.openTasks()
 	if err := a.openTransfers(); err != nil {
 		return err
 	}
-	all, err := a.allHandlers(ext)
+	all, err := a.allHandlers()
 	if err != nil {
 		return err
 	}
@@ -123,7 +152,7 @@ func (a *App) serve(ext Extensions) error {
 			Store: a.store, ChainOf: a.chainOf, Tasks: a.tasks, Timing: timing(a.config), Node: a.base.Node, Log: a.base.Log,
 			Reached: a.base.Points, Watcher: counted.Watcher{}, Stopping: a.gate.Stopping,
 		},
-		Intents: a.intents, SignerNamed: func(name string) txmanager.Signer { return counted.NewSigner(a.signers, name) }, Handlers: all, Resolution: ext.Stuck, Limits: workerLimits(a.config),
+		Intents: a.intents, SignerNamed: func(name string) txmanager.Signer { return counted.NewSigner(a.signers, name) }, Handlers: all, Resolution: a.extensions.Stuck, Limits: workerLimits(a.config),
 	})
 	chains := chainPort{a}
 	a.workerOf, a.hooks, a.maxQueued = a.workerFor, c.Hooks, c.Queue.MaxPerSubmitter

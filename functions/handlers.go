@@ -15,13 +15,13 @@ import (
 
 // allHandlers returns the compiled-in handlers and the services of handlers.urls for which this
 // process has a secret. It also stores the names of all handlers, which requests may use.
-func (a *App) allHandlers(ext Extensions) (map[string]txmanager.Handler, error) {
-	all := maps.Clone(ext.Handlers)
+func (a *App) allHandlers() (map[string]txmanager.Handler, error) {
+	all := maps.Clone(a.extensions.Handlers)
 	if all == nil {
 		all = make(map[string]txmanager.Handler)
 	}
 	a.handlers = slices.Collect(maps.Keys(all))
-	for name := range ext.Handlers {
+	for name := range a.extensions.Handlers {
 		if !config.HandlerName(name) {
 			return nil, fmt.Errorf("handler %q: want a lower-case letter, then up to 63 of a-z, 0-9, dot, dash and underscore", name)
 		}

@@ -35,7 +35,7 @@ func chainRules(c config.Config, of config.ServedChain) rules.Rules {
 		Strict:               c.Nonce.Strict,
 		DeferAfter:           c.Nonce.DeferAfter,
 		AskBeforePlaceholder: c.Nonce.Placeholder == config.PlaceholderAsk,
-		Inspector:            inspector(c.Mempool),
+		Inspection:           inspection(c.Mempool),
 	}
 }
 
@@ -47,7 +47,7 @@ func feeLimits(c config.Config) gas.Limits {
 		TipMultiple:          c.Fees.MaxTipMultiple,
 		TipFloorWei:          new(big.Int).SetUint64(c.Fees.MinTipBound),
 		PlaceholderFeeCapWei: new(big.Int).SetUint64(c.Nonce.PlaceholderMaxFee),
-		Bump:                 bumpPolicy(c.GasBump),
+		Bump:                 bumpLimits(c.GasBump),
 	}
 }
 
@@ -65,13 +65,13 @@ func workerLimits(c config.Config) worker.Limits {
 	}
 }
 
-// bumpPolicy returns when and how transactions are replaced at a higher fee; nil: only by decisions.
-func bumpPolicy(c config.GasBump) *gas.BumpPolicy {
+// bumpLimits returns the limits of gas bumps and the default policy; nil: only decisions replace a transaction.
+func bumpLimits(c config.GasBump) *gas.BumpLimits {
 	if !c.Enabled {
 		return nil
 	}
-	p := &gas.BumpPolicy{
-		MinInterval: c.MinInterval, MaxAttempts: c.MaxAttempts, Multiplier: c.Multiplier,
+	p := &gas.BumpLimits{
+		Policy: gas.DefaultBumpPolicy{Multiplier: c.Multiplier}, MinInterval: c.MinInterval, MaxAttempts: c.MaxAttempts,
 		FeeCapWei: new(big.Int).SetUint64(c.MaxFeePerGas), BudgetWei: wei(c.BudgetPerDay),
 	}
 	if c.MaxFeePerTx > 0 {
@@ -91,12 +91,12 @@ func bumpAfter(c config.GasBump) time.Duration {
 // maxInspected bounds the transactions inspected at once, so that a wide window fits in one request.
 const maxInspected = 32
 
-// inspector returns what classifies transactions without a receipt; nil: it is off.
-func inspector(c config.Mempool) *rules.MempoolInspector {
+// inspection returns the diagnosis of transactions without a receipt; nil: it is off.
+func inspection(c config.Mempool) *rules.Inspection {
 	if !c.Diagnose {
 		return nil
 	}
-	return &rules.MempoolInspector{Most: maxInspected}
+	return &rules.Inspection{Inspector: rules.DefaultInspector{}, Most: maxInspected}
 }
 
 // wei converts gwei to wei.

@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"fmt"
 	"maps"
@@ -22,9 +23,9 @@ var signerKinds = []func(*App) (signer.Kind, error){
 	},
 }
 
-// openSigners opens the signers of this deployment: each kind of the list and further ones. A submitter's
-// registration names the one that it uses.
-func (a *App) openSigners(further []signer.Kind) (err error) {
+// openSigners opens the signers of this deployment: each kind of the list and the extensions' kinds. A
+// submitter's registration names the one that it uses.
+func (a *App) openSigners(context.Context) (err error) {
 	if err := a.closeKept(); err != nil {
 		return err
 	}
@@ -36,7 +37,10 @@ func (a *App) openSigners(further []signer.Kind) (err error) {
 		}
 		kinds = append(kinds, kind)
 	}
-	a.signers, err = signer.NewDirectory(append(kinds, further...)...)
+	for _, kind := range a.extensions.Signers {
+		kinds = append(kinds, signer.Verified(kind))
+	}
+	a.signers, err = signer.NewDirectory(kinds...)
 	return err
 }
 

@@ -130,10 +130,29 @@ func (t *delivery) run(ctx context.Context) (over bool, err error) {
 func (t *delivery) call(ctx context.Context) (taken int, err error) {
 	calling, cancel := t.lease.CallContext(ctx, t.Rules.Duration)
 	defer cancel()
-	taken, err = t.publisher.Publish(calling, t.page.Events)
+	taken, err = publish(calling, t.publisher, t.page.Events)
 	t.reach("publish.told")
 	if t.Told != nil {
 		t.Told(ctx, t.stream.Receiver, taken, err)
+	}
+	return taken, err
+}
+
+// publish calls p. It has accepted nothing if it panics or counts events that it was not given. It must
+// name an error if it accepted less than all, since the queue would otherwise repeat at once.
+func publish(ctx context.Context, p txmanager.DomainEventPublisher, all []txmanager.Event) (taken int, err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			taken, err = 0, fmt.Errorf("the publisher panicked: %v", panicked)
+		}
+	}()
+	switch taken, err = p.Publish(ctx, all); {
+	case taken < 0 || taken > len(all):
+		return 0, fmt.Errorf("the publisher accepted %d of %d events", taken, len(all))
+	case taken == len(all):
+		return taken, nil
+	case err == nil:
+		return taken, fmt.Errorf("the publisher accepted %d of %d events, without an error", taken, len(all))
 	}
 	return taken, err
 }

@@ -16,7 +16,7 @@ import (
 // PayoutCaller is the caller name under which the transfer coordinator makes and cancels
 // payouts. No token may have that name. A submitter pays out if this is its only caller: see
 // [Registration].
-const PayoutCaller = "transfer"
+const PayoutCaller = txmanager.PayoutCaller
 
 // Payout is the stored state of a payer's request.
 type Payout struct {

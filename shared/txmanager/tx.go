@@ -259,6 +259,10 @@ const (
 	ActionWait        Action = "WAIT"        // change nothing: only the record; it is still polled
 )
 
+// PayoutCaller is the caller of payouts. Only it may cancel one, or request its placeholder: a
+// cancelled payout is refunded.
+const PayoutCaller = "transfer"
+
 // VersionKind is the purpose of a signed version.
 type VersionKind string
 

@@ -10,13 +10,13 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// BumpPolicy decides when a transaction without a receipt is replaced at the same nonce and a
-// higher fee, and how much that may cost. Each version is stored before it is sent, and the mined
-// one decides. A gas bump never allocates or frees a nonce.
-type BumpPolicy struct {
+// BumpLimits bound the gas bumps that a [BumpPolicy] proposes. They say when a transaction without a
+// receipt may be replaced at the same nonce and a higher fee, and how much that may cost. Each version is
+// stored before it is sent, and the mined one decides. A gas bump never allocates or frees a nonce.
+type BumpLimits struct {
+	Policy      BumpPolicy
 	MinInterval time.Duration // since the version before was signed
 	MaxAttempts int           // replacements of one transaction
-	Multiplier  int64         // factor of both fees, in thousandths; nodes require at least 1,100
 	FeeCapWei   *big.Int      // the highest fee of a replacement, wei per gas; nil: no limit
 	TxFeeCapWei *big.Int      // the highest gas cost of one transaction, wei; nil: no limit
 	BudgetWei   *big.Int      // the worst-case cost that all replacements of a submitter may add in 24 hours, wei; nil: no limit
@@ -94,6 +94,7 @@ type BumpPlanner struct {
 	limits Limits
 	chain  txmanager.ChainConnector
 	v      txmanager.ChainObservation
+	now    time.Time
 	first  uint64           // the lowest open nonce
 	left   Balance          // the balance that no open nonce needs
 	bounds txmanager.Bounds // of the submitter's policy
@@ -101,7 +102,7 @@ type BumpPlanner struct {
 }
 
 func (r Limits) NewBumpPlanner(w txmanager.SubmitterState, chain txmanager.ChainConnector, v txmanager.ChainObservation) *BumpPlanner {
-	b := &BumpPlanner{limits: r, chain: chain, v: v, first: w.LowestOpenNonce(), spent: new(big.Int), bounds: w.Bounds}
+	b := &BumpPlanner{limits: r, chain: chain, v: v, now: w.DatabaseTime(), first: w.LowestOpenNonce(), spent: new(big.Int), bounds: w.Bounds}
 	if w.BumpBudgetUsedWei != nil {
 		b.spent.Set(w.BumpBudgetUsedWei)
 	}
@@ -120,8 +121,8 @@ type gasBump struct {
 }
 
 // Next is t's version at a higher fee. If a bump is due but not possible, wanted is true and
-// reason is set. If a higher fee would not help, or would exceed its caller's maximum, wanted is
-// false.
+// reason is set. If the policy proposes nothing, a higher fee would not help, or it would exceed its
+// caller's maximum, wanted is false.
 func (b *BumpPlanner) Next(t txmanager.Tx) (next gasBump, reason string, wanted bool) {
 	market := CompleteFees(txmanager.Call{}, t.Gas.Gas, b.v.Account)
 	if *t.Nonce != b.first && t.IsAcknowledged() && PaysMarketPrice(*t.Gas, b.v.Account) {
@@ -131,10 +132,14 @@ func (b *BumpPlanner) Next(t txmanager.Tx) (next gasBump, reason string, wanted 
 	if err != nil {
 		return next, err.Error(), true
 	}
+	fees, ok, problem := propose(b.limits.Bump.Policy, b.requestOf(t, kind, market))
+	if !ok {
+		return next, problem, problem != ""
+	}
 	caps := b.capsOf(kind, t.Gas.Gas)
 	ownLimit := call.FeeCapWei != nil && (caps.FeeWei == nil || call.FeeCapWei.Cmp(caps.FeeWei) <= 0)
 	caps.FeeWei = txmanager.LowerLimit(caps.FeeWei, call.FeeCapWei)
-	params, refused := b.limits.Bump.replacementFees(*t.Gas, market, caps)
+	params, refused := b.limits.Bump.limitReplacement(*t.Gas, fees, caps)
 	switch {
 	case refused != "" && ownLimit:
 		return next, "", false
@@ -166,7 +171,15 @@ func (b *BumpPlanner) callOf(t txmanager.Tx) (txmanager.Call, txmanager.VersionK
 	return call, txmanager.VersionBump, err
 }
 
-// capsOf are the deployment's and the policy's limits of a gas bump with that gas limit.
+// requestOf is what the policy is asked about t.
+func (b *BumpPlanner) requestOf(t txmanager.Tx, kind txmanager.VersionKind, market txmanager.GasParams) BumpRequest {
+	return BumpRequest{
+		TxID: t.ID, Submitter: t.Submitter, Placeholder: kind == txmanager.VersionPlaceholder, Attempts: bumpCount(t),
+		Age: b.now.Sub(*t.FirstSubmitAt), Last: CopyParams(*t.Gas), Market: CopyParams(market),
+	}
+}
+
+// capsOf are the limits of a gas bump with that gas limit: the deployment's and those of the submitter's policy.
 func (b *BumpPlanner) capsOf(kind txmanager.VersionKind, gas uint64) FeeCaps {
 	if kind == txmanager.VersionPlaceholder {
 		return FeeCaps{FeeWei: b.limits.PlaceholderFeeCapWei}
@@ -223,10 +236,10 @@ func (r Limits) capNames(kind txmanager.VersionKind) string {
 	return "gasbump.maxFeePerGas or gasbump.maxFeePerTx" + otherCapNames
 }
 
-// ReplacementFees calculates the next version's fees by the policy; see [ReplacementFees].
-func (p BumpPolicy) replacementFees(last, market txmanager.GasParams, caps FeeCaps) (g txmanager.GasParams, refused string) {
-	if p.TxFeeCapWei != nil {
-		caps.FeeWei = txmanager.LowerLimit(caps.FeeWei, new(big.Int).Div(p.TxFeeCapWei, new(big.Int).SetUint64(max(last.Gas, 1))))
+// limitReplacement lowers the fees of g also to TxFeeCapWei; see [limitReplacement].
+func (l BumpLimits) limitReplacement(last, g txmanager.GasParams, caps FeeCaps) (_ txmanager.GasParams, refused string) {
+	if l.TxFeeCapWei != nil {
+		caps.FeeWei = txmanager.LowerLimit(caps.FeeWei, new(big.Int).Div(l.TxFeeCapWei, new(big.Int).SetUint64(max(last.Gas, 1))))
 	}
-	return ReplacementFees(last, market, p.Multiplier, caps)
+	return limitReplacement(last, g, caps)
 }

@@ -17,30 +17,35 @@ func TestBid(t *testing.T) {
 	dynamic := func(fee, tip int64) txmanager.GasParams {
 		return txmanager.GasParams{Gas: 10, FeeCapWei: big.NewInt(fee), TipCapWei: big.NewInt(tip), ValueWei: big.NewInt(7)}
 	}
+	times := func(factor int64) BumpLimits { return BumpLimits{Policy: DefaultBumpPolicy{factor}} }
 	legacy := func(price int64) txmanager.GasParams { g := dynamic(price, price); g.Legacy = true; return g }
 	for _, c := range []struct {
 		name         string
-		policy       BumpPolicy
+		limits       BumpLimits
 		last, market txmanager.GasParams
 		cap          *big.Int
 		want         txmanager.GasParams
 		ok           bool
 	}{
-		{"an eighth more, rounded up", BumpPolicy{Multiplier: 1125}, dynamic(100, 9), dynamic(50, 1), nil, dynamic(113, 11), true},
-		{"of a wei", BumpPolicy{Multiplier: 1125}, dynamic(1, 1), dynamic(0, 0), nil, dynamic(2, 2), true},
-		{"what blocks take", BumpPolicy{Multiplier: 1125}, dynamic(100, 9), dynamic(300, 40), nil, dynamic(300, 40), true},
-		{"more by the multiplier", BumpPolicy{Multiplier: 2000}, dynamic(100, 9), dynamic(50, 1), nil, dynamic(200, 18), true},
-		{"cut to the cap", BumpPolicy{Multiplier: 1125}, dynamic(100, 9), dynamic(300, 1), big.NewInt(110), dynamic(110, 11), true},
-		{"nodes would not take what the cap leaves", BumpPolicy{Multiplier: 1125}, dynamic(100, 9), dynamic(300, 1), big.NewInt(109), dynamic(0, 0), false},
-		{"the cap of a transaction", BumpPolicy{Multiplier: 1125, TxFeeCapWei: big.NewInt(1119)}, dynamic(100, 9), dynamic(300, 1), nil, dynamic(111, 11), true},
-		{"the cap of a transaction is too low", BumpPolicy{Multiplier: 1125, TxFeeCapWei: big.NewInt(1099)}, dynamic(100, 9), dynamic(300, 1), nil, dynamic(0, 0), false},
-		{"a tip above the cap", BumpPolicy{Multiplier: 1125}, dynamic(100, 99), dynamic(50, 1), big.NewInt(111), dynamic(111, 111), true},
-		{"legacy", BumpPolicy{Multiplier: 1125}, legacy(100), legacy(90), nil, legacy(113), true},
-		{"from one price", BumpPolicy{Multiplier: 1125}, legacy(100), dynamic(50, 1), nil, dynamic(113, 113), true},
-		{"to one price", BumpPolicy{Multiplier: 1125}, dynamic(100, 9), legacy(90), nil, legacy(113), true},
-		{"legacy, by the node's advice", BumpPolicy{Multiplier: 1125}, legacy(100), legacy(200), big.NewInt(150), legacy(150), true},
+		{"an eighth more, rounded up", times(1125), dynamic(100, 9), dynamic(50, 1), nil, dynamic(113, 11), true},
+		{"of a wei", times(1125), dynamic(1, 1), dynamic(0, 0), nil, dynamic(2, 2), true},
+		{"what blocks take", times(1125), dynamic(100, 9), dynamic(300, 40), nil, dynamic(300, 40), true},
+		{"more by the multiplier", times(2000), dynamic(100, 9), dynamic(50, 1), nil, dynamic(200, 18), true},
+		{"cut to the cap", times(1125), dynamic(100, 9), dynamic(300, 1), big.NewInt(110), dynamic(110, 11), true},
+		{"nodes would not take what the cap leaves", times(1125), dynamic(100, 9), dynamic(300, 1), big.NewInt(109), dynamic(0, 0), false},
+		{"the cap of a transaction", BumpLimits{Policy: DefaultBumpPolicy{1125}, TxFeeCapWei: big.NewInt(1119)}, dynamic(100, 9), dynamic(300, 1), nil, dynamic(111, 11), true},
+		{"the cap of a transaction is too low", BumpLimits{Policy: DefaultBumpPolicy{1125}, TxFeeCapWei: big.NewInt(1099)}, dynamic(100, 9), dynamic(300, 1), nil, dynamic(0, 0), false},
+		{"a tip above the cap", times(1125), dynamic(100, 99), dynamic(50, 1), big.NewInt(111), dynamic(111, 111), true},
+		{"legacy", times(1125), legacy(100), legacy(90), nil, legacy(113), true},
+		{"from one price", times(1125), legacy(100), dynamic(50, 1), nil, dynamic(113, 113), true},
+		{"to one price", times(1125), dynamic(100, 9), legacy(90), nil, legacy(113), true},
+		{"legacy, by the node's advice", times(1125), legacy(100), legacy(200), big.NewInt(150), legacy(150), true},
 	} {
-		got, refused := c.policy.replacementFees(c.last, c.market, FeeCaps{FeeWei: c.cap})
+		fees, _, refused := propose(c.limits.Policy, BumpRequest{Last: c.last, Market: c.market})
+		got := fees
+		if refused == "" {
+			got, refused = c.limits.limitReplacement(c.last, fees, FeeCaps{FeeWei: c.cap})
+		}
 		if ok := refused == ""; ok != c.ok || ok && txtest.Diff(c.want, got) != "" {
 			t.Errorf("%s: got %+v, %q; want %+v, %v", c.name, got, refused, c.want, c.ok)
 		}

@@ -16,7 +16,7 @@ type Limits struct {
 	TipMultiple          int64       // the tip of a first version or gas bump is at most this multiple of the nodes' advice; 0: no limit
 	TipFloorWei          *big.Int    // the tip limit is never below this, wei per gas; nil: no floor
 	PlaceholderFeeCapWei *big.Int    // the highest fee of a placeholder, wei per gas; nil: no limit
-	Bump                 *BumpPolicy // nil: only a decision replaces a transaction
+	Bump                 *BumpLimits // nil: only a decision replaces a transaction
 }
 
 // RefusalReason is why b, or the deployment's fee limit for one transaction, does not allow a

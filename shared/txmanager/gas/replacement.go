@@ -14,7 +14,7 @@ const (
 	nodesDemand int64 = 1100
 
 	// ReplaceFactor is the factor for both fees of a cancel, a placeholder and an operator's
-	// replacement. A gas bump has its own factor in [BumpPolicy].
+	// replacement. A gas bump has what its [BumpPolicy] proposes.
 	ReplaceFactor int64 = 1125
 )
 
@@ -28,12 +28,23 @@ type FeeCaps struct{ FeeWei, TipWei *big.Int }
 // refused is the reason why nodes would not accept the lowered fees, or "". If both fees of last
 // are zero, no version exists yet: then the market's fee must be within caps.
 func ReplacementFees(last, market txmanager.GasParams, factor int64, caps FeeCaps) (g txmanager.GasParams, refused string) {
-	g = txmanager.GasParams{
+	return limitReplacement(last, raiseFees(last, market, factor), caps)
+}
+
+// raiseFees are last's fees times factor, and at least the market's.
+func raiseFees(last, market txmanager.GasParams, factor int64) txmanager.GasParams {
+	g := txmanager.GasParams{
 		Gas: last.Gas, ValueWei: last.ValueWei, Legacy: market.Legacy,
 		TipCapWei: greater(Thousandths(last.TipCapWei, factor), market.TipCapWei),
 		FeeCapWei: greater(Thousandths(last.FeeCapWei, factor), market.FeeCapWei),
 	}
 	g.FeeCapWei = greater(g.FeeCapWei, g.TipCapWei)
+	return g
+}
+
+// limitReplacement lowers the fees of g to caps. refused is the reason why nodes would not accept them
+// in place of last's, or "".
+func limitReplacement(last, g txmanager.GasParams, caps FeeCaps) (_ txmanager.GasParams, refused string) {
 	if g.Legacy {
 		caps.TipWei = nil
 	}

@@ -14,7 +14,7 @@ import (
 // bumpRules are rules with a gas bump each minute, up to 1,000 wei per gas.
 func bumpRules() Rules {
 	r := rulesOf(3)
-	r.Bump = &gas.BumpPolicy{MinInterval: time.Minute, MaxAttempts: 3, Multiplier: 1125, FeeCapWei: big.NewInt(1000)}
+	r.Bump = &gas.BumpLimits{Policy: gas.DefaultBumpPolicy{Multiplier: 1125}, MinInterval: time.Minute, MaxAttempts: 3, FeeCapWei: big.NewInt(1000)}
 	return r
 }
 
@@ -315,5 +315,44 @@ func TestFirstVersionLeavesRoomForBumps(t *testing.T) {
 	}
 	if got := rulesOf(3).FirstVersionFees(call, 21_000, a).FeeCapWei.Int64(); got != 5000 {
 		t.Errorf("off: got %d, want 5000", got)
+	}
+}
+
+// offers is a policy that proposes one fee in both fields.
+type offers int64
+
+func (o offers) Propose(gas.BumpRequest) (gas.ProposedFees, bool) {
+	return gas.ProposedFees{FeeWei: big.NewInt(int64(o)), TipWei: big.NewInt(int64(o))}, true
+}
+
+// A deployer's policy is held to the bounds of the default: caps, budget and what nodes require.
+func TestADeployersPolicyIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		offer    offers
+		budget   *big.Int
+		fee, tip int64  // signed
+		want     string // the reason why nothing is
+	}{
+		{"within all bounds", 500, nil, 500, 500, ""},
+		{"above the cap", 1_000_000, nil, 1000, 1000, ""},
+		{"below a tenth more", 109, nil, 0, 0, "gas bump: its policy proposed a fee of 109"},
+		{"above the budget", 500, big.NewInt(21_000*400 - 1), 0, 0, "gas bump: the submitter's budget"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			txtest.Frozen(t, func(t *testing.T) {
+				r, w := bumpRules(), txtest.StateOf(1, 6, waiting(5))
+				r.Bump.Policy, r.Bump.BudgetWei = c.offer, c.budget
+				jobs, moves := r.signs(w, dear(w), nil)
+				switch {
+				case c.want != "" && (len(jobs) > 0 || len(moves) != 1 || !strings.HasPrefix(moves[0].To.LastError, c.want)):
+					t.Errorf("got %d versions, moves %+v; want none, and %q", len(jobs), moves, c.want)
+				case c.want == "" && (len(jobs) != 1 || jobs[0].Unsigned.FeeCapWei.Int64() != c.fee || jobs[0].Unsigned.TipCapWei.Int64() != c.tip):
+					t.Errorf("got %+v, moves %+v; want a version for %d and a tip of %d", jobs, moves, c.fee, c.tip)
+				}
+			})
+		})
 	}
 }

@@ -90,6 +90,8 @@ func (r Rules) RefuseAction(t txmanager.Tx, action txmanager.Action) string {
 		return "it is no allowed action: want WAIT, REBROADCAST, REPLACE or PLACEHOLDER"
 	case r.AskBeforePlaceholder && action != txmanager.ActionRebroadcast:
 		return "nonce.placeholder=ask: only an operator may decide that"
+	case t.Caller == txmanager.PayoutCaller && action == txmanager.ActionPlaceholder:
+		return "it is a payout: only the transfer coordinator may cancel it"
 	case t.IsMadeElsewhere() && action == txmanager.ActionReplace:
 		return "what a handler made, or the owner of a reservation, cannot be replaced by a higher fee"
 	case len(t.Versions) == 0 && action != txmanager.ActionPlaceholder:

@@ -57,7 +57,7 @@ func (r Rules) Evaluate(w txmanager.SubmitterState, q txmanager.ChainQuery, v tx
 		t := before
 		if e.covers(t) {
 			t = e.evaluateTx(t)
-			t = r.Inspector.Inspect(t, w.LowestOpenNonce(), v, e.now)
+			t = r.Inspection.Inspect(t, w.LowestOpenNonce(), v, e.now)
 		}
 		t, sent, completed := e.decide(i, t)
 		if sent {

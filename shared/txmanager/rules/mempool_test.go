@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -45,12 +46,13 @@ func TestDiagnoses(t *testing.T) {
 			if c.change != nil {
 				c.change(&tx, &v)
 			}
-			got := new(MempoolInspector).Inspect(tx, 5, v, txtest.Now)
+			m := &Inspection{Inspector: DefaultInspector{}}
+			got := m.Inspect(tx, 5, v, txtest.Now)
 			if d := got.Diagnosis; c.want == "" && d != nil || c.want != "" && (d == nil || d.Signal != c.want || d.Advice != c.advice) {
 				t.Errorf("%s: got %+v, want %s, %s", c.name, d, c.want, c.advice)
 			}
 			before := got
-			if again := new(MempoolInspector).Inspect(got, 5, v, *txtest.In(1)); again.Diagnosis != before.Diagnosis {
+			if again := m.Inspect(got, 5, v, *txtest.In(1)); again.Diagnosis != before.Diagnosis {
 				t.Errorf("%s: seen again: got %+v, want the first kept", c.name, again.Diagnosis)
 			}
 			if got.Diagnosis = nil; txtest.Diff(tx, got) != "" {
@@ -72,7 +74,7 @@ func TestADiagnosisDecidesNothing(t *testing.T) {
 			v := txtest.ViewOf(w, txtest.Block('a', 100))
 			v.Known = map[txmanager.Hash]txmanager.Answer{txtest.VersionHash(5, 1): answer, txtest.VersionHash(6, 1): answer}
 			with, without := rulesOf(3), rulesOf(3)
-			with.Inspector = &MempoolInspector{Most: 9}
+			with.Inspection = &Inspection{Inspector: DefaultInspector{}, Most: 9}
 			got, want := with.Evaluate(w, txtest.Asking(w), v), without.Evaluate(w, txtest.Asking(w), v)
 			diagnosed := 0
 			for i := range got.After {
@@ -100,15 +102,52 @@ func TestWhatAnInspectorAsksFor(t *testing.T) {
 			w.Open[i].NextCheckAt = txtest.Ago(1)
 		}
 		for _, c := range []struct {
-			inspector *MempoolInspector
+			inspector *Inspection
 			want      int
-		}{{nil, 1}, {&MempoolInspector{}, 1}, {&MempoolInspector{Most: 2}, 2}, {&MempoolInspector{Most: 3}, 4}} {
+		}{{nil, 1}, {&Inspection{}, 1}, {&Inspection{Most: 2}, 2}, {&Inspection{Most: 3}, 4}} {
 			r := rulesOf(3)
-			r.Inspector = c.inspector
+			r.Inspection = c.inspector
 			q, _ := r.NextQuery(w, txmanager.KindReceipt, txtest.Reader(nil))
 			if len(q.Known) != c.want || q.Known[0] != txtest.VersionHash(5, 1) {
 				t.Errorf("%+v: got %d versions asked for, want %d, the lowest first", c.inspector, len(q.Known), c.want)
 			}
 		}
 	})
+}
+
+// says is an inspector with one answer. An empty one panics.
+type says [2]string
+
+func (s says) Diagnose(MempoolEvidence) (txmanager.Signal, txmanager.Advice, bool) {
+	if s == (says{}) {
+		panic("no pool")
+	}
+	return txmanager.Signal(s[0]), txmanager.Advice(s[1]), true
+}
+
+// A deployer's inspector gives the diagnosis. An answer that readers do not know, or a panic, is none,
+// and is reported.
+func TestADeployersInspectorInforms(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		answer   says
+		reported string
+	}{
+		{says{"PERHAPS_LOST", "WAIT"}, ""},
+		{says{"IN_PRIVATE_POOL", "WAIT"}, `signal "IN_PRIVATE_POOL"`},
+		{says{"PERHAPS_LOST", "PLACEHOLDER"}, `advice "PLACEHOLDER"`},
+		{says{}, "panicked: no pool"},
+	} {
+		reported := ""
+		m := &Inspection{Inspector: c.answer, Unused: func(id, problem string) { reported = problem }}
+		tx := txtest.Pending(5)
+		v := txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Block('a', 100))
+		d := m.Inspect(tx, 5, v, txtest.Now).Diagnosis
+		if used := d != nil; used != (c.reported == "") || used && (string(d.Signal) != c.answer[0] || string(d.Advice) != c.answer[1]) {
+			t.Errorf("%v: got %+v", c.answer, d)
+		}
+		if !strings.Contains(reported, c.reported) {
+			t.Errorf("%v: reported %q, want %q", c.answer, reported, c.reported)
+		}
+	}
 }

@@ -16,10 +16,10 @@ type Rules struct {
 	gas.Limits
 	Finality
 	Broadcasting
-	Strict               bool              // one open nonce at a time, whatever window the submitter was registered with
-	DeferAfter           time.Duration     // how long an intent's own bounds may block it before intents of other callers pass it; 0: they never pass it
-	AskBeforePlaceholder bool              // only an operator's decision replaces a transaction or fills a nonce
-	Inspector            *MempoolInspector // nil: transactions are not diagnosed
+	Strict               bool          // one open nonce at a time, whatever window the submitter was registered with
+	DeferAfter           time.Duration // how long an intent's own bounds may block it before intents of other callers pass it; 0: they never pass it
+	AskBeforePlaceholder bool          // only an operator's decision replaces a transaction or fills a nonce
+	Inspection           *Inspection   // nil: transactions are not diagnosed
 }
 
 // Finality is when an included transaction is final, and how its chain is watched.

@@ -30,7 +30,7 @@ func (r Rules) NextQuery(w txmanager.SubmitterState, k txmanager.Kind, chain txm
 	if len(w.Open) > 0 && w.Open[0].Receipt == nil {
 		q.Known = slices.Clip(w.Open[0].Versions)
 	}
-	r.Inspector.addKnown(&q, w.Open)
+	r.Inspection.addKnown(&q, w.Open)
 	limitHeaders(&q)
 	if k.MaySign() && IsQueueHeadDue(w, horizon) {
 		ok = ok || NextSlots(w).Count > 0

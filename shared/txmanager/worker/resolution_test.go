@@ -26,6 +26,7 @@ func TestStuckResolution(t *testing.T) {
 	ordered.RequestedAction = txmanager.ActionReplace
 	unsigned := txtest.Bare(5)
 	unsigned.State = txmanager.Stuck
+	payout := txtest.Of(txmanager.PayoutCaller, txtest.Stuck(5))
 	for _, c := range []struct {
 		name    string
 		tx      txmanager.Tx
@@ -42,6 +43,9 @@ func TestStuckResolution(t *testing.T) {
 		{"a caller's order", txtest.Stuck(5), decider{txmanager.ActionCancel, "r"}, false, "", false},
 		{"under ask, a placeholder", txtest.Stuck(5), decider{txmanager.ActionPlaceholder, "r"}, true, "", false},
 		{"under ask, the same bytes again", txtest.Stuck(5), decider{txmanager.ActionRebroadcast, "r"}, true, txmanager.ActionRebroadcast, true},
+		{"a placeholder for a payout", payout, decider{txmanager.ActionPlaceholder, "r"}, false, "", false},
+		{"a payout's bytes again", payout, decider{txmanager.ActionRebroadcast, "r"}, false, txmanager.ActionRebroadcast, true},
+		{"a payout at a higher fee", payout, decider{txmanager.ActionReplace, "r"}, false, txmanager.ActionReplace, true},
 		{"somebody has decided", ordered, decider{txmanager.ActionPlaceholder, "r"}, false, txmanager.ActionReplace, false},
 		{"not STUCK", txtest.Pending(5), decider{txmanager.ActionPlaceholder, "r"}, false, "", false},
 		{"no bytes to send again", unsigned, decider{txmanager.ActionRebroadcast, "r"}, false, "", false},

@@ -1,0 +1,41 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// answers is a publisher with one answer. A count below -1 panics.
+type answers struct {
+	taken int
+	err   error
+}
+
+func (a answers) Publish(context.Context, []txmanager.Event) (int, error) {
+	if a.taken < -1 {
+		panic("no broker")
+	}
+	return a.taken, a.err
+}
+
+// A publisher's count is at most the events that it was given. Less than all is a failure, also
+// without an error, and a panic accepts nothing.
+func TestAPublishersAnswerIsBounded(t *testing.T) {
+	t.Parallel()
+	down := errors.New("down")
+	for _, c := range []struct {
+		answer answers
+		taken  int
+		failed bool
+	}{
+		{answers{2, nil}, 2, false}, {answers{2, down}, 2, false}, {answers{1, down}, 1, true}, {answers{0, down}, 0, true},
+		{answers{1, nil}, 1, true}, {answers{3, nil}, 0, true}, {answers{-1, nil}, 0, true}, {answers{-2, nil}, 0, true},
+	} {
+		if taken, err := publish(t.Context(), c.answer, make([]txmanager.Event, 2)); taken != c.taken || (err != nil) != c.failed {
+			t.Errorf("%+v: got %d, %v; want %d, failed %t", c.answer, taken, err, c.taken, c.failed)
+		}
+	}
+}
