@@ -310,24 +310,24 @@ func queueAllocations(b *pgx.Batch, l lease.Lease, all []txmanager.Allocation, d
 const storeVersion = `
 with signed as (
   update managed_tx
-     set state = 'SUBMITTED', sub_state = null, tx_hash = $4,
+     set state = 'SUBMITTED', sub_state = null, tx_hash = @tx_hash,
          submit_attempts = 1, last_submit_at = clock_timestamp(),
-         first_submit_at = case when $10::text is null then clock_timestamp() else first_submit_at end,
-         next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(), next_bump_at = $11,
-         last_error = null, last_gas_params = $7::text::jsonb,
-         ordered = case when ordered is distinct from $9 then ordered end,
+         first_submit_at = case when @extra_wei::text is null then clock_timestamp() else first_submit_at end,
+         next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(), next_bump_at = @next_bump_at,
+         last_error = null, last_gas_params = @gas_params::text::jsonb,
+         ordered = case when ordered is distinct from @done then ordered end,
          event_sequence = event_sequence + 1,
-         fencing_token = $2, updated_at = clock_timestamp()
-   where tx_id = $3 and submitter = $1 and state = $6 and receipt is null
+         fencing_token = @token, updated_at = clock_timestamp()
+   where tx_id = @tx_id and submitter = @submitter and state = @from and receipt is null
   returning tx_id, nonce
 ), kept as (
   insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token, extra_wei)
-  values ($4, (select tx_id from signed), $1, (select nonce from signed),
-          1 + (select count(*) from tx_version where tx_id = $3), $8, $2, $10::text::numeric)
+  values (@tx_hash, (select tx_id from signed), @submitter, (select nonce from signed),
+          1 + (select count(*) from tx_version where tx_id = @tx_id), @kind, @token, @extra_wei::text::numeric)
   returning tx_id, version
 )
 insert into tx_document (tx_id, name, body, bytes)
-select tx_id, 'version:' || version, $7::text::json, $5 from kept`
+select tx_id, 'version:' || version, @gas_params::text::json, @bytes from kept`
 
 func queueVersions(b *pgx.Batch, l lease.Lease, all []txmanager.Version) {
 	for _, v := range all {
@@ -336,8 +336,11 @@ func queueVersions(b *pgx.Batch, l lease.Lease, all []txmanager.Version) {
 		if v.ExtraWei != nil {
 			extra = new(v.ExtraWei.String())
 		}
-		b.Queue(storeVersion, l.Submitter, l.Token, v.Tx.ID, v.Signed.Hash.String(), v.Signed.Raw,
-			v.From, string(params), v.Kind, textOrNull(string(v.CompletedAction)), extra, micros(v.Tx.NextBumpAt))
+		b.Queue(storeVersion, pgx.StrictNamedArgs{
+			"submitter": l.Submitter, "token": l.Token, "tx_id": v.Tx.ID, "from": v.From, "done": textOrNull(string(v.CompletedAction)),
+			"tx_hash": v.Signed.Hash.String(), "bytes": v.Signed.Raw, "gas_params": string(params), "kind": v.Kind,
+			"extra_wei": extra, "next_bump_at": micros(v.Tx.NextBumpAt),
+		})
 	}
 }
 

@@ -110,43 +110,30 @@ type PolicyError struct {
 	Limit string // of the rule; "" where it is a list
 }
 
+// policyRefusals has the text about each rule, after "the submitter's policy". {limit} is the rule's.
+var policyRefusals = map[PolicyRule]string{
+	RuleValue:       "allows at most {limit} wei in one transaction",
+	RuleTarget:      "does not allow this receiver, or this function of it",
+	RuleGas:         "allows at most {limit} gas in one transaction",
+	RuleTip:         "allows a tip of at most {limit} wei per gas",
+	RuleFee:         "allows a fee (gas times maxFeePerGas) of at most {limit} wei in one transaction",
+	RuleFees:        "allows fees of at most {limit} wei in 24 hours",
+	RuleCount:       "allows at most {limit} intents in a minute, and more nonces than that were asked for at once: ask for fewer",
+	RuleRate:        "allows at most {limit} intents in a minute",
+	RuleCallerValue: "allows this caller at most {limit} wei in one transaction",
+	RuleCallerCount: "allows this caller at most {limit} intents in a minute, and more nonces than that were asked for at once: ask for fewer",
+	RuleCallerRate:  "allows this caller at most {limit} intents in a minute",
+	RuleCallerQueue: "allows this caller at most {limit} intents in the queue at once",
+	RuleCallerDay:   "allows this caller at most {limit} wei in 24 hours",
+	RuleToken:       "bounds amounts of this token, and allows of it transfer, approve and transferFrom as the ABI encodes them, and functions that targets names",
+	RuleAmount:      "allows at most {limit} of this token's smallest unit in one transaction",
+	RuleAmountDay:   "allows at most {limit} of this token's smallest unit in 24 hours",
+	RuleDay:         "allows at most {limit} wei in 24 hours",
+}
+
 // Error names the limit.
 func (e PolicyError) Error() string {
-	switch e.Rule {
-	case RuleValue:
-		return "the submitter's policy allows at most " + e.Limit + " wei in one transaction"
-	case RuleTarget:
-		return "the submitter's policy does not allow this receiver, or this function of it"
-	case RuleGas:
-		return "the submitter's policy allows at most " + e.Limit + " gas in one transaction"
-	case RuleTip:
-		return "the submitter's policy allows a tip of at most " + e.Limit + " wei per gas"
-	case RuleFee:
-		return "the submitter's policy allows a fee (gas times maxFeePerGas) of at most " + e.Limit + " wei in one transaction"
-	case RuleFees:
-		return "the submitter's policy allows fees of at most " + e.Limit + " wei in 24 hours"
-	case RuleCount:
-		return "the submitter's policy allows at most " + e.Limit + " intents in a minute, and more nonces than that were asked for at once: ask for fewer"
-	case RuleRate:
-		return "the submitter's policy allows at most " + e.Limit + " intents in a minute"
-	case RuleCallerValue:
-		return "the submitter's policy allows this caller at most " + e.Limit + " wei in one transaction"
-	case RuleCallerCount:
-		return "the submitter's policy allows this caller at most " + e.Limit + " intents in a minute, and more nonces than that were asked for at once: ask for fewer"
-	case RuleCallerRate:
-		return "the submitter's policy allows this caller at most " + e.Limit + " intents in a minute"
-	case RuleCallerQueue:
-		return "the submitter's policy allows this caller at most " + e.Limit + " intents in the queue at once"
-	case RuleCallerDay:
-		return "the submitter's policy allows this caller at most " + e.Limit + " wei in 24 hours"
-	case RuleToken:
-		return "the submitter's policy bounds amounts of this token, and allows of it transfer, approve and transferFrom as the ABI encodes them, and functions that targets names"
-	case RuleAmount:
-		return "the submitter's policy allows at most " + e.Limit + " of this token's smallest unit in one transaction"
-	case RuleAmountDay:
-		return "the submitter's policy allows at most " + e.Limit + " of this token's smallest unit in 24 hours"
-	}
-	return "the submitter's policy allows at most " + e.Limit + " wei in 24 hours"
+	return "the submitter's policy " + strings.ReplaceAll(policyRefusals[e.Rule], "{limit}", e.Limit)
 }
 
 // IsPermanent is true if the same intent will be refused until the policy changes.
@@ -168,7 +155,7 @@ select from submitter_policy where submitter = any($1::text[]) and over_time ord
 // which read the same row.
 const feesCheckedLater = `null::bigint as gas, null::numeric as tip_wei, null::numeric as fee_wei`
 
-// feesInDay is what the last 24 hours have added to the fees of $1, if p limits them.
+// feesInDay is what the last 24 hours have added to the submitter's fees, if p limits them.
 const feesInDay = `case when p.max_day_fees_wei is not null then
          coalesce((select f.total_wei from submitter_fee f where f.submitter = p.submitter order by f.number desc limit 1), 0)
          - coalesce((select f.total_wei from submitter_fee f
@@ -179,7 +166,7 @@ const feesInDay = `case when p.max_day_fees_wei is not null then
 func inDay(total, sums, column, scope, now string) string {
 	return `coalesce(` + total + `, 0)
          - coalesce((select u.` + column + ` from ` + sums + ` and u.at <= ` + now + ` - interval '24 hours' order by u.at desc, u.number desc limit 1), 0)
-         - coalesce((select sum(g.amount) from policy_given_back g where g.submitter = $1 and g.scope = ` + scope + ` and g.minute > ` + now + ` - interval '24 hours'), 0)`
+         - coalesce((select sum(g.amount) from policy_given_back g where g.submitter = @submitter and g.scope = ` + scope + ` and g.minute > ` + now + ` - interval '24 hours'), 0)`
 }
 
 // fullName is [FullCaller] of a column.
@@ -214,25 +201,24 @@ type judging struct {
 	fees   string
 }
 
-// ofTheRow is who posted the transaction $2.
-const ofTheRow = `select m.caller from managed_tx m where m.tx_id = $2::uuid`
+// ofTheRow is who posted the transaction.
+const ofTheRow = `select m.caller from managed_tx m where m.tx_id = @tx_id::uuid`
 
 // verdict checks one intent, a handler's transaction, or what a reservation's owner signed.
-// Its inputs are the submitter $1, the transaction $2, the value $3, the targets $4 (see
-// [targetsOf]) and the count of intents $5. A value or targets that are not known yet are
-// null. An input that adds nothing always passes, even if the day's limit was lowered below
-// the present use. Recorded times never decrease, so that the windows hold if the clock is set
-// back.
+// counts is the number of intents; for targets see [targetsOf]. A value or targets that are not
+// known yet are null. An input that adds nothing always passes, even if the day's limit was
+// lowered below the present use. Recorded times never decrease, so that the windows hold if the
+// clock is set back.
 func verdict(of judging) string {
 	return `
 used as (
   select coalesce(l.number, 0) as number, coalesce(l.intents, 0) as intents, coalesce(l.value_wei, 0) as value_wei,
          greatest(c.now, l.at) as at, c.now,
          coalesce(l.intents, 0) - coalesce((select u.intents from submitter_use u
-             where u.submitter = $1 and u.at <= c.now - interval '1 minute' order by u.at desc, u.number desc limit 1), 0) as in_minute,
-         ` + inDay("l.value_wei", "submitter_use u where u.submitter = $1", "value_wei", "''", "c.now") + ` as in_day
+             where u.submitter = @submitter and u.at <= c.now - interval '1 minute' order by u.at desc, u.number desc limit 1), 0) as in_minute,
+         ` + inDay("l.value_wei", "submitter_use u where u.submitter = @submitter", "value_wei", "''", "c.now") + ` as in_day
     from (select clock_timestamp() as now) as c
-    left join lateral (select * from submitter_use u where u.submitter = $1 order by u.number desc limit 1) as l on true
+    left join lateral (select * from submitter_use u where u.submitter = @submitter order by u.number desc limit 1) as l on true
 ), theirs as (
   select f.scope, coalesce(l.number, 0) as number, coalesce(l.intents, 0) as intents, coalesce(l.total, 0) as total, greatest(c.now, l.at) as at,
          h.known, k.*, i.in_minute, i.in_day
@@ -241,26 +227,26 @@ used as (
    cross join ` + limitsOf(of.caller) + `
    cross join used c
    cross join lateral (select ` + fullName("w.present") + ` as scope offset 0) as f
-    left join lateral (select * from policy_use u where u.submitter = $1 and u.scope = f.scope order by u.number desc limit 1) as l on true
+    left join lateral (select * from policy_use u where u.submitter = @submitter and u.scope = f.scope order by u.number desc limit 1) as l on true
    cross join lateral (
        select sum(coalesce(o.intents, 0) - coalesce((select u.intents from policy_use u
-                where u.submitter = $1 and u.scope = a.name and u.at <= c.now - interval '1 minute' order by u.at desc, u.number desc limit 1), 0)) as in_minute,
-              sum(` + inDay("o.total", "policy_use u where u.submitter = $1 and u.scope = a.name", "total", "a.name", "c.now") + `) as in_day
+                where u.submitter = @submitter and u.scope = a.name and u.at <= c.now - interval '1 minute' order by u.at desc, u.number desc limit 1), 0)) as in_minute,
+              sum(` + inDay("o.total", "policy_use u where u.submitter = @submitter and u.scope = a.name", "total", "a.name", "c.now") + `) as in_day
          from unnest(n.names) as a (name)
-         left join lateral (select * from policy_use u where u.submitter = $1 and u.scope = a.name order by u.number desc limit 1) as o on true) as i
-   where p.submitter = $1 and p.per_caller is not null
+         left join lateral (select * from policy_use u where u.submitter = @submitter and u.scope = a.name order by u.number desc limit 1) as o on true) as i
+   where p.submitter = @submitter and p.per_caller is not null
 ), token as (
   select t.scope, coalesce(l.number, 0) as number, coalesce(l.intents, 0) as intents, coalesce(l.total, 0) as total, greatest(c.now, l.at) as at,
          (p.tokens -> t.scope ->> 'maxAmount')::numeric as max_units, (p.tokens -> t.scope ->> 'maxAmountPerDay')::numeric as max_day_units,
-         ` + inDay("l.total", "policy_use u where u.submitter = $1 and u.scope = t.scope", "total", "t.scope", "c.now") + ` as in_day
+         ` + inDay("l.total", "policy_use u where u.submitter = @submitter and u.scope = t.scope", "total", "t.scope", "c.now") + ` as in_day
     from submitter_policy p
-   cross join (select ($4::text[])[1] as scope) as t
+   cross join (select (@targets::text[])[1] as scope) as t
    cross join used c
-    left join lateral (select * from policy_use u where u.submitter = $1 and u.scope = t.scope order by u.number desc limit 1) as l on true
-   where p.submitter = $1 and p.tokens ? t.scope
+    left join lateral (select * from policy_use u where u.submitter = @submitter and u.scope = t.scope order by u.number desc limit 1) as l on true
+   where p.submitter = @submitter and p.tokens ? t.scope
 ), asked as (
-  select $2::uuid as tx_id, $3::numeric as value_wei, $4::text[] as targets, $5::bigint as counts, ` + of.amount + ` as units, ($4::text[])[2] as function,
-         greatest(0, coalesce($3::numeric, 0) - coalesce((select sum(added_wei) from submitter_use u where u.tx_id = $2::uuid), 0)) as added_wei, ` + of.fees + `
+  select @tx_id::uuid as tx_id, @value::numeric as value_wei, @targets::text[] as targets, @counts::bigint as counts, ` + of.amount + ` as units, (@targets::text[])[2] as function,
+         greatest(0, coalesce(@value::numeric, 0) - coalesce((select sum(added_wei) from submitter_use u where u.tx_id = @tx_id::uuid), 0)) as added_wei, ` + of.fees + `
 ), judged as (
   select a.*, p.submitter is not null and p.over_time as over_time, p.max_value_wei, p.max_per_minute, p.max_day_wei,
          p.max_gas, p.max_tip_wei, p.max_day_fees_wei, least(p.max_fee_wei, p.max_day_fees_wei) as max_fee_wei,
@@ -280,7 +266,7 @@ used as (
               when a.counts > 0 and u.in_minute + a.counts > p.max_per_minute then 'RATE'
               when a.counts > 0 and w.in_minute + a.counts > w.max_per_minute then 'CALLER_RATE'
               when ` + of.queues + ` and w.max_queued is not null and (select count(*) from (select from unnest(w.known) as a (name)
-                   cross join lateral (select from managed_tx q where q.caller = a.name and q.submitter = $1 and q.queued and not q.held limit w.max_queued) as one
+                   cross join lateral (select from managed_tx q where q.caller = a.name and q.submitter = @submitter and q.queued and not q.held limit w.max_queued) as one
                    limit w.max_queued) as waiting) >= w.max_queued then 'CALLER_QUEUE'
               when u.in_day + a.added_wei > case when p.max_day_wei < u.in_day then u.in_day else p.max_day_wei end then 'DAY'
               when w.in_day + b.caller_wei > case when w.max_day_wei < w.in_day then w.in_day else w.max_day_wei end then 'CALLER_DAY'
@@ -289,7 +275,7 @@ used as (
               else '' end as refused
     from asked a
    cross join used u
-    left join submitter_policy p on p.submitter = $1
+    left join submitter_policy p on p.submitter = @submitter
     left join theirs w on true
     left join token t on true
    cross join lateral (
@@ -318,16 +304,16 @@ select refused, coalesce(case refused when 'VALUE' then max_value_wei::text when
 func countUse(when, submitters string) string {
 	return `counted as (
   insert into submitter_use (submitter, number, at, tx_id, added_wei, intents, value_wei)
-  select $1, u.number + 1, u.at, j.tx_id, j.added_wei, u.intents + j.counts, u.value_wei + j.added_wei
+  select @submitter, u.number + 1, u.at, j.tx_id, j.added_wei, u.intents + j.counts, u.value_wei + j.added_wei
     from judged j, used u
    where j.over_time and ` + when + submitters + `
 ), scoped as (
   insert into policy_use (submitter, scope, number, at, tx_id, added, intents, total)
-  select $1, w.scope, w.number + 1, w.at, j.tx_id, j.caller_wei, w.intents + j.counts, w.total + j.caller_wei
+  select @submitter, w.scope, w.number + 1, w.at, j.tx_id, j.caller_wei, w.intents + j.counts, w.total + j.caller_wei
     from judged j, theirs w
    where j.over_time and j.counts + j.caller_wei > 0 and ` + when + `
    union all
-  select $1, t.scope, t.number + 1, t.at, j.tx_id, j.token_units, t.intents + j.counts, t.total + j.token_units
+  select @submitter, t.scope, t.number + 1, t.at, j.tx_id, j.token_units, t.intents + j.counts, t.total + j.token_units
     from judged j, token t
    where j.over_time and j.token_units > 0 and ` + when + `
 )`
@@ -337,57 +323,58 @@ func countUse(when, submitters string) string {
 // policy.
 var insertLimited = `
 with ` + verdict(judging{
-	caller: `select ` + storedCaller + ` from (values ($7::text, $17::text)) as i (caller, names)`, amount: `$20::numeric`, queues: `true`,
-	fees: `$14::bigint as gas, $15::numeric as tip_wei, $16::numeric as fee_wei`,
+	caller: `select ` + storedCaller + ` from (values (@caller::text, @names::text)) as i (caller, names)`, amount: `@amount::numeric`, queues: `true`,
+	fees: `@gas::bigint as gas, @tip::numeric as tip_wei, @fee::numeric as fee_wei`,
 }) + `, new as (
   insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error, mac, mac_key, valid_until)
-  select j.tx_id, s.submitter, $6, ` + storedCaller + `, nullif(i.handler, ''), $9, $10,
-         (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `, ` + storedMAC + `, $21::timestamptz
+  select j.tx_id, s.submitter, @request_id, ` + storedCaller + `, nullif(i.handler, ''), @fingerprint, @trace,
+         (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `, ` + storedMAC + `, @valid_until::timestamptz
     from judged j
-   cross join (values ($7::text, $8::text, $12::bytea, $6::text, $17::text, $18::bytea, $19::text)) as i (caller, handler, digest, request_id, names, macs, mac_key)
-    join submitter s on s.submitter = $1
+   cross join (values (@caller::text, @handler::text, @digest::bytea, @request_id::text, @names::text, @macs::bytea, @mac_key::text)) as i (caller, handler, digest, request_id, names, macs, mac_key)
+    join submitter s on s.submitter = @submitter
    cross join ` + holdCause + `
-   where j.refused = '' and ` + mayPost + ` and (f.held_for is null or $13)
-     and ($21::timestamptz is null or $21 > clock_timestamp())
-     and ($11::int is null or (select count(*) from (select from managed_tx q where q.submitter = $1 and q.queued and not q.held limit $11) as queued) < $11)
+   where j.refused = '' and ` + mayPost + ` and (f.held_for is null or @beside)
+     and (@valid_until::timestamptz is null or @valid_until > clock_timestamp())
+     and (@bound::int is null or (select count(*) from (select from managed_tx q where q.submitter = @submitter and q.queued and not q.held limit @bound) as queued) < @bound)
       on conflict (submitter, request_id) do nothing
   returning tx_id
 ), ` + countUse(`exists (select from new)`, ``) + verdictColumns
 
 // queueLimited handles each intent of a submitter that is not cached as one without a policy.
-// It adds a statement that checks the intent and stores it if nothing refuses it. judged are
-// the intents that the statements cover.
-func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound int, refused []*PolicyError, beside bool) (judged []bool, err error) {
-	judged = make([]bool, len(all))
+// It adds a statement that checks the intent and stores it if nothing refuses it.
+func (s *Store) queueLimited(b *pgx.Batch, c creation) error {
 	var locks []string
-	for i, in := range all {
-		if judged[i] = in.Refused == nil && !s.limits.hasNone(in.Submitter); judged[i] {
-			locks = append(locks, string(in.Submitter))
+	for i, r := range c.records {
+		if c.found[i].judged = r.Refused == nil && !s.limits.hasNone(r.Submitter); c.found[i].judged {
+			locks = append(locks, string(r.Submitter))
 		}
 	}
 	if len(locks) > 0 {
 		b.Queue(lockPolicies, locks)
 	}
-	for i, in := range all {
-		if !judged[i] {
+	for i, r := range c.records {
+		if !c.found[i].judged {
 			continue
 		}
-		a, err := policyInputOf(in)
+		a, err := policyInputOf(r.Intent)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		var bound *int
-		if _, counted := c.counted[in.Submitter]; counted {
-			bound = &queueBound
+		if _, counted := c.counted[r.Submitter]; counted {
+			bound = &c.queueBound
 		}
-		b.Queue(insertLimited, in.Submitter, in.TxID, a.value, a.targets, 1, in.RequestID, in.Caller, in.Handler, in.Fingerprint[:], in.Trace, bound, c.digest[i], beside,
-			a.gas, a.tip, a.fee, c.names[i], c.macs[i], c.macKey[i], a.amount, c.validUntil[i]).
-			QueryRow(func(row pgx.Row) (err error) {
-				refused[i], err = scanVerdict(row)
-				return err
-			})
+		b.Queue(insertLimited, pgx.StrictNamedArgs{
+			"submitter": r.Submitter, "tx_id": r.TxID, "request_id": r.RequestID, "caller": r.Caller, "names": r.names, "handler": r.Handler,
+			"fingerprint": r.Fingerprint[:], "digest": r.digest, "trace": r.Trace, "valid_until": micros(r.ValidUntil), "macs": r.mac.sums, "mac_key": r.mac.key,
+			"value": a.value, "targets": a.targets, "counts": 1, "amount": a.amount, "gas": a.gas, "tip": a.tip, "fee": a.fee,
+			"bound": bound, "beside": c.beside,
+		}).QueryRow(func(row pgx.Row) (err error) {
+			c.found[i].refused, err = scanVerdict(row)
+			return err
+		})
 	}
-	return judged, nil
+	return nil
 }
 
 // policyInput has the values that a policy checks. A value that is not known yet is nil. fee
@@ -454,7 +441,7 @@ func amountOf(c txmanager.Call) *string {
 
 // permit counts a handler's transaction once.
 var permit = `
-with ` + verdict(judging{caller: ofTheRow, amount: `$6::numeric`, queues: `false`, fees: feesCheckedLater}) + `, ` +
+with ` + verdict(judging{caller: ofTheRow, amount: `@amount::numeric`, queues: `false`, fees: feesCheckedLater}) + `, ` +
 	countUse(`j.refused = ''`, ` and j.added_wei > 0`) + verdictColumns
 
 // scanVerdict reads verdictColumns.
@@ -479,7 +466,9 @@ func (s *Store) CheckPolicy(ctx context.Context, l lease.Lease, txID string, c t
 	b := new(pgx.Batch)
 	b.Queue(`select hold_lease($1, $2, $3)`, l.Submitter, l.Owner, l.Token)
 	b.Queue(lockPolicies, []string{l.Submitter})
-	b.Queue(permit, l.Submitter, txID, weiOf(c), targetsOf(c), 0, amountOf(c)).QueryRow(func(row pgx.Row) error {
+	b.Queue(permit, pgx.StrictNamedArgs{
+		"submitter": l.Submitter, "tx_id": txID, "value": weiOf(c), "targets": targetsOf(c), "counts": 0, "amount": amountOf(c),
+	}).QueryRow(func(row pgx.Row) error {
 		e, err := scanVerdict(row)
 		if e != nil {
 			refused = e.Error()
