@@ -223,12 +223,16 @@ func textOrNull(text string) *string {
 	return &text
 }
 
-// allocateTxs binds the next nonces to queued transactions, named by id. It locks the rows
-// first and numbers them afterwards. Of the rows still queued, it binds only the unbroken run
-// that matches the nonces they were prepared for. The same statement advances the cursor by
-// the number of bound rows. A row whose validUntil has passed once it is locked ends the run.
+// allocateTxs binds the next nonces to queued transactions, named by id. Two facts keep a nonce from
+// being given twice or skipped:
+//
+//   - The rows are locked before they are numbered. Of the rows still queued, it binds only the
+//     unbroken run from the first on. A row whose validUntil has passed once it is locked ends it.
+//   - A row gets its nonce only if that is the cursor's plus its number. The same statement advances
+//     the cursor, whose row the lease's holder alone writes, by the number of bound rows.
+//
 // As in [applyTransitions], rows are found by their keys alone.
-const allocateTxs = `
+var allocateTxs = `
 with want as (
   select * from unnest($3::uuid[], $4::bigint[], $5::text[], $6::bytea[], $7::text[]) with ordinality
       as w (tx_id, nonce, tx_hash, bytes, gas_params, place)
@@ -246,14 +250,7 @@ with want as (
 ), bound as (
   update managed_tx m
      set nonce = n.nonce, prev_nonce = nullif(n.nonce, s.start_nonce) - 1,
-         state = case when n.tx_hash is null then 'IN_FLIGHT' else 'SUBMITTED' end,
-         tx_hash = n.tx_hash, last_gas_params = n.gas_params::jsonb,
-         submit_attempts = case when n.tx_hash is null then 0 else 1 end,
-         first_submit_at = case when n.tx_hash is not null then clock_timestamp() end,
-         last_submit_at = case when n.tx_hash is not null then clock_timestamp() end,
-         next_resubmit_at = case when n.tx_hash is not null then clock_timestamp() end,
-         next_check_at = clock_timestamp(), last_error = null, set_aside_nonce = null, held_back_since = null, deferred_at = null,
-         event_sequence = m.event_sequence + (n.tx_hash is not null)::int,
+         ` + setBound("n.tx_hash", "n.tx_hash", "n.gas_params::jsonb") + `
          fencing_token = $2, updated_at = clock_timestamp()
     from numbered n, submitter s, submitter_nonce_cursor c
    where m.tx_id = n.tx_id and s.submitter = $1 and c.submitter = $1
@@ -264,18 +261,36 @@ with want as (
   update submitter_nonce_cursor
      set next_nonce = next_nonce + (select count(*) from bound)
    where submitter = $1
-), kept as (
+), ` + keepFirst(firstVersion{"bound", "tx_hash", "bytes", "gas_params", "$2", " where tx_hash is not null"}) + `
+select count(*) from bound`
+
+// setBound sets what a row has once its nonce is bound. With a signed version, whose hash is not
+// null, it claims the first broadcast.
+func setBound(typedHash, hash, gas string) string {
+	sent := `case when ` + hash + ` is not null then clock_timestamp() end`
+	return `state = case when ` + typedHash + ` is null then 'IN_FLIGHT' else 'SUBMITTED' end,
+         tx_hash = ` + hash + `, last_gas_params = ` + gas + `,
+         submit_attempts = case when ` + hash + ` is null then 0 else 1 end,
+         first_submit_at = ` + sent + `, last_submit_at = ` + sent + `, next_resubmit_at = ` + sent + `,
+         next_check_at = clock_timestamp(), last_error = null, set_aside_nonce = null, held_back_since = null, deferred_at = null,
+         event_sequence = m.event_sequence + (` + typedHash + ` is not null)::int,`
+}
+
+// firstVersion has the expressions of the first signed version of rows.
+type firstVersion struct{ from, hash, bytes, gas, token, where string }
+
+// keepFirst stores the first signed version of rows before anything of it is sent.
+func keepFirst(v firstVersion) string {
+	return `kept as (
   insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
-  select tx_hash, tx_id, submitter, nonce, 1, 'ORIGINAL', $2
-    from bound
-   where tx_hash is not null
+  select ` + v.hash + `, tx_id, submitter, nonce, 1, 'ORIGINAL', ` + v.token + `
+    from ` + v.from + v.where + `
 ), documented as (
   insert into tx_document (tx_id, name, body, bytes)
-  select tx_id, 'version:1', gas_params::json, bytes
-    from bound
-   where tx_hash is not null
-)
-select count(*) from bound`
+  select tx_id, 'version:1', ` + v.gas + `::json, ` + v.bytes + `
+    from ` + v.from + v.where + `
+)`
+}
 
 func queueAllocations(b *pgx.Batch, l lease.Lease, all []txmanager.Allocation, done *txmanager.CommitResult) {
 	if len(all) == 0 {

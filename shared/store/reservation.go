@@ -35,7 +35,7 @@ const given = `
 // takeRecyclable binds a recyclable nonce to a queued transaction. As in [allocateTxs] that
 // transaction is locked first. If it has left the queue, or its validUntil has passed, the
 // reservation keeps its nonce.
-const takeRecyclable = `
+var takeRecyclable = `
 with locked as (
   select m.tx_id, m.valid_until
     from managed_tx m
@@ -46,29 +46,12 @@ with locked as (
 ), bound as (
   update managed_tx m
      set nonce = @nonce, prev_nonce = nullif(@nonce, s.start_nonce) - 1,
-         state = case when @tx_hash::text is null then 'IN_FLIGHT' else 'SUBMITTED' end,
-         tx_hash = @tx_hash, last_gas_params = @gas_params::text::jsonb,
-         submit_attempts = case when @tx_hash is null then 0 else 1 end,
-         first_submit_at = case when @tx_hash is not null then clock_timestamp() end,
-         last_submit_at = case when @tx_hash is not null then clock_timestamp() end,
-         next_resubmit_at = case when @tx_hash is not null then clock_timestamp() end,
-         next_check_at = clock_timestamp(), last_error = null, set_aside_nonce = null, held_back_since = null, deferred_at = null,
-         event_sequence = m.event_sequence + (@tx_hash::text is not null)::int,
+         ` + setBound("@tx_hash::text", "@tx_hash", "@gas_params::text::jsonb") + `
          fencing_token = @token, updated_at = clock_timestamp()
     from given g, locked, submitter s
    where m.tx_id = locked.tx_id and s.submitter = @submitter
   returning m.tx_id, m.submitter, m.nonce
-), kept as (
-  insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
-  select @tx_hash, tx_id, submitter, nonce, 1, 'ORIGINAL', @token
-    from bound
-   where @tx_hash is not null
-), documented as (
-  insert into tx_document (tx_id, name, body, bytes)
-  select tx_id, 'version:1', @gas_params::text::json, @bytes
-    from bound
-   where @tx_hash is not null
-)
+), ` + keepFirst(firstVersion{"bound", "@tx_hash", "@bytes", "@gas_params::text", "@token", " where @tx_hash is not null"}) + `
 select count(*) from bound`
 
 // queueReuse adds the allocation of a recyclable nonce.
@@ -170,15 +153,7 @@ with ` + verdict(judging{caller: ofTheRow, amount: `@amount::numeric`, queues: `
    where tx_id = @tx_id and lock_owner = @owner` + mine + `
      and (select refused from judged) = ''
   returning tx_id, submitter, nonce
-), kept as (
-  insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
-  select @tx_hash, tx_id, submitter, nonce, 1, 'ORIGINAL', @token
-    from marked
-), documented as (
-  insert into tx_document (tx_id, name, body, bytes)
-  select tx_id, 'version:1', @gas_params::text::json, @bytes
-    from marked
-), ` + countUse(`exists (select from marked)`, ` and j.added_wei > 0`) + `
+), ` + keepFirst(firstVersion{"marked", "@tx_hash", "@bytes", "@gas_params::text", "@token", ""}) + `, ` + countUse(`exists (select from marked)`, ` and j.added_wei > 0`) + `
 select exists (select from marked), v.* from (` + verdictColumns + `) as v`
 
 // markRecyclable makes the submitter's check due now, so that another intent or reservation
