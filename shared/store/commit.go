@@ -113,7 +113,7 @@ func queueTransitions(b *pgx.Batch, l lease.Lease, moves []txmanager.Transition,
 	}
 	for _, m := range moves {
 		if d := m.Decision; d != nil {
-			b.Queue(`insert into tx_decision (tx_id, action, by, reason) values ($1, $2, $3, $4)`, m.To.ID, d.Action, d.By, printableText(d.Reason))
+			b.Queue(`insert into tx_decision (tx_id, action, by, reason) values ($1, $2, $3, $4)`, m.To.ID, d.Action, d.By, PrintableText(d.Reason))
 		}
 	}
 	return nil
@@ -167,7 +167,7 @@ var transitionColumns = []recordColumn[transitionRecord]{
 	valueOf("next_bump_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.NextBumpAt) }),
 	valueOf("held_back_since", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.HeldBackSince) }),
 	valueOf("deferred_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.DeferredAt) }),
-	valueOf("last_error", "text", func(r *transitionRecord) string { return printableText(r.To.LastError) }),
+	valueOf("last_error", "text", func(r *transitionRecord) string { return PrintableText(r.To.LastError) }),
 	valueOf("receipt", "text", func(r *transitionRecord) *string { return r.receipt }),
 	valueOf("confirmations", "text", func(r *transitionRecord) *string { return r.confirmations }),
 	valueOf("diagnosis", "text", func(r *transitionRecord) *string { return r.diagnosis }),
@@ -306,7 +306,7 @@ func queueAllocations(b *pgx.Batch, l lease.Lease, all []txmanager.Allocation, d
 	var raws [][]byte
 	for _, a := range all {
 		params, _ := json.Marshal(a.Tx.Gas) // its own type: cannot fail
-		ids, gas, nonces = append(ids, a.Tx.ID), append(gas, string(params)), append(nonces, bigint(a.Nonce))
+		ids, gas, nonces = append(ids, a.Tx.ID), append(gas, string(params)), append(nonces, Bigint(a.Nonce))
 		var hash *string
 		var raw []byte
 		if a.Signed != nil {
@@ -428,7 +428,7 @@ func queueCursor(b *pgx.Batch, l lease.Lease, c txmanager.CursorChange) {
 		evidence, _ := json.Marshal(c.OpenIncident)
 		b.Queue(openIncident, l.Submitter, evidence)
 	}
-	b.Queue(updateCursor, l.Submitter, l.Token, bigint(c.FinalHead), suspicion, c.ClearSuspected || c.OpenIncident != nil, final, heldBack)
+	b.Queue(updateCursor, l.Submitter, l.Token, Bigint(c.FinalHead), suspicion, c.ClearSuspected || c.OpenIncident != nil, final, heldBack)
 }
 
 func toJSON(v any, null bool) (*string, error) {
@@ -445,8 +445,8 @@ func toJSON(v any, null bool) (*string, error) {
 
 func toHex(b []byte) string { return "0x" + hex.EncodeToString(b) }
 
-// printableText is text without the characters that Postgres refuses.
-func printableText(text string) string {
+// PrintableText is text without the characters that Postgres refuses.
+func PrintableText(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "�")
 }
 
@@ -454,6 +454,6 @@ func optional(n *uint64) *int64 {
 	if n == nil {
 		return nil
 	}
-	v := bigint(*n)
+	v := Bigint(*n)
 	return &v
 }

@@ -65,6 +65,7 @@ func (s *Store) queueLimited(b *pgx.Batch, c creation) error {
 	}
 	return nil
 }
+
 // policyCache remembers submitters without a policy. Their intents share one statement; each
 // other intent has its own, in the same round trip. A stale entry costs a second round trip
 // and has no other effect.

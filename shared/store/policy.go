@@ -69,6 +69,7 @@ type TokenLimits struct {
 
 // Unlimited is true if p has no limit. A nil policy has none.
 func (p *Policy) Unlimited() bool { return p == nil || reflect.ValueOf(*p).IsZero() }
+
 // PolicyChange is an operator's new policy for a submitter.
 type PolicyChange struct {
 	Submitter txmanager.Submitter

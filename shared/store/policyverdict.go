@@ -182,6 +182,7 @@ func countUse(when, submitters string) string {
    where j.over_time and j.token_units > 0 and ` + when + `
 )`
 }
+
 // permit counts a handler's transaction once.
 var permit = `
 with ` + verdict(judging{caller: ofTheRow, amount: `@amount::numeric`, queues: `false`, fees: feesCheckedLater}) + `, ` +

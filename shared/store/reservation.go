@@ -63,7 +63,7 @@ func queueReuse(b *pgx.Batch, l lease.Lease, a txmanager.Allocation, done *txman
 		hash, raw = new(a.Signed.Hash.String()), a.Signed.Raw
 	}
 	b.Queue(takeRecyclable, pgx.StrictNamedArgs{
-		"submitter": l.Submitter, "token": l.Token, "nonce": bigint(a.Nonce), "from": a.FromReservation,
+		"submitter": l.Submitter, "token": l.Token, "nonce": Bigint(a.Nonce), "from": a.FromReservation,
 		"tx_id": a.Tx.ID, "tx_hash": hash, "bytes": raw, "gas_params": string(params),
 	}).QueryRow(func(row pgx.Row) error { return row.Scan(&done.Allocated) })
 }
@@ -128,7 +128,7 @@ func queueReservations(b *pgx.Batch, l lease.Lease, all []txmanager.NewReservati
 		}
 		print := sha256.Sum256([]byte("reservation\x00" + k.Tx.Reservation.Owner))
 		b.Queue(statement, pgx.StrictNamedArgs{
-			"submitter": l.Submitter, "token": l.Token, "nonce": bigint(*k.Tx.Nonce), "from": textOrNull(k.From),
+			"submitter": l.Submitter, "token": l.Token, "nonce": Bigint(*k.Tx.Nonce), "from": textOrNull(k.From),
 			"tx_id": k.Tx.ID, "request_id": k.Tx.RequestID, "caller": k.Caller, "fingerprint": print[:],
 			"gas_params": string(params), "owner": k.Tx.Reservation.Owner, "for": k.For,
 		})
@@ -170,7 +170,7 @@ func queueMark(b *pgx.Batch, l lease.Lease, m *txmanager.ReservationMark, done *
 	}
 	if m.To == txmanager.Recyclable {
 		b.Queue(markRecyclable, pgx.StrictNamedArgs{
-			"submitter": l.Submitter, "token": l.Token, "tx_id": m.TxID, "owner": m.Owner, "reason": printableText(m.Reason),
+			"submitter": l.Submitter, "token": l.Token, "tx_id": m.TxID, "owner": m.Owner, "reason": PrintableText(m.Reason),
 		}).Exec(func(tag pgconn.CommandTag) error {
 			done.Marked = tag.RowsAffected() == 1
 			return nil
