@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/shared/events/pubsub"
 	eventhook "github.com/fencepost/fencepost/shared/events/webhook"
 	"github.com/fencepost/fencepost/shared/store"
+	eventlog "github.com/fencepost/fencepost/shared/store/events"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -49,7 +50,7 @@ func (a *App) openEvents() (*events.Worker, error) {
 	}
 	a.base.Events.Endpoints, a.base.Events.Tasks = endpoints, a.tasks
 	return &events.Worker{
-		Book: a.store.Store, Receivers: endpoints, Publishers: publishers, Wake: a.tasks, Rules: leaseRules(a.config.Lease),
+		Book: eventlog.New(a.store.Store), Receivers: endpoints, Publishers: publishers, Wake: a.tasks, Rules: leaseRules(a.config.Lease),
 		EndAfter: a.base.Deadline / 2, Node: a.base.Node, Log: a.base.Log, Told: countDelivered, At: a.base.Points.At,
 	}, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/events"
+	eventlog "github.com/fencepost/fencepost/shared/store/events"
 )
 
 // maxDeletedEvents is the most old events that one sweep deletes in one commit.
@@ -18,8 +19,9 @@ func (a *Server) sweepEvents(ctx context.Context, out *sweepResponse) error {
 	if len(a.Events.Endpoints) == 0 {
 		return nil
 	}
-	failures := []error{a.Store.NumberEvents(ctx, a.Events.Endpoints)}
-	found, began, err := a.Store.OverdueStreams(ctx, a.Events.Endpoints, a.Grace, a.Batch)
+	stored := eventlog.New(a.Store)
+	failures := []error{stored.NumberEvents(ctx, a.Events.Endpoints)}
+	found, began, err := stored.OverdueStreams(ctx, a.Events.Endpoints, a.Grace, a.Batch)
 	out.Events = len(found)
 	var enqueued atomic.Int64
 	failed, first := serve.MakeTasks(ctx, found, func(s events.DeliveryQueue) error {
@@ -35,7 +37,7 @@ func (a *Server) sweepEvents(ctx context.Context, out *sweepResponse) error {
 		failures = append(failures, fmt.Errorf("no publish task for %d of %d streams: %w", failed, len(found), first))
 	}
 	for ctx.Err() == nil {
-		n, err := a.Store.ForgetEvents(ctx, a.EventsKeep, maxDeletedEvents)
+		n, err := stored.ForgetEvents(ctx, a.EventsKeep, maxDeletedEvents)
 		failures = append(failures, err)
 		if err != nil || n < maxDeletedEvents {
 			break

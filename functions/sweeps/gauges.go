@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/store/events"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
@@ -36,7 +37,7 @@ func (a *Server) gaugeEvents(ctx context.Context) error {
 	if len(a.Events.Endpoints) == 0 {
 		return nil
 	}
-	waiting, err := a.Store.EventBacklogs(ctx, a.Events.Endpoints)
+	waiting, err := events.New(a.Store).EventBacklogs(ctx, a.Events.Endpoints)
 	for _, w := range waiting {
 		telemetry.EventBacklog.Record(ctx, int64(w.Streams), telemetry.Receiver(w.Receiver))
 		telemetry.EventAge.Record(ctx, int64(w.Oldest/time.Second), telemetry.Receiver(w.Receiver))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/events"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -39,11 +40,12 @@ func (a *Server) replay(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Store.NumberEvents(r.Context(), a.Events.Endpoints); err != nil { // events need a number before a page can show them; delivery does not wait for it
+	stored := events.New(a.Store.Store)
+	if err := stored.NumberEvents(r.Context(), a.Events.Endpoints); err != nil { // events need a number before a page can show them; delivery does not wait for it
 		a.Log.WarnContext(r.Context(), "events not numbered: what was made last is not shown yet", "error", err.Error())
 	}
-	page, next, err := a.Store.Events(r.Context(), query, v)
-	var forgotten store.EventsDeletedError
+	page, next, err := stored.Events(r.Context(), query, v)
+	var forgotten events.EventsDeletedError
 	switch {
 	case errors.Is(err, store.ErrCursor):
 		return web.FieldProblem("after", "is no place in these events: want the next of a page before, the cursor of an event, or nothing")
@@ -62,7 +64,7 @@ func (a *Server) replay(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *Server) eventQuery(q map[string]string) (query store.EventQuery, err error) {
+func (a *Server) eventQuery(q map[string]string) (query events.EventQuery, err error) {
 	if query.Size, _, err = serve.PageOf(map[string]string{"pageSize": q["pageSize"]}, serve.TxPlace); err != nil {
 		return query, err
 	}

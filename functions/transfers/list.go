@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
@@ -39,7 +40,7 @@ func (a *Server) listTransfers(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	page, next, err := a.Store.List(r.Context(), query)
-	if errors.Is(err, transfers.ErrCursor) {
+	if errors.Is(err, store.ErrCursor) {
 		return serve.NoSuchPage()
 	}
 	if err != nil {

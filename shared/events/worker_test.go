@@ -117,7 +117,7 @@ func build(t *testing.T, hooks map[string]*hook) env {
 
 // worker returns a worker of another process.
 func (h env) worker(node string) *events.Worker {
-	w := &events.Worker{Book: h.Store, Wake: h.wake, Rules: storetest.Rules, EndAfter: 20 * time.Second, Node: node,
+	w := &events.Worker{Book: h.EventLog, Wake: h.wake, Rules: storetest.Rules, EndAfter: 20 * time.Second, Node: node,
 		Log: slog.New(slog.DiscardHandler), Publishers: map[string]txmanager.DomainEventPublisher{}}
 	for name, hook := range h.hooks {
 		w.Receivers = append(w.Receivers, name)
@@ -344,15 +344,15 @@ func TestServeFinishesAQueueOfDeletedEvents(t *testing.T) {
 	t.Parallel()
 	h := build(t, map[string]*hook{"hook": startHook(t, always(204))})
 	h.post(sub(0), 3)
-	if err := h.NumberEvents(t.Context(), []string{"hook"}); err != nil {
+	if err := h.EventLog.NumberEvents(t.Context(), []string{"hook"}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := h.ForgetEvents(t.Context(), -time.Hour, 100); n != 3 || err != nil {
+	if n, err := h.EventLog.ForgetEvents(t.Context(), -time.Hour, 100); n != 3 || err != nil {
 		t.Fatalf("forget: got %d, %v; want 3", n, err)
 	}
 	h.serve(sub(0), "hook")
 	want(t, "delivered", h.hooks["hook"].all(), nil)
-	left, err := h.EventBacklogs(t.Context(), []string{"hook"})
+	left, err := h.EventLog.EventBacklogs(t.Context(), []string{"hook"})
 	if err != nil || left[0].Streams != 0 || left[0].Oldest != 0 {
 		t.Errorf("left: got %+v, %v; want none", left, err)
 	}
@@ -409,7 +409,7 @@ func TestEventsForOthersProveNoAnswer(t *testing.T) {
 	if got := len(h.hooks["mute"].all()); got != events.SilentFrom {
 		t.Errorf("calls without an answer: got %d, want %d and no more", got, events.SilentFrom)
 	}
-	if left, err := h.EventBacklogs(t.Context(), []string{"mute"}); err != nil || left[0].Streams != streams {
+	if left, err := h.EventLog.EventBacklogs(t.Context(), []string{"mute"}); err != nil || left[0].Streams != streams {
 		t.Errorf("submitters that wait: got %+v, %v; want its own %d", left, err, streams)
 	}
 }

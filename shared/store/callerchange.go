@@ -129,7 +129,7 @@ func (s *Store) PutCallers(ctx context.Context, c CallersChange) (token int64, c
 		if succeeds == nil {
 			succeeds = map[string]string{}
 		}
-		_, err = tx.Exec(ctx, changeCallers, c.Submitter, after.listed, after.succeeded, before.listed, c.By, printableText(c.Reason), succeeds)
+		_, err = tx.Exec(ctx, changeCallers, c.Submitter, after.listed, after.succeeded, before.listed, c.By, PrintableText(c.Reason), succeeds)
 		return err
 	})
 	if errors.Is(err, errSame) {

@@ -95,8 +95,8 @@ func ownedOf(row, names string) string {
 	return present + ` = any(` + names + `) and (s.callers && array['*', ` + present + `] or ` + row + `.caller = '` + PayoutCaller + `')`
 }
 
-// owned is [ownedOf] where s is not joined.
-func owned(row, names string) string {
+// Owned is [ownedOf] where s is not joined.
+func Owned(row, names string) string {
 	return `exists (select from submitter s where s.submitter = ` + row + `.submitter and ` + ownedOf(row, names) + `)`
 }
 

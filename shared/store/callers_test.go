@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/store"
+	eventlog "github.com/fencepost/fencepost/shared/store/events"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -330,7 +331,7 @@ func TestEventsOfASuccession(t *testing.T) {
 		"who was succeeded, at the other":    {[]string{"sub:shop", "shop"}, bob, 1},
 		"a stranger":                         {[]string{"sub:3", "3", "*"}, "", 0},
 	} {
-		got, _, err := db.Events(t.Context(), store.EventQuery{Submitter: c.sub, Size: 9}, store.Viewer{Caller: c.names[0], Names: c.names})
+		got, _, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{Submitter: c.sub, Size: 9}, store.Viewer{Caller: c.names[0], Names: c.names})
 		if err != nil || len(got) != c.want {
 			t.Errorf("%s: got %d events, %v; want %d", name, len(got), err, c.want)
 		}

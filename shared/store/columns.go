@@ -37,24 +37,37 @@ type recordColumn[Record any] struct {
 
 // valueOf is the column with the value of each record.
 func valueOf[Record, Value any](name, pgType string, value func(*Record) Value) recordColumn[Record] {
-	return recordColumn[Record]{name, pgType, func(records []Record) any {
-		all := make([]Value, len(records))
-		for i := range records {
-			all[i] = value(&records[i])
-		}
-		return all
-	}}
+	return recordColumn[Record]{name, pgType, func(records []Record) any { return each(records, value) }}
+}
+
+// each is the value of each record.
+func each[Record, Value any](records []Record, value func(*Record) Value) []Value {
+	all := make([]Value, len(records))
+	for i := range records {
+		all[i] = value(&records[i])
+	}
+	return all
 }
 
 // recordSet is a "from" item: the records as rows, from the parameters that [arrays] appends. The
 // planner expects few rows of unnest, and so uses an index; of json_to_recordset it expects many.
 func recordSet[Record any](columns []recordColumn[Record], parametersBefore int, alias string) string {
-	parameters, names := make([]string, len(columns)), make([]string, len(columns))
+	parameters, names := parametersOf(columns, parametersBefore)
+	return `unnest(` + parameters + `) as ` + alias + ` (` + names + `)`
+}
+
+// orderedRecordSet is [recordSet] with the place of each record, from 1 on.
+func orderedRecordSet[Record any](columns []recordColumn[Record], parametersBefore int, alias string) string {
+	parameters, names := parametersOf(columns, parametersBefore)
+	return `unnest(` + parameters + `) with ordinality as ` + alias + ` (` + names + `, place)`
+}
+
+func parametersOf[Record any](columns []recordColumn[Record], before int) (parameters, names string) {
 	for i, c := range columns {
-		parameters[i] = fmt.Sprintf("$%d::%s[]", parametersBefore+i+1, c.pgType)
-		names[i] = c.name
+		parameters += fmt.Sprintf(", $%d::%s[]", before+i+1, c.pgType)
+		names += ", " + c.name
 	}
-	return `unnest(` + strings.Join(parameters, ", ") + `) as ` + alias + ` (` + strings.Join(names, ", ") + `)`
+	return parameters[2:], names[2:]
 }
 
 // arrays appends the records' values, one array for each column.

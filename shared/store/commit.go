@@ -113,7 +113,7 @@ func queueTransitions(b *pgx.Batch, l lease.Lease, moves []txmanager.Transition,
 	}
 	for _, m := range moves {
 		if d := m.Decision; d != nil {
-			b.Queue(`insert into tx_decision (tx_id, action, by, reason) values ($1, $2, $3, $4)`, m.To.ID, d.Action, d.By, printableText(d.Reason))
+			b.Queue(`insert into tx_decision (tx_id, action, by, reason) values ($1, $2, $3, $4)`, m.To.ID, d.Action, d.By, PrintableText(d.Reason))
 		}
 	}
 	return nil
@@ -167,7 +167,7 @@ var transitionColumns = []recordColumn[transitionRecord]{
 	valueOf("next_bump_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.NextBumpAt) }),
 	valueOf("held_back_since", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.HeldBackSince) }),
 	valueOf("deferred_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.DeferredAt) }),
-	valueOf("last_error", "text", func(r *transitionRecord) string { return printableText(r.To.LastError) }),
+	valueOf("last_error", "text", func(r *transitionRecord) string { return PrintableText(r.To.LastError) }),
 	valueOf("receipt", "text", func(r *transitionRecord) *string { return r.receipt }),
 	valueOf("confirmations", "text", func(r *transitionRecord) *string { return r.confirmations }),
 	valueOf("diagnosis", "text", func(r *transitionRecord) *string { return r.diagnosis }),
@@ -223,12 +223,16 @@ func textOrNull(text string) *string {
 	return &text
 }
 
-// allocateTxs binds the next nonces to queued transactions, named by id. It locks the rows
-// first and numbers them afterwards. Of the rows still queued, it binds only the unbroken run
-// that matches the nonces they were prepared for. The same statement advances the cursor by
-// the number of bound rows. A row whose validUntil has passed once it is locked ends the run.
+// allocateTxs binds the next nonces to queued transactions, named by id. Two facts keep a nonce from
+// being given twice or skipped:
+//
+//   - The rows are locked before they are numbered. Of the rows still queued, it binds only the
+//     unbroken run from the first on. A row whose validUntil has passed once it is locked ends it.
+//   - A row gets its nonce only if that is the cursor's plus its number. The same statement advances
+//     the cursor, whose row the lease's holder alone writes, by the number of bound rows.
+//
 // As in [applyTransitions], rows are found by their keys alone.
-const allocateTxs = `
+var allocateTxs = `
 with want as (
   select * from unnest($3::uuid[], $4::bigint[], $5::text[], $6::bytea[], $7::text[]) with ordinality
       as w (tx_id, nonce, tx_hash, bytes, gas_params, place)
@@ -246,14 +250,7 @@ with want as (
 ), bound as (
   update managed_tx m
      set nonce = n.nonce, prev_nonce = nullif(n.nonce, s.start_nonce) - 1,
-         state = case when n.tx_hash is null then 'IN_FLIGHT' else 'SUBMITTED' end,
-         tx_hash = n.tx_hash, last_gas_params = n.gas_params::jsonb,
-         submit_attempts = case when n.tx_hash is null then 0 else 1 end,
-         first_submit_at = case when n.tx_hash is not null then clock_timestamp() end,
-         last_submit_at = case when n.tx_hash is not null then clock_timestamp() end,
-         next_resubmit_at = case when n.tx_hash is not null then clock_timestamp() end,
-         next_check_at = clock_timestamp(), last_error = null, set_aside_nonce = null, held_back_since = null, deferred_at = null,
-         event_sequence = m.event_sequence + (n.tx_hash is not null)::int,
+         ` + setBound("n.tx_hash", "n.tx_hash", "n.gas_params::jsonb") + `
          fencing_token = $2, updated_at = clock_timestamp()
     from numbered n, submitter s, submitter_nonce_cursor c
    where m.tx_id = n.tx_id and s.submitter = $1 and c.submitter = $1
@@ -264,18 +261,36 @@ with want as (
   update submitter_nonce_cursor
      set next_nonce = next_nonce + (select count(*) from bound)
    where submitter = $1
-), kept as (
+), ` + keepFirst(firstVersion{"bound", "tx_hash", "bytes", "gas_params", "$2", " where tx_hash is not null"}) + `
+select count(*) from bound`
+
+// setBound sets what a row has once its nonce is bound. With a signed version, whose hash is not
+// null, it claims the first broadcast.
+func setBound(typedHash, hash, gas string) string {
+	sent := `case when ` + hash + ` is not null then clock_timestamp() end`
+	return `state = case when ` + typedHash + ` is null then 'IN_FLIGHT' else 'SUBMITTED' end,
+         tx_hash = ` + hash + `, last_gas_params = ` + gas + `,
+         submit_attempts = case when ` + hash + ` is null then 0 else 1 end,
+         first_submit_at = ` + sent + `, last_submit_at = ` + sent + `, next_resubmit_at = ` + sent + `,
+         next_check_at = clock_timestamp(), last_error = null, set_aside_nonce = null, held_back_since = null, deferred_at = null,
+         event_sequence = m.event_sequence + (` + typedHash + ` is not null)::int,`
+}
+
+// firstVersion has the expressions of the first signed version of rows.
+type firstVersion struct{ from, hash, bytes, gas, token, where string }
+
+// keepFirst stores the first signed version of rows before anything of it is sent.
+func keepFirst(v firstVersion) string {
+	return `kept as (
   insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
-  select tx_hash, tx_id, submitter, nonce, 1, 'ORIGINAL', $2
-    from bound
-   where tx_hash is not null
+  select ` + v.hash + `, tx_id, submitter, nonce, 1, 'ORIGINAL', ` + v.token + `
+    from ` + v.from + v.where + `
 ), documented as (
   insert into tx_document (tx_id, name, body, bytes)
-  select tx_id, 'version:1', gas_params::json, bytes
-    from bound
-   where tx_hash is not null
-)
-select count(*) from bound`
+  select tx_id, 'version:1', ` + v.gas + `::json, ` + v.bytes + `
+    from ` + v.from + v.where + `
+)`
+}
 
 func queueAllocations(b *pgx.Batch, l lease.Lease, all []txmanager.Allocation, done *txmanager.CommitResult) {
 	if len(all) == 0 {
@@ -291,7 +306,7 @@ func queueAllocations(b *pgx.Batch, l lease.Lease, all []txmanager.Allocation, d
 	var raws [][]byte
 	for _, a := range all {
 		params, _ := json.Marshal(a.Tx.Gas) // its own type: cannot fail
-		ids, gas, nonces = append(ids, a.Tx.ID), append(gas, string(params)), append(nonces, bigint(a.Nonce))
+		ids, gas, nonces = append(ids, a.Tx.ID), append(gas, string(params)), append(nonces, Bigint(a.Nonce))
 		var hash *string
 		var raw []byte
 		if a.Signed != nil {
@@ -310,24 +325,24 @@ func queueAllocations(b *pgx.Batch, l lease.Lease, all []txmanager.Allocation, d
 const storeVersion = `
 with signed as (
   update managed_tx
-     set state = 'SUBMITTED', sub_state = null, tx_hash = $4,
+     set state = 'SUBMITTED', sub_state = null, tx_hash = @tx_hash,
          submit_attempts = 1, last_submit_at = clock_timestamp(),
-         first_submit_at = case when $10::text is null then clock_timestamp() else first_submit_at end,
-         next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(), next_bump_at = $11,
-         last_error = null, last_gas_params = $7::text::jsonb,
-         ordered = case when ordered is distinct from $9 then ordered end,
+         first_submit_at = case when @extra_wei::text is null then clock_timestamp() else first_submit_at end,
+         next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(), next_bump_at = @next_bump_at,
+         last_error = null, last_gas_params = @gas_params::text::jsonb,
+         ordered = case when ordered is distinct from @done then ordered end,
          event_sequence = event_sequence + 1,
-         fencing_token = $2, updated_at = clock_timestamp()
-   where tx_id = $3 and submitter = $1 and state = $6 and receipt is null
+         fencing_token = @token, updated_at = clock_timestamp()
+   where tx_id = @tx_id and submitter = @submitter and state = @from and receipt is null
   returning tx_id, nonce
 ), kept as (
   insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token, extra_wei)
-  values ($4, (select tx_id from signed), $1, (select nonce from signed),
-          1 + (select count(*) from tx_version where tx_id = $3), $8, $2, $10::text::numeric)
+  values (@tx_hash, (select tx_id from signed), @submitter, (select nonce from signed),
+          1 + (select count(*) from tx_version where tx_id = @tx_id), @kind, @token, @extra_wei::text::numeric)
   returning tx_id, version
 )
 insert into tx_document (tx_id, name, body, bytes)
-select tx_id, 'version:' || version, $7::text::json, $5 from kept`
+select tx_id, 'version:' || version, @gas_params::text::json, @bytes from kept`
 
 func queueVersions(b *pgx.Batch, l lease.Lease, all []txmanager.Version) {
 	for _, v := range all {
@@ -336,8 +351,11 @@ func queueVersions(b *pgx.Batch, l lease.Lease, all []txmanager.Version) {
 		if v.ExtraWei != nil {
 			extra = new(v.ExtraWei.String())
 		}
-		b.Queue(storeVersion, l.Submitter, l.Token, v.Tx.ID, v.Signed.Hash.String(), v.Signed.Raw,
-			v.From, string(params), v.Kind, textOrNull(string(v.CompletedAction)), extra, micros(v.Tx.NextBumpAt))
+		b.Queue(storeVersion, pgx.StrictNamedArgs{
+			"submitter": l.Submitter, "token": l.Token, "tx_id": v.Tx.ID, "from": v.From, "done": textOrNull(string(v.CompletedAction)),
+			"tx_hash": v.Signed.Hash.String(), "bytes": v.Signed.Raw, "gas_params": string(params), "kind": v.Kind,
+			"extra_wei": extra, "next_bump_at": micros(v.Tx.NextBumpAt),
+		})
 	}
 }
 
@@ -410,7 +428,7 @@ func queueCursor(b *pgx.Batch, l lease.Lease, c txmanager.CursorChange) {
 		evidence, _ := json.Marshal(c.OpenIncident)
 		b.Queue(openIncident, l.Submitter, evidence)
 	}
-	b.Queue(updateCursor, l.Submitter, l.Token, bigint(c.FinalHead), suspicion, c.ClearSuspected || c.OpenIncident != nil, final, heldBack)
+	b.Queue(updateCursor, l.Submitter, l.Token, Bigint(c.FinalHead), suspicion, c.ClearSuspected || c.OpenIncident != nil, final, heldBack)
 }
 
 func toJSON(v any, null bool) (*string, error) {
@@ -427,8 +445,8 @@ func toJSON(v any, null bool) (*string, error) {
 
 func toHex(b []byte) string { return "0x" + hex.EncodeToString(b) }
 
-// printableText is text without the characters that Postgres refuses.
-func printableText(text string) string {
+// PrintableText is text without the characters that Postgres refuses.
+func PrintableText(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "�")
 }
 
@@ -436,6 +454,6 @@ func optional(n *uint64) *int64 {
 	if n == nil {
 		return nil
 	}
-	v := bigint(*n)
+	v := Bigint(*n)
 	return &v
 }

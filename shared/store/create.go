@@ -77,23 +77,22 @@ const hasPolicy = `exists (select from submitter_policy y where y.submitter = s.
 // for a running advance. It takes no more intents of a counted queue than there is room for;
 // an intent that is stored already may use up room. Intents of submitters with a policy are
 // inserted by [insertLimited]. An intent that must be held beside a foreign transaction is
-// stored only if $12 is true, that is, after [lockHolds].
-const insertIntents = `
+// stored only if $3 is true, that is, after [lockHolds].
+var insertIntents = `
 with room as materialized (
-  select u.submitter, $8 - (select count(*)
-    from (select from managed_tx q where q.submitter = u.submitter and q.queued and not q.held limit $8) as queued) as places
-    from unnest($9::text[]) as u (submitter)
+  select u.submitter, $1 - (select count(*)
+    from (select from managed_tx q where q.submitter = u.submitter and q.queued and not q.held limit $1) as queued) as places
+    from unnest($2::text[]) as u (submitter)
 )
 insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error, mac, mac_key, valid_until)
 select i.tx_id, s.submitter, i.request_id, ` + storedCaller + `, nullif(i.handler, ''), i.fingerprint, i.trace,
        (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `, ` + storedMAC + `, i.valid_until
-  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::int[], $10::bytea[], $11::bytea[], $13::text[], $14::bytea[], $15::text[], $16::timestamptz[]) with ordinality
-       as i (tx_id, caller, submitter, request_id, handler, fingerprint, number, trace, digest, names, macs, mac_key, valid_until, place)
+  from ` + orderedRecordSet(intentColumns, 3, "i") + `
   join submitter s on s.submitter = i.submitter
  cross join ` + holdCause + `
   left join room r on r.submitter = i.submitter
  where i.number > 0 and ` + mayPost + ` and not ` + hasPolicy + `
-   and (r.places is null or i.number <= r.places) and (f.held_for is null or $12)
+   and (r.places is null or i.number <= r.places) and (f.held_for is null or $3)
    and (i.valid_until is null or i.valid_until > clock_timestamp())
  order by i.place
     on conflict (submitter, request_id) do nothing`
@@ -190,31 +189,43 @@ func (s *Store) CreateAll(ctx context.Context, all []Intent, queueBound int) ([]
 	return s.createSingly(ctx, all, queueBound, err)
 }
 
-// createAll makes one attempt. A lock wait is limited by within, or by the session's own limit
-// if that is nil. beside allows it to store intents that are held beside a foreign
-// transaction.
+// creation is one attempt to store intents.
+type creation struct {
+	records []intentRecord
+	found   []foundIntent // after the commit, in the same order
+	counted map[txmanager.Submitter]int
+
+	queueBound int
+	within     *time.Duration // limits a lock wait; nil: the session's own limit does
+	beside     bool           // it may store intents that are held beside a foreign transaction
+}
+
+// createAll makes one attempt: see [creation].
 func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, within *time.Duration, beside bool) ([]Created, error) {
-	c := s.intentColumns(all)
-	found, refused := make([]foundIntent, len(all)), make([]*PolicyError, len(all))
+	c := s.newCreation(all)
+	c.queueBound, c.within, c.beside = queueBound, within, beside
+	ids := each(c.records, func(r *intentRecord) string { return r.TxID })
+	submitters := each(c.records, func(r *intentRecord) string { return string(r.Submitter) })
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	if within != nil {
 		b.Queue(`select set_config('lock_timeout', $1, true)`, strconv.FormatInt(within.Milliseconds(), 10))
 	}
 	if beside {
-		b.Queue(lockHolds, c.submitter)
+		b.Queue(lockHolds, submitters)
 	}
-	b.Queue(insertIntents, c.id, c.caller, c.submitter, c.requestID, c.handler, c.fingerprint, c.number, queueBound, slices.Collect(maps.Keys(c.counted)), c.trace, c.digest, beside, c.names, c.macs, c.macKey, c.validUntil)
-	judged, err := s.queueLimited(b, all, c, queueBound, refused, beside)
-	if err != nil {
+	b.Queue(insertIntents, arrays([]any{queueBound, slices.Collect(maps.Keys(c.counted)), beside}, intentColumns, c.records)...)
+	if err := s.queueLimited(b, c); err != nil {
 		return nil, err
 	}
 	if beside {
-		b.Queue(claimHolds, c.id, c.digest)
+		b.Queue(claimHolds, ids, each(c.records, func(r *intentRecord) []byte { return r.digest }))
 	}
-	b.Queue(insertPayloads, c.id, c.payload)
+	b.Queue(insertPayloads, ids, each(c.records, func(r *intentRecord) string { return string(r.Payload) }))
 	b.Queue("commit")
-	b.Queue(findIntents, c.names, c.submitter, c.requestID, c.handler).Query(func(rows pgx.Rows) error { return scanFound(rows, found) })
+	b.Queue(findIntents, each(c.records, func(r *intentRecord) string { return r.names }), submitters,
+		each(c.records, func(r *intentRecord) string { return r.RequestID }), each(c.records, func(r *intentRecord) string { return r.Handler }),
+	).Query(func(rows pgx.Rows) error { return scanFound(rows, c.found) })
 	for sub := range c.counted {
 		b.Queue(countQueued, sub, queueBound).QueryRow(func(row pgx.Row) error {
 			var queued int
@@ -231,85 +242,90 @@ func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, wit
 	}
 	for i, in := range all {
 		queued, ok := c.counted[in.Submitter]
-		found[i].full = ok && queued >= queueBound
-		found[i].judged, found[i].refused = judged[i], refused[i]
+		c.found[i].full = ok && queued >= queueBound
 	}
-	return s.insertIntents(ctx, all, found, queueBound, within, beside)
+	return s.answerAll(ctx, all, c)
 }
 
-// insertIntents turns the found rows into results. It posts an intent again if its submitter
-// was cached as one without a policy and has one. It also does so if nothing refuses the
-// intent and it was not stored: it may have to be held.
-func (s *Store) insertIntents(ctx context.Context, all []Intent, found []foundIntent, queueBound int, within *time.Duration, beside bool) ([]Created, error) {
+// answerAll turns the found rows into results. It posts an intent again if its submitter was
+// cached as one without a policy and has one. It also does so if nothing refuses the intent
+// and it was not stored: it may have to be held.
+func (s *Store) answerAll(ctx context.Context, all []Intent, c creation) ([]Created, error) {
 	results := make([]Created, len(all))
-	foreign := false
 	var again []Intent
 	var places []int
 	for i, in := range all {
-		f := found[i]
+		f := c.found[i]
 		results[i].StoredIntent, results[i].Err = f.answer(in)
-		s.epochs.note(f.epoch)
-		if f.registered {
-			s.names.note(in.Submitter, f.nameEpoch)
-		}
-		s.usable.note(namesOf(in.Caller, in.Names), in.Submitter, f.registered && f.allowed)
-		foreign = foreign || (f.registered && !f.ours)
-		if f.registered {
-			s.limits.note(in.Submitter, f.limited)
-		}
-		if (f.limited && !f.judged || !beside) && errors.Is(results[i].Err, ErrMoved) {
+		s.noteFound(in, f)
+		if (f.limited && !f.judged || !c.beside) && errors.Is(results[i].Err, ErrMoved) {
 			again, places = append(again, in), append(places, i)
 		}
 	}
-	if foreign {
+	if slices.ContainsFunc(c.found, func(f foundIntent) bool { return f.registered && !f.ours }) {
 		if err := s.distrustDatabase(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.proceedRepeats(ctx, all, found, results); err != nil {
+	if err := s.proceedRepeats(ctx, all, c.found, results); err != nil {
 		return nil, err
 	}
 	if len(again) == 0 {
 		return results, nil
 	}
-	second, err := s.createAll(ctx, again, queueBound, within, true)
+	second, err := s.createAll(ctx, again, c.queueBound, c.within, true)
 	for i := range second {
 		results[places[i]] = second[i]
 	}
 	return results, err
 }
 
-// intents are the intents as columns for unnest.
-type intents struct {
-	id, caller, submitter, requestID, payload, handler []string
-	names                                              []string // of each, as [arrayText] writes them
-	macKey                                             []string
-	fingerprint, trace, digest, macs                   [][]byte
-	validUntil                                         []*time.Time
-	number                                             []int // among the submitter's, from 1 on; 0: it is refused
-	counted                                            map[txmanager.Submitter]int
+// noteFound caches what the row shows about the intent's submitter.
+func (s *Store) noteFound(in Intent, f foundIntent) {
+	s.epochs.note(f.epoch)
+	if f.registered {
+		s.names.note(in.Submitter, f.nameEpoch)
+		s.limits.note(in.Submitter, f.limited)
+	}
+	s.usable.note(namesOf(in.Caller, in.Names), in.Submitter, f.registered && f.allowed)
 }
 
-// intentColumns makes the columns, and marks the queues that must be counted.
-func (s *Store) intentColumns(all []Intent) intents {
-	c := intents{counted: make(map[txmanager.Submitter]int)}
+// intentRecord is an intent with the columns that are made from more than one of its fields.
+type intentRecord struct {
+	Intent
+	names  string // as [arrayText] writes them
+	digest []byte
+	number int // among the submitter's, from 1 on; 0: it is refused
+}
+
+// intentColumns are what an intent gives to [insertIntents].
+var intentColumns = []recordColumn[intentRecord]{
+	valueOf("tx_id", "uuid", func(r *intentRecord) string { return r.TxID }),
+	valueOf("caller", "text", func(r *intentRecord) string { return r.Caller }),
+	valueOf("submitter", "text", func(r *intentRecord) string { return string(r.Submitter) }),
+	valueOf("request_id", "text", func(r *intentRecord) string { return r.RequestID }),
+	valueOf("handler", "text", func(r *intentRecord) string { return r.Handler }),
+	valueOf("fingerprint", "bytea", func(r *intentRecord) []byte { return r.Fingerprint[:] }),
+	valueOf("number", "int", func(r *intentRecord) int { return r.number }),
+	valueOf("trace", "bytea", func(r *intentRecord) []byte { return r.Trace }),
+	valueOf("digest", "bytea", func(r *intentRecord) []byte { return r.digest }),
+	valueOf("names", "text", func(r *intentRecord) string { return r.names }),
+	valueOf("macs", "bytea", func(r *intentRecord) []byte { return r.mac.sums }),
+	valueOf("mac_key", "text", func(r *intentRecord) string { return r.mac.key }),
+	valueOf("valid_until", "timestamptz", func(r *intentRecord) *time.Time { return micros(r.ValidUntil) }),
+}
+
+// newCreation makes the records, and marks the queues that must be counted.
+func (s *Store) newCreation(all []Intent) creation {
+	c := creation{records: make([]intentRecord, len(all)), found: make([]foundIntent, len(all)), counted: make(map[txmanager.Submitter]int)}
 	numbers := make(map[txmanager.Submitter]int)
-	for i := range all {
-		in := &all[i]
-		c.id, c.caller = append(c.id, in.TxID), append(c.caller, in.Caller)
-		c.names = append(c.names, arrayText(namesOf(in.Caller, in.Names)))
-		c.submitter, c.requestID = append(c.submitter, string(in.Submitter)), append(c.requestID, in.RequestID)
-		c.payload, c.handler = append(c.payload, string(in.Payload)), append(c.handler, in.Handler)
-		c.fingerprint, c.trace = append(c.fingerprint, in.Fingerprint[:]), append(c.trace, in.Trace)
-		c.digest = append(c.digest, callDigest(*in))
-		c.macs, c.macKey = append(c.macs, in.mac.sums), append(c.macKey, in.mac.key)
-		c.validUntil = append(c.validUntil, micros(in.ValidUntil))
-		number := 0
+	for i, in := range all {
+		r := intentRecord{Intent: in, names: arrayText(namesOf(in.Caller, in.Names)), digest: callDigest(in)}
 		if in.Refused == nil {
 			numbers[in.Submitter]++
-			number = numbers[in.Submitter]
+			r.number = numbers[in.Submitter]
 		}
-		c.number = append(c.number, number)
+		c.records[i] = r
 		if _, ok := c.counted[in.Submitter]; !ok && s.bounds.needsCount(in.Submitter) {
 			c.counted[in.Submitter] = 0
 		}
@@ -364,6 +380,7 @@ func scanFound(rows pgx.Rows, found []foundIntent) error {
 			&f.nameEpoch, &f.recorded, &f.txHash, &f.held, &f.now); err != nil {
 			return err
 		}
+		f.judged, f.refused = found[place-1].judged, found[place-1].refused
 		found[place-1] = f
 	}
 	return rows.Err()
@@ -377,24 +394,8 @@ func (f foundIntent) answer(in Intent) (StoredIntent, error) {
 		return StoredIntent{}, ErrAnyCaller
 	case !f.allowed && !f.own:
 		return StoredIntent{}, ErrUnknownSubmitter
-	case !f.allowed && f.txID == "":
-		return StoredIntent{}, ErrAnyCaller
-	case f.txID == "" && !f.handlerMay:
-		return StoredIntent{}, ErrHandlerBarred
-	case f.txID == "" && (f.protected || !f.ours):
-		return StoredIntent{}, ErrProtected
-	case f.txID == "" && f.status != "ACTIVE":
-		return StoredIntent{}, ErrSuspended
-	case f.txID == "" && in.Refused != nil:
-		return StoredIntent{}, in.Refused
-	case f.txID == "" && in.ValidUntil != nil && !in.ValidUntil.After(f.now):
-		return StoredIntent{}, ErrPast
-	case f.txID == "" && f.refused != nil:
-		return StoredIntent{}, *f.refused
-	case f.txID == "" && f.full:
-		return StoredIntent{}, ErrQueueFull
-	case f.txID == "": // what refused the insert was over when it was asked why
-		return StoredIntent{}, ErrMoved
+	case f.txID == "":
+		return StoredIntent{}, f.refusal(in)
 	case f.recorded:
 		return StoredIntent{}, RequestRecordedError{TxID: f.txID, TxHash: f.txHash}
 	case !f.own, string(f.fingerprint) != string(in.Fingerprint[:]): // another caller's id is never told
@@ -402,4 +403,27 @@ func (f foundIntent) answer(in Intent) (StoredIntent, error) {
 	}
 	isNew := f.txID == in.TxID
 	return StoredIntent{TxID: f.txID, New: isNew, Queued: txmanager.State(f.state) == txmanager.Queued && !f.held && !(isNew && f.served), Token: f.token}, nil
+}
+
+// refusal is why the intent was not stored, although the caller may know of its submitter.
+func (f foundIntent) refusal(in Intent) error {
+	switch {
+	case !f.allowed:
+		return ErrAnyCaller
+	case !f.handlerMay:
+		return ErrHandlerBarred
+	case f.protected || !f.ours:
+		return ErrProtected
+	case f.status != "ACTIVE":
+		return ErrSuspended
+	case in.Refused != nil:
+		return in.Refused
+	case in.ValidUntil != nil && !in.ValidUntil.After(f.now):
+		return ErrPast
+	case f.refused != nil:
+		return *f.refused
+	case f.full:
+		return ErrQueueFull
+	}
+	return ErrMoved // what refused the insert was over when it was asked why
 }

@@ -57,7 +57,7 @@ with hit as (
          state = case when state = 'QUEUED' and not ` + parks + ` then 'FAILED' else state end,
          event_sequence = event_sequence + (state = 'QUEUED' and not ` + parks + `)::int,
          updated_at = clock_timestamp()
-   where tx_id = $1 and (` + owned("managed_tx", "$6::text[]") + ` or $3) and (is_authority() or $3)
+   where tx_id = $1 and (` + Owned("managed_tx", "$6::text[]") + ` or $3) and (is_authority() or $3)
      and (state in ` + unsettledStates + ` or (state = 'QUEUED' and $4 = 'CANCEL' and ` + cancellable + `))
      and (tx_hash is not null or $4 not in ('REBROADCAST', 'REPLACE'))
      and (handler is null and reservation is null or $4 <> 'REPLACE')
@@ -90,7 +90,7 @@ var recordDecision = `
 insert into tx_decision (tx_id, action, by, reason)
 select tx_id, $4, $2, $5
   from managed_tx m
- where tx_id = $1 and (` + owned("m", "$6::text[]") + ` or $3) and state in ` + unsettledStates
+ where tx_id = $1 and (` + Owned("m", "$6::text[]") + ` or $3) and state in ` + unsettledStates
 
 var findDecided = `
 select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''), coalesce(l.fencing_token, 0),
@@ -98,7 +98,7 @@ select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''),
        coalesce(m.sub_state = 'RECORDED', false) and m.receipt is null, coalesce(l.name_epoch, '')
   from managed_tx m
   left join submitter_lease l on l.submitter = m.submitter
- where m.tx_id = $1 and (` + owned("m", "$4::text[]") + ` or $3 or ` + recordedFor("m", "$4::text[]") + `)`
+ where m.tx_id = $1 and (` + Owned("m", "$4::text[]") + ` or $3 or ` + recordedFor("m", "$4::text[]") + `)`
 
 // ErrCoordinators reports an action on a payout that only the transfer coordinator may
 // request: a cancel, a placeholder before its cancel, or an action that sends it while its
@@ -132,12 +132,12 @@ func (s *Store) RecordDecision(ctx context.Context, d Decision) (DecisionResult,
 	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(statement, d.TxID, d.By.Caller, d.By.Operator, d.Action, d.Reason, d.By.names()).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(statement, d.TxID, d.By.Caller, d.By.Operator, d.Action, d.Reason, d.By.AllNames()).Exec(func(tag pgconn.CommandTag) error {
 		out.Recorded = tag.RowsAffected() > 0
 		return nil
 	})
 	b.Queue("commit")
-	b.Queue(findDecided, d.TxID, d.By.Caller, d.By.Operator, d.By.names()).QueryRow(func(row pgx.Row) error {
+	b.Queue(findDecided, d.TxID, d.By.Caller, d.By.Operator, d.By.AllNames()).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token, &believed, &payout, &out.Trace, &out.Stated, &names)
 	})
 	err := s.send(ctx, b)

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
+	eventlog "github.com/fencepost/fencepost/shared/store/events"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -44,26 +45,26 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 		{operator, "", 0, 9, "a b c d"}, {operator, alice, 0, 9, "a c d"}, {shop, "", 0, 9, "a b d"}, {shop, alice, 0, 9, "a d"},
 		{other, "", 0, 9, ""}, {other, alice, 0, 9, ""}, {shop, "", 1, 1, "b"}, {shop, "", 4, 9, ""}, {operator, "", 2, 1, "c"},
 	} {
-		got, _, err := db.Events(t.Context(), store.EventQuery{After: &c.after, Submitter: c.sub, Size: c.size}, c.v)
+		got, _, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{After: &c.after, Submitter: c.sub, Size: c.size}, c.v)
 		if text := strings.Join(requestIDsOf(t, got), " "); err != nil || text != c.want {
 			t.Errorf("%+v: got %q, %v; want %q", c, text, err, c.want)
 		}
 	}
-	if _, _, err := db.Events(t.Context(), store.EventQuery{After: new(uint64(5)), Size: 9}, operator); !errors.Is(err, store.ErrCursor) {
+	if _, _, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{After: new(uint64(5)), Size: 9}, operator); !errors.Is(err, store.ErrCursor) {
 		t.Errorf("a position that was never given: got %v, want ErrCursor", err)
 	}
 	if _, err := db.DB.Exec(t.Context(), `alter table event disable trigger keep_events`); err != nil {
 		t.Fatal(err)
 	}
 	run(t, db, `update event set at = clock_timestamp() - interval '2 hours' where position <= 2`)
-	if n, err := db.ForgetEvents(t.Context(), time.Hour, 100); n != 2 || err != nil {
+	if n, err := db.EventLog.ForgetEvents(t.Context(), time.Hour, 100); n != 2 || err != nil {
 		t.Fatalf("forget: got %d, %v; want 2", n, err)
 	}
-	var forgotten store.EventsDeletedError
-	if _, _, err := db.Events(t.Context(), store.EventQuery{After: new(uint64(1)), Size: 9}, operator); !errors.As(err, &forgotten) || forgotten.Oldest != 2 {
+	var forgotten eventlog.EventsDeletedError
+	if _, _, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{After: new(uint64(1)), Size: 9}, operator); !errors.As(err, &forgotten) || forgotten.Oldest != 2 {
 		t.Errorf("behind what is kept: got %v, want that it is from 2 on", err)
 	}
-	if got, _, err := db.Events(t.Context(), store.EventQuery{Size: 9}, operator); err != nil || len(got) != 2 {
+	if got, _, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{Size: 9}, operator); err != nil || len(got) != 2 {
 		t.Errorf("from the oldest on: got %d, %v; want 2", len(got), err)
 	}
 }
@@ -79,17 +80,17 @@ func TestEventsAreReadOnBehindThoseOfOthers(t *testing.T) {
 		postEvent(t, db, alice, fmt.Sprint(i))
 	}
 	page(t, db, 0, operator) // gives the positions
-	if _, next, err := db.Events(t.Context(), store.EventQuery{Size: 2}, operator); next != 2 || err != nil {
+	if _, next, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{Size: 2}, operator); next != 2 || err != nil {
 		t.Errorf("behind a full page: got %d, %v; want 2", next, err)
 	}
-	got, next, err := db.Events(t.Context(), store.EventQuery{Size: 2}, quiet)
+	got, next, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{Size: 2}, quiet)
 	if len(got) != 0 || next != 4 || err != nil {
 		t.Errorf("with no events of its own: got %d, on behind %d, %v; want none, behind 4", len(got), next, err)
 	}
-	if n, err := db.ForgetEvents(t.Context(), -time.Hour, 100); n != 4 || err != nil {
+	if n, err := db.EventLog.ForgetEvents(t.Context(), -time.Hour, 100); n != 4 || err != nil {
 		t.Fatalf("forget: got %d, %v; want 4", n, err)
 	}
-	if got, _, err := db.Events(t.Context(), store.EventQuery{After: &next, Size: 2}, quiet); len(got) != 0 || err != nil {
+	if got, _, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{After: &next, Size: 2}, quiet); len(got) != 0 || err != nil {
 		t.Errorf("once those of others are forgotten: got %d, %v; want none, and no error", len(got), err)
 	}
 }
@@ -107,14 +108,14 @@ func TestEventsForgottenWhileRead(t *testing.T) {
 	var forgetting sync.WaitGroup
 	forgetting.Go(func() {
 		for range all {
-			if _, err := db.ForgetEvents(t.Context(), -time.Hour, 1); err != nil {
+			if _, err := db.EventLog.ForgetEvents(t.Context(), -time.Hour, 1); err != nil {
 				t.Error(err)
 			}
 		}
 	})
 	for after := uint64(0); after < all && !t.Failed(); {
-		got, _, err := db.Events(t.Context(), store.EventQuery{After: &after, Size: 10}, operator)
-		var forgotten store.EventsDeletedError
+		got, _, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{After: &after, Size: 10}, operator)
+		var forgotten eventlog.EventsDeletedError
 		switch {
 		case errors.As(err, &forgotten):
 			after = forgotten.Oldest
@@ -136,13 +137,13 @@ func TestEventsWaitSinceTheyWereMade(t *testing.T) {
 	postEvent(t, db, alice, "lost")
 	run(t, db, `update event_outbox set body = jsonb_set(body::jsonb, '{timestamp}', to_jsonb(clock_timestamp() - interval '9 minutes'))::json`)
 	postEvent(t, db, alice, "new")
-	if err := db.NumberEvents(t.Context(), []string{"hook"}); err != nil {
+	if err := db.EventLog.NumberEvents(t.Context(), []string{"hook"}); err != nil {
 		t.Fatal(err)
 	}
-	if found, _, err := db.OverdueStreams(t.Context(), []string{"hook"}, time.Minute, 10); len(found) != 1 || err != nil {
+	if found, _, err := db.EventLog.OverdueStreams(t.Context(), []string{"hook"}, time.Minute, 10); len(found) != 1 || err != nil {
 		t.Errorf("overdue: got %v, %v; want its stream", found, err)
 	}
-	if left, err := db.EventBacklogs(t.Context(), []string{"hook"}); err != nil || left[0].Oldest < 9*time.Minute {
+	if left, err := db.EventLog.EventBacklogs(t.Context(), []string{"hook"}); err != nil || left[0].Oldest < 9*time.Minute {
 		t.Errorf("backlog: got %+v, %v; want it nine minutes old", left, err)
 	}
 }
@@ -161,10 +162,10 @@ func TestBacklogsAreNotNegativeAfterTheClockWasSetBack(t *testing.T) {
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, false)})
 	run(t, db, `update managed_tx set updated_at = `+later+` where unsettled`)
 	run(t, db, `update event_outbox set body = jsonb_set(body::jsonb, '{timestamp}', to_jsonb(`+later+`))::json`)
-	if err := db.NumberEvents(t.Context(), []string{"hook"}); err != nil {
+	if err := db.EventLog.NumberEvents(t.Context(), []string{"hook"}); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := db.EventBacklogs(t.Context(), []string{"hook"}); err != nil || left[0].Streams != 1 || left[0].Oldest != 0 {
+	if left, err := db.EventLog.EventBacklogs(t.Context(), []string{"hook"}); err != nil || left[0].Streams != 1 || left[0].Oldest != 0 {
 		t.Errorf("events: got %+v, %v; want one that waits for 0", left, err)
 	}
 	if b, err := db.Backlog(t.Context()); err != nil || b.Held != 1 || b.HeldLongest != 0 || b.OldestHeld != 0 {
@@ -199,7 +200,7 @@ func TestStreamsAreFenced(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)
 	db.Register(t, alice, 1)
-	if got, err := db.AcquireDeliveryQueue(t.Context(), alice, "hook", "a/1"); err != nil || got.There {
+	if got, err := db.EventLog.AcquireDeliveryQueue(t.Context(), alice, "hook", "a/1"); err != nil || got.There {
 		t.Fatalf("before anything happened: got there %t, %v; want not", got.There, err)
 	}
 	for _, r := range []string{"1", "2", "3"} {
@@ -213,17 +214,17 @@ func TestStreamsAreFenced(t *testing.T) {
 	if met := mustStream(t, db, "b/1"); met.Held || met.Token != 1 || !met.FreeAt.After(met.ExpiresAt) {
 		t.Errorf("held by another: got %+v, want it marked", met)
 	}
-	if released, err := db.ReleaseDeliveryQueue(t.Context(), old.Lease, "hook", false); released || err != nil {
+	if released, err := db.EventLog.ReleaseDeliveryQueue(t.Context(), old.Lease, "hook", false); released || err != nil {
 		t.Errorf("release with the mark set: got %t, %v; want not", released, err)
 	}
-	settled, err := db.Settle(t.Context(), old.Lease, "hook", events.Outcome{To: 2})
+	settled, err := db.EventLog.Settle(t.Context(), old.Lease, "hook", events.Outcome{To: 2})
 	if err != nil || len(settled.Page.Events) != 1 {
 		t.Fatalf("settle: got %d left, %v; want 1", len(settled.Page.Events), err)
 	}
 	if again := mustStream(t, db, "a/1"); !again.Held || again.Token != 2 || len(again.Page.Events) != 1 {
 		t.Errorf("gone round: got %+v, want the next token", again)
 	}
-	if _, err := db.Settle(t.Context(), old.Lease, "hook", events.Outcome{To: 3}); !errors.Is(err, lease.ErrFenced) {
+	if _, err := db.EventLog.Settle(t.Context(), old.Lease, "hook", events.Outcome{To: 3}); !errors.Is(err, lease.ErrFenced) {
 		t.Errorf("settle by the old token: got %v, want ErrFenced", err)
 	}
 	if got := value[int](t, db, `select delivered from event_stream`); got != 2 {
@@ -233,7 +234,7 @@ func TestStreamsAreFenced(t *testing.T) {
 
 func mustStream(t *testing.T, db storetest.Bundle, owner string) events.AcquireResult {
 	t.Helper()
-	got, err := db.AcquireDeliveryQueue(t.Context(), alice, "hook", owner)
+	got, err := db.EventLog.AcquireDeliveryQueue(t.Context(), alice, "hook", owner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,12 +252,12 @@ func TestOverdueStreams(t *testing.T) {
 		db.Register(t, numbered(n), 1)
 		postEvent(t, db, numbered(n), "r")
 	}
-	if err := db.NumberEvents(t.Context(), hooks); err != nil {
+	if err := db.EventLog.NumberEvents(t.Context(), hooks); err != nil {
 		t.Fatal(err)
 	}
 	overdue := func(grace time.Duration) (of map[string]int) {
 		t.Helper()
-		found, _, err := db.OverdueStreams(t.Context(), hooks, grace, 10)
+		found, _, err := db.EventLog.OverdueStreams(t.Context(), hooks, grace, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,22 +275,22 @@ func TestOverdueStreams(t *testing.T) {
 	}
 	want("within the grace", overdue(time.Hour), map[string]int{})
 	want("all", overdue(0), map[string]int{"hook": 3, "mute": 3})
-	taken, err := db.AcquireDeliveryQueue(t.Context(), numbered(0), "hook", "a/1")
+	taken, err := db.EventLog.AcquireDeliveryQueue(t.Context(), numbered(0), "hook", "a/1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want("one is held", overdue(0), map[string]int{"hook": 2, "mute": 3})
-	if _, err := db.Settle(t.Context(), taken.Lease, "hook", events.Outcome{To: taken.Page.To}); err != nil {
+	if _, err := db.EventLog.Settle(t.Context(), taken.Lease, "hook", events.Outcome{To: taken.Page.To}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.ReleaseDeliveryQueue(t.Context(), taken.Lease, "hook", false); err != nil {
+	if _, err := db.EventLog.ReleaseDeliveryQueue(t.Context(), taken.Lease, "hook", false); err != nil {
 		t.Fatal(err)
 	}
 	want("and told", overdue(0), map[string]int{"hook": 2, "mute": 3})
-	taken, err = db.AcquireDeliveryQueue(t.Context(), numbered(0), "mute", "a/1")
+	taken, err = db.EventLog.AcquireDeliveryQueue(t.Context(), numbered(0), "mute", "a/1")
 	for n := range events.SilentFrom {
 		if err == nil {
-			_, err = db.Settle(t.Context(), taken.Lease, "mute", events.Outcome{Failures: n + 1, Error: "no answer", Silent: true, Wait: time.Hour})
+			_, err = db.EventLog.Settle(t.Context(), taken.Lease, "mute", events.Outcome{Failures: n + 1, Error: "no answer", Silent: true, Wait: time.Hour})
 		}
 	}
 	if err != nil {
@@ -300,18 +301,18 @@ func TestOverdueStreams(t *testing.T) {
 		receiver string
 		want     bool
 	}{{"hook", true}, {"mute", false}} {
-		if may, err := db.MayDeliver(t.Context(), c.receiver); may != c.want || err != nil {
+		if may, err := db.EventLog.MayDeliver(t.Context(), c.receiver); may != c.want || err != nil {
 			t.Errorf("may %s be asked: got %t, %v; want %t", c.receiver, may, err, c.want)
 		}
 	}
 	run(t, db, `update event_receiver set next_attempt_at = clock_timestamp()`)
 	want("its time has come", overdue(0), map[string]int{"hook": 2, "mute": 1})
 	for _, want := range []bool{true, false} { // one at a time
-		if may, err := db.MayDeliver(t.Context(), "mute"); may != want || err != nil {
+		if may, err := db.EventLog.MayDeliver(t.Context(), "mute"); may != want || err != nil {
 			t.Errorf("may it be asked now: got %t, %v; want %t", may, err, want)
 		}
 	}
-	waiting, err := db.EventBacklogs(t.Context(), hooks)
+	waiting, err := db.EventLog.EventBacklogs(t.Context(), hooks)
 	if err != nil || len(waiting) != 2 {
 		t.Fatalf("backlog: got %v, %v", waiting, err)
 	}
@@ -330,7 +331,7 @@ func TestAClockSetBackSilencesNoStream(t *testing.T) {
 	db, _ := withEvents(t, store.EventsKept)
 	db.Register(t, numbered(0), 1)
 	postEvent(t, db, numbered(0), "r")
-	if err := db.NumberEvents(t.Context(), []string{"hook"}); err != nil {
+	if err := db.EventLog.NumberEvents(t.Context(), []string{"hook"}); err != nil {
 		t.Fatal(err)
 	}
 	const fresh = `update event_stream set oldest_at = clock_timestamp() - interval '1 hour', next_attempt_at = clock_timestamp() - interval '1 hour',
@@ -354,13 +355,13 @@ func TestAClockSetBackSilencesNoStream(t *testing.T) {
 		run(t, db, fresh)
 		run(t, db, `delete from event_receiver`)
 		run(t, db, c.change)
-		found, _, err := db.OverdueStreams(t.Context(), []string{"hook"}, 10*time.Minute, 10)
+		found, _, err := db.EventLog.OverdueStreams(t.Context(), []string{"hook"}, 10*time.Minute, 10)
 		if len(found) != c.want || err != nil {
 			t.Errorf("%s: got %d streams, %v; want %d", name, len(found), err, c.want)
 		}
 		// An endpoint whose queue the sweep finds may be tried; otherwise the task would be
 		// useless.
-		if may, err := db.MayDeliver(t.Context(), "hook"); may != (name != "a receiver that is silent") || err != nil {
+		if may, err := db.EventLog.MayDeliver(t.Context(), "hook"); may != (name != "a receiver that is silent") || err != nil {
 			t.Errorf("%s: may it be asked: got %t, %v", name, may, err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
+	eventlog "github.com/fencepost/fencepost/shared/store/events"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -99,10 +100,10 @@ func read(t *testing.T, all []txmanager.Event) (out []deliveredEvent) {
 // page is what v sees behind a position.
 func page(t *testing.T, db storetest.Bundle, after uint64, v store.Viewer) []txmanager.Event {
 	t.Helper()
-	if err := db.NumberEvents(t.Context(), []string{"hook"}); err != nil {
+	if err := db.EventLog.NumberEvents(t.Context(), []string{"hook"}); err != nil {
 		t.Fatal(err)
 	}
-	all, _, err := db.Events(t.Context(), store.EventQuery{After: &after, Size: 500}, v)
+	all, _, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{After: &after, Size: 500}, v)
 	if err != nil {
 		t.Fatal(err)
 	}

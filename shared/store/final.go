@@ -60,7 +60,7 @@ select distinct (final_blocks -> -1 ->> 'number')::bigint, final_blocks -> -1 ->
 // FinalBlocks lists the highest final block of each submitter of the chain, from
 // the height on, each block once.
 func (s *Store) FinalBlocks(ctx context.Context, chainID, from uint64) ([]txmanager.Header, error) {
-	rows, err := s.db.Query(ctx, finalBlocks, fmt.Sprint(chainID), bigint(from))
+	rows, err := s.db.Query(ctx, finalBlocks, fmt.Sprint(chainID), Bigint(from))
 	if err != nil {
 		return nil, fmt.Errorf("read the last final blocks: %w", err)
 	}
@@ -80,7 +80,7 @@ func (s *Store) FinalIn(ctx context.Context, h txmanager.Header) ([]txmanager.Su
 		select submitter
 		  from submitter_nonce_cursor
 		 where (final_blocks -> -1 ->> 'number')::bigint = $1 and final_blocks -> -1 ->> 'hash' = $2`,
-		bigint(h.Number), h.Hash.String())
+		Bigint(h.Number), h.Hash.String())
 	if err != nil {
 		return nil, fmt.Errorf("read who has a final transaction in block %d: %w", h.Number, err)
 	}

@@ -24,7 +24,7 @@ select nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei:
 // ForeignTransactions lists the stored foreign transactions of the submitter with
 // nonces from one on and below another, by nonce. It implements [txmanager.Store].
 func (s *Store) ForeignTransactions(ctx context.Context, sub txmanager.Submitter, from, below uint64) ([]txmanager.ForeignTransaction, error) {
-	rows, err := s.db.Query(ctx, foreignTransactions, sub, bigint(from), bigint(below))
+	rows, err := s.db.Query(ctx, foreignTransactions, sub, Bigint(from), Bigint(below))
 	if err != nil {
 		return nil, fmt.Errorf("read foreign transactions of %s: %w", sub, err)
 	}
@@ -94,17 +94,17 @@ func foreignBatch(l lease.Lease, all []txmanager.ForeignTransaction) *pgx.Batch 
 	var nonces []int64
 	var hashes []string
 	for _, f := range all {
-		nonces, hashes = append(nonces, bigint(f.Nonce)), append(hashes, f.Tx.Hash.String())
+		nonces, hashes = append(nonces, Bigint(f.Nonce)), append(hashes, f.Tx.Hash.String())
 		var to *string
 		if f.Tx.To != nil {
 			to = textOrNull(strings.ToLower(f.Tx.To.String()))
 		}
 		b.Queue(insertForeign, pgx.StrictNamedArgs{
 			"submitter":    l.Submitter,
-			"nonce":        bigint(f.Nonce),
+			"nonce":        Bigint(f.Nonce),
 			"episode":      f.Incident,
 			"tx_hash":      f.Tx.Hash.String(),
-			"block_number": bigint(f.Tx.BlockNumber),
+			"block_number": Bigint(f.Tx.BlockNumber),
 			"block_hash":   f.Tx.BlockHash.String(),
 			"to_address":   to,
 			"value_wei":    f.Tx.ValueWei,
@@ -139,7 +139,7 @@ select r.submitter is not null, coalesce(r.start_block, 0), coalesce(r.block, 0)
 // ForeignScan implements [txmanager.Store].
 func (s *Store) ForeignScan(ctx context.Context, sub txmanager.Submitter, episode int, from uint64) (txmanager.ForeignScan, error) {
 	r := txmanager.ForeignScan{Incident: episode}
-	err := s.db.QueryRow(ctx, foreignReading, sub, episode, bigint(from)).Scan(&r.Begun, &r.Start, &r.Block, &r.Final, &r.Again, &r.Passes,
+	err := s.db.QueryRow(ctx, foreignReading, sub, episode, Bigint(from)).Scan(&r.Begun, &r.Start, &r.Block, &r.Final, &r.Again, &r.Passes,
 		&r.EndedAt, &r.MovedAt, &r.Registered, &r.TerminalBlock)
 	if err != nil {
 		return r, fmt.Errorf("read how far blocks of %s were read: %w", sub, err)
@@ -160,8 +160,8 @@ func (s *Store) StoreForeignScan(ctx context.Context, l lease.Lease, found []txm
 	b := foreignBatch(l, found)
 	var again *int64
 	if r.Again != nil {
-		again = new(bigint(*r.Again))
+		again = new(Bigint(*r.Again))
 	}
-	b.Queue(moveForeignReading, l.Submitter, r.Incident, bigint(r.Start), bigint(r.Block), bigint(r.Final), again, r.Passes, r.EndedAt)
+	b.Queue(moveForeignReading, l.Submitter, r.Incident, Bigint(r.Start), Bigint(r.Block), Bigint(r.Final), again, r.Passes, r.EndedAt)
 	return changed(s.send(ctx, b))
 }

@@ -113,7 +113,7 @@ select f.submitter, f.nonce, f.call_digest
 // queueHolds adds the holds to the batch of a release.
 func queueHolds(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequest) {
 	requests, _ := json.Marshal(leave.Requests) // plain: cannot fail
-	b.Queue(insertHolds, l.Submitter, bigint(leave.Count), string(requests))
+	b.Queue(insertHolds, l.Submitter, Bigint(leave.Count), string(requests))
 }
 
 // OpenHold is a nonce consumed by a foreign transaction whose request is unknown.
@@ -257,10 +257,10 @@ func (s *Store) WriteOff(ctx context.Context, d HoldDecision) (out WriteOffResul
 	b.Queue("begin")
 	b.Queue(lockHolds, []string{string(d.Submitter)})
 	queueCarryOut(ctx, b)
-	b.Queue(writeOff, d.By, printableText(d.Reason), d.Submitter, optional(d.Nonce), d.Limit, optional(d.Through)).QueryRow(func(row pgx.Row) error {
+	b.Queue(writeOff, d.By, PrintableText(d.Reason), d.Submitter, optional(d.Nonce), d.Limit, optional(d.Through)).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&out.WrittenOff, &out.Proceeded)
 	})
-	b.Queue(proceedUnknown, d.By, printableText(d.Reason), d.Submitter).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(proceedUnknown, d.By, PrintableText(d.Reason), d.Submitter).Exec(func(tag pgconn.CommandTag) error {
 		out.Proceeded += int(tag.RowsAffected())
 		return nil
 	})

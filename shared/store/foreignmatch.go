@@ -86,10 +86,10 @@ func (s *Store) MatchHold(ctx context.Context, d HoldDecision, txID string) (p P
 	b.Queue("begin")
 	b.Queue(lockHolds, []string{string(d.Submitter)})
 	queueCarryOut(ctx, b)
-	b.Queue(matchHold, d.By, printableText(d.Reason), d.Submitter, optional(d.Nonce), txID).QueryRow(func(row pgx.Row) error {
+	b.Queue(matchHold, d.By, PrintableText(d.Reason), d.Submitter, optional(d.Nonce), txID).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&open, &ended, &proves)
 	})
-	b.Queue(proceedUnknown, d.By, printableText(d.Reason), d.Submitter)
+	b.Queue(proceedUnknown, d.By, PrintableText(d.Reason), d.Submitter)
 	b.Queue("commit")
 	b.Queue(findProceeded, txID).QueryRow(func(row pgx.Row) error {
 		var ignored bool

@@ -95,7 +95,7 @@ select tx_id, 'PROCEED', $1, $2 from gone
 returning tx_id::text`
 
 	proceedOne      = proceedBegin + `m.tx_id = $3 and m.held_for is distinct from 'CALL'` + proceedEnd
-	proceedRepeated = proceedBegin + `m.tx_id = any($3::uuid[]) and ` + owned("m", "$4::text::text[]") + ` and m.held_for is null` + proceedEnd
+	proceedRepeated = proceedBegin + `m.tx_id = any($3::uuid[]) and ` + Owned("m", "$4::text::text[]") + ` and m.held_for is null` + proceedEnd
 	proceedOldest   = proceedBegin + `m.tx_id in (
          select o.tx_id from managed_tx o
           where o.submitter = $3 and o.queued and o.held and o.held_for is null and o.caller <> '` + PayoutCaller + `'
@@ -136,7 +136,7 @@ func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceed
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	queueCarryOut(ctx, b)
-	b.Queue(proceedOne, by, printableText(reason), txID).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(proceedOne, by, PrintableText(reason), txID).Exec(func(tag pgconn.CommandTag) error {
 		p.Recorded = tag.RowsAffected() > 0
 		return nil
 	})
@@ -208,7 +208,7 @@ func (s *Store) ProceedAll(ctx context.Context, sub txmanager.Submitter, through
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	queueCarryOut(ctx, b)
-	b.Queue(proceedOldest, by, printableText(reason), sub, limit, through).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(proceedOldest, by, PrintableText(reason), sub, limit, through).Exec(func(tag pgconn.CommandTag) error {
 		all.Proceeded = int(tag.RowsAffected())
 		return nil
 	})

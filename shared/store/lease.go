@@ -111,7 +111,7 @@ func (s *Store) BeginIteration(ctx context.Context, l lease.Lease, wide bool) (t
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(nextIteration, l.Submitter, l.Owner, l.Token, s.rules.Duration).QueryRow(func(row pgx.Row) error {
-		return held(l, row.Scan(&token))
+		return Held(l, row.Scan(&token))
 	})
 	b.Queue("commit")
 	s.queueLoad(b, txmanager.Submitter(l.Submitter), wide, &w)
@@ -134,15 +134,15 @@ func (s *Store) Renew(ctx context.Context, l lease.Lease) (lease.Lease, error) {
 	var token int64
 	sentAt := time.Now()
 	row := s.db.QueryRow(ctx, renew, l.Submitter, l.Owner, l.Token, s.rules.Duration)
-	if err := held(l, row.Scan(&token)); err != nil {
+	if err := Held(l, row.Scan(&token)); err != nil {
 		return l, err
 	}
 	return lease.New(l.Submitter, l.Owner, token, sentAt, s.rules.Duration), nil
 }
 
-// held turns "no such row" from a statement on the caller's own lease row into
+// Held turns "no such row" from a statement on the caller's own lease row into
 // lease.ErrFenced.
-func held(l lease.Lease, err error) error {
+func Held(l lease.Lease, err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("lease of %s under token %d: %w", l.Submitter, l.Token, lease.ErrFenced)
 	}

@@ -88,7 +88,7 @@ with recursive callers as (
  limit $4`
 
 	inList = `
-select $1::uuid is null or exists (select from managed_tx m where m.tx_id = $1 and m.submitter = $2 and (` + owned("m", "$3::text[]") + ` or $4))`
+select $1::uuid is null or exists (select from managed_tx m where m.tx_id = $1 and m.submitter = $2 and (` + Owned("m", "$3::text[]") + ` or $4))`
 )
 
 // List returns one page of the transactions that v may see, and the cursor of the next page;
@@ -101,14 +101,14 @@ func (s *Store) List(ctx context.Context, q ListQuery, v Viewer) (page []Listed,
 	if q.State != "" {
 		limit = max(limit, maxScanned)
 	}
-	statement, args := listOwn, []any{q.Submitter, nullable(q.After), string(q.State), limit, v.names()}
+	statement, args := listOwn, []any{q.Submitter, nullable(q.After), string(q.State), limit, v.AllNames()}
 	if v.Operator {
 		statement, args = listAll, args[:4]
 	}
 	var known bool
 	var rows []Listed
 	b := new(pgx.Batch)
-	b.Queue(inList, nullable(q.After), q.Submitter, v.names(), v.Operator).QueryRow(func(row pgx.Row) error { return row.Scan(&known) })
+	b.Queue(inList, nullable(q.After), q.Submitter, v.AllNames(), v.Operator).QueryRow(func(row pgx.Row) error { return row.Scan(&known) })
 	b.Queue(statement, args...).Query(func(found pgx.Rows) (err error) {
 		rows, err = pgx.CollectRows(found, pgx.RowToStructByPos[Listed])
 		for i := range rows {

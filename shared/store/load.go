@@ -399,8 +399,8 @@ func micros(t *time.Time) *time.Time {
 	return &r
 }
 
-// bigint converts n to a Postgres bigint. A higher nonce is impossible in practice: EIP-2681
+// Bigint converts n to a Postgres bigint. A higher nonce is impossible in practice: EIP-2681
 // limits nonces to 2^64 - 2, and no account can send 2^63 transactions.
-func bigint(n uint64) int64 {
+func Bigint(n uint64) int64 {
 	return int64(min(n, math.MaxInt64))
 }

@@ -45,7 +45,7 @@ func (s *Store) MatchingIntents(ctx context.Context, sub txmanager.Submitter, t 
 // OwnVersions are the stored versions for the nonces of s from one on and below another, by
 // nonce.
 func (s *Store) OwnVersions(ctx context.Context, sub txmanager.Submitter, from, below uint64) (map[uint64][]txmanager.Hash, error) {
-	rows, err := s.db.Query(ctx, `select nonce, tx_hash from tx_version where submitter = $1 and nonce >= $2 and nonce < $3`, sub, bigint(from), bigint(below))
+	rows, err := s.db.Query(ctx, `select nonce, tx_hash from tx_version where submitter = $1 and nonce >= $2 and nonce < $3`, sub, Bigint(from), Bigint(below))
 	if err != nil {
 		return nil, fmt.Errorf("read the versions of %s from nonce %d on: %w", sub, from, err)
 	}

@@ -123,6 +123,10 @@ var wholeTable = regexp.MustCompile(`Seq Scan on (managed_tx|tx_version|tx_(hist
 // explain is the generic plan of a statement, with partitions by number.
 func explain(t *testing.T, conn *pgxpool.Conn, name, statement string) string {
 	t.Helper()
+	statement, _, err := pgx.NamedArgs{}.RewriteQuery(t.Context(), nil, statement, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
 	hot := pgx.Identifier{"hot " + name}.Sanitize()
 	if _, err := conn.Exec(t.Context(), `prepare `+hot+` as `+statement); err != nil {
 		t.Fatalf("%s: %v", name, err)

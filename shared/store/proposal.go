@@ -107,7 +107,7 @@ func (s *Store) Propose(ctx context.Context, n NewProposal) (Proposal, error) {
 			"effect":    n.Effect,
 			"by":        n.By,
 			"names":     n.Names,
-			"reason":    printableText(n.Reason),
+			"reason":    PrintableText(n.Reason),
 			"valid_for": n.ValidFor.Seconds(),
 		})
 	if err != nil {
@@ -165,7 +165,7 @@ type Approval struct {
 // the act may be carried out now, also if another operator approved it before. Otherwise it is
 // the reason. state is the state that the act depends on now.
 func (s *Store) ApproveProposal(ctx context.Context, a Approval) (verdict string, state json.RawMessage, err error) {
-	err = s.db.QueryRow(ctx, `select verdict, state from approve_proposal($1, $2, $3, $4)`, a.ProposalID, a.By, a.Names, printableText(a.Reason)).Scan(&verdict, &state)
+	err = s.db.QueryRow(ctx, `select verdict, state from approve_proposal($1, $2, $3, $4)`, a.ProposalID, a.By, a.Names, PrintableText(a.Reason)).Scan(&verdict, &state)
 	if err == nil && verdict == verdictUnknown {
 		err = ErrUnknownProposal
 	}
@@ -177,7 +177,7 @@ func (s *Store) ApproveProposal(ctx context.Context, a Approval) (verdict string
 
 // RejectProposal ends the proposal and returns the status that it had.
 func (s *Store) RejectProposal(ctx context.Context, id, by, reason string) (was string, err error) {
-	err = s.db.QueryRow(ctx, `select reject_proposal($1, $2, $3)`, id, by, printableText(reason)).Scan(&was)
+	err = s.db.QueryRow(ctx, `select reject_proposal($1, $2, $3)`, id, by, PrintableText(reason)).Scan(&was)
 	if err == nil && was == verdictUnknown {
 		err = ErrUnknownProposal
 	}

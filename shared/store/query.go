@@ -59,7 +59,8 @@ type Viewer struct {
 	Operator bool
 }
 
-func (v Viewer) names() []string { return namesOf(v.Caller, v.Names) }
+// AllNames are the names under which v may see transactions.
+func (v Viewer) AllNames() []string { return namesOf(v.Caller, v.Names) }
 
 // recordColumns reassembles a receipt from its facts and the node's document, which is null
 // once it is archived.
@@ -73,7 +74,7 @@ select tx_id, submitter, request_id, state, ` + shownSubState + `, tx_hash, repl
 // Tx is the transaction with this id (a UUID). The error is [ErrNotFound] if v may not see
 // one, or wraps [ErrInDoubt] in a restored database.
 func (s *Store) Tx(ctx context.Context, txID string, v Viewer) (Record, error) {
-	r, err := s.record(ctx, recordColumns+byTxID, txID, v.names(), v.Operator)
+	r, err := s.record(ctx, recordColumns+byTxID, txID, v.AllNames(), v.Operator)
 	return s.refuseIfUnknown(ctx, r, err, "", "", v)
 }
 
@@ -86,18 +87,18 @@ var ErrInDoubt = errors.New("what is not stored may have been made all the same"
 // may not see one, or wraps [ErrInDoubt].
 func (s *Store) TxByRequest(ctx context.Context, sub txmanager.Submitter, requestID string, v Viewer) (Record, error) {
 	r, err := s.record(ctx, recordColumns+byRequest,
-		sub, requestID, v.names(), v.Operator)
+		sub, requestID, v.AllNames(), v.Operator)
 	return s.refuseIfUnknown(ctx, r, err, sub, requestID, v)
 }
 
-var byTxID = ` where tx_id = $1 and (` + owned("m", "$2::text[]") + ` or $3 or ` + recordedFor("m", "$2::text[]") + `)`
+var byTxID = ` where tx_id = $1 and (` + Owned("m", "$2::text[]") + ` or $3 or ` + recordedFor("m", "$2::text[]") + `)`
 
 // byRequest finds the request by its unique key: see findIntents.
 var byRequest = `
  where tx_id = (select r.tx_id
                   from (select tx_id, submitter from managed_tx where request_id = $2 and submitter >= $1 order by submitter limit 1) as r
                  where r.submitter = $1)
-   and (` + owned("m", "$3::text[]") + ` or $4 or ` + recordedFor("m", "$3::text[]") + `)`
+   and (` + Owned("m", "$3::text[]") + ` or $4 or ` + recordedFor("m", "$3::text[]") + `)`
 
 // refuseIfUnknown turns "not found" into [ErrInDoubt] if it proves nothing.
 func (s *Store) refuseIfUnknown(ctx context.Context, r Record, err error, sub txmanager.Submitter, requestID string, v Viewer) (Record, error) {
@@ -105,7 +106,7 @@ func (s *Store) refuseIfUnknown(ctx context.Context, r Record, err error, sub tx
 		return r, err
 	}
 	var inDoubt bool
-	if err := s.db.QueryRow(ctx, doubtful, sub, requestID, v.names(), v.Operator).Scan(&inDoubt); err != nil {
+	if err := s.db.QueryRow(ctx, doubtful, sub, requestID, v.AllNames(), v.Operator).Scan(&inDoubt); err != nil {
 		return r, err
 	}
 	if inDoubt {

@@ -75,7 +75,7 @@ func (s *Store) CancelQueue(ctx context.Context, c QueueCancel) (out QueueCancel
 	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(cancelQueued, c.Submitter, of, c.Limit, c.By, printableText(c.Reason)).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(cancelQueued, c.Submitter, of, c.Limit, c.By, PrintableText(c.Reason)).Exec(func(tag pgconn.CommandTag) error {
 		out.Cancelled = int(tag.RowsAffected())
 		return nil
 	})

@@ -158,12 +158,12 @@ func queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequ
 		b.Queue(insertNamed, l.Submitter, l.Token, lost)
 	}
 	named, _ := json.Marshal(pairs) // plain: cannot fail
-	b.Queue(fillDisplaced, l.Submitter, l.Token, bigint(leave.Count), leave.By, named)
+	b.Queue(fillDisplaced, l.Submitter, l.Token, Bigint(leave.Count), leave.By, named)
 	if len(pairs) > 0 {
 		b.Queue(checkNamedRequests, l.Submitter, named)
 	}
 	if f := leave.Filling; f != nil {
-		b.Queue(insertFills, l.Submitter, l.Token, bigint(f.Below), leave.By, printableText(leave.Reason))
+		b.Queue(insertFills, l.Submitter, l.Token, Bigint(f.Below), leave.By, PrintableText(leave.Reason))
 	}
 	queueHolds(b, l, leave)
 }

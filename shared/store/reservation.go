@@ -18,7 +18,7 @@ import (
 const recyclable = `exists (select from managed_tx g
        where g.submitter = s.submitter and g.unsettled and g.reservation = 'RECYCLABLE')`
 
-// given is a reservation r of submitter $1 that releases its nonce $3. Its owner marked it
+// given is a reservation r that releases its nonce. Its owner marked it
 // recyclable in time, nothing is signed (it is IN_FLIGHT), and no decision was made. The
 // statement that binds the nonce to another row also ends this row without a nonce. Two
 // constraints guard this: bound_for_ever, if there is a version after all, and
@@ -27,48 +27,31 @@ const given = `
   update managed_tx r
      set state = 'FAILED', sub_state = 'CANCELLED', nonce = null, prev_nonce = null, next_check_at = null,
          last_gas_params = null, last_error = r.last_error || '; its nonce was given out again',
-         event_sequence = r.event_sequence + 1, fencing_token = $2, updated_at = clock_timestamp()
-   where r.tx_id = $4 and r.submitter is not distinct from $1 and r.nonce = $3 and r.state = 'IN_FLIGHT'
+         event_sequence = r.event_sequence + 1, fencing_token = @token, updated_at = clock_timestamp()
+   where r.tx_id = @from and r.submitter is not distinct from @submitter and r.nonce = @nonce and r.state = 'IN_FLIGHT'
      and r.reservation = 'RECYCLABLE' and r.lock_until > clock_timestamp() and r.ordered is null
-     and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)`
+     and not exists (select from protect_episode p where p.submitter = @submitter and p.closed_at is null)`
 
 // takeRecyclable binds a recyclable nonce to a queued transaction. As in [allocateTxs] that
 // transaction is locked first. If it has left the queue, or its validUntil has passed, the
 // reservation keeps its nonce.
-const takeRecyclable = `
+var takeRecyclable = `
 with locked as (
   select m.tx_id, m.valid_until
     from managed_tx m
-   where m.tx_id = $5 and m.submitter is not distinct from $1 and m.state = 'QUEUED' and not m.held
+   where m.tx_id = @tx_id and m.submitter is not distinct from @submitter and m.state = 'QUEUED' and not m.held
      for update of m
 ), given as (` + given + ` and exists (select from locked where valid_until is null or valid_until > clock_timestamp())
   returning r.tx_id
 ), bound as (
   update managed_tx m
-     set nonce = $3, prev_nonce = nullif($3, s.start_nonce) - 1,
-         state = case when $6::text is null then 'IN_FLIGHT' else 'SUBMITTED' end,
-         tx_hash = $6, last_gas_params = $8::text::jsonb,
-         submit_attempts = case when $6 is null then 0 else 1 end,
-         first_submit_at = case when $6 is not null then clock_timestamp() end,
-         last_submit_at = case when $6 is not null then clock_timestamp() end,
-         next_resubmit_at = case when $6 is not null then clock_timestamp() end,
-         next_check_at = clock_timestamp(), last_error = null, set_aside_nonce = null, held_back_since = null, deferred_at = null,
-         event_sequence = m.event_sequence + ($6::text is not null)::int,
-         fencing_token = $2, updated_at = clock_timestamp()
+     set nonce = @nonce, prev_nonce = nullif(@nonce, s.start_nonce) - 1,
+         ` + setBound("@tx_hash::text", "@tx_hash", "@gas_params::text::jsonb") + `
+         fencing_token = @token, updated_at = clock_timestamp()
     from given g, locked, submitter s
-   where m.tx_id = locked.tx_id and s.submitter = $1
+   where m.tx_id = locked.tx_id and s.submitter = @submitter
   returning m.tx_id, m.submitter, m.nonce
-), kept as (
-  insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
-  select $6, tx_id, submitter, nonce, 1, 'ORIGINAL', $2
-    from bound
-   where $6 is not null
-), documented as (
-  insert into tx_document (tx_id, name, body, bytes)
-  select tx_id, 'version:1', $8::text::json, $7
-    from bound
-   where $6 is not null
-)
+), ` + keepFirst(firstVersion{"bound", "@tx_hash", "@bytes", "@gas_params::text", "@token", " where @tx_hash is not null"}) + `
 select count(*) from bound`
 
 // queueReuse adds the allocation of a recyclable nonce.
@@ -79,8 +62,10 @@ func queueReuse(b *pgx.Batch, l lease.Lease, a txmanager.Allocation, done *txman
 	if a.Signed != nil {
 		hash, raw = new(a.Signed.Hash.String()), a.Signed.Raw
 	}
-	b.Queue(takeRecyclable, l.Submitter, l.Token, bigint(a.Nonce), a.FromReservation, a.Tx.ID, hash, raw, string(params)).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&done.Allocated) })
+	b.Queue(takeRecyclable, pgx.StrictNamedArgs{
+		"submitter": l.Submitter, "token": l.Token, "nonce": Bigint(a.Nonce), "from": a.FromReservation,
+		"tx_id": a.Tx.ID, "tx_hash": hash, "bytes": raw, "gas_params": string(params),
+	}).QueryRow(func(row pgx.Row) error { return row.Scan(&done.Allocated) })
 }
 
 // These statements reserve a nonce by a separate row that comes from no queue. If the nonce
@@ -90,30 +75,30 @@ const (
 	reserved = `
   insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, state, last_gas_params,
                           reservation, lock_owner, lock_until, next_check_at, fencing_token)
-  select $5, $1, $6, $7, $8, seat.nonce, nullif(seat.nonce, s.start_nonce) - 1, 'IN_FLIGHT', $9::text::jsonb,
-         'RESERVED', $10, until, until, $2
+  select @tx_id, @submitter, @request_id, @caller, @fingerprint, seat.nonce, nullif(seat.nonce, s.start_nonce) - 1, 'IN_FLIGHT', @gas_params::text::jsonb,
+         'RESERVED', @owner, until, until, @token
     from submitter s
-    left join seat on true, (select clock_timestamp() + $11::interval as until offset 0) as lock
-   where s.submitter = $1
+    left join seat on true, (select clock_timestamp() + @for::interval as until offset 0) as lock
+   where s.submitter = @submitter
   returning nonce`
 
 	reserveNext = `
 with seat as (
   select c.next_nonce as nonce
     from submitter_nonce_cursor c
-   where c.submitter = $1 and c.next_nonce = $3 and $4::uuid is null
-     and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)
+   where c.submitter = @submitter and c.next_nonce = @nonce and @from::uuid is null
+     and not exists (select from protect_episode p where p.submitter = @submitter and p.closed_at is null)
 ), reserved as (` + reserved + `
 )
 update submitter_nonce_cursor
    set next_nonce = next_nonce + (select count(*) from reserved)
- where submitter = $1`
+ where submitter = @submitter`
 
 	reserveRecyclable = `
 with given as (` + given + `
   returning r.tx_id
 ), seat as (
-  select $3::bigint as nonce from given
+  select @nonce::bigint as nonce from given
 )` + reserved
 )
 
@@ -123,7 +108,7 @@ const notAPayload = `{"reservation": true}`
 // permitReserved counts reservations that are made together as so many intents, or fails the
 // whole commit. What their owners will sign is not known yet.
 var permitReserved = `
-with ` + verdict(judging{caller: `$6`, amount: `null::numeric`, queues: `false`, fees: feesCheckedLater}) + `, ` + countUse(`j.refused = ''`, ``) + `
+with ` + verdict(judging{caller: `@caller`, amount: `null::numeric`, queues: `false`, fees: feesCheckedLater}) + `, ` + countUse(`j.refused = ''`, ``) + `
 select refuse_by_policy(v.refused, v.most) from (` + verdictColumns + `) as v (refused, most) where v.refused <> ''`
 
 // queueReservations adds reservations, all or none, each with notAPayload.
@@ -132,7 +117,9 @@ func queueReservations(b *pgx.Batch, l lease.Lease, all []txmanager.NewReservati
 		return
 	}
 	b.Queue(lockPolicies, []string{l.Submitter})
-	b.Queue(permitReserved, l.Submitter, all[0].Tx.ID, nil, nil, len(all), all[0].Caller)
+	b.Queue(permitReserved, pgx.StrictNamedArgs{
+		"submitter": l.Submitter, "tx_id": all[0].Tx.ID, "value": nil, "targets": nil, "counts": len(all), "caller": all[0].Caller,
+	})
 	for _, k := range all {
 		params, _ := json.Marshal(k.Tx.Gas) // its own type: cannot fail
 		statement := reserveNext
@@ -140,54 +127,51 @@ func queueReservations(b *pgx.Batch, l lease.Lease, all []txmanager.NewReservati
 			statement = reserveRecyclable
 		}
 		print := sha256.Sum256([]byte("reservation\x00" + k.Tx.Reservation.Owner))
-		b.Queue(statement, l.Submitter, l.Token, bigint(*k.Tx.Nonce), textOrNull(k.From), k.Tx.ID, k.Tx.RequestID, k.Caller,
-			print[:], string(params), k.Tx.Reservation.Owner, k.For)
+		b.Queue(statement, pgx.StrictNamedArgs{
+			"submitter": l.Submitter, "token": l.Token, "nonce": Bigint(*k.Tx.Nonce), "from": textOrNull(k.From),
+			"tx_id": k.Tx.ID, "request_id": k.Tx.RequestID, "caller": k.Caller, "fingerprint": print[:],
+			"gas_params": string(params), "owner": k.Tx.Reservation.Owner, "for": k.For,
+		})
 		b.Queue(insertPayloads, []string{k.Tx.ID}, []string{notAPayload})
 	}
 }
 
 // mine is a reservation that its owner may still mark: in time, unsigned, without a decision,
 // in the database that was written last.
-const mine = ` and submitter is not distinct from $1 and reservation = 'RESERVED'
+const mine = ` and submitter is not distinct from @submitter and reservation = 'RESERVED'
      and lock_until > clock_timestamp() and state = 'IN_FLIGHT' and ordered is null and (select is_authority())`
 
 // markUsed stores the owner's bytes and claims their first broadcast, if the submitter's
 // policy allows them. Then their value counts.
 var markUsed = `
-with ` + verdict(judging{caller: ofTheRow, amount: `$11::numeric`, queues: `false`, fees: feesCheckedLater}) + `, marked as (
+with ` + verdict(judging{caller: ofTheRow, amount: `@amount::numeric`, queues: `false`, fees: feesCheckedLater}) + `, marked as (
   update managed_tx
-     set reservation = 'USED', state = 'SUBMITTED', tx_hash = $8, last_gas_params = $10::text::jsonb,
+     set reservation = 'USED', state = 'SUBMITTED', tx_hash = @tx_hash, last_gas_params = @gas_params::text::jsonb,
          submit_attempts = 1, first_submit_at = clock_timestamp(), last_submit_at = clock_timestamp(),
          next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(), last_error = null,
-         event_sequence = event_sequence + 1, fencing_token = $6, updated_at = clock_timestamp()
-   where tx_id = $2 and lock_owner = $7` + mine + `
+         event_sequence = event_sequence + 1, fencing_token = @token, updated_at = clock_timestamp()
+   where tx_id = @tx_id and lock_owner = @owner` + mine + `
      and (select refused from judged) = ''
   returning tx_id, submitter, nonce
-), kept as (
-  insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
-  select $8, tx_id, submitter, nonce, 1, 'ORIGINAL', $6
-    from marked
-), documented as (
-  insert into tx_document (tx_id, name, body, bytes)
-  select tx_id, 'version:1', $10::text::json, $9
-    from marked
-), ` + countUse(`exists (select from marked)`, ` and j.added_wei > 0`) + `
+), ` + keepFirst(firstVersion{"marked", "@tx_hash", "@bytes", "@gas_params::text", "@token", ""}) + `, ` + countUse(`exists (select from marked)`, ` and j.added_wei > 0`) + `
 select exists (select from marked), v.* from (` + verdictColumns + `) as v`
 
 // markRecyclable makes the submitter's check due now, so that another intent or reservation
 // gets the nonce.
 const markRecyclable = `
 update managed_tx
-   set reservation = 'RECYCLABLE', last_error = 'given back unsigned: ' || $5, next_check_at = clock_timestamp(),
-       fencing_token = $2, updated_at = clock_timestamp()
- where tx_id = $3 and lock_owner = $4` + mine
+   set reservation = 'RECYCLABLE', last_error = 'given back unsigned: ' || @reason, next_check_at = clock_timestamp(),
+       fencing_token = @token, updated_at = clock_timestamp()
+ where tx_id = @tx_id and lock_owner = @owner` + mine
 
 func queueMark(b *pgx.Batch, l lease.Lease, m *txmanager.ReservationMark, done *txmanager.CommitResult) {
 	if m == nil {
 		return
 	}
 	if m.To == txmanager.Recyclable {
-		b.Queue(markRecyclable, l.Submitter, l.Token, m.TxID, m.Owner, printableText(m.Reason)).Exec(func(tag pgconn.CommandTag) error {
+		b.Queue(markRecyclable, pgx.StrictNamedArgs{
+			"submitter": l.Submitter, "token": l.Token, "tx_id": m.TxID, "owner": m.Owner, "reason": PrintableText(m.Reason),
+		}).Exec(func(tag pgconn.CommandTag) error {
 			done.Marked = tag.RowsAffected() == 1
 			return nil
 		})
@@ -195,15 +179,17 @@ func queueMark(b *pgx.Batch, l lease.Lease, m *txmanager.ReservationMark, done *
 	}
 	params, _ := json.Marshal(m.Gas) // its own type: cannot fail
 	b.Queue(lockPolicies, []string{l.Submitter})
-	b.Queue(markUsed, l.Submitter, m.TxID, weiOf(m.Call), targetsOf(m.Call), 0, l.Token, m.Owner, m.Signed.Hash.String(), m.Signed.Raw, string(params), amountOf(m.Call)).
-		QueryRow(func(row pgx.Row) error {
-			var refused PolicyError
-			err := row.Scan(&done.Marked, &refused.Rule, &refused.Limit)
-			if refused.Rule != "" {
-				done.Refused = refused
-			}
-			return err
-		})
+	b.Queue(markUsed, pgx.StrictNamedArgs{
+		"submitter": l.Submitter, "tx_id": m.TxID, "value": weiOf(m.Call), "targets": targetsOf(m.Call), "counts": 0, "amount": amountOf(m.Call),
+		"token": l.Token, "owner": m.Owner, "tx_hash": m.Signed.Hash.String(), "bytes": m.Signed.Raw, "gas_params": string(params),
+	}).QueryRow(func(row pgx.Row) error {
+		var refused PolicyError
+		err := row.Scan(&done.Marked, &refused.Rule, &refused.Limit)
+		if refused.Rule != "" {
+			done.Refused = refused
+		}
+		return err
+	})
 }
 
 // Reservation is the stored state of a reservation.

@@ -49,7 +49,7 @@ func (s *Store) ChangeSigner(ctx context.Context, c SignerChange) (from string, 
 		if err := CarryOut(ctx, tx); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, changeSigner, c.Submitter, c.Signer, c.By, printableText(c.Reason)).Scan(&from, &changed)
+		return tx.QueryRow(ctx, changeSigner, c.Submitter, c.Signer, c.By, PrintableText(c.Reason)).Scan(&from, &changed)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", false, fmt.Errorf("%s: %w", c.Submitter, ErrUnknownSubmitter)

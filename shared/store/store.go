@@ -132,6 +132,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // Pool is the pool itself, for the packages that hold the SQL of other tables.
 func (s *Store) Pool() *pgxpool.Pool { return s.db }
 
+// LeaseRules are those of the options.
+func (s *Store) LeaseRules() lease.Rules { return s.rules }
+
 // Close closes every connection, waiting for those in use.
 func (s *Store) Close() { s.db.Close() }
 

@@ -90,7 +90,7 @@ func (s *Store) Register(ctx context.Context, r Registration) (isNew bool, err e
 	}
 	b := new(pgx.Batch)
 	queueCarryOut(ctx, b)
-	b.Queue(insertSubmitter, r.Submitter, r.Signer, bigint(r.StartNonce), r.StartReason, r.MaxInFlight, r.Callers, r.CreatedBy, policy).
+	b.Queue(insertSubmitter, r.Submitter, r.Signer, Bigint(r.StartNonce), r.StartReason, r.MaxInFlight, r.Callers, r.CreatedBy, policy).
 		Exec(func(tag pgconn.CommandTag) error {
 			isNew = tag.RowsAffected() == 1
 			return nil
@@ -98,7 +98,7 @@ func (s *Store) Register(ctx context.Context, r Registration) (isNew bool, err e
 	if proposalOf(ctx) != "" {
 		b.Queue(recordRegistration, r.Submitter, r.CreatedBy)
 	}
-	b.Queue(sameSubmitter, r.Submitter, r.Signer, bigint(r.StartNonce), r.MaxInFlight, policy).
+	b.Queue(sameSubmitter, r.Submitter, r.Signer, Bigint(r.StartNonce), r.MaxInFlight, policy).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&same, &callers) })
 	if err := s.send(ctx, b); err != nil {
 		return false, fmt.Errorf("register %s: %w", r.Submitter, err)

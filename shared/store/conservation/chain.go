@@ -48,7 +48,7 @@ update conservation_chain
 	// A payment that is in another block since a reorg is evaluated again.
 	putPayment = `
 insert into conservation_payment (submitter, tx_hash, log_index, pass, block_number, block_hash, token, receiver, amount)
-values ($1, $2, $3, $4, $5, $6, nullif($7, ''), nullif($8, ''), $9::text::numeric)
+values (@submitter, @tx_hash, @log_index, @pass, @block_number, @block_hash, nullif(@token, ''), nullif(@receiver, ''), @amount::text::numeric)
     on conflict on constraint one_row_per_payment do update
    set pass = excluded.pass, block_number = excluded.block_number, block_hash = excluded.block_hash`
 )
@@ -102,7 +102,10 @@ func (b *Book) StoreReading(ctx context.Context, from, to conservation.ChainRead
 		}
 		batch := new(pgx.Batch)
 		for _, p := range found {
-			batch.Queue(putPayment, from.Submitter, p.TxHash, p.LogIndex, from.Pass, p.BlockNumber, p.BlockHash, p.Token, p.Receiver, p.Amount)
+			batch.Queue(putPayment, pgx.StrictNamedArgs{
+				"submitter": from.Submitter, "pass": from.Pass, "tx_hash": p.TxHash, "log_index": p.LogIndex,
+				"block_number": p.BlockNumber, "block_hash": p.BlockHash, "token": p.Token, "receiver": p.Receiver, "amount": p.Amount,
+			})
 		}
 		return tx.SendBatch(ctx, batch).Close()
 	})

@@ -22,8 +22,8 @@ select $1, $2, user_id, asset_id, units::numeric
 
 const putEvidence = `
 insert into conservation_request (generation, req_id, user_id, asset_id, units, debit, deposit, refund, type, final, open)
-select $1, req_id, user_id, asset_id, units::numeric, nullif(debit, ''), nullif(deposit, ''), nullif(refund, ''), type, final, open
-  from unnest($2::text[], $3::bigint[], $4::integer[], $5::text[], $6::text[], $7::text[], $8::text[], $9::smallint[], $10::smallint[], $11::boolean[])
+select @generation, req_id, user_id, asset_id, units::numeric, nullif(debit, ''), nullif(deposit, ''), nullif(refund, ''), type, final, open
+  from unnest(@reqs::text[], @users::bigint[], @assets::integer[], @units::text[], @debits::text[], @deposits::text[], @refunds::text[], @types::smallint[], @finals::smallint[], @opens::boolean[])
     as known (req_id, user_id, asset_id, units, debit, deposit, refund, type, final, open)
     on conflict on constraint one_evidence_per_request do update
        set debit = excluded.debit, deposit = excluded.deposit, refund = excluded.refund,
@@ -184,7 +184,10 @@ func queueEvidence(b *pgx.Batch, generation int64, all map[string]*conservation.
 		types, finals, opens = append(types, e.Type), append(finals, e.Final), append(opens, e.Open())
 	}
 	if len(reqs) > 0 {
-		b.Queue(putEvidence, generation, reqs, users, assets, units, debits, deposits, refunds, types, finals, opens)
+		b.Queue(putEvidence, pgx.StrictNamedArgs{
+			"generation": generation, "reqs": reqs, "users": users, "assets": assets, "units": units,
+			"debits": debits, "deposits": deposits, "refunds": refunds, "types": types, "finals": finals, "opens": opens,
+		})
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/events"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -26,8 +27,9 @@ var Rules = lease.Rules{Duration: 10 * time.Second, RenewBelow: 5 * time.Second,
 // Bundle is a database of one test.
 type Bundle struct {
 	*store.Store
-	URL string        // as its owner
-	DB  *pgxpool.Pool // for looking behind the store's back
+	EventLog *events.Log
+	URL      string        // as its owner
+	DB       *pgxpool.Pool // for looking behind the store's back
 }
 
 // New returns a database for t, as it is after the migrations. When t ends the database is reset for
@@ -69,7 +71,7 @@ func open(t testing.TB, url string, rules lease.Rules) Bundle {
 		t.Fatalf("open the database: %v", err)
 	}
 	t.Cleanup(db.Close)
-	return Bundle{Store: s, URL: url, DB: db}
+	return Bundle{Store: s, EventLog: events.New(s), URL: url, DB: db}
 }
 
 // Options are those of production with the rules given.

@@ -27,32 +27,32 @@ const userLock = `pg_advisory_xact_lock(hashtextextended('limits of user ' || $1
 const insertTransfer = `
 insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type,
        payout_submitter, payout_chain_id, payout_token, payout_address, payout_base_units, payout_payload)
-select $1, nullif($2, ''), $3, a.asset_id, r.amount, a.precision, $6, case $6::smallint when 2 then 2 else 1 end,
+select @req_id, nullif(@cid, ''), @user_id, a.asset_id, r.amount, a.precision, @type, case @type::smallint when 2 then 2 else 1 end,
        p.submitter, p.chain_id, p.token, p.address, p.base_units, p.payload
-  from (select $5::text::numeric as amount) as r
-  join assets_tb a on a.asset = $4
-  left join (select nullif($9, '') as submitter, $10::bigint as chain_id, nullif($11, '') as token, $12 as address,
-                    $13::text::numeric as base_units, $14::text::jsonb as payload) as p on $6::smallint = 3
+  from (select @amount::text::numeric as amount) as r
+  join assets_tb a on a.asset = @asset
+  left join (select nullif(@payer, '') as submitter, @chain_id::bigint as chain_id, nullif(@token, '') as token, @address as address,
+                    @base_units::text::numeric as base_units, @payload::text::jsonb as payload) as p on @type::smallint = 3
  where a.status = 'ACTIVE'
-   and $7::integer <= a.precision
+   and @decimals::integer <= a.precision
    and r.amount between a.min_transfer_amount and a.max_transfer_amount
-   and r.amount * 10::numeric ^ a.precision <= $8::text::numeric
-   and case when $6::smallint <> 3 then a.internal_transfer_enabled
+   and r.amount * 10::numeric ^ a.precision <= @max_units::text::numeric
+   and case when @type::smallint <> 3 then a.internal_transfer_enabled
        else a.payout_submitter = p.submitter and a.chain_id = p.chain_id and a.token_contract is not distinct from p.token
         and p.base_units = r.amount * 10::numeric ^ a.chain_decimals
         and ` + mayPay + ` end
    and (select is_authority())
    and not exists (select from transfer_halt h
-         where h.resumed_at is null and (h.scope = 'all' or h.asset_id = a.asset_id and coalesce(h.user_id = $3, true)))
-   and ($15::integer = 0 or (` + countSince + `interval '1 second' limit $15) as c) < $15)
-   and ($16::integer = 0 or (` + countSince + `interval '24 hours' limit $16) as c) < $16)
+         where h.resumed_at is null and (h.scope = 'all' or h.asset_id = a.asset_id and coalesce(h.user_id = @user_id, true)))
+   and (@per_second::integer = 0 or (` + countSince + `interval '1 second' limit @per_second) as c) < @per_second)
+   and (@per_day::integer = 0 or (` + countSince + `interval '24 hours' limit @per_day) as c) < @per_day)
    and (a.daily_transfer_amount is null or r.amount + (` + sumOfDay + `) <= a.daily_transfer_amount)
-   and ($6::smallint <> 3 or a.daily_payout_amount is null
+   and (@type::smallint <> 3 or a.daily_payout_amount is null
         or r.amount + (` + sumOfDay + ` and d.transfer_type = 3) <= a.daily_payout_amount)
-   and ($6::smallint <> 3 or not $17::boolean or exists (
+   and (@type::smallint <> 3 or not @listed_only::boolean or exists (
         select from payout_address x
-         where x.user_id = $3 and x.chain_id = p.chain_id and x.address = p.address and x.removed_at is null
-           and ` + usableAfter + ` + $18::interval <= clock_timestamp()))
+         where x.user_id = @user_id and x.chain_id = p.chain_id and x.address = p.address and x.removed_at is null
+           and ` + usableAfter + ` + @delay::interval <= clock_timestamp()))
     on conflict do nothing`
 
 // mayPay is true if the payer can pay: registered for the coordinator alone, not suspended, and not in
@@ -62,10 +62,10 @@ const mayPay = `exists (select from submitter s
         and not exists (select from protect_episode e where e.submitter = p.submitter and e.closed_at is null)`
 
 const (
-	countSince = `select count(*) from (select from transfers_tb where user_id = $3 and created_at > (select clock_timestamp()) - `
+	countSince = `select count(*) from (select from transfers_tb where user_id = @user_id and created_at > (select clock_timestamp()) - `
 	sumOfDay   = `
 select coalesce(sum(d.amount), 0) from transfers_tb d
- where d.user_id = $3 and d.created_at > (select clock_timestamp()) - interval '24 hours'
+ where d.user_id = @user_id and d.created_at > (select clock_timestamp()) - interval '24 hours'
    and d.asset_id = a.asset_id and d.state not in (-10, -30)`
 )
 
@@ -92,7 +92,7 @@ func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.T
 		b.Queue("begin")
 		pays := r.Payout != nil
 		b.Queue(lockUser, r.UserID, terms.Limits != (transfer.Limits{}) || pays && terms.Addresses.Required, r.Asset, pays)
-		b.Queue(insertTransfer, insertArgs(r, kind, terms)...)
+		b.Queue(insertTransfer, insertArgs(r, kind, terms))
 		b.Queue("commit")
 	}
 	b.Queue(findCreated, r.UserID, r.CID, r.ReqID).QueryRow(func(row pgx.Row) (err error) {
@@ -111,16 +111,19 @@ func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.T
 	return transfer.Created{Transfer: found, New: found.ReqID == r.ReqID}, nil
 }
 
-func insertArgs(r transfer.Request, kind transfer.Type, terms transfer.Terms) []any {
+func insertArgs(r transfer.Request, kind transfer.Type, terms transfer.Terms) pgx.StrictNamedArgs {
 	most := strconv.FormatUint(^uint64(0)/max(terms.SafetyFactor, 1), 10)
 	p := transfer.Payout{BaseUnits: "1", Payload: []byte("{}")}
 	if r.Payout != nil {
 		p = *r.Payout
 	}
-	return []any{
-		r.ReqID, r.CID, r.UserID, r.Asset, r.Amount.String(), kind, r.Amount.Decimals(), most,
-		p.Submitter, int64(p.ChainID), p.Token, p.Address, p.BaseUnits, string(p.Payload),
-		terms.Limits.PerSecond, terms.Limits.PerDay, terms.Addresses.Required, terms.Addresses.Delay,
+	return pgx.StrictNamedArgs{
+		"req_id": r.ReqID, "cid": r.CID, "user_id": r.UserID, "asset": r.Asset, "type": kind,
+		"amount": r.Amount.String(), "decimals": r.Amount.Decimals(), "max_units": most,
+		"payer": p.Submitter, "chain_id": int64(p.ChainID), "token": p.Token, "address": p.Address,
+		"base_units": p.BaseUnits, "payload": string(p.Payload),
+		"per_second": terms.Limits.PerSecond, "per_day": terms.Limits.PerDay,
+		"listed_only": terms.Addresses.Required, "delay": terms.Addresses.Delay,
 	}
 }
 

@@ -2,16 +2,13 @@ package transfers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
-
-// ErrCursor reports a cursor that is not in the list.
-var ErrCursor = errors.New("the list has no transfer with this cursor")
 
 // ListQuery requests one page of a user's transfers, newest first.
 type ListQuery struct {
@@ -43,7 +40,7 @@ const inList = `
 select $1 = '' or exists (select from transfers_tb where req_id = $1 and user_id = $2)`
 
 // List returns one page of the user's transfers, and the cursor of the next; "" at the end. With State
-// a page may have fewer than Size, or none, and still have a cursor. The error is [ErrCursor] if After
+// a page may have fewer than Size, or none, and still have a cursor. The error is [store.ErrCursor] if After
 // is not a transfer of the user.
 func (s *Store) List(ctx context.Context, q ListQuery) (page []transfer.Transfer, next string, err error) {
 	limit := q.Size + 1
@@ -62,7 +59,7 @@ func (s *Store) List(ctx context.Context, q ListQuery) (page []transfer.Transfer
 		return nil, "", fmt.Errorf("list transfers of user %d: %w", q.UserID, err)
 	}
 	if !known {
-		return nil, "", ErrCursor
+		return nil, "", store.ErrCursor
 	}
 	page, next = pageOf(rows, q, limit)
 	return page, next, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -38,7 +39,7 @@ func TestListHasTheUsersTransfersOnce(t *testing.T) {
 		t.Errorf("failed (-want +got):\n%s", diff)
 	}
 	for name, q := range map[string]transfers.ListQuery{"another's": {UserID: alice, After: theirs, Size: 1}, "nobody's": {UserID: alice, After: request("").ReqID, Size: 1}} {
-		if _, _, err := b.List(t.Context(), q); !errors.Is(err, transfers.ErrCursor) {
+		if _, _, err := b.List(t.Context(), q); !errors.Is(err, store.ErrCursor) {
 			t.Errorf("a place of %s: got %v, want ErrCursor", name, err)
 		}
 	}

@@ -75,6 +75,10 @@ func grow(t *testing.T, b bench, n int) {
 // explain returns the generic plan of a statement.
 func explain(t *testing.T, conn *pgxpool.Conn, name, statement string) string {
 	t.Helper()
+	statement, _, err := pgx.NamedArgs{}.RewriteQuery(t.Context(), nil, statement, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
 	hot := pgx.Identifier{"hot " + name}.Sanitize()
 	if _, err := conn.Exec(t.Context(), `prepare `+hot+` as `+statement); err != nil {
 		t.Fatalf("%s: %v", name, err)

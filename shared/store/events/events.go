@@ -1,4 +1,8 @@
-package store
+// Package events stores the events of transactions: their positions, the delivery queues of webhook
+// endpoints, and the pages that callers read. It implements [events.Store].
+//
+// After an error the write may have happened. All times are from the database's clock.
+package events
 
 import (
 	"context"
@@ -6,9 +10,27 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencepost/fencepost/shared/events"
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
+
+// Log is the port to the tables of events.
+type Log struct {
+	db    *pgxpool.Pool
+	rules lease.Rules
+}
+
+var _ events.Store = (*Log)(nil)
+
+// New uses the pool of s; its owner closes it.
+func New(s *store.Store) *Log { return &Log{s.Pool(), s.LeaseRules()} }
+
+// send makes one round trip.
+func (s *Log) send(ctx context.Context, b *pgx.Batch) error { return s.db.SendBatch(ctx, b).Close() }
 
 // lockNumbers is the lock that a session holds until commit while it assigns positions.
 const lockNumbers = `select pg_advisory_xact_lock(hashtext('number_events'))`
@@ -62,7 +84,7 @@ const maxNumbered = 2000
 // NumberEvents assigns positions to the events that were committed before the call, and queues
 // them for delivery to the webhook endpoints (receivers). Of very many events it may leave
 // some for the next call. A new endpoint gets the events from now on.
-func (s *Store) NumberEvents(ctx context.Context, receivers []string) error {
+func (s *Log) NumberEvents(ctx context.Context, receivers []string) error {
 	for range 50 {
 		var numbered int
 		b := new(pgx.Batch)
@@ -86,7 +108,7 @@ var (
  where e.position > $1`
 
 	eventsOfAll       = eventColumns + ` order by e.position limit $2`
-	eventsOfSubmitter = eventColumns + ` and e.submitter = $3 and (` + owned("e", "$4::text[]") + ` or $5) order by e.position limit $2`
+	eventsOfSubmitter = eventColumns + ` and e.submitter = $3 and (` + store.Owned("e", "$4::text[]") + ` or $5) order by e.position limit $2`
 
 	// This statement covers all submitters. It takes a separate index step for each name under
 	// which the caller's events may be stored.
@@ -98,7 +120,7 @@ with names as (
 )
 select f.*
   from names n
- cross join lateral (` + eventColumns + ` and e.caller = n.caller and ` + owned("e", "$3::text[]") + ` order by e.position limit $2) as f
+ cross join lateral (` + eventColumns + ` and e.caller = n.caller and ` + store.Owned("e", "$3::text[]") + ` order by e.position limit $2) as f
  order by f.position
  limit $2`
 )
@@ -123,16 +145,16 @@ type EventQuery struct {
 // Events returns a page of the events that v may see, and the position to continue after. A
 // caller sees its own transactions' events, an operator sees all. The position also covers
 // events that v may not see. No event is ever added at or below a returned position. The error
-// is [ErrCursor] if After was never assigned, or an [EventsDeletedError].
-func (s *Store) Events(ctx context.Context, q EventQuery, v Viewer) (page []txmanager.Event, next uint64, err error) {
+// is [store.ErrCursor] if After was never assigned, or an [EventsDeletedError].
+func (s *Log) Events(ctx context.Context, q EventQuery, v store.Viewer) (page []txmanager.Event, next uint64, err error) {
 	after := uint64(0)
 	if q.After != nil {
 		after = *q.After
 	}
-	statement, args := eventsOfCaller, []any{bigint(after), q.Size, v.names()}
+	statement, args := eventsOfCaller, []any{store.Bigint(after), q.Size, v.AllNames()}
 	switch {
 	case q.Submitter != "":
-		statement, args = eventsOfSubmitter, []any{bigint(after), q.Size, q.Submitter, v.names(), v.Operator}
+		statement, args = eventsOfSubmitter, []any{store.Bigint(after), q.Size, q.Submitter, v.AllNames(), v.Operator}
 	case v.Operator:
 		statement, args = eventsOfAll, args[:2]
 	}
@@ -149,7 +171,7 @@ func (s *Store) Events(ctx context.Context, q EventQuery, v Viewer) (page []txma
 	case err != nil:
 		return nil, 0, fmt.Errorf("read events: %w", err)
 	case after > last:
-		return nil, 0, ErrCursor
+		return nil, 0, store.ErrCursor
 	case q.After != nil && after < forgotten:
 		return nil, 0, EventsDeletedError{forgotten}
 	case len(page) == q.Size:
@@ -181,7 +203,7 @@ select count(*) from old`
 
 // ForgetEvents deletes up to limit events that are older than keep, delivered or not, and
 // returns their number.
-func (s *Store) ForgetEvents(ctx context.Context, keep time.Duration, limit int) (forgotten int, err error) {
+func (s *Log) ForgetEvents(ctx context.Context, keep time.Duration, limit int) (forgotten int, err error) {
 	if err := s.db.QueryRow(ctx, forgetEvents, keep, limit).Scan(&forgotten); err != nil {
 		return 0, fmt.Errorf("forget old events: %w", err)
 	}

@@ -1,4 +1,4 @@
-package store
+package events
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -59,7 +60,7 @@ func queuePage(b *pgx.Batch, s txmanager.Submitter, receiver string, p *events.P
 }
 
 // AcquireDeliveryQueue implements [events.Store]: begin, acquire, commit, load, in one round trip.
-func (s *Store) AcquireDeliveryQueue(ctx context.Context, sub txmanager.Submitter, receiver, owner string) (t events.AcquireResult, err error) {
+func (s *Log) AcquireDeliveryQueue(ctx context.Context, sub txmanager.Submitter, receiver, owner string) (t events.AcquireResult, err error) {
 	sentAt := time.Now()
 	b := new(pgx.Batch)
 	b.Queue("begin")
@@ -94,7 +95,7 @@ update event_stream s
 returning next_attempt_at`
 
 // Settle implements [events.Store].
-func (s *Store) Settle(ctx context.Context, l lease.Lease, receiver string, o events.Outcome) (next events.SettleResult, err error) {
+func (s *Log) Settle(ctx context.Context, l lease.Lease, receiver string, o events.Outcome) (next events.SettleResult, err error) {
 	sentAt := time.Now()
 	b := new(pgx.Batch)
 	b.Queue("begin")
@@ -103,13 +104,13 @@ func (s *Store) Settle(ctx context.Context, l lease.Lease, receiver string, o ev
 		"receiver":  receiver,
 		"owner":     l.Owner,
 		"token":     l.Token,
-		"to":        bigint(o.To),
+		"to":        store.Bigint(o.To),
 		"failures":  o.Failures,
-		"error":     printableText(o.Error),
+		"error":     store.PrintableText(o.Error),
 		"wait":      o.Wait,
 		"duration":  s.rules.Duration,
 	}).
-		QueryRow(func(row pgx.Row) error { return held(l, row.Scan(&next.NextAttemptAt)) })
+		QueryRow(func(row pgx.Row) error { return store.Held(l, row.Scan(&next.NextAttemptAt)) })
 	switch {
 	case o.Silent:
 		b.Queue(receiverSilent, receiver, events.FirstWait, events.MostWait)
@@ -133,7 +134,7 @@ update event_stream
  where submitter = $1 and receiver = $2 and owner_node = $3 and fencing_token = $4 and (not wake or $5)`
 
 // ReleaseDeliveryQueue implements [events.Store].
-func (s *Store) ReleaseDeliveryQueue(ctx context.Context, l lease.Lease, receiver string, anyway bool) (released bool, err error) {
+func (s *Log) ReleaseDeliveryQueue(ctx context.Context, l lease.Lease, receiver string, anyway bool) (released bool, err error) {
 	tag, err := s.db.Exec(ctx, releaseStream, l.Submitter, receiver, l.Owner, l.Token, anyway)
 	if err != nil {
 		return false, fmt.Errorf("release the events of %s for %s: %w", l.Submitter, receiver, err)
@@ -164,7 +165,7 @@ select exists (select from probe) or not exists (select from event_receiver wher
 )
 
 // MayAsk implements [events.Store].
-func (s *Store) MayDeliver(ctx context.Context, receiver string) (may bool, err error) {
+func (s *Log) MayDeliver(ctx context.Context, receiver string) (may bool, err error) {
 	if err := s.db.QueryRow(ctx, mayAsk, receiver, events.SilentFrom, s.rules.Duration, events.MostWait).Scan(&may); err != nil {
 		return false, fmt.Errorf("ask whether %s answers: %w", receiver, err)
 	}
@@ -194,7 +195,7 @@ select submitter, receiver
 
 // OverdueStreams lists up to limit delivery queues of each endpoint that a lost task left
 // behind, the oldest first, and the database's clock.
-func (s *Store) OverdueStreams(ctx context.Context, receivers []string, grace time.Duration, limit int) (all []events.DeliveryQueue, now time.Time, err error) {
+func (s *Log) OverdueStreams(ctx context.Context, receivers []string, grace time.Duration, limit int) (all []events.DeliveryQueue, now time.Time, err error) {
 	b := new(pgx.Batch)
 	b.Queue(`select clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	b.Queue(overdueStreams, receivers, grace, s.rules.ClockSkewAllowance, limit, events.SilentFrom, events.MostWait, s.rules.Duration, events.FirstWait).Query(func(rows pgx.Rows) (err error) {
@@ -215,7 +216,7 @@ type EventBacklog struct {
 }
 
 // EventBacklogs are those of the receivers, each once, in one round trip.
-func (s *Store) EventBacklogs(ctx context.Context, receivers []string) ([]EventBacklog, error) {
+func (s *Log) EventBacklogs(ctx context.Context, receivers []string) ([]EventBacklog, error) {
 	rows, err := s.db.Query(ctx, `
 		select r.receiver, count(s.submitter), greatest(clock_timestamp() - min(s.oldest_at), interval '0')
 		  from unnest($1::text[]) as r (receiver)
