@@ -545,7 +545,7 @@ func TestTwoOperatorsReleaseInBulk(t *testing.T) {
 }
 
 // An act that was approved, and not carried out, does not outlive a change of its subject that
-// was taken back: nobody has agreed to it since.
+// was taken back: no operator has agreed to it since.
 func TestAnApprovalEndsWithTheNextChange(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor("policy")...)

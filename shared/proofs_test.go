@@ -74,8 +74,8 @@ var (
 // mostLines is the length of a function or statement that fits on one screen.
 const mostLines = 40
 
-// TestProofsNameTheCode holds each row of docs/proofs.md to the code: the function or statement exists and has at most
-// 40 lines, the constraints and triggers are in the schema, and a test is named. With -update
+// TestProofsNameTheCode holds each row of docs/proofs.md to the code. The function or statement exists and has at
+// most 40 lines. The constraints and triggers are in the schema, and a test is named. With -update
 // the links follow code that moved to another file or package.
 func TestProofsNameTheCode(t *testing.T) {
 	t.Parallel()

@@ -88,7 +88,7 @@ func (b bench) wantAllEvents(t *testing.T) {
 
 // With every feature on, three nodes and two chains, transactions reach every possible end. No SQL
 // statement fails, each transaction ends as it should, and no event is missing.
-func TestAllPowersTogether(t *testing.T) {
+func TestAllOptionalFeaturesTogether(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withPayroll(t, stack.Options{Nodes: 3, TwoChains: true, Window: 4, Submitters: 5, Settings: allFeatures}))
 	s := b.Submitters()
@@ -244,7 +244,7 @@ func (b bench) loses(t *testing.T, s txmanager.Submitter, n uint64) (nonces int)
 
 // With every feature on, a process dies while it outbids a transaction, sends the bid, or delivers its
 // event. The nonce is used once, and no event is lost.
-func TestAllPowersSurviveAKill(t *testing.T) {
+func TestAllOptionalFeaturesSurviveAKill(t *testing.T) {
 	t.Parallel()
 	for point, pass := range map[string]int{
 		"advance.version_signed": 1, "advance.version_stored": 1, "advance.sending": 2, "advance.sent": 2, "advance.released": 2,
@@ -282,7 +282,7 @@ func TestAllPowersSurviveAKill(t *testing.T) {
 }
 
 // A feature that is on but unused costs a transaction no round trip, except those to the other nodes.
-func TestRoundTripsOfAllPowers(t *testing.T) {
+func TestRoundTripsOfAllOptionalFeatures(t *testing.T) {
 	t.Parallel()
 	of := func(settings map[string]string) stack.Cost {
 		b := setup(t, stack.Options{Nodes: 3, Submitters: 1, Processes: 1, BlockTime: time.Second, Settings: withSettings(settings, map[string]string{

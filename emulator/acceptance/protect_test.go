@@ -184,7 +184,7 @@ func TestH06ResumeGoesOn(t *testing.T) {
 
 // H8, H9: the foreign transaction does the same as the intent and can have been the intent. The
 // manager shows it, and calls nothing lost before an operator has named the request.
-func TestH09TakerThatDoesTheSame(t *testing.T) {
+func TestH09ForeignTransactionThatDoesTheSame(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
 	s := b.Submitters()[0]

@@ -17,7 +17,7 @@ import (
 // text. The error is [ErrNotBalanced] if a unit is missing or superfluous, or a promise is broken.
 func printBooks(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) (books string, err error) {
 	episode := money.Run{Database: s.Database, Core: s.Core.Ledger(), Settled: true}
-	evidence, err := money.Gather(ctx, episode)
+	evidence, err := money.ReadEvidence(ctx, episode)
 	if err != nil {
 		return "", err
 	}
@@ -95,7 +95,7 @@ func repeatAll(ctx context.Context, s *stack.Stack, before string, out io.Writer
 			return err
 		}
 	}
-	evidence, err := money.Gather(ctx, money.Run{Database: s.Database, Core: s.Core.Ledger(), Settled: true})
+	evidence, err := money.ReadEvidence(ctx, money.Run{Database: s.Database, Core: s.Core.Ledger(), Settled: true})
 	if err != nil {
 		return err
 	}

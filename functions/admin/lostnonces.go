@@ -123,7 +123,7 @@ func (page lostNoncePage) unknownCalls() (n int) {
 	return n
 }
 
-// lostNonces returns what is known of each nonce that no version of ours has consumed.
+// lostNonces returns the evidence about each nonce that a foreign transaction has consumed.
 func (a *Server) lostNonces(ctx context.Context, page lostNoncePage, from, below uint64) ([]lostNonce, error) {
 	all := []lostNonce{}
 	for n := from; n < below; n++ {

@@ -15,7 +15,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Family reads and writes what has another form in each family of chains. It queries no node.
+// Family reads and writes addresses, payloads and receipts, whose forms differ between families of
+// chains. It queries no node.
 type Family interface {
 	// Namespace returns the family's CAIP-2 namespace, such as "eip155".
 	Namespace() string

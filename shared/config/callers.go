@@ -111,7 +111,7 @@ func (a *Auth) settings() []setting {
 			meaning: "the accounts that may call internal functions: those of tasks and of the scheduler",
 			field:   emails(&a.InternalAccounts)},
 		{name: "auth.operators",
-			meaning: "who may call admin functions: `email:` and a verified e-mail, or `sub:` and a token's subject; an address alone is read as `email:`",
+			meaning: "the operators, who may call admin functions: `email:` and a verified e-mail, or `sub:` and a token's subject; an address alone is read as `email:`",
 			field:   identities(&a.Operators)},
 		{name: "auth.openIssuer", def: "true",
 			meaning: "whether people whom you do not know can have tokens of `oidc.issuer` for `auth.publicAudience`, as everybody can of Google's; while true no submitter takes `*` for its callers",

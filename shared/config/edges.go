@@ -40,7 +40,7 @@ func (r *RPC) settings() []setting {
 			meaning: "the default chain's nodes, in the order in which they are preferred (docs/nodes.md); a secret, since a URL often holds a key",
 			field:   nodeURLs(&r.URLs)},
 		{name: "rpc.quorum", def: "0",
-			meaning: "of a chain with several nodes: how many must say the same before a transaction ends, a receipt is taken back or PROTECT opens, and more than say otherwise; 0: more than half of them; of two, one, if the other does not say otherwise",
+			meaning: "of a chain with several nodes: how many must agree before a transaction ends, a receipt is withdrawn or PROTECT opens. More must agree than disagree. 0: more than half; of two nodes one, if the other does not disagree",
 			field:   number(&r.Quorum, "a number of nodes", 0, maxNodes)},
 		{name: "rpc.maxLag", def: "5",
 			meaning: "of a chain with several nodes: how many blocks one may be behind what a quorum has reached, before it is excluded",
@@ -93,7 +93,7 @@ func (c *Chain) settings() []setting {
 			meaning: "how the chain prices gas: by base fee and tip, or, legacy, by the one price that `eth_gasPrice` advises",
 			field:   choice(&c.FeeKind, FeeKindEIP1559, FeeKindLegacy)},
 		{name: "chain.finalizedTag", def: "true",
-			meaning: "whether the chain has the block tag `finalized`; where it has none, set it to false: then a resync out of PROTECT accepts the count that is `confirmations.required` blocks below the head",
+			meaning: "whether the chain has the block tag `finalized`. If it is false, a resync out of PROTECT accepts the count that is `confirmations.required` blocks below the head",
 			field:   boolean(&c.FinalizedTag)},
 	}
 }

@@ -30,7 +30,7 @@ type GasBump struct {
 func (g *GasBump) settings() []setting {
 	return []setting{
 		{name: "gasbump.enabled", def: "false",
-			meaning: "replace a transaction that stays without a receipt by itself at the same nonce and a higher fee",
+			meaning: "automatically replace a transaction that stays without a receipt, at the same nonce and a higher fee",
 			field:   boolean(&g.Enabled)},
 		{name: "gasbump.minInterval", def: "60s",
 			meaning: "how long each version is waited for; below `stuck.after`, and below `resubmit.interval` times `resubmit.maxAttempts`",

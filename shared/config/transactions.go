@@ -61,7 +61,7 @@ func (n *Nonce) settings() []setting {
 			meaning: "whether a transaction with a nonce is cancelled, or a nonce filled, by a placeholder at once, or only by an operator's decision",
 			field:   choice(&n.Placeholder, PlaceholderAuto, PlaceholderAsk)},
 		{name: "nonce.placeholderMaxFeePerGas", def: "650000000000",
-			meaning: "the most that a placeholder pays, in wei per gas; every other replacement pays at most 8/9 of it; at least 81/64 of `fees.maxFeePerGas`, so that a first version at its ceiling can be replaced, and that by a placeholder",
+			meaning: "the maximum price of a placeholder, in wei per gas. Every other replacement pays at most 8/9 of it. It must be at least 81/64 of `fees.maxFeePerGas`, so that a first version at its ceiling can be replaced, and the replacement by a placeholder",
 			field:   number(&n.PlaceholderMaxFee, "an amount in wei per gas", 1, maxBigint)},
 		{name: "nonce.maxInFlight", constant: true, def: "1",
 			meaning: "the window of newly registered submitters; used above 1 only with `nonce.strict.enabled=false`",
@@ -109,7 +109,7 @@ func (f *Fees) settings() []setting {
 			meaning: "the most that a transaction pays, in wei per gas, whatever the node advises or the caller allows; while the base fee is above it, intents wait",
 			field:   number(&f.MaxFeePerGas, "an amount in wei per gas", 1, maxBigint)},
 		{name: "fees.maxFeePerTx", def: "750000000000000000",
-			meaning: "the most that the gas of a first version may cost, in wei: its gas limit times its `maxFeePerGas`; two replacements come to 81/64 of it, which is to stay below what the nodes send (go-ethereum: 1 ether, by `--rpc.txfeecap`)",
+			meaning: "the maximum cost of a first version's gas, in wei: its gas limit times its `maxFeePerGas`. Two replacements come to 81/64 of it, which should stay below what the nodes send (go-ethereum: 1 ether, by `--rpc.txfeecap`)",
 			field:   number(&f.MaxFeePerTx, "an amount in wei", 21_000, maxBigint)},
 		{name: "fees.maxTipMultiple", def: "10",
 			meaning: "the most that a transaction tips, as a multiple of what the nodes advise; a higher tip is lowered to it",
@@ -211,7 +211,7 @@ func (c *Confirmations) settings() []setting {
 			meaning: "how many receipt tasks run at once on each shard of their queue",
 			field:   number(&c.ReceiptWorkers, "a number of tasks", 1, maxQueueConcurrency)},
 		{name: "confirmations.staleReceiptTimeout", def: "60s",
-			meaning: "how long a tracked transaction may go without a look before the sweep takes it up",
+			meaning: "how long a tracked transaction may go without a chain query before the sweep enqueues a task for it",
 			field:   duration(&c.StaleReceiptTimeout, time.Second, 24*time.Hour)},
 	}
 }

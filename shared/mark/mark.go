@@ -72,9 +72,9 @@ type Object interface {
 type Store interface {
 	// Evaluate evaluates whether the database holds the mark. It records that it has seen the mark, and
 	// deletes ids that can no longer be written: those prepared over an older generation. If the
-	// database neither holds the mark nor has seen a later one, it is distrusted when Judge returns.
+	// database neither holds the mark nor has seen a later one, it is distrusted when Evaluate returns.
 	Evaluate(context.Context, Observed) (Verdict, error)
-	// Latest returns the last generation that the database has seen with one of its own ids; 0: none.
+	// Latest returns the last generation that the database has seen with an id that it made; 0: none.
 	Latest(context.Context) (int64, error)
 	// Prepare commits a new random id for a write over that generation. The error wraps [ErrSoon] if
 	// another mark for that reason is not due yet.

@@ -60,7 +60,7 @@ func TestSearchReportsThatItStoppedAtItsLimit(t *testing.T) {
 	}
 }
 
-// One way of the fork ends, the other goes round for ever. Without Terminal that is no
+// One path of the fork ends, the other loops for ever. Without Terminal that is no
 // violation.
 func TestSearchFindsAStateWithoutAnEnd(t *testing.T) {
 	t.Parallel()

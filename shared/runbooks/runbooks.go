@@ -87,7 +87,7 @@ var RunBy = map[string]Test{
 	"POST /admin/v1/submitters/{submitter}/proceed":           {functions, "TestHeldAfterARestore"},
 	"POST /admin/v1/submitters/{submitter}/queue/cancel":      {attacks, "TestRunbookOfAStolenCredential"},
 	"GET /admin/v1/submitters/{submitter}":                    {functions, "TestHeldAfterARestore"},
-	"GET /admin/v1/submitters/{submitter}/lost":               {acceptance, "TestH09TakerThatDoesTheSame"},
+	"GET /admin/v1/submitters/{submitter}/lost":               {acceptance, "TestH09ForeignTransactionThatDoesTheSame"},
 	"POST /admin/v1/submitters/{submitter}/release":           {acceptance, "TestH06ResumeGoesOn"},
 	"PUT /admin/v1/submitters/{submitter}/policy":             {acceptance, "TestPolicyOverHTTP"},
 	"PUT /admin/v1/submitters/{submitter}/callers":            {attacks, "TestRunbookOfAStolenCredential"},

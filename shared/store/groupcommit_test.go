@@ -133,7 +133,7 @@ func TestLockedRowIsRefusedAlone(t *testing.T) {
 }
 
 // The permission to use a submitter is checked separately for each create.
-func TestCallersOfOneRoundTripAreToldApart(t *testing.T) {
+func TestCallersOfOneRoundTripAreSeparated(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	for sub, caller := range map[txmanager.Submitter]string{alice: "shop", bob: "bank"} {

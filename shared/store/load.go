@@ -53,7 +53,7 @@ type txRow struct {
 	quiet, ahead                                     bool
 }
 
-// txColumns is what is read of an open or queued m, whichever statement reads it.
+// txColumns are the columns that every statement reads of an open or queued m.
 var txColumns = []readColumn[txRow]{
 	{"m.tx_id", func(r *txRow) any { return &r.ID }},
 	{"m.request_id", func(r *txRow) any { return &r.RequestID }},

@@ -40,7 +40,7 @@ func fullName(name string) string {
 }
 
 // limitsOf are the limits of a caller by the policy p of the submitter s. The limits of its
-// own name and of each name that it succeeded apply, so that a change of names gives no second
+// present name and of each name that it succeeded apply, so that a change of names gives no second
 // quota. If p names none of them, the limits of "*" apply. known are these names as
 // transactions have them, names the full ones.
 func limitsOf(caller string) string {

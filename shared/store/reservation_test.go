@@ -308,7 +308,7 @@ func TestOnlyWhatWasGivenBack(t *testing.T) {
 
 // H5, of a recyclable nonce: if the intent that is to get it is cancelled meanwhile, the
 // reservation keeps it.
-func TestH05TakerIsCancelledMeanwhile(t *testing.T) {
+func TestH05NewOwnerIsCancelledMeanwhile(t *testing.T) {
 	t.Parallel()
 	for end, bound := range map[string]int{"commit": 0, "rollback": 1} {
 		t.Run(end, func(t *testing.T) {

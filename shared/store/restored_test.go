@@ -104,7 +104,7 @@ func recoverElsewhere(t *testing.T, db storetest.Bundle, cluster *pgcluster.Clus
 // Only its callers and operators learn that a submitter is registered or in PROTECT. After a
 // restore, while any submitter waits for its release, no caller gets "not found": the list of
 // callers may be older than the caller.
-func TestDoubtIsToldToCallersAlone(t *testing.T) {
+func TestDoubtIsShownToCallersOnly(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 1)

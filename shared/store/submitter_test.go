@@ -19,7 +19,7 @@ func TestH04OneAccountTwoNames(t *testing.T) {
 	db := storetest.New(t)
 	db.Register(t, alice, 10)
 	t.Run("every accepted spelling is one submitter", func(t *testing.T) { oneSubmitter(t, db) })
-	t.Run("other texts name nobody", namesNobody)
+	t.Run("other texts name invalidNames", namesNobody)
 	t.Run("every table refuses another form", func(t *testing.T) { tablesRefuse(t, db) })
 }
 
@@ -58,15 +58,15 @@ func oneSubmitter(t *testing.T, db storetest.Bundle) {
 }
 
 func namesNobody(t *testing.T) {
-	for _, text := range nobody {
+	for _, text := range invalidNames {
 		if sub, err := txmanager.ParseSubmitter(text, 1337); !errors.Is(err, txmanager.ErrNotSubmitter) {
 			t.Errorf("parse %q: got %q, %v; want ErrNotSubmitter", text, sub, err)
 		}
 	}
 }
 
-// nobody are texts that look like alice's name.
-var nobody = []string{
+// invalidNames are texts that look like alice's name.
+var invalidNames = []string{
 	"",
 	"eip155:01337:0x00000000000000000000000000000000000a11ce",
 	"eip155:+1337:0x00000000000000000000000000000000000a11ce",
@@ -94,7 +94,7 @@ func tablesRefuse(t *testing.T, db storetest.Bundle) {
 		t.Fatalf("tables that name a submitter: got %v, %v; want 6 or more", tables, err)
 	}
 	for _, table := range tables {
-		for _, text := range slices.Concat(spellings, nobody) {
+		for _, text := range slices.Concat(spellings, invalidNames) {
 			_, err := db.DB.Exec(t.Context(), `insert into `+pgx.Identifier{table}.Sanitize()+` (submitter) values ($1)`, text)
 			if got, want := violated(err), "submitter_id_check"; got != want {
 				t.Errorf("%s named %q: got refused by %s, want by %s", table, text, got, want)

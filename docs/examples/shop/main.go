@@ -49,7 +49,7 @@ func order(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"transaction": transaction})
 }
 
-// proven says that the question is Fencepost's, and of now.
+// proven reports whether Fencepost made the call within the last five minutes.
 func proven(h http.Header, body []byte) bool {
 	id, timestamp := h.Get("webhook-id"), h.Get("webhook-timestamp")
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)

@@ -124,7 +124,7 @@ func TestWithoutTheMarkABackupThatIsPutBackIsNotNoticed(t *testing.T) {
 
 // A copy that is younger than the last mark contains the mark's id. It is not recognised, and later
 // commits are lost without notice.
-func TestACopyYoungerThanTheLastMarkIsNotToldApart(t *testing.T) {
+func TestACopyYoungerThanTheLastMarkIsNotDetected(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, true, stack.Options{SweepEvery: -1})
 	d.wantUnnoticed(true)

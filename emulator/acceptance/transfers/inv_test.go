@@ -13,7 +13,7 @@ import (
 // the two journals, and that this is want.
 func (u *user) conserved(want int64) {
 	u.t.Helper()
-	evidence, err := money.Gather(u.ctx, money.Run{Database: u.Database, Core: u.Core.Ledger()})
+	evidence, err := money.ReadEvidence(u.ctx, money.Run{Database: u.Database, Core: u.Core.Ledger()})
 	if err != nil {
 		u.t.Fatal(err)
 	}

@@ -245,7 +245,7 @@ func sqlState(err error) string {
 // H18: a client frozen in the middle of a fenced batch holds the lease row locked, and no timeout of the
 // server ends that. Another invocation ends the session once its transaction is older than a lease, and
 // takes over.
-func TestH18FrozenInMidBatchIsEndedByTheTaker(t *testing.T) {
+func TestH18FrozenInMidBatchIsEndedByTheNewHolder(t *testing.T) {
 	t.Parallel()
 	short := func(o *store.Options) {
 		o.Lease = lease.Rules{Duration: 3 * time.Second, ClockSkewAllowance: 10 * time.Millisecond}

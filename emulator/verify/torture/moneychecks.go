@@ -104,7 +104,7 @@ func (e *episode) checkJournals(ctx context.Context) (all []check, err error) {
 // It uses no journal.
 func (e *episode) checkBalances(ctx context.Context) ([]check, error) {
 	c := check{Name: movedAsTold, Promise: "each account holds what came from outside and moved by COMMITTED transfers, by the answers to users and cashier; each end is the one that its user got"}
-	evidence, err := money.Gather(ctx, money.Run{Database: e.env.Database, Core: e.env.Core.Ledger(), Lost: e.restores.transfers})
+	evidence, err := money.ReadEvidence(ctx, money.Run{Database: e.env.Database, Core: e.env.Core.Ledger(), Lost: e.restores.transfers})
 	if err != nil {
 		return nil, err
 	}

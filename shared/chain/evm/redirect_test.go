@@ -38,7 +38,7 @@ func TestARedirectOfANodeIsNotFollowed(t *testing.T) {
 	}
 }
 
-// proxied makes the test below ask a node, in a process of its own: a process reads the
+// proxied makes the test below ask a node, in a separate process: a process reads the
 // variables of proxies once.
 const proxied = "FENCEPOST_TEST_PROXIED"
 

@@ -46,7 +46,8 @@ func (c *Connector) Payments(ctx context.Context, q chain.PaymentsQuery) (chain.
 	return chain.Payments{}, fmt.Errorf("payments of %s after block %d: %d nodes answered, want %d: %w", q.Payer, q.After, len(all), c.quorum, said.err())
 }
 
-// isEnough reports whether agreed equal answers of all decide. Last says that every node was queried.
+// isEnough reports whether agreed equal answers of all decide. The parameter last is true
+// if every node was queried.
 func (c *Connector) isEnough(agreed, all int, last bool) bool {
 	return agreed >= c.quorum && (2*c.quorum > len(c.nodes) || last && agreed == all)
 }

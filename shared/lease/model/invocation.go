@@ -30,7 +30,7 @@ func (p *protocol) invocation(s state, i uint8, out emit) {
 	}
 }
 
-// load reads the queue in a statement of its own.
+// load reads the queue in a separate statement.
 func (p *protocol) load(s state, i uint8, e step, out emit) {
 	s.read(i)
 	p.plan(s, i, e.of(opLoad).seen(&s.calls[i]), out)

@@ -357,8 +357,8 @@ func TestADeferredIntentWaitsForOtherReasonsAsAnyOther(t *testing.T) {
 	})
 }
 
-// A caller that posts many intents which its own bounds hold back, each ending just before it
-// is deferred, does not stop others for longer than one such intent does: the time counts on.
+// A caller can post many intents which its own bounds hold back, each ending just before it is
+// deferred. They stop other callers no longer than one such intent does: the time counts on.
 func TestHeldBackTimeOutlivesEachIntent(t *testing.T) {
 	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {

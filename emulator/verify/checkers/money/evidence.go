@@ -53,9 +53,9 @@ type Evidence struct {
 	point    uint64 // the line of the core's journal to which the core's balances correspond
 }
 
-// Gather reads the core's balances and journal at one line, then the database in one snapshot, then
+// ReadEvidence reads the core's balances and journal at one line, then the database in one snapshot, then
 // the core's later lines. So every line that a credit or a state implies has been read too.
-func Gather(ctx context.Context, e Run) (*Evidence, error) {
+func ReadEvidence(ctx context.Context, e Run) (*Evidence, error) {
 	v := &Evidence{
 		users: e.Users, settled: e.Settled, lost: e.Lost, rows: make(map[string]transferRow), history: make(map[string][]stateChange),
 		did: make(map[string]*operations), balances: make(map[account]*big.Int),

@@ -51,7 +51,7 @@ func TestALostTransferExcusesTheCoresLinesAlone(t *testing.T) {
 			if by = slices.Compact(by); !slices.Equal(by, c.want) {
 				t.Errorf("got\n%swant it from %v", money.Report(all), c.want)
 			}
-			evidence, err := money.Gather(t.Context(), b.Run)
+			evidence, err := money.ReadEvidence(t.Context(), b.Run)
 			if got := evidence.LostHalves()[b.ids["there"]].Units; err != nil || b.Lost[b.ids["there"]] && got != 40 {
 				t.Errorf("the lost half: got %d units, %v; want the 40 that the core was given", got, err)
 			}

@@ -65,7 +65,7 @@ func All() []Checker {
 
 // Check runs every checker. An error means that the episode could not be read, which is no verdict.
 func Check(ctx context.Context, e Run) ([]Violation, error) {
-	evidence, err := Gather(ctx, e)
+	evidence, err := ReadEvidence(ctx, e)
 	if err != nil {
 		return nil, err
 	}

@@ -371,7 +371,7 @@ func TestNoFalseAlarm(t *testing.T) {
 func TestTotalsAndHoldings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	evidence, err := money.Gather(t.Context(), b.Run)
+	evidence, err := money.ReadEvidence(t.Context(), b.Run)
 	b.must(err)
 	balances := map[transfer.AccountType]string{}
 	for _, total := range evidence.Totals() {
