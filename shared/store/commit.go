@@ -351,7 +351,7 @@ func queueVersions(b *pgx.Batch, l lease.Lease, all []txmanager.Version) {
 		if v.ExtraWei != nil {
 			extra = new(v.ExtraWei.String())
 		}
-		b.Queue(storeVersion, pgx.StrictNamedArgs{
+		b.Queue(storeVersion, NamedArgs{
 			"submitter": l.Submitter, "token": l.Token, "tx_id": v.Tx.ID, "from": v.From, "done": textOrNull(string(v.CompletedAction)),
 			"tx_hash": v.Signed.Hash.String(), "bytes": v.Signed.Raw, "gas_params": string(params), "kind": v.Kind,
 			"extra_wei": extra, "next_bump_at": micros(v.Tx.NextBumpAt),

@@ -53,7 +53,7 @@ func (s *Store) queueLimited(b *pgx.Batch, c creation) error {
 		if _, counted := c.counted[r.Submitter]; counted {
 			bound = &c.queueBound
 		}
-		b.Queue(insertLimited, pgx.StrictNamedArgs{
+		b.Queue(insertLimited, NamedArgs{
 			"submitter": r.Submitter, "tx_id": r.TxID, "request_id": r.RequestID, "caller": r.Caller, "names": r.names, "handler": r.Handler,
 			"fingerprint": r.Fingerprint[:], "digest": r.digest, "trace": r.Trace, "valid_until": micros(r.ValidUntil), "macs": r.mac.sums, "mac_key": r.mac.key,
 			"value": a.value, "targets": a.targets, "counts": 1, "amount": a.amount, "gas": a.gas, "tip": a.tip, "fee": a.fee,

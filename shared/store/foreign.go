@@ -99,7 +99,7 @@ func foreignBatch(l lease.Lease, all []txmanager.ForeignTransaction) *pgx.Batch 
 		if f.Tx.To != nil {
 			to = textOrNull(strings.ToLower(f.Tx.To.String()))
 		}
-		b.Queue(insertForeign, pgx.StrictNamedArgs{
+		b.Queue(insertForeign, NamedArgs{
 			"submitter":    l.Submitter,
 			"nonce":        Bigint(f.Nonce),
 			"episode":      f.Incident,

@@ -145,7 +145,7 @@ func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err
 		if err := c.checkTighter(ctx, tx); err != nil {
 			return err
 		}
-		known, err := tx.Exec(ctx, putPolicy, pgx.StrictNamedArgs{
+		known, err := tx.Exec(ctx, putPolicy, NamedArgs{
 			"submitter":        c.Submitter,
 			"max_value_wei":    p.MaxValue,
 			"max_day_wei":      p.MaxValuePerDay,

@@ -210,7 +210,7 @@ func (s *Store) CheckPolicy(ctx context.Context, l lease.Lease, txID string, c t
 	b := new(pgx.Batch)
 	b.Queue(`select hold_lease($1, $2, $3)`, l.Submitter, l.Owner, l.Token)
 	b.Queue(lockPolicies, []string{l.Submitter})
-	b.Queue(permit, pgx.StrictNamedArgs{
+	b.Queue(permit, NamedArgs{
 		"submitter": l.Submitter, "tx_id": txID, "value": weiOf(c), "targets": targetsOf(c), "counts": 0, "amount": amountOf(c),
 	}).QueryRow(func(row pgx.Row) error {
 		e, err := scanVerdict(row)

@@ -96,7 +96,7 @@ var ErrTooManyProposals = errors.New("the operator has 100 open proposals")
 // changed, the same proposal is returned. The error wraps [ErrTooManyProposals].
 func (s *Store) Propose(ctx context.Context, n NewProposal) (Proposal, error) {
 	rows, err := s.db.Query(ctx, proposalColumns+` from propose_act(@kind, @act, @subject, @method, @path, @body, @call, @effect, @by, @names, @reason, make_interval(secs => @valid_for)) as p`,
-		pgx.StrictNamedArgs{
+		NamedArgs{
 			"kind":      n.Kind,
 			"act":       n.Act,
 			"subject":   n.Subject,

@@ -62,7 +62,7 @@ func queueReuse(b *pgx.Batch, l lease.Lease, a txmanager.Allocation, done *txman
 	if a.Signed != nil {
 		hash, raw = new(a.Signed.Hash.String()), a.Signed.Raw
 	}
-	b.Queue(takeRecyclable, pgx.StrictNamedArgs{
+	b.Queue(takeRecyclable, NamedArgs{
 		"submitter": l.Submitter, "token": l.Token, "nonce": Bigint(a.Nonce), "from": a.FromReservation,
 		"tx_id": a.Tx.ID, "tx_hash": hash, "bytes": raw, "gas_params": string(params),
 	}).QueryRow(func(row pgx.Row) error { return row.Scan(&done.Allocated) })
@@ -117,7 +117,7 @@ func queueReservations(b *pgx.Batch, l lease.Lease, all []txmanager.NewReservati
 		return
 	}
 	b.Queue(lockPolicies, []string{l.Submitter})
-	b.Queue(permitReserved, pgx.StrictNamedArgs{
+	b.Queue(permitReserved, NamedArgs{
 		"submitter": l.Submitter, "tx_id": all[0].Tx.ID, "value": nil, "targets": nil, "counts": len(all), "caller": all[0].Caller,
 	})
 	for _, k := range all {
@@ -127,7 +127,7 @@ func queueReservations(b *pgx.Batch, l lease.Lease, all []txmanager.NewReservati
 			statement = reserveRecyclable
 		}
 		print := sha256.Sum256([]byte("reservation\x00" + k.Tx.Reservation.Owner))
-		b.Queue(statement, pgx.StrictNamedArgs{
+		b.Queue(statement, NamedArgs{
 			"submitter": l.Submitter, "token": l.Token, "nonce": Bigint(*k.Tx.Nonce), "from": textOrNull(k.From),
 			"tx_id": k.Tx.ID, "request_id": k.Tx.RequestID, "caller": k.Caller, "fingerprint": print[:],
 			"gas_params": string(params), "owner": k.Tx.Reservation.Owner, "for": k.For,
@@ -169,7 +169,7 @@ func queueMark(b *pgx.Batch, l lease.Lease, m *txmanager.ReservationMark, done *
 		return
 	}
 	if m.To == txmanager.Recyclable {
-		b.Queue(markRecyclable, pgx.StrictNamedArgs{
+		b.Queue(markRecyclable, NamedArgs{
 			"submitter": l.Submitter, "token": l.Token, "tx_id": m.TxID, "owner": m.Owner, "reason": PrintableText(m.Reason),
 		}).Exec(func(tag pgconn.CommandTag) error {
 			done.Marked = tag.RowsAffected() == 1
@@ -179,7 +179,7 @@ func queueMark(b *pgx.Batch, l lease.Lease, m *txmanager.ReservationMark, done *
 	}
 	params, _ := json.Marshal(m.Gas) // its own type: cannot fail
 	b.Queue(lockPolicies, []string{l.Submitter})
-	b.Queue(markUsed, pgx.StrictNamedArgs{
+	b.Queue(markUsed, NamedArgs{
 		"submitter": l.Submitter, "tx_id": m.TxID, "value": weiOf(m.Call), "targets": targetsOf(m.Call), "counts": 0, "amount": amountOf(m.Call),
 		"token": l.Token, "owner": m.Owner, "tx_hash": m.Signed.Hash.String(), "bytes": m.Signed.Raw, "gas_params": string(params),
 	}).QueryRow(func(row pgx.Row) error {

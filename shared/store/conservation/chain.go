@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/store"
 )
 
 const readings = `
@@ -102,7 +103,7 @@ func (b *Book) StoreReading(ctx context.Context, from, to conservation.ChainRead
 		}
 		batch := new(pgx.Batch)
 		for _, p := range found {
-			batch.Queue(putPayment, pgx.StrictNamedArgs{
+			batch.Queue(putPayment, store.NamedArgs{
 				"submitter": from.Submitter, "pass": from.Pass, "tx_hash": p.TxHash, "log_index": p.LogIndex,
 				"block_number": p.BlockNumber, "block_hash": p.BlockHash, "token": p.Token, "receiver": p.Receiver, "amount": p.Amount,
 			})

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -184,7 +185,7 @@ func queueEvidence(b *pgx.Batch, generation int64, all map[string]*conservation.
 		types, finals, opens = append(types, e.Type), append(finals, e.Final), append(opens, e.Open())
 	}
 	if len(reqs) > 0 {
-		b.Queue(putEvidence, pgx.StrictNamedArgs{
+		b.Queue(putEvidence, store.NamedArgs{
 			"generation": generation, "reqs": reqs, "users": users, "assets": assets, "units": units,
 			"debits": debits, "deposits": deposits, "refunds": refunds, "types": types, "finals": finals, "opens": opens,
 		})
@@ -208,7 +209,7 @@ func queueFinding(b *pgx.Batch, from conservation.Checkpoint, f conservation.Fin
 	if err != nil {
 		return fmt.Errorf("store the evidence of %s: %w", f, err)
 	}
-	b.Queue(putFinding, pgx.StrictNamedArgs{
+	b.Queue(putFinding, store.NamedArgs{
 		"generation": from.Generation,
 		"key":        f.Key(),
 		"kind":       f.Kind,

@@ -99,7 +99,7 @@ func (s *Log) Settle(ctx context.Context, l lease.Lease, receiver string, o even
 	sentAt := time.Now()
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(settleStream, pgx.StrictNamedArgs{
+	b.Queue(settleStream, store.NamedArgs{
 		"submitter": l.Submitter,
 		"receiver":  receiver,
 		"owner":     l.Owner,

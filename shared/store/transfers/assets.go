@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -85,7 +86,7 @@ func (s *Store) PutAsset(ctx context.Context, a transfer.Asset) error {
 		p, decimals = *a.Payout, &a.Payout.Decimals
 	}
 	amount := func(units uint64) string { return transfer.FormatUnits(units, a.Precision) }
-	_, err := s.db.Exec(ctx, putAsset, pgx.StrictNamedArgs{
+	_, err := s.db.Exec(ctx, putAsset, store.NamedArgs{
 		"asset_id":     a.ID,
 		"asset":        a.Name,
 		"precision":    a.Precision,

@@ -111,13 +111,13 @@ func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.T
 	return transfer.Created{Transfer: found, New: found.ReqID == r.ReqID}, nil
 }
 
-func insertArgs(r transfer.Request, kind transfer.Type, terms transfer.Terms) pgx.StrictNamedArgs {
+func insertArgs(r transfer.Request, kind transfer.Type, terms transfer.Terms) store.NamedArgs {
 	most := strconv.FormatUint(^uint64(0)/max(terms.SafetyFactor, 1), 10)
 	p := transfer.Payout{BaseUnits: "1", Payload: []byte("{}")}
 	if r.Payout != nil {
 		p = *r.Payout
 	}
-	return pgx.StrictNamedArgs{
+	return store.NamedArgs{
 		"req_id": r.ReqID, "cid": r.CID, "user_id": r.UserID, "asset": r.Asset, "type": kind,
 		"amount": r.Amount.String(), "decimals": r.Amount.Decimals(), "max_units": most,
 		"payer": p.Submitter, "chain_id": int64(p.ChainID), "token": p.Token, "address": p.Address,
