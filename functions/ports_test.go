@@ -335,7 +335,7 @@ func TestExtensionsConnect(t *testing.T) {
 	if got := h.stored(`select string_agg(state, ' ') from managed_tx`); got != "TRACKING" || asked.Load() == 0 {
 		t.Errorf("got %s after %d queries of the first node, want TRACKING by the other", got, asked.Load())
 	}
-	if line := h.log.find("message", "node left out"); line == nil || line["node"] != host {
-		t.Errorf("log: got %v, want that the node is left out", line)
+	if line := h.log.find("message", "node excluded"); line == nil || line["node"] != host {
+		t.Errorf("log: got %v, want that the node is excluded", line)
 	}
 }
