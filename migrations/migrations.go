@@ -89,6 +89,9 @@ func Status(ctx context.Context, databaseURL string, how ...Option) ([]State, er
 }
 
 func up(ctx context.Context, databaseURL string, log *slog.Logger, files fs.FS, how ...Option) (applied int, err error) {
+	if err := refuseEarlierNumbering(ctx, databaseURL, how); err != nil {
+		return 0, fmt.Errorf("apply migrations: %w", err)
+	}
 	provider, err := open(databaseURL, files, how)
 	if err != nil {
 		return 0, fmt.Errorf("apply migrations: %w", err)
@@ -107,6 +110,29 @@ func up(ctx context.Context, databaseURL string, log *slog.Logger, files fs.FS, 
 		return len(results), fmt.Errorf("apply migrations: %w", err)
 	}
 	return len(results), nil
+}
+
+// ErrEarlierNumbering reports a database of a build before the schema was written in nine files. Its
+// list of migrations has other numbers: files with a number that is on the list would never be applied.
+var ErrEarlierNumbering = errors.New("the database was made by a build whose migrations have other numbers: make a new database with this build")
+
+// refuseEarlierNumbering recognises such a database by a function that only those builds have made.
+func refuseEarlierNumbering(ctx context.Context, databaseURL string, how []Option) error {
+	config, err := parse(databaseURL, how)
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	var earlier bool
+	err = conn.QueryRow(ctx, `select exists (select from pg_proc where proname = 'copy_grants' and pronamespace = current_schema()::regnamespace)`).Scan(&earlier)
+	if err == nil && earlier {
+		err = ErrEarlierNumbering
+	}
+	return err
 }
 
 func status(ctx context.Context, databaseURL string, files fs.FS, how ...Option) (states []State, err error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -293,5 +294,17 @@ func TestErrorsKeepThePassword(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("up at an unreachable database: got %v, want an error without the password", err)
 		}
+	}
+}
+
+// A database of a build with other migration numbers is refused, and nothing is applied. By numbers
+// alone it would look complete.
+func TestDatabaseOfAnEarlierBuildIsRefused(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	do(t, dial(t, databaseURL), `create function copy_grants(source text, target text, privileges text[]) returns void language sql as ''`)
+	applied, err := up(t.Context(), databaseURL, slog.New(slog.DiscardHandler), files)
+	if applied != 0 || !errors.Is(err, ErrEarlierNumbering) {
+		t.Errorf("got %d applied, %v; want ErrEarlierNumbering", applied, err)
 	}
 }

@@ -85,7 +85,7 @@ func load(environ []string, constants bool) (Config, error) {
 		given[variable] = value
 	}
 	settings := c.settings()
-	problems := unknown(environ, settable(settings, constants))
+	problems := unknown(environ, settings, constants)
 	wrong := make(map[string]bool)
 	for _, s := range settings {
 		if err := s.load(given[s.variable()]); err != nil {
@@ -110,14 +110,19 @@ func settable(settings []setting, constants bool) []setting {
 	return slices.DeleteFunc(slices.Clone(settings), func(s setting) bool { return s.constant && !constants })
 }
 
-// unknown finds FENCEPOST_ variables that are no setting. It does not show their values: a
-// misspelt name may hold a secret.
-func unknown(environ []string, settings []setting) (problems []error) {
+// unknown finds FENCEPOST_ variables that are no setting, or a constant unless constants can be set. It
+// does not show their values: a misspelt name may hold a secret.
+func unknown(environ []string, settings []setting, constants bool) (problems []error) {
 	for _, entry := range environ {
 		variable, _, _ := strings.Cut(entry, "=")
-		known := slices.ContainsFunc(settings, func(s setting) bool { return s.variable() == variable })
-		if strings.HasPrefix(variable, prefix) && !known {
-			problems = append(problems, fmt.Errorf("%s is no setting: the nearest is %s", variable, nearest(settings, variable)))
+		if !strings.HasPrefix(variable, prefix) {
+			continue
+		}
+		switch i := slices.IndexFunc(settings, func(s setting) bool { return s.variable() == variable }); {
+		case i < 0:
+			problems = append(problems, fmt.Errorf("%s is no setting: the nearest is %s", variable, nearest(settable(settings, constants), variable)))
+		case settings[i].constant && !constants:
+			problems = append(problems, fmt.Errorf("%s is no setting: %s is always %s; remove the variable", variable, settings[i].name, settings[i].def))
 		}
 	}
 	return problems

@@ -54,7 +54,7 @@ func (t *Transfer) settings() []setting {
 		{name: "transfer.rescueAfter", constant: true, def: "1m",
 			meaning: "how long a transfer without a planned attempt may stand still before the sweep takes it from its worker",
 			field:   duration(&t.RescueAfter, time.Second, time.Hour)},
-		{name: "transfer.safetyFactor", constant: true, def: "10",
+		{name: "transfer.safetyFactor", def: "10",
 			meaning: "how many times over an amount, in units of its asset's precision, must fit 64 bits; larger ones are answered OVERFLOW",
 			field:   number(&t.SafetyFactor, "a factor", 1, 1_000_000)},
 		{name: "transfer.limits.perSecond", def: "0",

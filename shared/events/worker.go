@@ -139,7 +139,7 @@ func (t *delivery) call(ctx context.Context) (taken int, err error) {
 }
 
 // publish calls p. It has accepted nothing if it panics or counts events that it was not given. It must
-// name an error if it accepted less than all, since the queue would otherwise repeat at once.
+// name an error if it accepted none, since the queue would otherwise repeat at once.
 func publish(ctx context.Context, p txmanager.DomainEventPublisher, all []txmanager.Event) (taken int, err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -151,8 +151,8 @@ func publish(ctx context.Context, p txmanager.DomainEventPublisher, all []txmana
 		return 0, fmt.Errorf("the publisher accepted %d of %d events", taken, len(all))
 	case taken == len(all):
 		return taken, nil
-	case err == nil:
-		return taken, fmt.Errorf("the publisher accepted %d of %d events, without an error", taken, len(all))
+	case taken == 0 && err == nil:
+		return 0, fmt.Errorf("the publisher accepted none of %d events, without an error", len(all))
 	}
 	return taken, err
 }

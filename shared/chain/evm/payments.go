@@ -137,7 +137,7 @@ func transfersIn(logs *call, q chain.PaymentsQuery) (map[paymentPlace]chain.Paym
 	if logs == nil {
 		return found, nil
 	}
-	var all []eventLog
+	var all []blockLog
 	if err := logs.into(&all); err != nil {
 		return nil, err
 	}
@@ -149,13 +149,18 @@ func transfersIn(logs *call, q chain.PaymentsQuery) (map[paymentPlace]chain.Paym
 	return found, nil
 }
 
-// eventLog holds the fields that are read of an event.
+// eventLog holds the fields that are read of an event in a receipt.
 type eventLog struct {
-	Address     common.Address
-	Topics      []common.Hash
-	Data        hexutil.Bytes
-	Removed     bool
-	LogIndex    hexutil.Uint64
+	Address  common.Address
+	Topics   []common.Hash
+	Data     hexutil.Bytes
+	Removed  bool
+	LogIndex hexutil.Uint64
+}
+
+// blockLog is an event outside its receipt.
+type blockLog struct {
+	eventLog
 	TxHash      txmanager.Hash `json:"transactionHash"`
 	BlockNumber hexutil.Uint64
 	BlockHash   txmanager.Hash

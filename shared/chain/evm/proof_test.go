@@ -47,6 +47,7 @@ func TestOnlyERC20TransfersAreRead(t *testing.T) {
 		"more data":              {[]string{transferLog(seven+"00", event, ofA, ofB)}, nil},
 		"more than an address":   {[]string{transferLog(seven, event, "0x01"+ofA[4:], ofB)}, nil},
 		"more than an addressee": {[]string{transferLog(seven, event, ofA, "0x01"+ofB[4:])}, nil},
+		"of an odd block":        {[]string{strings.Replace(transferLog(seven, event, ofA, ofB), `"removed"`, `"blockNumber": null, "blockHash": "0x", "removed"`, 1)}, []chain.TokenTransfer{one}},
 		"removed by a reorg":     {[]string{strings.Replace(transferLog(seven, event, ofA, ofB), "false", "true", 1)}, nil},
 	} {
 		want := chain.PaymentProof{From: txmanager.Address{19: 0xaa}, To: txmanager.Address{19: 0xcc}, Succeeded: true, Transfers: c.want}

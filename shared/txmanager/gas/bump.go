@@ -136,7 +136,7 @@ func (b *BumpPlanner) Next(t txmanager.Tx) (next gasBump, reason string, wanted 
 	if !ok {
 		return next, problem, problem != ""
 	}
-	caps := b.capsOf(kind, t.Gas.Gas)
+	caps := b.capsOf(kind, *t.Gas, market)
 	ownLimit := call.FeeCapWei != nil && (caps.FeeWei == nil || call.FeeCapWei.Cmp(caps.FeeWei) <= 0)
 	caps.FeeWei = txmanager.LowerLimit(caps.FeeWei, call.FeeCapWei)
 	params, refused := b.limits.Bump.limitReplacement(*t.Gas, fees, caps)
@@ -179,13 +179,25 @@ func (b *BumpPlanner) requestOf(t txmanager.Tx, kind txmanager.VersionKind, mark
 	}
 }
 
-// capsOf are the limits of a gas bump with that gas limit: the deployment's and those of the submitter's policy.
-func (b *BumpPlanner) capsOf(kind txmanager.VersionKind, gas uint64) FeeCaps {
+// capsOf are the limits of a gas bump of the version last: the deployment's and those of the submitter's
+// policy.
+func (b *BumpPlanner) capsOf(kind txmanager.VersionKind, last, market txmanager.GasParams) FeeCaps {
 	if kind == txmanager.VersionPlaceholder {
-		return FeeCaps{FeeWei: b.limits.PlaceholderFeeCapWei}
+		return FeeCaps{FeeWei: b.limits.PlaceholderFeeCapWei, TipWei: b.maxPlaceholderTip(last, market)}
 	}
 	deployment := txmanager.LowerLimit(b.limits.Bump.FeeCapWei, b.limits.MaxFeePerGasWei)
-	return FeeCaps{FeeWei: txmanager.LowerLimit(deployment, b.limits.MaxReplacementFee(b.bounds, gas)), TipWei: b.limits.MaxTip(b.bounds, b.v.Account)}
+	return FeeCaps{FeeWei: txmanager.LowerLimit(deployment, b.limits.MaxReplacementFee(b.bounds, last.Gas)), TipWei: b.limits.MaxTip(b.bounds, b.v.Account)}
+}
+
+// maxPlaceholderTip is the highest tip that a deployer's policy can propose for a placeholder; nil: no
+// limit. A placeholder can always outbid the version before it: the submitter's limit of tips does not
+// stop it, and the default policy's own formula bounds it.
+func (b *BumpPlanner) maxPlaceholderTip(last, market txmanager.GasParams) *big.Int {
+	most := b.limits.MaxTip(b.bounds, b.v.Account)
+	if _, ok := b.limits.Bump.Policy.(DefaultBumpPolicy); ok || market.Legacy || most == nil {
+		return nil
+	}
+	return greater(most, raiseFees(last, market, ReplaceFactor).TipCapWei)
 }
 
 // reserveExtra reserves what a replacement may cost beyond the version before, or returns why it

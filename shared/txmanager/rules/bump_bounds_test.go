@@ -180,3 +180,54 @@ func TestDueBumpReplacesADueBroadcast(t *testing.T) {
 		}
 	})
 }
+
+// greedy proposes more than any limit.
+type greedy struct{}
+
+func (greedy) Propose(gas.BumpRequest) (gas.ProposedFees, bool) {
+	huge := new(big.Int).Lsh(big.NewInt(1), 100)
+	return gas.ProposedFees{FeeWei: huge, TipWei: huge}, true
+}
+
+// The tip that a deployer's policy proposes for a placeholder is limited as other tips are, and can
+// still outbid the version before.
+func TestACustomPolicysTipOfAPlaceholderIsLimited(t *testing.T) {
+	t.Parallel()
+	txtest.Frozen(t, func(t *testing.T) {
+		gwei := big.NewInt(gas.WeiPerGwei)
+		x := txtest.Pending(5)
+		x.Placeholders, x.FirstSubmitAt, x.NextCheckAt = x.Versions, txtest.Ago(time.Hour), txtest.Ago(time.Second)
+		x.Gas = &txmanager.GasParams{Gas: 21000, FeeCapWei: new(big.Int).Mul(gwei, big.NewInt(20)), TipCapWei: gwei, ValueWei: new(big.Int)}
+		r := rulesOf(3)
+		r.StuckAfter, r.TipMultiple, r.PlaceholderFeeCapWei = 24*time.Hour, 10, new(big.Int).Mul(gwei, big.NewInt(650))
+		r.Bump = &gas.BumpLimits{Policy: greedy{}, MinInterval: time.Minute, MaxAttempts: 5}
+		w := txtest.StateOf(5, 6, x)
+		v := txtest.ViewOf(w, txtest.Block('a', 100))
+		v.Account.BalanceWei = new(big.Int).Mul(gwei, big.NewInt(1e12))
+		jobs, _ := r.PlanSignatures(w, txtest.Reader(nil), v, nil)
+		if len(jobs) != 1 {
+			t.Fatalf("got %d jobs, want a gas bump of the placeholder", len(jobs))
+		}
+		limit := new(big.Int).Mul(v.Account.TipWei, big.NewInt(10))
+		if outbids := new(big.Int).Div(new(big.Int).Mul(gwei, big.NewInt(9)), big.NewInt(8)); limit.Cmp(outbids) < 0 {
+			limit = outbids
+		}
+		if got := jobs[0].Tx.Gas.TipCapWei; got.Cmp(limit) > 0 {
+			t.Errorf("tip: got %s wei, want at most %s", got, limit)
+		}
+	})
+}
+
+// A wrong MAC is the recorded reason of a placeholder, also if the row's handler failed.
+func TestForgedComesBeforeAFailedHandler(t *testing.T) {
+	t.Parallel()
+	txtest.Frozen(t, func(t *testing.T) {
+		x := txtest.OfHandler(5)
+		x.Forged, x.SubmitAttempts = "the intent's MAC is missing or wrong", 3
+		w := txtest.StateOf(5, 6, x)
+		_, moves := rulesOf(3).PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), map[string]HandlerResult{x.ID: {Failed: "handler h: asked 3 times without an answer"}})
+		if len(moves) != 1 || moves[0].Decision == nil || moves[0].Decision.By != DecidedByMAC {
+			t.Errorf("got %+v, want a placeholder decided by the MAC", moves)
+		}
+	})
+}

@@ -85,7 +85,7 @@ func (p *signaturePlanner) plan(t txmanager.Tx) signingStep {
 		return signingStep{}
 	case t.IsExecutedElsewhere(), t.FillsLostNonce && len(t.Versions) == 0:
 		return stepOf(p.placeholderVersion(t, p.v))
-	case answer.Failed != "":
+	case answer.Failed != "" && t.Forged == "": // for a forged row the MAC is the reason
 		return p.replaceByPlaceholder(t, DecidedByHandler, answer.Failed)
 	case answer.Stored:
 		return signingStep{}
