@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -289,7 +288,9 @@ func TestExtensionsBidWithinTheCaps(t *testing.T) {
 			h := withPorts(t, functions.Extensions{Bump: c.bid}, nil, "FENCEPOST_GASBUMP_ENABLED=true", "FENCEPOST_GASBUMP_MIN_INTERVAL=1s",
 				"FENCEPOST_GASBUMP_MAX_FEE_PER_GAS=20000000000")
 			h.post("r")
-			time.Sleep(1100 * time.Millisecond)
+			await(t, "the bump is due by the database's clock", func() bool {
+				return h.stored(`select (first_submit_at + interval '1 second' < clock_timestamp())::text from managed_tx`) == "true"
+			})
 			h.advance()
 			if got := h.stored(`select string_agg(kind, ' ' order by version) from tx_version`); got != c.versions {
 				t.Errorf("versions: got %s, want %s", got, c.versions)

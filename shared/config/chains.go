@@ -33,7 +33,7 @@ type ChainEntry struct {
 func (c *Chains) settings() []setting {
 	return []setting{
 		{name: "chains",
-			meaning: "the chains served beside the default one, each with its nodes, as docs/chains.md shows it; an entry with the default chain's id replaces `rpc.urls`; a secret, since a URL often holds a key",
+			meaning: "the chains served beside the default one, each with its nodes, as docs/chains.md shows it. An entry with the default chain's id replaces `rpc.urls`. It is a secret, since a URL often holds a key",
 			field:   chainList(&c.List)},
 	}
 }

@@ -17,7 +17,7 @@ type Intents struct {
 func (i *Intents) settings() []setting {
 	return []setting{
 		{name: "intents.macKeys",
-			meaning: "the keys of the MACs of intents; the first makes MACs, each checks them; needed where a process accepts intents, and where it signs; a secret; while the key is changed, the new one and then the old one",
+			meaning: "the keys of the MACs of intents, a secret. The first makes MACs, each checks them. A process that accepts intents or signs needs them. While the key is changed, give the new one and then the old one",
 			field:   macKeys(&i.MACKeys)},
 	}
 }

@@ -55,7 +55,7 @@ func (n *Nonce) settings() []setting {
 			meaning: "the first nonce of a newly registered submitter; registration compares it with the chain's count",
 			field:   number(&n.StartFrom, "a nonce", 0, maxBigint)},
 		{name: "nonce.strict.enabled", def: "true",
-			meaning: "one transaction in flight for each submitter, whatever window it was registered with: the next nonce is allocated when the last one is consumed and final; a registration with a window above 1 is refused",
+			meaning: "one transaction in flight for each submitter, whatever window it was registered with. The next nonce is allocated when the last one is consumed and final. A registration with a window above 1 is refused",
 			field:   boolean(&n.Strict)},
 		{name: "nonce.placeholder", def: string(PlaceholderAuto),
 			meaning: "whether a transaction with a nonce is cancelled, or a nonce filled, by a placeholder at once, or only by an operator's decision",

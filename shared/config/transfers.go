@@ -67,7 +67,7 @@ func (t *Transfer) settings() []setting {
 			meaning: "how many transfers of one user in a minute are nothing unusual; beyond it the sweep logs a warning",
 			field:   number(&t.UnusualPerMinute, "a number of transfers", 1, 1_000_000)},
 		{name: "transfer.payoutFinality", def: "15m",
-			meaning: "how long a payout is expected to take until it is final on its chain; after twice that an alert is raised, but not before twice the time that its blocks take by `finality.mode`, `confirmations.required` and `chain.blockTime`",
+			meaning: "how long a payout is expected to take until it is final on its chain. After twice that an alert is raised, but not before twice the time that its blocks take by `finality.mode`, `confirmations.required` and `chain.blockTime`",
 			field:   duration(&t.PayoutFinality, time.Second, 168*time.Hour)},
 		{name: "transfer.payoutMaxGas", def: "300000",
 			meaning: "the maximum gas of a payout. Its payer is charged for it, and the recipient's contract can use it. A payout that needs more is given back as PAYOUT_REJECTED; raise it on chains whose plain transfers need more",

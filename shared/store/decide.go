@@ -100,9 +100,9 @@ select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''),
   left join submitter_lease l on l.submitter = m.submitter
  where m.tx_id = $1 and (` + Owned("m", "$4::text[]") + ` or $3 or ` + recordedFor("m", "$4::text[]") + `)`
 
-// ErrCoordinators reports an action on a payout that only the transfer coordinator may
-// request: a cancel, a placeholder before its cancel, or an action that sends it while its
-// cancel waits. Nothing was changed.
+// ErrCoordinators reports an action on a payout that only the transfer coordinator may request. It
+// is a cancel, a placeholder before its cancel, or an action that sends it while its cancel waits.
+// Nothing was changed.
 var ErrCoordinators = errors.New("the payout is the transfer coordinator's to cancel")
 
 // isCoordinatorsAction is true if the action was not recorded because the payout is the

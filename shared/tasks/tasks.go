@@ -102,8 +102,8 @@ func (t *Tasks) EnqueuePoll(ctx context.Context, s txmanager.Submitter, kind txm
 }
 
 // Sweep enqueues a task for s on behalf of a sweep that began at this time. The task is named by that
-// minute and never by the token: the task of that name may be lost, and its name used up. made reports
-// whether it is new.
+// minute and never by the token. The task with the token's name may be lost, and its name used up. The
+// result made reports whether the task is new.
 func (t *Tasks) Sweep(ctx context.Context, s txmanager.Submitter, kind txmanager.Kind, began time.Time) (made bool, err error) {
 	return t.make(ctx, kind, s, fmt.Sprintf("s-%d", began.Unix()/60), time.Time{})
 }

@@ -71,8 +71,8 @@ func CheckLimits(units uint64, a Asset, l Limits, n Counts) Reason {
 	return ""
 }
 
-// CheckPayoutDay checks a further payout against the asset's daily payout limit. used is the sum
-// of the day's payouts, in units. left is the amount that can still be paid out.
+// CheckPayoutDay checks a further payout against the asset's daily payout limit. The sum of the
+// day's payouts is used, in units. The amount that can still be paid out is left.
 func CheckPayoutDay(units, used uint64, a Asset) (left uint64, reason Reason) {
 	left = a.PayoutDay - min(a.PayoutDay, used)
 	if a.PayoutDay > 0 && units > left {

@@ -87,9 +87,9 @@ func TestDueFindsTransfersOfDeadWorkers(t *testing.T) {
 	}
 }
 
-// A retry does not delay the rescue of a dead worker's transfer: neither the back-off of an earlier
-// state, nor a frozen worker's late postponement, nor a client's repeated request, nor a sweep that
-// took it and died.
+// A retry does not delay the rescue of a dead worker's transfer. The retry can come from the
+// back-off of an earlier state, a frozen worker's late postponement, a client's repeated request, or a
+// sweep that took the transfer and died.
 func TestARetryDoesNotPostponeTheRescue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
