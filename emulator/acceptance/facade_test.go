@@ -387,8 +387,8 @@ func TestH32HandlerSendsByItself(t *testing.T) {
 	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "CONFIRMED" {
 		t.Errorf("got %s %s %s, want CONFIRMED", r.State, text(r.SubState), text(r.LastError))
 	}
-	if got := b.count(`select count(*) from protect_episode`); got != 0 {
-		t.Errorf("episodes of PROTECT: got %d, want none", got)
+	if got := b.count(`select count(*) from protect_incident`); got != 0 {
+		t.Errorf("PROTECT incidents: got %d, want none", got)
 	}
 }
 

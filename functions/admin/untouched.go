@@ -91,7 +91,7 @@ func (a *Server) releaseEach(ctx context.Context, page []store.MovedSubmitter, l
 		all.Go(func() {
 			defer func() { <-places }()
 			leave := l
-			leave.Incident = one.Episode
+			leave.Incident = one.Incident
 			problems[i] = a.releaseOne(ctx, one.Submitter, leave)
 		})
 	}

@@ -177,9 +177,9 @@ func unblock(t transfer.Transfer) string {
 	case t.State.Terminal():
 		return ""
 	case t.Foreign:
-		return "the database is not the one written last: reconcile it, then POST /admin/v1/authority/accept"
+		return "the database is not the one written last: reconcile it, then POST /admin/v1/database/accept"
 	case t.State == transfer.Init && t.Payout != nil:
-		return fmt.Sprintf("any worker, once no episode of PROTECT of %s is open, no halt is open for it, and its asset is ACTIVE: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither where the database was restored since it was accepted", t.Payout.Submitter)
+		return fmt.Sprintf("any worker, once no PROTECT incident of %s is open, no halt is open for it, and its asset is ACTIVE: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither where the database was restored since it was accepted", t.Payout.Submitter)
 	case t.State == transfer.Init:
 		return "any worker: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither where the database was restored since it was accepted"
 	case op == "":
@@ -193,7 +193,7 @@ func unblock(t transfer.Transfer) string {
 	case who == transfer.Chain:
 		return fmt.Sprintf("the end of the managed transaction of %s with requestId %s: CONFIRMED with proof of payment, or FAILED. "+
 			"POST …/resolve {\"op\": \"deposit\"} cancels it if it can still be cancelled, and the money goes back. "+
-			"While an episode of PROTECT of the payer is open it waits. Where last_evidence says that an operator must state whether it was paid: "+
+			"While a PROTECT incident of the payer is open it waits. Where last_evidence says that an operator must state whether it was paid: "+
 			"POST …/payout-statement; a wrong statement is taken back by POST …/payout-statement/withdraw", t.Payout.Submitter, t.ReqID)
 	}
 	return fmt.Sprintf("an answer of %s to the %s: done, or a refusal that it has stored. Mend what keeps %s from answering; "+

@@ -60,7 +60,7 @@ type Answer struct {
 // answers lists the store's errors. The first one that an error wraps counts.
 var answers = []Answer{
 	{Err: store.ErrNotPlanned, Code: notPlanned,
-		Text: "the last change of the authority is not a planned move that was confirmed (migrate confirm-move): the database may lack what was committed, so each submitter is released by itself; nothing was changed"},
+		Text: "the last change of the database's identity is not a planned move that was confirmed (migrate confirm-move): the database may lack what was committed, so each submitter is released by itself; nothing was changed"},
 	{Err: store.ErrHandlerBarred, Code: policyRefused, Field: "handler",
 		Text: "the submitter's callers do not name this handler (\"handler:<name>\")." + storedNothing},
 	{Err: store.ErrPast, Code: web.InvalidField, Field: "validUntil",
@@ -81,9 +81,9 @@ var answers = []Answer{
 	{Err: store.ErrNoMAC, Code: web.Unavailable, Text: "Cloud KMS, which makes the MAC of an intent, gave no answer; nothing was stored: try again"},
 	{Err: store.ErrInDoubt, Code: web.Unavailable,
 		Text: "PROTECT: whether this was ever made, or what came of it, is not known until an operator has reconciled it"},
-	{Err: store.ErrIsAuthority, Code: TooLate, Text: "the database is the one written last; there is nothing to accept"},
+	{Err: store.ErrDatabaseAccepted, Code: TooLate, Text: "the database is the one written last; there is nothing to accept"},
 	{Err: store.ErrForeign, Code: TooLate,
-		Text: "the database is not the one written last, and no operator has accepted it: POST /admin/v1/authority/accept first; nothing was changed"},
+		Text: "the database is not the one written last, and no operator has accepted it: POST /admin/v1/database/accept first; nothing was changed"},
 	{Err: store.ErrHeldForForeign, Code: TooLate,
 		Text: "the transaction is held for a foreign transaction: GET /admin/v1/submitters/{submitter}/foreign shows which; match it or write it off; nothing was changed"},
 	{Err: store.ErrNoHold, Code: TooLate,

@@ -42,7 +42,7 @@ func (a *Server) replay(w http.ResponseWriter, r *http.Request) error {
 	}
 	stored := events.New(a.Store.Store)
 	if err := stored.NumberEvents(r.Context(), a.Events.Endpoints); err != nil { // events need a number before a page can show them; delivery does not wait for it
-		a.Log.WarnContext(r.Context(), "events not numbered: what was made last is not shown yet", "error", err.Error())
+		a.Log.WarnContext(r.Context(), "events not numbered: the newest events are not shown yet", "error", err.Error())
 	}
 	page, next, err := stored.Events(r.Context(), query, v)
 	var forgotten events.EventsDeletedError

@@ -50,7 +50,7 @@ func (a *Server) step(ctx context.Context, reqID string) error {
 		a.Log.ErrorContext(ctx, "task of an unknown transfer dropped", "reqId", reqID)
 		return nil
 	case errors.Is(err, transfer.ErrForeign): // the sweep continues it once the database is accepted
-		a.Log.ErrorContext(ctx, "nothing is driven in a restored database before it is accepted", "reqId", reqID)
+		a.Log.ErrorContext(ctx, "transfers wait: the restored database is not accepted", "reqId", reqID)
 		return nil
 	case err != nil:
 		return err

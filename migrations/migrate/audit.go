@@ -19,7 +19,7 @@ import (
 const verifyAudit = "verify-audit"
 
 // errAudit reports that the audit has findings, which were printed.
-var errAudit = errors.New("the audit rows are not whole; docs/runbooks/audit.md says what to do")
+var errAudit = errors.New("the audit rows are not complete; docs/runbooks/audit.md says what to do")
 
 // audit verifies the rows that record decisions and who made them.
 func audit(ctx context.Context, c call, dial pgconn.DialFunc) error {
@@ -76,11 +76,11 @@ func printAudit(out io.Writer, a store.Audit, marked *mark.Seal) {
 	}
 	switch {
 	case marked == nil:
-		fmt.Fprintln(out, "not compared with the mark: FENCEPOST_AUTHORITY_MARK is not true. Who owns the database can have written all of it anew")
+		fmt.Fprintln(out, "not compared with the mark: FENCEPOST_MARK_ENABLED is not true. Who owns the database can have written all of it anew")
 	case len(a.Findings) == 0:
 		fmt.Fprintf(out, "the mark names seal %d, as the database does\n", marked.Number)
 	}
 	if len(a.Findings) == 0 {
-		fmt.Fprintln(out, "the audit rows are whole")
+		fmt.Fprintln(out, "the audit rows are complete")
 	}
 }

@@ -28,29 +28,29 @@ type NewProposal struct {
 
 // Proposal is a stored proposal.
 type Proposal struct {
-	ID            string
-	Seq           int64
-	Kind, Act     string
-	Subject       json.RawMessage
-	Method, Path  string
-	Body          string
-	Effect        string
-	Saw           json.RawMessage // the state that it was made in
-	SawHash       string
-	By            string
-	Names         []string
-	Reason        string
-	CreatedAt     time.Time
-	ExpiresAt     time.Time
-	Status        string // PROPOSED, APPROVED, CARRIED_OUT, REJECTED, EXPIRED or STALE
-	ApprovedBy    *string
-	ApproveReason *string
-	ApprovedAt    *time.Time
-	ClosedBy      *string
-	CloseReason   *string
-	ClosedAt      *time.Time
-	OutcomeStatus *int
-	Outcome       *string
+	ID                string
+	Seq               int64
+	Kind, Act         string
+	Subject           json.RawMessage
+	Method, Path      string
+	Body              string
+	Effect            string
+	ObservedState     json.RawMessage // the state that it was made in
+	ObservedStateHash string
+	By                string
+	Names             []string
+	Reason            string
+	CreatedAt         time.Time
+	ExpiresAt         time.Time
+	Status            string // PROPOSED, APPROVED, CARRIED_OUT, REJECTED, EXPIRED or STALE
+	ApprovedBy        *string
+	ApproveReason     *string
+	ApprovedAt        *time.Time
+	ClosedBy          *string
+	CloseReason       *string
+	ClosedAt          *time.Time
+	OutcomeStatus     *int
+	Outcome           *string
 }
 
 // ActState is the state that an act depends on; nil if its subject does not exist.
@@ -85,7 +85,7 @@ var ErrUnknownProposal = errors.New("there is no such proposal")
 // proposalColumns show a proposal as expired once it is too old, whether or not that is
 // stored.
 const proposalColumns = `
-select p.proposal_id::text, p.seq, p.kind, p.act, p.subject, p.method, p.path, p.body, p.effect, p.saw, encode(p.saw_hash, 'hex'), p.proposed_by, p.proposer_names, p.reason,
+select p.proposal_id::text, p.seq, p.kind, p.act, p.subject, p.method, p.path, p.body, p.effect, p.observed_state, encode(p.observed_state_hash, 'hex'), p.proposed_by, p.proposer_names, p.reason,
        p.created_at, p.expires_at, case when p.status in ('PROPOSED', 'APPROVED') and p.expires_at <= clock_timestamp() then 'EXPIRED' else p.status end,
        p.approved_by, p.approve_reason, p.approved_at, p.closed_by, p.close_reason, p.closed_at, p.outcome_status, p.outcome`
 

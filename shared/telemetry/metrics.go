@@ -107,12 +107,12 @@ var (
 	// SubmitterBalance is the balance of a [Submitter]'s account in billionths of the chain's unit,
 	// rounded down; the sweep sets it if telemetry.balances selects it.
 	SubmitterBalance = gauge("submitter_balance_gwei", "balance of a submitter", "{gwei}")
-	// EventDelivery counts events that were sent to a [Receiver], by [Result]: taken, failed.
-	EventDelivery = counter("event_delivery_total", "events that receivers were told of")
-	// EventBacklog is the number of submitters with events that a [Receiver] has not accepted; the
+	// EventDelivery counts events that were sent to a [Endpoint], by [Result]: taken, failed.
+	EventDelivery = counter("event_delivery_total", "events that endpoints were told of")
+	// EventBacklog is the number of submitters with events that a [Endpoint] has not accepted; the
 	// sweep sets it.
 	EventBacklog = gauge("event_backlog", "submitters with events that wait", "{submitter}")
-	// EventAge is the waiting time of the oldest event that a [Receiver] has not accepted, in seconds;
+	// EventAge is the waiting time of the oldest event that a [Endpoint] has not accepted, in seconds;
 	// the sweep sets it.
 	EventAge = gauge("event_age_seconds", "age of the oldest event that waits", "s")
 )
@@ -126,12 +126,12 @@ func Code(name string) metric.MeasurementOption { return label("code", name) }
 // Signer returns the label signer: its kind, such as local, kms or remote.
 func Signer(kind string) metric.MeasurementOption { return label("signer", kind) }
 
-// Receiver returns the label receiver: the receiver's name.
-func Receiver(name string) metric.MeasurementOption { return label("receiver", name) }
+// Endpoint returns the label endpoint: the endpoint's name.
+func Endpoint(name string) metric.MeasurementOption { return label("endpoint", name) }
 
 // EventResult returns the labels of [EventDelivery].
-func EventResult(receiver, result string) metric.MeasurementOption {
-	return metric.WithAttributes(attribute.String("receiver", receiver), attribute.String("result", result))
+func EventResult(endpoint, result string) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("endpoint", endpoint), attribute.String("result", result))
 }
 
 // Signal returns the label signal: the result of a diagnosis.

@@ -41,9 +41,9 @@ var (
 	// ErrNotLeader reports that another invocation held the lease all the time.
 	ErrNotLeader = errors.New("the submitter is being served by another invocation")
 	// ErrIncidentClosed reports that the named incident is not the open one.
-	ErrIncidentClosed = errors.New("that episode of PROTECT is not open")
+	ErrIncidentClosed = errors.New("that PROTECT incident is not open")
 	// ErrDatabaseNotAccepted reports a database that is not the last one written.
-	ErrDatabaseNotAccepted = errors.New("the database is not the one written last, and no operator has accepted it: POST /admin/v1/authority/accept first")
+	ErrDatabaseNotAccepted = errors.New("the database is not the one written last, and no operator has accepted it: POST /admin/v1/database/accept first")
 )
 
 // FinalCountError reports a resync to a count other than the chain's final one.

@@ -132,7 +132,7 @@ func (a *allocator) planIntent(t txmanager.Tx) (next bool) {
 func (a *allocator) planRefused(t txmanager.Tx, reason string) (next bool) {
 	switch alone := len(a.w.Open)+len(a.Allocations) == 0; {
 	case !alone:
-		return a.deferUntilNonce(t, max(a.nextNonce(), a.w.NextNonce)-1, "set aside until what is in flight has settled: "+reason)
+		return a.deferUntilNonce(t, max(a.nextNonce(), a.w.NextNonce)-1, "deferred until the open transactions are terminal: "+reason)
 	case a.v.OldestBlock() >= a.w.FinalHead:
 		return a.reject(t, reason)
 	}

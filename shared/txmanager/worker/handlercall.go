@@ -267,7 +267,7 @@ func (t *invocation) priceCall(ctx context.Context, x txmanager.Tx, m rules.Hand
 			return m, err
 		case err != nil:
 			t.Log.WarnContext(ctx, "chain not reached", append(t.LogAttrs(), "error", err.Error())...)
-			return rules.HandlerResult{Wait: "no gas estimate: the node is out of reach"}, nil
+			return rules.HandlerResult{Wait: "no gas estimate: the node is unavailable"}, nil
 		}
 		e, v.StartHead, v.Head = answer.Estimates[0], answer.StartHead, answer.Head
 		if quorum.WouldRevert(t.State, q, 0, e) {

@@ -130,13 +130,13 @@ locals {
       severity = "ERROR"
       title    = "A transaction is STUCK"
       promql   = "max(stuck_transactions) > 0"
-      filter   = "jsonPayload.message=\"transaction moved\" AND jsonPayload.state=\"STUCK\""
+      filter   = "jsonPayload.message=\"transaction changed state\" AND jsonPayload.state=\"STUCK\""
     }
     balance = {
       severity = "ERROR"
       title    = "An account cannot pay"
       promql   = "max(balance_waiting_submitters) > 0"
-      filter   = "jsonPayload.message=\"transaction moved\" AND jsonPayload.reason=~\"^balance: \""
+      filter   = "jsonPayload.message=\"transaction changed state\" AND jsonPayload.reason=~\"^balance: \""
     }
   }
 
@@ -296,8 +296,8 @@ locals {
   by_event = {
     events-late = {
       severity   = "ERROR"
-      title      = "A receiver does not take its events"
-      conditions = [{ title = "One has waited for ten minutes", promql = "max by (receiver) (event_age_seconds) > 600", duration = "120s" }]
+      title      = "An endpoint does not take its events"
+      conditions = [{ title = "One has waited for ten minutes", promql = "max by (endpoint) (event_age_seconds) > 600", duration = "120s" }]
     }
   }
 
