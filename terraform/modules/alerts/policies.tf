@@ -296,7 +296,7 @@ locals {
   by_event = {
     events-late = {
       severity   = "ERROR"
-      title      = "An endpoint does not take its events"
+      title      = "A webhook endpoint does not accept its events"
       conditions = [{ title = "One has waited for ten minutes", promql = "max by (endpoint) (event_age_seconds) > 600", duration = "120s" }]
     }
   }
