@@ -64,7 +64,7 @@ func (a *App) webhooks(c config.Events) (map[string]txmanager.DomainEventPublish
 		case err != nil:
 			return nil, fmt.Errorf("events.webhook.secrets of %s: %w", name, err)
 		case len(keys) == 0 && a.publishes():
-			return nil, fmt.Errorf("endpoint %s of events.webhook.urls has no secret in events.webhook.secrets: it could not prove what it is told", name)
+			return nil, fmt.Errorf("endpoint %s of events.webhook.urls has no secret in events.webhook.secrets, so it could not check the signature of a delivery", name)
 		case len(keys) == 0:
 			continue
 		}

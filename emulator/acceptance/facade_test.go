@@ -191,7 +191,7 @@ func TestFacadeOverHTTP(t *testing.T) {
 				"talks nonsense":          "nothing else",
 				"redirects":               "its service answered 307",
 				"hangs":                   "no answer in time",
-				"signs for another nonce": "its bytes are for another nonce",
+				"signs for another nonce": "its bytes have another nonce",
 				"signs for another chain": "its bytes are for chain",
 				"signs as another":        "its bytes are signed by",
 			}

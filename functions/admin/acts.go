@@ -46,9 +46,9 @@ type ActRule struct {
 
 // Acts lists each operator call that can change something. docs/approvals.md shows it.
 var Acts = map[string]ActRule{
-	"POST /admin/v1/submitters":                                           {"register", "it lets callers sign by an account"},
+	"POST /admin/v1/submitters":                                           {"register", "callers can sign by the account"},
 	"PUT /admin/v1/submitters/{submitter}/policy":                         {"policy", "it bounds all signatures; one that is at least as tight needs one operator"},
-	"POST /admin/v1/submitters/{submitter}/resume":                        {"policy", "it gives back what a suspension took away"},
+	"POST /admin/v1/submitters/{submitter}/resume":                        {"policy", "it ends a suspension"},
 	"PUT /admin/v1/submitters/{submitter}/callers":                        {"callers", "it names the callers; only leaving some out needs one operator"},
 	"POST /admin/v1/submitters/{submitter}/signer":                        {"signer", "it names the service that signs"},
 	"POST /admin/v1/submitters/{submitter}/release":                       {"release", "it ends PROTECT; one with dryRun changes nothing"},
@@ -62,7 +62,7 @@ var Acts = map[string]ActRule{
 	"POST /admin/v1/halts/{id}/resume":                                    {"adjustments", "money moves that a check has stopped"},
 	"POST /admin/v1/transfers/{req_id}/payout-statement":                  {"adjustments", "a statement pays a payout again, or refunds it"},
 	"POST /admin/v1/transfers/{req_id}/resolve":                           {"adjustments", "a statement moves money; without outcome the ledger answers, and one operator is enough"},
-	"POST /admin/v1/users/{user_id}/payout_addresses/unblock":             {"adjustments", "it lets a user have new addresses paid"},
+	"POST /admin/v1/users/{user_id}/payout_addresses/unblock":             {"adjustments", "the user can add payout addresses again"},
 	"POST /admin/v1/submitters/{submitter}/suspend":                       {"", "it only takes rights away"},
 	"POST /admin/v1/submitters/{submitter}/queue/cancel":                  {"", "it only ends intents without a nonce"},
 	"POST /admin/v1/tx/{txId}/decide":                                     {"", "it sends the same call within the policy, or a placeholder"},

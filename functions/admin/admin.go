@@ -167,7 +167,7 @@ func (a *Server) startsWhereTheChainIs(r *http.Request, reg store.Registration) 
 		return web.FieldProblem("startNonce", "is %d, but the account has %d pending transactions, so another program uses it",
 			reg.StartNonce, acc.PendingCount-acc.LatestCount)
 	case acc.HasCode:
-		return web.FieldProblem("submitter", "has code or a delegation on chain: its nonce may move by itself")
+		return web.FieldProblem("submitter", "has code or a delegation on chain, so its nonce can rise without a transaction of its key")
 	}
 	return nil
 }

@@ -234,7 +234,7 @@ func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[st
 	}
 	names := callOf(r).names
 	if p.Status != store.ProposalCarriedOut && !slices.ContainsFunc(p.Names, func(name string) bool { return slices.Contains(a.Auth.Operators, name) }) {
-		return web.NewProblem(proposerRemoved, "%s, who proposed it, is no operator any more: an operator who agrees proposes it anew; nothing was changed", p.By)
+		return web.NewProblem(proposerRemoved, "%s, the proposer, is no longer an operator: another operator must propose it again; nothing was changed", p.By)
 	}
 	verdict, state, err := a.Store.ApproveProposal(r.Context(), store.Approval{ProposalID: id, By: operator, Names: names, Reason: reason})
 	if err != nil {

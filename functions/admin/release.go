@@ -206,7 +206,7 @@ func proofOf(body releaseRequest, l *txmanager.ReleaseRequest) error {
 		case strings.TrimSpace(how) == "" || len(how) > serve.MaxReason:
 			return web.FieldProblem("executed", "of nonce %d: send the evidence that the request was executed, in at most %d bytes; it is stored with your name", n, serve.MaxReason)
 		case name == "" || name == txmanager.NoRequest:
-			return web.FieldProblem("executed", "of nonce %d: goes with the requestId that requests has for that nonce, and it has none", n)
+			return web.FieldProblem("executed", "of nonce %d: needs a requestId in requests for that nonce, which it does not have", n)
 		case proved:
 			return web.FieldProblem("executed", "of nonce %d: give either the hash, which the chain's nodes are asked about, or your own statement", n)
 		}
@@ -242,7 +242,7 @@ func releaseProblem(err error) error {
 	case errors.Is(err, txmanager.ErrDatabaseNotAccepted):
 		return web.NewProblem(serve.TooLate, "%s; nothing was changed", txmanager.ErrDatabaseNotAccepted)
 	case errors.Is(err, txmanager.ErrIncidentClosed):
-		return web.NewProblem(serve.TooLate, "that incident is not open; nothing was changed: look at the submitter again")
+		return web.NewProblem(serve.TooLate, "that incident is not open; nothing was changed: read the submitter again")
 	case errors.As(err, &count):
 		return web.FieldProblem("count", "is not the one to accept: %s; nothing was changed", count.Error())
 	case errors.As(err, &back):

@@ -95,7 +95,7 @@ func statementOf(body statementRequest) (st store.PayoutStatement, err error) {
 	st.Paid = *body.Paid
 	if st.Paid {
 		if then != "" || body.MaxWindow != nil || len(body.OtherPayments) > 0 {
-			return st, web.FieldProblem("paid", "is true: leave out then, max_window and other_payments, which are of what was not paid")
+			return st, web.FieldProblem("paid", "is true: then, max_window and other_payments are allowed only with paid false")
 		}
 		st.TxHash, err = hashOf("tx_hash", txHash)
 		return st, err

@@ -74,7 +74,7 @@ func (a *Server) publish(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if body.Endpoint == "" {
-		return web.FieldProblem("endpoint", "is required: who is to be told")
+		return web.FieldProblem("endpoint", "is required: the name of the endpoint")
 	}
 	a.Log.DebugContext(r.Context(), "task", telemetry.SubmitterKey, s, "endpoint", body.Endpoint, "function", "publish",
 		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))

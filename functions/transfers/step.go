@@ -31,7 +31,7 @@ func (a *Server) stepTransfer(w http.ResponseWriter, r *http.Request) error {
 	err = a.step(r.Context(), body.ReqID)
 	switch {
 	case err != nil && !body.Swept:
-		return &web.Problem{Code: stepFailed, Detail: "the transfer's state is in doubt: the task comes again", Cause: err}
+		return &web.Problem{Code: stepFailed, Detail: "the transfer's state is unknown: Cloud Tasks delivers the task again", Cause: err}
 	case err != nil:
 		a.Log.ErrorContext(r.Context(), "a sweep's step failed: the next sweep tries again", "reqId", body.ReqID, "error", err.Error())
 	}

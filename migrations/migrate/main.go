@@ -185,10 +185,10 @@ func parse(arguments []string) (c call, err error) {
 		return c, fmt.Errorf("%s grants nothing", c.command)
 	}
 	if c.reason = strings.TrimSpace(c.reason); slices.Contains(decided, c.command) != (c.reason != "") {
-		return c, fmt.Errorf("--reason goes with %s, which want one: it goes on record", strings.Join(decided, ", "))
+		return c, fmt.Errorf("--reason is required by %s: it is stored", strings.Join(decided, ", "))
 	}
 	if c.by = strings.TrimSpace(c.by); slices.Contains(moves, c.command) != (c.by != "") {
-		return c, fmt.Errorf("--by goes with %s, which want your name: it goes on record", strings.Join(moves, ", "))
+		return c, fmt.Errorf("--by is required by %s: give your name, which is stored", strings.Join(moves, ", "))
 	}
 	if c.databaseURL = os.Getenv("FENCEPOST_DATABASE_URL"); c.databaseURL == "" {
 		return c, errors.New("FENCEPOST_DATABASE_URL is not set")

@@ -79,7 +79,7 @@ func confirm(ctx context.Context, s *store.Store, mover mark.Mover, said mark.Op
 	}
 	switch {
 	case errors.Is(err, mark.ErrForeign):
-		return fmt.Errorf("%w: this copy lacks what was committed last, or the move was ended elsewhere; use the copy that has the last mark, or migrate cancel-move here and accept the database as a restored one", err)
+		return fmt.Errorf("%w: this copy lacks the last commits, or the move was ended elsewhere; use the copy that has the last mark, or migrate cancel-move here and accept the database as a restored one", err)
 	case err != nil:
 		return err
 	}
@@ -101,7 +101,7 @@ func cancelled(ctx context.Context, s *store.Store, mover mark.Mover, said mark.
 	case err != nil:
 		return fmt.Errorf("%w\nwrites are still stopped. Where the mark is lost for good: migrate distrust, then migrate cancel-move, then accept the database as a restored one", err)
 	}
-	fmt.Println("the move is called off, and all goes on as before; copies that were made meanwhile are foreign")
+	fmt.Println("the move is cancelled, and the database accepts writes again; copies that were made meanwhile are foreign")
 	return nil
 }
 

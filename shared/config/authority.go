@@ -17,10 +17,10 @@ var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$`)
 func (a *Mark) settings() []setting {
 	return []setting{
 		{name: "mark.enabled", def: "false",
-			meaning: "keep a mark outside the database, by which a backup or a snapshot that was put back is noticed",
+			meaning: "keep a mark outside the database, which shows that a backup or a snapshot was restored",
 			field:   boolean(&a.Enabled)},
 		{name: "mark.bucket",
-			meaning: "the bucket of Cloud Storage that has the mark, in the object `database-mark`; of this deployment alone",
+			meaning: "the bucket of Cloud Storage that has the mark, in the object `database-mark`; no other deployment may use it",
 			field:   text(&a.Bucket, "a bucket's name", bucketName)},
 		{name: "mark.endpoint",
 			meaning: "a Cloud Storage other than Google's, reached without credentials: the emulator's",

@@ -47,10 +47,10 @@ func (e Events) Kept() bool { return e.Mode == EventsOutbox || e.Mode == EventsW
 func (e *Events) settings() []setting {
 	return []setting{
 		{name: "events.mode", def: string(EventsPoll),
-			meaning: "where changes of transactions are published: nowhere (callers poll), the log, Pub/Sub, or webhook endpoints. In the last two events are kept, and `GET /api/v1/events` reads them. It is settled for a transaction when that is accepted",
+			meaning: "where changes of transactions are published: nowhere (callers poll), the log, Pub/Sub, or webhook endpoints. In the last two events are kept, and `GET /api/v1/events` reads them. A transaction keeps the mode in which it was accepted",
 			field:   choice(&e.Mode, EventsPoll, EventsLog, EventsOutbox, EventsWebhook)},
 		{name: "events.keep", def: "720h",
-			meaning: "how long events can be read again; what an endpoint has not taken by then, it never gets",
+			meaning: "how long events can be read again; events that an endpoint has not accepted by then are not delivered",
 			field:   duration(&e.Keep, time.Hour, 10*365*24*time.Hour)},
 		{name: "events.pubsub.topic",
 			meaning: "the topic that events are published to with `events.mode=mq_outbox`",
@@ -78,7 +78,7 @@ var topicName = regexp.MustCompile(`^projects/([a-z0-9.-]+:)?[a-z][a-z0-9-]+/top
 
 func endpointCallers(p *map[string][]string) field {
 	return field{
-		want: "name=caller, separated by commas; a name may stand several times",
+		want: "name=caller, separated by commas; a name may be repeated",
 		set: func(text string) bool {
 			all, ok := pairs(text, func(value string) bool { return value != "" && !strings.ContainsAny(value, " \t") })
 			if !ok {
@@ -120,6 +120,6 @@ func (c *Config) eventRules() []rule {
 	}, {
 		of:     []string{"events.webhook.timeout", "lease.duration"},
 		broken: e.Timeout+time.Second >= c.Lease.Duration && e.Mode == EventsWebhook,
-		say:    "set events.webhook.timeout more than a second below lease.duration: an endpoint is told within one lease, and what it took is still to be recorded",
+		say:    "set events.webhook.timeout more than a second below lease.duration: an event is delivered within one lease, and the result must be stored in it",
 	}}
 }

@@ -152,7 +152,7 @@ func publish(ctx context.Context, p txmanager.DomainEventPublisher, all []txmana
 	case taken == len(all):
 		return taken, nil
 	case taken == 0 && err == nil:
-		return 0, fmt.Errorf("the publisher accepted none of %d events, without an error", len(all))
+		return 0, fmt.Errorf("the publisher returned no error, and accepted none of %d events", len(all))
 	}
 	return taken, err
 }

@@ -223,11 +223,11 @@ func (s *Store) ProceedAll(ctx context.Context, sub txmanager.Submitter, through
 	case errors.Is(err, pgx.ErrNoRows):
 		return all, fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
 	case err != nil:
-		return all, fmt.Errorf("let the held intents of %s proceed: %w", sub, err)
+		return all, fmt.Errorf("release the held intents of %s: %w", sub, err)
 	case !ours:
-		return all, fmt.Errorf("let the held intents of %s proceed: %w", sub, ErrForeign)
+		return all, fmt.Errorf("release the held intents of %s: %w", sub, ErrForeign)
 	case !known:
-		return all, fmt.Errorf("let the held intents of %s proceed up to %s: %w", sub, through, ErrNoSuchIntent)
+		return all, fmt.Errorf("release the held intents of %s up to %s: %w", sub, through, ErrNoSuchIntent)
 	}
 	return all, nil
 }
@@ -249,11 +249,11 @@ func (s *Store) proceedRepeats(ctx context.Context, all []Intent, found []foundI
 	for by, of := range ids {
 		rows, err := s.db.Query(ctx, proceedRepeated, by.caller, repeated, of, by.names)
 		if err != nil {
-			return fmt.Errorf("let what %s posted again proceed: %w", by.caller, err)
+			return fmt.Errorf("release the intents that %s posted again: %w", by.caller, err)
 		}
 		gone, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
-			return fmt.Errorf("let what %s posted again proceed: %w", by.caller, err)
+			return fmt.Errorf("release the intents that %s posted again: %w", by.caller, err)
 		}
 		for i := range results {
 			results[i].Queued = results[i].Queued || slices.Contains(gone, results[i].TxID)

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrCursor reports a cursor that names no place in the list.
-var ErrCursor = errors.New("no such place in the list")
+var ErrCursor = errors.New("no such position in the list")
 
 // ListQuery asks for one page of a submitter's transactions, the newest first.
 type ListQuery struct {

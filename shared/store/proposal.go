@@ -56,7 +56,7 @@ type Proposal struct {
 // ActState is the state that an act depends on; nil if its subject does not exist.
 func (s *Store) ActState(ctx context.Context, act string, subject map[string]any) (state json.RawMessage, err error) {
 	if err := s.db.QueryRow(ctx, `select proposal_state($1, $2)`, act, subject).Scan(&state); err != nil {
-		return nil, fmt.Errorf("read what %s stands on: %w", act, err)
+		return nil, fmt.Errorf("read the state of proposal %s: %w", act, err)
 	}
 	return state, nil
 }
@@ -191,7 +191,7 @@ func (s *Store) RejectProposal(ctx context.Context, id, by, reason string) (was 
 // share one transaction with its proposal.
 func (s *Store) FinishProposal(ctx context.Context, id string, status int, answer string) error {
 	if _, err := s.db.Exec(ctx, `select finish_proposal($1, $2, $3)`, id, status, answer); err != nil {
-		return fmt.Errorf("keep what proposal %s came to: %w", id, err)
+		return fmt.Errorf("store the outcome of proposal %s: %w", id, err)
 	}
 	return nil
 }

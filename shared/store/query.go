@@ -81,7 +81,7 @@ func (s *Store) Tx(ctx context.Context, txID string, v Viewer) (Record, error) {
 // ErrInDoubt reports that nothing is stored, but that this proves nothing. The submitter is in
 // PROTECT, the database was restored, or an operator recorded the request as that of a
 // transaction which the database had lost.
-var ErrInDoubt = errors.New("what is not stored may have been made all the same")
+var ErrInDoubt = errors.New("the database was restored: a request without a row may have been made")
 
 // TxByRequest is the transaction of the submitter's request. The error is [ErrNotFound] if v
 // may not see one, or wraps [ErrInDoubt].

@@ -28,14 +28,14 @@ var (
 	TxSignTime = counter("tx_sign_milliseconds_total", "time that signatures took")
 	// TxUnproved counts intents that were checked before a signature and could not be proved to be the
 	// accepted ones, by [Result]: forged, keyless, unknown, unmarked (signed nevertheless).
-	TxUnproved = counter("tx_unproved_total", "intents that were not proved to be what was accepted")
+	TxUnproved = counter("tx_unproved_total", "intents whose MAC did not prove them")
 	// TxSubmit counts broadcasts, by [Result]: the class of the node's answer.
 	TxSubmit = counter("tx_submit_total", "broadcasts")
 	// GasBump counts versions that a gas bump made.
 	GasBump = counter("gas_bump_total", "replacements at a higher fee")
 	// GasBumpExtra is their total additional cost above the previous versions, in billionths of the
 	// chain's unit, each rounded down.
-	GasBumpExtra = counter("gas_bump_extra_gwei_total", "what replacements may cost beyond what was offered before")
+	GasBumpExtra = counter("gas_bump_extra_gwei_total", "maximum additional cost of replacements")
 	// MempoolDiagnosis counts diagnoses that differ from the previous one, by [Signal]: in_mempool,
 	// perhaps_lost, perhaps_replaced.
 	MempoolDiagnosis = counter("mempool_diagnosis_total", "new diagnoses of transactions without a receipt")
@@ -108,7 +108,7 @@ var (
 	// rounded down; the sweep sets it if telemetry.balances selects it.
 	SubmitterBalance = gauge("submitter_balance_gwei", "balance of a submitter", "{gwei}")
 	// EventDelivery counts events that were sent to a [Endpoint], by [Result]: taken, failed.
-	EventDelivery = counter("event_delivery_total", "events that endpoints were told of")
+	EventDelivery = counter("event_delivery_total", "events delivered to endpoints, by result")
 	// EventBacklog is the number of submitters with events that a [Endpoint] has not accepted; the
 	// sweep sets it.
 	EventBacklog = gauge("event_backlog", "submitters with events that wait", "{submitter}")

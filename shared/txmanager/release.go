@@ -182,7 +182,7 @@ func (e FillError) Error() string { return e.Why }
 var (
 	// ErrFillRequired reports a payer of a restored database that was to leave PROTECT by resume:
 	// lost payments may still be mined.
-	ErrFillRequired = errors.New("the database was restored, and what it has lost may have signed payments of this account that can still be mined: release it by resync, which fills their nonces with placeholders")
+	ErrFillRequired = errors.New("the database was restored, and lost transactions of this account can still be mined: release it by resync, which fills their nonces with placeholders")
 	// ErrNotYetFinal reports transactions of the account that are mined and not final yet. A
 	// placeholder for their nonces would have no effect.
 	ErrNotYetFinal = errors.New("the account has transactions that are not final yet, and nonces are filled above the final ones only")

@@ -132,7 +132,7 @@ type EventsDeletedError struct {
 
 // Error names the position after which events are kept.
 func (e EventsDeletedError) Error() string {
-	return fmt.Sprintf("events up to position %d are kept no longer", e.Oldest)
+	return fmt.Sprintf("events up to position %d were deleted", e.Oldest)
 }
 
 // EventQuery asks for one page of the kept events, in order.

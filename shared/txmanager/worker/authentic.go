@@ -14,7 +14,7 @@ import (
 // Reasons that a caller reads in lastError.
 const (
 	forgedMAC         = "the intent's MAC is missing or wrong: nothing is signed for it"
-	forgedFingerprint = "the intent's payload is not the one that was accepted: nothing is signed for it"
+	forgedFingerprint = "the intent's payload differs from the accepted one: nothing is signed for it"
 	unknownKey        = "the function that signs does not have the key of the intent's MAC"
 )
 

@@ -260,8 +260,8 @@ locals {
       filter   = "jsonPayload.alert=\"MON-004\""
     }
     payout-blocked = {
-      severity = "CRITICAL", title = "A payout waits for a person"
-      filter   = "jsonPayload.message=~\"^a payout waits for a person\""
+      severity = "CRITICAL", title = "A payout waits for an operator"
+      filter   = "jsonPayload.message=~\"^a payout waits for an operator\""
     }
   } : {})
 
