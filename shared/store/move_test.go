@@ -10,15 +10,15 @@ func init() {
 		ends    = `update database_move set outcome = 'CANCELLED', ended_at = now(), ended_by = 'o', ended_reason = 'r'`
 	)
 	for name, r := range map[string]refusal{
-		"authority_move_by_check":           {"", newMove + `('m', 1, 1, '', 'r')`},
-		"authority_move_reason_check":       {"", newMove + `('m', 1, 1, 'o', '')`},
-		"authority_move_pkey":               {aMove + `; ` + ends, `insert into database_move overriding system value select * from database_move`},
-		"authority_move_outcome_check":      {aMove, strings.Replace(ends, "CANCELLED", "LOST", 1)},
-		"authority_move_ended_by_check":     {aMove, strings.Replace(ends, "ended_by = 'o'", "ended_by = ''", 1)},
-		"authority_move_ended_reason_check": {aMove, strings.Replace(ends, "ended_reason = 'r'", "ended_reason = ''", 1)},
-		"move_is_ended_by_an_operator":      {aMove, `update database_move set ended_at = now()`},
-		"confirmed_on_a_server":             {aMove, strings.Replace(ends, "CANCELLED", "CONFIRMED", 1)},
-		"one_open_move":                     {aMove, aMove},
+		"database_move_by_check":           {"", newMove + `('m', 1, 1, '', 'r')`},
+		"database_move_reason_check":       {"", newMove + `('m', 1, 1, 'o', '')`},
+		"database_move_pkey":               {aMove + `; ` + ends, `insert into database_move overriding system value select * from database_move`},
+		"database_move_outcome_check":      {aMove, strings.Replace(ends, "CANCELLED", "LOST", 1)},
+		"database_move_ended_by_check":     {aMove, strings.Replace(ends, "ended_by = 'o'", "ended_by = ''", 1)},
+		"database_move_ended_reason_check": {aMove, strings.Replace(ends, "ended_reason = 'r'", "ended_reason = ''", 1)},
+		"move_is_ended_by_an_operator":     {aMove, `update database_move set ended_at = now()`},
+		"confirmed_on_a_server":            {aMove, strings.Replace(ends, "CANCELLED", "CONFIRMED", 1)},
+		"one_open_move":                    {aMove, aMove},
 	} {
 		furtherNonsense[name] = []refusal{r}
 	}

@@ -101,7 +101,7 @@ var (
 	// it.
 	FeeWaiting = gauge("fee_waiting_submitters", "submitters whose queue waits for lower fees", "{submitter}")
 	// MarkUncompared is 1 while the sweep cannot compare the database with the mark outside it.
-	MarkUncompared = gauge("authority_mark_uncompared", "1 while the database cannot be compared with the mark outside it", "{mark}")
+	MarkUncompared = gauge("database_mark_uncompared", "1 while the database cannot be compared with the mark outside it", "{mark}")
 	// GasBumpHeld is the number of transactions whose gas bump a bound prevents; the sweep sets it.
 	GasBumpHeld = gauge("gas_bump_held", "transactions whose replacement a bound forbids", "{transaction}")
 	// SubmitterBalance is the balance of a [Submitter]'s account in billionths of the chain's unit,

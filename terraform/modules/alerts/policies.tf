@@ -103,7 +103,7 @@ locals {
     mark-uncompared = {
       severity   = "ERROR"
       title      = "The database is not compared with its mark"
-      conditions = [{ title = "For ten minutes", promql = "max(authority_mark_uncompared) > 0", duration = "600s" }]
+      conditions = [{ title = "For ten minutes", promql = "max(database_mark_uncompared) > 0", duration = "600s" }]
     }
     in-flight-age = {
       severity   = "WARNING"
