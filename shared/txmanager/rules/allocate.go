@@ -44,7 +44,7 @@ func AllocationBlockedReason(w txmanager.SubmitterState, unsettled []txmanager.T
 	case a.LatestCount > first || a.PendingCount > first:
 		return "the chain's count is ahead of a nonce that was released unsigned"
 	case a.LatestCount < w.LowestOpenNonce(), v.Head.Number < w.FinalHead:
-		return "the node is behind the last final block"
+		return "the node lags behind the last final block"
 	}
 	return unacknowledgedReason(unsettled, first)
 }
@@ -136,7 +136,7 @@ func (a *allocator) planRefused(t txmanager.Tx, reason string) (next bool) {
 	case a.v.OldestBlock() >= a.w.FinalHead:
 		return a.reject(t, reason)
 	}
-	return a.Wait(t, "the node is behind the last final block", a.now.Add(a.BlockTime))
+	return a.Wait(t, "the node lags behind the last final block", a.now.Add(a.BlockTime))
 }
 
 // planUnestimated plans t without a gas estimate. The earlier reason of a deferred intent may still
@@ -160,7 +160,7 @@ func (a *allocator) planPriced(t txmanager.Tx, call txmanager.Call, limit uint64
 		return a.Wait(t, reason, a.now.Add(StuckPollBlocks*a.BlockTime))
 	}
 	if short := a.balance.Reserve(params); short != nil {
-		return a.Wait(t, "balance: it does not cover the intent, the open transactions and a placeholder for each", a.now.Add(a.BlockTime))
+		return a.Wait(t, "balance: the account cannot pay for it, the open transactions and a placeholder for each", a.now.Add(a.BlockTime))
 	}
 	a.allocate(t, call, params)
 	a.bounds = a.bounds.WithFee(params.FeeWei())

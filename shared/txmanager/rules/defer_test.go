@@ -90,7 +90,7 @@ func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 				x.Gas = txtest.Params(21_000, 100, 6e17)
 				w.Open = []txmanager.Tx{x}
 				v.Account.LatestCount = 4
-			}, want: "q-1 waits", waiting: true, told: "what is in flight"},
+			}, want: "q-1 waits", waiting: true, told: "the open transactions"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

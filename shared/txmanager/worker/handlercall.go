@@ -238,7 +238,7 @@ func (t *invocation) shortBalanceReason(x txmanager.Tx, m rules.HandlerResult, v
 	if left.Reserve(m.Params) == nil {
 		return ""
 	}
-	return "balance: it does not cover the transaction of handler " + x.Handler + " and a placeholder"
+	return "balance: the account cannot pay for the transaction of handler " + x.Handler + " and a placeholder"
 }
 
 // checkCall returns why no chain could carry out c, or nil.
