@@ -69,10 +69,10 @@ func printAudit(out io.Writer, a store.Audit, marked *mark.Seal) {
 		fmt.Fprintf(out, "older than the chain, by a login that is not known: %d\n", a.Older)
 	}
 	for _, finding := range a.Findings {
-		fmt.Fprintln(out, "NOT WHOLE:", finding)
+		fmt.Fprintln(out, "NOT COMPLETE:", finding)
 	}
 	if a.More > 0 {
-		fmt.Fprintf(out, "NOT WHOLE: %d findings more\n", a.More)
+		fmt.Fprintf(out, "NOT COMPLETE: %d findings more\n", a.More)
 	}
 	switch {
 	case marked == nil:
