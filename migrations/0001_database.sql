@@ -1,4 +1,4 @@
--- Which database this is: the server that was written last, the mark outside the database, and planned
+-- The database's identity: the server that was written last, the mark outside the database, and planned
 -- moves to another server. Also the guards that tables of every file use.
 --
 -- Postgres decides. A restored copy, or a replica that was promoted by mistake, lacks rows that were
@@ -18,10 +18,10 @@ create domain submitter_id as text
   check (octet_length(split_part(value, ':', 3)) = 42 and octet_length(value) <= 70
          and value ~ '^eip155:[1-9][0-9]*:0x[0-9a-f]+$');
 
--- Refuses each statement on a table or a column that is history. Triggers named keep_… call it.
+-- Refuses each statement on a table or a column that is history. Triggers named guard_… call it.
 create function refuse_change() returns trigger language plpgsql as $$
 begin
-  raise exception '% is history: it is never changed', tg_table_name using errcode = 'FP004', constraint = 'history_never_changes';
+  raise exception 'a row of % cannot be changed or deleted', tg_table_name using errcode = 'FP004', constraint = 'history_never_changes';
 end $$;
 
 -- Refuses writes from the moment that a planned move is expected until it is confirmed or cancelled.
@@ -29,7 +29,7 @@ end $$;
 create function refuse_while_moving() returns trigger language plpgsql as $$
 begin
   if exists (select from database_move where ended_at is null) and current_setting('fencepost.move', true) is distinct from 'on' then
-    raise exception 'the database is about to be moved: nothing is written to % until migrate confirm-move or migrate cancel-move', tg_table_name
+    raise exception 'a planned move of the database is open: nothing can be written to % before migrate confirm-move or migrate cancel-move', tg_table_name
       using errcode = 'FP013', constraint = 'move_expected';
   end if;
   return null;
@@ -103,15 +103,15 @@ create trigger guard_identity_changes_truncate before truncate on identity_chang
 create table database_mark (
   id           text        primary key,
   sequence     bigint      generated always as identity,
-  written_over bigint      not null check (written_over >= 0), -- a generation; 0: there was no object
-  generation   bigint,                                         -- at which it was seen; null: not yet
+  written_over bigint      not null check (written_over >= 0), -- the object's generation; 0: no object
+  generation   bigint,                                         -- of the object that held it; null: not read yet
   reason       text        not null,
   at           timestamptz not null default clock_timestamp()
 );
 create trigger refuse_while_moving before insert on database_mark for each statement execute function refuse_while_moving();
 
--- Distrusts a database that does not hold the mark that was read outside it. Its effect is that of
--- migrate distrust, with the mark as the reason.
+-- Distrusts a database that does not hold the mark that was read outside it. It has the effect
+-- of migrate distrust, with the mark as the reason.
 create function distrust_by_mark(of_id text, of_generation bigint, evidence text) returns void
 language sql security definer set search_path = public, pg_temp as $$
   update database_identity
@@ -135,7 +135,7 @@ revoke execute on function distrust_by_mark(text, bigint, text), record_mark(tex
 -- that a copy would need is allowed: see refuse_while_moving.
 create table database_move (
   id            bigint      generated always as identity primary key,
-  mark          text        not null, -- the last one of the server that is left
+  mark          text        not null, -- the last mark of the old server
   from_system   bigint      not null,
   from_timeline integer     not null,
   by            text        not null check (by <> ''),

@@ -3,8 +3,8 @@
 
 -- +goose Up
 -- +goose StatementBegin
--- An account that signs transactions, and who may use it. The name transfer is that of the transfer
--- coordinator: another caller beside it could use a payout's request id for a different transaction.
+-- An account that signs transactions, and the callers that may use it. The caller transfer is the transfer
+-- coordinator. Another caller of a payer could use a payout's request id for a different transaction.
 create table submitter (
   submitter     submitter_id primary key,
   signer        text         not null check (signer <> ''),
@@ -28,7 +28,7 @@ create index submitter_succeeded on submitter (submitter) where succeeded <> '{}
 create function guard_submitter() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE' or (new.submitter, new.start_nonce) is distinct from (old.submitter, old.start_nonce) then
-    raise exception 'submitter % stays, with its start nonce', old.submitter
+    raise exception 'submitter % cannot be deleted, and its start nonce cannot change', old.submitter
       using errcode = 'FP003', constraint = 'start_never_changes';
   end if;
   return new;
@@ -39,20 +39,20 @@ create trigger refuse_while_moving before insert or update on submitter for each
 -- The lease of a submitter. An empty owner_node means that it was released. A row is never deleted, so
 -- that no fencing token is given twice.
 create table submitter_lease (
-  submitter     submitter_id primary key,
-  owner_node    text         not null,
-  fencing_token bigint       not null check (fencing_token > 0),
-  expires_at    timestamptz  not null,
-  updated_at    timestamptz  not null,
-  rerun_requested        boolean      not null default false, -- an invocation found the lease held: the holder iterates again
-  name_epoch    text                                 -- of task names after a resync; null: the database's epoch
+  submitter       submitter_id primary key,
+  owner_node      text         not null,
+  fencing_token   bigint       not null check (fencing_token > 0),
+  expires_at      timestamptz  not null,
+  updated_at      timestamptz  not null,
+  rerun_requested boolean      not null default false, -- an invocation found the lease held: the holder iterates again
+  name_epoch      text                                 -- of task names after a resync; null: the database's epoch
 ) with (fillfactor = 50);
 
 -- A fencing token never goes down.
 create function guard_lease() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE' or new.fencing_token < old.fencing_token or new.submitter <> old.submitter then
-    raise exception 'the lease of %: its token never goes down', old.submitter
+    raise exception 'the lease of % cannot be deleted, and its fencing token never goes down', old.submitter
       using errcode = 'FP006', constraint = 'tokens_only_rise';
   end if;
   return new;
@@ -73,7 +73,7 @@ begin
    where submitter = held and owner_node = owner and fencing_token = token
      for share;
   if until is null or until <= clock_timestamp() then
-    raise exception 'fenced: % is not held by % under token %', held, owner, token
+    raise exception 'fenced: the lease of % is not held by % under token %', held, owner, token
       using errcode = 'FP001';
   end if;
 end $$;
@@ -81,21 +81,21 @@ end $$;
 -- The next nonce of a submitter, and what it has in flight. in_flight_state only shows PROTECT: the
 -- incident itself is a row of protect_incident.
 create table submitter_nonce_cursor (
-  submitter          submitter_id primary key references submitter,
-  next_nonce         bigint       not null check (next_nonce >= 0),
-  in_flight_tx_id    uuid,
-  in_flight_nonce    bigint,
-  in_flight_state    text         not null default 'IDLE' check (in_flight_state in ('IDLE', 'IN_FLIGHT', 'PROTECT')),
-  final_block_number bigint,
-  -- The blocks of the last final transactions, ascending: [{"number": …, "hash": …}, …]. A reorg below
-  -- finality shows by them.
-  final_blocks       jsonb        not null default '[]' check (jsonb_typeof(final_blocks) = 'array'),
-  suspected_violation          jsonb,
-  -- By caller: since when its own limits hold back its first queued intents. The time is kept until an
-  -- intent of the caller gets a nonce. Otherwise many intents that end one by one would block the queue.
-  blocked_callers          jsonb        not null default '{}',
-  fencing_token      bigint       not null default 0,
-  updated_at         timestamptz  not null default clock_timestamp(),
+  submitter           submitter_id primary key references submitter,
+  next_nonce          bigint       not null check (next_nonce >= 0),
+  in_flight_tx_id     uuid,
+  in_flight_nonce     bigint,
+  in_flight_state     text         not null default 'IDLE' check (in_flight_state in ('IDLE', 'IN_FLIGHT', 'PROTECT')),
+  final_block_number  bigint,
+  -- The blocks of the last final transactions, ascending: [{"number": …, "hash": …}, …]. The final-block
+  -- check compares them with the chain.
+  final_blocks        jsonb        not null default '[]' check (jsonb_typeof(final_blocks) = 'array'),
+  suspected_violation jsonb,
+  -- By caller: since when its own limits block its first queued intents. The time is kept until an intent
+  -- of the caller gets a nonce. Otherwise many intents that end one by one would block the queue.
+  blocked_callers     jsonb        not null default '{}',
+  fencing_token       bigint       not null default 0,
+  updated_at          timestamptz  not null default clock_timestamp(),
   constraint in_flight_is_complete check ((in_flight_tx_id is null) = (in_flight_nonce is null)),
   constraint in_flight_has_a_nonce check (in_flight_state <> 'IN_FLIGHT' or in_flight_nonce is not null),
   constraint idle_has_no_nonce check (in_flight_state <> 'IDLE' or in_flight_nonce is null),
@@ -106,7 +106,7 @@ create table submitter_nonce_cursor (
 create function guard_cursor() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE' or new.next_nonce < old.next_nonce or new.submitter <> old.submitter then
-    raise exception 'the cursor of %: no nonce is handed out again', old.submitter
+    raise exception 'the cursor of % cannot be deleted, and its next nonce never goes down', old.submitter
       using errcode = 'FP006', constraint = 'nonces_only_rise';
   end if;
   return new;
@@ -119,14 +119,14 @@ create trigger refuse_while_moving before insert or update on submitter_nonce_cu
 -- A PROTECT incident: evidence stopped the submitter, and an operator releases it with a reason.
 create table protect_incident (
   submitter submitter_id not null references submitter,
-  incident   integer      not null check (incident > 0),
+  incident  integer      not null check (incident > 0),
   opened_at timestamptz  not null default clock_timestamp(),
   evidence  jsonb        not null,
   closed_at timestamptz,
   closed_by text,
   mode      text check (mode in ('resume', 'resync')),
   reason    text,
-  released  jsonb, -- what the release did
+  released  jsonb, -- the result of the release
   primary key (submitter, incident),
   constraint closed_by_an_operator check ((closed_at is null) = (closed_by is null)
     and (closed_at is null) = (reason is null) and (closed_at is null) = (mode is null))
@@ -139,7 +139,7 @@ begin
   if tg_op = 'DELETE' or old.closed_at is not null
      or (new.submitter, new.incident, new.opened_at, new.evidence)
         is distinct from (old.submitter, old.incident, old.opened_at, old.evidence) then
-    raise exception 'a PROTECT incident is history: it is never changed'
+    raise exception 'a PROTECT incident changes once, when it is closed'
       using errcode = 'FP004', constraint = 'history_never_changes';
   end if;
   return new;
@@ -157,12 +157,12 @@ begin
      set closed_at = clock_timestamp(), mode = how, closed_by = by_whom, reason = why, released = what
    where submitter = of_submitter and incident = number and closed_at is null;
   if not found then
-    raise exception 'incident % of % is not open', number, of_submitter using errcode = 'FP005';
+    raise exception 'PROTECT incident % of % is not open', number, of_submitter using errcode = 'FP005';
   end if;
 end $$;
 
--- Opens PROTECT on every submitter of a database that was not accepted. Nothing in it is used before
--- an operator has reconciled it with the chain. Every function may call it, whatever its role may write.
+-- Opens PROTECT on every submitter of a database that was not accepted. Nothing in it is used before an
+-- operator has reconciled it with the chain. Every function may call it, whatever its role may write.
 create function protect_all() returns void language sql security definer set search_path = public, pg_temp as $$
   insert into protect_incident (submitter, incident, evidence)
   select s.submitter, 1 + coalesce((select max(incident) from protect_incident p where p.submitter = s.submitter), 0),

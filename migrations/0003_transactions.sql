@@ -10,7 +10,7 @@
 -- Postgres writes no index (a HOT update). Predicates of indexes count as indexed columns. Therefore they
 -- use the columns queued and open, which do not change meanwhile.
 create table managed_tx (
-  -- What was asked, and by whom. It never changes: see guard_tx.
+  -- The request and its caller. They never change: see guard_tx.
   tx_id                 uuid         primary key,
   submitter             submitter_id not null references submitter,
   request_id            text         not null check (octet_length(request_id) between 1 and 128),
@@ -29,11 +29,11 @@ create table managed_tx (
   state                 text         not null default 'QUEUED',
   sub_state             text,
   queued                boolean      not null generated always as (state = 'QUEUED') stored,
-  open             boolean      not null generated always as (state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')) stored,
-  requested_action               text,                      -- the action that an operator or the caller requested
+  open                  boolean      not null generated always as (state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')) stored,
+  requested_action      text,                      -- the action that an operator or the caller requested
   held                  boolean      not null default false, -- gets no nonce until its caller repeats it or an operator decides
   held_for              text,                      -- CALL, HANDLER: as a foreign transaction; null: queued in a restored copy
-  blocked_since       timestamptz,               -- since when its own limits keep it from a nonce
+  blocked_since         timestamptz,               -- since when its own limits keep it from a nonce
   deferred_at           timestamptz,               -- since when intents of other callers go ahead of it
   last_error            text,
   event_sequence        integer      not null default 1, -- events that were made of it
@@ -44,7 +44,7 @@ create table managed_tx (
   nonce                 bigint       check (nonce >= 0),
   prev_nonce            bigint,
   first_nonce           bigint       generated always as (case when prev_nonce is null then nonce end) stored,
-  deferred_until_nonce       bigint,
+  deferred_until_nonce  bigint,
   recorded_nonce        bigint,                    -- that a foreign transaction consumed, which a release named as this intent
   fills                 boolean      not null default false, -- a placeholder for a nonce that a lost database may have signed
   reservation           text,                      -- of a nonce for a caller's own bytes, by the low-level hooks
@@ -61,7 +61,7 @@ create table managed_tx (
   submit_attempts       integer      not null default 0 check (submit_attempts >= 0),
   last_gas_params       jsonb,
 
-  -- What the chain says.
+  -- What the nodes answered.
   last_receipt_check_at timestamptz,
   next_check_at         timestamptz,
   last_mempool_diag     jsonb,
@@ -154,20 +154,20 @@ create index tx_queue_of_caller on managed_tx (submitter, caller, seq) where que
 -- Lists of a caller's transactions, in the order in which they were accepted.
 create index tx_of_caller on managed_tx (submitter, caller, seq);
 
--- A final state never changes, and neither does what binds a transaction to its request. A nonce stays,
+-- A terminal state never changes, and neither do the columns that bind a transaction to its request. A nonce stays,
 -- except that of a reservation that its owner released: no intent was bound to it. The trigger calls the
--- function only where it refuses or must look closer.
+-- function only for changes that it may refuse.
 create function guard_tx() returns trigger language plpgsql as $$
 begin
   if old.state in ('CONFIRMED', 'FAILED') then
-    raise exception 'transaction % is final', old.tx_id using errcode = 'FP002', constraint = 'final_never_changes';
+    raise exception 'transaction % is terminal, and cannot change', old.tx_id using errcode = 'FP002', constraint = 'final_never_changes';
   end if;
   if (new.tx_id, new.submitter, new.request_id, new.fingerprint, new.seq, new.caller, new.handler)
      is distinct from (old.tx_id, old.submitter, old.request_id, old.fingerprint, old.seq, old.caller, old.handler)
      or (old.nonce is not null and new.nonce is distinct from old.nonce
          and not (new.nonce is null and coalesce(new.sub_state = 'CANCELLED' and old.reservation = 'RECYCLABLE', false)
                   and old.state = 'IN_FLIGHT' and old.requested_action is null)) then
-    raise exception 'transaction % is bound for ever', old.tx_id using errcode = 'FP003', constraint = 'binding_never_changes';
+    raise exception 'the request or the nonce of transaction % cannot change', old.tx_id using errcode = 'FP003', constraint = 'binding_never_changes';
   end if;
   return new;
 end $$;
@@ -188,7 +188,7 @@ begin
   if old.reservation is distinct from 'RESERVED' or old.state <> 'IN_FLIGHT' or old.requested_action is not null
      or coalesce(new.reservation, 'RESERVED') = 'RESERVED'
      or (new.lock_owner, new.lock_until) is distinct from (old.lock_owner, old.lock_until) then
-    raise exception 'reservation % was made for %, and changes once', old.tx_id, old.lock_owner
+    raise exception 'reservation % of owner % can change only once, before it is signed', old.tx_id, old.lock_owner
       using errcode = 'FP003', constraint = 'reservation_changes_once';
   end if;
   return new;
@@ -197,12 +197,12 @@ create trigger guard_reservation after update on managed_tx for each row
   when ((old.reservation, old.lock_owner, old.lock_until) is distinct from (new.reservation, new.lock_owner, new.lock_until))
   execute function guard_reservation();
 
--- Only a role that may add intents can let a held intent go on, since it may have run before a restore. A
--- role that cancels has the same column, and can only hold.
+-- Only a role that may add intents can release a held intent, since it may have run before a restore. A role
+-- that cancels may write the same column, but can only hold.
 create function guard_held() returns trigger language plpgsql as $$
 begin
   if not has_table_privilege('public.managed_tx', 'insert') then
-    raise exception 'intent % is held, and % may not let it go on', new.tx_id, current_user using errcode = '42501', constraint = 'held_until_decided';
+    raise exception 'intent % is held, and role % may not release it', new.tx_id, current_user using errcode = '42501', constraint = 'held_until_decided';
   end if;
   return new;
 end $$;
@@ -231,7 +231,7 @@ create function last_intent_without_mac() returns bigint language sql stable sec
 $$;
 
 -- Refuses a queued intent without a MAC where one is required, at the insert and when it gets a nonce. No
--- intent is added with a number of those that may be without. Rows that a release from PROTECT adds have no
+-- new intent may use a seq of those that may be without. Rows that a release from PROTECT adds have no
 -- caller, and are never queued.
 create function require_mac() returns trigger language plpgsql as $$
 declare
@@ -239,7 +239,7 @@ declare
 begin
   if tg_op = 'INSERT' and upto is not null and (new.seq <= upto or new.state = 'QUEUED' and new.caller <> '')
      or tg_op = 'UPDATE' and new.seq > upto then
-    raise exception 'intent % has no MAC, and one is required', new.tx_id using errcode = 'FP051', constraint = 'intents_have_a_mac';
+    raise exception 'intent % has no MAC, which intent_mac_rule requires', new.tx_id using errcode = 'FP051', constraint = 'intents_have_a_mac';
   end if;
   return new;
 end $$;
@@ -301,10 +301,9 @@ create table tx_version (
 );
 create index version_of_budget on tx_version (submitter, created_at) where extra_wei is not null;
 
--- Reads a signed transaction: its chain, its nonce, and the place of its call, which is receiver, value and
--- data. It reads type 2 (EIP-1559), type 1 (EIP-2930), and legacy with a chain id (EIP-155). All results are
--- null for other bytes. What comes before the data has less than 256 bytes, so only those are cut off and
--- filled up.
+-- Reads a signed transaction: its chain, its nonce, and the position of its call: recipient, value and data.
+-- It reads type 2 (EIP-1559), type 1 (EIP-2930), and legacy with a chain id (EIP-155). All results are null for
+-- other bytes. The fields before the data have less than 256 bytes, so only those are cut off and filled up.
 create function signed_call(raw bytea, out chain bigint, out nonce bigint, out call_at integer, out call_size integer) language plpgsql immutable as $$
 declare
   bytes  integer := coalesce(octet_length(raw), 0);
@@ -337,7 +336,7 @@ begin
     place := place + greatest(first - 127, 1);
   end loop;
   begins := place;
-  first := get_byte(head, place); -- the receiver: an account, or none
+  first := get_byte(head, place); -- the recipient: an account, or none
   if first not in (128, 148) then return; end if;
   place := place + first - 127;
   first := get_byte(head, place); -- the value
@@ -386,12 +385,12 @@ begin
    where d.tx_id = new.tx_id and d.name = 'version:' || new.version;
   said := public.signed_call(raw);
   if said.nonce is distinct from new.nonce or said.chain is distinct from split_part(new.submitter, ':', 2)::numeric then
-    raise exception 'version % of transaction %: its bytes are not for nonce % of %', new.version, new.tx_id, new.nonce, new.submitter
+    raise exception 'version % of transaction %: its bytes are not a transaction at nonce % of %', new.version, new.tx_id, new.nonce, new.submitter
       using errcode = 'FP009', constraint = 'bytes_match_nonce';
   end if;
   if new.kind = 'PLACEHOLDER'
      and substr(raw, said.call_at, said.call_size) <> '\x94'::bytea || decode(right(new.submitter, 40), 'hex') || '\x8080'::bytea then
-    raise exception 'version % of transaction %: a placeholder sends nothing, and to its own account', new.version, new.tx_id
+    raise exception 'version % of transaction %: a placeholder must send 0 wei and no data to its own account', new.version, new.tx_id
       using errcode = 'FP009', constraint = 'placeholders_do_nothing';
   end if;
   if new.version = 1 then return null; end if;
@@ -399,12 +398,12 @@ begin
     from public.tx_version v
    where v.tx_id = new.tx_id and v.version = new.version - 1;
   if not found then
-    raise exception 'version % of transaction %: there is none before it', new.version, new.tx_id
+    raise exception 'version % of transaction %: the version before it does not exist', new.version, new.tx_id
       using errcode = 'FP009', constraint = 'versions_follow';
   end if;
   if new.kind = 'PLACEHOLDER' then return null; end if;
   if before = 'PLACEHOLDER' then
-    raise exception 'version % of transaction % comes after a placeholder, and is none', new.version, new.tx_id
+    raise exception 'version % of transaction %: only a placeholder can follow a placeholder', new.version, new.tx_id
       using errcode = 'FP009', constraint = 'placeholders_are_last';
   end if;
   select d.bytes into first
@@ -412,7 +411,7 @@ begin
    where d.tx_id = new.tx_id and d.name = 'version:1';
   meant := public.signed_call(first);
   if substr(first, meant.call_at, meant.call_size) is distinct from substr(raw, said.call_at, said.call_size) then
-    raise exception 'version % of transaction % calls for another thing than the first', new.version, new.tx_id
+    raise exception 'version % of transaction %: recipient, value and data must be those of version 1', new.version, new.tx_id
       using errcode = 'FP009', constraint = 'one_intent_per_nonce';
   end if;
   return null;
@@ -524,7 +523,7 @@ end $$;
 select ensure_partitions();
 
 -- Detaches the documents and the history of the quarter that begins on a day (UTC), for an operator to
--- archive. It refuses while a transaction of that quarter is open, or final for less than thirty days,
+-- archive. It refuses while a transaction of that quarter is open, or terminal for less than thirty days,
 -- since it may be sent again.
 create function detach_quarter(begins date) returns void language plpgsql set search_path = public, pg_temp as $$
 declare
@@ -532,7 +531,7 @@ declare
   needed uuid;
 begin
   if beyond > clock_timestamp() then
-    raise exception 'the quarter from % is not over', begins;
+    raise exception 'the quarter from % has not ended', begins;
   end if;
   select tx_id into needed
     from managed_tx
@@ -540,7 +539,7 @@ begin
      and (state not in ('CONFIRMED', 'FAILED') or updated_at > clock_timestamp() - interval '30 days')
    limit 1;
   if needed is not null then
-    raise exception 'transaction % is unfinished, or has been final for less than thirty days', needed;
+    raise exception 'transaction % is open, or has been terminal for less than thirty days', needed;
   end if;
   execute format('alter table tx_document detach partition %I', 'tx_document' || to_char(begins, '_YYYY"q"Q'));
   execute format('alter table tx_history detach partition %I', 'tx_history' || to_char(begins, '_YYYY"q"Q'));

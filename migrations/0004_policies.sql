@@ -32,13 +32,13 @@ create table submitter_policy (
 create trigger guard_policy before delete on submitter_policy for each row execute function refuse_change();
 create trigger refuse_while_moving before insert or update on submitter_policy for each statement execute function refuse_while_moving();
 
--- Refuses what is written in the same transaction, by a limit of the policy.
-create function refuse_by_policy(rule text, most text) returns void language plpgsql as $$
+-- Refuses the rows of the same transaction, by a limit of the policy.
+create function refuse_by_policy(rule text, max_allowed text) returns void language plpgsql as $$
 begin
-  raise exception '%', rule using errcode = 'FP010', detail = most;
+  raise exception '%', rule using errcode = 'FP010', detail = max_allowed;
 end $$;
 
--- What counts against a limit over time, with the sums so far: the use of a window is one subtraction. A
+-- The amounts that count against a limit over time, with running sums: the use of a window is one subtraction. A
 -- row is an intent, a transaction of a handler or of a reservation's owner, or reservations made together.
 create table submitter_use (
   submitter submitter_id not null,
@@ -85,9 +85,9 @@ create table policy_released_use (
 create trigger guard_released_use before delete on policy_released_use for each row execute function refuse_change();
 create trigger guard_released_use_truncate before truncate on policy_released_use for each statement execute function refuse_change();
 
--- Gives back the amounts of an intent that was cancelled or expired without a nonce. Nothing is given back
--- if the intent is older than the acceptance of a restored database, or than the end of a PROTECT incident:
--- it may have run. It runs at the commit, and first locks what the audit chain locks there, against
+-- Releases the amounts of an intent that was cancelled or expired without a nonce. Nothing is released if
+-- the intent is older than the acceptance of a restored database, or than the end of a PROTECT incident: it may
+-- have run. It runs at the commit, and first locks what the audit chain locks there, against
 -- deadlocks.
 create function release_policy_use() returns trigger language plpgsql security definer set search_path = public, pg_temp as $$
 begin
@@ -115,7 +115,7 @@ create constraint trigger release_policy_use after update on managed_tx deferrab
   when (old.state = 'QUEUED' and new.state = 'FAILED' and new.sub_state in ('CANCELLED', 'EXPIRED') and new.nonce is null and new.recorded_nonce is null)
   execute function release_policy_use();
 
--- The fees that were signed for, at their worst, with the sum so far: a row for each nonce that is bound,
+-- The maximum fees of what was signed, with a running sum: a row for each nonce that is bound,
 -- and for each version that may cost more. The holder of the lease writes it, while a policy limits the
 -- fees of a day.
 create table submitter_fee (
@@ -131,7 +131,7 @@ create index fees_in_time on submitter_fee (submitter, at, number);
 create trigger guard_fees before update or delete on submitter_fee for each row execute function refuse_change();
 create trigger guard_fees_truncate before truncate on submitter_fee for each statement execute function refuse_change();
 
--- What operators changed about a submitter. proposal and approved_by name the approval of a second operator.
+-- Changes that operators made to a submitter. proposal and approved_by name a second operator's approval.
 create table submitter_change (
   id           bigint       generated always as identity primary key,
   submitter    submitter_id not null references submitter,
@@ -164,8 +164,8 @@ create trigger refuse_while_moving before insert or update on submitter_change f
 create function last_change(sub text) returns bigint
 language sql stable set search_path = public, pg_temp as $$ select coalesce(max(c.id), 0) from submitter_change c where c.submitter = sub $$;
 
--- What operators and callers decided about a transaction. The requested action itself is on its row, and
--- the holder of the lease carries it out.
+-- Decisions of operators and callers about a transaction. The requested action itself is on its row, and the
+-- holder of the lease carries it out.
 create table tx_decision (
   id          bigint      generated always as identity primary key,
   tx_id       uuid        not null references managed_tx,
@@ -296,35 +296,35 @@ revoke execute on function link_audit(submitter_id, bigint, bigint, text), link_
 
 -- The two-person rule: an act that one operator proposes, and another approves before it is carried out.
 create table proposal (
-  proposal_id    uuid        not null default gen_random_uuid(),
-  seq            bigint      not null generated always as identity,
-  kind           text        not null, -- of the setting approvals.required
-  act            text        not null, -- see proposal_state
-  subject        jsonb       not null, -- what the act is about
-  method         text        not null,
-  path           text        not null,
-  body           text        not null, -- of the call, as it was made
-  effect         text        not null, -- what will happen
-  observed_state            jsonb       not null, -- the state that the proposal was made in
-  observed_state_hash       bytea       not null,
-  epoch          text        not null, -- of the database
-  digest         bytea       not null, -- of proposer, act and state: the same again is the same proposal
-  proposed_by    text        not null,
-  proposer_names text[]      not null, -- every name that the proposer's token had
-  reason         text        not null,
-  created_at     timestamptz not null default clock_timestamp(),
-  expires_at     timestamptz not null,
-  status         text        not null default 'PROPOSED',
-  approved_by    text,
-  approver_names text[],
-  approve_reason text,
-  approved_at    timestamptz,
-  closed_by      text,        -- who rejected it
-  close_reason   text,        -- of a rejection, or what has changed
-  closed_at      timestamptz,
-  carried_out_xid    xid8,        -- the transaction that carried it out
-  outcome_status integer,     -- what the act answered, once that is stored
-  outcome        text,
+  proposal_id         uuid        not null default gen_random_uuid(),
+  seq                 bigint      not null generated always as identity,
+  kind                text        not null, -- of the setting approvals.required
+  act                 text        not null, -- see proposal_state
+  subject             jsonb       not null, -- the submitter, transaction or finding that the act changes
+  method              text        not null,
+  path                text        not null,
+  body                text        not null, -- of the call, as it was made
+  effect              text        not null, -- of the act, in a sentence
+  observed_state      jsonb       not null, -- the state that the proposal was made in
+  observed_state_hash bytea       not null,
+  epoch               text        not null, -- of the database
+  digest              bytea       not null, -- of proposer, act and state: the same again is the same proposal
+  proposed_by         text        not null,
+  proposer_names      text[]      not null, -- every name that the proposer's token had
+  reason              text        not null,
+  created_at          timestamptz not null default clock_timestamp(),
+  expires_at          timestamptz not null,
+  status              text        not null default 'PROPOSED',
+  approved_by         text,
+  approver_names      text[],
+  approve_reason      text,
+  approved_at         timestamptz,
+  closed_by           text,        -- the operator that rejected it
+  close_reason        text,        -- of a rejection; STALE: the state that replaced the observed one
+  closed_at           timestamptz,
+  carried_out_xid     xid8,        -- the transaction that carried it out
+  outcome_status      integer,     -- the HTTP status of the act's answer
+  outcome             text,
   constraint one_id_per_proposal primary key (proposal_id),
   constraint one_number_per_proposal unique (seq),
   constraint status_of_proposal_is_known check (status in ('PROPOSED', 'APPROVED', 'CARRIED_OUT', 'REJECTED', 'EXPIRED', 'STALE')),
@@ -353,7 +353,7 @@ begin
                          when 'APPROVED' then new.status = 'PROPOSED'
                          when 'CARRIED_OUT' then new.status <> 'CARRIED_OUT' or new.carried_out_xid is distinct from old.carried_out_xid
                          else true end) then
-    raise exception 'a proposal is history: it goes forward once, and never changes' using errcode = 'FP004', constraint = 'history_never_changes';
+    raise exception 'only the status of a proposal can change, and only forward' using errcode = 'FP004', constraint = 'history_never_changes';
   end if;
   return new;
 end $$;
@@ -361,7 +361,7 @@ create trigger guard_proposal before update or delete on proposal for each row e
 create trigger guard_proposals_truncate before truncate on proposal for each statement execute function refuse_change();
 create trigger refuse_while_moving before insert or update on proposal for each statement execute function refuse_while_moving();
 
--- What an act depends on, as it is now. The act is carried out only while this equals what the proposal saw.
+-- The present state that an act depends on. The act is carried out only while it equals observed_state.
 create function proposal_state(of_act text, subject jsonb) returns jsonb language plpgsql stable security definer set search_path = public, pg_temp as $$
 declare
   sub text := subject ->> 'submitter';
@@ -468,8 +468,8 @@ begin
   end if;
 end $$;
 
--- Runs in the transaction of the act: marks the proposal as carried out, once, while it is approved and its
--- state is the one that it saw. Decisions of the same transaction name it: see name_approval.
+-- Runs in the transaction of the act. It marks the proposal as carried out, once, while it is approved and its
+-- state equals observed_state. Decisions of the same transaction name the proposal: see name_approval.
 create function carry_out_proposal(of_proposal uuid) returns void language plpgsql security definer set search_path = public, pg_temp as $$
 declare
   p proposal;
@@ -482,7 +482,7 @@ begin
   end if;
   if p.status is distinct from 'APPROVED' or p.expires_at <= clock_timestamp() or coalesce(proposal_state(p.act, p.subject), 'null') <> p.observed_state
      or p.act <> 'accept' and (not is_accepted_database() or p.epoch is distinct from (select a.epoch from database_identity a)) then
-    raise exception 'proposal %: it is not approved, too old, or the state is not the one that it saw', of_proposal using errcode = 'FP014';
+    raise exception 'proposal % cannot be carried out: it is not approved, it has expired, or its state has changed', of_proposal using errcode = 'FP014';
   end if;
   update proposal set status = 'CARRIED_OUT', closed_at = clock_timestamp(), carried_out_xid = pg_current_xact_id() where proposal_id = of_proposal;
   perform set_config('fencepost.proposal', of_proposal::text, true);
@@ -495,7 +495,7 @@ begin
   end if;
 end $$;
 
--- Keeps the answer of the act. An act without a transaction of its own is marked as carried out here.
+-- Stores the answer of the act. An act without a transaction of its own is marked as carried out here.
 create function finish_proposal(of_proposal uuid, of_status integer, of_answer text) returns void
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin

@@ -1,4 +1,4 @@
--- Events: what became of each transaction, numbered from 1 without a gap by a counter on its row. The
+-- Events: the changes of each transaction, numbered from 1 without a gap by a counter on its row. The
 -- statement that changes the row raises the counter, and a trigger of that statement makes the events.
 -- Publishing moves them from event_outbox to event, where each gets its position.
 
@@ -35,7 +35,7 @@ create trigger guard_events before update on event for each row execute function
 create table event_counter (
   singleton boolean primary key default true check (singleton),
   last      bigint  not null default 0, -- the last position that was given
-  forgotten bigint  not null default 0, -- positions up to it are no longer kept
+  forgotten bigint  not null default 0, -- events up to this position were deleted
   epoch     text    not null            -- of the database: positions of another one are not given again
 );
 create trigger refuse_while_moving before insert or update on event_counter for each statement execute function refuse_while_moving();
@@ -52,7 +52,7 @@ create table event_delivery_queue (
   owner_node      text         not null default '',
   fencing_token   bigint       not null default 0,
   expires_at      timestamptz  not null default clock_timestamp(),
-  rerun_requested          boolean      not null default false,
+  rerun_requested boolean      not null default false,
   failures        integer      not null default 0, -- in a row
   next_attempt_at timestamptz  not null default clock_timestamp(),
   last_error      text,
@@ -81,14 +81,14 @@ create function event_body(kind text, tx_id uuid, submitter text, request_id tex
                            'txId', tx_id, 'submitter', submitter, 'requestId', request_id, 'sequence', sequence, 'data', data)
 $$;
 
--- Notifies the session that made events: of each complete event where the session logs events, otherwise of
--- the submitters that have new ones.
-create function notify_events(whole json[], of_submitters text[]) returns void language plpgsql as $$
+-- Sends notices to the session that made events: each complete event if the session logs events, and the
+-- submitters that have new ones.
+create function notify_events(complete json[], of_submitters text[]) returns void language plpgsql as $$
 declare
   one text;
 begin
   if current_setting('fencepost.events', true) = 'log' then
-    foreach one in array coalesce(whole::text[], '{}') loop
+    foreach one in array coalesce(complete::text[], '{}') loop
       raise notice using message = one, errcode = 'FPE01';
     end loop;
   end if;
@@ -102,8 +102,8 @@ end $$;
 -- a caller may read: the part before "; for operators: ".
 create function make_first_events() returns trigger language plpgsql as $$
 declare
-  whole json[];
-  kept  text[];
+  complete json[];
+  kept     text[];
 begin
   with made as (
     select tx_id, event_sequence, kind, submitter, caller, events_kept, event_body(kind, tx_id, submitter, request_id, event_sequence, data) as body
@@ -116,8 +116,8 @@ begin
     insert into event_outbox (tx_id, sequence, type, submitter, caller, body)
     select tx_id, event_sequence, kind, submitter, caller, body from made where events_kept
   )
-  select array_agg(body), array_agg(distinct submitter::text) filter (where events_kept) into whole, kept from made;
-  perform notify_events(whole, kept);
+  select array_agg(body), array_agg(distinct submitter::text) filter (where events_kept) into complete, kept from made;
+  perform notify_events(complete, kept);
   return null;
 end $$;
 create trigger make_first_events after insert on managed_tx
@@ -125,12 +125,12 @@ create trigger make_first_events after insert on managed_tx
   when (current_setting('fencepost.events', true) in ('keep', 'log')) execute function make_first_events();
 
 -- Makes the events of a change. Each kind has its condition here, and the changing statement counts by the
--- same conditions. Where the counts differ the statement is refused, since a gap would never be filled.
+-- same conditions. A statement with another count is refused, since a gap would never be filled.
 create function make_events() returns trigger language plpgsql set enable_nestloop = off as $$
 declare
-  whole json[];
-  kept  text[];
-  wrong uuid;
+  complete json[];
+  kept     text[];
+  wrong    uuid;
 begin
   if current_setting('fencepost.events', true) is distinct from 'log' and not exists (select from new_txs where events_kept) then
     return null;
@@ -145,7 +145,7 @@ begin
          + (n.state = 'FAILED' and o.state <> 'FAILED')::int
    limit 1;
   if wrong is not null then
-    raise exception 'the events of transaction % are not counted', wrong using errcode = 'FP010', constraint = 'events_are_counted';
+    raise exception 'the events of transaction % are not counted: event_sequence must rise by one for each', wrong using errcode = 'FP010', constraint = 'events_are_counted';
   end if;
   with made as (
     select n.tx_id, n.submitter, n.request_id, n.caller, n.events_kept, n.nonce, n.seq, e.kind, e.data,
@@ -175,9 +175,9 @@ begin
     select tx_id, sequence, kind, submitter, caller, body from bodies where events_kept order by nonce, seq, sequence
   )
   select array_agg(body order by nonce, seq, sequence), array_agg(distinct submitter::text) filter (where events_kept)
-    into whole, kept
+    into complete, kept
     from bodies;
-  perform notify_events(whole, kept);
+  perform notify_events(complete, kept);
   return null;
 end $$;
 create trigger make_events after update on managed_tx

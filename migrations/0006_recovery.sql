@@ -27,8 +27,8 @@ create table foreign_transaction (
 );
 create index foreign_by_hash on foreign_transaction (tx_hash);
 
--- A foreign transaction of which no request was known at the release. A restored database may have lost that
--- request, and its caller posts it again. So a new intent with the same call is held, one for each such
+-- A foreign transaction whose request was unknown at the release. A restored database may have lost the
+-- request, and its caller may post it again. So a new intent with the same call is held, one for each such
 -- nonce, until an operator decides.
 create table foreign_hold (
   submitter   submitter_id not null,

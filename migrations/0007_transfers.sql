@@ -43,7 +43,7 @@ create table assets_tb (
 -- An asset keeps its name and its precision.
 create function guard_asset() returns trigger language plpgsql as $$
 begin
-  raise exception 'asset % keeps its name and its scale', old.asset_id using errcode = 'FP003', constraint = 'scale_never_changes';
+  raise exception 'the name and the precision of asset % cannot change', old.asset_id using errcode = 'FP003', constraint = 'scale_never_changes';
 end $$;
 create trigger guard_asset after update on assets_tb for each row
   when ((old.asset_id, old.asset, old.precision) is distinct from (new.asset_id, new.asset, new.precision)) execute function guard_asset();
@@ -55,8 +55,8 @@ create function is_transfer_transition(was smallint, becomes smallint) returns b
   select (was, becomes) in ((0, 10), (0, -10), (10, 20), (10, -10), (20, 30), (30, 40), (30, -20), (-20, -30))
 $$;
 
--- A transfer of one user. Its state moves by compare-and-set along is_transfer_transition. A move between open states
--- writes no index, as in managed_tx.
+-- A transfer of one user. Its state changes by compare-and-set, along is_transfer_transition. A transition
+-- between open states writes no index, as in managed_tx.
 create table transfers_tb (
   transfer_id       bigserial     primary key,
   req_id            varchar(26)   not null check (req_id ~ '^[0-7][0-9A-HJKMNP-TV-Z]{25}$'),
@@ -107,21 +107,22 @@ create index transfers_open on transfers_tb (transfer_id) where open;
 create index transfers_of_user on transfers_tb (user_id, created_at);
 create index transfers_in_time on transfers_tb using brin (created_at) with (pages_per_range = 32, autosummarize = on);
 
--- Refuses a transfer that does not begin in INIT, a change of a final one, a transition that is_transfer_transition
--- does not have, and a change of what binds the transfer. The triggers call it only where it refuses.
+-- Refuses a transfer that does not begin in INIT, a change of a terminal one, a transition that
+-- is_transfer_transition does not have, and a change of the columns that bind the transfer. The triggers call
+-- it only for changes that it refuses.
 create function guard_transfer() returns trigger language plpgsql as $$
 begin
   if tg_op = 'INSERT' then
-    raise exception 'transfer % begins in INIT', new.req_id using errcode = 'FP007', constraint = 'transfers_begin_in_init';
+    raise exception 'transfer % must begin in INIT', new.req_id using errcode = 'FP007', constraint = 'transfers_begin_in_init';
   end if;
   if not old.open then
-    raise exception 'transfer % is final', old.req_id using errcode = 'FP002', constraint = 'final_never_changes';
+    raise exception 'transfer % is terminal, and cannot change', old.req_id using errcode = 'FP002', constraint = 'final_never_changes';
   end if;
   if old.state <> new.state then
-    raise exception 'transfer % never goes from % to % for %', old.req_id, old.state, new.state, new.error_message
+    raise exception 'transfer % cannot go from state % to % with reason %', old.req_id, old.state, new.state, new.error_message
       using errcode = 'FP007', constraint = 'transitions_only';
   end if;
-  raise exception 'transfer % is bound for ever', old.req_id using errcode = 'FP003', constraint = 'binding_never_changes';
+  raise exception 'the request, amount and payout terms of transfer % cannot change', old.req_id using errcode = 'FP003', constraint = 'binding_never_changes';
 end $$;
 create trigger begin_transfer after insert on transfers_tb for each row when (new.state <> 0 or new.retry_count <> 0) execute function guard_transfer();
 create trigger guard_transfer after update on transfers_tb for each row when (not old.open
@@ -181,10 +182,10 @@ end $$;
 create trigger record_new_transfer after insert on transfers_tb for each row execute function record_transfer();
 create trigger record_transfer after update on transfers_tb for each row when (old.state <> new.state) execute function record_transfer();
 
--- What an operator did about a transfer: cancelled it, or had a ledger settle an operation. The row is
--- written before the ledger is asked. It changes once, when the ledger has answered. outcome is what the
--- operator says became of a call that the trading core has forgotten. line is the line of the core's journal
--- that proves it; it is null where the conservation check does.
+-- An operator's action on a transfer: a cancel, or an operation that a ledger had to settle. The row is
+-- written before the ledger is asked. It changes once, when the ledger has answered. outcome is the
+-- operator's statement about a call that the trading core has forgotten. line is the line of the core's journal
+-- that proves it. It is null if the conservation check proves it.
 create table transfer_resolution (
   id             bigint         generated always as identity primary key,
   transfer_id    bigint         not null references transfers_tb,
@@ -211,7 +212,7 @@ begin
   if tg_op = 'DELETE' or old.answered_at is not null
      or (new.id, new.transfer_id, new.op, new."by", new.reason, new.at, new.outcome, new.line)
         is distinct from (old.id, old.transfer_id, old.op, old."by", old.reason, old.at, old.outcome, old.line) then
-    raise exception 'what an operator did is history: it is never changed' using errcode = 'FP004', constraint = 'history_never_changes';
+    raise exception 'an operator''s resolution changes once, when it is answered' using errcode = 'FP004', constraint = 'history_never_changes';
   end if;
   return new;
 end $$;
@@ -264,7 +265,7 @@ begin
   if tg_op = 'DELETE' or old.resumed_at is not null
      or (new.halt_id, new.scope, new.user_id, new.asset_id, new.since, new.evidence)
         is distinct from (old.halt_id, old.scope, old.user_id, old.asset_id, old.since, old.evidence) then
-    raise exception 'a halt is history: it is never changed' using errcode = 'FP004', constraint = 'history_never_changes';
+    raise exception 'a halt changes once, when it is resumed' using errcode = 'FP004', constraint = 'history_never_changes';
   end if;
   return new;
 end $$;
@@ -309,7 +310,7 @@ begin
   if tg_op = 'DELETE' or old.removed_at is not null
      or (new.address_id, new.user_id, new.chain_id, new.address, new.added_at)
         is distinct from (old.address_id, old.user_id, old.chain_id, old.address, old.added_at) then
-    raise exception 'an address of a user is history: it is taken off once, and never changed' using errcode = 'FP004', constraint = 'history_never_changes';
+    raise exception 'an address changes once, when it is removed' using errcode = 'FP004', constraint = 'history_never_changes';
   end if;
   return new;
 end $$;
@@ -340,7 +341,7 @@ create function guard_payout_address_block() returns trigger language plpgsql as
 begin
   if tg_op = 'DELETE' or old.lifted_at is not null
      or (new.block_id, new.user_id, new.at, new."by", new.reason) is distinct from (old.block_id, old.user_id, old.at, old."by", old.reason) then
-    raise exception 'a block of a user''s addresses is history: it is lifted once, and never changed' using errcode = 'FP004', constraint = 'history_never_changes';
+    raise exception 'a block of a user''s addresses changes once, when it is lifted' using errcode = 'FP004', constraint = 'history_never_changes';
   end if;
   return new;
 end $$;
@@ -355,7 +356,7 @@ create table payout_confirmed (
   tx_id      uuid         not null,
   submitter  submitter_id not null,
   request_id text         not null, -- the transfer's req_id
-  payload    json,                  -- null: there was none, which proves nothing
+  payload    json,                  -- null: there was none, so the row proves nothing
   receipt    json,                  -- the final one, as the node gave it
   at         timestamptz  not null default clock_timestamp(),
   tx         xid8         not null default pg_current_xact_id(), -- as in transfer_history
@@ -383,13 +384,13 @@ end $$;
 create constraint trigger store_payout_proof after update on managed_tx deferrable initially deferred for each row
   when (new.caller = 'transfer' and new.state = 'CONFIRMED' and old.state <> 'CONFIRMED' and new.sub_state is null) execute function store_payout_proof();
 
--- What an operator states about a payout that is in doubt. A payout that was created before the last
--- acceptance of a restored database may have been paid by what the database lost. After a later restore
+-- An operator's statement about a payout that is in doubt. A payout that was created before the last
+-- acceptance of a restored database may have been paid by a transaction that the database lost. After a later restore
 -- the statement no longer applies: see change.
 create table payout_statement (
   id              bigint      not null generated always as identity,
   req_id          varchar(26) not null,
-  of_confirmed    boolean     not null, -- it is about a transaction that is CONFIRMED, and not about what was lost
+  of_confirmed    boolean     not null, -- it is about a CONFIRMED transaction, and not about a lost one
   change          bigint      not null default 0, -- the last row of identity_change; 0 if of_confirmed
   paid            boolean     not null,
   tx_hash         text,                 -- of the transaction that paid
@@ -422,7 +423,7 @@ begin
   if tg_op = 'DELETE' or old.acted_at is not null or old.withdrawn_at is not null
      or (new.id, new.req_id, new.of_confirmed, new.paid, new.tx_hash, new.refund, new.nonces_below, new.other_payments, new."by", new.reason, new.at)
         is distinct from (old.id, old.req_id, old.of_confirmed, old.paid, old.tx_hash, old.refund, old.nonces_below, old.other_payments, old."by", old.reason, old.at) then
-    raise exception 'what an operator said of a payout is history: it is never changed' using errcode = 'FP004', constraint = 'history_never_changes';
+    raise exception 'a statement about a payout changes once: it takes effect, or is withdrawn' using errcode = 'FP004', constraint = 'history_never_changes';
   end if;
   return new;
 end $$;
@@ -431,8 +432,8 @@ create trigger guard_statements_truncate before truncate on payout_statement for
 create trigger refuse_while_moving before insert or update on payout_statement for each statement execute function refuse_while_moving();
 create trigger guard_statement_change before update on payout_statement for each row when (old.change <> new.change) execute function refuse_change();
 
--- Refuses a payout that is in doubt, whatever its sender has read before. It is the last protection against
--- a second payment.
+-- Refuses a payout that is in doubt, even if its sender has read another state before. It is the last
+-- protection against a second payment.
 create function refuse_payout_in_doubt() returns trigger language plpgsql as $$
 begin
   if exists (select from transfers_tb t, identity_change c
@@ -440,7 +441,7 @@ begin
      and not exists (select from payout_statement s
                       where s.req_id = new.request_id and s.acted_at is not null and not s.of_confirmed
                         and s.change = (select coalesce(max(c.id), 0) from identity_change c)) then
-    raise exception 'payout % is in doubt: it may have been paid by what the database has lost', new.request_id
+    raise exception 'payout % is in doubt: a transaction that the database lost may have paid it', new.request_id
       using errcode = 'FP012', constraint = 'payout_in_doubt';
   end if;
   return null;

@@ -25,7 +25,7 @@ create table balances_tb (
 -- An account is never deleted, and its key never changes.
 create function guard_balance() returns trigger language plpgsql as $$
 begin
-  raise exception 'the account of user % in asset % stays', old.user_id, old.asset_id
+  raise exception 'the account of user % in asset % cannot be deleted, and its key cannot change', old.user_id, old.asset_id
     using errcode = 'FP003', constraint = 'accounts_stay';
 end $$;
 create trigger guard_balance before delete on balances_tb for each row execute function guard_balance();
@@ -76,8 +76,8 @@ language sql stable as $$
    where o.req_id = req and o.op_type = op
 $$;
 
--- Why an operation must not apply to an account, as it is under its lock; null: it may apply. A null account
--- does not exist. An outside deposit makes its account.
+-- The reason to refuse an operation on an account, which the caller has locked; null: it may apply. A null
+-- account does not exist. An outside deposit makes its account.
 create function funding_refusal(op text, account balances_tb, change numeric, scale numeric) returns text language sql immutable as $$
   select case
     when op in ('withdraw', 'outside_withdrawal') then case
@@ -105,7 +105,7 @@ begin
         do update set available = balances_tb.available + excluded.available, updated_at = clock_timestamp()
     returning available into after_it;
     if after_it * 10::numeric ^ digits > 18446744073709551615 then
-      raise exception 'user % would hold too much of asset %: ask again', of_user, of_asset using errcode = '40001';
+      raise exception 'the balance of user % in asset % would exceed 64 bits: call again', of_user, of_asset using errcode = '40001';
     end if;
     return;
   end if;
@@ -157,7 +157,7 @@ begin
   insert into transfer_operations (req_id, op_type, result, reason, user_id, asset_id, units, amount)
   values (req, op, case when reason is null then 'SUCCESS' else 'REFUSED' end, reason, of_user, of_asset, of_units, change)
       on conflict on constraint one_operation_per_request do nothing;
-  if not found then -- another has done it while we waited for it
+  if not found then -- a concurrent call has stored it
     select s.result, s.reason, s.same into result, reason, same from funding_stored(req, op, of_user, of_asset, of_units) as s;
     return;
   end if;
@@ -167,8 +167,7 @@ begin
   end if;
 end $$;
 
--- Calls funding_do, except in a restored copy that was not accepted: there it does nothing, and not_accepted
--- is true.
+-- Calls funding_do, unless the database was not accepted: then it does nothing, and not_accepted is true.
 create function funding_apply(req text, op text, of_user bigint, of_asset integer, of_units numeric,
   out result text, out reason text, out same boolean, out not_accepted boolean)
 language plpgsql as $$
@@ -205,7 +204,8 @@ begin
 end $$;
 
 -- Adjusts an account by a conservation finding: a row of the journal, and the balance where the operation is
--- about it. The balance must be what was found. problem says why nothing was done; null: it was done.
+-- about it. The balance must still be the one of the finding. problem is the reason why nothing was done; null: it was
+-- done.
 create function funding_adjust(finding bigint, of_op text, of_user bigint, of_asset integer, of_units numeric, found_units numeric,
   out problem text)
 language plpgsql as $$

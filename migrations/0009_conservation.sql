@@ -8,7 +8,7 @@
 create table conservation_checkpoint (
   generation bigint      not null generated always as identity,
   version    bigint      not null default 0,
-  epoch      text        not null, -- of the database: in a restored one the cursors mean nothing
+  epoch      text        not null, -- of the database: the cursors are not valid in another one
   cursors    jsonb       not null default '{}',
   is_current boolean     not null default false,
   over       boolean     not null default true, -- no run continues it
@@ -19,14 +19,14 @@ create table conservation_checkpoint (
 );
 create unique index one_current_checkpoint on conservation_checkpoint (is_current) where is_current;
 
--- Moves a checkpoint by compare-and-set. A run with an old version fails, with all that it would have stored.
+-- Moves a checkpoint by compare-and-set. A run with an old version fails, and stores nothing.
 create function conservation_advance(of_generation bigint, from_version bigint, to_cursors jsonb) returns void language plpgsql as $$
 begin
   update conservation_checkpoint
      set version = version + 1, cursors = to_cursors, stored_at = clock_timestamp()
    where generation = of_generation and version = from_version;
   if not found then
-    raise exception 'checkpoint % is not at version % any more', of_generation, from_version using errcode = 'FP008';
+    raise exception 'another run has moved checkpoint % from version %', of_generation, from_version using errcode = 'FP008';
   end if;
 end $$;
 
@@ -42,8 +42,8 @@ create table conservation_sum (
   constraint sum_of_a_side check (side in ('FUNDING', 'SPOT', 'CHAIN'))
 ) with (fillfactor = 70);
 
--- What the journals say about one req_id, and the transfer's row once it is final. open: the check still
--- looks for a part of it.
+-- The journals' entries for one req_id, and the transfer's row once it is terminal. open: the check still
+-- misses an entry.
 create table conservation_request (
   generation bigint         not null,
   req_id     text           not null,
@@ -64,7 +64,7 @@ create table conservation_request (
 ) with (fillfactor = 70);
 create index requests_open on conservation_request (generation, req_id) where open;
 
--- The precision of an asset, as a side's journal says it. More than one row is a contradiction.
+-- The precision of an asset in a side's journal. More than one row is a contradiction.
 create table conservation_scale (
   generation bigint   not null,
   side       text     not null,
@@ -75,7 +75,7 @@ create table conservation_scale (
   constraint scale_of_a_side check (side in ('FUNDING', 'SPOT', 'CHAIN'))
 );
 
--- What a run found, for ever.
+-- The findings of all runs.
 create table conservation_finding (
   finding_id bigint      not null generated always as identity,
   at         timestamptz not null default clock_timestamp(),
@@ -94,7 +94,7 @@ create table conservation_finding (
 create trigger guard_findings before update or delete on conservation_finding for each row execute function refuse_change();
 create trigger guard_findings_truncate before truncate on conservation_finding for each statement execute function refuse_change();
 
--- Findings that are not known to be right again, so that the same is not found twice.
+-- Findings that no check has cleared yet, so that the same is not found twice.
 create table conservation_standing (
   key        text   not null,
   finding_id bigint not null,
@@ -134,7 +134,7 @@ begin
   if tg_op = 'DELETE' or old.applied_at is not null
      or (new.id, new.finding_id, new.side, new.op, new.user_id, new.asset_id, new.units, new."by", new.reason, new.at)
         is distinct from (old.id, old.finding_id, old.side, old.op, old.user_id, old.asset_id, old.units, old."by", old.reason, old.at) then
-    raise exception 'an adjustment is history: it is never changed' using errcode = 'FP004', constraint = 'history_never_changes';
+    raise exception 'an adjustment changes once, when it is applied' using errcode = 'FP004', constraint = 'history_never_changes';
   end if;
   return new;
 end $$;
@@ -170,7 +170,7 @@ create table conservation_payment (
   block_number bigint        not null,
   block_hash   text          not null,
   token        text,                   -- null: the native coin
-  recipient     text,                   -- null: a contract was deployed
+  recipient    text,                   -- null: a contract was deployed
   amount       numeric(78,0) not null,
   found_at     timestamptz   not null default clock_timestamp(),
   outcome      text,                   -- null: no record explains it yet

@@ -120,6 +120,6 @@ func (c *Config) eventRules() []rule {
 	}, {
 		of:     []string{"events.webhook.timeout", "lease.duration"},
 		broken: e.Timeout+time.Second >= c.Lease.Duration && e.Mode == EventsWebhook,
-		say:    "set events.webhook.timeout more than a second below lease.duration: an endpoint is told within one lease, and what it took is still to be recorded",
+		say:    "set events.webhook.timeout more than a second below lease.duration: an event is delivered within one lease, and the result must be stored in it",
 	}}
 }

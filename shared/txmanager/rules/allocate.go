@@ -136,7 +136,7 @@ func (a *allocator) planRefused(t txmanager.Tx, reason string) (next bool) {
 	case a.v.OldestBlock() >= a.w.FinalHead:
 		return a.reject(t, reason)
 	}
-	return a.Wait(t, "the node is behind the last final block", a.now.Add(a.BlockTime))
+	return a.Wait(t, "the node lags behind the last final block", a.now.Add(a.BlockTime))
 }
 
 // planUnestimated plans t without a gas estimate. The earlier reason of a deferred intent may still
