@@ -368,7 +368,7 @@ variable "armor_preview" {
 }
 
 variable "collector_image" {
-  description = "The OpenTelemetry collector beside each function by digest, us-docker.pkg.dev/cloud-ops-agents-artifacts/google-cloud-opentelemetry-collector/otelcol-google@sha256:…; docs/deploy.md has the command that finds it. Null: nothing is exported, and alerts upon metrics are not made. Prod must have one."
+  description = "The OpenTelemetry collector beside each function by digest, us-docker.pkg.dev/cloud-ops-agents-artifacts/google-cloud-opentelemetry-collector/otelcol-google@sha256:…; docs/runbooks/first-deploy.md has the command that finds it. Null: nothing is exported, and alerts upon metrics are not made. Prod must have one."
   type        = string
   default     = null
 
