@@ -37,14 +37,14 @@ resource "google_service_account" "function" {
 
 resource "google_service_account" "tasks" {
   account_id   = "${var.name}-tasks"
-  display_name = "Whom tasks call as"
+  display_name = "The service account of tasks"
 
   depends_on = [google_project_service.api]
 }
 
 resource "google_service_account" "scheduler" {
   account_id   = "${var.name}-scheduler"
-  display_name = "Whom scheduled jobs call as"
+  display_name = "The service account of scheduled jobs"
 
   depends_on = [google_project_service.api]
 }
@@ -95,7 +95,7 @@ resource "google_project_iam_member" "account" {
 
     content {
       title       = "${var.name}-database"
-      description = "Fencepost's instance alone"
+      description = "Only Fencepost's instance"
       expression  = "resource.name == 'projects/${var.project}/instances/${module.database.instance}' && resource.service == 'sqladmin.googleapis.com'"
     }
   }
