@@ -3,7 +3,7 @@ output "names" {
 }
 
 output "host" {
-  description = "The URL to which the queue sends its tasks; the tasks' own URLs are not used."
+  description = "The host to which the queue sends its tasks, in place of the host in a task's URL."
   value       = google_cloud_tasks_queue.shard[0].http_target[0].uri_override[0].host
 }
 
