@@ -93,7 +93,7 @@ variable "migrate_image" {
   }
 }
 
-# What has a default.
+# Variables with a default.
 
 variable "region" {
   description = "The region of the deployment's resources."

@@ -1,7 +1,7 @@
-# What somebody is told of. Each policy is named after its page in docs/runbooks, and links it.
+# The alerts. Each policy is named after its page in docs/runbooks, and links it.
 #
-# Metrics of the functions are asked for in PromQL, by the names that the code gives them. What must be told even where
-# no metric gets through, and what happens once, is found in the log.
+# Metrics of the functions are queried in PromQL, by the names in the code. Events that happen once, and those that must
+# be reported even if no metric arrives, are found in the log.
 
 locals {
   services = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=~\"^${var.name}-\""
