@@ -408,10 +408,10 @@ variable "runbooks_url" {
 }
 
 variable "events" {
-  description = "The delivery of transactions' events (docs/events.md). mode: log, mq_outbox (a Pub/Sub topic) or webhook. receivers: the endpoints' https URLs by name. callers: by endpoint, the callers whose events it gets; without an entry it gets all. Null: no events."
+  description = "The delivery of transactions' events (docs/events.md). mode: log, mq_outbox (a Pub/Sub topic) or webhook. endpoints: the endpoints' https URLs by name. callers: by endpoint, the callers whose events it gets; without an entry it gets all. Null: no events."
   type = object({
     mode      = string
-    receivers = optional(map(string), {})
+    endpoints = optional(map(string), {})
     callers   = optional(map(set(string)), {})
   })
   default = null
@@ -422,13 +422,13 @@ variable "events" {
   }
 
   validation {
-    condition     = var.events == null || (try(var.events.mode, "") == "webhook") == (length(try(var.events.receivers, {})) > 0)
-    error_message = "events.receivers must be given with events.mode webhook, and with no other mode."
+    condition     = var.events == null || (try(var.events.mode, "") == "webhook") == (length(try(var.events.endpoints, {})) > 0)
+    error_message = "events.endpoints must be given with events.mode webhook, and with no other mode."
   }
 
   validation {
-    condition     = var.events == null || length(setsubtract(keys(try(var.events.callers, {})), keys(try(var.events.receivers, {})))) == 0
-    error_message = "events.callers names a receiver that events.receivers does not have."
+    condition     = var.events == null || length(setsubtract(keys(try(var.events.callers, {})), keys(try(var.events.endpoints, {})))) == 0
+    error_message = "events.callers names an endpoint that events.endpoints does not have."
   }
 }
 
