@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// update rewrites the generated parts of docs/state-machine.md and docs/proofs.md.
+// update rewrites the generated parts of docs/deploy.md, docs/proofs.md and docs/state-machine.md.
 var update = flag.Bool("update", false, "write the generated parts of the pages anew")
 
 // transitionEdge is one change of state: its label in the picture, and what moves it in the table.

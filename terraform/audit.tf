@@ -1,4 +1,4 @@
-# Who used a key, read a secret or logged in to the database. Google logs that of these services only if it is asked to.
+# Logs of key uses, secret reads and logins to the database. Google logs them for these services only on request.
 
 resource "google_project_iam_audit_config" "access" {
   for_each = toset(["cloudkms.googleapis.com", "cloudsql.googleapis.com", "secretmanager.googleapis.com"])

@@ -1,5 +1,5 @@
 # The key of your own: Google's services encrypt by it, as agents of theirs. It is made, and kept, outside Terraform:
-# who deploys need not be able to destroy it.
+# the deploying account needs no right to destroy it.
 
 data "google_project" "this" {
   count = var.encryption_key == null ? 0 : 1

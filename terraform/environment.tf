@@ -40,12 +40,12 @@ locals {
     for name, f in local.functions : name => merge({
       # No password is in it: the account's own token is one.
       # The server ends a transaction whose client was frozen inside it, so that the rows that it locked are free again:
-      # each function is a role of its own, and none may end another's sessions.
+      # each function has a separate role, and none may end another's connections.
       FENCEPOST_DATABASE_URL = join(" ", [
         "user=${module.database.users[name]}", "dbname=${module.database.database}", "sslmode=disable",
         "transaction_timeout=${f.transaction_timeout}",
       ])
-      # Who may call its internal paths: checked in the function again, whatever Cloud Run has let in.
+      # The callers of its internal paths. The function checks them again, after Cloud Run.
       FENCEPOST_AUTH_INTERNAL_ACCOUNTS = f.scheduled ? local.accounts["scheduler"] : local.accounts["tasks"]
       CLOUD_RUN_TIMEOUT_SECONDS        = tostring(f.timeout)
       }, !f.ledgers ? {} : {

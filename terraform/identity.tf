@@ -1,5 +1,5 @@
-# Who is who. Each function is an account of its own; what an account may do is given here and in the modules, each
-# grant on the one resource that it is about where Google has a policy there.
+# The service accounts, one for each function. Rights are granted here and in the modules, each on the single resource
+# that it concerns, if Google has a policy there.
 
 locals {
   # An account's address follows from its name, so that a plan can say who may do what before the account is there.
@@ -16,8 +16,8 @@ locals {
   # One fixed audience for all internal functions: they take it beside their own URL, tasks and jobs bring it.
   internal_audience = "https://${var.name}-${var.environment}.internal.invalid"
 
-  # Who may call a function past Cloud Run's own check. Public functions have none: whoever comes through the load
-  # balancer is let in to the container, which verifies the caller's own token itself.
+  # The accounts that Cloud Run's check lets call a function. Public functions have none: each request through the load
+  # balancer reaches the container, which verifies the caller's token.
   invokers = {
     for name, f in local.functions : name => f.public ? {} : merge(
       f.queue == null ? {} : { tasks = local.members["tasks"] },
@@ -37,14 +37,14 @@ resource "google_service_account" "function" {
 
 resource "google_service_account" "tasks" {
   account_id   = "${var.name}-tasks"
-  display_name = "Whom tasks call as"
+  display_name = "The service account of tasks"
 
   depends_on = [google_project_service.api]
 }
 
 resource "google_service_account" "scheduler" {
   account_id   = "${var.name}-scheduler"
-  display_name = "Whom scheduled jobs call as"
+  display_name = "The service account of scheduled jobs"
 
   depends_on = [google_project_service.api]
 }
@@ -95,7 +95,7 @@ resource "google_project_iam_member" "account" {
 
     content {
       title       = "${var.name}-database"
-      description = "Fencepost's instance alone"
+      description = "Only Fencepost's instance"
       expression  = "resource.name == 'projects/${var.project}/instances/${module.database.instance}' && resource.service == 'sqladmin.googleapis.com'"
     }
   }

@@ -1,5 +1,5 @@
 # The map of functions is functions.json, the settings of queues queues.json: plain data, which a test of the
-# emulator reads too, so that what is tried on one machine is what is deployed.
+# emulator reads too, so that a test on one machine tests the deployed data.
 
 locals {
   catalogue = jsondecode(file("${path.module}/functions.json"))
@@ -31,7 +31,7 @@ locals {
     }
   }
 
-  # Events that are kept have a function that tells of them, and a queue.
+  # If events are kept, a function delivers them, with a queue.
   events_mode = var.events == null ? "poll" : var.events.mode
   events_kept = contains(["mq_outbox", "webhook"], local.events_mode)
 
@@ -201,7 +201,7 @@ module "alerts" {
 locals {
   migrate_image = var.migrate_image != null ? var.migrate_image : var.image
 
-  # What is scheduled. Two runs in a row may be missed before somebody is told: window holds several, of which runs
+  # The scheduled jobs. Two missed runs in a row raise no alert: window holds several, of which runs
   # must have succeeded. A condition of absence can be 23.5 hours long at most, hence twice a day, not once.
   jobs = {
     sweep             = { schedule = "* * * * *", deadline = "60s", body = {}, runs = 3, window = "300s" }

@@ -1,5 +1,5 @@
 output "address" {
-  description = "What the domain's A record must say."
+  description = "The address for the domain's A record."
   value       = one(module.balancer[*].address)
 }
 
@@ -9,12 +9,12 @@ output "api" {
 }
 
 output "repository" {
-  description = "Where the image is pushed."
+  description = "The repository to which the image is pushed."
   value       = "${var.region}-docker.pkg.dev/${var.project}/${google_artifact_registry_repository.images.repository_id}"
 }
 
 output "secrets" {
-  description = "The secrets that want a value."
+  description = "The secrets that need a value."
   value       = sort([for s in google_secret_manager_secret.value : s.secret_id])
 }
 
@@ -34,12 +34,12 @@ output "signing_keys" {
 }
 
 output "events_topic" {
-  description = "The topic that events are published to."
+  description = "The topic of the events."
   value       = google_pubsub_topic.events.id
 }
 
 output "public_routes" {
-  description = "The public paths in the order they are tried, and the function of each."
+  description = "The public paths in the order of their rules, and the function of each."
   value       = try(module.balancer[0].routes, [])
 }
 
@@ -49,16 +49,16 @@ output "queues" {
 }
 
 output "runbooks" {
-  description = "The pages that alerts link."
+  description = "The runbooks that the alerts link."
   value       = [for page in try(module.alerts[0].pages, []) : "${var.runbooks_url}/${page}.md"]
 }
 
 output "connections" {
-  description = "How many connections all functions open at most, and how many the database leaves them."
+  description = "The maximum of connections that all functions open, and the number that the database has for them."
   value       = { most = local.connections, room = var.database.max_connections - var.database.connections_reserved }
 }
 
 output "egress_addresses" {
-  description = "The static addresses that nodes, handlers, endpoints and signing services see requests come from."
+  description = "The static addresses from which requests to nodes, handlers, endpoints and signing services come."
   value       = module.network.addresses
 }

@@ -4,15 +4,15 @@ locals {
   # Which functions read a secret, and as which variable; the keys are mounted as a file.
   secrets = merge({
     rpc-urls = { variable = "FENCEPOST_RPC_URLS", readers = [for name, f in local.functions : name if f.nodes] }
-    # Who makes the MACs of intents, and who checks them.
+    # Functions that make or check the MACs of intents.
     intent-mac-keys = { variable = "FENCEPOST_INTENTS_MAC_KEYS", readers = [for name, f in local.functions : name if f.accepts || f.signs] }
     }, contains(var.signers, "local") ? {
     signer-keys = { variable = null, readers = [for name, f in local.functions : name if f.signs] }
     } : {}, contains(var.signers, "remote") ? {
-    # Who registers must know the names.
+    # A function that registers must know the names.
     signer-remotes = { variable = null, readers = [for name, f in local.functions : name if f.signs || f.registers] }
     } : {}, var.more_chains ? {
-    # Who accepts intents must know the ids of the chains.
+    # A function that accepts intents must know the ids of the chains.
     chains = { variable = "FENCEPOST_CHAINS", readers = [for name, f in local.functions : name if f.nodes || f.accepts] }
     } : {}, length(var.handlers) == 0 ? {} : {
     handler-secrets = { variable = "FENCEPOST_HANDLERS_SECRETS", readers = [for name, f in local.functions : name if f.signs] }

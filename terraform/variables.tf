@@ -1,12 +1,12 @@
 # What every deployment must say.
 
 variable "project" {
-  description = "The Google Cloud project that everything is made in."
+  description = "The Google Cloud project of the deployment."
   type        = string
 }
 
 variable "environment" {
-  description = "Which of the environments this is."
+  description = "The environment: dev, staging or prod."
   type        = string
 
   validation {
@@ -16,7 +16,7 @@ variable "environment" {
 }
 
 variable "domain" {
-  description = "The host name of the public API, such as api.example.com. Its A record is made by hand, from the output address."
+  description = "The host name of the public API, such as api.example.com. You create its A record by hand, from the output address."
   type        = string
 
   validation {
@@ -36,17 +36,17 @@ variable "chain_id" {
 }
 
 variable "operators" {
-  description = "Who may call the admin functions: email: and a verified e-mail address, or sub: and the subject of a token, such as a service account's unique id. An address alone is read as email:."
+  description = "The operators, who may call the admin functions. Each is email: and a verified e-mail address, or sub: and the subject of a token, such as a service account's unique id. An address without a kind is read as email:."
   type        = set(string)
 
   validation {
     condition     = alltrue([for o in var.operators : can(regex("^(email:[^\\s@,]+@[^\\s@,]+|sub:[^\\s,]+|[^\\s@,:]+@[^\\s@,]+)$", o))])
-    error_message = "operators are email:<e-mail address> or sub:<subject>."
+    error_message = "each of operators must be email:<e-mail address> or sub:<subject>."
   }
 }
 
 variable "approvals" {
-  description = "Kinds of operators' acts that one operator proposes and another has to approve, as docs/approvals.md describes, and how long a proposal may wait. Kinds: policy, callers, signer, register, release, accept, adjustments. Empty: one operator does everything alone."
+  description = "required: the kinds of acts that one operator proposes and another must approve (docs/approvals.md): policy, callers, signer, register, release, accept, adjustments. Empty: one operator decides everything alone. valid_for: the time after which a proposal expires."
   type = object({
     required  = optional(set(string), [])
     valid_for = optional(string, "24h")
@@ -56,53 +56,53 @@ variable "approvals" {
 
   validation {
     condition     = length(setsubtract(var.approvals.required, ["policy", "callers", "signer", "register", "release", "accept", "adjustments"])) == 0
-    error_message = "approvals.required is any of policy, callers, signer, register, release, accept, adjustments."
+    error_message = "each of approvals.required must be policy, callers, signer, register, release, accept or adjustments."
   }
 
   validation {
     condition     = length(var.approvals.required) == 0 || length(var.operators) >= 2
-    error_message = "approvals.required needs two people in operators: who proposes does not approve."
+    error_message = "approvals.required needs at least two operators: a proposer cannot approve. Add another person to operators."
   }
 }
 
 variable "readers" {
-  description = "E-mail addresses of the people who may read the database, to look into what an alert is about. Nothing in it is a key; intents and balances are."
+  description = "E-mail addresses of the people who may read the database, to investigate alerts. They can read intents and balances; the database holds no keys."
   type        = set(string)
   default     = []
 }
 
 variable "image" {
-  description = "The functions' image by digest, HOST/PROJECT/REPOSITORY/NAME@sha256:…. Null deploys everything but the functions and what leads to them."
+  description = "The functions' image by digest, HOST/PROJECT/REPOSITORY/NAME@sha256:…. Null deploys everything but the functions and their ways in, such as queues, jobs and the load balancer."
   type        = string
   default     = null
 
   validation {
     condition     = var.image == null || can(regex("@sha256:[0-9a-f]{64}$", var.image))
-    error_message = "image must name a digest: a tag can come to mean something else between two instances."
+    error_message = "image must name a digest (…@sha256:…): a tag can point to another image when the next instance starts."
   }
 }
 
 variable "migrate_image" {
-  description = "The image of the migration job, where it goes ahead of the functions' one; null: the same."
+  description = "The image of the migration job, if it must be newer than the functions' image; null: the functions' image."
   type        = string
   default     = null
 
   validation {
     condition     = var.migrate_image == null || can(regex("@sha256:[0-9a-f]{64}$", var.migrate_image))
-    error_message = "migrate_image must name a digest."
+    error_message = "migrate_image must name a digest, HOST/PROJECT/REPOSITORY/NAME@sha256:…."
   }
 }
 
-# What has a default.
+# Variables with a default.
 
 variable "region" {
-  description = "The region of everything that has one."
+  description = "The region of the deployment's resources."
   type        = string
   default     = "europe-west1"
 }
 
 variable "name" {
-  description = "What each resource's name begins with; also the prefix of the queues."
+  description = "The beginning of each resource's name, and of the queues' names."
   type        = string
   default     = "fencepost"
 
@@ -114,13 +114,13 @@ variable "name" {
 }
 
 variable "subnet_range" {
-  description = "The addresses that instances take for their way to the database. Each instance holds one, for a while after its end too: about four for each of max_instances."
+  description = "The subnet from which instances reach the database. Each instance holds an address, also for a while after its end: plan about four for each of max_instances."
   type        = string
   default     = "10.8.0.0/22"
 }
 
 variable "queue_shards" {
-  description = "Over how many queues each kind of work is spread by submitter; one queue dispatches at most 500 tasks a second."
+  description = "The number of queues of each kind of work, among which submitters are spread. One queue dispatches at most 500 tasks a second."
   type        = number
   default     = 1
 
@@ -131,19 +131,19 @@ variable "queue_shards" {
 }
 
 variable "default_max_instances" {
-  description = "The most instances of a function for which functions.json and max_instances say nothing."
+  description = "The maximum of instances of a function that neither functions.json nor max_instances limits."
   type        = number
   default     = 10
 }
 
 variable "max_instances" {
-  description = "The most instances of a function, by name, over what functions.json says."
+  description = "The maximum of instances by function. It replaces the one in functions.json."
   type        = map(number)
   default     = {}
 
   validation {
     condition     = alltrue([for name in keys(var.max_instances) : contains(keys(jsondecode(file("${path.module}/functions.json"))), name)])
-    error_message = "max_instances names a function that functions.json has not."
+    error_message = "max_instances names a function that functions.json does not list."
   }
 }
 
@@ -154,13 +154,13 @@ variable "min_instances" {
 }
 
 variable "concurrency" {
-  description = "How many requests one instance serves at once."
+  description = "The number of requests that one instance serves at once."
   type        = number
   default     = 40
 }
 
 variable "database" {
-  description = "The size of the Cloud SQL instance. connections_reserved is kept free for people, backups and the migration. pgaudit are the classes of statements that pgAudit logs: ddl,role is right, since a class such as write logs each transaction's statements with their values."
+  description = "The size of the Cloud SQL instance. connections_reserved is kept free for people, backups and the migration. pgaudit lists the classes of statements that pgAudit logs. Use ddl,role: a class such as write logs each transaction's statements with their values."
   type = object({
     version              = optional(string, "POSTGRES_17")
     tier                 = optional(string, "db-custom-2-7680")
@@ -178,12 +178,12 @@ variable "database" {
   validation {
     # Before 17 nothing in the server ends a transaction whose client was frozen in the middle of a batch.
     condition     = can(regex("^POSTGRES_(1[7-9]|[2-9][0-9])$", var.database.version))
-    error_message = "database.version must be POSTGRES_17 or later: transaction_timeout is needed."
+    error_message = "database.version must be POSTGRES_17 or later: earlier versions lack transaction_timeout."
   }
 }
 
 variable "database_instance_name" {
-  description = "The Cloud SQL instance's name, where it is not name: that of the new instance after a restore."
+  description = "The Cloud SQL instance's name, if it differs from name, as after a restore into a new instance."
   type        = string
   default     = null
 
@@ -194,19 +194,19 @@ variable "database_instance_name" {
 }
 
 variable "mark_location" {
-  description = "Where the mark outside the database is kept, by which a restore is noticed; null: in the region. A multi-region such as EU outlives the region."
+  description = "The location of the mark outside the database, which shows a restored database. Null: the region. A multi-region such as EU outlives the region."
   type        = string
   default     = null
 }
 
 variable "mark_bucket" {
-  description = "The bucket of the mark, where it is not project-name-mark: that of a deployment in a region that was lost. It is imported."
+  description = "The bucket of the mark, if it is not project-name-mark, as after the loss of a region: then the lost deployment's bucket, which you import."
   type        = string
   default     = null
 }
 
 variable "deletion_protection" {
-  description = "Whether the database, the functions and the keys refuse to be destroyed. In prod always."
+  description = "Whether Terraform refuses to destroy the database, the functions and the keys. It must be true in prod."
   type        = bool
   default     = true
 
@@ -228,13 +228,13 @@ variable "secret_versions" {
 }
 
 variable "more_chains" {
-  description = "Whether more chains are served than the default one. They are the secret chains, a JSON list as docs/chains.md has it."
+  description = "Whether the deployment serves further chains. The secret chains lists them, in the JSON form of docs/chains.md."
   type        = bool
   default     = false
 }
 
 variable "handlers" {
-  description = "The business services that make transactions, by name: their https URLs, which advance reaches. What signs the questions to them is the secret handler-secrets, name=whsec_… separated by commas, which advance alone reads."
+  description = "The https URLs of the business services that make transactions, by name; advance calls them. The secret handler-secrets (name=whsec_…, separated by commas) signs these calls; only advance reads it."
   type        = map(string)
   default     = {}
 
@@ -245,7 +245,7 @@ variable "handlers" {
 }
 
 variable "signers" {
-  description = "The kinds of signers that this deployment has: kms (signing_keys), remote (the services in the secret signer-remotes) and local (the keys in the secret signer-keys). Several may be there at once; a submitter's registration names one. kms is right for prod: the keys stay in the HSM. local is for trying things out."
+  description = "The kinds of signers of this deployment: kms (signing_keys), remote (the services in the secret signer-remotes) and local (the keys in the secret signer-keys). Each submitter's registration names one. Use kms in prod: the keys stay in the HSM. Use local for trials only."
   type        = set(string)
   default     = ["kms"]
 
@@ -256,12 +256,12 @@ variable "signers" {
 
   validation {
     condition     = !contains(var.signers, "local") || var.environment != "prod"
-    error_message = "signers names local in prod: a process that is broken into would give its keys away. Name kms or remote."
+    error_message = "signers names local in prod: an attacker in the process could read the keys. Name kms or remote."
   }
 
   validation {
     condition     = !contains(var.signers, "kms") || var.image == null || length(var.signing_keys) > 0
-    error_message = "signers names kms, and there is no key to sign by: name one in signing_keys."
+    error_message = "signers names kms, and signing_keys is empty: name at least one key."
   }
 }
 
@@ -283,7 +283,7 @@ variable "signing_keys" {
 }
 
 variable "transfers" {
-  description = "The trading core, and whose tokens say who a user is. Null: no transfers are offered, and nothing of theirs is deployed."
+  description = "The trading core, and the issuer of users' tokens. Null: the functions for transfers are not deployed."
   type = object({
     trading_url    = string
     users_issuer   = string
@@ -294,7 +294,7 @@ variable "transfers" {
 }
 
 variable "oidc" {
-  description = "Whose tokens callers, operators, tasks and the scheduler bring. open says whether people outside your organization get tokens of this issuer too, as they do of Google's: then a submitter's callers must be named one by one, never as *. Prod must say it."
+  description = "The issuer of the tokens of callers, operators, tasks and the scheduler. open: whether people outside your organization get tokens of this issuer too, as of Google's. Then a submitter's callers must be named one by one, never as *. Prod requires a value."
   type = object({
     issuer   = optional(string, "https://accounts.google.com")
     jwks_url = optional(string, "https://www.googleapis.com/oauth2/v3/certs")
@@ -304,17 +304,17 @@ variable "oidc" {
 
   validation {
     condition     = var.environment != "prod" || var.oidc.open != null
-    error_message = "oidc.open must be said in prod: true if everybody can get a token of this issuer, false if your organization's accounts alone can."
+    error_message = "oidc.open must be set in prod: true if any person can get a token of this issuer, false if only your organization's accounts can."
   }
 
   validation {
     condition     = var.oidc.open != false || var.oidc.issuer != "https://accounts.google.com"
-    error_message = "oidc.open is true of https://accounts.google.com: everybody with a Google account gets its tokens for any audience."
+    error_message = "oidc.open must be true for https://accounts.google.com: each Google account gets its tokens for any audience."
   }
 }
 
 variable "settings" {
-  description = "Further settings of all functions, as docs/settings.md lists them. They come last. Secrets have no place here."
+  description = "Further settings of all functions (docs/settings.md). They replace values from other variables. Do not put secrets here."
   type        = map(string)
   default     = {}
 
@@ -325,18 +325,18 @@ variable "settings" {
 
   validation {
     condition     = length(setintersection(keys(var.settings), ["FENCEPOST_RPC_URLS", "FENCEPOST_CHAINS", "FENCEPOST_TRADING_SECRET", "FENCEPOST_DATABASE_URL"])) == 0
-    error_message = "FENCEPOST_RPC_URLS, FENCEPOST_CHAINS and FENCEPOST_TRADING_SECRET are read from Secret Manager, and FENCEPOST_DATABASE_URL is made for each function."
+    error_message = "settings must not contain FENCEPOST_RPC_URLS, FENCEPOST_CHAINS, FENCEPOST_TRADING_SECRET (give them as secrets) or FENCEPOST_DATABASE_URL (it is set for each function)."
   }
 }
 
 variable "admin_ranges" {
-  description = "Addresses that may reach the admin paths at all, at most ten ranges, such as your office's and your VPN's. Empty: none, and the admin paths answer 404. [\"*\"] lets every address in, so that the operators' tokens alone decide; prod refuses it."
+  description = "Address ranges that may reach the admin paths, at most ten, such as your office's and your VPN's. Empty: none, and the admin paths answer 404. [\"*\"] allows every address, so that only the operators' tokens protect the paths; prod refuses it."
   type        = list(string)
   default     = []
 
   validation {
     condition     = length(var.admin_ranges) <= 10
-    error_message = "one rule of Cloud Armor takes at most ten ranges."
+    error_message = "admin_ranges must have at most ten ranges: a rule of Cloud Armor takes no more."
   }
 
   validation {
@@ -351,13 +351,13 @@ variable "admin_ranges" {
 }
 
 variable "requests_per_minute" {
-  description = "How many requests one address may make a minute before Cloud Armor answers 429."
+  description = "The number of requests of one address in a minute above which Cloud Armor answers 429."
   type        = number
   default     = 6000
 }
 
 variable "armor_preview" {
-  description = "Whether Cloud Armor's rules only log what they would refuse. False is right; true for a while where the log has to show first what a new rule refuses. Prod refuses true."
+  description = "Whether Cloud Armor's rules only log the requests that they would refuse. Set true for a while to see the effect of a new rule. Prod refuses true."
   type        = bool
   default     = false
 
@@ -368,47 +368,47 @@ variable "armor_preview" {
 }
 
 variable "collector_image" {
-  description = "The OpenTelemetry collector beside each function by digest, us-docker.pkg.dev/cloud-ops-agents-artifacts/google-cloud-opentelemetry-collector/otelcol-google@sha256:…; docs/deploy.md has the command that finds it. Null: nothing is exported, and alerts upon metrics are not made. Prod must have one."
+  description = "The OpenTelemetry collector beside each function by digest, us-docker.pkg.dev/cloud-ops-agents-artifacts/google-cloud-opentelemetry-collector/otelcol-google@sha256:…; docs/runbooks/first-deploy.md has the command that finds it. Null: no metric is exported, and the alerts on metrics are not created. Prod requires it."
   type        = string
   default     = null
 
   validation {
     condition     = var.collector_image == null || can(regex("@sha256:[0-9a-f]{64}$", var.collector_image))
-    error_message = "collector_image must name a digest: it runs beside the function that signs, and a tag can come to mean something else."
+    error_message = "collector_image must name a digest (…@sha256:…): it runs beside the function that signs, and a tag can point to another image later."
   }
 
   validation {
     condition     = var.environment != "prod" || var.image == null || var.collector_image != null
-    error_message = "collector_image must be given in prod: without it no metric is exported, and alerts upon metrics are not made."
+    error_message = "collector_image must be set in prod: without it no metric is exported, and the alerts on metrics are not created."
   }
 }
 
 variable "in_flight_seconds" {
-  description = "How long the oldest nonce may be held before somebody is told: several times what finality takes, and less than stuck.after."
+  description = "The age of the oldest open nonce, in seconds, above which an alert fires. Choose several times the time to finality, and less than stuck.after."
   type        = number
   default     = 1200
 }
 
 variable "refused_requests" {
-  description = "How many requests in five minutes may be refused before somebody is told: answers of 401 and 403 of one function, or intents beyond a policy."
+  description = "The number of refusals in five minutes above which an alert fires: answers of 401 and 403 of one function, or intents beyond a policy."
   type        = number
   default     = 100
 }
 
 variable "notification_channels" {
-  description = "Full names of the Cloud Monitoring channels that alerts go to. Made by hand: they hold addresses and tokens."
+  description = "Full names of the Cloud Monitoring channels that get the alerts. Create them by hand: they hold addresses and tokens."
   type        = list(string)
   default     = []
 }
 
 variable "runbooks_url" {
-  description = "Where the folder docs/runbooks can be read, without a slash at its end. Each alert links its page there."
+  description = "The URL of the folder docs/runbooks, without a slash at its end. Each alert links its page there."
   type        = string
   default     = "https://github.com/fencepost/fencepost/blob/main/docs/runbooks"
 }
 
 variable "events" {
-  description = "Who is told what became of transactions, as docs/events.md says: log, mq_outbox (the topic) or webhook (endpoints by name, with the URL of each, and of whose transactions alone it is told). Null: nobody."
+  description = "The delivery of transactions' events (docs/events.md). mode: log, mq_outbox (a Pub/Sub topic) or webhook. endpoints: the endpoints' https URLs by name. callers: by endpoint, the callers whose events it gets; without an entry it gets all. Null: no events."
   type = object({
     mode      = string
     endpoints = optional(map(string), {})
@@ -418,12 +418,12 @@ variable "events" {
 
   validation {
     condition     = var.events == null || contains(["log", "mq_outbox", "webhook"], try(var.events.mode, ""))
-    error_message = "events.mode is log, mq_outbox or webhook; null is poll."
+    error_message = "events.mode must be log, mq_outbox or webhook; null means poll."
   }
 
   validation {
     condition     = var.events == null || (try(var.events.mode, "") == "webhook") == (length(try(var.events.endpoints, {})) > 0)
-    error_message = "events.endpoints are told with events.mode webhook, and with no other."
+    error_message = "events.endpoints must be given with events.mode webhook, and with no other mode."
   }
 
   validation {
@@ -433,7 +433,7 @@ variable "events" {
 }
 
 variable "events_subscribers" {
-  description = "Accounts that may read events by a subscription of their own, as IAM members such as serviceAccount:shop@other.iam.gserviceaccount.com."
+  description = "IAM members that may subscribe to the topic of events, such as serviceAccount:shop@other.iam.gserviceaccount.com."
   type        = set(string)
   default     = []
 }

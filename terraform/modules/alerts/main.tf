@@ -81,7 +81,7 @@ resource "google_monitoring_alert_policy" "this" {
 
   documentation {
     mime_type = "text/markdown"
-    content   = "What it means, what to look at, what to do and what never to do: ${var.runbooks_url}/${each.value.page}.md"
+    content   = "Meaning, evidence, steps and warnings: ${var.runbooks_url}/${each.value.page}.md"
 
     links {
       display_name = "Runbook"

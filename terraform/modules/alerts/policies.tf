@@ -1,7 +1,7 @@
-# What somebody is told of. Each policy is named after its page in docs/runbooks, and links it.
+# The alerts. Each policy is named after its page in docs/runbooks, and links it.
 #
-# Metrics of the functions are asked for in PromQL, by the names that the code gives them. What must be told even where
-# no metric gets through, and what happens once, is found in the log.
+# Metrics of the functions are queried in PromQL, by the names in the code. Events that happen once, and those that must
+# be reported even if no metric arrives, are found in the log.
 
 locals {
   services = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=~\"^${var.name}-\""
@@ -35,7 +35,7 @@ locals {
       severity = "ERROR"
       title    = "A signer gives no answer"
       conditions = [{
-        title = "More than one signature in two comes to nothing"
+        title = "More than half of the signature requests get no valid answer"
         promql = join(" and ", [
           "sum by (signer) (increase(tx_sign_total{result=\"unknown\"}[10m])) > 5",
           "sum by (signer) (increase(tx_sign_total{result=\"unknown\"}[10m])) > 0.5 * sum by (signer) (increase(tx_sign_total[10m]))",
@@ -141,7 +141,7 @@ locals {
   }
 
   receipts_grow = {
-    title    = "More wait for a receipt than twice as many half an hour ago"
+    title    = "More than twice as many wait for a receipt as half an hour ago"
     promql   = "max(receipt_backlog) > 500 and max(receipt_backlog) > 2 * max(receipt_backlog offset 30m)"
     duration = "600s"
   }
@@ -296,7 +296,7 @@ locals {
   by_event = {
     events-late = {
       severity   = "ERROR"
-      title      = "A webhook endpoint does not accept its events"
+      title      = "An endpoint does not accept its events"
       conditions = [{ title = "One has waited for ten minutes", promql = "max by (endpoint) (event_age_seconds) > 600", duration = "120s" }]
     }
   }

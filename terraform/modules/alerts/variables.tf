@@ -20,22 +20,22 @@ variable "transfers" {
 }
 
 variable "events" {
-  description = "Whether endpoints are told of events."
+  description = "Whether events are delivered to endpoints."
   type        = bool
 }
 
 variable "jobs" {
-  description = "How many runs of each job must succeed within which time."
+  description = "The number of runs of each job that must succeed, and within which time."
   type        = map(object({ runs = number, window = string }))
 }
 
 variable "in_flight_seconds" {
-  description = "How long the oldest nonce may be held before somebody is told."
+  description = "The age of the oldest open nonce, in seconds, above which the alert fires."
   type        = number
 }
 
 variable "refused_requests" {
-  description = "How many requests in five minutes may be refused, by 401 and 403 or by a policy, before somebody is told."
+  description = "The number of requests in five minutes, refused by 401 and 403 or by a policy, above which an alert fires."
   type        = number
 }
 

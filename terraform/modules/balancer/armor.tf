@@ -60,7 +60,7 @@ resource "google_compute_security_policy" "public" {
   rule {
     action      = "allow"
     priority    = 2147483647
-    description = "Everything else: the functions ask for a token"
+    description = "Every other request: the functions require a token"
 
     match {
       versioned_expr = "SRC_IPS_V1"
@@ -153,7 +153,7 @@ resource "google_compute_security_policy" "admin" {
     action      = "deny(404)"
     priority    = 2147483647
     preview     = false
-    description = "Everybody else"
+    description = "Every other address"
 
     match {
       versioned_expr = "SRC_IPS_V1"

@@ -2,7 +2,7 @@
 
 locals {
   # Paths are written as net/http does: {name} for one segment, a slash at the end for everything below, a method in
-  # front where it matters. What is more exact comes first.
+  # front where it matters. A more exact path comes first.
   paths = flatten([
     for name, s in var.services : [
       for path in s.paths : {
@@ -61,8 +61,8 @@ resource "google_compute_backend_service" "service" {
 resource "google_compute_url_map" "this" {
   name = var.name
 
-  # What is on no list is answered 404 by the load balancer itself: another host, another path, and with them /healthz and
-  # /readyz, of which the second queries Postgres.
+  # The load balancer answers 404 to each unlisted host and path, and so to /healthz and /readyz, of which the second
+  # queries Postgres.
   default_service = google_compute_backend_service.service[var.behind_default].id
 
   default_route_action {

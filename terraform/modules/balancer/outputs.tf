@@ -3,6 +3,6 @@ output "address" {
 }
 
 output "routes" {
-  description = "The public paths in the order they are tried, and the function of each."
+  description = "The public paths in the order of their rules, and the function of each."
   value       = [for r in local.rules : { path = join(" ", compact([r.method, r.path])), function = r.service }]
 }

@@ -11,17 +11,17 @@ variable "domain" {
 }
 
 variable "services" {
-  description = "The public functions: their services, and the paths that lead to each."
+  description = "The public functions: the service and the paths of each."
   type        = map(object({ service = string, paths = list(string) }))
 }
 
 variable "behind_default" {
-  description = "The function that the URL map's defaults name, since they must name one. No request reaches it by them."
+  description = "The function that the URL map's defaults name. A default is required, and no request uses it."
   type        = string
 }
 
 variable "admin" {
-  description = "The function of operators."
+  description = "The service of the admin function."
   type        = string
 }
 

@@ -61,7 +61,7 @@ resource "google_sql_database_instance" "this" {
       value = tostring(var.size.max_connections)
     }
 
-    # Who logged in and out, and who changed a table, a function or a right.
+    # Log logins and logouts, and changes of tables, functions and rights.
     dynamic "database_flags" {
       for_each = {
         log_connections           = "on"
@@ -78,7 +78,7 @@ resource "google_sql_database_instance" "this" {
   }
 
   lifecycle {
-    # The disk grows by itself; a plan must not shrink it by making another database.
+    # Cloud SQL enlarges the disk; a plan must not shrink it by replacing the database.
     ignore_changes = [settings[0].disk_size]
 
     precondition {

@@ -26,6 +26,6 @@ output "migrator_url" {
 }
 
 output "encryption_key" {
-  description = "The key that the disk is encrypted by; null: Google's."
+  description = "The key that encrypts the disk; null: Google's."
   value       = google_sql_database_instance.this.encryption_key_name
 }

@@ -25,7 +25,7 @@ variable "size" {
 }
 
 variable "connections" {
-  description = "How many connections all functions open at most."
+  description = "The maximum of connections that all functions open."
   type        = number
 }
 
@@ -39,7 +39,7 @@ variable "accounts" {
 }
 
 variable "readers" {
-  description = "E-mail addresses of the people who may read."
+  description = "E-mail addresses of the people with read access to the database."
   type        = set(string)
 }
 
@@ -48,6 +48,6 @@ variable "migrator_account" {
 }
 
 variable "encryption_key" {
-  description = "The Cloud KMS key that the disk and its backups are encrypted by; null: Google's."
+  description = "The Cloud KMS key that encrypts the disk and its backups; null: Google's."
   type        = string
 }

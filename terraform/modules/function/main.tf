@@ -11,7 +11,7 @@ resource "google_cloud_run_v2_service" "this" {
 
   # Public functions are reached through the load balancer and in no other way: they have no address of their own, and
   # only the load balancer is let in. Cloud Run's own check of callers is off for them, since callers bring tokens of
-  # other issuers and audiences, which the function verifies. Internal ones take what comes from this project's Cloud
+  # other issuers and audiences, which the function verifies. Internal ones accept requests of this project's Cloud
   # Tasks and Scheduler, with a token of an account that may invoke them.
   ingress              = var.public ? "INGRESS_TRAFFIC_INTERNAL_LOAD_BALANCER" : "INGRESS_TRAFFIC_INTERNAL_ONLY"
   default_uri_disabled = var.public

@@ -7,12 +7,12 @@ variable "region" {
 }
 
 variable "target" {
-  description = "FUNCTION_TARGET: which function of the image it serves."
+  description = "FUNCTION_TARGET: the function of the image that the service runs."
   type        = string
 }
 
 variable "public" {
-  description = "Whether the load balancer leads to it; else only tasks and jobs do."
+  description = "Whether the load balancer sends requests to the function. If false, only tasks and jobs call it."
   type        = bool
 }
 
@@ -33,7 +33,7 @@ variable "subnet" {
 }
 
 variable "timeout" {
-  description = "How long a request may take, in seconds."
+  description = "The time limit of a request, in seconds."
   type        = number
 }
 
@@ -74,12 +74,12 @@ variable "signer_files" {
 }
 
 variable "audience" {
-  description = "What tokens for an internal function are made for."
+  description = "The audience of tokens for an internal function."
   type        = string
 }
 
 variable "invokers" {
-  description = "The members that may call it, by what they are."
+  description = "The members that may call the function, by kind of caller."
   type        = map(string)
 }
 
@@ -92,6 +92,6 @@ variable "deletion_protection" {
 }
 
 variable "attested" {
-  description = "Whether only images start that the project's policy of Binary Authorization admits."
+  description = "Whether Cloud Run starts only images that the project's policy of Binary Authorization admits."
   type        = bool
 }

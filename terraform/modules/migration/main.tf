@@ -1,4 +1,4 @@
-# Brings the schema up to date, as the owner of the tables. Nobody runs it but a person or a pipeline, before a release.
+# Brings the schema up to date, as the owner of the tables. A person or a pipeline runs it before a release.
 
 resource "google_cloud_run_v2_job" "this" {
   name                = var.name

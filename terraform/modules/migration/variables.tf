@@ -32,21 +32,21 @@ variable "database_url" {
 }
 
 variable "readers" {
-  description = "People's names in Postgres, which get to read rows."
+  description = "The readers' names in Postgres. They get the right to read rows."
   type        = list(string)
 }
 
 variable "database_roles" {
-  description = "The functions' names in Postgres, by function. Each gets its function's rights, as migrations/grants.json has them."
+  description = "The functions' names in Postgres, by function. Each gets the rights that migrations/grants.json lists for its function."
   type        = map(string)
 }
 
 variable "environment" {
-  description = "Further variables: where the mark outside the database is."
+  description = "Further variables, such as the location of the mark outside the database."
   type        = map(string)
 }
 
 variable "attested" {
-  description = "Whether only images start that the project's policy of Binary Authorization admits."
+  description = "Whether Cloud Run starts only images that the project's policy of Binary Authorization admits."
   type        = bool
 }

@@ -22,7 +22,7 @@ locals {
 
 resource "google_compute_network_firewall_policy" "egress" {
   name        = "${var.name}-egress"
-  description = "What the functions may reach"
+  description = "Hosts and ranges that the functions may reach"
 }
 
 resource "google_compute_network_firewall_policy_association" "egress" {

@@ -8,6 +8,6 @@ output "subnets" {
 }
 
 output "addresses" {
-  description = "The static addresses that requests to other hosts come from."
+  description = "The static addresses from which requests to other hosts come."
   value       = google_compute_address.nat[*].address
 }

@@ -16,7 +16,7 @@ variable "signing_range" {
 }
 
 variable "closed" {
-  description = "Whether hosts that are not allowed cannot be reached."
+  description = "Whether a firewall denies requests to hosts that are not listed."
   type        = bool
 }
 
@@ -31,6 +31,6 @@ variable "egress_ports" {
 }
 
 variable "nat_addresses" {
-  description = "How many static addresses requests come from."
+  description = "The number of static addresses from which requests come."
   type        = number
 }

@@ -1,5 +1,5 @@
 variable "prefix" {
-  description = "What a shard's name begins with; its number follows."
+  description = "The beginning of a shard's name; the shard's number follows."
   type        = string
 }
 
@@ -28,12 +28,12 @@ variable "settings" {
 
   validation {
     condition     = var.settings.max_attempts == -1
-    error_message = "max_attempts must be -1: a task that gives up has used up its name."
+    error_message = "max_attempts must be -1: the name of a task that was given up cannot be used again, so its work would wait for the sweep."
   }
 
   validation {
     condition     = tonumber(trimsuffix(var.settings.max_backoff, "s")) <= 10
-    error_message = "max_backoff must be 10s or less: a holder that died is waited out for about as long."
+    error_message = "max_backoff must be 10s or less: after a crash the next attempt of a task waits up to this time."
   }
 }
 
@@ -42,11 +42,11 @@ variable "max_concurrent_dispatches" {
 }
 
 variable "capacity" {
-  description = "How many requests all instances of the function serve at once."
+  description = "The number of requests that all instances of the function serve at once."
   type        = number
 }
 
 variable "enqueuers" {
-  description = "The members that may make tasks, by function."
+  description = "The members that may create tasks, by function."
   type        = map(string)
 }

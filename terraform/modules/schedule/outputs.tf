@@ -3,6 +3,6 @@ output "uri" {
 }
 
 output "token" {
-  description = "Whose token its calls carry, and for whom."
+  description = "The service account whose token the job's calls carry, and the token's audience."
   value       = google_cloud_scheduler_job.this.http_target[0].oidc_token[0]
 }

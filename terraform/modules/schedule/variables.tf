@@ -7,12 +7,12 @@ variable "region" {
 }
 
 variable "schedule" {
-  description = "In cron's form, in UTC."
+  description = "The schedule in cron's format, in UTC."
   type        = string
 }
 
 variable "deadline" {
-  description = "How long a run may take."
+  description = "The time limit of a run."
   type        = string
 }
 

@@ -1,4 +1,4 @@
-# Keys that never leave the HSM. Submitters are data: a new one needs a key here only if it signs by a key of its own.
+# Keys that never leave the HSM. Submitters are data: a new one needs a key here only if no other account has its key.
 
 resource "google_kms_key_ring" "this" {
   count = length(var.keys) > 0 ? 1 : 0
@@ -14,7 +14,7 @@ resource "google_kms_crypto_key" "signer" {
   key_ring = google_kms_key_ring.this[0].id
   purpose  = "ASYMMETRIC_SIGN"
 
-  # The longest there is: a destroyed key is an account that nobody can spend from.
+  # The longest time that Cloud KMS offers: without its key an account's money is lost.
   destroy_scheduled_duration = "10368000s"
 
   version_template {
@@ -28,8 +28,8 @@ resource "google_kms_crypto_key" "signer" {
 }
 
 locals {
-  # Who signs may do that alone: the account is recovered from each signature. Who registers sees the public key that
-  # the account is checked against, and signs nothing. Nobody may change a key.
+  # A function that signs may only sign: the account is recovered from each signature. A function that registers may read
+  # the public key, with which the account is compared. No function may change a key.
   grants = merge(
     { for pair in setproduct(var.keys, keys(var.signers)) :
       join(" ", pair) => { key = pair[0], member = var.signers[pair[1]], role = "roles/cloudkms.signer" }

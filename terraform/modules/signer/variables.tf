@@ -16,6 +16,6 @@ variable "signers" {
 }
 
 variable "readers" {
-  description = "The members that may see the public keys, by function."
+  description = "The members that may read the public keys, by function."
   type        = map(string)
 }
