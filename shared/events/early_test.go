@@ -1,8 +1,11 @@
 package events
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // An endpoint that failed is not called before the planned time. If that time is further ahead than
@@ -20,8 +23,6 @@ func TestEndpointWaitsUntilItsPlannedTime(t *testing.T) {
 		{4, 8 * time.Second, true}, {4, 9 * time.Second, false},
 		{1000, MostWait, true}, {1000, MostWait + time.Second, false},
 	} {
-		if got := (AcquireResult{Failures: c.failures, Now: now, NextAttemptAt: now.Add(c.ahead)}).early(); got != c.want {
-			t.Errorf("after %d failures, %s ahead: got %t, want %t", c.failures, c.ahead, got, c.want)
-		}
+		check.Equal(t, fmt.Sprintf("after %d failures, %s ahead", c.failures, c.ahead), (AcquireResult{Failures: c.failures, Now: now, NextAttemptAt: now.Add(c.ahead)}).early(), c.want)
 	}
 }

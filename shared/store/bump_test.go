@@ -3,12 +3,14 @@ package store_test
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -19,11 +21,7 @@ func bumping(t *testing.T, db storetest.Bundle, after time.Duration) storetest.B
 	t.Helper()
 	o := storetest.Options(db.URL, storetest.Rules)
 	o.GasBumpAfter = after
-	s, err := store.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	s := storetest.Open(t, o)
 	db.Store = s
 	return db
 }
@@ -96,11 +94,8 @@ func TestWhatMayBeReplacedIsLoadedWhole(t *testing.T) {
 	t.Parallel()
 	off := storetest.New(t)
 	off.Register(t, alice, 3)
-	for _, request := range []string{"1", "2", "3"} {
-		post(t, off, alice, request)
-	}
-	w := take(t, off, alice, "a/1")
-	write(t, off, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
+	postAll(t, off, alice, "1", "2", "3")
+	sendAll(t, off, alice)
 	run(t, off, `update managed_tx set state = 'TRACKING', sub_state = 'PENDING', next_resubmit_at = clock_timestamp() + interval '1 h',
 		first_submit_at = clock_timestamp() - interval '2 min', next_bump_at = case nonce when 2 then clock_timestamp() + interval '1 h' end`)
 	stuckAfter := func(o *store.Options) { o.StuckAfter = time.Hour }
@@ -108,10 +103,7 @@ func TestWhatMayBeReplacedIsLoadedWhole(t *testing.T) {
 		o := storetest.Options(off.URL, storetest.Rules)
 		o.GasBumpAfter = bumpAfter
 		stuckAfter(&o)
-		s, err := store.Open(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := check.Value(store.Open(t.Context(), o))(t)
 		defer s.Close()
 		db := off
 		db.Store = s
@@ -125,9 +117,7 @@ func TestWhatMayBeReplacedIsLoadedWhole(t *testing.T) {
 		return nonces
 	}
 	for after, want := range map[time.Duration][]uint64{0: {0}, time.Minute: {0, 1}, time.Hour: {0}} { // the lowest always
-		if diff := cmp.Diff(want, whole(after)); diff != "" {
-			t.Errorf("bump after %s (-want +got):\n%s", after, diff)
-		}
+		check.Same(t, fmt.Sprintf("bump after %s", after), whole(after), want)
 	}
 }
 
@@ -135,14 +125,12 @@ func TestWhatMayBeReplacedIsLoadedWhole(t *testing.T) {
 // without one takes none away.
 func TestDiagnosisIsKept(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	post(t, db, alice, "1")
-	w := take(t, db, alice, "a/1")
-	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
+	sendAll(t, db, alice)
 	want := txmanager.Diagnosis{Signal: txmanager.PerhapsLost, Advice: txmanager.AdviseResubmit, Since: time.Now().UTC().Truncate(time.Second), Node: "node-1", Block: 7, LatestCount: 1, PendingCount: 2}
 	for i, d := range []*txmanager.Diagnosis{&want, nil} {
-		w = take(t, db, alice, "a/2")
+		w := take(t, db, alice, "a/2")
 		x := w.Open[0]
 		x.Diagnosis = d
 		write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: x}}, LeaseEnd: txmanager.ReleaseUnlessRerun})
@@ -166,16 +154,11 @@ func TestDiagnosisIsKept(t *testing.T) {
 // replacement a bound forbids.
 func TestBacklogOfWhatWaits(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	db.Register(t, bob, 1)
+	db := registered(t, 1, alice, bob)
 	for _, s := range []txmanager.Submitter{alice, bob} {
-		for _, request := range []string{"1", "2", "3"} {
-			post(t, db, s, request)
-		}
+		postAll(t, db, s, "1", "2", "3")
 	}
-	w := take(t, db, bob, "a/1")
-	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
+	sendAll(t, db, bob)
 	run(t, db, `update managed_tx set last_error = 'balance: too little' where submitter = $1`, alice)
 	run(t, db, `update managed_tx set last_error = case when queued then 'fee: too much' else 'gas bump: no budget' end where submitter = $1`, bob)
 	got, err := db.Backlog(t.Context())

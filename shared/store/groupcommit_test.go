@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -33,8 +34,7 @@ func blockedCreate(t *testing.T, ctx context.Context, db storetest.Bundle) (othe
 // round trips.
 func TestCreatesGoTogetherButNotBehindASlowOne(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	other, slow := blockedCreate(t, t.Context(), db)
 	const many = 200
 	meters := make([]context.Context, many)
@@ -71,8 +71,7 @@ func TestCreatesGoTogetherButNotBehindASlowOne(t *testing.T) {
 // that the caller makes for itself alone.
 func TestCallerThatLeavesTakesNobodyWithIt(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	left, leave := context.WithCancel(t.Context())
 	leave()
 	for i, got := range db.CreateLedBy(left, []store.Intent{intent(alice, "leader"), intent(alice, "other")}, 100) {
@@ -88,9 +87,7 @@ func TestCallerThatLeavesTakesNobodyWithIt(t *testing.T) {
 // If the database refuses one create, the others of the same round trip succeed.
 func TestRefusedDataIsRefusedAlone(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	db.Register(t, bob, 1)
+	db := registered(t, 1, alice, bob)
 	good, poison, stranger, known := intent(alice, "good"), intent(alice, strings.Repeat("r", 129)), intent(bob, "r"), intent(alice, "good")
 	stranger.Caller = `another "shop" \\ of, {ours}`
 	stranger.Names = []string{stranger.Caller, "*"}
@@ -108,16 +105,13 @@ func TestRefusedDataIsRefusedAlone(t *testing.T) {
 	if got[3].Err != nil || got[3].TxID != good.TxID || got[3].New {
 		t.Errorf("the same request once more: got %+v, want %s, known", got[3], good.TxID)
 	}
-	if caller := value[string](t, db, `select caller from managed_tx where submitter = $1`, bob); caller != stranger.Caller {
-		t.Errorf("caller on record: got %s, want %s", caller, stranger.Caller)
-	}
+	check.Equal(t, "caller on record", value[string](t, db, `select caller from managed_tx where submitter = $1`, bob), stranger.Caller)
 }
 
 // A lock that is not given up in time is the trouble of whom it belongs to.
 func TestLockedRowIsRefusedAlone(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	held := intent(alice, "held")
 	other := connect(t, db)
 	other.do("begin")
@@ -137,11 +131,9 @@ func TestCallersOfOneRoundTripAreSeparated(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	for sub, caller := range map[txmanager.Submitter]string{alice: "shop", bob: "bank"} {
-		if _, err := db.Store.Register(t.Context(), store.Registration{
+		check.OK(t)(db.Store.Register(t.Context(), store.Registration{
 			Submitter: sub, Signer: "local", MaxInFlight: 1, Callers: []string{caller}, CreatedBy: "test",
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	theirs, foreign, own := intent(bob, "r"), intent(alice, "r"), intent(alice, "s")
 	theirs.Caller, foreign.Caller, own.Caller = "bank", "bank", "shop"
@@ -149,7 +141,229 @@ func TestCallersOfOneRoundTripAreSeparated(t *testing.T) {
 	if got[0].Err != nil || got[2].Err != nil || !errors.Is(got[1].Err, store.ErrUnknownSubmitter) {
 		t.Errorf("got %v; want the second refused as an unknown submitter, the others stored", got)
 	}
-	if rows := value[int](t, db, `select count(*) from managed_tx`); rows != 2 {
-		t.Errorf("rows: got %d, want 2", rows)
+	check.Equal(t, "rows", value[int](t, db, `select count(*) from managed_tx`), 2)
+}
+
+// A stored intent is returned even if a new one would be refused. A concurrent duplicate gets
+// it too.
+func TestH16RetryIsAnsweredByWhatIsStored(t *testing.T) {
+	t.Parallel()
+	refusals := map[string]struct {
+		then  string // happens to the submitter after the first request
+		bound int
+		want  error
+	}{
+		"in PROTECT":     {openIncident, 100, store.ErrProtected},
+		"suspended":      {suspended, 100, store.ErrSuspended},
+		"the queue full": {`select $1::text`, 1, store.ErrQueueFull},
 	}
+	for name, test := range refusals {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := registered(t, 1, alice)
+			stored, err := db.Create(t.Context(), intent(alice, "known"), test.bound)
+			if err != nil || !stored.New || !stored.Queued {
+				t.Fatalf("first: got %+v, %v; want it new and queued", stored, err)
+			}
+			run(t, db, test.then, alice)
+			retry, err := db.Create(t.Context(), intent(alice, "known"), test.bound)
+			if err != nil || retry.TxID != stored.TxID || retry.New || !retry.Queued {
+				t.Errorf("retry: got %+v, %v; want the stored %s", retry, err, stored.TxID)
+			}
+			before := contents(t, db, "managed_tx")
+			check.Err(t, "new request", test.want)(db.Create(t.Context(), intent(alice, "new"), test.bound))
+			check.Same(t, "the refused request stored something", contents(t, db, "managed_tx"), before)
+		})
+	}
+	t.Run("a duplicate at the same time", duplicateMeetsInsert)
+	t.Run("many duplicates at once", manyDuplicates)
+}
+
+// duplicateMeetsInsert arranges the one moment that matters: the row is
+// inserted by another connection and not yet committed.
+func duplicateMeetsInsert(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"commit", "rollback"} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			db := registered(t, 1, alice)
+			first, second := intent(alice, "r"), intent(alice, "r")
+			other := connect(t, db)
+			other.do("begin")
+			other.do(insertIntent, first.TxID, alice, first.RequestID, first.Fingerprint[:])
+			creating := start(func() (store.StoredIntent, error) { return db.Create(t.Context(), second, 100) })
+			awaitBlocked(t, db, "insert into managed_tx")
+			other.do(end)
+			want := store.StoredIntent{TxID: first.TxID, Queued: true}
+			if end == "rollback" {
+				want = store.StoredIntent{TxID: second.TxID, New: true, Queued: true}
+			}
+			if got := <-creating; got.err != nil || got.got != want {
+				t.Errorf("duplicate: got %+v, %v; want %+v", got.got, got.err, want)
+			}
+		})
+	}
+}
+
+var insertIntent = withPayload(`
+insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values ($1, $2, $3, 'shop', $4)`)
+
+func manyDuplicates(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	for _, request := range []string{"one", "two", "three", "four", "five"} {
+		got := make([]outcome[store.StoredIntent], 40)
+		var all sync.WaitGroup
+		for i := range got {
+			all.Go(func() {
+				got[i].got, got[i].err = db.Create(t.Context(), intent(alice, request), 100)
+			})
+		}
+		all.Wait()
+		isNew := 0
+		for _, g := range got {
+			if g.err != nil || g.got.TxID == "" || g.got.TxID != got[0].got.TxID {
+				t.Fatalf("duplicates of %s: got %+v, %v and %+v, %v; want one txId", request, got[0].got, got[0].err, g.got, g.err)
+			}
+			if g.got.New {
+				isNew++
+			}
+		}
+		rows := value[int](t, db, `select count(*) from managed_tx where request_id = $1`, request)
+		if isNew != 1 || rows != 1 {
+			t.Errorf("%s: got %d new, %d rows; want 1 and 1", request, isNew, rows)
+		}
+	}
+}
+
+// A requestId stands for one payload for ever, in PROTECT too.
+func TestRequestIDWithAnotherPayload(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	post(t, db, alice, "r")
+	before := contents(t, db, "managed_tx")
+	other := intent(alice, "r")
+	other.Payload, other.Fingerprint = []byte(`{"to":"0x00000000000000000000000000000000000000b0","value":"2"}`), [32]byte{2}
+	for _, then := range []string{`select $1::text`, openIncident} {
+		run(t, db, then, alice)
+		check.Err(t, "another payload", store.ErrRequestConflict)(db.Create(t.Context(), other, 100))
+		check.Same(t, "the stored row changed", contents(t, db, "managed_tx"), before)
+	}
+}
+
+// The requestId is compared byte for byte, separately for each submitter.
+func TestRequestIDIsComparedByteForByte(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice, bob)
+	seen := map[string]string{}
+	for _, id := range []string{"r", "R", "r ", "é", "e\u0301"} {
+		for _, sub := range []txmanager.Submitter{alice, bob} {
+			a := post(t, db, sub, id)
+			if was, ok := seen[a.TxID]; ok || !a.New {
+				t.Errorf("%q of %s: got the transaction of %q, want one of its own", id, sub, was)
+			}
+			seen[a.TxID] = string(sub) + " " + id
+		}
+	}
+}
+
+// A caller that may not use a submitter gets the same answer as for an unregistered one.
+func TestCreateForAnUnknownSubmitter(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	_, err := db.Store.Register(t.Context(), store.Registration{
+		Submitter: alice, Signer: "local", MaxInFlight: 1, Callers: []string{"bank"}, CreatedBy: "test",
+	})
+	check.OK(t)(err)
+	theirs := intent(alice, "r")
+	theirs.Caller = "bank"
+	check.OK(t)(db.Create(t.Context(), theirs, 1))
+	for _, in := range []store.Intent{intent(alice, "r"), intent(alice, "s"), intent(bob, "r")} {
+		check.Err(t, fmt.Sprintf("%s of %s", in.RequestID, in.Submitter), store.ErrUnknownSubmitter)(db.Create(t.Context(), in, 100))
+	}
+	check.Equal(t, "rows", value[int](t, db, `select count(*) from managed_tx`), 1)
+}
+
+// One caller never learns another's txId, nor whether the payloads are the same.
+func TestAnotherCallersRequestIsAConflict(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	first := intent(alice, "r")
+	check.OK(t)(db.Create(t.Context(), first, 100))
+	second := intent(alice, "r")
+	second.Caller, second.Names = "somebody else", []string{"somebody else", "*"}
+	if got, err := db.Create(t.Context(), second, 100); !errors.Is(err, store.ErrRequestConflict) || got.TxID != "" {
+		t.Errorf("the same request of another caller: got %+v, %v; want a conflict without a txId", got, err)
+	}
+}
+
+// Far from its bound a queue is walked by few creates; at its bound by each.
+func TestQueueIsWalkedTheMoreTheFullerItIs(t *testing.T) {
+	t.Parallel()
+	const bound = 1000
+	db := registered(t, 1, alice)
+	full := 0
+	for i := range bound + 100 {
+		if i == 10 {
+			run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
+				select gen_random_uuid(), $1, 'filled-' || n, 'test', sha256('') from generate_series(1, $2::int) as n`), alice, bound-60)
+		}
+		_, err := db.Create(t.Context(), intent(alice, fmt.Sprint(i)), bound)
+		switch {
+		case errors.Is(err, store.ErrQueueFull):
+			full++
+		case err != nil:
+			t.Fatal(err)
+		}
+		if full > 3 {
+			break
+		}
+	}
+	queued := value[int](t, db, `select count(*) from managed_tx where submitter = $1`, alice)
+	if full == 0 || queued < bound || queued > bound+bound/100 {
+		t.Errorf("queued when creates were refused: got %d, want %d to %d; refused: %d", queued, bound, bound+bound/100, full)
+	}
+}
+
+// Of many simultaneous intents, as many are accepted as there is room for, in order.
+func TestQueueBoundBindsABatch(t *testing.T) {
+	t.Parallel()
+	const bound = 10
+	db := registered(t, 1, alice, bob)
+	post(t, db, alice, "before")
+	var all []store.Intent
+	for i := range 2 * bound {
+		all = append(all, intent(alice, fmt.Sprint(i)), intent(bob, fmt.Sprint(i)))
+	}
+	got := check.Value(db.CreateAll(t.Context(), all, bound))(t)
+	places := map[txmanager.Submitter]int{alice: bound - 1, bob: bound}
+	for i, in := range all {
+		want := error(nil)
+		if places[in.Submitter]--; places[in.Submitter] < 0 {
+			want = store.ErrQueueFull
+		}
+		if !errors.Is(got[i].Err, want) || (want == nil && !got[i].New) {
+			t.Errorf("intent %s of %s: got %+v, want %v", in.RequestID, in.Submitter, got[i], want)
+		}
+	}
+}
+
+// What moves at once may be a window of the largest size, in a session that moved
+// a single row before: within statement_timeout.
+func TestLargestWindowMovesInOneStatement(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	conn := check.Value(db.Raw(t.Context()))(t)
+	defer conn.Release()
+	for rows, prefix := range map[int]string{1: "one", 10_000: "many"} {
+		run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
+			select gen_random_uuid(), $1, $3 || n, 'test', sha256('') from generate_series(1, $2::int) as n`), alice, rows, prefix)
+	}
+	for rows, prefix := range map[int]string{1: "one", 10_000: "many"} {
+		tag, err := conn.Exec(t.Context(), `update managed_tx set last_error = 'waits' where request_id like $1 || '%'`, prefix)
+		if err != nil || int(tag.RowsAffected()) != rows {
+			t.Fatalf("move of %d rows at once: got %s, %v", rows, tag, err)
+		}
+	}
+	check.Equal(t, "history", value[int](t, db, `select count(*) from tx_history where reason = 'waits'`), 10_001)
 }

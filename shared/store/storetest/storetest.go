@@ -4,13 +4,20 @@ package storetest
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/migrations"
@@ -61,17 +68,24 @@ func NewIn(t testing.TB, cluster *pgcluster.Cluster) Bundle {
 
 func open(t testing.TB, url string, rules lease.Rules) Bundle {
 	t.Helper()
-	s, err := store.Open(t.Context(), Options(url, rules))
-	if err != nil {
-		t.Fatalf("open the store: %v", err)
-	}
-	t.Cleanup(s.Close)
+	s := Open(t, Options(url, rules))
 	db, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatalf("open the database: %v", err)
 	}
 	t.Cleanup(db.Close)
 	return Bundle{Store: s, EventLog: events.New(s), URL: url, DB: db}
+}
+
+// Open opens a store that is closed when t ends.
+func Open(t testing.TB, o store.Options) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), o)
+	if err != nil {
+		t.Fatalf("open the store: %v", err)
+	}
+	t.Cleanup(s.Close)
+	return s
 }
 
 // Options are those of production with the rules given.
@@ -161,4 +175,32 @@ func (b Bundle) Register(t testing.TB, sub txmanager.Submitter, window int) {
 	if err != nil {
 		t.Fatalf("register: %v", err)
 	}
+}
+
+// Violated is the name of the constraint that refused a statement, by the results of its call.
+func Violated(results ...any) string {
+	err, _ := results[len(results)-1].(error)
+	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return refusal.ConstraintName
+	}
+	return fmt.Sprintf("none (error %v)", err)
+}
+
+// Signed stands for a signed transaction for nonce n of s. Its bytes are data without a
+// signature, and its hash is that of data.
+func Signed(s txmanager.Submitter, n uint64, data string) txmanager.Signed {
+	raw := Bytes(s.ChainID(), n, txmanager.Address{9}, 1, data)
+	return txmanager.Signed{Hash: sha256.Sum256([]byte(data)), Raw: raw}
+}
+
+// Bytes are the unsigned bytes of a transaction with that call.
+func Bytes(chainID, n uint64, to txmanager.Address, valueWei int64, data string) []byte {
+	raw, err := types.NewTx(&types.DynamicFeeTx{
+		ChainID: new(big.Int).SetUint64(chainID), Nonce: n, To: (*common.Address)(&to), Value: big.NewInt(valueWei), Data: []byte(data), Gas: 21_000,
+		GasFeeCap: big.NewInt(1), GasTipCap: big.NewInt(1), V: new(big.Int), R: big.NewInt(1), S: big.NewInt(1),
+	}).MarshalBinary()
+	if err != nil {
+		panic(err) // of its own making
+	}
+	return raw
 }
