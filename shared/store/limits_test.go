@@ -335,7 +335,7 @@ func TestLimitsAreReadWithTheQueue(t *testing.T) {
 		t.Errorf("tokens: got %v, want 5 of the one, and no bound of the other", got)
 	}
 	for _, q := range w.Queue {
-		check.Equal(t, fmt.Sprintf("%s", q.RequestID), fmt.Sprint(q.MaxValueWei), map[string]string{"a": "<nil>", "b": "6"}[q.RequestID])
+		check.Equal(t, q.RequestID, fmt.Sprint(q.MaxValueWei), map[string]string{"a": "<nil>", "b": "6"}[q.RequestID])
 	}
 }
 

@@ -17,7 +17,7 @@ const judgeMark = `
 select exists (select from authority_mark where id = $1), exists (select from authority_mark where id = $1 and generation = $2),
        coalesce((select max(generation) from authority_mark), 0)`
 
-// Judge implements [mark.Store]. A mark that was seen before costs one round trip.
+// Evaluate implements [mark.Store]. A mark that was seen before costs one round trip.
 func (s *Store) Evaluate(ctx context.Context, seen mark.Observed) (mark.Verdict, error) {
 	var held, known bool
 	var latest int64

@@ -200,7 +200,7 @@ func TestPolicyCountsARequestOnce(t *testing.T) {
 			in := paying(alice, fmt.Sprint("r-", (i*(2*p+1))%requests), "1", 1)
 			batch = append(batch, withID(in, in.RequestID))
 			wg.Go(func() {
-				check.Err(t, fmt.Sprintf("%s", in.RequestID), nil)(s.Create(t.Context(), in, 1000))
+				check.Err(t, in.RequestID, nil)(s.Create(t.Context(), in, 1000))
 			})
 		}
 		wg.Go(func() {
@@ -587,7 +587,7 @@ func TestTighterThan(t *testing.T) {
 		{"deployments too", []string{one, store.TargetDeploy}, []string{one}, false},
 		{"no deployments any more", []string{one}, []string{one, store.TargetDeploy}, true},
 	} {
-		check.Equal(t, fmt.Sprintf("%s", c.what), (store.Policy{Targets: c.now}).TighterThan(store.Policy{Targets: c.then}), c.want)
+		check.Equal(t, c.what, (store.Policy{Targets: c.now}).TighterThan(store.Policy{Targets: c.then}), c.want)
 	}
 }
 
@@ -625,7 +625,7 @@ func TestTighterThanOfCallersAndTokens(t *testing.T) {
 		{"a bounded function", tokens(new("1"), nil, tokenOne+":0xa9059cbb"), tokens(new("1"), nil), true},
 		{"a function of another contract", tokens(new("1"), nil, tokenTwo+":0x39509351"), tokens(new("1"), nil), true},
 	} {
-		check.Equal(t, fmt.Sprintf("%s", c.what), c.now.TighterThan(c.old), c.want)
+		check.Equal(t, c.what, c.now.TighterThan(c.old), c.want)
 	}
 }
 

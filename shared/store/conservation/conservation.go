@@ -24,7 +24,7 @@ var _ conservation.Store = (*Book)(nil)
 // New returns the book in the transfers' database. The caller closes db.
 func New(db *pgxpool.Pool) *Book { return &Book{db: db} }
 
-// superseded is the error code of the database's function conservation_advance.
+// supersededCode is the error code of the database's function conservation_advance.
 const supersededCode = "FP008"
 
 func superseded(err error) error {

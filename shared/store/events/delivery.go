@@ -162,7 +162,7 @@ with probe as (
 select exists (select from probe) or not exists (select from event_receiver where receiver = $1 and failures >= $2)`
 )
 
-// MayAsk implements [events.Store].
+// MayDeliver implements [events.Store].
 func (s *Log) MayDeliver(ctx context.Context, receiver string) (may bool, err error) {
 	err = s.db.QueryRow(ctx, mayAsk, receiver, events.SilentFrom, s.rules.Duration, events.MostWait).Scan(&may)
 	return may, results.Wrap(err, "ask whether %s answers", receiver)

@@ -84,7 +84,7 @@ func TestHaltStopsNewTransfersOfItsScope(t *testing.T) {
 		for _, h := range []transfers.Halt{c.halt, second} {
 			check.OK(t)(r.OpenHalt(t.Context(), h))
 		}
-		check.Same(t, fmt.Sprintf("%s", c.halt.Scope), []string{ask(alice, "USDT"), ask(alice, "BTC"), ask(bob, "USDT")}, c.want)
+		check.Same(t, string(c.halt.Scope), []string{ask(alice, "USDT"), ask(alice, "BTC"), ask(bob, "USDT")}, c.want)
 		open, all, err := r.OpenHalts(t.Context(), 1)
 		if err != nil || all != 2 || len(open) != 1 || string(open[0].Evidence) != `{"lost": 2}` || open[0].Scope != c.halt.Scope || open[0].Since.IsZero() {
 			t.Fatalf("open: got %+v of %d, %v; want the newer of two", open, all, err)

@@ -30,8 +30,8 @@ func One[Row any](ctx context.Context, db Querier, scan pgx.RowToFunc[Row], stat
 	return pgx.CollectExactlyOneRow(Query(ctx, db, statement, args...), scan)
 }
 
-// Page is the rows that are wanted of those that were read, at most size of them, and the cursor of
-// the next page; "" at the end. limit is the number of rows that were asked for.
+// Page is the first wanted rows, at most size of them, and the cursor of the next page. The cursor is
+// "" at the end. limit is the number of rows that the query asked for.
 func Page[Row any](rows []Row, size, limit int, wanted func(Row) bool, cursor func(Row) string) (page []Row, next string) {
 	for i, r := range rows {
 		if !wanted(r) {
