@@ -74,7 +74,8 @@ func (b Bundle) ShowDuties(t *testing.T, rows *strings.Replacer, duties map[stri
 		}
 	}
 	shown := slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(duties)), others)))
-	if diff := cmp.Diff(slices.Sorted(slices.Values(b.Names(t, catalog))), shown); diff != "" {
+	want := slices.Sorted(slices.Values(b.Names(t, catalog))) // the same name is that of several tables' triggers
+	if diff := cmp.Diff(slices.Compact(want), shown); diff != "" {
 		t.Errorf("triggers with a proof (-in the schema +proven):\n%s", diff)
 	}
 }

@@ -53,17 +53,14 @@ func NewWith(t testing.TB, rules lease.Rules) Bundle {
 // chooses plans, are those after the migrations.
 func NewClone(t testing.TB) Bundle {
 	t.Helper()
-	cluster, err := pgcluster.Shared()
-	if err != nil {
-		t.Fatalf("a Postgres for tests: %v", err)
-	}
-	return NewIn(t, cluster)
+	return NewIn(t, shared(t))
 }
 
 // NewIn is [New] in a cluster that the test may restart. Its database is a new clone.
 func NewIn(t testing.TB, cluster *pgcluster.Cluster) Bundle {
 	t.Helper()
-	return open(t, urlIn(t, cluster), Rules)
+	makeTemplate(t, cluster)
+	return open(t, cloneOf(t, cluster, template), Rules)
 }
 
 func open(t testing.TB, url string, rules lease.Rules) Bundle {
@@ -100,24 +97,34 @@ func Options(url string, rules lease.Rules) store.Options {
 // URL returns the URL of a database for t, as [New] does.
 func URL(t testing.TB) string {
 	t.Helper()
+	cluster := shared(t)
+	makeTemplate(t, cluster)
+	return cluster.URL(reusable.take(t, cluster))
+}
+
+// shared is the cluster of this process.
+func shared(t testing.TB) *pgcluster.Cluster {
+	t.Helper()
 	cluster, err := pgcluster.Shared()
 	if err != nil {
 		t.Fatalf("a Postgres for tests: %v", err)
 	}
-	if err := cluster.Template(t.Context(), template, migrate); err != nil {
-		t.Fatalf("migrate the template: %v", err)
-	}
-	return cluster.URL(reusable.take(t, cluster))
+	return cluster
 }
 
-func urlIn(t testing.TB, cluster *pgcluster.Cluster) string {
+func makeTemplate(t testing.TB, cluster *pgcluster.Cluster) {
 	t.Helper()
 	if err := cluster.Template(t.Context(), template, migrate); err != nil {
 		t.Fatalf("migrate the template: %v", err)
 	}
-	name, drop, err := cluster.Clone(t.Context(), template)
+}
+
+// cloneOf is the URL of a copy of the database, which is dropped when t ends.
+func cloneOf(t testing.TB, cluster *pgcluster.Cluster, database string) string {
+	t.Helper()
+	name, drop, err := cluster.Clone(t.Context(), database)
 	if err != nil {
-		t.Fatalf("clone the template: %v", err)
+		t.Fatalf("clone %s: %v", database, err)
 	}
 	t.Cleanup(drop)
 	return cluster.URL(name)
@@ -139,22 +146,13 @@ func migrate(ctx context.Context, url string) error {
 // b; [Again] opens its database anew.
 func Copy(t testing.TB, b Bundle) Bundle {
 	t.Helper()
-	cluster, err := pgcluster.Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
 	at, err := url.Parse(b.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.DB.Close()
 	b.Store.Close()
-	name, drop, err := cluster.Clone(t.Context(), strings.TrimPrefix(at.Path, "/"))
-	if err != nil {
-		t.Fatalf("copy the database: %v", err)
-	}
-	t.Cleanup(drop)
-	return open(t, cluster.URL(name), Rules)
+	return open(t, cloneOf(t, shared(t), strings.TrimPrefix(at.Path, "/")), Rules)
 }
 
 // Again opens b's database anew after its connections were closed.
