@@ -28,6 +28,7 @@ func Value[T any](value T, err error) func(testing.TB) T {
 }
 
 // Err reports a call whose last result is not the error want: check.Err(t, what, want)(call()).
+// A call that must succeed has nil; unlike after [OK], the test goes on.
 func Err(t testing.TB, what string, want error) func(results ...any) {
 	return func(results ...any) {
 		t.Helper()
