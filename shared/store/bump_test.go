@@ -19,11 +19,7 @@ import (
 // bumping opens the test's database as a process does that has the gas bump on.
 func bumping(t *testing.T, db storetest.Bundle, after time.Duration) storetest.Bundle {
 	t.Helper()
-	o := storetest.Options(db.URL, storetest.Rules)
-	o.GasBumpAfter = after
-	s := storetest.Open(t, o)
-	db.Store = s
-	return db
+	return reopened(t, db, func(o *store.Options) { o.GasBumpAfter = after })
 }
 
 // replacement is a further version of x, which costs so much more at worst.
@@ -98,15 +94,8 @@ func TestWhatMayBeReplacedIsLoadedWhole(t *testing.T) {
 	sendAll(t, off, alice)
 	run(t, off, `update managed_tx set state = 'TRACKING', sub_state = 'PENDING', next_resubmit_at = clock_timestamp() + interval '1 h',
 		first_submit_at = clock_timestamp() - interval '2 min', next_bump_at = case nonce when 2 then clock_timestamp() + interval '1 h' end`)
-	stuckAfter := func(o *store.Options) { o.StuckAfter = time.Hour }
 	whole := func(bumpAfter time.Duration) (nonces []uint64) {
-		o := storetest.Options(off.URL, storetest.Rules)
-		o.GasBumpAfter = bumpAfter
-		stuckAfter(&o)
-		s := check.Value(store.Open(t.Context(), o))(t)
-		defer s.Close()
-		db := off
-		db.Store = s
+		db := reopened(t, off, func(o *store.Options) { o.GasBumpAfter, o.StuckAfter = bumpAfter, time.Hour })
 		w := take(t, db, alice, "a/2")
 		for _, x := range w.Open {
 			if x.Payload != nil {

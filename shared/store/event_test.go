@@ -62,11 +62,7 @@ func withEvents(t *testing.T, mode store.EventMode) (storetest.Bundle, *heard) {
 
 func anotherStore(t *testing.T, db storetest.Bundle, mode store.EventMode, h *heard) storetest.Bundle {
 	t.Helper()
-	o := storetest.Options(db.URL, storetest.Rules)
-	o.Events, o.OnEvents = mode, h.tell
-	s := storetest.Open(t, o)
-	db.Store = s
-	return db
+	return reopened(t, db, func(o *store.Options) { o.Events, o.OnEvents = mode, h.tell })
 }
 
 // deliveredEvent is the body of an event as a webhook endpoint gets it.

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -28,6 +29,15 @@ func registered(t testing.TB, window int, subs ...txmanager.Submitter) storetest
 	for _, sub := range subs {
 		db.Register(t, sub, window)
 	}
+	return db
+}
+
+// reopened is db with another store, whose options differ by the change.
+func reopened(t *testing.T, db storetest.Bundle, change func(*store.Options)) storetest.Bundle {
+	t.Helper()
+	o := storetest.Options(db.URL, storetest.Rules)
+	change(&o)
+	db.Store = storetest.Open(t, o)
 	return db
 }
 

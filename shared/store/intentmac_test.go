@@ -19,13 +19,11 @@ import (
 )
 
 // marking is a second store of db, which makes MACs and checks them.
-func marking(t *testing.T, db storetest.Bundle) (*store.Store, *intentmac.Keys) {
+func marking(t *testing.T, db storetest.Bundle, anyCaller bool) (*store.Store, *intentmac.Keys) {
 	t.Helper()
 	keys := check.Value(intentmac.New([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))}, nil))(t)
-	o := storetest.Options(db.URL, storetest.Rules)
-	o.MACs, o.MACKeys = keys, keys.IDs()
-	s := storetest.Open(t, o)
-	return s, keys
+	marks := func(o *store.Options) { o.MACs, o.MACKeys, o.AnyCaller = keys, keys.IDs(), anyCaller }
+	return reopened(t, db, marks).Store, keys
 }
 
 // queueOf is what an advance loads of alice's queue.
@@ -55,10 +53,7 @@ func TestMACIsOfTheCallerThatIsStored(t *testing.T) {
 		if policy {
 			run(t, db, `insert into submitter_policy (submitter, max_per_minute) values ($1, 100)`, alice)
 		}
-		o := storetest.Options(db.URL, storetest.Rules)
-		keys := check.Value(intentmac.New([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))}, nil))(t)
-		o.MACs, o.MACKeys, o.AnyCaller = keys, keys.IDs(), true
-		s := storetest.Open(t, o)
+		s, keys := marking(t, db, true)
 		payload := []byte(`{"to":"0x00000000000000000000000000000000000000ff","value":"1"}`)
 		var all []store.Intent
 		for request, names := range map[string][]string{
@@ -106,7 +101,7 @@ func TestIntentsWithoutAMAC(t *testing.T) {
 		t.Fatalf("require MACs: got %+v, %v; want it changed, with one intent that has none", first, err)
 	}
 	check.Equal(t, "an intent without a MAC", storetest.Violated(unmarkedInto()), "intents_have_a_mac")
-	s, _ := marking(t, db)
+	s, _ := marking(t, db, false)
 	created := check.Value(s.Create(t.Context(), store.Intent{TxID: uuid.NewString(), Submitter: alice, RequestID: "new", Caller: "shop", Payload: []byte(`{}`), Fingerprint: sha256.Sum256([]byte(`{}`))}, 100))(t)
 	again, err := migrations.RequireMACs(t.Context(), db.URL, "ann", "to be sure")
 	if err != nil || again.Changed || again.Upto != first.Upto {
@@ -134,7 +129,7 @@ func TestIntentsWithoutAMAC(t *testing.T) {
 func TestWhatWaitsForAKeyIsPassedOver(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
-	s, keys := marking(t, db)
+	s, keys := marking(t, db, false)
 	for range 3 {
 		run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, mac, mac_key)
 			values (gen_random_uuid(), $1, gen_random_uuid()::text, 'shop', sha256('{}'), sha256('x'), 'key-that-never-was')`), alice)
@@ -175,7 +170,7 @@ func TestWhatHasNoMACIsNeverBound(t *testing.T) {
 			}
 		}
 	}
-	s, _ := marking(t, db)
+	s, _ := marking(t, db, false)
 	for _, x := range queueOf(t, s) {
 		if x.NeedsNoMAC || x.MAC.Key != "" {
 			t.Errorf("%s: may be without a MAC, or has one; want neither", x.RequestID)

@@ -57,10 +57,8 @@ func TestCallersOfTheQueueAreReadWithIt(t *testing.T) {
 	}
 	run(t, db, `update submitter set callers = '{*}' where submitter = $1`, alice)
 	want("everybody, of an open issuer", db.Store, "one", "two", "wage", "rent")
-	o := storetest.Options(db.URL, storetest.Rules)
-	o.AnyCaller = true
-	closed := storetest.Open(t, o)
-	want("everybody, of a closed one", closed, "wage", "rent")
+	closed := reopened(t, db, func(o *store.Options) { o.AnyCaller = true })
+	want("everybody, of a closed one", closed.Store, "wage", "rent")
 }
 
 // Policy changes and suspensions end the earlier lease session, also if the submitter had no

@@ -149,10 +149,7 @@ func TestQuietTransactionsAreLoadedWithoutDocuments(t *testing.T) {
 			later(w, 0, func(*txmanager.Tx) {}), later(w, 1, func(*txmanager.Tx) {}),
 			later(w, 2, func(x *txmanager.Tx) { x.NextResubmitAt = &soon }), later(w, 3, func(x *txmanager.Tx) { x.FirstSubmitAt = &longAgo }),
 		}})
-		options := storetest.Options(db.URL, storetest.Rules)
-		options.StuckAfter = stuckAfter
-		s := storetest.Open(t, options)
-		return db, s
+		return db, reopened(t, db, func(o *store.Options) { o.StuckAfter = stuckAfter }).Store
 	}
 	for what, test := range map[string]struct {
 		stuckAfter time.Duration
