@@ -103,14 +103,14 @@ func TestReleaseClosesOnlyTheIncidentThatItNames(t *testing.T) {
 	db := registered(t, 1, alice)
 	run(t, db, openIncident, alice)
 	w := take(t, db, alice, "a/1")
-	leave := func(episode int) error {
-		_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Cursor: txmanager.CursorChange{CloseIncident: &txmanager.ReleaseRequest{Incident: episode, Mode: txmanager.Resume, By: "op", Reason: "seen"}}})
+	leave := func(incident int) error {
+		_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Cursor: txmanager.CursorChange{CloseIncident: &txmanager.ReleaseRequest{Incident: incident, Mode: txmanager.Resume, By: "op", Reason: "seen"}}})
 		return err
 	}
-	for _, episode := range []int{0, 2} {
-		check.Err(t, fmt.Sprintf("release of incident %d while 1 is open", episode), txmanager.ErrIncidentClosed)(leave(episode))
+	for _, incident := range []int{0, 2} {
+		check.Err(t, fmt.Sprintf("release of incident %d while 1 is open", incident), txmanager.ErrIncidentClosed)(leave(incident))
 	}
-	check.Equal(t, "open incidents after it", value[int](t, db, `select count(*) from protect_episode where submitter = $1 and closed_at is null`, alice), 1)
+	check.Equal(t, "open incidents after it", value[int](t, db, `select count(*) from protect_incident where submitter = $1 and closed_at is null`, alice), 1)
 	check.Err(t, "release of incident 1", nil)(leave(1))
 }
 
@@ -152,16 +152,16 @@ func TestWriteOpensProtectOnce(t *testing.T) {
 	for _, what := range []string{"first", "second"} {
 		write(t, db, txmanager.Commit{Lease: w.Lease, Cursor: txmanager.CursorChange{OpenIncident: &txmanager.Violation{Description: what}}})
 	}
-	const episodes = `select coalesce(string_agg(episode || ' ' || (evidence ->> 'what') || ' ' || (closed_at is null), ', ' order by episode), '') from protect_episode`
-	check.Equal(t, "episodes", value[string](t, db, episodes), "1 first true")
+	const incidents = `select coalesce(string_agg(incident || ' ' || (evidence ->> 'what') || ' ' || (closed_at is null), ', ' order by incident), '') from protect_incident`
+	check.Equal(t, "incidents", value[string](t, db, incidents), "1 first true")
 	check.Equal(t, "cursor shows", value[string](t, db, `select in_flight_state from submitter_nonce_cursor`), "PROTECT")
 	next, err := db.BeginIteration(t.Context(), w.Lease, true)
 	if err != nil || !next.Protected {
 		t.Fatalf("next look: got protected %v, %v; want it protected", next.Protected, err)
 	}
-	run(t, db, `update protect_episode set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
+	run(t, db, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
 	write(t, db, txmanager.Commit{Lease: next.Lease, Cursor: txmanager.CursorChange{OpenIncident: &txmanager.Violation{Description: "third"}}})
-	check.Equal(t, "episodes after the first was closed", value[string](t, db, episodes), "1 first false, 2 third true")
+	check.Equal(t, "incidents after the first was closed", value[string](t, db, incidents), "1 first false, 2 third true")
 }
 
 // Since when a caller's intents are held back outlives each commit that does not change it.
@@ -357,7 +357,7 @@ func TestAllocationAfterTheCursorWasMovedByHand(t *testing.T) {
 			}
 			sendAll(t, db, alice)
 			post(t, db, alice, "next")
-			run(t, db, `alter table submitter_nonce_cursor disable trigger raise_cursor`)
+			run(t, db, `alter table submitter_nonce_cursor disable trigger guard_cursor_update`)
 			run(t, db, `update submitter_nonce_cursor set in_flight_state = 'IDLE', in_flight_nonce = null, in_flight_tx_id = null, next_nonce = $1`, test.cursor)
 			w := take(t, db, alice, "a/1")
 			before := contents(t, db, written...)

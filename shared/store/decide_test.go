@@ -34,7 +34,7 @@ func TestDecideCancel(t *testing.T) {
 	check.Err(t, "by a stranger", store.ErrNotFound)(decide(t, db, queued.TxID, stranger, txmanager.ActionCancel))
 	for range 2 {
 		check.Equal(t, "in the queue", check.Value(decide(t, db, queued.TxID, shop, txmanager.ActionCancel))(t).SubState, txmanager.Cancelled)
-		if d, err := decide(t, db, held.TxID, shop, txmanager.ActionCancel); err != nil || d.Ordered != txmanager.ActionCancel || d.Token != 2 {
+		if d, err := decide(t, db, held.TxID, shop, txmanager.ActionCancel); err != nil || d.RequestedAction != txmanager.ActionCancel || d.Token != 2 {
 			t.Errorf("with a nonce: got %+v, %v; want the order, token 2", d, err)
 		}
 	}
@@ -42,7 +42,7 @@ func TestDecideCancel(t *testing.T) {
 	stale := loaded.Open[0] // loaded before the order
 	stale.State, stale.Sub = txmanager.Tracking, txmanager.Pending
 	write(t, db, txmanager.Commit{Lease: loaded.Lease, Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: stale}}})
-	check.Equal(t, "the order after a write that did not know of it", value[string](t, db, `select ordered from managed_tx where tx_id = $1`, held.TxID), "CANCEL")
+	check.Equal(t, "the order after a write that did not know of it", value[string](t, db, `select requested_action from managed_tx where tx_id = $1`, held.TxID), "CANCEL")
 }
 
 // An operator's decision replaces a caller's cancel. A transaction that is final, queued, or
@@ -83,10 +83,10 @@ func TestDecisionByCode(t *testing.T) {
 	}
 	loaded := check.Value(db.BeginIteration(t.Context(), w.Lease, true))(t)
 	write(t, db, txmanager.Commit{Lease: loaded.Lease, Transitions: []txmanager.Transition{byCode(loaded.Open[0])}})
-	check.Equal(t, "ordered", value[string](t, db, `select ordered from managed_tx where tx_id = $1`, held.TxID), "REPLACE")
+	check.Equal(t, "ordered", value[string](t, db, `select requested_action from managed_tx where tx_id = $1`, held.TxID), "REPLACE")
 	check.OK(t)(decide(t, db, held.TxID, operator, txmanager.ActionPlaceholder))
 	write(t, db, txmanager.Commit{Lease: loaded.Lease, Transitions: []txmanager.Transition{byCode(loaded.Open[0])}})
-	check.Equal(t, "ordered after an operator's order", value[string](t, db, `select ordered from managed_tx where tx_id = $1`, held.TxID), "PLACEHOLDER")
+	check.Equal(t, "ordered after an operator's order", value[string](t, db, `select requested_action from managed_tx where tx_id = $1`, held.TxID), "PLACEHOLDER")
 	check.Equal(t, "decisions by code on record", value[int](t, db, `select count(*) from tx_decision where by = 'code' and reason = 'too cheap'`), 2)
 }
 

@@ -75,5 +75,5 @@ func (s *Store) FinalIn(ctx context.Context, h txmanager.Header) ([]txmanager.Su
 		select submitter
 		  from submitter_nonce_cursor
 		 where (final_blocks -> -1 ->> 'number')::bigint = $1 and final_blocks -> -1 ->> 'hash' = $2`, Bigint(h.Number), h.Hash.String())
-	return all, results.Wrap(err, "read who has a final transaction in block %d", h.Number)
+	return all, results.Wrap(err, "read the submitters with a final transaction in block %d", h.Number)
 }

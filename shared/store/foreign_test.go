@@ -62,7 +62,7 @@ func TestAJudgedForeignTransactionStaysTheSame(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 8, alice)
 	lost(t, db, alice, nil, 5, 6)
-	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, alice)
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
 	w := take(t, db, alice, "a/1")
 	before, err := db.ForeignTransactions(t.Context(), alice, 0, 9)
 	if err != nil || len(before) != 2 {
@@ -84,7 +84,7 @@ func TestAJudgedForeignTransactionStaysTheSame(t *testing.T) {
 	}
 	check.Err(t, "the same in another block", nil)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{moved}))
 	check.Equal(t, "open rows with the digest of their transactions", value[int](t, db, `select count(*) from foreign_hold h join foreign_transaction f using (submitter, nonce) where h.call_digest = f.call_digest`), 2)
-	run(t, db, `update protect_episode set closed_at = now(), closed_by = 'ann', mode = 'resume', reason = 'r' where episode = 2`)
+	run(t, db, `update protect_incident set closed_at = now(), closed_by = 'ann', mode = 'resume', reason = 'r' where incident = 2`)
 	if a, held := mustCreate(t, db, worth(alice, "five", 5)); !held {
 		t.Errorf("an intent with the call that was judged: got %+v not held", a)
 	}
@@ -96,9 +96,9 @@ func TestForeignReadingIsKept(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice, bob)
 	run(t, db, openIncident, alice)
-	reading := func(episode int) txmanager.ForeignScan {
+	reading := func(incident int) txmanager.ForeignScan {
 		t.Helper()
-		r := check.Value(db.ForeignScan(t.Context(), alice, episode, 9))(t)
+		r := check.Value(db.ForeignScan(t.Context(), alice, incident, 9))(t)
 		return r
 	}
 	first := reading(1)
@@ -121,7 +121,7 @@ func TestForeignReadingIsKept(t *testing.T) {
 		}
 	}
 	if got := reading(2); got.Begun || got.Block != 0 {
-		t.Errorf("of another episode: got %+v, want none", got)
+		t.Errorf("of another incident: got %+v, want none", got)
 	}
 
 	next := take(t, db, alice, "a/1")
@@ -228,7 +228,7 @@ func TestLostWatchInProtectIsSwept(t *testing.T) {
 	}
 	run(t, db, `update managed_tx set next_check_at = clock_timestamp() + interval '1 hour'`)
 	check.Equal(t, "in PROTECT and watched", len(check.Value(db.OverdueProtected(t.Context(), time.Second, 10))(t)), 0)
-	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{"why": "REORG"}')`, bob)
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"why": "REORG"}')`, bob)
 	if got, err := db.OverdueProtected(t.Context(), time.Second, 10); err != nil || len(got) != 1 || got[0] != bob {
 		t.Errorf("a final block has fallen: got %v, %v; want %s", got, err, bob)
 	}
@@ -254,9 +254,9 @@ func TestIdleSubmitterInProtectIsSwept(t *testing.T) {
 	swept("in PROTECT with nothing open", 10, alice)
 	swept("within the same minute", 10)
 	run(t, db, `update submitter set swept_at = clock_timestamp() - interval '61 seconds' where submitter = $1`, alice)
-	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{"why": "REORG"}')`, bob)
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"why": "REORG"}')`, bob)
 	run(t, db, `update submitter set swept_at = clock_timestamp() where submitter = $1`, bob)
 	swept("one that has lost its watch, and room for one", 1, bob)
-	run(t, db, `update protect_episode set closed_at = clock_timestamp(), closed_by = 'op', reason = 'r', mode = 'resume'`)
+	run(t, db, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'op', reason = 'r', mode = 'resume'`)
 	swept("released", 10)
 }

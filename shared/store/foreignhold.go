@@ -106,8 +106,8 @@ insert into foreign_hold (submitter, nonce, call_digest)
 select f.submitter, f.nonce, f.call_digest
   from foreign_transaction f
  where f.submitter = $1 and f.nonce < $2 and coalesce($3::jsonb ->> f.nonce::text, 'none') = 'none'
-   and not exists (select from protect_episode e
-                    where e.submitter = f.submitter and e.episode >= f.episode and e.mode = 'resync'
+   and not exists (select from protect_incident e
+                    where e.submitter = f.submitter and e.incident >= f.incident and e.mode = 'resync'
                       and coalesce(e.released -> 'requests' ->> f.nonce::text, 'none') <> 'none')
  order by f.nonce
     on conflict do nothing`
@@ -173,7 +173,7 @@ var ErrNoHold = errors.New("no foreign transaction with that nonce waits for a d
 // database did with it is unknown. It stays held with the rest of the restored queue, even if
 // it was also held for another cause: see [Store.Proceed]. A payout proceeds if an operator's
 // statement that it was not paid and is to be paid has taken effect.
-const isFromCopy = `(exists (select from authority_change c where coalesce(c.intents_upto >= m.seq, c.at >= m.created_at))
+const isFromCopy = `(exists (select from identity_change c where coalesce(c.intents_upto >= m.seq, c.at >= m.created_at))
        and not (m.caller = '` + PayoutCaller + `' and exists (select from payout_statement n
                  where n.req_id = m.request_id and n.acted_at is not null and not n.refund and not n.of_confirmed and ` + ofThisChange + `)))`
 
@@ -189,7 +189,7 @@ const writeOff = `
 with chosen as (
   select h.nonce
     from foreign_hold h
-   where h.submitter = $3 and h.ended_at is null and ($4::bigint is null or h.nonce = $4) and ($6::bigint is null or h.nonce <= $6) and is_authority()
+   where h.submitter = $3 and h.ended_at is null and ($4::bigint is null or h.nonce = $4) and ($6::bigint is null or h.nonce <= $6) and is_accepted_database()
    order by h.nonce
    limit $5
 ), ended as (
@@ -240,7 +240,7 @@ insert into tx_decision (tx_id, action, by, reason)
 select tx_id, 'PROCEED', $1, $2 from gone where not held`
 
 const findHolds = `
-select coalesce(l.fencing_token, 0), is_authority(),
+select coalesce(l.fencing_token, 0), is_accepted_database(),
        (select count(*) from foreign_hold h where h.submitter = s.submitter and h.ended_at is null), coalesce(l.name_epoch, '')
   from submitter s
   left join submitter_lease l using (submitter)
@@ -298,14 +298,14 @@ with chosen as (
          jsonb_build_array(jsonb_build_object('number', f.block_number, 'hash', f.block_hash)) as confirmations
     from foreign_hold h
     join foreign_transaction f using (submitter, nonce)
-   where h.submitter = $3 and h.nonce = $4 and h.ended_at is null and is_authority()
+   where h.submitter = $3 and h.nonce = $4 and h.ended_at is null and is_accepted_database()
 ), ended as (
   update managed_tx m
      set state = case when c.succeeded then 'CONFIRMED' else 'FAILED' end, sub_state = case when c.succeeded then 'RECORDED' else 'REVERTED' end,
          recorded_nonce = $4, tx_hash = c.tx_hash, receipt = c.facts, confirmations = c.confirmations, confirmed_at = clock_timestamp(),
          last_error = 'an operator matched this request with a foreign transaction' || case when c.succeeded then '' else ', and it reverted' end,
          event_sequence = m.event_sequence + case when c.succeeded then 2 else 3 end,
-         held = false, held_for = null, next_check_at = null, set_aside_nonce = null, updated_at = clock_timestamp()
+         held = false, held_for = null, next_check_at = null, deferred_until_nonce = null, updated_at = clock_timestamp()
     from chosen c
    where m.tx_id = $5 and m.submitter is not distinct from $3 and m.state = 'QUEUED' and m.held and not c.proves
      and (m.tx_id = c.held or m.held_for = 'HANDLER')

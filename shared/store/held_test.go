@@ -18,7 +18,7 @@ import (
 // distrusted makes the database one that was restored, and did not notice.
 func distrusted(t testing.TB, db storetest.Bundle) {
 	t.Helper()
-	run(t, db, `update authority set timeline_id = timeline_id + 1`)
+	run(t, db, `update database_identity set timeline_id = timeline_id + 1`)
 }
 
 // acceptRestored accepts the database as one that was restored from a backup, and
@@ -26,12 +26,12 @@ func distrusted(t testing.TB, db storetest.Bundle) {
 func acceptRestored(t testing.TB, db storetest.Bundle) {
 	t.Helper()
 	distrusted(t, db)
-	check.OK(t)(db.AcceptAuthority(t.Context(), "ann", "restored"))
+	check.OK(t)(db.AcceptDatabase(t.Context(), "ann", "restored"))
 	run(t, db, releaseAll)
 }
 
 const releaseAll = `
-update protect_episode
+update protect_incident
    set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'nothing ran'
  where closed_at is null`
 
@@ -222,7 +222,7 @@ func TestPlannedMoveHoldsNothing(t *testing.T) {
 }
 
 // More intents than one statement holds are all held, and an acceptance of a database
-// that is the authority holds nothing.
+// that is the accepted database holds nothing.
 func TestAcceptanceHoldsManyQueues(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -231,7 +231,7 @@ func TestAcceptanceHoldsManyQueues(t *testing.T) {
 		run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
 			select gen_random_uuid(), $1, 'r' || n, 'shop', sha256('x') from generate_series(1, 700) as n`), numbered(i))
 	}
-	check.Err(t, "accept the authority", store.ErrIsAuthority)(db.AcceptAuthority(t.Context(), "ann", "again"))
+	check.Err(t, "accept the authority", store.ErrDatabaseAccepted)(db.AcceptDatabase(t.Context(), "ann", "again"))
 	check.Equal(t, "held in the authority", value[int](t, db, `select count(*) from managed_tx where held`), 0)
 	acceptRestored(t, db)
 	check.Equal(t, "not held", value[int](t, db, `select count(*) from managed_tx where queued and not held`), 0)

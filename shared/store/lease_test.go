@@ -224,7 +224,7 @@ func TestH25MarkAndReleaseAreAtomic(t *testing.T) {
 	}
 	all.Wait()
 	h.check(t)
-	end := value[string](t, db, `select owner_node || ' ' || wake from submitter_lease`)
+	end := value[string](t, db, `select owner_node || ' ' || rerun_requested from submitter_lease`)
 	check.Equal(t, "owner and mark at the end", end, " false")
 }
 

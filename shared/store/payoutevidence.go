@@ -16,38 +16,38 @@ import (
 
 // PayoutStatement is an operator's statement about a payout whose stored state proves nothing.
 type PayoutStatement struct {
-	ID          int64
-	OfConfirmed bool // it is about the payout's own transaction, which is CONFIRMED without proof
-	Paid        bool
-	TxHash      string   // of the transaction that paid; "" where it was not paid
-	Refund      bool     // where it was not paid: the money goes back; otherwise it is paid again
-	NoncesBelow uint64   // where it was not paid: the payer may have signed lost bytes for each nonce below
-	NotBy       []string // where it was not paid: transactions that do the same, and paid something else
-	By          string
-	Reason      string
-	At          time.Time
-	Acted       bool // where it was not paid: it took effect, and cannot be withdrawn any more
+	ID            int64
+	OfConfirmed   bool // it is about the payout's own transaction, which is CONFIRMED without proof
+	Paid          bool
+	TxHash        string   // of the transaction that paid; "" where it was not paid
+	Refund        bool     // where it was not paid: the money goes back; otherwise it is paid again
+	NoncesBelow   uint64   // where it was not paid: the payer may have signed lost bytes for each nonce below
+	OtherPayments []string // where it was not paid: transactions that do the same, and paid something else
+	By            string
+	Reason        string
+	At            time.Time
+	Acted         bool // where it was not paid: it took effect, and cannot be withdrawn any more
 }
 
 // UnmarshalJSON reads a row of payout_statement.
 func (s *PayoutStatement) UnmarshalJSON(raw []byte) error {
 	var row struct {
-		ID          int64
-		OfConfirmed bool `json:"of_confirmed"`
-		Paid        bool
-		TxHash      string `json:"tx_hash"`
-		Refund      bool
-		NoncesBelow uint64   `json:"nonces_below"`
-		NotBy       []string `json:"not_by"`
-		By          string
-		Reason      string
-		At          time.Time
-		ActedAt     *string `json:"acted_at"`
+		ID            int64
+		OfConfirmed   bool `json:"of_confirmed"`
+		Paid          bool
+		TxHash        string `json:"tx_hash"`
+		Refund        bool
+		NoncesBelow   uint64   `json:"nonces_below"`
+		OtherPayments []string `json:"other_payments"`
+		By            string
+		Reason        string
+		At            time.Time
+		ActedAt       *string `json:"acted_at"`
 	}
 	if err := json.Unmarshal(raw, &row); err != nil {
 		return fmt.Errorf("read a statement: %w", err)
 	}
-	*s = PayoutStatement{row.ID, row.OfConfirmed, row.Paid, row.TxHash, row.Refund, row.NoncesBelow, row.NotBy, row.By, row.Reason, row.At, row.ActedAt != nil}
+	*s = PayoutStatement{row.ID, row.OfConfirmed, row.Paid, row.TxHash, row.Refund, row.NoncesBelow, row.OtherPayments, row.By, row.Reason, row.At, row.ActedAt != nil}
 	return nil
 }
 
@@ -64,24 +64,24 @@ var (
 	ErrProofUsed = errors.New("the transaction is another request's: one transaction proves one payout")
 	// ErrPaymentFound reports a foreign transaction of the payer with the call of a payout
 	// that was stated not to be paid.
-	ErrPaymentFound = errors.New("a transaction of the payer that is on no record does what the payout wants: state that it paid, or name it as another's payment (notBy)")
+	ErrPaymentFound = errors.New("a transaction of the payer that is on no record does what the payout wants: state that it paid, or name it as another's payment (otherPayments)")
 	// ErrNoncesOpen reports that transactions which the database has lost may still be mined.
 	ErrNoncesOpen = errors.New("bytes that the database has lost may still be mined: not every nonce that they can have is consumed")
 )
 
 const insertStatement = `
-insert into payout_statement (req_id, of_confirmed, paid, tx_hash, refund, nonces_below, not_by, by, reason, change)
+insert into payout_statement (req_id, of_confirmed, paid, tx_hash, refund, nonces_below, other_payments, by, reason, change)
 select t.req_id, c.confirmed, $2, nullif($3, ''), case when not $2 then $4::boolean end, case when not $2 then $5::bigint end, case when not $2 then coalesce($8::text[], '{}') end, $6, $7,
        case when c.confirmed then 0 else ` + lastChange + ` end
   from transfers_tb t,
        lateral (select exists (select from managed_tx m where m.submitter = t.payout_submitter and m.request_id = t.req_id and m.state = 'CONFIRMED') as confirmed) as c
- where t.req_id = $1 and t.open and (select is_authority())
+ where t.req_id = $1 and t.open and (select is_accepted_database())
     on conflict (req_id, of_confirmed, change) where withdrawn_at is null do nothing`
 
 // StatePayout records an operator's statement about the payout. The error wraps
 // [ErrStatementStands] if a statement is in force, or [ErrInDoubt] in a foreign database.
 func (s *Store) StatePayout(ctx context.Context, reqID string, st PayoutStatement) error {
-	tag, err := ExecCarrying(ctx, s.db, insertStatement, reqID, st.Paid, st.TxHash, st.Refund, int64(st.NoncesBelow), st.By, st.Reason, st.NotBy)
+	tag, err := ExecCarrying(ctx, s.db, insertStatement, reqID, st.Paid, st.TxHash, st.Refund, int64(st.NoncesBelow), st.By, st.Reason, st.OtherPayments)
 	switch {
 	case err != nil:
 		return fmt.Errorf("record a statement about payout %s: %w", reqID, err)
@@ -94,7 +94,7 @@ func (s *Store) StatePayout(ctx context.Context, reqID string, st PayoutStatemen
 const withdrawStatement = `
 update payout_statement
    set withdrawn_at = clock_timestamp(), withdrawn_by = $2, withdraw_reason = $3
- where req_id = $1 and withdrawn_at is null and acted_at is null and (select is_authority())
+ where req_id = $1 and withdrawn_at is null and acted_at is null and (select is_accepted_database())
    and not exists (select from payout_proof p where p.req_id = $1)`
 
 // WithdrawStatement withdraws the statement in force, unless it has taken effect. The error
@@ -149,7 +149,7 @@ func (s *Store) PayoutStatements(ctx context.Context, reqID string) (all []PastS
 const actOnStatement = `
 update payout_statement n
    set acted_at = clock_timestamp()
- where n.id = $1 and not n.paid and n.acted_at is null and n.withdrawn_at is null and ` + ofThisChange + ` and (select is_authority())
+ where n.id = $1 and not n.paid and n.acted_at is null and n.withdrawn_at is null and ` + ofThisChange + ` and (select is_accepted_database())
    and not exists (select from payout_proof p where p.req_id = n.req_id)
    and not exists (select` + samePayment + `)
    and (not $3::boolean or ` + noncesClosed + `)`
@@ -169,7 +169,7 @@ const (
 	// samePayment are foreign transactions with the call of statement n's payout ($4 is its
 	// digest) that are not stored as another request's.
 	samePayment = ` from foreign_transaction f
-         where f.submitter = $2 and f.call_digest = $4 and f.succeeded and f.tx_hash <> all (n.not_by) and not n.of_confirmed
+         where f.submitter = $2 and f.call_digest = $4 and f.succeeded and f.tx_hash <> all (n.other_payments) and not n.of_confirmed
            and not exists (select from payout_proof p where p.tx_hash = f.tx_hash)
            and not exists (select from managed_tx o where o.submitter = f.submitter and o.nonce = f.nonce and o.tx_hash = f.tx_hash and o.request_id <> n.req_id)`
 	findSamePayment = `select f.tx_hash from payout_statement n, lateral (select f.tx_hash` + samePayment + `) as f where n.id = $1 and $3::boolean is not null limit 1`
@@ -178,9 +178,9 @@ const (
 const noncesClosed = `
        exists (select from submitter_nonce_cursor k where k.submitter = $2 and k.next_nonce >= n.nonces_below)
    and not exists (select from managed_tx m
-         where m.submitter = $2 and m.nonce < n.nonces_below and m.unsettled)
+         where m.submitter = $2 and m.nonce < n.nonces_below and m.open)
    and not exists (select from managed_tx m
-         where m.submitter = $2 and m.nonce < n.nonces_below and m.sub_state = 'DISPLACED' and m.updated_at >= (select max(at) from authority_change)
+         where m.submitter = $2 and m.nonce < n.nonces_below and m.sub_state = 'DISPLACED' and m.updated_at >= (select max(at) from identity_change)
            and not exists (select from foreign_transaction f where f.submitter = $2 and f.nonce = m.nonce))`
 
 // ActOnStatement applies the statement. With lostBytes it first requires that no lost
@@ -235,7 +235,7 @@ insert into payout_proof (chain_id, tx_hash, log_index, req_id, block_number, re
 select $3::bigint, $4::text, $5::integer, m.request_id, $6::bigint, $7::text::json, nullif($8::bigint, 0)
   from managed_tx m
  where m.submitter = $1 and m.request_id = $2 and m.state in ('CONFIRMED', 'FAILED')
-   and (select is_authority())
+   and (select is_accepted_database())
    and not exists (select from tx_version v join managed_tx o using (tx_id)
          where v.tx_hash = $4 and (o.submitter, o.request_id) is distinct from (m.submitter, m.request_id))
    and not exists (select from managed_tx o where o.submitter = $1 and o.tx_hash = $4 and o.request_id <> $2)

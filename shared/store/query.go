@@ -82,7 +82,7 @@ func (s *Store) Tx(ctx context.Context, txID string, v Viewer) (Record, error) {
 // ErrInDoubt reports that nothing is stored, but that this proves nothing. The submitter is in
 // PROTECT, the database was restored, or an operator recorded the request as that of a
 // transaction which the database had lost.
-var ErrInDoubt = errors.New("what is not stored may have been made all the same")
+var ErrInDoubt = errors.New("the database was restored: a request without a row may have been made")
 
 // TxByRequest is the transaction of the submitter's request. The error is [ErrNotFound] if v
 // may not see one, or wraps [ErrInDoubt].
@@ -124,12 +124,12 @@ func (s *Store) refuseIfUnknown(ctx context.Context, r Record, err error, sub tx
 // now may have been listed in what a restore lost. So while any submitter waits for its
 // release after a restore, no caller gets "not found", whichever submitter it names.
 const doubtful = `
-select not is_authority() or case
+select not is_accepted_database() or case
          when $4 or exists (select from submitter s where s.submitter = $1 and s.callers && (array['*'] || $3::text[]))
          then ` + isProtected + ` or ` + isTaken + `
               and not exists (select from managed_tx m where m.request_id = $2 and m.submitter = $1)
-         else $1 <> '' and exists (select from authority_change)
-              and exists (select from protect_episode e where e.closed_at is null)
+         else $1 <> '' and exists (select from identity_change)
+              and exists (select from protect_incident e where e.closed_at is null)
        end`
 
 func (s *Store) record(ctx context.Context, query string, args ...any) (Record, error) {
@@ -142,7 +142,7 @@ func (s *Store) record(ctx context.Context, query string, args ...any) (Record, 
 }
 
 // ErrCursor reports a cursor that names no place in the list.
-var ErrCursor = errors.New("no such place in the list")
+var ErrCursor = errors.New("no such position in the list")
 
 // ListQuery asks for one page of a submitter's transactions, the newest first.
 type ListQuery struct {
@@ -188,7 +188,7 @@ select m.tx_id, m.submitter, m.request_id, m.state, ` + shownSubState + `, m.tx_
        when $3 = 'QUEUED' then (select least((select q.seq from managed_tx q where q.submitter = $1 and q.queued and not q.held order by q.seq limit 1),
                                              (select h.seq from managed_tx h where h.submitter = $1 and h.queued and h.held order by h.seq limit 1)))
        when $3 in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')
-       then (select min(u.seq) from managed_tx u where u.submitter = $1 and u.unsettled)
+       then (select min(u.seq) from managed_tx u where u.submitter = $1 and u.open)
        else 0 end`
 
 	listOwn = listColumns + `

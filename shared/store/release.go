@@ -42,7 +42,7 @@ with named as (
          last_error = case when f.receipt is null then '` + txmanager.StatedAsExecuted + `'
                            else 'a release recorded that a foreign transaction was this request' || case when f.succeeded is false then ', and it reverted' else '' end end,
          event_sequence = m.event_sequence + case when f.receipt is null then 1 when f.succeeded then 2 else 3 end,
-         fencing_token = $2, next_check_at = null, set_aside_nonce = null, updated_at = clock_timestamp()
+         fencing_token = $2, next_check_at = null, deferred_until_nonce = null, updated_at = clock_timestamp()
     from named r
     left join gap g on g.nonce = r.nonce
     left join (
@@ -85,21 +85,21 @@ select 1 / (case when count(*) = jsonb_array_length($2::jsonb) then 1 else 0 end
   from jsonb_to_recordset($2::jsonb) as r (nonce bigint, request text)
   join managed_tx m on m.submitter = $1 and m.request_id = r.request and m.recorded_nonce = r.nonce and not m.queued`
 
-// holdAuthority keeps the database from being distrusted, and so from being accepted anew,
-// before the commit. sameAuthority refuses the whole release, by a division by zero, if the
-// database is not the authority, or not the one that the release was evaluated in.
+// holdIdentity keeps the database from being distrusted, and so from being accepted anew,
+// before the commit. sameIdentity refuses the whole release, by a division by zero, if the
+// database is not the accepted database, or not the one that the release was evaluated in.
 const (
-	holdAuthority = `select from authority for share`
-	sameAuthority = `select 1 / (case when is_authority() and ` + lastChange + ` = $1 then 1 else 0 end)`
+	holdIdentity = `select from database_identity for share`
+	sameIdentity = `select 1 / (case when is_accepted_database() and ` + lastChange + ` = $1 then 1 else 0 end)`
 )
 
-// queueAuthority comes after the fence. An acceptance locks the queue and then the authority,
-// but only if the database is not the authority. A release stops here in that case, so that
+// queueIdentity comes after the fence. An acceptance locks the queue and then the authority,
+// but only if the database is not the accepted database. A release stops here in that case, so that
 // the two cannot deadlock.
-func queueAuthority(b *pgx.Batch, leave *txmanager.ReleaseRequest) {
+func queueIdentity(b *pgx.Batch, leave *txmanager.ReleaseRequest) {
 	if leave != nil {
-		b.Queue(holdAuthority)
-		b.Queue(sameAuthority, leave.Change)
+		b.Queue(holdIdentity)
+		b.Queue(sameIdentity, leave.Change)
 	}
 }
 
@@ -139,7 +139,7 @@ func queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequ
 		what["executed"] = leave.Executed
 	}
 	released, _ := json.Marshal(what) // plain: cannot fail
-	b.Queue(`select close_episode($1, $2, $3, $4, $5, $6::jsonb || jsonb_build_object('change', `+lastChange+`))`,
+	b.Queue(`select close_incident($1, $2, $3, $4, $5, $6::jsonb || jsonb_build_object('change', `+lastChange+`))`,
 		l.Submitter, leave.Incident, leave.Mode, leave.By, leave.Reason, released)
 	if leave.Mode != txmanager.Resync {
 		return
@@ -210,16 +210,16 @@ func (s *Store) NamedRequests(ctx context.Context, sub txmanager.Submitter, requ
 	return found, results.Wrap(err, "read named requests of %s", sub)
 }
 
-// lastChange is the number of the last change of the authority; 0 if there was none. A release
+// lastChange is the number of the last change of the database's identity; 0 if there was none. A release
 // stores it, to detect a later restore.
-const lastChange = `(select coalesce(max(c.id), 0) from authority_change c)`
+const lastChange = `(select coalesce(max(c.id), 0) from identity_change c)`
 
 // insertFills binds each nonce from the cursor up to, not including, $3 to a placeholder-only
 // row. The operator who releases requests its signature.
 const insertFills = `
 with filled as (
   insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce,
-                          state, ordered, fills, last_error, next_check_at, fencing_token)
+                          state, requested_action, fills, last_error, next_check_at, fencing_token)
   select gen_random_uuid(), s.submitter, 'placeholder:' || n || ':' || gen_random_uuid(), $4, sha256('placeholder'), n, nullif(n, s.start_nonce) - 1,
          'IN_FLIGHT', 'PLACEHOLDER', true, 'a release fills this nonce: what a lost database has signed for it can then not be mined', clock_timestamp(), $2
     from submitter s
@@ -238,10 +238,10 @@ update submitter_nonce_cursor
    set next_nonce = next_nonce + (select count(*) from filled)
  where submitter = $1`
 
-// lostBytes depends on no clock: changes of the authority are numbered.
+// lostBytes depends on no clock: changes of the database's identity are numbered.
 const lostBytes = `
 select s.callers = array[$2::text],
-       ` + lastChange + ` > coalesce((select max((e.released ->> 'change')::bigint) from protect_episode e
+       ` + lastChange + ` > coalesce((select max((e.released ->> 'change')::bigint) from protect_incident e
                                 where e.submitter = s.submitter and e.released ? 'filling'), 0),
        s.max_in_flight, ` + lastChange + `,
        coalesce((select max(n.nonces_below) from payout_statement n join transfers_tb t using (req_id)
@@ -257,9 +257,9 @@ func (s *Store) LostNonces(ctx context.Context, sub txmanager.Submitter) (l txma
 
 const filledCount = `
 select (e.released ->> 'count')::bigint
-  from protect_episode e
+  from protect_incident e
  where e.submitter = $1 and e.released ? 'filling' and (e.released ->> 'change')::bigint = ` + lastChange + `
- order by e.episode
+ order by e.incident
  limit 1`
 
 // FilledCount is the final count accepted by the first release that filled nonces since the

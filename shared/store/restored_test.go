@@ -43,13 +43,13 @@ func TestH08RestoredDatabase(t *testing.T) {
 	if w := take(t, db, bob, "a/1"); !w.Protected {
 		t.Error("a tenure in a foreign database: got it unprotected")
 	}
-	check.Equal(t, "submitters in PROTECT", value[int](t, db, `select count(*) from protect_episode where closed_at is null`), 2)
+	check.Equal(t, "submitters in PROTECT", value[int](t, db, `select count(*) from protect_incident where closed_at is null`), 2)
 
-	before := value[string](t, db, `select epoch from authority`)
-	check.OK(t)(db.AcceptAuthority(t.Context(), "operator", "restored after the outage, reconciled"))
-	check.Err(t, "accept again", store.ErrIsAuthority)(db.AcceptAuthority(t.Context(), "operator", "again"))
-	check.Equal(t, "submitters in PROTECT once the database is accepted", value[int](t, db, `select count(*) from protect_episode where closed_at is null`), 2)
-	if after := value[string](t, db, `select epoch from authority`); after == before {
+	before := value[string](t, db, `select epoch from database_identity`)
+	check.OK(t)(db.AcceptDatabase(t.Context(), "operator", "restored after the outage, reconciled"))
+	check.Err(t, "accept again", store.ErrDatabaseAccepted)(db.AcceptDatabase(t.Context(), "operator", "again"))
+	check.Equal(t, "submitters in PROTECT once the database is accepted", value[int](t, db, `select count(*) from protect_incident where closed_at is null`), 2)
+	if after := value[string](t, db, `select epoch from database_identity`); after == before {
 		t.Error("the epoch: got the old one, want another, so that no name is met again")
 	}
 }
@@ -80,7 +80,7 @@ func recoverElsewhere(t *testing.T, db storetest.Bundle, cluster *pgcluster.Clus
 		}
 	}
 	var ours bool
-	if err := fresh.QueryRow(t.Context(), `select is_authority()`).Scan(&ours); err != nil || ours {
+	if err := fresh.QueryRow(t.Context(), `select is_accepted_database()`).Scan(&ours); err != nil || ours {
 		t.Fatalf("after the recovery: got authority %v, %v; want another timeline", ours, err)
 	}
 }
@@ -93,8 +93,8 @@ func TestDoubtIsShownToCallersOnly(t *testing.T) {
 	db := registered(t, 1, alice, bob)
 	const unregistered = txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000000ff")
 	for statement, args := range map[string][]any{
-		`update submitter set callers = '{shop}'`:                                         nil,
-		`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`: {alice},
+		`update submitter set callers = '{shop}'`:                                           nil,
+		`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`: {alice},
 	} {
 		check.OK(t)(db.DB.Exec(t.Context(), statement, args...))
 	}
@@ -111,10 +111,10 @@ func TestDoubtIsShownToCallersOnly(t *testing.T) {
 	asks("in PROTECT", map[txmanager.Submitter][3]error{alice: {doubt, none, doubt}, bob: {none, none, none}, unregistered: {none, none, none}})
 	check.OK(t)(migrations.Distrust(t.Context(), db.URL, "a copy"))
 	asks("restored", map[txmanager.Submitter][3]error{alice: {doubt, doubt, doubt}, bob: {doubt, doubt, doubt}, unregistered: {doubt, doubt, doubt}})
-	check.OK(t)(db.AcceptAuthority(t.Context(), "operator", "reconciled"))
+	check.OK(t)(db.AcceptDatabase(t.Context(), "operator", "reconciled"))
 	for _, s := range []txmanager.Submitter{alice, bob} {
 		asks("accepted", map[txmanager.Submitter][3]error{s: {doubt, doubt, doubt}, unregistered: {doubt, doubt, none}})
-		check.OK(t)(db.DB.Exec(t.Context(), `update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'found whole' where submitter = $1 and closed_at is null`, s))
+		check.OK(t)(db.DB.Exec(t.Context(), `update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'found whole' where submitter = $1 and closed_at is null`, s))
 	}
 	asks("released", map[txmanager.Submitter][3]error{alice: {none, none, none}, bob: {none, none, none}, unregistered: {none, none, none}})
 }
@@ -142,7 +142,7 @@ func TestH08CancelAndQueryInARestoredDatabase(t *testing.T) {
 	check.Equal(t, "cancel by an operator, who reconciles", check.Value(decide(t, db, ran.TxID, operator, txmanager.ActionCancel))(t).SubState, txmanager.Cancelled)
 	check.Err(t, "cancel by a caller of what an operator cancelled because it ran", store.ErrInDoubt)(decide(t, db, ran.TxID, shop, txmanager.ActionCancel))
 
-	check.OK(t)(db.AcceptAuthority(t.Context(), "operator", "reconciled"))
+	check.OK(t)(db.AcceptDatabase(t.Context(), "operator", "reconciled"))
 	check.Equal(t, "cancel in the queue, accepted and in PROTECT", check.Value(decide(t, db, queued.TxID, shop, txmanager.ActionCancel))(t).State, txmanager.Queued)
 	check.Equal(t, "cancel of what has a nonce, once accepted", check.Value(decide(t, db, held.TxID, shop, txmanager.ActionCancel))(t).Ordered, txmanager.ActionCancel)
 	check.Err(t, "a txId that nobody has, once accepted", store.ErrNotFound)(db.Tx(t.Context(), unknown, shop))
@@ -218,8 +218,8 @@ func TestAHoldOfBeforeARestoreLetsNoPayoutGoOn(t *testing.T) {
 	acceptRestored(t, db)
 	run(t, db, `alter table payout_statement drop constraint statement_of_a_transfer`)
 	state := func(reqID string, refund bool) {
-		run(t, db, `insert into payout_statement (req_id, of_confirmed, paid, refund, nonces_below, not_by, by, reason, change, acted_at)
-			select $1, false, false, $2, 0, '{}', 'ann', 'r', max(id), clock_timestamp() from authority_change`, reqID, refund)
+		run(t, db, `insert into payout_statement (req_id, of_confirmed, paid, refund, nonces_below, other_payments, by, reason, change, acted_at)
+			select $1, false, false, $2, 0, '{}', 'ann', 'r', max(id), clock_timestamp() from identity_change`, reqID, refund)
 	}
 	state("01ARZ3NDEKTSV4RRFFQ69G5FA6", false)
 	state("01ARZ3NDEKTSV4RRFFQ69G5FA7", true)
@@ -270,13 +270,13 @@ func TestAReleaseNamesNothingThatWasMatchedMeanwhile(t *testing.T) {
 	if err := nameIn(t, db, "five", five.TxID); err == nil || !strings.Contains(err.Error(), "division by zero") {
 		t.Errorf("release: got %v, want it refused whole", err)
 	}
-	check.Equal(t, "open incidents", value[int](t, db, `select count(*) from protect_episode where closed_at is null`), 1)
+	check.Equal(t, "open incidents", value[int](t, db, `select count(*) from protect_incident where closed_at is null`), 1)
 }
 
 // nameIn has a second incident of alice released, in which nonce 1 was named the request.
 func nameIn(t *testing.T, db storetest.Bundle, requestID, txID string) error {
 	t.Helper()
-	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, alice)
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
 	w := take(t, db, alice, "release/2")
 	taker := calls(5)
 	taker.Hash = txmanager.Hash{9}
@@ -300,7 +300,7 @@ func TestH08ADistrustedDatabase(t *testing.T) {
 	}
 	check.Err(t, "create", store.ErrProtected)(db.Create(t.Context(), intent(alice, "after"), 100))
 	check.Err(t, "what may be lost", store.ErrInDoubt)(db.Tx(t.Context(), "01a1fda0-b1f9-7b07-a2c1-57c667e395bc", shop))
-	check.OK(t)(db.AcceptAuthority(t.Context(), "operator", "reconciled"))
+	check.OK(t)(db.AcceptDatabase(t.Context(), "operator", "reconciled"))
 	if w := take(t, db, alice, "a/1"); !w.Protected {
 		t.Errorf("accepted: got %+v, want it in PROTECT until the release", w)
 	}

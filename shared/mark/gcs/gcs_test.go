@@ -18,7 +18,7 @@ func open(t *testing.T) *gcs.Object {
 	server := check.Value(fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"}))(t)
 	t.Cleanup(server.Stop)
 	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "marks"})
-	o := check.Value(gcs.Open(t.Context(), "marks", "authority-mark", server.URL()+"/storage/v1/"))(t)
+	o := check.Value(gcs.Open(t.Context(), "marks", "database-mark", server.URL()+"/storage/v1/"))(t)
 	t.Cleanup(func() { _ = o.Close() })
 	return o
 }
@@ -68,7 +68,7 @@ func TestH08RestoredBackupIsDetected(t *testing.T) {
 	check.Equal(t, "the mark", check.Value(o.Read(t.Context()))(t), current)
 	check.OK(t)(backup.AdoptMark(t.Context(), current, "operator"))
 	check.Err(t, "a mark of a database that is not accepted", mark.ErrForeign)(backup.Prepare(t.Context(), current.Generation, "test"))
-	check.OK(t)(backup.AcceptAuthority(t.Context(), "operator", "reconciled"))
+	check.OK(t)(backup.AcceptDatabase(t.Context(), "operator", "reconciled"))
 	check.Err(t, "the accepted backup", nil)(restored.Advance(t.Context(), "accepted"))
 	if err := live.Advance(t.Context(), "test"); !errors.Is(err, mark.ErrForeign) || ours(t, db) {
 		t.Errorf("the other one: got %v, believed %v; want %v", err, ours(t, db), mark.ErrForeign)
@@ -86,15 +86,15 @@ func TestAcceptanceWritesTheFirstMarkOfALostObject(t *testing.T) {
 	if err := anew.Advance(t.Context(), "test"); !errors.Is(err, mark.ErrGone) {
 		t.Fatalf("a database that is believed: got %v, want %v, and no new mark", err, mark.ErrGone)
 	}
-	check.OK(t)(db.DB.Exec(t.Context(), `update authority set timeline_id = -1`))
+	check.OK(t)(db.DB.Exec(t.Context(), `update database_identity set timeline_id = -1`))
 	check.OK(t)(db.AdoptMark(t.Context(), mark.Observed{}, "operator"))
-	check.OK(t)(db.AcceptAuthority(t.Context(), "operator", "the region is lost"))
+	check.OK(t)(db.AcceptDatabase(t.Context(), "operator", "the region is lost"))
 	check.Err(t, "the accepted database", nil)(anew.Advance(t.Context(), "accepted"))
 	check.Err(t, "compare", nil)(anew.Compare(t.Context()))
 }
 
 func ours(t *testing.T, db storetest.Bundle) (is bool) {
 	t.Helper()
-	check.OK(t)(db.DB.QueryRow(t.Context(), `select is_authority()`).Scan(&is))
+	check.OK(t)(db.DB.QueryRow(t.Context(), `select is_accepted_database()`).Scan(&is))
 	return is
 }

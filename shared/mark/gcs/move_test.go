@@ -46,8 +46,8 @@ func expected(t *testing.T) (*gcs.Object, storetest.Bundle, mark.Mark) {
 func another(t *testing.T, db storetest.Bundle) (old, moved storetest.Bundle) {
 	t.Helper()
 	moved = storetest.Copy(t, db)
-	run(t, moved, `update authority set system_identifier = 1`)
-	run(t, moved, `update authority_move set from_system = 1 where ended_at is null`)
+	run(t, moved, `update database_identity set system_identifier = 1`)
+	run(t, moved, `update database_move set from_system = 1 where ended_at is null`)
 	return storetest.Again(t, db), moved
 }
 
@@ -127,15 +127,15 @@ func TestConfirmedMoveOpensProtectAndAllowsWrites(t *testing.T) {
 	check.Err(t, "confirmed where nothing moved", mark.ErrNotMoved)(mover(o, db).Confirm(t.Context(), said))
 	old, moved := another(t, db)
 	check.Err(t, "release before the confirmation", store.ErrNotPlanned)(moved.Moved(t.Context(), "", 10))
-	if err := moved.AcceptAuthority(t.Context(), "operator", "impatient"); !store.IsMoving(err) {
+	if err := moved.AcceptDatabase(t.Context(), "operator", "impatient"); !store.IsMoving(err) {
 		t.Errorf("accepted meanwhile as a restored one: got %v, want it refused for the move", err)
 	}
 	check.OK(t)(mover(o, moved).Confirm(t.Context(), said))
 	check.Err(t, "again", mark.ErrNoMove)(mover(o, moved).Confirm(t.Context(), said))
 	if !ours(t, moved) {
-		t.Error("the moved database is not the authority")
+		t.Error("the moved database is not the accepted database")
 	}
-	check.Equal(t, "changes of the authority that put payouts in doubt", count(t, moved, `select count(*) from authority_change`), 0)
+	check.Equal(t, "changes of the database's identity that put payouts in doubt", count(t, moved, `select count(*) from identity_change`), 0)
 	check.Equal(t, "held intents", count(t, moved, `select count(*) from managed_tx where held`), 0)
 	check.Equal(t, "halts", count(t, moved, `select count(*) from transfer_halt where resumed_at is null`), 0)
 	page, err := moved.Moved(t.Context(), "", 10)
@@ -155,9 +155,9 @@ func TestRestoreAfterAMoveReleasesNothingInBulk(t *testing.T) {
 	o, db, _ := expected(t)
 	_, moved := another(t, db)
 	check.OK(t)(mover(o, moved).Confirm(t.Context(), said))
-	run(t, moved, `update authority set timeline_id = -1`)
+	run(t, moved, `update database_identity set timeline_id = -1`)
 	check.Err(t, "a foreign database", store.ErrNotPlanned)(moved.Moved(t.Context(), "", 10))
-	check.OK(t)(moved.AcceptAuthority(t.Context(), "operator", "restored"))
+	check.OK(t)(moved.AcceptDatabase(t.Context(), "operator", "restored"))
 	check.Err(t, "an accepted restore", store.ErrNotPlanned)(moved.Moved(t.Context(), "", 10))
 	check.Equal(t, "because of the move", check.Value(moved.CountMoved(t.Context()))(t), 0)
 }
@@ -176,7 +176,7 @@ func TestConfirmRequiresTheLastMark(t *testing.T) {
 	db, moved := another(t, db)
 	check.OK(t)(mover(o, db).Cancel(t.Context(), said))
 	check.Err(t, "create after the move was called off", nil)(post(t.Context(), db, "after", 2))
-	if !ours(t, db) || count(t, db, `select count(*) from protect_episode`) != 0 {
+	if !ours(t, db) || count(t, db, `select count(*) from protect_incident`) != 0 {
 		t.Error("after the move was called off: want the same authority, and nothing in PROTECT")
 	}
 	check.Err(t, "the copy", mark.ErrForeign)(mover(o, moved).Confirm(t.Context(), said))
@@ -259,9 +259,9 @@ func TestSweepWritesOnceAMinute(t *testing.T) {
 	before := check.Value(o.Read(t.Context()))(t)
 	check.OK(t)(keeper.Advance(t.Context(), "accepted"))
 	if now, err := o.Read(t.Context()); err != nil || now.Generation <= before.Generation {
-		t.Errorf("a change of the authority: got %+v, %v; want a new mark", now, err)
+		t.Errorf("a change of the database's identity: got %+v, %v; want a new mark", now, err)
 	}
-	run(t, db, `update authority_mark set at = at - interval '1 minute'`)
+	run(t, db, `update database_mark set at = at - interval '1 minute'`)
 	check.OK(t)(keeper.Advance(t.Context(), store.MarkOfSweep))
 	check.Equal(t, "a minute later", check.Value(o.Read(t.Context()))(t).Reason, store.MarkOfSweep)
 }

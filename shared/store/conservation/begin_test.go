@@ -43,7 +43,7 @@ func TestRunsContinueFromTheCurrentCheckpoint(t *testing.T) {
 		"a full one, after one that is over":          {fmt.Sprintf(copied, "7", "interval '1 minute'") + `; update conservation_checkpoint set over = true where generation = 7`, true, "2 true"},
 		"a full one, after one that a process of before began": {
 			`insert into conservation_checkpoint (generation, epoch, cursors) overriding system value select 7, epoch, '{"SPOT": "3"}' from conservation_checkpoint`, true, "2 true"},
-		"an incremental run in another database": {`update authority set epoch = '00000000'`, false, "2 true"},
+		"an incremental run in another database": {`update database_identity set epoch = '00000000'`, false, "2 true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -177,14 +177,14 @@ func TestDumpInAnotherClusterNeedsHigherNumbers(t *testing.T) {
 	w.clean()
 	w.loadElsewhere()
 
-	err := w.main.AcceptAuthority(t.Context(), "an operator", "loaded")
+	err := w.main.AcceptDatabase(t.Context(), "an operator", "loaded")
 	var last string
 	if _, wrong := fmt.Sscanf(fmt.Sprint(err), "accept the database: rows of transaction %s", &last); wrong != nil || !errors.Is(err, store.ErrNumbersAhead) {
 		t.Fatalf("accept: got %v, want it refused, with the number", err)
 	}
-	check.Equal(t, "databases accepted", value[int](t, w.main, `select count(*) from authority_change`), 0)
+	check.Equal(t, "databases accepted", value[int](t, w.main, `select count(*) from identity_change`), 0)
 	exec(t, w.main, fmt.Sprintf(numberOn, strings.TrimSuffix(last, ":")))
-	check.OK(t)(w.main.AcceptAuthority(t.Context(), "an operator", "loaded"))
+	check.OK(t)(w.main.AcceptDatabase(t.Context(), "an operator", "loaded"))
 	for i, full := range []bool{false, false, true, false} {
 		r := w.check(full)
 		if len(r.Found) > 0 || i == 1 && r.Entries > 0 {
@@ -221,8 +221,8 @@ func TestHigherNumbersInAnyJournalAreDetected(t *testing.T) {
 			if table != "" {
 				asOwner(t, w.main, table, change)
 			}
-			exec(t, w.main, `update authority set timeline_id = timeline_id + 1`)
-			err = w.main.AcceptAuthority(t.Context(), "an operator", "restored")
+			exec(t, w.main, `update database_identity set timeline_id = timeline_id + 1`)
+			err = w.main.AcceptDatabase(t.Context(), "an operator", "restored")
 			if (table == "") != (err == nil) || err != nil && !errors.Is(err, store.ErrNumbersAhead) {
 				t.Errorf("accept: got %v, want it refused: %t", err, table != "")
 			}

@@ -142,8 +142,8 @@ func TestAcceptedDatabaseHaltsBesideOthers(t *testing.T) {
 	w.steal(alice, gold, 1)
 	w.check(false)
 	seen := value[int64](t, w.main, `select halt_id from transfer_halt where resumed_at is null`)
-	exec(t, w.main, `update authority set timeline_id = timeline_id + 1`)
-	check.OK(t)(w.main.AcceptAuthority(t.Context(), "an operator", "restored"))
+	exec(t, w.main, `update database_identity set timeline_id = timeline_id + 1`)
+	check.OK(t)(w.main.AcceptDatabase(t.Context(), "an operator", "restored"))
 	w.resumeOne(seen)
 	if what := value[string](t, w.main, `select evidence->>'what' from transfer_halt where resumed_at is null`); !strings.Contains(what, "accepted") {
 		t.Errorf("open once the theft's is resumed: got %q, want that of the acceptance", what)

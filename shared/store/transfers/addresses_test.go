@@ -232,7 +232,7 @@ func TestRestoredAddressesWaitAnew(t *testing.T) {
 	if got := b.refusal(t, payout(), listedOnly(day)).Reason; got != "" {
 		t.Fatalf("before the restore: got %s, want it stored", got)
 	}
-	b.run(t, `update authority set timeline_id = timeline_id + 1`)
+	b.run(t, `update database_identity set timeline_id = timeline_id + 1`)
 	for what, err := range map[string]error{
 		"list": second(b.Addresses(t.Context(), alice, day, 0)),
 		"add": func() error {
@@ -244,18 +244,18 @@ func TestRestoredAddressesWaitAnew(t *testing.T) {
 	} {
 		check.Err(t, fmt.Sprintf("%s in a restored database", what), transfer.ErrForeign)(err)
 	}
-	check.OK(t)(b.AcceptAuthority(t.Context(), "carol", "reconciled"))
+	check.OK(t)(b.AcceptDatabase(t.Context(), "carol", "reconciled"))
 	b.run(t, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'carol', resume_reason = 'r'`)
-	b.run(t, `update protect_episode set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
-	accepted := value[time.Time](t, b, `select max(at) from authority_change`)
+	b.run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
+	accepted := value[time.Time](t, b, `select max(at) from identity_change`)
 	if got, want := b.refusal(t, payout(), listedOnly(day)), (transfer.RefusedError{Reason: transfer.AddressNotYetUsable, UsableFrom: accepted.Add(day)}); got.Reason != want.Reason || !got.UsableFrom.Equal(want.UsableFrom) {
 		t.Errorf("after the acceptance: got %+v, want %+v", got, want)
 	}
 	if list, err := b.Addresses(t.Context(), alice, day, 0); err != nil || len(list.List) != 1 || !list.List[0].UsableFrom.Equal(accepted.Add(day)) {
 		t.Errorf("listed: got %+v, %v; want it usable from %s on", list, err, accepted.Add(day))
 	}
-	b.run(t, `alter table authority_change disable trigger user`)
-	b.run(t, `update authority_change set at = at - interval '24 hours'`)
+	b.run(t, `alter table identity_change disable trigger user`)
+	b.run(t, `update identity_change set at = at - interval '24 hours'`)
 	check.Equal(t, "a day after the acceptance", b.refusal(t, payout(), listedOnly(day)).Reason, "")
 }
 
@@ -394,7 +394,7 @@ func TestH01NoPayoutBeginsInProtect(t *testing.T) {
 	fromOther := payout()
 	fromOther.Asset, fromOther.Payout.Submitter, fromOther.Payout.Token = "ETH", secondPayer, ""
 	begins, inside := r.created(t, fromOther), r.created(t, request(""))
-	r.run(t, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, payer)
+	r.run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, payer)
 	r.age(t, late.ReqID, "16 minutes")
 	for range 3 {
 		if got := r.drive(t, waits.ReqID, transfer.Init); got.NextAttemptAt != nil || got.RetryCount != 0 {
@@ -413,7 +413,7 @@ func TestH01NoPayoutBeginsInProtect(t *testing.T) {
 	if found, _ := r.due(t, 10, time.Time{}); !slices.Equal(found, []string{waits.ReqID}) {
 		t.Errorf("due: got %v, want the one that waits", found)
 	}
-	r.run(t, `update protect_episode set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
+	r.run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
 	r.drive(t, waits.ReqID, transfer.Committed)
 }
 

@@ -94,7 +94,7 @@ func TestHaltStopsNewTransfersOfItsScope(t *testing.T) {
 		if open, all, err = r.OpenHalts(t.Context(), 9); err != nil || all != 1 || len(open) != 1 || string(open[0].Evidence) != `{"lost": 1}` {
 			t.Fatalf("open: got %+v of %d, %v; want the other", open, all, err)
 		}
-		check.Equal(t, "without a reason", storetest.Violated(r.Resume(t.Context(), open[0].ID, "carol", "", false)), "resumed_by_a_human")
+		check.Equal(t, "without a reason", storetest.Violated(r.Resume(t.Context(), open[0].ID, "carol", "", false)), "resumed_by_an_operator")
 		for _, want := range []error{nil, transfers.ErrNotHalted} {
 			check.Err(t, "resume", want)(r.Resume(t.Context(), open[0].ID, "carol", "counted again", false))
 		}
@@ -122,7 +122,7 @@ func TestH08RestoredDatabase(t *testing.T) {
 	x := r.created(t, request("kept"))
 	r.age(t, x.ReqID, "1 hour")
 	pending := r.at(t, transfer.SourcePending)
-	r.run(t, `update authority set timeline_id = timeline_id + 1`)
+	r.run(t, `update database_identity set timeline_id = timeline_id + 1`)
 	check.Err(t, "a new request", transfer.ErrForeign)(r.Submit(t.Context(), request("new"), terms))
 	check.Equal(t, "what is stored", check.Value(r.Submit(t.Context(), request("kept"), terms))(t).ReqID, x.ReqID)
 	for _, y := range []transfer.Transfer{x, pending} {
@@ -142,7 +142,7 @@ func TestH08RestoredDatabase(t *testing.T) {
 		return len(found)
 	}
 	check.Equal(t, "due for the sweep", due(), 0)
-	check.OK(t)(r.AcceptAuthority(t.Context(), "carol", "reconciled"))
+	check.OK(t)(r.AcceptDatabase(t.Context(), "carol", "reconciled"))
 	check.Equal(t, "due once accepted", due(), 2)
 	r.drive(t, pending.ReqID, transfer.Committed)
 	check.Err(t, "a new request, the database accepted", transfer.ErrHalted)(r.Submit(t.Context(), request("new"), terms))
@@ -162,7 +162,7 @@ func TestH08RestoredUnderAWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	x := r.created(t, request(""))
-	r.before = func(transfer.Op) { r.run(t, `update authority set timeline_id = timeline_id + 1`) }
+	r.before = func(transfer.Op) { r.run(t, `update database_identity set timeline_id = timeline_id + 1`) }
 	if got, err := r.Drive(t.Context(), x.ReqID); !errors.Is(err, transfer.ErrForeign) || got.State != transfer.SourcePending || r.asked != 1 {
 		t.Errorf("got %s, %v, %d calls; want a foreign database, nothing moved", got.State, err, r.asked)
 	}
@@ -209,10 +209,10 @@ func TestPayoutsNeedAPayingPayer(t *testing.T) {
 	b.run(t, `update submitter set callers = '{transfer}', status = 'SUSPENDED' where submitter = $1`, payer)
 	refused("is suspended")
 	b.run(t, `update submitter set status = 'ACTIVE' where submitter = $1`, payer)
-	b.run(t, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, payer)
+	b.run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, payer)
 	refused("is in PROTECT")
 	b.created(t, request(""))
-	b.run(t, `update protect_episode set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
+	b.run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
 	b.created(t, payout())
 }
 
