@@ -19,7 +19,7 @@ type Reading struct {
 	Last bool
 }
 
-// Round holds the input of one step of a run.
+// Batch holds the input of one step of a run.
 type Batch struct {
 	Claims   []Claim
 	Readings []Reading

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -85,9 +86,7 @@ func TestLinesWithoutMoneyAreIgnored(t *testing.T) {
 		t.Errorf("requests: got %v, want none", got)
 	}
 	want := Units(7)
-	if got := r.Moved()[transfer.Spot][Account{1, 1}]; got != want {
-		t.Errorf("moved: got %v, want %v", got, want)
-	}
+	check.Equal(t, "moved", r.Moved()[transfer.Spot][Account{1, 1}], want)
 }
 
 // core is a journal in which each third line moves no money. An answer holds any number of lines,
@@ -200,9 +199,7 @@ func TestUnclearFindingsHaltAll(t *testing.T) {
 	for _, at := range []Account{{0, 1}, {1, 0}, {}} {
 		fresh := []Finding{{Account: at}}
 		got := Halts(HaltGraded, nil, fresh, 1)
-		if diff := cmp.Diff([]Halt{{Scope: All, Findings: fresh}}, got); diff != "" {
-			t.Errorf("%+v (-want +got):\n%s", at, diff)
-		}
+		check.Same(t, fmt.Sprintf("%+v", at), got, []Halt{{Scope: All, Findings: fresh}})
 	}
 	if got := Halts(HaltGraded, []Halt{{Scope: All}}, nil, 1); len(got) > 0 {
 		t.Errorf("nothing new: got %v, want no halt", got)
@@ -243,8 +240,6 @@ func TestPrecisionFindingHaltsItsAsset(t *testing.T) {
 	}
 	for mode, want := range map[Mode]Halt{HaltAll: {Scope: All}, HaltGraded: {Scope: Asset, Account: Account{AssetID: 1}}} {
 		want.Findings = found
-		if diff := cmp.Diff([]Halt{want}, Halts(mode, nil, found, 1)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", mode, diff)
-		}
+		check.Same(t, string(mode), Halts(mode, nil, found, 1), []Halt{want})
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/events"
 	eventhook "github.com/fencepost/fencepost/shared/events/webhook"
 	"github.com/fencepost/fencepost/shared/store"
@@ -106,10 +107,7 @@ func build(t *testing.T, hooks map[string]*hook) env {
 	db := storetest.New(t)
 	o := storetest.Options(db.URL, storetest.Rules)
 	o.Events = store.EventsKept
-	s, err := store.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Value(store.Open(t.Context(), o))(t)
 	t.Cleanup(s.Close)
 	db.Store = s
 	return env{db, t, new(wake), hooks}
@@ -132,9 +130,7 @@ func (h env) post(s txmanager.Submitter, n int) (keys []string) {
 	h.Register(h.t, s, 1)
 	for range n {
 		in := store.Intent{TxID: uuid.NewString(), Submitter: s, RequestID: uuid.NewString(), Caller: "shop", Payload: []byte(`{}`)}
-		if _, err := h.Create(h.t.Context(), in, 1000); err != nil {
-			h.t.Fatal(err)
-		}
+		check.OK(h.t)(h.Create(h.t.Context(), in, 1000))
 		keys = append(keys, in.TxID+"-TxAccepted-1")
 	}
 	return keys
@@ -142,18 +138,14 @@ func (h env) post(s txmanager.Submitter, n int) (keys []string) {
 
 func (h env) serve(s txmanager.Submitter, endpoint string) {
 	h.t.Helper()
-	if err := h.worker("node").Serve(h.t.Context(), events.DeliveryQueue{Submitter: s, Endpoint: endpoint}); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.worker("node").Serve(h.t.Context(), events.DeliveryQueue{Submitter: s, Endpoint: endpoint}))
 }
 
 // due makes every planned wait end now.
 func (h env) due() {
 	h.t.Helper()
 	for _, table := range []string{"event_delivery_queue", "event_endpoint"} {
-		if _, err := h.DB.Exec(h.t.Context(), `update `+table+` set next_attempt_at = clock_timestamp()`); err != nil {
-			h.t.Fatal(err)
-		}
+		check.OK(h.t)(h.DB.Exec(h.t.Context(), `update `+table+` set next_attempt_at = clock_timestamp()`))
 	}
 }
 
@@ -172,9 +164,7 @@ func TestServeDeliversAllInOrder(t *testing.T) {
 	h.serve(sub(0), "hook")
 	h.serve(sub(0), "hook")
 	want(t, "delivered", h.hooks["hook"].all(), keys)
-	if len(h.wake.later) != 0 {
-		t.Errorf("tasks: got %d, want none", len(h.wake.later))
-	}
+	check.Equal(t, "tasks", len(h.wake.later), 0)
 }
 
 // A refused event is delivered again as the first, with increasing waits. Until then its queue
@@ -198,9 +188,7 @@ func TestServeWaitsForWhoRefuses(t *testing.T) {
 	var waits []time.Duration
 	for range 4 {
 		var left time.Duration
-		if err := h.DB.QueryRow(t.Context(), `select next_attempt_at - clock_timestamp() from event_delivery_queue where submitter = $1`, sub(0)).Scan(&left); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(h.DB.QueryRow(t.Context(), `select next_attempt_at - clock_timestamp() from event_delivery_queue where submitter = $1`, sub(0)).Scan(&left))
 		waits = append(waits, left)
 		h.due()
 		h.serve(sub(0), "hook")
@@ -236,25 +224,19 @@ func TestServeCallsAnUnansweringEndpointByOneQueue(t *testing.T) {
 		h.serve(sub(n), "hook")
 	}
 	mute := h.hooks["mute"]
-	if got := len(mute.all()); got != events.SilentFrom {
-		t.Errorf("calls without an answer: got %d, want %d and no more", got, events.SilentFrom)
-	}
+	check.Equal(t, "calls without an answer", len(mute.all()), events.SilentFrom)
 	want(t, "delivered the other", h.hooks["hook"].all(), keys)
 	h.due()
 	for n := range streams {
 		h.serve(sub(n), "mute")
 	}
-	if got := len(mute.all()); got != events.SilentFrom+1 {
-		t.Errorf("asked once its time had come: got %d times in all, want one more", got)
-	}
+	check.Equal(t, "asked once its time had come", len(mute.all()), events.SilentFrom+1)
 	mute.set(always(204))
 	h.due()
 	for n := range streams {
 		h.serve(sub(n), "mute")
 	}
-	if got := len(mute.all()); got != events.SilentFrom+1+streams {
-		t.Errorf("asked once it answers: got %d times in all, want %d more", got, streams)
-	}
+	check.Equal(t, "asked once it answers", len(mute.all()), events.SilentFrom+1+streams)
 }
 
 // An invocation meets a holder that has just found its queue empty, and sets its rerun flag. The
@@ -274,9 +256,7 @@ func TestServeSetsTheHoldersRerunFlag(t *testing.T) {
 			t.Errorf("meeting the holder: got %d rescues and %d deliveries, want 1 and 1", h.wake.rescues, delivered)
 		}
 	}
-	if err := holder.Serve(t.Context(), events.DeliveryQueue{Submitter: sub(0), Endpoint: "hook"}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(holder.Serve(t.Context(), events.DeliveryQueue{Submitter: sub(0), Endpoint: "hook"}))
 	want(t, "delivered by the holder", h.hooks["hook"].all(), keys)
 }
 
@@ -344,9 +324,7 @@ func TestServeFinishesAQueueOfDeletedEvents(t *testing.T) {
 	t.Parallel()
 	h := build(t, map[string]*hook{"hook": startHook(t, always(204))})
 	h.post(sub(0), 3)
-	if err := h.EventLog.NumberEvents(t.Context(), []string{"hook"}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.EventLog.NumberEvents(t.Context(), []string{"hook"}))
 	if n, err := h.EventLog.ForgetEvents(t.Context(), -time.Hour, 100); n != 3 || err != nil {
 		t.Fatalf("forget: got %d, %v; want 3", n, err)
 	}
@@ -395,9 +373,7 @@ func TestEventsForOthersProveNoAnswer(t *testing.T) {
 	serve := func(n int, callers ...string) {
 		w := h.worker("node")
 		w.Publishers["mute"] = events.OnlyOf(callers, w.Publishers["mute"])
-		if err := w.Serve(t.Context(), events.DeliveryQueue{Submitter: sub(n), Endpoint: "mute"}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(w.Serve(t.Context(), events.DeliveryQueue{Submitter: sub(n), Endpoint: "mute"}))
 	}
 	const streams = 8
 	for n := range streams {
@@ -406,10 +382,6 @@ func TestEventsForOthersProveNoAnswer(t *testing.T) {
 		h.post(sub(streams+n), 1)
 		serve(streams+n, "bank")
 	}
-	if got := len(h.hooks["mute"].all()); got != events.SilentFrom {
-		t.Errorf("calls without an answer: got %d, want %d and no more", got, events.SilentFrom)
-	}
-	if left, err := h.EventLog.EventBacklogs(t.Context(), []string{"mute"}); err != nil || left[0].Streams != streams {
-		t.Errorf("submitters that wait: got %+v, %v; want its own %d", left, err, streams)
-	}
+	check.Equal(t, "calls without an answer", len(h.hooks["mute"].all()), events.SilentFrom)
+	check.Equal(t, "submitters that wait", check.Value(h.EventLog.EventBacklogs(t.Context(), []string{"mute"}))(t)[0].Streams, streams)
 }

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/mark"
 )
 
@@ -223,19 +224,13 @@ func TestRestoredDatabaseStaysForeign(t *testing.T) {
 	t.Parallel()
 	w := &world{}
 	db := &database{name: "one", held: map[string]int64{}, believed: true}
-	if err := advance(w, db); err != nil {
-		t.Fatalf("the first mark: %v", err)
-	}
+	check.OK(t)(advance(w, db))
 	backup := db.copy("backup")
 	first := w.seen
-	if err := advance(w, db); err != nil {
-		t.Fatalf("the second mark: %v", err)
-	}
+	check.OK(t)(advance(w, db))
 	second := w.seen
 	for range 2 {
-		if err := advance(w, backup); !errors.Is(err, mark.ErrForeign) {
-			t.Errorf("the backup: got %v, want %v", err, mark.ErrForeign)
-		}
+		check.Err(t, "the backup", mark.ErrForeign)(advance(w, backup))
 	}
 	if w.seen != second || backup.believed {
 		t.Errorf("the backup: got object %+v, believed %v; want %+v untouched, not believed", w.seen, backup.believed, second)
@@ -291,9 +286,7 @@ func (*overtaken) Evaluate(_ context.Context, s mark.Observed) (mark.Verdict, er
 func TestOvertakenReadIsRepeated(t *testing.T) {
 	t.Parallel()
 	o := &overtaken{older: 1}
-	if seen, err := (mark.Keeper{Object: o, Book: o}).Compare(t.Context()); err != nil || seen.ID != "second" {
-		t.Errorf("overtaken: got %+v, %v; want the second mark", seen, err)
-	}
+	check.Equal(t, "overtaken", check.Value((mark.Keeper{Object: o, Book: o}).Compare(t.Context()))(t).ID, "second")
 	o = &overtaken{older: 9}
 	if _, err := (mark.Keeper{Object: o, Book: o}).Compare(t.Context()); !errors.Is(err, mark.ErrGone) || o.reads != 2 {
 		t.Errorf("put back: got %v after %d reads, want %v after 2", err, o.reads, mark.ErrGone)

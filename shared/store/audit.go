@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/mark"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -128,16 +129,13 @@ func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, report func(done, all 
 		return nil, err
 	}
 	ends := make(map[txmanager.Submitter]chainEnd)
-	rows, err := tx.Query(ctx, linkTexts)
-	if err != nil {
-		return nil, err
-	}
+	rows := results.Query(ctx, tx, linkTexts)
 	var sub txmanager.Submitter
 	var number int64
 	var login, text string
 	var older, there, ours bool
 	var hash []byte
-	_, err = pgx.ForEachRow(rows, []any{&sub, &number, &login, &older, &hash, &there, &ours, &text}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&sub, &number, &login, &older, &hash, &there, &ours, &text}, func() error {
 		last := ends[sub]
 		computed := sha256.Sum256(append(slices.Clone(last.hash), text...))
 		switch {
@@ -166,12 +164,9 @@ func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, report func(done, all 
 }
 
 func (a *Audit) readUnlinked(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, unlinkedRows, maxFindings+1)
-	if err != nil {
-		return err
-	}
+	rows := results.Query(ctx, tx, unlinkedRows, maxFindings+1)
 	var row string
-	_, err = pgx.ForEachRow(rows, []any{&row}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&row}, func() error {
 		a.find("%s has no link: it was written with the chain switched off", row)
 		return nil
 	})
@@ -180,14 +175,11 @@ func (a *Audit) readUnlinked(ctx context.Context, tx pgx.Tx) error {
 
 // compareHeads compares the last link of each chain with its stored head.
 func (a *Audit) compareHeads(ctx context.Context, tx pgx.Tx, ends map[txmanager.Submitter]chainEnd) error {
-	rows, err := tx.Query(ctx, auditHeads)
-	if err != nil {
-		return err
-	}
+	rows := results.Query(ctx, tx, auditHeads)
 	var sub txmanager.Submitter
 	var number, sealed int64
 	var hash []byte
-	_, err = pgx.ForEachRow(rows, []any{&sub, &number, &hash, &sealed}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&sub, &number, &hash, &sealed}, func() error {
 		end := ends[sub]
 		if end.number != number || !bytes.Equal(end.hash, hash) {
 			a.find("%s: its chain ends with link %d, and its head is %d", sub, end.number, number)
@@ -205,16 +197,13 @@ func (a *Audit) compareHeads(ctx context.Context, tx pgx.Tx, ends map[txmanager.
 // readSeals recomputes the seals, compares what they hold with the links, and returns their
 // hashes by number.
 func (a *Audit) readSeals(ctx context.Context, tx pgx.Tx) (map[int64]string, error) {
-	rows, err := tx.Query(ctx, auditSeals)
-	if err != nil {
-		return nil, err
-	}
+	rows := results.Query(ctx, tx, auditSeals)
 	hashes := make(map[int64]string)
 	var last chainEnd
 	var number int64
 	var heads string
 	var hash []byte
-	_, err = pgx.ForEachRow(rows, []any{&number, &heads, &hash}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&number, &heads, &hash}, func() error {
 		computed := sha256.Sum256(append(slices.Clone(last.hash), strconv.FormatInt(number, 10)+" "+heads...))
 		switch {
 		case number != last.number+1:
@@ -230,10 +219,7 @@ func (a *Audit) readSeals(ctx context.Context, tx pgx.Tx) (map[int64]string, err
 		return nil, err
 	}
 	a.Seal = mark.Seal{Number: last.number, Hash: hex.EncodeToString(last.hash)}
-	rows, err = tx.Query(ctx, sealHeads, maxFindings+1)
-	if err != nil {
-		return nil, err
-	}
+	rows = results.Query(ctx, tx, sealHeads, maxFindings+1)
 	var sub string
 	var link int64
 	_, err = pgx.ForEachRow(rows, []any{&number, &sub, &link}, func() error {

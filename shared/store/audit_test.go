@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	marks "github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -23,10 +24,7 @@ func decidedOn(t *testing.T) (db storetest.Bundle, marked marks.Seal) {
 		cancelNew(t, db, fmt.Sprint("sealed ", i))
 		suspend(t, db, i%2 == 0)
 	}
-	m, err := db.Prepare(t.Context(), 0, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := check.Value(db.Prepare(t.Context(), 0, "test"))(t)
 	cancelNew(t, db, "after")
 	suspend(t, db, false)
 	return db, m.Audit
@@ -34,9 +32,7 @@ func decidedOn(t *testing.T) (db storetest.Bundle, marked marks.Seal) {
 
 func cancelNew(t *testing.T, db storetest.Bundle, request string) {
 	t.Helper()
-	if _, err := decide(t, db, post(t, db, alice, request).TxID, operator, txmanager.ActionCancel); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(decide(t, db, post(t, db, alice, request).TxID, operator, txmanager.ActionCancel))
 }
 
 func suspend(t *testing.T, db storetest.Bundle, suspended bool) {
@@ -51,10 +47,7 @@ func suspend(t *testing.T, db storetest.Bundle, suspended bool) {
 
 func verify(t *testing.T, db storetest.Bundle, marked *marks.Seal) store.Audit {
 	t.Helper()
-	found, err := db.VerifyAudit(t.Context(), marked, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := check.Value(db.VerifyAudit(t.Context(), marked, nil))(t)
 	return found
 }
 
@@ -66,10 +59,7 @@ func TestAuditRowsAreLinked(t *testing.T) {
 	if len(got.Findings) != 0 || got.Submitters != 2 || got.Links != 8 || got.Unsealed != 2 || got.Logins[login] != 8 || got.Seal != marked || marked.Number != 1 {
 		t.Errorf("got %+v under %+v; want 8 links of 2 submitters by %s, 2 of them after seal 1, and nothing found", got, marked, login)
 	}
-	second, err := db.Prepare(t.Context(), 0, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := check.Value(db.Prepare(t.Context(), 0, "test"))(t)
 	third, err := db.Prepare(t.Context(), 0, "test")
 	if err != nil || second.Audit.Number != 2 || third.Audit != second.Audit {
 		t.Errorf("seals of the next marks: got %+v and %+v, %v; want seal 2, and no other while nothing is decided", second.Audit, third.Audit, err)
@@ -138,8 +128,7 @@ func TestAMarkWithoutASealIsSaid(t *testing.T) {
 // no session deadlocks.
 func TestAuditRowsAtOnce(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	var ids []string
 	for i := range 60 {
 		ids = append(ids, post(t, db, alice, fmt.Sprint(i)).TxID)
@@ -148,31 +137,22 @@ func TestAuditRowsAtOnce(t *testing.T) {
 	for worker := range 4 {
 		all.Go(func() {
 			for _, id := range ids[worker*15 : worker*15+15] {
-				if _, err := decide(t, db, id, operator, txmanager.ActionCancel); err != nil {
-					t.Errorf("decide: %v", err)
-				}
+				check.Err(t, "decide", nil)(decide(t, db, id, operator, txmanager.ActionCancel))
 			}
 		})
 	}
 	all.Go(func() {
 		for range 10 {
-			if _, err := db.CancelQueue(t.Context(), store.QueueCancel{Submitter: alice, Limit: 3, By: "ann", Reason: "because"}); err != nil {
-				t.Errorf("cancel the queue: %v", err)
-			}
+			check.Err(t, "cancel the queue", nil)(db.CancelQueue(t.Context(), store.QueueCancel{Submitter: alice, Limit: 3, By: "ann", Reason: "because"}))
 		}
 	})
 	all.Go(func() {
 		for range 10 {
-			if _, err := db.Prepare(t.Context(), 0, "test"); err != nil {
-				t.Errorf("prepare a mark: %v", err)
-			}
+			check.Err(t, "prepare a mark", nil)(db.Prepare(t.Context(), 0, "test"))
 		}
 	})
 	all.Wait()
-	m, err := db.Prepare(t.Context(), 0, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := check.Value(db.Prepare(t.Context(), 0, "test"))(t)
 	if got := verify(t, db, &m.Audit); len(got.Findings) != 0 || got.Links != 60 || got.Unsealed != 0 {
 		t.Errorf("got %+v, want 60 links, all under the seal", got)
 	}

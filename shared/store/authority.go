@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -58,33 +58,12 @@ func (s *Store) Epoch(ctx context.Context) (string, error) {
 	return epoch, nil
 }
 
-// nameEpochCache has the name epochs of submitters, as the last load or create returned them.
-// Only submitters that were released by resync have one.
-type nameEpochCache struct {
-	mu   sync.Mutex
-	seen map[txmanager.Submitter]string
-}
-
-func (n *nameEpochCache) note(s txmanager.Submitter, epoch string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if epoch == "" {
-		delete(n.seen, s)
-		return
-	}
-	if n.seen == nil {
-		n.seen = make(map[txmanager.Submitter]string)
-	}
-	n.seen[s] = epoch
-}
-
 // NameEpoch is the submitter's own part of its task names. Each release by resync draws a new
 // one. It is "" if the submitter has none, or if this process has loaded nothing of it. In the
 // second case a task name may be used up; the sweep then enqueues again.
 func (s *Store) NameEpoch(sub txmanager.Submitter) string {
-	s.names.mu.Lock()
-	defer s.names.mu.Unlock()
-	return s.names.seen[sub]
+	epoch, _ := s.names.get(sub)
+	return epoch
 }
 
 // protectAll opens PROTECT on every submitter. The database is not the one written last, so it
@@ -93,10 +72,8 @@ const protectAll = `select protect_all()`
 
 // distrustDatabase protects every submitter of a database that was not accepted.
 func (s *Store) distrustDatabase(ctx context.Context) error {
-	if _, err := s.db.Exec(ctx, protectAll); err != nil {
-		return fmt.Errorf("protect every submitter of a foreign database: %w", err)
-	}
-	return nil
+	_, err := s.db.Exec(ctx, protectAll)
+	return results.Wrap(err, "protect every submitter of a foreign database")
 }
 
 // ErrDatabaseAccepted reports an acceptance of a database that is the accepted database
@@ -172,10 +149,7 @@ func (s *Store) Accept(ctx context.Context, a Acceptance) error {
 	if !a.Planned {
 		b.Queue(holdQueued, "", holdRest)
 	}
-	b.Queue(acceptDatabase, a.By, a.Reason).Exec(func(tag pgconn.CommandTag) error {
-		accepted = tag.RowsAffected() == 1
-		return nil
-	})
+	b.Queue(acceptDatabase, a.By, a.Reason).Exec(results.Any(&accepted))
 	if err := s.send(ctx, b); err != nil {
 		return fmt.Errorf("accept the database: %w", err)
 	}

@@ -3,12 +3,14 @@ package store_test
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -17,15 +19,7 @@ import (
 // bumping opens the test's database as a process does that has the gas bump on.
 func bumping(t *testing.T, db storetest.Bundle, after time.Duration) storetest.Bundle {
 	t.Helper()
-	o := storetest.Options(db.URL, storetest.Rules)
-	o.GasBumpAfter = after
-	s, err := store.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	db.Store = s
-	return db
+	return reopened(t, db, func(o *store.Options) { o.GasBumpAfter = after })
 }
 
 // replacement is a further version of x, which costs so much more at worst.
@@ -96,25 +90,12 @@ func TestWhatMayBeReplacedIsLoadedWhole(t *testing.T) {
 	t.Parallel()
 	off := storetest.New(t)
 	off.Register(t, alice, 3)
-	for _, request := range []string{"1", "2", "3"} {
-		post(t, off, alice, request)
-	}
-	w := take(t, off, alice, "a/1")
-	write(t, off, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
+	postAll(t, off, alice, "1", "2", "3")
+	sendAll(t, off, alice)
 	run(t, off, `update managed_tx set state = 'TRACKING', sub_state = 'PENDING', next_resubmit_at = clock_timestamp() + interval '1 h',
 		first_submit_at = clock_timestamp() - interval '2 min', next_bump_at = case nonce when 2 then clock_timestamp() + interval '1 h' end`)
-	stuckAfter := func(o *store.Options) { o.StuckAfter = time.Hour }
 	whole := func(bumpAfter time.Duration) (nonces []uint64) {
-		o := storetest.Options(off.URL, storetest.Rules)
-		o.GasBumpAfter = bumpAfter
-		stuckAfter(&o)
-		s, err := store.Open(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		db := off
-		db.Store = s
+		db := reopened(t, off, func(o *store.Options) { o.GasBumpAfter, o.StuckAfter = bumpAfter, time.Hour })
 		w := take(t, db, alice, "a/2")
 		for _, x := range w.Open {
 			if x.Payload != nil {
@@ -125,9 +106,7 @@ func TestWhatMayBeReplacedIsLoadedWhole(t *testing.T) {
 		return nonces
 	}
 	for after, want := range map[time.Duration][]uint64{0: {0}, time.Minute: {0, 1}, time.Hour: {0}} { // the lowest always
-		if diff := cmp.Diff(want, whole(after)); diff != "" {
-			t.Errorf("bump after %s (-want +got):\n%s", after, diff)
-		}
+		check.Same(t, fmt.Sprintf("bump after %s", after), whole(after), want)
 	}
 }
 
@@ -135,14 +114,12 @@ func TestWhatMayBeReplacedIsLoadedWhole(t *testing.T) {
 // without one takes none away.
 func TestDiagnosisIsKept(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	post(t, db, alice, "1")
-	w := take(t, db, alice, "a/1")
-	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
+	sendAll(t, db, alice)
 	want := txmanager.Diagnosis{Signal: txmanager.PerhapsLost, Advice: txmanager.AdviseResubmit, Since: time.Now().UTC().Truncate(time.Second), Node: "node-1", Block: 7, LatestCount: 1, PendingCount: 2}
 	for i, d := range []*txmanager.Diagnosis{&want, nil} {
-		w = take(t, db, alice, "a/2")
+		w := take(t, db, alice, "a/2")
 		x := w.Open[0]
 		x.Diagnosis = d
 		write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: x}}, LeaseEnd: txmanager.ReleaseUnlessRerun})
@@ -166,16 +143,11 @@ func TestDiagnosisIsKept(t *testing.T) {
 // replacement a bound forbids.
 func TestBacklogOfWhatWaits(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	db.Register(t, bob, 1)
+	db := registered(t, 1, alice, bob)
 	for _, s := range []txmanager.Submitter{alice, bob} {
-		for _, request := range []string{"1", "2", "3"} {
-			post(t, db, s, request)
-		}
+		postAll(t, db, s, "1", "2", "3")
 	}
-	w := take(t, db, bob, "a/1")
-	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
+	sendAll(t, db, bob)
 	run(t, db, `update managed_tx set last_error = 'balance: too little' where submitter = $1`, alice)
 	run(t, db, `update managed_tx set last_error = case when queued then 'fee: too much' else 'gas bump: no budget' end where submitter = $1`, bob)
 	got, err := db.Backlog(t.Context())

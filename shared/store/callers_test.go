@@ -9,9 +9,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	eventlog "github.com/fencepost/fencepost/shared/store/events"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -48,8 +50,7 @@ func TestFullCallers(t *testing.T) {
 // at are alice's callers, by SQL, as they were before.
 func at(t *testing.T, callers ...string) storetest.Bundle {
 	t.Helper()
-	db := storetest.New(t)
-	db.Register(t, alice, 10)
+	db := registered(t, 10, alice)
 	run(t, db, `update submitter set callers = $2 where submitter = $1`, alice, callers)
 	return db
 }
@@ -121,9 +122,7 @@ func seen(t *testing.T, db storetest.Bundle, txIDs map[string]string, names ...s
 	t.Helper()
 	v := store.Viewer{Caller: names[0], Names: names}
 	page, _, err := db.List(t.Context(), store.ListQuery{Submitter: alice, Size: 100}, v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	found = requestIDs(page)
 	slices.Sort(found)
 	for name, id := range txIDs {
@@ -157,9 +156,7 @@ func TestSuccession(t *testing.T) {
 	shop, bank := store.Spellings("email:shop@example.com"), store.Spellings("sub:bank")
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 	}
 	must(create("one", shop...))
 	must(create("of the bank", bank...))
@@ -171,20 +168,14 @@ func TestSuccession(t *testing.T) {
 	}
 
 	put(t, db, []string{"sub:2", "sub:bank"}, "sub:2", "email:shop@example.com")
-	if err := create("three", shop...); !errors.Is(err, store.ErrUnknownSubmitter) {
-		t.Errorf("who was taken off posts: got %v, want ErrUnknownSubmitter", err)
-	}
-	if err := create("one", shop...); !errors.Is(err, store.ErrUnknownSubmitter) {
-		t.Errorf("who was taken off posts again: got %v, want ErrUnknownSubmitter", err)
-	}
+	check.Err(t, "who was taken off posts", store.ErrUnknownSubmitter)(create("three", shop...))
+	check.Err(t, "who was taken off posts again", store.ErrUnknownSubmitter)(create("one", shop...))
 	if got := seen(t, db, txIDs, shop...); len(got) != 0 {
 		t.Errorf("who was taken off sees %q, want nothing", got)
 	}
 	must(create("one", "sub:2"))
 	must(create("three", "sub:2"))
-	if _, err := db.Store.RecordDecision(t.Context(), store.Decision{TxID: txIDs["two"], By: store.Viewer{Caller: shop[0], Names: shop}, Action: txmanager.ActionCancel, Reason: "r"}); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("who was taken off cancels: got %v, want ErrNotFound", err)
-	}
+	check.Err(t, "who was taken off cancels", store.ErrNotFound)(db.Store.RecordDecision(t.Context(), store.Decision{TxID: txIDs["two"], By: store.Viewer{Caller: shop[0], Names: shop}, Action: txmanager.ActionCancel, Reason: "r"}))
 
 	put(t, db, []string{"sub:3", "sub:bank"}, "sub:3", "sub:2")
 	if got := seen(t, db, txIDs, "sub:3"); !slices.Equal(got, []string{"one", "three", "two"}) {
@@ -228,10 +219,7 @@ func TestSuccession(t *testing.T) {
 
 func view(t *testing.T, db storetest.Bundle) store.SubmitterView {
 	t.Helper()
-	v, err := db.Store.Submitter(t.Context(), alice)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := check.Value(db.Store.Submitter(t.Context(), alice))(t)
 	return v
 }
 
@@ -265,13 +253,9 @@ func TestCallersThatDoNotFit(t *testing.T) {
 	if _, changed, err := db.Store.PutCallers(t.Context(), c); err != nil || changed {
 		t.Errorf("the same again: got %t, %v; want nothing changed", changed, err)
 	}
-	if _, _, err := db.Store.PutCallers(t.Context(), change([]string{"sub:2", "sub:3", "sub:4"}, "sub:4", "sub:9")); err != nil {
-		t.Errorf("one that was taken off before: got %v, want it taken", err)
-	}
+	check.Err(t, "one that was taken off before", nil)(db.Store.PutCallers(t.Context(), change([]string{"sub:2", "sub:3", "sub:4"}, "sub:4", "sub:9")))
 	c.Submitter = bob
-	if _, _, err := db.Store.PutCallers(t.Context(), c); !errors.Is(err, store.ErrUnknownSubmitter) {
-		t.Errorf("no such submitter: got %v, want ErrUnknownSubmitter", err)
-	}
+	check.Err(t, "no such submitter", store.ErrUnknownSubmitter)(db.Store.PutCallers(t.Context(), c))
 }
 
 // A change of callers takes the lease away: what its holder loaded before it writes no
@@ -279,9 +263,7 @@ func TestCallersThatDoNotFit(t *testing.T) {
 func TestChangeOfCallersEndsTheLeaseSession(t *testing.T) {
 	t.Parallel()
 	db := at(t, "sub:1")
-	if _, err := db.Store.Create(t.Context(), by("r", "sub:1"), 10); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.Store.Create(t.Context(), by("r", "sub:1"), 10))
 	taken, err := db.Store.Acquire(t.Context(), alice, "a/1", true)
 	if err != nil || !taken.Held {
 		t.Fatalf("take: got %+v, %v", taken, err)
@@ -309,14 +291,10 @@ func TestEventsOfASuccession(t *testing.T) {
 		run(t, db, `update submitter set callers = '{shop}' where submitter = $1`, s)
 		in := intent(s, "first")
 		in.Caller, in.Names = "sub:shop", []string{"sub:shop", "shop"}
-		if _, err := db.Store.Create(t.Context(), in, 10); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(db.Store.Create(t.Context(), in, 10))
 	}
 	put(t, db, []string{"sub:2"}, "sub:2", "sub:shop")
-	if _, err := db.Store.Create(t.Context(), by("second", "sub:2"), 10); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.Store.Create(t.Context(), by("second", "sub:2"), 10))
 	page(t, db, 0, operator) // gives the positions
 	for name, c := range map[string]struct {
 		names []string
@@ -335,5 +313,61 @@ func TestEventsOfASuccession(t *testing.T) {
 		if err != nil || len(got) != c.want {
 			t.Errorf("%s: got %d events, %v; want %d", name, len(got), err, c.want)
 		}
+	}
+}
+
+// The store queries a permitted pair of caller and submitter once, a refused one each time,
+// and none after its first intent. An added caller is accepted at once. The insert refuses a
+// removed caller, and the pair is queried again.
+func TestUsable(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	for _, s := range []txmanager.Submitter{alice, bob} {
+		db.Register(t, s, 1)
+	}
+	run(t, db, `update submitter set callers = '{shop}' where submitter = $1`, alice)
+	options := storetest.Options(db.URL, storetest.Rules)
+	s := storetest.Open(t, options)
+	const nobody = txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000000ff")
+	wants := func(what, caller string, trips int64, want map[txmanager.Submitter]bool) {
+		t.Helper()
+		ctx := telemetry.WithMeter(t.Context())
+		got, err := s.UsableSubmitters(ctx, []string{caller}, []txmanager.Submitter{alice, bob, nobody, alice})
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: got %v (-want +got):\n%s", what, err, diff)
+		}
+		if cost := telemetry.MeterFrom(ctx).Cost(); cost.SQLRoundTrips != trips {
+			t.Errorf("%s: got %d round trips, want %d", what, cost.SQLRoundTrips, trips)
+		}
+	}
+	all := map[txmanager.Submitter]bool{alice: true, bob: true}
+	wants("shop", "shop", 1, all)
+	wants("another", "other", 1, map[txmanager.Submitter]bool{bob: true})
+	wants("another, who may use one of them by now", "other", 1, map[txmanager.Submitter]bool{bob: true})
+	run(t, db, `update submitter set callers = '{shop,other}' where submitter = $1`, alice)
+	wants("another, just added", "other", 1, all)
+	ctx := telemetry.WithMeter(t.Context())
+	may, err := s.UsableSubmitters(ctx, []string{"other"}, []txmanager.Submitter{alice, bob})
+	if cost := telemetry.MeterFrom(ctx).Cost(); err != nil || !may[alice] || !may[bob] || cost.SQLRoundTrips != 0 {
+		t.Errorf("another, of what was allowed before: got %v, %v with %d round trips, want both without any", may, err, cost.SQLRoundTrips)
+	}
+	run(t, db, `update submitter set callers = '{shop}' where submitter = $1`, alice)
+	in := intent(alice, "r")
+	in.Caller = "other"
+	check.Err(t, "another, removed", store.ErrUnknownSubmitter)(s.Create(t.Context(), in, 100))
+	wants("another, removed and refused", "other", 1, map[txmanager.Submitter]bool{bob: true})
+}
+
+// A create fills the cache too: after it the store queries nothing.
+func TestUsableAfterACreate(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	s := storetest.Open(t, storetest.Options(db.URL, storetest.Rules))
+	in := intent(alice, "r")
+	check.OK(t)(s.Create(t.Context(), in, 100))
+	ctx := telemetry.WithMeter(t.Context())
+	may, err := s.UsableSubmitters(ctx, []string{in.Caller}, []txmanager.Submitter{alice})
+	if cost := telemetry.MeterFrom(ctx).Cost(); err != nil || !may[alice] || cost.SQLRoundTrips != 0 {
+		t.Errorf("after a create: got %v, %v with %d round trips, want true without any", may, err, cost.SQLRoundTrips)
 	}
 }

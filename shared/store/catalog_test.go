@@ -1,51 +1,34 @@
 package store_test
 
 import (
-	"context"
-	"regexp"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// refusal is a statement that a constraint or a trigger must refuse.
-type refusal struct {
-	first string // prepares; "": nothing to prepare
-	then  string // is refused
-}
+type (
+	refusal = storetest.Refusal
+	duty    = storetest.Duty
+)
 
-// No constraint may be in the schema of which no test shows what it refuses.
+// The database itself refuses every forbidden write, by any role. No constraint may be in the schema
+// of which no test shows what it refuses.
 func TestEveryConstraintRefusesItsNonsense(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	rows := plant(t, db)
+	all := storetest.Statements(nonsense)
 	for constraint, refusals := range furtherNonsense {
-		for _, r := range refusals {
-			t.Run(constraint, func(t *testing.T) {
-				tx := begin(t, db)
-				exec(t, tx, rows.Replace(r.first))
-				if err := attempt(t, tx, rows.Replace(r.then)); ofWhole(violated(err)) != constraint {
-					t.Errorf("%s: got refused by %s, want by %s", r.then, violated(err), constraint)
-				}
-			})
-		}
+		all[constraint] = append(all[constraint], refusals...)
 	}
-	shown := map[string]bool{}
-	for constraint := range nonsense {
-		shown[constraint] = true
-	}
-	for constraint := range furtherNonsense {
-		shown[constraint] = true
-	}
-	for _, constraint := range names(t, db, constraints) {
-		if !shown[constraint] {
-			t.Errorf("%s is in the schema: got no statement that it refuses, want one in nonsense or furtherNonsense", constraint)
-		}
-	}
+	db.ShowRefusals(t, plant(t, db), all, constraints)
 }
 
 // No trigger may be in the schema of which no test shows that it, and nothing
@@ -53,91 +36,12 @@ func TestEveryConstraintRefusesItsNonsense(t *testing.T) {
 func TestEveryTriggerDoesItsDuty(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	rows := plant(t, db)
-	for trigger, duties := range guarded {
-		for _, d := range duties {
-			t.Run(trigger, func(t *testing.T) {
-				statement := rows.Replace(d.then)
-				tx := begin(t, db)
-				exec(t, tx, rows.Replace(d.first))
-				if err := attempt(t, tx, statement); violated(err) != d.by {
-					t.Fatalf("%s: got refused by %s, want by %s", statement, violated(err), d.by)
-				}
-				tx = begin(t, db)
-				exec(t, tx, rows.Replace(d.first))
-				exec(t, tx, `alter table `+d.table+` disable trigger `+trigger)
-				if err := attempt(t, tx, statement); violated(err) == d.by {
-					t.Errorf("%s, with %s off: got it refused by %s all the same; want another proof of the trigger", statement, trigger, d.by)
-				}
-			})
-		}
-	}
-	got := map[string]bool{ // these record, and TestHistoryKeepsEveryChange and TestEventsOfALife show what
-		"record_new_txs": true, "record_txs": true, "make_first_events": true,
-		"name_approval": true,                        // this names, and TestApprovalsAreInTheChain shows whom
-		"link_change":   true, "link_decision": true, // these link, and TestAuditRowsAreLinked shows how
-		"release_policy_use": true, // it gives amounts back, and TestACancelGivesTheDayBack shows which
-	}
-	for trigger := range guarded {
-		got[trigger] = true
-	}
-	want := map[string]bool{}
-	for _, trigger := range names(t, db, triggers) {
-		want[trigger] = true
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("triggers with a proof (-in the schema +proven):\n%s", diff)
-	}
-}
-
-// ofWhole names a partition's key as the whole table's.
-func ofWhole(constraint string) string {
-	return partitionsKey.ReplaceAllString(constraint, "_pkey")
-}
-
-var partitionsKey = regexp.MustCompile(`_(default|\d{4}q\d)_pkey$`)
-
-// begin is a transaction that is never committed.
-func begin(t *testing.T, db storetest.Bundle) pgx.Tx {
-	t.Helper()
-	tx, err := db.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-	return tx
-}
-
-// exec runs statements that must succeed; none, where text is empty.
-func exec(t *testing.T, tx pgx.Tx, text string) {
-	t.Helper()
-	if _, err := tx.Exec(t.Context(), text); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-}
-
-// attempt runs a statement, which has to be about some row at least.
-func attempt(t *testing.T, tx pgx.Tx, statement string) error {
-	t.Helper()
-	tag, err := tx.Exec(t.Context(), statement)
-	if err == nil && tag.RowsAffected() == 0 && tag.String() != "TRUNCATE TABLE" {
-		t.Fatalf("%s: touches no row: a mistake of the test", statement)
-	}
-	return err
-}
-
-// names are those that a query of the catalog finds.
-func names(t *testing.T, db storetest.Bundle, query string) []string {
-	t.Helper()
-	found, err := db.DB.Query(t.Context(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := pgx.CollectRows(found, pgx.RowTo[string])
-	if err != nil || len(all) < 10 {
-		t.Fatalf("catalog: got %v, %v; want at least ten names", all, err)
-	}
-	return all
+	db.ShowDuties(t, plant(t, db), guarded, []string{
+		"record_new_txs", "record_txs", "make_first_events", // these record: see TestHistoryKeepsEveryChange and TestEventsOfALife
+		"name_approval",                // this names: see TestApprovalsAreInTheChain
+		"link_change", "link_decision", // these link: see TestAuditRowsAreLinked
+		"release_policy_use", // it gives amounts back: see TestACancelGivesTheDayBack
+	}, triggers)
 }
 
 // constraints and triggers are all that the schema has: keys, foreign keys and checks of
@@ -205,87 +109,87 @@ var isForeign = newForeign + foreignOf("$bob, 7, 1", "$hash")
 // refuse it. A key that another implies is shown with that other dropped.
 var furtherNonsense = map[string][]refusal{
 	// Orders and what the cursor shows.
-	"requested_action_is_known": {{then: `update managed_tx set requested_action = 'PAY' where tx_id = $sent`}},
+	"requested_action_is_known": {{Then: `update managed_tx set requested_action = 'PAY' where tx_id = $sent`}},
 	"requested_action_fits_state": {
-		{then: `update managed_tx set requested_action = 'CANCEL' where tx_id = $queued`},
-		{then: `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', requested_action = 'CANCEL' where tx_id = $queued`},
-		{then: `update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', requested_action = 'REPLACE' where tx_id = $sent`},
+		{Then: `update managed_tx set requested_action = 'CANCEL' where tx_id = $queued`},
+		{Then: `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', requested_action = 'CANCEL' where tx_id = $queued`},
+		{Then: `update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', requested_action = 'REPLACE' where tx_id = $sent`},
 	},
-	"extra_is_an_amount": {{then: `insert into tx_version (tx_id, submitter, nonce, version, tx_hash, kind, fencing_token, extra_wei)
+	"extra_is_an_amount": {{Then: `insert into tx_version (tx_id, submitter, nonce, version, tx_hash, kind, fencing_token, extra_wei)
 		values ($sent, $alice, 0, 2, $hash, 'BUMP', 1, -1)`}},
-	"submitter_nonce_cursor_final_blocks_check": {{then: `update submitter_nonce_cursor set final_blocks = '{}' where submitter = $alice`}},
-	"in_flight_has_a_nonce":                     {{then: `update submitter_nonce_cursor set in_flight_nonce = null, in_flight_tx_id = null where submitter = $alice`}},
+	"submitter_nonce_cursor_final_blocks_check": {{Then: `update submitter_nonce_cursor set final_blocks = '{}' where submitter = $alice`}},
+	"in_flight_has_a_nonce":                     {{Then: `update submitter_nonce_cursor set in_flight_nonce = null, in_flight_tx_id = null where submitter = $alice`}},
 
 	// Acts that two operators approve.
 	"one_id_per_proposal":         {{newProposal + `'a', ` + isOpen + `; alter table proposal disable trigger guard_proposal`, `insert into proposal overriding system value select (jsonb_populate_record(p, '{"digest": "\\x62", "seq": 0}')).* from proposal p`}},
 	"one_number_per_proposal":     {{newProposal + `'a', ` + isOpen, `insert into proposal overriding system value select (jsonb_populate_record(p, '{"digest": "\\x62", "proposal_id": "018f0000-0000-7000-8000-000000000000"}')).* from proposal p`}},
 	"one_open_proposal":           {{newProposal + `'a', ` + isOpen, newProposal + `'a', ` + isOpen}},
-	"proposed_by_a_person":        {{then: strings.Replace(newProposal, `'{ann}'`, `'{ben}'`, 1) + `'', ` + isOpen}, {then: strings.Replace(newProposal, `'ann', '{ann}'`, `'', '{""}'`, 1) + `'', ` + isOpen}},
-	"status_of_proposal_is_known": {{then: newProposal + `'', 'AGREED', null, null, null, null::timestamptz, null, now()`}},
+	"proposed_by_a_person":        {{Then: strings.Replace(newProposal, `'{ann}'`, `'{ben}'`, 1) + `'', ` + isOpen}, {Then: strings.Replace(newProposal, `'ann', '{ann}'`, `'', '{""}'`, 1) + `'', ` + isOpen}},
+	"status_of_proposal_is_known": {{Then: newProposal + `'', 'AGREED', null, null, null, null::timestamptz, null, now()`}},
 	"two_people_agree": {
-		{then: newProposal + `'', 'APPROVED', null::text, null::text[], null, null::timestamptz, null, null::timestamptz`},
-		{then: newProposal + `'', 'APPROVED', 'ann', '{ann}', 'r', now(), null, null`},
-		{then: newProposal + `'', 'APPROVED', 'ben', '{ben,ann}', 'r', now(), null, null`},
-		{then: newProposal + `'', 'APPROVED', 'ben', '{cat}', 'r', now(), null, null`},
-		{then: newProposal + `'', 'APPROVED', 'ben', '{ben}', '', now(), null, null`},
-		{then: newProposal + `'', 'CARRIED_OUT', null::text, null::text[], null, null::timestamptz, null, now()`},
+		{Then: newProposal + `'', 'APPROVED', null::text, null::text[], null, null::timestamptz, null, null::timestamptz`},
+		{Then: newProposal + `'', 'APPROVED', 'ann', '{ann}', 'r', now(), null, null`},
+		{Then: newProposal + `'', 'APPROVED', 'ben', '{ben,ann}', 'r', now(), null, null`},
+		{Then: newProposal + `'', 'APPROVED', 'ben', '{cat}', 'r', now(), null, null`},
+		{Then: newProposal + `'', 'APPROVED', 'ben', '{ben}', '', now(), null, null`},
+		{Then: newProposal + `'', 'CARRIED_OUT', null::text, null::text[], null, null::timestamptz, null, now()`},
 	},
 	"end_of_proposal_is_complete": {
-		{then: newProposal + `'', 'REJECTED', null::text, null::text[], null, null::timestamptz, null, now()`},
-		{then: newProposal + `'', 'EXPIRED', null::text, null::text[], null, null::timestamptz, null, null::timestamptz`},
+		{Then: newProposal + `'', 'REJECTED', null::text, null::text[], null, null::timestamptz, null, now()`},
+		{Then: newProposal + `'', 'EXPIRED', null::text, null::text[], null, null::timestamptz, null, null::timestamptz`},
 		{newProposal + `'', ` + isApproved, `update proposal set outcome_status = 200`},
 	},
 
 	// A submitter has one spelling, and reasonable terms.
 	"submitter_id_check": {
-		{then: newSub + `('0x0000000000000000000000000000000000000ca0', 'local', 0, 1, '{*}', 'test')`},
-		{then: newSub + `('eip155:1337:0x0000000000000000000000000000000000000CA0', 'local', 0, 1, '{*}', 'test')`},
-		{then: newSub + `('eip155:01337:0x0000000000000000000000000000000000000ca0', 'local', 0, 1, '{*}', 'test')`},
-		{then: newSub + `('eip155:0:0x0000000000000000000000000000000000000ca0', 'local', 0, 1, '{*}', 'test')`},
-		{then: newSub + `('eip155:1337:0x0000000000000000000000000000000000000ca', 'local', 0, 1, '{*}', 'test')`},
-		{then: newSub + `('eip155:1337:0x0000000000000000000000000000000000000ca00', 'local', 0, 1, '{*}', 'test')`},
-		{then: newSub + `('eip155:100000000000000000000:0x0000000000000000000000000000000000000ca0', 'local', 0, 1, '{*}', 'test')`},
-		{then: newSub + `('eip155:1337:0x0000000000000000000000000000000000000ca0' || E'\n', 'local', 0, 1, '{*}', 'test')`},
-		{then: newTx + `(gen_random_uuid(), upper($alice), 'r', 'shop', ` + emptyPrint + `)`},
-		{then: `insert into submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at) values (upper($alice), '', 9, now(), now())`},
-		{then: `insert into submitter_nonce_cursor (submitter, next_nonce) values (upper($alice), 0)`},
-		{then: `insert into protect_incident (submitter, incident, evidence) values (upper($alice), 1, '{}')`},
-		{then: newVersion + `($sent, upper($alice), 0, 2, $hash, 'BUMP', 1)`},
-		{then: `insert into tx_history (tx_id, submitter, at, state, attempts) values ($sent, upper($alice), now(), 'QUEUED', 0)`},
+		{Then: newSub + `('0x0000000000000000000000000000000000000ca0', 'local', 0, 1, '{*}', 'test')`},
+		{Then: newSub + `('eip155:1337:0x0000000000000000000000000000000000000CA0', 'local', 0, 1, '{*}', 'test')`},
+		{Then: newSub + `('eip155:01337:0x0000000000000000000000000000000000000ca0', 'local', 0, 1, '{*}', 'test')`},
+		{Then: newSub + `('eip155:0:0x0000000000000000000000000000000000000ca0', 'local', 0, 1, '{*}', 'test')`},
+		{Then: newSub + `('eip155:1337:0x0000000000000000000000000000000000000ca', 'local', 0, 1, '{*}', 'test')`},
+		{Then: newSub + `('eip155:1337:0x0000000000000000000000000000000000000ca00', 'local', 0, 1, '{*}', 'test')`},
+		{Then: newSub + `('eip155:100000000000000000000:0x0000000000000000000000000000000000000ca0', 'local', 0, 1, '{*}', 'test')`},
+		{Then: newSub + `('eip155:1337:0x0000000000000000000000000000000000000ca0' || E'\n', 'local', 0, 1, '{*}', 'test')`},
+		{Then: newTx + `(gen_random_uuid(), upper($alice), 'r', 'shop', ` + emptyPrint + `)`},
+		{Then: `insert into submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at) values (upper($alice), '', 9, now(), now())`},
+		{Then: `insert into submitter_nonce_cursor (submitter, next_nonce) values (upper($alice), 0)`},
+		{Then: `insert into protect_incident (submitter, incident, evidence) values (upper($alice), 1, '{}')`},
+		{Then: newVersion + `($sent, upper($alice), 0, 2, $hash, 'BUMP', 1)`},
+		{Then: `insert into tx_history (tx_id, submitter, at, state, attempts) values ($sent, upper($alice), now(), 'QUEUED', 0)`},
 	},
 	"submitter_pkey":                {{isCarol, isCarol}},
 	"start_nonce_key":               {{isCarol + `; alter table submitter drop constraint submitter_pkey cascade`, isCarol}},
-	"submitter_signer_check":        {{then: newSub + `(` + carol + `, '', 0, 1, '{*}', 'test')`}},
-	"submitter_start_nonce_check":   {{then: `insert into submitter (submitter, signer, start_nonce, start_reason, max_in_flight, callers, created_by) values (` + carol + `, 'local', -1, 'r', 1, '{*}', 'test')`}},
-	"start_nonce_has_a_reason":      {{then: newSub + `(` + carol + `, 'local', 7, 1, '{*}', 'test')`}},
-	"submitter_max_in_flight_check": {{then: `update submitter set max_in_flight = 0`}, {then: `update submitter set max_in_flight = 10001`}},
-	"submitter_status_check":        {{then: `update submitter set status = 'GONE'`}},
-	"submitter_created_by_check":    {{then: newSub + `(` + carol + `, 'local', 0, 1, '{*}', '')`}},
+	"submitter_signer_check":        {{Then: newSub + `(` + carol + `, '', 0, 1, '{*}', 'test')`}},
+	"submitter_start_nonce_check":   {{Then: `insert into submitter (submitter, signer, start_nonce, start_reason, max_in_flight, callers, created_by) values (` + carol + `, 'local', -1, 'r', 1, '{*}', 'test')`}},
+	"start_nonce_has_a_reason":      {{Then: newSub + `(` + carol + `, 'local', 7, 1, '{*}', 'test')`}},
+	"submitter_max_in_flight_check": {{Then: `update submitter set max_in_flight = 0`}, {Then: `update submitter set max_in_flight = 10001`}},
+	"submitter_status_check":        {{Then: `update submitter set status = 'GONE'`}},
+	"submitter_created_by_check":    {{Then: newSub + `(` + carol + `, 'local', 0, 1, '{*}', '')`}},
 
-	"submitter_nonce_cursor_pkey":                  {{then: `insert into submitter_nonce_cursor (submitter, next_nonce) values ($alice, 0)`}},
-	"submitter_nonce_cursor_submitter_fkey":        {{then: `insert into submitter_nonce_cursor (submitter, next_nonce) values (` + carol + `, 0)`}},
+	"submitter_nonce_cursor_pkey":                  {{Then: `insert into submitter_nonce_cursor (submitter, next_nonce) values ($alice, 0)`}},
+	"submitter_nonce_cursor_submitter_fkey":        {{Then: `insert into submitter_nonce_cursor (submitter, next_nonce) values (` + carol + `, 0)`}},
 	"submitter_nonce_cursor_next_nonce_check":      {{isCarol, `insert into submitter_nonce_cursor (submitter, next_nonce) values (` + carol + `, -1)`}},
-	"submitter_nonce_cursor_in_flight_state_check": {{then: `update submitter_nonce_cursor set in_flight_state = 'BUSY' where submitter = $alice`}},
+	"submitter_nonce_cursor_in_flight_state_check": {{Then: `update submitter_nonce_cursor set in_flight_state = 'BUSY' where submitter = $alice`}},
 
-	"protect_incident_pkey":           {{then: newEp + `($bob, 1, '{}', now(), 'o', 'resume', 'r')`}},
-	"protect_incident_submitter_fkey": {{then: newEp + `(` + carol + `, 1, '{}', now(), 'o', 'resume', 'r')`}},
-	"protect_incident_incident_check": {{then: newEp + `($alice, 0, '{}', now(), 'o', 'resume', 'r')`}},
-	"protect_incident_mode_check":     {{then: newEp + `($alice, 1, '{}', now(), 'o', 'forget', 'r')`}},
+	"protect_incident_pkey":           {{Then: newEp + `($bob, 1, '{}', now(), 'o', 'resume', 'r')`}},
+	"protect_incident_submitter_fkey": {{Then: newEp + `(` + carol + `, 1, '{}', now(), 'o', 'resume', 'r')`}},
+	"protect_incident_incident_check": {{Then: newEp + `($alice, 0, '{}', now(), 'o', 'resume', 'r')`}},
+	"protect_incident_mode_check":     {{Then: newEp + `($alice, 1, '{}', now(), 'o', 'forget', 'r')`}},
 
 	// Foreign transactions.
 	"foreign_transaction_pkey":           {{newForeign + foreignOf("$bob, 7, 1", "$hash"), newForeign + foreignOf("$bob, 7, 1", "$hash")}},
-	"foreign_transaction_submitter_fkey": {{then: newForeign + foreignOf(carol+", 7, 1", "$hash")}},
-	"foreign_is_of_the_chain":            {{then: newForeign + foreignOf("$bob, -1, 1", "$hash")}, {then: newForeign + foreignOf("$bob, 7, 1", "'0x5'")}, {then: newForeign + foreignOf("$bob, 7, 0", "$hash")}},
+	"foreign_transaction_submitter_fkey": {{Then: newForeign + foreignOf(carol+", 7, 1", "$hash")}},
+	"foreign_is_of_the_chain":            {{Then: newForeign + foreignOf("$bob, -1, 1", "$hash")}, {Then: newForeign + foreignOf("$bob, 7, 1", "'0x5'")}, {Then: newForeign + foreignOf("$bob, 7, 0", "$hash")}},
 
 	"one_foreign_reading_per_submitter": {{newReading + `($bob, 1, 5, 9, 9, 0, null)`, newReading + `($bob, 2, 5, 9, 9, 0, null)`}},
-	"foreign_reading_of_a_submitter":    {{then: newReading + `(` + carol + `, 1, 5, 9, 9, 0, null)`}},
+	"foreign_reading_of_a_submitter":    {{Then: newReading + `(` + carol + `, 1, 5, 9, 9, 0, null)`}},
 	"foreign_reading_is_in_order": {
-		{then: newReading + `($bob, 0, 5, 9, 9, 0, null)`}, {then: newReading + `($bob, 1, -1, 9, 9, 0, null)`}, {then: newReading + `($bob, 1, 9, 5, 9, 0, null)`},
-		{then: newReading + `($bob, 1, 5, 9, -1, 0, null)`}, {then: newReading + `($bob, 1, 5, 9, 9, -1, null)`}, {then: newReading + `($bob, 1, 5, 9, 9, 0, 10)`},
+		{Then: newReading + `($bob, 0, 5, 9, 9, 0, null)`}, {Then: newReading + `($bob, 1, -1, 9, 9, 0, null)`}, {Then: newReading + `($bob, 1, 9, 5, 9, 0, null)`},
+		{Then: newReading + `($bob, 1, 5, 9, -1, 0, null)`}, {Then: newReading + `($bob, 1, 5, 9, 9, -1, null)`}, {Then: newReading + `($bob, 1, 5, 9, 9, 0, 10)`},
 	},
 
 	"foreign_hold_pkey":        {{isForeign + `; ` + newHold + `($bob, 7, 'x')`, newHold + `($bob, 7, 'x')`}},
-	"hold_has_its_transaction": {{then: newHold + `($bob, 7, 'x')`}},
+	"hold_has_its_transaction": {{Then: newHold + `($bob, 7, 'x')`}},
 	"foreign_hold_tx_id_fkey":  {{isForeign + `; ` + newHold + `($bob, 7, 'x')`, `update foreign_hold set tx_id = gen_random_uuid()`}},
 	"one_hold_per_tx":          {{isForeign + `; ` + newHold + `($bob, 7, 'x'); update foreign_hold set tx_id = $sent; ` + newForeign + foreignOf("$bob, 8, 1", "$hash"), `insert into foreign_hold (submitter, nonce, call_digest, tx_id) values ($bob, 8, 'x', $sent)`}},
 	"hold_is_ended_by_an_operator": {
@@ -297,7 +201,7 @@ var furtherNonsense = map[string][]refusal{
 	},
 
 	// Transactions and their versions.
-	"managed_tx_pkey": {{then: newTx + `($sent, $alice, 'another', 'shop', ` + emptyPrint + `)`}},
+	"managed_tx_pkey": {{Then: newTx + `($sent, $alice, 'another', 'shop', ` + emptyPrint + `)`}},
 	"one_nonce_per_tx": {{
 		`alter table managed_tx drop constraint managed_tx_pkey cascade; alter table managed_tx drop constraint one_tx_per_nonce cascade`,
 		`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, state)
@@ -307,127 +211,121 @@ var furtherNonsense = map[string][]refusal{
 		isCarol + `; ` + newTx + `(gen_random_uuid(), ` + carol + `, 'r', 'shop', ` + emptyPrint + `)`,
 		`update managed_tx set state = 'IN_FLIGHT', nonce = 7 where submitter = ` + carol,
 	}},
-	"held_for_is_known": {{then: `update managed_tx set held_for = 'CALL' where state = 'QUEUED'`}, {then: `update managed_tx set held = true, held_for = 'NOTHING' where state = 'QUEUED'`}},
-	"fills_a_nonce": {{then: `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, fills)
+	"held_for_is_known": {{Then: `update managed_tx set held_for = 'CALL' where state = 'QUEUED'`}, {Then: `update managed_tx set held = true, held_for = 'NOTHING' where state = 'QUEUED'`}},
+	"fills_a_nonce": {{Then: `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, fills)
 		values (gen_random_uuid(), $alice, 'filler', 'o', sha256('x'), true)`}},
-	"deferred_is_blocked": {{then: `update managed_tx set deferred_at = now() where tx_id = $queued`}},
-	"expired_had_an_end":  {{then: `update managed_tx set state = 'FAILED', sub_state = 'EXPIRED' where tx_id = $queued`}},
-	"held_has_no_nonce":   {{then: `update managed_tx set held = true where state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK')`}},
+	"deferred_is_blocked": {{Then: `update managed_tx set deferred_at = now() where tx_id = $queued`}},
+	"expired_had_an_end":  {{Then: `update managed_tx set state = 'FAILED', sub_state = 'EXPIRED' where tx_id = $queued`}},
+	"held_has_no_nonce":   {{Then: `update managed_tx set held = true where state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK')`}},
 
 	// Reservations: made with their row, for one owner, until a time.
-	"reservation_is_known":   {{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'LENT', 'x', now())`}},
+	"reservation_is_known":   {{Then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'LENT', 'x', now())`}},
 	"bound_for_ever":         {{isReserved + `; ` + isGivenBack + `; ` + signsFor(`(select tx_id from managed_tx where request_id = '41')`, 2, 1, "ORIGINAL", storetest.Bytes(1337, 2, alice.Address(), 1, "")), isUnbound}},
 	"follows_the_last_nonce": {{isReserved + `; ` + isGivenBack + `; ` + newReservation + `'42', 3, 2, 'IN_FLIGHT', null, 'RESERVED', 'x', now())`, isUnbound}},
 	"reservation_has_a_lock": {
-		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', 'x', null)`},
-		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', null, now())`},
-		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', '', now())`},
-		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', repeat('x', 129), now())`},
-		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, null, 'x', null)`},
-		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, null, null, now())`},
+		{Then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', 'x', null)`},
+		{Then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', null, now())`},
+		{Then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', '', now())`},
+		{Then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', repeat('x', 129), now())`},
+		{Then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, null, 'x', null)`},
+		{Then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, null, null, now())`},
 	},
 	"reservation_fits_state": {
-		{then: newReservation + `'41', null, null, 'QUEUED', null, 'RESERVED', 'x', now())`},
-		{then: newReservation + `'41', null, null, 'FAILED', 'REJECTED', 'RESERVED', 'x', now())`},
-		{then: newReservation + `'41', null, null, 'FAILED', 'CANCELLED', 'RESERVED', 'x', now())`},
+		{Then: newReservation + `'41', null, null, 'QUEUED', null, 'RESERVED', 'x', now())`},
+		{Then: newReservation + `'41', null, null, 'FAILED', 'REJECTED', 'RESERVED', 'x', now())`},
+		{Then: newReservation + `'41', null, null, 'FAILED', 'CANCELLED', 'RESERVED', 'x', now())`},
 		{`alter table managed_tx drop constraint expired_had_an_end`, newReservation + `'41', null, null, 'FAILED', 'EXPIRED', 'RESERVED', 'x', now())`},
-		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'USED', 'x', now())`},
+		{Then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'USED', 'x', now())`},
 		{isReserved + `; alter table managed_tx disable trigger guard_tx`, `update managed_tx set handler = 'pays' where request_id = '41'`},
 	},
-	"handler_is_a_name": {{then: `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, handler)
+	"handler_is_a_name": {{Then: `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, handler)
 		values (gen_random_uuid(), $alice, 'another', 'shop', ` + emptyPrint + `, 'Pay out')`}},
-	"managed_tx_submit_attempts_check":  {{then: `update managed_tx set submit_attempts = -1 where tx_id = $sent`}},
-	"managed_tx_replaced_by_hash_check": {{then: `update managed_tx set replaced_by_hash = upper(tx_hash) where tx_id = $sent`}},
-	"tx_version_tx_hash_check":          {{then: newVersion + `($sent, $alice, 0, 2, upper($hash), 'BUMP', 1)`}},
-	"tx_version_version_check":          {{then: newVersion + `($sent, $alice, 0, 0, $hash, 'BUMP', 1)`}},
+	"managed_tx_submit_attempts_check":  {{Then: `update managed_tx set submit_attempts = -1 where tx_id = $sent`}},
+	"managed_tx_replaced_by_hash_check": {{Then: `update managed_tx set replaced_by_hash = upper(tx_hash) where tx_id = $sent`}},
+	"tx_version_tx_hash_check":          {{Then: newVersion + `($sent, $alice, 0, 2, upper($hash), 'BUMP', 1)`}},
+	"tx_version_version_check":          {{Then: newVersion + `($sent, $alice, 0, 0, $hash, 'BUMP', 1)`}},
 
 	// Operators' decisions and their records.
-	"tx_decision_tx_id_fkey":   {{then: newDec + `(gen_random_uuid(), 'WAIT', 'o', 'r')`}},
-	"tx_decision_action_check": {{then: newDec + `($sent, 'PAY', 'o', 'r')`}},
-	"tx_decision_by_check":     {{then: newDec + `($sent, 'WAIT', '', 'r')`}},
-	"tx_decision_reason_check": {{then: newDec + `($sent, 'WAIT', 'o', '')`}},
+	"tx_decision_tx_id_fkey":   {{Then: newDec + `(gen_random_uuid(), 'WAIT', 'o', 'r')`}},
+	"tx_decision_action_check": {{Then: newDec + `($sent, 'PAY', 'o', 'r')`}},
+	"tx_decision_by_check":     {{Then: newDec + `($sent, 'WAIT', '', 'r')`}},
+	"tx_decision_reason_check": {{Then: newDec + `($sent, 'WAIT', 'o', '')`}},
 	"tx_decision_pkey": {{newDec + `($sent, 'WAIT', 'o', 'r')`,
 		`insert into tx_decision (id, tx_id, action, by, reason) overriding system value select id, tx_id, action, by, reason from tx_decision`}},
-	"tx_history_pkey": {{then: `insert into tx_history (id, tx_id, submitter, at, state, attempts)
+	"tx_history_pkey": {{Then: `insert into tx_history (id, tx_id, submitter, at, state, attempts)
 		select id, tx_id, submitter, at, state, attempts from tx_history`}},
-	"tx_document_pkey": {{then: newDocument + `($queued, 'payload', '{}', null)`}},
+	"tx_document_pkey": {{Then: newDocument + `($queued, 'payload', '{}', null)`}},
 
 	// Policies, and what counts against them.
 	"submitter_policy_pkey":            {{newPolicy + `($alice, 1)`, newPolicy + `($alice, 1)`}},
-	"submitter_policy_submitter_fkey":  {{then: newPolicy + `(` + carol + `, 1)`}},
+	"submitter_policy_submitter_fkey":  {{Then: newPolicy + `(` + carol + `, 1)`}},
 	"value_is_an_amount":               {{newPolicy + `($alice, 1)`, `update submitter_policy set max_value_wei = -1`}},
 	"day_is_an_amount":                 {{newPolicy + `($alice, 1)`, `update submitter_policy set max_day_wei = -1`}},
-	"rate_is_a_number":                 {{then: newPolicy + `($alice, 0)`}, {then: newPolicy + `($alice, 1000001)`}},
+	"rate_is_a_number":                 {{Then: newPolicy + `($alice, 0)`}, {Then: newPolicy + `($alice, 1000001)`}},
 	"fee_is_an_amount":                 {{newPolicy + `($alice, 1)`, `update submitter_policy set max_fee_wei = -1`}},
 	"tip_is_an_amount":                 {{newPolicy + `($alice, 1)`, `update submitter_policy set max_tip_wei = 0`}},
 	"gas_is_an_amount":                 {{newPolicy + `($alice, 1)`, `update submitter_policy set max_gas = 20999`}},
 	"day_of_fees_is_an_amount":         {{newPolicy + `($alice, 1)`, `update submitter_policy set max_day_fees_wei = -1`}},
 	"one_fee_each":                     {{newFee + `($alice, 1, 0, now(), $sent, 0)`, newFee + `($alice, 1, 0, now(), $sent, 0)`}},
-	"submitter_fee_number_check":       {{then: newFee + `($alice, 0, 0, now(), $sent, 0)`}},
-	"submitter_fee_added_wei_check":    {{then: newFee + `($alice, 1, -1, now(), $sent, 0)`}},
+	"submitter_fee_number_check":       {{Then: newFee + `($alice, 0, 0, now(), $sent, 0)`}},
+	"submitter_fee_added_wei_check":    {{Then: newFee + `($alice, 1, -1, now(), $sent, 0)`}},
 	"targets_are_not_empty":            {{newPolicy + `($alice, 1)`, `update submitter_policy set targets = '{}'`}},
 	"one_use_each":                     {{newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, newUse + `($alice, 1, 0, now(), $sent, 1, 0)`}},
 	"per_caller_is_not_empty":          {{newPolicy + `($alice, 1)`, `update submitter_policy set per_caller = '{}'`}, {newPolicy + `($alice, 1)`, `update submitter_policy set per_caller = '[1]'`}},
 	"tokens_are_not_empty":             {{newPolicy + `($alice, 1)`, `update submitter_policy set tokens = '{}'`}, {newPolicy + `($alice, 1)`, `update submitter_policy set tokens = '[1]'`}},
 	"one_scoped_use_each":              {{newScoped + `($alice, 'sub:a', 1, 0, now(), $sent, 1, 0)`, newScoped + `($alice, 'sub:a', 1, 0, now(), $sent, 1, 0)`}},
-	"policy_use_scope_check":           {{then: newScoped + `($alice, '', 1, 0, now(), $sent, 1, 0)`}},
-	"policy_use_number_check":          {{then: newScoped + `($alice, 'sub:a', 0, 0, now(), $sent, 1, 0)`}},
-	"policy_use_added_check":           {{then: newScoped + `($alice, 'sub:a', 1, -1, now(), $sent, 1, 0)`}},
+	"policy_use_scope_check":           {{Then: newScoped + `($alice, '', 1, 0, now(), $sent, 1, 0)`}},
+	"policy_use_number_check":          {{Then: newScoped + `($alice, 'sub:a', 0, 0, now(), $sent, 1, 0)`}},
+	"policy_use_added_check":           {{Then: newScoped + `($alice, 'sub:a', 1, -1, now(), $sent, 1, 0)`}},
 	"one_sum_a_minute":                 {{newBack + `($alice, '', now(), 1)`, newBack + `($alice, '', now(), 1)`}},
-	"policy_released_use_amount_check": {{then: newBack + `($alice, '', now(), 0)`}},
-	"submitter_use_number_check":       {{then: newUse + `($alice, 0, 0, now(), $sent, 1, 0)`}},
-	"submitter_use_added_wei_check":    {{then: newUse + `($alice, 1, -1, now(), $sent, 1, 0)`}},
-	"submitter_change_submitter_fkey":  {{then: newChange + `(` + carol + `, 'SUSPEND', 'o', 'r', null)`}},
-	"change_is_known":                  {{then: newChange + `($alice, 'FORGET', 'o', 'r', null)`}},
-	"policy_fits_action":               {{then: newChange + `($alice, 'POLICY', 'o', 'r', null)`}, {then: newChange + `($alice, 'SUSPEND', 'o', 'r', '{}')`}},
-	"succeeded_are_names":              {{then: `update submitter set succeeded = '[]'`}},
+	"policy_released_use_amount_check": {{Then: newBack + `($alice, '', now(), 0)`}},
+	"submitter_use_number_check":       {{Then: newUse + `($alice, 0, 0, now(), $sent, 1, 0)`}},
+	"submitter_use_added_wei_check":    {{Then: newUse + `($alice, 1, -1, now(), $sent, 1, 0)`}},
+	"submitter_change_submitter_fkey":  {{Then: newChange + `(` + carol + `, 'SUSPEND', 'o', 'r', null)`}},
+	"change_is_known":                  {{Then: newChange + `($alice, 'FORGET', 'o', 'r', null)`}},
+	"policy_fits_action":               {{Then: newChange + `($alice, 'POLICY', 'o', 'r', null)`}, {Then: newChange + `($alice, 'SUSPEND', 'o', 'r', '{}')`}},
+	"succeeded_are_names":              {{Then: `update submitter set succeeded = '[]'`}},
 	"callers_fit_action": {
-		{then: newChange + `($alice, 'CALLERS', 'o', 'r', null)`},
-		{then: `insert into submitter_change (submitter, action, by, reason, from_callers) values ($alice, 'SUSPEND', 'o', 'r', '{shop}')`},
-		{then: `insert into submitter_change (submitter, action, by, reason, to_callers) values ($alice, 'SUSPEND', 'o', 'r', '{shop}')`},
-		{then: `insert into submitter_change (submitter, action, by, reason, succeeds) values ($alice, 'SUSPEND', 'o', 'r', '{}')`},
-		{then: `insert into submitter_change (submitter, action, by, reason, from_callers, succeeds) values ($alice, 'CALLERS', 'o', 'r', '{shop}', '{}')`},
+		{Then: newChange + `($alice, 'CALLERS', 'o', 'r', null)`},
+		{Then: `insert into submitter_change (submitter, action, by, reason, from_callers) values ($alice, 'SUSPEND', 'o', 'r', '{shop}')`},
+		{Then: `insert into submitter_change (submitter, action, by, reason, to_callers) values ($alice, 'SUSPEND', 'o', 'r', '{shop}')`},
+		{Then: `insert into submitter_change (submitter, action, by, reason, succeeds) values ($alice, 'SUSPEND', 'o', 'r', '{}')`},
+		{Then: `insert into submitter_change (submitter, action, by, reason, from_callers, succeeds) values ($alice, 'CALLERS', 'o', 'r', '{shop}', '{}')`},
 	},
 	"signers_fit_action": {
-		{then: newMove + `($alice, 'SIGNER', 'o', 'r', 'local', 'local')`},
-		{then: newMove + `($alice, 'SIGNER', 'o', 'r', 'local', '')`},
-		{then: newMove + `($alice, 'SIGNER', 'o', 'r', 'local', null)`},
-		{then: newMove + `($alice, 'SIGNER', 'o', 'r', null, 'local')`},
-		{then: newMove + `($alice, 'SUSPEND', 'o', 'r', 'local', null)`},
-		{then: newMove + `($alice, 'RESUME', 'o', 'r', null, 'local')`},
+		{Then: newMove + `($alice, 'SIGNER', 'o', 'r', 'local', 'local')`},
+		{Then: newMove + `($alice, 'SIGNER', 'o', 'r', 'local', '')`},
+		{Then: newMove + `($alice, 'SIGNER', 'o', 'r', 'local', null)`},
+		{Then: newMove + `($alice, 'SIGNER', 'o', 'r', null, 'local')`},
+		{Then: newMove + `($alice, 'SUSPEND', 'o', 'r', 'local', null)`},
+		{Then: newMove + `($alice, 'RESUME', 'o', 'r', null, 'local')`},
 	},
-	"submitter_change_by_check":     {{then: newChange + `($alice, 'SUSPEND', '', 'r', null)`}},
-	"submitter_change_reason_check": {{then: newChange + `($alice, 'SUSPEND', 'o', '', null)`}},
+	"submitter_change_by_check":     {{Then: newChange + `($alice, 'SUSPEND', '', 'r', null)`}},
+	"submitter_change_reason_check": {{Then: newChange + `($alice, 'SUSPEND', 'o', '', null)`}},
 	"submitter_change_pkey": {{newChange + `($alice, 'SUSPEND', 'o', 'r', null)`,
 		`insert into submitter_change (id, submitter, action, by, reason) overriding system value select id, submitter, action, by, reason from submitter_change`}},
 
 	// The audit chain.
 	"audit_head_pkey":           {{isChanged, `insert into audit_head select * from audit_head`}},
-	"audit_head_submitter_fkey": {{then: `insert into audit_head (submitter, number, hash) values (` + carol + `, 1, '')`}},
+	"audit_head_submitter_fkey": {{Then: `insert into audit_head (submitter, number, hash) values (` + carol + `, 1, '')`}},
 	"audit_link_pkey":           {{isChanged, newLink + `($alice, 1, 1000, null, now(), '')`}},
-	"audit_link_submitter_fkey": {{then: newLink + `(` + carol + `, 1, 1, null, now(), '')`}},
-	"link_has_one_row":          {{then: newLink + `($alice, 9, 1, 1, now(), '')`}, {then: newLink + `($alice, 9, null, null, now(), '')`}},
-	"one_link_per_change":       {{then: newLink + `($alice, 8, 1000, null, now(), ''), ($alice, 9, 1000, null, now(), '')`}},
-	"one_link_per_decision":     {{then: newLink + `($alice, 8, null, 1000, now(), ''), ($alice, 9, null, 1000, now(), '')`}},
+	"audit_link_submitter_fkey": {{Then: newLink + `(` + carol + `, 1, 1, null, now(), '')`}},
+	"link_has_one_row":          {{Then: newLink + `($alice, 9, 1, 1, now(), '')`}, {Then: newLink + `($alice, 9, null, null, now(), '')`}},
+	"one_link_per_change":       {{Then: newLink + `($alice, 8, 1000, null, now(), ''), ($alice, 9, 1000, null, now(), '')`}},
+	"one_link_per_decision":     {{Then: newLink + `($alice, 8, null, 1000, now(), ''), ($alice, 9, null, 1000, now(), '')`}},
 	"audit_seal_pkey":           {{isSealed, `insert into audit_seal select * from audit_seal`}},
 
 	// The database itself.
-	"database_identity_pkey":            {{then: `insert into database_identity (epoch, system_identifier, timeline_id, accepted_by) select epoch, 1, 1, 'o' from database_identity`}},
-	"database_identity_singleton_check": {{then: `insert into database_identity (singleton, epoch, system_identifier, timeline_id, accepted_by) select false, epoch, 1, 1, 'o' from database_identity`}},
-	"database_identity_epoch_check":     {{then: `update database_identity set epoch = 'again'`}},
-	"database_mark_written_over_check":  {{then: newMark + `('x', -1, 'r')`}},
+	"database_identity_pkey":            {{Then: `insert into database_identity (epoch, system_identifier, timeline_id, accepted_by) select epoch, 1, 1, 'o' from database_identity`}},
+	"database_identity_singleton_check": {{Then: `insert into database_identity (singleton, epoch, system_identifier, timeline_id, accepted_by) select false, epoch, 1, 1, 'o' from database_identity`}},
+	"database_identity_epoch_check":     {{Then: `update database_identity set epoch = 'again'`}},
+	"database_mark_written_over_check":  {{Then: newMark + `('x', -1, 'r')`}},
 	"database_mark_pkey":                {{newMark + `('x', 0, 'r')`, newMark + `('x', 1, 'r')`}},
-	"identity_change_by_check":          {{then: newAuth + `(1, 1, '', 'r')`}},
-	"identity_change_reason_check":      {{then: newAuth + `(1, 1, 'o', '')`}},
+	"identity_change_by_check":          {{Then: newAuth + `(1, 1, '', 'r')`}},
+	"identity_change_reason_check":      {{Then: newAuth + `(1, 1, 'o', '')`}},
 	"identity_change_pkey": {{newAuth + `(1, 1, 'o', 'r')`,
 		`insert into identity_change (id, system_identifier, timeline_id, by, reason) overriding system value
 		 select id, system_identifier, timeline_id, by, reason from identity_change`}},
-}
-
-// duty is a statement that one trigger must refuse, under the name that it
-// gives.
-type duty struct {
-	table, first, then, by string
 }
 
 const (
@@ -585,4 +483,329 @@ var guarded = map[string][]duty{
 		{"identity_change", newAuth + `(1, 1, 'o', 'r')`, `delete from identity_change`, byGuard},
 		{"identity_change", newAuth + `(1, 1, 'o', 'r')`, `update identity_change set reason = 'another'`, byGuard},
 	},
+}
+
+// plant creates the rows that the writes try to break, and returns the words that name them.
+// They are alice's $sent (nonce 0), $bound (nonce 1, no bytes), $queued and $next, and bob's
+// $theirs (nonce 0, sent).
+func plant(t *testing.T, db storetest.Bundle) *strings.Replacer {
+	t.Helper()
+	db.Register(t, alice, 2)
+	db.Register(t, bob, 1)
+	postAll(t, db, alice, "sent", "bound", "queued", "next")
+	post(t, db, bob, "theirs")
+	w := take(t, db, alice, "a/1")
+	all := allocations(w, true)
+	all[1].Signed = nil
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: all, LeaseEnd: txmanager.ReleaseUnlessRerun})
+	sendAll(t, db, bob)
+	run(t, db, openIncident, bob)
+
+	words := []string{"$alice", "'" + string(alice) + "'", "$bob", "'" + string(bob) + "'", "$hash", "'0x" + strings.Repeat("5", 64) + "'"}
+	named := check.Value(db.DB.Query(t.Context(), `select request_id, tx_id::text from managed_tx`))(t)
+	var request, id string
+	check.OK(t)(pgx.ForEachRow(named, []any{&request, &id}, func() error {
+		words = append(words, "$"+request, "'"+id+"'")
+		return nil
+	}))
+	return strings.NewReplacer(words...)
+}
+
+const (
+	newVersion  = `insert into tx_version (tx_id, submitter, nonce, version, tx_hash, kind, fencing_token) values `
+	newDocument = `insert into tx_document (tx_id, name, body, bytes) values `
+	newTx       = `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values `
+	newMarked   = `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, mac, mac_key) values `
+	emptyPrint  = `'\x0000000000000000000000000000000000000000000000000000000000000000'`
+)
+
+// nonsense is by the name of the constraint that must refuse it.
+var nonsense = map[string][]string{
+	// MACs of intents, and whether they must have one.
+	"mac_has_a_key":                {newMarked + `(gen_random_uuid(), $alice, 'm', 'shop', ` + emptyPrint + `, sha256('x'), null)`, newMarked + `(gen_random_uuid(), $alice, 'm', 'shop', ` + emptyPrint + `, null, 'k')`},
+	"mac_is_of_32_bytes":           {newMarked + `(gen_random_uuid(), $alice, 'm', 'shop', ` + emptyPrint + `, '\x00', 'k')`},
+	"mac_key_is_an_id":             {newMarked + `(gen_random_uuid(), $alice, 'm', 'shop', ` + emptyPrint + `, sha256('x'), '')`},
+	"intent_mac_rule_pkey":         {`insert into intent_mac_rule (id, required, by, reason) overriding system value select id, true, 'o', 'r' from intent_mac_rule`},
+	"intent_mac_rule_by_check":     {`insert into intent_mac_rule (required, by, reason) values (true, '', 'r')`},
+	"intent_mac_rule_reason_check": {`insert into intent_mac_rule (required, by, reason) values (true, 'o', '')`},
+
+	"trace_is_a_span": {`update managed_tx set trace = '\x00' where tx_id = $sent`},
+	// Nonces: no duplicate, no gap, no change.
+	"one_tx_per_nonce": {
+		`update managed_tx set state = 'IN_FLIGHT', nonce = 1, prev_nonce = 0 where tx_id = $queued`,
+		`update managed_tx set state = 'IN_FLIGHT', nonce = 0 where tx_id = $queued`,
+	},
+	"follows_the_last_nonce": {
+		`update managed_tx set state = 'IN_FLIGHT', nonce = 3, prev_nonce = 2 where tx_id = $queued`,
+		`update managed_tx set nonce = 2, prev_nonce = 1 where tx_id = $bound`,
+	},
+	"prev_nonce_is_one_less": {
+		`update managed_tx set state = 'IN_FLIGHT', nonce = 3, prev_nonce = 1 where tx_id = $queued`,
+		`update managed_tx set nonce = 2 where tx_id = $bound`,
+	},
+	"prev_nonce_of_a_nonce": {`update managed_tx set prev_nonce = 1 where tx_id = $queued`},
+	"first_nonce": {
+		`update managed_tx set state = 'IN_FLIGHT', nonce = 2 where tx_id = $queued`,
+		`update managed_tx set state = 'IN_FLIGHT', nonce = 7 where tx_id = $queued`,
+	},
+	"managed_tx_nonce_check": {`update managed_tx set state = 'IN_FLIGHT', nonce = -1, prev_nonce = -2 where tx_id = $queued`},
+	"one_tx_per_request":     {newTx + `(gen_random_uuid(), $alice, 'sent', 'shop', ` + emptyPrint + `)`},
+
+	// State against nonce, bytes, times and receipt.
+	"state_is_known": {`update managed_tx set state = 'LOST' where tx_id = $bound`},
+	"sub_state_fits": {
+		`update managed_tx set sub_state = 'PENDING' where tx_id = $queued`,
+		`update managed_tx set state = 'TRACKING' where tx_id = $sent`,
+		`update managed_tx set state = 'TRACKING', sub_state = 'REVERTED' where tx_id = $sent`,
+		`update managed_tx set state = 'FAILED' where tx_id = $bound`,
+	},
+	"nonce_fits_state": {
+		`update managed_tx set state = 'IN_FLIGHT' where tx_id = $queued`,
+		`update managed_tx set state = 'STUCK' where tx_id = $queued`,
+		`update managed_tx set state = 'QUEUED' where tx_id = $bound`,
+		`update managed_tx set nonce = null, prev_nonce = null where tx_id = $bound`,
+		`update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where tx_id = $bound`,
+		`update managed_tx set state = 'FAILED', sub_state = 'REJECTED' where tx_id = $sent`,
+		`update managed_tx set state = 'FAILED', sub_state = 'PLACEHOLDER', receipt = '{}', confirmed_at = now() where tx_id = $queued`,
+	},
+	"bytes_fit_state": {
+		`update managed_tx set state = 'SUBMITTED', first_submit_at = now(), last_submit_at = now() where tx_id = $bound`,
+		`update managed_tx set state = 'IN_FLIGHT' where tx_id = $sent`,
+		`update managed_tx set tx_hash = $hash where tx_id = $queued`,
+	},
+	"sent_fits_state": {
+		`update managed_tx set last_submit_at = null where tx_id = $sent`,
+		`update managed_tx set first_submit_at = null where tx_id = $sent`,
+	},
+	"receipt_fits_state": {
+		`update managed_tx set state = 'TRACKING', sub_state = 'INCLUDED' where tx_id = $sent`,
+		`update managed_tx set state = 'TRACKING', sub_state = 'PENDING', receipt = '{}' where tx_id = $sent`,
+		`update managed_tx set state = 'CONFIRMED', confirmed_at = now(), confirmations = '[]' where tx_id = $sent`,
+		`update managed_tx set state = 'CONFIRMED', confirmed_at = now(), receipt = '{}' where tx_id = $sent`,
+		`update managed_tx set state = 'FAILED', sub_state = 'REVERTED', confirmed_at = now() where tx_id = $sent`,
+	},
+	"receipt_has_no_document": {`update managed_tx set receipt = '{"document": {}}' where tx_id = $queued`},
+	"confirmed_at_fits_state": {
+		`update managed_tx set confirmed_at = now() where tx_id = $sent`,
+		`update managed_tx set state = 'CONFIRMED', receipt = '{}', confirmations = '[]' where tx_id = $sent`,
+		`update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', confirmed_at = now() where tx_id = $queued`,
+	},
+	"managed_tx_tx_hash_check": {
+		`update managed_tx set tx_hash = upper(tx_hash) where tx_id = $sent`,
+		`update managed_tx set tx_hash = left(tx_hash, 65) where tx_id = $sent`,
+		`update managed_tx set tx_hash = tx_hash || '0' where tx_id = $sent`,
+		`update managed_tx set tx_hash = left(tx_hash, 65) || E'\n' where tx_id = $sent`,
+	},
+	"managed_tx_replaced_by_hash_check": {
+		`update managed_tx set replaced_by_hash = left($hash, 65) where tx_id = $sent`,
+		`update managed_tx set replaced_by_hash = $hash || '0' where tx_id = $sent`,
+		`update managed_tx set replaced_by_hash = right($hash, 64) where tx_id = $sent`,
+	},
+	"tx_version_tx_hash_check": {
+		newVersion + `($sent, $alice, 0, 2, left($hash, 65), 'BUMP', 1)`,
+		newVersion + `($sent, $alice, 0, 2, $hash || '0', 'BUMP', 1)`,
+		newVersion + `($sent, $alice, 0, 2, upper($hash), 'BUMP', 1)`,
+	},
+	"managed_tx_request_id_check":  {newTx + `(gen_random_uuid(), $alice, repeat('r', 129), 'shop', ` + emptyPrint + `)`, newTx + `(gen_random_uuid(), $alice, '', 'shop', ` + emptyPrint + `)`},
+	"managed_tx_fingerprint_check": {newTx + `(gen_random_uuid(), $alice, 'r', 'shop', '\x00')`},
+
+	// Versions: each hash bound for ever to one nonce of one transaction.
+	"tx_version_pkey":     {newVersion + `($theirs, $bob, 0, 2, (select tx_hash from managed_tx where tx_id = $sent), 'BUMP', 1)`},
+	"one_of_each_version": {newVersion + `($sent, $alice, 0, 1, $hash, 'BUMP', 1)`},
+	"bound_for_ever": {
+		newVersion + `($sent, $alice, 1, 2, $hash, 'BUMP', 1)`,
+		newVersion + `($sent, $bob, 0, 2, $hash, 'BUMP', 1)`,
+		newVersion + `($queued, $alice, 2, 1, $hash, 'ORIGINAL', 1)`,
+		`update managed_tx set nonce = 5 where tx_id = $theirs`,
+	},
+
+	// Stored values do not change.
+	"binding_never_changes": {
+		`update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', nonce = null, prev_nonce = null where tx_id = $bound`,
+		`update managed_tx set request_id = 'another' where tx_id = $queued`,
+		`update managed_tx set fingerprint = sha256('another') where tx_id = $queued`,
+		`update managed_tx set submitter = $bob where tx_id = $queued`,
+	},
+	"history_never_changes": {
+		`update tx_version set tx_id = $bound where tx_id = $sent`,
+		`delete from tx_version where tx_id = $sent`,
+		`delete from managed_tx where tx_id = $theirs`,
+		`update tx_history set state = 'CONFIRMED' where tx_id = $sent`,
+		`delete from tx_history where tx_id = $sent`,
+		`update tx_document set body = '{"to": "0x"}' where tx_id = $queued`,
+		`delete from tx_document where tx_id = $sent`,
+	},
+	"tx_version_kind_check": {newVersion + `($sent, $alice, 0, 2, $hash, 'COPY', 1)`},
+
+	// Documents: known ones, whole, each once.
+	"document_is_known": {
+		newDocument + `($queued, 'note', '{}', null)`,
+		newDocument + `($queued, 'version:0', '{}', '\x00')`,
+		newDocument + `($queued, 'receipt:0x00', '{}', null)`,
+		newDocument + `($queued, 'receipt:' || $hash || '0', '{}', null)`,
+	},
+	"document_has_a_body": {newDocument + `($sent, 'receipt:' || $hash, null, null)`},
+	"versions_have_bytes": {
+		newDocument + `($sent, 'version:2', '{}', null)`,
+		newDocument + `($sent, 'version:2', '{}', '')`,
+		newDocument + `($sent, 'receipt:' || $hash, '{}', '\x00')`,
+	},
+
+	// The cursor, PROTECT, leases and submitters.
+	"in_flight_is_complete":   {`update submitter_nonce_cursor set in_flight_tx_id = null where submitter = $alice`},
+	"idle_has_no_nonce":       {`update submitter_nonce_cursor set in_flight_state = 'IDLE' where submitter = $alice`},
+	"in_flight_is_below_next": {`update submitter_nonce_cursor set in_flight_nonce = 2 where submitter = $alice`},
+	"one_open_incident":       {`insert into protect_incident (submitter, incident, evidence) values ($bob, 2, '{}')`},
+	"closed_by_an_operator":   {`update protect_incident set closed_at = now()`, `update protect_incident set closed_at = now(), closed_by = 'o', mode = 'resume'`},
+	"submitter_lease_pkey":    {`insert into submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at) values ($alice, '', 9, now(), now())`},
+	"submitter_lease_fencing_token_check": {`insert into submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at)
+		values ('eip155:1:0x00000000000000000000000000000000000000ff', 'a', 0, now(), now())`},
+	"managed_tx_submitter_fkey": {newTx + `(gen_random_uuid(), 'eip155:1:0x0000000000000000000000000000000000000001', 'r', 'shop', ` + emptyPrint + `)`},
+}
+
+// A fresh submitter's first nonce is its start_nonce, and nothing else.
+func TestDatabaseRefusesAnotherFirstNonce(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	post(t, db, alice, "r")
+	if _, err := db.DB.Exec(t.Context(), `update managed_tx set state = 'IN_FLIGHT', nonce = 7`); err == nil {
+		t.Error("first nonce 7 with start_nonce 0: got no error, want it refused")
+	}
+}
+
+// A registration with a nonce in the middle of an account's sequence must state why.
+func TestStartNonceNeedsAReason(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	r := store.Registration{Submitter: alice, Signer: "local", StartNonce: 7, MaxInFlight: 1, Callers: []string{"*"}, CreatedBy: "test"}
+	check.Equal(t, "start_nonce 7 without a reason", storetest.Violated(db.Store.Register(t.Context(), r)), "start_nonce_has_a_reason")
+}
+
+// With a reason, the sequence begins where it is said to begin.
+func TestSequenceBeginsAtStartNonce(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	r := store.Registration{Submitter: alice, Signer: "local", StartNonce: 7, StartReason: "used before", MaxInFlight: 2, Callers: []string{"shop"}, CreatedBy: "test"}
+	if isNew, err := db.Store.Register(t.Context(), r); err != nil || !isNew {
+		t.Fatalf("register: got %v, %v; want it new", isNew, err)
+	}
+	postAll(t, db, alice, "one", "two")
+	w := take(t, db, alice, "a/1")
+	if done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)}); w.NextNonce != 7 || done.Allocated != 2 {
+		t.Errorf("allocate: got %d from %d, want 2 from 7", done.Allocated, w.NextNonce)
+	}
+	check.Equal(t, "nonces", value[string](t, db, `select string_agg(nonce::text, ' ' order by seq) from managed_tx`), "7 8")
+}
+
+// H7: a unique key must hold for ever. In a table that is partitioned by time it would not,
+// and the same request could run twice around midnight.
+func TestH07KeysWithAPromiseLiveForEver(t *testing.T) {
+	t.Parallel()
+	t.Run("the catalog", func(t *testing.T) {
+		t.Parallel()
+		db := storetest.New(t)
+		for _, key := range []struct {
+			table   string
+			columns []string
+		}{
+			{"managed_tx", []string{"submitter", "request_id"}},
+			{"managed_tx", []string{"submitter", "nonce"}},
+			{"tx_version", []string{"tx_hash"}},
+		} {
+			slices.Sort(key.columns)
+			check.Equal(t, fmt.Sprintf("%s %v", key.table, key.columns), value[int](t, db, uniqueForEver, key.table, key.columns), 1)
+		}
+		want := []string{"tx_document", "tx_history"}
+		check.Same(t, "tables with partitions, none with a promise in its key", value[[]string](t, db, partitioned), want)
+	})
+	t.Run("one request around midnight", requestAroundMidnight)
+	t.Run("one nonce around midnight", nonceAroundMidnight)
+	t.Run("one hash around midnight", hashAroundMidnight)
+}
+
+// uniqueForEver counts the constraints that keep exactly these columns unique:
+// checked at once, over every row, on a table that is no partition and has none.
+const uniqueForEver = `
+select count(*)
+  from pg_constraint k
+  join pg_class c on c.oid = k.conrelid
+  join pg_index i on i.indexrelid = k.conindid
+ where c.oid = $1::regclass and k.contype in ('p', 'u') and not k.condeferrable
+   and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
+   and c.relkind = 'r' and c.relpersistence = 'p' and not c.relispartition
+   and not exists (select from pg_inherits h where c.oid in (h.inhrelid, h.inhparent))
+   and array(select a.attname::text from pg_attribute a
+              where a.attrelid = c.oid and a.attnum = any (k.conkey) order by 1) = $2`
+
+// partitioned names each tree of tables by its root, and foreign tables.
+const partitioned = `
+select array(select distinct coalesce(pg_partition_root(c.oid), h.inhparent, c.oid)::regclass::text
+  from pg_class c
+  left join pg_inherits h on h.inhrelid = c.oid
+ where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p', 'f')
+   and (c.relkind <> 'r' or h.inhparent is not null)
+ order by 1)`
+
+// The two sides of a midnight.
+const (
+	lateEvening = `timestamptz '2026-06-30 23:59:59+00'`
+	nextMorning = `timestamptz '2026-07-01 00:00:01+00'`
+)
+
+// requestAroundMidnight posts one request on both sides, and again years later.
+func requestAroundMidnight(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	insert := func(at string) error {
+		in := intent(alice, "order-1")
+		_, err := db.DB.Exec(t.Context(), withPayload(`
+			insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, created_at, updated_at)
+			values ($1, $2, $3, 'shop', $4, `+at+`, `+at+`)`), in.TxID, alice, in.RequestID, in.Fingerprint[:])
+		return err
+	}
+	check.OK(t)(insert(lateEvening))
+	stored := value[string](t, db, `select tx_id::text from managed_tx`)
+	for _, at := range []string{nextMorning, lateEvening, lateEvening + ` + interval '30 years'`, `'infinity'`} {
+		check.Equal(t, fmt.Sprintf("the same request at %s", at), storetest.Violated(insert(at)), "one_tx_per_request")
+	}
+	if again := post(t, db, alice, "order-1"); again.New || again.TxID != stored {
+		t.Errorf("posted again today: got %+v, want the stored %s", again, stored)
+	}
+	check.Equal(t, "rows of one request", value[int](t, db, `select count(*) from managed_tx`), 1)
+}
+
+// nonceAroundMidnight binds one nonce on both sides.
+func nonceAroundMidnight(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 2, alice)
+	postAll(t, db, alice, "first", "second")
+	run(t, db, `update managed_tx set created_at = `+lateEvening+` where request_id = 'first'`)
+	run(t, db, `update managed_tx set created_at = `+nextMorning+` where request_id = 'second'`)
+	const bind = `update managed_tx set state = 'IN_FLIGHT', nonce = 0, updated_at = created_at where request_id = $1`
+	run(t, db, bind, "first")
+	run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, state, created_at)
+		values (gen_random_uuid(), $1, 'between', 'shop', sha256(''), 1, 0, 'IN_FLIGHT', `+lateEvening+`)`), alice)
+	for _, again := range []string{"nonce = 0", "nonce = 1, prev_nonce = 0"} {
+		_, err := db.DB.Exec(t.Context(), `update managed_tx set state = 'IN_FLIGHT', `+again+` where request_id = 'second'`)
+		check.Equal(t, fmt.Sprintf("%s again after midnight", again), storetest.Violated(err), "one_tx_per_nonce")
+	}
+}
+
+// hashAroundMidnight stores one version's hash on both sides, for two
+// transactions.
+func hashAroundMidnight(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 2, alice)
+	postAll(t, db, alice, "first", "second")
+	w := take(t, db, alice, "a/1")
+	all := allocations(w, true)
+	all[1].Signed = nil
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: all})
+	for _, at := range []string{lateEvening, nextMorning} {
+		_, err := db.DB.Exec(t.Context(), `
+			insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token, created_at)
+			select f.tx_hash, s.tx_id, s.submitter, s.nonce, 1, 'ORIGINAL', 1, `+at+`
+			  from tx_version f, managed_tx s where s.request_id = 'second'`)
+		check.Equal(t, fmt.Sprintf("the hash of another transaction's version at %s", at), storetest.Violated(err), "tx_version_pkey")
+	}
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -104,10 +104,7 @@ func queueTransitions(b *pgx.Batch, l lease.Lease, moves []txmanager.Transition,
 		}
 		receipts.add(m.To)
 	}
-	b.Queue(applyTransitions, arrays([]any{l.Token, l.Submitter}, transitionColumns, records)...).Exec(func(tag pgconn.CommandTag) error {
-		done.Transitioned = int(tag.RowsAffected())
-		return nil
-	})
+	b.Queue(applyTransitions, arrays([]any{l.Token, l.Submitter}, transitionColumns, records)...).Exec(results.Count(&done.Transitioned))
 	if len(receipts.id) > 0 {
 		b.Queue(insertReceipts, receipts.id, receipts.name, receipts.body)
 	}
@@ -314,9 +311,7 @@ func queueAllocations(b *pgx.Batch, l lease.Lease, all []txmanager.Allocation, d
 		}
 		hashes, raws = append(hashes, hash), append(raws, raw)
 	}
-	b.Queue(allocateTxs, l.Submitter, l.Token, ids, nonces, hashes, raws, gas).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&done.Allocated)
-	})
+	b.Queue(allocateTxs, l.Submitter, l.Token, ids, nonces, hashes, raws, gas).QueryRow(results.Scan(&done.Allocated))
 }
 
 // storeVersion keeps a signed version for a bound nonce and claims its first broadcast. After

@@ -2,11 +2,15 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -30,16 +34,13 @@ func TestIllegalMoveWritesNothing(t *testing.T) {
 			t.Errorf("QUEUED to %q: got %v, want it refused by name", to, err)
 		}
 	}
-	if diff := cmp.Diff(before, contents(t, db, tables...)); diff != "" {
-		t.Errorf("an illegal move wrote (-before +after):\n%s", diff)
-	}
+	check.Same(t, "an illegal move wrote", contents(t, db, tables...), before)
 }
 
 // Where the database refuses one part of a write, none of it is made.
 func TestWriteIsOneTransaction(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, bob, 1)
+	db := registered(t, 1, bob)
 	post(t, db, bob, "one")
 	theirs := take(t, db, bob, "a/1")
 	write(t, db, txmanager.Commit{Lease: theirs.Lease, Allocations: allocations(theirs, true)})
@@ -49,12 +50,8 @@ func TestWriteIsOneTransaction(t *testing.T) {
 	wr := everything(w)
 	taken := storetest.Signed(alice, wr.Allocations[0].Nonce, theirs.Queue[0].ID)
 	wr.Allocations[0].Signed = &taken
-	if _, err := db.Commit(t.Context(), wr); violated(err) != "tx_version_pkey" {
-		t.Errorf("a hash that is bound already: got %v, want it refused by tx_version_pkey", err)
-	}
-	if diff := cmp.Diff(before, contents(t, db, tables...)); diff != "" {
-		t.Errorf("the refused write wrote (-before +after):\n%s", diff)
-	}
+	check.Equal(t, "a hash that is bound already", storetest.Violated(db.Commit(t.Context(), wr)), "tx_version_pkey")
+	check.Same(t, "the refused write wrote", contents(t, db, tables...), before)
 }
 
 // Bytes for a transaction that is not IN_FLIGHT fail the whole write.
@@ -69,22 +66,17 @@ func TestBytesForNothingHeldWriteNothing(t *testing.T) {
 	if done, err := db.Commit(t.Context(), wr); err == nil {
 		t.Errorf("bytes for a QUEUED transaction: got %+v and no error", done)
 	}
-	if diff := cmp.Diff(before, contents(t, db, tables...)); diff != "" {
-		t.Errorf("the failed write wrote (-before +after):\n%s", diff)
-	}
+	check.Same(t, "the failed write wrote", contents(t, db, tables...), before)
 }
 
 // No version is stored beside a receipt: the nonce is consumed, and the mined version
 // decides. The same bytes are stored for a transaction that has none.
 func TestNoVersionIsStoredBesideAReceipt(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 2)
-	post(t, db, alice, "mined")
-	post(t, db, alice, "pending")
-	w := take(t, db, alice, "a/1")
-	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
-	w = take(t, db, alice, "a/2")
+	db := registered(t, 2, alice)
+	postAll(t, db, alice, "mined", "pending")
+	sendAll(t, db, alice)
+	w := take(t, db, alice, "a/2")
 	mined, pending := w.Open[0], w.Open[1]
 	mined.State, mined.Sub, pending.State, pending.Sub = txmanager.Tracking, txmanager.Included, txmanager.Tracking, txmanager.Pending
 	mined.Receipt = &txmanager.Receipt{TxHash: mined.Hash(), BlockNumber: 1, BlockHash: txmanager.Hash{1}, Succeeded: true}
@@ -94,9 +86,7 @@ func TestNoVersionIsStoredBesideAReceipt(t *testing.T) {
 	if done, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Versions: []txmanager.Version{placeholderFor(mined)}}); err == nil {
 		t.Errorf("a version beside a receipt: got %+v and no error", done)
 	}
-	if diff := cmp.Diff(before, contents(t, db, written...)); diff != "" {
-		t.Errorf("the failed write wrote (-before +after):\n%s", diff)
-	}
+	check.Same(t, "the failed write wrote", contents(t, db, written...), before)
 	write(t, db, txmanager.Commit{Lease: w.Lease, Versions: []txmanager.Version{placeholderFor(pending)}})
 }
 
@@ -110,8 +100,7 @@ func placeholderFor(x txmanager.Tx) txmanager.Version {
 // with another number stays open.
 func TestReleaseClosesOnlyTheIncidentThatItNames(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	run(t, db, openIncident, alice)
 	w := take(t, db, alice, "a/1")
 	leave := func(incident int) error {
@@ -119,16 +108,10 @@ func TestReleaseClosesOnlyTheIncidentThatItNames(t *testing.T) {
 		return err
 	}
 	for _, incident := range []int{0, 2} {
-		if err := leave(incident); !errors.Is(err, txmanager.ErrIncidentClosed) {
-			t.Errorf("release of incident %d while 1 is open: got %v, want ErrIncidentClosed", incident, err)
-		}
+		check.Err(t, fmt.Sprintf("release of incident %d while 1 is open", incident), txmanager.ErrIncidentClosed)(leave(incident))
 	}
-	if open := value[int](t, db, `select count(*) from protect_incident where submitter = $1 and closed_at is null`, alice); open != 1 {
-		t.Errorf("open incidents after it: got %d, want 1", open)
-	}
-	if err := leave(1); err != nil {
-		t.Errorf("release of incident 1: %v", err)
-	}
+	check.Equal(t, "open incidents after it", value[int](t, db, `select count(*) from protect_incident where submitter = $1 and closed_at is null`, alice), 1)
+	check.Err(t, "release of incident 1", nil)(leave(1))
 }
 
 // The lease of one submitter is no right to move another's transactions.
@@ -141,12 +124,8 @@ func TestWriteMovesOnlyItsOwnSubmitter(t *testing.T) {
 	theirs := take(t, db, bob, "b/1")
 	before := contents(t, db, "managed_tx")
 	done := write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{remark(theirs.Queue[0], "by a stranger")}})
-	if done.Transitioned != 0 {
-		t.Errorf("moved: got %d, want 0", done.Transitioned)
-	}
-	if diff := cmp.Diff(before, contents(t, db, "managed_tx")); diff != "" {
-		t.Errorf("another submitter's transaction was written (-before +after):\n%s", diff)
-	}
+	check.Equal(t, "moved", done.Transitioned, 0)
+	check.Same(t, "another submitter's transaction was written", contents(t, db, "managed_tx"), before)
 }
 
 // Nonces and bytes under another submitter's lease bind nothing.
@@ -161,9 +140,7 @@ func TestAllocationBindsOnlyItsOwnSubmitter(t *testing.T) {
 	if done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(theirs, true)}); done.Allocated != 0 {
 		t.Errorf("allocated: got %d, want 0", done.Allocated)
 	}
-	if diff := cmp.Diff(before, contents(t, db, "managed_tx", "tx_version")); diff != "" {
-		t.Errorf("another submitter's transaction was bound (-before +after):\n%s", diff)
-	}
+	check.Same(t, "another submitter's transaction was bound", contents(t, db, "managed_tx", "tx_version"), before)
 }
 
 // The evidence of a PROTECT incident is written once, with the evaluation that found it, and
@@ -176,21 +153,15 @@ func TestWriteOpensProtectOnce(t *testing.T) {
 		write(t, db, txmanager.Commit{Lease: w.Lease, Cursor: txmanager.CursorChange{OpenIncident: &txmanager.Violation{Description: what}}})
 	}
 	const incidents = `select coalesce(string_agg(incident || ' ' || (evidence ->> 'what') || ' ' || (closed_at is null), ', ' order by incident), '') from protect_incident`
-	if got, want := value[string](t, db, incidents), "1 first true"; got != want {
-		t.Errorf("incidents: got %s, want %s", got, want)
-	}
-	if got := value[string](t, db, `select in_flight_state from submitter_nonce_cursor`); got != "PROTECT" {
-		t.Errorf("cursor shows: got %s, want PROTECT", got)
-	}
+	check.Equal(t, "incidents", value[string](t, db, incidents), "1 first true")
+	check.Equal(t, "cursor shows", value[string](t, db, `select in_flight_state from submitter_nonce_cursor`), "PROTECT")
 	next, err := db.BeginIteration(t.Context(), w.Lease, true)
 	if err != nil || !next.Protected {
 		t.Fatalf("next look: got protected %v, %v; want it protected", next.Protected, err)
 	}
 	run(t, db, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
 	write(t, db, txmanager.Commit{Lease: next.Lease, Cursor: txmanager.CursorChange{OpenIncident: &txmanager.Violation{Description: "third"}}})
-	if got, want := value[string](t, db, incidents), "1 first false, 2 third true"; got != want {
-		t.Errorf("incidents after the first was closed: got %s, want %s", got, want)
-	}
+	check.Equal(t, "incidents after the first was closed", value[string](t, db, incidents), "1 first false, 2 third true")
 }
 
 // Since when a caller's intents are held back outlives each commit that does not change it.
@@ -208,9 +179,7 @@ func TestHeldBackTimesAreKeptUntilChanged(t *testing.T) {
 			t.Fatalf("step %d: %v", i, err)
 		}
 		w = next
-		if diff := cmp.Diff(step.want, w.HeldBackSince); diff != "" {
-			t.Errorf("step %d: held back since (-want +got):\n%s", i, diff)
-		}
+		check.Same(t, fmt.Sprintf("step %d: held back since", i), w.HeldBackSince, step.want)
 	}
 }
 
@@ -240,5 +209,177 @@ func TestCursorKeepsWhatWasFound(t *testing.T) {
 		if diff := cmp.Diff(step.suspicion, w.SuspectedViolation); diff != "" || w.FinalHead != step.head {
 			t.Errorf("step %d: got head %d, want %d; suspicion (-want +got):\n%s", i, w.FinalHead, step.head, diff)
 		}
+	}
+}
+
+// A final state never changes, whichever role writes.
+func TestFinalNeverChanges(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	post(t, db, alice, "r")
+	run(t, db, cancelled, alice)
+	for _, statement := range []string{
+		`update managed_tx set state = 'QUEUED', sub_state = null`,
+		`update managed_tx set sub_state = 'REJECTED'`,
+		`update managed_tx set last_error = 'another reason'`,
+	} {
+		check.Equal(t, statement, storetest.Violated(db.DB.Exec(t.Context(), statement)), "final_never_changes")
+	}
+}
+
+// Every change of a transaction is kept with its token. A write that only plans the next check
+// is none.
+func TestHistoryKeepsEveryChange(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	post(t, db, alice, "r")
+	w := take(t, db, alice, "a/1")
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
+	w = check.Value(db.BeginIteration(t.Context(), w.Lease, true))(t)
+	tracked := w.Open[0]
+	tracked.State, tracked.Sub = txmanager.Tracking, txmanager.Pending
+	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: tracked}}})
+	tracked.NextCheckAt = &w.Now
+	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: txmanager.Tracking, To: tracked}}})
+	const changes = `
+select string_agg(concat_ws(' ', coalesce(from_state, '-'), state, sub_state, nonce, attempts, fencing_token), '; ' order by id)
+  from tx_history`
+	want := "- QUEUED 0; QUEUED SUBMITTED 0 1 1; SUBMITTED TRACKING PENDING 0 1 2"
+	check.Same(t, "history", strings.Split(value[string](t, db, changes), "; "), strings.Split(want, "; "))
+}
+
+// A request that is posted again leaves one line of history: the repetition stores nothing.
+func TestHistoryOfWhatIsStoredAlone(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	for range 3 {
+		post(t, db, alice, "r")
+	}
+	check.Equal(t, "history after one request posted three times", value[int](t, db, `select count(*) from tx_history`), 1)
+}
+
+// An allocation that meets a cancel binds an unbroken run of nonces, moves the
+// cursor by as many, and leaves the rest of the queue without a nonce.
+func TestH05BulkAllocationBesideCancel(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		queued, cancelled int
+		rollback          bool // the cancel does not happen after all
+		withBytes         bool
+		bound             int
+	}{
+		"in the middle":                {queued: 3, cancelled: 1, bound: 1},
+		"in the middle, with bytes":    {queued: 3, cancelled: 1, withBytes: true, bound: 1},
+		"the first":                    {queued: 3, cancelled: 0, bound: 0},
+		"the last, with bytes":         {queued: 3, cancelled: 2, withBytes: true, bound: 2},
+		"the only one":                 {queued: 1, cancelled: 0, bound: 0},
+		"the only one, with bytes":     {queued: 1, cancelled: 0, withBytes: true, bound: 0},
+		"a cancel that is rolled back": {queued: 3, cancelled: 1, rollback: true, withBytes: true, bound: 3},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := registered(t, 3, alice)
+			for i := range test.queued {
+				post(t, db, alice, string(rune('a'+i)))
+			}
+			w := take(t, db, alice, "a/1")
+			canceller := connect(t, db)
+			canceller.do("begin")
+			canceller.do(cancel, w.Queue[test.cancelled].ID)
+			writing := start(func() (txmanager.CommitResult, error) {
+				return db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, test.withBytes)})
+			})
+			awaitBlocked(t, db, "with want as")
+			end, left := "commit", test.queued-1
+			if test.rollback {
+				end, left = "rollback", test.queued
+			}
+			canceller.do(end)
+			if done := <-writing; done.err != nil || done.got.Allocated != test.bound {
+				t.Fatalf("allocate: got %+v, %v; want %d allocated", done.got, done.err, test.bound)
+			}
+			checkRun(t, db, test.bound, test.withBytes)
+
+			// The remaining intents get the nonces that follow.
+			next := check.Value(db.BeginIteration(t.Context(), w.Lease, true))(t)
+			write(t, db, txmanager.Commit{Lease: next.Lease, Allocations: allocations(next, test.withBytes)})
+			checkRun(t, db, left, test.withBytes)
+		})
+	}
+}
+
+// checkRun checks that alice's nonces are 0 … bound-1 in the order of the queue, and that no
+// other row holds one.
+func checkRun(t *testing.T, db storetest.Bundle, bound int, withBytes bool) {
+	t.Helper()
+	rows := check.Value(db.DB.Query(t.Context(), `select nonce from managed_tx where nonce is not null order by seq`))(t)
+	got := check.Value(pgx.CollectRows(rows, pgx.RowTo[int]))(t)
+	want := []int{}
+	for n := range bound {
+		want = append(want, n)
+	}
+	check.Same(t, "nonces in the order of the queue", got, want)
+	check.Equal(t, "next nonce", value[int](t, db, `select next_nonce from submitter_nonce_cursor`), bound)
+	shown := value[string](t, db, `select in_flight_state || coalesce(' ' || in_flight_nonce, '') from submitter_nonce_cursor`)
+	if want := map[bool]string{true: "IN_FLIGHT 0", false: "IDLE"}[bound > 0]; shown != want {
+		t.Errorf("cursor shows: got %s, want %s", shown, want)
+	}
+	state, versions := "IN_FLIGHT", 0
+	if withBytes {
+		state, versions = "SUBMITTED", bound
+	}
+	check.Equal(t, state, value[int](t, db, `select count(*) from managed_tx where nonce is not null and state = $1`, state), bound)
+	check.Equal(t, "stored versions", value[int](t, db, `select count(*) from tx_version`), versions)
+	check.Equal(t, "rows without a nonce that are neither QUEUED nor cancelled", value[int](t, db, `select count(*) from managed_tx where nonce is null and state not in ('QUEUED', 'FAILED')`), 0)
+}
+
+// A cursor that was changed by hand allocates nothing: the constraint refuses any nonce but
+// the last bound + 1.
+func TestAllocationAfterTheCursorWasMovedByHand(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		bound  int
+		cursor int
+		want   string
+	}{
+		"ahead, nothing bound": {bound: 0, cursor: 5, want: "follows_the_last_nonce"},
+		"ahead":                {bound: 2, cursor: 3, want: "follows_the_last_nonce"},
+		"back":                 {bound: 2, cursor: 1, want: "one_tx_per_nonce"},
+		"back to the start":    {bound: 2, cursor: 0, want: "one_tx_per_nonce"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := registered(t, 10, alice)
+			for i := range test.bound {
+				post(t, db, alice, string(rune('a'+i)))
+			}
+			sendAll(t, db, alice)
+			post(t, db, alice, "next")
+			run(t, db, `alter table submitter_nonce_cursor disable trigger guard_cursor_update`)
+			run(t, db, `update submitter_nonce_cursor set in_flight_state = 'IDLE', in_flight_nonce = null, in_flight_tx_id = null, next_nonce = $1`, test.cursor)
+			w := take(t, db, alice, "a/1")
+			before := contents(t, db, written...)
+			_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
+			check.Equal(t, fmt.Sprintf("allocate from %d", test.cursor), storetest.Violated(err), test.want)
+			check.Same(t, "the refused allocation wrote", contents(t, db, written...), before)
+		})
+	}
+}
+
+// Nothing is allocated while a PROTECT incident is open, even if the holder had loaded the
+// state before.
+func TestNoAllocationInProtect(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 3, alice)
+	post(t, db, alice, "one")
+	w := take(t, db, alice, "a/1")
+	run(t, db, openIncident, alice)
+	done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
+	check.Equal(t, "allocated", done.Allocated, 0)
+	got := value[string](t, db, `select c.in_flight_state || ' ' || c.next_nonce || ' ' || m.state from submitter_nonce_cursor c join managed_tx m using (submitter)`)
+	if want := "PROTECT 0 QUEUED"; got != want {
+		t.Errorf("cursor and row: got %s, want %s", got, want)
 	}
 }

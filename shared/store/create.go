@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -165,10 +166,7 @@ func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (StoredIn
 		return StoredIntent{}, fmt.Errorf("store intent %s of %s: %w", in.RequestID, in.Submitter, err)
 	}
 	got, err := s.create(ctx, in, queueBound)
-	if err != nil {
-		return StoredIntent{}, fmt.Errorf("store intent %s of %s: %w", in.RequestID, in.Submitter, err)
-	}
-	return got.StoredIntent, nil
+	return got.StoredIntent, results.Wrap(err, "store intent %s of %s", in.RequestID, in.Submitter)
 }
 
 // CreateAll is [Store.Create] for many intents: begin, insert, commit, read, in one round trip

@@ -1,17 +1,148 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
+
+// blockedCreate is a create that waits for a row which other holds, until other
+// ends its transaction.
+func blockedCreate(t *testing.T, ctx context.Context, db storetest.Bundle) (other rival, creating <-chan outcome[store.StoredIntent]) {
+	t.Helper()
+	held := intent(alice, "held")
+	other = connect(t, db)
+	other.do("begin")
+	other.do(insertIntent, held.TxID, alice, held.RequestID, held.Fingerprint[:])
+	creating = start(func() (store.StoredIntent, error) { return db.Create(ctx, intent(alice, "held"), 1000) })
+	awaitBlocked(t, db, "insert into managed_tx")
+	return other, creating
+}
+
+// A create that waits for a lock delays no other create, and simultaneous creates share their
+// round trips.
+func TestCreatesGoTogetherButNotBehindASlowOne(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	other, slow := blockedCreate(t, t.Context(), db)
+	const many = 200
+	meters := make([]context.Context, many)
+	var all sync.WaitGroup
+	for i := range meters {
+		meters[i] = telemetry.WithMeter(t.Context())
+		all.Go(func() {
+			got, err := db.Create(meters[i], intent(alice, fmt.Sprint(i)), 1000)
+			if err != nil || !got.New || !got.Queued {
+				t.Errorf("create %d: got %+v, %v; want it new and queued", i, got, err)
+			}
+		})
+	}
+	all.Wait()
+	trips := int64(0)
+	for _, ctx := range meters {
+		trips += telemetry.MeterFrom(ctx).Cost().SQLRoundTrips
+	}
+	if trips == 0 || trips > many/2 {
+		t.Errorf("round trips of %d creates at once: got %d, want 1 to %d", many, trips, many/2)
+	}
+	select {
+	case got := <-slow:
+		t.Errorf("the slow create: got %+v; want it still to wait", got)
+	default:
+	}
+	other.do("rollback")
+	if got := <-slow; got.err != nil || !got.got.New {
+		t.Errorf("the slow create, once it could: got %+v, %v; want it new", got.got, got.err)
+	}
+}
+
+// The context of a caller does not end a round trip that it makes for others too. It ends one
+// that the caller makes for itself alone.
+func TestCallerThatLeavesTakesNobodyWithIt(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	for i, got := range db.CreateLedBy(left, []store.Intent{intent(alice, "leader"), intent(alice, "other")}, 100) {
+		if got.Err != nil || !got.New {
+			t.Errorf("create %d of two: got %+v, want it new", i, got)
+		}
+	}
+	if got := db.CreateLedBy(left, []store.Intent{intent(alice, "alone")}, 100)[0]; !errors.Is(got.Err, context.Canceled) {
+		t.Errorf("a create alone: got %+v, want %v", got, context.Canceled)
+	}
+}
+
+// If the database refuses one create, the others of the same round trip succeed.
+func TestRefusedDataIsRefusedAlone(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice, bob)
+	good, poison, stranger, known := intent(alice, "good"), intent(alice, strings.Repeat("r", 129)), intent(bob, "r"), intent(alice, "good")
+	stranger.Caller = `another "shop" \\ of, {ours}`
+	stranger.Names = []string{stranger.Caller, "*"}
+	got := db.CreateTogether(t.Context(), []store.Intent{good, poison, stranger, known}, 100)
+	var refusal *pgconn.PgError
+	if !errors.As(got[1].Err, &refusal) || refusal.Code != "23514" {
+		t.Errorf("a requestId of 129 bytes: got %v, want a check violation", got[1].Err)
+	}
+	if got[0].Err != nil || got[0].TxID != good.TxID || !got[0].New {
+		t.Errorf("its neighbour: got %+v, want %s, new", got[0], good.TxID)
+	}
+	if got[2].Err != nil || got[2].TxID != stranger.TxID || !got[2].New {
+		t.Errorf("another caller's: got %+v, want %s, new", got[2], stranger.TxID)
+	}
+	if got[3].Err != nil || got[3].TxID != good.TxID || got[3].New {
+		t.Errorf("the same request once more: got %+v, want %s, known", got[3], good.TxID)
+	}
+	check.Equal(t, "caller on record", value[string](t, db, `select caller from managed_tx where submitter = $1`, bob), stranger.Caller)
+}
+
+// A lock that is not given up in time is the trouble of whom it belongs to.
+func TestLockedRowIsRefusedAlone(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	held := intent(alice, "held")
+	other := connect(t, db)
+	other.do("begin")
+	other.do(insertIntent, held.TxID, alice, held.RequestID, held.Fingerprint[:])
+	got := db.CreateTogether(t.Context(), []store.Intent{intent(alice, "held"), intent(alice, "free")}, 100)
+	var refusal *pgconn.PgError
+	if !errors.As(got[0].Err, &refusal) || refusal.Code != "55P03" {
+		t.Errorf("the locked one: got %+v, want lock_timeout's error", got[0])
+	}
+	if got[1].Err != nil || !got[1].New {
+		t.Errorf("its neighbour: got %+v, want it new", got[1])
+	}
+}
+
+// The permission to use a submitter is checked separately for each create.
+func TestCallersOfOneRoundTripAreSeparated(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	for sub, caller := range map[txmanager.Submitter]string{alice: "shop", bob: "bank"} {
+		check.OK(t)(db.Store.Register(t.Context(), store.Registration{
+			Submitter: sub, Signer: "local", MaxInFlight: 1, Callers: []string{caller}, CreatedBy: "test",
+		}))
+	}
+	theirs, foreign, own := intent(bob, "r"), intent(alice, "r"), intent(alice, "s")
+	theirs.Caller, foreign.Caller, own.Caller = "bank", "bank", "shop"
+	got := db.CreateTogether(t.Context(), []store.Intent{theirs, foreign, own}, 100)
+	if got[0].Err != nil || got[2].Err != nil || !errors.Is(got[1].Err, store.ErrUnknownSubmitter) {
+		t.Errorf("got %v; want the second refused as an unknown submitter, the others stored", got)
+	}
+	check.Equal(t, "rows", value[int](t, db, `select count(*) from managed_tx`), 2)
+}
 
 // A stored intent is returned even if a new one would be refused. A concurrent duplicate gets
 // it too.
@@ -29,8 +160,7 @@ func TestH16RetryIsAnsweredByWhatIsStored(t *testing.T) {
 	for name, test := range refusals {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := storetest.New(t)
-			db.Register(t, alice, 1)
+			db := registered(t, 1, alice)
 			stored, err := db.Create(t.Context(), intent(alice, "known"), test.bound)
 			if err != nil || !stored.New || !stored.Queued {
 				t.Fatalf("first: got %+v, %v; want it new and queued", stored, err)
@@ -41,12 +171,8 @@ func TestH16RetryIsAnsweredByWhatIsStored(t *testing.T) {
 				t.Errorf("retry: got %+v, %v; want the stored %s", retry, err, stored.TxID)
 			}
 			before := contents(t, db, "managed_tx")
-			if _, err := db.Create(t.Context(), intent(alice, "new"), test.bound); !errors.Is(err, test.want) {
-				t.Errorf("new request: got %v, want %v", err, test.want)
-			}
-			if diff := cmp.Diff(before, contents(t, db, "managed_tx")); diff != "" {
-				t.Errorf("the refused request stored something (-before +after):\n%s", diff)
-			}
+			check.Err(t, "new request", test.want)(db.Create(t.Context(), intent(alice, "new"), test.bound))
+			check.Same(t, "the refused request stored something", contents(t, db, "managed_tx"), before)
 		})
 	}
 	t.Run("a duplicate at the same time", duplicateMeetsInsert)
@@ -60,8 +186,7 @@ func duplicateMeetsInsert(t *testing.T) {
 	for _, end := range []string{"commit", "rollback"} {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()
-			db := storetest.New(t)
-			db.Register(t, alice, 1)
+			db := registered(t, 1, alice)
 			first, second := intent(alice, "r"), intent(alice, "r")
 			other := connect(t, db)
 			other.do("begin")
@@ -85,8 +210,7 @@ insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) value
 
 func manyDuplicates(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	for _, request := range []string{"one", "two", "three", "four", "five"} {
 		got := make([]outcome[store.StoredIntent], 40)
 		var all sync.WaitGroup
@@ -115,29 +239,22 @@ func manyDuplicates(t *testing.T) {
 // A requestId stands for one payload for ever, in PROTECT too.
 func TestRequestIDWithAnotherPayload(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	post(t, db, alice, "r")
 	before := contents(t, db, "managed_tx")
 	other := intent(alice, "r")
 	other.Payload, other.Fingerprint = []byte(`{"to":"0x00000000000000000000000000000000000000b0","value":"2"}`), [32]byte{2}
 	for _, then := range []string{`select $1::text`, openIncident} {
 		run(t, db, then, alice)
-		if got, err := db.Create(t.Context(), other, 100); !errors.Is(err, store.ErrRequestConflict) {
-			t.Errorf("another payload: got %+v, %v; want %v", got, err, store.ErrRequestConflict)
-		}
-		if diff := cmp.Diff(before, contents(t, db, "managed_tx")); diff != "" {
-			t.Errorf("the stored row changed (-before +after):\n%s", diff)
-		}
+		check.Err(t, "another payload", store.ErrRequestConflict)(db.Create(t.Context(), other, 100))
+		check.Same(t, "the stored row changed", contents(t, db, "managed_tx"), before)
 	}
 }
 
 // The requestId is compared byte for byte, separately for each submitter.
 func TestRequestIDIsComparedByteForByte(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	db.Register(t, bob, 1)
+	db := registered(t, 1, alice, bob)
 	seen := map[string]string{}
 	for _, id := range []string{"r", "R", "r ", "é", "e\u0301"} {
 		for _, sub := range []txmanager.Submitter{alice, bob} {
@@ -157,33 +274,22 @@ func TestCreateForAnUnknownSubmitter(t *testing.T) {
 	_, err := db.Store.Register(t.Context(), store.Registration{
 		Submitter: alice, Signer: "local", MaxInFlight: 1, Callers: []string{"bank"}, CreatedBy: "test",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	theirs := intent(alice, "r")
 	theirs.Caller = "bank"
-	if _, err := db.Create(t.Context(), theirs, 1); err != nil {
-		t.Fatalf("the caller it is for: %v", err)
-	}
+	check.OK(t)(db.Create(t.Context(), theirs, 1))
 	for _, in := range []store.Intent{intent(alice, "r"), intent(alice, "s"), intent(bob, "r")} {
-		if got, err := db.Create(t.Context(), in, 100); !errors.Is(err, store.ErrUnknownSubmitter) {
-			t.Errorf("%s of %s: got %+v, %v; want %v", in.RequestID, in.Submitter, got, err, store.ErrUnknownSubmitter)
-		}
+		check.Err(t, fmt.Sprintf("%s of %s", in.RequestID, in.Submitter), store.ErrUnknownSubmitter)(db.Create(t.Context(), in, 100))
 	}
-	if got := value[int](t, db, `select count(*) from managed_tx`); got != 1 {
-		t.Errorf("rows: got %d, want 1", got)
-	}
+	check.Equal(t, "rows", value[int](t, db, `select count(*) from managed_tx`), 1)
 }
 
 // One caller never learns another's txId, nor whether the payloads are the same.
 func TestAnotherCallersRequestIsAConflict(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	first := intent(alice, "r")
-	if _, err := db.Create(t.Context(), first, 100); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.Create(t.Context(), first, 100))
 	second := intent(alice, "r")
 	second.Caller, second.Names = "somebody else", []string{"somebody else", "*"}
 	if got, err := db.Create(t.Context(), second, 100); !errors.Is(err, store.ErrRequestConflict) || got.TxID != "" {
@@ -195,8 +301,7 @@ func TestAnotherCallersRequestIsAConflict(t *testing.T) {
 func TestQueueIsWalkedTheMoreTheFullerItIs(t *testing.T) {
 	t.Parallel()
 	const bound = 1000
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	full := 0
 	for i := range bound + 100 {
 		if i == 10 {
@@ -224,18 +329,13 @@ func TestQueueIsWalkedTheMoreTheFullerItIs(t *testing.T) {
 func TestQueueBoundBindsABatch(t *testing.T) {
 	t.Parallel()
 	const bound = 10
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	db.Register(t, bob, 1)
+	db := registered(t, 1, alice, bob)
 	post(t, db, alice, "before")
 	var all []store.Intent
 	for i := range 2 * bound {
 		all = append(all, intent(alice, fmt.Sprint(i)), intent(bob, fmt.Sprint(i)))
 	}
-	got, err := db.CreateAll(t.Context(), all, bound)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := check.Value(db.CreateAll(t.Context(), all, bound))(t)
 	places := map[txmanager.Submitter]int{alice: bound - 1, bob: bound}
 	for i, in := range all {
 		want := error(nil)
@@ -252,12 +352,8 @@ func TestQueueBoundBindsABatch(t *testing.T) {
 // a single row before: within statement_timeout.
 func TestLargestWindowMovesInOneStatement(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	conn, err := db.Raw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := registered(t, 1, alice)
+	conn := check.Value(db.Raw(t.Context()))(t)
 	defer conn.Release()
 	for rows, prefix := range map[int]string{1: "one", 10_000: "many"} {
 		run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
@@ -269,7 +365,5 @@ func TestLargestWindowMovesInOneStatement(t *testing.T) {
 			t.Fatalf("move of %d rows at once: got %s, %v", rows, tag, err)
 		}
 	}
-	if got := value[int](t, db, `select count(*) from tx_history where reason = 'waits'`); got != 10_001 {
-		t.Errorf("history: got %d rows, want 10001", got)
-	}
+	check.Equal(t, "history", value[int](t, db, `select count(*) from tx_history where reason = 'waits'`), 10_001)
 }

@@ -1,9 +1,9 @@
 package store_test
 
 import (
-	"errors"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -25,59 +25,40 @@ func decide(t *testing.T, db storetest.Bundle, txID string, by store.Viewer, act
 // once, and the holder's own writes keep it.
 func TestDecideCancel(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	held, queued := post(t, db, alice, "held"), post(t, db, alice, "queued")
 	w := take(t, db, alice, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1]})
-	loaded, err := db.BeginIteration(t.Context(), w.Lease, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	loaded := check.Value(db.BeginIteration(t.Context(), w.Lease, true))(t)
 
-	if _, err := decide(t, db, queued.TxID, stranger, txmanager.ActionCancel); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("by a stranger: got %v, want not found", err)
-	}
+	check.Err(t, "by a stranger", store.ErrNotFound)(decide(t, db, queued.TxID, stranger, txmanager.ActionCancel))
 	for range 2 {
-		if d, err := decide(t, db, queued.TxID, shop, txmanager.ActionCancel); err != nil || d.SubState != txmanager.Cancelled {
-			t.Errorf("in the queue: got %+v, %v; want it cancelled", d, err)
-		}
+		check.Equal(t, "in the queue", check.Value(decide(t, db, queued.TxID, shop, txmanager.ActionCancel))(t).SubState, txmanager.Cancelled)
 		if d, err := decide(t, db, held.TxID, shop, txmanager.ActionCancel); err != nil || d.RequestedAction != txmanager.ActionCancel || d.Token != 2 {
 			t.Errorf("with a nonce: got %+v, %v; want the order, token 2", d, err)
 		}
 	}
-	if n := value[int](t, db, `select count(*) from tx_decision`); n != 2 {
-		t.Errorf("decisions on record: got %d, want one for each transaction", n)
-	}
+	check.Equal(t, "decisions on record", value[int](t, db, `select count(*) from tx_decision`), 2)
 	stale := loaded.Open[0] // loaded before the order
 	stale.State, stale.Sub = txmanager.Tracking, txmanager.Pending
 	write(t, db, txmanager.Commit{Lease: loaded.Lease, Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: stale}}})
-	if got := value[string](t, db, `select requested_action from managed_tx where tx_id = $1`, held.TxID); got != "CANCEL" {
-		t.Errorf("the order after a write that did not know of it: got %q, want CANCEL", got)
-	}
+	check.Equal(t, "the order after a write that did not know of it", value[string](t, db, `select requested_action from managed_tx where tx_id = $1`, held.TxID), "CANCEL")
 }
 
 // An operator's decision replaces a caller's cancel. A transaction that is final, queued, or
 // without bytes leaves nothing to decide.
 func TestDecideByOperator(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 2)
+	db := registered(t, 2, alice)
 	sent, bare, queued := post(t, db, alice, "sent"), post(t, db, alice, "bare"), post(t, db, alice, "queued")
 	w := take(t, db, alice, "a/1")
 	all := allocations(w, true)[:2]
 	all[1].Signed = nil
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: all})
 
-	if _, err := decide(t, db, sent.TxID, shop, txmanager.ActionCancel); err != nil {
-		t.Fatal(err)
-	}
-	if d, err := decide(t, db, sent.TxID, operator, txmanager.ActionPlaceholder); err != nil || d.RequestedAction != txmanager.ActionPlaceholder {
-		t.Errorf("after a cancel: got %+v, %v; want the operator's order", d, err)
-	}
-	if d, err := decide(t, db, sent.TxID, operator, txmanager.ActionWait); err != nil || d.RequestedAction != txmanager.ActionPlaceholder {
-		t.Errorf("wait: got %+v, %v; want it recorded and no order changed", d, err)
-	}
+	check.OK(t)(decide(t, db, sent.TxID, shop, txmanager.ActionCancel))
+	check.Equal(t, "after a cancel", check.Value(decide(t, db, sent.TxID, operator, txmanager.ActionPlaceholder))(t).Ordered, txmanager.ActionPlaceholder)
+	check.Equal(t, "wait", check.Value(decide(t, db, sent.TxID, operator, txmanager.ActionWait))(t).Ordered, txmanager.ActionPlaceholder)
 	for name, c := range map[string]struct {
 		txID   string
 		action txmanager.Action
@@ -85,9 +66,7 @@ func TestDecideByOperator(t *testing.T) {
 		"nothing to send again": {bare.TxID, txmanager.ActionRebroadcast}, "nothing to replace": {bare.TxID, txmanager.ActionReplace},
 		"in the queue": {queued.TxID, txmanager.ActionPlaceholder},
 	} {
-		if d, err := decide(t, db, c.txID, operator, c.action); !errors.Is(err, store.ErrTooLate) {
-			t.Errorf("%s: got %+v, %v; want too late", name, d, err)
-		}
+		check.Err(t, name, store.ErrTooLate)(decide(t, db, c.txID, operator, c.action))
 	}
 }
 
@@ -95,32 +74,20 @@ func TestDecideByOperator(t *testing.T) {
 // the record always.
 func TestDecisionByCode(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	held := post(t, db, alice, "held")
 	w := take(t, db, alice, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
 	byCode := func(tx txmanager.Tx) txmanager.Transition {
 		return txmanager.Transition{From: tx.State, To: tx, Decision: &txmanager.Decision{Action: txmanager.ActionReplace, By: "code", Reason: "too cheap"}}
 	}
-	loaded, err := db.BeginIteration(t.Context(), w.Lease, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	loaded := check.Value(db.BeginIteration(t.Context(), w.Lease, true))(t)
 	write(t, db, txmanager.Commit{Lease: loaded.Lease, Transitions: []txmanager.Transition{byCode(loaded.Open[0])}})
-	if got := value[string](t, db, `select requested_action from managed_tx where tx_id = $1`, held.TxID); got != "REPLACE" {
-		t.Errorf("ordered: got %q, want REPLACE", got)
-	}
-	if _, err := decide(t, db, held.TxID, operator, txmanager.ActionPlaceholder); err != nil {
-		t.Fatal(err)
-	}
+	check.Equal(t, "ordered", value[string](t, db, `select requested_action from managed_tx where tx_id = $1`, held.TxID), "REPLACE")
+	check.OK(t)(decide(t, db, held.TxID, operator, txmanager.ActionPlaceholder))
 	write(t, db, txmanager.Commit{Lease: loaded.Lease, Transitions: []txmanager.Transition{byCode(loaded.Open[0])}})
-	if got := value[string](t, db, `select requested_action from managed_tx where tx_id = $1`, held.TxID); got != "PLACEHOLDER" {
-		t.Errorf("ordered after an operator's order: got %q, want PLACEHOLDER", got)
-	}
-	if n := value[int](t, db, `select count(*) from tx_decision where by = 'code' and reason = 'too cheap'`); n != 2 {
-		t.Errorf("decisions by code on record: got %d, want 2", n)
-	}
+	check.Equal(t, "ordered after an operator's order", value[string](t, db, `select requested_action from managed_tx where tx_id = $1`, held.TxID), "PLACEHOLDER")
+	check.Equal(t, "decisions by code on record", value[int](t, db, `select count(*) from tx_decision where by = 'code' and reason = 'too cheap'`), 2)
 }
 
 // A queued intent of a submitter in PROTECT may have been carried out: by hand, or after the
@@ -129,8 +96,7 @@ func TestDecisionByCode(t *testing.T) {
 // next cancel is definite. The same post revokes the cancel.
 func TestCancelInProtectIsDecidedAfterTheRelease(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 8)
+	db := registered(t, 8, alice)
 	ids := map[string]string{}
 	for i, name := range []string{"named", "not named", "wanted again", "the operator's"} {
 		a, _ := mustCreate(t, db, worth(alice, name, i+1))
@@ -152,9 +118,7 @@ func TestCancelInProtectIsDecidedAfterTheRelease(t *testing.T) {
 				t.Errorf("cancel %s in PROTECT: got %+v, want it QUEUED, and recorded once", name, got)
 			}
 		}
-		if got := subState(t, db, ids[name]); got != "HELD" {
-			t.Errorf("%s: got sub-state %q, want HELD", name, got)
-		}
+		check.Equal(t, name, subState(t, db, ids[name]), "HELD")
 	}
 	if got := cancel("the operator's", operator); got.State != txmanager.Failed || got.SubState != txmanager.Cancelled {
 		t.Errorf("an operator's cancel in PROTECT: got %+v, want it CANCELLED", got)

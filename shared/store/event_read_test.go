@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
@@ -29,9 +28,7 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 		if i == 2 {
 			in.Caller, in.Names = "rival", []string{"rival", "*"}
 		}
-		if _, err := db.Create(t.Context(), in, 10); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(db.Create(t.Context(), in, 10))
 	}
 	page(t, db, 0, operator) // gives the positions
 	shop, other := store.Viewer{Caller: "shop"}, store.Viewer{Caller: "nobody"}
@@ -50,12 +47,8 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 			t.Errorf("%+v: got %q, %v; want %q", c, text, err, c.want)
 		}
 	}
-	if _, _, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{After: new(uint64(5)), Size: 9}, operator); !errors.Is(err, store.ErrCursor) {
-		t.Errorf("a position that was never given: got %v, want ErrCursor", err)
-	}
-	if _, err := db.DB.Exec(t.Context(), `alter table event disable trigger guard_events`); err != nil {
-		t.Fatal(err)
-	}
+	check.Err(t, "a position that was never given", store.ErrCursor)(db.EventLog.Events(t.Context(), eventlog.EventQuery{After: new(uint64(5)), Size: 9}, operator))
+	check.OK(t)(db.DB.Exec(t.Context(), `alter table event disable trigger guard_events`))
 	run(t, db, `update event set at = clock_timestamp() - interval '2 hours' where position <= 2`)
 	if n, err := db.EventLog.ForgetEvents(t.Context(), time.Hour, 100); n != 2 || err != nil {
 		t.Fatalf("forget: got %d, %v; want 2", n, err)
@@ -137,9 +130,7 @@ func TestEventsWaitSinceTheyWereMade(t *testing.T) {
 	postEvent(t, db, alice, "lost")
 	run(t, db, `update event_outbox set body = jsonb_set(body::jsonb, '{timestamp}', to_jsonb(clock_timestamp() - interval '9 minutes'))::json`)
 	postEvent(t, db, alice, "new")
-	if err := db.EventLog.NumberEvents(t.Context(), []string{"hook"}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.EventLog.NumberEvents(t.Context(), []string{"hook"}))
 	if found, _, err := db.EventLog.OverdueStreams(t.Context(), []string{"hook"}, time.Minute, 10); len(found) != 1 || err != nil {
 		t.Errorf("overdue: got %v, %v; want its stream", found, err)
 	}
@@ -162,9 +153,7 @@ func TestBacklogsAreNotNegativeAfterTheClockWasSetBack(t *testing.T) {
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, false)})
 	run(t, db, `update managed_tx set updated_at = `+later+` where open`)
 	run(t, db, `update event_outbox set body = jsonb_set(body::jsonb, '{timestamp}', to_jsonb(`+later+`))::json`)
-	if err := db.EventLog.NumberEvents(t.Context(), []string{"hook"}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.EventLog.NumberEvents(t.Context(), []string{"hook"}))
 	if left, err := db.EventLog.EventBacklogs(t.Context(), []string{"hook"}); err != nil || left[0].Streams != 1 || left[0].Oldest != 0 {
 		t.Errorf("events: got %+v, %v; want one that waits for 0", left, err)
 	}
@@ -224,20 +213,13 @@ func TestStreamsAreFenced(t *testing.T) {
 	if again := mustStream(t, db, "a/1"); !again.Held || again.Token != 2 || len(again.Page.Events) != 1 {
 		t.Errorf("gone round: got %+v, want the next token", again)
 	}
-	if _, err := db.EventLog.Settle(t.Context(), old.Lease, "hook", events.Outcome{To: 3}); !errors.Is(err, lease.ErrFenced) {
-		t.Errorf("settle by the old token: got %v, want ErrFenced", err)
-	}
-	if got := value[int](t, db, `select delivered from event_delivery_queue`); got != 2 {
-		t.Errorf("delivered: got %d, want 2", got)
-	}
+	check.Err(t, "settle by the old token", lease.ErrFenced)(db.EventLog.Settle(t.Context(), old.Lease, "hook", events.Outcome{To: 3}))
+	check.Equal(t, "delivered", value[int](t, db, `select delivered from event_delivery_queue`), 2)
 }
 
 func mustStream(t *testing.T, db storetest.Bundle, owner string) events.AcquireResult {
 	t.Helper()
-	got, err := db.EventLog.AcquireDeliveryQueue(t.Context(), alice, "hook", owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := check.Value(db.EventLog.AcquireDeliveryQueue(t.Context(), alice, "hook", owner))(t)
 	return got
 }
 
@@ -252,15 +234,11 @@ func TestOverdueStreams(t *testing.T) {
 		db.Register(t, numbered(n), 1)
 		postEvent(t, db, numbered(n), "r")
 	}
-	if err := db.EventLog.NumberEvents(t.Context(), hooks); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.EventLog.NumberEvents(t.Context(), hooks))
 	overdue := func(grace time.Duration) (of map[string]int) {
 		t.Helper()
 		found, _, err := db.EventLog.OverdueStreams(t.Context(), hooks, grace, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		of = map[string]int{}
 		for _, s := range found {
 			of[s.Endpoint]++
@@ -269,23 +247,15 @@ func TestOverdueStreams(t *testing.T) {
 	}
 	want := func(what string, got, want map[string]int) {
 		t.Helper()
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
+		check.Same(t, what, got, want)
 	}
 	want("within the grace", overdue(time.Hour), map[string]int{})
 	want("all", overdue(0), map[string]int{"hook": 3, "mute": 3})
 	taken, err := db.EventLog.AcquireDeliveryQueue(t.Context(), numbered(0), "hook", "a/1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	want("one is held", overdue(0), map[string]int{"hook": 2, "mute": 3})
-	if _, err := db.EventLog.Settle(t.Context(), taken.Lease, "hook", events.Outcome{To: taken.Page.To}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.EventLog.ReleaseDeliveryQueue(t.Context(), taken.Lease, "hook", false); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.EventLog.Settle(t.Context(), taken.Lease, "hook", events.Outcome{To: taken.Page.To}))
+	check.OK(t)(db.EventLog.ReleaseDeliveryQueue(t.Context(), taken.Lease, "hook", false))
 	want("and told", overdue(0), map[string]int{"hook": 2, "mute": 3})
 	taken, err = db.EventLog.AcquireDeliveryQueue(t.Context(), numbered(0), "mute", "a/1")
 	for n := range events.SilentFrom {
@@ -293,9 +263,7 @@ func TestOverdueStreams(t *testing.T) {
 			_, err = db.EventLog.Settle(t.Context(), taken.Lease, "mute", events.Outcome{Failures: n + 1, Error: "no answer", Silent: true, Wait: time.Hour})
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	want("one is silent", overdue(0), map[string]int{"hook": 2})
 	for _, c := range []struct {
 		endpoint string
@@ -308,9 +276,7 @@ func TestOverdueStreams(t *testing.T) {
 	run(t, db, `update event_endpoint set next_attempt_at = clock_timestamp()`)
 	want("its time has come", overdue(0), map[string]int{"hook": 2, "mute": 1})
 	for _, want := range []bool{true, false} { // one at a time
-		if may, err := db.EventLog.MayDeliver(t.Context(), "mute"); may != want || err != nil {
-			t.Errorf("may it be asked now: got %t, %v; want %t", may, err, want)
-		}
+		check.Equal(t, "may it be asked now", check.Value(db.EventLog.MayDeliver(t.Context(), "mute"))(t), want)
 	}
 	waiting, err := db.EventLog.EventBacklogs(t.Context(), hooks)
 	if err != nil || len(waiting) != 2 {
@@ -331,9 +297,7 @@ func TestAClockSetBackSilencesNoStream(t *testing.T) {
 	db, _ := withEvents(t, store.EventsKept)
 	db.Register(t, numbered(0), 1)
 	postEvent(t, db, numbered(0), "r")
-	if err := db.EventLog.NumberEvents(t.Context(), []string{"hook"}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.EventLog.NumberEvents(t.Context(), []string{"hook"}))
 	const fresh = `update event_delivery_queue set oldest_at = clock_timestamp() - interval '1 hour', next_attempt_at = clock_timestamp() - interval '1 hour',
 		failures = 0, owner_node = '', expires_at = clock_timestamp() - interval '1 hour'`
 	for name, c := range map[string]struct {

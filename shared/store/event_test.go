@@ -10,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
 	eventlog "github.com/fencepost/fencepost/shared/store/events"
@@ -63,15 +62,7 @@ func withEvents(t *testing.T, mode store.EventMode) (storetest.Bundle, *heard) {
 
 func anotherStore(t *testing.T, db storetest.Bundle, mode store.EventMode, h *heard) storetest.Bundle {
 	t.Helper()
-	o := storetest.Options(db.URL, storetest.Rules)
-	o.Events, o.OnEvents = mode, h.tell
-	s, err := store.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	db.Store = s
-	return db
+	return reopened(t, db, func(o *store.Options) { o.Events, o.OnEvents = mode, h.tell })
 }
 
 // deliveredEvent is the body of an event as a webhook endpoint gets it.
@@ -100,22 +91,16 @@ func read(t *testing.T, all []txmanager.Event) (out []deliveredEvent) {
 // page is what v sees behind a position.
 func page(t *testing.T, db storetest.Bundle, after uint64, v store.Viewer) []txmanager.Event {
 	t.Helper()
-	if err := db.EventLog.NumberEvents(t.Context(), []string{"hook"}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.EventLog.NumberEvents(t.Context(), []string{"hook"}))
 	all, _, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{After: &after, Size: 500}, v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return all
 }
 
 func postEvent(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, request string) store.Intent {
 	t.Helper()
 	in := intent(sub, request)
-	if _, err := db.Create(t.Context(), in, 10_000); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.Create(t.Context(), in, 10_000))
 	return in
 }
 
@@ -147,8 +132,7 @@ func liveOnce(t *testing.T, db storetest.Bundle) store.Intent {
 	t.Helper()
 	db.Register(t, alice, 1)
 	in := postEvent(t, db, alice, "r-1")
-	w := take(t, db, alice, "a/1")
-	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
+	sendAll(t, db, alice)
 	becomes(t, db, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
 	becomes(t, db, inBlocks(true, block(7, 1)))
 	becomes(t, db, inBlocks(true, block(7, 1), block(8, 1), block(9, 1)))
@@ -210,12 +194,8 @@ func TestEventsOfALife(t *testing.T) {
 			} else if got := len(h.news.Of); got != 7 || h.news.Of[0] != alice || len(h.news.Events) > 0 {
 				t.Errorf("told of: got %d submitters, %d events; want alice by each of 7 commits", got, len(h.news.Events))
 			}
-			if diff := cmp.Diff(want, read(t, kept)); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
-			if got := value[int](t, db, `select event_sequence from managed_tx`); got != len(want) {
-				t.Errorf("counter of the row: got %d, want %d", got, len(want))
-			}
+			check.Same(t, "events", read(t, kept), want)
+			check.Equal(t, "counter of the row", value[int](t, db, `select event_sequence from managed_tx`), len(want))
 		})
 	}
 }
@@ -242,9 +222,7 @@ func TestEventsOff(t *testing.T) {
 	if n := len(page(t, db, 0, operator)); n > 0 || len(h.news.Of)+len(h.news.Events) > 0 {
 		t.Errorf("got %d events kept, and told of %v; want none", n, h.news)
 	}
-	if got := value[int](t, db, `select event_sequence from managed_tx`); got != 10 {
-		t.Errorf("counter of the row: got %d, want 10", got)
-	}
+	check.Equal(t, "counter of the row", value[int](t, db, `select event_sequence from managed_tx`), 10)
 }
 
 // Whether events are kept is settled when a transaction is accepted: by processes of
@@ -260,9 +238,7 @@ func TestEventsOfOneTransactionAreKeptTogether(t *testing.T) {
 		in store.Intent
 	}{{dropping, with}, {keeping, without}} {
 		d := store.Decision{TxID: step.in.TxID, By: operator, Action: txmanager.ActionCancel, Reason: "x"}
-		if _, err := step.by.RecordDecision(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(step.by.RecordDecision(t.Context(), d))
 	}
 	var got []string
 	for _, e := range page(t, keeping, 0, operator) {
@@ -306,9 +282,7 @@ func TestEventsAreCounted(t *testing.T) {
 	in := postEvent(t, db, alice, "r-1")
 	for _, raise := range []int{0, 2} {
 		_, err := db.DB.Exec(t.Context(), `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', event_sequence = event_sequence + $2 where tx_id = $1`, in.TxID, raise)
-		if got := violated(err); got != "events_are_counted" {
-			t.Errorf("raised by %d for one event: got refused by %s, want by events_are_counted", raise, got)
-		}
+		check.Equal(t, fmt.Sprintf("raised by %d for one event", raise), storetest.Violated(err), "events_are_counted")
 	}
 }
 

@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -55,15 +54,9 @@ func TestH19FencedIsNotAMovedRow(t *testing.T) {
 					t.Errorf("write %s: got %+v, %v; want nothing and %v", kind, done, err, lease.ErrFenced)
 				}
 			}
-			if _, err := db.Renew(t.Context(), w.Lease); !errors.Is(err, lease.ErrFenced) {
-				t.Errorf("renew: got %v, want %v", err, lease.ErrFenced)
-			}
-			if _, err := db.BeginIteration(t.Context(), w.Lease, true); !errors.Is(err, lease.ErrFenced) {
-				t.Errorf("go round again: got %v, want %v", err, lease.ErrFenced)
-			}
-			if diff := cmp.Diff(before, contents(t, db, tables...)); diff != "" {
-				t.Errorf("a fenced write wrote (-before +after):\n%s", diff)
-			}
+			check.Err(t, "renew", lease.ErrFenced)(db.Renew(t.Context(), w.Lease))
+			check.Err(t, "go round again", lease.ErrFenced)(db.BeginIteration(t.Context(), w.Lease, true))
+			check.Same(t, "a fenced write wrote", contents(t, db, tables...), before)
 		})
 	}
 	t.Run("moved before", movedBefore)
@@ -74,8 +67,7 @@ func TestH19FencedIsNotAMovedRow(t *testing.T) {
 func twoQueued(t *testing.T, db storetest.Bundle) txmanager.SubmitterState {
 	t.Helper()
 	db.Register(t, alice, 2)
-	post(t, db, alice, "one")
-	post(t, db, alice, "two")
+	postAll(t, db, alice, "one", "two")
 	return take(t, db, alice, "a/1")
 }
 
@@ -86,13 +78,9 @@ func movedBefore(t *testing.T) {
 	run(t, db, cancel, w.Queue[0].ID)
 	moves := []txmanager.Transition{remark(w.Queue[0], "waits"), remark(w.Queue[1], "waits")}
 	done := write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: moves})
-	if done.Transitioned != 1 {
-		t.Errorf("moved: got %d, want 1 of 2", done.Transitioned)
-	}
+	check.Equal(t, "moved", done.Transitioned, 1)
 	done = write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1]})
-	if done.Allocated != 0 {
-		t.Errorf("allocated: got %d, want 0", done.Allocated)
-	}
+	check.Equal(t, "allocated", done.Allocated, 0)
 	checkCancelled(t, db, w)
 }
 
@@ -120,15 +108,9 @@ func movedMeanwhile(t *testing.T) {
 func checkCancelled(t *testing.T, db storetest.Bundle, w txmanager.SubmitterState) {
 	t.Helper()
 	const row = `select state || coalesce(' ' || last_error, '') from managed_tx where tx_id = $1`
-	if got, want := value[string](t, db, row, w.Queue[0].ID), "FAILED"; got != want {
-		t.Errorf("the cancelled: got %s, want %s", got, want)
-	}
-	if got, want := value[string](t, db, row, w.Queue[1].ID), "QUEUED waits"; got != want {
-		t.Errorf("the other: got %s, want %s", got, want)
-	}
-	if _, err := db.Renew(t.Context(), w.Lease); err != nil {
-		t.Errorf("renew: got %v, want the lease still held", err)
-	}
+	check.Equal(t, "the cancelled", value[string](t, db, row, w.Queue[0].ID), "FAILED")
+	check.Equal(t, "the other", value[string](t, db, row, w.Queue[1].ID), "QUEUED waits")
+	check.Err(t, "renew", nil)(db.Renew(t.Context(), w.Lease))
 }
 
 // A fenced write that meets a takeover comes wholly before it or not at all.
@@ -163,9 +145,7 @@ func takeoverUnderWay(t *testing.T) {
 			if !errors.Is(done.err, lease.ErrFenced) {
 				t.Errorf("write: got %+v, %v; want %v", done.got, done.err, lease.ErrFenced)
 			}
-			if diff := cmp.Diff(before, after); diff != "" {
-				t.Errorf("the fenced write wrote (-before +after):\n%s", diff)
-			}
+			check.Same(t, "the fenced write wrote", after, before)
 		})
 	}
 }
@@ -188,7 +168,5 @@ func writeUnderWay(t *testing.T) {
 	if taken.err != nil || !taken.got.Held || taken.got.Token != 2 {
 		t.Fatalf("takeover: got %+v, %v; want held under token 2", taken.got, taken.err)
 	}
-	if got, want := taken.got.State.Queue[0].LastError, "written before the takeover"; got != want {
-		t.Errorf("what the taker loaded: got %q, want %q", got, want)
-	}
+	check.Equal(t, "what the taker loaded", taken.got.State.Queue[0].LastError, "written before the takeover")
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -31,11 +32,7 @@ func (s *Store) FinalTransactions(ctx context.Context, sub txmanager.Submitter, 
 	for i, h := range blocks {
 		hashes[i] = h.String()
 	}
-	rows, err := s.db.Query(ctx, finals, sub, hashes)
-	if err != nil {
-		return nil, fmt.Errorf("read final transactions of %s: %w", sub, err)
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f txmanager.FinalTx, err error) {
+	all, err := results.All(ctx, s.db, func(row pgx.CollectableRow) (f txmanager.FinalTx, err error) {
 		var hash string
 		if err := row.Scan(&f.ID, &f.Nonce, &hash, &f.Succeeded, &f.Raw); err != nil {
 			return f, err
@@ -45,7 +42,8 @@ func (s *Store) FinalTransactions(ctx context.Context, sub txmanager.Submitter, 
 		}
 		f.Hash, err = txmanager.ParseHash(hash)
 		return f, err
-	})
+	}, finals, sub, hashes)
+	return all, results.Wrap(err, "read final transactions of %s", sub)
 }
 
 // finalBlocks are the highest final blocks of all submitters of a chain from a
@@ -60,29 +58,22 @@ select distinct (final_blocks -> -1 ->> 'number')::bigint, final_blocks -> -1 ->
 // FinalBlocks lists the highest final block of each submitter of the chain, from
 // the height on, each block once.
 func (s *Store) FinalBlocks(ctx context.Context, chainID, from uint64) ([]txmanager.Header, error) {
-	rows, err := s.db.Query(ctx, finalBlocks, fmt.Sprint(chainID), Bigint(from))
-	if err != nil {
-		return nil, fmt.Errorf("read the last final blocks: %w", err)
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h txmanager.Header, err error) {
+	all, err := results.All(ctx, s.db, func(row pgx.CollectableRow) (h txmanager.Header, err error) {
 		var hash string
 		if err := row.Scan(&h.Number, &hash); err != nil {
 			return h, err
 		}
 		h.Hash, err = txmanager.ParseHash(hash)
 		return h, err
-	})
+	}, finalBlocks, fmt.Sprint(chainID), Bigint(from))
+	return all, results.Wrap(err, "read the last final blocks")
 }
 
 // FinalIn lists the submitters whose highest final block is this one.
 func (s *Store) FinalIn(ctx context.Context, h txmanager.Header) ([]txmanager.Submitter, error) {
-	rows, err := s.db.Query(ctx, `
+	all, err := results.All(ctx, s.db, pgx.RowTo[txmanager.Submitter], `
 		select submitter
 		  from submitter_nonce_cursor
-		 where (final_blocks -> -1 ->> 'number')::bigint = $1 and final_blocks -> -1 ->> 'hash' = $2`,
-		Bigint(h.Number), h.Hash.String())
-	if err != nil {
-		return nil, fmt.Errorf("read the submitters with a final transaction in block %d: %w", h.Number, err)
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[txmanager.Submitter])
+		 where (final_blocks -> -1 ->> 'number')::bigint = $1 and final_blocks -> -1 ->> 'hash' = $2`, Bigint(h.Number), h.Hash.String())
+	return all, results.Wrap(err, "read the submitters with a final transaction in block %d", h.Number)
 }

@@ -3,13 +3,13 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -24,11 +24,8 @@ select nonce, incident, tx_hash, block_number, block_hash, to_address, value_wei
 // ForeignTransactions lists the stored foreign transactions of the submitter with
 // nonces from one on and below another, by nonce. It implements [txmanager.Store].
 func (s *Store) ForeignTransactions(ctx context.Context, sub txmanager.Submitter, from, below uint64) ([]txmanager.ForeignTransaction, error) {
-	rows, err := s.db.Query(ctx, foreignTransactions, sub, Bigint(from), Bigint(below))
-	if err != nil {
-		return nil, fmt.Errorf("read foreign transactions of %s: %w", sub, err)
-	}
-	return pgx.CollectRows(rows, scanForeign)
+	all, err := results.All(ctx, s.db, scanForeign, foreignTransactions, sub, Bigint(from), Bigint(below))
+	return all, results.Wrap(err, "read foreign transactions of %s", sub)
 }
 
 func scanForeign(row pgx.CollectableRow) (f txmanager.ForeignTransaction, err error) {
@@ -141,10 +138,7 @@ func (s *Store) ForeignScan(ctx context.Context, sub txmanager.Submitter, incide
 	r := txmanager.ForeignScan{Incident: incident}
 	err := s.db.QueryRow(ctx, foreignReading, sub, incident, Bigint(from)).Scan(&r.Begun, &r.Start, &r.Block, &r.Final, &r.Again, &r.Passes,
 		&r.EndedAt, &r.MovedAt, &r.Registered, &r.TerminalBlock)
-	if err != nil {
-		return r, fmt.Errorf("read how far blocks of %s were read: %w", sub, err)
-	}
-	return r, nil
+	return r, results.Wrap(err, "read how far blocks of %s were read", sub)
 }
 
 const moveForeignReading = `

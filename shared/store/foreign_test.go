@@ -2,12 +2,14 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -17,8 +19,7 @@ import (
 // stays.
 func TestForeignTransactionsAreKept(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	run(t, db, openIncident, alice)
 	foreign := func(n uint64, to *txmanager.Address, hash byte) txmanager.ForeignTransaction {
 		f := txmanager.ForeignTransaction{Nonce: n, Incident: 1, Succeeded: n == 2, Receipt: []byte(`{"status": "0x1"}`), Tx: txmanager.ConsumingTx{
@@ -29,13 +30,9 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 	first := []txmanager.ForeignTransaction{foreign(1, nil, 1), foreign(2, &txmanager.Address{5}, 2), foreign(4, nil, 4)}
 	first[2].Tx.Data = nil // too long
 	w := take(t, db, alice, "a/1")
-	if err := db.StoreForeignTransactions(t.Context(), w.Lease, first); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, first))
 	later := foreign(1, &txmanager.Address{6}, 5)
-	if err := db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{later}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{later}))
 	for _, r := range []struct {
 		from, below uint64
 		want        []txmanager.ForeignTransaction
@@ -55,9 +52,7 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 		}
 	}
 	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseAnyway})
-	if err := db.StoreForeignTransactions(t.Context(), w.Lease, first); !errors.Is(err, lease.ErrFenced) {
-		t.Errorf("without the lease: got %v, want it fenced", err)
-	}
+	check.Err(t, "without the lease", lease.ErrFenced)(db.StoreForeignTransactions(t.Context(), w.Lease, first))
 }
 
 // A release has used a foreign transaction, and intents are held by the digest of its call.
@@ -65,8 +60,7 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 // is refused. The same transaction in another block is stored.
 func TestAJudgedForeignTransactionStaysTheSame(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 8)
+	db := registered(t, 8, alice)
 	lost(t, db, alice, nil, 5, 6)
 	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
 	w := take(t, db, alice, "a/1")
@@ -83,19 +77,13 @@ func TestAJudgedForeignTransactionStaysTheSame(t *testing.T) {
 			t.Errorf("another transaction at nonce 0: got %v, want it refused", err)
 		}
 	}
-	if err := db.StoreForeignScan(t.Context(), w.Lease, []txmanager.ForeignTransaction{other}, txmanager.ForeignScan{Incident: 2, Begun: true}); !errors.Is(err, txmanager.ErrForeignChanged) {
-		t.Errorf("another transaction, found in blocks: got %v, want it refused", err)
-	}
+	check.Err(t, "another transaction, found in blocks", txmanager.ErrForeignChanged)(db.StoreForeignScan(t.Context(), w.Lease, []txmanager.ForeignTransaction{other}, txmanager.ForeignScan{Incident: 2, Begun: true}))
 	after, err := db.ForeignTransactions(t.Context(), alice, 0, 9)
 	if diff := cmp.Diff(before, after); err != nil || diff != "" {
 		t.Errorf("what is stored, %v (-before +after):\n%s", err, diff)
 	}
-	if err := db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{moved}); err != nil {
-		t.Errorf("the same in another block: got %v, want it taken", err)
-	}
-	if n := value[int](t, db, `select count(*) from foreign_hold h join foreign_transaction f using (submitter, nonce) where h.call_digest = f.call_digest`); n != 2 {
-		t.Errorf("open rows with the digest of their transactions: got %d, want 2", n)
-	}
+	check.Err(t, "the same in another block", nil)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{moved}))
+	check.Equal(t, "open rows with the digest of their transactions", value[int](t, db, `select count(*) from foreign_hold h join foreign_transaction f using (submitter, nonce) where h.call_digest = f.call_digest`), 2)
 	run(t, db, `update protect_incident set closed_at = now(), closed_by = 'ann', mode = 'resume', reason = 'r' where incident = 2`)
 	if a, held := mustCreate(t, db, worth(alice, "five", 5)); !held {
 		t.Errorf("an intent with the call that was judged: got %+v not held", a)
@@ -106,16 +94,11 @@ func TestAJudgedForeignTransactionStaysTheSame(t *testing.T) {
 // fence. A former token stores neither. Another PROTECT incident begins anew.
 func TestForeignReadingIsKept(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	db.Register(t, bob, 1)
+	db := registered(t, 1, alice, bob)
 	run(t, db, openIncident, alice)
 	reading := func(incident int) txmanager.ForeignScan {
 		t.Helper()
-		r, err := db.ForeignScan(t.Context(), alice, incident, 9)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := check.Value(db.ForeignScan(t.Context(), alice, incident, 9))(t)
 		return r
 	}
 	first := reading(1)
@@ -130,13 +113,9 @@ func TestForeignReadingIsKept(t *testing.T) {
 	ends.Block, ends.Again, ends.Passes, ends.EndedAt = 100, new(uint64(3)), 2, &now
 	w := take(t, db, alice, "a/1")
 	for i, want := range []txmanager.ForeignScan{kept, ends, kept} {
-		if err := db.StoreForeignScan(t.Context(), w.Lease, found[:1-min(i, 1)], want); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(db.StoreForeignScan(t.Context(), w.Lease, found[:1-min(i, 1)], want))
 		got := reading(1)
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(txmanager.ForeignScan{}, "TerminalBlock", "Registered", "MovedAt")); diff != "" {
-			t.Errorf("stored %d (-want +got):\n%s", i, diff)
-		}
+		check.Same(t, fmt.Sprintf("stored %d", i), got, want, cmpopts.IgnoreFields(txmanager.ForeignScan{}, "TerminalBlock", "Registered", "MovedAt"))
 		if got.TerminalBlock == nil || *got.TerminalBlock != 7 || got.MovedAt.Before(first.MovedAt) || time.Since(got.MovedAt) > time.Hour {
 			t.Errorf("stored %d: got settled at block %v, moved at %s; want block 7, now", i, got.TerminalBlock, got.MovedAt)
 		}
@@ -148,15 +127,11 @@ func TestForeignReadingIsKept(t *testing.T) {
 	next := take(t, db, alice, "a/1")
 	beyond, more := kept, []txmanager.ForeignTransaction{found[0]}
 	beyond.Block, more[0].Nonce = 99, 9
-	if err := db.StoreForeignScan(t.Context(), w.Lease, more, beyond); !errors.Is(err, lease.ErrFenced) {
-		t.Errorf("under a stale token: got %v, want it fenced", err)
-	}
+	check.Err(t, "under a stale token", lease.ErrFenced)(db.StoreForeignScan(t.Context(), w.Lease, more, beyond))
 	if got := reading(1); got.Block != 90 {
 		t.Errorf("under a stale token: got the reading at block %d, want it where it was, at 90", got.Block)
 	}
-	if all, err := db.ForeignTransactions(t.Context(), alice, 0, 99); err != nil || len(all) != 1 {
-		t.Errorf("under a stale token: got %+v, %v, want the first alone", all, err)
-	}
+	check.Equal(t, "under a stale token", len(check.Value(db.ForeignTransactions(t.Context(), alice, 0, 99))(t)), 1)
 	if err := db.StoreForeignScan(t.Context(), next.Lease, more, beyond); err != nil || reading(1).Block != 99 {
 		t.Errorf("under the token in force: got %v, block %d; want block 99", err, reading(1).Block)
 	}
@@ -166,8 +141,7 @@ func TestForeignReadingIsKept(t *testing.T) {
 // final, or a foreign one.
 func TestForeignReadingBeginsAtTheLastSettledNonce(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	for i, request := range []string{"a", "b"} {
 		post(t, db, alice, request)
 		finish(t, db, blockOf(uint64(7+10*i), 1))
@@ -176,13 +150,113 @@ func TestForeignReadingBeginsAtTheLastSettledNonce(t *testing.T) {
 	w := take(t, db, alice, "a/1")
 	foreign := txmanager.ForeignTransaction{Nonce: 4, Incident: 1, Receipt: []byte(`{}`),
 		Tx: txmanager.ConsumingTx{Hash: txmanager.Hash{1}, BlockNumber: 30, BlockHash: txmanager.Hash{9}, Node: "node-1", ValueWei: "1"}}
-	if err := db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{foreign}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{foreign}))
 	for from, want := range map[uint64]uint64{0: 0, 1: 7, 2: 17, 4: 17, 5: 30, 9: 30} {
 		r, err := db.ForeignScan(t.Context(), alice, 1, from)
 		if err != nil || (r.TerminalBlock == nil) != (want == 0) || want != 0 && *r.TerminalBlock != want {
 			t.Errorf("for nonces from %d on: got %+v, %v; want block %d", from, r, err, want)
 		}
 	}
+}
+
+func blockOf(number uint64, mark byte) txmanager.Header {
+	return txmanager.Header{Number: number, Hash: txmanager.Hash{0: mark, 31: byte(number)}}
+}
+
+// finish ends the head of alice's queue in the block.
+func finish(t *testing.T, db storetest.Bundle, in txmanager.Header) txmanager.Tx {
+	t.Helper()
+	w := take(t, db, alice, "a/1")
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1]})
+	w = check.Value(db.BeginIteration(t.Context(), w.Lease, true))(t)
+	tx := w.Open[0]
+	from := tx.State
+	tx.State, tx.Sub = txmanager.Confirmed, ""
+	tx.Receipt = &txmanager.Receipt{TxHash: tx.Hash(), BlockNumber: in.Number, BlockHash: in.Hash, Succeeded: true, Document: []byte(`{}`)}
+	tx.Confirmations = []txmanager.Header{in}
+	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: from, To: tx}}, LeaseEnd: txmanager.ReleaseUnlessRerun,
+		Cursor: txmanager.CursorChange{FinalHead: in.Number, FinalBlocks: append(w.FinalBlocks, in)}})
+	return tx
+}
+
+// The last final blocks come back with the work, and what ended in one of them is
+// found by it.
+func TestFinalBlocksAndWhatEndedInThem(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	postAll(t, db, alice, "a", "b", "c")
+	blocks := []txmanager.Header{blockOf(7, 1), blockOf(9, 2), blockOf(12, 3)}
+	var ended []txmanager.Tx
+	for _, b := range blocks {
+		ended = append(ended, finish(t, db, b))
+	}
+	w := take(t, db, alice, "a/2")
+	if diff := cmp.Diff(blocks, w.FinalBlocks); diff != "" || w.FinalHead != 12 {
+		t.Errorf("final head %d, blocks (-want +got):\n%s", w.FinalHead, diff)
+	}
+	got, err := db.FinalTransactions(t.Context(), alice, []txmanager.Hash{blocks[0].Hash, blocks[2].Hash, {9}})
+	if err != nil || len(got) != 2 || got[0].Nonce != 0 || got[1].Nonce != 2 || got[1].Hash != ended[2].Hash() || len(got[0].Raw) == 0 || !got[0].Succeeded {
+		t.Errorf("finals of two blocks: got %+v, %v; want nonces 0 and 2 with their bytes", got, err)
+	}
+	for from, want := range map[uint64][]txmanager.Header{0: blocks[2:], 12: blocks[2:], 13: {}} {
+		list, err := db.FinalBlocks(t.Context(), alice.ChainID(), from)
+		if diff := cmp.Diff(want, list); err != nil || diff != "" {
+			t.Errorf("highest final blocks from %d: %v (-want +got):\n%s", from, err, diff)
+		}
+	}
+	check.Equal(t, "of another chain", len(check.Value(db.FinalBlocks(t.Context(), 1, 0))(t)), 0)
+	for b, want := range map[txmanager.Header]int{blocks[2]: 1, blocks[1]: 0, blockOf(12, 9): 0} {
+		check.Equal(t, fmt.Sprintf("whose highest final block is %d %s", b.Number, b.Hash), len(check.Value(db.FinalIn(t.Context(), b))(t)), want)
+	}
+}
+
+// A submitter in PROTECT stays under watch. Its separate list of the sweep has it if its watch
+// task was lost, or if a final transaction must be restored.
+func TestLostWatchInProtectIsSwept(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	for _, sub := range []txmanager.Submitter{alice, bob} {
+		db.Register(t, sub, 1)
+		post(t, db, sub, "r")
+		sendAll(t, db, sub)
+	}
+	run(t, db, `update managed_tx set next_check_at = clock_timestamp() - interval '1 hour', next_resubmit_at = clock_timestamp() - interval '1 hour'`)
+	run(t, db, openIncident, alice)
+	got, err := db.OverdueProtected(t.Context(), time.Second, 10)
+	if diff := cmp.Diff([]txmanager.Submitter{alice}, got); err != nil || diff != "" {
+		t.Errorf("in PROTECT and unwatched: %v (-want +got):\n%s", err, diff)
+	}
+	run(t, db, `update managed_tx set next_check_at = clock_timestamp() + interval '1 hour'`)
+	check.Equal(t, "in PROTECT and watched", len(check.Value(db.OverdueProtected(t.Context(), time.Second, 10))(t)), 0)
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"why": "REORG"}')`, bob)
+	if got, err := db.OverdueProtected(t.Context(), time.Second, 10); err != nil || len(got) != 1 || got[0] != bob {
+		t.Errorf("a final block has fallen: got %v, %v; want %s", got, err, bob)
+	}
+}
+
+// A submitter in PROTECT without open transactions is checked once a minute, to read the
+// foreign transactions that its release needs. Those whose watch task was lost come first, and
+// it delays none of them.
+func TestIdleSubmitterInProtectIsSwept(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	swept := func(when string, limit int, want ...txmanager.Submitter) {
+		t.Helper()
+		got, err := db.OverdueProtected(t.Context(), time.Second, limit)
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", when, err, diff)
+		}
+	}
+	db.Register(t, alice, 1)
+	db.Register(t, bob, 1)
+	swept("not in PROTECT", 10)
+	run(t, db, openIncident, alice)
+	swept("in PROTECT with nothing open", 10, alice)
+	swept("within the same minute", 10)
+	run(t, db, `update submitter set swept_at = clock_timestamp() - interval '61 seconds' where submitter = $1`, alice)
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"why": "REORG"}')`, bob)
+	run(t, db, `update submitter set swept_at = clock_timestamp() where submitter = $1`, bob)
+	swept("one that has lost its watch, and room for one", 1, bob)
+	run(t, db, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'op', reason = 'r', mode = 'resume'`)
+	swept("released", 10)
 }

@@ -1,12 +1,12 @@
 package store_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -44,9 +44,7 @@ func lost(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, named map[
 		taker.Hash = txmanager.Hash{byte(n + 1), byte(value)}
 		all = append(all, txmanager.ForeignTransaction{Nonce: uint64(n), Incident: 1, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: true, Receipt: []byte(`{}`)})
 	}
-	if err := db.StoreForeignTransactions(t.Context(), w.Lease, all); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, all))
 	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &txmanager.ReleaseRequest{
 		Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "restored", Count: uint64(len(values)), Requests: named,
 	}}})
@@ -70,8 +68,7 @@ func mustCreate(t *testing.T, db storetest.Bundle, in store.Intent) (a store.Sto
 // other. A repeated post does not let it proceed.
 func TestForeignTransactionHoldsOneMatchingIntent(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 8)
+	db := registered(t, 8, alice)
 	lost(t, db, alice, nil, 5, 5, 7)
 
 	want := []struct {
@@ -92,9 +89,7 @@ func TestForeignTransactionHoldsOneMatchingIntent(t *testing.T) {
 			t.Errorf("%s, posted again: got %+v, held %v; want held %v", w.in.RequestID, again, still, w.held)
 		}
 	}
-	if got := subState(t, db, ids["of 7"]); got != "HELD" {
-		t.Errorf("sub-state: got %q, want HELD", got)
-	}
+	check.Equal(t, "sub-state", subState(t, db, ids["of 7"]), "HELD")
 	holds, err := db.OpenHolds(t.Context(), alice, -1, 10)
 	if err != nil || len(holds) != 3 || holds[0].RequestID == nil || *holds[0].RequestID != "first of 5" ||
 		*holds[1].RequestID != "second of 5" || *holds[2].TxID != ids["of 7"] {
@@ -109,8 +104,7 @@ func TestForeignTransactionHoldsOneMatchingIntent(t *testing.T) {
 // What a release named holds nothing.
 func TestNamedNonceHoldsNothing(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 8)
+	db := registered(t, 8, alice)
 	lost(t, db, alice, map[uint64]string{0: "known"}, 5, 6)
 	if _, held := mustCreate(t, db, worth(alice, "as the named one", 5)); held {
 		t.Error("with the call of a nonce that was named: got it held")
@@ -124,9 +118,7 @@ func TestNamedNonceHoldsNothing(t *testing.T) {
 // are, and by no more.
 func TestForeignTransactionsHoldAmongMany(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 8)
-	db.Register(t, bob, 8)
+	db := registered(t, 8, alice, bob)
 	lost(t, db, alice, nil, 5, 5, 5)
 	var all []store.Intent
 	for i := range 5 {
@@ -145,59 +137,34 @@ func TestForeignTransactionsHoldAmongMany(t *testing.T) {
 			t.Errorf("create: %v", o.err)
 		}
 	}
-	if n := value[int](t, db, `select count(*) from managed_tx where held and submitter = $1`, alice); n != 3 {
-		t.Errorf("held: got %d, want 3", n)
-	}
-	if n := value[int](t, db, `select count(*) from managed_tx m join foreign_hold h using (tx_id) where m.held_for = 'CALL'`); n != 3 {
-		t.Errorf("held by a nonce each: got %d, want 3", n)
-	}
-	if n := value[int](t, db, `select count(*) from managed_tx where held and submitter = $1`, bob); n != 0 {
-		t.Errorf("held of another submitter: got %d, want none", n)
-	}
+	check.Equal(t, "held", value[int](t, db, `select count(*) from managed_tx where held and submitter = $1`, alice), 3)
+	check.Equal(t, "held by a nonce each", value[int](t, db, `select count(*) from managed_tx m join foreign_hold h using (tx_id) where m.held_for = 'CALL'`), 3)
+	check.Equal(t, "held of another submitter", value[int](t, db, `select count(*) from managed_tx where held and submitter = $1`, bob), 0)
 }
 
 // A written-off nonce lets its intent proceed, once, with a record. The last one also lets
 // those with an unknown call proceed.
 func TestWriteOffLetsIntentsProceed(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 8)
+	db := registered(t, 8, alice)
 	lost(t, db, alice, nil, 5, 6)
 	five, held := mustCreate(t, db, worth(alice, "five", 5))
 	unknown, alsoHeld := mustCreate(t, db, handled(alice, "unknown"))
 	if !held || !alsoHeld {
 		t.Fatalf("held: got %v and %v, want both", held, alsoHeld)
 	}
-	if _, err := db.Proceed(t.Context(), five.TxID, "ann", "wanted"); !errors.Is(err, store.ErrHeldForForeign) {
-		t.Errorf("proceed: got %v, want ErrBeside", err)
-	}
-	if out, err := db.ProceedAll(t.Context(), alice, unknown.TxID, "ann", "wanted", 10); err != nil || out != (store.ProceededAll{Beside: 2, Token: 1}) {
-		t.Errorf("proceed all: got %+v, %v; want nothing done", out, err)
-	}
+	check.Err(t, "proceed", store.ErrHeldForForeign)(db.Proceed(t.Context(), five.TxID, "ann", "wanted"))
+	check.Equal(t, "proceed all", check.Value(db.ProceedAll(t.Context(), alice, unknown.TxID, "ann", "wanted", 10))(t), (store.ProceededAll{Beside: 2, Token: 1}))
 	zero := uint64(0)
 	d := store.HoldDecision{Submitter: alice, Nonce: &zero, Limit: 1, By: "ann", Reason: "a person's own payment"}
-	if out, err := db.WriteOff(t.Context(), d); err != nil || out != (store.WriteOffResult{WrittenOff: 1, Proceeded: 1, Remaining: 1, Token: 1}) {
-		t.Errorf("write off: got %+v, %v", out, err)
-	}
-	if got := subState(t, db, five.TxID); got != "" {
-		t.Errorf("the intent of the call: got %q, want it let go on", got)
-	}
-	if got := subState(t, db, unknown.TxID); got != "HELD" {
-		t.Errorf("the intent whose call is not known: got %q, want HELD while a nonce is open", got)
-	}
-	if _, err := db.WriteOff(t.Context(), d); !errors.Is(err, store.ErrNoHold) {
-		t.Errorf("write off again: got %v, want ErrNoHold", err)
-	}
+	check.Equal(t, "write off", check.Value(db.WriteOff(t.Context(), d))(t), (store.WriteOffResult{WrittenOff: 1, Proceeded: 1, Remaining: 1, Token: 1}))
+	check.Equal(t, "the intent of the call", subState(t, db, five.TxID), "")
+	check.Equal(t, "the intent whose call is not known", subState(t, db, unknown.TxID), "HELD")
+	check.Err(t, "write off again", store.ErrNoHold)(db.WriteOff(t.Context(), d))
 	d.Nonce = nil
-	if out, err := db.WriteOff(t.Context(), d); err != nil || out != (store.WriteOffResult{WrittenOff: 1, Proceeded: 1, Token: 1}) {
-		t.Errorf("write off the rest: got %+v, %v", out, err)
-	}
-	if got := subState(t, db, unknown.TxID); got != "" {
-		t.Errorf("the intent whose call is not known: got %q, want it let go on", got)
-	}
-	if n := value[int](t, db, `select count(*) from tx_decision where action = 'PROCEED' and by = 'ann' and reason = $1`, d.Reason); n != 2 {
-		t.Errorf("decisions on record: got %d, want 2", n)
-	}
+	check.Equal(t, "write off the rest", check.Value(db.WriteOff(t.Context(), d))(t), (store.WriteOffResult{WrittenOff: 1, Proceeded: 1, Token: 1}))
+	check.Equal(t, "the intent whose call is not known", subState(t, db, unknown.TxID), "")
+	check.Equal(t, "decisions on record", value[int](t, db, `select count(*) from tx_decision where action = 'PROCEED' and by = 'ann' and reason = $1`, d.Reason), 2)
 	if _, held := mustCreate(t, db, worth(alice, "later", 5)); held {
 		t.Error("a later intent with the call: got it held")
 	}
@@ -206,8 +173,7 @@ func TestWriteOffLetsIntentsProceed(t *testing.T) {
 // An operator lets a single intent with an unknown call proceed.
 func TestIntentOfAHandlerIsLetGoOnByItself(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 8)
+	db := registered(t, 8, alice)
 	lost(t, db, alice, nil, 5)
 	unknown, _ := mustCreate(t, db, handled(alice, "unknown"))
 	if out, err := db.Proceed(t.Context(), unknown.TxID, "ann", "a new order"); err != nil || out.SubState != "" || !out.Recorded {
@@ -219,8 +185,7 @@ func TestIntentOfAHandlerIsLetGoOnByItself(t *testing.T) {
 // CANCELLED.
 func TestWhatMayHaveRunIsNotCancelled(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 8)
+	db := registered(t, 8, alice)
 	lost(t, db, alice, nil, 5)
 	held, _ := mustCreate(t, db, worth(alice, "five", 5))
 	for _, v := range []store.Viewer{{Caller: "shop"}, {Caller: "ann", Operator: true}} {
@@ -233,13 +198,9 @@ func TestWhatMayHaveRunIsNotCancelled(t *testing.T) {
 	post := intent(bob, "one")
 	run(t, db, `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by) values ($1, 'local', 0, 1, '{*}', 'test')`, bob)
 	run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values ($1, $2, 'one', 'shop', sha256('x'))`), post.TxID, bob)
-	if err := db.AcceptDatabase(t.Context(), "ann", "restored"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.AcceptDatabase(t.Context(), "ann", "restored"))
 	d := store.Decision{TxID: post.TxID, By: store.Viewer{Caller: "shop"}, Action: txmanager.ActionCancel, Reason: "r"}
-	if out, err := db.RecordDecision(t.Context(), d); err != nil || out.State != txmanager.Queued {
-		t.Errorf("cancel by the caller before the release: got %+v, %v; want it untouched", out, err)
-	}
+	check.Equal(t, "cancel by the caller before the release", check.Value(db.RecordDecision(t.Context(), d))(t).State, txmanager.Queued)
 	d.By = store.Viewer{Caller: "ann", Operator: true}
 	if out, err := db.RecordDecision(t.Context(), d); err != nil || out.State != txmanager.Failed || out.SubState != txmanager.Cancelled {
 		t.Errorf("cancel by an operator before the release: got %+v, %v; want FAILED/CANCELLED", out, err)
@@ -249,8 +210,7 @@ func TestWhatMayHaveRunIsNotCancelled(t *testing.T) {
 // A submitter with a policy is held to both.
 func TestHeldIntentOfALimitedSubmitterCounts(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 8)
+	db := registered(t, 8, alice)
 	run(t, db, `insert into submitter_policy (submitter, max_per_minute) values ($1, 2)`, alice)
 	lost(t, db, alice, nil, 5)
 	if _, held := mustCreate(t, db, worth(alice, "five", 5)); !held {
@@ -268,8 +228,7 @@ func TestHeldIntentOfALimitedSubmitterCounts(t *testing.T) {
 // another call, or one not held for it, is refused.
 func TestMatchEndsTheIntent(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 8)
+	db := registered(t, 8, alice)
 	lost(t, db, alice, nil, 5, 6, 7)
 	run(t, db, `update foreign_transaction set succeeded = false where nonce = 1`)
 	five, _ := mustCreate(t, db, worth(alice, "five", 5))
@@ -287,9 +246,7 @@ func TestMatchEndsTheIntent(t *testing.T) {
 	}{
 		{1, five.TxID, store.ErrNotMatching}, {0, free.TxID, store.ErrNotMatching}, {9, five.TxID, store.ErrNoHold}, {0, uuid.NewString(), store.ErrNotFound},
 	} {
-		if p, err := match(c.nonce, c.txID); !errors.Is(err, c.want) {
-			t.Errorf("match %s with nonce %d: got %+v, %v; want %v", c.txID, c.nonce, p, err, c.want)
-		}
+		check.Err(t, fmt.Sprintf("match %s with nonce %d", c.txID, c.nonce), c.want)(match(c.nonce, c.txID))
 	}
 	for _, c := range []struct {
 		nonce uint64
@@ -306,13 +263,9 @@ func TestMatchEndsTheIntent(t *testing.T) {
 		if err != nil || r.TxHash == nil || *r.TxHash != (txmanager.Hash{byte(c.nonce + 1), byte(c.nonce + 5)}).String() || r.Receipt == nil {
 			t.Errorf("the end: got %+v, %v; want the foreign transaction's hash and receipt", r, err)
 		}
-		if _, err := match(c.nonce, c.txID); !errors.Is(err, store.ErrNoHold) {
-			t.Errorf("match again: got %v, want ErrNoHold", err)
-		}
+		check.Err(t, "match again", store.ErrNoHold)(match(c.nonce, c.txID))
 	}
-	if got := subState(t, db, seven.TxID); got != "" {
-		t.Errorf("the intent in whose place another was matched: got %q, want it let go on", got)
-	}
+	check.Equal(t, "the intent in whose place another was matched", subState(t, db, seven.TxID), "")
 	if w := take(t, db, alice, "a/1"); len(w.Queue) != 2 {
 		t.Errorf("the queue: got %v, want those that were not matched", inQueue(w))
 	}
@@ -322,8 +275,7 @@ func TestMatchEndsTheIntent(t *testing.T) {
 // held for it may be the other, and is held for that.
 func TestWhatMayBeAnotherForeignTransactionStaysHeld(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 8)
+	db := registered(t, 8, alice)
 	lost(t, db, alice, nil, 5, 5, 5)
 	five, _ := mustCreate(t, db, worth(alice, "five", 5))
 	unknown, _ := mustCreate(t, db, handled(alice, "unknown"))
@@ -332,38 +284,29 @@ func TestWhatMayBeAnotherForeignTransactionStaysHeld(t *testing.T) {
 	}
 	zero, one := uint64(0), uint64(1)
 	d := store.HoldDecision{Submitter: alice, Nonce: &zero, Limit: 1, By: "ann", Reason: "a person's own payment"}
-	if out, err := db.WriteOff(t.Context(), d); err != nil || out != (store.WriteOffResult{WrittenOff: 1, Remaining: 2, Token: 1}) {
-		t.Errorf("write off: got %+v, %v; want nothing let go on", out, err)
-	}
+	check.Equal(t, "write off", check.Value(db.WriteOff(t.Context(), d))(t), (store.WriteOffResult{WrittenOff: 1, Remaining: 2, Token: 1}))
 	if got := subState(t, db, five.TxID); got != "HELD" || holds() != 1 {
 		t.Errorf("the intent: got %q for nonce %d, want it HELD for nonce 1", got, holds())
 	}
 	d.Nonce = &one
-	if _, err := db.MatchHold(t.Context(), d, unknown.TxID); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.MatchHold(t.Context(), d, unknown.TxID))
 	if got := subState(t, db, five.TxID); got != "HELD" || holds() != 2 {
 		t.Errorf("the intent in whose place another was matched: got %q for nonce %d, want it HELD for nonce 2", got, holds())
 	}
 	d.Nonce = nil
-	if out, err := db.WriteOff(t.Context(), d); err != nil || out != (store.WriteOffResult{WrittenOff: 1, Proceeded: 1, Token: 1}) {
-		t.Errorf("write off the rest: got %+v, %v; want the intent let go on", out, err)
-	}
+	check.Equal(t, "write off the rest", check.Value(db.WriteOff(t.Context(), d))(t), (store.WriteOffResult{WrittenOff: 1, Proceeded: 1, Token: 1}))
 }
 
 // What a release named stays named: a later release, which says nothing of it, does not
 // leave it open.
 func TestNamedNonceHoldsNothingAfterALaterRelease(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 8)
+	db := registered(t, 8, alice)
 	run(t, db, openIncident, alice)
 	w := take(t, db, alice, "release/1")
 	five := calls(5)
 	five.Hash = txmanager.Hash{1}
-	if err := db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{{Incident: 1, Tx: five, CallDigest: five.CallDigest(), Succeeded: true, Receipt: []byte(`{}`)}}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{{Incident: 1, Tx: five, CallDigest: five.CallDigest(), Succeeded: true, Receipt: []byte(`{}`)}}))
 	named := txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "restored", Count: 1, Requests: map[uint64]string{0: "known"}, EndedRequests: []txmanager.Naming{{Nonce: 0, RequestID: "known"}}}
 	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &named}})
 	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -26,9 +26,7 @@ func distrusted(t testing.TB, db storetest.Bundle) {
 func acceptRestored(t testing.TB, db storetest.Bundle) {
 	t.Helper()
 	distrusted(t, db)
-	if err := db.AcceptDatabase(t.Context(), "ann", "restored"); err != nil {
-		t.Fatalf("accept: %v", err)
-	}
+	check.OK(t)(db.AcceptDatabase(t.Context(), "ann", "restored"))
 	run(t, db, releaseAll)
 }
 
@@ -40,10 +38,7 @@ update protect_incident
 // subState is what a caller sees of an intent.
 func subState(t testing.TB, db storetest.Bundle, txID string) string {
 	t.Helper()
-	r, err := db.Tx(t.Context(), txID, store.Viewer{Caller: "shop"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := check.Value(db.Tx(t.Context(), txID, store.Viewer{Caller: "shop"}))(t)
 	if r.SubState == nil {
 		return ""
 	}
@@ -62,15 +57,12 @@ func inQueue(w txmanager.SubmitterState) (ids []string) {
 // not delay later intents.
 func TestAcceptanceHoldsTheQueue(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 8)
+	db := registered(t, 8, alice)
 	first, second := post(t, db, alice, "first"), post(t, db, alice, "second")
 	acceptRestored(t, db)
 
 	for _, id := range []string{first.TxID, second.TxID} {
-		if got := subState(t, db, id); got != "HELD" {
-			t.Errorf("sub-state of %s: got %q, want HELD", id, got)
-		}
+		check.Equal(t, fmt.Sprintf("sub-state of %s", id), subState(t, db, id), "HELD")
 	}
 	r, err := db.Tx(t.Context(), first.TxID, store.Viewer{Caller: "shop"})
 	if err != nil || r.LastError == nil || !strings.HasPrefix(*r.LastError, "held: ") {
@@ -93,117 +85,81 @@ func TestAcceptanceHoldsTheQueue(t *testing.T) {
 
 	post(t, db, alice, "third")
 	w := take(t, db, alice, "a/1")
-	if diff := cmp.Diff([]string{"third"}, inQueue(w)); diff != "" {
-		t.Errorf("the queue (-want +got):\n%s", diff)
-	}
+	check.Same(t, "the queue", inQueue(w), []string{"third"})
 	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 
 	again, err := db.Create(t.Context(), intent(alice, "second"), 10)
 	if err != nil || again.TxID != second.TxID || again.New || !again.Queued {
 		t.Errorf("posted again: got %+v, %v; want the stored intent, queued", again, err)
 	}
-	if got := subState(t, db, second.TxID); got != "" {
-		t.Errorf("sub-state after its caller posted it again: got %q, want none", got)
-	}
-	if by := value[string](t, db, `select by || ': ' || reason from tx_decision where tx_id = $1 and action = 'PROCEED'`, second.TxID); by != "shop: its caller posted the request again" {
-		t.Errorf("on record: got %q", by)
-	}
+	check.Equal(t, "sub-state after its caller posted it again", subState(t, db, second.TxID), "")
+	check.Equal(t, "on record", value[string](t, db, `select by || ': ' || reason from tx_decision where tx_id = $1 and action = 'PROCEED'`, second.TxID), "shop: its caller posted the request again")
 	w = take(t, db, alice, "a/2")
-	if diff := cmp.Diff([]string{"second", "third"}, inQueue(w)); diff != "" {
-		t.Errorf("the queue after the repeat (-want +got):\n%s", diff)
-	}
+	check.Same(t, "the queue after the repeat", inQueue(w), []string{"second", "third"})
 	done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
-	if done.Allocated != 2 {
-		t.Errorf("allocated: got %d, want 2", done.Allocated)
-	}
+	check.Equal(t, "allocated", done.Allocated, 2)
 }
 
 // A move or an allocation that was decided before the acceptance changes no held intent.
 func TestHolderFromBeforeTheAcceptanceBindsNothingHeld(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 8)
+	db := registered(t, 8, alice)
 	p := post(t, db, alice, "one")
 	w := take(t, db, alice, "a/1")
 	acceptRestored(t, db)
 
 	done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
-	if done.Allocated != 0 {
-		t.Errorf("allocated: got %d, want none", done.Allocated)
-	}
+	check.Equal(t, "allocated", done.Allocated, 0)
 	done = write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{remark(w.Queue[0], "balance: too low")}})
-	if done.Transitioned != 0 {
-		t.Errorf("moved: got %d, want none", done.Transitioned)
-	}
-	if got := subState(t, db, p.TxID); got != "HELD" {
-		t.Errorf("sub-state: got %q, want HELD", got)
-	}
+	check.Equal(t, "moved", done.Transitioned, 0)
+	check.Equal(t, "sub-state", subState(t, db, p.TxID), "HELD")
 	_, err := db.DB.Exec(t.Context(), `update managed_tx set state = 'IN_FLIGHT', nonce = 0 where tx_id = $1`, p.TxID)
-	if violated(err) != "held_has_no_nonce" {
-		t.Errorf("bound all the same: got %v, want it refused by held_has_no_nonce", err)
-	}
+	check.Equal(t, "bound all the same", storetest.Violated(err), "held_has_no_nonce")
 }
 
 // A post with another payload or another caller lets no held intent proceed.
 func TestOnlyTheSamePostOfItsCallerLetsAnIntentGoOn(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	p := post(t, db, alice, "one")
 	acceptRestored(t, db)
 	other, foreign := intent(alice, "one"), intent(alice, "one")
 	other.Fingerprint[0]++
 	foreign.Caller = "bank"
 	for _, in := range []store.Intent{other, foreign} {
-		if _, err := db.Create(t.Context(), in, 10); !errors.Is(err, store.ErrRequestConflict) {
-			t.Errorf("create: got %v, want a conflict", err)
-		}
+		check.Err(t, "create", store.ErrRequestConflict)(db.Create(t.Context(), in, 10))
 	}
-	if got := subState(t, db, p.TxID); got != "HELD" {
-		t.Errorf("sub-state: got %q, want HELD", got)
-	}
+	check.Equal(t, "sub-state", subState(t, db, p.TxID), "HELD")
 }
 
 // No held intent proceeds until the database is accepted. An interrupted acceptance can be
 // repeated.
 func TestNothingProceedsBeforeTheAcceptance(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	p := post(t, db, alice, "one")
 	distrusted(t, db)
 	run(t, db, `update managed_tx set held = true where tx_id = $1`, p.TxID)
 	if again, err := db.Create(t.Context(), intent(alice, "one"), 10); err != nil || again.Queued {
 		t.Errorf("posted again: got %+v, %v; want it stored, and not queued", again, err)
 	}
-	if _, err := db.Proceed(t.Context(), p.TxID, "ann", "wanted"); !errors.Is(err, store.ErrForeign) {
-		t.Errorf("proceed: got %v, want ErrForeign", err)
-	}
-	if _, err := db.ProceedAll(t.Context(), alice, uuid.NewString(), "ann", "wanted", 10); !errors.Is(err, store.ErrForeign) {
-		t.Errorf("proceed all: got %v, want ErrForeign", err)
-	}
-	if got := subState(t, db, p.TxID); got != "HELD" {
-		t.Errorf("sub-state: got %q, want HELD", got)
-	}
+	check.Err(t, "proceed", store.ErrForeign)(db.Proceed(t.Context(), p.TxID, "ann", "wanted"))
+	check.Err(t, "proceed all", store.ErrForeign)(db.ProceedAll(t.Context(), alice, uuid.NewString(), "ann", "wanted", 10))
+	check.Equal(t, "sub-state", subState(t, db, p.TxID), "HELD")
 }
 
 // An operator lets one intent proceed, or all of a submitter page by page. Each is recorded.
 // Payouts wait for their transfers.
 func TestOperatorLetsHeldIntentsProceed(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	db.Register(t, bob, 1)
+	db := registered(t, 1, alice, bob)
 	var all []store.StoredIntent
 	for i := range 5 {
 		all = append(all, post(t, db, alice, fmt.Sprint("request-", i)))
 	}
 	payout := intent(alice, "payout")
 	payout.Caller, payout.Names = store.PayoutCaller, []string{store.PayoutCaller, "*"}
-	paid, err := db.Create(t.Context(), payout, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	paid := check.Value(db.Create(t.Context(), payout, 10))(t)
 	elsewhere := post(t, db, bob, "elsewhere")
 	acceptRestored(t, db)
 
@@ -212,41 +168,26 @@ func TestOperatorLetsHeldIntentsProceed(t *testing.T) {
 			t.Errorf("proceed: got %+v, %v", out, err)
 		}
 	}
-	if n := value[int](t, db, `select count(*) from tx_decision where tx_id = $1 and by = 'ann' and reason = 'wanted'`, all[3].TxID); n != 1 {
-		t.Errorf("decisions on record: got %d, want 1", n)
-	}
-	if _, err := db.Proceed(t.Context(), paid.TxID, "ann", "wanted"); !errors.Is(err, store.ErrCoordinators) {
-		t.Errorf("proceed of a payout: got %v, want ErrCoordinators", err)
-	}
+	check.Equal(t, "decisions on record", value[int](t, db, `select count(*) from tx_decision where tx_id = $1 and by = 'ann' and reason = 'wanted'`, all[3].TxID), 1)
+	check.Err(t, "proceed of a payout", store.ErrCoordinators)(db.Proceed(t.Context(), paid.TxID, "ann", "wanted"))
 	if _, err := db.Create(t.Context(), payout, 10); err != nil || !value[bool](t, db, `select held from managed_tx where tx_id = $1`, paid.TxID) {
 		t.Errorf("a payout that is posted again: got error %v, and it goes on; want it held", err)
 	}
 	want := []store.ProceededAll{{Proceeded: 3, Remaining: 1, Payouts: 1}, {Proceeded: 1, Payouts: 1}, {Payouts: 1}}
 	for _, w := range want {
-		if out, err := db.ProceedAll(t.Context(), alice, all[4].TxID, "ann", "reconciled", 3); err != nil || out != w {
-			t.Errorf("proceed all: got %+v, %v; want %+v", out, err, w)
-		}
+		check.Equal(t, "proceed all", check.Value(db.ProceedAll(t.Context(), alice, all[4].TxID, "ann", "reconciled", 3))(t), w)
 	}
-	if n := value[int](t, db, `select count(*) from tx_decision where action = 'PROCEED' and by = 'ann' and reason = 'reconciled'`); n != 4 {
-		t.Errorf("decisions on record: got %d, want 4", n)
-	}
-	if got := subState(t, db, elsewhere.TxID); got != "HELD" {
-		t.Errorf("another submitter's intent: got sub-state %q, want HELD", got)
-	}
+	check.Equal(t, "decisions on record", value[int](t, db, `select count(*) from tx_decision where action = 'PROCEED' and by = 'ann' and reason = 'reconciled'`), 4)
+	check.Equal(t, "another submitter's intent", subState(t, db, elsewhere.TxID), "HELD")
 	fresh := post(t, db, alice, "fresh")
-	if _, err := db.Proceed(t.Context(), fresh.TxID, "ann", "wanted"); !errors.Is(err, store.ErrNotHeld) {
-		t.Errorf("proceed of what is not held: got %v, want ErrNotHeld", err)
-	}
-	if _, err := db.ProceedAll(t.Context(), numbered(9), all[4].TxID, "ann", "wanted", 3); !errors.Is(err, store.ErrUnknownSubmitter) {
-		t.Errorf("proceed all of nobody: got %v, want ErrUnknownSubmitter", err)
-	}
+	check.Err(t, "proceed of what is not held", store.ErrNotHeld)(db.Proceed(t.Context(), fresh.TxID, "ann", "wanted"))
+	check.Err(t, "proceed all of nobody", store.ErrUnknownSubmitter)(db.ProceedAll(t.Context(), numbered(9), all[4].TxID, "ann", "wanted", 3))
 }
 
 // A held intent is cancelled at once, by its caller or an operator, and for good.
 func TestHeldIntentIsCancelled(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	p := post(t, db, alice, "one")
 	acceptRestored(t, db)
 	out, err := db.RecordDecision(t.Context(), store.Decision{TxID: p.TxID, By: store.Viewer{Caller: "shop"}, Action: txmanager.ActionCancel, Reason: "not wanted"})
@@ -261,32 +202,23 @@ func TestHeldIntentIsCancelled(t *testing.T) {
 // A held intent takes no room in a bounded queue.
 func TestHeldIntentsLeaveTheQueueItsRoom(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	post(t, db, alice, "one")
-	post(t, db, alice, "two")
+	db := registered(t, 1, alice)
+	postAll(t, db, alice, "one", "two")
 	acceptRestored(t, db)
 	if got, err := db.Create(t.Context(), intent(alice, "three"), 1); err != nil || !got.New {
 		t.Errorf("a new intent: got %+v, %v; want it accepted", got, err)
 	}
-	if _, err := db.Create(t.Context(), intent(alice, "four"), 1); !errors.Is(err, store.ErrQueueFull) {
-		t.Errorf("one more: got %v, want the queue full", err)
-	}
+	check.Err(t, "one more", store.ErrQueueFull)(db.Create(t.Context(), intent(alice, "four"), 1))
 }
 
 // A database that was moved as planned has all that was committed: nothing is held.
 func TestPlannedMoveHoldsNothing(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	p := post(t, db, alice, "one")
 	distrusted(t, db)
-	if err := db.Accept(t.Context(), store.Acceptance{By: "ann", Reason: "moved", Planned: true}); err != nil {
-		t.Fatal(err)
-	}
-	if got := subState(t, db, p.TxID); got != "" {
-		t.Errorf("sub-state: got %q, want none", got)
-	}
+	check.OK(t)(db.Accept(t.Context(), store.Acceptance{By: "ann", Reason: "moved", Planned: true}))
+	check.Equal(t, "sub-state", subState(t, db, p.TxID), "")
 }
 
 // More intents than one statement holds are all held, and an acceptance of a database
@@ -299,25 +231,17 @@ func TestAcceptanceHoldsManyQueues(t *testing.T) {
 		run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
 			select gen_random_uuid(), $1, 'r' || n, 'shop', sha256('x') from generate_series(1, 700) as n`), numbered(i))
 	}
-	if err := db.AcceptDatabase(t.Context(), "ann", "again"); !errors.Is(err, store.ErrDatabaseAccepted) {
-		t.Errorf("accept the authority: got %v", err)
-	}
-	if n := value[int](t, db, `select count(*) from managed_tx where held`); n != 0 {
-		t.Errorf("held in the authority: got %d, want none", n)
-	}
+	check.Err(t, "accept the authority", store.ErrDatabaseAccepted)(db.AcceptDatabase(t.Context(), "ann", "again"))
+	check.Equal(t, "held in the authority", value[int](t, db, `select count(*) from managed_tx where held`), 0)
 	acceptRestored(t, db)
-	if n := value[int](t, db, `select count(*) from managed_tx where queued and not held`); n != 0 {
-		t.Errorf("not held: got %d, want none", n)
-	}
+	check.Equal(t, "not held", value[int](t, db, `select count(*) from managed_tx where queued and not held`), 0)
 }
 
 // A bulk call lets no intent proceed that was stored after the one that the operator names,
 // because the operator has not seen it. Intents that their caller cancelled stay held too.
 func TestInBulkOnlyWhatAnOperatorHasSeenProceeds(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	db.Register(t, bob, 1)
+	db := registered(t, 1, alice, bob)
 	seen, parked, again := post(t, db, alice, "seen"), post(t, db, alice, "parked"), post(t, db, alice, "again")
 	last, newer, elsewhere := post(t, db, alice, "last"), post(t, db, alice, "newer"), post(t, db, bob, "elsewhere")
 	run(t, db, openIncident, alice)
@@ -327,9 +251,7 @@ func TestInBulkOnlyWhatAnOperatorHasSeenProceeds(t *testing.T) {
 			t.Fatalf("cancel in PROTECT: got %+v, %v; want it parked", out, err)
 		}
 	}
-	if _, err := db.Create(t.Context(), intent(alice, "again"), 10); err != nil {
-		t.Fatalf("posted again: %v", err)
-	}
+	check.OK(t)(db.Create(t.Context(), intent(alice, "again"), 10))
 	acceptRestored(t, db)
 	for _, through := range []string{elsewhere.TxID, uuid.NewString()} {
 		if out, err := db.ProceedAll(t.Context(), alice, through, "ann", "reconciled", 10); !errors.Is(err, store.ErrNoSuchIntent) || out.Proceeded != 0 {
@@ -337,15 +259,9 @@ func TestInBulkOnlyWhatAnOperatorHasSeenProceeds(t *testing.T) {
 		}
 	}
 	want := store.ProceededAll{Proceeded: 3, Newer: 1, Cancelled: 1}
-	if out, err := db.ProceedAll(t.Context(), alice, last.TxID, "ann", "reconciled", 10); err != nil || out != want {
-		t.Errorf("proceed all: got %+v, %v; want %+v", out, err, want)
-	}
+	check.Equal(t, "proceed all", check.Value(db.ProceedAll(t.Context(), alice, last.TxID, "ann", "reconciled", 10))(t), want)
 	for name, c := range map[string]struct{ txID, sub string }{"seen": {seen.TxID, ""}, "parked": {parked.TxID, "HELD"}, "again": {again.TxID, ""}, "newer": {newer.TxID, "HELD"}} {
-		if got := subState(t, db, c.txID); got != c.sub {
-			t.Errorf("%s: got %q, want %q", name, got, c.sub)
-		}
+		check.Equal(t, name, subState(t, db, c.txID), c.sub)
 	}
-	if out, err := db.Proceed(t.Context(), parked.TxID, "ann", "its caller was asked"); err != nil || out.SubState != "" {
-		t.Errorf("by itself: got %+v, %v; want it let go on", out, err)
-	}
+	check.Equal(t, "by itself", check.Value(db.Proceed(t.Context(), parked.TxID, "ann", "its caller was asked"))(t).SubState, "")
 }

@@ -2,15 +2,15 @@ package store_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/big"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -22,6 +22,40 @@ func numbered(n int) txmanager.Submitter {
 	return txmanager.Submitter(fmt.Sprintf("eip155:1337:0x%040x", n))
 }
 
+// registered is a new database with these submitters, each with that window.
+func registered(t testing.TB, window int, subs ...txmanager.Submitter) storetest.Bundle {
+	t.Helper()
+	db := storetest.New(t)
+	for _, sub := range subs {
+		db.Register(t, sub, window)
+	}
+	return db
+}
+
+// reopened is db with another store, whose options differ by the change.
+func reopened(t *testing.T, db storetest.Bundle, change func(*store.Options)) storetest.Bundle {
+	t.Helper()
+	o := storetest.Options(db.URL, storetest.Rules)
+	change(&o)
+	db.Store = storetest.Open(t, o)
+	return db
+}
+
+// postAll stores an intent for each request.
+func postAll(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, requests ...string) {
+	t.Helper()
+	for _, request := range requests {
+		post(t, db, sub, request)
+	}
+}
+
+// sendAll binds as many intents of sub as its window has room for, signed, and releases the lease.
+func sendAll(t *testing.T, db storetest.Bundle, sub txmanager.Submitter) {
+	t.Helper()
+	w := take(t, db, sub, "a/1")
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
+}
+
 // rival is a separate connection to the test's database, without the store's limits: another
 // process, or a person with psql.
 type rival struct {
@@ -31,10 +65,7 @@ type rival struct {
 
 func connect(t testing.TB, db storetest.Bundle) rival {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), db.URL)
-	if err != nil {
-		t.Fatalf("connect: %v", err)
-	}
+	conn := check.Value(pgx.Connect(t.Context(), db.URL))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return rival{t, conn}
 }
@@ -126,15 +157,6 @@ func start[T any](call func() (T, error)) <-chan outcome[T] {
 	return c
 }
 
-// violated is the name of the constraint that refused a statement.
-func violated(err error) string {
-	var refusal *pgconn.PgError
-	if errors.As(err, &refusal) {
-		return refusal.ConstraintName
-	}
-	return fmt.Sprintf("none (error %v)", err)
-}
-
 // allocations are for the whole queue of w, from the cursor on.
 func allocations(w txmanager.SubmitterState, withBytes bool) []txmanager.Allocation {
 	var all []txmanager.Allocation
@@ -154,10 +176,7 @@ func allocations(w txmanager.SubmitterState, withBytes bool) []txmanager.Allocat
 // write makes a fenced write that must succeed.
 func write(t testing.TB, db storetest.Bundle, w txmanager.Commit) txmanager.CommitResult {
 	t.Helper()
-	done, err := db.Commit(t.Context(), w)
-	if err != nil {
-		t.Fatalf("write: %v", err)
-	}
+	done := check.Value(db.Commit(t.Context(), w))(t)
 	return done
 }
 

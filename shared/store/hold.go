@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -136,14 +136,9 @@ func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceed
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	queueCarryOut(ctx, b)
-	b.Queue(proceedOne, by, PrintableText(reason), txID).Exec(func(tag pgconn.CommandTag) error {
-		p.Recorded = tag.RowsAffected() > 0
-		return nil
-	})
+	b.Queue(proceedOne, by, PrintableText(reason), txID).Exec(results.Any(&p.Recorded))
 	b.Queue("commit")
-	b.Queue(findProceeded, txID).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, &held, &beside, &payout, &before, &p.Trace, &names)
-	})
+	b.Queue(findProceeded, txID).QueryRow(results.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, &held, &beside, &payout, &before, &p.Trace, &names))
 	if err = s.send(ctx, b); err == nil {
 		s.names.note(p.Submitter, names)
 	}
@@ -208,14 +203,9 @@ func (s *Store) ProceedAll(ctx context.Context, sub txmanager.Submitter, through
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	queueCarryOut(ctx, b)
-	b.Queue(proceedOldest, by, PrintableText(reason), sub, limit, through).Exec(func(tag pgconn.CommandTag) error {
-		all.Proceeded = int(tag.RowsAffected())
-		return nil
-	})
+	b.Queue(proceedOldest, by, PrintableText(reason), sub, limit, through).Exec(results.Count(&all.Proceeded))
 	b.Queue("commit")
-	b.Queue(findHeld, sub, through).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&all.Token, &ours, &known, &all.Remaining, &all.Newer, &all.Cancelled, &all.Payouts, &all.Beside, &names)
-	})
+	b.Queue(findHeld, sub, through).QueryRow(results.Scan(&all.Token, &ours, &known, &all.Remaining, &all.Newer, &all.Cancelled, &all.Payouts, &all.Beside, &names))
 	if err = s.send(ctx, b); err == nil {
 		s.names.note(sub, names)
 	}
@@ -236,27 +226,23 @@ func (s *Store) ProceedAll(ctx context.Context, sub txmanager.Submitter, through
 const repeated = "its caller posted the request again"
 
 // proceedRepeats lets the held intents proceed that their caller has posted again, and updates
-// results.
-func (s *Store) proceedRepeats(ctx context.Context, all []Intent, found []foundIntent, results []Created) error {
+// created.
+func (s *Store) proceedRepeats(ctx context.Context, all []Intent, found []foundIntent, created []Created) error {
 	type whose struct{ caller, names string }
 	ids := make(map[whose][]string)
 	for i, in := range all {
-		if found[i].held && results[i].Err == nil && !results[i].New {
+		if found[i].held && created[i].Err == nil && !created[i].New {
 			by := whose{in.Caller, arrayText(namesOf(in.Caller, in.Names))}
 			ids[by] = append(ids[by], found[i].txID)
 		}
 	}
 	for by, of := range ids {
-		rows, err := s.db.Query(ctx, proceedRepeated, by.caller, repeated, of, by.names)
+		gone, err := results.All(ctx, s.db, pgx.RowTo[string], proceedRepeated, by.caller, repeated, of, by.names)
 		if err != nil {
 			return fmt.Errorf("release the intents that %s posted again: %w", by.caller, err)
 		}
-		gone, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			return fmt.Errorf("release the intents that %s posted again: %w", by.caller, err)
-		}
-		for i := range results {
-			results[i].Queued = results[i].Queued || slices.Contains(gone, results[i].TxID)
+		for i := range created {
+			created[i].Queued = created[i].Queued || slices.Contains(gone, created[i].TxID)
 		}
 	}
 	return nil

@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/intentmac"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -17,20 +19,11 @@ import (
 )
 
 // marking is a second store of db, which makes MACs and checks them.
-func marking(t *testing.T, db storetest.Bundle) (*store.Store, *intentmac.Keys) {
+func marking(t *testing.T, db storetest.Bundle, anyCaller bool) (*store.Store, *intentmac.Keys) {
 	t.Helper()
-	keys, err := intentmac.New([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := storetest.Options(db.URL, storetest.Rules)
-	o.MACs, o.MACKeys = keys, keys.IDs()
-	s, err := store.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s, keys
+	keys := check.Value(intentmac.New([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))}, nil))(t)
+	marks := func(o *store.Options) { o.MACs, o.MACKeys, o.AnyCaller = keys, keys.IDs(), anyCaller }
+	return reopened(t, db, marks).Store, keys
 }
 
 // queueOf is what an advance loads of alice's queue.
@@ -40,9 +33,7 @@ func queueOf(t *testing.T, s *store.Store) []txmanager.Tx {
 	if err != nil || !taken.Held {
 		t.Fatalf("take: got %+v, %v", taken, err)
 	}
-	if _, err := s.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(s.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway}))
 	return taken.State.Queue
 }
 
@@ -57,23 +48,12 @@ func verified(keys *intentmac.Keys, x txmanager.Tx) error {
 func TestMACIsOfTheCallerThatIsStored(t *testing.T) {
 	t.Parallel()
 	for name, policy := range map[string]bool{"without a policy": false, "with one": true} {
-		db := storetest.New(t)
-		db.Register(t, alice, 9)
+		db := registered(t, 9, alice)
 		run(t, db, `update submitter set callers = array['*', 'sub:2', 'handler:wage', 'email:one@x'] where submitter = $1`, alice)
 		if policy {
 			run(t, db, `insert into submitter_policy (submitter, max_per_minute) values ($1, 100)`, alice)
 		}
-		o := storetest.Options(db.URL, storetest.Rules)
-		keys, err := intentmac.New([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.MACs, o.MACKeys, o.AnyCaller = keys, keys.IDs(), true
-		s, err := store.Open(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
+		s, keys := marking(t, db, true)
 		payload := []byte(`{"to":"0x00000000000000000000000000000000000000ff","value":"1"}`)
 		var all []store.Intent
 		for request, names := range map[string][]string{
@@ -84,9 +64,7 @@ func TestMACIsOfTheCallerThatIsStored(t *testing.T) {
 		}
 		all = append(all, store.Intent{TxID: uuid.NewString(), Submitter: alice, RequestID: "wage", Caller: "handler:wage", Handler: "wage",
 			Payload: payload, Fingerprint: txmanager.Fingerprint("wage", payload)})
-		if _, err := s.Create(t.Context(), all[0], 100); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(s.Create(t.Context(), all[0], 100))
 		created, err := s.CreateAll(t.Context(), all, 100)
 		for _, c := range created {
 			err = errors.Join(err, c.Err)
@@ -97,9 +75,7 @@ func TestMACIsOfTheCallerThatIsStored(t *testing.T) {
 		stored := map[string]string{}
 		for _, x := range queueOf(t, s) {
 			stored[x.RequestID] = x.Caller
-			if err := verified(keys, x); err != nil {
-				t.Errorf("%s: the MAC of %s, stored for %s: %v", name, x.RequestID, x.Caller, err)
-			}
+			check.Err(t, fmt.Sprintf("%s: the MAC of %s, stored for %s", name, x.RequestID, x.Caller), nil)(verified(keys, x))
 		}
 		for request, caller := range map[string]string{"one": "email:one@x", "two": "sub:2", "three": "email:three@x", "wage": "handler:wage"} {
 			if stored[request] != caller {
@@ -113,29 +89,20 @@ func TestMACIsOfTheCallerThatIsStored(t *testing.T) {
 // has. Those that an older release stored before get their nonces.
 func TestIntentsWithoutAMAC(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 9)
+	db := registered(t, 9, alice)
 	unmarkedInto := func() (string, error) {
 		id := uuid.NewString()
 		_, err := db.Create(t.Context(), store.Intent{TxID: id, Submitter: alice, RequestID: id, Caller: "shop", Payload: []byte(`{}`), Fingerprint: sha256.Sum256([]byte(`{}`))}, 100)
 		return id, err
 	}
-	old, err := unmarkedInto()
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := check.Value(unmarkedInto())(t)
 	first, err := migrations.RequireMACs(t.Context(), db.URL, "ann", "the last old function has ended")
 	if err != nil || !first.Changed || first.Unmarked != 1 {
 		t.Fatalf("require MACs: got %+v, %v; want it changed, with one intent that has none", first, err)
 	}
-	if _, err := unmarkedInto(); violated(err) != "intents_have_a_mac" {
-		t.Errorf("an intent without a MAC: got %v, want it refused", err)
-	}
-	s, _ := marking(t, db)
-	created, err := s.Create(t.Context(), store.Intent{TxID: uuid.NewString(), Submitter: alice, RequestID: "new", Caller: "shop", Payload: []byte(`{}`), Fingerprint: sha256.Sum256([]byte(`{}`))}, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Equal(t, "an intent without a MAC", storetest.Violated(unmarkedInto()), "intents_have_a_mac")
+	s, _ := marking(t, db, false)
+	created := check.Value(s.Create(t.Context(), store.Intent{TxID: uuid.NewString(), Submitter: alice, RequestID: "new", Caller: "shop", Payload: []byte(`{}`), Fingerprint: sha256.Sum256([]byte(`{}`))}, 100))(t)
 	again, err := migrations.RequireMACs(t.Context(), db.URL, "ann", "to be sure")
 	if err != nil || again.Changed || again.Upto != first.Upto {
 		t.Errorf("again: got %+v, %v; want nothing changed, and the same last intent as %+v", again, err, first)
@@ -147,36 +114,27 @@ func TestIntentsWithoutAMAC(t *testing.T) {
 	if !unmarked[old] || unmarked[created.TxID] {
 		t.Errorf("may be without a MAC: got %v, want the old one alone, %s", unmarked, old)
 	}
-	taken, err := s.Acquire(t.Context(), alice, "node/1", true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := check.Value(s.Acquire(t.Context(), alice, "node/1", true))(t)
 	if done := write(t, db, txmanager.Commit{Lease: taken.State.Lease, Allocations: allocations(taken.State, true), LeaseEnd: txmanager.ReleaseAnyway}); done.Allocated != 2 {
 		t.Errorf("bound: got %d, want both", done.Allocated)
 	}
 	if back, err := migrations.AllowUnmarked(t.Context(), db.URL, "ann", "back to the old release"); err != nil || !back.Changed {
 		t.Errorf("allow them: got %+v, %v; want it changed", back, err)
 	}
-	if _, err := unmarkedInto(); err != nil {
-		t.Errorf("an intent without a MAC, allowed again: %v", err)
-	}
+	check.Err(t, "an intent without a MAC, allowed again", nil)(unmarkedInto())
 }
 
 // A queued intent whose key is not here is loaded once, and then passed over until its key
 // is. A process that signs nothing loads all.
 func TestWhatWaitsForAKeyIsPassedOver(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	s, keys := marking(t, db)
+	db := registered(t, 1, alice)
+	s, keys := marking(t, db, false)
 	for range 3 {
 		run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, mac, mac_key)
 			values (gen_random_uuid(), $1, gen_random_uuid()::text, 'shop', sha256('{}'), sha256('x'), 'key-that-never-was')`), alice)
 	}
-	good, err := s.Create(t.Context(), store.Intent{TxID: uuid.NewString(), Submitter: alice, RequestID: "good", Caller: "shop", Payload: []byte(`{}`), Fingerprint: sha256.Sum256([]byte(`{}`))}, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := check.Value(s.Create(t.Context(), store.Intent{TxID: uuid.NewString(), Submitter: alice, RequestID: "good", Caller: "shop", Payload: []byte(`{}`), Fingerprint: sha256.Sum256([]byte(`{}`))}, 100))(t)
 	if got := queueOf(t, s); len(got) != 1 || got[0].MAC.Key != "key-that-never-was" {
 		t.Fatalf("before a look: got %+v, want one of those without a key", got)
 	}
@@ -194,11 +152,8 @@ func TestWhatWaitsForAKeyIsPassedOver(t *testing.T) {
 // writes.
 func TestWhatHasNoMACIsNeverBound(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 9)
-	if _, err := migrations.RequireMACs(t.Context(), db.URL, "ann", "a test"); err != nil {
-		t.Fatal(err)
-	}
+	db := registered(t, 9, alice)
+	check.OK(t)(migrations.RequireMACs(t.Context(), db.URL, "ann", "a test"))
 	for what, row := range map[string]string{
 		"a tombstone":         `values (gen_random_uuid(), $1, 'stone', 'transfer', sha256('{}'), 'FAILED', 'CANCELLED')`,
 		"a request of a loss": `values (gen_random_uuid(), $1, 'named', '', sha256('recorded'), 'QUEUED', null)`,
@@ -210,12 +165,12 @@ func TestWhatHasNoMACIsNeverBound(t *testing.T) {
 		}
 		for _, state := range []string{"IN_FLIGHT", "SUBMITTED"} {
 			_, err := db.DB.Exec(t.Context(), `update managed_tx set state = $2, sub_state = null, nonce = 0 where tx_id = $1`, id, state)
-			if got := violated(err); got != "intents_have_a_mac" && got != "final_never_changes" {
+			if got := storetest.Violated(err); got != "intents_have_a_mac" && got != "final_never_changes" {
 				t.Errorf("%s bound as %s: got %v, want it refused", what, state, err)
 			}
 		}
 	}
-	s, _ := marking(t, db)
+	s, _ := marking(t, db, false)
 	for _, x := range queueOf(t, s) {
 		if x.NeedsNoMAC || x.MAC.Key != "" {
 			t.Errorf("%s: may be without a MAC, or has one; want neither", x.RequestID)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -173,9 +174,7 @@ select (select count(*) from (select from open limit $2) as queued),
 
 // queueRecheck adds that query after the commit.
 func (s *Store) queueRecheck(b *pgx.Batch, l lease.Lease, done *txmanager.CommitResult) {
-	b.Queue(recheckQueue, l.Submitter, txmanager.AdvanceNowQueue, s.macKeys).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&done.Queued, &done.Suspended)
-	})
+	b.Queue(recheckQueue, l.Submitter, txmanager.AdvanceNowQueue, s.macKeys).QueryRow(results.Scan(&done.Queued, &done.Suspended))
 }
 
 // queueRelease adds the end of the lease session to a fenced batch.
@@ -207,10 +206,8 @@ select pg_terminate_backend(pid)
    and xact_start < clock_timestamp() - $1::interval`
 
 func (s *Store) endFrozen(ctx context.Context) error {
-	if _, err := s.db.Exec(ctx, endFrozen, s.rules.Duration); err != nil {
-		return fmt.Errorf("end frozen sessions: %w", err)
-	}
-	return nil
+	_, err := s.db.Exec(ctx, endFrozen, s.rules.Duration)
+	return results.Wrap(err, "end frozen sessions")
 }
 
 // blocked reports whether a wait for a lock reached lock_timeout.

@@ -1,12 +1,15 @@
 package store_test
 
 import (
-	"errors"
+	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -46,12 +49,9 @@ func intent(sub txmanager.Submitter, requestID string) store.Intent {
 // under the next token instead of releasing the lease.
 func TestAcquireOrMark(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	first := take(t, db, alice, "a/1")
-	if first.Lease.Token != 1 {
-		t.Errorf("first token: got %d, want 1", first.Lease.Token)
-	}
+	check.Equal(t, "first token", first.Lease.Token, 1)
 	met, err := db.Acquire(t.Context(), alice, "b/1", true)
 	if err != nil || met.Held || met.Token != 1 || !met.TakeoverAt.After(met.ExpiresAt) {
 		t.Fatalf("second taker: got %+v, %v; want not held, token 1, free after its expiry", met, err)
@@ -64,9 +64,7 @@ func TestAcquireOrMark(t *testing.T) {
 	if err != nil || again.Lease.Token != 2 {
 		t.Fatalf("next round: got token %d, %v; want 2", again.Lease.Token, err)
 	}
-	if _, err := db.Commit(t.Context(), txmanager.Commit{Lease: first.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun}); !errors.Is(err, lease.ErrFenced) {
-		t.Errorf("write under the round before: got %v, want fenced", err)
-	}
+	check.Err(t, "write under the round before", lease.ErrFenced)(db.Commit(t.Context(), txmanager.Commit{Lease: first.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun}))
 	done, err = db.Commit(t.Context(), txmanager.Commit{Lease: again.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	if err != nil || !done.Released || done.Token != 2 {
 		t.Errorf("release: got %+v, %v; want released under 2", done, err)
@@ -80,19 +78,15 @@ func TestAcquireOrMark(t *testing.T) {
 func TestTakeUnknownSubmitter(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	if _, err := db.Acquire(t.Context(), alice, "a/1", true); !errors.Is(err, store.ErrUnknownSubmitter) {
-		t.Errorf("take: got %v, want unknown submitter", err)
-	}
+	check.Err(t, "take", store.ErrUnknownSubmitter)(db.Acquire(t.Context(), alice, "a/1", true))
 }
 
 // The load sees all earlier intents, in the order of the queue.
 func TestTakeLoadsTheQueue(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 2)
+	db := registered(t, 2, alice)
 	one := post(t, db, alice, "one")
-	post(t, db, alice, "two")
-	post(t, db, alice, "three")
+	postAll(t, db, alice, "two", "three")
 	w := take(t, db, alice, "a/1")
 	if len(w.Queue) != 2 || !w.QueueMore || w.Queue[0].ID != one.TxID || w.NextNonce != 0 || w.Window != 2 {
 		t.Errorf("work: got %d queued, more %v, head %s, next %d, window %d; want 2, true, %s, 0, 2",
@@ -109,13 +103,9 @@ func TestH24RescueNamesAndDueTime(t *testing.T) {
 	db.Register(t, alice, 1)
 	first := take(t, db, alice, "a/1")
 	met := meet(t, db, "b/1")
-	if got := met.TakeoverAt.Sub(met.ExpiresAt); got != rules.ClockSkewAllowance {
-		t.Errorf("free after its expiry: got %v, want %v", got, rules.ClockSkewAllowance)
-	}
+	check.Equal(t, "free after its expiry", met.TakeoverAt.Sub(met.ExpiresAt), rules.ClockSkewAllowance)
 	awaitClock(t, db, met.ExpiresAt)
-	if _, err := db.Commit(t.Context(), txmanager.Commit{Lease: first.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun}); !errors.Is(err, lease.ErrFenced) {
-		t.Errorf("the owner's write at its expiry: got %v, want %v", err, lease.ErrFenced)
-	}
+	check.Err(t, "the owner's write at its expiry", lease.ErrFenced)(db.Commit(t.Context(), txmanager.Commit{Lease: first.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun}))
 	again := meet(t, db, "b/1")
 	if !again.ExpiresAt.Equal(met.ExpiresAt) || !again.TakeoverAt.Equal(met.TakeoverAt) || again.Token != met.Token {
 		t.Errorf("at its expiry: got %+v, want what was met before, %+v", again, met)
@@ -150,8 +140,7 @@ func awaitClock(t *testing.T, db storetest.Bundle, at time.Time) {
 // Another expiry by renewal is another name for the rescue.
 func TestRenewMovesTheExpiryAndKeepsTheToken(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	l := take(t, db, alice, "a/1").Lease
 	before := meet(t, db, "b/1")
 	renewed, err := db.Renew(t.Context(), l)
@@ -171,8 +160,7 @@ func TestRenewMovesTheExpiryAndKeepsTheToken(t *testing.T) {
 // counts as expired. A nearer one is a valid lease.
 func TestLeaseFarAheadCountsAsExpired(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	take(t, db, alice, "a/1")
 	ahead := func(beyond time.Duration) {
 		run(t, db, `update submitter_lease set expires_at = clock_timestamp() + $1::interval`, 2*storetest.Rules.Duration+beyond)
@@ -181,9 +169,7 @@ func TestLeaseFarAheadCountsAsExpired(t *testing.T) {
 	meet(t, db, "b/1")
 	ahead(time.Minute)
 	b := take(t, db, alice, "b/1")
-	if b.Lease.Token != 2 {
-		t.Errorf("takeover: got token %d, want 2", b.Lease.Token)
-	}
+	check.Equal(t, "takeover", b.Lease.Token, 2)
 	if left := value[time.Duration](t, db, `select expires_at - clock_timestamp() from submitter_lease`); left > storetest.Rules.Duration {
 		t.Errorf("the new lease: got it for %v, want at most %v", left, storetest.Rules.Duration)
 	}
@@ -193,8 +179,7 @@ func TestLeaseFarAheadCountsAsExpired(t *testing.T) {
 // it began; what the owner believes of it is never more.
 func TestLeaseLastsFromTheLock(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	l := take(t, db, alice, "a/1").Lease
 	write(t, db, txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	other := connect(t, db)
@@ -216,4 +201,109 @@ func TestLeaseLastsFromTheLock(t *testing.T) {
 	if left := taken.got.State.Lease.Left(); left >= storetest.Rules.Duration-passed {
 		t.Errorf("left by the owner's clock: got %v, want less than %v, counted from before it was sent", left, storetest.Rules.Duration-passed)
 	}
+}
+
+// Many invocations at once, each with a separate intent, either hold the lease or set the
+// rerun flag. The next iteration serves a flag set under its token and sees the intent. No
+// release under that token misses it.
+func TestH25MarkAndReleaseAreAtomic(t *testing.T) {
+	t.Parallel()
+	const workers, each = 8, 25
+	db := registered(t, 1000, alice)
+	h := history{loads: map[int64]map[string]bool{}, releases: map[int64]bool{}}
+	var all sync.WaitGroup
+	for worker := range workers {
+		all.Go(func() {
+			for i := range each {
+				if err := h.invocation(t.Context(), db, fmt.Sprintf("%d/%d", worker, i)); err != nil {
+					t.Errorf("invocation %d/%d: %v", worker, i, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	h.check(t)
+	end := value[string](t, db, `select owner_node || ' ' || rerun_requested from submitter_lease`)
+	check.Equal(t, "owner and mark at the end", end, " false")
+}
+
+// history is what invocations saw, by token.
+type history struct {
+	sync.Mutex
+	loads    map[int64]map[string]bool // the queue that was loaded
+	releases map[int64]bool
+	marks    []mark
+}
+
+// mark is a rerun flag set under a token by an invocation that had stored an intent.
+type mark struct {
+	token int64
+	txID  string
+}
+
+// invocation posts an intent and serves the queue, or leaves it to the holder.
+func (h *history) invocation(ctx context.Context, db storetest.Bundle, name string) error {
+	created, err := db.Create(ctx, intent(alice, name), 10_000)
+	if err != nil {
+		return err
+	}
+	taken, err := db.Acquire(ctx, alice, name, true)
+	if err != nil {
+		return err
+	}
+	if !taken.Held {
+		h.Lock()
+		defer h.Unlock()
+		h.marks = append(h.marks, mark{taken.Token, created.TxID})
+		return nil
+	}
+	for w := taken.State; ; {
+		if err := h.recordLoad(w); err != nil {
+			return err
+		}
+		done, err := db.Commit(ctx, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
+		if err != nil {
+			return err
+		}
+		if done.Released {
+			h.Lock()
+			defer h.Unlock()
+			h.releases[done.Token] = true
+			return nil
+		}
+		if w, err = db.BeginIteration(ctx, w.Lease, true); err != nil {
+			return err
+		}
+	}
+}
+
+func (h *history) recordLoad(w txmanager.SubmitterState) error {
+	h.Lock()
+	defer h.Unlock()
+	if h.loads[w.Lease.Token] != nil {
+		return fmt.Errorf("token %d was given twice: %w", w.Lease.Token, lease.ErrFenced)
+	}
+	seen := map[string]bool{}
+	for _, q := range w.Queue {
+		seen[q.ID] = true
+	}
+	h.loads[w.Lease.Token] = seen
+	return nil
+}
+
+func (h *history) check(t *testing.T) {
+	t.Helper()
+	if len(h.marks) == 0 || len(h.releases) < 2 {
+		t.Fatalf("got %d marks and %d releases: nothing met", len(h.marks), len(h.releases))
+	}
+	for _, m := range h.marks {
+		if h.releases[m.token] {
+			t.Errorf("a mark was left under token %d, and the lease was released under it", m.token)
+		}
+		if !h.loads[m.token+1][m.txID] {
+			t.Errorf("the look after the mark under token %d missed the intent it was left for", m.token)
+		}
+	}
+	t.Logf("%d loads, %d marks, %d releases", len(h.loads), len(h.marks), len(h.releases))
 }

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/big"
@@ -9,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -223,9 +227,7 @@ func TestLimitsOfCallersManyAtOnce(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	if got := value[string](t, db, `select count(*) filter (where caller = 'sub:ann') || ' ' || count(*) filter (where caller = 'sub:ben') from managed_tx`); got != fmt.Sprint(queued, " ", wei) {
-		t.Errorf("taken of ann and ben: got %s, want %d and %d", got, queued, wei)
-	}
+	check.Equal(t, "taken of ann and ben", value[string](t, db, `select count(*) filter (where caller = 'sub:ann') || ' ' || count(*) filter (where caller = 'sub:ben') from managed_tx`), fmt.Sprint(queued, " ", wei))
 }
 
 // Of a token that the policy names only transfer, approve and transferFrom may be called,
@@ -288,9 +290,7 @@ func TestLimitsOfATokenThatIsCalledByAHandler(t *testing.T) {
 	to := txmanager.Address{19: 10}
 	calls := func(data string) txmanager.Call {
 		raw := make([]byte, (len(data)-2)/2)
-		if _, err := fmt.Sscanf(data[2:], "%x", &raw); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(fmt.Sscanf(data[2:], "%x", &raw))
 		return txmanager.Call{To: &to, Data: raw}
 	}
 	for _, c := range []struct{ data, want string }{
@@ -335,9 +335,7 @@ func TestLimitsAreReadWithTheQueue(t *testing.T) {
 		t.Errorf("tokens: got %v, want 5 of the one, and no bound of the other", got)
 	}
 	for _, q := range w.Queue {
-		if got, want := fmt.Sprint(q.MaxValueWei), map[string]string{"a": "<nil>", "b": "6"}[q.RequestID]; got != want {
-			t.Errorf("%s: got %s wei at most, want %s", q.RequestID, got, want)
-		}
+		check.Equal(t, q.RequestID, fmt.Sprint(q.MaxValueWei), map[string]string{"a": "<nil>", "b": "6"}[q.RequestID])
 	}
 }
 
@@ -359,9 +357,7 @@ func TestACancelGivesTheDayBack(t *testing.T) {
 	units := of(ann, called("t-1", transfers("100")))
 	posts(t, db, "all units", units, "")
 	posts(t, db, "a unit more", of(ben, called("t-2", transfers("1"))), store.RuleAmountDay)
-	if _, err := db.Store.CancelQueue(t.Context(), store.QueueCancel{Submitter: alice, Caller: ann, By: "olga", Reason: "a test", Limit: 10}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.Store.CancelQueue(t.Context(), store.QueueCancel{Submitter: alice, Caller: ann, By: "olga", Reason: "a test", Limit: 10}))
 	posts(t, db, "all units again", of(ben, called("t-3", approves("100"))), "")
 	posts(t, db, "the share again", of(ann, paying(alice, "r-5", "8", 1)), "")
 	posts(t, db, "and no more", of(ann, paying(alice, "r-6", "1", 1)), store.RuleDay)
@@ -471,9 +467,7 @@ func TestDoubtGivesNothingBack(t *testing.T) {
 			posts(t, db, "a day's wei", in, "")
 			run(t, db, doubt, alice)
 			cancels(t, db, in)
-			if got := value[int](t, db, `select count(*)::int from policy_released_use`); got != 0 {
-				t.Errorf("given back: got %d, want nothing", got)
-			}
+			check.Equal(t, "given back", value[int](t, db, `select count(*)::int from policy_released_use`), 0)
 		})
 	}
 }
@@ -489,9 +483,7 @@ func TestManyCancelsAtOnceGiveBackEachOnce(t *testing.T) {
 	for i := range n {
 		all = append(all, of(ann, paying(alice, fmt.Sprint("r-", i), "1", 1)))
 	}
-	if _, err := db.Store.CreateAll(t.Context(), all, 1000); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.Store.CreateAll(t.Context(), all, 1000))
 	spread(t, db)
 	var wg sync.WaitGroup
 	for range 3 {
@@ -516,9 +508,7 @@ func TestManyCancelsAtOnceGiveBackEachOnce(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	if got := value[string](t, db, `select string_agg(scope || '=' || amount, ' ' order by scope) from (select scope, sum(amount) as amount from policy_released_use group by 1) as g`); got != fmt.Sprintf("=%d sub:ann=%d", n, n) {
-		t.Errorf("given back: got %q, want %d of the submitter and of the caller", got, n)
-	}
+	check.Equal(t, "given back", value[string](t, db, `select string_agg(scope || '=' || amount, ' ' order by scope) from (select scope, sum(amount) as amount from policy_released_use group by 1) as g`), fmt.Sprintf("=%d sub:ann=%d", n, n))
 	posts(t, db, "the whole day again", of(ann, paying(alice, "all", fmt.Sprint(n), 1)), "")
 }
 
@@ -531,3 +521,63 @@ func spread(t *testing.T, db storetest.Bundle) {
 		run(t, db, `alter table `+table+` enable trigger user`)
 	}
 }
+
+// What a create costs beside a million uses of the last thirty days, by what the policy bounds.
+func BenchmarkCreateUnderAPolicy(b *testing.B) {
+	amount := "1000000000000"
+	day := store.Policy{MaxValuePerDay: &amount, MaxPerMinute: new(1_000_000)}
+	callers := day
+	callers.PerCaller = map[string]store.CallerLimits{"*": {MaxValuePerDay: &amount, MaxPerMinute: new(1_000_000), MaxQueued: new(1_000_000)}}
+	all := callers
+	all.Tokens = map[string]store.TokenLimits{token: {MaxAmountPerDay: &amount}}
+	for _, c := range []struct {
+		name      string
+		policy    store.Policy
+		givenBack bool
+	}{{"none", store.Policy{}, false}, {"day and rate", day, false}, {"with callers", callers, false}, {"with callers and a token", all, false}, {"with 1440 minutes given back", all, true}} {
+		b.Run(c.name, func(b *testing.B) {
+			db := storetest.New(b)
+			db.Register(b, alice, 10)
+			conn := check.Value(pgx.Connect(b.Context(), db.URL))(b)
+			defer conn.Close(context.Background())
+			statements := []string{`update submitter set callers = '{sub:ann}'`, aMillionUses}
+			if c.givenBack {
+				statements = append(statements, aDayGivenBack)
+			}
+			for _, statement := range append(statements, `vacuum analyze`) {
+				check.OK(b)(conn.Exec(b.Context(), statement))
+			}
+			check.OK(b)(db.Store.PutPolicy(b.Context(), store.PolicyChange{Submitter: alice, Policy: c.policy, By: "olga", Reason: "a test"}))
+			n := 0
+			create := func() {
+				in := of(ann, called(fmt.Sprint("r-", n), transfers("1")))
+				n++
+				check.OK(b)(db.Store.Create(b.Context(), in, 1_000_000))
+			}
+			for range 20 {
+				create()
+			}
+			for b.Loop() {
+				create()
+			}
+		})
+	}
+}
+
+// Of the submitter, its caller and the token.
+const (
+	aMillionUses = `
+with uses as (
+  select i, clock_timestamp() - interval '30 days' + i * interval '2.592 seconds' as at, gen_random_uuid() as tx_id from generate_series(1, 1000000) as i
+), whole as (
+  insert into submitter_use (submitter, number, at, tx_id, added_wei, intents, value_wei)
+  select 'eip155:1337:0x00000000000000000000000000000000000a11ce', i, at, tx_id, 1, i, i from uses
+)
+insert into policy_use (submitter, scope, number, at, tx_id, added, intents, total)
+select 'eip155:1337:0x00000000000000000000000000000000000a11ce', scope, i, at, tx_id, 1, i, i from uses, unnest(array['sub:ann', '0x000000000000000000000000000000000000000a']) as scope`
+
+	aDayGivenBack = `
+insert into policy_released_use (submitter, scope, minute, amount)
+select 'eip155:1337:0x00000000000000000000000000000000000a11ce', scope, date_bin('1 minute', clock_timestamp(), 'epoch') - i * interval '1 minute', 1
+  from generate_series(0, 1440) as i, unnest(array['', 'sub:ann', '0x000000000000000000000000000000000000000a']) as scope`
+)

@@ -1,13 +1,11 @@
 package store_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -43,16 +41,12 @@ func requestIDs(all []store.Listed) (names []string) {
 // comes in between the pages; an operator's has everybody's.
 func TestList(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	db.Register(t, bob, 1)
+	db := registered(t, 1, alice, bob)
 	want := map[string][]string{}
 	for i := range 23 {
 		in := intent(alice, fmt.Sprint("r", i))
 		in.Caller = []string{"shop", "bank", "shop", "till"}[i%4]
-		if _, err := db.Create(t.Context(), in, 1000); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(db.Create(t.Context(), in, 1000))
 		want[in.Caller] = slices.Insert(want[in.Caller], 0, in.RequestID)
 		want[""] = slices.Insert(want[""], 0, in.RequestID)
 	}
@@ -68,15 +62,11 @@ func TestList(t *testing.T) {
 				if added++; added == 1 && size > 1 { // newer than the first page: it is in none that follows
 					in := intent(alice, fmt.Sprint("new", size, v.Caller))
 					in.Caller, in.Names = "newcomer", []string{"newcomer", "*"}
-					if _, err := db.Create(t.Context(), in, 1000); err != nil {
-						t.Fatal(err)
-					}
+					check.OK(t)(db.Create(t.Context(), in, 1000))
 				}
 			})
 			got = slices.DeleteFunc(got, func(one store.Listed) bool { return one.RequestID[0] == 'n' })
-			if diff := cmp.Diff(want[key], requestIDs(got)); diff != "" {
-				t.Errorf("of %q, %d a page, %d pages (-want +got):\n%s", key, size, n, diff)
-			}
+			check.Same(t, fmt.Sprintf("of %q, %d a page, %d pages", key, size, n), requestIDs(got), want[key])
 		}
 	}
 }
@@ -121,20 +111,14 @@ func TestListOfAState(t *testing.T) {
 // A place is one of the list that it is given to.
 func TestListFromANonPlace(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	db.Register(t, bob, 1)
+	db := registered(t, 1, alice, bob)
 	post(t, db, alice, "a")
 	id := post(t, db, bob, "b").TxID
 	for name, q := range map[string]store.ListQuery{
 		"another submitter's": {Submitter: alice, After: id, Size: 1},
 		"nobody's":            {Submitter: alice, After: "01a1fda0-b1f9-7b07-a2c1-57c667e395bc", Size: 1},
 	} {
-		if _, _, err := db.List(t.Context(), q, operator); !errors.Is(err, store.ErrCursor) {
-			t.Errorf("%s: got %v, want ErrCursor", name, err)
-		}
+		check.Err(t, name, store.ErrCursor)(db.List(t.Context(), q, operator))
 	}
-	if _, _, err := db.List(t.Context(), store.ListQuery{Submitter: bob, After: id, Size: 1}, store.Viewer{Caller: "somebody"}); !errors.Is(err, store.ErrCursor) {
-		t.Errorf("another caller's: got %v, want ErrCursor", err)
-	}
+	check.Err(t, "another caller's", store.ErrCursor)(db.List(t.Context(), store.ListQuery{Submitter: bob, After: id, Size: 1}, store.Viewer{Caller: "somebody"}))
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -270,10 +272,7 @@ func (s *Store) queueLoad(b *pgx.Batch, sub txmanager.Submitter, wide bool, w *t
 	// A lease may be acquired, renewed for one chain query, and renewed for another before the
 	// evaluation.
 	round := 3 * s.rules.Duration
-	b.Queue(loadUnsettled, sub, round, s.stuckAfter, s.bumpAfter).Query(func(rows pgx.Rows) (err error) {
-		w.Open, err = pgx.CollectRows(rows, scanTx)
-		return err
-	})
+	b.Queue(loadUnsettled, sub, round, s.stuckAfter, s.bumpAfter).Query(results.Into(&w.Open, scanTx))
 	b.Queue(loadQueue, sub, wide, s.anyCaller, s.macKeys).Query(func(rows pgx.Rows) error {
 		queue, err := pgx.CollectRows(rows, scanTx)
 		limit := 1
@@ -403,4 +402,28 @@ func micros(t *time.Time) *time.Time {
 // limits nonces to 2^64 - 2, and no account can send 2^63 transactions.
 func Bigint(n uint64) int64 {
 	return int64(min(n, math.MaxInt64))
+}
+
+// loadWaiting reads the first intents of a queue, with what keeps each from being posted now.
+var loadWaiting = `
+select ` + selectList(txExtras{
+	payload: payloadOf, raw: "null::bytea", versions: "'{}'::text[]", quiet: "false", barred: barred,
+	caller: `(select ` + presentCaller("m") + ` from submitter s where s.submitter = $1)`, value: callersValue,
+}.columns()) + `
+  from managed_tx m
+ where m.submitter = $1 and ` + waits + `
+ order by m.seq
+ limit $2`
+
+// Waiting loads a submitter's state with the first limit intents of its queue, to evaluate
+// them against its present policy and callers. It takes no lease and writes nothing.
+func (s *Store) Waiting(ctx context.Context, sub txmanager.Submitter, limit int) (w txmanager.SubmitterState, err error) {
+	b := new(pgx.Batch)
+	s.queueLoad(b, sub, false, &w)
+	b.Queue(loadWaiting, sub, limit, s.anyCaller).Query(func(rows pgx.Rows) error {
+		w.Queue, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (txmanager.Tx, error) { return scanTx(sub, w.Now, row) })
+		return err
+	})
+	err = s.db.SendBatch(ctx, b).Close()
+	return w, results.Wrap(err, "read the queue of %s", sub)
 }

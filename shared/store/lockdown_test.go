@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -21,9 +21,7 @@ func barredOf(t *testing.T, s *store.Store) map[string]string {
 	if err != nil || !taken.Held {
 		t.Fatalf("take: got %+v, %v", taken, err)
 	}
-	if _, err := s.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(s.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway}))
 	all := make(map[string]string)
 	for _, q := range taken.State.Queue {
 		all[q.RequestID] = q.BarredReason
@@ -39,9 +37,7 @@ func TestCallersOfTheQueueAreReadWithIt(t *testing.T) {
 		if in.RequestID == "wage" || in.RequestID == "rent" {
 			in.Handler = in.RequestID
 		}
-		if _, err := db.Store.Create(t.Context(), in, 10); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(db.Store.Create(t.Context(), in, 10))
 	}
 	want := func(what string, s *store.Store, barred ...string) {
 		t.Helper()
@@ -61,14 +57,8 @@ func TestCallersOfTheQueueAreReadWithIt(t *testing.T) {
 	}
 	run(t, db, `update submitter set callers = '{*}' where submitter = $1`, alice)
 	want("everybody, of an open issuer", db.Store, "one", "two", "wage", "rent")
-	o := storetest.Options(db.URL, storetest.Rules)
-	o.AnyCaller = true
-	closed, err := store.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(closed.Close)
-	want("everybody, of a closed one", closed, "wage", "rent")
+	closed := reopened(t, db, func(o *store.Options) { o.AnyCaller = true })
+	want("everybody, of a closed one", closed.Store, "wage", "rent")
 }
 
 // Policy changes and suspensions end the earlier lease session, also if the submitter had no
@@ -87,13 +77,10 @@ func TestPolicyAndSuspensionEndTheLeaseSession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := storetest.New(t)
-			db.Register(t, alice, 10)
+			db := registered(t, 10, alice)
 			post(t, db, alice, "r")
 			before := take(t, db, alice, "a/1")
-			if err := change(db.Store); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(change(db.Store))
 			done, err := db.Store.Commit(t.Context(), txmanager.Commit{Lease: before.Lease, Allocations: allocations(before, true)})
 			if err == nil || done.Allocated != 0 {
 				t.Errorf("the holder binds what it loaded before: got %d bound, %v; want it fenced", done.Allocated, err)
@@ -142,9 +129,7 @@ func TestChangesRaceAdvances(t *testing.T) {
 		poster.Wait()
 		in := paying(alice, "good", "4", 1)
 		in.Caller, in.Names = "sub:2", []string{"sub:2"}
-		if _, err := db.Store.Create(t.Context(), in, 100); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(db.Store.Create(t.Context(), in, 100))
 		await(t, "nothing is queued", func() bool { return value[bool](t, db, `select not exists (select from managed_tx where queued)`) })
 		close(stop)
 		work.Wait()
@@ -213,19 +198,13 @@ func TestQueueIsCancelledByPages(t *testing.T) {
 	run(t, db, `update submitter set callers = $2 where submitter = $1`, bob, []string{store.PayoutCaller})
 	payout := intent(bob, "payout")
 	payout.Caller, payout.Names = store.PayoutCaller, nil
-	if _, err := db.Store.Create(t.Context(), payout, 10); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.Store.Create(t.Context(), payout, 10))
 	for n, caller := range []string{"sub:1", "sub:1", "sub:2", "sub:1", "sub:1"} {
-		if _, err := db.Store.Create(t.Context(), by(fmt.Sprint("r-", n), caller), 10); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(db.Store.Create(t.Context(), by(fmt.Sprint("r-", n), caller), 10))
 	}
 	w := take(t, db, alice, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1], LeaseEnd: txmanager.ReleaseAnyway})
-	if _, err := db.Store.SetStatus(t.Context(), store.Suspension{Submitter: alice, Suspend: true, By: "ann", Reason: "a test"}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.Store.SetStatus(t.Context(), store.Suspension{Submitter: alice, Suspend: true, By: "ann", Reason: "a test"}))
 	for what, c := range []struct {
 		caller string
 		want   store.QueueCancelResult
@@ -240,15 +219,11 @@ func TestQueueIsCancelledByPages(t *testing.T) {
 			t.Errorf("call %d, of %q: got %+v, %v; want %+v", what, c.caller, got, err, c.want)
 		}
 	}
-	if n := value[int](t, db, `select count(*)::int from managed_tx m join tx_decision d using (tx_id)
-		where m.state = 'FAILED' and m.sub_state = 'CANCELLED' and m.nonce is null and d.action = 'CANCEL' and d.by = 'ann' and d.reason = 'a theft'`); n != 4 {
-		t.Errorf("on record: got %d cancels, want 4", n)
-	}
+	check.Equal(t, "on record", value[int](t, db, `select count(*)::int from managed_tx m join tx_decision d using (tx_id)
+		where m.state = 'FAILED' and m.sub_state = 'CANCELLED' and m.nonce is null and d.action = 'CANCEL' and d.by = 'ann' and d.reason = 'a theft'`), 4)
 	got, err := db.Store.CancelQueue(t.Context(), store.QueueCancel{Submitter: bob, By: "ann", Reason: "a theft", Limit: 2})
 	if want := (store.QueueCancelResult{Payouts: 1}); err != nil || got != want {
 		t.Errorf("a payer: got %+v, %v; want its payout left", got, err)
 	}
-	if _, err := db.Store.CancelQueue(t.Context(), store.QueueCancel{Submitter: "eip155:1337:0x00000000000000000000000000000000000000ff", By: "ann", Reason: "r", Limit: 2}); !errors.Is(err, store.ErrUnknownSubmitter) {
-		t.Errorf("no such submitter: got %v, want ErrUnknownSubmitter", err)
-	}
+	check.Err(t, "no such submitter", store.ErrUnknownSubmitter)(db.Store.CancelQueue(t.Context(), store.QueueCancel{Submitter: "eip155:1337:0x00000000000000000000000000000000000000ff", By: "ann", Reason: "r", Limit: 2}))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/mark"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
 var _ mark.Store = (*Store)(nil)
@@ -16,7 +17,7 @@ const judgeMark = `
 select exists (select from database_mark where id = $1), exists (select from database_mark where id = $1 and generation = $2),
        coalesce((select max(generation) from database_mark), 0)`
 
-// Judge implements [mark.Store]. A mark that was seen before costs one round trip.
+// Evaluate implements [mark.Store]. A mark that was seen before costs one round trip.
 func (s *Store) Evaluate(ctx context.Context, seen mark.Observed) (mark.Verdict, error) {
 	var held, known bool
 	var latest int64
@@ -35,28 +36,21 @@ func (s *Store) Evaluate(ctx context.Context, seen mark.Observed) (mark.Verdict,
 }
 
 func (s *Store) sawMark(ctx context.Context, seen mark.Observed) error {
-	if _, err := s.db.Exec(ctx, `select record_mark($1, $2)`, seen.ID, seen.Generation); err != nil {
-		return fmt.Errorf("record the mark as seen: %w", err)
-	}
-	return nil
+	_, err := s.db.Exec(ctx, `select record_mark($1, $2)`, seen.ID, seen.Generation)
+	return results.Wrap(err, "record the mark as seen")
 }
 
 func (s *Store) notHolding(ctx context.Context, seen mark.Observed) error {
 	evidence := fmt.Sprintf("id %s, generation %d, epoch %s, sequence %d, position %s, written %s by the database's clock",
 		seen.ID, seen.Generation, seen.Epoch, seen.Sequence, seen.Position, seen.At.UTC().Format("2006-01-02 15:04:05Z"))
-	if _, err := s.db.Exec(ctx, `select distrust_by_mark($1, $2, $3)`, seen.ID, seen.Generation, evidence); err != nil {
-		return fmt.Errorf("distrust a database that does not hold the mark: %w", err)
-	}
-	return nil
+	_, err := s.db.Exec(ctx, `select distrust_by_mark($1, $2, $3)`, seen.ID, seen.Generation, evidence)
+	return results.Wrap(err, "distrust a database that does not hold the mark")
 }
 
 // Latest implements [mark.Store].
 func (s *Store) Latest(ctx context.Context) (generation int64, err error) {
 	err = s.db.QueryRow(ctx, `select coalesce(max(generation), 0) from database_mark`).Scan(&generation)
-	if err != nil {
-		return 0, fmt.Errorf("read the last mark seen: %w", err)
-	}
-	return generation, nil
+	return generation, results.Wrap(err, "read the last mark seen")
 }
 
 // MarkOfSweep is the reason of the marks that each sweep writes.
@@ -120,8 +114,5 @@ func (s *Store) AdoptMark(ctx context.Context, seen mark.Observed, by string) er
 insert into database_mark (id, written_over, generation, reason)
 select $1, $2::bigint - 1, $2, 'adopted by ' || $3::text where not is_accepted_database()
     on conflict (id) do nothing`, seen.ID, seen.Generation, by)
-	if err != nil {
-		return fmt.Errorf("adopt the mark: %w", err)
-	}
-	return nil
+	return results.Wrap(err, "adopt the mark")
 }

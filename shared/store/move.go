@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/mark"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -172,10 +173,7 @@ func (s *Store) Ends(ctx context.Context, m mark.Move, id string) (way mark.Move
 select coalesce((select r.way from database_mark k join unnest($2::text[], $3::text[]) as r (way, reason) on r.reason = k.reason where k.id = $1), '')`,
 		id, []string{string(mark.Confirms), string(mark.Cancels)},
 		[]string{moveReason(string(mark.Confirms), m.ID), moveReason(string(mark.Cancels), m.ID)}).Scan(&way)
-	if err != nil {
-		return "", fmt.Errorf("read how the move ends: %w", err)
-	}
-	return way, nil
+	return way, results.Wrap(err, "read how the move ends")
 }
 
 // confirmMove adds no row to identity_change: nothing was lost, so no payout is in doubt, no
@@ -212,10 +210,7 @@ func (s *Store) Confirm(ctx context.Context, m mark.Move, said mark.OperatorReas
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("confirm the move: %w", err)
-	}
-	return nil
+	return results.Wrap(err, "confirm the move")
 }
 
 // Cancel implements [mark.Moves].
@@ -224,20 +219,14 @@ func (s *Store) Cancel(ctx context.Context, m mark.Move, said mark.OperatorReaso
 update database_move
    set outcome = 'CANCELLED', ended_at = clock_timestamp(), ended_by = $2, ended_reason = $3
  where id = $1 and ended_at is null`, m.ID, said.By, said.Reason)
-	if err != nil {
-		return fmt.Errorf("cancel the move: %w", err)
-	}
-	return nil
+	return results.Wrap(err, "cancel the move")
 }
 
 // EndedMove is the outcome of the last move: CONFIRMED, CANCELLED, or "" if there was none or
 // one is open.
 func (s *Store) EndedMove(ctx context.Context) (outcome string, err error) {
 	err = s.db.QueryRow(ctx, `select coalesce((select outcome from database_move order by id desc limit 1), '')`).Scan(&outcome)
-	if err != nil {
-		return "", fmt.Errorf("read the last move: %w", err)
-	}
-	return outcome, nil
+	return outcome, results.Wrap(err, "read the last move")
 }
 
 // ErrNotPlanned reports that the last change of the database's identity was no confirmed move: the
@@ -268,10 +257,7 @@ func (s *Store) Moved(ctx context.Context, after txmanager.Submitter, limit int)
 	b.Queue(`select is_accepted_database() and exists (select from database_move v, database_identity a
         where ` + lastIsMove + ` and v.to_system = a.system_identifier and v.to_timeline = a.timeline_id)`).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&planned) })
-	b.Queue(`select p.submitter, p.incident`+byMove+` and p.submitter > $1 order by p.submitter limit $2`, after, limit).Query(func(rows pgx.Rows) (err error) {
-		page, err = pgx.CollectRows(rows, pgx.RowToStructByPos[MovedSubmitter])
-		return err
-	})
+	b.Queue(`select p.submitter, p.incident`+byMove+` and p.submitter > $1 order by p.submitter limit $2`, after, limit).Query(results.Into(&page, pgx.RowToStructByPos[MovedSubmitter]))
 	if err := s.send(ctx, b); err != nil {
 		return nil, fmt.Errorf("find submitters that a planned move put into PROTECT: %w", err)
 	}
@@ -283,8 +269,6 @@ func (s *Store) Moved(ctx context.Context, after txmanager.Submitter, limit int)
 
 // CountMoved is the number of submitters in PROTECT because of a planned move.
 func (s *Store) CountMoved(ctx context.Context) (n int, err error) {
-	if err := s.db.QueryRow(ctx, `select count(*)`+byMove).Scan(&n); err != nil {
-		return 0, fmt.Errorf("count submitters that a planned move put into PROTECT: %w", err)
-	}
-	return n, nil
+	err = s.db.QueryRow(ctx, `select count(*)`+byMove).Scan(&n)
+	return n, results.Wrap(err, "count submitters that a planned move put into PROTECT")
 }

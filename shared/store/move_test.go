@@ -1,6 +1,16 @@
 package store_test
 
-import "strings"
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/check"
+	moves "github.com/fencepost/fencepost/shared/mark"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
 
 // What the tables of a planned move refuse, and what the others refuse meanwhile.
 func init() {
@@ -37,4 +47,60 @@ func init() {
 		stopped = append(stopped, duty{table, aMove, `update ` + update, "move_expected"})
 	}
 	guarded["refuse_while_moving"] = stopped
+}
+
+// Where another operator expects a move again, and it gets another mark by that, both are on
+// record, each once. While a move is expected no copy is accepted, so that it can be called
+// off only before that.
+func TestEachOperatorWhoExpectsAMoveIsOnRecord(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	expect := func(by, reason string) moves.Mark {
+		t.Helper()
+		m, _, err := db.Expect(t.Context(), moves.Observed{}, moves.OperatorReason{By: by, Reason: reason})
+		check.OK(t)(err)
+		return m
+	}
+	expect("ann", "postgres 16")
+	expect("ann", "postgres 16")
+	expect("bob", "ann's run broke off")
+	last := expect("bob", "ann's run broke off")
+	said := `select by || ' | ' || reason from database_move where ended_at is null`
+	want := "ann, bob | postgres 16; bob: ann's run broke off"
+	check.Equal(t, "who and why", value[string](t, db, said), want)
+	if _, done, err := db.Expect(t.Context(), moves.Observed{Mark: last}, moves.OperatorReason{By: "cid", Reason: "once more"}); err != nil || !done || value[string](t, db, said) != want {
+		t.Errorf("what changed nothing: got done %v, %v, and %q on record; want %q", done, err, value[string](t, db, said), want)
+	}
+	distrusted(t, db)
+	if err := db.AcceptDatabase(t.Context(), "ann", "restored"); !store.IsMoving(err) {
+		t.Errorf("an acceptance meanwhile: got %v, want it refused for the move", err)
+	}
+}
+
+// A transaction at work holds one table of a move and wants another, which the move has
+// locked already. Postgres ends the move's transaction; the move is tried again, and
+// succeeds once the other has ended.
+func TestExpectedMoveOutlivesADeadlock(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	db := storetest.New(t)
+	work := check.Value(db.DB.Begin(ctx))(t)
+	defer func() { _ = work.Rollback(context.Background()) }()
+	for _, statement := range []string{`set local deadlock_timeout = '1min'`, `lock table managed_tx in row exclusive mode`} {
+		check.OK(t)(work.Exec(ctx, statement))
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := db.Expect(ctx, moves.Observed{}, moves.OperatorReason{By: "ada", Reason: "test"})
+		ended <- err
+	}()
+	for waits := false; !waits; {
+		err := db.DB.QueryRow(ctx, `
+select exists (select from pg_locks where relation = 'managed_tx'::regclass and not granted and database = (select oid from pg_database where datname = current_database()))`).Scan(&waits)
+		check.OK(t)(err)
+	}
+	check.OK(t)(work.Exec(ctx, `lock table submitter_lease in row exclusive mode`))
+	check.OK(t)(work.Commit(ctx))
+	check.Err(t, "the move", nil)(<-ended)
 }

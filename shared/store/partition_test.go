@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -51,8 +52,7 @@ func confirm(t *testing.T, db storetest.Bundle, document string) {
 // force; the documents and the history are gone, and nothing else.
 func TestQuarterIsDetached(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	quarter := time.Now().UTC().AddDate(0, -9, 0)
 	quarter = time.Date(quarter.Year(), (quarter.Month()-1)/3*3+1, 1, 0, 0, 0, 0, time.UTC)
 	begins := quarter.Format(time.DateOnly)
@@ -60,9 +60,7 @@ func TestQuarterIsDetached(t *testing.T) {
 
 	in := intent(alice, "old")
 	in.TxID = idAt(quarter.AddDate(0, 1, 0))
-	if _, err := db.Create(t.Context(), in, 100); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.Create(t.Context(), in, 100))
 	lies := `select string_agg(distinct d.tableoid::regclass || ' ' || h.tableoid::regclass, ', ') from tx_document d join tx_history h using (tx_id) where tx_id = $1`
 	suffix := fmt.Sprintf("%dq%d", quarter.Year(), quarter.Month()/3+1)
 	if got, want := value[string](t, db, lies, in.TxID), "tx_document_"+suffix+" tx_history_"+suffix; got != want {
@@ -79,51 +77,31 @@ func TestQuarterIsDetached(t *testing.T) {
 	if err := detach(); err == nil {
 		t.Error("detach with a transaction that has just ended: got no error, want it refused")
 	}
-	before, err := db.Tx(t.Context(), in.TxID, operator)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := check.Value(db.Tx(t.Context(), in.TxID, operator))(t)
 	run(t, db, `alter table managed_tx disable trigger guard_tx`)
 	run(t, db, `update managed_tx set updated_at = updated_at - interval '31 days'`)
 	run(t, db, `alter table managed_tx enable trigger guard_tx`)
-	if err := detach(); err != nil {
-		t.Fatalf("detach: %v", err)
-	}
+	check.OK(t)(detach())
 
-	after, err := db.Tx(t.Context(), in.TxID, operator)
-	if err != nil {
-		t.Fatalf("read a transaction whose quarter is gone: %v", err)
-	}
+	after := check.Value(db.Tx(t.Context(), in.TxID, operator))(t)
 	const facts = `{"txHash": "%s", "document": %s, "blockHash": "%s", "succeeded": true, "blockNumber": 7}`
 	h := storetest.Signed(alice, 0, in.TxID).Hash
 	wantBefore, wantAfter := fmt.Sprintf(facts, h, `{"logs": []}`, txmanager.Hash{7}), fmt.Sprintf(facts, h, `null`, txmanager.Hash{7})
-	if got := string(before.Receipt); got != wantBefore {
-		t.Errorf("receipt: got %s, want %s", got, wantBefore)
-	}
-	if got := string(after.Receipt); got != wantAfter {
-		t.Errorf("receipt without its document: got %s, want %s", got, wantAfter)
-	}
+	check.Equal(t, "receipt", string(before.Receipt), wantBefore)
+	check.Equal(t, "receipt without its document", string(after.Receipt), wantAfter)
 	before.Receipt, before.UpdatedAt = after.Receipt, after.UpdatedAt
-	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("the rest of it (-before +after):\n%s", diff)
-	}
+	check.Same(t, "the rest of it", after, before)
 	if again := post(t, db, alice, "old"); again.New || again.TxID != in.TxID {
 		t.Errorf("posted again: got %+v, want the stored %s", again, in.TxID)
 	}
-	if n := value[int](t, db, `select count(*) from tx_document`); n != 0 {
-		t.Errorf("documents: got %d, want none, not even of what was posted again", n)
-	}
+	check.Equal(t, "documents", value[int](t, db, `select count(*) from tx_document`), 0)
 	if _, err := db.FinalTransactions(t.Context(), alice, []txmanager.Hash{{7}}); err == nil {
 		t.Error("bytes to send again that are archived: got no error, want one")
 	}
-	if alike, err := db.MatchingIntents(t.Context(), alice, txmanager.ConsumingTx{ValueWei: "0"}); err != nil || len(alike) != 0 {
-		t.Errorf("intents alike: got %v, %v; want none", alike, err)
-	}
+	check.Equal(t, "intents alike", len(check.Value(db.MatchingIntents(t.Context(), alice, txmanager.ConsumingTx{ValueWei: "0"}))(t)), 0)
 	post(t, db, alice, "new")
 	confirm(t, db, `{}`)
-	if got := value[string](t, db, `select string_agg(nonce || ' ' || state, ', ' order by nonce) from managed_tx`); got != "0 CONFIRMED, 1 CONFIRMED" {
-		t.Errorf("with the next: got %s, want both CONFIRMED at 0 and 1", got)
-	}
+	check.Equal(t, "with the next", value[string](t, db, `select string_agg(nonce || ' ' || state, ', ' order by nonce) from managed_tx`), "0 CONFIRMED, 1 CONFIRMED")
 }
 
 // A transaction to be sent whose documents are missing is not touched: no load takes it for
@@ -133,12 +111,10 @@ func TestLoadWithoutDocumentsIsRefused(t *testing.T) {
 	for what, name := range map[string]string{"queued, its payload": "payload", "sent, its bytes": "version:1"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			db := storetest.New(t)
-			db.Register(t, alice, 1)
+			db := registered(t, 1, alice)
 			post(t, db, alice, "r")
 			if name != "payload" {
-				w := take(t, db, alice, "a/1")
-				write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
+				sendAll(t, db, alice)
 			}
 			run(t, db, `alter table tx_document disable trigger user`)
 			run(t, db, `delete from tx_document where name = $1`, name)
@@ -162,27 +138,18 @@ func TestQuietTransactionsAreLoadedWithoutDocuments(t *testing.T) {
 		return txmanager.Transition{From: txmanager.Submitted, To: tx}
 	}
 	arrange := func(t *testing.T, stuckAfter time.Duration) (storetest.Bundle, *store.Store) {
-		db := storetest.New(t)
-		db.Register(t, alice, five)
+		db := registered(t, five, alice)
 		for i := range five {
 			post(t, db, alice, fmt.Sprint(i))
 		}
+		sendAll(t, db, alice)
 		w := take(t, db, alice, "a/1")
-		write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
-		w = take(t, db, alice, "a/1")
 		soon, longAgo := w.Now.Add(20*time.Second), w.Now.Add(-40*time.Minute)
 		write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Transitions: []txmanager.Transition{
 			later(w, 0, func(*txmanager.Tx) {}), later(w, 1, func(*txmanager.Tx) {}),
 			later(w, 2, func(x *txmanager.Tx) { x.NextResubmitAt = &soon }), later(w, 3, func(x *txmanager.Tx) { x.FirstSubmitAt = &longAgo }),
 		}})
-		options := storetest.Options(db.URL, storetest.Rules)
-		options.StuckAfter = stuckAfter
-		s, err := store.Open(t.Context(), options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
-		return db, s
+		return db, reopened(t, db, func(o *store.Options) { o.StuckAfter = stuckAfter }).Store
 	}
 	for what, test := range map[string]struct {
 		stuckAfter time.Duration
@@ -220,11 +187,8 @@ const openAlices = `insert into protect_incident (submitter, incident, evidence)
 // default partition stay there.
 func TestPartitionsAreKept(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	if made, err := db.KeepPartitions(t.Context()); err != nil || made != 0 {
-		t.Errorf("after migration: got %d, %v; want none to make", made, err)
-	}
+	db := registered(t, 1, alice)
+	check.Equal(t, "after migration", check.Value(db.KeepPartitions(t.Context()))(t), 0)
 	all := func() int {
 		return value[int](t, db, `select count(*) from pg_inherits where inhparent in ('tx_document'::regclass, 'tx_history'::regclass)`)
 	}
@@ -252,14 +216,10 @@ func TestPartitionsAreKept(t *testing.T) {
 	}
 	run(t, db, `drop table `+last[0])
 	run(t, db, `insert into tx_document (tx_id, name, body) values (tx_id_at(clock_timestamp() + interval '6 months'), 'payload', '{}')`)
-	if made, err := db.KeepPartitions(t.Context()); err != nil || made != 0 {
-		t.Errorf("with rows of the quarter in the default partition: got %d, %v; want them left there", made, err)
-	}
+	check.Equal(t, "with rows of the quarter in the default partition", check.Value(db.KeepPartitions(t.Context()))(t), 0)
 	for _, part := range value[[]string](t, db, `select array(select inhrelid::regclass::text from pg_inherits
 		where inhparent in ('tx_document'::regclass, 'tx_history'::regclass))`) {
-		if _, err := db.DB.Exec(t.Context(), `truncate `+part); violated(err) != "history_never_changes" {
-			t.Errorf("truncate %s: got %v, want it refused", part, err)
-		}
+		check.Equal(t, fmt.Sprintf("truncate %s", part), storetest.Violated(db.DB.Exec(t.Context(), `truncate `+part)), "history_never_changes")
 	}
 }
 
@@ -285,4 +245,38 @@ func TestPartitionsAreMadeByARoleWithoutTables(t *testing.T) {
 		t.Error("detach a quarter: got no error, want it refused")
 	}
 	conn.do(`reset role`)
+}
+
+// An open transaction does not commit without its payload, whichever statement stores that. A
+// row that is final at the commit needs none. An operator may archive the payload later.
+func TestNoTransactionWithoutAPayload(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	const payload = `insert into tx_document (tx_id, name, body) select tx_id, 'payload', '{}' from managed_tx where request_id = 'r'`
+	commit := func(statements ...string) error {
+		return pgx.BeginFunc(t.Context(), db.DB, func(tx pgx.Tx) error {
+			for _, s := range statements {
+				if _, err := tx.Exec(t.Context(), s); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	row := func(request, state string) string {
+		return `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state, sub_state, nonce, prev_nonce)
+			values (gen_random_uuid(), '` + string(alice) + `', '` + request + `', 'shop', sha256(''), ` + state + `)`
+	}
+	for _, state := range []string{`'QUEUED', null, null, null`, `'IN_FLIGHT', null, 0, null`} {
+		check.Equal(t, fmt.Sprintf("%s without a payload", state), storetest.Violated(commit(row("r", state))), "transactions_have_payloads")
+	}
+	check.Err(t, "with its payload in a later statement", nil)(commit(row("r", `'QUEUED', null, null, null`), payload))
+	check.Err(t, "a nonce that was lost", nil)(commit(row("lost", `'FAILED', 'DISPLACED', 0, null`)))
+	ended := `update managed_tx set state = 'CONFIRMED', sub_state = 'RECORDED', recorded_nonce = 0, event_sequence = 1 where request_id = 'named'`
+	check.Err(t, "a lost request that a release names", nil)(commit(row("named", `'QUEUED', null, null, null`), ended))
+	run(t, db, `do $$ declare part regclass; begin
+		for part in select inhrelid::regclass from pg_inherits where inhparent = 'tx_document'::regclass loop
+			execute format('alter table tx_document detach partition %s', part);
+		end loop; end $$`)
+	run(t, db, `update managed_tx set state = $2, sub_state = 'CANCELLED' where submitter = $1 and state = 'QUEUED'`, alice, txmanager.Failed)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/conservation/snapshot"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -114,17 +115,16 @@ func scanPayout(row pgx.Row) (p Payout, err error) {
 	return p, err
 }
 
-// insertTombstone takes the request's unique key if nothing is stored and that is reliable. A
-// concurrent create then finds the key taken and the request final. The later of the two waits
-// for the other's commit.
-const insertTombstone = `
+// tombstone takes the request's unique key by a FAILED row, if nothing is stored and the conditions
+// hold. A concurrent create then finds the key taken and the request final. The later of the two
+// waits for the other's commit. why is the row's last error, and reason that of the cancel on record.
+func tombstone(conditions, why, reason string) string {
+	return `
 with stone as (
   insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state, sub_state, last_error)
-  select $4::uuid, s.submitter, $2::text, $3::text, $5::bytea, 'FAILED', 'CANCELLED', 'cancelled before it was made: ' || $6::text
+  select $4::uuid, s.submitter, $2::text, $3::text, $5::bytea, 'FAILED', 'CANCELLED', ` + why + `
     from submitter s
-   where s.submitter = $1 and s.callers = array[$3::text] and (select is_accepted_database())
-     and not ` + isProtected + ` and not ` + isTaken + `
-     and (not ` + isOlder + ` or ` + isNotPaid + `)
+   where s.submitter = $1 and s.callers = array[$3::text] and (select is_accepted_database())` + conditions + `
       on conflict (submitter, request_id) do nothing
   returning tx_id
 ), document as (
@@ -132,7 +132,13 @@ with stone as (
   select tx_id, 'payload', $7::text::json from stone
 )
 insert into tx_decision (tx_id, action, by, reason)
-select tx_id, 'CANCEL', $3, $6::text from stone`
+select tx_id, 'CANCEL', $3, ` + reason + ` from stone`
+}
+
+// insertTombstone requires that a missing request proves something.
+var insertTombstone = tombstone(`
+     and not `+isProtected+` and not `+isTaken+`
+     and (not `+isOlder+` or `+isNotPaid+`)`, `'cancelled before it was made: ' || $6::text`, `$6::text`)
 
 // CancelPayout cancels the request for ever, if that is still possible. A request that is not
 // stored is stored as FAILED/CANCELLED with the TxID of in; a concurrent create finds it and
@@ -199,16 +205,11 @@ select c.number, c.request_id, c.proof, c.payload, c.receipt, c.at, c.written_by
 func (s *Store) ConfirmedPayouts(ctx context.Context, seen string, limit int) (all []ConfirmedPayout, now string, err error) {
 	b := new(pgx.Batch)
 	b.Queue(`begin isolation level repeatable read read only`)
-	b.Queue(`select pg_current_snapshot()::text`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	b.Queue(confirmedPayouts, seen, limit).Query(func(rows pgx.Rows) (err error) {
-		all, err = pgx.CollectRows(rows, scanConfirmedPayout)
-		return err
-	})
+	b.Queue(`select pg_current_snapshot()::text`).QueryRow(results.Scan(&now))
+	b.Queue(confirmedPayouts, seen, limit).Query(results.Into(&all, scanConfirmedPayout))
 	b.Queue("commit")
-	if err := s.send(ctx, b); err != nil {
-		return nil, "", fmt.Errorf("read confirmed payouts: %w", err)
-	}
-	return all, now, nil
+	err = s.send(ctx, b)
+	return all, now, results.Wrap(err, "read confirmed payouts")
 }
 
 func scanConfirmedPayout(row pgx.CollectableRow) (c ConfirmedPayout, err error) {

@@ -1,13 +1,14 @@
 package store_test
 
 import (
-	"errors"
+	"fmt"
 	"regexp"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -22,17 +23,17 @@ const (
 // What refuses nonsense about payouts joins what the whole schema is held to.
 func init() {
 	furtherNonsense["payer_serves_transfers_only"] = []refusal{
-		{then: `update submitter set callers = '{transfer,shop}' where submitter = $alice`},
-		{then: `update submitter set callers = '{*,transfer}' where submitter = $alice`},
+		{Then: `update submitter set callers = '{transfer,shop}' where submitter = $alice`},
+		{Then: `update submitter set callers = '{*,transfer}' where submitter = $alice`},
 	}
 	furtherNonsense["one_proof_per_payout"] = []refusal{{isPaid, newProof + `($sent, $alice, 'sent')`}}
-	furtherNonsense["proof_of_a_transaction"] = []refusal{{then: newProof + `(gen_random_uuid(), $alice, 'sent')`}}
-	furtherNonsense["submitter_id_check"] = append(furtherNonsense["submitter_id_check"], refusal{then: newProof + `($sent, upper($alice), 'sent')`})
+	furtherNonsense["proof_of_a_transaction"] = []refusal{{Then: newProof + `(gen_random_uuid(), $alice, 'sent')`}}
+	furtherNonsense["submitter_id_check"] = append(furtherNonsense["submitter_id_check"], refusal{Then: newProof + `($sent, upper($alice), 'sent')`})
 	guarded["guard_proofs"] = []duty{
 		{"payout_confirmed", isPaid, `delete from payout_confirmed`, byGuard},
 		{"payout_confirmed", isPaid, `update payout_confirmed set receipt = '{}'`, byGuard},
 	}
-	guarded["guard_txs_truncate"][0].first += `; alter table payout_confirmed disable trigger guard_proofs_truncate`
+	guarded["guard_txs_truncate"][0].First += `; alter table payout_confirmed disable trigger guard_proofs_truncate`
 	guarded["guard_proofs_truncate"] = []duty{{"payout_confirmed", "", `truncate payout_confirmed`, byGuard}}
 	// It refuses nothing: TestProofsAreKept shows what it records. Here a record that is
 	// there already is met by it, and by nothing else.
@@ -58,7 +59,7 @@ func init() {
 	furtherNonsense["one_number_per_statement"] = []refusal{{isSaid + `; drop index one_valid_statement`,
 		`insert into payout_statement overriding system value select * from payout_statement`}}
 	furtherNonsense["one_valid_statement"] = []refusal{{isSaid, saidPaid}}
-	furtherNonsense["statement_of_a_transfer"] = []refusal{{then: saidPaid}}
+	furtherNonsense["statement_of_a_transfer"] = []refusal{{Then: saidPaid}}
 	furtherNonsense["stated_by_an_operator"] = []refusal{
 		{aTransfer, newSaid + `true, '0x' || repeat('ab', 32), null, null, null, '', 'r')`}, {aTransfer, newSaid + `true, '0x' || repeat('ab', 32), null, null, null, 'ann', '')`}}
 	furtherNonsense["statement_is_complete"] = []refusal{
@@ -70,7 +71,7 @@ func init() {
 	furtherNonsense["one_payout_per_proof"] = []refusal{{isPayment + `; alter table payout_proof drop constraint one_proof_per_transfer`, aPayment}}
 	furtherNonsense["one_proof_per_transfer"] = []refusal{{isPayment,
 		newPayment + `(1337, '0x' || repeat('cd', 32), -1, '01ARZ3NDEKTSV4RRFFQ69G5FAV', 1, '{}', null)`}}
-	furtherNonsense["proof_of_a_transfer"] = []refusal{{then: aPayment}}
+	furtherNonsense["proof_of_a_transfer"] = []refusal{{Then: aPayment}}
 	furtherNonsense["proof_of_a_statement"] = []refusal{{aTransfer, newPayment + `(1337, '0x' || repeat('ab', 32), -1, '01ARZ3NDEKTSV4RRFFQ69G5FAV', 1, '{}', 99)`}}
 	furtherNonsense["proof_names_a_hash"] = []refusal{{aTransfer, newPayment + `(1337, '0xAB', -1, '01ARZ3NDEKTSV4RRFFQ69G5FAV', 1, '{}', null)`}}
 	furtherNonsense["proof_is_in_a_block"] = []refusal{
@@ -97,9 +98,7 @@ func payerOf(t *testing.T, db storetest.Bundle, sub txmanager.Submitter) {
 	_, err := db.Store.Register(t.Context(), store.Registration{
 		Submitter: sub, Signer: "local", MaxInFlight: 1, Callers: []string{store.PayoutCaller}, CreatedBy: "test",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 }
 
 func payoutIntent(sub txmanager.Submitter, requestID string) store.Intent {
@@ -115,13 +114,9 @@ func TestProofsAreKept(t *testing.T) {
 	db := storetest.New(t)
 	payerOf(t, db, alice)
 	db.Register(t, bob, 1)
-	if _, err := db.Create(t.Context(), payoutIntent(alice, "pay"), 100); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.Create(t.Context(), payoutIntent(alice, "pay"), 100))
 	post(t, db, bob, "shop's")
-	if _, err := db.Create(t.Context(), payoutIntent(bob, "not a payer's"), 100); !errors.Is(err, store.ErrAnyCaller) {
-		t.Errorf("the coordinator's intent for who is no payer: got %v, want it refused", err)
-	}
+	check.Err(t, "the coordinator's intent for who is no payer", store.ErrAnyCaller)(db.Create(t.Context(), payoutIntent(bob, "not a payer's"), 100))
 	end := func(sub txmanager.Submitter) {
 		endAll(t, db, sub, txmanager.Receipt{BlockNumber: 7, BlockHash: txmanager.Hash{7}, Succeeded: true, Document: []byte(`{"z": 1,  "a":"\u0000"}`)})
 	}
@@ -129,9 +124,7 @@ func TestProofsAreKept(t *testing.T) {
 	end(bob)
 	got := value[[]string](t, db, `select array(select request_id || ': ' || payload::text || ' ' || receipt::text from payout_confirmed)`)
 	want := []string{`pay: {"to":"0x00000000000000000000000000000000000000b0","value":"1"} {"z": 1,  "a":"\u0000"}`}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("proofs (-want +got):\n%s", diff)
-	}
+	check.Same(t, "proofs", got, want)
 	found, err := db.Payout(t.Context(), alice, "pay")
 	if err != nil || found.State != txmanager.Confirmed || string(found.Receipt) != `{"z": 1,  "a":"\u0000"}` || !found.Pays {
 		t.Errorf("payout: got %+v, %v; want it CONFIRMED with its receipt", found, err)
@@ -143,10 +136,7 @@ func endAll(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, by txman
 	t.Helper()
 	w := take(t, db, sub, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
-	w, err := db.BeginIteration(t.Context(), w.Lease, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w = check.Value(db.BeginIteration(t.Context(), w.Lease, true))(t)
 	var moves []txmanager.Transition
 	for _, tx := range w.Open {
 		from, of := tx.State, by
@@ -163,29 +153,27 @@ func TestPayoutOnRecord(t *testing.T) {
 	db := storetest.New(t)
 	payerOf(t, db, alice)
 	db.Register(t, bob, 1)
-	check := func(sub txmanager.Submitter, want store.Payout) {
+	wants := func(sub txmanager.Submitter, want store.Payout) {
 		t.Helper()
 		got, err := db.Payout(t.Context(), sub, "pay")
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("payout of %s: %v (-want +got):\n%s", sub, err, diff)
 		}
 	}
-	check(numbered(1), store.Payout{})
-	check(bob, store.Payout{})
-	check(alice, store.Payout{Pays: true})
+	wants(numbered(1), store.Payout{})
+	wants(bob, store.Payout{})
+	wants(alice, store.Payout{Pays: true})
 	// the same request of the next submitter is another
 	other := intent(bob, "pay")
-	if _, err := db.Create(t.Context(), other, 100); err != nil {
-		t.Fatal(err)
-	}
-	check(alice, store.Payout{Pays: true})
-	check(bob, store.Payout{TxID: other.TxID, Caller: "shop", State: txmanager.Queued, Unbound: true})
+	check.OK(t)(db.Create(t.Context(), other, 100))
+	wants(alice, store.Payout{Pays: true})
+	wants(bob, store.Payout{TxID: other.TxID, Caller: "shop", State: txmanager.Queued, Unbound: true})
 	run(t, db, openIncident, alice)
-	check(alice, store.Payout{Pays: true, Protected: true})
+	wants(alice, store.Payout{Pays: true, Protected: true})
 	run(t, db, `update protect_incident set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay", "1": "pa"}}'`)
-	check(alice, store.Payout{Pays: true, Taken: true, TakenAt: new(uint64(0))})
+	wants(alice, store.Payout{Pays: true, Taken: true, TakenAt: new(uint64(0))})
 	run(t, db, `update database_identity set timeline_id = timeline_id + 1`)
-	check(alice, store.Payout{Pays: true, Taken: true, TakenAt: new(uint64(0)), Foreign: true})
+	wants(alice, store.Payout{Pays: true, Taken: true, TakenAt: new(uint64(0)), Foreign: true})
 }
 
 // A tombstone is one row, FAILED from its first moment, with its decision and payload.
@@ -207,9 +195,7 @@ func TestCancelPayout(t *testing.T) {
 		`select string_agg(body::text, ', ') from tx_document`:                                                     `{"to":"0x00000000000000000000000000000000000000b0","value":"1"}`,
 		`select string_agg(coalesce(nonce::text, 'none') || queued || open, ', ') from managed_tx`:                 "nonefalsefalse",
 	} {
-		if got := value[string](t, db, query); got != want {
-			t.Errorf("%s: got %s, want %s", query, got, want)
-		}
+		check.Equal(t, query, value[string](t, db, query), want)
 	}
 	none := func(sub txmanager.Submitter, why string) {
 		t.Helper()
@@ -224,9 +210,7 @@ func TestCancelPayout(t *testing.T) {
 	none(alice, "in PROTECT")
 	run(t, db, `update protect_incident set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay"}}'`)
 	none(alice, "recorded as lost")
-	if got, err := db.CancelPayout(t.Context(), payoutIntent(alice, "other"), "because"); err != nil || got.State != txmanager.Failed {
-		t.Errorf("cancel of another: got %+v, %v; want it FAILED", got, err)
-	}
+	check.Equal(t, "cancel of another", check.Value(db.CancelPayout(t.Context(), payoutIntent(alice, "other"), "because"))(t).State, txmanager.Failed)
 	run(t, db, `update database_identity set timeline_id = timeline_id + 1`)
 	got, err := db.CancelPayout(t.Context(), payoutIntent(alice, "restored"), "because")
 	if err != nil || got.TxID != "" || !got.Foreign {
@@ -271,9 +255,7 @@ func TestConfirmedPayoutsInPages(t *testing.T) {
 	run(t, db, `update submitter set max_in_flight = 3 where submitter = $1`, alice)
 	for _, batch := range [][]string{{"a", "b", "c"}, {"d"}} {
 		for _, r := range batch {
-			if _, err := db.Create(t.Context(), payoutIntent(alice, r), 100); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(db.Create(t.Context(), payoutIntent(alice, r), 100))
 		}
 		endAll(t, db, alice, txmanager.Receipt{BlockHash: txmanager.Hash{7}, Document: []byte(`{}`)})
 	}
@@ -312,15 +294,10 @@ func TestPlansOfPayouts(t *testing.T) {
 		if full {
 			grow(t, db)
 		}
-		conn, err := db.Raw(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := check.Value(db.Raw(t.Context()))(t)
 		for name, statement := range store.PayoutStatements {
 			plan := explain(t, conn, name, statement)
-			if whole := regexp.MustCompile(`Seq Scan on (managed_tx|tx_\w+|payout_confirmed|transfers_tb|submitter|protect_incident)[ \n]`).FindString(plan); whole != "" {
-				t.Errorf("%s, full %t: got %q, want an index:\n%s", name, full, whole, plan)
-			}
+			check.Equal(t, fmt.Sprintf("%s, full %t", name, full), regexp.MustCompile(`Seq Scan on (managed_tx|tx_\w+|payout_confirmed|transfers_tb|submitter|protect_incident)[ \n]`).FindString(plan), "")
 		}
 		if plan := explain(t, conn, "find", store.PayoutStatements["findPayout"]); !regexp.MustCompile(`Index Cond: .*request_id`).MatchString(plan) {
 			t.Errorf("findPayout, full %t: got no plan by the request:\n%s", full, plan)

@@ -2,21 +2,32 @@ package store_test
 
 import (
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	gotoken "go/token"
+	"io"
+	"io/fs"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -29,15 +40,10 @@ func TestPlansOfHotStatements(t *testing.T) {
 	t.Parallel()
 	db := storetest.NewClone(t)
 	grow(t, db)
-	conn, err := db.Raw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := check.Value(db.Raw(t.Context()))(t)
 	defer conn.Release()
 	var version string
-	if err := conn.QueryRow(t.Context(), `select split_part(current_setting('server_version'), '.', 1)`).Scan(&version); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(conn.QueryRow(t.Context(), `select split_part(current_setting('server_version'), '.', 1)`).Scan(&version))
 	for name, statement := range store.HotStatements {
 		plan := explain(t, conn, name, statement)
 		if line := wholeTable.FindString(plan); line != "" {
@@ -52,10 +58,7 @@ func TestPlansOfHotStatements(t *testing.T) {
 func TestPlansOfAnEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	db := storetest.NewClone(t)
-	conn, err := db.Raw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := check.Value(db.Raw(t.Context()))(t)
 	defer conn.Release()
 	for name, want := range map[string]string{
 		"findIntents": `Index Cond: .*request_id`, "recordByRequest": `Index Cond: .*request_id`,
@@ -86,22 +89,12 @@ func TestCostIsFlat(t *testing.T) {
 	updated := updates(t, db, "n_tup_upd")
 	before := reads()
 	options := storetest.Options(db.URL, storetest.Rules)
-	s, err := store.Open(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Value(store.Open(t.Context(), options))(t)
 	for i := range n {
-		if _, err := s.Create(t.Context(), intent(heavy, fmt.Sprint("new-", i)), 10*n); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.TxByRequest(t.Context(), heavy, fmt.Sprint("new-", i), operator); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(s.Create(t.Context(), intent(heavy, fmt.Sprint("new-", i)), 10*n))
+		check.OK(t)(s.TxByRequest(t.Context(), heavy, fmt.Sprint("new-", i), operator))
 	}
-	taken, err := s.Acquire(t.Context(), heavy, "a/1", true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := check.Value(s.Acquire(t.Context(), heavy, "a/1", true))(t)
 	if done, err := s.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, Allocations: allocations(taken.State, true), LeaseEnd: txmanager.ReleaseUnlessRerun}); err != nil || done.Allocated != n {
 		t.Fatalf("allocate: got %+v, %v", done, err)
 	}
@@ -174,23 +167,16 @@ var quarters = regexp.MustCompile(`_\d{4}q\d`)
 func compareGolden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(os.WriteFile(file, []byte(got), 0o644))
 		return
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := check.Value(os.ReadFile(file))(t)
 	version, _, _ := strings.Cut(string(want), "\n")
 	if !strings.HasPrefix(got, version+"\n") {
 		t.Logf("%s is of %s: not compared", file, version)
 		return
 	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
+	check.Same(t, file, got, string(want))
 }
 
 // grow inserts 50,000 terminal transactions: half of one submitter, numbered(0), the rest of
@@ -198,15 +184,10 @@ func compareGolden(t *testing.T, file, got string) {
 // tables.
 func grow(t *testing.T, db storetest.Bundle) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := check.Value(pgx.Connect(t.Context(), db.URL))(t)
 	defer conn.Close(context.Background())
 	for _, statement := range []string{`set session_replication_role = replica`, grown, `set session_replication_role = origin`, `set default_statistics_target = 1000`} {
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(conn.Exec(t.Context(), statement))
 	}
 	for i := range 3 {
 		sub := numbered(1_000_000 + i)
@@ -217,9 +198,7 @@ func grow(t *testing.T, db storetest.Bundle) {
 		w := take(t, db, sub, "a/1")
 		write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:20], LeaseEnd: txmanager.ReleaseUnlessRerun})
 	}
-	if _, err := conn.Exec(t.Context(), `vacuum analyze`); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(conn.Exec(t.Context(), `vacuum analyze`))
 }
 
 const grown = `
@@ -256,12 +235,9 @@ func TestMovesAreInPlace(t *testing.T) {
 		intents = append(intents, intent(alice, fmt.Sprint(i)))
 	}
 	for half := range slices.Chunk(intents, n/2) {
-		if _, err := db.CreateAll(t.Context(), half, 2*n); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(db.CreateAll(t.Context(), half, 2*n))
 	}
-	w := take(t, db, alice, "a/1")
-	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
+	sendAll(t, db, alice)
 	db.Store.Close()
 	await(t, "the allocation is in the statistics", func() bool { return updates(t, db, "n_tup_upd") == n })
 	for _, step := range []struct {
@@ -298,10 +274,7 @@ func updates(t *testing.T, db storetest.Bundle, column string) int {
 // statistics when they end.
 func moveAll(t *testing.T, url string, sub txmanager.Submitter, change func(*txmanager.Tx)) {
 	t.Helper()
-	s, err := store.Open(t.Context(), storetest.Options(url, storetest.Rules))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Value(store.Open(t.Context(), storetest.Options(url, storetest.Rules)))(t)
 	defer s.Close()
 	taken, err := s.Acquire(t.Context(), sub, "a/1", true)
 	if err != nil || !taken.Held {
@@ -316,5 +289,180 @@ func moveAll(t *testing.T, url string, sub txmanager.Submitter, change func(*txm
 	done, err := s.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, Transitions: moves, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	if err != nil || done.Transitioned != len(moves) {
 		t.Fatalf("move: got %d of %d, %v", done.Transitioned, len(moves), err)
+	}
+}
+
+// Each act of a lease session, and a create, is one round trip once its statements are
+// prepared. Both the meter and the wire show it.
+func TestActsAreOneRoundTripEach(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1000, alice)
+	through, syncs := proxied(t, db.URL)
+	options := storetest.Options(through, storetest.Rules)
+	options.MaxConns = 1
+	s := storetest.Open(t, options)
+	var w txmanager.SubmitterState
+	acts := []struct {
+		name string
+		do   func(context.Context) error
+		want telemetry.Cost
+	}{
+		{"create", func(ctx context.Context) error {
+			_, err := s.Create(ctx, intent(alice, rowsSoFar(t, db)), 1000)
+			return err
+		}, telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 3, Commits: 1}},
+		{"take", func(ctx context.Context) error {
+			taken, err := s.Acquire(ctx, alice, "a/1", true)
+			w = taken.State
+			return err
+		}, telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 4, Commits: 1}},
+		{"renew", func(ctx context.Context) (err error) {
+			w.Lease, err = s.Renew(ctx, w.Lease)
+			return err
+		}, telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 1, Commits: 1}},
+		{"go round again", func(ctx context.Context) (err error) {
+			w, err = s.BeginIteration(ctx, w.Lease, true)
+			return err
+		}, telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 4, Commits: 1}},
+		{"write", func(ctx context.Context) error {
+			_, err := s.Commit(ctx, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), Transitions: []txmanager.Transition{remark(w.Queue[0], "")}, LeaseEnd: txmanager.ReleaseUnlessRerun})
+			return err
+		}, telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 6, Commits: 1}},
+	}
+	for _, warm := range []bool{false, true} {
+		for _, act := range acts {
+			before := syncs.Load()
+			ctx := telemetry.WithMeter(t.Context())
+			if err := act.do(ctx); err != nil {
+				t.Fatalf("%s: %v", act.name, err)
+			}
+			if !warm {
+				continue
+			}
+			check.Same(t, fmt.Sprintf("%s: cost by the meter", act.name), telemetry.MeterFrom(ctx).Cost(), act.want)
+			if got := syncs.Load() - before; got != 1 {
+				t.Errorf("%s: waited for the server %d times, want once", act.name, got)
+			}
+		}
+	}
+}
+
+// rowsSoFar names each request anew.
+func rowsSoFar(t *testing.T, db storetest.Bundle) string {
+	return value[string](t, db, `select 'r' || count(*) from managed_tx`)
+}
+
+// proxied is an address that leads to the same database, and a count of the
+// messages sent there after which a client waits for the server: Sync and
+// simple Query. Source: https://www.postgresql.org/docs/15/protocol-message-formats.html
+func proxied(t *testing.T, address string) (through string, syncs *atomic.Int64) {
+	t.Helper()
+	u := check.Value(url.Parse(address))(t)
+	listener := check.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { _ = listener.Close() })
+	syncs = new(atomic.Int64)
+	server := u.Host
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			upstream, err := net.Dial("tcp4", server)
+			if err != nil {
+				_ = client.Close()
+				return
+			}
+			go func() { _, _ = io.Copy(client, upstream); _ = client.Close() }()
+			go func() { countSyncs(upstream, client, syncs); _ = upstream.Close() }()
+		}
+	}()
+	u.Host = listener.Addr().String()
+	return u.String(), syncs
+}
+
+// countSyncs copies a client's messages until the client ends. The first has
+// no type.
+func countSyncs(to io.Writer, from io.Reader, syncs *atomic.Int64) {
+	header := make([]byte, 4)
+	for {
+		if _, err := io.ReadFull(from, header); err != nil {
+			return
+		}
+		length := int64(binary.BigEndian.Uint32(header[len(header)-4:])) - 4
+		if _, err := to.Write(header); err != nil {
+			return
+		}
+		if _, err := io.CopyN(to, from, length); err != nil {
+			return
+		}
+		if kind := header[0]; len(header) == 5 && (kind == 'S' || kind == 'Q') {
+			syncs.Add(1)
+		}
+		header = make([]byte, 5)
+	}
+}
+
+var beyondEight = regexp.MustCompile(`\$(9|[1-9]\d)\b`)
+
+// No statement numbers more than eight parameters. Farther ones can stand in a wrong order: name
+// them, or make them from a list of columns.
+func TestStatementsNumberFewParameters(t *testing.T) {
+	t.Parallel()
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(gotoken.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		for _, d := range file.Decls {
+			findNumbered(d, func(name string) { t.Errorf("%s: %s numbers more than eight parameters", path, name) })
+		}
+		return nil
+	})
+	check.OK(t)(err)
+}
+
+// findNumbered names each constant, variable or function of d with such a statement.
+func findNumbered(d ast.Decl, add func(name string)) {
+	wants := func(name string, node ast.Node) {
+		ast.Inspect(node, func(n ast.Node) bool {
+			if text, ok := n.(*ast.BasicLit); ok && text.Kind == gotoken.STRING && beyondEight.MatchString(text.Value) {
+				add(name)
+			}
+			return true
+		})
+	}
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		wants(d.Name.Name, d)
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			if v, ok := spec.(*ast.ValueSpec); ok {
+				wants(v.Names[0].Name, v)
+			}
+		}
+	}
+}
+
+// A statement's parameters have the order of their first use, however often it runs. A missing
+// value and a value without a parameter are refused, also after the statement ran.
+func TestNamedArgs(t *testing.T) {
+	t.Parallel()
+	const sql = `select @b::text, '@text', @a::int, @b::text`
+	for _, b := range []string{"first", "second"} {
+		text, values, err := store.NamedArgs{"a": 1, "b": b}.RewriteQuery(t.Context(), nil, sql, nil)
+		if want := `select $1::text, '@text', $2::int, $1::text`; text != want || !cmp.Equal(values, []any{b, 1}) || err != nil {
+			t.Errorf("got %q, %v, %v; want %q with %s and 1", text, values, err, want, b)
+		}
+	}
+	for name, args := range map[string]store.NamedArgs{
+		"a missing value": {"b": ""}, "another name": {"b": "", "c": 1}, "one more": {"a": 1, "b": "", "c": 1},
+	} {
+		if text, _, err := args.RewriteQuery(t.Context(), nil, sql, nil); err == nil {
+			t.Errorf("%s: got %q, want an error", name, text)
+		}
 	}
 }

@@ -1,14 +1,20 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -105,23 +111,24 @@ func (c PolicyChange) checkTighter(ctx context.Context, tx pgx.Tx) error {
 }
 
 const putPolicy = `
-insert into submitter_policy (submitter, max_value_wei, max_day_wei, max_per_minute, targets, max_fee_wei, max_tip_wei, max_gas, max_day_fees_wei, per_caller, tokens)
-select submitter, @max_value_wei::numeric, @max_day_wei::numeric, @max_per_minute, @targets, @max_fee_wei::numeric, @max_tip_wei::numeric, @max_gas, @max_day_fees_wei::numeric, @per_caller::jsonb, @tokens::jsonb
-  from submitter
- where submitter = @submitter
+insert into submitter_policy (submitter, ` + policyColumns + `)
+select submitter, ` + policyValues + `
+  from submitter, (select $2::jsonb as policy) as p
+ where submitter = $1
     on conflict (submitter) do update
    set max_value_wei = excluded.max_value_wei, max_day_wei = excluded.max_day_wei,
        max_per_minute = excluded.max_per_minute, targets = excluded.targets,
        max_fee_wei = excluded.max_fee_wei, max_tip_wei = excluded.max_tip_wei, max_gas = excluded.max_gas, max_day_fees_wei = excluded.max_day_fees_wei,
        per_caller = excluded.per_caller, tokens = excluded.tokens, updated_at = clock_timestamp()`
 
-// orNull is the map for a column of JSON; null where it is empty.
-func orNull[V any](of map[string]V) any {
-	if len(of) == 0 {
-		return nil
-	}
-	return of
-}
+// policyColumns are the columns of a [Policy], and policyValues their values of its JSON p.policy.
+const (
+	policyColumns = `max_value_wei, max_day_wei, max_per_minute, targets, max_fee_wei, max_tip_wei, max_gas, max_day_fees_wei, per_caller, tokens`
+	policyValues  = `(p.policy ->> 'maxValue')::numeric, (p.policy ->> 'maxValuePerDay')::numeric, (p.policy ->> 'maxPerMinute')::int,
+       case when jsonb_typeof(p.policy -> 'targets') = 'array' then array(select jsonb_array_elements_text(p.policy -> 'targets')) end,
+       (p.policy ->> 'maxFeePerTx')::numeric, (p.policy ->> 'maxPriorityFeePerGas')::numeric, (p.policy ->> 'maxGas')::bigint, (p.policy ->> 'maxFeesPerDay')::numeric,
+       nullif(nullif(p.policy -> 'perCaller', 'null'), '{}'), nullif(nullif(p.policy -> 'tokens', 'null'), '{}')`
+)
 
 const recordChange = `
 insert into submitter_change (submitter, action, by, reason, policy)
@@ -136,8 +143,7 @@ select submitter, $2, $3, $4, $5::jsonb
 // posted from then on, and count from when the first of them was set. The error wraps
 // [ErrUnknownSubmitter] or [ErrNotTighter].
 func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err error) {
-	p := c.Policy
-	text, err := json.Marshal(p)
+	text, err := json.Marshal(c.Policy)
 	if err != nil {
 		return 0, fmt.Errorf("policy of %s: %w", c.Submitter, err)
 	}
@@ -145,19 +151,7 @@ func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err
 		if err := c.checkTighter(ctx, tx); err != nil {
 			return err
 		}
-		known, err := tx.Exec(ctx, putPolicy, NamedArgs{
-			"submitter":        c.Submitter,
-			"max_value_wei":    p.MaxValue,
-			"max_day_wei":      p.MaxValuePerDay,
-			"max_per_minute":   p.MaxPerMinute,
-			"targets":          p.Targets,
-			"max_fee_wei":      p.MaxFeePerTx,
-			"max_tip_wei":      p.MaxPriorityFeePerGas,
-			"max_gas":          p.MaxGas,
-			"max_day_fees_wei": p.MaxFeesPerDay,
-			"per_caller":       orNull(p.PerCaller),
-			"tokens":           orNull(p.Tokens),
-		})
+		known, err := tx.Exec(ctx, putPolicy, c.Submitter, string(text))
 		if err == nil && known.RowsAffected() == 0 {
 			return ErrUnknownSubmitter
 		}
@@ -166,8 +160,219 @@ func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err
 		}
 		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("set the policy of %s: %w", c.Submitter, err)
+	return token, results.Wrap(err, "set the policy of %s", c.Submitter)
+}
+
+// PolicyRule is one of a policy's limits.
+type PolicyRule string
+
+// The rules, in the order in which they are checked.
+const (
+	RuleValue  PolicyRule = "VALUE"
+	RuleTarget PolicyRule = "TARGET"
+	RuleGas    PolicyRule = "GAS"
+	RuleTip    PolicyRule = "TIP"
+	RuleFee    PolicyRule = "FEE"
+	RuleCount  PolicyRule = "COUNT" // more at once than a minute allows: trying again never helps
+	RuleRate   PolicyRule = "RATE"
+	RuleDay    PolicyRule = "DAY"
+	RuleFees   PolicyRule = "FEES" // of a day
+
+	// Of the caller, beside the submitter's.
+	RuleCallerValue PolicyRule = "CALLER_VALUE"
+	RuleCallerCount PolicyRule = "CALLER_COUNT"
+	RuleCallerRate  PolicyRule = "CALLER_RATE"
+	RuleCallerQueue PolicyRule = "CALLER_QUEUE"
+	RuleCallerDay   PolicyRule = "CALLER_DAY"
+
+	// Of a token.
+	RuleToken     PolicyRule = "TOKEN" // a call of which no amount can be read
+	RuleAmount    PolicyRule = "AMOUNT"
+	RuleAmountDay PolicyRule = "AMOUNT_DAY"
+)
+
+// PolicyError reports the limit by which the submitter's policy refuses an intent. Nothing was
+// stored.
+type PolicyError struct {
+	Rule  PolicyRule
+	Limit string // of the rule; "" where it is a list
+}
+
+// policyRefusals has the text about each rule, after "the submitter's policy". {limit} is the rule's.
+var policyRefusals = map[PolicyRule]string{
+	RuleValue:       "allows at most {limit} wei in one transaction",
+	RuleTarget:      "does not allow this target, or this function of it",
+	RuleGas:         "allows at most {limit} gas in one transaction",
+	RuleTip:         "allows a tip of at most {limit} wei per gas",
+	RuleFee:         "allows a fee (gas times maxFeePerGas) of at most {limit} wei in one transaction",
+	RuleFees:        "allows fees of at most {limit} wei in 24 hours",
+	RuleCount:       "allows at most {limit} intents in a minute, and more nonces than that were asked for at once: ask for fewer",
+	RuleRate:        "allows at most {limit} intents in a minute",
+	RuleCallerValue: "allows this caller at most {limit} wei in one transaction",
+	RuleCallerCount: "allows this caller at most {limit} intents in a minute, and more nonces than that were asked for at once: ask for fewer",
+	RuleCallerRate:  "allows this caller at most {limit} intents in a minute",
+	RuleCallerQueue: "allows this caller at most {limit} intents in the queue at once",
+	RuleCallerDay:   "allows this caller at most {limit} wei in 24 hours",
+	RuleToken:       "bounds amounts of this token, and allows of it transfer, approve and transferFrom as the ABI encodes them, and functions that targets names",
+	RuleAmount:      "allows at most {limit} of this token's smallest unit in one transaction",
+	RuleAmountDay:   "allows at most {limit} of this token's smallest unit in 24 hours",
+	RuleDay:         "allows at most {limit} wei in 24 hours",
+}
+
+// Error names the limit.
+func (e PolicyError) Error() string {
+	return "the submitter's policy " + strings.ReplaceAll(policyRefusals[e.Rule], "{limit}", e.Limit)
+}
+
+// IsPermanent is true if the same intent will be refused until the policy changes.
+func (e PolicyError) IsPermanent() bool {
+	switch e.Rule {
+	case RuleRate, RuleDay, RuleFees, RuleCallerRate, RuleCallerQueue, RuleCallerDay, RuleAmountDay:
+		return false
 	}
-	return token, nil
+	return true
+}
+
+// policyInput has the values that a policy checks. A value that is not known yet is nil. fee
+// is the most that its gas may cost, or the least if the intent sets no maximum.
+type policyInput struct {
+	value, gas, tip, fee *string
+	targets              []string
+	amount               *string // see [txmanager.Call.TokenAmount]
+}
+
+// leastFee is what the cheapest transaction costs: 21,000 gas at one wei.
+const leastFee = "21000"
+
+// policyInputOf reads the values of an intent. A handler's intent has only the least fee.
+func policyInputOf(in Intent) (policyInput, error) {
+	if in.Handler != "" {
+		return policyInput{fee: new(leastFee)}, nil
+	}
+	payload := struct{ To, Data, Value, Gas, MaxFeePerGas, MaxPriorityFeePerGas *string }{Value: new("0")}
+	if err := json.Unmarshal(in.Payload, &payload); err != nil {
+		return policyInput{}, fmt.Errorf("payload of %s: %w", in.RequestID, err)
+	}
+	call, err := payloadCall(payload.To, payload.Data)
+	if err != nil {
+		return policyInput{}, fmt.Errorf("payload of %s: %w", in.RequestID, err)
+	}
+	a := policyInput{value: payload.Value, targets: targetsOf(call), amount: amountOf(call), gas: payload.Gas, tip: payload.MaxPriorityFeePerGas, fee: new(leastFee)}
+	if payload.Gas == nil {
+		return a, nil
+	}
+	gas, price := new(big.Int), big.NewInt(1)
+	gas.SetString(*payload.Gas, 10)
+	if payload.MaxFeePerGas != nil {
+		price.SetString(*payload.MaxFeePerGas, 10)
+	}
+	a.fee = new(gas.Mul(gas, price).String())
+	return a, nil
+}
+
+// payloadCall reads the recipient and the call of a payload in canonical form.
+func payloadCall(to, data *string) (c txmanager.Call, err error) {
+	if to == nil {
+		return c, nil
+	}
+	address, err := txmanager.ParseAddress(*to)
+	if err != nil || data == nil {
+		return txmanager.Call{To: &address}, err
+	}
+	text, isHex := strings.CutPrefix(*data, "0x")
+	if !isHex {
+		return c, errors.New("the data is no hex")
+	}
+	raw, err := hex.DecodeString(text)
+	return txmanager.Call{To: &address, Data: raw}, err
+}
+
+// amountOf is the token amount that a policy counts for c; nil if c moves and approves none.
+func amountOf(c txmanager.Call) *string {
+	if amount := c.TokenAmount(); amount != nil {
+		return new(amount.String())
+	}
+	return nil
+}
+
+// TighterThan reports whether p refuses everything that old refuses, whatever was used of
+// both. Then each of its limits is at least as strict. An equal policy is tighter. If that is
+// not certain, the result is false.
+func (p Policy) TighterThan(old Policy) bool {
+	return lowerAmount(p.MaxValue, old.MaxValue) &&
+		lowerAmount(p.MaxValuePerDay, old.MaxValuePerDay) &&
+		lower(p.MaxPerMinute, old.MaxPerMinute) &&
+		fewerTargets(p.Targets, old.Targets) &&
+		lowerAmount(p.MaxFeePerTx, old.MaxFeePerTx) &&
+		lowerAmount(p.MaxPriorityFeePerGas, old.MaxPriorityFeePerGas) &&
+		lower(p.MaxGas, old.MaxGas) &&
+		lowerAmount(p.MaxFeesPerDay, old.MaxFeesPerDay) &&
+		lowerCallers(p.PerCaller, old.PerCaller) &&
+		lowerTokens(p, old)
+}
+
+// lowerCallers reports whether each caller has lower limits by a than by b, including the
+// limits of callers that it succeeded. A caller that only a names had the limits of
+// [AnyCaller].
+func lowerCallers(a, b map[string]CallerLimits) bool {
+	for name, limits := range b {
+		if now, named := a[name]; !named || !now.lowerThan(limits) {
+			return false
+		}
+	}
+	for name, limits := range a {
+		if _, named := b[name]; !named && !limits.lowerThan(b[AnyCaller]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (l CallerLimits) lowerThan(old CallerLimits) bool {
+	return lowerAmount(l.MaxValue, old.MaxValue) && lowerAmount(l.MaxValuePerDay, old.MaxValuePerDay) &&
+		lower(l.MaxPerMinute, old.MaxPerMinute) && lower(l.MaxQueued, old.MaxQueued)
+}
+
+// lowerTokens reports whether p limits each token that old limits at least as strictly, and
+// allows no further functions of such a token by name.
+func lowerTokens(p, old Policy) bool {
+	for token, limits := range old.Tokens {
+		now, named := p.Tokens[token]
+		if !named || !lowerAmount(now.MaxAmount, limits.MaxAmount) || !lowerAmount(now.MaxAmountPerDay, limits.MaxAmountPerDay) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(p.Targets, func(target string) bool {
+		token, _, function := strings.Cut(target, ":")
+		_, bounded := old.Tokens[token]
+		return bounded && function && !txmanager.BoundedFunction(target) && !slices.Contains(old.Targets, target)
+	})
+}
+
+// lower reports whether a is at most b. nil is no limit.
+func lower[N cmp.Ordered](a, b *N) bool { return b == nil || a != nil && *a <= *b }
+
+// lowerAmount is lower for amounts. A text that is no amount counts as not lower.
+func lowerAmount(a, b *string) bool {
+	switch {
+	case b == nil:
+		return true
+	case a == nil:
+		return false
+	}
+	x, ok := new(big.Int).SetString(*a, 10)
+	y, known := new(big.Int).SetString(*b, 10)
+	return ok && known && x.Cmp(y) <= 0
+}
+
+// fewerTargets reports whether b allows each target of a: by its own name, or as a function of
+// an address that b allows entirely. nil allows all.
+func fewerTargets(a, b []string) bool {
+	if b == nil {
+		return true
+	}
+	return a != nil && !slices.ContainsFunc(a, func(target string) bool {
+		address, _, _ := strings.Cut(target, ":")
+		return !slices.Contains(b, target) && !slices.Contains(b, address)
+	})
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
 // NewProposal is an act that an operator proposes and another must approve.
@@ -55,10 +57,8 @@ type Proposal struct {
 
 // ActState is the state that an act depends on; nil if its subject does not exist.
 func (s *Store) ActState(ctx context.Context, act string, subject map[string]any) (state json.RawMessage, err error) {
-	if err := s.db.QueryRow(ctx, `select proposal_state($1, $2)`, act, subject).Scan(&state); err != nil {
-		return nil, fmt.Errorf("read the state of proposal %s: %w", act, err)
-	}
-	return state, nil
+	err = s.db.QueryRow(ctx, `select proposal_state($1, $2)`, act, subject).Scan(&state)
+	return state, results.Wrap(err, "read the state of proposal %s", act)
 }
 
 // Statuses of proposals.
@@ -95,7 +95,7 @@ var ErrTooManyProposals = errors.New("the operator has 100 open proposals")
 // Propose stores the act. If the same operator repeats it while it is open and nothing has
 // changed, the same proposal is returned. The error wraps [ErrTooManyProposals].
 func (s *Store) Propose(ctx context.Context, n NewProposal) (Proposal, error) {
-	rows, err := s.db.Query(ctx, proposalColumns+` from propose_act(@kind, @act, @subject, @method, @path, @body, @call, @effect, @by, @names, @reason, make_interval(secs => @valid_for)) as p`,
+	p, err := results.One(ctx, s.db, pgx.RowToStructByPos[Proposal], proposalColumns+` from propose_act(@kind, @act, @subject, @method, @path, @body, @call, @effect, @by, @names, @reason, make_interval(secs => @valid_for)) as p`,
 		NamedArgs{
 			"kind":      n.Kind,
 			"act":       n.Act,
@@ -110,26 +110,15 @@ func (s *Store) Propose(ctx context.Context, n NewProposal) (Proposal, error) {
 			"reason":    PrintableText(n.Reason),
 			"valid_for": n.ValidFor.Seconds(),
 		})
-	if err != nil {
-		return Proposal{}, fmt.Errorf("propose %s: %w", n.Act, err)
-	}
-	p, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Proposal])
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == proposalsCode {
 		err = ErrTooManyProposals
 	}
-	if err != nil {
-		return p, fmt.Errorf("propose %s: %w", n.Act, err)
-	}
-	return p, nil
+	return p, results.Wrap(err, "propose %s", n.Act)
 }
 
 // Proposal reads one proposal. The error wraps [ErrUnknownProposal].
 func (s *Store) Proposal(ctx context.Context, id string) (Proposal, error) {
-	rows, err := s.db.Query(ctx, proposalColumns+` from proposal p where p.proposal_id = $1`, id)
-	if err != nil {
-		return Proposal{}, fmt.Errorf("read proposal %s: %w", id, err)
-	}
-	p, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Proposal])
+	p, err := results.One(ctx, s.db, pgx.RowToStructByPos[Proposal], proposalColumns+` from proposal p where p.proposal_id = $1`, id)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return p, fmt.Errorf("%s: %w", id, ErrUnknownProposal)
@@ -146,11 +135,8 @@ func (s *Store) Proposals(ctx context.Context, open bool, below int64, limit int
 	if open {
 		which = ` and p.status in ('PROPOSED', 'APPROVED') and p.expires_at > clock_timestamp()`
 	}
-	rows, err := s.db.Query(ctx, proposalColumns+` from proposal p where ($1 = 0 or p.seq < $1)`+which+` order by p.seq desc limit $2`, below, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list proposals: %w", err)
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Proposal])
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[Proposal], proposalColumns+` from proposal p where ($1 = 0 or p.seq < $1)`+which+` order by p.seq desc limit $2`, below, limit)
+	return all, results.Wrap(err, "list proposals")
 }
 
 // Approval is a second operator's approval.
@@ -169,10 +155,7 @@ func (s *Store) ApproveProposal(ctx context.Context, a Approval) (verdict string
 	if err == nil && verdict == verdictUnknown {
 		err = ErrUnknownProposal
 	}
-	if err != nil {
-		return "", nil, fmt.Errorf("approve proposal %s: %w", a.ProposalID, err)
-	}
-	return verdict, state, nil
+	return verdict, state, results.Wrap(err, "approve proposal %s", a.ProposalID)
 }
 
 // RejectProposal ends the proposal and returns the status that it had.
@@ -181,19 +164,14 @@ func (s *Store) RejectProposal(ctx context.Context, id, by, reason string) (was 
 	if err == nil && was == verdictUnknown {
 		err = ErrUnknownProposal
 	}
-	if err != nil {
-		return "", fmt.Errorf("reject proposal %s: %w", id, err)
-	}
-	return was, nil
+	return was, results.Wrap(err, "reject proposal %s", id)
 }
 
 // FinishProposal stores the act's answer. It also marks an act as carried out that could not
 // share one transaction with its proposal.
 func (s *Store) FinishProposal(ctx context.Context, id string, status int, answer string) error {
-	if _, err := s.db.Exec(ctx, `select finish_proposal($1, $2, $3)`, id, status, answer); err != nil {
-		return fmt.Errorf("store the outcome of proposal %s: %w", id, err)
-	}
-	return nil
+	_, err := s.db.Exec(ctx, `select finish_proposal($1, $2, $3)`, id, status, answer)
+	return results.Wrap(err, "store the outcome of proposal %s", id)
 }
 
 type proposalKey struct{}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 )
@@ -17,13 +18,10 @@ import (
 // proposed is a policy for alice that ann proposes and ben has approved.
 func proposed(t *testing.T, db storetest.Bundle) store.Proposal {
 	t.Helper()
-	p, err := db.Propose(t.Context(), store.NewProposal{
+	p := check.Value(db.Propose(t.Context(), store.NewProposal{
 		Kind: "policy", Act: "policy", Subject: map[string]any{"submitter": string(alice)}, Method: "PUT", Path: "/", Body: "{}", Call: "{}",
 		Effect: "sets a policy", By: "ann", Names: []string{"ann"}, Reason: "because", ValidFor: time.Hour,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	verdict, _, err := db.ApproveProposal(t.Context(), store.Approval{ProposalID: p.ID, By: "ben", Names: []string{"ben"}, Reason: "seen"})
 	if err != nil || verdict != store.VerdictOpen {
 		t.Fatalf("approve: got %s, %v; want %s", verdict, err, store.VerdictOpen)
@@ -40,19 +38,13 @@ func setPolicy(ctx context.Context, db storetest.Bundle, most string, onlyTighte
 // which its transaction does not carry out is not believed.
 func TestApprovalsAreInTheChain(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	db.Register(t, bob, 1)
+	db := registered(t, 1, alice, bob)
 	suspend(t, db, true) // by one person
 	p := proposed(t, db)
-	if err := setPolicy(store.WithProposal(t.Context(), p.ID), db, "7", false); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(setPolicy(store.WithProposal(t.Context(), p.ID), db, "7", false))
 	run(t, db, `begin; select set_config('fencepost.proposal', '`+p.ID+`', true); insert into submitter_change (submitter, action, by, reason) values ('`+string(bob)+`', 'RESUME', 'ann', 'because'); commit`)
 	var got string
-	if err := db.DB.QueryRow(t.Context(), `select string_agg(action || ' ' || coalesce(approved_by, 'nobody') || ' ' || (proposal is not null), ', ' order by id) from submitter_change`).Scan(&got); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.DB.QueryRow(t.Context(), `select string_agg(action || ' ' || coalesce(approved_by, 'nobody') || ' ' || (proposal is not null), ', ' order by id) from submitter_change`).Scan(&got))
 	if want := "SUSPEND nobody false, POLICY ben true, RESUME nobody false"; got != want {
 		t.Errorf("on record: got %s, want %s", got, want)
 	}
@@ -69,16 +61,11 @@ func TestApprovalsAreInTheChain(t *testing.T) {
 // is written, and no proposal is carried out twice.
 func TestAProposalIsCarriedOutInTheTransactionOfItsAct(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	stale := proposed(t, db)
-	if err := setPolicy(t.Context(), db, "3", false); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(setPolicy(t.Context(), db, "3", false))
 	done := proposed(t, db)
-	if err := setPolicy(store.WithProposal(t.Context(), done.ID), db, "7", false); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(setPolicy(store.WithProposal(t.Context(), done.ID), db, "7", false))
 	for name, id := range map[string]string{"stale": stale.ID, "carried out": done.ID} {
 		if err := setPolicy(store.WithProposal(t.Context(), id), db, "9", false); !store.IsProposalGone(err) {
 			t.Errorf("%s: got %v, want it gone", name, err)
@@ -103,17 +90,14 @@ func TestAProposalIsCarriedOutInTheTransactionOfItsAct(t *testing.T) {
 			t.Errorf("at once: got %v, want it gone", err)
 		}
 	}
-	if carried != 1 {
-		t.Errorf("at once: got it carried out %d times, want 1", carried)
-	}
+	check.Equal(t, "at once", carried, 1)
 }
 
 // Concurrent policy changes that may only tighten never loosen: each is compared with the one
 // that it replaces.
 func TestPoliciesAtOnceOnlyTighten(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {

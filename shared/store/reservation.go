@@ -4,13 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -65,7 +64,7 @@ func queueReuse(b *pgx.Batch, l lease.Lease, a txmanager.Allocation, done *txman
 	b.Queue(takeRecyclable, NamedArgs{
 		"submitter": l.Submitter, "token": l.Token, "nonce": Bigint(a.Nonce), "from": a.FromReservation,
 		"tx_id": a.Tx.ID, "tx_hash": hash, "bytes": raw, "gas_params": string(params),
-	}).QueryRow(func(row pgx.Row) error { return row.Scan(&done.Allocated) })
+	}).QueryRow(results.Scan(&done.Allocated))
 }
 
 // These statements reserve a nonce by a separate row that comes from no queue. If the nonce
@@ -171,10 +170,7 @@ func queueMark(b *pgx.Batch, l lease.Lease, m *txmanager.ReservationMark, done *
 	if m.To == txmanager.Recyclable {
 		b.Queue(markRecyclable, NamedArgs{
 			"submitter": l.Submitter, "token": l.Token, "tx_id": m.TxID, "owner": m.Owner, "reason": PrintableText(m.Reason),
-		}).Exec(func(tag pgconn.CommandTag) error {
-			done.Marked = tag.RowsAffected() == 1
-			return nil
-		})
+		}).Exec(results.Any(&done.Marked))
 		return
 	}
 	params, _ := json.Marshal(m.Gas) // its own type: cannot fail
@@ -237,13 +233,6 @@ func (s *Store) Reservation(ctx context.Context, txID string) (Reservation, erro
 }
 
 func (s *Store) reservations(ctx context.Context, which string, args ...any) ([]Reservation, error) {
-	rows, err := s.db.Query(ctx, findReservations+which, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read reservations: %w", err)
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Reservation])
-	if err != nil {
-		return nil, fmt.Errorf("read reservations: %w", err)
-	}
-	return all, nil
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[Reservation], findReservations+which, args...)
+	return all, results.Wrap(err, "read reservations")
 }

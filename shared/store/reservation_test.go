@@ -2,15 +2,14 @@ package store_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/big"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -84,25 +83,18 @@ func holders(t *testing.T, db storetest.Bundle) []string {
 
 func wantHolders(t *testing.T, db storetest.Bundle, next int, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, holders(t, db)); diff != "" {
-		t.Errorf("nonces (-want +got):\n%s", diff)
-	}
-	if got := value[int](t, db, `select next_nonce from submitter_nonce_cursor where submitter = $1`, alice); got != next {
-		t.Errorf("next nonce: got %d, want %d", got, next)
-	}
+	check.Same(t, "nonces", holders(t, db), want)
+	check.Equal(t, "next nonce", value[int](t, db, `select next_nonce from submitter_nonce_cursor where submitter = $1`, alice), next)
 }
 
 // A reservation holds its nonce as a transaction does, and its owner's bytes make it
 // one; an intent gets the nonce behind it.
 func TestReservedAndUsed(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 4)
+	db := registered(t, 4, alice)
 	ids := reserve(t, db, "x", 0, 1)
 	wantHolders(t, db, 2, "0 x IN_FLIGHT RESERVED", "1 x IN_FLIGHT RESERVED")
-	if got := value[string](t, db, `select in_flight_state || in_flight_nonce from submitter_nonce_cursor`); got != "IN_FLIGHT0" {
-		t.Errorf("cursor: got %s, want IN_FLIGHT at 0", got)
-	}
+	check.Equal(t, "cursor", value[string](t, db, `select in_flight_state || in_flight_nonce from submitter_nonce_cursor`), "IN_FLIGHT0")
 	if !says(t, db, usedMark(ids[0], "x", 0)) {
 		t.Fatal("mark used by the owner: got it refused")
 	}
@@ -129,8 +121,7 @@ func TestGivenBackIsGivenOutAgain(t *testing.T) {
 	for name, withBytes := range map[string]bool{"signed in this process": true, "signed later": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := storetest.New(t)
-			db.Register(t, alice, 4)
+			db := registered(t, 4, alice)
 			ids := reserve(t, db, "x", 0, 1)
 			if !says(t, db, usedMark(ids[1], "x", 1)) || !says(t, db, backMark(ids[0], "x")) {
 				t.Fatal("marks by the owner: got one refused")
@@ -145,15 +136,12 @@ func TestGivenBackIsGivenOutAgain(t *testing.T) {
 			if want := "FAILED CANCELLED given back unsigned: not needed; its nonce was given out again"; got != want {
 				t.Errorf("the reservation: got %q, want %q", got, want)
 			}
-			if n := value[int](t, db, `select count(*) from tx_version where nonce = 0`); n != map[bool]int{true: 1}[withBytes] {
-				t.Errorf("versions of nonce 0: got %d", n)
-			}
+			check.Equal(t, "versions of nonce 0", value[int](t, db, `select count(*) from tx_version where nonce = 0`), map[bool]int{true: 1}[withBytes])
 		})
 	}
 	t.Run("to another owner", func(t *testing.T) {
 		t.Parallel()
-		db := storetest.New(t)
-		db.Register(t, alice, 4)
+		db := registered(t, 4, alice)
 		ids := reserve(t, db, "x", 0, 1)
 		if !says(t, db, backMark(ids[0], "x")) {
 			t.Fatal("give back: got it refused")
@@ -186,9 +174,7 @@ func wantSameBut(t *testing.T, before, after []string) {
 		}
 		return kept
 	}
-	if diff := cmp.Diff(left(before), left(after)); diff != "" {
-		t.Errorf("what counts for nothing wrote (-before +after):\n%s", diff)
-	}
+	check.Same(t, "what counts for nothing wrote", left(after), left(before))
 }
 
 // A mark counts while the reservation is its owner's alone, and once.
@@ -202,9 +188,7 @@ func TestMarksThatDoNotCount(t *testing.T) {
 			return "x"
 		},
 		"cancelled": func(t *testing.T, db storetest.Bundle, id string) string {
-			if _, err := db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionCancel, Reason: "r"}); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionCancel, Reason: "r"}))
 			return "x"
 		},
 		"stuck": func(t *testing.T, db storetest.Bundle, id string) string {
@@ -218,8 +202,7 @@ func TestMarksThatDoNotCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := storetest.New(t)
-			db.Register(t, alice, 1)
+			db := registered(t, 1, alice)
 			id := reserve(t, db, "x", 0)[0]
 			owner := spoil(t, db, id)
 			w := take(t, db, alice, "h/1") // which protects, where it finds that it has to
@@ -238,8 +221,7 @@ func TestMarksThatDoNotCount(t *testing.T) {
 // nonce that was not allocated in time is not allocated again.
 func TestH13TimeIsOver(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 4)
+	db := registered(t, 4, alice)
 	all := bookings("x", 300*time.Millisecond, 0, 1)
 	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: all, LeaseEnd: txmanager.ReleaseAnyway})
 	if !says(t, db, backMark(all[0].Tx.ID, "x")) {
@@ -261,9 +243,7 @@ func TestH13TimeIsOver(t *testing.T) {
 	}
 	again := bookings("y", time.Hour, 0)
 	again[0].From = all[0].Tx.ID
-	if done, err := db.Commit(t.Context(), txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: again}); violated(err) != "nonce_fits_state" {
-		t.Errorf("reserve it again: got %+v, %v; want it refused by nonce_fits_state", done, err)
-	}
+	check.Equal(t, "reserve it again", storetest.Violated(db.Commit(t.Context(), txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: again})), "nonce_fits_state")
 	wantHolders(t, db, 2, "0 x IN_FLIGHT RECYCLABLE", "1 x IN_FLIGHT RESERVED")
 }
 
@@ -276,9 +256,7 @@ func TestOnlyWhatWasGivenBack(t *testing.T) {
 		"used":     func(t *testing.T, db storetest.Bundle, id string) { says(t, db, usedMark(id, "x", 0)) },
 		"cancelled": func(t *testing.T, db storetest.Bundle, id string) {
 			says(t, db, backMark(id, "x"))
-			if _, err := db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionCancel, Reason: "r"}); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionCancel, Reason: "r"}))
 		},
 		"PROTECT": func(t *testing.T, db storetest.Bundle, id string) {
 			says(t, db, backMark(id, "x"))
@@ -287,8 +265,7 @@ func TestOnlyWhatWasGivenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := storetest.New(t)
-			db.Register(t, alice, 1)
+			db := registered(t, 1, alice)
 			post(t, db, alice, "intent")
 			id := reserve(t, db, "x", 0)[0]
 			spoil(t, db, id)
@@ -298,9 +275,7 @@ func TestOnlyWhatWasGivenBack(t *testing.T) {
 			}
 			again := bookings("y", time.Hour, 0)
 			again[0].From = id
-			if done, err := db.Commit(t.Context(), txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: again}); violated(err) != "nonce_fits_state" {
-				t.Errorf("given to another owner: got %+v, %v; want it refused by nonce_fits_state", done, err)
-			}
+			check.Equal(t, "given to another owner", storetest.Violated(db.Commit(t.Context(), txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: again})), "nonce_fits_state")
 			wantSameBut(t, before, contents(t, db, written...))
 		})
 	}
@@ -313,8 +288,7 @@ func TestH05NewOwnerIsCancelledMeanwhile(t *testing.T) {
 	for end, bound := range map[string]int{"commit": 0, "rollback": 1} {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()
-			db := storetest.New(t)
-			db.Register(t, alice, 4)
+			db := registered(t, 4, alice)
 			ids := reserve(t, db, "x", 0, 1)
 			says(t, db, backMark(ids[0], "x"))
 			post(t, db, alice, "intent")
@@ -352,8 +326,7 @@ func TestReservedTogetherOrNotAtAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := storetest.New(t)
-			db.Register(t, alice, 4)
+			db := registered(t, 4, alice)
 			all := bookings("x", time.Hour, c.nonces...)
 			refusedBy := "nonce_fits_state"
 			if name == "the request is taken" {
@@ -365,12 +338,8 @@ func TestReservedTogetherOrNotAtAll(t *testing.T) {
 			}
 			w := take(t, db, alice, "h/1")
 			before := contents(t, db, written...)
-			if done, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Reservations: all}); violated(err) != refusedBy {
-				t.Errorf("reserve: got %+v, %v; want it refused by %s", done, err, refusedBy)
-			}
-			if diff := cmp.Diff(before, contents(t, db, written...)); diff != "" {
-				t.Errorf("the refused write wrote (-before +after):\n%s", diff)
-			}
+			check.Equal(t, "reserve", storetest.Violated(db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Reservations: all})), refusedBy)
+			check.Same(t, "the refused write wrote", contents(t, db, written...), before)
 		})
 	}
 }
@@ -378,8 +347,7 @@ func TestReservedTogetherOrNotAtAll(t *testing.T) {
 // A former lease holder can neither reserve, mark nor reallocate.
 func TestHooksAreFenced(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 4)
+	db := registered(t, 4, alice)
 	ids := reserve(t, db, "x", 0, 1)
 	says(t, db, backMark(ids[0], "x"))
 	post(t, db, alice, "intent")
@@ -391,11 +359,73 @@ func TestHooksAreFenced(t *testing.T) {
 	used := usedMark(ids[1], "x", 1)
 	for name, wr := range map[string]txmanager.Commit{"reserve": {Reservations: bookings("y", time.Hour, 2)}, "mark": {Mark: &used}, "pass on": {Allocations: one}} {
 		wr.Lease = w.Lease
-		if done, err := db.Commit(t.Context(), wr); !errors.Is(err, lease.ErrFenced) {
-			t.Errorf("%s: got %+v, %v; want ErrFenced", name, done, err)
-		}
+		check.Err(t, name, lease.ErrFenced)(db.Commit(t.Context(), wr))
 	}
-	if diff := cmp.Diff(before, contents(t, db, written...)); diff != "" {
-		t.Errorf("a former holder wrote (-before +after):\n%s", diff)
+	check.Same(t, "a former holder wrote", contents(t, db, written...), before)
+}
+
+// A recyclable nonce is room in a full window. A create then enqueues an advance, and the
+// sweep finds a queue without one.
+func TestGivenBackIsRoom(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	id := reserve(t, db, "x", 0)[0]
+	if a := post(t, db, alice, "window full"); a.Queued {
+		t.Errorf("create while the window is full: got a look asked for, want none: whoever frees it looks")
 	}
+	says(t, db, backMark(id, "x"))
+	if a := post(t, db, alice, "given back"); !a.Queued {
+		t.Errorf("create while a nonce was given back: got no look asked for, want one")
+	}
+	run(t, db, `update managed_tx set created_at = clock_timestamp() - interval '1 minute' where state = 'QUEUED'`)
+	overdue := func() int {
+		found, _, err := db.Overdue(t.Context(), 5*time.Second, 10, time.Time{})
+		check.OK(t)(err)
+		return len(found)
+	}
+	run(t, db, `update managed_tx set next_check_at = lock_until where tx_id = $1`, id)
+	check.Equal(t, "overdue", overdue(), 1)
+}
+
+// The sweep finds an unmarked reservation once its time is over.
+func TestSweepFindsReservationsWhoseTimeIsOver(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	all := bookings("x", 10*time.Millisecond, 0)
+	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: all, LeaseEnd: txmanager.ReleaseAnyway})
+	await(t, "the sweep finds it", func() bool {
+		found, _, err := db.Overdue(t.Context(), 100*time.Millisecond, 10, time.Time{})
+		return err == nil && len(found) == 1
+	})
+}
+
+// Nothing that its owner signed is replaced by a higher fee: what it does is not known.
+func TestNoReplacementOfAReservation(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	id := reserve(t, db, "x", 0)[0]
+	says(t, db, usedMark(id, "x", 0))
+	check.Err(t, "replace", store.ErrTooLate)(db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionReplace, Reason: "r"}))
+	check.Equal(t, "placeholder", check.Value(db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionPlaceholder, Reason: "r"}))(t).Ordered, txmanager.ActionPlaceholder)
+}
+
+// Reservations are read by request and by txId.
+func TestReservationsOnRecord(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 4, alice)
+	all := bookings("x", time.Hour, 0, 1, 2)
+	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: all, LeaseEnd: txmanager.ReleaseAnyway})
+	says(t, db, usedMark(all[1].Tx.ID, "x", 1))
+	says(t, db, backMark(all[2].Tx.ID, "x"))
+	post(t, db, alice, "intent")
+	got := check.Value(db.Reservations(t.Context(), alice, []string{all[2].Tx.RequestID, "intent", "nobody's", all[0].Tx.RequestID, all[1].Tx.RequestID}))(t)
+	var told []string
+	for _, r := range got {
+		told = append(told, fmt.Sprint(r.State, " ", r.Owner, " ", r.Over, " ", r.FirstHash != ""))
+	}
+	check.Same(t, "on record", told, []string{"RECYCLABLE x true false", "  true false", "RESERVED x false false", "USED x true true"})
+	if r, err := db.Reservation(t.Context(), all[1].Tx.ID); err != nil || *r.Nonce != 1 || r.FirstHash != storetest.Signed(alice, 1, all[1].Tx.ID).Hash.String() {
+		t.Errorf("by txId: got %+v, %v; want nonce 1 and the owner's bytes", r, err)
+	}
+	check.Err(t, "an intent's txId", store.ErrNotFound)(db.Reservation(t.Context(), got[1].TxID))
 }

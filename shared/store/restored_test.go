@@ -3,12 +3,16 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -33,30 +37,18 @@ func TestH08RestoredDatabase(t *testing.T) {
 		}
 		return errors.Is(err, store.ErrProtected)
 	})
-	if again, err := db.Create(t.Context(), intent(alice, "kept"), 10); err != nil || again.TxID != kept.TxID {
-		t.Errorf("what is stored: got %+v, %v; want its txId", again, err)
-	}
+	check.Equal(t, "what is stored", check.Value(db.Create(t.Context(), intent(alice, "kept"), 10))(t).TxID, kept.TxID)
 	who := store.Viewer{Caller: "shop"}
-	if _, err := db.TxByRequest(t.Context(), alice, "lost", who); !errors.Is(err, store.ErrInDoubt) {
-		t.Errorf("a request that may be lost: got %v, want in doubt", err)
-	}
+	check.Err(t, "a request that may be lost", store.ErrInDoubt)(db.TxByRequest(t.Context(), alice, "lost", who))
 	if w := take(t, db, bob, "a/1"); !w.Protected {
 		t.Error("a tenure in a foreign database: got it unprotected")
 	}
-	if open := value[int](t, db, `select count(*) from protect_incident where closed_at is null`); open != 2 {
-		t.Errorf("submitters in PROTECT: got %d, want both", open)
-	}
+	check.Equal(t, "submitters in PROTECT", value[int](t, db, `select count(*) from protect_incident where closed_at is null`), 2)
 
 	before := value[string](t, db, `select epoch from database_identity`)
-	if err := db.AcceptDatabase(t.Context(), "operator", "restored after the outage, reconciled"); err != nil {
-		t.Fatalf("accept: %v", err)
-	}
-	if err := db.AcceptDatabase(t.Context(), "operator", "again"); !errors.Is(err, store.ErrDatabaseAccepted) {
-		t.Errorf("accept again: got %v, want nothing to accept", err)
-	}
-	if open := value[int](t, db, `select count(*) from protect_incident where closed_at is null`); open != 2 {
-		t.Errorf("submitters in PROTECT once the database is accepted: got %d, want both: each is released by itself", open)
-	}
+	check.OK(t)(db.AcceptDatabase(t.Context(), "operator", "restored after the outage, reconciled"))
+	check.Err(t, "accept again", store.ErrDatabaseAccepted)(db.AcceptDatabase(t.Context(), "operator", "again"))
+	check.Equal(t, "submitters in PROTECT once the database is accepted", value[int](t, db, `select count(*) from protect_incident where closed_at is null`), 2)
 	if after := value[string](t, db, `select epoch from database_identity`); after == before {
 		t.Error("the epoch: got the old one, want another, so that no name is met again")
 	}
@@ -65,10 +57,7 @@ func TestH08RestoredDatabase(t *testing.T) {
 // ownCluster is a migrated database in a separate cluster, which may be restarted.
 func ownCluster(t *testing.T) (storetest.Bundle, *pgcluster.Cluster) {
 	t.Helper()
-	cluster, err := pgcluster.Start(t.Context(), pgcluster.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := check.Value(pgcluster.Start(t.Context(), pgcluster.Options{}))(t)
 	t.Cleanup(func() { _ = cluster.Stop() })
 	return storetest.NewIn(t, cluster), cluster
 }
@@ -79,14 +68,9 @@ func recoverElsewhere(t *testing.T, db storetest.Bundle, cluster *pgcluster.Clus
 	t.Helper()
 	run(t, db, `alter system set restore_command = 'false'`)
 	run(t, db, `copy (select '') to program 'cat > recovery.signal'`)
-	if err := cluster.Restart(t.Context(), false); err != nil {
-		t.Fatalf("restart into recovery: %v", err)
-	}
+	check.OK(t)(cluster.Restart(t.Context(), false))
 	db.DB.Reset()
-	fresh, err := pgxpool.New(t.Context(), db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fresh := check.Value(pgxpool.New(t.Context(), db.URL))(t)
 	defer fresh.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -106,43 +90,218 @@ func recoverElsewhere(t *testing.T, db storetest.Bundle, cluster *pgcluster.Clus
 // callers may be older than the caller.
 func TestDoubtIsShownToCallersOnly(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	db.Register(t, bob, 1)
+	db := registered(t, 1, alice, bob)
 	const unregistered = txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000000ff")
 	for statement, args := range map[string][]any{
 		`update submitter set callers = '{shop}'`:                                           nil,
 		`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`: {alice},
 	} {
-		if _, err := db.DB.Exec(t.Context(), statement, args...); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(db.DB.Exec(t.Context(), statement, args...))
 	}
 	stranger, operator := store.Viewer{Caller: "email:stranger@elsewhere.example"}, store.Viewer{Caller: "email:ann@fencepost.example", Operator: true}
 	asks := func(when string, want map[txmanager.Submitter][3]error) {
 		t.Helper()
 		for s, each := range want {
 			for i, who := range []store.Viewer{shop, stranger, operator} {
-				if _, err := db.TxByRequest(t.Context(), s, "none", who); !errors.Is(err, each[i]) {
-					t.Errorf("%s, %s, asked by %s: got %v, want %v", when, s, who.Caller, err, each[i])
-				}
+				check.Err(t, fmt.Sprintf("%s, %s, asked by %s", when, s, who.Caller), each[i])(db.TxByRequest(t.Context(), s, "none", who))
 			}
 		}
 	}
 	none, doubt := store.ErrNotFound, store.ErrInDoubt
 	asks("in PROTECT", map[txmanager.Submitter][3]error{alice: {doubt, none, doubt}, bob: {none, none, none}, unregistered: {none, none, none}})
-	if err := migrations.Distrust(t.Context(), db.URL, "a copy"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(migrations.Distrust(t.Context(), db.URL, "a copy"))
 	asks("restored", map[txmanager.Submitter][3]error{alice: {doubt, doubt, doubt}, bob: {doubt, doubt, doubt}, unregistered: {doubt, doubt, doubt}})
-	if err := db.AcceptDatabase(t.Context(), "operator", "reconciled"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.AcceptDatabase(t.Context(), "operator", "reconciled"))
 	for _, s := range []txmanager.Submitter{alice, bob} {
 		asks("accepted", map[txmanager.Submitter][3]error{s: {doubt, doubt, doubt}, unregistered: {doubt, doubt, none}})
-		if _, err := db.DB.Exec(t.Context(), `update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'found whole' where submitter = $1 and closed_at is null`, s); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(db.DB.Exec(t.Context(), `update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'found whole' where submitter = $1 and closed_at is null`, s))
 	}
 	asks("released", map[txmanager.Submitter][3]error{alice: {none, none, none}, bob: {none, none, none}, unregistered: {none, none, none}})
+}
+
+// H8: a caller of a restored database must get no definite answer from a cancel,
+// and no "not found", before a named person has accepted the database.
+func TestH08CancelAndQueryInARestoredDatabase(t *testing.T) {
+	t.Parallel()
+	db, cluster := ownCluster(t)
+	db.Register(t, alice, 1)
+	held, queued, ran := post(t, db, alice, "held"), post(t, db, alice, "queued"), post(t, db, alice, "ran")
+	w := take(t, db, alice, "a/1")
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1], LeaseEnd: txmanager.ReleaseUnlessRerun})
+	recoverElsewhere(t, db, cluster)
+	await(t, "connections from before the restart are gone", func() bool { return db.Ping(t.Context()) == nil })
+
+	unknown := uuid.NewString()
+	for _, id := range []string{held.TxID, queued.TxID} {
+		before := contents(t, db, "managed_tx", "tx_decision")
+		check.Err(t, "cancel by a caller", store.ErrInDoubt)(decide(t, db, id, shop, txmanager.ActionCancel))
+		check.Same(t, "a cancel in doubt wrote", contents(t, db, "managed_tx", "tx_decision"), before)
+	}
+	check.Err(t, "a txId that may be lost", store.ErrInDoubt)(db.Tx(t.Context(), unknown, shop))
+	check.Equal(t, "a txId that is stored", check.Value(db.Tx(t.Context(), queued.TxID, shop))(t).State, txmanager.Queued)
+	check.Equal(t, "cancel by an operator, who reconciles", check.Value(decide(t, db, ran.TxID, operator, txmanager.ActionCancel))(t).SubState, txmanager.Cancelled)
+	check.Err(t, "cancel by a caller of what an operator cancelled because it ran", store.ErrInDoubt)(decide(t, db, ran.TxID, shop, txmanager.ActionCancel))
+
+	check.OK(t)(db.AcceptDatabase(t.Context(), "operator", "reconciled"))
+	check.Equal(t, "cancel in the queue, accepted and in PROTECT", check.Value(decide(t, db, queued.TxID, shop, txmanager.ActionCancel))(t).State, txmanager.Queued)
+	check.Equal(t, "cancel of what has a nonce, once accepted", check.Value(decide(t, db, held.TxID, shop, txmanager.ActionCancel))(t).Ordered, txmanager.ActionCancel)
+	check.Err(t, "a txId that nobody has, once accepted", store.ErrNotFound)(db.Tx(t.Context(), unknown, shop))
+	check.Err(t, "a request that may be lost, accepted and in PROTECT", store.ErrInDoubt)(db.TxByRequest(t.Context(), alice, "lost", shop))
+	run(t, db, releaseAll)
+	check.Equal(t, "cancel in the queue, once released", check.Value(decide(t, db, queued.TxID, shop, txmanager.ActionCancel))(t).SubState, txmanager.Cancelled)
+}
+
+// heldByCopy checks that an intent is held as the queue of a restored copy is.
+func heldByCopy(t *testing.T, db storetest.Bundle, txID string) bool {
+	t.Helper()
+	return value[bool](t, db, `select held and held_for is null and coalesce(last_error like 'held: the database was restored%', false) from managed_tx where tx_id = $1`, txID)
+}
+
+// An intent that was held beside a foreign transaction at a further restore may have run after
+// that backup, or been cancelled. The end of that hold does not let it proceed. Only its
+// caller or an operator does, as for the rest of the copy's queue.
+func TestAHoldOfBeforeARestoreLetsNothingGoOn(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 8, alice)
+	lost(t, db, alice, nil, 5, 6)
+	five, _ := mustCreate(t, db, worth(alice, "five", 5))
+	six, _ := mustCreate(t, db, worth(alice, "six", 6))
+	unknown, _ := mustCreate(t, db, handled(alice, "unknown"))
+	other, _ := mustCreate(t, db, handled(alice, "other"))
+	acceptRestored(t, db)
+	later, held := mustCreate(t, db, handled(alice, "posted after the restore"))
+	if !held {
+		t.Fatal("what was posted after the restore is not held")
+	}
+
+	zero, one := uint64(0), uint64(1)
+	d := store.HoldDecision{Submitter: alice, Nonce: &zero, Limit: 1, By: "ann", Reason: "as the log has it"}
+	if out, err := db.WriteOff(t.Context(), d); err != nil || out.WrittenOff != 1 || out.Proceeded != 0 {
+		t.Errorf("write off: got %+v, %v; want nothing let go on", out, err)
+	}
+	d.Nonce = &one
+	check.OK(t)(db.MatchHold(t.Context(), d, unknown.TxID))
+	for name, txID := range map[string]string{"five": five.TxID, "six": six.TxID, "other": other.TxID} {
+		if !heldByCopy(t, db, txID) {
+			t.Errorf("%s: got it let go on, want it held as the copy's queue is", name)
+		}
+	}
+	check.Equal(t, "posted after the restore", subState(t, db, later.TxID), "")
+	again := worth(alice, "five", 5)
+	again.TxID = uuid.NewString()
+	if a, err := db.Create(t.Context(), again, 100); err != nil || a.TxID != five.TxID || !a.Queued {
+		t.Errorf("posted again by its caller: got %+v, %v; want it let go on", a, err)
+	}
+	out, err := db.RecordDecision(t.Context(), store.Decision{TxID: six.TxID, By: store.Viewer{Caller: "ann", Operator: true}, Action: txmanager.ActionCancel, Reason: "cancelled after the backup"})
+	if err != nil || out.SubState != txmanager.Cancelled {
+		t.Errorf("cancel: got %+v, %v; want it cancelled", out, err)
+	}
+	check.Equal(t, "let go on, on record", value[int](t, db, `select count(*) from tx_decision where action = 'PROCEED'`), 2)
+}
+
+// A payout that was held beside a foreign transaction at a further restore is in doubt. It
+// proceeds only once an operator has stated that it was not paid.
+func TestAHoldOfBeforeARestoreLetsNoPayoutGoOn(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	payerOf(t, db, alice)
+	lost(t, db, alice, nil, 5, 6, 7)
+	payouts := make(map[int]string)
+	for value, reqID := range map[int]string{5: "01ARZ3NDEKTSV4RRFFQ69G5FA5", 6: "01ARZ3NDEKTSV4RRFFQ69G5FA6", 7: "01ARZ3NDEKTSV4RRFFQ69G5FA7"} {
+		in := worth(alice, reqID, value)
+		in.Caller = store.PayoutCaller
+		a, held := mustCreate(t, db, in)
+		if payouts[value] = a.TxID; !held {
+			t.Fatalf("payout of %d is not held", value)
+		}
+	}
+	acceptRestored(t, db)
+	run(t, db, `alter table payout_statement drop constraint statement_of_a_transfer`)
+	state := func(reqID string, refund bool) {
+		run(t, db, `insert into payout_statement (req_id, of_confirmed, paid, refund, nonces_below, other_payments, by, reason, change, acted_at)
+			select $1, false, false, $2, 0, '{}', 'ann', 'r', max(id), clock_timestamp() from identity_change`, reqID, refund)
+	}
+	state("01ARZ3NDEKTSV4RRFFQ69G5FA6", false)
+	state("01ARZ3NDEKTSV4RRFFQ69G5FA7", true)
+	through := uint64(2)
+	d := store.HoldDecision{Submitter: alice, Through: &through, Limit: 10, By: "ann", Reason: "as the log has it"}
+	if out, err := db.WriteOff(t.Context(), d); err != nil || out.WrittenOff != 3 || out.Proceeded != 1 {
+		t.Errorf("write off: got %+v, %v; want the one let go on that was stated not paid, to be paid", out, err)
+	}
+	if !heldByCopy(t, db, payouts[5]) || !heldByCopy(t, db, payouts[7]) {
+		t.Error("a payout in doubt, or one to be given back, was let go on")
+	}
+	if got := value[bool](t, db, `select held from managed_tx where tx_id = $1`, payouts[6]); got {
+		t.Error("the payout that was not paid and is to be paid: got it held")
+	}
+}
+
+// A request that a release names for another nonce is none of the foreign transaction
+// that it was held for: that one holds the next intent with its call.
+func TestANamedRequestLeavesItsHoldFree(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 8, alice)
+	lost(t, db, alice, nil, 5)
+	five, _ := mustCreate(t, db, worth(alice, "five", 5))
+	foreign := nameIn(t, db, "five", five.TxID)
+	if got := value[string](t, db, `select state || '/' || sub_state || ' ' || recorded_nonce from managed_tx where tx_id = $1`, five.TxID); got != "CONFIRMED/RECORDED 1" {
+		t.Fatalf("the named request: got %s", got)
+	}
+	lostToo, held := mustCreate(t, db, worth(alice, "lost too", 5))
+	if !held {
+		t.Error("another request with the call of nonce 0: got it not held")
+	}
+	zero := uint64(0)
+	check.Equal(t, "match", check.Value(db.MatchHold(t.Context(), store.HoldDecision{Submitter: alice, Nonce: &zero, By: "ann", Reason: "r"}, lostToo.TxID))(t).SubState, txmanager.RecordedOnChain)
+	if foreign != nil {
+		t.Error(foreign)
+	}
+}
+
+// A match that commits while a release is evaluated takes the request from it. The release of
+// another nonce by that name then changes nothing.
+func TestAReleaseNamesNothingThatWasMatchedMeanwhile(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 8, alice)
+	lost(t, db, alice, nil, 5)
+	five, _ := mustCreate(t, db, worth(alice, "five", 5))
+	zero := uint64(0)
+	check.OK(t)(db.MatchHold(t.Context(), store.HoldDecision{Submitter: alice, Nonce: &zero, By: "ann", Reason: "r"}, five.TxID))
+	if err := nameIn(t, db, "five", five.TxID); err == nil || !strings.Contains(err.Error(), "division by zero") {
+		t.Errorf("release: got %v, want it refused whole", err)
+	}
+	check.Equal(t, "open incidents", value[int](t, db, `select count(*) from protect_incident where closed_at is null`), 1)
+}
+
+// nameIn has a second incident of alice released, in which nonce 1 was named the request.
+func nameIn(t *testing.T, db storetest.Bundle, requestID, txID string) error {
+	t.Helper()
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
+	w := take(t, db, alice, "release/2")
+	taker := calls(5)
+	taker.Hash = txmanager.Hash{9}
+	foreign := txmanager.ForeignTransaction{Nonce: 1, Incident: 2, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: true, Receipt: []byte(`{}`)}
+	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{foreign}))
+	_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &txmanager.ReleaseRequest{
+		Incident: 2, Mode: txmanager.Resync, By: "ann", Reason: "another incident", Count: 2, Requests: map[uint64]string{1: requestID},
+		EndedRequests: []txmanager.Naming{{Nonce: 1, RequestID: requestID, TxID: txID}},
+	}}})
+	return err
+}
+
+// H8: an operator distrusts a copy that kept its server's identity. It accepts and serves
+// nothing until an operator has accepted it, and each submitter is in PROTECT.
+func TestH08ADistrustedDatabase(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	post(t, db, alice, "before")
+	for range 2 {
+		check.OK(t)(migrations.Distrust(t.Context(), db.URL, "a clone of the 21st"))
+	}
+	check.Err(t, "create", store.ErrProtected)(db.Create(t.Context(), intent(alice, "after"), 100))
+	check.Err(t, "what may be lost", store.ErrInDoubt)(db.Tx(t.Context(), "01a1fda0-b1f9-7b07-a2c1-57c667e395bc", shop))
+	check.OK(t)(db.AcceptDatabase(t.Context(), "operator", "reconciled"))
+	if w := take(t, db, alice, "a/1"); !w.Protected {
+		t.Errorf("accepted: got %+v, want it in PROTECT until the release", w)
+	}
 }

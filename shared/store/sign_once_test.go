@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -91,12 +92,10 @@ func TestSignOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := storetest.New(t)
-			db.Register(t, alice, 1)
+			db := registered(t, 1, alice)
 			post(t, db, alice, "one")
-			w := take(t, db, alice, "a/1")
-			write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
-			w = take(t, db, alice, "a/2")
+			sendAll(t, db, alice)
+			w := take(t, db, alice, "a/2")
 			x := w.Open[0]
 			before := contents(t, db, written...)
 			_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Versions: []txmanager.Version{{
@@ -123,9 +122,7 @@ func TestSignOnceAgainstTheFunctionsRole(t *testing.T) {
 	t.Cleanup(func() {
 		_, _ = db.DB.Exec(context.Background(), fmt.Sprintf(`drop owned by %[1]s; drop role %[1]s`, role))
 	})
-	if err := migrations.Grant(t.Context(), db.URL, migrations.Grants{Functions: map[string][]string{role: {migrations.EveryFunction}}}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(migrations.Grant(t.Context(), db.URL, migrations.Grants{Functions: map[string][]string{role: {migrations.EveryFunction}}}))
 	right, wrong := storetest.Bytes(1337, 0, txmanager.Address{9}, 1, ""), storetest.Bytes(1337, 0, txmanager.Address{8}, 1, "another")
 	for name, c := range map[string]struct{ first, then, by string }{
 		"as it is":          {"", signs(2, "BUMP", wrong), "one_intent_per_nonce"},
@@ -144,18 +141,13 @@ func TestSignOnceAgainstTheFunctionsRole(t *testing.T) {
 		"another function":      {"", `create or replace function sign_once() returns trigger language plpgsql as 'begin return null; end'`, ""},
 		"a schema to put first": {"", `create schema mine`, ""},
 	} {
-		tx := begin(t, db)
+		first := `set local role ` + role + `; ` + rows.Replace(c.first)
 		if c.first != "" { // where nobody has revoked it
-			exec(t, tx, fmt.Sprintf(`grant temporary on database %s to %s`, pgx.Identifier{db.DB.Config().ConnConfig.Database}.Sanitize(), role))
+			first = fmt.Sprintf(`grant temporary on database %s to %s; `, pgx.Identifier{db.DB.Config().ConnConfig.Database}.Sanitize(), role) + first
 		}
-		exec(t, tx, `set local role `+role)
-		exec(t, tx, rows.Replace(c.first))
-		_, err := tx.Exec(t.Context(), rows.Replace(c.then))
-		if err == nil || c.by != "" && violated(err) != c.by {
-			t.Errorf("%s: got refused by %s, want by %q", name, violated(err), c.by)
-		}
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
+		err := db.Try(t, first, rows.Replace(c.then))
+		if err == nil || c.by != "" && storetest.Violated(err) != c.by {
+			t.Errorf("%s: got refused by %s, want by %q", name, storetest.Violated(err), c.by)
 		}
 	}
 }
@@ -200,10 +192,7 @@ func TestSignedCallReadsWhatIsSigned(t *testing.T) {
 			},
 		}[i%3]
 		want := types.NewTx(tx)
-		raw, err := want.MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := check.Value(want.MarshalBinary())(t)
 		var chain, n *int64
 		var call []byte
 		ask := func(raw []byte) {
@@ -238,10 +227,7 @@ func encodedCall(t *testing.T, tx *types.Transaction) (all []byte) {
 
 func encoded(t *testing.T, field any) []byte {
 	t.Helper()
-	text, err := rlp.EncodeToBytes(field)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Value(rlp.EncodeToBytes(field))(t)
 	return text
 }
 
@@ -251,10 +237,7 @@ func TestSignedCallReadsNothingElse(t *testing.T) {
 	db := storetest.New(t)
 	to, one := common.Address{9}, big.NewInt(1)
 	legacy := func(v int64) []byte {
-		raw, err := types.NewTx(&types.LegacyTx{GasPrice: one, Gas: 21_000, To: &to, Value: one, V: big.NewInt(v), R: one, S: one}).MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := check.Value(types.NewTx(&types.LegacyTx{GasPrice: one, Gas: 21_000, To: &to, Value: one, V: big.NewInt(v), R: one, S: one}).MarshalBinary())(t)
 		return raw
 	}
 	typed := storetest.Bytes(1337, 0, txmanager.Address{9}, 1, "")

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -34,8 +35,7 @@ func createWhileTakeWaits(t *testing.T) {
 	for name, look := range looks {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := storetest.New(t)
-			db.Register(t, alice, 10)
+			db := registered(t, 10, alice)
 			l := take(t, db, alice, "a/1").Lease
 			if name == "take" {
 				write(t, db, txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun})
@@ -66,22 +66,16 @@ func hasQueued(w txmanager.SubmitterState, id string) bool {
 // an iteration, which does not see it.
 func tokenAfterCommit(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 10)
+	db := registered(t, 10, alice)
 	l := take(t, db, alice, "a/1").Lease
-	run(t, db, `create function hold_up() returns trigger language plpgsql as
-		$$ begin perform pg_advisory_xact_lock(1); return null; end $$`)
-	run(t, db, `create constraint trigger hold_up after insert on managed_tx
-		deferrable initially deferred for each row execute function hold_up()`)
-	other := connect(t, db)
-	other.do(`select pg_advisory_lock(1)`)
+	goOn := holdCommits(t, db, "insert on managed_tx")
 	creating := start(func() (store.StoredIntent, error) { return db.Create(t.Context(), intent(alice, "r"), 100) })
 	awaitBlocked(t, db, "commit")
 	look, err := db.BeginIteration(t.Context(), l, true)
 	if err != nil || len(look.Queue) != 0 || look.Lease.Token != 2 {
 		t.Fatalf("look before the commit: got %d queued under %d, %v; want none under 2", len(look.Queue), look.Lease.Token, err)
 	}
-	other.do(`select pg_advisory_unlock(1)`)
+	goOn()
 	if got := <-creating; got.err != nil || got.got.Token != 2 || !got.got.New {
 		t.Errorf("create: got %+v, %v; want it new, with the token 2 of the look that missed it", got.got, got.err)
 	}
@@ -93,9 +87,7 @@ func tokenBeforeLoad(t *testing.T) {
 	for name, want := range map[string]int64{"take": 1, "go round again": 2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := storetest.New(t)
-			db.Register(t, alice, 10)
-			db.Register(t, bob, 10)
+			db := registered(t, 10, alice, bob)
 			take(t, db, bob, "a/1") // prepares the statements, for which the table must not be locked
 			look := func() (txmanager.SubmitterState, error) {
 				taken, err := db.Acquire(t.Context(), alice, "a/1", true)
@@ -110,13 +102,9 @@ func tokenBeforeLoad(t *testing.T) {
 			other.do(`lock table tx_version in access exclusive mode`)
 			looking := start(look)
 			awaitBlocked(t, db, "m.request_id")
-			if got := value[int64](t, db, `select coalesce(max(fencing_token), 0) from submitter_lease where submitter = $1`, alice); got != want {
-				t.Errorf("token that others read during the load: got %d, want %d", got, want)
-			}
+			check.Equal(t, "token that others read during the load", value[int64](t, db, `select coalesce(max(fencing_token), 0) from submitter_lease where submitter = $1`, alice), want)
 			created := post(t, db, alice, "meanwhile")
-			if created.Token != want {
-				t.Errorf("token of a create during the load: got %d, want %d", created.Token, want)
-			}
+			check.Equal(t, "token of a create during the load", created.Token, want)
 			other.do("commit")
 			if got := <-looking; got.err != nil || got.got.Lease.Token != want {
 				t.Errorf("look: got token %d, %v; want %d", got.got.Lease.Token, got.err, want)
@@ -129,16 +117,13 @@ func tokenBeforeLoad(t *testing.T) {
 // than one before.
 func TestH23EachIterationHasItsOwnToken(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 10)
+	db := registered(t, 10, alice)
 	before := post(t, db, alice, "before the first tenure")
 	w := take(t, db, alice, "a/1")
 	given := []int64{before.Token, w.Lease.Token}
 	for _, request := range []string{"C2", "C3"} {
 		c := post(t, db, alice, request)
-		if c.Token != w.Lease.Token {
-			t.Errorf("%s: got token %d, want %d, that of the last look", request, c.Token, w.Lease.Token)
-		}
+		check.Equal(t, request, c.Token, w.Lease.Token)
 		// Its task meets the holder and is burnt; the mark stops the release.
 		if met, err := db.Acquire(t.Context(), alice, "b/1", true); err != nil || met.Held || met.Token != c.Token {
 			t.Fatalf("task of %s: got %+v, %v; want to meet the holder under %d", request, met, err, c.Token)
@@ -166,8 +151,7 @@ func TestH23EachIterationHasItsOwnToken(t *testing.T) {
 // A release in the middle leaves a new token, so that the next task gets an unused name.
 func TestAbandonRaisesTheToken(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	w := take(t, db, alice, "a/1")
 	if met, err := db.Acquire(t.Context(), alice, "b/1", true); err != nil || met.Held {
 		t.Fatalf("second taker: got %+v, %v; want not held", met, err)
@@ -176,10 +160,118 @@ func TestAbandonRaisesTheToken(t *testing.T) {
 	if !done.Released || done.Token != 2 {
 		t.Errorf("abandon with the mark set: got %+v, want released under 2", done)
 	}
-	if got := post(t, db, alice, "r").Token; got != 2 {
-		t.Errorf("token of a create after it: got %d, want 2", got)
+	check.Equal(t, "token of a create after it", post(t, db, alice, "r").Token, 2)
+	check.Equal(t, "next tenure", take(t, db, alice, "b/1").Lease.Token, 3)
+}
+
+// A create that sees the lease held asks for no advance, and the release finds
+// its intent. One whose lease has run out may be dead: then an advance is due, and
+// so it is for a create that is repeated.
+func TestCreateUnderALeaseIsSeenByItsRelease(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 10, alice)
+	w := take(t, db, alice, "a/1")
+	if got := post(t, db, alice, "held"); !got.New || got.Queued {
+		t.Errorf("under a lease: got %+v, want it new, and no advance due", got)
 	}
-	if got := take(t, db, alice, "b/1").Lease.Token; got != 3 {
-		t.Errorf("next tenure: got token %d, want 3", got)
+	if got := post(t, db, alice, "held"); got.New || !got.Queued {
+		t.Errorf("once more: got %+v, want it known, and an advance due", got)
 	}
+	if done := write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun}); !done.Released || done.Queued != 1 || done.Token != w.Lease.Token {
+		t.Errorf("release: got %+v, want released under %d, and somebody queued", done, w.Lease.Token)
+	}
+	take(t, db, alice, "a/2")
+	run(t, db, `update submitter_lease set expires_at = clock_timestamp() - interval '1 second' where submitter = $1`, alice)
+	if got := post(t, db, alice, "run out"); !got.New || !got.Queued {
+		t.Errorf("under a lease that has run out: got %+v, want it new, and an advance due", got)
+	}
+}
+
+// A create that sees the window full enqueues no advance, and the invocation that frees the
+// window finds its intent.
+func TestCreateBehindAFullWindowIsSeenByWhoFreesIt(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	post(t, db, alice, "first")
+	w := take(t, db, alice, "a/1")
+	if done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun}); !done.Released || done.Queued != 0 {
+		t.Fatalf("release of an empty queue: got %+v, want released, and nobody queued", done)
+	}
+	if got := post(t, db, alice, "second"); !got.New || got.Queued {
+		t.Errorf("behind a full window: got %+v, want it new, and no advance due", got)
+	}
+	w = take(t, db, alice, "a/2")
+	from, to := w.Open[0].State, w.Open[0]
+	to.State, to.Sub = txmanager.Stuck, ""
+	done := write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: from, To: to}}, LeaseEnd: txmanager.ReleaseUnlessRerun})
+	if !done.Released || done.Queued != 1 {
+		t.Errorf("release: got %+v, want released, and somebody queued", done)
+	}
+}
+
+// A create that commits after the release's queue check sees the lease free.
+func TestCreateThatTheReleaseMissesIsDue(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 10, alice)
+	l := take(t, db, alice, "a/1").Lease
+	goOn := holdCommits(t, db, "insert on managed_tx")
+	creating := start(func() (store.StoredIntent, error) { return db.Create(t.Context(), intent(alice, "r"), 100) })
+	awaitBlocked(t, db, "commit")
+	if done := write(t, db, txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun}); !done.Released || done.Queued != 0 {
+		t.Errorf("release before the commit: got %+v, want released, and nobody queued", done)
+	}
+	goOn()
+	if got := <-creating; got.err != nil || !got.got.Queued || got.got.Token != l.Token {
+		t.Errorf("create: got %+v, %v; want an advance due under %d", got.got, got.err, l.Token)
+	}
+}
+
+// A create that commits before the release does still sees the lease held, and asks
+// for no advance. The release reads the queue behind its own commit, so it finds the
+// intent. A reading before that commit would miss it, and the intent would wait for the sweep.
+func TestReleaseReadsTheQueueBehindItsCommit(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 10, alice)
+	l := take(t, db, alice, "a/1").Lease
+	goOn := holdCommits(t, db, "update on submitter_lease")
+	releasing := start(func() (txmanager.CommitResult, error) {
+		return db.Commit(t.Context(), txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun})
+	})
+	awaitBlocked(t, db, "commit")
+	if got := post(t, db, alice, "r"); !got.New || got.Queued {
+		t.Errorf("create before the release's commit: got %+v, want it new, and no advance due", got)
+	}
+	goOn()
+	if done := <-releasing; done.err != nil || !done.got.Released || done.got.Queued != 1 {
+		t.Errorf("release: got %+v, %v; want released, and one queued", done.got, done.err)
+	}
+}
+
+// The release reports a submitter that was resumed since it was loaded, because intents queued
+// since enqueued no task.
+func TestReleaseTellsOfASuspensionThatEnded(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 10, alice)
+	run(t, db, suspended, alice)
+	w := take(t, db, alice, "a/1")
+	run(t, db, `update submitter set status = 'ACTIVE' where submitter = $1`, alice)
+	if got := post(t, db, alice, "r"); got.Queued {
+		t.Errorf("under a lease: got %+v, want no advance due", got)
+	}
+	done := write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
+	if !w.Suspended || done.Suspended || done.Queued != 1 {
+		t.Errorf("loaded as suspended %t, released as %+v; want it suspended before, and not any more", w.Suspended, done)
+	}
+}
+
+// holdCommits makes the commits of transactions with such a change wait until goOn is called.
+func holdCommits(t *testing.T, db storetest.Bundle, change string) (goOn func()) {
+	t.Helper()
+	run(t, db, `create function hold_up() returns trigger language plpgsql as
+		$$ begin perform pg_advisory_xact_lock(1); return null; end $$`)
+	run(t, db, `create constraint trigger hold_up after `+change+`
+		deferrable initially deferred for each row execute function hold_up()`)
+	other := connect(t, db)
+	other.do(`select pg_advisory_lock(1)`)
+	return func() { other.do(`select pg_advisory_unlock(1)`) }
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -39,13 +39,10 @@ with new as (
       on conflict (submitter) do nothing
   returning submitter, start_nonce
 ), limited as (
-  insert into submitter_policy (submitter, max_fee_wei, max_tip_wei, max_gas, max_day_fees_wei, max_value_wei, max_day_wei, max_per_minute, targets, per_caller, tokens)
-  select submitter, ($8::jsonb ->> 'maxFeePerTx')::numeric, ($8::jsonb ->> 'maxPriorityFeePerGas')::numeric, ($8::jsonb ->> 'maxGas')::bigint,
-         ($8::jsonb ->> 'maxFeesPerDay')::numeric, ($8::jsonb ->> 'maxValue')::numeric, ($8::jsonb ->> 'maxValuePerDay')::numeric, ($8::jsonb ->> 'maxPerMinute')::int,
-         case when jsonb_typeof($8::jsonb -> 'targets') = 'array' then array(select jsonb_array_elements_text($8::jsonb -> 'targets')) end,
-         nullif($8::jsonb -> 'perCaller', 'null'), nullif($8::jsonb -> 'tokens', 'null')
-    from new
-   where jsonb_strip_nulls($8::jsonb) <> '{}'
+  insert into submitter_policy (submitter, ` + policyColumns + `)
+  select submitter, ` + policyValues + `
+    from new, (select $8::jsonb as policy) as p
+   where jsonb_strip_nulls(p.policy) <> '{}'
 ), recorded as (
   insert into submitter_change (submitter, action, by, reason, policy)
   select submitter, 'POLICY', $7, 'at its registration', $8::jsonb
@@ -91,10 +88,7 @@ func (s *Store) Register(ctx context.Context, r Registration) (isNew bool, err e
 	b := new(pgx.Batch)
 	queueCarryOut(ctx, b)
 	b.Queue(insertSubmitter, r.Submitter, r.Signer, Bigint(r.StartNonce), r.StartReason, r.MaxInFlight, r.Callers, r.CreatedBy, policy).
-		Exec(func(tag pgconn.CommandTag) error {
-			isNew = tag.RowsAffected() == 1
-			return nil
-		})
+		Exec(results.Any(&isNew))
 	if proposalOf(ctx) != "" {
 		b.Queue(recordRegistration, r.Submitter, r.CreatedBy)
 	}
@@ -157,11 +151,7 @@ select s.submitter, s.signer, s.status, s.start_nonce, s.start_reason, s.max_in_
 
 // Submitter is one submitter. The error wraps [ErrUnknownSubmitter].
 func (s *Store) Submitter(ctx context.Context, sub txmanager.Submitter) (SubmitterView, error) {
-	rows, err := s.db.Query(ctx, viewSubmitters+` where s.submitter = $1`, sub)
-	if err != nil {
-		return SubmitterView{}, err
-	}
-	v, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[SubmitterView])
+	v, err := results.One(ctx, s.db, pgx.RowToStructByPos[SubmitterView], viewSubmitters+` where s.submitter = $1`, sub)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return v, fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
 	}
@@ -183,11 +173,7 @@ func (v *SubmitterView) fullNames() {
 
 // Submitters lists up to limit submitters after the one named, in their order.
 func (s *Store) Submitters(ctx context.Context, after string, limit int) ([]SubmitterView, error) {
-	rows, err := s.db.Query(ctx, viewSubmitters+` where s.submitter > $1 order by s.submitter limit $2`, after, limit)
-	if err != nil {
-		return nil, err
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[SubmitterView])
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[SubmitterView], viewSubmitters+` where s.submitter > $1 order by s.submitter limit $2`, after, limit)
 	for i := range all {
 		all[i].fullNames()
 	}
@@ -203,9 +189,109 @@ select submitter
 
 // ActiveOn lists the first active submitters of the chain, in their order.
 func (s *Store) ActiveOn(ctx context.Context, chainID uint64, limit int) ([]txmanager.Submitter, error) {
-	rows, err := s.db.Query(ctx, activeOn, strconv.FormatUint(chainID, 10), limit)
-	if err != nil {
-		return nil, fmt.Errorf("list the submitters of chain %d: %w", chainID, err)
+	all, err := results.All(ctx, s.db, pgx.RowTo[txmanager.Submitter], activeOn, strconv.FormatUint(chainID, 10), limit)
+	return all, results.Wrap(err, "list the submitters of chain %d", chainID)
+}
+
+// SignerChange moves a submitter's key to another signer.
+type SignerChange struct {
+	Submitter txmanager.Submitter
+	Signer    string // which has the key now
+	By        string // the operator
+	Reason    string
+}
+
+// changeSigner locks the row first, so that the recorded signer is the one that was replaced.
+// The row's key does not change, so that sessions which refer to it do not wait.
+const changeSigner = `
+with before as (
+  select submitter, signer from submitter where submitter = $1 for no key update
+), changed as (
+  update submitter s
+     set signer = $2
+    from before b
+   where s.submitter = b.submitter and b.signer <> $2
+  returning s.submitter, b.signer as from_signer
+), kept as (
+  insert into submitter_change (submitter, action, by, reason, from_signer, to_signer)
+  select submitter, 'SIGNER', $3, $4, from_signer, $2 from changed
+)
+select b.signer, b.signer <> $2 from before b`
+
+// lockSubmitter is what changeSigner locks.
+const lockSubmitter = `select from submitter where submitter = $1 for no key update`
+
+// ChangeSigner changes the submitter's signer from the next lease session on, and records who
+// did it and why. It returns the previous signer. If that is the same, nothing is written and
+// changed is false. The error wraps [ErrUnknownSubmitter].
+func (s *Store) ChangeSigner(ctx context.Context, c SignerChange) (from string, changed bool, err error) {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockSubmitter, c.Submitter); err != nil {
+			return err
+		}
+		if err := CarryOut(ctx, tx); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, changeSigner, c.Submitter, c.Signer, c.By, PrintableText(c.Reason)).Scan(&from, &changed)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", false, fmt.Errorf("%s: %w", c.Submitter, ErrUnknownSubmitter)
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[txmanager.Submitter])
+	if err != nil {
+		return "", false, fmt.Errorf("change the signer of %s: %w", c.Submitter, err)
+	}
+	return from, changed, nil
+}
+
+// ErrStatusUnchanged reports a suspension of a suspended submitter, or a resumption of an active
+// one. Nothing was changed.
+var ErrStatusUnchanged = errors.New("the submitter's status is that already")
+
+// Suspension suspends a submitter, or resumes it.
+type Suspension struct {
+	Submitter txmanager.Submitter
+	Suspend   bool // false: resume
+	By        string
+	Reason    string
+}
+
+const setStatus = `
+with hit as (
+  update submitter
+     set status = $2
+   where submitter = $1 and status <> $2
+  returning submitter
+), recorded as (
+  insert into submitter_change (submitter, action, by, reason)
+  select submitter, $3, $4, $5 from hit
+)
+select exists (select from submitter where submitter = $1), exists (select from hit)`
+
+const findToken = `
+select coalesce(l.fencing_token, 0), coalesce(l.name_epoch, '')
+  from submitter s
+  left join submitter_lease l using (submitter)
+ where s.submitter = $1`
+
+// SetStatus suspends or resumes, with a record of it, and returns the token in force after the
+// commit. While a submitter is suspended no intent is accepted and no nonce is bound.
+// Transactions that have a nonce proceed. It ends the lease session of the lease's holder, as
+// [Store.PutPolicy] does. The error wraps [ErrUnknownSubmitter] or [ErrStatusUnchanged].
+func (s *Store) SetStatus(ctx context.Context, c Suspension) (token int64, err error) {
+	status, action := "ACTIVE", "RESUME"
+	if c.Suspend {
+		status, action = "SUSPENDED", "SUSPEND"
+	}
+	token, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
+		var known, changed bool
+		err := tx.QueryRow(ctx, setStatus, c.Submitter, status, action, c.By, c.Reason).Scan(&known, &changed)
+		switch {
+		case err == nil && !known:
+			return ErrUnknownSubmitter
+		case err == nil && !changed:
+			return ErrStatusUnchanged
+		}
+		return err
+	})
+	return token, results.Wrap(err, "%s %s", action, c.Submitter)
 }

@@ -1,12 +1,13 @@
 package store_test
 
 import (
-	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -16,8 +17,7 @@ import (
 // queue; and the database itself knows only the canonical name.
 func TestH04OneAccountTwoNames(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 10)
+	db := registered(t, 10, alice)
 	t.Run("every accepted spelling is one submitter", func(t *testing.T) { oneSubmitter(t, db) })
 	t.Run("other texts name invalidNames", namesNobody)
 	t.Run("every table refuses another form", func(t *testing.T) { tablesRefuse(t, db) })
@@ -45,23 +45,15 @@ func oneSubmitter(t *testing.T, db storetest.Bundle) {
 		}
 		post(t, db, sub, "a request for "+text)
 	}
-	if sub, err := txmanager.ParseSubmitter(string(alice), 1); err != nil || sub != alice {
-		t.Errorf("under another default chain: got %q, %v; want %q", sub, err, alice)
-	}
+	check.Equal(t, "under another default chain", check.Value(txmanager.ParseSubmitter(string(alice), 1))(t), alice)
 	w := take(t, db, alice, "a/1")
-	if got, want := len(w.Queue), 2+len(spellings); got != want {
-		t.Errorf("the one queue: got %d intents, want %d", got, want)
-	}
-	if got := value[int](t, db, `select count(*) from submitter_lease`); got != 1 {
-		t.Errorf("leases: got %d, want 1", got)
-	}
+	check.Equal(t, "the one queue", len(w.Queue), 2+len(spellings))
+	check.Equal(t, "leases", value[int](t, db, `select count(*) from submitter_lease`), 1)
 }
 
 func namesNobody(t *testing.T) {
 	for _, text := range invalidNames {
-		if sub, err := txmanager.ParseSubmitter(text, 1337); !errors.Is(err, txmanager.ErrNotSubmitter) {
-			t.Errorf("parse %q: got %q, %v; want ErrNotSubmitter", text, sub, err)
-		}
+		check.Err(t, fmt.Sprintf("parse %q", text), txmanager.ErrNotSubmitter)(txmanager.ParseSubmitter(text, 1337))
 	}
 }
 
@@ -83,12 +75,9 @@ var invalidNames = []string{
 }
 
 func tablesRefuse(t *testing.T, db storetest.Bundle) {
-	rows, err := db.DB.Query(t.Context(), `
+	rows := check.Value(db.DB.Query(t.Context(), `
 		select table_name::text from information_schema.columns
-		 where table_schema = 'public' and column_name = 'submitter' order by 1`)
-	if err != nil {
-		t.Fatal(err)
-	}
+		 where table_schema = 'public' and column_name = 'submitter' order by 1`))(t)
 	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(tables) < 6 {
 		t.Fatalf("tables that name a submitter: got %v, %v; want 6 or more", tables, err)
@@ -96,9 +85,31 @@ func tablesRefuse(t *testing.T, db storetest.Bundle) {
 	for _, table := range tables {
 		for _, text := range slices.Concat(spellings, invalidNames) {
 			_, err := db.DB.Exec(t.Context(), `insert into `+pgx.Identifier{table}.Sanitize()+` (submitter) values ($1)`, text)
-			if got, want := violated(err), "submitter_id_check"; got != want {
-				t.Errorf("%s named %q: got refused by %s, want by %s", table, text, got, want)
-			}
+			check.Equal(t, fmt.Sprintf("%s named %q", table, text), storetest.Violated(err), "submitter_id_check")
 		}
 	}
+}
+
+// The new signer signs from the next lease session on. The change is recorded once, with its
+// author and reason.
+func TestChangeSigner(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	move := store.SignerChange{Submitter: alice, Signer: "remote:vault", By: "ann", Reason: "moved"}
+	for _, want := range []struct {
+		from    string
+		changed bool
+	}{{"local", true}, {"remote:vault", false}} {
+		from, changed, err := db.ChangeSigner(t.Context(), move)
+		if err != nil || from != want.from || changed != want.changed {
+			t.Errorf("got from %q, changed %t, %v; want from %q, changed %t", from, changed, err, want.from, want.changed)
+		}
+	}
+	check.Equal(t, "kept", value[string](t, db, `select string_agg(concat_ws(' ', submitter, action, from_signer, to_signer, by, reason), ',') from submitter_change`), string(alice)+" SIGNER local remote:vault ann moved")
+	if w := take(t, db, alice, "a/1"); w.Signer != "remote:vault" {
+		t.Errorf("the next tenure: got signer %q, want remote:vault", w.Signer)
+	}
+	stranger := move
+	stranger.Submitter = txmanager.NewSubmitter(1337, txmanager.Address{1})
+	check.Err(t, "an unknown submitter", store.ErrUnknownSubmitter)(db.ChangeSigner(t.Context(), stranger))
 }

@@ -2,11 +2,11 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -92,11 +92,8 @@ returning s.submitter`
 // OverdueProtected takes up to limit submitters in PROTECT whose watch task was lost or that
 // have none, the least recently taken first.
 func (s *Store) OverdueProtected(ctx context.Context, grace time.Duration, limit int) ([]txmanager.Submitter, error) {
-	rows, err := s.db.Query(ctx, overdueProtected, grace, limit)
-	if err != nil {
-		return nil, fmt.Errorf("find overdue submitters in PROTECT: %w", err)
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[txmanager.Submitter])
+	all, err := results.All(ctx, s.db, pgx.RowTo[txmanager.Submitter], overdueProtected, grace, limit)
+	return all, results.Wrap(err, "find overdue submitters in PROTECT")
 }
 
 // Overdue takes up to limit submitters that a lost task left behind, the least recently taken
@@ -109,13 +106,65 @@ func (s *Store) Overdue(ctx context.Context, grace time.Duration, limit int, beg
 		since = nil
 	}
 	b := new(pgx.Batch)
-	b.Queue(`select clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	b.Queue(overdue, grace, s.rules.ClockSkewAllowance, limit, since, s.rules.Duration).Query(func(rows pgx.Rows) (err error) {
-		found, err = pgx.CollectRows(rows, pgx.RowTo[txmanager.Submitter])
-		return err
-	})
-	if err := s.send(ctx, b); err != nil {
-		return nil, now, fmt.Errorf("find overdue submitters: %w", err)
-	}
-	return found, now, nil
+	b.Queue(`select clock_timestamp()`).QueryRow(results.Scan(&now))
+	b.Queue(overdue, grace, s.rules.ClockSkewAllowance, limit, since, s.rules.Duration).Query(results.Into(&found, pgx.RowTo[txmanager.Submitter]))
+	err = s.send(ctx, b)
+	return found, now, results.Wrap(err, "find overdue submitters")
+}
+
+// Backlog has the counts and ages of waiting items, over all submitters.
+type Backlog struct {
+	Queued     int           // intents that wait for a nonce, less those that are held
+	Held       int           // intents that no nonce is given to until their caller or an operator decides
+	Fullest    int           // of them, in the longest queue of one submitter
+	OldestHeld time.Duration // since the first signature for the nonce that has been held for longest; 0: none is held
+	Stuck      int           // transactions that wait for a decision
+	NoReceipt  int           // transactions that were sent and have no receipt yet
+	Protected  int           // submitters in PROTECT: all, where the database is not the one written last
+
+	WaitBalance int // submitters in whose queue something waits for the account to be funded
+	WaitFee     int // submitters in whose queue something waits for lower fees
+	BumpHeld    int // transactions that a bound keeps from being replaced at a higher fee
+
+	HeldLongest time.Duration // since the held intent that was left alone for longest was changed last; 0: none is held
+}
+
+// backlog reads only open rows. An item whose start lies in the future, because the clock was
+// set back, has waited 0 seconds. Of one submitter's nonces, the lowest has been held for
+// longest.
+const backlog = `
+with queue as (
+  select count(*) as length, bool_or(last_error like 'balance: %') as poor, bool_or(last_error like 'fee: %') as dear
+    from managed_tx where queued and not held group by submitter
+), open_txs as materialized (
+  select submitter, nonce, tx_id, state, sub_state, updated_at, last_error from managed_tx where open
+), lowest as (
+  select distinct on (submitter) tx_id, updated_at from open_txs order by submitter, nonce
+)
+select (select coalesce(sum(length), 0) from queue), (select coalesce(max(length), 0) from queue),
+       (select greatest(clock_timestamp() - min(coalesce(v.created_at, l.updated_at)), interval '0')
+          from lowest l
+          left join tx_version v on v.tx_id = l.tx_id and v.version = 1),
+       (select count(*) from open_txs where state = 'STUCK'),
+       (select count(*) from open_txs where state = 'SUBMITTED' or sub_state = 'PENDING'),
+       case when is_accepted_database() then (select count(*) from protect_incident where closed_at is null)
+            else (select count(*) from submitter) end,
+       (select count(*) from queue where poor), (select count(*) from queue where dear),
+       (select count(*) from open_txs where last_error like 'gas bump: %'),
+       (select count(*) from managed_tx where queued and held),
+       (select greatest(clock_timestamp() - min(updated_at), interval '0') from managed_tx where queued and held)`
+
+// Backlog reads the counts and ages in one round trip.
+func (s *Store) Backlog(ctx context.Context) (b Backlog, err error) {
+	err = s.db.QueryRow(ctx, backlog).Scan(&b.Queued, &b.Fullest, &b.OldestHeld, &b.Stuck, &b.NoReceipt, &b.Protected,
+		&b.WaitBalance, &b.WaitFee, &b.BumpHeld, &b.Held, &b.HeldLongest)
+	return b, results.Wrap(err, "read the backlog")
+}
+
+// KeepPartitions creates the missing partitions of the coming quarters, and returns how many
+// it created. If none is missing it costs one read of the catalog. An error does no harm
+// before the quarter begins. Afterwards rows without a partition go to the default one.
+func (s *Store) KeepPartitions(ctx context.Context) (made int, err error) {
+	err = s.db.QueryRow(ctx, `select ensure_partitions()`).Scan(&made)
+	return made, results.Wrap(err, "make the partitions of the next quarters")
 }

@@ -1,12 +1,16 @@
 package store_test
 
 import (
+	"bytes"
+	"context"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -105,18 +109,14 @@ func TestOverdueFindsWhatWasLeftBehind(t *testing.T) {
 		}
 	}
 	found, at, err := db.Overdue(t.Context(), grace, 1000, time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	got := []string{}
 	for _, sub := range found {
 		got = append(got, names[sub])
 	}
 	slices.Sort(got)
 	slices.Sort(want)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("taken (-want +got):\n%s", diff)
-	}
+	check.Same(t, "taken", got, want)
 	now := value[time.Time](t, db, `select clock_timestamp()`)
 	if since := now.Sub(at); since < 0 || since > time.Minute {
 		t.Errorf("time: got %v at %v, want the database's clock", at, now)
@@ -231,17 +231,13 @@ func TestOneSweepTakesEachOnce(t *testing.T) {
 	var began time.Time
 	for range 4 {
 		got, now, err := db.Overdue(t.Context(), time.Second, 2, began)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		if began.IsZero() {
 			began = now
 		}
 		taken = append(taken, len(got))
 	}
-	if diff := cmp.Diff([]int{2, 2, 1, 0}, taken); diff != "" {
-		t.Errorf("taken by the batches of one sweep (-want +got):\n%s", diff)
-	}
+	check.Same(t, "taken by the batches of one sweep", taken, []int{2, 2, 1, 0})
 }
 
 // After the database's clock was set back, steps planned by the earlier clock are due at once:
@@ -249,17 +245,14 @@ func TestOneSweepTakesEachOnce(t *testing.T) {
 // them, and the invocation that it enqueued would leave them for an hour.
 func TestLoadAfterTheClockWasSetBackFindsEverythingDue(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 2)
-	post(t, db, alice, "low")
-	post(t, db, alice, "high")
-	w := take(t, db, alice, "a/1")
-	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
+	db := registered(t, 2, alice)
+	postAll(t, db, alice, "low", "high")
+	sendAll(t, db, alice)
 	run(t, db, pending, alice)
 	run(t, db, changedAhead, alice)
 	post(t, db, alice, "queued")
 	run(t, db, `update managed_tx set updated_at = updated_at + interval '1 hour', next_check_at = clock_timestamp() + interval '61 min' where state = 'QUEUED' and submitter = $1`, alice)
-	w = take(t, db, alice, "a/2")
+	w := take(t, db, alice, "a/2")
 	if len(w.Open) != 2 || len(w.Queue) != 1 {
 		t.Fatalf("loaded: got %+v, want two with a nonce and one queued", w)
 	}
@@ -270,5 +263,202 @@ func TestLoadAfterTheClockWasSetBackFindsEverythingDue(t *testing.T) {
 		if x.Nonce != nil && (x.NextResubmitAt.After(w.Now) || x.FirstSubmitAt.After(w.Now) || len(x.Raw) == 0) {
 			t.Errorf("%s: got its next broadcast at %v, its first at %v, %d bytes; want it due at %v, with its bytes", x.RequestID, x.NextResubmitAt, x.FirstSubmitAt, len(x.Raw), w.Now)
 		}
+	}
+}
+
+// H33: an overdue submitter waits for no more sweeps than one cycle over all takes, however
+// few each sweep takes. A submitter in PROTECT takes up no place.
+func TestH33SweepStarvesNobody(t *testing.T) {
+	t.Parallel()
+	const many = 9
+	db := storetest.New(t)
+	for n := range many {
+		leftBehind{"QUEUED", []string{postedLongAgo}}.arrange(t, db, numbered(n))
+		run(t, db, `update submitter_lease set rerun_requested = false`)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		m := newSweepModel(rt, t.Context(), db, many)
+		rt.Repeat(map[string]func(*rapid.T){
+			"sweep":   m.sweep,
+			"sweep 2": m.sweep, // twice as often as the rest
+			"late":    m.change("late", func(s *swept, yes bool) { s.late = yes }),
+			"protect": m.change("protect", func(s *swept, yes bool) { s.protected = yes }),
+		})
+		taken := map[txmanager.Submitter]bool{}
+		due := m.due()
+		for range (len(due) + m.page - 1) / m.page {
+			for _, s := range m.sweepOnce(rt) {
+				taken[s] = true
+			}
+		}
+		for _, s := range due {
+			if !taken[s.sub] {
+				rt.Errorf("%s: got not swept while %d overdue were gone round by %d, want it swept", s.sub, len(due), m.page)
+			}
+		}
+	})
+}
+
+// swept is what the sweep ought to know of one submitter.
+type swept struct {
+	sub             txmanager.Submitter
+	late, protected bool
+	last            int // the sweep that took it; 0: none
+}
+
+// sweepModel is what the sweep ought to do with a few submitters.
+type sweepModel struct {
+	ctx    context.Context
+	db     storetest.Bundle
+	page   int
+	sweeps int
+	all    []*swept
+}
+
+// newSweepModel makes everybody late, out of PROTECT and never swept.
+func newSweepModel(rt *rapid.T, ctx context.Context, db storetest.Bundle, many int) *sweepModel {
+	m := &sweepModel{ctx: ctx, db: db, page: rapid.IntRange(1, many+1).Draw(rt, "page")}
+	m.exec(rt, `update submitter set swept_at = '-infinity'`)
+	for n := range many {
+		m.all = append(m.all, &swept{sub: numbered(n), late: true})
+		m.tell(rt, *m.all[n])
+	}
+	return m
+}
+
+func (m *sweepModel) exec(rt *rapid.T, statement string, args ...any) {
+	if _, err := m.db.DB.Exec(m.ctx, statement, args...); err != nil {
+		rt.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// tell brings the database to what s says.
+func (m *sweepModel) tell(rt *rapid.T, s swept) {
+	m.exec(rt, `update managed_tx set next_check_at = case when $2 then null else 'infinity'::timestamptz end where submitter = $1`, s.sub, s.late)
+	if s.protected {
+		m.exec(rt, `insert into protect_incident (submitter, incident, evidence)
+			select s.submitter, 1 + (select count(*) from protect_incident p where p.submitter = s.submitter), '{}'
+			  from submitter s where s.submitter = $1 on conflict do nothing`, s.sub)
+		return
+	}
+	m.exec(rt, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'
+		where submitter = $1 and closed_at is null`, s.sub)
+}
+
+// change is an action that changes one submitter.
+func (m *sweepModel) change(name string, set func(*swept, bool)) func(*rapid.T) {
+	return func(rt *rapid.T) {
+		s := rapid.SampledFrom(m.all).Draw(rt, name)
+		set(s, rapid.Bool().Draw(rt, "yes"))
+		m.tell(rt, *s)
+	}
+}
+
+// due are those to be taken.
+func (m *sweepModel) due() []*swept {
+	return slices.DeleteFunc(slices.Clone(m.all), func(s *swept) bool { return !s.late || s.protected })
+}
+
+func (m *sweepModel) sweep(rt *rapid.T) { m.sweepOnce(rt) }
+
+// sweepOnce compares one sweep with the model. It takes up to its limit of the due submitters,
+// the least recently taken first. It may choose between those that one earlier sweep took.
+func (m *sweepModel) sweepOnce(rt *rapid.T) []txmanager.Submitter {
+	got, _, err := m.db.Overdue(m.ctx, grace, m.page, time.Time{})
+	due := m.due()
+	if want := min(m.page, len(due)); err != nil || len(got) != want {
+		rt.Fatalf("a sweep of %d at a time, %d due: got %v, %v; want %d", m.page, len(due), got, err, want)
+	}
+	m.sweeps++
+	latest, earliest := 0, m.sweeps // of those taken, and of those left
+	for _, s := range due {
+		if !slices.Contains(got, s.sub) {
+			earliest = min(earliest, s.last)
+			continue
+		}
+		latest = max(latest, s.last)
+		s.last = m.sweeps
+	}
+	taken := slices.DeleteFunc(due, func(s *swept) bool { return s.last != m.sweeps })
+	if len(taken) != len(got) || latest > earliest {
+		rt.Fatalf("sweep %d: got %v, one of them last in sweep %d while one of sweep %d was left; want the longest unswept of those due",
+			m.sweeps, got, latest, earliest)
+	}
+	return got
+}
+
+// The backlog counts all submitters, and the longest queue separately. A nonce is as old as
+// its first signature.
+func TestBacklog(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 4, alice)
+	db.Register(t, bob, 1)
+	wants := func(what string, want store.Backlog, least time.Duration) {
+		t.Helper()
+		got, err := db.Backlog(t.Context())
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if got.OldestHeld < least || got.OldestHeld > least+time.Hour {
+			t.Errorf("%s: oldest nonce held for %v, want %v or a little more", what, got.OldestHeld, least)
+		}
+		got.OldestHeld = 0
+		check.Same(t, what, got, want)
+	}
+	wants("nothing", store.Backlog{}, 0)
+	postAll(t, db, alice, "1", "2", "3", "4", "5", "6", "7")
+	post(t, db, bob, "1")
+	wants("two queues", store.Backlog{Queued: 8, Fullest: 7}, 0)
+	w := take(t, db, alice, "a/1")
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:4], LeaseEnd: txmanager.ReleaseUnlessRerun})
+	run(t, db, `alter table tx_version disable trigger user`)
+	run(t, db, `update tx_version set created_at = created_at - nonce * interval '1 day'`) // above the lowest: not asked
+	run(t, db, `update tx_version set created_at = created_at - interval '2 h' where nonce = 0`)
+	w = take(t, db, alice, "a/2")
+	states := []func(*txmanager.Tx){
+		func(x *txmanager.Tx) { x.State = txmanager.Stuck },
+		func(x *txmanager.Tx) { x.State = txmanager.Stuck },
+		func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending },
+	}
+	var moves []txmanager.Transition
+	for i, change := range states {
+		x := w.Open[i]
+		change(&x)
+		moves = append(moves, txmanager.Transition{From: txmanager.Submitted, To: x})
+	}
+	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: moves, LeaseEnd: txmanager.ReleaseUnlessRerun})
+	run(t, db, openIncident, bob)
+	wants("some sent", store.Backlog{Queued: 4, Fullest: 3, Stuck: 2, NoReceipt: 2, Protected: 1}, 2*time.Hour)
+}
+
+// The trace of an intent is stored with it at no further round trip, and is loaded with the
+// submitter's state. A repeat in another trace changes nothing.
+func TestTraceIsKept(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	traced, origin := intent(alice, "traced"), bytes.Repeat([]byte{7}, 25)
+	traced.Trace = origin
+	check.OK(t)(db.Create(t.Context(), traced, 100))
+	again := intent(alice, "traced")
+	again.Trace = bytes.Repeat([]byte{8}, 25)
+	check.OK(t)(db.CreateAll(t.Context(), []store.Intent{again, intent(alice, "untraced")}, 100))
+	w := take(t, db, alice, "a/1")
+	if got := w.Queue[0].Trace; !bytes.Equal(got, origin) {
+		t.Errorf("trace in the queue: got %x, want %x", got, origin)
+	}
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1], LeaseEnd: txmanager.ReleaseUnlessRerun})
+	w = take(t, db, alice, "a/2")
+	if got := w.Open[0].Trace; !bytes.Equal(got, origin) {
+		t.Errorf("trace of what is sent: got %x, want %x", got, origin)
+	}
+	if got := w.Queue[0].Trace; got != nil {
+		t.Errorf("trace of an intent that came in none: got %x, want none", got)
+	}
+	decided, err := db.RecordDecision(t.Context(), store.Decision{TxID: traced.TxID, By: operator, Action: txmanager.ActionPlaceholder, Reason: "r"})
+	if err != nil || !decided.Recorded || !bytes.Equal(decided.Trace, origin) {
+		t.Errorf("a decision: got %+v, %v; want it recorded, with the trace", decided, err)
+	}
+	if decided, err = db.RecordDecision(t.Context(), store.Decision{TxID: traced.TxID, By: operator, Action: txmanager.ActionPlaceholder, Reason: "r"}); err != nil || decided.Recorded {
+		t.Errorf("the decision again: got recorded %v, %v; want it there already", decided.Recorded, err)
 	}
 }

@@ -2,12 +2,15 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Costs counts every round trip to Postgres on the meter of its context, and makes a span of
@@ -76,5 +79,107 @@ func withQueryTiming(ctx context.Context, statement string, statements int) cont
 func recordQuery(ctx context.Context, err error) {
 	if end, ok := ctx.Value(endKey{}).(func(error)); ok {
 		end(err)
+	}
+}
+
+// EventMode is what a session does with the events that its statements make.
+type EventMode string
+
+// The modes. The sequences of a transaction's events continue in each.
+const (
+	EventsDropped EventMode = ""     // nothing, but for those of transactions accepted while they were kept
+	EventsKept    EventMode = "keep" // they are rows, of the same commit
+	EventsLogged  EventMode = "log"  // the session that made the statement is notified of each
+)
+
+// CommittedEvents has the events of one completed round trip. A round trip that failed, or whose
+// answer was lost, has none.
+type CommittedEvents struct {
+	Of     []txmanager.Submitter // whose events were kept
+	Events []txmanager.Event     // in order, with [EventsLogged]
+}
+
+// Names that the database uses to notify a session of events.
+const (
+	eventCode = "FPE01" // one event, in whole
+	keptCode  = "FPE02" // a submitter of whom some were kept
+)
+
+// noticed is the key under which a connection keeps the Postgres notices since its round trip
+// began.
+const noticed = "fencepost.noticed"
+
+// notice stores a Postgres notice about events.
+func notice(conn *pgconn.PgConn, n *pgconn.Notice) {
+	if n.Code != eventCode && n.Code != keptCode {
+		return
+	}
+	news, _ := conn.CustomData()[noticed].(*CommittedEvents)
+	if news == nil {
+		news = new(CommittedEvents)
+		conn.CustomData()[noticed] = news
+	}
+	if n.Code == keptCode {
+		news.Of = append(news.Of, txmanager.Submitter(n.Message))
+		return
+	}
+	e := txmanager.Event{Body: json.RawMessage(n.Message)}
+	if err := json.Unmarshal(e.Body, &e); err == nil { // its own members, by the names that the body has
+		news.Events = append(news.Events, e)
+	}
+}
+
+// listener delivers the notices at the end of each round trip, and calls another tracer.
+type listener struct {
+	tracer pgx.QueryTracer // may be nil
+	tell   func(context.Context, CommittedEvents)
+}
+
+// TraceQueryStart implements [pgx.QueryTracer].
+func (l listener) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	delete(conn.PgConn().CustomData(), noticed)
+	if l.tracer == nil {
+		return ctx
+	}
+	return l.tracer.TraceQueryStart(ctx, conn, data)
+}
+
+// TraceQueryEnd implements [pgx.QueryTracer].
+func (l listener) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
+	if l.tracer != nil {
+		l.tracer.TraceQueryEnd(ctx, conn, data)
+	}
+	l.pass(ctx, conn, data.Err)
+}
+
+// TraceBatchStart implements [pgx.BatchTracer].
+func (l listener) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	delete(conn.PgConn().CustomData(), noticed)
+	if t, ok := l.tracer.(pgx.BatchTracer); ok {
+		return t.TraceBatchStart(ctx, conn, data)
+	}
+	return ctx
+}
+
+// TraceBatchQuery implements [pgx.BatchTracer].
+func (l listener) TraceBatchQuery(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchQueryData) {
+	if t, ok := l.tracer.(pgx.BatchTracer); ok {
+		t.TraceBatchQuery(ctx, conn, data)
+	}
+}
+
+// TraceBatchEnd implements [pgx.BatchTracer].
+func (l listener) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
+	if t, ok := l.tracer.(pgx.BatchTracer); ok {
+		t.TraceBatchEnd(ctx, conn, data)
+	}
+	l.pass(ctx, conn, data.Err)
+}
+
+func (l listener) pass(ctx context.Context, conn *pgx.Conn, err error) {
+	news, _ := conn.PgConn().CustomData()[noticed].(*CommittedEvents)
+	delete(conn.PgConn().CustomData(), noticed)
+	if news != nil && err == nil {
+		l.tell(ctx, *news)
 	}
 }

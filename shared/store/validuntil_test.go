@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -45,8 +46,7 @@ func TestValidUntilAtTheCreate(t *testing.T) {
 	for name, policy := range map[string]bool{"without a policy": false, "with one": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := storetest.New(t)
-			db.Register(t, alice, 9)
+			db := registered(t, 9, alice)
 			if policy {
 				limit(t, db, store.Policy{MaxPerMinute: new(2)})
 			}
@@ -63,9 +63,7 @@ func TestValidUntilAtTheCreate(t *testing.T) {
 				t.Errorf("got %+v, %v; want the first refused, the second as it is stored, the third taken", all, err)
 			}
 			for what, again := range map[string]store.Intent{"none": until("shop", "soon", nil), "another": until("shop", "soon", &late)} {
-				if got, err := db.Store.Create(t.Context(), again, 1000); !errors.Is(err, store.ErrRequestConflict) {
-					t.Errorf("again with %s: got %+v, %v; want a conflict", what, got, err)
-				}
+				check.Err(t, fmt.Sprintf("again with %s", what), store.ErrRequestConflict)(db.Store.Create(t.Context(), again, 1000))
 			}
 			if r, err := db.Tx(t.Context(), id, store.Viewer{Caller: "shop"}); err != nil || r.ValidUntil == nil || !r.ValidUntil.Equal(soon) {
 				t.Errorf("shown: got %v, %v; want %v", r.ValidUntil, err, soon)
@@ -92,8 +90,7 @@ func TestNothingExpiredIsBound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := storetest.New(t)
-			db.Register(t, alice, 3)
+			db := registered(t, 3, alice)
 			at := dbClock(t, db).Add(1500 * time.Millisecond)
 			var ids []string
 			for i := range 3 {
@@ -147,8 +144,7 @@ func TestNothingExpiredIsBound(t *testing.T) {
 // A recyclable nonce is not allocated to an expired intent.
 func TestAGivenBackNonceIsNotForWhatExpired(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 3)
+	db := registered(t, 3, alice)
 	from := reserve(t, db, "x", 0)[0]
 	if !says(t, db, backMark(from, "x")) {
 		t.Fatal("the nonce is not given back")
@@ -167,17 +163,14 @@ func TestAGivenBackNonceIsNotForWhatExpired(t *testing.T) {
 // Held ones are not, and none is in PROTECT.
 func TestExpiredIntentsAreLoaded(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	created(t, db, intent(alice, "head"))
 	at := dbClock(t, db).Add(time.Second)
 	var all []store.Intent
 	for i := range 502 {
 		all = append(all, until("shop", fmt.Sprint("r-", i), &at))
 	}
-	if _, err := db.CreateAll(t.Context(), all, 1000); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.CreateAll(t.Context(), all, 1000))
 	await(t, "the time has passed", func() bool { return dbClock(t, db).After(at) })
 	loaded := func(want int, more bool) txmanager.SubmitterState {
 		t.Helper()
@@ -218,8 +211,7 @@ func defers(t testing.TB, db storetest.Bundle, request, again string) {
 // deferred intent is due or cancelled, it has all, in order.
 func TestTheQueueIsLoadedPastDeferredIntents(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 9)
+	db := registered(t, 9, alice)
 	run(t, db, `update submitter set callers = '{sub:a,sub:b,sub:a2}' where submitter = $1`, alice)
 	for _, request := range []string{"a-0", "b-1", "a-2", "a-3", "b-4", "a2-5"} {
 		in := intent(alice, request)
@@ -270,8 +262,7 @@ func TestTheQueueIsLoadedPastDeferredIntents(t *testing.T) {
 // One load has at most a hundred due deferred intents, and reports that there are more.
 func TestManyDeferredIntentsAreDue(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	seed(t, db, 300, 300)
 	run(t, db, `update managed_tx set blocked_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() where seq <= 250`)
 	w := take(t, db, alice, "a/1")
@@ -307,8 +298,7 @@ func TestLoadsPastALongQueueAreCheap(t *testing.T) {
 	}{
 		{2, []int{0, 1}, 60}, {100, []int{99}, 2_000}, {1000, []int{1, 999}, 20_000},
 	} {
-		db := storetest.New(t)
-		db.Register(t, alice, 1)
+		db := registered(t, 1, alice)
 		seed(t, db, 100_000, c.callers)
 		run(t, db, `analyze managed_tx`)
 		for _, n := range c.deferred {
@@ -331,10 +321,7 @@ func TestLoadsPastALongQueueAreCheap(t *testing.T) {
 // loadCost is how many pages a load of alice's queue reads, and its time in milliseconds.
 func loadCost(t testing.TB, db storetest.Bundle) (pages int, ms float64) {
 	t.Helper()
-	conn, err := db.Raw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := check.Value(db.Raw(t.Context()))(t)
 	defer conn.Release()
 	var plan []struct {
 		Plan struct {
@@ -343,14 +330,8 @@ func loadCost(t testing.TB, db storetest.Bundle) (pages int, ms float64) {
 		}
 		Time float64 `json:"Execution Time"`
 	}
-	if _, err := conn.Exec(t.Context(), `prepare load as `+store.HotStatements["loadQueue"]); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.QueryRow(t.Context(), `explain (analyze, buffers, format json) execute load('`+string(alice)+`', false, false, null)`, pgx.QueryExecModeSimpleProtocol).Scan(&plan); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Exec(t.Context(), `deallocate load`); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(conn.Exec(t.Context(), `prepare load as `+store.HotStatements["loadQueue"]))
+	check.OK(t)(conn.QueryRow(t.Context(), `explain (analyze, buffers, format json) execute load('`+string(alice)+`', false, false, null)`, pgx.QueryExecModeSimpleProtocol).Scan(&plan))
+	check.OK(t)(conn.Exec(t.Context(), `deallocate load`))
 	return plan[0].Plan.Hit + plan[0].Plan.Read, plan[0].Time
 }

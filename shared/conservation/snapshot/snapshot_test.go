@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 func (s Snapshot) sees(xid uint64) bool {
@@ -53,7 +55,5 @@ func TestParseTakesOnlySnapshots(t *testing.T) {
 			t.Errorf("%s: got %v, want an error", text, s)
 		}
 	}
-	if s, err := Parse(""); err != nil || s.String() != "1:1:" {
-		t.Errorf("empty: got %v, error %v; want 1:1:", s, err)
-	}
+	check.Equal(t, "empty", check.Value(Parse(""))(t).String(), "1:1:")
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/events/pubsub"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -22,9 +23,7 @@ func start(t *testing.T) (*pstest.Server, *pubsub.Topic) {
 	t.Helper()
 	s := pstest.NewServer()
 	t.Cleanup(func() { _ = s.Close() })
-	if _, err := s.GServer.CreateTopic(t.Context(), &pubsubpb.Topic{Name: topic}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(s.GServer.CreateTopic(t.Context(), &pubsubpb.Topic{Name: topic}))
 	p := pubsub.New(topic, s.Addr)
 	t.Cleanup(func() { _ = p.Close() })
 	return s, p
@@ -60,9 +59,7 @@ func TestPublishKeepsTheOrderAfterAFailure(t *testing.T) {
 			t.Errorf("%s: got %d, %v; want none accepted, no answer %t, and nothing of its text", code, n, err, silent)
 		}
 		s.SetAutoPublishResponse(true)
-		if n, err := p.Publish(t.Context(), some("a", 2)); n != 2 || err != nil {
-			t.Errorf("after %s: got %d, %v; want 2", code, n, err)
-		}
+		check.Equal(t, fmt.Sprintf("after %s", code), check.Value(p.Publish(t.Context(), some("a", 2)))(t), 2)
 	}
 }
 
@@ -82,7 +79,5 @@ func TestPublishToAMissingTopicAcceptsNothing(t *testing.T) {
 		t.Errorf("no such service: got %d, %v; want none accepted", n, err)
 	}
 	var none *pubsub.Topic
-	if err := none.Close(); err != nil {
-		t.Errorf("close of none: got %v", err)
-	}
+	check.Err(t, "close of none", nil)(none.Close())
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	eventhook "github.com/fencepost/fencepost/shared/events/webhook"
 	"github.com/fencepost/fencepost/shared/handlers"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -20,10 +21,7 @@ import (
 
 func key(t *testing.T, text string) webhook.Key {
 	t.Helper()
-	k, err := webhook.ParseKey(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := check.Value(webhook.ParseKey(text))(t)
 	return k
 }
 
@@ -135,7 +133,5 @@ func TestOnly2xxAcceptsAnEvent(t *testing.T) {
 	if got := written.Load(); got > 32<<20 { // more can be under way when the client stops reading
 		t.Errorf("of the answer without end: got %d bytes, want few", got)
 	}
-	if len(elsewhere.got) != 0 {
-		t.Errorf("where redirects lead: got %d requests, want none", len(elsewhere.got))
-	}
+	check.Equal(t, "where redirects lead", len(elsewhere.got), 0)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/mark/gcs"
 	"github.com/fencepost/fencepost/shared/store"
@@ -35,16 +36,9 @@ func expected(t *testing.T) (*gcs.Object, storetest.Bundle, mark.Mark) {
 	t.Helper()
 	o, db := open(t), storetest.New(t)
 	db.Register(t, alice, 8)
-	if err := mover(o, db).Advance(t.Context(), "test"); err != nil {
-		t.Fatalf("the first mark: %v", err)
-	}
-	if err := post(t.Context(), db, "before", 1); err != nil {
-		t.Fatalf("an intent before the move: %v", err)
-	}
-	last, err := mover(o, db).Expect(t.Context(), said)
-	if err != nil {
-		t.Fatalf("expect the move: %v", err)
-	}
+	check.OK(t)(mover(o, db).Advance(t.Context(), "test"))
+	check.OK(t)(post(t.Context(), db, "before", 1))
+	last := check.Value(mover(o, db).Expect(t.Context(), said))(t)
 	return o, db, last
 }
 
@@ -77,9 +71,7 @@ func count(t *testing.T, db storetest.Bundle, query string) (n int) {
 func TestExpectedMoveStopsWrites(t *testing.T) {
 	t.Parallel()
 	o, db, last := expected(t)
-	if seen, err := o.Read(t.Context()); err != nil || seen.ID != last.ID {
-		t.Errorf("the object: got %+v, %v; want the mark %s", seen, err, last.ID)
-	}
+	check.Equal(t, "the object", check.Value(o.Read(t.Context()))(t).ID, last.ID)
 	if err := post(t.Context(), db, "meanwhile", 2); !store.IsMoving(err) {
 		t.Errorf("create: got %v, want it refused for the move", err)
 	}
@@ -104,13 +96,9 @@ func TestExpectedMoveWaitsForWriters(t *testing.T) {
 	o, db := open(t), storetest.New(t)
 	db.Register(t, alice, 8)
 	writer, err := db.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	defer func() { _ = writer.Rollback(context.Background()) }()
-	if _, err := writer.Exec(t.Context(), `update submitter_nonce_cursor set next_nonce = next_nonce`); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(writer.Exec(t.Context(), `update submitter_nonce_cursor set next_nonce = next_nonce`))
 	done := make(chan error, 1)
 	go func() {
 		_, err := mover(o, db).Expect(t.Context(), said)
@@ -124,12 +112,8 @@ func TestExpectedMoveWaitsForWriters(t *testing.T) {
 		default:
 		}
 	}
-	if err := writer.Commit(t.Context()); err != nil {
-		t.Errorf("the writer: %v", err)
-	}
-	if err := <-done; err != nil {
-		t.Errorf("expect-move: %v", err)
-	}
+	check.Err(t, "the writer", nil)(writer.Commit(t.Context()))
+	check.Err(t, "expect-move", nil)(<-done)
 	if _, err := db.DB.Exec(t.Context(), `update submitter_nonce_cursor set next_nonce = next_nonce`); !store.IsMoving(err) {
 		t.Errorf("a later writer: got %v, want it refused", err)
 	}
@@ -140,44 +124,26 @@ func TestExpectedMoveWaitsForWriters(t *testing.T) {
 func TestConfirmedMoveOpensProtectAndAllowsWrites(t *testing.T) {
 	t.Parallel()
 	o, db, _ := expected(t)
-	if err := mover(o, db).Confirm(t.Context(), said); !errors.Is(err, mark.ErrNotMoved) {
-		t.Errorf("confirmed where nothing moved: got %v, want %v", err, mark.ErrNotMoved)
-	}
+	check.Err(t, "confirmed where nothing moved", mark.ErrNotMoved)(mover(o, db).Confirm(t.Context(), said))
 	old, moved := another(t, db)
-	if _, err := moved.Moved(t.Context(), "", 10); !errors.Is(err, store.ErrNotPlanned) {
-		t.Errorf("release before the confirmation: got %v, want %v", err, store.ErrNotPlanned)
-	}
+	check.Err(t, "release before the confirmation", store.ErrNotPlanned)(moved.Moved(t.Context(), "", 10))
 	if err := moved.AcceptDatabase(t.Context(), "operator", "impatient"); !store.IsMoving(err) {
 		t.Errorf("accepted meanwhile as a restored one: got %v, want it refused for the move", err)
 	}
-	if err := mover(o, moved).Confirm(t.Context(), said); err != nil {
-		t.Fatalf("confirm: %v", err)
-	}
-	if err := mover(o, moved).Confirm(t.Context(), said); !errors.Is(err, mark.ErrNoMove) {
-		t.Errorf("again: got %v, want %v", err, mark.ErrNoMove)
-	}
+	check.OK(t)(mover(o, moved).Confirm(t.Context(), said))
+	check.Err(t, "again", mark.ErrNoMove)(mover(o, moved).Confirm(t.Context(), said))
 	if !ours(t, moved) {
 		t.Error("the moved database is not the accepted database")
 	}
-	if n := count(t, moved, `select count(*) from identity_change`); n != 0 {
-		t.Errorf("changes of the database's identity that put payouts in doubt: got %d, want none", n)
-	}
-	if n := count(t, moved, `select count(*) from managed_tx where held`); n != 0 {
-		t.Errorf("held intents: got %d, want none", n)
-	}
-	if n := count(t, moved, `select count(*) from transfer_halt where resumed_at is null`); n != 0 {
-		t.Errorf("halts: got %d, want none", n)
-	}
+	check.Equal(t, "changes of the database's identity that put payouts in doubt", count(t, moved, `select count(*) from identity_change`), 0)
+	check.Equal(t, "held intents", count(t, moved, `select count(*) from managed_tx where held`), 0)
+	check.Equal(t, "halts", count(t, moved, `select count(*) from transfer_halt where resumed_at is null`), 0)
 	page, err := moved.Moved(t.Context(), "", 10)
 	if err != nil || len(page) != 1 || page[0].Submitter != alice {
 		t.Errorf("in PROTECT because of the move: got %v, %v; want %s", page, err, alice)
 	}
-	if _, err := moved.Acquire(t.Context(), alice, "node", true); err != nil {
-		t.Errorf("a lease after the move: %v", err)
-	}
-	if err := mover(o, moved).Advance(t.Context(), "test"); err != nil {
-		t.Errorf("the next mark: %v", err)
-	}
+	check.Err(t, "a lease after the move", nil)(moved.Acquire(t.Context(), alice, "node", true))
+	check.Err(t, "the next mark", nil)(mover(o, moved).Advance(t.Context(), "test"))
 	if err := mover(o, old).Cancel(t.Context(), said); !errors.Is(err, mark.ErrCancelledForeign) || ours(t, old) {
 		t.Errorf("the server that was left goes on: got %v, believed %v; want %v", err, ours(t, old), mark.ErrCancelledForeign)
 	}
@@ -188,22 +154,12 @@ func TestRestoreAfterAMoveReleasesNothingInBulk(t *testing.T) {
 	t.Parallel()
 	o, db, _ := expected(t)
 	_, moved := another(t, db)
-	if err := mover(o, moved).Confirm(t.Context(), said); err != nil {
-		t.Fatalf("confirm: %v", err)
-	}
+	check.OK(t)(mover(o, moved).Confirm(t.Context(), said))
 	run(t, moved, `update database_identity set timeline_id = -1`)
-	if _, err := moved.Moved(t.Context(), "", 10); !errors.Is(err, store.ErrNotPlanned) {
-		t.Errorf("a foreign database: got %v, want %v", err, store.ErrNotPlanned)
-	}
-	if err := moved.AcceptDatabase(t.Context(), "operator", "restored"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := moved.Moved(t.Context(), "", 10); !errors.Is(err, store.ErrNotPlanned) {
-		t.Errorf("an accepted restore: got %v, want %v", err, store.ErrNotPlanned)
-	}
-	if n, err := moved.CountMoved(t.Context()); err != nil || n != 0 {
-		t.Errorf("because of the move: got %d, %v; want none: what the restore lost may be theirs", n, err)
-	}
+	check.Err(t, "a foreign database", store.ErrNotPlanned)(moved.Moved(t.Context(), "", 10))
+	check.OK(t)(moved.AcceptDatabase(t.Context(), "operator", "restored"))
+	check.Err(t, "an accepted restore", store.ErrNotPlanned)(moved.Moved(t.Context(), "", 10))
+	check.Equal(t, "because of the move", check.Value(moved.CountMoved(t.Context()))(t), 0)
 }
 
 // A backup from before the last mark is refused. So is a copy whose move was cancelled on the old
@@ -212,39 +168,23 @@ func TestConfirmRequiresTheLastMark(t *testing.T) {
 	t.Parallel()
 	o, db := open(t), storetest.New(t)
 	db.Register(t, alice, 8)
-	if err := mover(o, db).Advance(t.Context(), "test"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(mover(o, db).Advance(t.Context(), "test"))
 	backup := storetest.Copy(t, db)
 	db = storetest.Again(t, db)
-	if _, err := mover(o, db).Expect(t.Context(), said); err != nil {
-		t.Fatal(err)
-	}
-	if err := mover(o, backup).Confirm(t.Context(), said); !errors.Is(err, mark.ErrNoMove) {
-		t.Errorf("a backup from before the move was expected: got %v, want %v", err, mark.ErrNoMove)
-	}
+	check.OK(t)(mover(o, db).Expect(t.Context(), said))
+	check.Err(t, "a backup from before the move was expected", mark.ErrNoMove)(mover(o, backup).Confirm(t.Context(), said))
 	db, moved := another(t, db)
-	if err := mover(o, db).Cancel(t.Context(), said); err != nil {
-		t.Fatalf("cancel: %v", err)
-	}
-	if err := post(t.Context(), db, "after", 2); err != nil {
-		t.Errorf("create after the move was called off: %v", err)
-	}
+	check.OK(t)(mover(o, db).Cancel(t.Context(), said))
+	check.Err(t, "create after the move was called off", nil)(post(t.Context(), db, "after", 2))
 	if !ours(t, db) || count(t, db, `select count(*) from protect_incident`) != 0 {
 		t.Error("after the move was called off: want the same authority, and nothing in PROTECT")
 	}
-	if err := mover(o, moved).Confirm(t.Context(), said); !errors.Is(err, mark.ErrForeign) {
-		t.Errorf("the copy: got %v, want %v", err, mark.ErrForeign)
-	}
+	check.Err(t, "the copy", mark.ErrForeign)(mover(o, moved).Confirm(t.Context(), said))
 	if err := post(t.Context(), moved, "elsewhere", 3); !store.IsMoving(err) {
 		t.Errorf("create in the copy: got %v, want it refused", err)
 	}
-	if err := mover(o, moved).Cancel(t.Context(), said); !errors.Is(err, mark.ErrCancelledForeign) {
-		t.Errorf("called off in the copy: got %v, want %v", err, mark.ErrCancelledForeign)
-	}
-	if err := post(t.Context(), moved, "elsewhere", 3); !errors.Is(err, store.ErrProtected) {
-		t.Errorf("create in the copy after that: got %v, want %v", err, store.ErrProtected)
-	}
+	check.Err(t, "called off in the copy", mark.ErrCancelledForeign)(mover(o, moved).Cancel(t.Context(), said))
+	check.Err(t, "create in the copy after that", store.ErrProtected)(post(t.Context(), moved, "elsewhere", 3))
 }
 
 // Of two copies that both have the last mark only one is confirmed.
@@ -304,13 +244,8 @@ func TestSweepWritesOnceAMinute(t *testing.T) {
 	minutes := map[time.Time]int{}
 	generations := map[int64]bool{}
 	for range 20 {
-		if err := keeper.Advance(t.Context(), store.MarkOfSweep); err != nil {
-			t.Fatalf("a sweep: %v", err)
-		}
-		seen, err := o.Read(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(keeper.Advance(t.Context(), store.MarkOfSweep))
+		seen := check.Value(o.Read(t.Context()))(t)
 		if !generations[seen.Generation] {
 			minutes[seen.At.Truncate(time.Minute)]++
 		}
@@ -321,23 +256,14 @@ func TestSweepWritesOnceAMinute(t *testing.T) {
 			t.Errorf("marks of the minute %s: got %d, want 1", minute, n)
 		}
 	}
-	before, err := o.Read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := keeper.Advance(t.Context(), "accepted"); err != nil {
-		t.Fatal(err)
-	}
+	before := check.Value(o.Read(t.Context()))(t)
+	check.OK(t)(keeper.Advance(t.Context(), "accepted"))
 	if now, err := o.Read(t.Context()); err != nil || now.Generation <= before.Generation {
 		t.Errorf("a change of the database's identity: got %+v, %v; want a new mark", now, err)
 	}
 	run(t, db, `update database_mark set at = at - interval '1 minute'`)
-	if err := keeper.Advance(t.Context(), store.MarkOfSweep); err != nil {
-		t.Fatal(err)
-	}
-	if now, err := o.Read(t.Context()); err != nil || now.Reason != store.MarkOfSweep {
-		t.Errorf("a minute later: got %+v, %v; want the sweep's mark", now, err)
-	}
+	check.OK(t)(keeper.Advance(t.Context(), store.MarkOfSweep))
+	check.Equal(t, "a minute later", check.Value(o.Read(t.Context()))(t).Reason, store.MarkOfSweep)
 }
 
 // If writes were stopped and the last mark was not written, the move is not confirmed, although the
@@ -346,9 +272,7 @@ func TestConfirmRequiresTheLastMarkWritten(t *testing.T) {
 	t.Parallel()
 	o, db := open(t), storetest.New(t)
 	db.Register(t, alice, 8)
-	if err := mover(o, db).Advance(t.Context(), "test"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(mover(o, db).Advance(t.Context(), "test"))
 	m := mover(o, db)
 	m.Object = readable{o}
 	if _, err := m.Expect(t.Context(), said); !errors.Is(err, errUnwritten) {

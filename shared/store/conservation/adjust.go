@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -84,10 +85,7 @@ func (b *Book) Adjust(ctx context.Context, o AdjustmentOrder, core CoreAdjust) (
 			})
 		}
 	}
-	if err != nil {
-		return d.Adjustment, fmt.Errorf("adjust finding %d: %w", o.FindingID, err)
-	}
-	return d.Adjustment, nil
+	return d.Adjustment, results.Wrap(err, "adjust finding %d", o.FindingID)
 }
 
 // due is a recorded adjustment.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/store"
 	checks "github.com/fencepost/fencepost/shared/store/conservation"
@@ -64,30 +65,21 @@ func TestAnAdjustmentEndsItsFinding(t *testing.T) {
 						db, of = w.other, w.spot
 					}
 					exec(t, db, `update balances_tb set available = available - $1::integer * 10::numeric ^ -precision where user_id = $2 and asset_id = $3`, stolen, alice, gold)
-					before, err := of.Account(t.Context(), alice, gold)
-					if err != nil {
-						t.Fatal(err)
-					}
+					before := check.Value(of.Account(t.Context(), alice, gold))(t)
 					w.check(false)
 					id := w.standing().ID
 					got, err := w.adjust(journal)
 					if err != nil || got.Side != side || got.Units != uint64(max(stolen, -stolen)) || got.Account != (conservation.Account{UserID: alice, AssetID: gold}) {
 						t.Fatalf("adjust: got %+v, %v", got, err)
 					}
-					if _, err := w.adjustFinding(id, journal); !errors.Is(err, checks.ErrAdjusted) {
-						t.Errorf("again: got %v, want %v", err, checks.ErrAdjusted)
-					}
+					check.Err(t, "again", checks.ErrAdjusted)(w.adjustFinding(id, journal))
 					after, err := of.Account(t.Context(), alice, gold)
 					if moved := before.Available != after.Available; err != nil || moved == journal {
 						t.Errorf("balance: got %s, then %s, %v; want it moved: %t", before.Available, after.Available, err, !journal)
 					}
 					w.clean()
-					if _, err := w.adjustFinding(id, journal); !errors.Is(err, checks.ErrNoFinding) {
-						t.Errorf("once it is right: got %v, want %v", err, checks.ErrNoFinding)
-					}
-					if n := value[int](t, w.main, `select count(*) from conservation_adjustment where finding_id = $1 and by = 'ann' and reason <> '' and applied_at is not null`, id); n != 1 {
-						t.Errorf("on record: got %d, want one", n)
-					}
+					check.Err(t, "once it is right", checks.ErrNoFinding)(w.adjustFinding(id, journal))
+					check.Equal(t, "on record", value[int](t, w.main, `select count(*) from conservation_adjustment where finding_id = $1 and by = 'ann' and reason <> '' and applied_at is not null`, id), 1)
 				})
 			}
 		}
@@ -107,17 +99,13 @@ func TestChangedAccountIsNotAdjusted(t *testing.T) {
 	w.resume()
 	w.committed(transfer.FundingToSpot, alice, gold, 5)
 	for _, journal := range []bool{true, false} {
-		if _, err := w.adjust(journal); !errors.Is(err, checks.ErrMoved) {
-			t.Errorf("journal %t: got %v, want %v", journal, err, checks.ErrMoved)
-		}
+		check.Err(t, fmt.Sprintf("journal %t", journal), checks.ErrMoved)(w.adjust(journal))
 	}
 	w.check(false)
 	if now := w.standing(); now.ID != was.ID || now.Got == was.Got {
 		t.Errorf("after another check: got %+v, want the finding of before with other numbers than %+v", now, was)
 	}
-	if got, err := w.adjust(true); err != nil || got.Units != 3 {
-		t.Errorf("after another check: got %+v, %v; want 3 units", got, err)
-	}
+	check.Equal(t, "after another check", check.Value(w.adjust(true))(t).Units, 3)
 	w.clean()
 }
 
@@ -129,12 +117,8 @@ func TestAdjustmentNeverGoesBelowZero(t *testing.T) {
 	w.withdrawn(transfer.FundingToSpot, alice, gold, 5)
 	asOwner(t, w.main, "transfer_operations", `delete from transfer_operations where user_id = $1 and asset_id = $2 and op_type = 'outside_deposit'`, alice, gold)
 	w.check(true)
-	if _, err := w.adjust(false); !errors.Is(err, checks.ErrOutOfRange) {
-		t.Errorf("the balance: got %v, want %v", err, checks.ErrOutOfRange)
-	}
-	if got, err := w.adjust(true); err != nil || got.Op != transfer.JournalCredit {
-		t.Errorf("the journal: got %+v, %v; want a credit", got, err)
-	}
+	check.Err(t, "the balance", checks.ErrOutOfRange)(w.adjust(false))
+	check.Equal(t, "the journal", check.Value(w.adjust(true))(t).Op, transfer.JournalCredit)
 	w.clean()
 }
 
@@ -170,9 +154,7 @@ func TestEvidenceNeedsACheck(t *testing.T) {
 	w := newWorld(t)
 	w.fund(alice)
 	done := w.committed(transfer.FundingToSpot, alice, gold, 10)
-	if _, err := w.book().EvidenceOf(t.Context(), done.call.ReqID); !errors.Is(err, checks.ErrNoCheck) {
-		t.Errorf("before a check: got %v, want %v", err, checks.ErrNoCheck)
-	}
+	check.Err(t, "before a check", checks.ErrNoCheck)(w.book().EvidenceOf(t.Context(), done.call.ReqID))
 	w.clean()
 	got, err := w.book().EvidenceOf(t.Context(), done.call.ReqID)
 	if err != nil || got.Debit != transfer.Funding || got.Deposit != transfer.Spot || got.Refund != "" {
@@ -193,9 +175,7 @@ func TestRepeatedDifferenceIsANewFinding(t *testing.T) {
 	w.steal(alice, gold, 3)
 	w.check(false)
 	was := w.standing()
-	if _, err := w.adjust(true); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(w.adjust(true))
 	w.resume()
 	w.steal(alice, gold, 3)
 	if r := w.check(false); len(r.Fresh) != 1 || w.halts() != 1 {
@@ -204,9 +184,7 @@ func TestRepeatedDifferenceIsANewFinding(t *testing.T) {
 	if now := w.standing(); now.ID == was.ID {
 		t.Errorf("the finding: got %d again, want another", now.ID)
 	}
-	if _, err := w.adjust(true); err != nil {
-		t.Errorf("adjust: got %v, want it done", err)
-	}
+	check.Err(t, "adjust", nil)(w.adjust(true))
 	w.clean()
 }
 
@@ -235,9 +213,7 @@ func TestCheckFromBeforeAnAdjustmentFindsNothing(t *testing.T) {
 	if err != nil || !done || len(r.Fresh) != 0 || w.halts() != 0 {
 		t.Errorf("the slow check: got %+v, %v; want nothing new, and no halt", r, err)
 	}
-	if n := value[int](t, w.main, `select count(*) from conservation_standing`); n != 0 {
-		t.Errorf("standing: got %d, want nothing to adjust", n)
-	}
+	check.Equal(t, "standing", value[int](t, w.main, `select count(*) from conservation_standing`), 0)
 	w.clean()
 }
 
@@ -287,37 +263,26 @@ func TestAnApprovedAdjustmentIsCarriedOutOnce(t *testing.T) {
 			exec(t, db, `update balances_tb set available = available - 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, alice, gold)
 			w.check(false)
 			id := w.standing().ID
-			p, err := w.main.Propose(t.Context(), store.NewProposal{
+			p := check.Value(w.main.Propose(t.Context(), store.NewProposal{
 				Kind: "adjustments", Act: "adjust", Subject: map[string]any{"finding": fmt.Sprint(id)}, Method: "POST", Path: "/", Body: "{}", Call: "{}",
 				Effect: "adjusts", By: "ann", Names: []string{"ann"}, Reason: "r", ValidFor: time.Hour,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			if verdict, _, err := w.main.ApproveProposal(t.Context(), store.Approval{ProposalID: p.ID, By: "ben", Names: []string{"ben"}, Reason: "r"}); err != nil || verdict != store.VerdictOpen {
 				t.Fatalf("approve: got %s, %v", verdict, err)
 			}
 			status := func(want string) {
 				t.Helper()
-				if got, err := w.main.Proposal(t.Context(), p.ID); err != nil || got.Status != want {
-					t.Errorf("the proposal: got %s, %v; want %s", got.Status, err, want)
-				}
+				check.Equal(t, "the proposal", check.Value(w.main.Proposal(t.Context(), p.ID))(t).Status, want)
 			}
 			ctx, order := store.WithProposal(t.Context(), p.ID), checks.AdjustmentOrder{FindingID: id, By: "ann", Reason: "r"}
 			away := errors.New("no answer")
 			if side == transfer.Spot {
-				if _, err := w.book().Adjust(ctx, order, func(context.Context, transfer.Op, transfer.Call, uint64) error { return away }); !errors.Is(err, away) {
-					t.Errorf("without an answer: got %v, want that", err)
-				}
+				check.Err(t, "without an answer", away)(w.book().Adjust(ctx, order, func(context.Context, transfer.Op, transfer.Call, uint64) error { return away }))
 				status(store.ProposalApproved)
 			}
-			if _, err := w.book().Adjust(ctx, order, w.adjustSpot); err != nil {
-				t.Fatalf("adjust: %v", err)
-			}
+			check.OK(t)(w.book().Adjust(ctx, order, w.adjustSpot))
 			status(store.ProposalCarriedOut)
-			if _, err := w.book().Adjust(ctx, order, w.adjustSpot); !errors.Is(err, checks.ErrAdjusted) {
-				t.Errorf("again: got %v, want that it has its adjustment", err)
-			}
+			check.Err(t, "again", checks.ErrAdjusted)(w.book().Adjust(ctx, order, w.adjustSpot))
 		})
 	}
 }

@@ -6,13 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	osexec "os/exec"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
+	"github.com/fencepost/fencepost/shared/store"
 	book "github.com/fencepost/fencepost/shared/store/conservation"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -43,9 +49,7 @@ func TestRunsContinueFromTheCurrentCheckpoint(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.check(false)
-			if _, err := w.main.DB.Exec(t.Context(), c.prepare); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(w.main.DB.Exec(t.Context(), c.prepare))
 			at, err := w.Book.Begin(t.Context(), c.full)
 			if got := fmt.Sprint(at.Generation, at.Full); err != nil || got != c.want {
 				t.Errorf("got generation %s, error %v; want %s", got, err, c.want)
@@ -60,16 +64,11 @@ func TestFullRunReplacesTheGeneration(t *testing.T) {
 	w := newWorld(t)
 	w.history()
 	w.check(false)
-	before, err := w.Book.Begin(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := check.Value(w.Book.Begin(t.Context(), false))(t)
 	exec(t, w.main, newScale+`, 'SPOT', 1, 2`+fromHere)
 	w.check(true)
 	for table, want := range map[string]int{"conservation_checkpoint": 1, "conservation_sum": 1, "conservation_request": 1, "conservation_scale": 0} {
-		if n := value[int](t, w.main, `select count(distinct generation) from `+table); n != want {
-			t.Errorf("generations in %s: got %d, want %d", table, n, want)
-		}
+		check.Equal(t, fmt.Sprintf("generations in %s", table), value[int](t, w.main, `select count(distinct generation) from `+table), want)
 	}
 	if _, err := w.Book.Store(t.Context(), conservation.Step{From: before}); err == nil {
 		t.Error("a step of the generation that is over: got no error")
@@ -86,17 +85,9 @@ func TestReadersOfADeletedGenerationAreSuperseded(t *testing.T) {
 	w := newWorld(t)
 	w.history()
 	w.check(false)
-	before, err := w.Book.Begin(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	holder, err := w.main.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := holder.Exec(t.Context(), `select from conservation_sum for update`); err != nil {
-		t.Fatal(err)
-	}
+	before := check.Value(w.Book.Begin(t.Context(), false))(t)
+	holder := check.Value(w.main.DB.Begin(t.Context()))(t)
+	check.OK(t)(holder.Exec(t.Context(), `select from conservation_sum for update`))
 	done := make(chan error, 1)
 	go func() {
 		_, err := w.Check(t.Context(), true)
@@ -105,12 +96,8 @@ func TestReadersOfADeletedGenerationAreSuperseded(t *testing.T) {
 	for blocked := false; !blocked; {
 		blocked = value[bool](t, w.main, `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`)
 	}
-	if _, err := w.Book.Sums(t.Context(), before, transfer.Funding); !errors.Is(err, conservation.ErrSuperseded) {
-		t.Errorf("sums that are being thrown away: got %v, want ErrSuperseded", err)
-	}
-	if err := holder.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Err(t, "sums that are being thrown away", conservation.ErrSuperseded)(w.Book.Sums(t.Context(), before, transfer.Funding))
+	check.OK(t)(holder.Rollback(t.Context()))
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -123,24 +110,16 @@ func TestFunctionsRoleHasAllRights(t *testing.T) {
 	role, password := "function_"+rand.Text()[:8], rand.Text()
 	for _, statement := range []string{`create role "%s" login password '` + password + `'`,
 		`grant select, insert, update, delete on all tables in schema public to "%s"`, `grant usage on all sequences in schema public to "%s"`} {
-		if _, err := w.main.DB.Exec(t.Context(), fmt.Sprintf(statement, role)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(w.main.DB.Exec(t.Context(), fmt.Sprintf(statement, role)))
 	}
 	t.Cleanup(func() {
 		if _, err := w.main.DB.Exec(context.Background(), fmt.Sprintf(`drop owned by "%[1]s"; drop role "%[1]s"`, role)); err != nil {
 			t.Error(err)
 		}
 	})
-	u, err := url.Parse(w.main.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := check.Value(url.Parse(w.main.URL))(t)
 	u.User = url.UserPassword(role, password)
-	db, err := pgxpool.New(t.Context(), u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := check.Value(pgxpool.New(t.Context(), u.String()))(t)
 	t.Cleanup(db.Close)
 	w.funding = funding.New(db)
 	w.Book, w.Funding = book.New(db), w.funding.Journal()
@@ -149,5 +128,104 @@ func TestFunctionsRoleHasAllRights(t *testing.T) {
 	w.steal(alice, gold, 1)
 	if r := w.check(false); len(r.Fresh) != 1 || w.halts() != 1 {
 		t.Errorf("got %v and %d halts, want one of each", r.Found, w.halts())
+	}
+}
+
+// numberOn advances the cluster's transaction numbers past a given one, as an operator would.
+const numberOn = `do $$ begin while pg_current_xact_id() <= '%s'::xid8 loop commit; end loop; end $$`
+
+// loadElsewhere dumps the transfers' database, loads it into a cluster with lower transaction numbers,
+// and makes the world use that one.
+func (w *world) loadElsewhere() {
+	w.t.Helper()
+	cluster, err := pgcluster.Start(w.t.Context(), pgcluster.Options{})
+	check.OK(w.t)(err)
+	w.t.Cleanup(func() { _ = cluster.Stop() })
+	name, drop, err := cluster.Clone(w.t.Context(), "template1")
+	check.OK(w.t)(err)
+	w.t.Cleanup(drop)
+	url := cluster.URL(name)
+	load := osexec.CommandContext(w.t.Context(), "sh", "-c", `pg_dump --no-owner --no-privileges "$0" | psql --quiet --no-psqlrc --set ON_ERROR_STOP=1 "$1"`, w.main.URL, url)
+	if out, err := load.CombinedOutput(); err != nil {
+		w.t.Fatalf("dump and load: %v\n%s", err, out)
+	}
+	s, err := store.Open(w.t.Context(), storetest.Options(url, storetest.Rules))
+	check.OK(w.t)(err)
+	w.t.Cleanup(s.Close)
+	db, err := pgxpool.New(w.t.Context(), url)
+	check.OK(w.t)(err)
+	w.t.Cleanup(db.Close)
+	w.main = storetest.Bundle{Store: s, URL: url, DB: db}
+	w.funding = funding.New(db)
+	w.Book, w.Funding = book.New(db), w.funding.Journal()
+}
+
+// A dump in a cluster with lower transaction numbers than the journals' is accepted only once its
+// numbers are higher. Then each row is read once.
+func TestDumpInAnotherClusterNeedsHigherNumbers(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"pg_dump", "psql"} {
+		if _, err := osexec.LookPath(program); err != nil {
+			t.Skipf("no %s in the PATH: install Postgres's client", program)
+		}
+	}
+	w := newWorld(t)
+	w.history()
+	latest := value[string](t, w.main, `select (pg_current_xact_id()::text::bigint + 20000)::text`)
+	exec(t, w.main, fmt.Sprintf(numberOn, latest))
+	w.committed(transfer.FundingToSpot, alice, gold, 3)
+	w.clean()
+	w.loadElsewhere()
+
+	err := w.main.AcceptDatabase(t.Context(), "an operator", "loaded")
+	var last string
+	if _, wrong := fmt.Sscanf(fmt.Sprint(err), "accept the database: rows of transaction %s", &last); wrong != nil || !errors.Is(err, store.ErrNumbersAhead) {
+		t.Fatalf("accept: got %v, want it refused, with the number", err)
+	}
+	check.Equal(t, "databases accepted", value[int](t, w.main, `select count(*) from identity_change`), 0)
+	exec(t, w.main, fmt.Sprintf(numberOn, strings.TrimSuffix(last, ":")))
+	check.OK(t)(w.main.AcceptDatabase(t.Context(), "an operator", "loaded"))
+	for i, full := range []bool{false, false, true, false} {
+		r := w.check(full)
+		if len(r.Found) > 0 || i == 1 && r.Entries > 0 {
+			t.Errorf("check %d (full: %t): got %d entries, %v; want each once, nothing wrong", i, full, r.Entries, r.Found)
+		}
+	}
+	w.steal(alice, gold, 1)
+	if r := w.check(false); len(r.Fresh) != 1 || r.Fresh[0].Kind != conservation.BalanceDiffers {
+		t.Errorf("a unit is stolen: got %v, want it found", r.Found)
+	}
+}
+
+// Higher numbers in any journal are detected. Running transactions in other databases of the cluster
+// cause no refusal.
+func TestHigherNumbersInAnyJournalAreDetected(t *testing.T) {
+	t.Parallel()
+	const later = `(pg_current_xact_id()::text::bigint + 1000000)::text::xid8`
+	for table, change := range map[string]string{
+		"transfer_operations": `update transfer_operations set tx = ` + later + ` where id = (select min(id) from transfer_operations)`,
+		"transfer_history":    `update transfer_history set tx = ` + later + ` where state = 40`,
+		"payout_confirmed": `alter table payout_confirmed drop constraint proof_of_a_transaction;
+			insert into payout_confirmed (tx_id, submitter, request_id, tx) select gen_random_uuid(), 'eip155:1:0x' || repeat('0', 40), 'r', ` + later,
+		"": `select 1`,
+	} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.history()
+			holder, err := w.other.DB.Begin(t.Context())
+			check.OK(t)(err)
+			defer func() { _ = holder.Rollback(context.Background()) }()
+			check.OK(t)(holder.Exec(t.Context(), `select pg_current_xact_id()`))
+			w.committed(transfer.FundingToSpot, alice, gold, 3)
+			if table != "" {
+				asOwner(t, w.main, table, change)
+			}
+			exec(t, w.main, `update database_identity set timeline_id = timeline_id + 1`)
+			err = w.main.AcceptDatabase(t.Context(), "an operator", "restored")
+			if (table == "") != (err == nil) || err != nil && !errors.Is(err, store.ErrNumbersAhead) {
+				t.Errorf("accept: got %v, want it refused: %t", err, table != "")
+			}
+		})
 	}
 }

@@ -1,14 +1,11 @@
 package conservation_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
+	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store/storetest"
 )
 
 const (
@@ -80,53 +77,11 @@ func TestEveryConstraintRejectsItsForbiddenRows(t *testing.T) {
 	exec(t, w.main, newReading+`, 1, 1, '0x', 0, 1 from submitter`)
 	exec(t, w.main, newPayment+`, '0x1', -1, 1, 1, '0x', 1, null from submitter`)
 	exec(t, w.main, `insert into conservation_owed (req_id) values ('r')`)
-	if _, err := w.adjust(true); err != nil {
-		t.Fatal(err)
-	}
-	shown := map[string]bool{}
-	for constraint, statements := range forbidden {
-		shown[constraint] = true
-		for _, statement := range statements {
-			if got := w.attempt(statement); got != constraint {
-				t.Errorf("%s: got refused by %s, want by %s", statement, got, constraint)
-			}
-		}
-	}
-	delete(shown, "history_never_changes")
-	rows, err := w.main.DB.Query(t.Context(), `
+	check.OK(t)(w.adjust(true))
+	w.main.ShowRefusals(t, strings.NewReplacer(), storetest.Statements(forbidden), `
 select conname::text from pg_constraint
  where conrelid::regclass::text like 'conservation\_%' and contype in ('c', 'f', 'p', 'u', 'x')
  union
 select i.indexrelid::regclass::text from pg_index i
  where i.indrelid::regclass::text like 'conservation\_%' and i.indisunique and not exists (select from pg_constraint k where k.conindid = i.indexrelid)`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]bool{}
-	for _, constraint := range all {
-		want[constraint] = true
-	}
-	if diff := cmp.Diff(want, shown); diff != "" {
-		t.Errorf("constraints with a proof (-in the schema +proven):\n%s", diff)
-	}
-}
-
-// attempt runs a statement in a transaction that is rolled back, and returns the name of the constraint
-// that rejected it.
-func (w *world) attempt(statement string) string {
-	w.t.Helper()
-	tx, err := w.main.DB.Begin(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(w.t.Context(), statement)
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return pg.ConstraintName
-	}
-	return fmt.Sprint(err)
 }

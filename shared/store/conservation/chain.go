@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
 const readings = `
@@ -26,14 +27,11 @@ select s.submitter, extract(epoch from case when $1::float8 > 0 then greatest(s.
 // Readings returns the payers with their positions, the one that was read longest ago first. The
 // registration of a payer that was never read counts as at most history ago; 0: as long ago as it was.
 func (b *Book) Readings(ctx context.Context, history time.Duration) ([]conservation.ChainReading, error) {
-	rows, err := b.db.Query(ctx, readings, history.Seconds())
-	if err != nil {
-		return nil, fmt.Errorf("list the payers: %w", err)
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r conservation.ChainReading, err error) {
+	all, err := results.All(ctx, b.db, func(row pgx.CollectableRow) (r conservation.ChainReading, err error) {
 		err = row.Scan(&r.Submitter, &r.Registered, &r.New, &r.Start, &r.Block, &r.BlockHash, &r.Sent, &r.Pass, &r.Tokens)
 		return r, err
-	})
+	}, readings, history.Seconds())
+	return all, results.Wrap(err, "list the payers")
 }
 
 const (
@@ -57,21 +55,18 @@ values (@submitter, @tx_hash, @log_index, @pass, @block_number, @block_hash, nul
 // Unread returns for each chain the time since the payer that is farthest behind was last read up to
 // the last final block.
 func (b *Book) Unread(ctx context.Context) (map[uint64]time.Duration, error) {
-	rows, err := b.db.Query(ctx, `
+	rows := results.Query(ctx, b.db, `
 select split_part(s.submitter, ':', 2)::bigint, greatest(0, max(extract(epoch from clock_timestamp() - coalesce(c.read_at, s.created_at))))::float8
   from submitter s
   left join conservation_chain c using (submitter)
  where s.callers = array['transfer'] or c.submitter is not null
  group by 1`)
-	if err != nil {
-		return nil, fmt.Errorf("read how far chains were read: %w", err)
-	}
 	all, chain, seconds := map[uint64]time.Duration{}, uint64(0), 0.0
-	_, err = pgx.ForEachRow(rows, []any{&chain, &seconds}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&chain, &seconds}, func() error {
 		all[chain] = time.Duration(seconds * float64(time.Second))
 		return nil
 	})
-	return all, err
+	return all, results.Wrap(err, "read how far chains were read")
 }
 
 // FoundPayment is a payment as it was read.
@@ -87,10 +82,8 @@ type FoundPayment struct {
 
 // BeginReading stores the block after which a payer's reading begins.
 func (b *Book) BeginReading(ctx context.Context, r conservation.ChainReading) error {
-	if _, err := b.db.Exec(ctx, beginReading, r.Submitter, r.Start, r.Block, r.BlockHash, r.Sent, r.Block, r.Tokens); err != nil {
-		return fmt.Errorf("begin to read the payments of %s: %w", r.Submitter, err)
-	}
-	return nil
+	_, err := b.db.Exec(ctx, beginReading, r.Submitter, r.Start, r.Block, r.BlockHash, r.Sent, r.Block, r.Tokens)
+	return results.Wrap(err, "begin to read the payments of %s", r.Submitter)
 }
 
 // StoreReading stores the payments that were read after from, in one commit. stored is false, and
@@ -131,10 +124,8 @@ update conservation_owed o
   from transfers_tb t
  where t.req_id = o.req_id and t.payout_submitter = $1 and o.paid`, r.Submitter)
 	batch.Queue("commit")
-	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("record that the chain of %s went back: %w", r.Submitter, err)
-	}
-	return nil
+	err := b.db.SendBatch(ctx, batch).Close()
+	return results.Wrap(err, "record that the chain of %s went back", r.Submitter)
 }
 
 // Reopen makes all payments be evaluated again.
@@ -143,10 +134,8 @@ func (b *Book) Reopen(ctx context.Context) error {
 	batch.Queue(`update conservation_chain set reorged_block = null where reorged_block is not null`)
 	batch.Queue(`update conservation_payment set outcome = null, req_id = null where outcome is not null`)
 	batch.Queue(`update conservation_owed set paid = false where paid`)
-	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("evaluate all payments again: %w", err)
-	}
-	return nil
+	err := b.db.SendBatch(ctx, batch).Close()
+	return results.Wrap(err, "evaluate all payments again")
 }
 
 // unexplained reads unsettled payments, with the record that claims each: a stored version of a
@@ -234,11 +223,7 @@ func (b *Book) EvaluateChain(ctx context.Context) (found []conservation.Finding,
 }
 
 func (b *Book) evaluatePayments(ctx context.Context) (found []conservation.Finding, err error) {
-	rows, err := b.db.Query(ctx, unexplained, maxEvaluated)
-	if err != nil {
-		return nil, fmt.Errorf("read payments that no record explains: %w", err)
-	}
-	all, err := pgx.CollectRows(rows, scanPayment)
+	all, err := results.All(ctx, b.db, scanPayment, unexplained, maxEvaluated)
 	if err != nil {
 		return nil, fmt.Errorf("read payments that no record explains: %w", err)
 	}
@@ -258,10 +243,8 @@ func (b *Book) evaluatePayments(ctx context.Context) (found []conservation.Findi
 			batch.Queue(settlePayment, p.Submitter, p.TxHash, p.LogIndex, outcome, req)
 		}
 	}
-	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fmt.Errorf("store the payments' outcomes: %w", err)
-	}
-	return found, nil
+	err = b.db.SendBatch(ctx, batch).Close()
+	return found, results.Wrap(err, "store the payments' outcomes")
 }
 
 func scanPayment(row pgx.CollectableRow) (p conservation.Payment, err error) {
@@ -276,10 +259,7 @@ func scanPayment(row pgx.CollectableRow) (p conservation.Payment, err error) {
 }
 
 func (b *Book) evaluateOwed(ctx context.Context) (found []conservation.Finding, err error) {
-	rows, err := b.db.Query(ctx, owedPayouts, maxEvaluated)
-	if err != nil {
-		return nil, fmt.Errorf("read payouts whose payment was not found: %w", err)
-	}
+	rows := results.Query(ctx, b.db, owedPayouts, maxEvaluated)
 	batch := new(pgx.Batch)
 	var o conservation.Owed
 	var final uint64
@@ -300,25 +280,17 @@ func (b *Book) evaluateOwed(ctx context.Context) (found []conservation.Finding, 
 	if err != nil {
 		return nil, fmt.Errorf("read payouts whose payment was not found: %w", err)
 	}
-	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fmt.Errorf("store which payouts were paid: %w", err)
-	}
-	return found, nil
+	err = b.db.SendBatch(ctx, batch).Close()
+	return found, results.Wrap(err, "store which payouts were paid")
 }
 
 func (b *Book) wentBack(ctx context.Context) (found []conservation.Finding, err error) {
-	rows, err := b.db.Query(ctx, `select submitter, reorged_block from conservation_chain where reorged_block is not null order by submitter`)
-	if err != nil {
-		return nil, fmt.Errorf("read chains that went back: %w", err)
-	}
+	rows := results.Query(ctx, b.db, `select submitter, reorged_block from conservation_chain where reorged_block is not null order by submitter`)
 	var submitter string
 	var evidence json.RawMessage
 	_, err = pgx.ForEachRow(rows, []any{&submitter, &evidence}, func() error {
 		found = append(found, conservation.WentBack(submitter, append(json.RawMessage{}, evidence...)))
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read chains that went back: %w", err)
-	}
-	return found, nil
+	return found, results.Wrap(err, "read chains that went back")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
 // Book is a [conservation.Store].
@@ -23,7 +24,7 @@ var _ conservation.Store = (*Book)(nil)
 // New returns the book in the transfers' database. The caller closes db.
 func New(db *pgxpool.Pool) *Book { return &Book{db: db} }
 
-// superseded is the error code of the database's function conservation_advance.
+// supersededCode is the error code of the database's function conservation_advance.
 const supersededCode = "FP008"
 
 func superseded(err error) error {
@@ -70,10 +71,7 @@ func (b *Book) Begin(ctx context.Context, full bool) (c conservation.Checkpoint,
 		}
 		break
 	}
-	if err != nil {
-		return c, fmt.Errorf("find the checkpoint: %w", err)
-	}
-	return c, nil
+	return c, results.Wrap(err, "find the checkpoint")
 }
 
 // at reads from one snapshot in which the checkpoint is unchanged.
@@ -101,18 +99,15 @@ func (b *Book) Sums(ctx context.Context, c conservation.Checkpoint, side conserv
 	err := b.at(ctx, c, func(tx pgx.Tx) error {
 		var last conservation.Account
 		for {
-			rows, err := tx.Query(ctx, `
+			rows := results.Query(ctx, tx, `
 select user_id, asset_id, units::text
   from conservation_sum
  where generation = $1 and side = $2 and (user_id, asset_id) > ($3, $4)
  order by user_id, asset_id
  limit $5`, c.Generation, side, last.UserID, last.AssetID, rowsPerStatement)
-			if err != nil {
-				return err
-			}
 			before := len(all)
 			var units string
-			_, err = pgx.ForEachRow(rows, []any{&last.UserID, &last.AssetID, &units}, func() (err error) {
+			_, err := pgx.ForEachRow(rows, []any{&last.UserID, &last.AssetID, &units}, func() (err error) {
 				all[last], err = conservation.ParseSum(units)
 				return err
 			})
@@ -121,10 +116,7 @@ select user_id, asset_id, units::text
 			}
 		}
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the sums of %s: %w", side, err)
-	}
-	return all, nil
+	return all, results.Wrap(err, "read the sums of %s", side)
 }
 
 // retire also supersedes runs that still use the generation to be deleted.
@@ -159,10 +151,7 @@ func (b *Book) Finish(ctx context.Context, c conservation.Checkpoint) error {
 	if err == nil {
 		err = b.forget(ctx)
 	}
-	if err != nil {
-		return fmt.Errorf("finish the full check %d: %w", c.Generation, err)
-	}
-	return nil
+	return results.Wrap(err, "finish the full check %d", c.Generation)
 }
 
 func ignoreNoRows(err error) error {

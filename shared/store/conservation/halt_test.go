@@ -5,8 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -40,12 +39,8 @@ func TestMON003ConservationBroken(t *testing.T) {
 	}
 	w.steal(alice, gold, 1)
 	halted("one unit is stolen", 1, conservation.ResultViolated)
-	if diff := cmp.Diff([]string{"all  "}, w.open()); diff != "" {
-		t.Errorf("halts (-want +got):\n%s", diff)
-	}
-	if got := w.log.lines(`"severity":"CRITICAL"`, "conservation violated", `"alert":"MON-003"`, "BALANCE_DIFFERS"); got != 1 {
-		t.Errorf("CRITICAL lines: got %d, want 1", got)
-	}
+	check.Same(t, "halts", w.open(), []string{"all  "})
+	check.Equal(t, "CRITICAL lines", w.log.lines(`"severity":"CRITICAL"`, "conservation violated", `"alert":"MON-003"`, "BALANCE_DIFFERS"), 1)
 	halted("again", 1, conservation.ResultStanding)
 	w.resume()
 	halted("resumed", 0, conservation.ResultStanding)
@@ -61,9 +56,7 @@ func TestMON003ConservationBroken(t *testing.T) {
 			t.Errorf("runs counted as %s: got %v, want %d", result, n, want)
 		}
 	}
-	if n := value[int](t, w.main, `select count(*) from conservation_finding`); n != 3 {
-		t.Errorf("findings on record: got %d, want 3", n)
-	}
+	check.Equal(t, "findings on record", value[int](t, w.main, `select count(*) from conservation_finding`), 3)
 }
 
 // In graded mode the first finding halts the user's asset, a second user the asset, and a second asset
@@ -77,9 +70,7 @@ func TestHaltsAreGraded(t *testing.T) {
 	step := func(what string, want ...string) {
 		t.Helper()
 		w.check(false)
-		if diff := cmp.Diff(want, w.open()); diff != "" {
-			t.Errorf("%s: halts (-want +got):\n%s", what, diff)
-		}
+		check.Same(t, fmt.Sprintf("%s: halts", what), w.open(), want)
 	}
 	w.steal(alice, gold, 1)
 	step("alice's gold", "user_asset 7 1")
@@ -97,9 +88,7 @@ func TestHaltsAreGraded(t *testing.T) {
 // resumeOne resumes one halt as an operator who has checked only that one.
 func (w *world) resumeOne(halt int64) {
 	w.t.Helper()
-	if err := transfers.New(w.main.Store).Resume(w.t.Context(), halt, "an operator", "looked", false); err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t)(transfers.New(w.main.Store).Resume(w.t.Context(), halt, "an operator", "looked", false))
 }
 
 // A finding during an open halt gets its own halt. An operator who resumes the halt that he has checked
@@ -154,9 +143,7 @@ func TestAcceptedDatabaseHaltsBesideOthers(t *testing.T) {
 	w.check(false)
 	seen := value[int64](t, w.main, `select halt_id from transfer_halt where resumed_at is null`)
 	exec(t, w.main, `update database_identity set timeline_id = timeline_id + 1`)
-	if err := w.main.AcceptDatabase(t.Context(), "an operator", "restored"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(w.main.AcceptDatabase(t.Context(), "an operator", "restored"))
 	w.resumeOne(seen)
 	if what := value[string](t, w.main, `select evidence->>'what' from transfer_halt where resumed_at is null`); !strings.Contains(what, "accepted") {
 		t.Errorf("open once the theft's is resumed: got %q, want that of the acceptance", what)
@@ -189,9 +176,7 @@ func TestFullCheckClosesFindingsItDoesNotSee(t *testing.T) {
 	asOwner(t, w.other, "transfer_operations", `update transfer_operations set units = 8, amount = 0.08 where req_id = $1`, m.call.ReqID)
 	exec(t, w.other, `update balances_tb set available = available + 0.01 where user_id = $1 and asset_id = $2`, alice, gold)
 	stands("once more", true, conservation.ResultViolated, 1)
-	if got := w.halts(); got != 3 {
-		t.Errorf("halts: got %d, want three that are not resumed", got)
-	}
+	check.Equal(t, "halts", w.halts(), 3)
 }
 
 // A finding of another check during a full one is still open when that ends: it may be newer than the
@@ -214,9 +199,7 @@ func TestFindingsDuringAFullCheckStayOpen(t *testing.T) {
 	if r := w.check(true); len(r.Found) > 0 {
 		t.Fatalf("the full check: got %v, want what it has read", r.Found)
 	}
-	if n := value[int](t, w.main, `select count(*) from conservation_standing`); n != 1 {
-		t.Errorf("standing: got %d, want what the other found", n)
-	}
+	check.Equal(t, "standing", value[int](t, w.main, `select count(*) from conservation_standing`), 1)
 	for range 2 {
 		if r := w.check(false); len(r.Fresh) > 0 {
 			t.Errorf("found anew: got %v, want nothing", r.Fresh)

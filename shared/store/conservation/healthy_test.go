@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -119,17 +120,12 @@ func TestLinesCommittedOutOfOrderAreReadOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.fund(alice, bob)
-	slow, err := w.main.DB.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	slow := check.Value(w.main.DB.Acquire(t.Context()))(t)
 	defer slow.Release()
 	m := w.insert(transfer.FundingToSpot, alice, gold, 7)
 	for _, statement := range []string{`begin`,
 		fmt.Sprintf(`select funding_apply('%s', 'withdraw', %d, %d, 7)`, m.call.ReqID, alice, gold)} {
-		if _, err := slow.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(slow.Exec(t.Context(), statement))
 	}
 	for range 3 {
 		w.committed(transfer.FundingToSpot, bob, gold, 1)
@@ -138,9 +134,7 @@ func TestLinesCommittedOutOfOrderAreReadOnce(t *testing.T) {
 			t.Fatalf("beside a transaction in progress: got %v, want nothing", r.Found)
 		}
 	}
-	if _, err := slow.Exec(t.Context(), `commit`); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(slow.Exec(t.Context(), `commit`))
 	m.must(m.deposit())
 	w.clean()
 	exec(t, w.main, `update balances_tb set available = available - 0.01 where user_id = $1 and asset_id = $2`, alice, gold)
@@ -248,8 +242,6 @@ func TestDeadAndOvertakenRunsLoseNothing(t *testing.T) {
 		if r := w.check(false); len(r.Fresh) != 1 {
 			t.Errorf("the run that was overtaken: got %v, want what was stolen since", r.Found)
 		}
-		if n := value[int](t, w.main, `select count(*) from conservation_finding`); n != 1 {
-			t.Errorf("findings: got %d, want 1", n)
-		}
+		check.Equal(t, "findings", value[int](t, w.main, `select count(*) from conservation_finding`), 1)
 	})
 }

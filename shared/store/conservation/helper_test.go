@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	book "github.com/fencepost/fencepost/shared/store/conservation"
@@ -197,9 +198,7 @@ func (w *world) history() {
 func (w *world) check(full bool) conservation.Report {
 	w.t.Helper()
 	r, err := w.Check(w.t.Context(), full)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t)(err)
 	return r
 }
 

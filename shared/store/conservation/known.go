@@ -2,13 +2,16 @@ package conservation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/conservation/snapshot"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
 const evidence = `
@@ -45,14 +48,11 @@ func (b *Book) Known(ctx context.Context, c conservation.Checkpoint, requests []
 }
 
 func readEvidence(ctx context.Context, tx pgx.Tx, known conservation.Known, statement string, args ...any) error {
-	rows, err := tx.Query(ctx, statement, args...)
-	if err != nil {
-		return err
-	}
+	rows := results.Query(ctx, tx, statement, args...)
 	var e conservation.Evidence
 	var units string
 	into := []any{&e.ReqID, &e.Account.UserID, &e.Account.AssetID, &units, &e.Debit, &e.Deposit, &e.Refund, &e.Type, &e.Final}
-	_, err = pgx.ForEachRow(rows, into, func() (err error) {
+	_, err := pgx.ForEachRow(rows, into, func() (err error) {
 		one := e
 		known.Evidence[e.ReqID] = &one
 		one.Units, err = strconv.ParseUint(units, 10, 64)
@@ -62,13 +62,10 @@ func readEvidence(ctx context.Context, tx pgx.Tx, known conservation.Known, stat
 }
 
 func readTerms(ctx context.Context, tx pgx.Tx, known conservation.Known, requests []string) error {
-	rows, err := tx.Query(ctx, terms, requests)
-	if err != nil {
-		return err
-	}
+	rows := results.Query(ctx, tx, terms, requests)
 	var req, units string
 	var t conservation.Terms
-	_, err = pgx.ForEachRow(rows, []any{&req, &t.Account.UserID, &t.Account.AssetID, &units, &t.Type}, func() (err error) {
+	_, err := pgx.ForEachRow(rows, []any{&req, &t.Account.UserID, &t.Account.AssetID, &units, &t.Type}, func() (err error) {
 		t.Units, err = strconv.ParseUint(units, 10, 64)
 		known.Terms[req] = t
 		return err
@@ -77,16 +74,12 @@ func readTerms(ctx context.Context, tx pgx.Tx, known conservation.Known, request
 }
 
 func readScales(ctx context.Context, tx pgx.Tx, generation int64, known *conservation.Known) error {
-	rows, err := tx.Query(ctx, `select side, asset_id, precision from conservation_scale where generation = $1`, generation)
-	if err != nil {
+	const scales = `select side, asset_id, precision from conservation_scale where generation = $1`
+	var err error
+	if known.Scales, err = results.All(ctx, tx, pgx.RowToStructByPos[conservation.Scale], scales, generation); err != nil {
 		return err
 	}
-	if known.Scales, err = pgx.CollectRows(rows, pgx.RowToStructByPos[conservation.Scale]); err != nil {
-		return err
-	}
-	if rows, err = tx.Query(ctx, `select asset_id, precision from assets_tb`); err != nil {
-		return err
-	}
+	rows := results.Query(ctx, tx, `select asset_id, precision from assets_tb`)
 	known.Precision = map[int32]uint8{}
 	var asset int32
 	var precision uint8
@@ -117,7 +110,7 @@ func (b *Book) Claims(ctx context.Context, after conservation.Cursor, limit int)
 	var last uint64
 	batch := new(pgx.Batch)
 	batch.Queue(`begin isolation level repeatable read read only`)
-	batch.Queue(`select pg_current_snapshot()::text`).QueryRow(func(row pgx.Row) error { return row.Scan(&text) })
+	batch.Queue(`select pg_current_snapshot()::text`).QueryRow(results.Scan(&text))
 	batch.Queue(final, seen.String(), limit).Query(func(rows pgx.Rows) (err error) {
 		out.Claims, last, err = scanClaims(rows)
 		return err
@@ -147,4 +140,75 @@ func scanClaims(rows pgx.Rows) (all []conservation.Claim, last uint64, err error
 		return err
 	})
 	return all, last, err
+}
+
+// ErrNoCheck reports that no check of conservation has been completed.
+var ErrNoCheck = errors.New("no check of conservation has been completed")
+
+const evidenceNow = `
+select coalesce(r.debit, ''), coalesce(r.deposit, ''), coalesce(r.refund, '')
+  from conservation_checkpoint c
+  left join conservation_request r on r.generation = c.generation and r.req_id = $1
+ where c.is_current and not c.over`
+
+// EvidenceOf returns the journals' entries about the request, as far as checks have read them. It is
+// empty without entries. The error is [ErrNoCheck] if no check has read the journals.
+func (b *Book) EvidenceOf(ctx context.Context, reqID string) (conservation.Evidence, error) {
+	e := conservation.Evidence{ReqID: reqID}
+	err := b.db.QueryRow(ctx, evidenceNow, reqID).Scan(&e.Debit, &e.Deposit, &e.Refund)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return e, ErrNoCheck
+	}
+	return e, results.Wrap(err, "read the evidence about %s", reqID)
+}
+
+// Last is the result of all checks so far.
+type Last struct {
+	At       time.Time  // when the last one was completed, by the database's clock
+	Standing int        // number of open findings
+	Found    []Standing // the first of them, oldest first
+}
+
+// Standing is an open finding, without its evidence.
+type Standing struct {
+	conservation.Finding // as in the last check
+	ID                   int64
+	At                   time.Time // when it was first found
+}
+
+const (
+	checkedAt = `
+select c.stored_at, (select count(*) from conservation_standing)
+  from conservation_checkpoint c
+ where c.is_current`
+
+	standing = `
+select f.finding_id, f.kind, coalesce(f.side, ''), coalesce(f.req_id, ''), f.user_id, f.asset_id, coalesce(s.expected, f.expected), coalesce(s.got, f.got), f.at
+  from conservation_standing s
+  join conservation_finding f using (finding_id)
+ order by f.finding_id
+ limit $1`
+)
+
+// Last returns the result of all checks so far, with at most limit findings; nil if no check has been
+// completed.
+func (b *Book) Last(ctx context.Context, limit int) (*Last, error) {
+	var last Last
+	batch := new(pgx.Batch)
+	batch.Queue(standing, limit).Query(func(rows pgx.Rows) (err error) {
+		last.Found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Standing, err error) {
+			err = row.Scan(&s.ID, &s.Kind, &s.Side, &s.ReqID, &s.Account.UserID, &s.Account.AssetID, &s.Expected, &s.Got, &s.At)
+			return s, err
+		})
+		return err
+	})
+	batch.Queue(checkedAt).QueryRow(results.Scan(&last.At, &last.Standing))
+	err := b.db.SendBatch(ctx, batch).Close()
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the result of the checks of conservation: %w", err)
+	}
+	return &last, nil
 }

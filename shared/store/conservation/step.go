@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -235,11 +236,7 @@ func queueFinding(b *pgx.Batch, from conservation.Checkpoint, f conservation.Fin
 // putHalts opens the halts for the new findings, beside any open ones: resuming an earlier halt does
 // not resume these.
 func putHalts(ctx context.Context, tx pgx.Tx, s conservation.Step, out *conservation.Stored) error {
-	rows, err := tx.Query(ctx, openHalts)
-	if err != nil {
-		return err
-	}
-	open, err := pgx.CollectRows(rows, scanHalt)
+	open, err := results.All(ctx, tx, scanHalt, openHalts)
 	if err != nil {
 		return err
 	}

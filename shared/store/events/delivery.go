@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -136,10 +137,7 @@ update event_delivery_queue
 // ReleaseDeliveryQueue implements [events.Store].
 func (s *Log) ReleaseDeliveryQueue(ctx context.Context, l lease.Lease, endpoint string, anyway bool) (released bool, err error) {
 	tag, err := s.db.Exec(ctx, releaseStream, l.Submitter, endpoint, l.Owner, l.Token, anyway)
-	if err != nil {
-		return false, fmt.Errorf("release the events of %s for %s: %w", l.Submitter, endpoint, err)
-	}
-	return tag.RowsAffected() == 1, nil
+	return tag.RowsAffected() == 1, results.Wrap(err, "release the events of %s for %s", l.Submitter, endpoint)
 }
 
 // These statements keep the state of a webhook endpoint over all delivery queues. An endpoint
@@ -164,12 +162,10 @@ with probe as (
 select exists (select from probe) or not exists (select from event_endpoint where endpoint = $1 and failures >= $2)`
 )
 
-// MayAsk implements [events.Store].
+// MayDeliver implements [events.Store].
 func (s *Log) MayDeliver(ctx context.Context, endpoint string) (may bool, err error) {
-	if err := s.db.QueryRow(ctx, mayAsk, endpoint, events.SilentFrom, s.rules.Duration, events.MostWait).Scan(&may); err != nil {
-		return false, fmt.Errorf("ask whether %s answers: %w", endpoint, err)
-	}
-	return may, nil
+	err = s.db.QueryRow(ctx, mayAsk, endpoint, events.SilentFrom, s.rules.Duration, events.MostWait).Scan(&may)
+	return may, results.Wrap(err, "ask whether %s answers", endpoint)
 }
 
 // overdueStreams are the delivery queues that wait and have no lease holder. Of an endpoint
@@ -197,15 +193,10 @@ select submitter, endpoint
 // behind, the oldest first, and the database's clock.
 func (s *Log) OverdueStreams(ctx context.Context, endpoints []string, grace time.Duration, limit int) (all []events.DeliveryQueue, now time.Time, err error) {
 	b := new(pgx.Batch)
-	b.Queue(`select clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	b.Queue(overdueStreams, endpoints, grace, s.rules.ClockSkewAllowance, limit, events.SilentFrom, events.MostWait, s.rules.Duration, events.FirstWait).Query(func(rows pgx.Rows) (err error) {
-		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[events.DeliveryQueue])
-		return err
-	})
-	if err := s.send(ctx, b); err != nil {
-		return nil, now, fmt.Errorf("find overdue events: %w", err)
-	}
-	return all, now, nil
+	b.Queue(`select clock_timestamp()`).QueryRow(results.Scan(&now))
+	b.Queue(overdueStreams, endpoints, grace, s.rules.ClockSkewAllowance, limit, events.SilentFrom, events.MostWait, s.rules.Duration, events.FirstWait).Query(results.Into(&all, pgx.RowToStructByPos[events.DeliveryQueue]))
+	err = s.send(ctx, b)
+	return all, now, results.Wrap(err, "find overdue events")
 }
 
 // EventBacklog counts the events that an endpoint has not been given.
@@ -217,13 +208,10 @@ type EventBacklog struct {
 
 // EventBacklogs are those of the endpoints, each once, in one round trip.
 func (s *Log) EventBacklogs(ctx context.Context, endpoints []string) ([]EventBacklog, error) {
-	rows, err := s.db.Query(ctx, `
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[EventBacklog], `
 		select r.endpoint, count(s.submitter), greatest(clock_timestamp() - min(s.oldest_at), interval '0')
 		  from unnest($1::text[]) as r (endpoint)
 		  left join event_delivery_queue s on s.endpoint = r.endpoint and s.pending
 		 group by r.endpoint`, endpoints)
-	if err != nil {
-		return nil, fmt.Errorf("read the backlog of events: %w", err)
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[EventBacklog])
+	return all, results.Wrap(err, "read the backlog of events")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -90,7 +91,7 @@ func (s *Log) NumberEvents(ctx context.Context, endpoints []string) error {
 		b := new(pgx.Batch)
 		b.Queue("begin")
 		b.Queue(lockNumbers)
-		b.Queue(numberEvents, endpoints, maxNumbered).QueryRow(func(row pgx.Row) error { return row.Scan(&numbered) })
+		b.Queue(numberEvents, endpoints, maxNumbered).QueryRow(results.Scan(&numbered))
 		b.Queue("commit")
 		if err := s.send(ctx, b); err != nil {
 			return fmt.Errorf("number events: %w", err)
@@ -161,11 +162,8 @@ func (s *Log) Events(ctx context.Context, q EventQuery, v store.Viewer) (page []
 	var last, forgotten uint64
 	b := new(pgx.Batch)
 	b.Queue("begin isolation level repeatable read read only") // what is forgotten, as of the page
-	b.Queue(`select last, forgotten from event_counter`).QueryRow(func(row pgx.Row) error { return row.Scan(&last, &forgotten) })
-	b.Queue(statement, args...).Query(func(rows pgx.Rows) (err error) {
-		page, err = pgx.CollectRows(rows, scanEvent)
-		return err
-	})
+	b.Queue(`select last, forgotten from event_counter`).QueryRow(results.Scan(&last, &forgotten))
+	b.Queue(statement, args...).Query(results.Into(&page, scanEvent))
 	b.Queue("commit")
 	switch err := s.send(ctx, b); {
 	case err != nil:
@@ -204,8 +202,6 @@ select count(*) from old`
 // ForgetEvents deletes up to limit events that are older than keep, delivered or not, and
 // returns their number.
 func (s *Log) ForgetEvents(ctx context.Context, keep time.Duration, limit int) (forgotten int, err error) {
-	if err := s.db.QueryRow(ctx, forgetEvents, keep, limit).Scan(&forgotten); err != nil {
-		return 0, fmt.Errorf("forget old events: %w", err)
-	}
-	return forgotten, nil
+	err = s.db.QueryRow(ctx, forgetEvents, keep, limit).Scan(&forgotten)
+	return forgotten, results.Wrap(err, "forget old events")
 }

@@ -6,18 +6,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // install makes empty programs in the folder.
 func install(t *testing.T, folder string, programs ...string) string {
 	t.Helper()
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(os.MkdirAll(folder, 0o755))
 	for _, program := range programs {
-		if err := os.WriteFile(filepath.Join(folder, program), nil, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(os.WriteFile(filepath.Join(folder, program), nil, 0o755))
 	}
 	return folder
 }
@@ -41,9 +39,7 @@ func TestFindBinariesPrefersPathAndFollowsLinks(t *testing.T) {
 	install(t, root+"/16/bin", "initdb", "pg_ctl", "postgres")
 	want := install(t, root+"/own", "initdb", "pg_ctl", "postgres")
 	path := install(t, root+"/path")
-	if err := os.Symlink(want+"/pg_ctl", path+"/pg_ctl"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(os.Symlink(want+"/pg_ctl", path+"/pg_ctl"))
 	t.Setenv("PATH", path)
 	got, err := findBinaries(root + "/*/bin")
 	if err != nil || got != want {

@@ -4,20 +4,21 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // sharedCluster returns the cluster of this test process.
 func sharedCluster(t *testing.T) *Cluster {
 	t.Helper()
-	c, err := Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Value(Shared())(t)
 	return c
 }
 
@@ -66,30 +67,22 @@ func TestClonesOfOneTemplateInParallel(t *testing.T) {
 	}
 	group.Wait()
 	close(names)
-	if got := builds.Load(); got != 1 {
-		t.Errorf("builds: got %d, want 1", got)
-	}
+	check.Equal(t, "builds", builds.Load(), 1)
 	seen := map[string]bool{}
 	for name := range names {
 		seen[name] = true
 		conn := connect(t, c.URL(name))
 		execute(t, conn, "insert into seeded values (2)")
-		if got := scan[int](t, conn, "select count(*) from seeded"); got != 2 {
-			t.Errorf("rows in %s: got %d, want 2", name, got)
-		}
+		check.Equal(t, fmt.Sprintf("rows in %s", name), scan[int](t, conn, "select count(*) from seeded"), 2)
 	}
-	if len(seen) != clones {
-		t.Errorf("names: got %d different, want %d", len(seen), clones)
-	}
+	check.Equal(t, "names", len(seen), clones)
 }
 
 func TestDropRemovesADatabaseInUse(t *testing.T) {
 	t.Parallel()
 	c := sharedCluster(t)
 	name, drop, err := c.Clone(t.Context(), "template1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	connect(t, c.URL(name))
 	drop()
 	drop()
@@ -110,20 +103,55 @@ func TestTemplateIsBuiltAgainAfterAFailure(t *testing.T) {
 	if !errors.Is(err, failure) {
 		t.Fatalf("first build: got %v, want %v", err, failure)
 	}
-	if err := c.Template(t.Context(), template, oneRow); err != nil {
-		t.Errorf("second build: got %v, want it to start from an empty database", err)
-	}
+	check.Err(t, "second build", nil)(c.Template(t.Context(), template, oneRow))
 }
 
 func TestTemplateIsClosedToConnections(t *testing.T) {
 	t.Parallel()
 	c := sharedCluster(t)
 	template := unused("closed")
-	if err := c.Template(t.Context(), template, oneRow); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(c.Template(t.Context(), template, oneRow))
 	if conn, err := pgx.Connect(t.Context(), c.URL(template)); err == nil {
 		_ = conn.Close(t.Context())
 		t.Error("connect to a finished template: got no error")
+	}
+}
+
+// A server with a clock library follows SetClock in both directions.
+func TestSetClockMovesTheServersClock(t *testing.T) {
+	t.Parallel()
+	library := FindClockLibrary()
+	if library == "" {
+		t.Skip("libfaketime is not installed: apt-get install libfaketime")
+	}
+	c := check.Value(Start(t.Context(), Options{ClockLibrary: library}))(t)
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	conn := check.Value(pgx.Connect(t.Context(), c.URL("postgres")))(t)
+	defer conn.Close(t.Context())
+	for _, offset := range []time.Duration{time.Hour, -time.Hour, 0} {
+		check.OK(t)(c.SetClock(offset))
+		var ahead time.Duration
+		for began := time.Now(); ; {
+			var now time.Time
+			check.OK(t)(conn.QueryRow(t.Context(), `select clock_timestamp()`).Scan(&now))
+			if ahead = time.Until(now); (ahead - offset).Abs() < time.Minute {
+				break
+			}
+			if time.Since(began) > 30*time.Second {
+				t.Fatalf("clock set to %v: got %v after 30 s", offset, ahead)
+			}
+		}
+	}
+}
+
+// A cluster without a clock library refuses SetClock.
+func TestSetClockNeedsTheLibrary(t *testing.T) {
+	t.Parallel()
+	if err := sharedCluster(t).SetClock(time.Second); !errors.Is(err, errFixedClock) {
+		t.Errorf("got %v, want %v", err, errFixedClock)
 	}
 }

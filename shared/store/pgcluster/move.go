@@ -3,7 +3,6 @@ package pgcluster
 import (
 	"context"
 	"fmt"
-	"net/url"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -79,21 +78,11 @@ func (c *Cluster) Promote(ctx context.Context) error {
 // Halt stops the server and cuts all connections. Immediate stops it as a crash would; otherwise it
 // first sends all commits to a replica that follows.
 func (c *Cluster) Halt(ctx context.Context, immediate bool) error {
-	mode := "fast"
-	if immediate {
-		mode = "immediate"
-	}
-	if err := c.keeper.order(ctx, "stop "+mode); err != nil {
+	if err := c.keeper.order(ctx, stopOrder(immediate)); err != nil {
 		return fmt.Errorf("stop Postgres: %w", err)
 	}
 	return nil
 }
 
 // Addr returns the server's address, host:port.
-func (c *Cluster) Addr() string {
-	u, err := url.Parse(c.URL(""))
-	if err != nil {
-		return ""
-	}
-	return u.Host
-}
+func (c *Cluster) Addr() string { return fmt.Sprintf("127.0.0.1:%d", c.port) }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // identity holds the values that identify a server.
@@ -18,9 +20,7 @@ func identityOf(t *testing.T, c *Cluster) (i identity) {
 	conn := connect(t, c.URL("postgres"))
 	err := conn.QueryRow(t.Context(), `
 select (select system_identifier::text from pg_control_system()), left(pg_walfile_name(pg_current_wal_lsn()), 8)`).Scan(&i.system, &i.timeline)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return i
 }
 
@@ -29,16 +29,12 @@ func rowsIn(t *testing.T, c *Cluster, n int) {
 	t.Helper()
 	conn := connect(t, c.URL("postgres"))
 	execute(t, conn, "create table if not exists written (n int)")
-	if _, err := conn.Exec(t.Context(), "insert into written select generate_series(1, $1)", n); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(conn.Exec(t.Context(), "insert into written select generate_series(1, $1)", n))
 }
 
 func wantRows(t *testing.T, c *Cluster, want int) {
 	t.Helper()
-	if got := scan[int](t, connect(t, c.URL("postgres")), "select count(*) from written"); got != want {
-		t.Errorf("rows: got %d, want %d", got, want)
-	}
+	check.Equal(t, "rows", scan[int](t, connect(t, c.URL("postgres")), "select count(*) from written"), want)
 }
 
 // The version into which a dump is loaded can be started here, if it could be fetched.
@@ -49,16 +45,10 @@ func TestFindVersionOfThisMachine(t *testing.T) {
 	if errors.Is(err, ErrNoVersion) {
 		t.Skip("Left out: ", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	c := launch(t, Options{Binaries: folder, SharedBuffersMB: 16}, randomPort)
-	if got := scan[int](t, connect(t, c.URL("postgres")), "select current_setting('server_version_num')::int / 10000"); got != major {
-		t.Errorf("version: got %d, want %d", got, major)
-	}
-	if _, err := FindVersion(1); !errors.Is(err, ErrNoVersion) {
-		t.Errorf("a version that is nowhere: got %v, want %v", err, ErrNoVersion)
-	}
+	check.Equal(t, "version", scan[int](t, connect(t, c.URL("postgres")), "select current_setting('server_version_num')::int / 10000"), major)
+	check.Err(t, "a version that is nowhere", ErrNoVersion)(FindVersion(1))
 }
 
 // A restored backup has its rows and the unchanged identity.
@@ -67,17 +57,11 @@ func TestABackupThatIsPutBackKeepsTheIdentity(t *testing.T) {
 	c := launch(t, Options{SharedBuffersMB: 16}, randomPort)
 	rowsIn(t, c, 10)
 	before := identityOf(t, c)
-	if err := c.Backup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(c.Backup(t.Context()))
 	rowsIn(t, c, 5)
-	if err := c.PutBack(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(c.PutBack(t.Context()))
 	wantRows(t, c, 10)
-	if after := identityOf(t, c); after != before {
-		t.Errorf("identity: got %+v, want %+v as before", after, before)
-	}
+	check.Equal(t, "identity", identityOf(t, c), before)
 }
 
 // pg_upgrade loses nothing and makes a new system identifier.
@@ -86,9 +70,7 @@ func TestUpgradeMakesAnotherSystem(t *testing.T) {
 	c := launch(t, Options{SharedBuffersMB: 16}, randomPort)
 	rowsIn(t, c, 10)
 	before := identityOf(t, c)
-	if err := c.Upgrade(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(c.Upgrade(t.Context()))
 	wantRows(t, c, 10)
 	if after := identityOf(t, c); after.system == before.system {
 		t.Errorf("identity: got %+v, want another system than before", after)
@@ -101,22 +83,13 @@ func TestPromotionBeginsATimeline(t *testing.T) {
 	t.Parallel()
 	c := launch(t, Options{SharedBuffersMB: 16}, randomPort)
 	before := identityOf(t, c)
-	r, err := c.Replica(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := check.Value(c.Replica(t.Context()))(t)
 	t.Cleanup(func() {
-		if err := r.Stop(); err != nil {
-			t.Errorf("stop: %v", err)
-		}
+		check.Err(t, "stop", nil)(r.Stop())
 	})
 	rowsIn(t, c, 10)
-	if err := c.Halt(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Promote(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(c.Halt(t.Context(), false))
+	check.OK(t)(r.Promote(t.Context()))
 	wantRows(t, r, 10)
 	if after := identityOf(t, r); after.system != before.system || after.timeline == before.timeline {
 		t.Errorf("identity: got %+v, want the same system on another timeline than %+v", after, before)

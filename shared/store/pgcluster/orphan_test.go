@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // childVariable makes the test binary a process that starts a cluster and then
@@ -40,22 +42,12 @@ func childMain() error {
 // the process and its output.
 func child(t *testing.T, parent string) (*exec.Cmd, *bufio.Reader) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := check.Value(os.Executable())(t)
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), childVariable+"=1", "TMPDIR="+parent)
-	if _, err := cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(cmd.StdinPipe())
+	out := check.Value(cmd.StdoutPipe())(t)
+	check.OK(t)(cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -66,29 +58,18 @@ func child(t *testing.T, parent string) (*exec.Cmd, *bufio.Reader) {
 // openFolder makes a folder in which every user can create files, as in /tmp.
 func openFolder(t *testing.T) string {
 	t.Helper()
-	folder, err := os.MkdirTemp("/tmp", "pgcluster-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := check.Value(os.MkdirTemp("/tmp", "pgcluster-test-"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(os.Chmod(folder, 0o777|os.ModeSticky))
 	return folder
 }
 
 // serverPID reads the process id of the server from the cluster's folder.
 func serverPID(t *testing.T, folder string) int {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(folder, "data", "postmaster.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Value(os.ReadFile(filepath.Join(folder, "data", "postmaster.pid")))(t)
 	first, _, _ := strings.Cut(string(text), "\n")
-	pid, err := strconv.Atoi(first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pid := check.Value(strconv.Atoi(first))(t)
 	return pid
 }
 
@@ -96,10 +77,7 @@ func TestKilledOwnerLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	parent := openFolder(t)
 	owner, out := child(t, parent)
-	line, err := out.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := check.Value(out.ReadString('\n'))(t)
 	folder := strings.TrimSpace(line)
 	if got := filepath.Dir(folder); got != parent {
 		t.Fatalf("the child's cluster: got folder %q, want one in %s", line, parent)
@@ -108,9 +86,7 @@ func TestKilledOwnerLeavesNothingBehind(t *testing.T) {
 	if !alive(server) {
 		t.Fatal("the server does not run before the kill")
 	}
-	if err := owner.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(owner.Process.Kill())
 	await(t, "the server is gone", func() bool { return !alive(server) })
 	await(t, "the folder is gone", func() bool { return !exists(folder) })
 }
@@ -131,9 +107,7 @@ func TestOwnerKilledDuringStartLeavesNothingBehind(t *testing.T) {
 				found, err := filepath.Glob(filepath.Join(parent, pattern))
 				return err == nil && len(found) > 0
 			})
-			if err := owner.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(owner.Process.Kill())
 			await(t, "everything is gone", func() bool {
 				left, err := os.ReadDir(parent)
 				return err == nil && len(left) == 0
@@ -145,18 +119,11 @@ func TestOwnerKilledDuringStartLeavesNothingBehind(t *testing.T) {
 func TestFrozenServerIsStopped(t *testing.T) {
 	t.Parallel()
 	owner, out := child(t, openFolder(t))
-	line, err := out.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := check.Value(out.ReadString('\n'))(t)
 	folder := strings.TrimSpace(line)
 	server := serverPID(t, folder)
-	if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if err := owner.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(syscall.Kill(server, syscall.SIGSTOP))
+	check.OK(t)(owner.Process.Kill())
 	await(t, "the server is gone", func() bool { return !alive(server) })
 	await(t, "the folder is gone", func() bool { return !exists(folder) })
 }

@@ -13,11 +13,15 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -173,7 +177,7 @@ func (c *Cluster) URL(database string) string {
 	u := url.URL{
 		Scheme:   "postgres",
 		User:     url.UserPassword("postgres", c.password),
-		Host:     fmt.Sprintf("127.0.0.1:%d", c.port),
+		Host:     c.Addr(),
 		Path:     "/" + database,
 		RawQuery: "sslmode=disable",
 	}
@@ -187,20 +191,18 @@ func (c *Cluster) URL(database string) string {
 // After an error the server may be down. Restart can be repeated, unless ctx ended: then the cluster is
 // gone and only Stop can be called.
 func (c *Cluster) Restart(ctx context.Context, immediate bool) error {
-	mode := "fast"
-	if immediate {
-		mode = "immediate"
-	}
-	if err := c.keeper.order(ctx, "stop "+mode); err != nil {
-		return fmt.Errorf("restart Postgres: %w", err)
-	}
-	if err := c.keeper.order(ctx, "start"); err != nil {
-		return fmt.Errorf("restart Postgres: %w", err)
-	}
-	if err := c.ping(ctx); err != nil {
+	if err := c.replace(ctx, stopOrder(immediate)); err != nil {
 		return fmt.Errorf("restart Postgres: %w", err)
 	}
 	return nil
+}
+
+// stopOrder is the keeper's order to stop the server, as a crash would if immediate.
+func stopOrder(immediate bool) string {
+	if immediate {
+		return "stop immediate"
+	}
+	return "stop fast"
 }
 
 // Stop stops the server immediately and removes the folder. It returns when both are done; a second
@@ -208,3 +210,39 @@ func (c *Cluster) Restart(ctx context.Context, immediate bool) error {
 func (c *Cluster) Stop() error {
 	return c.stop()
 }
+
+// randomPort returns a free port of 127.0.0.1. It is below the ranges of the kernels' local ports for
+// outgoing connections (32768 and up on Linux), so that it is still free after a restart. It is above
+// the range of the tests' processes.
+func randomPort() (int, error) {
+	const lowest, end, tries = 30000, 32000, 100
+	var errs []error
+	for range tries {
+		port := lowest + mathrand.IntN(end-lowest)
+		listener, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		return port, listener.Close()
+	}
+	return 0, fmt.Errorf("find a free port: %w", errors.Join(errs...))
+}
+
+// isPortTaken reports whether a start failed because another process took the port after it was found
+// free. Postgres reports that only in its log, in the words of the C library.
+func isPortTaken(err error) bool {
+	return strings.Contains(err.Error(), "Address already in use")
+}
+
+// Shared returns the cluster of this process, which the first call starts with
+// the zero [Options]. It ends with the process and must not be stopped. If it
+// could not be started, every call returns that error.
+//
+// A test's context must not end the cluster of all tests, so the start has a separate deadline; a
+// loaded machine needs seconds.
+var Shared = sync.OnceValues(func() (*Cluster, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	return Start(ctx, Options{})
+})

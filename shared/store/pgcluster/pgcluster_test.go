@@ -11,22 +11,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // launch starts a cluster that ends with the test.
 func launch(t *testing.T, opts Options, nextPort func() (int, error)) *Cluster {
 	t.Helper()
-	c, err := start(t.Context(), opts, nextPort)
-	if err != nil {
-		t.Fatalf("start: %v", err)
-	}
+	c := check.Value(start(t.Context(), opts, nextPort))(t)
 	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Errorf("stop: %v", err)
-		}
+		check.Err(t, "stop", nil)(c.Stop())
 	})
 	return c
 }
@@ -34,10 +30,7 @@ func launch(t *testing.T, opts Options, nextPort func() (int, error)) *Cluster {
 // connect opens a connection that ends with the test.
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatalf("connect: %v", err)
-	}
+	conn := check.Value(pgx.Connect(t.Context(), url))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -116,9 +109,7 @@ func TestStartAppliesTheOptions(t *testing.T) {
 			for setting := range test.want {
 				got[setting] = scan[string](t, conn, "show "+setting)
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("settings (-want +got):\n%s", diff)
-			}
+			check.Same(t, "settings", got, test.want)
 		})
 	}
 }
@@ -127,10 +118,7 @@ func TestOnlyThePasswordOpensTheCluster(t *testing.T) {
 	t.Parallel()
 	c := launch(t, Options{}, randomPort)
 	for _, host := range []string{"127.0.0.1", c.keeper.dir} {
-		config, err := pgx.ParseConfig(c.URL("postgres"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		config := check.Value(pgx.ParseConfig(c.URL("postgres")))(t)
 		config.Host = host
 		conn, err := pgx.ConnectConfig(t.Context(), config)
 		if err != nil {
@@ -145,21 +133,13 @@ func TestOnlyThePasswordOpensTheCluster(t *testing.T) {
 			t.Errorf("connect at %s with a wrong password: got %v, want invalid_password (28P01)", host, err)
 		}
 	}
-	folder, err := os.Stat(c.keeper.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := folder.Mode().Perm(), os.FileMode(0o700); got != want {
-		t.Errorf("mode of the folder: got %v, want %v", got, want)
-	}
+	folder := check.Value(os.Stat(c.keeper.dir))(t)
+	check.Equal(t, "mode of the folder", folder.Mode().Perm(), os.FileMode(0o700))
 }
 
 func TestStartTakesAnotherPortWhenItsPortIsTaken(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := check.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	tries := 0
 	c := launch(t, Options{}, func() (int, error) {
@@ -168,9 +148,7 @@ func TestStartTakesAnotherPortWhenItsPortIsTaken(t *testing.T) {
 		}
 		return randomPort()
 	})
-	if tries != 3 {
-		t.Errorf("tries: got %d, want 3", tries)
-	}
+	check.Equal(t, "tries", tries, 3)
 	connect(t, c.URL("postgres"))
 }
 
@@ -196,9 +174,7 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 	if err == nil {
 		_ = c.Stop()
 	}
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("start: got error %v, want %v", err, context.Canceled)
-	}
+	check.Err(t, "start", context.Canceled)(err)
 }
 
 func TestRestartKeepsWhatWasCommitted(t *testing.T) {
@@ -213,16 +189,12 @@ func TestRestartKeepsWhatWasCommitted(t *testing.T) {
 			execute(t, before, "begin")
 			execute(t, before, "insert into written values (0)")
 
-			if err := c.Restart(t.Context(), immediate); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(c.Restart(t.Context(), immediate))
 			if _, err := before.Exec(t.Context(), "commit"); err == nil {
 				t.Error("commit on a connection from before the restart: got no error")
 			}
 			after := connect(t, c.URL("postgres"))
-			if got := scan[int](t, after, "select count(*) from written"); got != 1000 {
-				t.Errorf("rows: got %d, want 1000", got)
-			}
+			check.Equal(t, "rows", scan[int](t, after, "select count(*) from written"), 1000)
 			assertRecovered(t, c, immediate)
 		})
 	}
@@ -231,26 +203,17 @@ func TestRestartKeepsWhatWasCommitted(t *testing.T) {
 // assertRecovered checks in the log whether the last start followed a crash.
 func assertRecovered(t *testing.T, c *Cluster, want bool) {
 	t.Helper()
-	log, err := os.ReadFile(c.keeper.dir + "/log")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.Contains(string(log), "automatic recovery in progress"); got != want {
-		t.Errorf("recovery after the restart: got %t, want %t", got, want)
-	}
+	log := check.Value(os.ReadFile(c.keeper.dir + "/log"))(t)
+	check.Equal(t, "recovery after the restart", strings.Contains(string(log), "automatic recovery in progress"), want)
 }
 
 func TestRestartStartsAServerThatDied(t *testing.T) {
 	t.Parallel()
 	c := launch(t, Options{}, randomPort)
 	server := serverPID(t, c.keeper.dir)
-	if err := syscall.Kill(server, syscall.SIGQUIT); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(syscall.Kill(server, syscall.SIGQUIT))
 	await(t, "the server is gone", func() bool { return !alive(server) })
-	if err := c.Restart(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(c.Restart(t.Context(), false))
 	connect(t, c.URL("postgres"))
 }
 
@@ -260,37 +223,22 @@ func TestStopEndsTheServerAndRemovesTheFolder(t *testing.T) {
 	server := serverPID(t, c.keeper.dir)
 	connect(t, c.URL("postgres"))
 	for range 2 {
-		if err := c.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(c.Stop())
 	}
 	await(t, "the server is gone", func() bool { return !alive(server) }) // at once, but for init to reap it
 	if exists(c.keeper.dir) {
 		t.Error("the folder is still there")
 	}
-	if err := c.Restart(t.Context(), false); !errors.Is(err, errStopped) {
-		t.Errorf("restart after stop: got %v, want %v", err, errStopped)
-	}
+	check.Err(t, "restart after stop", errStopped)(c.Restart(t.Context(), false))
 }
 
 func TestSharedIsOneCluster(t *testing.T) {
 	t.Parallel()
-	first, err := Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := check.Value(Shared())(t)
+	second := check.Value(Shared())(t)
 	if first != second {
 		t.Error("got two clusters, want one")
 	}
-	address, err := url.Parse(first.URL("a b"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := address.Path, "/a b"; got != want {
-		t.Errorf("database in the URL: got %q, want %q", got, want)
-	}
+	address := check.Value(url.Parse(first.URL("a b")))(t)
+	check.Equal(t, "database in the URL", address.Path, "/a b")
 }

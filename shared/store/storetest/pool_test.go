@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -15,10 +15,7 @@ import (
 // A database that a test has changed is used again with the contents of a clone. One with a changed
 // schema is not used again.
 func TestReusedDatabaseIsAsNew(t *testing.T) {
-	cluster, err := pgcluster.Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := check.Value(pgcluster.Shared())(t)
 	fresh := rows(t, storetest.NewIn(t, cluster).URL)
 	var used string
 	for name, c := range map[string]struct {
@@ -34,17 +31,13 @@ func TestReusedDatabaseIsAsNew(t *testing.T) {
 			db := storetest.New(t)
 			db.Register(t, txmanager.Submitter("eip155:1337:0x0000000000000000000000000000000000000b0b"), 3)
 			used = db.URL
-			if _, err := db.DB.Exec(t.Context(), c.change, pgx.QueryExecModeSimpleProtocol); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(db.DB.Exec(t.Context(), c.change, pgx.QueryExecModeSimpleProtocol))
 		})
 		next := storetest.URL(t)
 		if again := next == used; again != c.again {
 			t.Errorf("after a change of %s: got the same database %t, want %t", name, again, c.again)
 		}
-		if diff := cmp.Diff(fresh, rows(t, next)); diff != "" {
-			t.Errorf("after a change of %s, a clone and the next database (-clone +next):\n%s", name, diff)
-		}
+		check.Same(t, fmt.Sprintf("after a change of %s, a clone and the next database", name), rows(t, next), fresh)
 	}
 }
 
@@ -52,9 +45,7 @@ func TestReusedDatabaseIsAsNew(t *testing.T) {
 func rows(t *testing.T, url string) map[string]string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	defer conn.Close(t.Context())
 	all := map[string]string{}
 	var names []string
@@ -64,15 +55,11 @@ func rows(t *testing.T, url string) map[string]string {
 	}
 	for _, name := range names {
 		var text string
-		if err := conn.QueryRow(t.Context(), fmt.Sprintf(`select coalesce(jsonb_agg(to_jsonb(r) order by to_jsonb(r)::text), '[]')::text from %s r`, name)).Scan(&text); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(conn.QueryRow(t.Context(), fmt.Sprintf(`select coalesce(jsonb_agg(to_jsonb(r) order by to_jsonb(r)::text), '[]')::text from %s r`, name)).Scan(&text))
 		all[name] = text
 	}
 	var text string
-	if err := conn.QueryRow(t.Context(), `select jsonb_agg(jsonb_build_array(sequencename, last_value) order by 1)::text from pg_sequences`).Scan(&text); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(conn.QueryRow(t.Context(), `select jsonb_agg(jsonb_build_array(sequencename, last_value) order by 1)::text from pg_sequences`).Scan(&text))
 	all["sequences"] = text
 	return all
 }

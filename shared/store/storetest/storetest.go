@@ -4,13 +4,20 @@ package storetest
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/migrations"
@@ -46,32 +53,36 @@ func NewWith(t testing.TB, rules lease.Rules) Bundle {
 // chooses plans, are those after the migrations.
 func NewClone(t testing.TB) Bundle {
 	t.Helper()
-	cluster, err := pgcluster.Shared()
-	if err != nil {
-		t.Fatalf("a Postgres for tests: %v", err)
-	}
-	return NewIn(t, cluster)
+	return NewIn(t, shared(t))
 }
 
 // NewIn is [New] in a cluster that the test may restart. Its database is a new clone.
 func NewIn(t testing.TB, cluster *pgcluster.Cluster) Bundle {
 	t.Helper()
-	return open(t, urlIn(t, cluster), Rules)
+	makeTemplate(t, cluster)
+	return open(t, cloneOf(t, cluster, template), Rules)
 }
 
 func open(t testing.TB, url string, rules lease.Rules) Bundle {
 	t.Helper()
-	s, err := store.Open(t.Context(), Options(url, rules))
-	if err != nil {
-		t.Fatalf("open the store: %v", err)
-	}
-	t.Cleanup(s.Close)
+	s := Open(t, Options(url, rules))
 	db, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatalf("open the database: %v", err)
 	}
 	t.Cleanup(db.Close)
 	return Bundle{Store: s, EventLog: events.New(s), URL: url, DB: db}
+}
+
+// Open opens a store that is closed when t ends.
+func Open(t testing.TB, o store.Options) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), o)
+	if err != nil {
+		t.Fatalf("open the store: %v", err)
+	}
+	t.Cleanup(s.Close)
+	return s
 }
 
 // Options are those of production with the rules given.
@@ -86,24 +97,34 @@ func Options(url string, rules lease.Rules) store.Options {
 // URL returns the URL of a database for t, as [New] does.
 func URL(t testing.TB) string {
 	t.Helper()
+	cluster := shared(t)
+	makeTemplate(t, cluster)
+	return cluster.URL(reusable.take(t, cluster))
+}
+
+// shared is the cluster of this process.
+func shared(t testing.TB) *pgcluster.Cluster {
+	t.Helper()
 	cluster, err := pgcluster.Shared()
 	if err != nil {
 		t.Fatalf("a Postgres for tests: %v", err)
 	}
-	if err := cluster.Template(t.Context(), template, migrate); err != nil {
-		t.Fatalf("migrate the template: %v", err)
-	}
-	return cluster.URL(reusable.take(t, cluster))
+	return cluster
 }
 
-func urlIn(t testing.TB, cluster *pgcluster.Cluster) string {
+func makeTemplate(t testing.TB, cluster *pgcluster.Cluster) {
 	t.Helper()
 	if err := cluster.Template(t.Context(), template, migrate); err != nil {
 		t.Fatalf("migrate the template: %v", err)
 	}
-	name, drop, err := cluster.Clone(t.Context(), template)
+}
+
+// cloneOf is the URL of a copy of the database, which is dropped when t ends.
+func cloneOf(t testing.TB, cluster *pgcluster.Cluster, database string) string {
+	t.Helper()
+	name, drop, err := cluster.Clone(t.Context(), database)
 	if err != nil {
-		t.Fatalf("clone the template: %v", err)
+		t.Fatalf("clone %s: %v", database, err)
 	}
 	t.Cleanup(drop)
 	return cluster.URL(name)
@@ -125,22 +146,13 @@ func migrate(ctx context.Context, url string) error {
 // b; [Again] opens its database anew.
 func Copy(t testing.TB, b Bundle) Bundle {
 	t.Helper()
-	cluster, err := pgcluster.Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
 	at, err := url.Parse(b.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.DB.Close()
 	b.Store.Close()
-	name, drop, err := cluster.Clone(t.Context(), strings.TrimPrefix(at.Path, "/"))
-	if err != nil {
-		t.Fatalf("copy the database: %v", err)
-	}
-	t.Cleanup(drop)
-	return open(t, cluster.URL(name), Rules)
+	return open(t, cloneOf(t, shared(t), strings.TrimPrefix(at.Path, "/")), Rules)
 }
 
 // Again opens b's database anew after its connections were closed.
@@ -161,4 +173,32 @@ func (b Bundle) Register(t testing.TB, sub txmanager.Submitter, window int) {
 	if err != nil {
 		t.Fatalf("register: %v", err)
 	}
+}
+
+// Violated is the name of the constraint that refused a statement, by the results of its call.
+func Violated(results ...any) string {
+	err, _ := results[len(results)-1].(error)
+	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return refusal.ConstraintName
+	}
+	return fmt.Sprintf("none (error %v)", err)
+}
+
+// Signed stands for a signed transaction for nonce n of s. Its bytes are data without a
+// signature, and its hash is that of data.
+func Signed(s txmanager.Submitter, n uint64, data string) txmanager.Signed {
+	raw := Bytes(s.ChainID(), n, txmanager.Address{9}, 1, data)
+	return txmanager.Signed{Hash: sha256.Sum256([]byte(data)), Raw: raw}
+}
+
+// Bytes are the unsigned bytes of a transaction with that call.
+func Bytes(chainID, n uint64, to txmanager.Address, valueWei int64, data string) []byte {
+	raw, err := types.NewTx(&types.DynamicFeeTx{
+		ChainID: new(big.Int).SetUint64(chainID), Nonce: n, To: (*common.Address)(&to), Value: big.NewInt(valueWei), Data: []byte(data), Gas: 21_000,
+		GasFeeCap: big.NewInt(1), GasTipCap: big.NewInt(1), V: new(big.Int), R: big.NewInt(1), S: big.NewInt(1),
+	}).MarshalBinary()
+	if err != nil {
+		panic(err) // of its own making
+	}
+	return raw
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -93,8 +94,8 @@ func (s *Store) AddAddress(ctx context.Context, user int64, chain uint64, addres
 		return rows.Err()
 	})
 	b.Queue("commit")
-	b.Queue(listedAddress, user, delay, int64(chain), address).Query(collectAddresses(&found))
-	b.Queue(standing, user).QueryRow(func(row pgx.Row) error { return row.Scan(&ours, &blocked) })
+	b.Queue(listedAddress, user, delay, int64(chain), address).Query(results.Into(&found, scanAddress))
+	b.Queue(standing, user).QueryRow(results.Scan(&ours, &blocked))
 	err = s.send(ctx, b)
 	switch {
 	case err != nil:
@@ -110,13 +111,6 @@ func (s *Store) AddAddress(ctx context.Context, user int64, chain uint64, addres
 		err = ErrTooManyAddresses
 	}
 	return Address{}, false, fmt.Errorf("add an address of user %d: %w", user, err)
-}
-
-func collectAddresses(into *[]Address) func(pgx.Rows) error {
-	return func(rows pgx.Rows) (err error) {
-		*into, err = pgx.CollectRows(rows, scanAddress)
-		return err
-	}
 }
 
 // RemovalOfAddress removes an address from a user's list.
@@ -144,7 +138,7 @@ func (s *Store) RemoveAddress(ctx context.Context, r RemovalOfAddress, delay tim
 	b.Queue(`select `+userLock, r.UserID)
 	b.Queue(removeAddress, r.UserID, r.ID, r.By, r.Reason)
 	b.Queue("commit")
-	b.Queue(addressOf, r.UserID, delay, r.ID).Query(collectAddresses(&found))
+	b.Queue(addressOf, r.UserID, delay, r.ID).Query(results.Into(&found, scanAddress))
 	err := s.send(ctx, b)
 	switch {
 	case err != nil:
@@ -178,11 +172,11 @@ const openBlock = `select at, by, reason from payout_address_block where user_id
 func (s *Store) Addresses(ctx context.Context, user int64, delay time.Duration, newest int) (u UserAddresses, err error) {
 	var ours, blocked bool
 	b := new(pgx.Batch)
-	b.Queue(standing, user).QueryRow(func(row pgx.Row) error { return row.Scan(&ours, &blocked) })
+	b.Queue(standing, user).QueryRow(results.Scan(&ours, &blocked))
 	if newest > 0 {
-		b.Queue(everyAddress, user, delay, newest).Query(collectAddresses(&u.List))
+		b.Queue(everyAddress, user, delay, newest).Query(results.Into(&u.List, scanAddress))
 	} else {
-		b.Queue(listedAddresses, user, delay).Query(collectAddresses(&u.List))
+		b.Queue(listedAddresses, user, delay).Query(results.Into(&u.List, scanAddress))
 	}
 	b.Queue(openBlock, user).Query(func(rows pgx.Rows) error {
 		blocks, err := pgx.CollectRows(rows, pgx.RowToStructByPos[AddressBlock])
@@ -194,10 +188,7 @@ func (s *Store) Addresses(ctx context.Context, user int64, delay time.Duration, 
 	if err = s.send(ctx, b); err == nil && !ours {
 		err = transfer.ErrForeign
 	}
-	if err != nil {
-		return UserAddresses{}, fmt.Errorf("list the addresses of user %d: %w", user, err)
-	}
-	return u, nil
+	return u, results.Wrap(err, "list the addresses of user %d", user)
 }
 
 const blockAddresses = `
@@ -214,15 +205,12 @@ func (s *Store) BlockAddresses(ctx context.Context, user int64, by, reason strin
 	b.Queue(`select `+userLock, user)
 	b.Queue(blockAddresses, user, by, reason)
 	b.Queue("commit")
-	b.Queue(standing, user).QueryRow(func(row pgx.Row) error { return row.Scan(&ours, &blocked) })
+	b.Queue(standing, user).QueryRow(results.Scan(&ours, &blocked))
 	err := s.send(ctx, b)
 	if err == nil && !ours {
 		err = transfer.ErrForeign
 	}
-	if err != nil {
-		return fmt.Errorf("block the addresses of user %d: %w", user, err)
-	}
-	return nil
+	return results.Wrap(err, "block the addresses of user %d", user)
 }
 
 const liftBlock = `
@@ -236,8 +224,5 @@ func (s *Store) LiftAddressBlock(ctx context.Context, user int64, by, reason str
 	if err == nil && tag.RowsAffected() == 0 {
 		err = ErrNotBlocked
 	}
-	if err != nil {
-		return fmt.Errorf("unblock the addresses of user %d: %w", user, err)
-	}
-	return nil
+	return results.Wrap(err, "unblock the addresses of user %d", user)
 }

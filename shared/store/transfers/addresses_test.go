@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -57,22 +60,13 @@ func (b bench) refusal(t testing.TB, r transfer.Request, terms transfer.Terms) t
 // lockUser opens a transaction that holds alice's lock and has run the statement.
 func (b bench) lockUser(t *testing.T, statement string, args ...any) (commit func()) {
 	t.Helper()
-	tx, err := b.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := check.Value(b.DB.Begin(t.Context()))(t)
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-	if _, err := tx.Exec(t.Context(), `select pg_advisory_xact_lock(hashtextextended('limits of user ' || $1::bigint, 0))`, alice); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), statement, args...); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(tx.Exec(t.Context(), `select pg_advisory_xact_lock(hashtextextended('limits of user ' || $1::bigint, 0))`, alice))
+	check.OK(t)(tx.Exec(t.Context(), statement, args...))
 	return func() {
 		t.Helper()
-		if err := tx.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(tx.Commit(t.Context()))
 	}
 }
 
@@ -128,12 +122,8 @@ func TestPayoutsOfADayAreBounded(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if accepted != 3 {
-		t.Errorf("accepted of 12 at once: got %d, want 3", accepted)
-	}
-	if got, want := b.refusal(t, payout(), terms), (transfer.RefusedError{Reason: transfer.DailyPayoutExceeded, Left: "0.1"}); got != want {
-		t.Errorf("beyond it: got %+v, want %+v", got, want)
-	}
+	check.Equal(t, "accepted of 12 at once", accepted, 3)
+	check.Equal(t, "beyond it", b.refusal(t, payout(), terms), (transfer.RefusedError{Reason: transfer.DailyPayoutExceeded, Left: "0.1"}))
 	b.created(t, request(""))
 	other := payout()
 	other.UserID = bob
@@ -142,9 +132,7 @@ func TestPayoutsOfADayAreBounded(t *testing.T) {
 	b.run(t, `with one as (select req_id from transfers_tb where user_id = $1 and transfer_type = 3 limit 1)
 		select move_transfer(req_id, '{0,10}', null), move_transfer(req_id, '{10,-10}', 'ACCOUNT_FROZEN') from one`, alice)
 	b.created(t, payout()) // instead of the one that failed
-	if got := b.refusal(t, payout(), terms).Reason; got != transfer.DailyPayoutExceeded {
-		t.Errorf("another: got %q, want %s", got, transfer.DailyPayoutExceeded)
-	}
+	check.Equal(t, "another", b.refusal(t, payout(), terms).Reason, transfer.DailyPayoutExceeded)
 	b.run(t, `alter table transfers_tb disable trigger user`)
 	b.run(t, `update transfers_tb set created_at = created_at - interval '24 hours' where user_id = $1`, alice)
 	b.run(t, `alter table transfers_tb enable trigger user`)
@@ -165,9 +153,7 @@ func TestPayoutsGoToListedAddressesAlone(t *testing.T) {
 	b.offer(t, payable)
 	want := func(what string, r transfer.Request, terms transfer.Terms, reason transfer.Reason) {
 		t.Helper()
-		if got := b.refusal(t, r, terms).Reason; got != reason {
-			t.Errorf("%s: got %q, want %q", what, got, reason)
-		}
+		check.Equal(t, what, b.refusal(t, r, terms).Reason, reason)
 	}
 	want("no list is required", payout(), terms, "")
 	want("none is listed", payout(), listedOnly(0), transfer.AddressNotListed)
@@ -176,9 +162,7 @@ func TestPayoutsGoToListedAddressesAlone(t *testing.T) {
 	b.add(t, alice, 1337, "0x00000000000000000000000000000000000000c4")
 	want("another user's, another chain's and another one", payout(), listedOnly(0), transfer.AddressNotListed)
 	first := b.add(t, alice, 1337, receiver)
-	if got, want := b.refusal(t, payout(), listedOnly(day)), (transfer.RefusedError{Reason: transfer.AddressNotYetUsable, UsableFrom: first.UsableFrom}); got != want {
-		t.Errorf("a new one: got %+v, want %+v", got, want)
-	}
+	check.Equal(t, "a new one", b.refusal(t, payout(), listedOnly(day)), (transfer.RefusedError{Reason: transfer.AddressNotYetUsable, UsableFrom: first.UsableFrom}))
 	want("without a delay", payout(), listedOnly(0), "")
 	b.ageAddresses(t, "23 hours 59 minutes")
 	want("a minute too early", payout(), listedOnly(day), transfer.AddressNotYetUsable)
@@ -220,9 +204,7 @@ func TestRemovalAndPayoutGoOneByOne(t *testing.T) {
 	}()
 	b.awaitBlocked(t, "pg_advisory_xact_lock")
 	commit()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(<-done)
 	a = b.add(t, alice, 1337, receiver)
 
 	// A payout while an address is being removed.
@@ -260,13 +242,9 @@ func TestRestoredAddressesWaitAnew(t *testing.T) {
 		"remove": second(b.RemoveAddress(t.Context(), transfers.RemovalOfAddress{UserID: alice, ID: a.ID, By: transfers.ByUser}, day)),
 		"block":  b.BlockAddresses(t.Context(), alice, "carol", "stolen"),
 	} {
-		if !errors.Is(err, transfer.ErrForeign) {
-			t.Errorf("%s in a restored database: got %v, want it refused", what, err)
-		}
+		check.Err(t, fmt.Sprintf("%s in a restored database", what), transfer.ErrForeign)(err)
 	}
-	if err := b.AcceptDatabase(t.Context(), "carol", "reconciled"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.AcceptDatabase(t.Context(), "carol", "reconciled"))
 	b.run(t, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'carol', resume_reason = 'r'`)
 	b.run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
 	accepted := value[time.Time](t, b, `select max(at) from identity_change`)
@@ -278,9 +256,7 @@ func TestRestoredAddressesWaitAnew(t *testing.T) {
 	}
 	b.run(t, `alter table identity_change disable trigger user`)
 	b.run(t, `update identity_change set at = at - interval '24 hours'`)
-	if got := b.refusal(t, payout(), listedOnly(day)).Reason; got != "" {
-		t.Errorf("a day after the acceptance: got %s, want it stored", got)
-	}
+	check.Equal(t, "a day after the acceptance", b.refusal(t, payout(), listedOnly(day)).Reason, "")
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -291,20 +267,12 @@ func TestAddressesAreLimitedAndBlocked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	first := b.add(t, alice, 1337, receiver)
-	if _, err := b.RemoveAddress(t.Context(), transfers.RemovalOfAddress{UserID: bob, ID: first.ID, By: transfers.ByUser}, day); !errors.Is(err, transfers.ErrNoAddress) {
-		t.Errorf("by another user: got %v, want no such address", err)
-	}
-	if err := b.LiftAddressBlock(t.Context(), alice, "carol", "r"); !errors.Is(err, transfers.ErrNotBlocked) {
-		t.Errorf("lift what is not there: got %v", err)
-	}
+	check.Err(t, "by another user", transfers.ErrNoAddress)(b.RemoveAddress(t.Context(), transfers.RemovalOfAddress{UserID: bob, ID: first.ID, By: transfers.ByUser}, day))
+	check.Err(t, "lift what is not there", transfers.ErrNotBlocked)(b.LiftAddressBlock(t.Context(), alice, "carol", "r"))
 	for range 2 {
-		if err := b.BlockAddresses(t.Context(), alice, "carol", "a stolen token"); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(b.BlockAddresses(t.Context(), alice, "carol", "a stolen token"))
 	}
-	if _, _, err := b.AddAddress(t.Context(), alice, 1, receiver, day); !errors.Is(err, transfers.ErrAddressesBlocked) {
-		t.Errorf("while blocked: got %v, want it refused", err)
-	}
+	check.Err(t, "while blocked", transfers.ErrAddressesBlocked)(b.AddAddress(t.Context(), alice, 1, receiver, day))
 	if got, isNew, err := b.AddAddress(t.Context(), alice, 1337, receiver, day); err != nil || isNew || got.ID != first.ID {
 		t.Errorf("what is listed, while blocked: got %+v, %t, %v; want it", got, isNew, err)
 	}
@@ -317,12 +285,8 @@ func TestAddressesAreLimitedAndBlocked(t *testing.T) {
 	if err != nil || len(all.List) != 1 || all.List[0].RemovedBy != "carol" || all.Block == nil || all.Block.By != "carol" || all.Block.Reason != "a stolen token" {
 		t.Errorf("to an operator: got %+v, %v; want the removed one, and the block", all, err)
 	}
-	if list, err := b.Addresses(t.Context(), alice, day, 0); err != nil || len(list.List) != 0 {
-		t.Errorf("to the user: got %+v, %v; want none", list, err)
-	}
-	if err := b.LiftAddressBlock(t.Context(), alice, "carol", "a new token"); err != nil {
-		t.Fatal(err)
-	}
+	check.Equal(t, "to the user", len(check.Value(b.Addresses(t.Context(), alice, day, 0))(t).List), 0)
+	check.OK(t)(b.LiftAddressBlock(t.Context(), alice, "carol", "a new token"))
 	for n := range 99 {
 		b.add(t, alice, 1337, fmt.Sprintf("0x%040x", n+1000))
 	}
@@ -330,16 +294,10 @@ func TestAddressesAreLimitedAndBlocked(t *testing.T) {
 		_, _, err := b.AddAddress(t.Context(), alice, 1337, receiver, day)
 		return err
 	}
-	if err := another(); !errors.Is(err, transfers.ErrTooManyAddresses) {
-		t.Errorf("99 listed and one removed of today: got %v, want too many", err)
-	}
+	check.Err(t, "99 listed and one removed of today", transfers.ErrTooManyAddresses)(another())
 	b.ageAddresses(t, "24 hours")
-	if err := another(); err != nil {
-		t.Errorf("a day later: got %v, want it added", err)
-	}
-	if _, _, err := b.AddAddress(t.Context(), alice, 1, receiver, day); !errors.Is(err, transfers.ErrTooManyAddresses) {
-		t.Errorf("100 listed: got %v, want too many", err)
-	}
+	check.Err(t, "a day later", nil)(another())
+	check.Err(t, "100 listed", transfers.ErrTooManyAddresses)(b.AddAddress(t.Context(), alice, 1, receiver, day))
 }
 
 // A payout's limits are evaluated in the round trip that stores it. An address is added or removed in
@@ -353,9 +311,7 @@ func TestPayoutLimitsTakeOneRoundTrip(t *testing.T) {
 	cost := func(act func(context.Context) error) telemetry.Cost {
 		t.Helper()
 		ctx := telemetry.WithMeter(t.Context())
-		if err := act(ctx); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(act(ctx))
 		return telemetry.MeterFrom(ctx).Cost()
 	}
 	var a transfers.Address
@@ -366,12 +322,105 @@ func TestPayoutLimitsTakeOneRoundTrip(t *testing.T) {
 		t.Errorf("an addition: got %+v, want one round trip and commit", got)
 	}
 	want := telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 3, Commits: 1}
-	if got := cost(func(ctx context.Context) error { return second(b.Create(ctx, payout(), listedOnly(0))) }); got != want {
-		t.Errorf("a payout within the bounds: got %+v, want %+v", got, want)
-	}
+	check.Equal(t, "a payout within the bounds", cost(func(ctx context.Context) error { return second(b.Create(ctx, payout(), listedOnly(0))) }), want)
 	if got := cost(func(ctx context.Context) error {
 		return second(b.RemoveAddress(ctx, transfers.RemovalOfAddress{UserID: alice, ID: a.ID, By: transfers.ByUser}, day))
 	}); got.SQLRoundTrips != 1 || got.Commits != 1 {
 		t.Errorf("a removal: got %+v, want one round trip and commit", got)
 	}
+}
+
+// A payout in INIT does not begin while a halt is open for it, or its asset is suspended. It expires
+// there, or begins once that is over. Transfers between ledgers, and payouts that the halt does not
+// concern, continue.
+func TestAHaltHoldsAPayoutThatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct{ halt, resume string }{
+		"all":        {`insert into transfer_halt (scope, evidence) values ('all', '{}')`, resumeAll},
+		"asset":      {`insert into transfer_halt (scope, asset_id, evidence) values ('asset', 1, '{}')`, resumeAll},
+		"user_asset": {`insert into transfer_halt (scope, user_id, asset_id, evidence) values ('user_asset', 7, 1, '{}')`, resumeAll},
+		"suspended":  {`update assets_tb set status = 'SUSPENDED' where asset_id = 1`, `update assets_tb set status = 'ACTIVE'`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.offer(t, payable)
+			waits, late, inside := r.created(t, payout()), r.created(t, payout()), r.created(t, request(""))
+			r.run(t, x.halt)
+			r.age(t, late.ReqID, "16 minutes")
+			for range 2 {
+				if got := r.drive(t, waits.ReqID, transfer.Init); got.NextAttemptAt != nil || got.RetryCount != 0 {
+					t.Errorf("got %+v, want it as it was", got)
+				}
+			}
+			if got := r.drive(t, late.ReqID, transfer.Failed); got.Reason != transfer.Expired {
+				t.Errorf("too old: got %s, want EXPIRED", got.Reason)
+			}
+			if r.asked != 0 || r.states(t, waits.ReqID) != "0" || !strings.Contains(r.log.String(), "a halt is open") {
+				t.Errorf("got %d calls, states %s; want none, 0, and a line that says why", r.asked, r.states(t, waits.ReqID))
+			}
+			r.drive(t, inside.ReqID, transfer.Committed)
+			r.run(t, x.resume)
+			r.drive(t, waits.ReqID, transfer.Committed)
+		})
+	}
+}
+
+const resumeAll = `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'o', resume_reason = 'r'`
+
+// A halt of another user's money, or of another asset, stops nothing else.
+func TestHaltStopsOnlyItsScope(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.offer(t, payable)
+	goes := r.created(t, payout())
+	check.OK(t)(r.OpenHalt(t.Context(), transfers.Halt{Scope: transfers.UserAsset, UserID: goes.UserID + 1, AssetID: goes.AssetID, Evidence: []byte("{}")}))
+	r.drive(t, goes.ReqID, transfer.Committed)
+}
+
+const secondPayer = "eip155:1337:0x00000000000000000000000000000000000000a2"
+
+// H1a: a payout in INIT does not begin while its payer is in PROTECT, however often and by whom it is
+// driven. It expires there, or begins once the payer is released. Other transfers, and other payers'
+// payouts, begin.
+func TestH01NoPayoutBeginsInProtect(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.offer(t, payable)
+	waits, late := r.created(t, payout()), r.created(t, payout())
+	other := payable
+	other.ID, other.Name, other.Payout = 2, "ETH", &transfer.PayoutTerms{Submitter: secondPayer, ChainID: 1337, Decimals: 18}
+	r.offer(t, other)
+	fromOther := payout()
+	fromOther.Asset, fromOther.Payout.Submitter, fromOther.Payout.Token = "ETH", secondPayer, ""
+	begins, inside := r.created(t, fromOther), r.created(t, request(""))
+	r.run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, payer)
+	r.age(t, late.ReqID, "16 minutes")
+	for range 3 {
+		if got := r.drive(t, waits.ReqID, transfer.Init); got.NextAttemptAt != nil || got.RetryCount != 0 {
+			t.Errorf("in PROTECT: got %+v, want it as it was", got)
+		}
+	}
+	if got := r.drive(t, late.ReqID, transfer.Failed); got.Reason != transfer.Expired {
+		t.Errorf("too old, in PROTECT: got %s, want EXPIRED", got.Reason)
+	}
+	if r.asked != 0 || r.states(t, waits.ReqID) != "0" || !strings.Contains(r.log.String(), "in PROTECT") {
+		t.Errorf("in PROTECT: got %d calls, states %s; want none, 0, and a line that says why", r.asked, r.states(t, waits.ReqID))
+	}
+	r.drive(t, begins.ReqID, transfer.Committed)
+	r.drive(t, inside.ReqID, transfer.Committed)
+	r.old(t, waits.ReqID, "2 minutes")
+	if found, _ := r.due(t, 10, time.Time{}); !slices.Equal(found, []string{waits.ReqID}) {
+		t.Errorf("due: got %v, want the one that waits", found)
+	}
+	r.run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
+	r.drive(t, waits.ReqID, transfer.Committed)
+}
+
+// age makes a transfer older than it is.
+func (r rig) age(t testing.TB, reqID, by string) {
+	t.Helper()
+	r.run(t, `alter table transfers_tb disable trigger user`)
+	r.run(t, `update transfers_tb set created_at = created_at - $2::text::interval where req_id = $1`, reqID, by)
+	r.run(t, `alter table transfers_tb enable trigger user`)
 }

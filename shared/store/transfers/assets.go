@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -56,11 +57,8 @@ func (s *Store) Asset(ctx context.Context, name string) (*transfer.Asset, error)
 
 // Assets returns all assets by id.
 func (s *Store) Assets(ctx context.Context) ([]transfer.Asset, error) {
-	rows, err := s.db.Query(ctx, assetColumns+` order by asset_id`)
-	if err != nil {
-		return nil, fmt.Errorf("list assets: %w", err)
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (transfer.Asset, error) { return scanAsset(row) })
+	all, err := results.All(ctx, s.db, func(row pgx.CollectableRow) (transfer.Asset, error) { return scanAsset(row) }, assetColumns+` order by asset_id`)
+	return all, results.Wrap(err, "list assets")
 }
 
 const putAsset = `
@@ -101,8 +99,5 @@ func (s *Store) PutAsset(ctx context.Context, a transfer.Asset) error {
 		"token":        p.Token,
 		"decimals":     decimals,
 	})
-	if err != nil {
-		return fmt.Errorf("store asset %s: %w", a.Name, err)
-	}
-	return nil
+	return results.Wrap(err, "store asset %s", a.Name)
 }

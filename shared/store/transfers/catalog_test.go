@@ -1,14 +1,11 @@
 package transfers_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
-
+	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -18,10 +15,7 @@ const ours = `('assets_tb'::regclass, 'transfers_tb'::regclass, 'transfer_histor
 // aMove is a planned move of the database, during which nothing is written.
 const aMove = `insert into database_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'r')`
 
-// refused holds a statement that a constraint or a trigger must refuse, by its name. first prepares it.
-// $init, $source, $target, $comp and $done are transfers.
-type refused struct{ first, then string }
-
+// $init, $source, $target, $comp and $done in the statements are transfers.
 const (
 	newAsset    = `insert into assets_tb (asset_id, asset, precision, min_transfer_amount, max_transfer_amount, daily_transfer_amount, chain_id, payout_submitter, token_contract, chain_decimals) values `
 	newTransfer = `insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type) values `
@@ -39,118 +33,118 @@ const (
 	sub         = `'eip155:1337:0x00000000000000000000000000000000000000a1'`
 )
 
-var nonsense = map[string][]refused{
-	"assets_tb_pkey":                 {{then: newAsset + `(1, 'X', 2, 1, 9, null, null, null, null, null)`}},
-	"one_asset_per_name":             {{then: newAsset + `(9, 'USDT', 2, 1, 9, null, null, null, null, null)`}},
-	"precision_key":                  {{first: `alter table assets_tb drop constraint assets_tb_pkey cascade; alter table assets_tb drop constraint one_asset_per_name`, then: newAsset + `(1, 'USDT', 6, 1, 9, null, null, null, null, null)`}},
-	"assets_tb_asset_id_check":       {{then: newAsset + `(0, 'X', 2, 1, 9, null, null, null, null, null)`}},
-	"assets_tb_asset_check":          {{then: newAsset + `(9, 'usdt', 2, 1, 9, null, null, null, null, null)`}, {then: newAsset + `(9, '', 2, 1, 9, null, null, null, null, null)`}},
-	"assets_tb_precision_check":      {{then: newAsset + `(9, 'X', 9, 1, 9, null, null, null, null, null)`}},
-	"assets_tb_status_check":         {{then: `update assets_tb set status = 'GONE'`}},
-	"assets_tb_chain_id_check":       {{then: newAsset + `(9, 'X', 2, 1, 9, null, -1, null, null, null)`}},
-	"assets_tb_token_contract_check": {{then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, '0xAB', 18)`}},
+var nonsense = map[string][]storetest.Refusal{
+	"assets_tb_pkey":                 {{Then: newAsset + `(1, 'X', 2, 1, 9, null, null, null, null, null)`}},
+	"one_asset_per_name":             {{Then: newAsset + `(9, 'USDT', 2, 1, 9, null, null, null, null, null)`}},
+	"precision_key":                  {{First: `alter table assets_tb drop constraint assets_tb_pkey cascade; alter table assets_tb drop constraint one_asset_per_name`, Then: newAsset + `(1, 'USDT', 6, 1, 9, null, null, null, null, null)`}},
+	"assets_tb_asset_id_check":       {{Then: newAsset + `(0, 'X', 2, 1, 9, null, null, null, null, null)`}},
+	"assets_tb_asset_check":          {{Then: newAsset + `(9, 'usdt', 2, 1, 9, null, null, null, null, null)`}, {Then: newAsset + `(9, '', 2, 1, 9, null, null, null, null, null)`}},
+	"assets_tb_precision_check":      {{Then: newAsset + `(9, 'X', 9, 1, 9, null, null, null, null, null)`}},
+	"assets_tb_status_check":         {{Then: `update assets_tb set status = 'GONE'`}},
+	"assets_tb_chain_id_check":       {{Then: newAsset + `(9, 'X', 2, 1, 9, null, -1, null, null, null)`}},
+	"assets_tb_token_contract_check": {{Then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, '0xAB', 18)`}},
 	"amounts_are_ordered": {
-		{then: newAsset + `(9, 'X', 2, 0, 9, null, null, null, null, null)`}, {then: newAsset + `(9, 'X', 2, 5, 4, null, null, null, null, null)`},
-		{then: newAsset + `(9, 'X', 2, 5, 9, 4, null, null, null, null)`},
+		{Then: newAsset + `(9, 'X', 2, 0, 9, null, null, null, null, null)`}, {Then: newAsset + `(9, 'X', 2, 5, 4, null, null, null, null, null)`},
+		{Then: newAsset + `(9, 'X', 2, 5, 9, 4, null, null, null, null)`},
 	},
 	"amounts_fit_precision": {
-		{then: newAsset + `(9, 'X', 2, 0.001, 9, null, null, null, null, null)`}, {then: newAsset + `(9, 'X', 2, 1, 9.001, null, null, null, null, null)`},
-		{then: newAsset + `(9, 'X', 2, 1, 9, 9.001, null, null, null, null)`},
+		{Then: newAsset + `(9, 'X', 2, 0.001, 9, null, null, null, null, null)`}, {Then: newAsset + `(9, 'X', 2, 1, 9.001, null, null, null, null, null)`},
+		{Then: newAsset + `(9, 'X', 2, 1, 9, 9.001, null, null, null, null)`},
 	},
 	"amounts_fit_64_bits": {
-		{then: newAsset + `(9, 'X', 8, 1, 184467440737.09551616, null, null, null, null, null)`},
-		{then: newAsset + `(9, 'X', 8, 1, 2, 184467440737.09551616, null, null, null, null)`},
+		{Then: newAsset + `(9, 'X', 8, 1, 184467440737.09551616, null, null, null, null, null)`},
+		{Then: newAsset + `(9, 'X', 8, 1, 2, 184467440737.09551616, null, null, null, null)`},
 	},
 	"payout_terms_are_complete": {
-		{then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, null, null, 18)`}, {then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, null)`},
-		{then: newAsset + `(9, 'X', 2, 1, 9, null, null, null, ` + addr + `, null)`},
+		{Then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, null, null, 18)`}, {Then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, null)`},
+		{Then: newAsset + `(9, 'X', 2, 1, 9, null, null, null, ` + addr + `, null)`},
 	},
-	"payer_is_on_the_chain":          {{then: newAsset + `(9, 'X', 2, 1, 9, null, 1, ` + sub + `, null, 18)`}},
-	"chain_decimals_cover_precision": {{then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, 1)`}, {then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, 37)`}},
+	"payer_is_on_the_chain":          {{Then: newAsset + `(9, 'X', 2, 1, 9, null, 1, ` + sub + `, null, 18)`}},
+	"chain_decimals_cover_precision": {{Then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, 1)`}, {Then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, 37)`}},
 
-	"transfers_tb_pkey":                {{then: `insert into transfers_tb (transfer_id, req_id, user_id, asset_id, amount, precision, transfer_type, source_type) select transfer_id, ` + req + `, 7, 1, 1, 6, 1, 1` + ofInit}},
-	"one_transfer_per_req":             {{then: newTransfer + `($init, 'x', 7, 1, 1, 6, 1, 1)`}},
-	"one_transfer_per_cid":             {{then: newTransfer + `(` + req + `, 'c-1', 7, 1, 1, 6, 1, 1)`}},
-	"transfers_tb_req_id_check":        {{then: newTransfer + `('01arz3ndektsv4rrffq69g5fav', null, 7, 1, 1, 6, 1, 1)`}, {then: newTransfer + `('81ARZ3NDEKTSV4RRFFQ69G5FAV', null, 7, 1, 1, 6, 1, 1)`}, {then: newTransfer + `('', null, 7, 1, 1, 6, 1, 1)`}},
-	"transfers_tb_cid_check":           {{then: newTransfer + `(` + req + `, '', 7, 1, 1, 6, 1, 1)`}},
-	"transfers_tb_user_id_check":       {{then: newTransfer + `(` + req + `, null, 0, 1, 1, 6, 1, 1)`}},
-	"transfers_tb_amount_check":        {{then: newTransfer + `(` + req + `, null, 7, 1, 0, 6, 1, 1)`}, {then: newTransfer + `(` + req + `, null, 7, 1, -1, 6, 1, 1)`}},
-	"transfers_tb_transfer_type_check": {{then: newTransfer + `(` + req + `, null, 7, 1, 1, 6, 4, 1)`}},
-	"precision_is_the_assets":          {{then: newTransfer + `(` + req + `, null, 7, 1, 1, 7, 1, 1)`}, {then: newTransfer + `(` + req + `, null, 7, 99, 1, 6, 1, 1)`}},
-	"amount_fits_precision":            {{then: newTransfer + `(` + req + `, null, 7, 1, 1.0000001, 6, 1, 1)`}},
-	"units_fit_64_bits":                {{then: newTransfer + `(` + req + `, null, 7, 1, 18446744073709.551616, 6, 1, 1)`}},
-	"source_fits_type":                 {{then: newTransfer + `(` + req + `, null, 7, 1, 1, 6, 1, 2)`}, {then: newTransfer + `(` + req + `, null, 7, 1, 1, 6, 2, 1)`}},
-	"transfer_state_is_known":          {{then: `update transfers_tb set state = 11 where req_id = $init`}},
+	"transfers_tb_pkey":                {{Then: `insert into transfers_tb (transfer_id, req_id, user_id, asset_id, amount, precision, transfer_type, source_type) select transfer_id, ` + req + `, 7, 1, 1, 6, 1, 1` + ofInit}},
+	"one_transfer_per_req":             {{Then: newTransfer + `($init, 'x', 7, 1, 1, 6, 1, 1)`}},
+	"one_transfer_per_cid":             {{Then: newTransfer + `(` + req + `, 'c-1', 7, 1, 1, 6, 1, 1)`}},
+	"transfers_tb_req_id_check":        {{Then: newTransfer + `('01arz3ndektsv4rrffq69g5fav', null, 7, 1, 1, 6, 1, 1)`}, {Then: newTransfer + `('81ARZ3NDEKTSV4RRFFQ69G5FAV', null, 7, 1, 1, 6, 1, 1)`}, {Then: newTransfer + `('', null, 7, 1, 1, 6, 1, 1)`}},
+	"transfers_tb_cid_check":           {{Then: newTransfer + `(` + req + `, '', 7, 1, 1, 6, 1, 1)`}},
+	"transfers_tb_user_id_check":       {{Then: newTransfer + `(` + req + `, null, 0, 1, 1, 6, 1, 1)`}},
+	"transfers_tb_amount_check":        {{Then: newTransfer + `(` + req + `, null, 7, 1, 0, 6, 1, 1)`}, {Then: newTransfer + `(` + req + `, null, 7, 1, -1, 6, 1, 1)`}},
+	"transfers_tb_transfer_type_check": {{Then: newTransfer + `(` + req + `, null, 7, 1, 1, 6, 4, 1)`}},
+	"precision_is_the_assets":          {{Then: newTransfer + `(` + req + `, null, 7, 1, 1, 7, 1, 1)`}, {Then: newTransfer + `(` + req + `, null, 7, 99, 1, 6, 1, 1)`}},
+	"amount_fits_precision":            {{Then: newTransfer + `(` + req + `, null, 7, 1, 1.0000001, 6, 1, 1)`}},
+	"units_fit_64_bits":                {{Then: newTransfer + `(` + req + `, null, 7, 1, 18446744073709.551616, 6, 1, 1)`}},
+	"source_fits_type":                 {{Then: newTransfer + `(` + req + `, null, 7, 1, 1, 6, 1, 2)`}, {Then: newTransfer + `(` + req + `, null, 7, 1, 1, 6, 2, 1)`}},
+	"transfer_state_is_known":          {{Then: `update transfers_tb set state = 11 where req_id = $init`}},
 	"reason_fits_state": {
-		{then: `update transfers_tb set state = -10 where req_id = $source`}, {then: `update transfers_tb set state = 10, error_message = 'X' where req_id = $init`},
-		{then: `update transfers_tb set state = -30, error_message = null where req_id = $comp`},
+		{Then: `update transfers_tb set state = -10 where req_id = $source`}, {Then: `update transfers_tb set state = 10, error_message = 'X' where req_id = $init`},
+		{Then: `update transfers_tb set state = -30, error_message = null where req_id = $comp`},
 	},
-	"transfers_tb_error_message_check": {{then: `update transfers_tb set state = -10, error_message = 'it failed' where req_id = $source`}},
-	"failures_are_retries":             {{then: `update transfers_tb set failures = 1 where req_id = $source`}, {then: `update transfers_tb set failures = -1 where req_id = $source`}},
-	"unknown_fits_state":               {{then: `update transfers_tb set failures = 1, retry_count = 1 where req_id = $init`}},
-	"due_fits_state":                   {{then: `update transfers_tb set next_attempt_at = now() where req_id = $init`}, {then: `update transfers_tb set state = -10, error_message = 'X', next_attempt_at = now() where req_id = $source`}},
+	"transfers_tb_error_message_check": {{Then: `update transfers_tb set state = -10, error_message = 'it failed' where req_id = $source`}},
+	"failures_are_retries":             {{Then: `update transfers_tb set failures = 1 where req_id = $source`}, {Then: `update transfers_tb set failures = -1 where req_id = $source`}},
+	"unknown_fits_state":               {{Then: `update transfers_tb set failures = 1, retry_count = 1 where req_id = $init`}},
+	"due_fits_state":                   {{Then: `update transfers_tb set next_attempt_at = now() where req_id = $init`}, {Then: `update transfers_tb set state = -10, error_message = 'X', next_attempt_at = now() where req_id = $source`}},
 	"payout_is_complete": {
-		{then: newTransfer + `(` + req + `, null, 7, 1, 1, 6, 3, 1)`},
-		{then: newPayout + `(` + req + `, 7, 1, 1, 6, 1, 1, ` + sub + `, 1337, null, ` + addr + `, 1, '{}')`},
-		{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, null, 1, '{}')`},
-		{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, ` + addr + `, null, '{}')`},
-		{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, ` + addr + `, 1, null)`},
-		{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, null, 1337, null, ` + addr + `, 1, '{}')`},
-		{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, null, null, ` + addr + `, 1, '{}')`},
-		{then: newPayout + `(` + req + `, 7, 1, 1, 6, 1, 1, null, null, ` + addr + `, null, null, null)`},
+		{Then: newTransfer + `(` + req + `, null, 7, 1, 1, 6, 3, 1)`},
+		{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 1, 1, ` + sub + `, 1337, null, ` + addr + `, 1, '{}')`},
+		{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, null, 1, '{}')`},
+		{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, ` + addr + `, null, '{}')`},
+		{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, ` + addr + `, 1, null)`},
+		{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, null, 1337, null, ` + addr + `, 1, '{}')`},
+		{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, null, null, ` + addr + `, 1, '{}')`},
+		{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 1, 1, null, null, ` + addr + `, null, null, null)`},
 	},
-	"payout_is_on_its_chain":               {{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1, null, ` + addr + `, 1, '{}')`}},
-	"transfers_tb_payout_token_check":      {{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, '0xAB', ` + addr + `, 1, '{}')`}},
-	"transfers_tb_payout_address_check":    {{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, '0xAB', 1, '{}')`}},
-	"transfers_tb_payout_base_units_check": {{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, ` + addr + `, 0, '{}')`}},
+	"payout_is_on_its_chain":               {{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1, null, ` + addr + `, 1, '{}')`}},
+	"transfers_tb_payout_token_check":      {{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, '0xAB', ` + addr + `, 1, '{}')`}},
+	"transfers_tb_payout_address_check":    {{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, '0xAB', 1, '{}')`}},
+	"transfers_tb_payout_base_units_check": {{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, ` + addr + `, 0, '{}')`}},
 
-	"transfer_history_pkey":                {{then: `insert into transfer_history (id, transfer_id, state, retry_count) overriding system value select id, transfer_id, 0, 0 from transfer_history`}},
+	"transfer_history_pkey":                {{Then: `insert into transfer_history (id, transfer_id, state, retry_count) overriding system value select id, transfer_id, 0, 0 from transfer_history`}},
 	"transfer_resolution_pkey":             {{newOrder + `'refund', 'o', 'r', null, null` + ofInit, `insert into transfer_resolution (id, transfer_id, op, by, reason) overriding system value select id, transfer_id, op, by, reason from transfer_resolution`}},
-	"transfer_resolution_transfer_id_fkey": {{then: `insert into transfer_resolution (transfer_id, op, by, reason) values (-1, 'refund', 'o', 'r')`}},
-	"transfer_resolution_op_check":         {{then: newOrder + `'commit', 'o', 'r', null, null` + ofInit}},
-	"transfer_resolution_by_check":         {{then: newOrder + `'refund', '', 'r', null, null` + ofInit}},
-	"transfer_resolution_reason_check":     {{then: newOrder + `'refund', 'o', '', null, null` + ofInit}},
-	"transfer_resolution_verdict_check":    {{then: newOrder + `'refund', 'o', 'r', 'MAYBE', now()` + ofInit}},
-	"answered_as_one":                      {{then: newOrder + `'refund', 'o', 'r', 'SUCCESS', null` + ofInit}, {then: newOrder + `'refund', 'o', 'r', null, now()` + ofInit}},
-	"cancel_has_no_verdict":                {{then: newOrder + `'cancel', 'o', 'r', 'SUCCESS', now()` + ofInit}},
+	"transfer_resolution_transfer_id_fkey": {{Then: `insert into transfer_resolution (transfer_id, op, by, reason) values (-1, 'refund', 'o', 'r')`}},
+	"transfer_resolution_op_check":         {{Then: newOrder + `'commit', 'o', 'r', null, null` + ofInit}},
+	"transfer_resolution_by_check":         {{Then: newOrder + `'refund', '', 'r', null, null` + ofInit}},
+	"transfer_resolution_reason_check":     {{Then: newOrder + `'refund', 'o', '', null, null` + ofInit}},
+	"transfer_resolution_verdict_check":    {{Then: newOrder + `'refund', 'o', 'r', 'MAYBE', now()` + ofInit}},
+	"answered_as_one":                      {{Then: newOrder + `'refund', 'o', 'r', 'SUCCESS', null` + ofInit}, {Then: newOrder + `'refund', 'o', 'r', null, now()` + ofInit}},
+	"cancel_has_no_verdict":                {{Then: newOrder + `'cancel', 'o', 'r', 'SUCCESS', now()` + ofInit}},
 
-	"outcome_is_known":       {{then: `insert into transfer_resolution (transfer_id, op, by, reason, outcome) select transfer_id, 'refund', 'o', 'r', 'maybe'` + ofInit}},
-	"outcome_of_a_call":      {{then: `insert into transfer_resolution (transfer_id, op, by, reason, outcome) select transfer_id, 'cancel', 'o', 'r', 'applied'` + ofInit}},
-	"line_proves_an_outcome": {{then: `insert into transfer_resolution (transfer_id, op, by, reason, line) select transfer_id, 'refund', 'o', 'r', 5` + ofInit}, {then: `insert into transfer_resolution (transfer_id, op, by, reason, outcome, line) select transfer_id, 'refund', 'o', 'r', 'applied', 0` + ofInit}},
+	"outcome_is_known":       {{Then: `insert into transfer_resolution (transfer_id, op, by, reason, outcome) select transfer_id, 'refund', 'o', 'r', 'maybe'` + ofInit}},
+	"outcome_of_a_call":      {{Then: `insert into transfer_resolution (transfer_id, op, by, reason, outcome) select transfer_id, 'cancel', 'o', 'r', 'applied'` + ofInit}},
+	"line_proves_an_outcome": {{Then: `insert into transfer_resolution (transfer_id, op, by, reason, line) select transfer_id, 'refund', 'o', 'r', 5` + ofInit}, {Then: `insert into transfer_resolution (transfer_id, op, by, reason, outcome, line) select transfer_id, 'refund', 'o', 'r', 'applied', 0` + ofInit}},
 
 	"one_number_per_acknowledgement": {{newAck + `30, 'o', 'r', now() + interval '1 h'` + ofInit, `insert into transfer_acknowledgement (id, transfer_id, state, by, reason, at, until) overriding system value select id, transfer_id, state, by, reason, at, until from transfer_acknowledgement`}},
-	"acknowledged_transfer_exists":   {{then: `insert into transfer_acknowledgement (transfer_id, state, by, reason, until) values (-1, 30, 'o', 'r', now() + interval '1 h')`}},
-	"acknowledged_in_flight":         {{then: newAck + `0, 'o', 'r', now() + interval '1 h'` + ofInit}},
-	"acknowledged_by_a_person":       {{then: newAck + `30, '', 'r', now() + interval '1 h'` + ofInit}, {then: newAck + `30, 'o', '', now() + interval '1 h'` + ofInit}},
-	"acknowledged_for_a_time":        {{then: newAck + `30, 'o', 'r', now() - interval '1 h'` + ofInit}, {then: newAck + `30, 'o', 'r', now() + interval '32 days'` + ofInit}},
+	"acknowledged_transfer_exists":   {{Then: `insert into transfer_acknowledgement (transfer_id, state, by, reason, until) values (-1, 30, 'o', 'r', now() + interval '1 h')`}},
+	"acknowledged_in_flight":         {{Then: newAck + `0, 'o', 'r', now() + interval '1 h'` + ofInit}},
+	"acknowledged_by_a_person":       {{Then: newAck + `30, '', 'r', now() + interval '1 h'` + ofInit}, {Then: newAck + `30, 'o', '', now() + interval '1 h'` + ofInit}},
+	"acknowledged_for_a_time":        {{Then: newAck + `30, 'o', 'r', now() - interval '1 h'` + ofInit}, {Then: newAck + `30, 'o', 'r', now() + interval '32 days'` + ofInit}},
 
 	"transfer_halt_pkey":          {{newHalt + `('all', null, null, '{}')`, `insert into transfer_halt (halt_id, scope, evidence) overriding system value select halt_id, scope, evidence from transfer_halt`}},
-	"transfer_halt_asset_id_fkey": {{then: newHalt + `('asset', null, 99, '{}')`}},
-	"transfer_halt_scope_check":   {{then: newHalt + `('user', null, 1, '{}')`}},
-	"halt_fits_scope":             {{then: newHalt + `('all', null, 1, '{}')`}, {then: newHalt + `('asset', 7, 1, '{}')`}, {then: newHalt + `('user_asset', null, 1, '{}')`}, {then: newHalt + `('asset', null, null, '{}')`}},
+	"transfer_halt_asset_id_fkey": {{Then: newHalt + `('asset', null, 99, '{}')`}},
+	"transfer_halt_scope_check":   {{Then: newHalt + `('user', null, 1, '{}')`}},
+	"halt_fits_scope":             {{Then: newHalt + `('all', null, 1, '{}')`}, {Then: newHalt + `('asset', 7, 1, '{}')`}, {Then: newHalt + `('user_asset', null, 1, '{}')`}, {Then: newHalt + `('asset', null, null, '{}')`}},
 	"day_of_payouts_is_an_amount": {
-		{then: `update assets_tb set daily_payout_amount = min_transfer_amount / 2`}, {then: `update assets_tb set daily_payout_amount = 1.0000001`},
-		{then: `update assets_tb set daily_payout_amount = 18446744073709.551616`},
+		{Then: `update assets_tb set daily_payout_amount = min_transfer_amount / 2`}, {Then: `update assets_tb set daily_payout_amount = 1.0000001`},
+		{Then: `update assets_tb set daily_payout_amount = 18446744073709.551616`},
 	},
 	"one_number_per_address": {{listed, `insert into payout_address (address_id, user_id, chain_id, address) overriding system value select address_id, 8, 1, address from payout_address`}},
 	"one_listed_address":     {{listed, listed}},
-	"address_of_a_user":      {{then: newAddress + `(0, 1, ` + addr + `, null, null, null)`}},
-	"address_on_a_chain":     {{then: newAddress + `(7, 0, ` + addr + `, null, null, null)`}},
-	"address_is_canonical":   {{then: newAddress + `(7, 1, '0x00000000000000000000000000000000000000C3', null, null, null)`}, {then: newAddress + `(7, 1, '0xc3', null, null, null)`}},
+	"address_of_a_user":      {{Then: newAddress + `(0, 1, ` + addr + `, null, null, null)`}},
+	"address_on_a_chain":     {{Then: newAddress + `(7, 0, ` + addr + `, null, null, null)`}},
+	"address_is_canonical":   {{Then: newAddress + `(7, 1, '0x00000000000000000000000000000000000000C3', null, null, null)`}, {Then: newAddress + `(7, 1, '0xc3', null, null, null)`}},
 	"removal_is_complete": {
-		{then: newAddress + `(7, 1, ` + addr + `, now(), null, null)`}, {then: newAddress + `(7, 1, ` + addr + `, null, 'user', null)`},
-		{then: newAddress + `(7, 1, ` + addr + `, now(), 'o', null)`}, {then: newAddress + `(7, 1, ` + addr + `, now(), 'user', 'r')`},
+		{Then: newAddress + `(7, 1, ` + addr + `, now(), null, null)`}, {Then: newAddress + `(7, 1, ` + addr + `, null, 'user', null)`},
+		{Then: newAddress + `(7, 1, ` + addr + `, now(), 'o', null)`}, {Then: newAddress + `(7, 1, ` + addr + `, now(), 'user', 'r')`},
 	},
 	"one_number_per_block":   {{blocked, `insert into payout_address_block (block_id, user_id, by, reason) overriding system value select block_id, 8, by, reason from payout_address_block`}},
 	"one_open_block":         {{blocked, blocked}},
-	"block_of_a_user":        {{then: newBlock + `(0, 'o', 'r', null, null, null)`}},
-	"blocked_by_a_person":    {{then: newBlock + `(7, '', 'r', null, null, null)`}, {then: newBlock + `(7, 'o', '', null, null, null)`}},
-	"lifted_by_a_person":     {{then: newBlock + `(7, 'o', 'r', now(), null, 'r')`}, {then: newBlock + `(7, 'o', 'r', now(), 'o', null)`}, {then: newBlock + `(7, 'o', 'r', null, 'o', 'r')`}},
+	"block_of_a_user":        {{Then: newBlock + `(0, 'o', 'r', null, null, null)`}},
+	"blocked_by_a_person":    {{Then: newBlock + `(7, '', 'r', null, null, null)`}, {Then: newBlock + `(7, 'o', '', null, null, null)`}},
+	"lifted_by_a_person":     {{Then: newBlock + `(7, 'o', 'r', now(), null, 'r')`}, {Then: newBlock + `(7, 'o', 'r', now(), 'o', null)`}, {Then: newBlock + `(7, 'o', 'r', null, 'o', 'r')`}},
 	"resumed_by_an_operator": {{newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resumed_by = 'o'`}, {newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resume_reason = 'r'`}},
 }
 
 // guarded lists statements that one trigger must refuse, with the name that it raises.
-var guarded = map[string][]struct{ table, first, then, by string }{
+var guarded = map[string][]storetest.Duty{
 	"refuse_while_moving": {
 		{"transfers_tb", aMove, `update transfers_tb set updated_at = now() where req_id = $init`, "move_expected"},
 		{"transfer_resolution", aMove, `insert into transfer_resolution default values`, "move_expected"},
@@ -248,92 +242,24 @@ func plant(t *testing.T, b bench) *strings.Replacer {
 	return strings.NewReplacer(words...)
 }
 
-// try runs first, which must succeed, then the statement, in a transaction that is rolled back.
-func try(t *testing.T, b bench, first, then string) error {
-	t.Helper()
-	tx, err := b.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), first); err != nil {
-		t.Fatalf("%s: %v", first, err)
-	}
-	tag, err := tx.Exec(t.Context(), then)
-	if err == nil && tag.RowsAffected() == 0 && tag.String() != "TRUNCATE TABLE" {
-		t.Fatalf("%s: touches no row: a mistake of the test", then)
-	}
-	return err
-}
-
 // For each constraint in the schema of transfers a test shows what it refuses.
 func TestEveryConstraintRejectsItsForbiddenRows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	rows := plant(t, b)
-	shown := map[string]bool{}
-	for constraint, statements := range nonsense {
-		shown[constraint] = true
-		for _, s := range statements {
-			if err := try(t, b, rows.Replace(s.first), rows.Replace(s.then)); violated(err) != constraint {
-				t.Errorf("%s: got refused by %s, want by %s", s.then, violated(err), constraint)
-			}
-		}
-	}
-	want := map[string]bool{}
-	for _, constraint := range names(t, b, `
+	b.ShowRefusals(t, plant(t, b), nonsense, `
 		select conname::text from pg_constraint where conrelid in `+ours+` and contype in ('c', 'f', 'p', 'u', 'x')
 		 union
 		select i.indexrelid::regclass::text from pg_index i where i.indrelid in `+ours+` and i.indisunique
-		   and not exists (select from pg_constraint k where k.conindid = i.indexrelid)`) {
-		want[constraint] = true
-	}
-	if diff := cmp.Diff(want, shown); diff != "" {
-		t.Errorf("constraints with a proof (-in the schema +proven):\n%s", diff)
-	}
+		   and not exists (select from pg_constraint k where k.conindid = i.indexrelid)`)
 }
 
 // For each trigger in the schema of transfers a test shows that it alone refuses a statement.
 func TestEveryTriggerDoesItsDuty(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	rows := plant(t, b)
-	// These refuse nothing: the happy path's states show what they record, H8's test the halt.
-	shown := map[string]bool{"record_new_transfer": true, "record_transfer": true, "halt_restored_database": true}
-	for trigger, duties := range guarded {
-		shown[trigger] = true
-		for _, d := range duties {
-			first, then := rows.Replace(d.first), rows.Replace(d.then)
-			if err := try(t, b, first, then); violated(err) != d.by {
-				t.Errorf("%s: got refused by %s, want by %s", then, violated(err), d.by)
-			}
-			off := fmt.Sprintf("alter table %s disable trigger %s; ", d.table, trigger)
-			if err := try(t, b, off+first, then); violated(err) == d.by {
-				t.Errorf("%s, with %s off: got it refused by %s all the same; want another proof of the trigger", then, trigger, d.by)
-			}
-		}
-	}
-	want := map[string]bool{"halt_restored_database": true}
-	for _, trigger := range names(t, b, `select tgname::text from pg_trigger where tgrelid in `+ours+` and not tgisinternal`) {
-		want[trigger] = true
-	}
-	if diff := cmp.Diff(want, shown); diff != "" {
-		t.Errorf("triggers with a proof (-in the schema +proven):\n%s", diff)
-	}
-}
-
-// names returns the names that a query of the catalog finds.
-func names(t *testing.T, b bench, query string) []string {
-	t.Helper()
-	found, err := b.DB.Query(t.Context(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := pgx.CollectRows(found, pgx.RowTo[string])
-	if err != nil || len(all) < 10 {
-		t.Fatalf("catalog: got %v, %v; want at least ten names", all, err)
-	}
-	return all
+	// The others refuse nothing: the happy path's states show what they record.
+	b.ShowDuties(t, plant(t, b), guarded, []string{"record_new_transfer", "record_transfer"},
+		`select tgname::text from pg_trigger where tgrelid in `+ours+` and not tgisinternal`)
 }
 
 // The database has the domain's table of transitions, pair by pair: in its function, and in the result
@@ -354,7 +280,7 @@ func TestTheDatabaseHasTheSameTransitions(t *testing.T) {
 			if to == transfer.Failed || to == transfer.Compensating || to == transfer.RolledBack {
 				reason = map[bool]string{true: "'CANCELLED'", false: "coalesce(error_message, 'ACCOUNT_FROZEN')"}[from == transfer.Init]
 			}
-			err := try(t, b, "", fmt.Sprintf(`update transfers_tb set error_message = %s, state = %d where req_id = '%s'`, reason, to, x.ReqID))
+			err := b.Try(t, "", fmt.Sprintf(`update transfers_tb set error_message = %s, state = %d where req_id = '%s'`, reason, to, x.ReqID))
 			if (err == nil) != from.MayBecome(to) {
 				t.Errorf("%s to %s by an update: got %v, want it allowed %t", from, to, err, from.MayBecome(to))
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -95,10 +96,7 @@ func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.T
 		b.Queue(insertTransfer, insertArgs(r, kind, terms))
 		b.Queue("commit")
 	}
-	b.Queue(findCreated, r.UserID, r.CID, r.ReqID).QueryRow(func(row pgx.Row) (err error) {
-		found, err = scanTransfer(row)
-		return err
-	})
+	b.Queue(findCreated, r.UserID, r.CID, r.ReqID).QueryRow(intoTransfer(&found))
 	err = s.send(ctx, b)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -155,9 +153,7 @@ func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Term
 	if r.Payout != nil {
 		b.Queue(findPayoutObstacles, r.UserID, r.Asset, int64(r.Payout.ChainID), r.Payout.Address, terms.Addresses.Delay).QueryRow(found.scan)
 	}
-	b.Queue(obstacles, r.UserID, r.Asset, payer, terms.Limits.PerSecond, terms.Limits.PerDay).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&ours, &halted, &mayNotPay, &counts.LastSecond, &counts.LastDay, &dayUnits)
-	})
+	b.Queue(obstacles, r.UserID, r.Asset, payer, terms.Limits.PerSecond, terms.Limits.PerDay).QueryRow(results.Scan(&ours, &halted, &mayNotPay, &counts.LastSecond, &counts.LastDay, &dayUnits))
 	b.Queue(assetColumns+` where asset = $1`, r.Asset).QueryRow(func(row pgx.Row) error {
 		a, err := scanAsset(row)
 		if err == nil {

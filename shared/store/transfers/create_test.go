@@ -3,12 +3,16 @@ package transfers_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -67,9 +71,7 @@ func TestCreateStoresTheRequest(t *testing.T) {
 		if err != nil || errFound != nil || !cmp.Equal(got, loaded) || !cmp.Equal(got, found) {
 			t.Errorf("read back: got %+v, %v; %+v, %v; want the same", loaded, err, found, errFound)
 		}
-		if _, err := b.Find(t.Context(), r.ReqID, bob); !errors.Is(err, transfer.ErrNotFound) {
-			t.Errorf("another user's query: got %v, want not found", err)
-		}
+		check.Err(t, "another user's query", transfer.ErrNotFound)(b.Find(t.Context(), r.ReqID, bob))
 	}
 }
 
@@ -78,12 +80,8 @@ func TestCostOfATransfer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	ctx := telemetry.WithMeter(t.Context())
-	if _, err := r.Create(ctx, request("c"), terms); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := telemetry.MeterFrom(ctx).Cost(), (telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 3, Commits: 1}); got != want {
-		t.Errorf("a create: got %+v, want %+v", got, want)
-	}
+	check.OK(t)(r.Create(ctx, request("c"), terms))
+	check.Equal(t, "a create", telemetry.MeterFrom(ctx).Cost(), (telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 3, Commits: 1}))
 	ctx = telemetry.WithMeter(t.Context())
 	if got, err := r.Submit(ctx, request("d"), terms); err != nil || got.State != transfer.Committed {
 		t.Fatalf("submit: got %s, %v", got.State, err)
@@ -116,18 +114,12 @@ func TestH16WhatIsStoredAnswersFirst(t *testing.T) {
 		}
 		other := request("c-1")
 		other.Amount = amount(t, "1.6")
-		if _, err := b.Create(t.Context(), other, terms); !errors.Is(err, transfer.ErrCIDConflict) {
-			t.Errorf("%s, another amount: got %v, want a conflict", name, err)
-		}
+		check.Err(t, fmt.Sprintf("%s, another amount", name), transfer.ErrCIDConflict)(b.Create(t.Context(), other, terms))
 		other = request("c-1")
 		other.From, other.To = "WALLET", "WALLET"
-		if _, err := b.Create(t.Context(), other, terms); !errors.Is(err, transfer.ErrCIDConflict) {
-			t.Errorf("%s, no account type: got %v, want a conflict", name, err)
-		}
+		check.Err(t, fmt.Sprintf("%s, no account type", name), transfer.ErrCIDConflict)(b.Create(t.Context(), other, terms))
 	}
-	if n := value[int](t, b, `select count(*) from transfers_tb`); n != 1 {
-		t.Errorf("rows: got %d, want the one", n)
-	}
+	check.Equal(t, "rows", value[int](t, b, `select count(*) from transfers_tb`), 1)
 }
 
 // H16: many concurrent creates with one cid all get the one transfer, also those that waited for
@@ -153,16 +145,11 @@ func TestH16ConcurrentDuplicates(t *testing.T) {
 		}
 	}
 	t.Run("behind a commit", func(t *testing.T) {
-		tx, err := b.DB.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := check.Value(b.DB.Begin(t.Context()))(t)
 		defer func() { _ = tx.Rollback(context.Background()) }()
 		first := request("c-2")
-		if _, err := tx.Exec(t.Context(), `insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type)
-			values ($1, 'c-2', $2, 1, 1.5, 6, 1, 1)`, first.ReqID, alice); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(tx.Exec(t.Context(), `insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type)
+			values ($1, 'c-2', $2, 1, 1.5, 6, 1, 1)`, first.ReqID, alice))
 		answers := make(chan transfer.Created, 1)
 		go func() {
 			got, err := b.Create(t.Context(), request("c-2"), terms)
@@ -172,9 +159,7 @@ func TestH16ConcurrentDuplicates(t *testing.T) {
 			answers <- got
 		}()
 		b.awaitBlocked(t, "insert into transfers_tb")
-		if err := tx.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(tx.Commit(t.Context()))
 		if got := <-answers; got.ReqID != first.ReqID || got.New {
 			t.Errorf("got %+v, want the one that was committed", got)
 		}
@@ -190,9 +175,7 @@ func TestCreateFindsItsLostTransfer(t *testing.T) {
 		b.created(t, r)
 		b.created(t, r)
 	}
-	if n := value[int](t, b, `select count(*) from transfers_tb`); n != 2 {
-		t.Errorf("rows: got %d, want 2", n)
-	}
+	check.Equal(t, "rows", value[int](t, b, `select count(*) from transfers_tb`), 2)
 }
 
 // Two users can use the same cid.
@@ -221,13 +204,46 @@ func TestAssetsKeepTheirScale(t *testing.T) {
 	}
 	finer := usdt
 	finer.Precision = 8
-	if err := b.PutAsset(t.Context(), finer); violated(err) != "scale_never_changes" {
-		t.Errorf("another precision: got %v, want it refused", err)
-	}
+	check.Equal(t, "another precision", storetest.Violated(b.PutAsset(t.Context(), finer)), "scale_never_changes")
 	if none, err := b.Asset(t.Context(), "DOGE"); err != nil || none != nil {
 		t.Errorf("no such asset: got %+v, %v; want none", none, err)
 	}
 	if _, err := b.Load(t.Context(), "none"); !errors.Is(err, transfer.ErrNotFound) || errors.Is(err, pgx.ErrNoRows) {
 		t.Errorf("no such transfer: got %v, want not found", err)
 	}
+}
+
+// H7: a key that prevents a second effect holds permanently, over all rows of an ordinary table: the
+// same cid around midnight, or years later, is the same transfer.
+func TestH07KeysWithAPromiseLiveForEver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, key := range [][]string{{"user_id", "cid"}, {"req_id"}, {"transfer_id"}} {
+		slices.Sort(key)
+		n := value[int](t, b, `
+			select count(*)
+			  from pg_constraint k join pg_class c on c.oid = k.conrelid join pg_index i on i.indexrelid = k.conindid
+			 where c.oid = 'transfers_tb'::regclass and k.contype in ('p', 'u') and not k.condeferrable
+			   and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
+			   and c.relkind = 'r' and c.relpersistence = 'p' and not c.relispartition
+			   and not exists (select from pg_inherits h where c.oid in (h.inhrelid, h.inhparent))
+			   and array(select a.attname::text from pg_attribute a where a.attrelid = c.oid and a.attnum = any (k.conkey) order by 1) = $1`, key)
+		check.Equal(t, fmt.Sprintf("%v", key), n, 1)
+	}
+	stored := request("c-1")
+	const insert = `insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type, created_at, updated_at, state_at)
+		values ($1, 'c-1', 7, 1, 1.5, 6, 1, 1, $2::text::timestamptz, $2::text::timestamptz, $2::text::timestamptz)`
+	b.run(t, insert, stored.ReqID, "2026-06-30 23:59:59+00")
+	for _, at := range []string{"2026-06-30 23:59:59+00", "2026-07-01 00:00:01+00", "2056-06-30 00:00:00+00", "infinity"} {
+		check.Equal(t, fmt.Sprintf("the same cid at %s", at), storetest.Violated(b.DB.Exec(t.Context(), insert, request("").ReqID, at)), "one_transfer_per_cid")
+		if _, err := b.DB.Exec(t.Context(), insert, stored.ReqID, at); storetest.Violated(err) == "none (error <nil>)" {
+			t.Errorf("the same req_id at %s: got it stored", at)
+		}
+	}
+	if again, err := b.Create(t.Context(), request("c-1"), terms); err != nil || again.New || again.ReqID != stored.ReqID {
+		t.Errorf("asked again today: got %+v, %v; want the stored %s", again, err, stored.ReqID)
+	}
+	other := request("c-1")
+	other.Amount = amount(t, "2")
+	check.Err(t, "another body", transfer.ErrCIDConflict)(b.Create(t.Context(), other, terms))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -29,9 +30,7 @@ func TestFSM001And002HappyPath(t *testing.T) {
 		if states, want := r.states(t, got.ReqID), "0 10 20 30 40"; states != want {
 			t.Errorf("type %d: states %s, want %s", kind, states, want)
 		}
-		if got, want := r.effects(), "withdraw 1 deposit 1 refund 0"; got != want {
-			t.Errorf("type %d: got %s, want %s", kind, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("type %d", kind), r.effects(), "withdraw 1 deposit 1 refund 0")
 	}
 }
 
@@ -103,9 +102,7 @@ func TestUnknownStays(t *testing.T) {
 					}
 				}
 				want := c.severity + " " + c.severity + " " + c.severity
-				if got := r.log.severities("unknown"); got != want {
-					t.Errorf("severities: got %s, want %s", got, want)
-				}
+				check.Equal(t, "severities", r.log.severities("unknown"), want)
 				end := r.drive(t, got.ReqID, c.end)
 				if end.RetryCount != 3 || end.Failures != 0 || end.NextAttemptAt != nil || end.LastUnknown != "" {
 					t.Errorf("at the end: got %+v, want nothing planned, retry_count as it was", end)
@@ -168,23 +165,15 @@ func TestH31PayoutsHaveTheirOwnLimit(t *testing.T) {
 	}
 	alarms := func() int {
 		pending, _, err := r.Alarming(t.Context(), transfer.DefaultRules(), 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		return pending.Count
 	}
 	r.run(t, `update transfers_tb set state_at = state_at - interval '29 minutes'`)
-	if n := alarms(); n != 0 {
-		t.Errorf("alarms after 29 minutes: got %d, want none", n)
-	}
+	check.Equal(t, "alarms after 29 minutes", alarms(), 0)
 	r.run(t, `update transfers_tb set state_at = state_at - interval '2 minutes'`)
 	r.drive(t, x.ReqID, transfer.TargetPending)
-	if n := alarms(); n != 1 {
-		t.Errorf("alarms after 31 minutes: got %d, want 1", n)
-	}
-	if got, want := r.log.severities("unknown"), "INFO CRITICAL"; got != want {
-		t.Errorf("severities at once and after 31 minutes: got %s, want %s", got, want)
-	}
+	check.Equal(t, "alarms after 31 minutes", alarms(), 1)
+	check.Equal(t, "severities at once and after 31 minutes", r.log.severities("unknown"), "INFO CRITICAL")
 }
 
 // CON-001 at the store: many workers drive one transfer at once. One compare-and-set wins each time,
@@ -333,9 +322,7 @@ func TestCancelOnlyInInit(t *testing.T) {
 		got, err := r.Coordinator.Cancel(t.Context(), order)
 		again, errAgain := r.Coordinator.Cancel(t.Context(), order)
 		story, errStory := r.Why(t.Context(), x.ReqID)
-		if errStory != nil {
-			t.Fatal(errStory)
-		}
+		check.OK(t)(errStory)
 		if s != transfer.Init {
 			if !errors.Is(err, transfer.ErrTooLate) || got.State != s || len(story.Resolutions) != 0 {
 				t.Errorf("in %s: got %s, %v, %d on record; want it too late, nothing changed", s, got.State, err, len(story.Resolutions))
@@ -349,9 +336,7 @@ func TestCancelOnlyInInit(t *testing.T) {
 			t.Errorf("on record: got %+v, want the one cancel", story.Resolutions)
 		}
 	}
-	if _, err := r.Coordinator.Cancel(t.Context(), transfer.RequestedAction{ReqID: "none", By: "carol", Reason: "r"}); !errors.Is(err, transfer.ErrNotFound) {
-		t.Errorf("no such transfer: got %v, want not found", err)
-	}
+	check.Err(t, "no such transfer", transfer.ErrNotFound)(r.Coordinator.Cancel(t.Context(), transfer.RequestedAction{ReqID: "none", By: "carol", Reason: "r"}))
 }
 
 // Only the listed crash points are reached.
@@ -360,15 +345,11 @@ func TestOnlyListedCrashPointsAreReached(t *testing.T) {
 	passed := map[string]bool{}
 	r := newRig(t)
 	r.At = func(point string) { passed[point] = true }
-	if _, err := r.Submit(t.Context(), request(""), terms); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(r.Submit(t.Context(), request(""), terms))
 	x := r.at(t, transfer.SourceDone)
 	r.drive(t, x.ReqID, transfer.Committed)
 	r.refuse[transfer.Deposit] = transfer.AccountDisabled
-	if _, err := r.Submit(t.Context(), request(""), terms); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(r.Submit(t.Context(), request(""), terms))
 	for _, point := range transfer.Points() {
 		if !passed[point] {
 			t.Errorf("%s: never passed", point)

@@ -2,11 +2,11 @@ package transfers
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -48,15 +48,10 @@ func (s *Store) Due(ctx context.Context, rescueAfter time.Duration, limit int, b
 		since = nil
 	}
 	b := new(pgx.Batch)
-	b.Queue(`select clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	b.Queue(due, rescueAfter, limit, since).Query(func(rows pgx.Rows) (err error) {
-		found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Due])
-		return err
-	})
-	if err := s.send(ctx, b); err != nil {
-		return nil, now, fmt.Errorf("find transfers to step: %w", err)
-	}
-	return found, now, nil
+	b.Queue(`select clock_timestamp()`).QueryRow(results.Scan(&now))
+	b.Queue(due, rescueAfter, limit, since).Query(results.Into(&found, pgx.RowToStructByPos[Due]))
+	err = s.send(ctx, b)
+	return found, now, results.Wrap(err, "find transfers to step")
 }
 
 // Lateness is the alert's condition: too long in TARGET_PENDING, or as many consecutive unknown refunds
@@ -95,19 +90,14 @@ func (s *Store) Alarming(ctx context.Context, rules transfer.Rules, limit int) (
 	b := new(pgx.Batch)
 	queueLate(b, &pending, latePending, `$3`, rules.PendingLimit, rules.PayoutLimit, limit)
 	queueLate(b, &refunds, lateRefunds, `$2`, rules.RefundLimit, limit)
-	if err := s.send(ctx, b); err != nil {
-		return pending, refunds, fmt.Errorf("find alarming transfers: %w", err)
-	}
-	return pending, refunds, nil
+	err = s.send(ctx, b)
+	return pending, refunds, results.Wrap(err, "find alarming transfers")
 }
 
 // queueLate adds the two statements of one alert; the last argument is the limit of the second.
 func queueLate(b *pgx.Batch, l *Late, condition, limit string, args ...any) {
-	b.Queue(howLate+condition, args[:len(args)-1]...).QueryRow(func(row pgx.Row) error { return row.Scan(&l.Count, &l.Longest) })
-	b.Queue(transferColumns+condition+latestFew+limit, args...).Query(func(rows pgx.Rows) (err error) {
-		l.Newest, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (transfer.Transfer, error) { return scanTransfer(row) })
-		return err
-	})
+	b.Queue(howLate+condition, args[:len(args)-1]...).QueryRow(results.Scan(&l.Count, &l.Longest))
+	b.Queue(transferColumns+condition+latestFew+limit, args...).Query(results.Into(&l.Newest, collectTransfer))
 }
 
 // Busy is a user with unusually many transfers.
@@ -130,9 +120,6 @@ having count(amount) > $2
 
 // Busy returns up to limit users with more than minimum transfers within the time, the busiest first.
 func (s *Store) Busy(ctx context.Context, within time.Duration, minimum, limit int) ([]Busy, error) {
-	rows, err := s.db.Query(ctx, busy, within, minimum, limit)
-	if err != nil {
-		return nil, fmt.Errorf("find busy users: %w", err)
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Busy])
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[Busy], busy, within, minimum, limit)
+	return all, results.Wrap(err, "find busy users")
 }

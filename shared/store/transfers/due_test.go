@@ -2,12 +2,15 @@ package transfers_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -16,9 +19,7 @@ import (
 func (b bench) due(t testing.TB, limit int, began time.Time) ([]string, time.Time) {
 	t.Helper()
 	found, now, err := b.Due(t.Context(), time.Minute, limit, began)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	all := []string{}
 	for _, d := range found {
 		all = append(all, d.ReqID)
@@ -46,10 +47,7 @@ func (b bench) postponed(t testing.TB, x transfer.Transfer, first time.Duration)
 // loaded returns the transfer as stored.
 func (b bench) loaded(t testing.TB, reqID string) transfer.Transfer {
 	t.Helper()
-	x, err := b.Load(t.Context(), reqID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := check.Value(b.Load(t.Context(), reqID))(t)
 	return x
 }
 
@@ -79,9 +77,7 @@ func TestDueFindsTransfersOfDeadWorkers(t *testing.T) {
 	}
 	slices.Sort(want)
 	got, now := b.due(t, 100, time.Time{})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("due (-want +got):\n%s", diff)
-	}
+	check.Same(t, "due", got, want)
 	if since := value[time.Time](t, b, `select clock_timestamp()`).Sub(now); since < 0 || since > time.Minute {
 		t.Errorf("time: got %v, want the database's clock", now)
 	}
@@ -164,9 +160,7 @@ func TestClockSetBackSilencesNeitherRescueNorMON001(t *testing.T) {
 	want := []string{moved.ReqID, planned.ReqID}
 	slices.Sort(want)
 	got, now := b.due(t, 100, time.Time{})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("due (-want +got):\n%s", diff)
-	}
+	check.Same(t, "due", got, want)
 	if again, _ := b.due(t, 100, now); len(again) != 0 {
 		t.Errorf("taken once more by the same sweep: got %v, want none", again)
 	}
@@ -214,25 +208,16 @@ func TestSweepsShareTheWork(t *testing.T) {
 		}
 		sizes = append(sizes, len(got))
 	}
-	if diff := cmp.Diff([]int{2, 2, 1, 0}, sizes); diff != "" {
-		t.Errorf("due in the batches of one sweep (-want +got):\n%s", diff)
-	}
-	tx, err := b.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Same(t, "due in the batches of one sweep", sizes, []int{2, 2, 1, 0})
+	tx := check.Value(b.DB.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	var other []string
-	if err := tx.QueryRow(t.Context(), `select array(select req_id::text from transfers_tb order by transfer_id limit 2 for update)`).Scan(&other); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(tx.QueryRow(t.Context(), `select array(select req_id::text from transfers_tb order by transfer_id limit 2 for update)`).Scan(&other))
 	got, _ := b.due(t, 10, time.Time{})
 	if len(got) != 3 || slices.Contains(got, other[0]) || slices.Contains(got, other[1]) {
 		t.Errorf("beside another: got %v, want all but %v", got, other)
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(tx.Rollback(t.Context()))
 	if last, _ := b.due(t, 2, time.Time{}); len(last) != 2 || !slices.Contains(other, last[0]) || !slices.Contains(other, last[1]) {
 		t.Errorf("then: got %v, want those that were not taken for the longest time: %v", last, other)
 	}
@@ -254,23 +239,17 @@ func TestMON001And002Alarming(t *testing.T) {
 		return append(b.newest(t, transfer.TargetPending, 10, 1), b.newest(t, transfer.Compensating, 10, refunds)...)
 	}
 	for n := range 3 {
-		if diff := cmp.Diff([]string{long.ReqID}, alarming(0)); diff != "" {
-			t.Errorf("after %d refunds unknown (-want +got):\n%s", n, diff)
-		}
+		check.Same(t, fmt.Sprintf("after %d refunds unknown", n), alarming(0), []string{long.ReqID})
 		refund = b.postponed(t, refund, time.Second)
 	}
-	if diff := cmp.Diff([]string{long.ReqID, refund.ReqID}, alarming(1)); diff != "" {
-		t.Errorf("after 3 refunds unknown (-want +got):\n%s", diff)
-	}
+	check.Same(t, "after 3 refunds unknown", alarming(1), []string{long.ReqID, refund.ReqID})
 }
 
 // newest returns the ids in the alert of a state, and checks their total number.
 func (b bench) newest(t testing.TB, s transfer.State, limit, count int) (ids []string) {
 	t.Helper()
 	pending, refunds, err := b.Alarming(t.Context(), transfer.DefaultRules(), limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	late := map[transfer.State]transfers.Late{transfer.TargetPending: pending, transfer.Compensating: refunds}[s]
 	if late.Count != count || count > 0 && late.Longest <= 0 {
 		t.Errorf("alarming in %s: got %d for %s, want %d", s, late.Count, late.Longest, count)
@@ -338,4 +317,133 @@ func TestMON004AfterTheClockWasSetBack(t *testing.T) {
 	if diff := cmp.Diff([]transfers.Busy{{bob, 2}}, got); diff != "" || err != nil {
 		t.Errorf("more than 1 in a minute: %v (-want +got):\n%s", err, diff)
 	}
+}
+
+// An acknowledged transfer raises no alert until its time, while others do. After that, or in another
+// state, it does again. By, reason and until are recorded.
+func TestAcknowledgedAlertIsSilentUntilItsTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	rules := transfer.DefaultRules()
+	late := func() transfer.Transfer {
+		x := r.created(t, request(""))
+		r.run(t, `select move_transfer($1, '{0,10,20,30}', null)`, x.ReqID)
+		r.run(t, `update transfers_tb set state_at = state_at - interval '2 minutes' where req_id = $1`, x.ReqID)
+		return x
+	}
+	alarming := func(what string, pending, refunds int) {
+		t.Helper()
+		p, f, err := r.Alarming(t.Context(), rules, 10)
+		if err != nil || p.Count != pending || len(p.Newest) != pending || f.Count != refunds || len(f.Newest) != refunds {
+			t.Errorf("%s: got %d late and %d refunds, %v; want %d and %d", what, p.Count, f.Count, err, pending, refunds)
+		}
+	}
+	x, _ := late(), late()
+	alarming("before", 2, 0)
+	order := transfer.RequestedAction{ReqID: x.ReqID, By: "ann", Reason: "I repair the core"}
+	for _, until := range []time.Time{time.Now().Add(-time.Minute), time.Now().Add(31 * 24 * time.Hour)} {
+		check.Err(t, fmt.Sprintf("until %s", until), transfers.ErrUntil)(r.Acknowledge(t.Context(), order, until))
+	}
+	check.Err(t, "in INIT", transfers.ErrNothingToAcknowledge)(r.Acknowledge(t.Context(), transfer.RequestedAction{ReqID: r.created(t, request("")).ReqID, By: "ann", Reason: "r"}, time.Now().Add(time.Hour)))
+	check.Err(t, "none", transfer.ErrNotFound)(r.Acknowledge(t.Context(), transfer.RequestedAction{ReqID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", By: "ann", Reason: "r"}, time.Now().Add(time.Hour)))
+	check.OK(t)(r.Acknowledge(t.Context(), order, time.Now().Add(time.Hour)))
+	alarming("acknowledged", 1, 0)
+	story, err := r.Why(t.Context(), x.ReqID)
+	if err != nil || len(story.Acknowledged) != 1 || story.Acknowledged[0].By != "ann" || story.Acknowledged[0].Reason != order.Reason || story.Acknowledged[0].State != transfer.TargetPending {
+		t.Errorf("on record: got %+v, %v", story.Acknowledged, err)
+	}
+	r.run(t, `alter table transfer_acknowledgement disable trigger user`)
+	r.run(t, `update transfer_acknowledgement set at = at - interval '90 seconds', until = clock_timestamp() - interval '1 second'`)
+	alarming("once its time is over", 2, 0)
+	r.run(t, `update transfer_acknowledgement set until = clock_timestamp() + interval '1 hour'`)
+	alarming("as before", 1, 0)
+	r.run(t, `select move_transfer($1, '{30,-20}', 'ACCOUNT_DISABLED')`, x.ReqID)
+	r.run(t, `update transfers_tb set failures = 3, retry_count = 3, last_unknown = 'x' where req_id = $1`, x.ReqID)
+	alarming("in another state", 1, 1)
+	check.OK(t)(r.Acknowledge(t.Context(), order, time.Now().Add(time.Hour)))
+	alarming("acknowledged there, too", 1, 0)
+}
+
+// An acknowledgement before a restore does not count after it: a payout may be in doubt now, and wait
+// for an operator.
+func TestRestoreEndsAnAcknowledgement(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	x := r.created(t, request(""))
+	r.run(t, `select move_transfer($1, '{0,10,20,30}', null)`, x.ReqID)
+	r.run(t, `update transfers_tb set state_at = state_at - interval '2 minutes' where req_id = $1`, x.ReqID)
+	alarming := func(what string, want int) {
+		t.Helper()
+		if p, _, err := r.Alarming(t.Context(), transfer.DefaultRules(), 10); err != nil || p.Count != want {
+			t.Errorf("%s: got %d late, %v; want %d", what, p.Count, err, want)
+		}
+	}
+	acknowledge := func() {
+		t.Helper()
+		check.OK(t)(r.Acknowledge(t.Context(), transfer.RequestedAction{ReqID: x.ReqID, By: "ann", Reason: "I repair the core"}, time.Now().Add(time.Hour)))
+	}
+	acknowledge()
+	alarming("acknowledged", 0)
+	r.run(t, `insert into identity_change (system_identifier, timeline_id, by, reason) values (1, 1, 'ann', 'restored')`)
+	alarming("after a restore", 1)
+	acknowledge()
+	alarming("acknowledged again", 0)
+}
+
+// A user's list has only the user's transfers, newest first, each once, also those of one microsecond
+// on two pages.
+func TestListHasTheUsersTransfersOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var want []string
+	for range 12 {
+		want = slices.Insert(want, 0, b.created(t, request("")).ReqID)
+	}
+	others := request("")
+	others.UserID = bob
+	theirs := b.created(t, others).ReqID
+	b.run(t, `alter table transfers_tb disable trigger user`)
+	b.run(t, `update transfers_tb t set created_at = (select min(created_at) from transfers_tb) - interval '1 h' + (transfer_id / 4) * interval '1 s'`)
+	b.run(t, `alter table transfers_tb enable trigger user`)
+	failed := b.at(t, transfer.Failed).ReqID
+	want = slices.Insert(want, 0, failed)
+	for _, size := range []int{1, 2, 3, 5, 13, 100} {
+		check.Same(t, fmt.Sprintf("%d a page", size), b.all(t, transfers.ListQuery{UserID: alice, Size: size}), want)
+	}
+	of := transfer.Failed
+	check.Same(t, "failed", b.all(t, transfers.ListQuery{UserID: alice, State: &of, Size: 1}), []string{failed})
+	for name, q := range map[string]transfers.ListQuery{"another's": {UserID: alice, After: theirs, Size: 1}, "nobody's": {UserID: alice, After: request("").ReqID, Size: 1}} {
+		check.Err(t, fmt.Sprintf("a place of %s", name), store.ErrCursor)(b.List(t.Context(), q))
+	}
+}
+
+// A list of one state ends, and finds its transfers among thousands of others.
+func TestListOfOneStateEnds(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	first := b.at(t, transfer.SourceDone).ReqID
+	b.run(t, `alter table transfers_tb disable trigger user`)
+	b.run(t, `update transfers_tb set created_at = created_at - interval '1 year'`)
+	grow(t, b, 3000)
+	of := transfer.SourceDone
+	check.Same(t, "in SOURCE_DONE", b.all(t, transfers.ListQuery{UserID: alice, State: &of, Size: 10}), []string{first})
+}
+
+// all reads the list to its end.
+func (b bench) all(t *testing.T, q transfers.ListQuery) (ids []string) {
+	t.Helper()
+	for range 10_000 {
+		page, next, err := b.List(t.Context(), q)
+		if err != nil || len(page) > q.Size {
+			t.Fatalf("list %+v: got %d, %v; want at most %d", q, len(page), err, q.Size)
+		}
+		for _, x := range page {
+			ids = append(ids, x.ReqID)
+		}
+		if q.After = next; next == "" {
+			return ids
+		}
+	}
+	t.Fatal("the list has no end")
+	return nil
 }

@@ -1,5 +1,11 @@
 package transfers
 
+import (
+	"context"
+
+	"github.com/fencepost/fencepost/shared/store/internal/results"
+)
+
 // HotStatements are those whose cost must not grow with the number of finished transfers.
 var HotStatements = map[string]string{
 	"lockUser": lockUser, "insertTransfer": insertTransfer, "findCreated": findCreated, "obstacles": obstacles,
@@ -15,3 +21,14 @@ var HotStatements = map[string]string{
 const moveTransfer = `
 update transfers_tb set state = $2, updated_at = clock_timestamp()
  where req_id = $1 and state = $3 and ($4 > 2 or (select is_accepted_database()))`
+
+const openHalt = `
+insert into transfer_halt (scope, user_id, asset_id, evidence)
+values ($1, nullif($2::bigint, 0), nullif($3::integer, 0), $4::text::jsonb)`
+
+// OpenHalt opens a halt beside the open ones; each stays until it is resumed. It uses the scope, user,
+// asset and evidence of h.
+func (s *Store) OpenHalt(ctx context.Context, h Halt) error {
+	_, err := s.db.Exec(ctx, openHalt, h.Scope, h.UserID, h.AssetID, string(h.Evidence))
+	return results.Wrap(err, "halt %s", h.Scope)
+}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -93,9 +94,7 @@ func TestH15CancelledBehindALostCAS(t *testing.T) {
 	r := rigOf(t, b, book, transfer.DefaultRules())
 	x := r.created(t, request(""))
 	book.between = func() {
-		if _, err := r.Coordinator.Cancel(t.Context(), transfer.RequestedAction{ReqID: x.ReqID, By: "op", Reason: "asked"}); err != nil {
-			t.Errorf("cancel: %v", err)
-		}
+		check.Err(t, "cancel", nil)(r.Coordinator.Cancel(t.Context(), transfer.RequestedAction{ReqID: x.ReqID, By: "op", Reason: "asked"}))
 	}
 	got := r.drive(t, x.ReqID, transfer.Failed)
 	if got.Reason != transfer.Cancelled || r.asked != 0 {
@@ -128,9 +127,7 @@ func TestAnswerIsRecordedAfterTheCallerLeft(t *testing.T) {
 			cancel()
 		}
 	}
-	if _, err := r.Drive(ctx, x.ReqID); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(r.Drive(ctx, x.ReqID))
 	if got, want := r.states(t, x.ReqID), "0 10 20 30"; got[:len(want)] != want {
 		t.Errorf("states: got %s, want at least %s", got, want)
 	}

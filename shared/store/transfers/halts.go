@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
 // Scope is the extent of a halt.
@@ -33,19 +34,6 @@ type Halt struct {
 	ResumedAt    *time.Time
 	ResumedBy    string
 	ResumeReason string
-}
-
-const openHalt = `
-insert into transfer_halt (scope, user_id, asset_id, evidence)
-values ($1, nullif($2::bigint, 0), nullif($3::integer, 0), $4::text::jsonb)`
-
-// OpenHalt opens a halt beside the open ones; each stays until it is resumed. It uses the scope, user,
-// asset and evidence of h.
-func (s *Store) OpenHalt(ctx context.Context, h Halt) error {
-	if _, err := s.db.Exec(ctx, openHalt, h.Scope, h.UserID, h.AssetID, string(h.Evidence)); err != nil {
-		return fmt.Errorf("halt %s: %w", h.Scope, err)
-	}
-	return nil
 }
 
 // ErrNotHalted reports a halt that does not exist or is not open. Nothing was changed.
@@ -74,19 +62,14 @@ func (s *Store) Resume(ctx context.Context, halt int64, by, reason string, earli
 // OpenHalts returns at most limit open halts, newest first, and the number of all.
 func (s *Store) OpenHalts(ctx context.Context, limit int) (some []Halt, all int, err error) {
 	b := new(pgx.Batch)
-	b.Queue(`select count(*) from transfer_halt where resumed_at is null`).QueryRow(func(row pgx.Row) error { return row.Scan(&all) })
+	b.Queue(`select count(*) from transfer_halt where resumed_at is null`).QueryRow(results.Scan(&all))
 	b.Queue(`
 		select halt_id, scope, coalesce(user_id, 0), coalesce(asset_id, 0), since, evidence::text::bytea,
 		       resumed_at, coalesce(resumed_by, ''), coalesce(resume_reason, '')
 		  from transfer_halt
 		 where resumed_at is null
 		 order by halt_id desc
-		 limit $1`, limit).Query(func(rows pgx.Rows) (err error) {
-		some, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Halt])
-		return err
-	})
-	if err := s.db.SendBatch(ctx, b).Close(); err != nil {
-		return nil, 0, fmt.Errorf("list halts: %w", err)
-	}
-	return some, all, nil
+		 limit $1`, limit).Query(results.Into(&some, pgx.RowToStructByPos[Halt]))
+	err = s.db.SendBatch(ctx, b).Close()
+	return some, all, results.Wrap(err, "list halts")
 }

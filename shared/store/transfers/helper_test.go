@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/oklog/ulid/v2"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/store/transfers"
@@ -50,9 +50,7 @@ func benchOf(t testing.TB, db storetest.Bundle) bench {
 
 func (b bench) put(t testing.TB, a transfer.Asset) {
 	t.Helper()
-	if err := b.PutAsset(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.PutAsset(t.Context(), a))
 }
 
 // offer stores an asset with payout terms, and registers its payer.
@@ -68,9 +66,7 @@ func (b bench) pays(t testing.TB, submitter string) {
 	_, err := b.Bundle.Store.Register(t.Context(), store.Registration{
 		Submitter: txmanager.Submitter(submitter), Signer: "local", MaxInFlight: 1, Callers: []string{store.PayoutCaller}, CreatedBy: "test",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 }
 
 // request is a transfer of 1.5 USDT by alice, from Funding to Spot.
@@ -118,10 +114,7 @@ func (b bench) at(t testing.TB, s transfer.State) transfer.Transfer {
 // states returns the history of a transfer, as ids.
 func (b bench) states(t testing.TB, reqID string) string {
 	t.Helper()
-	story, err := b.Why(t.Context(), reqID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	story := check.Value(b.Why(t.Context(), reqID))(t)
 	var all []string
 	for _, h := range story.History {
 		all = append(all, fmt.Sprint(int16(h.State)))
@@ -169,15 +162,6 @@ func (b bench) awaitBlocked(t testing.TB, fragment string) {
 		return value[bool](t, b, `select exists (select from pg_stat_activity
 			 where datname = current_database() and application_name = 'fencepost' and wait_event_type = 'Lock' and position($1 in query) > 0)`, fragment)
 	})
-}
-
-// violated returns the constraint that refused a statement.
-func violated(err error) string {
-	var refusal *pgconn.PgError
-	if errors.As(err, &refusal) {
-		return refusal.ConstraintName
-	}
-	return fmt.Sprintf("none (error %v)", err)
 }
 
 // vault is a ledger in memory that fulfils the contract: each (req_id, op) once, with a permanent
@@ -285,10 +269,7 @@ func rigOf(t testing.TB, b bench, book transfer.Store, rules transfer.Rules) rig
 	}
 	r := rig{bench: b, vault: newVault(), log: &lines{}}
 	all := map[transfer.AccountType]transfer.Ledger{transfer.Funding: r.vault, transfer.Spot: r.vault, transfer.Chain: r.vault}
-	c, err := transfer.New(book, b.Store, all, rules, telemetry.NewLogger(r.log, slog.LevelDebug, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Value(transfer.New(book, b.Store, all, rules, telemetry.NewLogger(r.log, slog.LevelDebug, "")))(t)
 	r.Coordinator = c
 	return r
 }

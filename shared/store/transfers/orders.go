@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -39,10 +40,8 @@ func (s *Store) Record(ctx context.Context, o transfer.RequestedAction, op trans
 	if o.Word != nil {
 		outcome, line = o.Word.Outcome(), strconv.FormatUint(o.Word.Line, 10)
 	}
-	if err := s.db.QueryRow(ctx, record, o.ReqID, op, o.By, o.Reason, outcome, line).Scan(&number); err != nil {
-		return 0, fmt.Errorf("record %s of transfer %s: %w", op, o.ReqID, err)
-	}
-	return number, nil
+	err = s.db.QueryRow(ctx, record, o.ReqID, op, o.By, o.Reason, outcome, line).Scan(&number)
+	return number, results.Wrap(err, "record %s of transfer %s", op, o.ReqID)
 }
 
 const answer = `
@@ -52,10 +51,8 @@ update transfer_resolution
 
 // Answer implements [transfer.ActionStore]. A recorded answer stays.
 func (s *Store) Answer(ctx context.Context, number int64, o transfer.Outcome) error {
-	if _, err := s.db.Exec(ctx, answer, number, o.Verdict.String(), string(o.Reason)); err != nil {
-		return fmt.Errorf("record the answer to resolution %d: %w", number, err)
-	}
-	return nil
+	_, err := s.db.Exec(ctx, answer, number, o.Verdict.String(), string(o.Reason))
+	return results.Wrap(err, "record the answer to resolution %d", number)
 }
 
 // Resolution is an operator's act about a transfer.
@@ -90,10 +87,7 @@ func (s *Store) Acknowledge(ctx context.Context, o transfer.RequestedAction, unt
 	var t transfer.Transfer
 	b := new(pgx.Batch)
 	made := countRows(b.Queue(acknowledge, o.ReqID, o.By, o.Reason, until))
-	b.Queue(byReqID, o.ReqID).QueryRow(func(row pgx.Row) (err error) {
-		t, err = scanTransfer(row)
-		return err
-	})
+	b.Queue(byReqID, o.ReqID).QueryRow(intoTransfer(&t))
 	err := s.send(ctx, b)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -115,4 +109,57 @@ type Acknowledgement struct {
 	Reason string
 	At     time.Time
 	Until  time.Time
+}
+
+// Transition is one line of a transfer's history. The first has no From.
+type Transition struct {
+	At         time.Time
+	From       *transfer.State
+	State      transfer.State
+	Reason     transfer.Reason
+	RetryCount int // at the time of the transition
+}
+
+// Story holds all records about a transfer, for operators.
+type Story struct {
+	Transfer    transfer.Transfer
+	History     []Transition // in order
+	Resolutions []Resolution // in order
+
+	Acknowledged []Acknowledgement // in order: the newest counts
+}
+
+const history = `
+select h.at, h.from_state, h.state, coalesce(h.reason, ''), h.retry_count
+  from transfer_history h
+ where h.transfer_id = (select transfer_id from transfers_tb where req_id = $1)
+ order by h.id`
+
+const resolutions = `
+select r.op, r.by, r.reason, r.at, coalesce(r.verdict, ''), coalesce(r.verdict_reason, ''), r.answered_at,
+       coalesce(r.outcome, ''), coalesce(r.line::text, '')
+  from transfer_resolution r
+ where r.transfer_id = (select transfer_id from transfers_tb where req_id = $1)
+ order by r.id`
+
+const acknowledgements = `
+select k.state, k.by, k.reason, k.at, k.until
+  from transfer_acknowledgement k
+ where k.transfer_id = (select transfer_id from transfers_tb where req_id = $1)
+ order by k.id`
+
+// Why returns the records about the transfer, in one round trip. The error wraps [transfer.ErrNotFound]
+// if there is none.
+func (s *Store) Why(ctx context.Context, reqID string) (Story, error) {
+	var story Story
+	b := new(pgx.Batch)
+	b.Queue(history, reqID).Query(results.Into(&story.History, pgx.RowToStructByPos[Transition]))
+	b.Queue(resolutions, reqID).Query(results.Into(&story.Resolutions, pgx.RowToStructByPos[Resolution]))
+	b.Queue(acknowledgements, reqID).Query(results.Into(&story.Acknowledged, pgx.RowToStructByPos[Acknowledgement]))
+	b.Queue(byReqID, reqID).QueryRow(intoTransfer(&story.Transfer))
+	err := s.send(ctx, b)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = transfer.ErrNotFound
+	}
+	return story, results.Wrap(err, "read the history of transfer %s", reqID)
 }

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/store/transfers"
@@ -31,10 +31,7 @@ var wholeTable = regexp.MustCompile(`Seq Scan on (transfers_tb|transfer_history|
 func TestPlansOfHotStatements(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	conn, err := b.Bundle.Pool().Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := check.Value(b.Bundle.Pool().Acquire(t.Context()))(t)
 	defer conn.Release()
 	for _, finished := range []int{0, 50_000} {
 		if finished > 0 {
@@ -67,9 +64,7 @@ func grow(t *testing.T, b bench, n int) {
 		  from generate_series(1, $1::integer) as n`, n)
 	b.run(t, `alter table transfers_tb enable trigger user`)
 	b.run(t, `insert into transfer_history (transfer_id, from_state, state, retry_count) select transfer_id, 30, 40, 0 from transfers_tb`)
-	if _, err := b.DB.Exec(t.Context(), `vacuum analyze transfers_tb, transfer_history`); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.DB.Exec(t.Context(), `vacuum analyze transfers_tb, transfer_history`))
 }
 
 // explain returns the generic plan of a statement.
@@ -104,27 +99,18 @@ func explain(t *testing.T, conn *pgxpool.Conn, name, statement string) string {
 func compareGolden(t *testing.T, conn *pgxpool.Conn, name, plan string) {
 	t.Helper()
 	var version string
-	if err := conn.QueryRow(t.Context(), `select split_part(current_setting('server_version'), '.', 1)`).Scan(&version); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(conn.QueryRow(t.Context(), `select split_part(current_setting('server_version'), '.', 1)`).Scan(&version))
 	file, got := filepath.Join("testdata", "plans", name+".txt"), "Postgres "+version+"\n\n"+plan
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(os.WriteFile(file, []byte(got), 0o644))
 		return
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := check.Value(os.ReadFile(file))(t)
 	if of, _, _ := strings.Cut(string(want), "\n"); !strings.HasPrefix(got, of+"\n") {
 		t.Logf("%s is of %s: not compared", file, of)
 		return
 	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
+	check.Same(t, file, got, string(want))
 }
 
 // A transfer's lifecycle reads as few rows if its user has 25,000 finished transfers as if it is the
@@ -156,9 +142,6 @@ func TestCostIsFlat(t *testing.T) {
 // openStore returns a separate store, which its user closes.
 func openStore(t *testing.T, url string) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), storetest.Options(url, storetest.Rules))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Value(store.Open(t.Context(), storetest.Options(url, storetest.Rules)))(t)
 	return s
 }

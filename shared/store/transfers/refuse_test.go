@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -51,9 +51,7 @@ func TestCreateRefusesWithAReason(t *testing.T) {
 	if _, err := b.Create(t.Context(), transfer.Request{ReqID: request("").ReqID, UserID: alice, From: transfer.Funding, To: transfer.Spot, Asset: "USDT"}, terms); !errors.As(err, &none) || none.Reason != transfer.InvalidAmount {
 		t.Errorf("no amount: got %v, want INVALID_AMOUNT", err)
 	}
-	if n := value[int](t, b, `select count(*) from transfers_tb`); n != 0 {
-		t.Errorf("rows: got %d, want none", n)
-	}
+	check.Equal(t, "rows", value[int](t, b, `select count(*) from transfers_tb`), 0)
 }
 
 // A halt stops exactly its scope, until the operator resumes that halt. Transfers that have begun
@@ -84,59 +82,35 @@ func TestHaltStopsNewTransfersOfItsScope(t *testing.T) {
 		second := c.halt
 		second.Evidence = []byte(`{"lost": 2}`)
 		for _, h := range []transfers.Halt{c.halt, second} {
-			if err := r.OpenHalt(t.Context(), h); err != nil {
-				t.Fatalf("halt: %v", err)
-			}
+			check.OK(t)(r.OpenHalt(t.Context(), h))
 		}
-		if diff := cmp.Diff(c.want, []string{ask(alice, "USDT"), ask(alice, "BTC"), ask(bob, "USDT")}); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.halt.Scope, diff)
-		}
+		check.Same(t, string(c.halt.Scope), []string{ask(alice, "USDT"), ask(alice, "BTC"), ask(bob, "USDT")}, c.want)
 		open, all, err := r.OpenHalts(t.Context(), 1)
 		if err != nil || all != 2 || len(open) != 1 || string(open[0].Evidence) != `{"lost": 2}` || open[0].Scope != c.halt.Scope || open[0].Since.IsZero() {
 			t.Fatalf("open: got %+v of %d, %v; want the newer of two", open, all, err)
 		}
-		if err := r.Resume(t.Context(), open[0].ID, "carol", "counted again", false); err != nil {
-			t.Fatal(err)
-		}
-		if got, want := ask(alice, "USDT"), "7 USDT false"; got != want {
-			t.Errorf("%s, one of two resumed: got %s, want %s", c.halt.Scope, got, want)
-		}
+		check.OK(t)(r.Resume(t.Context(), open[0].ID, "carol", "counted again", false))
+		check.Equal(t, fmt.Sprintf("%s, one of two resumed", c.halt.Scope), ask(alice, "USDT"), "7 USDT false")
 		if open, all, err = r.OpenHalts(t.Context(), 9); err != nil || all != 1 || len(open) != 1 || string(open[0].Evidence) != `{"lost": 1}` {
 			t.Fatalf("open: got %+v of %d, %v; want the other", open, all, err)
 		}
-		if err := r.Resume(t.Context(), open[0].ID, "carol", "", false); violated(err) != "resumed_by_an_operator" {
-			t.Errorf("without a reason: got %v, want it refused", err)
-		}
+		check.Equal(t, "without a reason", storetest.Violated(r.Resume(t.Context(), open[0].ID, "carol", "", false)), "resumed_by_an_operator")
 		for _, want := range []error{nil, transfers.ErrNotHalted} {
-			if err := r.Resume(t.Context(), open[0].ID, "carol", "counted again", false); !errors.Is(err, want) {
-				t.Errorf("resume: got %v, want %v", err, want)
-			}
+			check.Err(t, "resume", want)(r.Resume(t.Context(), open[0].ID, "carol", "counted again", false))
 		}
 	}
 	for range 3 {
-		if err := r.OpenHalt(t.Context(), transfers.Halt{Scope: transfers.Everyone, Evidence: []byte(`{}`)}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(r.OpenHalt(t.Context(), transfers.Halt{Scope: transfers.Everyone, Evidence: []byte(`{}`)}))
 	}
 	open, _, err := r.OpenHalts(t.Context(), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Resume(t.Context(), open[1].ID, "carol", "all that I have seen", true); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
+	check.OK(t)(r.Resume(t.Context(), open[1].ID, "carol", "all that I have seen", true))
 	if left, all, err := r.OpenHalts(t.Context(), 3); err != nil || all != 1 || left[0].ID != open[0].ID {
 		t.Errorf("after the one in the middle and all earlier: got %+v of %d, %v; want the newest", left, all, err)
 	}
-	if err := r.Resume(t.Context(), open[0].ID, "carol", "and this", false); err != nil {
-		t.Fatal(err)
-	}
-	if got := ask(alice, "USDT"); got != "7 USDT true" {
-		t.Errorf("after the last resume: got %s, want it accepted", got)
-	}
-	if err := r.OpenHalt(t.Context(), transfers.Halt{Scope: transfers.Everyone, Evidence: []byte(`{}`)}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(r.Resume(t.Context(), open[0].ID, "carol", "and this", false))
+	check.Equal(t, "after the last resume", ask(alice, "USDT"), "7 USDT true")
+	check.OK(t)(r.OpenHalt(t.Context(), transfers.Halt{Scope: transfers.Everyone, Evidence: []byte(`{}`)}))
 	r.drive(t, begun.ReqID, transfer.Committed)
 }
 
@@ -149,60 +123,38 @@ func TestH08RestoredDatabase(t *testing.T) {
 	r.age(t, x.ReqID, "1 hour")
 	pending := r.at(t, transfer.SourcePending)
 	r.run(t, `update database_identity set timeline_id = timeline_id + 1`)
-	if _, err := r.Submit(t.Context(), request("new"), terms); !errors.Is(err, transfer.ErrForeign) {
-		t.Errorf("a new request: got %v, want a foreign database", err)
-	}
-	if got, err := r.Submit(t.Context(), request("kept"), terms); err != nil || got.ReqID != x.ReqID {
-		t.Errorf("what is stored: got %+v, %v; want it", got, err)
-	}
+	check.Err(t, "a new request", transfer.ErrForeign)(r.Submit(t.Context(), request("new"), terms))
+	check.Equal(t, "what is stored", check.Value(r.Submit(t.Context(), request("kept"), terms))(t).ReqID, x.ReqID)
 	for _, y := range []transfer.Transfer{x, pending} {
 		if got, err := r.Drive(t.Context(), y.ReqID); !errors.Is(err, transfer.ErrForeign) || r.asked != 0 {
 			t.Errorf("drive: got %s, %v, %d calls; want a foreign database, none", got.State, err, r.asked)
 		}
 	}
 	order := transfer.RequestedAction{ReqID: x.ReqID, By: "carol", Reason: "r"}
-	if _, err := r.Coordinator.Cancel(t.Context(), order); !errors.Is(err, transfer.ErrForeign) {
-		t.Errorf("cancel: got %v, want a foreign database", err)
-	}
+	check.Err(t, "cancel", transfer.ErrForeign)(r.Coordinator.Cancel(t.Context(), order))
 	if m, err := r.Move(t.Context(), transfer.Transition{ReqID: pending.ReqID, Path: []transfer.State{10, 20, 30}}); err != nil || m.Done || m.Now.State != transfer.SourcePending {
 		t.Errorf("move: got %+v, %v; want nothing moved", m, err)
 	}
-	if _, err := r.Find(t.Context(), request("").ReqID, alice); !errors.Is(err, transfer.ErrForeign) {
-		t.Errorf("what may be lost: got %v, want a foreign database", err)
-	}
+	check.Err(t, "what may be lost", transfer.ErrForeign)(r.Find(t.Context(), request("").ReqID, alice))
 	due := func() int {
 		found, _, err := r.Due(t.Context(), 0, 10, time.Time{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		return len(found)
 	}
-	if n := due(); n != 0 {
-		t.Errorf("due for the sweep: got %d, want none, since none may be moved", n)
-	}
-	if err := r.AcceptDatabase(t.Context(), "carol", "reconciled"); err != nil {
-		t.Fatal(err)
-	}
-	if n := due(); n != 2 {
-		t.Errorf("due once accepted: got %d, want 2", n)
-	}
+	check.Equal(t, "due for the sweep", due(), 0)
+	check.OK(t)(r.AcceptDatabase(t.Context(), "carol", "reconciled"))
+	check.Equal(t, "due once accepted", due(), 2)
 	r.drive(t, pending.ReqID, transfer.Committed)
-	if _, err := r.Submit(t.Context(), request("new"), terms); !errors.Is(err, transfer.ErrHalted) {
-		t.Errorf("a new request, the database accepted: got %v, want it halted", err)
-	}
+	check.Err(t, "a new request, the database accepted", transfer.ErrHalted)(r.Submit(t.Context(), request("new"), terms))
 
 	// Only the ledgers know whether x continued after the backup: it fails neither by its age nor by an
 	// operator's cancel.
-	if _, err := r.Coordinator.Cancel(t.Context(), order); !errors.Is(err, transfer.ErrRestored) {
-		t.Errorf("cancel, the database accepted: got %v, want it refused: the transfer may have gone on", err)
-	}
+	check.Err(t, "cancel, the database accepted", transfer.ErrRestored)(r.Coordinator.Cancel(t.Context(), order))
 	r.drive(t, x.ReqID, transfer.Committed)
 
 	r.run(t, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'carol', resume_reason = 'r'`)
 	order.ReqID = r.created(t, request("")).ReqID
-	if got, err := r.Coordinator.Cancel(t.Context(), order); err != nil || got.Reason != transfer.Cancelled {
-		t.Errorf("cancel of a transfer made since: got %s, %v; want it cancelled", got.Reason, err)
-	}
+	check.Equal(t, "cancel of a transfer made since", check.Value(r.Coordinator.Cancel(t.Context(), order))(t).Reason, transfer.Cancelled)
 }
 
 // H8: a database that a worker finds to be a restored one moves nothing, and the worker reports it.
@@ -230,9 +182,7 @@ func TestPayoutsHaveTheAssetsTerms(t *testing.T) {
 	} {
 		r := payout()
 		change(r.Payout)
-		if _, err := b.Create(t.Context(), r, terms); !errors.Is(err, transfer.ErrMoved) {
-			t.Errorf("another %s: got %v, want it to be asked again", name, err)
-		}
+		check.Err(t, fmt.Sprintf("another %s", name), transfer.ErrMoved)(b.Create(t.Context(), r, terms))
 	}
 	b.put(t, usdt)
 	_, err := b.Create(t.Context(), payout(), terms)
@@ -249,9 +199,7 @@ func TestPayoutsNeedAPayingPayer(t *testing.T) {
 	b.put(t, payable)
 	refused := func(why string) {
 		t.Helper()
-		if _, err := b.Create(t.Context(), payout(), terms); !errors.Is(err, transfer.ErrProtected) {
-			t.Errorf("the payer %s: got %v, want it refused for that", why, err)
-		}
+		check.Err(t, fmt.Sprintf("the payer %s", why), transfer.ErrProtected)(b.Create(t.Context(), payout(), terms))
 	}
 	refused("is not registered")
 	b.pays(t, payer)
@@ -306,9 +254,7 @@ func TestLimitsHoldForConcurrentRequests(t *testing.T) {
 				})
 			}
 			group.Wait()
-			if accepted != c.want {
-				t.Errorf("accepted of 12 at once: got %d, want %d", accepted, c.want)
-			}
+			check.Equal(t, "accepted of 12 at once", accepted, c.want)
 		})
 	}
 	b.run(t, `with one as (select req_id from transfers_tb where asset_id = 2 limit 1) select move_transfer(req_id, '{0,10}', null), move_transfer(req_id, '{10,-10}', 'ACCOUNT_FROZEN') from one`)

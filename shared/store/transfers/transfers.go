@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -47,6 +48,16 @@ select t.transfer_id, t.req_id, coalesce(t.cid, ''), t.user_id, t.asset_id, a.as
        coalesce(t.payout_address, ''), coalesce(t.payout_base_units, 0)::text, t.payout_payload::text
   from transfers_tb t
   join assets_tb a using (asset_id)`
+
+// intoTransfer keeps a batch's row of [transferColumns] in t.
+func intoTransfer(t *transfer.Transfer) func(pgx.Row) error {
+	return func(row pgx.Row) (err error) {
+		*t, err = scanTransfer(row)
+		return err
+	}
+}
+
+func collectTransfer(row pgx.CollectableRow) (transfer.Transfer, error) { return scanTransfer(row) }
 
 // scanTransfer reads one row of [transferColumns]. The error is [pgx.ErrNoRows] if there is none.
 func scanTransfer(row pgx.Row) (transfer.Transfer, error) {
@@ -80,10 +91,7 @@ func (s *Store) Load(ctx context.Context, reqID string) (transfer.Transfer, erro
 	if errors.Is(err, pgx.ErrNoRows) {
 		return t, fmt.Errorf("transfer %s: %w", reqID, transfer.ErrNotFound)
 	}
-	if err != nil {
-		return t, fmt.Errorf("load transfer %s: %w", reqID, err)
-	}
-	return t, nil
+	return t, results.Wrap(err, "load transfer %s", reqID)
 }
 
 // Find returns the user's transfer. The error wraps [transfer.ErrNotFound] if there is none, or it is
@@ -93,11 +101,8 @@ func (s *Store) Find(ctx context.Context, reqID string, userID int64) (transfer.
 	var ours bool
 	var t transfer.Transfer
 	b := new(pgx.Batch)
-	b.Queue(`select is_accepted_database()`).QueryRow(func(row pgx.Row) error { return row.Scan(&ours) })
-	b.Queue(byReqID+` and t.user_id = $2`, reqID, userID).QueryRow(func(row pgx.Row) (err error) {
-		t, err = scanTransfer(row)
-		return err
-	})
+	b.Queue(`select is_accepted_database()`).QueryRow(results.Scan(&ours))
+	b.Queue(byReqID+` and t.user_id = $2`, reqID, userID).QueryRow(intoTransfer(&t))
 	err := s.send(ctx, b)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows) && !ours:
@@ -154,10 +159,7 @@ func (s *Store) moved(ctx context.Context, reqID, statement string, args ...any)
 	b.Queue("begin")
 	write := b.Queue(statement, args...)
 	b.Queue("commit")
-	b.Queue(byReqID, reqID).QueryRow(func(row pgx.Row) (err error) {
-		m.Now, err = scanTransfer(row)
-		return err
-	})
+	b.Queue(byReqID, reqID).QueryRow(intoTransfer(&m.Now))
 	done := countRows(write)
 	err := s.send(ctx, b)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -206,4 +208,57 @@ update transfers_tb
 // Postpone implements [transfer.Store].
 func (s *Store) Postpone(ctx context.Context, p transfer.Postponement) (transfer.TransitionResult, error) {
 	return s.moved(ctx, p.ReqID, postpone, p.ReqID, p.State, p.RetryCount, p.First, p.Most, p.Unknown)
+}
+
+// ListQuery requests one page of a user's transfers, newest first.
+type ListQuery struct {
+	UserID int64
+	State  *transfer.State // nil: any state
+	After  string          // the req_id that the previous page returned as its cursor; "": from the newest on
+	Size   int             // maximum, at least 1
+}
+
+// maxScan bounds the transfers that one page reads if it wants those of one state. It may then have
+// fewer than requested, or none.
+const maxScan = 500
+
+// listOf reads the user's transfers before a cursor, newest first. The index orders them by time; all
+// of the same microsecond are read and sorted.
+const listOf = transferColumns + `
+ where t.transfer_id = any (array(
+       select f.transfer_id from transfers_tb f
+        where f.user_id = $1
+          and (f.created_at, f.transfer_id) < (
+              coalesce((select p.created_at from transfers_tb p where p.req_id = $2), 'infinity'),
+              coalesce((select p.transfer_id from transfers_tb p where p.req_id = $2), 9223372036854775807))
+        order by f.created_at desc
+        fetch first ($3) rows with ties))
+ order by t.created_at desc, t.transfer_id desc
+ limit $3`
+
+const inList = `
+select $1 = '' or exists (select from transfers_tb where req_id = $1 and user_id = $2)`
+
+// List returns one page of the user's transfers, and the cursor of the next; "" at the end. With State
+// a page may have fewer than Size, or none, and still have a cursor. The error is [store.ErrCursor] if After
+// is not a transfer of the user.
+func (s *Store) List(ctx context.Context, q ListQuery) (page []transfer.Transfer, next string, err error) {
+	limit := q.Size + 1
+	if q.State != nil {
+		limit = max(limit, maxScan)
+	}
+	var known bool
+	var rows []transfer.Transfer
+	b := new(pgx.Batch)
+	b.Queue(inList, q.After, q.UserID).QueryRow(results.Scan(&known))
+	b.Queue(listOf, q.UserID, q.After, limit).Query(results.Into(&rows, collectTransfer))
+	if err := s.send(ctx, b); err != nil {
+		return nil, "", fmt.Errorf("list transfers of user %d: %w", q.UserID, err)
+	}
+	if !known {
+		return nil, "", store.ErrCursor
+	}
+	wanted := func(t transfer.Transfer) bool { return q.State == nil || t.State == *q.State }
+	page, next = results.Page(rows, q.Size, limit, wanted, func(t transfer.Transfer) string { return t.ReqID })
+	return page, next, nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -103,10 +104,7 @@ func oddRig(t *testing.T) (rig, *odd) {
 	r.offer(t, payable)
 	o := &odd{vault: r.vault}
 	all := map[transfer.AccountType]transfer.Ledger{transfer.Funding: o, transfer.Spot: o, transfer.Chain: o}
-	c, err := transfer.New(r.Store, r.Store, all, transfer.DefaultRules(), telemetry.NewLogger(r.log, slog.LevelError, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Value(transfer.New(r.Store, r.Store, all, transfer.DefaultRules(), telemetry.NewLogger(r.log, slog.LevelError, "")))(t)
 	r.Coordinator = c
 	return r, o
 }
@@ -146,9 +144,7 @@ func (r rig) hundredUnknowns(t *testing.T, kind transfer.Type, s asking, o *odd,
 		t.Errorf("%s: got %s, states %s, %d left to say; want %s, %s, none", what, got, r.states(t, x.ReqID), o.left, s.before, path)
 	}
 	r.drive(t, x.ReqID, s.end)
-	if got := r.effects(); got != s.after {
-		t.Errorf("%s, at the end: got %s, want %s", what, got, s.after)
-	}
+	check.Equal(t, fmt.Sprintf("%s, at the end", what), r.effects(), s.after)
 }
 
 // The same if each call has arrived and only its answers are lost.
@@ -163,10 +159,7 @@ func TestHundredLostAnswersEndNothing(t *testing.T) {
 			}
 			op := s.state.AwaitedOp()
 			r.lose[op] = inARow
-			x, err := r.Submit(t.Context(), request(""), terms)
-			if err != nil {
-				t.Fatal(err)
-			}
+			x := check.Value(r.Submit(t.Context(), request(""), terms))(t)
 			once := r.effects()
 			path := r.states(t, x.ReqID)
 			for n := 2; n <= inARow; n++ {
@@ -176,9 +169,7 @@ func TestHundredLostAnswersEndNothing(t *testing.T) {
 				t.Errorf("got %s, states %s, %d still to lose; want %s, %s, none", got, r.states(t, x.ReqID), r.lose[op], once, path)
 			}
 			r.drive(t, x.ReqID, s.end)
-			if got := r.effects(); got != s.after {
-				t.Errorf("at the end: got %s, want %s", got, s.after)
-			}
+			check.Equal(t, "at the end", r.effects(), s.after)
 		})
 	}
 }
@@ -256,9 +247,68 @@ func TestHundredLostWritesEndNothing(t *testing.T) {
 				end, effects = transfer.RolledBack, "withdraw 1 deposit 0 refund 1"
 			}
 			r.drive(t, x.ReqID, end)
-			if got := r.effects(); got != effects {
-				t.Errorf("at the end: got %s, want %s", got, effects)
+			check.Equal(t, "at the end", r.effects(), effects)
+		})
+	}
+}
+
+var errForgotten = errors.New("forgotten")
+
+// forgetful is a vault that has forgotten each refund. It accepts an operator's statement with a line:
+// a refund that was not applied is applied then.
+type forgetful struct{ *vault }
+
+func (f forgetful) Refund(context.Context, transfer.Call) transfer.Outcome {
+	return transfer.Outcome{Err: errForgotten}
+}
+
+func (f forgetful) Forgot(lastUnknown string) bool {
+	return lastUnknown == "refund: "+errForgotten.Error()
+}
+
+func (f forgetful) Objection(transfer.Outcome) error { return nil }
+
+func (f forgetful) Record(ctx context.Context, _ transfer.Op, c transfer.Call, w transfer.OperatorStatement) transfer.Outcome {
+	if w.Applied {
+		return transfer.Outcome{Verdict: transfer.Success}
+	}
+	return f.vault.Refund(ctx, c)
+}
+
+// A line alone does not prove that a refund was not applied: the line of its withdrawal does not show
+// it. A refund that the journals have is not repeated.
+func TestALineDoesNotProveThatARefundWasNotApplied(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		made    bool // the journals have the refund
+		word    transfer.OperatorStatement
+		err     error
+		refunds int
+	}{
+		"made, and said not to be":   {true, transfer.OperatorStatement{Line: 5}, transfer.ErrEvidence, 0},
+		"not made, and said so":      {false, transfer.OperatorStatement{Line: 5}, nil, 1},
+		"made, and said so":          {true, transfer.OperatorStatement{Applied: true, Line: 6}, nil, 0},
+		"made, without line, denied": {true, transfer.OperatorStatement{}, transfer.ErrEvidence, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			row := r.at(t, transfer.Compensating)
+			r.vault.stored["withdraw "+row.ReqID] = transfer.Outcome{Verdict: transfer.Success}
+			keeps := forgetful{r.vault}
+			all := map[transfer.AccountType]transfer.Ledger{transfer.Funding: keeps, transfer.Spot: keeps, transfer.Chain: keeps}
+			c := check.Value(transfer.New(r.Store, r.Store, all, transfer.DefaultRules(), telemetry.NewLogger(r.log, slog.LevelDebug, "")))(t)
+			r.Coordinator = c
+			r.Proof = func(context.Context, transfer.Transfer, transfer.Op) (bool, error) { return x.made, nil }
+			if got := r.drive(t, row.ReqID, transfer.Compensating); got.LastUnknown != "refund: forgotten" {
+				t.Fatalf("unknown: got %q", got.LastUnknown)
 			}
+			order := transfer.RequestedAction{ReqID: row.ReqID, By: "ann", Reason: "r", Word: &x.word}
+			got, err := r.Coordinator.Resolve(t.Context(), order, transfer.Refund)
+			if !errors.Is(err, x.err) || (x.err == nil) != (got.State == transfer.RolledBack) {
+				t.Errorf("resolve: got %s, %v; want %v", got.State, err, x.err)
+			}
+			check.Equal(t, "refunds that were made", r.vault.moved["refund"], x.refunds)
 		})
 	}
 }

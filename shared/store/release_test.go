@@ -1,11 +1,9 @@
 package store_test
 
 import (
-	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -16,9 +14,7 @@ import (
 // hears "there is no such request".
 func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
-	db.Register(t, bob, 1)
+	db := registered(t, 1, alice, bob)
 	waiting, later := post(t, db, alice, "waiting"), post(t, db, alice, "later")
 	elsewhere := post(t, db, bob, "lost")
 	run(t, db, openIncident, alice)
@@ -27,9 +23,7 @@ func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 		Tx: txmanager.ConsumingTx{Hash: txmanager.Hash{1}, BlockNumber: 7, BlockHash: txmanager.Hash{9}, Node: "node-1", ValueWei: "7"}}
 	reverted := foreign
 	reverted.Nonce, reverted.Succeeded, reverted.Tx.Hash = 1, false, txmanager.Hash{2}
-	if err := db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{foreign, reverted}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{foreign, reverted}))
 	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &txmanager.ReleaseRequest{
 		Incident: 1, Mode: txmanager.Resync, By: "op", Reason: "restored", Count: 5,
 		Requests:      map[uint64]string{0: "lost", 1: "waiting"},
@@ -47,13 +41,9 @@ func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 		`select last_error from managed_tx where nonce = 3`:                                                                                     "the chain has this nonce, and nothing here does; its request is not known",
 		`select string_agg(coalesce(from_state, 'new') || ' ' || state, ', ' order by id) from tx_history where tx_id = '` + waiting.TxID + `'`: "new QUEUED, QUEUED FAILED",
 	} {
-		if diff := cmp.Diff(want, value[string](t, db, query)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", query, diff)
-		}
+		check.Same(t, query, value[string](t, db, query), want)
 	}
-	if a, err := db.Create(t.Context(), intent(alice, "lost"), 100); !errors.Is(err, store.ErrRecorded) {
-		t.Errorf("posted again: got %+v, %v; want it recorded", a, err)
-	}
+	check.Err(t, "posted again", store.ErrRecorded)(db.Create(t.Context(), intent(alice, "lost"), 100))
 	for _, v := range []store.Viewer{shop, operator} {
 		r, err := db.TxByRequest(t.Context(), alice, "lost", v)
 		if err != nil || r.State != txmanager.Confirmed || r.SubState == nil || *r.SubState != "RECORDED" || r.TxHash == nil || *r.TxHash != foreign.Tx.Hash.String() || r.Receipt == nil {
@@ -79,11 +69,8 @@ func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 // consumed.
 func TestOwnVersionsAreThoseOfTheNonces(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 8)
-	for _, name := range []string{"a", "b", "c"} {
-		post(t, db, alice, name)
-	}
+	db := registered(t, 8, alice)
+	postAll(t, db, alice, "a", "b", "c")
 	w := take(t, db, alice, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
 	want := value[string](t, db, `select tx_hash from managed_tx where nonce = 1`)
@@ -97,8 +84,7 @@ func TestOwnVersionsAreThoseOfTheNonces(t *testing.T) {
 // and the release has the statement on record.
 func TestRequestEndedByStatementReportsTheStatement(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 1)
+	db := registered(t, 1, alice)
 	waiting := post(t, db, alice, "waiting")
 	run(t, db, openIncident, alice)
 	w := take(t, db, alice, "a/1")
@@ -116,7 +102,85 @@ func TestRequestEndedByStatementReportsTheStatement(t *testing.T) {
 			t.Errorf("cancel of %s: got %+v, %v; want it told that it was stated", id, d, err)
 		}
 	}
-	if got := value[string](t, db, `select released ->> 'executed' from protect_incident`); got != `{"0": "the explorer", "1": "the receipt on paper"}` {
-		t.Errorf("on record: got %s, want both statements", got)
+	check.Equal(t, "on record", value[string](t, db, `select released ->> 'executed' from protect_incident`), `{"0": "the explorer", "1": "the receipt on paper"}`)
+}
+
+// A release by resync draws a name epoch, and the process that released names its next
+// task by it: no load of the submitter follows before that. Another process has it with
+// its next create. Each release draws another one, and a resume draws none.
+func TestReleaseDrawsANameEpoch(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	other := storetest.Again(t, db)
+	db.Register(t, alice, 1)
+	check.Equal(t, "before any release", db.NameEpoch(alice), "")
+	lost(t, db, alice, nil, 5)
+	first := value[string](t, db, `select name_epoch from submitter_lease where submitter = $1`, alice)
+	if got := db.NameEpoch(alice); len(first) != 8 || got != first {
+		t.Errorf("the process that released: got %q, want %q, of 8 characters", got, first)
+	}
+	if _, err := other.Create(t.Context(), intent(alice, "next"), 10); err != nil || other.NameEpoch(alice) != first {
+		t.Errorf("another process after a create: got %q, %v; want %q", other.NameEpoch(alice), err, first)
+	}
+
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
+	resume := txmanager.ReleaseRequest{Incident: 2, Mode: txmanager.Resume, By: "ann", Reason: "a false alarm"}
+	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "release/2").Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &resume}})
+	check.Equal(t, "after a resume", db.NameEpoch(alice), first)
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 3, '{}')`, alice)
+	again := txmanager.ReleaseRequest{Incident: 3, Mode: txmanager.Resync, By: "ann", Reason: "another loss", Count: 1, Matching: true}
+	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "release/3").Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &again}})
+	if got := db.NameEpoch(alice); got == first || got != value[string](t, db, `select name_epoch from submitter_lease where submitter = $1`, alice) {
+		t.Errorf("after the next resync: got %q, want what was drawn, and another than %q", got, first)
+	}
+	others := `select string_agg(coalesce(released ->> 'others', 'named'), ' ' order by incident) from protect_incident where submitter = $1 and mode = 'resync'`
+	check.Equal(t, "how the nonces without a name were judged, on record", value[string](t, db, others, alice), "named matching")
+}
+
+// A process in which an operator or a caller decides names its task by the current name epoch.
+// That also holds if another process has released the submitter since this process last loaded
+// it.
+func TestADecisionBringsTheNameEpoch(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 8, alice)
+	lost(t, db, alice, nil, 5, 6)
+	five, _ := mustCreate(t, db, worth(alice, "five", 5))
+	six, _ := mustCreate(t, db, worth(alice, "six", 6))
+	unknown, _ := mustCreate(t, db, handled(alice, "unknown"))
+	want := value[string](t, db, `select name_epoch from submitter_lease where submitter = $1`, alice)
+	zero, one := uint64(0), uint64(1)
+	for _, c := range []struct {
+		what   string
+		decide func(storetest.Bundle) error
+	}{
+		{"a match", func(s storetest.Bundle) error {
+			_, err := s.MatchHold(t.Context(), store.HoldDecision{Submitter: alice, Nonce: &zero, By: "ann", Reason: "r"}, five.TxID)
+			return err
+		}},
+		{"proceed", func(s storetest.Bundle) error {
+			_, err := s.Proceed(t.Context(), unknown.TxID, "ann", "r")
+			return err
+		}},
+		{"proceed of all", func(s storetest.Bundle) error {
+			_, err := s.ProceedAll(t.Context(), alice, unknown.TxID, "ann", "r", 10)
+			return err
+		}},
+		{"a write-off", func(s storetest.Bundle) error {
+			_, err := s.WriteOff(t.Context(), store.HoldDecision{Submitter: alice, Nonce: &one, Limit: 1, By: "ann", Reason: "r"})
+			return err
+		}},
+		{"a cancel", func(s storetest.Bundle) error {
+			_, err := s.RecordDecision(t.Context(), store.Decision{TxID: six.TxID, By: store.Viewer{Caller: "shop"}, Action: txmanager.ActionCancel, Reason: "r"})
+			return err
+		}},
+		{"a suspension", func(s storetest.Bundle) error {
+			_, err := s.SetStatus(t.Context(), store.Suspension{Submitter: alice, Suspend: true, By: "ann", Reason: "r"})
+			return err
+		}},
+	} {
+		other := storetest.Again(t, db)
+		if err := c.decide(other); err != nil || other.NameEpoch(alice) != want {
+			t.Errorf("%s: got %q, %v; want %q", c.what, other.NameEpoch(alice), err, want)
+		}
 	}
 }

@@ -2,12 +2,16 @@ package store_test
 
 import (
 	"context"
+	"net"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -46,9 +50,7 @@ func TestH18PausedClientDoesNotBlockTakeover(t *testing.T) {
 	if _, err := paused.Exec(context.WithoutCancel(t.Context()), "commit"); err == nil {
 		t.Error("the paused client's commit: got no error")
 	}
-	if diff := cmp.Diff(before, contents(t, db, written...)); diff != "" {
-		t.Errorf("the paused client wrote (-before +after):\n%s", diff)
-	}
+	check.Same(t, "the paused client wrote", contents(t, db, written...), before)
 }
 
 // connectionOf is one connection of another store on the same database.
@@ -56,15 +58,8 @@ func connectionOf(t *testing.T, db storetest.Bundle, rules lease.Rules, idle tim
 	t.Helper()
 	options := storetest.Options(db.URL, rules)
 	options.IdleInTransactionTimeout = idle
-	s, err := store.Open(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	conn, err := s.Raw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := storetest.Open(t, options)
+	conn := check.Value(s.Raw(t.Context()))(t)
 	t.Cleanup(conn.Release)
 	return conn
 }
@@ -87,5 +82,28 @@ func TestConnectionsHaveTheLimits(t *testing.T) {
 		if err := conn.QueryRow(t.Context(), "show "+name).Scan(&got); err != nil || got != want {
 			t.Errorf("%s: got %q, %v; want %q", name, got, err, want)
 		}
+	}
+}
+
+// A custom dialer connects to its own database, whatever the URL's host. No process resolves
+// that host.
+func TestDialInPlaceOfTheHost(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	at := check.Value(pgconn.ParseConfig(db.URL))(t)
+	network, address := pgconn.NetworkAddress(at.Host, at.Port)
+	var dialled atomic.Int64
+	options := storetest.Options("host=nowhere.invalid user="+at.User+" password="+at.Password+" dbname="+at.Database+" sslmode=disable", storetest.Rules)
+	options.Dial = func(ctx context.Context, _, asked string) (net.Conn, error) {
+		dialled.Add(1)
+		if !strings.HasPrefix(asked, "nowhere.invalid:") {
+			t.Errorf("dialled: got %s, want the URL's host as it stands", asked)
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	s := check.Value(store.Open(t.Context(), options))(t)
+	defer s.Close()
+	if err := s.Ping(t.Context()); err != nil || dialled.Load() == 0 {
+		t.Errorf("ping: got %v after %d dials, want it answered by way of the dialer", err, dialled.Load())
 	}
 }

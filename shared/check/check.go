@@ -1,0 +1,61 @@
+// Package check has the comparisons that tests repeat. Only tests import it.
+package check
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// OK ends the test if the last result of a call is an error: check.OK(t)(call()).
+func OK(t testing.TB) func(results ...any) {
+	return func(results ...any) {
+		t.Helper()
+		if err := last(results); err != nil {
+			t.Fatalf("got the error %v, want none", err)
+		}
+	}
+}
+
+// Value is the first result of a call that must succeed: check.Value(call())(t).
+func Value[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		OK(t)(err)
+		return value
+	}
+}
+
+// Err reports a call whose last result is not the error want: check.Err(t, what, want)(call()).
+// A call that must succeed has nil; unlike after [OK], the test goes on.
+func Err(t testing.TB, what string, want error) func(results ...any) {
+	return func(results ...any) {
+		t.Helper()
+		if err := last(results); !errors.Is(err, want) {
+			t.Errorf("%s: got the error %v, want %v", what, err, want)
+		}
+	}
+}
+
+// Equal reports a value that is not the wanted one.
+func Equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// Same reports how a value differs from the wanted one, by [cmp.Diff].
+func Same(t testing.TB, what string, got, want any, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// last is the last of a call's results, which is its error.
+func last(results []any) error {
+	err, _ := results[len(results)-1].(error)
+	return err
+}

@@ -1,0 +1,89 @@
+// Package results reads the results of statements: rows into values, and numbers of rows.
+package results
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Querier is a pool or a transaction.
+type Querier interface {
+	Query(ctx context.Context, statement string, args ...any) (pgx.Rows, error)
+}
+
+// Query is the rows of a query. Its error is the rows' error: reading them returns it.
+func Query(ctx context.Context, db Querier, statement string, args ...any) pgx.Rows {
+	rows, _ := db.Query(ctx, statement, args...)
+	return rows
+}
+
+// All is the rows of a query.
+func All[Row any](ctx context.Context, db Querier, scan pgx.RowToFunc[Row], statement string, args ...any) ([]Row, error) {
+	return pgx.CollectRows(Query(ctx, db, statement, args...), scan)
+}
+
+// One is the only row of a query. The error is [pgx.ErrNoRows] if there is none.
+func One[Row any](ctx context.Context, db Querier, scan pgx.RowToFunc[Row], statement string, args ...any) (Row, error) {
+	return pgx.CollectExactlyOneRow(Query(ctx, db, statement, args...), scan)
+}
+
+// Page is the first wanted rows, at most size of them, and the cursor of the next page. The cursor is
+// "" at the end. limit is the number of rows that the query asked for.
+func Page[Row any](rows []Row, size, limit int, wanted func(Row) bool, cursor func(Row) string) (page []Row, next string) {
+	for i, r := range rows {
+		if !wanted(r) {
+			continue
+		}
+		if page = append(page, r); len(page) < size {
+			continue
+		}
+		if i+1 < len(rows) {
+			next = cursor(r)
+		}
+		return page, next
+	}
+	if len(rows) == limit {
+		next = cursor(rows[limit-1])
+	}
+	return page, next
+}
+
+// Into keeps the rows of a batch's query in all.
+func Into[Row any](all *[]Row, scan pgx.RowToFunc[Row]) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		*all, err = pgx.CollectRows(rows, scan)
+		return err
+	}
+}
+
+// Scan keeps the values of a batch's row.
+func Scan(targets ...any) func(pgx.Row) error {
+	return func(row pgx.Row) error { return row.Scan(targets...) }
+}
+
+// Count keeps the number of rows that a batch's statement wrote or returned.
+func Count(n *int) func(pgconn.CommandTag) error {
+	return func(tag pgconn.CommandTag) error {
+		*n = int(tag.RowsAffected())
+		return nil
+	}
+}
+
+// Any keeps whether a batch's statement wrote or returned a row.
+func Any(done *bool) func(pgconn.CommandTag) error {
+	return func(tag pgconn.CommandTag) error {
+		*done = tag.RowsAffected() > 0
+		return nil
+	}
+}
+
+// Wrap is err with what failed in front of it; nil if err is nil.
+func Wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
+}

@@ -1,0 +1,111 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+)
+
+// Refusal is a statement that a constraint must refuse. First prepares it. It is an alias, so that
+// tables of it need no names of fields.
+type Refusal = struct{ First, Then string }
+
+// Duty is a statement that one trigger of a table must refuse, by the name that it raises.
+type Duty = struct{ Table, First, Then, By string }
+
+// Statements are the refusals of statements that nothing prepares.
+func Statements(all map[string][]string) map[string][]Refusal {
+	refusals := make(map[string][]Refusal, len(all))
+	for name, statements := range all {
+		for _, then := range statements {
+			refusals[name] = append(refusals[name], Refusal{Then: then})
+		}
+	}
+	return refusals
+}
+
+// ShowRefusals checks that each constraint refuses its statements, in which rows replaces words. Each
+// constraint that the query of the catalog finds must have some.
+func (b Bundle) ShowRefusals(t *testing.T, rows *strings.Replacer, refusals map[string][]Refusal, catalog string) {
+	t.Helper()
+	for constraint, all := range refusals {
+		for _, r := range all {
+			t.Run(constraint, func(t *testing.T) {
+				by := Violated(b.Try(t, rows.Replace(r.First), rows.Replace(r.Then)))
+				if partitionsKey.ReplaceAllString(by, "_pkey") != constraint {
+					t.Errorf("%s: got refused by %s, want by %s", r.Then, by, constraint)
+				}
+			})
+		}
+	}
+	for _, constraint := range b.Names(t, catalog) {
+		if refusals[constraint] == nil {
+			t.Errorf("%s is in the schema: got no statement that it refuses, want one", constraint)
+		}
+	}
+}
+
+// partitionsKey is the end of the name of a partition's key.
+var partitionsKey = regexp.MustCompile(`_(default|\d{4}q\d)_pkey$`)
+
+// ShowDuties checks that each trigger alone refuses its statements. These triggers and the others,
+// which refuse nothing, are those that the query of the catalog finds.
+func (b Bundle) ShowDuties(t *testing.T, rows *strings.Replacer, duties map[string][]Duty, others []string, catalog string) {
+	t.Helper()
+	for trigger, all := range duties {
+		for _, d := range all {
+			t.Run(trigger, func(t *testing.T) {
+				first, then := rows.Replace(d.First), rows.Replace(d.Then)
+				if by := Violated(b.Try(t, first, then)); by != d.By {
+					t.Fatalf("%s: got refused by %s, want by %s", then, by, d.By)
+				}
+				off := fmt.Sprintf("alter table %s disable trigger %s; ", d.Table, trigger)
+				if Violated(b.Try(t, off+first, then)) == d.By {
+					t.Errorf("%s, with %s off: got it refused by %s all the same; want another proof of the trigger", then, trigger, d.By)
+				}
+			})
+		}
+	}
+	shown := slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(duties)), others)))
+	want := slices.Sorted(slices.Values(b.Names(t, catalog))) // the same name is that of several tables' triggers
+	if diff := cmp.Diff(slices.Compact(want), shown); diff != "" {
+		t.Errorf("triggers with a proof (-in the schema +proven):\n%s", diff)
+	}
+}
+
+// Try runs first, which must succeed, and then the statement, which must be about some row, in a
+// transaction that is rolled back.
+func (b Bundle) Try(t testing.TB, first, then string) error {
+	t.Helper()
+	tx, err := b.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), first); err != nil {
+		t.Fatalf("%s: %v", first, err)
+	}
+	tag, err := tx.Exec(t.Context(), then)
+	if err == nil && tag.RowsAffected() == 0 && tag.String() != "TRUNCATE TABLE" {
+		t.Fatalf("%s: touches no row: a mistake of the test", then)
+	}
+	return err
+}
+
+// Names are those that a query of the catalog finds.
+func (b Bundle) Names(t testing.TB, query string) []string {
+	t.Helper()
+	rows, _ := b.DB.Query(t.Context(), query) // its error is that of the rows
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(all) < 10 {
+		t.Fatalf("catalog: got %v, %v; want at least ten names", all, err)
+	}
+	return all
+}
