@@ -128,7 +128,7 @@ func (h deployment) app(settings ...string) (*functions.App, error) {
 // appWith is [deployment.app] with a business' code.
 func (h deployment) appWith(ext functions.Extensions, settings ...string) (*functions.App, error) {
 	h.t.Helper()
-	c, err := config.Load(h.settings(settings...))
+	c, err := config.LoadForTests(h.settings(settings...))
 	if err != nil {
 		h.t.Fatal(err)
 	}

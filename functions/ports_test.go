@@ -228,6 +228,24 @@ func TestExtensionsPublish(t *testing.T) {
 	}
 }
 
+// Publishers alone are receivers enough for events.mode=webhook. A process without any does not start,
+// nor one with a publisher that has no code.
+func TestEventsNeedAReceiver(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	for want, publishers := range map[string]map[string]txmanager.DomainEventPublisher{
+		"": {"audit": new(ledger)}, "set FENCEPOST_EVENTS_WEBHOOK_URLS": {}, "publisher audit is nil": {"audit": nil},
+	} {
+		app, err := h.appWith(functions.Extensions{Publishers: publishers}, "FENCEPOST_EVENTS_MODE=webhook")
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %v, want %q", publishers, err, want)
+		}
+		if err == nil {
+			t.Cleanup(func() { _ = app.Close(context.WithoutCancel(t.Context())) })
+		}
+	}
+}
+
 // loses is a business' inspector: every transaction is perhaps lost, or the answer is unknown.
 type loses bool
 
@@ -338,5 +356,20 @@ func TestExtensionsConnect(t *testing.T) {
 	}
 	if line := h.log.find("message", "node excluded"); line == nil || line["node"] != host {
 		t.Errorf("log: got %v, want that the node is excluded", line)
+	}
+}
+
+// Code that cannot connect ends the start with an error.
+func TestConnectThatFailsEndsTheStart(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	for want, connect := range map[string]func(evm.Options) (chain.Node, error){
+		"returned a nil *evm.Connector": func(evm.Options) (chain.Node, error) { return (*evm.Connector)(nil), nil },
+		"panicked: no route":            func(evm.Options) (chain.Node, error) { panic("no route") },
+		"chain 1337: no key":            func(evm.Options) (chain.Node, error) { return nil, errors.New("no key") },
+	} {
+		if _, err := h.appWith(functions.Extensions{Connect: connect}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want that it %s", err, want)
+		}
 	}
 }
