@@ -16,6 +16,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -70,9 +71,7 @@ func build(t *testing.T, settings ...string) deployment {
 	t.Cleanup(h.trading.Close)
 	h.url = h.serve(append(h.transferSettings(), settings...)...)
 	for _, a := range assets {
-		if err := h.table.PutAsset(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, h.table.PutAsset(t.Context(), a))
 		h.must(h.trading.AddAsset(t.Context(), "asset-"+a.Name, a.ID, uint8(a.Precision), time.Now()))
 	}
 	for _, user := range []int64{alice, bob} {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -23,13 +24,9 @@ func TestExtensionsReachTheWorkers(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	c, err := config.Load(h.settings())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	app, err := functions.New(t.Context(), c, slog.New(slog.DiscardHandler), "node", functions.Extensions{Stuck: waits{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = app.Close(context.WithoutCancel(t.Context())) })
 	all := app.Resolutions()
 	if len(all) == 0 {
@@ -53,9 +50,7 @@ func TestExtensionsAddKindsOfSigners(t *testing.T) {
 	h := build(t)
 	h.Bundle.Register(t, shopAccount, 1)
 	c, err := config.Load(h.settings())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	kind := signer.Kind{Name: "vault", Key: "<path>", Signer: func(path string) (signer.Service, error) {
 		if path != "treasury" {
 			return nil, errors.New("no such path")
@@ -64,9 +59,7 @@ func TestExtensionsAddKindsOfSigners(t *testing.T) {
 	}}
 	ext := functions.Extensions{Signers: []signer.Kind{kind}}
 	app, err := functions.New(t.Context(), c, slog.New(slog.DiscardHandler), "node", ext)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	server := httptest.NewServer(app.Handlers()[functions.All])
 	t.Cleanup(func() {
 		server.Close()

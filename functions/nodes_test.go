@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -32,9 +33,7 @@ func TestCreateAcceptsIntentsWithoutANode(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	app, err := h.app("FUNCTION_TARGET=create", "FENCEPOST_RPC_URLS=", `FENCEPOST_CHAINS=[{"id": 1338, "urls": ["http://127.0.0.1:1"]}]`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	server := httptest.NewServer(app.Handlers()["create"])
 	t.Cleanup(func() {
 		server.Close()

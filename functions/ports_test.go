@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -44,9 +45,7 @@ func withPorts(t *testing.T, ext functions.Extensions, altered func(*txmanager.U
 func withPortsFor(t *testing.T, callers []string, ext functions.Extensions, altered func(*txmanager.Unsigned), settings ...string) ported {
 	t.Helper()
 	chain, err := devchain.Start(t.Context(), devchain.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = chain.Close() })
 	account := devchain.DevAccounts(1)[0]
 	h := ported{
@@ -55,9 +54,7 @@ func withPortsFor(t *testing.T, callers []string, ext functions.Extensions, alte
 		submitter:  txmanager.NewSubmitter(chain.ChainID(), account.Address),
 	}
 	keys, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{h.submitter: account.Key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	ext.Signers = []signer.Kind{{Name: "vault", Key: "<path>", Signer: func(string) (signer.Service, error) { return altering{keys, altered}, nil }}}
 	if h.App, err = h.appWith(ext, append([]string{"FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_RPC_URLS=" + chain.URL() + "," + chain.URL() + "/again"}, settings...)...); err != nil {
 		t.Fatal(err)
@@ -78,9 +75,7 @@ func withPortsFor(t *testing.T, callers []string, ext functions.Extensions, alte
 func (h ported) post(requestID string) {
 	h.t.Helper()
 	a := h.as("shop", "POST", "/api/v1/tx", map[string]any{"submitter": h.submitter, "requestId": requestID, "payload": map[string]any{"to": paidTo, "value": "1"}})
-	if a.status != 202 {
-		h.t.Fatalf("post: got %d %v, want 202", a.status, a.body)
-	}
+	a.wants(h.t, 202, "post")
 	h.advance()
 }
 
@@ -170,9 +165,7 @@ func TestExtensionsResolveButNotAPayout(t *testing.T) {
 			h.advance()
 			h.run(`update managed_tx set state = 'STUCK', sub_state = null, next_check_at = clock_timestamp()`)
 			h.advance()
-			if got := h.stored(`select string_agg(action || ' by ' || by, ', ') from tx_decision`); got != want {
-				t.Errorf("decisions: got %q, want %q", got, want)
-			}
+			expect.Equal(t, h.stored(`select string_agg(action || ' by ' || by, ', ') from tx_decision`), want, "decisions")
 			if got := h.stored(`select count(*) from tx_version where kind = 'PLACEHOLDER'`); (got == "1") != (want != "") {
 				t.Errorf("placeholders: got %s, want one for what is no payout", got)
 			}
@@ -209,9 +202,7 @@ func TestExtensionsPublish(t *testing.T) {
 	h := withPorts(t, ext, nil, deliverySettings...)
 	h.post("r")
 	for range 2 {
-		if a := h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": h.submitter, "receiver": "audit"}); a.status != 204 {
-			t.Fatalf("publish: got %d %v, want 204", a.status, a.body)
-		}
+		h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": h.submitter, "receiver": "audit"}).wants(t, 204, "publish")
 		h.run(`update event_stream set next_attempt_at = clock_timestamp() - interval '1 s' where receiver = 'audit'`)
 	}
 	if got := strings.Join(books.events, " "); got != "1TxAccepted 2TxSubmitted" {
@@ -265,9 +256,7 @@ func TestExtensionsInspectTheMempool(t *testing.T) {
 		h.post("r")
 		h.run(`update managed_tx set next_check_at = clock_timestamp()`)
 		h.advance()
-		if got := h.stored(`select string_agg(last_mempool_diag ->> 'signal' || ' ' || (last_mempool_diag ->> 'advice'), ',') from managed_tx`); got != want {
-			t.Errorf("diagnosis: got %q, want %q", got, want)
-		}
+		expect.Equal(t, h.stored(`select string_agg(last_mempool_diag ->> 'signal' || ' ' || (last_mempool_diag ->> 'advice'), ',') from managed_tx`), want, "diagnosis")
 		if got := h.stored(`select state || ' ' || sub_state || ' ' || coalesce(ordered, '') from managed_tx`); got != "TRACKING PENDING " {
 			t.Errorf("transaction: got %q, want it pending, with no order", got)
 		}
@@ -310,9 +299,7 @@ func TestExtensionsBidWithinTheCaps(t *testing.T) {
 				return h.stored(`select (first_submit_at + interval '1 second' < clock_timestamp())::text from managed_tx`) == "true"
 			})
 			h.advance()
-			if got := h.stored(`select string_agg(kind, ' ' order by version) from tx_version`); got != c.versions {
-				t.Errorf("versions: got %s, want %s", got, c.versions)
-			}
+			expect.Equal(t, h.stored(`select string_agg(kind, ' ' order by version) from tx_version`), c.versions, "versions")
 			if got := h.stored(`select last_gas_params ->> 'maxFeePerGas' from managed_tx`); c.last != "" && got != c.last {
 				t.Errorf("fee: got %s, want %s", got, c.last)
 			}
