@@ -27,9 +27,9 @@ var (
 
 func (a *Desk) routeProposals(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/proposals", a.listProposals)
-	a.read(mux, "GET /admin/v1/proposals/{proposalId}", a.showProposal)
-	a.act(mux, "POST /admin/v1/proposals/{proposalId}/approve", withReason(a, noSubject, a.approveProposal))
-	a.act(mux, "POST /admin/v1/proposals/{proposalId}/reject", withReason(a, noSubject, a.rejectProposal))
+	a.read(mux, "GET /admin/v1/proposals/{proposalId}", showOf(pathProposal, a.replyProposal))
+	a.act(mux, "POST /admin/v1/proposals/{proposalId}/approve", withReason(a, pathProposal, a.approveProposal))
+	a.act(mux, "POST /admin/v1/proposals/{proposalId}/reject", withReason(a, pathProposal, a.rejectProposal))
 }
 
 type proposalView struct {
@@ -114,8 +114,7 @@ func (a *Desk) propose(w http.ResponseWriter, r *http.Request, what proposed) er
 	}
 	a.Log.WarnContext(r.Context(), "an act is proposed", "proposalId", p.ID, "act", p.Act, "operator", c.by, "reason", what.reason, "effect", p.Effect, "expiresAt", p.ExpiresAt.UTC())
 	w.Header().Set("Location", "/admin/v1/proposals/"+p.ID)
-	web.Reply(w, r, http.StatusAccepted, viewOfProposal(p))
-	return nil
+	return web.Reply(w, r, http.StatusAccepted, viewOfProposal(p))
 }
 
 // canonicalBody returns the body with sorted names, and the same without the reason. Two calls that
@@ -172,16 +171,7 @@ func (a *Desk) listProposals(w http.ResponseWriter, r *http.Request) error {
 	if len(list) == proposalPage {
 		out.NextAfter = &list[len(list)-1].Seq
 	}
-	web.Reply(w, r, http.StatusOK, out)
-	return nil
-}
-
-func (a *Desk) showProposal(w http.ResponseWriter, r *http.Request) error {
-	id, err := pathProposal(r)
-	if err != nil {
-		return err
-	}
-	return a.replyProposal(w, r, id)
+	return web.Reply(w, r, http.StatusOK, out)
 }
 
 func pathProposal(r *http.Request) (string, error) {
@@ -197,18 +187,13 @@ func (a *Desk) replyProposal(w http.ResponseWriter, r *http.Request, id string) 
 	if err != nil {
 		return err
 	}
-	web.Reply(w, r, http.StatusOK, viewOfProposal(p))
-	return nil
+	return web.Reply(w, r, http.StatusOK, viewOfProposal(p))
 }
 
 // rejectProposal ends a proposal that is not carried out yet. The proposer withdraws a proposal with
 // the same call.
-func (a *Desk) rejectProposal(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
-	operator, reason := c.by, c.reason
-	id, err := pathProposal(r)
-	if err != nil {
-		return err
-	}
+func (a *Desk) rejectProposal(w http.ResponseWriter, r *http.Request, c call[string, reasonRequest]) error {
+	id, operator, reason := c.on, c.by, c.reason
 	was, err := a.Store.RejectProposal(r.Context(), id, operator, reason)
 	if err != nil {
 		return err
@@ -222,12 +207,8 @@ func (a *Desk) rejectProposal(w http.ResponseWriter, r *http.Request, c call[str
 
 // approveProposal records a second operator's approval and carries the act out. If an operator other
 // than the proposer calls it again, it continues from where it stopped or answers the stored outcome.
-func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
-	operator, reason := c.by, c.reason
-	id, err := pathProposal(r)
-	if err != nil {
-		return err
-	}
+func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[string, reasonRequest]) error {
+	id, operator, reason := c.on, c.by, c.reason
 	p, err := a.Store.Proposal(r.Context(), id)
 	if err != nil {
 		return err
