@@ -3,13 +3,9 @@ package functions_test
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/fencepost/fencepost/functions"
-	"github.com/fencepost/fencepost/shared/config"
-	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -23,12 +19,7 @@ func (waits) Resolve(txmanager.Tx) (txmanager.Action, string) { return txmanager
 func TestExtensionsReachTheWorkers(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	c, err := config.Load(h.settings())
-	expect.NoError(t, err)
-	app, err := functions.New(t.Context(), c, slog.New(slog.DiscardHandler), "node", functions.Extensions{Stuck: waits{}})
-	expect.NoError(t, err)
-	t.Cleanup(func() { _ = app.Close(context.WithoutCancel(t.Context())) })
-	all := app.Resolutions()
+	all := h.openedWith(functions.Extensions{Stuck: waits{}}).Resolutions()
 	if len(all) == 0 {
 		t.Fatal("workers: got none")
 	}
@@ -49,8 +40,6 @@ func TestExtensionsAddKindsOfSigners(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.Bundle.Register(t, shopAccount, 1)
-	c, err := config.Load(h.settings())
-	expect.NoError(t, err)
 	kind := signer.Kind{Name: "vault", Key: "<path>", Signer: func(path string) (signer.Service, error) {
 		if path != "treasury" {
 			return nil, errors.New("no such path")
@@ -58,14 +47,7 @@ func TestExtensionsAddKindsOfSigners(t *testing.T) {
 		return vault{}, nil
 	}}
 	ext := functions.Extensions{Signers: []signer.Kind{kind}}
-	app, err := functions.New(t.Context(), c, slog.New(slog.DiscardHandler), "node", ext)
-	expect.NoError(t, err)
-	server := httptest.NewServer(app.Handlers()[functions.All])
-	t.Cleanup(func() {
-		server.Close()
-		_ = app.Close(context.WithoutCancel(t.Context()))
-	})
-	h.url = server.URL
+	h.url = h.listen(h.openedWith(ext), functions.All)
 	for name, want := range map[string]string{
 		"vault:treasury": "200 <nil> <nil> vault:treasury", "vault:other": "400 INVALID_FIELD signer <nil>", "safe:treasury": "400 INVALID_FIELD signer <nil>",
 	} {
@@ -75,7 +57,7 @@ func TestExtensionsAddKindsOfSigners(t *testing.T) {
 		}
 	}
 	ext.Signers = append(ext.Signers, kind)
-	if _, err := functions.New(t.Context(), c, slog.New(slog.DiscardHandler), "node", ext); err == nil {
+	if _, err := h.appWith(ext); err == nil {
 		t.Error("two kinds of one name: got no error")
 	}
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/store"
-	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -36,20 +35,11 @@ type hooks struct {
 
 func withHooks(t *testing.T, callers []string, settings ...string) hooks {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), devchain.Options{})
-	expect.NoError(t, err)
-	t.Cleanup(func() { _ = chain.Close() })
-	h := hooks{
-		deployment: deployment{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}},
-		chain:      chain,
-		lender:     txmanager.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address),
-	}
+	d, chain := onChain(t)
+	h := hooks{deployment: d, chain: chain, lender: txmanager.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)}
 	on := []string{"FENCEPOST_HOOKS_ENABLED=true", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT=1h", "FENCEPOST_RPC_URLS=" + chain.URL()}
-	if h.App, err = h.app(append(on, settings...)...); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = h.Close(context.WithoutCancel(t.Context())) })
-	_, err = h.Store.Register(t.Context(), store.Registration{Submitter: h.lender, Signer: "local", MaxInFlight: 2, Callers: callers, CreatedBy: "test"})
+	h.App = h.opened(append(on, settings...)...)
+	_, err := h.Store.Register(t.Context(), store.Registration{Submitter: h.lender, Signer: "local", MaxInFlight: 2, Callers: callers, CreatedBy: "test"})
 	expect.NoError(t, err)
 	return h
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,7 +19,6 @@ import (
 	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
-	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
@@ -44,27 +42,14 @@ func withPorts(t *testing.T, ext functions.Extensions, altered func(*txmanager.U
 // withPortsFor is [withPorts] with the callers of the submitter.
 func withPortsFor(t *testing.T, callers []string, ext functions.Extensions, altered func(*txmanager.Unsigned), settings ...string) ported {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), devchain.Options{})
-	expect.NoError(t, err)
-	t.Cleanup(func() { _ = chain.Close() })
+	d, chain := onChain(t)
 	account := devchain.DevAccounts(1)[0]
-	h := ported{
-		deployment: deployment{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}},
-		chain:      chain,
-		submitter:  txmanager.NewSubmitter(chain.ChainID(), account.Address),
-	}
+	h := ported{deployment: d, chain: chain, submitter: txmanager.NewSubmitter(chain.ChainID(), account.Address)}
 	keys, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{h.submitter: account.Key})
 	expect.NoError(t, err)
 	ext.Signers = []signer.Kind{{Name: "vault", Key: "<path>", Signer: func(string) (signer.Service, error) { return altering{keys, altered}, nil }}}
-	if h.App, err = h.appWith(ext, append([]string{"FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_RPC_URLS=" + chain.URL() + "," + chain.URL() + "/again"}, settings...)...); err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(h.App.Handlers()[functions.All])
-	t.Cleanup(func() {
-		server.Close()
-		_ = h.Close(context.WithoutCancel(t.Context()))
-	})
-	h.url = server.URL
+	h.App = h.openedWith(ext, append([]string{"FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_RPC_URLS=" + chain.URL() + "," + chain.URL() + "/again"}, settings...)...)
+	h.url = h.listen(h.App, functions.All)
 	if _, err = h.Store.Register(t.Context(), store.Registration{Submitter: h.submitter, Signer: "vault:treasury", MaxInFlight: 1, Callers: callers, CreatedBy: "test"}); err != nil {
 		t.Fatal(err)
 	}

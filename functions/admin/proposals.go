@@ -28,8 +28,8 @@ var (
 func (a *Desk) routeProposals(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/proposals", a.listProposals)
 	a.read(mux, "GET /admin/v1/proposals/{proposalId}", showOf(pathProposal, a.replyProposal))
-	a.act(mux, "POST /admin/v1/proposals/{proposalId}/approve", withReason(a, pathProposal, a.approveProposal))
-	a.act(mux, "POST /admin/v1/proposals/{proposalId}/reject", withReason(a, pathProposal, a.rejectProposal))
+	a.act(mux, "POST /admin/v1/proposals/{proposalId}/approve", withReason(a, noSubject, a.approveProposal))
+	a.act(mux, "POST /admin/v1/proposals/{proposalId}/reject", withReason(a, noSubject, a.rejectProposal))
 }
 
 type proposalView struct {
@@ -192,8 +192,12 @@ func (a *Desk) replyProposal(w http.ResponseWriter, r *http.Request, id string) 
 
 // rejectProposal ends a proposal that is not carried out yet. The proposer withdraws a proposal with
 // the same call.
-func (a *Desk) rejectProposal(w http.ResponseWriter, r *http.Request, c call[string, reasonRequest]) error {
-	id, operator, reason := c.on, c.by, c.reason
+func (a *Desk) rejectProposal(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
+	operator, reason := c.by, c.reason
+	id, err := pathProposal(r)
+	if err != nil {
+		return err
+	}
 	was, err := a.Store.RejectProposal(r.Context(), id, operator, reason)
 	if err != nil {
 		return err
@@ -207,8 +211,12 @@ func (a *Desk) rejectProposal(w http.ResponseWriter, r *http.Request, c call[str
 
 // approveProposal records a second operator's approval and carries the act out. If an operator other
 // than the proposer calls it again, it continues from where it stopped or answers the stored outcome.
-func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[string, reasonRequest]) error {
-	id, operator, reason := c.on, c.by, c.reason
+func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
+	operator, reason := c.by, c.reason
+	id, err := pathProposal(r)
+	if err != nil {
+		return err
+	}
 	p, err := a.Store.Proposal(r.Context(), id)
 	if err != nil {
 		return err

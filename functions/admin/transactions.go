@@ -56,7 +56,7 @@ func (a *Server) decide(w http.ResponseWriter, r *http.Request, c call[string, d
 
 func (a *Server) routeHeld(mux *web.Mux) {
 	a.routeForeign(mux)
-	a.act(mux, "POST /admin/v1/tx/{txId}/proceed", withReason(a.Desk, serve.PathTxID, a.proceed))
+	a.act(mux, "POST /admin/v1/tx/{txId}/proceed", withReason(a.Desk, noSubject, a.proceed))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/proceed", withReason(a.Desk, a.pathSubmitter, a.proceedAll))
 }
 
@@ -67,8 +67,12 @@ type proceedResponse struct {
 }
 
 // proceed lets one held intent continue, by an operator's decision, and stores the reason.
-func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[string, reasonRequest]) error {
-	txID, operator, reason := c.on, c.by, c.reason
+func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
+	operator, reason := c.by, c.reason
+	txID, err := serve.PathTxID(r)
+	if err != nil {
+		return err
+	}
 	if mustPropose(r) {
 		return a.proposeProceed(w, r, txID, reason)
 	}
