@@ -35,9 +35,9 @@ func TestHeldAfterARestore(t *testing.T) {
 		expect.Equal(t, h.as("ann", "POST", path, map[string]any{"reason": " "}).is("code", "field"), "400 INVALID_FIELD reason", "%s without a reason", path)
 		expect.Equal(t, h.as("shop", "POST", path, reason).is("code"), "403 FORBIDDEN", "%s by a caller", path)
 	}
-	h.run(`update authority set timeline_id = timeline_id + 1`)
+	h.run(`update database_identity set timeline_id = timeline_id + 1`)
 	expect.Equal(t, h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(ids["in-bulk"])).is("code"), "409 TOO_LATE", "before the acceptance")
-	h.as("ann", "POST", "/admin/v1/authority/accept", reason).wants(t, 204, "accept")
+	h.as("ann", "POST", "/admin/v1/database/accept", reason).wants(t, 204, "accept")
 
 	state := func(name, want string) {
 		t.Helper()
@@ -52,7 +52,7 @@ func TestHeldAfterARestore(t *testing.T) {
 	}
 	state("repeated", "200 QUEUED <nil>")
 	expect.Equal(t, h.as("shop", "POST", "/api/v1/tx/"+ids["cancelled"]+"/cancel", nil).is("outcome"), "202 PENDING", "cancel before the release")
-	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'nothing ran' where closed_at is null`)
+	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'nothing ran' where closed_at is null`)
 	expect.Equal(t, h.as("shop", "POST", "/api/v1/tx/"+ids["cancelled"]+"/cancel", nil).is("outcome"), "200 CANCELLED", "cancel")
 	for range 2 {
 		expect.Equal(t, h.as("ann", "POST", "/admin/v1/tx/"+ids["let-go"]+"/proceed", reason).is("state", "subState"), "200 QUEUED <nil>", "proceed")
@@ -79,7 +79,7 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 	call.To = &to
 	digest := call.CallDigest()
 	for n := range 3 {
-		h.run(`insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
+		h.run(`insert into foreign_transaction (submitter, nonce, incident, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
 			values ($1, $2, 1, $3, 7, $3, lower($4), 0, $5, true, '{}', 'node')`, shopAccount, n, txmanager.Hash{byte(n + 1)}.String(), paidTo, digest[:])
 		h.run(`insert into foreign_hold (submitter, nonce, call_digest) values ($1, $2, $3)`, shopAccount, n, digest[:])
 	}

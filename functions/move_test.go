@@ -16,7 +16,7 @@ func TestExpectedMoveIsReported(t *testing.T) {
 		return map[string]any{"submitter": shopAccount, "requestId": requestID, "payload": map[string]any{"to": paidTo}}
 	}
 	before := h.as("shop", "POST", "/api/v1/tx", intent("before"))
-	h.run(`insert into authority_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'r')`)
+	h.run(`insert into database_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'r')`)
 	for what, got := range map[string]answer{
 		"create":   h.as("shop", "POST", "/api/v1/tx", intent("meanwhile")),
 		"batch":    h.as("shop", "POST", "/api/v1/tx:batch", map[string]any{"intents": []any{intent("one"), intent("two")}}),
@@ -26,7 +26,7 @@ func TestExpectedMoveIsReported(t *testing.T) {
 		expect.Equal(t, got.is("code"), "503 MOVE_EXPECTED", "%s", what)
 	}
 	expect.Equal(t, h.as("shop", "GET", "/api/v1/tx/"+before.body["txId"].(string), nil).is("state"), "200 QUEUED", "read")
-	expect.Equal(t, h.as("ann", "POST", "/admin/v1/authority/release-untouched", map[string]any{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE", "release-untouched meanwhile")
-	h.run(`update authority_move set outcome = 'CANCELLED', ended_at = now(), ended_by = 'o', ended_reason = 'r'`)
+	expect.Equal(t, h.as("ann", "POST", "/admin/v1/database/release-untouched", map[string]any{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE", "release-untouched meanwhile")
+	h.run(`update database_move set outcome = 'CANCELLED', ended_at = now(), ended_by = 'o', ended_reason = 'r'`)
 	h.as("shop", "POST", "/api/v1/tx", intent("meanwhile")).wants(t, 202, "create afterwards")
 }

@@ -102,7 +102,7 @@ func TestPayoutRefused(t *testing.T) {
 	} {
 		expect.Equal(t, h.pay(alice, c.body).is("code", "field"), c.want, "%s", c.name)
 	}
-	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, payer)
+	h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, payer)
 	expect.Equal(t, h.pay(alice, nil).is("code"), "503 SYSTEM_ERROR", "in PROTECT")
 }
 

@@ -187,8 +187,8 @@ func TestExtensionsPublish(t *testing.T) {
 	h := withPorts(t, ext, nil, deliverySettings...)
 	h.post("r")
 	for range 2 {
-		h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": h.submitter, "receiver": "audit"}).wants(t, 204, "publish")
-		h.run(`update event_stream set next_attempt_at = clock_timestamp() - interval '1 s' where receiver = 'audit'`)
+		h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": h.submitter, "endpoint": "audit"}).wants(t, 204, "publish")
+		h.run(`update event_delivery_queue set next_attempt_at = clock_timestamp() - interval '1 s' where endpoint = 'audit'`)
 	}
 	if got := strings.Join(books.events, " "); got != "1TxAccepted 2TxSubmitted" {
 		t.Errorf("events: got %q, want each once and in order", got)
@@ -204,7 +204,7 @@ func TestExtensionsPublish(t *testing.T) {
 	}
 }
 
-// Publishers alone are receivers enough for events.mode=webhook. A process without any does not start,
+// Publishers alone are endpoints enough for events.mode=webhook. A process without any does not start,
 // nor one with a publisher that has no code.
 func TestEventsNeedAReceiver(t *testing.T) {
 	t.Parallel()
@@ -242,7 +242,7 @@ func TestExtensionsInspectTheMempool(t *testing.T) {
 		h.run(`update managed_tx set next_check_at = clock_timestamp()`)
 		h.advance()
 		expect.Equal(t, h.stored(`select string_agg(last_mempool_diag ->> 'signal' || ' ' || (last_mempool_diag ->> 'advice'), ',') from managed_tx`), want, "diagnosis")
-		if got := h.stored(`select state || ' ' || sub_state || ' ' || coalesce(ordered, '') from managed_tx`); got != "TRACKING PENDING " {
+		if got := h.stored(`select state || ' ' || sub_state || ' ' || coalesce(requested_action, '') from managed_tx`); got != "TRACKING PENDING " {
 			t.Errorf("transaction: got %q, want it pending, with no order", got)
 		}
 		if line := h.log.find("message", "a mempool diagnosis is not used"); (line != nil) != (want == "") {

@@ -20,7 +20,7 @@ func TestStatementsAboutPayouts(t *testing.T) {
 	hash := "0x" + strings.Repeat("ab", 32)
 	paid := members{"paid": true, "tx_hash": hash, "reason": "seen in the explorer"}
 	expect.Equal(t, h.as("ann", "POST", path, paid).is("code"), "409 NOTHING_TO_RESOLVE", "a payout that is posted")
-	h.run(`insert into authority_change (system_identifier, timeline_id, by, reason) select system_identifier, timeline_id, 'ann', 'restored' from authority`)
+	h.run(`insert into identity_change (system_identifier, timeline_id, by, reason) select system_identifier, timeline_id, 'ann', 'restored' from database_identity`)
 	for _, c := range []struct {
 		body  members
 		field string
@@ -33,7 +33,7 @@ func TestStatementsAboutPayouts(t *testing.T) {
 		{members{"paid": false, "then": "refund", "tx_hash": hash, "reason": "r"}, "tx_hash"},
 		{members{"paid": false, "then": "refund", "reason": "r"}, "max_window"},
 		{members{"paid": false, "then": "refund", "max_window": 10_001, "reason": "r"}, "max_window"},
-		{members{"paid": false, "then": "refund", "not_by": []string{"x"}, "max_window": 1, "reason": "r"}, "not_by"},
+		{members{"paid": false, "then": "refund", "other_payments": []string{"x"}, "max_window": 1, "reason": "r"}, "other_payments"},
 	} {
 		expect.Equal(t, h.as("ann", "POST", path, c.body).is("code", "field"), "400 INVALID_FIELD "+c.field, "%v", c.body)
 	}
@@ -59,7 +59,7 @@ func TestStatementsAboutPayouts(t *testing.T) {
 	expect.Equal(t, counting(t, ann, reqID), "[false false]", "which count, both withdrawn")
 	expect.Equal(t, h.as("ann", "POST", path, paid).is("state"), "200 TARGET_PENDING", "stated anew")
 	expect.Equal(t, counting(t, ann, reqID), "[false false true]", "which count, the last stands")
-	h.run(`insert into authority_change (system_identifier, timeline_id, by, reason) select system_identifier, timeline_id, 'ann', 'restored again' from authority`)
+	h.run(`insert into identity_change (system_identifier, timeline_id, by, reason) select system_identifier, timeline_id, 'ann', 'restored again' from database_identity`)
 	expect.Equal(t, counting(t, ann, reqID), "[false false false]", "which count, after a later restore")
 }
 

@@ -19,9 +19,9 @@ type decideRequest struct {
 }
 
 type decideResponse struct {
-	TxID    string           `json:"txId"`
-	State   txmanager.State  `json:"state"`
-	Ordered txmanager.Action `json:"ordered,omitempty"` // carried out by the next invocation that holds the lease
+	TxID            string           `json:"txId"`
+	State           txmanager.State  `json:"state"`
+	RequestedAction txmanager.Action `json:"requestedAction,omitempty"` // carried out by the next invocation that holds the lease
 }
 
 // actions maps the API's names to the actions that an operator may request for a transaction that has
@@ -51,7 +51,7 @@ func (a *Server) decide(w http.ResponseWriter, r *http.Request, c call[string, d
 	if out.Recorded {
 		counted.Decision(r.Context(), action)
 	}
-	return web.Reply(w, r, http.StatusAccepted, decideResponse{TxID: c.on, State: out.State, Ordered: out.Ordered})
+	return web.Reply(w, r, http.StatusAccepted, decideResponse{TxID: c.on, State: out.State, RequestedAction: out.RequestedAction})
 }
 
 func (a *Server) routeHeld(mux *web.Mux) {
@@ -133,7 +133,7 @@ type proceedAllRequest struct {
 func (a *Server) proceedAll(w http.ResponseWriter, r *http.Request, c submitterCall[proceedAllRequest]) error {
 	through, ok := serve.ParseTxID(c.body.Through)
 	if !ok {
-		return web.FieldProblem("through", "is required: the txId of the newest held intent that you have seen, "+serve.UUIDForm+"; what was stored after it stays held")
+		return web.FieldProblem("through", "is required: the txId of the newest held intent that you have seen, "+serve.UUIDForm+"; intents stored after it stay held")
 	}
 	if mustPropose(r) {
 		if _, err := a.Store.Submitter(r.Context(), c.on); err != nil {

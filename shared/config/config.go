@@ -43,7 +43,7 @@ type Config struct {
 	Handlers      Handlers
 	Events        Events
 	Database      Database
-	Authority     Authority
+	Mark          Mark
 	Tasks         Tasks
 	OIDC          OIDC
 	Auth          Auth

@@ -396,7 +396,7 @@ const (
 	EventsPoll    EventsMode = "poll"      // nothing: callers ask
 	EventsLog     EventsMode = "log"       // lines of the log
 	EventsOutbox  EventsMode = "mq_outbox" // kept, and published to Pub/Sub
-	EventsWebhook EventsMode = "webhook"   // kept, and posted to receivers
+	EventsWebhook EventsMode = "webhook"   // kept, and posted to endpoints
 )
 
 // Events configures who is notified of changes of transactions.
@@ -423,10 +423,10 @@ type Events struct {
 // Kept is true if events are kept.
 func (e Events) Kept() bool { return e.Mode == EventsOutbox || e.Mode == EventsWebhook }
 
-// Authority configures the detection of a database that is not the one written last.
-type Authority struct {
-	// Mark is true if a mark is kept outside the database.
-	Mark bool
+// Mark configures the detection of a database that is not the one written last.
+type Mark struct {
+	// Enabled is true if a mark is kept outside the database.
+	Enabled bool
 	// Bucket is the Cloud Storage bucket of the mark.
 	Bucket string
 	// Endpoint is a storage other than Google's; "" is Google's.

@@ -142,9 +142,9 @@ func handlerSecrets(p *map[string][]Secret) field {
 	}))
 }
 
-// receiverCallers parses name=caller, separated by commas.
-func receiverCallers(p *map[string][]string) field {
-	return bind(p, "name=caller, separated by commas; a name may stand several times", func(text string) (map[string][]string, bool) {
+// endpointCallers parses name=caller, separated by commas.
+func endpointCallers(p *map[string][]string) field {
+	return bind(p, "name=caller, separated by commas; a name may be repeated", func(text string) (map[string][]string, bool) {
 		return byName(text, func(value string) (string, bool) { return value, value != "" && !strings.ContainsAny(value, " \t") })
 	})
 }

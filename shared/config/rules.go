@@ -30,7 +30,7 @@ func (r rule) problem(settings []setting, given map[string]string) error {
 }
 
 func (c *Config) rules() []rule {
-	return slices.Concat(c.leaseRules(), c.policyRules(), c.handlerRules(), c.authRules(), c.approvalRules(), c.eventRules(), c.authorityRules(), c.transferRules(), c.telemetryRules(), c.chainRules())
+	return slices.Concat(c.leaseRules(), c.policyRules(), c.handlerRules(), c.authRules(), c.approvalRules(), c.eventRules(), c.markRules(), c.transferRules(), c.telemetryRules(), c.chainRules())
 }
 
 func (c *Config) leaseRules() []rule {
@@ -151,11 +151,11 @@ func (c *Config) eventRules() []rule {
 	}}
 }
 
-func (c *Config) authorityRules() []rule {
+func (c *Config) markRules() []rule {
 	return []rule{{
-		of:     []string{"authority.mark", "authority.bucket"},
-		broken: c.Authority.Mark && c.Authority.Bucket == "",
-		say:    "authority.mark is true: set authority.bucket, which has the mark",
+		of:     []string{"mark.enabled", "mark.bucket"},
+		broken: c.Mark.Enabled && c.Mark.Bucket == "",
+		say:    "mark.enabled is true: set mark.bucket, which has the mark",
 	}}
 }
 
