@@ -3,6 +3,8 @@ package functions_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // Bodies that a lenient reader would accept or correct are refused with the field at fault, and none
@@ -24,9 +26,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.0001","cid":"a","cid":"a"}`: "400 INVALID_FIELD cid",
 	} {
 		got := call(t, t.Context(), h.userToken(alice), "POST", h.url+"/api/v1/internal_transfer", body)
-		if got.is("code", "field") != want {
-			t.Errorf("%s: got %s (%v), want %s", body, got.is("code", "field"), got.body, want)
-		}
+		expect.Equal(t, got.is("code", "field"), want, "%s (%v)", body, got.body)
 	}
 	var rows int
 	if err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb`).Scan(&rows); err != nil || rows != 0 {
@@ -52,9 +52,7 @@ func TestCidsAreComparedByteForByte(t *testing.T) {
 			t.Errorf("cid %q: got %s as %s, which is that of %q; want a transfer of its own", cid, got, reqID, seen[reqID])
 		}
 		seen[reqID] = cid
-		if got, want := again.is("code", "req_id"), "200 DUPLICATE_REQUEST "+reqID; got != want {
-			t.Errorf("cid %q, with leading zeros: got %s (%v), want %s", cid, got, again.body, want)
-		}
+		expect.Equal(t, again.is("code", "req_id"), "200 DUPLICATE_REQUEST "+reqID, "cid %q, with leading zeros (%v)", cid, again.body)
 	}
 }
 
@@ -66,9 +64,7 @@ func TestNullIsLeftOut(t *testing.T) {
 	body := `{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.0001","user_id":null,"cid":null}`
 	for range 2 {
 		a := call(t, t.Context(), h.userToken(alice), "POST", h.url+"/api/v1/internal_transfer", body)
-		if got, want := a.is("state", "code"), "200 COMMITTED <nil>"; got != want {
-			t.Errorf("got %s (%v), want %s", got, a.body, want)
-		}
+		expect.Equal(t, a.is("state", "code"), "200 COMMITTED <nil>", "answer (%v)", a.body)
 	}
 	var own int
 	if err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where user_id = $1 and cid is null`, alice).Scan(&own); err != nil || own != 2 {

@@ -10,19 +10,16 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // begun starts a request whose body never ends, and returns how to hang up.
 func begun(t *testing.T, url, path, token string) (hangUp func()) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 1000\r\n\r\n{", path, token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return func() { _ = conn.Close() }
 }
@@ -34,9 +31,7 @@ func TestOneCallerAtTheBound(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	app, err := h.app(append(h.transferSettings(), "FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER=2", "FENCEPOST_HTTP_BODY_TIMEOUT=10m")...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	server := httptest.NewServer(app.Handlers()[functions.All])
 	t.Cleanup(func() {
 		server.CloseClientConnections()
@@ -114,9 +109,7 @@ func TestPayloadsOfStrangersAreNotRead(t *testing.T) {
 		}
 	}
 	h.run(`update submitter set callers = callers || '{email:other@fencepost.example,other@fencepost.example}' where submitter = $1`, shopAccount)
-	if a := post(other, "/api/v1/tx", intent(shopAccount, right)); a.status != http.StatusAccepted {
-		t.Errorf("a caller who was just added: got %v, want 202", a.body)
-	}
+	post(other, "/api/v1/tx", intent(shopAccount, right)).wants(t, 202, "a caller who was just added")
 }
 
 // A create is one round trip once this process knows that its caller may use the submitter. The first
@@ -143,7 +136,5 @@ func TestCreateIsOneRoundTrip(t *testing.T) {
 		return all
 	}
 	await(t, "all four told", func() bool { return len(trips()) == 4 })
-	if got := strings.Join(trips(), " "); got != "2 1 1 1" {
-		t.Errorf("round trips of four creates: got %s, want 2 1 1 1", got)
-	}
+	expect.Equal(t, strings.Join(trips(), " "), "2 1 1 1", "round trips of four creates")
 }

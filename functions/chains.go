@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/big"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -102,8 +103,8 @@ func (a *App) openChain(of config.ServedChain) (*servedChain, error) {
 
 // openNode opens a node by the extensions' code, or by the default where that opens none.
 func (a *App) openNode(o evm.Options) (chain.Node, error) {
-	if connect := a.extensions.Connect; connect != nil {
-		if one, err := connect(o); one != nil || err != nil {
+	if a.extensions.Connect != nil {
+		if one, err := connect(a.extensions.Connect, o); one != nil || err != nil {
 			return one, err
 		}
 	}
@@ -112,6 +113,21 @@ func (a *App) openNode(o evm.Options) (chain.Node, error) {
 		return nil, err
 	}
 	return one, nil
+}
+
+// connect calls the extensions' code. A panic, or a nil pointer in place of a nil interface, is an error
+// at the start. Later it would end the process at its first query.
+func connect(open func(evm.Options) (chain.Node, error), o evm.Options) (one chain.Node, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			one, err = nil, fmt.Errorf("Extensions.Connect panicked: %v", p)
+		}
+	}()
+	one, err = open(o)
+	if v := reflect.ValueOf(one); err == nil && v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fmt.Errorf("Extensions.Connect returned a nil %T: return a connector, or nil itself to leave the chain to the default", one)
+	}
+	return one, err
 }
 
 // finalDepth returns how many blocks below the head an account's count is final, if the settings

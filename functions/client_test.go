@@ -12,6 +12,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // shopAccount is an account that callers may post for.
@@ -58,9 +59,7 @@ func TestClientOfIntents(t *testing.T) {
 	ids := map[string]string{}
 	for i := range 7 {
 		created, err := shop.CreateTx(t.Context(), intentOf(fmt.Sprint("r", i)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		ids[fmt.Sprint("r", i)] = created.TxID
 	}
 	if again, err := shop.CreateTx(t.Context(), intentOf("r3")); err != nil || again.TxID != ids["r3"] {
@@ -191,9 +190,7 @@ func TestIdempotencyKey(t *testing.T) {
 		}},
 	} {
 		first := h.keyed(api.token, api.path, api.body(""), "key-1")
-		if first.status != api.accepted {
-			t.Fatalf("%s: got %v, want %d", api.path, first, api.accepted)
-		}
+		first.wants(t, api.accepted, "%s", api.path)
 		same := fmt.Sprint(api.again, " ", first.body[api.id])
 		for _, c := range []struct {
 			name, inBody string
@@ -220,18 +217,14 @@ func TestIdempotencyKey(t *testing.T) {
 			if a.status < 300 {
 				got = a.is(api.id)
 			}
-			if got != c.want {
-				t.Errorf("%s, %s: got %s (%v), want %s", api.path, c.name, got, a.body["detail"], c.want)
-			}
+			expect.Equal(t, got, c.want, "%s, %s (%v)", api.path, c.name, a.body["detail"])
 		}
 	}
 	escaped := h.keyed(h.callerToken("shop"), "/api/v1/tx", intent(""), `"a \"b\" \\c"`)
 	if found, err := h.clientOf(h.callerToken("shop")).TxByRequest(t.Context(), shopAccount, `a "b" \c`); err != nil || found.TxID != escaped.body["txId"] {
 		t.Errorf("with escapes: got %v, found %+v, %v", escaped, found, err)
 	}
-	if got, want := h.keyed(h.callerToken("shop"), "/api/v1/tx:batch", map[string]any{"intents": []any{intent("x")}}, "key-1").is("code", "field"), "400 UNSUPPORTED_FIELD Idempotency-Key"; got != want {
-		t.Errorf("a batch: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.keyed(h.callerToken("shop"), "/api/v1/tx:batch", map[string]any{"intents": []any{intent("x")}}, "key-1").is("code", "field"), "400 UNSUPPORTED_FIELD Idempotency-Key", "a batch")
 }
 
 // An invalid list query is refused with its parameter's name.
@@ -278,8 +271,6 @@ func TestListsRefuse(t *testing.T) {
 		{"its own", h.callerToken("shop"), txs + "&pageSize=500&pageToken=" + ofTxs, "200 <nil> <nil>"},
 		{"its own, of transfers", h.userToken(alice), "pageToken=" + ofTransfers, "200 <nil> <nil>"},
 	} {
-		if got := list(c.token, c.query).is("code", "field"); got != c.want {
-			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
-		}
+		expect.Equal(t, list(c.token, c.query).is("code", "field"), c.want, "%s", c.name)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"go/parser"
 	"go/token"
 	"math"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -159,9 +159,7 @@ func (h deployment) second(user int64, settings ...string) answer {
 	h.t.Helper()
 	h.url = h.serve(append(h.transferSettings(), settings...)...)
 	h.rich(user, 1, 5_000_000)
-	if a := h.post(user, nil); a.status != 200 {
-		h.t.Fatalf("the first of two: got %v, want 200", a.body)
-	}
+	h.post(user, nil).wants(h.t, 200, "the first of two")
 	h.shift(user, "1 hour") // so that both posts count in one second, even on a slow machine
 	return h.post(user, nil)
 }
@@ -219,9 +217,7 @@ func (h deployment) shown(user int64, reqID string) answer {
 // step delivers the task of the transfer's next step.
 func (h deployment) step(reqID string) {
 	h.t.Helper()
-	if a := h.as("tasks", "POST", "/internal/transfer", members{"req_id": reqID}); a.status != http.StatusNoContent {
-		h.t.Fatalf("step of %s: got %d %v, want 204", reqID, a.status, a.body)
-	}
+	h.as("tasks", "POST", "/internal/transfer", members{"req_id": reqID}).wants(h.t, 204, "step of %s", reqID)
 }
 
 // ordered returns the answer to an operator's call about a COMMITTED transfer.
@@ -345,9 +341,7 @@ func declaredCodes(t *testing.T) map[string]string {
 	set := token.NewFileSet()
 	for _, name := range files {
 		file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
 			for _, literal := range codeLiterals(n) {
 				code, err := strconv.Unquote(literal.Value)

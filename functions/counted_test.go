@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/functions/counted"
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -22,16 +23,14 @@ import (
 func TestLeasesAreCounted(t *testing.T) {
 	recorded := metricSeries()
 	recorded.take()
-	db := storetest.NewWith(t, lease.Rules{Duration: 100 * time.Millisecond, ClockSkewAllowance: time.Millisecond})
+	db := storetest.NewWith(t, lease.Rules{Duration: 500 * time.Millisecond, ClockSkewAllowance: time.Millisecond})
 	s := txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
 	db.Register(t, s, 1)
 	book := counted.Store{Store: db.Store}
 	take := func(owner string) txmanager.AcquireResult {
 		t.Helper()
 		taken, err := book.Acquire(t.Context(), s, owner, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		return taken
 	}
 	held := take("a/1")
@@ -77,18 +76,12 @@ func TestLeasesAreCounted(t *testing.T) {
 func TestSignaturesAreCounted(t *testing.T) {
 	recorded := metricSeries()
 	key, err := crypto.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	s := txmanager.NewSubmitter(1337, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)))
 	local, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	d, err := signer.NewDirectory(signer.LocalKind(local))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	recorded.take()
 	one := big.NewInt(1)
 	for _, name := range []string{"local", "local", "remote:treasury"} {
@@ -96,9 +89,7 @@ func TestSignaturesAreCounted(t *testing.T) {
 			txmanager.Unsigned{ChainID: 1337, To: &txmanager.Address{9}, Value: one, Gas: 21_000, FeeCapWei: one, TipCapWei: one})
 	}
 	signed := recorded.take()
-	if got, want := signed["tx_sign_total{result=signed,signer=local}"], int64(2); got != want {
-		t.Errorf("signed: got %d, want %d", got, want)
-	}
+	expect.Equal(t, signed["tx_sign_total{result=signed,signer=local}"], int64(2), "signed")
 	if got, want := signed["tx_sign_total{result=unknown,signer=remote}"], int64(1); got != want {
 		t.Errorf("by a signer that is not there: got %d unknown, want %d", got, want)
 	}

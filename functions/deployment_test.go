@@ -15,7 +15,9 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -70,9 +72,7 @@ func build(t *testing.T, settings ...string) deployment {
 	t.Cleanup(h.trading.Close)
 	h.url = h.serve(append(h.transferSettings(), settings...)...)
 	for _, a := range assets {
-		if err := h.table.PutAsset(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, h.table.PutAsset(t.Context(), a))
 		h.must(h.trading.AddAsset(t.Context(), "asset-"+a.Name, a.ID, uint8(a.Precision), time.Now()))
 	}
 	for _, user := range []int64{alice, bob} {
@@ -128,7 +128,7 @@ func (h deployment) app(settings ...string) (*functions.App, error) {
 // appWith is [deployment.app] with a business' code.
 func (h deployment) appWith(ext functions.Extensions, settings ...string) (*functions.App, error) {
 	h.t.Helper()
-	c, err := config.Load(h.settings(settings...))
+	c, err := config.LoadForTests(h.settings(settings...))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -138,12 +138,32 @@ func (h deployment) appWith(ext functions.Extensions, settings ...string) (*func
 // opened is [deployment.app] that closes when the test ends.
 func (h deployment) opened(settings ...string) *functions.App {
 	h.t.Helper()
-	app, err := h.app(settings...)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	return h.openedWith(functions.Extensions{}, settings...)
+}
+
+// openedWith is [deployment.opened] with a business' code.
+func (h deployment) openedWith(ext functions.Extensions, settings ...string) *functions.App {
+	h.t.Helper()
+	app, err := h.appWith(ext, settings...)
+	expect.NoError(h.t, err)
 	h.t.Cleanup(func() { _ = app.Close(context.WithoutCancel(h.t.Context())) })
 	return app
+}
+
+// listen serves the target until the test ends.
+func (h deployment) listen(app *functions.App, target string) (url string) {
+	server := httptest.NewServer(app.Handlers()[target])
+	h.t.Cleanup(server.Close)
+	return server.URL
+}
+
+// onChain returns a deployment with a chain of its own, and without users and a trading core.
+func onChain(t *testing.T) (deployment, *devchain.Chain) {
+	t.Helper()
+	chain, err := devchain.Start(t.Context(), devchain.Options{})
+	expect.NoError(t, err)
+	t.Cleanup(func() { _ = chain.Close() })
+	return deployment{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}}, chain
 }
 
 // serve serves all functions with these settings until the test ends, each with its own database role.

@@ -2,6 +2,7 @@ package functions
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,6 +40,8 @@ func (a *App) openEvents() (*events.Worker, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.extensions.Publishers)) {
 		switch {
+		case a.extensions.Publishers[name] == nil:
+			return nil, fmt.Errorf("publisher %s is nil: leave it out of Extensions.Publishers, or give it code", name)
 		case !c.Kept():
 			return nil, fmt.Errorf("publisher %s is compiled in, and events.mode is %s, which keeps no events: set %s or %s", name, c.Mode, config.EventsOutbox, config.EventsWebhook)
 		case !config.HandlerName(name):
@@ -47,6 +50,9 @@ func (a *App) openEvents() (*events.Worker, error) {
 			return nil, fmt.Errorf("publisher %s is compiled in, and an endpoint of the settings: give one of them another name", name)
 		}
 		endpoints, publishers[name] = append(endpoints, name), a.extensions.Publishers[name]
+	}
+	if c.Mode == config.EventsWebhook && len(endpoints) == 0 {
+		return nil, errors.New("events.mode is webhook, and there is no endpoint: set FENCEPOST_EVENTS_WEBHOOK_URLS (events.webhook.urls), or compile a publisher in (Extensions.Publishers)")
 	}
 	a.base.Events.Endpoints, a.base.Events.Tasks = endpoints, a.tasks
 	return &events.Worker{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -74,17 +75,13 @@ func TestReplayIsRefused(t *testing.T) {
 		"?pageToken=x": "400 UNSUPPORTED_FIELD pageToken", "?after=0": "200 <nil> <nil>", "": "200 <nil> <nil>",
 	} {
 		a := h.as("shop", "GET", "/api/v1/events"+query, nil)
-		if got := fmt.Sprint(a.status, " ", a.body["code"], " ", a.body["field"]); got != want {
-			t.Errorf("%q: got %s, want %s (%v)", query, got, want, a.body)
-		}
+		expect.Equal(t, fmt.Sprint(a.status, " ", a.body["code"], " ", a.body["field"]), want, "%q (%v)", query, a.body)
 	}
 	h.run(`update event_counter set last = 9, forgotten = 5`)
 	if a := h.as("shop", "GET", "/api/v1/events?after=4", nil); a.status != 400 || a.body["oldest"] != "5" {
 		t.Errorf("behind what is kept: got %d %v, want 400 and from where on it is", a.status, a.body)
 	}
-	if a := call(t, t.Context(), "", "GET", h.url+"/api/v1/events", nil); a.status != 401 {
-		t.Errorf("without a token: got %d, want 401", a.status)
-	}
+	call(t, t.Context(), "", "GET", h.url+"/api/v1/events", nil).wants(t, 401, "without a token")
 	for mode, url := range map[string]string{"poll": h.serve(h.transferSettings()...), "log": h.serve(append(h.transferSettings(), "FENCEPOST_EVENTS_MODE=log")...)} {
 		a := call(t, t.Context(), h.callerToken("shop"), "GET", url+"/api/v1/events", nil)
 		if detail := fmt.Sprint(a.body["detail"]); a.status != 404 || !strings.Contains(detail, "events.mode is "+mode) {
@@ -106,9 +103,7 @@ func TestPublishTasks(t *testing.T) {
 		by, endpoint string
 		want         int
 	}{{"tasks", "gone", 204}, {"tasks", "books", 204}, {"tasks", "", 400}, {"shop", "books", 403}} {
-		if a := h.as(c.by, "POST", "/internal/publish", map[string]any{"submitter": shopAccount, "endpoint": c.endpoint}); a.status != c.want {
-			t.Errorf("%s for %q: got %d %v, want %d", c.by, c.endpoint, a.status, a.body, c.want)
-		}
+		h.as(c.by, "POST", "/internal/publish", map[string]any{"submitter": shopAccount, "endpoint": c.endpoint}).wants(t, c.want, "%s for %q", c.by, c.endpoint)
 	}
 	var failures int
 	if err := h.DB.QueryRow(t.Context(), `select failures from event_delivery_queue where endpoint = 'books'`).Scan(&failures); err != nil || failures != 1 {
@@ -172,9 +167,7 @@ func TestSlowEndpointTakesItsShare(t *testing.T) {
 	turned := make(chan struct{}, streams)
 	for _, s := range of {
 		telling.Go(func() {
-			if a := h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": s, "endpoint": "slow"}); a.status != http.StatusNoContent {
-				t.Errorf("publish: got %d %v, want 204", a.status, a.body)
-			}
+			h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": s, "endpoint": "slow"}).wants(t, 204, "publish")
 			turned <- struct{}{}
 		})
 	}
@@ -198,7 +191,5 @@ func TestSlowEndpointTakesItsShare(t *testing.T) {
 	for _, s := range of {
 		h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": s, "endpoint": "slow"})
 	}
-	if got := slowly.Load(); got != streams {
-		t.Errorf("told once it is quick: got %d, want %d", got, streams)
-	}
+	expect.Equal(t, slowly.Load(), streams, "told once it is quick")
 }

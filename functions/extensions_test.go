@@ -3,12 +3,9 @@ package functions_test
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/fencepost/fencepost/functions"
-	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -22,16 +19,7 @@ func (waits) Resolve(txmanager.Tx) (txmanager.Action, string) { return txmanager
 func TestExtensionsReachTheWorkers(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	c, err := config.Load(h.settings())
-	if err != nil {
-		t.Fatal(err)
-	}
-	app, err := functions.New(t.Context(), c, slog.New(slog.DiscardHandler), "node", functions.Extensions{Stuck: waits{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = app.Close(context.WithoutCancel(t.Context())) })
-	all := app.Resolutions()
+	all := h.openedWith(functions.Extensions{Stuck: waits{}}).Resolutions()
 	if len(all) == 0 {
 		t.Fatal("workers: got none")
 	}
@@ -52,10 +40,6 @@ func TestExtensionsAddKindsOfSigners(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.Bundle.Register(t, shopAccount, 1)
-	c, err := config.Load(h.settings())
-	if err != nil {
-		t.Fatal(err)
-	}
 	kind := signer.Kind{Name: "vault", Key: "<path>", Signer: func(path string) (signer.Service, error) {
 		if path != "treasury" {
 			return nil, errors.New("no such path")
@@ -63,16 +47,7 @@ func TestExtensionsAddKindsOfSigners(t *testing.T) {
 		return vault{}, nil
 	}}
 	ext := functions.Extensions{Signers: []signer.Kind{kind}}
-	app, err := functions.New(t.Context(), c, slog.New(slog.DiscardHandler), "node", ext)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(app.Handlers()[functions.All])
-	t.Cleanup(func() {
-		server.Close()
-		_ = app.Close(context.WithoutCancel(t.Context()))
-	})
-	h.url = server.URL
+	h.url = h.listen(h.openedWith(ext), functions.All)
 	for name, want := range map[string]string{
 		"vault:treasury": "200 <nil> <nil> vault:treasury", "vault:other": "400 INVALID_FIELD signer <nil>", "safe:treasury": "400 INVALID_FIELD signer <nil>",
 	} {
@@ -82,7 +57,7 @@ func TestExtensionsAddKindsOfSigners(t *testing.T) {
 		}
 	}
 	ext.Signers = append(ext.Signers, kind)
-	if _, err := functions.New(t.Context(), c, slog.New(slog.DiscardHandler), "node", ext); err == nil {
+	if _, err := h.appWith(ext); err == nil {
 		t.Error("two kinds of one name: got no error")
 	}
 }

@@ -70,7 +70,7 @@ var required = []string{
 
 // Extensions is the code that a business compiles into the functions. All processes of a deployment
 // must have the same, since any of them can run it. Each nil field keeps its default. Answers have the
-// bounds of the default's. A panic counts as no answer, except in Connect.
+// bounds of the default's. A panic counts as no answer; in Connect it ends the start with an error.
 type Extensions struct {
 	// Handlers make transactions for [App.WithNonce], by name. A name has at most 64 lower-case
 	// letters, digits, dots, dashes and underscores.
@@ -93,7 +93,7 @@ type Extensions struct {
 	Mempool rules.MempoolInspector
 
 	// Publishers receive events, by name, beside the endpoints of events.mode, which must be mq_outbox or webhook.
-	// Each gets the events of a submitter in order and at least once. No transaction waits for it. A name
+	// With webhook they need no events.webhook.urls. Each gets the events of a submitter in order and at least once. No transaction waits for it. A name
 	// has the form of a handler's.
 	Publishers map[string]txmanager.DomainEventPublisher
 

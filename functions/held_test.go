@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -31,67 +32,39 @@ func TestHeldAfterARestore(t *testing.T) {
 		return map[string]any{"through": through, "reason": "the log of the 21st"}
 	}
 	for _, path := range []string{"/admin/v1/tx/" + ids["let-go"] + "/proceed", "/admin/v1/submitters/" + shopAccount + "/proceed"} {
-		if got, want := h.as("ann", "POST", path, map[string]any{"reason": " "}).is("code", "field"), "400 INVALID_FIELD reason"; got != want {
-			t.Errorf("%s without a reason: got %s, want %s", path, got, want)
-		}
-		if got, want := h.as("shop", "POST", path, reason).is("code"), "403 FORBIDDEN"; got != want {
-			t.Errorf("%s by a caller: got %s, want %s", path, got, want)
-		}
+		expect.Equal(t, h.as("ann", "POST", path, map[string]any{"reason": " "}).is("code", "field"), "400 INVALID_FIELD reason", "%s without a reason", path)
+		expect.Equal(t, h.as("shop", "POST", path, reason).is("code"), "403 FORBIDDEN", "%s by a caller", path)
 	}
 	h.run(`update database_identity set timeline_id = timeline_id + 1`)
-	if got, want := h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(ids["in-bulk"])).is("code"), "409 TOO_LATE"; got != want {
-		t.Errorf("before the acceptance: got %s, want %s", got, want)
-	}
-	if got := h.as("ann", "POST", "/admin/v1/database/accept", reason); got.status != 204 {
-		t.Fatalf("accept: got %v", got)
-	}
+	expect.Equal(t, h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(ids["in-bulk"])).is("code"), "409 TOO_LATE", "before the acceptance")
+	h.as("ann", "POST", "/admin/v1/database/accept", reason).wants(t, 204, "accept")
 
 	state := func(name, want string) {
 		t.Helper()
-		if got := h.as("shop", "GET", "/api/v1/tx/"+ids[name], nil).is("state", "subState"); got != want {
-			t.Errorf("%s: got %s, want %s", name, got, want)
-		}
+		expect.Equal(t, h.as("shop", "GET", "/api/v1/tx/"+ids[name], nil).is("state", "subState"), want, "%s", name)
 	}
 	for name := range ids {
 		state(name, "200 QUEUED HELD")
 	}
-	if got, want := h.as("ann", "GET", "/admin/v1/submitters/"+shopAccount, nil).is("queued", "held"), "200 4 4"; got != want {
-		t.Errorf("submitter: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("ann", "GET", "/admin/v1/submitters/"+shopAccount, nil).is("queued", "held"), "200 4 4", "submitter")
 	if again := postTx("repeated"); again.is("txId") != "200 "+ids["repeated"] {
 		t.Errorf("posted again: got %v, want 200 and its txId", again)
 	}
 	state("repeated", "200 QUEUED <nil>")
-	if got, want := h.as("shop", "POST", "/api/v1/tx/"+ids["cancelled"]+"/cancel", nil).is("outcome"), "202 PENDING"; got != want {
-		t.Errorf("cancel before the release: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("shop", "POST", "/api/v1/tx/"+ids["cancelled"]+"/cancel", nil).is("outcome"), "202 PENDING", "cancel before the release")
 	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'nothing ran' where closed_at is null`)
-	if got, want := h.as("shop", "POST", "/api/v1/tx/"+ids["cancelled"]+"/cancel", nil).is("outcome"), "200 CANCELLED"; got != want {
-		t.Errorf("cancel: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("shop", "POST", "/api/v1/tx/"+ids["cancelled"]+"/cancel", nil).is("outcome"), "200 CANCELLED", "cancel")
 	for range 2 {
-		if got, want := h.as("ann", "POST", "/admin/v1/tx/"+ids["let-go"]+"/proceed", reason).is("state", "subState"), "200 QUEUED <nil>"; got != want {
-			t.Errorf("proceed: got %s, want %s", got, want)
-		}
+		expect.Equal(t, h.as("ann", "POST", "/admin/v1/tx/"+ids["let-go"]+"/proceed", reason).is("state", "subState"), "200 QUEUED <nil>", "proceed")
 	}
-	if got, want := h.as("ann", "POST", "/admin/v1/tx/"+payout.TxID+"/proceed", reason).is("code"), "403 FORBIDDEN"; got != want {
-		t.Errorf("proceed of a payout: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("ann", "POST", "/admin/v1/tx/"+payout.TxID+"/proceed", reason).is("code"), "403 FORBIDDEN", "proceed of a payout")
 	for _, through := range []string{"", "all", payout.TxID} {
-		if got, want := h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(through)).is("code", "field"), "400 INVALID_FIELD through"; got != want {
-			t.Errorf("proceed in bulk through %q: got %s, want %s", through, got, want)
-		}
+		expect.Equal(t, h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(through)).is("code", "field"), "400 INVALID_FIELD through", "proceed in bulk through %q", through)
 	}
-	if got, want := h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(ids["in-bulk"])).is("proceeded", "remaining", "newer", "cancelled", "payouts"), "200 1 0 0 0 0"; got != want {
-		t.Errorf("proceed in bulk: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(ids["in-bulk"])).is("proceeded", "remaining", "newer", "cancelled", "payouts"), "200 1 0 0 0 0", "proceed in bulk")
 	state("in-bulk", "200 QUEUED <nil>")
-	if got, want := h.as("ann", "POST", "/admin/v1/submitters/"+payer+"/proceed", bulk(payout.TxID)).is("proceeded", "remaining", "payouts"), "200 0 0 1"; got != want {
-		t.Errorf("proceed in bulk of a payer: got %s, want %s", got, want)
-	}
-	if got, want := h.as("ann", "POST", "/admin/v1/tx/"+ids["cancelled"]+"/proceed", reason).is("code"), "409 TOO_LATE"; got != want {
-		t.Errorf("proceed of what was cancelled: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("ann", "POST", "/admin/v1/submitters/"+payer+"/proceed", bulk(payout.TxID)).is("proceeded", "remaining", "payouts"), "200 0 0 1", "proceed in bulk of a payer")
+	expect.Equal(t, h.as("ann", "POST", "/admin/v1/tx/"+ids["cancelled"]+"/proceed", reason).is("code"), "409 TOO_LATE", "proceed of what was cancelled")
 }
 
 // What a foreign transaction may have been is held, listed, and decided about by an
@@ -102,9 +75,7 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 	h.Register(t, shopAccount, 1)
 	call := txmanager.ConsumingTx{ValueWei: "0"}
 	to, err := txmanager.ParseAddress(paidTo)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	call.To = &to
 	digest := call.CallDigest()
 	for n := range 3 {
@@ -115,9 +86,7 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 	var ids []string
 	for i := range 2 {
 		got := h.as("shop", "POST", "/api/v1/tx", map[string]any{"submitter": shopAccount, "requestId": fmt.Sprint("r", i), "payload": map[string]any{"to": paidTo}})
-		if got.status != 202 {
-			t.Fatalf("post: got %v, want 202", got)
-		}
+		got.wants(t, 202, "post")
 		ids = append(ids, fmt.Sprint(got.body["txId"]))
 	}
 	path := "/admin/v1/submitters/" + shopAccount + "/foreign"
@@ -144,23 +113,11 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 		{"/write-off", map[string]any{"reason": "nonce 0 was the owner's"}, "400 INVALID_FIELD nonce"},
 		{"/write-off", map[string]any{"nonce": 0, "through": 2, "reason": "r"}, "400 INVALID_FIELD nonce"},
 	} {
-		if got := h.as("ann", "POST", path+c.path, c.body).is("code", "field"); got != c.want {
-			t.Errorf("%s %v: got %s, want %s", c.path, c.body, got, c.want)
-		}
+		expect.Equal(t, h.as("ann", "POST", path+c.path, c.body).is("code", "field"), c.want, "%s %v", c.path, c.body)
 	}
-	if got, want := h.as("ann", "POST", "/admin/v1/tx/"+ids[0]+"/proceed", map[string]any{"reason": "r"}).is("code"), "409 TOO_LATE"; got != want {
-		t.Errorf("proceed: got %s, want %s", got, want)
-	}
-	if got, want := h.as("shop", "POST", "/api/v1/tx/"+ids[0]+"/cancel", nil).is("outcome"), "202 PENDING"; got != want {
-		t.Errorf("cancel of what may have run: got %s, want %s", got, want)
-	}
-	if got, want := h.as("ann", "POST", path+"/match", map[string]any{"nonce": 0, "txId": ids[0], "reason": "r"}).is("state", "subState"), "200 CONFIRMED RECORDED"; got != want {
-		t.Errorf("match: got %s, want %s", got, want)
-	}
-	if got, want := h.as("ann", "POST", path+"/write-off", map[string]any{"nonce": 1, "reason": "r"}).is("writtenOff", "proceeded", "remaining"), "200 1 0 1"; got != want {
-		t.Errorf("write off: got %s, want %s", got, want)
-	}
-	if got, want := h.as("ann", "POST", path+"/write-off", map[string]any{"through": 2, "reason": "r"}).is("writtenOff", "proceeded", "remaining"), "200 1 1 0"; got != want {
-		t.Errorf("write off the rest: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("ann", "POST", "/admin/v1/tx/"+ids[0]+"/proceed", map[string]any{"reason": "r"}).is("code"), "409 TOO_LATE", "proceed")
+	expect.Equal(t, h.as("shop", "POST", "/api/v1/tx/"+ids[0]+"/cancel", nil).is("outcome"), "202 PENDING", "cancel of what may have run")
+	expect.Equal(t, h.as("ann", "POST", path+"/match", map[string]any{"nonce": 0, "txId": ids[0], "reason": "r"}).is("state", "subState"), "200 CONFIRMED RECORDED", "match")
+	expect.Equal(t, h.as("ann", "POST", path+"/write-off", map[string]any{"nonce": 1, "reason": "r"}).is("writtenOff", "proceeded", "remaining"), "200 1 0 1", "write off")
+	expect.Equal(t, h.as("ann", "POST", path+"/write-off", map[string]any{"through": 2, "reason": "r"}).is("writtenOff", "proceeded", "remaining"), "200 1 1 0", "write off the rest")
 }

@@ -29,6 +29,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/runbooks"
 )
 
@@ -75,9 +76,7 @@ func startCore(t *testing.T) core {
 	if err == nil {
 		err = c.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	var told []string
 	t.Cleanup(func() {
 		_ = c.Process.Kill()
@@ -143,9 +142,7 @@ func (c *cloud) about(reqID string) (names []string) {
 func startCloud(t *testing.T) *cloud {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	c := &cloud{address: listener.Addr().String(), tasks: map[string]*cloudtaskspb.Task{}}
 	server := grpc.NewServer()
 	cloudtaskspb.RegisterCloudTasksServer(server, c)
@@ -167,13 +164,9 @@ type issuer struct {
 func startIssuer(t *testing.T) issuer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	point, err := key.PublicKey.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	encode := base64.RawURLEncoding.EncodeToString
 	jwks := map[string]any{"keys": []any{map[string]string{
 		"kid": "1", "kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "x": encode(point[1:33]), "y": encode(point[33:]),
@@ -196,9 +189,7 @@ func (i issuer) token(t *testing.T, audience string, claims jwt.MapClaims) strin
 	token := jwt.NewWithClaims(jwt.SigningMethodES256, all)
 	token.Header["kid"] = "1"
 	text, err := token.SignedString(i.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return text
 }
 
@@ -218,6 +209,14 @@ func (a answer) is(members ...string) string {
 	return text
 }
 
+// wants ends the test if the answer has another status.
+func (a answer) wants(t testing.TB, status int, what string, args ...any) {
+	t.Helper()
+	if a.status != status {
+		t.Fatalf("%s: got %d %v, want %d", fmt.Sprintf(what, args...), a.status, a.body, status)
+	}
+}
+
 type headerKey struct{}
 
 // call makes one request with the context's headers. A text body is sent unchanged.
@@ -226,15 +225,11 @@ func call(t *testing.T, ctx context.Context, token, method, url string, body any
 	content, ok := body.(string)
 	if !ok && body != nil {
 		text, err := json.Marshal(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		content = string(text)
 	}
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	if header, ok := ctx.Value(headerKey{}).(http.Header); ok {
 		r.Header = header.Clone()
 	}
@@ -247,9 +242,7 @@ func call(t *testing.T, ctx context.Context, token, method, url string, body any
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	a := answer{resp.StatusCode, resp.Header, map[string]any{}}
 	if len(text) > 0 {
 		if err := json.Unmarshal(text, &a.body); err != nil {

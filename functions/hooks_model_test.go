@@ -24,6 +24,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -58,9 +59,7 @@ func TestReservationsBesideIntentsInAnyOrder(t *testing.T) {
 		fmt.Fprintf(&keys, "%s=%s\n", txmanager.NewSubmitter(1337, txmanager.Address(a.Address)), hex.EncodeToString(crypto.FromECDSA(a.Key)))
 	}
 	file := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(file, []byte(keys.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(file, []byte(keys.String()), 0o600))
 	h := withHooks(t, []string{"*"}, "FENCEPOST_SIGNER_LOCAL_KEYS_FILE="+file,
 		"FENCEPOST_RESUBMIT_INTERVAL=1s", "FENCEPOST_CHAIN_BLOCK_TIME=100ms", "FENCEPOST_DATABASE_MAX_CONNS=24")
 	for i := range plays {

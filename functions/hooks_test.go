@@ -19,9 +19,9 @@ import (
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/store"
-	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -35,25 +35,12 @@ type hooks struct {
 
 func withHooks(t *testing.T, callers []string, settings ...string) hooks {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), devchain.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = chain.Close() })
-	h := hooks{
-		deployment: deployment{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}},
-		chain:      chain,
-		lender:     txmanager.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address),
-	}
+	d, chain := onChain(t)
+	h := hooks{deployment: d, chain: chain, lender: txmanager.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)}
 	on := []string{"FENCEPOST_HOOKS_ENABLED=true", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT=1h", "FENCEPOST_RPC_URLS=" + chain.URL()}
-	if h.App, err = h.app(append(on, settings...)...); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = h.Close(context.WithoutCancel(t.Context())) })
-	_, err = h.Store.Register(t.Context(), store.Registration{Submitter: h.lender, Signer: "local", MaxInFlight: 2, Callers: callers, CreatedBy: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h.App = h.opened(append(on, settings...)...)
+	_, err := h.Store.Register(t.Context(), store.Registration{Submitter: h.lender, Signer: "local", MaxInFlight: 2, Callers: callers, CreatedBy: "test"})
+	expect.NoError(t, err)
 	return h
 }
 
@@ -223,9 +210,7 @@ func TestMarkUsedRefuses(t *testing.T) {
 		tx := good
 		edit(&tx)
 		raw, err := types.MustSignNewTx(devchain.DevAccounts(2)[by].Key, types.LatestSignerForChainID(tx.ChainID), &tx).MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		return raw
 	}
 	as := func(*types.DynamicFeeTx) {}
@@ -293,9 +278,7 @@ func TestNamesOfCodeHaveNoToken(t *testing.T) {
 	body := map[string]any{"submitter": h.lender, "requestId": "r", "payload": map[string]any{"to": txmanager.Address{9}.String()}}
 	for name, status := range map[string]int{"hooks": 404, store.PayoutCaller: 404, "handler:wage": 404, "hooks@fencepost.example": 202} {
 		got := call(t, t.Context(), h.issuer.token(t, "public", jwt.MapClaims{"sub": name}), "POST", url+"/api/v1/tx", body)
-		if got.status != status {
-			t.Errorf("%s: got %v, want %d", name, got, status)
-		}
+		got.wants(t, status, "%s", name)
 	}
 }
 
@@ -332,9 +315,7 @@ func TestReservationsAreHeldToThePolicy(t *testing.T) {
 			To: to, Value: big.NewInt(wei), Data: []byte{0}, Gas: 100_000, GasPrice: big.NewInt(100_000_000_000),
 		})
 		raw, err := tx.MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		return raw
 	}
 	for _, c := range []struct {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // Every internal function refuses callers without the tasks' token. The headers of Cloud Tasks and the
@@ -43,9 +45,7 @@ func TestInternalFunctionsRefuseOthers(t *testing.T) {
 		}
 		seen++
 		for name, c := range refused {
-			if got := fromTheCloud(t, c.token, method, h.url+path); got != c.want {
-				t.Errorf("%s with the token %q: got %d, want %d", pattern, name, got, c.want)
-			}
+			expect.Equal(t, fromTheCloud(t, c.token, method, h.url+path), c.want, "%s with the token %q", pattern, name)
 		}
 		if got := fromTheCloud(t, h.issuer.token(t, "internal", tasks(nil)), method, h.url+path); got == http.StatusUnauthorized || got == http.StatusForbidden {
 			t.Errorf("%s with the tasks' own token: got %d, want it let in", pattern, got)
@@ -60,9 +60,7 @@ func TestInternalFunctionsRefuseOthers(t *testing.T) {
 func fromTheCloud(t *testing.T, token, method, url string) (status int) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for name, value := range map[string]string{
 		"Content-Type": "application/json", "X-CloudTasks-QueueName": "advance", "X-CloudTasks-TaskName": "t", "X-CloudTasks-TaskRetryCount": "0",
 		"X-CloudScheduler": "true", "X-CloudScheduler-JobName": "sweep",
@@ -73,9 +71,7 @@ func fromTheCloud(t *testing.T, token, method, url string) (status int) {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	_ = resp.Body.Close()
 	return resp.StatusCode
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // Files with keys, passwords and tokens that other users of the machine can read are refused, and the
@@ -15,12 +17,8 @@ func TestOpenKeyFilesAreRefused(t *testing.T) {
 	folder := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(folder, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		expect.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	key := file("store/UTC--key", "no key")
@@ -32,9 +30,7 @@ func TestOpenKeyFilesAreRefused(t *testing.T) {
 	} {
 		opens := func(mode os.FileMode, more ...string) string {
 			t.Helper()
-			if err := os.Chmod(c.path, mode); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, os.Chmod(c.path, mode))
 			app, err := h.app(append(strings.Fields(c.settings), more...)...)
 			if err != nil {
 				return err.Error()

@@ -1,6 +1,10 @@
 package functions_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/expect"
+)
 
 // While a database move is expected, a request to store something is refused with a separate code and
 // stores no row. Reads continue. Afterwards all calls succeed.
@@ -19,18 +23,10 @@ func TestExpectedMoveIsReported(t *testing.T) {
 		"suspend":  h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/suspend", map[string]any{"reason": "r"}),
 		"transfer": h.post(alice, nil),
 	} {
-		if got, want := got.is("code"), "503 MOVE_EXPECTED"; got != want {
-			t.Errorf("%s: got %s, want %s", what, got, want)
-		}
+		expect.Equal(t, got.is("code"), "503 MOVE_EXPECTED", "%s", what)
 	}
-	if got := h.as("shop", "GET", "/api/v1/tx/"+before.body["txId"].(string), nil).is("state"); got != "200 QUEUED" {
-		t.Errorf("read: got %s, want 200 QUEUED", got)
-	}
-	if got, want := h.as("ann", "POST", "/admin/v1/database/release-untouched", map[string]any{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE"; got != want {
-		t.Errorf("release-untouched meanwhile: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("shop", "GET", "/api/v1/tx/"+before.body["txId"].(string), nil).is("state"), "200 QUEUED", "read")
+	expect.Equal(t, h.as("ann", "POST", "/admin/v1/database/release-untouched", map[string]any{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE", "release-untouched meanwhile")
 	h.run(`update database_move set outcome = 'CANCELLED', ended_at = now(), ended_by = 'o', ended_reason = 'r'`)
-	if got := h.as("shop", "POST", "/api/v1/tx", intent("meanwhile")); got.status != 202 {
-		t.Errorf("create afterwards: got %v, want 202", got)
-	}
+	h.as("shop", "POST", "/api/v1/tx", intent("meanwhile")).wants(t, 202, "create afterwards")
 }

@@ -2,7 +2,6 @@ package functions_test
 
 import (
 	"fmt"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -31,16 +30,7 @@ func TestFunctionsThatQueryNoNodeStartWithoutAnURL(t *testing.T) {
 func TestCreateAcceptsIntentsWithoutANode(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	app, err := h.app("FUNCTION_TARGET=create", "FENCEPOST_RPC_URLS=", `FENCEPOST_CHAINS=[{"id": 1338, "urls": ["http://127.0.0.1:1"]}]`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(app.Handlers()["create"])
-	t.Cleanup(func() {
-		server.Close()
-		_ = app.Close(t.Context())
-	})
-	h.url = server.URL
+	h.url = h.listen(h.opened("FUNCTION_TARGET=create", "FENCEPOST_RPC_URLS=", `FENCEPOST_CHAINS=[{"id": 1338, "urls": ["http://127.0.0.1:1"]}]`), "create")
 	for chain, want := range map[int]string{1337: "202", 1338: "202", 5: "404"} {
 		account := fmt.Sprintf("eip155:%d:0x%040x", chain, 0xa11)
 		if chain != 5 {

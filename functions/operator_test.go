@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -19,9 +20,7 @@ func (h deployment) pending() (reqID string) {
 	h.t.Helper()
 	h.signal(syscall.SIGSTOP)
 	a := h.post(alice, nil)
-	if a.status != 202 {
-		h.t.Fatalf("got %v, want 202", a)
-	}
+	a.wants(h.t, 202, "post")
 	return fmt.Sprint(a.body["req_id"])
 }
 
@@ -58,9 +57,7 @@ func TestWhyAndResolve(t *testing.T) {
 	reqID := h.pending()
 	path := "/admin/v1/transfers/" + reqID
 	why := h.as("ann", "GET", path+"/why", nil)
-	if got, want := why.is("state", "retry_count", "failures", "user_id"), "200 TARGET_PENDING 1 1 7"; got != want {
-		t.Fatalf("got %s, want %s", got, want)
-	}
+	expect.Equal(t, why.is("state", "retry_count", "failures", "user_id"), "200 TARGET_PENDING 1 1 7", "answer")
 	for member, part := range map[string]string{
 		"where": "withdrawn from FUNDING", "last_evidence": "deposit: trading:", "would_unblock": `{"op": "deposit"}`,
 	} {
@@ -69,12 +66,8 @@ func TestWhyAndResolve(t *testing.T) {
 		}
 	}
 	loaded, err := h.table.Load(t.Context(), reqID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := fmt.Sprint(why.body["next_try_at"]), loaded.NextAttemptAt.UTC().Format("2006-01-02T15:04:05.999999Z"); got != want {
-		t.Errorf("next_try_at: got %s, want %s", got, want)
-	}
+	expect.NoError(t, err)
+	expect.Equal(t, fmt.Sprint(why.body["next_try_at"]), loaded.NextAttemptAt.UTC().Format("2006-01-02T15:04:05.999999Z"), "next_try_at")
 	states := []string{}
 	for _, h := range why.body["history"].([]any) {
 		states = append(states, fmt.Sprint(h.(map[string]any)["state"]))
@@ -90,13 +83,9 @@ func TestWhyAndResolve(t *testing.T) {
 		{map[string]any{"op": "deposit", "reason": " "}, "400 INVALID_FIELD reason"},
 		{map[string]any{"op": "withdraw", "reason": "r"}, "409 NOTHING_TO_RESOLVE <nil>"},
 	} {
-		if got := h.as("ann", "POST", path+"/resolve", c.body).is("code", "field"); got != c.want {
-			t.Errorf("resolve by %v: got %s, want %s", c.body, got, c.want)
-		}
+		expect.Equal(t, h.as("ann", "POST", path+"/resolve", c.body).is("code", "field"), c.want, "resolve by %v", c.body)
 	}
-	if got, want := h.as("ann", "POST", path+"/cancel", map[string]any{"reason": "r"}).is("code"), "409 TOO_LATE"; got != want {
-		t.Errorf("cancel: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("ann", "POST", path+"/cancel", map[string]any{"reason": "r"}).is("code"), "409 TOO_LATE", "cancel")
 	h.signal(syscall.SIGCONT)
 	resolved := h.as("ann", "POST", path+"/resolve", map[string]any{"op": "deposit", "reason": "the core has lost it"})
 	if got := resolved.is("state"); got != "200 ROLLED_BACK" && got != "200 COMMITTED" { // the first call can have been applied
@@ -118,13 +107,9 @@ func TestCancel(t *testing.T) {
 		t.Errorf("where: got %q, want it at FUNDING", got)
 	}
 	for range 2 {
-		if got, want := h.as("ann", "POST", path+"/cancel", map[string]any{"reason": "r"}).is("state", "reason"), "200 FAILED CANCELLED"; got != want {
-			t.Errorf("cancel: got %s, want %s", got, want)
-		}
+		expect.Equal(t, h.as("ann", "POST", path+"/cancel", map[string]any{"reason": "r"}).is("state", "reason"), "200 FAILED CANCELLED", "cancel")
 	}
-	if got, want := h.as("ann", "POST", "/admin/v1/transfers/01ARZ3NDEKTSV4RRFFQ69G5FAV/cancel", map[string]any{"reason": "r"}).is("code"), "404 NOT_FOUND"; got != want {
-		t.Errorf("cancel of nothing: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("ann", "POST", "/admin/v1/transfers/01ARZ3NDEKTSV4RRFFQ69G5FAV/cancel", map[string]any{"reason": "r"}).is("code"), "404 NOT_FOUND", "cancel of nothing")
 }
 
 // A repeated post enqueues the step that its creator did not when it died.
@@ -132,9 +117,7 @@ func TestARepeatWakesWhatItsCreatorLeft(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	reqID := h.stored("c")
-	if got, want := h.post(alice, map[string]any{"cid": "c", "amount": "1"}).is("code", "state", "req_id"), "200 DUPLICATE_REQUEST PENDING "+reqID; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.post(alice, map[string]any{"cid": "c", "amount": "1"}).is("code", "state", "req_id"), "200 DUPLICATE_REQUEST PENDING "+reqID, "answer")
 	if h.cloud.task("-transfer-"+reqID+"-0") == nil {
 		t.Errorf("tasks: got %q, want its step", h.cloud.about(reqID))
 	}
@@ -146,9 +129,7 @@ func TestSweep(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = chain.Close() })
 	h.url = h.serve("FENCEPOST_RPC_URLS="+chain.URL(), fmt.Sprintf("FENCEPOST_CHAIN_ID=%d", chain.ChainID()), "FENCEPOST_TRANSFER_UNUSUAL_PER_MINUTE=3")
 	late, refund, lost, fresh := h.stored("a"), h.stored("bb"), h.stored("ccc"), h.stored("dddd")
@@ -159,9 +140,7 @@ func TestSweep(t *testing.T) {
 	h.run(`update transfers_tb set retry_count = 3, failures = 3, next_attempt_at = clock_timestamp() - interval '61 s' where req_id = $1`, refund)
 	h.run(`update transfers_tb set updated_at = clock_timestamp() - interval '61 s' where req_id = $1`, lost)
 	swept := h.as("tasks", "POST", "/internal/sweep", map[string]any{})
-	if got, want := swept.is("transfers", "enqueued"), "200 2 2"; got != want {
-		t.Fatalf("got %s (%v), want %s", got, swept.body, want)
-	}
+	expect.Equal(t, swept.is("transfers", "enqueued"), "200 2 2", "answer (%v)", swept.body)
 	for reqID, tasks := range map[string]int{late: 0, refund: 1, lost: 1, fresh: 0} {
 		names := h.cloud.about(reqID)
 		if len(names) != tasks || tasks > 0 && !strings.Contains(names[0], "-s-") {
@@ -170,9 +149,7 @@ func TestSweep(t *testing.T) {
 	}
 	for alert, want := range map[string]string{"MON-001": "CRITICAL " + late, "MON-002": "CRITICAL " + refund, "MON-004": "WARNING <nil>"} {
 		line := h.log.find("alert", alert)
-		if got := fmt.Sprintf("%v %v", line["severity"], line["reqId"]); got != want {
-			t.Errorf("%s: got %s (%v), want %s", alert, got, line, want)
-		}
+		expect.Equal(t, fmt.Sprintf("%v %v", line["severity"], line["reqId"]), want, "%s (%v)", alert, line)
 	}
 }
 
@@ -181,26 +158,16 @@ func TestSweep(t *testing.T) {
 func TestConservation(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	if got := h.post(alice, map[string]any{"cid": "before"}); got.status != 200 {
-		t.Fatalf("got %v, want 200", got)
-	}
-	if got, want := h.as("ann", "GET", "/admin/v1/conservation", nil).is("last_check", "halts"), "200 <nil> []"; got != want {
-		t.Errorf("before any check: got %s, want %s", got, want)
-	}
-	if got, want := h.as("tasks", "POST", "/internal/conservation", map[string]any{}).is("result", "wrong"), "200 ok 0"; got != want {
-		t.Fatalf("healthy: got %s, want %s", got, want)
-	}
+	h.post(alice, map[string]any{"cid": "before"}).wants(t, 200, "post")
+	expect.Equal(t, h.as("ann", "GET", "/admin/v1/conservation", nil).is("last_check", "halts"), "200 <nil> []", "before any check")
+	expect.Equal(t, h.as("tasks", "POST", "/internal/conservation", map[string]any{}).is("result", "wrong"), "200 ok 0", "healthy")
 	for body, want := range map[string]string{`{}`: "200 ok false", `{"full": false}`: "200 ok false", `{"full": true}`: "200 ok true", `{"all": true}`: "400 <nil> <nil>"} {
-		if got := h.as("tasks", "POST", "/internal/conservation", json.RawMessage(body)).is("result", "full"); got != want {
-			t.Errorf("the scheduler's %s: got %s, want %s", body, got, want)
-		}
+		expect.Equal(t, h.as("tasks", "POST", "/internal/conservation", json.RawMessage(body)).is("result", "full"), want, "the scheduler's %s", body)
 	}
 	h.run(`update balances_tb set available = available - 0.000001 where user_id = $1`, bob)
 	for _, want := range []string{"200 violated 1 1", "200 standing 1 0"} {
 		a := h.as("ann", "POST", "/admin/v1/conservation/check", map[string]any{"full": true})
-		if got := a.is("result", "wrong", "fresh"); got != want {
-			t.Errorf("a stolen unit: got %s (%v), want %s", got, a.body, want)
-		}
+		expect.Equal(t, a.is("result", "wrong", "fresh"), want, "a stolen unit (%v)", a.body)
 	}
 	shown := h.as("ann", "GET", "/admin/v1/conservation", nil)
 	last, _ := shown.body["last_check"].(map[string]any)
@@ -208,21 +175,13 @@ func TestConservation(t *testing.T) {
 	if last == nil || last["result"] != "standing" || len(last["found"].([]any)) != 1 || len(halts) != 1 || shown.body["open_halts"] != 1.0 {
 		t.Fatalf("shown: got %v, want what stands, and one halt", shown.body)
 	}
-	if got, want := h.post(alice, nil).is("code", "req_id"), "503 SYSTEM_ERROR <nil>"; got != want {
-		t.Errorf("halted: got %s, want %s", got, want)
-	}
-	if got, want := h.post(alice, map[string]any{"cid": "before"}).is("code"), "200 DUPLICATE_REQUEST"; got != want {
-		t.Errorf("what is stored: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.post(alice, nil).is("code", "req_id"), "503 SYSTEM_ERROR <nil>", "halted")
+	expect.Equal(t, h.post(alice, map[string]any{"cid": "before"}).is("code"), "200 DUPLICATE_REQUEST", "what is stored")
 	path := fmt.Sprintf("/admin/v1/halts/%v/resume", halts[0].(map[string]any)["id"])
 	for _, c := range []struct{ reason, want string }{{"", "400 INVALID_FIELD"}, {"looked", "204 <nil>"}, {"looked", "409 TOO_LATE"}} {
-		if got := h.as("ann", "POST", path, map[string]any{"reason": c.reason}).is("code"); got != c.want {
-			t.Errorf("resume for %q: got %s, want %s", c.reason, got, c.want)
-		}
+		expect.Equal(t, h.as("ann", "POST", path, map[string]any{"reason": c.reason}).is("code"), c.want, "resume for %q", c.reason)
 	}
-	if got := h.post(alice, nil); got.status != 200 {
-		t.Errorf("resumed: got %v, want 200", got)
-	}
+	h.post(alice, nil).wants(t, 200, "resumed")
 }
 
 // Without a trading core there are no transfers, and everything else works.
@@ -234,13 +193,9 @@ func TestWithoutATradingCore(t *testing.T) {
 		"POST /api/v1/internal_transfer", "POST /api/v1/payout", "POST /internal/transfer", "POST /internal/conservation", "GET /admin/v1/conservation",
 	} {
 		method, path, _ := strings.Cut(path, " ")
-		if got, want := h.as("ann", method, path, map[string]any{}).is("code"), "404 NOT_FOUND"; got != want {
-			t.Errorf("%s: got %s, want %s", path, got, want)
-		}
+		expect.Equal(t, h.as("ann", method, path, map[string]any{}).is("code"), "404 NOT_FOUND", "%s", path)
 	}
-	if got := h.as("ann", "GET", "/admin/v1/submitters", nil); got.status != 200 {
-		t.Errorf("submitters: got %v, want 200", got)
-	}
+	h.as("ann", "GET", "/admin/v1/submitters", nil).wants(t, 200, "submitters")
 	for _, target := range []string{"transfer", "conservation"} {
 		_, err := h.app("FUNCTION_TARGET=" + target)
 		if err == nil || !strings.Contains(err.Error(), "FENCEPOST_TRADING_URL") || !strings.Contains(err.Error(), "FENCEPOST_AUTH_USERS_AUDIENCE") {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -39,26 +40,18 @@ func TestPayout(t *testing.T) {
 	h := build(t)
 	h.registerPayer()
 	a := h.pay(alice, map[string]any{"cid": "c"})
-	if got, want := a.is("from", "to", "state"), "202 FUNDING CHAIN PENDING"; got != want {
-		t.Fatalf("got %s (%v), want %s", got, a.body, want)
-	}
+	expect.Equal(t, a.is("from", "to", "state"), "202 FUNDING CHAIN PENDING", "answer (%v)", a.body)
 	reqID := fmt.Sprint(a.body["req_id"])
 	found, err := h.Payout(t.Context(), payer, reqID)
 	if err != nil || found.State != txmanager.Queued {
 		t.Fatalf("managed transaction: got %+v, %v; want it QUEUED", found, err)
 	}
 	seen := call(t, t.Context(), h.userToken(alice), "GET", h.url+"/api/v1/internal_transfer/"+reqID, nil)
-	if got, want := seen.is("to", "address", "state"), "200 CHAIN "+paidTo+" TARGET_PENDING"; got != want {
-		t.Errorf("to its owner: got %s, want %s", got, want)
-	}
+	expect.Equal(t, seen.is("to", "address", "state"), "200 CHAIN "+paidTo+" TARGET_PENDING", "to its owner")
 	h.run(`update assets_tb set status = 'SUSPENDED', payout_submitter = null, chain_id = null, chain_decimals = null where asset_id = 1`)
 	again := h.pay(alice, map[string]any{"cid": "c", "address": "0x" + strings.ToUpper(paidTo[2:])})
-	if got, want := again.is("code", "req_id"), "200 DUPLICATE_REQUEST "+reqID; got != want {
-		t.Errorf("the same again: got %s, want %s", got, want)
-	}
-	if got, want := h.pay(alice, map[string]any{"cid": "c", "address": "0x" + strings.Repeat("1", 40)}).is("code"), "409 CID_CONFLICT"; got != want {
-		t.Errorf("to another address: got %s, want %s", got, want)
-	}
+	expect.Equal(t, again.is("code", "req_id"), "200 DUPLICATE_REQUEST "+reqID, "the same again")
+	expect.Equal(t, h.pay(alice, map[string]any{"cid": "c", "address": "0x" + strings.Repeat("1", 40)}).is("code"), "409 CID_CONFLICT", "to another address")
 	if got := fmt.Sprint(h.as("ann", "GET", "/admin/v1/transfers/"+reqID+"/why", nil).body["would_unblock"]); !strings.Contains(got, payer+" with requestId "+reqID) {
 		t.Errorf("would_unblock: got %q, want the managed transaction", got)
 	}
@@ -71,17 +64,13 @@ func TestOnlyTheCoordinatorCancelsAPayout(t *testing.T) {
 	h.registerPayer()
 	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
 	found, err := h.Payout(t.Context(), payer, reqID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for path, want := range map[string]string{"/api/v1/tx/%s/cancel": "403 FORBIDDEN", "/admin/v1/tx/%s/decide": "403 FORBIDDEN"} {
 		body := map[string]any{}
 		if strings.Contains(path, "admin") {
 			body = map[string]any{"action": "placeholder", "reason": "r"}
 		}
-		if got := h.as("ann", "POST", fmt.Sprintf(path, found.TxID), body).is("code"); got != want {
-			t.Errorf("%s: got %s, want %s", path, got, want)
-		}
+		expect.Equal(t, h.as("ann", "POST", fmt.Sprintf(path, found.TxID), body).is("code"), want, "%s", path)
 	}
 	if found, err = h.Payout(t.Context(), payer, reqID); err != nil || found.State != txmanager.Queued {
 		t.Errorf("the managed transaction: got %s, %v; want it QUEUED", found.State, err)
@@ -93,9 +82,7 @@ func TestPayoutRefused(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.registerPayer()
-	if got := h.pay(alice, map[string]any{"cid": "known"}); got.status != 202 {
-		t.Fatalf("got %v, want 202", got)
-	}
+	h.pay(alice, map[string]any{"cid": "known"}).wants(t, 202, "post")
 	own := strings.TrimPrefix(payer, "eip155:1337:")
 	for _, c := range []struct {
 		name string
@@ -113,14 +100,10 @@ func TestPayoutRefused(t *testing.T) {
 		{"to nobody", map[string]any{"address": "0x" + strings.Repeat("0", 40)}, "400 INVALID_ADDRESS address"},
 		{"too much", map[string]any{"amount": "2000"}, "422 INSUFFICIENT_BALANCE <nil>"},
 	} {
-		if got := h.pay(alice, c.body).is("code", "field"); got != c.want {
-			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
-		}
+		expect.Equal(t, h.pay(alice, c.body).is("code", "field"), c.want, "%s", c.name)
 	}
 	h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, payer)
-	if got, want := h.pay(alice, nil).is("code"), "503 SYSTEM_ERROR"; got != want {
-		t.Errorf("in PROTECT: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.pay(alice, nil).is("code"), "503 SYSTEM_ERROR", "in PROTECT")
 }
 
 // With a finality that a reorg can undo no payouts are offered: a refunded payment could be mined
@@ -131,15 +114,9 @@ func TestNoPayoutsByAFinalityThatMayBeUndone(t *testing.T) {
 	h.registerPayer()
 	accepted := h.pay(alice, map[string]any{"cid": "c"})
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_CONFIRMATIONS_REQUIRED=0")...)
-	if got, want := h.pay(alice, map[string]any{"cid": "c"}).is("code", "req_id"), "200 DUPLICATE_REQUEST "+fmt.Sprint(accepted.body["req_id"]); got != want {
-		t.Errorf("what was accepted before: got %s, want %s", got, want)
-	}
-	if got, want := h.pay(alice, nil).is("code"), "400 TRANSFER_NOT_ALLOWED"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	if got := h.post(alice, nil); got.status != 200 {
-		t.Errorf("a transfer: got %v, want 200", got)
-	}
+	expect.Equal(t, h.pay(alice, map[string]any{"cid": "c"}).is("code", "req_id"), "200 DUPLICATE_REQUEST "+fmt.Sprint(accepted.body["req_id"]), "what was accepted before")
+	expect.Equal(t, h.pay(alice, nil).is("code"), "400 TRANSFER_NOT_ALLOWED", "answer")
+	h.post(alice, nil).wants(t, 200, "a transfer")
 }
 
 // Each payer's own chain decides when its payments are final.

@@ -3,12 +3,12 @@ package functions_test
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // listedOnly serves with a process that pays out only to listed addresses.
@@ -60,9 +60,7 @@ func TestPayoutsGoToListedAddressesAlone(t *testing.T) {
 	}
 	refused("none is listed", "400 ADDRESS_NOT_LISTED address")
 	added := h.add(alice, map[string]any{"address": "0x" + strings.ToUpper(paidTo[2:])})
-	if got, want := added.is("chain_id", "address"), "201 1337 "+paidTo; got != want {
-		t.Fatalf("add: got %s (%v), want %s", got, added.body, want)
-	}
+	expect.Equal(t, added.is("chain_id", "address"), "201 1337 "+paidTo, "add (%v)", added.body)
 	if again := h.add(alice, nil); again.is("address_id", "usable_from") != fmt.Sprint("200 ", added.body["address_id"], " ", added.body["usable_from"]) {
 		t.Errorf("again: got %v, want what is there", again.body)
 	}
@@ -72,13 +70,9 @@ func TestPayoutsGoToListedAddressesAlone(t *testing.T) {
 		t.Errorf("usable: got from %s on, want a day after %s", from, at)
 	}
 	early := h.pay(alice, nil)
-	if got, want := early.is("code", "field", "usable_from"), fmt.Sprint("400 ADDRESS_NOT_YET_USABLE address ", added.body["usable_from"]); got != want {
-		t.Errorf("too early: got %s, want %s", got, want)
-	}
+	expect.Equal(t, early.is("code", "field", "usable_from"), fmt.Sprint("400 ADDRESS_NOT_YET_USABLE address ", added.body["usable_from"]), "too early")
 	h.agedAddresses()
-	if got := h.pay(alice, map[string]any{"cid": "paid"}); got.status != http.StatusAccepted {
-		t.Errorf("a day later: got %v, want 202", got.body)
-	}
+	h.pay(alice, map[string]any{"cid": "paid"}).wants(t, 202, "a day later")
 	if got := h.pay(alice, map[string]any{"address": "0x" + strings.Repeat("1", 40)}).is("code"); got != "400 ADDRESS_NOT_LISTED" {
 		t.Errorf("another address: got %s, want ADDRESS_NOT_LISTED", got)
 	}
@@ -98,9 +92,7 @@ func TestPayoutsGoToListedAddressesAlone(t *testing.T) {
 	if got := h.pay(alice, map[string]any{"cid": "paid"}).is("code"); got != "200 DUPLICATE_REQUEST" {
 		t.Errorf("what is stored under the cid: got %s, want it", got)
 	}
-	if got := h.add(alice, nil); got.status != http.StatusCreated {
-		t.Errorf("added anew: got %v, want 201", got.body)
-	}
+	h.add(alice, nil).wants(t, 201, "added anew")
 	refused("added anew", "400 ADDRESS_NOT_YET_USABLE address")
 }
 
@@ -121,14 +113,10 @@ func TestWrongAddressesAreNotAdded(t *testing.T) {
 		{"no payouts", map[string]any{"asset": "HUGE"}, "400 TRANSFER_NOT_ALLOWED asset"},
 		{"another member", map[string]any{"usable_from": "2020-01-01T00:00:00Z"}, "400 UNSUPPORTED_FIELD usable_from"},
 	} {
-		if got := h.add(alice, c.body).is("code", "field"); got != c.want {
-			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
-		}
+		expect.Equal(t, h.add(alice, c.body).is("code", "field"), c.want, "%s", c.name)
 	}
 	for id, want := range map[string]string{"/0": "404 NOT_FOUND", "/9": "404 NOT_FOUND", "/07": "400 INVALID_FIELD", "/x": "400 INVALID_FIELD"} {
-		if got := h.addresses(alice, "DELETE", id, nil).is("code"); got != want {
-			t.Errorf("remove %s: got %s, want %s", id, got, want)
-		}
+		expect.Equal(t, h.addresses(alice, "DELETE", id, nil).is("code"), want, "remove %s", id)
 	}
 }
 
@@ -138,23 +126,13 @@ func TestPayoutsOfADay(t *testing.T) {
 	h := build(t)
 	h.registerPayer()
 	h.run(`update assets_tb set daily_payout_amount = 2 where asset_id = 1`)
-	if got := h.post(alice, map[string]any{"amount": "2.5"}); got.status != http.StatusOK {
-		t.Errorf("between accounts: got %v, want 200", got.body)
-	}
-	if got := h.pay(alice, nil); got.status != http.StatusAccepted {
-		t.Fatalf("the first: got %v, want 202", got.body)
-	}
+	h.post(alice, map[string]any{"amount": "2.5"}).wants(t, 200, "between accounts")
+	h.pay(alice, nil).wants(t, 202, "the first")
 	over := h.pay(alice, map[string]any{"amount": "0.500001"})
-	if got, want := over.is("code", "field", "left")+" "+over.header.Get("Retry-After"), "429 DAILY_PAYOUT_EXCEEDED amount 0.5 3600"; got != want {
-		t.Errorf("one unit too many: got %s, want %s", got, want)
-	}
-	if got := h.pay(alice, map[string]any{"amount": "0.5"}); got.status != http.StatusAccepted {
-		t.Errorf("what is left: got %v, want 202", got.body)
-	}
+	expect.Equal(t, over.is("code", "field", "left")+" "+over.header.Get("Retry-After"), "429 DAILY_PAYOUT_EXCEEDED amount 0.5 3600", "one unit too many")
+	h.pay(alice, map[string]any{"amount": "0.5"}).wants(t, 202, "what is left")
 	h.shift(alice, "-24 hours")
-	if got := h.pay(alice, nil); got.status != http.StatusAccepted {
-		t.Errorf("a day later: got %v, want 202", got.body)
-	}
+	h.pay(alice, nil).wants(t, 202, "a day later")
 }
 
 // Users manage their addresses with the client, and operators act on them; each operator act is

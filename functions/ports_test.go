@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,9 +16,9 @@ import (
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
-	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
@@ -43,31 +42,14 @@ func withPorts(t *testing.T, ext functions.Extensions, altered func(*txmanager.U
 // withPortsFor is [withPorts] with the callers of the submitter.
 func withPortsFor(t *testing.T, callers []string, ext functions.Extensions, altered func(*txmanager.Unsigned), settings ...string) ported {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), devchain.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = chain.Close() })
+	d, chain := onChain(t)
 	account := devchain.DevAccounts(1)[0]
-	h := ported{
-		deployment: deployment{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}},
-		chain:      chain,
-		submitter:  txmanager.NewSubmitter(chain.ChainID(), account.Address),
-	}
+	h := ported{deployment: d, chain: chain, submitter: txmanager.NewSubmitter(chain.ChainID(), account.Address)}
 	keys, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{h.submitter: account.Key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	ext.Signers = []signer.Kind{{Name: "vault", Key: "<path>", Signer: func(string) (signer.Service, error) { return altering{keys, altered}, nil }}}
-	if h.App, err = h.appWith(ext, append([]string{"FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_RPC_URLS=" + chain.URL() + "," + chain.URL() + "/again"}, settings...)...); err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(h.App.Handlers()[functions.All])
-	t.Cleanup(func() {
-		server.Close()
-		_ = h.Close(context.WithoutCancel(t.Context()))
-	})
-	h.url = server.URL
+	h.App = h.openedWith(ext, append([]string{"FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_RPC_URLS=" + chain.URL() + "," + chain.URL() + "/again"}, settings...)...)
+	h.url = h.listen(h.App, functions.All)
 	if _, err = h.Store.Register(t.Context(), store.Registration{Submitter: h.submitter, Signer: "vault:treasury", MaxInFlight: 1, Callers: callers, CreatedBy: "test"}); err != nil {
 		t.Fatal(err)
 	}
@@ -78,9 +60,7 @@ func withPortsFor(t *testing.T, callers []string, ext functions.Extensions, alte
 func (h ported) post(requestID string) {
 	h.t.Helper()
 	a := h.as("shop", "POST", "/api/v1/tx", map[string]any{"submitter": h.submitter, "requestId": requestID, "payload": map[string]any{"to": paidTo, "value": "1"}})
-	if a.status != 202 {
-		h.t.Fatalf("post: got %d %v, want 202", a.status, a.body)
-	}
+	a.wants(h.t, 202, "post")
 	h.advance()
 }
 
@@ -170,9 +150,7 @@ func TestExtensionsResolveButNotAPayout(t *testing.T) {
 			h.advance()
 			h.run(`update managed_tx set state = 'STUCK', sub_state = null, next_check_at = clock_timestamp()`)
 			h.advance()
-			if got := h.stored(`select string_agg(action || ' by ' || by, ', ') from tx_decision`); got != want {
-				t.Errorf("decisions: got %q, want %q", got, want)
-			}
+			expect.Equal(t, h.stored(`select string_agg(action || ' by ' || by, ', ') from tx_decision`), want, "decisions")
 			if got := h.stored(`select count(*) from tx_version where kind = 'PLACEHOLDER'`); (got == "1") != (want != "") {
 				t.Errorf("placeholders: got %s, want one for what is no payout", got)
 			}
@@ -209,9 +187,7 @@ func TestExtensionsPublish(t *testing.T) {
 	h := withPorts(t, ext, nil, deliverySettings...)
 	h.post("r")
 	for range 2 {
-		if a := h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": h.submitter, "endpoint": "audit"}); a.status != 204 {
-			t.Fatalf("publish: got %d %v, want 204", a.status, a.body)
-		}
+		h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": h.submitter, "endpoint": "audit"}).wants(t, 204, "publish")
 		h.run(`update event_delivery_queue set next_attempt_at = clock_timestamp() - interval '1 s' where endpoint = 'audit'`)
 	}
 	if got := strings.Join(books.events, " "); got != "1TxAccepted 2TxSubmitted" {
@@ -224,6 +200,24 @@ func TestExtensionsPublish(t *testing.T) {
 		}
 		if _, err := h.appWith(ext, more...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want that it %s", settings, err, want)
+		}
+	}
+}
+
+// Publishers alone are endpoints enough for events.mode=webhook. A process without any does not start,
+// nor one with a publisher that has no code.
+func TestEventsNeedAReceiver(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	for want, publishers := range map[string]map[string]txmanager.DomainEventPublisher{
+		"": {"audit": new(ledger)}, "set FENCEPOST_EVENTS_WEBHOOK_URLS": {}, "publisher audit is nil": {"audit": nil},
+	} {
+		app, err := h.appWith(functions.Extensions{Publishers: publishers}, "FENCEPOST_EVENTS_MODE=webhook")
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %v, want %q", publishers, err, want)
+		}
+		if err == nil {
+			t.Cleanup(func() { _ = app.Close(context.WithoutCancel(t.Context())) })
 		}
 	}
 }
@@ -247,9 +241,7 @@ func TestExtensionsInspectTheMempool(t *testing.T) {
 		h.post("r")
 		h.run(`update managed_tx set next_check_at = clock_timestamp()`)
 		h.advance()
-		if got := h.stored(`select string_agg(last_mempool_diag ->> 'signal' || ' ' || (last_mempool_diag ->> 'advice'), ',') from managed_tx`); got != want {
-			t.Errorf("diagnosis: got %q, want %q", got, want)
-		}
+		expect.Equal(t, h.stored(`select string_agg(last_mempool_diag ->> 'signal' || ' ' || (last_mempool_diag ->> 'advice'), ',') from managed_tx`), want, "diagnosis")
 		if got := h.stored(`select state || ' ' || sub_state || ' ' || coalesce(requested_action, '') from managed_tx`); got != "TRACKING PENDING " {
 			t.Errorf("transaction: got %q, want it pending, with no order", got)
 		}
@@ -292,9 +284,7 @@ func TestExtensionsBidWithinTheCaps(t *testing.T) {
 				return h.stored(`select (first_submit_at + interval '1 second' < clock_timestamp())::text from managed_tx`) == "true"
 			})
 			h.advance()
-			if got := h.stored(`select string_agg(kind, ' ' order by version) from tx_version`); got != c.versions {
-				t.Errorf("versions: got %s, want %s", got, c.versions)
-			}
+			expect.Equal(t, h.stored(`select string_agg(kind, ' ' order by version) from tx_version`), c.versions, "versions")
 			if got := h.stored(`select last_gas_params ->> 'maxFeePerGas' from managed_tx`); c.last != "" && got != c.last {
 				t.Errorf("fee: got %s, want %s", got, c.last)
 			}
@@ -338,5 +328,20 @@ func TestExtensionsConnect(t *testing.T) {
 	}
 	if line := h.log.find("message", "node excluded"); line == nil || line["node"] != host {
 		t.Errorf("log: got %v, want that the node is excluded", line)
+	}
+}
+
+// Code that cannot connect ends the start with an error.
+func TestConnectThatFailsEndsTheStart(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	for want, connect := range map[string]func(evm.Options) (chain.Node, error){
+		"returned a nil *evm.Connector": func(evm.Options) (chain.Node, error) { return (*evm.Connector)(nil), nil },
+		"panicked: no route":            func(evm.Options) (chain.Node, error) { panic("no route") },
+		"chain 1337: no key":            func(evm.Options) (chain.Node, error) { return nil, errors.New("no key") },
+	} {
+		if _, err := h.appWith(functions.Extensions{Connect: connect}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want that it %s", err, want)
+		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost/fencepost/functions/admin"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -84,9 +85,7 @@ func TestTwoOperatorsDecide(t *testing.T) {
 		return id
 	}
 	to, err := txmanager.ParseAddress(paidTo)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	digest := txmanager.ConsumingTx{To: &to, ValueWei: "1"}.CallDigest()
 	first, last := held("first"), held("last")
 	h.run(`insert into foreign_transaction (submitter, nonce, incident, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
@@ -95,12 +94,8 @@ func TestTwoOperatorsDecide(t *testing.T) {
 	matching := fmt.Sprint(h.as("shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": "matching", "payload": members{"to": paidTo, "value": "1"}}).body["txId"])
 	h.run(`insert into transfer_halt (scope, user_id, asset_id, evidence) values ('user_asset', 7, 1, '{}')`)
 	halt := h.one(`select max(halt_id) from transfer_halt`)
-	if a := h.ann("POST", "/admin/v1/users/7/payout_addresses/block", members{"reason": "a stolen token"}); a.status != 200 {
-		t.Fatalf("block: got %v, want it done at once", a)
-	}
-	if a := h.ann("POST", ofShop+"/suspend", members{"reason": "a theft"}); a.status != 200 {
-		t.Fatalf("suspend: got %v, want it done at once", a)
-	}
+	h.ann("POST", "/admin/v1/users/7/payout_addresses/block", members{"reason": "a stolen token"}).wants(t, 200, "block")
+	h.ann("POST", ofShop+"/suspend", members{"reason": "a theft"}).wants(t, 200, "suspend")
 	h.run(`update balances_tb set available = available - 0.000001 where user_id = $1 and asset_id = 1`, bob)
 	h.ann("POST", "/admin/v1/conservation/check", members{"full": true})
 	finding := h.one(`select max(finding_id) from conservation_finding`)
@@ -133,23 +128,15 @@ func TestTwoOperatorsDecide(t *testing.T) {
 		if again := h.ann(c.method, c.path, c.body); again.body["proposalId"] != a.body["proposalId"] {
 			t.Errorf("%s again: got %v, want the same proposal", c.path, again.body)
 		}
-		if got, want := h.ann("POST", proposal+"/approve", agreed).is("code"), "403 SAME_OPERATOR"; got != want {
-			t.Errorf("%s, approved by its proposer: got %s, want %s", c.path, got, want)
-		}
+		expect.Equal(t, h.ann("POST", proposal+"/approve", agreed).is("code"), "403 SAME_OPERATOR", "%s, approved by its proposer", c.path)
 		done := h.ben("POST", proposal+"/approve", agreed)
-		if got, want := done.is("status", "approvedBy"), "200 CARRIED_OUT email:ben@fencepost.example"; got != want {
-			t.Errorf("%s, approved: got %s (%v), want %s", c.path, got, done.body, want)
-		}
-		if got := h.one(c.is); got != c.becomes {
-			t.Errorf("%s, carried out: got %s, want %s", c.path, got, c.becomes)
-		}
+		expect.Equal(t, done.is("status", "approvedBy"), "200 CARRIED_OUT email:ben@fencepost.example", "%s, approved (%v)", c.path, done.body)
+		expect.Equal(t, h.one(c.is), c.becomes, "%s, carried out", c.path)
 		if again := h.ben("POST", proposal+"/approve", agreed); fmt.Sprint(again.body) != fmt.Sprint(done.body) {
 			t.Errorf("%s, approved again: got %v, want the stored answer %v", c.path, again.body, done.body)
 		}
 	}
-	if got := h.one(`select count(*) from proposal where status <> 'CARRIED_OUT' or outcome_status is null`); got != "0" {
-		t.Errorf("proposals without their outcome: got %s, want none", got)
-	}
+	expect.Equal(t, h.one(`select count(*) from proposal where status <> 'CARRIED_OUT' or outcome_status is null`), "0", "proposals without their outcome")
 	if got, want := h.one(`select string_agg(distinct action || ' ' || by || ' ' || approved_by, '; ') from submitter_change where proposal is not null`),
 		"APPROVED sub:ann-at-work email:ben@fencepost.example; CALLERS sub:ann-at-work email:ben@fencepost.example; POLICY sub:ann-at-work email:ben@fencepost.example; RESUME sub:ann-at-work email:ben@fencepost.example"; got != want {
 		t.Errorf("on record: got %s, want %s", got, want)
@@ -165,9 +152,7 @@ func TestTwoOperatorsAcceptAndState(t *testing.T) {
 	h := build(t, ruleFor("accept", "adjustments")...)
 	h.registerPayer()
 	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
-	if got, want := h.ann("POST", "/admin/v1/database/accept", members{"reason": "r"}).is("code"), "409 TOO_LATE"; got != want {
-		t.Errorf("accept what is the accepted database: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.ann("POST", "/admin/v1/database/accept", members{"reason": "r"}).is("code"), "409 TOO_LATE", "accept what is the accepted database")
 	h.run(`update database_identity set timeline_id = timeline_id + 1`)
 	proposal, _ := h.propose("POST", "/admin/v1/database/accept", members{"reason": "the backup of the 21st"})
 	if got := h.one(`select is_accepted_database()`); got != "false" {
@@ -194,21 +179,13 @@ func TestOnePersonDoesNotApproveUnderAnotherName(t *testing.T) {
 	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
 	proposal, _ := h.propose("PUT", ofShop+"/policy", members{"reason": "r"})
 	for _, who := range [][2]string{{"ann-at-work", ""}, {"another", "ann"}, {"ann-at-work", "ben"}} {
-		if got, want := h.by(who[0], who[1], "POST", proposal+"/approve", agreed).is("code"), "403 SAME_OPERATOR"; got != want {
-			t.Errorf("subject %s, e-mail %q: got %s, want %s", who[0], who[1], got, want)
-		}
+		expect.Equal(t, h.by(who[0], who[1], "POST", proposal+"/approve", agreed).is("code"), "403 SAME_OPERATOR", "subject %s, e-mail %q", who[0], who[1])
 	}
-	if got, want := h.by("shop", "shop", "POST", proposal+"/approve", agreed).is("code"), "403 FORBIDDEN"; got != want {
-		t.Errorf("a caller: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.by("shop", "shop", "POST", proposal+"/approve", agreed).is("code"), "403 FORBIDDEN", "a caller")
 	// The database refuses it too, independently of the functions.
 	id := strings.TrimPrefix(proposal, "/admin/v1/proposals/")
-	if got := h.one(`select verdict from approve_proposal($1, 'email:ANN@fencepost.example', '{email:ANN@fencepost.example,email:ann@fencepost.example}', 'r')`, id); got != "SAME_OPERATOR" {
-		t.Errorf("the database: got %s, want SAME_OPERATOR", got)
-	}
-	if got := h.one(`select max_value_wei from submitter_policy`); got != "5" {
-		t.Errorf("the policy: got %s, want 5", got)
-	}
+	expect.Equal(t, h.one(`select verdict from approve_proposal($1, 'email:ANN@fencepost.example', '{email:ANN@fencepost.example,email:ann@fencepost.example}', 'r')`, id), "SAME_OPERATOR", "the database")
+	expect.Equal(t, h.one(`select max_value_wei from submitter_policy`), "5", "the policy")
 }
 
 // A proposal is carried out only if the state that it depends on is unchanged. An expired or rejected
@@ -223,42 +200,30 @@ func TestProposalsEnd(t *testing.T) {
 	}
 	policy := func(want string) {
 		t.Helper()
-		if got := h.one(`select max_value_wei from submitter_policy`); got != want {
-			t.Errorf("the policy: got %s, want %s", got, want)
-		}
+		expect.Equal(t, h.one(`select max_value_wei from submitter_policy`), want, "the policy")
 	}
 
 	stale, _ := wider()
-	if a := h.ben("PUT", ofShop+"/policy", members{"maxValue": "3", "reason": "tighter"}); a.status != 200 {
-		t.Fatalf("tighter: got %v, want it done at once", a)
-	}
+	h.ben("PUT", ofShop+"/policy", members{"maxValue": "3", "reason": "tighter"}).wants(t, 200, "tighter")
 	a := h.ben("POST", stale+"/approve", agreed)
 	if got, want := a.is("code"), "409 PROPOSAL_STALE"; got != want || !strings.Contains(fmt.Sprint(a.body["detail"]), `policy was`) {
 		t.Errorf("stale: got %s (%v), want %s, and what changed", got, a.body, want)
 	}
 	policy("3")
-	if got, want := h.ben("GET", stale, nil).is("status"), "200 STALE"; got != want {
-		t.Errorf("stale: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.ben("GET", stale, nil).is("status"), "200 STALE", "stale")
 
 	expired, first := wider()
 	h.run(`alter table proposal disable trigger guard_proposal`)
 	h.run(`update proposal set expires_at = clock_timestamp() where proposal_id = $1`, first.body["proposalId"])
 	h.run(`alter table proposal enable trigger guard_proposal`)
-	if got, want := h.ben("GET", expired, nil).is("status"), "200 EXPIRED"; got != want {
-		t.Errorf("expired: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.ben("GET", expired, nil).is("status"), "200 EXPIRED", "expired")
 	again, second := wider()
 	if second.body["proposalId"] == first.body["proposalId"] {
 		t.Error("proposed again: got the proposal that has expired, want a new one")
 	}
-	if got, want := h.ben("POST", expired+"/approve", agreed).is("code"), "409 PROPOSAL_EXPIRED"; got != want {
-		t.Errorf("expired: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.ben("POST", expired+"/approve", agreed).is("code"), "409 PROPOSAL_EXPIRED", "expired")
 
-	if got, want := h.ann("POST", again+"/reject", members{"reason": "not wanted"}).is("status", "closeReason"), "200 REJECTED not wanted"; got != want {
-		t.Errorf("withdrawn: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.ann("POST", again+"/reject", members{"reason": "not wanted"}).is("status", "closeReason"), "200 REJECTED not wanted", "withdrawn")
 	for method, want := range map[string]string{"approve": "409 TOO_LATE <nil>", "reject": "200 <nil> REJECTED"} {
 		if got := h.ben("POST", again+"/"+method, agreed).is("code", "status"); method == "reject" && got != want || method == "approve" && !strings.HasPrefix(got, "409 TOO_LATE") {
 			t.Errorf("%s what was withdrawn: got %s, want %s", method, got, want)
@@ -268,9 +233,7 @@ func TestProposalsEnd(t *testing.T) {
 	left, _ := wider()
 	here := h.url
 	h.url = h.serve("FENCEPOST_AUTH_OPERATORS=email:ben@fencepost.example,email:cat@fencepost.example", "FENCEPOST_APPROVALS_REQUIRED=policy")
-	if got, want := h.ben("POST", left+"/approve", agreed).is("code"), "409 PROPOSER_REMOVED"; got != want {
-		t.Errorf("the proposer is no operator: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.ben("POST", left+"/approve", agreed).is("code"), "409 PROPOSER_REMOVED", "the proposer is no operator")
 	h.url = here
 	policy("3")
 	if got := h.ben("GET", "/admin/v1/proposals", nil); len(got.body["proposals"].([]any)) != 1 {
@@ -286,9 +249,7 @@ func TestProposalsEnd(t *testing.T) {
 	}
 	for path, want := range map[string]string{"1": "400 INVALID_FIELD", "018f0000-0000-7000-8000-000000000000": "404 NOT_FOUND"} {
 		for _, call := range [][2]string{{"GET", ""}, {"POST", "/approve"}, {"POST", "/reject"}} {
-			if got := h.ben(call[0], "/admin/v1/proposals/"+path+call[1], agreed).is("code"); got != want {
-				t.Errorf("%s %s%s: got %s, want %s", call[0], path, call[1], got, want)
-			}
+			expect.Equal(t, h.ben(call[0], "/admin/v1/proposals/"+path+call[1], agreed).is("code"), want, "%s %s%s", call[0], path, call[1])
 		}
 	}
 }
@@ -311,9 +272,7 @@ func TestApprovalsAtOnceCarryOutOnce(t *testing.T) {
 		}
 		all.Wait()
 		for i, a := range answers {
-			if got, want := a.is("status"), "200 CARRIED_OUT"; got != want {
-				t.Errorf("approval %d: got %s (%v), want %s", i, got, a.body, want)
-			}
+			expect.Equal(t, a.is("status"), "200 CARRIED_OUT", "approval %d (%v)", i, a.body)
 		}
 		if got := h.one(`select count(*) from submitter_change where action = 'POLICY' and proposal is not null`); got != fmt.Sprint(round+1) {
 			t.Fatalf("policies set: got %s, want %d", got, round+1)
@@ -346,16 +305,10 @@ func TestTakingRightsAwayNeedsOneOperator(t *testing.T) {
 		{"POST", "/queue/cancel", members{"reason": "r"}, 200},
 		{"POST", "/resume", members{"reason": "r"}, 202},
 	} {
-		if a := h.ann(c.method, ofShop+c.path, c.body); a.status != c.want {
-			t.Errorf("%s %v: got %d %v, want %d", c.path, c.body, a.status, a.body, c.want)
-		}
+		h.ann(c.method, ofShop+c.path, c.body).wants(t, c.want, "%s %v", c.path, c.body)
 	}
-	if got, want := h.one(`select array_to_string(callers, ',') || ' ' || status from submitter`), "email:c@d.example SUSPENDED"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	if got, want := h.one(`select max_value_wei || ' ' || max_per_minute from submitter_policy`), "4 1"; got != want {
-		t.Errorf("policy: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.one(`select array_to_string(callers, ',') || ' ' || status from submitter`), "email:c@d.example SUSPENDED", "answer")
+	expect.Equal(t, h.one(`select max_value_wei || ' ' || max_per_minute from submitter_policy`), "4 1", "policy")
 	for _, c := range []struct {
 		path string
 		body members
@@ -370,13 +323,9 @@ func TestTakingRightsAwayNeedsOneOperator(t *testing.T) {
 			t.Errorf("%v: got %s, want %s: what is wrong is not proposed", c.body, got, c.want)
 		}
 	}
-	if got, want := h.ann("PUT", "/admin/v1/submitters/eip155:1337:0x00000000000000000000000000000000000000a1/policy", members{"reason": "r"}).is("code"), "404 UNKNOWN_SUBMITTER"; got != want {
-		t.Errorf("an unknown submitter: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.ann("PUT", "/admin/v1/submitters/eip155:1337:0x00000000000000000000000000000000000000a1/policy", members{"reason": "r"}).is("code"), "404 UNKNOWN_SUBMITTER", "an unknown submitter")
 	h.url = h.serve()
-	if got, want := h.as("ann", "PUT", ofShop+"/policy", members{"maxValue": "9", "reason": "r"}).is("status"), "200 SUSPENDED"; got != want {
-		t.Errorf("without the rule: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("ann", "PUT", ofShop+"/policy", members{"maxValue": "9", "reason": "r"}).is("status"), "200 SUSPENDED", "without the rule")
 }
 
 // An act whose answer was lost is not carried out again.
@@ -391,22 +340,14 @@ func TestAnApprovalThatLostItsAnswerIsStored(t *testing.T) {
 	if got := h.one(`select verdict from approve_proposal($1, 'email:ben@fencepost.example', '{email:ben@fencepost.example}', 'r')`, id); got != "OPEN" {
 		t.Fatalf("approve: got %s, want OPEN", got)
 	}
-	if got, want := h.ben("GET", proposal, nil).is("status", "outcome"), "200 APPROVED <nil>"; got != want {
-		t.Errorf("approved: got %s, want %s", got, want)
-	}
-	if got, want := h.by("cat", "cat", "POST", proposal+"/approve", agreed).is("status", "approvedBy"), "200 CARRIED_OUT email:ben@fencepost.example"; got != want {
-		t.Errorf("gone on with: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.ben("GET", proposal, nil).is("status", "outcome"), "200 APPROVED <nil>", "approved")
+	expect.Equal(t, h.by("cat", "cat", "POST", proposal+"/approve", agreed).is("status", "approvedBy"), "200 CARRIED_OUT email:ben@fencepost.example", "gone on with")
 	proposal, a = h.propose("PUT", ofShop+"/policy", members{"maxValue": "10", "reason": "r"})
 	id = a.body["proposalId"]
 	h.one(`select verdict from approve_proposal($1, 'email:ben@fencepost.example', '{email:ben@fencepost.example}', 'r')`, id)
 	h.one(`select carry_out_proposal($1)`, id) // and its answer was lost
-	if got, want := h.ben("POST", proposal+"/approve", agreed).is("status", "outcome"), "200 CARRIED_OUT <nil>"; got != want {
-		t.Errorf("carried out before: got %s, want %s", got, want)
-	}
-	if got := h.one(`select max_value_wei from submitter_policy`); got != "9" {
-		t.Errorf("the policy: got %s, want 9: it is not carried out by the second call", got)
-	}
+	expect.Equal(t, h.ben("POST", proposal+"/approve", agreed).is("status", "outcome"), "200 CARRIED_OUT <nil>", "carried out before")
+	expect.Equal(t, h.one(`select max_value_wei from submitter_policy`), "9", "the policy (it is not carried out by the second call)")
 	var body map[string]any
 	if err := json.Unmarshal([]byte(h.one(`select observed_state from proposal where proposal_id = $1`, id)), &body); err != nil || body["policy"] == nil {
 		t.Errorf("saw: got %v, %v; want the policy", body, err)
@@ -441,9 +382,7 @@ func TestClientOfProposals(t *testing.T) {
 			t.Fatalf("proposal %d: got %v, want it proposed", i, err)
 		}
 	}
-	if got, want := h.as("ann", "PUT", ofShop+"/policy", members{"maxValue": "777", "reason": "r"}).is("code"), "429 TOO_MANY_REQUESTS"; got != want {
-		t.Errorf("one more than 100: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("ann", "PUT", ofShop+"/policy", members{"maxValue": "777", "reason": "r"}).is("code"), "429 TOO_MANY_REQUESTS", "one more than 100")
 	open, err := collect(ben.ListProposals(t.Context(), false), func(p client.Proposal) string { return p.ProposalID })
 	if n := len(strings.Fields(open)); err != nil || n != 100 {
 		t.Errorf("open: got %d, %v; want 100", n, err)
@@ -485,9 +424,7 @@ func TestEveryActOfAnOperatorHasItsRule(t *testing.T) {
 		}
 	}
 	page, err := os.ReadFile("../docs/approvals.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	got := regexp.MustCompile("(?m)^\\| `(?:POST|PUT|DELETE) /admin/v1/\\S+` \\| .*\\|$").FindAllString(string(page), -1)
 	got = slices.DeleteFunc(got, func(row string) bool { return strings.Count(row, " | ") < 2 })
 	slices.Sort(got)
@@ -513,15 +450,9 @@ func TestARefusedActLeavesItsProposal(t *testing.T) {
 	if got, want := h.ben("POST", proposal+"/approve", agreed).is("code"), "409 NOT_FORGOTTEN"; got != want {
 		t.Errorf("approved: got %s, want the act's own refusal %s", got, want)
 	}
-	if got, want := h.ben("GET", proposal, nil).is("status", "outcome"), "200 APPROVED <nil>"; got != want {
-		t.Errorf("refused: got %s, want %s", got, want)
-	}
-	if got, want := h.by("cat", "cat", "POST", proposal+"/reject", members{"reason": "the core knows"}).is("status", "closedBy"), "200 REJECTED email:cat@fencepost.example"; got != want {
-		t.Errorf("rejected: got %s, want %s", got, want)
-	}
-	if a := h.ann("POST", path, members{"op": "deposit", "reason": "r"}); a.status != 200 {
-		t.Errorf("the ledger's own answer: got %v, want it asked for at once", a)
-	}
+	expect.Equal(t, h.ben("GET", proposal, nil).is("status", "outcome"), "200 APPROVED <nil>", "refused")
+	expect.Equal(t, h.by("cat", "cat", "POST", proposal+"/reject", members{"reason": "the core knows"}).is("status", "closedBy"), "200 REJECTED email:cat@fencepost.example", "rejected")
+	h.ann("POST", path, members{"op": "deposit", "reason": "r"}).wants(t, 200, "the ledger's own answer")
 }
 
 // A bulk release after a planned move is many transactions and needs two operators.
@@ -531,9 +462,7 @@ func TestTwoOperatorsReleaseInBulk(t *testing.T) {
 	bulk := func() (string, answer) {
 		return h.propose("POST", "/admin/v1/database/release-untouched", members{"reason": "the upgrade of the 23rd", "limit": 10})
 	}
-	if got, want := h.ann("POST", "/admin/v1/database/release-untouched", members{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE"; got != want {
-		t.Errorf("without a move: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.ann("POST", "/admin/v1/database/release-untouched", members{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE", "without a move")
 	h.run(`insert into database_move (mark, from_system, from_timeline, by, reason, outcome, ended_at, ended_by, ended_reason, to_system, to_timeline, after_change)
 		select 'm', 1, 1, 'ann', 'r', 'CONFIRMED', now(), 'ann', 'r', system_identifier, timeline_id, 0 from database_identity`)
 	proposal, _ := bulk()
@@ -554,12 +483,8 @@ func TestAnApprovalEndsWithTheNextChange(t *testing.T) {
 	first, made := h.propose("POST", ofShop+"/resume", members{"reason": "maintenance is over"})
 	h.run(`select approve_proposal($1, 'email:ben@fencepost.example', '{email:ben@fencepost.example,sub:ben}', 'seen')`, made.body["proposalId"]) // and ben's process died
 	second, _ := h.propose("POST", ofShop+"/resume", members{"reason": "again"})
-	if got := h.ben("POST", second+"/approve", agreed); got.status != http.StatusOK {
-		t.Fatalf("approve the second: got %v, want 200", got)
-	}
-	if got := h.ben("POST", ofShop+"/suspend", members{"reason": "a stolen key"}); got.status != http.StatusOK {
-		t.Fatalf("suspend again: got %v, want 200", got)
-	}
+	h.ben("POST", second+"/approve", agreed).wants(t, 200, "approve the second")
+	h.ben("POST", ofShop+"/suspend", members{"reason": "a stolen key"}).wants(t, 200, "suspend again")
 	got := h.by("cat", "cat", "POST", first+"/approve", agreed)
 	if status := h.one(`select status from submitter where submitter = $1`, shopAccount); got.status != http.StatusConflict || got.body["code"] != "PROPOSAL_STALE" || status != "SUSPENDED" {
 		t.Errorf("approve the first after the second suspension: got %v, submitter %s; want 409 PROPOSAL_STALE, SUSPENDED", got, status)

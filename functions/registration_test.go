@@ -3,6 +3,8 @@ package functions_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // A registration without a limit is refused unless its policy is "unlimited".
@@ -29,9 +31,7 @@ func TestRegistrationNeedsAPolicy(t *testing.T) {
 			body["policy"] = c.policy
 		}
 		a := h.as("ann", "POST", "/admin/v1/submitters", body)
-		if got := a.is("code", "field"); got != c.want {
-			t.Errorf("%s: got %s, want %s", name, got, c.want)
-		}
+		expect.Equal(t, a.is("code", "field"), c.want, "%s", name)
 		if detail := a.is("detail"); c.want == "400 INVALID_FIELD policy" && !strings.Contains(detail, `"unlimited"`) {
 			t.Errorf("%s: got %s, want what to give instead", name, detail)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // schemaNames gives the schema of a request type where that is not the type's name.
@@ -33,9 +34,7 @@ var laterTypes = map[string]string{"registerRequest.policy": "policyTerms"}
 func TestDescriptionHasEveryRequestField(t *testing.T) {
 	t.Parallel()
 	api, err := openapi3.NewLoader().LoadFromData([]byte(functions.OpenAPI))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	code := readSource(t, ".", "../shared/store", "../shared/chain/evm")
 	read := map[string]bool{}
 	for _, name := range code.decoded {
@@ -127,9 +126,7 @@ func readSource(t *testing.T, folders ...string) source {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 	}
 	delete(found, "B") // the type parameter of the operators' calls
 	code.decoded = slices.Sorted(maps.Keys(found))

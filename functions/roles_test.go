@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // deployed maps the patterns of paths to a deployment's functions.
@@ -64,14 +65,10 @@ func roles(t testing.TB, database string) map[string]string {
 	defer logins.Unlock()
 	if logins.made == nil {
 		db, err := pgx.Connect(t.Context(), database)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		defer db.Close(context.WithoutCancel(t.Context()))
 		names, err := migrations.Functions()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		made := make(map[string]string)
 		for _, name := range names {
 			made[name] = "functions_" + strings.ReplaceAll(name, "-", "_") + "_" + strings.ToLower(rand.Text()[:8])
@@ -85,15 +82,11 @@ func roles(t testing.TB, database string) map[string]string {
 	for name, role := range logins.made {
 		granted[role] = []string{name}
 		u, err := url.Parse(database)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		u.User = url.UserPassword(role, logins.word)
 		urls[name] = u.String()
 	}
-	if err := migrations.Grant(t.Context(), database, migrations.Grants{Functions: granted}); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, migrations.Grant(t.Context(), database, migrations.Grants{Functions: granted}))
 	return urls
 }
 
@@ -156,9 +149,7 @@ func TestEachFunctionRunsUnderItsOwnRole(t *testing.T) {
 	h.run(`update submitter set callers = '{email:shop@fencepost.example}' where submitter = $1`, shopAccount)
 	token := h.callerToken("shop")
 	created := call(t, t.Context(), token, http.MethodPost, h.url+"/api/v1/tx", intentOf("r"))
-	if created.status != http.StatusAccepted {
-		t.Fatalf("create: got %d %v, want 202", created.status, created.body)
-	}
+	created.wants(t, 202, "create")
 	role := func(function string) string {
 		logins.Lock()
 		defer logins.Unlock()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // An operator states whether a payout was paid, only if the record cannot tell and once at a time, and
@@ -18,9 +19,7 @@ func TestStatementsAboutPayouts(t *testing.T) {
 	path := "/admin/v1/transfers/" + reqID + "/payout-statement"
 	hash := "0x" + strings.Repeat("ab", 32)
 	paid := members{"paid": true, "tx_hash": hash, "reason": "seen in the explorer"}
-	if got, want := h.as("ann", "POST", path, paid).is("code"), "409 NOTHING_TO_RESOLVE"; got != want {
-		t.Errorf("a payout that is posted: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("ann", "POST", path, paid).is("code"), "409 NOTHING_TO_RESOLVE", "a payout that is posted")
 	h.run(`insert into identity_change (system_identifier, timeline_id, by, reason) select system_identifier, timeline_id, 'ann', 'restored' from database_identity`)
 	for _, c := range []struct {
 		body  members
@@ -36,22 +35,14 @@ func TestStatementsAboutPayouts(t *testing.T) {
 		{members{"paid": false, "then": "refund", "max_window": 10_001, "reason": "r"}, "max_window"},
 		{members{"paid": false, "then": "refund", "other_payments": []string{"x"}, "max_window": 1, "reason": "r"}, "other_payments"},
 	} {
-		if got, want := h.as("ann", "POST", path, c.body).is("code", "field"), "400 INVALID_FIELD "+c.field; got != want {
-			t.Errorf("%v: got %s, want %s", c.body, got, want)
-		}
+		expect.Equal(t, h.as("ann", "POST", path, c.body).is("code", "field"), "400 INVALID_FIELD "+c.field, "%v", c.body)
 	}
-	if got, want := h.as("ann", "POST", path+"/withdraw", members{"reason": "r"}).is("code"), "409 NO_STATEMENT"; got != want {
-		t.Errorf("withdraw what nobody said: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("ann", "POST", path+"/withdraw", members{"reason": "r"}).is("code"), "409 NO_STATEMENT", "withdraw what nobody said")
 	if got, want := h.as("ann", "POST", path, paid).is("state"), "200 TARGET_PENDING"; got != want {
 		t.Fatalf("stated: got %s, want %s: the chain cannot be asked here", got, want)
 	}
-	if got, want := h.as("ann", "POST", path, paid).is("code"), "409 STATEMENT_STANDS"; got != want {
-		t.Errorf("stated twice: got %s, want %s", got, want)
-	}
-	if got, want := h.as("ann", "POST", path+"/withdraw", members{"reason": "another's"}).is("state"), "200 TARGET_PENDING"; got != want {
-		t.Errorf("withdrawn: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("ann", "POST", path, paid).is("code"), "409 STATEMENT_STANDS", "stated twice")
+	expect.Equal(t, h.as("ann", "POST", path+"/withdraw", members{"reason": "another's"}).is("state"), "200 TARGET_PENDING", "withdrawn")
 	ann := h.clientOf(h.callerToken("ann"))
 	if got, err := ann.StatePayout(t.Context(), reqID, client.PayoutStatement{Paid: true, TxHash: hash, Reason: "by the client"}); err != nil || got.State != client.TransferTargetPending {
 		t.Errorf("by the client: got %+v, %v; want it pending", got, err)
@@ -65,28 +56,18 @@ func TestStatementsAboutPayouts(t *testing.T) {
 			t.Errorf("why: got statements %s, want %q among them", shown, want)
 		}
 	}
-	if got, want := counting(t, ann, reqID), "[false false]"; got != want {
-		t.Errorf("which count, both withdrawn: got %s, want %s", got, want)
-	}
-	if got, want := h.as("ann", "POST", path, paid).is("state"), "200 TARGET_PENDING"; got != want {
-		t.Fatalf("stated anew: got %s, want %s", got, want)
-	}
-	if got, want := counting(t, ann, reqID), "[false false true]"; got != want {
-		t.Errorf("which count, the last stands: got %s, want %s", got, want)
-	}
+	expect.Equal(t, counting(t, ann, reqID), "[false false]", "which count, both withdrawn")
+	expect.Equal(t, h.as("ann", "POST", path, paid).is("state"), "200 TARGET_PENDING", "stated anew")
+	expect.Equal(t, counting(t, ann, reqID), "[false false true]", "which count, the last stands")
 	h.run(`insert into identity_change (system_identifier, timeline_id, by, reason) select system_identifier, timeline_id, 'ann', 'restored again' from database_identity`)
-	if got, want := counting(t, ann, reqID), "[false false false]"; got != want {
-		t.Errorf("which count, after a later restore: got %s, want %s", got, want)
-	}
+	expect.Equal(t, counting(t, ann, reqID), "[false false false]", "which count, after a later restore")
 }
 
 // counting returns whether each shown statement about a payout counts.
 func counting(t *testing.T, c *client.Client, reqID string) string {
 	t.Helper()
 	why, err := c.WhyTransfer(t.Context(), reqID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	var all []bool
 	for _, s := range why.Statements {
 		all = append(all, s.Counts)

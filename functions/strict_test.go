@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/store"
 )
 
@@ -141,9 +142,7 @@ func strict(t *testing.T) (h deployment, txID string) {
 	h.Bundle.Register(t, shopAccount, 1)
 	h.run(`update submitter set callers = '{email:shop@fencepost.example,handler:payroll}' where submitter = $1`, shopAccount)
 	a := call(t, t.Context(), h.callerToken("shop"), http.MethodPost, h.url+"/api/v1/tx", intentOf("r"))
-	if a.status != http.StatusAccepted {
-		t.Fatalf("create: got %d %v, want 202", a.status, a.body)
-	}
+	a.wants(t, 202, "create")
 	return h, fmt.Sprint(a.body["txId"])
 }
 
@@ -155,9 +154,7 @@ func TestEmptyParametersAreRefused(t *testing.T) {
 	for _, r := range h.routes(txID) {
 		for _, p := range r.parameters("query") {
 			asked[p.Name] = true
-			if got, want := r.ask(h, p.Name, "", "").is("code", "field"), "400 INVALID_FIELD "+p.Name; got != want {
-				t.Errorf("%s?%s=: got %s, want %s", r, p.Name, got, want)
-			}
+			expect.Equal(t, r.ask(h, p.Name, "", "").is("code", "field"), "400 INVALID_FIELD "+p.Name, "%s?%s=", r, p.Name)
 		}
 	}
 	for _, name := range []string{"pageSize", "pageToken", "state", "submitter", "requestId", "after", "from", "dryRun"} {
@@ -190,9 +187,7 @@ func TestOtherFormsOfIDsAreRefused(t *testing.T) {
 				continue
 			}
 			for _, form := range forms[:len(forms)-1] {
-				if got, want := r.ask(h, p.Name, "", form).is("code", "field"), "400 INVALID_FIELD "+p.Name; got != want {
-					t.Errorf("%s with %q: got %s, want %s", r, form, got, want)
-				}
+				expect.Equal(t, r.ask(h, p.Name, "", form).is("code", "field"), "400 INVALID_FIELD "+p.Name, "%s with %q", r, form)
 			}
 			if upper == "" {
 				continue
@@ -207,9 +202,7 @@ func TestOtherFormsOfIDsAreRefused(t *testing.T) {
 			}
 			found++
 			for _, form := range append(otherForms(txID), "") {
-				if got, want := r.ask(h, "", name, form).is("code", "field"), "400 INVALID_FIELD "+name; got != want {
-					t.Errorf("%s with %s %q: got %s, want %s", r, name, form, got, want)
-				}
+				expect.Equal(t, r.ask(h, "", name, form).is("code", "field"), "400 INVALID_FIELD "+name, "%s with %s %q", r, name, form)
 			}
 			if a := r.ask(h, "", name, strings.ToUpper(txID)); a.status == http.StatusBadRequest && strings.Contains(fmt.Sprint(a.body["detail"]), "hex digits") {
 				t.Errorf("%s with %s in upper case: got %v, want it read", r, name, a.body)
@@ -275,9 +268,7 @@ func TestEmptyHandlerIsRefused(t *testing.T) {
 		`, "Handler": "x"`:   "400 UNSUPPORTED_FIELD Handler",
 		`, "handler":"none"`: "400 INVALID_FIELD handler",
 	} {
-		if got := post("/api/v1/tx", intent("h", more)).is("code", "field"); got != want {
-			t.Errorf("%s: got %s, want %s", more, got, want)
-		}
+		expect.Equal(t, post("/api/v1/tx", intent("h", more)).is("code", "field"), want, "%s", more)
 	}
 	a := post("/api/v1/tx:batch", `{"intents": [`+intent("h1", `, "handler": ""`)+`, `+intent("h2", "")+`]}`)
 	if results := fmt.Sprint(a.body["results"]); a.status != http.StatusOK || !strings.Contains(results, "field:handler") || !strings.Contains(results, "status:202") {
@@ -299,20 +290,14 @@ func TestUnprintableRequestIDs(t *testing.T) {
 		return call(t, t.Context(), token, http.MethodPost, h.url+"/api/v1/tx", intentOf(id))
 	}
 	for _, c := range []string{"\u0085", "\u009b", "\u00ad", "\u200b", "\u200f", "\u2028", "\u2029", "\u202e", "\u2066", "\ufeff", "\U000e0041"} {
-		if got, want := post("a"+c+"b").is("code", "field"), "400 INVALID_FIELD requestId"; got != want {
-			t.Errorf("%+q: got %s, want %s", c, got, want)
-		}
+		expect.Equal(t, post("a"+c+"b").is("code", "field"), "400 INVALID_FIELD requestId", "%+q", c)
 	}
 	for _, id := range []string{"order 4711", "größe", "注文", "заказ", "طلب", "e\u0301", "👍"} {
-		if a := post(id); a.status != http.StatusAccepted {
-			t.Errorf("%s: got %d %v, want 202", id, a.status, a.body)
-		}
+		post(id).wants(t, 202, "%s", id)
 	}
 	const old = "from\u202ebefore"
 	payload, fingerprint, err := evm.ParsePayload(must(json.Marshal(intentOf(old).Payload)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	in := store.Intent{TxID: uuid.NewString(), Submitter: shopAccount, RequestID: old, Caller: "email:shop@fencepost.example",
 		Names: []string{"email:shop@fencepost.example"}, Payload: payload, Fingerprint: fingerprint}
 	if _, err := h.Store.Create(t.Context(), in, 100); err != nil {

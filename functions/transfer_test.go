@@ -11,6 +11,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -18,9 +19,7 @@ import (
 func TestOrderOfChecks(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	if a := h.post(alice, map[string]any{"cid": "known"}); a.status != 200 {
-		t.Fatalf("got %v, want 200", a)
-	}
+	h.post(alice, map[string]any{"cid": "known"}).wants(t, 200, "post")
 	for _, c := range []struct {
 		name string
 		body map[string]any
@@ -53,9 +52,7 @@ func TestOrderOfChecks(t *testing.T) {
 		{"beyond a tenth of 64 bits", map[string]any{"asset": "HUGE", "amount": "18446744073.70955162"}, "400 OVERFLOW amount"},
 		{"beyond 64 bits", map[string]any{"asset": "HUGE", "amount": "184467440737.09551616"}, "400 OVERFLOW amount"},
 	} {
-		if got := h.post(alice, c.body).is("code", "field"); got != c.want {
-			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
-		}
+		expect.Equal(t, h.post(alice, c.body).is("code", "field"), c.want, "%s", c.name)
 	}
 	var rows int
 	if err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb`).Scan(&rows); err != nil || rows != 1 {
@@ -90,26 +87,18 @@ func TestWhoMayCall(t *testing.T) {
 	}
 	coordinator := h.issuer.token(t, "public", jwt.MapClaims{"sub": "transfer"})
 	asThem := map[string]any{"submitter": payer, "requestId": "r", "payload": map[string]any{"to": "0x00000000000000000000000000000000000cafe0"}}
-	if got, want := call(t, t.Context(), coordinator, "POST", h.url+"/api/v1/tx", asThem).is("code"), "404 UNKNOWN_SUBMITTER"; got != want {
-		t.Errorf("a caller of the coordinator's name: got %s, want %s", got, want)
-	}
+	expect.Equal(t, call(t, t.Context(), coordinator, "POST", h.url+"/api/v1/tx", asThem).is("code"), "404 UNKNOWN_SUBMITTER", "a caller of the coordinator's name")
 	mixed := map[string]any{"submitter": payer, "callers": []string{"transfer", "sub:shop"}}
-	if got, want := h.as("ann", "POST", "/admin/v1/submitters", mixed).is("code", "field"), "400 INVALID_FIELD callers"; got != want {
-		t.Errorf("a payer for others too: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("ann", "POST", "/admin/v1/submitters", mixed).is("code", "field"), "400 INVALID_FIELD callers", "a payer for others too")
 	for _, path := range []string{"/internal/transfer", "/internal/conservation"} {
-		if got, want := h.as("ann", "POST", path, map[string]any{}).is("code"), "403 FORBIDDEN"; got != want {
-			t.Errorf("%s by an operator: got %s, want %s", path, got, want)
-		}
+		expect.Equal(t, h.as("ann", "POST", path, map[string]any{}).is("code"), "403 FORBIDDEN", "%s by an operator", path)
 	}
 	for _, path := range []string{
 		"GET /admin/v1/transfers/x/why", "POST /admin/v1/transfers/x/cancel", "POST /admin/v1/transfers/x/resolve",
 		"GET /admin/v1/conservation", "POST /admin/v1/conservation/check", "POST /admin/v1/halts/1/resume",
 	} {
 		method, path, _ := strings.Cut(path, " ")
-		if got, want := h.as("bob", method, path, map[string]any{}).is("code"), "403 FORBIDDEN"; got != want {
-			t.Errorf("%s by somebody: got %s, want %s", path, got, want)
-		}
+		expect.Equal(t, h.as("bob", method, path, map[string]any{}).is("code"), "403 FORBIDDEN", "%s by somebody", path)
 	}
 }
 
@@ -119,16 +108,12 @@ func TestCommitted(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	first := h.post(alice, map[string]any{"cid": "c", "user_id": alice})
-	if got, want := first.is("from", "to", "state", "code"), "200 FUNDING SPOT COMMITTED <nil>"; got != want {
-		t.Fatalf("got %s (%v), want %s", got, first.body, want)
-	}
+	expect.Equal(t, first.is("from", "to", "state", "code"), "200 FUNDING SPOT COMMITTED <nil>", "answer (%v)", first.body)
 	reqID := fmt.Sprint(first.body["req_id"])
 	h.run(`update assets_tb set status = 'SUSPENDED' where asset_id = 1`)
 	h.run(`insert into transfer_halt (scope, evidence) values ('all', '{}')`)
 	again := h.post(alice, map[string]any{"cid": "c", "amount": "1.50"})
-	if got, want := again.is("code", "req_id", "transfer_id", "state"), fmt.Sprintf("200 DUPLICATE_REQUEST %s %v COMMITTED", reqID, first.body["transfer_id"]); got != want {
-		t.Errorf("the same again: got %s, want %s", got, want)
-	}
+	expect.Equal(t, again.is("code", "req_id", "transfer_id", "state"), fmt.Sprintf("200 DUPLICATE_REQUEST %s %v COMMITTED", reqID, first.body["transfer_id"]), "the same again")
 	seen := call(t, t.Context(), h.userToken(alice), "GET", h.url+"/api/v1/internal_transfer/"+reqID, nil)
 	if got, want := seen.is("req_id", "transfer_id", "from", "to", "asset", "amount", "state"),
 		fmt.Sprintf("200 %s %v FUNDING SPOT USDT 1.5 COMMITTED", reqID, first.body["transfer_id"]); got != want {
@@ -141,9 +126,7 @@ func TestCommitted(t *testing.T) {
 	}
 	for user, id := range map[int64]string{bob: reqID, alice: strings.ToLower(reqID), alice + 2: "%00"} {
 		a := call(t, t.Context(), h.userToken(user), "GET", h.url+"/api/v1/internal_transfer/"+id, nil)
-		if got, want := a.is("code"), "404 NOT_FOUND"; got != want {
-			t.Errorf("%s to user %d: got %s, want %s", id, user, got, want)
-		}
+		expect.Equal(t, a.is("code"), "404 NOT_FOUND", "%s to user %d", id, user)
 	}
 	if names := h.cloud.about(reqID); len(names) != 0 {
 		t.Errorf("tasks of what is final: got %q, want none", names)
@@ -160,14 +143,10 @@ func TestFailed(t *testing.T) {
 		t.Errorf("too much: got %s (%v), want %s and a req_id", got, short.body, want)
 	}
 	again := h.post(alice, map[string]any{"cid": "short", "amount": "1000.000001"})
-	if got, want := again.is("code", "state", "reason", "req_id"), fmt.Sprintf("200 DUPLICATE_REQUEST FAILED INSUFFICIENT_BALANCE %v", short.body["req_id"]); got != want {
-		t.Errorf("the same again: got %s, want %s", got, want)
-	}
+	expect.Equal(t, again.is("code", "state", "reason", "req_id"), fmt.Sprintf("200 DUPLICATE_REQUEST FAILED INSUFFICIENT_BALANCE %v", short.body["req_id"]), "the same again")
 	h.must(h.trading.OutsideDeposit(t.Context(), transfer.Call{ReqID: "o", UserID: 9, AssetID: 1, Units: 5_000_000, CreatedAt: time.Now()}))
 	back := h.post(9, map[string]any{"from": "SPOT", "to": "FUNDING"})
-	if got, want := back.is("code", "state"), "422 TARGET_ACCOUNT_NOT_FOUND ROLLED_BACK"; got != want {
-		t.Errorf("to no account: got %s (%v), want %s", got, back.body, want)
-	}
+	expect.Equal(t, back.is("code", "state"), "422 TARGET_ACCOUNT_NOT_FOUND ROLLED_BACK", "to no account (%v)", back.body)
 }
 
 // A refusal by a limit has the time after which to try again.
@@ -181,9 +160,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("transfer %d: got %s with Retry-After %q, want %s", i, got, a.header.Get("Retry-After"), want)
 		}
 	}
-	if got, want := h.post(alice, map[string]any{"cid": "1"}).is("code"), "200 DUPLICATE_REQUEST"; got != want {
-		t.Errorf("the second again: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.post(alice, map[string]any{"cid": "1"}).is("code"), "200 DUPLICATE_REQUEST", "the second again")
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=1")...)
 	await(t, "two in one second: the second meets the limit", func() bool {
 		h.post(bob, nil)
@@ -200,9 +177,7 @@ func TestPendingLeavesAStep(t *testing.T) {
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms")...)
 	h.signal(syscall.SIGSTOP)
 	a := h.post(alice, map[string]any{"cid": "c"})
-	if got, want := a.is("state", "code"), "202 PENDING <nil>"; got != want {
-		t.Fatalf("got %s, want %s", got, want)
-	}
+	expect.Equal(t, a.is("state", "code"), "202 PENDING <nil>", "answer")
 	reqID := fmt.Sprint(a.body["req_id"])
 	t1, err := h.table.Load(t.Context(), reqID)
 	if err != nil || t1.State != transfer.TargetPending || t1.RetryCount != 1 {
@@ -221,19 +196,11 @@ func TestPendingLeavesAStep(t *testing.T) {
 	}
 	h.signal(syscall.SIGCONT)
 	for range 2 { // delivered twice
-		if a := h.as("tasks", "POST", "/internal/transfer", step); a.status != 204 {
-			t.Errorf("a step: got %v, want 204", a)
-		}
+		h.as("tasks", "POST", "/internal/transfer", step).wants(t, 204, "a step")
 	}
-	if got, want := h.post(alice, map[string]any{"cid": "c"}).is("code", "state"), "200 DUPLICATE_REQUEST COMMITTED"; got != want {
-		t.Errorf("at the end: got %s, want %s", got, want)
-	}
-	if got := len(h.cloud.about(reqID)); got != 2 {
-		t.Errorf("tasks: got %d, want 2", got)
-	}
-	if a := h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV"}); a.status != 204 {
-		t.Errorf("a step of what is not there: got %v, want 204", a)
-	}
+	expect.Equal(t, h.post(alice, map[string]any{"cid": "c"}).is("code", "state"), "200 DUPLICATE_REQUEST COMMITTED", "at the end")
+	expect.Equal(t, len(h.cloud.about(reqID)), 2, "tasks")
+	h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV"}).wants(t, 204, "a step of what is not there")
 }
 
 func (h deployment) signal(s syscall.Signal) {
@@ -253,16 +220,10 @@ func TestAStepThatIsOwedComesAgain(t *testing.T) {
 	if got, want := a.is("state"), "202 PENDING"; got != want {
 		t.Fatalf("without a task service: got %s, want %s: the sweep finds it", got, want)
 	}
-	if got, want := h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"]}).is("code"), "500 STEP_FAILED"; got != want {
-		t.Errorf("no next task: got %s, want %s", got, want)
-	}
+	expect.Equal(t, h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"]}).is("code"), "500 STEP_FAILED", "no next task")
 	h.run(`alter table transfers_tb rename to gone`)
-	if got, want := h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"]}).is("code"), "500 STEP_FAILED"; got != want {
-		t.Errorf("no database: got %s, want %s", got, want)
-	}
-	if a := h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"], "swept": true}); a.status != 204 {
-		t.Errorf("no database, by a sweep's task: got %v, want 204: the next sweep makes another", a)
-	}
+	expect.Equal(t, h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"]}).is("code"), "500 STEP_FAILED", "no database")
+	h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"], "swept": true}).wants(t, 204, "no database, by a sweep's task")
 	lost := h.post(alice, nil)
 	if got, want := lost.is("code"), "503 SYSTEM_ERROR"; got != want || len(fmt.Sprint(lost.body["req_id"])) != 26 || lost.header.Get("Retry-After") == "" {
 		t.Errorf("no database: got %s (%v), want %s with the req_id to ask for", got, lost.body, want)
@@ -274,9 +235,7 @@ func TestCallerLeaves(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	locked, err := h.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	defer func() { _ = locked.Rollback(context.WithoutCancel(t.Context())) }()
 	if _, err := locked.Exec(t.Context(), `select from balances_tb where user_id = $1 for update`, alice); err != nil {
 		t.Fatal(err)
@@ -301,9 +260,7 @@ func TestCallerLeaves(t *testing.T) {
 	leave()
 	<-left
 	await(t, "the server has noticed", h.left.Load)
-	if err := locked.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, locked.Rollback(t.Context()))
 	await(t, "the transfer is COMMITTED", func() bool {
 		var state, retries int
 		err := h.DB.QueryRow(t.Context(), `select state, retry_count from transfers_tb where cid = 'c'`).Scan(&state, &retries)

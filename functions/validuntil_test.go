@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // A validUntil is a time with an offset, to the microsecond. The same moment with another offset is
@@ -48,9 +50,7 @@ func TestValidUntil(t *testing.T) {
 		`, "validUntil": "2000-01-01T00:00:00Z"`:        "409 REQUEST_ID_CONFLICT",
 		``:                                              "409 REQUEST_ID_CONFLICT",
 	} {
-		if got := post("/api/v1/tx", intent("right-0", until)).is("code"); got != want {
-			t.Errorf("again with %q: got %q, want %s", until, got, want)
-		}
+		expect.Equal(t, post("/api/v1/tx", intent("right-0", until)).is("code"), want, "again with %q", until)
 	}
 	a := post("/api/v1/tx:batch", `{"intents": [`+intent("b-1", `, "validUntil": "2000-01-01T00:00:00Z"`)+`, `+intent("b-2", `, "validUntil": "2999-01-31T12:00:00Z"`)+`, `+intent("b-3", `, "validUntil": "soon"`)+`]}`)
 	if results := fmt.Sprint(a.body["results"]); a.status != http.StatusOK || strings.Count(results, "field:validUntil") != 2 || strings.Count(results, "status:202") != 1 {

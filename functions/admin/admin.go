@@ -22,7 +22,7 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.acts = web.NewMux()
 	a.act(mux, "POST /admin/v1/submitters", withBody(a.Desk, noSubject, a.register))
 	a.read(mux, "GET /admin/v1/submitters", a.listSubmitters)
-	a.read(mux, "GET /admin/v1/submitters/{submitter}", a.showSubmitter)
+	a.read(mux, "GET /admin/v1/submitters/{submitter}", showOf(a.pathSubmitter, a.replySubmitter))
 	a.act(mux, "PUT /admin/v1/submitters/{submitter}/policy", withBody(a.Desk, a.pathSubmitter, a.putPolicy))
 	a.act(mux, "PUT /admin/v1/submitters/{submitter}/callers", withBody(a.Desk, a.pathSubmitter, a.putCallers))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/suspend", withReason(a.Desk, a.pathSubmitter, a.suspendSubmitter))
@@ -30,7 +30,7 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/queue/cancel", a.DeliverAfter(withReason(a.Desk, a.pathSubmitter, a.cancelQueue)))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/release", a.DeliverAfter(withBody(a.Desk, a.pathSubmitter, a.release)))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/signer", withReason(a.Desk, a.pathSubmitter, a.changeSigner))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/lost", a.lost)
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/lost", showOf(a.pathSubmitter, a.lost))
 	a.act(mux, "POST /admin/v1/database/accept", withReason(a.Desk, noSubject, a.acceptDatabase))
 	a.act(mux, "POST /admin/v1/database/release-untouched", a.DeliverAfter(withBody(a.Desk, noSubject, a.releaseUntouched)))
 	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.DeliverAfter(withBody(a.Desk, serve.PathTxID, a.decide)))
@@ -89,8 +89,7 @@ func (a *Server) register(w http.ResponseWriter, r *http.Request, c call[struct{
 	if err != nil {
 		return err
 	}
-	web.Reply(w, r, status, view)
-	return nil
+	return web.Reply(w, r, status, view)
 }
 
 // registration checks the terms and fills in the deployment's defaults.
@@ -193,14 +192,5 @@ func (a *Server) listSubmitters(w http.ResponseWriter, r *http.Request) error {
 	if len(list) == pageSize {
 		out.NextAfter = string(list[len(list)-1].Submitter)
 	}
-	web.Reply(w, r, http.StatusOK, out)
-	return nil
-}
-
-func (a *Server) showSubmitter(w http.ResponseWriter, r *http.Request) error {
-	s, err := a.Submitter("submitter", r.PathValue("submitter"))
-	if err != nil {
-		return err
-	}
-	return a.replySubmitter(w, r, s)
+	return web.Reply(w, r, http.StatusOK, out)
 }

@@ -70,6 +70,17 @@ func (a *Desk) reading(h serve.Handler) serve.Handler {
 	}
 }
 
+// showOf serves a call that shows the subject which its path names.
+func showOf[S any](subject func(*http.Request) (S, error), show func(http.ResponseWriter, *http.Request, S) error) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		on, err := subject(r)
+		if err != nil {
+			return err
+		}
+		return show(w, r, on)
+	}
+}
+
 // noSubject is the subject of a call whose path names none.
 func noSubject(*http.Request) (none struct{}, _ error) { return none, nil }
 

@@ -13,7 +13,7 @@ import (
 )
 
 func (a *Server) routeForeign(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/foreign", a.listForeign)
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/foreign", showOf(a.pathSubmitter, a.listForeign))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/match", withBody(a.Desk, a.pathSubmitter, a.matchForeign))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/write-off", withReason(a.Desk, a.pathSubmitter, a.writeOffForeign))
 }
@@ -28,11 +28,7 @@ const foreignPage = 100
 
 // listForeign lists the nonces consumed by foreign transactions for which no request is known. It also
 // lists the intents held because of them.
-func (a *Server) listForeign(w http.ResponseWriter, r *http.Request) error {
-	s, err := a.Submitter("submitter", r.PathValue("submitter"))
-	if err != nil {
-		return err
-	}
+func (a *Server) listForeign(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
 	q, err := serve.Parameters(r, "after")
 	if err != nil {
 		return err
@@ -56,8 +52,7 @@ func (a *Server) listForeign(w http.ResponseWriter, r *http.Request) error {
 	if len(list) == foreignPage {
 		out.NextAfter = &list[len(list)-1].Nonce
 	}
-	web.Reply(w, r, http.StatusOK, out)
-	return nil
+	return web.Reply(w, r, http.StatusOK, out)
 }
 
 type writeOffRequest struct {
@@ -100,8 +95,7 @@ func (a *Server) writeOffForeign(w http.ResponseWriter, r *http.Request, c submi
 			"proceeded", out.Proceeded, "operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
 		a.advance(r.Context(), c.on, out.Token)
 	}
-	web.Reply(w, r, http.StatusOK, writeOffResponse{Submitter: c.on, WrittenOff: out.WrittenOff, Proceeded: out.Proceeded, Remaining: out.Remaining})
-	return nil
+	return web.Reply(w, r, http.StatusOK, writeOffResponse{Submitter: c.on, WrittenOff: out.WrittenOff, Proceeded: out.Proceeded, Remaining: out.Remaining})
 }
 
 // proposeForeign proposes a decision about foreign transactions that need one.
@@ -151,6 +145,5 @@ func (a *Server) matchForeign(w http.ResponseWriter, r *http.Request, c submitte
 	a.Log.WarnContext(r.Context(), "foreign transaction matched", telemetry.SubmitterKey, c.on, telemetry.TxIDKey, id, "nonce", *c.body.Nonce,
 		"state", out.State, "operator", c.by, "reason", reason, telemetry.NodeIDKey, a.Node)
 	a.advance(r.Context(), c.on, out.Token)
-	web.Reply(w, r, http.StatusOK, proceedResponse{TxID: id, State: out.State, SubState: out.SubState})
-	return nil
+	return web.Reply(w, r, http.StatusOK, proceedResponse{TxID: id, State: out.State, SubState: out.SubState})
 }

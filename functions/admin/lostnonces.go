@@ -51,11 +51,7 @@ type lostNoncePage struct {
 // lost shows an operator each nonce that the chain has consumed beyond the cursor. With it come the
 // transaction that consumed the nonce and every matching intent. The operator names these as requests
 // of a resync.
-func (a *Server) lost(w http.ResponseWriter, r *http.Request) error {
-	s, err := a.Submitter("submitter", r.PathValue("submitter"))
-	if err != nil {
-		return err
-	}
+func (a *Server) lost(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
 	from, err := lostFrom(r)
 	if err != nil {
 		return err
@@ -89,8 +85,7 @@ func (a *Server) lost(w http.ResponseWriter, r *http.Request) error {
 	if out.More = below < v.Account.LatestCount && from < below; out.More {
 		out.NextFrom = &below
 	}
-	web.Reply(w, r, http.StatusOK, out)
-	return nil
+	return web.Reply(w, r, http.StatusOK, out)
 }
 
 // lostPage reads the data of the page of these nonces.

@@ -27,7 +27,7 @@ var (
 
 func (a *Desk) routeProposals(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/proposals", a.listProposals)
-	a.read(mux, "GET /admin/v1/proposals/{proposalId}", a.showProposal)
+	a.read(mux, "GET /admin/v1/proposals/{proposalId}", showOf(pathProposal, a.replyProposal))
 	a.act(mux, "POST /admin/v1/proposals/{proposalId}/approve", withReason(a, noSubject, a.approveProposal))
 	a.act(mux, "POST /admin/v1/proposals/{proposalId}/reject", withReason(a, noSubject, a.rejectProposal))
 }
@@ -114,8 +114,7 @@ func (a *Desk) propose(w http.ResponseWriter, r *http.Request, what proposed) er
 	}
 	a.Log.WarnContext(r.Context(), "an act is proposed", "proposalId", p.ID, "act", p.Act, "operator", c.by, "reason", what.reason, "effect", p.Effect, "expiresAt", p.ExpiresAt.UTC())
 	w.Header().Set("Location", "/admin/v1/proposals/"+p.ID)
-	web.Reply(w, r, http.StatusAccepted, viewOfProposal(p))
-	return nil
+	return web.Reply(w, r, http.StatusAccepted, viewOfProposal(p))
 }
 
 // canonicalBody returns the body with sorted names, and the same without the reason. Two calls that
@@ -172,16 +171,7 @@ func (a *Desk) listProposals(w http.ResponseWriter, r *http.Request) error {
 	if len(list) == proposalPage {
 		out.NextAfter = &list[len(list)-1].Seq
 	}
-	web.Reply(w, r, http.StatusOK, out)
-	return nil
-}
-
-func (a *Desk) showProposal(w http.ResponseWriter, r *http.Request) error {
-	id, err := pathProposal(r)
-	if err != nil {
-		return err
-	}
-	return a.replyProposal(w, r, id)
+	return web.Reply(w, r, http.StatusOK, out)
 }
 
 func pathProposal(r *http.Request) (string, error) {
@@ -197,8 +187,7 @@ func (a *Desk) replyProposal(w http.ResponseWriter, r *http.Request, id string) 
 	if err != nil {
 		return err
 	}
-	web.Reply(w, r, http.StatusOK, viewOfProposal(p))
-	return nil
+	return web.Reply(w, r, http.StatusOK, viewOfProposal(p))
 }
 
 // rejectProposal ends a proposal that is not carried out yet. The proposer withdraws a proposal with

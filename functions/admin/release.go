@@ -73,9 +73,8 @@ func (a *Server) release(w http.ResponseWriter, r *http.Request, c submitterCall
 	}
 	a.Log.WarnContext(r.Context(), said, telemetry.SubmitterKey, c.on, telemetry.NodeIDKey, a.Node,
 		"incident", leave.Incident, "mode", leave.Mode, "operator", c.by, "reason", leave.Reason, "displaced", out.Displaced, "notOnChain", out.ReorgedFinals, "named", out.Named, "filling", out.Filling)
-	web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: c.on, Incident: leave.Incident, Displaced: out.Displaced,
+	return web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: c.on, Incident: leave.Incident, Displaced: out.Displaced,
 		NotOnChain: out.ReorgedFinals, NextNonce: out.NextNonce, Named: append([]txmanager.Naming{}, out.Named...), Filling: out.Filling, DryRun: leave.DryRun})
-	return nil
 }
 
 // proposeRelease proposes the end of a PROTECT incident. Whether the chain allows it is evaluated when

@@ -180,8 +180,7 @@ func (a *TransferServer) replyDriven(w http.ResponseWriter, r *http.Request, req
 	if err != nil {
 		return err
 	}
-	web.Reply(w, r, http.StatusOK, out)
-	return nil
+	return web.Reply(w, r, http.StatusOK, out)
 }
 
 type statementView struct {

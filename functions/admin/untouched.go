@@ -77,8 +77,7 @@ func (a *Server) releaseUntouched(w http.ResponseWriter, r *http.Request, c call
 	}
 	a.Log.WarnContext(r.Context(), "released from PROTECT after a planned move", "operator", c.by, "reason", reason,
 		"released", out.Released, "left", len(out.Left), "remaining", out.Remaining, telemetry.NodeIDKey, a.Node)
-	web.Reply(w, r, http.StatusOK, out)
-	return nil
+	return web.Reply(w, r, http.StatusOK, out)
 }
 
 // releaseEach releases each submitter separately, and returns the reason for each that stays.

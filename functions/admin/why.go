@@ -74,17 +74,12 @@ type acknowledgedView struct {
 
 // why shows an operator where a transfer's money is, the evidence, and what would move the transfer
 // forward.
-func (a *TransferServer) why(w http.ResponseWriter, r *http.Request) error {
-	reqID, err := usertransfers.PathReqID(r)
-	if err != nil {
-		return err
-	}
+func (a *TransferServer) why(w http.ResponseWriter, r *http.Request, reqID string) error {
 	out, err := a.whyPayout(r.Context(), reqID)
 	if err != nil {
 		return err
 	}
-	web.Reply(w, r, http.StatusOK, out)
-	return nil
+	return web.Reply(w, r, http.StatusOK, out)
 }
 
 // whyPayout reads all that is known of a transfer, including operators' statements about a payout.

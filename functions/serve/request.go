@@ -121,3 +121,23 @@ func NewRequestID(field, text string) error {
 
 // IsNone reports whether text is [txmanager.NoRequest] in any letter case.
 func IsNone(text string) bool { return strings.EqualFold(strings.TrimSpace(text), txmanager.NoRequest) }
+
+// Optional is a text that a body may omit. If it is present it must not be empty.
+type Optional struct {
+	text  string
+	given bool
+}
+
+// UnmarshalText accepts any text; [Optional.Of] checks it.
+func (o *Optional) UnmarshalText(text []byte) error {
+	o.text, o.given = string(text), true
+	return nil
+}
+
+// of returns the text of the field; "" if the body omits it.
+func (o Optional) Of(field string) (string, error) {
+	if o.given && o.text == "" {
+		return "", web.FieldProblem(field, "is empty: give it a value, or leave it out")
+	}
+	return o.text, nil
+}

@@ -3,10 +3,7 @@ package sweeps
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync/atomic"
 
-	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/events"
 	eventlog "github.com/fencepost/fencepost/shared/store/events"
 )
@@ -23,19 +20,7 @@ func (a *Server) sweepEvents(ctx context.Context, out *sweepResponse) error {
 	failures := []error{stored.NumberEvents(ctx, a.Events.Endpoints)}
 	found, began, err := stored.OverdueStreams(ctx, a.Events.Endpoints, a.Grace, a.Batch)
 	out.Events = len(found)
-	var enqueued atomic.Int64
-	failed, first := serve.MakeTasks(ctx, found, func(s events.DeliveryQueue) error {
-		made, err := a.Tasks.SweepPublish(ctx, s, began)
-		if made {
-			enqueued.Add(1)
-		}
-		return err
-	})
-	out.Enqueued += int(enqueued.Load())
-	failures = append(failures, err)
-	if failed > 0 {
-		failures = append(failures, fmt.Errorf("no publish task for %d of %d delivery queues: %w", failed, len(found), first))
-	}
+	failures = append(failures, err, enqueueEach(ctx, out, work{"publish", "streams"}, found, func(s events.DeliveryQueue) (bool, error) { return a.Tasks.SweepPublish(ctx, s, began) }))
 	for ctx.Err() == nil {
 		n, err := stored.ForgetEvents(ctx, a.EventsKeep, maxDeletedEvents)
 		failures = append(failures, err)

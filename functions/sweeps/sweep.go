@@ -52,8 +52,7 @@ func (a *Server) sweep(w http.ResponseWriter, r *http.Request) error {
 		a.Log.InfoContext(r.Context(), "sweep found work without a task", "overdue", out.Overdue,
 			"protected", out.Protected, "reorged", out.Reorged, "transfers", out.Transfers, "events", out.Events, "enqueued", out.Enqueued)
 	}
-	web.Reply(w, r, http.StatusOK, out)
-	return nil
+	return web.Reply(w, r, http.StatusOK, out)
 }
 
 // within runs one part of the sweep with 1/share of the sweep's time.
@@ -163,11 +162,19 @@ func (a *Server) sweepReorgedOf(ctx context.Context, chain Chain, out *sweepResp
 	return errors.Join(failures...)
 }
 
-// sweepTasks enqueues a task for each submitter, and returns an error that counts the failures.
+// sweepTasks enqueues a task for each submitter.
 func (a *Server) sweepTasks(ctx context.Context, out *sweepResponse, found []txmanager.Submitter, kind txmanager.Kind, began time.Time) error {
+	return enqueueEach(ctx, out, work{string(kind), "submitters"}, found, func(s txmanager.Submitter) (bool, error) { return a.Tasks.Sweep(ctx, s, kind, began) })
+}
+
+// work names a kind of tasks and the things that they are for.
+type work struct{ kind, of string }
+
+// enqueueEach makes a task for each element, and returns an error that counts the failures.
+func enqueueEach[T any](ctx context.Context, out *sweepResponse, w work, found []T, one func(T) (made bool, err error)) error {
 	var enqueued atomic.Int64
-	failed, first := serve.MakeTasks(ctx, found, func(s txmanager.Submitter) error {
-		made, err := a.Tasks.Sweep(ctx, s, kind, began)
+	failed, first := serve.MakeTasks(ctx, found, func(t T) error {
+		made, err := one(t)
 		if made {
 			enqueued.Add(1)
 		}
@@ -175,7 +182,7 @@ func (a *Server) sweepTasks(ctx context.Context, out *sweepResponse, found []txm
 	})
 	out.Enqueued += int(enqueued.Load())
 	if failed > 0 {
-		return fmt.Errorf("no %s task for %d of %d submitters: %w", kind, failed, len(found), first)
+		return fmt.Errorf("no %s task for %d of %d %s: %w", w.kind, failed, len(found), w.of, first)
 	}
 	return nil
 }

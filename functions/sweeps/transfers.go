@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"sync/atomic"
 	"time"
 
-	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -35,29 +32,12 @@ func (a *Server) sweepTransfers(ctx context.Context, out *sweepResponse) error {
 			a.Points.At("transfer.swept")
 		}
 		out.Transfers += len(found)
-		failures = append(failures, a.sweepSteps(ctx, out, found, began))
+		failures = append(failures, enqueueEach(ctx, out, work{"step", "transfers"}, found, func(d transfers.Due) (bool, error) { return a.Tasks.SweepTransfer(ctx, d.ReqID, began) }))
 		if len(found) < maxDueTransfers {
 			break
 		}
 	}
 	return errors.Join(failures...)
-}
-
-// sweepSteps enqueues a step for each transfer, and returns an error that counts the failures.
-func (a *Server) sweepSteps(ctx context.Context, out *sweepResponse, found []transfers.Due, began time.Time) error {
-	var enqueued atomic.Int64
-	failed, first := serve.MakeTasks(ctx, found, func(d transfers.Due) error {
-		made, err := a.Tasks.SweepTransfer(ctx, d.ReqID, began)
-		if made {
-			enqueued.Add(1)
-		}
-		return err
-	})
-	out.Enqueued += int(enqueued.Load())
-	if failed > 0 {
-		return fmt.Errorf("no step task for %d of %d transfers: %w", failed, len(found), first)
-	}
-	return nil
 }
 
 // maxAlarms is the most transfers per alert, and the most users, that one sweep names.

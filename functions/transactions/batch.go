@@ -70,8 +70,7 @@ func (a *Server) createBatch(w http.ResponseWriter, r *http.Request) error {
 		a.enqueueAll(r, intents, created)
 	}
 	a.Points.At("create.enqueued")
-	web.Reply(w, r, http.StatusOK, batchResponse{Results: results})
-	return nil
+	return web.Reply(w, r, http.StatusOK, batchResponse{Results: results})
 }
 
 // allowedIntents returns the intents that can be stored and their positions in the batch. It fills in

@@ -52,8 +52,7 @@ func (a *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	if body.Outcome == outcomePending {
 		status = http.StatusAccepted
 	}
-	web.Reply(w, r, status, body)
-	return nil
+	return web.Reply(w, r, status, body)
 }
 
 // outcome returns the definite answer for a terminal state, or PENDING.

@@ -3,6 +3,7 @@ package transactions
 import (
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -21,8 +22,6 @@ func TestAnswerOfACancel(t *testing.T) {
 		{txmanager.Confirmed, "", "EXECUTED"}, {txmanager.Failed, txmanager.Reverted, "EXECUTED"},
 		{txmanager.Failed, txmanager.Cancelled, "CANCELLED"}, {txmanager.Failed, txmanager.Placeholder, "CANCELLED"}, {txmanager.Failed, txmanager.Rejected, "CANCELLED"}, {txmanager.Failed, txmanager.Expired, "CANCELLED"},
 	} {
-		if got := outcome(store.DecisionResult{State: c.state, SubState: c.sub}); got != c.want {
-			t.Errorf("%s/%s: got %s, want %s", c.state, c.sub, got, c.want)
-		}
+		expect.Equal(t, outcome(store.DecisionResult{State: c.state, SubState: c.sub}), c.want, "%s/%s", c.state, c.sub)
 	}
 }

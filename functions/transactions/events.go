@@ -60,8 +60,7 @@ func (a *Server) replay(w http.ResponseWriter, r *http.Request) error {
 	for i, e := range page {
 		out.Events[i] = replayedEvent{strconv.FormatUint(e.Position, 10), e.Body}
 	}
-	web.Reply(w, r, http.StatusOK, out)
-	return nil
+	return web.Reply(w, r, http.StatusOK, out)
 }
 
 func (a *Server) eventQuery(q map[string]string) (query events.EventQuery, err error) {

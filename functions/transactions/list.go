@@ -59,6 +59,5 @@ func (a *Server) list(w http.ResponseWriter, r *http.Request) error {
 			out.Transactions[i].Nonce, out.Transactions[i].LastErrorDetail = one.Nonce, one.LastErrorDetail
 		}
 	}
-	web.Reply(w, r, http.StatusOK, out)
-	return nil
+	return web.Reply(w, r, http.StatusOK, out)
 }

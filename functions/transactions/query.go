@@ -67,6 +67,5 @@ func reply(w http.ResponseWriter, r *http.Request, rec store.Record, v store.Vie
 	if v.Operator {
 		out.Nonce, out.Mempool, out.LastErrorDetail = rec.Nonce, rec.Mempool, rec.LastErrorDetail
 	}
-	web.Reply(w, r, http.StatusOK, out)
-	return nil
+	return web.Reply(w, r, http.StatusOK, out)
 }

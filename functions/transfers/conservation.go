@@ -83,8 +83,7 @@ func (a *Server) runConservation(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	web.Reply(w, r, http.StatusOK, ReportOf(report))
-	return nil
+	return web.Reply(w, r, http.StatusOK, ReportOf(report))
 }
 
 type CheckRequest struct {

@@ -50,6 +50,5 @@ func (a *Server) listTransfers(w http.ResponseWriter, r *http.Request) error {
 	for i, t := range page {
 		out.Transfers[i] = ViewOf(t)
 	}
-	web.Reply(w, r, http.StatusOK, out)
-	return nil
+	return web.Reply(w, r, http.StatusOK, out)
 }

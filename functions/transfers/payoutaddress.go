@@ -77,8 +77,7 @@ func (a *Server) addAddress(w http.ResponseWriter, r *http.Request) error {
 		a.Log.InfoContext(r.Context(), "payout address added", "userId", user, "addressId", added.ID, "chainId", added.ChainID,
 			"address", added.Address, "usableFrom", added.UsableFrom.UTC())
 	}
-	web.Reply(w, r, status, ViewOfAddress(added))
-	return nil
+	return web.Reply(w, r, status, ViewOfAddress(added))
 }
 
 type Addresses struct {
@@ -103,8 +102,7 @@ func (a *Server) listAddresses(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	web.Reply(w, r, http.StatusOK, a.AddressesOf(found))
-	return nil
+	return web.Reply(w, r, http.StatusOK, a.AddressesOf(found))
 }
 
 func (a *Server) AddressesOf(found transfers.UserAddresses) Addresses {
@@ -137,6 +135,5 @@ func (a *Server) ReplyRemoval(w http.ResponseWriter, r *http.Request, removal tr
 	}
 	a.Log.WarnContext(r.Context(), "payout address removed", "userId", removal.UserID, "addressId", removed.ID, "chainId", removed.ChainID,
 		"address", removed.Address, "by", removal.By, "reason", removal.Reason)
-	web.Reply(w, r, http.StatusOK, ViewOfAddress(removed))
-	return nil
+	return web.Reply(w, r, http.StatusOK, ViewOfAddress(removed))
 }

@@ -209,8 +209,7 @@ func answerTransfer(w http.ResponseWriter, r *http.Request, c transfer.Created) 
 	case failed:
 		return failedProblem(c.Transfer, out)
 	}
-	web.Reply(w, r, status, out)
-	return nil
+	return web.Reply(w, r, status, out)
 }
 
 type View struct {
@@ -252,8 +251,7 @@ func (a *Server) getTransfer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	web.Reply(w, r, http.StatusOK, ViewOf(t))
-	return nil
+	return web.Reply(w, r, http.StatusOK, ViewOf(t))
 }
 
 // PathReqID returns the req_id in the path. A malformed one is answered as not found.

@@ -99,7 +99,7 @@ type ProtectIncident struct {
 
 // RegisterSubmitter registers the account. A repeated call on the same terms is no error. A
 // registration with neither a policy nor Unlimited is refused. It is for operators.
-func (c *Client) RegisterSubmitter(ctx context.Context, in Registration) (out Submitter, err error) {
+func (c *Client) RegisterSubmitter(ctx context.Context, in Registration) (Submitter, error) {
 	body := struct {
 		Registration
 		Policy any `json:"policy"` // stands for the one of the registration; nil is refused
@@ -110,18 +110,16 @@ func (c *Client) RegisterSubmitter(ctx context.Context, in Registration) (out Su
 	case in.Unlimited:
 		body.Policy = "unlimited"
 	}
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters", body: body}, &out)
-	return out, err
+	return post[Submitter](ctx, c, "/admin/v1/submitters", body)
 }
 
 // SetPolicy replaces the submitter's policy and records the reason. It is for operators.
-func (c *Client) SetPolicy(ctx context.Context, submitter string, p Policy, reason string) (out Submitter, err error) {
+func (c *Client) SetPolicy(ctx context.Context, submitter string, p Policy, reason string) (Submitter, error) {
 	body := struct {
 		Policy
 		Reason string `json:"reason"`
 	}{p, reason}
-	err = c.call(ctx, request{method: http.MethodPut, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/policy", body: body}, &out)
-	return out, err
+	return call[Submitter](ctx, c, request{method: http.MethodPut, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/policy", body: body})
 }
 
 // SetCallers replaces the callers that may post for the submitter. succeeds maps a caller of
@@ -129,14 +127,13 @@ func (c *Client) SetPolicy(ctx context.Context, submitter string, p Policy, reas
 // under the old name, so that a repeated request returns the stored intent. CALLERS_CONFLICT:
 // the change does not fit the present or former callers. The reason is kept. It is for
 // operators.
-func (c *Client) SetCallers(ctx context.Context, submitter string, callers []string, succeeds map[string]string, reason string) (out Submitter, err error) {
+func (c *Client) SetCallers(ctx context.Context, submitter string, callers []string, succeeds map[string]string, reason string) (Submitter, error) {
 	body := struct {
 		Callers  []string          `json:"callers"`
 		Succeeds map[string]string `json:"succeeds,omitempty"`
 		Reason   string            `json:"reason"`
 	}{callers, succeeds, reason}
-	err = c.call(ctx, request{method: http.MethodPut, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/callers", body: body}, &out)
-	return out, err
+	return call[Submitter](ctx, c, request{method: http.MethodPut, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/callers", body: body})
 }
 
 // SuspendSubmitter suspends the submitter: it accepts no more intents. TOO_LATE: it is
@@ -151,10 +148,8 @@ func (c *Client) ResumeSubmitter(ctx context.Context, submitter, reason string) 
 	return c.setStatus(ctx, submitter, "resume", reason)
 }
 
-func (c *Client) setStatus(ctx context.Context, submitter, verb, reason string) (out Submitter, err error) {
-	body := map[string]string{"reason": reason}
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/" + verb, body: body}, &out)
-	return out, err
+func (c *Client) setStatus(ctx context.Context, submitter, verb, reason string) (Submitter, error) {
+	return post[Submitter](ctx, c, "/admin/v1/submitters/"+url.PathEscape(submitter)+"/"+verb, map[string]string{"reason": reason})
 }
 
 // QueueCancelReport has the counts of one [Client.CancelQueue] and of what remains.
@@ -170,40 +165,29 @@ type QueueCancelReport struct {
 // CancelQueue cancels queued intents of the submitter that have no nonce, a limited number a
 // call, the oldest first. With a caller it cancels only intents stored under that name. The
 // reason is kept. It is for operators.
-func (c *Client) CancelQueue(ctx context.Context, submitter, caller, reason string) (out QueueCancelReport, err error) {
+func (c *Client) CancelQueue(ctx context.Context, submitter, caller, reason string) (QueueCancelReport, error) {
 	body := map[string]string{"reason": reason}
 	if caller != "" {
 		body["caller"] = caller
 	}
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/queue/cancel", body: body}, &out)
-	return out, err
+	return post[QueueCancelReport](ctx, c, "/admin/v1/submitters/"+url.PathEscape(submitter)+"/queue/cancel", body)
 }
 
 // ChangeSigner changes the account's signer to the one that its key was moved to. The reason
 // is kept. It is for operators.
-func (c *Client) ChangeSigner(ctx context.Context, submitter, signer, reason string) (out Submitter, err error) {
-	body := map[string]string{"signer": signer, "reason": reason}
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/signer", body: body}, &out)
-	return out, err
+func (c *Client) ChangeSigner(ctx context.Context, submitter, signer, reason string) (Submitter, error) {
+	return post[Submitter](ctx, c, "/admin/v1/submitters/"+url.PathEscape(submitter)+"/signer", map[string]string{"signer": signer, "reason": reason})
 }
 
 // Submitter is the account's state. It is for operators.
-func (c *Client) Submitter(ctx context.Context, submitter string) (out Submitter, err error) {
-	err = c.call(ctx, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter)}, &out)
-	return out, err
+func (c *Client) Submitter(ctx context.Context, submitter string) (Submitter, error) {
+	return call[Submitter](ctx, c, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter)})
 }
 
 // ListSubmitters yields all submitters by name and fetches pages as needed. It ends at the
 // first error. It is for operators.
 func (c *Client) ListSubmitters(ctx context.Context) iter.Seq2[Submitter, error] {
-	return pages("after", url.Values{}, func(values url.Values) ([]Submitter, string, error) {
-		var page struct {
-			Submitters []Submitter `json:"submitters"`
-			NextAfter  string      `json:"nextAfter"`
-		}
-		err := c.call(ctx, request{method: http.MethodGet, path: "/admin/v1/submitters", query: values}, &page)
-		return page.Submitters, page.NextAfter, err
-	})
+	return pages[Submitter](ctx, c, listing{"/admin/v1/submitters", "submitters", "nextAfter", "after"}, url.Values{})
 }
 
 // Proceed lets one held intent proceed and returns its state. The reason is kept. It is for
@@ -231,10 +215,8 @@ type ProceedReport struct {
 // ProceedAll lets held intents of the submitter proceed, a limited number a call. through is
 // the txId of the newest intent that you have seen; later ones stay held. The reason is kept.
 // It is for operators.
-func (c *Client) ProceedAll(ctx context.Context, submitter, through, reason string) (out ProceedReport, err error) {
-	body := map[string]string{"through": through, "reason": reason}
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/proceed", body: body}, &out)
-	return out, err
+func (c *Client) ProceedAll(ctx context.Context, submitter, through, reason string) (ProceedReport, error) {
+	return post[ProceedReport](ctx, c, "/admin/v1/submitters/"+url.PathEscape(submitter)+"/proceed", map[string]string{"through": through, "reason": reason})
 }
 
 // UntouchedQuery asks for one page of [Client.ReleaseUntouched].
@@ -258,9 +240,8 @@ type UntouchedReport struct {
 // ReleaseUntouched releases submitters after a planned move of the database was confirmed. It
 // releases only accounts whose transactions on the chain are all stored here. It is for
 // operators.
-func (c *Client) ReleaseUntouched(ctx context.Context, q UntouchedQuery) (out UntouchedReport, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/database/release-untouched", body: q}, &out)
-	return out, err
+func (c *Client) ReleaseUntouched(ctx context.Context, q UntouchedQuery) (UntouchedReport, error) {
+	return post[UntouchedReport](ctx, c, "/admin/v1/database/release-untouched", q)
 }
 
 // CheckReport is the result of a check of conservation.
@@ -277,10 +258,8 @@ type CheckReport struct {
 
 // CheckConservation checks now that no money was created or lost. With full it reads the
 // journals from their beginning. It is for operators.
-func (c *Client) CheckConservation(ctx context.Context, full bool) (out CheckReport, err error) {
-	body := map[string]bool{"full": full}
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/conservation/check", body: body}, &out)
-	return out, err
+func (c *Client) CheckConservation(ctx context.Context, full bool) (CheckReport, error) {
+	return post[CheckReport](ctx, c, "/admin/v1/conservation/check", map[string]bool{"full": full})
 }
 
 // PayoutStatement is an operator's statement on whether a payout was paid, where the stored
@@ -296,17 +275,14 @@ type PayoutStatement struct {
 
 // StatePayout states whether the payout was paid. STATEMENT_STANDS: another statement is in
 // force and must be withdrawn first. It is for operators.
-func (c *Client) StatePayout(ctx context.Context, reqID string, s PayoutStatement) (out Why, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/payout-statement", body: s}, &out)
-	return out, err
+func (c *Client) StatePayout(ctx context.Context, reqID string, s PayoutStatement) (Why, error) {
+	return post[Why](ctx, c, "/admin/v1/transfers/"+url.PathEscape(reqID)+"/payout-statement", s)
 }
 
 // WithdrawStatement withdraws the statement in force about the payout. NO_STATEMENT: there is
 // none, or it has taken effect. It is for operators.
-func (c *Client) WithdrawStatement(ctx context.Context, reqID, reason string) (out Why, err error) {
-	body := map[string]string{"reason": reason}
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/payout-statement/withdraw", body: body}, &out)
-	return out, err
+func (c *Client) WithdrawStatement(ctx context.Context, reqID, reason string) (Why, error) {
+	return post[Why](ctx, c, "/admin/v1/transfers/"+url.PathEscape(reqID)+"/payout-statement/withdraw", map[string]string{"reason": reason})
 }
 
 // AcknowledgeTransfer silences MON-001 and MON-002 for the transfer until a time, at most 30
@@ -333,8 +309,6 @@ type Adjustment struct {
 // "journal", which leaves the balance unchanged, or "balance", which leaves the journal's sum
 // unchanged. ACCOUNT_MOVED: check conservation and adjust again. The reason is kept. It is for
 // operators.
-func (c *Client) AdjustFinding(ctx context.Context, finding int64, move, reason string) (out Adjustment, err error) {
-	body := map[string]string{"move": move, "reason": reason}
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/conservation/findings/" + strconv.FormatInt(finding, 10) + "/adjust", body: body}, &out)
-	return out, err
+func (c *Client) AdjustFinding(ctx context.Context, finding int64, move, reason string) (Adjustment, error) {
+	return post[Adjustment](ctx, c, "/admin/v1/conservation/findings/"+strconv.FormatInt(finding, 10)+"/adjust", map[string]string{"move": move, "reason": reason})
 }

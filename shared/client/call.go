@@ -36,6 +36,17 @@ func (q request) target() string {
 	return q.path + "?" + q.query.Encode()
 }
 
+// call is [Client.call] with an answer of the type T.
+func call[T any](ctx context.Context, c *Client, q request) (out T, err error) {
+	err = c.call(ctx, q, &out)
+	return out, err
+}
+
+// post is a [call] by POST.
+func post[T any](ctx context.Context, c *Client, path string, body any) (T, error) {
+	return call[T](ctx, c, request{method: http.MethodPost, path: path, body: body})
+}
+
 // call repeats the request until there is a definite answer, and decodes it into out, a
 // pointer; nil: nothing is decoded.
 func (c *Client) call(ctx context.Context, q request, out any) error {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // service returns the given answers one after the other, repeats the last, and keeps the
@@ -60,9 +61,7 @@ func (s *service) client(t *testing.T, change func(*client.Options)) *client.Cli
 		change(&o)
 	}
 	c, err := client.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(c.CloseIdle)
 	return c
 }
@@ -197,7 +196,7 @@ func TestEnds(t *testing.T) {
 		t.Errorf("without end: got %v, want that it is too long", err)
 	}
 	s = serve(t, hang)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	began := time.Now()
 	_, err = s.client(t, nil).CreateTx(ctx, order)
@@ -271,9 +270,7 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	c, err := client.New(client.Options{URL: "http://127.0.0.1:1", Token: func(context.Context) (string, error) { return "", io.ErrUnexpectedEOF }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	if _, err := c.CreateTx(t.Context(), order); !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, client.ErrUnknown) {
 		t.Errorf("no token: got %v, want why, and nothing asked", err)
 	}

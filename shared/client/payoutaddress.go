@@ -50,21 +50,18 @@ const addressPath = "/api/v1/payout_address"
 
 // AddPayoutAddress puts an address on the list of the token's user. An address that is on it
 // already stays as it is.
-func (c *Client) AddPayoutAddress(ctx context.Context, in NewPayoutAddress) (out PayoutAddress, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: addressPath, body: in}, &out)
-	return out, err
+func (c *Client) AddPayoutAddress(ctx context.Context, in NewPayoutAddress) (PayoutAddress, error) {
+	return post[PayoutAddress](ctx, c, addressPath, in)
 }
 
 // ListPayoutAddresses returns the addresses on the list of the token's user.
-func (c *Client) ListPayoutAddresses(ctx context.Context) (out PayoutAddresses, err error) {
-	err = c.call(ctx, request{method: http.MethodGet, path: addressPath}, &out)
-	return out, err
+func (c *Client) ListPayoutAddresses(ctx context.Context) (PayoutAddresses, error) {
+	return call[PayoutAddresses](ctx, c, request{method: http.MethodGet, path: addressPath})
 }
 
 // RemovePayoutAddress takes an address off the list of the token's user at once.
-func (c *Client) RemovePayoutAddress(ctx context.Context, addressID int64) (out PayoutAddress, err error) {
-	err = c.call(ctx, request{method: http.MethodDelete, path: addressPath + "/" + strconv.FormatInt(addressID, 10)}, &out)
-	return out, err
+func (c *Client) RemovePayoutAddress(ctx context.Context, addressID int64) (PayoutAddress, error) {
+	return call[PayoutAddress](ctx, c, request{method: http.MethodDelete, path: addressPath + "/" + strconv.FormatInt(addressID, 10)})
 }
 
 func addressesPath(userID int64, more ...string) string {
@@ -76,16 +73,14 @@ func addressesPath(userID int64, more ...string) string {
 }
 
 // ShowPayoutAddresses returns a user's addresses, the newest first. It is for operators.
-func (c *Client) ShowPayoutAddresses(ctx context.Context, userID int64) (out UserAddresses, err error) {
-	err = c.call(ctx, request{method: http.MethodGet, path: addressesPath(userID)}, &out)
-	return out, err
+func (c *Client) ShowPayoutAddresses(ctx context.Context, userID int64) (UserAddresses, error) {
+	return call[UserAddresses](ctx, c, request{method: http.MethodGet, path: addressesPath(userID)})
 }
 
 // DropPayoutAddress takes an address off a user's list at once. It is for operators.
-func (c *Client) DropPayoutAddress(ctx context.Context, userID, addressID int64, reason string) (out PayoutAddress, err error) {
+func (c *Client) DropPayoutAddress(ctx context.Context, userID, addressID int64, reason string) (PayoutAddress, error) {
 	path := addressesPath(userID, strconv.FormatInt(addressID, 10), "remove")
-	err = c.call(ctx, request{method: http.MethodPost, path: path, body: map[string]string{"reason": reason}}, &out)
-	return out, err
+	return post[PayoutAddress](ctx, c, path, map[string]string{"reason": reason})
 }
 
 // BlockPayoutAddresses keeps a user from adding addresses. It is for operators.
@@ -98,7 +93,6 @@ func (c *Client) UnblockPayoutAddresses(ctx context.Context, userID int64, reaso
 	return c.setAddressBlock(ctx, userID, "unblock", reason)
 }
 
-func (c *Client) setAddressBlock(ctx context.Context, userID int64, verb, reason string) (out UserAddresses, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: addressesPath(userID, verb), body: map[string]string{"reason": reason}}, &out)
-	return out, err
+func (c *Client) setAddressBlock(ctx context.Context, userID int64, verb, reason string) (UserAddresses, error) {
+	return post[UserAddresses](ctx, c, addressesPath(userID, verb), map[string]string{"reason": reason})
 }

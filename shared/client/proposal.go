@@ -8,7 +8,6 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -89,23 +88,12 @@ func (c *Client) ListProposals(ctx context.Context, all bool) iter.Seq2[Proposal
 	if all {
 		values.Set("state", "all")
 	}
-	return pages("after", values, func(values url.Values) ([]Proposal, string, error) {
-		var page struct {
-			Proposals []Proposal `json:"proposals"`
-			NextAfter int64      `json:"nextAfter"`
-		}
-		err := c.call(ctx, request{method: http.MethodGet, path: proposals, query: values}, &page)
-		if page.NextAfter == 0 {
-			return page.Proposals, "", err
-		}
-		return page.Proposals, strconv.FormatInt(page.NextAfter, 10), err
-	})
+	return pages[Proposal](ctx, c, listing{proposals, "proposals", "nextAfter", "after"}, values)
 }
 
 // Proposal returns one proposal. It is for operators.
-func (c *Client) Proposal(ctx context.Context, id string) (out Proposal, err error) {
-	err = c.call(ctx, request{method: http.MethodGet, path: proposals + "/" + url.PathEscape(id)}, &out)
-	return out, err
+func (c *Client) Proposal(ctx context.Context, id string) (Proposal, error) {
+	return call[Proposal](ctx, c, request{method: http.MethodGet, path: proposals + "/" + url.PathEscape(id)})
 }
 
 // Approve approves another operator's proposal and carries out its act once. A repeated call
@@ -122,7 +110,6 @@ func (c *Client) Reject(ctx context.Context, id, reason string) (Proposal, error
 	return c.decideProposal(ctx, id, "reject", reason)
 }
 
-func (c *Client) decideProposal(ctx context.Context, id, verb, reason string) (out Proposal, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: proposals + "/" + url.PathEscape(id) + "/" + verb, body: map[string]string{"reason": reason}}, &out)
-	return out, err
+func (c *Client) decideProposal(ctx context.Context, id, verb, reason string) (Proposal, error) {
+	return post[Proposal](ctx, c, proposals+"/"+url.PathEscape(id)+"/"+verb, map[string]string{"reason": reason})
 }

@@ -50,11 +50,10 @@ type MatchingIntent struct {
 
 // LostNonces returns the page of lost nonces that begins at the nonce from; 0: the first page.
 // Pass NextFrom of one page to get the next. It is for operators.
-func (c *Client) Lost(ctx context.Context, submitter string, from uint64) (out LostNonces, err error) {
+func (c *Client) Lost(ctx context.Context, submitter string, from uint64) (LostNonces, error) {
 	values := url.Values{}
 	setUnless(values, "from", strconv.FormatUint(from, 10), "0")
-	err = c.call(ctx, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/lost", query: values}, &out)
-	return out, err
+	return call[LostNonces](ctx, c, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/lost", query: values})
 }
 
 // Release ends one PROTECT incident of a submitter.
@@ -114,11 +113,10 @@ type Filling struct {
 // repeats it while the submitter is being served (NOT_LEADER). TOO_LATE: the incident is
 // not open; after an error that is [ErrUnknown] an earlier attempt may have ended it. It is
 // for operators.
-func (c *Client) Release(ctx context.Context, submitter string, in Release) (out ReleaseReport, err error) {
+func (c *Client) Release(ctx context.Context, submitter string, in Release) (ReleaseReport, error) {
 	values := url.Values{}
 	setUnless(values, "dryRun", strconv.FormatBool(in.DryRun), "false")
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/release", query: values, body: in}, &out)
-	return out, err
+	return call[ReleaseReport](ctx, c, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/release", query: values, body: in})
 }
 
 // AcceptDatabase accepts a restored database. Every submitter stays in
@@ -145,17 +143,7 @@ type OpenForeign struct {
 // ListForeign yields the submitter's foreign transactions whose requests are unknown, by
 // nonce, and fetches pages as needed. It ends at the first error. It is for operators.
 func (c *Client) ListForeign(ctx context.Context, submitter string) iter.Seq2[OpenForeign, error] {
-	return pages("after", url.Values{}, func(values url.Values) ([]OpenForeign, string, error) {
-		var page struct {
-			Foreign   []OpenForeign `json:"foreign"`
-			NextAfter *uint64       `json:"nextAfter"`
-		}
-		err := c.call(ctx, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign", query: values}, &page)
-		if page.NextAfter == nil {
-			return page.Foreign, "", err
-		}
-		return page.Foreign, strconv.FormatUint(*page.NextAfter, 10), err
-	})
+	return pages[OpenForeign](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign", "foreign", "nextAfter", "after"}, url.Values{})
 }
 
 // MatchResult is the final state of an intent that was matched with a foreign transaction.
@@ -169,10 +157,8 @@ type MatchResult struct {
 // intent. The intent ends and never runs. TOO_LATE: one of the two has been decided.
 // PROOF_USED: the transaction proves that another payout was paid. The reason is kept. It is
 // for operators.
-func (c *Client) MatchForeign(ctx context.Context, submitter string, nonce uint64, txID, reason string) (out MatchResult, err error) {
-	body := map[string]any{"nonce": nonce, "txId": txID, "reason": reason}
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign/match", body: body}, &out)
-	return out, err
+func (c *Client) MatchForeign(ctx context.Context, submitter string, nonce uint64, txID, reason string) (MatchResult, error) {
+	return post[MatchResult](ctx, c, "/admin/v1/submitters/"+url.PathEscape(submitter)+"/foreign/match", map[string]any{"nonce": nonce, "txId": txID, "reason": reason})
 }
 
 // WriteOffResult has the counts of one [Client.WriteOffForeign] and of what remains.
@@ -187,14 +173,13 @@ type WriteOffResult struct {
 // intent. If nonce is nil, it covers all nonces up to through, 100 a call; call again until
 // none is written off. Intents that were held for them proceed. The reason is kept. It is for
 // operators.
-func (c *Client) WriteOffForeign(ctx context.Context, submitter string, nonce, through *uint64, reason string) (out WriteOffResult, err error) {
+func (c *Client) WriteOffForeign(ctx context.Context, submitter string, nonce, through *uint64, reason string) (WriteOffResult, error) {
 	body := struct {
 		Nonce   *uint64 `json:"nonce,omitempty"`
 		Through *uint64 `json:"through,omitempty"`
 		Reason  string  `json:"reason"`
 	}{nonce, through, reason}
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign/write-off", body: body}, &out)
-	return out, err
+	return post[WriteOffResult](ctx, c, "/admin/v1/submitters/"+url.PathEscape(submitter)+"/foreign/write-off", body)
 }
 
 // Decision is the action that an operator requested for a transaction.
@@ -208,8 +193,6 @@ type Decision struct {
 // "rebroadcast" (the same bytes), "replace" (with higher fees) or "placeholder" (give it up).
 // It is carried out while no version of the transaction has a receipt. TOO_LATE: a version has
 // one. The reason is kept. It is for operators.
-func (c *Client) DecideTx(ctx context.Context, txID, action, reason string) (out Decision, err error) {
-	body := map[string]string{"action": action, "reason": reason}
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/tx/" + url.PathEscape(txID) + "/decide", body: body}, &out)
-	return out, err
+func (c *Client) DecideTx(ctx context.Context, txID, action, reason string) (Decision, error) {
+	return post[Decision](ctx, c, "/admin/v1/tx/"+url.PathEscape(txID)+"/decide", map[string]string{"action": action, "reason": reason})
 }

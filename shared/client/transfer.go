@@ -87,27 +87,24 @@ type Transfer struct {
 // continues in the background. If the transfer exists and has failed, the error has a
 // [Problem] with its ReqID. After an attempt without an answer, a repetition returns the
 // stored transfer instead: a result with DUPLICATE_REQUEST, which may be FAILED.
-func (c *Client) CreateTransfer(ctx context.Context, in TransferRequest) (out TransferResult, err error) {
+func (c *Client) CreateTransfer(ctx context.Context, in TransferRequest) (TransferResult, error) {
 	if in.CID == "" {
 		in.CID = rand.Text()
 	}
-	err = c.call(ctx, request{method: http.MethodPost, path: "/api/v1/internal_transfer", body: in}, &out)
-	return out, err
+	return post[TransferResult](ctx, c, "/api/v1/internal_transfer", in)
 }
 
 // CreatePayout pays to an external address. Its results are those of [Client.CreateTransfer].
-func (c *Client) CreatePayout(ctx context.Context, in PayoutRequest) (out TransferResult, err error) {
+func (c *Client) CreatePayout(ctx context.Context, in PayoutRequest) (TransferResult, error) {
 	if in.CID == "" {
 		in.CID = rand.Text()
 	}
-	err = c.call(ctx, request{method: http.MethodPost, path: "/api/v1/payout", body: in}, &out)
-	return out, err
+	return post[TransferResult](ctx, c, "/api/v1/payout", in)
 }
 
 // Transfer returns the transfer or payout. NOT_FOUND: it does not exist or is another user's.
-func (c *Client) Transfer(ctx context.Context, reqID string) (out Transfer, err error) {
-	err = c.call(ctx, request{method: http.MethodGet, path: "/api/v1/internal_transfer/" + url.PathEscape(reqID)}, &out)
-	return out, err
+func (c *Client) Transfer(ctx context.Context, reqID string) (Transfer, error) {
+	return call[Transfer](ctx, c, request{method: http.MethodGet, path: "/api/v1/internal_transfer/" + url.PathEscape(reqID)})
 }
 
 // WaitTransfer polls the transfer or payout until it is final or ctx ends. In the second case
@@ -135,12 +132,5 @@ func (c *Client) ListTransfers(ctx context.Context, q TransferQuery) iter.Seq2[T
 	values := url.Values{}
 	setUnless(values, "state", string(q.State), "")
 	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
-	return pages("pageToken", values, func(values url.Values) ([]Transfer, string, error) {
-		var page struct {
-			Transfers     []Transfer `json:"transfers"`
-			NextPageToken string     `json:"next_page_token"`
-		}
-		err := c.call(ctx, request{method: http.MethodGet, path: "/api/v1/internal_transfer", query: values}, &page)
-		return page.Transfers, page.NextPageToken, err
-	})
+	return pages[Transfer](ctx, c, listing{"/api/v1/internal_transfer", "transfers", "next_page_token", "pageToken"}, values)
 }

@@ -3,10 +3,12 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -115,9 +117,8 @@ type Block struct {
 }
 
 // CreateTx posts an intent. The same intent again has the same TxID.
-func (c *Client) CreateTx(ctx context.Context, in Intent) (out Created, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: "/api/v1/tx", body: in}, &out)
-	return out, err
+func (c *Client) CreateTx(ctx context.Context, in Intent) (Created, error) {
+	return post[Created](ctx, c, "/api/v1/tx", in)
 }
 
 // BatchResult is the result of one intent of a batch: a TxID or a code.
@@ -142,16 +143,14 @@ func (c *Client) CreateTxBatch(ctx context.Context, all []Intent) ([]BatchResult
 }
 
 // Tx returns the transaction. NOT_FOUND: it does not exist or is another caller's.
-func (c *Client) Tx(ctx context.Context, txID string) (out Tx, err error) {
-	err = c.call(ctx, request{method: http.MethodGet, path: "/api/v1/tx/" + url.PathEscape(txID)}, &out)
-	return out, err
+func (c *Client) Tx(ctx context.Context, txID string) (Tx, error) {
+	return call[Tx](ctx, c, request{method: http.MethodGet, path: "/api/v1/tx/" + url.PathEscape(txID)})
 }
 
 // TxByRequest returns the transaction of the request. NOT_FOUND: nothing is stored under it.
-func (c *Client) TxByRequest(ctx context.Context, submitter, requestID string) (out Tx, err error) {
+func (c *Client) TxByRequest(ctx context.Context, submitter, requestID string) (Tx, error) {
 	q := url.Values{"submitter": {submitter}, "requestId": {requestID}}
-	err = c.call(ctx, request{method: http.MethodGet, path: "/api/v1/tx/by-request", query: q}, &out)
-	return out, err
+	return call[Tx](ctx, c, request{method: http.MethodGet, path: "/api/v1/tx/by-request", query: q})
 }
 
 // WaitTx polls the transaction until it is final or ctx ends. In the second case it returns
@@ -180,14 +179,7 @@ func (c *Client) ListTx(ctx context.Context, q TxQuery) iter.Seq2[ListedTx, erro
 	values := url.Values{"submitter": {q.Submitter}}
 	setUnless(values, "state", string(q.State), "")
 	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
-	return pages("pageToken", values, func(values url.Values) ([]ListedTx, string, error) {
-		var page struct {
-			Transactions  []ListedTx `json:"transactions"`
-			NextPageToken string     `json:"nextPageToken"`
-		}
-		err := c.call(ctx, request{method: http.MethodGet, path: "/api/v1/tx", query: values}, &page)
-		return page.Transactions, page.NextPageToken, err
-	})
+	return pages[ListedTx](ctx, c, listing{"/api/v1/tx", "transactions", "nextPageToken", "pageToken"}, values)
 }
 
 func setUnless(values url.Values, name, value, none string) {
@@ -196,18 +188,20 @@ func setUnless(values url.Values, name, value, none string) {
 	}
 }
 
-// pages follows a list from page to page. The parameter named cursor is where the next page
-// begins.
-func pages[T any](cursor string, values url.Values, fetch func(url.Values) (page []T, next string, err error)) iter.Seq2[T, error] {
+// listing is a list of the API: its path, and the names of its rows and of where a page begins.
+type listing struct{ path, rows, next, cursor string }
+
+// pages yields the rows of a list, and fetches pages as needed. It ends at the first error.
+func pages[T any](ctx context.Context, c *Client, of listing, values url.Values) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for {
-			page, next, err := fetch(values)
+			rows, next, err := page[T](ctx, c, of, values)
 			if err != nil {
 				var none T
 				yield(none, err)
 				return
 			}
-			for _, one := range page {
+			for _, one := range rows {
 				if !yield(one, nil) {
 					return
 				}
@@ -215,9 +209,25 @@ func pages[T any](cursor string, values url.Values, fetch func(url.Values) (page
 			if next == "" {
 				return
 			}
-			values.Set(cursor, next)
+			values.Set(of.cursor, next)
 		}
 	}
+}
+
+// page fetches one page. The next page begins at a text or a number; "": there is none.
+func page[T any](ctx context.Context, c *Client, of listing, values url.Values) (rows []T, next string, err error) {
+	q := request{method: http.MethodGet, path: of.path, query: values}
+	answer, err := call[map[string]json.RawMessage](ctx, c, q)
+	if err != nil {
+		return nil, "", err
+	}
+	if text := answer[of.rows]; text != nil {
+		err = json.Unmarshal(text, &rows)
+	}
+	if err != nil {
+		return nil, "", callError(q, fmt.Errorf("%w: %s: %w", ErrUnknown, of.rows, err), true)
+	}
+	return rows, strings.Trim(strings.TrimPrefix(string(answer[of.next]), "null"), `"`), nil
 }
 
 // Outcome is the outcome of a cancellation.

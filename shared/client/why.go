@@ -88,17 +88,14 @@ type Acknowledgement struct {
 
 // WhyTransfer returns where the money of a transfer or payout is, and what would advance it.
 // It is for operators.
-func (c *Client) WhyTransfer(ctx context.Context, reqID string) (out Why, err error) {
-	err = c.call(ctx, request{method: http.MethodGet, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/why"}, &out)
-	return out, err
+func (c *Client) WhyTransfer(ctx context.Context, reqID string) (Why, error) {
+	return call[Why](ctx, c, request{method: http.MethodGet, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/why"})
 }
 
 // CancelTransfer ends a transfer that has not begun. TOO_LATE: it has begun. A transfer that
 // was cancelled before is returned as it is. The reason is kept. It is for operators.
-func (c *Client) CancelTransfer(ctx context.Context, reqID, reason string) (out Transfer, err error) {
-	body := map[string]string{"reason": reason}
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/cancel", body: body}, &out)
-	return out, err
+func (c *Client) CancelTransfer(ctx context.Context, reqID, reason string) (Transfer, error) {
+	return post[Transfer](ctx, c, "/admin/v1/transfers/"+url.PathEscape(reqID)+"/cancel", map[string]string{"reason": reason})
 }
 
 // Resolve asks the ledger for its answer to an operation of a transfer.
@@ -114,9 +111,8 @@ type Resolve struct {
 // the transfer does not wait for that answer. BEYOND_HORIZON: the trading core may have
 // deleted it, and Outcome is required. NOT_FORGOTTEN: Outcome must not be given.
 // EVIDENCE_DIFFERS: the evidence contradicts it. The reason is kept. It is for operators.
-func (c *Client) ResolveTransfer(ctx context.Context, reqID string, in Resolve) (out Transfer, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/resolve", body: in}, &out)
-	return out, err
+func (c *Client) ResolveTransfer(ctx context.Context, reqID string, in Resolve) (Transfer, error) {
+	return post[Transfer](ctx, c, "/admin/v1/transfers/"+url.PathEscape(reqID)+"/resolve", in)
 }
 
 // Finding is a violation that a check of conservation found.
@@ -163,9 +159,8 @@ type Conservation struct {
 }
 
 // Conservation returns the last check of conservation and the open halts. It is for operators.
-func (c *Client) Conservation(ctx context.Context) (out Conservation, err error) {
-	err = c.call(ctx, request{method: http.MethodGet, path: "/admin/v1/conservation"}, &out)
-	return out, err
+func (c *Client) Conservation(ctx context.Context) (Conservation, error) {
+	return call[Conservation](ctx, c, request{method: http.MethodGet, path: "/admin/v1/conservation"})
 }
 
 // ResumeHalt ends one halt of new transfers; with earlier also all halts opened before it.

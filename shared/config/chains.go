@@ -30,14 +30,6 @@ type ChainEntry struct {
 	FinalizedTag  *bool
 }
 
-func (c *Chains) settings() []setting {
-	return []setting{
-		{name: "chains",
-			meaning: "the chains served beside the default one, each with its nodes, as docs/chains.md shows it. An entry with the default chain's id replaces `rpc.urls`. It is a secret, since a URL often holds a key",
-			field:   chainList(&c.List)},
-	}
-}
-
 // ServedChain is the complete configuration of one chain.
 type ServedChain struct {
 	ID            uint64
@@ -102,23 +94,17 @@ type chainEntry struct {
 
 // chainList parses a JSON list of chains, each once.
 func chainList(p *[]ChainEntry) field {
-	return field{
-		want: `a JSON list such as [{"id": 8453, "urls": ["https://…"], "blockTime": "2s", "finality": "safe"}]: each id once, ` +
-			`1 to 9 https URLs, or http to this machine, each once; blockTime, feeKind, finality, finalizedTag, confirmations and quorum in the ranges of their settings, and nothing else`,
-		set: func(text string) bool {
-			list, err := readChains(text)
-			if err == nil {
-				*p = list
-			}
-			return err == nil
-		},
-		unset:  func() bool { return len(*p) == 0 },
-		secret: true,
-		why: func(text string) error {
-			_, err := readChains(text)
-			return err
-		},
+	const want = `a JSON list such as [{"id": 8453, "urls": ["https://…"], "blockTime": "2s", "finality": "safe"}]: each id once, ` +
+		`1 to 9 https URLs, or http to this machine, each once; blockTime, feeKind, finality, finalizedTag, confirmations and quorum in the ranges of their settings, and nothing else`
+	f := hidden(bind(p, want, func(text string) ([]ChainEntry, bool) {
+		list, err := readChains(text)
+		return list, err == nil
+	}))
+	f.why = func(text string) error {
+		_, err := readChains(text)
+		return err
 	}
+	return f
 }
 
 // readChains parses the list. Its error names the wrong entry and member, and shows no value.
@@ -206,30 +192,6 @@ func (w chainEntry) read() (e ChainEntry, err error) {
 		}
 	}
 	return e, nil
-}
-
-// nodeURLs parses the URLs of nodes, separated by commas, each once: a repeated node would
-// have two votes in the quorum. The connection must be private. A node's answers decide which
-// transactions are signed and when they are final, and its URL often holds a key.
-func nodeURLs(p *[]Secret) field {
-	return field{
-		want: "1 to 9 https URLs, each once, separated by commas (http only for this machine: localhost, 127.0.0.1, [::1]; a comma in one is written %2C)",
-		set: func(text string) bool {
-			var all []Secret
-			for _, one := range strings.Split(text, ",") {
-				one = strings.TrimSpace(one)
-				twice := slices.ContainsFunc(all, func(s Secret) bool { return s.Reveal() == one })
-				if u, ok := webURL(one); !ok || !private(u) || twice || len(all) == maxNodes {
-					return false
-				}
-				all = append(all, NewSecret(one))
-			}
-			*p = all
-			return true
-		},
-		unset:  func() bool { return len(*p) == 0 },
-		secret: true,
-	}
 }
 
 func (c *Config) chainRules() []rule {

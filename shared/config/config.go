@@ -5,7 +5,7 @@
 // read from FENCEPOST_LEASE_RENEW_INTERVAL: dots and capitals become underscores. Variables of
 // Google's own keep their names. A variable that is set to nothing counts as not set.
 //
-// To add a setting, add a field to its group and a line to the group's list; [Load], [Help]
+// To add a setting, add a field to its group and a row to the table of settings; [Load], [Help]
 // and docs/settings.md follow.
 package config
 
@@ -52,19 +52,6 @@ type Config struct {
 	Log           Log
 	Telemetry     Telemetry
 	Platform      Platform
-}
-
-func (c *Config) settings() []setting {
-	return slices.Concat(
-		c.Lease.settings(), c.Nonce.settings(), c.Hooks.settings(), c.Fees.settings(), c.GasBump.settings(), c.Mempool.settings(), c.Queue.settings(), c.Intents.settings(),
-		c.Resubmit.settings(), c.Stuck.settings(),
-		c.Confirmations.settings(), c.Finality.settings(), c.Reorg.settings(), c.Sweep.settings(),
-		c.Transfer.settings(), c.Trading.settings(), c.Conservation.settings(),
-		c.RPC.settings(), c.Chain.settings(), c.Chains.settings(), c.Signer.settings(), c.Handlers.settings(), c.Events.settings(),
-		c.Database.settings(), c.Mark.settings(), c.Tasks.settings(),
-		c.OIDC.settings(), c.Auth.settings(), c.Approvals.settings(), c.HTTP.settings(), c.Log.settings(), c.Telemetry.settings(),
-		c.Platform.settings(),
-	)
 }
 
 // Load parses the settings in environ, which has the form of [os.Environ].

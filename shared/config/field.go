@@ -3,8 +3,10 @@ package config
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -25,7 +27,7 @@ type field struct {
 }
 
 // bind makes a field that parses into p.
-func bind[T comparable](p *T, want string, parse func(string) (T, bool)) field {
+func bind[T any](p *T, want string, parse func(string) (T, bool)) field {
 	return field{
 		want: want,
 		set: func(text string) bool {
@@ -35,7 +37,7 @@ func bind[T comparable](p *T, want string, parse func(string) (T, bool)) field {
 			}
 			return ok
 		},
-		unset: func() bool { return *p == *new(T) },
+		unset: func() bool { return reflect.ValueOf(p).Elem().IsZero() },
 	}
 }
 
@@ -124,49 +126,6 @@ var (
 	identity = regexp.MustCompile(`^(email:[^\s@,]+@[^\s@,]+|sub:[^\s,]+)$`)
 )
 
-// emails parses addresses separated by commas.
-func emails(p *[]string) field {
-	return field{
-		want: "e-mail addresses separated by commas",
-		set: func(text string) bool {
-			all := strings.Split(text, ",")
-			for i, a := range all {
-				all[i] = strings.TrimSpace(a)
-			}
-			if slices.ContainsFunc(all, func(a string) bool { return !email.MatchString(a) }) {
-				return false
-			}
-			*p = all
-			return true
-		},
-		unset: func() bool { return len(*p) == 0 },
-	}
-}
-
-// identities parses names of token holders separated by commas. An address without a kind is a
-// verified e-mail.
-func identities(p *[]string) field {
-	return field{
-		want: `email:<e-mail address> or sub:<subject>, separated by commas`,
-		set: func(text string) bool {
-			all := strings.Split(text, ",")
-			for i, a := range all {
-				a = strings.TrimSpace(a)
-				if email.MatchString(a) && !identity.MatchString(a) {
-					a = "email:" + a
-				}
-				if !identity.MatchString(a) {
-					return false
-				}
-				all[i] = a
-			}
-			*p = all
-			return true
-		},
-		unset: func() bool { return len(*p) == 0 },
-	}
-}
-
 func hostPort(p *string) field {
 	return bind(p, "host:port", func(text string) (string, bool) {
 		_, port, err := net.SplitHostPort(text)
@@ -217,7 +176,50 @@ func loopback(host string) bool {
 
 // secretText parses a secret that ok accepts.
 func secretText(p *Secret, want string, ok func(string) bool) field {
-	f := bind(p, want, func(text string) (Secret, bool) { return NewSecret(text), ok(text) })
-	f.secret = true
+	return hidden(bind(p, want, func(text string) (Secret, bool) { return NewSecret(text), ok(text) }))
+}
+
+var decimal = regexp.MustCompile(`^(0|[1-9][0-9]{0,5})([.][0-9]{1,3})?$`)
+
+// thousandths parses a factor with at most three decimals and stores it times 1,000.
+func thousandths(p *int64, low, high string) field {
+	parse := func(text string) (int64, bool) {
+		factor, err := strconv.ParseFloat(text, 64)
+		return int64(math.Round(1000 * factor)), err == nil && decimal.MatchString(text)
+	}
+	from, _ := parse(low)
+	to, _ := parse(high)
+	return bind(p, "a factor from "+low+" to "+high+", with at most three decimals", func(text string) (int64, bool) {
+		n, ok := parse(text)
+		return n, ok && from <= n && n <= to
+	})
+}
+
+// origin parses a trusted URL without a path: callers append one.
+func origin(p *string) field {
+	f := baseURL(p)
+	f.want = "an https URL without path and query (http only for this machine: localhost, 127.0.0.1, [::1])"
+	set := f.set
+	f.set = func(text string) bool {
+		u, err := url.Parse(text)
+		return err == nil && strings.Trim(u.Path, "/") == "" && set(text)
+	}
 	return f
 }
+
+// instanceName is a Cloud SQL connection name; a project's id may have a domain in
+// front.
+var instanceName = regexp.MustCompile(`^([a-z0-9.-]+:)?[a-z][a-z0-9-]+:[a-z0-9-]+:[a-z][a-z0-9-]+$`)
+
+// postgresAddress accepts both forms of a connection string
+// (https://www.postgresql.org/docs/current/libpq-connect.html); the driver
+// looks closer.
+func postgresAddress(text string) bool {
+	return strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://") ||
+		!strings.Contains(text, "://") && strings.Contains(text, "=")
+}
+
+// topicName is a topic's full name; its project's id may have a domain in front.
+var topicName = regexp.MustCompile(`^projects/([a-z0-9.-]+:)?[a-z][a-z0-9-]+/topics/[A-Za-z][A-Za-z0-9._~+%-]{2,254}$`)
+
+var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$`)

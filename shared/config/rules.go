@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -47,17 +48,9 @@ func (c *Config) leaseRules() []rule {
 		broken: c.Database.LockTimeout >= lease,
 		say:    "set lease.duration above database.lockTimeout, so that no invocation waits for a lock longer than a lease lasts",
 	}, {
-		of:     []string{"database.idleInTransactionTimeout", "database.lockTimeout"},
-		broken: c.Database.IdleInTransactionTimeout >= c.Database.LockTimeout,
-		say:    "set database.idleInTransactionTimeout below database.lockTimeout, so that an invocation that waits for a frozen holder can continue after Postgres ends its transaction",
-	}, {
 		of:     []string{"rpc.timeout", "lease.duration"},
 		broken: c.RPC.Timeout > lease,
 		say:    "set rpc.timeout to at most lease.duration: no call may outlast the lease it is made under",
-	}, {
-		of:     []string{"http.maxBytesPerCaller", "http.maxBodyBytes"},
-		broken: c.HTTP.MaxBytesPerCaller < c.HTTP.MaxBodyBytes,
-		say:    "set http.maxBytesPerCaller to at least http.maxBodyBytes: a body of that length could never be sent",
 	}, {
 		of:     []string{"signer.local.keystore", "signer.local.passwordFile"},
 		broken: (c.Signer.LocalKeystore == "") != (c.Signer.LocalPasswordFile == ""),
@@ -97,5 +90,95 @@ func (c *Config) policyRules() []rule {
 		broken: c.GasBump.Enabled && c.Resubmit.Enabled && c.GasBump.MinInterval >= c.Resubmit.Interval*time.Duration(c.Resubmit.MaxAttempts),
 		say: "every transaction would have used up resubmit.maxAttempts, and be stuck, before it is replaced: set gasbump.minInterval below " +
 			"resubmit.interval times resubmit.maxAttempts, or gasbump.enabled or resubmit.enabled to false",
+	}}
+}
+
+func (c *Config) transferRules() []rule {
+	auth := c.Auth
+	return []rule{{
+		of:     []string{"transfer.callTimeout", "transfer.rescueAfter"},
+		broken: c.Transfer.CallTimeout >= c.Transfer.RescueAfter,
+		say:    "set transfer.callTimeout below transfer.rescueAfter: otherwise the sweep takes a transfer whose call is still running",
+	}, {
+		of: []string{"auth.usersAudience", "auth.publicAudience", "auth.internalAudience", "auth.usersIssuer", "oidc.issuer"},
+		broken: auth.UsersIssuer != "" && auth.UsersIssuer == c.OIDC.Issuer && auth.UsersAudience != "" &&
+			(auth.UsersAudience == auth.PublicAudience || auth.UsersAudience == auth.InternalAudience),
+		say: "where auth.usersIssuer is oidc.issuer, set auth.usersAudience to another than auth.publicAudience and auth.internalAudience: a user's token must not be valid for callers or tasks",
+	}}
+}
+
+func (c *Config) handlerRules() []rule {
+	h := c.Handlers
+	stray := slices.DeleteFunc(slices.Sorted(maps.Keys(h.Secrets)), func(name string) bool { return h.URLs[name] != "" })
+	return []rule{{
+		of:     []string{"handlers.urls", "handlers.secrets"},
+		broken: len(stray) > 0,
+		say:    fmt.Sprintf("handlers.secrets has secrets of %q, which handlers.urls does not have: name their URLs, or take the secrets away", stray),
+	}, {
+		of:     []string{"handlers.patience", "stuck.after"},
+		broken: h.Patience >= c.Stuck.After && len(h.URLs) > 0,
+		say:    "set stuck.after above handlers.patience: what waits for so long is STUCK",
+	}, {
+		of:     []string{"handlers.timeout", "lease.duration"},
+		broken: h.Timeout+time.Second >= c.Lease.Duration && len(h.URLs) > 0,
+		say:    "set lease.duration more than a second above handlers.timeout: a service is asked within one lease, and what it answers is still to be stored",
+	}}
+}
+
+func (c *Config) eventRules() []rule {
+	e := c.Events
+	var stray []string
+	for _, names := range [][]string{slices.Collect(maps.Keys(e.Secrets)), slices.Collect(maps.Keys(e.Callers))} {
+		for _, name := range names {
+			if e.URLs[name] == "" && !slices.Contains(stray, name) {
+				stray = append(stray, name)
+			}
+		}
+	}
+	slices.Sort(stray)
+	return []rule{{
+		of:     []string{"events.mode", "events.pubsub.topic"},
+		broken: e.Mode == EventsOutbox && e.Topic == "",
+		say:    "events.mode is mq_outbox: set events.pubsub.topic, where events are published to",
+	}, {
+		of:     []string{"events.webhook.urls", "events.webhook.secrets", "events.webhook.callers"},
+		broken: len(stray) > 0,
+		say:    fmt.Sprintf("events.webhook.secrets or events.webhook.callers names %q, which events.webhook.urls does not have: name their URLs, or take them away", stray),
+	}, {
+		of:     []string{"events.webhook.timeout", "lease.duration"},
+		broken: e.Timeout+time.Second >= c.Lease.Duration && e.Mode == EventsWebhook,
+		say:    "set lease.duration more than a second above events.webhook.timeout: an event is delivered within one lease, and the delivery is still to be recorded",
+	}}
+}
+
+func (c *Config) markRules() []rule {
+	return []rule{{
+		of:     []string{"mark.enabled", "mark.bucket"},
+		broken: c.Mark.Enabled && c.Mark.Bucket == "",
+		say:    "mark.enabled is true: set mark.bucket, which has the mark",
+	}}
+}
+
+func (c *Config) authRules() []rule {
+	return []rule{{
+		of:     []string{"auth.publicAudience", "auth.internalAudience"},
+		broken: c.Auth.PublicAudience != "" && c.Auth.PublicAudience == c.Auth.InternalAudience,
+		say:    "a token for public functions would be one for internal functions: set auth.publicAudience and auth.internalAudience to two audiences",
+	}}
+}
+
+func (c *Config) approvalRules() []rule {
+	return []rule{{
+		of:     []string{"approvals.required", "auth.operators"},
+		broken: len(c.Approvals.Required) > 0 && len(slices.Compact(slices.Sorted(slices.Values(c.Auth.Operators)))) < 2,
+		say:    "a second operator has to approve what one proposes: name at least two people in auth.operators, or leave approvals.required out",
+	}}
+}
+
+func (c *Config) telemetryRules() []rule {
+	return []rule{{
+		of:     []string{"telemetry.prometheus", "K_SERVICE"},
+		broken: c.Telemetry.Prometheus && c.Platform.OnCloudRun(),
+		say:    "where K_SERVICE is set, a public service would show its metrics to everybody, and each scrape another instance's: set telemetry.prometheus to false, and name a collector in telemetry.otlpEndpoint",
 	}}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // However it is printed, encoded or logged, alone or inside something, a secret
@@ -39,9 +40,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 	if got := c.Database.URL.Reveal() + " " + c.RPC.URLs[0].Reveal(); got != databaseURL+" https://node.example/hunter2" {
 		t.Errorf("revealed: got %s, want the secrets", got)
 	}
-	if got := (config.Secret{}).Reveal(); got != "" {
-		t.Errorf("zero secret: got %q, want nothing", got)
-	}
+	expect.Equal(t, (config.Secret{}).Reveal(), "", "zero secret (nothing)")
 }
 
 // A secret that is refused is not shown either.

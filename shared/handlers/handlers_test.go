@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/handlers"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/webhook"
@@ -27,9 +28,7 @@ import (
 func key(t *testing.T, b byte) webhook.Key {
 	t.Helper()
 	k, err := webhook.ParseKey("whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return k
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/intentmac"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -19,9 +20,7 @@ func secret(b byte) string {
 func keysOf(t *testing.T, texts ...string) *intentmac.Keys {
 	t.Helper()
 	k, err := intentmac.New(texts, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return k
 }
 
@@ -35,9 +34,7 @@ func terms() txmanager.IntentTerms {
 func mustMake(t *testing.T, k *intentmac.Keys, of txmanager.IntentTerms) txmanager.MAC {
 	t.Helper()
 	m, err := k.Make(t.Context(), of)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return m
 }
 
@@ -134,9 +131,7 @@ func TestKeyInAService(t *testing.T) {
 	t.Parallel()
 	s := new(service)
 	k, err := intentmac.New([]string{"gcpkms:projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1"}, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	m := mustMake(t, k, terms())
 	s.away = true
 	if err := k.Verify(t.Context(), terms(), m); !errors.Is(err, errAway) || errors.Is(err, txmanager.ErrForged) {
@@ -149,9 +144,7 @@ func TestKeyInAService(t *testing.T) {
 	}
 	s.asked = 0
 	for range 3 {
-		if err := k.Verify(t.Context(), terms(), m); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, k.Verify(t.Context(), terms(), m))
 	}
 	if s.asked != 1 {
 		t.Errorf("calls for one MAC that is right: got %d, want 1", s.asked)

@@ -8,6 +8,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -16,9 +17,7 @@ import (
 func TestVerifyAcceptsLegacyOnlyIfRequested(t *testing.T) {
 	t.Parallel()
 	key, err := crypto.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	s := txmanager.NewSubmitter(5, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)))
 	price := big.NewInt(3)
 	asked := txmanager.Unsigned{ChainID: 5, Nonce: 7, To: &txmanager.Address{9}, Value: big.NewInt(1), Gas: 21_000, Legacy: true, FeeCapWei: price, TipCapWei: price}
@@ -36,9 +35,7 @@ func TestVerifyAcceptsLegacyOnlyIfRequested(t *testing.T) {
 		"a fee cap was asked for": {types.NewEIP155Signer(big.NewInt(5)), dynamic, false},
 	} {
 		raw, err := types.MustSignNewTx(key, c.by, inner).MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		if _, err := signer.Verify(s, c.asked, raw); (err == nil) != c.want {
 			t.Errorf("%s: got %v, want it accepted: %v", name, err, c.want)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/kms"
 	"github.com/fencepost/fencepost/shared/signer/remote"
@@ -21,17 +22,11 @@ const someKey = "projects/p/locations/europe-west1/keyRings/r/cryptoKeys/k/crypt
 func directory(t *testing.T, local signer.Service) signer.Directory {
 	t.Helper()
 	list := filepath.Join(t.TempDir(), "remotes")
-	if err := os.WriteFile(list, []byte(`{"treasury": {"url": "http://127.0.0.1:1"}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(list, []byte(`{"treasury": {"url": "http://127.0.0.1:1"}}`), 0o600))
 	remotes, err := remote.Kind(list, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	d, err := signer.NewDirectory(signer.LocalKind(local), kms.New(kms.Options{}).Kind(), remotes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return d
 }
 
@@ -73,9 +68,7 @@ func TestDirectoryTakesFurtherKinds(t *testing.T) {
 		return local, nil
 	}}
 	d, err := signer.NewDirectory(signer.LocalKind(new(signer.Local)), vault)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	if got, err := d.Named("vault:treasury"); err != nil || got != signer.Service(local) {
 		t.Errorf("the further kind: got %v, %v, want its signer", got, err)
 	}

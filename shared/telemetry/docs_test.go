@@ -8,19 +8,17 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // The page lists each metric that the code declares, once, and no other.
 func TestDocsHaveEveryMetric(t *testing.T) {
 	t.Parallel()
 	code, err := os.ReadFile("metrics.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	page, err := os.ReadFile("../../docs/telemetry.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	var declared, listed []string
 	for _, m := range regexp.MustCompile(`= (?:counter|gauge|ratio)\("(\w+)"`).FindAllStringSubmatch(string(code), -1) {
 		declared = append(declared, m[1])

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
@@ -136,9 +137,7 @@ func TestUntrustedTraceparent(t *testing.T) {
 		r.Header.Set("traceparent", given)
 		got := "not served"
 		telemetry.Untrusted(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("traceparent") })).ServeHTTP(nil, r)
-		if got != want {
-			t.Errorf("%q: got %q, want %q", given, got, want)
-		}
+		expect.Equal(t, got, want, "%q", given)
 	}
 }
 
@@ -161,9 +160,7 @@ func TestMetersCountSeparately(t *testing.T) {
 	outer := telemetry.WithMeter(t.Context())
 	inner := telemetry.WithMeter(outer)
 	telemetry.MeterFrom(inner).Tasks(2)
-	if got, want := telemetry.MeterFrom(inner).Cost(), (telemetry.Cost{Tasks: 2}); got != want {
-		t.Errorf("inner meter: got %+v, want %+v", got, want)
-	}
+	expect.Equal(t, telemetry.MeterFrom(inner).Cost(), (telemetry.Cost{Tasks: 2}), "inner meter")
 	none := telemetry.MeterFrom(t.Context())
 	none.SQL(1, 1)
 	none.RPC()

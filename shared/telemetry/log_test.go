@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
@@ -173,7 +174,5 @@ func TestLogShowsNoSecret(t *testing.T) {
 	if strings.Contains(out.String(), "hunter2") {
 		t.Errorf("got a log that shows the secret, want none:\n%s", out.String())
 	}
-	if got := lines(t, &out)[0]["with"]; got != "[redacted]" {
-		t.Errorf("the secret in the log: got %v, want [redacted]", got)
-	}
+	expect.Equal(t, lines(t, &out)[0]["with"], "[redacted]", "the secret in the log")
 }

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
@@ -20,9 +21,7 @@ func TestUnrecordedSpansHaveNoOriginAndNoHeader(t *testing.T) {
 	if got := telemetry.Origin(ctx); got != nil {
 		t.Errorf("origin: got %x, want none", got)
 	}
-	if got := telemetry.Traceparent(ctx); got != "" {
-		t.Errorf("traceparent: got %s, want none", got)
-	}
+	expect.Equal(t, telemetry.Traceparent(ctx), "", "traceparent (none)")
 	if got := telemetry.NewOrigin(ctx); got != nil {
 		t.Errorf("a new origin: got %x, want none", got)
 	}
@@ -33,12 +32,8 @@ func TestOnwardContinuesTheOriginsTrace(t *testing.T) {
 	t.Parallel()
 	origin := append(append(bytes.Repeat([]byte{0xab}, 16), bytes.Repeat([]byte{0xcd}, 8)...), 1)
 	want := "00-abababababababababababababababab-cdcdcdcdcdcdcdcd-01"
-	if got := telemetry.Traceparent(telemetry.Onward(t.Context(), origin)); got != want {
-		t.Errorf("traceparent: got %q, want %q", got, want)
-	}
+	expect.Equal(t, telemetry.Traceparent(telemetry.Onward(t.Context(), origin)), want, "traceparent")
 	for _, none := range [][]byte{nil, origin[:24], make([]byte, 25)} {
-		if got := telemetry.Traceparent(telemetry.Onward(t.Context(), none)); got != "" {
-			t.Errorf("traceparent of origin %x: got %q, want none", none, got)
-		}
+		expect.Equal(t, telemetry.Traceparent(telemetry.Onward(t.Context(), none)), "", "traceparent of origin %x (none)", none)
 	}
 }

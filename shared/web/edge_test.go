@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -16,9 +17,7 @@ func TestAPanicIsAnUnavailableWithoutItsText(t *testing.T) {
 		panic("secret of the inside")
 	})), "GET", "/x")
 	m := body(t, rec)
-	if got, want := m["code"], "UNAVAILABLE"; got != want {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	expect.Equal(t, m["code"], "UNAVAILABLE", "answer")
 	if strings.Contains(rec.Body.String(), "secret") {
 		t.Errorf("got %s, want nothing of the panic", rec.Body)
 	}

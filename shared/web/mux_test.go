@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -16,9 +17,7 @@ func TestMuxRefusesWithProblems(t *testing.T) {
 	mux.HandleFunc("POST /api/v1/tx/{txId}/cancel", func(w http.ResponseWriter, r *http.Request) {
 		web.Reply(w, r, http.StatusOK, r.PathValue("txId"))
 	})
-	if got, want := serve(mux, "POST", "/api/v1/tx/t1/cancel").Body.String(), "\"t1\"\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	expect.Equal(t, serve(mux, "POST", "/api/v1/tx/t1/cancel").Body.String(), "\"t1\"\n", "answer")
 	missing := serve(mux, "GET", "/api/v1/nothing")
 	if got, want := body(t, missing)["code"], "NOT_FOUND"; got != want || missing.Code != http.StatusNotFound {
 		t.Errorf("got %v %d, want %v 404", got, missing.Code, want)
@@ -43,18 +42,14 @@ func TestReadinessIsTheCheckUnderADeadline(t *testing.T) {
 	}
 	mux := web.NewMux()
 	mux.HandleHealth(web.Ready(check))
-	if got, want := serve(mux, "GET", "/readyz").Code, http.StatusOK; got != want {
-		t.Errorf("got %d, want %d", got, want)
-	}
+	expect.Equal(t, serve(mux, "GET", "/readyz").Code, http.StatusOK, "answer")
 	if left <= 0 || left > 2*time.Second {
 		t.Errorf("got %s for the check, want at most 2s", left)
 	}
 	checkErr = errors.New("no database")
 	mux = web.NewMux()
 	mux.HandleHealth(web.Ready(check))
-	if got, want := body(t, serve(mux, "GET", "/readyz"))["code"], "UNAVAILABLE"; got != want {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	expect.Equal(t, body(t, serve(mux, "GET", "/readyz"))["code"], "UNAVAILABLE", "answer")
 	if got, want := serve(mux, "GET", "/healthz").Code, http.StatusOK; got != want {
 		t.Errorf("got %d from /healthz of a service that is not ready, want %d", got, want)
 	}

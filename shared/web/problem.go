@@ -154,14 +154,15 @@ func (p *Problem) body(requestID string) map[string]any {
 }
 
 // Reply answers with v as JSON. A v that cannot be encoded is a defect: it is logged and the caller
-// gets UNAVAILABLE.
-func Reply(w http.ResponseWriter, r *http.Request, status int, v any) {
+// gets UNAVAILABLE. Reply returns nil, so that a handler can end with it.
+func Reply(w http.ResponseWriter, r *http.Request, status int, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		Fail(w, r, fmt.Errorf("encode the response: %w", err))
-		return
+		return nil
 	}
 	write(w, status, "application/json", json.RawMessage(body))
+	return nil
 }
 
 func write(w http.ResponseWriter, status int, contentType string, body any) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/web"
 	"github.com/google/go-cmp/cmp"
 )
@@ -64,7 +65,5 @@ func TestReplyThatCannotBeEncodedIsUnavailable(t *testing.T) {
 	rec := serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		web.Reply(w, r, http.StatusOK, map[string]any{"f": func() {}})
 	}), "GET", "/x")
-	if got, want := body(t, rec)["code"], "UNAVAILABLE"; got != want {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	expect.Equal(t, body(t, rec)["code"], "UNAVAILABLE", "answer")
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -38,9 +39,7 @@ func TestReadinessIsCheckedOnceASecond(t *testing.T) {
 			began := time.Now()
 			for i := range 200 {
 				all.Go(func() {
-					if got := serve(muxes[i%2], "GET", "/readyz").Code; got != want {
-						t.Errorf("got %d, want %d", got, want)
-					}
+					expect.Equal(t, serve(muxes[i%2], "GET", "/readyz").Code, want, "answer")
 				})
 			}
 			if all.Wait(); time.Since(began) > 100*time.Millisecond {
@@ -51,9 +50,7 @@ func TestReadinessIsCheckedOnceASecond(t *testing.T) {
 			for range 10 { // within one second
 				flood(http.StatusOK)
 			}
-			if got, want := checks.Load(), int64(second+1); got != want {
-				t.Fatalf("checks in second %d: got %d, want %d", second, got, want)
-			}
+			expect.Equal(t, checks.Load(), int64(second+1), "checks in second %d", second)
 			time.Sleep(time.Second)
 		}
 		broken.Store(true)

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // tokenOf has the form of a token that the key signed.
@@ -108,9 +110,7 @@ func newRotating(t *testing.T, ids ...string) *rotating {
 	r := &rotating{keys: make(map[string]*ecdsa.PrivateKey)}
 	for _, id := range ids {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		r.keys[id] = key
 	}
 	r.served.Store(ids[0])
@@ -135,9 +135,7 @@ func (r *rotating) request(t *testing.T, key string) *http.Request {
 	})
 	token.Header["kid"] = key
 	text, err := token.SignedString(r.keys[key])
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	request := httptest.NewRequest("GET", "/", nil)
 	request.Header.Set("Authorization", "Bearer "+text)
 	return request

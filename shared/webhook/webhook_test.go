@@ -10,15 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
 func key(t *testing.T, b byte) webhook.Key {
 	t.Helper()
 	k, err := webhook.ParseKey("whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return k
 }
 
@@ -27,17 +26,11 @@ func key(t *testing.T, b byte) webhook.Key {
 func TestSignatureMatchesTheSchemesExample(t *testing.T) {
 	t.Parallel()
 	k, err := webhook.ParseKey("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	h, body, at := http.Header{}, []byte(`{"test": 2432232314}`), time.Unix(1614265330, 0)
 	webhook.Sign(h, "msg_p5jXN8AQM9LWM0D4loKWxJek", at, body, k)
-	if got, want := h.Get("webhook-signature"), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
-		t.Errorf("signature: got %s, want %s", got, want)
-	}
-	if got := h.Get("webhook-timestamp"); got != "1614265330" {
-		t.Errorf("timestamp: got %s, want 1614265330", got)
-	}
+	expect.Equal(t, h.Get("webhook-signature"), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", "signature")
+	expect.Equal(t, h.Get("webhook-timestamp"), "1614265330", "timestamp")
 	if id, err := webhook.Verify(h, at, body, k); err != nil || id != "msg_p5jXN8AQM9LWM0D4loKWxJek" {
 		t.Errorf("verify: got %q, %v; want the id", id, err)
 	}
@@ -96,12 +89,8 @@ func TestParseKeyNeverShowsTheSecret(t *testing.T) {
 		}
 	}
 	k, err := webhook.ParseKey("whsec_" + random)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
-		if got := fmt.Sprintf(verb, k); got != "[redacted]" {
-			t.Errorf("%s: got %s, want [redacted]", verb, got)
-		}
+		expect.Equal(t, fmt.Sprintf(verb, k), "[redacted]", "%s", verb)
 	}
 }

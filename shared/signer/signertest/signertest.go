@@ -14,6 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -73,9 +74,7 @@ func (f Fixture) check(t *testing.T, asked txmanager.Unsigned, got txmanager.Sig
 	}
 	want := describe(kind, new(big.Int).SetUint64(asked.ChainID), asked.Nonce, (*common.Address)(asked.To), asked.Value,
 		asked.Data, asked.Gas, asked.FeeCapWei, asked.TipCapWei, 0)
-	if said != want {
-		t.Errorf("transaction: got %s, want %s", said, want)
-	}
+	expect.Equal(t, said, want, "transaction")
 }
 
 func describe(kind uint8, chain *big.Int, n uint64, to *common.Address, value *big.Int, data []byte, gas uint64, feeCap, tipCap *big.Int, accessList int) string {

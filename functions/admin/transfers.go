@@ -8,19 +8,20 @@ import (
 
 	"github.com/fencepost/fencepost/functions/serve"
 	usertransfers "github.com/fencepost/fencepost/functions/transfers"
+	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
 // routeTransferAdmin serves the operators' calls about transfers, as the function admin.
 func (a *TransferServer) routeTransferAdmin(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/transfers/{req_id}/why", a.why)
+	a.read(mux, "GET /admin/v1/transfers/{req_id}/why", showOf(usertransfers.PathReqID, a.why))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/cancel", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.cancelTransfer)))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/resolve", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.resolveTransfer)))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.statePayout)))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.withdrawStatement)))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/acknowledge", withReason(a.Desk, usertransfers.PathReqID, a.acknowledge))
-	a.read(mux, "GET /admin/v1/users/{user_id}/payout_addresses", a.showAddresses)
+	a.read(mux, "GET /admin/v1/users/{user_id}/payout_addresses", showOf(pathUser, a.replyAddresses))
 	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove", withReason(a.Desk, pathUser, a.dropAddress))
 	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/block", withReason(a.Desk, pathUser, a.blockAddresses))
 	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/unblock", withReason(a.Desk, pathUser, a.unblockAddresses))
@@ -45,8 +46,7 @@ func (a *TransferServer) cancelTransfer(w http.ResponseWriter, r *http.Request, 
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "transfer cancelled by an operator", "reqId", t.ReqID, "by", order.By, "reason", order.Reason)
-	web.Reply(w, r, http.StatusOK, usertransfers.ViewOf(t))
-	return nil
+	return web.Reply(w, r, http.StatusOK, usertransfers.ViewOf(t))
 }
 
 type resolveRequest struct {
@@ -107,8 +107,7 @@ func (a *TransferServer) resolveTransfer(w http.ResponseWriter, r *http.Request,
 	if err := a.Transfers.LeaveStep(r.Context(), t); err != nil {
 		a.Log.WarnContext(r.Context(), "no step task: the sweep will find the transfer", "reqId", t.ReqID, "error", err.Error())
 	}
-	web.Reply(w, r, http.StatusOK, usertransfers.ViewOf(t))
-	return nil
+	return web.Reply(w, r, http.StatusOK, usertransfers.ViewOf(t))
 }
 
 type acknowledgeRequest struct {
@@ -130,4 +129,61 @@ func (a *TransferServer) acknowledge(w http.ResponseWriter, r *http.Request, c t
 	a.Log.WarnContext(r.Context(), "alert of a transfer acknowledged", "reqId", order.ReqID, "by", order.By, "why", order.Reason, "until", until.UTC())
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// maxListedAddresses is the most addresses of a user in one answer to an operator.
+const maxListedAddresses = 500
+
+// pathUser returns the user in the path.
+func pathUser(r *http.Request) (int64, error) {
+	user, ok := serve.Digits(r.PathValue("user_id"))
+	if !ok || user == 0 {
+		return 0, web.FieldProblem("user_id", "is no user id: want a whole number above 0")
+	}
+	return user, nil
+}
+
+// replyAddresses shows operators a user's addresses, newest first, including the removed ones.
+func (a *TransferServer) replyAddresses(w http.ResponseWriter, r *http.Request, user int64) error {
+	found, err := a.Transfers.Store.Addresses(r.Context(), user, a.Transfers.Terms.Addresses.Delay, maxListedAddresses)
+	if err != nil {
+		return err
+	}
+	out := a.Transfers.AddressesOf(found)
+	if b := found.Block; b != nil {
+		out.Block = &usertransfers.BlockView{At: b.At.UTC(), By: b.By, Reason: b.Reason}
+	}
+	return web.Reply(w, r, http.StatusOK, out)
+}
+
+// dropAddress removes an address from a user's list, by an operator.
+func (a *TransferServer) dropAddress(w http.ResponseWriter, r *http.Request, c call[int64, reasonRequest]) error {
+	return a.Transfers.ReplyRemoval(w, r, transfers.RemovalOfAddress{UserID: c.on, By: c.by, Reason: c.reason})
+}
+
+// blockAddresses stops a user from adding addresses.
+func (a *TransferServer) blockAddresses(w http.ResponseWriter, r *http.Request, c call[int64, reasonRequest]) error {
+	if err := a.Transfers.Store.BlockAddresses(r.Context(), c.on, c.by, c.reason); err != nil {
+		return err
+	}
+	a.Log.WarnContext(r.Context(), "payout addresses blocked", "userId", c.on, "by", c.by, "reason", c.reason)
+	return a.replyAddresses(w, r, c.on)
+}
+
+// unblockAddresses lets a user add addresses again.
+func (a *TransferServer) unblockAddresses(w http.ResponseWriter, r *http.Request, c call[int64, reasonRequest]) error {
+	if mustPropose(r) {
+		what := proposed{"unblock-addresses", idSubject("userId", c.on), c.reason, fmt.Sprintf("lets user %d add payout addresses again", c.on)}
+		return proposeIf(a.Desk, w, r, what, func(now struct{ Block *struct{} }, _ bool) error {
+			if now.Block == nil {
+				return transfers.ErrNotBlocked
+			}
+			return nil
+		})
+	}
+	if err := a.Transfers.Store.LiftAddressBlock(r.Context(), c.on, c.by, c.reason); err != nil {
+		return err
+	}
+	a.Log.WarnContext(r.Context(), "payout addresses unblocked", "userId", c.on, "by", c.by, "reason", c.reason)
+	return a.replyAddresses(w, r, c.on)
 }

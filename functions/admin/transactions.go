@@ -5,12 +5,54 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
+
+type decideRequest struct {
+	Action string `json:"action"`
+	Reason string `json:"reason"`
+}
+
+type decideResponse struct {
+	TxID            string           `json:"txId"`
+	State           txmanager.State  `json:"state"`
+	RequestedAction txmanager.Action `json:"requestedAction,omitempty"` // carried out by the next invocation that holds the lease
+}
+
+// actions maps the API's names to the actions that an operator may request for a transaction that has
+// a nonce.
+var actions = map[string]txmanager.Action{
+	"wait": txmanager.ActionWait, "rebroadcast": txmanager.ActionRebroadcast,
+	"replace": txmanager.ActionReplace, "placeholder": txmanager.ActionPlaceholder,
+}
+
+// decide records the action that an operator requests for a transaction, with the reason. It is
+// carried out only while no version of the transaction has a receipt.
+func (a *Server) decide(w http.ResponseWriter, r *http.Request, c call[string, decideRequest]) error {
+	action, ok := actions[c.body.Action]
+	if !ok {
+		return web.FieldProblem("action", "is %q: want wait, rebroadcast, replace or placeholder", c.body.Action)
+	}
+	reason, err := reasonOf(c.body.Reason)
+	if err != nil {
+		return err
+	}
+	out, err := a.Decide(r, store.Decision{
+		TxID: c.on, By: store.Viewer{Caller: c.by, Operator: true}, Action: action, Reason: reason,
+	})
+	if err != nil {
+		return err
+	}
+	if out.Recorded {
+		counted.Decision(r.Context(), action)
+	}
+	return web.Reply(w, r, http.StatusAccepted, decideResponse{TxID: c.on, State: out.State, RequestedAction: out.RequestedAction})
+}
 
 func (a *Server) routeHeld(mux *web.Mux) {
 	a.routeForeign(mux)
@@ -45,8 +87,7 @@ func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[struct{}
 	if out.State == txmanager.Queued {
 		a.advance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token)
 	}
-	web.Reply(w, r, http.StatusOK, proceedResponse{TxID: txID, State: out.State, SubState: out.SubState})
-	return nil
+	return web.Reply(w, r, http.StatusOK, proceedResponse{TxID: txID, State: out.State, SubState: out.SubState})
 }
 
 // proposeProceed proposes that a held intent continues.
@@ -111,8 +152,7 @@ func (a *Server) proceedAll(w http.ResponseWriter, r *http.Request, c submitterC
 			"operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
 		a.advance(r.Context(), c.on, out.Token)
 	}
-	web.Reply(w, r, http.StatusOK, proceedAllResponse{Submitter: c.on, Proceeded: out.Proceeded, Remaining: out.Remaining, Newer: out.Newer, Cancelled: out.Cancelled, Payouts: out.Payouts, Beside: out.Beside})
-	return nil
+	return web.Reply(w, r, http.StatusOK, proceedAllResponse{Submitter: c.on, Proceeded: out.Proceeded, Remaining: out.Remaining, Newer: out.Newer, Cancelled: out.Cancelled, Payouts: out.Payouts, Beside: out.Beside})
 }
 
 // advance enqueues an advance. If that fails, the sweep finds the queue.
@@ -120,4 +160,42 @@ func (a *Server) advance(ctx context.Context, s txmanager.Submitter, token int64
 	if err := a.Tasks.EnqueueAdvance(context.WithoutCancel(ctx), s, token); err != nil {
 		a.Log.WarnContext(ctx, "no advance task: the sweep will find the intent", telemetry.SubmitterKey, s, "error", err.Error())
 	}
+}
+
+type queueCancelRequest struct {
+	reasonRequest
+	Caller *string `json:"caller"`
+}
+
+type queueCancelResponse struct {
+	Submitter txmanager.Submitter `json:"submitter"`
+	Cancelled int                 `json:"cancelled"`
+	Remaining int                 `json:"remaining"` // matching intents not cancelled yet: call again
+	Bound     int                 `json:"bound"`     // intents with a nonce; they are not changed
+	Payouts   int                 `json:"payouts"`   // queued intents whose transfers decide about them
+	Beside    int                 `json:"beside"`    // intents held for foreign transactions and decided with these
+}
+
+// cancelPage is the number of intents that one call cancels.
+const cancelPage = 500
+
+// cancelQueue cancels the queued intents of a submitter, or of one of its callers, one page a call.
+func (a *Server) cancelQueue(w http.ResponseWriter, r *http.Request, in submitterCall[queueCancelRequest]) error {
+	c, body := store.QueueCancel{Submitter: in.on, By: in.by, Reason: in.reason, Limit: cancelPage}, in.body
+	if body.Caller != nil {
+		handler, isHandler := cutHandler(*body.Caller)
+		if c.Caller = *body.Caller; !serve.CallerName.MatchString(c.Caller) && (!isHandler || handler == "") {
+			return web.FieldProblem("caller", "is %.100q: want email:<verified e-mail>, sub:<subject of the token> or handler:<name>, as the intents were stored; leave it out to cancel every caller's", c.Caller)
+		}
+	}
+	out, err := a.Store.CancelQueue(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	if out.Cancelled > 0 {
+		telemetry.Finality.Add(r.Context(), int64(out.Cancelled), telemetry.Result("cancelled"))
+		a.Log.WarnContext(r.Context(), "queue cancelled", telemetry.SubmitterKey, c.Submitter, "caller", c.Caller, "number", out.Cancelled, "remaining", out.Remaining, "operator", c.By, "reason", c.Reason)
+		a.advance(r.Context(), c.Submitter, out.Token)
+	}
+	return web.Reply(w, r, http.StatusOK, queueCancelResponse{c.Submitter, out.Cancelled, out.Remaining, out.Bound, out.Payouts, out.Beside})
 }

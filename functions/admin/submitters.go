@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,8 +10,10 @@ import (
 	"strings"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -113,4 +116,100 @@ func parseSuccessions(of map[string]string) (map[string]string, error) {
 		}
 	}
 	return of, nil
+}
+
+type signerRequest struct {
+	reasonRequest
+	Signer string `json:"signer"`
+}
+
+// changeSigner replaces the signer of an account, by an operator's decision after the key has moved.
+// The account stays the same, so both signers produce versions for the same nonces. The call needs no
+// lease: an invocation that holds it keeps the signer that it loaded at acquisition.
+func (a *Server) changeSigner(w http.ResponseWriter, r *http.Request, c submitterCall[signerRequest]) error {
+	to := store.SignerChange{Submitter: c.on, Signer: c.body.Signer, By: c.by, Reason: c.reason}
+	if _, err := a.Signers.Checker(to.Signer); err != nil {
+		return web.FieldProblem("signer", "is %v", err)
+	}
+	if _, err := a.Store.Submitter(r.Context(), c.on); err != nil {
+		return err
+	}
+	if err := a.signerHasIt(r, c.on, to.Signer); err != nil {
+		return err
+	}
+	if mustPropose(r) {
+		return a.propose(w, r, proposed{"signer", submitterSubject(c.on), c.reason, fmt.Sprintf("has %s sign for %s", to.Signer, c.on)})
+	}
+	from, changed, err := a.Store.ChangeSigner(r.Context(), to)
+	if err != nil {
+		return err
+	}
+	if changed {
+		a.Log.WarnContext(r.Context(), "signer changed", telemetry.SubmitterKey, c.on, telemetry.NodeIDKey, a.Node,
+			"from", from, "to", to.Signer, "operator", c.by, "reason", to.Reason)
+	}
+	return a.replySubmitter(w, r, c.on)
+}
+
+// signerHasIt refuses a signer without a key of the account. The chain would reject its signatures,
+// and the nonce would stay blocked for ever.
+func (a *Server) signerHasIt(r *http.Request, s txmanager.Submitter, name string) error {
+	service, err := a.Signers.Checker(name)
+	if err == nil {
+		err = service.Check(r.Context(), s)
+	}
+	switch {
+	case errors.Is(err, signer.ErrNoKey):
+		return web.FieldProblem("signer", "cannot sign for the account: %v", err)
+	case err != nil:
+		return web.UnavailableBecause(err, "the signer could not be asked for the account; nothing was changed")
+	}
+	return nil
+}
+
+// maxForbiddenChecked is the most queued intents that are evaluated to inform an operator.
+const maxForbiddenChecked = 500
+
+// submitterNow is a submitter with the number of its queued intents that its policy and callers now
+// forbid.
+type submitterNow struct {
+	store.SubmitterView
+	Forbidden *int `json:"forbidden,omitempty"` // among the first maxForbiddenChecked intents without a nonce; nil: unknown
+}
+
+// replySubmitter answers with the submitter's present state.
+func (a *Server) replySubmitter(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
+	view, err := a.Store.Submitter(r.Context(), s)
+	if err != nil {
+		return fmt.Errorf("show %s: %w", s, err)
+	}
+	now := submitterNow{SubmitterView: view}
+	switch n, err := a.forbidden(r.Context(), view); {
+	case err != nil: // the requested change is already stored
+		a.Log.WarnContext(r.Context(), "the queue could not be evaluated", telemetry.SubmitterKey, s, "error", err.Error())
+	default:
+		now.Forbidden = &n
+	}
+	return web.Reply(w, r, http.StatusOK, now)
+}
+
+// forbidden counts the waiting intents that the submitter's policy and callers no longer allow. A
+// resume would end these without a nonce.
+func (a *Server) forbidden(ctx context.Context, view store.SubmitterView) (int, error) {
+	if view.Queued == view.Held {
+		return 0, nil
+	}
+	rules, err := a.Chains.RulesOf(view.Submitter)
+	if err != nil {
+		return 0, err
+	}
+	chain, err := a.Chains.Connector(view.Submitter)
+	if err != nil {
+		return 0, err
+	}
+	w, err := a.Store.Waiting(ctx, view.Submitter, maxForbiddenChecked)
+	if err != nil {
+		return 0, err
+	}
+	return rules.Forbidden(w, chain), nil
 }
