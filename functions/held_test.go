@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -101,7 +102,7 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 	h := build(t)
 	h.Register(t, shopAccount, 1)
 	call := txmanager.ConsumingTx{ValueWei: "0"}
-	to, err := txmanager.ParseAddress(paidTo)
+	to, err := eip155.ParseAddress(paidTo)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -52,7 +53,7 @@ func withPortsFor(t *testing.T, callers []string, ext functions.Extensions, alte
 	h := ported{
 		deployment: deployment{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}},
 		chain:      chain,
-		submitter:  txmanager.NewSubmitter(chain.ChainID(), account.Address),
+		submitter:  eip155.NewSubmitter(chain.ChainID(), account.Address),
 	}
 	keys, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{h.submitter: account.Key})
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/signertest"
-	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // The test vectors of the format's specification: one for each key derivation.
@@ -81,7 +81,7 @@ func TestKeystoreSignerFulfilsTheContract(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return signertest.Fixture{Signer: local, Submitter: txmanager.NewSubmitter(1337, address), Secrets: []string{hexOf(key), "correct horse"}}
+		return signertest.Fixture{Signer: local, Submitter: eip155.NewSubmitter(1337, address), Secrets: []string{hexOf(key), "correct horse"}}
 	})
 }
 

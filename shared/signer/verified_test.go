@@ -25,11 +25,11 @@ func TestVerifiedRecoversEachCall(t *testing.T) {
 		"a panic":   func(string) (signer.Service, error) { panic("no file") },
 	}
 	for name, open := range kinds {
-		if s, err := signer.Verified(signer.Kind{Name: "k", Signer: open}).Signer("x"); err == nil {
+		if s, err := signer.Verified(signer.Kind{Name: "k", Signer: open}, signer.Verify).Signer("x"); err == nil {
 			t.Errorf("%s: got %v, want an error", name, s)
 		}
 	}
-	s, err := signer.Verified(signer.Kind{Name: "k", Signer: func(string) (signer.Service, error) { return broken{}, nil }}).Signer("x")
+	s, err := signer.Verified(signer.Kind{Name: "k", Signer: func(string) (signer.Service, error) { return broken{}, nil }}, signer.Verify).Signer("x")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -26,13 +27,13 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 		f.CallDigest = f.Tx.CallDigest()
 		return f
 	}
-	first := []txmanager.ForeignTransaction{foreign(1, nil, 1), foreign(2, &txmanager.Address{5}, 2), foreign(4, nil, 4)}
+	first := []txmanager.ForeignTransaction{foreign(1, nil, 1), foreign(2, new(eip155.Address([20]byte{5})), 2), foreign(4, nil, 4)}
 	first[2].Tx.Data = nil // too long
 	w := take(t, db, alice, "a/1")
 	if err := db.StoreForeignTransactions(t.Context(), w.Lease, first); err != nil {
 		t.Fatal(err)
 	}
-	later := foreign(1, &txmanager.Address{6}, 5)
+	later := foreign(1, new(eip155.Address([20]byte{6})), 5)
 	if err := db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{later}); err != nil {
 		t.Fatal(err)
 	}

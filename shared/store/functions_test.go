@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -15,7 +16,7 @@ func TestFunctionsOfAPolicy(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 10)
-	token, shop := txmanager.Address{19: 0xa}, txmanager.Address{19: 0xb}
+	token, shop := eip155.Address([20]byte{19: 0xa}), eip155.Address([20]byte{19: 0xb})
 	limit(t, db, store.Policy{Targets: []string{token.String() + ":0xa9059cbb", shop.String()}})
 	calls := func(request string, to *txmanager.Address, data string) store.Intent {
 		in := intent(alice, request)

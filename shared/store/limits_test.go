@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -164,7 +165,7 @@ func TestLimitsOfACallerWhoseTransactionIsMade(t *testing.T) {
 	wage.Handler = "wage"
 	posts(t, db, "a handler's", wage, "")
 	posts(t, db, "another's", of(ben, paying(alice, "b-1", "99", 1)), "")
-	one := txmanager.Address{19: 1}
+	one := eip155.Address([20]byte{19: 1})
 	w := take(t, db, alice, "a/1")
 	for _, c := range []struct {
 		wei  int64
@@ -285,7 +286,7 @@ func TestLimitsOfATokenThatIsCalledByAHandler(t *testing.T) {
 	wage.Handler = "wage"
 	posts(t, db, "a handler's", wage, "")
 	w := take(t, db, alice, "a/1")
-	to := txmanager.Address{19: 10}
+	to := eip155.Address([20]byte{19: 10})
 	calls := func(data string) txmanager.Call {
 		raw := make([]byte, (len(data)-2)/2)
 		if _, err := fmt.Sscanf(data[2:], "%x", &raw); err != nil {

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
-	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // The new signer signs from the next lease session on. The change is recorded once, with its
@@ -32,7 +32,7 @@ func TestChangeSigner(t *testing.T) {
 		t.Errorf("the next tenure: got signer %q, want remote:vault", w.Signer)
 	}
 	stranger := move
-	stranger.Submitter = txmanager.NewSubmitter(1337, txmanager.Address{1})
+	stranger.Submitter = eip155.NewSubmitter(1337, eip155.Address([20]byte{1}))
 	if _, _, err := db.ChangeSigner(t.Context(), stranger); !errors.Is(err, store.ErrUnknownSubmitter) {
 		t.Errorf("an unknown submitter: got %v, want ErrUnknownSubmitter", err)
 	}

@@ -7,9 +7,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
-	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Whatever an account is called at the edge, it is one submitter with one
@@ -33,7 +34,7 @@ var spellings = []string{
 func oneSubmitter(t *testing.T, db storetest.Bundle) {
 	var first store.StoredIntent
 	for i, text := range append([]string{string(alice)}, spellings...) {
-		sub, err := txmanager.ParseSubmitter(text, 1337)
+		sub, err := eip155.ParseSubmitter(text, 1337)
 		if err != nil || sub != alice {
 			t.Fatalf("parse %q: got %q, %v; want %q", text, sub, err, alice)
 		}
@@ -45,7 +46,7 @@ func oneSubmitter(t *testing.T, db storetest.Bundle) {
 		}
 		post(t, db, sub, "a request for "+text)
 	}
-	if sub, err := txmanager.ParseSubmitter(string(alice), 1); err != nil || sub != alice {
+	if sub, err := eip155.ParseSubmitter(string(alice), 1); err != nil || sub != alice {
 		t.Errorf("under another default chain: got %q, %v; want %q", sub, err, alice)
 	}
 	w := take(t, db, alice, "a/1")
@@ -59,7 +60,7 @@ func oneSubmitter(t *testing.T, db storetest.Bundle) {
 
 func namesNobody(t *testing.T) {
 	for _, text := range invalidNames {
-		if sub, err := txmanager.ParseSubmitter(text, 1337); !errors.Is(err, txmanager.ErrNotSubmitter) {
+		if sub, err := eip155.ParseSubmitter(text, 1337); !errors.Is(err, chain.ErrNotSubmitter) {
 			t.Errorf("parse %q: got %q, %v; want ErrNotSubmitter", text, sub, err)
 		}
 	}

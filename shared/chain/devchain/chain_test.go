@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 )
 
 // Each chain of these tests is closed, so a running goroutine is a leak. Exceptions are goroutines that
@@ -92,11 +93,11 @@ func (b bundle) blockOf(t *testing.T, tx *types.Transaction) uint64 {
 
 func (b bundle) counts(t *testing.T) [2]uint64 {
 	t.Helper()
-	latest, err := b.client.NonceAt(t.Context(), common.Address(b.account.Address), nil)
+	latest, err := b.client.NonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pending, err := b.client.PendingNonceAt(t.Context(), common.Address(b.account.Address))
+	pending, err := b.client.PendingNonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -103,7 +104,7 @@ func TestStoredCallIsReadBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := txmanager.Address(common.HexToAddress(lowerAddress))
+	address := eip155.Address(common.HexToAddress(lowerAddress))
 	want := txmanager.Call{To: &address, Value: big.NewInt(5), Data: []byte{0xab}, Gas: 50_000, FeeCapWei: big.NewInt(2), TipCapWei: big.NewInt(1)}
 	if diff := cmp.Diff(want, call, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })); diff != "" {
 		t.Errorf("call (-want +got):\n%s", diff)
