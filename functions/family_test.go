@@ -136,8 +136,8 @@ func (h *ofFamily) mine(n int) {
 	}
 }
 
-// A transaction on a chain of the second family goes from the request to its finality: with an operator's
-// replacement, a reorg that removes it, and a fee of one number. A second one is cancelled by a placeholder.
+// A transaction on a chain of the second family goes from the request to its finality. Its fee is one number.
+// An operator replaces it, and a reorg removes it once. A placeholder cancels a second one.
 func TestSecondFamilyGoesFromRequestToFinality(t *testing.T) {
 	t.Parallel()
 	h := serveFamily(t)

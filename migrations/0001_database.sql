@@ -46,7 +46,7 @@ create function is_account(id text) returns boolean language sql immutable as $$
 $$;
 
 -- The canonical name of a submitter.
-create domain submitter_id as text check (public.is_account(value));
+create domain submitter_id as text check (value is null or public.is_account(value));
 
 -- Refuses each statement on a table or a column that is history. Triggers named keep_… call it.
 create function refuse_change() returns trigger language plpgsql as $$

@@ -9,8 +9,8 @@ import (
 )
 
 // Submitter names one signing account on one chain by its CAIP-10 account id:
-// "<namespace>:<chainId>:<address>", such as eip155:1:0x…, the chain id without leading zeros and
-// the address in its family's canonical form. Only this canonical form is stored, hashed or compared.
+// "<namespace>:<chainId>:<address>", such as eip155:1:0x…. The chain id has no leading zeros, and the
+// address its family's canonical form. Only this canonical form is stored, hashed or compared.
 // Package chain reads it in other forms. The zero value names no account.
 //
 // Source: https://chainagnostic.org/CAIPs/caip-10
