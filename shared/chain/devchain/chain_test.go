@@ -313,7 +313,7 @@ func TestPortInUseIsAnError(t *testing.T) {
 // Development accounts are the same on every machine, so documents can name them.
 func TestDevAccountsAreFixed(t *testing.T) {
 	t.Parallel()
-	got := fmt.Sprint(devchain.DevAccounts(2)[0].Address, devchain.DevAccounts(2)[1].Address)
+	got := fmt.Sprintf("%s %s", devchain.DevAccounts(2)[0].Address, devchain.DevAccounts(2)[1].Address)
 	if want := "0xabed6bd9ec382975f0d1ba42f925c3edf46be6ad 0xe5468c84dfab6a96b53c70a1e4b1d0ed3dd6f039"; got != want {
 		t.Errorf("accounts: got %s, want %s", got, want)
 	}

@@ -318,3 +318,16 @@ func TestGasBelowIntrinsicIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A call that code made is refused if its recipient is not an address in canonical form.
+func TestCallsToAnotherFormAreRefused(t *testing.T) {
+	t.Parallel()
+	for to, valid := range map[txmanager.Address]bool{
+		"0x00000000000000000000000000000000000a11ce": true, "0x00000000000000000000000000000000000A11CE": false,
+		"": false, "0x12": false, "m9734d509dbef15ac8e7f463be2d8d2ac2656183653d5": false,
+	} {
+		if err := new(Connector).CheckCall(txmanager.Call{To: &to, Value: big.NewInt(1)}); (err == nil) != valid {
+			t.Errorf("%q: got %v, want it valid: %t", to, err, valid)
+		}
+	}
+}
