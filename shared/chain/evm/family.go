@@ -38,7 +38,7 @@ func (Family) Verify(s txmanager.Submitter, tx txmanager.Unsigned, raw []byte) (
 // Unpayable refuses the zero address.
 func (Family) Unpayable(a txmanager.Address) string {
 	if a == eip155.Address([20]byte{}) {
-		return "is the zero address, which nobody holds"
+		return "is the zero address, which no key controls"
 	}
 	return ""
 }
