@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/command"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -69,7 +70,7 @@ func devSubmitters(chains int) []txmanager.Submitter {
 	var names []txmanager.Submitter
 	for _, id := range []uint64{devchain.DefaultChainID, stack.SecondChainID}[:chains] {
 		for _, a := range devchain.DevAccounts(devAccounts) {
-			names = append(names, txmanager.NewSubmitter(id, a.Address))
+			names = append(names, eip155.NewSubmitter(id, a.Address))
 		}
 	}
 	return names

@@ -2,6 +2,7 @@ package functions
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/big"
 	"reflect"
@@ -47,8 +48,19 @@ func (a *App) queriesNodes() bool {
 	return !slices.Contains([]string{"create", "query", "cancel", "publish"}, a.config.Platform.FunctionTarget)
 }
 
-// families are the families of chains that the functions serve.
-var families = chain.NewFamilies(evm.Family{})
+// chainFamilies lists the families of chains. A new one is added here, and to the functions of families in
+// migrations/0001_database.sql.
+var chainFamilies = []chain.Family{evm.Family{}}
+
+// familiesWith returns the families of the list and the extensions'.
+func familiesWith(ext Extensions) (chain.Families, error) {
+	all := slices.Concat(chainFamilies, ext.Families)
+	families := chain.NewFamilies(all...)
+	if len(families) < len(all) {
+		return nil, errors.New("two families of chains have the same namespace")
+	}
+	return families, nil
+}
 
 func (a *App) openChains(context.Context) error {
 	a.places = chain.NewRequestSlots(a.config.RPC.MaxInFlight)
@@ -73,7 +85,11 @@ func (a *App) openChains(context.Context) error {
 func (a *App) openChain(of config.ServedChain) (*servedChain, error) {
 	c := &servedChain{ServedChain: of}
 	rpc := a.config.RPC
-	each := evm.Options{
+	family, err := a.base.Families.Named(of.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	each := chain.NodeOptions{
 		ChainID: of.ID, Timeout: rpc.Timeout, MaxInFlight: rpc.MaxInFlight, RequestSlots: a.places, MaxBatch: rpc.MaxBatch,
 		Fees:        feesOf(a.config, of),
 		FinalDepth:  finalDepth(of),
@@ -85,7 +101,7 @@ func (a *App) openChain(of config.ServedChain) (*servedChain, error) {
 	open := func(url, name string) (chain.Node, error) {
 		one := each
 		one.URL, one.Node = url, name
-		return a.openNode(one)
+		return a.openNode(family, one)
 	}
 	if len(of.URLs) == 1 {
 		one, err := open(of.URLs[0].Reveal(), "")
@@ -101,23 +117,19 @@ func (a *App) openChain(of config.ServedChain) (*servedChain, error) {
 	return c, err
 }
 
-// openNode opens a node by the extensions' code, or by the default where that opens none.
-func (a *App) openNode(o evm.Options) (chain.Node, error) {
+// openNode opens a node by the extensions' code, or by its family where that opens none.
+func (a *App) openNode(family chain.Family, o chain.NodeOptions) (chain.Node, error) {
 	if a.extensions.Connect != nil {
 		if one, err := connect(a.extensions.Connect, o); one != nil || err != nil {
 			return one, err
 		}
 	}
-	one, err := evm.New(o)
-	if err != nil {
-		return nil, err
-	}
-	return one, nil
+	return family.Open(o)
 }
 
 // connect calls the extensions' code. A panic, or a nil pointer in place of a nil interface, is an error
 // at the start. Later it would end the process at its first query.
-func connect(open func(evm.Options) (chain.Node, error), o evm.Options) (one chain.Node, err error) {
+func connect(open func(chain.NodeOptions) (chain.Node, error), o chain.NodeOptions) (one chain.Node, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			one, err = nil, fmt.Errorf("Extensions.Connect panicked: %v", p)
@@ -141,8 +153,8 @@ func finalDepth(of config.ServedChain) *uint64 {
 }
 
 // feesOf returns how the chain prices gas and which source gives fee advice.
-func feesOf(c config.Config, of config.ServedChain) evm.Fees {
-	f := evm.Fees{Legacy: of.FeeKind == config.FeeKindLegacy}
+func feesOf(c config.Config, of config.ServedChain) chain.Fees {
+	f := chain.Fees{Legacy: of.FeeKind == config.FeeKindLegacy}
 	if c.Fees.History && !f.Legacy {
 		f.HistoryBlocks, f.Percentile = c.Fees.HistoryBlocks, c.Fees.HistoryPercentile
 	}
@@ -186,14 +198,11 @@ func (a *App) extendRules(r *rules.Rules) {
 	}
 }
 
-// defaultChain returns the chain of an address without a chain prefix.
-func (a *App) defaultChain() *servedChain { return a.chains[0] }
-
 // servedOf returns the chain of a submitter. The error wraps [store.ErrUnknownSubmitter], since a
 // chain that is not served has no submitters.
 func (a *App) servedOf(s txmanager.Submitter) (*servedChain, error) {
 	for _, c := range a.chains {
-		if c.ID == s.ChainID() {
+		if c.ID == s.ChainID() && c.Namespace == s.Namespace() {
 			return c, nil
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -54,7 +55,7 @@ func TestClientOfForeignTransactions(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.Register(t, shopAccount, 1)
-	to, err := txmanager.ParseAddress(paidTo)
+	to, err := eip155.ParseAddress(paidTo)
 	expect.NoError(t, err)
 	digest := txmanager.ConsumingTx{To: &to, ValueWei: "1"}.CallDigest()
 	const all = 103

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/functions/counted"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/signer"
@@ -77,7 +78,7 @@ func TestSignaturesAreCounted(t *testing.T) {
 	recorded := metricSeries()
 	key, err := crypto.GenerateKey()
 	expect.NoError(t, err)
-	s := txmanager.NewSubmitter(1337, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)))
+	s := eip155.NewSubmitter(1337, eip155.Address(crypto.PubkeyToAddress(key.PublicKey)))
 	local, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: key})
 	expect.NoError(t, err)
 	d, err := signer.NewDirectory(signer.LocalKind(local))
@@ -86,7 +87,7 @@ func TestSignaturesAreCounted(t *testing.T) {
 	one := big.NewInt(1)
 	for _, name := range []string{"local", "local", "remote:treasury"} {
 		_, _ = counted.NewSigner(d, name).Sign(t.Context(), s,
-			txmanager.Unsigned{ChainID: 1337, To: &txmanager.Address{9}, Value: one, Gas: 21_000, FeeCapWei: one, TipCapWei: one})
+			txmanager.Unsigned{ChainID: 1337, To: new(eip155.Address([20]byte{9})), Value: one, Gas: 21_000, FeeCapWei: one, TipCapWei: one})
 	}
 	signed := recorded.take()
 	expect.Equal(t, signed["tx_sign_total{result=signed,signer=local}"], int64(2), "signed")

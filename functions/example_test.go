@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/memchain"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
@@ -103,6 +104,13 @@ func (l logged) Send(ctx context.Context, raws [][]byte) []txmanager.SendResult 
 		log.Print(l.Name(), ": ", r.Class)
 	}
 	return results
+}
+
+func ExampleExtensions_families() {
+	ext := functions.Extensions{Families: []chain.Family{memchain.Family{Chain: memchain.New(7)}}}
+	s, err := chain.NewFamilies(ext.Families...).ParseSubmitter("M9734D509DBEF15AC8E7F463BE2D8D2AC2656183653D5", "mem", 7)
+	fmt.Println(s, err)
+	// Output: mem:7:m9734d509dbef15ac8e7f463be2d8d2ac2656183653d5 <nil>
 }
 
 func ExampleExtensions_chainConnector() {

@@ -2,6 +2,7 @@ package functions
 
 import (
 	"context"
+	"slices"
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/mark"
@@ -51,4 +52,13 @@ func (a *App) Serve(ctx context.Context, s txmanager.Submitter, kind txmanager.K
 // PayoutFinality returns how a payment of the payer becomes final.
 func (a *App) PayoutFinality(s txmanager.Submitter) (txmanager.Finality, uint64, error) {
 	return a.transfers.payouts.FinalityOf(s)
+}
+
+// Namespaces returns the namespaces of the families, sorted.
+func Namespaces() (all []string) {
+	for _, f := range chainFamilies {
+		all = append(all, f.Namespace())
+	}
+	slices.Sort(all)
+	return all
 }

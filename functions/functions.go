@@ -16,7 +16,6 @@ import (
 	"github.com/fencepost/fencepost/functions/sweeps"
 	"github.com/fencepost/fencepost/functions/transactions"
 	"github.com/fencepost/fencepost/shared/chain"
-	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/events/pubsub"
@@ -97,11 +96,15 @@ type Extensions struct {
 	// has the form of a handler's.
 	Publishers map[string]txmanager.DomainEventPublisher
 
-	// Connect opens a connector to one node, without connecting, before the first request; nil opens package
-	// evm's. It can return nil to leave a chain to the default. Where a chain has several URLs, each node is one
+	// Families are families of chains beside the EVM's. An entry of the setting chains names its namespace. The
+	// database must know it too: see docs/chains.md.
+	Families []chain.Family
+
+	// Connect opens a connector to one node, without connecting, before the first request; nil opens the
+	// family's. It can return nil to leave a chain to the default. Where a chain has several URLs, each node is one
 	// of the quorum's votes, and is excluded like any other. A connector also reads payloads and signed bytes,
 	// so it must pass the contract of package chaintest.
-	Connect func(evm.Options) (chain.Node, error)
+	Connect func(chain.NodeOptions) (chain.Node, error)
 
 	// Signers are kinds of signers beside local, kms and remote. A submitter's registration names them. Bytes
 	// that are not exactly the requested transaction, signed by the account's key, count as no answer.
@@ -117,11 +120,15 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	if err != nil {
 		return nil, err
 	}
+	families, err := familiesWith(ext)
+	if err != nil {
+		return nil, err
+	}
 	a := &App{config: c, extensions: ext, gate: new(web.Gate), services: handlers.NewClient()}
 	a.base = &serve.Base{
 		Log: log, Node: node, Points: points, Auth: c.Auth, Events: new(serve.Deliveries),
 		AtWork:       web.NewCallers(c.HTTP.MaxRequestsPerCaller, c.HTTP.MaxBytesPerCaller, c.HTTP.MaxBodyBytes),
-		MaxBodyBytes: c.HTTP.MaxBodyBytes, Deadline: c.Tasks.DispatchDeadline, ChainID: c.Chain.ID, Families: families,
+		MaxBodyBytes: c.HTTP.MaxBodyBytes, Deadline: c.Tasks.DispatchDeadline, Namespace: c.Served()[0].Namespace, ChainID: c.Chain.ID, Families: families,
 	}
 	for _, open := range []func(context.Context) error{a.openExport, a.openIntents, a.openStore, a.openMark, a.openChains, a.openSigners, a.openVerifiers} {
 		if err := open(ctx); err != nil {

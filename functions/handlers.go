@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/handlers"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -63,10 +62,14 @@ func keysOf(secrets []config.Secret) (keys []webhook.Key, err error) {
 }
 
 // readAnswer reads the transaction that a service returned, by the rules of a caller's payload.
-func (a *App) readAnswer(payload json.RawMessage) (txmanager.Call, error) {
-	canonical, _, err := evm.ParsePayload(payload)
+func (a *App) readAnswer(s txmanager.Submitter, payload json.RawMessage) (txmanager.Call, error) {
+	family, err := a.base.Families.Of(s)
 	if err != nil {
 		return txmanager.Call{}, err
 	}
-	return a.defaultChain().ParsePayload(canonical) // the payload form is the same on every chain
+	canonical, _, err := family.ParsePayload(payload)
+	if err != nil {
+		return txmanager.Call{}, err
+	}
+	return family.StoredCall(canonical)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -74,7 +75,7 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 	h := build(t)
 	h.Register(t, shopAccount, 1)
 	call := txmanager.ConsumingTx{ValueWei: "0"}
-	to, err := txmanager.ParseAddress(paidTo)
+	to, err := eip155.ParseAddress(paidTo)
 	expect.NoError(t, err)
 	call.To = &to
 	digest := call.CallDigest()

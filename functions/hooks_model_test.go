@@ -24,6 +24,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -56,7 +57,7 @@ func TestReservationsBesideIntentsInAnyOrder(t *testing.T) {
 	accounts := devchain.DevAccounts(1 + plays)[1:]
 	var keys strings.Builder
 	for _, a := range accounts {
-		fmt.Fprintf(&keys, "%s=%s\n", txmanager.NewSubmitter(1337, txmanager.Address(a.Address)), hex.EncodeToString(crypto.FromECDSA(a.Key)))
+		fmt.Fprintf(&keys, "%s=%s\n", eip155.NewSubmitter(1337, a.Address), hex.EncodeToString(crypto.FromECDSA(a.Key)))
 	}
 	file := filepath.Join(t.TempDir(), "keys")
 	expect.NoError(t, os.WriteFile(file, []byte(keys.String()), 0o600))
@@ -65,7 +66,7 @@ func TestReservationsBesideIntentsInAnyOrder(t *testing.T) {
 	for i := range plays {
 		seed := rand.Uint64() //nolint:gosec // the seed is in the failure message
 		p := &play{
-			hooks: h, sub: txmanager.NewSubmitter(1337, txmanager.Address(accounts[i].Address)), key: accounts[i], rng: rand.New(rand.NewPCG(seed, 0)),
+			hooks: h, sub: eip155.NewSubmitter(1337, accounts[i].Address), key: accounts[i], rng: rand.New(rand.NewPCG(seed, 0)),
 			used: map[string]string{}, back: map[string]bool{}, voided: map[string]bool{},
 		}
 		t.Run(fmt.Sprint("window ", 1+i%4, ", seed ", seed), func(t *testing.T) {
@@ -345,7 +346,7 @@ func (p *play) finish() {
 	if err := p.DB.QueryRow(p.t.Context(), `select next_nonce from submitter_nonce_cursor where submitter = $1`, p.sub).Scan(&next); err != nil {
 		p.t.Fatal(err)
 	}
-	if got, err := client.NonceAt(p.t.Context(), common.Address(p.key.Address), nil); err != nil || got != next {
+	if got, err := client.NonceAt(p.t.Context(), common.Address(eip155.MustBytes(p.key.Address)), nil); err != nil || got != next {
 		p.t.Errorf("the chain's count: got %d, %v; want %d, the next nonce", got, err, next)
 	}
 	want, got := map[string]string{}, map[string]string{}

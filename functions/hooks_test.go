@@ -19,6 +19,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/store"
@@ -36,7 +37,7 @@ type hooks struct {
 func withHooks(t *testing.T, callers []string, settings ...string) hooks {
 	t.Helper()
 	d, chain := onChain(t)
-	h := hooks{deployment: d, chain: chain, lender: txmanager.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)}
+	h := hooks{deployment: d, chain: chain, lender: eip155.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)}
 	on := []string{"FENCEPOST_HOOKS_ENABLED=true", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT=1h", "FENCEPOST_RPC_URLS=" + chain.URL()}
 	h.App = h.opened(append(on, settings...)...)
 	_, err := h.Store.Register(t.Context(), store.Registration{Submitter: h.lender, Signer: "local", MaxInFlight: 2, Callers: callers, CreatedBy: "test"})
@@ -275,7 +276,7 @@ func TestNamesOfCodeHaveNoToken(t *testing.T) {
 	h := withHooks(t, []string{"hooks", "handler:wage", "sub:hooks@fencepost.example"})
 	h.left = new(atomic.Bool)
 	url := h.serve("FENCEPOST_HOOKS_ENABLED=true")
-	body := map[string]any{"submitter": h.lender, "requestId": "r", "payload": map[string]any{"to": txmanager.Address{9}.String()}}
+	body := map[string]any{"submitter": h.lender, "requestId": "r", "payload": map[string]any{"to": eip155.Address([20]byte{9}).String()}}
 	for name, status := range map[string]int{"hooks": 404, store.PayoutCaller: 404, "handler:wage": 404, "hooks@fencepost.example": 202} {
 		got := call(t, t.Context(), h.issuer.token(t, "public", jwt.MapClaims{"sub": name}), "POST", url+"/api/v1/tx", body)
 		got.wants(t, status, "%s", name)
@@ -287,7 +288,7 @@ func TestNamesOfCodeHaveNoToken(t *testing.T) {
 func TestReservationsAreHeldToThePolicy(t *testing.T) {
 	t.Parallel()
 	h := withHooks(t, []string{"hooks"})
-	allowed := txmanager.Address{18: 0xca, 19: 0xfe}
+	allowed := eip155.Address([20]byte{18: 0xca, 19: 0xfe})
 	terms := store.Policy{MaxValue: new("8"), MaxValuePerDay: new("7"), MaxPerMinute: new(1), Targets: []string{allowed.String()}}
 	if _, err := h.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: h.lender, Policy: terms, By: "olga", Reason: "a test"}); err != nil {
 		t.Fatal(err)
@@ -323,8 +324,8 @@ func TestReservationsAreHeldToThePolicy(t *testing.T) {
 		wei  int64
 		rule store.PolicyRule
 	}{
-		{(*common.Address)(&allowed), 9, store.RuleValue},
-		{(*common.Address)(&allowed), 8, store.RuleDay},
+		{(*common.Address)(eip155.Recipient(&allowed)), 9, store.RuleValue},
+		{(*common.Address)(eip155.Recipient(&allowed)), 8, store.RuleDay},
 		{&common.Address{1}, 7, store.RuleTarget},
 		{nil, 7, store.RuleTarget},
 	} {
@@ -334,7 +335,7 @@ func TestReservationsAreHeldToThePolicy(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := h.MarkUsed(t.Context(), r.TxID, "x", signs((*common.Address)(&allowed), 7)); err != nil {
+		if err := h.MarkUsed(t.Context(), r.TxID, "x", signs((*common.Address)(eip155.Recipient(&allowed)), 7)); err != nil {
 			t.Errorf("the day's 7 wei: got %v, want them taken, and again", err)
 		}
 	}

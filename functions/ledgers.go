@@ -93,7 +93,7 @@ func (a *App) monitor(book *checks.Book, money *funding.Ledger, core *trading.Le
 	return &conservation.Monitor{
 		Book: book, Funding: money.Journal(), Mode: conservation.Mode(a.config.Conservation.Halt),
 		Trading: conservation.Numbered{Core: core, Balances: balancesOf(core)},
-		Payouts: payout.NewJournal(families, a.store.Store), Chain: a.chainReader(book),
+		Payouts: payout.NewJournal(a.base.Families, a.store.Store), Chain: a.chainReader(book),
 		Log: a.base.Log, Critical: telemetry.LevelCritical,
 		Count: func(ctx context.Context, result string) {
 			telemetry.ConservationCheck.Add(ctx, 1, telemetry.Result(result))

@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
@@ -44,7 +45,7 @@ func withPortsFor(t *testing.T, callers []string, ext functions.Extensions, alte
 	t.Helper()
 	d, chain := onChain(t)
 	account := devchain.DevAccounts(1)[0]
-	h := ported{deployment: d, chain: chain, submitter: txmanager.NewSubmitter(chain.ChainID(), account.Address)}
+	h := ported{deployment: d, chain: chain, submitter: eip155.NewSubmitter(chain.ChainID(), account.Address)}
 	keys, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{h.submitter: account.Key})
 	expect.NoError(t, err)
 	ext.Signers = []signer.Kind{{Name: "vault", Key: "<path>", Signer: func(string) (signer.Service, error) { return altering{keys, altered}, nil }}}

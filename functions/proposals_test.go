@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/functions/admin"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/expect"
@@ -84,7 +85,7 @@ func TestTwoOperatorsDecide(t *testing.T) {
 		h.run(`update managed_tx set held = true where tx_id = $1`, id)
 		return id
 	}
-	to, err := txmanager.ParseAddress(paidTo)
+	to, err := eip155.ParseAddress(paidTo)
 	expect.NoError(t, err)
 	digest := txmanager.ConsumingTx{To: &to, ValueWei: "1"}.CallDigest()
 	first, last := held("first"), held("last")

@@ -38,7 +38,7 @@ func (a *App) openSigners(context.Context) (err error) {
 		kinds = append(kinds, kind)
 	}
 	for _, kind := range a.extensions.Signers {
-		kinds = append(kinds, signer.Verified(kind))
+		kinds = append(kinds, signer.Verified(kind, a.base.Families.Verify))
 	}
 	a.signers, err = signer.NewDirectory(kinds...)
 	return err

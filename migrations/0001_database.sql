@@ -12,11 +12,41 @@
 -- Functions of this file read tables of later files.
 set local check_function_bodies = off;
 
--- The canonical name of a submitter: a CAIP-10 account id in lower case. Every other spelling is refused.
--- The lengths are compared separately, since a pattern with a count in it costs ten times as much.
-create domain submitter_id as text
-  check (octet_length(split_part(value, ':', 3)) = 42 and octet_length(value) <= 70
-         and value ~ '^eip155:[1-9][0-9]*:0x[0-9a-f]+$');
+-- The families of chains, by their CAIP-2 namespaces. Each of the next three functions has one line for a
+-- family. A namespace without a line has no accounts, and nothing is signed for it.
+
+-- Reports whether an address is in its family's canonical form. Every other spelling is refused. The
+-- lengths are compared separately, since a pattern with a count in it costs ten times as much.
+create function is_address(namespace text, address text) returns boolean language sql immutable as $$
+  select case namespace
+    when 'eip155' then octet_length(address) = 42 and address ~ '^0x[0-9a-f]+$'
+    else false end
+$$;
+
+-- Reads a signed transaction: its chain, its nonce, and the place of its call: see signed_call.
+create function read_signed(namespace text, raw bytea) returns record language plpgsql immutable as $$
+begin
+  return case namespace
+    when 'eip155' then public.signed_call(raw)
+    end;
+end $$;
+
+-- The call of a placeholder: nothing, to the account itself.
+create function placeholder_call(namespace text, address text) returns bytea language sql immutable as $$
+  select case namespace
+    when 'eip155' then '\x94'::bytea || decode(substr(address, 3), 'hex') || '\x8080'::bytea
+    end
+$$;
+
+-- Reports whether a text is a CAIP-10 account id in canonical form. The functions of a domain's check are
+-- named with their schema, since a restore of a dump has none in its path.
+create function is_account(id text) returns boolean language sql immutable as $$
+  select octet_length(split_part(id, ':', 2)) <= 20 and id ~ '^[^:]+:[1-9][0-9]*:[^:]+$'
+     and public.is_address(split_part(id, ':', 1), split_part(id, ':', 3))
+$$;
+
+-- The canonical name of a submitter.
+create domain submitter_id as text check (value is null or public.is_account(value));
 
 -- Refuses each statement on a table or a column that is history. Triggers named guard_… call it.
 create function refuse_change() returns trigger language plpgsql as $$

@@ -301,7 +301,7 @@ create table tx_version (
 );
 create index version_of_budget on tx_version (submitter, created_at) where extra_wei is not null;
 
--- Reads a signed transaction: its chain, its nonce, and the position of its call: recipient, value and data.
+-- Reads a signed transaction of an EVM chain: its chain, its nonce, and the position of its call: recipient, value and data.
 -- It reads type 2 (EIP-1559), type 1 (EIP-2930), and legacy with a chain id (EIP-155). All results are null for
 -- other bytes. The fields before the data have less than 256 bytes, so only those are cut off and filled up.
 create function signed_call(raw bytea, out chain bigint, out nonce bigint, out call_at integer, out call_size integer) language plpgsql immutable as $$
@@ -383,13 +383,13 @@ begin
   select d.bytes into raw
     from public.tx_document d
    where d.tx_id = new.tx_id and d.name = 'version:' || new.version;
-  said := public.signed_call(raw);
+  said := public.read_signed(split_part(new.submitter, ':', 1), raw);
   if said.nonce is distinct from new.nonce or said.chain is distinct from split_part(new.submitter, ':', 2)::numeric then
     raise exception 'version % of transaction %: its bytes are not a transaction at nonce % of %', new.version, new.tx_id, new.nonce, new.submitter
       using errcode = 'FP009', constraint = 'bytes_match_nonce';
   end if;
   if new.kind = 'PLACEHOLDER'
-     and substr(raw, said.call_at, said.call_size) <> '\x94'::bytea || decode(right(new.submitter, 40), 'hex') || '\x8080'::bytea then
+     and substr(raw, said.call_at, said.call_size) is distinct from public.placeholder_call(split_part(new.submitter, ':', 1), split_part(new.submitter, ':', 3)) then
     raise exception 'version % of transaction %: a placeholder must send 0 wei and no data to its own account', new.version, new.tx_id
       using errcode = 'FP009', constraint = 'placeholders_do_nothing';
   end if;
@@ -409,7 +409,7 @@ begin
   select d.bytes into first
     from public.tx_document d
    where d.tx_id = new.tx_id and d.name = 'version:1';
-  meant := public.signed_call(first);
+  meant := public.read_signed(split_part(new.submitter, ':', 1), first);
   if substr(first, meant.call_at, meant.call_size) is distinct from substr(raw, said.call_at, said.call_size) then
     raise exception 'version % of transaction %: recipient, value and data must be those of version 1', new.version, new.tx_id
       using errcode = 'FP009', constraint = 'one_intent_per_nonce';

@@ -23,7 +23,7 @@ create table foreign_transaction (
   primary key (submitter, nonce),
   constraint foreign_is_of_the_chain check (nonce >= 0 and incident > 0 and block_number >= 0 and value_wei >= 0
     and tx_hash ~ '^0x[0-9a-f]{64}$' and block_hash ~ '^0x[0-9a-f]{64}$' and octet_length(call_digest) = 32
-    and coalesce(to_address ~ '^0x[0-9a-f]{40}$', true))
+    and coalesce(is_address(split_part(submitter, ':', 1), to_address), true))
 );
 create index foreign_by_hash on foreign_transaction (tx_hash);
 

@@ -4,8 +4,11 @@ package shared_test
 
 import (
 	"encoding/json"
+	"go/parser"
+	"go/token"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -112,22 +115,48 @@ func TestImportsRunOneWay(t *testing.T) {
 }
 
 // Outside tests, Ethereum's library and the EVM connector are used by the connector itself, the
-// signers, the kits that tests use, and the functions' wiring. Everything else knows package chain.
+// signers, the kits that tests use, and one file of the functions' wiring. Everything else knows package
+// chain. The second family does not know Ethereum in its tests either.
 func TestOnlyTheEVMConnectorKnowsEthereum(t *testing.T) {
 	t.Parallel()
-	may := []string{"shared/chain/", "shared/signer", "shared/store/storetest", "shared/txmanager/txtest", "functions", "emulator/"}
-	mayNot := []string{"shared/chain/nodes"}
+	may := []string{"shared/chain/evm", "shared/chain/anvil", "shared/chain/devchain", "shared/chain/chaintest", "shared/signer", "shared/store/storetest", "shared/txmanager/txtest", "emulator"}
+	const wiring, list, secondFamily = "functions", "chains.go", "shared/chain/memchain"
 	for _, p := range packages(t) {
-		allowed := slices.ContainsFunc(may, func(prefix string) bool { return strings.HasPrefix(p.ImportPath, prefix) })
-		if allowed && !slices.Contains(mayNot, p.ImportPath) {
+		imports := p.Imports
+		switch {
+		case p.ImportPath == secondFamily:
+			imports = slices.Concat(imports, p.TestImports, p.XTestImports)
+		case p.ImportPath == wiring, slices.ContainsFunc(may, func(prefix string) bool { return strings.HasPrefix(p.ImportPath, prefix) }):
 			continue
 		}
-		for _, path := range p.Imports {
-			if strings.HasPrefix(path, "github.com/ethereum/go-ethereum") || path == module+"shared/chain/evm" {
+		for _, path := range imports {
+			if knowsEthereum(path) {
 				t.Errorf("%s imports %s: use package chain", p.ImportPath, path)
 			}
 		}
 	}
+	files, err := filepath.Glob("../" + wiring + "/*.go")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("files of the wiring: got %v, %v", files, err)
+	}
+	for _, name := range files {
+		if base := filepath.Base(name); base == list || strings.HasSuffix(base, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range f.Imports {
+			if knowsEthereum(strings.Trim(i.Path.Value, `"`)) {
+				t.Errorf("%s imports %s: only %s may", name, i.Path.Value, list)
+			}
+		}
+	}
+}
+
+func knowsEthereum(path string) bool {
+	return strings.HasPrefix(path, "github.com/ethereum/go-ethereum") || strings.HasPrefix(path, module+"shared/chain/evm")
 }
 
 // One place each: the settings' reader, and the users of a foreign client.

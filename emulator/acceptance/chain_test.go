@@ -9,6 +9,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -48,7 +49,7 @@ func (b bench) allMined(t *testing.T, chainID uint64) map[txmanager.Address][]ui
 			if err != nil {
 				t.Fatal(err)
 			}
-			nonces[txmanager.Address(from)] = append(nonces[txmanager.Address(from)], tx.Nonce())
+			nonces[eip155.Address(from)] = append(nonces[eip155.Address(from)], tx.Nonce())
 		}
 	}
 	return nonces

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -113,7 +114,7 @@ func TestChainsOffServesNoOther(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Submitters: 1})
 	s := b.Submitters()[0]
-	elsewhere := txmanager.NewSubmitter(stack.SecondChainID, s.Address())
+	elsewhere := eip155.NewSubmitter(stack.SecondChainID, s.Address())
 	for path, c := range map[string]struct {
 		account string
 		body    map[string]any

@@ -14,6 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -67,7 +68,7 @@ func TestInsufficientBalanceWaitsAndGoesOn(t *testing.T) {
 	b.logged(t, `"reason":"balance: `)
 	c := newCrowd(t, b)
 	fund, err := types.SignNewTx(c.by.Key, c.signer, &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.Chain.ChainID()),
-		To: (*common.Address)(new(s.Address())), Value: big.NewInt(params.Ether), Gas: 21_000, GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(60e9)})
+		To: (*common.Address)(eip155.Recipient(new(s.Address()))), Value: big.NewInt(params.Ether), Gas: 21_000, GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(60e9)})
 	if err == nil {
 		err = c.client.SendTransaction(b.ctx, fund)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -262,7 +263,7 @@ func TestRegisteredWithAPolicy(t *testing.T) {
 	b := setup(t, stack.Options{Submitters: 1, Signer: stack.SignerKMS})
 	_, operator := b.clients(t)
 	account := devchain.DevAccounts(3)[2]
-	fresh := txmanager.NewSubmitter(b.Chain.ChainID(), txmanager.Address(account.Address))
+	fresh := eip155.NewSubmitter(b.Chain.ChainID(), account.Address)
 	signer := "kms:" + b.KMS.Add(account.Address.String(), account.Key)
 	terms := client.Registration{Submitter: string(fresh), Signer: signer, Callers: []string{"email:" + stack.CallerAccount}, Policy: &client.Policy{MaxValue: "1", Targets: []string{cafe0}}}
 	for range 2 {
@@ -286,7 +287,7 @@ func TestRegisteredWithAPolicy(t *testing.T) {
 		t.Errorf("changes on record: got %d, want that of the registration", got)
 	}
 	other := devchain.DevAccounts(4)[3]
-	free := client.Registration{Submitter: string(txmanager.NewSubmitter(b.Chain.ChainID(), txmanager.Address(other.Address))), Callers: terms.Callers,
+	free := client.Registration{Submitter: string(eip155.NewSubmitter(b.Chain.ChainID(), other.Address)), Callers: terms.Callers,
 		Signer: "kms:" + b.KMS.Add(other.Address.String(), other.Key)}
 	if _, err := operator.RegisterSubmitter(b.ctx, free); !errors.As(err, &p) || p.Code != "INVALID_FIELD" || p.Field != "policy" {
 		t.Errorf("without a policy: got %v, want INVALID_FIELD for policy", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 )
 
 // byHand signs a transaction with an unregistered account's key and sends it straight to the chain.
@@ -44,8 +44,8 @@ func (b bench) counted(t *testing.T, a devchain.Account, latest, pending uint64)
 	}
 	defer client.Close()
 	err = poll(b.ctx, func() bool {
-		mined, err := client.NonceAt(b.ctx, common.Address(a.Address), nil)
-		all, err2 := client.PendingNonceAt(b.ctx, common.Address(a.Address))
+		mined, err := client.NonceAt(b.ctx, common.Address(eip155.MustBytes(a.Address)), nil)
+		all, err2 := client.PendingNonceAt(b.ctx, common.Address(eip155.MustBytes(a.Address)))
 		return err == nil && err2 == nil && mined == latest && all == pending
 	})
 	if err != nil {
@@ -72,14 +72,14 @@ func (b bench) delegates(t *testing.T, a devchain.Account, n uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.byHand(t, a.Key, &types.SetCodeTx{ChainID: &id, Nonce: n, To: common.Address(a.Address), Gas: 100_000, Value: &value,
+	b.byHand(t, a.Key, &types.SetCodeTx{ChainID: &id, Nonce: n, To: common.Address(eip155.MustBytes(a.Address)), Gas: 100_000, Value: &value,
 		GasTipCap: &tip, GasFeeCap: &most, AuthList: []types.SetCodeAuthorization{auth}})
 }
 
 // registers requests, as an operator, a registration that starts at a nonce.
 func (b bench) registers(t *testing.T, a devchain.Account, start uint64) (status int, answer string) {
 	t.Helper()
-	body := map[string]any{"submitter": txmanager.NewSubmitter(b.Chain.ChainID(), a.Address), "callers": []string{"email:" + stack.CallerAccount}, "startNonce": start, "policy": "unlimited"}
+	body := map[string]any{"submitter": eip155.NewSubmitter(b.Chain.ChainID(), a.Address), "callers": []string{"email:" + stack.CallerAccount}, "startNonce": start, "policy": "unlimited"}
 	if start > 0 {
 		body["reason"] = "it was used by hand before"
 	}
@@ -100,7 +100,7 @@ func (b bench) refusesToRegister(t *testing.T, what string, a devchain.Account, 
 			t.Errorf("%s, from %d on: got %d %s, want 400 with %q", what, start, status, answer, word)
 		}
 	}
-	if n := b.count(`select count(*) from submitter where submitter = $1`, txmanager.NewSubmitter(b.Chain.ChainID(), a.Address)); n != 0 {
+	if n := b.count(`select count(*) from submitter where submitter = $1`, eip155.NewSubmitter(b.Chain.ChainID(), a.Address)); n != 0 {
 		t.Errorf("%s, from %d on: it is registered", what, start)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/remotesigner"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -141,7 +142,7 @@ func TestKilledBesideASignerElsewhere(t *testing.T) {
 func TestRegistrationNamesTheSigner(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Signer: stack.SignerKMS})
-	stranger := txmanager.NewSubmitter(b.Chain.ChainID(), txmanager.Address{0xba, 0xd0})
+	stranger := eip155.NewSubmitter(b.Chain.ChainID(), eip155.Address([20]byte{0xba, 0xd0}))
 	register := func(s txmanager.Submitter, signer string) (status int, answer string) {
 		t.Helper()
 		status, text, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters",
@@ -251,7 +252,7 @@ func setupWithKeys(t *testing.T, kind stack.SignerKind) bench {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keys")
 	account := devchain.DevAccounts(1)[0]
-	line := fmt.Sprintf("%s=0x%x\n", txmanager.NewSubmitter(devchain.DefaultChainID, account.Address), crypto.FromECDSA(account.Key))
+	line := fmt.Sprintf("%s=0x%x\n", eip155.NewSubmitter(devchain.DefaultChainID, account.Address), crypto.FromECDSA(account.Key))
 	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +292,7 @@ func TestKeyMovesToAnotherSigner(t *testing.T) {
 		{s, other, "of another account", http.StatusBadRequest},
 		{s, "remote:treasury", "not here", http.StatusBadRequest},
 		{s, "kms:" + to, " ", http.StatusBadRequest},
-		{txmanager.NewSubmitter(b.Chain.ChainID(), txmanager.Address{0xba, 0xd0}), "kms:" + to, "nobody", http.StatusNotFound},
+		{eip155.NewSubmitter(b.Chain.ChainID(), eip155.Address([20]byte{0xba, 0xd0})), "kms:" + to, "nobody", http.StatusNotFound},
 	} {
 		if status, answer := move(c.of, c.to, c.reason); status != c.status {
 			t.Errorf("%s to %s: got %d %s, want %d", c.of, c.to, status, answer, c.status)

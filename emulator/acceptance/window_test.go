@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -108,7 +109,7 @@ func (b bench) refuseFirst(s txmanager.Submitter, words string) *offered {
 	seen := new(offered)
 	b.RPC.SetFaults(rpcproxy.Faults{Refuse: func(tx *types.Transaction) string {
 		from, err := types.Sender(types.LatestSignerForChainID(tx.ChainId()), tx)
-		if err != nil || txmanager.Address(from) != s.Address() {
+		if err != nil || eip155.Address(from) != s.Address() {
 			return ""
 		}
 		seen.add(tx.Nonce())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -41,7 +42,7 @@ func readChains(ctx context.Context, s *stack.Stack) (map[txmanager.Submitter][]
 func readChain(ctx context.Context, url string) (map[txmanager.Submitter][]onChain, error) {
 	found := make(map[txmanager.Submitter][]onChain)
 	err := chainscan.Each(ctx, url, nil, func(tx chainscan.Tx) {
-		s := txmanager.NewSubmitter(tx.ChainID, txmanager.Address(tx.From))
+		s := eip155.NewSubmitter(tx.ChainID, eip155.Address(tx.From))
 		found[s] = append(found[s], onChain{
 			nonce: tx.Nonce(), to: tx.To(), valueWei: tx.Value(), data: tx.Data(),
 			succeeded: tx.Receipt.Status == types.ReceiptStatusSuccessful,
@@ -110,7 +111,7 @@ func compareOne(s txmanager.Submitter, calls []txmanager.Call, txs []onChain) ac
 
 // carriesOut reports whether tx does what the call asks.
 func (tx onChain) carriesOut(c txmanager.Call) bool {
-	sameTo := (tx.to == nil) == (c.To == nil) && (tx.to == nil || txmanager.Address(*tx.to) == *c.To)
+	sameTo := (tx.to == nil) == (c.To == nil) && (tx.to == nil || eip155.Address(*tx.to) == *c.To)
 	value := c.Value
 	if value == nil {
 		value = new(big.Int)

@@ -8,13 +8,14 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 func devSubmitters(n int) []txmanager.Submitter {
 	var names []txmanager.Submitter
 	for _, a := range devchain.DevAccounts(n) {
-		names = append(names, txmanager.NewSubmitter(devchain.DefaultChainID, a.Address))
+		names = append(names, eip155.NewSubmitter(devchain.DefaultChainID, a.Address))
 	}
 	return names
 }
@@ -72,10 +73,10 @@ func TestInvalidLinesAreNamed(t *testing.T) {
 func TestComparisonFindsEachError(t *testing.T) {
 	t.Parallel()
 	s := devSubmitters(1)[0]
-	to := txmanager.Address{1}
+	to := eip155.Address([20]byte{1})
 	call := func(wei int64) txmanager.Call { return txmanager.Call{To: &to, Value: big.NewInt(wei)} }
 	tx := func(n uint64, wei int64) onChain {
-		target := common.Address(to)
+		target := common.Address(eip155.MustBytes(to))
 		return onChain{nonce: n, to: &target, valueWei: big.NewInt(wei), succeeded: true}
 	}
 	asked := []txmanager.Call{call(1), call(2)}

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -77,7 +78,7 @@ func readIntents(text []byte, known []txmanager.Submitter) ([]Intent, error) {
 func OnChain(intents []Intent, chainID uint64) []Intent {
 	other := slices.Clone(intents)
 	for i, in := range other {
-		other[i].account = txmanager.NewSubmitter(chainID, in.account.Address())
+		other[i].account = eip155.NewSubmitter(chainID, in.account.Address())
 		other[i].Submitter = string(other[i].account)
 	}
 	return other
@@ -100,7 +101,7 @@ func readIntent(line []byte, known []txmanager.Submitter) (in Intent, err error)
 		return in, fmt.Errorf("requestId is %d bytes long: want 1 to 128", len(in.RequestID))
 	}
 	chain := known[0].ChainID()
-	if in.account, err = txmanager.ParseSubmitter(in.Submitter, chain); err != nil {
+	if in.account, err = eip155.ParseSubmitter(in.Submitter, chain); err != nil {
 		return in, fmt.Errorf("submitter: %w", err)
 	}
 	if !slices.Contains(known, in.account) {

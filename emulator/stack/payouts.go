@@ -5,6 +5,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -21,7 +22,7 @@ const (
 // payable deploys USDT's contract, and returns the assets of a stack with payouts. USDT is paid out by the
 // contract, and ETH as the coin.
 func (s *Stack) payable(ctx context.Context) ([]transfer.Asset, error) {
-	s.Payer = txmanager.NewSubmitter(s.Chain.ChainID(), s.payer.Address)
+	s.Payer = eip155.NewSubmitter(s.Chain.ChainID(), s.payer.Address)
 	var err error
 	if s.Token, err = s.Deploy(ctx, contracts.Token()); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/kms"
 	"github.com/fencepost/fencepost/emulator/fake/remotesigner"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/signer/remote"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -57,7 +58,7 @@ func (s *Stack) holders() map[txmanager.Submitter]devchain.Account {
 		all[sub] = s.accounts[i]
 	}
 	if s.options.Payouts {
-		all[txmanager.NewSubmitter(s.Chain.ChainID(), s.payer.Address)] = s.payer
+		all[eip155.NewSubmitter(s.Chain.ChainID(), s.payer.Address)] = s.payer
 	}
 	return all
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
@@ -381,7 +382,7 @@ func (s *Stack) OnSecond() []txmanager.Submitter {
 	}
 	names := make([]txmanager.Submitter, len(s.accounts))
 	for i, a := range s.accounts {
-		names[i] = txmanager.NewSubmitter(SecondChainID, a.Address)
+		names[i] = eip155.NewSubmitter(SecondChainID, a.Address)
 	}
 	return names
 }
@@ -390,7 +391,7 @@ func (s *Stack) OnSecond() []txmanager.Submitter {
 func (s *Stack) Submitters() []txmanager.Submitter {
 	names := make([]txmanager.Submitter, len(s.accounts))
 	for i, a := range s.accounts {
-		names[i] = txmanager.NewSubmitter(s.Chain.ChainID(), a.Address)
+		names[i] = eip155.NewSubmitter(s.Chain.ChainID(), a.Address)
 	}
 	return names
 }

@@ -71,13 +71,22 @@ func ParseTxID(text string) (id string, ok bool) {
 // submitter reads the submitter that a caller named.
 func (b *Base) Submitter(field, text string) (txmanager.Submitter, error) {
 	if text == "" {
-		return "", web.FieldProblem(field, "is required: an account such as eip155:%d:0x… or 0x…", b.ChainID)
+		return "", web.FieldProblem(field, "is required: %s", b.submitterForms())
 	}
-	s, err := txmanager.ParseSubmitter(text, b.ChainID)
+	s, err := b.Families.ParseSubmitter(text, b.Namespace, b.ChainID)
 	if err != nil {
-		return "", web.FieldProblem(field, "is not an account; send eip155:<chainId>:0x<40 hex digits>, or 0x<40 hex digits> on chain %d", b.ChainID)
+		return "", web.FieldProblem(field, "is not an account; send %s", b.submitterForms())
 	}
 	return s, nil
+}
+
+// submitterForms describes the accounts that a caller can name.
+func (b *Base) submitterForms() string {
+	forms := b.Families.SubmitterForms()
+	if of, ok := b.Families[b.Namespace]; ok {
+		forms += fmt.Sprintf(", or %s on chain %d", of.AddressForm(), b.ChainID)
+	}
+	return forms
 }
 
 // requestID checks the caller's key: 1 to 128 bytes, compared byte for byte.

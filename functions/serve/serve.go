@@ -35,7 +35,8 @@ type Base struct {
 
 	MaxBodyBytes int64
 	Deadline     time.Duration  // of a task or a sweep
-	ChainID      uint64         // of an address without a chain prefix
+	Namespace    string         // of an address without a chain prefix
+	ChainID      uint64         // of the same
 	Families     chain.Families // of the chains that are served
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -33,7 +32,7 @@ func (a *Server) postPayout(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	to, err := evm.ParseAddress(body.Address)
+	to, err := a.Families.ParseAddress(body.Address)
 	if err != nil {
 		return noAddressProblem()
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
-	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -51,7 +50,7 @@ func (a *Server) addAddress(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	to, err := evm.ParseAddress(body.Address)
+	to, err := a.Families.ParseAddress(body.Address)
 	if err != nil {
 		return noAddressProblem()
 	}

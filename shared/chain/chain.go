@@ -8,21 +8,46 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Family reads and writes addresses, payloads and receipts, whose forms differ between families of
-// chains. It queries no node.
-type Family interface {
+// Accounts is the form of a family's accounts.
+type Accounts interface {
 	// Namespace returns the family's CAIP-2 namespace, such as "eip155".
 	Namespace() string
 
-	// ParseAddress reads an address in any form that a caller may use. The error is a [*FieldError].
+	// AddressForm describes an address for callers, such as "0x<40 hex digits>".
+	AddressForm() string
+
+	// ParseAccount reads the address of an account id in any spelling, and returns its canonical form.
+	ParseAccount(text string) (txmanager.Address, error)
+}
+
+// Family reads and writes addresses, payloads and receipts, whose forms differ between families of
+// chains. It queries no node. The database has the canonical form of its accounts too, and how its
+// signed transactions are read.
+type Family interface {
+	Accounts
+
+	// Open opens a node without connecting to it. The error names the invalid option.
+	Open(o NodeOptions) (Node, error)
+
+	// Verify checks that raw is exactly tx, signed by s, and returns it with its hash.
+	Verify(s txmanager.Submitter, tx txmanager.Unsigned, raw []byte) (txmanager.Signed, error)
+
+	// ParseAddress reads an address that a caller wants to pay or to call. It is stricter than ParseAccount
+	// where a form has a checksum. The error is a [*FieldError].
 	ParseAddress(text string) (txmanager.Address, error)
+
+	// Unpayable returns why no payment may go to the address, such as one that no account has, or "".
+	Unpayable(a txmanager.Address) string
 
 	// ParsePayload reads a caller's payload strictly. It returns the canonical form, which is stored,
 	// and a fingerprint that is equal for equal calls. The error is a [*FieldError].
@@ -57,14 +82,115 @@ func NewFamilies(all ...Family) Families {
 }
 
 // Of returns the family of an account.
-func (f Families) Of(s txmanager.Submitter) (Family, error) {
-	namespace, _, _ := strings.Cut(string(s), ":")
+func (f Families) Of(s txmanager.Submitter) (Family, error) { return f.Named(s.Namespace()) }
+
+// Named returns the family of a namespace.
+func (f Families) Named(namespace string) (Family, error) {
 	family, ok := f[namespace]
 	if !ok {
-		return nil, fmt.Errorf("account %s: this deployment serves no chains of namespace %q", s, namespace)
+		return nil, fmt.Errorf("this deployment serves no chains of namespace %q: it serves %s", namespace, strings.Join(f.namespaces(), ", "))
 	}
 	return family, nil
 }
+
+func (f Families) namespaces() []string { return slices.Sorted(maps.Keys(f)) }
+
+// ParseSubmitter reads an account id of any of the families, or an address on the default chain. The error
+// wraps [ErrNotSubmitter].
+func (f Families) ParseSubmitter(text, defaultNamespace string, defaultChain uint64) (txmanager.Submitter, error) {
+	namespace, _, _ := strings.Cut(text, ":")
+	family, ok := f[namespace]
+	if !ok {
+		family = f[defaultNamespace]
+	}
+	if family == nil {
+		return "", ErrNotSubmitter
+	}
+	return ParseSubmitter(family, text, defaultChain)
+}
+
+// SubmitterForms describes an account id for callers.
+func (f Families) SubmitterForms() string {
+	forms := f.namespaces()
+	for i, namespace := range forms {
+		forms[i] = namespace + ":<chainId>:" + f[namespace].AddressForm()
+	}
+	return strings.Join(forms, " or ")
+}
+
+// ParseAddress reads an address of any of the families. The error is a [*FieldError].
+func (f Families) ParseAddress(text string) (a txmanager.Address, err error) {
+	for _, namespace := range f.namespaces() {
+		if a, err = f[namespace].ParseAddress(text); err == nil {
+			return a, nil
+		}
+	}
+	return "", err
+}
+
+// Verify checks that raw is exactly tx, signed by s, by the rules of its family.
+func (f Families) Verify(s txmanager.Submitter, tx txmanager.Unsigned, raw []byte) (txmanager.Signed, error) {
+	family, err := f.Of(s)
+	if err != nil {
+		return txmanager.Signed{}, fmt.Errorf("signature for %s: %w", s, err)
+	}
+	return family.Verify(s, tx, raw)
+}
+
+// ErrNotSubmitter reports a text that names no account.
+var ErrNotSubmitter = errors.New("not an account of this deployment's chains: want <namespace>:<chainId>:<address>, or an address of the default chain")
+
+// ParseSubmitter reads an account id, or an address on the default chain, in any spelling that the family
+// accepts, and returns the canonical form. The error wraps [ErrNotSubmitter].
+func ParseSubmitter(family Accounts, text string, defaultChain uint64) (txmanager.Submitter, error) {
+	chain, address := defaultChain, text
+	if rest, ok := strings.CutPrefix(text, family.Namespace()+":"); ok {
+		id, after, _ := strings.Cut(rest, ":")
+		n, err := strconv.ParseUint(id, 10, 64)
+		if err != nil || id != strconv.FormatUint(n, 10) {
+			return "", fmt.Errorf("chain id %q: %w", id, ErrNotSubmitter)
+		}
+		chain, address = n, after
+	}
+	if chain == 0 {
+		return "", fmt.Errorf("chain id 0: %w", ErrNotSubmitter)
+	}
+	a, err := family.ParseAccount(address)
+	if err != nil {
+		return "", fmt.Errorf("%w (%w)", ErrNotSubmitter, err)
+	}
+	return txmanager.NewSubmitter(family.Namespace(), chain, a), nil
+}
+
+// NodeOptions define one node of a chain.
+type NodeOptions struct {
+	URL          string                // http or https; may have credentials, which are never shown
+	ChainID      uint64                // that the node must report
+	Timeout      time.Duration         // of one round trip, including the wait for a request slot; 0: the family's default
+	MaxInFlight  int                   // concurrent round trips, others wait; 0: the family's default
+	RequestSlots RequestSlots          // shared with other nodes, instead of MaxInFlight; nil: own ones
+	MaxBatch     int                   // calls in one round trip; a larger query takes several; 0: the family's default
+	Fees         Fees                  // how the chain prices gas
+	FinalDepth   *uint64               // for a chain without the tag "finalized": how many blocks below the head a count is final; nil: the chain has the tag
+	OnRoundTrip  func(context.Context) // called before each HTTP request; may be nil
+	Trace        Trace                 // begins a span for each HTTP request; may be nil
+	Node         string                // the node's name in evidence; "": host and port of URL
+}
+
+// Fees define how a chain prices gas, and the source of the tip. The zero value is a chain with a base
+// fee and a tip, whose node is asked.
+type Fees struct {
+	Legacy bool // one price, as on EVM chains without EIP-1559
+
+	// HistoryBlocks is the number of last blocks whose paid tips are requested, in the same round trip; 0:
+	// the node's suggestion is used. Percentile selects one of each block's tips, weighted by gas, from 1
+	// to 100.
+	HistoryBlocks int
+	Percentile    int
+}
+
+// Trace begins a span in ctx. It returns the span's context and the function that ends it.
+type Trace func(ctx context.Context, name string) (context.Context, func(error))
 
 // Node is one node of a chain. It can be used concurrently.
 type Node interface {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ type Chains struct {
 // chain's setting.
 type ChainEntry struct {
 	ID            uint64
+	Namespace     string // "": EVM chains'
 	URLs          []Secret
 	BlockTime     time.Duration
 	FeeKind       FeeKind
@@ -33,6 +35,7 @@ type ChainEntry struct {
 // ServedChain is the complete configuration of one chain.
 type ServedChain struct {
 	ID            uint64
+	Namespace     string   // of its family, by CAIP-2
 	URLs          []Secret // of its nodes, in order of preference; empty if a function needs no node
 	Quorum        int      // 0: more than half of the nodes; of two, one
 	BlockTime     time.Duration
@@ -45,12 +48,12 @@ type ServedChain struct {
 // Served are the chains of the deployment, the default one first.
 func (c Config) Served() []ServedChain {
 	served := []ServedChain{{
-		ID: c.Chain.ID, URLs: c.RPC.URLs, Quorum: c.RPC.Quorum, BlockTime: c.Chain.BlockTime,
+		ID: c.Chain.ID, Namespace: evmNamespace, URLs: c.RPC.URLs, Quorum: c.RPC.Quorum, BlockTime: c.Chain.BlockTime,
 		FeeKind: c.Chain.FeeKind, Finality: c.Finality.Mode, Confirmations: c.Confirmations.Required, FinalizedTag: c.Chain.FinalizedTag,
 	}}
 	for _, e := range c.Chains.List {
 		one := served[0]
-		if one.ID, one.URLs = e.ID, e.URLs; e.ID != c.Chain.ID {
+		if one.ID, one.URLs, one.Namespace = e.ID, e.URLs, cmp.Or(e.Namespace, evmNamespace); e.ID != c.Chain.ID {
 			one.Quorum = 0
 		}
 		if e.Quorum > 0 {
@@ -83,6 +86,7 @@ func (c Config) Served() []ServedChain {
 // chainEntry is a [ChainEntry] in its JSON form.
 type chainEntry struct {
 	ID            uint64   `json:"id"`
+	Namespace     string   `json:"namespace"`
 	URLs          []string `json:"urls"`
 	BlockTime     string   `json:"blockTime"`
 	FeeKind       string   `json:"feeKind"`
@@ -92,10 +96,16 @@ type chainEntry struct {
 	FinalizedTag  *bool    `json:"finalizedTag"`
 }
 
+// evmNamespace is the CAIP-2 namespace of EVM chains.
+const evmNamespace = "eip155"
+
+// namespace matches a CAIP-2 namespace.
+var namespace = regexp.MustCompile(`^[-a-z0-9]{3,8}$`)
+
 // chainList parses a JSON list of chains, each once.
 func chainList(p *[]ChainEntry) field {
 	const want = `a JSON list such as [{"id": 8453, "urls": ["https://…"], "blockTime": "2s", "finality": "safe"}]: each id once, ` +
-		`1 to 9 https URLs, or http to this machine, each once; blockTime, feeKind, finality, finalizedTag, confirmations and quorum in the ranges of their settings, and nothing else`
+		`1 to 9 https URLs, or http to this machine, each once; namespace, blockTime, feeKind, finality, finalizedTag, confirmations and quorum in the ranges of their settings, and nothing else`
 	f := hidden(bind(p, want, func(text string) ([]ChainEntry, bool) {
 		list, err := readChains(text)
 		return list, err == nil
@@ -163,9 +173,12 @@ func notRead(err error) error {
 
 // read parses each member with the field of its setting.
 func (w chainEntry) read() (e ChainEntry, err error) {
-	e.ID, e.Confirmations, e.FinalizedTag = w.ID, w.Confirmations, w.FinalizedTag
+	e.ID, e.Namespace, e.Confirmations, e.FinalizedTag = w.ID, w.Namespace, w.Confirmations, w.FinalizedTag
 	if w.ID < 1 || w.ID > maxChainID {
 		return ChainEntry{}, fmt.Errorf("id: want 1 to %d", uint64(maxChainID))
+	}
+	if w.Namespace != "" && !namespace.MatchString(w.Namespace) {
+		return e, errors.New("namespace: want one of CAIP-2, such as eip155: 3 to 8 lower-case letters, digits and hyphens")
 	}
 	urls := nodeURLs(&e.URLs)
 	if !urls.set(strings.Join(w.URLs, ",")) || len(e.URLs) != len(w.URLs) {

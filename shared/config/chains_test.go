@@ -22,11 +22,11 @@ func secrets(texts ...string) (list []config.Secret) {
 // default's terms for what it leaves out, or stands in place of rpc.urls.
 func TestServedChains(t *testing.T) {
 	t.Parallel()
-	short := config.ServedChain{ID: 1, URLs: secrets("https://node.example"), Quorum: 1, BlockTime: 12 * time.Second,
+	short := config.ServedChain{ID: 1, Namespace: "eip155", URLs: secrets("https://node.example"), Quorum: 1, BlockTime: 12 * time.Second,
 		FeeKind: config.FeeKindEIP1559, Finality: config.FinalityConfirmations, Confirmations: 20, FinalizedTag: true}
-	base := config.ServedChain{ID: 8453, URLs: secrets("https://a.example", "https://b.example"), BlockTime: 2 * time.Second,
+	base := config.ServedChain{ID: 8453, Namespace: "mem", URLs: secrets("https://a.example", "https://b.example"), BlockTime: 2 * time.Second,
 		FeeKind: config.FeeKindLegacy, Finality: config.FinalitySafe, Confirmations: 20, FinalizedTag: false}
-	const other = `{"id": 8453, "urls": ["https://a.example", "https://b.example"], "blockTime": "2s", "feeKind": "legacy", "finality": "safe", "finalizedTag": false}`
+	const other = `{"id": 8453, "namespace": "mem", "urls": ["https://a.example", "https://b.example"], "blockTime": "2s", "feeKind": "legacy", "finality": "safe", "finalizedTag": false}`
 	long := short
 	long.URLs, long.Quorum = secrets("https://x", "https://y"), 2
 	for name, c := range map[string]struct {
@@ -64,6 +64,7 @@ func TestWrongChainsAreRefused(t *testing.T) {
 		"one URL, no list":    {`[{"id": 5, "urls": "https://hunter2"}]`, "entry 1 (chain 5): urls: it is a string"},
 		"twice":               {`[` + right + `, {"id": 7, "urls": ["https://b"]}]`, "entry 2 (chain 7): id: an entry before has it too"},
 		"unknown member":      {`[{"id": 5, "urls": ["https://hunter2"], "blocktimes": "2s"}]`, "entry 1 (chain 5): blocktimes: there is no such member"},
+		"no namespace":        {`[{"id": 5, "namespace": "Hunter2", "urls": ["https://hunter2"]}]`, "entry 1 (chain 5): namespace: want one of CAIP-2"},
 		"a URL as a member":   {`[{"id": 5, "https://hunter2": true}]`, "entry 1 (chain 5): it is no object, or has an unknown member"},
 		"no block time":       {`[{"id": 5, "urls": ["https://hunter2"], "blockTime": "0s"}]`, "entry 1 (chain 5): blockTime: want a duration from "},
 		"no finality":         {`[{"id": 5, "urls": ["https://hunter2"], "finality": "latest"}]`, "entry 1 (chain 5): finality: want one of confirmations, safe, finalized"},

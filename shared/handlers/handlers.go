@@ -44,8 +44,8 @@ type Service struct {
 	Keys    []webhook.Key // each signs the request; the service knows one of them
 	Timeout time.Duration // of one attempt
 
-	// Read reads a transaction in the form of an intent's payload.
-	Read func(payload json.RawMessage) (txmanager.Call, error)
+	// Read reads a transaction of a submitter in the form of an intent's payload.
+	Read func(s txmanager.Submitter, payload json.RawMessage) (txmanager.Call, error)
 
 	Log *slog.Logger
 }
@@ -88,7 +88,7 @@ func (s Service) Handler(client *http.Client) txmanager.Handler {
 		if err != nil {
 			return txmanager.Transaction{}, err
 		}
-		return s.read(text)
+		return s.read(n.Submitter, text)
 	}
 }
 
@@ -168,7 +168,7 @@ func refused(status int, text []byte) error {
 }
 
 // read decodes an answer strictly: an unknown member may be important to the service.
-func (s Service) read(text []byte) (txmanager.Transaction, error) {
+func (s Service) read(of txmanager.Submitter, text []byte) (txmanager.Transaction, error) {
 	a, err := web.DecodeText[answer](text)
 	if err != nil {
 		return txmanager.Transaction{}, errors.New(`its answer is not a JSON object with "transaction" or "signedTransaction" and nothing else`)
@@ -177,7 +177,7 @@ func (s Service) read(text []byte) (txmanager.Transaction, error) {
 	case hasCall == (a.SignedTransaction != nil):
 		return txmanager.Transaction{}, errors.New(`its answer has not one of "transaction" and "signedTransaction"`)
 	case hasCall:
-		call, err := s.Read(a.Transaction)
+		call, err := s.Read(of, a.Transaction)
 		if err != nil {
 			return txmanager.Transaction{}, fmt.Errorf("its transaction is invalid: %w", err)
 		}

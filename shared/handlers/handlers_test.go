@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/handlers"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -32,7 +33,7 @@ func key(t *testing.T, b byte) webhook.Key {
 	return k
 }
 
-func read(payload json.RawMessage) (txmanager.Call, error) {
+func read(_ txmanager.Submitter, payload json.RawMessage) (txmanager.Call, error) {
 	canonical, _, err := evm.ParsePayload(payload)
 	if err != nil {
 		return txmanager.Call{}, err
@@ -75,7 +76,7 @@ func TestTheSameQuestionUnderTheSameKey(t *testing.T) {
 	}, old, next)
 	for range 2 {
 		tx, err := h(t.Context(), about)
-		if err != nil || tx.Signed != nil || *tx.To != (txmanager.Address{19: 0xb0}) || tx.Value.Cmp(big.NewInt(5)) != 0 {
+		if err != nil || tx.Signed != nil || *tx.To != (eip155.Address([20]byte{19: 0xb0})) || tx.Value.Cmp(big.NewInt(5)) != 0 {
 			t.Errorf("answer: got %+v, %v; want 5 wei to 0x…b0", tx, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -64,7 +65,7 @@ func ReadKeys(r io.Reader) (map[txmanager.Submitter]*ecdsa.PrivateKey, error) {
 
 func readKey(keys map[txmanager.Submitter]*ecdsa.PrivateKey, line string) error {
 	account, digits, _ := strings.Cut(line, "=")
-	s, err := txmanager.ParseSubmitter(strings.TrimSpace(account), 0)
+	s, err := eip155.ParseSubmitter(strings.TrimSpace(account), 0)
 	if err != nil {
 		return errors.New("want eip155:<chainId>:0x<40 hex digits>=<private key>")
 	}
@@ -76,7 +77,7 @@ func readKey(keys map[txmanager.Submitter]*ecdsa.PrivateKey, line string) error 
 	if err != nil {
 		return errors.New("want a private key of secp256k1, 64 hex digits")
 	}
-	if txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)) != s.Address() {
+	if eip155.Address(crypto.PubkeyToAddress(key.PublicKey)) != s.Address() {
 		return errors.New("the key is of another account than the line names")
 	}
 	if _, twice := keys[s]; twice {

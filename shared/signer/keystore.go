@@ -18,6 +18,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"golang.org/x/crypto/scrypt"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -49,7 +50,7 @@ func LoadKeystore(folder, passwordPath string, chainID uint64) (map[txmanager.Su
 		if err != nil {
 			return nil, fmt.Errorf("keystore, file %s: %w", f.Name(), err)
 		}
-		s := txmanager.NewSubmitter(chainID, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)))
+		s := eip155.NewSubmitter(chainID, eip155.Address(crypto.PubkeyToAddress(key.PublicKey)))
 		if _, twice := keys[s]; twice {
 			return nil, fmt.Errorf("keystore, file %s: the account has a file already", f.Name())
 		}
@@ -137,7 +138,7 @@ func DecryptKey(file []byte, password string) (*ecdsa.PrivateKey, error) {
 	if err != nil {
 		return nil, errors.New("its content is not a private key of secp256k1")
 	}
-	address := txmanager.Address(crypto.PubkeyToAddress(key.PublicKey))
+	address := eip155.Address(crypto.PubkeyToAddress(key.PublicKey))
 	if said := strings.TrimPrefix(strings.ToLower(e.Address), "0x"); said != "" && "0x"+said != address.String() {
 		return nil, errors.New("the key is of another account than the file names")
 	}

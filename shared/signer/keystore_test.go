@@ -12,10 +12,10 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/signertest"
-	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // The test vectors of the format's specification: one for each key derivation.
@@ -74,7 +74,7 @@ func TestKeystoreSignerFulfilsTheContract(t *testing.T) {
 		expect.NoError(t, err)
 		local, err := signer.NewLocal(keys)
 		expect.NoError(t, err)
-		return signertest.Fixture{Signer: local, Submitter: txmanager.NewSubmitter(1337, address), Secrets: []string{hexOf(key), "correct horse"}}
+		return signertest.Fixture{Signer: local, Submitter: eip155.NewSubmitter(1337, address), Secrets: []string{hexOf(key), "correct horse"}}
 	})
 }
 

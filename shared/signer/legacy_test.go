@@ -8,6 +8,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -18,9 +19,9 @@ func TestVerifyAcceptsLegacyOnlyIfRequested(t *testing.T) {
 	t.Parallel()
 	key, err := crypto.GenerateKey()
 	expect.NoError(t, err)
-	s := txmanager.NewSubmitter(5, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)))
+	s := eip155.NewSubmitter(5, eip155.Address(crypto.PubkeyToAddress(key.PublicKey)))
 	price := big.NewInt(3)
-	asked := txmanager.Unsigned{ChainID: 5, Nonce: 7, To: &txmanager.Address{9}, Value: big.NewInt(1), Gas: 21_000, Legacy: true, FeeCapWei: price, TipCapWei: price}
+	asked := txmanager.Unsigned{ChainID: 5, Nonce: 7, To: new(eip155.Address([20]byte{9})), Value: big.NewInt(1), Gas: 21_000, Legacy: true, FeeCapWei: price, TipCapWei: price}
 	dynamic := asked
 	dynamic.Legacy = false
 	inner := &types.LegacyTx{Nonce: 7, To: &common.Address{9}, Value: big.NewInt(1), Gas: 21_000, GasPrice: price}

@@ -16,6 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -34,7 +35,7 @@ var _ Service = (*Local)(nil)
 // would sign what no chain accepts for that account.
 func NewLocal(keys map[txmanager.Submitter]*ecdsa.PrivateKey) (*Local, error) {
 	for s, key := range keys {
-		if key == nil || txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)) != s.Address() {
+		if key == nil || eip155.Address(crypto.PubkeyToAddress(key.PublicKey)) != s.Address() {
 			return nil, fmt.Errorf("the key given for %s is of another account", s)
 		}
 	}
@@ -95,13 +96,21 @@ func inner(tx txmanager.Unsigned) (types.TxData, error) {
 			return nil, fmt.Errorf("%s %v: want a number of wei from 0 to 2^256-1", name, n)
 		}
 	}
+	var to *common.Address
+	if tx.To != nil {
+		a, err := eip155.Bytes(*tx.To)
+		if err != nil {
+			return nil, err
+		}
+		to = (*common.Address)(&a)
+	}
 	if tx.Legacy {
 		return &types.LegacyTx{
-			Nonce: tx.Nonce, To: (*common.Address)(tx.To), Value: tx.Value, Data: tx.Data, Gas: tx.Gas, GasPrice: tx.FeeCapWei,
+			Nonce: tx.Nonce, To: to, Value: tx.Value, Data: tx.Data, Gas: tx.Gas, GasPrice: tx.FeeCapWei,
 		}, nil
 	}
 	return &types.DynamicFeeTx{
-		ChainID: new(big.Int).SetUint64(tx.ChainID), Nonce: tx.Nonce, To: (*common.Address)(tx.To), Value: tx.Value,
+		ChainID: new(big.Int).SetUint64(tx.ChainID), Nonce: tx.Nonce, To: to, Value: tx.Value,
 		Data: tx.Data, Gas: tx.Gas, GasFeeCap: tx.FeeCapWei, GasTipCap: tx.TipCapWei,
 	}, nil
 }

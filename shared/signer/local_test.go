@@ -14,6 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/signertest"
@@ -24,7 +25,7 @@ func newKey(t *testing.T) (*ecdsa.PrivateKey, txmanager.Address) {
 	t.Helper()
 	key, err := crypto.GenerateKey()
 	expect.NoError(t, err)
-	return key, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey))
+	return key, eip155.Address(crypto.PubkeyToAddress(key.PublicKey))
 }
 
 func hexOf(key *ecdsa.PrivateKey) string { return hex.EncodeToString(crypto.FromECDSA(key)) }
@@ -34,7 +35,7 @@ func TestLocalSignerFulfilsTheContract(t *testing.T) {
 	t.Parallel()
 	signertest.Run(t, func(t *testing.T) signertest.Fixture {
 		key, address := newKey(t)
-		s := txmanager.NewSubmitter(1337, address)
+		s := eip155.NewSubmitter(1337, address)
 		local, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: key})
 		expect.NoError(t, err)
 		return signertest.Fixture{Signer: local, Submitter: s, Secrets: []string{hexOf(key), key.D.String()}}
@@ -45,7 +46,7 @@ func TestLocalSignerFulfilsTheContract(t *testing.T) {
 func TestLocalPrintsNoKey(t *testing.T) {
 	t.Parallel()
 	key, address := newKey(t)
-	s := txmanager.NewSubmitter(1, address)
+	s := eip155.NewSubmitter(1, address)
 	local, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: key})
 	expect.NoError(t, err)
 	if !local.InProcess(s) {
@@ -64,7 +65,7 @@ func TestNewLocalRejectsTheKeyOfAnotherAccount(t *testing.T) {
 	key, _ := newKey(t)
 	_, other := newKey(t)
 	for _, k := range []*ecdsa.PrivateKey{key, nil} {
-		if _, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{txmanager.NewSubmitter(1, other): k}); err == nil {
+		if _, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{eip155.NewSubmitter(1, other): k}); err == nil {
 			t.Errorf("key %t of another account: got nil, want an error", k != nil)
 		}
 	}
@@ -73,7 +74,7 @@ func TestNewLocalRejectsTheKeyOfAnotherAccount(t *testing.T) {
 func TestReadKeysReadsEachLine(t *testing.T) {
 	t.Parallel()
 	key, address := newKey(t)
-	one, ten := txmanager.NewSubmitter(1, address), txmanager.NewSubmitter(10, address)
+	one, ten := eip155.NewSubmitter(1, address), eip155.NewSubmitter(10, address)
 	path := filepath.Join(t.TempDir(), "keys")
 	text := fmt.Sprintf("# payouts\n\n%s=%s\r\n  eip155:10:%s = 0x%s  \n", one, hexOf(key), strings.ToUpper(ten.Address().String()[2:]), hexOf(key))
 	text = strings.Replace(text, "eip155:10:", "eip155:10:0x", 1)
@@ -93,7 +94,7 @@ func TestReadKeysErrorsNameTheLine(t *testing.T) {
 	t.Parallel()
 	key, address := newKey(t)
 	other, _ := newKey(t)
-	s, secret := txmanager.NewSubmitter(1, address), hexOf(key)
+	s, secret := eip155.NewSubmitter(1, address), hexOf(key)
 	for name, text := range map[string]string{
 		"turned round":   secret + "=" + string(s),
 		"no account":     secret,
@@ -127,8 +128,8 @@ func TestVerifyRejectsAnyDifference(t *testing.T) {
 	t.Parallel()
 	key, address := newKey(t)
 	other, _ := newKey(t)
-	s := txmanager.NewSubmitter(5, address)
-	asked := txmanager.Unsigned{ChainID: 5, Nonce: 7, To: &txmanager.Address{9}, Value: big.NewInt(1), Data: []byte{1}, Gas: 21_000,
+	s := eip155.NewSubmitter(5, address)
+	asked := txmanager.Unsigned{ChainID: 5, Nonce: 7, To: new(eip155.Address([20]byte{9})), Value: big.NewInt(1), Data: []byte{1}, Gas: 21_000,
 		FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(2)}
 	sign := func(key *ecdsa.PrivateKey, edit func(*types.DynamicFeeTx)) []byte {
 		inner := &types.DynamicFeeTx{ChainID: big.NewInt(5), Nonce: 7, To: &common.Address{9}, Value: big.NewInt(1), Data: []byte{1},
@@ -165,7 +166,7 @@ func TestVerifyRejectsAnyDifference(t *testing.T) {
 			t.Errorf("another %s: got nil, want an error", name)
 		}
 	}
-	if _, err := signer.Verify(txmanager.NewSubmitter(6, address), asked, good); err == nil {
+	if _, err := signer.Verify(eip155.NewSubmitter(6, address), asked, good); err == nil {
 		t.Error("submitter of another chain: got nil, want an error")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/kms"
@@ -88,7 +89,7 @@ func TestDirectoryTakesFurtherKinds(t *testing.T) {
 func TestUnknownSignerSignsNothing(t *testing.T) {
 	t.Parallel()
 	_, address := newKey(t)
-	s := txmanager.NewSubmitter(1, address)
+	s := eip155.NewSubmitter(1, address)
 	service := signer.Directory{}.For("remote:gone")
 	if got, err := service.Sign(t.Context(), s, txmanager.Unsigned{ChainID: 1}); !errors.Is(err, signer.ErrUnknownSigner) || got.Raw != nil {
 		t.Errorf("got %d bytes, %v, want ErrUnknownSigner", len(got.Raw), err)

@@ -7,9 +7,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Verified is kind with each answer of its signers checked by [Verify]. A panic of its code becomes an
+// Verified is kind with each answer of its signers checked by verify, such as [Verify]. A panic of its code becomes an
 // error, and a key without a signer too. A signer whose InProcess panics is treated as one elsewhere.
-func Verified(kind Kind) Kind {
+func Verified(kind Kind, verify Verifier) Kind {
 	open := kind.Signer
 	kind.Signer = func(key string) (_ Service, err error) {
 		defer recoverAs(&err, "open a signer of kind "+kind.Name)
@@ -20,12 +20,18 @@ func Verified(kind Kind) Kind {
 		case s == nil:
 			return nil, fmt.Errorf("the kind %s has no signer for this key", kind.Name)
 		}
-		return verified{s}, nil
+		return verified{s, verify}, nil
 	}
 	return kind
 }
 
-type verified struct{ Service }
+// Verifier checks that raw is exactly tx, signed by s, and returns it with its hash.
+type Verifier func(s txmanager.Submitter, tx txmanager.Unsigned, raw []byte) (txmanager.Signed, error)
+
+type verified struct {
+	Service
+	verify Verifier
+}
 
 // recoverAs makes a panic of the deferring function its error.
 func recoverAs(err *error, what string) {
@@ -41,7 +47,7 @@ func (v verified) Sign(ctx context.Context, s txmanager.Submitter, tx txmanager.
 	if err != nil {
 		return txmanager.Signed{}, err
 	}
-	return Verify(s, tx, signed.Raw)
+	return v.verify(s, tx, signed.Raw)
 }
 
 // Check implements [Checker].

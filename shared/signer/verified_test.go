@@ -26,11 +26,11 @@ func TestVerifiedRecoversEachCall(t *testing.T) {
 		"a panic":   func(string) (signer.Service, error) { panic("no file") },
 	}
 	for name, open := range kinds {
-		if s, err := signer.Verified(signer.Kind{Name: "k", Signer: open}).Signer("x"); err == nil {
+		if s, err := signer.Verified(signer.Kind{Name: "k", Signer: open}, signer.Verify).Signer("x"); err == nil {
 			t.Errorf("%s: got %v, want an error", name, s)
 		}
 	}
-	s, err := signer.Verified(signer.Kind{Name: "k", Signer: func(string) (signer.Service, error) { return broken{}, nil }}).Signer("x")
+	s, err := signer.Verified(signer.Kind{Name: "k", Signer: func(string) (signer.Service, error) { return broken{}, nil }}, signer.Verify).Signer("x")
 	expect.NoError(t, err)
 	const account = txmanager.Submitter("eip155:1:0x0000000000000000000000000000000000000001")
 	if _, err := s.Sign(t.Context(), account, txmanager.Unsigned{}); err == nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -31,8 +32,8 @@ func Verify(s txmanager.Submitter, tx txmanager.Unsigned, raw []byte) (txmanager
 	if err != nil {
 		return txmanager.Signed{}, fmt.Errorf("signature for %s: %w", s, err)
 	}
-	if txmanager.Address(sender) != s.Address() {
-		return txmanager.Signed{}, fmt.Errorf("signature for %s: signed by %s", s, txmanager.Address(sender))
+	if eip155.Address(sender) != s.Address() {
+		return txmanager.Signed{}, fmt.Errorf("signature for %s: signed by %s", s, eip155.Address(sender))
 	}
 	return txmanager.Signed{Hash: txmanager.Hash(signed.Hash()), Raw: raw}, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -163,7 +164,7 @@ func TestActiveOnAChain(t *testing.T) {
 	db := storetest.New(t)
 	var want []txmanager.Submitter
 	for i, chain := range []uint64{1, 1, 1, 10, 2} {
-		s := txmanager.NewSubmitter(chain, txmanager.Address{19: byte(i + 1)})
+		s := eip155.NewSubmitter(chain, eip155.Address([20]byte{19: byte(i + 1)}))
 		db.Register(t, s, 1)
 		if i == 0 || i == 2 {
 			want = append(want, s)

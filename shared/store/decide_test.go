@@ -58,7 +58,7 @@ func TestDecideByOperator(t *testing.T) {
 
 	check.OK(t)(decide(t, db, sent.TxID, shop, txmanager.ActionCancel))
 	check.Equal(t, "after a cancel", check.Value(decide(t, db, sent.TxID, operator, txmanager.ActionPlaceholder))(t).RequestedAction, txmanager.ActionPlaceholder)
-	check.Equal(t, "wait", check.Value(decide(t, db, sent.TxID, operator, txmanager.ActionWait))(t).Ordered, txmanager.ActionPlaceholder)
+	check.Equal(t, "wait", check.Value(decide(t, db, sent.TxID, operator, txmanager.ActionWait))(t).RequestedAction, txmanager.ActionPlaceholder)
 	for name, c := range map[string]struct {
 		txID   string
 		action txmanager.Action

@@ -51,7 +51,7 @@ func (s *Store) FinalTransactions(ctx context.Context, sub txmanager.Submitter, 
 const finalBlocks = `
 select distinct (final_blocks -> -1 ->> 'number')::bigint, final_blocks -> -1 ->> 'hash'
   from submitter_nonce_cursor
- where submitter like 'eip155:' || $1::text || ':%'
+ where split_part(submitter, ':', 2) = $1::text
    and (final_blocks -> -1 ->> 'number')::bigint >= $2
  order by 1`
 

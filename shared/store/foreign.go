@@ -38,11 +38,7 @@ func scanForeign(row pgx.CollectableRow) (f txmanager.ForeignTransaction, err er
 	}
 	copy(f.CallDigest[:], digest)
 	if to != nil {
-		address, err := txmanager.ParseAddress(*to)
-		if err != nil {
-			return f, err
-		}
-		f.Tx.To = &address
+		f.Tx.To = new(txmanager.Address(*to))
 	}
 	var errHash, errBlock error
 	f.Tx.Hash, errHash = txmanager.ParseHash(hash)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -27,11 +28,11 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 		f.CallDigest = f.Tx.CallDigest()
 		return f
 	}
-	first := []txmanager.ForeignTransaction{foreign(1, nil, 1), foreign(2, &txmanager.Address{5}, 2), foreign(4, nil, 4)}
+	first := []txmanager.ForeignTransaction{foreign(1, nil, 1), foreign(2, new(eip155.Address([20]byte{5})), 2), foreign(4, nil, 4)}
 	first[2].Tx.Data = nil // too long
 	w := take(t, db, alice, "a/1")
 	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, first))
-	later := foreign(1, &txmanager.Address{6}, 5)
+	later := foreign(1, new(eip155.Address([20]byte{6})), 5)
 	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{later}))
 	for _, r := range []struct {
 		from, below uint64

@@ -79,11 +79,7 @@ func callDigest(in Intent) []byte {
 	}
 	t := txmanager.ConsumingTx{ValueWei: "0"}
 	if call.To != nil {
-		to, err := txmanager.ParseAddress(*call.To)
-		if err != nil {
-			return nil
-		}
-		t.To = &to
+		t.To = new(txmanager.Address(*call.To))
 	}
 	if call.Value != nil {
 		t.ValueWei = *call.Value

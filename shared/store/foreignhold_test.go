@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -14,7 +15,7 @@ import (
 
 // calls is what the intents of these tests call, with a value of their own.
 func calls(value int) txmanager.ConsumingTx {
-	to, _ := txmanager.ParseAddress("0x00000000000000000000000000000000000000b0")
+	to, _ := eip155.ParseAddress("0x00000000000000000000000000000000000000b0")
 	return txmanager.ConsumingTx{To: &to, ValueWei: fmt.Sprint(value), Node: "node"}
 }
 

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/jackc/pgx/v5"
 )
 
 const ann, ben, token = "sub:ann", "sub:ben", "0x000000000000000000000000000000000000000a"
@@ -168,7 +168,7 @@ func TestLimitsOfACallerWhoseTransactionIsMade(t *testing.T) {
 	wage.Handler = "wage"
 	posts(t, db, "a handler's", wage, "")
 	posts(t, db, "another's", of(ben, paying(alice, "b-1", "99", 1)), "")
-	one := txmanager.Address{19: 1}
+	one := eip155.Address([20]byte{19: 1})
 	w := take(t, db, alice, "a/1")
 	for _, c := range []struct {
 		wei  int64
@@ -287,7 +287,7 @@ func TestLimitsOfATokenThatIsCalledByAHandler(t *testing.T) {
 	wage.Handler = "wage"
 	posts(t, db, "a handler's", wage, "")
 	w := take(t, db, alice, "a/1")
-	to := txmanager.Address{19: 10}
+	to := eip155.Address([20]byte{19: 10})
 	calls := func(data string) txmanager.Call {
 		raw := make([]byte, (len(data)-2)/2)
 		check.OK(t)(fmt.Sscanf(data[2:], "%x", &raw))

@@ -275,9 +275,9 @@ func payloadCall(to, data *string) (c txmanager.Call, err error) {
 	if to == nil {
 		return c, nil
 	}
-	address, err := txmanager.ParseAddress(*to)
-	if err != nil || data == nil {
-		return txmanager.Call{To: &address}, err
+	address := txmanager.Address(*to)
+	if data == nil {
+		return txmanager.Call{To: &address}, nil
 	}
 	text, isHex := strings.CutPrefix(*data, "0x")
 	if !isHex {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -228,14 +229,14 @@ func TestPolicyOfAHandler(t *testing.T) {
 	posts(t, db, "another's", paying(alice, "r-2", "4", 1), "")
 	posts(t, db, "a third", withID(wage, "r-3"), store.RuleRate)
 	w := take(t, db, alice, "a/1")
-	one := txmanager.Address{19: 1}
+	one := eip155.Address([20]byte{19: 1})
 	for _, c := range []struct {
 		what string
 		call txmanager.Call
 		want string
 	}{
 		{"too much for one", txmanager.Call{To: &one, Value: big.NewInt(9)}, "8 wei in one transaction"},
-		{"to another", txmanager.Call{To: &txmanager.Address{19: 2}}, "target"},
+		{"to another", txmanager.Call{To: new(eip155.Address([20]byte{19: 2}))}, "target"},
 		{"a deployment", txmanager.Call{}, "target"},
 		{"too much for the day", txmanager.Call{To: &one, Value: big.NewInt(7)}, "10 wei in 24 hours"},
 		{"a part", txmanager.Call{To: &one, Value: big.NewInt(5)}, ""},
@@ -277,7 +278,7 @@ func TestPolicyOfAReservation(t *testing.T) {
 	write(t, db, txmanager.Commit{Lease: w.Lease, Reservations: bookings("x", time.Hour, 2), LeaseEnd: txmanager.ReleaseAnyway})
 	posts(t, db, "an intent behind them", paying(alice, "r-2", "0", 1), store.RuleRate)
 	before = contents(t, db, kept...)
-	one, token := txmanager.Address{19: 1}, txmanager.Address{19: 3}
+	one, token := eip155.Address([20]byte{19: 1}), eip155.Address([20]byte{19: 3})
 	for _, c := range []struct {
 		what, owner string
 		call        txmanager.Call
@@ -285,7 +286,7 @@ func TestPolicyOfAReservation(t *testing.T) {
 		marked      bool
 	}{
 		{"too much for one", "x", txmanager.Call{To: &one, Value: big.NewInt(9)}, store.RuleValue, false},
-		{"to another", "x", txmanager.Call{To: &txmanager.Address{19: 2}}, store.RuleTarget, false},
+		{"to another", "x", txmanager.Call{To: new(eip155.Address([20]byte{19: 2}))}, store.RuleTarget, false},
 		{"a deployment", "x", txmanager.Call{}, store.RuleTarget, false},
 		{"another function", "x", txmanager.Call{To: &token, Data: []byte{0x09, 0x5e, 0xa7, 0xb3}}, store.RuleTarget, false},
 		{"the function, another owner's", "y", txmanager.Call{To: &token, Data: []byte{0xa9, 0x05, 0x9c, 0xbb}}, "", false},
@@ -358,7 +359,7 @@ func TestSuspendAndResume(t *testing.T) {
 func TestFunctionsOfAPolicy(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 10, alice)
-	token, shop := txmanager.Address{19: 0xa}, txmanager.Address{19: 0xb}
+	token, shop := eip155.Address([20]byte{19: 0xa}), eip155.Address([20]byte{19: 0xb})
 	limit(t, db, store.Policy{Targets: []string{token.String() + ":0xa9059cbb", shop.String()}})
 	calls := func(request string, to *txmanager.Address, data string) store.Intent {
 		in := intent(alice, request)

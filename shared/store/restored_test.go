@@ -144,7 +144,7 @@ func TestH08CancelAndQueryInARestoredDatabase(t *testing.T) {
 
 	check.OK(t)(db.AcceptDatabase(t.Context(), "operator", "reconciled"))
 	check.Equal(t, "cancel in the queue, accepted and in PROTECT", check.Value(decide(t, db, queued.TxID, shop, txmanager.ActionCancel))(t).State, txmanager.Queued)
-	check.Equal(t, "cancel of what has a nonce, once accepted", check.Value(decide(t, db, held.TxID, shop, txmanager.ActionCancel))(t).Ordered, txmanager.ActionCancel)
+	check.Equal(t, "cancel of what has a nonce, once accepted", check.Value(decide(t, db, held.TxID, shop, txmanager.ActionCancel))(t).RequestedAction, txmanager.ActionCancel)
 	check.Err(t, "a txId that nobody has, once accepted", store.ErrNotFound)(db.Tx(t.Context(), unknown, shop))
 	check.Err(t, "a request that may be lost, accepted and in PROTECT", store.ErrInDoubt)(db.TxByRequest(t.Context(), alice, "lost", shop))
 	run(t, db, releaseAll)

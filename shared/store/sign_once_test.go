@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -38,7 +39,7 @@ func signsFor(txID string, n uint64, version int, kind string, raw []byte) strin
 
 // signedOnce are the duties of the trigger of that name.
 var signedOnce = func() (duties []duty) {
-	nine, long := txmanager.Address{9}, string(make([]byte, 70_000))
+	nine, long := eip155.Address([20]byte{9}), string(make([]byte, 70_000))
 	for _, wrong := range []struct {
 		by   string
 		then string
@@ -81,14 +82,14 @@ func TestSignOnce(t *testing.T) {
 		call  func(txID string) []byte
 		taken bool
 	}{
-		"the same call, again":    {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, txmanager.Address{9}, 1, id) }, true},
+		"the same call, again":    {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, eip155.Address([20]byte{9}), 1, id) }, true},
 		"a placeholder":           {txmanager.VersionPlaceholder, func(string) []byte { return storetest.Bytes(1337, 0, alice.Address(), 0, "") }, true},
-		"another receiver":        {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, txmanager.Address{8}, 1, id) }, false},
-		"another value":           {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, txmanager.Address{9}, 2, id) }, false},
-		"other data":              {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, txmanager.Address{9}, 1, id+"0") }, false},
-		"the next nonce":          {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 1, txmanager.Address{9}, 1, id) }, false},
-		"another chain":           {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1, 0, txmanager.Address{9}, 1, id) }, false},
-		"a placeholder that pays": {txmanager.VersionPlaceholder, func(id string) []byte { return storetest.Bytes(1337, 0, txmanager.Address{9}, 1, id) }, false},
+		"another receiver":        {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, eip155.Address([20]byte{8}), 1, id) }, false},
+		"another value":           {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, eip155.Address([20]byte{9}), 2, id) }, false},
+		"other data":              {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, eip155.Address([20]byte{9}), 1, id+"0") }, false},
+		"the next nonce":          {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 1, eip155.Address([20]byte{9}), 1, id) }, false},
+		"another chain":           {txmanager.VersionBump, func(id string) []byte { return storetest.Bytes(1, 0, eip155.Address([20]byte{9}), 1, id) }, false},
+		"a placeholder that pays": {txmanager.VersionPlaceholder, func(id string) []byte { return storetest.Bytes(1337, 0, eip155.Address([20]byte{9}), 1, id) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -123,7 +124,7 @@ func TestSignOnceAgainstTheFunctionsRole(t *testing.T) {
 		_, _ = db.DB.Exec(context.Background(), fmt.Sprintf(`drop owned by %[1]s; drop role %[1]s`, role))
 	})
 	check.OK(t)(migrations.Grant(t.Context(), db.URL, migrations.Grants{Functions: map[string][]string{role: {migrations.EveryFunction}}}))
-	right, wrong := storetest.Bytes(1337, 0, txmanager.Address{9}, 1, ""), storetest.Bytes(1337, 0, txmanager.Address{8}, 1, "another")
+	right, wrong := storetest.Bytes(1337, 0, eip155.Address([20]byte{9}), 1, ""), storetest.Bytes(1337, 0, eip155.Address([20]byte{8}), 1, "another")
 	for name, c := range map[string]struct{ first, then, by string }{
 		"as it is":          {"", signs(2, "BUMP", wrong), "one_intent_per_nonce"},
 		"a temporary table": {"", `create temporary table tx_document (tx_id uuid, name text, bytes bytea)`, ""},
@@ -240,7 +241,7 @@ func TestSignedCallReadsNothingElse(t *testing.T) {
 		raw := check.Value(types.NewTx(&types.LegacyTx{GasPrice: one, Gas: 21_000, To: &to, Value: one, V: big.NewInt(v), R: one, S: one}).MarshalBinary())(t)
 		return raw
 	}
-	typed := storetest.Bytes(1337, 0, txmanager.Address{9}, 1, "")
+	typed := storetest.Bytes(1337, 0, eip155.Address([20]byte{9}), 1, "")
 	for name, c := range map[string]struct {
 		raw   []byte
 		chain string

@@ -183,7 +183,7 @@ func (s *Store) Submitters(ctx context.Context, after string, limit int) ([]Subm
 const activeOn = `
 select submitter
   from submitter
- where submitter like 'eip155:' || $1::text || ':%' and status = 'ACTIVE'
+ where split_part(submitter, ':', 2) = $1::text and status = 'ACTIVE'
  order by submitter
  limit $2`
 

@@ -7,10 +7,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
-	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Whatever an account is called at the edge, it is one submitter with one
@@ -33,7 +34,7 @@ var spellings = []string{
 func oneSubmitter(t *testing.T, db storetest.Bundle) {
 	var first store.StoredIntent
 	for i, text := range append([]string{string(alice)}, spellings...) {
-		sub, err := txmanager.ParseSubmitter(text, 1337)
+		sub, err := eip155.ParseSubmitter(text, 1337)
 		if err != nil || sub != alice {
 			t.Fatalf("parse %q: got %q, %v; want %q", text, sub, err, alice)
 		}
@@ -45,7 +46,7 @@ func oneSubmitter(t *testing.T, db storetest.Bundle) {
 		}
 		post(t, db, sub, "a request for "+text)
 	}
-	check.Equal(t, "under another default chain", check.Value(txmanager.ParseSubmitter(string(alice), 1))(t), alice)
+	check.Equal(t, "under another default chain", check.Value(eip155.ParseSubmitter(string(alice), 1))(t), alice)
 	w := take(t, db, alice, "a/1")
 	check.Equal(t, "the one queue", len(w.Queue), 2+len(spellings))
 	check.Equal(t, "leases", value[int](t, db, `select count(*) from submitter_lease`), 1)
@@ -53,7 +54,7 @@ func oneSubmitter(t *testing.T, db storetest.Bundle) {
 
 func namesNobody(t *testing.T) {
 	for _, text := range invalidNames {
-		check.Err(t, fmt.Sprintf("parse %q", text), txmanager.ErrNotSubmitter)(txmanager.ParseSubmitter(text, 1337))
+		check.Err(t, fmt.Sprintf("parse %q", text), chain.ErrNotSubmitter)(eip155.ParseSubmitter(text, 1337))
 	}
 }
 
@@ -110,6 +111,6 @@ func TestChangeSigner(t *testing.T) {
 		t.Errorf("the next tenure: got signer %q, want remote:vault", w.Signer)
 	}
 	stranger := move
-	stranger.Submitter = txmanager.NewSubmitter(1337, txmanager.Address{1})
+	stranger.Submitter = eip155.NewSubmitter(1337, eip155.Address([20]byte{1}))
 	check.Err(t, "an unknown submitter", store.ErrUnknownSubmitter)(db.ChangeSigner(t.Context(), stranger))
 }

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -222,7 +223,7 @@ func TestOneSweepTakesEachOnce(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	for i := range 5 {
-		sub := txmanager.NewSubmitter(1337, txmanager.Address{byte(i + 1)})
+		sub := eip155.NewSubmitter(1337, eip155.Address([20]byte{byte(i + 1)}))
 		db.Register(t, sub, 1)
 		post(t, db, sub, "r")
 	}

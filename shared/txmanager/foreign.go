@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
-	"strings"
 	"time"
 )
 
@@ -48,7 +47,7 @@ func (c Call) Digest() [32]byte {
 func callDigest(to *Address, valueWei string, data []byte) [32]byte {
 	address := "create"
 	if to != nil {
-		address = strings.ToLower(to.String())
+		address = to.String()
 	}
 	return sha256.Sum256(append([]byte(address+" "+valueWei+" "), data...))
 }

@@ -2,101 +2,22 @@ package txmanager_test
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"regexp"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
-
-const someAddress = "0xabcdef0123456789abcdef0123456789abcdef01"
-
-// H4: every accepted spelling of an account is accepted as the same one.
-func TestH04SpellingsOfOneAccountAreOneSubmitter(t *testing.T) {
-	t.Parallel()
-	const want = txmanager.Submitter("eip155:1:" + someAddress)
-	for _, text := range []string{
-		string(want),
-		"eip155:1:0x" + strings.ToUpper(someAddress[2:]),
-		"eip155:1:0xAbCdEf0123456789aBcDeF0123456789AbCdEf01",
-		someAddress,
-		"0x" + strings.ToUpper(someAddress[2:]),
-	} {
-		got, err := txmanager.ParseSubmitter(text, 1)
-		if err != nil || got != want {
-			t.Errorf("%q: got %q, %v; want %q", text, got, err, want)
-		}
-	}
-	if got, err := txmanager.ParseSubmitter(someAddress, 10); err != nil || got != "eip155:10:"+someAddress {
-		t.Errorf("bare address with default chain 10: got %q, %v", got, err)
-	}
-	if got, err := txmanager.ParseSubmitter(string(want), 10); err != nil || got != want {
-		t.Errorf("the default chain renamed what is named in full: got %q, %v; want %q", got, err, want)
-	}
-}
-
-func TestWhatNamesNoAccountIsRefused(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{
-		"", "0x", "alice", "eip155", "eip155:", "eip155:1", "eip155:1:", "eip155:1:0x", ":1:" + someAddress,
-		"eip155:01:" + someAddress, "eip155:+1:" + someAddress, "eip155:-1:" + someAddress, "eip155:0:" + someAddress,
-		"eip155: 1:" + someAddress, "eip155:1 :" + someAddress, "eip155::" + someAddress, "eip155:0x1:" + someAddress,
-		"eip155:1_0:" + someAddress, "eip155:18446744073709551616:" + someAddress, "eip155:१:" + someAddress,
-		"EIP155:1:" + someAddress, "Eip155:1:" + someAddress, "cosmos:1:" + someAddress, "eip155:1:1:" + someAddress,
-		"eip155:1:" + someAddress + " ", " " + someAddress, someAddress + "\n", someAddress + "0", someAddress[:41],
-		"0X" + someAddress[2:], someAddress[2:], "eip155:1:0X" + someAddress[2:], "0x" + strings.Repeat("g", 40),
-		"0x" + strings.Repeat("é", 20), "0x+" + someAddress[3:], "0x\x00" + someAddress[3:],
-	} {
-		got, err := txmanager.ParseSubmitter(text, 1)
-		if !errors.Is(err, txmanager.ErrNotSubmitter) || got != "" {
-			t.Errorf("%q: got %q, %v; want nothing, ErrNotSubmitter", text, got, err)
-		}
-	}
-	if got, err := txmanager.ParseSubmitter(someAddress, 0); !errors.Is(err, txmanager.ErrNotSubmitter) {
-		t.Errorf("a bare address without a default chain: got %q, %v; want ErrNotSubmitter", got, err)
-	}
-}
 
 func TestNoSubmitterAsksForNothing(t *testing.T) {
 	t.Parallel()
 	for _, s := range []txmanager.Submitter{"", "alice", "a:b"} {
-		if s.ChainID() != 0 || s.Address() != (txmanager.Address{}) {
+		if s.ChainID() != 0 || s.Namespace() != "" || s.Address() != "" {
 			t.Errorf("%q: got chain %d, address %s; want zeros", s, s.ChainID(), s.Address())
 		}
 	}
-}
-
-// The same as the CHECK of the database's domain submitter_id.
-var canonical = regexp.MustCompile(`^eip155:[1-9][0-9]{0,19}:0x[0-9a-f]{40}$`)
-
-func TestParsingTheCanonicalFormIsTheIdentity(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		chain := rapid.Uint64Min(1).Draw(t, "chain")
-		a := txmanager.Address(rapid.SliceOfN(rapid.Byte(), 20, 20).Draw(t, "address"))
-		s := txmanager.NewSubmitter(chain, a)
-		if !canonical.MatchString(string(s)) {
-			t.Fatalf("%q is not in canonical form", s)
-		}
-		other := rapid.Uint64().Draw(t, "default chain")
-		if got, err := txmanager.ParseSubmitter(string(s), other); err != nil || got != s {
-			t.Fatalf("parse %q: got %q, %v; want the same", s, got, err)
-		}
-		if s.ChainID() != chain || s.Address() != a {
-			t.Fatalf("%q: got chain %d, address %s; want %d, %s", s, s.ChainID(), s.Address(), chain, a)
-		}
-		mixed := mixCase(t, a.String())
-		if got, err := txmanager.ParseSubmitter(fmt.Sprintf("eip155:%d:%s", chain, mixed), other); err != nil || got != s {
-			t.Fatalf("parse with %q: got %q, %v; want %q", mixed, got, err, s)
-		}
-		if got, err := txmanager.ParseSubmitter(mixed, chain); err != nil || got != s {
-			t.Fatalf("parse %q on chain %d: got %q, %v; want %q", mixed, chain, got, err, s)
-		}
-	})
 }
 
 // mixCase draws the letter case of each hex digit after 0x.
@@ -110,41 +31,17 @@ func mixCase(t *rapid.T, text string) string {
 	return string(digits)
 }
 
-func FuzzParseSubmitter(f *testing.F) {
-	for _, text := range []string{"eip155:1:" + someAddress, someAddress, "eip155:01:" + someAddress, "eip155:1:", "0x", ""} {
-		f.Add(text, uint64(1))
-	}
-	f.Fuzz(func(t *testing.T, text string, chain uint64) {
-		s, err := txmanager.ParseSubmitter(text, chain)
-		if err != nil {
-			if s != "" || !errors.Is(err, txmanager.ErrNotSubmitter) {
-				t.Fatalf("%q: got %q, %v; want nothing, ErrNotSubmitter", text, s, err)
-			}
-			return
-		}
-		if !canonical.MatchString(string(s)) {
-			t.Fatalf("%q: got %q, not in canonical form", text, s)
-		}
-		if again, err := txmanager.ParseSubmitter(string(s), chain+1); err != nil || again != s {
-			t.Fatalf("%q again: got %q, %v; want the same", s, again, err)
-		}
-		if !strings.EqualFold(text, string(s)) && !strings.EqualFold(text, s.Address().String()) {
-			t.Fatalf("%q was taken for %q", text, s)
-		}
-	})
-}
-
 // A task's name takes letters, digits, hyphens and underscores; two submitters
 // must not share one.
 func TestDigestIsShortStableAndApart(t *testing.T) {
 	t.Parallel()
-	if got, want := txmanager.NewSubmitter(1, txmanager.Address{19: 1}).Digest(), "8b58a25c41b7bba8176b474684afb222"; got != want {
+	if got, want := eip155.NewSubmitter(1, eip155.Address([20]byte{19: 1})).Digest(), "8b58a25c41b7bba8176b474684afb222"; got != want {
 		t.Errorf("first 128 bits of the SHA-256: got %s, want %s", got, want)
 	}
 	seen := map[string]txmanager.Submitter{}
 	for chain := range uint64(20) {
 		for last := range byte(20) {
-			s := txmanager.NewSubmitter(chain+1, txmanager.Address{19: last})
+			s := eip155.NewSubmitter(chain+1, eip155.Address([20]byte{19: last}))
 			if other, twice := seen[s.Digest()]; twice {
 				t.Fatalf("%s and %s share %s", s, other, s.Digest())
 			}

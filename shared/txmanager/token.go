@@ -18,8 +18,11 @@ const (
 // tokenAddresses is the number of addresses before the amount.
 var tokenAddresses = map[string]int{selectorTransfer: 1, selectorApprove: 1, selectorTransferFrom: 2}
 
-// wordSize is the size of an argument in bytes.
-const wordSize = 32
+// The size of an argument in bytes, and how many of an address's are zero.
+const (
+	wordSize     = 32
+	addressZeros = 12
+)
 
 // TokenAmount is the amount that c transfers or approves as a call of an ERC-20 contract: of its
 // transfer, approve or transferFrom. It is nil for any other call, and where the arguments are not
@@ -32,7 +35,7 @@ func (c Call) TokenAmount() *big.Int {
 	}
 	arguments := c.Data[SelectorSize:]
 	for range addresses {
-		if !bytes.Equal(arguments[:wordSize-len(Address{})], make([]byte, wordSize-len(Address{}))) {
+		if !bytes.Equal(arguments[:addressZeros], make([]byte, addressZeros)) {
 			return nil
 		}
 		arguments = arguments[wordSize:]

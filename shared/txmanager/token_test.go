@@ -10,6 +10,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"pgregory.net/rapid"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -44,7 +45,7 @@ func sameAmount(a, b *big.Int) bool { return (a == nil) == (b == nil) && (a == n
 // The amount in data packed by go-ethereum is read exactly. Other data has no amount.
 func TestPropertyTokenAmountIsGoEthereums(t *testing.T) {
 	t.Parallel()
-	o, to := txtest.Oracle(t), txmanager.Address{19: 1}
+	o, to := txtest.Oracle(t), eip155.Address([20]byte{19: 1})
 	read, changed := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom(append(slices.Clone(bounded), "increaseAllowance")).Draw(t, "function")
@@ -87,7 +88,7 @@ func TestPropertyTokenAmountIsGoEthereums(t *testing.T) {
 
 // For any data, the amount is the one that go-ethereum unpacks.
 func FuzzTokenAmount(f *testing.F) {
-	o, to := txtest.Oracle(f), txmanager.Address{19: 1}
+	o, to := txtest.Oracle(f), eip155.Address([20]byte{19: 1})
 	for _, name := range bounded {
 		arguments := []any{common.Address{1}, big.NewInt(7)}
 		if name == "transferFrom" {

@@ -64,7 +64,7 @@ func pay(ctx context.Context, s txmanager.Submitter, requestID string) error {
 		return err
 	}
 	defer app.Close(ctx)
-	txID, err := app.WithNonce(ctx, s, requestID, "wage", wageOf{To: txmanager.Address{19: 0xb0}, Wei: "5"})
+	txID, err := app.WithNonce(ctx, s, requestID, "wage", wageOf{To: "0x00000000000000000000000000000000000000b0", Wei: "5"})
 	if err == nil {
 		fmt.Println(txID)
 	}

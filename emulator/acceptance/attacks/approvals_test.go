@@ -16,10 +16,10 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/crash"
-	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // twoPeople are the settings of a deployment that demands two operators for everything.
@@ -62,9 +62,9 @@ func (h deployment) says(t *testing.T, query string, args ...any) (text string) 
 func TestOneStolenOperatorTokenDecidesNothingAlone(t *testing.T) {
 	t.Parallel()
 	accounts := devchain.DevAccounts(4)
-	keys, spare := "", txmanager.NewSubmitter(devchain.DefaultChainID, accounts[3].Address)
+	keys, spare := "", eip155.NewSubmitter(devchain.DefaultChainID, accounts[3].Address)
 	for _, a := range []devchain.Account{accounts[0], accounts[3]} {
-		keys += fmt.Sprintf("%s=0x%x\n", txmanager.NewSubmitter(devchain.DefaultChainID, a.Address), crypto.FromECDSA(a.Key))
+		keys += fmt.Sprintf("%s=0x%x\n", eip155.NewSubmitter(devchain.DefaultChainID, a.Address), crypto.FromECDSA(a.Key))
 	}
 	path := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(path, []byte(keys), 0o600); err != nil {

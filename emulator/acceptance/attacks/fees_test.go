@@ -19,6 +19,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -118,7 +119,7 @@ func (b target) node(t *testing.T) *ethclient.Client {
 
 func balance(t *testing.T, b target, c *ethclient.Client, s txmanager.Submitter) *big.Int {
 	t.Helper()
-	wei, err := c.BalanceAt(b.ctx, common.Address(s.Address()), nil)
+	wei, err := c.BalanceAt(b.ctx, common.Address(eip155.MustBytes(s.Address())), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

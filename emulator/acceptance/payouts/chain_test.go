@@ -12,6 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -40,9 +41,9 @@ func (u *user) payments() int {
 }
 
 func (u *user) counted() paymentTo {
-	k := paymentTo{address: common.Address(u.address)}
+	k := paymentTo{address: common.Address(eip155.MustBytes(u.address))}
 	if u.asset.Payout.Token != "" {
-		k.token = common.Address(tokenOf(u.asset))
+		k.token = common.Address(eip155.MustBytes(tokenOf(u.asset)))
 	}
 	return k
 }
@@ -84,7 +85,7 @@ func add(ctx context.Context, client *ethclient.Client, number uint64, payer txm
 			paid[paymentTo{address: *to}]++
 		}
 		for _, l := range receipts[i].Logs {
-			if len(l.Topics) == 3 && l.Topics[0] == transferred && l.Topics[1] == common.BytesToHash(payer[:]) {
+			if len(l.Topics) == 3 && l.Topics[0] == transferred && l.Topics[1] == common.HexToHash(string(payer)) {
 				paid[paymentTo{l.Address, common.BytesToAddress(l.Topics[2][:])}]++
 			}
 		}

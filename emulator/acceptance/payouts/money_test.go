@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -23,7 +24,7 @@ func (u *user) paid() uint64 {
 	var base *big.Int
 	var err error
 	if terms.Token == "" {
-		base, err = u.client.BalanceAt(u.ctx, common.Address(u.address), nil)
+		base, err = u.client.BalanceAt(u.ctx, common.Address(eip155.MustBytes(u.address)), nil)
 	} else {
 		base, err = contracts.Balance(u.ctx, u.Chain, tokenOf(u.asset), u.address)
 	}
@@ -39,7 +40,7 @@ func (u *user) paid() uint64 {
 }
 
 func tokenOf(a transfer.Asset) txmanager.Address {
-	return txmanager.Address(common.HexToAddress(a.Payout.Token))
+	return eip155.Address(common.HexToAddress(a.Payout.Token))
 }
 
 // journal returns the user's operations in Funding's journal: their number and their units.

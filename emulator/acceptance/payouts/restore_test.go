@@ -15,11 +15,13 @@ import (
 
 	cloudtasksapi "cloud.google.com/go/cloudtasks/apiv2"
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -177,7 +179,7 @@ func (h *deployment) chainPays(t *testing.T, s txmanager.Submitter) (all []payme
 			if err != nil {
 				t.Fatal(err)
 			}
-			if self := s.Address(); from != [20]byte(self) || tx.To() == nil || *tx.To() == from {
+			if from != common.Address(eip155.MustBytes(s.Address())) || tx.To() == nil || *tx.To() == from {
 				continue
 			}
 			r, err := h.client.TransactionReceipt(t.Context(), tx.Hash())

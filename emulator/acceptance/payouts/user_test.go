@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -46,7 +47,7 @@ func (h *deployment) unverified(t *testing.T, a transfer.Asset, units uint64) *u
 	ctx, cancel := context.WithTimeout(context.Background(), within) // longer than t's, which ends before clean-up
 	t.Cleanup(cancel)
 	u := &user{deployment: h, t: t, id: 1000 + lastUser.Add(1), ctx: ctx, asset: a}
-	u.address = txmanager.Address{0xab, 18: byte(u.id >> 8), 19: byte(u.id)}
+	u.address = eip155.Address([20]byte{0xab, 18: byte(u.id >> 8), 19: byte(u.id)})
 	if err := u.Deposit(ctx, transfer.Funding, u.id, a.ID, units); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -23,7 +24,7 @@ type Wage struct {
 }
 
 // Employee is the recipient of wages.
-var Employee = txmanager.Address{17: 0x0e, 18: 0x3b, 19: 0x10}
+var Employee = eip155.Address([20]byte{17: 0x0e, 18: 0x3b, 19: 0x10})
 
 // Handlers returns the business' handlers by name.
 func Handlers() map[string]txmanager.Handler { return map[string]txmanager.Handler{"wage": wage} }

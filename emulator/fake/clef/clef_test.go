@@ -16,9 +16,9 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/emulator/fake/clef"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/signer/remote"
 	"github.com/fencepost/fencepost/shared/signer/signertest"
-	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // A signer over clef keeps the contract of all signers.
@@ -44,7 +44,7 @@ func TestClefContract(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.Close)
-		return signertest.Fixture{Signer: s, Submitter: txmanager.NewSubmitter(1337, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey))),
+		return signertest.Fixture{Signer: s, Submitter: eip155.NewSubmitter(1337, eip155.Address(crypto.PubkeyToAddress(key.PublicKey))),
 			Secrets: []string{hex.EncodeToString(crypto.FromECDSA(key))}}
 	})
 }

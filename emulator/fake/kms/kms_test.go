@@ -14,6 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/emulator/fake/kms"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/signer"
 	kmssigner "github.com/fencepost/fencepost/shared/signer/kms"
 	"github.com/fencepost/fencepost/shared/signer/signertest"
@@ -45,12 +46,12 @@ func start(t *testing.T, timeout time.Duration) rig {
 		}
 		server.Close()
 	})
-	s := txmanager.NewSubmitter(1337, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)))
+	s := eip155.NewSubmitter(1337, eip155.Address(crypto.PubkeyToAddress(key.PublicKey)))
 	return rig{server, client.Key(server.Add("treasury", key)), s, key}
 }
 
 func (h rig) transfer(n uint64) txmanager.Unsigned {
-	return txmanager.Unsigned{ChainID: 1337, Nonce: n, To: &txmanager.Address{9}, Value: big.NewInt(5), Gas: 21_000, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(2)}
+	return txmanager.Unsigned{ChainID: 1337, Nonce: n, To: new(eip155.Address([20]byte{9})), Value: big.NewInt(5), Gas: 21_000, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(2)}
 }
 
 // A signer over Cloud KMS keeps the contract of all signers.

@@ -12,6 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/emulator/fake/remotesigner"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/remote"
 	"github.com/fencepost/fencepost/shared/signer/signertest"
@@ -45,11 +46,11 @@ func start(t *testing.T, style remotesigner.Style, timeout time.Duration) rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return rig{server, s, txmanager.NewSubmitter(1337, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey))), key}
+	return rig{server, s, eip155.NewSubmitter(1337, eip155.Address(crypto.PubkeyToAddress(key.PublicKey))), key}
 }
 
 func transfer(n uint64) txmanager.Unsigned {
-	return txmanager.Unsigned{ChainID: 1337, Nonce: n, To: &txmanager.Address{9}, Value: big.NewInt(5), Data: []byte{7}, Gas: 30_000, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(2)}
+	return txmanager.Unsigned{ChainID: 1337, Nonce: n, To: new(eip155.Address([20]byte{9})), Value: big.NewInt(5), Data: []byte{7}, Gas: 30_000, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(2)}
 }
 
 // A signer over a service keeps the contract of all signers, with either style of answers.

@@ -20,8 +20,8 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/emulator/fake/remotesigner"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/signer/remote"
-	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // pair is a certificate with its key, in PEM.
@@ -85,7 +85,7 @@ func TestRemoteSignerUsesMTLS(t *testing.T) {
 	service.TLS = &tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert}
 	service.StartTLS()
 	defer service.Close()
-	s := txmanager.NewSubmitter(1337, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)))
+	s := eip155.NewSubmitter(1337, eip155.Address(crypto.PubkeyToAddress(key.PublicKey)))
 	for name, c := range map[string]struct {
 		of        pair
 		authority string

@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 )
 
 // A row of about the size of an intent, with one index.
@@ -111,7 +112,7 @@ func chainRate(ctx context.Context, r run) (_ result, err error) {
 		}
 	}
 	accepted := time.Since(began)
-	if err := awaitMined(ctx, chain, ethclient.NewClient(client), common.Address(account.Address), uint64(r.transactions)); err != nil {
+	if err := awaitMined(ctx, chain, ethclient.NewClient(client), common.Address(eip155.MustBytes(account.Address)), uint64(r.transactions)); err != nil {
 		return result{}, err
 	}
 	n := float64(r.transactions)

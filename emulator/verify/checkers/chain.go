@@ -9,6 +9,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -76,7 +77,7 @@ func readBlock(ctx context.Context, client *ethclient.Client, block *types.Block
 			return fmt.Errorf("sender of %s: %w", tx.Hash(), err)
 		}
 		for _, s := range of {
-			if s.Address() == txmanager.Address(from) {
+			if s.Address() == eip155.Address(from) {
 				found[s] = append(found[s], mined{tx, txmanager.Hash(block.Hash()), receipts[i].Status == types.ReceiptStatusSuccessful})
 			}
 		}

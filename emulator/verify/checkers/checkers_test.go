@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -182,10 +183,10 @@ func TestUnreadable(t *testing.T) {
 		"no node":     func(e *checkers.Run) { e.RPC = "http://127.0.0.1:1" },
 		"no database": func(e *checkers.Run) { e.Database = "postgres://127.0.0.1:1/none" },
 		"a submitter not registered": func(e *checkers.Run) {
-			e.Submitters = []txmanager.Submitter{txmanager.NewSubmitter(b.chain.ChainID(), b.keys[2].Address)}
+			e.Submitters = []txmanager.Submitter{eip155.NewSubmitter(b.chain.ChainID(), b.keys[2].Address)}
 		},
 		"a submitter elsewhere": func(e *checkers.Run) {
-			e.Submitters = []txmanager.Submitter{txmanager.NewSubmitter(1, b.keys[0].Address)}
+			e.Submitters = []txmanager.Submitter{eip155.NewSubmitter(1, b.keys[0].Address)}
 		},
 	} {
 		e := b.Run

@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -172,7 +173,7 @@ func minedAsRecorded(a *account, t managed, report reporter) {
 // isPlaceholder reports whether tx only consumes its nonce: no value, no data, and sent to the account
 // itself.
 func (a *account) isPlaceholder(tx *types.Transaction) bool {
-	return tx.To() != nil && txmanager.Address(*tx.To()) == a.submitter.Address() &&
+	return tx.To() != nil && eip155.Address(*tx.To()) == a.submitter.Address() &&
 		tx.Value().Sign() == 0 && len(tx.Data()) == 0
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -63,8 +64,8 @@ func setup(t testing.TB) *bench {
 		}
 	})
 	b := &bench{TB: t, Bundle: storetest.New(t), chain: chain, client: client, keys: devchain.DevAccounts(3), ids: make(map[string]string)}
-	b.alice = txmanager.NewSubmitter(chain.ChainID(), b.keys[0].Address)
-	b.bob = txmanager.NewSubmitter(chain.ChainID(), b.keys[1].Address)
+	b.alice = eip155.NewSubmitter(chain.ChainID(), b.keys[0].Address)
+	b.bob = eip155.NewSubmitter(chain.ChainID(), b.keys[1].Address)
 	b.Run = checkers.Run{Database: b.URL, RPC: chain.URL(), Submitters: []txmanager.Submitter{b.alice, b.bob}, Settled: true}
 	b.play()
 	return b
@@ -266,7 +267,7 @@ func (b *bench) signFor(chainID uint64, key int, n uint64, payload string) *type
 	call := callOf(b, payload)
 	id := new(big.Int).SetUint64(chainID)
 	tx, err := types.SignNewTx(b.keys[key].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: (*common.Address)(call.To), Value: call.Value, Data: call.Data, Gas: 100_000,
+		ChainID: id, Nonce: n, To: (*common.Address)(eip155.Recipient(call.To)), Value: call.Value, Data: call.Data, Gas: 100_000,
 		GasFeeCap: big.NewInt(5e9), GasTipCap: big.NewInt(1e9),
 	})
 	if err != nil {

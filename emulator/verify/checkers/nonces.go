@@ -6,6 +6,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -138,5 +139,5 @@ func signerOf(tx *types.Transaction) (txmanager.Submitter, error) {
 	if err != nil {
 		return "", err
 	}
-	return txmanager.NewSubmitter(tx.ChainId().Uint64(), txmanager.Address(from)), nil
+	return eip155.NewSubmitter(tx.ChainId().Uint64(), eip155.Address(from)), nil
 }

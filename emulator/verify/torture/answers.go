@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -161,7 +162,7 @@ type effect struct {
 func readChain(ctx context.Context, node string) (map[effect][]*types.Receipt, error) {
 	found := make(map[effect][]*types.Receipt)
 	err := chainscan.Each(ctx, node, nil, func(tx chainscan.Tx) {
-		key := effect{txmanager.Address(tx.From), tx.Value().String()}
+		key := effect{eip155.Address(tx.From), tx.Value().String()}
 		found[key] = append(found[key], tx.Receipt)
 	})
 	return found, err

@@ -7,6 +7,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -43,7 +44,7 @@ func TestContradictingAnswersAreFound(t *testing.T) {
 		"accepted, and carried out twice":  {load.Answers{TxID: "t"}, load.End{State: txmanager.Tracking}, true, 2, 0, true},
 		"accepted, and nobody knows of it": {load.Answers{TxID: "t"}, load.End{}, false, 1, 0, true},
 	} {
-		in := load.Seen(txmanager.NewSubmitter(1337, txmanager.Address{1}), big.NewInt(5), c.answers)
+		in := load.Seen(eip155.NewSubmitter(1337, eip155.Address([20]byte{1})), big.NewInt(5), c.answers)
 		var receipts []*types.Receipt
 		for range c.succeeded {
 			receipts = append(receipts, &types.Receipt{Status: types.ReceiptStatusSuccessful})

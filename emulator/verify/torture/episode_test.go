@@ -26,6 +26,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -282,7 +283,7 @@ func (e *episode) doAgain(ctx context.Context) error {
 	}
 	defer client.Close()
 	key := devchain.DevAccounts(1)[0]
-	s := txmanager.NewSubmitter(e.env.Chain.ChainID(), key.Address)
+	s := eip155.NewSubmitter(e.env.Chain.ChainID(), key.Address)
 	var value *big.Int
 	for _, in := range e.load.Ledger.Intents() {
 		if answers := in.Answers(); in.Submitter == s && answers.End != nil && answers.End.State == txmanager.Confirmed {
@@ -294,7 +295,7 @@ func (e *episode) doAgain(ctx context.Context) error {
 
 // sendPast sends a transaction of the key directly to the node, and waits until it is mined.
 func (e *episode) sendPast(ctx context.Context, client *ethclient.Client, key devchain.Account, to *common.Address, value *big.Int, data []byte, gas uint64) error {
-	n, err := client.PendingNonceAt(ctx, common.Address(key.Address))
+	n, err := client.PendingNonceAt(ctx, common.Address(eip155.MustBytes(key.Address)))
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -79,7 +80,7 @@ func (e *episode) payments(ctx context.Context) (all []transferload.Payment, err
 	for _, u := range e.world.Foreign.Of(e.env.Payer) {
 		foreign[u.Hash] = true
 	}
-	payer := common.Address(e.env.Payer.Address())
+	payer := common.Address(eip155.MustBytes(e.env.Payer.Address()))
 	err = chainscan.Each(ctx, e.env.Chain.URL(), &payer, func(tx chainscan.Tx) {
 		if !foreign[tx.Hash()] {
 			all = append(all, paidBy(tx.Transaction, tx.Receipt)...)

@@ -25,6 +25,7 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 )
 
 // Options define the chain to run. The zero value is a chain of id 1337 with ten funded accounts, whose
@@ -118,7 +119,7 @@ func (o Options) genesis() *core.Genesis {
 	funds := new(big.Int).Mul(big.NewInt(1_000_000), big.NewInt(params.Ether))
 	alloc := types.GenesisAlloc{}
 	for _, a := range o.Accounts {
-		alloc[common.Address(a.Address)] = types.Account{Balance: funds}
+		alloc[common.Address(eip155.MustBytes(a.Address))] = types.Account{Balance: funds}
 	}
 	return &core.Genesis{
 		Config:    &params.ChainConfig{ChainID: new(big.Int).SetUint64(o.ChainID)},

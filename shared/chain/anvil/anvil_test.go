@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/anvil"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -118,7 +119,7 @@ func TestStartFundsTheAccounts(t *testing.T) {
 		t.Errorf("chain id: got %v, %v and %d, want 4711", id, err, b.ChainID())
 	}
 	for i, a := range devchain.DevAccounts(10) {
-		balance, err := b.client.BalanceAt(t.Context(), common.Address(a.Address), nil)
+		balance, err := b.client.BalanceAt(t.Context(), common.Address(eip155.MustBytes(a.Address)), nil)
 		if want := new(big.Int).Mul(big.NewInt(1e6), big.NewInt(1e18)); err != nil || balance.Cmp(want) != 0 {
 			t.Errorf("balance of account %d: got %s, %v, want %s", i, balance, err, want)
 		}

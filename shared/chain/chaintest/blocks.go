@@ -135,7 +135,7 @@ func testFaultyBlocks(t *testing.T, b *bundle) {
 	}
 	b.checkBlocksUpTo25(t)
 	b.proxy.Set(Fault{})
-	b.submitter = txmanager.NewSubmitter(b.ChainID+1, b.submitter.Address())
+	b.submitter = b.onChain(b.ChainID + 1)
 	if r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 5}); err == nil {
 		t.Errorf("a submitter of another chain: got %+v, want an error", r)
 	}

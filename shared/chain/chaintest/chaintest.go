@@ -12,15 +12,17 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Fixture is a separate chain for one test, with nothing pending, and a way to connect to it. A chain needs
 // no more than this to be tested.
 type Fixture struct {
-	URL      string            // the node's JSON-RPC over HTTP
-	ChainID  uint64            // EIP-155
-	Key      *ecdsa.PrivateKey // of an account with at least 10 ether and no transaction
+	URL      string // the node's JSON-RPC over HTTP; "": another protocol
+	ChainID  uint64
+	Key      *ecdsa.PrivateKey // of an EVM account with at least 10 ether and no transaction; nil: Family
+	Family   *Family           // of a chain that is not of the EVM
 	Mine     func(n int) error // adds n blocks with the pending transactions; no other call adds one
 	DropPool func() error      // removes the pending transactions
 
@@ -39,74 +41,105 @@ type Fixture struct {
 	Connect func(t *testing.T, url string, chainID uint64, timeout time.Duration) txmanager.ChainConnector
 }
 
-// Run runs the contract. newFixture is called once for each test.
+// Family is what a test needs of a family of chains other than the EVM's.
+type Family struct {
+	Account    Account        // with at least 10^24 of the smallest unit, and no transaction
+	NewAccount func() Account // another one, without money
+	Failing    txmanager.Call // is included, and fails
+	RoundTrips func() uint64  // of all connectors
+	OneFee     bool           // the fee is one number
+}
+
+// Account is an account whose key a test has.
+type Account struct {
+	Submitter txmanager.Submitter
+	Sign      func(txmanager.Unsigned) (txmanager.Signed, error)
+}
+
+// Run runs the contract. newFixture is called once for each test. A fixture without a URL gets the tests
+// that distort no JSON-RPC answer and count no JSON-RPC call.
 func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
-	for name, test := range map[string]func(*testing.T, *bundle){
-		"EmptyQueryReturnsTheHead":     testEmptyQueryReturnsTheHead,
-		"Account":                      testAccount,
-		"AccountWithCode":              testAccountWithCode,
-		"ReceiptFoundNotFound":         testReceiptFoundNotFound,
-		"ReceiptUnknown":               testReceiptUnknown,
-		"RevertedReceipt":              testRevertedReceipt,
-		"KnownPendingThenDropped":      testKnownPendingThenDropped,
-		"HeadersLinked":                testHeadersLinked,
-		"HeadersNotLinked":             testHeadersNotLinked,
-		"EstimateDoneRefusedUnknown":   testEstimates,
-		"OneRoundTrip":                 testOneRoundTrip,
-		"QueryFailsAsAWhole":           testQueryFailsAsAWhole,
-		"WrongChain":                   testWrongChain,
-		"SendTwice":                    testSendTwice,
-		"SendInOrder":                  testSendInOrder,
-		"NonceTooLow":                  testNonceTooLow,
-		"ReplacementUnderpriced":       testReplacementUnderpriced,
-		"InsufficientFunds":            testInsufficientFunds,
-		"SilenceAfterAcceptance":       testSilenceAfterAcceptance,
-		"UnknownWordsAndWrongHash":     testUnknownWords,
-		"TagsAreInTheHeadsChain":       testTags,
-		"ChainChanged":                 testChainChanged,
-		"ReorgRemovesAReceipt":         testReorgRemovesAReceipt,
-		"ReorgMovesAReceipt":           testReorgMovesAReceipt,
-		"ReorgLosesATransaction":       testReorgLosesATransaction,
-		"ReorgReplacesATransaction":    testReorgReplacesATransaction,
-		"ReceiptComesAndGoes":          testReceiptComesAndGoes,
-		"ReorgUnderPending":            testReorgUnderPending,
-		"Replaced":                     testReplaced,
-		"NonceGap":                     testNonceGap,
-		"Consumed":                     testConsumed,
-		"NotConsumed":                  testNotConsumed,
-		"ConsumedOnAPrunedNode":        testConsumedOnAPrunedNode,
-		"ConsumedBelowTheKeptStates":   testConsumedBelowTheKeptStates,
-		"ConsumedAfterReorg":           testConsumedAfterReorg,
-		"ConsumedDuringReorg":          testConsumedDuringReorg,
-		"WrongConsumptionIsRejected":   testWrongConsumptionIsRejected,
-		"ConsumedByAnAuthorization":    testConsumedByAnAuthorization,
-		"ConsumedAmongMillions":        testConsumedAmongMillions,
-		"Blocks":                       testBlocks,
-		"BlocksOnAPrunedNode":          testBlocksOnAPrunedNode,
-		"BlocksFromATime":              testBlocksFromATime,
-		"FaultyBlocks":                 testFaultyBlocks,
-		"Watch":                        testWatch,
-		"FaultyWatchedBlocks":          testFaultyWatchedBlocks,
-		"WatchAboveTheHead":            testWatchAboveTheHead,
-		"WatchAfterReorg":              testWatchAfterReorg,
-		"WindowInOneBlock":             testWindowInOneBlock,
-		"WindowInManyBlocks":           testWindowInManyBlocks,
-		"WindowPending":                testWindowPending,
-		"WindowReplaced":               testWindowReplaced,
-		"WindowAfterReorg":             testWindowAfterReorg,
-		"WindowWithoutBlockReceipts":   testWindowWithoutBlocks,
-		"FaultyBlockReceipts":          testFaultyBlockReceipts,
-		"WindowDuringNewBlocks":        testWindowDuringNewBlocks,
-		"ReceiptOutsideTheObservation": testReceiptOutsideTheObservation,
-		"WindowOnALaggingNode":         testWindowOnALaggingNode,
-		"LaggingNode":                  testLaggingNode,
-		"LaggingNodeAtASharedAddress":  testLaggingNodeBehindOneAddress,
-	} {
+	run(t, newFixture, contract)
+	run(t, newFixture, overJSONRPC)
+}
+
+func run(t *testing.T, newFixture func(t *testing.T) Fixture, tests map[string]func(*testing.T, *bundle)) {
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, setup(t, newFixture(t)))
 		})
 	}
+}
+
+// RunPort runs the tests of the contract that apply to a node of any protocol.
+func RunPort(t *testing.T, newFixture func(t *testing.T) Fixture) { run(t, newFixture, contract) }
+
+// contract are the tests for a node of any protocol.
+var contract = map[string]func(*testing.T, *bundle){
+	"EmptyQueryReturnsTheHead":   testEmptyQueryReturnsTheHead,
+	"Account":                    testAccount,
+	"ReceiptFoundNotFound":       testReceiptFoundNotFound,
+	"RevertedReceipt":            testRevertedReceipt,
+	"KnownPendingThenDropped":    testKnownPendingThenDropped,
+	"HeadersLinked":              testHeadersLinked,
+	"EstimateDoneRefusedUnknown": testEstimates,
+	"OneRoundTrip":               testOneRoundTrip,
+	"WrongChain":                 testWrongChain,
+	"SendTwice":                  testSendTwice,
+	"SendInOrder":                testSendInOrder,
+	"NonceTooLow":                testNonceTooLow,
+	"ReplacementUnderpriced":     testReplacementUnderpriced,
+	"InsufficientFunds":          testInsufficientFunds,
+	"TagsAreInTheHeadsChain":     testTags,
+	"ReorgRemovesAReceipt":       testReorgRemovesAReceipt,
+	"ReorgMovesAReceipt":         testReorgMovesAReceipt,
+	"ReorgLosesATransaction":     testReorgLosesATransaction,
+	"ReorgReplacesATransaction":  testReorgReplacesATransaction,
+	"ReceiptComesAndGoes":        testReceiptComesAndGoes,
+	"ReorgUnderPending":          testReorgUnderPending,
+	"Replaced":                   testReplaced,
+	"NonceGap":                   testNonceGap,
+	"Consumed":                   testConsumed,
+	"NotConsumed":                testNotConsumed,
+	"ConsumedBelowTheKeptStates": testConsumedBelowTheKeptStates,
+	"ConsumedAfterReorg":         testConsumedAfterReorg,
+	"Blocks":                     testBlocks,
+	"BlocksFromATime":            testBlocksFromATime,
+	"Watch":                      testWatch,
+	"WatchAfterReorg":            testWatchAfterReorg,
+	"WindowAfterReorg":           testWindowAfterReorg,
+}
+
+// overJSONRPC are the tests that distort the answers of a JSON-RPC node, or count its calls.
+var overJSONRPC = map[string]func(*testing.T, *bundle){
+	"AccountWithCode":              testAccountWithCode,
+	"ReceiptUnknown":               testReceiptUnknown,
+	"HeadersNotLinked":             testHeadersNotLinked,
+	"QueryFailsAsAWhole":           testQueryFailsAsAWhole,
+	"SilenceAfterAcceptance":       testSilenceAfterAcceptance,
+	"UnknownWordsAndWrongHash":     testUnknownWords,
+	"ChainChanged":                 testChainChanged,
+	"ConsumedOnAPrunedNode":        testConsumedOnAPrunedNode,
+	"ConsumedDuringReorg":          testConsumedDuringReorg,
+	"WrongConsumptionIsRejected":   testWrongConsumptionIsRejected,
+	"ConsumedByAnAuthorization":    testConsumedByAnAuthorization,
+	"ConsumedAmongMillions":        testConsumedAmongMillions,
+	"BlocksOnAPrunedNode":          testBlocksOnAPrunedNode,
+	"FaultyBlocks":                 testFaultyBlocks,
+	"FaultyWatchedBlocks":          testFaultyWatchedBlocks,
+	"WatchAboveTheHead":            testWatchAboveTheHead,
+	"WindowInOneBlock":             testWindowInOneBlock,
+	"WindowInManyBlocks":           testWindowInManyBlocks,
+	"WindowPending":                testWindowPending,
+	"WindowReplaced":               testWindowReplaced,
+	"WindowWithoutBlockReceipts":   testWindowWithoutBlocks,
+	"FaultyBlockReceipts":          testFaultyBlockReceipts,
+	"WindowDuringNewBlocks":        testWindowDuringNewBlocks,
+	"ReceiptOutsideTheObservation": testReceiptOutsideTheObservation,
+	"WindowOnALaggingNode":         testWindowOnALaggingNode,
+	"LaggingNode":                  testLaggingNode,
+	"LaggingNodeAtASharedAddress":  testLaggingNodeBehindOneAddress,
 }
 
 // patience is the time-out of connectors whose answers are expected.
@@ -117,43 +150,111 @@ type bundle struct {
 	proxy     *Proxy
 	connector txmanager.ChainConnector // through proxy
 	submitter txmanager.Submitter
-	signer    types.Signer
+	sign      func(txmanager.Unsigned) (txmanager.Signed, error)
 }
 
 func setup(t *testing.T, f Fixture) *bundle {
 	t.Helper()
-	b := &bundle{Fixture: f, proxy: NewProxy(t, f.URL)}
-	b.submitter = txmanager.NewSubmitter(f.ChainID, txmanager.Address(crypto.PubkeyToAddress(f.Key.PublicKey)))
-	b.signer = types.LatestSignerForChainID(new(big.Int).SetUint64(f.ChainID))
+	b := &bundle{Fixture: f}
+	if f.URL != "" {
+		b.proxy = NewProxy(t, f.URL)
+	}
+	if f.Key != nil {
+		b.as(evmAccount(f.ChainID, f.Key))
+	} else {
+		b.as(f.Family.Account)
+	}
 	b.connectAnew(t)
 	return b
 }
+
+func (b *bundle) as(a Account) { b.submitter, b.sign = a.Submitter, a.Sign }
 
 // connectAnew makes a connector without state of earlier answers. Its first query finds out what the node
 // offers, and may take one more round trip.
 func (b *bundle) connectAnew(t *testing.T) {
 	t.Helper()
-	b.connector = b.Connect(t, b.proxy.URL, b.ChainID, patience)
+	b.connector = b.connect(t, b.ChainID, patience)
 	b.query(t, txmanager.ChainQuery{})
 }
 
-// tx is a transfer of 1 wei at 10 gwei. edit changes it before it is signed.
-func (b *bundle) tx(t *testing.T, n uint64, edit func(*types.DynamicFeeTx)) txmanager.Signed {
+func (b *bundle) connect(t *testing.T, chainID uint64, timeout time.Duration) txmanager.ChainConnector {
 	t.Helper()
-	inner := &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.ChainID), Nonce: n, To: &common.Address{0xfe},
-		Value: big.NewInt(1), Gas: 100_000, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)}
-	if edit != nil {
-		edit(inner)
+	url := ""
+	if b.proxy != nil {
+		url = b.proxy.URL
 	}
-	signed, err := types.SignNewTx(b.Key, b.signer, inner)
+	return b.Connect(t, url, chainID, timeout)
+}
+
+// roundTrips returns the number of round trips so far.
+func (b *bundle) roundTrips() uint64 {
+	if b.proxy == nil {
+		return b.Family.RoundTrips()
+	}
+	return b.proxy.RoundTrips()
+}
+
+// onChain returns the account's submitter on another chain.
+func (b *bundle) onChain(id uint64) txmanager.Submitter {
+	return txmanager.NewSubmitter(b.submitter.Namespace(), id, b.submitter.Address())
+}
+
+// to is an account that has no key here.
+func (b *bundle) to() *txmanager.Address {
+	if b.Family != nil {
+		return new(b.Family.NewAccount().Submitter.Address())
+	}
+	return new(eip155.Address([20]byte{0xfe}))
+}
+
+// failing is a call that is included and fails.
+func (b *bundle) failing() txmanager.Call {
+	if b.Family != nil {
+		return b.Family.Failing
+	}
+	return txmanager.Call{Value: new(big.Int), Data: revert}
+}
+
+// fails makes tx one that is included and fails.
+func (b *bundle) fails(tx *txmanager.Unsigned) {
+	call := b.failing()
+	tx.To, tx.Value, tx.Data = call.To, call.Value, call.Data
+}
+
+// tx is a transfer of 1 wei at 10 gwei. edit changes it before it is signed.
+func (b *bundle) tx(t *testing.T, n uint64, edit func(*txmanager.Unsigned)) txmanager.Signed {
+	t.Helper()
+	tx := txmanager.Unsigned{ChainID: b.ChainID, Nonce: n, To: b.to(), Value: big.NewInt(1), Gas: 100_000, FeeCapWei: big.NewInt(10e9), TipCapWei: big.NewInt(1e9)}
+	if edit != nil {
+		edit(&tx)
+	}
+	if b.Family != nil && b.Family.OneFee {
+		tx.Legacy, tx.TipCapWei = true, tx.FeeCapWei
+	}
+	signed, err := b.sign(tx)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return signed
+}
+
+// evmAccount is the account of a key on an EVM chain.
+func evmAccount(chainID uint64, key *ecdsa.PrivateKey) Account {
+	s := eip155.NewSubmitter(chainID, eip155.Address(crypto.PubkeyToAddress(key.PublicKey)))
+	return Account{s, func(tx txmanager.Unsigned) (txmanager.Signed, error) {
+		return signEVM(key, &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(tx.ChainID), Nonce: tx.Nonce, To: (*common.Address)(eip155.Recipient(tx.To)),
+			Value: tx.Value, Data: tx.Data, Gas: tx.Gas, GasFeeCap: tx.FeeCapWei, GasTipCap: tx.TipCapWei})
+	}}
+}
+
+func signEVM(key *ecdsa.PrivateKey, inner types.TxData) (txmanager.Signed, error) {
+	signed, err := types.SignNewTx(key, types.LatestSignerForChainID(types.NewTx(inner).ChainId()), inner)
+	if err != nil {
+		return txmanager.Signed{}, err
 	}
 	raw, err := signed.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return txmanager.Signed{Hash: txmanager.Hash(signed.Hash()), Raw: raw}
+	return txmanager.Signed{Hash: txmanager.Hash(signed.Hash()), Raw: raw}, err
 }
 
 func (b *bundle) send(t *testing.T, txs ...txmanager.Signed) []txmanager.SendResult {

@@ -25,18 +25,17 @@ func testConsumed(t *testing.T, b *bundle) {
 	other := b.other(t)
 	txs := []txmanager.Signed{
 		b.tx(t, 0, nil),
-		b.tx(t, 1, func(tx *types.DynamicFeeTx) { tx.Gas, tx.Data = 500_000, bytes.Repeat([]byte{0xda, 0x7a}, 1500) }),
-		b.tx(t, 2, func(tx *types.DynamicFeeTx) { tx.To, tx.Value, tx.Data = nil, nil, revert }),
-		b.tx(t, 3, func(tx *types.DynamicFeeTx) { tx.Value = new(big.Int).Lsh(big.NewInt(1), 70) }),
-		b.tx(t, 4, func(tx *types.DynamicFeeTx) {
-			to := common.Address(other.submitter.Address())
-			tx.To, tx.Value = &to, big.NewInt(1e18)
+		b.tx(t, 1, func(tx *txmanager.Unsigned) { tx.Gas, tx.Data = 500_000, bytes.Repeat([]byte{0xda, 0x7a}, 1500) }),
+		b.tx(t, 2, b.fails),
+		b.tx(t, 3, func(tx *txmanager.Unsigned) { tx.Value = new(big.Int).Lsh(big.NewInt(1), 70) }),
+		b.tx(t, 4, func(tx *txmanager.Unsigned) {
+			tx.To, tx.Value = new(other.submitter.Address()), big.NewInt(1e18)
 		}),
 	}
 	b.mustSend(t, txs...)
 	b.mine(t, 1)
 	for n := range uint64(6) {
-		b.mustSend(t, other.tx(t, n, func(tx *types.DynamicFeeTx) { tx.GasTipCap = big.NewInt(2e9) }))
+		b.mustSend(t, other.tx(t, n, func(tx *txmanager.Unsigned) { tx.TipCapWei = big.NewInt(2e9) }))
 	}
 	for n, blocks := range []int{70, 1, 1} { // the first among the other's, the last in the head
 		txs = append(txs, b.tx(t, uint64(5+n), nil))
@@ -44,9 +43,9 @@ func testConsumed(t *testing.T, b *bundle) {
 		b.mine(t, blocks)
 	}
 	for n, tx := range txs {
-		before := b.proxy.RoundTrips()
+		before := b.roundTrips()
 		b.wantConsumer(t, "mined", uint64(n), tx)
-		if got, limit := b.proxy.RoundTrips()-before, uint64(1+4); got > limit { // one round trip is for the receipt
+		if got, limit := b.roundTrips()-before, uint64(1+4); got > limit { // one round trip is for the receipt
 			t.Errorf("nonce %d: got %d round trips, want at most %d", n, got, limit)
 		}
 	}
@@ -55,13 +54,17 @@ func testConsumed(t *testing.T, b *bundle) {
 // other returns the bundle of another account of the same chain.
 func (b *bundle) other(t *testing.T) *bundle {
 	t.Helper()
+	other := *b
+	if b.Family != nil {
+		other.as(b.Family.NewAccount())
+		return &other
+	}
 	key, err := crypto.GenerateKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := *b
 	other.Key = key
-	other.submitter = txmanager.NewSubmitter(b.ChainID, txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)))
+	other.as(evmAccount(b.ChainID, key))
 	return &other
 }
 
@@ -77,6 +80,9 @@ func testNotConsumed(t *testing.T, b *bundle) {
 	}
 	b.mustSend(t, b.tx(t, 2, nil))
 	b.wantNotConsumed(t, "pending behind mined ones", 2)
+	if b.proxy == nil {
+		return
+	}
 
 	for name, fault := range map[string]Fault{
 		"a dropped answer":  {Drop: true},
@@ -97,7 +103,7 @@ func testNotConsumed(t *testing.T, b *bundle) {
 		t.Errorf("words without end: got %d bytes, %q, want a few, and no NUL", len(err.Error()), err)
 	}
 	b.proxy.Set(Fault{})
-	b.submitter = txmanager.NewSubmitter(b.ChainID+1, b.submitter.Address())
+	b.submitter = b.onChain(b.ChainID + 1)
 	b.wantUntold(t, "a submitter of another chain", 0)
 }
 
@@ -164,12 +170,12 @@ func testConsumedAmongMillions(t *testing.T, b *bundle) {
 	b.wantConsumer(t, "at its own height", 0, tx)
 	for height, limit := range map[uint64]uint64{1: 8, 2: 8, head / 2: 8, head / 3: 8, head - 7_000: 6, head - 300: 5, head - 20: 4, head: 3} {
 		b.proxy.Set(moved(block, height, head))
-		before := b.proxy.RoundTrips()
+		before := b.roundTrips()
 		got, err := b.connector.FindConsumingTx(t.Context(), b.submitter, 0)
 		if err != nil || got.BlockNumber != height || got.Hash != tx.Hash {
 			t.Errorf("at height %d of %d: got %+v, %v, want %s", height, head, got, err, tx.Hash)
 		}
-		if trips := b.proxy.RoundTrips() - before; trips > limit {
+		if trips := b.roundTrips() - before; trips > limit {
 			t.Errorf("at height %d of %d: got %d round trips, want at most %d", height, head, trips, limit)
 		}
 	}
@@ -291,8 +297,7 @@ func eachTx(block map[string]any, field string, value any) {
 // From then on the account has code.
 func testConsumedByAnAuthorization(t *testing.T, b *bundle) {
 	other := b.other(t)
-	to := common.Address(other.submitter.Address())
-	b.mustSend(t, b.tx(t, 0, func(tx *types.DynamicFeeTx) { tx.To, tx.Value = &to, big.NewInt(1e18) }))
+	b.mustSend(t, b.tx(t, 0, func(tx *txmanager.Unsigned) { tx.To, tx.Value = new(other.submitter.Address()), big.NewInt(1e18) }))
 	b.mine(t, 1)
 	other.mustSend(t, other.delegation(t, b, 1))
 	b.mine(t, 40)
@@ -320,15 +325,11 @@ func (b *bundle) delegation(t *testing.T, of *bundle, n uint64) txmanager.Signed
 	inner := &types.SetCodeTx{ChainID: &auth.ChainID, GasTipCap: auth.ChainID.Clone().SetUint64(1e9),
 		GasFeeCap: auth.ChainID.Clone().SetUint64(10e9), Gas: 200_000, To: common.Address{0xfd},
 		Value: auth.ChainID.Clone().Clear(), AuthList: []types.SetCodeAuthorization{auth}}
-	signed, err := types.SignNewTx(b.Key, b.signer, inner)
+	signed, err := signEVM(b.Key, inner)
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := signed.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return txmanager.Signed{Hash: txmanager.Hash(signed.Hash()), Raw: raw}
+	return signed
 }
 
 // wantConsumer requires tx as the transaction that consumed nonce n, in the block of its receipt.
@@ -339,14 +340,14 @@ func (b *bundle) wantConsumer(t *testing.T, when string, n uint64, tx txmanager.
 		t.Errorf("%s: nonce %d: %v", when, n, err)
 		return
 	}
-	var sent types.Transaction
-	if err := sent.UnmarshalBinary(tx.Raw); err != nil {
+	_, sent, _, err := b.connector.ParseSigned(tx.Raw)
+	if err != nil {
 		t.Fatal(err)
 	}
 	v := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}})
 	receipt := v.Receipts[tx.Hash].Receipt
 	want := txmanager.ConsumingTx{Hash: tx.Hash, BlockNumber: receipt.BlockNumber, BlockHash: receipt.BlockHash, Node: v.Node,
-		To: (*txmanager.Address)(sent.To()), ValueWei: sent.Value().String(), Data: append([]byte{}, sent.Data()...)}
+		To: sent.To, ValueWei: sent.Value.String(), Data: append([]byte{}, sent.Data...)}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s: transaction of nonce %d (-want +got):\n%s", when, n, diff)
 	}

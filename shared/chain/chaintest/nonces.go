@@ -4,8 +4,6 @@ import (
 	"math/big"
 	"testing"
 
-	"github.com/ethereum/go-ethereum/core/types"
-
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -13,9 +11,9 @@ import (
 // here.
 func (b *bundle) version(t *testing.T, number, percent int64) txmanager.Signed {
 	t.Helper()
-	return b.tx(t, 0, func(tx *types.DynamicFeeTx) {
-		tx.GasFeeCap = big.NewInt(10e9 / 100 * (100 + percent))
-		tx.GasTipCap = big.NewInt(1e9 / 100 * (100 + percent))
+	return b.tx(t, 0, func(tx *txmanager.Unsigned) {
+		tx.FeeCapWei = big.NewInt(10e9 / 100 * (100 + percent))
+		tx.TipCapWei = big.NewInt(1e9 / 100 * (100 + percent))
 		tx.Value = big.NewInt(number)
 	})
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ethereum/go-ethereum/core/types"
-
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -59,7 +57,11 @@ func testAccount(t *testing.T, b *bundle) {
 	if last.BalanceWei.Cmp(first.BalanceWei) >= 0 {
 		t.Errorf("balance: got %s, want less than %s", last.BalanceWei, first.BalanceWei)
 	}
-	if last.BaseFeeWei.Sign() <= 0 || last.TipWei.Sign() < 0 {
+	if b.Family != nil && b.Family.OneFee {
+		if last.GasPriceWei.Sign() <= 0 || last.TipWei != nil {
+			t.Errorf("fees: got price %s and tip %s, want a positive price alone", last.GasPriceWei, last.TipWei)
+		}
+	} else if last.BaseFeeWei.Sign() <= 0 || last.TipWei.Sign() < 0 {
 		t.Errorf("fees: got base %s and tip %s, want positive ones", last.BaseFeeWei, last.TipWei)
 	}
 }
@@ -122,7 +124,7 @@ func testReceiptUnknown(t *testing.T, b *bundle) {
 }
 
 func testRevertedReceipt(t *testing.T, b *bundle) {
-	tx := b.tx(t, 0, func(tx *types.DynamicFeeTx) { tx.To, tx.Value, tx.Data = nil, nil, revert })
+	tx := b.tx(t, 0, b.fails)
 	b.mustSend(t, tx)
 	b.mine(t, 1)
 	got := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}}).Receipts[tx.Hash]
@@ -155,6 +157,9 @@ func testKnownPendingThenDropped(t *testing.T, b *bundle) {
 	b.mustSend(t, dropped)
 	want("sent again", txmanager.AnswerFound, txmanager.AnswerFound, txmanager.AnswerNotFound)
 	b.wantCounts(t, "sent again", 1, 2)
+	if b.proxy == nil {
+		return
+	}
 	b.proxy.Set(FaultyMethod("eth_getTransactionByHash", NodeError("transaction indexing is in progress")))
 	want("no index", txmanager.AnswerUnknown, txmanager.AnswerUnknown, txmanager.AnswerUnknown)
 }
@@ -230,22 +235,24 @@ func faultyBlock(numberOrTag string, distort func(block map[string]any) map[stri
 }
 
 func testEstimates(t *testing.T, b *bundle) {
-	to := txmanager.Address{0xfe}
+	to := b.to()
 	tooMuch := new(big.Int).Lsh(big.NewInt(1), 200)
-	q := txmanager.ChainQuery{Estimates: []txmanager.Call{
-		{To: &to, Value: big.NewInt(1)},
-		{Value: new(big.Int), Data: revert},
-		{To: &to, Value: tooMuch},
-		{Value: new(big.Int), Data: endless},
-	}}
-	got := b.query(t, q).Estimates
-	if len(got) != 4 {
-		t.Fatalf("estimates: got %d, want 4", len(got))
+	q := txmanager.ChainQuery{Estimates: []txmanager.Call{{To: to, Value: big.NewInt(1)}, b.failing(), {To: to, Value: tooMuch}}}
+	wanted := []txmanager.Outcome{txmanager.Done, txmanager.Refused, b.PoorEstimate}
+	if b.Key != nil {
+		q.Estimates, wanted = append(q.Estimates, txmanager.Call{Value: new(big.Int), Data: endless}), append(wanted, b.EndlessEstimate)
 	}
-	for i, want := range []txmanager.Outcome{txmanager.Done, txmanager.Refused, b.PoorEstimate, b.EndlessEstimate} {
-		if got[i].Outcome != want || (want == txmanager.Done) != (got[i].Gas >= 21_000) || (want == txmanager.Done) != (got[i].Reason == "") {
+	got := b.query(t, q).Estimates
+	if len(got) != len(wanted) {
+		t.Fatalf("estimates: got %d, want %d", len(got), len(wanted))
+	}
+	for i, want := range wanted {
+		if got[i].Outcome != want || (want == txmanager.Done) != (got[i].Gas > 0) || b.Key != nil && want == txmanager.Done && got[i].Gas < 21_000 || (want == txmanager.Done) != (got[i].Reason == "") {
 			t.Errorf("estimate %d: got %+v, want %s", i, got[i], want)
 		}
+	}
+	if b.proxy == nil {
+		return
 	}
 	b.proxy.Set(FaultyMethod("eth_estimateGas", NodeError("execution aborted (timeout = 5s)")))
 	for i, e := range b.query(t, q).Estimates {
@@ -256,19 +263,19 @@ func testEstimates(t *testing.T, b *bundle) {
 }
 
 func testOneRoundTrip(t *testing.T, b *bundle) {
-	to := txmanager.Address{0xfe}
+	to := b.to()
 	tx := b.tx(t, 0, nil)
 	b.mustSend(t, tx)
 	b.mine(t, 3)
-	before := b.proxy.RoundTrips()
+	before := b.roundTrips()
 	b.query(t, txmanager.ChainQuery{Account: true, Receipts: []txmanager.Hash{tx.Hash, absentHash}, Known: []txmanager.Hash{tx.Hash},
-		FromBlock: 1, ToBlock: 30, Estimates: []txmanager.Call{{To: &to, Value: big.NewInt(1)}}, Finality: "finalized"})
-	if got := b.proxy.RoundTrips() - before; got != 1 {
+		FromBlock: 1, ToBlock: 30, Estimates: []txmanager.Call{{To: to, Value: big.NewInt(1)}}, Finality: "finalized"})
+	if got := b.roundTrips() - before; got != 1 {
 		t.Errorf("round trips of a query for everything: got %d, want 1", got)
 	}
-	before = b.proxy.RoundTrips()
+	before = b.roundTrips()
 	b.mustSend(t, b.tx(t, 1, nil), b.tx(t, 2, nil), b.tx(t, 3, nil))
-	if got := b.proxy.RoundTrips() - before; got != 1 {
+	if got := b.roundTrips() - before; got != 1 {
 		t.Errorf("round trips of three transactions: got %d, want 1", got)
 	}
 }
@@ -296,15 +303,18 @@ func testQueryFailsAsAWhole(t *testing.T, b *bundle) {
 
 // A node of another chain is never trusted, and is queried again next time.
 func testWrongChain(t *testing.T, b *bundle) {
-	b.connector = b.Connect(t, b.proxy.URL, b.ChainID+1, patience)
-	b.submitter = txmanager.NewSubmitter(b.ChainID+1, b.submitter.Address())
+	b.connector = b.connect(t, b.ChainID+1, patience)
+	b.submitter = b.onChain(b.ChainID + 1)
 	b.wantNoObservation(t, "a node of another chain", txmanager.ChainQuery{})
 	wantClass(t, b.send(t, b.tx(t, 0, nil))[0], txmanager.SendUnknown)
 
+	if b.proxy == nil {
+		return
+	}
 	b.proxy.Set(FaultyMethod("eth_chainId", map[string]any{"result": "0x" + new(big.Int).SetUint64(b.ChainID+1).Text(16)}))
 	b.query(t, txmanager.ChainQuery{})
 
-	b.submitter = txmanager.NewSubmitter(b.ChainID, b.submitter.Address())
+	b.submitter = b.onChain(b.ChainID)
 	b.wantNoObservation(t, "a submitter of another chain", txmanager.ChainQuery{Account: true})
 }
 
@@ -319,6 +329,9 @@ func testTags(t *testing.T, b *bundle) {
 		}
 		if !slices.ContainsFunc(v.Headers, func(h txmanager.Header) bool { return h.Hash == v.Tagged.Hash }) {
 			t.Errorf("%s: got %+v, want a block of the head's chain", tag, v.Tagged)
+		}
+		if b.proxy == nil {
+			continue
 		}
 		for name, response := range map[string]map[string]any{
 			"null":         {"result": nil},

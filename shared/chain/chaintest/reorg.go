@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ethereum/go-ethereum/core/types"
-
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -88,7 +86,7 @@ func testReorgReplacesATransaction(t *testing.T, b *bundle) {
 	b.mine(t, 1)
 	for depth := range uint64(deepest) {
 		tx := b.tx(t, depth, nil)
-		foreign := b.tx(t, depth, func(tx *types.DynamicFeeTx) { tx.Value = big.NewInt(7) })
+		foreign := b.tx(t, depth, func(tx *txmanager.Unsigned) { tx.Value = big.NewInt(7) })
 		before := b.minedUnder(t, tx, depth+1)
 		blocks := make([][][]byte, depth+1)
 		blocks[depth*(depth%2)] = [][]byte{foreign.Raw}

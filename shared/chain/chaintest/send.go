@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ethereum/go-ethereum/core/types"
-
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -45,7 +43,7 @@ func testSendInOrder(t *testing.T, b *bundle) {
 // A consumed nonce is refused with the same class whichever transaction consumed it. Only known tells the two
 // cases apart.
 func testNonceTooLow(t *testing.T, b *bundle) {
-	ours, foreign := b.tx(t, 0, nil), b.tx(t, 0, func(tx *types.DynamicFeeTx) { tx.Value = big.NewInt(2) })
+	ours, foreign := b.tx(t, 0, nil), b.tx(t, 0, func(tx *txmanager.Unsigned) { tx.Value = big.NewInt(2) })
 	b.mustSend(t, ours)
 	b.mine(t, 1)
 	for name, c := range map[string]struct {
@@ -73,14 +71,14 @@ func testReplacementUnderpriced(t *testing.T, b *bundle) {
 }
 
 func testInsufficientFunds(t *testing.T, b *bundle) {
-	tx := b.tx(t, 0, func(tx *types.DynamicFeeTx) { tx.Value = new(big.Int).Lsh(big.NewInt(1), 200) })
+	tx := b.tx(t, 0, func(tx *txmanager.Unsigned) { tx.Value = new(big.Int).Lsh(big.NewInt(1), 200) })
 	wantClass(t, b.send(t, tx)[0], txmanager.SendInsufficientFunds)
 }
 
 // A node accepted the bytes and its answer was lost: the result is unknown for each kind of lost answer. Sent
 // again they are known.
 func testSilenceAfterAcceptance(t *testing.T, b *bundle) {
-	hasty := b.Connect(t, b.proxy.URL, b.ChainID, 300*time.Millisecond)
+	hasty := b.connect(t, b.ChainID, 300*time.Millisecond)
 	for n, c := range []struct {
 		name      string
 		fault     Fault

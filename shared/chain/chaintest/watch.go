@@ -16,9 +16,9 @@ import (
 func testWatch(t *testing.T, b *bundle) {
 	b.mine(t, 8)
 	head := b.query(t, txmanager.ChainQuery{}).Head
-	before := b.proxy.RoundTrips()
+	before := b.roundTrips()
 	v := b.query(t, txmanager.ChainQuery{HashesAt: []uint64{head.Number + 1, head.Number, 2, 3, 2, head.Number + 99}})
-	if got := b.proxy.RoundTrips() - before; got != 1 {
+	if got := b.roundTrips() - before; got != 1 {
 		t.Errorf("round trips: got %d, want 1", got)
 	}
 	want := map[uint64]txmanager.Hash{head.Number: head.Hash}

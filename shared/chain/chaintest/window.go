@@ -2,16 +2,12 @@ package chaintest
 
 import (
 	"bytes"
-	"crypto/ecdsa"
 	"encoding/json"
 	"math/big"
 	"slices"
 	"sync"
 	"testing"
 
-	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -90,9 +86,9 @@ func (a *asked) want(t *testing.T, when string, single, blocks int) {
 // for each transaction alone, and found of them.
 func (b *bundle) wantWindow(t *testing.T, when string, q txmanager.ChainQuery, trips uint64, found int) txmanager.ChainObservation {
 	t.Helper()
-	before := b.proxy.RoundTrips()
+	before := b.roundTrips()
 	v := b.query(t, q)
-	if got := b.proxy.RoundTrips() - before; got > trips {
+	if got := b.roundTrips() - before; got > trips {
 		t.Errorf("%s: round trips: got %d, want at most %d", when, got, trips)
 	}
 	b.wantAsSingly(t, when, q, v, found)
@@ -139,32 +135,18 @@ func heldAt(q txmanager.ChainQuery, n int, block uint64) txmanager.ChainQuery {
 	return q
 }
 
-// foreign is a transfer by another account.
-func (b *bundle) foreign(t *testing.T, key *ecdsa.PrivateKey, n uint64) txmanager.Signed {
-	t.Helper()
-	other := *b
-	other.Key = key
-	return other.tx(t, n, func(tx *types.DynamicFeeTx) { tx.To = &common.Address{0xee} })
-}
-
 // All receipts of a window in one block, with transactions of others, arrive in two round trips by one call.
 // Unmined ones are not requested.
 func testWindowInOneBlock(t *testing.T, b *bundle) {
-	key, err := crypto.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.mustSend(t, b.tx(t, 0, func(tx *types.DynamicFeeTx) {
-		to := crypto.PubkeyToAddress(key.PublicKey)
-		tx.To, tx.Value = &to, big.NewInt(1e18)
-	}))
+	other := b.other(t)
+	b.mustSend(t, b.tx(t, 0, func(tx *txmanager.Unsigned) { tx.To, tx.Value = new(other.submitter.Address()), big.NewInt(1e18) }))
 	b.mine(t, 1)
 	txs, q := b.window(t, 1, 200)
 	var mixed []txmanager.Signed
 	for i, tx := range txs[:150] {
 		mixed = append(mixed, tx)
 		if i%3 == 0 {
-			mixed = append(mixed, b.foreign(t, key, uint64(i/3)))
+			mixed = append(mixed, other.tx(t, uint64(i/3), nil))
 		}
 	}
 	b.mineExactly(t, mixed)
@@ -251,14 +233,14 @@ func testWindowReplaced(t *testing.T, b *bundle) {
 	q := txmanager.ChainQuery{Account: true}
 	for n := range uint64(100) {
 		for i := range uint64(2) {
-			tx := b.tx(t, n, func(tx *types.DynamicFeeTx) { tx.Value = new(big.Int).SetUint64(1 + i) })
+			tx := b.tx(t, n, func(tx *txmanager.Unsigned) { tx.Value = new(big.Int).SetUint64(1 + i) })
 			q.Receipts, q.Hints = append(q.Receipts, tx.Hash), append(q.Hints, txmanager.Hint{Nonce: n})
 			if i == n%2 && n != 50 {
 				mined = append(mined, tx)
 			}
 		}
 		if n == 50 {
-			mined = append(mined, b.tx(t, n, func(tx *types.DynamicFeeTx) { tx.Value = big.NewInt(7) }))
+			mined = append(mined, b.tx(t, n, func(tx *txmanager.Unsigned) { tx.Value = big.NewInt(7) }))
 		}
 	}
 	b.mineExactly(t, mined)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -33,7 +34,7 @@ func devAccount(index uint64) Account {
 	for {
 		key, err := crypto.ToECDSA(digest)
 		if err == nil {
-			return Account{Key: key, Address: txmanager.Address(crypto.PubkeyToAddress(key.PublicKey))}
+			return Account{Key: key, Address: eip155.Address(crypto.PubkeyToAddress(key.PublicKey))}
 		}
 		digest = crypto.Keccak256(digest)
 	}

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 )
 
 // Each chain of these tests is closed, so a running goroutine is a leak. Exceptions are goroutines that
@@ -92,11 +93,11 @@ func (b bundle) blockOf(t *testing.T, tx *types.Transaction) uint64 {
 
 func (b bundle) counts(t *testing.T) [2]uint64 {
 	t.Helper()
-	latest, err := b.client.NonceAt(t.Context(), common.Address(b.account.Address), nil)
+	latest, err := b.client.NonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pending, err := b.client.PendingNonceAt(t.Context(), common.Address(b.account.Address))
+	pending, err := b.client.PendingNonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +313,7 @@ func TestPortInUseIsAnError(t *testing.T) {
 // Development accounts are the same on every machine, so documents can name them.
 func TestDevAccountsAreFixed(t *testing.T) {
 	t.Parallel()
-	got := fmt.Sprint(devchain.DevAccounts(2)[0].Address, devchain.DevAccounts(2)[1].Address)
+	got := fmt.Sprintf("%s %s", devchain.DevAccounts(2)[0].Address, devchain.DevAccounts(2)[1].Address)
 	if want := "0xabed6bd9ec382975f0d1ba42f925c3edf46be6ad 0xe5468c84dfab6a96b53c70a1e4b1d0ed3dd6f039"; got != want {
 		t.Errorf("accounts: got %s, want %s", got, want)
 	}

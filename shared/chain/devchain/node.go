@@ -15,6 +15,8 @@ import (
 	"github.com/ethereum/go-ethereum/p2p"
 	"github.com/ethereum/go-ethereum/params"
 	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 )
 
 // Limits of one HTTP request to the node. Its default number of calls (1,000) is kept. Its default sizes (5
@@ -68,7 +70,7 @@ func genesis(o Options) *core.Genesis {
 	funds := new(big.Int).Mul(big.NewInt(1_000_000), big.NewInt(params.Ether))
 	alloc := core.SystemContractAllocs()
 	for _, a := range o.Accounts {
-		alloc[common.Address(a.Address)] = types.Account{Balance: funds}
+		alloc[common.Address(eip155.MustBytes(a.Address))] = types.Account{Balance: funds}
 	}
 	return &core.Genesis{Config: &config, GasLimit: o.GasLimit, Alloc: alloc}
 }

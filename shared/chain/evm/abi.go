@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"strconv"
 
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
@@ -204,7 +205,7 @@ func readWord(t *abiType, raw json.RawMessage, field string) (word [wordSize]byt
 		if err != nil {
 			return word, err
 		}
-		copy(word[wordSize-len(address):], address[:])
+		return common.HexToHash(string(*address)), nil
 	case kindBool:
 		switch string(raw) {
 		case "true":

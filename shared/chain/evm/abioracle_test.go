@@ -73,7 +73,7 @@ func oracleValue(t *abi.Type, raw json.RawMessage, field string) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return common.Address(*address), nil
+		return common.HexToAddress(string(*address)), nil
 	case abi.BoolTy:
 		if text := string(raw); text == "true" || text == "false" {
 			return text == "true", nil

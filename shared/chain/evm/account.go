@@ -11,18 +11,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Fees define how the chain prices gas, and the source of the tip. The zero value is a chain with
-// EIP-1559 whose node is asked (eth_maxPriorityFeePerGas).
-type Fees struct {
-	Legacy bool // without EIP-1559: one gas price, from eth_gasPrice
-
-	// HistoryBlocks is the number of last blocks whose paid tips are requested (eth_feeHistory), in the
-	// same round trip; 0: the node's suggestion is used. Percentile selects one of each block's tips,
-	// weighted by gas, from 1 to 100.
-	HistoryBlocks int
-	Percentile    int
-}
-
 // account holds the calls about one account.
 type account struct{ latest, pending, balance, code, price, history *call }
 

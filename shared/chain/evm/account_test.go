@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -79,7 +80,7 @@ func pays(t *testing.T, chain *devchain.Chain, n uint64, tip int64) {
 func TestTipsFollowHistory(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
-	s := txmanager.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)
+	s := eip155.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)
 	tip := func(what, url string, blocks int) int64 {
 		t.Helper()
 		c := connect(t, evm.Options{URL: url, ChainID: chain.ChainID(), Fees: evm.Fees{HistoryBlocks: blocks, Percentile: 50}})
@@ -144,7 +145,7 @@ func TestLegacyChainUsesTheGasPrice(t *testing.T) {
 		}
 	})
 	account := devchain.DevAccounts(1)[0]
-	s := txmanager.NewSubmitter(chain.ChainID(), account.Address)
+	s := eip155.NewSubmitter(chain.ChainID(), account.Address)
 	q := txmanager.ChainQuery{Submitter: s, Account: true}
 	if v, err := connect(t, evm.Options{URL: url, ChainID: chain.ChainID()}).Query(t.Context(), q); err == nil {
 		t.Errorf("as a chain with EIP-1559: got %+v, want an error", v.Account)
@@ -168,7 +169,7 @@ func TestLegacyChainUsesTheGasPrice(t *testing.T) {
 		t.Fatal(err)
 	}
 	signed, err := keys.Sign(t.Context(), s, txmanager.Unsigned{
-		ChainID: chain.ChainID(), To: &txmanager.Address{1}, Value: big.NewInt(1), Gas: 21_000, Legacy: true, FeeCapWei: price, TipCapWei: price,
+		ChainID: chain.ChainID(), To: new(eip155.Address([20]byte{1})), Value: big.NewInt(1), Gas: 21_000, Legacy: true, FeeCapWei: price, TipCapWei: price,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +198,7 @@ func TestFeeFormsReplaceEachOther(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	account := devchain.DevAccounts(1)[0]
-	s := txmanager.NewSubmitter(chain.ChainID(), account.Address)
+	s := eip155.NewSubmitter(chain.ChainID(), account.Address)
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
 	keys, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: account.Key})
 	if err != nil {
@@ -217,7 +218,7 @@ func TestFeeFormsReplaceEachOther(t *testing.T) {
 		{true, 43e9, 43e9, txmanager.SendUnderpriced},
 		{true, 44e9, 44e9, txmanager.SendAccepted},
 	} {
-		signed, err := keys.Sign(t.Context(), s, txmanager.Unsigned{ChainID: chain.ChainID(), To: &txmanager.Address{1}, Value: big.NewInt(1),
+		signed, err := keys.Sign(t.Context(), s, txmanager.Unsigned{ChainID: chain.ChainID(), To: new(eip155.Address([20]byte{1})), Value: big.NewInt(1),
 			Gas: 21_000, Legacy: v.legacy, FeeCapWei: big.NewInt(v.cap), TipCapWei: big.NewInt(v.tip)})
 		if err != nil {
 			t.Fatal(err)
@@ -234,8 +235,8 @@ func TestBalancesArriveInOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
-	rich := txmanager.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)
-	poor := txmanager.NewSubmitter(chain.ChainID(), txmanager.Address{0xee})
+	rich := eip155.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)
+	poor := eip155.NewSubmitter(chain.ChainID(), eip155.Address([20]byte{0xee}))
 	before := chain.RoundTrips()
 	got, err := c.Balances(t.Context(), []txmanager.Submitter{poor, rich, poor})
 	if err != nil || len(got) != 3 || got[0].Sign() != 0 || got[2].Sign() != 0 || got[1].String() != "1000000000000000000000000" {
@@ -244,7 +245,7 @@ func TestBalancesArriveInOneRoundTrip(t *testing.T) {
 	if n := chain.RoundTrips() - before; n != 1 {
 		t.Errorf("got %d round trips, want 1", n)
 	}
-	if got, err := c.Balances(t.Context(), []txmanager.Submitter{txmanager.NewSubmitter(7, rich.Address())}); err == nil {
+	if got, err := c.Balances(t.Context(), []txmanager.Submitter{eip155.NewSubmitter(7, rich.Address())}); err == nil {
 		t.Errorf("of another chain: got %v, want an error", got)
 	}
 }

@@ -38,23 +38,11 @@ const (
 // minBatch has room for one call beside those that every batch may need.
 const minBatch = 2 * reserved
 
-// Options define the node.
-type Options struct {
-	URL          string                // http or https; may have credentials, which are never shown
-	ChainID      uint64                // the EIP-155 id that the node must report
-	Timeout      time.Duration         // of one round trip, including the wait for a request slot; 0: [DefaultTimeout]
-	MaxInFlight  int                   // concurrent round trips, others wait; 0: [DefaultMaxInFlight]
-	RequestSlots chain.RequestSlots    // shared with other connectors, instead of MaxInFlight; nil: own ones
-	MaxBatch     int                   // calls in one round trip; a larger query takes several; 0: [DefaultMaxBatch]
-	Fees         Fees                  // how the chain prices gas
-	FinalDepth   *uint64               // for a chain without the tag "finalized": how many blocks below the head a count is final; nil: the chain has the tag
-	OnRoundTrip  func(context.Context) // called before each HTTP request; may be nil
-	Trace        Trace                 // begins a span for each HTTP request; may be nil
-	Node         string                // the node's name in evidence; "": host and port of URL
-}
-
-// Trace begins a span in ctx. It returns the span's context and the function that ends it.
-type Trace func(ctx context.Context, name string) (context.Context, func(error))
+// The options of a node, and their parts.
+type (
+	Options = chain.NodeOptions
+	Fees    = chain.Fees
+)
 
 // Connector implements [txmanager.ChainConnector]. It can be used concurrently.
 type Connector struct {
@@ -85,7 +73,7 @@ func New(o Options) (*Connector, error) {
 	if o.ChainID == 0 {
 		return nil, errors.New("chain id 0: want the chain's EIP-155 id")
 	}
-	if err := o.setDefaults(at); err != nil {
+	if o, err = withDefaults(o, at); err != nil {
 		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -104,7 +92,8 @@ func New(o Options) (*Connector, error) {
 	return c, nil
 }
 
-func (o *Options) setDefaults(at *url.URL) error {
+// withDefaults returns the options of the node at an address, with the defaults for those that are not set.
+func withDefaults(o Options, at *url.URL) (Options, error) {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
 	}
@@ -115,7 +104,7 @@ func (o *Options) setDefaults(at *url.URL) error {
 		o.MaxBatch = DefaultMaxBatch
 	}
 	if o.Timeout < 0 || o.MaxInFlight < 0 || o.MaxBatch < minBatch {
-		return fmt.Errorf("time-out %s, %d in flight, batches of %d: want a positive time-out and number in flight, and batches of %d or more",
+		return o, fmt.Errorf("time-out %s, %d in flight, batches of %d: want a positive time-out and number in flight, and batches of %d or more",
 			o.Timeout, o.MaxInFlight, o.MaxBatch, minBatch)
 	}
 	if o.OnRoundTrip == nil {
@@ -130,7 +119,7 @@ func (o *Options) setDefaults(at *url.URL) error {
 	if o.Node == "" {
 		o.Node = at.Host // without user and password
 	}
-	return nil
+	return o, nil
 }
 
 // Name returns the node's name in evidence.
@@ -147,7 +136,7 @@ func (c *Connector) Close() { c.idle.CloseIdleConnections() }
 type counted struct {
 	next        http.RoundTripper
 	onRoundTrip func(context.Context)
-	trace       Trace
+	trace       chain.Trace
 }
 
 func (t *counted) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -22,6 +22,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -317,7 +318,7 @@ func TestConsumerIsFoundInSmallBatches(t *testing.T) {
 	var limit atomic.Int64
 	proxy.Set(chaintest.Fault{Batch: func(calls int) { limit.Store(max(limit.Load(), int64(calls))) }})
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 6})
-	got, err := c.FindConsumingTx(t.Context(), txmanager.NewSubmitter(chain.ChainID(), account.Address), 0)
+	got, err := c.FindConsumingTx(t.Context(), eip155.NewSubmitter(chain.ChainID(), account.Address), 0)
 	if err != nil || got.Hash != txmanager.Hash(tx.Hash()) {
 		t.Errorf("transaction: got %+v, %v, want %s", got, err, tx.Hash())
 	}

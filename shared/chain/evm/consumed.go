@@ -12,6 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -223,7 +224,7 @@ func (tx transaction) consumer(b fullBlock, node string) (txmanager.ConsumingTx,
 	t := txmanager.ConsumingTx{Hash: tx.Hash, BlockNumber: uint64(b.Number), BlockHash: b.Hash, Node: node,
 		ValueWei: tx.Value.ToInt().String(), Data: *tx.Input}
 	if tx.To != nil {
-		to, err := txmanager.ParseAddress(*tx.To)
+		to, err := eip155.ParseAddress(*tx.To)
 		if err != nil {
 			return txmanager.ConsumingTx{}, fmt.Errorf("transaction %s in block %d: to: %w", tx.Hash, uint64(b.Number), err)
 		}

@@ -8,22 +8,40 @@ import (
 	"strings"
 
 	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Namespace is the CAIP-2 namespace of EVM chains.
-const Namespace = "eip155"
-
 // Family is the family of EVM chains.
-type Family struct{}
+type Family struct{ eip155.Accounts }
 
 var (
 	_ chain.Family = Family{}
 	_ chain.Node   = (*Connector)(nil)
 )
 
-// Namespace returns [Namespace].
-func (Family) Namespace() string { return Namespace }
+// Open calls [New].
+func (Family) Open(o chain.NodeOptions) (chain.Node, error) {
+	c, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Verify calls [signer.Verify].
+func (Family) Verify(s txmanager.Submitter, tx txmanager.Unsigned, raw []byte) (txmanager.Signed, error) {
+	return signer.Verify(s, tx, raw)
+}
+
+// Unpayable refuses the zero address.
+func (Family) Unpayable(a txmanager.Address) string {
+	if a == eip155.Address([20]byte{}) {
+		return "is the zero address, which no key controls"
+	}
+	return ""
+}
 
 // ParseAddress calls [ParseAddress].
 func (Family) ParseAddress(text string) (txmanager.Address, error) { return ParseAddress(text) }
@@ -66,10 +84,6 @@ func Opener(o Options) func(url, name string) (chain.Node, error) {
 	return func(url, name string) (chain.Node, error) {
 		one := o
 		one.URL, one.Node = url, name
-		c, err := New(one)
-		if err != nil {
-			return nil, err
-		}
-		return c, nil
+		return Family{}.Open(one)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -108,15 +109,14 @@ func readAddress(raw json.RawMessage, field string) (*txmanager.Address, error) 
 	if err != nil {
 		return nil, err
 	}
-	address, err := txmanager.ParseAddress(text)
+	address, err := eip155.ParseAddress(text)
 	if err != nil {
 		return nil, invalid(field, "want an address, 0x and 40 hex digits")
 	}
 	digits := text[2:]
 	mixed := digits != strings.ToLower(digits) && digits != strings.ToUpper(digits)
-	if mixed && common.Address(address).Hex() != text {
-		return nil, invalid(field, "the letter case does not fit EIP-55's checksum: want %s if the digits are right",
-			common.Address(address).Hex())
+	if want := common.HexToAddress(text).Hex(); mixed && want != text {
+		return nil, invalid(field, "the letter case does not fit EIP-55's checksum: want %s if the digits are right", want)
 	}
 	return &address, nil
 }

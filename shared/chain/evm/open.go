@@ -7,6 +7,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/params"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -47,7 +48,7 @@ func (c *Connector) ParseSigned(raw []byte) (from txmanager.Address, tx txmanage
 		return from, tx, s, fmt.Errorf("its bytes are not signed: %w", err)
 	}
 	tx = txmanager.Unsigned{
-		ChainID: signed.ChainId().Uint64(), Nonce: signed.Nonce(), To: (*txmanager.Address)(signed.To()), Value: signed.Value(), Data: signed.Data(),
+		ChainID: signed.ChainId().Uint64(), Nonce: signed.Nonce(), To: addressOf(signed.To()), Value: signed.Value(), Data: signed.Data(),
 		Gas: signed.Gas(), Legacy: signed.Type() == types.LegacyTxType, FeeCapWei: signed.GasFeeCap(), TipCapWei: signed.GasTipCap(),
 	}
 	call := txmanager.Call{To: tx.To, Value: tx.Value, Data: tx.Data, Gas: tx.Gas, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei}
@@ -57,5 +58,5 @@ func (c *Connector) ParseSigned(raw []byte) (from txmanager.Address, tx txmanage
 	if least := intrinsicGas(call) + accessGas(signed.AccessList()); tx.Gas < least {
 		return from, tx, s, fmt.Errorf("no node takes its bytes: their gas is %d, and %d are charged before the call begins", tx.Gas, least)
 	}
-	return txmanager.Address(sender), tx, txmanager.Signed{Hash: txmanager.Hash(signed.Hash()), Raw: raw}, nil
+	return eip155.Address(sender), tx, txmanager.Signed{Hash: txmanager.Hash(signed.Hash()), Raw: raw}, nil
 }

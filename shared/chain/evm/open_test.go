@@ -10,6 +10,7 @@ import (
 	"github.com/ethereum/go-ethereum/rlp"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -31,9 +32,9 @@ func TestOpen(t *testing.T) {
 	}
 	here := types.LatestSignerForChainID(five)
 	dynamic := sign(here, &types.DynamicFeeTx{ChainID: five, Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasFeeCap: big.NewInt(3), GasTipCap: big.NewInt(2), Data: []byte{1}})
-	want := txmanager.Unsigned{ChainID: 5, Nonce: 7, To: &txmanager.Address{19: 9}, Value: big.NewInt(1), Data: []byte{1}, Gas: 30_000, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(2)}
+	want := txmanager.Unsigned{ChainID: 5, Nonce: 7, To: new(eip155.Address([20]byte{19: 9})), Value: big.NewInt(1), Data: []byte{1}, Gas: 30_000, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(2)}
 	list := types.AccessList{{Address: to, StorageKeys: []common.Hash{{1}}}}
-	enough := txmanager.Unsigned{ChainID: 5, Nonce: 7, To: &txmanager.Address{19: 9}, Value: new(big.Int), Data: []byte{}, Gas: 21_000 + 2_400 + 1_900, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(3)}
+	enough := txmanager.Unsigned{ChainID: 5, Nonce: 7, To: new(eip155.Address([20]byte{19: 9})), Value: new(big.Int), Data: []byte{}, Gas: 21_000 + 2_400 + 1_900, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(3)}
 	priced := want
 	priced.TipCapWei = big.NewInt(3)
 	legacy := priced
@@ -67,7 +68,7 @@ func TestOpen(t *testing.T) {
 		case err != nil:
 			t.Errorf("%s: %v", name, err)
 		default:
-			if from != txmanager.Address(crypto.PubkeyToAddress(key.PublicKey)) || s.Hash != txmanager.Hash(crypto.Keccak256Hash(c.raw)) {
+			if from != eip155.Address(crypto.PubkeyToAddress(key.PublicKey)) || s.Hash != txmanager.Hash(crypto.Keccak256Hash(c.raw)) {
 				t.Errorf("%s: got signed by %s with hash %s, want the key's account and the bytes' hash", name, from, s.Hash)
 			}
 			if d := cmp.Diff(*c.want, tx, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })); d != "" {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -163,10 +164,24 @@ func intrinsicGas(call txmanager.Call) uint64 {
 	return max(gas, 21_000+10*(4*others+zeros))
 }
 
+// checkRecipient refuses a recipient that is not in canonical form. Code that makes calls can give any text.
+func checkRecipient(to *txmanager.Address) error {
+	if to == nil {
+		return nil
+	}
+	if a, err := eip155.ParseAddress(string(*to)); err != nil || a != *to {
+		return invalid("payload.to", "%q is not an address in canonical form: want 0x and 40 lower-case hex digits", string(*to))
+	}
+	return nil
+}
+
 // checkCall refuses a call that no chain can execute.
 func checkCall(call txmanager.Call) error {
 	if call.To == nil && len(call.Data) == 0 {
 		return invalid("payload.to", "has neither to nor data: give to (the account to call), or data (the code of a contract to deploy)")
+	}
+	if err := checkRecipient(call.To); err != nil {
+		return err
 	}
 	if len(call.Data) > maxData {
 		return invalid("payload.data", "has %d bytes: want at most %d", len(call.Data), maxData)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -103,7 +104,7 @@ func TestStoredCallIsReadBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := txmanager.Address(common.HexToAddress(lowerAddress))
+	address := eip155.Address(common.HexToAddress(lowerAddress))
 	want := txmanager.Call{To: &address, Value: big.NewInt(5), Data: []byte{0xab}, Gas: 50_000, FeeCapWei: big.NewInt(2), TipCapWei: big.NewInt(1)}
 	if diff := cmp.Diff(want, call, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })); diff != "" {
 		t.Errorf("call (-want +got):\n%s", diff)
@@ -314,6 +315,19 @@ func TestGasBelowIntrinsicIsRefused(t *testing.T) {
 			if ok && err != nil || !ok && (!errors.As(err, &field) || field.Field != "payload.gas") {
 				t.Errorf("{%s} with gas %d: got %v, want accepted %v", payload, gas, err, ok)
 			}
+		}
+	}
+}
+
+// A call that code made is refused if its recipient is not an address in canonical form.
+func TestCallsToAnotherFormAreRefused(t *testing.T) {
+	t.Parallel()
+	for to, valid := range map[txmanager.Address]bool{
+		"0x00000000000000000000000000000000000a11ce": true, "0x00000000000000000000000000000000000A11CE": false,
+		"": false, "0x12": false, "m9734d509dbef15ac8e7f463be2d8d2ac2656183653d5": false,
+	} {
+		if err := new(Connector).CheckCall(txmanager.Call{To: &to, Value: big.NewInt(1)}); (err == nil) != valid {
+			t.Errorf("%q: got %v, want it valid: %t", to, err, valid)
 		}
 	}
 }

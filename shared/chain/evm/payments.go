@@ -14,6 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
 	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -121,7 +122,7 @@ func askTransfers(q chain.PaymentsQuery, end uint64) *call {
 	}
 	return ask("eth_getLogs", map[string]any{
 		"fromBlock": hexutil.EncodeUint64(q.After + 1), "toBlock": hexutil.EncodeUint64(end), "address": q.Tokens,
-		"topics": []any{transferEvent, common.BytesToHash(q.Payer[:])},
+		"topics": []any{transferEvent, common.HexToHash(string(q.Payer))},
 	})
 }
 
@@ -171,7 +172,7 @@ func (l eventLog) transfer() (chain.TokenTransfer, bool) {
 		return chain.TokenTransfer{}, false
 	}
 	return chain.TokenTransfer{
-		Token: txmanager.Address(l.Address), From: txmanager.Address(l.Topics[1][12:]), To: txmanager.Address(l.Topics[2][12:]),
+		Token: eip155.Address(l.Address), From: eip155.Address([20]byte(l.Topics[1][12:])), To: eip155.Address([20]byte(l.Topics[2][12:])),
 		Amount: new(big.Int).SetBytes(l.Data), LogIndex: int(l.LogIndex),
 	}, true
 }

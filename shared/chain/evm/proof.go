@@ -12,6 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -44,11 +45,11 @@ func PaymentPayload(token *txmanager.Address, to txmanager.Address, amount *big.
 func ParseAddress(text string) (txmanager.Address, error) {
 	raw, err := json.Marshal(text)
 	if err != nil {
-		return txmanager.Address{}, invalid("address", "want a text")
+		return eip155.Address([20]byte{}), invalid("address", "want a text")
 	}
 	a, err := readAddress(raw, "address")
 	if err != nil {
-		return txmanager.Address{}, err
+		return eip155.Address([20]byte{}), err
 	}
 	return *a, nil
 }
@@ -68,9 +69,9 @@ func ReadProof(receipt []byte) (chain.PaymentProof, error) {
 	if r.From == nil || r.Status == nil {
 		return chain.PaymentProof{}, errors.New("read receipt: it has no sender or no status")
 	}
-	p := chain.PaymentProof{From: txmanager.Address(*r.From), Succeeded: *r.Status == 1}
+	p := chain.PaymentProof{From: eip155.Address(*r.From), Succeeded: *r.Status == 1}
 	if r.To != nil {
-		p.To = txmanager.Address(*r.To)
+		p.To = eip155.Address(*r.To)
 	}
 	for _, l := range r.Logs {
 		if t, ok := l.transfer(); ok {

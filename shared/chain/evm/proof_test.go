@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -33,7 +34,7 @@ func transferLog(data string, topics ...string) string {
 // Only an exact ERC-20 Transfer is read as one.
 func TestOnlyERC20TransfersAreRead(t *testing.T) {
 	t.Parallel()
-	one := chain.TokenTransfer{Token: txmanager.Address{19: 0xcc}, From: txmanager.Address{19: 0xaa}, To: txmanager.Address{19: 0xbb}, Amount: big.NewInt(7)}
+	one := chain.TokenTransfer{Token: eip155.Address([20]byte{19: 0xcc}), From: eip155.Address([20]byte{19: 0xaa}), To: eip155.Address([20]byte{19: 0xbb}), Amount: big.NewInt(7)}
 	for name, c := range map[string]struct {
 		logs []string
 		want []chain.TokenTransfer
@@ -50,7 +51,7 @@ func TestOnlyERC20TransfersAreRead(t *testing.T) {
 		"of an odd block":        {[]string{strings.Replace(transferLog(seven, event, ofA, ofB), `"removed"`, `"blockNumber": null, "blockHash": "0x", "removed"`, 1)}, []chain.TokenTransfer{one}},
 		"removed by a reorg":     {[]string{strings.Replace(transferLog(seven, event, ofA, ofB), "false", "true", 1)}, nil},
 	} {
-		want := chain.PaymentProof{From: txmanager.Address{19: 0xaa}, To: txmanager.Address{19: 0xcc}, Succeeded: true, Transfers: c.want}
+		want := chain.PaymentProof{From: eip155.Address([20]byte{19: 0xaa}), To: eip155.Address([20]byte{19: 0xcc}), Succeeded: true, Transfers: c.want}
 		got, err := evm.ReadProof([]byte(receiptWith(c.logs...)))
 		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
@@ -88,7 +89,7 @@ func FuzzReadProof(f *testing.F) {
 // A payment becomes the canonical payload of its call.
 func TestPaymentPayloadIsCanonical(t *testing.T) {
 	t.Parallel()
-	to, token := txmanager.Address{19: 0xbb}, txmanager.Address{19: 0xcc}
+	to, token := eip155.Address([20]byte{19: 0xbb}), eip155.Address([20]byte{19: 0xcc})
 	limit := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1))
 	for _, c := range []struct {
 		token  *txmanager.Address

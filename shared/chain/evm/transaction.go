@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -38,9 +40,15 @@ func (c *Connector) Transaction(ctx context.Context, hash txmanager.Hash) (t txm
 	if err != nil || tx.ChainId().Uint64() != c.chainID {
 		return t, fmt.Errorf("read transaction %s: it is not signed for chain %d: %w", hash, c.chainID, errors.Join(err, chain.ErrWrongChain))
 	}
-	t = txmanager.SignedTransaction{From: txmanager.Address(from), Nonce: tx.Nonce(), Tx: txmanager.ConsumingTx{Hash: hash, Node: c.node, ValueWei: tx.Value().String(), Data: tx.Data()}}
-	if to := tx.To(); to != nil {
-		t.Tx.To = new(txmanager.Address(*to))
-	}
+	t = txmanager.SignedTransaction{From: eip155.Address(from), Nonce: tx.Nonce(), Tx: txmanager.ConsumingTx{Hash: hash, Node: c.node, ValueWei: tx.Value().String(), Data: tx.Data()}}
+	t.Tx.To = addressOf(tx.To())
 	return t, nil
+}
+
+// addressOf returns an address in canonical form; nil for nil.
+func addressOf(a *common.Address) *txmanager.Address {
+	if a == nil {
+		return nil
+	}
+	return new(eip155.Address(*a))
 }

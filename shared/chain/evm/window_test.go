@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -21,7 +22,7 @@ func windowOf(t testing.TB, chain *devchain.Chain, n int) (raws [][]byte, q txma
 	t.Helper()
 	account := devchain.DevAccounts(1)[0]
 	id := new(big.Int).SetUint64(chain.ChainID())
-	q = txmanager.ChainQuery{Submitter: txmanager.NewSubmitter(chain.ChainID(), account.Address), Account: true}
+	q = txmanager.ChainQuery{Submitter: eip155.NewSubmitter(chain.ChainID(), account.Address), Account: true}
 	for i := range uint64(n) {
 		tx, err := types.SignNewTx(account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Nonce: i,
 			To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)})

@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -30,7 +31,7 @@ type paying struct {
 	next  uint64
 }
 
-var receiver = txmanager.Address(common.HexToAddress("0x00000000000000000000000000000000000000c3"))
+var receiver = eip155.Address(common.HexToAddress("0x00000000000000000000000000000000000000c3"))
 
 func newPaying(t *testing.T) *paying {
 	t.Helper()
@@ -52,7 +53,7 @@ func (p *paying) tx(to txmanager.Address, wei int64, data []byte) []byte {
 	p.t.Helper()
 	id := new(big.Int).SetUint64(p.chain.ChainID())
 	tx, err := types.SignNewTx(p.payer.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Nonce: p.next,
-		To: (*common.Address)(&to), Value: big.NewInt(wei), Data: data, Gas: 500_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(1)})
+		To: (*common.Address)(eip155.Recipient(&to)), Value: big.NewInt(wei), Data: data, Gas: 500_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(1)})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func (p *paying) tokens(amount int64) []byte {
 
 func (p *paying) tokensTo(to txmanager.Address, amount int64) []byte {
 	p.t.Helper()
-	data := append([]byte{0xa9, 0x05, 0x9c, 0xbb}, common.LeftPadBytes(to[:], 32)...)
+	data := append([]byte{0xa9, 0x05, 0x9c, 0xbb}, common.HexToHash(string(to)).Bytes()...)
 	return p.tx(p.token, 0, append(data, common.LeftPadBytes(big.NewInt(amount).Bytes(), 32)...))
 }
 

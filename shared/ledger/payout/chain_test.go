@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -109,13 +110,13 @@ func (h *env) paidUnknown() {
 // paid returns the address's balance in the chain's coin, in wei.
 func (h *env) paid() string {
 	h.t.Helper()
-	return h.wei(txmanager.Address(common.HexToAddress(address))).String()
+	return h.wei(eip155.Address(common.HexToAddress(address))).String()
 }
 
 // wei returns an account's balance in the chain's coin.
 func (h *env) wei(of txmanager.Address) *big.Int {
 	h.t.Helper()
-	wei, err := h.client.BalanceAt(h.t.Context(), common.Address(of), nil)
+	wei, err := h.client.BalanceAt(h.t.Context(), common.Address(eip155.MustBytes(of)), nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}

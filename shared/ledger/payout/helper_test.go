@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/signer"
@@ -96,7 +97,7 @@ func newEnv(t testing.TB) *env {
 // pays registers an account for the given callers.
 func (h *env) pays(a devchain.Account, callers ...string) txmanager.Submitter {
 	h.t.Helper()
-	s := txmanager.NewSubmitter(h.chain.ChainID(), a.Address)
+	s := eip155.NewSubmitter(h.chain.ChainID(), a.Address)
 	_, err := h.db.Store.Register(h.t.Context(), store.Registration{Submitter: s, Signer: "local", MaxInFlight: 4, Callers: callers, CreatedBy: "test"})
 	if err != nil {
 		h.t.Fatal(err)
@@ -114,7 +115,7 @@ func (h *env) openWorker() {
 	h.connector = connector
 	keys := map[txmanager.Submitter]*ecdsa.PrivateKey{}
 	for _, a := range accounts[:2] {
-		keys[txmanager.NewSubmitter(h.chain.ChainID(), a.Address)] = a.Key
+		keys[eip155.NewSubmitter(h.chain.ChainID(), a.Address)] = a.Key
 	}
 	local, err := signer.NewLocal(keys)
 	if err != nil {

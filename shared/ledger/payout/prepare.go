@@ -24,8 +24,8 @@ func (e AddressError) Error() string { return "address: " + e.Problem }
 func (e AddressError) Unwrap() error { return transfer.RefusedError{Reason: transfer.InvalidAddress} }
 
 // Prepare fixes the payout of so many units of the asset to the address, by the asset's present
-// terms. The address is 0x and 40 hex digits; a mixed-case one must have the checksum of EIP-55.
-// Prepare refuses the zero address, the payer and the token's contract, because money sent there is
+// terms. The family of the payer's chain reads the address.
+// Prepare refuses an address that no account has, the payer and the token's contract, because money sent there is
 // lost or goes nowhere.
 //
 // The error is an [AddressError], or a [transfer.RefusedError] with another reason if the asset has no
@@ -41,12 +41,12 @@ func Prepare(families chain.Families, asset transfer.Asset, units uint64, addres
 		return nil, transfer.RefusedError{Reason: transfer.InvalidAmount}
 	}
 	terms := *asset.Payout
-	token, err := checkTerms(asset, terms)
+	payer := txmanager.Submitter(terms.Submitter)
+	family, err := families.Of(payer)
 	if err != nil {
 		return nil, fmt.Errorf("terms of payout of %s: %w", asset.Name, err)
 	}
-	payer := txmanager.Submitter(terms.Submitter)
-	family, err := families.Of(payer)
+	token, err := checkTerms(family, asset, terms)
 	if err != nil {
 		return nil, fmt.Errorf("terms of payout of %s: %w", asset.Name, err)
 	}
@@ -70,8 +70,8 @@ func Prepare(families chain.Families, asset transfer.Asset, units uint64, addres
 
 // checkTerms validates the form of the terms and returns the token's contract; nil: the chain's own
 // coin.
-func checkTerms(asset transfer.Asset, terms transfer.PayoutTerms) (*txmanager.Address, error) {
-	s, err := txmanager.ParseSubmitter(terms.Submitter, terms.ChainID)
+func checkTerms(family chain.Family, asset transfer.Asset, terms transfer.PayoutTerms) (*txmanager.Address, error) {
+	s, err := chain.ParseSubmitter(family, terms.Submitter, terms.ChainID)
 	switch {
 	case err != nil:
 		return nil, err
@@ -82,9 +82,9 @@ func checkTerms(asset transfer.Asset, terms transfer.PayoutTerms) (*txmanager.Ad
 	case terms.Token == "":
 		return nil, nil
 	}
-	token, err := txmanager.ParseAddress(terms.Token)
+	token, err := family.ParseAccount(terms.Token)
 	if err == nil && token.String() != terms.Token {
-		err = errors.New("the token's contract is not in lower case")
+		err = errors.New("the token's contract is not in its canonical form")
 	}
 	return &token, err
 }
@@ -96,9 +96,9 @@ func checkAddress(family chain.Family, text string, payer txmanager.Address, tok
 	}
 	switch {
 	case err != nil:
-		return to, AddressError{"want an address, 0x and 40 hex digits"}
-	case to == txmanager.Address{}:
-		return to, AddressError{"is the zero address, which no key controls"}
+		return to, AddressError{"want an address, " + family.AddressForm()}
+	case family.Unpayable(to) != "":
+		return to, AddressError{family.Unpayable(to)}
 	case to == payer:
 		return to, AddressError{"is the account that pays"}
 	case token != nil && to == *token:

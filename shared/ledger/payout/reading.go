@@ -3,7 +3,6 @@ package payout
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -108,11 +107,7 @@ func (r *ChainReader) read(ctx context.Context, at conservation.ChainReading) er
 	}
 	q := chain.PaymentsQuery{Payer: submitter.Address(), ByTag: byTag, Depth: depth, MaxBlocks: wholeBlocks}
 	for _, token := range at.Tokens {
-		address, err := txmanager.ParseAddress(token)
-		if err != nil {
-			return fmt.Errorf("token %s: %w", token, err)
-		}
-		q.Tokens = append(q.Tokens, address)
+		q.Tokens = append(q.Tokens, txmanager.Address(token))
 	}
 	if at.New {
 		if at, err = r.begin(ctx, payments, q, at); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	book "github.com/fencepost/fencepost/shared/store/conservation"
@@ -64,12 +65,12 @@ func (h *env) wantWrong(when string, m conservation.Monitor, want ...string) {
 func (h *env) paidOutside(to txmanager.Address, wei int64) string {
 	h.t.Helper()
 	id := new(big.Int).SetUint64(h.chain.ChainID())
-	n, err := h.client.NonceAt(h.t.Context(), common.Address(h.payer.Address()), nil)
+	n, err := h.client.NonceAt(h.t.Context(), common.Address(eip155.MustBytes(h.payer.Address())), nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	tx, err := types.SignNewTx(accounts[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: (*common.Address)(&to), Gas: 100_000, Value: big.NewInt(wei), GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9),
+		ChainID: id, Nonce: n, To: (*common.Address)(eip155.Recipient(&to)), Gas: 100_000, Value: big.NewInt(wei), GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9),
 	})
 	if err != nil {
 		h.t.Fatal(err)
@@ -174,7 +175,7 @@ func TestAPaymentWithoutATransferIsFound(t *testing.T) {
 	h.fund(coin)
 	m := h.onChain(1000)
 	h.committed()
-	hash := h.paidOutside(txmanager.Address(common.HexToAddress(address)), 77)
+	hash := h.paidOutside(eip155.Address(common.HexToAddress(address)), 77)
 	h.wantWrong("not final", m)
 	h.mine(confirmations)
 	report, err := m.Check(t.Context(), false)
@@ -261,7 +262,7 @@ func TestReplacedFinalBlockIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.wantWrong("after the reorg", m, "JOURNAL_WENT_BACK")
-	h.paidOutside(txmanager.Address(common.HexToAddress(address)), 5)
+	h.paidOutside(eip155.Address(common.HexToAddress(address)), 5)
 	h.mine(confirmations)
 	h.wantWrong("read again", m, "JOURNAL_WENT_BACK", "PAYMENT_WITHOUT_TRANSFER")
 	if report, err := m.Check(t.Context(), true); err != nil || len(report.Found) != 1 || report.Found[0].Kind != conservation.PaymentWithoutTransfer {
@@ -273,7 +274,7 @@ func TestReplacedFinalBlockIsFound(t *testing.T) {
 func TestStoppedReadingContinues(t *testing.T) {
 	t.Parallel()
 	h := newEnv(t)
-	to := txmanager.Address(common.HexToAddress(address))
+	to := eip155.Address(common.HexToAddress(address))
 	want := 0
 	for i := range 6 {
 		h.paidOutside(to, int64(i+1))

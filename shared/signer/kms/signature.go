@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -46,7 +47,7 @@ func recoverable(der []byte, digest txmanager.Hash, a txmanager.Address) ([]byte
 	for v := range byte(2) {
 		signature[64] = v
 		public, err := crypto.SigToPub(digest[:], signature)
-		if err == nil && txmanager.Address(crypto.PubkeyToAddress(*public)) == a {
+		if err == nil && eip155.Address(crypto.PubkeyToAddress(*public)) == a {
 			return signature, nil
 		}
 	}
@@ -66,7 +67,7 @@ func addressOf(text string) (txmanager.Address, error) {
 	wrong := errors.New("want a public key on secp256k1 in PEM")
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
-		return txmanager.Address{}, wrong
+		return eip155.Address([20]byte{}), wrong
 	}
 	var info struct {
 		Algorithm pkix.AlgorithmIdentifier
@@ -74,17 +75,17 @@ func addressOf(text string) (txmanager.Address, error) {
 	}
 	rest, err := asn1.Unmarshal(block.Bytes, &info)
 	if err != nil || len(rest) > 0 || !info.Algorithm.Algorithm.Equal(ecPublicKey) {
-		return txmanager.Address{}, wrong
+		return eip155.Address([20]byte{}), wrong
 	}
 	var curve asn1.ObjectIdentifier
 	if _, err := asn1.Unmarshal(info.Algorithm.Parameters.FullBytes, &curve); err != nil || !curve.Equal(secp256k1) {
-		return txmanager.Address{}, wrong
+		return eip155.Address([20]byte{}), wrong
 	}
 	key, err := crypto.UnmarshalPubkey(info.Key.RightAlign())
 	if err != nil {
-		return txmanager.Address{}, wrong
+		return eip155.Address([20]byte{}), wrong
 	}
-	return txmanager.Address(crypto.PubkeyToAddress(*key)), nil
+	return eip155.Address(crypto.PubkeyToAddress(*key)), nil
 }
 
 // refused reports whether KMS has no key version of that name, denies access to it, or has it disabled.

@@ -15,8 +15,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -115,15 +117,19 @@ func rawOf(answer json.RawMessage) ([]byte, error) {
 // Check implements [signer.Service] by the service's list of accounts. A service without a list may
 // still sign, so Check reports no error.
 func (r *Signer) Check(ctx context.Context, s txmanager.Submitter) error {
-	var accounts []txmanager.Address
-	err := r.call(ctx, listing[r.options.Method], []any{}, &accounts)
+	account, err := eip155.Bytes(s.Address())
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", r, err, signer.ErrNoKey)
+	}
+	var accounts []common.Address // services write them in any letter case
+	err = r.call(ctx, listing[r.options.Method], []any{}, &accounts)
 	var refusal *rpcError
 	switch {
 	case errors.As(err, &refusal) && refusal.Code == methodNotFound:
 		return nil
 	case err != nil:
 		return fmt.Errorf("accounts of %s: %w", r, err)
-	case !slices.Contains(accounts, s.Address()):
+	case !slices.Contains(accounts, account):
 		return fmt.Errorf("%s has no account %s: %w", r, s.Address(), signer.ErrNoKey)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -48,7 +49,7 @@ func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 
 // transfer returns a transaction for the submitter's chain.
 func (f Fixture) transfer(n uint64) txmanager.Unsigned {
-	return txmanager.Unsigned{ChainID: f.Submitter.ChainID(), Nonce: n, To: &txmanager.Address{0xfe}, Value: big.NewInt(5), Data: []byte{1, 2},
+	return txmanager.Unsigned{ChainID: f.Submitter.ChainID(), Nonce: n, To: new(eip155.Address([20]byte{0xfe})), Value: big.NewInt(5), Data: []byte{1, 2},
 		Gas: 50_000, FeeCapWei: big.NewInt(3e9), TipCapWei: big.NewInt(1e9)}
 }
 
@@ -61,7 +62,7 @@ func (f Fixture) check(t *testing.T, asked txmanager.Unsigned, got txmanager.Sig
 		return
 	}
 	sender, err := types.Sender(types.LatestSignerForChainID(new(big.Int).SetUint64(asked.ChainID)), tx)
-	if err != nil || txmanager.Address(sender) != f.Submitter.Address() {
+	if err != nil || eip155.Address(sender) != f.Submitter.Address() {
 		t.Errorf("nonce %d: sender got %s, %v, want %s", asked.Nonce, sender, err, f.Submitter.Address())
 	}
 	if want := txmanager.Hash(crypto.Keccak256(got.Raw)); got.Hash != want {
@@ -72,7 +73,7 @@ func (f Fixture) check(t *testing.T, asked txmanager.Unsigned, got txmanager.Sig
 	if asked.Legacy {
 		kind = types.LegacyTxType
 	}
-	want := describe(kind, new(big.Int).SetUint64(asked.ChainID), asked.Nonce, (*common.Address)(asked.To), asked.Value,
+	want := describe(kind, new(big.Int).SetUint64(asked.ChainID), asked.Nonce, (*common.Address)(eip155.Recipient(asked.To)), asked.Value,
 		asked.Data, asked.Gas, asked.FeeCapWei, asked.TipCapWei, 0)
 	expect.Equal(t, said, want, "transaction")
 }
@@ -100,7 +101,7 @@ func testSigns(t *testing.T, f Fixture) {
 }
 
 func testUnknownSubmitter(t *testing.T, f Fixture) {
-	unknownSubmitter := txmanager.NewSubmitter(f.Submitter.ChainID(), txmanager.Address{0xba, 0xd0})
+	unknownSubmitter := eip155.NewSubmitter(f.Submitter.ChainID(), eip155.Address([20]byte{0xba, 0xd0}))
 	got, err := f.Signer.Sign(t.Context(), unknownSubmitter, f.transfer(0))
 	if err == nil || got.Raw != nil {
 		t.Errorf("got %d bytes, %v, want none and an error", len(got.Raw), err)
@@ -116,7 +117,7 @@ func testCheck(t *testing.T, f Fixture) {
 	if err := f.Signer.Check(t.Context(), f.Submitter); err != nil {
 		t.Errorf("its own account: got %v, want nil", err)
 	}
-	unknownSubmitter := txmanager.NewSubmitter(f.Submitter.ChainID(), txmanager.Address{0xba, 0xd0})
+	unknownSubmitter := eip155.NewSubmitter(f.Submitter.ChainID(), eip155.Address([20]byte{0xba, 0xd0}))
 	if err := f.Signer.Check(t.Context(), unknownSubmitter); !errors.Is(err, signer.ErrNoKey) {
 		t.Errorf("another account: got %v, want ErrNoKey", err)
 	}
@@ -180,7 +181,7 @@ func testPrintsNoSecret(t *testing.T, f Fixture) {
 	if len(f.Secrets) == 0 {
 		t.Skip("the fixture has no secrets")
 	}
-	_, noKey := f.Signer.Sign(t.Context(), txmanager.NewSubmitter(1, txmanager.Address{}), f.transfer(0))
+	_, noKey := f.Signer.Sign(t.Context(), eip155.NewSubmitter(1, eip155.Address([20]byte{})), f.transfer(0))
 	wrong := f.transfer(0)
 	wrong.ChainID++
 	_, wrongChain := f.Signer.Sign(t.Context(), f.Submitter, wrong)

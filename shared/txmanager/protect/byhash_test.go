@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
@@ -59,7 +60,7 @@ func consumed(count uint64, receipts ...txmanager.Receipt) txmanager.ChainObserv
 func TestANameIsProvedByTheHash(t *testing.T) {
 	t.Parallel()
 	h, other := txmanager.Hash{0xaa}, txmanager.Hash{0xbb}
-	to := txmanager.Address{19: 0xb0}
+	to := eip155.Address([20]byte{19: 0xb0})
 	at := func(succeeded bool) txmanager.Receipt {
 		return txmanager.Receipt{TxHash: h, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, Succeeded: succeeded, Document: []byte(`{}`)}
 	}
@@ -71,7 +72,7 @@ func TestANameIsProvedByTheHash(t *testing.T) {
 	has, reverted := consumed(1, at(true)), consumed(1, at(false))
 	ours := txmanager.SignedTransaction{From: txtest.Alice.Address(), Tx: txmanager.ConsumingTx{Hash: h, To: &to, ValueWei: "1"}}
 	strangers, later := ours, ours
-	strangers.From, later.Nonce = txmanager.Address{7}, 3
+	strangers.From, later.Nonce = eip155.Address([20]byte{7}), 3
 	for name, c := range map[string]struct {
 		hashes   map[uint64]txmanager.Hash
 		executed string
@@ -147,7 +148,7 @@ func TestAHashReplacesWhatAReorgRemoved(t *testing.T) {
 	v.Receipts[txmanager.Hash{0xbb}] = txmanager.ReceiptAnswer{Answer: txmanager.AnswerNotFound}
 	for hash, taken := range map[txmanager.Hash]bool{{}: false, {0xbb}: false, h: true} {
 		chain, tn, book := unproved(v, v, v)
-		chain.byHash[h] = txmanager.SignedTransaction{From: txtest.Alice.Address(), Tx: txmanager.ConsumingTx{Hash: h, To: &txmanager.Address{19: 0xb0}, ValueWei: "1"}}
+		chain.byHash[h] = txmanager.SignedTransaction{From: txtest.Alice.Address(), Tx: txmanager.ConsumingTx{Hash: h, To: new(eip155.Address([20]byte{19: 0xb0})), ValueWei: "1"}}
 		chain.byHash[txmanager.Hash{0xbb}] = txmanager.SignedTransaction{From: txtest.Alice.Address(), Tx: txmanager.ConsumingTx{Hash: txmanager.Hash{0xbb}, ValueWei: "1"}}
 		book.stored = []txmanager.ForeignTransaction{{Nonce: 0, Incident: 1, Tx: txmanager.ConsumingTx{Hash: gone, BlockNumber: 95, BlockHash: txmanager.Hash{0xcc}, ValueWei: "1"}, Succeeded: true}}
 		l := txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 1, Requests: map[uint64]string{0: "waits"}}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
@@ -26,7 +27,7 @@ func (p forgetful) FindConsumingTx(_ context.Context, _ txmanager.Submitter, n u
 	if *p.asked++; n < p.oldest {
 		return txmanager.ConsumingTx{}, fmt.Errorf("nonce %d: %w", n, p.err)
 	}
-	to := txmanager.Address{1}
+	to := eip155.Address([20]byte{1})
 	return txmanager.ConsumingTx{Hash: txmanager.Hash{0xf0, byte(n)}, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, To: &to, ValueWei: "1"}, nil
 }
 

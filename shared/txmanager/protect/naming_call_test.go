@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -14,7 +15,7 @@ import (
 // no name.
 func TestANameIsRefusedThatTheTransactionContradicts(t *testing.T) {
 	t.Parallel()
-	to := txmanager.Address{19: 0xb0}
+	to := eip155.Address([20]byte{19: 0xb0})
 	for name, c := range map[string]struct {
 		open    []txmanager.OpenRequest
 		value   string
@@ -63,7 +64,7 @@ func TestANameIsRefusedThatTheTransactionContradicts(t *testing.T) {
 // The call of an open request is compared too, whatever nonce it is named for.
 func TestANameOfARequestInFlightIsHeldToItsCall(t *testing.T) {
 	t.Parallel()
-	to := txmanager.Address{19: 0xb0}
+	to := eip155.Address([20]byte{19: 0xb0})
 	for value, taken := range map[string]bool{"1": true, "2": false} {
 		x := txtest.Pending(3)
 		x.RequestID, x.Payload = "flying", []byte("pay")

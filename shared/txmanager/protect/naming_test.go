@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
@@ -45,7 +46,7 @@ func TestNoNamedRequestIsSignedAfterAResync(t *testing.T) {
 		v := txtest.ViewOf(w, txtest.Block('a', 100))
 		v.FinalCount = &count
 		book := &evidenceStore{known: known}
-		to := txmanager.Address{1}
+		to := eip155.Address([20]byte{1})
 		for n := first; n < count; n++ {
 			taker := txmanager.ConsumingTx{Hash: txmanager.Hash{0xf0, byte(n)}, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, To: &to, ValueWei: "1"}
 			book.stored = append(book.stored, txmanager.ForeignTransaction{Nonce: n, Incident: 1, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: n%2 == 0})
@@ -98,7 +99,7 @@ func TestAMisspelledNameIsRefused(t *testing.T) {
 	w.Incident, w.Protected = 1, true
 	v := txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), txtest.Block('a', 95))
 	v.FinalCount = new(uint64(4))
-	to := txmanager.Address{1}
+	to := eip155.Address([20]byte{1})
 	taker := txmanager.ConsumingTx{Hash: txmanager.Hash{0xf0}, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, To: &to, ValueWei: "1"}
 	for name, refused := range map[string]bool{"Order-1": true, "order-1 ": true, "Flying": true, "order-2": false, "ORDER-3": false} {
 		book := &evidenceStore{open: []txmanager.OpenRequest{{RequestID: "order-1", Unknown: true}}, known: map[string]txmanager.NamedRequest{"ORDER-3": {TxID: "t-3", State: txmanager.Queued}},

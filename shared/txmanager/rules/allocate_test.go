@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -155,7 +156,7 @@ func TestH26BalanceCoversEveryOpenNonceAndAPlaceholderForEach(t *testing.T) {
 	t.Parallel()
 	const feeCap = 1000
 	one := int64(21_000*feeCap + 5 + 21_000*feeCap*9/8) // the call, its value, its placeholder
-	call := map[string]txmanager.Call{"pay": {To: &txmanager.Address{}, Value: big.NewInt(5), Gas: 21_000, FeeCapWei: big.NewInt(feeCap), TipCapWei: big.NewInt(1)}}
+	call := map[string]txmanager.Call{"pay": {To: new(eip155.Address([20]byte{})), Value: big.NewInt(5), Gas: 21_000, FeeCapWei: big.NewInt(feeCap), TipCapWei: big.NewInt(1)}}
 	holding := func(n uint64, s txmanager.State, sub txmanager.SubState) txmanager.Tx {
 		tx := txtest.Held(n, s, sub)
 		tx.Gas = txtest.Params(21_000, feeCap, 5)
@@ -202,7 +203,7 @@ func TestH26BalanceCoversEveryOpenNonceAndAPlaceholderForEach(t *testing.T) {
 // An unsigned transaction is the call, with the nonce and fees that were bound.
 func TestUnsignedIsTheCallAsBound(t *testing.T) {
 	t.Parallel()
-	to := txmanager.Address{19: 7}
+	to := eip155.Address([20]byte{19: 7})
 	tx := txtest.Bare(5)
 	tx.Gas = txtest.Params(30_000, 200, 9)
 	want := txmanager.Unsigned{ChainID: 1337, Nonce: 5, To: &to, Value: big.NewInt(9), Data: []byte{1, 2}, Gas: 30_000, FeeCapWei: big.NewInt(200), TipCapWei: big.NewInt(1)}

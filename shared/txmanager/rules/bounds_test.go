@@ -9,6 +9,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
@@ -19,7 +20,7 @@ import (
 func TestBoundsBeforeANonceIsBound(t *testing.T) {
 	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
-		to := txmanager.Address{19: 0xb0}
+		to := eip155.Address([20]byte{19: 0xb0})
 		given := func(gas uint64, cap, tip int64) txmanager.Call {
 			return txmanager.Call{To: &to, Value: txtest.Wei(1), Gas: gas, FeeCapWei: txtest.Wei(cap), TipCapWei: txtest.Wei(tip)}
 		}
@@ -125,7 +126,7 @@ func TestFeesOfADayLimitAWholeIteration(t *testing.T) {
 func TestPropertyNothingIsSignedAboveItsBounds(t *testing.T) {
 	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
-		to := txmanager.Address{19: 0xb0}
+		to := eip155.Address([20]byte{19: 0xb0})
 		rnd := rand.New(rand.NewPCG(5, 18))
 		some := func(most int64) *big.Int {
 			if rnd.IntN(2) == 0 {
@@ -281,7 +282,7 @@ func TestBoundsOfSignedBytes(t *testing.T) {
 // send value without a call.
 func TestBoundsOfFunctions(t *testing.T) {
 	t.Parallel()
-	to, other := txmanager.Address{19: 0xa}, txmanager.Address{19: 0xb}
+	to, other := eip155.Address([20]byte{19: 0xa}), eip155.Address([20]byte{19: 0xb})
 	transfer := []byte{0xa9, 0x05, 0x9c, 0xbb}
 	b := txmanager.Bounds{Targets: []string{to.String() + ":0xa9059cbb", other.String()}}
 	for name, c := range map[string]struct {
@@ -334,7 +335,7 @@ func TestWhatIsBarredGetsNoNonce(t *testing.T) {
 // names. A function that targets lists is also allowed.
 func TestBoundsOfCallersAndTokens(t *testing.T) {
 	t.Parallel()
-	o, token := txtest.Oracle(t), txmanager.Address{19: 10}
+	o, token := txtest.Oracle(t), eip155.Address([20]byte{19: 10})
 	data := func(name string, amount int64) []byte {
 		packed, err := o.Pack(name, common.Address{1}, big.NewInt(amount))
 		if err != nil {
@@ -357,7 +358,7 @@ func TestBoundsOfCallersAndTokens(t *testing.T) {
 		"another function":                    {named, nil, txmanager.Call{To: &token, Data: data("increaseAllowance", 1)}, true},
 		"a byte too many":                     {named, nil, txmanager.Call{To: &token, Data: append(data("transfer", 1), 0)}, true},
 		"a payment":                           {named, nil, txmanager.Call{To: &token, Value: big.NewInt(1)}, true},
-		"another contract":                    {named, nil, txmanager.Call{To: &txmanager.Address{19: 11}, Value: big.NewInt(1)}, false},
+		"another contract":                    {named, nil, txmanager.Call{To: new(eip155.Address([20]byte{19: 11})), Value: big.NewInt(1)}, false},
 		"a deployment":                        {named, nil, txmanager.Call{Data: data("transfer", 9)}, false},
 		"a function that targets names":       {free, nil, txmanager.Call{To: &token, Data: data("increaseAllowance", 9)}, false},
 		"any amount where none is bounded":    {free, nil, txmanager.Call{To: &token, Data: data("approve", 9)}, false},

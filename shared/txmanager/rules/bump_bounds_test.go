@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
@@ -38,7 +39,7 @@ func TestTheReasonOfABlockedBumpStays(t *testing.T) {
 		held := waiting(5)
 		held.LastError = reason
 		w := txtest.StateOf(1, 6, held)
-		calls := map[string]txmanager.Call{"pay": {To: &txmanager.Address{}, Gas: 21_000, FeeCapWei: big.NewInt(105)}}
+		calls := map[string]txmanager.Call{"pay": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(105)}}
 		if _, moves := r.signs(w, dear(w), calls); len(moves) != 1 || moves[0].To.LastError != "" {
 			t.Errorf("no bid is wanted any more: got %+v, want a move without a reason", moves)
 		}
@@ -53,7 +54,7 @@ func TestOperatorIsAskedOnlyAboutAPossibleBump(t *testing.T) {
 		r := bumpRules()
 		r.AskBeforePlaceholder = true
 		w := txtest.StateOf(1, 6, waiting(5))
-		calls := map[string]txmanager.Call{"pay": {To: &txmanager.Address{}, Gas: 21_000, FeeCapWei: big.NewInt(105)}}
+		calls := map[string]txmanager.Call{"pay": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(105)}}
 		if _, moves := r.signs(w, dear(w), calls); len(moves) != 1 || moves[0].To.State != txmanager.Tracking || moves[0].To.LastError != "" {
 			t.Errorf("its caller allows no more: got %+v, want it to wait as it is", moves)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
@@ -80,7 +81,7 @@ func TestABumpIsTheSameAtAHigherFee(t *testing.T) {
 			t.Fatalf("got %d versions, moves %+v; want one, none", len(jobs), moves)
 		}
 		job := jobs[0]
-		if job.Kind != txmanager.VersionBump || job.Unsigned.Nonce != 5 || *job.Unsigned.To != (txmanager.Address{19: 0xb0}) || job.Unsigned.FeeCapWei.Int64() != 402 || job.Unsigned.TipCapWei.Int64() != 9 {
+		if job.Kind != txmanager.VersionBump || job.Unsigned.Nonce != 5 || *job.Unsigned.To != (eip155.Address([20]byte{19: 0xb0})) || job.Unsigned.FeeCapWei.Int64() != 402 || job.Unsigned.TipCapWei.Int64() != 9 {
 			t.Errorf("got %s %+v, want a BUMP of the same call at nonce 5, for twice the base fee and a tip, and a tip of 9", job.Kind, job.Unsigned)
 		}
 		if job.ExtraWei.Int64() != 21_000*(402-100) {
@@ -125,8 +126,8 @@ func TestBoundsOfABump(t *testing.T) {
 		{"a wei too little in the account", func(_ *Rules, _ *txmanager.SubmitterState, v *txmanager.ChainObservation) {
 			v.Account.BalanceWei = big.NewInt(room - 1)
 		}, nil, "cannot pay"},
-		{"its caller allows no more", func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation) {}, map[string]txmanager.Call{"pay": {To: &txmanager.Address{}, Gas: 21_000, FeeCapWei: big.NewInt(105)}}, ""},
-		{"its caller allows a little more", func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation) {}, map[string]txmanager.Call{"pay": {To: &txmanager.Address{}, Gas: 21_000, FeeCapWei: big.NewInt(110)}}, "-"},
+		{"its caller allows no more", func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation) {}, map[string]txmanager.Call{"pay": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(105)}}, ""},
+		{"its caller allows a little more", func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation) {}, map[string]txmanager.Call{"pay": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(110)}}, "-"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -29,7 +30,7 @@ func deferred(t txmanager.Tx) txmanager.Tx {
 
 // ownBounded are payloads that only their own bounds can block, and others.
 func ownBounded() txtest.Payloads {
-	to := txmanager.Address{19: 0xb0}
+	to := eip155.Address([20]byte{19: 0xb0})
 	rich, _ := new(big.Int).SetString("1000000000000000000000000000000", 10)
 	return txtest.Reader(map[string]txmanager.Call{
 		"cheap":  {To: &to, Value: big.NewInt(1), Gas: 21_000, FeeCapWei: big.NewInt(1)}, // the base fee is 10

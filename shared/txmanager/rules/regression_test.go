@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
@@ -89,7 +90,7 @@ func TestH27IntentBackFromDeferralStaysInTheQueue(t *testing.T) {
 func TestFeeCapBelowTheBaseFeeWaitsInTheQueue(t *testing.T) {
 	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
-		cheap := map[string]txmanager.Call{"cheap": {To: &txmanager.Address{}, Gas: 21_000, FeeCapWei: big.NewInt(9)}}
+		cheap := map[string]txmanager.Call{"cheap": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(9)}}
 		w := txtest.Queue(txtest.StateOf(1, 5), txtest.Queued(1, "cheap"))
 		p := rulesOf(3).PlanAllocations(w, txtest.Reader(cheap), txtest.ViewOf(w, txtest.Block('a', 100)), nil) // base fee 10
 		if got := outline(p); got != "q-1 waits" {

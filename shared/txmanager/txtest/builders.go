@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -162,7 +163,7 @@ func (p Payloads) ParsePayload(payload []byte) (txmanager.Call, error) {
 // Reader knows "pay" (a plain transfer with gas), "call" (gas to be estimated), and the calls in
 // more.
 func Reader(more map[string]txmanager.Call) Payloads {
-	to := txmanager.Address{19: 0xb0}
+	to := eip155.Address([20]byte{19: 0xb0})
 	p := Payloads{calls: map[string]txmanager.Call{
 		"pay":  {To: &to, Value: big.NewInt(1), Gas: 21_000},
 		"call": {To: &to, Value: big.NewInt(0), Data: []byte{1}},

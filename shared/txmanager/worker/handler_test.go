@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
@@ -23,7 +24,7 @@ func TestWhatAHandlerMadeIsChecked(t *testing.T) {
 		call txmanager.Call
 		ok   bool
 	}{
-		"a transfer":         {txmanager.Call{To: &txmanager.Address{1}, Value: big.NewInt(1)}, true},
+		"a transfer":         {txmanager.Call{To: new(eip155.Address([20]byte{1})), Value: big.NewInt(1)}, true},
 		"with all given":     {txmanager.Call{Gas: 21_000, FeeCapWei: big.NewInt(2), TipCapWei: big.NewInt(1)}, true},
 		"a negative amount":  {txmanager.Call{Value: big.NewInt(-1)}, false},
 		"more than 256 bits": {txmanager.Call{Value: new(big.Int).Lsh(big.NewInt(1), 256)}, false},
@@ -171,7 +172,7 @@ func TestSignedBytesOfAHandlerFit(t *testing.T) {
 		ok   bool
 	}{
 		"as they should be": {txtest.Alice.Address(), func(*txmanager.Unsigned) {}, true},
-		"signed by another": {txmanager.Address{1}, func(*txmanager.Unsigned) {}, false},
+		"signed by another": {eip155.Address([20]byte{1}), func(*txmanager.Unsigned) {}, false},
 		"another chain":     {txtest.Alice.Address(), func(u *txmanager.Unsigned) { u.ChainID = 1 }, false},
 		"another nonce":     {txtest.Alice.Address(), func(u *txmanager.Unsigned) { u.Nonce = 6 }, false},
 		"too dear":          {txtest.Alice.Address(), func(u *txmanager.Unsigned) { u.FeeCapWei = big.NewInt(11) }, false},

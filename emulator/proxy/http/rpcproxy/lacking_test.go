@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -20,7 +21,7 @@ import (
 // excluded, and it is first again once it has one.
 func TestNodeWithoutTagsIsSkippedForThem(t *testing.T) {
 	t.Parallel()
-	account := txmanager.NewSubmitter(1337, devchain.DevAccounts(1)[0].Address)
+	account := eip155.NewSubmitter(1337, devchain.DevAccounts(1)[0].Address)
 	for name, q := range map[string]txmanager.ChainQuery{
 		"the block": {Finality: "finalized"},
 		"a count":   {Submitter: account, FinalCount: true},

@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -448,7 +449,7 @@ func TestRecoveredNodeIsUsedAgain(t *testing.T) {
 func TestQueryOfAnotherChainExcludesNoNode(t *testing.T) {
 	t.Parallel()
 	s := severalNodes(t, 2, nil)
-	_, err := s.connector.Query(t.Context(), txmanager.ChainQuery{Submitter: txmanager.NewSubmitter(7, devchain.DevAccounts(1)[0].Address), Account: true})
+	_, err := s.connector.Query(t.Context(), txmanager.ChainQuery{Submitter: eip155.NewSubmitter(7, devchain.DevAccounts(1)[0].Address), Account: true})
 	if !errors.Is(err, chain.ErrWrongChain) || len(s.connector.Excluded()) != 0 {
 		t.Errorf("got %v, excluded %v; want a wrong chain and no node excluded", err, s.connector.Excluded())
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -73,7 +74,7 @@ func (b bundle) transfer(t *testing.T, n uint64) *types.Transaction {
 // pending is the node's own transaction count, with its pool.
 func (b bundle) pending(t *testing.T) uint64 {
 	t.Helper()
-	n, err := b.direct.PendingNonceAt(t.Context(), common.Address(b.account.Address))
+	n, err := b.direct.PendingNonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func TestAnswersLostAfterTheNodeAccepted(t *testing.T) {
 			if name == rpcproxy.Hang { // the client gives up once the node has it
 				go func() {
 					for n, err := uint64(0), error(nil); n == 0 && err == nil; {
-						n, err = b.direct.PendingNonceAt(ctx, common.Address(b.account.Address))
+						n, err = b.direct.PendingNonceAt(ctx, common.Address(eip155.MustBytes(b.account.Address)))
 					}
 					cancel()
 				}()
@@ -234,7 +235,7 @@ func TestBatchIsStruckCallByCall(t *testing.T) {
 		}
 	}
 	b.mine(t, 1)
-	if n, err := b.direct.NonceAt(t.Context(), common.Address(b.account.Address), nil); err != nil || n != 1 {
+	if n, err := b.direct.NonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)), nil); err != nil || n != 1 {
 		t.Errorf("count without nonce 1: got %d, %v; want 1", n, err)
 	}
 }
@@ -294,7 +295,7 @@ func TestLaggingNodeIsConsistent(t *testing.T) {
 	query := func(lag uint64) txmanager.ChainObservation {
 		b.proxy.SetFaults(rpcproxy.Faults{Lag: lag, LagShare: 1})
 		v, err := connector.Query(t.Context(), txmanager.ChainQuery{
-			Submitter: txmanager.NewSubmitter(b.chain.ChainID(), b.account.Address), Account: true, Finality: "finalized", FinalCount: true,
+			Submitter: eip155.NewSubmitter(b.chain.ChainID(), b.account.Address), Account: true, Finality: "finalized", FinalCount: true,
 			Receipts: []txmanager.Hash{hash}, Known: []txmanager.Hash{hash}, FromBlock: head - 2, ToBlock: head,
 		})
 		if err != nil {

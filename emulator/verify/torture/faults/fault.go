@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -111,7 +112,7 @@ func NewWorld(o Options) *World {
 func (w *World) Accounts() []txmanager.Submitter {
 	names := make([]txmanager.Submitter, len(w.Keys))
 	for i, k := range w.Keys {
-		names[i] = txmanager.NewSubmitter(w.Stack.Chain.ChainID(), k.Address)
+		names[i] = eip155.NewSubmitter(w.Stack.Chain.ChainID(), k.Address)
 	}
 	return names
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -94,11 +95,11 @@ func useKey(inFlight bool) func(context.Context, *World, *rand.Rand) (int, error
 // freeNonce returns the account's next nonce on chain if the deployment has nothing pending
 // there; with inFlight, if it has.
 func freeNonce(ctx context.Context, client *ethclient.Client, key devchain.Account, inFlight bool) (n uint64, found bool) {
-	n, err := client.NonceAt(ctx, common.Address(key.Address), nil)
+	n, err := client.NonceAt(ctx, common.Address(eip155.MustBytes(key.Address)), nil)
 	if err != nil {
 		return 0, false
 	}
-	pending, err := client.PendingNonceAt(ctx, common.Address(key.Address))
+	pending, err := client.PendingNonceAt(ctx, common.Address(eip155.MustBytes(key.Address)))
 	return n, err == nil && (pending > n) == inFlight
 }
 
@@ -137,7 +138,7 @@ func (w *World) useNonce(ctx context.Context, client *ethclient.Client, key devc
 	if err != nil {
 		return 0, err
 	}
-	w.Foreign.add(txmanager.NewSubmitter(w.Stack.Chain.ChainID(), key.Address), Use{n, tx.Hash()}) // recorded before it can be seen on chain
+	w.Foreign.add(eip155.NewSubmitter(w.Stack.Chain.ChainID(), key.Address), Use{n, tx.Hash()}) // recorded before it can be seen on chain
 	if err := client.SendTransaction(ctx, tx); err != nil {
 		return 0, fmt.Errorf("foreign use of nonce %d of %s: %w", n, key.Address, err)
 	}

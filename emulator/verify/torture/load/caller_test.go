@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-var alice = txmanager.NewSubmitter(1337, txmanager.Address{1})
+var alice = eip155.NewSubmitter(1337, eip155.Address([20]byte{1}))
 
 func setup(answers Answers) *caller {
 	return &caller{ledger: new(Ledger), intent: Seen(alice, big.NewInt(1), answers)}

@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -201,7 +202,7 @@ func (o *Operator) releaseRequest(ctx context.Context, p protected) (body map[st
 		return nil, err
 	}
 	defer client.Close()
-	account := common.Address(p.Submitter.Address())
+	account := common.Address(eip155.MustBytes(p.Submitter.Address()))
 	final, pending, err := counts(ctx, client, account)
 	if err == nil && pending != final {
 		err = fmt.Errorf("the account's count is %d at the finalized block, and %d with what is pending", final, pending)

@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -82,7 +83,7 @@ func (p *Program) Run(ctx, within context.Context) {
 		}
 		key := p.Accounts[p.Source.IntN(len(p.Accounts))]
 		in := &Intent{
-			Submitter: txmanager.NewSubmitter(p.Stack.Chain.ChainID(), key.Address), RequestID: fmt.Sprintf("program-%d", n),
+			Submitter: eip155.NewSubmitter(p.Stack.Chain.ChainID(), key.Address), RequestID: fmt.Sprintf("program-%d", n),
 			ValueWei: big.NewInt(int64(500_000_000 + n)), program: true, script: script{pace: time.Second},
 		}
 		begin := p.drawRequest(n, key)

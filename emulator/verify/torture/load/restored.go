@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -173,7 +174,7 @@ func (o *Operator) isNothingPending(ctx context.Context, accounts []txmanager.Su
 	}
 	defer client.Close()
 	for _, s := range accounts {
-		final, pending, err := counts(ctx, client, common.Address(s.Address()))
+		final, pending, err := counts(ctx, client, common.Address(eip155.MustBytes(s.Address())))
 		if err != nil || final != pending {
 			return false
 		}
@@ -213,7 +214,7 @@ func (o *Operator) lostRequests(ctx context.Context, client *ethclient.Client, s
 		below := false
 		for _, tx := range block.Transactions() {
 			from, err := types.Sender(signer, tx)
-			if err != nil || txmanager.Address(from) != s.Address() {
+			if err != nil || eip155.Address(from) != s.Address() {
 				continue
 			}
 			below = below || tx.Nonce() < lowest

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -120,7 +121,7 @@ type Payment struct {
 // payments returns the hashes of the payer's successful transactions by their payment.
 func (c *Operator) payments(ctx context.Context) (map[Payment][]string, error) {
 	all := make(map[Payment][]string)
-	payer := common.Address(c.Stack.Payer.Address())
+	payer := common.Address(eip155.MustBytes(c.Stack.Payer.Address()))
 	err := chainscan.Each(ctx, c.Stack.Chain.URL(), &payer, func(tx chainscan.Tx) {
 		if p, ok := paymentOf(tx.Transaction); ok && tx.Receipt.Status == types.ReceiptStatusSuccessful {
 			all[p] = append(all[p], tx.Hash().Hex())

@@ -13,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -21,25 +22,25 @@ import (
 func Deploy(ctx context.Context, chain *devchain.Chain, from devchain.Account, code []byte) (txmanager.Address, error) {
 	client, err := ethclient.DialContext(ctx, chain.URL())
 	if err != nil {
-		return txmanager.Address{}, err
+		return eip155.Address([20]byte{}), err
 	}
 	defer client.Close()
-	n, err := client.NonceAt(ctx, common.Address(from.Address), nil)
+	n, err := client.NonceAt(ctx, common.Address(eip155.MustBytes(from.Address)), nil)
 	if err != nil {
-		return txmanager.Address{}, err
+		return eip155.Address([20]byte{}), err
 	}
 	raw, err := signed(chain.ChainID(), from, n, deploying(code))
 	if err != nil {
-		return txmanager.Address{}, err
+		return eip155.Address([20]byte{}), err
 	}
 	if err := chain.MineExactly(raw); err != nil {
-		return txmanager.Address{}, fmt.Errorf("deploy a contract: %w", err)
+		return eip155.Address([20]byte{}), fmt.Errorf("deploy a contract: %w", err)
 	}
-	at := crypto.CreateAddress(common.Address(from.Address), n)
+	at := crypto.CreateAddress(common.Address(eip155.MustBytes(from.Address)), n)
 	if on, err := client.CodeAt(ctx, at, nil); err != nil || !bytes.Equal(on, code) {
-		return txmanager.Address{}, fmt.Errorf("deploy a contract: at %s is %x, %w; want %x", at, on, err, code)
+		return eip155.Address([20]byte{}), fmt.Errorf("deploy a contract: at %s is %x, %w; want %x", at, on, err, code)
 	}
-	return txmanager.Address(at), nil
+	return eip155.Address(at), nil
 }
 
 // Balance returns the balance that a token of this package has for the address.
@@ -49,7 +50,7 @@ func Balance(ctx context.Context, chain *devchain.Chain, token, of txmanager.Add
 		return nil, err
 	}
 	defer client.Close()
-	word, err := client.StorageAt(ctx, common.Address(token), common.BytesToHash(of[:]), nil)
+	word, err := client.StorageAt(ctx, common.Address(eip155.MustBytes(token)), common.HexToHash(string(of)), nil)
 	return new(big.Int).SetBytes(word), err
 }
 

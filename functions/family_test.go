@@ -1,0 +1,266 @@
+package functions_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/memchain"
+	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// familyFunctions are the functions of the database that have a line for each family.
+var familyFunctions = slices.Sorted(maps.Keys(memchain.SQL))
+
+// withNamespace adds the second family to the database by the recipe of CONTRIBUTING.md: the function that
+// reads its signed bytes, and one line in each function of families.
+func (h deployment) withNamespace() {
+	h.t.Helper()
+	h.exec(memchain.SignedCall)
+	for _, name := range familyFunctions {
+		var text string
+		if err := h.DB.QueryRow(h.t.Context(), `select pg_get_functiondef($1::regproc)`, name).Scan(&text); err != nil {
+			h.t.Fatal(err)
+		}
+		h.exec(strings.Replace(text, "when 'eip155'", memchain.SQL[name]+"\n    when 'eip155'", 1))
+	}
+}
+
+func (h deployment) exec(statement string) {
+	h.t.Helper()
+	if _, err := h.DB.Exec(h.t.Context(), statement); err != nil {
+		h.t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// ofFamily is a process that serves a chain of the second family as its default chain.
+type ofFamily struct {
+	ported
+	chain           *memchain.Chain
+	payee           txmanager.Submitter
+	tx              string // the last posted transaction
+	keys            memchain.Keys
+	registerRefused error // before the database knew the namespace
+}
+
+func serveFamily(t *testing.T) *ofFamily {
+	t.Helper()
+	const id = 7
+	keys := memchain.Keys{}
+	h := &ofFamily{keys: keys, payee: memchain.Keys{}.Add(id, 2)}
+	h.deployment = deployment{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}}
+	h.submitter = keys.Add(id, 1)
+	h.chain = memchain.New(id, h.submitter)
+	registration := store.Registration{Submitter: h.submitter, Signer: "vault", MaxInFlight: 4, Callers: []string{"*"}, CreatedBy: "test"}
+	_, h.registerRefused = h.Store.Register(t.Context(), registration)
+	h.withNamespace()
+	h.Bundle = reopened(t, h.Bundle)
+	var err error
+	h.App, err = h.appWith(functions.Extensions{
+		Families: []chain.Family{memchain.Family{Chain: h.chain}},
+		Signers:  []signer.Kind{{Name: "vault", Signer: func(string) (signer.Service, error) { return keys, nil }}},
+	}, "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_RPC_URLS=", "FENCEPOST_CHAIN_ID=7",
+		`FENCEPOST_CHAINS=[{"id": 7, "namespace": "mem", "urls": ["http://127.0.0.1:1/a", "http://127.0.0.1:1/b"], "feeKind": "legacy", "finality": "confirmations", "confirmations": 2}]`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(h.App.Handlers()[functions.All])
+	t.Cleanup(func() {
+		server.Close()
+		_ = h.Close(context.WithoutCancel(t.Context()))
+	})
+	h.url = server.URL
+	if _, err := h.Store.Register(t.Context(), registration); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// reopened returns the database with new connections, since a connection keeps the check of a domain.
+func reopened(t *testing.T, db storetest.Bundle) storetest.Bundle {
+	t.Helper()
+	s, err := store.Open(t.Context(), storetest.Options(db.URL, storetest.Rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	db.Store = s
+	return db
+}
+
+// pay posts a payment to the payee, by the account's address alone, in another spelling.
+func (h *ofFamily) pay(requestID, value string) {
+	h.t.Helper()
+	a := h.as("shop", "POST", "/api/v1/tx", map[string]any{
+		"submitter": strings.ToUpper(h.submitter.Address().String()), "requestId": requestID,
+		"payload": map[string]any{"to": strings.ToUpper(h.payee.Address().String()), "value": value},
+	})
+	if a.status != 202 || a.body["submitter"] != nil && a.body["submitter"] != string(h.submitter) {
+		h.t.Fatalf("post: got %d %v, want 202 for %s", a.status, a.body, h.submitter)
+	}
+	h.tx = fmt.Sprint(a.body["txId"])
+}
+
+// reaches serves the submitter until the transaction is in the state.
+func (h *ofFamily) reaches(state string) {
+	h.t.Helper()
+	await(h.t, "the state "+state, func() bool {
+		h.exec(`update managed_tx set next_check_at = clock_timestamp() where next_check_at is not null`)
+		for _, kind := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm} {
+			if err := h.Serve(h.t.Context(), h.submitter, kind); err != nil {
+				h.t.Fatal(err)
+			}
+		}
+		return h.stored(`select state || coalesce(' ' || sub_state, '') from managed_tx where tx_id = '`+h.tx+`'`) == state
+	})
+}
+
+func (h *ofFamily) mine(n int) {
+	h.t.Helper()
+	if err := h.chain.Mine(n); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// A transaction on a chain of the second family goes from the request to its finality. Its fee is one number.
+// An operator replaces it, and a reorg removes it once. A placeholder cancels a second one.
+func TestSecondFamilyGoesFromRequestToFinality(t *testing.T) {
+	t.Parallel()
+	h := serveFamily(t)
+	if h.registerRefused == nil || !strings.Contains(h.registerRefused.Error(), "submitter_id") {
+		t.Errorf("registered before the database had the namespace: got %v, want it refused by the domain", h.registerRefused)
+	}
+	h.pay("wage", "5")
+	h.reaches("TRACKING PENDING")
+	if a := h.as("ann", "POST", "/admin/v1/tx/"+h.tx+"/decide", map[string]any{"action": "replace", "reason": "a test"}); a.status != 202 {
+		t.Fatalf("replace: got %d %v, want 202", a.status, a.body)
+	}
+	await(t, "the replacement", func() bool {
+		h.advance()
+		return h.stored(`select count(*) from tx_version`) == "2"
+	})
+	if got, want := h.stored(`select last_gas_params ->> 'gasPrice' from managed_tx`), "1125000000"; got != want {
+		t.Errorf("the replacement's fee: got %s, want %s, an eighth more", got, want)
+	}
+	h.mine(1)
+	h.reaches("TRACKING INCLUDED")
+	if err := errors.Join(h.chain.Reorg(nil), h.chain.DropPool(), h.chain.Mine(1)); err != nil {
+		t.Fatal(err)
+	}
+	h.reaches("TRACKING PENDING")
+	h.mine(3)
+	h.reaches("CONFIRMED")
+	if a := h.as("shop", "GET", "/api/v1/tx/"+h.tx, nil); a.body["state"] != "CONFIRMED" || a.body["submitter"] != string(h.submitter) {
+		t.Errorf("query: got %v, want CONFIRMED of %s", a.body, h.submitter)
+	}
+
+	h.pay("bonus", "6")
+	h.reaches("TRACKING PENDING")
+	if a := h.as("shop", "POST", "/api/v1/tx/"+h.tx+"/cancel", map[string]any{}); a.status >= 300 {
+		t.Fatalf("cancel: got %d %v", a.status, a.body)
+	}
+	await(t, "the placeholder", func() bool {
+		h.advance()
+		return h.stored(`select count(*) from tx_version where kind = 'PLACEHOLDER'`) == "1"
+	})
+	h.mine(3)
+	h.reaches("FAILED PLACEHOLDER")
+
+	balances, err := h.chain.Node(chain.NodeOptions{ChainID: 7}).Balances(t.Context(), []txmanager.Submitter{h.payee})
+	if err != nil || balances[0].Cmp(big.NewInt(5)) != 0 {
+		t.Errorf("the payee has %s, %v; want 5: paid once, and the second payment cancelled", balances, err)
+	}
+}
+
+// The database refuses what the second family's line refuses: another spelling of an account, bytes of
+// another nonce or chain, and a placeholder that does something.
+func TestSecondFamilyKeepsTheChecks(t *testing.T) {
+	t.Parallel()
+	h := serveFamily(t)
+	other := memchain.Keys{}.Add(7, 3)
+	for name, id := range map[string]string{
+		"upper case": strings.ToUpper(string(other)), "an upper-case address": "mem:7:" + strings.ToUpper(other.Address().String()),
+		"a leading zero": "mem:07:" + other.Address().String(), "no chain": "mem::" + other.Address().String(),
+		"too short": string(other[:len(other)-1]), "a line break": string(other) + "\n", "another family's address": "mem:7:" + strings.TrimPrefix(payer, "eip155:1337:"),
+		"another family's namespace": "eip155:7:" + other.Address().String(), "no family's": "cosmos:7:" + other.Address().String(),
+	} {
+		if _, err := h.DB.Exec(t.Context(), `select $1::text::submitter_id`, id); err == nil {
+			t.Errorf("%s: got %q accepted, want it refused", name, id)
+		}
+	}
+	if _, err := h.DB.Exec(t.Context(), `select $1::text::submitter_id`, string(other)); err != nil {
+		t.Errorf("the canonical form: got %v", err)
+	}
+	tx := txmanager.Unsigned{ChainID: 7, Nonce: 3, To: new(other.Address()), Value: big.NewInt(9), Data: []byte("note"), Gas: 1,
+		Legacy: true, FeeCapWei: big.NewInt(1), TipCapWei: big.NewInt(1)}
+	for name, c := range map[string]struct {
+		change func(*txmanager.Unsigned)
+		want   string
+	}{
+		"as signed":     {func(*txmanager.Unsigned) {}, "7 3 false"},
+		"a placeholder": {func(tx *txmanager.Unsigned) { tx.To, tx.Value, tx.Data = new(h.submitter.Address()), new(big.Int), nil }, "7 3 true"},
+		"another chain": {func(tx *txmanager.Unsigned) { tx.ChainID = 8 }, "8 3 false"},
+	} {
+		one := tx
+		c.change(&one)
+		signed, err := h.keys.Sign(t.Context(), h.submitter, one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		err = h.DB.QueryRow(t.Context(), `select format('%s %s %s', chain, nonce, substr($1, call_at, call_size) = placeholder_call('mem', $2))
+  from read_signed('mem', $1) as s (chain bigint, nonce bigint, call_at integer, call_size integer)`, signed.Raw, h.submitter.Address()).Scan(&got)
+		if got = strings.NewReplacer(" t", " true", " f", " false").Replace(got); err != nil || got != c.want {
+			t.Errorf("%s: got %q, %v; want %q", name, got, err, c.want)
+		}
+	}
+}
+
+var namespaceLine = regexp.MustCompile(`(?m)^\s*when '([^']+)' then`)
+
+// The families of the functions and those of the database are the same. A family that the database does not
+// know could register no account.
+func TestFamiliesAreThoseOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	for _, name := range familyFunctions {
+		var text string
+		if err := db.DB.QueryRow(t.Context(), `select prosrc from pg_proc where oid = $1::regproc`, name).Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, m := range namespaceLine.FindAllStringSubmatch(text, -1) {
+			got = append(got, m[1])
+		}
+		if diff := cmp.Diff(functions.Namespaces(), got); diff != "" {
+			t.Errorf("%s in migrations/0001_database.sql (-families of functions/chains.go +lines):\n%s", name, diff)
+		}
+	}
+}
+
+// A chain of a namespace that no family has, and two families of one namespace, keep a process from starting.
+func TestUnknownNamespaceIsRefused(t *testing.T) {
+	t.Parallel()
+	h := deployment{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}}
+	_, err := h.app(`FENCEPOST_CHAINS=[{"id": 7, "namespace": "mem", "urls": ["http://127.0.0.1:1/a"]}]`)
+	if err == nil || !strings.Contains(err.Error(), `chain 7: this deployment serves no chains of namespace "mem": it serves eip155`) {
+		t.Errorf("got %v, want that the namespace is not served", err)
+	}
+	if _, err = h.appWith(functions.Extensions{Families: []chain.Family{memchain.Family{}, memchain.Family{}}}); err == nil {
+		t.Error("two families of one namespace: got no error")
+	}
+}

@@ -1,0 +1,244 @@
+package memchain
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"slices"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// node implements [chain.Node].
+type node struct {
+	Family
+	*Chain
+	options chain.NodeOptions
+}
+
+// Node returns a node of the chain.
+func (c *Chain) Node(o chain.NodeOptions) chain.Node {
+	o.Node = cmp.Or(o.Node, "memory")
+	return node{Family{c}, c, o}
+}
+
+// request counts a round trip and locks the chain. An account must be of the chain.
+func (n node) request(of txmanager.Submitter) (unlock func(), err error) {
+	n.requests.Add(1)
+	if n.options.ChainID != n.ID || of != "" && (of.ChainID() != n.ID || of.Namespace() != Namespace) {
+		return nil, fmt.Errorf("node %s, %s: %w", n.Name(), of, chain.ErrWrongChain)
+	}
+	n.mu.Lock()
+	return n.mu.Unlock, nil
+}
+
+func (n node) Name() string { return n.options.Node }
+
+func (node) VerifyAgain() {}
+
+func (node) Close() {}
+
+func (n node) ParsePayload(stored []byte) (txmanager.Call, error) { return n.StoredCall(stored) }
+
+func (node) CheckCall(c txmanager.Call) error { return checkCall(c) }
+
+func (node) ParseSigned(raw []byte) (txmanager.Address, txmanager.Unsigned, txmanager.Signed, error) {
+	return decode(raw)
+}
+
+func (n node) Query(_ context.Context, q txmanager.ChainQuery) (v txmanager.ChainObservation, err error) {
+	unlock, err := n.request(q.Submitter)
+	if err != nil {
+		return v, err
+	}
+	defer unlock()
+	if len(q.HashesAt) > 100 || !slices.Contains([]string{"", "safe", "finalized"}, q.Finality) {
+		return v, fmt.Errorf("%d heights and finality %q: want at most 100, and safe or finalized", len(q.HashesAt), q.Finality)
+	}
+	head, from := n.head(), q.Submitter.Address()
+	v = txmanager.ChainObservation{
+		Node: n.Name(), Head: head.Header, StartHead: &head.Header,
+		Receipts: map[txmanager.Hash]txmanager.ReceiptAnswer{}, Known: map[txmanager.Hash]txmanager.Answer{}, HashesAt: map[uint64]txmanager.Hash{},
+	}
+	if q.Account {
+		v.Account = txmanager.Account{
+			LatestCount: head.counts[from], PendingCount: n.pendingCount(from), BalanceWei: head.balance(from),
+			BaseFeeWei: new(big.Int), GasPriceWei: big.NewInt(price),
+		}
+	}
+	for _, h := range q.Receipts {
+		v.Receipts[h] = n.receipt(h)
+	}
+	for _, h := range q.Known {
+		if v.Known[h] = txmanager.AnswerNotFound; n.has(h) {
+			v.Known[h] = txmanager.AnswerFound
+		}
+	}
+	for at := q.FromBlock; q.ToBlock > 0 && at <= min(q.ToBlock, head.Number); at++ {
+		v.Headers = append(v.Headers, n.blocks[at].Header)
+	}
+	for _, at := range q.HashesAt {
+		if at <= head.Number {
+			v.HashesAt[at] = n.blocks[at].Hash
+		}
+	}
+	for _, c := range q.Estimates {
+		v.Estimates = append(v.Estimates, n.estimate(from, c))
+	}
+	if q.SelfTransfer {
+		v.SelfTransfer = n.estimate(from, txmanager.Call{Value: new(big.Int)})
+	}
+	n.answerFinality(q, &v)
+	return v, nil
+}
+
+func (n node) answerFinality(q txmanager.ChainQuery, v *txmanager.ChainObservation) {
+	final := n.below(finalDepth)
+	if depth := n.options.FinalDepth; depth != nil {
+		final = n.below(int(*depth))
+	}
+	if q.FinalCount {
+		v.FinalCount, v.FinalBlock = new(final.counts[q.Submitter.Address()]), &final.Number
+	}
+	switch q.Finality {
+	case "safe":
+		v.Tagged = new(n.below(safeDepth).Header)
+	case "finalized":
+		v.Tagged = new(n.below(finalDepth).Header)
+	}
+}
+
+func (n node) has(h txmanager.Hash) bool {
+	_, _, ok := n.find(h)
+	return ok
+}
+
+func (n node) receipt(h txmanager.Hash) txmanager.ReceiptAnswer {
+	tx, in, ok := n.find(h)
+	if !ok || in == nil {
+		return txmanager.ReceiptAnswer{Answer: txmanager.AnswerNotFound}
+	}
+	document, _ := json.Marshal(map[string]any{"from": tx.from, "to": tx.tx.To, "gasUsed": fmt.Sprint(tx.tx.Gas), "failed": tx.fails()}) // texts
+	return txmanager.ReceiptAnswer{Answer: txmanager.AnswerFound, Receipt: txmanager.Receipt{
+		TxHash: h, BlockNumber: in.Number, BlockHash: in.Hash, Succeeded: !tx.fails(), Document: document}}
+}
+
+func (n node) estimate(from txmanager.Address, c txmanager.Call) txmanager.Estimate {
+	switch {
+	case fails(c.Data):
+		return txmanager.Estimate{Outcome: txmanager.Refused, Reason: "the call fails"}
+	case c.Value != nil && n.head().balance(from).Cmp(c.Value) < 0:
+		return txmanager.Estimate{Reason: "the account has too little money"}
+	}
+	return txmanager.Estimate{Outcome: txmanager.Done, Gas: 1}
+}
+
+func (n node) Send(_ context.Context, raws [][]byte) []txmanager.SendResult {
+	results := make([]txmanager.SendResult, len(raws))
+	unlock, err := n.request("")
+	for i, raw := range raws {
+		results[i].Node = n.Name()
+		if err != nil {
+			results[i].Text = err.Error()
+		} else {
+			results[i].Class, results[i].Text = n.send(raw)
+		}
+	}
+	if err == nil {
+		unlock()
+	}
+	return results
+}
+
+func (n node) FindConsumingTx(ctx context.Context, s txmanager.Submitter, nonce uint64) (txmanager.ConsumingTx, error) {
+	unlock, err := n.request(s)
+	if err != nil {
+		return txmanager.ConsumingTx{}, err
+	}
+	defer unlock()
+	consumer, ok := n.sentIn(s.Address(), n.blocks)[nonce]
+	if !ok {
+		return consumer, fmt.Errorf("nonce %d of %s: %w", nonce, s, txmanager.ErrNotConsumed)
+	}
+	return consumer, nil
+}
+
+// sentIn returns the account's transactions in the blocks, by nonce.
+func (n node) sentIn(from txmanager.Address, blocks []block) map[uint64]txmanager.ConsumingTx {
+	found := map[uint64]txmanager.ConsumingTx{}
+	for _, b := range blocks {
+		for _, tx := range b.txs {
+			if tx.from == from {
+				found[tx.tx.Nonce] = n.consumer(tx, &b)
+			}
+		}
+	}
+	return found
+}
+
+func (n node) consumer(tx transaction, in *block) txmanager.ConsumingTx {
+	t := txmanager.ConsumingTx{Hash: tx.Hash, Node: n.Name(), To: tx.tx.To, ValueWei: tx.tx.Value.String(), Data: append([]byte{}, tx.tx.Data...)}
+	if in != nil {
+		t.BlockNumber, t.BlockHash = in.Number, in.Hash
+	}
+	return t
+}
+
+func (n node) ReadBlocks(_ context.Context, q txmanager.BlocksQuery) (txmanager.BlocksRead, error) {
+	unlock, err := n.request(q.Submitter)
+	if err != nil {
+		return txmanager.BlocksRead{}, err
+	}
+	defer unlock()
+	r := txmanager.BlocksRead{Node: n.Name(), Final: n.below(finalDepth).Number}
+	if !q.OlderThan.IsZero() {
+		for r.End < r.Final && int64(n.blocks[r.End+1].Time) < q.OlderThan.Unix() {
+			r.End++
+		}
+		return r, nil
+	}
+	if q.After > r.Final {
+		return r, fmt.Errorf("block %d is not final, only %d", q.After, r.Final)
+	}
+	r.End = min(q.After+uint64(q.Most), r.Final)
+	r.Transactions = n.sentIn(q.Submitter.Address(), n.blocks[q.After+1:r.End+1])
+	return r, nil
+}
+
+func (n node) Transaction(_ context.Context, hash txmanager.Hash) (txmanager.SignedTransaction, error) {
+	unlock, err := n.request("")
+	if err != nil {
+		return txmanager.SignedTransaction{}, err
+	}
+	defer unlock()
+	tx, _, ok := n.find(hash)
+	if !ok {
+		return txmanager.SignedTransaction{}, fmt.Errorf("%s: %w", hash, txmanager.ErrNoTransaction)
+	}
+	return txmanager.SignedTransaction{From: tx.from, Nonce: tx.tx.Nonce, Tx: n.consumer(tx, nil)}, nil
+}
+
+func (n node) Balances(_ context.Context, of []txmanager.Submitter) ([]*big.Int, error) {
+	unlock, err := n.request("")
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	all := make([]*big.Int, len(of))
+	for i, s := range of {
+		all[i] = n.head().balance(s.Address())
+	}
+	return all, nil
+}
+
+func (node) Payments(context.Context, chain.PaymentsQuery) (chain.Payments, error) {
+	return chain.Payments{}, errNoContracts
+}
+
+func (node) PaymentsStart(context.Context, chain.PaymentsQuery, time.Time) (chain.PaymentsStart, error) {
+	return chain.PaymentsStart{}, errNoContracts
+}
