@@ -1,9 +1,6 @@
 package model
 
-import (
-	"strings"
-	"testing"
-)
+import "testing"
 
 // rulesWithout returns all rules with a change.
 func rulesWithout(change func(*Rules)) Rules {
@@ -27,23 +24,9 @@ func check(t *testing.T, r Run) Report {
 // in that order, and that all rules together prevent it.
 func requireViolation(t *testing.T, r Run, want Verdict, events ...string) {
 	t.Helper()
-	got := check(t, r)
-	if got.Verdict != want {
-		t.Errorf("without the rule: got %s, want %s", got.Verdict, want)
-	}
-	rest := strings.Join(got.Trace, "\n")
-	for _, e := range events {
-		_, after, ok := strings.Cut(rest, e)
-		if !ok {
-			t.Errorf("trace: got no %q where it should be, want it in\n%s", e, got)
-			break
-		}
-		rest = after
-	}
+	check(t, r).RequireViolation(t, string(want), events...)
 	r.Rules = All()
-	if fixed := check(t, r); fixed.Verdict != Holds || !fixed.Complete {
-		t.Errorf("with the rule: got %s, complete %t, want %s, complete", fixed.Verdict, fixed.Complete, Holds)
-	}
+	check(t, r).RequireHolds(t)
 }
 
 func TestH19FencedInvocationThatStopsLosesWork(t *testing.T) {

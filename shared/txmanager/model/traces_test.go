@@ -1,29 +1,10 @@
 package model
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/modelcheck"
 )
-
-// breaks asserts that the report's run ends in want, and contains the given events in that order.
-func breaks(t *testing.T, got modelcheck.Report, want string, events ...string) {
-	t.Helper()
-	t.Log(got)
-	if got.Violation != want {
-		t.Errorf("without the rule: got %q, want %q", got.Violation, want)
-	}
-	rest := strings.Join(got.Trace, "\n")
-	for _, e := range events {
-		_, after, ok := strings.Cut(rest, e)
-		if !ok {
-			t.Errorf("trace: got no %q where it should be, want it in\n%s", e, got)
-			break
-		}
-		rest = after
-	}
-}
 
 func less(leaveOut func(*Rules)) Rules {
 	r := All()
@@ -43,11 +24,7 @@ func TestReservationsHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := Check(All(), b)
-			t.Log(got)
-			if got.Violation != "" || !got.Complete {
-				t.Errorf("got %q, complete %t, want nothing wrong, complete", got.Violation, got.Complete)
-			}
+			Check(All(), b).RequireHolds(t)
 		})
 	}
 }
@@ -56,7 +33,7 @@ func TestReservationsHold(t *testing.T) {
 // intent's nonce.
 func TestH13ExpiredNonceMustNotBeAllocatedAgain(t *testing.T) {
 	t.Parallel()
-	breaks(t, Check(less(func(r *Rules) { r.TimeOutFills = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1, Rogues: 1}),
+	Check(less(func(r *Rules) { r.TimeOutFills = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1, Rogues: 1}).RequireViolation(t,
 		"consumed by what is not its holder's", "owner A signs", "owner A sends", "intent 1 shall have nonce 0")
 }
 
@@ -64,28 +41,28 @@ func TestH13ExpiredNonceMustNotBeAllocatedAgain(t *testing.T) {
 // never signed.
 func TestLateMarkOfAFormerOwner(t *testing.T) {
 	t.Parallel()
-	breaks(t, Check(less(func(r *Rules) { r.OwnersOnly = false }), Budget{Workers: 1, Window: 1, Owners: 2, Twice: 1}),
+	Check(less(func(r *Rules) { r.OwnersOnly = false }), Budget{Workers: 1, Window: 1, Owners: 2, Twice: 1}).RequireViolation(t,
 		"consumed by what is not its holder's", "owner A signs", "gives nonce 0 back", "owner B has nonce 0 reserved", "the mark used of owner A arrives")
 }
 
 // A nonce that has stored bytes and is released anyway gets versions of two payloads.
 func TestNonceWithStoredBytesIsNotReleased(t *testing.T) {
 	t.Parallel()
-	breaks(t, Check(less(func(r *Rules) { r.UnsignedOnly = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1}),
+	Check(less(func(r *Rules) { r.UnsignedOnly = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1}).RequireViolation(t,
 		"versions of two payloads", "the mark used of owner A arrives", "the mark recyclable of owner A arrives", "intent 1 shall have nonce 0")
 }
 
 // H5: the intent that is to get a released nonce is cancelled between load and write.
 func TestH05CancelledIntentGetsNoReleasedNonce(t *testing.T) {
 	t.Parallel()
-	breaks(t, Check(less(func(r *Rules) { r.IntentFirst = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1, Cancels: 1}),
+	Check(less(func(r *Rules) { r.IntentFirst = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1, Cancels: 1}).RequireViolation(t,
 		"a nonce that nobody has", "worker 0 loads: intent 1 shall have nonce 0, from owner A", "intent 1 is cancelled")
 }
 
 // A released nonce that no intent needs is never consumed.
 func TestReleasedNonceIsConsumedIfNoIntentNeedsIt(t *testing.T) {
 	t.Parallel()
-	breaks(t, Check(less(func(r *Rules) { r.ReleasedTimesOut = false }), Budget{Workers: 1, Window: 1, Owners: 1}),
+	Check(less(func(r *Rules) { r.ReleasedTimesOut = false }), Budget{Workers: 1, Window: 1, Owners: 1}).RequireViolation(t,
 		modelcheck.NoEnd, "the mark recyclable of owner A arrives")
 }
 
@@ -93,7 +70,7 @@ func TestReleasedNonceIsConsumedIfNoIntentNeedsIt(t *testing.T) {
 // meanwhile.
 func TestWriteOfAFormerHolder(t *testing.T) {
 	t.Parallel()
-	breaks(t, Check(less(func(r *Rules) { r.Fenced = false }), Budget{Workers: 2, Window: 1, Intents: 2, Owners: 1, Cancels: 1}),
+	Check(less(func(r *Rules) { r.Fenced = false }), Budget{Workers: 2, Window: 1, Intents: 2, Owners: 1, Cancels: 1}).RequireViolation(t,
 		"versions of two payloads", "loads: intent 1 shall have nonce 0", "owner A has nonce 0 reserved", "writes: intent 1 shall have nonce 0", "the mark used of owner A arrives")
 }
 
@@ -101,6 +78,6 @@ func TestWriteOfAFormerHolder(t *testing.T) {
 // nonce.
 func TestSentBeforeItIsStored(t *testing.T) {
 	t.Parallel()
-	breaks(t, Check(less(func(r *Rules) { r.StoredFirst = false }), Budget{Workers: 1, Window: 1, Owners: 1}),
+	Check(less(func(r *Rules) { r.StoredFirst = false }), Budget{Workers: 1, Window: 1, Owners: 1}).RequireViolation(t,
 		"sent and not stored", "the mark used of owner A arrives")
 }
