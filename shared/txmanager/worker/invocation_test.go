@@ -27,7 +27,7 @@ func invocationBy(w *Worker, s session.Session) *invocation {
 // bumpRules are rules with a gas bump each minute, up to 1,000 wei per gas.
 func bumpRules() rules.Rules {
 	r := rulesOf(3)
-	r.Bump = &gas.BumpLimits{Policy: gas.DefaultBumpPolicy{Multiplier: 1125}, MinInterval: time.Minute, MaxAttempts: 3, FeeCapWei: big.NewInt(1000)}
+	r.Bump = &gas.BumpLimits{Multiplier: 1125, MinInterval: time.Minute, MaxAttempts: 3, FeeCapWei: big.NewInt(1000)}
 	return r
 }
 
