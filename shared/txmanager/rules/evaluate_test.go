@@ -160,17 +160,26 @@ func TestReceiptOfALaterVersionIsTaken(t *testing.T) {
 	})
 }
 
-func TestRevertedAndFinalIsFailed(t *testing.T) {
+// Only a version of the transaction's own call that succeeded makes it CONFIRMED. Its placeholder ends it
+// FAILED, whatever the receipt's status is.
+func TestRevertOrPlaceholderEndsFailed(t *testing.T) {
 	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
-		tx := txtest.Pending(5)
-		rec := txtest.ReceiptOf(tx, txtest.Block('a', 100))
-		rec.Succeeded = false
-		v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 103)...), rec)
-		for confirmations, want := range map[uint64]txmanager.State{4: txmanager.Tracking, 3: txmanager.Failed} {
-			after, _ := evaluateOne(rulesOf(confirmations), tx, v)
-			if after.State != want || (want == txmanager.Failed && (after.Sub != txmanager.Reverted || after.Receipt == nil || after.LastError == "")) {
-				t.Errorf("3 blocks on top, %d wanted: got %s/%s %q, want %s", confirmations, after.State, after.Sub, after.LastError, want)
+		tx := txtest.WithVersions(txtest.Pending(5), 2)
+		tx.Placeholders = tx.Versions[1:]
+		for _, c := range []struct {
+			version   int
+			succeeded bool
+			want      txmanager.SubState
+		}{{0, false, txmanager.Reverted}, {1, true, txmanager.Placeholder}, {1, false, txmanager.Placeholder}} {
+			rec := txtest.ReceiptOf(tx, txtest.Block('a', 100))
+			rec.TxHash, rec.Succeeded = tx.Versions[c.version], c.succeeded
+			v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 103)...), rec)
+			for confirmations, want := range map[uint64]txmanager.State{4: txmanager.Tracking, 3: txmanager.Failed} {
+				after, _ := evaluateOne(rulesOf(confirmations), tx, v)
+				if after.State != want || (want == txmanager.Failed && (after.Sub != c.want || after.Receipt == nil || after.LastError == "")) {
+					t.Errorf("3 blocks on top, %d wanted: got %s/%s %q, want %s by %s", confirmations, after.State, after.Sub, after.LastError, want, c.want)
+				}
 			}
 		}
 	})
