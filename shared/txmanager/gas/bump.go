@@ -14,8 +14,8 @@ import (
 // receipt may be replaced at the same nonce and a higher fee, and how much that may cost. Each version is
 // stored before it is sent, and the mined one decides. A gas bump never allocates or frees a nonce.
 type BumpLimits struct {
-	Multiplier  int64      // of both fees, in thousandths; nodes require at least 1,100
-	Policy      BumpPolicy // a deployer's, in place of Multiplier; nil: none
+	Multiplier  int64         // of both fees, in thousandths; nodes require at least 1,100
+	Policy      BumpPolicy    // a deployer's, in place of Multiplier; nil: none
 	MinInterval time.Duration // since the version before was signed
 	MaxAttempts int           // replacements of one transaction
 	FeeCapWei   *big.Int      // the highest fee of a replacement, wei per gas; nil: no limit

@@ -36,7 +36,6 @@ func outline(p AllocationPlan) string {
 
 // Nonces are planned in queue order, from the cursor on, up to the room in the window.
 func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		all := []txmanager.Tx{txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "pay")}
 		for _, c := range []struct {
@@ -70,7 +69,6 @@ func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 // A payload that can never become a transaction is refused, uses no nonce, and blocks no other
 // intent.
 func TestUnreadablePayloadIsRejected(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "junk"), txtest.Queued(2, "pay"), txtest.Queued(3, "junk"), txtest.Queued(4, "pay"))
 		p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
@@ -105,7 +103,6 @@ func TestH27RevertingEstimateRejectsOnlyWhereNothingCanChangeIt(t *testing.T) {
 		{"both", 99, []txmanager.Tx{txtest.Pending(4)}, []txmanager.Tx{txtest.Queued(0, "pay")}, "q-0=5, q-2=6, q-1 aside until 5", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			txtest.Frozen(t, func(t *testing.T) {
 				w := txtest.Queue(txtest.StateOf(5, 5, c.unsettled...), append(c.before, txtest.Queued(1, "call"), txtest.Queued(2, "pay"))...)
 				w.FinalHead = c.finalHead
@@ -120,7 +117,6 @@ func TestH27RevertingEstimateRejectsOnlyWhereNothingCanChangeIt(t *testing.T) {
 
 // H27: a call with its own gas needs no estimate, and ignores one.
 func TestH27GivenGasSkipsTheEstimate(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(1, 5), txtest.Queued(1, "pay"))
 		p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), estimates1(txtest.Reverts()))
@@ -132,7 +128,6 @@ func TestH27GivenGasSkipsTheEstimate(t *testing.T) {
 
 // An unknown estimate blocks the queue: later intents must not pass.
 func TestUnknownEstimateWaitsAndBlocks(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		for _, estimates := range []map[string]txmanager.Estimate{nil, estimates1(txmanager.Estimate{}), estimates1(txmanager.Estimate{Reason: "the node is busy"})} {
@@ -182,7 +177,6 @@ func TestH26BalanceCoversEveryOpenNonceAndAPlaceholderForEach(t *testing.T) {
 		{"what is mined is paid", []txmanager.Tx{mined}, one, "q-1=5, q-2 waits"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			txtest.Frozen(t, func(t *testing.T) {
 				w := txtest.Queue(txtest.StateOf(5, 5, c.unsettled...), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "junk"))
 				v := txtest.ViewOf(w, txtest.Block('a', 100))
@@ -216,7 +210,6 @@ func TestUnsignedIsTheCallAsBound(t *testing.T) {
 
 // Reasons why no nonce is allocated now, in words that an operator understands.
 func TestWhatForbidsAllocation(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		none := func(*txmanager.SubmitterState, *txmanager.ChainObservation) {}
 		for _, c := range []struct {
@@ -266,7 +259,6 @@ func TestWaitingIsPlanned(t *testing.T) {
 // No first version pays more than the deployment's fee limit, whatever the node advises or the
 // caller allows. While blocks require more, the intent waits.
 func TestFeesStayUnderTheCeiling(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		r.MaxFeePerGasWei = big.NewInt(15)

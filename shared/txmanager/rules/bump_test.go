@@ -72,7 +72,6 @@ func dear(w txmanager.SubmitterState) txmanager.ChainObservation {
 
 // The next version is the same call at the same nonce, and the budget is charged its extra cost.
 func TestABumpIsTheSameAtAHigherFee(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 6, waiting(5))
 		jobs, moves := bumpRules().signs(w, dear(w), nil)
@@ -129,7 +128,6 @@ func TestBoundsOfABump(t *testing.T) {
 		{"its caller allows a little more", func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation) {}, map[string]txmanager.Call{"pay": {To: &txmanager.Address{}, Gas: 21_000, FeeCapWei: big.NewInt(110)}}, "-"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			txtest.Frozen(t, func(t *testing.T) {
 				r, w := bumpRules(), txtest.StateOf(1, 6, waiting(5))
 				v := dear(w)
@@ -156,7 +154,6 @@ func TestBoundsOfABump(t *testing.T) {
 // With nonce.placeholder=ask no transaction is replaced without a decision: it becomes STUCK with
 // the reason.
 func TestABumpAsksWhereAnOperatorMustDecide(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r, w := bumpRules(), txtest.StateOf(2, 7, waiting(5), waiting(6))
 		r.AskBeforePlaceholder = true
@@ -171,7 +168,6 @@ func TestABumpAsksWhereAnOperatorMustDecide(t *testing.T) {
 // transaction that only waits for lower nonces keeps its price. All share one available balance
 // and one budget.
 func TestABumpOfAWindow(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		well := waiting(7)
 		well.Gas = &txmanager.GasParams{Gas: 21_000, FeeCapWei: big.NewInt(900), TipCapWei: big.NewInt(9), ValueWei: new(big.Int)}
@@ -202,7 +198,6 @@ func TestABumpOfAWindow(t *testing.T) {
 
 // A waiting placeholder is replaced by a placeholder, under the placeholder's cap.
 func TestAPlaceholderIsOutbidByAPlaceholder(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := waiting(5)
 		tx.Placeholders, tx.Gas.ValueWei = tx.Versions, new(big.Int)
@@ -222,7 +217,6 @@ func TestAPlaceholderIsOutbidByAPlaceholder(t *testing.T) {
 
 // No transaction is replaced while a receipt may exist, nor in PROTECT.
 func TestNoBumpBesideAReceipt(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 6, waiting(5))
 		v := dear(w)
@@ -244,7 +238,6 @@ func TestNoBumpBesideAReceipt(t *testing.T) {
 // "Replacement underpriced" makes a higher bump due at once, and is no error. Where no bump is
 // possible, it is an ordinary answer, and never a success.
 func TestUnderpricedRaisesTheNextBump(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r, tx := bumpRules(), txtest.WithVersions(txtest.Submitted(5), 2)
 		tx.NextBumpAt = txtest.In(time.Minute)
@@ -265,7 +258,6 @@ func TestUnderpricedRaisesTheNextBump(t *testing.T) {
 // A bump replaces a rebroadcast. An advance is enqueued for it, which alone may sign; no poll
 // comes in vain.
 func TestABumpComesInPlaceOfAResend(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r, tx := bumpRules(), waiting(5)
 		tx.NextResubmitAt = txtest.Ago(time.Second)
@@ -341,7 +333,6 @@ func TestADeployersPolicyIsBounded(t *testing.T) {
 		{"above the budget", 500, big.NewInt(21_000*400 - 1), 0, 0, "gas bump: the submitter's budget"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			txtest.Frozen(t, func(t *testing.T) {
 				r, w := bumpRules(), txtest.StateOf(1, 6, waiting(5))
 				r.Bump.Policy, r.Bump.BudgetWei = c.offer, c.budget

@@ -10,7 +10,6 @@ import (
 
 // A transaction is final exactly with N blocks on top of the receipt's, for N from 0 to 20.
 func TestFinalWithExactlyTheConfirmationsRequired(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		for _, n := range []uint64{0, 1, 2, 3, 20} {
 			for onTop := uint64(0); onTop <= n+2; onTop++ {
@@ -35,7 +34,6 @@ func TestFinalWithExactlyTheConfirmationsRequired(t *testing.T) {
 // Until a transaction can be final, one check is planned for the time when the missing blocks are
 // expected.
 func TestNextCheckIsWhenTheLastConfirmationIsExpected(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(20)
 		tx := txtest.Pending(5)
@@ -51,7 +49,6 @@ func TestNextCheckIsWhenTheLastConfirmationIsExpected(t *testing.T) {
 
 // A tracked transaction is polled however far off its finality is.
 func TestIncludedIsWatchedAtLeastEveryInterval(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(20)
 		r.WatchEvery = time.Minute
@@ -68,7 +65,6 @@ func TestIncludedIsWatchedAtLeastEveryInterval(t *testing.T) {
 // H11: blocks counted in an earlier query do not count. An observation without headers proves
 // nothing; a query with headers follows only where it may help.
 func TestH11OneViewMustProveFinality(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := txtest.Included(5, txtest.Blocks('a', 100, 120)...)
 		for head, lookAgain := range map[uint64]bool{119: false, 120: true, 150: true} {
@@ -87,7 +83,6 @@ func TestH11OneViewMustProveFinality(t *testing.T) {
 
 // H11: headers of another chain than the receipt's prove nothing.
 func TestH11HeadersThatContradictTheReceiptChangeNothing(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		for _, before := range []txmanager.Tx{txtest.Pending(5), txtest.Stuck(5), txtest.Included(5, txtest.Blocks('a', 100, 101)...)} {
@@ -123,7 +118,6 @@ func TestConfirmingBlocksGrowOrAreReplaced(t *testing.T) {
 		{"another second block", joined(txtest.Blocks('a', 100, 100), txtest.Blocks('b', 101, 104)), joined(txtest.Blocks('a', 100, 100), txtest.Blocks('b', 101, 104)), 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			txtest.Frozen(t, func(t *testing.T) {
 				tx := txtest.Included(5, stored...)
 				v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), c.shown...), *tx.Receipt)
@@ -141,7 +135,6 @@ func TestConfirmingBlocksGrowOrAreReplaced(t *testing.T) {
 
 // A receipt in another block than before replaces the whole list.
 func TestReceiptInAnotherBlockReplacesTheList(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := txtest.Included(5, txtest.Blocks('a', 100, 102)...)
 		for _, at := range []uint64{99, 100, 101} {
@@ -175,7 +168,6 @@ func TestReceiptIsRemovedOnlyByAnotherBlockAtItsHeight(t *testing.T) {
 		{"no answer about the receipt", txtest.Blocks('b', 100, 104), txmanager.AnswerUnknown, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			txtest.Frozen(t, func(t *testing.T) {
 				tx := txtest.Included(5, txtest.Blocks('a', 100, 102)...)
 				v := txtest.ViewOf(txtest.StateOf(1, 6, tx), c.shown...)
@@ -214,7 +206,6 @@ func TestTagsDecideFinality(t *testing.T) {
 	} {
 		for _, mode := range []txmanager.Finality{txmanager.BySafe, txmanager.ByFinalized} {
 			t.Run(string(mode)+": "+c.name, func(t *testing.T) {
-				t.Parallel()
 				txtest.Frozen(t, func(t *testing.T) {
 					r := rulesOf(3)
 					r.By = mode

@@ -55,7 +55,6 @@ func TestH21WhatIsDueIsReadFromTheState(t *testing.T) {
 		{"there is more, and no room", func(w txmanager.SubmitterState) txmanager.SubmitterState { w.QueueMore, w.Window = true, 1; return w }, []txmanager.Tx{timed(txtest.Pending(5), soon, nil)}, nil, NextWork{Kind: txmanager.KindReceipt, At: *soon}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			txtest.Frozen(t, func(t *testing.T) {
 				w := txtest.Queue(txtest.StateOf(5, 6, c.held...), c.queue...)
 				if c.w != nil {
@@ -72,7 +71,6 @@ func TestH21WhatIsDueIsReadFromTheState(t *testing.T) {
 // With resubmission off, a missing receipt causes no task; the first broadcast's unknown outcome
 // still does.
 func TestResubmitSwitchedOffIsNotDue(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		r.Resubmit = false
@@ -87,7 +85,6 @@ func TestResubmitSwitchedOffIsNotDue(t *testing.T) {
 
 // Every transaction that holds a nonce outside PROTECT is due at some time.
 func TestEveryOpenNonceIsDue(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		v := txtest.ViewOf(txtest.StateOf(1, 6, txtest.Pending(5)), txtest.Blocks('a', 100, 101)...)
@@ -141,7 +138,6 @@ func TestQueryAsksForDueTransactions(t *testing.T) {
 			[]txmanager.Hash{txtest.VersionHash(5, 1), txtest.VersionHash(6, 1)}, 100, 123, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			txtest.Frozen(t, func(t *testing.T) {
 				for _, k := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit} {
 					q, ok := rulesOf(20).NextQuery(txtest.StateOf(5, 7, c.held...), k, txtest.Reader(nil))
@@ -183,7 +179,6 @@ func TestQueryCoversTheQueueOnlyForASigner(t *testing.T) {
 		{"no room", func(w *txmanager.SubmitterState) { w.Open, w.Window = []txmanager.Tx{txtest.Pending(5)}, 1 }, txmanager.KindAdvance, calls, 2, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			txtest.Frozen(t, func(t *testing.T) {
 				w := txtest.Queue(txtest.StateOf(5, 6), c.queue...)
 				if c.change != nil {
@@ -241,7 +236,6 @@ func TestFinalityQueryCoversFoundReceipts(t *testing.T) {
 
 // Where a tag decides finality, the query asks for the tag and a bounded list.
 func TestTagsAreAskedFor(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		for mode, tag := range map[txmanager.Finality]string{txmanager.BySafe: "safe", txmanager.ByFinalized: "finalized", txmanager.ByConfirmations: ""} {
 			r := rulesOf(20)

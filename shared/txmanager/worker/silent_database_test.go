@@ -44,7 +44,6 @@ func TestASilentDatabaseIsGivenUpByTheLease(t *testing.T) {
 		"renew":      func(ctx context.Context, t *invocation) error { return t.RenewLease(ctx) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			txtest.Frozen(t, func(t *testing.T) {
 				r := rulesOf(3)
 				w := txtest.StateOf(1, 5)
