@@ -167,6 +167,9 @@ func TestH08RestoredDatabase(t *testing.T) {
 	if m, err := r.Move(t.Context(), transfer.Transition{ReqID: pending.ReqID, Path: []transfer.State{10, 20, 30}}); err != nil || m.Done || m.Now.State != transfer.SourcePending {
 		t.Errorf("move: got %+v, %v; want nothing moved", m, err)
 	}
+	if m, err := r.Start(t.Context(), x.ReqID, 24*time.Hour); err != nil || m.Done || m.Now.State != transfer.Init {
+		t.Errorf("start: got %+v, %v; want it not begun", m, err)
+	}
 	if _, err := r.Find(t.Context(), request("").ReqID, alice); !errors.Is(err, transfer.ErrForeign) {
 		t.Errorf("what may be lost: got %v, want a foreign database", err)
 	}
