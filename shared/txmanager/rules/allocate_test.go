@@ -102,15 +102,13 @@ func TestH27RevertingEstimateRejectsOnlyWhereNothingCanChangeIt(t *testing.T) {
 		{"one prepared just now", 99, nil, []txmanager.Tx{txtest.Queued(0, "pay")}, "q-0=5, q-2=6, q-1 aside until 5", false},
 		{"both", 99, []txmanager.Tx{txtest.Pending(4)}, []txmanager.Tx{txtest.Queued(0, "pay")}, "q-0=5, q-2=6, q-1 aside until 5", false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			txtest.Frozen(t, func(t *testing.T) {
-				w := txtest.Queue(txtest.StateOf(5, 5, c.unsettled...), append(c.before, txtest.Queued(1, "call"), txtest.Queued(2, "pay"))...)
-				w.FinalHead = c.finalHead
-				p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), estimates1(txtest.Reverts()))
-				if got := outline(p); got != c.want || p.Waiting != c.waiting {
-					t.Errorf("got %q, waiting %v; want %q, %v", got, p.Waiting, c.want, c.waiting)
-				}
-			})
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			w := txtest.Queue(txtest.StateOf(5, 5, c.unsettled...), append(c.before, txtest.Queued(1, "call"), txtest.Queued(2, "pay"))...)
+			w.FinalHead = c.finalHead
+			p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), estimates1(txtest.Reverts()))
+			if got := outline(p); got != c.want || p.Waiting != c.waiting {
+				t.Errorf("got %q, waiting %v; want %q, %v", got, p.Waiting, c.want, c.waiting)
+			}
 		})
 	}
 }
@@ -176,19 +174,17 @@ func TestH26BalanceCoversEveryOpenNonceAndAPlaceholderForEach(t *testing.T) {
 		{"one without bytes counts too", []txmanager.Tx{{State: txmanager.InFlight, Nonce: new(uint64(4)), Gas: txtest.Params(21_000, feeCap, 5)}}, 2*one - 1, "q-1 waits"},
 		{"what is mined is paid", []txmanager.Tx{mined}, one, "q-1=5, q-2 waits"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			txtest.Frozen(t, func(t *testing.T) {
-				w := txtest.Queue(txtest.StateOf(5, 5, c.unsettled...), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "junk"))
-				v := txtest.ViewOf(w, txtest.Block('a', 100))
-				v.Account.BalanceWei = big.NewInt(c.balance)
-				p := rulesOf(3).PlanAllocations(w, txtest.Reader(call), v, nil)
-				if got := strings.TrimSuffix(outline(p), ", q-3 rejected"); got != c.want {
-					t.Errorf("balance %d: got %q, want %q", c.balance, got, c.want)
-				}
-				if v.Account.BalanceWei.Int64() != c.balance {
-					t.Errorf("the view's balance became %s", v.Account.BalanceWei)
-				}
-			})
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			w := txtest.Queue(txtest.StateOf(5, 5, c.unsettled...), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "junk"))
+			v := txtest.ViewOf(w, txtest.Block('a', 100))
+			v.Account.BalanceWei = big.NewInt(c.balance)
+			p := rulesOf(3).PlanAllocations(w, txtest.Reader(call), v, nil)
+			if got := strings.TrimSuffix(outline(p), ", q-3 rejected"); got != c.want {
+				t.Errorf("balance %d: got %q, want %q", c.balance, got, c.want)
+			}
+			if v.Account.BalanceWei.Int64() != c.balance {
+				t.Errorf("the view's balance became %s", v.Account.BalanceWei)
+			}
 		})
 	}
 }

@@ -127,26 +127,24 @@ func TestBoundsOfABump(t *testing.T) {
 		{"its caller allows no more", func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation) {}, map[string]txmanager.Call{"pay": {To: &txmanager.Address{}, Gas: 21_000, FeeCapWei: big.NewInt(105)}}, ""},
 		{"its caller allows a little more", func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation) {}, map[string]txmanager.Call{"pay": {To: &txmanager.Address{}, Gas: 21_000, FeeCapWei: big.NewInt(110)}}, "-"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			txtest.Frozen(t, func(t *testing.T) {
-				r, w := bumpRules(), txtest.StateOf(1, 6, waiting(5))
-				v := dear(w)
-				c.change(&r, &w, &v)
-				jobs, moves := r.signs(w, v, c.calls)
-				if signed := len(jobs) == 1; signed != (c.want == "-") {
-					t.Fatalf("got %d versions, want %q", len(jobs), c.want)
-				}
-				if c.want == "-" {
-					return
-				}
-				to := moves[0].To
-				if to.State != txmanager.Tracking || !to.NextBumpAt.Equal(txtest.Now.Add(time.Minute)) || !strings.Contains(to.LastError, c.want) || (c.want == "") != (to.LastError == "") {
-					t.Errorf("got %s, next bump %v, %q; want TRACKING, after a minute, %q", to.State, to.NextBumpAt, to.LastError, c.want)
-				}
-				if r.IsBumpDue(to, txtest.Now) || !r.IsBumpDue(to, txtest.Now.Add(time.Minute)) {
-					t.Errorf("due now: %v, after a minute: %v; want the other way round", r.IsBumpDue(to, txtest.Now), r.IsBumpDue(to, txtest.Now.Add(time.Minute)))
-				}
-			})
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			r, w := bumpRules(), txtest.StateOf(1, 6, waiting(5))
+			v := dear(w)
+			c.change(&r, &w, &v)
+			jobs, moves := r.signs(w, v, c.calls)
+			if signed := len(jobs) == 1; signed != (c.want == "-") {
+				t.Fatalf("got %d versions, want %q", len(jobs), c.want)
+			}
+			if c.want == "-" {
+				return
+			}
+			to := moves[0].To
+			if to.State != txmanager.Tracking || !to.NextBumpAt.Equal(txtest.Now.Add(time.Minute)) || !strings.Contains(to.LastError, c.want) || (c.want == "") != (to.LastError == "") {
+				t.Errorf("got %s, next bump %v, %q; want TRACKING, after a minute, %q", to.State, to.NextBumpAt, to.LastError, c.want)
+			}
+			if r.IsBumpDue(to, txtest.Now) || !r.IsBumpDue(to, txtest.Now.Add(time.Minute)) {
+				t.Errorf("due now: %v, after a minute: %v; want the other way round", r.IsBumpDue(to, txtest.Now), r.IsBumpDue(to, txtest.Now.Add(time.Minute)))
+			}
 		})
 	}
 }
@@ -332,18 +330,16 @@ func TestADeployersPolicyIsBounded(t *testing.T) {
 		{"below a tenth more", 109, nil, 0, 0, "gas bump: its policy proposed a fee of 109"},
 		{"above the budget", 500, big.NewInt(21_000*400 - 1), 0, 0, "gas bump: the submitter's budget"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			txtest.Frozen(t, func(t *testing.T) {
-				r, w := bumpRules(), txtest.StateOf(1, 6, waiting(5))
-				r.Bump.Policy, r.Bump.BudgetWei = c.offer, c.budget
-				jobs, moves := r.signs(w, dear(w), nil)
-				switch {
-				case c.want != "" && (len(jobs) > 0 || len(moves) != 1 || !strings.HasPrefix(moves[0].To.LastError, c.want)):
-					t.Errorf("got %d versions, moves %+v; want none, and %q", len(jobs), moves, c.want)
-				case c.want == "" && (len(jobs) != 1 || jobs[0].Unsigned.FeeCapWei.Int64() != c.fee || jobs[0].Unsigned.TipCapWei.Int64() != c.tip):
-					t.Errorf("got %+v, moves %+v; want a version for %d and a tip of %d", jobs, moves, c.fee, c.tip)
-				}
-			})
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			r, w := bumpRules(), txtest.StateOf(1, 6, waiting(5))
+			r.Bump.Policy, r.Bump.BudgetWei = c.offer, c.budget
+			jobs, moves := r.signs(w, dear(w), nil)
+			switch {
+			case c.want != "" && (len(jobs) > 0 || len(moves) != 1 || !strings.HasPrefix(moves[0].To.LastError, c.want)):
+				t.Errorf("got %d versions, moves %+v; want none, and %q", len(jobs), moves, c.want)
+			case c.want == "" && (len(jobs) != 1 || jobs[0].Unsigned.FeeCapWei.Int64() != c.fee || jobs[0].Unsigned.TipCapWei.Int64() != c.tip):
+				t.Errorf("got %+v, moves %+v; want a version for %d and a tip of %d", jobs, moves, c.fee, c.tip)
+			}
 		})
 	}
 }

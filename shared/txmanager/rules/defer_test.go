@@ -92,30 +92,28 @@ func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 				v.Account.LatestCount = 4
 			}, want: "q-1 waits", waiting: true, told: "what is in flight"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			txtest.Frozen(t, func(t *testing.T) {
-				r, w := deferring(), txtest.Queue(txtest.StateOf(9, 5), txtest.Of(a, c.first), txtest.Of(a, txtest.Queued(2, "pay")), txtest.Of(b, txtest.Queued(3, "pay")))
-				v := txtest.ViewOf(w, txtest.Block('a', 100))
-				if c.adjust != nil {
-					c.adjust(&r, &w, &v)
-				}
-				p := r.PlanAllocations(w, ownBounded(), v, map[string]txmanager.Estimate{"q-1": {Outcome: txmanager.Unknown, Reason: "no answer"}})
-				if got := outline(p); got != c.want || p.Waiting != c.waiting {
-					t.Fatalf("got %q, waiting %v; want %q, %v", got, p.Waiting, c.want, c.waiting)
-				}
-				if c.told == "" {
-					for _, x := range p.Allocations {
-						if x.Tx.HeldBackSince != nil || x.Tx.DeferredAt != nil {
-							t.Errorf("%s has a nonce, and is held back since %v, deferred at %v", x.Tx.ID, x.Tx.HeldBackSince, x.Tx.DeferredAt)
-						}
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			r, w := deferring(), txtest.Queue(txtest.StateOf(9, 5), txtest.Of(a, c.first), txtest.Of(a, txtest.Queued(2, "pay")), txtest.Of(b, txtest.Queued(3, "pay")))
+			v := txtest.ViewOf(w, txtest.Block('a', 100))
+			if c.adjust != nil {
+				c.adjust(&r, &w, &v)
+			}
+			p := r.PlanAllocations(w, ownBounded(), v, map[string]txmanager.Estimate{"q-1": {Outcome: txmanager.Unknown, Reason: "no answer"}})
+			if got := outline(p); got != c.want || p.Waiting != c.waiting {
+				t.Fatalf("got %q, waiting %v; want %q, %v", got, p.Waiting, c.want, c.waiting)
+			}
+			if c.told == "" {
+				for _, x := range p.Allocations {
+					if x.Tx.HeldBackSince != nil || x.Tx.DeferredAt != nil {
+						t.Errorf("%s has a nonce, and is held back since %v, deferred at %v", x.Tx.ID, x.Tx.HeldBackSince, x.Tx.DeferredAt)
 					}
-					return
 				}
-				x := p.Transitions[len(p.Transitions)-1].To
-				if !strings.Contains(x.LastError, c.told) || (x.DeferredAt != nil) != c.defers || c.defers && x.HeldBackSince == nil {
-					t.Errorf("got %q, held back since %v, deferred at %v; want %q, deferred: %v", x.LastError, x.HeldBackSince, x.DeferredAt, c.told, c.defers)
-				}
-			})
+				return
+			}
+			x := p.Transitions[len(p.Transitions)-1].To
+			if !strings.Contains(x.LastError, c.told) || (x.DeferredAt != nil) != c.defers || c.defers && x.HeldBackSince == nil {
+				t.Errorf("got %q, held back since %v, deferred at %v; want %q, deferred: %v", x.LastError, x.HeldBackSince, x.DeferredAt, c.told, c.defers)
+			}
 		})
 	}
 }

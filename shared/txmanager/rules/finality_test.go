@@ -117,18 +117,16 @@ func TestConfirmingBlocksGrowOrAreReplaced(t *testing.T) {
 		{"another last block", joined(txtest.Blocks('a', 100, 101), txtest.Blocks('b', 102, 104)), joined(txtest.Blocks('a', 100, 101), txtest.Blocks('b', 102, 104)), 1},
 		{"another second block", joined(txtest.Blocks('a', 100, 100), txtest.Blocks('b', 101, 104)), joined(txtest.Blocks('a', 100, 100), txtest.Blocks('b', 101, 104)), 1},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			txtest.Frozen(t, func(t *testing.T) {
-				tx := txtest.Included(5, stored...)
-				v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), c.shown...), *tx.Receipt)
-				after, j := evaluateOne(rulesOf(20), tx, v)
-				if d := txtest.Diff(c.want, after.Confirmations); d != "" || j.NewForks != c.newForks {
-					t.Errorf("got %d new forks, want %d; list (-want +got):\n%s", j.NewForks, c.newForks, d)
-				}
-				if after.Sub != txmanager.Included || after.Receipt.BlockHash != stored[0].Hash {
-					t.Errorf("got %s/%s in %s, want INCLUDED in the same block", after.State, after.Sub, after.Receipt.BlockHash)
-				}
-			})
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			tx := txtest.Included(5, stored...)
+			v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), c.shown...), *tx.Receipt)
+			after, j := evaluateOne(rulesOf(20), tx, v)
+			if d := txtest.Diff(c.want, after.Confirmations); d != "" || j.NewForks != c.newForks {
+				t.Errorf("got %d new forks, want %d; list (-want +got):\n%s", j.NewForks, c.newForks, d)
+			}
+			if after.Sub != txmanager.Included || after.Receipt.BlockHash != stored[0].Hash {
+				t.Errorf("got %s/%s in %s, want INCLUDED in the same block", after.State, after.Sub, after.Receipt.BlockHash)
+			}
 		})
 	}
 }
@@ -167,21 +165,19 @@ func TestReceiptIsRemovedOnlyByAnotherBlockAtItsHeight(t *testing.T) {
 		{"headers only above", txtest.Blocks('b', 101, 104), txmanager.AnswerNotFound, false},
 		{"no answer about the receipt", txtest.Blocks('b', 100, 104), txmanager.AnswerUnknown, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			txtest.Frozen(t, func(t *testing.T) {
-				tx := txtest.Included(5, txtest.Blocks('a', 100, 102)...)
-				v := txtest.ViewOf(txtest.StateOf(1, 6, tx), c.shown...)
-				v.Receipts[tx.Hash()] = txmanager.ReceiptAnswer{Answer: c.answer}
-				after, j := evaluateOne(rulesOf(20), tx, v)
-				switch {
-				case !c.removed && (after.Sub != txmanager.Included || after.Receipt == nil || len(after.Confirmations) != 3 || j.NewForks+len(j.Rebroadcasts) > 0):
-					t.Errorf("got %s with %d blocks, %d new forks, %d sent; want no news", after.Sub, len(after.Confirmations), j.NewForks, len(j.Rebroadcasts))
-				case c.removed && (after.Sub != txmanager.Pending || after.Receipt != nil || after.Confirmations != nil || j.NewForks != 1):
-					t.Errorf("got %s, receipt %v, %d new forks; want PENDING without receipt, one", after.Sub, after.Receipt, j.NewForks)
-				case c.removed && (len(j.Rebroadcasts) != 1 || after.SubmitAttempts != 1 || !after.FirstSubmitAt.Equal(txtest.Now) || !after.LastSubmitAt.Equal(txtest.Now)):
-					t.Errorf("got %d sent, attempt %d; want it claimed and sent again", len(j.Rebroadcasts), after.SubmitAttempts)
-				}
-			})
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			tx := txtest.Included(5, txtest.Blocks('a', 100, 102)...)
+			v := txtest.ViewOf(txtest.StateOf(1, 6, tx), c.shown...)
+			v.Receipts[tx.Hash()] = txmanager.ReceiptAnswer{Answer: c.answer}
+			after, j := evaluateOne(rulesOf(20), tx, v)
+			switch {
+			case !c.removed && (after.Sub != txmanager.Included || after.Receipt == nil || len(after.Confirmations) != 3 || j.NewForks+len(j.Rebroadcasts) > 0):
+				t.Errorf("got %s with %d blocks, %d new forks, %d sent; want no news", after.Sub, len(after.Confirmations), j.NewForks, len(j.Rebroadcasts))
+			case c.removed && (after.Sub != txmanager.Pending || after.Receipt != nil || after.Confirmations != nil || j.NewForks != 1):
+				t.Errorf("got %s, receipt %v, %d new forks; want PENDING without receipt, one", after.Sub, after.Receipt, j.NewForks)
+			case c.removed && (len(j.Rebroadcasts) != 1 || after.SubmitAttempts != 1 || !after.FirstSubmitAt.Equal(txtest.Now) || !after.LastSubmitAt.Equal(txtest.Now)):
+				t.Errorf("got %d sent, attempt %d; want it claimed and sent again", len(j.Rebroadcasts), after.SubmitAttempts)
+			}
 		})
 	}
 }
@@ -205,18 +201,16 @@ func TestTagsDecideFinality(t *testing.T) {
 		{"another block at the receipt's height", txtest.Blocks('b', 100, 103), at(102), txmanager.Tracking, false},
 	} {
 		for _, mode := range []txmanager.Finality{txmanager.BySafe, txmanager.ByFinalized} {
-			t.Run(string(mode)+": "+c.name, func(t *testing.T) {
-				txtest.Frozen(t, func(t *testing.T) {
-					r := rulesOf(3)
-					r.By = mode
-					tx := txtest.Pending(5)
-					v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Block('a', 200)), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
-					v.Headers, v.Tagged = c.headers, c.tagged
-					after, j := evaluateOne(r, tx, v)
-					if after.State != c.want || j.NeedsHeaders != c.lookAgain {
-						t.Errorf("got %s, look again %v; want %s, %v", after.State, j.NeedsHeaders, c.want, c.lookAgain)
-					}
-				})
+			txtest.RunFrozen(t, string(mode)+": "+c.name, func(t *testing.T) {
+				r := rulesOf(3)
+				r.By = mode
+				tx := txtest.Pending(5)
+				v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Block('a', 200)), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
+				v.Headers, v.Tagged = c.headers, c.tagged
+				after, j := evaluateOne(r, tx, v)
+				if after.State != c.want || j.NeedsHeaders != c.lookAgain {
+					t.Errorf("got %s, look again %v; want %s, %v", after.State, j.NeedsHeaders, c.want, c.lookAgain)
+				}
 			})
 		}
 	}

@@ -97,25 +97,23 @@ func TestStuckByAttemptsOrByAge(t *testing.T) {
 		{"both", 20, txtest.Ago(24 * time.Hour), txmanager.Stuck},
 		{"the first broadcast is not on record", 1, nil, txmanager.Tracking},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			txtest.Frozen(t, func(t *testing.T) {
-				r := rulesOf(3)
-				tx := txtest.Pending(5)
-				tx.SubmitAttempts, tx.FirstSubmitAt, tx.NextResubmitAt = c.attempts, c.age, txtest.Ago(time.Second)
-				after, j := evaluateOne(r, tx, txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 101)...))
-				if after.State != c.want {
-					t.Fatalf("got %s, want %s", after.State, c.want)
-				}
-				if c.want != txmanager.Stuck {
-					return
-				}
-				if len(j.Rebroadcasts) != 0 || after.SubmitAttempts != c.attempts || after.LastError == "" || after.Sub != "" {
-					t.Errorf("got %d sent, attempt %d, reason %q; want none sent, and why", len(j.Rebroadcasts), after.SubmitAttempts, after.LastError)
-				}
-				if !after.NextCheckAt.After(txtest.Now) {
-					t.Errorf("next check %v, want later: it goes on being watched", after.NextCheckAt)
-				}
-			})
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			r := rulesOf(3)
+			tx := txtest.Pending(5)
+			tx.SubmitAttempts, tx.FirstSubmitAt, tx.NextResubmitAt = c.attempts, c.age, txtest.Ago(time.Second)
+			after, j := evaluateOne(r, tx, txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 101)...))
+			if after.State != c.want {
+				t.Fatalf("got %s, want %s", after.State, c.want)
+			}
+			if c.want != txmanager.Stuck {
+				return
+			}
+			if len(j.Rebroadcasts) != 0 || after.SubmitAttempts != c.attempts || after.LastError == "" || after.Sub != "" {
+				t.Errorf("got %d sent, attempt %d, reason %q; want none sent, and why", len(j.Rebroadcasts), after.SubmitAttempts, after.LastError)
+			}
+			if !after.NextCheckAt.After(txtest.Now) {
+				t.Errorf("next check %v, want later: it goes on being watched", after.NextCheckAt)
+			}
 		})
 	}
 }

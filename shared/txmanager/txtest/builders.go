@@ -29,6 +29,12 @@ func Frozen(t *testing.T, f func(*testing.T)) {
 	synctest.Test(t, f)
 }
 
+// RunFrozen is [Frozen] for a subtest.
+func RunFrozen(t *testing.T, name string, f func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { Frozen(t, f) })
+}
+
 // FrozenSerial is [Frozen] for a test that is parallel already.
 func FrozenSerial(t *testing.T, f func(*testing.T)) {
 	t.Helper()
