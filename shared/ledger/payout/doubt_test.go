@@ -15,7 +15,7 @@ import (
 // accept makes the restored copy the accepted database.
 func (h *env) accept(reason string) {
 	h.t.Helper()
-	if err := h.db.Store.AcceptAuthority(h.t.Context(), "ann", reason); err != nil {
+	if err := h.db.Store.AcceptDatabase(h.t.Context(), "ann", reason); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -40,10 +40,10 @@ func (h *env) awaitFilled() {
 // transaction count.
 func (h *env) restored(count uint64, named map[uint64]string) {
 	h.t.Helper()
-	h.run(`update authority set timeline_id = timeline_id + 1`)
+	h.run(`update database_identity set timeline_id = timeline_id + 1`)
 	h.await("PROTECT is open", func() bool {
 		_ = h.worker.ServeSubmitter(h.t.Context(), h.payer, txmanager.KindAdvance) // the worker detects the other database identity
-		return value[bool](h, `select exists (select from protect_episode where closed_at is null)`)
+		return value[bool](h, `select exists (select from protect_incident where closed_at is null)`)
 	})
 	h.accept("reconciled")
 	h.mine(80)
@@ -129,10 +129,10 @@ func TestRestoredQueuedPayoutIsNotRefunded(t *testing.T) {
 	h, x := newDue(t)
 	h.drive(x.ReqID, transfer.TargetPending)
 	hash := h.outside(0, address, onePayment)
-	h.run(`update authority set timeline_id = timeline_id + 1`)
+	h.run(`update database_identity set timeline_id = timeline_id + 1`)
 	h.accept("reconciled")
 	h.mine(80)
-	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'test' where closed_at is null`)
+	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'test' where closed_at is null`)
 	if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending || h.managed(x.ReqID) != "FAILED/CANCELLED" {
 		t.Fatalf("given up: got %s, transaction %s; want TARGET_PENDING and FAILED/CANCELLED", got.State, h.managed(x.ReqID))
 	}
@@ -189,7 +189,7 @@ func TestNamedTransactionIsCheckedAgainstTheChain(t *testing.T) {
 	elsewhere := h.outside(0, "0x00000000000000000000000000000000000000c4", onePayment)
 	less := h.outside(1, address, "1499999999999999999")
 	h.restored(2, nil)
-	for name, hash := range map[string]string{"another receiver": elsewhere, "another amount": less} {
+	for name, hash := range map[string]string{"another recipient": elsewhere, "another amount": less} {
 		h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 		if o := h.ledger.Deposit(t.Context(), x.Call()); !errors.Is(o.Err, payout.ErrNotProven) {
 			t.Errorf("%s: got %s, %v; want ErrNotBorneOut", name, o.Verdict, o.Err)
@@ -309,7 +309,7 @@ func TestNotPaidIsHeldAgainstWhatWasRead(t *testing.T) {
 	h.says(x.ReqID, store.PayoutStatement{NoncesBelow: 1})
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrPaymentFound)
 	h.withdraws(x.ReqID, "it was for another")
-	h.says(x.ReqID, store.PayoutStatement{Refund: true, NoncesBelow: 1, NotBy: []string{hash}})
+	h.says(x.ReqID, store.PayoutStatement{Refund: true, NoncesBelow: 1, OtherPayments: []string{hash}})
 	h.ends(x.ReqID, transfer.RolledBack, onePayment, "10")
 }
 
@@ -419,9 +419,9 @@ func TestAStatementOfAnEarlierRestoreCountsNoMore(t *testing.T) {
 	if err := h.db.Store.ActOnStatement(t.Context(), h.payer, x.ReqID, *found.Statement, [32]byte{}, true); err != nil {
 		t.Fatal(err) // the coordinator stops before it posts, and the backup is made
 	}
-	h.run(`update authority set timeline_id = timeline_id + 1`)
+	h.run(`update database_identity set timeline_id = timeline_id + 1`)
 	h.accept("reconciled again")
-	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'test' where closed_at is null`)
+	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'test' where closed_at is null`)
 	h.resume()
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrUnstated)
 	if _, err := h.db.Store.Create(t.Context(), h.intentOf(x), 100); err == nil {
@@ -443,7 +443,7 @@ func TestReleaseRecordsNoncesWithoutARequest(t *testing.T) {
 	h := newEnv(t)
 	h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
-	if got := value[string](h, `select coalesce(released -> 'requests' ->> '0', '') from protect_episode`); got != txmanager.NoRequest {
+	if got := value[string](h, `select coalesce(released -> 'requests' ->> '0', '') from protect_incident`); got != txmanager.NoRequest {
 		t.Errorf("nonce 0 on record: got %q, want %q", got, txmanager.NoRequest)
 	}
 }
