@@ -65,13 +65,13 @@ func workerLimits(c config.Config) worker.Limits {
 	}
 }
 
-// bumpLimits returns the limits of gas bumps and the default policy; nil: only decisions replace a transaction.
+// bumpLimits returns the limits of gas bumps; nil: only decisions replace a transaction.
 func bumpLimits(c config.GasBump) *gas.BumpLimits {
 	if !c.Enabled {
 		return nil
 	}
 	p := &gas.BumpLimits{
-		Policy: gas.DefaultBumpPolicy{Multiplier: c.Multiplier}, MinInterval: c.MinInterval, MaxAttempts: c.MaxAttempts,
+		Multiplier: c.Multiplier, MinInterval: c.MinInterval, MaxAttempts: c.MaxAttempts,
 		FeeCapWei: new(big.Int).SetUint64(c.MaxFeePerGas), BudgetWei: wei(c.BudgetPerDay),
 	}
 	if c.MaxFeePerTx > 0 {

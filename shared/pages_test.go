@@ -52,6 +52,25 @@ func TestPagesNameTestsThatAreThere(t *testing.T) {
 	}
 }
 
+var recipeFile = regexp.MustCompile("`([a-z]+/[a-z/_0-9-]+\\.(?:go|md|sql|yaml|tf)|CHANGELOG.md)`")
+
+// A recipe names files that are there. One with a part in capitals is to be made.
+func TestRecipesNameFilesThatAreThere(t *testing.T) {
+	t.Parallel()
+	_, recipes, _ := strings.Cut(readPage(t, "../CONTRIBUTING.md"), "\n## Recipes\n")
+	for _, recipe := range strings.Split(recipes, "\n### ")[1:] {
+		files := recipeFile.FindAllStringSubmatch(recipe, -1)
+		for _, file := range files {
+			if _, err := os.Stat(filepath.Join("..", file[1])); err != nil {
+				t.Errorf("a recipe names %s: %v", file[1], err)
+			}
+		}
+		if len(files) == 0 {
+			t.Errorf("the recipe names no file: %.40q", recipe)
+		}
+	}
+}
+
 var (
 	named    = regexp.MustCompile(`(?m)^- \*\*([^*]+)\*\*:`)
 	security = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$`)

@@ -4,17 +4,22 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// update rewrites the generated parts of docs/deploy.md, docs/proofs.md and docs/state-machine.md.
+// update rewrites the generated parts of docs/deploy.md, docs/proofs.md, docs/state-machine.md and openapi.yaml.
 var update = flag.Bool("update", false, "write the generated parts of the pages anew")
 
 // transitionEdge is one change of state: its label in the picture, and what moves it in the table.
@@ -65,7 +70,8 @@ var transferEdges = map[string]transitionEdge{
 	"COMPENSATING ROLLED_BACK":    {label: "refunded"},
 }
 
-// TestStatePicturesFollowTheTables holds docs/state-machine.md to the tables of transitions in Go.
+// TestStatePicturesFollowTheTables holds docs/state-machine.md and openapi.yaml to the tables of
+// states and transitions in Go.
 func TestStatePicturesFollowTheTables(t *testing.T) {
 	t.Parallel()
 	const page = "../docs/state-machine.md"
@@ -73,13 +79,65 @@ func TestStatePicturesFollowTheTables(t *testing.T) {
 	got := text
 	got = replacePart(t, got, "transactions", picture(t, txmanager.States(), txmanager.State.MayBecome, txEdges, func(s txmanager.State) string { return string(s) }))
 	got = replacePart(t, got, "transfers", picture(t, transfer.States(), transfer.State.MayBecome, transferEdges, transfer.State.String))
+	meanings := constantComments(t, "txmanager/state.go")
+	got = replacePart(t, got, "sub-states", stateTable(meanings))
 	writeOrCompare(t, page, text, got)
-	api := readPage(t, "../functions/openapi.yaml")
+	const description = "../functions/openapi.yaml"
+	api := readPage(t, description)
+	writeOrCompare(t, description, api, replaceBetween(t, api, "      # generated: sub-states\n", "      # end\n", subStateSchema(meanings)))
 	for name := range namesIn(text) {
 		if len(findCode(t, name)) == 0 && !strings.Contains(api, name) {
 			t.Errorf("%s: names %s, which no package under shared/ or functions/ has", page, name)
 		}
 	}
+}
+
+// constantComments returns the comment of each string constant of a file, by the constant's value.
+func constantComments(t *testing.T, file string) map[string]string {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	comments := make(map[string]string)
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
+			if value, ok := spec.Values[0].(*ast.BasicLit); ok {
+				comments[strings.Trim(value.Value, `"`)] = strings.TrimSpace(spec.Comment.Text())
+			}
+		}
+		return true
+	})
+	return comments
+}
+
+// stateTable renders a row for each state and sub-state.
+func stateTable(meanings map[string]string) string {
+	table := "| state | meaning |\n| --- | --- |\n"
+	for _, state := range txmanager.States() {
+		for _, sub := range state.SubStates() {
+			if sub == "" {
+				table += fmt.Sprintf("| %s | %s |\n", state, meanings[string(state)])
+			} else {
+				table += fmt.Sprintf("| %s/%s | %s |\n", state, sub, meanings[string(sub)])
+			}
+		}
+	}
+	return table
+}
+
+// subStateSchema renders the members of the schema TxSubState.
+func subStateSchema(meanings map[string]string) string {
+	text, enum := "      description: |\n", []string(nil)
+	for _, state := range txmanager.States() {
+		for _, sub := range state.SubStates() {
+			if sub != "" {
+				text += fmt.Sprintf("        - %s, of %s: %s\n", sub, state, meanings[string(sub)])
+				enum = append(enum, string(sub))
+			}
+		}
+	}
+	return text + fmt.Sprintf("      enum: [%s]\n", strings.Join(enum, ", "))
 }
 
 // picture renders a state diagram, and a table of the edges that name what moves them.
@@ -123,7 +181,11 @@ func picture[S comparable](t *testing.T, states []S, may func(S, S) bool, edges 
 // replacePart replaces the generated part of a page.
 func replacePart(t *testing.T, text, name, part string) string {
 	t.Helper()
-	begin, end := "<!-- generated: "+name+" -->\n", "<!-- end -->\n"
+	return replaceBetween(t, text, "<!-- generated: "+name+" -->\n", "<!-- end -->\n", part)
+}
+
+func replaceBetween(t *testing.T, text, begin, end, part string) string {
+	t.Helper()
 	before, rest, ok := strings.Cut(text, begin)
 	_, after, ends := strings.Cut(rest, end)
 	if !ok || !ends {
@@ -163,6 +225,30 @@ func namesIn(text string) map[string]bool {
 		names[found[1]] = true
 	}
 	return names
+}
+
+// TestSchemaHasEverySubState compares the constraint sub_state_fits with the table in Go. Held is a flag.
+func TestSchemaHasEverySubState(t *testing.T) {
+	t.Parallel()
+	ctx, db := t.Context(), storetest.New(t).DB
+	var definition, condition string
+	err := db.QueryRow(ctx, `select pg_get_constraintdef(oid), pg_get_expr(conbin, conrelid) from pg_constraint where conname = 'sub_state_fits'`).Scan(&definition, &condition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := []txmanager.SubState{"", "UNKNOWN"}
+	for _, state := range txmanager.States() {
+		known = append(known, state.SubStates()...)
+	}
+	for _, state := range txmanager.States() {
+		for _, sub := range known {
+			var got bool
+			err := db.QueryRow(ctx, `select `+condition+` from (select $1 as state, nullif($2, '') as sub_state, 1 as recorded_nonce) m`, state, sub).Scan(&got)
+			if want := sub != txmanager.Held && slices.Contains(state.SubStates(), sub); err != nil || got != want {
+				t.Errorf("%s/%s: stored %t, %v; want %t. Add a migration that replaces sub_state_fits, now %s", state, sub, got, err, want, definition)
+			}
+		}
+	}
 }
 
 // The glossary is alphabetical, with one sentence a term.

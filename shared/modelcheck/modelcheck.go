@@ -7,6 +7,8 @@ package modelcheck
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"testing"
 )
 
 // Machine is a transition system. S is a state, K the form under which states count as the
@@ -176,4 +178,31 @@ func (r Report) String() string {
 		text += fmt.Sprintf("\n%3d. %s", i+1, line)
 	}
 	return text
+}
+
+// RequireHolds requires a complete search without a violation.
+func (r Report) RequireHolds(t testing.TB) {
+	t.Helper()
+	t.Log(r)
+	if r.Violation != "" || !r.Complete {
+		t.Errorf("got %q, complete %t, want no violation, complete", r.Violation, r.Complete)
+	}
+}
+
+// RequireViolation requires that the run ends in want, and has the given events in that order.
+func (r Report) RequireViolation(t testing.TB, want string, events ...string) {
+	t.Helper()
+	t.Log(r)
+	if r.Violation != want {
+		t.Errorf("without the rule: got %q, want %q", r.Violation, want)
+	}
+	rest := strings.Join(r.Trace, "\n")
+	for _, e := range events {
+		_, after, ok := strings.Cut(rest, e)
+		if !ok {
+			t.Errorf("trace: got no %q where it should be, want it in\n%s", e, r)
+			break
+		}
+		rest = after
+	}
 }

@@ -54,8 +54,8 @@ var (
 	// RequestRefused counts requests, and intents of a batch, that were answered with a 4xx problem, by
 	// its [Code].
 	RequestRefused = counter("request_refused_total", "requests answered with a problem of the caller's")
-	// Finality counts transactions that became final, by [Result]: confirmed, reverted, placeholder,
-	// displaced, rejected, cancelled.
+	// Finality counts transactions that became final, by [Result]: confirmed, or the sub-state of
+	// FAILED in lower case.
 	Finality = counter("finality_total", "transactions that became final")
 	// StuckDecision counts decisions on stuck transactions, by operators or by code, by [Action]: wait,
 	// rebroadcast, replace, placeholder.

@@ -18,12 +18,6 @@ const (
 	Ended             Phase = "ENDED"     // nothing
 )
 
-// Phases lists every phase in the order of the lifecycle.
-func Phases() []Phase {
-	return []Phase{AwaitingNonce, AwaitingMark, AwaitingHandler, AwaitingSignature, AwaitingAction, AwaitingReceipt,
-		AwaitingFinality, AwaitingDecision, AwaitingRelease, Ended}
-}
-
 // Phase is what t waits for.
 func (t Tx) Phase() Phase {
 	switch {

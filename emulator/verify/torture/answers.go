@@ -42,7 +42,7 @@ func (e *episode) checkAnswers(ctx context.Context) ([]check, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the chain: %w", err)
 	}
-	honest := check{Name: toldTrue, Promise: "CONFIRMED and EXECUTED were mined, once; CANCELLED, REJECTED, EXPIRED, DISPLACED and what was refused never were"}
+	honest := check{Name: toldTrue, Promise: "CONFIRMED, REVERTED and EXECUTED were mined, once; any other end and what was refused never were"}
 	for _, in := range e.load.Ledger.Intents() {
 		if detail := contradicts(in, ends[in], chain, e.load.Ledger.EndMayBeLost(in.Answers())); detail != "" {
 			honest.Violations = append(honest.Violations, checkers.Violation{

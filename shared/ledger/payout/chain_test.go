@@ -2,6 +2,7 @@ package payout_test
 
 import (
 	"math/big"
+	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -10,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -54,6 +56,13 @@ func (h *env) managed(reqID string) string {
 	return value[string](h, `select coalesce(string_agg(state || coalesce('/' || sub_state, ''), ' and '), '') from managed_tx where request_id = $1`, reqID)
 }
 
+func (h *env) wantManaged(x transfer.Transfer, want string) {
+	h.t.Helper()
+	if got := h.managed(x.ReqID); got != want {
+		h.t.Errorf("managed: got %q, want %q", got, want)
+	}
+}
+
 // raw returns the last signed version of the payout's transaction.
 func (h *env) raw(reqID string) []byte {
 	h.t.Helper()
@@ -86,31 +95,17 @@ func (h *env) release() {
 	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'a false alarm' where submitter = $1`, h.payer)
 }
 
-// paidUnknown pays the address by a transaction of the payer that is not recorded here.
-func (h *env) paidUnknown() {
-	h.t.Helper()
-	id := new(big.Int).SetUint64(h.chain.ChainID())
-	wei, _ := new(big.Int).SetString(onePayment, 10)
-	to := common.HexToAddress(address)
-	tx, err := types.SignNewTx(accounts[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: 0, To: &to, Gas: 21_000, Value: wei, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9),
-	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	raw, err := tx.MarshalBinary()
-	if err == nil {
-		err = h.chain.MineExactly(raw)
-	}
-	if err != nil {
-		h.t.Fatal(err)
-	}
-}
-
 // paid returns the address's balance in the chain's coin, in wei.
 func (h *env) paid() string {
 	h.t.Helper()
 	return h.wei(eip155.Address(common.HexToAddress(address))).String()
+}
+
+func (h *env) wantPaid(want string) {
+	h.t.Helper()
+	if got := h.paid(); got != want {
+		h.t.Errorf("paid: got %s, want %s", got, want)
+	}
 }
 
 // wei returns an account's balance in the chain's coin.
@@ -150,19 +145,43 @@ func (h *env) await(what string, holds func() bool) {
 	}
 }
 
-// signedBy signs a transaction of an account without the manager.
-func (h *env) signedBy(a devchain.Account, n uint64, to *common.Address, data []byte) []byte {
+// lost signs a transaction of an account that is not recorded here, and does not send it. to is nil
+// for a deployment.
+func (h *env) lost(a devchain.Account, n uint64, to *common.Address, wei string, data []byte) *types.Transaction {
 	h.t.Helper()
 	id := new(big.Int).SetUint64(h.chain.ChainID())
+	amount, _ := new(big.Int).SetString(wei, 10)
 	tx, err := types.SignNewTx(a.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: to, Gas: 200_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9), Data: data,
+		ChainID: id, Nonce: n, To: to, Gas: 200_000, Value: amount, Data: data, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9),
 	})
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	return tx
+}
+
+// sends mines a transaction that is not recorded here, and returns its hash.
+func (h *env) sends(a devchain.Account, n uint64, to string, wei string, data []byte) string {
+	h.t.Helper()
+	tx := h.lost(a, n, new(common.HexToAddress(to)), wei, data)
+	if err := h.chain.MineExactly(bytesOf(h.t, tx)); err != nil {
+		h.t.Fatal(err)
+	}
+	return tx.Hash().String()
+}
+
+// outside mines a transaction of the payer that is not recorded here, as the lost database would
+// have sent it. It returns the hash.
+func (h *env) outside(n uint64, to string, wei string) string {
+	h.t.Helper()
+	return h.sends(accounts[0], n, to, wei, nil)
+}
+
+func bytesOf(t testing.TB, tx *types.Transaction) []byte {
+	t.Helper()
 	raw, err := tx.MarshalBinary()
 	if err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return raw
 }

@@ -42,8 +42,7 @@ func found(t testing.TB, m conservation.Monitor, full bool) (kinds []conservatio
 // everything was archived. It finds a payout that was paid and refunded.
 func TestCheckHasNoFindingAtAnyStepOfPayouts(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	h.deploy(contracts.Liar())
 	m := h.monitor()
 	silent := func(when string, full bool) {

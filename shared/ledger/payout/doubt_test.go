@@ -3,11 +3,7 @@ package payout_test
 import (
 	"context"
 	"errors"
-	"math/big"
 	"testing"
-
-	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
@@ -16,39 +12,28 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// outside mines a transaction of the payer that is not recorded here, as the lost database would
-// have sent it. It returns the hash.
-func (h *env) outside(n uint64, to string, wei string) string {
+// accept makes the restored copy the accepted database.
+func (h *env) accept(reason string) {
 	h.t.Helper()
-	tx := h.lost(n, to, wei)
-	if err := h.chain.MineExactly(bytesOf(h.t, tx)); err != nil {
+	if err := h.db.Store.AcceptDatabase(h.t.Context(), "ann", reason); err != nil {
 		h.t.Fatal(err)
 	}
-	return tx.Hash().String()
 }
 
-// lost signs a transaction of the payer that is not recorded here, and does not send it.
-func (h *env) lost(n uint64, to string, wei string) *types.Transaction {
+// resume ends the halt of transfers that an acceptance begins.
+func (h *env) resume() {
 	h.t.Helper()
-	id := new(big.Int).SetUint64(h.chain.ChainID())
-	amount, _ := new(big.Int).SetString(wei, 10)
-	at := common.HexToAddress(to)
-	tx, err := types.SignNewTx(accounts[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &at, Gas: 21_000, Value: amount, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9),
+	h.run(`update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'ann', resume_reason = 'test' where resumed_at is null`)
+}
+
+// awaitFilled waits until the placeholders of the release are final.
+func (h *env) awaitFilled() {
+	h.t.Helper()
+	h.await("the placeholders are final", func() bool {
+		h.serve()
+		h.mine(1)
+		return value[int](h, `select count(*) from managed_tx where fills and state = 'FAILED'`) == filled
 	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return tx
-}
-
-func bytesOf(t testing.TB, tx *types.Transaction) []byte {
-	t.Helper()
-	raw, err := tx.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
 }
 
 // restored makes the database a restored, accepted and released one, at the chain's current
@@ -60,9 +45,7 @@ func (h *env) restored(count uint64, named map[uint64]string) {
 		_ = h.worker.ServeSubmitter(h.t.Context(), h.payer, txmanager.KindAdvance) // the worker detects the other database identity
 		return value[bool](h, `select exists (select from protect_incident where closed_at is null)`)
 	})
-	if err := h.db.Store.AcceptDatabase(h.t.Context(), "ann", "reconciled"); err != nil {
-		h.t.Fatal(err)
-	}
+	h.accept("reconciled")
 	h.mine(80)
 	h.await("what consumed the nonces is read", func() bool {
 		h.serve()
@@ -72,7 +55,7 @@ func (h *env) restored(count uint64, named map[uint64]string) {
 	if _, err := h.worker.ReleaseSubmitter(h.t.Context(), h.payer, leave); err != nil {
 		h.t.Fatal(err)
 	}
-	h.run(`update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'ann', resume_reason = 'test' where resumed_at is null`)
+	h.resume()
 }
 
 // says records an operator's statement.
@@ -84,12 +67,18 @@ func (h *env) says(reqID string, st store.PayoutStatement) {
 	}
 }
 
+// withdraws takes back the operator's statement.
+func (h *env) withdraws(reqID, reason string) {
+	h.t.Helper()
+	if err := h.db.Store.WithdrawStatement(h.t.Context(), reqID, "ann", reason); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
 func (h *env) ends(reqID string, want transfer.State, paid, has string) {
 	h.t.Helper()
 	h.drive(reqID, want)
-	if got := h.paid(); got != paid {
-		h.t.Errorf("paid: got %s, want %s", got, paid)
-	}
+	h.wantPaid(paid)
 	h.has(coin, has)
 }
 
@@ -107,8 +96,7 @@ func TestRestoredPayoutIsInDoubtUntilItsPaymentIsNamed(t *testing.T) {
 	for state, prepare := range before {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
-			h := newEnv(t)
-			h.fund(coin)
+			h := newFunded(t)
 			x := prepare(h)
 			m := h.monitor()
 			hash := h.outside(0, address, onePayment)
@@ -138,15 +126,11 @@ func TestRestoredPayoutIsInDoubtUntilItsPaymentIsNamed(t *testing.T) {
 // its payment is named, or an operator states that there was none.
 func TestRestoredQueuedPayoutIsNotRefunded(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	h.drive(x.ReqID, transfer.TargetPending)
 	hash := h.outside(0, address, onePayment)
 	h.run(`update database_identity set timeline_id = timeline_id + 1`)
-	if err := h.db.Store.AcceptDatabase(t.Context(), "ann", "reconciled"); err != nil {
-		t.Fatal(err)
-	}
+	h.accept("reconciled")
 	h.mine(80)
 	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'test' where closed_at is null`)
 	if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending || h.managed(x.ReqID) != "FAILED/CANCELLED" {
@@ -160,8 +144,7 @@ func TestRestoredQueuedPayoutIsNotRefunded(t *testing.T) {
 // A payout that was created after the restore is posted and paid as usual.
 func TestPayoutCreatedAfterARestoreIsPaid(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	h.restored(0, nil)
 	x := h.due(coin)
 	h.drive(x.ReqID, transfer.TargetPending)
@@ -173,8 +156,7 @@ func TestPayoutCreatedAfterARestoreIsPaid(t *testing.T) {
 // in doubt. A wrong statement can be withdrawn.
 func TestOneTransactionProvesOnePayout(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	x, y := h.due(coin), h.due(coin)
 	hash := h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
@@ -191,9 +173,7 @@ func TestOneTransactionProvesOnePayout(t *testing.T) {
 	if !errors.Is(err, store.ErrStatementStands) {
 		t.Errorf("a second statement: got %v, want ErrStatementStands", err)
 	}
-	if err := h.db.Store.WithdrawStatement(t.Context(), y.ReqID, "ann", "it was the other one"); err != nil {
-		t.Fatal(err)
-	}
+	h.withdraws(y.ReqID, "it was the other one")
 	unknown(t, h.ledger.Deposit(t.Context(), y.Call()), payout.ErrUnstated)
 	if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "too late"); !errors.Is(err, store.ErrNoStatement) {
 		t.Errorf("withdraw what is proved: got %v, want ErrNoStatement", err)
@@ -205,9 +185,7 @@ func TestOneTransactionProvesOnePayout(t *testing.T) {
 // amount or sender, has reverted, or is not final.
 func TestNamedTransactionIsCheckedAgainstTheChain(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	elsewhere := h.outside(0, "0x00000000000000000000000000000000000000c4", onePayment)
 	less := h.outside(1, address, "1499999999999999999")
 	h.restored(2, nil)
@@ -216,9 +194,7 @@ func TestNamedTransactionIsCheckedAgainstTheChain(t *testing.T) {
 		if o := h.ledger.Deposit(t.Context(), x.Call()); !errors.Is(o.Err, payout.ErrNotProven) {
 			t.Errorf("%s: got %s, %v; want ErrNotBorneOut", name, o.Verdict, o.Err)
 		}
-		if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "wrong"); err != nil {
-			t.Fatal(err)
-		}
+		h.withdraws(x.ReqID, "wrong")
 	}
 	young := h.outside(2, address, onePayment)
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: young})
@@ -237,9 +213,7 @@ func TestNotPaidTakesEffectWhenNothingLostCanBeMined(t *testing.T) {
 	for name, refund := range map[string]bool{"paid again": false, "given back": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newEnv(t)
-			h.fund(coin)
-			x := h.due(coin)
+			h, x := newDue(t)
 			h.restored(0, nil)
 			h.says(x.ReqID, store.PayoutStatement{Refund: refund, NoncesBelow: filled + 2})
 			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
@@ -305,18 +279,14 @@ func TestNamedPayoutEndsByTheConsumingTransactionOrAStatement(t *testing.T) {
 	t.Parallel()
 	t.Run("named rightly", func(t *testing.T) {
 		t.Parallel()
-		h := newEnv(t)
-		h.fund(coin)
-		x := h.due(coin)
+		h, x := newDue(t)
 		h.outside(0, address, onePayment)
 		h.restored(1, map[uint64]string{0: x.ReqID})
 		h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 	})
 	t.Run("named by mistake", func(t *testing.T) {
 		t.Parallel()
-		h := newEnv(t)
-		h.fund(coin)
-		x := h.due(coin)
+		h, x := newDue(t)
 		h.drive(x.ReqID, transfer.TargetPending)
 		h.serveUntil(x.ReqID, "TRACKING/PENDING")
 		h.outside(0, "0x00000000000000000000000000000000000000c4", "5")
@@ -333,16 +303,12 @@ func TestNamedPayoutEndsByTheConsumingTransactionOrAStatement(t *testing.T) {
 // operator names that transaction as another payment.
 func TestNotPaidIsHeldAgainstWhatWasRead(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	hash := h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
 	h.says(x.ReqID, store.PayoutStatement{NoncesBelow: 1})
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrPaymentFound)
-	if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "it was for another"); err != nil {
-		t.Fatal(err)
-	}
+	h.withdraws(x.ReqID, "it was for another")
 	h.says(x.ReqID, store.PayoutStatement{Refund: true, NoncesBelow: 1, OtherPayments: []string{hash}})
 	h.ends(x.ReqID, transfer.RolledBack, onePayment, "10")
 }
@@ -350,9 +316,7 @@ func TestNotPaidIsHeldAgainstWhatWasRead(t *testing.T) {
 // The transaction of another request proves nothing, even if it makes the same payment.
 func TestAnotherRequestsTransactionProvesNothing(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	h.restored(0, nil)
 	y := h.due(coin)
 	h.drive(y.ReqID, transfer.TargetPending)
@@ -360,9 +324,7 @@ func TestAnotherRequestsTransactionProvesNothing(t *testing.T) {
 	h.drive(y.ReqID, transfer.Committed)
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: value[string](h, `select tx_hash from managed_tx where request_id = $1`, y.ReqID)})
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrProofUsed)
-	if got := h.managed(x.ReqID); got != "" {
-		t.Errorf("its transaction: got %s, want none", got)
-	}
+	h.wantManaged(x, "")
 	h.has(coin, "7")
 }
 
@@ -373,9 +335,7 @@ func TestHeldPayoutGoesOnByAStatement(t *testing.T) {
 	for name, refund := range map[string]bool{"paid again": false, "given back": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newEnv(t)
-			h.fund(coin)
-			x := h.due(coin)
+			h, x := newDue(t)
 			h.drive(x.ReqID, transfer.TargetPending)
 			h.outside(0, "0x00000000000000000000000000000000000000d4", "1")
 			h.restored(1, nil)
@@ -395,9 +355,7 @@ func TestHeldPayoutGoesOnByAStatement(t *testing.T) {
 			h.drive(x.ReqID, transfer.TargetPending)
 			h.mineUntil(x.ReqID, "CONFIRMED")
 			h.drive(x.ReqID, transfer.Committed)
-			if got := h.paid(); got != onePayment {
-				t.Errorf("paid: got %s, want %s", got, onePayment)
-			}
+			h.wantPaid(onePayment)
 		})
 	}
 }
@@ -407,8 +365,7 @@ func TestHeldPayoutGoesOnByAStatement(t *testing.T) {
 // payout is paid.
 func TestNewPayoutLikeAForeignPaymentIsHeld(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	h.outside(0, address, onePayment)
 	h.restored(1, nil)
 	x := h.due(coin)
@@ -434,8 +391,7 @@ func TestNewPayoutLikeAForeignPaymentIsHeld(t *testing.T) {
 // payment.
 func TestMatchedPayoutIsProved(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	h.outside(0, address, onePayment)
 	h.restored(1, nil)
 	x := h.due(coin)
@@ -453,9 +409,7 @@ func TestMatchedPayoutIsProved(t *testing.T) {
 // paid after that backup.
 func TestAStatementOfAnEarlierRestoreCountsNoMore(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	h.restored(0, nil)
 	h.says(x.ReqID, store.PayoutStatement{})
 	found, err := h.db.Store.Payout(t.Context(), h.payer, x.ReqID)
@@ -466,11 +420,9 @@ func TestAStatementOfAnEarlierRestoreCountsNoMore(t *testing.T) {
 		t.Fatal(err) // the coordinator stops before it posts, and the backup is made
 	}
 	h.run(`update database_identity set timeline_id = timeline_id + 1`)
-	if err := h.db.Store.AcceptDatabase(t.Context(), "ann", "reconciled again"); err != nil {
-		t.Fatal(err)
-	}
+	h.accept("reconciled again")
 	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'test' where closed_at is null`)
-	h.run(`update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'ann', resume_reason = 'test' where resumed_at is null`)
+	h.resume()
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrUnstated)
 	if _, err := h.db.Store.Create(t.Context(), h.intentOf(x), 100); err == nil {
 		t.Error("posted: got no error, want the database to refuse it")
@@ -500,9 +452,7 @@ func TestReleaseRecordsNoncesWithoutARequest(t *testing.T) {
 // off, the payout continues and is paid itself.
 func TestPaymentOfAnotherPayoutCannotBeMatched(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	hash := h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
@@ -531,9 +481,7 @@ func TestPaymentOfAnotherPayoutCannotBeMatched(t *testing.T) {
 // only one of the two takes effect.
 func TestProofWaitsForAConcurrentMatch(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	hash := h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})

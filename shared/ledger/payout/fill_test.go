@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ethereum/go-ethereum/common"
+
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -25,9 +27,7 @@ func (h *env) fills() string {
 // transaction of the payer gets a nonce.
 func TestNotPaidOfAnIdlePayerTakesEffectByTheFilling(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	h.restored(0, nil)
 	if got, want := h.fills(), "0 IN_FLIGHT, 1 IN_FLIGHT, 2 IN_FLIGHT, 3 IN_FLIGHT"; got != want {
 		t.Fatalf("after the release: got %q, want %q", got, want)
@@ -74,9 +74,7 @@ func TestNotPaidOfAnIdlePayerTakesEffectByTheFilling(t *testing.T) {
 // next release must name it: the payout is paid once.
 func TestLostBytesThatBeatAPlaceholderAreJudged(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	h.restored(0, nil)
 	h.says(x.ReqID, store.PayoutStatement{NoncesBelow: filled}) // a mistake, as the chain shows later
 	h.await("the placeholders are signed", func() bool {
@@ -84,7 +82,7 @@ func TestLostBytesThatBeatAPlaceholderAreJudged(t *testing.T) {
 		return value[bool](h, `select count(*) = 4 from tx_version where kind = 'PLACEHOLDER'`)
 	})
 	first := value[[]byte](h, `select d.bytes from managed_tx m join tx_document d using (tx_id) where m.nonce = 0 and d.name = 'version:1'`)
-	if err := h.chain.MineExactly(first, bytesOf(t, h.lost(1, address, onePayment))); err != nil {
+	if err := h.chain.MineExactly(first, bytesOf(t, h.lost(accounts[0], 1, new(common.HexToAddress(address)), onePayment, nil))); err != nil {
 		t.Fatal(err)
 	}
 	h.await("PROTECT is open", func() bool {
@@ -109,9 +107,7 @@ func TestLostBytesThatBeatAPlaceholderAreJudged(t *testing.T) {
 		t.Fatalf("a release that names a placeholder: got %v, want ErrNaming", err)
 	}
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrPaymentFound)
-	if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "it was paid"); err != nil {
-		t.Fatal(err)
-	}
+	h.withdraws(x.ReqID, "it was paid")
 	leave.Requests = map[uint64]string{1: x.ReqID}
 	out, err := h.worker.ReleaseSubmitter(t.Context(), h.payer, leave)
 	if err != nil || out.Filling != nil {
@@ -129,18 +125,15 @@ func TestLostBytesThatBeatAPlaceholderAreJudged(t *testing.T) {
 func (h *env) protected() {
 	h.t.Helper()
 	h.run(`update database_identity set timeline_id = timeline_id + 1`)
-	if err := h.db.Store.AcceptDatabase(h.t.Context(), "ann", "reconciled"); err != nil {
-		h.t.Fatal(err)
-	}
-	h.run(`update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'ann', resume_reason = 'test' where resumed_at is null`)
+	h.accept("reconciled")
+	h.resume()
 	h.mine(80)
 }
 
 // After a restore a payer leaves PROTECT only by a resync that fills.
 func TestReleasesThatDoNotFillAreRefused(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	h.protected()
 	release := func(l txmanager.ReleaseRequest) (txmanager.ReleaseResult, error) {
 		l.Incident, l.By, l.Reason = 1, "ann", "restored"
@@ -213,8 +206,7 @@ func TestReleaseSendsPlaceholdersWithinTheWindow(t *testing.T) {
 // Nothing is filled for a submitter that is no payer, nor in a database that was never restored.
 func TestReleaseFillsOnlyForPayersAfterARestore(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	other := h.pays(accounts[1], "shop")
 	h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}'), ($2, 1, '{}')`, h.payer, other)
 	h.mine(80)
@@ -223,9 +215,7 @@ func TestReleaseFillsOnlyForPayersAfterARestore(t *testing.T) {
 		t.Errorf("a payer, not restored: got %+v, %v; want nothing filled", out, err)
 	}
 	h.run(`update database_identity set timeline_id = timeline_id + 1`)
-	if err := h.db.Store.AcceptDatabase(t.Context(), "ann", "reconciled"); err != nil {
-		t.Fatal(err)
-	}
+	h.accept("reconciled")
 	if out, err := h.worker.ReleaseSubmitter(t.Context(), other, leave); err != nil || out.Filling != nil {
 		t.Errorf("no payer, restored: got %+v, %v; want nothing filled", out, err)
 	}
@@ -240,9 +230,7 @@ func TestReleaseFillsOnlyForPayersAfterARestore(t *testing.T) {
 // statement waits for.
 func TestReleaseFillsAllStatedNonces(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	h.protected()
 	h.drive(x.ReqID, transfer.TargetPending)
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrUnstated)

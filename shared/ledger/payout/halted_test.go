@@ -13,8 +13,7 @@ import (
 // and one that was stored before does not begin. Nothing leaves on the chain.
 func TestHaltStopsPayouts(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	x := h.stored(coin)
 	m := h.onChain(1000)
 	h.run(`update balances_tb set available = available + 5 where user_id = $1`, user) // money from nothing
@@ -33,7 +32,7 @@ func TestHaltStopsPayouts(t *testing.T) {
 		t.Errorf("a new payout under the halt: got %v, want %v", err, transfer.ErrHalted)
 	}
 	stays("halted")
-	h.run(`update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'ann', resume_reason = 'r' where resumed_at is null`)
+	h.resume()
 	h.run(`update assets_tb set status = 'SUSPENDED' where asset_id = 1`)
 	_, err := h.Create(t.Context(), h.request(coin), terms)
 	if refused, ok := errors.AsType[transfer.RefusedError](err); !ok || refused.Reason != transfer.AssetSuspended {
@@ -49,8 +48,7 @@ func TestHaltStopsPayouts(t *testing.T) {
 // and either kind of check still has the finding.
 func TestOutsideDepositKeepsTheFinding(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	m := h.monitor()
 	h.run(`update balances_tb set available = available - 0.00000001 where user_id = $1`, user)
 	h.wantWrong("after the theft", m, "BALANCE_DIFFERS")

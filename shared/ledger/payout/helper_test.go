@@ -94,6 +94,21 @@ func newEnv(t testing.TB) *env {
 	return h
 }
 
+// newFunded is [newEnv] with the user's account of the coin.
+func newFunded(t testing.TB) *env {
+	t.Helper()
+	h := newEnv(t)
+	h.fund(coin)
+	return h
+}
+
+// newDue is [newFunded] with a payout in TARGET_PENDING that was withdrawn and never posted.
+func newDue(t testing.TB) (*env, transfer.Transfer) {
+	t.Helper()
+	h := newFunded(t)
+	return h, h.due(coin)
+}
+
 // pays registers an account for the given callers.
 func (h *env) pays(a devchain.Account, callers ...string) txmanager.Submitter {
 	h.t.Helper()

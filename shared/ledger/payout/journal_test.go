@@ -32,8 +32,7 @@ func (h *env) journal() (all []transfer.Entry) {
 // payloads and receipts were archived. It has no unpaid payout, whatever state its transfer has.
 func TestJournalHasEachPaidPayoutOnce(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	h.deploy(contracts.Token())
 	want := []transfer.Entry{}
 	for _, a := range []transfer.Asset{coin, token, coin} {
@@ -69,9 +68,7 @@ func (h *env) archive() {
 // ledger gave.
 func TestJournalHasPaymentsWithoutATransfer(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	in := h.intentOf(x)
 	in.RequestID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 	if _, err := h.db.Store.Create(t.Context(), in, 100); err != nil {

@@ -8,34 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
-
-	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
-
-// sends mines a transaction that is not made by the manager, and returns its hash.
-func (h *env) sends(a devchain.Account, n uint64, to string, wei string, data []byte) string {
-	h.t.Helper()
-	id := new(big.Int).SetUint64(h.chain.ChainID())
-	amount, _ := new(big.Int).SetString(wei, 10)
-	at := common.HexToAddress(to)
-	tx, err := types.SignNewTx(a.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &at, Gas: 200_000, Value: amount, Data: data, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9),
-	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if err := h.chain.MineExactly(bytesOf(h.t, tx)); err != nil {
-		h.t.Fatal(err)
-	}
-	return tx.Hash().String()
-}
 
 // otherToken deploys a second token contract.
 func (h *env) otherToken() string {
@@ -83,9 +61,7 @@ func TestNoWrongNameCommitsAPayoutOfAToken(t *testing.T) {
 			t.Errorf("%s: got %s, %v; want it unknown, not borne out", name, o.Verdict, o.Err)
 		}
 		h.drive(x.ReqID, transfer.TargetPending)
-		if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "wrong"); err != nil {
-			t.Fatal(err)
-		}
+		h.withdraws(x.ReqID, "wrong")
 	}
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: right})
 	h.drive(x.ReqID, transfer.Committed)
@@ -183,9 +159,7 @@ func TestPaymentNeedsAQuorumOfNodes(t *testing.T) {
 	}
 	young := func(v *txmanager.ChainObservation) { v.Head.Number = 0 }
 	mute := func(v *txmanager.ChainObservation) { v.NoAnswer = true }
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	hash := h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
@@ -214,16 +188,11 @@ func TestPaymentNeedsAQuorumOfNodes(t *testing.T) {
 // With finality by tag a payment proves nothing before its block is finalized, at any depth.
 func TestPaymentIsProvedByTheFinalizedTag(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	h.ledger.Finality, h.ledger.Confirmations = txmanager.ByFinalized, 0
 	x := h.due(coin)
 	h.restored(0, nil)
-	h.await("the placeholders are final", func() bool {
-		h.serve()
-		h.mine(1)
-		return value[int](h, `select count(*) from managed_tx where fills and state = 'FAILED'`) == filled
-	})
+	h.awaitFilled()
 	hash := h.outside(filled, address, onePayment)
 	h.mine(10)
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
@@ -239,8 +208,7 @@ func TestPaymentIsProvedByTheFinalizedTag(t *testing.T) {
 // other payout.
 func TestPaidPayoutInInitWhoseWithdrawalIsRefused(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	x := h.stored(coin)
 	h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: x.ReqID})
@@ -270,8 +238,7 @@ func (forgets) FindConsumingTx(context.Context, txmanager.Submitter, uint64) (tx
 // knows any more which transaction consumed the nonce.
 func TestNamedPayoutIsProvedByTheTransactionReadBefore(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	h.ledger.ChainOf = func(txmanager.Submitter) (payout.Chain, error) { return forgets{h.connector}, nil }
 	x := h.due(coin)
 	h.outside(0, address, onePayment)
@@ -283,8 +250,7 @@ func TestNamedPayoutIsProvedByTheTransactionReadBefore(t *testing.T) {
 // operator is asked for the transaction's hash, which ends the payout.
 func TestNamedPayoutWithoutEvidenceEndsByAStatement(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	h.ledger.ChainOf = func(txmanager.Submitter) (payout.Chain, error) { return forgets{h.connector}, nil }
 	x := h.due(coin)
 	hash := h.outside(0, address, onePayment)
@@ -303,15 +269,9 @@ func TestNamedPayoutWithoutEvidenceEndsByAStatement(t *testing.T) {
 // does not have.
 func TestPayersChainDefinesFinality(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	h.restored(0, nil)
-	h.await("the placeholders are final", func() bool {
-		h.serve()
-		h.mine(1)
-		return value[int](h, `select count(*) from managed_tx where fills and state = 'FAILED'`) == filled
-	})
+	h.awaitFilled()
 	hash := h.outside(filled, address, onePayment)
 	h.mine(1)
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})

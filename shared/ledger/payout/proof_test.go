@@ -13,8 +13,7 @@ const waits = "a payout waits for an operator"
 // A payout of the chain's own coin is COMMITTED only at finality, and the address gets it once.
 func TestCoinPayoutIsCommittedAtFinality(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	created, err := h.coordinator.Submit(t.Context(), h.request(coin), terms)
 	if err != nil || created.State != transfer.TargetPending {
 		t.Fatalf("submit: got %s, %v; want TARGET_PENDING", created.State, err)

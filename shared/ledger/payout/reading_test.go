@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -64,25 +62,11 @@ func (h *env) wantWrong(when string, m conservation.Monitor, want ...string) {
 // paidOutside makes a payment with the payer's key that is not recorded.
 func (h *env) paidOutside(to txmanager.Address, wei int64) string {
 	h.t.Helper()
-	id := new(big.Int).SetUint64(h.chain.ChainID())
 	n, err := h.client.NonceAt(h.t.Context(), common.Address(eip155.MustBytes(h.payer.Address())), nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	tx, err := types.SignNewTx(accounts[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: (*common.Address)(eip155.Recipient(&to)), Gas: 100_000, Value: big.NewInt(wei), GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9),
-	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	raw, err := tx.MarshalBinary()
-	if err == nil {
-		err = h.chain.MineExactly(raw)
-	}
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return tx.Hash().String()
+	return h.sends(accounts[0], n, to.String(), fmt.Sprint(wei), nil)
 }
 
 // committed returns a payout that is paid and COMMITTED.
@@ -99,8 +83,7 @@ func (h *env) committed() transfer.Transfer {
 // size of the steps and wherever the reading was stopped.
 func TestTheChainExplainsPayouts(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	h.deploy(contracts.Token())
 	m := h.onChain(2)
 	h.wantWrong("before", m)
@@ -134,8 +117,7 @@ func TestTheChainExplainsPayouts(t *testing.T) {
 // evaluates it again. That run may reopen a payment that this one has just settled.
 func TestAFullCheckBesideAnotherFindsNothing(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	h.deploy(contracts.Token())
 	m := h.onChain(1000)
 	h.committed()
@@ -171,8 +153,7 @@ func (h *env) define(statement string) {
 // operator writes the payment off.
 func TestAPaymentWithoutATransferIsFound(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	m := h.onChain(1000)
 	h.committed()
 	hash := h.paidOutside(eip155.Address(common.HexToAddress(address)), 77)
@@ -199,8 +180,7 @@ func TestAPaymentWithoutATransferIsFound(t *testing.T) {
 // A payout that is COMMITTED and was never paid is found once the blocks are read.
 func TestATransferWithoutAPaymentIsFound(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	m := h.onChain(1000)
 	h.committed()
 	h.wantWrong("paid", m)
@@ -234,8 +214,7 @@ func TestAPaymentThatDiffersIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newEnv(t)
-			h.fund(coin)
+			h := newFunded(t)
 			h.committed()
 			m := h.onChain(1000)
 			h.wantWrong("as it was", m)
@@ -253,8 +232,7 @@ func TestAPaymentThatDiffersIsFound(t *testing.T) {
 // A final block that was replaced is a finding, and all blocks are read again.
 func TestReplacedFinalBlockIsFound(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	m := h.onChain(1000)
 	h.mine(10)
 	h.wantWrong("before", m)
@@ -324,8 +302,7 @@ func TestStoppedReadingContinues(t *testing.T) {
 // account was debited. The payout itself is FAILED.
 func TestAPaymentWithoutADebitIsFound(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	x := h.stored(coin)
 	h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: x.ReqID})

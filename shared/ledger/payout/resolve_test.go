@@ -21,9 +21,7 @@ import (
 // it is cancelled in the queue.
 func TestTombstoneStopsALaterCreate(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	refused(t, h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call()), payout.Cancelled)
 	stone := value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
 	late, err := h.db.Store.Create(t.Context(), h.intentOf(x), 100)
@@ -41,8 +39,7 @@ func TestTombstoneStopsALaterCreate(t *testing.T) {
 // A create and a cancel at once leave one FAILED row, and both callers get it.
 func TestCreateAndCancelAtOnceLeaveOneFailedRow(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	for range 40 {
 		x := h.due(coin)
 		var both sync.WaitGroup
@@ -108,9 +105,7 @@ func TestResolveEndsThePayoutInEveryState(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			h := newEnv(t)
-			h.fund(coin)
-			x := h.due(coin)
+			h, x := newDue(t)
 			h.drive(x.ReqID, transfer.TargetPending)
 			c.to(h, x)
 			if got := h.managed(x.ReqID); got != c.name {
@@ -129,9 +124,7 @@ func TestResolveEndsThePayoutInEveryState(t *testing.T) {
 				paid, left = "0", "10"
 			}
 			h.has(coin, left)
-			if got := h.paid(); got != paid {
-				t.Errorf("paid: got %s, want %s", got, paid)
-			}
+			h.wantPaid(paid)
 		})
 	}
 }
@@ -154,8 +147,7 @@ func (s *elsewhere) Sign(ctx context.Context, of txmanager.Submitter, tx txmanag
 // Only a FAILED transaction refuses, and each FAILED one does.
 func TestOnlyFailedTransactionsRefuse(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	for sub, want := range map[string]transfer.Reason{"REJECTED": payout.Rejected, "CANCELLED": payout.Cancelled, "DISPLACED": payout.Displaced} {
 		x := h.due(coin)
 		unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrPending)
@@ -169,9 +161,7 @@ func TestOnlyFailedTransactionsRefuse(t *testing.T) {
 // another caller's transaction, or a payer that others can use.
 func TestMismatchedCallsPostNothing(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	for _, change := range []func(*transfer.Call){
 		func(c *transfer.Call) { c.UserID++ }, func(c *transfer.Call) { c.AssetID++ }, func(c *transfer.Call) { c.Units++ },
 	} {
@@ -216,9 +206,7 @@ func TestMismatchedCallsPostNothing(t *testing.T) {
 // count once.
 func TestPolicyRefusalKeepsThePayoutPending(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	wei := value[string](h, `select payout_payload ->> 'value' from transfers_tb where req_id = $1`, x.ReqID)
 	limit := func(p store.Policy) {
 		t.Helper()
@@ -233,9 +221,7 @@ func TestPolicyRefusalKeepsThePayoutPending(t *testing.T) {
 			t.Errorf("critical lines after %+v: got %d, want %d", p, got, want)
 		}
 	}
-	if got := h.managed(x.ReqID); got != "" {
-		t.Errorf("managed: got %s, want none", got)
-	}
+	h.wantManaged(x, "")
 	limit(store.Policy{MaxValuePerDay: &wei})
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.drive(x.ReqID, transfer.TargetPending)
@@ -250,17 +236,13 @@ func TestPolicyRefusalKeepsThePayoutPending(t *testing.T) {
 // this database does not know has paid it.
 func TestRecordedLossIsNeitherPaidAgainNorRefunded(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	h.protect()
 	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resync', reason = 'restored',
 		released = jsonb_build_object('count', 1, 'requests', jsonb_build_object('0', $1::text))`, x.ReqID)
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrForeignRequest)
 	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call()), payout.ErrForeignRequest)
-	if got := h.managed(x.ReqID); got != "" {
-		t.Errorf("managed: got %s, want none", got)
-	}
+	h.wantManaged(x, "")
 	h.drive(h.due(coin).ReqID, transfer.TargetPending)
 	h.drive(x.ReqID, transfer.TargetPending)
 }
@@ -268,8 +250,7 @@ func TestRecordedLossIsNeitherPaidAgainNorRefunded(t *testing.T) {
 // In a restored database nothing is posted, and none of its rows refunds.
 func TestRestoredDatabasePostsAndRefundsNothing(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	x, failed := h.due(coin), h.due(coin)
 	refused(t, h.ledger.Resolve(t.Context(), transfer.Deposit, failed.Call()), payout.Cancelled)
 	h.run(`update database_identity set timeline_id = timeline_id + 1`)
@@ -277,17 +258,13 @@ func TestRestoredDatabasePostsAndRefundsNothing(t *testing.T) {
 		unknown(t, h.ledger.Deposit(t.Context(), c), payout.ErrInDoubt)
 		unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, c), payout.ErrInDoubt)
 	}
-	if got := h.managed(x.ReqID); got != "" {
-		t.Errorf("managed: got %s, want none", got)
-	}
+	h.wantManaged(x, "")
 }
 
 // The poster may have died before it enqueued a task. Asking again enqueues one.
 func TestDepositOfAQueuedPayoutEnqueuesATask(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	h.manager.set(func(m *manager) { m.fail = errors.New("the answer was lost") })
 	h.drive(x.ReqID, transfer.TargetPending)
 	if got := h.tasks.count(); got != 0 {
@@ -303,9 +280,7 @@ func TestDepositOfAQueuedPayoutEnqueuesATask(t *testing.T) {
 // finality, and as critical afterwards.
 func TestH31WaitingPayoutTurnsCriticalAfterItsLimit(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	limit := transfer.DefaultRules().PayoutLimit
 	for _, c := range []struct {
 		ago      time.Duration
@@ -331,8 +306,7 @@ func TestH31WaitingPayoutTurnsCriticalAfterItsLimit(t *testing.T) {
 // H31: a payout that has not begun within transfer.initTimeout never begins.
 func TestH31PayoutInInitExpires(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	x := h.stored(coin)
 	if _, err := h.db.DB.Exec(t.Context(), `alter table transfers_tb disable trigger guard_transfer`); err != nil {
 		t.Fatal(err)
@@ -347,9 +321,7 @@ func TestH31PayoutInInitExpires(t *testing.T) {
 // Only the coordinator can make, cancel or replace a payout.
 func TestOnlyTheCoordinatorPays(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	theirs := h.intentOf(x)
 	theirs.Caller = "mallory"
 	if _, err := h.db.Store.Create(t.Context(), theirs, 100); !errors.Is(err, store.ErrUnknownSubmitter) || h.managed(x.ReqID) != "" {
@@ -388,20 +360,16 @@ func TestOnlyTheCoordinatorPays(t *testing.T) {
 // neither an operator's, nor the coordinator's once the database is accepted.
 func TestH08APayoutThatMayHaveRunIsNotGivenBack(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	h.drive(x.ReqID, transfer.TargetPending)
-	h.paidUnknown()
+	h.outside(0, address, onePayment)
 	h.run(`update database_identity set timeline_id = timeline_id + 1`)
 	d := store.Decision{By: store.Viewer{Caller: "ann", Operator: true}, Action: txmanager.ActionCancel, Reason: "it ran: it must not run again"}
 	d.TxID = value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
 	if _, err := h.db.Store.RecordDecision(t.Context(), d); !errors.Is(err, store.ErrCoordinators) {
 		t.Errorf("cancel by an operator: got %v, want %v", err, store.ErrCoordinators)
 	}
-	if err := h.db.Store.AcceptDatabase(t.Context(), "ann", "reconciling"); err != nil {
-		t.Fatal(err)
-	}
+	h.accept("reconciling")
 	for range 2 {
 		if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending || h.managed(x.ReqID) != "QUEUED" {
 			t.Errorf("given up in PROTECT: got %s, %s; want it pending, QUEUED", got.State, h.managed(x.ReqID))
@@ -415,8 +383,7 @@ func TestH08APayoutThatMayHaveRunIsNotGivenBack(t *testing.T) {
 // finality may have paid it. It is refunded once an operator has released the payer.
 func TestH12AFailureIsInDoubtInProtect(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	x, y := h.due(coin), h.due(coin)
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.serveUntil(x.ReqID, "TRACKING/PENDING")
@@ -440,8 +407,7 @@ func TestH12AFailureIsInDoubtInProtect(t *testing.T) {
 // The recipient can be a contract that burns all its gas. The payer does not pay for that.
 func TestPayoutThatBurnsGasIsRefunded(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	known, err := h.Asset(t.Context(), coin.Name)
 	if err != nil {
 		t.Fatal(err)
@@ -498,8 +464,7 @@ func TestRevertibleFinalityTurnsPayoutsOff(t *testing.T) {
 // Crash points are reached in their order.
 func TestCrashPointsAreReachedInOrder(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
+	h := newFunded(t)
 	var passed []string
 	h.ledger.At = func(point string) { passed = append(passed, point) }
 	x := h.due(coin)

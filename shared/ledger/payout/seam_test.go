@@ -42,9 +42,7 @@ func (h *env) stopped(x transfer.Transfer) (goOn chan struct{}, ended <-chan tra
 // payout is paid.
 func TestH01PayoutSeamARefusalInProtectDoesNotRefund(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	goOn, first := h.stopped(x)
 	h.protect()
 	h.drive(x.ReqID, transfer.TargetPending)
@@ -54,9 +52,7 @@ func TestH01PayoutSeamARefusalInProtectDoesNotRefund(t *testing.T) {
 	unknown(t, <-first, payout.ErrPending)
 	h.mineUntil(x.ReqID, "CONFIRMED")
 	h.drive(x.ReqID, transfer.Committed)
-	if got := h.paid(); got != onePayment {
-		t.Errorf("paid: got %s, want %s", got, onePayment)
-	}
+	h.wantPaid(onePayment)
 	h.has(coin, "8.5")
 }
 
@@ -64,9 +60,7 @@ func TestH01PayoutSeamARefusalInProtectDoesNotRefund(t *testing.T) {
 // refunded, and nothing is paid.
 func TestH01PayoutSeamAGivenUpMeanwhile(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	goOn, first := h.stopped(x)
 	h.protect()
 	if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending || h.managed(x.ReqID) != "" {
@@ -99,9 +93,7 @@ func (h *env) neverPaid(x transfer.Transfer) {
 // H1b: a deploy names another payer between two attempts. Each attempt uses the payer on the row.
 func TestH01PayoutSeamBPayerIsFixed(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	h.manager.set(func(m *manager) { m.fail = errors.New("the answer was lost") })
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.asset(coin, "", h.pays(accounts[1], store.PayoutCaller))
@@ -111,9 +103,7 @@ func TestH01PayoutSeamBPayerIsFixed(t *testing.T) {
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.mineUntil(x.ReqID, "CONFIRMED") // only one: managed would show both
 	h.drive(x.ReqID, transfer.Committed)
-	if got := h.paid(); got != onePayment {
-		t.Errorf("paid: got %s, want %s", got, onePayment)
-	}
+	h.wantPaid(onePayment)
 	if next := h.request(coin); next.Payout.Submitter == x.Payout.Submitter {
 		t.Error("payer of the next payout: got the old one, want the new: the test changed nothing")
 	}
@@ -147,9 +137,7 @@ func TestH01PayoutSeamCAnotherRenderingDecidesByRow(t *testing.T) {
 	for _, end := range []transfer.State{transfer.Committed, transfer.RolledBack} {
 		t.Run(end.String(), func(t *testing.T) {
 			t.Parallel()
-			h := newEnv(t)
-			h.fund(coin)
-			x := h.due(coin)
+			h, x := newDue(t)
 			other := h.intentOf(x)
 			other.Payload = bytes.ReplaceAll(other.Payload, []byte(" "), nil)
 			other.Fingerprint = txmanager.Fingerprint("", other.Payload)
@@ -181,7 +169,7 @@ func TestH01PayoutSeamDRevertedIsNotFinal(t *testing.T) {
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.serveUntil(x.ReqID, "TRACKING/PENDING")
 	at := common.HexToAddress(contract)
-	if err := h.chain.MineExactly(h.signedBy(accounts[3], 0, &at, nil), h.raw(x.ReqID)); err != nil {
+	if err := h.chain.MineExactly(bytesOf(t, h.lost(accounts[3], 0, &at, "0", nil)), h.raw(x.ReqID)); err != nil {
 		t.Fatal(err)
 	}
 	h.serveUntil(x.ReqID, "TRACKING/INCLUDED")
@@ -210,7 +198,7 @@ func TestH01PayoutSeamDFinalRevertRefunds(t *testing.T) {
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.serveUntil(x.ReqID, "TRACKING/PENDING")
 	at := common.HexToAddress(contract)
-	if err := h.chain.MineExactly(h.signedBy(accounts[3], 0, &at, nil), h.raw(x.ReqID)); err != nil {
+	if err := h.chain.MineExactly(bytesOf(t, h.lost(accounts[3], 0, &at, "0", nil)), h.raw(x.ReqID)); err != nil {
 		t.Fatal(err)
 	}
 	h.mineUntil(x.ReqID, "FAILED/REVERTED")
@@ -223,9 +211,7 @@ func TestH01PayoutSeamDFinalRevertRefunds(t *testing.T) {
 // H1e: a payout that is given up after it had a nonce ends by its placeholder and is refunded once.
 func TestH01PayoutSeamEMinedPlaceholderRefunds(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.serveUntil(x.ReqID, "TRACKING/PENDING")
 	if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending {
@@ -242,9 +228,7 @@ func TestH01PayoutSeamEMinedPlaceholderRefunds(t *testing.T) {
 // payout ends and is refunded once.
 func TestH01PayoutSeamELostNonceRefunds(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	h.loseNonce(x.ReqID)
 	if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending {
 		t.Errorf("given up in PROTECT: got %s, want TARGET_PENDING until a person has proof", got.State)
@@ -260,9 +244,7 @@ func TestH01PayoutSeamELostNonceRefunds(t *testing.T) {
 // refunded.
 func TestH01PayoutSeamENamedAsPaidNeverRefunds(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	h.fund(coin)
-	x := h.due(coin)
+	h, x := newDue(t)
 	h.loseNonce(x.ReqID)
 	h.resync(map[uint64]string{0: x.ReqID})
 	for range 2 {
@@ -278,9 +260,7 @@ func (h *env) loseNonce(reqID string) {
 	h.t.Helper()
 	h.drive(reqID, transfer.TargetPending)
 	h.serveUntil(reqID, "TRACKING/PENDING")
-	if err := h.chain.MineExactly(h.signedBy(accounts[0], 0, &common.Address{1}, nil)); err != nil {
-		h.t.Fatal(err)
-	}
+	h.outside(0, common.Address{1}.String(), "0")
 	h.mineUntil(reqID, "PROTECT")
 }
 
@@ -319,9 +299,7 @@ func TestH08PayoutReadFromACopyIsInDoubt(t *testing.T) {
 			succeeds(h.t, h.ledger.Deposit(h.t.Context(), x.Call()))
 		},
 	} {
-		h := newEnv(t)
-		h.fund(coin)
-		x := h.due(coin)
+		h, x := newDue(t)
 		end(h, x)
 		if got := h.managed(x.ReqID); got != want {
 			t.Fatalf("managed: got %s, want %s", got, want)

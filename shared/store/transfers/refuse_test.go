@@ -135,6 +135,9 @@ func TestH08RestoredDatabase(t *testing.T) {
 	if m, err := r.Move(t.Context(), transfer.Transition{ReqID: pending.ReqID, Path: []transfer.State{10, 20, 30}}); err != nil || m.Done || m.Now.State != transfer.SourcePending {
 		t.Errorf("move: got %+v, %v; want nothing moved", m, err)
 	}
+	if m, err := r.Start(t.Context(), x.ReqID, 24*time.Hour); err != nil || m.Done || m.Now.State != transfer.Init {
+		t.Errorf("start: got %+v, %v; want it not begun", m, err)
+	}
 	check.Err(t, "what may be lost", transfer.ErrForeign)(r.Find(t.Context(), request("").ReqID, alice))
 	due := func() int {
 		found, _, err := r.Due(t.Context(), 0, 10, time.Time{})

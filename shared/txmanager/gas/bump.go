@@ -14,7 +14,8 @@ import (
 // receipt may be replaced at the same nonce and a higher fee, and how much that may cost. Each version is
 // stored before it is sent, and the mined one decides. A gas bump never allocates or frees a nonce.
 type BumpLimits struct {
-	Policy      BumpPolicy
+	Multiplier  int64         // of both fees, in thousandths; nodes require at least 1,100
+	Policy      BumpPolicy    // a deployer's, in place of Multiplier; nil: none
 	MinInterval time.Duration // since the version before was signed
 	MaxAttempts int           // replacements of one transaction
 	FeeCapWei   *big.Int      // the highest fee of a replacement, wei per gas; nil: no limit
@@ -132,7 +133,7 @@ func (b *BumpPlanner) Next(t txmanager.Tx) (next gasBump, reason string, wanted 
 	if err != nil {
 		return next, err.Error(), true
 	}
-	fees, ok, problem := propose(b.limits.Bump.Policy, b.requestOf(t, kind, market))
+	fees, ok, problem := b.limits.Bump.propose(b.requestOf(t, kind, market))
 	if !ok {
 		return next, problem, problem != ""
 	}
@@ -191,10 +192,10 @@ func (b *BumpPlanner) capsOf(kind txmanager.VersionKind, last, market txmanager.
 
 // maxPlaceholderTip is the highest tip that a deployer's policy can propose for a placeholder; nil: no
 // limit. A placeholder can always outbid the version before it: the submitter's limit of tips does not
-// stop it, and the default policy's own formula bounds it.
+// stop it, and without a policy the multiplier bounds it.
 func (b *BumpPlanner) maxPlaceholderTip(last, market txmanager.GasParams) *big.Int {
 	most := b.limits.MaxTip(b.bounds, b.v.Account)
-	if _, ok := b.limits.Bump.Policy.(DefaultBumpPolicy); ok || market.Legacy || most == nil {
+	if b.limits.Bump.Policy == nil || market.Legacy || most == nil {
 		return nil
 	}
 	return greater(most, raiseFees(last, market, ReplaceFactor).TipCapWei)

@@ -17,7 +17,7 @@ func TestBid(t *testing.T) {
 	dynamic := func(fee, tip int64) txmanager.GasParams {
 		return txmanager.GasParams{Gas: 10, FeeCapWei: big.NewInt(fee), TipCapWei: big.NewInt(tip), ValueWei: big.NewInt(7)}
 	}
-	times := func(factor int64) BumpLimits { return BumpLimits{Policy: DefaultBumpPolicy{factor}} }
+	times := func(factor int64) BumpLimits { return BumpLimits{Multiplier: factor} }
 	legacy := func(price int64) txmanager.GasParams { g := dynamic(price, price); g.Legacy = true; return g }
 	for _, c := range []struct {
 		name         string
@@ -33,15 +33,15 @@ func TestBid(t *testing.T) {
 		{"more by the multiplier", times(2000), dynamic(100, 9), dynamic(50, 1), nil, dynamic(200, 18), true},
 		{"cut to the cap", times(1125), dynamic(100, 9), dynamic(300, 1), big.NewInt(110), dynamic(110, 11), true},
 		{"nodes would not take what the cap leaves", times(1125), dynamic(100, 9), dynamic(300, 1), big.NewInt(109), dynamic(0, 0), false},
-		{"the cap of a transaction", BumpLimits{Policy: DefaultBumpPolicy{1125}, TxFeeCapWei: big.NewInt(1119)}, dynamic(100, 9), dynamic(300, 1), nil, dynamic(111, 11), true},
-		{"the cap of a transaction is too low", BumpLimits{Policy: DefaultBumpPolicy{1125}, TxFeeCapWei: big.NewInt(1099)}, dynamic(100, 9), dynamic(300, 1), nil, dynamic(0, 0), false},
+		{"the cap of a transaction", BumpLimits{Multiplier: 1125, TxFeeCapWei: big.NewInt(1119)}, dynamic(100, 9), dynamic(300, 1), nil, dynamic(111, 11), true},
+		{"the cap of a transaction is too low", BumpLimits{Multiplier: 1125, TxFeeCapWei: big.NewInt(1099)}, dynamic(100, 9), dynamic(300, 1), nil, dynamic(0, 0), false},
 		{"a tip above the cap", times(1125), dynamic(100, 99), dynamic(50, 1), big.NewInt(111), dynamic(111, 111), true},
 		{"legacy", times(1125), legacy(100), legacy(90), nil, legacy(113), true},
 		{"from one price", times(1125), legacy(100), dynamic(50, 1), nil, dynamic(113, 113), true},
 		{"to one price", times(1125), dynamic(100, 9), legacy(90), nil, legacy(113), true},
 		{"legacy, by the node's advice", times(1125), legacy(100), legacy(200), big.NewInt(150), legacy(150), true},
 	} {
-		fees, _, refused := propose(c.limits.Policy, BumpRequest{Last: c.last, Market: c.market})
+		fees, _, refused := c.limits.propose(BumpRequest{Last: c.last, Market: c.market})
 		got := fees
 		if refused == "" {
 			got, refused = c.limits.limitReplacement(c.last, fees, FeeCaps{FeeWei: c.cap})

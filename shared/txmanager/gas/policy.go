@@ -9,7 +9,7 @@ import (
 )
 
 // BumpPolicy proposes the fees of gas bumps. [BumpLimits] and the submitter's policy bound each
-// proposal, also the default's.
+// proposal.
 type BumpPolicy interface {
 	// Propose returns the fees of the version that replaces the last one, or ok false for no gas bump
 	// now. It is asked again one interval later. It must make no outside calls and use only r: any
@@ -32,27 +32,26 @@ type BumpRequest struct {
 // FeeWei is the price, and TipWei is not used.
 type ProposedFees struct{ FeeWei, TipWei *big.Int }
 
-// DefaultBumpPolicy proposes both fees times a factor, and at least the market's.
-type DefaultBumpPolicy struct {
-	Multiplier int64 // in thousandths; nodes require at least 1,100
-}
-
-// Propose implements [BumpPolicy].
-func (p DefaultBumpPolicy) Propose(r BumpRequest) (ProposedFees, bool) {
-	g := raiseFees(r.Last, r.Market, p.Multiplier)
+// fees are what the policy proposes. Without a policy they are both fees times the multiplier, and at
+// least the market's.
+func (l BumpLimits) fees(r BumpRequest) (ProposedFees, bool) {
+	if l.Policy != nil {
+		return l.Policy.Propose(r)
+	}
+	g := raiseFees(r.Last, r.Market, l.Multiplier)
 	return ProposedFees{g.FeeCapWei, g.TipCapWei}, true
 }
 
-// propose calls the policy. problem is why its proposal cannot be followed, or "". A panic counts as no
-// proposal.
-func propose(p BumpPolicy, r BumpRequest) (g txmanager.GasParams, ok bool, problem string) {
+// propose returns the proposed fees of the next version. problem is why the policy's proposal cannot be
+// followed, or "". A panic counts as no proposal.
+func (l BumpLimits) propose(r BumpRequest) (g txmanager.GasParams, ok bool, problem string) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			ok, problem = false, txmanager.WithDetail("its policy failed", fmt.Sprint("the BumpPolicy panicked: ", panicked))
 		}
 	}()
 	last, legacy := CopyParams(r.Last), r.Market.Legacy // the policy might change what it is given
-	fees, ok := p.Propose(r)
+	fees, ok := l.fees(r)
 	if !ok {
 		return g, false, ""
 	}

@@ -40,7 +40,7 @@ func TestProposalsAreBounded(t *testing.T) {
 		}, false, "at least 110 and 11"},
 	} {
 		last := txmanager.GasParams{Gas: 21_000, FeeCapWei: big.NewInt(100), TipCapWei: big.NewInt(10), ValueWei: big.NewInt(7)}
-		got, ok, why := propose(c.policy, BumpRequest{Last: CopyParams(last), Market: CopyParams(last)})
+		got, ok, why := BumpLimits{Policy: c.policy}.propose(BumpRequest{Last: CopyParams(last), Market: CopyParams(last)})
 		if ok != c.ok || !strings.Contains(why, c.why) || c.why == "" && why != "" {
 			t.Errorf("%s: got %v, %q; want %v, %q", c.name, ok, why, c.ok, c.why)
 		}
@@ -49,7 +49,7 @@ func TestProposalsAreBounded(t *testing.T) {
 		}
 	}
 	legacy := txmanager.GasParams{Legacy: true, FeeCapWei: big.NewInt(100), TipCapWei: big.NewInt(100)}
-	if got, ok, why := propose(fixed(big.NewInt(110), nil), BumpRequest{Last: legacy, Market: legacy}); !ok || !got.Legacy || got.TipCapWei.Int64() != 110 {
+	if got, ok, why := (BumpLimits{Policy: fixed(big.NewInt(110), nil)}).propose(BumpRequest{Last: legacy, Market: legacy}); !ok || !got.Legacy || got.TipCapWei.Int64() != 110 {
 		t.Errorf("one price: got %+v, %q; want it in both fees", got, why)
 	}
 }

@@ -1,23 +1,5 @@
 package protect
 
-import (
-	"time"
+import "github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 
-	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/txmanager/rules"
-	"github.com/fencepost/fencepost/shared/txmanager/session"
-)
-
-func rulesOf(confirmations uint64) rules.Rules {
-	return rules.Rules{
-		Finality:     rules.Finality{By: txmanager.ByConfirmations, Confirmations: confirmations, BlockTime: 12 * time.Second},
-		Broadcasting: rules.Broadcasting{Resubmit: true, ResubmitEvery: time.Minute, MaxResubmits: 20, StuckAfter: 30 * time.Minute},
-	}
-}
-
-// testTiming are the time limits of every lease session of these tests.
-var testTiming = session.Timing{
-	Lease:       lease.Rules{Duration: 10 * time.Second, RenewBelow: 5 * time.Second, ClockSkewAllowance: time.Second},
-	CallTimeout: 10 * time.Second, IterationsEndAfter: 30 * time.Second,
-}
+var rulesOf, testTiming = sessiontest.Rules, sessiontest.Timing

@@ -138,7 +138,6 @@ func upTo(n int) (all []uint64) {
 // One invocation reads fifty of many foreign transactions, and stores them with their receipts. It
 // reports that there are more, and the next invocations continue until all are stored.
 func TestForeignTransactionsAreReadInSteps(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		c, w := newOldChain(every(1990, 120)...)
 		book := &evidenceStore{}
@@ -171,7 +170,7 @@ func TestForeignTransactionsAreReadInSteps(t *testing.T) {
 func TestForeignTransactionsNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []uint64{0, 1999} {
-		txtest.Frozen(t, func(t *testing.T) {
+		txtest.FrozenSerial(t, func(t *testing.T) {
 			c, w := newOldChain(1200, 1210)
 			c.kept, c.older = kept, 1150
 			honest := c.Views[1:]
@@ -213,7 +212,7 @@ func (takenAway) Renew(context.Context, lease.Lease) (lease.Lease, error) {
 func TestForeignTransactionsOfALostLease(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []uint64{0, 1999} {
-		txtest.Frozen(t, func(t *testing.T) {
+		txtest.FrozenSerial(t, func(t *testing.T) {
 			c, w := newOldChain(100, 200, 300, 400)
 			c.kept = kept
 			w.Lease = lease.New(string(txtest.Alice), "node-1/a", 7, time.Now(), 10*time.Second)
@@ -237,7 +236,6 @@ func TestForeignTransactionsOfALostLease(t *testing.T) {
 // follows at once while there is more. A release waits meanwhile and reports the progress; it
 // never reports an unknown consuming transaction.
 func TestBlocksAreReadWhereCountsAreGone(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		c, w := newOldChain(30, 30, 700, 701, 1850)
 		c.kept, c.older = 1872, 20
@@ -284,7 +282,6 @@ func TestBlocksAreReadWhereCountsAreGone(t *testing.T) {
 
 // The scan begins below the block of the last terminal nonce.
 func TestBlocksAreReadFromTheLastTerminalNonce(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		c, w := newOldChain(1000)
 		c.kept = 1990
@@ -314,7 +311,6 @@ func readAll(t *testing.T, c *oldChain, w txmanager.SubmitterState, book *eviden
 // blocks were read: an operator must name it. Later nonces are still found. The blocks are read
 // again after an hour, from further below and by another node; then it may be found.
 func TestBlocksAreReadOnceMore(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		c, w := newOldChain(600, 1300, 1500)
 		c.kept, c.older = 1990, 550
@@ -355,7 +351,7 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 			t.Errorf("after the second reading: got %v, want all", got)
 		}
 	})
-	txtest.Frozen(t, func(t *testing.T) { // the third time by another node, from further below
+	txtest.FrozenSerial(t, func(t *testing.T) { // the third time by another node, from further below
 		c, w := newOldChain(600, 1300)
 		delete(c.transactions, 1)
 		c.kept = 1990
@@ -370,7 +366,6 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 // The scan waits at a transaction whose nonce is not final yet. It waits ten minutes at one
 // without a receipt.
 func TestBlocksAreNotReadPastWhatIsNotProved(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		c, w := newOldChain(1000, 1010, 1020)
 		c.kept = 1990
@@ -388,7 +383,7 @@ func TestBlocksAreNotReadPastWhatIsNotProved(t *testing.T) {
 			t.Errorf("all are final: got %d stored, want 3", len(book.stored))
 		}
 	})
-	txtest.Frozen(t, func(t *testing.T) {
+	txtest.FrozenSerial(t, func(t *testing.T) {
 		c, w := newOldChain(1000, 1010)
 		c.kept = 1990
 		for _, v := range c.Views {
@@ -412,7 +407,6 @@ func TestBlocksAreNotReadPastWhatIsNotProved(t *testing.T) {
 
 // Nodes that no longer have the blocks cannot answer; one that fails is queried again.
 func TestBlocksThatAreNotGiven(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		var open txmanager.UnnamedNonceError
 		for name, c := range map[string]struct {
@@ -452,7 +446,6 @@ func (changedStore) StoreForeignTransactions(context.Context, lease.Lease, []txm
 // If another transaction than a release's evidence is read, the invocation logs an error and
 // continues: open transactions are still polled. A release is refused.
 func TestAChangedForeignTransactionIsReported(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		c, w := newOldChain(1990)
 		var text strings.Builder
@@ -471,7 +464,6 @@ func TestAChangedForeignTransactionIsReported(t *testing.T) {
 // nonces between are not reported as unknown. The release waits, and finds them once the node has
 // caught up.
 func TestLaggingNodesBlocksDecideNothingAboutTheLastNonces(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		c, w := newOldChain(600, 1300, 1995)
 		c.kept, c.older, c.final = 1999, 1200, 1990

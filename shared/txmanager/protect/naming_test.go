@@ -116,7 +116,6 @@ func TestAMisspelledNameIsRefused(t *testing.T) {
 // An owner's bytes are not replaced by code or by a higher fee. A lost nonce of an owner needs a
 // request's name: the owner may have sent the consuming transaction.
 func TestOwnersBytesAreNotReplaced(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		x := txtest.UsedBy(txtest.Stuck(5))
 		if reason := rulesOf(3).RefuseAction(x, txmanager.ActionReplace); reason == "" {

@@ -74,7 +74,6 @@ func (b *evidenceStore) NamedRequests(context.Context, txmanager.Submitter, []st
 // The consuming transaction of an intent's nonce is one node's claim. Other nodes must have its
 // receipt before it ends an intent, with or without a name.
 func TestConsumingTransactionsNeedAQuorum(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		x := txtest.Pending(5)
 		x.Payload = []byte("call")
@@ -130,7 +129,6 @@ func (p failingConsumingTxNode) FindConsumingTx(context.Context, txmanager.Submi
 // A node that gave no answer is queried again. An operator reads that a consuming transaction is
 // unknown only where the node answered that it cannot give it.
 func TestANodeWithoutAnAnswerIsAskedAgain(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		x := txtest.Pending(5)
 		x.Payload = []byte("call")

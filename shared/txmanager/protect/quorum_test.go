@@ -14,7 +14,6 @@ import (
 // A release depends on a quorum: for the count at the finalized block without a receipt below it,
 // and for the final blocks that are gone.
 func TestReleasesNeedAQuorum(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		x := txtest.Pending(5)
 		w := txtest.StateOf(1, 6, x)
@@ -53,7 +52,6 @@ func TestReleasesNeedAQuorum(t *testing.T) {
 // Excluded nodes are queried again before an operator is refused, since they may have recovered.
 // Otherwise they are not queried.
 func TestReleaseQueriesExcludedNodesAgain(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 5)
 		w.FinalBlocks = []txmanager.Header{txtest.Block('a', 90), txtest.Block('a', 95)}
@@ -87,7 +85,6 @@ func TestReleaseQueriesExcludedNodesAgain(t *testing.T) {
 // A release compares the final blocks with the chain of a quorum, whether they are canonical or
 // reorged out.
 func TestFinalBlocksAreComparedByAQuorum(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 5)
 		w.FinalBlocks = []txmanager.Header{txtest.Block('a', 90), txtest.Block('a', 95)}

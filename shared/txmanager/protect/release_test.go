@@ -59,7 +59,6 @@ func (s shows) Query(context.Context, txmanager.ChainQuery) (txmanager.ChainObse
 // Two blocks of one height may be remembered after a reorg between two queries of a release. That
 // must not stop later releases.
 func TestTwoFinalBlocksOfOneHeightAreOneHeightToCompare(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 6)
 		w.Protected, w.FinalBlocks = true, []txmanager.Header{txtest.Block('a', 90), txtest.Block('a', 95), txtest.Block('b', 95)}
@@ -94,7 +93,6 @@ func (noFinals) FinalTransactions(context.Context, txmanager.Submitter, []txmana
 
 // A DISPLACED transaction keeps no receipt: its block was reorged out.
 func TestDisplacedKeepsNoReceipt(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := txtest.Included(5, txtest.Blocks('a', 100, 101)...)
 		tx.State, tx.Sub = txmanager.Protect, ""

@@ -13,7 +13,6 @@ import (
 // While a violation is suspected, an observation from below its block, or without the final block,
 // neither clears it nor allocates. It cannot contain what caused the suspicion.
 func TestNothingIsAllocatedFromBelowASuspicion(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 5)
 		w.FinalHead, w.FinalBlocks = 90, []txmanager.Header{txtest.Block('a', 90)}
@@ -44,7 +43,6 @@ func TestNothingIsAllocatedFromBelowASuspicion(t *testing.T) {
 // Nodes that lag by some blocks only delay the transactions in the blocks that they lack. Under
 // load there are always such young blocks.
 func TestLaggingNodesDelayOnlyTheYoungestBlocks(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		chain := txtest.Blocks('a', 100, 107)
 		var all []txmanager.Tx
@@ -83,7 +81,6 @@ func TestLaggingNodesDelayOnlyTheYoungestBlocks(t *testing.T) {
 // Of two nodes at the same height with different heads one is on a fork. A quorum of one node is
 // then not enough, even if the other node is not past the block.
 func TestEqualHeightsOnTwoForks(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		x := txtest.Included(5, txtest.Block('a', 100))
 		w := txtest.StateOf(1, 6, x)
@@ -108,7 +105,6 @@ func TestEqualHeightsOnTwoForks(t *testing.T) {
 
 // A node that calls its head finalized ends nothing alone: the other nodes' tags count too.
 func TestTagsNeedAQuorum(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		chain := txtest.Blocks('a', 100, 103)
 		x := txtest.Included(5, chain[0])
@@ -151,7 +147,6 @@ func TestTagsNeedAQuorum(t *testing.T) {
 // With a quorum of one among three nodes, an abstaining second node does not prevent a query to
 // the third, which may disagree.
 func TestQuorumOfOneQueriesTheThirdIfTheSecondAbstains(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		chain := txtest.Blocks('a', 100, 103)
 		x := txtest.Included(5, chain[0])
@@ -170,7 +165,6 @@ func TestQuorumOfOneQueriesTheThirdIfTheSecondAbstains(t *testing.T) {
 // With a quorum of one, a claim waits while another node that answered before does not answer: it
 // may disagree. With a larger quorum, one missing answer changes nothing.
 func TestNodeWithoutAnswerDelaysAQuorumOfOne(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		x := txtest.Included(5, txtest.Block('a', 90))
 		w := txtest.StateOf(1, 6, x)
@@ -202,7 +196,6 @@ func TestNodeWithoutAnswerDelaysAQuorumOfOne(t *testing.T) {
 // The success of a call is not one node's claim either, since a payout may be returned for it. A
 // node without the receipt abstains.
 func TestSuccessIsNotOneNodesWord(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		x := txtest.Included(5, txtest.Block('a', 90))
 		w := txtest.StateOf(1, 6, x)

@@ -26,7 +26,6 @@ func looks(t *testing.T, p *txtest.Panel, w txmanager.SubmitterState, q txmanage
 // One node's violation opens nothing unless a quorum agrees, and more agree than disagree. A
 // contradicted node is excluded, and another node's observation is used.
 func TestOneNodeOpensNothingAlone(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		held := txtest.Pending(4)
 		w := txtest.StateOf(1, 5, held)
@@ -82,7 +81,6 @@ func TestOneNodeOpensNothingAlone(t *testing.T) {
 // No transaction ends unless a quorum has the receipt, in the same block and height. One round
 // trip to as many nodes as needed is enough.
 func TestEndsNeedAQuorumOfEqualBlocks(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		chain := txtest.Blocks('a', 100, 103)
 		x := txtest.Included(5, chain[:1]...)
@@ -130,7 +128,6 @@ func TestEndsNeedAQuorumOfEqualBlocks(t *testing.T) {
 // However many blocks make transactions final at once, the query to other nodes stays within
 // MaxWatched; the highest blocks cover those below.
 func TestManyEndsAtOnce(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		const n = 150
 		chain := txtest.Blocks('a', 100, 100+n+3)
@@ -153,7 +150,6 @@ func TestManyEndsAtOnce(t *testing.T) {
 
 // One node alone removes no receipt, and replaces no list of blocks.
 func TestReorgsNeedAQuorum(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		x := txtest.Included(5, txtest.Blocks('a', 100, 101)...)
 		w := txtest.StateOf(1, 6, x)
@@ -190,7 +186,6 @@ func TestReorgsNeedAQuorum(t *testing.T) {
 // A node without receipts is excluded if others have them. If none has, nothing changes, and no
 // node is reported.
 func TestNodeWithoutReceiptsIsExcluded(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		x := txtest.Pending(5)
 		w := txtest.StateOf(1, 6, x)
@@ -219,7 +214,6 @@ func TestNodeWithoutReceiptsIsExcluded(t *testing.T) {
 
 // One node's estimate never refuses an intent.
 func TestRefusalsNeedAQuorum(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(1, 5), txtest.Queued(1, "call"))
 		says := func(o txmanager.Outcome, gas uint64) txmanager.ChainObservation {
@@ -251,7 +245,6 @@ func TestRefusalsNeedAQuorum(t *testing.T) {
 
 // If nothing would end and there is no violation, no other node is queried.
 func TestNoOtherNodeIsQueriedWithoutAClaim(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		x := txtest.Pending(5)
 		w := txtest.StateOf(1, 6, x)
@@ -265,7 +258,6 @@ func TestNoOtherNodeIsQueriedWithoutAClaim(t *testing.T) {
 // One node alone, which may be on a fork, does not clear a suspected violation that a quorum
 // agreed with. Until others agree, nothing is allocated.
 func TestClearingASuspicionNeedsAQuorum(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 5)
 		w.SuspectedViolation = &txmanager.Violation{Kind: txmanager.CountAhead, Block: 100, ExpectedNonce: 5}

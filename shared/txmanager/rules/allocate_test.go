@@ -37,7 +37,6 @@ func outline(p AllocationPlan) string {
 
 // Nonces are planned in queue order, from the cursor on, up to the room in the window.
 func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		all := []txmanager.Tx{txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "pay")}
 		for _, c := range []struct {
@@ -71,7 +70,6 @@ func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 // A payload that can never become a transaction is refused, uses no nonce, and blocks no other
 // intent.
 func TestUnreadablePayloadIsRejected(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "junk"), txtest.Queued(2, "pay"), txtest.Queued(3, "junk"), txtest.Queued(4, "pay"))
 		p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
@@ -105,23 +103,19 @@ func TestH27RevertingEstimateRejectsOnlyWhereNothingCanChangeIt(t *testing.T) {
 		{"one prepared just now", 99, nil, []txmanager.Tx{txtest.Queued(0, "pay")}, "q-0=5, q-2=6, q-1 aside until 5", false},
 		{"both", 99, []txmanager.Tx{txtest.Pending(4)}, []txmanager.Tx{txtest.Queued(0, "pay")}, "q-0=5, q-2=6, q-1 aside until 5", false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			txtest.Frozen(t, func(t *testing.T) {
-				w := txtest.Queue(txtest.StateOf(5, 5, c.unsettled...), append(c.before, txtest.Queued(1, "call"), txtest.Queued(2, "pay"))...)
-				w.FinalHead = c.finalHead
-				p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), estimates1(txtest.Reverts()))
-				if got := outline(p); got != c.want || p.Waiting != c.waiting {
-					t.Errorf("got %q, waiting %v; want %q, %v", got, p.Waiting, c.want, c.waiting)
-				}
-			})
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			w := txtest.Queue(txtest.StateOf(5, 5, c.unsettled...), append(c.before, txtest.Queued(1, "call"), txtest.Queued(2, "pay"))...)
+			w.FinalHead = c.finalHead
+			p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), estimates1(txtest.Reverts()))
+			if got := outline(p); got != c.want || p.Waiting != c.waiting {
+				t.Errorf("got %q, waiting %v; want %q, %v", got, p.Waiting, c.want, c.waiting)
+			}
 		})
 	}
 }
 
 // H27: a call with its own gas needs no estimate, and ignores one.
 func TestH27GivenGasSkipsTheEstimate(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(1, 5), txtest.Queued(1, "pay"))
 		p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), estimates1(txtest.Reverts()))
@@ -133,7 +127,6 @@ func TestH27GivenGasSkipsTheEstimate(t *testing.T) {
 
 // An unknown estimate blocks the queue: later intents must not pass.
 func TestUnknownEstimateWaitsAndBlocks(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		for _, estimates := range []map[string]txmanager.Estimate{nil, estimates1(txmanager.Estimate{}), estimates1(txmanager.Estimate{Reason: "the node is busy"})} {
@@ -182,20 +175,17 @@ func TestH26BalanceCoversEveryOpenNonceAndAPlaceholderForEach(t *testing.T) {
 		{"one without bytes counts too", []txmanager.Tx{{State: txmanager.InFlight, Nonce: new(uint64(4)), Gas: txtest.Params(21_000, feeCap, 5)}}, 2*one - 1, "q-1 waits"},
 		{"what is mined is paid", []txmanager.Tx{mined}, one, "q-1=5, q-2 waits"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			txtest.Frozen(t, func(t *testing.T) {
-				w := txtest.Queue(txtest.StateOf(5, 5, c.unsettled...), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "junk"))
-				v := txtest.ViewOf(w, txtest.Block('a', 100))
-				v.Account.BalanceWei = big.NewInt(c.balance)
-				p := rulesOf(3).PlanAllocations(w, txtest.Reader(call), v, nil)
-				if got := strings.TrimSuffix(outline(p), ", q-3 rejected"); got != c.want {
-					t.Errorf("balance %d: got %q, want %q", c.balance, got, c.want)
-				}
-				if v.Account.BalanceWei.Int64() != c.balance {
-					t.Errorf("the view's balance became %s", v.Account.BalanceWei)
-				}
-			})
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			w := txtest.Queue(txtest.StateOf(5, 5, c.unsettled...), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "junk"))
+			v := txtest.ViewOf(w, txtest.Block('a', 100))
+			v.Account.BalanceWei = big.NewInt(c.balance)
+			p := rulesOf(3).PlanAllocations(w, txtest.Reader(call), v, nil)
+			if got := strings.TrimSuffix(outline(p), ", q-3 rejected"); got != c.want {
+				t.Errorf("balance %d: got %q, want %q", c.balance, got, c.want)
+			}
+			if v.Account.BalanceWei.Int64() != c.balance {
+				t.Errorf("the view's balance became %s", v.Account.BalanceWei)
+			}
 		})
 	}
 }
@@ -217,7 +207,6 @@ func TestUnsignedIsTheCallAsBound(t *testing.T) {
 
 // Reasons why no nonce is allocated now, in words that an operator understands.
 func TestWhatForbidsAllocation(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		none := func(*txmanager.SubmitterState, *txmanager.ChainObservation) {}
 		for _, c := range []struct {
@@ -267,7 +256,6 @@ func TestWaitingIsPlanned(t *testing.T) {
 // No first version pays more than the deployment's fee limit, whatever the node advises or the
 // caller allows. While blocks require more, the intent waits.
 func TestFeesStayUnderTheCeiling(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		r.MaxFeePerGasWei = big.NewInt(15)

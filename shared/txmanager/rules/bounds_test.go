@@ -18,7 +18,6 @@ import (
 // An intent that the policy never allows is refused without a nonce. One that is only too
 // expensive now waits. Fees that the caller left open are lowered to the bounds.
 func TestBoundsBeforeANonceIsBound(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		to := eip155.Address([20]byte{19: 0xb0})
 		given := func(gas uint64, cap, tip int64) txmanager.Call {
@@ -81,7 +80,6 @@ func TestBoundsBeforeANonceIsBound(t *testing.T) {
 // An estimate above the policy's gas is refused as a reverting one is: only where no open
 // transaction can change it.
 func TestBoundsOfAnEstimate(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "call"))
 		w.Bounds.Gas = 50_000
@@ -106,7 +104,6 @@ func TestBoundsOfAnEstimate(t *testing.T) {
 
 // Of many intents only as many get a nonce as the day has fees for; the rest wait.
 func TestFeesOfADayLimitAWholeIteration(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(4, 5), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "pay"))
 		w.Bounds = txmanager.Bounds{FeesPerDayWei: txtest.Wei(21_000*22*2 + 1), FeesUsedWei: txtest.Wei(1)}
@@ -124,7 +121,6 @@ func TestFeesOfADayLimitAWholeIteration(t *testing.T) {
 // A first version and every gas bump stay within the bounds, whatever a caller, a node and a
 // policy contain. The worst-case fees of a day therefore never exceed the policy's limit.
 func TestPropertyNothingIsSignedAboveItsBounds(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		to := eip155.Address([20]byte{19: 0xb0})
 		rnd := rand.New(rand.NewPCG(5, 18))
@@ -201,7 +197,6 @@ func TestPropertyNothingIsSignedAboveItsBounds(t *testing.T) {
 // An operator's replacement must fit the policy, and leave room for a placeholder. A placeholder
 // has only its own limit.
 func TestBoundsOfAReplacement(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := txtest.Submitted(5)
 		tx.RequestedAction, tx.Gas = txmanager.ActionReplace, txtest.Params(21_000, 80, 1)
@@ -311,7 +306,6 @@ func TestBoundsOfFunctions(t *testing.T) {
 // and blocks no later intent. The value and receiver of a handler's transaction are unknown before
 // the handler call.
 func TestWhatIsBarredGetsNoNonce(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		barred, handled := txtest.Queued(1, "pay"), txtest.Queued(3, "anything")
 		barred.BarredReason, handled.Handler = "the submitter's callers do not name sub:1 any more", "wage"

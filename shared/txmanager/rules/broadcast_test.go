@@ -123,7 +123,6 @@ func TestSignedBytesAreClaimedAtOnce(t *testing.T) {
 // A node's text never appears in the text for callers, whatever happened to the transaction.
 // Operators have all of it.
 func TestNodeTextsAreForOperators(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		const words = "nonce too high: tx nonce 31337, gapped, next nonce 31336; for operators: 31338"
 		r, w := rulesOf(3), txtest.StateOf(1, 6)

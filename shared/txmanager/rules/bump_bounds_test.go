@@ -15,7 +15,6 @@ import (
 // While a bound blocks a gas bump, rebroadcasts of the same bytes keep its reason, whatever nodes
 // answer. The reason is removed when the bound allows the bump, or a receipt arrives.
 func TestTheReasonOfABlockedBumpStays(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		const reason = "gas bump: the submitter's budget of 24 hours is used up"
 		r, head := bumpRules(), txtest.Block('a', 100)
@@ -49,7 +48,6 @@ func TestTheReasonOfABlockedBumpStays(t *testing.T) {
 // With nonce.placeholder=ask, an operator is asked only about a bump that would be made: not where
 // a bound or its caller forbids it, nor where it would not help.
 func TestOperatorIsAskedOnlyAboutAPossibleBump(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := bumpRules()
 		r.AskBeforePlaceholder = true
@@ -72,7 +70,6 @@ func TestOperatorIsAskedOnlyAboutAPossibleBump(t *testing.T) {
 // After a reorg or a decision the same bytes are sent again at once. The next gas bump comes one
 // interval later, however old the previous version is.
 func TestRestartedTransactionIsSentBeforeItIsReplaced(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := bumpRules()
 		old := []txmanager.Header{txtest.Block('a', 100)}
@@ -98,7 +95,6 @@ func TestRestartedTransactionIsSentBeforeItIsReplaced(t *testing.T) {
 // A transaction above the lowest nonce that no node holds is bumped too, even if blocks would
 // accept its price. It does not only wait for lower nonces.
 func TestAWindowOutbidsWhatNoNodeHolds(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		refused := txtest.WithVersions(txtest.Submitted(6), 2)
 		refused.Gas, refused.Payload = &txmanager.GasParams{Gas: 21_000, FeeCapWei: big.NewInt(900), TipCapWei: big.NewInt(9), ValueWei: new(big.Int)}, []byte("pay")
@@ -117,7 +113,6 @@ func TestAWindowOutbidsWhatNoNodeHolds(t *testing.T) {
 
 // No gas bump exceeds the deployment's fee limit, whatever the gas bump's own cap is.
 func TestABidIsUnderTheCeiling(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r, w := bumpRules(), txtest.StateOf(1, 6, waiting(5))
 		r.MaxFeePerGasWei = big.NewInt(150)
@@ -136,7 +131,6 @@ func TestABidIsUnderTheCeiling(t *testing.T) {
 // If a node cannot say whether a receipt exists, the same bytes are still rebroadcast: only the
 // bump waits.
 func TestWithoutAnAnswerTheSameIsSentAgain(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r, tx := bumpRules(), waiting(5)
 		tx.NextResubmitAt = txtest.Ago(time.Second)
@@ -159,7 +153,6 @@ func TestWithoutAnAnswerTheSameIsSentAgain(t *testing.T) {
 // If a broadcast and a gas bump are both due at a late check, the bump is made in place of the
 // broadcast. If a bound blocks the bump, the broadcast is made.
 func TestDueBumpReplacesADueBroadcast(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r, tx := bumpRules(), waiting(5)
 		tx.NextResubmitAt, tx.NextBumpAt, tx.NextCheckAt = txtest.Ago(2*time.Second), txtest.Ago(time.Second), txtest.In(10*time.Second)
@@ -193,7 +186,6 @@ func (greedy) Propose(gas.BumpRequest) (gas.ProposedFees, bool) {
 // The tip that a deployer's policy proposes for a placeholder is limited as other tips are, and can
 // still outbid the version before.
 func TestACustomPolicysTipOfAPlaceholderIsLimited(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		gwei := big.NewInt(gas.WeiPerGwei)
 		x := txtest.Pending(5)
@@ -221,7 +213,6 @@ func TestACustomPolicysTipOfAPlaceholderIsLimited(t *testing.T) {
 
 // A wrong MAC is the recorded reason of a placeholder, also if the row's handler failed.
 func TestForgedComesBeforeAFailedHandler(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		x := txtest.OfHandler(5)
 		x.Forged, x.SubmitAttempts = "the intent's MAC is missing or wrong", 3

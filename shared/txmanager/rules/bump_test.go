@@ -15,7 +15,7 @@ import (
 // bumpRules are rules with a gas bump each minute, up to 1,000 wei per gas.
 func bumpRules() Rules {
 	r := rulesOf(3)
-	r.Bump = &gas.BumpLimits{Policy: gas.DefaultBumpPolicy{Multiplier: 1125}, MinInterval: time.Minute, MaxAttempts: 3, FeeCapWei: big.NewInt(1000)}
+	r.Bump = &gas.BumpLimits{Multiplier: 1125, MinInterval: time.Minute, MaxAttempts: 3, FeeCapWei: big.NewInt(1000)}
 	return r
 }
 
@@ -73,7 +73,6 @@ func dear(w txmanager.SubmitterState) txmanager.ChainObservation {
 
 // The next version is the same call at the same nonce, and the budget is charged its extra cost.
 func TestABumpIsTheSameAtAHigherFee(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 6, waiting(5))
 		jobs, moves := bumpRules().signs(w, dear(w), nil)
@@ -129,27 +128,24 @@ func TestBoundsOfABump(t *testing.T) {
 		{"its caller allows no more", func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation) {}, map[string]txmanager.Call{"pay": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(105)}}, ""},
 		{"its caller allows a little more", func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation) {}, map[string]txmanager.Call{"pay": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(110)}}, "-"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			txtest.Frozen(t, func(t *testing.T) {
-				r, w := bumpRules(), txtest.StateOf(1, 6, waiting(5))
-				v := dear(w)
-				c.change(&r, &w, &v)
-				jobs, moves := r.signs(w, v, c.calls)
-				if signed := len(jobs) == 1; signed != (c.want == "-") {
-					t.Fatalf("got %d versions, want %q", len(jobs), c.want)
-				}
-				if c.want == "-" {
-					return
-				}
-				to := moves[0].To
-				if to.State != txmanager.Tracking || !to.NextBumpAt.Equal(txtest.Now.Add(time.Minute)) || !strings.Contains(to.LastError, c.want) || (c.want == "") != (to.LastError == "") {
-					t.Errorf("got %s, next bump %v, %q; want TRACKING, after a minute, %q", to.State, to.NextBumpAt, to.LastError, c.want)
-				}
-				if r.IsBumpDue(to, txtest.Now) || !r.IsBumpDue(to, txtest.Now.Add(time.Minute)) {
-					t.Errorf("due now: %v, after a minute: %v; want the other way round", r.IsBumpDue(to, txtest.Now), r.IsBumpDue(to, txtest.Now.Add(time.Minute)))
-				}
-			})
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			r, w := bumpRules(), txtest.StateOf(1, 6, waiting(5))
+			v := dear(w)
+			c.change(&r, &w, &v)
+			jobs, moves := r.signs(w, v, c.calls)
+			if signed := len(jobs) == 1; signed != (c.want == "-") {
+				t.Fatalf("got %d versions, want %q", len(jobs), c.want)
+			}
+			if c.want == "-" {
+				return
+			}
+			to := moves[0].To
+			if to.State != txmanager.Tracking || !to.NextBumpAt.Equal(txtest.Now.Add(time.Minute)) || !strings.Contains(to.LastError, c.want) || (c.want == "") != (to.LastError == "") {
+				t.Errorf("got %s, next bump %v, %q; want TRACKING, after a minute, %q", to.State, to.NextBumpAt, to.LastError, c.want)
+			}
+			if r.IsBumpDue(to, txtest.Now) || !r.IsBumpDue(to, txtest.Now.Add(time.Minute)) {
+				t.Errorf("due now: %v, after a minute: %v; want the other way round", r.IsBumpDue(to, txtest.Now), r.IsBumpDue(to, txtest.Now.Add(time.Minute)))
+			}
 		})
 	}
 }
@@ -157,7 +153,6 @@ func TestBoundsOfABump(t *testing.T) {
 // With nonce.placeholder=ask no transaction is replaced without a decision: it becomes STUCK with
 // the reason.
 func TestABumpAsksWhereAnOperatorMustDecide(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r, w := bumpRules(), txtest.StateOf(2, 7, waiting(5), waiting(6))
 		r.AskBeforePlaceholder = true
@@ -172,7 +167,6 @@ func TestABumpAsksWhereAnOperatorMustDecide(t *testing.T) {
 // transaction that only waits for lower nonces keeps its price. All share one available balance
 // and one budget.
 func TestABumpOfAWindow(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		well := waiting(7)
 		well.Gas = &txmanager.GasParams{Gas: 21_000, FeeCapWei: big.NewInt(900), TipCapWei: big.NewInt(9), ValueWei: new(big.Int)}
@@ -203,7 +197,6 @@ func TestABumpOfAWindow(t *testing.T) {
 
 // A waiting placeholder is replaced by a placeholder, under the placeholder's cap.
 func TestAPlaceholderIsOutbidByAPlaceholder(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := waiting(5)
 		tx.Placeholders, tx.Gas.ValueWei = tx.Versions, new(big.Int)
@@ -223,7 +216,6 @@ func TestAPlaceholderIsOutbidByAPlaceholder(t *testing.T) {
 
 // No transaction is replaced while a receipt may exist, nor in PROTECT.
 func TestNoBumpBesideAReceipt(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 6, waiting(5))
 		v := dear(w)
@@ -245,7 +237,6 @@ func TestNoBumpBesideAReceipt(t *testing.T) {
 // "Replacement underpriced" makes a higher bump due at once, and is no error. Where no bump is
 // possible, it is an ordinary answer, and never a success.
 func TestUnderpricedRaisesTheNextBump(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r, tx := bumpRules(), txtest.WithVersions(txtest.Submitted(5), 2)
 		tx.NextBumpAt = txtest.In(time.Minute)
@@ -266,7 +257,6 @@ func TestUnderpricedRaisesTheNextBump(t *testing.T) {
 // A bump replaces a rebroadcast. An advance is enqueued for it, which alone may sign; no poll
 // comes in vain.
 func TestABumpComesInPlaceOfAResend(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r, tx := bumpRules(), waiting(5)
 		tx.NextResubmitAt = txtest.Ago(time.Second)
@@ -341,19 +331,16 @@ func TestADeployersPolicyIsBounded(t *testing.T) {
 		{"below a tenth more", 109, nil, 0, 0, "gas bump: its policy proposed a fee of 109"},
 		{"above the budget", 500, big.NewInt(21_000*400 - 1), 0, 0, "gas bump: the submitter's budget"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			txtest.Frozen(t, func(t *testing.T) {
-				r, w := bumpRules(), txtest.StateOf(1, 6, waiting(5))
-				r.Bump.Policy, r.Bump.BudgetWei = c.offer, c.budget
-				jobs, moves := r.signs(w, dear(w), nil)
-				switch {
-				case c.want != "" && (len(jobs) > 0 || len(moves) != 1 || !strings.HasPrefix(moves[0].To.LastError, c.want)):
-					t.Errorf("got %d versions, moves %+v; want none, and %q", len(jobs), moves, c.want)
-				case c.want == "" && (len(jobs) != 1 || jobs[0].Unsigned.FeeCapWei.Int64() != c.fee || jobs[0].Unsigned.TipCapWei.Int64() != c.tip):
-					t.Errorf("got %+v, moves %+v; want a version for %d and a tip of %d", jobs, moves, c.fee, c.tip)
-				}
-			})
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			r, w := bumpRules(), txtest.StateOf(1, 6, waiting(5))
+			r.Bump.Policy, r.Bump.BudgetWei = c.offer, c.budget
+			jobs, moves := r.signs(w, dear(w), nil)
+			switch {
+			case c.want != "" && (len(jobs) > 0 || len(moves) != 1 || !strings.HasPrefix(moves[0].To.LastError, c.want)):
+				t.Errorf("got %d versions, moves %+v; want none, and %q", len(jobs), moves, c.want)
+			case c.want == "" && (len(jobs) != 1 || jobs[0].Unsigned.FeeCapWei.Int64() != c.fee || jobs[0].Unsigned.TipCapWei.Int64() != c.tip):
+				t.Errorf("got %+v, moves %+v; want a version for %d and a tip of %d", jobs, moves, c.fee, c.tip)
+			}
 		})
 	}
 }

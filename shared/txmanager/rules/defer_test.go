@@ -93,31 +93,28 @@ func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 				v.Account.LatestCount = 4
 			}, want: "q-1 waits", waiting: true, told: "the open transactions"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			txtest.Frozen(t, func(t *testing.T) {
-				r, w := deferring(), txtest.Queue(txtest.StateOf(9, 5), txtest.Of(a, c.first), txtest.Of(a, txtest.Queued(2, "pay")), txtest.Of(b, txtest.Queued(3, "pay")))
-				v := txtest.ViewOf(w, txtest.Block('a', 100))
-				if c.adjust != nil {
-					c.adjust(&r, &w, &v)
-				}
-				p := r.PlanAllocations(w, ownBounded(), v, map[string]txmanager.Estimate{"q-1": {Outcome: txmanager.Unknown, Reason: "no answer"}})
-				if got := outline(p); got != c.want || p.Waiting != c.waiting {
-					t.Fatalf("got %q, waiting %v; want %q, %v", got, p.Waiting, c.want, c.waiting)
-				}
-				if c.told == "" {
-					for _, x := range p.Allocations {
-						if x.Tx.HeldBackSince != nil || x.Tx.DeferredAt != nil {
-							t.Errorf("%s has a nonce, and is held back since %v, deferred at %v", x.Tx.ID, x.Tx.HeldBackSince, x.Tx.DeferredAt)
-						}
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			r, w := deferring(), txtest.Queue(txtest.StateOf(9, 5), txtest.Of(a, c.first), txtest.Of(a, txtest.Queued(2, "pay")), txtest.Of(b, txtest.Queued(3, "pay")))
+			v := txtest.ViewOf(w, txtest.Block('a', 100))
+			if c.adjust != nil {
+				c.adjust(&r, &w, &v)
+			}
+			p := r.PlanAllocations(w, ownBounded(), v, map[string]txmanager.Estimate{"q-1": {Outcome: txmanager.Unknown, Reason: "no answer"}})
+			if got := outline(p); got != c.want || p.Waiting != c.waiting {
+				t.Fatalf("got %q, waiting %v; want %q, %v", got, p.Waiting, c.want, c.waiting)
+			}
+			if c.told == "" {
+				for _, x := range p.Allocations {
+					if x.Tx.HeldBackSince != nil || x.Tx.DeferredAt != nil {
+						t.Errorf("%s has a nonce, and is held back since %v, deferred at %v", x.Tx.ID, x.Tx.HeldBackSince, x.Tx.DeferredAt)
 					}
-					return
 				}
-				x := p.Transitions[len(p.Transitions)-1].To
-				if !strings.Contains(x.LastError, c.told) || (x.DeferredAt != nil) != c.defers || c.defers && x.HeldBackSince == nil {
-					t.Errorf("got %q, held back since %v, deferred at %v; want %q, deferred: %v", x.LastError, x.HeldBackSince, x.DeferredAt, c.told, c.defers)
-				}
-			})
+				return
+			}
+			x := p.Transitions[len(p.Transitions)-1].To
+			if !strings.Contains(x.LastError, c.told) || (x.DeferredAt != nil) != c.defers || c.defers && x.HeldBackSince == nil {
+				t.Errorf("got %q, held back since %v, deferred at %v; want %q, deferred: %v", x.LastError, x.HeldBackSince, x.DeferredAt, c.told, c.defers)
+			}
 		})
 	}
 }
@@ -125,7 +122,6 @@ func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 // An intent that waits for another reason is no longer blocked by its own bounds: the time starts
 // again. Its next check is not later than the time when it may be deferred.
 func TestAnIntentIsHeldBackFromTheFirstCheckThatSaysSo(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := deferring()
 		w := txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", backSince(txtest.Queued(1, "pay"), time.Hour)))
@@ -144,7 +140,6 @@ func TestAnIntentIsHeldBackFromTheFirstCheckThatSaysSo(t *testing.T) {
 // H27: a reverting estimate rejects no intent, and defers none, while an earlier intent of its
 // caller is deferred: it may need the effect of that one.
 func TestH27BehindADeferredIntentOfTheSameCaller(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		for _, unsettled := range [][]txmanager.Tx{nil, {txtest.Pending(4)}} {
 			w := txtest.Queue(txtest.StateOf(9, 5, unsettled...), txtest.Of("a", deferred(txtest.Queued(0, "cheap"))), txtest.Of("a", txtest.Queued(1, "call")), txtest.Of("b", txtest.Queued(2, "call")), txtest.Of("b", txtest.Queued(3, "pay")))
@@ -158,7 +153,6 @@ func TestH27BehindADeferredIntentOfTheSameCaller(t *testing.T) {
 
 // A deferred intent that a reverting estimate defers until a nonce is passed as any other.
 func TestH27RevertDefersADeferredIntentUntilANonce(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(9, 5, txtest.Pending(4)), txtest.Of("a", deferred(txtest.Queued(1, "call"))), txtest.Of("a", txtest.Queued(2, "pay")))
 		p := deferring().PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), estimates1(txtest.Reverts()))
@@ -171,7 +165,6 @@ func TestH27RevertDefersADeferredIntentUntilANonce(t *testing.T) {
 // A deferred intent is not in the submitter state until its next check, and neither are its
 // caller's later ones. An advance is scheduled for that check.
 func TestADeferredIntentIsCheckedAgain(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r, soon := deferring(), txtest.Now.Add(3*time.Second)
 		x := txtest.Of("a", deferred(txtest.Queued(1, "cheap")))
@@ -199,7 +192,6 @@ func TestADeferredIntentIsCheckedAgain(t *testing.T) {
 // If the head waits for a reason that is not its own, deferred intents before it get a next check
 // too, so that no advance repeats at once.
 func TestDeferredIntentsWaitWithTheHead(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		first := txtest.Of("a", deferred(txtest.Queued(1, "cheap")))
 		first.LastError = "why it is deferred"
@@ -217,7 +209,6 @@ func TestDeferredIntentsWaitWithTheHead(t *testing.T) {
 // An intent whose validUntil has passed gets no nonce, and ends EXPIRED, except in PROTECT and
 // while a violation is suspected.
 func TestExpiredIntentsGetNoNonce(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		over, lasts := txtest.Queued(1, "pay"), txtest.Queued(2, "pay")
 		over.ValidUntil, lasts.ValidUntil = txtest.Ago(0), txtest.In(time.Microsecond)
@@ -255,7 +246,6 @@ func TestExpiredIntentsGetNoNonce(t *testing.T) {
 // An advance is scheduled for the next validUntil, a day ahead at most. It is due at once where
 // more intents have expired than one iteration ends.
 func TestAnAdvanceIsScheduledForTheNextValidUntil(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r, w := deferring(), txtest.StateOf(1, 6, txtest.Pending(5)) // the window is full
 		w.NextExpiry = txtest.In(time.Second)
@@ -335,7 +325,6 @@ func TestPropertyEachCallersOrderIsKept(t *testing.T) {
 // A deferred intent whose bounds allow it again, but which waits for another reason, waits at the
 // head of the queue as any other. One that cannot be checked stays deferred.
 func TestADeferredIntentWaitsForOtherReasonsAsAnyOther(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
 			first    txmanager.Tx
@@ -361,7 +350,6 @@ func TestADeferredIntentWaitsForOtherReasonsAsAnyOther(t *testing.T) {
 // A caller can post many intents which its own bounds hold back, each ending just before it is
 // deferred. They stop other callers no longer than one such intent does: the time counts on.
 func TestHeldBackTimeOutlivesEachIntent(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r, start := deferring(), txtest.Now
 		var waiting []txmanager.Tx

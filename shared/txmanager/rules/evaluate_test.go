@@ -20,7 +20,6 @@ func evaluateOne(r Rules, t txmanager.Tx, v txmanager.ChainObservation) (txmanag
 // A receipt takes a transaction to TRACKING/INCLUDED from any state: a STUCK one needs no operator
 // for it.
 func TestReceiptTakesAnyUnsettledTransactionToIncluded(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		for _, before := range []txmanager.Tx{txtest.Pending(5), txtest.Submitted(5), txtest.Stuck(5), txtest.Held(5, txmanager.Protect, "")} {
 			before.LastError = "a trouble that is over"
@@ -45,7 +44,6 @@ func TestReceiptTakesAnyUnsettledTransactionToIncluded(t *testing.T) {
 
 // Neither "not found" nor a missing answer proves anything: only the check times change.
 func TestMissingReceiptChangesNothing(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		for _, before := range []txmanager.Tx{txtest.Pending(5), txtest.Submitted(5), txtest.Stuck(5), txtest.Included(5, txtest.Blocks('a', 100, 102)...)} {
 			for _, answer := range []txmanager.Answer{txmanager.AnswerNotFound, txmanager.AnswerUnknown} {
@@ -68,7 +66,6 @@ func TestMissingReceiptChangesNothing(t *testing.T) {
 // An early check without a change writes nothing. Once the planned time has come, or is another
 // now, the check is written.
 func TestEarlyCheckWithoutChangeWritesNothing(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(20)
 		r.BlockTime = 12 * time.Second
@@ -107,7 +104,6 @@ func TestEarlyCheckWithoutChangeWritesNothing(t *testing.T) {
 
 // A transaction that the query did not cover stays unchanged.
 func TestOnlyQueriedTransactionsAreEvaluated(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(3, 8, txtest.Pending(5), txtest.Pending(6), txtest.Bare(7))
 		v := txtest.Finding(txtest.ViewOf(w, txtest.Blocks('a', 100, 101)...), txtest.ReceiptOf(w.Open[0], txtest.Block('a', 100)))
@@ -148,7 +144,6 @@ func TestAnyVersionMayBeTheMinedOne(t *testing.T) {
 
 // A replaced first version does not end a transaction whose second was mined.
 func TestReceiptOfALaterVersionIsTaken(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := txtest.Pending(5)
 		tx.Versions = append(tx.Versions, txtest.VersionHash(5, 2))
@@ -160,17 +155,25 @@ func TestReceiptOfALaterVersionIsTaken(t *testing.T) {
 	})
 }
 
-func TestRevertedAndFinalIsFailed(t *testing.T) {
-	t.Parallel()
+// Only a version of the transaction's own call that succeeded makes it CONFIRMED. Its placeholder ends it
+// FAILED, whatever the receipt's status is.
+func TestRevertOrPlaceholderEndsFailed(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
-		tx := txtest.Pending(5)
-		rec := txtest.ReceiptOf(tx, txtest.Block('a', 100))
-		rec.Succeeded = false
-		v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 103)...), rec)
-		for confirmations, want := range map[uint64]txmanager.State{4: txmanager.Tracking, 3: txmanager.Failed} {
-			after, _ := evaluateOne(rulesOf(confirmations), tx, v)
-			if after.State != want || (want == txmanager.Failed && (after.Sub != txmanager.Reverted || after.Receipt == nil || after.LastError == "")) {
-				t.Errorf("3 blocks on top, %d wanted: got %s/%s %q, want %s", confirmations, after.State, after.Sub, after.LastError, want)
+		tx := txtest.WithVersions(txtest.Pending(5), 2)
+		tx.Placeholders = tx.Versions[1:]
+		for _, c := range []struct {
+			version   int
+			succeeded bool
+			want      txmanager.SubState
+		}{{0, false, txmanager.Reverted}, {1, true, txmanager.Placeholder}, {1, false, txmanager.Placeholder}} {
+			rec := txtest.ReceiptOf(tx, txtest.Block('a', 100))
+			rec.TxHash, rec.Succeeded = tx.Versions[c.version], c.succeeded
+			v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 103)...), rec)
+			for confirmations, want := range map[uint64]txmanager.State{4: txmanager.Tracking, 3: txmanager.Failed} {
+				after, _ := evaluateOne(rulesOf(confirmations), tx, v)
+				if after.State != want || (want == txmanager.Failed && (after.Sub != c.want || after.Receipt == nil || after.LastError == "")) {
+					t.Errorf("3 blocks on top, %d wanted: got %s/%s %q, want %s by %s", confirmations, after.State, after.Sub, after.LastError, want, c.want)
+				}
 			}
 		}
 	})
@@ -178,7 +181,6 @@ func TestRevertedAndFinalIsFailed(t *testing.T) {
 
 // H21: a final transaction is never due again.
 func TestFinalTransactionsAreNeverDueAgain(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := txtest.Pending(5)
 		v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 103)...), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
@@ -194,7 +196,6 @@ func TestFinalTransactionsAreNeverDueAgain(t *testing.T) {
 
 // Finals are written in nonce order: a transaction waits for every lower nonce.
 func TestFinalsComeInNonceOrder(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(3, 8, txtest.Pending(5), txtest.Pending(6), txtest.Pending(7))
 		headers := txtest.Blocks('a', 100, 110)
@@ -225,7 +226,6 @@ func TestFinalsComeInNonceOrder(t *testing.T) {
 
 // A transaction that may not end yet stores its receipt and is checked again soon.
 func TestFinalOutOfOrderIsKeptAsIncluded(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(2, 7, txtest.Pending(5), txtest.Pending(6))
 		r := rulesOf(3)
@@ -240,7 +240,6 @@ func TestFinalOutOfOrderIsKeptAsIncluded(t *testing.T) {
 // An evaluation does not modify the loaded state, so that a second observation can be evaluated
 // against it.
 func TestEvaluationDoesNotChangeTheLoadedState(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		load := func() txmanager.SubmitterState {
 			late := txtest.Pending(9)
@@ -351,7 +350,6 @@ func TestAStatementIsNoReceipt(t *testing.T) {
 
 // A node below the block of PROTECT's evidence does not show that a reorg freed the nonce.
 func TestLaggardFreesNoNonceInProtect(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		x := txtest.Held(5, txmanager.Protect, "")
 		w := txtest.StateOf(1, 6, x)

@@ -47,7 +47,6 @@ func TestOnePriceOfGas(t *testing.T) {
 // An intent that waits for a lower price or a higher balance has no nonce. Once it has both it
 // continues.
 func TestLegacyQueueWaitsAndGoesOn(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(1, 5), txtest.Queued(1, "pay"))
 		v := txtest.ViewOf(w, txtest.Block('a', 100))
@@ -73,7 +72,6 @@ func TestLegacyQueueWaitsAndGoesOn(t *testing.T) {
 // The state after a commit has the changed rows and the new allocations, without terminal
 // transactions.
 func TestStateAfterACommit(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		load := func() txmanager.SubmitterState {
 			return txtest.Queue(txtest.StateOf(4, 7, txtest.Pending(5), txtest.Bare(6)), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "pay"), txtest.Queued(4, "pay"))

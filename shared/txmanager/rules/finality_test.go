@@ -10,7 +10,6 @@ import (
 
 // A transaction is final exactly with N blocks on top of the receipt's, for N from 0 to 20.
 func TestFinalWithExactlyTheConfirmationsRequired(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		for _, n := range []uint64{0, 1, 2, 3, 20} {
 			for onTop := uint64(0); onTop <= n+2; onTop++ {
@@ -35,7 +34,6 @@ func TestFinalWithExactlyTheConfirmationsRequired(t *testing.T) {
 // Until a transaction can be final, one check is planned for the time when the missing blocks are
 // expected.
 func TestNextCheckIsWhenTheLastConfirmationIsExpected(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(20)
 		tx := txtest.Pending(5)
@@ -51,7 +49,6 @@ func TestNextCheckIsWhenTheLastConfirmationIsExpected(t *testing.T) {
 
 // A tracked transaction is polled however far off its finality is.
 func TestIncludedIsWatchedAtLeastEveryInterval(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(20)
 		r.WatchEvery = time.Minute
@@ -68,7 +65,6 @@ func TestIncludedIsWatchedAtLeastEveryInterval(t *testing.T) {
 // H11: blocks counted in an earlier query do not count. An observation without headers proves
 // nothing; a query with headers follows only where it may help.
 func TestH11OneViewMustProveFinality(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := txtest.Included(5, txtest.Blocks('a', 100, 120)...)
 		for head, lookAgain := range map[uint64]bool{119: false, 120: true, 150: true} {
@@ -87,7 +83,6 @@ func TestH11OneViewMustProveFinality(t *testing.T) {
 
 // H11: headers of another chain than the receipt's prove nothing.
 func TestH11HeadersThatContradictTheReceiptChangeNothing(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		for _, before := range []txmanager.Tx{txtest.Pending(5), txtest.Stuck(5), txtest.Included(5, txtest.Blocks('a', 100, 101)...)} {
@@ -122,26 +117,22 @@ func TestConfirmingBlocksGrowOrAreReplaced(t *testing.T) {
 		{"another last block", joined(txtest.Blocks('a', 100, 101), txtest.Blocks('b', 102, 104)), joined(txtest.Blocks('a', 100, 101), txtest.Blocks('b', 102, 104)), 1},
 		{"another second block", joined(txtest.Blocks('a', 100, 100), txtest.Blocks('b', 101, 104)), joined(txtest.Blocks('a', 100, 100), txtest.Blocks('b', 101, 104)), 1},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			txtest.Frozen(t, func(t *testing.T) {
-				tx := txtest.Included(5, stored...)
-				v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), c.shown...), *tx.Receipt)
-				after, j := evaluateOne(rulesOf(20), tx, v)
-				if d := txtest.Diff(c.want, after.Confirmations); d != "" || j.NewForks != c.newForks {
-					t.Errorf("got %d new forks, want %d; list (-want +got):\n%s", j.NewForks, c.newForks, d)
-				}
-				if after.Sub != txmanager.Included || after.Receipt.BlockHash != stored[0].Hash {
-					t.Errorf("got %s/%s in %s, want INCLUDED in the same block", after.State, after.Sub, after.Receipt.BlockHash)
-				}
-			})
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			tx := txtest.Included(5, stored...)
+			v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), c.shown...), *tx.Receipt)
+			after, j := evaluateOne(rulesOf(20), tx, v)
+			if d := txtest.Diff(c.want, after.Confirmations); d != "" || j.NewForks != c.newForks {
+				t.Errorf("got %d new forks, want %d; list (-want +got):\n%s", j.NewForks, c.newForks, d)
+			}
+			if after.Sub != txmanager.Included || after.Receipt.BlockHash != stored[0].Hash {
+				t.Errorf("got %s/%s in %s, want INCLUDED in the same block", after.State, after.Sub, after.Receipt.BlockHash)
+			}
 		})
 	}
 }
 
 // A receipt in another block than before replaces the whole list.
 func TestReceiptInAnotherBlockReplacesTheList(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := txtest.Included(5, txtest.Blocks('a', 100, 102)...)
 		for _, at := range []uint64{99, 100, 101} {
@@ -174,22 +165,19 @@ func TestReceiptIsRemovedOnlyByAnotherBlockAtItsHeight(t *testing.T) {
 		{"headers only above", txtest.Blocks('b', 101, 104), txmanager.AnswerNotFound, false},
 		{"no answer about the receipt", txtest.Blocks('b', 100, 104), txmanager.AnswerUnknown, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			txtest.Frozen(t, func(t *testing.T) {
-				tx := txtest.Included(5, txtest.Blocks('a', 100, 102)...)
-				v := txtest.ViewOf(txtest.StateOf(1, 6, tx), c.shown...)
-				v.Receipts[tx.Hash()] = txmanager.ReceiptAnswer{Answer: c.answer}
-				after, j := evaluateOne(rulesOf(20), tx, v)
-				switch {
-				case !c.removed && (after.Sub != txmanager.Included || after.Receipt == nil || len(after.Confirmations) != 3 || j.NewForks+len(j.Rebroadcasts) > 0):
-					t.Errorf("got %s with %d blocks, %d new forks, %d sent; want no news", after.Sub, len(after.Confirmations), j.NewForks, len(j.Rebroadcasts))
-				case c.removed && (after.Sub != txmanager.Pending || after.Receipt != nil || after.Confirmations != nil || j.NewForks != 1):
-					t.Errorf("got %s, receipt %v, %d new forks; want PENDING without receipt, one", after.Sub, after.Receipt, j.NewForks)
-				case c.removed && (len(j.Rebroadcasts) != 1 || after.SubmitAttempts != 1 || !after.FirstSubmitAt.Equal(txtest.Now) || !after.LastSubmitAt.Equal(txtest.Now)):
-					t.Errorf("got %d sent, attempt %d; want it claimed and sent again", len(j.Rebroadcasts), after.SubmitAttempts)
-				}
-			})
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			tx := txtest.Included(5, txtest.Blocks('a', 100, 102)...)
+			v := txtest.ViewOf(txtest.StateOf(1, 6, tx), c.shown...)
+			v.Receipts[tx.Hash()] = txmanager.ReceiptAnswer{Answer: c.answer}
+			after, j := evaluateOne(rulesOf(20), tx, v)
+			switch {
+			case !c.removed && (after.Sub != txmanager.Included || after.Receipt == nil || len(after.Confirmations) != 3 || j.NewForks+len(j.Rebroadcasts) > 0):
+				t.Errorf("got %s with %d blocks, %d new forks, %d sent; want no news", after.Sub, len(after.Confirmations), j.NewForks, len(j.Rebroadcasts))
+			case c.removed && (after.Sub != txmanager.Pending || after.Receipt != nil || after.Confirmations != nil || j.NewForks != 1):
+				t.Errorf("got %s, receipt %v, %d new forks; want PENDING without receipt, one", after.Sub, after.Receipt, j.NewForks)
+			case c.removed && (len(j.Rebroadcasts) != 1 || after.SubmitAttempts != 1 || !after.FirstSubmitAt.Equal(txtest.Now) || !after.LastSubmitAt.Equal(txtest.Now)):
+				t.Errorf("got %d sent, attempt %d; want it claimed and sent again", len(j.Rebroadcasts), after.SubmitAttempts)
+			}
 		})
 	}
 }
@@ -213,19 +201,16 @@ func TestTagsDecideFinality(t *testing.T) {
 		{"another block at the receipt's height", txtest.Blocks('b', 100, 103), at(102), txmanager.Tracking, false},
 	} {
 		for _, mode := range []txmanager.Finality{txmanager.BySafe, txmanager.ByFinalized} {
-			t.Run(string(mode)+": "+c.name, func(t *testing.T) {
-				t.Parallel()
-				txtest.Frozen(t, func(t *testing.T) {
-					r := rulesOf(3)
-					r.By = mode
-					tx := txtest.Pending(5)
-					v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Block('a', 200)), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
-					v.Headers, v.Tagged = c.headers, c.tagged
-					after, j := evaluateOne(r, tx, v)
-					if after.State != c.want || j.NeedsHeaders != c.lookAgain {
-						t.Errorf("got %s, look again %v; want %s, %v", after.State, j.NeedsHeaders, c.want, c.lookAgain)
-					}
-				})
+			txtest.RunFrozen(t, string(mode)+": "+c.name, func(t *testing.T) {
+				r := rulesOf(3)
+				r.By = mode
+				tx := txtest.Pending(5)
+				v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Block('a', 200)), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
+				v.Headers, v.Tagged = c.headers, c.tagged
+				after, j := evaluateOne(r, tx, v)
+				if after.State != c.want || j.NeedsHeaders != c.lookAgain {
+					t.Errorf("got %s, look again %v; want %s, %v", after.State, j.NeedsHeaders, c.want, c.lookAgain)
+				}
 			})
 		}
 	}

@@ -95,7 +95,6 @@ func TestH26TheLowestNonceIsNeverStarved(t *testing.T) {
 // H26: no version must be signed and sent above a nonce that cannot be signed or that no node
 // holds.
 func TestH26NothingIsSignedAheadOfWhatCannotBeSent(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		unreadable, waits := txtest.Bare(5), txtest.Bare(5)
 		unreadable.Payload = []byte("junk")

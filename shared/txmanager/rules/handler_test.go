@@ -11,7 +11,6 @@ import (
 // A handler is called only where its transaction could be sent: not above a nonce that no node
 // holds, not twice at once, not before its time.
 func TestWhoseHandlerIsAskedNext(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		later := txtest.OfHandler(5)
 		later.NextCheckAt = txtest.In(time.Minute)
@@ -43,7 +42,6 @@ func TestWhoseHandlerIsAskedNext(t *testing.T) {
 // A transaction without bytes always plans its next check. Otherwise iterations would repeat
 // without end.
 func TestWaitingWithoutBytesIsNoLoop(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		cancelled, undecided := txtest.OfHandler(5), txtest.OfHandler(5)
 		cancelled.State, cancelled.RequestedAction, cancelled.LastError = txmanager.Stuck, txmanager.ActionCancel, "a cancel was asked for, and nonce.placeholder=ask: an operator must decide"
@@ -65,7 +63,6 @@ func TestWaitingWithoutBytesIsNoLoop(t *testing.T) {
 
 // In PROTECT, and above a nonce that no node holds, a requested action waits; polling continues.
 func TestWaitingActionDoesNotEndPolling(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		ordered := txtest.Pending(5)
 		ordered.RequestedAction = txmanager.ActionCancel

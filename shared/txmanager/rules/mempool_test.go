@@ -11,7 +11,6 @@ import (
 // Each signal and its advice come from one node's answers. A missing answer, or a lagging node,
 // changes nothing.
 func TestDiagnoses(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		for _, c := range []struct {
 			name            string
@@ -64,7 +63,6 @@ func TestDiagnoses(t *testing.T) {
 
 // An evaluation makes the same transitions with and without a diagnosis.
 func TestADiagnosisDecidesNothing(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		for _, answer := range []txmanager.Answer{txmanager.AnswerUnknown, txmanager.AnswerNotFound, txmanager.AnswerFound} {
 			w := txtest.StateOf(3, 7, txtest.Pending(5), txtest.Pending(6))
@@ -95,7 +93,6 @@ func TestADiagnosisDecidesNothing(t *testing.T) {
 
 // A query asks for versions above the lowest nonce only with an inspector, and within its limit.
 func TestWhatAnInspectorAsksFor(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(5, 9, txtest.Pending(5), txtest.Pending(6), txtest.Included(7, txtest.Block('a', 99)), txtest.WithVersions(txtest.Pending(8), 2))
 		for i := range w.Open {

@@ -14,7 +14,6 @@ import (
 // H10, H9, TX-008: a foreign transaction consumes the lowest open nonce. The count equals the
 // cursor, so only "above the lowest, and no version known" shows it.
 func TestH10ForeignUseOfTheNonceInFlightIsSuspected(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 6, txtest.Pending(5))
 		v := txtest.ViewOf(w, txtest.Block('a', 101))
@@ -32,7 +31,6 @@ func TestH10ForeignUseOfTheNonceInFlightIsSuspected(t *testing.T) {
 
 // H6: the iteration that opens PROTECT sends nothing.
 func TestH06TheIterationThatOpensProtectSendsNothing(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 6, timed(txtest.Pending(5), txtest.Ago(time.Second), txtest.Ago(time.Second)))
 		w.SuspectedViolation = &txmanager.Violation{Block: 100}
@@ -49,7 +47,6 @@ func TestH06TheIterationThatOpensProtectSendsNothing(t *testing.T) {
 
 // H21, H27: a deferred intent is due when the nonce that it waits for is terminal.
 func TestH27DeferredIntentIsDueWhenItsNonceIsTerminal(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(2, 6, txtest.Pending(5)), txtest.Queued(1, "call"))
 		r := rulesOf(1)
@@ -65,7 +62,6 @@ func TestH27DeferredIntentIsDueWhenItsNonceIsTerminal(t *testing.T) {
 
 // H21: an intent that was deferred once and is in the queue again stays in it.
 func TestH27IntentBackFromDeferralStaysInTheQueue(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		back := txtest.Queued(1, "call")
 		back.DeferredUntilNonce = new(uint64(5)) // terminal: the store loads it again
@@ -88,7 +84,6 @@ func TestH27IntentBackFromDeferralStaysInTheQueue(t *testing.T) {
 // 1.3 QUEUED: "or a lower fee". A cap below the base fee would only block the
 // nonce.
 func TestFeeCapBelowTheBaseFeeWaitsInTheQueue(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		cheap := map[string]txmanager.Call{"cheap": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(9)}}
 		w := txtest.Queue(txtest.StateOf(1, 5), txtest.Queued(1, "cheap"))
@@ -101,7 +96,6 @@ func TestFeeCapBelowTheBaseFeeWaitsInTheQueue(t *testing.T) {
 
 // H21: a nonce without bytes causes no immediate advance where nothing may be signed.
 func TestHeldNonceInProtectIsNotDueNow(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 6, txtest.Bare(5))
 		w.Protected = true
@@ -113,7 +107,6 @@ func TestHeldNonceInProtectIsNotDueNow(t *testing.T) {
 
 // 1.4 resubmit: stuck.after is a separate limit.
 func TestStuckByAgeAlsoWithoutResubmission(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		r.Resubmit = false
@@ -128,7 +121,6 @@ func TestStuckByAgeAlsoWithoutResubmission(t *testing.T) {
 // 1.4 confirm: a transaction that a reorg removed is sent again, whatever its age, with
 // resubmission on or off.
 func TestWhatAReorgRemovedIsSentAgainWhateverItsAge(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		for name, change := range map[string]func(*txmanager.Tx, *Rules){
 			"old":                 func(tx *txmanager.Tx, _ *Rules) { tx.FirstSubmitAt = txtest.Ago(time.Hour) },
@@ -147,7 +139,6 @@ func TestWhatAReorgRemovedIsSentAgainWhateverItsAge(t *testing.T) {
 
 // H11: a lower head changes nothing, whatever its hashes.
 func TestH11LowerHeadWithOtherHashesChangesNothing(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := txtest.Included(5, txtest.Blocks('a', 100, 105)...)
 		shown := append(txtest.Blocks('a', 100, 100), txtest.Block('b', 101))
@@ -164,7 +155,6 @@ func TestH11LowerHeadWithOtherHashesChangesNothing(t *testing.T) {
 
 // H26: a transaction that this observation's balance has not paid yet still counts.
 func TestH26ReceiptAboveTheNodesHeadIsNotPaidYet(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := txtest.Included(5, txtest.Block('a', 101))
 		tx.Gas = txtest.Params(21_000, 1000, 1_000_000)
@@ -180,7 +170,6 @@ func TestH26ReceiptAboveTheNodesHeadIsNotPaidYet(t *testing.T) {
 // A query asks for no more headers than a node gives, however far apart the receipts are. The
 // lowest nonce's come first, since finals are in nonce order.
 func TestHeadersAskedForAreBounded(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(2, 7, timed(txtest.Included(5, txtest.Block('a', 100)), nil, nil), timed(txtest.Pending(6), nil, nil))
 		r := rulesOf(20)
@@ -195,7 +184,6 @@ func TestHeadersAskedForAreBounded(t *testing.T) {
 // Whatever the node answers, every transition is allowed: the store would otherwise refuse the
 // whole commit each time.
 func TestFinalReceiptInProtectIsALegalTransition(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := txtest.Held(5, txmanager.Protect, "")
 		v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 103)...), txtest.ReceiptOf(tx, txtest.Block('a', 100)))

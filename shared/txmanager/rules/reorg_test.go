@@ -63,7 +63,6 @@ func TestH12ReorgedFinalBlockIsSuspected(t *testing.T) {
 // H12: nothing ends by an observation that does not show the last final block as canonical. Each
 // remembered block was therefore compared when the next was added.
 func TestH12NothingEndsUnlessTheLastFinalBlockStands(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 6, txtest.Pending(5))
 		w.FinalBlocks = []txmanager.Header{txtest.Block('a', 95)}
@@ -104,7 +103,6 @@ func TestRememberedFinalBlocks(t *testing.T) {
 // A submitter without work is polled while a violation is suspected, and during PROTECT for a
 // reorg: its reorged transactions must be sent again.
 func TestSuspectedViolationIsPolled(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(1)
 		for name, change := range map[string]func(*txmanager.SubmitterState){

@@ -19,7 +19,7 @@ func TestOneRuleForEachReplacement(t *testing.T) {
 		{450_000_000_000, ""},
 		{460_000_000_000, "a replacement must offer at least 506000000000 wei per gas, a tenth more than the last version, and only 500000000000 is allowed"},
 	} {
-		txtest.Frozen(t, func(t *testing.T) {
+		txtest.FrozenSerial(t, func(t *testing.T) {
 			tx := waiting(5)
 			tx.Gas = txtest.Params(21_000, c.last, 1)
 			w := txtest.StateOf(1, 6, tx)

@@ -48,7 +48,6 @@ func TestWhatIsDueToBeSentAgain(t *testing.T) {
 // Claim before send: the attempt is stored first, and stays due until its outcome is recorded, so
 // that a crash in between is recovered.
 func TestClaimIsWrittenBeforeTheBroadcast(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(3, 8, txtest.Pending(5), txtest.Submitted(6), txtest.Pending(7))
 		w.Open[1].NextResubmitAt, w.Open[2].NextResubmitAt = nil, txtest.Ago(time.Second)
@@ -70,7 +69,6 @@ func TestClaimIsWrittenBeforeTheBroadcast(t *testing.T) {
 
 // A transaction with a receipt in the same observation is not sent again, however overdue it was.
 func TestWhatIsFoundMinedIsNotSentAgain(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		for _, tx := range []txmanager.Tx{txtest.Pending(5), txtest.Submitted(5)} {
 			tx.NextResubmitAt, tx.SubmitAttempts, tx.FirstSubmitAt = txtest.Ago(time.Hour), 99, txtest.Ago(24*time.Hour)
@@ -99,33 +97,29 @@ func TestStuckByAttemptsOrByAge(t *testing.T) {
 		{"both", 20, txtest.Ago(24 * time.Hour), txmanager.Stuck},
 		{"the first broadcast is not on record", 1, nil, txmanager.Tracking},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			txtest.Frozen(t, func(t *testing.T) {
-				r := rulesOf(3)
-				tx := txtest.Pending(5)
-				tx.SubmitAttempts, tx.FirstSubmitAt, tx.NextResubmitAt = c.attempts, c.age, txtest.Ago(time.Second)
-				after, j := evaluateOne(r, tx, txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 101)...))
-				if after.State != c.want {
-					t.Fatalf("got %s, want %s", after.State, c.want)
-				}
-				if c.want != txmanager.Stuck {
-					return
-				}
-				if len(j.Rebroadcasts) != 0 || after.SubmitAttempts != c.attempts || after.LastError == "" || after.Sub != "" {
-					t.Errorf("got %d sent, attempt %d, reason %q; want none sent, and why", len(j.Rebroadcasts), after.SubmitAttempts, after.LastError)
-				}
-				if !after.NextCheckAt.After(txtest.Now) {
-					t.Errorf("next check %v, want later: it goes on being watched", after.NextCheckAt)
-				}
-			})
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			r := rulesOf(3)
+			tx := txtest.Pending(5)
+			tx.SubmitAttempts, tx.FirstSubmitAt, tx.NextResubmitAt = c.attempts, c.age, txtest.Ago(time.Second)
+			after, j := evaluateOne(r, tx, txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 101)...))
+			if after.State != c.want {
+				t.Fatalf("got %s, want %s", after.State, c.want)
+			}
+			if c.want != txmanager.Stuck {
+				return
+			}
+			if len(j.Rebroadcasts) != 0 || after.SubmitAttempts != c.attempts || after.LastError == "" || after.Sub != "" {
+				t.Errorf("got %d sent, attempt %d, reason %q; want none sent, and why", len(j.Rebroadcasts), after.SubmitAttempts, after.LastError)
+			}
+			if !after.NextCheckAt.After(txtest.Now) {
+				t.Errorf("next check %v, want later: it goes on being watched", after.NextCheckAt)
+			}
 		})
 	}
 }
 
 // In PROTECT polling continues; nothing is sent, and nothing becomes STUCK.
 func TestNothingIsSentInProtect(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(4, 9, txtest.Pending(5), txtest.Pending(6), txtest.Submitted(7), txtest.Pending(8))
 		for i := range w.Open {
@@ -149,7 +143,6 @@ func TestNothingIsSentInProtect(t *testing.T) {
 // With resubmission off, a broadcast claimed after a reorg or a requested action is repeated until
 // a node has it: possibly only the claim was made.
 func TestClaimedBroadcastIsSentUntilANodeHasIt(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		r.Resubmit = false
@@ -171,7 +164,6 @@ func TestClaimedBroadcastIsSentUntilANodeHasIt(t *testing.T) {
 // A STUCK transaction is checked ten blocks apart, and a check without a result changes nothing
 // that callers can see.
 func TestStuckIsWatchedTenBlocksApart(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		tx := timed(txtest.Stuck(5), txtest.Ago(time.Second), nil)

@@ -15,7 +15,6 @@ import (
 // The next nonce is the lowest released one, if nodes hold all below it; otherwise the cursor's. A
 // reservation releases nothing before its owner does, or after it expired.
 func TestWhereTheNextNonceComesFrom(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		ordered := txtest.Lent(5, txmanager.Recyclable, time.Minute)
 		ordered.RequestedAction = txmanager.ActionPlaceholder
@@ -55,7 +54,6 @@ func TestWhereTheNextNonceComesFrom(t *testing.T) {
 // Under strict rules no nonce is bound while another is open, whatever window was loaded: neither
 // the cursor's nor a released one.
 func TestStrictRulesLeaveOneOpenNonce(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		strict := rulesOf(3)
 		strict.Strict = true
@@ -87,7 +85,6 @@ func TestStrictRulesLeaveOneOpenNonce(t *testing.T) {
 // An intent gets the released nonce, alone, at the price of its reservation's placeholder; the
 // next intent gets the cursor's nonce.
 func TestIntentGetsAReleasedNonce(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		w := txtest.Queue(txtest.StateOf(4, 7, txtest.Pending(4), txtest.Lent(5, txmanager.Recyclable, time.Minute), txtest.UsedBy(txtest.Submitted(6))), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"))
@@ -121,7 +118,6 @@ func TestIntentGetsAReleasedNonce(t *testing.T) {
 
 // A nonce that the chain shows as pending or mined is not allocated again.
 func TestReleasedNonceSeenOnChainIsNotReused(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(4, 7, txtest.Pending(4), txtest.Lent(5, txmanager.Recyclable, time.Minute), txtest.UsedBy(txtest.Submitted(6)))
 		for name, c := range map[string]struct {
@@ -144,7 +140,6 @@ func TestReleasedNonceSeenOnChainIsNotReused(t *testing.T) {
 // H27: a reverting estimate defers an intent until all open nonces are terminal, also where the
 // released nonce is below them.
 func TestH27RevertAtAReleasedNonceIsDeferred(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(4, 7, txtest.Pending(4), txtest.Lent(5, txmanager.Recyclable, time.Minute), txtest.UsedBy(txtest.Submitted(6))), txtest.Queued(1, "call"))
 		p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), map[string]txmanager.Estimate{"q-1": {Outcome: txmanager.Refused, Reason: "no allowance"}})
@@ -157,7 +152,6 @@ func TestH27RevertAtAReleasedNonceIsDeferred(t *testing.T) {
 // H13: an expired reservation needs a placeholder, whether it was not marked or not reused; with
 // nonce.placeholder=ask it needs an operator.
 func TestH13TimeOutIsAPlaceholder(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
 			held txmanager.Tx
@@ -204,7 +198,6 @@ func TestH13TimeOutIsAPlaceholder(t *testing.T) {
 // A reservation is checked when it expires. A released nonce is checked at once, for waiting
 // intents, and again when it expires.
 func TestWhenAReservationIsDue(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		back := txtest.Lent(5, txmanager.Recyclable, time.Minute)
 		back.NextCheckAt = txtest.Ago(time.Second)
@@ -238,7 +231,6 @@ func TestWhenAReservationIsDue(t *testing.T) {
 // A reserved nonce that the chain has consumed is foreign use: its owner had stored no bytes. The
 // reservation stays unchanged during the PROTECT incident.
 func TestConsumedReservedNonceIsForeignUse(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 6, txtest.Lent(5, txmanager.Reserved, time.Minute))
 		v := txtest.ViewOf(w, txtest.Block('a', 100))
@@ -259,7 +251,6 @@ func TestConsumedReservedNonceIsForeignUse(t *testing.T) {
 
 // No transaction is sent above a reserved nonce, and its owner's bytes are sent in nonce order.
 func TestNothingIsSentAheadOfAReservation(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		due := txtest.UsedBy(timed(txtest.Submitted(6), txtest.In(0), txtest.In(0)))
 		w := txtest.StateOf(4, 7, txtest.Lent(5, txmanager.Reserved, time.Minute), due)

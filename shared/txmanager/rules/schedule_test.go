@@ -54,17 +54,14 @@ func TestH21WhatIsDueIsReadFromTheState(t *testing.T) {
 		{"all that was loaded is done, there is more", func(w txmanager.SubmitterState) txmanager.SubmitterState { w.QueueMore = true; return w }, nil, nil, NextWork{AdvanceNow: true}},
 		{"there is more, and no room", func(w txmanager.SubmitterState) txmanager.SubmitterState { w.QueueMore, w.Window = true, 1; return w }, []txmanager.Tx{timed(txtest.Pending(5), soon, nil)}, nil, NextWork{Kind: txmanager.KindReceipt, At: *soon}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			txtest.Frozen(t, func(t *testing.T) {
-				w := txtest.Queue(txtest.StateOf(5, 6, c.held...), c.queue...)
-				if c.w != nil {
-					w = c.w(w)
-				}
-				if got := rulesOf(3).PlanNextWork(w); got != c.want {
-					t.Errorf("got %+v, want %+v", got, c.want)
-				}
-			})
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			w := txtest.Queue(txtest.StateOf(5, 6, c.held...), c.queue...)
+			if c.w != nil {
+				w = c.w(w)
+			}
+			if got := rulesOf(3).PlanNextWork(w); got != c.want {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
 		})
 	}
 }
@@ -72,7 +69,6 @@ func TestH21WhatIsDueIsReadFromTheState(t *testing.T) {
 // With resubmission off, a missing receipt causes no task; the first broadcast's unknown outcome
 // still does.
 func TestResubmitSwitchedOffIsNotDue(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		r.Resubmit = false
@@ -87,7 +83,6 @@ func TestResubmitSwitchedOffIsNotDue(t *testing.T) {
 
 // Every transaction that holds a nonce outside PROTECT is due at some time.
 func TestEveryOpenNonceIsDue(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		v := txtest.ViewOf(txtest.StateOf(1, 6, txtest.Pending(5)), txtest.Blocks('a', 100, 101)...)
@@ -140,21 +135,18 @@ func TestQueryAsksForDueTransactions(t *testing.T) {
 		{"two included", []txmanager.Tx{timed(txtest.Included(5, txtest.Block('a', 100)), now, nil), timed(txtest.Included(6, txtest.Block('a', 103)), now, nil)},
 			[]txmanager.Hash{txtest.VersionHash(5, 1), txtest.VersionHash(6, 1)}, 100, 123, true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			txtest.Frozen(t, func(t *testing.T) {
-				for _, k := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit} {
-					q, ok := rulesOf(20).NextQuery(txtest.StateOf(5, 7, c.held...), k, txtest.Reader(nil))
-					wantOK := c.ok && (c.name != "without bytes" || k.MaySign()) // only the signer can do anything there
-					if ok != wantOK || !slices.Equal(q.Receipts, c.receipts) || q.FromBlock != c.from || q.ToBlock != c.to {
-						t.Errorf("%s: got %v, %d receipts, headers %d to %d; want %v, %d, %d to %d",
-							k, ok, len(q.Receipts), q.FromBlock, q.ToBlock, c.ok, len(c.receipts), c.from, c.to)
-					}
-					if !q.Account || q.Submitter != txtest.Alice || q.Finality != "" {
-						t.Errorf("%s: got %+v, want the account of %s, no tag", k, q, txtest.Alice)
-					}
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			for _, k := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit} {
+				q, ok := rulesOf(20).NextQuery(txtest.StateOf(5, 7, c.held...), k, txtest.Reader(nil))
+				wantOK := c.ok && (c.name != "without bytes" || k.MaySign()) // only the signer can do anything there
+				if ok != wantOK || !slices.Equal(q.Receipts, c.receipts) || q.FromBlock != c.from || q.ToBlock != c.to {
+					t.Errorf("%s: got %v, %d receipts, headers %d to %d; want %v, %d, %d to %d",
+						k, ok, len(q.Receipts), q.FromBlock, q.ToBlock, c.ok, len(c.receipts), c.from, c.to)
 				}
-			})
+				if !q.Account || q.Submitter != txtest.Alice || q.Finality != "" {
+					t.Errorf("%s: got %+v, want the account of %s, no tag", k, q, txtest.Alice)
+				}
+			}
 		})
 	}
 }
@@ -182,18 +174,15 @@ func TestQueryCoversTheQueueOnlyForASigner(t *testing.T) {
 		{"suspended", func(w *txmanager.SubmitterState) { w.Suspended = true }, txmanager.KindAdvance, calls, 0, false},
 		{"no room", func(w *txmanager.SubmitterState) { w.Open, w.Window = []txmanager.Tx{txtest.Pending(5)}, 1 }, txmanager.KindAdvance, calls, 2, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			txtest.Frozen(t, func(t *testing.T) {
-				w := txtest.Queue(txtest.StateOf(5, 6), c.queue...)
-				if c.change != nil {
-					c.change(&w)
-				}
-				q, ok := rulesOf(20).NextQuery(w, c.kind, txtest.Reader(nil))
-				if ok != c.ok || len(q.Estimates) != c.estimates {
-					t.Errorf("got %v, %d estimates; want %v, %d", ok, len(q.Estimates), c.ok, c.estimates)
-				}
-			})
+		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+			w := txtest.Queue(txtest.StateOf(5, 6), c.queue...)
+			if c.change != nil {
+				c.change(&w)
+			}
+			q, ok := rulesOf(20).NextQuery(w, c.kind, txtest.Reader(nil))
+			if ok != c.ok || len(q.Estimates) != c.estimates {
+				t.Errorf("got %v, %d estimates; want %v, %d", ok, len(q.Estimates), c.ok, c.estimates)
+			}
 		})
 	}
 }
@@ -241,7 +230,6 @@ func TestFinalityQueryCoversFoundReceipts(t *testing.T) {
 
 // Where a tag decides finality, the query asks for the tag and a bounded list.
 func TestTagsAreAskedFor(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		for mode, tag := range map[txmanager.Finality]string{txmanager.BySafe: "safe", txmanager.ByFinalized: "finalized", txmanager.ByConfirmations: ""} {
 			r := rulesOf(20)

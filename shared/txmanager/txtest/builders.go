@@ -23,8 +23,21 @@ const Alice = txmanager.Submitter("eip155:1337:0x0000000000000000000000000000000
 // Now is the database's clock in every submitter state of these tests.
 var Now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// Frozen runs f with a clock that stands still, so that SubmitterState.now is Now.
+// Frozen makes t parallel, and runs f with a clock that stands still, so that SubmitterState.now is Now.
 func Frozen(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
+}
+
+// RunFrozen is [Frozen] for a subtest.
+func RunFrozen(t *testing.T, name string, f func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { Frozen(t, f) })
+}
+
+// FrozenSerial is [Frozen] for a test that is parallel already.
+func FrozenSerial(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
 }

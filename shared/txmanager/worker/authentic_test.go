@@ -16,7 +16,6 @@ import (
 // A forged intent ends without a nonce. One whose key is missing here waits alone. If the key's
 // service gives no answer, all later intents wait too.
 func TestWhatIsNotProvedGetsNoNonce(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		forged, noKey, unknown, unchecked := txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(4, "pay"), txtest.Queued(4, "pay")
 		forged.Authenticity = txmanager.Authenticity{Forged: forgedMAC}
@@ -47,7 +46,6 @@ func TestWhatIsNotProvedGetsNoNonce(t *testing.T) {
 // A placeholder consumes the nonce of a forged transaction. No payload is signed unless it is
 // proved authentic.
 func TestNothingIsSignedForWhatIsNotProved(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		chain := txtest.Reader(nil)
 		forged := txtest.Bare(4)

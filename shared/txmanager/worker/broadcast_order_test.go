@@ -141,7 +141,7 @@ func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 		{"a further version", func() txmanager.SubmitterState { return txtest.StateOf(1, 6, ordered) }, true, "s\x05"},
 		{"the same bytes again", func() txmanager.SubmitterState { return txtest.StateOf(1, 6, overdue) }, true, "\x05"},
 	} {
-		txtest.Frozen(t, func(t *testing.T) {
+		txtest.FrozenSerial(t, func(t *testing.T) {
 			tn, log, _ := iterationOf(c.work(), c.inProcess, txmanager.SendAccepted)
 			if _, err := tn.iterate(t.Context(), false); err != nil {
 				t.Fatalf("%s: %v", c.name, err)
@@ -150,7 +150,7 @@ func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 				t.Errorf("%s: sent %q, of these before their claim was committed %q; want %q, none", c.name, got, log.unclaimed, c.want)
 			}
 		})
-		txtest.Frozen(t, func(t *testing.T) {
+		txtest.FrozenSerial(t, func(t *testing.T) {
 			tn, log, _ := iterationOf(c.work(), c.inProcess, txmanager.SendAccepted)
 			log.failClaims = true
 			if _, err := tn.iterate(t.Context(), false); !errors.Is(err, errNotCommitted) || len(log.sent) > 0 {
@@ -162,7 +162,6 @@ func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 
 // Of several allocations only those that the commit bound are sent.
 func TestBytesThatTheCommitDidNotBindAreNotBroadcast(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		tn, log, _ := iterationOf(txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "pay"), txtest.Queued(2, "pay")), true, txmanager.SendAccepted)
 		log.allocated = 1
@@ -194,7 +193,7 @@ func TestH10NonceTooLowIsPutToTheChain(t *testing.T) {
 		{"it knows the last version", txmanager.SendNonceTooLow, []txmanager.Hash{txtest.VersionHash(5, 2)}, false, txmanager.Tracking, 2},
 		{"accepted: there is nothing to ask", txmanager.SendAccepted, nil, false, txmanager.Tracking, 0},
 	} {
-		txtest.Frozen(t, func(t *testing.T) {
+		txtest.FrozenSerial(t, func(t *testing.T) {
 			x := rules.ClaimBroadcast(txtest.Submitted(5), txtest.Now)
 			x.Versions = append(x.Versions, txtest.VersionHash(5, 2))
 			tn, log, chain := iterationOf(txtest.StateOf(1, 6, x), true, c.answer)

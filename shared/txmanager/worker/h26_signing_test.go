@@ -24,7 +24,6 @@ func (signsHere) InProcess(txmanager.Submitter) bool { return true }
 
 // H26: no version must be signed and sent above a nonce whose handler has not answered yet.
 func TestH26NothingIsSentAheadOfAHandler(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		made := txtest.Queued(1, "pay")
 		made.Handler = "pay-out"
@@ -48,7 +47,6 @@ func (refusingSigner) Sign(_ context.Context, _ txmanager.Submitter, tx txmanage
 // H26: the next iteration carries out the decisions of a StuckResolution. Until then nothing above
 // that transaction is signed.
 func TestH26NothingIsSignedAheadOfWhatCodeDecided(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		regretted := txtest.Pending(6)
 		regretted.RequestedAction = txmanager.ActionCancel

@@ -63,7 +63,6 @@ func TestHandlerIsWaitedForNoLongerThanItsContext(t *testing.T) {
 // Without its handler in any process, a transaction keeps its nonce for stuck.after: then an
 // operator must decide. The missing handler was not called, so earlier calls still count.
 func TestMissingHandlerEndsStuck(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		start, gone := time.Now(), txtest.OfHandler(5)
 		gone.SubmitAttempts = 2
@@ -93,7 +92,6 @@ func TestMissingHandlerEndsStuck(t *testing.T) {
 // A request whose handler this process lacks waits in the queue, and so do later ones; earlier
 // ones proceed.
 func TestNoNonceIsBoundForAMissingHandler(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		wage := txtest.Queued(2, `{}`)
 		wage.Handler = "wage"
@@ -191,7 +189,7 @@ func TestSignedBytesOfAHandlerFit(t *testing.T) {
 func TestFailingHandlerWaitsForAnOperatorUnderAsk(t *testing.T) {
 	t.Parallel()
 	for _, ask := range []bool{false, true} {
-		txtest.Frozen(t, func(t *testing.T) {
+		txtest.FrozenSerial(t, func(t *testing.T) {
 			r := rulesOf(3)
 			r.AskBeforePlaceholder = ask
 			w := txtest.StateOf(1, 6, txtest.OfHandler(5))

@@ -27,14 +27,13 @@ func invocationBy(w *Worker, s session.Session) *invocation {
 // bumpRules are rules with a gas bump each minute, up to 1,000 wei per gas.
 func bumpRules() rules.Rules {
 	r := rulesOf(3)
-	r.Bump = &gas.BumpLimits{Policy: gas.DefaultBumpPolicy{Multiplier: 1125}, MinInterval: time.Minute, MaxAttempts: 3, FeeCapWei: big.NewInt(1000)}
+	r.Bump = &gas.BumpLimits{Multiplier: 1125, MinInterval: time.Minute, MaxAttempts: 3, FeeCapWei: big.NewInt(1000)}
 	return r
 }
 
 // A handler's transaction is never bumped: its first version offers all that the handler allows,
 // with or without gas bumps.
 func TestAHandlersFirstVersionOffersAllItMay(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		x := txtest.Bare(5)
 		x.Handler = "wage"
@@ -70,7 +69,6 @@ func outline(p rules.AllocationPlan) string {
 
 // The iteration that binds a nonce for a caller commits the end of its held back time.
 func TestAnIterationCommitsTheHeldBackTimes(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(2, 5), txtest.Of("a", txtest.Queued(1, "pay")))
 		w.HeldBackSince = map[string]time.Time{"a": txtest.Now, "b": txtest.Now}
@@ -86,7 +84,6 @@ func TestAnIterationCommitsTheHeldBackTimes(t *testing.T) {
 
 // H5: of the requested allocations only the bound ones count.
 func TestH05OnlyBoundAllocationsCount(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(3, 5), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "pay"))
 		var wr txmanager.Commit
@@ -121,7 +118,6 @@ func TestOpenByIDKeepsNonceOrder(t *testing.T) {
 
 // A handler's transaction does not fail because one node says that it would revert.
 func TestHandlersCallsFailByAQuorum(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		x := txtest.Bare(5)
 		w := txtest.StateOf(1, 6, x)
@@ -159,7 +155,6 @@ func (noSigner) InProcess(txmanager.Submitter) bool { return true }
 // If a signer fails, the transaction that was to be signed waits, and no row changes twice in one
 // commit.
 func TestFailedSigningMakesTheRightTransactionWait(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "junk"), txtest.Queued(2, "pay"))
 		worker := &Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: noSigner{}}
@@ -178,7 +173,6 @@ func TestFailedSigningMakesTheRightTransactionWait(t *testing.T) {
 // A transaction without bytes above one that no node holds is not overdue before that one is
 // checked. Once that one is broadcasting, it is due at once.
 func TestBlockedTransactionIsNotOverdue(t *testing.T) {
-	t.Parallel()
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		past, far := txtest.Ago(time.Hour), txtest.Now.Add(rules.StuckPollBlocks*r.BlockTime)

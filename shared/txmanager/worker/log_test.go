@@ -31,7 +31,7 @@ func TestEveryCriticalWriteIsLogged(t *testing.T) {
 		{"a check that is planned", txmanager.Commit{Transitions: []txmanager.Transition{{From: txmanager.Tracking, To: rulesOf(3).WithNextCheck(planned, txtest.Now.Add(time.Second))}}}, planned, "next check planned"},
 		{"a transition", txmanager.Commit{Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: rulesOf(3).AfterBroadcast(unheard, txmanager.SendResult{Class: txmanager.SendAccepted}, txtest.Block('a', 100), txtest.Now)}}}, unheard, "transaction changed state"},
 	} {
-		txtest.Frozen(t, func(t *testing.T) {
+		txtest.FrozenSerial(t, func(t *testing.T) {
 			var out bytes.Buffer
 			tn, _, _ := iterationOf(txtest.StateOf(1, 6, c.held), true, txmanager.SendAccepted)
 			tn.Log = slog.New(slog.NewJSONHandler(&out, nil))

@@ -43,21 +43,18 @@ func TestASilentDatabaseIsGivenUpByTheLease(t *testing.T) {
 		"next round": func(ctx context.Context, t *invocation) error { return t.beginIteration(ctx) },
 		"renew":      func(ctx context.Context, t *invocation) error { return t.RenewLease(ctx) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			txtest.Frozen(t, func(t *testing.T) {
-				r := rulesOf(3)
-				w := txtest.StateOf(1, 5)
-				w.Lease = lease.New("alice", "node-1/a", 7, time.Now().Add(-4*time.Second), testTiming.Lease.Duration)
-				tn := invocationBy(&Worker{Service: session.Service{Rules: r, Store: silentStore{}, Log: slog.New(slog.DiscardHandler), Timing: testTiming}}, session.Session{Kind: txmanager.KindAdvance, State: w})
-				ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // the invocation's
-				defer cancel()
-				began := time.Now()
-				err := ask(ctx, tn)
-				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != 16*time.Second {
-					t.Errorf("6 s before a lease of 10 s ends: got %v after %v, want a time-out after 16s", err, took)
-				}
-			})
+		txtest.RunFrozen(t, name, func(t *testing.T) {
+			r := rulesOf(3)
+			w := txtest.StateOf(1, 5)
+			w.Lease = lease.New("alice", "node-1/a", 7, time.Now().Add(-4*time.Second), testTiming.Lease.Duration)
+			tn := invocationBy(&Worker{Service: session.Service{Rules: r, Store: silentStore{}, Log: slog.New(slog.DiscardHandler), Timing: testTiming}}, session.Session{Kind: txmanager.KindAdvance, State: w})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // the invocation's
+			defer cancel()
+			began := time.Now()
+			err := ask(ctx, tn)
+			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != 16*time.Second {
+				t.Errorf("6 s before a lease of 10 s ends: got %v after %v, want a time-out after 16s", err, took)
+			}
 		})
 	}
 }

@@ -49,7 +49,7 @@ func (s stores) Commit(_ context.Context, w txmanager.Commit) (txmanager.CommitR
 func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 	t.Parallel()
 	const window = 8
-	txtest.Frozen(t, func(t *testing.T) {
+	txtest.FrozenSerial(t, func(t *testing.T) {
 		var asked []uint64
 		var queue8 []txmanager.Tx
 		for seq := range int64(window) {
@@ -66,7 +66,7 @@ func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 			t.Errorf("queue after it: got %d, want 5", len(after.Queue))
 		}
 	})
-	txtest.Frozen(t, func(t *testing.T) {
+	txtest.FrozenSerial(t, func(t *testing.T) {
 		var asked []uint64
 		var writes []txmanager.Commit
 		var held []txmanager.Tx
@@ -170,7 +170,7 @@ func TestSignaturesAreMadeConcurrently(t *testing.T) {
 		"the first is missing":    {true, 8, 5, 8, nil},
 		"a service that sees all": {false, 3, 0, 1, []uint64{5, 6, 7, 8, 9, 10, 11, 12}},
 	} {
-		txtest.Frozen(t, func(t *testing.T) {
+		txtest.FrozenSerial(t, func(t *testing.T) {
 			l := Limits{SignParallel: c.most, SignTimeout: time.Hour}
 			for _, bound := range []bool{true, false} {
 				if !c.inside && !bound { // its nonces are bound first
