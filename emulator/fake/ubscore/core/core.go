@@ -161,7 +161,6 @@ func (c *Core) ask(ctx context.Context, j job) (book.Entry, error) {
 	}
 }
 
-// run is the core's goroutine.
 func (c *Core) run() {
 	defer close(c.stopped)
 	batch := make([]job, 0, maxBatch)
@@ -244,7 +243,6 @@ func (c *Core) apply(e book.Entry) {
 	c.lines.add(e)
 }
 
-// commit makes the lines durable.
 func (c *Core) commit() {
 	if c.lines.none() {
 		return
