@@ -132,7 +132,7 @@ func (e *episode) checkBalances(ctx context.Context) ([]check, error) {
 		held[transferload.Account{Side: transfer.Spot, UserID: h.UserID, AssetID: h.AssetID}] = h.Trading.Int64()
 	}
 	c.Violations = append(c.Violations, balanceDifferences(expected, held)...)
-	c.Violations = append(c.Violations, contradictedEnds(e.transferRun.Ledger.Scripts(), ends, e.transferRun.Ledger.EndMayBeLost, e.restores.transfers)...)
+	c.Violations = append(c.Violations, contradictedEnds(e.transferRun.Ledger.Requests(), ends, e.transferRun.Ledger.EndMayBeLost, e.restores.transfers)...)
 	return []check{c}, nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -47,7 +49,6 @@ func (e *episode) checkDuplicates(ctx context.Context) ([]check, error) {
 	return []check{c}, nil
 }
 
-// reporter records a violation.
 type reporter func(userID int64, reqID, format string, args ...any)
 
 // forEachConcurrently calls one for each element, eight at a time.
@@ -114,7 +115,6 @@ select o.req_id, o.op_type, coalesce(o.reason, ''), o.user_id, o.asset_id, o.uni
 	return nil
 }
 
-// askLedger calls the ledger's operation op.
 func askLedger(ctx context.Context, l transfer.Ledger, op transfer.Op, c transfer.Call) transfer.Outcome {
 	switch op {
 	case transfer.Withdraw:
@@ -162,19 +162,13 @@ select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) fro
 	if lines, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
 		return nil, err
 	}
-	for after := uint64(0); ; {
-		some, _, err := e.env.Core.Ledger().Journal(ctx, after, 5000)
-		if err != nil {
-			return nil, err
+	err = money.EachLine(ctx, e.env.Core.Ledger(), 0, math.MaxUint64, func(j transfer.Entry) {
+		if wire.Moves(j.Op) {
+			lines = append(lines, fmt.Sprintf("trading %d %s %s %d %s", j.Seq, j.ReqID, j.Op, j.Units, j.Refused))
 		}
-		if len(some) == 0 {
-			break
-		}
-		for _, j := range some {
-			if after = j.Seq; wire.Moves(j.Op) {
-				lines = append(lines, fmt.Sprintf("trading %d %s %s %d %s", j.Seq, j.ReqID, j.Op, j.Units, j.Refused))
-			}
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	_, balances, err := e.env.Core.Ledger().AllBalances(ctx)
 	for _, b := range balances {

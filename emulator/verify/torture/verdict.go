@@ -16,14 +16,12 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// check is one checker with its violations.
 type check struct {
 	Name       string               `json:"name"`
 	Promise    string               `json:"promise"`
 	Violations []checkers.Violation `json:"violations"`
 }
 
-// verdict is the result of all checks.
 type verdict struct {
 	checks  []check
 	figures figures
@@ -172,7 +170,6 @@ func (e *episode) missingKinds(f figures) (names []string) {
 	return names
 }
 
-// figures are the printed figures of a run.
 type figures struct {
 	Seed        uint64         `json:"seed"`
 	Minutes     float64        `json:"minutes"`

@@ -6,12 +6,11 @@ package load
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/verify/torture/record"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -56,26 +55,17 @@ func (a Account) backlog() int {
 // Run posts intents until ctx ends. Each intent has its own caller, which polls until the
 // intent is final or within ends.
 func (l *Load) Run(ctx, within context.Context) {
-	tick := time.NewTicker(time.Duration(float64(time.Second) / l.Rate))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	retry.AtRate(ctx, l.Rate, func() {
 		a := l.Accounts[l.Source.IntN(len(l.Accounts))]
 		in := newIntent(a.Submitter, l.posted, l.Source)
 		in.policy = a.Policy
 		if l.Ledger.open(a.Submitter) >= a.backlog() {
-			continue
+			return
 		}
 		l.posted++
-		l.Ledger.add(in)
-		l.callers.Go(func() {
-			(&caller{env: l.Stack, ledger: l.Ledger, intent: in, account: stack.CallerAccount}).run(within)
-		})
-	}
+		l.Ledger.Add(in)
+		l.callers.Go(func() { newCaller(l.Stack, l.Ledger, in, stack.CallerAccount).run(within) })
+	})
 }
 
 // Wait returns when each caller knows the end of its intent or has run out of time.
@@ -83,10 +73,7 @@ func (l *Load) Wait() { l.callers.Wait() }
 
 // Ledger records the answers that callers got.
 type Ledger struct {
-	record.Record[Contradiction]
-
-	mu      sync.Mutex
-	intents []*Intent
+	client.Record[Intent, Contradiction]
 }
 
 // Contradiction is an answer that must not be given.
@@ -97,22 +84,9 @@ type Contradiction struct {
 	Detail    string // the answer, and what was expected
 }
 
-func (l *Ledger) add(in *Intent) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.intents = append(l.intents, in)
-}
-
-// Intents returns every intent that was posted.
-func (l *Ledger) Intents() []*Intent {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.intents)
-}
-
 // open counts the intents of s that are not finished.
 func (l *Ledger) open(s txmanager.Submitter) (n int) {
-	for _, in := range l.Intents() {
+	for _, in := range l.Requests() {
 		if in.Submitter == s && !in.Answers().Done {
 			n++
 		}
@@ -145,7 +119,7 @@ type Tally struct {
 
 // Tally counts the intents now.
 func (l *Ledger) Tally() (t Tally) {
-	for _, in := range l.Intents() {
+	for _, in := range l.Requests() {
 		t.Posted++
 		switch answers := in.Answers(); {
 		case answers.TxID == "" && answers.Done:

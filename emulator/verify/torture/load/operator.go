@@ -152,22 +152,26 @@ func (o *Operator) releaseAll(ctx context.Context) {
 		return
 	}
 	for _, p := range list.Submitters {
-		if p.Protect == nil {
-			continue
+		if p.Protect != nil {
+			o.releaseOne(ctx, p)
 		}
-		if mistake := o.Source.IntN(4); mistake == 0 && !o.draining.Load() && !o.restoredAt[p.Submitter] {
-			o.requestWrongCount(ctx, p)
-		}
-		body, err := o.releaseRequest(ctx, p)
-		if err != nil && o.Ledger.Generation() > 0 {
+	}
+}
+
+// releaseOne releases a submitter if the chain allows it. A release that fails is tried again.
+func (o *Operator) releaseOne(ctx context.Context, p protected) {
+	if mistake := o.Source.IntN(4); mistake == 0 && !o.draining.Load() && !o.restoredAt[p.Submitter] {
+		o.requestWrongCount(ctx, p)
+	}
+	body, err := o.releaseRequest(ctx, p)
+	if err != nil {
+		if o.Ledger.Generation() > 0 {
 			o.Note("operator: no way out of PROTECT for %s so far: %v", p.Submitter, err)
 		}
-		if err == nil && body != nil {
-			status, _, err := o.release(ctx, p, body) // one that fails is tried again
-			if err == nil && status == http.StatusOK && o.restoredAt[p.Submitter] {
-				delete(o.restoredAt, p.Submitter)
-			}
-		}
+		return
+	}
+	if status, _, err := o.release(ctx, p, body); err == nil && status == http.StatusOK {
+		delete(o.restoredAt, p.Submitter)
 	}
 }
 
@@ -214,10 +218,10 @@ func (o *Operator) releaseRequest(ctx context.Context, p protected) (body map[st
 		lowest = *p.InFlightNonce
 	}
 	if o.Ledger.Generation() > 0 && p.Submitter == o.Payer {
-		return o.payerReleaseRequest(ctx, client, final)
+		return o.payerReleaseRequest(ctx, final)
 	}
 	if o.Ledger.Generation() > 0 {
-		return o.releaseRequestAfterRestore(ctx, client, p, lowest, final)
+		return o.releaseRequestAfterRestore(ctx, p, lowest, final)
 	}
 	lost := o.lost(ctx, client, p.Submitter, lowest, final)
 	if final > p.NextNonce || len(lost) > 0 {

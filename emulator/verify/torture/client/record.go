@@ -1,6 +1,4 @@
-// Package record counts the acts of a run's clients, and keeps their contradictions and the restores of the
-// database.
-package record
+package client
 
 import (
 	"slices"
@@ -8,17 +6,32 @@ import (
 	"time"
 )
 
-// Record is embedded by the ledgers of a run. C describes a contradiction: an answer that must not be given.
-// The zero value is ready, and several goroutines can use it.
-type Record[C any] struct {
+// Record is embedded by the ledgers of a run. R is a request, and C a contradiction: an answer that must not be
+// given. The zero value is ready, and several goroutines can use it.
+type Record[R, C any] struct {
 	mu             sync.Mutex
+	requests       []*R
 	counts         map[string]int
 	contradictions []C
 	backups        []time.Time // start time of each backup that was restored
 }
 
+// Add adds a request.
+func (r *Record[R, C]) Add(request *R) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests = append(r.requests, request)
+}
+
+// Requests returns all requests.
+func (r *Record[R, C]) Requests() []*R {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.requests)
+}
+
 // Count counts one act of that name.
-func (r *Record[C]) Count(name string) {
+func (r *Record[R, C]) Count(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.counts == nil {
@@ -28,7 +41,7 @@ func (r *Record[C]) Count(name string) {
 }
 
 // Did returns how often each of the named acts was counted.
-func (r *Record[C]) Did(names []string) map[string]int {
+func (r *Record[R, C]) Did(names []string) map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := make(map[string]int)
@@ -39,14 +52,14 @@ func (r *Record[C]) Did(names []string) map[string]int {
 }
 
 // Contradict adds a contradiction.
-func (r *Record[C]) Contradict(c C) {
+func (r *Record[R, C]) Contradict(c C) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.contradictions = append(r.contradictions, c)
 }
 
 // Contradictions returns all contradictions.
-func (r *Record[C]) Contradictions() []C {
+func (r *Record[R, C]) Contradictions() []C {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.contradictions)
@@ -54,14 +67,14 @@ func (r *Record[C]) Contradictions() []C {
 
 // Restored records that a copy whose backup began at backedUp has replaced the database. Later answers may be
 // lost, so each client without a final answer repeats its request.
-func (r *Record[C]) Restored(backedUp time.Time) {
+func (r *Record[R, C]) Restored(backedUp time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.backups = append(r.backups, backedUp)
 }
 
 // Generation is the number of restores so far. It identifies the database that gives an answer.
-func (r *Record[C]) Generation() int {
+func (r *Record[R, C]) Generation() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.backups)
@@ -69,7 +82,7 @@ func (r *Record[C]) Generation() int {
 
 // MayBeLost reports whether a restore may have lost an answer that the database of that generation gave at that
 // time. An answer from before the backup must still hold.
-func (r *Record[C]) MayBeLost(generation int, at time.Time) bool {
+func (r *Record[R, C]) MayBeLost(generation int, at time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return generation < len(r.backups) && !at.Before(r.backups[generation])
