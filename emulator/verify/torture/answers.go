@@ -64,22 +64,15 @@ func (e *episode) askAgain(ctx context.Context) (check, map[*load.Intent]lastAns
 	c := check{Name: sameTxID, Promise: "each accepted request is found, and posted again answers, with the txId first given"}
 	ends := make(map[*load.Intent]lastAnswer)
 	var mu sync.Mutex
-	var asking sync.WaitGroup
-	slots := make(chan struct{}, 8)
-	for _, in := range e.load.Ledger.Requests() {
-		slots <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-slots }()
-			l, problem := e.askForRequest(ctx, in)
-			mu.Lock()
-			defer mu.Unlock()
-			ends[in] = l
-			if problem != "" {
-				c.Violations = append(c.Violations, checkers.Violation{Checker: sameTxID, Submitter: string(in.Submitter), TxID: in.Answers().TxID, Detail: problem})
-			}
-		})
-	}
-	asking.Wait()
+	client.Each(e.load.Ledger.Requests(), func(in *load.Intent) {
+		l, problem := e.askForRequest(ctx, in)
+		mu.Lock()
+		defer mu.Unlock()
+		ends[in] = l
+		if problem != "" {
+			c.Violations = append(c.Violations, checkers.Violation{Checker: sameTxID, Submitter: string(in.Submitter), TxID: in.Answers().TxID, Detail: problem})
+		}
+	})
 	return c, ends
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -51,26 +52,12 @@ func (e *episode) checkDuplicates(ctx context.Context) ([]check, error) {
 
 type reporter func(userID int64, reqID, format string, args ...any)
 
-// forEachConcurrently calls one for each element, eight at a time.
-func forEachConcurrently[T any](all []T, one func(T)) {
-	slots := make(chan struct{}, 8)
-	var working sync.WaitGroup
-	for _, x := range all {
-		slots <- struct{}{}
-		working.Go(func() {
-			defer func() { <-slots }()
-			one(x)
-		})
-	}
-	working.Wait()
-}
-
 func (e *episode) replayCore(ctx context.Context, report reporter) {
 	core, answered := e.env.Core, make(map[string]bool)
 	for _, c := range core.Proxy.Calls(nil) {
 		answered[c.Path+c.Operation.ReqID] = answered[c.Path+c.Operation.ReqID] || c.Status == http.StatusOK
 	}
-	forEachConcurrently(core.Proxy.Calls(nil), func(c ubsproxy.Call) {
+	client.Each(core.Proxy.Calls(nil), func(c ubsproxy.Call) {
 		if e.restores.transfers[c.Operation.ReqID] && !answered[c.Path+c.Operation.ReqID] {
 			return // its caller was lost before an answer came, and no process repeats it
 		}
@@ -102,7 +89,7 @@ select o.req_id, o.op_type, coalesce(o.reason, ''), o.user_id, o.asset_id, o.uni
 	if err != nil {
 		return fmt.Errorf("read Funding's journal: %w", err)
 	}
-	forEachConcurrently(all, func(f funded) {
+	client.Each(all, func(f funded) {
 		want := transfer.Outcome{Verdict: transfer.Success}
 		if f.Refused != "" {
 			want = transfer.Outcome{Verdict: transfer.Refused, Reason: f.Refused}
@@ -137,7 +124,7 @@ func (e *episode) replayTasks(ctx context.Context, report reporter) error {
 	if err != nil {
 		return err
 	}
-	forEachConcurrently(all, func(reqID string) {
+	client.Each(all, func(reqID string) {
 		url := e.env.URLMap.InternalURL() + "/internal/transfer"
 		status, text, err := stack.CallWith(ctx, token, http.MethodPost, url, map[string]string{"req_id": reqID})
 		if err != nil || status != http.StatusNoContent {

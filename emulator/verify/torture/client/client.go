@@ -81,6 +81,20 @@ func Concurrently(n int, do func()) {
 	calls.Wait()
 }
 
+// Each calls do for each element, eight at a time.
+func Each[T any](all []T, do func(T)) {
+	slots := make(chan struct{}, 8)
+	var working sync.WaitGroup
+	for _, x := range all {
+		slots <- struct{}{}
+		working.Go(func() {
+			defer func() { <-slots }()
+			do(x)
+		})
+	}
+	working.Wait()
+}
+
 // Kept is what one client knows about its request: the content of all answers so far. Several
 // goroutines can use it.
 type Kept[A any] struct {

@@ -319,9 +319,7 @@ func (o *Operator) decideOne(ctx context.Context, s txmanager.Submitter, what, p
 	status, text, err := o.call(ctx, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/foreign/"+path, body)
 	o.Note("operator: %s of %s by %v: %d %s, error: %v", path, s, body, status, text, err)
 	if err == nil && status == http.StatusOK {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.Decisions[what]++
+		o.Ledger.Count(what)
 	}
 }
 
