@@ -5,10 +5,10 @@
 //
 // Codes, texts and dispatch headers follow recordings of the real service (the
 // conformance goldens of github.com/aertje/cloud-tasks-emulator) and the proto
-// comments of cloudtasks v1.21.0. What the service does and this package does
-// not is answered UNIMPLEMENTED, never ignored: App Engine tasks and routing,
-// OAuth tokens, queue-level HTTP targets, batches, IAM and CMEK, RunTask, and what
-// changes, lists, purges or deletes a queue.
+// comments of cloudtasks v1.21.0. What this package lacks is answered
+// UNIMPLEMENTED, never ignored: App Engine tasks and routing, OAuth tokens,
+// queue-level HTTP targets, batches, IAM and CMEK. RunTask is lacking too, and so
+// is each call that changes, lists, purges or deletes queues.
 //
 // A 429 or 503 answer slows the whole queue: each halves the rate in use, down
 // to an eighth of the configured one, and each 2xx gives a sixteenth back. A
