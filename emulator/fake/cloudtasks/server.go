@@ -27,8 +27,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	gcp "cloud.google.com/go/cloudtasks/apiv2"
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"google.golang.org/api/option"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // NoWindow, as a window of [Options], frees a name the moment its owner is gone.
@@ -143,6 +146,13 @@ func orDefault[T comparable](value, fallback T) T {
 		return fallback
 	}
 	return value
+}
+
+// Client returns the ordinary client of Cloud Tasks for the emulator. The caller
+// closes it.
+func (s *Server) Client(ctx context.Context) (*gcp.Client, error) {
+	return gcp.NewClient(ctx, option.WithEndpoint(s.addr), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
 }
 
 // Addr is the host:port the emulator listens on.

@@ -30,11 +30,7 @@ const (
 // last answer, and with the chain.
 func (e *episode) checkAnswers(ctx context.Context) ([]check, error) {
 	steady := check{Name: steadyAnswers, Promise: "no answer contradicts an earlier one: one txId, one end, one outcome; what must be refused is refused"}
-	for _, l := range e.load.Ledger.Contradictions() {
-		steady.Violations = append(steady.Violations, checkers.Violation{
-			Checker: steadyAnswers, Submitter: string(l.Submitter), TxID: l.TxID, Detail: fmt.Sprintf("request %q: %s", l.RequestID, l.Detail),
-		})
-	}
+	steady.Violations = e.load.Ledger.Contradictions(steadyAnswers)
 	same, ends := e.askAgain(ctx)
 	chain, err := readChain(ctx, e.env.Chain.URL())
 	if err != nil {

@@ -23,7 +23,7 @@ func answerOf(begun time.Time, e End) client.Answer {
 
 func (c *caller) wantContradiction(t *testing.T, name, part string) {
 	t.Helper()
-	contradictions := c.ledger.Contradictions()
+	contradictions := c.ledger.Contradictions("")
 	if (part == "") != (len(contradictions) == 0) || (part != "" && !strings.Contains(contradictions[0].Detail, part)) {
 		t.Errorf("%s: got lies %v, want one that says %q", name, contradictions, part)
 	}

@@ -5,6 +5,7 @@ package load
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 
@@ -73,15 +74,7 @@ func (l *Load) Wait() { l.callers.Wait() }
 
 // Ledger records the answers that callers got.
 type Ledger struct {
-	client.Record[Intent, Contradiction]
-}
-
-// Contradiction is an answer that must not be given.
-type Contradiction struct {
-	Submitter txmanager.Submitter
-	RequestID string
-	TxID      string
-	Detail    string // the answer, and what was expected
+	client.Record[Intent]
 }
 
 // open counts the intents of s that are not finished.
@@ -108,7 +101,7 @@ const (
 func Habits() []string { return []string{Repeats, Again, Conflicts, Invalid, Cancels, Barred} }
 
 func (l *Ledger) contradict(in *Intent, detail string) {
-	l.Contradict(Contradiction{in.Submitter, in.RequestID, in.Answers().TxID, detail})
+	l.Contradict(string(in.Submitter), in.Answers().TxID, fmt.Sprintf("request %q: %s", in.RequestID, detail))
 }
 
 // Tally counts intents by the answers that their callers got.

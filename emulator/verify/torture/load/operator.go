@@ -192,7 +192,7 @@ func (o *Operator) requestWrongCount(ctx context.Context, p protected) {
 	switch {
 	case err != nil || status >= 500 || status == http.StatusConflict:
 	case status != http.StatusBadRequest:
-		o.Ledger.Contradict(Contradiction{Submitter: p.Submitter, Detail: fmt.Sprintf("a resync to a count that the chain never had: got %d %s, want 400", status, text)})
+		o.Ledger.Contradict(string(p.Submitter), "", fmt.Sprintf("a resync to a count that the chain never had: got %d %s, want 400", status, text))
 	default:
 		o.Ledger.Count(Mistakes)
 	}

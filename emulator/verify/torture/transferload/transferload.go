@@ -6,6 +6,7 @@ package transferload
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 
@@ -73,7 +74,7 @@ type Account struct {
 
 // Ledger records the answers that users, cashier and operator got.
 type Ledger struct {
-	client.Record[Script, Contradiction]
+	client.Record[Script]
 
 	mu           sync.Mutex
 	outside      map[Account]int64 // deposits less withdrawals, by the cashier's answers
@@ -81,13 +82,6 @@ type Ledger struct {
 	booked       []*booking        // the cashier's bookings in Funding, oldest first
 	settledUnits map[string]int64  // booked with the outside, by the req_id of the lost half
 	again        int               // the generation whose lost bookings were repeated
-}
-
-// Contradiction is an answer that must not be given.
-type Contradiction struct {
-	UserID int64
-	ReqID  string
-	Detail string // the answer, and what was expected
 }
 
 func newLedger() *Ledger {
@@ -120,8 +114,16 @@ func Habits() []string {
 	return []string{Repeats, Again, Conflicts, Invalid, Peeks, Abandoned, Brought}
 }
 
+// UserName names a user in a violation; 0: none.
+func UserName(userID int64) string {
+	if userID == 0 {
+		return "transfers"
+	}
+	return fmt.Sprint("user ", userID)
+}
+
 func (l *Ledger) contradict(userID int64, reqID, detail string) {
-	l.Contradict(Contradiction{userID, reqID, detail})
+	l.Contradict(UserName(userID), reqID, detail)
 }
 
 // Tally counts transfers by the answers that their users got.

@@ -20,7 +20,7 @@ func setup(answers Answers) *user {
 
 func (l *Ledger) wantContradiction(t *testing.T, name, part string) {
 	t.Helper()
-	contradictions := l.Contradictions()
+	contradictions := l.Contradictions("")
 	if (part == "") != (len(contradictions) == 0) || (part != "" && !strings.Contains(contradictions[0].Detail, part)) {
 		t.Errorf("%s: got lies %v, want one that says %q", name, contradictions, part)
 	}
