@@ -47,7 +47,10 @@ func TestConformanceQueueErrors(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, cloudtasks.Options{})
 	ctx := t.Context()
-	exists, absent := b.queue("exists", nil), location+"/queues/absent"
+	exists, absent, deleted := b.queue("exists", nil), location+"/queues/absent", b.queue("deleted", nil)
+	if err := b.client.DeleteQueue(ctx, &cloudtaskspb.DeleteQueueRequest{Name: deleted}); err != nil {
+		t.Fatalf("delete: %v", err)
+	}
 	create := func(name string) error {
 		_, err := b.client.CreateQueue(ctx, &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: &cloudtaskspb.Queue{Name: name}})
 		return err
@@ -57,13 +60,18 @@ func TestConformanceQueueErrors(t *testing.T) {
 		return err
 	}
 	_, pause := b.client.PauseQueue(ctx, &cloudtaskspb.PauseQueueRequest{Name: absent})
+	_, purge := b.client.PurgeQueue(ctx, &cloudtaskspb.PurgeQueueRequest{Name: absent})
 	_, resume := b.client.ResumeQueue(ctx, &cloudtaskspb.ResumeQueueRequest{Name: absent})
 	badName := create(location + "/queues/not a name")
 	b.conforms([]recorded{
 		{"queue/create/already-exists", create(exists), codes.AlreadyExists, "Queue already exists"},
 		{"queue/create/invalid-name", badName, codes.InvalidArgument, `Queue name must be formatted: "projects/<PROJECT_ID>/locations/<LOCATION_ID>/queues/<QUEUE_ID>".`},
+		{"queue/create/recently-deleted", create(deleted), codes.FailedPrecondition, "The queue cannot be created because a queue with this name existed too recently."},
+		{"queue/delete/not-found", b.client.DeleteQueue(ctx, &cloudtaskspb.DeleteQueueRequest{Name: absent}), codes.NotFound, noEntity},
 		{"queue/get/not-found", get(absent), codes.NotFound, noQueue},
+		{"queue/get/recently-deleted", get(deleted), codes.NotFound, noQueue},
 		{"queue/pause/not-found", pause, codes.NotFound, noQueue},
+		{"queue/purge/not-found", purge, codes.NotFound, noQueue},
 		{"queue/resume/not-found", resume, codes.NotFound, noQueue},
 	})
 	b.helps(badName, "Definition of queue name", "projects.locations.queues#Queue.FIELDS.name")
@@ -111,7 +119,10 @@ func TestConformanceTaskErrors(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, cloudtasks.Options{})
 	ctx := t.Context()
-	queue, absent := b.pausedQueue("exists"), location+"/queues/absent"
+	queue, absent, deleted := b.pausedQueue("exists"), location+"/queues/absent", b.queue("deleted", nil)
+	if err := b.client.DeleteQueue(ctx, &cloudtaskspb.DeleteQueueRequest{Name: deleted}); err != nil {
+		t.Fatalf("delete: %v", err)
+	}
 	b.create(queue, b.task(queue, "exists"))
 	gone := b.create(queue, b.task(queue, "gone")).Name
 	if err := b.client.DeleteTask(ctx, &cloudtaskspb.DeleteTaskRequest{Name: gone}); err != nil {
@@ -120,15 +131,18 @@ func TestConformanceTaskErrors(t *testing.T) {
 	never := queue + "/tasks/never"
 	_, getNever := b.get(never)
 	_, getGone := b.get(gone)
+	_, runNever := b.client.RunTask(ctx, &cloudtaskspb.RunTaskRequest{Name: never})
 	badName := b.try(queue, b.task(queue, "not a valid id"))
 	b.conforms([]recorded{
 		{"task/create/already-exists", b.try(queue, b.task(queue, "exists")), codes.AlreadyExists, "Requested entity already exists"},
 		{"task/create/invalid-name", badName, codes.InvalidArgument, `Task ID "not a valid id" can contain only letters ([A-Za-z]), numbers ([0-9]), hyphens (-), or underscores (_). Task ID must between 1 and 500 characters.`},
 		{"task/create/queue-mismatch", b.try(queue, b.task(queue+"-other", "x")), codes.InvalidArgument, "The queue name from request ('" + queue + "') must be the same as the queue name in the named task ('" + queue + "-other')."},
 		{"task/create/queue-not-found", b.try(absent, b.task(absent, "x")), codes.NotFound, noQueue},
+		{"task/create/queue-recently-deleted", b.try(deleted, b.task(deleted, "x")), codes.NotFound, noQueue},
 		{"task/delete/not-found", b.client.DeleteTask(ctx, &cloudtaskspb.DeleteTaskRequest{Name: never}), codes.NotFound, noEntity},
 		{"task/get/not-found", getNever, codes.NotFound, noEntity},
 		{"task/get/recently-deleted", getGone, codes.NotFound, taskGone},
+		{"task/run/not-found", runNever, codes.NotFound, noEntity},
 	})
 	b.helps(badName, "Definition of task ID", "projects.locations.queues.tasks#Task.FIELDS.name")
 }

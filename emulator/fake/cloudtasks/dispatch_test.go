@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -128,6 +129,65 @@ func TestTaskRetryConfigOverridesTheQueues(t *testing.T) {
 	}
 }
 
+func TestRunTaskGoesWhateverTheQueueSays(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.pausedQueue("q")
+	task := b.task(queue, "x")
+	task.ScheduleTime = timestamppb.New(time.Now().Add(time.Hour))
+	task.RetryConfig = &cloudtaskspb.RetryConfig{MinBackoff: durationpb.New(time.Minute)}
+	name := b.create(queue, task).Name
+	b.target.statuses(500)
+	run := func() time.Time {
+		t.Helper()
+		called := time.Now()
+		if _, err := b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name}); err != nil {
+			t.Fatalf("run: %v", err)
+		}
+		return called
+	}
+	called := run()
+	b.wait(1)
+	b.eventually("the failure to be recorded", func() bool {
+		got, err := b.get(name)
+		return err == nil && got.ResponseCount == 1
+	})
+	got, err := b.get(name)
+	if err != nil {
+		t.Fatalf("get: %v", err)
+	}
+	if late := got.ScheduleTime.AsTime().Sub(called) - time.Minute; late < -time.Millisecond || late > 5*time.Second {
+		t.Errorf("got the next attempt %v off, want the time of the call plus the backoff of a minute", late)
+	}
+	run()
+	b.settled(queue)
+	_, err = b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name})
+	b.want(err, codes.NotFound, taskGone)
+}
+
+func TestRunTaskDispatchesATaskThatIsRunningAlready(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.queue("q", nil)
+	release := make(chan struct{})
+	b.target.answers(func(n int, w http.ResponseWriter, _ *http.Request) {
+		if n == 0 {
+			<-release
+			w.WriteHeader(500)
+		}
+	})
+	name := b.create(queue, b.task(queue, "x")).Name
+	b.wait(1)
+	if _, err := b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name}); err != nil {
+		t.Fatalf("run: %v", err)
+	}
+	b.settled(queue)
+	close(release) // its failure comes too late to matter
+	if got := len(b.target.got()); got != 2 {
+		t.Errorf("got %d requests, want 2", got)
+	}
+}
+
 func TestMaxConcurrentDispatchesIsHeld(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, cloudtasks.Options{})
@@ -164,9 +224,10 @@ func TestDispatchRateIsHeldAfterTheBurst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, cloudtasks.Options{})
 	const rate, tasks = 20, 35 // a burst of 20, then 15 more at 20 a second
-	name := b.queue("q", &cloudtaskspb.Queue{RateLimits: &cloudtaskspb.RateLimits{MaxDispatchesPerSecond: rate}})
-	if _, err := b.client.PauseQueue(t.Context(), &cloudtaskspb.PauseQueueRequest{Name: name}); err != nil {
-		t.Fatalf("pause: %v", err)
+	name := b.pausedQueue("q")
+	if _, err := b.client.UpdateQueue(t.Context(), &cloudtaskspb.UpdateQueueRequest{Queue: &cloudtaskspb.Queue{
+		Name: name, RateLimits: &cloudtaskspb.RateLimits{MaxDispatchesPerSecond: rate}}}); err != nil {
+		t.Fatalf("update: %v", err)
 	}
 	for i := range tasks {
 		b.create(name, b.task(name, fmt.Sprint("t", i)))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
 	"google.golang.org/grpc/codes"
 
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
@@ -146,7 +147,7 @@ func TestEmptyThrowsAwayTasksButKeepsTheirNamesBurnt(t *testing.T) {
 		t.Errorf("got %d, %v, want 2 tasks thrown away", got, err)
 	}
 	b.want(b.try(queue, b.task(queue, "one")), codes.AlreadyExists, "")
-	_, err := b.get(name)
+	_, err := b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name})
 	b.want(err, codes.NotFound, taskGone)
 	b.resume(queue)
 	b.create(queue, b.task(queue, "three"))

@@ -17,6 +17,7 @@ var (
 	errTaskGone    = status.Error(codes.NotFound, "The task no longer exists, though a task with this name existed recently. The task either successfully completed or was deleted.")
 	errTaskExists  = status.Error(codes.AlreadyExists, "Requested entity already exists")
 	errQueueExists = status.Error(codes.AlreadyExists, "Queue already exists")
+	errQueueRecent = status.Error(codes.FailedPrecondition, "The queue cannot be created because a queue with this name existed too recently.")
 	errTooLarge    = status.Error(codes.InvalidArgument, "Task size too large")
 )
 
@@ -102,11 +103,13 @@ func (b *burntNames) burn(name string, now time.Time, window time.Duration) {
 	b.order = append(b.order, name)
 }
 
+// has tells whether the name is still blocked.
 func (b *burntNames) has(name string, now time.Time) bool {
 	until, found := b.until[name]
 	return found && now.Before(until)
 }
 
+// release forgets the names that are free again.
 func (b *burntNames) release(now time.Time) {
 	for len(b.order) > 0 {
 		name := b.order[0]

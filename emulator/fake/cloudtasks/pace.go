@@ -21,8 +21,16 @@ type pace struct {
 	hold   time.Time // nothing goes before this instant
 }
 
+// newPace starts with a full bucket.
 func newPace(rate, burst float64, now time.Time) pace {
 	return pace{rate: rate, burst: burst, share: 1, tokens: burst, filled: now}
+}
+
+// limit changes the configured limits from now on.
+func (p *pace) limit(rate, burst float64, now time.Time) {
+	p.fill(now)
+	p.rate, p.burst = rate, burst
+	p.tokens = min(p.tokens, burst)
 }
 
 func (p *pace) fill(now time.Time) {

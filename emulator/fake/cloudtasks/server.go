@@ -7,8 +7,7 @@
 // conformance goldens of github.com/aertje/cloud-tasks-emulator) and the proto
 // comments of cloudtasks v1.21.0. What this package lacks is answered
 // UNIMPLEMENTED, never ignored: App Engine tasks and routing, OAuth tokens,
-// queue-level HTTP targets, batches, IAM and CMEK. RunTask is lacking too, and so
-// is each call that changes, lists, purges or deletes queues.
+// queue-level HTTP targets, list filters, batches, IAM and CMEK.
 //
 // A 429 or 503 answer slows the whole queue: each halves the rate in use, down
 // to an eighth of the configured one, and each 2xx gives a sixteenth back. A
@@ -38,10 +37,11 @@ import (
 const NoWindow time.Duration = -1
 
 // The windows a zero [Options] field stands for, and the longest a task's name
-// stays burnt. Source: comment of CreateTaskRequest.task.
+// stays burnt. Source: comments of CreateTaskRequest.task and of DeleteQueue.
 const (
 	defaultDedupWindow = time.Hour
 	maxDedupWindow     = 24 * time.Hour
+	defaultTombstone   = 3 * 24 * time.Hour
 )
 
 // ErrUnknownAccount is what a [TokenSource] wraps to say that a service account
@@ -65,6 +65,9 @@ type Options struct {
 	// DedupWindow is how long the name of a finished, deleted or purged task
 	// stays burnt: zero means one hour, [NoWindow] not at all, 24 hours at most.
 	DedupWindow time.Duration
+	// QueueTombstone is how long the name of a deleted queue is refused to
+	// CreateQueue: zero means three days, [NoWindow] not at all.
+	QueueTombstone time.Duration
 	// Tokens mints OIDC tokens. While it is nil CreateTask refuses tasks with an
 	// oidc_token.
 	Tokens TokenSource
@@ -88,16 +91,17 @@ type Server struct {
 type service struct {
 	cloudtaskspb.UnimplementedCloudTasksServer
 
-	window time.Duration
-	tokens TokenSource
-	client *http.Client
-	log    *slog.Logger
-	faults atomic.Pointer[seam]
-	work   sync.WaitGroup // dispatchers and deliveries
-	launch func(*queue)   // starts the dispatcher of a new queue
+	window, tombstone time.Duration
+	tokens            TokenSource
+	client            *http.Client
+	log               *slog.Logger
+	faults            atomic.Pointer[seam]
+	work              sync.WaitGroup // dispatchers and deliveries
+	launch            func(*queue)   // starts the dispatcher of a new queue
 
 	mu     sync.RWMutex
 	queues map[string]*queue
+	blocks burntNames // names of deleted queues
 }
 
 // Start listens and serves until [Server.Close] is called or ctx ends. The error
@@ -131,12 +135,16 @@ func newService(o Options) (*service, error) {
 	if o.DedupWindow < NoWindow || o.DedupWindow > maxDedupWindow {
 		return nil, fmt.Errorf("DedupWindow is %v: want at most %v, or NoWindow", o.DedupWindow, maxDedupWindow)
 	}
+	if o.QueueTombstone < NoWindow {
+		return nil, fmt.Errorf("QueueTombstone is %v: want a positive duration, or NoWindow", o.QueueTombstone)
+	}
 	return &service{
-		window: orDefault(o.DedupWindow, defaultDedupWindow),
-		tokens: o.Tokens,
-		client: newClient(o.Client),
-		log:    orDefault(o.Log, slog.New(slog.DiscardHandler)),
-		queues: make(map[string]*queue),
+		window:    orDefault(o.DedupWindow, defaultDedupWindow),
+		tombstone: orDefault(o.QueueTombstone, defaultTombstone),
+		tokens:    o.Tokens,
+		client:    newClient(o.Client),
+		log:       orDefault(o.Log, slog.New(slog.DiscardHandler)),
+		queues:    make(map[string]*queue),
 	}, nil
 }
 

@@ -167,6 +167,11 @@ func (s *service) checkAccount(ctx context.Context, r *cloudtaskspb.HttpRequest)
 func (q *queue) add(t *task, view cloudtaskspb.Task_View, lost bool) (*cloudtaskspb.Task, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	select {
+	case <-q.gone:
+		return nil, errNoQueue
+	default:
+	}
 	now := time.Now()
 	if q.tasks[t.id] != nil || q.burnt.has(t.id, now) {
 		return nil, errTaskExists
@@ -225,6 +230,18 @@ func (s *service) GetTask(_ context.Context, r *cloudtaskspb.GetTaskRequest) (m 
 func (s *service) DeleteTask(_ context.Context, r *cloudtaskspb.DeleteTaskRequest) (*emptypb.Empty, error) {
 	err := s.withTask(r.GetName(), func(q *queue, t *task) { q.end(t, time.Now()) })
 	return &emptypb.Empty{}, err
+}
+
+// RunTask implements the RPC of that name.
+func (s *service) RunTask(_ context.Context, r *cloudtaskspb.RunTaskRequest) (m *cloudtaskspb.Task, err error) {
+	err = s.withTask(r.GetName(), func(q *queue, t *task) {
+		q.due.drop(t)
+		t.dueAt = time.Now().Truncate(time.Microsecond)
+		q.forced = append(q.forced, forcedRun{task: t, calledAt: t.dueAt})
+		q.poke()
+		m = t.message(r.GetResponseView())
+	})
+	return m, err
 }
 
 // ListTasks implements the RPC of that name.

@@ -15,7 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
 )
 
-func TestNameIsBurntBySuccessExhaustionAndDeleteForTheWindowOnly(t *testing.T) {
+func TestNameIsBurntBySuccessExhaustionDeleteAndPurgeForTheWindowOnly(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -26,6 +26,11 @@ func TestNameIsBurntBySuccessExhaustionAndDeleteForTheWindowOnly(t *testing.T) {
 		{"delete", func(b *bench, _, task string) {
 			if err := b.client.DeleteTask(b.Context(), &cloudtaskspb.DeleteTaskRequest{Name: task}); err != nil {
 				b.Fatalf("delete: %v", err)
+			}
+		}},
+		{"purge", func(b *bench, queue, _ string) {
+			if _, err := b.client.PurgeQueue(b.Context(), &cloudtaskspb.PurgeQueueRequest{Name: queue}); err != nil {
+				b.Fatalf("purge: %v", err)
 			}
 		}},
 	} {

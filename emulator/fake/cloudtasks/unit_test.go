@@ -1,6 +1,7 @@
 package cloudtasks
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -194,5 +195,28 @@ func TestFaultsDrawCopiesAndDelaysFromTheirRanges(t *testing.T) {
 	}
 	if len(pauses) < 100 {
 		t.Errorf("got %d different delays in 100 draws, want a new one for every copy", len(pauses))
+	}
+}
+
+func TestDeletedQueueTakesNoTask(t *testing.T) {
+	t.Parallel()
+	s, err := Start(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	const location = "projects/p/locations/l"
+	if _, err := s.svc.CreateQueue(t.Context(), &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: &cloudtaskspb.Queue{Name: location + "/queues/q"}}); err != nil {
+		t.Fatal(err)
+	}
+	q, err := s.svc.find(location + "/queues/q") // as CreateTask does, just before
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.svc.DeleteQueue(t.Context(), &cloudtaskspb.DeleteQueueRequest{Name: q.name}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.add(&task{id: "x", place: notDue, request: &cloudtaskspb.HttpRequest{}}, cloudtaskspb.Task_BASIC, false); !errors.Is(err, errNoQueue) {
+		t.Errorf("got %v, want %v", err, errNoQueue)
 	}
 }
