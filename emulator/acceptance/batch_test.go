@@ -147,7 +147,7 @@ func TestBatchIsRefusedIntentByIntent(t *testing.T) {
 	b.Tasks.SetFaults(dropEverything)
 	known := []map[string]any{transfer(full, "a"), transfer(protected, "a"), transfer(full, "b")}
 	b.wantBatch(t, known, "202  ", "202  ", "202  ")
-	if _, err := b.DB.Exec(b.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, protected); err != nil {
+	if _, err := b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, protected); err != nil {
 		t.Fatal(err)
 	}
 	b.wantBatch(t, append(known, transfer(full, "c"), transfer(protected, "c")),

@@ -66,7 +66,7 @@ func TestHeadersThatDoNotLinkAreLogged(t *testing.T) {
 			b.postUntilAnswered(t, transfer(s, fmt.Sprint("r-", n)))
 			n++
 		}
-		return b.log.has("the node's headers do not link: nothing can be final by them")
+		return b.log.has("the node's headers do not link: they cannot prove finality")
 	})
 	if err != nil {
 		t.Errorf("headers without parents, %d answers of them: never told: %v", spoiled.Load(), err)

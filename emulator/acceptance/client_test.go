@@ -28,7 +28,7 @@ func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 		b.payByHand(t, uint64(i), to(i), 1000)
 	}
 	b.Chain.StartMining()
-	episode, _ := b.inProtect(t, s)
+	incident, _ := b.inProtect(t, s)
 	if err := poll(b.ctx, func() bool { return len(b.mined(t, s)) == lost }); err != nil {
 		t.Fatalf("mined: got %d, want %d: %v", len(b.mined(t, s)), lost, err)
 	}
@@ -49,12 +49,12 @@ func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 		}
 		from = *page.NextFrom
 	}
-	if len(all) != lost || all[0].Taker == nil || all[0].Taker.Value != "1000" || len(all[lost-1].Intents) != 1 || all[lost-1].Intents[0].RequestID != "by-hand" {
+	if len(all) != lost || all[0].ConsumingTx == nil || all[0].ConsumingTx.Value != "1000" || len(all[lost-1].Intents) != 1 || all[lost-1].Intents[0].RequestID != "by-hand" {
 		t.Fatalf("lost: got %d, %+v; want %d, and the intent at the last", len(all), all, lost)
 	}
 
 	count := uint64(lost)
-	in := client.Release{Episode: episode, Mode: "resync", Reason: "paid by hand", Count: &count, DryRun: true}
+	in := client.Release{Incident: incident, Mode: "resync", Reason: "paid by hand", Count: &count, DryRun: true}
 	refused := func() bool { // before all transactions are read, the 400 has another text
 		_, err = operator.Release(b.ctx, string(s), in)
 		return client.CodeOf(err) == "INVALID_FIELD"
@@ -67,7 +67,7 @@ func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 	if poll(b.ctx, func() bool { tried, err = operator.Release(b.ctx, string(s), in); return err == nil }) != nil {
 		t.Fatalf("trial: %v", err)
 	}
-	if shown, err := operator.Submitter(b.ctx, string(s)); err != nil || shown.Protect == nil || shown.Protect.Episode != episode {
+	if shown, err := operator.Submitter(b.ctx, string(s)); err != nil || shown.Protect == nil || shown.Protect.Incident != incident {
 		t.Errorf("after the trial: got %+v, %v; want the incident open", shown, err)
 	}
 	in.DryRun = false

@@ -191,7 +191,7 @@ func TestFacadeOverHTTP(t *testing.T) {
 				"talks nonsense":          "nothing else",
 				"redirects":               "its service answered 307",
 				"hangs":                   "no answer in time",
-				"signs for another nonce": "its bytes are for another nonce",
+				"signs for another nonce": "its bytes have another nonce",
 				"signs for another chain": "its bytes are for chain",
 				"signs as another":        "its bytes are signed by",
 			}
@@ -387,8 +387,8 @@ func TestH32HandlerSendsByItself(t *testing.T) {
 	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "CONFIRMED" {
 		t.Errorf("got %s %s %s, want CONFIRMED", r.State, text(r.SubState), text(r.LastError))
 	}
-	if got := b.count(`select count(*) from protect_episode`); got != 0 {
-		t.Errorf("episodes of PROTECT: got %d, want none", got)
+	if got := b.count(`select count(*) from protect_incident`); got != 0 {
+		t.Errorf("PROTECT incidents: got %d, want none", got)
 	}
 }
 

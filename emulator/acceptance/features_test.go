@@ -43,7 +43,7 @@ func (b bench) published(t *testing.T) (all []event) {
 // missing and that its end is right.
 func (b bench) wantAllEvents(t *testing.T) {
 	t.Helper()
-	const untold = `select (select count(*) from event_outbox) + (select count(*) from event_stream where pending)`
+	const untold = `select (select count(*) from event_outbox) + (select count(*) from event_delivery_queue where pending)`
 	lastSweep := time.Now()
 	err := poll(b.ctx, func() bool {
 		if time.Since(lastSweep) > 5*time.Second {
@@ -228,10 +228,10 @@ func (b bench) loses(t *testing.T, s txmanager.Submitter, n uint64) (nonces int)
 	b.await(t, s, txmanager.Tracking, 1)
 	b.useTheKey(t, n, 200)
 	b.Chain.StartMining()
-	episode, _ := b.inProtect(t, s)
+	incident, _ := b.inProtect(t, s)
 	b.await(t, s, txmanager.Protect, 1)
 	b.mine(t, 70)
-	body := map[string]any{"episode": episode, "mode": "resync", "count": n + 1, "reason": "the key was shared"}
+	body := map[string]any{"incident": incident, "mode": "resync", "count": n + 1, "reason": "the key was shared"}
 	if status, text := b.release(t, s, body); status != http.StatusOK {
 		t.Fatalf("resync: got %d %s", status, text)
 	}

@@ -23,9 +23,9 @@ func TestResyncWithoutAFinalizedTag(t *testing.T) {
 	b.useTheKey(t, 0, 1)
 	b.mine(t, 1)
 	b.post(t, transfer(s, "waiting"))
-	episode, _ := b.inProtect(t, s)
+	incident, _ := b.inProtect(t, s)
 	b.mine(t, 70)
-	resync := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was used by hand", "requests": map[string]string{"0": "none"}}
+	resync := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was used by hand", "requests": map[string]string{"0": "none"}}
 	if status, text := b.release(t, s, resync); status != http.StatusBadRequest || !strings.Contains(text, "chain.finalizedTag") {
 		t.Errorf("resync where nobody declared that the tag is missing: got %d %s, want 400 and which setting", status, text)
 	}
@@ -36,7 +36,7 @@ func TestResyncWithoutAFinalizedTag(t *testing.T) {
 	for _, p := range before {
 		b.forget(p)
 	}
-	wrong := map[string]any{"episode": episode, "mode": "resync", "count": 2, "reason": "a slip"}
+	wrong := map[string]any{"incident": incident, "mode": "resync", "count": 2, "reason": "a slip"}
 	if status, text := b.release(t, s, wrong); status != http.StatusBadRequest || !strings.Contains(text, "is 1") {
 		t.Errorf("resync to another count: got %d %s, want 400 with the chain's", status, text)
 	}

@@ -159,7 +159,7 @@ func (b bench) finish(t *testing.T) {
 			lastSweep = time.Now()
 		}
 		return b.count(`select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED')`) == 0 &&
-			b.count(`select count(*) from submitter_lease where owner_node <> '' and expires_at > clock_timestamp() or wake`) == 0
+			b.count(`select count(*) from submitter_lease where owner_node <> '' and expires_at > clock_timestamp() or rerun_requested`) == 0
 	})
 	if err != nil {
 		t.Fatalf("not everything ended: %v", err)
@@ -208,14 +208,14 @@ func cancelEpisode(t *testing.T, point string) {
 func releaseEpisode(t *testing.T, point string) {
 	b, folder := setupArmed(t, point, stack.Options{})
 	s := b.Submitters()[0]
-	if _, err := b.DB.Exec(b.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, s); err != nil {
+	if _, err := b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, s); err != nil {
 		t.Fatal(err)
 	}
-	body := map[string]any{"episode": 1, "mode": "resume", "reason": "a false alarm"}
+	body := map[string]any{"incident": 1, "mode": "resume", "reason": "a false alarm"}
 	err := poll(b.ctx, func() bool { // as an operator who gets no answer
 		_, _, _ = b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release", body)
 		var open int
-		err := b.DB.QueryRow(b.ctx, `select count(*) from protect_episode where closed_at is null`).Scan(&open)
+		err := b.DB.QueryRow(b.ctx, `select count(*) from protect_incident where closed_at is null`).Scan(&open)
 		return err == nil && open == 0
 	})
 	if err != nil {

@@ -39,7 +39,7 @@ func (b bench) markObject(t *testing.T) *gcs.Object {
 // sweepWritesAMark makes the last mark a minute old and runs the sweep.
 func (b bench) sweepWritesAMark(t *testing.T) {
 	t.Helper()
-	if _, err := b.DB.Exec(b.ctx, `update authority_mark set at = at - interval '1 minute'`); err != nil {
+	if _, err := b.DB.Exec(b.ctx, `update database_mark set at = at - interval '1 minute'`); err != nil {
 		t.Fatal(err)
 	}
 	object := b.markObject(t)
@@ -84,7 +84,7 @@ func TestMarkNoticesABackupPutBack(t *testing.T) {
 	err := poll(b.ctx, func() bool { // until a sweep gets an uncut connection
 		_ = b.RunSweep(b.ctx)
 		var open int
-		return b.DB.QueryRow(b.ctx, `select count(*) from protect_episode where closed_at is null`).Scan(&open) == nil && open > 0
+		return b.DB.QueryRow(b.ctx, `select count(*) from protect_incident where closed_at is null`).Scan(&open) == nil && open > 0
 	})
 	if err != nil {
 		t.Fatalf("the backup was never noticed: %v", err)
@@ -103,7 +103,7 @@ func TestMarkNoticesABackupPutBack(t *testing.T) {
 	if now := b.marked(t); now != current {
 		t.Errorf("the mark: got %+v, want %+v untouched by a database that does not hold it", now, current)
 	}
-	b.operates(t, "/admin/v1/authority/accept", map[string]any{"reason": "reconciled"})
+	b.operates(t, "/admin/v1/database/accept", map[string]any{"reason": "reconciled"})
 	if now := b.marked(t); now.Generation <= current.Generation || now.Reason != "accepted" {
 		t.Errorf("the mark after the acceptance: got %+v, want a new one", now)
 	}
@@ -129,9 +129,9 @@ func TestUnreachableMarkStopsNothing(t *testing.T) {
 	b := setup(t, stack.Options{Mark: true, Processes: 1})
 	s := b.Submitters()[0]
 	b.sweepWritesAMark(t)
-	b.gauges(t, map[string]float64{"authority_mark_uncompared": 0})
+	b.gauges(t, map[string]float64{"database_mark_uncompared": 0})
 	b.Storage.Break(true)
-	b.gauges(t, map[string]float64{"authority_mark_uncompared": 1})
+	b.gauges(t, map[string]float64{"database_mark_uncompared": 1})
 	if _, err := b.StartProcess(b.ctx, nil); err != nil { // a process that has never read the mark
 		t.Fatalf("a process without a mark to look at: %v", err)
 	}
@@ -149,7 +149,7 @@ func TestUnreachableMarkStopsNothing(t *testing.T) {
 			return false
 		}
 		shown, _ := b.page(t)
-		return shown["authority_mark_uncompared"] == 0
+		return shown["database_mark_uncompared"] == 0
 	})
 	if err != nil {
 		t.Errorf("the gauge once the storage answers: got 1, want 0: %v", err)
@@ -165,7 +165,7 @@ type untouched struct {
 
 func (b bench) releaseUntouched(t *testing.T, body map[string]any) (status int, out untouched, text string) {
 	t.Helper()
-	status, text = b.again(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/authority/release-untouched", body)
+	status, text = b.again(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/database/release-untouched", body)
 	if status == http.StatusOK {
 		if err := json.Unmarshal([]byte(text), &out); err != nil {
 			t.Fatal(err)
@@ -211,10 +211,10 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 	b.useTheKey(t, 1, 1)
 	b.backUp(t)
 	b.putBack(t)
-	if _, err := b.DB.Exec(b.ctx, `update authority set system_identifier = 1`); err != nil {
+	if _, err := b.DB.Exec(b.ctx, `update database_identity set system_identifier = 1`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.DB.Exec(b.ctx, `update authority_move set from_system = 1`); err != nil {
+	if _, err := b.DB.Exec(b.ctx, `update database_move set from_system = 1`); err != nil {
 		t.Fatal(err)
 	}
 	if err := mover().Confirm(b.ctx, said); err != nil {
@@ -264,7 +264,7 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 	b.inProtect(t, used)
 	_, id := b.postUntilNew(t, transfer(released[0], "after"))
 	b.confirmed(t, id)
-	if n := b.count(`select count(*) from authority_change`); n != 0 {
-		t.Errorf("changes of the authority that put payouts in doubt: got %d, want none", n)
+	if n := b.count(`select count(*) from identity_change`); n != 0 {
+		t.Errorf("changes of the database's identity that put payouts in doubt: got %d, want none", n)
 	}
 }

@@ -82,9 +82,9 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 			b.payByHand(t, 0, to(11), 1000) // named-11, by an operator
 			b.payByHand(t, 1, to(20), 777)  // a request that was lost with the database
 			b.Chain.StartMining()
-			episode, _ := b.inProtect(t, s)
+			incident, _ := b.inProtect(t, s)
 			b.mine(t, 70)
-			body := map[string]any{"episode": episode, "mode": "resync", "count": 2, "reason": "paid by hand"}
+			body := map[string]any{"incident": incident, "mode": "resync", "count": 2, "reason": "paid by hand"}
 			if status, text := b.release(t, s, body); status != http.StatusBadRequest || !strings.Contains(text, "named-11") {
 				t.Fatalf("without the name: got %d %s, want 400 with named-11", status, text)
 			}
@@ -242,12 +242,12 @@ func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
 				b.payByHand(t, uint64(i), to(i), 1000)
 			}
 			b.Chain.StartMining()
-			episode, _ := b.inProtect(t, s)
+			incident, _ := b.inProtect(t, s)
 			if err := poll(b.ctx, func() bool { return len(b.mined(t, s)) == lost }); err != nil {
 				t.Fatalf("mined: got %d, want %d: %v", len(b.mined(t, s)), lost, err)
 			}
 			b.mine(t, 70)
-			body := map[string]any{"episode": episode, "mode": "resync", "count": lost, "reason": "paid by hand"}
+			body := map[string]any{"incident": incident, "mode": "resync", "count": lost, "reason": "paid by hand"}
 			b.refusedRelease(t, "nothing named", s, body, "nonce 75:", "many-104", "nonce 104:")
 			shown, final := b.lostNonces(t, s)
 			if len(shown) != lost || final != lost {
@@ -296,7 +296,7 @@ func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
 			}
 			if named == lost {
 				for _, i := range []int{0, 50, 74} {
-					b.wantLostIsAnswered(t, stack.CallerAccount, order(i), shown[i].Taker.Hash, "CONFIRMED", "RECORDED")
+					b.wantLostIsAnswered(t, stack.CallerAccount, order(i), shown[i].ConsumingTx.Hash, "CONFIRMED", "RECORDED")
 				}
 			}
 		})

@@ -11,8 +11,8 @@ import (
 // calm checks that the node's faults caused neither PROTECT nor a STUCK transaction.
 func (b bench) calm(t *testing.T) {
 	t.Helper()
-	if n := b.count(`select count(*) from protect_episode`); n != 0 {
-		t.Errorf("episodes of PROTECT: got %d, want none", n)
+	if n := b.count(`select count(*) from protect_incident`); n != 0 {
+		t.Errorf("PROTECT incidents: got %d, want none", n)
 	}
 	if n := b.count(`select count(*) from tx_history where state in ('STUCK', 'PROTECT') or reason like '%reorg%'`); n != 0 {
 		t.Errorf("changes to STUCK or PROTECT, or by a reorg: got %d, want none", n)

@@ -35,14 +35,14 @@ func TestLostNoncesOfOldBlocksAreFound(t *testing.T) {
 		}
 	}
 	swept("the restore is noticed", func() bool {
-		return b.count(`select count(*) from protect_episode where submitter = $1 and closed_at is null`, s) == 1
+		return b.count(`select count(*) from protect_incident where submitter = $1 and closed_at is null`, s) == 1
 	})
-	b.operates(t, "/admin/v1/authority/accept", map[string]any{"reason": "the restore of the test"})
+	b.operates(t, "/admin/v1/database/accept", map[string]any{"reason": "the restore of the test"})
 	swept("what was in flight in the copy is final", func() bool {
 		return b.count(`select count(*) from managed_tx where submitter = $1 and state = 'CONFIRMED'`, s) == 1
 	})
-	episode, _ := b.inProtect(t, s)
-	body := map[string]any{"episode": episode, "mode": "resync", "count": 3, "reason": "reconciled"}
+	incident, _ := b.inProtect(t, s)
+	body := map[string]any{"incident": incident, "mode": "resync", "count": 3, "reason": "reconciled"}
 	var status int
 	var text string
 	judged := func() bool {
@@ -87,18 +87,18 @@ func TestAnOwnTransactionOfAnOldBlockIsNotShownAsLost(t *testing.T) {
 	b.await(t, s, txmanager.Tracking, 2)
 	b.useTheKey(t, 0, 50)
 	b.Chain.StartMining()
-	episode, _ := b.inProtect(t, s)
+	incident, _ := b.inProtect(t, s)
 	b.mine(t, 700)
 	var shown []lostShown
 	read := func() bool {
 		_ = b.RunSweep(b.ctx)
 		shown, _ = b.lostNonces(t, s)
-		return len(shown) > 0 && shown[0].Nonce == 0 && shown[0].Taker != nil
+		return len(shown) > 0 && shown[0].Nonce == 0 && shown[0].ConsumingTx != nil
 	}
 	if err := poll(b.ctx, read); err != nil || len(shown) != 1 {
 		t.Fatalf("lost: got %+v, %v; want nonce 0 alone, with its taker", shown, err)
 	}
-	body := map[string]any{"episode": episode, "mode": "resync", "count": 2, "requests": map[string]string{"0": "none"}, "reason": "the key was shared"}
+	body := map[string]any{"incident": incident, "mode": "resync", "count": 2, "requests": map[string]string{"0": "none"}, "reason": "the key was shared"}
 	if status, text := b.release(t, s, body); status != http.StatusOK {
 		t.Fatalf("resync: got %d %s", status, text)
 	}
@@ -110,8 +110,8 @@ func (b bench) wantShown(t *testing.T, s txmanager.Submitter, want map[uint64]st
 	t.Helper()
 	var page struct {
 		Nonces []struct {
-			Nonce uint64
-			Taker *txmanager.ConsumingTx
+			Nonce       uint64
+			ConsumingTx *txmanager.ConsumingTx
 		}
 	}
 	_, text := b.again(t, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost", nil)
@@ -119,7 +119,7 @@ func (b bench) wantShown(t *testing.T, s txmanager.Submitter, want map[uint64]st
 		t.Fatalf("lost: got %s, %v; want %v", text, err, want)
 	}
 	for _, one := range page.Nonces {
-		if one.Taker == nil || one.Taker.ValueWei != want[one.Nonce] {
+		if one.ConsumingTx == nil || one.ConsumingTx.ValueWei != want[one.Nonce] {
 			t.Errorf("lost nonce %d: got %s, want a transaction of %s wei", one.Nonce, text, want[one.Nonce])
 		}
 	}

@@ -36,7 +36,7 @@ func TestTX005PausedOwner(t *testing.T) {
 			if err := paused.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
-			b.logged(t, "fenced", "lease not given back") // or its call had run out of time, so that it cannot write at all
+			b.logged(t, "fenced", "lease not released") // or its call had run out of time, so that it cannot write at all
 			b.postUntilAnswered(t, transfer(s, "after"))
 			b.ends(t, map[txmanager.Submitter]int{s: 3})
 			b.wantNoOldToken(t)

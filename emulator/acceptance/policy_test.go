@@ -80,7 +80,7 @@ func TestPolicyOverHTTP(t *testing.T) {
 		t.Errorf("a known request: got %s, want %s", again, first)
 	}
 	b.ends(t, map[txmanager.Submitter]int{s: 4})
-	if _, r := b.ask(t, stack.OperatorAccount, made); text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), "policy does not allow this receiver") {
+	if _, r := b.ask(t, stack.OperatorAccount, made); text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), "policy does not allow this target") {
 		t.Errorf("what the shop made: got %s %s %s, want FAILED PLACEHOLDER by the policy", r.State, text(r.SubState), text(r.LastError))
 	}
 	if got := b.count(`select count(*) from tx_version where tx_id = $1`, made); got != 1 {

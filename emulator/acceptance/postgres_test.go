@@ -36,7 +36,7 @@ func (b bench) check(t *testing.T) {
 		return err != nil || !slices.ContainsFunc(violations, func(v checkers.Violation) bool { return v.Checker == "settled" })
 	})
 	if err != nil {
-		t.Fatalf("check the episode: %v", err)
+		t.Fatalf("check the incident: %v", err)
 	}
 	if len(violations) > 0 {
 		t.Errorf("violations:\n%s", checkers.Report(violations))
@@ -48,7 +48,7 @@ func (b bench) check(t *testing.T) {
 func TestConnectionsCutAroundCommit(t *testing.T) {
 	t.Parallel()
 	for act, statement := range map[string]string{
-		"create": "insert into managed_tx", "acquire": "insert into submitter_lease", "fenced write": "hold_lease",
+		"create": "insert into managed_tx", "acquire": "insert into submitter_lease", "fenced write": "require_lease",
 		"allocation": "with want as", "release": "set owner_node = ''",
 	} {
 		for _, kind := range []pgproxy.Kind{pgproxy.CutBeforeCommit, pgproxy.CutAfterCommit, pgproxy.CutMidReply} {

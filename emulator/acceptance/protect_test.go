@@ -41,16 +41,16 @@ func (b bench) useTheKey(t *testing.T, n uint64, tipGwei int64) {
 }
 
 // inProtect waits until the submitter is in PROTECT and returns the incident.
-func (b bench) inProtect(t *testing.T, s txmanager.Submitter) (episode int, evidence string) {
+func (b bench) inProtect(t *testing.T, s txmanager.Submitter) (incident int, evidence string) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {
-		return b.DB.QueryRow(b.ctx, `select episode, evidence::text from protect_episode where submitter = $1 and closed_at is null`, s).
-			Scan(&episode, &evidence) == nil
+		return b.DB.QueryRow(b.ctx, `select incident, evidence::text from protect_incident where submitter = $1 and closed_at is null`, s).
+			Scan(&incident, &evidence) == nil
 	})
 	if err != nil {
 		t.Fatalf("%s never went into PROTECT: %v", s, err)
 	}
-	return episode, evidence
+	return incident, evidence
 }
 
 // release requests a release as an operator does, and repeats the call while the submitter is being
@@ -85,11 +85,11 @@ func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, waiting := b.post(t, transfer(s, "waiting"))
-	episode, evidence := b.inProtect(t, s)
+	incident, evidence := b.inProtect(t, s)
 	if !strings.Contains(evidence, `"expectedNonce": 0`) || !strings.Contains(evidence, `"latestCount": 1`) || !strings.Contains(evidence, `"node"`) {
 		t.Errorf("evidence: got %s, want what was expected and what was seen, and from which node", evidence)
 	}
-	if !strings.Contains(evidence, `"taker"`) || !strings.Contains(evidence, `"why": "AHEAD"`) {
+	if !strings.Contains(evidence, `"consumingTx"`) || !strings.Contains(evidence, `"why": "AHEAD"`) {
 		t.Errorf("evidence: got %s, want the transaction that took the nonce", evidence)
 	}
 	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "refused"))
@@ -105,17 +105,17 @@ func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 
 	b.mine(t, 70) // the foreign transaction is finalized
 	for name, body := range map[string]map[string]any{
-		"no reason":       {"episode": episode, "mode": "resync", "count": 1},
-		"a wrong count":   {"episode": episode, "mode": "resync", "count": 2, "reason": "r"},
-		"no count":        {"episode": episode, "mode": "resync", "reason": "r"},
-		"another mode":    {"episode": episode, "mode": "skip", "reason": "r"},
-		"no such episode": {"episode": episode + 1, "mode": "resync", "count": 1, "reason": "r"},
+		"no reason":        {"incident": incident, "mode": "resync", "count": 1},
+		"a wrong count":    {"incident": incident, "mode": "resync", "count": 2, "reason": "r"},
+		"no count":         {"incident": incident, "mode": "resync", "reason": "r"},
+		"another mode":     {"incident": incident, "mode": "skip", "reason": "r"},
+		"no such incident": {"incident": incident + 1, "mode": "resync", "count": 1, "reason": "r"},
 	} {
 		if status, answer := b.release(t, s, body); status != http.StatusBadRequest && status != http.StatusConflict {
 			t.Errorf("release with %s: got %d %s, want it refused", name, status, answer)
 		}
 	}
-	status, text := b.release(t, s, map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "it was our own test", "requests": map[string]string{"0": "by hand"}})
+	status, text := b.release(t, s, map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "it was our own test", "requests": map[string]string{"0": "by hand"}})
 	var released struct {
 		Displaced []uint64
 		NextNonce uint64
@@ -125,8 +125,8 @@ func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 	}
 	b.await(t, s, txmanager.Confirmed, 2) // the named request is one of them
 	b.wantContiguous(t, s, 2)
-	if _, err := b.DB.Exec(b.ctx, `update protect_episode set reason = 'another'`); err == nil {
-		t.Error("a closed episode was rewritten: want it refused")
+	if _, err := b.DB.Exec(b.ctx, `update protect_incident set reason = 'another'`); err == nil {
+		t.Error("a closed incident was rewritten: want it refused")
 	}
 }
 
@@ -142,10 +142,10 @@ func TestH09TakenWhileInFlightEndsDisplaced(t *testing.T) {
 	b.Chain.DropPool()
 	b.useTheKey(t, 0, 1)
 	b.Chain.StartMining()
-	episode, _ := b.inProtect(t, s)
+	incident, _ := b.inProtect(t, s)
 	b.await(t, s, txmanager.Protect, 1)
 	b.mine(t, 70)
-	if status, text := b.release(t, s, map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared"}); status != http.StatusOK {
+	if status, text := b.release(t, s, map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared"}); status != http.StatusOK {
 		t.Fatalf("resync: got %d %s", status, text)
 	}
 	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "FAILED" || *r.SubState != "DISPLACED" || *r.Nonce != 0 {
@@ -165,16 +165,16 @@ func TestH06ResumeGoesOn(t *testing.T) {
 	b.Chain.StopMining()
 	b.post(t, transfer(s, "in flight"))
 	b.await(t, s, txmanager.Tracking, 1)
-	if _, err := b.DB.Exec(b.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{"what": "a false alarm"}')`, s); err != nil {
+	if _, err := b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"what": "a false alarm"}')`, s); err != nil {
 		t.Fatal(err)
 	}
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Confirmed, 1) // polling continues and ends nothing
 	var open int
-	if err := b.DB.QueryRow(b.ctx, `select count(*) from protect_episode where closed_at is null`).Scan(&open); err != nil || open != 1 {
-		t.Errorf("open episodes once the transaction is final: got %d, %v; want 1", open, err)
+	if err := b.DB.QueryRow(b.ctx, `select count(*) from protect_incident where closed_at is null`).Scan(&open); err != nil || open != 1 {
+		t.Errorf("open incidents once the transaction is final: got %d, %v; want 1", open, err)
 	}
-	if status, text := b.release(t, s, map[string]any{"episode": 1, "mode": "resume", "reason": "a false alarm"}); status != http.StatusOK {
+	if status, text := b.release(t, s, map[string]any{"incident": 1, "mode": "resume", "reason": "a false alarm"}); status != http.StatusOK {
 		t.Fatalf("resume: got %d %s", status, text)
 	}
 	b.post(t, transfer(s, "next"))
@@ -196,24 +196,24 @@ func TestH09ForeignTransactionThatDoesTheSame(t *testing.T) {
 	b.Chain.DropPool()
 	b.useTheKey(t, 0, 1)
 	b.Chain.StartMining()
-	episode, evidence := b.inProtect(t, s)
+	incident, evidence := b.inProtect(t, s)
 	if !strings.Contains(evidence, `"sameAsIntent": true`) {
 		t.Errorf("evidence: got %s, want it to say that the taker does the same", evidence)
 	}
 	var shown struct {
 		Nonces []struct {
-			Nonce   uint64
-			Taker   *struct{ Hash string }
-			Intents []struct{ TxID string }
+			Nonce       uint64
+			ConsumingTx *struct{ Hash string }
+			Intents     []struct{ TxID string }
 		}
 	}
 	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost", nil)
 	if err != nil || status != http.StatusOK || json.Unmarshal(answer, &shown) != nil || len(shown.Nonces) != 1 ||
-		shown.Nonces[0].Taker == nil || len(shown.Nonces[0].Intents) != 1 || shown.Nonces[0].Intents[0].TxID != id {
+		shown.Nonces[0].ConsumingTx == nil || len(shown.Nonces[0].Intents) != 1 || shown.Nonces[0].Intents[0].TxID != id {
 		t.Errorf("lost: got %d %s, %v; want nonce 0, its taker and the intent %s", status, answer, err, id)
 	}
 	b.mine(t, 70)
-	body := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared"}
+	body := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared"}
 	if status, text := b.release(t, s, body); status != http.StatusBadRequest || !strings.Contains(text, `"requests"`) {
 		t.Errorf("resync without its name: got %d %s, want 400 for requests", status, text)
 	}

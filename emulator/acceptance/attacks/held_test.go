@@ -406,7 +406,7 @@ func answersOf(t *testing.T, addr, text string) (statuses []int) {
 // answer that an account which is not registered gives.
 func (h deployment) inTrouble(t *testing.T, api string) {
 	s := h.Submitters()[1]
-	if _, err := h.DB.Exec(h.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, s); err != nil {
+	if _, err := h.DB.Exec(h.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, s); err != nil {
 		t.Fatal(err)
 	}
 	of := func(s txmanager.Submitter) string {

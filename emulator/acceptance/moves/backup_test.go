@@ -19,10 +19,10 @@ func (d *deployment) noticed(l *load) {
 	d.t.Helper()
 	var in int
 	d.poll("every submitter is in PROTECT", func() bool {
-		err := d.DB.QueryRow(d.ctx, `select count(*) from protect_episode where closed_at is null`).Scan(&in)
+		err := d.DB.QueryRow(d.ctx, `select count(*) from protect_incident where closed_at is null`).Scan(&in)
 		return err == nil && in == len(d.everyone())
 	})
-	d.poll("the database is not believed", func() bool { return !value[bool](d, `select is_authority()`) })
+	d.poll("the database is not believed", func() bool { return !value[bool](d, `select is_accepted_database()`) })
 	for _, s := range d.Submitters() {
 		var status int
 		var text string
@@ -53,7 +53,7 @@ func (d *deployment) noticed(l *load) {
 // accept is the operator's acceptance, after which transfers are halted until a person resumes them.
 func (d *deployment) accept() {
 	d.t.Helper()
-	if status, text := d.operate("/admin/v1/authority/accept", map[string]any{"reason": "the rehearsal"}); status != http.StatusNoContent {
+	if status, text := d.operate("/admin/v1/database/accept", map[string]any{"reason": "the rehearsal"}); status != http.StatusNoContent {
 		d.t.Fatalf("accept: got %d %s, want 204", status, text)
 	}
 	if n := value[int](d, `select count(*) from transfer_halt where scope = 'all' and resumed_at is null`); n != 1 {
@@ -88,14 +88,14 @@ func TestABackupThatIsPutBackIsNoticedByTheMark(t *testing.T) {
 	if got := d.identity(); got != identity {
 		t.Errorf("system and timeline: got %s, want %s as before", got, identity)
 	}
-	why := value[string](d, `select accepted_by from authority`)
+	why := value[string](d, `select accepted_by from database_identity`)
 	if !strings.Contains(why, "the mark outside the database is not of this database: id ") {
 		t.Errorf("the reason on record: got %q, want that the mark is not of this database", why)
 	}
 	if got := d.marked(); got != written {
 		t.Errorf("the mark: got %+v, want %+v: a foreign database never writes it", got, written)
 	}
-	if n := value[int](d, `select count(*) from authority_mark where id = $1`, written.ID); n != 0 {
+	if n := value[int](d, `select count(*) from database_mark where id = $1`, written.ID); n != 0 {
 		t.Errorf("the copy holds the mark %s: got %d rows, want none", written.ID, n)
 	}
 	if !d.log.has(`PROTECT on every submitter`) {
@@ -108,14 +108,14 @@ func TestABackupThatIsPutBackIsNoticedByTheMark(t *testing.T) {
 	if got := d.marked(); got.Generation <= written.Generation {
 		t.Errorf("the mark after the acceptance: got generation %d, want one above %d", got.Generation, written.Generation)
 	}
-	if !value[bool](d, `select is_authority()`) {
+	if !value[bool](d, `select is_accepted_database()`) {
 		t.Error("the accepted database is not believed")
 	}
 	d.once()
 }
 
 // Without a mark the same restore is not noticed by its identity. This is the limit of the promise
-// while authority.mark is off.
+// while mark.enabled is off.
 func TestWithoutTheMarkABackupThatIsPutBackIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, false, stack.Options{SweepEvery: -1})
@@ -155,10 +155,10 @@ func (d *deployment) wantUnnoticed(marked bool) {
 	if got := value[int64](d, `select count(*) from managed_tx where submitter = $1`, s); got != before {
 		d.t.Errorf("intents of %s: got %d, want %d: what came after the backup is lost", s, got, before)
 	}
-	if !value[bool](d, `select is_authority()`) {
+	if !value[bool](d, `select is_accepted_database()`) {
 		d.t.Error("the copy is not believed: it is promised more than docs/guarantees.md says")
 	}
-	if n := value[int](d, `select count(*) from protect_episode where evidence->>'what' like $1 || '%'`, copied); n != 0 {
+	if n := value[int](d, `select count(*) from protect_incident where evidence->>'what' like $1 || '%'`, copied); n != 0 {
 		d.t.Errorf("submitters in PROTECT because of the database: got %d, want none", n)
 	}
 	other := d.Submitters()[1]
@@ -166,7 +166,7 @@ func (d *deployment) wantUnnoticed(marked bool) {
 	if marked {
 		d.minuteLater()
 		d.sweep()
-		if !value[bool](d, `select is_authority()`) {
+		if !value[bool](d, `select is_accepted_database()`) {
 			d.t.Error("the copy is not believed after its own mark")
 		}
 	}
@@ -200,7 +200,7 @@ func TestAMarkThatIsPutBackIsComparedAgain(t *testing.T) {
 	if now := d.marked(); now.Generation <= back.Generation || now.ID == newest.ID {
 		t.Errorf("the mark after a sweep: got %+v, want a new one over %+v", now, back)
 	}
-	if !value[bool](d, `select is_authority()`) {
+	if !value[bool](d, `select is_accepted_database()`) {
 		t.Error("the database is not believed")
 	}
 	l.stop()

@@ -170,7 +170,7 @@ func (d *deployment) marked() mark.Observed {
 // minuteLater makes the next sweep write a mark: it writes one in a minute.
 func (d *deployment) minuteLater() {
 	d.t.Helper()
-	if _, err := d.DB.Exec(d.ctx, `update authority_mark set at = at - interval '1 minute'`); err != nil {
+	if _, err := d.DB.Exec(d.ctx, `update database_mark set at = at - interval '1 minute'`); err != nil {
 		d.t.Fatal(err)
 	}
 }

@@ -119,7 +119,7 @@ func (r *reading) segment(s segment) error {
 func (r *reading) check(rec record, err error, s segment, offset int64) error {
 	switch {
 	case errors.Is(err, errBad) || err == io.EOF:
-		return &DamageError{File: s.name(), Offset: offset, What: "no whole record, and it had been durable"}
+		return &DamageError{File: s.name(), Offset: offset, What: "no complete record, and it had been durable"}
 	case err != nil:
 		return err
 	case r.last != 0 && rec.first != r.last+1 || r.last == 0 && rec.first > r.after+1:

@@ -58,10 +58,10 @@ func (o *Operator) lostPayerRequests(ctx context.Context) (*lostNames, error) {
 			return nil, fmt.Errorf("the page of lost nonces: %d %s, error: %v", status, text, err)
 		}
 		for _, n := range page.Nonces {
-			if n.Taker == nil {
+			if n.ConsumingTx == nil {
 				o.Note("operator: nonce %d of the payer is not read so far: %s", n.Nonce, n.Unknown)
 			}
-			l.add(n, n.Taker != nil && o.signedByForeignSigner(o.Payer, n.Taker.Hash))
+			l.add(n, n.ConsumingTx != nil && o.signedByForeignSigner(o.Payer, n.ConsumingTx.Hash))
 		}
 		if page.NextFrom == nil {
 			return l, nil
@@ -73,7 +73,7 @@ func (o *Operator) lostPayerRequests(ctx context.Context) (*lostNames, error) {
 // add names the request of a nonce. A nonce without a matching request is left open: its transfer
 // was lost, and its user repeats it.
 func (l *lostNames) add(n client.LostNonce, foreign bool) {
-	if n.Taker == nil {
+	if n.ConsumingTx == nil {
 		l.unread = append(l.unread, n.Nonce)
 		return
 	}
