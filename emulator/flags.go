@@ -2,15 +2,14 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"slices"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/command"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 )
 
-// flags are the command line's flags.
 type flags struct {
 	demo, keep, verbose bool
 	mark                bool
@@ -26,7 +25,7 @@ type flags struct {
 
 func parse(args []string) (flags, error) {
 	f := flags{settings: stack.Settings{}}
-	set := flag.NewFlagSet("emulator", flag.ContinueOnError)
+	set := command.NewFlags("emulator", "emulator runs the whole deployment on this machine until Ctrl-C.\n\n")
 	set.BoolVar(&f.demo, "demo", false, "post intents, kill a function process halfway, and ask the chain what came of it")
 	set.BoolVar(&f.keep, "keep", false, "with --demo: leave everything running afterwards")
 	set.StringVar(&f.intents, "intents", "", "with --demo: the JSON Lines `file` of intents to post; default: the 200 that come with it")
@@ -44,36 +43,28 @@ func parse(args []string) (flags, error) {
 	set.BoolVar(&f.mark, "mark", false, "keep a mark outside the database, in the emulator's Cloud Storage, which reveals a restored backup")
 	set.Var(f.settings, "set", "a setting of the functions, as `NAME=VALUE`, such as gasbump.enabled=true; may be given again")
 	set.BoolVar(&f.verbose, "verbose", false, "tell what each part does")
-	set.Usage = func() {
-		fmt.Fprint(set.Output(), "emulator runs the whole deployment on this machine until Ctrl-C.\n\n")
-		set.PrintDefaults()
-	}
 	if err := set.Parse(args); err != nil {
 		return f, err
 	}
-	if set.NArg() > 0 {
-		return f, fmt.Errorf("unexpected argument %q; see --help", set.Arg(0))
+	err := command.Check(set, command.Range{Flag: "processes", Value: float64(f.processes), Min: 1, Max: 32},
+		command.Range{Flag: "nodes", Value: float64(f.nodes), Min: 1, Max: nodes.MaxNodes}, command.Range{Flag: "chains", Value: float64(f.chains), Min: 1, Max: 2})
+	if err != nil {
+		return f, err
 	}
-	if f.processes < 1 || f.processes > 32 {
-		return f, fmt.Errorf("--processes %d: want 1 to 32", f.processes)
+	return f, f.check()
+}
+
+// check checks the flags with a list of values, and those that need another flag.
+func (f flags) check() error {
+	switch {
+	case !slices.Contains([]string{"local", "kms", "remote"}, f.signer):
+		return fmt.Errorf("--signer %s: want local, kms or remote", f.signer)
+	case !slices.Contains([]string{"poll", "log", "mq_outbox", "webhook"}, f.events):
+		return fmt.Errorf("--events %s: want poll, log, mq_outbox or webhook", f.events)
+	case f.clef != "" && f.signer != "remote":
+		return errors.New("--clef goes with --signer remote")
+	case !f.demo && (f.keep || f.intents != ""):
+		return errors.New("--keep and --intents go with --demo")
 	}
-	if f.nodes < 1 || f.nodes > nodes.MaxNodes {
-		return f, fmt.Errorf("--nodes %d: want 1 to %d", f.nodes, nodes.MaxNodes)
-	}
-	if f.chains < 1 || f.chains > 2 {
-		return f, fmt.Errorf("--chains %d: want 1 or 2", f.chains)
-	}
-	if !slices.Contains([]string{"local", "kms", "remote"}, f.signer) {
-		return f, fmt.Errorf("--signer %s: want local, kms or remote", f.signer)
-	}
-	if !slices.Contains([]string{"poll", "log", "mq_outbox", "webhook"}, f.events) {
-		return f, fmt.Errorf("--events %s: want poll, log, mq_outbox or webhook", f.events)
-	}
-	if f.clef != "" && f.signer != "remote" {
-		return f, errors.New("--clef goes with --signer remote")
-	}
-	if !f.demo && (f.keep || f.intents != "") {
-		return f, errors.New("--keep and --intents go with --demo")
-	}
-	return f, nil
+	return nil
 }

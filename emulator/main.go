@@ -26,14 +26,9 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	var intents []demo.Intent
-	if f.demo { // an invalid file is an error before anything is started
-		if intents, err = demo.LoadIntents(f.intents, devSubmitters(f.chains)); err != nil {
-			return fmt.Errorf("intents, nothing was sent:\n%w", err)
-		}
-		if f.chains > 1 && f.intents == "" {
-			intents = append(intents, demo.OnChain(intents, stack.SecondChainID)...)
-		}
+	intents, err := loadIntents(f) // an invalid file is an error before anything is started
+	if err != nil {
+		return fmt.Errorf("intents, nothing was sent:\n%w", err)
 	}
 	endpoint, err := startWebhookEndpoint(f.events)
 	if err != nil {
@@ -53,16 +48,32 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	defer control.Close()
 	if f.demo {
-		err := demo.Run(ctx, s, intents, out)
-		if err == nil && (endpoint != nil || s.PubSub != nil) {
-			err = demo.ShowEvents(ctx, s, endpoint, out)
-		}
-		if err != nil || !f.keep {
+		if err := runDemo(ctx, s, intents, endpoint, out); err != nil || !f.keep {
 			nextSteps(out)
 			return err
 		}
 	}
 	return wait(ctx, s, control.Addr(), out)
+}
+
+// loadIntents returns the demo's intents. Those that come with it are posted on every chain.
+func loadIntents(f flags) ([]demo.Intent, error) {
+	if !f.demo {
+		return nil, nil
+	}
+	intents, err := demo.LoadIntents(f.intents, devSubmitters(f.chains))
+	if f.chains > 1 && f.intents == "" {
+		intents = append(intents, demo.OnChain(intents, stack.SecondChainID)...)
+	}
+	return intents, err
+}
+
+func runDemo(ctx context.Context, s *stack.Stack, intents []demo.Intent, endpoint *demo.WebhookEndpoint, out io.Writer) error {
+	err := demo.Run(ctx, s, intents, out)
+	if err == nil && (endpoint != nil || s.PubSub != nil) {
+		err = demo.ShowEvents(ctx, s, endpoint, out)
+	}
+	return err
 }
 
 // devSubmitters returns the accounts that will be registered on each chain.
@@ -76,7 +87,6 @@ func devSubmitters(chains int) []txmanager.Submitter {
 	return names
 }
 
-// devAccounts is the number of registered submitters.
 const devAccounts = 10
 
 // telemetrySettings makes the functions export to a collector, if there is one.

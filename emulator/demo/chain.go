@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
@@ -17,7 +16,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// onChain is one transaction on the chain.
 type onChain struct {
 	nonce     uint64
 	to        *common.Address
@@ -41,13 +39,11 @@ func readChains(ctx context.Context, s *stack.Stack) (map[txmanager.Submitter][]
 // database.
 func readChain(ctx context.Context, url string) (map[txmanager.Submitter][]onChain, error) {
 	found := make(map[txmanager.Submitter][]onChain)
-	err := chainscan.Each(ctx, url, nil, func(tx chainscan.Tx) {
-		s := eip155.NewSubmitter(tx.ChainID, eip155.Address(tx.From))
-		found[s] = append(found[s], onChain{
-			nonce: tx.Nonce(), to: tx.To(), valueWei: tx.Value(), data: tx.Data(),
-			succeeded: tx.Receipt.Status == types.ReceiptStatusSuccessful,
-		})
-	})
+	chain, err := chainscan.Read(ctx, url, nil)
+	for _, tx := range chain.Txs {
+		s := eip155.NewSubmitter(chain.ID, tx.From)
+		found[s] = append(found[s], onChain{nonce: tx.Nonce(), to: tx.To(), valueWei: tx.Value(), data: tx.Data(), succeeded: tx.Succeeded()})
+	}
 	return found, err
 }
 
@@ -109,7 +105,6 @@ func compareOne(s txmanager.Submitter, calls []txmanager.Call, txs []onChain) ac
 	return a
 }
 
-// carriesOut reports whether tx does what the call asks.
 func (tx onChain) carriesOut(c txmanager.Call) bool {
 	sameTo := (tx.to == nil) == (c.To == nil) && (tx.to == nil || eip155.Address(*tx.to) == *c.To)
 	value := c.Value

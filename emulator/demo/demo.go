@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/client"
 )
@@ -77,8 +78,8 @@ func await(ctx context.Context, s *stack.Stack, caller *client.Client, all []*po
 				bar.say("Stopped the answers of the first of the chain's %d nodes; the others are queried instead.", len(s.Nodes))
 			}
 		}
-		if err := pause(ctx, refreshEvery); err != nil {
-			return err
+		if retry.Pause(ctx, refreshEvery); ctx.Err() != nil {
+			return ctx.Err()
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/loopback"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
@@ -137,8 +138,8 @@ func ShowEvents(ctx context.Context, s *stack.Stack, r *WebhookEndpoint, out io.
 			fmt.Fprintf(out, "\nEvents: %d of %d transactions, each sequence without a gap; all were delivered, %d of them twice.\n", total, len(last), repeated)
 			return nil
 		}
-		if err := pause(ctx, refreshEvery); err != nil {
-			return fmt.Errorf("%d of %d events were delivered: %w", len(received), total, err)
+		if retry.Pause(ctx, refreshEvery); ctx.Err() != nil {
+			return fmt.Errorf("%d of %d events were delivered: %w", len(received), total, ctx.Err())
 		}
 	}
 }

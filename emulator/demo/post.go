@@ -3,13 +3,11 @@ package demo
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// posted is one intent with its result.
 type posted struct {
 	Intent
 	txID     string
@@ -53,15 +51,6 @@ func bySubmitter(all []*posted) map[txmanager.Submitter][]*posted {
 		lists[p.account] = append(lists[p.account], p)
 	}
 	return lists
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // refresh lists the unfinished submitters' transactions, and returns how many are final. A list that

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -84,7 +85,6 @@ func openAccounts(ctx context.Context, s *stack.Stack, users int, out io.Writer)
 	return nil
 }
 
-// wanted is one transfer with its result.
 type wanted struct {
 	client.TransferRequest
 	user int64
@@ -178,7 +178,6 @@ func killFunction(_ context.Context, s *stack.Stack, bar *bar) error {
 	return nil
 }
 
-// coreIsAway is how long the killed core stays down.
 const coreIsAway = time.Second
 
 func killCore(ctx context.Context, s *stack.Stack, bar *bar) error {
@@ -187,8 +186,8 @@ func killCore(ctx context.Context, s *stack.Stack, bar *bar) error {
 		return err
 	}
 	bar.say("Killed the trading core, process %d, with SIGKILL; its balances were in memory alone.", pid)
-	if err := pause(ctx, coreIsAway); err != nil {
-		return err
+	if retry.Pause(ctx, coreIsAway); ctx.Err() != nil {
+		return ctx.Err()
 	}
 	began := time.Now()
 	if err := s.Core.Start(ctx); err != nil {
@@ -222,7 +221,6 @@ func (w *wanted) post(ctx context.Context, s *stack.Stack) error {
 	}
 }
 
-// awaitEnds waits for the pending transfers.
 func awaitEnds(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) error {
 	open := slices.DeleteFunc(slices.Clone(all), func(w *wanted) bool { return w.ended })
 	if len(open) > 0 {

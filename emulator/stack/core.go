@@ -52,7 +52,7 @@ func (s *Stack) startCore(ctx context.Context) (err error) {
 	c := &Core{Secret: rand.Text()}
 	c.options = ubscore.Options{
 		Binary: o.Binary, Folder: s.path("ubscore"), Secret: c.Secret, SnapshotEvery: o.SnapshotEvery, Horizon: o.Horizon, CrashPoints: o.CrashPoints, Environment: o.Environment,
-		Output: func(line processes.Line) { s.write(line.Text) },
+		Output: s.write,
 	}
 	if c.Proxy, err = ubsproxy.Start(ubsproxy.Options{Keep: !o.ForgetCalls}); err != nil {
 		return err

@@ -7,9 +7,6 @@ import (
 
 	cloudtasksapi "cloud.google.com/go/cloudtasks/apiv2"
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fencepost/fencepost/shared/tasks"
@@ -30,8 +27,7 @@ const (
 
 // TasksClient returns a client of Cloud Tasks for the emulator. The caller closes it.
 func (s *Stack) TasksClient(ctx context.Context) (*cloudtasksapi.Client, error) {
-	return cloudtasksapi.NewClient(ctx, option.WithEndpoint(s.Tasks.Addr()), option.WithoutAuthentication(),
-		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	return s.Tasks.Client(ctx)
 }
 
 // QueueName returns the full name of the kind's queue.
@@ -49,7 +45,7 @@ var queueWorkers = map[txmanager.Kind]int32{
 // createQueues creates a queue for each function that moves transactions, with the settings that the code
 // relies on: unlimited retries, at most ten seconds apart.
 func (s *Stack) createQueues(ctx context.Context) error {
-	client, err := s.TasksClient(ctx)
+	client, err := s.Tasks.Client(ctx)
 	if err != nil {
 		return err
 	}

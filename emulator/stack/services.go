@@ -29,7 +29,6 @@ var publicRoutes = []urlmap.Route{
 	{Pattern: "/admin/v1/", Service: "admin"},
 }
 
-// transferRoutes are the additional paths with transfers.
 var transferRoutes = []urlmap.Route{
 	{Pattern: "/api/v1/internal_transfer", Service: transferService},
 	{Pattern: "/api/v1/internal_transfer/", Service: transferService},
@@ -67,11 +66,7 @@ func (s *Stack) startURLMap(context.Context) (err error) {
 	public, internal := s.routes()
 	s.URLMap, err = urlmap.Start(urlmap.Options{Public: public, Internal: internal, PublicAddr: s.options.PublicAddr, Around: s.options.Around})
 	if err == nil {
-		s.onClose(func() error {
-			ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
-			defer cancel()
-			return s.URLMap.Close(ctx)
-		})
+		s.onStop(s.URLMap.Close)
 	}
 	return err
 }
@@ -83,7 +78,6 @@ type service struct {
 	pool      *processes.Pool
 }
 
-// functionNames returns all functions with a route.
 func (s *Stack) functionNames() []string {
 	public, internal := s.routes()
 	names := slices.Clone(internal)
@@ -169,19 +163,15 @@ func (s *Stack) startService(ctx context.Context, svc *service, env []string) (e
 		},
 	})
 	if err == nil {
-		s.onClose(func() error {
-			ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
-			defer cancel()
-			return svc.pool.Stop(ctx)
-		})
+		s.onStop(svc.pool.Stop)
 	}
 	return err
 }
 
 // tell writes the functions' log lines one at a time, and counts their costs.
-func (s *Stack) tell(line processes.Line) {
-	s.Costs.read(line.Text)
-	s.write(line.Text)
+func (s *Stack) tell(line string) {
+	s.Costs.read(line)
+	s.write(line)
 }
 
 func (s *Stack) write(line string) {
@@ -212,11 +202,7 @@ func (s *Stack) StartProcess(ctx context.Context, settings map[string]string) (*
 	if err != nil {
 		return nil, err
 	}
-	s.onClose(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
-		defer cancel()
-		return p.Stop(ctx)
-	})
+	s.onStop(p.Stop)
 	for _, f := range s.functionNames() {
 		if err := s.URLMap.Add(f, p.Addr()); err != nil {
 			return nil, err
@@ -285,7 +271,6 @@ func list(env map[string]string) (entries []string) {
 	return entries
 }
 
-// key returns the private key of the i-th dev account.
 func (s *Stack) key(i int) string { return keyOf(s.accounts[i]) }
 
 func keyOf(a devchain.Account) string {

@@ -209,6 +209,15 @@ func (s *Stack) Close() error {
 
 func (s *Stack) onClose(f func() error) { s.closers = append(s.closers, f) }
 
+// onStop is onClose for a part that waits for its work in progress.
+func (s *Stack) onStop(stop func(context.Context) error) {
+	s.onClose(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+		defer cancel()
+		return stop(ctx)
+	})
+}
+
 func (s *Stack) startFolder(context.Context) (err error) {
 	s.folder, err = os.MkdirTemp("", "fencepost-")
 	if err == nil {
@@ -265,7 +274,6 @@ func (s *Stack) startSecond(ctx context.Context, accounts []devchain.Account) (e
 	return err
 }
 
-// chainSettings returns the settings of the chains.
 func (s *Stack) chainSettings() map[string]string {
 	var urls []string
 	for _, n := range s.Nodes {
@@ -380,18 +388,18 @@ func (s *Stack) OnSecond() []txmanager.Submitter {
 	if s.Second == nil {
 		return nil
 	}
-	names := make([]txmanager.Submitter, len(s.accounts))
-	for i, a := range s.accounts {
-		names[i] = eip155.NewSubmitter(SecondChainID, a.Address)
-	}
-	return names
+	return s.submittersOn(SecondChainID)
 }
 
 // Submitters returns the registered dev accounts in order, without [Stack.Payer].
 func (s *Stack) Submitters() []txmanager.Submitter {
+	return s.submittersOn(s.Chain.ChainID())
+}
+
+func (s *Stack) submittersOn(chainID uint64) []txmanager.Submitter {
 	names := make([]txmanager.Submitter, len(s.accounts))
 	for i, a := range s.accounts {
-		names[i] = eip155.NewSubmitter(s.Chain.ChainID(), a.Address)
+		names[i] = eip155.NewSubmitter(chainID, a.Address)
 	}
 	return names
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack/loopback"
 )
 
-// markBucket is the bucket with the mark.
 const markBucket = "marks"
 
 // Storage is Cloud Storage: fake-gcs-server over HTTP.

@@ -91,7 +91,13 @@ func (s *Stack) Deposit(ctx context.Context, side transfer.AccountType, userID i
 
 // Outside makes the side's ledger apply OutsideDeposit or OutsideWithdrawal under a new id.
 func (s *Stack) Outside(ctx context.Context, side transfer.AccountType, op transfer.Op, userID int64, assetID int32, units uint64) transfer.Outcome {
-	call := transfer.Call{ReqID: "outside-" + rand.Text(), UserID: userID, AssetID: assetID, Units: units, CreatedAt: time.Now().Truncate(time.Microsecond)}
+	return s.OutsideCall(ctx, side, op, transfer.Call{
+		ReqID: "outside-" + rand.Text(), UserID: userID, AssetID: assetID, Units: units, CreatedAt: time.Now().Truncate(time.Microsecond),
+	})
+}
+
+// OutsideCall is [Stack.Outside] with the call given.
+func (s *Stack) OutsideCall(ctx context.Context, side transfer.AccountType, op transfer.Op, call transfer.Call) transfer.Outcome {
 	var ledger interface {
 		OutsideDeposit(context.Context, transfer.Call) transfer.Outcome
 		OutsideWithdrawal(context.Context, transfer.Call) transfer.Outcome

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,7 +17,6 @@ import (
 
 func main() { command.Main("demo transfers", "", realMain) }
 
-// flags are the command line's flags.
 type flags struct {
 	demo.TransferOptions
 	processes    int
@@ -36,7 +34,7 @@ exit status is 1 if a single unit is missing or too much.
 
 func parse(args []string) (flags, error) {
 	var f flags
-	set := flag.NewFlagSet("demo transfers", flag.ContinueOnError)
+	set := command.NewFlags("demo transfers", usage)
 	set.IntVar(&f.Transfers, "transfers", 1000, "the number of transfers")
 	set.IntVar(&f.Users, "users", 20, "how many users ask for them")
 	set.Uint64Var(&f.Seed, "seed", 1, "the seed of the random transfers")
@@ -45,24 +43,11 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.core, "core", "", "the trading core, a `program` already built; default: it is built now")
 	set.StringVar(&f.logs, "logs", "", "write the processes' log to this `file`")
 	set.BoolVar(&f.verbose, "verbose", false, "tell what each part does")
-	set.Usage = func() {
-		fmt.Fprint(set.Output(), usage)
-		set.PrintDefaults()
-	}
 	if err := set.Parse(args); err != nil {
 		return f, err
 	}
-	switch {
-	case set.NArg() > 0:
-		return f, fmt.Errorf("unexpected argument %q; see --help", set.Arg(0))
-	case f.processes < 1 || f.processes > 32:
-		return f, fmt.Errorf("--processes %d: want 1 to 32", f.processes)
-	case f.Transfers < 10 || f.Transfers > 1_000_000:
-		return f, fmt.Errorf("--transfers %d: want 10 to 1000000", f.Transfers)
-	case f.Users < 2 || f.Users > 1000:
-		return f, fmt.Errorf("--users %d: want 2 to 1000", f.Users)
-	}
-	return f, nil
+	return f, command.Check(set, command.Range{Flag: "processes", Value: float64(f.processes), Min: 1, Max: 32},
+		command.Range{Flag: "transfers", Value: float64(f.Transfers), Min: 10, Max: 1_000_000}, command.Range{Flag: "users", Value: float64(f.Users), Min: 2, Max: 1000})
 }
 
 func realMain(ctx context.Context, args []string, out io.Writer) (err error) {

@@ -102,7 +102,6 @@ func (c *Clef) writeKeys(keys []*ecdsa.PrivateKey) error {
 	return nil
 }
 
-// freePort returns a port that is free now.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -146,7 +145,6 @@ func (c *Clef) run(o Options, port int) error {
 	return <-started
 }
 
-// awaitAnswer polls until clef answers.
 func (c *Clef) awaitAnswer(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -13,10 +13,7 @@ import (
 	gcp "cloud.google.com/go/cloudtasks/apiv2"
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
 	"go.uber.org/goleak"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -45,8 +42,7 @@ func newBench(t testing.TB, o cloudtasks.Options) *bench {
 		t.Fatalf("start: %v", err)
 	}
 	t.Cleanup(server.Close)
-	client, err := gcp.NewClient(t.Context(), option.WithEndpoint(server.Addr()), option.WithoutAuthentication(),
-		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	client, err := server.Client(t.Context())
 	if err != nil {
 		t.Fatalf("client: %v", err)
 	}

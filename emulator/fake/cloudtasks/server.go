@@ -5,9 +5,9 @@
 //
 // Codes, texts and dispatch headers follow recordings of the real service (the
 // conformance goldens of github.com/aertje/cloud-tasks-emulator) and the proto
-// comments of cloudtasks v1.21.0. What the service does and this package does
-// not is answered UNIMPLEMENTED, never ignored: App Engine tasks and routing,
-// OAuth tokens, queue-level HTTP targets, list filters, batches, IAM and CMEK.
+// comments of cloudtasks v1.21.0. What this package lacks is answered
+// UNIMPLEMENTED, never ignored: App Engine tasks and routing, OAuth tokens,
+// queue-level HTTP targets, list filters, batches, IAM and CMEK.
 //
 // A 429 or 503 answer slows the whole queue: each halves the rate in use, down
 // to an eighth of the configured one, and each 2xx gives a sixteenth back. A
@@ -26,8 +26,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	gcp "cloud.google.com/go/cloudtasks/apiv2"
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"google.golang.org/api/option"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // NoWindow, as a window of [Options], frees a name the moment its owner is gone.
@@ -151,6 +154,13 @@ func orDefault[T comparable](value, fallback T) T {
 		return fallback
 	}
 	return value
+}
+
+// Client returns the ordinary client of Cloud Tasks for the emulator. The caller
+// closes it.
+func (s *Server) Client(ctx context.Context) (*gcp.Client, error) {
+	return gcp.NewClient(ctx, option.WithEndpoint(s.addr), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
 }
 
 // Addr is the host:port the emulator listens on.

@@ -12,16 +12,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/big"
-	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/fencepost/fencepost/emulator/stack/loopback"
 )
 
 // lifetime is the lifetime of a token, as of Google's.
@@ -44,11 +44,10 @@ type Options struct {
 // Issuer makes tokens and serves the key that verifies them. Several goroutines can use it. Make one with
 // [Start].
 type Issuer struct {
-	url        string
 	algorithm  string
 	before     time.Duration // a token is valid so long before its creation
 	after      time.Duration
-	server     *http.Server
+	server     *loopback.Server
 	keyFetches atomic.Int64
 
 	mu       sync.Mutex
@@ -63,20 +62,16 @@ func Start(o Options) (*Issuer, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", cmp.Or(o.Addr, "127.0.0.1:0"))
-	if err != nil {
-		return nil, fmt.Errorf("listen as token issuer: %w", err)
-	}
-	i := &Issuer{url: "http://" + l.Addr().String(), algorithm: o.Algorithm, key: k, accounts: map[string]bool{},
-		before: o.Span, after: cmp.Or(o.Span, lifetime)}
+	i := &Issuer{algorithm: o.Algorithm, key: k, accounts: map[string]bool{}, before: o.Span, after: cmp.Or(o.Span, lifetime)}
 	for _, email := range o.Accounts {
 		i.accounts[email] = true
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", i.serveDiscovery)
 	mux.HandleFunc("GET /jwks", i.serveKeys)
-	i.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = i.server.Serve(l) }() // ends with Close
+	if i.server, err = loopback.Serve(o.Addr, mux); err != nil {
+		return nil, fmt.Errorf("listen as token issuer: %w", err)
+	}
 	return i, nil
 }
 
@@ -84,10 +79,10 @@ func Start(o Options) (*Issuer, error) {
 func (i *Issuer) Close() error { return i.server.Close() }
 
 // URL is the issuer's name (the "iss" of its tokens) and the address of its discovery document.
-func (i *Issuer) URL() string { return i.url }
+func (i *Issuer) URL() string { return i.server.URL() }
 
 // JWKSURL is the address of its key set.
-func (i *Issuer) JWKSURL() string { return i.url + "/jwks" }
+func (i *Issuer) JWKSURL() string { return i.URL() + "/jwks" }
 
 // KeyFetches returns how often the key set was fetched.
 func (i *Issuer) KeyFetches() int64 { return i.keyFetches.Load() }
@@ -97,13 +92,6 @@ func (i *Issuer) AddAccount(email string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.accounts[email] = true
-}
-
-// Accounts returns the known e-mails, sorted.
-func (i *Issuer) Accounts() []string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return slices.Sorted(maps.Keys(i.accounts))
 }
 
 // Rotate replaces the key by a new one with another id, and serves only that. A verifier that fetches the
@@ -146,7 +134,7 @@ func (i *Issuer) keyFor(email string) (key, error) {
 func (i *Issuer) claims(email, audience string) jwt.MapClaims {
 	now := time.Now()
 	return jwt.MapClaims{
-		"iss": i.url, "aud": audience, "azp": email, "sub": subject(email),
+		"iss": i.URL(), "aud": audience, "azp": email, "sub": subject(email),
 		"email": email, "email_verified": true,
 		"iat": now.Add(-i.before).Unix(), "exp": now.Add(i.after).Unix(),
 	}
@@ -161,10 +149,11 @@ func subject(email string) string {
 
 // serveDiscovery serves the fields that OpenID Connect Discovery 1.0, section 3, requires for the parts that
 // exist here.
-func (i *Issuer) serveDiscovery(w http.ResponseWriter, _ *http.Request) {
+func (i *Issuer) serveDiscovery(w http.ResponseWriter, r *http.Request) {
+	url := "http://" + r.Host
 	writeJSON(w, map[string]any{
-		"issuer":                                i.url,
-		"jwks_uri":                              i.JWKSURL(),
+		"issuer":                                url,
+		"jwks_uri":                              url + "/jwks",
 		"id_token_signing_alg_values_supported": []string{i.algorithm},
 		"response_types_supported":              []string{"id_token"},
 		"subject_types_supported":               []string{"public"},
@@ -173,10 +162,7 @@ func (i *Issuer) serveDiscovery(w http.ResponseWriter, _ *http.Request) {
 
 func (i *Issuer) serveKeys(w http.ResponseWriter, _ *http.Request) {
 	i.keyFetches.Add(1)
-	i.mu.Lock()
-	k := i.key
-	i.mu.Unlock()
-	writeJSON(w, map[string]any{"keys": []any{k.jwk}})
+	writeJSON(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{i.signingKey().public()}})
 }
 
 func writeJSON(w http.ResponseWriter, v any) {

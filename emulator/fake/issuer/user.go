@@ -28,7 +28,7 @@ func (i *Issuer) signingKey() key {
 func (i *Issuer) userClaims(userID int64, audience string) jwt.MapClaims {
 	now := time.Now()
 	return jwt.MapClaims{
-		"iss": i.url, "aud": audience, "sub": strconv.FormatInt(userID, 10),
+		"iss": i.URL(), "aud": audience, "sub": strconv.FormatInt(userID, 10),
 		"iat": now.Add(-i.before).Unix(), "exp": now.Add(i.after).Unix(),
 	}
 }

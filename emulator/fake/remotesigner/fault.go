@@ -42,7 +42,6 @@ const (
 	Hanging                // no answer until the fault changes
 )
 
-// elsewhere is the path of the redirect.
 const elsewhere = "/elsewhere"
 
 // replaceAnswer serves the fault if it replaces the whole answer, and reports whether it did.

@@ -81,7 +81,6 @@ func (s *Server) Close() error {
 	return s.server.Close()
 }
 
-// call is a JSON-RPC request.
 type call struct {
 	ID     json.RawMessage   `json:"id"`
 	Method string            `json:"method"`
@@ -124,7 +123,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer) // the caller may have left
 }
 
-// refusal is a JSON-RPC error.
 type refusal struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -159,7 +157,6 @@ func (s *Server) answer(_ context.Context, c call, fault Fault) (any, *refusal) 
 	return hexutil.Bytes(raw), nil
 }
 
-// arguments are a transaction to be signed.
 type arguments struct {
 	From    common.Address  `json:"from"`
 	To      *common.Address `json:"to"`
@@ -192,7 +189,6 @@ func (a arguments) sign(key *ecdsa.PrivateKey, fault Fault) ([]byte, error) {
 	return signed.MarshalBinary()
 }
 
-// signLegacy signs a legacy transaction.
 func (a arguments) signLegacy(key *ecdsa.PrivateKey) ([]byte, error) {
 	if a.Value == nil || a.Nonce == nil || a.ChainID == nil {
 		return nil, fmt.Errorf("want nonce, chainId, value and gasPrice")

@@ -1,12 +1,11 @@
 // Package scheduler is the emulator's Cloud Scheduler: HTTP jobs that POST to a function at a fixed interval,
 // with an OIDC token of the job's account.
 //
-// As in the service, an attempt succeeds if it is answered 2xx before its deadline. A failed one is retried as
-// often as the job's [Retry] allows. A job never runs twice at once: runs that fall due meanwhile are skipped.
+// As in the service, an attempt succeeds if it is answered 2xx before its deadline. A job never runs twice at once:
+// runs that fall due meanwhile are skipped. A failed attempt is not retried: the next run follows.
 package scheduler
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,33 +32,6 @@ type Job struct {
 	Account  string        // e-mail of the account whose token is sent
 	Audience string        // of the token
 	Deadline time.Duration // of one attempt; 0: 3 min
-	Retry    Retry
-}
-
-// Retry describes the retries of a failed attempt. The zero value has none.
-//
-// Source: https://docs.cloud.google.com/scheduler/docs/reference/rest/v1/projects.locations.jobs#retryconfig
-type Retry struct {
-	Count        int           // maximum of retries
-	MinBackoff   time.Duration // before the first retry; 0: 5 s
-	MaxBackoff   time.Duration // longest pause; 0: 1 h
-	MaxDoublings int           // number of doublings before the pause grows by equal steps; 0: 5
-}
-
-// Pause returns the time before the retry with this number, from 1 on. It doubles MaxDoublings times, then
-// grows by the last step, up to MaxBackoff. (For 10 s, 300 s and 3: 10, 20, 40, 80, 160, 240, 300, 300 s.)
-func (r Retry) Pause(retry int) time.Duration {
-	first := cmp.Or(r.MinBackoff, 5*time.Second)
-	limit := cmp.Or(r.MaxBackoff, time.Hour)
-	doublings := cmp.Or(r.MaxDoublings, 5)
-	pause, step := first, first
-	for n := range retry - 1 {
-		if n <= doublings { // the step is the pause after the last doubling
-			step = pause
-		}
-		pause = min(pause+step, limit)
-	}
-	return min(pause, limit)
 }
 
 // Options are a scheduler's jobs and connections.
@@ -154,27 +126,7 @@ func (s *Scheduler) keep(ctx context.Context, j Job, runs <-chan chan<- error) {
 		case result := <-runs:
 			result <- s.attempt(ctx, j, time.Now())
 		case due := <-tick.C:
-			s.run(ctx, j, due, runs)
+			_ = s.attempt(ctx, j, due) // reported by Attempted
 		}
-	}
-}
-
-// run runs the attempts of one scheduled execution.
-func (s *Scheduler) run(ctx context.Context, j Job, due time.Time, runs <-chan chan<- error) {
-	err := s.attempt(ctx, j, due)
-	for retry := 1; err != nil && retry <= j.Retry.Count; retry++ {
-		timer := time.NewTimer(j.Retry.Pause(retry))
-		for paused := true; paused; {
-			select {
-			case <-ctx.Done():
-				timer.Stop()
-				return
-			case result := <-runs:
-				result <- s.attempt(ctx, j, time.Now())
-			case <-timer.C:
-				paused = false
-			}
-		}
-		err = s.attempt(ctx, j, due)
 	}
 }

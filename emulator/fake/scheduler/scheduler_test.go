@@ -121,27 +121,6 @@ func TestJobsRunAtTheirIntervalAndNeverBesideThemselves(t *testing.T) {
 	})
 }
 
-func TestFailedAttemptsAreRetriedAfterTheServicesPauses(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		var at []time.Duration
-		s := start(t, scheduler.Options{
-			Jobs: []scheduler.Job{{Name: "sweep", Every: time.Hour, URL: "http://f.test", Retry: scheduler.Retry{Count: 2}}},
-			Transport: over(func(*http.Request) int {
-				at = append(at, time.Since(began))
-				return http.StatusServiceUnavailable
-			}),
-		})
-		<-time.After(time.Hour + time.Minute)
-		s.Stop()
-		want := []time.Duration{time.Hour, time.Hour + 5*time.Second, time.Hour + 15*time.Second}
-		if diff := cmp.Diff(want, at); diff != "" {
-			t.Errorf("attempts (-want +got):\n%s", diff)
-		}
-	})
-}
-
 func TestAnAttemptEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -158,18 +137,6 @@ func TestAnAttemptEndsAtItsDeadline(t *testing.T) {
 		}
 		s.Stop()
 	})
-}
-
-func TestPausesDoubleThenGrowEvenlyThenStay(t *testing.T) {
-	t.Parallel()
-	// The example is that of the service's reference.
-	r := scheduler.Retry{MinBackoff: 10 * time.Second, MaxBackoff: 300 * time.Second, MaxDoublings: 3}
-	want := []time.Duration{10, 20, 40, 80, 160, 240, 300, 300}
-	for i, seconds := range want {
-		if got, want := r.Pause(i+1), seconds*time.Second; got != want {
-			t.Errorf("retry %d: got %s, want %s", i+1, got, want)
-		}
-	}
 }
 
 func TestStopCancelsAttempts(t *testing.T) {

@@ -26,7 +26,7 @@ type Options struct {
 	SnapshotEvery int
 	CrashPoints   string            // the folder of armed points; empty: none
 	Environment   map[string]string // beside the variables of [Spec]
-	Output        func(processes.Line)
+	Output        func(line string)
 }
 
 // Build compiles the core into folder and returns its path. It runs in the

@@ -2,7 +2,6 @@ package urlmap
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/web"
 )
@@ -23,7 +21,6 @@ const maxReplay = 1 << 20
 // badGateway is a load balancer's answer when a backend's connection breaks.
 var badGateway = web.Code{Name: web.Unavailable.Name, Status: http.StatusBadGateway}
 
-// service is a set of backends with its counts.
 type service struct {
 	mu       sync.Mutex
 	backends []string // replaced, never changed in place
@@ -46,8 +43,6 @@ func (s *service) turn() []string {
 	return append(append(order, s.backends[first:]...), s.backends[:first]...)
 }
 
-type statusKey struct{}
-
 // proxy returns the handler that sends requests to the named service.
 func (m *Map) proxy(name string) http.Handler {
 	s, ok := m.services[name]
@@ -60,32 +55,16 @@ func (m *Map) proxy(name string) http.Handler {
 			r.Out.URL.Scheme = "http" // the host is the backend's: see balancer
 			r.SetXForwarded()
 		},
-		Transport:  &balancer{service: s, transport: m.transport},
-		BufferPool: buffers{},
-		ModifyResponse: func(resp *http.Response) error {
-			noteStatus(resp.Request.Context(), resp.StatusCode)
-			return nil
-		},
+		Transport:    &balancer{service: s, transport: m.transport},
+		BufferPool:   buffers{},
 		ErrorHandler: s.fail,
 		ErrorLog:     slog.NewLogLogger(slog.Default().Handler(), slog.LevelWarn),
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began, status := time.Now(), 0
 		s.inFlight.Add(1)
-		defer func() {
-			s.inFlight.Add(-1)
-			if m.observe != nil {
-				m.observe(name, status, time.Since(began))
-			}
-		}()
-		forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), statusKey{}, &status)))
+		defer s.inFlight.Add(-1)
+		forward.ServeHTTP(w, r)
 	})
-}
-
-func noteStatus(ctx context.Context, status int) {
-	if at, ok := ctx.Value(statusKey{}).(*int); ok {
-		*at = status
-	}
 }
 
 // fail answers a request without an answer from a backend.
@@ -98,7 +77,6 @@ func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case r.Context().Err() == nil: // if the caller left, the backend has no fault
 		s.broken.Add(1)
 	}
-	noteStatus(r.Context(), p.Code.Status)
 	web.Fail(w, r, p)
 }
 

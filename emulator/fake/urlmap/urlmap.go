@@ -31,17 +31,12 @@ type Route struct {
 
 // Options are the routes of a map.
 type Options struct {
-	Public       []Route  // routes of the public listener; all other paths are NOT_FOUND
-	Internal     []string // services at POST /internal/{service} of the internal listener; all other paths are NOT_FOUND
-	PublicAddr   string   // where to listen for public requests; "": a free port of 127.0.0.1
-	InternalAddr string   // the same for the internal paths
+	Public     []Route  // routes of the public listener; all other paths are NOT_FOUND
+	Internal   []string // services at POST /internal/{service} of the internal listener; all other paths are NOT_FOUND
+	PublicAddr string   // where to listen for public requests; "": a free port of 127.0.0.1
 
 	// Around, if not nil, wraps the handler of public requests.
 	Around func(http.Handler) http.Handler
-
-	// Observe, if not nil, is called after each request to a service, with the status and the duration. The
-	// duration is from the request's arrival to the end of its response. Calls overlap.
-	Observe func(service string, status int, took time.Duration)
 }
 
 // Map is a running URL map. Make one with [Start].
@@ -50,14 +45,13 @@ type Map struct {
 	servers                []*http.Server
 	services               map[string]*service // does not change after Start
 	transport              *http.Transport
-	observe                func(string, int, time.Duration)
 	serving                sync.WaitGroup
 }
 
 // Start listens for public and internal requests until [Map.Close]. No service has a backend yet. The error names
 // the invalid address or pattern.
 func Start(o Options) (_ *Map, err error) {
-	m := &Map{services: map[string]*service{}, transport: newTransport(), observe: o.Observe}
+	m := &Map{services: map[string]*service{}, transport: newTransport()}
 	public, internal, err := m.routes(o)
 	if err != nil {
 		return nil, err
@@ -65,13 +59,12 @@ func Start(o Options) (_ *Map, err error) {
 	if m.publicURL, err = m.listen(o.PublicAddr, public); err != nil {
 		return nil, err
 	}
-	if m.internalURL, err = m.listen(o.InternalAddr, internal); err != nil {
+	if m.internalURL, err = m.listen("", internal); err != nil {
 		return nil, errors.Join(err, m.Close(context.Background()))
 	}
 	return m, nil
 }
 
-// routes returns the two listeners' handlers.
 func (m *Map) routes(o Options) (public, internal http.Handler, err error) {
 	defer func() { // the standard mux panics on an invalid pattern
 		if v := recover(); v != nil {

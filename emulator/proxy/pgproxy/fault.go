@@ -61,7 +61,6 @@ func Containing(fragment string) func(sql []string) bool {
 	}
 }
 
-// fault is an armed fault.
 type fault struct {
 	Fault
 	left int

@@ -154,7 +154,6 @@ func (p *Proxy) accept(ctx context.Context) {
 	}
 }
 
-// serve serves one client's connection until it ends.
 func (p *Proxy) serve(ctx context.Context, client net.Conn) {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	p.mu.Lock()

@@ -49,7 +49,6 @@ func (s *session) run() {
 	ways.Wait()
 }
 
-// cut ends both connections.
 func (s *session) cut() {
 	s.mu.Lock()
 	s.over = true
@@ -95,7 +94,6 @@ func (s *session) awaitThaw() {
 	}
 }
 
-// up forwards the client's messages.
 func (s *session) up() {
 	defer s.cut()
 	r, w := bufio.NewReader(s.client), bufio.NewWriter(s.server)
@@ -176,7 +174,6 @@ func (s *session) follow(m message) (b *batch, commits bool) {
 	return b, commits || b.commits
 }
 
-// currentBatch returns the batch that the client is sending.
 func (s *session) currentBatch() *batch {
 	if s.open == nil {
 		s.open = new(batch)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 )
 
@@ -45,4 +46,34 @@ func Logs(level slog.Level, verbose bool, path string) (*slog.Logger, io.Writer,
 	}
 	output, err := os.Create(path)
 	return log, output, err
+}
+
+// NewFlags returns a flag set whose usage begins with the text.
+func NewFlags(name, usage string) *flag.FlagSet {
+	set := flag.NewFlagSet(name, flag.ContinueOnError)
+	set.Usage = func() {
+		fmt.Fprint(set.Output(), usage)
+		set.PrintDefaults()
+	}
+	return set
+}
+
+// Range is a flag's value with its bounds.
+type Range struct {
+	Flag            string
+	Value, Min, Max float64
+}
+
+// Check returns an error for an argument that is no flag, and for a value out of its range.
+func Check(set *flag.FlagSet, all ...Range) error {
+	if set.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q; see --help", set.Arg(0))
+	}
+	for _, r := range all {
+		if r.Value < r.Min || r.Value > r.Max {
+			text := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+			return fmt.Errorf("--%s %s: want %s to %s", r.Flag, text(r.Value), text(r.Min), text(r.Max))
+		}
+	}
+	return nil
 }

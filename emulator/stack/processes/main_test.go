@@ -68,7 +68,7 @@ func beParent() int {
 	return 2
 }
 
-func spec(as string, output func(processes.Line)) processes.Spec {
+func spec(as string, output func(string)) processes.Spec {
 	env := append(os.Environ(), role+"="+as)
 	return processes.Spec{Name: as, Path: os.Args[0], Env: env, Output: output}
 }
@@ -129,13 +129,13 @@ type lines struct {
 	got map[string]bool
 }
 
-func (l *lines) add(line processes.Line) {
+func (l *lines) add(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.got == nil {
 		l.got = map[string]bool{}
 	}
-	l.got[fmt.Sprintf("%s %t %s", line.Name, line.Stderr, line.Text)] = true
+	l.got[line] = true
 }
 
 // killedParent runs this binary as a parent and kills it by SIGKILL. It returns the child's address.

@@ -10,7 +10,6 @@ const maxLine = 64 << 10
 // lineWriter cuts one stream of a child's output into lines.
 type lineWriter struct {
 	process *Process
-	stderr  bool
 	lock    *sync.Mutex // shared by the child's two streams: one line at a time
 	rest    []byte
 	races   raceReader
@@ -51,6 +50,6 @@ func (w *lineWriter) emit() {
 	p.lastWritten.Store(&text)
 	w.races.read(p.spec.Name, text)
 	if p.spec.Output != nil {
-		p.spec.Output(Line{Name: p.spec.Name, PID: p.PID(), Stderr: w.stderr, Text: text})
+		p.spec.Output(text)
 	}
 }

@@ -3,7 +3,6 @@ package processes
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -27,9 +26,6 @@ type PoolOptions struct {
 	// may overlap. Neither may call the pool's Stop.
 	Started func(*Process)
 	Ended   func(p *Process, err error, unexpected bool)
-
-	// Failed, if not nil, is called after a failed start of a replacement. The pool tries again.
-	Failed func(error)
 }
 
 // Pool keeps a number of children running: whenever one ends unexpectedly, it starts another. Make one with
@@ -117,8 +113,6 @@ func (pool *Pool) successor(ctx context.Context) *Process {
 			_ = p.Kill()
 			<-p.Done()
 			return nil
-		case ctx.Err() == nil && pool.options.Failed != nil:
-			pool.options.Failed(fmt.Errorf("replace a child: %w", err))
 		}
 		timer := time.NewTimer(pause)
 		select {

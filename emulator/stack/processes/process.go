@@ -40,17 +40,9 @@ type Spec struct {
 	Args []string // without the binary's own name
 	Env  []string // the whole environment, as KEY=value; PORT is added, and GORACE if this process has it
 
-	// Output, if not nil, is called for each line that the child writes, one at a time for each child. The
-	// child may be blocked in its write meanwhile.
-	Output func(Line)
-}
-
-// Line is one line of a child's output, without its end. Lines longer than 64 KiB are split.
-type Line struct {
-	Name   string // of the Spec
-	PID    int
-	Stderr bool // else standard output
-	Text   string
+	// Output, if not nil, is called for each line that the child writes, without its end, one at a time for
+	// each child. Lines longer than 64 KiB are split. The child may be blocked in its write meanwhile.
+	Output func(line string)
 }
 
 // Process is one child. Several goroutines can use it, also after its end.
@@ -96,7 +88,7 @@ func (p *Process) run() {
 	p.cmd.SysProcAttr = Attributes()
 	p.cmd.WaitDelay = outputDelay
 	var lock sync.Mutex
-	stdout, stderr := &lineWriter{process: p, lock: &lock}, &lineWriter{process: p, lock: &lock, stderr: true}
+	stdout, stderr := &lineWriter{process: p, lock: &lock}, &lineWriter{process: p, lock: &lock}
 	p.cmd.Stdout, p.cmd.Stderr = stdout, stderr
 	err := p.cmd.Start()
 	p.started <- err

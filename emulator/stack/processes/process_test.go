@@ -29,7 +29,7 @@ func TestAChildRunsUntilItIsStopped(t *testing.T) {
 	if answers(p.Addr(), time.Second) {
 		t.Error("got an answer from a stopped child, want none")
 	}
-	for _, want := range []string{"child false to stdout", "child true to stderr, without an end"} {
+	for _, want := range []string{"to stdout", "to stderr, without an end"} {
 		if !got.got[want] {
 			t.Errorf("got lines %v, want %q among them", got.got, want)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 )
@@ -70,7 +71,7 @@ func pgbench(ctx context.Context, url string) (program string, err error) {
 	if err != nil {
 		return "", err
 	}
-	server, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.parent))
+	server, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.PPID))
 	if err != nil {
 		return "", fmt.Errorf("find pgbench beside the server: %w", err)
 	}
@@ -104,7 +105,7 @@ func chainRate(ctx context.Context, r run) (_ result, err error) {
 	if err != nil {
 		return result{}, err
 	}
-	pause(ctx, time.Until(nextBlock().Add(time.Duration(r.phase()*float64(time.Second)))))
+	retry.Pause(ctx, time.Until(nextBlock().Add(time.Duration(r.phase()*float64(time.Second)))))
 	began := time.Now()
 	for _, batch := range batches {
 		if err := send(ctx, client, batch); err != nil {

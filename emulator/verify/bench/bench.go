@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/command"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 )
 
@@ -20,7 +21,7 @@ type bench struct {
 	log     *slog.Logger
 	folder  string
 	cluster *pgcluster.Cluster // durable
-	logs    *os.File           // nil: discarded
+	output  io.Writer          // of the functions
 }
 
 // sharedBuffersMB is a quarter of the memory of a server with a few gigabytes
@@ -28,11 +29,10 @@ type bench struct {
 const sharedBuffersMB = 1024
 
 func newBench(ctx context.Context, f flags, out io.Writer) (_ *bench, err error) {
-	b := &bench{flags: f, out: out, log: slog.New(slog.DiscardHandler)}
-	if f.verbose {
-		b.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	b := &bench{flags: f, out: out}
+	if b.log, b.output, err = command.Logs(slog.LevelError+1, f.verbose, f.logs); err != nil {
+		return nil, err
 	}
-	slog.SetDefault(b.log)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
@@ -43,11 +43,6 @@ func newBench(ctx context.Context, f flags, out io.Writer) (_ *bench, err error)
 	}
 	if b.server == "" {
 		if b.server, err = stack.Build(ctx, b.folder); err != nil {
-			return nil, err
-		}
-	}
-	if b.flags.logs != "" {
-		if b.logs, err = os.Create(b.flags.logs); err != nil {
 			return nil, err
 		}
 	}
@@ -65,13 +60,9 @@ func (b *bench) close() error {
 	if b.cluster != nil {
 		failures = append(failures, b.cluster.Stop())
 	}
-	if b.logs != nil {
-		failures = append(failures, b.logs.Close())
-	}
 	return errors.Join(append(failures, os.RemoveAll(b.folder))...)
 }
 
-// run is one run of a scenario.
 type run struct {
 	*bench
 	number int // from 0 on

@@ -1,51 +1,22 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
+
+	"github.com/prometheus/procfs"
 )
 
 // ticksPerSecond is the unit of /proc/PID/stat (USER_HZ), which is the same on every Linux that Go
 // supports.
 const ticksPerSecond = 100
 
-// process is the content of /proc about a process, in seconds of user and system time.
-type process struct {
-	parent   int
-	own      float64
-	children float64 // of ended children that were waited for
-}
-
-func readProcess(pid int) (process, error) {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+func readProcess(pid int) (stat procfs.ProcStat, err error) {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return process{}, err
+		return stat, err
 	}
-	return parseProcess(text)
-}
-
-// parseProcess reads the fields of proc_pid_stat(5). The second one is a name in parentheses with any
-// content.
-func parseProcess(text []byte) (p process, err error) {
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	const first = 3 // the number of fields[0]
-	if len(fields) < 18-first {
-		return p, fmt.Errorf("stat has %d fields", len(fields))
-	}
-	var ticks [4]float64
-	for i := range ticks { // utime, stime, cutime, cstime
-		if ticks[i], err = strconv.ParseFloat(fields[14-first+i], 64); err != nil {
-			return p, err
-		}
-	}
-	p.parent, err = strconv.Atoi(fields[4-first])
-	p.own, p.children = (ticks[0]+ticks[1])/ticksPerSecond, (ticks[2]+ticks[3])/ticksPerSecond
-	return p, err
+	return p.Stat()
 }
 
 // cpu sums the time of processes, in seconds. An ended process counts with its last reading.
@@ -60,14 +31,14 @@ func newCPU(backend int) (*cpu, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the parent of Postgres' process %d: %w", backend, err)
 	}
-	return &cpu{postmaster: p.parent, functions: map[int]float64{}}, nil
+	return &cpu{postmaster: p.PPID, functions: map[int]float64{}}, nil
 }
 
 // readFunctions returns the time of these processes and of those read before.
 func (c *cpu) readFunctions(pids []int) (sum float64) {
 	for _, pid := range pids {
 		if p, err := readProcess(pid); err == nil {
-			c.functions[pid] = p.own
+			c.functions[pid] = p.CPUTime()
 		}
 	}
 	for _, seconds := range c.functions {
@@ -82,21 +53,14 @@ func (c *cpu) readPostgres() (sum float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	sum = head.own + head.children
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return 0, err
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		if p, err := readProcess(pid); err == nil && p.parent == c.postmaster {
-			sum += p.own
+	sum = head.CPUTime() + float64(head.CUTime+head.CSTime)/ticksPerSecond
+	all, err := procfs.AllProcs()
+	for _, p := range all {
+		if stat, err := p.Stat(); err == nil && stat.PPID == c.postmaster {
+			sum += stat.CPUTime()
 		}
 	}
-	return sum, nil
+	return sum, err
 }
 
 // ownCPU returns the time of this process: the node, Cloud Tasks, URL map and issuer.

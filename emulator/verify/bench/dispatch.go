@@ -7,11 +7,7 @@ import (
 	"net/http/httptest"
 	"time"
 
-	cloudtasksapi "cloud.google.com/go/cloudtasks/apiv2"
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
 )
@@ -26,8 +22,7 @@ func dispatchTime(ctx context.Context, r run) (_ result, err error) {
 		return result{}, err
 	}
 	defer server.Close()
-	client, err := cloudtasksapi.NewClient(ctx, option.WithEndpoint(server.Addr()), option.WithoutAuthentication(),
-		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	client, err := server.Client(ctx)
 	if err != nil {
 		return result{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 )
 
 // processes is the number of function processes: one for each core of the reference machine.
@@ -42,13 +43,10 @@ func (b *bench) open(ctx context.Context, s shape) (_ *environment, err error) {
 	h := &environment{bench: b, shape: s}
 	options := stack.Options{
 		Binary: b.server, Cluster: b.cluster, Processes: processes, Submitters: s.submitters, Window: s.window,
-		SweepEvery: -1, Settings: settings, Log: b.log,
+		SweepEvery: -1, Settings: settings, Output: b.output, Log: b.log,
 	}
 	if s.signing > 0 {
 		options.Signer = stack.SignerKMS
-	}
-	if b.logs != nil {
-		options.Output = b.logs
 	}
 	h.Stack, err = stack.Start(ctx, options)
 	if err != nil {
@@ -97,7 +95,6 @@ func (h *environment) warm(ctx context.Context, n int) error {
 	return h.move(ctx, "warmer", n)
 }
 
-// move posts n transactions and waits until all are final.
 func (h *environment) move(ctx context.Context, name string, n int) error {
 	l, err := h.load(ctx, name, n)
 	if err != nil {
@@ -131,9 +128,8 @@ const (
 	endWithin = 10 * time.Minute
 )
 
-// await waits until every transaction is final.
 func (h *environment) await(ctx context.Context) error {
-	for deadline := time.Now().Add(endWithin); time.Now().Before(deadline); pause(ctx, pollEvery) {
+	for deadline := time.Now().Add(endWithin); time.Now().Before(deadline); retry.Pause(ctx, pollEvery) {
 		var more bool
 		if err := h.db.QueryRow(ctx, unfinished).Scan(&more); err != nil {
 			return err
@@ -150,9 +146,9 @@ const drainWithin = 30 * time.Second
 
 // drain waits until no task is left, so that every invocation is counted.
 func (h *environment) drain(ctx context.Context) error {
-	for deadline := time.Now().Add(drainWithin); h.pending() > 0 && time.Now().Before(deadline); pause(ctx, pollEvery) {
+	for deadline := time.Now().Add(drainWithin); h.pending() > 0 && time.Now().Before(deadline); retry.Pause(ctx, pollEvery) {
 	}
-	pause(ctx, pollEvery) // the last invocation logs after its answer
+	retry.Pause(ctx, pollEvery) // the last invocation logs after its answer
 	return ctx.Err()
 }
 

@@ -43,13 +43,11 @@ const (
 // figures are the measured values of one run, or the medians of several.
 type figures map[string]float64
 
-// result is the result of one run.
 type result struct {
 	figures
 	latencies []float64 // accepted to CONFIRMED, in seconds
 }
 
-// line returns the figures in one line.
 func (r result) line() string {
 	var parts []string
 	for _, key := range []string{insertsPerS, acceptedPerS, sentPerS, confirmedPerS, cpuPer1000, sqlPerTx, p50, p99, perBlock} {
@@ -60,13 +58,11 @@ func (r result) line() string {
 	return strings.Join(parts, ", ")
 }
 
-// measurement is a scenario with its runs.
 type measurement struct {
 	scenario scenario
 	runs     []result
 }
 
-// median returns each figure's median over the runs.
 func (m measurement) median() figures {
 	sum := figures{}
 	for _, one := range m.runs {
@@ -81,7 +77,6 @@ func (m measurement) median() figures {
 	return sum
 }
 
-// latencies returns the latencies of all runs.
 func (m measurement) latencies() (all []float64) {
 	for _, r := range m.runs {
 		all = append(all, r.latencies...)

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -35,7 +36,6 @@ type load struct {
 	Estimate     bool      // leave gas to the estimate
 }
 
-// posted is the result of a load.
 type posted struct {
 	First, Last time.Time // the first request begins, the last answer comes
 	Latencies   []float64 // in seconds, of each request
@@ -70,7 +70,6 @@ func (l load) run(ctx context.Context) (p posted, err error) {
 	return p, nil
 }
 
-// loadMain is the main function of the load process.
 func loadMain(ctx context.Context, in io.Reader, out io.Writer) error {
 	var l load
 	if err := json.NewDecoder(in).Decode(&l); err != nil {
@@ -99,12 +98,12 @@ func (l load) post(ctx context.Context) (p posted, err error) {
 	failures := make([]error, len(clients))
 	var next atomic.Int64
 	var posting sync.WaitGroup
-	pause(ctx, time.Until(l.StartAt))
+	retry.Pause(ctx, time.Until(l.StartAt))
 	p.First = time.Now()
 	for c, one := range clients {
 		posting.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(requests) && failures[c] == nil && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				pause(ctx, l.wait(i, p.First))
+				retry.Pause(ctx, l.wait(i, p.First))
 				p.Latencies[i], failures[c] = one.post(requests[i])
 			}
 		})
@@ -122,16 +121,6 @@ func (l load) wait(i int, began time.Time) time.Duration {
 	return time.Until(began.Add(time.Duration(float64(i) / l.PerSecond * float64(time.Second))))
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
 // request returns the bytes of a create on the wire.
 func (l load) request(i int) []byte {
 	gas := `,"gas":"21000"`
@@ -144,7 +133,6 @@ func (l load) request(i int) []byte {
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", l.Token, len(body), body)
 }
 
-// client is one persistent connection.
 type client struct {
 	conn    net.Conn
 	answers *bufio.Reader
@@ -160,7 +148,6 @@ func dial(ctx context.Context, addr string) (*client, error) {
 
 func (c *client) close() { c.conn.Close() }
 
-// answerWithin bounds one request.
 const answerWithin = 30 * time.Second
 
 // post sends the request and waits for 202. It returns the latency in seconds.

@@ -1,12 +1,11 @@
 // Command bench measures the cost and speed of transactions on a real stack with a durable Postgres, a
 // chain, Cloud Tasks, and function processes. It also measures Postgres and the chain alone. It prints
-// the tables of docs/costs.md and writes them as JSON and as plots.
+// the tables of docs/costs.md and writes them as JSON and as points of plots.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -26,7 +25,6 @@ func main() {
 	})
 }
 
-// flags are the command line's flags.
 type flags struct {
 	names        []string // names of scenarios
 	scenarios    []scenario
@@ -36,7 +34,7 @@ type flags struct {
 	settings     stack.Settings
 	statements   int
 	estimate     bool
-	json, svg    string
+	json, points string
 	logs         string
 	server       string
 	verbose      bool
@@ -44,7 +42,7 @@ type flags struct {
 
 func parse(args []string) (flags, error) {
 	f := flags{settings: stack.Settings{}}
-	set := flag.NewFlagSet("bench", flag.ContinueOnError)
+	set := command.NewFlags("bench", "bench measures what transactions cost and how fast they are, on a real stack.\n\n")
 	set.Func("scenario", "what to measure, a `name` or several with commas; may be given again; default: all that the tables need", func(text string) error {
 		f.names = append(f.names, strings.Split(text, ",")...)
 		return nil
@@ -56,41 +54,29 @@ func parse(args []string) (flags, error) {
 	set.BoolVar(&f.estimate, "estimate", false, "intents do not name their gas, so that it is estimated for each")
 	set.IntVar(&f.statements, "statements", 0, "print so many of the statements that cost Postgres most, a `number`; costs a little itself")
 	set.StringVar(&f.json, "json", "", "write the figures to this `file` too")
-	set.StringVar(&f.svg, "svg", "", "draw the plots into this `folder`")
+	set.StringVar(&f.points, "points", "", "write the points of the plots into this `folder`, for scripts/plots")
 	set.StringVar(&f.logs, "logs", "", "write the functions' own log to this `file`")
 	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
 	set.BoolVar(&f.verbose, "verbose", false, "print every run, and what the parts do, on standard error")
-	set.Usage = func() { usage(set) }
+	flagsOnly := set.Usage
+	set.Usage = func() { flagsOnly(); listScenarios(set.Output()) }
 	if err := set.Parse(args); err != nil {
 		return f, err
 	}
-	return f, f.check(set.Args())
+	err := command.Check(set, command.Range{Flag: "runs", Value: float64(f.runs), Min: 1, Max: 100},
+		command.Range{Flag: "transactions", Value: float64(f.transactions), Min: 1, Max: 100_000}, command.Range{Flag: "clients", Value: float64(f.clients), Min: 1, Max: 150})
+	if err == nil {
+		f.scenarios, err = choose(f.names)
+	}
+	return f, err
 }
 
-func usage(set *flag.FlagSet) {
-	out := set.Output()
-	fmt.Fprint(out, "bench measures what transactions cost and how fast they are, on a real stack.\n\n")
-	set.PrintDefaults()
+func listScenarios(out io.Writer) {
 	fmt.Fprint(out, "\nScenarios:\n")
 	for _, s := range scenarios() {
 		fmt.Fprintf(out, "  %-16s %s\n", s.name, s.what)
 	}
 	fmt.Fprint(out, "The word before a dash stands for all that begin with it; \"all\" for every one.\n")
-}
-
-func (f *flags) check(rest []string) (err error) {
-	switch {
-	case len(rest) > 0:
-		return fmt.Errorf("unexpected argument %q; see --help", rest[0])
-	case f.runs < 1 || f.runs > 100:
-		return fmt.Errorf("--runs %d: want 1 to 100", f.runs)
-	case f.transactions < 1 || f.transactions > 100_000:
-		return fmt.Errorf("--transactions %d: want 1 to 100000", f.transactions)
-	case f.clients < 1 || f.clients > 150:
-		return fmt.Errorf("--clients %d: want 1 to 150", f.clients)
-	}
-	f.scenarios, err = choose(f.names)
-	return err
 }
 
 // choose returns the scenarios of those names, in the order of their runs.
@@ -125,5 +111,5 @@ func realMain(ctx context.Context, args []string, out io.Writer) error {
 	if err := writeJSON(f.json, measured); err != nil {
 		return err
 	}
-	return drawPlots(f.svg, measured)
+	return writePoints(f.points, measured)
 }

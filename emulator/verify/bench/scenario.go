@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// scenario is one measurement.
 type scenario struct {
 	name, what string
 	usual      bool // measured by default
@@ -18,7 +17,6 @@ type scenario struct {
 	run        func(context.Context, run) (result, error)
 }
 
-// isNamed reports whether name selects this scenario.
 func (s scenario) isNamed(name string) bool {
 	group, _, _ := strings.Cut(s.name, "-")
 	return name == "all" || name == s.name || name == group

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// watchStatements makes Postgres measure each statement.
 func (b *bench) watchStatements(ctx context.Context) error {
 	if err := b.execute(ctx, "alter system set shared_preload_libraries = 'pg_stat_statements'"); err != nil {
 		return err

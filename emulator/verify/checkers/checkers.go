@@ -66,11 +66,7 @@ func All() []Checker {
 
 // Check runs every checker. An error means that the episode could not be read, which is no verdict.
 func Check(ctx context.Context, e Run) ([]Violation, error) {
-	evidence, err := ReadEvidence(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	return promise.CheckAll(All(), evidence), nil
+	return promise.Check(ctx, e, ReadEvidence, All())
 }
 
 // Report formats the violations for a reader: their number, then one a line.

@@ -35,7 +35,6 @@ type version struct {
 	tx *types.Transaction
 }
 
-// change is one row of tx_history.
 type change struct {
 	ID    int64
 	TxID  string

@@ -6,12 +6,7 @@ import (
 
 // cursor compares the cursor with the rows from which it is derived.
 func cursor(a *account, report reporter) {
-	var lowest *managed
-	for _, t := range a.txs {
-		if t.State.HoldsOpenNonce() && t.Nonce != nil && (lowest == nil || *t.Nonce < *lowest.Nonce) {
-			lowest = &t
-		}
-	}
+	lowest := a.lowestOpen()
 	want := "IDLE"
 	switch {
 	case a.Protected:
@@ -31,6 +26,16 @@ func cursor(a *account, report reporter) {
 	case *a.InFlightNonce != *lowest.Nonce || *a.InFlightTx != lowest.ID:
 		report(lowest.ID, "the cursor names nonce %d of %s, and nonce %d is unsettled", *a.InFlightNonce, *a.InFlightTx, *lowest.Nonce)
 	}
+}
+
+// lowestOpen returns the open transaction with the lowest nonce, or nil.
+func (a *account) lowestOpen() (lowest *managed) {
+	for _, t := range a.txs {
+		if t.State.HoldsOpenNonce() && t.Nonce != nil && (lowest == nil || *t.Nonce < *lowest.Nonce) {
+			lowest = &t
+		}
+	}
+	return lowest
 }
 
 // settled requires every transaction to be terminal, if the episode is settled.

@@ -125,7 +125,6 @@ func (a *account) mayBeMissing(t managed) bool {
 	return a.unread(t) || (a.shaken(t) && !a.settled)
 }
 
-// managed is one row of managed_tx with its payload.
 type managed struct {
 	ID        string
 	RequestID string

@@ -26,6 +26,11 @@ func legalHistory(a *account, report reporter) {
 			report(c.TxID, "change %d: %s to %s, which no transition allows", c.ID, before.State, c.State)
 		}
 	}
+	endsAsStored(a, last, report)
+}
+
+// endsAsStored compares each transaction's row with its last change.
+func endsAsStored(a *account, last map[string]change, report reporter) {
 	for _, t := range a.txs {
 		c, known := last[t.ID]
 		switch delete(last, t.ID); {

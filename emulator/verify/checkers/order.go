@@ -16,30 +16,29 @@ func queueOrder(a *account, report reporter) {
 	}
 	waits := make(map[string]string) // reasons by transaction
 	for _, c := range a.history {
-		switch c.State {
-		case txmanager.Queued:
-			if delete(waits, c.TxID); c.Reason != "" && !passable(c.Reason) {
+		delete(waits, c.TxID)
+		if c.State == txmanager.Queued {
+			if c.Reason != "" && !passable(c.Reason) {
 				waits[c.TxID] = c.Reason
 			}
 			continue
-		case txmanager.InFlight, txmanager.Submitted:
-		default:
-			delete(waits, c.TxID)
-			continue
 		}
-		delete(waits, c.TxID)
 		bound, known := rows[c.TxID]
-		if c.From == nil || *c.From != txmanager.Queued || !known {
+		if !known || c.From == nil || *c.From != txmanager.Queued || c.State != txmanager.InFlight && c.State != txmanager.Submitted {
 			continue
 		}
 		for id, reason := range waits {
-			first, known := rows[id]
-			deferred := strings.Contains(reason, "; deferred since ")
-			if known && first.Seq < bound.Seq && (!deferred || first.Caller == bound.Caller) {
+			if first, known := rows[id]; known && first.mustPrecede(bound, reason) {
 				report(c.TxID, "change %d: it has a nonce, and %s of %q, before it in the queue, waits: %s", c.ID, id, first.Caller, reason)
 			}
 		}
 	}
+}
+
+// mustPrecede reports whether an intent that waits for the reason must get a nonce before other.
+func (t managed) mustPrecede(other managed, reason string) bool {
+	deferred := strings.Contains(reason, "; deferred since ")
+	return t.Seq < other.Seq && (!deferred || t.Caller == other.Caller)
 }
 
 // passable reports whether every intent may pass an intent that waits for the reason.

@@ -10,14 +10,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ethereum/go-ethereum/core/types"
-
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
-	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -32,19 +30,15 @@ const (
 // last answer, and with the chain.
 func (e *episode) checkAnswers(ctx context.Context) ([]check, error) {
 	steady := check{Name: steadyAnswers, Promise: "no answer contradicts an earlier one: one txId, one end, one outcome; what must be refused is refused"}
-	for _, l := range e.load.Ledger.Contradictions() {
-		steady.Violations = append(steady.Violations, checkers.Violation{
-			Checker: steadyAnswers, Submitter: string(l.Submitter), TxID: l.TxID, Detail: fmt.Sprintf("request %q: %s", l.RequestID, l.Detail),
-		})
-	}
+	steady.Violations = e.load.Ledger.Contradictions(steadyAnswers)
 	same, ends := e.askAgain(ctx)
 	chain, err := readChain(ctx, e.env.Chain.URL())
 	if err != nil {
 		return nil, fmt.Errorf("read the chain: %w", err)
 	}
 	honest := check{Name: toldTrue, Promise: "CONFIRMED, REVERTED and EXECUTED were mined, once; any other end and what was refused never were"}
-	for _, in := range e.load.Ledger.Intents() {
-		if detail := contradicts(in, ends[in], chain, e.load.Ledger.EndMayBeLost(in.Answers())); detail != "" {
+	for _, in := range e.load.Ledger.Requests() {
+		if detail := contradicts(in.Answers(), ends[in], chain[effect{in.Submitter.Address(), in.ValueWei.String()}], e.load.Ledger.EndMayBeLost(in.Answers())); detail != "" {
 			honest.Violations = append(honest.Violations, checkers.Violation{
 				Checker: toldTrue, Submitter: string(in.Submitter), TxID: in.Answers().TxID, Detail: fmt.Sprintf("request %q: %s", in.RequestID, detail),
 			})
@@ -66,25 +60,19 @@ func (e *episode) askAgain(ctx context.Context) (check, map[*load.Intent]lastAns
 	c := check{Name: sameTxID, Promise: "each accepted request is found, and posted again answers, with the txId first given"}
 	ends := make(map[*load.Intent]lastAnswer)
 	var mu sync.Mutex
-	var asking sync.WaitGroup
-	slots := make(chan struct{}, 8)
-	for _, in := range e.load.Ledger.Intents() {
-		slots <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-slots }()
-			l, problem := e.askForRequest(ctx, in)
-			mu.Lock()
-			defer mu.Unlock()
-			ends[in] = l
-			if problem != "" {
-				c.Violations = append(c.Violations, checkers.Violation{Checker: sameTxID, Submitter: string(in.Submitter), TxID: in.Answers().TxID, Detail: problem})
-			}
-		})
-	}
-	asking.Wait()
+	client.Each(e.load.Ledger.Requests(), func(in *load.Intent) {
+		l, problem := e.askForRequest(ctx, in)
+		mu.Lock()
+		defer mu.Unlock()
+		ends[in] = l
+		if problem != "" {
+			c.Violations = append(c.Violations, checkers.Violation{Checker: sameTxID, Submitter: string(in.Submitter), TxID: in.Answers().TxID, Detail: problem})
+		}
+	})
 	return c, ends
 }
 
+// askForRequest asks for the request, and posts it once more if its caller would.
 func (e *episode) askForRequest(ctx context.Context, in *load.Intent) (l lastAnswer, problem string) {
 	answers := in.Answers()
 	query := url.Values{"submitter": {string(in.Submitter)}, "requestId": {in.RequestID}}
@@ -93,48 +81,38 @@ func (e *episode) askForRequest(ctx context.Context, in *load.Intent) (l lastAns
 	if status == http.StatusNotFound && (answers.TxID == "" || lost) {
 		return l, ""
 	}
-	var found struct {
-		TxID     string
-		State    txmanager.State
-		SubState *txmanager.SubState
-	}
+	var found client.Answer
 	if status != http.StatusOK || json.Unmarshal(text, &found) != nil {
 		return l, fmt.Sprintf("request %q, accepted as %q: asked for, got %d %s", in.RequestID, answers.TxID, status, text)
 	}
-	l = lastAnswer{stored: true, txID: found.TxID, end: load.End{State: found.State}}
-	if found.SubState != nil {
-		l.end.Sub = *found.SubState
-	}
-	if answers.TxID == "" {
-		return l, "" // stored, but its caller got no answer
-	}
-	if lost {
-		return l, "" // its caller has a final answer and posts it no more
-	}
-	if in.ByProgram() {
-		if found.TxID != answers.TxID {
-			return l, fmt.Sprintf("request %q was accepted as %s; it is found as %s", in.RequestID, answers.TxID, found.TxID)
-		}
+	l = lastAnswer{stored: true, txID: found.TxID, end: load.End{State: txmanager.State(found.State), Sub: txmanager.SubState(found.SubState)}}
+	if answers.TxID == "" || lost { // its caller got no answer, or has a final one and posts it no more
 		return l, ""
 	}
-	if answers.Recorded {
-		if status, text = e.ask(ctx, http.MethodPost, "/api/v1/tx", in.Body()); status != http.StatusConflict || !strings.Contains(string(text), "REQUEST_RECORDED") {
-			return l, fmt.Sprintf("request %q was on record; posted again it got %d %s", in.RequestID, status, text)
-		}
-		return l, ""
-	}
-	status, text = e.ask(ctx, http.MethodPost, "/api/v1/tx", in.Body())
-	var again struct{ TxID string }
-	_ = json.Unmarshal(text, &again) // unreadable text has no txId
-	if found.TxID != answers.TxID || status != http.StatusOK || again.TxID != answers.TxID {
-		return l, fmt.Sprintf("request %q was accepted as %s; it is found as %s, and posted again got %d %s", in.RequestID, answers.TxID, found.TxID, status, text)
-	}
-	return l, ""
+	return l, e.postAgain(ctx, in, answers, found.TxID)
 }
 
-// ask calls as a caller until the deployment answers.
-func (e *episode) ask(ctx context.Context, method, path string, body any) (status int, text []byte) {
-	return e.askAs(ctx, stack.CallerAccount, method, path, body)
+// postAgain posts an accepted request again, unless a program made it.
+func (e *episode) postAgain(ctx context.Context, in *load.Intent, answers load.Answers, found string) (problem string) {
+	if in.ByProgram() {
+		if found != answers.TxID {
+			return fmt.Sprintf("request %q was accepted as %s; it is found as %s", in.RequestID, answers.TxID, found)
+		}
+		return ""
+	}
+	status, text := e.askAs(ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", in.Body())
+	if answers.Recorded {
+		if status != http.StatusConflict || !strings.Contains(string(text), "REQUEST_RECORDED") {
+			return fmt.Sprintf("request %q was on record; posted again it got %d %s", in.RequestID, status, text)
+		}
+		return ""
+	}
+	var again client.Answer
+	_ = json.Unmarshal(text, &again) // unreadable text has no txId
+	if found != answers.TxID || status != http.StatusOK || again.TxID != answers.TxID {
+		return fmt.Sprintf("request %q was accepted as %s; it is found as %s, and posted again got %d %s", in.RequestID, answers.TxID, found, status, text)
+	}
+	return ""
 }
 
 // askAs calls as the account until the deployment answers.
@@ -152,52 +130,53 @@ func (e *episode) askAs(ctx context.Context, account, method, path string, body 
 	return status, text
 }
 
-// effect identifies an intent's transaction on chain.
 type effect struct {
 	from  txmanager.Address
 	value string
 }
 
-// readChain returns the receipts of all transactions by sender and value.
-func readChain(ctx context.Context, node string) (map[effect][]*types.Receipt, error) {
-	found := make(map[effect][]*types.Receipt)
-	err := chainscan.Each(ctx, node, nil, func(tx chainscan.Tx) {
-		key := effect{eip155.Address(tx.From), tx.Value().String()}
-		found[key] = append(found[key], tx.Receipt)
-	})
+// mined counts an intent's transactions on the chain.
+type mined struct{ succeeded, reverted int }
+
+func (m mined) total() int { return m.succeeded + m.reverted }
+
+func (m mined) String() string {
+	return fmt.Sprintf("the chain has it %d times succeeded, %d times reverted", m.succeeded, m.reverted)
+}
+
+// readChain counts all transactions by sender and value.
+func readChain(ctx context.Context, node string) (map[effect]mined, error) {
+	found := make(map[effect]mined)
+	chain, err := chainscan.Read(ctx, node, nil)
+	for _, tx := range chain.Txs {
+		key := effect{tx.From, tx.Value().String()}
+		m := found[key]
+		if tx.Succeeded() {
+			m.succeeded++
+		} else {
+			m.reverted++
+		}
+		found[key] = m
+	}
 	return found, err
 }
 
 // contradicts describes a difference between the caller's answers and the chain or the last
 // answer; "" means none. lost means that a restore may have lost the caller's final answer.
-func contradicts(in *load.Intent, l lastAnswer, chain map[effect][]*types.Receipt, lost bool) string {
-	succeeded, reverted := 0, 0
-	for _, r := range chain[effect{in.Submitter.Address(), in.ValueWei.String()}] {
-		if r.Status == types.ReceiptStatusSuccessful {
-			succeeded++
-		} else {
-			reverted++
-		}
-	}
-	answers := in.Answers()
-	mined := fmt.Sprintf("the chain has it %d times succeeded, %d times reverted", succeeded, reverted)
+func contradicts(answers load.Answers, l lastAnswer, m mined, lost bool) string {
 	switch {
 	case lost:
-		return contradictsAcrossRestore(answers, l, succeeded, reverted)
+		return contradictsAcrossRestore(answers, l, m)
 	case answers.End != nil && l.end != *answers.End:
 		return fmt.Sprintf("its caller got %s, and at the end it is %s", answers.End, l.end)
-	case !l.stored && succeeded+reverted > 0:
-		return "it was never accepted, and " + mined
-	case succeeded+reverted > 1:
-		return mined
-	case answers.Outcome == "CANCELLED" && succeeded+reverted > 0:
-		return "its caller got CANCELLED, and " + mined
-	case answers.Outcome == "EXECUTED" && succeeded+reverted != 1:
-		return "its caller got EXECUTED, and " + mined
-	case l.end.State == txmanager.Confirmed && (succeeded != 1 || reverted != 0),
-		l.end.Sub == txmanager.Reverted && (succeeded != 0 || reverted != 1),
-		l.end.State == txmanager.Failed && l.end.Sub != txmanager.Reverted && succeeded+reverted > 0:
-		return fmt.Sprintf("it is %s, and %s", l.end, mined)
+	case !l.stored && m.total() > 0:
+		return fmt.Sprintf("it was never accepted, and %s", m)
+	case m.total() > 1:
+		return m.String()
+	case answers.Outcome == "CANCELLED" && m.total() > 0, answers.Outcome == "EXECUTED" && m.total() != 1:
+		return fmt.Sprintf("its caller got %s, and %s", answers.Outcome, m)
+	case l.end.State.Terminal() && m != mined{l.end.Successes(), l.end.Reverts()}:
+		return fmt.Sprintf("it is %s, and %s", l.end, m)
 	}
 	return ""
 }

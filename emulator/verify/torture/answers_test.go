@@ -1,13 +1,9 @@
 package main
 
 import (
-	"math/big"
 	"testing"
 
-	"github.com/ethereum/go-ethereum/core/types"
-
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
-	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -44,16 +40,7 @@ func TestContradictingAnswersAreFound(t *testing.T) {
 		"accepted, and carried out twice":  {load.Answers{TxID: "t"}, load.End{State: txmanager.Tracking}, true, 2, 0, true},
 		"accepted, and nobody knows of it": {load.Answers{TxID: "t"}, load.End{}, false, 1, 0, true},
 	} {
-		in := load.Seen(eip155.NewSubmitter(1337, eip155.Address([20]byte{1})), big.NewInt(5), c.answers)
-		var receipts []*types.Receipt
-		for range c.succeeded {
-			receipts = append(receipts, &types.Receipt{Status: types.ReceiptStatusSuccessful})
-		}
-		for range c.reverted {
-			receipts = append(receipts, &types.Receipt{Status: types.ReceiptStatusFailed})
-		}
-		chain := map[effect][]*types.Receipt{{in.Submitter.Address(), "5"}: receipts}
-		if got := contradicts(in, lastAnswer{stored: c.stored, end: c.end}, chain, false); (got != "") != c.wrong {
+		if got := contradicts(c.answers, lastAnswer{stored: c.stored, end: c.end}, mined{c.succeeded, c.reverted}, false); (got != "") != c.wrong {
 			t.Errorf("%s: got %q, want a contradiction: %t", name, got, c.wrong)
 		}
 	}

@@ -51,13 +51,11 @@ var features = map[string]string{
 	"FENCEPOST_RPC_LEAVE_OUT": "1s",
 }
 
-// eventsOn reports whether events are stored and published.
 func (f flags) eventsOn() bool {
 	mode, given := f.set["FENCEPOST_EVENTS_MODE"]
 	return !given || mode == features["FENCEPOST_EVENTS_MODE"]
 }
 
-// episode is one run.
 type episode struct {
 	flags
 	out         io.Writer
@@ -152,7 +150,6 @@ func (e *episode) sharedKeys() []devchain.Account {
 	return keys
 }
 
-// userCount is the number of users of the transfer load.
 func (e *episode) userCount() int {
 	if e.transfers == 0 {
 		return 0

@@ -285,7 +285,7 @@ func (e *episode) doAgain(ctx context.Context) error {
 	key := devchain.DevAccounts(1)[0]
 	s := eip155.NewSubmitter(e.env.Chain.ChainID(), key.Address)
 	var value *big.Int
-	for _, in := range e.load.Ledger.Intents() {
+	for _, in := range e.load.Ledger.Requests() {
 		if answers := in.Answers(); in.Submitter == s && answers.End != nil && answers.End.State == txmanager.Confirmed {
 			value = in.ValueWei
 		}

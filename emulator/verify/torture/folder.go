@@ -45,7 +45,6 @@ func newFolder(seed uint64) (*folder, error) {
 
 func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
 
-// points is the folder of armed crash points.
 func (f *folder) points() string { return f.file("points") }
 
 // settings merges the settings and adds the folder of crash points.
@@ -66,7 +65,6 @@ func (f *folder) log(verbose bool) io.Writer {
 	return io.MultiWriter(f.events, f.also)
 }
 
-// event writes one line to the log.
 func (f *folder) event(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

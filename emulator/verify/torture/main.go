@@ -28,7 +28,6 @@ var errVerdict = errors.New("FAILED")
 
 func main() { command.Main("torture", "interrupted, no verdict", realMain) }
 
-// flags are the command line's flags.
 type flags struct {
 	seed       uint64
 	minutes    float64
@@ -49,7 +48,7 @@ type flags struct {
 
 func parse(args []string) (flags, error) {
 	f := flags{set: stack.Settings{}}
-	set := flag.NewFlagSet("torture", flag.ContinueOnError)
+	set := command.NewFlags("torture", "torture mixes every fault at random on the real deployment, and then checks the chain and the history.\n\n")
 	set.Uint64Var(&f.seed, "seed", 0, "a `number` that decides which fault comes when, and how; default: drawn anew")
 	set.Float64Var(&f.minutes, "minutes", 5, "how long the faults last, in minutes, a `number`; from 1 on, and 1 more for each restore, each kind must come")
 	set.IntVar(&f.submitters, "submitters", 8, "how many submitters there are, a `number`; a foreign signer also uses the keys of the last two, and the payer's")
@@ -65,10 +64,6 @@ func parse(args []string) (flags, error) {
 	set.IntVar(&f.restores, "restores", 0, "how often the database is lost, and its backup put in its place with the operator following the runbook, a `number`; the program of the deployment reserves nothing then")
 	set.Var(f.set, "set", "a setting of the functions over those of a run, as `NAME=VALUE`, such as gasbump.enabled=false; may be given again")
 	set.StringVar(&f.only, "only", "", "inject only faults with this `text` in their name")
-	set.Usage = func() {
-		fmt.Fprint(set.Output(), "torture mixes every fault at random on the real deployment, and then checks the chain and the history.\n\n")
-		set.PrintDefaults()
-	}
 	if err := set.Parse(args); err != nil {
 		return f, err
 	}
@@ -77,27 +72,23 @@ func parse(args []string) (flags, error) {
 	if !given {
 		f.seed = rand.Uint64N(1_000_000_000)
 	}
-	return f, f.check(set.Args())
+	return f, f.check(set)
 }
 
-func (f flags) check(rest []string) error {
+func (f flags) check(set *flag.FlagSet) error {
+	err := command.Check(set,
+		command.Range{Flag: "minutes", Value: f.minutes, Min: 0.05, Max: 24 * 60},
+		command.Range{Flag: "submitters", Value: float64(f.submitters), Min: 3, Max: 100},
+		command.Range{Flag: "window", Value: float64(f.window), Min: 1, Max: 1000},
+		command.Range{Flag: "nodes", Value: float64(f.nodes), Min: 1, Max: 9},
+		command.Range{Flag: "rate", Value: f.rate, Min: 0.1, Max: 1000},
+		command.Range{Flag: "restores", Value: float64(f.restores), Max: 9},
+	)
 	switch {
-	case len(rest) > 0:
-		return fmt.Errorf("unexpected argument %q; see --help", rest[0])
-	case f.minutes < 0.05 || f.minutes > 24*60:
-		return fmt.Errorf("--minutes %v: want 0.05 to 1440", f.minutes)
-	case f.submitters < 3 || f.submitters > 100:
-		return fmt.Errorf("--submitters %d: want 3 to 100", f.submitters)
-	case f.window < 1 || f.window > 1000:
-		return fmt.Errorf("--window %d: want 1 to 1000", f.window)
-	case f.nodes < 1 || f.nodes > 9:
-		return fmt.Errorf("--nodes %d: want 1 to 9", f.nodes)
-	case f.rate < 0.1 || f.rate > 1000:
-		return fmt.Errorf("--rate %v: want 0.1 to 1000", f.rate)
-	case f.transfers < 0 || f.transfers > 1000 || f.transfers > 0 && f.transfers < 0.1:
+	case err != nil:
+		return err
+	case f.transfers != 0 && (f.transfers < 0.1 || f.transfers > 1000):
 		return fmt.Errorf("--transfers %v: want 0, or 0.1 to 1000", f.transfers)
-	case f.restores < 0 || f.restores > 9:
-		return fmt.Errorf("--restores %d: want 0 to 9", f.restores)
 	case len(f.kinds()) == 0:
 		return fmt.Errorf("--only %q: no fault has that in its name", f.only)
 	case f.every < 10*time.Millisecond:
@@ -111,7 +102,6 @@ func (f flags) kinds() []faults.Fault {
 	return slices.DeleteFunc(faults.All(f.transfers > 0, pgcluster.FindClockLibrary() != ""), func(k faults.Fault) bool { return !strings.Contains(k.Name, f.only) })
 }
 
-// length returns how long the faults last.
 func (f flags) length() time.Duration { return time.Duration(f.minutes * float64(time.Minute)) }
 
 // forEachKind is the shortest run in which each kind of fault must come. Around each restore

@@ -57,11 +57,7 @@ func (e *episode) checkMoney(ctx context.Context) (all []check, err error) {
 
 // violation returns a violation about a user and a transfer; either can be zero.
 func violation(checker string, userID int64, reqID, format string, args ...any) checkers.Violation {
-	who := "transfers"
-	if userID != 0 {
-		who = fmt.Sprint("user ", userID)
-	}
-	return checkers.Violation{Checker: checker, Submitter: who, TxID: reqID, Detail: fmt.Sprintf(format, args...)}
+	return checkers.Violation{Checker: checker, Submitter: transferload.UserName(userID), TxID: reqID, Detail: fmt.Sprintf(format, args...)}
 }
 
 // checkCoreRecovers checks that the core came back each time and runs now.
@@ -79,9 +75,7 @@ func (e *episode) checkCoreRecovers(ctx context.Context) check {
 
 func (e *episode) checkTransferAnswers() check {
 	c := check{Name: steadyMoves, Promise: "no answer about a transfer contradicts an earlier one: one req_id, one end; what must be refused is refused; the core answers duplicates alike"}
-	for _, l := range e.transferRun.Ledger.Contradictions() {
-		c.Violations = append(c.Violations, violation(c.Name, l.UserID, l.ReqID, "%s", l.Detail))
-	}
+	c.Violations = e.transferRun.Ledger.Contradictions(c.Name)
 	if n := e.env.Core.Proxy.Struck(ubsproxy.Differed); n > 0 {
 		c.Violations = append(c.Violations, violation(c.Name, 0, "", "%d calls to the core, made three times at once, were answered differently", n))
 	}
@@ -132,7 +126,7 @@ func (e *episode) checkBalances(ctx context.Context) ([]check, error) {
 		held[transferload.Account{Side: transfer.Spot, UserID: h.UserID, AssetID: h.AssetID}] = h.Trading.Int64()
 	}
 	c.Violations = append(c.Violations, balanceDifferences(expected, held)...)
-	c.Violations = append(c.Violations, contradictedEnds(e.transferRun.Ledger.Scripts(), ends, e.transferRun.Ledger.EndMayBeLost, e.restores.transfers)...)
+	c.Violations = append(c.Violations, contradictedEnds(e.transferRun.Ledger.Requests(), ends, e.transferRun.Ledger.EndMayBeLost, e.restores.transfers)...)
 	return []check{c}, nil
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
-	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -42,13 +41,12 @@ func (e *episode) checkPayouts(ctx context.Context) ([]check, error) {
 		return nil, fmt.Errorf("read the chain: %w", err)
 	}
 	if e.flags.restores > 0 {
-		wanted = afterRestores(wanted, e.transferRun.Ledger.Scripts(), e.transferRun.Ledger.EndMayBeLost, e.restores.payouts, e.transferRun.Ledger.Settlements())
+		wanted = afterRestores(wanted, e.transferRun.Ledger.Requests(), e.transferRun.Ledger.EndMayBeLost, e.restores.payouts, e.transferRun.Ledger.Settlements())
 	}
 	c.Violations = payoutViolations(wanted, paid)
 	return []check{c}, nil
 }
 
-// querier reads rows.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
@@ -80,12 +78,12 @@ func (e *episode) payments(ctx context.Context) (all []transferload.Payment, err
 	for _, u := range e.world.Foreign.Of(e.env.Payer) {
 		foreign[u.Hash] = true
 	}
-	payer := common.Address(eip155.MustBytes(e.env.Payer.Address()))
-	err = chainscan.Each(ctx, e.env.Chain.URL(), &payer, func(tx chainscan.Tx) {
+	chain, err := chainscan.Read(ctx, e.env.Chain.URL(), nil)
+	for _, tx := range chain.From(e.env.Payer.Address()) {
 		if !foreign[tx.Hash()] {
 			all = append(all, paidBy(tx.Transaction, tx.Receipt)...)
 		}
-	})
+	}
 	return all, err
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -47,29 +50,14 @@ func (e *episode) checkDuplicates(ctx context.Context) ([]check, error) {
 	return []check{c}, nil
 }
 
-// reporter records a violation.
 type reporter func(userID int64, reqID, format string, args ...any)
-
-// forEachConcurrently calls one for each element, eight at a time.
-func forEachConcurrently[T any](all []T, one func(T)) {
-	slots := make(chan struct{}, 8)
-	var working sync.WaitGroup
-	for _, x := range all {
-		slots <- struct{}{}
-		working.Go(func() {
-			defer func() { <-slots }()
-			one(x)
-		})
-	}
-	working.Wait()
-}
 
 func (e *episode) replayCore(ctx context.Context, report reporter) {
 	core, answered := e.env.Core, make(map[string]bool)
 	for _, c := range core.Proxy.Calls(nil) {
 		answered[c.Path+c.Operation.ReqID] = answered[c.Path+c.Operation.ReqID] || c.Status == http.StatusOK
 	}
-	forEachConcurrently(core.Proxy.Calls(nil), func(c ubsproxy.Call) {
+	client.Each(core.Proxy.Calls(nil), func(c ubsproxy.Call) {
 		if e.restores.transfers[c.Operation.ReqID] && !answered[c.Path+c.Operation.ReqID] {
 			return // its caller was lost before an answer came, and no process repeats it
 		}
@@ -101,7 +89,7 @@ select o.req_id, o.op_type, coalesce(o.reason, ''), o.user_id, o.asset_id, o.uni
 	if err != nil {
 		return fmt.Errorf("read Funding's journal: %w", err)
 	}
-	forEachConcurrently(all, func(f funded) {
+	client.Each(all, func(f funded) {
 		want := transfer.Outcome{Verdict: transfer.Success}
 		if f.Refused != "" {
 			want = transfer.Outcome{Verdict: transfer.Refused, Reason: f.Refused}
@@ -114,7 +102,6 @@ select o.req_id, o.op_type, coalesce(o.reason, ''), o.user_id, o.asset_id, o.uni
 	return nil
 }
 
-// askLedger calls the ledger's operation op.
 func askLedger(ctx context.Context, l transfer.Ledger, op transfer.Op, c transfer.Call) transfer.Outcome {
 	switch op {
 	case transfer.Withdraw:
@@ -137,7 +124,7 @@ func (e *episode) replayTasks(ctx context.Context, report reporter) error {
 	if err != nil {
 		return err
 	}
-	forEachConcurrently(all, func(reqID string) {
+	client.Each(all, func(reqID string) {
 		url := e.env.URLMap.InternalURL() + "/internal/transfer"
 		status, text, err := stack.CallWith(ctx, token, http.MethodPost, url, map[string]string{"req_id": reqID})
 		if err != nil || status != http.StatusNoContent {
@@ -162,19 +149,13 @@ select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) fro
 	if lines, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
 		return nil, err
 	}
-	for after := uint64(0); ; {
-		some, _, err := e.env.Core.Ledger().Journal(ctx, after, 5000)
-		if err != nil {
-			return nil, err
+	err = money.EachLine(ctx, e.env.Core.Ledger(), 0, math.MaxUint64, func(j transfer.Entry) {
+		if wire.Moves(j.Op) {
+			lines = append(lines, fmt.Sprintf("trading %d %s %s %d %s", j.Seq, j.ReqID, j.Op, j.Units, j.Refused))
 		}
-		if len(some) == 0 {
-			break
-		}
-		for _, j := range some {
-			if after = j.Seq; wire.Moves(j.Op) {
-				lines = append(lines, fmt.Sprintf("trading %d %s %s %d %s", j.Seq, j.ReqID, j.Op, j.Units, j.Refused))
-			}
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	_, balances, err := e.env.Core.Ledger().AllBalances(ctx)
 	for _, b := range balances {

@@ -160,10 +160,8 @@ func (m *storedState) addLost(lost, kept *storedState) {
 	}
 }
 
-// txOfEvent returns the transaction id in an event's key.
 func txOfEvent(key string) string { return key[:len(uuid.Nil.String())] }
 
-// readState reads the state of a database.
 func readState(ctx context.Context, url string) (*storedState, error) {
 	db, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -205,15 +203,14 @@ func newStoredState() *storedState {
 // contradictsAcrossRestore describes a difference between a caller's answers from before a restore
 // and the chain or the last answer. A restore may lose the record of a request without an effect,
 // and may give an end another name. The chain must still have each effect exactly once.
-func contradictsAcrossRestore(answers load.Answers, l lastAnswer, succeeded, reverted int) string {
-	mined := fmt.Sprintf("the chain has it %d times succeeded, %d times reverted", succeeded, reverted)
+func contradictsAcrossRestore(answers load.Answers, l lastAnswer, m mined) string {
 	switch {
-	case succeeded != answers.End.Successes() || reverted != answers.End.Reverts():
-		return fmt.Sprintf("its caller got %s before a restore, and %s", answers.End, mined)
+	case m != mined{answers.End.Successes(), answers.End.Reverts()}:
+		return fmt.Sprintf("its caller got %s before a restore, and %s", answers.End, m)
 	case l.stored && !answers.End.Survives(l.end):
 		return fmt.Sprintf("its caller got %s before a restore, and it is %s after it", answers.End, l.end)
-	case !l.stored && succeeded+reverted > 0:
-		return "a restore has lost it, no operator has recorded it again, and " + mined
+	case !l.stored && m.total() > 0:
+		return fmt.Sprintf("a restore has lost it, no operator has recorded it again, and %s", m)
 	}
 	return ""
 }

@@ -39,7 +39,7 @@ func TestAfterRestoreTheChainMustAgree(t *testing.T) {
 		if c.now != nil {
 			l.end = *c.now
 		}
-		if got := contradictsAcrossRestore(c.answers, l, c.succeeded, c.reverted); (got != "") != c.wrong {
+		if got := contradictsAcrossRestore(c.answers, l, mined{c.succeeded, c.reverted}); (got != "") != c.wrong {
 			t.Errorf("%s: got %q, want a contradiction: %t", name, got, c.wrong)
 		}
 	}

@@ -148,7 +148,6 @@ func (e *episode) countTransfers(ctx context.Context) (*transferFigures, error) 
 	return f, nil
 }
 
-// transferTable prints the figures of the transfer side.
 func (e *episode) transferTable(f *transferFigures) {
 	if f == nil {
 		return

@@ -16,14 +16,12 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// check is one checker with its violations.
 type check struct {
 	Name       string               `json:"name"`
 	Promise    string               `json:"promise"`
 	Violations []checkers.Violation `json:"violations"`
 }
 
-// verdict is the result of all checks.
 type verdict struct {
 	checks  []check
 	figures figures
@@ -172,7 +170,6 @@ func (e *episode) missingKinds(f figures) (names []string) {
 	return names
 }
 
-// figures are the printed figures of a run.
 type figures struct {
 	Seed        uint64         `json:"seed"`
 	Minutes     float64        `json:"minutes"`
@@ -205,18 +202,14 @@ func (e *episode) count(ctx context.Context) (f figures, err error) {
 	f = figures{
 		Seed: e.seed, Minutes: e.minutes, Submitters: e.submitters, Window: e.window, Rate: e.rate,
 		Faults: e.chaos.injected(), CrashPoints: e.world.Crashes.Hits(), Callers: e.load.Ledger.Did(slices.Concat(load.Habits(), load.ProgramHabits())),
-		Operators: map[string]int{load.Mistakes: e.operator.Decisions[load.Mistakes]}, Failed: make(map[string]int),
+		Operators: e.load.Ledger.Did(load.Acts(e.flags.restores > 0)), Failed: make(map[string]int),
 		Posted: t.Posted, Refused: t.Refused, Accepted: t.Accepted, TookSeconds: time.Since(e.folder.began).Seconds(),
 	}
 	if e.flags.restores > 0 {
 		f.Faults["database lost, and restored from its backup"] = len(e.restores.done)
-		f.Operators[load.Matched], f.Operators[load.WrittenOff] = e.operator.Decisions[load.Matched], e.operator.Decisions[load.WrittenOff]
 	}
 	if f.Transfers, err = e.countTransfers(ctx); err != nil {
 		return f, fmt.Errorf("count transfers: %w", err)
-	}
-	for _, action := range load.Actions() {
-		f.Operators[load.Decides+action] = e.operator.Decisions[load.Decides+action]
 	}
 	if f.Features, err = e.countFeatures(ctx); err != nil {
 		return f, fmt.Errorf("count the acts of optional features: %w", err)

@@ -3,6 +3,7 @@ package book
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -43,12 +44,12 @@ type Book struct {
 	assets   map[int32]uint8
 	accounts holdings
 	answered map[key]*Entry
-	past     past // the entries of answered, oldest first
+	past     []*Entry // the entries of answered, oldest first; no entry is ever changed
 }
 
 // New returns the book before its first entry.
 func New() *Book {
-	return &Book{assets: map[int32]uint8{}, accounts: newHoldings(), answered: map[key]*Entry{}}
+	return &Book{assets: map[int32]uint8{}, accounts: holdings{at: map[AccountKey]int{}}, answered: map[key]*Entry{}}
 }
 
 // Seq is the number of the last entry; 0: none.
@@ -91,42 +92,51 @@ func (b *Book) Apply(e Entry) error {
 }
 
 func (b *Book) remember(e Entry) {
-	b.answered[e.key()] = b.past.push(e)
+	b.past = append(b.past, &e)
+	b.answered[e.key()] = &e
 	b.newest = max(b.newest, e.CreatedAt)
 }
 
 // effect applies the change of balances of an entry, if it has one.
 func (b *Book) effect(e Entry) error {
-	k := AccountKey{e.UserID, e.AssetID}
-	a, exists := b.accounts.get(k)
 	switch {
 	case e.Kind == AddAsset && b.evaluateAsset(e.Request) == "":
 		b.assets[e.AssetID] = e.Precision
 		return nil
-	case e.Kind == SetStatus && exists && e.Status != 0:
-		a.Status = e.Status
 	case e.Kind.isRecorded() && e.Kind != LateRefund:
 		return nil
-	case e.Kind.isAdjustment():
-		adjusted, ok := a.adjustedUnits(e.Request)
-		if !exists || !ok {
-			return fmt.Errorf("an adjustment that an account with %d units does not allow", a.Units)
-		}
-		a.Units = adjusted
-	case e.Kind.isDebit() && exists && a.Units >= e.Units && e.Units > 0:
-		a.Units -= e.Units
 	case e.Kind == Refund && b.refundable(e.Request) != nil:
 		return b.refundable(e.Request)
-	case (e.Kind.isCredit() || e.Kind == LateRefund) && a.Units+e.Units > a.Units:
+	}
+	k := AccountKey{e.UserID, e.AssetID}
+	a, exists := b.accounts.get(k)
+	changed, ok := a.after(e, exists)
+	if !ok {
+		return fmt.Errorf("it was applied, which an account with %d units does not allow", a.Units)
+	}
+	b.accounts.put(k, changed)
+	return nil
+}
+
+// after returns the account as the applied entry leaves it, and whether the entry can be applied.
+func (a Account) after(e Entry, exists bool) (changed Account, ok bool) {
+	switch {
+	case e.Kind == SetStatus:
+		a.Status, ok = e.Status, exists && e.Status != 0
+	case e.Kind.isAdjustment():
+		a.Units, ok = a.adjustedUnits(e.Request)
+		ok = ok && exists
+	case e.Kind.isDebit():
+		ok = exists && a.Units >= e.Units && e.Units > 0
+		a.Units -= e.Units
+	case e.Kind.isCredit() || e.Kind == LateRefund:
+		ok = a.Units+e.Units > a.Units
 		a.Units += e.Units
 		if !exists {
 			a.Status = Active
 		}
-	default:
-		return fmt.Errorf("it was applied, which an account with %d units does not allow", a.Units)
 	}
-	b.accounts.put(k, a)
-	return nil
+	return a, ok
 }
 
 // refundable returns nil if the refund gives back exactly the amount of its withdrawal.
@@ -147,38 +157,34 @@ func (b *Book) refundable(r Request) error {
 // one. It stores the floor: an unknown key from before it gets no answer any more.
 func (b *Book) forget(floor Micros) {
 	b.floor = max(b.floor, floor)
-	for e := b.past.front(); e != nil && e.CreatedAt < b.floor; e = b.past.front() {
-		delete(b.answered, e.key())
-		b.past.pop()
+	for len(b.past) > 0 && b.past[0].CreatedAt < b.floor {
+		delete(b.answered, b.past[0].key())
+		b.past = b.past[1:]
 	}
 }
 
 // Outdated reports whether the floor would make the book forget a key.
 func (b *Book) Outdated(floor Micros) bool {
-	e := b.past.front()
-	return e != nil && floor > b.floor && e.CreatedAt < floor
+	return len(b.past) > 0 && floor > b.floor && b.past[0].CreatedAt < floor
 }
 
 // FloorEntry returns the entry that makes the book forget keys created before the floor. Its floor
 // is only as high as necessary: an unknown key from above it can still be decided.
 func (b *Book) FloorEntry(floor, now Micros) Entry {
 	needed := b.floor
-	_ = b.past.each(func(e *Entry) error {
+	for _, e := range b.past {
 		if e.CreatedAt >= floor {
-			return errReached
+			break
 		}
 		needed = max(needed, e.CreatedAt+1)
-		return nil
-	})
+	}
 	return b.next(Request{Kind: Floor, CreatedAt: needed}, "", now)
 }
-
-var errReached = errors.New("the floor is reached")
 
 // next returns the entry for a request. Its time is never before the last entry's.
 func (b *Book) next(r Request, refused transfer.Reason, now Micros) Entry {
 	return Entry{Request: r, Seq: b.seq + 1, At: max(b.at, now), Refused: refused}
 }
 
-// Accounts returns all accounts as they are now. Later changes of the book do not affect it.
-func (b *Book) Accounts() Accounts { return b.accounts.share() }
+// Accounts returns a copy of all accounts, oldest first.
+func (b *Book) Accounts() []Balance { return slices.Clone(b.accounts.list) }

@@ -135,7 +135,7 @@ func image(t testing.TB, b *book.Book) []byte {
 func TestImageStaysAsItWas(t *testing.T) {
 	t.Parallel()
 	b := stocked(t)
-	for range 3000 { // more than one chunk of keys
+	for range 3000 {
 		decide(t, b, withdrawal("old-"+string(rune('a'+b.Seq()%26))+time.Duration(b.Seq()).String(), 0))
 	}
 	decide(t, b, withdrawal("R", 10))

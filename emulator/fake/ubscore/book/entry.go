@@ -72,7 +72,6 @@ func (k Kind) isCredit() bool { return k == Deposit || k == Refund || k == Outsi
 // isRecorded reports whether the kind is an operator's statement about a forgotten key.
 func (k Kind) isRecorded() bool { return k >= RecordedWithdraw && k <= LateRefund }
 
-// isAdjustment reports whether the kind is an adjustment.
 func (k Kind) isAdjustment() bool { return k >= JournalCredit && k <= BalanceDebit }
 
 // requested is the kind that callers ask for, under which the entry is stored. All adjustments

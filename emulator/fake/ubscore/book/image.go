@@ -8,7 +8,6 @@ import (
 	"hash/crc32"
 	"io"
 	"maps"
-	"slices"
 )
 
 // magic begins an image and identifies its format.
@@ -25,15 +24,13 @@ type Image struct {
 	at       Micros
 	floor    Micros
 	assets   map[int32]uint8
-	accounts Accounts
-	past     past
+	accounts []Balance
+	past     []*Entry
 }
 
-// Image returns the book as it is now. It shares unchanged parts with the book.
+// Image returns the book as it is now. It shares the entries with the book.
 func (b *Book) Image() *Image {
-	p := b.past
-	p.chunks = slices.Clone(p.chunks)
-	return &Image{b.seq, b.at, b.floor, maps.Clone(b.assets), b.accounts.share(), p}
+	return &Image{b.seq, b.at, b.floor, maps.Clone(b.assets), b.Accounts(), b.past}
 }
 
 // Seq is the number of the last entry in the image.
@@ -49,17 +46,15 @@ func (i *Image) Write(to io.Writer) error {
 	for id, precision := range i.assets {
 		w.numbers(uint64(id), uint64(precision))
 	}
-	w.numbers(uint64(i.accounts.Len()))
-	for a := range i.accounts.All() {
+	w.numbers(uint64(len(i.accounts)))
+	for _, a := range i.accounts {
 		w.numbers(uint64(a.UserID), uint64(a.AssetID), a.Units, uint64(a.Status))
 	}
-	_ = i.past.each(func(e *Entry) error {
-		w.numbers(e.Seq)
+	for _, e := range i.past {
 		w.scratch = e.Append(w.scratch[:0])
-		w.numbers(uint64(len(w.scratch)))
+		w.numbers(e.Seq, uint64(len(w.scratch)))
 		w.bytes(w.scratch)
-		return w.err
-	})
+	}
 	w.numbers(0) // ends the list: no entry has this number
 	if err := errors.Join(w.err, w.w.Flush()); err != nil {
 		return err

@@ -65,7 +65,7 @@ type Core struct {
 	views   views
 	clock   clock // used only by the core's goroutine
 
-	lines      lines
+	lines      [][]byte      // of one commit, in the log's format
 	snapshot   uint64        // the line of the newest snapshot
 	snapshots  chan struct{} // receives a value after each attempt to write a snapshot
 	writing    bool          // whether a snapshot is being written
@@ -161,7 +161,6 @@ func (c *Core) ask(ctx context.Context, j job) (book.Entry, error) {
 	}
 }
 
-// run is the core's goroutine.
 func (c *Core) run() {
 	defer close(c.stopped)
 	batch := make([]job, 0, maxBatch)
@@ -214,7 +213,7 @@ func (c *Core) serve(batch []job) {
 
 // decide decides the requests one after the other, each with the effect of the earlier ones.
 func (c *Core) decide(batch []job) []result {
-	c.lines.reset()
+	c.lines = c.lines[:0]
 	results := c.recordings[:0]
 	rules := book.Rules{Now: c.clock.read()}
 	for _, j := range batch {
@@ -241,16 +240,15 @@ func (c *Core) apply(e book.Entry) {
 		c.halt(fmt.Errorf("a decision that cannot be applied: %w", err))
 		return
 	}
-	c.lines.add(e)
+	c.lines = append(c.lines, e.Append(nil))
 }
 
-// commit makes the lines durable.
 func (c *Core) commit() {
-	if c.lines.none() {
+	if len(c.lines) == 0 {
 		return
 	}
 	c.options.Points.At("ubscore.applied")
-	if err := c.wal.Append(c.lines.list()); err != nil {
+	if err := c.wal.Append(c.lines); err != nil {
 		c.halt(err)
 		return
 	}

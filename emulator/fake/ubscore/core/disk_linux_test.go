@@ -2,13 +2,53 @@ package core_test
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/core"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/wal"
-	"github.com/fencepost/fencepost/emulator/fake/ubscore/wal/waltest"
 )
+
+const firstSegment = "wal-00000000000000000001.log"
+
+// replaceFile redirects this process' open file to the device: writes go to the device until putBack
+// is called.
+func replaceFile(t *testing.T, path, device string) (putBack func()) {
+	t.Helper()
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	descriptors, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range descriptors {
+		target, _ := os.Readlink("/proc/self/fd/" + e.Name())
+		var fd int
+		if _, err := fmt.Sscan(e.Name(), &fd); err != nil || target != path {
+			continue
+		}
+		own, err := syscall.Dup(fd)
+		if err == nil {
+			err = syscall.Dup3(int(d.Fd()), fd, syscall.O_CLOEXEC)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() { _ = syscall.Dup3(own, fd, syscall.O_CLOEXEC); _ = syscall.Close(own) }
+	}
+	t.Fatalf("this process has no open file %s", path)
+	return nil
+}
 
 // A withdrawal that could not be made durable appears in no balance, journal or answer, and the core
 // never answers again.
@@ -19,7 +59,7 @@ func TestAFailedFsyncHalts(t *testing.T) {
 			t.Parallel()
 			o := core.Options{Folder: t.TempDir()}
 			c := stocked(t, o)
-			putBack := waltest.ReplaceFile(t, filepath.Join(o.Folder, "wal-00000000000000000001.log"), device)
+			putBack := replaceFile(t, filepath.Join(o.Folder, firstSegment), device)
 			if e, err := c.Do(t.Context(), withdrawal("lost", 400)); !errors.Is(err, wal.ErrFailed) {
 				t.Errorf("a withdrawal without a disk: got %+v, %v; want %v", e, err, wal.ErrFailed)
 			}
@@ -32,6 +72,34 @@ func TestAFailedFsyncHalts(t *testing.T) {
 			wantUnits(t, c, 1000)
 			do(t, c, withdrawal("lost", 400), "")
 			wantUnits(t, c, 600)
+		})
+	}
+}
+
+// A failed write or fsync ends the log for good: no later call reports lines as durable, and only durable
+// lines are read.
+func TestFailedFsyncEndsTheLog(t *testing.T) {
+	t.Parallel()
+	for name, device := range map[string]string{
+		"fsync": "/dev/null", // takes every write, and has no fsync
+		"write": "/dev/full", // takes none
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			l := openLog(t, wal.Options{Folder: folder})
+			if err := commitLine(l, "durable"); err != nil {
+				t.Fatal(err)
+			}
+			putBack := replaceFile(t, filepath.Join(folder, firstSegment), device)
+			for range 2 { // the second time by a disk that is sound again
+				if err := commitLine(l, "lost"); !errors.Is(err, wal.ErrFailed) {
+					t.Errorf("append and sync: got %v, want %v", err, wal.ErrFailed)
+				}
+				putBack()
+				putBack = func() {}
+			}
+			wantLines(t, l, "durable")
 		})
 	}
 }

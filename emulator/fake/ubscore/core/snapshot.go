@@ -116,7 +116,7 @@ func (c *Core) maybeSnapshot() {
 	}
 	floor := c.clock.safeTime(c.book.Newest()) - microsIn(c.options.Horizon+c.options.Horizon/forgetAfter)
 	if c.book.Outdated(floor) {
-		c.lines.reset()
+		c.lines = c.lines[:0]
 		c.apply(c.book.FloorEntry(floor, c.clock.read()))
 		if c.commit(); c.Halted() != nil {
 			return

@@ -81,7 +81,7 @@ func query[T any](ctx context.Context, c *Core, read func(*book.Book) T) (seen T
 func (c *Core) NewView(ctx context.Context) (*View, error) {
 	type copied struct {
 		view     *View
-		accounts book.Accounts // used for a new view
+		accounts []book.Balance // used for a new view
 		isNew    bool
 	}
 	got, err := query(ctx, c, func(b *book.Book) copied {
@@ -93,9 +93,8 @@ func (c *Core) NewView(ctx context.Context) (*View, error) {
 	if err != nil || !got.isNew {
 		return got.view, err
 	}
-	list := slices.AppendSeq(make([]book.Balance, 0, got.accounts.Len()), got.accounts.All())
-	slices.SortFunc(list, func(a, b book.Balance) int { return compare(a.AccountKey, b.AccountKey) })
-	got.view.Balances = list
+	slices.SortFunc(got.accounts, func(a, b book.Balance) int { return compare(a.AccountKey, b.AccountKey) })
+	got.view.Balances = got.accounts
 	c.views.keep(got.view)
 	return got.view, nil
 }

@@ -100,21 +100,30 @@ func (r *reading) segment(s segment) error {
 	from := bufio.NewReaderSize(io.NewSectionReader(f, offset, s.size-offset), 64<<10)
 	for r.last < r.until {
 		rec, err := readRecord(from)
-		switch {
-		case err == io.EOF && offset == s.size:
+		if err == io.EOF && offset == s.size {
 			return nil
-		case errors.Is(err, errBad) || err == io.EOF:
-			return &DamageError{File: s.name(), Offset: offset, What: "no complete record, and it had been durable"}
-		case err != nil:
+		}
+		if err := r.check(rec, err, s, offset); err != nil {
 			return err
-		case r.last != 0 && rec.first != r.last+1 || r.last == 0 && rec.first > r.after+1:
-			return &DamageError{File: s.name(), Offset: offset, What: fmt.Sprintf("line %d follows line %d", rec.first, r.last)}
 		}
 		r.at = place{s.base, offset}
 		if err := r.lines(rec); err != nil {
 			return err
 		}
 		offset += rec.size
+	}
+	return nil
+}
+
+// check returns an error if the record, or the error of reading it, cannot come at that offset.
+func (r *reading) check(rec record, err error, s segment, offset int64) error {
+	switch {
+	case errors.Is(err, errBad) || err == io.EOF:
+		return &DamageError{File: s.name(), Offset: offset, What: "no complete record, and it had been durable"}
+	case err != nil:
+		return err
+	case r.last != 0 && rec.first != r.last+1 || r.last == 0 && rec.first > r.after+1:
+		return &DamageError{File: s.name(), Offset: offset, What: fmt.Sprintf("line %d follows line %d", rec.first, r.last)}
 	}
 	return nil
 }

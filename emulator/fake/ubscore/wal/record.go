@@ -31,7 +31,6 @@ type record struct {
 	size  int64 // of head and body
 }
 
-// last is the number of the record's last line.
 func (r record) last() uint64 { return r.first + uint64(len(r.lines)) - 1 }
 
 func appendRecord(to []byte, first uint64, lines [][]byte) []byte {

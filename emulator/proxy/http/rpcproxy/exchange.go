@@ -12,7 +12,6 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 )
 
-// call is one JSON-RPC call.
 type call struct {
 	Version string            `json:"jsonrpc"`
 	ID      json.RawMessage   `json:"id"`
@@ -23,7 +22,6 @@ type call struct {
 	above bool      // asks for a block that a lagging node does not have
 }
 
-// response is the answer to one call.
 type response struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
@@ -35,7 +33,6 @@ var null = json.RawMessage("null")
 
 func (a response) empty() bool { return len(a.Result) == 0 || bytes.Equal(a.Result, null) }
 
-// exchange is one HTTP request with its answer.
 type exchange struct {
 	proxy  *Proxy
 	faults Faults

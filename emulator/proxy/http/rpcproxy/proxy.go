@@ -59,7 +59,6 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	_, _ = w.Write(answer) // the client may have left
 }
 
-// forward sends the body to the node and returns its answer.
 func (p *Proxy) forward(ctx context.Context, body []byte) ([]byte, error) {
 	resp, answer, err := p.Ask(ctx, http.MethodPost, "", http.Header{"Content-Type": {"application/json"}}, body)
 	if err == nil && resp.StatusCode != http.StatusOK {

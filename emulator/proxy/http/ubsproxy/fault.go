@@ -174,7 +174,6 @@ func (p *Proxy) callThrice(r *http.Request, c *Call, body []byte) (first *http.R
 	return first, answer, err
 }
 
-// deliverWithin bounds one late delivery.
 const deliverWithin = 10 * time.Second
 
 // Deliver passes the user's calls held as [Late] to the core, the last first. It returns how many

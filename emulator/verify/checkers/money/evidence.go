@@ -15,14 +15,12 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// account is one balance on one side.
 type account struct {
 	side    transfer.AccountType
 	userID  int64
 	assetID int32
 }
 
-// transferRow holds the columns of one transfer.
 type transferRow struct {
 	ReqID   string
 	UserID  int64
@@ -33,7 +31,6 @@ type transferRow struct {
 	Reason  transfer.Reason
 }
 
-// stateChange is one line of a transfer's history.
 type stateChange struct {
 	ReqID string
 	From  *transfer.State
@@ -89,27 +86,28 @@ func ReadEvidence(ctx context.Context, e Run) (*Evidence, error) {
 // linesAtOnce is the number of lines of the core's journal in one request.
 const linesAtOnce = 5000
 
-// readCore reads the lines after one line, up to another.
-func (v *Evidence) readCore(ctx context.Context, core *trading.Ledger, after, upTo uint64) error {
+// EachLine visits the lines of the core's journal after one line, up to another.
+func EachLine(ctx context.Context, core *trading.Ledger, after, upTo uint64, visit func(transfer.Entry)) error {
 	for after < upTo {
 		lines, _, err := core.Journal(ctx, after, linesAtOnce)
-		if err != nil {
+		if err != nil || len(lines) == 0 {
 			return err
 		}
-		if len(lines) == 0 {
-			return nil
-		}
 		for _, line := range lines {
-			if line.Seq > upTo {
-				return nil
+			if after = line.Seq; after <= upTo {
+				visit(line.Entry)
 			}
-			if entry := asAsked(line.Entry); entry.Op.Counts() {
-				v.journal = append(v.journal, journaled{entry, transfer.Spot, line.Seq > v.point})
-			}
-			after = line.Seq
 		}
 	}
 	return nil
+}
+
+func (v *Evidence) readCore(ctx context.Context, core *trading.Ledger, after, upTo uint64) error {
+	return EachLine(ctx, core, after, upTo, func(line transfer.Entry) {
+		if entry := asAsked(line); entry.Op.Counts() {
+			v.journal = append(v.journal, journaled{entry, transfer.Spot, line.Seq > v.point})
+		}
+	})
 }
 
 // asAsked returns a refusal that an operator had recorded as the refusal of the operation itself.

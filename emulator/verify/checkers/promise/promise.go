@@ -2,6 +2,7 @@
 package promise
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,6 +40,16 @@ func CheckAll[E any](all []Checker[E], evidence E) (found []Violation) {
 		found = append(found, c.Check(evidence)...)
 	}
 	return found
+}
+
+// Check reads the evidence of a run and lists the violations. An error means that the run could not be
+// read, which is no verdict.
+func Check[R, E any](ctx context.Context, run R, read func(context.Context, R) (E, error), all []Checker[E]) ([]Violation, error) {
+	evidence, err := read(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	return CheckAll(all, evidence), nil
 }
 
 // Of returns the violations that the named checker found.

@@ -19,9 +19,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
-	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Fault is one kind of fault.
@@ -108,15 +106,6 @@ func NewWorld(o Options) *World {
 	return w
 }
 
-// Accounts returns the submitters whose keys a foreign signer also has.
-func (w *World) Accounts() []txmanager.Submitter {
-	names := make([]txmanager.Submitter, len(w.Keys))
-	for i, k := range w.Keys {
-		names[i] = eip155.NewSubmitter(w.Stack.Chain.ChainID(), k.Address)
-	}
-	return names
-}
-
 // Disarm ends every fault that is still armed. It is called after all have returned.
 func (w *World) Disarm() {
 	w.Crashes.disarm()
@@ -150,7 +139,6 @@ func randomDuration(r *rand.Rand, shortest, limit time.Duration) time.Duration {
 	return shortest + time.Duration(r.Int64N(int64(limit-shortest)+1))
 }
 
-// pick draws one element of the list.
 func pick[T any](r *rand.Rand, list []T) (one T, err error) {
 	if len(list) == 0 {
 		return one, errors.New("nothing to choose from")

@@ -2,39 +2,41 @@ package load
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // caller follows one intent from the first post to its final state.
 type caller struct {
-	env     *stack.Stack
-	ledger  *Ledger
-	intent  *Intent
-	account string // as which it calls
+	client.Client
+	ledger *Ledger
+	intent *Intent
+}
 
-	submit  func(context.Context) answer // posts the intent once; nil: by HTTP
-	timeout retry.Timeout
+func newCaller(s *stack.Stack, l *Ledger, in *Intent, account string) *caller {
+	return &caller{ledger: l, intent: in, Client: client.Client{Generation: l.Generation, Call: func(ctx context.Context, method, path string, body any) (int, []byte, error) {
+		return s.Call(ctx, account, method, path, body)
+	}}}
 }
 
 // run posts the intent until the answer is clear, carries out its script, and polls until
 // the state is final.
 func (c *caller) run(ctx context.Context) {
-	defer c.set(func(t *Answers) { t.Done = true })
+	defer c.intent.Change(func(t *Answers) { t.Done = true })
 	if c.intent.invalid {
 		c.postWrong(ctx)
 		c.postForbidden(ctx)
 	}
 	c.postCopies(ctx)
 	if c.intent.Answers().TxID == "" {
-		c.set(func(t *Answers) { t.Refused = ctx.Err() == nil })
+		c.intent.Change(func(t *Answers) { t.Refused = ctx.Err() == nil })
 		return
 	}
 	var others sync.WaitGroup
@@ -44,7 +46,7 @@ func (c *caller) run(ctx context.Context) {
 	if c.intent.cancelAfter > 0 {
 		others.Go(func() { c.cancel(ctx) })
 	}
-	c.poll(ctx)
+	retry.Poll(ctx, c.intent.pace, func() bool { return c.isFinished(ctx) })
 	if c.intent.again && ctx.Err() == nil && !c.isStale() {
 		c.ledger.Count(Again)
 		c.post(ctx)
@@ -53,67 +55,8 @@ func (c *caller) run(ctx context.Context) {
 	c.ask(ctx) // once more: a final answer must not change
 }
 
-// poll asks until the intent is final, at growing intervals. With wide windows a thousand
-// callers wait at once, and frequent polling alone would saturate the machine.
-func (c *caller) poll(ctx context.Context) {
-	for pauses := (retry.Backoff{Next: c.intent.pace}); ctx.Err() == nil && !c.isFinished(ctx); {
-		pauses.Pause(ctx)
-	}
-}
-
-func (c *caller) set(change func(*Answers)) {
-	c.intent.mu.Lock()
-	defer c.intent.mu.Unlock()
-	change(&c.intent.answers)
-}
-
-// answer is the result of one request. Status 0: no answer came.
-type answer struct {
-	status  int
-	text    []byte
-	begun   time.Time
-	code    string // of a problem
-	body    struct{ TxID, Outcome string }
-	reached End
-
-	generation int // of the database at the time of the request
-}
-
-// isUnclear reports whether the caller cannot know the effect of the request.
-func (a answer) isUnclear() bool { return a.status == 0 || a.status >= 500 }
-
-func (a answer) isClear() bool { return !a.isUnclear() }
-
-func (a answer) String() string { return fmt.Sprintf("%d %s", a.status, a.text) }
-
-// call makes one request as the account.
-func (c *caller) call(ctx context.Context, method, path string, body any) (a answer) {
-	ctx, done := c.timeout.Context(ctx)
-	defer done()
-	a.begun, a.generation = time.Now(), c.ledger.Generation()
-	status, text, err := c.env.Call(ctx, c.account, method, path, body)
-	if err != nil {
-		return a
-	}
-	a.status, a.text = status, text
-	var all struct {
-		TxID, Outcome, Code string
-		State               txmanager.State
-		SubState            *txmanager.SubState
-	}
-	if err := json.Unmarshal(text, &all); err != nil {
-		return answer{begun: a.begun, generation: a.generation} // the answer was cut off
-	}
-	a.code, a.body.TxID, a.body.Outcome, a.reached.State = all.Code, all.TxID, all.Outcome, all.State
-	if all.SubState != nil {
-		a.reached.Sub = *all.SubState
-	}
-	return a
-}
-
-// insist repeats the request until the answer is clear.
-func (c *caller) insist(ctx context.Context, method, path string, body any) answer {
-	return retry.Until(ctx, func() answer { return c.call(ctx, method, path, body) }, answer.isClear)
+func reached(a client.Answer) End {
+	return End{State: txmanager.State(a.State), Sub: txmanager.SubState(a.SubState)}
 }
 
 // postCopies posts the intent several times at once, each copy until it is answered.
@@ -121,54 +64,54 @@ func (c *caller) postCopies(ctx context.Context) {
 	if c.intent.copies > 1 {
 		c.ledger.Count(Repeats)
 	}
-	var copies sync.WaitGroup
-	for range c.intent.copies {
-		copies.Go(func() { c.post(ctx) })
-	}
-	copies.Wait()
+	client.Concurrently(c.intent.copies, func() { c.post(ctx) })
 }
 
 func (c *caller) post(ctx context.Context) {
-	known, begun := c.intent.Answers().TxID != "", c.ledger.Generation()
+	known, begun := c.intent.Answers().TxID != "", c.Generation()
 	a := c.submitUntilClear(ctx)
 	switch {
-	case a.isUnclear():
-	case c.databaseReplacedSince(begun), begun > 0 && c.isStale():
+	case a.IsUnclear():
+	case c.Replaced(begun), begun > 0 && c.isStale():
 		c.repeatAfterRestore(ctx)
-	case begun > 0 && a.code == "REQUEST_RECORDED":
+	case begun > 0 && a.Code == "REQUEST_RECORDED":
 		c.recordStoredRequest(ctx, begun)
-	case a.status == http.StatusAccepted, a.status == http.StatusOK:
+	case a.Status == http.StatusAccepted, a.Status == http.StatusOK:
 		c.recordAcceptance(a)
-	case a.code == "SUBMITTER_PROTECTED" && !known:
+	case a.Code == "SUBMITTER_PROTECTED" && !known:
 	default:
 		c.ledger.contradict(c.intent, fmt.Sprintf("posted (accepted before: %t): got %s", known, a))
 	}
 }
 
 // submitUntilClear posts the intent until the answer is clear.
-func (c *caller) submitUntilClear(ctx context.Context) answer {
-	if c.submit == nil {
-		return c.insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.Body())
+func (c *caller) submitUntilClear(ctx context.Context) client.Answer {
+	return retry.Until(ctx, func() client.Answer { return c.submit(ctx) }, client.Answer.IsClear)
+}
+
+func (c *caller) submit(ctx context.Context) client.Answer {
+	if c.intent.submit != nil {
+		return c.intent.submit(ctx)
 	}
-	return retry.Until(ctx, func() answer { return c.submit(ctx) }, answer.isClear)
+	return c.Ask(ctx, http.MethodPost, "/api/v1/tx", c.intent.Body())
 }
 
 // recordAcceptance records a txId. A requestId must keep its first txId, and must be stored
 // only once.
-func (c *caller) recordAcceptance(a answer) {
+func (c *caller) recordAcceptance(a client.Answer) {
 	var first string
 	var fresh int
-	c.set(func(t *Answers) {
+	c.intent.Change(func(t *Answers) {
 		if t.TxID == "" {
-			t.TxID, t.TxAt, t.Generation = a.body.TxID, time.Now(), a.generation
+			t.TxID, t.TxAt, t.Generation = a.TxID, time.Now(), a.Generation
 		}
-		if a.status == http.StatusAccepted {
+		if a.Status == http.StatusAccepted {
 			t.Fresh++
 		}
 		first, fresh = t.TxID, t.Fresh
 	})
-	if a.body.TxID != first || first == "" {
-		c.ledger.contradict(c.intent, fmt.Sprintf("posted again: got txId %q, and before %q", a.body.TxID, first))
+	if a.TxID != first || first == "" {
+		c.ledger.contradict(c.intent, fmt.Sprintf("posted again: got txId %q, and before %q", a.TxID, first))
 	}
 	if fresh > 1 {
 		c.ledger.contradict(c.intent, fmt.Sprintf("202 was answered %d times: want it once, and 200 after it", fresh))
@@ -181,8 +124,8 @@ func (c *caller) postAnother(ctx context.Context) {
 	if c.isStale() {
 		return // the request may be lost, and the other payload would then be new
 	}
-	a := c.insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.conflictingRequest())
-	if a.isUnclear() || c.databaseReplacedSince(begun) {
+	a := c.Insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.conflictingRequest())
+	if a.IsUnclear() || c.Replaced(begun) {
 		return
 	}
 	c.ledger.Count(Conflicts)
@@ -191,9 +134,9 @@ func (c *caller) postAnother(ctx context.Context) {
 
 // checkConflict checks the answer to another payload. A request that only a release has
 // recorded answers every post with REQUEST_RECORDED.
-func (c *caller) checkConflict(a answer) {
-	recorded := a.code == "REQUEST_RECORDED" && c.intent.Answers().Recorded
-	if a.status != http.StatusConflict || a.code != "REQUEST_ID_CONFLICT" && !recorded {
+func (c *caller) checkConflict(a client.Answer) {
+	recorded := a.Code == "REQUEST_RECORDED" && c.intent.Answers().Recorded
+	if a.Status != http.StatusConflict || a.Code != "REQUEST_ID_CONFLICT" && !recorded {
 		c.ledger.contradict(c.intent, fmt.Sprintf("the requestId with another payload: got %s, want 409 REQUEST_ID_CONFLICT", a))
 	}
 }
@@ -201,12 +144,12 @@ func (c *caller) checkConflict(a answer) {
 // postWrong posts invalid requests, which must be refused in every state.
 func (c *caller) postWrong(ctx context.Context) {
 	for _, body := range c.intent.invalidRequests() {
-		a := c.insist(ctx, http.MethodPost, "/api/v1/tx", body)
-		if a.isUnclear() {
+		a := c.Insist(ctx, http.MethodPost, "/api/v1/tx", body)
+		if a.IsUnclear() {
 			return
 		}
 		c.ledger.Count(Invalid)
-		if a.status != http.StatusBadRequest && a.code != "UNKNOWN_SUBMITTER" {
+		if a.Status != http.StatusBadRequest && a.Code != "UNKNOWN_SUBMITTER" {
 			c.ledger.contradict(c.intent, fmt.Sprintf("an invalid request %v: got %s, want 400, or UNKNOWN_SUBMITTER", body, a))
 		}
 	}
@@ -215,12 +158,12 @@ func (c *caller) postWrong(ctx context.Context) {
 // postForbidden posts requests that the submitter's policy must refuse in every state.
 func (c *caller) postForbidden(ctx context.Context) {
 	for _, body := range c.intent.forbiddenRequests() {
-		a := c.insist(ctx, http.MethodPost, "/api/v1/tx", body)
+		a := c.Insist(ctx, http.MethodPost, "/api/v1/tx", body)
 		switch {
-		case a.isUnclear():
+		case a.IsUnclear():
 			return
-		case a.code == "SUBMITTER_PROTECTED":
-		case a.code == "POLICY_REFUSED":
+		case a.Code == "SUBMITTER_PROTECTED":
+		case a.Code == "POLICY_REFUSED":
 			c.ledger.Count(Barred)
 		default:
 			c.ledger.contradict(c.intent, fmt.Sprintf("a request that the policy forbids %v: got %s, want POLICY_REFUSED", body, a))
@@ -231,14 +174,14 @@ func (c *caller) postForbidden(ctx context.Context) {
 // ask asks for the state and reports whether it is final.
 func (c *caller) ask(ctx context.Context) (final bool) {
 	begun := c.ledger.Generation()
-	a := c.call(ctx, http.MethodGet, "/api/v1/tx/"+c.intent.Answers().TxID, nil)
+	a := c.Ask(ctx, http.MethodGet, "/api/v1/tx/"+c.intent.Answers().TxID, nil)
 	switch {
-	case a.isUnclear(), c.databaseReplacedSince(begun), c.isStale(): // checked at the end of the run
+	case a.IsUnclear(), c.Replaced(begun), c.isStale(): // checked at the end of the run
 		return false
-	case a.status != http.StatusOK:
+	case a.Status != http.StatusOK:
 		c.ledger.contradict(c.intent, fmt.Sprintf("asked for what was accepted: got %s", a))
 		return false
-	case begun > 0 && a.reached.Sub == "HELD": // held: posting the request again releases it
+	case begun > 0 && a.SubState == "HELD": // held: posting the request again releases it
 		c.post(ctx)
 		return false
 	}
@@ -247,22 +190,22 @@ func (c *caller) ask(ctx context.Context) (final bool) {
 
 // recordAnswer compares an answer with earlier ones and reports whether its state is final.
 // A final answer must never change. A request that began after it must get the same.
-func (c *caller) recordAnswer(a answer) (final bool) {
+func (c *caller) recordAnswer(a client.Answer) (final bool) {
 	var before Answers
-	c.set(func(t *Answers) {
+	now := reached(a)
+	final = now.State.Terminal()
+	c.intent.Change(func(t *Answers) {
 		before = *t
-		if a.reached.State.Terminal() && t.End == nil {
-			t.End, t.EndAt = &a.reached, time.Now()
-			t.Generation = a.generation
+		if final && t.End == nil {
+			t.End, t.EndAt, t.Generation = &now, time.Now(), a.Generation
 		}
 	})
-	final = a.reached.State.Terminal()
 	switch {
 	case before.End == nil:
-	case final && a.reached != *before.End:
-		c.ledger.contradict(c.intent, fmt.Sprintf("it was %s, and now it is %s", before.End, a.reached))
-	case !final && a.begun.After(before.EndAt):
-		c.ledger.contradict(c.intent, fmt.Sprintf("it was %s, and a question put after that got %s", before.End, a.reached))
+	case final && now != *before.End:
+		c.ledger.contradict(c.intent, fmt.Sprintf("it was %s, and now it is %s", before.End, now))
+	case !final && a.Begun.After(before.EndAt):
+		c.ledger.contradict(c.intent, fmt.Sprintf("it was %s, and a question put after that got %s", before.End, now))
 	}
 	return final
 }
@@ -276,8 +219,8 @@ func (c *caller) cancel(ctx context.Context) {
 		if c.isStale() {
 			return // the request may be lost: do not cancel it
 		}
-		a := c.insist(ctx, http.MethodPost, "/api/v1/tx/"+c.intent.Answers().TxID+"/cancel", nil)
-		if a.isUnclear() || c.databaseReplacedSince(begun) {
+		a := c.Insist(ctx, http.MethodPost, "/api/v1/tx/"+c.intent.Answers().TxID+"/cancel", nil)
+		if a.IsUnclear() || c.Replaced(begun) {
 			return
 		}
 		if c.recordCancelAnswer(a) {
@@ -288,9 +231,9 @@ func (c *caller) cancel(ctx context.Context) {
 }
 
 // recordCancelAnswer reports whether the answer was definite.
-func (c *caller) recordCancelAnswer(a answer) (definite bool) {
-	definite = a.status == http.StatusOK && (a.body.Outcome == "CANCELLED" || a.body.Outcome == "EXECUTED")
-	pending := a.status == http.StatusAccepted && a.body.Outcome == "PENDING"
+func (c *caller) recordCancelAnswer(a client.Answer) (definite bool) {
+	definite = a.Status == http.StatusOK && (a.Outcome == "CANCELLED" || a.Outcome == "EXECUTED")
+	pending := a.Status == http.StatusAccepted && a.Outcome == "PENDING"
 	if !definite && !pending {
 		c.ledger.contradict(c.intent, fmt.Sprintf("cancelled: got %s, want CANCELLED, EXECUTED or PENDING", a))
 		return true
@@ -299,7 +242,7 @@ func (c *caller) recordCancelAnswer(a answer) (definite bool) {
 		c.ledger.contradict(c.intent, fmt.Sprintf("cancelled: got %s, which is definite: %t, and final: %t", a, definite, final))
 	}
 	if definite {
-		c.set(func(t *Answers) { t.Outcome = a.body.Outcome })
+		c.intent.Change(func(t *Answers) { t.Outcome = a.Outcome })
 	}
 	return definite
 }

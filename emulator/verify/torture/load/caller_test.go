@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -17,9 +18,13 @@ func setup(answers Answers) *caller {
 	return &caller{ledger: new(Ledger), intent: Seen(alice, big.NewInt(1), answers)}
 }
 
+func answerOf(begun time.Time, e End) client.Answer {
+	return client.Answer{Begun: begun, State: string(e.State), SubState: string(e.Sub)}
+}
+
 func (c *caller) wantContradiction(t *testing.T, name, part string) {
 	t.Helper()
-	contradictions := c.ledger.Contradictions()
+	contradictions := c.ledger.Contradictions("")
 	if (part == "") != (len(contradictions) == 0) || (part != "" && !strings.Contains(contradictions[0].Detail, part)) {
 		t.Errorf("%s: got lies %v, want one that says %q", name, contradictions, part)
 	}
@@ -32,20 +37,20 @@ func TestFinalAnswersNeverChange(t *testing.T) {
 	confirmed, reverted := End{State: txmanager.Confirmed}, End{State: txmanager.Failed, Sub: txmanager.Reverted}
 	arrived := time.Now()
 	for name, c := range map[string]struct {
-		answer answer
+		answer client.Answer
 		want   string
 	}{
-		"the same":          {answer{begun: arrived.Add(time.Second), reached: confirmed}, ""},
-		"another end":       {answer{begun: arrived.Add(-time.Second), reached: reverted}, "now it is FAILED/REVERTED"},
-		"no end, put later": {answer{begun: arrived.Add(time.Second), reached: End{State: txmanager.Tracking}}, "put after that got TRACKING"},
-		"no end, put first": {answer{begun: arrived.Add(-time.Second), reached: End{State: txmanager.Tracking}}, ""},
+		"the same":          {answerOf(arrived.Add(time.Second), confirmed), ""},
+		"another end":       {answerOf(arrived.Add(-time.Second), reverted), "now it is FAILED/REVERTED"},
+		"no end, put later": {answerOf(arrived.Add(time.Second), End{State: txmanager.Tracking}), "put after that got TRACKING"},
+		"no end, put first": {answerOf(arrived.Add(-time.Second), End{State: txmanager.Tracking}), ""},
 	} {
 		caller := setup(Answers{TxID: "t", End: &confirmed, EndAt: arrived})
 		caller.recordAnswer(c.answer)
 		caller.wantContradiction(t, name, c.want)
 	}
 	first := setup(Answers{TxID: "t"})
-	if !first.recordAnswer(answer{reached: confirmed}) || *first.intent.Answers().End != confirmed {
+	if !first.recordAnswer(answerOf(arrived, confirmed)) || *first.intent.Answers().End != confirmed {
 		t.Errorf("the first final answer: got %v, want it kept", first.intent.Answers().End)
 	}
 }
@@ -67,9 +72,7 @@ func TestSecondTxIDIsAContradiction(t *testing.T) {
 	} {
 		caller := setup(Answers{})
 		for i, status := range c.statuses {
-			a := answer{status: status}
-			a.body.TxID = c.ids[i]
-			caller.recordAcceptance(a)
+			caller.recordAcceptance(client.Answer{Status: status, TxID: c.ids[i]})
 		}
 		caller.wantContradiction(t, name, c.want)
 	}
@@ -94,8 +97,8 @@ func TestCancelOutcomeMustMatchState(t *testing.T) {
 		"definite with a 202": {202, "CANCELLED", cancelled, "want CANCELLED"},
 	} {
 		caller := setup(Answers{TxID: "t"})
-		a := answer{status: c.status, reached: c.reached}
-		a.body.Outcome = c.outcome
+		a := answerOf(time.Time{}, c.reached)
+		a.Status, a.Outcome = c.status, c.outcome
 		caller.recordCancelAnswer(a)
 		caller.wantContradiction(t, name, c.want)
 	}
@@ -129,14 +132,14 @@ func TestAnotherPayloadIsAConflict(t *testing.T) {
 	const want = "want 409 REQUEST_ID_CONFLICT"
 	for name, c := range map[string]struct {
 		answers Answers
-		answer  answer
+		answer  client.Answer
 		want    string
 	}{
-		"a conflict":            {Answers{TxID: "t"}, answer{status: 409, code: "REQUEST_ID_CONFLICT"}, ""},
-		"recorded by a release": {Answers{TxID: "t", Recorded: true}, answer{status: 409, code: "REQUEST_RECORDED"}, ""},
-		"recorded by nobody":    {Answers{TxID: "t"}, answer{status: 409, code: "REQUEST_RECORDED"}, want},
-		"recorded, and taken":   {Answers{TxID: "t", Recorded: true}, answer{status: 202}, want},
-		"taken":                 {Answers{TxID: "t"}, answer{status: 200}, want},
+		"a conflict":            {Answers{TxID: "t"}, client.Answer{Status: 409, Code: "REQUEST_ID_CONFLICT"}, ""},
+		"recorded by a release": {Answers{TxID: "t", Recorded: true}, client.Answer{Status: 409, Code: "REQUEST_RECORDED"}, ""},
+		"recorded by nobody":    {Answers{TxID: "t"}, client.Answer{Status: 409, Code: "REQUEST_RECORDED"}, want},
+		"recorded, and taken":   {Answers{TxID: "t", Recorded: true}, client.Answer{Status: 202}, want},
+		"taken":                 {Answers{TxID: "t"}, client.Answer{Status: 200}, want},
 	} {
 		caller := setup(c.answers)
 		caller.checkConflict(c.answer)

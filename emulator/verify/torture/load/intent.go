@@ -6,13 +6,13 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
-	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
+	product "github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -28,9 +28,8 @@ type Intent struct {
 	program   bool // posted by a [Program], not by HTTP
 	script
 
-	mu      sync.Mutex
-	answers Answers
-	submit  func(context.Context) answer // posts it once; nil: by HTTP
+	client.Kept[Answers]
+	submit func(context.Context) client.Answer // posts it once; nil: by HTTP
 }
 
 // script is the caller's behaviour, drawn before it begins.
@@ -72,19 +71,13 @@ func (e End) String() string {
 	return string(e.State) + "/" + string(e.Sub)
 }
 
-// Answers returns a copy of the answers so far.
-func (in *Intent) Answers() Answers {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.answers
-}
-
 // Seen returns an intent with the answers given, for the checks. It is not posted.
 func Seen(s txmanager.Submitter, valueWei *big.Int, answers Answers) *Intent {
-	return &Intent{Submitter: s, ValueWei: valueWei, answers: answers}
+	in := &Intent{Submitter: s, ValueWei: valueWei}
+	in.Change(func(t *Answers) { *t = answers })
+	return in
 }
 
-// recipient is the address that the intents call.
 var recipient = common.HexToAddress("0xcafe0")
 
 // revertingInitCode is init code that always reverts.
@@ -145,8 +138,8 @@ func (in *Intent) ByProgram() bool { return in.program }
 
 // Policy returns a policy that allows each request of [newIntent] and forbids each of
 // [Intent.forbiddenRequests].
-func Policy() client.Policy {
-	return client.Policy{MaxValue: "1000000000", MaxValuePerDay: "1000000000000000", MaxPerMinute: 100_000, Targets: []string{recipient.Hex(), "deploy"}}
+func Policy() product.Policy {
+	return product.Policy{MaxValue: "1000000000", MaxValuePerDay: "1000000000000000", MaxPerMinute: 100_000, Targets: []string{recipient.Hex(), "deploy"}}
 }
 
 // forbiddenRequests returns requests that the policy refuses.

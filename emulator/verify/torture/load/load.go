@@ -5,13 +5,13 @@ package load
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/verify/torture/record"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -56,26 +56,17 @@ func (a Account) backlog() int {
 // Run posts intents until ctx ends. Each intent has its own caller, which polls until the
 // intent is final or within ends.
 func (l *Load) Run(ctx, within context.Context) {
-	tick := time.NewTicker(time.Duration(float64(time.Second) / l.Rate))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	retry.AtRate(ctx, l.Rate, func() {
 		a := l.Accounts[l.Source.IntN(len(l.Accounts))]
 		in := newIntent(a.Submitter, l.posted, l.Source)
 		in.policy = a.Policy
 		if l.Ledger.open(a.Submitter) >= a.backlog() {
-			continue
+			return
 		}
 		l.posted++
-		l.Ledger.add(in)
-		l.callers.Go(func() {
-			(&caller{env: l.Stack, ledger: l.Ledger, intent: in, account: stack.CallerAccount}).run(within)
-		})
-	}
+		l.Ledger.Add(in)
+		l.callers.Go(func() { newCaller(l.Stack, l.Ledger, in, stack.CallerAccount).run(within) })
+	})
 }
 
 // Wait returns when each caller knows the end of its intent or has run out of time.
@@ -83,36 +74,12 @@ func (l *Load) Wait() { l.callers.Wait() }
 
 // Ledger records the answers that callers got.
 type Ledger struct {
-	record.Record[Contradiction]
-
-	mu      sync.Mutex
-	intents []*Intent
-}
-
-// Contradiction is an answer that must not be given.
-type Contradiction struct {
-	Submitter txmanager.Submitter
-	RequestID string
-	TxID      string
-	Detail    string // the answer, and what was expected
-}
-
-func (l *Ledger) add(in *Intent) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.intents = append(l.intents, in)
-}
-
-// Intents returns every intent that was posted.
-func (l *Ledger) Intents() []*Intent {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.intents)
+	client.Record[Intent]
 }
 
 // open counts the intents of s that are not finished.
 func (l *Ledger) open(s txmanager.Submitter) (n int) {
-	for _, in := range l.Intents() {
+	for _, in := range l.Requests() {
 		if in.Submitter == s && !in.Answers().Done {
 			n++
 		}
@@ -134,7 +101,7 @@ const (
 func Habits() []string { return []string{Repeats, Again, Conflicts, Invalid, Cancels, Barred} }
 
 func (l *Ledger) contradict(in *Intent, detail string) {
-	l.Contradict(Contradiction{in.Submitter, in.RequestID, in.Answers().TxID, detail})
+	l.Contradict(string(in.Submitter), in.Answers().TxID, fmt.Sprintf("request %q: %s", in.RequestID, detail))
 }
 
 // Tally counts intents by the answers that their callers got.
@@ -145,7 +112,7 @@ type Tally struct {
 
 // Tally counts the intents now.
 func (l *Ledger) Tally() (t Tally) {
-	for _, in := range l.Intents() {
+	for _, in := range l.Requests() {
 		t.Posted++
 		switch answers := in.Answers(); {
 		case answers.TxID == "" && answers.Done:

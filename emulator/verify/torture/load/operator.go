@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -35,9 +36,8 @@ type Operator struct {
 	Ledger *Ledger
 	Note   func(format string, args ...any) // writes a line to the log of the run
 
-	Decisions   map[string]int // by action; read it after Run
 	decidedLast map[string]time.Time
-	mu          sync.Mutex // guards both while decisions are under way
+	mu          sync.Mutex // guards it while decisions are under way
 	draining    atomic.Bool
 	timeout     retry.Timeout
 
@@ -61,15 +61,27 @@ const (
 	decisionPause = 3 * time.Second // between two decisions on one transaction
 )
 
-// Actions returns the decisions that an operator can take.
-func Actions() []string { return []string{"wait", "rebroadcast", "replace", "placeholder"} }
+// actions are the decisions that an operator can take.
+var actions = []string{"wait", "rebroadcast", "replace", "placeholder"}
+
+// Acts returns the operator's acts that are counted, after a restore or without one.
+func Acts(restored bool) []string {
+	all := []string{Mistakes}
+	for _, action := range actions {
+		all = append(all, Decides+action)
+	}
+	if restored {
+		all = append(all, Matched, WrittenOff)
+	}
+	return all
+}
 
 // Drain makes the operator decide for an end: it waits no more and makes no mistakes.
 func (o *Operator) Drain() { o.draining.Store(true) }
 
 // Run decides and releases until ctx ends. A call that fails is tried again.
 func (o *Operator) Run(ctx context.Context) {
-	o.Decisions, o.decidedLast = make(map[string]int), make(map[string]time.Time)
+	o.decidedLast = make(map[string]time.Time)
 	for ctx.Err() == nil {
 		o.restored.Lock()
 		o.decideAll(ctx)
@@ -92,37 +104,28 @@ func (o *Operator) decideAll(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	var deciding sync.WaitGroup
-	defer deciding.Wait()
-	slots := make(chan struct{}, maxConcurrentDecisions)
+	var due [][2]string // ids and actions
 	for _, id := range stuck {
 		if time.Since(o.lastDecision(id)) < decisionPause {
 			continue
 		}
-		action := Actions()[o.Source.IntN(len(Actions()))]
+		action := actions[o.Source.IntN(len(actions))]
 		if o.draining.Load() && action == "wait" {
 			action = "rebroadcast"
 		}
-		slots <- struct{}{}
-		deciding.Go(func() {
-			defer func() { <-slots }()
-			o.decide(ctx, id, action)
-		})
+		due = append(due, [2]string{id, action})
 	}
+	client.Each(due, func(d [2]string) { o.decide(ctx, d[0], d[1]) }) // with a wide window many are STUCK at once
 }
-
-// maxConcurrentDecisions bounds the decisions in progress: with a wide window many
-// transactions are STUCK at once.
-const maxConcurrentDecisions = 8
 
 func (o *Operator) decide(ctx context.Context, id, action string) {
 	status, _, err := o.call(ctx, http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]any{"action": action, "reason": "seen by the operator on call"})
 	if err != nil || status != http.StatusAccepted {
 		return
 	}
+	o.Ledger.Count(Decides + action)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.Decisions[Decides+action]++
 	o.decidedLast[id] = time.Now()
 }
 
@@ -153,22 +156,26 @@ func (o *Operator) releaseAll(ctx context.Context) {
 		return
 	}
 	for _, p := range list.Submitters {
-		if p.Protect == nil {
-			continue
+		if p.Protect != nil {
+			o.releaseOne(ctx, p)
 		}
-		if mistake := o.Source.IntN(4); mistake == 0 && !o.draining.Load() && !o.restoredAt[p.Submitter] {
-			o.requestWrongCount(ctx, p)
-		}
-		body, err := o.releaseRequest(ctx, p)
-		if err != nil && o.Ledger.Generation() > 0 {
+	}
+}
+
+// releaseOne releases a submitter if the chain allows it. A release that fails is tried again.
+func (o *Operator) releaseOne(ctx context.Context, p protected) {
+	if mistake := o.Source.IntN(4); mistake == 0 && !o.draining.Load() && !o.restoredAt[p.Submitter] {
+		o.requestWrongCount(ctx, p)
+	}
+	body, err := o.releaseRequest(ctx, p)
+	if err != nil {
+		if o.Ledger.Generation() > 0 {
 			o.Note("operator: no way out of PROTECT for %s so far: %v", p.Submitter, err)
 		}
-		if err == nil && body != nil {
-			status, _, err := o.release(ctx, p, body) // one that fails is tried again
-			if err == nil && status == http.StatusOK && o.restoredAt[p.Submitter] {
-				delete(o.restoredAt, p.Submitter)
-			}
-		}
+		return
+	}
+	if status, _, err := o.release(ctx, p, body); err == nil && status == http.StatusOK {
+		delete(o.restoredAt, p.Submitter)
 	}
 }
 
@@ -186,9 +193,9 @@ func (o *Operator) requestWrongCount(ctx context.Context, p protected) {
 	switch {
 	case err != nil || status >= 500 || status == http.StatusConflict:
 	case status != http.StatusBadRequest:
-		o.Ledger.Contradict(Contradiction{Submitter: p.Submitter, Detail: fmt.Sprintf("a resync to a count that the chain never had: got %d %s, want 400", status, text)})
+		o.Ledger.Contradict(string(p.Submitter), "", fmt.Sprintf("a resync to a count that the chain never had: got %d %s, want 400", status, text))
 	default:
-		o.Decisions[Mistakes]++
+		o.Ledger.Count(Mistakes)
 	}
 }
 
@@ -197,13 +204,13 @@ func (o *Operator) requestWrongCount(ctx context.Context, p protected) {
 // either consumed for good or free. Before Drain it sometimes resumes although nonces are
 // lost: the next chain queries must detect that.
 func (o *Operator) releaseRequest(ctx context.Context, p protected) (body map[string]any, err error) {
-	client, err := ethclient.DialContext(ctx, o.Stack.Chain.URL())
+	node, err := ethclient.DialContext(ctx, o.Stack.Chain.URL())
 	if err != nil {
 		return nil, err
 	}
-	defer client.Close()
+	defer node.Close()
 	account := common.Address(eip155.MustBytes(p.Submitter.Address()))
-	final, pending, err := counts(ctx, client, account)
+	final, pending, err := counts(ctx, node, account)
 	if err == nil && pending != final {
 		err = fmt.Errorf("the account's count is %d at the finalized block, and %d with what is pending", final, pending)
 	}
@@ -215,12 +222,12 @@ func (o *Operator) releaseRequest(ctx context.Context, p protected) (body map[st
 		lowest = *p.InFlightNonce
 	}
 	if o.Ledger.Generation() > 0 && p.Submitter == o.Payer {
-		return o.payerReleaseRequest(ctx, client, final)
+		return o.payerReleaseRequest(ctx, final)
 	}
 	if o.Ledger.Generation() > 0 {
-		return o.releaseRequestAfterRestore(ctx, client, p, lowest, final)
+		return o.releaseRequestAfterRestore(ctx, p, lowest, final)
 	}
-	lost := o.lost(ctx, client, p.Submitter, lowest, final)
+	lost := o.lost(ctx, node, p.Submitter, lowest, final)
 	if final > p.NextNonce || len(lost) > 0 {
 		if o.Source.IntN(5) == 0 && !o.draining.Load() {
 			return map[string]any{"mode": txmanager.Resume, "reason": "an alarm that was not examined"}, nil
@@ -233,13 +240,13 @@ func (o *Operator) releaseRequest(ctx context.Context, p protected) (body map[st
 
 // lost returns "none" for each nonce from lowest on and below count that a foreign signer
 // consumed.
-func (o *Operator) lost(ctx context.Context, client *ethclient.Client, s txmanager.Submitter, lowest, count uint64) map[uint64]string {
+func (o *Operator) lost(ctx context.Context, node *ethclient.Client, s txmanager.Submitter, lowest, count uint64) map[uint64]string {
 	lost := make(map[uint64]string)
 	for _, u := range o.Foreign.Of(s) {
 		if u.Nonce < lowest || u.Nonce >= count {
 			continue
 		}
-		if _, err := client.TransactionReceipt(ctx, u.Hash); err == nil {
+		if _, err := node.TransactionReceipt(ctx, u.Hash); err == nil {
 			lost[u.Nonce] = "none"
 		}
 	}
@@ -247,9 +254,9 @@ func (o *Operator) lost(ctx context.Context, client *ethclient.Client, s txmanag
 }
 
 // counts returns the account's nonce at the finalized block, and with pending transactions.
-func counts(ctx context.Context, client *ethclient.Client, account common.Address) (final, pending uint64, err error) {
-	if final, err = client.NonceAt(ctx, account, big.NewInt(rpc.FinalizedBlockNumber.Int64())); err == nil {
-		pending, err = client.PendingNonceAt(ctx, account)
+func counts(ctx context.Context, node *ethclient.Client, account common.Address) (final, pending uint64, err error) {
+	if final, err = node.NonceAt(ctx, account, big.NewInt(rpc.FinalizedBlockNumber.Int64())); err == nil {
+		pending, err = node.PendingNonceAt(ctx, account)
 	}
 	return final, pending, err
 }

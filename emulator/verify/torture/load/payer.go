@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -18,14 +17,15 @@ import (
 
 // payerReleaseRequest returns the release of the payer after a restore. It is always a resync.
 // It names the requests shown by the page of lost nonces, and fills the window.
-func (o *Operator) payerReleaseRequest(ctx context.Context, client *ethclient.Client, final uint64) (map[string]any, error) {
-	names, unread, alone, err := o.lostPayerRequests(ctx)
+func (o *Operator) payerReleaseRequest(ctx context.Context, final uint64) (map[string]any, error) {
+	lost, err := o.lostPayerRequests(ctx)
 	if err != nil {
 		return nil, err
 	}
+	names, unread := lost.names, lost.unread
 	body := map[string]any{"mode": txmanager.Resync, "count": final, "requests": names, "reason": "restored; the page of lost nonces was read"}
 	if len(unread) > 0 { // no node knows them yet; the page shows them once their hashes were given
-		_, hashes, err := o.lostRequests(ctx, client, o.Payer, unread[0], final)
+		_, hashes, err := o.lostRequests(ctx, o.Payer, unread[0], final)
 		if err != nil {
 			return nil, err
 		}
@@ -33,57 +33,66 @@ func (o *Operator) payerReleaseRequest(ctx context.Context, client *ethclient.Cl
 		body["hashes"] = hashes
 		return body, nil
 	}
-	if alone && o.Source.IntN(2) == 0 {
-		for n, name := range names {
-			if name != txmanager.NoRequest {
-				delete(names, n)
-			}
-		}
+	if lost.alone && o.Source.IntN(2) == 0 {
+		maps.DeleteFunc(names, func(_ uint64, name string) bool { return name != txmanager.NoRequest })
 		body["others"] = "matching"
 	}
 	return body, nil
 }
 
-// lostPayerRequests returns the request of each lost nonce of the payer, as the pages show
-// it, and the nonces that the pages cannot show. A nonce without a matching request is left
-// open: its transfer was lost, and its user repeats it. The result alone reports whether each
-// nonce has at most one match and no two have the same.
-func (o *Operator) lostPayerRequests(ctx context.Context) (names map[uint64]string, unread []uint64, alone bool, err error) {
-	names, alone = make(map[uint64]string), true
-	used := make(map[string]bool)
+// lostNames are the requests of the payer's lost nonces.
+type lostNames struct {
+	names  map[uint64]string
+	used   map[string]bool
+	unread []uint64 // nonces that the pages cannot show
+	alone  bool     // each nonce has at most one match, and no two have the same
+}
+
+// lostPayerRequests reads the pages of lost nonces.
+func (o *Operator) lostPayerRequests(ctx context.Context) (*lostNames, error) {
+	l := &lostNames{names: make(map[uint64]string), used: make(map[string]bool), alone: true}
 	for from := ""; ; {
 		status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(o.Payer)+"/lost"+from, nil)
 		var page client.LostNonces
 		if err != nil || status != http.StatusOK || json.Unmarshal(text, &page) != nil {
-			return nil, nil, false, fmt.Errorf("the page of lost nonces: %d %s, error: %v", status, text, err)
+			return nil, fmt.Errorf("the page of lost nonces: %d %s, error: %v", status, text, err)
 		}
 		for _, n := range page.Nonces {
 			if n.ConsumingTx == nil {
 				o.Note("operator: nonce %d of the payer is not read so far: %s", n.Nonce, n.Unknown)
-				unread = append(unread, n.Nonce)
-				continue
 			}
-			candidates := slices.Clone(n.Payouts)
-			for _, in := range n.Intents {
-				if !slices.Contains(candidates, in.RequestID) {
-					candidates = append(candidates, in.RequestID)
-				}
-			}
-			if o.signedByForeignSigner(o.Payer, n.ConsumingTx.Hash) {
-				candidates, alone = nil, alone && len(candidates) == 0
-				names[n.Nonce] = txmanager.NoRequest
-			}
-			for _, name := range candidates {
-				if alone = alone && !used[name] && len(candidates) == 1; !used[name] {
-					names[n.Nonce], used[name] = name, true
-					break
-				}
-			}
+			l.add(n, n.ConsumingTx != nil && o.signedByForeignSigner(o.Payer, n.ConsumingTx.Hash))
 		}
 		if page.NextFrom == nil {
-			return names, unread, alone, nil
+			return l, nil
 		}
 		from = fmt.Sprintf("?from=%d", *page.NextFrom)
+	}
+}
+
+// add names the request of a nonce. A nonce without a matching request is left open: its transfer
+// was lost, and its user repeats it.
+func (l *lostNames) add(n client.LostNonce, foreign bool) {
+	if n.ConsumingTx == nil {
+		l.unread = append(l.unread, n.Nonce)
+		return
+	}
+	candidates := slices.Clone(n.Payouts)
+	for _, in := range n.Intents {
+		if !slices.Contains(candidates, in.RequestID) {
+			candidates = append(candidates, in.RequestID)
+		}
+	}
+	if foreign {
+		l.alone = l.alone && len(candidates) == 0
+		l.names[n.Nonce] = txmanager.NoRequest
+		return
+	}
+	for _, name := range candidates {
+		if l.alone = l.alone && !l.used[name] && len(candidates) == 1; !l.used[name] {
+			l.names[n.Nonce], l.used[name] = name, true
+			return
+		}
 	}
 }
 

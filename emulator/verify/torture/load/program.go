@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/acceptance/payroll"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -86,8 +87,8 @@ func (p *Program) Run(ctx, within context.Context) {
 			Submitter: eip155.NewSubmitter(p.Stack.Chain.ChainID(), key.Address), RequestID: fmt.Sprintf("program-%d", n),
 			ValueWei: big.NewInt(int64(500_000_000 + n)), program: true, script: script{pace: time.Second},
 		}
-		begin := p.drawRequest(n, key)
-		p.Ledger.add(in)
+		begin := p.drawRequest(n, key, in)
+		p.Ledger.Add(in)
 		p.requests.Go(func() {
 			defer func() { <-slots }()
 			p.follow(within, in, begin)
@@ -100,7 +101,7 @@ func (p *Program) Wait() { p.requests.Wait() }
 
 // drawRequest draws the n-th request: a handler's or a reservation. Each way comes once at
 // first; afterwards a way that has not happened yet is preferred, so that a short run has all.
-func (p *Program) drawRequest(n int, key devchain.Account) (begin func(context.Context, *caller)) {
+func (p *Program) drawRequest(n int, key devchain.Account, in *Intent) (begin func(context.Context, *caller)) {
 	of, ways := n, len(handlerWays)+len(reservationWays)
 	if p.OnlyHandlers {
 		ways = len(handlerWays)
@@ -113,20 +114,20 @@ func (p *Program) drawRequest(n int, key devchain.Account) (begin func(context.C
 		}
 	}
 	if of < len(handlerWays) {
-		return func(ctx context.Context, c *caller) { p.runHandler(ctx, c, handlerWays[of]) }
+		return p.handlerRequest(in, handlerWays[of])
 	}
 	way := reservationWays[of-len(handlerWays)]
 	return func(ctx context.Context, c *caller) { p.runReservation(ctx, c, key, way) }
 }
 
 func (p *Program) follow(ctx context.Context, in *Intent, begin func(context.Context, *caller)) {
-	c := &caller{env: p.Stack, ledger: p.Ledger, intent: in, account: stack.OperatorAccount}
-	defer c.set(func(t *Answers) { t.Done = true })
+	c := newCaller(p.Stack, p.Ledger, in, stack.OperatorAccount)
+	defer c.intent.Change(func(t *Answers) { t.Done = true })
 	if begin(ctx, c); in.Answers().TxID == "" {
-		c.set(func(t *Answers) { t.Refused = ctx.Err() == nil })
+		c.intent.Change(func(t *Answers) { t.Refused = ctx.Err() == nil })
 		return
 	}
-	c.poll(ctx)
+	retry.Poll(ctx, in.pace, func() bool { return c.isFinished(ctx) })
 	c.ask(ctx) // once more: a final answer must not change
 }
 
@@ -150,34 +151,33 @@ func (p *Program) insist(ctx context.Context, in *Intent, call func(context.Cont
 	return err
 }
 
-// runHandler makes the payroll's handler build the transaction.
-func (p *Program) runHandler(ctx context.Context, c *caller, way string) {
-	wage := payroll.Wage{Wei: c.intent.ValueWei.Int64(), How: way}
+// handlerRequest makes the payroll's handler build the transaction of in.
+func (p *Program) handlerRequest(in *Intent, way string) (begin func(context.Context, *caller)) {
+	wage := payroll.Wage{Wei: in.ValueWei.Int64(), How: way}
 	if way == "pays" {
 		wage.How = ""
 	}
-	c.submit = func(ctx context.Context) answer { return p.withNonce(ctx, c.intent, wage) }
-	c.intent.mu.Lock()
-	c.intent.submit = c.submit
-	c.intent.mu.Unlock()
-	if c.post(ctx); c.intent.Answers().TxID != "" {
-		p.Ledger.Count(Handled + way)
+	in.submit = func(ctx context.Context) client.Answer { return p.withNonce(ctx, in, wage) }
+	return func(ctx context.Context, c *caller) {
+		if c.post(ctx); in.Answers().TxID != "" {
+			p.Ledger.Count(Handled + way)
+		}
 	}
 }
 
 // withNonce posts the request once, and returns the answer that a caller by HTTP would get.
-func (p *Program) withNonce(ctx context.Context, in *Intent, wage payroll.Wage) (a answer) {
+func (p *Program) withNonce(ctx context.Context, in *Intent, wage payroll.Wage) (a client.Answer) {
 	ctx, done := p.timeout.Context(ctx)
 	defer done()
-	a.begun, a.generation = time.Now(), p.Ledger.Generation()
+	a.Begun, a.Generation = time.Now(), p.Ledger.Generation()
 	txID, err := p.App.WithNonce(ctx, in.Submitter, in.RequestID, "wage", wage)
 	switch {
 	case err == nil:
-		a.status, a.body.TxID = http.StatusOK, txID
+		a.Status, a.TxID = http.StatusOK, txID
 	case errors.Is(err, store.ErrProtected):
-		a.status, a.code = http.StatusConflict, "SUBMITTER_PROTECTED"
+		a.Status, a.Code = http.StatusConflict, "SUBMITTER_PROTECTED"
 	case errors.Is(err, store.ErrRecorded):
-		a.status, a.code = http.StatusConflict, "REQUEST_RECORDED"
+		a.Status, a.Code = http.StatusConflict, "REQUEST_RECORDED"
 	default:
 		p.Note("program: request %s: %v", in.RequestID, err)
 	}
@@ -194,7 +194,7 @@ func (p *Program) runReservation(ctx context.Context, c *caller, key devchain.Ac
 		all, err := p.App.Allocate(ctx, c.intent.Submitter, owner, c.intent.RequestID)
 		if err == nil {
 			got = all[0]
-			c.set(func(t *Answers) { t.TxID = got.TxID })
+			c.intent.Change(func(t *Answers) { t.TxID = got.TxID })
 		}
 		return err
 	})

@@ -1,10 +1,10 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/big"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -42,10 +42,6 @@ func (e End) Survives(now End) bool {
 // OnChain reports whether the chain has the request's transaction.
 func (e End) OnChain() bool { return e.State == txmanager.Confirmed || e.Sub == txmanager.Reverted }
 
-// databaseReplacedSince reports whether a restore happened since begun. The answer to a
-// request that spans a restore proves nothing about either database.
-func (c *caller) databaseReplacedSince(begun int) bool { return c.ledger.Generation() != begun }
-
 // repeatAfterRestore posts a request without an end again until the current database has
 // given a txId, or has answered that the chain has the request.
 func (c *caller) repeatAfterRestore(ctx context.Context) {
@@ -57,18 +53,18 @@ func (c *caller) repeatAfterRestore(ctx context.Context) {
 		begun := c.ledger.Generation()
 		a := c.submitUntilClear(ctx)
 		switch {
-		case a.isUnclear(), a.code == "SUBMITTER_PROTECTED", c.databaseReplacedSince(begun):
+		case a.IsUnclear(), a.Code == "SUBMITTER_PROTECTED", c.Replaced(begun):
 			retry.Pause(ctx, c.intent.pace)
-		case a.code == "REQUEST_RECORDED":
+		case a.Code == "REQUEST_RECORDED":
 			c.recordStoredRequest(ctx, begun)
-		case a.status == http.StatusAccepted, a.status == http.StatusOK:
-			if answers.TxID != "" && !c.ledger.MayBeLost(answers.Generation, answers.TxAt) && (a.status != http.StatusOK || a.body.TxID != answers.TxID) {
+		case a.Status == http.StatusAccepted, a.Status == http.StatusOK:
+			if answers.TxID != "" && !c.ledger.MayBeLost(answers.Generation, answers.TxAt) && (a.Status != http.StatusOK || a.TxID != answers.TxID) {
 				c.ledger.contradict(c.intent, fmt.Sprintf("accepted before the backup as %s, and repeated after the restore: got %s", answers.TxID, a))
 			}
-			c.set(func(t *Answers) { t.TxID, t.TxAt, t.Fresh, t.Generation = a.body.TxID, time.Now(), 0, begun })
+			c.intent.Change(func(t *Answers) { t.TxID, t.TxAt, t.Fresh, t.Generation = a.TxID, time.Now(), 0, begun })
 		default:
 			c.ledger.contradict(c.intent, fmt.Sprintf("repeated after a restore: got %s", a))
-			c.set(func(t *Answers) { t.Generation = begun })
+			c.intent.Change(func(t *Answers) { t.Generation = begun })
 		}
 	}
 }
@@ -77,18 +73,18 @@ func (c *caller) repeatAfterRestore(ctx context.Context) {
 // again). The recorded state is the end of the request.
 func (c *caller) recordStoredRequest(ctx context.Context, begun int) {
 	query := url.Values{"submitter": {string(c.intent.Submitter)}, "requestId": {c.intent.RequestID}}
-	a := c.insist(ctx, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
-	if a.isUnclear() || c.databaseReplacedSince(begun) {
+	a := c.Insist(ctx, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
+	if a.IsUnclear() || c.Replaced(begun) {
 		return
 	}
-	before := c.intent.Answers()
-	if a.status != http.StatusOK || !a.reached.OnChain() || before.TxID != "" && before.TxID != a.body.TxID && !c.ledger.MayBeLost(before.Generation, before.TxAt) {
+	before, now := c.intent.Answers(), reached(a)
+	if a.Status != http.StatusOK || !now.OnChain() || before.TxID != "" && before.TxID != a.TxID && !c.ledger.MayBeLost(before.Generation, before.TxAt) {
 		c.ledger.contradict(c.intent, fmt.Sprintf("REQUEST_RECORDED of what was accepted as %q; asked for by its requestId: got %s", before.TxID, a))
 	}
-	c.set(func(t *Answers) {
-		t.Recorded, t.Generation, t.TxID, t.TxAt = true, begun, a.body.TxID, time.Now()
+	c.intent.Change(func(t *Answers) {
+		t.Recorded, t.Generation, t.TxID, t.TxAt = true, begun, a.TxID, time.Now()
 		if t.End == nil {
-			t.End, t.EndAt = &a.reached, time.Now()
+			t.End, t.EndAt = &now, time.Now()
 		}
 	})
 }
@@ -133,7 +129,7 @@ func (o *Operator) prepareReleases(ctx context.Context, accounts []txmanager.Sub
 		o.Note("accept: %d %s, error: %v", status, text, err)
 		return err == nil && (status < 300 || status == http.StatusConflict)
 	})
-	for _, in := range o.Ledger.Intents() {
+	for _, in := range o.Ledger.Requests() {
 		answers := in.Answers()
 		if answers.End == nil || answers.End.OnChain() || answers.EndAt.Before(backedUp) || ctx.Err() != nil {
 			continue
@@ -185,59 +181,47 @@ func (o *Operator) isNothingPending(ctx context.Context, accounts []txmanager.Su
 // lostRequests returns the request and the transaction hash of each nonce from lowest on and
 // below count whose transaction this database does not have. The unique value identifies the
 // request; a nonce of no request gets "none".
-func (o *Operator) lostRequests(ctx context.Context, client *ethclient.Client, s txmanager.Submitter, lowest, count uint64) (lost, hashes map[uint64]string, err error) {
-	byValue, here := make(map[string]string), map[string]bool(nil)
-	if here, err = o.storedRequests(ctx, s); err != nil {
+func (o *Operator) lostRequests(ctx context.Context, s txmanager.Submitter, lowest, count uint64) (lost, hashes map[uint64]string, err error) {
+	byValue, err := o.requestsByValue(ctx, s)
+	if err != nil {
 		return nil, nil, err
 	}
-	for _, in := range o.Ledger.Intents() {
+	chain, err := chainscan.Read(ctx, o.Stack.Chain.URL(), func(tx chainscan.Tx) bool { return tx.From == s.Address() && tx.Nonce() < lowest })
+	if err != nil {
+		return nil, nil, err
+	}
+	lost, hashes = make(map[uint64]string), make(map[uint64]string)
+	for _, tx := range chain.From(s.Address()) {
+		if tx.Nonce() < lowest || tx.Nonce() >= count {
+			continue
+		}
+		var stored bool
+		if err := o.DB.QueryRow(ctx, `select exists (select from tx_version where tx_hash = $1)`, tx.Hash().Hex()).Scan(&stored); err != nil {
+			return nil, nil, err
+		}
+		if !stored {
+			lost[tx.Nonce()] = cmp.Or(byValue[tx.Value().String()], txmanager.NoRequest)
+			hashes[tx.Nonce()] = tx.Hash().Hex()
+		}
+	}
+	return lost, hashes, nil
+}
+
+// requestsByValue returns the ids of the submitter's requests that the operator knows of. Half of
+// the lost ones are unknown to it: their callers post them again.
+func (o *Operator) requestsByValue(ctx context.Context, s txmanager.Submitter) (map[string]string, error) {
+	here, err := o.storedRequests(ctx, s)
+	byValue := make(map[string]string)
+	for _, in := range o.Ledger.Requests() {
 		if in.Submitter != s {
 			continue
 		}
 		answers := in.Answers()
-		if !here[in.RequestID] && answers.End == nil && !answers.Done && o.Source.IntN(2) == 0 {
-			continue // the operator does not know of it; its caller posts it again
-		}
-		byValue[in.ValueWei.String()] = in.RequestID
-	}
-	lost, hashes = make(map[uint64]string), make(map[uint64]string)
-	signer := types.LatestSignerForChainID(new(big.Int).SetUint64(o.Stack.Chain.ChainID()))
-	head, err := client.BlockNumber(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	for n := int64(head); n >= 0 && uint64(len(lost)) < count-min(lowest, count); n-- {
-		block, err := client.BlockByNumber(ctx, big.NewInt(n))
-		if err != nil {
-			return nil, nil, err
-		}
-		below := false
-		for _, tx := range block.Transactions() {
-			from, err := types.Sender(signer, tx)
-			if err != nil || eip155.Address(from) != s.Address() {
-				continue
-			}
-			below = below || tx.Nonce() < lowest
-			if tx.Nonce() < lowest || tx.Nonce() >= count {
-				continue
-			}
-			var ours bool
-			if err := o.DB.QueryRow(ctx, `select exists (select from tx_version where tx_hash = $1)`, tx.Hash().Hex()).Scan(&ours); err != nil {
-				return nil, nil, err
-			}
-			if ours {
-				continue
-			}
-			if lost[tx.Nonce()] = byValue[tx.Value().String()]; lost[tx.Nonce()] == "" {
-				lost[tx.Nonce()] = txmanager.NoRequest
-			}
-			hashes[tx.Nonce()] = tx.Hash().Hex()
-		}
-		if below {
-			break
+		if here[in.RequestID] || answers.End != nil || answers.Done || o.Source.IntN(2) != 0 {
+			byValue[in.ValueWei.String()] = in.RequestID
 		}
 	}
-	return lost, hashes, nil
+	return byValue, err
 }
 
 // storedRequests returns the request ids of the submitter that this database has.
@@ -264,7 +248,7 @@ func (o *Operator) decideHeld(ctx context.Context) {
 	if _, err := pgx.ForEachRow(rows, []any{&txID, &s, &requestID}, func() error { held[[2]string{string(s), requestID}] = txID; return nil }); err != nil || len(held) == 0 {
 		return
 	}
-	for _, in := range o.Ledger.Intents() {
+	for _, in := range o.Ledger.Requests() {
 		if txID, ok := held[[2]string{string(in.Submitter), in.RequestID}]; ok && in.Answers().End != nil && !in.Answers().End.OnChain() {
 			_, _, _ = o.call(ctx, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil) // one that fails is tried again
 		}
@@ -307,7 +291,7 @@ func (o *Operator) decideForeign(ctx context.Context) {
 // openHandlerRequest returns the txId of the open request of this value whose transaction a
 // handler makes, or "". No particular nonce is held for such a request.
 func (o *Operator) openHandlerRequest(s txmanager.Submitter, valueWei string) string {
-	for _, in := range o.Ledger.Intents() {
+	for _, in := range o.Ledger.Requests() {
 		answers := in.Answers()
 		if in.program && in.Submitter == s && in.ValueWei.String() == valueWei && answers.End == nil && answers.Generation == o.Ledger.Generation() {
 			return answers.TxID
@@ -320,21 +304,14 @@ func (o *Operator) openHandlerRequest(s txmanager.Submitter, valueWei string) st
 // A lost database had matched it and answered its caller, who posts it no more. The new
 // database holds it.
 func (o *Operator) repostLost(ctx context.Context, s txmanager.Submitter, valueWei string) string {
-	for _, in := range o.Ledger.Intents() {
+	for _, in := range o.Ledger.Requests() {
 		answers := in.Answers()
 		if in.Submitter != s || in.ValueWei.String() != valueWei || !o.Ledger.EndMayBeLost(answers) || !answers.End.OnChain() {
 			continue
 		}
-		c := &caller{env: o.Stack, ledger: o.Ledger, intent: in, account: stack.CallerAccount}
-		in.mu.Lock()
-		submit := in.submit
-		in.mu.Unlock()
-		if submit == nil {
-			submit = func(ctx context.Context) answer { return c.call(ctx, http.MethodPost, "/api/v1/tx", in.Body()) }
-		}
-		a := submit(ctx)
+		a := newCaller(o.Stack, o.Ledger, in, stack.CallerAccount).submit(ctx)
 		o.Note("operator: the caller of request %s got %s, and its record is lost; posted again: %s", in.RequestID, answers.End, a)
-		return a.body.TxID
+		return a.TxID
 	}
 	return ""
 }
@@ -343,9 +320,7 @@ func (o *Operator) decideOne(ctx context.Context, s txmanager.Submitter, what, p
 	status, text, err := o.call(ctx, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/foreign/"+path, body)
 	o.Note("operator: %s of %s by %v: %d %s, error: %v", path, s, body, status, text, err)
 	if err == nil && status == http.StatusOK {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.Decisions[what]++
+		o.Ledger.Count(what)
 	}
 }
 
@@ -356,8 +331,8 @@ func (o *Operator) signedByForeignSigner(s txmanager.Submitter, hash string) boo
 
 // releaseRequestAfterRestore returns a resync that names the lost requests. The first one of
 // each submitter fills its window.
-func (o *Operator) releaseRequestAfterRestore(ctx context.Context, client *ethclient.Client, p protected, lowest, final uint64) (map[string]any, error) {
-	lost, hashes, err := o.lostRequests(ctx, client, p.Submitter, lowest, final)
+func (o *Operator) releaseRequestAfterRestore(ctx context.Context, p protected, lowest, final uint64) (map[string]any, error) {
+	lost, hashes, err := o.lostRequests(ctx, p.Submitter, lowest, final)
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,9 @@ func (p *Backoff) Pause(ctx context.Context) {
 
 // Pause waits for d, or until ctx ends.
 func Pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -65,4 +68,26 @@ func Until[T any](ctx context.Context, call func() T, isDone func(T) bool) (resu
 		}
 	}
 	return result
+}
+
+// Poll calls until it reports the end or ctx ends, with a growing pause between two calls. With
+// wide windows a thousand clients poll at once.
+func Poll(ctx context.Context, first time.Duration, hasEnded func() bool) {
+	for pauses := (Backoff{Next: first}); ctx.Err() == nil && !hasEnded(); {
+		pauses.Pause(ctx)
+	}
+}
+
+// AtRate calls do so often a second until ctx ends.
+func AtRate(ctx context.Context, perSecond float64, do func()) {
+	tick := time.NewTicker(time.Duration(float64(time.Second) / perSecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			do()
+		}
+	}
 }

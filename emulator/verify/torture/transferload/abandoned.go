@@ -22,7 +22,7 @@ func (u *user) abandon(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	u.set(func(t *Answers) { t.ReqID, t.Fresh, t.ReqAt, t.Generation = r.ReqID, 1, time.Now(), begun })
+	u.script.Change(func(t *Answers) { t.ReqID, t.Fresh, t.ReqAt, t.Generation = r.ReqID, 1, time.Now(), begun })
 	u.ledger.Count(Abandoned)
 	once, done := u.timeout.Context(ctx)
 	defer done()
@@ -33,7 +33,7 @@ func (u *user) abandon(ctx context.Context) {
 	if u.script.From == transfer.Spot {
 		source = u.env.Core.Ledger()
 	}
-	if u.databaseReplacedSince(begun) {
+	if u.Replaced(begun) {
 		return // the copy has no record that allows the withdrawal
 	}
 	if source.Withdraw(once, created.Call()).Verdict == transfer.Success {

@@ -92,24 +92,9 @@ func (t *Cashier) insist(ctx context.Context, side transfer.AccountType, op tran
 	ask := func() transfer.Outcome {
 		ctx, done := t.timeout.Context(ctx)
 		defer done()
-		return t.ask(ctx, side, op, call)
+		return t.Stack.OutsideCall(ctx, side, op, call)
 	}
 	return retry.Until(ctx, ask, func(o transfer.Outcome) bool { return o.Verdict != transfer.Unknown })
-}
-
-// ask calls the ledger directly, without a proxy.
-func (t *Cashier) ask(ctx context.Context, side transfer.AccountType, op transfer.Op, call transfer.Call) transfer.Outcome {
-	var ledger interface {
-		OutsideDeposit(context.Context, transfer.Call) transfer.Outcome
-		OutsideWithdrawal(context.Context, transfer.Call) transfer.Outcome
-	} = t.Stack.Funding
-	if side == transfer.Spot {
-		ledger = t.Stack.Core.Ledger()
-	}
-	if op == transfer.OutsideWithdrawal {
-		return ledger.OutsideWithdrawal(ctx, call)
-	}
-	return ledger.OutsideDeposit(ctx, call)
 }
 
 func (l *Ledger) addUnanswered() {
@@ -123,11 +108,5 @@ func (l *Ledger) recordMovement(at Account, op transfer.Op, units uint64, o tran
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unknown--
-	switch {
-	case o.Verdict != transfer.Success:
-	case op.Credits():
-		l.outside[at] += int64(units)
-	default:
-		l.outside[at] -= int64(units)
-	}
+	l.outside[at] += signed(op, units, o)
 }

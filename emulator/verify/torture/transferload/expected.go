@@ -18,7 +18,7 @@ func (l *Ledger) Expected(now func(reqID string) *End) (all map[Account]int64, u
 		unknown = append(unknown, fmt.Sprintf("%d movements from and to the outside were never answered", l.unknown))
 	}
 	l.mu.Unlock()
-	for _, s := range l.Scripts() {
+	for _, s := range l.Requests() {
 		answers := s.Answers()
 		if l.EndMayBeLost(answers) {
 			if answers.End = now(answers.ReqID); answers.End == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -39,6 +40,7 @@ type Operator struct {
 	resolvedAt map[string]time.Time
 	draining   atomic.Bool
 	timeout    retry.Timeout
+	client     client.Client
 }
 
 // The operator's acts, as they are counted and printed.
@@ -73,6 +75,9 @@ func (c *Operator) Drain() { c.draining.Store(true) }
 // Run acts on the open transfers until ctx ends. A call that fails is tried again.
 func (c *Operator) Run(ctx context.Context) {
 	c.resolvedAt = make(map[string]time.Time)
+	c.client = client.Client{Generation: c.Ledger.Generation, Call: func(ctx context.Context, method, path string, body any) (int, []byte, error) {
+		return c.Stack.Call(ctx, stack.OperatorAccount, method, path, body)
+	}}
 	var checked time.Time
 	for ctx.Err() == nil {
 		if time.Since(checked) > checkEvery {
@@ -100,7 +105,6 @@ func (c *Operator) Watch(ctx context.Context) {
 	}
 }
 
-// open is a transfer that is not terminal.
 type open struct {
 	ReqID string
 	State transfer.State
@@ -128,17 +132,11 @@ select req_id, state, failures > 0 and state_at < clock_timestamp() - interval '
 	}
 }
 
-func (c *Operator) call(ctx context.Context, method, path string, body any) (a answer) {
-	ctx, done := c.timeout.Context(ctx)
-	defer done()
-	status, text, err := c.Stack.Call(ctx, stack.OperatorAccount, method, path, body)
-	if err != nil || status != http.StatusNoContent && json.Unmarshal(text, &a) != nil {
-		return answer{}
+func (c *Operator) call(ctx context.Context, method, path string, body any) client.Answer {
+	a := c.client.Ask(ctx, method, path, body)
+	if c.client.Replaced(c.read) {
+		return client.Answer{} // the new database may not have what was read
 	}
-	if c.Ledger.Generation() != c.read {
-		return answer{} // the new database may not have what was read
-	}
-	a.status, a.text = status, text
 	return a
 }
 
@@ -148,12 +146,12 @@ func (c *Operator) cancel(ctx context.Context, t open) {
 
 // recordCancel checks the answer to a cancel. It must cancel a transfer in INIT, and refuse
 // any other.
-func (c *Operator) recordCancel(t open, a answer) {
+func (c *Operator) recordCancel(t open, a client.Answer) {
 	switch {
-	case a.isUnclear():
-	case a.status == http.StatusOK && a.terminalState() != nil && *a.terminalState() == End{transfer.Failed, transfer.Cancelled}:
+	case a.IsUnclear():
+	case a.Status == http.StatusOK && terminalState(a) != nil && *terminalState(a) == End{transfer.Failed, transfer.Cancelled}:
 		c.Ledger.Count(Cancels)
-	case a.status == http.StatusConflict && a.Code == "TOO_LATE":
+	case a.Status == http.StatusConflict && a.Code == "TOO_LATE":
 		c.Ledger.Count(TooLates)
 	default:
 		c.Ledger.contradict(0, t.ReqID, fmt.Sprintf("cancelled in %s: got %s, want it CANCELLED, or TOO_LATE", t.State, a))
@@ -171,12 +169,12 @@ func (c *Operator) resolve(ctx context.Context, t open) {
 	c.recordResolve(t, op, a)
 }
 
-func (c *Operator) recordResolve(t open, op transfer.Op, a answer) {
+func (c *Operator) recordResolve(t open, op transfer.Op, a client.Answer) {
 	switch {
-	case a.isUnclear():
-	case a.status == http.StatusOK:
+	case a.IsUnclear():
+	case a.Status == http.StatusOK:
 		c.Ledger.Count(Resolves + string(op))
-	case a.status == http.StatusConflict && a.Code == "NOTHING_TO_RESOLVE":
+	case a.Status == http.StatusConflict && a.Code == "NOTHING_TO_RESOLVE":
 	default:
 		c.Ledger.contradict(0, t.ReqID, fmt.Sprintf("%s resolved: got %s, want 200 or NOTHING_TO_RESOLVE", op, a))
 	}
@@ -186,10 +184,10 @@ func (c *Operator) explain(ctx context.Context, t open) {
 	c.recordExplanation(t, c.call(ctx, http.MethodGet, "/admin/v1/transfers/"+t.ReqID+"/why", nil))
 }
 
-func (c *Operator) recordExplanation(t open, a answer) {
+func (c *Operator) recordExplanation(t open, a client.Answer) {
 	switch {
-	case a.isUnclear():
-	case a.status != http.StatusOK || a.ReqID != t.ReqID:
+	case a.IsUnclear():
+	case a.Status != http.StatusOK || a.ReqID != t.ReqID:
 		c.Ledger.contradict(0, t.ReqID, fmt.Sprintf("asked why: got %s", a))
 	default:
 		c.Ledger.Count(Whys)

@@ -31,7 +31,7 @@ func (c *Operator) IsNeverRepeated(ctx context.Context, hash common.Hash) bool {
 		return false
 	}
 	p, ok := paymentOf(tx)
-	for _, s := range c.Ledger.Scripts() {
+	for _, s := range c.Ledger.Requests() {
 		if !ok || !strings.EqualFold(s.Address, p.Address) || !c.isAbandoned(ctx, s) {
 			continue
 		}
@@ -85,7 +85,7 @@ func (c *Operator) settlePayouts(ctx context.Context) (all bool) {
 		return false
 	}
 	all = true
-	for _, s := range c.Ledger.Scripts() {
+	for _, s := range c.Ledger.Requests() {
 		is := func(of map[string]bool) bool {
 			return slices.ContainsFunc(s.reqIDs(), func(id string) bool { return of[id] })
 		}

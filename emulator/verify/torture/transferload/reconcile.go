@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math"
 	"math/big"
 	"net/http"
 	"slices"
@@ -16,7 +18,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
-	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -103,7 +105,7 @@ func (c *Operator) statePayout(ctx context.Context, p undecidedPayout, hashes []
 	a := c.call(ctx, http.MethodPost, "/admin/v1/transfers/"+p.ReqID+"/payout-statement", body)
 	c.Note("operator of transfers: statement of %s by %v: %s", p.ReqID, body, a)
 	switch {
-	case a.status == http.StatusOK:
+	case a.Status == http.StatusOK:
 		c.Ledger.Count(what)
 		c.stated[p.ReqID] = true
 	case a.Code == "STATEMENT_STANDS":
@@ -121,12 +123,12 @@ type Payment struct {
 // payments returns the hashes of the payer's successful transactions by their payment.
 func (c *Operator) payments(ctx context.Context) (map[Payment][]string, error) {
 	all := make(map[Payment][]string)
-	payer := common.Address(eip155.MustBytes(c.Stack.Payer.Address()))
-	err := chainscan.Each(ctx, c.Stack.Chain.URL(), &payer, func(tx chainscan.Tx) {
-		if p, ok := paymentOf(tx.Transaction); ok && tx.Receipt.Status == types.ReceiptStatusSuccessful {
+	chain, err := chainscan.Read(ctx, c.Stack.Chain.URL(), nil)
+	for _, tx := range chain.From(c.Stack.Payer.Address()) {
+		if p, ok := paymentOf(tx.Transaction); ok && tx.Succeeded() {
 			all[p] = append(all[p], tx.Hash().Hex())
 		}
-	})
+	}
 	return all, err
 }
 
@@ -211,24 +213,17 @@ const selectRows = `select req_id, open from transfers_tb`
 // halves reads the core's journal first: the row of a transfer exists before any call for it.
 func (c *Operator) halves(ctx context.Context) (map[string]half, error) {
 	all := make(map[string]half)
-	for after := uint64(0); ; {
-		lines, _, err := c.Stack.Core.Ledger().Journal(ctx, after, 5000)
-		if err != nil {
-			return nil, err
+	err := money.EachLine(ctx, c.Stack.Core.Ledger(), 0, math.MaxUint64, func(l transfer.Entry) {
+		if l.Refused != "" || l.Op != transfer.Withdraw && l.Op != transfer.Deposit && l.Op != transfer.Refund {
+			return
 		}
-		if len(lines) == 0 {
-			break
-		}
-		for _, l := range lines {
-			after = l.Seq
-			if l.Refused != "" || l.Op != transfer.Withdraw && l.Op != transfer.Deposit && l.Op != transfer.Refund {
-				continue
-			}
-			h := all[l.ReqID]
-			h.UserID, h.AssetID, h.Done, h.Lost = l.UserID, l.AssetID, true, true
-			h.Net += signed(l.Op, l.Units, transfer.Outcome{Verdict: transfer.Success})
-			all[l.ReqID] = h
-		}
+		h := all[l.ReqID]
+		h.UserID, h.AssetID, h.Done, h.Lost = l.UserID, l.AssetID, true, true
+		h.Net += signed(l.Op, l.Units, transfer.Outcome{Verdict: transfer.Success})
+		all[l.ReqID] = h
+	})
+	if err != nil {
+		return nil, err
 	}
 	return all, c.withFunding(ctx, all)
 }
@@ -285,7 +280,7 @@ func (c *Operator) resume(ctx context.Context) {
 		}
 	}
 	a := c.call(ctx, http.MethodPost, fmt.Sprintf("/admin/v1/halts/%d/resume", shown.Halts[0].ID), map[string]any{"reason": "each finding is of what the copy lost", "earlier": true})
-	if c.Note("operator of transfers: resume: %s", a); a.status == http.StatusNoContent {
+	if c.Note("operator of transfers: resume: %s", a); a.Status == http.StatusNoContent {
 		c.Ledger.Count(Resumed)
 	}
 }
@@ -354,11 +349,7 @@ func (l *Ledger) isSettled(reqID string) bool {
 func (l *Ledger) Settlements() map[string]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make(map[string]int64)
-	for reqID, units := range l.settledUnits {
-		all[reqID] = units
-	}
-	return all
+	return maps.Clone(l.settledUnits)
 }
 
 // settle makes one movement of that id until a ledger answers. It reports whether it was

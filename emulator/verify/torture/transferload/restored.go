@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -19,16 +20,12 @@ func (u *user) isStale() bool {
 	return answers.ReqID != "" && answers.Generation != u.ledger.Generation()
 }
 
-// databaseReplacedSince reports whether a restore happened since begun. The answer to a
-// request that spans a restore proves nothing about either database.
-func (u *user) databaseReplacedSince(begun int) bool { return u.ledger.Generation() != begun }
-
 // repeatAfterRestore posts the cid again until the current database has answered. It either
 // has the transfer with its req_id, or lost it and gives a new one.
 func (u *user) repeatAfterRestore(ctx context.Context) {
 	for ctx.Err() == nil && u.isStale() && u.script.Answers().End == nil {
 		begun := u.ledger.Generation()
-		if a := u.insist(ctx, http.MethodPost, u.script.urlPath(), u.script.body()); !a.isUnclear() && !u.databaseReplacedSince(begun) {
+		if a := u.Insist(ctx, http.MethodPost, u.script.urlPath(), u.script.body()); !a.IsUnclear() && !u.Replaced(begun) {
 			u.recordRepeat(a, begun)
 		}
 	}
@@ -36,19 +33,19 @@ func (u *user) repeatAfterRestore(ctx context.Context) {
 
 // recordRepeat records the answer to a cid that was posted again after a restore. A transfer
 // accepted before the backup must keep its req_id.
-func (u *user) recordRepeat(a answer, generation int) {
+func (u *user) recordRepeat(a client.Answer, generation int) {
 	fresh := a.Code != string(transfer.DuplicateRequest)
-	ok := a.status == http.StatusOK || fresh && (a.status == http.StatusAccepted || a.status == http.StatusUnprocessableEntity)
+	ok := a.Status == http.StatusOK || fresh && (a.Status == http.StatusAccepted || a.Status == http.StatusUnprocessableEntity)
 	before := u.script.Answers()
 	switch {
 	case !ok || a.ReqID == "":
 		u.contradict("repeated after a restore: got %s, want it accepted, or refused by a ledger", a)
-		u.set(func(t *Answers) { t.Generation = generation })
+		u.script.Change(func(t *Answers) { t.Generation = generation })
 		return
 	case a.ReqID != before.ReqID && !u.ledger.MayBeLost(before.Generation, before.ReqAt):
 		u.contradict("accepted before the backup, and repeated after the restore: got req_id %s, and before %s", a.ReqID, before.ReqID)
 	}
-	u.set(func(t *Answers) {
+	u.script.Change(func(t *Answers) {
 		if a.ReqID != t.ReqID {
 			t.Lost = append(t.Lost, t.ReqID)
 			t.Fresh = 0
@@ -59,7 +56,7 @@ func (u *user) recordRepeat(a answer, generation int) {
 		}
 		t.ReqID, t.Generation = a.ReqID, generation
 	})
-	a.generation = generation
+	a.Generation = generation
 	u.recordAnswer(a)
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -16,17 +17,17 @@ func TestARepeatedCIDAfterARestore(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		accepted time.Time
-		answer   answer
+		answer   client.Answer
 		want     string // "": no contradiction
 		lost     int
 	}{
-		"kept":                   {at(9), answer{status: 200, ReqID: "a", State: "PENDING", Code: "DUPLICATE_REQUEST"}, "", 0},
-		"lost, and new":          {at(11), answer{status: 202, ReqID: "b", State: "PENDING"}, "", 1},
-		"late, and in the copy":  {at(11), answer{status: 200, ReqID: "a", State: "PENDING", Code: "DUPLICATE_REQUEST"}, "", 0},
-		"kept, and another":      {at(9), answer{status: 202, ReqID: "b", State: "PENDING"}, "accepted before the backup", 1},
-		"not accepted any more":  {at(11), answer{status: 409, Code: "CID_CONFLICT"}, "repeated after a restore", 0},
-		"accepted, and no name":  {at(11), answer{status: 202, State: "PENDING"}, "repeated after a restore", 0},
-		"lost, and fails within": {at(11), answer{status: 422, ReqID: "b", State: "FAILED", Code: "INSUFFICIENT_BALANCE"}, "", 1},
+		"kept":                   {at(9), client.Answer{Status: 200, ReqID: "a", State: "PENDING", Code: "DUPLICATE_REQUEST"}, "", 0},
+		"lost, and new":          {at(11), client.Answer{Status: 202, ReqID: "b", State: "PENDING"}, "", 1},
+		"late, and in the copy":  {at(11), client.Answer{Status: 200, ReqID: "a", State: "PENDING", Code: "DUPLICATE_REQUEST"}, "", 0},
+		"kept, and another":      {at(9), client.Answer{Status: 202, ReqID: "b", State: "PENDING"}, "accepted before the backup", 1},
+		"not accepted any more":  {at(11), client.Answer{Status: 409, Code: "CID_CONFLICT"}, "repeated after a restore", 0},
+		"accepted, and no name":  {at(11), client.Answer{Status: 202, State: "PENDING"}, "repeated after a restore", 0},
+		"lost, and fails within": {at(11), client.Answer{Status: 422, ReqID: "b", State: "FAILED", Code: "INSUFFICIENT_BALANCE"}, "", 1},
 	} {
 		u := setup(Answers{ReqID: "a", ReqAt: c.accepted})
 		u.ledger.Restored(at(10))

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -22,8 +22,7 @@ type Script struct {
 	Address string // of a payout; "": an internal transfer
 	habits
 
-	mu      sync.Mutex
-	answers Answers
+	client.Kept[Answers]
 }
 
 // habits is the user's behaviour, drawn before it begins.
@@ -67,13 +66,6 @@ func (e End) String() string {
 	return e.State.String() + "/" + string(e.Reason)
 }
 
-// Answers returns a copy of the answers so far.
-func (s *Script) Answers() Answers {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.answers
-}
-
 // reqIDs returns every req_id that any database gave for the cid.
 func (s *Script) reqIDs() []string {
 	answers := s.Answers()
@@ -85,7 +77,9 @@ func (s *Script) reqIDs() []string {
 
 // Seen returns a script with the answers given, for the checks. It is not posted.
 func Seen(userID int64, from, to transfer.AccountType, asset transfer.Asset, units uint64, answers Answers) *Script {
-	return &Script{UserID: userID, From: from, To: to, Asset: asset, Units: units, answers: answers}
+	s := &Script{UserID: userID, From: from, To: to, Asset: asset, Units: units}
+	s.Change(func(t *Answers) { *t = answers })
+	return s
 }
 
 // Opening is the opening balance of each user, asset and side, in units.
@@ -129,7 +123,6 @@ func (s *Script) makePayout(n int, o Options, r *rand.Rand) {
 	}
 }
 
-// urlPath is the path that the request is posted to.
 func (s *Script) urlPath() string {
 	if s.Address != "" {
 		return "/api/v1/payout"
@@ -137,7 +130,6 @@ func (s *Script) urlPath() string {
 	return "/api/v1/internal_transfer"
 }
 
-// body returns the request.
 func (s *Script) body() map[string]any {
 	if s.Address != "" {
 		return map[string]any{"asset": s.Asset.Name, "amount": s.amount(s.Units), "address": s.Address, "cid": s.CID}

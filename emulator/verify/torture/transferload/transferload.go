@@ -6,13 +6,13 @@ package transferload
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/verify/torture/record"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -51,22 +51,15 @@ const backlog = 8
 // Run posts transfers until ctx ends. Each has its own goroutine, which polls until the
 // transfer is terminal or within ends.
 func (l *Load) Run(ctx, within context.Context) {
-	tick := time.NewTicker(time.Duration(float64(time.Second) / l.Rate))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	retry.AtRate(ctx, l.Rate, func() {
 		s := newScript(l.drawn, l.Options, l.Source)
 		if l.Ledger.open(s.UserID) >= backlog {
-			continue
+			return
 		}
 		l.drawn++
-		l.Ledger.add(s)
-		l.users.Go(func() { (&user{env: l.Stack, ledger: l.Ledger, script: s}).run(within) })
-	}
+		l.Ledger.Add(s)
+		l.users.Go(func() { newUser(l.Stack, l.Ledger, s).run(within) })
+	})
 }
 
 // Wait returns when each user knows the ends of its transfers or has run out of time.
@@ -81,10 +74,9 @@ type Account struct {
 
 // Ledger records the answers that users, cashier and operator got.
 type Ledger struct {
-	record.Record[Contradiction]
+	client.Record[Script]
 
 	mu           sync.Mutex
-	scripts      []*Script
 	outside      map[Account]int64 // deposits less withdrawals, by the cashier's answers
 	unknown      int               // the cashier's movements without an answer
 	booked       []*booking        // the cashier's bookings in Funding, oldest first
@@ -92,33 +84,13 @@ type Ledger struct {
 	again        int               // the generation whose lost bookings were repeated
 }
 
-// Contradiction is an answer that must not be given.
-type Contradiction struct {
-	UserID int64
-	ReqID  string
-	Detail string // the answer, and what was expected
-}
-
 func newLedger() *Ledger {
 	return &Ledger{outside: make(map[Account]int64), settledUnits: make(map[string]int64)}
 }
 
-func (l *Ledger) add(s *Script) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.scripts = append(l.scripts, s)
-}
-
-// Scripts returns the scripts of every transfer.
-func (l *Ledger) Scripts() []*Script {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.scripts)
-}
-
 // open counts the user's transfers that are not finished.
 func (l *Ledger) open(userID int64) (n int) {
-	for _, s := range l.Scripts() {
+	for _, s := range l.Requests() {
 		if s.UserID == userID && !s.Answers().Done {
 			n++
 		}
@@ -142,8 +114,16 @@ func Habits() []string {
 	return []string{Repeats, Again, Conflicts, Invalid, Peeks, Abandoned, Brought}
 }
 
+// UserName names a user in a violation; 0: none.
+func UserName(userID int64) string {
+	if userID == 0 {
+		return "transfers"
+	}
+	return fmt.Sprint("user ", userID)
+}
+
 func (l *Ledger) contradict(userID int64, reqID, detail string) {
-	l.Contradict(Contradiction{userID, reqID, detail})
+	l.Contradict(UserName(userID), reqID, detail)
 }
 
 // Tally counts transfers by the answers that their users got.
@@ -155,7 +135,7 @@ type Tally struct {
 
 // Tally counts the transfers now.
 func (l *Ledger) Tally() (t Tally) {
-	for _, s := range l.Scripts() {
+	for _, s := range l.Requests() {
 		t.Posted++
 		answers := s.Answers()
 		switch {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -19,7 +20,7 @@ func setup(answers Answers) *user {
 
 func (l *Ledger) wantContradiction(t *testing.T, name, part string) {
 	t.Helper()
-	contradictions := l.Contradictions()
+	contradictions := l.Contradictions("")
 	if (part == "") != (len(contradictions) == 0) || (part != "" && !strings.Contains(contradictions[0].Detail, part)) {
 		t.Errorf("%s: got lies %v, want one that says %q", name, contradictions, part)
 	}
@@ -36,20 +37,20 @@ func TestFinalAnswersNeverChange(t *testing.T) {
 	t.Parallel()
 	arrived := time.Now()
 	for name, c := range map[string]struct {
-		answer answer
+		answer client.Answer
 		want   string
 	}{
-		"the same":          {answer{begun: arrived.Add(time.Second), State: "COMMITTED"}, ""},
-		"another end":       {answer{begun: arrived.Add(-time.Second), State: "FAILED", Reason: transfer.InsufficientBalance}, "now it is FAILED/INSUFFICIENT_BALANCE"},
-		"no end, put later": {answer{begun: arrived.Add(time.Second), State: "TARGET_PENDING"}, "put after that got"},
-		"no end, put first": {answer{begun: arrived.Add(-time.Second), State: "TARGET_PENDING"}, ""},
+		"the same":          {client.Answer{Begun: arrived.Add(time.Second), State: "COMMITTED"}, ""},
+		"another end":       {client.Answer{Begun: arrived.Add(-time.Second), State: "FAILED", Reason: "INSUFFICIENT_BALANCE"}, "now it is FAILED/INSUFFICIENT_BALANCE"},
+		"no end, put later": {client.Answer{Begun: arrived.Add(time.Second), State: "TARGET_PENDING"}, "put after that got"},
+		"no end, put first": {client.Answer{Begun: arrived.Add(-time.Second), State: "TARGET_PENDING"}, ""},
 	} {
 		u := setup(Answers{ReqID: "r", End: &committed, EndAt: arrived})
 		u.recordAnswer(c.answer)
 		u.ledger.wantContradiction(t, name, c.want)
 	}
 	first := setup(Answers{ReqID: "r"})
-	if !first.recordAnswer(answer{State: "COMMITTED"}) || *first.script.Answers().End != committed {
+	if !first.recordAnswer(client.Answer{State: "COMMITTED"}) || *first.script.Answers().End != committed {
 		t.Errorf("the first final answer: got %v, want it kept", first.script.Answers().End)
 	}
 }
@@ -57,21 +58,21 @@ func TestFinalAnswersNeverChange(t *testing.T) {
 // A cid has one req_id and is stored once. The code of a refusal is its reason.
 func TestSecondReqIDIsAContradiction(t *testing.T) {
 	t.Parallel()
-	duplicate := func(reqID string) answer {
-		return answer{status: 200, ReqID: reqID, State: "PENDING", Code: "DUPLICATE_REQUEST"}
+	duplicate := func(reqID string) client.Answer {
+		return client.Answer{Status: 200, ReqID: reqID, State: "PENDING", Code: "DUPLICATE_REQUEST"}
 	}
 	for name, c := range map[string]struct {
-		answers []answer
+		answers []client.Answer
 		want    string
 	}{
-		"stored, then known":   {[]answer{{status: 202, ReqID: "a", State: "PENDING"}, duplicate("a")}, ""},
-		"known, then stored":   {[]answer{duplicate("a"), {status: 200, ReqID: "a", State: "COMMITTED"}}, ""}, // answers can arrive out of order
-		"refused by a ledger":  {[]answer{{status: 422, ReqID: "a", State: "FAILED", Code: "INSUFFICIENT_BALANCE"}}, ""},
-		"another req_id":       {[]answer{{status: 202, ReqID: "a", State: "PENDING"}, duplicate("b")}, "got req_id b"},
-		"no req_id":            {[]answer{{status: 202, State: "PENDING"}}, "want it accepted"},
-		"refused at once":      {[]answer{{status: 400, Code: "INVALID_AMOUNT"}}, "want it accepted"},
-		"stored a second time": {[]answer{{status: 202, ReqID: "a", State: "PENDING"}, {status: 200, ReqID: "a", State: "COMMITTED"}}, "2 answers said"},
-		"a duplicate, as new":  {[]answer{{status: 422, ReqID: "a", State: "FAILED", Code: "DUPLICATE_REQUEST"}}, "want it accepted"},
+		"stored, then known":   {[]client.Answer{{Status: 202, ReqID: "a", State: "PENDING"}, duplicate("a")}, ""},
+		"known, then stored":   {[]client.Answer{duplicate("a"), {Status: 200, ReqID: "a", State: "COMMITTED"}}, ""}, // answers can arrive out of order
+		"refused by a ledger":  {[]client.Answer{{Status: 422, ReqID: "a", State: "FAILED", Code: "INSUFFICIENT_BALANCE"}}, ""},
+		"another req_id":       {[]client.Answer{{Status: 202, ReqID: "a", State: "PENDING"}, duplicate("b")}, "got req_id b"},
+		"no req_id":            {[]client.Answer{{Status: 202, State: "PENDING"}}, "want it accepted"},
+		"refused at once":      {[]client.Answer{{Status: 400, Code: "INVALID_AMOUNT"}}, "want it accepted"},
+		"stored a second time": {[]client.Answer{{Status: 202, ReqID: "a", State: "PENDING"}, {Status: 200, ReqID: "a", State: "COMMITTED"}}, "2 answers said"},
+		"a duplicate, as new":  {[]client.Answer{{Status: 422, ReqID: "a", State: "FAILED", Code: "DUPLICATE_REQUEST"}}, "want it accepted"},
 	} {
 		u := setup(Answers{})
 		for _, a := range c.answers {
@@ -80,7 +81,7 @@ func TestSecondReqIDIsAContradiction(t *testing.T) {
 		u.ledger.wantContradiction(t, name, c.want)
 	}
 	u := setup(Answers{})
-	u.recordAcceptance(answer{status: 422, ReqID: "a", State: "FAILED", Code: "INSUFFICIENT_BALANCE"})
+	u.recordAcceptance(client.Answer{Status: 422, ReqID: "a", State: "FAILED", Code: "INSUFFICIENT_BALANCE"})
 	if got := u.script.Answers().End; got == nil || *got != short {
 		t.Errorf("the end of what failed within the request: got %v, want %s", got, short)
 	}
@@ -95,15 +96,17 @@ func TestContradictoryAnswersToOperatorsAreFound(t *testing.T) {
 		want string
 	}{
 		"cancelled": {func(c *Operator) {
-			c.recordCancel(begun, answer{status: 200, ReqID: "r", State: "FAILED", Reason: transfer.Cancelled})
+			c.recordCancel(begun, client.Answer{Status: 200, ReqID: "r", State: "FAILED", Reason: transfer.Cancelled})
 		}, ""},
-		"too late":             {func(c *Operator) { c.recordCancel(begun, answer{status: 409, Code: "TOO_LATE"}) }, ""},
-		"cancelled and going":  {func(c *Operator) { c.recordCancel(begun, answer{status: 200, ReqID: "r", State: "SOURCE_PENDING"}) }, "want it CANCELLED"},
-		"cancelled, committed": {func(c *Operator) { c.recordCancel(begun, answer{status: 200, ReqID: "r", State: "COMMITTED"}) }, "want it CANCELLED"},
-		"resolved":             {func(c *Operator) { c.recordResolve(pending, transfer.Deposit, answer{status: 200}) }, ""},
-		"resolve, not found":   {func(c *Operator) { c.recordResolve(pending, transfer.Deposit, answer{status: 404}) }, "want 200 or NOTHING_TO_RESOLVE"},
-		"why":                  {func(c *Operator) { c.recordExplanation(pending, answer{status: 200, ReqID: "r"}) }, ""},
-		"why, of another":      {func(c *Operator) { c.recordExplanation(pending, answer{status: 200, ReqID: "s"}) }, "asked why"},
+		"too late": {func(c *Operator) { c.recordCancel(begun, client.Answer{Status: 409, Code: "TOO_LATE"}) }, ""},
+		"cancelled and going": {func(c *Operator) {
+			c.recordCancel(begun, client.Answer{Status: 200, ReqID: "r", State: "SOURCE_PENDING"})
+		}, "want it CANCELLED"},
+		"cancelled, committed": {func(c *Operator) { c.recordCancel(begun, client.Answer{Status: 200, ReqID: "r", State: "COMMITTED"}) }, "want it CANCELLED"},
+		"resolved":             {func(c *Operator) { c.recordResolve(pending, transfer.Deposit, client.Answer{Status: 200}) }, ""},
+		"resolve, not found":   {func(c *Operator) { c.recordResolve(pending, transfer.Deposit, client.Answer{Status: 404}) }, "want 200 or NOTHING_TO_RESOLVE"},
+		"why":                  {func(c *Operator) { c.recordExplanation(pending, client.Answer{Status: 200, ReqID: "r"}) }, ""},
+		"why, of another":      {func(c *Operator) { c.recordExplanation(pending, client.Answer{Status: 200, ReqID: "s"}) }, "asked why"},
 		"nothing found":        {func(c *Operator) { c.recordCheck(200, []byte(`{"result":"ok"}`)) }, ""},
 		"no verdict":           {func(c *Operator) { c.recordCheck(503, []byte(`{"code":"SYSTEM_ERROR"}`)) }, ""},
 		"violated":             {func(c *Operator) { c.recordCheck(200, []byte(`{"result":"violated"}`)) }, "want ok"},
@@ -145,14 +148,14 @@ func TestExpectedBalancesFollowFromAnswers(t *testing.T) {
 		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 11, Answers{ReqID: "d", End: &short}),
 		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 12, Answers{Refused: true}),
 	} {
-		l.add(s)
+		l.Add(s)
 	}
 	got, unknown := l.Expected(nil)
 	if diff := cmp.Diff(map[Account]int64{in: 67, out: 56}, got); diff != "" || len(unknown) > 0 {
 		t.Errorf("expected (-want +got), and not known %v:\n%s", unknown, diff)
 	}
 	l.addUnanswered()
-	l.add(Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 13, Answers{ReqID: "e"}))
+	l.Add(Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 13, Answers{ReqID: "e"}))
 	if _, unknown := l.Expected(nil); len(unknown) != 2 {
 		t.Errorf("not known: got %v, want the movement without an answer and the transfer without an end", unknown)
 	}
@@ -197,7 +200,7 @@ func TestSameSeedDrawsSameScripts(t *testing.T) {
 func TestUnreadableAnswersAreUnclear(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]bool{0: true, http.StatusServiceUnavailable: true, http.StatusOK: false, http.StatusUnprocessableEntity: false} {
-		if got := (answer{status: status}).isUnclear(); got != want {
+		if got := (client.Answer{Status: status}).IsUnclear(); got != want {
 			t.Errorf("status %d unclear: got %t, want %t", status, got, want)
 		}
 	}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// point is a point of a plot, in the units of the axes.
+type point struct{ x, y float64 }
+
+// writePoints writes the points of each plot with enough measurements into the folder, unless it is
+// "": NAME.tsv for scripts/plots, one point a line.
+func writePoints(folder string, all []measurement) error {
+	if folder == "" {
+		return nil
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for name, points := range map[string][]point{
+		"throughput": byShape(all, confirmedPerS, func(s shape) (float64, bool) { return float64(s.window), s.finished == 0 && s.signing == 0 }),
+		"flat":       byShape(all, cpuPer1000, func(s shape) (float64, bool) { return float64(s.finished), s.window == loadedWindow }),
+		"latency":    histogram(all),
+	} {
+		if len(points) < 2 {
+			continue
+		}
+		var text strings.Builder
+		for _, p := range points {
+			fmt.Fprintf(&text, "%v\t%v\n", p.x, p.y)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name+".tsv"), []byte(text.String()), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byShape returns the medians of the scenarios with one submitter, by a value of their shape.
+func byShape(all []measurement, key string, place func(shape) (x float64, ok bool)) (points []point) {
+	for _, m := range all {
+		if x, ok := place(m.scenario.shape); ok && m.scenario.shape.submitters == 1 && m.scenario.shape.confirmations == 0 {
+			points = append(points, point{x, m.median()[key]})
+		}
+	}
+	slices.SortFunc(points, func(a, b point) int { return int(a.x - b.x) })
+	return points
+}
+
+// binWidth is the width of the histogram's bins, in seconds.
+const binWidth = 0.05
+
+func histogram(all []measurement) (bins []point) {
+	for _, m := range all {
+		if m.scenario.name != steady || len(m.latencies()) == 0 {
+			continue
+		}
+		values := m.latencies()
+		bins = make([]point, int(slices.Max(values)/binWidth)+1)
+		for i := range bins {
+			bins[i].x = float64(i) * binWidth
+		}
+		for _, v := range values {
+			bins[int(v/binWidth)].y++
+		}
+	}
+	return bins
+}

@@ -1,0 +1,117 @@
+// Package client is the client under the load generators of a run: its requests with their
+// answers, and the record of what the answers said.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// Answer is the result of one request about an intent or a transfer.
+type Answer struct {
+	Status     int       `json:"-"` // 0: no answer came, or it was cut off
+	Text       []byte    `json:"-"`
+	Begun      time.Time `json:"-"` // when the request began
+	Generation int       `json:"-"` // of the database at that time
+
+	State string
+	Code  string // of a problem
+
+	TxID, SubState, Outcome string // of an intent
+
+	ReqID  string `json:"req_id"` // of a transfer, with the next ones
+	Reason transfer.Reason
+	Asset  string
+	Amount string
+}
+
+// IsUnclear reports whether the client cannot know the effect of the request.
+func (a Answer) IsUnclear() bool { return a.Status == 0 || a.Status >= 500 }
+
+// IsClear is the opposite of [Answer.IsUnclear].
+func (a Answer) IsClear() bool { return !a.IsUnclear() }
+
+// String returns the status and the text.
+func (a Answer) String() string { return fmt.Sprintf("%d %s", a.Status, bytes.TrimSpace(a.Text)) }
+
+// Client makes requests as one account or user. Several goroutines can use it.
+type Client struct {
+	Call       func(ctx context.Context, method, path string, body any) (status int, text []byte, err error)
+	Generation func() int // of the database now
+
+	timeout retry.Timeout
+}
+
+// Ask makes one request.
+func (c *Client) Ask(ctx context.Context, method, path string, body any) (a Answer) {
+	ctx, done := c.timeout.Context(ctx)
+	defer done()
+	begun, generation := time.Now(), c.Generation()
+	status, text, err := c.Call(ctx, method, path, body)
+	if err != nil || status != http.StatusNoContent && json.Unmarshal(text, &a) != nil {
+		return Answer{Begun: begun, Generation: generation}
+	}
+	a.Status, a.Text, a.Begun, a.Generation = status, text, begun, generation
+	return a
+}
+
+// Insist repeats the request until the answer is clear.
+func (c *Client) Insist(ctx context.Context, method, path string, body any) Answer {
+	return retry.Until(ctx, func() Answer { return c.Ask(ctx, method, path, body) }, Answer.IsClear)
+}
+
+// Replaced reports whether a restore happened since the generation given. The answer to a request
+// that spans a restore proves nothing about either database.
+func (c *Client) Replaced(since int) bool { return c.Generation() != since }
+
+// Concurrently calls do n times at once, and returns when all calls have ended.
+func Concurrently(n int, do func()) {
+	var calls sync.WaitGroup
+	for range n {
+		calls.Go(do)
+	}
+	calls.Wait()
+}
+
+// Each calls do for each element, eight at a time.
+func Each[T any](all []T, do func(T)) {
+	slots := make(chan struct{}, 8)
+	var working sync.WaitGroup
+	for _, x := range all {
+		slots <- struct{}{}
+		working.Go(func() {
+			defer func() { <-slots }()
+			do(x)
+		})
+	}
+	working.Wait()
+}
+
+// Kept is what one client knows about its request: the content of all answers so far. Several
+// goroutines can use it.
+type Kept[A any] struct {
+	mu      sync.Mutex
+	answers A
+}
+
+// Answers returns a copy of the answers so far.
+func (k *Kept[A]) Answers() A {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.answers
+}
+
+// Change changes the answers.
+func (k *Kept[A]) Change(change func(*A)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change(&k.answers)
+}

@@ -1,0 +1,95 @@
+package client
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
+)
+
+// Record is embedded by the ledgers of a run. R is a request. A contradiction is an answer that must not be given.
+// The zero value is ready, and several goroutines can use it.
+type Record[R any] struct {
+	mu             sync.Mutex
+	requests       []*R
+	counts         map[string]int
+	contradictions []promise.Violation
+	backups        []time.Time // start time of each backup that was restored
+}
+
+// Add adds a request.
+func (r *Record[R]) Add(request *R) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests = append(r.requests, request)
+}
+
+// Requests returns all requests.
+func (r *Record[R]) Requests() []*R {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.requests)
+}
+
+// Count counts one act of that name.
+func (r *Record[R]) Count(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counts == nil {
+		r.counts = make(map[string]int)
+	}
+	r.counts[name]++
+}
+
+// Did returns how often each of the named acts was counted.
+func (r *Record[R]) Did(names []string) map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make(map[string]int)
+	for _, name := range names {
+		all[name] = r.counts[name]
+	}
+	return all
+}
+
+// Contradict adds a contradiction, with the answer and what was expected. The checker sets its name.
+func (r *Record[R]) Contradict(submitter, txID, detail string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.contradictions = append(r.contradictions, promise.Violation{Submitter: submitter, TxID: txID, Detail: detail})
+}
+
+// Contradictions returns all contradictions, as found by the checker of that name.
+func (r *Record[R]) Contradictions(checker string) []promise.Violation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := slices.Clone(r.contradictions)
+	for i := range all {
+		all[i].Checker = checker
+	}
+	return all
+}
+
+// Restored records that a copy whose backup began at backedUp has replaced the database. Later answers may be
+// lost, so each client without a final answer repeats its request.
+func (r *Record[R]) Restored(backedUp time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.backups = append(r.backups, backedUp)
+}
+
+// Generation is the number of restores so far. It identifies the database that gives an answer.
+func (r *Record[R]) Generation() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.backups)
+}
+
+// MayBeLost reports whether a restore may have lost an answer that the database of that generation gave at that
+// time. An answer from before the backup must still hold.
+func (r *Record[R]) MayBeLost(generation int, at time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return generation < len(r.backups) && !at.Before(r.backups[generation])
+}
