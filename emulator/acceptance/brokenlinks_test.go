@@ -21,10 +21,7 @@ import (
 // in its answers.
 func orphaned(t *testing.T, node string) (address string, spoiled *atomic.Int64) {
 	t.Helper()
-	target, err := url.Parse(node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must(url.Parse(node))(t)
 	spoiled = new(atomic.Int64)
 	parent := regexp.MustCompile(`"parentHash":"0x[0-9a-f]{64}"`)
 	proxy := &httputil.ReverseProxy{
@@ -57,16 +54,14 @@ func TestHeadersThatDoNotLinkAreLogged(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: quick, Processes: 1})
 	node, spoiled := orphaned(t, b.Chain.URL())
-	if _, err := b.StartProcess(b.ctx, map[string]string{"FENCEPOST_RPC_URLS": node}); err != nil {
-		t.Fatal(err)
-	}
+	must(b.StartProcess(b.ctx, map[string]string{"FENCEPOST_RPC_URLS": node}))(t)
 	s, n := b.Submitters()[0], 0
 	err := poll(b.ctx, func() bool {
 		if b.count(`select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED')`) == 0 {
 			b.postUntilAnswered(t, transfer(s, fmt.Sprint("r-", n)))
 			n++
 		}
-		return b.log.has("the node's headers do not link: nothing can be final by them")
+		return b.Log.Has("the node's headers do not link: nothing can be final by them")
 	})
 	if err != nil {
 		t.Errorf("headers without parents, %d answers of them: never told: %v", spoiled.Load(), err)

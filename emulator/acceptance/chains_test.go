@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -59,9 +60,7 @@ func TestTwoChainsOneKey(t *testing.T) {
 func TestOneChainIsAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{TwoChains: true, Settings: quick})
-	if err := b.Second.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Second.Close())
 	s, away := b.Submitters()[0], b.OnSecond()[0]
 	b.post(t, transfer(away, "waits"))
 	b.post(t, transfer(s, "goes on"))
@@ -87,20 +86,16 @@ func TestSweepWithOneChainSilent(t *testing.T) {
 	b.RPC.SetFaults(rpcproxy.Faults{Hang: 1})
 	b.Second.StopMining()
 	depth := b.Second.Head() // all of it
-	if err := b.Second.Reorg(depth, make([][][]byte, depth+1)...); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Second.Reorg(depth, make([][][]byte, depth+1)...))
 	b.Second.DropPool()
 	gauge := `submitter_balance_gwei{submitter="` + string(s) + `"}`
-	if err := poll(b.ctx, func() bool { // a slow machine can need several sweeps to read the balance
+	b.until(t, fmt.Sprintf("gauges: got none of the balance of %s", s), func() bool { // a slow machine can need several sweeps to read the balance
 		if err := b.RunSweep(b.ctx); err == nil {
 			t.Error("sweep: got no error, want one: a chain gave no answer")
 		}
 		_, text := b.page(t)
 		return strings.Contains(text, gauge)
-	}); err != nil {
-		t.Errorf("gauges: got none of the balance of %s: %v", s, err)
-	}
+	})
 	b.Second.StartMining()
 	if _, evidence := b.inProtect(t, s); !strings.Contains(evidence, `"why": "REORG"`) {
 		t.Errorf("evidence: got %s, want a reorg", evidence)

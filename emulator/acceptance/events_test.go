@@ -52,10 +52,7 @@ type receiver struct {
 
 func startReceiver(t *testing.T, answers bool) *receiver {
 	t.Helper()
-	key, err := webhook.ParseKey(hookSecret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(webhook.ParseKey(hookSecret))(t)
 	r := &receiver{key: key, bodies: make(map[string]string), open: make(chan struct{})}
 	if answers {
 		close(r.open)
@@ -262,9 +259,7 @@ func TestEventsToPubSub(t *testing.T) {
 		slices.SortStableFunc(messages, func(x, y *pubsubMessage) int { return x.PublishTime.Compare(y.PublishTime) })
 		for _, m := range messages {
 			var e event
-			if err := json.Unmarshal(m.Data, &e); err != nil {
-				t.Fatal(err)
-			}
+			check(t, json.Unmarshal(m.Data, &e))
 			attributes := map[string]string{"txId": e.TxID, "type": e.Type, "sequence": fmt.Sprint(e.Sequence), "submitter": e.Submitter, "caller": "email:" + stack.CallerAccount}
 			if diff := cmp.Diff(attributes, m.Attributes); m.OrderingKey != e.Submitter || diff != "" {
 				t.Errorf("message of %s: got the key %s, attributes (-want +got):\n%s", e.key(), m.OrderingKey, diff)
@@ -289,8 +284,7 @@ func TestEventsInTheLog(t *testing.T) {
 	b := setup(t, stack.Options{Settings: settings})
 	want := b.someLives(t)
 	var logged []event
-	b.log.mu.Lock()
-	for line := range strings.SplitSeq(string(b.log.text), "\n") {
+	for _, line := range b.Log.Lines("event") {
 		var l struct {
 			Message string
 			Event   event
@@ -299,7 +293,6 @@ func TestEventsInTheLog(t *testing.T) {
 			logged = append(logged, l.Event)
 		}
 	}
-	b.log.mu.Unlock()
 	slices.SortStableFunc(logged, func(x, y event) int { return x.Sequence - y.Sequence }) // lines of several processes
 	if diff := cmp.Diff(want, wantComplete(t, "log", logged)); diff != "" {
 		t.Errorf("ends in the log (-want +got):\n%s", diff)
@@ -317,13 +310,8 @@ func TestEventsAreOffByDefault(t *testing.T) {
 
 func (b bench) keepsNone(t *testing.T, mode string) {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodGet, "/api/v1/events", nil)
-	if err != nil || status != http.StatusNotFound || !strings.Contains(string(answer), "events.mode is "+mode) {
-		t.Errorf("replay: got %d %s, %v; want 404, which names events.mode and %s", status, answer, err, mode)
-	}
-	if n := b.count(`select (select count(*) from event) + (select count(*) from event_outbox)`); n != 0 {
-		t.Errorf("events kept: got %d, want none", n)
-	}
+	b.call(t, stack.CallerAccount, http.MethodGet, "/api/v1/events", nil).want("replay", http.StatusNotFound, "events.mode is "+mode)
+	b.wantCount(t, "events kept", 0, `select (select count(*) from event) + (select count(*) from event_outbox)`)
 }
 
 // eventsEpisode kills a process that delivers events; the endpoint still receives all of them.
@@ -331,9 +319,7 @@ func eventsEpisode(t *testing.T, point string) {
 	hook := startReceiver(t, true)
 	b, folder := setupArmed(t, point, stack.Options{Settings: webhooks(map[string]*receiver{"hook": hook}, nil)})
 	s := b.Submitters()[0]
-	for i := range 2 {
-		b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
-	}
+	b.postMany(t, s, 2)
 	b.killed(t, folder, point)
 	b.ends(t, map[txmanager.Submitter]int{s: 2})
 	kept := b.replay(t, stack.OperatorAccount)

@@ -49,20 +49,13 @@ func TestMempoolDiagnosis(t *testing.T) {
 		"FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED": "true", "FENCEPOST_RESUBMIT_ENABLED": "false",
 	})})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	_, id := b.post(t, transfer(s, "waits"))
-	b.await(t, s, txmanager.Tracking, 1)
+	id := b.inFlight(t, transfer(s, "waits"))
 	b.diagnosed(t, id, "IN_MEMPOOL", "WAIT")
 	b.Chain.DropPool()
 	b.diagnosed(t, id, "PERHAPS_LOST", "RESUBMIT")
-	node, err := rpc.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := must(rpc.DialContext(b.ctx, b.Chain.URL()))(t)
 	defer node.Close()
-	if err := node.CallContext(b.ctx, nil, "eth_sendRawTransaction", hexutil.Encode(b.foreign(t, 0))); err != nil {
-		t.Fatal(err)
-	}
+	check(t, node.CallContext(b.ctx, nil, "eth_sendRawTransaction", hexutil.Encode(b.foreign(t, 0))))
 	b.diagnosed(t, id, "PERHAPS_REPLACED", "WAIT")
 	if d := b.diagnosis(t, stack.CallerAccount, id); d != nil {
 		t.Errorf("its caller sees %+v, want nothing: it tells of nonces", d)
@@ -81,9 +74,7 @@ func TestMempoolDiagnosisOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: quick})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	_, id := b.post(t, transfer(s, "waits"))
-	b.await(t, s, txmanager.Tracking, 1)
+	id := b.inFlight(t, transfer(s, "waits"))
 	if err := poll(b.ctx, func() bool {
 		return b.count(`select count(*) from managed_tx where last_receipt_check_at is not null`) == 1
 	}); err != nil {
@@ -99,9 +90,5 @@ func TestMempoolDiagnosisOff(t *testing.T) {
 // decide makes an operator's decision about the transaction.
 func (b bench) decide(t *testing.T, txID, action string) {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide",
-		map[string]any{"action": action, "reason": "the diagnosis"})
-	if err != nil || status != http.StatusAccepted {
-		t.Fatalf("decide: got %d %s, %v; want 202", status, answer, err)
-	}
+	b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide", map[string]any{"action": action, "reason": "the diagnosis"}).need("decide", http.StatusAccepted)
 }

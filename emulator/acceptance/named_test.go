@@ -3,55 +3,28 @@ package acceptance
 import (
 	"encoding/json"
 	"fmt"
-	"math/big"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // payByHand sends wei to an address at nonce n with the key of the first dev account, past the
 // transaction manager.
-func (b bench) payByHand(t *testing.T, n uint64, to common.Address, wei int64) {
+func (b bench) payByHand(t *testing.T, n uint64, to common.Address, wei int64) (hash string) {
 	t.Helper()
-	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	id := new(big.Int).SetUint64(b.Chain.ChainID())
-	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &to, Value: big.NewInt(wei), Gas: 21_000, GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(200e9),
-	})
-	if err == nil {
-		err = client.SendTransaction(b.ctx, tx)
-	}
-	if err != nil {
-		t.Fatalf("transaction by hand at nonce %d: %v", n, err)
-	}
+	return b.byHand(t, firstKey, b.byHandTo(n, to, wei, 1))
 }
 
 // received returns an address' balance on the chain, in wei.
 func (b bench) received(t *testing.T, to common.Address) int64 {
 	t.Helper()
-	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	wei, err := client.BalanceAt(b.ctx, to, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return wei.Int64()
+	return must(b.Node.BalanceAt(b.ctx, to, nil))(t).Int64()
 }
 
 // orderTo returns a request that pays wei to an address.
@@ -66,8 +39,7 @@ func orderTo(s txmanager.Submitter, requestID string, to common.Address, wei int
 func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{1, 8} {
-		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
-			t.Parallel()
+		parallel(t, fmt.Sprintf("window %d", window), func(t *testing.T) {
 			b := setup(t, stack.Options{Window: window})
 			s := b.Submitters()[0]
 			to := func(i int) common.Address { return common.Address{0xca, 0xfe, byte(i + 1)} }
@@ -85,13 +57,9 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 			episode, _ := b.inProtect(t, s)
 			b.mine(t, 70)
 			body := map[string]any{"episode": episode, "mode": "resync", "count": 2, "reason": "paid by hand"}
-			if status, text := b.release(t, s, body); status != http.StatusBadRequest || !strings.Contains(text, "named-11") {
-				t.Fatalf("without the name: got %d %s, want 400 with named-11", status, text)
-			}
+			b.refusedRelease(t, "without the name", s, body, "named-11")
 			body["requests"] = map[string]string{"0": "named-11", "1": "lost", "9": "named-3"}
-			if status, text := b.release(t, s, body); status != http.StatusBadRequest || !strings.Contains(text, "nonce 9") {
-				t.Fatalf("a name that would do nothing: got %d %s, want 400 with nonce 9", status, text)
-			}
+			b.refusedRelease(t, "a name that would do nothing", s, body, "nonce 9")
 			for what, requests := range map[string]map[string]string{
 				"another case": {"0": "Named-11", "1": "lost"}, "a space": {"0": "named-11 ", "1": "lost"}, "none in another case": {"0": "None", "1": "lost"},
 				"one nonce spelled twice": {"0": "named-11", "00": "none", "1": "lost"}, "one request twice": {"0": "named-11", "1": "named-11"},
@@ -99,9 +67,7 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 				body["requests"] = requests
 				b.refusedRelease(t, what, s, body, `"field":"requests`)
 			}
-			if status, c := b.cancel(t, ids[11]); status != http.StatusAccepted || c.Outcome != "PENDING" {
-				t.Errorf("cancel of what the chain has, before an operator has said so: got %d %+v, want 202 PENDING", status, c)
-			}
+			b.wantPendingCancel(t, "cancel of what the chain has, before an operator has said so", ids[11])
 			body["requests"] = map[string]string{"1": "lost"}
 			body["others"] = "matching"
 			var released releaseAnswer
@@ -118,9 +84,7 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 			asLost, hash := orderTo(s, "lost", to(20), 777), released.Named[1].TxHash.String()
 			b.wantLostIsAnswered(t, stack.CallerAccount, asLost, hash, "CONFIRMED", "RECORDED")
 			b.wantLostIsHidden(t, stack.SchedulerAccount, asLost, hash)
-			if _, err := b.DB.Exec(b.ctx, `update submitter set callers = array_append(callers, $2) where submitter = $1`, s, stack.SchedulerAccount); err != nil {
-				t.Fatal(err)
-			}
+			must(b.DB.Exec(b.ctx, `update submitter set callers = array_append(callers, $2) where submitter = $1`, s, stack.SchedulerAccount))(t)
 			b.wantLostIsAnswered(t, stack.SchedulerAccount, asLost, hash, "CONFIRMED", "RECORDED")
 			b.allEnded(t)
 			for i := range 12 {
@@ -167,11 +131,8 @@ func (b bench) releasesAtOnce(t *testing.T, s txmanager.Submitter, body map[stri
 // wantRecorded checks the answers about a named request against its end.
 func (b bench) wantRecorded(t *testing.T, id string) {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+id+"/cancel", nil)
-	if err != nil || status != http.StatusOK || !strings.Contains(string(answer), `"EXECUTED"`) || !strings.Contains(string(answer), `"RECORDED"`) {
-		t.Errorf("cancel of what was named: got %d %s, %v; want EXECUTED, RECORDED", status, answer, err)
-	}
-	status, answer, err = b.Call(b.ctx, stack.CallerAccount, http.MethodGet, "/api/v1/tx/"+id, nil)
+	b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+id+"/cancel", nil).want("cancel of what was named", http.StatusOK, `"EXECUTED"`, `"RECORDED"`)
+	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodGet, "/api/v1/tx/"+id, nil)
 	var r struct {
 		State, SubState, TxHash string
 		Receipt                 *struct{ TxHash string }
@@ -224,8 +185,7 @@ func (b bench) wantLostIsHidden(t *testing.T, account string, intent map[string]
 func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
 	t.Parallel()
 	for name, window := range map[string]int{"window 1, by hand": 1, "window 1, matching": 1, "window 8, by hand": 8, "window 8, matching": 8} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, name, func(t *testing.T) {
 			b := setup(t, stack.Options{Window: window, Submitters: 1})
 			s := b.Submitters()[0]
 			const lost, here = 105, 30

@@ -20,33 +20,17 @@ import (
 // clients returns clients for the public paths.
 func (b bench) clients(t *testing.T) (shop, operator *client.Client) {
 	t.Helper()
-	shop, err := b.Client(stack.CallerAccount)
-	if err != nil {
-		t.Fatal(err)
-	}
-	operator, err = b.Client(stack.OperatorAccount)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return shop, operator
+	return must(b.Client(stack.CallerAccount))(t), must(b.Client(stack.OperatorAccount))(t)
 }
 
 // refused posts the intent and requires this refusal.
 func (b bench) refused(t *testing.T, intent map[string]any, want problem) {
 	t.Helper()
-	token, err := b.Issuer.Token(b.ctx, stack.CallerAccount, stack.PublicAudience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := json.Marshal(intent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must(b.Issuer.Token(b.ctx, stack.CallerAccount, stack.PublicAudience))(t)
+	body := must(json.Marshal(intent))(t)
 	status, header, answer := b.send(t, http.MethodPost, b.URLMap.PublicURL()+"/api/v1/tx", token, string(body))
 	b.wantProblem(t, status, header, answer, want)
-	if got := b.count(`select count(*) from managed_tx where request_id = $1`, intent["requestId"]); got != 0 {
-		t.Errorf("%v: refused, and stored", intent["requestId"])
-	}
+	b.wantCount(t, fmt.Sprintf("%v: refused, and stored", intent["requestId"]), 0, `select count(*) from managed_tx where request_id = $1`, intent["requestId"])
 }
 
 const cafe0 = "0x00000000000000000000000000000000000cafe0"
@@ -80,15 +64,9 @@ func TestPolicyOverHTTP(t *testing.T) {
 		t.Errorf("a known request: got %s, want %s", again, first)
 	}
 	b.ends(t, map[txmanager.Submitter]int{s: 4})
-	if _, r := b.ask(t, stack.OperatorAccount, made); text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), "policy does not allow this receiver") {
-		t.Errorf("what the shop made: got %s %s %s, want FAILED PLACEHOLDER by the policy", r.State, text(r.SubState), text(r.LastError))
-	}
-	if got := b.count(`select count(*) from tx_version where tx_id = $1`, made); got != 1 {
-		t.Errorf("what the shop made: got %d versions, want the placeholder alone: nothing that the policy refuses is signed", got)
-	}
-	if _, err := operator.SetPolicy(b.ctx, string(s), client.Policy{}, "no limits"); err != nil {
-		t.Fatal(err)
-	}
+	b.wantPlaceholder(t, "what the shop made", made, "policy does not allow this receiver")
+	b.wantCount(t, "what the shop made (nothing that the policy refuses is signed)", 1, `select count(*) from tx_version where tx_id = $1`, made)
+	must(operator.SetPolicy(b.ctx, string(s), client.Policy{}, "no limits"))(t)
 	if _, err := shop.CreateTx(b.ctx, client.Intent{Submitter: string(s), RequestID: "much", Payload: client.Payload{To: cafe0, Value: "7"}}); err != nil {
 		t.Errorf("without limits: got %v, want it accepted", err)
 	}
@@ -104,18 +82,12 @@ func TestPolicyWhileAHandlerIsAsked(t *testing.T) {
 	_, operator := b.clients(t)
 	s := b.Submitters()[0]
 	id := b.postUntilAnswered(t, ordered(s, "r", "waits"))
-	if err := poll(b.ctx, func() bool { return len(service.questions("r")) > 0 }); err != nil {
-		t.Fatalf("not asked: %v", err)
-	}
+	b.until(t, "not asked", func() bool { return len(service.questions("r")) > 0 })
 	_, err := operator.SetPolicy(b.ctx, string(s), client.Policy{MaxValue: "4"}, "no more of these")
 	close(service.open)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
-	if _, r := b.ask(t, stack.OperatorAccount, id); text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), "at most 4 wei") {
-		t.Errorf("got %s %s %s, want FAILED PLACEHOLDER by the policy", r.State, text(r.SubState), text(r.LastError))
-	}
+	b.wantPlaceholder(t, "it", id, "at most 4 wei")
 }
 
 // Addresses are compared by value, in any letter case.
@@ -130,9 +102,7 @@ func TestPolicyKnowsAddressesInAnyLetters(t *testing.T) {
 	const upper = "0x00000000000000000000000000000000000CAFE0"
 	mixed := common.HexToAddress(upper).Hex()
 	for i, target := range []string{upper, mixed, cafe0} {
-		if _, err := operator.SetPolicy(b.ctx, string(s), client.Policy{Targets: []string{target}}, "one shop alone"); err != nil {
-			t.Fatal(err)
-		}
+		must(operator.SetPolicy(b.ctx, string(s), client.Policy{Targets: []string{target}}, "one shop alone"))(t)
 		for j, to := range []string{upper, mixed, cafe0} {
 			b.postUntilAnswered(t, pays(fmt.Sprintf("r-%d%d", i, j), to))
 		}
@@ -148,9 +118,7 @@ func TestPolicyOfABatchOverHTTP(t *testing.T) {
 	b := setup(t, stack.Options{})
 	_, operator := b.clients(t)
 	s := b.Submitters()[0]
-	if _, err := operator.SetPolicy(b.ctx, string(s), client.Policy{MaxValue: "3", MaxValuePerDay: "4", Targets: []string{cafe0}}, "a test"); err != nil {
-		t.Fatal(err)
-	}
+	must(operator.SetPolicy(b.ctx, string(s), client.Policy{MaxValue: "3", MaxValuePerDay: "4", Targets: []string{cafe0}}, "a test"))(t)
 	pays := func(request, wei, to string) map[string]any {
 		return map[string]any{"submitter": s, "requestId": request, "payload": map[string]any{"to": to, "value": wei}}
 	}
@@ -212,9 +180,7 @@ func TestPolicyTerms(t *testing.T) {
 	if _, err := shop.SuspendSubmitter(b.ctx, s, "mine"); !errors.As(err, &p) || p.Code != "FORBIDDEN" {
 		t.Errorf("suspended by a caller: got %v, want FORBIDDEN", err)
 	}
-	if got := b.count(`select count(*) from submitter_change`); got != 0 {
-		t.Errorf("changes on record: got %d, want none", got)
-	}
+	b.wantCount(t, "changes on record", 0, `select count(*) from submitter_change`)
 }
 
 // A suspended submitter accepts no intent and allocates no nonce, while transactions with a nonce
@@ -224,9 +190,7 @@ func TestSuspendOverHTTP(t *testing.T) {
 	b := setup(t, stack.Options{})
 	_, operator := b.clients(t)
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	flying := b.postUntilAnswered(t, transfer(s, "flying"))
-	b.await(t, s, txmanager.Tracking, 1)
+	flying := b.inFlight(t, transfer(s, "flying"))
 	waiting := b.postUntilAnswered(t, transfer(s, "waiting"))
 	if got, err := operator.SuspendSubmitter(b.ctx, string(s), "a leak"); err != nil || got.Status != "SUSPENDED" {
 		t.Fatalf("suspend: got %+v, %v", got, err)
@@ -237,13 +201,9 @@ func TestSuspendOverHTTP(t *testing.T) {
 	}
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Confirmed, 1)
-	if _, r := b.ask(t, stack.OperatorAccount, flying); r.State != "CONFIRMED" {
-		t.Errorf("what held a nonce: got %s, want CONFIRMED", r.State)
-	}
+	b.wantState(t, "what held a nonce", flying, "CONFIRMED")
 	_ = b.RunSweep(b.ctx)
-	if _, r := b.ask(t, stack.OperatorAccount, waiting); r.State != "QUEUED" {
-		t.Errorf("what waits: got %s, want QUEUED", r.State)
-	}
+	b.wantState(t, "what waits", waiting, "QUEUED")
 	var p *client.Problem
 	if _, err := operator.SuspendSubmitter(b.ctx, string(s), "again"); !errors.As(err, &p) || p.Code != "TOO_LATE" {
 		t.Errorf("suspend again: got %v, want TOO_LATE", err)
@@ -282,9 +242,7 @@ func TestRegisteredWithAPolicy(t *testing.T) {
 	if _, err := operator.RegisterSubmitter(b.ctx, terms); !errors.As(err, &p) || p.Code != "SUBMITTER_EXISTS" {
 		t.Errorf("without limits: got %v, want SUBMITTER_EXISTS", err)
 	}
-	if got := b.count(`select count(*) from submitter_change where submitter = $1`, fresh); got != 1 {
-		t.Errorf("changes on record: got %d, want that of the registration", got)
-	}
+	b.wantCount(t, "changes on record", 1, `select count(*) from submitter_change where submitter = $1`, fresh)
 	other := devchain.DevAccounts(4)[3]
 	free := client.Registration{Submitter: string(txmanager.NewSubmitter(b.Chain.ChainID(), txmanager.Address(other.Address))), Callers: terms.Callers,
 		Signer: "kms:" + b.KMS.Add(other.Address.String(), other.Key)}
@@ -297,9 +255,7 @@ func TestRegisteredWithAPolicy(t *testing.T) {
 			t.Errorf("without limits, by its word: got %+v, %v; want it registered, without a policy", got, err)
 		}
 	}
-	if _, err := operator.SetPolicy(b.ctx, free.Submitter, client.Policy{MaxValue: "1"}, "has limits now"); err != nil {
-		t.Fatal(err)
-	}
+	must(operator.SetPolicy(b.ctx, free.Submitter, client.Policy{MaxValue: "1"}, "has limits now"))(t)
 	if _, err := operator.RegisterSubmitter(b.ctx, free); !errors.As(err, &p) || p.Code != "SUBMITTER_EXISTS" {
 		t.Errorf("without limits, once it has some: got %v, want SUBMITTER_EXISTS", err)
 	}
@@ -312,9 +268,7 @@ func TestHandlerMustBeNamed(t *testing.T) {
 	service := openShop(t)
 	b := setupShop(t, service, stack.Options{})
 	s := b.Submitters()[0]
-	if _, err := b.DB.Exec(b.ctx, `update submitter set callers = array_remove(callers, 'handler:shop')`); err != nil {
-		t.Fatal(err)
-	}
+	must(b.DB.Exec(b.ctx, `update submitter set callers = array_remove(callers, 'handler:shop')`))(t)
 	b.refused(t, ordered(s, "barred", ""), problem{Status: 403, Code: "POLICY_REFUSED", Field: "handler"})
 	unknown := ordered(s, "unknown", "")
 	unknown["handler"] = "nobody"

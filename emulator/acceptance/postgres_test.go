@@ -52,14 +52,11 @@ func TestConnectionsCutAroundCommit(t *testing.T) {
 		"allocation": "with want as", "release": "set owner_node = ''",
 	} {
 		for _, kind := range []pgproxy.Kind{pgproxy.CutBeforeCommit, pgproxy.CutAfterCommit, pgproxy.CutMidReply} {
-			t.Run(act+", "+kind.String(), func(t *testing.T) {
-				t.Parallel()
+			parallel(t, act+", "+kind.String(), func(t *testing.T) {
 				b := setup(t, stack.Options{WireProxy: true, Settings: quick})
 				b.Proxy.Arm(pgproxy.Fault{Kind: kind, Times: 2, Match: pgproxy.Containing(statement)})
 				s := b.Submitters()[0]
-				for i := range 2 {
-					b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
-				}
+				b.postMany(t, s, 2)
 				b.ends(t, map[txmanager.Submitter]int{s: 2})
 				if hits := b.Proxy.Counts().Hits[kind]; hits != 2 {
 					t.Errorf("connections cut: got %d, want 2", hits)
@@ -72,10 +69,7 @@ func TestConnectionsCutAroundCommit(t *testing.T) {
 // Postgres restarts under load, as after a crash, and every accepted intent is carried out.
 func TestPostgresRestartsUnderLoad(t *testing.T) {
 	t.Parallel()
-	cluster, err := pgcluster.Start(t.Context(), pgcluster.Options{Fsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := must(pgcluster.Start(t.Context(), pgcluster.Options{Fsync: true}))(t)
 	t.Cleanup(func() { _ = cluster.Stop() })
 	b := setup(t, stack.Options{Cluster: cluster, Settings: quick})
 	const n = 8
@@ -89,9 +83,5 @@ func TestPostgresRestartsUnderLoad(t *testing.T) {
 			}
 		}
 	}
-	want := make(map[txmanager.Submitter]int)
-	for _, s := range b.Submitters() {
-		want[s] = n
-	}
-	b.ends(t, want)
+	b.ends(t, b.each(n))
 }

@@ -43,12 +43,8 @@ func TestStrictBindsAWindowThatWasRegisteredBefore(t *testing.T) {
 	b.Chain.StartMining()
 	b.ends(t, want)
 	b.inOrder(t)
-	if n := b.count(besideAnOpenNonce, s, 1); n != window-1 {
-		t.Errorf("nonces bound beside an open one before the setting: got %d, want %d, or this test sees nothing", n, window-1)
-	}
-	if n := b.count(besideAnOpenNonce, s, window); n != 0 {
-		t.Errorf("nonces bound beside an open one under nonce.strict.enabled=true: got %d of %d, want none", n, further)
-	}
+	b.wantCount(t, "nonces bound beside an open one before the setting", window-1, besideAnOpenNonce, s, 1)
+	b.wantCount(t, "nonces bound beside an open one under nonce.strict.enabled=true", 0, besideAnOpenNonce, s, window)
 	for what, body := range map[string]map[string]any{
 		"a window of its own":  {"maxInFlight": window},
 		"the default's window": {},

@@ -34,10 +34,7 @@ var (
 // follow reads docs/runbooks/{name}.md.
 func (h *deployment) follow(t *testing.T, name string) *page {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/runbooks/" + name + ".md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../../docs/runbooks/" + name + ".md"))(t)
 	p := &page{deployment: h, t: t, name: name, queries: map[string][]string{}, calls: map[string]bool{}, ran: map[string]bool{}}
 	for _, section := range strings.Split("\n"+string(text), "\n## ") {
 		title, _, _ := strings.Cut(section, "\n")
