@@ -48,12 +48,8 @@ func TestAnyVersionMayBeMined(t *testing.T) {
 	included := func(kinds map[string]string) {
 		t.Helper()
 		for id, kind := range kinds {
-			if err := poll(b.ctx, func() bool {
-				return b.count(`select count(*) from managed_tx m join tx_version v on v.tx_hash = m.receipt ->> 'txHash'
-					where m.tx_id = $1 and m.sub_state = 'INCLUDED' and v.kind = $2`, id, kind) == 1
-			}); err != nil {
-				t.Fatalf("%s never included by %s: %v", id, kind, err)
-			}
+			b.awaitCount(t, id+" is not included by "+kind, 1, `select count(*) from managed_tx m join tx_version v on v.tx_hash = m.receipt ->> 'txHash'
+					where m.tx_id = $1 and m.sub_state = 'INCLUDED' and v.kind = $2`, id, kind)
 		}
 	}
 	included(map[string]string{first: "ORIGINAL", second: "ORIGINAL", back: "BUMP", gone: "ORIGINAL"})

@@ -168,9 +168,8 @@ func TestCancelAsksAnOperator(t *testing.T) {
 	b.versions(t, id, "ORIGINAL")
 
 	decide := func(account string, body map[string]any) (int, string) {
-		status, answer, err := b.Call(b.ctx, account, http.MethodPost, "/admin/v1/tx/"+id+"/decide", body)
-		check(t, err)
-		return status, string(answer)
+		a := b.call(t, account, http.MethodPost, "/admin/v1/tx/"+id+"/decide", body)
+		return a.status, a.text
 	}
 	for name, c := range map[string]struct {
 		account string
@@ -211,7 +210,7 @@ func TestStuckIsReplacedByDecision(t *testing.T) {
 	b.Chain.StopMining()
 	_, id := b.post(t, transfer(s, "cheap"))
 	b.await(t, s, txmanager.Stuck, 1)
-	b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]any{"action": "replace", "reason": "fees rose"}).need("decide", http.StatusAccepted)
+	b.decide(t, id, "replace")
 	b.replaced(t, id, "BUMP")
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Confirmed, 1)

@@ -25,9 +25,7 @@ func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 	}
 	b.Chain.StartMining()
 	episode, _ := b.inProtect(t, s)
-	if err := poll(b.ctx, func() bool { return len(b.mined(t, s)) == lost }); err != nil {
-		t.Fatalf("mined: got %d, want %d: %v", len(b.mined(t, s)), lost, err)
-	}
+	b.until(t, "not all is mined", func() bool { return len(b.mined(t, s)) == lost })
 	b.mine(t, 70)
 	operator := must(b.Client(stack.OperatorAccount))(t)
 

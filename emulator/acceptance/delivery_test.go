@@ -122,9 +122,7 @@ func TestCloudTasksOutOfReachAtCreate(t *testing.T) {
 		}
 	}
 	b.Tasks.SetFaults(noFaults)
-	if err := b.RunSweep(b.ctx); err != nil {
-		t.Fatalf("sweep: %v", err)
-	}
+	check(t, b.RunSweep(b.ctx))
 	b.ends(t, b.each(1))
 }
 

@@ -37,15 +37,11 @@ func TestSweepRestoresProgress(t *testing.T) {
 	b.inFlight(t, transfer(inFlight, "in flight"))
 	b.Tasks.SetFaults(dropEverything)
 	b.post(t, transfer(unheard, "unheard"))
-	for _, kind := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit} {
-		must(b.Tasks.Empty(stack.QueueName(kind)))(t)
-	}
+	b.emptyQueues(t)
 	b.Tasks.SetFaults(noFaults)
 	b.Chain.StartMining()
 	b.overdue(t, 2)
-	if err := b.RunSweep(b.ctx); err != nil {
-		t.Fatalf("sweep: %v", err)
-	}
+	check(t, b.RunSweep(b.ctx))
 	for _, s := range b.Submitters() {
 		b.await(t, s, txmanager.Confirmed, 1)
 		b.wantContiguous(t, s, 1)
@@ -56,10 +52,7 @@ func TestSweepRestoresProgress(t *testing.T) {
 func (b bench) overdue(t *testing.T, n int) {
 	t.Helper()
 	b.until(t, fmt.Sprintf("overdue transactions never became %d", n), func() bool {
-		var late int
-		err := b.DB.QueryRow(b.ctx, `select count(*) from managed_tx
-		  where coalesce(next_check_at, created_at) < clock_timestamp() - interval '2 s'`).Scan(&late)
-		return err == nil && late >= n
+		return b.count(`select count(*) from managed_tx where coalesce(next_check_at, created_at) < clock_timestamp() - interval '2 s'`) >= n
 	})
 }
 

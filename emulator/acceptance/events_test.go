@@ -209,9 +209,7 @@ func TestEventsByWebhook(t *testing.T) {
 	b := setup(t, stack.Options{Settings: webhooks(all, map[string]string{"FENCEPOST_EVENTS_WEBHOOK_CALLERS": "own=somebody@fencepost.example"})})
 	want := b.someLives(t)
 	kept := b.replay(t, stack.OperatorAccount)
-	if err := poll(b.ctx, func() bool { return distinct(all["hook"].received()) == len(kept) }); err != nil {
-		t.Fatalf("hook: got %d events, want %d", distinct(all["hook"].received()), len(kept))
-	}
+	b.until(t, "hook did not receive all events", func() bool { return distinct(all["hook"].received()) == len(kept) })
 	if diff := cmp.Diff(want, wantComplete(t, "replay", kept)); diff != "" {
 		t.Errorf("ends that are replayed (-want +got):\n%s", diff)
 	}
@@ -222,13 +220,7 @@ func TestEventsByWebhook(t *testing.T) {
 		t.Fatalf("mute: got %d events, want none yet", n)
 	}
 	close(all["mute"].open)
-	err := poll(b.ctx, func() bool {
-		_ = b.RunSweep(b.ctx)
-		return distinct(all["mute"].received()) == len(kept)
-	})
-	if err != nil {
-		t.Fatalf("mute, which answers now: got %d events, want %d", distinct(all["mute"].received()), len(kept))
-	}
+	b.until(t, "not all events came with the sweep", func() bool { _ = b.RunSweep(b.ctx); return distinct(all["mute"].received()) == len(kept) })
 	if diff := cmp.Diff(want, wantComplete(t, "mute", all["mute"].received())); diff != "" {
 		t.Errorf("ends that mute was told of (-want +got):\n%s", diff)
 	}
@@ -268,9 +260,7 @@ func TestEventsToPubSub(t *testing.T) {
 		}
 		return all
 	}
-	if err := poll(b.ctx, func() bool { return distinct(published()) == len(kept) }); err != nil {
-		t.Fatalf("published: got %d, want %d", distinct(published()), len(kept))
-	}
+	b.until(t, "not all events are published", func() bool { return distinct(published()) == len(kept) })
 	if diff := cmp.Diff(want, wantComplete(t, "Pub/Sub", published())); diff != "" {
 		t.Errorf("ends that were published (-want +got):\n%s", diff)
 	}
@@ -323,13 +313,7 @@ func eventsEpisode(t *testing.T, point string) {
 	b.killed(t, folder, point)
 	b.ends(t, map[txmanager.Submitter]int{s: 2})
 	kept := b.replay(t, stack.OperatorAccount)
-	err := poll(b.ctx, func() bool {
-		_ = b.RunSweep(b.ctx)
-		return distinct(hook.received()) == len(kept)
-	})
-	if err != nil {
-		t.Fatalf("told: got %d events, want %d", distinct(hook.received()), len(kept))
-	}
+	b.until(t, "not all events came with the sweep", func() bool { _ = b.RunSweep(b.ctx); return distinct(hook.received()) == len(kept) })
 	if ends := wantComplete(t, "hook", hook.received()); len(ends) != 2 || len(hook.faults) > 0 {
 		t.Errorf("told of the ends %v, %v; want of two, each signed", ends, hook.faults)
 	}

@@ -44,17 +44,7 @@ func (b bench) published(t *testing.T) (all []event) {
 func (b bench) wantAllEvents(t *testing.T) {
 	t.Helper()
 	const untold = `select (select count(*) from event_outbox) + (select count(*) from event_stream where pending)`
-	lastSweep := time.Now()
-	err := poll(b.ctx, func() bool {
-		if time.Since(lastSweep) > 5*time.Second {
-			_ = b.RunSweep(b.ctx)
-			lastSweep = time.Now()
-		}
-		return b.count(untold) == 0
-	})
-	if err != nil {
-		t.Fatalf("events and streams that are not told of: got %d, want none", b.count(untold))
-	}
+	b.swept(t, "not all events are delivered", func() bool { return b.count(untold) == 0 })
 	want, counted := make(map[string]string), make(map[string]int)
 	rows := must(b.DB.Query(b.ctx, `select tx_id, state, event_sequence from managed_tx`))(t)
 	defer rows.Close()
@@ -195,13 +185,8 @@ func (b bench) outbids(t *testing.T, s, other txmanager.Submitter) (nonces, othe
 // included waits until the version has a receipt.
 func (b bench) included(t *testing.T, id string, version int) {
 	t.Helper()
-	err := poll(b.ctx, func() bool {
-		return b.count(`select count(*) from managed_tx m join tx_version v using (tx_id)
-		                 where tx_id = $1 and version = $2 and m.receipt ->> 'txHash' = v.tx_hash`, id, version) == 1
-	})
-	if err != nil {
-		t.Fatalf("no receipt of version %d of %s", version, id)
-	}
+	b.awaitCount(t, fmt.Sprintf("no receipt of version %d of %s", version, id), 1, `select count(*) from managed_tx m join tx_version v using (tx_id)
+		                 where tx_id = $1 and version = $2 and m.receipt ->> 'txHash' = v.tx_hash`, id, version)
 }
 
 // loses makes a foreign transaction consume the nonce of an intent in flight. The loss is accepted,

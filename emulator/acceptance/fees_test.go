@@ -86,9 +86,7 @@ func TestBalancesRefusedCostNoSweep(t *testing.T) {
 	t.Cleanup(refusing.Close)
 	must(b.StartProcess(b.ctx, map[string]string{"FENCEPOST_RPC_URLS": refusing.URL}))(t)
 	b.until(t, "never told", func() bool { // either process can serve it
-		if err := b.RunSweep(b.ctx); err != nil {
-			t.Fatalf("sweep: got %v, want nil", err)
-		}
+		check(t, b.RunSweep(b.ctx))
 		return b.Log.Has("balances not shown")
 	})
 }

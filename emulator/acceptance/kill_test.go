@@ -179,9 +179,7 @@ func releaseEpisode(t *testing.T, point string) {
 	body := map[string]any{"episode": 1, "mode": "resume", "reason": "a false alarm"}
 	b.until(t, "never released", func() bool { // as an operator who gets no answer
 		_, _, _ = b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release", body)
-		var open int
-		err := b.DB.QueryRow(b.ctx, `select count(*) from protect_episode where closed_at is null`).Scan(&open)
-		return err == nil && open == 0
+		return b.count(`select count(*) from protect_episode where closed_at is null`) == 0
 	})
 	b.killed(t, folder, point)
 	b.postUntilAnswered(t, transfer(s, "after"))

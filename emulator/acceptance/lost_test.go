@@ -81,10 +81,5 @@ func (b bench) refusedRelease(t *testing.T, what string, s txmanager.Submitter, 
 // allEnded waits until each transaction is terminal.
 func (b bench) allEnded(t *testing.T) {
 	t.Helper()
-	var open int
-	if err := poll(b.ctx, func() bool {
-		return b.DB.QueryRow(b.ctx, `select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED')`).Scan(&open) == nil && open == 0
-	}); err != nil {
-		t.Fatalf("%d transactions did not end: %v", open, err)
-	}
+	b.awaitCount(t, "not all transactions ended", 0, `select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED')`)
 }

@@ -73,8 +73,7 @@ func TestMarkNoticesABackupPutBack(t *testing.T) {
 
 	b.until(t, "the backup was never noticed", func() bool { // until a sweep gets an uncut connection
 		_ = b.RunSweep(b.ctx)
-		var open int
-		return b.DB.QueryRow(b.ctx, `select count(*) from protect_episode where closed_at is null`).Scan(&open) == nil && open > 0
+		return b.count(`select count(*) from protect_episode where closed_at is null`) > 0
 	})
 	for _, s := range b.Submitters() {
 		if _, evidence := b.inProtect(t, s); !strings.Contains(evidence, "not the one written last") {

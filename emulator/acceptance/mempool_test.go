@@ -75,11 +75,7 @@ func TestMempoolDiagnosisOff(t *testing.T) {
 	b := setup(t, stack.Options{Settings: quick})
 	s := b.Submitters()[0]
 	id := b.inFlight(t, transfer(s, "waits"))
-	if err := poll(b.ctx, func() bool {
-		return b.count(`select count(*) from managed_tx where last_receipt_check_at is not null`) == 1
-	}); err != nil {
-		t.Fatal(err)
-	}
+	b.awaitCount(t, "its receipt was never asked for", 1, `select count(*) from managed_tx where last_receipt_check_at is not null`)
 	if n := b.count(`select count(*) from managed_tx where last_mempool_diag is not null`); n != 0 || b.diagnosis(t, stack.OperatorAccount, id) != nil {
 		t.Errorf("got %d diagnoses, want none", n)
 	}
@@ -90,5 +86,5 @@ func TestMempoolDiagnosisOff(t *testing.T) {
 // decide makes an operator's decision about the transaction.
 func (b bench) decide(t *testing.T, txID, action string) {
 	t.Helper()
-	b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide", map[string]any{"action": action, "reason": "the diagnosis"}).need("decide", http.StatusAccepted)
+	b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide", map[string]any{"action": action, "reason": "a test"}).need("decide", http.StatusAccepted)
 }

@@ -146,38 +146,34 @@ func (b bench) wantRecorded(t *testing.T, id string) {
 // submitter: a repeated post, by request, and by txId.
 func (b bench) wantLostIsAnswered(t *testing.T, account string, intent map[string]any, hash, state, sub string) {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, account, http.MethodPost, "/api/v1/tx", intent)
-	if err != nil || status != http.StatusConflict || !strings.Contains(string(answer), `"REQUEST_RECORDED"`) || !strings.Contains(string(answer), hash) {
-		t.Errorf("%v, posted again by %s: got %d %s, %v; want 409 REQUEST_RECORDED with %s", intent["requestId"], account, status, answer, err, hash)
-	}
-	posted := string(answer)
-	path := fmt.Sprintf("/api/v1/tx/by-request?submitter=%s&requestId=%s", intent["submitter"], intent["requestId"])
-	status, answer, err = b.Call(b.ctx, account, http.MethodGet, path, nil)
+	what := fmt.Sprintf("%v, asked for by %s", intent["requestId"], account)
+	posted := b.call(t, account, http.MethodPost, "/api/v1/tx", intent)
+	posted.want(what+", posted again", http.StatusConflict, `"REQUEST_RECORDED"`, hash)
+	a := b.byRequest(t, account, intent)
 	var r record
-	if err != nil || status != http.StatusOK || json.Unmarshal(answer, &r) != nil || r.State != state || r.SubState == nil || *r.SubState != sub || r.TxHash == nil || *r.TxHash != hash {
-		t.Fatalf("%v, asked for by %s: got %d %s, %v; want 200, %s/%s with %s", intent["requestId"], account, status, answer, err, state, sub, hash)
+	if json.Unmarshal([]byte(a.text), &r) != nil || a.status != http.StatusOK || r.State != state || text(r.SubState) != sub || text(r.TxHash) != hash {
+		t.Fatalf("%s: got %d %s, %v; want 200, %s/%s with %s", what, a.status, a.text, a.err, state, sub, hash)
 	}
-	if !strings.Contains(posted, r.TxID) {
-		t.Errorf("%v, posted again by %s: got %s, want the txId %s", intent["requestId"], account, posted, r.TxID)
+	if !strings.Contains(posted.text, r.TxID) {
+		t.Errorf("%s, posted again: got %s, want the txId %s", what, posted.text, r.TxID)
 	}
-	status, answer, err = b.Call(b.ctx, account, http.MethodPost, "/api/v1/tx/"+r.TxID+"/cancel", nil)
-	if err != nil || status != http.StatusOK || !strings.Contains(string(answer), `"EXECUTED"`) {
-		t.Errorf("%v, cancelled by %s: got %d %s, %v; want EXECUTED", intent["requestId"], account, status, answer, err)
-	}
+	b.call(t, account, http.MethodPost, "/api/v1/tx/"+r.TxID+"/cancel", nil).want(what+", cancelled", http.StatusOK, `"EXECUTED"`)
+}
+
+// byRequest queries a request by its submitter and id.
+func (b bench) byRequest(t *testing.T, account string, intent map[string]any) answered {
+	return b.call(t, account, http.MethodGet, fmt.Sprintf("/api/v1/tx/by-request?submitter=%s&requestId=%s", intent["submitter"], intent["requestId"]), nil)
 }
 
 // wantLostIsHidden checks the answers to an account that may not post for the submitter. They must
 // equal those about a request that never existed.
 func (b bench) wantLostIsHidden(t *testing.T, account string, intent map[string]any, hash string) {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, account, http.MethodPost, "/api/v1/tx", intent)
-	if err != nil || status != http.StatusNotFound || !strings.Contains(string(answer), `"UNKNOWN_SUBMITTER"`) || strings.Contains(string(answer), hash) {
-		t.Errorf("%v, posted by %s: got %d %s, %v; want 404 UNKNOWN_SUBMITTER", intent["requestId"], account, status, answer, err)
+	posted := b.call(t, account, http.MethodPost, "/api/v1/tx", intent)
+	if posted.want("posted by an account that may not", http.StatusNotFound, `"UNKNOWN_SUBMITTER"`); strings.Contains(posted.text, hash) {
+		t.Errorf("posted by an account that may not: got %s, want it without %s", posted.text, hash)
 	}
-	path := fmt.Sprintf("/api/v1/tx/by-request?submitter=%s&requestId=%s", intent["submitter"], intent["requestId"])
-	if status, answer, err = b.Call(b.ctx, account, http.MethodGet, path, nil); err != nil || status != http.StatusNotFound {
-		t.Errorf("%v, asked for by %s: got %d %s, %v; want 404", intent["requestId"], account, status, answer, err)
-	}
+	b.byRequest(t, account, intent).want("asked for by an account that may not", http.StatusNotFound)
 }
 
 // More than a hundred nonces are lost. They are shown page by page. The release evaluates all of them,
@@ -203,9 +199,7 @@ func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
 			}
 			b.Chain.StartMining()
 			episode, _ := b.inProtect(t, s)
-			if err := poll(b.ctx, func() bool { return len(b.mined(t, s)) == lost }); err != nil {
-				t.Fatalf("mined: got %d, want %d: %v", len(b.mined(t, s)), lost, err)
-			}
+			b.until(t, "not all is mined", func() bool { return len(b.mined(t, s)) == lost })
 			b.mine(t, 70)
 			body := map[string]any{"episode": episode, "mode": "resync", "count": lost, "reason": "paid by hand"}
 			b.refusedRelease(t, "nothing named", s, body, "nonce 75:", "many-104", "nonce 104:")

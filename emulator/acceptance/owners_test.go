@@ -82,16 +82,12 @@ func (b bench) logged(t *testing.T, texts ...string) {
 // that create writes is only informative.
 func (b bench) wantNoOldToken(t *testing.T) {
 	t.Helper()
-	var wrong int
-	err := b.DB.QueryRow(b.ctx, `
+	b.wantCount(t, "writes by an old token after a newer one", 0, `
 		select count(*)
 		  from (select fencing_token, max(fencing_token) over (partition by submitter order by id rows unbounded preceding) as newest
 		          from tx_history
 		         where from_state is not null) as h
-		 where fencing_token < newest`).Scan(&wrong)
-	if err != nil || wrong > 0 {
-		t.Errorf("writes by an old token after a newer one: got %d, %v; want none", wrong, err)
-	}
+		 where fencing_token < newest`)
 }
 
 // TX-007: a reorg removes the transaction's block. The list of confirmations is replaced. If the
@@ -149,14 +145,11 @@ func (b bench) includedIn(t *testing.T, other string) (block string) {
 func (b bench) gone(t *testing.T) {
 	t.Helper()
 	b.until(t, "the removed receipt was never noticed", func() bool {
-		var pending bool
-		err := b.DB.QueryRow(b.ctx, `select exists (select from tx_history where state = 'TRACKING' and sub_state = 'PENDING' and reason like '%reorg%')`).Scan(&pending)
-		return err == nil && pending
+		return b.count(`select count(*) from tx_history where state = 'TRACKING' and sub_state = 'PENDING' and reason like '%reorg%'`) > 0
 	})
 }
 
-func (b bench) attempts(t *testing.T) (n int) {
+func (b bench) attempts(t *testing.T) int {
 	t.Helper()
-	check(t, b.DB.QueryRow(b.ctx, `select submit_attempts from managed_tx`).Scan(&n))
-	return n
+	return value[int](t, b, `select submit_attempts from managed_tx`)
 }

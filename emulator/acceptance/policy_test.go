@@ -23,6 +23,16 @@ func (b bench) clients(t *testing.T) (shop, operator *client.Client) {
 	return must(b.Client(stack.CallerAccount))(t), must(b.Client(stack.OperatorAccount))(t)
 }
 
+// wantRefused returns a check that a call of the client is refused with the code.
+func wantRefused(t *testing.T, what, code string) func(_ any, err error) {
+	return func(_ any, err error) {
+		t.Helper()
+		if got := client.CodeOf(err); got != code {
+			t.Errorf("%s: got %v, want %s", what, err, code)
+		}
+	}
+}
+
 // refused posts the intent and requires this refusal.
 func (b bench) refused(t *testing.T, intent map[string]any, want problem) {
 	t.Helper()
@@ -173,13 +183,8 @@ func TestPolicyTerms(t *testing.T) {
 			t.Errorf("%v: got %d %s, %v; want 400 for its field", terms, status, answer, err)
 		}
 	}
-	var p *client.Problem
-	if _, err := shop.SetPolicy(b.ctx, s, client.Policy{}, "mine"); !errors.As(err, &p) || p.Code != "FORBIDDEN" {
-		t.Errorf("by a caller: got %v, want FORBIDDEN", err)
-	}
-	if _, err := shop.SuspendSubmitter(b.ctx, s, "mine"); !errors.As(err, &p) || p.Code != "FORBIDDEN" {
-		t.Errorf("suspended by a caller: got %v, want FORBIDDEN", err)
-	}
+	wantRefused(t, "by a caller", "FORBIDDEN")(shop.SetPolicy(b.ctx, s, client.Policy{}, "mine"))
+	wantRefused(t, "suspended by a caller", "FORBIDDEN")(shop.SuspendSubmitter(b.ctx, s, "mine"))
 	b.wantCount(t, "changes on record", 0, `select count(*) from submitter_change`)
 }
 
@@ -204,10 +209,7 @@ func TestSuspendOverHTTP(t *testing.T) {
 	b.wantState(t, "what held a nonce", flying, "CONFIRMED")
 	_ = b.RunSweep(b.ctx)
 	b.wantState(t, "what waits", waiting, "QUEUED")
-	var p *client.Problem
-	if _, err := operator.SuspendSubmitter(b.ctx, string(s), "again"); !errors.As(err, &p) || p.Code != "TOO_LATE" {
-		t.Errorf("suspend again: got %v, want TOO_LATE", err)
-	}
+	wantRefused(t, "suspend again", "TOO_LATE")(operator.SuspendSubmitter(b.ctx, string(s), "again"))
 	if got, err := operator.ResumeSubmitter(b.ctx, string(s), "no leak"); err != nil || got.Status != "ACTIVE" {
 		t.Fatalf("resume: got %+v, %v", got, err)
 	}
@@ -235,13 +237,9 @@ func TestRegisteredWithAPolicy(t *testing.T) {
 		problem{Status: 403, Code: "POLICY_REFUSED", Field: "payload.value"})
 	terms.Policy = &client.Policy{MaxValue: "2", Targets: []string{cafe0}}
 	var p *client.Problem
-	if _, err := operator.RegisterSubmitter(b.ctx, terms); !errors.As(err, &p) || p.Code != "SUBMITTER_EXISTS" {
-		t.Errorf("on other terms: got %v, want SUBMITTER_EXISTS", err)
-	}
+	wantRefused(t, "on other terms", "SUBMITTER_EXISTS")(operator.RegisterSubmitter(b.ctx, terms))
 	terms.Policy, terms.Unlimited = nil, true
-	if _, err := operator.RegisterSubmitter(b.ctx, terms); !errors.As(err, &p) || p.Code != "SUBMITTER_EXISTS" {
-		t.Errorf("without limits: got %v, want SUBMITTER_EXISTS", err)
-	}
+	wantRefused(t, "without limits", "SUBMITTER_EXISTS")(operator.RegisterSubmitter(b.ctx, terms))
 	b.wantCount(t, "changes on record", 1, `select count(*) from submitter_change where submitter = $1`, fresh)
 	other := devchain.DevAccounts(4)[3]
 	free := client.Registration{Submitter: string(txmanager.NewSubmitter(b.Chain.ChainID(), txmanager.Address(other.Address))), Callers: terms.Callers,
@@ -256,9 +254,7 @@ func TestRegisteredWithAPolicy(t *testing.T) {
 		}
 	}
 	must(operator.SetPolicy(b.ctx, free.Submitter, client.Policy{MaxValue: "1"}, "has limits now"))(t)
-	if _, err := operator.RegisterSubmitter(b.ctx, free); !errors.As(err, &p) || p.Code != "SUBMITTER_EXISTS" {
-		t.Errorf("without limits, once it has some: got %v, want SUBMITTER_EXISTS", err)
-	}
+	wantRefused(t, "without limits, once it has some", "SUBMITTER_EXISTS")(operator.RegisterSubmitter(b.ctx, free))
 }
 
 // A handler that the submitter's callers do not name, or that does not exist, is refused, and nothing

@@ -165,10 +165,7 @@ func TestH06ResumeGoesOn(t *testing.T) {
 	must(b.DB.Exec(b.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{"what": "a false alarm"}')`, s))(t)
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Confirmed, 1) // polling continues and ends nothing
-	var open int
-	if err := b.DB.QueryRow(b.ctx, `select count(*) from protect_episode where closed_at is null`).Scan(&open); err != nil || open != 1 {
-		t.Errorf("open episodes once the transaction is final: got %d, %v; want 1", open, err)
-	}
+	b.wantCount(t, "open episodes once the transaction is final", 1, `select count(*) from protect_episode where closed_at is null`)
 	b.released(t, s, "", map[string]any{"episode": 1, "mode": "resume", "reason": "a false alarm"})
 	b.post(t, transfer(s, "next"))
 	b.await(t, s, txmanager.Confirmed, 2)

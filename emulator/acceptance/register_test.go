@@ -47,9 +47,8 @@ func (b bench) registers(t *testing.T, a devchain.Account, start uint64) (status
 	if start > 0 {
 		body["reason"] = "it was used by hand before"
 	}
-	status, text, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", body)
-	check(t, err)
-	return status, string(text)
+	got := b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", body)
+	return got.status, got.text
 }
 
 // refusesToRegister requires 400 INVALID_FIELD for the field, with all of these words, and no

@@ -154,8 +154,7 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 	}
 	b.until(t, "the foreign transactions were never read", func() bool {
 		_ = b.RunSweep(b.ctx)
-		var n int
-		return b.DB.QueryRow(b.ctx, `select count(*) from foreign_transaction where submitter = $1`, busy).Scan(&n) == nil && n == 2
+		return b.count(`select count(*) from foreign_transaction where submitter = $1`, busy) == 2
 	})
 	for s, more := range map[txmanager.Submitter]map[string]any{
 		busy:  {"mode": "resync", "count": 3, "requests": map[string]string{"1": "ran later"}},

@@ -136,10 +136,8 @@ func TestRegistrationNamesTheSigner(t *testing.T) {
 	stranger := txmanager.NewSubmitter(b.Chain.ChainID(), txmanager.Address{0xba, 0xd0})
 	register := func(s txmanager.Submitter, signer string) (status int, answer string) {
 		t.Helper()
-		status, text, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters",
-			map[string]any{"submitter": s, "callers": []string{"email:" + stack.CallerAccount}, "signer": signer, "policy": "unlimited"})
-		check(t, err)
-		return status, string(text)
+		a := b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", map[string]any{"submitter": s, "callers": []string{"email:" + stack.CallerAccount}, "signer": signer, "policy": "unlimited"})
+		return a.status, a.text
 	}
 	key := func(i int) string {
 		return "kms:" + kms.Version(b.Submitters()[i].Address().String())
@@ -171,9 +169,8 @@ func TestRegistrationNamesTheSigner(t *testing.T) {
 // moveKey makes another signer sign for an account.
 func (b bench) moveKey(t *testing.T, of txmanager.Submitter, to, reason string) (status int, answer string) {
 	t.Helper()
-	status, text, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(of)+"/signer", map[string]any{"signer": to, "reason": reason})
-	check(t, err)
-	return status, string(text)
+	a := b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(of)+"/signer", map[string]any{"signer": to, "reason": reason})
+	return a.status, a.text
 }
 
 // A key moves back and forth between a remote signer and the process. Meanwhile one transaction is
@@ -195,7 +192,7 @@ func TestKeyMovesInTheMiddle(t *testing.T) {
 			b.await(t, s, txmanager.Stuck, 1)
 			before := len(b.asked())
 			moves("local", "before it is replaced")
-			decide(t, b, id, "replace")
+			b.decide(t, id, "replace")
 			b.replaced(t, id, "BUMP")
 			if got := len(b.asked()); got != before {
 				t.Errorf("the signer that has the key no more: got asked %d times, want none", got-before)
@@ -240,12 +237,6 @@ func setupWithKeys(t *testing.T, kind stack.SignerKind) bench {
 	})}))
 	b.payer(t)
 	return b
-}
-
-// decide makes an operator's decision about a transaction that waits for one.
-func decide(t *testing.T, b bench, txID, action string) {
-	t.Helper()
-	b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide", map[string]any{"action": action, "reason": "a test"}).need("decide", http.StatusAccepted)
 }
 
 // When a key moves, an operator changes the submitter's signer with a reason. The new signer must have

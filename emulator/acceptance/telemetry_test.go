@@ -301,7 +301,7 @@ func TestMetricsOfTrouble(t *testing.T) {
 	for range 2 { // the repetition is no second end
 		b.cancel(t, waits)
 	}
-	b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide", map[string]any{"action": "wait", "reason": "r"}).need("decide", http.StatusAccepted)
+	b.decide(t, txID, "wait")
 	included := func(want int) {
 		t.Helper()
 		b.awaitCount(t, fmt.Sprintf("transactions with a receipt: want %d", want), want, `select count(*) from managed_tx where receipt is not null`)

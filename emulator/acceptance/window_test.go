@@ -2,7 +2,6 @@ package acceptance
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -149,9 +148,7 @@ func TestRefusedForGoodHoldsBackTheWindow(t *testing.T) {
 	want := b.postAll(t, window+1)
 	b.Tasks.SetFaults(noFaults)
 	b.overdue(t, 2*(window+1))
-	if err := b.RunSweep(b.ctx); err != nil {
-		t.Fatalf("sweep: %v", err)
-	}
+	check(t, b.RunSweep(b.ctx))
 	b.await(t, held, txmanager.Stuck, 1)
 	if all := seen.reset(); len(all) < window {
 		t.Fatalf("offered of the held submitter at first: got nonces %v, want a window of %d", all, window)
@@ -166,7 +163,7 @@ func TestRefusedForGoodHoldsBackTheWindow(t *testing.T) {
 	b.wantBound(t, held, window)
 	b.RPC.SetFaults(rpcproxy.Faults{})
 	stuck := value[string](t, b, `select tx_id from managed_tx where state = 'STUCK'`)
-	b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+stuck+"/decide", map[string]any{"action": "rebroadcast", "reason": "the node is mended"}).need("decide", http.StatusAccepted)
+	b.decide(t, stuck, "rebroadcast")
 	b.ends(t, want)
 	b.inOrder(t)
 }
