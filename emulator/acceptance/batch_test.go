@@ -79,10 +79,7 @@ func TestBatchCreate(t *testing.T) {
 		for i := range many {
 			many[i] = transfer(first, fmt.Sprint(i))
 		}
-		status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx:batch", map[string]any{"intents": many})
-		if err != nil || status != http.StatusBadRequest {
-			t.Errorf("a batch of %d: got %d %.200s, %v; want 400", n, status, answer, err)
-		}
+		b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx:batch", map[string]any{"intents": many}).want(fmt.Sprint("a batch of ", n), http.StatusBadRequest)
 	}
 }
 
@@ -162,11 +159,7 @@ func TestBatchOfTheWrongForm(t *testing.T) {
 		"intents[1].nonce":     {"submitter": s, "requestId": "b", "payload": map[string]any{}, "nonce": 7},
 	} {
 		body := map[string]any{"intents": []any{transfer(s, "a"), wrong}}
-		status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx:batch", body)
-		var problem struct{ Field string }
-		if err != nil || status != http.StatusBadRequest || json.Unmarshal(answer, &problem) != nil || problem.Field != field {
-			t.Errorf("%s: got %d %s, %v; want 400 and that field", field, status, answer, err)
-		}
+		b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx:batch", body).want(field, http.StatusBadRequest, `"field":"`+field+`"`)
 	}
 	b.wantCount(t, "stored", 0, `select count(*) from managed_tx`)
 }

@@ -21,9 +21,7 @@ type cancelled struct {
 func (b bench) cancel(t *testing.T, txID string) (status int, c cancelled) {
 	t.Helper()
 	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil)
-	if err != nil {
-		t.Fatalf("cancel: %v", err)
-	}
+	check(t, err, "cancel")
 	if err := json.Unmarshal(answer, &c); err != nil && status < 300 {
 		t.Fatalf("cancel: %s: %v", answer, err)
 	}

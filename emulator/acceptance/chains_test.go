@@ -48,10 +48,8 @@ func TestTwoChainsOneKey(t *testing.T) {
 		t.Errorf("a bare address: got transaction %s, want %s of the default chain", again, ids[s])
 	}
 	elsewhere := strings.Replace(string(s), ":1337:", ":7:", 1)
-	if status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters",
-		map[string]any{"submitter": elsewhere, "callers": []string{"email:" + stack.CallerAccount}}); err != nil || status != http.StatusBadRequest || !strings.Contains(string(answer), "1337, 1338") {
-		t.Errorf("register on chain 7: got %d %s, %v; want 400 with the chains that are served", status, answer, err)
-	}
+	registration := map[string]any{"submitter": elsewhere, "callers": []string{"email:" + stack.CallerAccount}}
+	b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", registration).want("register on chain 7", http.StatusBadRequest, "1337, 1338")
 	b.calm(t)
 }
 
@@ -118,10 +116,7 @@ func TestChainsOffServesNoOther(t *testing.T) {
 		"/admin/v1/submitters": {stack.OperatorAccount, map[string]any{"submitter": elsewhere, "callers": []string{"email:" + stack.CallerAccount}}, http.StatusBadRequest, "1337"},
 		"/api/v1/tx":           {stack.CallerAccount, transfer(elsewhere, "a"), http.StatusNotFound, "UNKNOWN_SUBMITTER"},
 	} {
-		status, answer, err := b.Call(b.ctx, c.account, http.MethodPost, path, c.body)
-		if err != nil || status != c.status || !strings.Contains(string(answer), c.says) {
-			t.Errorf("POST %s for %s: got %d %s, %v; want %d with %q", path, elsewhere, status, answer, err, c.status, c.says)
-		}
+		b.call(t, c.account, http.MethodPost, path, c.body).want("POST "+path+" for another chain", c.status, c.says)
 	}
 	if status, _ := b.post(t, transfer(s, "a")); status != http.StatusAccepted {
 		t.Errorf("post for %s: got %d, want 202", s, status)

@@ -59,10 +59,7 @@ func (b bench) stopsAsHolder(t *testing.T, r *remote, s txmanager.Submitter) (to
 	}
 	b.postUntilAnswered(t, transfer(s, "held"))
 	b.stopped(t, r.Process)
-	err := b.DB.QueryRow(b.ctx, `select fencing_token, expires_at from submitter_lease where submitter = $1 and owner_node <> ''`, s).Scan(&token, &expires)
-	if err != nil {
-		t.Fatalf("the lease of a process that stopped while it held it: %v", err)
-	}
+	check(t, b.DB.QueryRow(b.ctx, `select fencing_token, expires_at from submitter_lease where submitter = $1 and owner_node <> ''`, s).Scan(&token, &expires), "the lease of a process that stopped while it held it")
 	for _, p := range others {
 		check(t, b.URLMap.Add(string(txmanager.KindAdvance), p.Addr()))
 	}

@@ -38,10 +38,7 @@ func TestDocsHandlerCompiledIn(t *testing.T) {
 	for range 2 {
 		pay := exec.CommandContext(b.ctx, payroll, "pay", string(s), "wage-ann")
 		pay.Env = b.Environment()
-		out, err := pay.Output()
-		if err != nil {
-			t.Fatalf("pay: %v", err)
-		}
+		out := must(pay.Output())(t)
 		ids = append(ids, strings.TrimSpace(string(out)))
 	}
 	b.ends(t, map[txmanager.Submitter]int{s: 1})

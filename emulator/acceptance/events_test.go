@@ -141,17 +141,11 @@ func (b bench) replay(t *testing.T, account string) (all []event) {
 		if after != "" {
 			path += "&after=" + after
 		}
-		status, answer, err := b.Call(b.ctx, account, http.MethodGet, path, nil)
 		var page struct {
 			Events []struct{ Event event }
 			Next   string
 		}
-		if err == nil {
-			err = json.Unmarshal(answer, &page)
-		}
-		if err != nil || status != http.StatusOK {
-			t.Fatalf("replay: got %d %s, %v", status, answer, err)
-		}
+		b.call(t, account, http.MethodGet, path, nil).decode(&page)
 		if len(page.Events) == 0 {
 			return all
 		}

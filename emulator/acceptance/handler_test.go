@@ -52,11 +52,7 @@ func (b bench) payer(t *testing.T) *functions.App {
 // pay posts a request for a wage.
 func (b bench) pay(t *testing.T, app *functions.App, s txmanager.Submitter, request, how string) (txID string) {
 	t.Helper()
-	txID, err := app.WithNonce(b.ctx, s, request, "wage", payroll.Wage{Wei: 5, How: how})
-	if err != nil {
-		t.Fatalf("with nonce: %v", err)
-	}
-	return txID
+	return must(app.WithNonce(b.ctx, s, request, "wage", payroll.Wage{Wei: 5, How: how}))(t)
 }
 
 // TX-009: a handler that fails after its nonce was allocated costs a placeholder and leaves no gap.

@@ -70,17 +70,13 @@ func transfer(s txmanager.Submitter, requestID string) map[string]any {
 // post posts an intent and returns the status and the txId.
 func (b bench) post(t *testing.T, intent map[string]any) (status int, txID string) {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", intent)
-	if err != nil {
-		t.Fatalf("post %v: %v", intent["requestId"], err)
-	}
+	a := b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", intent)
+	check(t, a.err, "post", intent["requestId"])
 	var body struct{ TxID string }
-	if status < 300 {
-		if err := json.Unmarshal(answer, &body); err != nil {
-			t.Fatalf("post %v: %s: %v", intent["requestId"], answer, err)
-		}
+	if a.status < 300 {
+		check(t, json.Unmarshal([]byte(a.text), &body), a.text)
 	}
-	return status, body.TxID
+	return a.status, body.TxID
 }
 
 // inFlight stops mining, posts the intent, and waits until it is sent.
@@ -140,6 +136,27 @@ func (a answered) need(what string, status int) {
 	}
 }
 
+// decode reads an answer with status 200.
+func (a answered) decode(into any) {
+	a.t.Helper()
+	a.need("an answer to read", http.StatusOK)
+	check(a.t, json.Unmarshal([]byte(a.text), into), a.text)
+}
+
+// repeat repeats a call while the answer asks for that.
+func (b bench) repeat(t *testing.T, what string, make func() answered, again func(a answered) bool) (status int, text string) {
+	t.Helper()
+	var a answered
+	err := poll(b.ctx, func() bool {
+		a = make()
+		return a.err == nil && !strings.Contains(a.text, "NOT_LEADER") && !again(a)
+	})
+	if err != nil {
+		t.Fatalf("%s: never answered, at last %d %s, %v", what, a.status, a.text, a.err)
+	}
+	return a.status, a.text
+}
+
 // record is the query's answer about a transaction.
 type record struct {
 	TxID, RequestID, State string
@@ -153,16 +170,11 @@ type record struct {
 // ask queries a transaction as account.
 func (b bench) ask(t *testing.T, account, txID string) (status int, r record) {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, account, http.MethodGet, "/api/v1/tx/"+txID, nil)
-	if err != nil {
-		t.Fatalf("query %s: %v", txID, err)
+	a := b.call(t, account, http.MethodGet, "/api/v1/tx/"+txID, nil)
+	if check(t, a.err, "query", txID); a.status == http.StatusOK {
+		a.decode(&r)
 	}
-	if status == http.StatusOK {
-		if err := json.Unmarshal(answer, &r); err != nil {
-			t.Fatalf("query %s: %s: %v", txID, answer, err)
-		}
-	}
-	return status, r
+	return a.status, r
 }
 
 // wantState checks the state of a transaction.
@@ -197,9 +209,7 @@ func (b bench) await(t *testing.T, s txmanager.Submitter, state txmanager.State,
 // until waits until the condition is met. The text says what is wrong if it never is.
 func (b bench) until(t *testing.T, wrong string, met func() bool) {
 	t.Helper()
-	if err := poll(b.ctx, met); err != nil {
-		t.Fatalf("%s: %v", wrong, err)
-	}
+	check(t, poll(b.ctx, met), wrong)
 }
 
 // swept waits for the condition, and runs the sweep every five seconds meanwhile.
@@ -240,8 +250,6 @@ func (b bench) wantCount(t *testing.T, what string, want int, query string, args
 // value returns the one value of the query.
 func value[T any](t *testing.T, b bench, query string, args ...any) (v T) {
 	t.Helper()
-	if err := b.DB.QueryRow(b.ctx, query, args...).Scan(&v); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
+	check(t, b.DB.QueryRow(b.ctx, query, args...).Scan(&v), query)
 	return v
 }

@@ -19,10 +19,7 @@ import (
 // marked reads the present mark as any process does.
 func (b bench) marked(t *testing.T) mark.Observed {
 	t.Helper()
-	seen, err := b.markObject(t).Read(b.ctx)
-	if err != nil {
-		t.Fatalf("read the mark: %v", err)
-	}
+	seen := must(b.markObject(t).Read(b.ctx))(t)
 	return seen
 }
 
@@ -177,18 +174,14 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 		t.Cleanup(db.Close)
 		return mark.Mover{Keeper: mark.Keeper{Object: b.markObject(t), Book: db}, Moves: db}
 	}
-	if _, err := mover().Expect(b.ctx, said); err != nil {
-		t.Fatalf("expect-move: %v", err)
-	}
+	must(mover().Expect(b.ctx, said))(t)
 	b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(used, "meanwhile")).want("create while a move is expected", http.StatusServiceUnavailable, "MOVE_EXPECTED")
 	b.useTheKey(t, 1, 1)
 	b.backUp(t)
 	b.putBack(t)
 	must(b.DB.Exec(b.ctx, `update authority set system_identifier = 1`))(t)
 	must(b.DB.Exec(b.ctx, `update authority_move set from_system = 1`))(t)
-	if err := mover().Confirm(b.ctx, said); err != nil {
-		t.Fatalf("confirm-move: %v", err)
-	}
+	check(t, mover().Confirm(b.ctx, said), "confirm-move")
 	for _, s := range all {
 		b.inProtect(t, s)
 	}

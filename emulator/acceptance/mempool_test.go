@@ -1,7 +1,6 @@
 package acceptance
 
 import (
-	"encoding/json"
 	"net/http"
 	"testing"
 
@@ -16,14 +15,8 @@ import (
 // diagnosis returns what account sees of the transaction's diagnosis; nil: nothing.
 func (b bench) diagnosis(t *testing.T, account, txID string) *client.MempoolDiagnosis {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, account, http.MethodGet, "/api/v1/tx/"+txID, nil)
 	var tx client.Tx
-	if err == nil && status == http.StatusOK {
-		err = json.Unmarshal(answer, &tx)
-	}
-	if err != nil || status != http.StatusOK {
-		t.Fatalf("query %s: got %d %s, %v", txID, status, answer, err)
-	}
+	b.call(t, account, http.MethodGet, "/api/v1/tx/"+txID, nil).decode(&tx)
 	return tx.Mempool
 }
 

@@ -19,11 +19,9 @@ func (b bench) answers(t *testing.T, account, txID, requestID string) map[string
 	all := map[string]string{}
 	for _, path := range []string{"/api/v1/tx/" + txID, "/api/v1/tx/by-request?submitter=" + s + "&requestId=" + requestID,
 		"/api/v1/tx?submitter=" + s, "/api/v1/events?submitter=" + s} {
-		status, answer, err := b.Call(b.ctx, account, http.MethodGet, path, nil)
-		if err != nil || status != http.StatusOK {
-			t.Fatalf("GET %s: got %d %s, %v; want 200", path, status, answer, err)
-		}
-		all[path] = string(answer)
+		a := b.call(t, account, http.MethodGet, path, nil)
+		a.need(path, http.StatusOK)
+		all[path] = a.text
 	}
 	return all
 }

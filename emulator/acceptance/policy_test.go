@@ -132,23 +132,16 @@ func TestPolicyOfABatchOverHTTP(t *testing.T) {
 	pays := func(request, wei, to string) map[string]any {
 		return map[string]any{"submitter": s, "requestId": request, "payload": map[string]any{"to": to, "value": wei}}
 	}
-	batch := map[string]any{"intents": []any{pays("a", "3", cafe0), pays("b", "4", cafe0), pays("c", "1", "0x00000000000000000000000000000000000cafe1"),
-		pays("d", "2", cafe0), pays("e", "1", cafe0), pays("a", "3", cafe0)}}
+	batch := []map[string]any{pays("a", "3", cafe0), pays("b", "4", cafe0), pays("c", "1", "0x00000000000000000000000000000000000cafe1"),
+		pays("d", "2", cafe0), pays("e", "1", cafe0), pays("a", "3", cafe0)}
 	want := "202, 403 POLICY_REFUSED payload.value, 403 POLICY_REFUSED payload.to, 429 DAILY_AMOUNT_EXCEEDED payload.value later, 202, 200"
 	for range 2 {
-		status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx:batch", batch)
-		var got struct {
-			Results []struct {
-				Status            int
-				Code, Field       string
-				RetryAfterSeconds int
-			}
-		}
-		if err != nil || status != http.StatusOK || json.Unmarshal(answer, &got) != nil {
-			t.Fatalf("batch: got %d %s, %v", status, answer, err)
+		results, ok := b.postBatch(t, batch...)
+		if !ok {
+			t.Fatal("the batch was not answered")
 		}
 		var said []string
-		for _, r := range got.Results {
+		for _, r := range results {
 			later := ""
 			if r.RetryAfterSeconds > 0 {
 				later = "later"
@@ -178,10 +171,7 @@ func TestPolicyTerms(t *testing.T) {
 	} {
 		body := map[string]any{"reason": "r"}
 		body[terms.field] = terms.value
-		status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPut, "/admin/v1/submitters/"+s+"/policy", body)
-		if err != nil || status != http.StatusBadRequest || !strings.Contains(string(answer), `"field":"`+terms.field+`"`) {
-			t.Errorf("%v: got %d %s, %v; want 400 for its field", terms, status, answer, err)
-		}
+		b.call(t, stack.OperatorAccount, http.MethodPut, "/admin/v1/submitters/"+s+"/policy", body).want(fmt.Sprint(terms), http.StatusBadRequest, `"field":"`+terms.field+`"`)
 	}
 	wantRefused(t, "by a caller", "FORBIDDEN")(shop.SetPolicy(b.ctx, s, client.Policy{}, "mine"))
 	wantRefused(t, "suspended by a caller", "FORBIDDEN")(shop.SuspendSubmitter(b.ctx, s, "mine"))

@@ -35,9 +35,7 @@ func (b bench) check(t *testing.T) {
 		}
 		return err != nil || !slices.ContainsFunc(violations, func(v checkers.Violation) bool { return v.Checker == "settled" })
 	})
-	if err != nil {
-		t.Fatalf("check the episode: %v", err)
-	}
+	check(t, err, "check the episode")
 	if len(violations) > 0 {
 		t.Errorf("violations:\n%s", checkers.Report(violations))
 	}
@@ -78,9 +76,7 @@ func TestPostgresRestartsUnderLoad(t *testing.T) {
 			b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
 		}
 		if i == n/2 {
-			if err := cluster.Restart(b.ctx, true); err != nil {
-				t.Fatalf("restart: %v", err)
-			}
+			check(t, cluster.Restart(b.ctx, true), "restart")
 		}
 	}
 	b.ends(t, b.each(n))

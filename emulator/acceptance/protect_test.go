@@ -71,15 +71,10 @@ func (b bench) release(t *testing.T, s txmanager.Submitter, body map[string]any)
 // releaseOnce requests a release once, for tests of unanswered nodes.
 func (b bench) releaseOnce(t *testing.T, s txmanager.Submitter, body map[string]any) (status int, text string) {
 	t.Helper()
-	err := poll(b.ctx, func() bool {
-		code, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release", body)
-		status, text = code, string(answer)
-		return err == nil && !strings.Contains(text, "NOT_LEADER")
-	})
-	if err != nil {
-		t.Fatalf("release of %s: never answered, at last %d %s", s, status, text)
+	call := func() answered {
+		return b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release", body)
 	}
-	return status, text
+	return b.repeat(t, "release", call, func(answered) bool { return false })
 }
 
 // TX-008: a foreign transaction is noticed before allocation: PROTECT opens, new intents are refused,
@@ -197,10 +192,9 @@ func TestH09ForeignTransactionThatDoesTheSame(t *testing.T) {
 			Intents []struct{ TxID string }
 		}
 	}
-	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost", nil)
-	if err != nil || status != http.StatusOK || json.Unmarshal(answer, &shown) != nil || len(shown.Nonces) != 1 ||
-		shown.Nonces[0].Taker == nil || len(shown.Nonces[0].Intents) != 1 || shown.Nonces[0].Intents[0].TxID != id {
-		t.Errorf("lost: got %d %s, %v; want nonce 0, its taker and the intent %s", status, answer, err, id)
+	b.call(t, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost", nil).decode(&shown)
+	if len(shown.Nonces) != 1 || shown.Nonces[0].Taker == nil || len(shown.Nonces[0].Intents) != 1 || shown.Nonces[0].Intents[0].TxID != id {
+		t.Errorf("lost: got %+v, want nonce 0, its taker and the intent %s", shown, id)
 	}
 	b.mine(t, 70)
 	body := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared"}

@@ -25,9 +25,7 @@ func (b bench) asOwner(t *testing.T, statements ...string) {
 	defer conn.Close(b.ctx)
 	for _, s := range statements {
 		s = strings.ReplaceAll(s, "LIVE", name)
-		if _, err := conn.Exec(b.ctx, s); err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
+		must(conn.Exec(b.ctx, s))(t)
 	}
 }
 
@@ -60,15 +58,8 @@ func (b bench) restore(t *testing.T) {
 // again repeats an API call while another invocation has the lease or a connection was cut.
 func (b bench) again(t *testing.T, account, method, path string, body any) (status int, text string) {
 	t.Helper()
-	err := poll(b.ctx, func() bool {
-		code, answer, err := b.Call(b.ctx, account, method, path, body)
-		status, text = code, string(answer)
-		return err == nil && status < 500 && !strings.Contains(text, "NOT_LEADER")
-	})
-	if err != nil {
-		t.Fatalf("%s %s: got %d %s, %v", method, path, status, text, err)
-	}
-	return status, text
+	call := func() answered { return b.call(t, account, method, path, body) }
+	return b.repeat(t, path, call, func(a answered) bool { return a.status >= 500 })
 }
 
 // operates is again for a call that an operator must make.

@@ -2,7 +2,6 @@ package acceptance
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -50,9 +49,6 @@ func TestStrictBindsAWindowThatWasRegisteredBefore(t *testing.T) {
 		"the default's window": {},
 	} {
 		body["submitter"], body["callers"] = s, []string{"email:" + stack.CallerAccount}
-		status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", body)
-		if err != nil || status != http.StatusBadRequest || !strings.Contains(string(answer), `"field":"maxInFlight"`) {
-			t.Errorf("registration with %s: got %d %s, %v; want 400 for maxInFlight", what, status, answer, err)
-		}
+		b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", body).want("registration with "+what, http.StatusBadRequest, `"field":"maxInFlight"`)
 	}
 }

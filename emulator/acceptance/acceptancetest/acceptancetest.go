@@ -201,11 +201,11 @@ func Poll(t testing.TB, what string, met func() bool) {
 	}
 }
 
-// Check ends the test if there is an error.
-func Check(t testing.TB, err error) {
+// Check ends the test if there is an error. The rest says what was done, and is optional.
+func Check(t testing.TB, err error, doing ...any) {
 	t.Helper()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(append(doing, err)...)
 	}
 }
 

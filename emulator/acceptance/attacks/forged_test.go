@@ -43,9 +43,7 @@ func (h deployment) brokenInto(t *testing.T) *pgx.Conn {
 		fmt.Sprintf(`grant select on all tables in schema public to %q`, role),
 		fmt.Sprintf(`grant usage on all sequences in schema public to %q`, role),
 	} {
-		if _, err := h.DB.Exec(h.ctx, statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		must(h.DB.Exec(h.ctx, statement))(t)
 	}
 	u := must(url.Parse(h.Database))(t)
 	u.User = url.UserPassword(role, password)

@@ -196,9 +196,7 @@ func (h deployment) wantCount(t *testing.T, what string, want int, query string,
 // until waits until the condition is met. The text says what is wrong if it never is.
 func (h deployment) until(t *testing.T, wrong string, met func() bool) {
 	t.Helper()
-	if err := acceptancetest.Wait(h.ctx, met); err != nil {
-		t.Fatalf("%s: %v", wrong, err)
-	}
+	check(t, acceptancetest.Wait(h.ctx, met), wrong)
 }
 
 // await waits until the transaction is in the state.

@@ -115,10 +115,7 @@ func (d *deployment) use(url string) {
 // marked is the mark as it is now.
 func (d *deployment) marked() mark.Observed {
 	d.t.Helper()
-	seen, err := d.object.Read(d.ctx)
-	if err != nil {
-		d.t.Fatalf("read the mark: %v", err)
-	}
+	seen := must(d.object.Read(d.ctx))(d.t)
 	return seen
 }
 
@@ -145,9 +142,7 @@ func value[T any](d *deployment, query string, arguments ...any) (v T) {
 		err = d.DB.QueryRow(d.ctx, query, arguments...).Scan(&v)
 		return err == nil || !strings.Contains(err.Error(), "57P0") && !strings.Contains(err.Error(), "connect") && !strings.Contains(err.Error(), "EOF") && !strings.Contains(err.Error(), "reset")
 	})
-	if err != nil {
-		d.t.Fatalf("%s: %v", query, err)
-	}
+	check(d.t, err, query)
 	return v
 }
 
@@ -174,7 +169,5 @@ func (d *deployment) operate(path string, body any) (status int, text string) {
 // poll waits for a condition.
 func (d *deployment) poll(what string, met func() bool) {
 	d.t.Helper()
-	if err := acceptancetest.Wait(d.ctx, met); err != nil {
-		d.t.Fatalf("still not so: %s: %v", what, err)
-	}
+	check(d.t, acceptancetest.Wait(d.ctx, met), "still not so:", what)
 }

@@ -51,9 +51,7 @@ func (d *deployment) releaseUntouched() (status int, text string, u untouched) {
 	d.t.Helper()
 	status, text = d.operate("/admin/v1/authority/release-untouched", map[string]any{"reason": "the rehearsal"})
 	if status == http.StatusOK {
-		if err := json.Unmarshal([]byte(text), &u); err != nil {
-			d.t.Fatalf("release-untouched: %s: %v", text, err)
-		}
+		check(d.t, json.Unmarshal([]byte(text), &u), "release-untouched:", text)
 	}
 	return status, text, u
 }
@@ -258,9 +256,7 @@ func (d *deployment) numberOn(to string) {
 	}
 	conn := must(pgx.Connect(d.ctx, d.Database))(d.t)
 	defer conn.Close(d.ctx)
-	if _, err := conn.Exec(d.ctx, strings.ReplaceAll(statement, "20928", to)); err != nil {
-		d.t.Fatalf("number on: %v", err)
-	}
+	must(conn.Exec(d.ctx, strings.ReplaceAll(statement, "20928", to)))(d.t)
 }
 
 // load17 loads the deployment's database, and the roles, into another cluster.

@@ -57,9 +57,7 @@ func (u *user) has() (units uint64) {
 	u.T.Helper()
 	err := u.DB.QueryRow(u.Ctx, `
 select (available * 10 ^ precision)::bigint from balances_tb where user_id = $1 and asset_id = $2`, u.ID, u.asset.ID).Scan(&units)
-	if err != nil {
-		u.T.Fatalf("balance of user %d: %v", u.ID, err)
-	}
+	check(u.T, err, "balance of user", u.ID)
 	return units
 }
 

@@ -33,9 +33,7 @@ func (h *deployment) onServer(t *testing.T, statements ...string) {
 	conn := must(pgx.Connect(t.Context(), u.String()))(t)
 	defer conn.Close(t.Context())
 	for _, s := range statements {
-		if _, err := conn.Exec(t.Context(), strings.ReplaceAll(s, "LIVE", name)); err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
+		must(conn.Exec(t.Context(), strings.ReplaceAll(s, "LIVE", name)))(t)
 	}
 	h.DB.Reset()
 	well := 0

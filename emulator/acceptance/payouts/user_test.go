@@ -91,10 +91,7 @@ func (u *user) payAt(addr string, units uint64, more ...any) (answer, error) {
 // resolve gives a payout up as an operator.
 func (u *user) resolve(reqID string) answer {
 	u.T.Helper()
-	a, err := u.resolveAt(u.URLMap.PublicURL(), reqID)
-	if err != nil {
-		u.T.Fatalf("resolve %s: %v", reqID, err)
-	}
+	a := must(u.resolveAt(u.URLMap.PublicURL(), reqID))(u.T)
 	return a
 }
 

@@ -17,10 +17,7 @@ import (
 func (u *user) refusedBefore(what string, body any, status int, code string) {
 	u.T.Helper()
 	before := u.picture()
-	got, err := u.try(body)
-	if err != nil {
-		u.T.Fatalf("%s: %v", what, err)
-	}
+	got := must(u.try(body))(u.T)
 	if want := (answer{Status: status, Code: code}); got != want {
 		u.T.Errorf("%s: got %+v, want %+v and no transfer", what, got, want)
 	}
