@@ -17,8 +17,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// orphaned returns a proxy that forwards everything to the node, and changes the parent of each block
-// in its answers.
+// orphaned returns a proxy for the node that changes the parent of each block.
 func orphaned(t *testing.T, node string) (address string, spoiled *atomic.Int64) {
 	t.Helper()
 	target := must(url.Parse(node))(t)

@@ -253,7 +253,7 @@ func TestAServiceHasItsOwnTimeOut(t *testing.T) {
 	s := b.Submitters()[0]
 	id := b.postUntilAnswered(t, ordered(s, "r", "takes a second"))
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
-	b.wantState(t, "it", id, "CONFIRMED")
+	b.wantState(t, "the intent", id, "CONFIRMED")
 }
 
 // A process dies after it called a service, when it has the answer, and before and after it stores the
@@ -278,7 +278,7 @@ func TestFacadeSurvivesDeaths(t *testing.T) {
 				if how == "refuses" {
 					want = "FAILED"
 				}
-				b.wantState(t, "it", id, want)
+				b.wantState(t, "the intent", id, want)
 				all := service.questions("r-0")
 				if again := len(slices.Compact(slices.Clone(all))); again != 1 {
 					t.Errorf("questions: got %q, want one and the same", all)
@@ -357,7 +357,7 @@ func TestH32HandlerSendsByItself(t *testing.T) {
 	check(t, b.Chain.MineExactly(raw))
 	b.postUntilAnswered(t, transfer(s, "behind it"))
 	b.ends(t, map[txmanager.Submitter]int{s: 2})
-	b.wantState(t, "it", id, "CONFIRMED")
+	b.wantState(t, "the intent", id, "CONFIRMED")
 	b.wantCount(t, "episodes of PROTECT", 0, `select count(*) from protect_episode`)
 }
 
@@ -374,7 +374,7 @@ func TestH32KilledWhileAHandlerSigns(t *testing.T) {
 			b.killed(t, folder, point)
 			b.ends(t, map[txmanager.Submitter]int{s: 1})
 			b.versions(t, id, "ORIGINAL")
-			b.wantState(t, "it", id, "CONFIRMED")
+			b.wantState(t, "the intent", id, "CONFIRMED")
 			if _, err := os.Stat(slip); (err == nil) != (point == "advance.version_signed") {
 				t.Errorf("the slip: got %v, want one only of the handler that was asked again", err)
 			}

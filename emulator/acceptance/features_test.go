@@ -115,8 +115,7 @@ func (b bench) lends(t *testing.T, s txmanager.Submitter) (nonces int) {
 	return 3
 }
 
-// pays makes a handler pay, sign, fail, make a transaction that would revert, and make one that the
-// policy refuses.
+// pays makes a handler pay, sign, fail, revert, and be refused by the policy.
 func (b bench) pays(t *testing.T, s txmanager.Submitter) (nonces int) {
 	t.Helper()
 	app := b.payer(t)

@@ -87,8 +87,7 @@ func (b bench) allocate(t *testing.T, s txmanager.Submitter, owner string, reque
 	return all
 }
 
-// inAnyForm signs a transfer of wei for nonce n in one of the accepted forms: type 0, 1 or 2, chosen
-// by the nonce.
+// inAnyForm signs a transfer of wei in type 0, 1 or 2, chosen by the nonce.
 func inAnyForm(key *ecdsa.PrivateKey, chainID, n uint64, to common.Address, wei int64) ([]byte, error) {
 	id, value, price := new(big.Int).SetUint64(chainID), big.NewInt(wei), big.NewInt(50_000_000_000)
 	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(id), [3]types.TxData{
@@ -102,8 +101,7 @@ func inAnyForm(key *ecdsa.PrivateKey, chainID, n uint64, to common.Address, wei 
 	return tx.MarshalBinary()
 }
 
-// signsElsewhere returns what the owner signs for nonce n of the first dev account: seven wei to a
-// separate address.
+// signsElsewhere returns what the owner signs for nonce n of the first dev account.
 func (b bench) signsElsewhere(t *testing.T, n uint64) []byte {
 	t.Helper()
 	raw := must(inAnyForm(devchain.DevAccounts(1)[0].Key, b.Chain.ChainID(), n, common.Address{0x0e}, 7))(t)

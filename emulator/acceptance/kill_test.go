@@ -104,8 +104,7 @@ var episodes = map[string]func(t *testing.T, point string){
 	"advance.handler_asked": handlerEpisode, "advance.handler_answered": handlerEpisode,
 }
 
-// plainEpisode carries three intents of one submitter and one of another to their end, although a
-// process dies at the point.
+// plainEpisode carries intents of two submitters to their end.
 func plainEpisode(t *testing.T, point string) {
 	b, folder := setupArmed(t, point, stack.Options{})
 	first, other := b.Submitters()[0], b.Submitters()[1]

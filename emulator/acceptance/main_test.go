@@ -206,7 +206,7 @@ func (b bench) await(t *testing.T, s txmanager.Submitter, state txmanager.State,
 	}
 }
 
-// until waits until the condition is met. The text says what is wrong if it never is.
+// until waits for the condition. The text is the message of a test that waits in vain.
 func (b bench) until(t *testing.T, wrong string, met func() bool) {
 	t.Helper()
 	check(t, poll(b.ctx, met), wrong)

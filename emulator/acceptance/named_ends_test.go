@@ -24,8 +24,7 @@ func creates(s txmanager.Submitter, requestID string, code ...byte) map[string]a
 	return body
 }
 
-// createByHand deploys code at nonce n with the key of the first dev account, past the transaction
-// manager.
+// createByHand deploys code at nonce n with the first submitter's key.
 func (b bench) createByHand(t *testing.T, n uint64, code ...byte) (hash string) {
 	t.Helper()
 	tx := b.byHandTo(n, unused, 0, 1)

@@ -14,8 +14,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// payByHand sends wei to an address at nonce n with the key of the first dev account, past the
-// transaction manager.
+// payByHand sends wei at nonce n with the first submitter's key.
 func (b bench) payByHand(t *testing.T, n uint64, to common.Address, wei int64) (hash string) {
 	t.Helper()
 	return b.byHand(t, firstKey, b.byHandTo(n, to, wei, 1))

@@ -56,8 +56,7 @@ func TestNodeInTrouble(t *testing.T) {
 	})
 }
 
-// nodeInTrouble carries n intents of each of two submitters to their end while the node has these
-// faults.
+// nodeInTrouble carries n intents of each submitter to their end in spite of the faults.
 func nodeInTrouble(t *testing.T, window int, f rpcproxy.Faults, n int) bench {
 	t.Helper()
 	b := setup(t, stack.Options{RPCProxy: true, Seed: 1, Window: window, Processes: 2, Settings: withSettings(quick, map[string]string{

@@ -22,8 +22,7 @@ var nodesQuick = withSettings(quick, map[string]string{
 	"FENCEPOST_RPC_LEAVE_OUT": "1s", "FENCEPOST_CONFIRMATIONS_REQUIRED": "2", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000",
 })
 
-// fork returns another chain with the same id and accounts, on which the key of the first account was
-// used n times.
+// fork returns another chain of the same id, on which the first account was used n times.
 func (b bench) fork(t *testing.T, n int) *devchain.Chain {
 	t.Helper()
 	chain := must(devchain.Start(b.ctx, devchain.Options{BlockTime: 200 * time.Millisecond, Accounts: devchain.DevAccounts(4)}))(t)

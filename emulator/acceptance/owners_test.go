@@ -130,8 +130,7 @@ func TestTX007Reorg(t *testing.T) {
 	}
 }
 
-// includedIn waits until the one transaction has a receipt in another block than
-// other, and returns the block's hash.
+// includedIn waits for a receipt in another block than other, and returns its hash.
 func (b bench) includedIn(t *testing.T, other string) (block string) {
 	t.Helper()
 	b.until(t, fmt.Sprintf("no receipt in another block than %q", other), func() bool {

@@ -97,7 +97,7 @@ func TestPolicyWhileAHandlerIsAsked(t *testing.T) {
 	close(service.open)
 	check(t, err)
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
-	b.wantPlaceholder(t, "it", id, "at most 4 wei")
+	b.wantPlaceholder(t, "the intent", id, "at most 4 wei")
 }
 
 // Addresses are compared by value, in any letter case.

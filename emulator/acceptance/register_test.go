@@ -51,8 +51,7 @@ func (b bench) registers(t *testing.T, a devchain.Account, start uint64) (status
 	return got.status, got.text
 }
 
-// refusesToRegister requires 400 INVALID_FIELD for the field, with all of these words, and no
-// registration.
+// refusesToRegister requires 400 INVALID_FIELD for the field, with all of these words.
 func (b bench) refusesToRegister(t *testing.T, what string, a devchain.Account, start uint64, field string, words ...string) {
 	t.Helper()
 	status, answer := b.registers(t, a, start)

@@ -45,8 +45,7 @@ func TestClockSkewChangesNothing(t *testing.T) {
 	b.wantCount(t, "changes at a wrong time", 0, `select count(*) from tx_history where abs(extract(epoch from at - clock_timestamp())) > 600`)
 }
 
-// postUntil posts intents of each submitter, few at a time, until the condition is met. It counts
-// them.
+// postUntil posts and counts intents of each submitter until the condition is met.
 func (b bench) postUntil(t *testing.T, posted map[txmanager.Submitter]int, met func() bool) {
 	t.Helper()
 	for !met() {

@@ -8,8 +8,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// besideAnOpenNonce counts a submitter's nonces from $2 on that were allocated while another was open,
-// by the order of the history.
+// besideAnOpenNonce counts nonces from $2 on that were allocated beside an open one.
 const besideAnOpenNonce = `
 with life as (
   select m.nonce,

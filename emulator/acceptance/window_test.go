@@ -94,8 +94,7 @@ func (o *offered) reset() []uint64 {
 	return o.nonces
 }
 
-// refuseFirst makes the node refuse nonce 0 of s with these words, and records the nonces sent to it
-// for s.
+// refuseFirst makes the node refuse nonce 0 of s, and records the nonces sent to it for s.
 func (b bench) refuseFirst(s txmanager.Submitter, words string) *offered {
 	seen := new(offered)
 	b.RPC.SetFaults(rpcproxy.Faults{Refuse: func(tx *types.Transaction) string {

@@ -201,7 +201,7 @@ func Poll(t testing.TB, what string, met func() bool) {
 	}
 }
 
-// Check ends the test if there is an error. The rest says what was done, and is optional.
+// Check ends the test if there is an error. The message begins with what the test was doing.
 func Check(t testing.TB, err error, doing ...any) {
 	t.Helper()
 	if err != nil {

@@ -49,8 +49,7 @@ var forgeries = map[string]string{
 	"an answer in the trading core's name": `update transfer_resolution set verdict = 'SUCCESS' where $1 <> ''`,
 }
 
-// may lists the statements that belong to a function's own work. A function that is in no list is
-// refused them.
+// may lists the statements that belong to a function's own work.
 var may = map[string][]string{
 	"create":       {"an intent that nobody posted", "a held intent that goes on"},
 	"advance":      {"a nonce for it", "signed bytes of its own", "the next nonce"},
@@ -155,8 +154,7 @@ func TestAFunctionsRoleIsItsOwn(t *testing.T) {
 	}
 }
 
-// held has an intent in the queue of the submitter that waits for a decision, as after a
-// restore: it may have run.
+// held leaves an intent that waits for a decision, as after a restore.
 func (d deployment) held(t *testing.T, s txmanager.Submitter) {
 	t.Helper()
 	d.Chain.StopMining()

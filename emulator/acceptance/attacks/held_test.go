@@ -158,8 +158,7 @@ func (h deployment) wrongTokens(t *testing.T, api string, s txmanager.Submitter)
 	}
 }
 
-// internalPaths tries what only tasks and the scheduler may, from outside and, as if the
-// attacker were inside, directly.
+// internalPaths tries, from outside and inside, what only tasks and the scheduler may.
 func (h deployment) internalPaths(t *testing.T) {
 	account := func(name, audience string) string {
 		token := must(h.Issuer.Token(h.ctx, name, audience))(t)
@@ -346,8 +345,7 @@ func (h deployment) smuggled(t *testing.T, s txmanager.Submitter) {
 	h.wantCount(t, "smuggled intents", 0, `select count(*) from managed_tx where request_id = 'smuggled'`)
 }
 
-// answersOf sends the text and says the status of each answer, until the connection ends or
-// is silent for a while.
+// answersOf sends the text and returns the status of each answer.
 func answersOf(t *testing.T, addr, text string) (statuses []int) {
 	t.Helper()
 	conn := must(net.Dial("tcp", addr))(t)
@@ -387,8 +385,7 @@ func (h deployment) inTrouble(t *testing.T, api string) {
 	}
 }
 
-// showsNoSecret looks for each secret of the deployment in the log and in the answers, once
-// a handler could not be reached.
+// showsNoSecret looks for each secret of the deployment in the log and in the answers.
 func (h deployment) showsNoSecret(t *testing.T, s txmanager.Submitter) {
 	must(h.operator(t).SetCallers(h.ctx, string(s), []string{"email:" + stack.CallerAccount, "handler:shop"}, nil, "a test"))(t)
 	in := intent(s, "asks a handler")

@@ -40,8 +40,7 @@ type deployment struct {
 	answers *acceptancetest.Log // all that the public paths answered
 }
 
-// setup starts a stack for t: few submitters, quick blocks, no sweep unless the test says
-// otherwise.
+// setup starts a stack for t: few submitters, quick blocks, and by default no sweep.
 func setup(t *testing.T, o stack.Options) deployment {
 	t.Helper()
 	o.Binary, o.Core.Binary = binary, core
@@ -193,7 +192,7 @@ func (h deployment) wantCount(t *testing.T, what string, want int, query string,
 	}
 }
 
-// until waits until the condition is met. The text says what is wrong if it never is.
+// until waits for the condition. The text is the message of a test that waits in vain.
 func (h deployment) until(t *testing.T, wrong string, met func() bool) {
 	t.Helper()
 	check(t, acceptancetest.Wait(h.ctx, met), wrong)

@@ -22,8 +22,7 @@ const (
 	unregistered = txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000000ff")
 )
 
-// hostile returns a batch of n intents for s. Each calls a function with a different tuple and is
-// refused for too little gas.
+// hostile returns a batch of n intents, each with another tuple and too little gas.
 func hostile(r *rand.Rand, s txmanager.Submitter, n int) string {
 	intents := make([]string, n)
 	for i := range intents {

@@ -119,8 +119,7 @@ func TestACopyYoungerThanTheLastMarkIsNotDetected(t *testing.T) {
 	d.wantUnnoticed(true)
 }
 
-// wantUnnoticed puts a backup back that is younger than the last mark, where there is
-// one, and wants that nothing says so.
+// wantUnnoticed puts back a backup younger than the last mark, and wants it unnoticed.
 func (d *deployment) wantUnnoticed(marked bool) {
 	d.t.Helper()
 	l := d.run()

@@ -154,8 +154,7 @@ func wantValue[T comparable](d *deployment, what string, want T, query string, a
 	}
 }
 
-// operate posts what an operator asks, again while another invocation has the lease or
-// a connection was cut, and returns the answer.
+// operate posts an operator's call until it is answered.
 func (d *deployment) operate(path string, body any) (status int, text string) {
 	d.t.Helper()
 	d.poll("an answer to "+path, func() bool {

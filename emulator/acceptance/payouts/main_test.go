@@ -60,8 +60,7 @@ func options(o stack.Options) stack.Options {
 	return o
 }
 
-// shared is the deployment of all tests that do not disturb other tests' users. It is swept each
-// second.
+// shared is the deployment of all tests that disturb no other test. It is swept each second.
 var shared = acceptancetest.Shared{Options: func() stack.Options {
 	return options(stack.Options{SweepEvery: time.Second, CheckEvery: time.Second})
 }}

@@ -108,8 +108,7 @@ func (u *user) picture() []string {
 	return append(u.Picture(), fmt.Sprintf("%d in Funding, %d on the chain by %d payments", u.has(), u.paid(), u.payments()))
 }
 
-// replay delivers the step task of each of the user's payouts once more, and repeats its withdrawal
-// and refund.
+// replay repeats each payout's step task, withdrawal and refund.
 func (u *user) replay() {
 	u.T.Helper()
 	for _, reqID := range u.All() {

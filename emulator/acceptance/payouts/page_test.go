@@ -69,8 +69,7 @@ func (p *page) query(section string, number int) []map[string]any {
 	return found
 }
 
-// call makes a call as the page prints it, with the values in for its braces in order, and requires
-// success.
+// call makes a call as the page prints it, with values for its braces, and requires success.
 func (p *page) call(printed string, body any, in ...string) map[string]any {
 	p.t.Helper()
 	status, got := p.tries(printed, body, in...)

@@ -64,8 +64,7 @@ func (h *deployment) aside(t *testing.T, settings map[string]string) *processes.
 	return p
 }
 
-// armed starts a process that does the action when it reaches the point. Its time-outs are long enough
-// to be stopped.
+// armed starts a process that does the action at the point, with time for being stopped.
 func (h *deployment) armed(t *testing.T, point, action string) (p *processes.Process, hit func() bool) {
 	t.Helper()
 	var settings map[string]string

@@ -46,8 +46,7 @@ func (h *deployment) unverified(t *testing.T, a transfer.Asset, units uint64) *u
 
 type answer = acceptancetest.Answer
 
-// body returns a payout of units to the user's address. More are additional or changed members, two
-// values each.
+// body returns a payout to the user's address. More are changed members, two values each.
 func (u *user) body(units uint64, more ...any) map[string]any {
 	m := map[string]any{
 		"asset": u.asset.Name, "amount": transfer.FormatUnits(units, u.asset.Precision), "address": u.address.String(),
@@ -66,8 +65,7 @@ func (u *user) pay(units uint64, more ...any) answer {
 	return must(u.Post(path, u.body(units, more...)))(u.T)
 }
 
-// wantGivenUp requires an answer about a given-up payout: it is refunded, or on a slow machine being
-// refunded.
+// wantGivenUp requires that the payout is refunded, or is being refunded.
 func (u *user) wantGivenUp(what string, a answer) {
 	u.T.Helper()
 	if a.Status != http.StatusOK || a.State != "COMPENSATING" {
@@ -147,8 +145,7 @@ func (u *user) ends(reqID string, want []transfer.State) transfer.Transfer {
 	return x
 }
 
-// managed returns the state of the payout's transaction, as "FAILED/CANCELLED"; "" if there is none,
-// and both if there are two.
+// managed returns the state of the payout's transaction, as "FAILED/CANCELLED", or "".
 func (u *user) managed(reqID string) (state string) {
 	u.T.Helper()
 	err := u.DB.QueryRow(u.Ctx, `

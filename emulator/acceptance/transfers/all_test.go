@@ -144,8 +144,7 @@ func (h *deployment) leaveInSourceDone(t *testing.T) {
 	go u.TaskAt(strings.TrimPrefix(u.URLMap.InternalURL(), "http://"), reqID)
 }
 
-// leaveToTheSweep leaves a new user's transfer that is overdue soon, without a task and without a
-// worker.
+// leaveToTheSweep leaves a new user's transfer without a task and without a worker.
 func (h *deployment) leaveToTheSweep(t *testing.T) {
 	t.Helper()
 	h.newUser(t, 100, 100).accepted(funding, 40)
@@ -192,8 +191,7 @@ func TestINV004CrashRecovery(t *testing.T) {
 	h.settled(t)
 }
 
-// tear kills the core between the write and the fsync of a record, and leaves only the
-// first keep bytes of that record.
+// tear kills the core before the fsync of a record, and leaves keep bytes of it.
 func (h *deployment) tear(t *testing.T, folder string, keep int64) {
 	t.Helper()
 	h.coreDies(t, folder, "ubscore.appended", 1)

@@ -8,8 +8,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// crashed posts a transfer of 40 units to a process that dies at the point, and returns the stored
-// transfer.
+// crashed posts a transfer of 40 units to a process that dies at the point.
 func (u *user) crashed(point string, from transfer.AccountType) transfer.Transfer {
 	u.T.Helper()
 	p, hit := u.Armed(u.T, point, crash.Kill, nil)
@@ -42,8 +41,7 @@ type crashCase struct {
 	asked bool // the ledger whose answer is missing has applied the call
 }
 
-// recovered runs each case in both directions: the process dies, others continue the transfer, and it
-// ends correctly.
+// recovered runs each case in both directions, to the right end.
 func recovered(t *testing.T, op transfer.Op, end transfer.State, cases ...crashCase) {
 	t.Helper()
 	type left struct {
@@ -121,8 +119,7 @@ func TestCRA004AfterSourceDone(t *testing.T) {
 	}
 }
 
-// inSourceDone leaves a transfer in SOURCE_DONE to a process that dies at the point, and requires the
-// state afterwards.
+// inSourceDone leaves a transfer in SOURCE_DONE to a process that dies at the point.
 func (u *user) inSourceDone(point string, want transfer.State) (reqID string) {
 	u.T.Helper()
 	p, hit := u.Armed(u.T, point, crash.Kill, nil)

@@ -56,8 +56,7 @@ func options(o stack.Options) stack.Options {
 	return o
 }
 
-// shared is the deployment of all tests that do not disturb other tests' users. It is swept each
-// second.
+// shared is the deployment of all tests that disturb no other test. It is swept each second.
 var shared = acceptancetest.Shared{Options: func() stack.Options {
 	return options(stack.Options{SweepEvery: time.Second, CheckEvery: time.Second})
 }}
@@ -80,8 +79,7 @@ func own(t *testing.T, o stack.Options) *deployment {
 	return &deployment{acceptancetest.StartFor(t.Context(), t, options(o))}
 }
 
-// wantLogged waits until the log has such a line, since the log is a little behind the process'
-// answers.
+// wantLogged waits for such a line, since the log is a little behind the answers.
 func (h *deployment) wantLogged(t *testing.T, texts ...string) (found []string) {
 	t.Helper()
 	poll(t, "a line with "+strings.Join(texts, " and "), func() bool {
