@@ -59,7 +59,7 @@ func TestH12FinalIsSwapped(t *testing.T) {
 		t.Errorf("resume: got %d %s, want it refused with the nonce that is not back", status, text)
 	}
 	b.mine(t, 70)
-	b.released(t, s, "", map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared"})
+	status, text = b.release(t, s, map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared"})
 	var released struct {
 		Displaced  []uint64
 		NextNonce  uint64
