@@ -104,8 +104,7 @@ func inAnyForm(key *ecdsa.PrivateKey, chainID, n uint64, to common.Address, wei 
 // signsElsewhere returns what the owner signs for nonce n of the first dev account.
 func (b bench) signsElsewhere(t *testing.T, n uint64) []byte {
 	t.Helper()
-	raw := must(inAnyForm(devchain.DevAccounts(1)[0].Key, b.Chain.ChainID(), n, common.Address{0x0e}, 7))(t)
-	return raw
+	return must(inAnyForm(devchain.DevAccounts(1)[0].Key, b.Chain.ChainID(), n, common.Address{0x0e}, 7))(t)
 }
 
 // uses marks a reservation as used with the bytes that the owner signs for it.

@@ -19,8 +19,7 @@ import (
 // marked reads the present mark as any process does.
 func (b bench) marked(t *testing.T) mark.Observed {
 	t.Helper()
-	seen := must(b.markObject(t).Read(b.ctx))(t)
-	return seen
+	return must(b.markObject(t).Read(b.ctx))(t)
 }
 
 func (b bench) markObject(t *testing.T) *gcs.Object {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -147,11 +146,9 @@ func TestANamedRequestWithBytesAtAnotherNonce(t *testing.T) {
 				want := int64(1000)
 				if mined == "own bytes" {
 					want = 2000
-					client := must(ethclient.DialContext(b.ctx, b.Chain.URL()))(t)
-					defer client.Close()
 					tx := new(types.Transaction)
 					check(t, tx.UnmarshalBinary(bytes))
-					check(t, client.SendTransaction(b.ctx, tx))
+					check(t, b.Node.SendTransaction(b.ctx, tx))
 					b.until(t, "the bytes sent by hand were not mined", func() bool { return b.received(t, to) == want })
 				}
 				b.RPC.SetFaults(rpcproxy.Faults{})

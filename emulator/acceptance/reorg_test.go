@@ -23,8 +23,7 @@ func (b bench) raw(t *testing.T, txID, kind string) []byte {
 		 where v.tx_id = $1 and v.kind = $2`, txID, kind).Scan(&text); err != nil {
 		t.Fatalf("bytes of %s of %s: %v", kind, txID, err)
 	}
-	raw := must(hexutil.Decode(text))(t)
-	return raw
+	return must(hexutil.Decode(text))(t)
 }
 
 // wantEnd checks how a transaction ended, and by which of its versions.

@@ -34,8 +34,7 @@ func twoPeople(more map[string]string) map[string]string {
 // second is the other operator.
 func (h deployment) second(t *testing.T) *client.Client {
 	t.Helper()
-	c := must(h.Client(stack.SecondAccount))(t)
-	return c
+	return must(h.Client(stack.SecondAccount))(t)
 }
 
 // third is the token of an operator by subject alone.

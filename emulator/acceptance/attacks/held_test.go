@@ -161,8 +161,7 @@ func (h deployment) wrongTokens(t *testing.T, api string, s txmanager.Submitter)
 // internalPaths tries, from outside and inside, what only tasks and the scheduler may.
 func (h deployment) internalPaths(t *testing.T) {
 	account := func(name, audience string) string {
-		token := must(h.Issuer.Token(h.ctx, name, audience))(t)
-		return token
+		return must(h.Issuer.Token(h.ctx, name, audience))(t)
 	}
 	forged := map[string]string{
 		"X-CloudTasks-QueueName": "advance", "X-CloudTasks-TaskName": "t", "X-CloudTasks-TaskRetryCount": "0", "X-CloudTasks-TaskExecutionCount": "0",

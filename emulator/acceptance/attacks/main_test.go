@@ -83,8 +83,7 @@ func (k *kept) Write(p []byte) (int, error) {
 // operator calls as the operator.
 func (h deployment) operator(t *testing.T) *client.Client {
 	t.Helper()
-	c := must(h.Client(stack.OperatorAccount))(t)
-	return c
+	return must(h.Client(stack.OperatorAccount))(t)
 }
 
 // answer is what a request was answered.
@@ -152,15 +151,13 @@ func (h deployment) call(t *testing.T, token, method, path string, body any) (a 
 // token is one of the account, with a verified e-mail.
 func (h deployment) token(t *testing.T, account string) string {
 	t.Helper()
-	token := must(h.Issuer.Token(h.ctx, account, stack.PublicAudience))(t)
-	return token
+	return must(h.Issuer.Token(h.ctx, account, stack.PublicAudience))(t)
 }
 
 // mint is a token that says what claims say.
 func (h deployment) mint(t *testing.T, claims map[string]any) string {
 	t.Helper()
-	token := must(h.Issuer.Mint(stack.PublicAudience, claims))(t)
-	return token
+	return must(h.Issuer.Mint(stack.PublicAudience, claims))(t)
 }
 
 // intent returns an intent that sends one wei to an unused address.

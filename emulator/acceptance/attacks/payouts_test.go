@@ -19,8 +19,7 @@ const (
 // bearer is a client with the user's token, such as a thief's.
 func (h deployment) bearer(t *testing.T, user int64) *client.Client {
 	t.Helper()
-	c := must(h.UserClient(user))(t)
-	return c
+	return must(h.UserClient(user))(t)
 }
 
 // rich gives the user 1 ETH in Funding, which is paid out as the asset says.
@@ -62,8 +61,7 @@ func TestAStolenUserTokenPaysNoNewAddress(t *testing.T) {
 	token := h.bearer(t, user)
 	add := func(address string) client.PayoutAddress {
 		t.Helper()
-		added := must(token.AddPayoutAddress(h.ctx, client.NewPayoutAddress{Asset: stack.ETH.Name, Address: address}))(t)
-		return added
+		return must(token.AddPayoutAddress(h.ctx, client.NewPayoutAddress{Asset: stack.ETH.Name, Address: address}))(t)
 	}
 	add(ownAddress)
 	h.agedByADay(t)

@@ -218,8 +218,7 @@ func TestServicesThatWereBrokenInto(t *testing.T) {
 func (h deployment) provedByEither(t *testing.T, who string, s *service) {
 	t.Helper()
 	key := func(b byte) webhook.Key {
-		k := must(webhook.ParseKey(handlerSecret(b)))(t)
-		return k
+		return must(webhook.ParseKey(handlerSecret(b)))(t)
 	}
 	all := s.all()
 	if len(all) < 2 {

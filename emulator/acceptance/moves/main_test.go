@@ -115,8 +115,7 @@ func (d *deployment) use(url string) {
 // marked is the mark as it is now.
 func (d *deployment) marked() mark.Observed {
 	d.t.Helper()
-	seen := must(d.object.Read(d.ctx))(d.t)
-	return seen
+	return must(d.object.Read(d.ctx))(d.t)
 }
 
 // minuteLater makes the next sweep write a mark: it writes one in a minute.

@@ -15,8 +15,7 @@ import (
 // deployed deploys a contract on the deployment's chain.
 func (h *deployment) deployed(t *testing.T, code []byte) txmanager.Address {
 	t.Helper()
-	at := must(h.Deploy(t.Context(), code))(t)
-	return at
+	return must(h.Deploy(t.Context(), code))(t)
 }
 
 // tokenBy adds a separate asset that the contract pays out.

@@ -40,8 +40,7 @@ const deepestReorg = 16
 // transfer events, for the coin the successful transactions.
 func (u *user) payments() int {
 	u.T.Helper()
-	n := must(scansOf(u.deployment).count(u.Ctx, u.Node, u.Chain.Head(), u.Payer.Address(), u.counted()))(u.T)
-	return n
+	return must(scansOf(u.deployment).count(u.Ctx, u.Node, u.Chain.Head(), u.Payer.Address(), u.counted()))(u.T)
 }
 
 func (u *user) counted() paymentTo {

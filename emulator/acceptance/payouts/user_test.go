@@ -89,8 +89,7 @@ func (u *user) payAt(addr string, units uint64, more ...any) (answer, error) {
 // resolve gives a payout up as an operator.
 func (u *user) resolve(reqID string) answer {
 	u.T.Helper()
-	a := must(u.resolveAt(u.URLMap.PublicURL(), reqID))(u.T)
-	return a
+	return must(u.resolveAt(u.URLMap.PublicURL(), reqID))(u.T)
 }
 
 func (u *user) resolveAt(url, reqID string) (answer, error) {

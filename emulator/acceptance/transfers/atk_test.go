@@ -214,8 +214,7 @@ func (u *user) unauthorized(what, token string) {
 
 func (u *user) flawed(flaw issuer.Flaw) string {
 	u.T.Helper()
-	token := must(u.Users.FlawedUserToken(u.ID, stack.UsersAudience, flaw))(u.T)
-	return token
+	return must(u.Users.FlawedUserToken(u.ID, stack.UsersAudience, flaw))(u.T)
 }
 
 // ATK-011: no token.
