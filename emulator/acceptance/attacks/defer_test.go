@@ -72,6 +72,9 @@ func TestOneCallerDoesNotStopAnother(t *testing.T) {
 // posted posts an intent with the token, which must be taken.
 func (h deployment) posted(t *testing.T, token string, s txmanager.Submitter, requestID string) string {
 	t.Helper()
-	a := h.posted(t, token, s, requestID)
-	return a
+	a := h.post(t, token, s, requestID)
+	if a.status != http.StatusAccepted {
+		t.Fatalf("%s: got %v %s, want 202", requestID, a, a.Detail)
+	}
+	return a.TxID
 }
