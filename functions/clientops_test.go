@@ -22,21 +22,21 @@ func TestClientAcceptsARestoreAndDecides(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ann.AcceptAuthority(t.Context(), "not restored"); client.CodeOf(err) != "TOO_LATE" {
-		t.Errorf("accept what is the authority: got %v, want TOO_LATE", err)
+	if err := ann.AcceptDatabase(t.Context(), "not restored"); client.CodeOf(err) != "TOO_LATE" {
+		t.Errorf("accept what is the accepted database: got %v, want TOO_LATE", err)
 	}
-	h.run(`update authority set timeline_id = timeline_id + 1`)
-	if err := shop.AcceptAuthority(t.Context(), "by a caller"); client.CodeOf(err) != "FORBIDDEN" {
+	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	if err := shop.AcceptDatabase(t.Context(), "by a caller"); client.CodeOf(err) != "FORBIDDEN" {
 		t.Errorf("accept by a caller: got %v, want FORBIDDEN", err)
 	}
-	if err := ann.AcceptAuthority(t.Context(), "the backup of the 21st"); err != nil {
+	if err := ann.AcceptDatabase(t.Context(), "the backup of the 21st"); err != nil {
 		t.Fatalf("accept: %v", err)
 	}
 	if tx, err := shop.Tx(t.Context(), held.TxID); err != nil || tx.SubState != "HELD" {
 		t.Errorf("after it: got %+v, %v; want it held", tx, err)
 	}
 	names, err := collect(ann.ListSubmitters(t.Context()), func(s client.Submitter) string {
-		return fmt.Sprint(s.Submitter, " ", s.Held, " ", s.Protect != nil && s.Protect.Episode > 0)
+		return fmt.Sprint(s.Submitter, " ", s.Held, " ", s.Protect != nil && s.Protect.Incident > 0)
 	})
 	if want := shopAccount + " 1 true"; err != nil || !strings.Contains(names, want) || !strings.Contains(names, payer) {
 		t.Errorf("submitters: got %s, %v; want %s, and the payer", names, err, want)
@@ -61,7 +61,7 @@ func TestClientOfForeignTransactions(t *testing.T) {
 	}
 	digest := txmanager.ConsumingTx{To: &to, ValueWei: "1"}.CallDigest()
 	const all = 103
-	h.run(`insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
+	h.run(`insert into foreign_transaction (submitter, nonce, incident, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
 		select $1, n, 1, '0x' || lpad(to_hex(n + 1), 64, '0'), 7, '0x' || lpad(to_hex(n + 1), 64, '0'), lower($2), 1, $3, true, '{}', 'node' from generate_series(0, $4::int - 1) n`,
 		shopAccount, paidTo, digest[:], all)
 	h.run(`insert into foreign_hold (submitter, nonce, call_digest) select submitter, nonce, call_digest from foreign_transaction`)

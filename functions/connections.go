@@ -50,8 +50,8 @@ func (a *App) openExport(ctx context.Context) (err error) {
 }
 
 func (a *App) openMark(ctx context.Context) error {
-	c := a.config.Authority
-	if !c.Mark {
+	c := a.config.Mark
+	if !c.Enabled {
 		return nil
 	}
 	object, err := gcs.Open(ctx, c.Bucket, mark.ObjectName, c.Endpoint)

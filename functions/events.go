@@ -17,8 +17,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// topicReceiver is the name of the only receiver in the mode mq_outbox.
-const topicReceiver = "pubsub"
+// topicEndpoint is the name of the only endpoint in the mode mq_outbox.
+const topicEndpoint = "pubsub"
 
 // openEvents makes the publishers of the mode. Every process knows the endpoints' names. Only a
 // process that delivers needs their secrets.
@@ -27,9 +27,9 @@ func (a *App) openEvents() (*events.Worker, error) {
 	publishers := make(map[string]txmanager.DomainEventPublisher)
 	switch c.Mode {
 	case config.EventsOutbox:
-		endpoints = []string{topicReceiver}
+		endpoints = []string{topicEndpoint}
 		a.topic = pubsub.New(c.Topic, c.PubSubEndpoint)
-		publishers[topicReceiver] = a.topic
+		publishers[topicEndpoint] = a.topic
 	case config.EventsWebhook:
 		endpoints = slices.Sorted(maps.Keys(c.URLs))
 		var err error
@@ -44,13 +44,13 @@ func (a *App) openEvents() (*events.Worker, error) {
 		case !config.HandlerName(name):
 			return nil, fmt.Errorf("publisher %q: want a lower-case letter, then up to 63 of a-z, 0-9, dot, dash and underscore", name)
 		case slices.Contains(endpoints, name):
-			return nil, fmt.Errorf("publisher %s is compiled in, and a receiver of the settings: give one of them another name", name)
+			return nil, fmt.Errorf("publisher %s is compiled in, and an endpoint of the settings: give one of them another name", name)
 		}
 		endpoints, publishers[name] = append(endpoints, name), a.extensions.Publishers[name]
 	}
 	a.base.Events.Endpoints, a.base.Events.Tasks = endpoints, a.tasks
 	return &events.Worker{
-		Book: eventlog.New(a.store.Store), Receivers: endpoints, Publishers: publishers, Wake: a.tasks, Rules: leaseRules(a.config.Lease),
+		Book: eventlog.New(a.store.Store), Endpoints: endpoints, Publishers: publishers, Wake: a.tasks, Rules: leaseRules(a.config.Lease),
 		EndAfter: a.base.Deadline / 2, Node: a.base.Node, Log: a.base.Log, Told: countDelivered, At: a.base.Points.At,
 	}, nil
 }
@@ -64,13 +64,13 @@ func (a *App) webhooks(c config.Events) (map[string]txmanager.DomainEventPublish
 		case err != nil:
 			return nil, fmt.Errorf("events.webhook.secrets of %s: %w", name, err)
 		case len(keys) == 0 && a.publishes():
-			return nil, fmt.Errorf("receiver %s of events.webhook.urls has no secret in events.webhook.secrets: it could not prove what it is told", name)
+			return nil, fmt.Errorf("endpoint %s of events.webhook.urls has no secret in events.webhook.secrets, so it could not check the signature of a delivery", name)
 		case len(keys) == 0:
 			continue
 		}
-		var p txmanager.DomainEventPublisher = eventhook.Receiver{URL: url, Keys: keys, Timeout: c.Timeout, Client: a.services,
+		var p txmanager.DomainEventPublisher = eventhook.Endpoint{URL: url, Keys: keys, Timeout: c.Timeout, Client: a.services,
 			Log: func(ctx context.Context, e txmanager.Event, err error) {
-				a.base.Log.WarnContext(ctx, "receiver not reached", "receiver", name, telemetry.TxIDKey, e.TxID, "error", err.Error())
+				a.base.Log.WarnContext(ctx, "webhook endpoint not reached", "endpoint", name, telemetry.TxIDKey, e.TxID, "error", err.Error())
 			}}
 		if callers := c.Callers[name]; len(callers) > 0 {
 			p = events.OnlyOf(admin.Spellings(callers), p)
@@ -98,9 +98,9 @@ func eventMode(e config.Events) store.EventMode {
 }
 
 // countDelivered counts events delivered to an endpoint.
-func countDelivered(ctx context.Context, receiver string, taken int, err error) {
-	telemetry.EventDelivery.Add(ctx, int64(taken), telemetry.EventResult(receiver, "taken"))
+func countDelivered(ctx context.Context, endpoint string, taken int, err error) {
+	telemetry.EventDelivery.Add(ctx, int64(taken), telemetry.EventResult(endpoint, "taken"))
 	if err != nil {
-		telemetry.EventDelivery.Add(ctx, 1, telemetry.EventResult(receiver, "failed"))
+		telemetry.EventDelivery.Add(ctx, 1, telemetry.EventResult(endpoint, "failed"))
 	}
 }

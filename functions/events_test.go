@@ -57,9 +57,9 @@ func TestEventsAreReplayed(t *testing.T) {
 			t.Errorf("%s: got %q, %v; want %q", c.what, got, err, c.want)
 		}
 	}
-	for _, receiver := range []string{`"books"`, `"shop"`} {
-		if names := h.cloud.about(receiver); len(names) == 0 || !strings.Contains(names[0], "-publish-") {
-			t.Errorf("tasks for %s: got %v, want some of the queue of publish", receiver, names)
+	for _, endpoint := range []string{`"books"`, `"shop"`} {
+		if names := h.cloud.about(endpoint); len(names) == 0 || !strings.Contains(names[0], "-publish-") {
+			t.Errorf("tasks for %s: got %v, want some of the queue of publish", endpoint, names)
 		}
 	}
 }
@@ -103,15 +103,15 @@ func TestPublishTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		by, receiver string
+		by, endpoint string
 		want         int
 	}{{"tasks", "gone", 204}, {"tasks", "books", 204}, {"tasks", "", 400}, {"shop", "books", 403}} {
-		if a := h.as(c.by, "POST", "/internal/publish", map[string]any{"submitter": shopAccount, "receiver": c.receiver}); a.status != c.want {
-			t.Errorf("%s for %q: got %d %v, want %d", c.by, c.receiver, a.status, a.body, c.want)
+		if a := h.as(c.by, "POST", "/internal/publish", map[string]any{"submitter": shopAccount, "endpoint": c.endpoint}); a.status != c.want {
+			t.Errorf("%s for %q: got %d %v, want %d", c.by, c.endpoint, a.status, a.body, c.want)
 		}
 	}
 	var failures int
-	if err := h.DB.QueryRow(t.Context(), `select failures from event_stream where receiver = 'books'`).Scan(&failures); err != nil || failures != 1 {
+	if err := h.DB.QueryRow(t.Context(), `select failures from event_delivery_queue where endpoint = 'books'`).Scan(&failures); err != nil || failures != 1 {
 		t.Errorf("failures: got %d, %v; want 1", failures, err)
 	}
 	if names := h.cloud.about(`"books"`); len(names) < 2 {
@@ -121,7 +121,7 @@ func TestPublishTasks(t *testing.T) {
 
 // Only the process that delivers events needs the endpoints' secrets, and it does not start without
 // them.
-func TestSecretsOfReceivers(t *testing.T) {
+func TestSecretsOfEndpoints(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	settings := append([]string{}, deliverySettings[:2]...)
@@ -141,7 +141,7 @@ func TestSecretsOfReceivers(t *testing.T) {
 
 // An endpoint that is slow for many submitters uses only its share of the delivery slots; another
 // endpoint gets its events at once.
-func TestSlowReceiverTakesItsShare(t *testing.T) {
+func TestSlowEndpointTakesItsShare(t *testing.T) {
 	t.Parallel()
 	const streams, share = 20, 5
 	slowly, open := new(atomic.Int64), make(chan struct{})
@@ -172,7 +172,7 @@ func TestSlowReceiverTakesItsShare(t *testing.T) {
 	turned := make(chan struct{}, streams)
 	for _, s := range of {
 		telling.Go(func() {
-			if a := h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": s, "receiver": "slow"}); a.status != http.StatusNoContent {
+			if a := h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": s, "endpoint": "slow"}); a.status != http.StatusNoContent {
 				t.Errorf("publish: got %d %v, want 204", a.status, a.body)
 			}
 			turned <- struct{}{}
@@ -188,7 +188,7 @@ func TestSlowReceiverTakesItsShare(t *testing.T) {
 		}
 	}
 	for _, s := range of {
-		h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": s, "receiver": "quick"})
+		h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": s, "endpoint": "quick"})
 	}
 	if got, told := slowly.Load(), quickly.Load(); got != share || told != streams {
 		t.Errorf("told: got %d events to the slow, %d to the quick; want %d and %d", got, told, share, streams)
@@ -196,7 +196,7 @@ func TestSlowReceiverTakesItsShare(t *testing.T) {
 	close(open)
 	telling.Wait()
 	for _, s := range of {
-		h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": s, "receiver": "slow"})
+		h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": s, "endpoint": "slow"})
 	}
 	if got := slowly.Load(); got != streams {
 		t.Errorf("told once it is quick: got %d, want %d", got, streams)

@@ -92,7 +92,7 @@ type Extensions struct {
 	// and advice of package txmanager are stored.
 	Mempool rules.MempoolInspector
 
-	// Publishers receive events, by name, beside the receivers of events.mode, which must be mq_outbox or webhook.
+	// Publishers receive events, by name, beside the endpoints of events.mode, which must be mq_outbox or webhook.
 	// Each gets the events of a submitter in order and at least once. No transaction waits for it. A name
 	// has the form of a handler's.
 	Publishers map[string]txmanager.DomainEventPublisher
@@ -160,7 +160,7 @@ func (a *App) serve() error {
 		Base: a.base, Store: a.store, Tasks: a.tasks, RulesOf: chains.RulesOf, Handlers: a.handlers,
 		MaxQueued: c.Queue.MaxPerSubmitter, EventsKept: c.Events.Kept(), EventsMode: string(c.Events.Mode),
 	}
-	a.steps = &steps.Server{Base: a.base, WorkerOf: a.workerFor, Deliveries: deliveries, Slots: steps.NewDeliverySlots(deliveries.Receivers)}
+	a.steps = &steps.Server{Base: a.base, WorkerOf: a.workerFor, Deliveries: deliveries, Slots: steps.NewDeliverySlots(deliveries.Endpoints)}
 	a.sweeps = &sweeps.Server{
 		Base: a.base, Store: a.store.Store, Tasks: a.tasks, Chains: a.sweptChains(), Transfers: a.transfers.store,
 		Rules: a.transfers.rules, Grace: c.Sweep.Grace, Batch: c.Sweep.Batch, MaxQueued: c.Queue.MaxPerSubmitter,

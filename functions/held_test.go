@@ -38,11 +38,11 @@ func TestHeldAfterARestore(t *testing.T) {
 			t.Errorf("%s by a caller: got %s, want %s", path, got, want)
 		}
 	}
-	h.run(`update authority set timeline_id = timeline_id + 1`)
+	h.run(`update database_identity set timeline_id = timeline_id + 1`)
 	if got, want := h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(ids["in-bulk"])).is("code"), "409 TOO_LATE"; got != want {
 		t.Errorf("before the acceptance: got %s, want %s", got, want)
 	}
-	if got := h.as("ann", "POST", "/admin/v1/authority/accept", reason); got.status != 204 {
+	if got := h.as("ann", "POST", "/admin/v1/database/accept", reason); got.status != 204 {
 		t.Fatalf("accept: got %v", got)
 	}
 
@@ -65,7 +65,7 @@ func TestHeldAfterARestore(t *testing.T) {
 	if got, want := h.as("shop", "POST", "/api/v1/tx/"+ids["cancelled"]+"/cancel", nil).is("outcome"), "202 PENDING"; got != want {
 		t.Errorf("cancel before the release: got %s, want %s", got, want)
 	}
-	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'nothing ran' where closed_at is null`)
+	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'nothing ran' where closed_at is null`)
 	if got, want := h.as("shop", "POST", "/api/v1/tx/"+ids["cancelled"]+"/cancel", nil).is("outcome"), "200 CANCELLED"; got != want {
 		t.Errorf("cancel: got %s, want %s", got, want)
 	}
@@ -108,7 +108,7 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 	call.To = &to
 	digest := call.CallDigest()
 	for n := range 3 {
-		h.run(`insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
+		h.run(`insert into foreign_transaction (submitter, nonce, incident, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
 			values ($1, $2, 1, $3, 7, $3, lower($4), 0, $5, true, '{}', 'node')`, shopAccount, n, txmanager.Hash{byte(n + 1)}.String(), paidTo, digest[:])
 		h.run(`insert into foreign_hold (submitter, nonce, call_digest) values ($1, $2, $3)`, shopAccount, n, digest[:])
 	}

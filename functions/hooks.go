@@ -233,7 +233,7 @@ func (a *calls) hooksMay(owner string, requests []string) error {
 			return fmt.Errorf("request %q is no UTF-8", r)
 		}
 		if slices.Contains(requests[:i], r) {
-			return fmt.Errorf("request %q stands twice: each gets a nonce", r)
+			return fmt.Errorf("request %q was given twice: give each request once", r)
 		}
 	}
 	return nil

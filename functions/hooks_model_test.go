@@ -241,7 +241,7 @@ func (p *play) over(which string, args ...any) {
 	}
 	if err == nil {
 		_, err = tx.Exec(p.t.Context(), `update managed_tx set lock_until = clock_timestamp(), next_check_at = clock_timestamp()
-			where reservation is not null and state = 'IN_FLIGHT' and ordered is null and lock_until > clock_timestamp() and `+which, args...)
+			where reservation is not null and state = 'IN_FLIGHT' and requested_action is null and lock_until > clock_timestamp() and `+which, args...)
 	}
 	if err == nil {
 		err = tx.Commit(p.t.Context())
@@ -302,7 +302,7 @@ func (p *play) holds() {
 		  select 'bytes of ' || v.tx_id || ', which has not their nonce ' || v.nonce from tx_version v join managed_tx m using (tx_id)
 		   where v.submitter = $1 and m.nonce is distinct from v.nonce
 		  union all
-		  select 'PROTECT: ' || evidence::text from protect_episode where submitter = $1)`, p.sub).Scan(&wrong)
+		  select 'PROTECT: ' || evidence::text from protect_incident where submitter = $1)`, p.sub).Scan(&wrong)
 	if err != nil {
 		p.t.Fatal(err)
 	}

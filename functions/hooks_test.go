@@ -109,7 +109,7 @@ func TestAllocateRefuses(t *testing.T) {
 		"callers that are none": {first: func(h hooks) { h.run(`update submitter set callers = '{}'`) }, want: wraps(store.ErrUnknownSubmitter)},
 		"suspended":             {first: func(h hooks) { h.run(`update submitter set status = 'SUSPENDED'`) }, want: wraps(txmanager.ErrRetryLater)},
 		"PROTECT": {first: func(h hooks) {
-			h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, h.lender)
+			h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, h.lender)
 		}, want: wraps(txmanager.ErrRetryLater)},
 		"above what is reserved": {first: func(h hooks) { h.reserve("y", "theirs") }, want: wraps(txmanager.ErrRetryLater)},
 		"more than the window":   {requests: []string{"a", "b", "c"}, want: wraps(txmanager.ErrTooManyNonces)},
@@ -401,7 +401,7 @@ func TestGoCallsCompareTheMarkFirst(t *testing.T) {
 				t.Errorf("the mark: got it read %d times, and %q bound; want once, and %q", outside.read.Load(), got, before)
 			}
 			var open int
-			if err := h.DB.QueryRow(t.Context(), `select count(*) from protect_episode where closed_at is null`).Scan(&open); err != nil || open != 1 {
+			if err := h.DB.QueryRow(t.Context(), `select count(*) from protect_incident where closed_at is null`).Scan(&open); err != nil || open != 1 {
 				t.Errorf("in PROTECT: got %d, %v; want the submitter", open, err)
 			}
 		})

@@ -12,7 +12,7 @@ func TestExpectedMoveIsReported(t *testing.T) {
 		return map[string]any{"submitter": shopAccount, "requestId": requestID, "payload": map[string]any{"to": paidTo}}
 	}
 	before := h.as("shop", "POST", "/api/v1/tx", intent("before"))
-	h.run(`insert into authority_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'r')`)
+	h.run(`insert into database_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'r')`)
 	for what, got := range map[string]answer{
 		"create":   h.as("shop", "POST", "/api/v1/tx", intent("meanwhile")),
 		"batch":    h.as("shop", "POST", "/api/v1/tx:batch", map[string]any{"intents": []any{intent("one"), intent("two")}}),
@@ -26,10 +26,10 @@ func TestExpectedMoveIsReported(t *testing.T) {
 	if got := h.as("shop", "GET", "/api/v1/tx/"+before.body["txId"].(string), nil).is("state"); got != "200 QUEUED" {
 		t.Errorf("read: got %s, want 200 QUEUED", got)
 	}
-	if got, want := h.as("ann", "POST", "/admin/v1/authority/release-untouched", map[string]any{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE"; got != want {
+	if got, want := h.as("ann", "POST", "/admin/v1/database/release-untouched", map[string]any{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE"; got != want {
 		t.Errorf("release-untouched meanwhile: got %s, want %s", got, want)
 	}
-	h.run(`update authority_move set outcome = 'CANCELLED', ended_at = now(), ended_by = 'o', ended_reason = 'r'`)
+	h.run(`update database_move set outcome = 'CANCELLED', ended_at = now(), ended_by = 'o', ended_reason = 'r'`)
 	if got := h.as("shop", "POST", "/api/v1/tx", intent("meanwhile")); got.status != 202 {
 		t.Errorf("create afterwards: got %v, want 202", got)
 	}

@@ -117,7 +117,7 @@ func TestPayoutRefused(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
 		}
 	}
-	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, payer)
+	h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, payer)
 	if got, want := h.pay(alice, nil).is("code"), "503 SYSTEM_ERROR"; got != want {
 		t.Errorf("in PROTECT: got %s, want %s", got, want)
 	}

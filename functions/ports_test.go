@@ -209,10 +209,10 @@ func TestExtensionsPublish(t *testing.T) {
 	h := withPorts(t, ext, nil, deliverySettings...)
 	h.post("r")
 	for range 2 {
-		if a := h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": h.submitter, "receiver": "audit"}); a.status != 204 {
+		if a := h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": h.submitter, "endpoint": "audit"}); a.status != 204 {
 			t.Fatalf("publish: got %d %v, want 204", a.status, a.body)
 		}
-		h.run(`update event_stream set next_attempt_at = clock_timestamp() - interval '1 s' where receiver = 'audit'`)
+		h.run(`update event_delivery_queue set next_attempt_at = clock_timestamp() - interval '1 s' where endpoint = 'audit'`)
 	}
 	if got := strings.Join(books.events, " "); got != "1TxAccepted 2TxSubmitted" {
 		t.Errorf("events: got %q, want each once and in order", got)
@@ -250,7 +250,7 @@ func TestExtensionsInspectTheMempool(t *testing.T) {
 		if got := h.stored(`select string_agg(last_mempool_diag ->> 'signal' || ' ' || (last_mempool_diag ->> 'advice'), ',') from managed_tx`); got != want {
 			t.Errorf("diagnosis: got %q, want %q", got, want)
 		}
-		if got := h.stored(`select state || ' ' || sub_state || ' ' || coalesce(ordered, '') from managed_tx`); got != "TRACKING PENDING " {
+		if got := h.stored(`select state || ' ' || sub_state || ' ' || coalesce(requested_action, '') from managed_tx`); got != "TRACKING PENDING " {
 			t.Errorf("transaction: got %q, want it pending, with no order", got)
 		}
 		if line := h.log.find("message", "a mempool diagnosis is not used"); (line != nil) != (want == "") {

@@ -89,7 +89,7 @@ func TestTwoOperatorsDecide(t *testing.T) {
 	}
 	digest := txmanager.ConsumingTx{To: &to, ValueWei: "1"}.CallDigest()
 	first, last := held("first"), held("last")
-	h.run(`insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
+	h.run(`insert into foreign_transaction (submitter, nonce, incident, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
 		select $1, n, 1, '0x' || lpad(to_hex(n + 1), 64, '0'), 7, '0x' || lpad(to_hex(n + 1), 64, '0'), lower($2), 1, $3, true, '{}', 'node' from generate_series(0, 1) n`, shopAccount, paidTo, digest[:])
 	h.run(`insert into foreign_hold (submitter, nonce, call_digest) select submitter, nonce, call_digest from foreign_transaction`)
 	matching := fmt.Sprint(h.as("shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": "matching", "payload": members{"to": paidTo, "value": "1"}}).body["txId"])
@@ -165,16 +165,16 @@ func TestTwoOperatorsAcceptAndState(t *testing.T) {
 	h := build(t, ruleFor("accept", "adjustments")...)
 	h.registerPayer()
 	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
-	if got, want := h.ann("POST", "/admin/v1/authority/accept", members{"reason": "r"}).is("code"), "409 TOO_LATE"; got != want {
-		t.Errorf("accept what is the authority: got %s, want %s", got, want)
+	if got, want := h.ann("POST", "/admin/v1/database/accept", members{"reason": "r"}).is("code"), "409 TOO_LATE"; got != want {
+		t.Errorf("accept what is the accepted database: got %s, want %s", got, want)
 	}
-	h.run(`update authority set timeline_id = timeline_id + 1`)
-	proposal, _ := h.propose("POST", "/admin/v1/authority/accept", members{"reason": "the backup of the 21st"})
-	if got := h.one(`select is_authority()`); got != "false" {
+	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	proposal, _ := h.propose("POST", "/admin/v1/database/accept", members{"reason": "the backup of the 21st"})
+	if got := h.one(`select is_accepted_database()`); got != "false" {
 		t.Fatalf("proposed: got it the authority %s, want false", got)
 	}
-	if got, want := h.ben("POST", proposal+"/approve", agreed).is("status"), "200 CARRIED_OUT"; got != want || h.one(`select is_authority()`) != "true" {
-		t.Fatalf("approved: got %s, authority %s; want %s", got, h.one(`select is_authority()`), want)
+	if got, want := h.ben("POST", proposal+"/approve", agreed).is("status"), "200 CARRIED_OUT"; got != want || h.one(`select is_accepted_database()`) != "true" {
+		t.Fatalf("approved: got %s, authority %s; want %s", got, h.one(`select is_accepted_database()`), want)
 	}
 	path := "/admin/v1/transfers/" + reqID + "/payout-statement"
 	proposal, _ = h.propose("POST", path, members{"paid": true, "tx_hash": "0x" + strings.Repeat("ab", 32), "reason": "seen"})
@@ -242,9 +242,9 @@ func TestProposalsEnd(t *testing.T) {
 	}
 
 	expired, first := wider()
-	h.run(`alter table proposal disable trigger keep_proposal`)
+	h.run(`alter table proposal disable trigger guard_proposal`)
 	h.run(`update proposal set expires_at = clock_timestamp() where proposal_id = $1`, first.body["proposalId"])
-	h.run(`alter table proposal enable trigger keep_proposal`)
+	h.run(`alter table proposal enable trigger guard_proposal`)
 	if got, want := h.ben("GET", expired, nil).is("status"), "200 EXPIRED"; got != want {
 		t.Errorf("expired: got %s, want %s", got, want)
 	}
@@ -408,7 +408,7 @@ func TestAnApprovalThatLostItsAnswerIsStored(t *testing.T) {
 		t.Errorf("the policy: got %s, want 9: it is not carried out by the second call", got)
 	}
 	var body map[string]any
-	if err := json.Unmarshal([]byte(h.one(`select saw from proposal where proposal_id = $1`, id)), &body); err != nil || body["policy"] == nil {
+	if err := json.Unmarshal([]byte(h.one(`select observed_state from proposal where proposal_id = $1`, id)), &body); err != nil || body["policy"] == nil {
 		t.Errorf("saw: got %v, %v; want the policy", body, err)
 	}
 }
@@ -529,13 +529,13 @@ func TestTwoOperatorsReleaseInBulk(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor("release")...)
 	bulk := func() (string, answer) {
-		return h.propose("POST", "/admin/v1/authority/release-untouched", members{"reason": "the upgrade of the 23rd", "limit": 10})
+		return h.propose("POST", "/admin/v1/database/release-untouched", members{"reason": "the upgrade of the 23rd", "limit": 10})
 	}
-	if got, want := h.ann("POST", "/admin/v1/authority/release-untouched", members{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE"; got != want {
+	if got, want := h.ann("POST", "/admin/v1/database/release-untouched", members{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE"; got != want {
 		t.Errorf("without a move: got %s, want %s", got, want)
 	}
-	h.run(`insert into authority_move (mark, from_system, from_timeline, by, reason, outcome, ended_at, ended_by, ended_reason, to_system, to_timeline, after_change)
-		select 'm', 1, 1, 'ann', 'r', 'CONFIRMED', now(), 'ann', 'r', system_identifier, timeline_id, 0 from authority`)
+	h.run(`insert into database_move (mark, from_system, from_timeline, by, reason, outcome, ended_at, ended_by, ended_reason, to_system, to_timeline, after_change)
+		select 'm', 1, 1, 'ann', 'r', 'CONFIRMED', now(), 'ann', 'r', system_identifier, timeline_id, 0 from database_identity`)
 	proposal, _ := bulk()
 	done := h.ben("POST", proposal+"/approve", agreed)
 	outcome, _ := done.body["outcome"].(map[string]any)

@@ -89,7 +89,7 @@ func ownersAlone(path string) error {
 		return err
 	}
 	if mode := info.Mode(); mode.IsRegular() && mode.Perm()&0o077 != 0 {
-		return fmt.Errorf("%s has mode %#o: others on this machine could read it; want it readable by its owner alone, by chmod 600", path, mode.Perm())
+		return fmt.Errorf("%s has mode %#o: other users of this machine could read it; set chmod 600", path, mode.Perm())
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func TestStatementsAboutPayouts(t *testing.T) {
 	if got, want := h.as("ann", "POST", path, paid).is("code"), "409 NOTHING_TO_RESOLVE"; got != want {
 		t.Errorf("a payout that is posted: got %s, want %s", got, want)
 	}
-	h.run(`insert into authority_change (system_identifier, timeline_id, by, reason) select system_identifier, timeline_id, 'ann', 'restored' from authority`)
+	h.run(`insert into identity_change (system_identifier, timeline_id, by, reason) select system_identifier, timeline_id, 'ann', 'restored' from database_identity`)
 	for _, c := range []struct {
 		body  members
 		field string
@@ -34,7 +34,7 @@ func TestStatementsAboutPayouts(t *testing.T) {
 		{members{"paid": false, "then": "refund", "tx_hash": hash, "reason": "r"}, "tx_hash"},
 		{members{"paid": false, "then": "refund", "reason": "r"}, "max_window"},
 		{members{"paid": false, "then": "refund", "max_window": 10_001, "reason": "r"}, "max_window"},
-		{members{"paid": false, "then": "refund", "not_by": []string{"x"}, "max_window": 1, "reason": "r"}, "not_by"},
+		{members{"paid": false, "then": "refund", "other_payments": []string{"x"}, "max_window": 1, "reason": "r"}, "other_payments"},
 	} {
 		if got, want := h.as("ann", "POST", path, c.body).is("code", "field"), "400 INVALID_FIELD "+c.field; got != want {
 			t.Errorf("%v: got %s, want %s", c.body, got, want)
@@ -74,7 +74,7 @@ func TestStatementsAboutPayouts(t *testing.T) {
 	if got, want := counting(t, ann, reqID), "[false false true]"; got != want {
 		t.Errorf("which count, the last stands: got %s, want %s", got, want)
 	}
-	h.run(`insert into authority_change (system_identifier, timeline_id, by, reason) select system_identifier, timeline_id, 'ann', 'restored again' from authority`)
+	h.run(`insert into identity_change (system_identifier, timeline_id, by, reason) select system_identifier, timeline_id, 'ann', 'restored again' from database_identity`)
 	if got, want := counting(t, ann, reqID), "[false false false]"; got != want {
 		t.Errorf("which count, after a later restore: got %s, want %s", got, want)
 	}

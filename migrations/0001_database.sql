@@ -28,7 +28,7 @@ end $$;
 -- fencepost.move is on in the transactions that write the move itself.
 create function refuse_while_moving() returns trigger language plpgsql as $$
 begin
-  if exists (select from authority_move where ended_at is null) and current_setting('fencepost.move', true) is distinct from 'on' then
+  if exists (select from database_move where ended_at is null) and current_setting('fencepost.move', true) is distinct from 'on' then
     raise exception 'the database is about to be moved: nothing is written to % until migrate confirm-move or migrate cancel-move', tg_table_name
       using errcode = 'FP013', constraint = 'move_expected';
   end if;
@@ -37,7 +37,7 @@ end $$;
 
 -- The identity of the database, one row. Names that leave the database, such as those of Cloud Tasks,
 -- carry the epoch, so that a re-created database never reuses a name of its predecessor.
-create table authority (
+create table database_identity (
   singleton         boolean     primary key default true check (singleton),
   epoch             text        not null check (epoch ~ '^[0-9a-f]{8}$'),
   system_identifier bigint      not null,
@@ -45,7 +45,7 @@ create table authority (
   accepted_at       timestamptz not null default clock_timestamp(),
   accepted_by       text        not null
 );
-create trigger keep_authority before delete on authority for each row execute function refuse_change();
+create trigger guard_identity before delete on database_identity for each row execute function refuse_change();
 
 -- The timeline that is written now: the first eight digits of a WAL file's name.
 create function current_timeline() returns integer language sql as $$
@@ -54,7 +54,7 @@ $$;
 
 -- Reports whether this server is the one that was accepted last. The system identifier does not change
 -- within a session, so it is read from the control file once.
-create function is_authority() returns boolean language plpgsql as $$
+create function is_accepted_database() returns boolean language plpgsql as $$
 declare
   server text := current_setting('fencepost.system', true);
 begin
@@ -62,11 +62,11 @@ begin
     select system_identifier::text into server from pg_control_system();
     perform set_config('fencepost.system', server, false);
   end if;
-  return (select a.system_identifier::text = server and a.timeline_id = current_timeline() from authority a);
+  return (select a.system_identifier::text = server and a.timeline_id = current_timeline() from database_identity a);
 end $$;
 
 -- The identity of a new database is that of its server.
-insert into authority (epoch, system_identifier, timeline_id, accepted_by)
+insert into database_identity (epoch, system_identifier, timeline_id, accepted_by)
 select left(md5(gen_random_uuid()::text), 8), s.system_identifier, current_timeline(), 'migration'
   from pg_control_system() s;
 
@@ -85,7 +85,7 @@ $$;
 
 -- Each acceptance of a restored or re-created database by an operator, with the last transfer and the
 -- last intent that the copy had.
-create table authority_change (
+create table identity_change (
   id                bigint      generated always as identity primary key,
   system_identifier bigint      not null,
   timeline_id       integer     not null,
@@ -95,12 +95,12 @@ create table authority_change (
   transfers_upto    bigint      default last_transfer_id(),
   intents_upto      bigint      default last_intent_seq()
 );
-create trigger keep_authority_changes before update or delete on authority_change for each row execute function refuse_change();
-create trigger keep_all_authority_changes before truncate on authority_change for each statement execute function refuse_change();
+create trigger guard_identity_changes before update or delete on identity_change for each row execute function refuse_change();
+create trigger guard_identity_changes_truncate before truncate on identity_change for each statement execute function refuse_change();
 
 -- The ids of the mark, an object outside the database. A copy that misses the last commits does not hold
 -- the mark's id, even if its identity looks right.
-create table authority_mark (
+create table database_mark (
   id           text        primary key,
   sequence     bigint      generated always as identity,
   written_over bigint      not null check (written_over >= 0), -- a generation; 0: there was no object
@@ -108,32 +108,32 @@ create table authority_mark (
   reason       text        not null,
   at           timestamptz not null default clock_timestamp()
 );
-create trigger not_while_moving before insert on authority_mark for each statement execute function refuse_while_moving();
+create trigger refuse_while_moving before insert on database_mark for each statement execute function refuse_while_moving();
 
 -- Distrusts a database that does not hold the mark that was read outside it. Its effect is that of
 -- migrate distrust, with the mark as the reason.
 create function distrust_by_mark(of_id text, of_generation bigint, evidence text) returns void
 language sql security definer set search_path = public, pg_temp as $$
-  update authority
+  update database_identity
      set timeline_id = -1, accepted_at = clock_timestamp(),
          accepted_by = 'distrusted: the mark outside the database is not of this database: ' || evidence
-   where timeline_id <> -1 and not exists (select from authority_mark where id = of_id or generation >= of_generation);
+   where timeline_id <> -1 and not exists (select from database_mark where id = of_id or generation >= of_generation);
   select protect_all();
 $$;
 
 -- Records the mark that was read. Marks prepared over an older generation can no longer be written, so
 -- they are removed, as are marks that the object held before.
-create function saw_mark(of_id text, of_generation bigint) returns void language sql security definer set search_path = public, pg_temp as $$
-  update authority_mark set generation = of_generation where id = of_id;
-  delete from authority_mark
+create function record_mark(of_id text, of_generation bigint) returns void language sql security definer set search_path = public, pg_temp as $$
+  update database_mark set generation = of_generation where id = of_id;
+  delete from database_mark
    where id <> of_id and written_over < of_generation
-     and exists (select from authority_mark where id = of_id and generation = of_generation);
+     and exists (select from database_mark where id = of_id and generation = of_generation);
 $$;
-revoke execute on function distrust_by_mark(text, bigint, text), saw_mark(text, bigint) from public;
+revoke execute on function distrust_by_mark(text, bigint, text), record_mark(text, bigint) from public;
 
 -- A planned move to another server: an upgrade, or a switch to a replica. While one is open, no write
 -- that a copy would need is allowed: see refuse_while_moving.
-create table authority_move (
+create table database_move (
   id            bigint      generated always as identity primary key,
   mark          text        not null, -- the last one of the server that is left
   from_system   bigint      not null,
@@ -147,14 +147,14 @@ create table authority_move (
   ended_reason  text        check (ended_reason <> ''),
   to_system     bigint,
   to_timeline   integer,
-  after_change  bigint,     -- the last row of authority_change when it was confirmed; 0: there was none
-  constraint move_ends_by_somebody check ((ended_at is null) = (outcome is null) and (ended_at is null) = (ended_by is null)
+  after_change  bigint,     -- the last row of identity_change when it was confirmed; 0: there was none
+  constraint move_is_ended_by_an_operator check ((ended_at is null) = (outcome is null) and (ended_at is null) = (ended_by is null)
     and (ended_at is null) = (ended_reason is null)),
   constraint confirmed_on_a_server check (coalesce(outcome = 'CONFIRMED', false) = (to_system is not null)
     and (to_system is null) = (to_timeline is null) and (to_system is null) = (after_change is null))
 );
-create unique index one_open_move on authority_move ((ended_at is null)) where ended_at is null;
-create trigger keep_move before update on authority_move for each row when (old.ended_at is not null) execute function refuse_change();
-create trigger keep_move_row before delete on authority_move for each row execute function refuse_change();
-create trigger keep_all_moves before truncate on authority_move for each statement execute function refuse_change();
+create unique index one_open_move on database_move ((ended_at is null)) where ended_at is null;
+create trigger guard_move before update on database_move for each row when (old.ended_at is not null) execute function refuse_change();
+create trigger guard_move_row before delete on database_move for each row execute function refuse_change();
+create trigger guard_moves_truncate before truncate on database_move for each statement execute function refuse_change();
 -- +goose StatementEnd

@@ -18,14 +18,14 @@ create table submitter (
   created_at    timestamptz  not null default clock_timestamp(),
   created_by    text         not null check (created_by <> ''),
   swept_at      timestamptz  not null default '-infinity',
-  constraint start_nonce_to_refer_to unique (submitter, start_nonce),
-  constraint start_is_explained check (start_nonce = 0 or coalesce(start_reason, '') <> ''),
-  constraint payers_are_the_coordinators check (not 'transfer' = any (callers) or callers = array['transfer'])
+  constraint start_nonce_key unique (submitter, start_nonce),
+  constraint start_nonce_has_a_reason check (start_nonce = 0 or coalesce(start_reason, '') <> ''),
+  constraint payer_serves_transfers_only check (not 'transfer' = any (callers) or callers = array['transfer'])
 );
 create index submitter_succeeded on submitter (submitter) where succeeded <> '{}';
 
 -- A submitter is never deleted, and its start nonce never changes: managed_tx refers to it.
-create function keep_submitter() returns trigger language plpgsql as $$
+create function guard_submitter() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE' or (new.submitter, new.start_nonce) is distinct from (old.submitter, old.start_nonce) then
     raise exception 'submitter % stays, with its start nonce', old.submitter
@@ -33,8 +33,8 @@ begin
   end if;
   return new;
 end $$;
-create trigger keep_submitter before update or delete on submitter for each row execute function keep_submitter();
-create trigger not_while_moving before insert or update on submitter for each statement execute function refuse_while_moving();
+create trigger guard_submitter before update or delete on submitter for each row execute function guard_submitter();
+create trigger refuse_while_moving before insert or update on submitter for each statement execute function refuse_while_moving();
 
 -- The lease of a submitter. An empty owner_node means that it was released. A row is never deleted, so
 -- that no fencing token is given twice.
@@ -44,12 +44,12 @@ create table submitter_lease (
   fencing_token bigint       not null check (fencing_token > 0),
   expires_at    timestamptz  not null,
   updated_at    timestamptz  not null,
-  wake          boolean      not null default false, -- an invocation found the lease held: the holder iterates again
+  rerun_requested        boolean      not null default false, -- an invocation found the lease held: the holder iterates again
   name_epoch    text                                 -- of task names after a resync; null: the database's epoch
 ) with (fillfactor = 50);
 
 -- A fencing token never goes down.
-create function keep_lease() returns trigger language plpgsql as $$
+create function guard_lease() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE' or new.fencing_token < old.fencing_token or new.submitter <> old.submitter then
     raise exception 'the lease of %: its token never goes down', old.submitter
@@ -57,14 +57,14 @@ begin
   end if;
   return new;
 end $$;
-create trigger keep_lease before delete on submitter_lease for each row execute function keep_lease();
-create trigger raise_lease after update on submitter_lease for each row
-  when (new.fencing_token < old.fencing_token or new.submitter <> old.submitter) execute function keep_lease();
-create trigger not_while_moving before insert or update on submitter_lease for each statement execute function refuse_while_moving();
+create trigger guard_lease before delete on submitter_lease for each row execute function guard_lease();
+create trigger guard_lease_update after update on submitter_lease for each row
+  when (new.fencing_token < old.fencing_token or new.submitter <> old.submitter) execute function guard_lease();
+create trigger refuse_while_moving before insert or update on submitter_lease for each statement execute function refuse_while_moving();
 
 -- The fence of a commit: it raises FP001 unless the lease is held now. It keeps the row locked until the
 -- commit, so that a takeover waits for it.
-create function hold_lease(held text, owner text, token bigint) returns void language plpgsql as $$
+create function require_lease(held text, owner text, token bigint) returns void language plpgsql as $$
 declare
   until timestamptz;
 begin
@@ -79,7 +79,7 @@ begin
 end $$;
 
 -- The next nonce of a submitter, and what it has in flight. in_flight_state only shows PROTECT: the
--- incident itself is a row of protect_episode.
+-- incident itself is a row of protect_incident.
 create table submitter_nonce_cursor (
   submitter          submitter_id primary key references submitter,
   next_nonce         bigint       not null check (next_nonce >= 0),
@@ -90,20 +90,20 @@ create table submitter_nonce_cursor (
   -- The blocks of the last final transactions, ascending: [{"number": …, "hash": …}, …]. A reorg below
   -- finality shows by them.
   final_blocks       jsonb        not null default '[]' check (jsonb_typeof(final_blocks) = 'array'),
-  suspicion          jsonb,
+  suspected_violation          jsonb,
   -- By caller: since when its own limits hold back its first queued intents. The time is kept until an
   -- intent of the caller gets a nonce. Otherwise many intents that end one by one would block the queue.
-  held_back          jsonb        not null default '{}',
+  blocked_callers          jsonb        not null default '{}',
   fencing_token      bigint       not null default 0,
   updated_at         timestamptz  not null default clock_timestamp(),
-  constraint in_flight_is_one_fact check ((in_flight_tx_id is null) = (in_flight_nonce is null)),
-  constraint in_flight_holds_something check (in_flight_state <> 'IN_FLIGHT' or in_flight_nonce is not null),
-  constraint idle_holds_nothing check (in_flight_state <> 'IDLE' or in_flight_nonce is null),
+  constraint in_flight_is_complete check ((in_flight_tx_id is null) = (in_flight_nonce is null)),
+  constraint in_flight_has_a_nonce check (in_flight_state <> 'IN_FLIGHT' or in_flight_nonce is not null),
+  constraint idle_has_no_nonce check (in_flight_state <> 'IDLE' or in_flight_nonce is null),
   constraint in_flight_is_below_next check (in_flight_nonce < next_nonce)
 ) with (fillfactor = 50);
 
 -- The next nonce never goes down: no nonce is given out again.
-create function keep_cursor() returns trigger language plpgsql as $$
+create function guard_cursor() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE' or new.next_nonce < old.next_nonce or new.submitter <> old.submitter then
     raise exception 'the cursor of %: no nonce is handed out again', old.submitter
@@ -111,15 +111,15 @@ begin
   end if;
   return new;
 end $$;
-create trigger keep_cursor before delete on submitter_nonce_cursor for each row execute function keep_cursor();
-create trigger raise_cursor after update on submitter_nonce_cursor for each row
-  when (new.next_nonce < old.next_nonce or new.submitter <> old.submitter) execute function keep_cursor();
-create trigger not_while_moving before insert or update on submitter_nonce_cursor for each statement execute function refuse_while_moving();
+create trigger guard_cursor before delete on submitter_nonce_cursor for each row execute function guard_cursor();
+create trigger guard_cursor_update after update on submitter_nonce_cursor for each row
+  when (new.next_nonce < old.next_nonce or new.submitter <> old.submitter) execute function guard_cursor();
+create trigger refuse_while_moving before insert or update on submitter_nonce_cursor for each statement execute function refuse_while_moving();
 
 -- A PROTECT incident: evidence stopped the submitter, and an operator releases it with a reason.
-create table protect_episode (
+create table protect_incident (
   submitter submitter_id not null references submitter,
-  episode   integer      not null check (episode > 0),
+  incident   integer      not null check (incident > 0),
   opened_at timestamptz  not null default clock_timestamp(),
   evidence  jsonb        not null,
   closed_at timestamptz,
@@ -127,50 +127,50 @@ create table protect_episode (
   mode      text check (mode in ('resume', 'resync')),
   reason    text,
   released  jsonb, -- what the release did
-  primary key (submitter, episode),
-  constraint closed_by_a_human check ((closed_at is null) = (closed_by is null)
+  primary key (submitter, incident),
+  constraint closed_by_an_operator check ((closed_at is null) = (closed_by is null)
     and (closed_at is null) = (reason is null) and (closed_at is null) = (mode is null))
 );
-create unique index one_open_episode on protect_episode (submitter) where closed_at is null;
+create unique index one_open_incident on protect_incident (submitter) where closed_at is null;
 
 -- An incident changes once: when it is closed.
-create function keep_episode() returns trigger language plpgsql as $$
+create function guard_incident() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE' or old.closed_at is not null
-     or (new.submitter, new.episode, new.opened_at, new.evidence)
-        is distinct from (old.submitter, old.episode, old.opened_at, old.evidence) then
-    raise exception 'an episode of PROTECT is history: it is never changed'
+     or (new.submitter, new.incident, new.opened_at, new.evidence)
+        is distinct from (old.submitter, old.incident, old.opened_at, old.evidence) then
+    raise exception 'a PROTECT incident is history: it is never changed'
       using errcode = 'FP004', constraint = 'history_never_changes';
   end if;
   return new;
 end $$;
-create trigger keep_episode before update or delete on protect_episode for each row execute function keep_episode();
-create trigger keep_all_episodes before truncate on protect_episode for each statement execute function refuse_change();
+create trigger guard_incident before update or delete on protect_incident for each row execute function guard_incident();
+create trigger guard_incidents_truncate before truncate on protect_incident for each statement execute function refuse_change();
 
 -- Closes the incident with this number and no other. An incident that began after the operator read the
 -- state is not released.
-create function close_episode(of_submitter text, number integer, how text, by_whom text, why text, what jsonb)
+create function close_incident(of_submitter text, number integer, how text, by_whom text, why text, what jsonb)
 returns void
 language plpgsql as $$
 begin
-  update protect_episode
+  update protect_incident
      set closed_at = clock_timestamp(), mode = how, closed_by = by_whom, reason = why, released = what
-   where submitter = of_submitter and episode = number and closed_at is null;
+   where submitter = of_submitter and incident = number and closed_at is null;
   if not found then
-    raise exception 'episode % of % is not open', number, of_submitter using errcode = 'FP005';
+    raise exception 'incident % of % is not open', number, of_submitter using errcode = 'FP005';
   end if;
 end $$;
 
--- Opens PROTECT on every submitter of a database that is not the authority. Nothing in it is used before
+-- Opens PROTECT on every submitter of a database that was not accepted. Nothing in it is used before
 -- an operator has reconciled it with the chain. Every function may call it, whatever its role may write.
 create function protect_all() returns void language sql security definer set search_path = public, pg_temp as $$
-  insert into protect_episode (submitter, episode, evidence)
-  select s.submitter, 1 + coalesce((select max(episode) from protect_episode p where p.submitter = s.submitter), 0),
+  insert into protect_incident (submitter, incident, evidence)
+  select s.submitter, 1 + coalesce((select max(incident) from protect_incident p where p.submitter = s.submitter), 0),
          jsonb_build_object('what', 'the database is not the one written last: a restored or re-created copy',
            'expectedSystem', a.system_identifier::text, 'expectedTimeline', a.timeline_id,
            'system', c.system_identifier::text, 'timeline', current_timeline())
-    from submitter s, authority a, pg_control_system() c
-   where not is_authority()
+    from submitter s, database_identity a, pg_control_system() c
+   where not is_accepted_database()
       on conflict (submitter) where closed_at is null do nothing
 $$;
 revoke execute on function protect_all() from public;

@@ -8,7 +8,7 @@
 --
 -- A transaction that moves between states in which it holds its nonce changes no indexed column, so that
 -- Postgres writes no index (a HOT update). Predicates of indexes count as indexed columns. Therefore they
--- use the columns queued and unsettled, which do not change meanwhile.
+-- use the columns queued and open, which do not change meanwhile.
 create table managed_tx (
   -- What was asked, and by whom. It never changes: see guard_tx.
   tx_id                 uuid         primary key,
@@ -29,11 +29,11 @@ create table managed_tx (
   state                 text         not null default 'QUEUED',
   sub_state             text,
   queued                boolean      not null generated always as (state = 'QUEUED') stored,
-  unsettled             boolean      not null generated always as (state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')) stored,
-  ordered               text,                      -- the action that an operator or the caller requested
+  open             boolean      not null generated always as (state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')) stored,
+  requested_action               text,                      -- the action that an operator or the caller requested
   held                  boolean      not null default false, -- gets no nonce until its caller repeats it or an operator decides
   held_for              text,                      -- CALL, HANDLER: as a foreign transaction; null: queued in a restored copy
-  held_back_since       timestamptz,               -- since when its own limits keep it from a nonce
+  blocked_since       timestamptz,               -- since when its own limits keep it from a nonce
   deferred_at           timestamptz,               -- since when intents of other callers go ahead of it
   last_error            text,
   event_sequence        integer      not null default 1, -- events that were made of it
@@ -44,7 +44,7 @@ create table managed_tx (
   nonce                 bigint       check (nonce >= 0),
   prev_nonce            bigint,
   first_nonce           bigint       generated always as (case when prev_nonce is null then nonce end) stored,
-  set_aside_nonce       bigint,
+  deferred_until_nonce       bigint,
   recorded_nonce        bigint,                    -- that a foreign transaction consumed, which a release named as this intent
   fills                 boolean      not null default false, -- a placeholder for a nonce that a lost database may have signed
   reservation           text,                      -- of a nonce for a caller's own bytes, by the low-level hooks
@@ -73,7 +73,7 @@ create table managed_tx (
   -- and read every row of a submitter that has a million.
   constraint one_tx_per_request unique (request_id, submitter),
   constraint one_tx_per_nonce unique (submitter, nonce),
-  constraint versions_bind_here unique (tx_id, submitter, nonce),
+  constraint one_nonce_per_tx unique (tx_id, submitter, nonce),
 
   -- No gap: a nonce is bound only where its predecessor is bound. Only the first nonce of a submitter has
   -- no predecessor, and it must be the start nonce.
@@ -111,17 +111,17 @@ create table managed_tx (
     when state = 'CONFIRMED' then receipt is not null and confirmations is not null
     when state = 'FAILED' and sub_state in ('REVERTED', 'PLACEHOLDER') then receipt is not null
     else true end),
-  constraint receipt_is_facts check (not receipt ? 'document'),
+  constraint receipt_has_no_document check (not receipt ? 'document'),
   constraint confirmed_at_fits_state check (case
     when sub_state = 'RECORDED' then (confirmed_at is not null) = (receipt is not null)
     else (confirmed_at is not null) = (state = 'CONFIRMED' or (state = 'FAILED' and sub_state in ('REVERTED', 'PLACEHOLDER'))) end),
 
-  constraint order_is_known check (ordered in ('CANCEL', 'PLACEHOLDER', 'REPLACE', 'REBROADCAST')),
-  constraint order_fits_state check (ordered is null
+  constraint requested_action_is_known check (requested_action in ('CANCEL', 'PLACEHOLDER', 'REPLACE', 'REBROADCAST')),
+  constraint requested_action_fits_state check (requested_action is null
     or state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')),
   constraint held_has_no_nonce check (not held or state in ('QUEUED', 'CONFIRMED', 'FAILED')),
   constraint held_for_is_known check (held_for is null or held and held_for in ('CALL', 'HANDLER')),
-  constraint deferred_is_held_back check (deferred_at is null or held_back_since is not null),
+  constraint deferred_is_blocked check (deferred_at is null or blocked_since is not null),
   constraint expired_had_an_end check (sub_state is distinct from 'EXPIRED' or valid_until is not null),
   constraint fills_a_nonce check (not fills or nonce is not null and handler is null and reservation is null and state <> 'CONFIRMED'),
 
@@ -142,10 +142,10 @@ create table managed_tx (
   constraint mac_key_is_an_id check (octet_length(mac_key) between 1 and 64)
 ) with (fillfactor = 50);
 create unique index first_nonce on managed_tx (submitter) where nonce is not null and prev_nonce is null;
-create index tx_aside on managed_tx (submitter, set_aside_nonce) where queued and set_aside_nonce is not null;
-create index tx_unsettled on managed_tx (submitter, nonce) where unsettled;
+create index tx_deferred_until_nonce on managed_tx (submitter, deferred_until_nonce) where queued and deferred_until_nonce is not null;
+create index tx_open on managed_tx (submitter, nonce) where open;
 -- Nonces of reservations that can be given out again.
-create index tx_recyclable on managed_tx (submitter, nonce) where unsettled and reservation = 'RECYCLABLE';
+create index tx_recyclable on managed_tx (submitter, nonce) where open and reservation = 'RECYCLABLE';
 -- The queue of a submitter. Held intents are skipped. After a deferred one it is read caller by caller.
 create index tx_queue on managed_tx (submitter, held, seq) where queued;
 create index tx_valid_until on managed_tx (submitter, valid_until) where queued and not held and valid_until is not null;
@@ -166,7 +166,7 @@ begin
      is distinct from (old.tx_id, old.submitter, old.request_id, old.fingerprint, old.seq, old.caller, old.handler)
      or (old.nonce is not null and new.nonce is distinct from old.nonce
          and not (new.nonce is null and coalesce(new.sub_state = 'CANCELLED' and old.reservation = 'RECYCLABLE', false)
-                  and old.state = 'IN_FLIGHT' and old.ordered is null)) then
+                  and old.state = 'IN_FLIGHT' and old.requested_action is null)) then
     raise exception 'transaction % is bound for ever', old.tx_id using errcode = 'FP003', constraint = 'binding_never_changes';
   end if;
   return new;
@@ -176,16 +176,16 @@ create trigger guard_tx after update on managed_tx for each row when (old.state 
        is distinct from (new.tx_id, new.submitter, new.request_id, new.fingerprint, new.seq, new.caller, new.handler)
     or (old.nonce is not null and old.nonce is distinct from new.nonce))
   execute function guard_tx();
-create trigger keep_tx before delete on managed_tx for each row execute function refuse_change();
-create trigger keep_all_txs before truncate on managed_tx for each statement execute function refuse_change();
-create trigger keep_fills before update on managed_tx for each row when (old.fills is distinct from new.fills) execute function refuse_change();
-create trigger keep_valid_until before update of valid_until on managed_tx for each row
+create trigger guard_tx_delete before delete on managed_tx for each row execute function refuse_change();
+create trigger guard_txs_truncate before truncate on managed_tx for each statement execute function refuse_change();
+create trigger guard_fills before update on managed_tx for each row when (old.fills is distinct from new.fills) execute function refuse_change();
+create trigger guard_valid_until before update of valid_until on managed_tx for each row
   when (old.valid_until is distinct from new.valid_until) execute function refuse_change();
 
 -- A reservation changes once, while nothing is signed for it and no action is requested.
 create function guard_reservation() returns trigger language plpgsql as $$
 begin
-  if old.reservation is distinct from 'RESERVED' or old.state <> 'IN_FLIGHT' or old.ordered is not null
+  if old.reservation is distinct from 'RESERVED' or old.state <> 'IN_FLIGHT' or old.requested_action is not null
      or coalesce(new.reservation, 'RESERVED') = 'RESERVED'
      or (new.lock_owner, new.lock_until) is distinct from (old.lock_owner, old.lock_until) then
     raise exception 'reservation % was made for %, and changes once', old.tx_id, old.lock_owner
@@ -199,16 +199,16 @@ create trigger guard_reservation after update on managed_tx for each row
 
 -- Only a role that may add intents can let a held intent go on, since it may have run before a restore. A
 -- role that cancels has the same column, and can only hold.
-create function keep_held() returns trigger language plpgsql as $$
+create function guard_held() returns trigger language plpgsql as $$
 begin
   if not has_table_privilege('public.managed_tx', 'insert') then
     raise exception 'intent % is held, and % may not let it go on', new.tx_id, current_user using errcode = '42501', constraint = 'held_until_decided';
   end if;
   return new;
 end $$;
-create trigger keep_held before update of held on managed_tx for each row
-  when (old.held and not new.held and new.state = 'QUEUED') execute function keep_held();
-create trigger not_while_moving before insert or update on managed_tx for each statement execute function refuse_while_moving();
+create trigger guard_held before update of held on managed_tx for each row
+  when (old.held and not new.held and new.state = 'QUEUED') execute function guard_held();
+create trigger refuse_while_moving before insert or update on managed_tx for each statement execute function refuse_while_moving();
 
 -- Whether intents must have a MAC. The row with the highest id counts. While required is true, intents up
 -- to intents_upto (by seq) may have none: a release without MACs stored them.
@@ -220,22 +220,22 @@ create table intent_mac_rule (
   reason       text        not null check (reason <> ''),
   at           timestamptz not null default clock_timestamp()
 );
-create trigger keep_rules before update or delete on intent_mac_rule for each row execute function refuse_change();
-create trigger keep_all_rules before truncate on intent_mac_rule for each statement execute function refuse_change();
+create trigger guard_rules before update or delete on intent_mac_rule for each row execute function refuse_change();
+create trigger guard_rules_truncate before truncate on intent_mac_rule for each statement execute function refuse_change();
 insert into intent_mac_rule (required, by, reason) values (true, 'migrate', 'the database is new');
 
 -- The last intent that may be without a MAC; null: each may. A role that writes transactions can call it
 -- without a right on the table.
-create function unmarked_upto() returns bigint language sql stable security definer set search_path = public, pg_temp as $$
+create function last_intent_without_mac() returns bigint language sql stable security definer set search_path = public, pg_temp as $$
   select case when r.required then r.intents_upto end from intent_mac_rule r order by r.id desc limit 1
 $$;
 
 -- Refuses a queued intent without a MAC where one is required, at the insert and when it gets a nonce. No
 -- intent is added with a number of those that may be without. Rows that a release from PROTECT adds have no
 -- caller, and are never queued.
-create function demand_mac() returns trigger language plpgsql as $$
+create function require_mac() returns trigger language plpgsql as $$
 declare
-  upto bigint := unmarked_upto();
+  upto bigint := last_intent_without_mac();
 begin
   if tg_op = 'INSERT' and upto is not null and (new.seq <= upto or new.state = 'QUEUED' and new.caller <> '')
      or tg_op = 'UPDATE' and new.seq > upto then
@@ -243,11 +243,11 @@ begin
   end if;
   return new;
 end $$;
-create trigger insert_demands_mac before insert on managed_tx for each row when (new.mac is null) execute function demand_mac();
-create trigger binding_demands_mac before update on managed_tx for each row
+create trigger require_mac_at_insert before insert on managed_tx for each row when (new.mac is null) execute function require_mac();
+create trigger require_mac_at_allocation before update on managed_tx for each row
   when (new.mac is null and old.nonce is null and new.nonce is not null and new.state in ('IN_FLIGHT', 'SUBMITTED'))
-  execute function demand_mac();
-create trigger keep_mac before update of mac, mac_key on managed_tx for each row
+  execute function require_mac();
+create trigger guard_mac before update of mac, mac_key on managed_tx for each row
   when ((old.mac, old.mac_key) is distinct from (new.mac, new.mac_key)) execute function refuse_change();
 
 -- The documents of a transaction: its payload, the bytes of each version, and receipts. They never change.
@@ -265,13 +265,13 @@ create table tx_document (
   constraint versions_have_bytes check ((name like 'version:%') = coalesce(octet_length(bytes) > 0, false))
 ) partition by range (tx_id);
 create table tx_document_default partition of tx_document default;
-create trigger keep_documents before update or delete on tx_document for each row execute function refuse_change();
-create trigger keep_all_documents before truncate on tx_document for each statement execute function refuse_change();
-create trigger keep_all before truncate on tx_document_default for each statement execute function refuse_change();
+create trigger guard_documents before update or delete on tx_document for each row execute function refuse_change();
+create trigger guard_documents_truncate before truncate on tx_document for each statement execute function refuse_change();
+create trigger guard_truncate before truncate on tx_document_default for each statement execute function refuse_change();
 
 -- A transaction that can still be carried out has a payload. It is checked at the commit, since a later
 -- statement of the same transaction may store it. An operator may detach its partition later.
-create function payload_is_stored() returns trigger language plpgsql as $$
+create function check_payload() returns trigger language plpgsql as $$
 begin
   if not exists (select from public.tx_document d where d.tx_id = new.tx_id and d.name = 'payload')
      and exists (select from public.managed_tx m where m.tx_id = new.tx_id and m.state not in ('CONFIRMED', 'FAILED')) then
@@ -279,9 +279,9 @@ begin
   end if;
   return null;
 end $$;
-create constraint trigger payload_is_stored after insert on managed_tx deferrable initially deferred
+create constraint trigger check_payload after insert on managed_tx deferrable initially deferred
   for each row when (new.state not in ('CONFIRMED', 'FAILED'))
-  execute function payload_is_stored();
+  execute function check_payload();
 
 -- Every version that was signed. The chain can include any of them. The key binds each hash for ever to
 -- one nonce of one transaction.
@@ -387,7 +387,7 @@ begin
   said := public.signed_call(raw);
   if said.nonce is distinct from new.nonce or said.chain is distinct from split_part(new.submitter, ':', 2)::numeric then
     raise exception 'version % of transaction %: its bytes are not for nonce % of %', new.version, new.tx_id, new.nonce, new.submitter
-      using errcode = 'FP009', constraint = 'bytes_bind_here';
+      using errcode = 'FP009', constraint = 'bytes_match_nonce';
   end if;
   if new.kind = 'PLACEHOLDER'
      and substr(raw, said.call_at, said.call_size) <> '\x94'::bytea || decode(right(new.submitter, 40), 'hex') || '\x8080'::bytea then
@@ -405,7 +405,7 @@ begin
   if new.kind = 'PLACEHOLDER' then return null; end if;
   if before = 'PLACEHOLDER' then
     raise exception 'version % of transaction % comes after a placeholder, and is none', new.version, new.tx_id
-      using errcode = 'FP009', constraint = 'placeholders_stay';
+      using errcode = 'FP009', constraint = 'placeholders_are_last';
   end if;
   select d.bytes into first
     from public.tx_document d
@@ -419,9 +419,9 @@ begin
 end $$;
 -- After the statement, which stores the bytes too.
 create trigger sign_once after insert on tx_version for each row execute function sign_once();
-create trigger keep_versions before update or delete on tx_version for each row execute function refuse_change();
-create trigger keep_all_versions before truncate on tx_version for each statement execute function refuse_change();
-create trigger not_while_moving before insert or update on tx_version for each statement execute function refuse_while_moving();
+create trigger guard_versions before update or delete on tx_version for each row execute function refuse_change();
+create trigger guard_versions_truncate before truncate on tx_version for each statement execute function refuse_change();
+create trigger refuse_while_moving before insert or update on tx_version for each statement execute function refuse_while_moving();
 
 -- Every change of every transaction, in partitions as tx_document.
 create sequence tx_history_ids;
@@ -443,9 +443,9 @@ create table tx_history (
 ) partition by range (tx_id);
 alter sequence tx_history_ids owned by tx_history.id;
 create table tx_history_default partition of tx_history default;
-create trigger keep_history before update or delete on tx_history for each row execute function refuse_change();
-create trigger keep_all_history before truncate on tx_history for each statement execute function refuse_change();
-create trigger keep_all before truncate on tx_history_default for each statement execute function refuse_change();
+create trigger guard_history before update or delete on tx_history for each row execute function refuse_change();
+create trigger guard_history_truncate before truncate on tx_history for each statement execute function refuse_change();
+create trigger guard_truncate before truncate on tx_history_default for each statement execute function refuse_change();
 
 -- Writes the history of a statement's changes, once for each statement. A nested loop is off because a
 -- session keeps the plan of its first call: after a change of one row it would compare each old row with
@@ -495,7 +495,7 @@ begin
   execute format('select exists (select from %I where tx_id >= $1 and tx_id < $2)', parent || '_default') into settled using lowest, beyond;
   if settled then return false; end if;
   execute format('create table %I (like %I including defaults including constraints including storage)', part, parent);
-  execute format('create trigger keep_all before truncate on %I for each statement execute function refuse_change()', part);
+  execute format('create trigger guard_truncate before truncate on %I for each statement execute function refuse_change()', part);
   execute format('alter table %I attach partition %I for values from (%L) to (%L)', parent, part, lowest, beyond);
   return true;
 end $$;
@@ -503,7 +503,7 @@ revoke all on function make_quarter from public;
 
 -- Makes the partitions of this quarter and the next two, and returns how many it made. The caller needs no
 -- right to make tables. It waits at most a second for a lock, since a later call can make the partition too.
-create function keep_partitions() returns integer language plpgsql security definer set search_path = public, pg_temp set lock_timeout = '1s' as $$
+create function ensure_partitions() returns integer language plpgsql security definer set search_path = public, pg_temp set lock_timeout = '1s' as $$
 declare
   parents text[] := array['tx_document', 'tx_history'];
   parent  text;
@@ -514,14 +514,14 @@ begin
     for step in 0..2 loop
       begins := date_trunc('quarter', clock_timestamp() at time zone 'UTC')::date + step * interval '3 months';
       if to_regclass(parent || to_char(begins, '_YYYY"q"Q')) is null then
-        perform pg_advisory_xact_lock(hashtext('keep_partitions'));
+        perform pg_advisory_xact_lock(hashtext('ensure_partitions'));
         made := made + make_quarter(parent, begins)::integer;
       end if;
     end loop;
   end loop;
   return made;
 end $$;
-select keep_partitions();
+select ensure_partitions();
 
 -- Detaches the documents and the history of the quarter that begins on a day (UTC), for an operator to
 -- archive. It refuses while a transaction of that quarter is open, or final for less than thirty days,

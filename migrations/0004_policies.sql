@@ -12,13 +12,13 @@ create table submitter_policy (
   max_value_wei    numeric(78) constraint value_is_an_amount check (max_value_wei >= 0),
   max_day_wei      numeric(78) constraint day_is_an_amount check (max_day_wei >= 0),
   max_per_minute   integer     constraint rate_is_a_number check (max_per_minute between 1 and 1000000),
-  targets          text[]      constraint targets_are_some check (cardinality(targets) between 1 and 1000),
+  targets          text[]      constraint targets_are_not_empty check (cardinality(targets) between 1 and 1000),
   max_fee_wei      numeric(78) constraint fee_is_an_amount check (max_fee_wei >= 0),
   max_tip_wei      numeric(78) constraint tip_is_an_amount check (max_tip_wei >= 1), -- a tip of 0 passes no transaction
   max_gas          bigint      constraint gas_is_an_amount check (max_gas >= 21000),
   max_day_fees_wei numeric(78) constraint day_of_fees_is_an_amount check (max_day_fees_wei >= 0),
-  per_caller       jsonb       constraint callers_limits_are_some check (jsonb_typeof(per_caller) = 'object' and per_caller <> '{}'),
-  tokens           jsonb       constraint tokens_limits_are_some check (jsonb_typeof(tokens) = 'object' and tokens <> '{}'),
+  per_caller       jsonb       constraint per_caller_is_not_empty check (jsonb_typeof(per_caller) = 'object' and per_caller <> '{}'),
+  tokens           jsonb       constraint tokens_are_not_empty check (jsonb_typeof(tokens) = 'object' and tokens <> '{}'),
   updated_at       timestamptz not null default clock_timestamp(),
   limited          boolean     not null generated always as
     (max_value_wei is not null or max_day_wei is not null or max_per_minute is not null or targets is not null
@@ -29,8 +29,8 @@ create table submitter_policy (
      or coalesce(jsonb_path_exists(per_caller, '$.*.maxValuePerDay'), false) or coalesce(jsonb_path_exists(per_caller, '$.*.maxPerMinute'), false)
      or coalesce(jsonb_path_exists(per_caller, '$.*.maxQueued'), false) or coalesce(jsonb_path_exists(tokens, '$.*.maxAmountPerDay'), false)) stored
 );
-create trigger keep_policy before delete on submitter_policy for each row execute function refuse_change();
-create trigger not_while_moving before insert or update on submitter_policy for each statement execute function refuse_while_moving();
+create trigger guard_policy before delete on submitter_policy for each row execute function refuse_change();
+create trigger refuse_while_moving before insert or update on submitter_policy for each statement execute function refuse_while_moving();
 
 -- Refuses what is written in the same transaction, by a limit of the policy.
 create function refuse_by_policy(rule text, most text) returns void language plpgsql as $$
@@ -52,8 +52,8 @@ create table submitter_use (
 );
 create index uses_in_time on submitter_use (submitter, at, number);
 create index uses_of_tx on submitter_use (tx_id);
-create trigger keep_uses before update or delete on submitter_use for each row execute function refuse_change();
-create trigger keep_all_uses before truncate on submitter_use for each statement execute function refuse_change();
+create trigger guard_uses before update or delete on submitter_use for each row execute function refuse_change();
+create trigger guard_uses_truncate before truncate on submitter_use for each statement execute function refuse_change();
 
 -- The same for the limits of a caller or a token. The scope is a caller's full name, or a token's address,
 -- which begins with 0x.
@@ -70,37 +70,37 @@ create table policy_use (
 );
 create index policy_uses_in_time on policy_use (submitter, scope, at, number);
 create index policy_uses_of_tx on policy_use (tx_id);
-create trigger keep_scoped_uses before update or delete on policy_use for each row execute function refuse_change();
-create trigger keep_all_scoped_uses before truncate on policy_use for each statement execute function refuse_change();
+create trigger guard_scoped_uses before update or delete on policy_use for each row execute function refuse_change();
+create trigger guard_scoped_uses_truncate before truncate on policy_use for each statement execute function refuse_change();
 
 -- The amounts of intents that ended without a nonce. They are summed by the minute in which they were
 -- counted, and subtracted as long as that whole minute counts. The scope '' is the submitter's value.
-create table policy_given_back (
+create table policy_released_use (
   submitter submitter_id not null,
   scope     text         not null,
   minute    timestamptz  not null,
   amount    numeric      not null check (amount > 0),
   constraint one_sum_a_minute primary key (submitter, scope, minute)
 );
-create trigger keep_given_back before delete on policy_given_back for each row execute function refuse_change();
-create trigger keep_all_given_back before truncate on policy_given_back for each statement execute function refuse_change();
+create trigger guard_released_use before delete on policy_released_use for each row execute function refuse_change();
+create trigger guard_released_use_truncate before truncate on policy_released_use for each statement execute function refuse_change();
 
 -- Gives back the amounts of an intent that was cancelled or expired without a nonce. Nothing is given back
 -- if the intent is older than the acceptance of a restored database, or than the end of a PROTECT incident:
 -- it may have run. It runs at the commit, and first locks what the audit chain locks there, against
 -- deadlocks.
-create function give_back() returns trigger language plpgsql security definer set search_path = public, pg_temp as $$
+create function release_policy_use() returns trigger language plpgsql security definer set search_path = public, pg_temp as $$
 begin
   if not exists (select from submitter_use u where u.tx_id = new.tx_id and u.added_wei > 0)
      and not exists (select from policy_use u where u.tx_id = new.tx_id and u.added > 0)
-     or not is_authority()
-     or exists (select from authority_change c where coalesce(c.intents_upto >= new.seq, c.at >= new.created_at))
-     or exists (select from protect_episode e where e.submitter = new.submitter and coalesce(e.closed_at, 'infinity') >= new.created_at) then
+     or not is_accepted_database()
+     or exists (select from identity_change c where coalesce(c.intents_upto >= new.seq, c.at >= new.created_at))
+     or exists (select from protect_incident e where e.submitter = new.submitter and coalesce(e.closed_at, 'infinity') >= new.created_at) then
     return null;
   end if;
   insert into audit_head (submitter, number, hash) values (new.submitter, 0, '') on conflict do nothing;
   perform from audit_head where submitter = new.submitter for no key update;
-  insert into policy_given_back as g (submitter, scope, minute, amount)
+  insert into policy_released_use as g (submitter, scope, minute, amount)
   select new.submitter, u.scope, date_bin('1 minute', u.at, 'epoch'), sum(u.added)
     from (select '' as scope, v.at, v.added_wei as added from submitter_use v where v.tx_id = new.tx_id
            union all
@@ -110,10 +110,10 @@ begin
       on conflict (submitter, scope, minute) do update set amount = g.amount + excluded.amount;
   return null;
 end $$;
-revoke execute on function give_back() from public;
-create constraint trigger give_back after update on managed_tx deferrable initially deferred for each row
+revoke execute on function release_policy_use() from public;
+create constraint trigger release_policy_use after update on managed_tx deferrable initially deferred for each row
   when (old.state = 'QUEUED' and new.state = 'FAILED' and new.sub_state in ('CANCELLED', 'EXPIRED') and new.nonce is null and new.recorded_nonce is null)
-  execute function give_back();
+  execute function release_policy_use();
 
 -- The fees that were signed for, at their worst, with the sum so far: a row for each nonce that is bound,
 -- and for each version that may cost more. The holder of the lease writes it, while a policy limits the
@@ -128,8 +128,8 @@ create table submitter_fee (
   constraint one_fee_each primary key (submitter, number)
 );
 create index fees_in_time on submitter_fee (submitter, at, number);
-create trigger keep_fees before update or delete on submitter_fee for each row execute function refuse_change();
-create trigger keep_all_fees before truncate on submitter_fee for each statement execute function refuse_change();
+create trigger guard_fees before update or delete on submitter_fee for each row execute function refuse_change();
+create trigger guard_fees_truncate before truncate on submitter_fee for each statement execute function refuse_change();
 
 -- What operators changed about a submitter. proposal and approved_by name the approval of a second operator.
 create table submitter_change (
@@ -148,17 +148,17 @@ create table submitter_change (
   proposal     uuid,
   approved_by  text,
   at           timestamptz  not null default clock_timestamp(),
-  constraint policy_of_a_policy check ((policy is not null) = (action = 'POLICY')),
-  constraint signers_of_a_signer check (case when action = 'SIGNER'
+  constraint policy_fits_action check ((policy is not null) = (action = 'POLICY')),
+  constraint signers_fit_action check (case when action = 'SIGNER'
     then from_signer is not null and coalesce(to_signer, '') not in ('', from_signer)
     else from_signer is null and to_signer is null end),
-  constraint callers_of_callers check ((action = 'CALLERS') = (from_callers is not null)
+  constraint callers_fit_action check ((action = 'CALLERS') = (from_callers is not null)
     and (action = 'CALLERS') = (to_callers is not null) and (action = 'CALLERS') = (succeeds is not null))
 );
 create index changes_of_submitter on submitter_change (submitter, id);
-create trigger keep_changes before update or delete on submitter_change for each row execute function refuse_change();
-create trigger keep_all_changes before truncate on submitter_change for each statement execute function refuse_change();
-create trigger not_while_moving before insert or update on submitter_change for each statement execute function refuse_while_moving();
+create trigger guard_changes before update or delete on submitter_change for each row execute function refuse_change();
+create trigger guard_changes_truncate before truncate on submitter_change for each statement execute function refuse_change();
+create trigger refuse_while_moving before insert or update on submitter_change for each statement execute function refuse_while_moving();
 
 -- The number of the last recorded change of a submitter; 0: there was none.
 create function last_change(sub text) returns bigint
@@ -177,9 +177,9 @@ create table tx_decision (
   at          timestamptz not null default clock_timestamp()
 );
 create index decisions_of_tx on tx_decision (tx_id, id);
-create trigger keep_decisions before update or delete on tx_decision for each row execute function refuse_change();
-create trigger keep_all_decisions before truncate on tx_decision for each statement execute function refuse_change();
-create trigger not_while_moving before insert or update on tx_decision for each statement execute function refuse_while_moving();
+create trigger guard_decisions before update or delete on tx_decision for each row execute function refuse_change();
+create trigger guard_decisions_truncate before truncate on tx_decision for each statement execute function refuse_change();
+create trigger refuse_while_moving before insert or update on tx_decision for each statement execute function refuse_while_moving();
 
 -- The end of each submitter's audit chain, and the last link that is under a seal. The chain goes over the
 -- rows of submitter_change and tx_decision. A row that is changed, removed or inserted later no longer fits.
@@ -204,8 +204,8 @@ create table audit_link (
 );
 create unique index one_link_per_change on audit_link (change_id);
 create unique index one_link_per_decision on audit_link (decision_id);
-create trigger keep_links before update or delete on audit_link for each row execute function refuse_change();
-create trigger keep_all_links before truncate on audit_link for each statement execute function refuse_change();
+create trigger guard_links before update or delete on audit_link for each row execute function refuse_change();
+create trigger guard_links_truncate before truncate on audit_link for each statement execute function refuse_change();
 
 -- The ends of the chains that grew since the seal before, by submitter: [number, hash]. The mark outside
 -- the database holds the last seal's hash.
@@ -215,8 +215,8 @@ create table audit_seal (
   hash   bytea       not null,
   at     timestamptz not null default clock_timestamp()
 );
-create trigger keep_seals before update or delete on audit_seal for each row execute function refuse_change();
-create trigger keep_all_seals before truncate on audit_seal for each statement execute function refuse_change();
+create trigger guard_seals before update or delete on audit_seal for each row execute function refuse_change();
+create trigger guard_seals_truncate before truncate on audit_seal for each statement execute function refuse_change();
 
 -- The text that a link's hash covers. It depends on no setting of the session. A column that a later
 -- migration adds changes no text while it is null.
@@ -305,8 +305,8 @@ create table proposal (
   path           text        not null,
   body           text        not null, -- of the call, as it was made
   effect         text        not null, -- what will happen
-  saw            jsonb       not null, -- the state that the proposal was made in
-  saw_hash       bytea       not null,
+  observed_state            jsonb       not null, -- the state that the proposal was made in
+  observed_state_hash       bytea       not null,
   epoch          text        not null, -- of the database
   digest         bytea       not null, -- of proposer, act and state: the same again is the same proposal
   proposed_by    text        not null,
@@ -322,7 +322,7 @@ create table proposal (
   closed_by      text,        -- who rejected it
   close_reason   text,        -- of a rejection, or what has changed
   closed_at      timestamptz,
-  carried_xid    xid8,        -- the transaction that carried it out
+  carried_out_xid    xid8,        -- the transaction that carried it out
   outcome_status integer,     -- what the act answered, once that is stored
   outcome        text,
   constraint one_id_per_proposal primary key (proposal_id),
@@ -332,34 +332,34 @@ create table proposal (
   constraint two_people_agree check (case when approved_at is null
     then approved_by is null and approver_names is null and approve_reason is null and status not in ('APPROVED', 'CARRIED_OUT')
     else coalesce(approved_by = any(approver_names) and approve_reason <> '' and not approver_names && proposer_names, false) end),
-  constraint end_of_proposal_is_whole check ((closed_at is null) = (status in ('PROPOSED', 'APPROVED'))
+  constraint end_of_proposal_is_complete check ((closed_at is null) = (status in ('PROPOSED', 'APPROVED'))
     and (status = 'REJECTED') = (closed_by is not null) and (outcome_status is null or status = 'CARRIED_OUT'))
 );
 create unique index one_open_proposal on proposal (digest) where status = 'PROPOSED';
 create index open_proposals on proposal (seq) where status in ('PROPOSED', 'APPROVED');
 
 -- Only the state of a proposal changes, and only forward.
-create function keep_proposal() returns trigger language plpgsql as $$
+create function guard_proposal() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE'
-     or (new.proposal_id, new.seq, new.kind, new.act, new.subject, new.method, new.path, new.body, new.effect, new.saw, new.saw_hash, new.epoch, new.digest,
+     or (new.proposal_id, new.seq, new.kind, new.act, new.subject, new.method, new.path, new.body, new.effect, new.observed_state, new.observed_state_hash, new.epoch, new.digest,
          new.proposed_by, new.proposer_names, new.reason, new.created_at, new.expires_at)
-        is distinct from (old.proposal_id, old.seq, old.kind, old.act, old.subject, old.method, old.path, old.body, old.effect, old.saw, old.saw_hash, old.epoch, old.digest,
+        is distinct from (old.proposal_id, old.seq, old.kind, old.act, old.subject, old.method, old.path, old.body, old.effect, old.observed_state, old.observed_state_hash, old.epoch, old.digest,
          old.proposed_by, old.proposer_names, old.reason, old.created_at, old.expires_at)
      or old.approved_at is not null and (new.approved_by, new.approver_names, new.approve_reason, new.approved_at)
         is distinct from (old.approved_by, old.approver_names, old.approve_reason, old.approved_at)
      or old.outcome_status is not null
      or (case old.status when 'PROPOSED' then new.status in ('PROPOSED', 'CARRIED_OUT')
                          when 'APPROVED' then new.status = 'PROPOSED'
-                         when 'CARRIED_OUT' then new.status <> 'CARRIED_OUT' or new.carried_xid is distinct from old.carried_xid
+                         when 'CARRIED_OUT' then new.status <> 'CARRIED_OUT' or new.carried_out_xid is distinct from old.carried_out_xid
                          else true end) then
     raise exception 'a proposal is history: it goes forward once, and never changes' using errcode = 'FP004', constraint = 'history_never_changes';
   end if;
   return new;
 end $$;
-create trigger keep_proposal before update or delete on proposal for each row execute function keep_proposal();
-create trigger keep_all_proposals before truncate on proposal for each statement execute function refuse_change();
-create trigger not_while_moving before insert or update on proposal for each statement execute function refuse_while_moving();
+create trigger guard_proposal before update or delete on proposal for each row execute function guard_proposal();
+create trigger guard_proposals_truncate before truncate on proposal for each statement execute function refuse_change();
+create trigger refuse_while_moving before insert or update on proposal for each statement execute function refuse_while_moving();
 
 -- What an act depends on, as it is now. The act is carried out only while this equals what the proposal saw.
 create function proposal_state(of_act text, subject jsonb) returns jsonb language plpgsql stable security definer set search_path = public, pg_temp as $$
@@ -373,14 +373,14 @@ begin
     when 'signer' then (select jsonb_build_object('change', last_change(sub), 'signer', s.signer) from submitter s where s.submitter = sub)
     when 'register' then jsonb_build_object('registered', exists (select from submitter s where s.submitter = sub))
     when 'resume' then (select jsonb_build_object('change', last_change(sub), 'status', s.status) from submitter s where s.submitter = sub)
-    when 'release' then (select jsonb_build_object('episode', p.episode, 'openedAt', p.opened_at, 'evidence', p.evidence, 'nextNonce', c.next_nonce)
+    when 'release' then (select jsonb_build_object('incident', p.incident, 'openedAt', p.opened_at, 'evidence', p.evidence, 'nextNonce', c.next_nonce)
                            from submitter_nonce_cursor c
-                           left join protect_episode p on p.submitter = c.submitter and p.closed_at is null
+                           left join protect_incident p on p.submitter = c.submitter and p.closed_at is null
                           where c.submitter = sub)
-    when 'accept' then (select jsonb_build_object('epoch', a.epoch, 'acceptedAt', a.accepted_at, 'isAuthority', is_authority(),
+    when 'accept' then (select jsonb_build_object('epoch', a.epoch, 'acceptedAt', a.accepted_at, 'isAcceptedDatabase', is_accepted_database(),
                                  'systemIdentifier', s.system_identifier::text, 'timeline', current_timeline())
-                          from authority a, pg_control_system() s)
-    when 'release-untouched' then (select jsonb_build_object('epoch', a.epoch, 'acceptedAt', a.accepted_at, 'isAuthority', is_authority()) from authority a)
+                          from database_identity a, pg_control_system() s)
+    when 'release-untouched' then (select jsonb_build_object('epoch', a.epoch, 'acceptedAt', a.accepted_at, 'isAcceptedDatabase', is_accepted_database()) from database_identity a)
     when 'foreign' then jsonb_build_object('foreign', (select coalesce(jsonb_agg(jsonb_build_object('nonce', h.nonce, 'txId', h.tx_id) order by h.nonce), '[]')
                           from foreign_hold h
                          where h.submitter = sub and h.ended_at is null
@@ -412,15 +412,15 @@ declare
   print bytea;
   made  proposal;
 begin
-  print := sha256(convert_to(jsonb_build_array(of_name, of_method, of_path, of_call, state, (select a.epoch from authority a))::text, 'UTF8'));
+  print := sha256(convert_to(jsonb_build_array(of_name, of_method, of_path, of_call, state, (select a.epoch from database_identity a))::text, 'UTF8'));
   if (select count(*) from proposal p where p.proposed_by = of_name and p.status in ('PROPOSED', 'APPROVED') and p.expires_at > clock_timestamp() and p.digest <> print) >= 100 then
     raise exception 'the operator has 100 open proposals' using errcode = 'FP015';
   end if;
   update proposal set status = 'EXPIRED', closed_at = clock_timestamp() where digest = print and status = 'PROPOSED' and expires_at <= clock_timestamp();
-  insert into proposal (kind, act, subject, method, path, body, effect, saw, saw_hash, epoch, digest, proposed_by, proposer_names, reason, expires_at)
+  insert into proposal (kind, act, subject, method, path, body, effect, observed_state, observed_state_hash, epoch, digest, proposed_by, proposer_names, reason, expires_at)
   select of_kind, of_act, of_subject, of_method, of_path, of_body, of_effect, coalesce(state, 'null'), sha256(convert_to(coalesce(state, 'null')::text, 'UTF8')), a.epoch, print,
          of_name, of_names, of_reason, clock_timestamp() + valid_for
-    from authority a
+    from database_identity a
       on conflict (digest) where status = 'PROPOSED' do nothing
   returning * into made;
   if made.proposal_id is null then
@@ -431,7 +431,7 @@ end $$;
 
 -- Evaluates whether a proposal that an operator approves may be carried out. It locks the proposal, and
 -- closes one that is too old or whose state has changed.
-create function judge_proposal(of_proposal uuid, of_names text[], out verdict text, out state jsonb)
+create function evaluate_proposal(of_proposal uuid, of_names text[], out verdict text, out state jsonb)
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
   p proposal;
@@ -447,9 +447,9 @@ begin
   elsif p.expires_at <= clock_timestamp() then
     verdict := 'EXPIRED';
     update proposal set status = verdict, closed_at = clock_timestamp() where proposal_id = of_proposal;
-  elsif p.act <> 'accept' and not is_authority() then
+  elsif p.act <> 'accept' and not is_accepted_database() then
     verdict := 'FOREIGN';
-  elsif state <> p.saw or p.epoch is distinct from (select a.epoch from authority a) then
+  elsif state <> p.observed_state or p.epoch is distinct from (select a.epoch from database_identity a) then
     verdict := 'STALE';
     update proposal set status = verdict, closed_at = clock_timestamp(), close_reason = state::text where proposal_id = of_proposal;
   else
@@ -461,7 +461,7 @@ end $$;
 create function approve_proposal(of_proposal uuid, of_name text, of_names text[], of_reason text, out verdict text, out state jsonb)
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin
-  select j.verdict, j.state into approve_proposal.verdict, approve_proposal.state from judge_proposal(of_proposal, of_names) j;
+  select j.verdict, j.state into approve_proposal.verdict, approve_proposal.state from evaluate_proposal(of_proposal, of_names) j;
   if verdict = 'OPEN' then
     update proposal set status = 'APPROVED', approved_by = of_name, approver_names = of_names, approve_reason = of_reason, approved_at = clock_timestamp()
      where proposal_id = of_proposal and status = 'PROPOSED';
@@ -480,11 +480,11 @@ begin
   elsif p.act = 'transfer' then
     perform from transfers_tb t where t.req_id = p.subject ->> 'reqId' for update;
   end if;
-  if p.status is distinct from 'APPROVED' or p.expires_at <= clock_timestamp() or coalesce(proposal_state(p.act, p.subject), 'null') <> p.saw
-     or p.act <> 'accept' and (not is_authority() or p.epoch is distinct from (select a.epoch from authority a)) then
+  if p.status is distinct from 'APPROVED' or p.expires_at <= clock_timestamp() or coalesce(proposal_state(p.act, p.subject), 'null') <> p.observed_state
+     or p.act <> 'accept' and (not is_accepted_database() or p.epoch is distinct from (select a.epoch from database_identity a)) then
     raise exception 'proposal %: it is not approved, too old, or the state is not the one that it saw', of_proposal using errcode = 'FP014';
   end if;
-  update proposal set status = 'CARRIED_OUT', closed_at = clock_timestamp(), carried_xid = pg_current_xact_id() where proposal_id = of_proposal;
+  update proposal set status = 'CARRIED_OUT', closed_at = clock_timestamp(), carried_out_xid = pg_current_xact_id() where proposal_id = of_proposal;
   perform set_config('fencepost.proposal', of_proposal::text, true);
   if p.act not in ('policy', 'callers', 'signer', 'resume') then
     insert into submitter_change (submitter, action, by, reason)
@@ -526,7 +526,7 @@ begin
   new.approved_by := null;
   if said ~ '^[0-9a-f-]{36}$' then
     select p.proposal_id, p.approved_by into new.proposal, new.approved_by
-      from proposal p where p.proposal_id = said::uuid and p.carried_xid = pg_current_xact_id();
+      from proposal p where p.proposal_id = said::uuid and p.carried_out_xid = pg_current_xact_id();
   end if;
   return new;
 end $$;
@@ -534,6 +534,6 @@ create trigger name_approval before insert on submitter_change for each row exec
 create trigger name_approval before insert on tx_decision for each row execute function name_approval();
 
 revoke execute on function proposal_state(text, jsonb), propose_act(text, text, jsonb, text, text, text, text, text, text, text[], text, interval),
-  judge_proposal(uuid, text[]), approve_proposal(uuid, text, text[], text), carry_out_proposal(uuid), finish_proposal(uuid, integer, text),
+  evaluate_proposal(uuid, text[]), approve_proposal(uuid, text, text[], text), carry_out_proposal(uuid), finish_proposal(uuid, integer, text),
   reject_proposal(uuid, text, text), name_approval() from public;
 -- +goose StatementEnd

@@ -30,7 +30,7 @@ create table event (
 );
 create index events_of_submitter on event (submitter, position);
 create index events_of_caller on event (caller, position);
-create trigger keep_events before update on event for each row execute function refuse_change();
+create trigger guard_events before update on event for each row execute function refuse_change();
 
 create table event_counter (
   singleton boolean primary key default true check (singleton),
@@ -38,13 +38,13 @@ create table event_counter (
   forgotten bigint  not null default 0, -- positions up to it are no longer kept
   epoch     text    not null            -- of the database: positions of another one are not given again
 );
-create trigger not_while_moving before insert or update on event_counter for each statement execute function refuse_while_moving();
-insert into event_counter (epoch) select epoch from authority;
+create trigger refuse_while_moving before insert or update on event_counter for each statement execute function refuse_while_moving();
+insert into event_counter (epoch) select epoch from database_identity;
 
 -- The delivery queue of one submitter for one webhook endpoint, with the lease of its publisher.
-create table event_stream (
+create table event_delivery_queue (
   submitter       submitter_id not null,
-  receiver        text         not null,
+  endpoint        text         not null,
   delivered       bigint       not null, -- position of the last event that the endpoint accepted
   last            bigint       not null, -- position of the last event that there is
   pending         boolean      not null generated always as (delivered < last) stored,
@@ -52,18 +52,18 @@ create table event_stream (
   owner_node      text         not null default '',
   fencing_token   bigint       not null default 0,
   expires_at      timestamptz  not null default clock_timestamp(),
-  wake            boolean      not null default false,
+  rerun_requested          boolean      not null default false,
   failures        integer      not null default 0, -- in a row
   next_attempt_at timestamptz  not null default clock_timestamp(),
   last_error      text,
-  primary key (submitter, receiver),
+  primary key (submitter, endpoint),
   constraint delivered_is_there check (delivered <= last)
 ) with (fillfactor = 70);
-create index pending_streams on event_stream (receiver, oldest_at) where pending;
+create index pending_delivery_queues on event_delivery_queue (endpoint, oldest_at) where pending;
 
 -- Recent failures of a webhook endpoint, over all submitters.
-create table event_receiver (
-  receiver        text        primary key,
+create table event_endpoint (
+  endpoint        text        primary key,
   failures        integer     not null, -- without an answer, in a row
   next_attempt_at timestamptz not null
 );
@@ -83,7 +83,7 @@ $$;
 
 -- Notifies the session that made events: of each complete event where the session logs events, otherwise of
 -- the submitters that have new ones.
-create function tell_events(whole json[], of_submitters text[]) returns void language plpgsql as $$
+create function notify_events(whole json[], of_submitters text[]) returns void language plpgsql as $$
 declare
   one text;
 begin
@@ -117,7 +117,7 @@ begin
     select tx_id, event_sequence, kind, submitter, caller, body from made where events_kept
   )
   select array_agg(body), array_agg(distinct submitter::text) filter (where events_kept) into whole, kept from made;
-  perform tell_events(whole, kept);
+  perform notify_events(whole, kept);
   return null;
 end $$;
 create trigger make_first_events after insert on managed_tx
@@ -177,7 +177,7 @@ begin
   select array_agg(body order by nonce, seq, sequence), array_agg(distinct submitter::text) filter (where events_kept)
     into whole, kept
     from bodies;
-  perform tell_events(whole, kept);
+  perform notify_events(whole, kept);
   return null;
 end $$;
 create trigger make_events after update on managed_tx

@@ -8,7 +8,7 @@
 create table foreign_transaction (
   submitter    submitter_id  not null references submitter,
   nonce        bigint        not null,
-  episode      integer       not null, -- the PROTECT incident in which it was read
+  incident      integer       not null, -- the PROTECT incident in which it was read
   tx_hash      text          not null,
   block_number bigint        not null,
   block_hash   text          not null,
@@ -21,7 +21,7 @@ create table foreign_transaction (
   node         text          not null,
   read_at      timestamptz   not null default clock_timestamp(),
   primary key (submitter, nonce),
-  constraint foreign_is_of_the_chain check (nonce >= 0 and episode > 0 and block_number >= 0 and value_wei >= 0
+  constraint foreign_is_of_the_chain check (nonce >= 0 and incident > 0 and block_number >= 0 and value_wei >= 0
     and tx_hash ~ '^0x[0-9a-f]{64}$' and block_hash ~ '^0x[0-9a-f]{64}$' and octet_length(call_digest) = 32
     and coalesce(to_address ~ '^0x[0-9a-f]{40}$', true))
 );
@@ -42,20 +42,20 @@ create table foreign_hold (
   reason      text,
   primary key (submitter, nonce),
   constraint hold_has_its_transaction foreign key (submitter, nonce) references foreign_transaction,
-  constraint hold_ends_by_somebody check (case
+  constraint hold_is_ended_by_an_operator check (case
     when ended_at is null then outcome is null and by is null and reason is null
     else coalesce(outcome in ('MATCHED', 'WRITTEN_OFF') and by <> '' and reason <> '', false) and (outcome <> 'MATCHED' or tx_id is not null) end)
 );
 create index open_holds on foreign_hold (submitter, call_digest) where ended_at is null;
 create unique index one_hold_per_tx on foreign_hold (tx_id) where ended_at is null and tx_id is not null;
-create trigger keep_hold before update on foreign_hold for each row when (old.ended_at is not null) execute function refuse_change();
-create trigger not_while_moving before insert or update on foreign_hold for each statement execute function refuse_while_moving();
+create trigger guard_hold before update on foreign_hold for each row when (old.ended_at is not null) execute function refuse_change();
+create trigger refuse_while_moving before insert or update on foreign_hold for each statement execute function refuse_while_moving();
 
 -- How far the blocks of a chain were read for foreign transactions of a submitter. It is used where the
 -- chain's nodes keep no nonce counts of old blocks.
 create table foreign_reading (
   submitter   submitter_id not null,
-  episode     integer      not null, -- the PROTECT incident in which they are read
+  incident     integer      not null, -- the PROTECT incident in which they are read
   start_block bigint       not null,
   block       bigint       not null, -- all blocks after start_block, up to this one, were read
   final_block bigint       not null, -- the last final block, when it was last asked for
@@ -65,7 +65,7 @@ create table foreign_reading (
   moved_at    timestamptz  not null default clock_timestamp(),
   constraint one_foreign_reading_per_submitter primary key (submitter),
   constraint foreign_reading_of_a_submitter foreign key (submitter) references submitter,
-  constraint foreign_reading_is_in_order check (episode > 0 and start_block >= 0 and block >= start_block and final_block >= 0
+  constraint foreign_reading_is_in_order check (incident > 0 and start_block >= 0 and block >= start_block and final_block >= 0
     and passes >= 0 and coalesce(again between 0 and block, true))
 );
 -- +goose StatementEnd

@@ -23,7 +23,7 @@ create table assets_tb (
   updated_at                timestamptz   not null default clock_timestamp(),
 
   constraint one_asset_per_name unique (asset),
-  constraint scale_to_refer_to unique (asset_id, precision),
+  constraint precision_key unique (asset_id, precision),
   constraint amounts_are_ordered check (min_transfer_amount > 0 and min_transfer_amount <= max_transfer_amount
     and coalesce(daily_transfer_amount >= min_transfer_amount, true)),
   constraint amounts_fit_precision check (scale(trim_scale(min_transfer_amount)) <= precision
@@ -34,10 +34,10 @@ create table assets_tb (
   constraint day_of_payouts_is_an_amount check (daily_payout_amount >= min_transfer_amount
     and scale(trim_scale(daily_payout_amount)) <= precision
     and daily_payout_amount * 10::numeric ^ precision <= 18446744073709551615),
-  constraint payout_terms_are_one check ((chain_id is null) = (payout_submitter is null)
+  constraint payout_terms_are_complete check ((chain_id is null) = (payout_submitter is null)
     and (chain_id is null) = (chain_decimals is null) and (token_contract is null or chain_id is not null)),
   constraint payer_is_on_the_chain check (payout_submitter like 'eip155:' || chain_id || ':%'),
-  constraint chain_is_no_coarser check (chain_decimals between precision and 36)
+  constraint chain_decimals_cover_precision check (chain_decimals between precision and 36)
 );
 
 -- An asset keeps its name and its precision.
@@ -47,15 +47,15 @@ begin
 end $$;
 create trigger guard_asset after update on assets_tb for each row
   when ((old.asset_id, old.asset, old.precision) is distinct from (new.asset_id, new.asset, new.precision)) execute function guard_asset();
-create trigger keep_asset before delete on assets_tb for each row execute function refuse_change();
-create trigger keep_all_assets before truncate on assets_tb for each statement execute function refuse_change();
+create trigger guard_asset_delete before delete on assets_tb for each row execute function refuse_change();
+create trigger guard_assets_truncate before truncate on assets_tb for each statement execute function refuse_change();
 
 -- The transitions of a transfer's state. shared/transfer has the same table.
-create function transfer_may(was smallint, becomes smallint) returns boolean language sql immutable as $$
+create function is_transfer_transition(was smallint, becomes smallint) returns boolean language sql immutable as $$
   select (was, becomes) in ((0, 10), (0, -10), (10, 20), (10, -10), (20, 30), (30, 40), (30, -20), (-20, -30))
 $$;
 
--- A transfer of one user. Its state moves by compare-and-set along transfer_may. A move between open states
+-- A transfer of one user. Its state moves by compare-and-set along is_transfer_transition. A move between open states
 -- writes no index, as in managed_tx.
 create table transfers_tb (
   transfer_id       bigserial     primary key,
@@ -88,7 +88,7 @@ create table transfers_tb (
 
   constraint one_transfer_per_req unique (req_id),
   constraint one_transfer_per_cid unique (user_id, cid),
-  constraint scale_is_the_assets foreign key (asset_id, precision) references assets_tb (asset_id, precision),
+  constraint precision_is_the_assets foreign key (asset_id, precision) references assets_tb (asset_id, precision),
   constraint amount_fits_precision check (scale(trim_scale(amount)) <= precision),
   constraint units_fit_64_bits check (units <= 18446744073709551615),
   constraint source_fits_type check (source_type = case transfer_type when 2 then 2 else 1 end),
@@ -97,7 +97,7 @@ create table transfers_tb (
   constraint failures_are_retries check (failures between 0 and retry_count),
   constraint unknown_fits_state check (failures = 0 or state in (10, 30, -20)),
   constraint due_fits_state check (next_attempt_at is null or state in (10, 30, -20)),
-  constraint payout_is_whole check ((transfer_type = 3) = (payout_submitter is not null)
+  constraint payout_is_complete check ((transfer_type = 3) = (payout_submitter is not null)
     and (transfer_type = 3) = (payout_chain_id is not null) and (transfer_type = 3) = (payout_address is not null)
     and (transfer_type = 3) = (payout_base_units is not null) and (transfer_type = 3) = (payout_payload is not null)
     and (transfer_type = 3 or payout_token is null)),
@@ -107,7 +107,7 @@ create index transfers_open on transfers_tb (transfer_id) where open;
 create index transfers_of_user on transfers_tb (user_id, created_at);
 create index transfers_in_time on transfers_tb using brin (created_at) with (pages_per_range = 32, autosummarize = on);
 
--- Refuses a transfer that does not begin in INIT, a change of a final one, a transition that transfer_may
+-- Refuses a transfer that does not begin in INIT, a change of a final one, a transition that is_transfer_transition
 -- does not have, and a change of what binds the transfer. The triggers call it only where it refuses.
 create function guard_transfer() returns trigger language plpgsql as $$
 begin
@@ -125,7 +125,7 @@ begin
 end $$;
 create trigger begin_transfer after insert on transfers_tb for each row when (new.state <> 0 or new.retry_count <> 0) execute function guard_transfer();
 create trigger guard_transfer after update on transfers_tb for each row when (not old.open
-    or (old.state <> new.state and not (transfer_may(old.state, new.state)
+    or (old.state <> new.state and not (is_transfer_transition(old.state, new.state)
       and (new.state <> -10 or (old.state = 0) = (new.error_message in ('EXPIRED', 'CANCELLED')))
       and (new.state <> -30 or new.error_message = old.error_message)))
     or (old.state = new.state and old.error_message is distinct from new.error_message)
@@ -135,9 +135,9 @@ create trigger guard_transfer after update on transfers_tb for each row when (no
     or (old.payout_submitter, old.payout_chain_id, old.payout_token, old.payout_address, old.payout_base_units, old.payout_payload)
        is distinct from (new.payout_submitter, new.payout_chain_id, new.payout_token, new.payout_address, new.payout_base_units, new.payout_payload))
   execute function guard_transfer();
-create trigger keep_transfer before delete on transfers_tb for each row execute function refuse_change();
-create trigger keep_all_transfers before truncate on transfers_tb for each statement execute function refuse_change();
-create trigger not_while_moving before insert or update on transfers_tb for each statement execute function refuse_while_moving();
+create trigger guard_transfer_delete before delete on transfers_tb for each row execute function refuse_change();
+create trigger guard_transfers_truncate before truncate on transfers_tb for each statement execute function refuse_change();
+create trigger refuse_while_moving before insert or update on transfers_tb for each statement execute function refuse_while_moving();
 
 -- The compare-and-set: moves the transfer along the path if it is in the path's first state, and reports
 -- whether it did. Each state of the path gets its row of history. In a restored copy nothing moves.
@@ -148,7 +148,7 @@ begin
        set state = path[i], error_message = coalesce(why, error_message),
            failures = 0, last_unknown = null, next_attempt_at = null,
            state_at = clock_timestamp(), updated_at = clock_timestamp()
-     where req_id = of_req and state = path[i - 1] and (i > 2 or (select is_authority()));
+     where req_id = of_req and state = path[i - 1] and (i > 2 or (select is_accepted_database()));
     if not found then return false; end if;
   end loop;
   return true;
@@ -168,8 +168,8 @@ create table transfer_history (
 );
 create index history_of_transfer on transfer_history (transfer_id, id);
 create index transfers_final on transfer_history (tx, id) where state in (40, -10, -30);
-create trigger keep_transfer_history before update or delete on transfer_history for each row execute function refuse_change();
-create trigger keep_all_transfer_history before truncate on transfer_history for each statement execute function refuse_change();
+create trigger guard_transfer_history before update or delete on transfer_history for each row execute function refuse_change();
+create trigger guard_transfer_history_truncate before truncate on transfer_history for each statement execute function refuse_change();
 
 -- Writes the history.
 create function record_transfer() returns trigger language plpgsql as $$
@@ -198,7 +198,7 @@ create table transfer_resolution (
   verdict_reason text,
   answered_at    timestamptz,
   constraint answered_as_one check ((verdict is null) = (answered_at is null)),
-  constraint cancel_asks_nobody check (op <> 'cancel' or verdict is null),
+  constraint cancel_has_no_verdict check (op <> 'cancel' or verdict is null),
   constraint outcome_is_known check (outcome in ('applied', 'not_applied')),
   constraint outcome_of_a_call check (outcome is null or op <> 'cancel'),
   constraint line_proves_an_outcome check (line is null or outcome is not null and line > 0)
@@ -206,7 +206,7 @@ create table transfer_resolution (
 create index resolutions_of_transfer on transfer_resolution (transfer_id, id);
 
 -- A resolution changes once: when it is answered.
-create function keep_resolution() returns trigger language plpgsql as $$
+create function guard_resolution() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE' or old.answered_at is not null
      or (new.id, new.transfer_id, new.op, new."by", new.reason, new.at, new.outcome, new.line)
@@ -215,9 +215,9 @@ begin
   end if;
   return new;
 end $$;
-create trigger keep_resolution before update or delete on transfer_resolution for each row execute function keep_resolution();
-create trigger keep_all_resolutions before truncate on transfer_resolution for each statement execute function refuse_change();
-create trigger not_while_moving before insert or update on transfer_resolution for each statement execute function refuse_while_moving();
+create trigger guard_resolution before update or delete on transfer_resolution for each row execute function guard_resolution();
+create trigger guard_resolutions_truncate before truncate on transfer_resolution for each statement execute function refuse_change();
+create trigger refuse_while_moving before insert or update on transfer_resolution for each statement execute function refuse_while_moving();
 
 -- An operator's acknowledgement: MON-001 and MON-002 are silent for the transfer until the time, while it
 -- stays in the state. The newest row counts.
@@ -236,8 +236,8 @@ create table transfer_acknowledgement (
   constraint acknowledged_for_a_time check (until > at and until <= at + interval '31 days')
 );
 create index acknowledgements_of_transfer on transfer_acknowledgement (transfer_id, id);
-create trigger keep_acknowledgement before update or delete on transfer_acknowledgement for each row execute function refuse_change();
-create trigger keep_all_acknowledgements before truncate on transfer_acknowledgement for each statement execute function refuse_change();
+create trigger guard_acknowledgement before update or delete on transfer_acknowledgement for each row execute function refuse_change();
+create trigger guard_acknowledgements_truncate before truncate on transfer_acknowledgement for each statement execute function refuse_change();
 
 -- A halt: no new transfers of its scope until an operator resumes. Each violation has its own halt, so that
 -- resuming one lets no other pass.
@@ -253,13 +253,13 @@ create table transfer_halt (
   resume_reason text,
   constraint halt_fits_scope check ((scope = 'user_asset') = (user_id is not null)
     and (scope = 'all') = (asset_id is null)),
-  constraint resumed_by_a_human check ((resumed_at is null) = (coalesce(resumed_by, '') = '')
+  constraint resumed_by_an_operator check ((resumed_at is null) = (coalesce(resumed_by, '') = '')
     and (resumed_at is null) = (coalesce(resume_reason, '') = ''))
 );
 create index open_halts on transfer_halt (halt_id) where resumed_at is null;
 
 -- A halt changes once: when it is resumed.
-create function keep_halt() returns trigger language plpgsql as $$
+create function guard_halt() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE' or old.resumed_at is not null
      or (new.halt_id, new.scope, new.user_id, new.asset_id, new.since, new.evidence)
@@ -268,18 +268,18 @@ begin
   end if;
   return new;
 end $$;
-create trigger keep_halt before update or delete on transfer_halt for each row execute function keep_halt();
-create trigger keep_all_halts before truncate on transfer_halt for each statement execute function refuse_change();
-create trigger not_while_moving before insert or update on transfer_halt for each statement execute function refuse_while_moving();
+create trigger guard_halt before update or delete on transfer_halt for each row execute function guard_halt();
+create trigger guard_halts_truncate before truncate on transfer_halt for each statement execute function refuse_change();
+create trigger refuse_while_moving before insert or update on transfer_halt for each statement execute function refuse_while_moving();
 
 -- Halts all transfers when a restored database is accepted: it lacks the transfers after its backup.
-create function halt_restored() returns trigger language plpgsql as $$
+create function halt_restored_database() returns trigger language plpgsql as $$
 begin
   insert into transfer_halt (scope, evidence)
   values ('all', jsonb_build_object('what', 'a restored or re-created database was accepted', 'by', new."by", 'reason', new.reason));
   return null;
 end $$;
-create trigger halt_restored after insert on authority_change for each row execute function halt_restored();
+create trigger halt_restored_database after insert on identity_change for each row execute function halt_restored_database();
 
 -- The addresses of a user that payouts go to. A row changes once: when the address is removed. An address
 -- that is added again is a new row. When it can be paid follows from added_at, from the last acceptance of a
@@ -297,14 +297,14 @@ create table payout_address (
   constraint address_of_a_user check (user_id > 0),
   constraint address_on_a_chain check (chain_id > 0),
   constraint address_is_canonical check (octet_length(address) = 42 and address ~ '^0x[0-9a-f]+$'),
-  constraint removed_by_somebody check ((removed_at is null) = (coalesce(removed_by, '') = '')
+  constraint removal_is_complete check ((removed_at is null) = (coalesce(removed_by, '') = '')
     and (coalesce(removed_by, 'user') = 'user') = (coalesce(remove_reason, '') = ''))
 );
 create unique index one_listed_address on payout_address (user_id, chain_id, address) where removed_at is null;
 create index addresses_of_user on payout_address (user_id, address_id);
 
 -- An address changes once: when it is removed.
-create function keep_payout_address() returns trigger language plpgsql as $$
+create function guard_payout_address() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE' or old.removed_at is not null
      or (new.address_id, new.user_id, new.chain_id, new.address, new.added_at)
@@ -313,9 +313,9 @@ begin
   end if;
   return new;
 end $$;
-create trigger keep_payout_address before update or delete on payout_address for each row execute function keep_payout_address();
-create trigger keep_all_payout_addresses before truncate on payout_address for each statement execute function refuse_change();
-create trigger not_while_moving before insert or update on payout_address for each statement execute function refuse_while_moving();
+create trigger guard_payout_address before update or delete on payout_address for each row execute function guard_payout_address();
+create trigger guard_payout_addresses_truncate before truncate on payout_address for each statement execute function refuse_change();
+create trigger refuse_while_moving before insert or update on payout_address for each statement execute function refuse_while_moving();
 
 -- While a block of a user is open, the user can add no address. It changes once: when it is lifted.
 create table payout_address_block (
@@ -336,7 +336,7 @@ create table payout_address_block (
 create unique index one_open_block on payout_address_block (user_id) where lifted_at is null;
 
 -- A block changes once: when it is lifted.
-create function keep_payout_address_block() returns trigger language plpgsql as $$
+create function guard_payout_address_block() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE' or old.lifted_at is not null
      or (new.block_id, new.user_id, new.at, new."by", new.reason) is distinct from (old.block_id, old.user_id, old.at, old."by", old.reason) then
@@ -344,9 +344,9 @@ begin
   end if;
   return new;
 end $$;
-create trigger keep_payout_address_block before update or delete on payout_address_block for each row execute function keep_payout_address_block();
-create trigger keep_all_payout_address_blocks before truncate on payout_address_block for each statement execute function refuse_change();
-create trigger not_while_moving before insert or update on payout_address_block for each statement execute function refuse_while_moving();
+create trigger guard_payout_address_block before update or delete on payout_address_block for each row execute function guard_payout_address_block();
+create trigger guard_payout_address_blocks_truncate before truncate on payout_address_block for each statement execute function refuse_change();
+create trigger refuse_while_moving before insert or update on payout_address_block for each statement execute function refuse_while_moving();
 
 -- The proof of each payout that is CONFIRMED: its payload and its final receipt. A proof is never archived,
 -- as documents are.
@@ -363,14 +363,14 @@ create table payout_confirmed (
   constraint proof_of_a_transaction foreign key (tx_id) references managed_tx
 );
 create index payouts_confirmed on payout_confirmed (tx, number);
-create trigger keep_proofs before update or delete on payout_confirmed for each row execute function refuse_change();
-create trigger keep_all_proofs before truncate on payout_confirmed for each statement execute function refuse_change();
-create trigger not_while_moving before insert or update on payout_confirmed for each statement execute function refuse_while_moving();
+create trigger guard_proofs before update or delete on payout_confirmed for each row execute function refuse_change();
+create trigger guard_proofs_truncate before truncate on payout_confirmed for each statement execute function refuse_change();
+create trigger refuse_while_moving before insert or update on payout_confirmed for each statement execute function refuse_while_moving();
 
 -- Stores the proof of a payout at the commit, since the receipt is stored after the row. It copies the
 -- documents unread, so that it can never keep a transaction from its end. A RECORDED transaction proves
 -- nothing, since its receipt is that of a foreign transaction.
-create function keep_proof() returns trigger language plpgsql as $$
+create function store_payout_proof() returns trigger language plpgsql as $$
 begin
   insert into payout_confirmed (tx_id, submitter, request_id, payload, receipt)
   select new.tx_id, new.submitter, new.request_id,
@@ -380,8 +380,8 @@ begin
    where s.submitter = new.submitter and s.callers = array['transfer'];
   return null;
 end $$;
-create constraint trigger keep_proof after update on managed_tx deferrable initially deferred for each row
-  when (new.caller = 'transfer' and new.state = 'CONFIRMED' and old.state <> 'CONFIRMED' and new.sub_state is null) execute function keep_proof();
+create constraint trigger store_payout_proof after update on managed_tx deferrable initially deferred for each row
+  when (new.caller = 'transfer' and new.state = 'CONFIRMED' and old.state <> 'CONFIRMED' and new.sub_state is null) execute function store_payout_proof();
 
 -- What an operator states about a payout that is in doubt. A payout that was created before the last
 -- acceptance of a restored database may have been paid by what the database lost. After a later restore
@@ -390,12 +390,12 @@ create table payout_statement (
   id              bigint      not null generated always as identity,
   req_id          varchar(26) not null,
   of_confirmed    boolean     not null, -- it is about a transaction that is CONFIRMED, and not about what was lost
-  change          bigint      not null default 0, -- the last row of authority_change; 0 if of_confirmed
+  change          bigint      not null default 0, -- the last row of identity_change; 0 if of_confirmed
   paid            boolean     not null,
   tx_hash         text,                 -- of the transaction that paid
   refund          boolean,              -- if not paid: refund it, or pay it again
   nonces_below    bigint,               -- if not paid: lost bytes may be of any nonce below
-  not_by          text[],               -- if not paid: transactions with the same call that pay something else
+  other_payments          text[],               -- if not paid: transactions with the same call that pay something else
   by              text        not null,
   reason          text        not null,
   at              timestamptz not null default clock_timestamp(),
@@ -405,48 +405,48 @@ create table payout_statement (
   withdraw_reason text,
   constraint one_number_per_statement primary key (id),
   constraint statement_of_a_transfer foreign key (req_id) references transfers_tb (req_id),
-  constraint statement_is_a_humans check (by <> '' and reason <> ''),
-  constraint statement_is_whole check (paid = (tx_hash is not null) and paid = (refund is null) and paid = (nonces_below is null)
-    and paid = (not_by is null)),
+  constraint stated_by_an_operator check (by <> '' and reason <> ''),
+  constraint statement_is_complete check (paid = (tx_hash is not null) and paid = (refund is null) and paid = (nonces_below is null)
+    and paid = (other_payments is null)),
   constraint statement_names_a_hash check (octet_length(tx_hash) = 66 and tx_hash ~ '^0x[0-9a-f]+$'),
-  constraint withdrawn_by_a_human check ((withdrawn_at is null) = (coalesce(withdrawn_by, '') = '')
+  constraint withdrawn_by_an_operator check ((withdrawn_at is null) = (coalesce(withdrawn_by, '') = '')
     and (withdrawn_at is null) = (coalesce(withdraw_reason, '') = '')),
   constraint acted_or_withdrawn check (acted_at is null or withdrawn_at is null and not paid)
 );
-create unique index one_standing_statement on payout_statement (req_id, of_confirmed, change) where withdrawn_at is null;
+create unique index one_valid_statement on payout_statement (req_id, of_confirmed, change) where withdrawn_at is null;
 create index statements_of_transfer on payout_statement (req_id, id);
 
 -- A statement changes once: it is withdrawn, or it takes effect.
-create function keep_statement() returns trigger language plpgsql as $$
+create function guard_statement() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE' or old.acted_at is not null or old.withdrawn_at is not null
-     or (new.id, new.req_id, new.of_confirmed, new.paid, new.tx_hash, new.refund, new.nonces_below, new.not_by, new."by", new.reason, new.at)
-        is distinct from (old.id, old.req_id, old.of_confirmed, old.paid, old.tx_hash, old.refund, old.nonces_below, old.not_by, old."by", old.reason, old.at) then
+     or (new.id, new.req_id, new.of_confirmed, new.paid, new.tx_hash, new.refund, new.nonces_below, new.other_payments, new."by", new.reason, new.at)
+        is distinct from (old.id, old.req_id, old.of_confirmed, old.paid, old.tx_hash, old.refund, old.nonces_below, old.other_payments, old."by", old.reason, old.at) then
     raise exception 'what an operator said of a payout is history: it is never changed' using errcode = 'FP004', constraint = 'history_never_changes';
   end if;
   return new;
 end $$;
-create trigger keep_statement before update or delete on payout_statement for each row execute function keep_statement();
-create trigger keep_all_statements before truncate on payout_statement for each statement execute function refuse_change();
-create trigger not_while_moving before insert or update on payout_statement for each statement execute function refuse_while_moving();
-create trigger keep_statement_change before update on payout_statement for each row when (old.change <> new.change) execute function refuse_change();
+create trigger guard_statement before update or delete on payout_statement for each row execute function guard_statement();
+create trigger guard_statements_truncate before truncate on payout_statement for each statement execute function refuse_change();
+create trigger refuse_while_moving before insert or update on payout_statement for each statement execute function refuse_while_moving();
+create trigger guard_statement_change before update on payout_statement for each row when (old.change <> new.change) execute function refuse_change();
 
 -- Refuses a payout that is in doubt, whatever its sender has read before. It is the last protection against
 -- a second payment.
-create function refuse_doubtful_payout() returns trigger language plpgsql as $$
+create function refuse_payout_in_doubt() returns trigger language plpgsql as $$
 begin
-  if exists (select from transfers_tb t, authority_change c
+  if exists (select from transfers_tb t, identity_change c
               where t.req_id = new.request_id and (c.at >= t.created_at or c.transfers_upto >= t.transfer_id))
      and not exists (select from payout_statement s
                       where s.req_id = new.request_id and s.acted_at is not null and not s.of_confirmed
-                        and s.change = (select coalesce(max(c.id), 0) from authority_change c)) then
+                        and s.change = (select coalesce(max(c.id), 0) from identity_change c)) then
     raise exception 'payout % is in doubt: it may have been paid by what the database has lost', new.request_id
       using errcode = 'FP012', constraint = 'payout_in_doubt';
   end if;
   return null;
 end $$;
-create trigger refuse_doubtful_payout after insert on managed_tx for each row
-  when (new.caller = 'transfer' and new.state = 'QUEUED') execute function refuse_doubtful_payout();
+create trigger refuse_payout_in_doubt after insert on managed_tx for each row
+  when (new.caller = 'transfer' and new.state = 'QUEUED') execute function refuse_payout_in_doubt();
 
 -- The transactions that prove payouts paid. A transaction proves at most one. log_index is that of the
 -- token's Transfer event, -1 where the native coin moved, and -2 where an operator has decided.
@@ -469,7 +469,7 @@ create table payout_proof (
   constraint proof_is_in_a_block check (block_number >= 0 and log_index >= -2)
 );
 create index payout_proofs on payout_proof (tx, number);
-create trigger keep_payout_proofs before update or delete on payout_proof for each row execute function refuse_change();
-create trigger keep_all_payout_proofs before truncate on payout_proof for each statement execute function refuse_change();
-create trigger not_while_moving before insert or update on payout_proof for each statement execute function refuse_while_moving();
+create trigger guard_payout_proofs before update or delete on payout_proof for each row execute function refuse_change();
+create trigger guard_payout_proofs_truncate before truncate on payout_proof for each statement execute function refuse_change();
+create trigger refuse_while_moving before insert or update on payout_proof for each statement execute function refuse_while_moving();
 -- +goose StatementEnd

@@ -17,23 +17,23 @@ create table balances_tb (
   constraint balance_of_an_asset foreign key (asset_id, precision) references assets_tb (asset_id, precision),
   constraint balance_of_a_user check (user_id > 0),
   constraint balance_is_funding check (account_type = 'FUNDING'),
-  constraint balance_is_covered check (available >= 0 and available <> 'NaN'),
+  constraint balance_is_not_negative check (available >= 0 and available <> 'NaN'),
   constraint balance_is_whole_units check (scale(trim_scale(available)) <= precision),
   constraint status_is_known check (status in ('ACTIVE', 'FROZEN', 'DISABLED'))
 ) with (fillfactor = 70);
 
 -- An account is never deleted, and its key never changes.
-create function keep_balance() returns trigger language plpgsql as $$
+create function guard_balance() returns trigger language plpgsql as $$
 begin
   raise exception 'the account of user % in asset % stays', old.user_id, old.asset_id
     using errcode = 'FP003', constraint = 'accounts_stay';
 end $$;
-create trigger keep_balance before delete on balances_tb for each row execute function keep_balance();
-create trigger keep_balance_key after update on balances_tb for each row
+create trigger guard_balance before delete on balances_tb for each row execute function guard_balance();
+create trigger guard_balance_key after update on balances_tb for each row
   when ((old.user_id, old.asset_id, old.account_type) is distinct from (new.user_id, new.asset_id, new.account_type))
-  execute function keep_balance();
-create trigger keep_all_balances before truncate on balances_tb for each statement execute function refuse_change();
-create trigger not_while_moving before insert or update on balances_tb for each statement execute function refuse_while_moving();
+  execute function guard_balance();
+create trigger guard_balances_truncate before truncate on balances_tb for each statement execute function refuse_change();
+create trigger refuse_while_moving before insert or update on balances_tb for each statement execute function refuse_while_moving();
 
 -- The journal. units is the amount that was requested, in 10^-precision of the asset. amount is the same in
 -- the asset, and is missing where no asset gave a precision. The id is given under the lock on the balance, so
@@ -63,9 +63,9 @@ create table transfer_operations (
     or coalesce(user_id > 0 and asset_id > 0 and units > 0 and amount > 0 and amount <> 'NaN', false))
 );
 create index operations_by_transaction on transfer_operations (tx, id);
-create trigger keep_operations before update or delete on transfer_operations for each row execute function refuse_change();
-create trigger keep_all_operations before truncate on transfer_operations for each statement execute function refuse_change();
-create trigger not_while_moving before insert or update on transfer_operations for each statement execute function refuse_while_moving();
+create trigger guard_operations before update or delete on transfer_operations for each row execute function refuse_change();
+create trigger guard_operations_truncate before truncate on transfer_operations for each statement execute function refuse_change();
+create trigger refuse_while_moving before insert or update on transfer_operations for each statement execute function refuse_while_moving();
 
 -- What is stored under (req, op); result null: nothing. same reports whether the other fields are equal.
 create function funding_stored(req text, op text, of_user bigint, of_asset integer, of_units numeric,
@@ -167,14 +167,14 @@ begin
   end if;
 end $$;
 
--- Calls funding_do, except in a restored copy that was not accepted: there it does nothing, and foreign_copy
+-- Calls funding_do, except in a restored copy that was not accepted: there it does nothing, and not_accepted
 -- is true.
 create function funding_apply(req text, op text, of_user bigint, of_asset integer, of_units numeric,
-  out result text, out reason text, out same boolean, out foreign_copy boolean)
+  out result text, out reason text, out same boolean, out not_accepted boolean)
 language plpgsql as $$
 begin
-  foreign_copy := not is_authority();
-  if not foreign_copy then
+  not_accepted := not is_accepted_database();
+  if not not_accepted then
     select d.result, d.reason, d.same into result, reason, same from funding_do(req, op, of_user, of_asset, of_units) as d;
   end if;
 end $$;
@@ -195,11 +195,11 @@ end $$;
 
 -- Calls funding_settle, with the exception of funding_apply.
 create function funding_resolve(req text, op text, of_user bigint, of_asset integer, of_units numeric,
-  out result text, out reason text, out same boolean, out foreign_copy boolean)
+  out result text, out reason text, out same boolean, out not_accepted boolean)
 language plpgsql as $$
 begin
-  foreign_copy := not is_authority();
-  if not foreign_copy then
+  not_accepted := not is_accepted_database();
+  if not not_accepted then
     select d.result, d.reason, d.same into result, reason, same from funding_settle(req, op, of_user, of_asset, of_units) as d;
   end if;
 end $$;

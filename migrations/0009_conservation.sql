@@ -91,8 +91,8 @@ create table conservation_finding (
   constraint one_number_per_finding primary key (finding_id),
   constraint finding_is_named check (kind ~ '^[A-Z][A-Z_]*$')
 );
-create trigger keep_findings before update or delete on conservation_finding for each row execute function refuse_change();
-create trigger keep_all_findings before truncate on conservation_finding for each statement execute function refuse_change();
+create trigger guard_findings before update or delete on conservation_finding for each row execute function refuse_change();
+create trigger guard_findings_truncate before truncate on conservation_finding for each statement execute function refuse_change();
 
 -- Findings that are not known to be right again, so that the same is not found twice.
 create table conservation_standing (
@@ -106,7 +106,7 @@ create table conservation_standing (
 );
 
 -- An adjustment of a balance that is not the sum of its journal: once for a finding, by exactly its
--- difference. While applied_at is null the ledger has not confirmed it, and it can be ordered again.
+-- difference. While applied_at is null the ledger has not confirmed it, and it can be requested again.
 create table conservation_adjustment (
   id         bigint         not null generated always as identity,
   finding_id bigint         not null,
@@ -129,7 +129,7 @@ create table conservation_adjustment (
 create unique index one_adjustment_per_finding on conservation_adjustment (finding_id) where applied_at is not null;
 
 -- An adjustment changes once: when it is applied.
-create function keep_adjustment() returns trigger language plpgsql as $$
+create function guard_adjustment() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE' or old.applied_at is not null
      or (new.id, new.finding_id, new.side, new.op, new.user_id, new.asset_id, new.units, new."by", new.reason, new.at)
@@ -138,9 +138,9 @@ begin
   end if;
   return new;
 end $$;
-create trigger keep_adjustment before update or delete on conservation_adjustment for each row execute function keep_adjustment();
-create trigger keep_all_adjustments before truncate on conservation_adjustment for each statement execute function refuse_change();
-create trigger not_while_moving before insert or update on conservation_adjustment for each statement execute function refuse_while_moving();
+create trigger guard_adjustment before update or delete on conservation_adjustment for each row execute function guard_adjustment();
+create trigger guard_adjustments_truncate before truncate on conservation_adjustment for each statement execute function refuse_change();
+create trigger refuse_while_moving before insert or update on conservation_adjustment for each statement execute function refuse_while_moving();
 
 -- How far the chain was read for the payments of a payer: all final blocks after start_block, up to block. If
 -- the hash of a block that was read has changed, another pass reads everything again.
@@ -153,7 +153,7 @@ create table conservation_chain (
   final_block bigint       not null, -- the last final block, when it was last asked for
   tokens      text[]       not null default '{}',
   pass        integer      not null default 1,
-  went_back   jsonb,                 -- the block that changed; a full check clears it
+  reorged_block   jsonb,                 -- the block that changed; a full check clears it
   read_at     timestamptz  not null default clock_timestamp(), -- when all final blocks had been read
   constraint one_reading_per_payer primary key (submitter),
   constraint reading_of_a_submitter foreign key (submitter) references submitter,
@@ -170,7 +170,7 @@ create table conservation_payment (
   block_number bigint        not null,
   block_hash   text          not null,
   token        text,                   -- null: the native coin
-  receiver     text,                   -- null: a contract was deployed
+  recipient     text,                   -- null: a contract was deployed
   amount       numeric(78,0) not null,
   found_at     timestamptz   not null default clock_timestamp(),
   outcome      text,                   -- null: no record explains it yet

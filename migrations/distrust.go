@@ -11,7 +11,7 @@ import (
 // distrust sets a timeline that no server has. The next invocation opens PROTECT, and accepting the
 // database does so at the latest.
 const distrust = `
-update authority
+update database_identity
    set timeline_id = -1, accepted_by = 'distrusted: ' || $1, accepted_at = clock_timestamp()`
 
 // Distrust marks a database as a copy that kept the server's identity but is not the one written last.
@@ -21,7 +21,7 @@ func Distrust(ctx context.Context, databaseURL, reason string, how ...Option) er
 	err := withConnection(ctx, databaseURL, how, func(conn *pgx.Conn) error {
 		tag, err := conn.Exec(ctx, distrust, reason)
 		if err == nil && tag.RowsAffected() != 1 {
-			err = errors.New("the table authority has no row: is this our database?")
+			err = errors.New("the table database_identity has no row: is this our database?")
 		}
 		return err
 	})

@@ -81,12 +81,12 @@ func TestGrant(t *testing.T) {
 		}
 	}
 	do(t, conn, `set role `+pgx.Identifier{two}.Sanitize())
-	for _, table := range []string{"table mine", "temporary table authority", "temporary table submitter_lease"} {
+	for _, table := range []string{"table mine", "temporary table database_identity", "temporary table submitter_lease"} {
 		if _, err := conn.Exec(t.Context(), `create `+table+` (id int)`); err == nil {
 			t.Errorf("a %s of their own: got it made, want it refused", table)
 		}
 	}
-	if _, err := conn.Exec(t.Context(), `select keep_partitions()`); err == nil {
+	if _, err := conn.Exec(t.Context(), `select ensure_partitions()`); err == nil {
 		t.Error("a function that runs as the owner, called by who may not: got no error")
 	}
 }
@@ -200,16 +200,16 @@ var decisive = map[string][2]string{
 	"Record an operator's change of a submitter":                 {"submitter_change", "by"},
 	"Record a decision about a transaction":                      {"tx_decision", "by"},
 	"Propose an act, or record a second operator's approval":     {"function approve_proposal(uuid,text,text[],text)", "execute"},
-	"End PROTECT":                                                {"protect_episode", "closed_at"},
-	"Accept a database":                                          {"authority", "accepted_by"},
+	"End PROTECT":                                                {"protect_incident", "closed_at"},
+	"Accept a database":                                          {"database_identity", "accepted_by"},
 	"Change money in Funding":                                    {"balances_tb", "available"},
 	"Move a transfer":                                            {"transfers_tb", "state"},
 	"Halt transfers":                                             {"transfer_halt", "insert"},
 	"End a halt":                                                 {"transfer_halt", "resumed_at"},
 	"Write the books of conservation":                            {"conservation_sum", "insert"},
-	"Prepare a mark":                                             {"authority_mark", "insert"},
+	"Prepare a mark":                                             {"database_mark", "insert"},
 	"Number events":                                              {"event", "insert"},
-	"Drop old partitions and events":                             {"function keep_partitions()", "execute"},
+	"Drop old partitions and events":                             {"function ensure_partitions()", "execute"},
 }
 
 // docs/deploy.md names the functions that have the decisive rights, and no other function has them.

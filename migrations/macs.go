@@ -25,15 +25,15 @@ const (
 	requireMACs = `
 insert into intent_mac_rule (required, by, reason)
 select true, $1, $2
- where unmarked_upto() is null`
+ where last_intent_without_mac() is null`
 	allowUnmarked = `
 insert into intent_mac_rule (required, by, reason)
 select false, $1, $2
- where unmarked_upto() is not null`
+ where last_intent_without_mac() is not null`
 	readMACRule = `
-select coalesce(unmarked_upto(), 0),
-       (select count(*) from managed_tx m where (m.queued or m.unsettled) and m.mac is null and m.caller <> ''
-           and m.reservation is null and coalesce(m.seq <= unmarked_upto(), true))`
+select coalesce(last_intent_without_mac(), 0),
+       (select count(*) from managed_tx m where (m.queued or m.open) and m.mac is null and m.caller <> ''
+           and m.reservation is null and coalesce(m.seq <= last_intent_without_mac(), true))`
 )
 
 // RequireMACs requires a MAC for each intent stored from now on: without one it gets no nonce. A

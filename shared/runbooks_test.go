@@ -255,7 +255,7 @@ func TestRunbooksNameCommandsThatAreThere(t *testing.T) {
 	t.Parallel()
 	usage := text(t, "../migrations/migrate", "main.go")
 	object := "gs://$PROJECT-fencepost-" + strings.Join(each(t, text(t, "../terraform", "mark.tf"), `\$\{var\.project\}-\$\{var\.name\}-(mark)"`), "") +
-		"/" + strings.Join(each(t, text(t, "mark", ".go")+text(t, "../functions", "mark.go"), `= "(authority-mark)"`), "")
+		"/" + strings.Join(each(t, text(t, "mark", ".go")+text(t, "../functions", "mark.go"), `= "(database-mark)"`), "")
 	commands := 0
 	for name, page := range pagesByName(t) {
 		for _, m := range regexp.MustCompile(`--args='([^']*)'`).FindAllStringSubmatch(page, -1) {

@@ -11,7 +11,7 @@ locals {
     [var.oidc.jwks_url],
     anytrue([for f in functions : f.ledgers]) ? [var.transfers.trading_url, var.transfers.users_jwks_url] : [],
     anytrue([for f in functions : f.signs]) ? values(var.handlers) : [],
-    anytrue([for f in functions : f.publishes]) ? values(try(var.events.receivers, {})) : [],
+    anytrue([for f in functions : f.publishes]) ? values(try(var.events.endpoints, {})) : [],
   ) }
 
   egress_hosts = { for group, urls in local.egress_urls : group => setunion(

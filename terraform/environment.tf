@@ -31,7 +31,7 @@ locals {
     }, local.events_mode != "mq_outbox" ? {} : {
     FENCEPOST_EVENTS_PUBSUB_TOPIC = google_pubsub_topic.events.id
     }, local.events_mode != "webhook" ? {} : {
-    FENCEPOST_EVENTS_WEBHOOK_URLS = join(",", [for name in sort(keys(var.events.receivers)) : "${name}=${var.events.receivers[name]}"])
+    FENCEPOST_EVENTS_WEBHOOK_URLS = join(",", [for name in sort(keys(var.events.endpoints)) : "${name}=${var.events.endpoints[name]}"])
     }, var.collector_image == null ? {} : {
     FENCEPOST_TELEMETRY_OTLP_ENDPOINT = "localhost:4317"
   })

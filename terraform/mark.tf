@@ -37,13 +37,13 @@ resource "google_storage_bucket" "mark" {
 
 locals {
   # Every function reads the mark before it believes a row. The sweep writes it each minute; admin and the migration job
-  # write it at a change of the authority.
+  # write it at a change of the database's identity.
   mark_readers = { for name in keys(local.functions) : name => local.members[name] if !local.functions[name].marks }
   mark_writers = merge({ for name, f in local.functions : name => local.members[name] if f.marks }, { migrate = local.members["migrate"] })
 
   mark_environment = {
-    FENCEPOST_AUTHORITY_MARK   = "true"
-    FENCEPOST_AUTHORITY_BUCKET = google_storage_bucket.mark.name
+    FENCEPOST_MARK_ENABLED   = "true"
+    FENCEPOST_MARK_BUCKET = google_storage_bucket.mark.name
   }
 }
 

@@ -59,6 +59,6 @@ output "connections" {
 }
 
 output "egress_addresses" {
-  description = "The static addresses that nodes, handlers, receivers and signing services see requests come from."
+  description = "The static addresses that nodes, handlers, endpoints and signing services see requests come from."
   value       = module.network.addresses
 }

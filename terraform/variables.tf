@@ -408,10 +408,10 @@ variable "runbooks_url" {
 }
 
 variable "events" {
-  description = "Who is told what became of transactions, as docs/events.md says: log, mq_outbox (the topic) or webhook (receivers by name, with the URL of each, and of whose transactions alone it is told). Null: nobody."
+  description = "Who is told what became of transactions, as docs/events.md says: log, mq_outbox (the topic) or webhook (endpoints by name, with the URL of each, and of whose transactions alone it is told). Null: nobody."
   type = object({
     mode      = string
-    receivers = optional(map(string), {})
+    endpoints = optional(map(string), {})
     callers   = optional(map(set(string)), {})
   })
   default = null
@@ -422,13 +422,13 @@ variable "events" {
   }
 
   validation {
-    condition     = var.events == null || (try(var.events.mode, "") == "webhook") == (length(try(var.events.receivers, {})) > 0)
-    error_message = "events.receivers are told with events.mode webhook, and with no other."
+    condition     = var.events == null || (try(var.events.mode, "") == "webhook") == (length(try(var.events.endpoints, {})) > 0)
+    error_message = "events.endpoints are told with events.mode webhook, and with no other."
   }
 
   validation {
-    condition     = var.events == null || length(setsubtract(keys(try(var.events.callers, {})), keys(try(var.events.receivers, {})))) == 0
-    error_message = "events.callers names a receiver that events.receivers does not have."
+    condition     = var.events == null || length(setsubtract(keys(try(var.events.callers, {})), keys(try(var.events.endpoints, {})))) == 0
+    error_message = "events.callers names an endpoint that events.endpoints does not have."
   }
 }
 

@@ -140,7 +140,7 @@ func TestBatchIsRefusedIntentByIntent(t *testing.T) {
 	b.Tasks.SetFaults(dropEverything)
 	known := []map[string]any{transfer(full, "a"), transfer(protected, "a"), transfer(full, "b")}
 	b.wantBatch(t, known, "202  ", "202  ", "202  ")
-	must(b.DB.Exec(b.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, protected))(t)
+	must(b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, protected))(t)
 	b.wantBatch(t, append(known, transfer(full, "c"), transfer(protected, "c")),
 		"200  ", "200  ", "200  ", "429 QUEUE_FULL ", "409 SUBMITTER_PROTECTED ")
 	results, _ := b.postBatch(t, transfer(full, "c"), transfer(protected, "c"))

@@ -60,7 +60,7 @@ func TestHeadersThatDoNotLinkAreLogged(t *testing.T) {
 			b.postUntilAnswered(t, transfer(s, fmt.Sprint("r-", n)))
 			n++
 		}
-		return b.Log.Has("the node's headers do not link: nothing can be final by them")
+		return b.Log.Has("the node's headers do not link: they cannot prove finality")
 	})
 	if err != nil {
 		t.Errorf("headers without parents, %d answers of them: never told: %v", spoiled.Load(), err)

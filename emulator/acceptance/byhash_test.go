@@ -39,10 +39,10 @@ func TestANameIsProvedByTheHashOrRecordedAsAStatement(t *testing.T) {
 	first, second := b.payByHand(t, 0, paid, 11), b.createByHand(t, 1, 0xfe)
 	b.payByHand(t, 2, common.Address{0xb3}, 13)
 	b.Chain.StartMining()
-	episode, _ := b.inProtect(t, s)
+	incident, _ := b.inProtect(t, s)
 	b.mine(t, 70)
 
-	body := map[string]any{"episode": episode, "mode": "resync", "count": 3, "reason": "paid by hand",
+	body := map[string]any{"incident": incident, "mode": "resync", "count": 3, "reason": "paid by hand",
 		"requests": map[string]string{"0": "succeeded", "1": "reverted", "2": "lost"}}
 	b.refusedRelease(t, "names alone", s, body, `"field":"hashes"`, "nonce 0", "archive node")
 	body["hashes"] = map[string]string{"0": second}

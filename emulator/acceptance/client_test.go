@@ -24,7 +24,7 @@ func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 		b.payByHand(t, uint64(i), to(i), 1000)
 	}
 	b.Chain.StartMining()
-	episode, _ := b.inProtect(t, s)
+	incident, _ := b.inProtect(t, s)
 	b.until(t, "not all is mined", func() bool { return len(b.mined(t, s)) == lost })
 	b.mine(t, 70)
 	operator := must(b.Client(stack.OperatorAccount))(t)
@@ -40,12 +40,12 @@ func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 		}
 		from = *page.NextFrom
 	}
-	if len(all) != lost || all[0].Taker == nil || all[0].Taker.Value != "1000" || len(all[lost-1].Intents) != 1 || all[lost-1].Intents[0].RequestID != "by-hand" {
+	if len(all) != lost || all[0].ConsumingTx == nil || all[0].ConsumingTx.Value != "1000" || len(all[lost-1].Intents) != 1 || all[lost-1].Intents[0].RequestID != "by-hand" {
 		t.Fatalf("lost: got %d, %+v; want %d, and the intent at the last", len(all), all, lost)
 	}
 
 	count := uint64(lost)
-	in := client.Release{Episode: episode, Mode: "resync", Reason: "paid by hand", Count: &count, DryRun: true}
+	in := client.Release{Incident: incident, Mode: "resync", Reason: "paid by hand", Count: &count, DryRun: true}
 	b.until(t, "trial without a name: never INVALID_FIELD", func() bool { // before all transactions are read, the 400 has another text
 		_, err := operator.Release(b.ctx, string(s), in)
 		return client.CodeOf(err) == "INVALID_FIELD"
@@ -54,7 +54,7 @@ func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 	var err error
 	var tried, done client.ReleaseReport
 	b.until(t, "no trial", func() bool { tried, err = operator.Release(b.ctx, string(s), in); return err == nil })
-	if shown, err := operator.Submitter(b.ctx, string(s)); err != nil || shown.Protect == nil || shown.Protect.Episode != episode {
+	if shown, err := operator.Submitter(b.ctx, string(s)); err != nil || shown.Protect == nil || shown.Protect.Incident != incident {
 		t.Errorf("after the trial: got %+v, %v; want the incident open", shown, err)
 	}
 	in.DryRun = false

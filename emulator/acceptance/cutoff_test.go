@@ -98,7 +98,7 @@ func TestTX010CutOffFromTheDatabase(t *testing.T) {
 			}
 			b.tookOver(t, token, expires, c.signedByIt)
 			c.heal(r)
-			b.logged(t, "fenced", "lease not given back", "terminating connection") // logged by the process that wanted the lease
+			b.logged(t, "fenced", "lease not released", "terminating connection") // logged by the process that wanted the lease
 			b.postUntilAnswered(t, transfer(s, "after"))
 			b.ends(t, map[txmanager.Submitter]int{s: 3})
 			b.wantNoOldToken(t)

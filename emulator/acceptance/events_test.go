@@ -38,8 +38,8 @@ type event struct {
 
 func (e event) key() string { return fmt.Sprintf("%s-%s-%d", e.TxID, e.Type, e.Sequence) }
 
-// receiver is a webhook endpoint in this process.
-type receiver struct {
+// endpoint is a webhook endpoint in this process.
+type endpoint struct {
 	*httptest.Server
 	key webhook.Key
 
@@ -50,10 +50,10 @@ type receiver struct {
 	open   chan struct{} // closed: it answers
 }
 
-func startReceiver(t *testing.T, answers bool) *receiver {
+func startEndpoint(t *testing.T, answers bool) *endpoint {
 	t.Helper()
 	key := must(webhook.ParseKey(hookSecret))(t)
-	r := &receiver{key: key, bodies: make(map[string]string), open: make(chan struct{})}
+	r := &endpoint{key: key, bodies: make(map[string]string), open: make(chan struct{})}
 	if answers {
 		close(r.open)
 	}
@@ -63,7 +63,7 @@ func startReceiver(t *testing.T, answers bool) *receiver {
 }
 
 // ServeHTTP accepts correctly signed events. While it is not open it gives no answer.
-func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (r *endpoint) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	select {
 	case <-r.open:
 	case <-req.Context().Done():
@@ -91,7 +91,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // received returns the events received so far.
-func (r *receiver) received() []event {
+func (r *endpoint) received() []event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.got)
@@ -180,9 +180,9 @@ func (b bench) someLives(t *testing.T) (want map[string]string) {
 	return want
 }
 
-func webhooks(receivers map[string]*receiver, more map[string]string) map[string]string {
+func webhooks(endpoints map[string]*endpoint, more map[string]string) map[string]string {
 	var urls, secrets []string
-	for name, r := range receivers {
+	for name, r := range endpoints {
 		urls, secrets = append(urls, name+"="+r.URL), append(secrets, name+"="+hookSecret)
 	}
 	settings := maps.Clone(quick)
@@ -199,7 +199,7 @@ func webhooks(receivers map[string]*receiver, more map[string]string) map[string
 // Delivered events can be read again.
 func TestEventsByWebhook(t *testing.T) {
 	t.Parallel()
-	all := map[string]*receiver{"hook": startReceiver(t, true), "mute": startReceiver(t, false), "own": startReceiver(t, true)}
+	all := map[string]*endpoint{"hook": startEndpoint(t, true), "mute": startEndpoint(t, false), "own": startEndpoint(t, true)}
 	b := setup(t, stack.Options{Settings: webhooks(all, map[string]string{"FENCEPOST_EVENTS_WEBHOOK_CALLERS": "own=somebody@fencepost.example"})})
 	want := b.someLives(t)
 	kept := b.replay(t, stack.OperatorAccount)
@@ -222,7 +222,7 @@ func TestEventsByWebhook(t *testing.T) {
 		t.Errorf("replayed to whose they are: got %d, want %d", len(got), len(kept))
 	}
 	if n := len(all["own"].received()); n != 0 {
-		t.Errorf("a receiver of another's events: got %d, want none", n)
+		t.Errorf("an endpoint of another's events: got %d, want none", n)
 	}
 	for name, r := range all {
 		if len(r.faults) > 0 {
@@ -300,8 +300,8 @@ func (b bench) keepsNone(t *testing.T, mode string) {
 
 // eventsEpisode kills a process that delivers events; the endpoint still receives all of them.
 func eventsEpisode(t *testing.T, point string) {
-	hook := startReceiver(t, true)
-	b, folder := setupArmed(t, point, stack.Options{Settings: webhooks(map[string]*receiver{"hook": hook}, nil)})
+	hook := startEndpoint(t, true)
+	b, folder := setupArmed(t, point, stack.Options{Settings: webhooks(map[string]*endpoint{"hook": hook}, nil)})
 	s := b.Submitters()[0]
 	b.postMany(t, s, 2)
 	b.killed(t, folder, point)
@@ -321,14 +321,14 @@ func TestEventsAreOffTheHotPath(t *testing.T) {
 		b := setup(t, stack.Options{Settings: settings, Processes: 1, Submitters: 1, BlockTime: time.Second})
 		return b.cheapest(t, oneNodeLife), b.Costs.Of("publish")
 	}
-	hook := startReceiver(t, true)
-	settings := webhooks(map[string]*receiver{"hook": hook}, nil)
+	hook := startEndpoint(t, true)
+	settings := webhooks(map[string]*endpoint{"hook": hook}, nil)
 	for name := range quick {
 		delete(settings, name)
 	}
 	off, none := of(nil)
 	on, publish := of(settings)
-	t.Logf("a life, off: %+v; on: %+v; telling one receiver: %+v", off, on, publish)
+	t.Logf("a life, off: %+v; on: %+v; telling one endpoint: %+v", off, on, publish)
 	if none.Invocations != 0 || publish.Invocations == 0 {
 		t.Errorf("invocations of publish: got %d with events off, %d with them on; want none, and some", none.Invocations, publish.Invocations)
 	}

@@ -183,7 +183,7 @@ func TestFacadeOverHTTP(t *testing.T) {
 				"talks nonsense":          "nothing else",
 				"redirects":               "its service answered 307",
 				"hangs":                   "no answer in time",
-				"signs for another nonce": "its bytes are for another nonce",
+				"signs for another nonce": "its bytes have another nonce",
 				"signs for another chain": "its bytes are for chain",
 				"signs as another":        "its bytes are signed by",
 			}
@@ -358,7 +358,7 @@ func TestH32HandlerSendsByItself(t *testing.T) {
 	b.postUntilAnswered(t, transfer(s, "behind it"))
 	b.ends(t, map[txmanager.Submitter]int{s: 2})
 	b.wantState(t, "the intent", id, "CONFIRMED")
-	b.wantCount(t, "episodes of PROTECT", 0, `select count(*) from protect_episode`)
+	b.wantCount(t, "PROTECT incidents", 0, `select count(*) from protect_incident`)
 }
 
 // H32: a process dies between signing for a handler and storing, or between storing and giving the

@@ -43,7 +43,7 @@ func (b bench) published(t *testing.T) (all []event) {
 // missing and that its end is right.
 func (b bench) wantAllEvents(t *testing.T) {
 	t.Helper()
-	const untold = `select (select count(*) from event_outbox) + (select count(*) from event_stream where pending)`
+	const untold = `select (select count(*) from event_outbox) + (select count(*) from event_delivery_queue where pending)`
 	b.swept(t, "not all events are delivered", func() bool { return b.count(untold) == 0 })
 	want, counted := make(map[string]string), make(map[string]int)
 	rows := must(b.DB.Query(b.ctx, `select tx_id, state, event_sequence from managed_tx`))(t)
@@ -195,10 +195,10 @@ func (b bench) loses(t *testing.T, s txmanager.Submitter, n uint64) (nonces int)
 	id := b.inFlight(t, transfer(s, "taken"))
 	b.useTheKey(t, n, 200)
 	b.Chain.StartMining()
-	episode, _ := b.inProtect(t, s)
+	incident, _ := b.inProtect(t, s)
 	b.await(t, s, txmanager.Protect, 1)
 	b.mine(t, 70)
-	body := map[string]any{"episode": episode, "mode": "resync", "count": n + 1, "reason": "the key was shared"}
+	body := map[string]any{"incident": incident, "mode": "resync", "count": n + 1, "reason": "the key was shared"}
 	b.released(t, s, "", body)
 	next := b.postUntilAnswered(t, transfer(s, "next"))
 	b.finish(t)

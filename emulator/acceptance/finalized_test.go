@@ -21,16 +21,16 @@ func TestResyncWithoutAFinalizedTag(t *testing.T) {
 	b.useTheKey(t, 0, 1)
 	b.mine(t, 1)
 	b.post(t, transfer(s, "waiting"))
-	episode, _ := b.inProtect(t, s)
+	incident, _ := b.inProtect(t, s)
 	b.mine(t, 70)
-	resync := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was used by hand", "requests": map[string]string{"0": "none"}}
+	resync := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was used by hand", "requests": map[string]string{"0": "none"}}
 	b.refusedRelease(t, "resync where nobody declared that the tag is missing", s, resync, "chain.finalizedTag")
 	before := b.Processes()
 	must(b.StartProcess(b.ctx, map[string]string{"FENCEPOST_CHAIN_FINALIZED_TAG": "false"}))(t)
 	for _, p := range before {
 		b.forget(p)
 	}
-	wrong := map[string]any{"episode": episode, "mode": "resync", "count": 2, "reason": "a slip"}
+	wrong := map[string]any{"incident": incident, "mode": "resync", "count": 2, "reason": "a slip"}
 	b.refusedRelease(t, "resync to another count", s, wrong, "is 1")
 	b.released(t, s, "", resync)
 	b.await(t, s, txmanager.Confirmed, 1)

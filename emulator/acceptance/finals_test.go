@@ -28,12 +28,12 @@ func TestH12ReorgDeeperThanFinal(t *testing.T) {
 			if vanishes {
 				b.Chain.DropPool()
 			}
-			episode, evidence := b.sweptIntoProtect(t, s)
+			incident, evidence := b.sweptIntoProtect(t, s)
 			if !strings.Contains(evidence, `"why": "REORG"`) || !strings.Contains(evidence, `"final"`) {
 				t.Errorf("evidence: got %s, want the final block that fell", evidence)
 			}
 			b.until(t, "the final transaction never came back", func() bool { return len(b.mined(t, s)) == 1 })
-			b.resumeWhenBack(t, s, episode)
+			b.resumeWhenBack(t, s, incident)
 			if _, after := b.ask(t, stack.CallerAccount, id); after.State != "CONFIRMED" || *after.TxHash != *before.TxHash {
 				t.Errorf("the transaction: got %s %s, want it CONFIRMED by %s still", after.State, *after.TxHash, *before.TxHash)
 			}
@@ -53,13 +53,13 @@ func TestH12FinalIsSwapped(t *testing.T) {
 	_, id := b.post(t, transfer(s, "final"))
 	b.await(t, s, txmanager.Confirmed, 1)
 	b.removeFinal(t, id, b.foreign(t, 0))
-	episode, _ := b.sweptIntoProtect(t, s)
-	status, text := b.release(t, s, map[string]any{"episode": episode, "mode": "resume", "reason": "a false alarm"})
+	incident, _ := b.sweptIntoProtect(t, s)
+	status, text := b.release(t, s, map[string]any{"incident": incident, "mode": "resume", "reason": "a false alarm"})
 	if status != http.StatusBadRequest || !strings.Contains(text, "nonce 0") {
 		t.Errorf("resume: got %d %s, want it refused with the nonce that is not back", status, text)
 	}
 	b.mine(t, 70)
-	status, text = b.release(t, s, map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared"})
+	status, text = b.release(t, s, map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared"})
 	var released struct {
 		Displaced  []uint64
 		NextNonce  uint64
@@ -73,7 +73,7 @@ func TestH12FinalIsSwapped(t *testing.T) {
 	b.await(t, s, txmanager.Confirmed, 2)
 	b.wantContiguous(t, s, 2)
 	var kept bool
-	err = b.DB.QueryRow(b.ctx, `select released -> 'notOnChain' -> 0 ->> 'txId' = $1 from protect_episode`, id).Scan(&kept)
+	err = b.DB.QueryRow(b.ctx, `select released -> 'notOnChain' -> 0 ->> 'txId' = $1 from protect_incident`, id).Scan(&kept)
 	if err != nil || !kept {
 		t.Errorf("the record of the release: got %t, %v; want it to name %s", kept, err, id)
 	}
@@ -93,22 +93,22 @@ func (b bench) removeFinal(t *testing.T, txID string, raws ...[]byte) {
 }
 
 // sweptIntoProtect sweeps until the submitter is in PROTECT.
-func (b bench) sweptIntoProtect(t *testing.T, s txmanager.Submitter) (episode int, evidence string) {
+func (b bench) sweptIntoProtect(t *testing.T, s txmanager.Submitter) (incident int, evidence string) {
 	t.Helper()
 	_ = b.RunSweep(b.ctx)
 	b.swept(t, fmt.Sprintf("%s never went into PROTECT", s), func() bool {
-		return b.count(`select count(*) from protect_episode where submitter = $1 and closed_at is null`, s) == 1
+		return b.count(`select count(*) from protect_incident where submitter = $1 and closed_at is null`, s) == 1
 	})
 	return b.inProtect(t, s)
 }
 
 // resumeWhenBack resumes as soon as the manager sees that the final transaction is back.
-func (b bench) resumeWhenBack(t *testing.T, s txmanager.Submitter, episode int) {
+func (b bench) resumeWhenBack(t *testing.T, s txmanager.Submitter, incident int) {
 	t.Helper()
 	var text string
 	err := poll(b.ctx, func() bool {
 		status := 0
-		status, text = b.release(t, s, map[string]any{"episode": episode, "mode": "resume", "reason": "it is back"})
+		status, text = b.release(t, s, map[string]any{"incident": incident, "mode": "resume", "reason": "it is back"})
 		return status == http.StatusOK
 	})
 	if err != nil {
@@ -130,7 +130,7 @@ func TestH12FinalFallsInAnotherEpisode(t *testing.T) {
 	s := b.Submitters()[0]
 	_, id := b.post(t, transfer(s, "final"))
 	b.await(t, s, txmanager.Confirmed, 1)
-	must(b.DB.Exec(b.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{"what": "a false alarm"}')`, s))(t)
+	must(b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"what": "a false alarm"}')`, s))(t)
 	b.removeFinal(t, id)
 	b.Chain.DropPool()
 	_ = b.RunSweep(b.ctx)

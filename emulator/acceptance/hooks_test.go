@@ -190,12 +190,12 @@ func TestOwnerSendsByItself(t *testing.T) {
 	lent := b.allocate(t, s, "mover", "m-0")[0]
 	behind := b.postUntilAnswered(t, transfer(s, "behind it"))
 	b.useTheKey(t, lent.Nonce, 2)
-	episode, evidence := b.inProtect(t, s)
+	incident, evidence := b.inProtect(t, s)
 	if !strings.Contains(evidence, "TAKEN") {
 		t.Errorf("evidence: got %s, want TAKEN", evidence)
 	}
 	b.wantFate(t, "behind it", behind, "QUEUED", -1)
-	body := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the mover sent it"}
+	body := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the mover sent it"}
 	var status int
 	var answer string
 	if err := poll(b.ctx, func() bool {

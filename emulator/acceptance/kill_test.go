@@ -140,7 +140,7 @@ func (b bench) finish(t *testing.T) {
 	t.Helper()
 	b.swept(t, "not everything ended", func() bool {
 		return b.count(`select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED')`) == 0 &&
-			b.count(`select count(*) from submitter_lease where owner_node <> '' and expires_at > clock_timestamp() or wake`) == 0
+			b.count(`select count(*) from submitter_lease where owner_node <> '' and expires_at > clock_timestamp() or rerun_requested`) == 0
 	})
 }
 
@@ -174,11 +174,11 @@ func cancelEpisode(t *testing.T, point string) {
 func releaseEpisode(t *testing.T, point string) {
 	b, folder := setupArmed(t, point, stack.Options{})
 	s := b.Submitters()[0]
-	must(b.DB.Exec(b.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, s))(t)
-	body := map[string]any{"episode": 1, "mode": "resume", "reason": "a false alarm"}
+	must(b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, s))(t)
+	body := map[string]any{"incident": 1, "mode": "resume", "reason": "a false alarm"}
 	b.until(t, "never released", func() bool { // as an operator who gets no answer
 		_, _, _ = b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release", body)
-		return b.count(`select count(*) from protect_episode where closed_at is null`) == 0
+		return b.count(`select count(*) from protect_incident where closed_at is null`) == 0
 	})
 	b.killed(t, folder, point)
 	b.postUntilAnswered(t, transfer(s, "after"))

@@ -13,10 +13,10 @@ import (
 
 // lostShown is one nonce of the list of lost nonces.
 type lostShown struct {
-	Nonce     uint64
-	Taker     *struct{ Hash string }
-	Succeeded *bool
-	Intents   []struct{ TxID, RequestID string }
+	Nonce       uint64
+	ConsumingTx *struct{ Hash string }
+	Succeeded   *bool
+	Intents     []struct{ TxID, RequestID string }
 }
 
 // lostNonces returns all pages of the list, and the final count on its last page.

@@ -32,7 +32,7 @@ func (b bench) markObject(t *testing.T) *gcs.Object {
 // sweepWritesAMark makes the last mark a minute old and runs the sweep.
 func (b bench) sweepWritesAMark(t *testing.T) {
 	t.Helper()
-	must(b.DB.Exec(b.ctx, `update authority_mark set at = at - interval '1 minute'`))(t)
+	must(b.DB.Exec(b.ctx, `update database_mark set at = at - interval '1 minute'`))(t)
 	object := b.markObject(t)
 	before, _ := object.Read(b.ctx)                         // none before the first sweep
 	b.until(t, "no sweep has written a mark", func() bool { // until a sweep gets an uncut connection
@@ -69,7 +69,7 @@ func TestMarkNoticesABackupPutBack(t *testing.T) {
 
 	b.until(t, "the backup was never noticed", func() bool { // until a sweep gets an uncut connection
 		_ = b.RunSweep(b.ctx)
-		return b.count(`select count(*) from protect_episode where closed_at is null`) > 0
+		return b.count(`select count(*) from protect_incident where closed_at is null`) > 0
 	})
 	for _, s := range b.Submitters() {
 		if _, evidence := b.inProtect(t, s); !strings.Contains(evidence, "not the one written last") {
@@ -83,7 +83,7 @@ func TestMarkNoticesABackupPutBack(t *testing.T) {
 	if now := b.marked(t); now != current {
 		t.Errorf("the mark: got %+v, want %+v untouched by a database that does not hold it", now, current)
 	}
-	b.operates(t, "/admin/v1/authority/accept", map[string]any{"reason": "reconciled"})
+	b.operates(t, "/admin/v1/database/accept", map[string]any{"reason": "reconciled"})
 	if now := b.marked(t); now.Generation <= current.Generation || now.Reason != "accepted" {
 		t.Errorf("the mark after the acceptance: got %+v, want a new one", now)
 	}
@@ -109,9 +109,9 @@ func TestUnreachableMarkStopsNothing(t *testing.T) {
 	b := setup(t, stack.Options{Mark: true, Processes: 1})
 	s := b.Submitters()[0]
 	b.sweepWritesAMark(t)
-	b.gauges(t, map[string]float64{"authority_mark_uncompared": 0})
+	b.gauges(t, map[string]float64{"database_mark_uncompared": 0})
 	b.Storage.Break(true)
-	b.gauges(t, map[string]float64{"authority_mark_uncompared": 1})
+	b.gauges(t, map[string]float64{"database_mark_uncompared": 1})
 	if _, err := b.StartProcess(b.ctx, nil); err != nil { // a process that has never read the mark
 		t.Fatalf("a process without a mark to look at: %v", err)
 	}
@@ -129,7 +129,7 @@ func TestUnreachableMarkStopsNothing(t *testing.T) {
 			return false
 		}
 		shown, _ := b.page(t)
-		return shown["authority_mark_uncompared"] == 0
+		return shown["database_mark_uncompared"] == 0
 	})
 }
 
@@ -142,7 +142,7 @@ type untouched struct {
 
 func (b bench) releaseUntouched(t *testing.T, body map[string]any) (status int, out untouched, text string) {
 	t.Helper()
-	status, text = b.again(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/authority/release-untouched", body)
+	status, text = b.again(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/database/release-untouched", body)
 	if status == http.StatusOK {
 		check(t, json.Unmarshal([]byte(text), &out))
 	}
@@ -178,8 +178,8 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 	b.useTheKey(t, 1, 1)
 	b.backUp(t)
 	b.putBack(t)
-	must(b.DB.Exec(b.ctx, `update authority set system_identifier = 1`))(t)
-	must(b.DB.Exec(b.ctx, `update authority_move set from_system = 1`))(t)
+	must(b.DB.Exec(b.ctx, `update database_identity set system_identifier = 1`))(t)
+	must(b.DB.Exec(b.ctx, `update database_move set from_system = 1`))(t)
 	check(t, mover().Confirm(b.ctx, said), "confirm-move")
 	for _, s := range all {
 		b.inProtect(t, s)
@@ -225,5 +225,5 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 	b.inProtect(t, used)
 	_, id := b.postUntilNew(t, transfer(released[0], "after"))
 	b.confirmed(t, id)
-	b.wantCount(t, "changes of the authority that put payouts in doubt", 0, `select count(*) from authority_change`)
+	b.wantCount(t, "changes of the database's identity that put payouts in doubt", 0, `select count(*) from identity_change`)
 }

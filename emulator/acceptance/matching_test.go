@@ -17,10 +17,10 @@ import (
 // polls do not write, and of the other tables the columns that polls leave unchanged.
 const decidedUpon = `
 select coalesce(string_agg(line, E'\n' order by line), '') from (
-  select 'tx ' || row (tx_id, state, sub_state, nonce, ordered, held, queued, last_error)::text from managed_tx
+  select 'tx ' || row (tx_id, state, sub_state, nonce, requested_action, held, queued, last_error)::text from managed_tx
   union all select 'cursor ' || row (submitter, next_nonce)::text from submitter_nonce_cursor
   union all select 'epoch ' || row (submitter, name_epoch)::text from submitter_lease
-  union all select 'incident ' || e::text from protect_episode e
+  union all select 'incident ' || e::text from protect_incident e
   union all select 'version ' || v::text from tx_version v
   union all select 'decision ' || d::text from tx_decision d
   union all select 'history ' || h::text from tx_history h
@@ -30,7 +30,7 @@ select coalesce(string_agg(line, E'\n' order by line), '') from (
 // releaseAnswer is the answer of a release or its dry run.
 type releaseAnswer struct {
 	Submitter string
-	Episode   int
+	Incident  int
 	Displaced []uint64
 	NextNonce uint64
 	Named     []txmanager.Naming
@@ -60,10 +60,10 @@ func TestMatchingHoldsInBothDirectionsAndATrialWritesNothing(t *testing.T) {
 				b.payByHand(t, uint64(n), to, 1000)
 			}
 			b.Chain.StartMining()
-			episode, _ := b.inProtect(t, s)
+			incident, _ := b.inProtect(t, s)
 			b.mine(t, 70)
 
-			body := map[string]any{"episode": episode, "mode": "resync", "count": 4, "reason": "paid by hand", "others": "matching"}
+			body := map[string]any{"incident": incident, "mode": "resync", "count": 4, "reason": "paid by hand", "others": "matching"}
 			status, text := b.askRelease(t, s, "", body)
 			for _, want := range []string{"nonce 0:", "nonce 1:", "nonce 2:", "double", "twin-a", "twin-b"} {
 				if status != http.StatusBadRequest || !strings.Contains(text, want) {

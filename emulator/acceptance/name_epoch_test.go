@@ -39,15 +39,15 @@ func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 
 			held, answered := b.heldUpCreate(t, folder, worth(s, "held up", 4000))
 			b.until(t, "the account never came into PROTECT", func() bool {
-				return b.RunSweep(b.ctx) == nil && b.count(`select count(*) from protect_episode where submitter = $1 and closed_at is null`, s) == 1
+				return b.RunSweep(b.ctx) == nil && b.count(`select count(*) from protect_incident where submitter = $1 and closed_at is null`, s) == 1
 			})
-			episode, _ := b.inProtect(t, s)
+			incident, _ := b.inProtect(t, s)
 			b.mine(t, 70)
 			none := map[string]string{} // the node can have pruned the first of them: see [txmanager.ErrPruned]
 			for n := range lost {
 				none[fmt.Sprint(n)] = txmanager.NoRequest
 			}
-			b.released(t, s, "", map[string]any{"episode": episode, "mode": "resync", "count": lost, "reason": "restored", "requests": none})
+			b.released(t, s, "", map[string]any{"incident": incident, "mode": "resync", "count": lost, "reason": "restored", "requests": none})
 			b.await(t, s, txmanager.Confirmed, 1) // the intent that waited at the release
 
 			check(t, held.Signal(syscall.SIGCONT))
@@ -100,7 +100,7 @@ func (b bench) useUpNames(t *testing.T, s txmanager.Submitter, epoch string) {
 
 func (b bench) epochOfTheDatabase(t *testing.T) (epoch string) {
 	t.Helper()
-	b.until(t, "the database's epoch", func() bool { return b.DB.QueryRow(b.ctx, `select epoch from authority`).Scan(&epoch) == nil })
+	b.until(t, "the database's epoch", func() bool { return b.DB.QueryRow(b.ctx, `select epoch from database_identity`).Scan(&epoch) == nil })
 	return epoch
 }
 

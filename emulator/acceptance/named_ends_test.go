@@ -62,9 +62,9 @@ func TestANamedRequestThatRevertedEndsSo(t *testing.T) {
 			b.createByHand(t, 0, 0xfe)
 			b.createByHand(t, 1, 0xfe, 0xfe)
 			b.Chain.StartMining()
-			episode, _ := b.inProtect(t, s)
+			incident, _ := b.inProtect(t, s)
 			b.mine(t, 70)
-			body := map[string]any{"episode": episode, "mode": "resync", "count": 2, "reason": "sent by hand"}
+			body := map[string]any{"incident": incident, "mode": "resync", "count": 2, "reason": "sent by hand"}
 			b.refusedRelease(t, "nothing named", s, body, "nonce 0:", "here")
 			body["requests"] = map[string]string{"0": "here", "1": "lost"}
 			done := b.released(t, s, "", body)
@@ -135,9 +135,9 @@ func TestANamedRequestWithBytesAtAnotherNonce(t *testing.T) {
 				b.Chain.DropPool()
 				b.payByHand(t, 0, to, 1000)
 				b.Chain.StartMining()
-				episode, _ := b.inProtect(t, s)
+				incident, _ := b.inProtect(t, s)
 				b.mine(t, 70)
-				body := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "paid by hand", "requests": map[string]string{"0": "twice"}}
+				body := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "paid by hand", "requests": map[string]string{"0": "twice"}}
 				done := b.released(t, s, "", body)
 				if len(done.Named) != 1 || done.Named[0].Effect != txmanager.NamedPlaceholder || done.Named[0].TxID != twice {
 					t.Fatalf("named: got %+v, want the effect PLACEHOLDER", done.Named)

@@ -53,9 +53,9 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 			b.payByHand(t, 0, to(11), 1000) // named-11, by an operator
 			b.payByHand(t, 1, to(20), 777)  // a request that was lost with the database
 			b.Chain.StartMining()
-			episode, _ := b.inProtect(t, s)
+			incident, _ := b.inProtect(t, s)
 			b.mine(t, 70)
-			body := map[string]any{"episode": episode, "mode": "resync", "count": 2, "reason": "paid by hand"}
+			body := map[string]any{"incident": incident, "mode": "resync", "count": 2, "reason": "paid by hand"}
 			b.refusedRelease(t, "without the name", s, body, "named-11")
 			body["requests"] = map[string]string{"0": "named-11", "1": "lost", "9": "named-3"}
 			b.refusedRelease(t, "a name that would do nothing", s, body, "nonce 9")
@@ -197,10 +197,10 @@ func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
 				b.payByHand(t, uint64(i), to(i), 1000)
 			}
 			b.Chain.StartMining()
-			episode, _ := b.inProtect(t, s)
+			incident, _ := b.inProtect(t, s)
 			b.until(t, "not all is mined", func() bool { return len(b.mined(t, s)) == lost })
 			b.mine(t, 70)
-			body := map[string]any{"episode": episode, "mode": "resync", "count": lost, "reason": "paid by hand"}
+			body := map[string]any{"incident": incident, "mode": "resync", "count": lost, "reason": "paid by hand"}
 			b.refusedRelease(t, "nothing named", s, body, "nonce 75:", "many-104", "nonce 104:")
 			shown, final := b.lostNonces(t, s)
 			if len(shown) != lost || final != lost {
@@ -249,7 +249,7 @@ func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
 			}
 			if named == lost {
 				for _, i := range []int{0, 50, 74} {
-					b.wantLostIsAnswered(t, stack.CallerAccount, order(i), shown[i].Taker.Hash, "CONFIRMED", "RECORDED")
+					b.wantLostIsAnswered(t, stack.CallerAccount, order(i), shown[i].ConsumingTx.Hash, "CONFIRMED", "RECORDED")
 				}
 			}
 		})

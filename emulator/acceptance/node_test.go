@@ -12,7 +12,7 @@ import (
 // calm checks that the node's faults caused neither PROTECT nor a STUCK transaction.
 func (b bench) calm(t *testing.T) {
 	t.Helper()
-	b.wantCount(t, "episodes of PROTECT", 0, `select count(*) from protect_episode`)
+	b.wantCount(t, "PROTECT incidents", 0, `select count(*) from protect_incident`)
 	b.wantCount(t, "changes to STUCK or PROTECT, or by a reorg", 0, `select count(*) from tx_history where state in ('STUCK', 'PROTECT') or reason like '%reorg%'`)
 }
 

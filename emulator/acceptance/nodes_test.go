@@ -138,7 +138,7 @@ func TestAllNodesAwayHarmNothing(t *testing.T) {
 	b.logged(t, "chain not reached")
 	b.await(t, s, txmanager.Queued, 2)
 	b.Nodes[1].SetFaults(rpcproxy.Faults{})
-	b.logged(t, "not borne out by the chain's other nodes")
+	b.logged(t, "the chain's other nodes do not agree")
 	b.wantCount(t, "final by one node of three", 2, `select count(*) from managed_tx where submitter = $1 and state = 'CONFIRMED'`, s)
 	b.Nodes[0].SetFaults(rpcproxy.Faults{})
 	b.ends(t, want)
@@ -157,7 +157,7 @@ func TestTwoNodesOnTwoForks(t *testing.T) {
 	fork := b.fork(t, 0)
 	b.Nodes[1].SetTarget(fork.URL())
 	b.post(t, transfer(s, "on both"))
-	b.logged(t, "not borne out by the chain's other nodes")
+	b.logged(t, "the chain's other nodes do not agree")
 	for _, chain := range []*devchain.Chain{b.Chain, fork} {
 		check(t, chain.WaitBlock(b.ctx, chain.Head()+20))
 	}
@@ -165,7 +165,7 @@ func TestTwoNodesOnTwoForks(t *testing.T) {
 	b.Nodes[1].SetTarget(b.Chain.URL())
 	b.await(t, s, txmanager.Confirmed, 1)
 	b.wantContiguous(t, s, 1)
-	b.wantCount(t, "episodes of PROTECT", 0, `select count(*) from protect_episode`)
+	b.wantCount(t, "PROTECT incidents", 0, `select count(*) from protect_incident`)
 }
 
 // An accepted loss must be proven by a quorum. With two of three nodes down resync is refused and
@@ -181,10 +181,10 @@ func TestResyncNeedsAQuorumOfNodes(t *testing.T) {
 	b.Chain.DropPool()
 	b.useTheKey(t, 0, 200) // more than our transaction pays, which can have been sent again
 	b.Chain.StartMining()
-	episode, _ := b.inProtect(t, s)
+	incident, _ := b.inProtect(t, s)
 	b.await(t, s, txmanager.Protect, 1)
 	b.mine(t, 70)
-	resync := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared"}
+	resync := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared"}
 	for _, n := range b.Nodes[1:] {
 		n.SetFaults(rpcproxy.Faults{Unavailable: 1})
 	}

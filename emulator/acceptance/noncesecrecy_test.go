@@ -50,7 +50,7 @@ func TestNoNonceReachesACaller(t *testing.T) {
 		}
 	}
 	mine := b.answers(t, stack.CallerAccount, held, "held")["/api/v1/tx/"+held]
-	if !strings.Contains(mine, `"nonce_too_high: the node does not take it before those that come first; it is sent again"`) {
+	if !strings.Contains(mine, `"nonce_too_high: the node refuses it before the transactions of lower nonces; it is sent again"`) {
 		t.Errorf("the caller's answer: got %s, want the class and its sentence", mine)
 	}
 	if his := b.answers(t, stack.OperatorAccount, held, "held")["/api/v1/tx/"+held]; !strings.Contains(his, `"lastErrorDetail":"`+words+`"`) {

@@ -31,14 +31,14 @@ func TestLostNoncesOfOldBlocksAreFound(t *testing.T) {
 		b.until(t, what, func() bool { _ = b.RunSweep(b.ctx); return met() })
 	}
 	swept("the restore is noticed", func() bool {
-		return b.count(`select count(*) from protect_episode where submitter = $1 and closed_at is null`, s) == 1
+		return b.count(`select count(*) from protect_incident where submitter = $1 and closed_at is null`, s) == 1
 	})
-	b.operates(t, "/admin/v1/authority/accept", map[string]any{"reason": "the restore of the test"})
+	b.operates(t, "/admin/v1/database/accept", map[string]any{"reason": "the restore of the test"})
 	swept("what was in flight in the copy is final", func() bool {
 		return b.count(`select count(*) from managed_tx where submitter = $1 and state = 'CONFIRMED'`, s) == 1
 	})
-	episode, _ := b.inProtect(t, s)
-	body := map[string]any{"episode": episode, "mode": "resync", "count": 3, "reason": "reconciled"}
+	incident, _ := b.inProtect(t, s)
+	body := map[string]any{"incident": incident, "mode": "resync", "count": 3, "reason": "reconciled"}
 	var status int
 	var text string
 	judged := func() bool {
@@ -79,18 +79,18 @@ func TestAnOwnTransactionOfAnOldBlockIsNotShownAsLost(t *testing.T) {
 	b.await(t, s, txmanager.Tracking, 2)
 	b.useTheKey(t, 0, 50)
 	b.Chain.StartMining()
-	episode, _ := b.inProtect(t, s)
+	incident, _ := b.inProtect(t, s)
 	b.mine(t, 700)
 	var shown []lostShown
 	read := func() bool {
 		_ = b.RunSweep(b.ctx)
 		shown, _ = b.lostNonces(t, s)
-		return len(shown) > 0 && shown[0].Nonce == 0 && shown[0].Taker != nil
+		return len(shown) > 0 && shown[0].Nonce == 0 && shown[0].ConsumingTx != nil
 	}
 	if err := poll(b.ctx, read); err != nil || len(shown) != 1 {
 		t.Fatalf("lost: got %+v, %v; want nonce 0 alone, with its taker", shown, err)
 	}
-	body := map[string]any{"episode": episode, "mode": "resync", "count": 2, "requests": map[string]string{"0": "none"}, "reason": "the key was shared"}
+	body := map[string]any{"incident": incident, "mode": "resync", "count": 2, "requests": map[string]string{"0": "none"}, "reason": "the key was shared"}
 	b.released(t, s, "", body)
 	b.confirmed(t, behind)
 }
@@ -100,8 +100,8 @@ func (b bench) wantShown(t *testing.T, s txmanager.Submitter, want map[uint64]st
 	t.Helper()
 	var page struct {
 		Nonces []struct {
-			Nonce uint64
-			Taker *txmanager.ConsumingTx
+			Nonce       uint64
+			ConsumingTx *txmanager.ConsumingTx
 		}
 	}
 	_, text := b.again(t, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost", nil)
@@ -109,7 +109,7 @@ func (b bench) wantShown(t *testing.T, s txmanager.Submitter, want map[uint64]st
 		t.Fatalf("lost: got %s, %v; want %v", text, err, want)
 	}
 	for _, one := range page.Nonces {
-		if one.Taker == nil || one.Taker.ValueWei != want[one.Nonce] {
+		if one.ConsumingTx == nil || one.ConsumingTx.ValueWei != want[one.Nonce] {
 			t.Errorf("lost nonce %d: got %s, want a transaction of %s wei", one.Nonce, text, want[one.Nonce])
 		}
 	}

@@ -29,7 +29,7 @@ func TestTX005PausedOwner(t *testing.T) {
 			b.forget(paused)
 			b.ends(t, map[txmanager.Submitter]int{s: 2})
 			check(t, paused.Signal(syscall.SIGCONT))
-			b.logged(t, "fenced", "lease not given back") // or its call had run out of time, so that it cannot write at all
+			b.logged(t, "fenced", "lease not released") // or its call had run out of time, so that it cannot write at all
 			b.postUntilAnswered(t, transfer(s, "after"))
 			b.ends(t, map[txmanager.Submitter]int{s: 3})
 			b.wantNoOldToken(t)

@@ -74,7 +74,7 @@ func TestPolicyOverHTTP(t *testing.T) {
 		t.Errorf("a known request: got %s, want %s", again, first)
 	}
 	b.ends(t, map[txmanager.Submitter]int{s: 4})
-	b.wantPlaceholder(t, "what the shop made", made, "policy does not allow this receiver")
+	b.wantPlaceholder(t, "what the shop made", made, "policy does not allow this target")
 	b.wantCount(t, "what the shop made (nothing that the policy refuses is signed)", 1, `select count(*) from tx_version where tx_id = $1`, made)
 	must(operator.SetPolicy(b.ctx, string(s), client.Policy{}, "no limits"))(t)
 	if _, err := shop.CreateTx(b.ctx, client.Intent{Submitter: string(s), RequestID: "much", Payload: client.Payload{To: cafe0, Value: "7"}}); err != nil {

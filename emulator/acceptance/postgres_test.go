@@ -35,7 +35,7 @@ func (b bench) check(t *testing.T) {
 		}
 		return err != nil || !slices.ContainsFunc(violations, func(v checkers.Violation) bool { return v.Checker == "settled" })
 	})
-	check(t, err, "check the episode")
+	check(t, err, "check the incident")
 	if len(violations) > 0 {
 		t.Errorf("violations:\n%s", checkers.Report(violations))
 	}
@@ -46,7 +46,7 @@ func (b bench) check(t *testing.T) {
 func TestConnectionsCutAroundCommit(t *testing.T) {
 	t.Parallel()
 	for act, statement := range map[string]string{
-		"create": "insert into managed_tx", "acquire": "insert into submitter_lease", "fenced write": "hold_lease",
+		"create": "insert into managed_tx", "acquire": "insert into submitter_lease", "fenced write": "require_lease",
 		"allocation": "with want as", "release": "set owner_node = ''",
 	} {
 		for _, kind := range []pgproxy.Kind{pgproxy.CutBeforeCommit, pgproxy.CutAfterCommit, pgproxy.CutMidReply} {

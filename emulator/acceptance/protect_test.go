@@ -52,13 +52,13 @@ func (b bench) useTheKey(t *testing.T, n uint64, tipGwei int64) {
 }
 
 // inProtect waits until the submitter is in PROTECT and returns the incident.
-func (b bench) inProtect(t *testing.T, s txmanager.Submitter) (episode int, evidence string) {
+func (b bench) inProtect(t *testing.T, s txmanager.Submitter) (incident int, evidence string) {
 	t.Helper()
 	b.until(t, fmt.Sprintf("%s never went into PROTECT", s), func() bool {
-		return b.DB.QueryRow(b.ctx, `select episode, evidence::text from protect_episode where submitter = $1 and closed_at is null`, s).
-			Scan(&episode, &evidence) == nil
+		return b.DB.QueryRow(b.ctx, `select incident, evidence::text from protect_incident where submitter = $1 and closed_at is null`, s).
+			Scan(&incident, &evidence) == nil
 	})
-	return episode, evidence
+	return incident, evidence
 }
 
 // release requests a release as an operator does, and repeats the call while the submitter is being
@@ -86,11 +86,11 @@ func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 	b.useTheKey(t, 0, 1)
 	check(t, b.Chain.WaitBlock(b.ctx, b.Chain.Head()+2))
 	_, waiting := b.post(t, transfer(s, "waiting"))
-	episode, evidence := b.inProtect(t, s)
+	incident, evidence := b.inProtect(t, s)
 	if !strings.Contains(evidence, `"expectedNonce": 0`) || !strings.Contains(evidence, `"latestCount": 1`) || !strings.Contains(evidence, `"node"`) {
 		t.Errorf("evidence: got %s, want what was expected and what was seen, and from which node", evidence)
 	}
-	if !strings.Contains(evidence, `"taker"`) || !strings.Contains(evidence, `"why": "AHEAD"`) {
+	if !strings.Contains(evidence, `"consumingTx"`) || !strings.Contains(evidence, `"why": "AHEAD"`) {
 		t.Errorf("evidence: got %s, want the transaction that took the nonce", evidence)
 	}
 	b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "refused")).want("a new intent in PROTECT", http.StatusConflict, `"SUBMITTER_PROTECTED"`)
@@ -103,17 +103,17 @@ func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 
 	b.mine(t, 70) // the foreign transaction is finalized
 	for name, body := range map[string]map[string]any{
-		"no reason":       {"episode": episode, "mode": "resync", "count": 1},
-		"a wrong count":   {"episode": episode, "mode": "resync", "count": 2, "reason": "r"},
-		"no count":        {"episode": episode, "mode": "resync", "reason": "r"},
-		"another mode":    {"episode": episode, "mode": "skip", "reason": "r"},
-		"no such episode": {"episode": episode + 1, "mode": "resync", "count": 1, "reason": "r"},
+		"no reason":        {"incident": incident, "mode": "resync", "count": 1},
+		"a wrong count":    {"incident": incident, "mode": "resync", "count": 2, "reason": "r"},
+		"no count":         {"incident": incident, "mode": "resync", "reason": "r"},
+		"another mode":     {"incident": incident, "mode": "skip", "reason": "r"},
+		"no such incident": {"incident": incident + 1, "mode": "resync", "count": 1, "reason": "r"},
 	} {
 		if status, answer := b.release(t, s, body); status != http.StatusBadRequest && status != http.StatusConflict {
 			t.Errorf("release with %s: got %d %s, want it refused", name, status, answer)
 		}
 	}
-	status, text := b.release(t, s, map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "it was our own test", "requests": map[string]string{"0": "by hand"}})
+	status, text := b.release(t, s, map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "it was our own test", "requests": map[string]string{"0": "by hand"}})
 	var released struct {
 		Displaced []uint64
 		NextNonce uint64
@@ -123,8 +123,8 @@ func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 	}
 	b.await(t, s, txmanager.Confirmed, 2) // the named request is one of them
 	b.wantContiguous(t, s, 2)
-	if _, err := b.DB.Exec(b.ctx, `update protect_episode set reason = 'another'`); err == nil {
-		t.Error("a closed episode was rewritten: want it refused")
+	if _, err := b.DB.Exec(b.ctx, `update protect_incident set reason = 'another'`); err == nil {
+		t.Error("a closed incident was rewritten: want it refused")
 	}
 }
 
@@ -138,10 +138,10 @@ func TestH09TakenWhileInFlightEndsDisplaced(t *testing.T) {
 	b.Chain.DropPool()
 	b.useTheKey(t, 0, 1)
 	b.Chain.StartMining()
-	episode, _ := b.inProtect(t, s)
+	incident, _ := b.inProtect(t, s)
 	b.await(t, s, txmanager.Protect, 1)
 	b.mine(t, 70)
-	b.released(t, s, "", map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared"})
+	b.released(t, s, "", map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared"})
 	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "FAILED" || *r.SubState != "DISPLACED" || *r.Nonce != 0 {
 		t.Errorf("the intent: got %s, want FAILED/DISPLACED with nonce 0 kept", r.State)
 	}
@@ -157,11 +157,11 @@ func TestH06ResumeGoesOn(t *testing.T) {
 	b := setup(t, stack.Options{})
 	s := b.Submitters()[0]
 	b.inFlight(t, transfer(s, "in flight"))
-	must(b.DB.Exec(b.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{"what": "a false alarm"}')`, s))(t)
+	must(b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"what": "a false alarm"}')`, s))(t)
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Confirmed, 1) // polling continues and ends nothing
-	b.wantCount(t, "open episodes once the transaction is final", 1, `select count(*) from protect_episode where closed_at is null`)
-	b.released(t, s, "", map[string]any{"episode": 1, "mode": "resume", "reason": "a false alarm"})
+	b.wantCount(t, "open incidents once the transaction is final", 1, `select count(*) from protect_incident where closed_at is null`)
+	b.released(t, s, "", map[string]any{"incident": 1, "mode": "resume", "reason": "a false alarm"})
 	b.post(t, transfer(s, "next"))
 	b.await(t, s, txmanager.Confirmed, 2)
 	b.wantContiguous(t, s, 2)
@@ -181,23 +181,23 @@ func TestH09ForeignTransactionThatDoesTheSame(t *testing.T) {
 	b.Chain.DropPool()
 	b.useTheKey(t, 0, 1)
 	b.Chain.StartMining()
-	episode, evidence := b.inProtect(t, s)
+	incident, evidence := b.inProtect(t, s)
 	if !strings.Contains(evidence, `"sameAsIntent": true`) {
 		t.Errorf("evidence: got %s, want it to say that the taker does the same", evidence)
 	}
 	var shown struct {
 		Nonces []struct {
-			Nonce   uint64
-			Taker   *struct{ Hash string }
-			Intents []struct{ TxID string }
+			Nonce       uint64
+			ConsumingTx *struct{ Hash string }
+			Intents     []struct{ TxID string }
 		}
 	}
 	b.call(t, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost", nil).decode(&shown)
-	if len(shown.Nonces) != 1 || shown.Nonces[0].Taker == nil || len(shown.Nonces[0].Intents) != 1 || shown.Nonces[0].Intents[0].TxID != id {
+	if len(shown.Nonces) != 1 || shown.Nonces[0].ConsumingTx == nil || len(shown.Nonces[0].Intents) != 1 || shown.Nonces[0].Intents[0].TxID != id {
 		t.Errorf("lost: got %+v, want nonce 0, its taker and the intent %s", shown, id)
 	}
 	b.mine(t, 70)
-	body := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared"}
+	body := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared"}
 	b.refusedRelease(t, "resync without its name", s, body, `"requests"`)
 	body["requests"] = map[string]string{"0": "twin, sent by hand"}
 	b.released(t, s, "", body)

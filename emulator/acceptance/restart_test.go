@@ -65,7 +65,7 @@ func TestRollingRestart(t *testing.T) {
 		b.await(t, s, txmanager.Confirmed, n)
 		b.wantContiguous(t, s, n)
 	}
-	for _, line := range []string{"lease not given back", "drain ended with requests in flight"} {
+	for _, line := range []string{"lease not released", "drain ended with requests in flight"} {
 		if b.Log.Has(line) {
 			t.Errorf("the log has %q", line)
 		}

@@ -126,7 +126,7 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 
 	b.until(t, "no sweep succeeded", func() bool { return b.RunSweep(b.ctx) == nil })
 	b.mine(t, 70)
-	b.operates(t, "/admin/v1/authority/accept", reason)
+	b.operates(t, "/admin/v1/database/accept", reason)
 	for _, id := range []string{gone, ran, wanted, letGo, unwanted} {
 		if _, text := b.again(t, stack.CallerAccount, http.MethodGet, "/api/v1/tx/"+id, nil); !strings.Contains(text, `"subState":"HELD"`) {
 			t.Errorf("%s after the acceptance: got %s, want QUEUED/HELD", id, text)
@@ -151,8 +151,8 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 		busy:  {"mode": "resync", "count": 3, "requests": map[string]string{"1": "ran later"}},
 		still: {"mode": "resume"},
 	} {
-		episode, _ := b.inProtect(t, s)
-		more["episode"], more["reason"] = episode, "reconciled"
+		incident, _ := b.inProtect(t, s)
+		more["incident"], more["reason"] = incident, "reconciled"
 		b.operates(t, "/admin/v1/submitters/"+string(s)+"/release", more)
 	}
 	b.operates(t, "/admin/v1/submitters/"+string(still)+"/resume", reason)

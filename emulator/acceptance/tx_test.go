@@ -66,7 +66,7 @@ func TestTX002ThousandConcurrentCreatesInTheDefaultWindow(t *testing.T) {
 	var stored, open, outOfOrder int
 	var gaps bool
 	err := b.DB.QueryRow(b.ctx, `
-		select count(*), count(*) filter (where unsettled), count(*) filter (where nonce is distinct from place and (nonce is not null or place < bound)),
+		select count(*), count(*) filter (where open), count(*) filter (where nonce is distinct from place and (nonce is not null or place < bound)),
 		       max(nonce) + 1 <> count(nonce) or count(nonce) <> count(distinct nonce)
 		  from (select *, row_number() over (order by seq) - 1 as place, count(nonce) over () as bound
 		          from managed_tx where submitter = $1) as m`, s).Scan(&stored, &open, &outOfOrder, &gaps)

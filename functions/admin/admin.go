@@ -31,8 +31,8 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/release", a.DeliverAfter(withBody(a.Desk, a.pathSubmitter, a.release)))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/signer", withReason(a.Desk, a.pathSubmitter, a.changeSigner))
 	a.read(mux, "GET /admin/v1/submitters/{submitter}/lost", a.lost)
-	a.act(mux, "POST /admin/v1/authority/accept", withReason(a.Desk, noSubject, a.acceptAuthority))
-	a.act(mux, "POST /admin/v1/authority/release-untouched", a.DeliverAfter(withBody(a.Desk, noSubject, a.releaseUntouched)))
+	a.act(mux, "POST /admin/v1/database/accept", withReason(a.Desk, noSubject, a.acceptDatabase))
+	a.act(mux, "POST /admin/v1/database/release-untouched", a.DeliverAfter(withBody(a.Desk, noSubject, a.releaseUntouched)))
 	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.DeliverAfter(withBody(a.Desk, serve.PathTxID, a.decide)))
 	a.routeHeld(mux)
 	a.routeProposals(mux)
@@ -167,7 +167,7 @@ func (a *Server) startsWhereTheChainIs(r *http.Request, reg store.Registration) 
 		return web.FieldProblem("startNonce", "is %d, but the account has %d pending transactions, so another program uses it",
 			reg.StartNonce, acc.PendingCount-acc.LatestCount)
 	case acc.HasCode:
-		return web.FieldProblem("submitter", "has code or a delegation on chain: its nonce may move by itself")
+		return web.FieldProblem("submitter", "has code or a delegation on chain, so its nonce can rise without a transaction of its key")
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func pathNumber(name, otherwise string) func(*http.Request) (int64, error) {
 func reasonOf(text string) (string, error) {
 	reason := strings.TrimSpace(text)
 	if reason == "" || len(reason) > serve.MaxReason {
-		return "", web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", serve.MaxReason)
+		return "", web.FieldProblem("reason", "is required, in at most %d bytes: it is stored with your name", serve.MaxReason)
 	}
 	return reason, nil
 }

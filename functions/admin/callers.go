@@ -21,7 +21,7 @@ const maxCallers = 1000
 func (a *Server) parseCallers(names []string) ([]string, error) {
 	switch n := len(names); {
 	case n == 0:
-		return nil, web.FieldProblem("callers", `is required: who may post intents, such as ["email:shop@example.com"] by a verified e-mail, or ["sub:103482…"] by a token's subject`)
+		return nil, web.FieldProblem("callers", `is required: the callers that may post intents, such as ["email:shop@example.com"] by a verified e-mail, or ["sub:103482…"] by a token's subject`)
 	case n > maxCallers:
 		return nil, web.FieldProblem("callers", "has %d: want at most %d", n, maxCallers)
 	case n > 1 && slices.Contains(names, store.PayoutCaller):
@@ -49,7 +49,7 @@ func (a *Server) checkCaller(name string) error {
 	case name == store.AnyCaller, name == store.PayoutCaller, name == store.HooksCaller, isHandler && handler != "", serve.CallerName.MatchString(name):
 		return nil
 	case serve.CallerName.MatchString(store.FullCaller(name)):
-		return web.FieldProblem("callers", "has %.100q, which does not say what it is: write %q", name, store.FullCaller(name))
+		return web.FieldProblem("callers", "has %.100q, which names no kind of caller: write %q", name, store.FullCaller(name))
 	}
 	return web.FieldProblem("callers", "has %.100q: want email:<verified e-mail>, sub:<subject of the token>, %q, handler:<name>, or %q", name, store.HooksCaller, store.PayoutCaller)
 }

@@ -15,9 +15,9 @@ type decideRequest struct {
 }
 
 type decideResponse struct {
-	TxID    string           `json:"txId"`
-	State   txmanager.State  `json:"state"`
-	Ordered txmanager.Action `json:"ordered,omitempty"` // carried out by the next invocation that holds the lease
+	TxID            string           `json:"txId"`
+	State           txmanager.State  `json:"state"`
+	RequestedAction txmanager.Action `json:"requestedAction,omitempty"` // carried out by the next invocation that holds the lease
 }
 
 // actions maps the API's names to the actions that an operator may request for a transaction that has
@@ -47,6 +47,6 @@ func (a *Server) decide(w http.ResponseWriter, r *http.Request, c call[string, d
 	if out.Recorded {
 		counted.Decision(r.Context(), action)
 	}
-	web.Reply(w, r, http.StatusAccepted, decideResponse{TxID: c.on, State: out.State, Ordered: out.Ordered})
+	web.Reply(w, r, http.StatusAccepted, decideResponse{TxID: c.on, State: out.State, RequestedAction: out.RequestedAction})
 	return nil
 }

@@ -30,7 +30,7 @@ func (a *Server) replySubmitter(w http.ResponseWriter, r *http.Request, s txmana
 	now := submitterNow{SubmitterView: view}
 	switch n, err := a.forbidden(r.Context(), view); {
 	case err != nil: // the requested change is already stored
-		a.Log.WarnContext(r.Context(), "the queue could not be judged", telemetry.SubmitterKey, s, "error", err.Error())
+		a.Log.WarnContext(r.Context(), "the queue could not be evaluated", telemetry.SubmitterKey, s, "error", err.Error())
 	default:
 		now.Forbidden = &n
 	}

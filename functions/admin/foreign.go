@@ -78,7 +78,7 @@ type writeOffResponse struct {
 // release can leave further ones open.
 func (a *Server) writeOffForeign(w http.ResponseWriter, r *http.Request, c submitterCall[writeOffRequest]) error {
 	if (c.body.Nonce == nil) == (c.body.Through == nil) {
-		return web.FieldProblem("nonce", "is required, or through in its place: one nonce, or the highest of all that you mean, as GET …/foreign lists them")
+		return web.FieldProblem("nonce", "is required, or through in its place: one nonce, or the highest of several, as GET …/foreign lists them")
 	}
 	d := store.HoldDecision{Submitter: c.on, Limit: foreignPage, By: c.by, Reason: c.reason, Nonce: c.body.Nonce, Through: c.body.Through}
 	if mustPropose(r) {

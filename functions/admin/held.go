@@ -92,7 +92,7 @@ type proceedAllRequest struct {
 func (a *Server) proceedAll(w http.ResponseWriter, r *http.Request, c submitterCall[proceedAllRequest]) error {
 	through, ok := serve.ParseTxID(c.body.Through)
 	if !ok {
-		return web.FieldProblem("through", "is required: the txId of the newest held intent that you have seen, "+serve.UUIDForm+"; what was stored after it stays held")
+		return web.FieldProblem("through", "is required: the txId of the newest held intent that you have seen, "+serve.UUIDForm+"; intents stored after it stay held")
 	}
 	if mustPropose(r) {
 		if _, err := a.Store.Submitter(r.Context(), c.on); err != nil {

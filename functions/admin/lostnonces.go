@@ -31,11 +31,11 @@ type lostResponse struct {
 
 type lostNonce struct {
 	Nonce       uint64                 `json:"nonce"`
-	ConsumingTx *txmanager.ConsumingTx `json:"taker,omitempty"`     // the transaction that consumed the nonce on the chain
-	Succeeded   *bool                  `json:"succeeded,omitempty"` // read at finality; null: not yet
-	Unknown     string                 `json:"unknown,omitempty"`   // why the transaction cannot be shown
-	Intents     []store.MatchingIntent `json:"intents"`             // intents with the same to, value and data
-	Payouts     []string               `json:"payouts"`             // req_ids of open payouts with the same effect
+	ConsumingTx *txmanager.ConsumingTx `json:"consumingTx,omitempty"` // the transaction that consumed the nonce on the chain
+	Succeeded   *bool                  `json:"succeeded,omitempty"`   // read at finality; null: not yet
+	Unknown     string                 `json:"unknown,omitempty"`     // why the transaction cannot be shown
+	Intents     []store.MatchingIntent `json:"intents"`               // intents with the same to, value and data
+	Payouts     []string               `json:"payouts"`               // req_ids of open payouts with the same effect
 }
 
 // lostNoncePage is the data from which one page is built.
@@ -142,13 +142,13 @@ func (a *Server) lostNonces(ctx context.Context, page lostNoncePage, from, below
 
 // scanOf returns how far the blocks of the open PROTECT incident have been scanned.
 func (a *Server) scanOf(ctx context.Context, known store.SubmitterView) (txmanager.ForeignScan, error) {
-	var open struct{ Episode int }
+	var open struct{ Incident int }
 	if known.Protect != nil {
 		if err := json.Unmarshal(known.Protect, &open); err != nil {
 			return txmanager.ForeignScan{}, err
 		}
 	}
-	return a.Store.ForeignScan(ctx, known.Submitter, open.Episode, uint64(known.NextNonce))
+	return a.Store.ForeignScan(ctx, known.Submitter, open.Incident, uint64(known.NextNonce))
 }
 
 // consumedByOwn reports whether a stored version of ours has consumed the nonce. If no node names the

@@ -47,7 +47,7 @@ func (t policyTerms) policy(family chain.Family, in string) (store.Policy, error
 		return p, err
 	}
 	if t.MaxPriorityFeePerGas != nil && *t.MaxPriorityFeePerGas == "0" {
-		return p, web.FieldProblem(in+"maxPriorityFeePerGas", "is 0: want at least 1, since nodes hold no transaction that pays nothing; to allow none, set maxFeesPerDay to 0")
+		return p, web.FieldProblem(in+"maxPriorityFeePerGas", "is 0: want at least 1, since nodes drop a transaction without a tip; to allow none, set maxFeesPerDay to 0")
 	}
 	if n := t.MaxGas; n != nil && (*n < minPolicyGas || *n > maxPolicyGas) {
 		return p, web.FieldProblem(in+"maxGas", "is %d: want %d, which every transaction has, to %d; to allow none, set maxFeesPerDay to 0", *n, minPolicyGas, maxPolicyGas)
@@ -98,7 +98,7 @@ func callerLimits(field string, given *map[string]store.CallerLimits) (map[strin
 	for _, name := range slices.Sorted(maps.Keys(*given)) {
 		limits, at := (*given)[name], field+"."+name
 		if !serve.CallerName.MatchString(name) && name != store.AnyCaller && name != store.HooksCaller && name != store.PayoutCaller {
-			return nil, web.FieldProblem(field, "has %.100q: want who posts, as email:<verified e-mail>, sub:<subject of the token>, %q or %q, or \"*\" for each that is not named; a handler posts nothing",
+			return nil, web.FieldProblem(field, "has %.100q: want a caller, as email:<verified e-mail>, sub:<subject of the token>, %q or %q, or \"*\" for each that is not named; a handler is no caller",
 				name, store.HooksCaller, store.PayoutCaller)
 		}
 		if err := checkCallerLimits(at, limits); err != nil {
@@ -118,10 +118,10 @@ func checkCallerLimits(at string, limits store.CallerLimits) error {
 		return err
 	}
 	if n := limits.MaxPerMinute; n != nil && (*n < 1 || *n > mostPerMinute) {
-		return web.FieldProblem(at+".maxPerMinute", "is %d: want 1 to %d; to allow none, take the caller off the submitter's callers", *n, mostPerMinute)
+		return web.FieldProblem(at+".maxPerMinute", "is %d: want 1 to %d; to allow none, remove the caller from the submitter's callers", *n, mostPerMinute)
 	}
 	if n := limits.MaxQueued; n != nil && (*n < 1 || *n > mostQueued) {
-		return web.FieldProblem(at+".maxQueued", "is %d: want 1 to %d; to allow none, take the caller off the submitter's callers", *n, mostQueued)
+		return web.FieldProblem(at+".maxQueued", "is %d: want 1 to %d; to allow none, remove the caller from the submitter's callers", *n, mostQueued)
 	}
 	return nil
 }

@@ -33,28 +33,28 @@ func (a *Desk) routeProposals(mux *web.Mux) {
 }
 
 type proposalView struct {
-	ProposalID    string           `json:"proposalId"`
-	Status        string           `json:"status"`
-	Kind          string           `json:"kind"`
-	Act           string           `json:"act"`
-	Subject       json.RawMessage  `json:"subject"`
-	Effect        string           `json:"effect"` // what the act would do
-	Method        string           `json:"method"`
-	Path          string           `json:"path"`
-	Body          json.RawMessage  `json:"body"`
-	Saw           json.RawMessage  `json:"saw"` // the state in which it was proposed
-	SawHash       string           `json:"sawHash"`
-	ProposedBy    string           `json:"proposedBy"`
-	Reason        string           `json:"reason"`
-	CreatedAt     time.Time        `json:"createdAt"`
-	ExpiresAt     time.Time        `json:"expiresAt"`
-	ApprovedBy    *string          `json:"approvedBy"`
-	ApproveReason *string          `json:"approveReason"`
-	ApprovedAt    *time.Time       `json:"approvedAt"`
-	ClosedBy      *string          `json:"closedBy"` // the operator who rejected it
-	CloseReason   *string          `json:"closeReason"`
-	ClosedAt      *time.Time       `json:"closedAt"`
-	Outcome       *proposalOutcome `json:"outcome"` // null: not carried out, or its answer was lost
+	ProposalID        string           `json:"proposalId"`
+	Status            string           `json:"status"`
+	Kind              string           `json:"kind"`
+	Act               string           `json:"act"`
+	Subject           json.RawMessage  `json:"subject"`
+	Effect            string           `json:"effect"` // what the act would do
+	Method            string           `json:"method"`
+	Path              string           `json:"path"`
+	Body              json.RawMessage  `json:"body"`
+	ObservedState     json.RawMessage  `json:"observedState"` // the state in which it was proposed
+	ObservedStateHash string           `json:"observedStateHash"`
+	ProposedBy        string           `json:"proposedBy"`
+	Reason            string           `json:"reason"`
+	CreatedAt         time.Time        `json:"createdAt"`
+	ExpiresAt         time.Time        `json:"expiresAt"`
+	ApprovedBy        *string          `json:"approvedBy"`
+	ApproveReason     *string          `json:"approveReason"`
+	ApprovedAt        *time.Time       `json:"approvedAt"`
+	ClosedBy          *string          `json:"closedBy"` // the operator who rejected it
+	CloseReason       *string          `json:"closeReason"`
+	ClosedAt          *time.Time       `json:"closedAt"`
+	Outcome           *proposalOutcome `json:"outcome"` // null: not carried out, or its answer was lost
 }
 
 type proposalOutcome struct {
@@ -65,7 +65,7 @@ type proposalOutcome struct {
 func viewOfProposal(p store.Proposal) proposalView {
 	v := proposalView{
 		ProposalID: p.ID, Status: p.Status, Kind: p.Kind, Act: p.Act, Subject: p.Subject, Effect: p.Effect, Method: p.Method, Path: p.Path, Body: json.RawMessage(p.Body),
-		Saw: p.Saw, SawHash: p.SawHash, ProposedBy: p.By, Reason: p.Reason, CreatedAt: p.CreatedAt.UTC(), ExpiresAt: p.ExpiresAt.UTC(),
+		ObservedState: p.ObservedState, ObservedStateHash: p.ObservedStateHash, ProposedBy: p.By, Reason: p.Reason, CreatedAt: p.CreatedAt.UTC(), ExpiresAt: p.ExpiresAt.UTC(),
 		ApprovedBy: p.ApprovedBy, ApproveReason: p.ApproveReason, ApprovedAt: utc(p.ApprovedAt), ClosedBy: p.ClosedBy, CloseReason: p.CloseReason, ClosedAt: utc(p.ClosedAt),
 	}
 	if p.OutcomeStatus != nil {
@@ -234,7 +234,7 @@ func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[st
 	}
 	names := callOf(r).names
 	if p.Status != store.ProposalCarriedOut && !slices.ContainsFunc(p.Names, func(name string) bool { return slices.Contains(a.Auth.Operators, name) }) {
-		return web.NewProblem(proposerRemoved, "%s, who proposed it, is no operator any more: an operator who agrees proposes it anew; nothing was changed", p.By)
+		return web.NewProblem(proposerRemoved, "%s, the proposer, is no longer an operator: another operator must propose it again; nothing was changed", p.By)
 	}
 	verdict, state, err := a.Store.ApproveProposal(r.Context(), store.Approval{ProposalID: id, By: operator, Names: names, Reason: reason})
 	if err != nil {
@@ -265,7 +265,7 @@ func verdictProblem(verdict string, p store.Proposal, state json.RawMessage) err
 	case store.ProposalExpired:
 		return web.NewProblem(proposalExpired, "the proposal expired at %s: propose it anew; nothing was changed", p.ExpiresAt.UTC().Format(time.RFC3339))
 	case store.ProposalStale:
-		return web.NewProblem(proposalStale, "the state that the proposal was made in has changed: %s; nothing was changed; propose it again", changedSince(p.Saw, state))
+		return web.NewProblem(proposalStale, "the state that the proposal was made in has changed: %s; nothing was changed; propose it again", changedSince(p.ObservedState, state))
 	}
 	return web.NewProblem(serve.TooLate, "the proposal is %s; nothing was changed", verdict)
 }

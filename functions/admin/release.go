@@ -15,7 +15,7 @@ import (
 )
 
 type releaseRequest struct {
-	Episode  *int                  `json:"episode"`
+	Incident *int                  `json:"incident"`
 	Mode     txmanager.ReleaseMode `json:"mode"`
 	Reason   string                `json:"reason"`
 	Count    *uint64               `json:"count"`
@@ -34,7 +34,7 @@ const othersMatching = "matching"
 
 type releaseResponse struct {
 	Submitter  txmanager.Submitter `json:"submitter"`
-	Episode    int                 `json:"episode"`
+	Incident   int                 `json:"incident"`
 	Displaced  []uint64            `json:"displaced"`            // nonces consumed by foreign transactions
 	NotOnChain []txmanager.FinalTx `json:"notOnChain,omitempty"` // final transactions that a reorg removed and that resync accepts
 	NextNonce  uint64              `json:"nextNonce"`
@@ -72,8 +72,8 @@ func (a *Server) release(w http.ResponseWriter, r *http.Request, c submitterCall
 		said = "a release from PROTECT was tried, and nothing changed"
 	}
 	a.Log.WarnContext(r.Context(), said, telemetry.SubmitterKey, c.on, telemetry.NodeIDKey, a.Node,
-		"episode", leave.Incident, "mode", leave.Mode, "operator", c.by, "reason", leave.Reason, "displaced", out.Displaced, "notOnChain", out.ReorgedFinals, "named", out.Named, "filling", out.Filling)
-	web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: c.on, Episode: leave.Incident, Displaced: out.Displaced,
+		"incident", leave.Incident, "mode", leave.Mode, "operator", c.by, "reason", leave.Reason, "displaced", out.Displaced, "notOnChain", out.ReorgedFinals, "named", out.Named, "filling", out.Filling)
+	web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: c.on, Incident: leave.Incident, Displaced: out.Displaced,
 		NotOnChain: out.ReorgedFinals, NextNonce: out.NextNonce, Named: append([]txmanager.Naming{}, out.Named...), Filling: out.Filling, DryRun: leave.DryRun})
 	return nil
 }
@@ -81,12 +81,12 @@ func (a *Server) release(w http.ResponseWriter, r *http.Request, c submitterCall
 // proposeRelease proposes the end of a PROTECT incident. Whether the chain allows it is evaluated when
 // it is carried out. A dry run shows the result in advance.
 func (a *Server) proposeRelease(w http.ResponseWriter, r *http.Request, s txmanager.Submitter, leave txmanager.ReleaseRequest) error {
-	what := proposed{"release", submitterSubject(s), leave.Reason, fmt.Sprintf("ends episode %d of PROTECT of %s by %s", leave.Incident, s, leave.Mode)}
-	return proposeIf(a.Desk, w, r, what, func(now struct{ Episode *int }, known bool) error {
+	what := proposed{"release", submitterSubject(s), leave.Reason, fmt.Sprintf("ends PROTECT incident %d of %s by %s", leave.Incident, s, leave.Mode)}
+	return proposeIf(a.Desk, w, r, what, func(now struct{ Incident *int }, known bool) error {
 		switch {
 		case !known:
 			return store.ErrUnknownSubmitter
-		case now.Episode == nil || *now.Episode != leave.Incident:
+		case now.Incident == nil || *now.Incident != leave.Incident:
 			return releaseProblem(txmanager.ErrIncidentClosed)
 		}
 		return nil
@@ -114,8 +114,8 @@ func dryRun(r *http.Request, mode txmanager.ReleaseMode) (bool, error) {
 func leaveOf(body releaseRequest) (txmanager.ReleaseRequest, error) {
 	l := txmanager.ReleaseRequest{Mode: body.Mode, Requests: body.Requests}
 	switch {
-	case body.Episode == nil:
-		return l, web.FieldProblem("episode", "is required: the number that GET /admin/v1/submitters/{submitter} shows under protect")
+	case body.Incident == nil:
+		return l, web.FieldProblem("incident", "is required: the number that GET /admin/v1/submitters/{submitter} shows under protect")
 	case body.Mode != txmanager.Resume && body.Mode != txmanager.Resync:
 		return l, web.FieldProblem("mode", "is %q: send resume (the chain observation was wrong) or resync (the loss is accepted)", body.Mode)
 	}
@@ -135,7 +135,7 @@ func leaveOf(body releaseRequest) (txmanager.ReleaseRequest, error) {
 	if err := checkRequests(body.Requests); err != nil {
 		return l, err
 	}
-	l.Incident = *body.Episode
+	l.Incident = *body.Incident
 	if body.Count != nil {
 		l.Count = *body.Count
 	}
@@ -206,7 +206,7 @@ func proofOf(body releaseRequest, l *txmanager.ReleaseRequest) error {
 		case strings.TrimSpace(how) == "" || len(how) > serve.MaxReason:
 			return web.FieldProblem("executed", "of nonce %d: send the evidence that the request was executed, in at most %d bytes; it is stored with your name", n, serve.MaxReason)
 		case name == "" || name == txmanager.NoRequest:
-			return web.FieldProblem("executed", "of nonce %d: goes with the requestId that requests has for that nonce, and it has none", n)
+			return web.FieldProblem("executed", "of nonce %d: needs a requestId in requests for that nonce, which it does not have", n)
 		case proved:
 			return web.FieldProblem("executed", "of nonce %d: give either the hash, which the chain's nodes are asked about, or your own statement", n)
 		}
@@ -242,7 +242,7 @@ func releaseProblem(err error) error {
 	case errors.Is(err, txmanager.ErrDatabaseNotAccepted):
 		return web.NewProblem(serve.TooLate, "%s; nothing was changed", txmanager.ErrDatabaseNotAccepted)
 	case errors.Is(err, txmanager.ErrIncidentClosed):
-		return web.NewProblem(serve.TooLate, "that episode is not open; nothing was changed: look at the submitter again")
+		return web.NewProblem(serve.TooLate, "that incident is not open; nothing was changed: read the submitter again")
 	case errors.As(err, &count):
 		return web.FieldProblem("count", "is not the one to accept: %s; nothing was changed", count.Error())
 	case errors.As(err, &back):
@@ -255,20 +255,20 @@ func releaseProblem(err error) error {
 	return err
 }
 
-// acceptAuthority accepts a restored database as the authority, by an operator's decision. Every
+// acceptDatabase accepts a restored database, by an operator's decision. Every
 // submitter stays in PROTECT until an operator releases it.
-func (a *Server) acceptAuthority(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
+func (a *Server) acceptDatabase(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
 	if mustPropose(r) {
-		what := proposed{"accept", map[string]any{}, c.reason, "accepts this database as the authority"}
-		return proposeIf(a.Desk, w, r, what, func(now struct{ IsAuthority bool }, _ bool) error {
-			if now.IsAuthority {
-				return store.ErrIsAuthority
+		what := proposed{"accept", map[string]any{}, c.reason, "accepts this database"}
+		return proposeIf(a.Desk, w, r, what, func(now struct{ IsAcceptedDatabase bool }, _ bool) error {
+			if now.IsAcceptedDatabase {
+				return store.ErrDatabaseAccepted
 			}
 			return nil
 		})
 	}
 	a.Mark.Adopt(r.Context(), a.Log, c.by)
-	if err := a.Store.AcceptAuthority(r.Context(), c.by, c.reason); err != nil {
+	if err := a.Store.AcceptDatabase(r.Context(), c.by, c.reason); err != nil {
 		return err
 	}
 	a.Mark.Accepted(r.Context(), a.Log)

@@ -28,7 +28,7 @@ func TestFillOfAReleaseIsBounded(t *testing.T) {
 		"too many":      {txmanager.Resync, new(uint64(10_001)), false},
 		"with a resume": {txmanager.Resume, new(uint64(1)), false},
 	} {
-		body := releaseRequest{Episode: new(1), Mode: c.mode, Reason: "r", Fill: c.fill}
+		body := releaseRequest{Incident: new(1), Mode: c.mode, Reason: "r", Fill: c.fill}
 		if c.mode == txmanager.Resync {
 			body.Count = new(uint64(1))
 		}
@@ -56,7 +56,7 @@ func TestFillOfAReleaseIsBounded(t *testing.T) {
 func TestNoneIsNoRequest(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"None", "NONE", " none", "none "} {
-		_, err := leaveOf(releaseRequest{Episode: new(1), Mode: txmanager.Resync, Reason: "r", Count: new(uint64(1)), Requests: map[uint64]string{0: name}})
+		_, err := leaveOf(releaseRequest{Incident: new(1), Mode: txmanager.Resync, Reason: "r", Count: new(uint64(1)), Requests: map[uint64]string{0: name}})
 		if p, ok := errors.AsType[*web.Problem](err); !ok || p.Field != "requests" {
 			t.Errorf("a release that says %q: got %v, want requests refused", name, err)
 		}
@@ -64,7 +64,7 @@ func TestNoneIsNoRequest(t *testing.T) {
 			t.Errorf("a new request %q: got %v, want it refused", name, serve.NewRequestID("requestId", name))
 		}
 	}
-	if _, err := leaveOf(releaseRequest{Episode: new(1), Mode: txmanager.Resync, Reason: "r", Count: new(uint64(2)), Requests: map[uint64]string{0: "none", 1: "none"}}); err != nil {
+	if _, err := leaveOf(releaseRequest{Incident: new(1), Mode: txmanager.Resync, Reason: "r", Count: new(uint64(2)), Requests: map[uint64]string{0: "none", 1: "none"}}); err != nil {
 		t.Errorf("none of two: got %v", err)
 	}
 	if err := errors.Join(serve.NewRequestID("requestId", "none-1"), serve.NewRequestID("requestId", "nobody")); err != nil {
@@ -77,7 +77,7 @@ func TestNoneIsNoRequest(t *testing.T) {
 func TestProofOfAReleaseIsChecked(t *testing.T) {
 	t.Parallel()
 	h := "0x" + strings.Repeat("ab", 32)
-	resync := releaseRequest{Episode: new(1), Mode: txmanager.Resync, Reason: "r", Count: new(uint64(9))}
+	resync := releaseRequest{Incident: new(1), Mode: txmanager.Resync, Reason: "r", Count: new(uint64(9))}
 	for name, c := range map[string]struct {
 		mode     txmanager.ReleaseMode
 		requests map[uint64]string

@@ -21,12 +21,12 @@ const (
 )
 
 type statementRequest struct {
-	Paid      *bool          `json:"paid"`
-	TxHash    serve.Optional `json:"tx_hash"`    // the transaction that paid; only if paid
-	Then      serve.Optional `json:"then"`       // repost or refund; only if not paid
-	MaxWindow *uint64        `json:"max_window"` // only if not paid, for what a restored database may have lost
-	NotBy     []string       `json:"not_by"`     // transactions with the same effect that were other payments; only if not paid
-	Reason    string         `json:"reason"`
+	Paid          *bool          `json:"paid"`
+	TxHash        serve.Optional `json:"tx_hash"`        // the transaction that paid; only if paid
+	Then          serve.Optional `json:"then"`           // repost or refund; only if not paid
+	MaxWindow     *uint64        `json:"max_window"`     // only if not paid, for what a restored database may have lost
+	OtherPayments []string       `json:"other_payments"` // transactions with the same effect that were other payments; only if not paid
+	Reason        string         `json:"reason"`
 }
 
 // statePayout records an operator's statement about a payout for which the database has no proof, and
@@ -61,7 +61,7 @@ func (a *TransferServer) statePayout(w http.ResponseWriter, r *http.Request, c t
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "an operator states whether a payout was paid", "reqId", t.ReqID, "by", st.By, "reason", st.Reason,
-		"paid", st.Paid, "txHash", st.TxHash, "refund", st.Refund, "noncesBelow", st.NoncesBelow, "notBy", st.NotBy)
+		"paid", st.Paid, "txHash", st.TxHash, "refund", st.Refund, "noncesBelow", st.NoncesBelow, "otherPayments", st.OtherPayments)
 	return a.replyDriven(w, r, t.ReqID)
 }
 
@@ -94,8 +94,8 @@ func statementOf(body statementRequest) (st store.PayoutStatement, err error) {
 	}
 	st.Paid = *body.Paid
 	if st.Paid {
-		if then != "" || body.MaxWindow != nil || len(body.NotBy) > 0 {
-			return st, web.FieldProblem("paid", "is true: leave out then, max_window and not_by, which are of what was not paid")
+		if then != "" || body.MaxWindow != nil || len(body.OtherPayments) > 0 {
+			return st, web.FieldProblem("paid", "is true: then, max_window and other_payments are allowed only with paid false")
 		}
 		st.TxHash, err = hashOf("tx_hash", txHash)
 		return st, err
@@ -107,12 +107,12 @@ func statementOf(body statementRequest) (st store.PayoutStatement, err error) {
 		return st, web.FieldProblem("then", "is %.40q: want repost or refund", then)
 	}
 	st.Refund = then == refundPayout
-	for _, text := range body.NotBy {
-		hash, err := hashOf("not_by", text)
+	for _, text := range body.OtherPayments {
+		hash, err := hashOf("other_payments", text)
 		if err != nil {
 			return st, err
 		}
-		st.NotBy = append(st.NotBy, hash)
+		st.OtherPayments = append(st.OtherPayments, hash)
 	}
 	return st, nil
 }
@@ -185,25 +185,25 @@ func (a *TransferServer) replyDriven(w http.ResponseWriter, r *http.Request, req
 }
 
 type statementView struct {
-	Paid        bool       `json:"paid"`
-	TxHash      string     `json:"tx_hash,omitempty"`
-	Then        string     `json:"then,omitempty"`
-	NoncesBelow uint64     `json:"nonces_below,omitempty"` // every lower nonce must be consumed before it takes effect
-	NotBy       []string   `json:"not_by,omitempty"`
-	By          string     `json:"by"`
-	Reason      string     `json:"reason"`
-	At          time.Time  `json:"at"`
-	Counts      bool       `json:"counts"`             // false: it was withdrawn, or the database was restored since
-	ActedAt     *time.Time `json:"acted_at,omitempty"` // null: it has not taken effect
-	Withdrawn   *time.Time `json:"withdrawn_at,omitempty"`
-	WithdrawnBy string     `json:"withdrawn_by,omitempty"`
-	Why         string     `json:"withdraw_reason,omitempty"`
+	Paid          bool       `json:"paid"`
+	TxHash        string     `json:"tx_hash,omitempty"`
+	Then          string     `json:"then,omitempty"`
+	NoncesBelow   uint64     `json:"nonces_below,omitempty"` // every lower nonce must be consumed before it takes effect
+	OtherPayments []string   `json:"other_payments,omitempty"`
+	By            string     `json:"by"`
+	Reason        string     `json:"reason"`
+	At            time.Time  `json:"at"`
+	Counts        bool       `json:"counts"`             // false: it was withdrawn, or the database was restored since
+	ActedAt       *time.Time `json:"acted_at,omitempty"` // null: it has not taken effect
+	Withdrawn     *time.Time `json:"withdrawn_at,omitempty"`
+	WithdrawnBy   string     `json:"withdrawn_by,omitempty"`
+	Why           string     `json:"withdraw_reason,omitempty"`
 }
 
 func statementViews(all []store.PastStatement) []statementView {
 	var views []statementView
 	for _, s := range all {
-		v := statementView{Paid: s.Paid, TxHash: s.TxHash, NoncesBelow: s.NoncesBelow, NotBy: s.NotBy, By: s.By, Reason: s.Reason, At: s.At.UTC(), Counts: s.Counts,
+		v := statementView{Paid: s.Paid, TxHash: s.TxHash, NoncesBelow: s.NoncesBelow, OtherPayments: s.OtherPayments, By: s.By, Reason: s.Reason, At: s.At.UTC(), Counts: s.Counts,
 			ActedAt: s.ActedAt, Withdrawn: s.WithdrawnAt, WithdrawnBy: s.WithdrawnBy, Why: s.WithdrawReason}
 		switch {
 		case s.Paid:

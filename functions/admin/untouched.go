@@ -47,7 +47,7 @@ func (a *Server) releaseUntouched(w http.ResponseWriter, r *http.Request, c call
 	reason, limit, after := strings.TrimSpace(c.body.Reason), untouchedPage, txmanager.Submitter("")
 	switch {
 	case reason == "" || len(reason) > serve.MaxReason:
-		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", serve.MaxReason)
+		return web.FieldProblem("reason", "is required, in at most %d bytes: it is stored with your name", serve.MaxReason)
 	case c.body.Limit != nil && (*c.body.Limit < 1 || *c.body.Limit > maxUntouched):
 		return web.FieldProblem("limit", "is %d: want 1 to %d submitters", *c.body.Limit, maxUntouched)
 	case c.body.Limit != nil:
@@ -91,7 +91,7 @@ func (a *Server) releaseEach(ctx context.Context, page []store.MovedSubmitter, l
 		all.Go(func() {
 			defer func() { <-places }()
 			leave := l
-			leave.Incident = one.Episode
+			leave.Incident = one.Incident
 			problems[i] = a.releaseOne(ctx, one.Submitter, leave)
 		})
 	}

@@ -139,15 +139,15 @@ func whereIs(t transfer.Transfer) string {
 	case transfer.Init:
 		return fmt.Sprintf("%s at %s: no ledger was called yet", amount, source)
 	case transfer.SourcePending:
-		return fmt.Sprintf("%s at %s, or in flight: the withdrawal was asked for, and whether it happened is not known", amount, source)
+		return fmt.Sprintf("%s at %s, or in flight: the withdrawal was asked for, and its result is unknown", amount, source)
 	case transfer.SourceDone:
 		return fmt.Sprintf("%s in flight: withdrawn from %s, and %s was not asked yet", amount, source, target)
 	case transfer.TargetPending:
-		return fmt.Sprintf("%s in flight, or at %s: withdrawn from %s; the deposit was asked for, and whether it happened is not known", amount, target, source)
+		return fmt.Sprintf("%s in flight, or at %s: withdrawn from %s; the deposit was asked for, and its result is unknown", amount, target, source)
 	case transfer.Committed:
 		return fmt.Sprintf("%s at %s", amount, target)
 	case transfer.Compensating:
-		return fmt.Sprintf("%s in flight, or back at %s: %s refused it for ever, the refund was asked for, and whether it happened is not known", amount, source, target)
+		return fmt.Sprintf("%s in flight, or back at %s: %s refused it for ever, the refund was asked for, and its result is unknown", amount, source, target)
 	case transfer.RolledBack:
 		return fmt.Sprintf("%s back at %s: %s refused it", amount, source, target)
 	}
@@ -177,13 +177,13 @@ func unblock(t transfer.Transfer) string {
 	case t.State.Terminal():
 		return ""
 	case t.Foreign:
-		return "the database is not the one written last: reconcile it, then POST /admin/v1/authority/accept"
+		return "the database is not the one written last: reconcile it, then POST /admin/v1/database/accept"
 	case t.State == transfer.Init && t.Payout != nil:
-		return fmt.Sprintf("any worker, once no episode of PROTECT of %s is open, no halt is open for it, and its asset is ACTIVE: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither where the database was restored since it was accepted", t.Payout.Submitter)
+		return fmt.Sprintf("any worker, once no PROTECT incident of %s is open, no halt is open for it, and its asset is ACTIVE: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither where the database was restored since it was accepted", t.Payout.Submitter)
 	case t.State == transfer.Init:
 		return "any worker: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither where the database was restored since it was accepted"
 	case op == "":
-		return "any worker: it goes on by itself"
+		return "any worker, without an operator's action"
 	case strings.Contains(t.LastUnknown, wire.BeyondHorizon.Name):
 		return fmt.Sprintf("an operator: the trading core has forgotten all that is as old as this %s, so it neither does it nor refuses it (BEYOND_HORIZON). "+
 			"Look for the line of %s %s in the core's journal, then POST …/resolve {\"op\": %q, \"outcome\": \"applied\" or \"not_applied\", \"line\": …}; without line a check of conservation has to prove it", op, op, t.ReqID, op)
@@ -193,9 +193,9 @@ func unblock(t transfer.Transfer) string {
 	case who == transfer.Chain:
 		return fmt.Sprintf("the end of the managed transaction of %s with requestId %s: CONFIRMED with proof of payment, or FAILED. "+
 			"POST …/resolve {\"op\": \"deposit\"} cancels it if it can still be cancelled, and the money goes back. "+
-			"While an episode of PROTECT of the payer is open it waits. Where last_evidence says that an operator must state whether it was paid: "+
+			"While a PROTECT incident of the payer is open it waits. Where last_evidence says that an operator must state whether it was paid: "+
 			"POST …/payout-statement; a wrong statement is taken back by POST …/payout-statement/withdraw", t.Payout.Submitter, t.ReqID)
 	}
 	return fmt.Sprintf("an answer of %s to the %s: done, or a refusal that it has stored. Mend what keeps %s from answering; "+
-		"POST …/resolve {\"op\": %q} has it tell what is stored, or refuse it for ever if nothing is", who, op, who, op)
+		"POST …/resolve {\"op\": %q} makes the ledger answer its stored result, or refuse the operation for ever if it has none", who, op, who, op)
 }

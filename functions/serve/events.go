@@ -55,7 +55,7 @@ func (b *Base) CollectEvents(ctx context.Context) (inner context.Context, delive
 		var streams []events.DeliveryQueue
 		for _, s := range slices.Compact(made.of) {
 			for _, endpoint := range b.Events.Endpoints {
-				streams = append(streams, events.DeliveryQueue{Submitter: s, Receiver: endpoint})
+				streams = append(streams, events.DeliveryQueue{Submitter: s, Endpoint: endpoint})
 			}
 		}
 		if len(streams) == 0 {
@@ -66,7 +66,7 @@ func (b *Base) CollectEvents(ctx context.Context) (inner context.Context, delive
 		now := time.Now()
 		failed, first := MakeTasks(ctx, streams, func(s events.DeliveryQueue) error { return b.Events.Tasks.Publish(ctx, s, now) })
 		if failed > 0 {
-			b.Log.WarnContext(ctx, "no publish tasks: the sweep will find the events", "streams", failed, "of", len(streams), "error", first.Error())
+			b.Log.WarnContext(ctx, "no publish tasks: the sweep will find the events", "deliveryQueues", failed, "of", len(streams), "error", first.Error())
 		}
 	}
 }

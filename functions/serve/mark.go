@@ -49,7 +49,7 @@ func (m *Mark) Close() error {
 
 // Compare compares before the first request that reads a row, and then once a minute. Requests that
 // arrive during the first comparison wait for it. Later one request compares, and the others use the
-// last result. When it returns, a foreign database has been marked as not the authority, and its own
+// last result. When it returns, a foreign database has been marked as not the accepted database, and its own
 // rows say so to every reader. An unreadable mark stops no request. A database that did not answer
 // fails the request.
 func (m *Mark) Compare(ctx context.Context, log *slog.Logger) error {

@@ -60,7 +60,7 @@ type Answer struct {
 // answers lists the store's errors. The first one that an error wraps counts.
 var answers = []Answer{
 	{Err: store.ErrNotPlanned, Code: notPlanned,
-		Text: "the last change of the authority is not a planned move that was confirmed (migrate confirm-move): the database may lack what was committed, so each submitter is released by itself; nothing was changed"},
+		Text: "the last change of the database's identity is not a planned move that was confirmed (migrate confirm-move): the database may lack what was committed, so each submitter is released by itself; nothing was changed"},
 	{Err: store.ErrHandlerBarred, Code: policyRefused, Field: "handler",
 		Text: "the submitter's callers do not name this handler (\"handler:<name>\")." + storedNothing},
 	{Err: store.ErrPast, Code: web.InvalidField, Field: "validUntil",
@@ -80,20 +80,20 @@ var answers = []Answer{
 	{Err: store.ErrMoved, Code: web.Unavailable, Text: "the submitter's state changed meanwhile; this attempt stored nothing: try again"},
 	{Err: store.ErrNoMAC, Code: web.Unavailable, Text: "Cloud KMS, which makes the MAC of an intent, gave no answer; nothing was stored: try again"},
 	{Err: store.ErrInDoubt, Code: web.Unavailable,
-		Text: "PROTECT: whether this was ever made, or what came of it, is not known until an operator has reconciled it"},
-	{Err: store.ErrIsAuthority, Code: TooLate, Text: "the database is the one written last; there is nothing to accept"},
+		Text: "PROTECT: whether this request was stored, and its result, are unknown until an operator has reconciled the database"},
+	{Err: store.ErrDatabaseAccepted, Code: TooLate, Text: "the database is the one written last; there is nothing to accept"},
 	{Err: store.ErrForeign, Code: TooLate,
-		Text: "the database is not the one written last, and no operator has accepted it: POST /admin/v1/authority/accept first; nothing was changed"},
+		Text: "the database is not the one written last, and no operator has accepted it: POST /admin/v1/database/accept first; nothing was changed"},
 	{Err: store.ErrHeldForForeign, Code: TooLate,
 		Text: "the transaction is held for a foreign transaction: GET /admin/v1/submitters/{submitter}/foreign shows which; match it or write it off; nothing was changed"},
 	{Err: store.ErrNoHold, Code: TooLate,
 		Text: "no foreign transaction with that nonce waits for a decision: GET /admin/v1/submitters/{submitter}/foreign lists those that do; nothing was changed"},
 	{Err: store.ErrProofUsed, Code: proofUsed,
-		Text: "the foreign transaction proves that another payout was paid, and one transaction is one request's: write it off (POST /admin/v1/submitters/{submitter}/foreign/write-off), and what is held for it goes on; nothing was changed"},
+		Text: "the foreign transaction proves another payout, and a transaction can prove only one: write it off (POST /admin/v1/submitters/{submitter}/foreign/write-off), and the intents held for it proceed; nothing was changed"},
 	{Err: store.ErrNoSuchIntent, Code: web.InvalidField, Field: "through",
 		Text: "names no intent of this submitter: want the txId of the newest held intent that you have seen; nothing was changed"},
 	{Err: store.ErrNotMatching, Code: web.InvalidField, Field: "txId",
-		Text: "names an intent that is not held for that nonce, or that calls something else: GET /admin/v1/submitters/{submitter}/foreign shows the one that is held; nothing was changed"},
+		Text: "names an intent that is not held for that nonce, or that has another call: GET /admin/v1/submitters/{submitter}/foreign shows the one that is held; nothing was changed"},
 	{Err: store.ErrNotHeld, Code: TooLate, Text: "the transaction is not held: it waits in the queue, has a nonce or is final; nothing was changed"},
 	{Err: store.ErrNotFound, Code: web.NotFound, Text: "no such transaction"},
 	{Err: store.ErrCoordinators, Code: web.Forbidden,
@@ -142,7 +142,7 @@ func detailed(err error) *web.Problem {
 		p.RetryAfter, p.Cause = moveRetryAfter, err
 		return p
 	case store.IsProposalGone(err):
-		return web.UnavailableBecause(err, "the proposal cannot be carried out any more; nothing was changed: look at it again")
+		return web.UnavailableBecause(err, "the proposal can no longer be carried out; nothing was changed: read it again")
 	case errors.As(err, &policy):
 		return policyProblem(policy)
 	case errors.As(err, &field):

@@ -17,7 +17,7 @@ func (a *Server) RoutePublish(mux *web.Mux) {
 
 type publishRequest struct {
 	Submitter string `json:"submitter"`
-	Receiver  string `json:"receiver"`
+	Endpoint  string `json:"endpoint"`
 }
 
 const (
@@ -33,21 +33,21 @@ const (
 // share.
 type DeliverySlots map[string]chan struct{}
 
-func NewDeliverySlots(receivers []string) DeliverySlots {
+func NewDeliverySlots(endpoints []string) DeliverySlots {
 	all := make(DeliverySlots)
-	if len(receivers) < 2 { // a single endpoint takes no other's share
+	if len(endpoints) < 2 { // a single endpoint takes no other's share
 		return all
 	}
-	for _, name := range receivers {
-		all[name] = make(chan struct{}, max(1, totalSlots/len(receivers)))
+	for _, name := range endpoints {
+		all[name] = make(chan struct{}, max(1, totalSlots/len(endpoints)))
 	}
 	return all
 }
 
 // acquire takes one of the endpoint's slots; the caller must call release. A single or unknown
 // endpoint needs no slot.
-func (t DeliverySlots) acquire(ctx context.Context, receiver string) (release func(), ok bool) {
-	turn, known := t[receiver]
+func (t DeliverySlots) acquire(ctx context.Context, endpoint string) (release func(), ok bool) {
+	turn, known := t[endpoint]
 	if !known {
 		return func() {}, true
 	}
@@ -73,21 +73,21 @@ func (a *Server) publish(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if body.Receiver == "" {
-		return web.FieldProblem("receiver", "is required: who is to be told")
+	if body.Endpoint == "" {
+		return web.FieldProblem("endpoint", "is required: the name of the endpoint")
 	}
-	a.Log.DebugContext(r.Context(), "task", telemetry.SubmitterKey, s, "receiver", body.Receiver, "function", "publish",
+	a.Log.DebugContext(r.Context(), "task", telemetry.SubmitterKey, s, "endpoint", body.Endpoint, "function", "publish",
 		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
-	release, ok := a.Slots.acquire(r.Context(), body.Receiver)
+	release, ok := a.Slots.acquire(r.Context(), body.Endpoint)
 	if !ok {
-		a.Log.DebugContext(r.Context(), "receiver has all its turns: the sweep comes back", telemetry.SubmitterKey, s, "receiver", body.Receiver)
+		a.Log.DebugContext(r.Context(), "all delivery slots of the endpoint are in use: the sweep tries again", telemetry.SubmitterKey, s, "endpoint", body.Endpoint)
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
 	defer release()
 	ctx, cancel := context.WithTimeout(r.Context(), a.Deadline-time.Second)
 	defer cancel()
-	if err := a.Deliveries.Serve(ctx, events.DeliveryQueue{Submitter: s, Receiver: body.Receiver}); err != nil {
+	if err := a.Deliveries.Serve(ctx, events.DeliveryQueue{Submitter: s, Endpoint: body.Endpoint}); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

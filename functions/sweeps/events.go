@@ -34,7 +34,7 @@ func (a *Server) sweepEvents(ctx context.Context, out *sweepResponse) error {
 	out.Enqueued += int(enqueued.Load())
 	failures = append(failures, err)
 	if failed > 0 {
-		failures = append(failures, fmt.Errorf("no publish task for %d of %d streams: %w", failed, len(found), first))
+		failures = append(failures, fmt.Errorf("no publish task for %d of %d delivery queues: %w", failed, len(found), first))
 	}
 	for ctx.Err() == nil {
 		n, err := stored.ForgetEvents(ctx, a.EventsKeep, maxDeletedEvents)

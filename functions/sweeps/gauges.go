@@ -39,8 +39,8 @@ func (a *Server) gaugeEvents(ctx context.Context) error {
 	}
 	waiting, err := events.New(a.Store).EventBacklogs(ctx, a.Events.Endpoints)
 	for _, w := range waiting {
-		telemetry.EventBacklog.Record(ctx, int64(w.Streams), telemetry.Receiver(w.Receiver))
-		telemetry.EventAge.Record(ctx, int64(w.Oldest/time.Second), telemetry.Receiver(w.Receiver))
+		telemetry.EventBacklog.Record(ctx, int64(w.Streams), telemetry.Endpoint(w.Endpoint))
+		telemetry.EventAge.Record(ctx, int64(w.Oldest/time.Second), telemetry.Endpoint(w.Endpoint))
 	}
 	return err
 }

@@ -84,7 +84,7 @@ func (a *Server) RecordDecision(r *http.Request, d store.Decision) (store.Decisi
 	}
 	telemetry.Step(r.Context(), out.Trace, "decide "+string(d.Action), began)
 	if err := a.Tasks.EnqueueAdvance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token); err != nil {
-		log.WarnContext(r.Context(), "no advance task for a decision: the next look carries it out", "error", err.Error())
+		log.WarnContext(r.Context(), "no advance task for a decision: the next iteration carries it out", "error", err.Error())
 	}
 	return out, nil
 }

@@ -30,7 +30,7 @@ func (a *Server) replay(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if !a.EventsKept {
-		return web.NewProblem(web.NotFound, "no events are kept here: events.mode is %s, and would have to be mq_outbox or webhook. GET /api/v1/tx/{txId} tells how far a transaction is", a.EventsMode)
+		return web.NewProblem(web.NotFound, "this deployment stores no events: events.mode is %s; they need mq_outbox or webhook. GET /api/v1/tx/{txId} shows a transaction's state", a.EventsMode)
 	}
 	q, err := serve.Parameters(r, "after", "submitter", "pageSize")
 	if err != nil {
@@ -42,15 +42,15 @@ func (a *Server) replay(w http.ResponseWriter, r *http.Request) error {
 	}
 	stored := events.New(a.Store.Store)
 	if err := stored.NumberEvents(r.Context(), a.Events.Endpoints); err != nil { // events need a number before a page can show them; delivery does not wait for it
-		a.Log.WarnContext(r.Context(), "events not numbered: what was made last is not shown yet", "error", err.Error())
+		a.Log.WarnContext(r.Context(), "events not numbered: the newest events are not shown yet", "error", err.Error())
 	}
 	page, next, err := stored.Events(r.Context(), query, v)
 	var forgotten events.EventsDeletedError
 	switch {
 	case errors.Is(err, store.ErrCursor):
-		return web.FieldProblem("after", "is no place in these events: want the next of a page before, the cursor of an event, or nothing")
+		return web.FieldProblem("after", "is no position of these events: give next of the page before, the cursor of an event, or leave it out")
 	case errors.As(err, &forgotten):
-		p := web.FieldProblem("after", "is too old: events behind it are kept no longer (events.keep). GET /api/v1/tx tells how your transactions are; then go on after %d", forgotten.Oldest)
+		p := web.FieldProblem("after", "is too old: the events after it were deleted (events.keep). Read the transactions by GET /api/v1/tx, then continue after %d", forgotten.Oldest)
 		p.Members = map[string]any{"oldest": strconv.FormatUint(forgotten.Oldest, 10)}
 		return p
 	case err != nil:

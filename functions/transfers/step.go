@@ -31,7 +31,7 @@ func (a *Server) stepTransfer(w http.ResponseWriter, r *http.Request) error {
 	err = a.step(r.Context(), body.ReqID)
 	switch {
 	case err != nil && !body.Swept:
-		return &web.Problem{Code: stepFailed, Detail: "the transfer's state is in doubt: the task comes again", Cause: err}
+		return &web.Problem{Code: stepFailed, Detail: "the transfer's state is unknown: Cloud Tasks delivers the task again", Cause: err}
 	case err != nil:
 		a.Log.ErrorContext(r.Context(), "a sweep's step failed: the next sweep tries again", "reqId", body.ReqID, "error", err.Error())
 	}
@@ -50,7 +50,7 @@ func (a *Server) step(ctx context.Context, reqID string) error {
 		a.Log.ErrorContext(ctx, "task of an unknown transfer dropped", "reqId", reqID)
 		return nil
 	case errors.Is(err, transfer.ErrForeign): // the sweep continues it once the database is accepted
-		a.Log.ErrorContext(ctx, "nothing is driven in a restored database before it is accepted", "reqId", reqID)
+		a.Log.ErrorContext(ctx, "transfers wait: the restored database is not accepted", "reqId", reqID)
 		return nil
 	case err != nil:
 		return err

@@ -190,7 +190,7 @@ const pending = "PENDING"
 func answerTransfer(w http.ResponseWriter, r *http.Request, c transfer.Created) error {
 	out := transferResponse{
 		TransferID: c.ID, ReqID: c.ReqID, From: c.Type.Source(), To: c.Type.Target(), State: pending,
-		Message: "accepted, and on its way: it comes to an end by itself, and GET /api/v1/internal_transfer/{req_id} tells how far it is",
+		Message: "accepted, and not ended yet: GET /api/v1/internal_transfer/{req_id} shows its state",
 	}
 	status := http.StatusAccepted
 	if c.State.Terminal() {

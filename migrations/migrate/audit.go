@@ -19,7 +19,7 @@ import (
 const verifyAudit = "verify-audit"
 
 // errAudit reports that the audit has findings, which were printed.
-var errAudit = errors.New("the audit rows are not whole; docs/runbooks/audit.md says what to do")
+var errAudit = errors.New("the audit rows are not complete; docs/runbooks/audit.md says what to do")
 
 // audit verifies the rows that record decisions and who made them.
 func audit(ctx context.Context, c call, dial pgconn.DialFunc) error {
@@ -69,18 +69,18 @@ func printAudit(out io.Writer, a store.Audit, marked *mark.Seal) {
 		fmt.Fprintf(out, "older than the chain, by a login that is not known: %d\n", a.Older)
 	}
 	for _, finding := range a.Findings {
-		fmt.Fprintln(out, "NOT WHOLE:", finding)
+		fmt.Fprintln(out, "NOT COMPLETE:", finding)
 	}
 	if a.More > 0 {
-		fmt.Fprintf(out, "NOT WHOLE: %d findings more\n", a.More)
+		fmt.Fprintf(out, "NOT COMPLETE: %d findings more\n", a.More)
 	}
 	switch {
 	case marked == nil:
-		fmt.Fprintln(out, "not compared with the mark: FENCEPOST_AUTHORITY_MARK is not true. Who owns the database can have written all of it anew")
+		fmt.Fprintln(out, "not compared with the mark: FENCEPOST_MARK_ENABLED is not true. Who owns the database can have written all of it anew")
 	case len(a.Findings) == 0:
 		fmt.Fprintf(out, "the mark names seal %d, as the database does\n", marked.Number)
 	}
 	if len(a.Findings) == 0 {
-		fmt.Fprintln(out, "the audit rows are whole")
+		fmt.Fprintln(out, "the audit rows are complete")
 	}
 }

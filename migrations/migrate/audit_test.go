@@ -50,20 +50,20 @@ func TestVerifyAudit(t *testing.T) {
 		}
 	}
 	must(changed)
-	expect(0, "1 audit rows of 1 submitters", "not compared with the mark", "the audit rows are whole")
+	expect(0, "1 audit rows of 1 submitters", "not compared with the mark", "the audit rows are complete")
 
-	t.Setenv("FENCEPOST_AUTHORITY_MARK", "true")
-	t.Setenv("FENCEPOST_AUTHORITY_BUCKET", "marks")
-	t.Setenv("FENCEPOST_AUTHORITY_ENDPOINT", endpoint)
+	t.Setenv("FENCEPOST_MARK_ENABLED", "true")
+	t.Setenv("FENCEPOST_MARK_BUCKET", "marks")
+	t.Setenv("FENCEPOST_MARK_ENDPOINT", endpoint)
 	expect(1, "there is no mark")
 	advance(t, databaseURL, endpoint)
-	expect(0, "the last seal is 1, and 0 rows were written since", "the mark names seal 1, as the database does", "the audit rows are whole")
+	expect(0, "the last seal is 1, and 0 rows were written since", "the mark names seal 1, as the database does", "the audit rows are complete")
 
 	must(`begin; set local session_replication_role = replica; update submitter_change set by = 'eve'; commit`)
-	expect(1, "NOT WHOLE: eip155:1:0x00000000000000000000000000000000000000a1: link 1 does not fit its row", "docs/runbooks/audit.md")
+	expect(1, "NOT COMPLETE: eip155:1:0x00000000000000000000000000000000000000a1: link 1 does not fit its row", "docs/runbooks/audit.md")
 	must(`begin; set local session_replication_role = replica; delete from audit_link; delete from audit_head; delete from audit_seal; commit;
 		select link_audit(submitter, id, null, session_user) from submitter_change; select seal_audit('m')`)
-	expect(1, "NOT WHOLE: seal 1 is not the one that the mark names")
+	expect(1, "NOT COMPLETE: seal 1 differs from the one in the mark")
 }
 
 // advance writes the next mark, as a sweep does.

@@ -35,12 +35,12 @@ const usage = `usage: migrate up [--grant-to FUNCTION=ROLE,…] [--grant-read-to
   up        apply every migration that the database has not seen; two at once are safe
   status    list the migrations and when each was applied
   distrust  say that the database is a copy, though it looks like none: nothing in it is believed, and every submitter
-            comes under PROTECT, until an operator accepts it (POST /admin/v1/authority/accept). The reason is on record until then
+            comes under PROTECT, until an operator accepts it (POST /admin/v1/database/accept). The reason is on record until then
 
 A planned move, as an upgrade or a switch to a replica. Each may be repeated. Who and why are on record:
   expect-move   stop all writes, and write the last mark. Run it on the server that is to be left, before its last copy is made
   confirm-move  on the new server: demand exactly that mark, take the server over, and let writes go on. Every submitter is then
-                in PROTECT; POST /admin/v1/authority/release-untouched releases those that nothing has happened to
+                in PROTECT; POST /admin/v1/database/release-untouched releases those that nothing has happened to
   cancel-move   call the move off: on the server that was to be left, all goes on as before. Elsewhere the database stays in PROTECT
 
 Whether an intent needs a MAC. A new database demands one. Who and why are on record:
@@ -59,8 +59,8 @@ FENCEPOST_DATABASE_URL is the database, as the role that owns its tables:
 postgres://user:password@host:port/database
 FENCEPOST_DATABASE_INSTANCE, project:region:instance, is the Cloud SQL instance that it is in, if it is; then the
 URL is user=… dbname=… sslmode=disable.
-FENCEPOST_AUTHORITY_MARK, FENCEPOST_AUTHORITY_BUCKET and FENCEPOST_AUTHORITY_ENDPOINT are those of the functions. A move
-needs the mark; verify-audit compares nothing with it where FENCEPOST_AUTHORITY_MARK is not true.
+FENCEPOST_MARK_ENABLED, FENCEPOST_MARK_BUCKET and FENCEPOST_MARK_ENDPOINT are those of the functions. A move
+needs the mark; verify-audit compares nothing with it where FENCEPOST_MARK_ENABLED is not true.
 
 Exit codes: 0 done, 1 failed, 2 called wrongly.
 `
@@ -185,10 +185,10 @@ func parse(arguments []string) (c call, err error) {
 		return c, fmt.Errorf("%s grants nothing", c.command)
 	}
 	if c.reason = strings.TrimSpace(c.reason); slices.Contains(decided, c.command) != (c.reason != "") {
-		return c, fmt.Errorf("--reason goes with %s, which want one: it goes on record", strings.Join(decided, ", "))
+		return c, fmt.Errorf("--reason is required by %s: it is stored", strings.Join(decided, ", "))
 	}
 	if c.by = strings.TrimSpace(c.by); slices.Contains(moves, c.command) != (c.by != "") {
-		return c, fmt.Errorf("--by goes with %s, which want your name: it goes on record", strings.Join(moves, ", "))
+		return c, fmt.Errorf("--by is required by %s: give your name, which is stored", strings.Join(moves, ", "))
 	}
 	if c.databaseURL = os.Getenv("FENCEPOST_DATABASE_URL"); c.databaseURL == "" {
 		return c, errors.New("FENCEPOST_DATABASE_URL is not set")

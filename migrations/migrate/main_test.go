@@ -117,7 +117,7 @@ var ranElsewhere = map[string]string{
 }
 
 // A test runs each command that a runbook runs by the migration job; this test runs distrust. It
-// leaves a database that is not the authority.
+// leaves a database that was not accepted.
 func TestArgumentsOfRunbooksRun(t *testing.T) {
 	t.Parallel()
 	pages, err := runbooks.Pages("../../docs/runbooks")
@@ -144,8 +144,8 @@ func TestArgumentsOfRunbooksRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			var authority bool
-			if err := conn.QueryRow(t.Context(), `select is_authority()`).Scan(&authority); err != nil || authority {
-				t.Errorf("%s: after migrate %q: got is_authority() %t, %v; want false", name, arguments, authority, err)
+			if err := conn.QueryRow(t.Context(), `select is_accepted_database()`).Scan(&authority); err != nil || authority {
+				t.Errorf("%s: after migrate %q: got is_accepted_database() %t, %v; want false", name, arguments, authority, err)
 			}
 			_ = conn.Close(t.Context())
 		}

@@ -21,16 +21,16 @@ const (
 	cancelMove  = string(mark.Cancels)
 )
 
-var errNoMark = errors.New("a move is told from a restore by the mark alone: set FENCEPOST_AUTHORITY_MARK=true and " +
-	"FENCEPOST_AUTHORITY_BUCKET as the functions have them; where they have none, switch authority.mark on for them first, and wait for a sweep")
+var errNoMark = errors.New("a move is told from a restore by the mark alone: set FENCEPOST_MARK_ENABLED=true and " +
+	"FENCEPOST_MARK_BUCKET as the functions have them; where they have none, switch mark.enabled on for them first, and wait for a sweep")
 
 // openMark opens the mark's object with the functions' settings; nil: they have none.
 func openMark(ctx context.Context) (*gcs.Object, error) {
-	bucket := os.Getenv("FENCEPOST_AUTHORITY_BUCKET")
-	if os.Getenv("FENCEPOST_AUTHORITY_MARK") != "true" || bucket == "" {
+	bucket := os.Getenv("FENCEPOST_MARK_BUCKET")
+	if os.Getenv("FENCEPOST_MARK_ENABLED") != "true" || bucket == "" {
 		return nil, nil
 	}
-	return gcs.Open(ctx, bucket, mark.ObjectName, os.Getenv("FENCEPOST_AUTHORITY_ENDPOINT"))
+	return gcs.Open(ctx, bucket, mark.ObjectName, os.Getenv("FENCEPOST_MARK_ENDPOINT"))
 }
 
 func move(ctx context.Context, c call, dial pgconn.DialFunc) (err error) {
@@ -79,12 +79,12 @@ func confirm(ctx context.Context, s *store.Store, mover mark.Mover, said mark.Op
 	}
 	switch {
 	case errors.Is(err, mark.ErrForeign):
-		return fmt.Errorf("%w: this copy lacks what was committed last, or the move was ended elsewhere; use the copy that has the last mark, or migrate cancel-move here and accept the database as a restored one", err)
+		return fmt.Errorf("%w: this copy lacks the last commits, or the move was ended elsewhere; use the copy that has the last mark, or migrate cancel-move here and accept the database as a restored one", err)
 	case err != nil:
 		return err
 	}
 	fmt.Print(`the database is taken over, and writes go on; every submitter is in PROTECT.
-next: POST /admin/v1/authority/release-untouched until remaining stays as it is, then release the rest one by one.
+next: POST /admin/v1/database/release-untouched until remaining stays as it is, then release the rest one by one.
 `)
 	return nil
 }
@@ -101,7 +101,7 @@ func cancelled(ctx context.Context, s *store.Store, mover mark.Mover, said mark.
 	case err != nil:
 		return fmt.Errorf("%w\nwrites are still stopped. Where the mark is lost for good: migrate distrust, then migrate cancel-move, then accept the database as a restored one", err)
 	}
-	fmt.Println("the move is called off, and all goes on as before; copies that were made meanwhile are foreign")
+	fmt.Println("the move is cancelled, and the database accepts writes again; copies that were made meanwhile are foreign")
 	return nil
 }
 

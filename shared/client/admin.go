@@ -92,7 +92,7 @@ type Succession struct {
 
 // ProtectIncident is an open PROTECT incident of a submitter.
 type ProtectIncident struct {
-	Episode  int             `json:"episode"` // its number; [Release] names it
+	Incident int             `json:"incident"` // its number; [Release] names it
 	Since    time.Time       `json:"since"`
 	Evidence json.RawMessage `json:"evidence"` // what the nodes said
 }
@@ -259,7 +259,7 @@ type UntouchedReport struct {
 // releases only accounts whose transactions on the chain are all stored here. It is for
 // operators.
 func (c *Client) ReleaseUntouched(ctx context.Context, q UntouchedQuery) (out UntouchedReport, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/authority/release-untouched", body: q}, &out)
+	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/database/release-untouched", body: q}, &out)
 	return out, err
 }
 
@@ -286,12 +286,12 @@ func (c *Client) CheckConservation(ctx context.Context, full bool) (out CheckRep
 // PayoutStatement is an operator's statement on whether a payout was paid, where the stored
 // state cannot tell.
 type PayoutStatement struct {
-	Paid      bool     `json:"paid"`
-	TxHash    string   `json:"tx_hash,omitempty"`    // where paid: of the transaction that paid
-	Then      string   `json:"then,omitempty"`       // where not paid: repost or refund
-	MaxWindow int      `json:"max_window,omitempty"` // where not paid, after a restore: the largest maxInFlight that the payer can have had
-	NotBy     []string `json:"not_by,omitempty"`     // where not paid: transactions that do the same, and are others' payments
-	Reason    string   `json:"reason"`
+	Paid          bool     `json:"paid"`
+	TxHash        string   `json:"tx_hash,omitempty"`        // where paid: of the transaction that paid
+	Then          string   `json:"then,omitempty"`           // where not paid: repost or refund
+	MaxWindow     int      `json:"max_window,omitempty"`     // where not paid, after a restore: the largest maxInFlight that the payer can have had
+	OtherPayments []string `json:"other_payments,omitempty"` // where not paid: transactions that do the same, and are others' payments
+	Reason        string   `json:"reason"`
 }
 
 // StatePayout states whether the payout was paid. STATEMENT_STANDS: another statement is in

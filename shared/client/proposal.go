@@ -15,28 +15,28 @@ import (
 
 // Proposal is an act that one operator proposes and another must approve.
 type Proposal struct {
-	ProposalID    string          `json:"proposalId"`
-	Status        string          `json:"status"` // PROPOSED, APPROVED, CARRIED_OUT, REJECTED, EXPIRED or STALE
-	Kind          string          `json:"kind"`   // of the setting approvals.required
-	Act           string          `json:"act"`
-	Subject       json.RawMessage `json:"subject"` // what it is about
-	Effect        string          `json:"effect"`  // what will happen
-	Method        string          `json:"method"`
-	Path          string          `json:"path"`
-	Body          json.RawMessage `json:"body"`
-	Saw           json.RawMessage `json:"saw"` // the state that it was made in, and is carried out in
-	SawHash       string          `json:"sawHash"`
-	ProposedBy    string          `json:"proposedBy"`
-	Reason        string          `json:"reason"`
-	CreatedAt     time.Time       `json:"createdAt"`
-	ExpiresAt     time.Time       `json:"expiresAt"`
-	ApprovedBy    string          `json:"approvedBy"` // "": not approved
-	ApproveReason string          `json:"approveReason"`
-	ApprovedAt    *time.Time      `json:"approvedAt"`
-	ClosedBy      string          `json:"closedBy"`    // who rejected it
-	CloseReason   string          `json:"closeReason"` // why, or the state that was found in place of Saw
-	ClosedAt      *time.Time      `json:"closedAt"`
-	Outcome       *ActOutcome     `json:"outcome"` // nil: it is not carried out, or the answer was lost
+	ProposalID        string          `json:"proposalId"`
+	Status            string          `json:"status"` // PROPOSED, APPROVED, CARRIED_OUT, REJECTED, EXPIRED or STALE
+	Kind              string          `json:"kind"`   // of the setting approvals.required
+	Act               string          `json:"act"`
+	Subject           json.RawMessage `json:"subject"` // what it is about
+	Effect            string          `json:"effect"`  // what will happen
+	Method            string          `json:"method"`
+	Path              string          `json:"path"`
+	Body              json.RawMessage `json:"body"`
+	ObservedState     json.RawMessage `json:"observedState"` // the state that it was made in, and is carried out in
+	ObservedStateHash string          `json:"observedStateHash"`
+	ProposedBy        string          `json:"proposedBy"`
+	Reason            string          `json:"reason"`
+	CreatedAt         time.Time       `json:"createdAt"`
+	ExpiresAt         time.Time       `json:"expiresAt"`
+	ApprovedBy        string          `json:"approvedBy"` // "": not approved
+	ApproveReason     string          `json:"approveReason"`
+	ApprovedAt        *time.Time      `json:"approvedAt"`
+	ClosedBy          string          `json:"closedBy"`    // who rejected it
+	CloseReason       string          `json:"closeReason"` // why, or the state that was found in place of ObservedState
+	ClosedAt          *time.Time      `json:"closedAt"`
+	Outcome           *ActOutcome     `json:"outcome"` // nil: it is not carried out, or the answer was lost
 }
 
 // ActOutcome is the answer of a proposal's act.

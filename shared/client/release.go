@@ -22,12 +22,12 @@ type LostNonces struct {
 
 // LostNonce is a nonce that a foreign transaction has consumed.
 type LostNonce struct {
-	Nonce     uint64              `json:"nonce"`
-	Taker     *ForeignTransaction `json:"taker"`     // nil: Unknown says why
-	Unknown   string              `json:"unknown"`   // why Taker cannot be shown; "": it is shown
-	Succeeded *bool               `json:"succeeded"` // false: it reverted; nil: it was not read at finality yet
-	Payouts   []string            `json:"payouts"`   // ReqIDs of open payouts that want the same
-	Intents   []MatchingIntent    `json:"intents"`   // those that want the same: to, value and data
+	Nonce       uint64              `json:"nonce"`
+	ConsumingTx *ForeignTransaction `json:"consumingTx"` // nil: Unknown says why
+	Unknown     string              `json:"unknown"`     // why ConsumingTx cannot be shown; "": it is shown
+	Succeeded   *bool               `json:"succeeded"`   // false: it reverted; nil: it was not read at finality yet
+	Payouts     []string            `json:"payouts"`     // ReqIDs of open payouts that want the same
+	Intents     []MatchingIntent    `json:"intents"`     // those that want the same: to, value and data
 }
 
 // ForeignTransaction is a transaction on the chain that Fencepost has no record of.
@@ -59,9 +59,9 @@ func (c *Client) Lost(ctx context.Context, submitter string, from uint64) (out L
 
 // Release ends one PROTECT incident of a submitter.
 type Release struct {
-	Episode int    `json:"episode"` // its number, as [Client.Submitter] shows it
-	Mode    string `json:"mode"`    // resume: what was observed was wrong; resync: the loss is accepted
-	Reason  string `json:"reason"`  // kept with the operator's name
+	Incident int    `json:"incident"` // its number, as [Client.Submitter] shows it
+	Mode     string `json:"mode"`     // resume: what was observed was wrong; resync: the loss is accepted
+	Reason   string `json:"reason"`   // kept with the operator's name
 
 	// Of resync alone.
 	Count    *uint64           `json:"count,omitempty"`    // the chain's count at its finalized block
@@ -76,7 +76,7 @@ type Release struct {
 // ReleaseReport is what a release did, or would do.
 type ReleaseReport struct {
 	Submitter  string       `json:"submitter"`
-	Episode    int          `json:"episode"`
+	Incident   int          `json:"incident"`
 	Displaced  []uint64     `json:"displaced"`  // nonces that foreign transactions consumed
 	NotOnChain []NotOnChain `json:"notOnChain"` // final transactions that a reorg removed, which a resync accepts
 	NextNonce  uint64       `json:"nextNonce"`
@@ -121,12 +121,12 @@ func (c *Client) Release(ctx context.Context, submitter string, in Release) (out
 	return out, err
 }
 
-// AcceptAuthority accepts a restored database as the authority. Every submitter stays in
-// PROTECT until it is released, and new transfers stay halted. TOO_LATE: it is the authority
+// AcceptDatabase accepts a restored database. Every submitter stays in
+// PROTECT until it is released, and new transfers stay halted. TOO_LATE: it is accepted already
 // already. The reason is kept. It is for operators.
-func (c *Client) AcceptAuthority(ctx context.Context, reason string) error {
+func (c *Client) AcceptDatabase(ctx context.Context, reason string) error {
 	body := map[string]string{"reason": reason}
-	return c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/authority/accept", body: body}, nil)
+	return c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/database/accept", body: body}, nil)
 }
 
 // OpenForeign is a foreign transaction whose request is not known.
@@ -199,9 +199,9 @@ func (c *Client) WriteOffForeign(ctx context.Context, submitter string, nonce, t
 
 // Decision is the action that an operator requested for a transaction.
 type Decision struct {
-	TxID    string  `json:"txId"`
-	State   TxState `json:"state"`
-	Ordered string  `json:"ordered"` // CANCEL, PLACEHOLDER, REPLACE or REBROADCAST: not carried out yet; "": nothing
+	TxID            string  `json:"txId"`
+	State           TxState `json:"state"`
+	RequestedAction string  `json:"requestedAction"` // CANCEL, PLACEHOLDER, REPLACE or REBROADCAST: not carried out yet; "": nothing
 }
 
 // DecideTx requests an action on a transaction that holds a nonce. action is "wait",

@@ -63,10 +63,10 @@ type Resolution struct {
 // Statement is an operator's statement about a payout.
 type Statement struct {
 	Paid           bool       `json:"paid"`
-	TxHash         string     `json:"tx_hash"`      // "": not paid
-	Then           string     `json:"then"`         // repost or refund; "": paid
-	NoncesBelow    uint64     `json:"nonces_below"` // all below must be consumed before it takes effect; 0: none must
-	NotBy          []string   `json:"not_by"`       // transactions that do the same, and are others' payments
+	TxHash         string     `json:"tx_hash"`        // "": not paid
+	Then           string     `json:"then"`           // repost or refund; "": paid
+	NoncesBelow    uint64     `json:"nonces_below"`   // all below must be consumed before it takes effect; 0: none must
+	OtherPayments  []string   `json:"other_payments"` // transactions that do the same, and are others' payments
 	By             string     `json:"by"`
 	Reason         string     `json:"reason"`
 	At             time.Time  `json:"at"`

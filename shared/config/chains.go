@@ -244,11 +244,11 @@ func (c *Config) chainRules() []rule {
 	}, {
 		of:     []string{"rpc.quorum", "rpc.urls"},
 		broken: nodes > 0 && c.RPC.Quorum > nodes,
-		say:    "a quorum that no node count reaches lets nothing end: set rpc.quorum to at most the number of rpc.urls",
+		say:    "no transaction can end with a quorum above the number of nodes: set rpc.quorum to at most the number of rpc.urls",
 	}, {
 		of:     []string{"rpc.maxInFlight", "rpc.urls", "chains"},
 		broken: most > 1 && c.RPC.MaxInFlight < most,
-		say:    "what is sent goes to all nodes of a chain at once: set rpc.maxInFlight to at least their number in rpc.urls, or in an entry of chains",
+		say:    "a transaction is sent to all nodes of a chain at once: set rpc.maxInFlight to at least their number in rpc.urls, or in an entry of chains",
 	}, {
 		of:     []string{"finality.mode", "chain.finalizedTag", "chains"},
 		broken: slices.ContainsFunc(c.Served(), func(s ServedChain) bool { return !s.FinalizedTag && s.Finality == FinalityFinalized }),

@@ -43,7 +43,7 @@ type Config struct {
 	Handlers      Handlers
 	Events        Events
 	Database      Database
-	Authority     Authority
+	Mark          Mark
 	Tasks         Tasks
 	OIDC          OIDC
 	Auth          Auth
@@ -61,7 +61,7 @@ func (c *Config) settings() []setting {
 		c.Confirmations.settings(), c.Finality.settings(), c.Reorg.settings(), c.Sweep.settings(),
 		c.Transfer.settings(), c.Trading.settings(), c.Conservation.settings(),
 		c.RPC.settings(), c.Chain.settings(), c.Chains.settings(), c.Signer.settings(), c.Handlers.settings(), c.Events.settings(),
-		c.Database.settings(), c.Authority.settings(), c.Tasks.settings(),
+		c.Database.settings(), c.Mark.settings(), c.Tasks.settings(),
 		c.OIDC.settings(), c.Auth.settings(), c.Approvals.settings(), c.HTTP.settings(), c.Log.settings(), c.Telemetry.settings(),
 		c.Platform.settings(),
 	)

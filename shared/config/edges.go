@@ -136,10 +136,10 @@ func (s *Signer) settings() []setting {
 			meaning: "the list of remote signers by name, mounted from a secret, as docs/runbooks/signing-service.md shows it",
 			field:   text(&s.RemotesFile, "a path", path)},
 		{name: "signer.timeout", def: "5s",
-			meaning: "how long one signature may take; an answer that does not come is unknown, and asked for again. The lease bounds it too",
+			meaning: "how long one signature may take; a missing answer is unknown, and the signature is requested again. The lease bounds it too",
 			field:   duration(&s.Timeout, 100*time.Millisecond, 5*time.Minute)},
 		{name: "signer.parallel", def: "8",
-			meaning: "how many signatures of one submitter's window are asked for at once; a remote signer, which sees what it signs, is asked for one after the other",
+			meaning: "how many signatures of one submitter's window are requested at once; a remote signer gets one request at a time",
 			field:   number(&s.Parallel, "a number of signatures", 1, 100)},
 	}
 }
@@ -169,10 +169,10 @@ const leastDatabaseTimeout = 100 * time.Millisecond
 func (d *Database) settings() []setting {
 	return []setting{
 		{name: "database.url", required: true,
-			meaning: "where Postgres is and who we are to it; a secret",
+			meaning: "the connection to Postgres, with user and database; a secret",
 			field:   secretText(&d.URL, "postgres://user@host:port/database, or the form user=… dbname=…", postgresAddress)},
 		{name: "database.instance",
-			meaning: "a Cloud SQL instance, reached by its private address as the service account that the function runs as; then `database.url` names user and database alone, with `sslmode=disable`: the connector encrypts",
+			meaning: "a Cloud SQL instance, reached by its private address as the service account that the function runs as; then `database.url` names only user and database, with `sslmode=disable`: the connector encrypts",
 			field:   text(&d.Instance, "project:region:instance", instanceName)},
 		{name: "database.maxConns", def: "4",
 			meaning: "how many connections an instance opens at most; times the most instances it must stay below the server's `max_connections`",
@@ -184,7 +184,7 @@ func (d *Database) settings() []setting {
 			meaning: "how long a statement may wait for a lock; below `lease.duration`",
 			field:   duration(&d.LockTimeout, leastDatabaseTimeout, time.Minute)},
 		{name: "database.idleInTransactionTimeout", constant: true, def: "1s",
-			meaning: "how long a session may sit in an open transaction; below `database.lockTimeout`",
+			meaning: "how long a session may be idle in an open transaction; below `database.lockTimeout`",
 			field:   duration(&d.IdleInTransactionTimeout, leastDatabaseTimeout, time.Minute)},
 	}
 }
@@ -219,10 +219,10 @@ func (h *HTTP) settings() []setting {
 			meaning: "how long a request's body may be; longer ones are answered 413 BODY_TOO_LARGE",
 			field:   number(&h.MaxBodyBytes, "a number of bytes", 1024, 32<<20)},
 		{name: "http.bodyTimeout", def: "20s",
-			meaning: "how long a request's body may take to come whole; then the answer is 408 BODY_TIMEOUT, and the connection ends. Keep it below the service's own time-out",
+			meaning: "how long a request's body may take to arrive; then the answer is 408 BODY_TIMEOUT, and the connection ends. Keep it below the service's own time-out",
 			field:   duration(&h.BodyTimeout, 10*time.Millisecond, 10*time.Minute)},
 		{name: "http.maxRequestsPerCaller", def: "32",
-			meaning: "how many requests of one caller, operator or user an instance has at work; further ones are answered 429 TOO_MANY_REQUESTS. Keep it below what an instance serves at once (`concurrency` in Terraform), so that there is room for others",
+			meaning: "how many requests of one caller, operator or user an instance serves at once; further ones are answered 429 TOO_MANY_REQUESTS. Keep it below what an instance serves at once (`concurrency` in Terraform), so that there is room for others",
 			field:   number(&h.MaxRequestsPerCaller, "a number of requests", 1, 100_000)},
 		{name: "http.maxBytesPerCaller", def: "4194304",
 			meaning: "how many bytes the bodies of those requests may have together, at least http.maxBodyBytes. A body without a Content-Length counts as the longest. Further requests are answered 429 TOO_MANY_REQUESTS",
@@ -267,7 +267,7 @@ func (p *Platform) settings() []setting {
 			meaning: "where to listen; Cloud Run sets it",
 			field:   number(&p.Port, "a port", 1, 65535)},
 		{name: "FUNCTION_TARGET", google: true,
-			meaning: "the one function to serve, at every path; without it all are served, each at its own",
+			meaning: "the one function to serve, at every path; if not set, all are served, each at its path",
 			field:   text(&p.FunctionTarget, "a function's name", word)},
 		{name: "K_SERVICE", google: true,
 			meaning: "the service's name; Cloud Run sets it",

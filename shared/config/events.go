@@ -17,7 +17,7 @@ const (
 	EventsPoll    EventsMode = "poll"      // nothing: callers ask
 	EventsLog     EventsMode = "log"       // lines of the log
 	EventsOutbox  EventsMode = "mq_outbox" // kept, and published to Pub/Sub
-	EventsWebhook EventsMode = "webhook"   // kept, and posted to receivers
+	EventsWebhook EventsMode = "webhook"   // kept, and posted to endpoints
 )
 
 // Events configures who is notified of changes of transactions.
@@ -47,10 +47,10 @@ func (e Events) Kept() bool { return e.Mode == EventsOutbox || e.Mode == EventsW
 func (e *Events) settings() []setting {
 	return []setting{
 		{name: "events.mode", def: string(EventsPoll),
-			meaning: "where changes of transactions are published: nowhere (callers poll), the log, Pub/Sub, or webhook endpoints. In the last two events are kept, and `GET /api/v1/events` reads them. It is settled for a transaction when that is accepted",
+			meaning: "where changes of transactions are published: nowhere (callers poll), the log, Pub/Sub, or webhook endpoints. In the last two events are kept, and `GET /api/v1/events` reads them. A transaction keeps the mode in which it was accepted",
 			field:   choice(&e.Mode, EventsPoll, EventsLog, EventsOutbox, EventsWebhook)},
 		{name: "events.keep", def: "720h",
-			meaning: "how long events can be read again; what a receiver has not taken by then, it never gets",
+			meaning: "how long events can be read again; events that an endpoint has not accepted by then are not delivered",
 			field:   duration(&e.Keep, time.Hour, 10*365*24*time.Hour)},
 		{name: "events.pubsub.topic",
 			meaning: "the topic that events are published to with `events.mode=mq_outbox`",
@@ -66,9 +66,9 @@ func (e *Events) settings() []setting {
 			field:   handlerSecrets(&e.Secrets)},
 		{name: "events.webhook.callers",
 			meaning: "the callers whose events an endpoint gets; an endpoint that is not named here gets the events of all callers",
-			field:   receiverCallers(&e.Callers)},
+			field:   endpointCallers(&e.Callers)},
 		{name: "events.webhook.timeout", constant: true, def: "5s",
-			meaning: "how long a receiver may take over one event; more than a second below `lease.duration`",
+			meaning: "how long an endpoint may take over one event; more than a second below `lease.duration`",
 			field:   duration(&e.Timeout, 100*time.Millisecond, time.Minute)},
 	}
 }
@@ -76,9 +76,9 @@ func (e *Events) settings() []setting {
 // topicName is a topic's full name; its project's id may have a domain in front.
 var topicName = regexp.MustCompile(`^projects/([a-z0-9.-]+:)?[a-z][a-z0-9-]+/topics/[A-Za-z][A-Za-z0-9._~+%-]{2,254}$`)
 
-func receiverCallers(p *map[string][]string) field {
+func endpointCallers(p *map[string][]string) field {
 	return field{
-		want: "name=caller, separated by commas; a name may stand several times",
+		want: "name=caller, separated by commas; a name may be repeated",
 		set: func(text string) bool {
 			all, ok := pairs(text, func(value string) bool { return value != "" && !strings.ContainsAny(value, " \t") })
 			if !ok {
@@ -120,6 +120,6 @@ func (c *Config) eventRules() []rule {
 	}, {
 		of:     []string{"events.webhook.timeout", "lease.duration"},
 		broken: e.Timeout+time.Second >= c.Lease.Duration && e.Mode == EventsWebhook,
-		say:    "set events.webhook.timeout more than a second below lease.duration: a receiver is told within one lease, and what it took is still to be recorded",
+		say:    "set events.webhook.timeout more than a second below lease.duration: an endpoint is told within one lease, and what it took is still to be recorded",
 	}}
 }

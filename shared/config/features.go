@@ -39,7 +39,7 @@ func (g *GasBump) settings() []setting {
 			meaning: "how often one transaction is replaced",
 			field:   number(&g.MaxAttempts, "a number of replacements", 1, 100)},
 		{name: "gasbump.multiplier", def: "1.125",
-			meaning: "by how much both fees rise each time, if blocks do not ask for more; nodes take nothing below 1.1",
+			meaning: "by how much both fees rise each time, unless blocks need more; nodes refuse less than 1.1",
 			field:   thousandths(&g.Multiplier, "1.1", "10")},
 		{name: "gasbump.maxFeePerGas", def: "500000000000",
 			meaning: "the most that a replacement offers, in wei per gas; `fees.maxFeePerGas` and an intent's own `maxFeePerGas` bound its replacements too",
@@ -63,7 +63,7 @@ type Mempool struct {
 func (m *Mempool) settings() []setting {
 	return []setting{
 		{name: "mempool.diagnose.enabled", def: "false",
-			meaning: "record of each transaction without a receipt whether the node has it, or it is perhaps lost, or perhaps replaced: for decisions, and nothing acts on it",
+			meaning: "record of each transaction without a receipt whether the node has it, or it is perhaps lost, or perhaps replaced: for operators' decisions only",
 			field:   boolean(&m.Diagnose)},
 	}
 }

@@ -29,13 +29,13 @@ func (h *Handlers) settings() []setting {
 			meaning: "the business services that may be asked for transactions, and at no other address; redirects are not followed",
 			field:   handlerURLs(&h.URLs)},
 		{name: "handlers.secrets",
-			meaning: "what signs the questions to each of `handlers.urls`, needed where a process asks them; a secret; while one is changed, the old and the new of one name",
+			meaning: "the keys that sign the calls to each of `handlers.urls`, needed by a process that calls them; a secret; while a key is changed, the old and the new one of that name",
 			field:   handlerSecrets(&h.Secrets)},
 		{name: "handlers.timeout", def: "5s",
 			meaning: "how long a handler's service may take to answer; later, its nonce is filled by a placeholder; more than a second below `lease.duration`",
 			field:   duration(&h.Timeout, 100*time.Millisecond, time.Minute)},
 		{name: "handlers.patience", def: "2m",
-			meaning: "how long a handler that cannot be reached or says not now is asked again; then its nonce is filled by a placeholder; below `stuck.after`",
+			meaning: "how long a handler that is unavailable or answers not now is called again; then its nonce is filled by a placeholder; below `stuck.after`",
 			field:   duration(&h.Patience, 0, 24*time.Hour)},
 	}
 }
@@ -117,6 +117,6 @@ func (c *Config) handlerRules() []rule {
 	}, {
 		of:     []string{"handlers.timeout", "lease.duration"},
 		broken: h.Timeout+time.Second >= c.Lease.Duration && len(h.URLs) > 0,
-		say:    "set handlers.timeout more than a second below lease.duration: a service is asked within one lease, and what it answers is still to be stored",
+		say:    "set handlers.timeout more than a second below lease.duration: a service is called within one lease, and its answer must be stored in it",
 	}}
 }

@@ -18,13 +18,13 @@ type Lease struct {
 func (l *Lease) settings() []setting {
 	return []setting{
 		{name: "lease.duration", def: "10s",
-			meaning: "how long the right to act on a submitter lasts unless renewed; a holder that died is waited out for so long",
+			meaning: "how long the lease of a submitter lasts unless renewed, and so how long others wait for a holder that died",
 			field:   duration(&l.Duration, 2*time.Second, 5*time.Minute)},
 		{name: "lease.renewInterval", def: "3s",
 			meaning: "how long a holder works before it renews; below half of `lease.duration`",
 			field:   duration(&l.RenewInterval, 100*time.Millisecond, time.Minute)},
 		{name: "clockSkewAllowance", def: "1s",
-			meaning: "how long someone else's lease must have been expired before it is taken over; below `lease.duration`",
+			meaning: "how long another invocation's lease must have been expired before it is taken over; below `lease.duration`",
 			field:   duration(&l.ClockSkewAllowance, 0, time.Minute)},
 	}
 }
@@ -106,19 +106,19 @@ type Fees struct {
 func (f *Fees) settings() []setting {
 	return []setting{
 		{name: "fees.maxFeePerGas", def: "500000000000",
-			meaning: "the most that a transaction pays, in wei per gas, whatever the node advises or the caller allows; while the base fee is above it, intents wait",
+			meaning: "the maximum price of a transaction, in wei per gas, even if the node advises or the caller allows more; while the base fee is above it, intents wait",
 			field:   number(&f.MaxFeePerGas, "an amount in wei per gas", 1, maxBigint)},
 		{name: "fees.maxFeePerTx", def: "750000000000000000",
-			meaning: "the maximum cost of a first version's gas, in wei: its gas limit times its `maxFeePerGas`. Two replacements come to 81/64 of it, which should stay below what the nodes send (go-ethereum: 1 ether, by `--rpc.txfeecap`)",
+			meaning: "the maximum cost of a first version's gas, in wei: its gas limit times its `maxFeePerGas`. Two replacements come to 81/64 of it, which should stay below the nodes' own limit (go-ethereum: 1 ether, by `--rpc.txfeecap`)",
 			field:   number(&f.MaxFeePerTx, "an amount in wei", 21_000, maxBigint)},
 		{name: "fees.maxTipMultiple", def: "10",
-			meaning: "the most that a transaction tips, as a multiple of what the nodes advise; a higher tip is lowered to it",
+			meaning: "the maximum tip of a transaction, as a multiple of the nodes' advice; a higher tip is lowered to it",
 			field:   number(&f.MaxTipMultiple, "a multiple", 1, 1_000_000)},
 		{name: "fees.minTipBound", constant: true, def: "1000000000",
 			meaning: "below which the bound of `fees.maxTipMultiple` never is, in wei per gas, whatever the nodes advise, also nothing",
 			field:   number(&f.MinTipBound, "an amount in wei per gas", 1, maxBigint)},
 		{name: "fees.history.enabled", def: "false",
-			meaning: "let tips follow what the last blocks were paid, by `eth_feeHistory`, in place of the node's own advice, which is used where the history is empty",
+			meaning: "take tips from those of the last blocks, by `eth_feeHistory`. The node's own advice is used only if the history is empty",
 			field:   boolean(&f.History)},
 		{name: "fees.history.blocks", constant: true, def: "20",
 			meaning: "over how many of the last blocks; the median of those that were not empty is taken",
@@ -241,7 +241,7 @@ type Finality struct {
 func (f *Finality) settings() []setting {
 	return []setting{
 		{name: "finality.mode", def: string(FinalityConfirmations),
-			meaning: "what makes a transaction final: a number of confirming blocks, or that its block is at or below the chain's block with this tag",
+			meaning: "the rule that makes a transaction final: a number of confirming blocks, or that its block is at or below the chain's block with this tag",
 			field:   choice(&f.Mode, FinalityConfirmations, FinalitySafe, FinalityFinalized)},
 	}
 }
@@ -275,7 +275,7 @@ func (s *Sweep) settings() []setting {
 			meaning: "how many submitters the sweep takes up at a time",
 			field:   number(&s.Batch, "a number of submitters", 1, 10_000)},
 		{name: "sweep.grace", constant: true, def: "5s",
-			meaning: "how long work must be overdue before the sweep takes it from the task that should have come; above the second by which polls are named",
+			meaning: "how long work must be overdue before the sweep enqueues it again; above the second by which polls are named",
 			field:   duration(&s.Grace, 2*time.Second, 10*time.Minute)},
 	}
 }

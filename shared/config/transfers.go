@@ -52,7 +52,7 @@ func (t *Transfer) settings() []setting {
 			meaning: "the longest time between two attempts; of a payout that waits for its chain, 30s at most",
 			field:   duration(&t.RetryMost, 10*time.Millisecond, time.Hour)},
 		{name: "transfer.rescueAfter", constant: true, def: "1m",
-			meaning: "how long a transfer without a planned attempt may stand still before the sweep takes it from its worker",
+			meaning: "how long a transfer without a planned attempt may stay unchanged before the sweep enqueues it",
 			field:   duration(&t.RescueAfter, time.Second, time.Hour)},
 		{name: "transfer.safetyFactor", def: "10",
 			meaning: "how many times over an amount, in units of its asset's precision, must fit 64 bits; larger ones are answered OVERFLOW",
@@ -64,13 +64,13 @@ func (t *Transfer) settings() []setting {
 			meaning: "how many transfers one user may ask for in 24 hours, such as 100; 0: no limit; beyond it 429 DAILY_LIMIT_EXCEEDED",
 			field:   number(&t.LimitsPerDay, "a number of transfers", 0, 1_000_000)},
 		{name: "transfer.unusualPerMinute", def: "60",
-			meaning: "how many transfers of one user in a minute are nothing unusual; beyond it the sweep logs a warning",
+			meaning: "how many transfers of one user in a minute are usual; beyond it the sweep logs a warning",
 			field:   number(&t.UnusualPerMinute, "a number of transfers", 1, 1_000_000)},
 		{name: "transfer.payoutFinality", def: "15m",
 			meaning: "how long a payout is expected to take until it is final on its chain. After twice that an alert is raised, but not before twice the time that its blocks take by `finality.mode`, `confirmations.required` and `chain.blockTime`",
 			field:   duration(&t.PayoutFinality, time.Second, 168*time.Hour)},
 		{name: "transfer.payoutMaxGas", def: "300000",
-			meaning: "the maximum gas of a payout. Its payer is charged for it, and the recipient's contract can use it. A payout that needs more is given back as PAYOUT_REJECTED; raise it on chains whose plain transfers need more",
+			meaning: "the maximum gas of a payout. Its payer is charged for it, and the recipient's contract can use it. A payout that needs more is refunded as PAYOUT_REJECTED; raise it on chains whose plain transfers need more",
 			field:   number(&t.PayoutMaxGas, "an amount of gas", 21_000, 1<<24)},
 		{name: "transfer.payoutAddresses.required", def: "false",
 			meaning: "whether a payout goes only to an address on its user's list (`POST /api/v1/payout_address`); to any other it is 400 ADDRESS_NOT_LISTED",
@@ -92,10 +92,10 @@ type Trading struct {
 func (t *Trading) settings() []setting {
 	return []setting{
 		{name: "trading.url",
-			meaning: "where the trading core is; not set: no transfers are offered, and their paths are answered 404",
+			meaning: "the trading core's URL; not set: no transfers are offered, and their paths are answered 404",
 			field:   origin(&t.URL)},
 		{name: "trading.secret",
-			meaning: "what the trading core wants of its callers; a secret",
+			meaning: "the trading core's bearer token; a secret",
 			field:   secretText(&t.Secret, "at least 16 bytes without spaces", func(text string) bool { return len(text) >= 16 && word.MatchString(text) })},
 	}
 }
@@ -134,10 +134,10 @@ type Conservation struct {
 func (c *Conservation) settings() []setting {
 	return []setting{
 		{name: "conservation.halt", def: string(HaltAll),
-			meaning: "what a violation of conservation stops until a person resumes: all new transfers, or, graded, those of the user and asset, then of the asset, then all",
+			meaning: "the transfers that a violation of conservation stops until an operator resumes them: all new transfers, or, graded, those of the user and asset, then of the asset, then all",
 			field:   choice(&c.Halt, HaltAll, HaltGraded)},
 		{name: "conservation.chain", def: "true",
-			meaning: "whether conservation reads the payers' payments from their chains in final blocks, and holds them against the transfers",
+			meaning: "whether conservation reads the payers' payments from their chains in final blocks, and compares them with the transfers",
 			field:   boolean(&c.Chain)},
 		{name: "conservation.chainBlocks", def: "1000",
 			meaning: "how many blocks conservation asks a node about at once, by `eth_getLogs` too; set it to what the node allows",

@@ -32,7 +32,7 @@ type Payment struct {
 	LogIndex    int    `json:"logIndex"` // -1: the chain's own coin
 	BlockNumber uint64 `json:"block"`
 	Token       string `json:"token,omitempty"`
-	Receiver    string `json:"receiver"`
+	Recipient   string `json:"recipient"`
 	Amount      string `json:"amount"`
 	AssetID     int32  `json:"-"` // the asset that this payer pays with this token; 0: none
 
@@ -47,10 +47,10 @@ type Payment struct {
 
 // ClaimedPayout holds the columns of the transfer's row.
 type ClaimedPayout struct {
-	UserID                  int64
-	AssetID                 int32
-	State                   transfer.State
-	Token, Receiver, Amount string
+	UserID                   int64
+	AssetID                  int32
+	State                    transfer.State
+	Token, Recipient, Amount string
 }
 
 // Outcome is the result of evaluating a payment.
@@ -80,22 +80,22 @@ func (p Payment) Evaluate() (Outcome, *Finding) {
 		return Unsettled, p.finding(PaymentDiffers, "no payment: it is "+t.State.String())
 	case t.State != transfer.Committed:
 		return Unsettled, nil
-	case t.Token != p.Token || t.Receiver != p.Receiver || t.Amount != p.Amount:
-		return Unsettled, p.finding(PaymentDiffers, money(t.Amount, t.Token, t.Receiver))
+	case t.Token != p.Token || t.Recipient != p.Recipient || t.Amount != p.Amount:
+		return Unsettled, p.finding(PaymentDiffers, money(t.Amount, t.Token, t.Recipient))
 	}
 	return Paid, nil
 }
 
-func money(amount, token, receiver string) string {
+func money(amount, token, recipient string) string {
 	if token == "" {
 		token = "the chain's coin"
 	}
-	return fmt.Sprintf("%s of %s to %s", amount, token, receiver)
+	return fmt.Sprintf("%s of %s to %s", amount, token, recipient)
 }
 
 func (p Payment) finding(kind Kind, expected string) *Finding {
 	f := &Finding{Kind: kind, Side: transfer.Chain, ReqID: p.ReqID, Account: Account{AssetID: p.AssetID}, Expected: expected,
-		Got: fmt.Sprintf("%s by transaction %s, log %d", money(p.Amount, p.Token, p.Receiver), p.TxHash, p.LogIndex), Evidence: p}
+		Got: fmt.Sprintf("%s by transaction %s, log %d", money(p.Amount, p.Token, p.Recipient), p.TxHash, p.LogIndex), Evidence: p}
 	if p.Payout != nil {
 		f.Account = Account{p.Payout.UserID, p.Payout.AssetID}
 	}

@@ -36,7 +36,7 @@ const SilentFrom = 3
 // DeliveryQueue is the delivery queue of a submitter's events for one endpoint.
 type DeliveryQueue struct {
 	Submitter txmanager.Submitter
-	Receiver  string
+	Endpoint  string
 }
 
 // Page holds the next events of a delivery queue.
@@ -82,22 +82,22 @@ type SettleResult struct {
 // unless it wraps [lease.ErrFenced]: then nothing was written.
 type Store interface {
 	// NumberEvents numbers all events committed before the call for delivery to these endpoints.
-	NumberEvents(ctx context.Context, receivers []string) error
+	NumberEvents(ctx context.Context, endpoints []string) error
 
 	// AcquireDeliveryQueue acquires the queue's lease, or sets its holder's rerun flag. After that commit it
 	// loads the pending events. The holder itself acquires it again by another call.
-	AcquireDeliveryQueue(ctx context.Context, s txmanager.Submitter, receiver, owner string) (AcquireResult, error)
+	AcquireDeliveryQueue(ctx context.Context, s txmanager.Submitter, endpoint, owner string) (AcquireResult, error)
 
 	// MayDeliver reports whether the endpoint may be called now: always, unless it gave no answer
 	// lately; then by one queue at a time.
-	MayDeliver(ctx context.Context, receiver string) (bool, error)
+	MayDeliver(ctx context.Context, endpoint string) (bool, error)
 
 	// Settle records an outcome under the lease, renews the lease, and loads the pending events.
-	Settle(ctx context.Context, l lease.Lease, receiver string, o Outcome) (SettleResult, error)
+	Settle(ctx context.Context, l lease.Lease, endpoint string, o Outcome) (SettleResult, error)
 
 	// ReleaseDeliveryQueue releases the lease and reports whether it did. It does not if the rerun flag is
 	// set, unless anyway is true.
-	ReleaseDeliveryQueue(ctx context.Context, l lease.Lease, receiver string, anyway bool) (bool, error)
+	ReleaseDeliveryQueue(ctx context.Context, l lease.Lease, endpoint string, anyway bool) (bool, error)
 }
 
 // TaskEnqueuer enqueues tasks for a delivery queue. If that fails, the sweep enqueues one.

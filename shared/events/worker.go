@@ -16,15 +16,15 @@ import (
 // Worker delivers events to endpoints. It keeps no state between two calls.
 type Worker struct {
 	Book       Store
-	Receivers  []string                                  // all configured ones
-	Publishers map[string]txmanager.DomainEventPublisher // by receiver
+	Endpoints  []string                                  // all configured ones
+	Publishers map[string]txmanager.DomainEventPublisher // by endpoint
 	Wake       TaskEnqueuer
 	Rules      lease.Rules
 	EndAfter   time.Duration // after this time the rest is left to another task
 	Node       string        // this instance, as part of lease owners
 	Log        *slog.Logger
 
-	Told func(ctx context.Context, receiver string, taken int, err error) // for metrics; may be nil
+	Told func(ctx context.Context, endpoint string, taken int, err error) // for metrics; may be nil
 	At   func(point string)                                               // called at each crash point; nil outside tests
 }
 
@@ -33,18 +33,18 @@ type Worker struct {
 // or the sweep delivers the remaining events. After an error the caller's own task must be
 // delivered again.
 func (w *Worker) Serve(ctx context.Context, s DeliveryQueue) error {
-	p := w.Publishers[s.Receiver]
+	p := w.Publishers[s.Endpoint]
 	if p == nil { // it was configured when the task was enqueued
-		w.Log.WarnContext(ctx, "no events are delivered: the receiver is no longer configured", "receiver", s.Receiver, "submitter", s.Submitter)
+		w.Log.WarnContext(ctx, "no events are delivered: the endpoint is no longer configured", "endpoint", s.Endpoint, "submitter", s.Submitter)
 		return nil
 	}
 	began := time.Now()
 	owner := w.Node + "/" + invocationID()
 	for {
-		if err := w.Book.NumberEvents(ctx, w.Receivers); err != nil {
+		if err := w.Book.NumberEvents(ctx, w.Endpoints); err != nil {
 			return err
 		}
-		taken, err := w.Book.AcquireDeliveryQueue(ctx, s.Submitter, s.Receiver, owner)
+		taken, err := w.Book.AcquireDeliveryQueue(ctx, s.Submitter, s.Endpoint, owner)
 		switch {
 		case err != nil:
 			return err
@@ -93,7 +93,7 @@ type delivery struct {
 }
 
 func (t *delivery) attrs() []any {
-	return []any{"submitter", t.stream.Submitter, "receiver", t.stream.Receiver, "nodeId", t.Node, "fencingToken", t.lease.Token}
+	return []any{"submitter", t.stream.Submitter, "endpoint", t.stream.Endpoint, "nodeId", t.Node, "fencingToken", t.lease.Token}
 }
 
 // run delivers the pending events. over reports that this invocation is finished; otherwise it must
@@ -105,7 +105,7 @@ func (t *delivery) run(ctx context.Context) (over bool, err error) {
 	for len(t.page.Events) > 0 || t.taken.Pending {
 		asked := !skips(t.publisher, t.page.Events)
 		if asked {
-			may, err := t.Book.MayDeliver(ctx, t.stream.Receiver)
+			may, err := t.Book.MayDeliver(ctx, t.stream.Endpoint)
 			if err != nil {
 				return false, err
 			}
@@ -133,7 +133,7 @@ func (t *delivery) call(ctx context.Context) (taken int, err error) {
 	taken, err = publish(calling, t.publisher, t.page.Events)
 	t.reach("publish.told")
 	if t.Told != nil {
-		t.Told(ctx, t.stream.Receiver, taken, err)
+		t.Told(ctx, t.stream.Endpoint, taken, err)
 	}
 	return taken, err
 }
@@ -152,7 +152,7 @@ func publish(ctx context.Context, p txmanager.DomainEventPublisher, all []txmana
 	case taken == len(all):
 		return taken, nil
 	case taken == 0 && err == nil:
-		return 0, fmt.Errorf("the publisher accepted none of %d events, without an error", len(all))
+		return 0, fmt.Errorf("the publisher returned no error, and accepted none of %d events", len(all))
 	}
 	return taken, err
 }
@@ -178,12 +178,12 @@ func (t *delivery) deliverPage(ctx context.Context, asked bool) (failed bool, er
 		}
 		out.Failures, out.Error, out.Silent = t.taken.Failures, cause.Error(), errors.Is(cause, txmanager.ErrNoAnswer)
 		out.Wait = wait(out.Failures)
-		t.Log.WarnContext(ctx, "event not taken", append(t.attrs(), "txId", t.page.Events[n].TxID, "type", t.page.Events[n].Type,
+		t.Log.WarnContext(ctx, "event not accepted", append(t.attrs(), "txId", t.page.Events[n].TxID, "type", t.page.Events[n].Type,
 			"sequence", t.page.Events[n].Sequence, "failures", out.Failures, "error", cause.Error())...)
 	} else {
 		t.taken.Failures = 0
 	}
-	settled, err := t.Book.Settle(ctx, t.lease, t.stream.Receiver, out)
+	settled, err := t.Book.Settle(ctx, t.lease, t.stream.Endpoint, out)
 	if err != nil {
 		return false, err
 	}
@@ -212,7 +212,7 @@ func wait(failures int) time.Duration {
 
 // leave releases the lease although events are pending, and enqueues a task for them.
 func (t *delivery) leave(ctx context.Context, at time.Time) (over bool, err error) {
-	if _, err := t.Book.ReleaseDeliveryQueue(ctx, t.lease, t.stream.Receiver, true); err != nil {
+	if _, err := t.Book.ReleaseDeliveryQueue(ctx, t.lease, t.stream.Endpoint, true); err != nil {
 		return false, err
 	}
 	t.reach("publish.released")
@@ -224,7 +224,7 @@ func (t *delivery) leave(ctx context.Context, at time.Time) (over bool, err erro
 
 // release ends the lease session, unless events were added meanwhile.
 func (t *delivery) release(ctx context.Context) (over bool, err error) {
-	released, err := t.Book.ReleaseDeliveryQueue(ctx, t.lease, t.stream.Receiver, false)
+	released, err := t.Book.ReleaseDeliveryQueue(ctx, t.lease, t.stream.Endpoint, false)
 	if released {
 		t.reach("publish.released")
 	}

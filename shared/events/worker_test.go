@@ -120,8 +120,8 @@ func (h env) worker(node string) *events.Worker {
 	w := &events.Worker{Book: h.EventLog, Wake: h.wake, Rules: storetest.Rules, EndAfter: 20 * time.Second, Node: node,
 		Log: slog.New(slog.DiscardHandler), Publishers: map[string]txmanager.DomainEventPublisher{}}
 	for name, hook := range h.hooks {
-		w.Receivers = append(w.Receivers, name)
-		w.Publishers[name] = eventhook.Receiver{URL: hook.URL, Timeout: 5 * time.Second, Client: hook.Client()}
+		w.Endpoints = append(w.Endpoints, name)
+		w.Publishers[name] = eventhook.Endpoint{URL: hook.URL, Timeout: 5 * time.Second, Client: hook.Client()}
 	}
 	return w
 }
@@ -140,9 +140,9 @@ func (h env) post(s txmanager.Submitter, n int) (keys []string) {
 	return keys
 }
 
-func (h env) serve(s txmanager.Submitter, receiver string) {
+func (h env) serve(s txmanager.Submitter, endpoint string) {
 	h.t.Helper()
-	if err := h.worker("node").Serve(h.t.Context(), events.DeliveryQueue{Submitter: s, Receiver: receiver}); err != nil {
+	if err := h.worker("node").Serve(h.t.Context(), events.DeliveryQueue{Submitter: s, Endpoint: endpoint}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -150,7 +150,7 @@ func (h env) serve(s txmanager.Submitter, receiver string) {
 // due makes every planned wait end now.
 func (h env) due() {
 	h.t.Helper()
-	for _, table := range []string{"event_stream", "event_receiver"} {
+	for _, table := range []string{"event_delivery_queue", "event_endpoint"} {
 		if _, err := h.DB.Exec(h.t.Context(), `update `+table+` set next_attempt_at = clock_timestamp()`); err != nil {
 			h.t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestServeWaitsForWhoRefuses(t *testing.T) {
 	var waits []time.Duration
 	for range 4 {
 		var left time.Duration
-		if err := h.DB.QueryRow(t.Context(), `select next_attempt_at - clock_timestamp() from event_stream where submitter = $1`, sub(0)).Scan(&left); err != nil {
+		if err := h.DB.QueryRow(t.Context(), `select next_attempt_at - clock_timestamp() from event_delivery_queue where submitter = $1`, sub(0)).Scan(&left); err != nil {
 			t.Fatal(err)
 		}
 		waits = append(waits, left)
@@ -274,7 +274,7 @@ func TestServeSetsTheHoldersRerunFlag(t *testing.T) {
 			t.Errorf("meeting the holder: got %d rescues and %d deliveries, want 1 and 1", h.wake.rescues, delivered)
 		}
 	}
-	if err := holder.Serve(t.Context(), events.DeliveryQueue{Submitter: sub(0), Receiver: "hook"}); err != nil {
+	if err := holder.Serve(t.Context(), events.DeliveryQueue{Submitter: sub(0), Endpoint: "hook"}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "delivered by the holder", h.hooks["hook"].all(), keys)
@@ -288,7 +288,7 @@ func TestFencedServeRecordsNothing(t *testing.T) {
 	keys := h.post(sub(0), 2)
 	hook.set(func(string) int {
 		if len(hook.asked) == 1 { // the handler runs under the lock
-			_, err := h.DB.Exec(context.WithoutCancel(t.Context()), `update event_stream set fencing_token = fencing_token + 1, owner_node = ''`)
+			_, err := h.DB.Exec(context.WithoutCancel(t.Context()), `update event_delivery_queue set fencing_token = fencing_token + 1, owner_node = ''`)
 			if err != nil {
 				t.Error(err)
 			}
@@ -395,7 +395,7 @@ func TestEventsForOthersProveNoAnswer(t *testing.T) {
 	serve := func(n int, callers ...string) {
 		w := h.worker("node")
 		w.Publishers["mute"] = events.OnlyOf(callers, w.Publishers["mute"])
-		if err := w.Serve(t.Context(), events.DeliveryQueue{Submitter: sub(n), Receiver: "mute"}); err != nil {
+		if err := w.Serve(t.Context(), events.DeliveryQueue{Submitter: sub(n), Endpoint: "mute"}); err != nil {
 			t.Fatal(err)
 		}
 	}

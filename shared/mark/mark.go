@@ -13,7 +13,7 @@ import (
 )
 
 // ObjectName is the object's name in its bucket.
-const ObjectName = "authority-mark"
+const ObjectName = "database-mark"
 
 // Mark is the object's content. All but the ID and the seal is evidence for people.
 type Mark struct {

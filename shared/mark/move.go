@@ -21,12 +21,12 @@ var (
 	// ErrNotMoved reports a confirmation on the old server.
 	ErrNotMoved = errors.New("the database is still on the old server")
 	// ErrNotLeft reports a confirmation of a database that was distrusted meanwhile.
-	ErrNotLeft = errors.New("the database was distrusted since the move was expected: cancel the move, then POST /admin/v1/authority/accept")
-	// ErrNotLast reports that the current mark is not the one that stopped writes.
-	ErrNotLast = errors.New("the current mark is not the one that stopped writes")
+	ErrNotLeft = errors.New("the database was distrusted since the move was expected: cancel the move, then POST /admin/v1/database/accept")
+	// ErrNotLast reports that the current mark is not the mark of the planned move.
+	ErrNotLast = errors.New("the current mark is not the mark of the planned move")
 	// ErrCancelledForeign reports a cancelled move of a database that is not the one written last: it
 	// stays in PROTECT until an operator accepts it.
-	ErrCancelledForeign = errors.New("the move is cancelled, and the database is not the one written last: every submitter stays in PROTECT until an operator accepts it by POST /admin/v1/authority/accept")
+	ErrCancelledForeign = errors.New("the move is cancelled, and the database is not the one written last: every submitter stays in PROTECT until an operator accepts it by POST /admin/v1/database/accept")
 )
 
 // MoveEnd is how a move ends.

@@ -78,8 +78,8 @@ var RunBy = map[string]Test{
 	"POST /admin/v1/proposals/{proposalId}/approve": {functions, "TestTwoOperatorsDecide"},
 	"POST /admin/v1/proposals/{proposalId}/reject":  {functions, "TestProposalsEnd"},
 
-	"POST /admin/v1/authority/accept":                         {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},
-	"POST /admin/v1/authority/release-untouched":              {acceptance, "TestPlannedMoveReleasesTheUntouched"},
+	"POST /admin/v1/database/accept":                          {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},
+	"POST /admin/v1/database/release-untouched":               {acceptance, "TestPlannedMoveReleasesTheUntouched"},
 	"POST /admin/v1/tx/{txId}/proceed":                        {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},
 	"POST /admin/v1/submitters/{submitter}/foreign/match":     {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},
 	"GET /admin/v1/submitters/{submitter}/foreign":            {functions, "TestForeignTransactionsOverHTTP"},

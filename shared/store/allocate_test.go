@@ -131,7 +131,7 @@ func TestAllocationAfterTheCursorWasMovedByHand(t *testing.T) {
 			w := take(t, db, alice, "a/1")
 			write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
 			post(t, db, alice, "next")
-			run(t, db, `alter table submitter_nonce_cursor disable trigger raise_cursor`)
+			run(t, db, `alter table submitter_nonce_cursor disable trigger guard_cursor_update`)
 			run(t, db, `update submitter_nonce_cursor set in_flight_state = 'IDLE', in_flight_nonce = null, in_flight_tx_id = null, next_nonce = $1`, test.cursor)
 			w = take(t, db, alice, "a/1")
 			before := contents(t, db, written...)

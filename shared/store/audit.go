@@ -190,7 +190,7 @@ func (a *Audit) compareHeads(ctx context.Context, tx pgx.Tx, ends map[txmanager.
 	_, err = pgx.ForEachRow(rows, []any{&sub, &number, &hash, &sealed}, func() error {
 		end := ends[sub]
 		if end.number != number || !bytes.Equal(end.hash, hash) {
-			a.find("%s: its chain ends with link %d, and its head says %d", sub, end.number, number)
+			a.find("%s: its chain ends with link %d, and its head is %d", sub, end.number, number)
 		}
 		a.Unsealed += max(number-sealed, 0)
 		delete(ends, sub)
@@ -220,7 +220,7 @@ func (a *Audit) readSeals(ctx context.Context, tx pgx.Tx) (map[int64]string, err
 		case number != last.number+1:
 			a.find("seals %d to %d are gone", last.number+1, number-1)
 		case !bytes.Equal(computed[:], hash):
-			a.find("seal %d does not fit what it holds and the seal before it", number)
+			a.find("the hash of seal %d does not match its heads and the seal before it", number)
 		}
 		last = chainEnd{number, slices.Clone(hash)}
 		hashes[number] = hex.EncodeToString(hash)
@@ -237,7 +237,7 @@ func (a *Audit) readSeals(ctx context.Context, tx pgx.Tx) (map[int64]string, err
 	var sub string
 	var link int64
 	_, err = pgx.ForEachRow(rows, []any{&number, &sub, &link}, func() error {
-		a.find("%s: link %d is not the one that seal %d holds", sub, link, number)
+		a.find("%s: link %d differs from the one in seal %d", sub, link, number)
 		return nil
 	})
 	return hashes, err
@@ -253,6 +253,6 @@ func (a *Audit) compareMark(marked mark.Seal, hashes map[int64]string) {
 	case !there:
 		a.find("the mark names seal %d, and the last one of the database is %d: audit rows are gone, or the database is an older copy", marked.Number, a.Seal.Number)
 	case hash != marked.Hash:
-		a.find("seal %d is not the one that the mark names: audit rows were written anew, or the database is another copy", marked.Number)
+		a.find("seal %d differs from the one in the mark: audit rows were rewritten, or the database is another copy", marked.Number)
 	}
 }

@@ -51,7 +51,7 @@ func (s *Store) Epoch(ctx context.Context) (string, error) {
 		return epoch, nil
 	}
 	var epoch string
-	if err := s.db.QueryRow(ctx, `select epoch from authority`).Scan(&epoch); err != nil {
+	if err := s.db.QueryRow(ctx, `select epoch from database_identity`).Scan(&epoch); err != nil {
 		return "", fmt.Errorf("read the epoch of the database: %w", err)
 	}
 	s.epochs.note(epoch)
@@ -91,7 +91,7 @@ func (s *Store) NameEpoch(sub txmanager.Submitter) string {
 // is not trusted until an operator has reconciled it with the chain.
 const protectAll = `select protect_all()`
 
-// distrustDatabase protects every submitter of a database that is not the authority.
+// distrustDatabase protects every submitter of a database that was not accepted.
 func (s *Store) distrustDatabase(ctx context.Context) error {
 	if _, err := s.db.Exec(ctx, protectAll); err != nil {
 		return fmt.Errorf("protect every submitter of a foreign database: %w", err)
@@ -99,9 +99,9 @@ func (s *Store) distrustDatabase(ctx context.Context) error {
 	return nil
 }
 
-// ErrIsAuthority reports an acceptance of a database that is the authority
+// ErrDatabaseAccepted reports an acceptance of a database that is the accepted database
 // already. Nothing was changed.
-var ErrIsAuthority = errors.New("the database is the one written last")
+var ErrDatabaseAccepted = errors.New("the database is the one written last")
 
 // ErrNumbersAhead reports that the journals have rows with transaction numbers that the
 // cluster has not reached. This happens after a dump is loaded into another cluster. A reader
@@ -120,29 +120,29 @@ select max(tx::text::numeric)::text as tx
 
 const txNotEnded = `tx >= pg_snapshot_xmin(now) and not pg_visible_in_snapshot(tx, now)`
 
-// acceptAuthority makes the database, as it is now, the authority under a new epoch. The new
+// acceptDatabase makes the database, as it is now, the authority under a new epoch. The new
 // epoch keeps new names distinct from all names used before the restore.
-const acceptAuthority = `
+const acceptDatabase = `
 with accepted as (
-  update authority a
+  update database_identity a
      set system_identifier = s.system_identifier, timeline_id = current_timeline(),
          epoch = left(md5(gen_random_uuid()::text), 8), accepted_at = clock_timestamp(), accepted_by = $1
     from pg_control_system() s
-   where not is_authority() and (` + ahead + `) is null
+   where not is_accepted_database() and (` + ahead + `) is null
   returning a.system_identifier, a.timeline_id
 )
-insert into authority_change (system_identifier, timeline_id, by, reason)
+insert into identity_change (system_identifier, timeline_id, by, reason)
 select system_identifier, timeline_id, $1, $2 from accepted`
 
-// AcceptAuthority records that an operator has reconciled a restored database and accepts it.
+// AcceptDatabase records that an operator has reconciled a restored database and accepts it.
 // Every submitter stays in PROTECT until it is released. Every intent in the queue is held:
-// see [Store.Proceed]. The error wraps [ErrIsAuthority] if there is nothing to accept, and
+// see [Store.Proceed]. The error wraps [ErrDatabaseAccepted] if there is nothing to accept, and
 // [ErrNumbersAhead] if the cluster's transaction numbers must be advanced first.
-func (s *Store) AcceptAuthority(ctx context.Context, by, reason string) error {
+func (s *Store) AcceptDatabase(ctx context.Context, by, reason string) error {
 	return s.Accept(ctx, Acceptance{By: by, Reason: reason})
 }
 
-// Acceptance is an operator's statement that a database is the authority.
+// Acceptance is an operator's statement that a database is the accepted database.
 type Acceptance struct {
 	By, Reason string
 
@@ -151,7 +151,7 @@ type Acceptance struct {
 	Planned bool
 }
 
-// Accept is [Store.AcceptAuthority] for a database that may have been moved as planned.
+// Accept is [Store.AcceptDatabase] for a database that may have been moved as planned.
 func (s *Store) Accept(ctx context.Context, a Acceptance) error {
 	if !a.Planned {
 		if err := s.holdAllQueued(ctx); err != nil {
@@ -163,7 +163,7 @@ func (s *Store) Accept(ctx context.Context, a Acceptance) error {
 	b := new(pgx.Batch)
 	queueCarryOut(ctx, b)
 	b.Queue(protectAll)
-	b.Queue(`select coalesce(a.tx, '') from (` + ahead + `) as a where not is_authority()`).QueryRow(func(row pgx.Row) error {
+	b.Queue(`select coalesce(a.tx, '') from (` + ahead + `) as a where not is_accepted_database()`).QueryRow(func(row pgx.Row) error {
 		if err := row.Scan(&last); !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
@@ -172,7 +172,7 @@ func (s *Store) Accept(ctx context.Context, a Acceptance) error {
 	if !a.Planned {
 		b.Queue(holdQueued, "", holdRest)
 	}
-	b.Queue(acceptAuthority, a.By, a.Reason).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(acceptDatabase, a.By, a.Reason).Exec(func(tag pgconn.CommandTag) error {
 		accepted = tag.RowsAffected() == 1
 		return nil
 	})
@@ -185,5 +185,5 @@ func (s *Store) Accept(ctx context.Context, a Acceptance) error {
 	case last != "":
 		return fmt.Errorf("accept the database: rows of transaction %s: %w", last, ErrNumbersAhead)
 	}
-	return ErrIsAuthority
+	return ErrDatabaseAccepted
 }

@@ -30,21 +30,21 @@ const backlog = `
 with queue as (
   select count(*) as length, bool_or(last_error like 'balance: %') as poor, bool_or(last_error like 'fee: %') as dear
     from managed_tx where queued and not held group by submitter
-), unsettled as materialized (
-  select submitter, nonce, tx_id, state, sub_state, updated_at, last_error from managed_tx where unsettled
+), open_txs as materialized (
+  select submitter, nonce, tx_id, state, sub_state, updated_at, last_error from managed_tx where open
 ), lowest as (
-  select distinct on (submitter) tx_id, updated_at from unsettled order by submitter, nonce
+  select distinct on (submitter) tx_id, updated_at from open_txs order by submitter, nonce
 )
 select (select coalesce(sum(length), 0) from queue), (select coalesce(max(length), 0) from queue),
        (select greatest(clock_timestamp() - min(coalesce(v.created_at, l.updated_at)), interval '0')
           from lowest l
           left join tx_version v on v.tx_id = l.tx_id and v.version = 1),
-       (select count(*) from unsettled where state = 'STUCK'),
-       (select count(*) from unsettled where state = 'SUBMITTED' or sub_state = 'PENDING'),
-       case when is_authority() then (select count(*) from protect_episode where closed_at is null)
+       (select count(*) from open_txs where state = 'STUCK'),
+       (select count(*) from open_txs where state = 'SUBMITTED' or sub_state = 'PENDING'),
+       case when is_accepted_database() then (select count(*) from protect_incident where closed_at is null)
             else (select count(*) from submitter) end,
        (select count(*) from queue where poor), (select count(*) from queue where dear),
-       (select count(*) from unsettled where last_error like 'gas bump: %'),
+       (select count(*) from open_txs where last_error like 'gas bump: %'),
        (select count(*) from managed_tx where queued and held),
        (select greatest(clock_timestamp() - min(updated_at), interval '0') from managed_tx where queued and held)`
 

@@ -43,7 +43,7 @@ select submitter, '', 1, clock_timestamp(), clock_timestamp()
   from submitter
  where submitter = $1
     on conflict (submitter) do update
-   set owner_node = '', wake = false, fencing_token = l.fencing_token + 1, updated_at = clock_timestamp()`
+   set owner_node = '', rerun_requested = false, fencing_token = l.fencing_token + 1, updated_at = clock_timestamp()`
 
 // changeUnderLease ends the lease session and then changes what may bind the submitter's
 // nonces. Everything written after the commit was loaded after it. The lease row is locked

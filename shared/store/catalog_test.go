@@ -76,7 +76,7 @@ func TestEveryTriggerDoesItsDuty(t *testing.T) {
 		"record_new_txs": true, "record_txs": true, "make_first_events": true,
 		"name_approval": true,                        // this names, and TestApprovalsAreInTheChain shows whom
 		"link_change":   true, "link_decision": true, // these link, and TestAuditRowsAreLinked shows how
-		"give_back": true, // it gives amounts back, and TestACancelGivesTheDayBack shows which
+		"release_policy_use": true, // it gives amounts back, and TestACancelGivesTheDayBack shows which
 	}
 	for trigger := range guarded {
 		got[trigger] = true
@@ -158,7 +158,7 @@ select i.indexrelid::regclass::text from pg_index i join pg_class c on c.oid = i
 	triggers = `
 select tgname::text from pg_trigger t join pg_class c on c.oid = t.tgrelid
  where c.relnamespace = 'public'::regnamespace and not tgisinternal and c.oid not in ` + ofTransfers + `
-   and tgname <> 'halt_restored'`
+   and tgname <> 'halt_restored_database'`
 )
 
 const (
@@ -166,17 +166,17 @@ const (
 	carol          = `'eip155:1337:0x0000000000000000000000000000000000000ca0'`
 	newSub         = `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by) values `
 	isCarol        = newSub + `(` + carol + `, 'local', 0, 1, '{*}', 'test')`
-	newEp          = `insert into protect_episode (submitter, episode, evidence, closed_at, closed_by, mode, reason) values `
+	newEp          = `insert into protect_incident (submitter, incident, evidence, closed_at, closed_by, mode, reason) values `
 	newReservation = `insert into managed_tx (submitter, caller, fingerprint, tx_id, request_id, nonce, prev_nonce, state, sub_state, reservation, lock_owner, lock_until)
 		values ($alice, 'hooks', ` + emptyPrint + `, gen_random_uuid(), `
 	// Its payload is checked at once, so that a table with nothing pending can be altered.
 	isReserved = newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', 'x', now());
 		insert into tx_document (tx_id, name, body) select tx_id, 'payload', '{}' from managed_tx where request_id = '41';
-		set constraints payload_is_stored immediate; set constraints payload_is_stored deferred`
+		set constraints check_payload immediate; set constraints check_payload deferred`
 	newScoped   = `insert into policy_use (submitter, scope, number, added, at, tx_id, intents, total) values `
-	newBack     = `insert into policy_given_back (submitter, scope, minute, amount) values `
-	newForeign  = `insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, value_wei, call_digest, succeeded, receipt, node) values `
-	newReading  = `insert into foreign_reading (submitter, episode, start_block, block, final_block, passes, again) values `
+	newBack     = `insert into policy_released_use (submitter, scope, minute, amount) values `
+	newForeign  = `insert into foreign_transaction (submitter, nonce, incident, tx_hash, block_number, block_hash, value_wei, call_digest, succeeded, receipt, node) values `
+	newReading  = `insert into foreign_reading (submitter, incident, start_block, block, final_block, passes, again) values `
 	newHold     = `insert into foreign_hold (submitter, nonce, call_digest) values `
 	newDec      = `insert into tx_decision (tx_id, action, by, reason) values `
 	newPolicy   = `insert into submitter_policy (submitter, max_per_minute) values `
@@ -185,13 +185,13 @@ const (
 	newChange   = `insert into submitter_change (submitter, action, by, reason, policy) values `
 	newMove     = `insert into submitter_change (submitter, action, by, reason, from_signer, to_signer) values `
 	newLink     = `insert into audit_link (submitter, number, change_id, decision_id, at, hash) values `
-	newMark     = `insert into authority_mark (id, written_over, reason) values `
-	newProposal = `insert into proposal (kind, act, subject, method, path, body, effect, saw, saw_hash, epoch, proposed_by, proposer_names, reason, expires_at,
+	newMark     = `insert into database_mark (id, written_over, reason) values `
+	newProposal = `insert into proposal (kind, act, subject, method, path, body, effect, observed_state, observed_state_hash, epoch, proposed_by, proposer_names, reason, expires_at,
 		digest, status, approved_by, approver_names, approve_reason, approved_at, closed_by, closed_at)
 		select 'policy', 'policy', '{}', 'PUT', '/', '{}', 'e', '{}', '', '', 'ann', '{ann}', 'r', now() + interval '1 hour', `
 	isOpen     = `'PROPOSED', null::text, null::text[], null, null::timestamptz, null, null::timestamptz`
 	isApproved = `'APPROVED', 'ben', '{ben}', 'r', now(), null, null`
-	newAuth    = `insert into authority_change (system_identifier, timeline_id, by, reason) values `
+	newAuth    = `insert into identity_change (system_identifier, timeline_id, by, reason) values `
 )
 
 // foreignOf are the values of a foreign transaction.
@@ -205,19 +205,19 @@ var isForeign = newForeign + foreignOf("$bob, 7, 1", "$hash")
 // refuse it. A key that another implies is shown with that other dropped.
 var furtherNonsense = map[string][]refusal{
 	// Orders and what the cursor shows.
-	"order_is_known": {{then: `update managed_tx set ordered = 'PAY' where tx_id = $sent`}},
-	"order_fits_state": {
-		{then: `update managed_tx set ordered = 'CANCEL' where tx_id = $queued`},
-		{then: `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', ordered = 'CANCEL' where tx_id = $queued`},
-		{then: `update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', ordered = 'REPLACE' where tx_id = $sent`},
+	"requested_action_is_known": {{then: `update managed_tx set requested_action = 'PAY' where tx_id = $sent`}},
+	"requested_action_fits_state": {
+		{then: `update managed_tx set requested_action = 'CANCEL' where tx_id = $queued`},
+		{then: `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', requested_action = 'CANCEL' where tx_id = $queued`},
+		{then: `update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', requested_action = 'REPLACE' where tx_id = $sent`},
 	},
 	"extra_is_an_amount": {{then: `insert into tx_version (tx_id, submitter, nonce, version, tx_hash, kind, fencing_token, extra_wei)
 		values ($sent, $alice, 0, 2, $hash, 'BUMP', 1, -1)`}},
 	"submitter_nonce_cursor_final_blocks_check": {{then: `update submitter_nonce_cursor set final_blocks = '{}' where submitter = $alice`}},
-	"in_flight_holds_something":                 {{then: `update submitter_nonce_cursor set in_flight_nonce = null, in_flight_tx_id = null where submitter = $alice`}},
+	"in_flight_has_a_nonce":                     {{then: `update submitter_nonce_cursor set in_flight_nonce = null, in_flight_tx_id = null where submitter = $alice`}},
 
 	// Acts that two operators approve.
-	"one_id_per_proposal":         {{newProposal + `'a', ` + isOpen + `; alter table proposal disable trigger keep_proposal`, `insert into proposal overriding system value select (jsonb_populate_record(p, '{"digest": "\\x62", "seq": 0}')).* from proposal p`}},
+	"one_id_per_proposal":         {{newProposal + `'a', ` + isOpen + `; alter table proposal disable trigger guard_proposal`, `insert into proposal overriding system value select (jsonb_populate_record(p, '{"digest": "\\x62", "seq": 0}')).* from proposal p`}},
 	"one_number_per_proposal":     {{newProposal + `'a', ` + isOpen, `insert into proposal overriding system value select (jsonb_populate_record(p, '{"digest": "\\x62", "proposal_id": "018f0000-0000-7000-8000-000000000000"}')).* from proposal p`}},
 	"one_open_proposal":           {{newProposal + `'a', ` + isOpen, newProposal + `'a', ` + isOpen}},
 	"proposed_by_a_person":        {{then: strings.Replace(newProposal, `'{ann}'`, `'{ben}'`, 1) + `'', ` + isOpen}, {then: strings.Replace(newProposal, `'ann', '{ann}'`, `'', '{""}'`, 1) + `'', ` + isOpen}},
@@ -230,7 +230,7 @@ var furtherNonsense = map[string][]refusal{
 		{then: newProposal + `'', 'APPROVED', 'ben', '{ben}', '', now(), null, null`},
 		{then: newProposal + `'', 'CARRIED_OUT', null::text, null::text[], null, null::timestamptz, null, now()`},
 	},
-	"end_of_proposal_is_whole": {
+	"end_of_proposal_is_complete": {
 		{then: newProposal + `'', 'REJECTED', null::text, null::text[], null, null::timestamptz, null, now()`},
 		{then: newProposal + `'', 'EXPIRED', null::text, null::text[], null, null::timestamptz, null, null::timestamptz`},
 		{newProposal + `'', ` + isApproved, `update proposal set outcome_status = 200`},
@@ -249,15 +249,15 @@ var furtherNonsense = map[string][]refusal{
 		{then: newTx + `(gen_random_uuid(), upper($alice), 'r', 'shop', ` + emptyPrint + `)`},
 		{then: `insert into submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at) values (upper($alice), '', 9, now(), now())`},
 		{then: `insert into submitter_nonce_cursor (submitter, next_nonce) values (upper($alice), 0)`},
-		{then: `insert into protect_episode (submitter, episode, evidence) values (upper($alice), 1, '{}')`},
+		{then: `insert into protect_incident (submitter, incident, evidence) values (upper($alice), 1, '{}')`},
 		{then: newVersion + `($sent, upper($alice), 0, 2, $hash, 'BUMP', 1)`},
 		{then: `insert into tx_history (tx_id, submitter, at, state, attempts) values ($sent, upper($alice), now(), 'QUEUED', 0)`},
 	},
 	"submitter_pkey":                {{isCarol, isCarol}},
-	"start_nonce_to_refer_to":       {{isCarol + `; alter table submitter drop constraint submitter_pkey cascade`, isCarol}},
+	"start_nonce_key":               {{isCarol + `; alter table submitter drop constraint submitter_pkey cascade`, isCarol}},
 	"submitter_signer_check":        {{then: newSub + `(` + carol + `, '', 0, 1, '{*}', 'test')`}},
 	"submitter_start_nonce_check":   {{then: `insert into submitter (submitter, signer, start_nonce, start_reason, max_in_flight, callers, created_by) values (` + carol + `, 'local', -1, 'r', 1, '{*}', 'test')`}},
-	"start_is_explained":            {{then: newSub + `(` + carol + `, 'local', 7, 1, '{*}', 'test')`}},
+	"start_nonce_has_a_reason":      {{then: newSub + `(` + carol + `, 'local', 7, 1, '{*}', 'test')`}},
 	"submitter_max_in_flight_check": {{then: `update submitter set max_in_flight = 0`}, {then: `update submitter set max_in_flight = 10001`}},
 	"submitter_status_check":        {{then: `update submitter set status = 'GONE'`}},
 	"submitter_created_by_check":    {{then: newSub + `(` + carol + `, 'local', 0, 1, '{*}', '')`}},
@@ -267,10 +267,10 @@ var furtherNonsense = map[string][]refusal{
 	"submitter_nonce_cursor_next_nonce_check":      {{isCarol, `insert into submitter_nonce_cursor (submitter, next_nonce) values (` + carol + `, -1)`}},
 	"submitter_nonce_cursor_in_flight_state_check": {{then: `update submitter_nonce_cursor set in_flight_state = 'BUSY' where submitter = $alice`}},
 
-	"protect_episode_pkey":           {{then: newEp + `($bob, 1, '{}', now(), 'o', 'resume', 'r')`}},
-	"protect_episode_submitter_fkey": {{then: newEp + `(` + carol + `, 1, '{}', now(), 'o', 'resume', 'r')`}},
-	"protect_episode_episode_check":  {{then: newEp + `($alice, 0, '{}', now(), 'o', 'resume', 'r')`}},
-	"protect_episode_mode_check":     {{then: newEp + `($alice, 1, '{}', now(), 'o', 'forget', 'r')`}},
+	"protect_incident_pkey":           {{then: newEp + `($bob, 1, '{}', now(), 'o', 'resume', 'r')`}},
+	"protect_incident_submitter_fkey": {{then: newEp + `(` + carol + `, 1, '{}', now(), 'o', 'resume', 'r')`}},
+	"protect_incident_incident_check": {{then: newEp + `($alice, 0, '{}', now(), 'o', 'resume', 'r')`}},
+	"protect_incident_mode_check":     {{then: newEp + `($alice, 1, '{}', now(), 'o', 'forget', 'r')`}},
 
 	// Foreign transactions.
 	"foreign_transaction_pkey":           {{newForeign + foreignOf("$bob, 7, 1", "$hash"), newForeign + foreignOf("$bob, 7, 1", "$hash")}},
@@ -288,7 +288,7 @@ var furtherNonsense = map[string][]refusal{
 	"hold_has_its_transaction": {{then: newHold + `($bob, 7, 'x')`}},
 	"foreign_hold_tx_id_fkey":  {{isForeign + `; ` + newHold + `($bob, 7, 'x')`, `update foreign_hold set tx_id = gen_random_uuid()`}},
 	"one_hold_per_tx":          {{isForeign + `; ` + newHold + `($bob, 7, 'x'); update foreign_hold set tx_id = $sent; ` + newForeign + foreignOf("$bob, 8, 1", "$hash"), `insert into foreign_hold (submitter, nonce, call_digest, tx_id) values ($bob, 8, 'x', $sent)`}},
-	"hold_ends_by_somebody": {
+	"hold_is_ended_by_an_operator": {
 		{isForeign + `; ` + newHold + `($bob, 7, 'x')`, `update foreign_hold set ended_at = now()`},
 		{isForeign + `; ` + newHold + `($bob, 7, 'x')`, `update foreign_hold set ended_at = now(), outcome = 'WRITTEN_OFF', by = 'o', reason = ''`},
 		{isForeign + `; ` + newHold + `($bob, 7, 'x')`, `update foreign_hold set ended_at = now(), outcome = 'FORGOTTEN', by = 'o', reason = 'r'`},
@@ -298,7 +298,7 @@ var furtherNonsense = map[string][]refusal{
 
 	// Transactions and their versions.
 	"managed_tx_pkey": {{then: newTx + `($sent, $alice, 'another', 'shop', ` + emptyPrint + `)`}},
-	"versions_bind_here": {{
+	"one_nonce_per_tx": {{
 		`alter table managed_tx drop constraint managed_tx_pkey cascade; alter table managed_tx drop constraint one_tx_per_nonce cascade`,
 		`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, state)
 		 values ($bound, $alice, 'another', 'shop', ` + emptyPrint + `, 1, 0, 'IN_FLIGHT')`,
@@ -310,9 +310,9 @@ var furtherNonsense = map[string][]refusal{
 	"held_for_is_known": {{then: `update managed_tx set held_for = 'CALL' where state = 'QUEUED'`}, {then: `update managed_tx set held = true, held_for = 'NOTHING' where state = 'QUEUED'`}},
 	"fills_a_nonce": {{then: `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, fills)
 		values (gen_random_uuid(), $alice, 'filler', 'o', sha256('x'), true)`}},
-	"deferred_is_held_back": {{then: `update managed_tx set deferred_at = now() where tx_id = $queued`}},
-	"expired_had_an_end":    {{then: `update managed_tx set state = 'FAILED', sub_state = 'EXPIRED' where tx_id = $queued`}},
-	"held_has_no_nonce":     {{then: `update managed_tx set held = true where state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK')`}},
+	"deferred_is_blocked": {{then: `update managed_tx set deferred_at = now() where tx_id = $queued`}},
+	"expired_had_an_end":  {{then: `update managed_tx set state = 'FAILED', sub_state = 'EXPIRED' where tx_id = $queued`}},
+	"held_has_no_nonce":   {{then: `update managed_tx set held = true where state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK')`}},
 
 	// Reservations: made with their row, for one owner, until a time.
 	"reservation_is_known":   {{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'LENT', 'x', now())`}},
@@ -353,42 +353,42 @@ var furtherNonsense = map[string][]refusal{
 	"tx_document_pkey": {{then: newDocument + `($queued, 'payload', '{}', null)`}},
 
 	// Policies, and what counts against them.
-	"submitter_policy_pkey":           {{newPolicy + `($alice, 1)`, newPolicy + `($alice, 1)`}},
-	"submitter_policy_submitter_fkey": {{then: newPolicy + `(` + carol + `, 1)`}},
-	"value_is_an_amount":              {{newPolicy + `($alice, 1)`, `update submitter_policy set max_value_wei = -1`}},
-	"day_is_an_amount":                {{newPolicy + `($alice, 1)`, `update submitter_policy set max_day_wei = -1`}},
-	"rate_is_a_number":                {{then: newPolicy + `($alice, 0)`}, {then: newPolicy + `($alice, 1000001)`}},
-	"fee_is_an_amount":                {{newPolicy + `($alice, 1)`, `update submitter_policy set max_fee_wei = -1`}},
-	"tip_is_an_amount":                {{newPolicy + `($alice, 1)`, `update submitter_policy set max_tip_wei = 0`}},
-	"gas_is_an_amount":                {{newPolicy + `($alice, 1)`, `update submitter_policy set max_gas = 20999`}},
-	"day_of_fees_is_an_amount":        {{newPolicy + `($alice, 1)`, `update submitter_policy set max_day_fees_wei = -1`}},
-	"one_fee_each":                    {{newFee + `($alice, 1, 0, now(), $sent, 0)`, newFee + `($alice, 1, 0, now(), $sent, 0)`}},
-	"submitter_fee_number_check":      {{then: newFee + `($alice, 0, 0, now(), $sent, 0)`}},
-	"submitter_fee_added_wei_check":   {{then: newFee + `($alice, 1, -1, now(), $sent, 0)`}},
-	"targets_are_some":                {{newPolicy + `($alice, 1)`, `update submitter_policy set targets = '{}'`}},
-	"one_use_each":                    {{newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, newUse + `($alice, 1, 0, now(), $sent, 1, 0)`}},
-	"callers_limits_are_some":         {{newPolicy + `($alice, 1)`, `update submitter_policy set per_caller = '{}'`}, {newPolicy + `($alice, 1)`, `update submitter_policy set per_caller = '[1]'`}},
-	"tokens_limits_are_some":          {{newPolicy + `($alice, 1)`, `update submitter_policy set tokens = '{}'`}, {newPolicy + `($alice, 1)`, `update submitter_policy set tokens = '[1]'`}},
-	"one_scoped_use_each":             {{newScoped + `($alice, 'sub:a', 1, 0, now(), $sent, 1, 0)`, newScoped + `($alice, 'sub:a', 1, 0, now(), $sent, 1, 0)`}},
-	"policy_use_scope_check":          {{then: newScoped + `($alice, '', 1, 0, now(), $sent, 1, 0)`}},
-	"policy_use_number_check":         {{then: newScoped + `($alice, 'sub:a', 0, 0, now(), $sent, 1, 0)`}},
-	"policy_use_added_check":          {{then: newScoped + `($alice, 'sub:a', 1, -1, now(), $sent, 1, 0)`}},
-	"one_sum_a_minute":                {{newBack + `($alice, '', now(), 1)`, newBack + `($alice, '', now(), 1)`}},
-	"policy_given_back_amount_check":  {{then: newBack + `($alice, '', now(), 0)`}},
-	"submitter_use_number_check":      {{then: newUse + `($alice, 0, 0, now(), $sent, 1, 0)`}},
-	"submitter_use_added_wei_check":   {{then: newUse + `($alice, 1, -1, now(), $sent, 1, 0)`}},
-	"submitter_change_submitter_fkey": {{then: newChange + `(` + carol + `, 'SUSPEND', 'o', 'r', null)`}},
-	"change_is_known":                 {{then: newChange + `($alice, 'FORGET', 'o', 'r', null)`}},
-	"policy_of_a_policy":              {{then: newChange + `($alice, 'POLICY', 'o', 'r', null)`}, {then: newChange + `($alice, 'SUSPEND', 'o', 'r', '{}')`}},
-	"succeeded_are_names":             {{then: `update submitter set succeeded = '[]'`}},
-	"callers_of_callers": {
+	"submitter_policy_pkey":            {{newPolicy + `($alice, 1)`, newPolicy + `($alice, 1)`}},
+	"submitter_policy_submitter_fkey":  {{then: newPolicy + `(` + carol + `, 1)`}},
+	"value_is_an_amount":               {{newPolicy + `($alice, 1)`, `update submitter_policy set max_value_wei = -1`}},
+	"day_is_an_amount":                 {{newPolicy + `($alice, 1)`, `update submitter_policy set max_day_wei = -1`}},
+	"rate_is_a_number":                 {{then: newPolicy + `($alice, 0)`}, {then: newPolicy + `($alice, 1000001)`}},
+	"fee_is_an_amount":                 {{newPolicy + `($alice, 1)`, `update submitter_policy set max_fee_wei = -1`}},
+	"tip_is_an_amount":                 {{newPolicy + `($alice, 1)`, `update submitter_policy set max_tip_wei = 0`}},
+	"gas_is_an_amount":                 {{newPolicy + `($alice, 1)`, `update submitter_policy set max_gas = 20999`}},
+	"day_of_fees_is_an_amount":         {{newPolicy + `($alice, 1)`, `update submitter_policy set max_day_fees_wei = -1`}},
+	"one_fee_each":                     {{newFee + `($alice, 1, 0, now(), $sent, 0)`, newFee + `($alice, 1, 0, now(), $sent, 0)`}},
+	"submitter_fee_number_check":       {{then: newFee + `($alice, 0, 0, now(), $sent, 0)`}},
+	"submitter_fee_added_wei_check":    {{then: newFee + `($alice, 1, -1, now(), $sent, 0)`}},
+	"targets_are_not_empty":            {{newPolicy + `($alice, 1)`, `update submitter_policy set targets = '{}'`}},
+	"one_use_each":                     {{newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, newUse + `($alice, 1, 0, now(), $sent, 1, 0)`}},
+	"per_caller_is_not_empty":          {{newPolicy + `($alice, 1)`, `update submitter_policy set per_caller = '{}'`}, {newPolicy + `($alice, 1)`, `update submitter_policy set per_caller = '[1]'`}},
+	"tokens_are_not_empty":             {{newPolicy + `($alice, 1)`, `update submitter_policy set tokens = '{}'`}, {newPolicy + `($alice, 1)`, `update submitter_policy set tokens = '[1]'`}},
+	"one_scoped_use_each":              {{newScoped + `($alice, 'sub:a', 1, 0, now(), $sent, 1, 0)`, newScoped + `($alice, 'sub:a', 1, 0, now(), $sent, 1, 0)`}},
+	"policy_use_scope_check":           {{then: newScoped + `($alice, '', 1, 0, now(), $sent, 1, 0)`}},
+	"policy_use_number_check":          {{then: newScoped + `($alice, 'sub:a', 0, 0, now(), $sent, 1, 0)`}},
+	"policy_use_added_check":           {{then: newScoped + `($alice, 'sub:a', 1, -1, now(), $sent, 1, 0)`}},
+	"one_sum_a_minute":                 {{newBack + `($alice, '', now(), 1)`, newBack + `($alice, '', now(), 1)`}},
+	"policy_released_use_amount_check": {{then: newBack + `($alice, '', now(), 0)`}},
+	"submitter_use_number_check":       {{then: newUse + `($alice, 0, 0, now(), $sent, 1, 0)`}},
+	"submitter_use_added_wei_check":    {{then: newUse + `($alice, 1, -1, now(), $sent, 1, 0)`}},
+	"submitter_change_submitter_fkey":  {{then: newChange + `(` + carol + `, 'SUSPEND', 'o', 'r', null)`}},
+	"change_is_known":                  {{then: newChange + `($alice, 'FORGET', 'o', 'r', null)`}},
+	"policy_fits_action":               {{then: newChange + `($alice, 'POLICY', 'o', 'r', null)`}, {then: newChange + `($alice, 'SUSPEND', 'o', 'r', '{}')`}},
+	"succeeded_are_names":              {{then: `update submitter set succeeded = '[]'`}},
+	"callers_fit_action": {
 		{then: newChange + `($alice, 'CALLERS', 'o', 'r', null)`},
 		{then: `insert into submitter_change (submitter, action, by, reason, from_callers) values ($alice, 'SUSPEND', 'o', 'r', '{shop}')`},
 		{then: `insert into submitter_change (submitter, action, by, reason, to_callers) values ($alice, 'SUSPEND', 'o', 'r', '{shop}')`},
 		{then: `insert into submitter_change (submitter, action, by, reason, succeeds) values ($alice, 'SUSPEND', 'o', 'r', '{}')`},
 		{then: `insert into submitter_change (submitter, action, by, reason, from_callers, succeeds) values ($alice, 'CALLERS', 'o', 'r', '{shop}', '{}')`},
 	},
-	"signers_of_a_signer": {
+	"signers_fit_action": {
 		{then: newMove + `($alice, 'SIGNER', 'o', 'r', 'local', 'local')`},
 		{then: newMove + `($alice, 'SIGNER', 'o', 'r', 'local', '')`},
 		{then: newMove + `($alice, 'SIGNER', 'o', 'r', 'local', null)`},
@@ -412,16 +412,16 @@ var furtherNonsense = map[string][]refusal{
 	"audit_seal_pkey":           {{isSealed, `insert into audit_seal select * from audit_seal`}},
 
 	// The database itself.
-	"authority_pkey":                    {{then: `insert into authority (epoch, system_identifier, timeline_id, accepted_by) select epoch, 1, 1, 'o' from authority`}},
-	"authority_singleton_check":         {{then: `insert into authority (singleton, epoch, system_identifier, timeline_id, accepted_by) select false, epoch, 1, 1, 'o' from authority`}},
-	"authority_epoch_check":             {{then: `update authority set epoch = 'again'`}},
-	"authority_mark_written_over_check": {{then: newMark + `('x', -1, 'r')`}},
-	"authority_mark_pkey":               {{newMark + `('x', 0, 'r')`, newMark + `('x', 1, 'r')`}},
-	"authority_change_by_check":         {{then: newAuth + `(1, 1, '', 'r')`}},
-	"authority_change_reason_check":     {{then: newAuth + `(1, 1, 'o', '')`}},
-	"authority_change_pkey": {{newAuth + `(1, 1, 'o', 'r')`,
-		`insert into authority_change (id, system_identifier, timeline_id, by, reason) overriding system value
-		 select id, system_identifier, timeline_id, by, reason from authority_change`}},
+	"database_identity_pkey":            {{then: `insert into database_identity (epoch, system_identifier, timeline_id, accepted_by) select epoch, 1, 1, 'o' from database_identity`}},
+	"database_identity_singleton_check": {{then: `insert into database_identity (singleton, epoch, system_identifier, timeline_id, accepted_by) select false, epoch, 1, 1, 'o' from database_identity`}},
+	"database_identity_epoch_check":     {{then: `update database_identity set epoch = 'again'`}},
+	"database_mark_written_over_check":  {{then: newMark + `('x', -1, 'r')`}},
+	"database_mark_pkey":                {{newMark + `('x', 0, 'r')`, newMark + `('x', 1, 'r')`}},
+	"identity_change_by_check":          {{then: newAuth + `(1, 1, '', 'r')`}},
+	"identity_change_reason_check":      {{then: newAuth + `(1, 1, 'o', '')`}},
+	"identity_change_pkey": {{newAuth + `(1, 1, 'o', 'r')`,
+		`insert into identity_change (id, system_identifier, timeline_id, by, reason) overriding system value
+		 select id, system_identifier, timeline_id, by, reason from identity_change`}},
 }
 
 // duty is a statement that one trigger must refuse, under the name that it
@@ -432,8 +432,8 @@ type duty struct {
 
 const (
 	isFinal  = `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where tx_id = $queued`
-	isEnded  = isFinal + `; set constraints give_back immediate; set constraints give_back deferred` // at once, so that the table can be altered
-	isClosed = `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resume', reason = 'r' where submitter = $bob`
+	isEnded  = isFinal + `; set constraints release_policy_use immediate; set constraints release_policy_use deferred` // at once, so that the table can be altered
+	isClosed = `update protect_incident set closed_at = now(), closed_by = 'o', mode = 'resume', reason = 'r' where submitter = $bob`
 	byGuard  = "history_never_changes"
 
 	// Linked at once, so that a table with nothing pending can be altered.
@@ -451,7 +451,7 @@ const (
 func unguarded(whole string) string {
 	return `do $$ declare part regclass; begin
 		for part in select inhrelid::regclass from pg_inherits where inhparent = '` + whole + `'::regclass loop
-			execute format('alter table %s disable trigger keep_all', part);
+			execute format('alter table %s disable trigger guard_truncate', part);
 		end loop; end $$`
 }
 
@@ -466,10 +466,10 @@ var guarded = map[string][]duty{
 		{"managed_tx", "", `update managed_tx set handler = 'another' where tx_id = $queued`, "binding_never_changes"},
 		{"managed_tx", "", `update managed_tx set tx_id = gen_random_uuid() where tx_id = $queued`, "binding_never_changes"},
 	},
-	"keep_held": {
-		{"managed_tx", `update managed_tx set held = true where tx_id = $queued`, `create role keep_held_cancels; grant select, update on managed_tx to keep_held_cancels;
-			grant insert on tx_history, event_outbox to keep_held_cancels; grant usage on all sequences in schema public to keep_held_cancels; grant select on all tables in schema public to keep_held_cancels;
-			set local role keep_held_cancels; update managed_tx set held = false where tx_id = $queued`, "held_until_decided"},
+	"guard_held": {
+		{"managed_tx", `update managed_tx set held = true where tx_id = $queued`, `create role role_that_cancels; grant select, update on managed_tx to role_that_cancels;
+			grant insert on tx_history, event_outbox to role_that_cancels; grant usage on all sequences in schema public to role_that_cancels; grant select on all tables in schema public to role_that_cancels;
+			set local role role_that_cancels; update managed_tx set held = false where tx_id = $queued`, "held_until_decided"},
 	},
 	"guard_reservation": {
 		{"managed_tx", "", `update managed_tx set reservation = 'RESERVED', lock_owner = 'x', lock_until = now() where tx_id = $bound`, byReservation},
@@ -478,99 +478,99 @@ var guarded = map[string][]duty{
 		{"managed_tx", isReserved, `update managed_tx set reservation = null, lock_owner = null, lock_until = null where request_id = '41'`, byReservation},
 		{"managed_tx", isReserved, `update managed_tx set reservation = 'RECYCLABLE', lock_owner = 'y' where request_id = '41'`, byReservation},
 		{"managed_tx", isReserved + `; ` + isGivenBack, `update managed_tx set reservation = 'RESERVED' where request_id = '41'`, byReservation},
-		{"managed_tx", isReserved + `; update managed_tx set ordered = 'CANCEL' where request_id = '41'`, isGivenBack, byReservation},
+		{"managed_tx", isReserved + `; update managed_tx set requested_action = 'CANCEL' where request_id = '41'`, isGivenBack, byReservation},
 		{"managed_tx", isReserved + `; update managed_tx set state = 'STUCK' where request_id = '41'`, isGivenBack, byReservation},
 	},
-	"keep_tx":      {{"managed_tx", "", `delete from managed_tx where tx_id = $queued`, byGuard}},
-	"keep_history": {{"tx_history", "", `delete from tx_history`, byGuard}, {"tx_history", "", `update tx_history set reason = 'another'`, byGuard}},
-	"keep_versions": {
+	"guard_tx_delete": {{"managed_tx", "", `delete from managed_tx where tx_id = $queued`, byGuard}},
+	"guard_history":   {{"tx_history", "", `delete from tx_history`, byGuard}, {"tx_history", "", `update tx_history set reason = 'another'`, byGuard}},
+	"guard_versions": {
 		{"tx_version", "", `delete from tx_version`, byGuard},
 		{"tx_version", "", `update tx_version set kind = 'BUMP'`, byGuard},
 	},
-	"keep_documents": {
+	"guard_documents": {
 		{"tx_document", "", `delete from tx_document`, byGuard},
 		{"tx_document", "", `update tx_document set body = '{"to": "0x"}' where name = 'payload'`, byGuard},
 		{"tx_document", "", `update tx_document set bytes = '\x00' where name = 'version:1'`, byGuard},
 	},
-	"keep_all_documents": {
+	"guard_documents_truncate": {
 		{"tx_document", unguarded("tx_document"), `truncate tx_document`, byGuard},
 	},
-	"keep_all": {
+	"guard_truncate": {
 		{"tx_document_default", "", `truncate tx_document_default`, byGuard},
 		{"tx_history_default", "", `truncate tx_history_default`, byGuard},
 	},
-	"keep_all_txs":      {{"managed_tx", `alter table tx_version disable trigger keep_all_versions; alter table tx_decision disable trigger keep_all_decisions; alter table payout_confirmed disable trigger keep_all_proofs`, `truncate managed_tx cascade`, byGuard}},
-	"keep_all_history":  {{"tx_history", unguarded("tx_history"), `truncate tx_history`, byGuard}},
-	"keep_all_versions": {{"tx_version", "", `truncate tx_version`, byGuard}},
-	"keep_fills":        {{"managed_tx", "", `update managed_tx set fills = true where tx_id = $sent`, byGuard}},
-	"keep_hold": {
+	"guard_txs_truncate":      {{"managed_tx", `alter table tx_version disable trigger guard_versions_truncate; alter table tx_decision disable trigger guard_decisions_truncate; alter table payout_confirmed disable trigger guard_proofs_truncate`, `truncate managed_tx cascade`, byGuard}},
+	"guard_history_truncate":  {{"tx_history", unguarded("tx_history"), `truncate tx_history`, byGuard}},
+	"guard_versions_truncate": {{"tx_version", "", `truncate tx_version`, byGuard}},
+	"guard_fills":             {{"managed_tx", "", `update managed_tx set fills = true where tx_id = $sent`, byGuard}},
+	"guard_hold": {
 		{"foreign_hold", isForeign + `; ` + newHold + `($bob, 7, 'x'); update foreign_hold set ended_at = now(), outcome = 'WRITTEN_OFF', by = 'o', reason = 'r'`, `update foreign_hold set reason = 'another'`, byGuard},
 	},
-	"keep_decisions": {
+	"guard_decisions": {
 		{"tx_decision", isDecided, `delete from tx_decision`, byGuard},
 		{"tx_decision", isDecided, `update tx_decision set reason = 'another'`, byGuard},
 	},
-	"keep_episode": {
-		{"protect_episode", "", `delete from protect_episode`, byGuard},
-		{"protect_episode", "", `update protect_episode set evidence = '{"node": "another"}'`, byGuard},
-		{"protect_episode", "", `update protect_episode set episode = 2`, byGuard},
-		{"protect_episode", isClosed, `update protect_episode set reason = 'another'`, byGuard},
-		{"protect_episode", isClosed, `update protect_episode set closed_at = null, closed_by = null, mode = null, reason = null`, byGuard},
+	"guard_incident": {
+		{"protect_incident", "", `delete from protect_incident`, byGuard},
+		{"protect_incident", "", `update protect_incident set evidence = '{"node": "another"}'`, byGuard},
+		{"protect_incident", "", `update protect_incident set incident = 2`, byGuard},
+		{"protect_incident", isClosed, `update protect_incident set reason = 'another'`, byGuard},
+		{"protect_incident", isClosed, `update protect_incident set closed_at = null, closed_by = null, mode = null, reason = null`, byGuard},
 	},
-	"keep_policy":   {{"submitter_policy", newPolicy + `($alice, 1)`, `delete from submitter_policy`, byGuard}},
-	"keep_fees":     {{"submitter_fee", newFee + `($alice, 1, 0, now(), $sent, 0)`, `delete from submitter_fee`, byGuard}, {"submitter_fee", newFee + `($alice, 1, 0, now(), $sent, 0)`, `update submitter_fee set total_wei = 1`, byGuard}},
-	"keep_all_fees": {{"submitter_fee", "", `truncate submitter_fee`, byGuard}},
-	"keep_uses":     {{"submitter_use", newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, `delete from submitter_use`, byGuard}, {"submitter_use", newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, `update submitter_use set intents = 0`, byGuard}},
-	"keep_all_uses": {{"submitter_use", "", `truncate submitter_use`, byGuard}},
-	"keep_scoped_uses": {
+	"guard_policy":        {{"submitter_policy", newPolicy + `($alice, 1)`, `delete from submitter_policy`, byGuard}},
+	"guard_fees":          {{"submitter_fee", newFee + `($alice, 1, 0, now(), $sent, 0)`, `delete from submitter_fee`, byGuard}, {"submitter_fee", newFee + `($alice, 1, 0, now(), $sent, 0)`, `update submitter_fee set total_wei = 1`, byGuard}},
+	"guard_fees_truncate": {{"submitter_fee", "", `truncate submitter_fee`, byGuard}},
+	"guard_uses":          {{"submitter_use", newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, `delete from submitter_use`, byGuard}, {"submitter_use", newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, `update submitter_use set intents = 0`, byGuard}},
+	"guard_uses_truncate": {{"submitter_use", "", `truncate submitter_use`, byGuard}},
+	"guard_scoped_uses": {
 		{"policy_use", newScoped + `($alice, 'sub:a', 1, 0, now(), $sent, 1, 0)`, `delete from policy_use`, byGuard},
 		{"policy_use", newScoped + `($alice, 'sub:a', 1, 0, now(), $sent, 1, 0)`, `update policy_use set intents = 0`, byGuard},
 	},
-	"keep_all_scoped_uses": {{"policy_use", "", `truncate policy_use`, byGuard}},
-	"keep_given_back":      {{"policy_given_back", newBack + `($alice, '', now(), 1)`, `delete from policy_given_back`, byGuard}},
-	"keep_all_given_back":  {{"policy_given_back", "", `truncate policy_given_back`, byGuard}},
-	"keep_changes":         {{"submitter_change", isChanged, `delete from submitter_change`, byGuard}, {"submitter_change", isChanged, `update submitter_change set reason = 'another'`, byGuard}},
-	"keep_all_changes":     {{"submitter_change", "", `truncate submitter_change`, byGuard}},
+	"guard_scoped_uses_truncate":  {{"policy_use", "", `truncate policy_use`, byGuard}},
+	"guard_released_use":          {{"policy_released_use", newBack + `($alice, '', now(), 1)`, `delete from policy_released_use`, byGuard}},
+	"guard_released_use_truncate": {{"policy_released_use", "", `truncate policy_released_use`, byGuard}},
+	"guard_changes":               {{"submitter_change", isChanged, `delete from submitter_change`, byGuard}, {"submitter_change", isChanged, `update submitter_change set reason = 'another'`, byGuard}},
+	"guard_changes_truncate":      {{"submitter_change", "", `truncate submitter_change`, byGuard}},
 
-	"keep_links":     {{"audit_link", isChanged, `delete from audit_link`, byGuard}, {"audit_link", isChanged, `update audit_link set by_role = 'another'`, byGuard}},
-	"keep_all_links": {{"audit_link", "", `truncate audit_link`, byGuard}},
-	"keep_seals":     {{"audit_seal", isSealed, `delete from audit_seal`, byGuard}, {"audit_seal", isSealed, `update audit_seal set hash = ''`, byGuard}},
-	"keep_all_seals": {{"audit_seal", "", `truncate audit_seal`, byGuard}},
+	"guard_links":          {{"audit_link", isChanged, `delete from audit_link`, byGuard}, {"audit_link", isChanged, `update audit_link set by_role = 'another'`, byGuard}},
+	"guard_links_truncate": {{"audit_link", "", `truncate audit_link`, byGuard}},
+	"guard_seals":          {{"audit_seal", isSealed, `delete from audit_seal`, byGuard}, {"audit_seal", isSealed, `update audit_seal set hash = ''`, byGuard}},
+	"guard_seals_truncate": {{"audit_seal", "", `truncate audit_seal`, byGuard}},
 
-	"keep_all_decisions":         {{"tx_decision", "", `truncate tx_decision`, byGuard}},
-	"keep_all_episodes":          {{"protect_episode", "", `truncate protect_episode`, byGuard}},
-	"keep_all_authority_changes": {{"authority_change", "", `truncate authority_change`, byGuard}},
-	"keep_lease":                 {{"submitter_lease", "", `delete from submitter_lease`, "tokens_only_rise"}},
-	"raise_lease": {
+	"guard_decisions_truncate":        {{"tx_decision", "", `truncate tx_decision`, byGuard}},
+	"guard_incidents_truncate":        {{"protect_incident", "", `truncate protect_incident`, byGuard}},
+	"guard_identity_changes_truncate": {{"identity_change", "", `truncate identity_change`, byGuard}},
+	"guard_lease":                     {{"submitter_lease", "", `delete from submitter_lease`, "tokens_only_rise"}},
+	"guard_lease_update": {
 		{"submitter_lease", "", `update submitter_lease set submitter = ` + carol + ` where submitter = $bob`, "tokens_only_rise"},
 		{"submitter_lease", `update submitter_lease set fencing_token = 9`, `update submitter_lease set fencing_token = 8`, "tokens_only_rise"},
 	},
-	"keep_cursor": {{"submitter_nonce_cursor", "", `delete from submitter_nonce_cursor`, "nonces_only_rise"}},
-	"raise_cursor": {
+	"guard_cursor": {{"submitter_nonce_cursor", "", `delete from submitter_nonce_cursor`, "nonces_only_rise"}},
+	"guard_cursor_update": {
 		{"submitter_nonce_cursor", isCarol, `update submitter_nonce_cursor set submitter = ` + carol + ` where submitter = $bob`, "nonces_only_rise"},
 		{"submitter_nonce_cursor", `update submitter_nonce_cursor set next_nonce = 9`, `update submitter_nonce_cursor set next_nonce = 8`, "nonces_only_rise"},
 	},
-	"keep_submitter": {
+	"guard_submitter": {
 		{"submitter", "", `delete from submitter where submitter = $bob`, "start_never_changes"},
 		{"submitter", "", `update submitter set start_nonce = 1, start_reason = 'r'`, "start_never_changes"},
 	},
-	"insert_demands_mac": {
+	"require_mac_at_insert": {
 		{"managed_tx", macsFrom + `(true, 0, 'o', 'r')`, newTx + `(gen_random_uuid(), $alice, 'bare', 'shop', ` + emptyPrint + `)`, "intents_have_a_mac"},
 		{"managed_tx", macsFrom + `(true, 1000, 'o', 'r')`, `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, seq, state, sub_state) overriding system value
 			values (gen_random_uuid(), $alice, 'bare', 'shop', ` + emptyPrint + `, 999, 'FAILED', 'CANCELLED')`, "intents_have_a_mac"},
 	},
-	"binding_demands_mac": {{"managed_tx", macsFrom + `(true, 0, 'o', 'r')`, `update managed_tx set state = 'IN_FLIGHT', nonce = 2, prev_nonce = 1 where tx_id = $queued`, "intents_have_a_mac"}},
-	"keep_mac":            {{"managed_tx", "", `update managed_tx set mac = sha256('x'), mac_key = 'k' where tx_id = $queued`, byGuard}},
-	"keep_valid_until":    {{"managed_tx", "", `update managed_tx set valid_until = now() + interval '1 y' where tx_id = $queued`, byGuard}},
-	"keep_rules":          {{"intent_mac_rule", "", `delete from intent_mac_rule`, byGuard}, {"intent_mac_rule", "", `update intent_mac_rule set reason = 'another'`, byGuard}},
-	"keep_all_rules":      {{"intent_mac_rule", "", `truncate intent_mac_rule`, byGuard}},
-	"sign_once":           signedOnce,
-	"payload_is_stored": {{"managed_tx", `set constraints payload_is_stored immediate`,
+	"require_mac_at_allocation": {{"managed_tx", macsFrom + `(true, 0, 'o', 'r')`, `update managed_tx set state = 'IN_FLIGHT', nonce = 2, prev_nonce = 1 where tx_id = $queued`, "intents_have_a_mac"}},
+	"guard_mac":                 {{"managed_tx", "", `update managed_tx set mac = sha256('x'), mac_key = 'k' where tx_id = $queued`, byGuard}},
+	"guard_valid_until":         {{"managed_tx", "", `update managed_tx set valid_until = now() + interval '1 y' where tx_id = $queued`, byGuard}},
+	"guard_rules":               {{"intent_mac_rule", "", `delete from intent_mac_rule`, byGuard}, {"intent_mac_rule", "", `update intent_mac_rule set reason = 'another'`, byGuard}},
+	"guard_rules_truncate":      {{"intent_mac_rule", "", `truncate intent_mac_rule`, byGuard}},
+	"sign_once":                 signedOnce,
+	"check_payload": {{"managed_tx", `set constraints check_payload immediate`,
 		newTx + `(gen_random_uuid(), $alice, 'bare', 'shop', sha256('x'))`, "transactions_have_payloads"}},
-	"keep_proposal": {
+	"guard_proposal": {
 		{"proposal", newProposal + `'', ` + isOpen, `delete from proposal`, byGuard},
 		{"proposal", newProposal + `'', ` + isOpen, `update proposal set body = '{"maxValue": "9"}'`, byGuard},
-		{"proposal", newProposal + `'', ` + isOpen, `update proposal set saw = '{"policy": null}'`, byGuard},
+		{"proposal", newProposal + `'', ` + isOpen, `update proposal set observed_state = '{"policy": null}'`, byGuard},
 		{"proposal", newProposal + `'', ` + isOpen, `update proposal set proposer_names = '{ann,ann-at-work}'`, byGuard},
 		{"proposal", newProposal + `'', ` + isOpen, `update proposal set expires_at = 'infinity'`, byGuard},
 		{"proposal", newProposal + `'', ` + isOpen, `update proposal set status = 'CARRIED_OUT', approved_by = 'ben', approver_names = '{ben}', approve_reason = 'r', approved_at = now(), closed_at = now()`, byGuard},
@@ -579,10 +579,10 @@ var guarded = map[string][]duty{
 		{"proposal", newProposal + `'', ` + isApproved + `; update proposal set status = 'CARRIED_OUT', closed_at = now(), outcome_status = 200`, `update proposal set outcome_status = 204`, byGuard},
 		{"proposal", newProposal + `'', ` + isApproved + `; update proposal set status = 'EXPIRED', closed_at = now()`, `update proposal set status = 'APPROVED', closed_at = null`, byGuard},
 	},
-	"keep_all_proposals": {{"proposal", "", `truncate proposal`, byGuard}},
-	"keep_authority":     {{"authority", "", `delete from authority`, byGuard}},
-	"keep_authority_changes": {
-		{"authority_change", newAuth + `(1, 1, 'o', 'r')`, `delete from authority_change`, byGuard},
-		{"authority_change", newAuth + `(1, 1, 'o', 'r')`, `update authority_change set reason = 'another'`, byGuard},
+	"guard_proposals_truncate": {{"proposal", "", `truncate proposal`, byGuard}},
+	"guard_identity":           {{"database_identity", "", `delete from database_identity`, byGuard}},
+	"guard_identity_changes": {
+		{"identity_change", newAuth + `(1, 1, 'o', 'r')`, `delete from identity_change`, byGuard},
+		{"identity_change", newAuth + `(1, 1, 'o', 'r')`, `update identity_change set reason = 'another'`, byGuard},
 	},
 }

@@ -25,8 +25,8 @@ func (s *Store) Commit(ctx context.Context, w txmanager.Commit) (txmanager.Commi
 	if w.LeaseEnd == txmanager.ReleaseUnlessRerun {
 		b.Queue("begin")
 	}
-	b.Queue(`select hold_lease($1, $2, $3)`, w.Lease.Submitter, w.Lease.Owner, w.Lease.Token)
-	queueAuthority(b, w.Cursor.CloseIncident)
+	b.Queue(`select require_lease($1, $2, $3)`, w.Lease.Submitter, w.Lease.Owner, w.Lease.Token)
+	queueIdentity(b, w.Cursor.CloseIncident)
 	if w.Cursor.CloseIncident != nil && !w.Cursor.CloseIncident.Untouched {
 		queueCarryOut(ctx, b)
 	}
@@ -64,7 +64,7 @@ const transitionEvents = `(w.receipt::jsonb ->> 'blockHash' is distinct from m.r
 // serves: an index on the submitter would read all of its transactions.
 var applyTransitions = `
 update managed_tx m
-   set state = w.state, sub_state = nullif(w.sub_state, ''), set_aside_nonce = w.set_aside_nonce,
+   set state = w.state, sub_state = nullif(w.sub_state, ''), deferred_until_nonce = w.deferred_until_nonce,
        last_submit_at = w.last_submit_at, next_resubmit_at = w.next_resubmit_at,
        submit_attempts = w.submit_attempts, last_receipt_check_at = w.last_check_at,
        next_check_at = w.next_check_at,
@@ -75,10 +75,10 @@ update managed_tx m
        first_submit_at = w.first_submit_at, next_bump_at = w.next_bump_at,
        last_mempool_diag = coalesce(w.diagnosis::jsonb, m.last_mempool_diag),
        recorded_nonce = coalesce(w.recorded, m.recorded_nonce),
-       held_back_since = w.held_back_since, deferred_at = w.deferred_at,
-       ordered = case when w.state in ('CONFIRMED', 'FAILED') or m.ordered = w.served then null
+       blocked_since = w.blocked_since, deferred_at = w.deferred_at,
+       requested_action = case when w.state in ('CONFIRMED', 'FAILED') or m.requested_action = w.served then null
                       when m.recorded_nonce is null and w.recorded is not null then w.decided
-                      else coalesce(m.ordered, w.decided) end,
+                      else coalesce(m.requested_action, w.decided) end,
        tx_hash = coalesce(w.mined, m.tx_hash), replaced_by_hash = w.replaced_by,
        confirmed_at = case when w.state in ('CONFIRMED', 'FAILED') and w.receipt is not null then clock_timestamp() end,
        event_sequence = m.event_sequence + ` + transitionEvents + `,
@@ -157,7 +157,7 @@ var transitionColumns = []recordColumn[transitionRecord]{
 	valueOf("from_state", "text", func(r *transitionRecord) string { return string(r.From) }),
 	valueOf("state", "text", func(r *transitionRecord) string { return string(r.To.State) }),
 	valueOf("sub_state", "text", func(r *transitionRecord) string { return string(r.To.Sub) }),
-	valueOf("set_aside_nonce", "bigint", func(r *transitionRecord) *int64 { return optional(r.To.DeferredUntilNonce) }),
+	valueOf("deferred_until_nonce", "bigint", func(r *transitionRecord) *int64 { return optional(r.To.DeferredUntilNonce) }),
 	valueOf("first_submit_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.FirstSubmitAt) }),
 	valueOf("last_submit_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.LastSubmitAt) }),
 	valueOf("next_resubmit_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.NextResubmitAt) }),
@@ -165,7 +165,7 @@ var transitionColumns = []recordColumn[transitionRecord]{
 	valueOf("last_check_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.LastCheckAt) }),
 	valueOf("next_check_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.NextCheckAt) }),
 	valueOf("next_bump_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.NextBumpAt) }),
-	valueOf("held_back_since", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.HeldBackSince) }),
+	valueOf("blocked_since", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.HeldBackSince) }),
 	valueOf("deferred_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.DeferredAt) }),
 	valueOf("last_error", "text", func(r *transitionRecord) string { return PrintableText(r.To.LastError) }),
 	valueOf("receipt", "text", func(r *transitionRecord) *string { return r.receipt }),
@@ -255,7 +255,7 @@ with want as (
     from numbered n, submitter s, submitter_nonce_cursor c
    where m.tx_id = n.tx_id and s.submitter = $1 and c.submitter = $1
      and n.number = n.place and n.nonce = c.next_nonce + n.number - 1
-     and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)
+     and not exists (select from protect_incident p where p.submitter = $1 and p.closed_at is null)
   returning m.tx_id, m.submitter, m.nonce, n.tx_hash, n.bytes, n.gas_params
 ), moved as (
   update submitter_nonce_cursor
@@ -272,7 +272,7 @@ func setBound(typedHash, hash, gas string) string {
          tx_hash = ` + hash + `, last_gas_params = ` + gas + `,
          submit_attempts = case when ` + hash + ` is null then 0 else 1 end,
          first_submit_at = ` + sent + `, last_submit_at = ` + sent + `, next_resubmit_at = ` + sent + `,
-         next_check_at = clock_timestamp(), last_error = null, set_aside_nonce = null, held_back_since = null, deferred_at = null,
+         next_check_at = clock_timestamp(), last_error = null, deferred_until_nonce = null, blocked_since = null, deferred_at = null,
          event_sequence = m.event_sequence + (` + typedHash + ` is not null)::int,`
 }
 
@@ -330,7 +330,7 @@ with signed as (
          first_submit_at = case when @extra_wei::text is null then clock_timestamp() else first_submit_at end,
          next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(), next_bump_at = @next_bump_at,
          last_error = null, last_gas_params = @gas_params::text::jsonb,
-         ordered = case when ordered is distinct from @done then ordered end,
+         requested_action = case when requested_action is distinct from @done then requested_action end,
          event_sequence = event_sequence + 1,
          fencing_token = @token, updated_at = clock_timestamp()
    where tx_id = @tx_id and submitter = @submitter and state = @from and receipt is null
@@ -390,22 +390,22 @@ const updateCursor = `
 update submitter_nonce_cursor c
    set in_flight_tx_id = low.tx_id, in_flight_nonce = low.nonce,
        in_flight_state = case
-         when exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null) then 'PROTECT'
+         when exists (select from protect_incident p where p.submitter = $1 and p.closed_at is null) then 'PROTECT'
          when low.nonce is null then 'IDLE' else 'IN_FLIGHT' end,
        final_block_number = greatest(c.final_block_number, nullif($3::bigint, 0)),
-       final_blocks = coalesce($6::jsonb, c.final_blocks), held_back = coalesce($7::jsonb, c.held_back),
-       suspicion = case when $5 then null else coalesce($4::jsonb, c.suspicion) end,
+       final_blocks = coalesce($6::jsonb, c.final_blocks), blocked_callers = coalesce($7::jsonb, c.blocked_callers),
+       suspected_violation = case when $5 then null else coalesce($4::jsonb, c.suspected_violation) end,
        fencing_token = $2, updated_at = clock_timestamp()
   from (select min(nonce) as nonce, (array_agg(tx_id order by nonce))[1] as tx_id
           from (select nonce, tx_id from managed_tx
-                 where submitter = $1 and unsettled
+                 where submitter = $1 and open
                  order by nonce limit 1) as first) as low
  where c.submitter = $1`
 
 // openIncident opens a PROTECT incident with its evidence, unless one is open.
 const openIncident = `
-insert into protect_episode (submitter, episode, evidence)
-select s.submitter, 1 + coalesce((select max(episode) from protect_episode p where p.submitter = s.submitter), 0), $2::jsonb
+insert into protect_incident (submitter, incident, evidence)
+select s.submitter, 1 + coalesce((select max(incident) from protect_incident p where p.submitter = s.submitter), 0), $2::jsonb
   from submitter s
  where s.submitter = $1
     on conflict (submitter) where closed_at is null do nothing`

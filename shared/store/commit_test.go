@@ -114,16 +114,16 @@ func TestReleaseClosesOnlyTheIncidentThatItNames(t *testing.T) {
 	db.Register(t, alice, 1)
 	run(t, db, openIncident, alice)
 	w := take(t, db, alice, "a/1")
-	leave := func(episode int) error {
-		_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Cursor: txmanager.CursorChange{CloseIncident: &txmanager.ReleaseRequest{Incident: episode, Mode: txmanager.Resume, By: "op", Reason: "seen"}}})
+	leave := func(incident int) error {
+		_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Cursor: txmanager.CursorChange{CloseIncident: &txmanager.ReleaseRequest{Incident: incident, Mode: txmanager.Resume, By: "op", Reason: "seen"}}})
 		return err
 	}
-	for _, episode := range []int{0, 2} {
-		if err := leave(episode); !errors.Is(err, txmanager.ErrIncidentClosed) {
-			t.Errorf("release of incident %d while 1 is open: got %v, want ErrEpisodeClosed", episode, err)
+	for _, incident := range []int{0, 2} {
+		if err := leave(incident); !errors.Is(err, txmanager.ErrIncidentClosed) {
+			t.Errorf("release of incident %d while 1 is open: got %v, want ErrIncidentClosed", incident, err)
 		}
 	}
-	if open := value[int](t, db, `select count(*) from protect_episode where submitter = $1 and closed_at is null`, alice); open != 1 {
+	if open := value[int](t, db, `select count(*) from protect_incident where submitter = $1 and closed_at is null`, alice); open != 1 {
 		t.Errorf("open incidents after it: got %d, want 1", open)
 	}
 	if err := leave(1); err != nil {
@@ -175,9 +175,9 @@ func TestWriteOpensProtectOnce(t *testing.T) {
 	for _, what := range []string{"first", "second"} {
 		write(t, db, txmanager.Commit{Lease: w.Lease, Cursor: txmanager.CursorChange{OpenIncident: &txmanager.Violation{Description: what}}})
 	}
-	const episodes = `select coalesce(string_agg(episode || ' ' || (evidence ->> 'what') || ' ' || (closed_at is null), ', ' order by episode), '') from protect_episode`
-	if got, want := value[string](t, db, episodes), "1 first true"; got != want {
-		t.Errorf("episodes: got %s, want %s", got, want)
+	const incidents = `select coalesce(string_agg(incident || ' ' || (evidence ->> 'what') || ' ' || (closed_at is null), ', ' order by incident), '') from protect_incident`
+	if got, want := value[string](t, db, incidents), "1 first true"; got != want {
+		t.Errorf("incidents: got %s, want %s", got, want)
 	}
 	if got := value[string](t, db, `select in_flight_state from submitter_nonce_cursor`); got != "PROTECT" {
 		t.Errorf("cursor shows: got %s, want PROTECT", got)
@@ -186,10 +186,10 @@ func TestWriteOpensProtectOnce(t *testing.T) {
 	if err != nil || !next.Protected {
 		t.Fatalf("next look: got protected %v, %v; want it protected", next.Protected, err)
 	}
-	run(t, db, `update protect_episode set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
+	run(t, db, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
 	write(t, db, txmanager.Commit{Lease: next.Lease, Cursor: txmanager.CursorChange{OpenIncident: &txmanager.Violation{Description: "third"}}})
-	if got, want := value[string](t, db, episodes), "1 first false, 2 third true"; got != want {
-		t.Errorf("episodes after the first was closed: got %s, want %s", got, want)
+	if got, want := value[string](t, db, incidents), "1 first false, 2 third true"; got != want {
+		t.Errorf("incidents after the first was closed: got %s, want %s", got, want)
 	}
 }
 

@@ -143,7 +143,7 @@ var nonsense = map[string][]string{
 		`update managed_tx set state = 'CONFIRMED', confirmed_at = now(), receipt = '{}' where tx_id = $sent`,
 		`update managed_tx set state = 'FAILED', sub_state = 'REVERTED', confirmed_at = now() where tx_id = $sent`,
 	},
-	"receipt_is_facts": {`update managed_tx set receipt = '{"document": {}}' where tx_id = $queued`},
+	"receipt_has_no_document": {`update managed_tx set receipt = '{"document": {}}' where tx_id = $queued`},
 	"confirmed_at_fits_state": {
 		`update managed_tx set confirmed_at = now() where tx_id = $sent`,
 		`update managed_tx set state = 'CONFIRMED', receipt = '{}', confirmations = '[]' where tx_id = $sent`,
@@ -211,11 +211,11 @@ var nonsense = map[string][]string{
 	},
 
 	// The cursor, PROTECT, leases and submitters.
-	"in_flight_is_one_fact":   {`update submitter_nonce_cursor set in_flight_tx_id = null where submitter = $alice`},
-	"idle_holds_nothing":      {`update submitter_nonce_cursor set in_flight_state = 'IDLE' where submitter = $alice`},
+	"in_flight_is_complete":   {`update submitter_nonce_cursor set in_flight_tx_id = null where submitter = $alice`},
+	"idle_has_no_nonce":       {`update submitter_nonce_cursor set in_flight_state = 'IDLE' where submitter = $alice`},
 	"in_flight_is_below_next": {`update submitter_nonce_cursor set in_flight_nonce = 2 where submitter = $alice`},
-	"one_open_episode":        {`insert into protect_episode (submitter, episode, evidence) values ($bob, 2, '{}')`},
-	"closed_by_a_human":       {`update protect_episode set closed_at = now()`, `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resume'`},
+	"one_open_incident":       {`insert into protect_incident (submitter, incident, evidence) values ($bob, 2, '{}')`},
+	"closed_by_an_operator":   {`update protect_incident set closed_at = now()`, `update protect_incident set closed_at = now(), closed_by = 'o', mode = 'resume'`},
 	"submitter_lease_pkey":    {`insert into submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at) values ($alice, '', 9, now(), now())`},
 	"submitter_lease_fencing_token_check": {`insert into submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at)
 		values ('eip155:1:0x00000000000000000000000000000000000000ff', 'a', 0, now(), now())`},
@@ -238,8 +238,8 @@ func TestStartNonceNeedsAReason(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	r := store.Registration{Submitter: alice, Signer: "local", StartNonce: 7, MaxInFlight: 1, Callers: []string{"*"}, CreatedBy: "test"}
-	if isNew, err := db.Store.Register(t.Context(), r); violated(err) != "start_is_explained" {
-		t.Errorf("start_nonce 7 without a reason: got %v, %v; want it refused by start_is_explained", isNew, err)
+	if isNew, err := db.Store.Register(t.Context(), r); violated(err) != "start_nonce_has_a_reason" {
+		t.Errorf("start_nonce 7 without a reason: got %v, %v; want it refused by start_nonce_has_a_reason", isNew, err)
 	}
 }
 

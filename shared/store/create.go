@@ -57,8 +57,8 @@ var (
 
 // mayPost is true of s if it now accepts an intent from i's caller, and from i's handler if i
 // names one.
-const mayPost = `s.status = 'ACTIVE' and (select is_authority()) and ` + mayUse + `
-   and not exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null)`
+const mayPost = `s.status = 'ACTIVE' and (select is_accepted_database()) and ` + mayUse + `
+   and not exists (select from protect_incident p where p.submitter = s.submitter and p.closed_at is null)`
 
 const (
 	mayUse    = `s.callers && i.names::text[] and ` + mayHandle
@@ -116,13 +116,13 @@ select i.tx_id, 'payload', i.payload::json
 // It reads the first of the request's rows from the submitter on, and compares the submitter
 // afterwards. So only the right key of the index can answer it.
 var findIntents = `
-select i.place, s.status, s.callers && i.names, '*' = any(s.callers), (select is_authority()),
-       exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
+select i.place, s.status, s.callers && i.names, '*' = any(s.callers), (select is_accepted_database()),
+       exists (select from protect_incident p where p.submitter = s.submitter and p.closed_at is null),
        coalesce(l.fencing_token, 0), coalesce(m.tx_id::text, ''), coalesce(m.state, ''), coalesce(m.fingerprint, ''),
        coalesce(` + ownedOf("m", "i.names") + `, false),
        coalesce(l.owner_node <> '' and l.expires_at > clock_timestamp(), false)
          or coalesce(c.next_nonce - c.in_flight_nonce >= s.max_in_flight, false) and not ` + recyclable + `,
-       (select epoch from authority), ` + mayHandle + `, ` + hasPolicy + `,
+       (select epoch from database_identity), ` + mayHandle + `, ` + hasPolicy + `,
        coalesce(l.name_epoch, ''), m.recorded_nonce is not null and m.caller = '', coalesce(m.tx_hash, ''), coalesce(m.held, false), clock_timestamp()
   from (select t.submitter, t.request_id, t.handler, t.place, t.names::text[] as names
           from unnest($1::text[], $2::text[], $3::text[], $4::text[]) with ordinality as t (names, submitter, request_id, handler, place)) as i

@@ -18,7 +18,7 @@ with ` + verdict(judging{
   insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error, mac, mac_key, valid_until)
   select j.tx_id, s.submitter, @request_id, ` + storedCaller + `, nullif(i.handler, ''), @fingerprint, @trace,
          (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `, ` + storedMAC + `, @valid_until::timestamptz
-    from judged j
+    from evaluated j
    cross join (values (@caller::text, @handler::text, @digest::bytea, @request_id::text, @names::text, @macs::bytea, @mac_key::text)) as i (caller, handler, digest, request_id, names, macs, mac_key)
     join submitter s on s.submitter = @submitter
    cross join ` + holdCause + `

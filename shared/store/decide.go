@@ -21,14 +21,14 @@ type Decision struct {
 
 // DecisionResult is the stored state after a decision.
 type DecisionResult struct {
-	Submitter txmanager.Submitter
-	State     txmanager.State
-	SubState  txmanager.SubState
-	Ordered   txmanager.Action // requested action, carried out by the lease holder
-	Token     int64            // in force after the commit
-	Recorded  bool             // the decision was new
-	Trace     []byte           // of the transaction's request, a [telemetry.Origin]; nil: not traced
-	Stated    bool             // it ended on an operator's statement that it was carried out, without a receipt
+	Submitter       txmanager.Submitter
+	State           txmanager.State
+	SubState        txmanager.SubState
+	RequestedAction txmanager.Action // requested action, carried out by the lease holder
+	Token           int64            // in force after the commit
+	Recorded        bool             // the decision was new
+	Trace           []byte           // of the transaction's request, a [telemetry.Origin]; nil: not traced
+	Stated          bool             // it ended on an operator's statement that it was carried out, without a receipt
 }
 
 // ErrTooLate reports a decision about a terminal transaction, or about a queued one unless it
@@ -48,7 +48,7 @@ var ErrTooLate = errors.New("there is nothing to decide about the transaction in
 var order = `
 with hit as (
   update managed_tx
-     set ordered = case when state = 'QUEUED' then null else $4 end,
+     set requested_action = case when state = 'QUEUED' then null else $4 end,
          last_error = case when ` + parks + ` then 'held: its cancel is decided once an operator has released the submitter from PROTECT: cancel it again then'
                            when state = 'QUEUED' then 'cancelled: ' || $5 else last_error end,
          next_check_at = case when state = 'QUEUED' then null else next_check_at end,
@@ -57,13 +57,13 @@ with hit as (
          state = case when state = 'QUEUED' and not ` + parks + ` then 'FAILED' else state end,
          event_sequence = event_sequence + (state = 'QUEUED' and not ` + parks + `)::int,
          updated_at = clock_timestamp()
-   where tx_id = $1 and (` + Owned("managed_tx", "$6::text[]") + ` or $3) and (is_authority() or $3)
+   where tx_id = $1 and (` + Owned("managed_tx", "$6::text[]") + ` or $3) and (is_accepted_database() or $3)
      and (state in ` + unsettledStates + ` or (state = 'QUEUED' and $4 = 'CANCEL' and ` + cancellable + `))
      and (tx_hash is not null or $4 not in ('REBROADCAST', 'REPLACE'))
      and (handler is null and reservation is null or $4 <> 'REPLACE')
      and (recorded_nonce is null or $4 not in ('REPLACE', 'REBROADCAST'))
-     and (ordered is null or ordered <> $4)
-     and ($4 <> 'CANCEL' or ordered is null or $2 = '` + PayoutCaller + `' and ordered in ('REBROADCAST', 'REPLACE'))
+     and (requested_action is null or requested_action <> $4)
+     and ($4 <> 'CANCEL' or requested_action is null or $2 = '` + PayoutCaller + `' and requested_action in ('REBROADCAST', 'REPLACE'))
      and (caller <> '` + PayoutCaller + `' or ` + coordinates + ` and (state <> 'QUEUED' or not ` + payerInDoubt + `))
   returning tx_id
 )
@@ -80,9 +80,9 @@ const (
 	// by hand. A caller's cancel parks it: it is held, and no release lets it proceed.
 	parks       = `(state = 'QUEUED' and not held and not $3 and ` + payerInDoubt + `)`
 	cancellable = `(not held or held_for is null and ($3 or not ` + payerInDoubt + `))`
-	coordinates = `(ordered is distinct from 'CANCEL' or $4 not in ('REBROADCAST', 'REPLACE')) and ($2 = '` + PayoutCaller + `' or $4 not in ('CANCEL', 'PLACEHOLDER')
+	coordinates = `(requested_action is distinct from 'CANCEL' or $4 not in ('REBROADCAST', 'REPLACE')) and ($2 = '` + PayoutCaller + `' or $4 not in ('CANCEL', 'PLACEHOLDER')
          or $4 = 'PLACEHOLDER' and exists (select from tx_decision d where d.tx_id = $1 and d.by = '` + PayoutCaller + `' and d.action = 'CANCEL'))`
-	payerInDoubt = `exists (select from protect_episode e where e.submitter = managed_tx.submitter and e.closed_at is null)`
+	payerInDoubt = `exists (select from protect_incident e where e.submitter = managed_tx.submitter and e.closed_at is null)`
 )
 
 // recordDecision stores a decision that requests no action.
@@ -93,8 +93,8 @@ select tx_id, $4, $2, $5
  where tx_id = $1 and (` + Owned("m", "$6::text[]") + ` or $3) and state in ` + unsettledStates
 
 var findDecided = `
-select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''), coalesce(l.fencing_token, 0),
-       is_authority() or $3, m.caller = '` + PayoutCaller + `' and $2 <> '` + PayoutCaller + `', m.trace,
+select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.requested_action, ''), coalesce(l.fencing_token, 0),
+       is_accepted_database() or $3, m.caller = '` + PayoutCaller + `' and $2 <> '` + PayoutCaller + `', m.trace,
        coalesce(m.sub_state = 'RECORDED', false) and m.receipt is null, coalesce(l.name_epoch, '')
   from managed_tx m
   left join submitter_lease l on l.submitter = m.submitter
@@ -109,10 +109,10 @@ var ErrCoordinators = errors.New("the payout is the transfer coordinator's to ca
 // coordinator's.
 func (d DecisionResult) isCoordinatorsAction(action txmanager.Action) bool {
 	switch {
-	case d.State.Terminal(), d.Ordered == action:
+	case d.State.Terminal(), d.RequestedAction == action:
 		return false
 	case action == txmanager.ActionRebroadcast, action == txmanager.ActionReplace:
-		return d.Ordered == txmanager.ActionCancel
+		return d.RequestedAction == txmanager.ActionCancel
 	}
 	return action == txmanager.ActionCancel || action == txmanager.ActionPlaceholder
 }
@@ -138,7 +138,7 @@ func (s *Store) RecordDecision(ctx context.Context, d Decision) (DecisionResult,
 	})
 	b.Queue("commit")
 	b.Queue(findDecided, d.TxID, d.By.Caller, d.By.Operator, d.By.AllNames()).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token, &believed, &payout, &out.Trace, &out.Stated, &names)
+		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.RequestedAction, &out.Token, &believed, &payout, &out.Trace, &out.Stated, &names)
 	})
 	err := s.send(ctx, b)
 	if err == nil {
@@ -153,7 +153,7 @@ func (s *Store) RecordDecision(ctx context.Context, d Decision) (DecisionResult,
 		return out, fmt.Errorf("decide about %s: %w", d.TxID, ErrInDoubt)
 	case !out.Recorded && payout && out.isCoordinatorsAction(d.Action):
 		return out, fmt.Errorf("%s of %s: %w", d.Action, d.TxID, ErrCoordinators)
-	case !out.Recorded && d.Action != txmanager.ActionCancel && out.Ordered != d.Action:
+	case !out.Recorded && d.Action != txmanager.ActionCancel && out.RequestedAction != d.Action:
 		return out, fmt.Errorf("%s: %w", out.State, ErrTooLate)
 	}
 	return out, nil

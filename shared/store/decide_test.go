@@ -42,7 +42,7 @@ func TestDecideCancel(t *testing.T) {
 		if d, err := decide(t, db, queued.TxID, shop, txmanager.ActionCancel); err != nil || d.SubState != txmanager.Cancelled {
 			t.Errorf("in the queue: got %+v, %v; want it cancelled", d, err)
 		}
-		if d, err := decide(t, db, held.TxID, shop, txmanager.ActionCancel); err != nil || d.Ordered != txmanager.ActionCancel || d.Token != 2 {
+		if d, err := decide(t, db, held.TxID, shop, txmanager.ActionCancel); err != nil || d.RequestedAction != txmanager.ActionCancel || d.Token != 2 {
 			t.Errorf("with a nonce: got %+v, %v; want the order, token 2", d, err)
 		}
 	}
@@ -52,7 +52,7 @@ func TestDecideCancel(t *testing.T) {
 	stale := loaded.Open[0] // loaded before the order
 	stale.State, stale.Sub = txmanager.Tracking, txmanager.Pending
 	write(t, db, txmanager.Commit{Lease: loaded.Lease, Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: stale}}})
-	if got := value[string](t, db, `select ordered from managed_tx where tx_id = $1`, held.TxID); got != "CANCEL" {
+	if got := value[string](t, db, `select requested_action from managed_tx where tx_id = $1`, held.TxID); got != "CANCEL" {
 		t.Errorf("the order after a write that did not know of it: got %q, want CANCEL", got)
 	}
 }
@@ -72,10 +72,10 @@ func TestDecideByOperator(t *testing.T) {
 	if _, err := decide(t, db, sent.TxID, shop, txmanager.ActionCancel); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := decide(t, db, sent.TxID, operator, txmanager.ActionPlaceholder); err != nil || d.Ordered != txmanager.ActionPlaceholder {
+	if d, err := decide(t, db, sent.TxID, operator, txmanager.ActionPlaceholder); err != nil || d.RequestedAction != txmanager.ActionPlaceholder {
 		t.Errorf("after a cancel: got %+v, %v; want the operator's order", d, err)
 	}
-	if d, err := decide(t, db, sent.TxID, operator, txmanager.ActionWait); err != nil || d.Ordered != txmanager.ActionPlaceholder {
+	if d, err := decide(t, db, sent.TxID, operator, txmanager.ActionWait); err != nil || d.RequestedAction != txmanager.ActionPlaceholder {
 		t.Errorf("wait: got %+v, %v; want it recorded and no order changed", d, err)
 	}
 	for name, c := range map[string]struct {
@@ -108,14 +108,14 @@ func TestDecisionByCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, db, txmanager.Commit{Lease: loaded.Lease, Transitions: []txmanager.Transition{byCode(loaded.Open[0])}})
-	if got := value[string](t, db, `select ordered from managed_tx where tx_id = $1`, held.TxID); got != "REPLACE" {
+	if got := value[string](t, db, `select requested_action from managed_tx where tx_id = $1`, held.TxID); got != "REPLACE" {
 		t.Errorf("ordered: got %q, want REPLACE", got)
 	}
 	if _, err := decide(t, db, held.TxID, operator, txmanager.ActionPlaceholder); err != nil {
 		t.Fatal(err)
 	}
 	write(t, db, txmanager.Commit{Lease: loaded.Lease, Transitions: []txmanager.Transition{byCode(loaded.Open[0])}})
-	if got := value[string](t, db, `select ordered from managed_tx where tx_id = $1`, held.TxID); got != "PLACEHOLDER" {
+	if got := value[string](t, db, `select requested_action from managed_tx where tx_id = $1`, held.TxID); got != "PLACEHOLDER" {
 		t.Errorf("ordered after an operator's order: got %q, want PLACEHOLDER", got)
 	}
 	if n := value[int](t, db, `select count(*) from tx_decision where by = 'code' and reason = 'too cheap'`); n != 2 {

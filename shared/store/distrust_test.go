@@ -27,7 +27,7 @@ func TestH08ADistrustedDatabase(t *testing.T) {
 	if _, err := db.Tx(t.Context(), "01a1fda0-b1f9-7b07-a2c1-57c667e395bc", shop); !errors.Is(err, store.ErrInDoubt) {
 		t.Errorf("what may be lost: got %v, want %v", err, store.ErrInDoubt)
 	}
-	if err := db.AcceptAuthority(t.Context(), "operator", "reconciled"); err != nil {
+	if err := db.AcceptDatabase(t.Context(), "operator", "reconciled"); err != nil {
 		t.Fatal(err)
 	}
 	if w := take(t, db, alice, "a/1"); !w.Protected {

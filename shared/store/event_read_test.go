@@ -53,7 +53,7 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 	if _, _, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{After: new(uint64(5)), Size: 9}, operator); !errors.Is(err, store.ErrCursor) {
 		t.Errorf("a position that was never given: got %v, want ErrCursor", err)
 	}
-	if _, err := db.DB.Exec(t.Context(), `alter table event disable trigger keep_events`); err != nil {
+	if _, err := db.DB.Exec(t.Context(), `alter table event disable trigger guard_events`); err != nil {
 		t.Fatal(err)
 	}
 	run(t, db, `update event set at = clock_timestamp() - interval '2 hours' where position <= 2`)
@@ -160,7 +160,7 @@ func TestBacklogsAreNotNegativeAfterTheClockWasSetBack(t *testing.T) {
 	postEvent(t, db, alice, "bound")
 	w := take(t, db, alice, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, false)})
-	run(t, db, `update managed_tx set updated_at = `+later+` where unsettled`)
+	run(t, db, `update managed_tx set updated_at = `+later+` where open`)
 	run(t, db, `update event_outbox set body = jsonb_set(body::jsonb, '{timestamp}', to_jsonb(`+later+`))::json`)
 	if err := db.EventLog.NumberEvents(t.Context(), []string{"hook"}); err != nil {
 		t.Fatal(err)
@@ -184,11 +184,11 @@ func TestEventsOfARestoredDatabase(t *testing.T) {
 		t.Fatalf("first position: got %d, want 1", got[0].Position)
 	}
 	postEvent(t, db, alice, "unseen")
-	run(t, db, `update authority set timeline_id = timeline_id + 1`)
+	run(t, db, `update database_identity set timeline_id = timeline_id + 1`)
 	if got := page(t, db, 1, operator); len(got) != 0 {
 		t.Errorf("in a database that nobody has accepted: got %d events, want none", len(got))
 	}
-	run(t, db, `update authority set timeline_id = current_timeline(), epoch = '0badcafe'`)
+	run(t, db, `update database_identity set timeline_id = current_timeline(), epoch = '0badcafe'`)
 	if got := page(t, db, 1, operator); len(got) != 1 || got[0].Position <= 1_000_000_000 {
 		t.Errorf("once it is accepted: got %+v, want one far above", got)
 	}
@@ -227,7 +227,7 @@ func TestStreamsAreFenced(t *testing.T) {
 	if _, err := db.EventLog.Settle(t.Context(), old.Lease, "hook", events.Outcome{To: 3}); !errors.Is(err, lease.ErrFenced) {
 		t.Errorf("settle by the old token: got %v, want ErrFenced", err)
 	}
-	if got := value[int](t, db, `select delivered from event_stream`); got != 2 {
+	if got := value[int](t, db, `select delivered from event_delivery_queue`); got != 2 {
 		t.Errorf("delivered: got %d, want 2", got)
 	}
 }
@@ -263,7 +263,7 @@ func TestOverdueStreams(t *testing.T) {
 		}
 		of = map[string]int{}
 		for _, s := range found {
-			of[s.Receiver]++
+			of[s.Endpoint]++
 		}
 		return of
 	}
@@ -298,14 +298,14 @@ func TestOverdueStreams(t *testing.T) {
 	}
 	want("one is silent", overdue(0), map[string]int{"hook": 2})
 	for _, c := range []struct {
-		receiver string
+		endpoint string
 		want     bool
 	}{{"hook", true}, {"mute", false}} {
-		if may, err := db.EventLog.MayDeliver(t.Context(), c.receiver); may != c.want || err != nil {
-			t.Errorf("may %s be asked: got %t, %v; want %t", c.receiver, may, err, c.want)
+		if may, err := db.EventLog.MayDeliver(t.Context(), c.endpoint); may != c.want || err != nil {
+			t.Errorf("may %s be asked: got %t, %v; want %t", c.endpoint, may, err, c.want)
 		}
 	}
-	run(t, db, `update event_receiver set next_attempt_at = clock_timestamp()`)
+	run(t, db, `update event_endpoint set next_attempt_at = clock_timestamp()`)
 	want("its time has come", overdue(0), map[string]int{"hook": 2, "mute": 1})
 	for _, want := range []bool{true, false} { // one at a time
 		if may, err := db.EventLog.MayDeliver(t.Context(), "mute"); may != want || err != nil {
@@ -317,7 +317,7 @@ func TestOverdueStreams(t *testing.T) {
 		t.Fatalf("backlog: got %v, %v", waiting, err)
 	}
 	for _, b := range waiting {
-		if want := map[string]int{"hook": 2, "mute": 3}[b.Receiver]; b.Streams != want || b.Oldest <= 0 {
+		if want := map[string]int{"hook": 2, "mute": 3}[b.Endpoint]; b.Streams != want || b.Oldest <= 0 {
 			t.Errorf("backlog: got %+v, want %d streams", b, want)
 		}
 	}
@@ -334,26 +334,26 @@ func TestAClockSetBackSilencesNoStream(t *testing.T) {
 	if err := db.EventLog.NumberEvents(t.Context(), []string{"hook"}); err != nil {
 		t.Fatal(err)
 	}
-	const fresh = `update event_stream set oldest_at = clock_timestamp() - interval '1 hour', next_attempt_at = clock_timestamp() - interval '1 hour',
+	const fresh = `update event_delivery_queue set oldest_at = clock_timestamp() - interval '1 hour', next_attempt_at = clock_timestamp() - interval '1 hour',
 		failures = 0, owner_node = '', expires_at = clock_timestamp() - interval '1 hour'`
 	for name, c := range map[string]struct {
 		change string
 		want   int
 	}{
-		"nothing":                            {`select 1`, 1},
-		"an event of the future":             {`update event_stream set oldest_at = clock_timestamp() + interval '1 hour'`, 1},
-		"an event within the grace":          {`update event_stream set oldest_at = clock_timestamp() - interval '1 minute'`, 0},
-		"told of last in the future":         {`update event_stream set next_attempt_at = clock_timestamp() + interval '5 minutes'`, 1},
-		"a plan within its wait":             {`update event_stream set failures = 10, next_attempt_at = clock_timestamp() + interval '5 minutes'`, 0},
-		"a plan beyond its wait":             {`update event_stream set failures = 3, next_attempt_at = clock_timestamp() + interval '5 minutes'`, 1},
-		"a plan beyond the longest wait":     {`update event_stream set failures = 1000000, next_attempt_at = clock_timestamp() + interval '11 minutes'`, 1},
-		"a lease":                            {`update event_stream set owner_node = 'a/1', expires_at = clock_timestamp() + interval '1 second'`, 0},
-		"a lease longer than any":            {`update event_stream set owner_node = 'a/1', expires_at = clock_timestamp() + interval '1 hour'`, 1},
-		"a receiver that is silent":          {`insert into event_receiver values ('hook', 1000, clock_timestamp() + interval '9 minutes')`, 0},
-		"a receiver, silent from the future": {`insert into event_receiver values ('hook', 1000, clock_timestamp() + interval '1 hour')`, 1},
+		"nothing":                             {`select 1`, 1},
+		"an event of the future":              {`update event_delivery_queue set oldest_at = clock_timestamp() + interval '1 hour'`, 1},
+		"an event within the grace":           {`update event_delivery_queue set oldest_at = clock_timestamp() - interval '1 minute'`, 0},
+		"told of last in the future":          {`update event_delivery_queue set next_attempt_at = clock_timestamp() + interval '5 minutes'`, 1},
+		"a plan within its wait":              {`update event_delivery_queue set failures = 10, next_attempt_at = clock_timestamp() + interval '5 minutes'`, 0},
+		"a plan beyond its wait":              {`update event_delivery_queue set failures = 3, next_attempt_at = clock_timestamp() + interval '5 minutes'`, 1},
+		"a plan beyond the longest wait":      {`update event_delivery_queue set failures = 1000000, next_attempt_at = clock_timestamp() + interval '11 minutes'`, 1},
+		"a lease":                             {`update event_delivery_queue set owner_node = 'a/1', expires_at = clock_timestamp() + interval '1 second'`, 0},
+		"a lease longer than any":             {`update event_delivery_queue set owner_node = 'a/1', expires_at = clock_timestamp() + interval '1 hour'`, 1},
+		"an endpoint that is silent":          {`insert into event_endpoint values ('hook', 1000, clock_timestamp() + interval '9 minutes')`, 0},
+		"an endpoint, silent from the future": {`insert into event_endpoint values ('hook', 1000, clock_timestamp() + interval '1 hour')`, 1},
 	} {
 		run(t, db, fresh)
-		run(t, db, `delete from event_receiver`)
+		run(t, db, `delete from event_endpoint`)
 		run(t, db, c.change)
 		found, _, err := db.EventLog.OverdueStreams(t.Context(), []string{"hook"}, 10*time.Minute, 10)
 		if len(found) != c.want || err != nil {
@@ -361,7 +361,7 @@ func TestAClockSetBackSilencesNoStream(t *testing.T) {
 		}
 		// An endpoint whose queue the sweep finds may be tried; otherwise the task would be
 		// useless.
-		if may, err := db.EventLog.MayDeliver(t.Context(), "hook"); may != (name != "a receiver that is silent") || err != nil {
+		if may, err := db.EventLog.MayDeliver(t.Context(), "hook"); may != (name != "an endpoint that is silent") || err != nil {
 			t.Errorf("%s: may it be asked: got %t, %v", name, may, err)
 		}
 	}

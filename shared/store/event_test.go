@@ -24,7 +24,7 @@ func init() {
 	const (
 		intoEvent  = `insert into event (position, tx_id, sequence, type, submitter, caller, body) values `
 		anEvent    = intoEvent + `(1, $queued, 1, 'TxAccepted', $alice, 'shop', '{}')`
-		intoStream = `insert into event_stream (submitter, receiver, delivered, last) values ($alice, 'hook', `
+		intoStream = `insert into event_delivery_queue (submitter, endpoint, delivered, last) values ($alice, 'hook', `
 	)
 	for name, r := range map[string]refusal{
 		"event_pkey":                    {anEvent, intoEvent + `(1, $queued, 2, 'TxFailed', $alice, 'shop', '{}')`},
@@ -32,13 +32,13 @@ func init() {
 		"event_outbox_pkey":             {`insert into event_outbox (tx_id, sequence, type, submitter, caller, body) values ($queued, 1, 'TxAccepted', $alice, 'shop', '{}')`, `insert into event_outbox overriding system value select * from event_outbox`},
 		"event_counter_pkey":            {"", `insert into event_counter (epoch) values ('x')`},
 		"event_counter_singleton_check": {"", `insert into event_counter (singleton, epoch) values (false, 'x')`},
-		"event_stream_pkey":             {intoStream + `0, 0)`, intoStream + `0, 0)`},
+		"event_delivery_queue_pkey":     {intoStream + `0, 0)`, intoStream + `0, 0)`},
 		"delivered_is_there":            {"", intoStream + `1, 0)`},
-		"event_receiver_pkey":           {`insert into event_receiver values ('hook', 1, now())`, `insert into event_receiver values ('hook', 1, now())`},
+		"event_endpoint_pkey":           {`insert into event_endpoint values ('hook', 1, now())`, `insert into event_endpoint values ('hook', 1, now())`},
 	} {
 		furtherNonsense[name] = []refusal{r}
 	}
-	guarded["keep_events"] = []duty{{"event", anEvent, `update event set type = 'TxFailed'`, byGuard}}
+	guarded["guard_events"] = []duty{{"event", anEvent, `update event set type = 'TxFailed'`, byGuard}}
 	guarded["make_events"] = []duty{{"managed_tx", `update managed_tx set events_kept = true where tx_id = $queued`, isFinal, "events_are_counted"}}
 }
 

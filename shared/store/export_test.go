@@ -42,7 +42,7 @@ var HotStatements = map[string]string{
 	"takeRecyclable": takeRecyclable, "reserveNext": reserveNext, "reserveRecyclable": reserveRecyclable, "markUsed": markUsed, "markRecyclable": markRecyclable,
 }
 
-// leaseHeld is what hold_lease runs.
+// leaseHeld is what require_lease runs.
 const leaseHeld = `
 select expires_at from submitter_lease
  where submitter = $1 and owner_node = $2 and fencing_token = $3

@@ -150,7 +150,7 @@ func takeoverUnderWay(t *testing.T) {
 			taker.do("begin")
 			taker.do(`update submitter_lease set owner_node = 'b/1', fencing_token = fencing_token + 1 where submitter = $1`, alice)
 			writing := start(func() (txmanager.CommitResult, error) { return db.Commit(t.Context(), everything(w)) })
-			awaitBlocked(t, db, "hold_lease")
+			awaitBlocked(t, db, "require_lease")
 			taker.do(end)
 			done := <-writing
 			after := contents(t, db, written...)
@@ -176,7 +176,7 @@ func writeUnderWay(t *testing.T) {
 	w := twoQueued(t, db)
 	writer := connect(t, db)
 	writer.do("begin")
-	writer.do(`select hold_lease($1, $2, $3)`, w.Lease.Submitter, w.Lease.Owner, w.Lease.Token)
+	writer.do(`select require_lease($1, $2, $3)`, w.Lease.Submitter, w.Lease.Owner, w.Lease.Token)
 	writer.do(`update managed_tx set last_error = 'written before the takeover' where tx_id = $1`, w.Queue[0].ID)
 	await(t, "the lease has run out", func() bool {
 		return value[bool](t, db, `select expires_at + interval '1 ms' < clock_timestamp() from submitter_lease`)

@@ -10,16 +10,16 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// lastChange is the number of the last change of the authority; 0 if there was none. A release
+// lastChange is the number of the last change of the database's identity; 0 if there was none. A release
 // stores it, to detect a later restore.
-const lastChange = `(select coalesce(max(c.id), 0) from authority_change c)`
+const lastChange = `(select coalesce(max(c.id), 0) from identity_change c)`
 
 // insertFills binds each nonce from the cursor up to, not including, $3 to a placeholder-only
 // row. The operator who releases requests its signature.
 const insertFills = `
 with filled as (
   insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce,
-                          state, ordered, fills, last_error, next_check_at, fencing_token)
+                          state, requested_action, fills, last_error, next_check_at, fencing_token)
   select gen_random_uuid(), s.submitter, 'placeholder:' || n || ':' || gen_random_uuid(), $4, sha256('placeholder'), n, nullif(n, s.start_nonce) - 1,
          'IN_FLIGHT', 'PLACEHOLDER', true, 'a release fills this nonce: what a lost database has signed for it can then not be mined', clock_timestamp(), $2
     from submitter s
@@ -38,10 +38,10 @@ update submitter_nonce_cursor
    set next_nonce = next_nonce + (select count(*) from filled)
  where submitter = $1`
 
-// lostBytes depends on no clock: changes of the authority are numbered.
+// lostBytes depends on no clock: changes of the database's identity are numbered.
 const lostBytes = `
 select s.callers = array[$2::text],
-       ` + lastChange + ` > coalesce((select max((e.released ->> 'change')::bigint) from protect_episode e
+       ` + lastChange + ` > coalesce((select max((e.released ->> 'change')::bigint) from protect_incident e
                                 where e.submitter = s.submitter and e.released ? 'filling'), 0),
        s.max_in_flight, ` + lastChange + `,
        coalesce((select max(n.nonces_below) from payout_statement n join transfers_tb t using (req_id)
@@ -60,9 +60,9 @@ func (s *Store) LostNonces(ctx context.Context, sub txmanager.Submitter) (l txma
 
 const filledCount = `
 select (e.released ->> 'count')::bigint
-  from protect_episode e
+  from protect_incident e
  where e.submitter = $1 and e.released ? 'filling' and (e.released ->> 'change')::bigint = ` + lastChange + `
- order by e.episode
+ order by e.incident
  limit 1`
 
 // FilledCount is the final count accepted by the first release that filled nonces since the

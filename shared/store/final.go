@@ -82,7 +82,7 @@ func (s *Store) FinalIn(ctx context.Context, h txmanager.Header) ([]txmanager.Su
 		 where (final_blocks -> -1 ->> 'number')::bigint = $1 and final_blocks -> -1 ->> 'hash' = $2`,
 		Bigint(h.Number), h.Hash.String())
 	if err != nil {
-		return nil, fmt.Errorf("read who has a final transaction in block %d: %w", h.Number, err)
+		return nil, fmt.Errorf("read the submitters with a final transaction in block %d: %w", h.Number, err)
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[txmanager.Submitter])
 }

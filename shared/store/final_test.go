@@ -93,7 +93,7 @@ func TestLostWatchInProtectIsSwept(t *testing.T) {
 	if got, err := db.OverdueProtected(t.Context(), time.Second, 10); err != nil || len(got) != 0 {
 		t.Errorf("in PROTECT and watched: got %v, %v; want none", got, err)
 	}
-	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{"why": "REORG"}')`, bob)
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"why": "REORG"}')`, bob)
 	if got, err := db.OverdueProtected(t.Context(), time.Second, 10); err != nil || len(got) != 1 || got[0] != bob {
 		t.Errorf("a final block has fallen: got %v, %v; want %s", got, err, bob)
 	}
@@ -119,9 +119,9 @@ func TestIdleSubmitterInProtectIsSwept(t *testing.T) {
 	swept("in PROTECT with nothing open", 10, alice)
 	swept("within the same minute", 10)
 	run(t, db, `update submitter set swept_at = clock_timestamp() - interval '61 seconds' where submitter = $1`, alice)
-	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{"why": "REORG"}')`, bob)
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"why": "REORG"}')`, bob)
 	run(t, db, `update submitter set swept_at = clock_timestamp() where submitter = $1`, bob)
 	swept("one that has lost its watch, and room for one", 1, bob)
-	run(t, db, `update protect_episode set closed_at = clock_timestamp(), closed_by = 'op', reason = 'r', mode = 'resume'`)
+	run(t, db, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'op', reason = 'r', mode = 'resume'`)
 	swept("released", 10)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const foreignTransactions = `
-select nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei::text, data, call_digest,
+select nonce, incident, tx_hash, block_number, block_hash, to_address, value_wei::text, data, call_digest,
        succeeded, receipt, node, read_at,
        coalesce((select p.req_id from payout_proof p where p.chain_id = split_part(submitter, ':', 2)::bigint and p.tx_hash = f.tx_hash limit 1), '')
   from foreign_transaction f
@@ -57,16 +57,16 @@ func scanForeign(row pgx.CollectableRow) (f txmanager.ForeignTransaction, err er
 // a release has used the first reading it stays: requests ended by it, and foreign_hold has
 // the digest of its call.
 const insertForeign = `
-insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei, data,
+insert into foreign_transaction (submitter, nonce, incident, tx_hash, block_number, block_hash, to_address, value_wei, data,
                                  call_digest, succeeded, receipt, node)
-values (@submitter, @nonce, @episode, @tx_hash, @block_number, @block_hash, @to_address, @value_wei::text::numeric, @data, @call_digest, @succeeded, @receipt::text::json, @node)
+values (@submitter, @nonce, @incident, @tx_hash, @block_number, @block_hash, @to_address, @value_wei::text::numeric, @data, @call_digest, @succeeded, @receipt::text::json, @node)
     on conflict (submitter, nonce) do update
-   set (episode, tx_hash, block_number, block_hash, to_address, value_wei, data, call_digest, succeeded, receipt, node, read_at)
-     = (excluded.episode, excluded.tx_hash, excluded.block_number, excluded.block_hash, excluded.to_address, excluded.value_wei,
+   set (incident, tx_hash, block_number, block_hash, to_address, value_wei, data, call_digest, succeeded, receipt, node, read_at)
+     = (excluded.incident, excluded.tx_hash, excluded.block_number, excluded.block_hash, excluded.to_address, excluded.value_wei,
         excluded.data, excluded.call_digest, excluded.succeeded, excluded.receipt, excluded.node, clock_timestamp())
  where foreign_transaction.tx_hash = excluded.tx_hash
-    or not exists (select from protect_episode e
-                    where e.submitter = foreign_transaction.submitter and e.episode >= foreign_transaction.episode and e.mode = 'resync')`
+    or not exists (select from protect_incident e
+                    where e.submitter = foreign_transaction.submitter and e.incident >= foreign_transaction.incident and e.mode = 'resync')`
 
 // demandForeign fails the batch by a division by zero if one of the transactions was not
 // stored.
@@ -90,7 +90,7 @@ func changed(err error) error {
 
 func foreignBatch(l lease.Lease, all []txmanager.ForeignTransaction) *pgx.Batch {
 	b := new(pgx.Batch)
-	b.Queue(`select hold_lease($1, $2, $3)`, l.Submitter, l.Owner, l.Token)
+	b.Queue(`select require_lease($1, $2, $3)`, l.Submitter, l.Owner, l.Token)
 	var nonces []int64
 	var hashes []string
 	for _, f := range all {
@@ -102,7 +102,7 @@ func foreignBatch(l lease.Lease, all []txmanager.ForeignTransaction) *pgx.Batch 
 		b.Queue(insertForeign, NamedArgs{
 			"submitter":    l.Submitter,
 			"nonce":        Bigint(f.Nonce),
-			"episode":      f.Incident,
+			"incident":     f.Incident,
 			"tx_hash":      f.Tx.Hash.String(),
 			"block_number": Bigint(f.Tx.BlockNumber),
 			"block_hash":   f.Tx.BlockHash.String(),
@@ -127,19 +127,19 @@ const foreignReading = `
 select r.submitter is not null, coalesce(r.start_block, 0), coalesce(r.block, 0), coalesce(r.final_block, 0), r.again, coalesce(r.passes, 0),
        r.ended_at, coalesce(r.moved_at, s.created_at), s.created_at, greatest(
          (select (m.receipt ->> 'blockNumber')::bigint from managed_tx m
-           where m.submitter = s.submitter and m.nonce < $3 and not m.unsettled and m.receipt is not null and m.recorded_nonce is null
+           where m.submitter = s.submitter and m.nonce < $3 and not m.open and m.receipt is not null and m.recorded_nonce is null
            order by m.nonce desc limit 1),
          (select f.block_number from foreign_transaction f
            where f.submitter = s.submitter and f.nonce < $3
            order by f.nonce desc limit 1))
   from submitter s
-  left join foreign_reading r on r.submitter = s.submitter and r.episode = $2
+  left join foreign_reading r on r.submitter = s.submitter and r.incident = $2
  where s.submitter = $1`
 
 // ForeignScan implements [txmanager.Store].
-func (s *Store) ForeignScan(ctx context.Context, sub txmanager.Submitter, episode int, from uint64) (txmanager.ForeignScan, error) {
-	r := txmanager.ForeignScan{Incident: episode}
-	err := s.db.QueryRow(ctx, foreignReading, sub, episode, Bigint(from)).Scan(&r.Begun, &r.Start, &r.Block, &r.Final, &r.Again, &r.Passes,
+func (s *Store) ForeignScan(ctx context.Context, sub txmanager.Submitter, incident int, from uint64) (txmanager.ForeignScan, error) {
+	r := txmanager.ForeignScan{Incident: incident}
+	err := s.db.QueryRow(ctx, foreignReading, sub, incident, Bigint(from)).Scan(&r.Begun, &r.Start, &r.Block, &r.Final, &r.Again, &r.Passes,
 		&r.EndedAt, &r.MovedAt, &r.Registered, &r.TerminalBlock)
 	if err != nil {
 		return r, fmt.Errorf("read how far blocks of %s were read: %w", sub, err)
@@ -148,11 +148,11 @@ func (s *Store) ForeignScan(ctx context.Context, sub txmanager.Submitter, episod
 }
 
 const moveForeignReading = `
-insert into foreign_reading (submitter, episode, start_block, block, final_block, again, passes, ended_at)
+insert into foreign_reading (submitter, incident, start_block, block, final_block, again, passes, ended_at)
 values ($1, $2, $3, $4, $5, $6, $7, $8)
     on conflict (submitter) do update
-   set (episode, start_block, block, final_block, again, passes, ended_at, moved_at)
-     = (excluded.episode, excluded.start_block, excluded.block, excluded.final_block, excluded.again, excluded.passes,
+   set (incident, start_block, block, final_block, again, passes, ended_at, moved_at)
+     = (excluded.incident, excluded.start_block, excluded.block, excluded.final_block, excluded.again, excluded.passes,
         excluded.ended_at, clock_timestamp())`
 
 // StoreForeignScan implements [txmanager.Store].

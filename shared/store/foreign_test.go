@@ -68,7 +68,7 @@ func TestAJudgedForeignTransactionStaysTheSame(t *testing.T) {
 	db := storetest.New(t)
 	db.Register(t, alice, 8)
 	lost(t, db, alice, nil, 5, 6)
-	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, alice)
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
 	w := take(t, db, alice, "a/1")
 	before, err := db.ForeignTransactions(t.Context(), alice, 0, 9)
 	if err != nil || len(before) != 2 {
@@ -96,7 +96,7 @@ func TestAJudgedForeignTransactionStaysTheSame(t *testing.T) {
 	if n := value[int](t, db, `select count(*) from foreign_hold h join foreign_transaction f using (submitter, nonce) where h.call_digest = f.call_digest`); n != 2 {
 		t.Errorf("open rows with the digest of their transactions: got %d, want 2", n)
 	}
-	run(t, db, `update protect_episode set closed_at = now(), closed_by = 'ann', mode = 'resume', reason = 'r' where episode = 2`)
+	run(t, db, `update protect_incident set closed_at = now(), closed_by = 'ann', mode = 'resume', reason = 'r' where incident = 2`)
 	if a, held := mustCreate(t, db, worth(alice, "five", 5)); !held {
 		t.Errorf("an intent with the call that was judged: got %+v not held", a)
 	}
@@ -110,9 +110,9 @@ func TestForeignReadingIsKept(t *testing.T) {
 	db.Register(t, alice, 1)
 	db.Register(t, bob, 1)
 	run(t, db, openIncident, alice)
-	reading := func(episode int) txmanager.ForeignScan {
+	reading := func(incident int) txmanager.ForeignScan {
 		t.Helper()
-		r, err := db.ForeignScan(t.Context(), alice, episode, 9)
+		r, err := db.ForeignScan(t.Context(), alice, incident, 9)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestForeignReadingIsKept(t *testing.T) {
 		}
 	}
 	if got := reading(2); got.Begun || got.Block != 0 {
-		t.Errorf("of another episode: got %+v, want none", got)
+		t.Errorf("of another incident: got %+v, want none", got)
 	}
 
 	next := take(t, db, alice, "a/1")

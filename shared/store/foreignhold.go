@@ -104,8 +104,8 @@ insert into foreign_hold (submitter, nonce, call_digest)
 select f.submitter, f.nonce, f.call_digest
   from foreign_transaction f
  where f.submitter = $1 and f.nonce < $2 and coalesce($3::jsonb ->> f.nonce::text, 'none') = 'none'
-   and not exists (select from protect_episode e
-                    where e.submitter = f.submitter and e.episode >= f.episode and e.mode = 'resync'
+   and not exists (select from protect_incident e
+                    where e.submitter = f.submitter and e.incident >= f.incident and e.mode = 'resync'
                       and coalesce(e.released -> 'requests' ->> f.nonce::text, 'none') <> 'none')
  order by f.nonce
     on conflict do nothing`
@@ -174,7 +174,7 @@ var ErrNoHold = errors.New("no foreign transaction with that nonce waits for a d
 // database did with it is unknown. It stays held with the rest of the restored queue, even if
 // it was also held for another cause: see [Store.Proceed]. A payout proceeds if an operator's
 // statement that it was not paid and is to be paid has taken effect.
-const isFromCopy = `(exists (select from authority_change c where coalesce(c.intents_upto >= m.seq, c.at >= m.created_at))
+const isFromCopy = `(exists (select from identity_change c where coalesce(c.intents_upto >= m.seq, c.at >= m.created_at))
        and not (m.caller = '` + PayoutCaller + `' and exists (select from payout_statement n
                  where n.req_id = m.request_id and n.acted_at is not null and not n.refund and not n.of_confirmed and ` + ofThisChange + `)))`
 
@@ -190,7 +190,7 @@ const writeOff = `
 with chosen as (
   select h.nonce
     from foreign_hold h
-   where h.submitter = $3 and h.ended_at is null and ($4::bigint is null or h.nonce = $4) and ($6::bigint is null or h.nonce <= $6) and is_authority()
+   where h.submitter = $3 and h.ended_at is null and ($4::bigint is null or h.nonce = $4) and ($6::bigint is null or h.nonce <= $6) and is_accepted_database()
    order by h.nonce
    limit $5
 ), ended as (
@@ -241,7 +241,7 @@ insert into tx_decision (tx_id, action, by, reason)
 select tx_id, 'PROCEED', $1, $2 from gone where not held`
 
 const findHolds = `
-select coalesce(l.fencing_token, 0), is_authority(),
+select coalesce(l.fencing_token, 0), is_accepted_database(),
        (select count(*) from foreign_hold h where h.submitter = s.submitter and h.ended_at is null), coalesce(l.name_epoch, '')
   from submitter s
   left join submitter_lease l using (submitter)

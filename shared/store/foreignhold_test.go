@@ -229,11 +229,11 @@ func TestWhatMayHaveRunIsNotCancelled(t *testing.T) {
 			t.Errorf("cancel by %+v: got %+v, %v; want it untouched", v, out, err)
 		}
 	}
-	run(t, db, `update authority set timeline_id = timeline_id + 1`)
+	run(t, db, `update database_identity set timeline_id = timeline_id + 1`)
 	post := intent(bob, "one")
 	run(t, db, `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by) values ($1, 'local', 0, 1, '{*}', 'test')`, bob)
 	run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values ($1, $2, 'one', 'shop', sha256('x'))`), post.TxID, bob)
-	if err := db.AcceptAuthority(t.Context(), "ann", "restored"); err != nil {
+	if err := db.AcceptDatabase(t.Context(), "ann", "restored"); err != nil {
 		t.Fatal(err)
 	}
 	d := store.Decision{TxID: post.TxID, By: store.Viewer{Caller: "shop"}, Action: txmanager.ActionCancel, Reason: "r"}
@@ -366,7 +366,7 @@ func TestNamedNonceHoldsNothingAfterALaterRelease(t *testing.T) {
 	}
 	named := txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "restored", Count: 1, Requests: map[uint64]string{0: "known"}, EndedRequests: []txmanager.Naming{{Nonce: 0, RequestID: "known"}}}
 	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &named}})
-	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, alice)
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
 	w = take(t, db, alice, "release/2")
 	again := txmanager.ReleaseRequest{Incident: 2, Mode: txmanager.Resync, By: "ann", Reason: "another incident", Count: 1}
 	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &again}})

@@ -30,14 +30,14 @@ with chosen as (
          jsonb_build_array(jsonb_build_object('number', f.block_number, 'hash', f.block_hash)) as confirmations
     from foreign_hold h
     join foreign_transaction f using (submitter, nonce)
-   where h.submitter = $3 and h.nonce = $4 and h.ended_at is null and is_authority()
+   where h.submitter = $3 and h.nonce = $4 and h.ended_at is null and is_accepted_database()
 ), ended as (
   update managed_tx m
      set state = case when c.succeeded then 'CONFIRMED' else 'FAILED' end, sub_state = case when c.succeeded then 'RECORDED' else 'REVERTED' end,
          recorded_nonce = $4, tx_hash = c.tx_hash, receipt = c.facts, confirmations = c.confirmations, confirmed_at = clock_timestamp(),
          last_error = 'an operator matched this request with a foreign transaction' || case when c.succeeded then '' else ', and it reverted' end,
          event_sequence = m.event_sequence + case when c.succeeded then 2 else 3 end,
-         held = false, held_for = null, next_check_at = null, set_aside_nonce = null, updated_at = clock_timestamp()
+         held = false, held_for = null, next_check_at = null, deferred_until_nonce = null, updated_at = clock_timestamp()
     from chosen c
    where m.tx_id = $5 and m.submitter is not distinct from $3 and m.state = 'QUEUED' and m.held and not c.proves
      and (m.tx_id = c.held or m.held_for = 'HANDLER')

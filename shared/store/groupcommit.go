@@ -42,7 +42,7 @@ const (
 )
 
 // errBatchUnanswered is the error of a create whose round trip ended without an answer.
-var errBatchUnanswered = errors.New("the round trip of this create did not come to its end")
+var errBatchUnanswered = errors.New("the round trip of this create did not end")
 
 // create answers as [Store.Create] does.
 func (s *Store) create(ctx context.Context, in Intent, bound int) (Created, error) {

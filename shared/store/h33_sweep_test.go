@@ -20,7 +20,7 @@ func TestH33SweepStarvesNobody(t *testing.T) {
 	db := storetest.New(t)
 	for n := range many {
 		leftBehind{"QUEUED", []string{postedLongAgo}}.arrange(t, db, numbered(n))
-		run(t, db, `update submitter_lease set wake = false`)
+		run(t, db, `update submitter_lease set rerun_requested = false`)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newSweepModel(rt, t.Context(), db, many)
@@ -82,12 +82,12 @@ func (m *sweepModel) exec(rt *rapid.T, statement string, args ...any) {
 func (m *sweepModel) tell(rt *rapid.T, s swept) {
 	m.exec(rt, `update managed_tx set next_check_at = case when $2 then null else 'infinity'::timestamptz end where submitter = $1`, s.sub, s.late)
 	if s.protected {
-		m.exec(rt, `insert into protect_episode (submitter, episode, evidence)
-			select s.submitter, 1 + (select count(*) from protect_episode p where p.submitter = s.submitter), '{}'
+		m.exec(rt, `insert into protect_incident (submitter, incident, evidence)
+			select s.submitter, 1 + (select count(*) from protect_incident p where p.submitter = s.submitter), '{}'
 			  from submitter s where s.submitter = $1 on conflict do nothing`, s.sub)
 		return
 	}
-	m.exec(rt, `update protect_episode set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'
+	m.exec(rt, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'
 		where submitter = $1 and closed_at is null`, s.sub)
 }
 

@@ -18,7 +18,7 @@ import (
 // distrusted makes the database one that was restored, and did not notice.
 func distrusted(t testing.TB, db storetest.Bundle) {
 	t.Helper()
-	run(t, db, `update authority set timeline_id = timeline_id + 1`)
+	run(t, db, `update database_identity set timeline_id = timeline_id + 1`)
 }
 
 // acceptRestored accepts the database as one that was restored from a backup, and
@@ -26,14 +26,14 @@ func distrusted(t testing.TB, db storetest.Bundle) {
 func acceptRestored(t testing.TB, db storetest.Bundle) {
 	t.Helper()
 	distrusted(t, db)
-	if err := db.AcceptAuthority(t.Context(), "ann", "restored"); err != nil {
+	if err := db.AcceptDatabase(t.Context(), "ann", "restored"); err != nil {
 		t.Fatalf("accept: %v", err)
 	}
 	run(t, db, releaseAll)
 }
 
 const releaseAll = `
-update protect_episode
+update protect_incident
    set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'nothing ran'
  where closed_at is null`
 
@@ -290,7 +290,7 @@ func TestPlannedMoveHoldsNothing(t *testing.T) {
 }
 
 // More intents than one statement holds are all held, and an acceptance of a database
-// that is the authority holds nothing.
+// that is the accepted database holds nothing.
 func TestAcceptanceHoldsManyQueues(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -299,7 +299,7 @@ func TestAcceptanceHoldsManyQueues(t *testing.T) {
 		run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
 			select gen_random_uuid(), $1, 'r' || n, 'shop', sha256('x') from generate_series(1, 700) as n`), numbered(i))
 	}
-	if err := db.AcceptAuthority(t.Context(), "ann", "again"); !errors.Is(err, store.ErrIsAuthority) {
+	if err := db.AcceptDatabase(t.Context(), "ann", "again"); !errors.Is(err, store.ErrDatabaseAccepted) {
 		t.Errorf("accept the authority: got %v", err)
 	}
 	if n := value[int](t, db, `select count(*) from managed_tx where held`); n != 0 {

@@ -81,7 +81,7 @@ func contents(t testing.TB, db storetest.Bundle, tables ...string) (all []string
 }
 
 // written are the tables that fenced writes change, but for the lease.
-var written = []string{"managed_tx", "tx_version", "tx_document", "submitter_nonce_cursor", "protect_episode"}
+var written = []string{"managed_tx", "tx_version", "tx_document", "submitter_nonce_cursor", "protect_incident"}
 
 // await polls until the condition holds.
 func await(t testing.TB, what string, holds func() bool) {
@@ -178,4 +178,4 @@ const cancel = `
 update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', updated_at = clock_timestamp()
  where tx_id = $1 and state = 'QUEUED'`
 
-const openIncident = `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`
+const openIncident = `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`

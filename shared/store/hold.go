@@ -32,26 +32,26 @@ const holdPage = 1000
 // the pages have left.
 const holdRest = 1 << 30
 
-// holdQueued holds queued intents of a database that is not the authority, for up to $2
+// holdQueued holds queued intents of a database that was not accepted, for up to $2
 // intents of submitters from $1 on. It returns the last of these submitters.
 const holdQueued = `
 with page as (
   select m.tx_id, m.submitter
     from managed_tx m
-   where ` + waits + ` and m.submitter >= $1 and not is_authority()
+   where ` + waits + ` and m.submitter >= $1 and not is_accepted_database()
    order by m.submitter, m.seq
    limit $2
      for update
 ), kept as (
   update managed_tx m
-     set held = true, set_aside_nonce = null, next_check_at = null, last_error = '` + heldByRestore + `', updated_at = clock_timestamp()
+     set held = true, deferred_until_nonce = null, next_check_at = null, last_error = '` + heldByRestore + `', updated_at = clock_timestamp()
     from page
    where m.tx_id = page.tx_id
   returning m.submitter
 )
 select count(*), coalesce(max(submitter), '') from kept`
 
-// holdAllQueued holds the queues of a database that is not the authority page by page, each
+// holdAllQueued holds the queues of a database that was not accepted page by page, each
 // page in a separate transaction. If it is interrupted, it may be called again.
 func (s *Store) holdAllQueued(ctx context.Context) error {
 	for after, n := "", holdPage; n == holdPage; {
@@ -86,7 +86,7 @@ var (
 with gone as (
   update managed_tx m
      set held = false, held_for = null, last_error = null, updated_at = clock_timestamp()
-   where m.state = 'QUEUED' and m.held and m.caller <> '` + PayoutCaller + `' and is_authority() and `
+   where m.state = 'QUEUED' and m.held and m.caller <> '` + PayoutCaller + `' and is_accepted_database() and `
 	proceedEnd = `
   returning m.tx_id
 )
@@ -121,7 +121,7 @@ update managed_tx m
    and m.state = 'QUEUED' and m.held and m.held_for is null`
 
 const findProceeded = `
-select m.submitter, m.state, coalesce(` + shownSubState + `, ''), coalesce(l.fencing_token, 0), is_authority(), m.held and m.queued, coalesce(m.held_for = 'CALL', false),
+select m.submitter, m.state, coalesce(` + shownSubState + `, ''), coalesce(l.fencing_token, 0), is_accepted_database(), m.held and m.queued, coalesce(m.held_for = 'CALL', false),
        m.caller = '` + PayoutCaller + `', exists (select from tx_decision d where d.tx_id = m.tx_id and d.action = 'PROCEED'), m.trace, coalesce(l.name_epoch, '')
   from managed_tx m
   left join submitter_lease l on l.submitter = m.submitter
@@ -184,7 +184,7 @@ type ProceededAll struct {
 }
 
 const findHeld = `
-select coalesce(l.fencing_token, 0), is_authority(), t.seq is not null, h.meant, h.newer, h.parked, h.payouts, h.beside, coalesce(l.name_epoch, '')
+select coalesce(l.fencing_token, 0), is_accepted_database(), t.seq is not null, h.meant, h.newer, h.parked, h.payouts, h.beside, coalesce(l.name_epoch, '')
   from submitter s
   left join submitter_lease l using (submitter)
   left join managed_tx t on t.tx_id = $2 and t.submitter = s.submitter,
@@ -223,11 +223,11 @@ func (s *Store) ProceedAll(ctx context.Context, sub txmanager.Submitter, through
 	case errors.Is(err, pgx.ErrNoRows):
 		return all, fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
 	case err != nil:
-		return all, fmt.Errorf("let the held intents of %s proceed: %w", sub, err)
+		return all, fmt.Errorf("release the held intents of %s: %w", sub, err)
 	case !ours:
-		return all, fmt.Errorf("let the held intents of %s proceed: %w", sub, ErrForeign)
+		return all, fmt.Errorf("release the held intents of %s: %w", sub, ErrForeign)
 	case !known:
-		return all, fmt.Errorf("let the held intents of %s proceed up to %s: %w", sub, through, ErrNoSuchIntent)
+		return all, fmt.Errorf("release the held intents of %s up to %s: %w", sub, through, ErrNoSuchIntent)
 	}
 	return all, nil
 }
@@ -249,11 +249,11 @@ func (s *Store) proceedRepeats(ctx context.Context, all []Intent, found []foundI
 	for by, of := range ids {
 		rows, err := s.db.Query(ctx, proceedRepeated, by.caller, repeated, of, by.names)
 		if err != nil {
-			return fmt.Errorf("let what %s posted again proceed: %w", by.caller, err)
+			return fmt.Errorf("release the intents that %s posted again: %w", by.caller, err)
 		}
 		gone, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
-			return fmt.Errorf("let what %s posted again proceed: %w", by.caller, err)
+			return fmt.Errorf("release the intents that %s posted again: %w", by.caller, err)
 		}
 		for i := range results {
 			results[i].Queued = results[i].Queued || slices.Contains(gone, results[i].TxID)

@@ -37,7 +37,7 @@ select submitter, $2, 1, clock_timestamp() + $3, clock_timestamp()
   from submitter
  where submitter = $1
     on conflict (submitter) do update
-   set (owner_node, fencing_token, expires_at, wake, updated_at) = (
+   set (owner_node, fencing_token, expires_at, rerun_requested, updated_at) = (
        select case when free then $2 else l.owner_node end,
               case when free then l.fencing_token + 1 else l.fencing_token end,
               case when free then now + $3 else l.expires_at end,
@@ -46,7 +46,7 @@ select submitter, $2, 1, clock_timestamp() + $3, clock_timestamp()
          from (select now, l.owner_node in ('', $2)
                         or l.expires_at + $4 < now
                         or l.expires_at > now + 2 * $3::interval as free
-                 from (select clock_timestamp() as now) as clock) as judged)
+                 from (select clock_timestamp() as now) as clock) as evaluated)
 returning owner_node = $2, fencing_token, expires_at, expires_at + $4, coalesce((select dead from before), false)`
 
 // Acquire implements [txmanager.Store]: begin, acquire, commit, load, in one round trip. The
@@ -97,7 +97,7 @@ func (s *Store) take(ctx context.Context, sub txmanager.Submitter, owner string,
 // nextIteration raises the token and clears the rerun flag.
 const nextIteration = `
 update submitter_lease
-   set fencing_token = fencing_token + 1, wake = false,
+   set fencing_token = fencing_token + 1, rerun_requested = false,
        expires_at = clock_timestamp() + $4, updated_at = clock_timestamp()
  where submitter = $1 and owner_node = $2 and fencing_token = $3 and expires_at > clock_timestamp()
 returning fencing_token`
@@ -153,13 +153,13 @@ func Held(l lease.Lease, err error) error {
 const releaseLease = `
 update submitter_lease
    set owner_node = '', updated_at = clock_timestamp()
- where submitter = $1 and owner_node = $2 and fencing_token = $3 and not wake
+ where submitter = $1 and owner_node = $2 and fencing_token = $3 and not rerun_requested
 returning fencing_token`
 
 // abandon ends a lease session even if the rerun flag is set, and raises the token.
 const abandon = `
 update submitter_lease
-   set owner_node = '', wake = false, fencing_token = fencing_token + 1, updated_at = clock_timestamp()
+   set owner_node = '', rerun_requested = false, fencing_token = fencing_token + 1, updated_at = clock_timestamp()
  where submitter = $1 and owner_node = $2 and fencing_token = $3
 returning fencing_token`
 

@@ -75,7 +75,7 @@ insert into policy_use (submitter, scope, number, at, tx_id, added, intents, tot
 select 'eip155:1337:0x00000000000000000000000000000000000a11ce', scope, i, at, tx_id, 1, i, i from uses, unnest(array['sub:ann', '0x000000000000000000000000000000000000000a']) as scope`
 
 	aDayGivenBack = `
-insert into policy_given_back (submitter, scope, minute, amount)
+insert into policy_released_use (submitter, scope, minute, amount)
 select 'eip155:1337:0x00000000000000000000000000000000000a11ce', scope, date_bin('1 minute', clock_timestamp(), 'epoch') - i * interval '1 minute', 1
   from generate_series(0, 1440) as i, unnest(array['', 'sub:ann', '0x000000000000000000000000000000000000000a']) as scope`
 )

@@ -52,7 +52,7 @@ func shared(t *testing.T) storetest.Bundle {
 // later moves all uses back in time, and the released amounts.
 func later(t *testing.T, db storetest.Bundle, by string) {
 	t.Helper()
-	for table, column := range map[string]string{"submitter_use": "at", "policy_use": "at", "policy_given_back": "minute"} {
+	for table, column := range map[string]string{"submitter_use": "at", "policy_use": "at", "policy_released_use": "minute"} {
 		run(t, db, `alter table `+table+` disable trigger user`)
 		for _, far := range []string{"-", "+"} { // first where no row stands in another's way
 			value[int](t, db, `with moved as (update `+table+` set `+column+` = `+column+` `+far+` interval '9000000 hours' - $1::interval / 2 returning 1) select count(*)::int from moved`, by)
@@ -458,10 +458,10 @@ func TestPropertyNoMoreThanADayIsOutstanding(t *testing.T) {
 func TestDoubtGivesNothingBack(t *testing.T) {
 	t.Parallel()
 	for name, doubt := range map[string]string{
-		"PROTECT is open":              `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`,
-		"PROTECT was open":             `insert into protect_episode (submitter, episode, evidence, closed_at, closed_by, mode, reason) values ($1, 1, '{}', now(), 'olga', 'resume', 'a test')`,
-		"the database was accepted":    `insert into authority_change (system_identifier, timeline_id, by, reason) select 1, 1, 'olga', $1`,
-		"the database is not believed": `update authority set timeline_id = -1 where $1 <> ''`,
+		"PROTECT is open":              `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`,
+		"PROTECT was open":             `insert into protect_incident (submitter, incident, evidence, closed_at, closed_by, mode, reason) values ($1, 1, '{}', now(), 'olga', 'resume', 'a test')`,
+		"the database was accepted":    `insert into identity_change (system_identifier, timeline_id, by, reason) select 1, 1, 'olga', $1`,
+		"the database is not believed": `update database_identity set timeline_id = -1 where $1 <> ''`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -471,7 +471,7 @@ func TestDoubtGivesNothingBack(t *testing.T) {
 			posts(t, db, "a day's wei", in, "")
 			run(t, db, doubt, alice)
 			cancels(t, db, in)
-			if got := value[int](t, db, `select count(*)::int from policy_given_back`); got != 0 {
+			if got := value[int](t, db, `select count(*)::int from policy_released_use`); got != 0 {
 				t.Errorf("given back: got %d, want nothing", got)
 			}
 		})
@@ -516,7 +516,7 @@ func TestManyCancelsAtOnceGiveBackEachOnce(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	if got := value[string](t, db, `select string_agg(scope || '=' || amount, ' ' order by scope) from (select scope, sum(amount) as amount from policy_given_back group by 1) as g`); got != fmt.Sprintf("=%d sub:ann=%d", n, n) {
+	if got := value[string](t, db, `select string_agg(scope || '=' || amount, ' ' order by scope) from (select scope, sum(amount) as amount from policy_released_use group by 1) as g`); got != fmt.Sprintf("=%d sub:ann=%d", n, n) {
 		t.Errorf("given back: got %q, want %d of the submitter and of the caller", got, n)
 	}
 	posts(t, db, "the whole day again", of(ann, paying(alice, "all", fmt.Sprint(n), 1)), "")

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrCursor reports a cursor that names no place in the list.
-var ErrCursor = errors.New("no such place in the list")
+var ErrCursor = errors.New("no such position in the list")
 
 // ListQuery asks for one page of a submitter's transactions, the newest first.
 type ListQuery struct {
@@ -57,7 +57,7 @@ select m.tx_id, m.submitter, m.request_id, m.state, ` + shownSubState + `, m.tx_
        when $3 = 'QUEUED' then (select least((select q.seq from managed_tx q where q.submitter = $1 and q.queued and not q.held order by q.seq limit 1),
                                              (select h.seq from managed_tx h where h.submitter = $1 and h.queued and h.held order by h.seq limit 1)))
        when $3 in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')
-       then (select min(u.seq) from managed_tx u where u.submitter = $1 and u.unsettled)
+       then (select min(u.seq) from managed_tx u where u.submitter = $1 and u.open)
        else 0 end`
 
 	listOwn = listColumns + `

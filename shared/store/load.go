@@ -20,11 +20,11 @@ var feesUsed = `(` + strings.ReplaceAll(feesInDay, "p.", "y.") + `)::text`
 
 var loadSubmitter = `
 select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
-       coalesce(c.final_block_number, 0), c.final_blocks, c.suspicion,
-       coalesce(p.episode, 0), case when p.evidence ? 'why' then p.evidence end,
-       (select min(m.set_aside_nonce) from managed_tx m
-         where m.submitter = s.submitter and ` + waits + ` and m.set_aside_nonce is not null and not ` + isNotDeferred + `),
-       c.held_back, is_authority(), (select epoch from authority), s.signer,
+       coalesce(c.final_block_number, 0), c.final_blocks, c.suspected_violation,
+       coalesce(p.incident, 0), case when p.evidence ? 'why' then p.evidence end,
+       (select min(m.deferred_until_nonce) from managed_tx m
+         where m.submitter = s.submitter and ` + waits + ` and m.deferred_until_nonce is not null and not ` + isNotDeferred + `),
+       c.blocked_callers, is_accepted_database(), (select epoch from database_identity), s.signer,
        coalesce((select l.name_epoch from submitter_lease l where l.submitter = s.submitter), ''),
        coalesce(y.max_gas, 0), y.max_tip_wei::text, y.max_fee_wei::text, y.max_day_fees_wei::text, ` + feesUsed + `,
        y.max_value_wei::text, y.targets, y.tokens, not '` + HooksCaller + `' = any(s.callers),
@@ -32,7 +32,7 @@ select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
        (select min(m.next_check_at) from managed_tx m where m.submitter = s.submitter and ` + waits + ` and m.deferred_at >= '-infinity' and m.next_check_at > (select clock_timestamp()))
   from submitter s
   join submitter_nonce_cursor c using (submitter)
-  left join protect_episode p on p.submitter = s.submitter and p.closed_at is null
+  left join protect_incident p on p.submitter = s.submitter and p.closed_at is null
   left join submitter_policy y on y.submitter = s.submitter
  where s.submitter = $1`
 
@@ -61,7 +61,7 @@ var txColumns = []readColumn[txRow]{
 	{"m.state", func(r *txRow) any { return &r.State }},
 	{"coalesce(m.sub_state, '')", func(r *txRow) any { return &r.Sub }},
 	{"m.nonce", func(r *txRow) any { return &r.Nonce }},
-	{"m.set_aside_nonce", func(r *txRow) any { return &r.DeferredUntilNonce }},
+	{"m.deferred_until_nonce", func(r *txRow) any { return &r.DeferredUntilNonce }},
 	{"m.last_gas_params", func(r *txRow) any { return &r.gas }},
 	{"m.first_submit_at", func(r *txRow) any { return &r.FirstSubmitAt }},
 	{"m.last_submit_at", func(r *txRow) any { return &r.LastSubmitAt }},
@@ -72,7 +72,7 @@ var txColumns = []readColumn[txRow]{
 	{"coalesce(m.last_error, '')", func(r *txRow) any { return &r.LastError }},
 	{"m.receipt", func(r *txRow) any { return &r.receipt }},
 	{"m.confirmations", func(r *txRow) any { return &r.confirmations }},
-	{"coalesce(m.ordered, '')", func(r *txRow) any { return &r.RequestedAction }},
+	{"coalesce(m.requested_action, '')", func(r *txRow) any { return &r.RequestedAction }},
 	{"coalesce(m.handler, '')", func(r *txRow) any { return &r.Handler }},
 	{"m.trace", func(r *txRow) any { return &r.Trace }},
 	{"m.reservation", func(r *txRow) any { return &r.reservation }},
@@ -86,10 +86,10 @@ var txColumns = []readColumn[txRow]{
 	{"m.fingerprint", func(r *txRow) any { return &r.Fingerprint }},
 	{"coalesce(m.mac_key, '')", func(r *txRow) any { return &r.MAC.Key }},
 	{"m.mac", func(r *txRow) any { return &r.MAC.Sum }},
-	{"m.mac is null and coalesce(m.seq <= (select unmarked_upto()), true)", func(r *txRow) any { return &r.NeedsNoMAC }},
+	{"m.mac is null and coalesce(m.seq <= (select last_intent_without_mac()), true)", func(r *txRow) any { return &r.NeedsNoMAC }},
 	{"m.updated_at > clock_timestamp()", func(r *txRow) any { return &r.ahead }},
 	{"m.valid_until", func(r *txRow) any { return &r.ValidUntil }},
-	{"m.held_back_since", func(r *txRow) any { return &r.HeldBackSince }},
+	{"m.blocked_since", func(r *txRow) any { return &r.HeldBackSince }},
 	{"m.deferred_at", func(r *txRow) any { return &r.DeferredAt }},
 }
 
@@ -119,11 +119,11 @@ const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTEC
 // become STUCK. $2 is the longest time that the lease can last until the evaluation. No action
 // is requested, and no gas bump is due within $2 ($4 is their interval). It is not the lowest,
 // whose nonce a foreign transaction may have consumed. No PROTECT incident is open.
-const quiet = `coalesce(m.state = 'TRACKING' and m.receipt is null and m.ordered is null and m.updated_at <= clock_timestamp()
+const quiet = `coalesce(m.state = 'TRACKING' and m.receipt is null and m.requested_action is null and m.updated_at <= clock_timestamp()
        and m.next_resubmit_at > clock_timestamp() + $2::interval and m.first_submit_at > clock_timestamp() + $2::interval - $3::interval
        and ($4::interval is null or coalesce(m.next_bump_at, m.first_submit_at + $4::interval) > clock_timestamp() + $2::interval)
-       and m.nonce > (select l.nonce from managed_tx l where l.submitter = $1 and l.unsettled order by l.nonce limit 1)
-       and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null), false)`
+       and m.nonce > (select l.nonce from managed_tx l where l.submitter = $1 and l.open order by l.nonce limit 1)
+       and not exists (select from protect_incident p where p.submitter = $1 and p.closed_at is null), false)`
 
 const payloadOf = `(select d.body from tx_document d where d.tx_id = m.tx_id and d.name = 'payload')`
 
@@ -140,13 +140,13 @@ select ` + selectList(txExtras{
 }.columns()) + `
   from managed_tx m
  cross join lateral (select ` + quiet + ` as quiet offset 0) as q
- where m.submitter = $1 and m.unsettled
+ where m.submitter = $1 and m.open
  order by m.nonce`
 
 // isNotDeferred is true of a queued m if every transaction that it was deferred for is terminal.
-const isNotDeferred = `(m.set_aside_nonce is null or not exists (
+const isNotDeferred = `(m.deferred_until_nonce is null or not exists (
        select from managed_tx u
-        where u.submitter = m.submitter and u.unsettled and u.nonce <= m.set_aside_nonce))`
+        where u.submitter = m.submitter and u.open and u.nonce <= m.deferred_until_nonce))`
 
 // barred is why the submitter's present callers would not let a queued m be posted; empty if they
 // would. The checks are those of [mayPost]. With $3, "*" matches every token.
@@ -195,7 +195,7 @@ const (
 // and rows in PROTECT do not expire: they may have run.
 func expired(row, now string) string {
 	return row + `.submitter = $1 and ` + row + `.queued and not ` + row + `.held and ` + row + `.valid_until <= ` + now + `
-           and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)`
+           and not exists (select from protect_incident p where p.submitter = $1 and p.closed_at is null)`
 }
 
 // due is true of a deferred row whose next check has come.

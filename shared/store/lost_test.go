@@ -116,7 +116,7 @@ func TestRequestEndedByStatementReportsTheStatement(t *testing.T) {
 			t.Errorf("cancel of %s: got %+v, %v; want it told that it was stated", id, d, err)
 		}
 	}
-	if got := value[string](t, db, `select released ->> 'executed' from protect_episode`); got != `{"0": "the explorer", "1": "the receipt on paper"}` {
+	if got := value[string](t, db, `select released ->> 'executed' from protect_incident`); got != `{"0": "the explorer", "1": "the receipt on paper"}` {
 		t.Errorf("on record: got %s, want both statements", got)
 	}
 }

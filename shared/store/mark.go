@@ -13,8 +13,8 @@ import (
 var _ mark.Store = (*Store)(nil)
 
 const judgeMark = `
-select exists (select from authority_mark where id = $1), exists (select from authority_mark where id = $1 and generation = $2),
-       coalesce((select max(generation) from authority_mark), 0)`
+select exists (select from database_mark where id = $1), exists (select from database_mark where id = $1 and generation = $2),
+       coalesce((select max(generation) from database_mark), 0)`
 
 // Judge implements [mark.Store]. A mark that was seen before costs one round trip.
 func (s *Store) Evaluate(ctx context.Context, seen mark.Observed) (mark.Verdict, error) {
@@ -35,7 +35,7 @@ func (s *Store) Evaluate(ctx context.Context, seen mark.Observed) (mark.Verdict,
 }
 
 func (s *Store) sawMark(ctx context.Context, seen mark.Observed) error {
-	if _, err := s.db.Exec(ctx, `select saw_mark($1, $2)`, seen.ID, seen.Generation); err != nil {
+	if _, err := s.db.Exec(ctx, `select record_mark($1, $2)`, seen.ID, seen.Generation); err != nil {
 		return fmt.Errorf("record the mark as seen: %w", err)
 	}
 	return nil
@@ -52,7 +52,7 @@ func (s *Store) notHolding(ctx context.Context, seen mark.Observed) error {
 
 // Latest implements [mark.Store].
 func (s *Store) Latest(ctx context.Context) (generation int64, err error) {
-	err = s.db.QueryRow(ctx, `select coalesce(max(generation), 0) from authority_mark`).Scan(&generation)
+	err = s.db.QueryRow(ctx, `select coalesce(max(generation), 0) from database_mark`).Scan(&generation)
 	if err != nil {
 		return 0, fmt.Errorf("read the last mark seen: %w", err)
 	}
@@ -63,19 +63,19 @@ func (s *Store) Latest(ctx context.Context) (generation int64, err error) {
 const MarkOfSweep = "sweep"
 
 // markedNow is true if a mark was prepared in this minute of the database's clock.
-const markedNow = `exists (select from authority_mark where date_trunc('minute', at) = date_trunc('minute', clock_timestamp()))`
+const markedNow = `exists (select from database_mark where date_trunc('minute', at) = date_trunc('minute', clock_timestamp()))`
 
 const prepareMark = `
 with next as (
-  insert into authority_mark (id, written_over, reason)
-  select replace(gen_random_uuid()::text, '-', ''), $1, $2 where is_authority() and not ($3 and ` + markedNow + `)
+  insert into database_mark (id, written_over, reason)
+  select replace(gen_random_uuid()::text, '-', ''), $1, $2 where is_accepted_database() and not ($3 and ` + markedNow + `)
   returning id, sequence, at
 )
 select n.id, n.sequence, n.at, a.epoch, pg_current_wal_insert_lsn()::text, a.system_identifier::text, a.timeline_id,
        z.seal_number, z.seal_hash
-  from next n, authority a, seal_audit(n.id) z`
+  from next n, database_identity a, seal_audit(n.id) z`
 
-// Prepare implements [mark.Store]. A database that is not the authority prepares no mark: the
+// Prepare implements [mark.Store]. A database that was not accepted prepares no mark: the
 // error wraps [mark.ErrForeign]. Sweeps prepare at most one mark in each minute of the
 // database's clock.
 func (s *Store) Prepare(ctx context.Context, over int64, reason string) (mark.Mark, error) {
@@ -96,7 +96,7 @@ func (s *Store) Prepare(ctx context.Context, over int64, reason string) (mark.Ma
 // soon is the error of a sweep that prepared no mark.
 func (s *Store) soon(ctx context.Context) error {
 	var ours bool
-	if err := s.db.QueryRow(ctx, `select is_authority()`).Scan(&ours); err != nil {
+	if err := s.db.QueryRow(ctx, `select is_accepted_database()`).Scan(&ours); err != nil {
 		return fmt.Errorf("find out why no mark was prepared: %w", err)
 	}
 	if ours {
@@ -107,18 +107,18 @@ func (s *Store) soon(ctx context.Context) error {
 
 // AdoptMark lets a database that an operator is about to accept adopt another database's mark,
 // so that it may write the next one. If the mark object is lost (the zero Seen), it deletes
-// the marks it has seen, so that it may write the first one. A database that is the authority
+// the marks it has seen, so that it may write the first one. A database that is the accepted database
 // does neither.
 func (s *Store) AdoptMark(ctx context.Context, seen mark.Observed, by string) error {
 	if seen.ID == "" {
-		if _, err := s.db.Exec(ctx, `delete from authority_mark where not is_authority()`); err != nil {
+		if _, err := s.db.Exec(ctx, `delete from database_mark where not is_accepted_database()`); err != nil {
 			return fmt.Errorf("forget the marks of an object that is lost: %w", err)
 		}
 		return nil
 	}
 	_, err := s.db.Exec(ctx, `
-insert into authority_mark (id, written_over, generation, reason)
-select $1, $2::bigint - 1, $2, 'adopted by ' || $3::text where not is_authority()
+insert into database_mark (id, written_over, generation, reason)
+select $1, $2::bigint - 1, $2, 'adopted by ' || $3::text where not is_accepted_database()
     on conflict (id) do nothing`, seen.ID, seen.Generation, by)
 	if err != nil {
 		return fmt.Errorf("adopt the mark: %w", err)

@@ -33,7 +33,7 @@ func TestH25MarkAndReleaseAreAtomic(t *testing.T) {
 	}
 	all.Wait()
 	h.check(t)
-	end := value[string](t, db, `select owner_node || ' ' || wake from submitter_lease`)
+	end := value[string](t, db, `select owner_node || ' ' || rerun_requested from submitter_lease`)
 	if end != " false" {
 		t.Errorf("owner and mark at the end: got %q, want no owner and no mark", end)
 	}

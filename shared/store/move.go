@@ -27,7 +27,7 @@ func IsMoving(err error) bool {
 const lockWrites = `
 lock table submitter_lease, submitter_nonce_cursor, managed_tx, tx_version, tx_decision, transfers_tb, transfer_operations, balances_tb,
            submitter, submitter_policy, submitter_change, payout_statement, payout_confirmed, payout_proof,
-           transfer_resolution, transfer_halt, payout_address, payout_address_block, foreign_hold, event_counter, conservation_adjustment, authority_mark
+           transfer_resolution, transfer_halt, payout_address, payout_address_block, foreign_hold, event_counter, conservation_adjustment, database_mark
         in share row exclusive mode`
 
 const allowMove = `select set_config('fencepost.move', 'on', true)`
@@ -35,10 +35,10 @@ const allowMove = `select set_config('fencepost.move', 'on', true)`
 // expectMove records the move under a new mark, or gives the open move a new mark, and adds
 // who did so and why. If the open move has mark $3 it changes nothing.
 const expectMove = `
-insert into authority_move as v (mark, from_system, from_timeline, by, reason)
+insert into database_move as v (mark, from_system, from_timeline, by, reason)
 select replace(gen_random_uuid()::text, '-', ''), a.system_identifier, a.timeline_id, $1, $2
-  from authority a
- where is_authority()
+  from database_identity a
+ where is_accepted_database()
     on conflict ((ended_at is null)) where ended_at is null do update
    set mark = case when v.mark = $3 then v.mark else excluded.mark end,
        by = case when v.mark = $3 or right(', ' || v.by, length(', ' || excluded.by)) = ', ' || excluded.by then v.by else v.by || ', ' || excluded.by end,
@@ -49,13 +49,13 @@ returning id, mark, mark = $3`
 // markMove writes the id of a mark that belongs to move $4.
 const markMove = `
 with next as (
-  insert into authority_mark (id, written_over, reason)
+  insert into database_mark (id, written_over, reason)
   values ($1, $2, $3)
   returning id, sequence, at, reason
 )
 select n.id, n.sequence, n.at, n.reason, a.epoch, pg_current_wal_insert_lsn()::text, s.system_identifier::text, current_timeline(),
        z.seal_number, z.seal_hash
-  from next n, authority a, pg_control_system() s, seal_audit(n.id) z`
+  from next n, database_identity a, pg_control_system() s, seal_audit(n.id) z`
 
 func scanMark(row pgx.Row) (m mark.Mark, err error) {
 	err = row.Scan(&m.ID, &m.Sequence, &m.At, &m.Reason, &m.Epoch, &m.Position, &m.System, &m.Timeline, &m.Audit.Number, &m.Audit.Hash)
@@ -65,7 +65,7 @@ func scanMark(row pgx.Row) (m mark.Mark, err error) {
 func moveReason(what string, id int64) string { return what + " " + strconv.FormatInt(id, 10) }
 
 // Expect implements [mark.Moves]. The error wraps [mark.ErrForeign] where the database
-// is not the authority.
+// is not the accepted database.
 func (s *Store) Expect(ctx context.Context, current mark.Observed, said mark.OperatorReason) (m mark.Mark, done bool, err error) {
 	for range expectAttempts {
 		m, done, err = s.expect(ctx, current, said)
@@ -112,7 +112,7 @@ const expectedMove = `
 select v.id, v.mark,
        s.system_identifier <> v.from_system or current_timeline() <> v.from_timeline,
        a.system_identifier = v.from_system and a.timeline_id = v.from_timeline
-  from authority_move v, authority a, pg_control_system() s
+  from database_move v, database_identity a, pg_control_system() s
  where v.ended_at is null`
 
 // Expected implements [mark.Moves].
@@ -139,7 +139,7 @@ func (s *Store) PrepareEnd(ctx context.Context, m mark.Move, over int64, w mark.
 			return err
 		}
 		var id string
-		err := tx.QueryRow(ctx, `select replace(gen_random_uuid()::text, '-', '') from authority_move where id = $1 and ended_at is null`, m.ID).Scan(&id)
+		err := tx.QueryRow(ctx, `select replace(gen_random_uuid()::text, '-', '') from database_move where id = $1 and ended_at is null`, m.ID).Scan(&id)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return mark.ErrNoMove
 		} else if err != nil {
@@ -169,7 +169,7 @@ func countsOn(ctx context.Context, tx pgx.Tx) error {
 // Ends implements [mark.Moves].
 func (s *Store) Ends(ctx context.Context, m mark.Move, id string) (way mark.MoveEnd, err error) {
 	err = s.db.QueryRow(ctx, `
-select coalesce((select r.way from authority_mark k join unnest($2::text[], $3::text[]) as r (way, reason) on r.reason = k.reason where k.id = $1), '')`,
+select coalesce((select r.way from database_mark k join unnest($2::text[], $3::text[]) as r (way, reason) on r.reason = k.reason where k.id = $1), '')`,
 		id, []string{string(mark.Confirms), string(mark.Cancels)},
 		[]string{moveReason(string(mark.Confirms), m.ID), moveReason(string(mark.Cancels), m.ID)}).Scan(&way)
 	if err != nil {
@@ -178,22 +178,22 @@ select coalesce((select r.way from authority_mark k join unnest($2::text[], $3::
 	return way, nil
 }
 
-// confirmMove adds no row to authority_change: nothing was lost, so no payout is in doubt, no
+// confirmMove adds no row to identity_change: nothing was lost, so no payout is in doubt, no
 // intent is held and no transfer is halted.
 const confirmMove = `
 with accepted as (
-  update authority a
+  update database_identity a
      set system_identifier = s.system_identifier, timeline_id = current_timeline(),
          epoch = left(md5(gen_random_uuid()::text), 8), accepted_at = clock_timestamp(), accepted_by = $2
-    from pg_control_system() s, authority_move v
+    from pg_control_system() s, database_move v
    where v.id = $1 and v.ended_at is null
      and a.system_identifier = v.from_system and a.timeline_id = v.from_timeline
   returning a.system_identifier, a.timeline_id
 )
-update authority_move v
+update database_move v
    set outcome = 'CONFIRMED', ended_at = clock_timestamp(), ended_by = $2, ended_reason = $3,
        to_system = a.system_identifier, to_timeline = a.timeline_id,
-       after_change = (select coalesce(max(id), 0) from authority_change)
+       after_change = (select coalesce(max(id), 0) from identity_change)
   from accepted a
  where v.id = $1`
 
@@ -221,7 +221,7 @@ func (s *Store) Confirm(ctx context.Context, m mark.Move, said mark.OperatorReas
 // Cancel implements [mark.Moves].
 func (s *Store) Cancel(ctx context.Context, m mark.Move, said mark.OperatorReason) error {
 	_, err := s.db.Exec(ctx, `
-update authority_move
+update database_move
    set outcome = 'CANCELLED', ended_at = clock_timestamp(), ended_by = $2, ended_reason = $3
  where id = $1 and ended_at is null`, m.ID, said.By, said.Reason)
 	if err != nil {
@@ -233,31 +233,31 @@ update authority_move
 // EndedMove is the outcome of the last move: CONFIRMED, CANCELLED, or "" if there was none or
 // one is open.
 func (s *Store) EndedMove(ctx context.Context) (outcome string, err error) {
-	err = s.db.QueryRow(ctx, `select coalesce((select outcome from authority_move order by id desc limit 1), '')`).Scan(&outcome)
+	err = s.db.QueryRow(ctx, `select coalesce((select outcome from database_move order by id desc limit 1), '')`).Scan(&outcome)
 	if err != nil {
 		return "", fmt.Errorf("read the last move: %w", err)
 	}
 	return outcome, nil
 }
 
-// ErrNotPlanned reports that the last change of the authority was no confirmed move: the
+// ErrNotPlanned reports that the last change of the database's identity was no confirmed move: the
 // database may lack committed rows. Nothing was changed.
-var ErrNotPlanned = errors.New("the last change of the authority was not a planned move that was confirmed")
+var ErrNotPlanned = errors.New("the last change of the database's identity was not a planned move that was confirmed")
 
 // lastIsMove is true if only confirmed moves have changed the authority since v was expected.
-const lastIsMove = `v.outcome = 'CONFIRMED' and v.after_change = (select coalesce(max(id), 0) from authority_change)`
+const lastIsMove = `v.outcome = 'CONFIRMED' and v.after_change = (select coalesce(max(id), 0) from identity_change)`
 
 const byMove = `
-  from protect_episode p
+  from protect_incident p
  where p.closed_at is null and exists (
-       select from authority_move v
+       select from database_move v
         where ` + lastIsMove + ` and p.opened_at >= v.at
           and p.evidence ->> 'expectedSystem' = v.from_system::text and p.evidence ->> 'expectedTimeline' = v.from_timeline::text)`
 
 // MovedSubmitter is a submitter in PROTECT because of a planned move.
 type MovedSubmitter struct {
 	Submitter txmanager.Submitter
-	Episode   int
+	Incident  int
 }
 
 // Moved lists up to limit submitters after the one named that are in PROTECT because of a
@@ -265,10 +265,10 @@ type MovedSubmitter struct {
 func (s *Store) Moved(ctx context.Context, after txmanager.Submitter, limit int) (page []MovedSubmitter, err error) {
 	var planned bool
 	b := new(pgx.Batch)
-	b.Queue(`select is_authority() and exists (select from authority_move v, authority a
+	b.Queue(`select is_accepted_database() and exists (select from database_move v, database_identity a
         where ` + lastIsMove + ` and v.to_system = a.system_identifier and v.to_timeline = a.timeline_id)`).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&planned) })
-	b.Queue(`select p.submitter, p.episode`+byMove+` and p.submitter > $1 order by p.submitter limit $2`, after, limit).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(`select p.submitter, p.incident`+byMove+` and p.submitter > $1 order by p.submitter limit $2`, after, limit).Query(func(rows pgx.Rows) (err error) {
 		page, err = pgx.CollectRows(rows, pgx.RowToStructByPos[MovedSubmitter])
 		return err
 	})

@@ -26,7 +26,7 @@ func TestEachOperatorWhoExpectsAMoveIsOnRecord(t *testing.T) {
 	expect("ann", "postgres 16")
 	expect("bob", "ann's run broke off")
 	last := expect("bob", "ann's run broke off")
-	said := `select by || ' | ' || reason from authority_move where ended_at is null`
+	said := `select by || ' | ' || reason from database_move where ended_at is null`
 	want := "ann, bob | postgres 16; bob: ann's run broke off"
 	if got := value[string](t, db, said); got != want {
 		t.Errorf("who and why: got %q, want %q", got, want)
@@ -35,7 +35,7 @@ func TestEachOperatorWhoExpectsAMoveIsOnRecord(t *testing.T) {
 		t.Errorf("what changed nothing: got done %v, %v, and %q on record; want %q", done, err, value[string](t, db, said), want)
 	}
 	distrusted(t, db)
-	if err := db.AcceptAuthority(t.Context(), "ann", "restored"); !store.IsMoving(err) {
+	if err := db.AcceptDatabase(t.Context(), "ann", "restored"); !store.IsMoving(err) {
 		t.Errorf("an acceptance meanwhile: got %v, want it refused for the move", err)
 	}
 }

@@ -28,19 +28,19 @@ func TestReleaseDrawsANameEpoch(t *testing.T) {
 		t.Errorf("another process after a create: got %q, %v; want %q", other.NameEpoch(alice), err, first)
 	}
 
-	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, alice)
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
 	resume := txmanager.ReleaseRequest{Incident: 2, Mode: txmanager.Resume, By: "ann", Reason: "a false alarm"}
 	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "release/2").Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &resume}})
 	if got := db.NameEpoch(alice); got != first {
 		t.Errorf("after a resume: got %q, want %q as before", got, first)
 	}
-	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 3, '{}')`, alice)
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 3, '{}')`, alice)
 	again := txmanager.ReleaseRequest{Incident: 3, Mode: txmanager.Resync, By: "ann", Reason: "another loss", Count: 1, Matching: true}
 	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "release/3").Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &again}})
 	if got := db.NameEpoch(alice); got == first || got != value[string](t, db, `select name_epoch from submitter_lease where submitter = $1`, alice) {
 		t.Errorf("after the next resync: got %q, want what was drawn, and another than %q", got, first)
 	}
-	others := `select string_agg(coalesce(released ->> 'others', 'named'), ' ' order by episode) from protect_episode where submitter = $1 and mode = 'resync'`
+	others := `select string_agg(coalesce(released ->> 'others', 'named'), ' ' order by incident) from protect_incident where submitter = $1 and mode = 'resync'`
 	if got := value[string](t, db, others, alice); got != "named matching" {
 		t.Errorf("how the nonces without a name were judged, on record: got %q, want \"named matching\"", got)
 	}

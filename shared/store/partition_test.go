@@ -193,9 +193,9 @@ func TestQuietTransactionsAreLoadedWithoutDocuments(t *testing.T) {
 		"no age is young":    {0, `select 1`, [five]bool{true, true, true, true, true}},
 		"STUCK soon":         {20 * time.Second, `select 1`, [five]bool{true, true, true, true, true}},
 		"in PROTECT":         {30 * time.Minute, openAlices, [five]bool{true, true, true, true, true}},
-		"ordered":            {30 * time.Minute, `update managed_tx set ordered = 'CANCEL' where nonce = 1`, [five]bool{true, true, true, true, true}},
+		"ordered":            {30 * time.Minute, `update managed_tx set requested_action = 'CANCEL' where nonce = 1`, [five]bool{true, true, true, true, true}},
 		"with a receipt":     {30 * time.Minute, `update managed_tx set sub_state = 'INCLUDED', receipt = '{}' where nonce = 1`, [five]bool{true, true, true, true, true}},
-		"another is ordered": {30 * time.Minute, `update managed_tx set ordered = 'CANCEL' where nonce = 4`, [five]bool{true, false, true, true, true}},
+		"another is ordered": {30 * time.Minute, `update managed_tx set requested_action = 'CANCEL' where nonce = 4`, [five]bool{true, false, true, true, true}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -214,7 +214,7 @@ func TestQuietTransactionsAreLoadedWithoutDocuments(t *testing.T) {
 	}
 }
 
-const openAlices = `insert into protect_episode (submitter, episode, evidence) values ('` + string(alice) + `', 1, '{}')`
+const openAlices = `insert into protect_incident (submitter, incident, evidence) values ('` + string(alice) + `', 1, '{}')`
 
 // Partitions are created ahead, once, by concurrent callers, while others write. Rows in the
 // default partition stay there.
@@ -275,7 +275,7 @@ func TestPartitionsAreMadeByARoleWithoutTables(t *testing.T) {
 	t.Cleanup(func() { _, _ = db.DB.Exec(context.Background(), `drop role `+role) })
 	conn.do(`set role ` + role)
 	var made int
-	if err := conn.QueryRow(t.Context(), `select keep_partitions()`).Scan(&made); err != nil || made != 1 {
+	if err := conn.QueryRow(t.Context(), `select ensure_partitions()`).Scan(&made); err != nil || made != 1 {
 		t.Errorf("keep partitions: got %d, %v; want 1 made", made, err)
 	}
 	if _, err := conn.Exec(t.Context(), `select make_quarter('tx_history', '2020-01-01')`); err == nil {

@@ -36,9 +36,9 @@ type Payout struct {
 	TakenAt   *uint64 // the nonce of that transaction, or of the one that an operator matched it with; nil: neither
 	TakenBy   string  // its hash, as it was read before the release; "": it was not
 
-	Older     bool             // its transfer was created before the last change of the authority
+	Older     bool             // its transfer was created before the last change of the database's identity
 	Unbound   bool             // it has no nonce
-	Ended     bool             // it changed last after that change of the authority
+	Ended     bool             // it changed last after that change of the database's identity
 	Statement *PayoutStatement // what an operator says, and has not withdrawn; nil: nothing
 	ProvedBy  string           // the hash of the transaction that proves it paid; "": none does
 }
@@ -56,13 +56,13 @@ func (p Payout) InDoubt() bool {
 
 // These conditions keep "request $2 of submitter $1 is not stored" from proving anything.
 const (
-	isProtected = `exists (select from protect_episode e where e.submitter = $1 and e.closed_at is null)`
+	isProtected = `exists (select from protect_incident e where e.submitter = $1 and e.closed_at is null)`
 	isTaken     = `exists (select` + namedIn + `)`
-	isOlder     = `exists (select from transfers_tb t, authority_change c
+	isOlder     = `exists (select from transfers_tb t, identity_change c
          where t.req_id = $2 and (c.at >= t.created_at or c.transfers_upto >= t.transfer_id))`
 	// A request that a release names is ignored once an operator's statement that it was not
 	// paid has taken effect.
-	namedIn = ` from protect_episode e
+	namedIn = ` from protect_incident e
          where e.submitter = $1 and jsonb_path_exists(e.released, '$.requests.* ? (@ == $of)', jsonb_build_object('of', $2::text))
            and not exists (select from payout_statement n where n.req_id = $2 and not n.of_confirmed and n.acted_at >= e.closed_at and ` + ofThisChange + `)`
 	isNotPaid = `exists (select from payout_statement n where n.req_id = $2 and not n.of_confirmed and n.acted_at is not null and ` + ofThisChange + `)`
@@ -76,10 +76,10 @@ const (
 const findPayout = `
 select coalesce(m.tx_id::text, ''), coalesce(m.caller, ''), coalesce(m.state, ''), coalesce(m.sub_state, ''), coalesce(m.last_error, ''),
        c.payload, c.receipt, coalesce(l.fencing_token, 0),
-       coalesce(s.callers = array[$3::text], false), not (select is_authority()), ` + isProtected + `, ` + isTaken + `,
+       coalesce(s.callers = array[$3::text], false), not (select is_accepted_database()), ` + isProtected + `, ` + isTaken + `,
        taken.nonce, coalesce((select f.tx_hash from foreign_transaction f where f.submitter = i.submitter and f.nonce = taken.nonce), ''),
        ` + isOlder + `, m.tx_id is not null and m.nonce is null,
-       coalesce(m.updated_at >= (select max(c.at) from authority_change c), false),
+       coalesce(m.updated_at >= (select max(c.at) from identity_change c), false),
        coalesce((select p.tx_hash from payout_proof p where p.req_id = $2), ''),
        (select to_jsonb(n) from payout_statement n where n.req_id = $2 and n.withdrawn_at is null and ` + ofThisChange + ` order by n.id desc limit 1)
   from (select $1::submitter_id as submitter) as i
@@ -122,7 +122,7 @@ with stone as (
   insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state, sub_state, last_error)
   select $4::uuid, s.submitter, $2::text, $3::text, $5::bytea, 'FAILED', 'CANCELLED', 'cancelled before it was made: ' || $6::text
     from submitter s
-   where s.submitter = $1 and s.callers = array[$3::text] and (select is_authority())
+   where s.submitter = $1 and s.callers = array[$3::text] and (select is_accepted_database())
      and not ` + isProtected + ` and not ` + isTaken + `
      and (not ` + isOlder + ` or ` + isNotPaid + `)
       on conflict (submitter, request_id) do nothing

@@ -21,22 +21,22 @@ const (
 
 // What refuses nonsense about payouts joins what the whole schema is held to.
 func init() {
-	furtherNonsense["payers_are_the_coordinators"] = []refusal{
+	furtherNonsense["payer_serves_transfers_only"] = []refusal{
 		{then: `update submitter set callers = '{transfer,shop}' where submitter = $alice`},
 		{then: `update submitter set callers = '{*,transfer}' where submitter = $alice`},
 	}
 	furtherNonsense["one_proof_per_payout"] = []refusal{{isPaid, newProof + `($sent, $alice, 'sent')`}}
 	furtherNonsense["proof_of_a_transaction"] = []refusal{{then: newProof + `(gen_random_uuid(), $alice, 'sent')`}}
 	furtherNonsense["submitter_id_check"] = append(furtherNonsense["submitter_id_check"], refusal{then: newProof + `($sent, upper($alice), 'sent')`})
-	guarded["keep_proofs"] = []duty{
+	guarded["guard_proofs"] = []duty{
 		{"payout_confirmed", isPaid, `delete from payout_confirmed`, byGuard},
 		{"payout_confirmed", isPaid, `update payout_confirmed set receipt = '{}'`, byGuard},
 	}
-	guarded["keep_all_txs"][0].first += `; alter table payout_confirmed disable trigger keep_all_proofs`
-	guarded["keep_all_proofs"] = []duty{{"payout_confirmed", "", `truncate payout_confirmed`, byGuard}}
+	guarded["guard_txs_truncate"][0].first += `; alter table payout_confirmed disable trigger guard_proofs_truncate`
+	guarded["guard_proofs_truncate"] = []duty{{"payout_confirmed", "", `truncate payout_confirmed`, byGuard}}
 	// It refuses nothing: TestProofsAreKept shows what it records. Here a record that is
 	// there already is met by it, and by nothing else.
-	guarded["keep_proof"] = []duty{{"managed_tx",
+	guarded["store_payout_proof"] = []duty{{"managed_tx",
 		isPaid + `; alter table managed_tx disable trigger guard_tx; update managed_tx set caller = 'transfer' where tx_id = $sent;
 		set constraints all immediate`,
 		`update managed_tx set state = 'CONFIRMED', receipt = '{}', confirmations = '[]', confirmed_at = now() where tx_id = $sent`, "one_proof_per_payout"}}
@@ -45,7 +45,7 @@ func init() {
 const (
 	aTransfer = `insert into assets_tb (asset_id, asset, precision, min_transfer_amount, max_transfer_amount) values (1, 'USDT', 2, 1, 9);
 		insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type) values ('01ARZ3NDEKTSV4RRFFQ69G5FAV', 7, 1, 5, 2, 1, 1)`
-	newSaid    = `insert into payout_statement (req_id, of_confirmed, paid, tx_hash, refund, nonces_below, not_by, by, reason) values ('01ARZ3NDEKTSV4RRFFQ69G5FAV', false, `
+	newSaid    = `insert into payout_statement (req_id, of_confirmed, paid, tx_hash, refund, nonces_below, other_payments, by, reason) values ('01ARZ3NDEKTSV4RRFFQ69G5FAV', false, `
 	saidPaid   = newSaid + `true, '0x' || repeat('ab', 32), null, null, null, 'ann', 'r')`
 	isSaid     = aTransfer + `; ` + saidPaid
 	newPayment = `insert into payout_proof (chain_id, tx_hash, log_index, req_id, block_number, receipt, statement_id) values `
@@ -55,17 +55,17 @@ const (
 
 // What operators say of payouts, and what proves them.
 func init() {
-	furtherNonsense["one_number_per_statement"] = []refusal{{isSaid + `; drop index one_standing_statement`,
+	furtherNonsense["one_number_per_statement"] = []refusal{{isSaid + `; drop index one_valid_statement`,
 		`insert into payout_statement overriding system value select * from payout_statement`}}
-	furtherNonsense["one_standing_statement"] = []refusal{{isSaid, saidPaid}}
+	furtherNonsense["one_valid_statement"] = []refusal{{isSaid, saidPaid}}
 	furtherNonsense["statement_of_a_transfer"] = []refusal{{then: saidPaid}}
-	furtherNonsense["statement_is_a_humans"] = []refusal{
+	furtherNonsense["stated_by_an_operator"] = []refusal{
 		{aTransfer, newSaid + `true, '0x' || repeat('ab', 32), null, null, null, '', 'r')`}, {aTransfer, newSaid + `true, '0x' || repeat('ab', 32), null, null, null, 'ann', '')`}}
-	furtherNonsense["statement_is_whole"] = []refusal{
+	furtherNonsense["statement_is_complete"] = []refusal{
 		{aTransfer, newSaid + `true, null, null, null, null, 'ann', 'r')`}, {aTransfer, newSaid + `false, null, null, 1, '{}', 'ann', 'r')`},
 		{aTransfer, newSaid + `false, null, true, null, '{}', 'ann', 'r')`}, {aTransfer, newSaid + `false, null, true, 1, null, 'ann', 'r')`}}
 	furtherNonsense["statement_names_a_hash"] = []refusal{{aTransfer, newSaid + `true, '0xAB', null, null, null, 'ann', 'r')`}}
-	furtherNonsense["withdrawn_by_a_human"] = []refusal{{isSaid, `update payout_statement set withdrawn_at = now()`}}
+	furtherNonsense["withdrawn_by_an_operator"] = []refusal{{isSaid, `update payout_statement set withdrawn_at = now()`}}
 	furtherNonsense["acted_or_withdrawn"] = []refusal{{isSaid, `update payout_statement set acted_at = now()`}}
 	furtherNonsense["one_payout_per_proof"] = []refusal{{isPayment + `; alter table payout_proof drop constraint one_proof_per_transfer`, aPayment}}
 	furtherNonsense["one_proof_per_transfer"] = []refusal{{isPayment,
@@ -76,18 +76,18 @@ func init() {
 	furtherNonsense["proof_is_in_a_block"] = []refusal{
 		{aTransfer, newPayment + `(1337, '0x' || repeat('ab', 32), -1, '01ARZ3NDEKTSV4RRFFQ69G5FAV', -1, '{}', null)`},
 		{aTransfer, newPayment + `(1337, '0x' || repeat('ab', 32), -3, '01ARZ3NDEKTSV4RRFFQ69G5FAV', 1, '{}', null)`}}
-	guarded["keep_statement"] = []duty{
+	guarded["guard_statement"] = []duty{
 		{"payout_statement", isSaid, `delete from payout_statement`, byGuard},
 		{"payout_statement", isSaid, `update payout_statement set reason = 'another'`, byGuard},
 		{"payout_statement", isSaid + `; update payout_statement set withdrawn_at = now(), withdrawn_by = 'ann', withdraw_reason = 'r'`,
 			`update payout_statement set withdraw_reason = 'another'`, byGuard},
 	}
-	guarded["keep_statement_change"] = []duty{{"payout_statement", isSaid, `update payout_statement set change = 1`, byGuard}}
-	guarded["keep_payout_proofs"] = []duty{{"payout_proof", isPayment, `delete from payout_proof`, byGuard}, {"payout_proof", isPayment, `update payout_proof set receipt = '[]'`, byGuard}}
-	guarded["keep_all_payout_proofs"] = []duty{{"payout_proof", "", `truncate payout_proof`, byGuard}}
-	guarded["keep_all_statements"] = []duty{{"payout_statement", `alter table payout_proof disable trigger keep_all_payout_proofs`, `truncate payout_statement cascade`, byGuard}}
-	guarded["refuse_doubtful_payout"] = []duty{{"managed_tx",
-		aTransfer + `; insert into authority_change (system_identifier, timeline_id, by, reason) values (1, 1, 'ann', 'r')`,
+	guarded["guard_statement_change"] = []duty{{"payout_statement", isSaid, `update payout_statement set change = 1`, byGuard}}
+	guarded["guard_payout_proofs"] = []duty{{"payout_proof", isPayment, `delete from payout_proof`, byGuard}, {"payout_proof", isPayment, `update payout_proof set receipt = '[]'`, byGuard}}
+	guarded["guard_payout_proofs_truncate"] = []duty{{"payout_proof", "", `truncate payout_proof`, byGuard}}
+	guarded["guard_statements_truncate"] = []duty{{"payout_statement", `alter table payout_proof disable trigger guard_payout_proofs_truncate`, `truncate payout_statement cascade`, byGuard}}
+	guarded["refuse_payout_in_doubt"] = []duty{{"managed_tx",
+		aTransfer + `; insert into identity_change (system_identifier, timeline_id, by, reason) values (1, 1, 'ann', 'r')`,
 		`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values (gen_random_uuid(), $alice, '01ARZ3NDEKTSV4RRFFQ69G5FAV', 'transfer', ` + emptyPrint + `)`, "payout_in_doubt"}}
 }
 
@@ -182,9 +182,9 @@ func TestPayoutOnRecord(t *testing.T) {
 	check(bob, store.Payout{TxID: other.TxID, Caller: "shop", State: txmanager.Queued, Unbound: true})
 	run(t, db, openIncident, alice)
 	check(alice, store.Payout{Pays: true, Protected: true})
-	run(t, db, `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay", "1": "pa"}}'`)
+	run(t, db, `update protect_incident set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay", "1": "pa"}}'`)
 	check(alice, store.Payout{Pays: true, Taken: true, TakenAt: new(uint64(0))})
-	run(t, db, `update authority set timeline_id = timeline_id + 1`)
+	run(t, db, `update database_identity set timeline_id = timeline_id + 1`)
 	check(alice, store.Payout{Pays: true, Taken: true, TakenAt: new(uint64(0)), Foreign: true})
 }
 
@@ -205,7 +205,7 @@ func TestCancelPayout(t *testing.T) {
 		`select string_agg(coalesce(from_state, 'new') || ' ' || state || '/' || sub_state, ', ') from tx_history`: "new FAILED/CANCELLED",
 		`select string_agg(action || ' by ' || by || ': ' || reason, ', ') from tx_decision`:                       "CANCEL by transfer: because",
 		`select string_agg(body::text, ', ') from tx_document`:                                                     `{"to":"0x00000000000000000000000000000000000000b0","value":"1"}`,
-		`select string_agg(coalesce(nonce::text, 'none') || queued || unsettled, ', ') from managed_tx`:            "nonefalsefalse",
+		`select string_agg(coalesce(nonce::text, 'none') || queued || open, ', ') from managed_tx`:                 "nonefalsefalse",
 	} {
 		if got := value[string](t, db, query); got != want {
 			t.Errorf("%s: got %s, want %s", query, got, want)
@@ -222,12 +222,12 @@ func TestCancelPayout(t *testing.T) {
 	none(bob, "a submitter that others use")
 	run(t, db, openIncident, alice)
 	none(alice, "in PROTECT")
-	run(t, db, `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay"}}'`)
+	run(t, db, `update protect_incident set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay"}}'`)
 	none(alice, "recorded as lost")
 	if got, err := db.CancelPayout(t.Context(), payoutIntent(alice, "other"), "because"); err != nil || got.State != txmanager.Failed {
 		t.Errorf("cancel of another: got %+v, %v; want it FAILED", got, err)
 	}
-	run(t, db, `update authority set timeline_id = timeline_id + 1`)
+	run(t, db, `update database_identity set timeline_id = timeline_id + 1`)
 	got, err := db.CancelPayout(t.Context(), payoutIntent(alice, "restored"), "because")
 	if err != nil || got.TxID != "" || !got.Foreign {
 		t.Errorf("cancel in a restored database: got %+v, %v; want nothing on record", got, err)
@@ -318,7 +318,7 @@ func TestPlansOfPayouts(t *testing.T) {
 		}
 		for name, statement := range store.PayoutStatements {
 			plan := explain(t, conn, name, statement)
-			if whole := regexp.MustCompile(`Seq Scan on (managed_tx|tx_\w+|payout_confirmed|transfers_tb|submitter|protect_episode)[ \n]`).FindString(plan); whole != "" {
+			if whole := regexp.MustCompile(`Seq Scan on (managed_tx|tx_\w+|payout_confirmed|transfers_tb|submitter|protect_incident)[ \n]`).FindString(plan); whole != "" {
 				t.Errorf("%s, full %t: got %q, want an index:\n%s", name, full, whole, plan)
 			}
 		}

@@ -17,7 +17,7 @@ import (
 const actOnStatement = `
 update payout_statement n
    set acted_at = clock_timestamp()
- where n.id = $1 and not n.paid and n.acted_at is null and n.withdrawn_at is null and ` + ofThisChange + ` and (select is_authority())
+ where n.id = $1 and not n.paid and n.acted_at is null and n.withdrawn_at is null and ` + ofThisChange + ` and (select is_accepted_database())
    and not exists (select from payout_proof p where p.req_id = n.req_id)
    and not exists (select` + samePayment + `)
    and (not $3::boolean or ` + noncesClosed + `)`
@@ -37,7 +37,7 @@ const (
 	// samePayment are foreign transactions with the call of statement n's payout ($4 is its
 	// digest) that are not stored as another request's.
 	samePayment = ` from foreign_transaction f
-         where f.submitter = $2 and f.call_digest = $4 and f.succeeded and f.tx_hash <> all (n.not_by) and not n.of_confirmed
+         where f.submitter = $2 and f.call_digest = $4 and f.succeeded and f.tx_hash <> all (n.other_payments) and not n.of_confirmed
            and not exists (select from payout_proof p where p.tx_hash = f.tx_hash)
            and not exists (select from managed_tx o where o.submitter = f.submitter and o.nonce = f.nonce and o.tx_hash = f.tx_hash and o.request_id <> n.req_id)`
 	findSamePayment = `select f.tx_hash from payout_statement n, lateral (select f.tx_hash` + samePayment + `) as f where n.id = $1 and $3::boolean is not null limit 1`
@@ -46,9 +46,9 @@ const (
 const noncesClosed = `
        exists (select from submitter_nonce_cursor k where k.submitter = $2 and k.next_nonce >= n.nonces_below)
    and not exists (select from managed_tx m
-         where m.submitter = $2 and m.nonce < n.nonces_below and m.unsettled)
+         where m.submitter = $2 and m.nonce < n.nonces_below and m.open)
    and not exists (select from managed_tx m
-         where m.submitter = $2 and m.nonce < n.nonces_below and m.sub_state = 'DISPLACED' and m.updated_at >= (select max(at) from authority_change)
+         where m.submitter = $2 and m.nonce < n.nonces_below and m.sub_state = 'DISPLACED' and m.updated_at >= (select max(at) from identity_change)
            and not exists (select from foreign_transaction f where f.submitter = $2 and f.nonce = m.nonce))`
 
 // ActOnStatement applies the statement. With lostBytes it first requires that no lost
@@ -105,7 +105,7 @@ with stone as (
   insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state, sub_state, last_error)
   select $4::uuid, s.submitter, $2::text, $3::text, $5::bytea, 'FAILED', 'CANCELLED', 'not sent: transaction ' || $6::text || ' paid it'
     from submitter s
-   where s.submitter = $1 and s.callers = array[$3::text] and (select is_authority())
+   where s.submitter = $1 and s.callers = array[$3::text] and (select is_accepted_database())
       on conflict (submitter, request_id) do nothing
   returning tx_id
 ), document as (
@@ -122,7 +122,7 @@ insert into payout_proof (chain_id, tx_hash, log_index, req_id, block_number, re
 select $3::bigint, $4::text, $5::integer, m.request_id, $6::bigint, $7::text::json, nullif($8::bigint, 0)
   from managed_tx m
  where m.submitter = $1 and m.request_id = $2 and m.state in ('CONFIRMED', 'FAILED')
-   and (select is_authority())
+   and (select is_accepted_database())
    and not exists (select from tx_version v join managed_tx o using (tx_id)
          where v.tx_hash = $4 and (o.submitter, o.request_id) is distinct from (m.submitter, m.request_id))
    and not exists (select from managed_tx o where o.submitter = $1 and o.tx_hash = $4 and o.request_id <> $2)

@@ -262,8 +262,8 @@ func TestPolicyOfAHandler(t *testing.T) {
 		want string
 	}{
 		{"too much for one", txmanager.Call{To: &one, Value: big.NewInt(9)}, "8 wei in one transaction"},
-		{"to another", txmanager.Call{To: &txmanager.Address{19: 2}}, "receiver"},
-		{"a deployment", txmanager.Call{}, "receiver"},
+		{"to another", txmanager.Call{To: &txmanager.Address{19: 2}}, "target"},
+		{"a deployment", txmanager.Call{}, "target"},
 		{"too much for the day", txmanager.Call{To: &one, Value: big.NewInt(7)}, "10 wei in 24 hours"},
 		{"a part", txmanager.Call{To: &one, Value: big.NewInt(5)}, ""},
 		{"the same again", txmanager.Call{To: &one, Value: big.NewInt(5)}, ""},

@@ -42,7 +42,7 @@ type PolicyError struct {
 // policyRefusals has the text about each rule, after "the submitter's policy". {limit} is the rule's.
 var policyRefusals = map[PolicyRule]string{
 	RuleValue:       "allows at most {limit} wei in one transaction",
-	RuleTarget:      "does not allow this receiver, or this function of it",
+	RuleTarget:      "does not allow this target, or this function of it",
 	RuleGas:         "allows at most {limit} gas in one transaction",
 	RuleTip:         "allows a tip of at most {limit} wei per gas",
 	RuleFee:         "allows a fee (gas times maxFeePerGas) of at most {limit} wei in one transaction",

@@ -30,7 +30,7 @@ const feesInDay = `case when p.max_day_fees_wei is not null then
 func inDay(total, sums, column, scope, now string) string {
 	return `coalesce(` + total + `, 0)
          - coalesce((select u.` + column + ` from ` + sums + ` and u.at <= ` + now + ` - interval '24 hours' order by u.at desc, u.number desc limit 1), 0)
-         - coalesce((select sum(g.amount) from policy_given_back g where g.submitter = @submitter and g.scope = ` + scope + ` and g.minute > ` + now + ` - interval '24 hours'), 0)`
+         - coalesce((select sum(g.amount) from policy_released_use g where g.submitter = @submitter and g.scope = ` + scope + ` and g.minute > ` + now + ` - interval '24 hours'), 0)`
 }
 
 // fullName is [FullCaller] of a column.
@@ -111,7 +111,7 @@ used as (
 ), asked as (
   select @tx_id::uuid as tx_id, @value::numeric as value_wei, @targets::text[] as targets, @counts::bigint as counts, ` + of.amount + ` as units, (@targets::text[])[2] as function,
          greatest(0, coalesce(@value::numeric, 0) - coalesce((select sum(added_wei) from submitter_use u where u.tx_id = @tx_id::uuid), 0)) as added_wei, ` + of.fees + `
-), judged as (
+), evaluated as (
   select a.*, p.submitter is not null and p.over_time as over_time, p.max_value_wei, p.max_per_minute, p.max_day_wei,
          p.max_gas, p.max_tip_wei, p.max_day_fees_wei, least(p.max_fee_wei, p.max_day_fees_wei) as max_fee_wei,
          w.max_value_wei as caller_value, w.max_per_minute as caller_minute, w.max_queued as caller_queue, w.max_day_wei as caller_day,
@@ -161,7 +161,7 @@ select refused, coalesce(case refused when 'VALUE' then max_value_wei::text when
          when 'CALLER_VALUE' then caller_value::text when 'CALLER_COUNT' then caller_minute::text when 'CALLER_RATE' then caller_minute::text
          when 'CALLER_QUEUE' then caller_queue::text when 'CALLER_DAY' then caller_day::text
          when 'AMOUNT' then max_units::text when 'AMOUNT_DAY' then max_day_units::text end, '')
-  from judged`
+  from evaluated`
 
 // countUse counts an accepted intent for the submitter, its caller and the token. when is the
 // condition of all three, submitters a further one of the first.
@@ -169,16 +169,16 @@ func countUse(when, submitters string) string {
 	return `counted as (
   insert into submitter_use (submitter, number, at, tx_id, added_wei, intents, value_wei)
   select @submitter, u.number + 1, u.at, j.tx_id, j.added_wei, u.intents + j.counts, u.value_wei + j.added_wei
-    from judged j, used u
+    from evaluated j, used u
    where j.over_time and ` + when + submitters + `
 ), scoped as (
   insert into policy_use (submitter, scope, number, at, tx_id, added, intents, total)
   select @submitter, w.scope, w.number + 1, w.at, j.tx_id, j.caller_wei, w.intents + j.counts, w.total + j.caller_wei
-    from judged j, theirs w
+    from evaluated j, theirs w
    where j.over_time and j.counts + j.caller_wei > 0 and ` + when + `
    union all
   select @submitter, t.scope, t.number + 1, t.at, j.tx_id, j.token_units, t.intents + j.counts, t.total + j.token_units
-    from judged j, token t
+    from evaluated j, token t
    where j.over_time and j.token_units > 0 and ` + when + `
 )`
 }
@@ -208,7 +208,7 @@ func weiOf(c txmanager.Call) string {
 // CheckPolicy implements [txmanager.Store].
 func (s *Store) CheckPolicy(ctx context.Context, l lease.Lease, txID string, c txmanager.Call) (refused string, err error) {
 	b := new(pgx.Batch)
-	b.Queue(`select hold_lease($1, $2, $3)`, l.Submitter, l.Owner, l.Token)
+	b.Queue(`select require_lease($1, $2, $3)`, l.Submitter, l.Owner, l.Token)
 	b.Queue(lockPolicies, []string{l.Submitter})
 	b.Queue(permit, NamedArgs{
 		"submitter": l.Submitter, "tx_id": txID, "value": weiOf(c), "targets": targetsOf(c), "counts": 0, "amount": amountOf(c),

@@ -230,7 +230,7 @@ func (m *model) everybodyWrites(rt *rapid.T) {
 func (m *model) compare(rt *rapid.T) {
 	var got model
 	err := m.db.DB.QueryRow(m.ctx, `
-		select l.owner_node, l.fencing_token, l.wake, coalesce(m.last_error, ''), coalesce(m.fencing_token, 0)
+		select l.owner_node, l.fencing_token, l.rerun_requested, coalesce(m.last_error, ''), coalesce(m.fencing_token, 0)
 		  from submitter_lease l join managed_tx m using (submitter)
 		 where l.submitter = $1`, m.sub).Scan(&got.owner, &got.token, &got.wake, &got.reason, &got.by)
 	if err != nil {

@@ -28,35 +28,35 @@ type NewProposal struct {
 
 // Proposal is a stored proposal.
 type Proposal struct {
-	ID            string
-	Seq           int64
-	Kind, Act     string
-	Subject       json.RawMessage
-	Method, Path  string
-	Body          string
-	Effect        string
-	Saw           json.RawMessage // the state that it was made in
-	SawHash       string
-	By            string
-	Names         []string
-	Reason        string
-	CreatedAt     time.Time
-	ExpiresAt     time.Time
-	Status        string // PROPOSED, APPROVED, CARRIED_OUT, REJECTED, EXPIRED or STALE
-	ApprovedBy    *string
-	ApproveReason *string
-	ApprovedAt    *time.Time
-	ClosedBy      *string
-	CloseReason   *string
-	ClosedAt      *time.Time
-	OutcomeStatus *int
-	Outcome       *string
+	ID                string
+	Seq               int64
+	Kind, Act         string
+	Subject           json.RawMessage
+	Method, Path      string
+	Body              string
+	Effect            string
+	ObservedState     json.RawMessage // the state that it was made in
+	ObservedStateHash string
+	By                string
+	Names             []string
+	Reason            string
+	CreatedAt         time.Time
+	ExpiresAt         time.Time
+	Status            string // PROPOSED, APPROVED, CARRIED_OUT, REJECTED, EXPIRED or STALE
+	ApprovedBy        *string
+	ApproveReason     *string
+	ApprovedAt        *time.Time
+	ClosedBy          *string
+	CloseReason       *string
+	ClosedAt          *time.Time
+	OutcomeStatus     *int
+	Outcome           *string
 }
 
 // ActState is the state that an act depends on; nil if its subject does not exist.
 func (s *Store) ActState(ctx context.Context, act string, subject map[string]any) (state json.RawMessage, err error) {
 	if err := s.db.QueryRow(ctx, `select proposal_state($1, $2)`, act, subject).Scan(&state); err != nil {
-		return nil, fmt.Errorf("read what %s stands on: %w", act, err)
+		return nil, fmt.Errorf("read the state of proposal %s: %w", act, err)
 	}
 	return state, nil
 }
@@ -85,7 +85,7 @@ var ErrUnknownProposal = errors.New("there is no such proposal")
 // proposalColumns show a proposal as expired once it is too old, whether or not that is
 // stored.
 const proposalColumns = `
-select p.proposal_id::text, p.seq, p.kind, p.act, p.subject, p.method, p.path, p.body, p.effect, p.saw, encode(p.saw_hash, 'hex'), p.proposed_by, p.proposer_names, p.reason,
+select p.proposal_id::text, p.seq, p.kind, p.act, p.subject, p.method, p.path, p.body, p.effect, p.observed_state, encode(p.observed_state_hash, 'hex'), p.proposed_by, p.proposer_names, p.reason,
        p.created_at, p.expires_at, case when p.status in ('PROPOSED', 'APPROVED') and p.expires_at <= clock_timestamp() then 'EXPIRED' else p.status end,
        p.approved_by, p.approve_reason, p.approved_at, p.closed_by, p.close_reason, p.closed_at, p.outcome_status, p.outcome`
 
@@ -191,7 +191,7 @@ func (s *Store) RejectProposal(ctx context.Context, id, by, reason string) (was 
 // share one transaction with its proposal.
 func (s *Store) FinishProposal(ctx context.Context, id string, status int, answer string) error {
 	if _, err := s.db.Exec(ctx, `select finish_proposal($1, $2, $3)`, id, status, answer); err != nil {
-		return fmt.Errorf("keep what proposal %s came to: %w", id, err)
+		return fmt.Errorf("store the outcome of proposal %s: %w", id, err)
 	}
 	return nil
 }

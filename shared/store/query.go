@@ -81,7 +81,7 @@ func (s *Store) Tx(ctx context.Context, txID string, v Viewer) (Record, error) {
 // ErrInDoubt reports that nothing is stored, but that this proves nothing. The submitter is in
 // PROTECT, the database was restored, or an operator recorded the request as that of a
 // transaction which the database had lost.
-var ErrInDoubt = errors.New("what is not stored may have been made all the same")
+var ErrInDoubt = errors.New("the database was restored: a request without a row may have been made")
 
 // TxByRequest is the transaction of the submitter's request. The error is [ErrNotFound] if v
 // may not see one, or wraps [ErrInDoubt].
@@ -123,12 +123,12 @@ func (s *Store) refuseIfUnknown(ctx context.Context, r Record, err error, sub tx
 // now may have been listed in what a restore lost. So while any submitter waits for its
 // release after a restore, no caller gets "not found", whichever submitter it names.
 const doubtful = `
-select not is_authority() or case
+select not is_accepted_database() or case
          when $4 or exists (select from submitter s where s.submitter = $1 and s.callers && (array['*'] || $3::text[]))
          then ` + isProtected + ` or ` + isTaken + `
               and not exists (select from managed_tx m where m.request_id = $2 and m.submitter = $1)
-         else $1 <> '' and exists (select from authority_change)
-              and exists (select from protect_episode e where e.closed_at is null)
+         else $1 <> '' and exists (select from identity_change)
+              and exists (select from protect_incident e where e.closed_at is null)
        end`
 
 func (s *Store) record(ctx context.Context, query string, args ...any) (Record, error) {

@@ -45,7 +45,7 @@ with page as (
      for update
 ), hit as (
   update managed_tx m
-     set state = 'FAILED', sub_state = 'CANCELLED', ordered = null, last_error = 'cancelled: ' || $5, next_check_at = null,
+     set state = 'FAILED', sub_state = 'CANCELLED', requested_action = null, last_error = 'cancelled: ' || $5, next_check_at = null,
          event_sequence = event_sequence + 1, updated_at = clock_timestamp()
     from page
    where m.tx_id = page.tx_id
@@ -57,7 +57,7 @@ select tx_id, 'CANCEL', $4, $5 from hit`
 const countAskedFor = `
 select s.fencing_token, s.name_epoch,
        (select count(*) from managed_tx m where ` + askedFor + ` and m.queued and m.caller <> '` + PayoutCaller + `' and m.held_for is null),
-       (select count(*) from managed_tx m where ` + askedFor + ` and m.unsettled),
+       (select count(*) from managed_tx m where ` + askedFor + ` and m.open),
        (select count(*) from managed_tx m where ` + askedFor + ` and m.queued and m.caller = '` + PayoutCaller + `'),
        (select count(*) from managed_tx m where ` + askedFor + ` and m.queued and m.caller <> '` + PayoutCaller + `' and m.held_for is not null)
   from (select coalesce(l.fencing_token, 0) as fencing_token, coalesce(l.name_epoch, '') as name_epoch

@@ -40,7 +40,7 @@ with named as (
          last_error = case when f.receipt is null then '` + txmanager.StatedAsExecuted + `'
                            else 'a release recorded that a foreign transaction was this request' || case when f.succeeded is false then ', and it reverted' else '' end end,
          event_sequence = m.event_sequence + case when f.receipt is null then 1 when f.succeeded then 2 else 3 end,
-         fencing_token = $2, next_check_at = null, set_aside_nonce = null, updated_at = clock_timestamp()
+         fencing_token = $2, next_check_at = null, deferred_until_nonce = null, updated_at = clock_timestamp()
     from named r
     left join gap g on g.nonce = r.nonce
     left join (
@@ -83,21 +83,21 @@ select 1 / (case when count(*) = jsonb_array_length($2::jsonb) then 1 else 0 end
   from jsonb_to_recordset($2::jsonb) as r (nonce bigint, request text)
   join managed_tx m on m.submitter = $1 and m.request_id = r.request and m.recorded_nonce = r.nonce and not m.queued`
 
-// holdAuthority keeps the database from being distrusted, and so from being accepted anew,
-// before the commit. sameAuthority refuses the whole release, by a division by zero, if the
-// database is not the authority, or not the one that the release was evaluated in.
+// holdIdentity keeps the database from being distrusted, and so from being accepted anew,
+// before the commit. sameIdentity refuses the whole release, by a division by zero, if the
+// database is not the accepted database, or not the one that the release was evaluated in.
 const (
-	holdAuthority = `select from authority for share`
-	sameAuthority = `select 1 / (case when is_authority() and ` + lastChange + ` = $1 then 1 else 0 end)`
+	holdIdentity = `select from database_identity for share`
+	sameIdentity = `select 1 / (case when is_accepted_database() and ` + lastChange + ` = $1 then 1 else 0 end)`
 )
 
-// queueAuthority comes after the fence. An acceptance locks the queue and then the authority,
-// but only if the database is not the authority. A release stops here in that case, so that
+// queueIdentity comes after the fence. An acceptance locks the queue and then the authority,
+// but only if the database is not the accepted database. A release stops here in that case, so that
 // the two cannot deadlock.
-func queueAuthority(b *pgx.Batch, leave *txmanager.ReleaseRequest) {
+func queueIdentity(b *pgx.Batch, leave *txmanager.ReleaseRequest) {
 	if leave != nil {
-		b.Queue(holdAuthority)
-		b.Queue(sameAuthority, leave.Change)
+		b.Queue(holdIdentity)
+		b.Queue(sameIdentity, leave.Change)
 	}
 }
 
@@ -137,7 +137,7 @@ func queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequ
 		what["executed"] = leave.Executed
 	}
 	released, _ := json.Marshal(what) // plain: cannot fail
-	b.Queue(`select close_episode($1, $2, $3, $4, $5, $6::jsonb || jsonb_build_object('change', `+lastChange+`))`,
+	b.Queue(`select close_incident($1, $2, $3, $4, $5, $6::jsonb || jsonb_build_object('change', `+lastChange+`))`,
 		l.Submitter, leave.Incident, leave.Mode, leave.By, leave.Reason, released)
 	if leave.Mode != txmanager.Resync {
 		return

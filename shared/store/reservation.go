@@ -16,7 +16,7 @@ import (
 
 // recyclable is true of a submitter s that has a recyclable nonce.
 const recyclable = `exists (select from managed_tx g
-       where g.submitter = s.submitter and g.unsettled and g.reservation = 'RECYCLABLE')`
+       where g.submitter = s.submitter and g.open and g.reservation = 'RECYCLABLE')`
 
 // given is a reservation r that releases its nonce. Its owner marked it
 // recyclable in time, nothing is signed (it is IN_FLIGHT), and no decision was made. The
@@ -29,8 +29,8 @@ const given = `
          last_gas_params = null, last_error = r.last_error || '; its nonce was given out again',
          event_sequence = r.event_sequence + 1, fencing_token = @token, updated_at = clock_timestamp()
    where r.tx_id = @from and r.submitter is not distinct from @submitter and r.nonce = @nonce and r.state = 'IN_FLIGHT'
-     and r.reservation = 'RECYCLABLE' and r.lock_until > clock_timestamp() and r.ordered is null
-     and not exists (select from protect_episode p where p.submitter = @submitter and p.closed_at is null)`
+     and r.reservation = 'RECYCLABLE' and r.lock_until > clock_timestamp() and r.requested_action is null
+     and not exists (select from protect_incident p where p.submitter = @submitter and p.closed_at is null)`
 
 // takeRecyclable binds a recyclable nonce to a queued transaction. As in [allocateTxs] that
 // transaction is locked first. If it has left the queue, or its validUntil has passed, the
@@ -87,7 +87,7 @@ with seat as (
   select c.next_nonce as nonce
     from submitter_nonce_cursor c
    where c.submitter = @submitter and c.next_nonce = @nonce and @from::uuid is null
-     and not exists (select from protect_episode p where p.submitter = @submitter and p.closed_at is null)
+     and not exists (select from protect_incident p where p.submitter = @submitter and p.closed_at is null)
 ), reserved as (` + reserved + `
 )
 update submitter_nonce_cursor
@@ -139,7 +139,7 @@ func queueReservations(b *pgx.Batch, l lease.Lease, all []txmanager.NewReservati
 // mine is a reservation that its owner may still mark: in time, unsigned, without a decision,
 // in the database that was written last.
 const mine = ` and submitter is not distinct from @submitter and reservation = 'RESERVED'
-     and lock_until > clock_timestamp() and state = 'IN_FLIGHT' and ordered is null and (select is_authority())`
+     and lock_until > clock_timestamp() and state = 'IN_FLIGHT' and requested_action is null and (select is_accepted_database())`
 
 // markUsed stores the owner's bytes and claims their first broadcast, if the submitter's
 // policy allows them. Then their value counts.
@@ -151,7 +151,7 @@ with ` + verdict(judging{caller: ofTheRow, amount: `@amount::numeric`, queues: `
          next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(), last_error = null,
          event_sequence = event_sequence + 1, fencing_token = @token, updated_at = clock_timestamp()
    where tx_id = @tx_id and lock_owner = @owner` + mine + `
-     and (select refused from judged) = ''
+     and (select refused from evaluated) = ''
   returning tx_id, submitter, nonce
 ), ` + keepFirst(firstVersion{"marked", "@tx_hash", "@bytes", "@gas_params::text", "@token", ""}) + `, ` + countUse(`exists (select from marked)`, ` and j.added_wei > 0`) + `
 select exists (select from marked), v.* from (` + verdictColumns + `) as v`
@@ -210,7 +210,7 @@ type Reservation struct {
 const findReservations = `
 select m.tx_id, m.request_id, m.submitter, m.nonce, coalesce(m.reservation, ''), coalesce(m.lock_owner, ''),
        coalesce(m.lock_until, m.created_at),
-       coalesce(m.reservation <> 'RESERVED' or m.state <> 'IN_FLIGHT' or m.ordered is not null or m.lock_until <= clock_timestamp(), true),
+       coalesce(m.reservation <> 'RESERVED' or m.state <> 'IN_FLIGHT' or m.requested_action is not null or m.lock_until <= clock_timestamp(), true),
        m.state, coalesce(m.tx_hash, ''),
        coalesce((select v.tx_hash from tx_version v where v.tx_id = m.tx_id and v.version = 1 and m.reservation = 'USED'), '')
   from managed_tx m`

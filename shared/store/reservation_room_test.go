@@ -64,7 +64,7 @@ func TestNoReplacementOfAReservation(t *testing.T) {
 	if d, err := db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionReplace, Reason: "r"}); !errors.Is(err, store.ErrTooLate) {
 		t.Errorf("replace: got %+v, %v; want it too late", d, err)
 	}
-	if d, err := db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionPlaceholder, Reason: "r"}); err != nil || d.Ordered != txmanager.ActionPlaceholder {
+	if d, err := db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionPlaceholder, Reason: "r"}); err != nil || d.RequestedAction != txmanager.ActionPlaceholder {
 		t.Errorf("placeholder: got %+v, %v; want the order", d, err)
 	}
 }

@@ -212,7 +212,7 @@ func TestMarksThatDoNotCount(t *testing.T) {
 			return "x"
 		},
 		"a restored database": func(t *testing.T, db storetest.Bundle, _ string) string {
-			run(t, db, `update authority set timeline_id = timeline_id + 1`)
+			run(t, db, `update database_identity set timeline_id = timeline_id + 1`)
 			return "x"
 		},
 	} {
@@ -347,7 +347,7 @@ func TestReservedTogetherOrNotAtAll(t *testing.T) {
 	}{
 		"beyond the cursor":    {nonces: []uint64{0, 2}},
 		"below the cursor":     {nonces: []uint64{0, 0}},
-		"PROTECT":              {nonces: []uint64{0}, first: `insert into protect_episode (submitter, episode, evidence) values ('` + string(alice) + `', 1, '{}')`},
+		"PROTECT":              {nonces: []uint64{0}, first: `insert into protect_incident (submitter, incident, evidence) values ('` + string(alice) + `', 1, '{}')`},
 		"the request is taken": {nonces: []uint64{0, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {

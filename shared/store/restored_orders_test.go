@@ -46,13 +46,13 @@ func TestH08CancelAndQueryInARestoredDatabase(t *testing.T) {
 		t.Errorf("cancel by a caller of what an operator cancelled because it ran: got %+v, %v; want in doubt", d, err)
 	}
 
-	if err := db.AcceptAuthority(t.Context(), "operator", "reconciled"); err != nil {
+	if err := db.AcceptDatabase(t.Context(), "operator", "reconciled"); err != nil {
 		t.Fatal(err)
 	}
 	if d, err := decide(t, db, queued.TxID, shop, txmanager.ActionCancel); err != nil || d.State != txmanager.Queued {
 		t.Errorf("cancel in the queue, accepted and in PROTECT: got %+v, %v; want it to wait until the release", d, err)
 	}
-	if d, err := decide(t, db, held.TxID, shop, txmanager.ActionCancel); err != nil || d.Ordered != txmanager.ActionCancel {
+	if d, err := decide(t, db, held.TxID, shop, txmanager.ActionCancel); err != nil || d.RequestedAction != txmanager.ActionCancel {
 		t.Errorf("cancel of what has a nonce, once accepted: got %+v, %v; want the order", d, err)
 	}
 	if _, err := db.Tx(t.Context(), unknown, shop); !errors.Is(err, store.ErrNotFound) {

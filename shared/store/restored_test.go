@@ -43,21 +43,21 @@ func TestH08RestoredDatabase(t *testing.T) {
 	if w := take(t, db, bob, "a/1"); !w.Protected {
 		t.Error("a tenure in a foreign database: got it unprotected")
 	}
-	if open := value[int](t, db, `select count(*) from protect_episode where closed_at is null`); open != 2 {
+	if open := value[int](t, db, `select count(*) from protect_incident where closed_at is null`); open != 2 {
 		t.Errorf("submitters in PROTECT: got %d, want both", open)
 	}
 
-	before := value[string](t, db, `select epoch from authority`)
-	if err := db.AcceptAuthority(t.Context(), "operator", "restored after the outage, reconciled"); err != nil {
+	before := value[string](t, db, `select epoch from database_identity`)
+	if err := db.AcceptDatabase(t.Context(), "operator", "restored after the outage, reconciled"); err != nil {
 		t.Fatalf("accept: %v", err)
 	}
-	if err := db.AcceptAuthority(t.Context(), "operator", "again"); !errors.Is(err, store.ErrIsAuthority) {
+	if err := db.AcceptDatabase(t.Context(), "operator", "again"); !errors.Is(err, store.ErrDatabaseAccepted) {
 		t.Errorf("accept again: got %v, want nothing to accept", err)
 	}
-	if open := value[int](t, db, `select count(*) from protect_episode where closed_at is null`); open != 2 {
+	if open := value[int](t, db, `select count(*) from protect_incident where closed_at is null`); open != 2 {
 		t.Errorf("submitters in PROTECT once the database is accepted: got %d, want both: each is released by itself", open)
 	}
-	if after := value[string](t, db, `select epoch from authority`); after == before {
+	if after := value[string](t, db, `select epoch from database_identity`); after == before {
 		t.Error("the epoch: got the old one, want another, so that no name is met again")
 	}
 }
@@ -96,7 +96,7 @@ func recoverElsewhere(t *testing.T, db storetest.Bundle, cluster *pgcluster.Clus
 		}
 	}
 	var ours bool
-	if err := fresh.QueryRow(t.Context(), `select is_authority()`).Scan(&ours); err != nil || ours {
+	if err := fresh.QueryRow(t.Context(), `select is_accepted_database()`).Scan(&ours); err != nil || ours {
 		t.Fatalf("after the recovery: got authority %v, %v; want another timeline", ours, err)
 	}
 }
@@ -111,8 +111,8 @@ func TestDoubtIsShownToCallersOnly(t *testing.T) {
 	db.Register(t, bob, 1)
 	const unregistered = txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000000ff")
 	for statement, args := range map[string][]any{
-		`update submitter set callers = '{shop}'`:                                         nil,
-		`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`: {alice},
+		`update submitter set callers = '{shop}'`:                                           nil,
+		`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`: {alice},
 	} {
 		if _, err := db.DB.Exec(t.Context(), statement, args...); err != nil {
 			t.Fatal(err)
@@ -135,12 +135,12 @@ func TestDoubtIsShownToCallersOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	asks("restored", map[txmanager.Submitter][3]error{alice: {doubt, doubt, doubt}, bob: {doubt, doubt, doubt}, unregistered: {doubt, doubt, doubt}})
-	if err := db.AcceptAuthority(t.Context(), "operator", "reconciled"); err != nil {
+	if err := db.AcceptDatabase(t.Context(), "operator", "reconciled"); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []txmanager.Submitter{alice, bob} {
 		asks("accepted", map[txmanager.Submitter][3]error{s: {doubt, doubt, doubt}, unregistered: {doubt, doubt, none}})
-		if _, err := db.DB.Exec(t.Context(), `update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'found whole' where submitter = $1 and closed_at is null`, s); err != nil {
+		if _, err := db.DB.Exec(t.Context(), `update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'found whole' where submitter = $1 and closed_at is null`, s); err != nil {
 			t.Fatal(err)
 		}
 	}

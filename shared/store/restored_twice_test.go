@@ -85,8 +85,8 @@ func TestAHoldOfBeforeARestoreLetsNoPayoutGoOn(t *testing.T) {
 	acceptRestored(t, db)
 	run(t, db, `alter table payout_statement drop constraint statement_of_a_transfer`)
 	state := func(reqID string, refund bool) {
-		run(t, db, `insert into payout_statement (req_id, of_confirmed, paid, refund, nonces_below, not_by, by, reason, change, acted_at)
-			select $1, false, false, $2, 0, '{}', 'ann', 'r', max(id), clock_timestamp() from authority_change`, reqID, refund)
+		run(t, db, `insert into payout_statement (req_id, of_confirmed, paid, refund, nonces_below, other_payments, by, reason, change, acted_at)
+			select $1, false, false, $2, 0, '{}', 'ann', 'r', max(id), clock_timestamp() from identity_change`, reqID, refund)
 	}
 	state("01ARZ3NDEKTSV4RRFFQ69G5FA6", false)
 	state("01ARZ3NDEKTSV4RRFFQ69G5FA7", true)
@@ -143,7 +143,7 @@ func TestAReleaseNamesNothingThatWasMatchedMeanwhile(t *testing.T) {
 	if err := nameIn(t, db, "five", five.TxID); err == nil || !strings.Contains(err.Error(), "division by zero") {
 		t.Errorf("release: got %v, want it refused whole", err)
 	}
-	if n := value[int](t, db, `select count(*) from protect_episode where closed_at is null`); n != 1 {
+	if n := value[int](t, db, `select count(*) from protect_incident where closed_at is null`); n != 1 {
 		t.Errorf("open incidents: got %d, want the one", n)
 	}
 }
@@ -151,7 +151,7 @@ func TestAReleaseNamesNothingThatWasMatchedMeanwhile(t *testing.T) {
 // nameIn has a second incident of alice released, in which nonce 1 was named the request.
 func nameIn(t *testing.T, db storetest.Bundle, requestID, txID string) error {
 	t.Helper()
-	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, alice)
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
 	w := take(t, db, alice, "release/2")
 	taker := calls(5)
 	taker.Hash = txmanager.Hash{9}

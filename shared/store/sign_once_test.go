@@ -42,14 +42,14 @@ var signedOnce = func() (duties []duty) {
 		by   string
 		then string
 	}{
-		{"bytes_bind_here", newVersion + `($sent, $alice, 0, 2, $hash, 'BUMP', 1)`},
-		{"bytes_bind_here", signs(2, "BUMP", storetest.Bytes(1337, 1, nine, 1, ""))},
-		{"bytes_bind_here", signs(2, "BUMP", storetest.Bytes(1338, 0, nine, 1, ""))},
-		{"bytes_bind_here", signs(2, "PLACEHOLDER", storetest.Bytes(1337, 1, alice.Address(), 0, ""))},
-		{"bytes_bind_here", signs(2, "BUMP", storetest.Bytes(1337, 1<<40, nine, 1, long))},
-		{"bytes_bind_here", signs(2, "BUMP", []byte{0})},
-		{"bytes_bind_here", signs(2, "BUMP", storetest.Bytes(1337, 0, nine, 1, "")[:20])},
-		{"bytes_bind_here", signs(2, "BUMP", append([]byte{1}, storetest.Bytes(1337, 0, nine, 1, "")[1:]...))},
+		{"bytes_match_nonce", newVersion + `($sent, $alice, 0, 2, $hash, 'BUMP', 1)`},
+		{"bytes_match_nonce", signs(2, "BUMP", storetest.Bytes(1337, 1, nine, 1, ""))},
+		{"bytes_match_nonce", signs(2, "BUMP", storetest.Bytes(1338, 0, nine, 1, ""))},
+		{"bytes_match_nonce", signs(2, "PLACEHOLDER", storetest.Bytes(1337, 1, alice.Address(), 0, ""))},
+		{"bytes_match_nonce", signs(2, "BUMP", storetest.Bytes(1337, 1<<40, nine, 1, long))},
+		{"bytes_match_nonce", signs(2, "BUMP", []byte{0})},
+		{"bytes_match_nonce", signs(2, "BUMP", storetest.Bytes(1337, 0, nine, 1, "")[:20])},
+		{"bytes_match_nonce", signs(2, "BUMP", append([]byte{1}, storetest.Bytes(1337, 0, nine, 1, "")[1:]...))},
 		{"placeholders_do_nothing", signs(2, "PLACEHOLDER", storetest.Bytes(1337, 0, nine, 0, ""))},
 		{"placeholders_do_nothing", signs(2, "PLACEHOLDER", storetest.Bytes(1337, 0, alice.Address(), 1, ""))},
 		{"placeholders_do_nothing", signs(2, "PLACEHOLDER", storetest.Bytes(1337, 0, alice.Address(), 0, "data"))},
@@ -65,10 +65,10 @@ var signedOnce = func() (duties []duty) {
 		Replace(signs(1, "PLACEHOLDER", storetest.Bytes(1337, 1, alice.Address(), 0, "")))
 	for _, kind := range []string{"ORIGINAL", "BUMP"} {
 		then := strings.NewReplacer("$sent", "$bound", "$alice, 0", "$alice, 1").Replace(signs(2, kind, storetest.Bytes(1337, 1, nine, 1, "")))
-		duties = append(duties, duty{"tx_version", first, then, "placeholders_stay"})
+		duties = append(duties, duty{"tx_version", first, then, "placeholders_are_last"})
 	}
 	return append(duties, duty{"tx_version", signs(2, "PLACEHOLDER", storetest.Bytes(1337, 0, alice.Address(), 0, "")),
-		strings.Replace(signs(3, "BUMP", storetest.Bytes(1337, 0, nine, 1, "")), "$hash", "'0x"+strings.Repeat("6", 64)+"'", 1), "placeholders_stay"})
+		strings.Replace(signs(3, "BUMP", storetest.Bytes(1337, 0, nine, 1, "")), "$hash", "'0x"+strings.Repeat("6", 64)+"'", 1), "placeholders_are_last"})
 }()
 
 // A second intent for a nonce that is bound is refused by the database; a version of

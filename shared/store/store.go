@@ -141,13 +141,13 @@ func (s *Store) Close() { s.db.Close() }
 // Ping reports whether the database answers.
 func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
 
-// SQLSTATEs raised by the database functions hold_lease, close_episode, refuse_by_policy and
+// SQLSTATEs raised by the database functions require_lease, close_incident, refuse_by_policy and
 // refuse_while_moving.
 const (
-	fencedCode  = "FP001"
-	episodeCode = "FP005"
-	policyCode  = "FP010"
-	movingCode  = "FP013"
+	fencedCode   = "FP001"
+	incidentCode = "FP005"
+	policyCode   = "FP010"
+	movingCode   = "FP013"
 
 	proposalCode  = "FP014" // of carry_out_proposal
 	proposalsCode = "FP015" // of propose_act
@@ -160,7 +160,7 @@ func fence(err error) error {
 	case !errors.As(err, &pg):
 	case pg.Code == fencedCode:
 		return fmt.Errorf("%s: %w", pg.Message, lease.ErrFenced)
-	case pg.Code == episodeCode:
+	case pg.Code == incidentCode:
 		return fmt.Errorf("%s: %w", pg.Message, txmanager.ErrIncidentClosed)
 	case pg.Code == policyCode:
 		return PolicyError{PolicyRule(pg.Message), pg.Detail}

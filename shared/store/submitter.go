@@ -147,8 +147,8 @@ select s.submitter, s.signer, s.status, s.start_nonce, s.start_reason, s.max_in_
        (select count(*) from managed_tx m where m.submitter = s.submitter and m.queued),
        (select count(*) from managed_tx m where m.submitter = s.submitter and m.queued and m.held),
        coalesce(l.fencing_token, 0), coalesce(l.owner_node, ''), l.expires_at,
-       (select jsonb_build_object('episode', p.episode, 'since', p.opened_at, 'evidence', p.evidence)
-          from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
+       (select jsonb_build_object('incident', p.incident, 'since', p.opened_at, 'evidence', p.evidence)
+          from protect_incident p where p.submitter = s.submitter and p.closed_at is null),
        ` + policyOf + `,
        (select coalesce(jsonb_agg(jsonb_build_object('caller', o.key, 'by', o.value) order by o.key), '[]') from jsonb_each_text(s.succeeded) as o)
   from submitter s

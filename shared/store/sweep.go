@@ -28,7 +28,7 @@ with recursive waiting as ( -- every submitter with a queue, by one step in the 
 ), late as (
   select m.submitter
     from managed_tx m
-   where m.unsettled
+   where m.open
      and (m.updated_at > clock_timestamp()
           or least(m.next_check_at, case when m.state = 'SUBMITTED' then m.next_resubmit_at end)
              < clock_timestamp() - $1::interval)
@@ -42,7 +42,7 @@ with recursive waiting as ( -- every submitter with a queue, by one step in the 
            where m.submitter = s.submitter and ` + waits + ` and ` + isNotDeferred + `
            order by m.seq
            limit 1) < clock_timestamp() - $1::interval
-     and ((select count(*) from managed_tx u where u.submitter = s.submitter and u.unsettled) < s.max_in_flight or ` + recyclable + `)
+     and ((select count(*) from managed_tx u where u.submitter = s.submitter and u.open) < s.max_in_flight or ` + recyclable + `)
   union
   select submitter
     from waiting
@@ -51,7 +51,7 @@ with recursive waiting as ( -- every submitter with a queue, by one step in the 
   union
   select l.submitter
     from submitter_lease l
-   where l.wake and (l.owner_node = '' or l.expires_at + $2::interval < clock_timestamp() or l.expires_at > clock_timestamp() + 2 * $5::interval)
+   where l.rerun_requested and (l.owner_node = '' or l.expires_at + $2::interval < clock_timestamp() or l.expires_at > clock_timestamp() + 2 * $5::interval)
 )
 update submitter s
    set swept_at = clock_timestamp()
@@ -59,7 +59,7 @@ update submitter s
        select x.submitter
          from submitter x
          join late using (submitter)
-        where (x.swept_at < coalesce($4, clock_timestamp()) or x.swept_at > clock_timestamp()) and not exists (select from protect_episode p where p.submitter = x.submitter and p.closed_at is null)
+        where (x.swept_at < coalesce($4, clock_timestamp()) or x.swept_at > clock_timestamp()) and not exists (select from protect_incident p where p.submitter = x.submitter and p.closed_at is null)
         order by x.swept_at, x.submitter
         limit $3
           for no key update of x skip locked)
@@ -75,15 +75,15 @@ update submitter s
  where s.submitter in (
        select x.submitter
          from submitter x
-         join protect_episode p on p.submitter = x.submitter and p.closed_at is null
+         join protect_incident p on p.submitter = x.submitter and p.closed_at is null
         cross join lateral (
               select coalesce(p.evidence ->> 'why' = 'REORG', false)
                      or exists (select from managed_tx m
-                                 where m.submitter = x.submitter and m.unsettled
+                                 where m.submitter = x.submitter and m.open
                                    and (m.next_check_at < clock_timestamp() - $1::interval or m.updated_at > clock_timestamp())) as lost) watch
         where watch.lost
            or (x.swept_at < clock_timestamp() - interval '1 minute' or x.swept_at > clock_timestamp())
-              and not exists (select from managed_tx m where m.submitter = x.submitter and m.unsettled and m.next_check_at is not null)
+              and not exists (select from managed_tx m where m.submitter = x.submitter and m.open and m.next_check_at is not null)
         order by watch.lost desc, x.swept_at, x.submitter
         limit $2
           for no key update of x skip locked)

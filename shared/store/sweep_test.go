@@ -19,29 +19,29 @@ type leftBehind struct {
 
 // Statements on everything that belongs to submitter $1.
 const (
-	checkLongAgo  = `update managed_tx set next_check_at = clock_timestamp() - interval '10 min' where submitter = $1`
-	checkLater    = `update managed_tx set next_check_at = clock_timestamp() + interval '10 min' where submitter = $1`
-	checkJustNow  = `update managed_tx set next_check_at = clock_timestamp() - interval '10 s' where submitter = $1`
-	postedLongAgo = `update managed_tx set created_at = clock_timestamp() - interval '10 min' where submitter = $1`
-	queueLongAgo  = `update managed_tx set next_check_at = null, created_at = clock_timestamp() - interval '10 min' where submitter = $1 and state = 'QUEUED'`
-	resendLongAgo = `update managed_tx set next_resubmit_at = clock_timestamp() - interval '10 min' where submitter = $1`
-	pending       = `update managed_tx set state = 'TRACKING', sub_state = 'PENDING' where submitter = $1`
-	included      = `update managed_tx set state = 'TRACKING', sub_state = 'INCLUDED', receipt = '{}' where submitter = $1`
-	stuck         = `update managed_tx set state = 'STUCK' where submitter = $1`
-	displaced     = `update managed_tx set state = 'PROTECT' where submitter = $1`
-	confirmed     = `update managed_tx set state = 'CONFIRMED', receipt = '{}', confirmations = '[]', confirmed_at = clock_timestamp() where submitter = $1`
-	cancelled     = `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where submitter = $1`
-	marked        = `update submitter_lease set wake = true, owner_node = 'dead/1', expires_at = clock_timestamp() - interval '10 min' where submitter = $1`
-	markedHeld    = `update submitter_lease set wake = true, owner_node = 'b/1', expires_at = clock_timestamp() + interval '10 s' where submitter = $1`
-	markedInSkew  = `update submitter_lease set wake = true, owner_node = 'b/1', expires_at = clock_timestamp() where submitter = $1`
-	suspended     = `update submitter set status = 'SUSPENDED' where submitter = $1`
-	episodeClosed = `update protect_episode set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r' where submitter = $1`
+	checkLongAgo   = `update managed_tx set next_check_at = clock_timestamp() - interval '10 min' where submitter = $1`
+	checkLater     = `update managed_tx set next_check_at = clock_timestamp() + interval '10 min' where submitter = $1`
+	checkJustNow   = `update managed_tx set next_check_at = clock_timestamp() - interval '10 s' where submitter = $1`
+	postedLongAgo  = `update managed_tx set created_at = clock_timestamp() - interval '10 min' where submitter = $1`
+	queueLongAgo   = `update managed_tx set next_check_at = null, created_at = clock_timestamp() - interval '10 min' where submitter = $1 and state = 'QUEUED'`
+	resendLongAgo  = `update managed_tx set next_resubmit_at = clock_timestamp() - interval '10 min' where submitter = $1`
+	pending        = `update managed_tx set state = 'TRACKING', sub_state = 'PENDING' where submitter = $1`
+	included       = `update managed_tx set state = 'TRACKING', sub_state = 'INCLUDED', receipt = '{}' where submitter = $1`
+	stuck          = `update managed_tx set state = 'STUCK' where submitter = $1`
+	displaced      = `update managed_tx set state = 'PROTECT' where submitter = $1`
+	confirmed      = `update managed_tx set state = 'CONFIRMED', receipt = '{}', confirmations = '[]', confirmed_at = clock_timestamp() where submitter = $1`
+	cancelled      = `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where submitter = $1`
+	marked         = `update submitter_lease set rerun_requested = true, owner_node = 'dead/1', expires_at = clock_timestamp() - interval '10 min' where submitter = $1`
+	markedHeld     = `update submitter_lease set rerun_requested = true, owner_node = 'b/1', expires_at = clock_timestamp() + interval '10 s' where submitter = $1`
+	markedInSkew   = `update submitter_lease set rerun_requested = true, owner_node = 'b/1', expires_at = clock_timestamp() where submitter = $1`
+	suspended      = `update submitter set status = 'SUSPENDED' where submitter = $1`
+	incidentClosed = `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r' where submitter = $1`
 	// What rows have once the database's clock was set back by an hour.
 	changedAhead = `update managed_tx set created_at = created_at + interval '1 hour', updated_at = updated_at + interval '1 hour',
 		next_check_at = clock_timestamp() + interval '61 min', first_submit_at = first_submit_at + interval '1 hour',
 		last_submit_at = last_submit_at + interval '1 hour', next_resubmit_at = clock_timestamp() + interval '61 min' where submitter = $1`
 	sweptAhead  = `update submitter set swept_at = clock_timestamp() + interval '1 hour' where submitter = $1`
-	markedAhead = `update submitter_lease set wake = true, owner_node = 'dead/1', expires_at = clock_timestamp() + interval '1 hour' where submitter = $1`
+	markedAhead = `update submitter_lease set rerun_requested = true, owner_node = 'dead/1', expires_at = clock_timestamp() + interval '1 hour' where submitter = $1`
 
 	narrow = `update submitter set max_in_flight = 1 where submitter = $1`
 )
@@ -58,7 +58,7 @@ var overdue = map[string]leftBehind{
 	"STUCK, not watched":                      {"SUBMITTED", []string{stuck, checkLongAgo}},
 	"nonce taken by another, not watched":     {"SUBMITTED", []string{displaced, checkLongAgo}},
 	"a mark whose holder died":                {"QUEUED", []string{marked}},
-	"an episode that was closed":              {"QUEUED", []string{postedLongAgo, openIncident, episodeClosed}},
+	"an incident that was closed":             {"QUEUED", []string{postedLongAgo, openIncident, incidentClosed}},
 	"suspended, receipt not asked for":        {"SUBMITTED", []string{pending, checkLongAgo, suspended}},
 	"late in more than one way":               {"QUEUED", []string{postedLongAgo, marked}},
 	"queued behind one in flight, with room":  {"SUBMITTED, QUEUED", []string{checkLater, queueLongAgo}},
@@ -210,7 +210,7 @@ func TestOverdueLooksAtTheHead(t *testing.T) {
 	post(t, db, behindHead, "behind the head")
 	run(t, db, postedLongAgo, behindHead)
 	leftBehind{"SUBMITTED, QUEUED", []string{checkLater, postedLongAgo}}.arrange(t, db, aside)
-	run(t, db, `update managed_tx set next_check_at = null, set_aside_nonce = 0 where submitter = $1 and state = 'QUEUED'`, aside)
+	run(t, db, `update managed_tx set next_check_at = null, deferred_until_nonce = 0 where submitter = $1 and state = 'QUEUED'`, aside)
 	if got, _, err := db.Overdue(t.Context(), grace, 10, time.Time{}); err != nil || len(got) != 0 {
 		t.Errorf("nothing to do for anyone: got %v, %v; want none", got, err)
 	}

@@ -203,14 +203,14 @@ func TestExpiredIntentsAreLoaded(t *testing.T) {
 	loaded(2, false)
 	run(t, db, `update managed_tx set held = true where queued and request_id = 'r-501'`)
 	loaded(1, false)
-	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, alice)
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, alice)
 	loaded(0, false)
 }
 
 // defers marks the queued request as deferred, with its next check after so long.
 func defers(t testing.TB, db storetest.Bundle, request, again string) {
 	t.Helper()
-	run(t, db, `update managed_tx set held_back_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() + $2::interval where request_id = $1`, request, again)
+	run(t, db, `update managed_tx set blocked_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() + $2::interval where request_id = $1`, request, again)
 }
 
 // A load skips deferred intents that are not due, and later ones of their callers by the
@@ -273,7 +273,7 @@ func TestManyDeferredIntentsAreDue(t *testing.T) {
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
 	seed(t, db, 300, 300)
-	run(t, db, `update managed_tx set held_back_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() where seq <= 250`)
+	run(t, db, `update managed_tx set blocked_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() where seq <= 250`)
 	w := take(t, db, alice, "a/1")
 	if len(w.Queue) != 102 || !w.QueueMore || w.Queue[0].Seq != 1 {
 		t.Errorf("got %d from %d on, more %v; want 102 of the first, and more", len(w.Queue), w.Queue[0].Seq, w.QueueMore)
@@ -313,7 +313,7 @@ func TestLoadsPastALongQueueAreCheap(t *testing.T) {
 		run(t, db, `analyze managed_tx`)
 		for _, n := range c.deferred {
 			if n > 0 {
-				run(t, db, `update managed_tx set held_back_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() + interval '1 h' where seq <= $1`, n)
+				run(t, db, `update managed_tx set blocked_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() + interval '1 h' where seq <= $1`, n)
 			}
 			w := take(t, db, alice, "a/1")
 			pages, ms := loadCost(t, db)

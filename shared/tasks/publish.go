@@ -15,10 +15,10 @@ const Publish = "publish"
 
 // ofStream is a task for a delivery queue.
 func ofStream(s events.DeliveryQueue, suffix string, at time.Time) errand {
-	receiver := sha256.Sum256([]byte(s.Receiver)) // its name may have characters that a task's name must not have
+	endpoint := sha256.Sum256([]byte(s.Endpoint)) // its name may have characters that a task's name must not have
 	return errand{
-		function: Publish, digest: s.Submitter.Digest(), suffix: hex.EncodeToString(receiver[:8]) + "-" + suffix,
-		body: map[string]any{"submitter": string(s.Submitter), "receiver": s.Receiver}, at: at,
+		function: Publish, digest: s.Submitter.Digest(), suffix: hex.EncodeToString(endpoint[:8]) + "-" + suffix,
+		body: map[string]any{"submitter": string(s.Submitter), "endpoint": s.Endpoint}, at: at,
 	}
 }
 

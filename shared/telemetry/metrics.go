@@ -28,14 +28,14 @@ var (
 	TxSignTime = counter("tx_sign_milliseconds_total", "time that signatures took")
 	// TxUnproved counts intents that were checked before a signature and could not be proved to be the
 	// accepted ones, by [Result]: forged, keyless, unknown, unmarked (signed nevertheless).
-	TxUnproved = counter("tx_unproved_total", "intents that were not proved to be what was accepted")
+	TxUnproved = counter("tx_unproved_total", "intents whose MAC did not prove them")
 	// TxSubmit counts broadcasts, by [Result]: the class of the node's answer.
 	TxSubmit = counter("tx_submit_total", "broadcasts")
 	// GasBump counts versions that a gas bump made.
 	GasBump = counter("gas_bump_total", "replacements at a higher fee")
 	// GasBumpExtra is their total additional cost above the previous versions, in billionths of the
 	// chain's unit, each rounded down.
-	GasBumpExtra = counter("gas_bump_extra_gwei_total", "what replacements may cost beyond what was offered before")
+	GasBumpExtra = counter("gas_bump_extra_gwei_total", "maximum additional cost of replacements")
 	// MempoolDiagnosis counts diagnoses that differ from the previous one, by [Signal]: in_mempool,
 	// perhaps_lost, perhaps_replaced.
 	MempoolDiagnosis = counter("mempool_diagnosis_total", "new diagnoses of transactions without a receipt")
@@ -101,18 +101,18 @@ var (
 	// it.
 	FeeWaiting = gauge("fee_waiting_submitters", "submitters whose queue waits for lower fees", "{submitter}")
 	// MarkUncompared is 1 while the sweep cannot compare the database with the mark outside it.
-	MarkUncompared = gauge("authority_mark_uncompared", "1 while the database cannot be compared with the mark outside it", "{mark}")
+	MarkUncompared = gauge("database_mark_uncompared", "1 while the database cannot be compared with the mark outside it", "{mark}")
 	// GasBumpHeld is the number of transactions whose gas bump a bound prevents; the sweep sets it.
 	GasBumpHeld = gauge("gas_bump_held", "transactions whose replacement a bound forbids", "{transaction}")
 	// SubmitterBalance is the balance of a [Submitter]'s account in billionths of the chain's unit,
 	// rounded down; the sweep sets it if telemetry.balances selects it.
 	SubmitterBalance = gauge("submitter_balance_gwei", "balance of a submitter", "{gwei}")
-	// EventDelivery counts events that were sent to a [Receiver], by [Result]: taken, failed.
-	EventDelivery = counter("event_delivery_total", "events that receivers were told of")
-	// EventBacklog is the number of submitters with events that a [Receiver] has not accepted; the
+	// EventDelivery counts events that were sent to a [Endpoint], by [Result]: taken, failed.
+	EventDelivery = counter("event_delivery_total", "events delivered to endpoints, by result")
+	// EventBacklog is the number of submitters with events that a [Endpoint] has not accepted; the
 	// sweep sets it.
 	EventBacklog = gauge("event_backlog", "submitters with events that wait", "{submitter}")
-	// EventAge is the waiting time of the oldest event that a [Receiver] has not accepted, in seconds;
+	// EventAge is the waiting time of the oldest event that a [Endpoint] has not accepted, in seconds;
 	// the sweep sets it.
 	EventAge = gauge("event_age_seconds", "age of the oldest event that waits", "s")
 )
@@ -126,12 +126,12 @@ func Code(name string) metric.MeasurementOption { return label("code", name) }
 // Signer returns the label signer: its kind, such as local, kms or remote.
 func Signer(kind string) metric.MeasurementOption { return label("signer", kind) }
 
-// Receiver returns the label receiver: the receiver's name.
-func Receiver(name string) metric.MeasurementOption { return label("receiver", name) }
+// Endpoint returns the label endpoint: the endpoint's name.
+func Endpoint(name string) metric.MeasurementOption { return label("endpoint", name) }
 
 // EventResult returns the labels of [EventDelivery].
-func EventResult(receiver, result string) metric.MeasurementOption {
-	return metric.WithAttributes(attribute.String("receiver", receiver), attribute.String("result", result))
+func EventResult(endpoint, result string) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("endpoint", endpoint), attribute.String("result", result))
 }
 
 // Signal returns the label signal: the result of a diagnosis.

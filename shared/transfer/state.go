@@ -21,7 +21,7 @@ const (
 )
 
 // transitions requireNone every allowed transition of a transfer. The database has the same table
-// (transfer_may) and rejects any other.
+// (is_transfer_transition) and rejects any other.
 var transitions = map[State][]State{
 	Init:          {SourcePending, Failed},
 	SourcePending: {SourceDone, Failed},

@@ -39,7 +39,7 @@ func (b Bounds) RefusalReason(a BoundedTerms) string {
 	case ExceedsLimit(a.ValueWei, b.ValueWei):
 		return fmt.Sprintf("the submitter's policy allows at most %s wei in one transaction", b.ValueWei)
 	case a.Target != "" && b.Targets != nil && !slices.Contains(b.Targets, a.Target) && !slices.Contains(b.Targets, a.Function):
-		return "the submitter's policy does not allow this receiver, or this function of it"
+		return "the submitter's policy does not allow this target, or this function of it"
 	case b.refuseToken(a) != "":
 		return b.refuseToken(a)
 	case b.Gas > 0 && a.Gas > b.Gas:

@@ -36,13 +36,13 @@ var sendClassSentences = [...]string{
 	SendUnknown:           "the node gave no clear answer; the same bytes are sent again",
 	SendAccepted:          "the node took it",
 	SendAlreadyKnown:      "the node had it",
-	SendNonceTooLow:       "the node says that its place among the account's transactions is taken; the chain is asked by which",
-	SendNonceTooHigh:      "the node does not take it before those that come first; it is sent again",
+	SendNonceTooLow:       "the node answers that the nonce is consumed; the nodes are asked for the transaction that consumed it",
+	SendNonceTooHigh:      "the node refuses it before the transactions of lower nonces; it is sent again",
 	SendUnderpriced:       "the node has another version of it that pays as much; it is sent again",
 	SendFeeTooLow:         "it pays less than the node takes now; it is sent again",
 	SendInsufficientFunds: "the account cannot pay for it now; it is sent again",
 	SendPoolFull:          "the node has no room for it now; it is sent again",
-	SendOverNodeCap:       "its fee may come to more than the node sends for anybody; an operator must decide",
+	SendOverNodeCap:       "its maximum fee is above the node's own limit; an operator must decide",
 	SendInvalid:           "no node will take it; an operator must decide",
 }
 

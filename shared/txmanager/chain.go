@@ -72,11 +72,11 @@ var ErrNotConsumed = errors.New("the nonce is not consumed")
 // ErrConsumerUnavailable reports a consumed nonce whose consuming transaction the node cannot
 // give. The node no longer keeps that state or block, or no transaction of the account consumed
 // the nonce.
-var ErrConsumerUnavailable = errors.New("the node cannot tell what consumed the nonce")
+var ErrConsumerUnavailable = errors.New("the node cannot find the transaction that consumed the nonce")
 
 // ErrNoCounts reports a consumed nonce whose consuming transaction the node cannot give, because
 // it no longer keeps such old account counts. It may still keep the blocks.
-var ErrNoCounts = errors.New("the node keeps no counts of so old a block")
+var ErrNoCounts = errors.New("the node has no nonce counts of a block that old")
 
 // BlocksQuery asks for the transactions of an account in the blocks that follow one.
 type BlocksQuery struct {

@@ -26,7 +26,7 @@ type ForeignTransaction struct {
 // ErrForeignChanged reports that a node now has another foreign transaction for a nonce than the
 // one that a release used as evidence. A reorg went below finality. The stored transaction is
 // kept.
-var ErrForeignChanged = fmt.Errorf("%w that a nonce was consumed by the transaction by which an earlier release judged", ErrNoQuorum)
+var ErrForeignChanged = fmt.Errorf("%w that a nonce was consumed by the transaction that an earlier release relied on", ErrNoQuorum)
 
 // MaxForeignData bounds the stored data of a foreign transaction, in bytes. Of longer data only
 // the call digest is stored.

@@ -41,9 +41,9 @@ var (
 	// ErrNotLeader reports that another invocation held the lease all the time.
 	ErrNotLeader = errors.New("the submitter is being served by another invocation")
 	// ErrIncidentClosed reports that the named incident is not the open one.
-	ErrIncidentClosed = errors.New("that episode of PROTECT is not open")
+	ErrIncidentClosed = errors.New("that PROTECT incident is not open")
 	// ErrDatabaseNotAccepted reports a database that is not the last one written.
-	ErrDatabaseNotAccepted = errors.New("the database is not the one written last, and no operator has accepted it: POST /admin/v1/authority/accept first")
+	ErrDatabaseNotAccepted = errors.New("the database is not the one written last, and no operator has accepted it: POST /admin/v1/database/accept first")
 )
 
 // FinalCountError reports a resync to a count other than the chain's final one.
@@ -182,7 +182,7 @@ func (e FillError) Error() string { return e.Why }
 var (
 	// ErrFillRequired reports a payer of a restored database that was to leave PROTECT by resume:
 	// lost payments may still be mined.
-	ErrFillRequired = errors.New("the database was restored, and what it has lost may have signed payments of this account that can still be mined: release it by resync, which fills their nonces with placeholders")
+	ErrFillRequired = errors.New("the database was restored, and lost transactions of this account can still be mined: release it by resync, which fills their nonces with placeholders")
 	// ErrNotYetFinal reports transactions of the account that are mined and not final yet. A
 	// placeholder for their nonces would have no effect.
 	ErrNotYetFinal = errors.New("the account has transactions that are not final yet, and nonces are filled above the final ones only")

@@ -62,7 +62,7 @@ type Store interface {
 
 	// ForeignScan returns how far blocks were read for foreign transactions of s in a PROTECT
 	// incident, and from where they may be read for nonces from one on.
-	ForeignScan(ctx context.Context, s Submitter, episode int, from uint64) (ForeignScan, error)
+	ForeignScan(ctx context.Context, s Submitter, incident int, from uint64) (ForeignScan, error)
 
 	// StoreForeignScan stores foreign transactions found in blocks, and how far the blocks were
 	// read, in one commit under the fence. Its errors are those of StoreForeignTransactions.

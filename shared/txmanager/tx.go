@@ -235,14 +235,14 @@ type Violation struct {
 	BlockHash     Hash          `json:"blockHash"`
 	Node          string        `json:"node"`
 
-	AgreedBy string `json:"borneOutBy,omitempty"` // the chain's other nodes that agree, where it has several
+	AgreedBy string `json:"agreedBy,omitempty"` // the chain's other nodes that agree, where it has several
 
 	Final *Header `json:"final,omitempty"` // for FinalBlockReorged: the final block that the chain no longer has
 
 	// For CountAhead and NonceConsumed, once PROTECT opens: the transaction that consumed
 	// ExpectedNonce, or why it is unknown.
-	ConsumedBy        *ConsumingTx `json:"taker,omitempty"`
-	ConsumedByUnknown string       `json:"takerUnknown,omitempty"`
+	ConsumedBy        *ConsumingTx `json:"consumingTx,omitempty"`
+	ConsumedByUnknown string       `json:"consumingTxUnknown,omitempty"`
 	SameAsIntent      bool         `json:"sameAsIntent,omitempty"` // it has the intent's to, value and data
 }
 

@@ -160,7 +160,7 @@ func TestBoundsOfValueAndTarget(t *testing.T) {
 	for want, a := range map[string]txmanager.BoundedTerms{
 		"":                 {ValueWei: txtest.Wei(5), Target: "0xa"},
 		"at most 5 wei":    {ValueWei: txtest.Wei(6), Target: "0xa"},
-		"not allow this r": {ValueWei: txtest.Wei(5), Target: "deploy"},
+		"not allow this t": {ValueWei: txtest.Wei(5), Target: "deploy"},
 	} {
 		if got := b.RefusalReason(a); (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%+v: got %q, want %q in it", a, got, want)

@@ -29,9 +29,9 @@ func Arrival(within time.Duration, next http.Handler) http.Handler {
 func incomplete(err error) *Problem {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return &Problem{Code: BodyTimeout, Cause: err,
-			Detail: "the body did not come whole in time: nothing was done; send it again, and all of it at once"}
+			Detail: "the body did not arrive completely in time: nothing was done; send it again, and all of it at once"}
 	}
-	return &Problem{Code: InvalidJSON, Detail: "the body did not arrive whole", Cause: err}
+	return &Problem{Code: InvalidJSON, Detail: "the body did not arrive completely", Cause: err}
 }
 
 // endConnection makes the server answer without reading the rest of the body, also after the answer.

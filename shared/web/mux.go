@@ -75,7 +75,7 @@ func (m *Mux) HandleHealth(ready func(context.Context) error) {
 	})
 	m.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if err := ready(r.Context()); err != nil {
-			Fail(w, r, UnavailableBecause(err, "a part that this service needs is out of reach"))
+			Fail(w, r, UnavailableBecause(err, "a part that this service needs is unavailable"))
 			return
 		}
 		Reply(w, r, http.StatusOK, ok)

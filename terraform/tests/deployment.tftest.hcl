@@ -37,7 +37,7 @@ variables {
 
   events = {
     mode      = "webhook"
-    receivers = { shop = "https://shop.example.com/hook" }
+    endpoints = { shop = "https://shop.example.com/hook" }
     callers   = { shop = ["shop@project-1.iam.gserviceaccount.com"] }
   }
 }
@@ -223,7 +223,7 @@ run "everything" {
   }
 
   assert {
-    condition     = local.environment["FENCEPOST_AUTHORITY_MARK"] == "true" && local.environment["FENCEPOST_AUTHORITY_BUCKET"] == google_storage_bucket.mark.name
+    condition     = local.environment["FENCEPOST_MARK_ENABLED"] == "true" && local.environment["FENCEPOST_MARK_BUCKET"] == google_storage_bucket.mark.name
     error_message = "The functions are not told of the mark."
   }
 
@@ -254,12 +254,12 @@ run "everything" {
 
   assert {
     condition     = [for name in keys(local.functions) : name if contains(keys(local.secrets_of[name]), "FENCEPOST_EVENTS_WEBHOOK_SECRETS")] == ["publish"]
-    error_message = "Not publish alone can sign what receivers are told."
+    error_message = "Not publish alone can sign what endpoints are told."
   }
 
   assert {
     condition     = length(google_pubsub_topic_iam_member.publisher) == 0 && local.environment["FENCEPOST_EVENTS_WEBHOOK_URLS"] == "shop=https://shop.example.com/hook" && local.own_environment["publish"]["FENCEPOST_EVENTS_WEBHOOK_CALLERS"] == "shop=shop@project-1.iam.gserviceaccount.com"
-    error_message = "Receivers are not told as the variable says, or somebody may publish who need not."
+    error_message = "Endpoints are not told as the variable says, or somebody may publish who need not."
   }
 
   assert {
@@ -411,7 +411,7 @@ run "mark_outlives_the_region" {
   }
 
   assert {
-    condition     = google_storage_bucket.mark.location == "EU" && google_storage_bucket.mark.name == "project-1-old-mark" && local.environment["FENCEPOST_AUTHORITY_BUCKET"] == "project-1-old-mark"
+    condition     = google_storage_bucket.mark.location == "EU" && google_storage_bucket.mark.name == "project-1-old-mark" && local.environment["FENCEPOST_MARK_BUCKET"] == "project-1-old-mark"
     error_message = "The mark of a region that was lost cannot be read by the deployment in another one."
   }
 }

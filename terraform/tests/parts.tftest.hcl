@@ -216,7 +216,7 @@ run "migration" {
     database_url   = "user=fencepost-migrate@project-1.iam dbname=fencepost sslmode=disable"
     database_roles = { query = "fencepost-query@project-1.iam", create = "fencepost-create@project-1.iam" }
     readers        = ["ada@example.com"]
-    environment    = { FENCEPOST_AUTHORITY_MARK = "true" }
+    environment    = { FENCEPOST_MARK_ENABLED = "true" }
     attested       = true
   }
 
@@ -231,7 +231,7 @@ run "migration" {
   }
 
   assert {
-    condition     = contains([for e in google_cloud_run_v2_job.this.template[0].template[0].containers[0].env : "${e.name}=${coalesce(e.value, "-")}"], "FENCEPOST_AUTHORITY_MARK=true")
+    condition     = contains([for e in google_cloud_run_v2_job.this.template[0].template[0].containers[0].env : "${e.name}=${coalesce(e.value, "-")}"], "FENCEPOST_MARK_ENABLED=true")
     error_message = "The migration job is not told where the mark is."
   }
 
@@ -722,8 +722,8 @@ run "alerts" {
   }
 
   assert {
-    condition     = google_monitoring_alert_policy.this["events-late"].conditions[0].condition_prometheus_query_language[0].query == "max by (receiver) (event_age_seconds) > 600"
-    error_message = "Nobody is told of a receiver that takes nothing."
+    condition     = google_monitoring_alert_policy.this["events-late"].conditions[0].condition_prometheus_query_language[0].query == "max by (endpoint) (event_age_seconds) > 600"
+    error_message = "Nobody is told of an endpoint that takes nothing."
   }
 
   assert {

@@ -105,7 +105,7 @@ run "egress_follows_the_variables" {
   variables {
     oidc      = { issuer = "https://login.example.com", jwks_url = "https://login.example.com/keys" }
     handlers  = { shop = "https://shop.example.com:8443/make", near = "https://10.9.0.8/make" }
-    events    = { mode = "webhook", receivers = { crm = "https://crm.example.com/hook" } }
+    events    = { mode = "webhook", endpoints = { crm = "https://crm.example.com/hook" } }
     transfers = { trading_url = "https://core.example.com", users_issuer = "https://users.example.com", users_jwks_url = "https://users.example.com/jwks", users_audience = "https://exchange.example.com" }
   }
 

@@ -368,7 +368,7 @@ run "callers_of_no_receiver" {
   command = plan
 
   variables {
-    events = { mode = "webhook", receivers = { shop = "https://shop.example.com/hook" }, callers = { crm = ["a@example.com"] } }
+    events = { mode = "webhook", endpoints = { shop = "https://shop.example.com/hook" }, callers = { crm = ["a@example.com"] } }
   }
 
   expect_failures = [var.events]

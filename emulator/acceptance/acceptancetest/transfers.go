@@ -298,7 +298,7 @@ func (u *User) Checked() {
 	}
 }
 
-// End is the end of every episode. All the user's transfers end, and the checkers find nothing. Then
+// End is the end of every incident. All the user's transfers end, and the checkers find nothing. Then
 // replay repeats every call and every task three times, late, and changes nothing in the picture.
 func (u *User) End(picture func() []string, replay func()) {
 	u.T.Helper()

@@ -105,14 +105,14 @@ func TestOneStolenOperatorTokenDecidesNothingAlone(t *testing.T) {
 		}, `select count(*) from submitter where submitter = '` + string(spare) + `'`, "0", "1"},
 		{"resume", nil, func() error { _, err := thief.ResumeSubmitter(h.ctx, sub, "r"); return err }, ofSub(`status`), "SUSPENDED", "ACTIVE"},
 		{"release", func() {
-			must(h.DB.Exec(h.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{"what": "a false alarm"}')`, sub))(t)
+			must(h.DB.Exec(h.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"what": "a false alarm"}')`, sub))(t)
 		}, func() error {
-			_, err := thief.Release(h.ctx, sub, client.Release{Episode: 1, Mode: "resume", Reason: "r"})
+			_, err := thief.Release(h.ctx, sub, client.Release{Incident: 1, Mode: "resume", Reason: "r"})
 			return err
-		}, `select count(*) from protect_episode where closed_at is null`, "1", "0"},
+		}, `select count(*) from protect_incident where closed_at is null`, "1", "0"},
 		{"accept", func() {
-			must(h.DB.Exec(h.ctx, `update authority set timeline_id = timeline_id + 1`))(t)
-		}, func() error { return thief.AcceptAuthority(h.ctx, "r") }, `select is_authority()`, "false", "true"},
+			must(h.DB.Exec(h.ctx, `update database_identity set timeline_id = timeline_id + 1`))(t)
+		}, func() error { return thief.AcceptDatabase(h.ctx, "r") }, `select is_accepted_database()`, "false", "true"},
 	} {
 		if c.before != nil {
 			c.before()

@@ -104,9 +104,9 @@ func TestAChangedPayloadIsNotSigned(t *testing.T) {
 	changed := h.post(t, shop, s, "changed")
 	behind := h.post(t, shop, s, "behind")
 	if _, err := h.DB.Exec(h.ctx, `
-alter table tx_document disable trigger keep_documents;
+alter table tx_document disable trigger guard_documents;
 update tx_document set body = '`+robbery+`' where tx_id = '`+changed.TxID+`' and name = 'payload';
-alter table tx_document enable trigger keep_documents`); err != nil {
+alter table tx_document enable trigger guard_documents`); err != nil {
 		t.Fatal(err)
 	}
 	h.Chain.StartMining()

@@ -371,7 +371,7 @@ func answersOf(t *testing.T, addr, text string) (statuses []int) {
 // answer that an account which is not registered gives.
 func (h deployment) inTrouble(t *testing.T, api string) {
 	s := h.Submitters()[1]
-	must(h.DB.Exec(h.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, s))(t)
+	must(h.DB.Exec(h.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, s))(t)
 	of := func(s txmanager.Submitter) string {
 		return api + "/api/v1/tx/by-request?" + url.Values{"submitter": {string(s)}, "requestId": {"nothing"}}.Encode()
 	}

@@ -45,7 +45,7 @@ func TestAFunctionOfATargetAllowsNoOther(t *testing.T) {
 		waiting.TxID).Scan(&end); err != nil {
 		t.Fatal(err)
 	}
-	if want := "REJECTED no nonce: the submitter's policy does not allow this receiver"; !strings.HasPrefix(end, want) {
+	if want := "REJECTED no nonce: the submitter's policy does not allow this target"; !strings.HasPrefix(end, want) {
 		t.Errorf("what waited: got %q, want %q", end, want)
 	}
 }

@@ -168,7 +168,7 @@ func TestServicesThatWereBrokenInto(t *testing.T) {
 		"redirects":          "its service answered 307",
 		"talks for long":     "its service answered 422",
 		"asks too much":      "the submitter's policy allows at most 1 wei",
-		"pays somebody else": "the submitter's policy does not allow this receiver",
+		"pays somebody else": "the submitter's policy does not allow this target",
 		"deploys":            "the submitter's policy does not allow",
 		"blobs":              "its bytes are a transaction of type 3",
 		"delegates":          "its bytes are a transaction of type 4",

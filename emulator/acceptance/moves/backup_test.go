@@ -20,10 +20,10 @@ func (d *deployment) noticed(l *load) {
 	d.t.Helper()
 	var in int
 	d.poll("every submitter is in PROTECT", func() bool {
-		err := d.DB.QueryRow(d.ctx, `select count(*) from protect_episode where closed_at is null`).Scan(&in)
+		err := d.DB.QueryRow(d.ctx, `select count(*) from protect_incident where closed_at is null`).Scan(&in)
 		return err == nil && in == len(d.everyone())
 	})
-	d.poll("the database is not believed", func() bool { return !value[bool](d, `select is_authority()`) })
+	d.poll("the database is not believed", func() bool { return !value[bool](d, `select is_accepted_database()`) })
 	for _, s := range d.Submitters() {
 		var status int
 		var text string
@@ -50,7 +50,7 @@ func (d *deployment) noticed(l *load) {
 // accept is the operator's acceptance, after which transfers are halted until a person resumes them.
 func (d *deployment) accept() {
 	d.t.Helper()
-	if status, text := d.operate("/admin/v1/authority/accept", map[string]any{"reason": "the rehearsal"}); status != http.StatusNoContent {
+	if status, text := d.operate("/admin/v1/database/accept", map[string]any{"reason": "the rehearsal"}); status != http.StatusNoContent {
 		d.t.Fatalf("accept: got %d %s, want 204", status, text)
 	}
 	wantValue(d, "halts of all transfers", 1, `select count(*) from transfer_halt where scope = 'all' and resumed_at is null`)
@@ -79,14 +79,14 @@ func TestABackupThatIsPutBackIsNoticedByTheMark(t *testing.T) {
 	if got := d.identity(); got != identity {
 		t.Errorf("system and timeline: got %s, want %s as before", got, identity)
 	}
-	why := value[string](d, `select accepted_by from authority`)
+	why := value[string](d, `select accepted_by from database_identity`)
 	if !strings.Contains(why, "the mark outside the database is not of this database: id ") {
 		t.Errorf("the reason on record: got %q, want that the mark is not of this database", why)
 	}
 	if got := d.marked(); got != written {
 		t.Errorf("the mark: got %+v, want %+v: a foreign database never writes it", got, written)
 	}
-	wantValue(d, fmt.Sprintf("the copy holds the mark %s", written.ID), 0, `select count(*) from authority_mark where id = $1`, written.ID)
+	wantValue(d, fmt.Sprintf("the copy holds the mark %s", written.ID), 0, `select count(*) from database_mark where id = $1`, written.ID)
 	if !d.Log.Has(`PROTECT on every submitter`) {
 		t.Error("the log has no line to alert upon")
 	}
@@ -97,14 +97,14 @@ func TestABackupThatIsPutBackIsNoticedByTheMark(t *testing.T) {
 	if got := d.marked(); got.Generation <= written.Generation {
 		t.Errorf("the mark after the acceptance: got generation %d, want one above %d", got.Generation, written.Generation)
 	}
-	if !value[bool](d, `select is_authority()`) {
+	if !value[bool](d, `select is_accepted_database()`) {
 		t.Error("the accepted database is not believed")
 	}
 	d.once()
 }
 
 // Without a mark the same restore is not noticed by its identity. This is the limit of the promise
-// while authority.mark is off.
+// while mark.enabled is off.
 func TestWithoutTheMarkABackupThatIsPutBackIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, false, stack.Options{SweepEvery: -1})
@@ -137,14 +137,14 @@ func (d *deployment) wantUnnoticed(marked bool) {
 	d.sweep()
 	d.sweep()
 	wantValue(d, fmt.Sprintf("intents of %s (what came after the backup is lost)", s), before, `select count(*) from managed_tx where submitter = $1`, s)
-	wantValue(d, "the copy is not believed: it is promised more than docs/guarantees.md says", true, `select is_authority()`)
-	wantValue(d, "submitters in PROTECT because of the database", 0, `select count(*) from protect_episode where evidence->>'what' like $1 || '%'`, copied)
+	wantValue(d, "the copy is not believed: it is promised more than docs/guarantees.md says", true, `select is_accepted_database()`)
+	wantValue(d, "submitters in PROTECT because of the database", 0, `select count(*) from protect_incident where evidence->>'what' like $1 || '%'`, copied)
 	other := d.Submitters()[1]
 	d.poll("the copy accepts intents", func() bool { status, _ := l.post(other); return status == http.StatusAccepted })
 	if marked {
 		d.minuteLater()
 		d.sweep()
-		wantValue(d, "the copy is not believed after its own mark", true, `select is_authority()`)
+		wantValue(d, "the copy is not believed after its own mark", true, `select is_accepted_database()`)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestAMarkThatIsPutBackIsComparedAgain(t *testing.T) {
 	if now := d.marked(); now.Generation <= back.Generation || now.ID == newest.ID {
 		t.Errorf("the mark after a sweep: got %+v, want a new one over %+v", now, back)
 	}
-	if !value[bool](d, `select is_authority()`) {
+	if !value[bool](d, `select is_accepted_database()`) {
 		t.Error("the database is not believed")
 	}
 	l.stop()

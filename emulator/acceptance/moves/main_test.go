@@ -121,7 +121,7 @@ func (d *deployment) marked() mark.Observed {
 // minuteLater makes the next sweep write a mark: it writes one in a minute.
 func (d *deployment) minuteLater() {
 	d.t.Helper()
-	must(d.DB.Exec(d.ctx, `update authority_mark set at = at - interval '1 minute'`))(d.t)
+	must(d.DB.Exec(d.ctx, `update database_mark set at = at - interval '1 minute'`))(d.t)
 }
 
 // sweep runs one sweep to its end.

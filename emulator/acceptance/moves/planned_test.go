@@ -24,7 +24,7 @@ func (d *deployment) migrates(arguments ...string) (string, error) {
 	d.t.Helper()
 	run := exec.CommandContext(d.ctx, migrate, arguments...)
 	run.Env = append(os.Environ(), "FENCEPOST_DATABASE_URL="+d.Database)
-	for _, name := range []string{"FENCEPOST_AUTHORITY_MARK", "FENCEPOST_AUTHORITY_BUCKET", "FENCEPOST_AUTHORITY_ENDPOINT"} {
+	for _, name := range []string{"FENCEPOST_MARK_ENABLED", "FENCEPOST_MARK_BUCKET", "FENCEPOST_MARK_ENDPOINT"} {
 		run.Env = append(run.Env, name+"="+d.Setting(name))
 	}
 	out, err := run.CombinedOutput()
@@ -49,7 +49,7 @@ type untouched struct {
 // releaseUntouched asks once.
 func (d *deployment) releaseUntouched() (status int, text string, u untouched) {
 	d.t.Helper()
-	status, text = d.operate("/admin/v1/authority/release-untouched", map[string]any{"reason": "the rehearsal"})
+	status, text = d.operate("/admin/v1/database/release-untouched", map[string]any{"reason": "the rehearsal"})
 	if status == http.StatusOK {
 		check(d.t, json.Unmarshal([]byte(text), &u), "release-untouched:", text)
 	}
@@ -62,7 +62,7 @@ func (d *deployment) notCheap() {
 	if status, text, _ := d.releaseUntouched(); status != http.StatusConflict || !strings.Contains(text, "NOT_A_PLANNED_MOVE") {
 		d.t.Errorf("release-untouched: got %d %s, want 409 NOT_A_PLANNED_MOVE", status, text)
 	}
-	wantValue(d, "submitters in PROTECT", len(d.everyone()), `select count(*) from protect_episode where closed_at is null`)
+	wantValue(d, "submitters in PROTECT", len(d.everyone()), `select count(*) from protect_incident where closed_at is null`)
 }
 
 // movesAsPlanned announces a move under load, makes it, confirms it and releases every
@@ -136,8 +136,8 @@ func (d *deployment) releasesAll() {
 // resumes releases one submitter, of which nothing was lost.
 func (d *deployment) resumes(submitter string) {
 	d.t.Helper()
-	incident := value[int](d, `select coalesce(max(episode), 0) from protect_episode where submitter = $1 and closed_at is null`, submitter)
-	status, text := d.operate("/admin/v1/submitters/"+submitter+"/release", map[string]any{"episode": incident, "mode": "resume", "reason": "the rehearsal"})
+	incident := value[int](d, `select coalesce(max(incident), 0) from protect_incident where submitter = $1 and closed_at is null`, submitter)
+	status, text := d.operate("/admin/v1/submitters/"+submitter+"/release", map[string]any{"incident": incident, "mode": "resume", "reason": "the rehearsal"})
 	if status != http.StatusOK && status != http.StatusConflict { // it was released in bulk meanwhile
 		d.t.Fatalf("release of %s: got %d %s, want 200", submitter, status, text)
 	}
@@ -148,7 +148,7 @@ func (d *deployment) committed() string {
 	d.t.Helper()
 	return value[string](d, `
 select concat_ws(' ', (select count(*) from managed_tx), (select max(seq) from managed_tx), (select count(*) from tx_version),
-       (select count(*) from managed_tx where unsettled), (select string_agg(next_nonce::text, ',' order by submitter) from submitter_nonce_cursor),
+       (select count(*) from managed_tx where open), (select string_agg(next_nonce::text, ',' order by submitter) from submitter_nonce_cursor),
        (select count(*) from transfers_tb), (select max(id) from transfer_operations))`)
 }
 
@@ -156,7 +156,7 @@ select concat_ws(' ', (select count(*) from managed_tx), (select max(seq) from m
 func (d *deployment) nothingInDoubt() {
 	d.t.Helper()
 	for what, query := range map[string]string{
-		"acceptances, after which payouts are in doubt": `select count(*) from authority_change`,
+		"acceptances, after which payouts are in doubt": `select count(*) from identity_change`,
 		"held intents":            `select count(*) from managed_tx where held`,
 		"halts of transfers":      `select count(*) from transfer_halt`,
 		"statements of operators": `select count(*) from payout_statement`,

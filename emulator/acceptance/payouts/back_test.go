@@ -90,7 +90,7 @@ func TestH14ConfirmedIsNotPaid(t *testing.T) {
 			t.Errorf("%s: why has the evidence %q, want that there is no proof", name, got)
 		}
 		poll(t, "somebody is told", func() bool {
-			return len(h.Log.Lines(`"severity":"CRITICAL"`, "a payout waits for a person", reqID)) > 0
+			return len(h.Log.Lines(`"severity":"CRITICAL"`, "a payout waits for an operator", reqID)) > 0
 		})
 		if got := u.has(); got != 599_999 {
 			t.Errorf("%s: got %d in Funding, want 599999: nothing given back", name, got)

@@ -31,21 +31,21 @@ func (h *deployment) payOutside(t *testing.T, n uint64, wei int64) {
 	check(t, h.Chain.MineExactly(raw))
 }
 
-func (h *deployment) inProtect(t *testing.T) (episode int) {
+func (h *deployment) inProtect(t *testing.T) (incident int) {
 	t.Helper()
 	poll(t, "the payer is in PROTECT", func() bool {
-		return h.DB.QueryRow(t.Context(), `select episode from protect_episode where submitter = $1 and closed_at is null`, h.Payer).Scan(&episode) == nil
+		return h.DB.QueryRow(t.Context(), `select incident from protect_incident where submitter = $1 and closed_at is null`, h.Payer).Scan(&incident) == nil
 	})
-	return episode
+	return incident
 }
 
 // release releases the payer from PROTECT: a foreign signer used one nonce.
-func (h *deployment) release(t *testing.T, episode int) {
+func (h *deployment) release(t *testing.T, incident int) {
 	t.Helper()
 	if err := h.Chain.Mine(70); err != nil { // the foreign transaction is finalized
 		t.Fatal(err)
 	}
-	body := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared", "requests": map[string]string{"0": "by hand"}}
+	body := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared", "requests": map[string]string{"0": "by hand"}}
 	var status int
 	var answer []byte
 	var err error
@@ -76,7 +76,7 @@ func TestH01ProtectOfThePayer(t *testing.T) {
 	h.useTheKey(t, 0)
 	queued := h.newUser(t, h.coin(), 1_000_000)
 	waits := queued.pay(400_001, "cid", "c")
-	episode := h.inProtect(t)
+	incident := h.inProtect(t)
 
 	queued.Want("a new payout", queued.pay(1, "cid", "new"), http.StatusServiceUnavailable, "", "SYSTEM_ERROR")
 	queued.only() // the refused payout is not stored
@@ -104,7 +104,7 @@ func TestH01ProtectOfThePayer(t *testing.T) {
 	queued.Want("given up in the queue", queued.resolve(waits.ReqID), http.StatusOK, "TARGET_PENDING", "")
 	queued.held(waits.ReqID, transfer.TargetPending, 599_999, "QUEUED")
 
-	h.release(t, episode)
+	h.release(t, incident)
 	after.wantGivenUp("given up after the release", after.resolve(arrivesAfter))
 	tardy.wakesTo("its create arrives then", http.StatusUnprocessableEntity, "ROLLED_BACK", "PAYOUT_CANCELLED")
 	after.ends(arrivesAfter, rollback)

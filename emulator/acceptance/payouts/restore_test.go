@@ -281,7 +281,7 @@ func TestRestoreFollowedToTheLetterPaysNothingTwice(t *testing.T) {
 	p := h.follow(t, "restore")
 	r.step1to3(p)
 	r.step4(p)
-	p.call("POST /admin/v1/authority/accept", map[string]any{"reason": "reconciled by the runbook"})
+	p.call("POST /admin/v1/database/accept", map[string]any{"reason": "reconciled by the runbook"})
 	r.step6(p)
 	r.step7(p)
 	r.heldIntents(p)
@@ -312,14 +312,14 @@ func (r *restoration) step1to3(p *page) {
 	r.everyQueue(t, true)
 	r.swept(t, "every submitter is in PROTECT", func() bool {
 		rows := p.query(seen, 1)
-		return len(rows) == 3 && !slices.Contains(column(rows, "episode"), "<nil>")
+		return len(rows) == 3 && !slices.Contains(column(rows, "incident"), "<nil>")
 	})
 }
 
 // lostNonce is a nonce that the copy does not know, with its recipient and amount.
 type lostNonce struct {
-	Nonce uint64
-	Taker struct{ To, Hash, ValueWei string }
+	Nonce       uint64
+	ConsumingTx struct{ To, Hash, ValueWei string }
 }
 
 // lostOf returns the page of lost nonces, once each shows the transaction that consumed it. Those
@@ -328,7 +328,7 @@ func (r *restoration) lostOf(p *page, s txmanager.Submitter) (all []lostNonce, f
 	p.t.Helper()
 	r.swept(p.t, "what consumed each nonce is read", func() bool {
 		all, finalCount = r.shownLost(p, s)
-		return !slices.ContainsFunc(all, func(n lostNonce) bool { return n.Taker.Hash == "" })
+		return !slices.ContainsFunc(all, func(n lostNonce) bool { return n.ConsumingTx.Hash == "" })
 	})
 	return all, finalCount
 }
@@ -393,23 +393,23 @@ const releases = "POST /admin/v1/submitters/{submitter}/release"
 // step7 releases each submitter with the requests found, by nonce.
 func (r *restoration) step7(p *page) {
 	t := r.t
-	episode := func(s txmanager.Submitter) (n int) {
-		check(t, r.DB.QueryRow(t.Context(), `select episode from protect_episode where submitter = $1 and closed_at is null`, s).Scan(&n))
+	incident := func(s txmanager.Submitter) (n int) {
+		check(t, r.DB.QueryRow(t.Context(), `select incident from protect_incident where submitter = $1 and closed_at is null`, s).Scan(&n))
 		return n
 	}
-	if status, got := p.tries(releases, map[string]any{"episode": episode(r.Payer), "mode": "resume", "reason": "in haste"}, string(r.Payer)); status != http.StatusBadRequest || got["field"] != "mode" {
+	if status, got := p.tries(releases, map[string]any{"incident": incident(r.Payer), "mode": "resume", "reason": "in haste"}, string(r.Payer)); status != http.StatusBadRequest || got["field"] != "mode" {
 		t.Fatalf("a payer by resume: got %d %v, want 400: its lost payments may still be mined", status, got)
 	}
 	lost, count := r.lostOf(p, r.Payer)
 	requests := map[string]string{}
 	for _, n := range lost { // two by name; "others" finds the rest
 		for _, u := range []*user{r.init, r.queued} {
-			if n.Taker.To == u.address.String() {
+			if n.ConsumingTx.To == u.address.String() {
 				requests[fmt.Sprint(n.Nonce)] = u.only().ReqID
 			}
 		}
 	}
-	body := map[string]any{"episode": episode(r.Payer), "mode": "resync", "count": count, "reason": "restored", "requests": requests}
+	body := map[string]any{"incident": incident(r.Payer), "mode": "resync", "count": count, "reason": "restored", "requests": requests}
 	if status, got := p.tries(releases, body, string(r.Payer)); status != http.StatusBadRequest || got["field"] != "requests" {
 		t.Fatalf("a release that says nothing of two payments: got %d %v, want 400", status, got)
 	}
@@ -421,13 +421,13 @@ func (r *restoration) step7(p *page) {
 	lost, count = r.lostOf(p, r.busy)
 	requests = map[string]string{}
 	for _, n := range lost {
-		requests[fmt.Sprint(n.Nonce)] = map[string]string{"101": "ran"}[n.Taker.ValueWei]
+		requests[fmt.Sprint(n.Nonce)] = map[string]string{"101": "ran"}[n.ConsumingTx.ValueWei]
 		if requests[fmt.Sprint(n.Nonce)] == "" {
 			requests[fmt.Sprint(n.Nonce)] = txmanager.NoRequest
 		}
 	}
-	p.call(releases, map[string]any{"episode": episode(r.busy), "mode": "resync", "count": count, "reason": "restored", "requests": requests}, string(r.busy))
-	p.call(releases, map[string]any{"episode": episode(r.still), "mode": "resync", "count": 0, "fill": 8, "reason": "restored, nothing ran"}, string(r.still))
+	p.call(releases, map[string]any{"incident": incident(r.busy), "mode": "resync", "count": count, "reason": "restored", "requests": requests}, string(r.busy))
+	p.call(releases, map[string]any{"incident": incident(r.still), "mode": "resync", "count": 0, "fill": 8, "reason": "restored, nothing ran"}, string(r.still))
 }
 
 // heldIntents lets intents continue that may, and matches those that have run.

@@ -98,7 +98,7 @@ func (sc scene) decided(txID string, want txmanager.State, sub txmanager.SubStat
 	sc.Helper()
 	for range 2 {
 		got, err := sc.store.RecordDecision(sc.Context(), cancelOf(txID))
-		if err != nil || got.State != want || got.SubState != sub || got.Ordered != ordered {
+		if err != nil || got.State != want || got.SubState != sub || got.RequestedAction != ordered {
 			sc.Errorf("cancel again: got %+v, %v; want %s %s, order %q", got, err, want, sub, ordered)
 		}
 	}

@@ -34,8 +34,8 @@ type attempt struct {
 var acts = map[string]act{
 	"create": {"insert into managed_tx", beginCreate},
 	"take":   {"insert into submitter_lease", beginTake},
-	"again":  {"fencing_token + 1, wake = false", beginAgain},
-	"write":  {"hold_lease", beginWrite},
+	"again":  {"fencing_token + 1, rerun_requested = false", beginAgain},
+	"write":  {"require_lease", beginWrite},
 }
 
 // Create is repeated: the stored transaction answers once, whatever the id of the repetition.

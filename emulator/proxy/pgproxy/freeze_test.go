@@ -260,7 +260,7 @@ func TestH18FrozenInMidBatchIsEndedByTheNewHolder(t *testing.T) {
 	if err != nil || !frozen.Held {
 		t.Fatalf("take: got %+v, %v; want held", frozen, err)
 	}
-	sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("hold_lease")})
+	sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("require_lease")})
 	written := make(chan error, 1)
 	go func() {
 		_, err := sc.store.Commit(t.Context(), allocation(frozen.State))

@@ -123,7 +123,7 @@ func (h *environment) load(ctx context.Context, name string, n int) (load, error
 
 // unfinished uses the partial indexes, so that it costs almost nothing.
 const unfinished = `
-select exists (select from managed_tx where queued) or exists (select from managed_tx where unsettled)`
+select exists (select from managed_tx where queued) or exists (select from managed_tx where open)`
 
 // How often the environment is polled, and how long one load may take.
 const (

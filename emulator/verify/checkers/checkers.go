@@ -58,9 +58,9 @@ func All() []Checker {
 		of("token-order", "no change is written under an older fencing token than one before it", tokenOrder),
 		of("binding", "a nonce is bound once, to one transaction, for ever; those bound run from the start to the cursor without a gap", binding),
 		of("queue-order", "nothing gets a nonce ahead of what waits before it in the queue; of what is deferred only other callers' goes ahead", queueOrder),
-		of("cursor", "the cursor names the lowest unsettled nonce and is IDLE only without one; it shows PROTECT while an episode is open", cursor),
+		of("cursor", "the cursor names the lowest unsettled nonce and is IDLE only without one; it shows PROTECT while an incident is open", cursor),
 		of("versions", "every stored version decodes to a transaction of its submitter, chain, nonce and hash", versions),
-		of("settled", "once faults have stopped everything ends: no unfinished transaction, no lease held, no wake mark unserved", settled),
+		of("settled", "once faults have stopped everything ends: no unfinished transaction, no lease held, no rerun flag left", settled),
 	}
 }
 

@@ -75,13 +75,13 @@ func TestNoFalseAlarm(t *testing.T) {
 			b.allocate(b.alice, nil)
 			b.post(b.alice, "queued", transfer)
 			b.take(b.alice)
-			b.run(`update submitter_lease set wake = true where submitter = $1`, b.alice)
+			b.run(`update submitter_lease set rerun_requested = true where submitter = $1`, b.alice)
 		},
 		"others go ahead of what is deferred": func(b *bench) {
 			b.overtaken("fee: too low; deferred since 2026-11-21T12:00:00Z: why")
 			b.forge(`update managed_tx set caller = 'another' where tx_id = $1`, b.ids["first"])
 		},
-		"others go ahead of what is set aside":    func(b *bench) { b.overtaken("set aside until what is in flight has settled: it would revert") },
+		"others go ahead of what is set aside":    func(b *bench) { b.overtaken("deferred until the open transactions are terminal: it would revert") },
 		"others go ahead of what has no key here": func(b *bench) { b.overtaken("the function that signs does not have the key of the intent's MAC") },
 		"a request was cancelled before it came": func(b *bench) {
 			b.run(`
@@ -110,7 +110,7 @@ select gen_random_uuid(), submitter, 'never came', caller, fingerprint, state, s
 			b.finish(b.alice, "deep", tx, txmanager.Confirmed, "")
 			b.reorg(1)
 			b.protect()
-			b.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'op', mode = 'resume', reason = 'sent again'`)
+			b.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'op', mode = 'resume', reason = 'sent again'`)
 			b.mine(tx)
 		},
 		"a release recorded what a restore had lost": func(b *bench) {
@@ -154,7 +154,7 @@ func TestOneChecker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.post(b.alice, "left", transfer)
-	b.run(`update submitter_lease set wake = true where submitter = $1`, b.bob)
+	b.run(`update submitter_lease set rerun_requested = true where submitter = $1`, b.bob)
 	evidence, err := checkers.ReadEvidence(t.Context(), b.Run)
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestOneChecker(t *testing.T) {
 	}
 	want := []checkers.Violation{
 		{Checker: "settled", Submitter: string(b.alice), TxID: b.ids["left"], Detail: "it is still QUEUED"},
-		{Checker: "settled", Submitter: string(b.bob), Detail: "a wake mark is left on the lease"},
+		{Checker: "settled", Submitter: string(b.bob), Detail: "a rerun flag is left on the lease"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("violations (-want +got):\n%s", diff)

@@ -71,9 +71,9 @@ func readDatabase(ctx context.Context, url string, of []txmanager.Submitter) (ac
 
 const selectRegistered = `
 select s.start_nonce, c.next_nonce, c.in_flight_tx_id, c.in_flight_nonce, c.in_flight_state,
-       exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
-       (select max(p.opened_at) from protect_episode p where p.submitter = s.submitter),
-       coalesce(l.fencing_token, 0), coalesce(l.owner_node <> '' and l.expires_at > clock_timestamp(), false), coalesce(l.wake, false)
+       exists (select from protect_incident p where p.submitter = s.submitter and p.closed_at is null),
+       (select max(p.opened_at) from protect_incident p where p.submitter = s.submitter),
+       coalesce(l.fencing_token, 0), coalesce(l.owner_node <> '' and l.expires_at > clock_timestamp(), false), coalesce(l.rerun_requested, false)
   from submitter s
   join submitter_nonce_cursor c using (submitter)
   left join submitter_lease l using (submitter)

@@ -53,6 +53,6 @@ func settled(a *account, report reporter) {
 		report("", "the lease is held, under token %d", a.LeaseToken)
 	}
 	if a.Wake {
-		report("", "a wake mark is left on the lease")
+		report("", "a rerun flag is left on the lease")
 	}
 }

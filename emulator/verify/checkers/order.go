@@ -44,5 +44,5 @@ func queueOrder(a *account, report reporter) {
 
 // passable reports whether every intent may pass an intent that waits for the reason.
 func passable(reason string) bool {
-	return strings.HasPrefix(reason, "held: ") || strings.HasPrefix(reason, "set aside ") || strings.Contains(reason, "does not have the key")
+	return strings.HasPrefix(reason, "held: ") || strings.HasPrefix(reason, "deferred until ") || strings.Contains(reason, "does not have the key")
 }

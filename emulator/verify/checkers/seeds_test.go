@@ -209,10 +209,10 @@ select '0x' || repeat('5', 64), tx_id, submitter, 0, 1, 'ORIGINAL', 1 from manag
 		b.underWay()
 		b.point("IDLE", "under way", 4)
 	}, []string{"cursor"}, "the cursor is IDLE, want IN_FLIGHT"},
-	{"PROTECT is shown without an episode", func(b *bench) {
+	{"PROTECT is shown without an incident", func(b *bench) {
 		b.forge(`update submitter_nonce_cursor set in_flight_state = 'PROTECT' where submitter = $1`, b.alice)
 	}, []string{"cursor"}, "the cursor is PROTECT, want IDLE"},
-	{"an episode of PROTECT is not shown", func(b *bench) { b.protect() },
+	{"a PROTECT incident is not shown", func(b *bench) { b.protect() },
 		[]string{"cursor"}, "the cursor is IDLE, want PROTECT"},
 
 	{"the bytes of a version are lost", func(b *bench) {
@@ -237,8 +237,10 @@ select '0x' || repeat('5', 64), tx_id, submitter, 0, 1, 'ORIGINAL', 1 from manag
 		[]string{"settled"}, "still QUEUED"},
 	{"a lease is left", func(b *bench) { b.take(b.alice) },
 		[]string{"settled"}, "the lease is held"},
-	{"a wake mark is left", func(b *bench) { b.forge(`update submitter_lease set wake = true where submitter = $1`, b.alice) },
-		[]string{"settled"}, "a wake mark"},
+	{"a rerun flag is left", func(b *bench) {
+		b.forge(`update submitter_lease set rerun_requested = true where submitter = $1`, b.alice)
+	},
+		[]string{"settled"}, "a rerun flag"},
 }
 
 // forge makes a change that the database refuses while its guards are active.
@@ -313,7 +315,7 @@ func (b *bench) underWay() {
 // protect opens a PROTECT incident.
 func (b *bench) protect() {
 	b.Helper()
-	b.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, b.alice)
+	b.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, b.alice)
 }
 
 // reorg replaces the last blocks by as many empty ones and one more, and drops their transactions.

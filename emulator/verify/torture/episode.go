@@ -269,9 +269,9 @@ func (e *episode) countUnfinished(ctx context.Context) (n int) {
 	err := e.db.QueryRow(ctx, `
 		select (select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED'))
 		     + (select count(*) from transfers_tb where open)
-		     + (select count(*) from protect_episode where closed_at is null)
-		     + (select count(*) from event_outbox) + (select count(*) from event_stream where pending)
-		     + (select count(*) from submitter_lease where wake or owner_node <> '' and expires_at > clock_timestamp())`).Scan(&n)
+		     + (select count(*) from protect_incident where closed_at is null)
+		     + (select count(*) from event_outbox) + (select count(*) from event_delivery_queue where pending)
+		     + (select count(*) from submitter_lease where rerun_requested or owner_node <> '' and expires_at > clock_timestamp())`).Scan(&n)
 	if err != nil {
 		return 1
 	}

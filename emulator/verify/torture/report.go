@@ -128,7 +128,7 @@ func (e *episode) table(v verdict) {
 	for _, sub := range slices.Sorted(maps.Keys(f.Failed)) {
 		e.row("FAILED/"+sub, f.Failed[sub])
 	}
-	e.row("episodes of PROTECT", f.Protect)
+	e.row("PROTECT incidents", f.Protect)
 	e.row("longest accept to final, accepted after the faults", fmt.Sprintf("%.1f s", f.LongestCalm))
 	e.row("last end of what was unfinished, after the faults", fmt.Sprintf("%.1f s", f.LastLeftovers))
 	e.row("the whole run", fmt.Sprintf("%.1f s", f.TookSeconds))

@@ -65,8 +65,8 @@ func (e *episode) checkAll(ctx context.Context) (v verdict, err error) {
 }
 
 const selectFalseAlarms = `
-select submitter, episode, evidence::text, coalesce(evidence ->> 'what', '') like 'the database is not the one written last%'
-  from protect_episode where submitter <> all ($1) order by opened_at`
+select submitter, incident, evidence::text, coalesce(evidence ->> 'what', '') like 'the database is not the one written last%'
+  from protect_incident where submitter <> all ($1) order by opened_at`
 
 // checkFalseAlarms finds PROTECT incidents of submitters whose keys only the deployment has: no
 // fault may open one. Each restore opens one for each submitter.
@@ -91,7 +91,7 @@ func (e *episode) checkFalseAlarms(ctx context.Context) ([]check, error) {
 		if restored && byRestore[submitter] <= len(e.restores.done) || e.restores.namesLostTx(evidence) {
 			continue
 		}
-		c.Violations = append(c.Violations, checkers.Violation{Checker: c.Name, Submitter: submitter, Detail: fmt.Sprintf("episode %d: %s", n, evidence)})
+		c.Violations = append(c.Violations, checkers.Violation{Checker: c.Name, Submitter: submitter, Detail: fmt.Sprintf("incident %d: %s", n, evidence)})
 	}
 	return []check{c}, rows.Err()
 }
@@ -193,7 +193,7 @@ type figures struct {
 	Stored    int            `json:"stored"`
 	Confirmed int            `json:"confirmed"`
 	Failed    map[string]int `json:"failed"`
-	Protect   int            `json:"protectEpisodes"`
+	Protect   int            `json:"protectIncidents"`
 
 	LongestCalm   float64 `json:"longestAcceptToFinalAfterFaultsSeconds"`
 	LastLeftovers float64 `json:"lastOfTheUnfinishedSeconds"`
@@ -239,7 +239,7 @@ select coalesce(max(extract(epoch from at - created_at)) filter (where created_a
 
 const selectEpisodes = `
 select count(*), count(*) filter (where mode = 'resume'), count(*) filter (where mode = 'resync')
-  from protect_episode`
+  from protect_incident`
 
 func (e *episode) countRows(ctx context.Context, f *figures) error {
 	rows, err := e.db.Query(ctx, selectEnds)

@@ -372,5 +372,5 @@ func (b *bundle) wantUntold(t *testing.T, when string, n uint64) error {
 // isPermanent reports whether the node that answered permanently cannot tell. Of several nodes the
 // unavailable ones may still know.
 func isPermanent(err error) bool {
-	return errors.Is(err, txmanager.ErrConsumerUnavailable) || err != nil && strings.Contains(err.Error(), "nodes may tell later")
+	return errors.Is(err, txmanager.ErrConsumerUnavailable) || err != nil && strings.Contains(err.Error(), "nodes may answer later")
 }

@@ -17,10 +17,10 @@ func compileCall(fields map[string]json.RawMessage) error {
 		return nil
 	}
 	if !called {
-		return invalid("payload.args", "args without function: want both, or neither")
+		return invalid("payload.args", "args were given without function: send both, or neither")
 	}
 	if _, both := fields["data"]; both {
-		return invalid("payload.data", "data beside function: want one of them")
+		return invalid("payload.data", "data and function were both given: send one of them")
 	}
 	if _, deploy := fields["to"]; !deploy {
 		return invalid("payload.to", "function without to: want the contract to call")

@@ -166,13 +166,13 @@ func intrinsicGas(call txmanager.Call) uint64 {
 // checkCall refuses a call that no chain can execute.
 func checkCall(call txmanager.Call) error {
 	if call.To == nil && len(call.Data) == 0 {
-		return invalid("payload.to", "neither to nor data: want an account to call, or the code of a contract to deploy")
+		return invalid("payload.to", "has neither to nor data: give to (the account to call), or data (the code of a contract to deploy)")
 	}
 	if len(call.Data) > maxData {
 		return invalid("payload.data", "has %d bytes: want at most %d", len(call.Data), maxData)
 	}
 	if call.Gas > 0 && call.MaxGas > 0 {
-		return invalid("payload.maxGas", "stands beside gas: want gas, which is taken as it is, or maxGas, which bounds the estimate")
+		return invalid("payload.maxGas", "and gas were both given; send gas (a fixed limit) or maxGas (an upper bound for the estimate)")
 	}
 	least := intrinsicGas(call)
 	for name, gas := range map[string]uint64{"gas": call.Gas, "maxGas": call.MaxGas} {

@@ -182,7 +182,7 @@ var badPayloads = []struct{ raw, field, code, says string }{
 	{`{"data":"0x` + strings.Repeat("5b", maxInitcode+1) + `"}`, "payload.data", chain.CodeInvalidField, "EIP-3860"},
 	{`{` + to + `,"maxGas":"16777217"}`, "payload.maxGas", chain.CodeInvalidField, "EIP-7825"},
 	{`{` + to + `,"maxGas":"20999"}`, "payload.maxGas", chain.CodeInvalidField, "at least 21000"},
-	{`{` + to + `,"maxGas":"50000","gas":50000}`, "payload.maxGas", chain.CodeInvalidField, "beside gas"},
+	{`{` + to + `,"maxGas":"50000","gas":50000}`, "payload.maxGas", chain.CodeInvalidField, "both given"},
 	{`{` + to + `,"gas":true}`, "payload.gas", chain.CodeInvalidField, "whole number"},
 	{`{` + to + `,"maxFeePerGas":"1","maxPriorityFeePerGas":"2"}`, "payload.maxPriorityFeePerGas", chain.CodeInvalidField, "at most"},
 	{`{` + to + `,"args":[]}`, "payload.args", chain.CodeInvalidField, "both"},

@@ -182,7 +182,7 @@ func (r *receipts) askBlock(number uint64, head block) *blockCall {
 
 // errNoBlock reports a node that has no block at a height, or another than before: it lags, or the
 // chain changed. It can be asked again.
-var errNoBlock = errors.New("the node has another block there, or none")
+var errNoBlock = errors.New("the node has another block at that height, or none")
 
 // take reads the answers of a round trip that ended with head. It reports whether the node does not
 // give the receipts of a block; these are then requested by transaction.

@@ -194,7 +194,7 @@ func (c *Connector) untilAnswered(ctx context.Context, order []*node, ask func(c
 		}
 		return err
 	})
-	switch later := "%d of %d nodes may tell later: %s"; {
+	switch later := "%d of %d nodes may answer later: %s"; {
 	case !errors.Is(err, txmanager.ErrConsumerUnavailable) || silent == 0:
 		return err
 	case errors.Is(err, txmanager.ErrNoCounts):

@@ -18,8 +18,8 @@ import (
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
-// Receiver is one webhook endpoint.
-type Receiver struct {
+// Endpoint is one webhook endpoint.
+type Endpoint struct {
 	URL     string                                                  // https, or http to this machine; no log or error contains it
 	Keys    []webhook.Key                                           // each signs; the endpoint knows one of them
 	Timeout time.Duration                                           // of one event
@@ -29,7 +29,7 @@ type Receiver struct {
 
 // Publish implements [txmanager.DomainEventPublisher]. It begins no delivery that could miss the
 // deadline, so it may accept less than all without an error.
-func (r Receiver) Publish(ctx context.Context, all []txmanager.Event) (taken int, err error) {
+func (r Endpoint) Publish(ctx context.Context, all []txmanager.Event) (taken int, err error) {
 	for i, e := range all {
 		if until, ok := ctx.Deadline(); ok && i > 0 && time.Until(until) < r.Timeout {
 			return i, nil
@@ -41,7 +41,7 @@ func (r Receiver) Publish(ctx context.Context, all []txmanager.Event) (taken int
 	return len(all), nil
 }
 
-func (r Receiver) deliver(ctx context.Context, e txmanager.Event) error {
+func (r Endpoint) deliver(ctx context.Context, e txmanager.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(e.Body))

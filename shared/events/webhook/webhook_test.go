@@ -33,17 +33,17 @@ type request struct {
 	body   string
 }
 
-// receiver is an endpoint with a secret path.
-type receiver struct {
-	eventhook.Receiver
+// endpoint is an endpoint with a secret path.
+type endpoint struct {
+	eventhook.Endpoint
 	mu  sync.Mutex
 	got []request
 	log []string
 }
 
-func start(t *testing.T, answer http.HandlerFunc, keys ...webhook.Key) *receiver {
+func start(t *testing.T, answer http.HandlerFunc, keys ...webhook.Key) *endpoint {
 	t.Helper()
-	r := new(receiver)
+	r := new(endpoint)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)
 		r.mu.Lock()
@@ -54,7 +54,7 @@ func start(t *testing.T, answer http.HandlerFunc, keys ...webhook.Key) *receiver
 	t.Cleanup(s.Close)
 	client := handlers.NewClient()
 	t.Cleanup(client.CloseIdleConnections)
-	r.Receiver = eventhook.Receiver{URL: s.URL + "/hooks/T0PSECRET", Keys: keys, Timeout: 500 * time.Millisecond, Client: client,
+	r.Endpoint = eventhook.Endpoint{URL: s.URL + "/hooks/T0PSECRET", Keys: keys, Timeout: 500 * time.Millisecond, Client: client,
 		Log: func(_ context.Context, _ txmanager.Event, err error) { r.log = append(r.log, err.Error()) }}
 	return r
 }

@@ -19,7 +19,7 @@ var forbidden = map[string][]string{
 	"balance_of_an_asset":     {newBalance + `(9, 99, 8, 5, 'ACTIVE', 'FUNDING')`, newBalance + `(9, 1, 7, 5, 'ACTIVE', 'FUNDING')`},
 	"balance_of_a_user":       {newBalance + `(0, 1, 8, 5, 'ACTIVE', 'FUNDING')`},
 	"balance_is_funding":      {newBalance + `(9, 1, 8, 5, 'ACTIVE', 'MARGIN')`},
-	"balance_is_covered":      {`update balances_tb set available = -0.00000001`, `update balances_tb set available = 'NaN'`},
+	"balance_is_not_negative": {`update balances_tb set available = -0.00000001`, `update balances_tb set available = 'NaN'`},
 	"balance_is_whole_units":  {newBalance + `(9, 2, 6, 0.0000001, 'ACTIVE', 'FUNDING')`},
 	"status_is_known":         {`update balances_tb set status = 'GONE'`},
 	"accounts_stay":           {`delete from balances_tb`, `update balances_tb set user_id = 9`, `update balances_tb set asset_id = 2, precision = 6, available = 1`},
@@ -93,10 +93,10 @@ func TestEveryTriggerDoesItsDuty(t *testing.T) {
 	l := newLedger(t)
 	succeeds(t, l.OutsideDeposit(t.Context(), call("o", fine, 5)))
 	for trigger, statement := range map[string]string{
-		"keep_operations": `delete from transfer_operations`, "keep_all_operations": `truncate transfer_operations`,
-		"keep_balance": `delete from balances_tb`, "keep_balance_key": `update balances_tb set user_id = 9`, "keep_all_balances": `truncate balances_tb`,
+		"guard_operations": `delete from transfer_operations`, "guard_operations_truncate": `truncate transfer_operations`,
+		"guard_balance": `delete from balances_tb`, "guard_balance_key": `update balances_tb set user_id = 9`, "guard_balances_truncate": `truncate balances_tb`,
 	} {
-		table := map[bool]string{true: "transfer_operations", false: "balances_tb"}[trigger == "keep_operations" || trigger == "keep_all_operations"]
+		table := map[bool]string{true: "transfer_operations", false: "balances_tb"}[trigger == "guard_operations" || trigger == "guard_operations_truncate"]
 		if err := l.attempt(statement); err == nil {
 			t.Errorf("%s: got no error", statement)
 		}

@@ -87,8 +87,8 @@ type act struct {
 }
 
 var (
-	apply   = act{`select result, reason, same, foreign_copy from funding_apply($1, $2, $3, $4, $5)`, ErrNoWithdrawal}
-	resolve = act{`select result, reason, same, foreign_copy from funding_resolve($1, $2, $3, $4, $5)`, ErrNoRefusal}
+	apply   = act{`select result, reason, same, not_accepted from funding_apply($1, $2, $3, $4, $5)`, ErrNoWithdrawal}
+	resolve = act{`select result, reason, same, not_accepted from funding_resolve($1, $2, $3, $4, $5)`, ErrNoRefusal}
 )
 
 // call makes the call in one round trip that ends in its commit.

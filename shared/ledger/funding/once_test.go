@@ -119,9 +119,9 @@ func TestLateDuplicateReturnsTheStoredAnswer(t *testing.T) {
 	old := call("r", fine, 10)
 	old.CreatedAt = time.Now().AddDate(-30, 0, 0)
 	succeeds(t, l.Withdraw(t.Context(), old))
-	l.exec(`alter table transfer_operations disable trigger keep_operations`)
+	l.exec(`alter table transfer_operations disable trigger guard_operations`)
 	l.exec(`update transfer_operations set at = at - interval '30 years', tx = '3' where req_id = 'r'`)
-	l.exec(`alter table transfer_operations enable trigger keep_operations`)
+	l.exec(`alter table transfer_operations enable trigger guard_operations`)
 	before := l.rows()
 	succeeds(t, l.Withdraw(t.Context(), old))
 	if diff := cmp.Diff(before, l.rows()); diff != "" {

@@ -138,7 +138,7 @@ func TestH08RestoredCopyMovesNothing(t *testing.T) {
 	l := newLedger(t)
 	l.fund(alice, fine, 10)
 	succeeds(t, l.Withdraw(t.Context(), call("before", fine, 1)))
-	l.exec(`update authority set timeline_id = timeline_id + 1`)
+	l.exec(`update database_identity set timeline_id = timeline_id + 1`)
 	rows := l.rows()
 	c := call("r", fine, 1)
 	for _, op := range []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund, transfer.OutsideDeposit} {
@@ -150,7 +150,7 @@ func TestH08RestoredCopyMovesNothing(t *testing.T) {
 	if diff := cmp.Diff(rows, l.rows()); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}
-	if err := l.db.Store.AcceptAuthority(t.Context(), "carol", "reconciled"); err != nil {
+	if err := l.db.Store.AcceptDatabase(t.Context(), "carol", "reconciled"); err != nil {
 		t.Fatal(err)
 	}
 	succeeds(t, l.Resolve(t.Context(), transfer.Withdraw, call("before", fine, 1)))

@@ -37,10 +37,10 @@ func TestReleaseFromBeforeTheAcceptanceEndsNoProtect(t *testing.T) {
 			t.Parallel()
 			h := newEnv(t)
 			h.mine(80)
-			h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, h.payer)
-			restored := func() { h.run(`update authority set timeline_id = timeline_id + 1`) }
+			h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, h.payer)
+			restored := func() { h.run(`update database_identity set timeline_id = timeline_id + 1`) }
 			accept := func() {
-				if err := h.db.Store.AcceptAuthority(t.Context(), "ann", "reconciled"); err != nil {
+				if err := h.db.Store.AcceptDatabase(t.Context(), "ann", "reconciled"); err != nil {
 					t.Error(err)
 				}
 			}
@@ -60,8 +60,8 @@ func TestReleaseFromBeforeTheAcceptanceEndsNoProtect(t *testing.T) {
 			if err == nil || !errors.Is(err, x.err) && x.err != nil {
 				t.Errorf("release: got %+v, %v; want it refused", out, err)
 			}
-			if open := value[int](h, `select count(*) from protect_episode where closed_at is null`); open != 1 {
-				t.Errorf("open episodes: got %d, want the one of before", open)
+			if open := value[int](h, `select count(*) from protect_incident where closed_at is null`); open != 1 {
+				t.Errorf("open incidents: got %d, want the one of before", open)
 			}
 		})
 	}

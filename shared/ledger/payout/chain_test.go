@@ -78,11 +78,11 @@ func (h *env) run(statement string, args ...any) {
 }
 
 func (h *env) protect() {
-	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, h.payer)
+	h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, h.payer)
 }
 
 func (h *env) release() {
-	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'a false alarm' where submitter = $1`, h.payer)
+	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'a false alarm' where submitter = $1`, h.payer)
 }
 
 // paidUnknown pays the address by a transaction of the payer that is not recorded here.

@@ -55,12 +55,12 @@ func bytesOf(t testing.TB, tx *types.Transaction) []byte {
 // transaction count.
 func (h *env) restored(count uint64, named map[uint64]string) {
 	h.t.Helper()
-	h.run(`update authority set timeline_id = timeline_id + 1`)
+	h.run(`update database_identity set timeline_id = timeline_id + 1`)
 	h.await("PROTECT is open", func() bool {
 		_ = h.worker.ServeSubmitter(h.t.Context(), h.payer, txmanager.KindAdvance) // the worker detects the other database identity
-		return value[bool](h, `select exists (select from protect_episode where closed_at is null)`)
+		return value[bool](h, `select exists (select from protect_incident where closed_at is null)`)
 	})
-	if err := h.db.Store.AcceptAuthority(h.t.Context(), "ann", "reconciled"); err != nil {
+	if err := h.db.Store.AcceptDatabase(h.t.Context(), "ann", "reconciled"); err != nil {
 		h.t.Fatal(err)
 	}
 	h.mine(80)
@@ -143,12 +143,12 @@ func TestRestoredQueuedPayoutIsNotRefunded(t *testing.T) {
 	x := h.due(coin)
 	h.drive(x.ReqID, transfer.TargetPending)
 	hash := h.outside(0, address, onePayment)
-	h.run(`update authority set timeline_id = timeline_id + 1`)
-	if err := h.db.Store.AcceptAuthority(t.Context(), "ann", "reconciled"); err != nil {
+	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	if err := h.db.Store.AcceptDatabase(t.Context(), "ann", "reconciled"); err != nil {
 		t.Fatal(err)
 	}
 	h.mine(80)
-	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'test' where closed_at is null`)
+	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'test' where closed_at is null`)
 	if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending || h.managed(x.ReqID) != "FAILED/CANCELLED" {
 		t.Fatalf("given up: got %s, transaction %s; want TARGET_PENDING and FAILED/CANCELLED", got.State, h.managed(x.ReqID))
 	}
@@ -211,7 +211,7 @@ func TestNamedTransactionIsCheckedAgainstTheChain(t *testing.T) {
 	elsewhere := h.outside(0, "0x00000000000000000000000000000000000000c4", onePayment)
 	less := h.outside(1, address, "1499999999999999999")
 	h.restored(2, nil)
-	for name, hash := range map[string]string{"another receiver": elsewhere, "another amount": less} {
+	for name, hash := range map[string]string{"another recipient": elsewhere, "another amount": less} {
 		h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 		if o := h.ledger.Deposit(t.Context(), x.Call()); !errors.Is(o.Err, payout.ErrNotProven) {
 			t.Errorf("%s: got %s, %v; want ErrNotBorneOut", name, o.Verdict, o.Err)
@@ -343,7 +343,7 @@ func TestNotPaidIsHeldAgainstWhatWasRead(t *testing.T) {
 	if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "it was for another"); err != nil {
 		t.Fatal(err)
 	}
-	h.says(x.ReqID, store.PayoutStatement{Refund: true, NoncesBelow: 1, NotBy: []string{hash}})
+	h.says(x.ReqID, store.PayoutStatement{Refund: true, NoncesBelow: 1, OtherPayments: []string{hash}})
 	h.ends(x.ReqID, transfer.RolledBack, onePayment, "10")
 }
 
@@ -465,11 +465,11 @@ func TestAStatementOfAnEarlierRestoreCountsNoMore(t *testing.T) {
 	if err := h.db.Store.ActOnStatement(t.Context(), h.payer, x.ReqID, *found.Statement, [32]byte{}, true); err != nil {
 		t.Fatal(err) // the coordinator stops before it posts, and the backup is made
 	}
-	h.run(`update authority set timeline_id = timeline_id + 1`)
-	if err := h.db.Store.AcceptAuthority(t.Context(), "ann", "reconciled again"); err != nil {
+	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	if err := h.db.Store.AcceptDatabase(t.Context(), "ann", "reconciled again"); err != nil {
 		t.Fatal(err)
 	}
-	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'test' where closed_at is null`)
+	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'test' where closed_at is null`)
 	h.run(`update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'ann', resume_reason = 'test' where resumed_at is null`)
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrUnstated)
 	if _, err := h.db.Store.Create(t.Context(), h.intentOf(x), 100); err == nil {
@@ -491,7 +491,7 @@ func TestReleaseRecordsNoncesWithoutARequest(t *testing.T) {
 	h := newEnv(t)
 	h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
-	if got := value[string](h, `select coalesce(released -> 'requests' ->> '0', '') from protect_episode`); got != txmanager.NoRequest {
+	if got := value[string](h, `select coalesce(released -> 'requests' ->> '0', '') from protect_incident`); got != txmanager.NoRequest {
 		t.Errorf("nonce 0 on record: got %q, want %q", got, txmanager.NoRequest)
 	}
 }

@@ -75,7 +75,7 @@ func (l *Ledger) blocked(ctx context.Context, op transfer.Op, c transfer.Call, e
 	}
 	for _, needsPerson := range []error{ErrNotPaid, ErrForeignRequest, ErrNotPayer, ErrPolicyForbids, ErrUnstated, ErrNotProven, store.ErrProofUsed, store.ErrPaymentFound} {
 		if errors.Is(err, needsPerson) {
-			l.Log.Log(ctx, telemetry.LevelCritical, "a payout waits for a person: nothing will be paid or given back before",
+			l.Log.Log(ctx, telemetry.LevelCritical, "a payout waits for an operator: nothing is paid or refunded before",
 				"reqId", c.ReqID, "userId", c.UserID, "assetId", c.AssetID, "units", c.Units, "error", err.Error())
 		}
 	}

@@ -90,7 +90,7 @@ func TestLostBytesThatBeatAPlaceholderAreJudged(t *testing.T) {
 	h.await("PROTECT is open", func() bool {
 		h.serve()
 		h.mine(1)
-		return value[bool](h, `select exists (select from protect_episode where closed_at is null)`)
+		return value[bool](h, `select exists (select from protect_incident where closed_at is null)`)
 	})
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
 	h.mine(80)
@@ -128,8 +128,8 @@ func TestLostBytesThatBeatAPlaceholderAreJudged(t *testing.T) {
 // protected makes the database a restored, accepted one with the payer in PROTECT.
 func (h *env) protected() {
 	h.t.Helper()
-	h.run(`update authority set timeline_id = timeline_id + 1`)
-	if err := h.db.Store.AcceptAuthority(h.t.Context(), "ann", "reconciled"); err != nil {
+	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	if err := h.db.Store.AcceptDatabase(h.t.Context(), "ann", "reconciled"); err != nil {
 		h.t.Fatal(err)
 	}
 	h.run(`update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'ann', resume_reason = 'test' where resumed_at is null`)
@@ -167,19 +167,19 @@ func TestReleasesThatDoNotFillAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := value[string](h, `select released ->> 'filling' from protect_episode`); got != `{"from": 1, "below": 7}` {
+	if got := value[string](h, `select released ->> 'filling' from protect_incident`); got != `{"from": 1, "below": 7}` {
 		t.Errorf("on record: got %s, want the nonces from 1 to 6", got)
 	}
 	if _, err := release(txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 1}); !errors.Is(err, txmanager.ErrIncidentClosed) {
-		t.Errorf("the same again: got %v, want ErrEpisodeClosed", err)
+		t.Errorf("the same again: got %v, want ErrIncidentClosed", err)
 	}
 	if count, ok, err := h.db.Store.FilledCount(t.Context(), h.payer); count != 1 || !ok || err != nil {
 		t.Errorf("the count that was filled above: got %d, %v, %v; want 1", count, ok, err)
 	}
-	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, h.payer)
+	h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, h.payer)
 	again := txmanager.ReleaseRequest{Incident: 2, Mode: txmanager.Resume, By: "ann", Reason: "a false alarm"}
 	if out, err := h.worker.ReleaseSubmitter(t.Context(), h.payer, again); err != nil || out.Filling != nil {
-		t.Errorf("another episode, after the filling: got %+v, %v; want it resumed", out, err)
+		t.Errorf("another incident, after the filling: got %+v, %v; want it resumed", out, err)
 	}
 }
 
@@ -216,20 +216,20 @@ func TestReleaseFillsOnlyForPayersAfterARestore(t *testing.T) {
 	h := newEnv(t)
 	h.fund(coin)
 	other := h.pays(accounts[1], "shop")
-	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}'), ($2, 1, '{}')`, h.payer, other)
+	h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}'), ($2, 1, '{}')`, h.payer, other)
 	h.mine(80)
 	leave := txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "a false alarm"}
 	if out, err := h.worker.ReleaseSubmitter(t.Context(), h.payer, leave); err != nil || out.Filling != nil {
 		t.Errorf("a payer, not restored: got %+v, %v; want nothing filled", out, err)
 	}
-	h.run(`update authority set timeline_id = timeline_id + 1`)
-	if err := h.db.Store.AcceptAuthority(t.Context(), "ann", "reconciled"); err != nil {
+	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	if err := h.db.Store.AcceptDatabase(t.Context(), "ann", "reconciled"); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := h.worker.ReleaseSubmitter(t.Context(), other, leave); err != nil || out.Filling != nil {
 		t.Errorf("no payer, restored: got %+v, %v; want nothing filled", out, err)
 	}
-	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, other)
+	h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, other)
 	leave.Incident, leave.Fill = 2, new(uint64(5))
 	if out, err := h.worker.ReleaseSubmitter(t.Context(), other, leave); err != nil || out.Filling == nil || *out.Filling != (txmanager.Filling{Below: 5}) {
 		t.Errorf("no payer, asked for: got %+v, %v; want 5 nonces filled", out, err)

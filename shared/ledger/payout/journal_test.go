@@ -58,7 +58,7 @@ func TestJournalHasEachPaidPayoutOnce(t *testing.T) {
 // archive removes every document from the table.
 func (h *env) archive() {
 	h.t.Helper()
-	for _, statement := range []string{`alter table tx_document disable trigger keep_documents`, `delete from tx_document`} {
+	for _, statement := range []string{`alter table tx_document disable trigger guard_documents`, `delete from tx_document`} {
 		if _, err := h.db.DB.Exec(h.t.Context(), statement); err != nil {
 			h.t.Fatal(err)
 		}

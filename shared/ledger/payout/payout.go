@@ -115,9 +115,9 @@ func New(o Options) *Ledger {
 	switch {
 	case o.Finality == txmanager.ByFinalized, o.Finality == txmanager.ByConfirmations && o.Confirmations > 0:
 	case o.Finality == txmanager.ByConfirmations:
-		l.off = errors.New("confirmations.required=0 ends a payout at its inclusion, and a reorg may pay what was refunded: set it to the depth that you trust with refunds, or finality.mode=finalized")
+		l.off = errors.New("confirmations.required=0 ends a payout at its inclusion, and a reorg can pay a refunded payout: set it to the depth that you trust with refunds, or finality.mode=finalized")
 	default:
-		l.off = fmt.Errorf("finality.mode=%s may be undone by a reorg, which may pay what was refunded: set finalized, or confirmations with the depth that you trust with refunds", o.Finality)
+		l.off = fmt.Errorf("finality.mode=%s can be undone by a reorg, which can pay a refunded payout: set finalized, or confirmations with the depth that you trust with refunds", o.Finality)
 	}
 	return l
 }
@@ -139,7 +139,7 @@ var (
 	// recorded as lost.
 	ErrForeignRequest = errors.New("the payout's request belongs to a transaction that is not the coordinator's")
 	// ErrNotPayer reports a submitter that is not registered for the coordinator alone.
-	ErrNotPayer = errors.New("the submitter is not registered for the transfer coordinator alone")
+	ErrNotPayer = errors.New("the submitter must have transfer (the coordinator) as its only caller")
 	// ErrPolicyForbids reports a payout that the payer's policy does not allow. An operator must change
 	// the policy or give the transfer up.
 	ErrPolicyForbids = errors.New("the payer's policy does not allow the payout")

@@ -98,7 +98,7 @@ func checkAddress(family chain.Family, text string, payer txmanager.Address, tok
 	case err != nil:
 		return to, AddressError{"want an address, 0x and 40 hex digits"}
 	case to == txmanager.Address{}:
-		return to, AddressError{"is the zero address, which nobody holds"}
+		return to, AddressError{"is the zero address, which no key controls"}
 	case to == payer:
 		return to, AddressError{"is the account that pays"}
 	case token != nil && to == *token:

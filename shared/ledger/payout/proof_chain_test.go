@@ -68,11 +68,11 @@ func TestNoWrongNameCommitsAPayoutOfAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	wrong := map[string]string{
-		"another sender":   h.sends(accounts[1], 0, contract, "0", call.Data),
-		"another contract": h.sends(accounts[0], 0, elsewhere, "0", call.Data),
-		"another receiver": h.sends(accounts[0], 1, contract, "0", withWord(call.Data, 0, big.NewInt(0xd5))),
-		"another amount":   h.sends(accounts[0], 2, contract, "0", withWord(call.Data, 1, big.NewInt(7))),
-		"the coin":         h.sends(accounts[0], 3, address, onePayment, nil),
+		"another sender":    h.sends(accounts[1], 0, contract, "0", call.Data),
+		"another contract":  h.sends(accounts[0], 0, elsewhere, "0", call.Data),
+		"another recipient": h.sends(accounts[0], 1, contract, "0", withWord(call.Data, 0, big.NewInt(0xd5))),
+		"another amount":    h.sends(accounts[0], 2, contract, "0", withWord(call.Data, 1, big.NewInt(7))),
+		"the coin":          h.sends(accounts[0], 3, address, onePayment, nil),
 	}
 	right := h.sends(accounts[0], 4, contract, "0", call.Data)
 	h.restored(5, map[uint64]string{0: x.ReqID, 4: txmanager.NoRequest})

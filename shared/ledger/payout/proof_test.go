@@ -8,7 +8,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-const waits = "a payout waits for a person"
+const waits = "a payout waits for an operator"
 
 // A payout of the chain's own coin is COMMITTED only at finality, and the address gets it once.
 func TestCoinPayoutIsCommittedAtFinality(t *testing.T) {

@@ -79,7 +79,7 @@ func (r *ChainReader) Check(ctx context.Context, full bool) ([]conservation.Find
 		err := r.read(turn, payer)
 		cancel()
 		if err != nil {
-			r.Log.WarnContext(ctx, "the payments of a payer were not all read from its chain: the next check goes on", "submitter", payer.Submitter, "error", err.Error())
+			r.Log.WarnContext(ctx, "the payments of a payer were not all read from its chain: the next check continues", "submitter", payer.Submitter, "error", err.Error())
 		}
 	}
 	if err := r.reportUnread(ctx); err != nil {
@@ -192,7 +192,7 @@ func foundPayment(p chain.Payment) checks.FoundPayment {
 		f.Token = p.Token.String()
 	}
 	if p.To != nil {
-		f.Receiver = p.To.String()
+		f.Recipient = p.To.String()
 	}
 	return f
 }

@@ -184,7 +184,7 @@ func TestAPaymentWithoutATransferIsFound(t *testing.T) {
 	h.wantWrong("as before", m, "PAYMENT_WITHOUT_TRANSFER")
 	n := value[int](h, `select count(*) from conservation_standing where key like 'PAYMENT%'`)
 	h.protect()
-	h.run(`insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, value_wei, call_digest, succeeded, receipt, node)
+	h.run(`insert into foreign_transaction (submitter, nonce, incident, tx_hash, block_number, block_hash, value_wei, call_digest, succeeded, receipt, node)
 		select submitter, 1, 1, tx_hash, block_number, block_hash, 77, sha256('x'), true, '{}', 'n' from conservation_payment where tx_hash = $1`, hash)
 	h.run(`insert into foreign_hold (submitter, nonce, call_digest) values ($1, 1, sha256('x'))`, h.payer)
 	h.wantWrong("held", m, "PAYMENT_WITHOUT_TRANSFER")
@@ -225,11 +225,11 @@ func TestAPaymentThatDiffersIsFound(t *testing.T) {
 		spoil string
 		want  conservation.Kind
 	}{
-		"amount":   {`update conservation_payment set amount = amount + 1`, conservation.PaymentDiffers},
-		"receiver": {`update conservation_payment set receiver = '0x00000000000000000000000000000000000000c4'`, conservation.PaymentDiffers},
-		"token":    {`update conservation_payment set token = '0x00000000000000000000000000000000000000c4'`, conservation.PaymentDiffers},
-		"twice": {`insert into conservation_payment (submitter, tx_hash, log_index, pass, block_number, block_hash, receiver, amount)
-			select submitter, tx_hash, 9, pass, block_number, block_hash, receiver, amount from conservation_payment`, conservation.PaidTwice},
+		"amount":    {`update conservation_payment set amount = amount + 1`, conservation.PaymentDiffers},
+		"recipient": {`update conservation_payment set recipient = '0x00000000000000000000000000000000000000c4'`, conservation.PaymentDiffers},
+		"token":     {`update conservation_payment set token = '0x00000000000000000000000000000000000000c4'`, conservation.PaymentDiffers},
+		"twice": {`insert into conservation_payment (submitter, tx_hash, log_index, pass, block_number, block_hash, recipient, amount)
+			select submitter, tx_hash, 9, pass, block_number, block_hash, recipient, amount from conservation_payment`, conservation.PaidTwice},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

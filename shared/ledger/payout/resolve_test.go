@@ -254,7 +254,7 @@ func TestRecordedLossIsNeitherPaidAgainNorRefunded(t *testing.T) {
 	h.fund(coin)
 	x := h.due(coin)
 	h.protect()
-	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resync', reason = 'restored',
+	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resync', reason = 'restored',
 		released = jsonb_build_object('count', 1, 'requests', jsonb_build_object('0', $1::text))`, x.ReqID)
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrForeignRequest)
 	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call()), payout.ErrForeignRequest)
@@ -272,7 +272,7 @@ func TestRestoredDatabasePostsAndRefundsNothing(t *testing.T) {
 	h.fund(coin)
 	x, failed := h.due(coin), h.due(coin)
 	refused(t, h.ledger.Resolve(t.Context(), transfer.Deposit, failed.Call()), payout.Cancelled)
-	h.run(`update authority set timeline_id = timeline_id + 1`)
+	h.run(`update database_identity set timeline_id = timeline_id + 1`)
 	for _, c := range []transfer.Call{x.Call(), failed.Call()} {
 		unknown(t, h.ledger.Deposit(t.Context(), c), payout.ErrInDoubt)
 		unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, c), payout.ErrInDoubt)
@@ -359,9 +359,9 @@ func TestOnlyTheCoordinatorPays(t *testing.T) {
 	id := value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
 	order := func(action txmanager.Action, want error) {
 		t.Helper()
-		before := value[string](h, `select coalesce(ordered, '') || state from managed_tx where tx_id = $1`, id)
+		before := value[string](h, `select coalesce(requested_action, '') || state from managed_tx where tx_id = $1`, id)
 		_, err := h.db.Store.RecordDecision(t.Context(), store.Decision{TxID: id, By: store.Viewer{Caller: "ann", Operator: true}, Action: action, Reason: "r"})
-		after := value[string](h, `select coalesce(ordered, '') || state from managed_tx where tx_id = $1`, id)
+		after := value[string](h, `select coalesce(requested_action, '') || state from managed_tx where tx_id = $1`, id)
 		if !errors.Is(err, want) || want != nil && before != after {
 			t.Errorf("%s by an operator: got %v, %s from %s; want %v", action, err, after, before, want)
 		}
@@ -393,13 +393,13 @@ func TestH08APayoutThatMayHaveRunIsNotGivenBack(t *testing.T) {
 	x := h.due(coin)
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.paidUnknown()
-	h.run(`update authority set timeline_id = timeline_id + 1`)
+	h.run(`update database_identity set timeline_id = timeline_id + 1`)
 	d := store.Decision{By: store.Viewer{Caller: "ann", Operator: true}, Action: txmanager.ActionCancel, Reason: "it ran: it must not run again"}
 	d.TxID = value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
 	if _, err := h.db.Store.RecordDecision(t.Context(), d); !errors.Is(err, store.ErrCoordinators) {
 		t.Errorf("cancel by an operator: got %v, want %v", err, store.ErrCoordinators)
 	}
-	if err := h.db.Store.AcceptAuthority(t.Context(), "ann", "reconciling"); err != nil {
+	if err := h.db.Store.AcceptDatabase(t.Context(), "ann", "reconciling"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

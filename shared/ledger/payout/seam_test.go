@@ -326,7 +326,7 @@ func TestH08PayoutReadFromACopyIsInDoubt(t *testing.T) {
 		if got := h.managed(x.ReqID); got != want {
 			t.Fatalf("managed: got %s, want %s", got, want)
 		}
-		turn := func() { h.run(`update authority set timeline_id = timeline_id + 1`) }
+		turn := func() { h.run(`update database_identity set timeline_id = timeline_id + 1`) }
 		l := payout.New(payout.Options{
 			Families:  families,
 			Transfers: h.Store, Manager: turning{h.manager, turn}, Tasks: h.tasks, QueueBound: 100,

@@ -20,7 +20,7 @@ func open(t *testing.T) *gcs.Object {
 	}
 	t.Cleanup(server.Stop)
 	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "marks"})
-	o, err := gcs.Open(t.Context(), "marks", "authority-mark", server.URL()+"/storage/v1/")
+	o, err := gcs.Open(t.Context(), "marks", "database-mark", server.URL()+"/storage/v1/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestH08RestoredBackupIsDetected(t *testing.T) {
 	if _, err := backup.Prepare(t.Context(), current.Generation, "test"); !errors.Is(err, mark.ErrForeign) {
 		t.Errorf("a mark of a database that is not accepted: got %v, want %v", err, mark.ErrForeign)
 	}
-	if err := backup.AcceptAuthority(t.Context(), "operator", "reconciled"); err != nil {
+	if err := backup.AcceptDatabase(t.Context(), "operator", "reconciled"); err != nil {
 		t.Fatal(err)
 	}
 	if err := restored.Advance(t.Context(), "accepted"); err != nil {
@@ -122,13 +122,13 @@ func TestAcceptanceWritesTheFirstMarkOfALostObject(t *testing.T) {
 	if err := anew.Advance(t.Context(), "test"); !errors.Is(err, mark.ErrGone) {
 		t.Fatalf("a database that is believed: got %v, want %v, and no new mark", err, mark.ErrGone)
 	}
-	if _, err := db.DB.Exec(t.Context(), `update authority set timeline_id = -1`); err != nil {
+	if _, err := db.DB.Exec(t.Context(), `update database_identity set timeline_id = -1`); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.AdoptMark(t.Context(), mark.Observed{}, "operator"); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.AcceptAuthority(t.Context(), "operator", "the region is lost"); err != nil {
+	if err := db.AcceptDatabase(t.Context(), "operator", "the region is lost"); err != nil {
 		t.Fatal(err)
 	}
 	if err := anew.Advance(t.Context(), "accepted"); err != nil {
@@ -141,7 +141,7 @@ func TestAcceptanceWritesTheFirstMarkOfALostObject(t *testing.T) {
 
 func ours(t *testing.T, db storetest.Bundle) (is bool) {
 	t.Helper()
-	if err := db.DB.QueryRow(t.Context(), `select is_authority()`).Scan(&is); err != nil {
+	if err := db.DB.QueryRow(t.Context(), `select is_accepted_database()`).Scan(&is); err != nil {
 		t.Fatal(err)
 	}
 	return is

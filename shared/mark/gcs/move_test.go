@@ -52,8 +52,8 @@ func expected(t *testing.T) (*gcs.Object, storetest.Bundle, mark.Mark) {
 func another(t *testing.T, db storetest.Bundle) (old, moved storetest.Bundle) {
 	t.Helper()
 	moved = storetest.Copy(t, db)
-	run(t, moved, `update authority set system_identifier = 1`)
-	run(t, moved, `update authority_move set from_system = 1 where ended_at is null`)
+	run(t, moved, `update database_identity set system_identifier = 1`)
+	run(t, moved, `update database_move set from_system = 1 where ended_at is null`)
 	return storetest.Again(t, db), moved
 }
 
@@ -147,7 +147,7 @@ func TestConfirmedMoveOpensProtectAndAllowsWrites(t *testing.T) {
 	if _, err := moved.Moved(t.Context(), "", 10); !errors.Is(err, store.ErrNotPlanned) {
 		t.Errorf("release before the confirmation: got %v, want %v", err, store.ErrNotPlanned)
 	}
-	if err := moved.AcceptAuthority(t.Context(), "operator", "impatient"); !store.IsMoving(err) {
+	if err := moved.AcceptDatabase(t.Context(), "operator", "impatient"); !store.IsMoving(err) {
 		t.Errorf("accepted meanwhile as a restored one: got %v, want it refused for the move", err)
 	}
 	if err := mover(o, moved).Confirm(t.Context(), said); err != nil {
@@ -157,10 +157,10 @@ func TestConfirmedMoveOpensProtectAndAllowsWrites(t *testing.T) {
 		t.Errorf("again: got %v, want %v", err, mark.ErrNoMove)
 	}
 	if !ours(t, moved) {
-		t.Error("the moved database is not the authority")
+		t.Error("the moved database is not the accepted database")
 	}
-	if n := count(t, moved, `select count(*) from authority_change`); n != 0 {
-		t.Errorf("changes of the authority that put payouts in doubt: got %d, want none", n)
+	if n := count(t, moved, `select count(*) from identity_change`); n != 0 {
+		t.Errorf("changes of the database's identity that put payouts in doubt: got %d, want none", n)
 	}
 	if n := count(t, moved, `select count(*) from managed_tx where held`); n != 0 {
 		t.Errorf("held intents: got %d, want none", n)
@@ -191,11 +191,11 @@ func TestRestoreAfterAMoveReleasesNothingInBulk(t *testing.T) {
 	if err := mover(o, moved).Confirm(t.Context(), said); err != nil {
 		t.Fatalf("confirm: %v", err)
 	}
-	run(t, moved, `update authority set timeline_id = -1`)
+	run(t, moved, `update database_identity set timeline_id = -1`)
 	if _, err := moved.Moved(t.Context(), "", 10); !errors.Is(err, store.ErrNotPlanned) {
 		t.Errorf("a foreign database: got %v, want %v", err, store.ErrNotPlanned)
 	}
-	if err := moved.AcceptAuthority(t.Context(), "operator", "restored"); err != nil {
+	if err := moved.AcceptDatabase(t.Context(), "operator", "restored"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := moved.Moved(t.Context(), "", 10); !errors.Is(err, store.ErrNotPlanned) {
@@ -230,7 +230,7 @@ func TestConfirmRequiresTheLastMark(t *testing.T) {
 	if err := post(t.Context(), db, "after", 2); err != nil {
 		t.Errorf("create after the move was called off: %v", err)
 	}
-	if !ours(t, db) || count(t, db, `select count(*) from protect_episode`) != 0 {
+	if !ours(t, db) || count(t, db, `select count(*) from protect_incident`) != 0 {
 		t.Error("after the move was called off: want the same authority, and nothing in PROTECT")
 	}
 	if err := mover(o, moved).Confirm(t.Context(), said); !errors.Is(err, mark.ErrForeign) {
@@ -329,9 +329,9 @@ func TestSweepWritesOnceAMinute(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now, err := o.Read(t.Context()); err != nil || now.Generation <= before.Generation {
-		t.Errorf("a change of the authority: got %+v, %v; want a new mark", now, err)
+		t.Errorf("a change of the database's identity: got %+v, %v; want a new mark", now, err)
 	}
-	run(t, db, `update authority_mark set at = at - interval '1 minute'`)
+	run(t, db, `update database_mark set at = at - interval '1 minute'`)
 	if err := keeper.Advance(t.Context(), store.MarkOfSweep); err != nil {
 		t.Fatal(err)
 	}

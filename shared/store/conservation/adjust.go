@@ -50,7 +50,7 @@ type CoreAdjust func(ctx context.Context, op transfer.Op, c transfer.Call, found
 // standingFinding reads the open finding. Its lock makes a second operator wait.
 const standingFinding = `
 select f.side, f.user_id, f.asset_id, coalesce(s.expected, f.expected), coalesce(s.got, f.got),
-       exists (select from conservation_adjustment a where a.finding_id = f.finding_id and a.applied_at is not null), is_authority(), f.at
+       exists (select from conservation_adjustment a where a.finding_id = f.finding_id and a.applied_at is not null), is_accepted_database(), f.at
   from conservation_finding f
   join conservation_standing s using (finding_id)
  where f.finding_id = $1 and f.kind = 'BALANCE_DIFFERS'

@@ -37,7 +37,7 @@ func TestRunsContinueFromTheCurrentCheckpoint(t *testing.T) {
 		"a full one, after one that is over":          {fmt.Sprintf(copied, "7", "interval '1 minute'") + `; update conservation_checkpoint set over = true where generation = 7`, true, "2 true"},
 		"a full one, after one that a process of before began": {
 			`insert into conservation_checkpoint (generation, epoch, cursors) overriding system value select 7, epoch, '{"SPOT": "3"}' from conservation_checkpoint`, true, "2 true"},
-		"an incremental run in another database": {`update authority set epoch = '00000000'`, false, "2 true"},
+		"an incremental run in another database": {`update database_identity set epoch = '00000000'`, false, "2 true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

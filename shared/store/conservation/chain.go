@@ -48,8 +48,8 @@ update conservation_chain
  where submitter = $1 and block = $2 and pass = $8`
 	// A payment that is in another block since a reorg is evaluated again.
 	putPayment = `
-insert into conservation_payment (submitter, tx_hash, log_index, pass, block_number, block_hash, token, receiver, amount)
-values (@submitter, @tx_hash, @log_index, @pass, @block_number, @block_hash, nullif(@token, ''), nullif(@receiver, ''), @amount::text::numeric)
+insert into conservation_payment (submitter, tx_hash, log_index, pass, block_number, block_hash, token, recipient, amount)
+values (@submitter, @tx_hash, @log_index, @pass, @block_number, @block_hash, nullif(@token, ''), nullif(@recipient, ''), @amount::text::numeric)
     on conflict on constraint one_row_per_payment do update
    set pass = excluded.pass, block_number = excluded.block_number, block_hash = excluded.block_hash`
 )
@@ -81,7 +81,7 @@ type FoundPayment struct {
 	BlockNumber uint64
 	BlockHash   string
 	Token       string // "": the chain's own coin
-	Receiver    string // "": a contract was deployed
+	Recipient   string // "": a contract was deployed
 	Amount      string
 }
 
@@ -105,7 +105,7 @@ func (b *Book) StoreReading(ctx context.Context, from, to conservation.ChainRead
 		for _, p := range found {
 			batch.Queue(putPayment, store.NamedArgs{
 				"submitter": from.Submitter, "pass": from.Pass, "tx_hash": p.TxHash, "log_index": p.LogIndex,
-				"block_number": p.BlockNumber, "block_hash": p.BlockHash, "token": p.Token, "receiver": p.Receiver, "amount": p.Amount,
+				"block_number": p.BlockNumber, "block_hash": p.BlockHash, "token": p.Token, "recipient": p.Recipient, "amount": p.Amount,
 			})
 		}
 		return tx.SendBatch(ctx, batch).Close()
@@ -122,7 +122,7 @@ func (b *Book) GoBack(ctx context.Context, r conservation.ChainReading, start st
 	batch.Queue("begin")
 	batch.Queue(`
 update conservation_chain
-   set went_back = coalesce(went_back, $4), block = start_block, block_hash = $5, sent = 0, pass = pass + 1
+   set reorged_block = coalesce(reorged_block, $4), block = start_block, block_hash = $5, sent = 0, pass = pass + 1
  where submitter = $1 and block = $2 and pass = $3`, r.Submitter, r.Block, r.Pass, evidence, start)
 	batch.Queue(`update conservation_payment set outcome = null, req_id = null where submitter = $1 and outcome is not null`, r.Submitter)
 	batch.Queue(`
@@ -140,7 +140,7 @@ update conservation_owed o
 // Reopen makes all payments be evaluated again.
 func (b *Book) Reopen(ctx context.Context) error {
 	batch := new(pgx.Batch)
-	batch.Queue(`update conservation_chain set went_back = null where went_back is not null`)
+	batch.Queue(`update conservation_chain set reorged_block = null where reorged_block is not null`)
 	batch.Queue(`update conservation_payment set outcome = null, req_id = null where outcome is not null`)
 	batch.Queue(`update conservation_owed set paid = false where paid`)
 	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
@@ -152,7 +152,7 @@ func (b *Book) Reopen(ctx context.Context) error {
 // unexplained reads unsettled payments, with the record that claims each: a stored version of a
 // request, a proof, a release from PROTECT or an operator.
 const unexplained = `
-select p.submitter, p.tx_hash, p.log_index, p.block_number, coalesce(p.token, ''), coalesce(p.receiver, ''), p.amount::text,
+select p.submitter, p.tx_hash, p.log_index, p.block_number, coalesce(p.token, ''), coalesce(p.recipient, ''), p.amount::text,
        coalesce((select a.asset_id from assets_tb a where a.payout_submitter = p.submitter and a.token_contract is not distinct from p.token order by a.asset_id limit 1), 0),
        x.found is not null, coalesce(x.req_id, ''), coalesce(x.ordered, false),
        coalesce(t.user_id, 0), coalesce(t.asset_id, 0), coalesce(t.state, 0), coalesce(t.payout_token, ''), coalesce(t.payout_address, ''), coalesce(t.payout_base_units::text, ''),
@@ -160,8 +160,8 @@ select p.submitter, p.tx_hash, p.log_index, p.block_number, coalesce(p.token, ''
        exists (select from payout_proof d where d.req_id = t.req_id and d.log_index = -2)
          or exists (select from payout_statement n where n.req_id = t.req_id and n.acted_at is not null and n.of_confirmed),
        x.found is null and exists (
-         select from transfers_tb w, authority_change c
-          where w.open and w.payout_submitter = p.submitter and w.payout_token is not distinct from p.token and w.payout_address = p.receiver
+         select from transfers_tb w, identity_change c
+          where w.open and w.payout_submitter = p.submitter and w.payout_token is not distinct from p.token and w.payout_address = p.recipient
             and w.payout_base_units = p.amount and (c.at >= w.created_at or c.transfers_upto >= w.transfer_id)),
        exists (select from conservation_payment o join conservation_chain oc using (submitter)
                 where o.req_id = t.req_id and o.outcome = 'PAID' and o.pass = oc.pass and (o.submitter, o.tx_hash, o.log_index) <> (p.submitter, p.tx_hash, p.log_index))
@@ -179,7 +179,7 @@ select p.submitter, p.tx_hash, p.log_index, p.block_number, coalesce(p.token, ''
         where f.submitter = p.submitter and f.tx_hash = p.tx_hash and h.ended_at is not null
        union all
        select true, e.released -> 'requests' ->> f.nonce::text, false, 4
-         from foreign_transaction f join protect_episode e using (submitter, episode)
+         from foreign_transaction f join protect_incident e using (submitter, incident)
         where f.submitter = p.submitter and f.tx_hash = p.tx_hash and e.released -> 'requests' ->> f.nonce::text <> 'none'
        order by rank
        limit 1) as x on true
@@ -200,14 +200,14 @@ update conservation_payment
 const owedPayouts = `
 select o.req_id, t.user_id, t.asset_id, coalesce(r.block_number, (m.receipt ->> 'blockNumber')::numeric::bigint, o.due),
        c.start_block, c.block, c.final_block,
-       coalesce(r.log_index = -2, false) or coalesce(pay.paid, false), coalesce(pay.judged, false)
+       coalesce(r.log_index = -2, false) or coalesce(pay.paid, false), coalesce(pay.evaluated, false)
   from conservation_owed o
   join transfers_tb t on t.req_id = o.req_id
   join conservation_chain c on c.submitter = t.payout_submitter
   left join payout_proof r on r.req_id = o.req_id
   left join managed_tx m on m.submitter = t.payout_submitter and m.request_id = o.req_id and m.state = 'CONFIRMED'
   left join lateral (
-       select bool_or(p.outcome = 'PAID') as paid, bool_or(p.outcome is null) as judged
+       select bool_or(p.outcome = 'PAID') as paid, bool_or(p.outcome is null) as evaluated
          from (select outcome, submitter, pass from conservation_payment where req_id = o.req_id
                union all
                select outcome, submitter, pass from conservation_payment
@@ -267,8 +267,8 @@ func (b *Book) evaluatePayments(ctx context.Context) (found []conservation.Findi
 func scanPayment(row pgx.CollectableRow) (p conservation.Payment, err error) {
 	var t conservation.ClaimedPayout
 	var known bool
-	err = row.Scan(&p.Submitter, &p.TxHash, &p.LogIndex, &p.BlockNumber, &p.Token, &p.Receiver, &p.Amount, &p.AssetID,
-		&p.Claimed, &p.ReqID, &p.Ordered, &t.UserID, &t.AssetID, &t.State, &t.Token, &t.Receiver, &t.Amount, &known, &p.Decided, &p.InDoubt, &p.Before)
+	err = row.Scan(&p.Submitter, &p.TxHash, &p.LogIndex, &p.BlockNumber, &p.Token, &p.Recipient, &p.Amount, &p.AssetID,
+		&p.Claimed, &p.ReqID, &p.Ordered, &t.UserID, &t.AssetID, &t.State, &t.Token, &t.Recipient, &t.Amount, &known, &p.Decided, &p.InDoubt, &p.Before)
 	if known {
 		p.Payout = &t
 	}
@@ -307,7 +307,7 @@ func (b *Book) evaluateOwed(ctx context.Context) (found []conservation.Finding, 
 }
 
 func (b *Book) wentBack(ctx context.Context) (found []conservation.Finding, err error) {
-	rows, err := b.db.Query(ctx, `select submitter, went_back from conservation_chain where went_back is not null order by submitter`)
+	rows, err := b.db.Query(ctx, `select submitter, reorged_block from conservation_chain where reorged_block is not null order by submitter`)
 	if err != nil {
 		return nil, fmt.Errorf("read chains that went back: %w", err)
 	}

@@ -41,7 +41,7 @@ const resumable = `interval '1 hour'`
 const current = `
 select generation, version, cursors, not is_current, clock_timestamp()
   from conservation_checkpoint
- where epoch = (select epoch from authority) and not over
+ where epoch = (select epoch from database_identity) and not over
    and case when $1 then begun_at > clock_timestamp() - ` + resumable + `
                       and generation > coalesce((select generation from conservation_checkpoint where is_current), 0)
             else is_current end
@@ -50,7 +50,7 @@ select generation, version, cursors, not is_current, clock_timestamp()
 
 const begin = `
 insert into conservation_checkpoint (epoch, over)
-select epoch, false from authority
+select epoch, false from database_identity
 returning generation, version, cursors, true, clock_timestamp()`
 
 // Begin returns the checkpoint from which a run continues. Without a current one an incremental run

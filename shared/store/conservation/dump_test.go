@@ -73,16 +73,16 @@ func TestDumpInAnotherClusterNeedsHigherNumbers(t *testing.T) {
 	w.clean()
 	w.loadElsewhere()
 
-	err := w.main.AcceptAuthority(t.Context(), "an operator", "loaded")
+	err := w.main.AcceptDatabase(t.Context(), "an operator", "loaded")
 	var last string
 	if _, wrong := fmt.Sscanf(fmt.Sprint(err), "accept the database: rows of transaction %s", &last); wrong != nil || !errors.Is(err, store.ErrNumbersAhead) {
 		t.Fatalf("accept: got %v, want it refused, with the number", err)
 	}
-	if n := value[int](t, w.main, `select count(*) from authority_change`); n != 0 {
+	if n := value[int](t, w.main, `select count(*) from identity_change`); n != 0 {
 		t.Errorf("databases accepted: got %d, want none", n)
 	}
 	exec(t, w.main, fmt.Sprintf(numberOn, strings.TrimSuffix(last, ":")))
-	if err := w.main.AcceptAuthority(t.Context(), "an operator", "loaded"); err != nil {
+	if err := w.main.AcceptDatabase(t.Context(), "an operator", "loaded"); err != nil {
 		t.Fatalf("accept, once the numbers are passed: %v", err)
 	}
 	for i, full := range []bool{false, false, true, false} {
@@ -125,8 +125,8 @@ func TestHigherNumbersInAnyJournalAreDetected(t *testing.T) {
 			if table != "" {
 				asOwner(t, w.main, table, change)
 			}
-			exec(t, w.main, `update authority set timeline_id = timeline_id + 1`)
-			err = w.main.AcceptAuthority(t.Context(), "an operator", "restored")
+			exec(t, w.main, `update database_identity set timeline_id = timeline_id + 1`)
+			err = w.main.AcceptDatabase(t.Context(), "an operator", "restored")
 			if (table == "") != (err == nil) || err != nil && !errors.Is(err, store.ErrNumbersAhead) {
 				t.Errorf("accept: got %v, want it refused: %t", err, table != "")
 			}

@@ -153,8 +153,8 @@ func TestAcceptedDatabaseHaltsBesideOthers(t *testing.T) {
 	w.steal(alice, gold, 1)
 	w.check(false)
 	seen := value[int64](t, w.main, `select halt_id from transfer_halt where resumed_at is null`)
-	exec(t, w.main, `update authority set timeline_id = timeline_id + 1`)
-	if err := w.main.AcceptAuthority(t.Context(), "an operator", "restored"); err != nil {
+	exec(t, w.main, `update database_identity set timeline_id = timeline_id + 1`)
+	if err := w.main.AcceptDatabase(t.Context(), "an operator", "restored"); err != nil {
 		t.Fatal(err)
 	}
 	w.resumeOne(seen)

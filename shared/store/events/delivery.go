@@ -17,8 +17,8 @@ import (
 // acquireStream takes the lease of a delivery queue or sets its rerun flag, as acquireOrMark
 // does.
 const acquireStream = `
-update event_stream l
-   set (owner_node, fencing_token, expires_at, wake) = (
+update event_delivery_queue l
+   set (owner_node, fencing_token, expires_at, rerun_requested) = (
        select case when free then $3 else l.owner_node end,
               case when free then l.fencing_token + 1 else l.fencing_token end,
               case when free then now + $4 else l.expires_at end,
@@ -26,31 +26,31 @@ update event_stream l
          from (select now, l.owner_node in ('', $3)
                         or l.expires_at + $5 < now
                         or l.expires_at > now + 2 * $4::interval as free
-                 from (select clock_timestamp() as now) as clock) as judged)
- where submitter = $1 and receiver = $2 and (select is_authority())
+                 from (select clock_timestamp() as now) as clock) as evaluated)
+ where submitter = $1 and endpoint = $2 and (select is_accepted_database())
 returning owner_node = $3, fencing_token, expires_at, expires_at + $5, clock_timestamp(), failures, next_attempt_at, pending`
 
 // streamLast comes before the events are read, so that the read sees all events up to it.
-const streamLast = `select last from event_stream where submitter = $1 and receiver = $2`
+const streamLast = `select last from event_delivery_queue where submitter = $1 and endpoint = $2`
 
 // eventsOfStream are the first events that the webhook endpoint has not acknowledged.
 const eventsOfStream = `
 select e.position, e.tx_id, e.sequence, e.type, e.submitter, e.caller, e.body
   from event e
  where e.submitter = $1
-   and e.position > (select delivered from event_stream where submitter = $1 and receiver = $2)
+   and e.position > (select delivered from event_delivery_queue where submitter = $1 and endpoint = $2)
  order by e.position
  limit $3`
 
-func queuePage(b *pgx.Batch, s txmanager.Submitter, receiver string, p *events.Page) {
-	b.Queue(streamLast, s, receiver).QueryRow(func(row pgx.Row) error {
+func queuePage(b *pgx.Batch, s txmanager.Submitter, endpoint string, p *events.Page) {
+	b.Queue(streamLast, s, endpoint).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&p.To)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
 		return err
 	})
-	b.Queue(eventsOfStream, s, receiver, events.PageSize).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(eventsOfStream, s, endpoint, events.PageSize).Query(func(rows pgx.Rows) (err error) {
 		p.Events, err = pgx.CollectRows(rows, scanEvent)
 		if n := len(p.Events); n == events.PageSize {
 			p.To = p.Events[n-1].Position // there may be more
@@ -60,11 +60,11 @@ func queuePage(b *pgx.Batch, s txmanager.Submitter, receiver string, p *events.P
 }
 
 // AcquireDeliveryQueue implements [events.Store]: begin, acquire, commit, load, in one round trip.
-func (s *Log) AcquireDeliveryQueue(ctx context.Context, sub txmanager.Submitter, receiver, owner string) (t events.AcquireResult, err error) {
+func (s *Log) AcquireDeliveryQueue(ctx context.Context, sub txmanager.Submitter, endpoint, owner string) (t events.AcquireResult, err error) {
 	sentAt := time.Now()
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(acquireStream, sub, receiver, owner, s.rules.Duration, s.rules.ClockSkewAllowance).QueryRow(func(row pgx.Row) error {
+	b.Queue(acquireStream, sub, endpoint, owner, s.rules.Duration, s.rules.ClockSkewAllowance).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&t.Held, &t.Token, &t.ExpiresAt, &t.FreeAt, &t.Now, &t.Failures, &t.NextAttemptAt, &t.Pending)
 		if t.There = !errors.Is(err, pgx.ErrNoRows); !t.There {
 			return nil
@@ -72,9 +72,9 @@ func (s *Log) AcquireDeliveryQueue(ctx context.Context, sub txmanager.Submitter,
 		return err
 	})
 	b.Queue("commit")
-	queuePage(b, sub, receiver, &t.Page)
+	queuePage(b, sub, endpoint, &t.Page)
 	if err := s.send(ctx, b); err != nil {
-		return events.AcquireResult{}, fmt.Errorf("take the events of %s for %s: %w", sub, receiver, err)
+		return events.AcquireResult{}, fmt.Errorf("take the events of %s for %s: %w", sub, endpoint, err)
 	}
 	t.Lease = lease.New(string(sub), owner, t.Token, sentAt, s.rules.Duration)
 	return t, nil
@@ -82,12 +82,12 @@ func (s *Log) AcquireDeliveryQueue(ctx context.Context, sub txmanager.Submitter,
 
 // heldStream is the fence of a delivery queue: its own row, which the statement locks.
 const heldStream = `
- where submitter = @submitter and receiver = @receiver and owner_node = @owner and fencing_token = @token and expires_at > clock_timestamp()`
+ where submitter = @submitter and endpoint = @endpoint and owner_node = @owner and fencing_token = @token and expires_at > clock_timestamp()`
 
 // settleStream stores what the webhook endpoint has acknowledged and the time of the next
 // attempt, and renews the lease.
 const settleStream = `
-update event_stream s
+update event_delivery_queue s
    set delivered = greatest(s.delivered, @to), failures = @failures, last_error = nullif(@error, ''), next_attempt_at = clock_timestamp() + @wait,
        oldest_at = case when greatest(s.delivered, @to) < s.last then coalesce(
          (select e.at from event e where e.submitter = @submitter and e.position > greatest(s.delivered, @to) order by e.position limit 1), s.oldest_at) end,
@@ -95,13 +95,13 @@ update event_stream s
 returning next_attempt_at`
 
 // Settle implements [events.Store].
-func (s *Log) Settle(ctx context.Context, l lease.Lease, receiver string, o events.Outcome) (next events.SettleResult, err error) {
+func (s *Log) Settle(ctx context.Context, l lease.Lease, endpoint string, o events.Outcome) (next events.SettleResult, err error) {
 	sentAt := time.Now()
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(settleStream, store.NamedArgs{
 		"submitter": l.Submitter,
-		"receiver":  receiver,
+		"endpoint":  endpoint,
 		"owner":     l.Owner,
 		"token":     l.Token,
 		"to":        store.Bigint(o.To),
@@ -113,14 +113,14 @@ func (s *Log) Settle(ctx context.Context, l lease.Lease, receiver string, o even
 		QueryRow(func(row pgx.Row) error { return store.Held(l, row.Scan(&next.NextAttemptAt)) })
 	switch {
 	case o.Silent:
-		b.Queue(receiverSilent, receiver, events.FirstWait, events.MostWait)
+		b.Queue(endpointSilent, endpoint, events.FirstWait, events.MostWait)
 	case o.Asked:
-		b.Queue(receiverAnswers, receiver)
+		b.Queue(endpointAnswers, endpoint)
 	}
 	b.Queue("commit")
-	queuePage(b, txmanager.Submitter(l.Submitter), receiver, &next.Page)
+	queuePage(b, txmanager.Submitter(l.Submitter), endpoint, &next.Page)
 	if err := s.send(ctx, b); err != nil {
-		return events.SettleResult{}, fmt.Errorf("settle events of %s for %s: %w", l.Submitter, receiver, err)
+		return events.SettleResult{}, fmt.Errorf("settle events of %s for %s: %w", l.Submitter, endpoint, err)
 	}
 	next.Lease = lease.New(l.Submitter, l.Owner, l.Token, sentAt, s.rules.Duration)
 	return next, nil
@@ -129,15 +129,15 @@ func (s *Log) Settle(ctx context.Context, l lease.Lease, receiver string, o even
 // releaseStream releases a delivery queue, unless the rerun flag is set; $5 overrides the
 // flag.
 const releaseStream = `
-update event_stream
-   set owner_node = '', wake = false
- where submitter = $1 and receiver = $2 and owner_node = $3 and fencing_token = $4 and (not wake or $5)`
+update event_delivery_queue
+   set owner_node = '', rerun_requested = false
+ where submitter = $1 and endpoint = $2 and owner_node = $3 and fencing_token = $4 and (not rerun_requested or $5)`
 
 // ReleaseDeliveryQueue implements [events.Store].
-func (s *Log) ReleaseDeliveryQueue(ctx context.Context, l lease.Lease, receiver string, anyway bool) (released bool, err error) {
-	tag, err := s.db.Exec(ctx, releaseStream, l.Submitter, receiver, l.Owner, l.Token, anyway)
+func (s *Log) ReleaseDeliveryQueue(ctx context.Context, l lease.Lease, endpoint string, anyway bool) (released bool, err error) {
+	tag, err := s.db.Exec(ctx, releaseStream, l.Submitter, endpoint, l.Owner, l.Token, anyway)
 	if err != nil {
-		return false, fmt.Errorf("release the events of %s for %s: %w", l.Submitter, receiver, err)
+		return false, fmt.Errorf("release the events of %s for %s: %w", l.Submitter, endpoint, err)
 	}
 	return tag.RowsAffected() == 1, nil
 }
@@ -145,29 +145,29 @@ func (s *Log) ReleaseDeliveryQueue(ctx context.Context, l lease.Lease, receiver 
 // These statements keep the state of a webhook endpoint over all delivery queues. An endpoint
 // that often gave no answer is skipped until its next time. Then one delivery queue tries it.
 const (
-	receiverSilent = `
-insert into event_receiver as r (receiver, failures, next_attempt_at)
+	endpointSilent = `
+insert into event_endpoint as r (endpoint, failures, next_attempt_at)
 values ($1, 1, clock_timestamp() + $2::interval)
-    on conflict (receiver) do update
+    on conflict (endpoint) do update
    set failures = r.failures + 1,
        next_attempt_at = clock_timestamp() + least($2::interval * power(2, least(r.failures, 20)), $3::interval)`
 
-	receiverAnswers = `update event_receiver set failures = 0 where receiver = $1 and failures > 0`
+	endpointAnswers = `update event_endpoint set failures = 0 where endpoint = $1 and failures > 0`
 
 	mayAsk = `
 with probe as (
-  update event_receiver
+  update event_endpoint
      set next_attempt_at = clock_timestamp() + $3::interval
-   where receiver = $1 and failures >= $2 and next_attempt_at not between clock_timestamp() and clock_timestamp() + $4::interval
-  returning receiver
+   where endpoint = $1 and failures >= $2 and next_attempt_at not between clock_timestamp() and clock_timestamp() + $4::interval
+  returning endpoint
 )
-select exists (select from probe) or not exists (select from event_receiver where receiver = $1 and failures >= $2)`
+select exists (select from probe) or not exists (select from event_endpoint where endpoint = $1 and failures >= $2)`
 )
 
 // MayAsk implements [events.Store].
-func (s *Log) MayDeliver(ctx context.Context, receiver string) (may bool, err error) {
-	if err := s.db.QueryRow(ctx, mayAsk, receiver, events.SilentFrom, s.rules.Duration, events.MostWait).Scan(&may); err != nil {
-		return false, fmt.Errorf("ask whether %s answers: %w", receiver, err)
+func (s *Log) MayDeliver(ctx context.Context, endpoint string) (may bool, err error) {
+	if err := s.db.QueryRow(ctx, mayAsk, endpoint, events.SilentFrom, s.rules.Duration, events.MostWait).Scan(&may); err != nil {
+		return false, fmt.Errorf("ask whether %s answers: %w", endpoint, err)
 	}
 	return may, nil
 }
@@ -179,12 +179,12 @@ func (s *Log) MayDeliver(ctx context.Context, receiver string) (may bool, err er
 // later than any plan, and a lease longer than any that is taken. The statement waits for none
 // of them.
 const overdueStreams = `
-select submitter, receiver
-  from (select s.submitter, s.receiver, s.oldest_at, coalesce(r.failures >= $5, false) as silent,
-               row_number() over (partition by s.receiver order by s.oldest_at, s.submitter) as place
-          from event_stream s
-          left join event_receiver r on r.receiver = s.receiver
-         where s.pending and s.receiver = any($1)
+select submitter, endpoint
+  from (select s.submitter, s.endpoint, s.oldest_at, coalesce(r.failures >= $5, false) as silent,
+               row_number() over (partition by s.endpoint order by s.oldest_at, s.submitter) as place
+          from event_delivery_queue s
+          left join event_endpoint r on r.endpoint = s.endpoint
+         where s.pending and s.endpoint = any($1)
            and s.oldest_at not between clock_timestamp() - $2::interval and clock_timestamp()
            and s.next_attempt_at not between clock_timestamp() - $2::interval
                and clock_timestamp() + case when s.failures > 0 then least($8::interval * power(2, least(s.failures - 1, 20)), $6) else '0' end
@@ -195,10 +195,10 @@ select submitter, receiver
 
 // OverdueStreams lists up to limit delivery queues of each endpoint that a lost task left
 // behind, the oldest first, and the database's clock.
-func (s *Log) OverdueStreams(ctx context.Context, receivers []string, grace time.Duration, limit int) (all []events.DeliveryQueue, now time.Time, err error) {
+func (s *Log) OverdueStreams(ctx context.Context, endpoints []string, grace time.Duration, limit int) (all []events.DeliveryQueue, now time.Time, err error) {
 	b := new(pgx.Batch)
 	b.Queue(`select clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	b.Queue(overdueStreams, receivers, grace, s.rules.ClockSkewAllowance, limit, events.SilentFrom, events.MostWait, s.rules.Duration, events.FirstWait).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(overdueStreams, endpoints, grace, s.rules.ClockSkewAllowance, limit, events.SilentFrom, events.MostWait, s.rules.Duration, events.FirstWait).Query(func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[events.DeliveryQueue])
 		return err
 	})
@@ -210,18 +210,18 @@ func (s *Log) OverdueStreams(ctx context.Context, receivers []string, grace time
 
 // EventBacklog counts the events that an endpoint has not been given.
 type EventBacklog struct {
-	Receiver string
+	Endpoint string
 	Streams  int           // submitters with events that wait
 	Oldest   time.Duration // since when the oldest waits; not below 0, also where the clock was set back
 }
 
-// EventBacklogs are those of the receivers, each once, in one round trip.
-func (s *Log) EventBacklogs(ctx context.Context, receivers []string) ([]EventBacklog, error) {
+// EventBacklogs are those of the endpoints, each once, in one round trip.
+func (s *Log) EventBacklogs(ctx context.Context, endpoints []string) ([]EventBacklog, error) {
 	rows, err := s.db.Query(ctx, `
-		select r.receiver, count(s.submitter), greatest(clock_timestamp() - min(s.oldest_at), interval '0')
-		  from unnest($1::text[]) as r (receiver)
-		  left join event_stream s on s.receiver = r.receiver and s.pending
-		 group by r.receiver`, receivers)
+		select r.endpoint, count(s.submitter), greatest(clock_timestamp() - min(s.oldest_at), interval '0')
+		  from unnest($1::text[]) as r (endpoint)
+		  left join event_delivery_queue s on s.endpoint = r.endpoint and s.pending
+		 group by r.endpoint`, endpoints)
 	if err != nil {
 		return nil, fmt.Errorf("read the backlog of events: %w", err)
 	}

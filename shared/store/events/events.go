@@ -48,8 +48,8 @@ const lockNumbers = `select pg_advisory_xact_lock(hashtext('number_events'))`
 const numberEvents = `
 with counter as materialized (
   select c.last + case when c.epoch = a.epoch then 0 else 1000000000 end as last, a.epoch
-    from event_counter c, authority a
-   where (select is_authority())
+    from event_counter c, database_identity a
+   where (select is_accepted_database())
 ), taken as (
   delete from event_outbox
    where id in (select o.id from event_outbox o where exists (select from counter) order by o.id limit $2)
@@ -68,12 +68,12 @@ with counter as materialized (
     from (select max(position) as last, (select epoch from counter) as epoch from numbered) as n
    where n.last is not null
 ), streams as (
-  insert into event_stream as s (submitter, receiver, delivered, last, oldest_at, next_attempt_at)
-  select n.submitter, r.receiver, min(n.position) - 1, max(n.position), min(n.made_at), min(n.made_at)
-    from numbered n, unnest($1::text[]) as r (receiver)
-   group by n.submitter, r.receiver
-   order by n.submitter, r.receiver
-      on conflict (submitter, receiver) do update
+  insert into event_delivery_queue as s (submitter, endpoint, delivered, last, oldest_at, next_attempt_at)
+  select n.submitter, r.endpoint, min(n.position) - 1, max(n.position), min(n.made_at), min(n.made_at)
+    from numbered n, unnest($1::text[]) as r (endpoint)
+   group by n.submitter, r.endpoint
+   order by n.submitter, r.endpoint
+      on conflict (submitter, endpoint) do update
      set last = excluded.last, oldest_at = case when s.pending then s.oldest_at else excluded.oldest_at end
 )
 select count(*) from taken`
@@ -82,15 +82,15 @@ select count(*) from taken`
 const maxNumbered = 2000
 
 // NumberEvents assigns positions to the events that were committed before the call, and queues
-// them for delivery to the webhook endpoints (receivers). Of very many events it may leave
+// them for delivery to the webhook endpoints (endpoints). Of very many events it may leave
 // some for the next call. A new endpoint gets the events from now on.
-func (s *Log) NumberEvents(ctx context.Context, receivers []string) error {
+func (s *Log) NumberEvents(ctx context.Context, endpoints []string) error {
 	for range 50 {
 		var numbered int
 		b := new(pgx.Batch)
 		b.Queue("begin")
 		b.Queue(lockNumbers)
-		b.Queue(numberEvents, receivers, maxNumbered).QueryRow(func(row pgx.Row) error { return row.Scan(&numbered) })
+		b.Queue(numberEvents, endpoints, maxNumbered).QueryRow(func(row pgx.Row) error { return row.Scan(&numbered) })
 		b.Queue("commit")
 		if err := s.send(ctx, b); err != nil {
 			return fmt.Errorf("number events: %w", err)
@@ -132,7 +132,7 @@ type EventsDeletedError struct {
 
 // Error names the position after which events are kept.
 func (e EventsDeletedError) Error() string {
-	return fmt.Sprintf("events up to position %d are kept no longer", e.Oldest)
+	return fmt.Sprintf("events up to position %d were deleted", e.Oldest)
 }
 
 // EventQuery asks for one page of the kept events, in order.

@@ -86,7 +86,7 @@ func TestRestoreEndsAnAcknowledgement(t *testing.T) {
 	}
 	acknowledge()
 	alarming("acknowledged", 0)
-	r.run(t, `insert into authority_change (system_identifier, timeline_id, by, reason) values (1, 1, 'ann', 'restored')`)
+	r.run(t, `insert into identity_change (system_identifier, timeline_id, by, reason) values (1, 1, 'ann', 'restored')`)
 	alarming("after a restore", 1)
 	acknowledge()
 	alarming("acknowledged again", 0)

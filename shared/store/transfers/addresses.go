@@ -49,7 +49,7 @@ var (
 
 // usableAfter is the time from which the delay of address x counts. A restored database lists addresses
 // that were removed after its backup, so their delay counts from its acceptance.
-const usableAfter = `greatest(x.added_at, (select max(c.at) from authority_change c))`
+const usableAfter = `greatest(x.added_at, (select max(c.at) from identity_change c))`
 
 // addressColumns is a row as [scanAddress] reads it, with the delay $2.
 const addressColumns = `
@@ -66,7 +66,7 @@ func scanAddress(row pgx.CollectableRow) (a Address, err error) {
 const addAddress = `
 insert into payout_address (user_id, chain_id, address)
 select $1, $2, $3
- where (select is_authority())
+ where (select is_accepted_database())
    and not exists (select from payout_address_block where user_id = $1 and lifted_at is null)
    and (select count(*) from payout_address
          where user_id = $1 and (removed_at is null or added_at > clock_timestamp() - interval '24 hours')) < $4
@@ -78,7 +78,7 @@ const listedAddress = addressColumns + ` and x.chain_id = $3 and x.address = $4 
 // standing returns whether the database is the one written last, and whether an operator has blocked
 // new addresses of user $1.
 const standing = `
-select is_authority(), exists (select from payout_address_block where user_id = $1 and lifted_at is null)`
+select is_accepted_database(), exists (select from payout_address_block where user_id = $1 and lifted_at is null)`
 
 // AddAddress adds the address to the user's list. If it is listed already, its delay does not start
 // again. The error wraps one of [ErrAddressesBlocked], [ErrTooManyAddresses] and [transfer.ErrForeign].
@@ -130,7 +130,7 @@ type RemovalOfAddress struct {
 const removeAddress = `
 update payout_address
    set removed_at = clock_timestamp(), removed_by = $3, remove_reason = nullif($4, '')
- where user_id = $1 and address_id = $2 and removed_at is null and (select is_authority())`
+ where user_id = $1 and address_id = $2 and removed_at is null and (select is_accepted_database())`
 
 const addressOf = addressColumns + ` and x.address_id = $3`
 
@@ -202,7 +202,7 @@ func (s *Store) Addresses(ctx context.Context, user int64, delay time.Duration, 
 
 const blockAddresses = `
 insert into payout_address_block (user_id, by, reason)
-select $1, $2, $3 where (select is_authority())
+select $1, $2, $3 where (select is_accepted_database())
     on conflict do nothing`
 
 // BlockAddresses prevents the user from adding addresses until an operator lifts the block. If one is
@@ -227,7 +227,7 @@ func (s *Store) BlockAddresses(ctx context.Context, user int64, by, reason strin
 
 const liftBlock = `
 update payout_address_block set lifted_at = clock_timestamp(), lifted_by = $2, lift_reason = $3
- where user_id = $1 and lifted_at is null and (select is_authority())`
+ where user_id = $1 and lifted_at is null and (select is_accepted_database())`
 
 // LiftAddressBlock lets the user add addresses again. The error wraps [ErrNotBlocked] if no block is
 // open, or the database is not the one written last.

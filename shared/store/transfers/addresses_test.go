@@ -250,7 +250,7 @@ func TestRestoredAddressesWaitAnew(t *testing.T) {
 	if got := b.refusal(t, payout(), listedOnly(day)).Reason; got != "" {
 		t.Fatalf("before the restore: got %s, want it stored", got)
 	}
-	b.run(t, `update authority set timeline_id = timeline_id + 1`)
+	b.run(t, `update database_identity set timeline_id = timeline_id + 1`)
 	for what, err := range map[string]error{
 		"list": second(b.Addresses(t.Context(), alice, day, 0)),
 		"add": func() error {
@@ -264,20 +264,20 @@ func TestRestoredAddressesWaitAnew(t *testing.T) {
 			t.Errorf("%s in a restored database: got %v, want it refused", what, err)
 		}
 	}
-	if err := b.AcceptAuthority(t.Context(), "carol", "reconciled"); err != nil {
+	if err := b.AcceptDatabase(t.Context(), "carol", "reconciled"); err != nil {
 		t.Fatal(err)
 	}
 	b.run(t, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'carol', resume_reason = 'r'`)
-	b.run(t, `update protect_episode set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
-	accepted := value[time.Time](t, b, `select max(at) from authority_change`)
+	b.run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
+	accepted := value[time.Time](t, b, `select max(at) from identity_change`)
 	if got, want := b.refusal(t, payout(), listedOnly(day)), (transfer.RefusedError{Reason: transfer.AddressNotYetUsable, UsableFrom: accepted.Add(day)}); got.Reason != want.Reason || !got.UsableFrom.Equal(want.UsableFrom) {
 		t.Errorf("after the acceptance: got %+v, want %+v", got, want)
 	}
 	if list, err := b.Addresses(t.Context(), alice, day, 0); err != nil || len(list.List) != 1 || !list.List[0].UsableFrom.Equal(accepted.Add(day)) {
 		t.Errorf("listed: got %+v, %v; want it usable from %s on", list, err, accepted.Add(day))
 	}
-	b.run(t, `alter table authority_change disable trigger user`)
-	b.run(t, `update authority_change set at = at - interval '24 hours'`)
+	b.run(t, `alter table identity_change disable trigger user`)
+	b.run(t, `update identity_change set at = at - interval '24 hours'`)
 	if got := b.refusal(t, payout(), listedOnly(day)).Reason; got != "" {
 		t.Errorf("a day after the acceptance: got %s, want it stored", got)
 	}

@@ -16,7 +16,7 @@ func TestStoreAgreesWithTheDomain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.run(t, `alter table assets_tb disable trigger user`)
-	b.run(t, `alter table transfers_tb drop constraint scale_is_the_assets`)
+	b.run(t, `alter table transfers_tb drop constraint precision_is_the_assets`)
 	user := int64(1000)
 	rapid.Check(t, func(r *rapid.T) {
 		a := drawAsset(r)

@@ -16,7 +16,7 @@ import (
 const ours = `('assets_tb'::regclass, 'transfers_tb'::regclass, 'transfer_history'::regclass, 'transfer_resolution'::regclass, 'transfer_acknowledgement'::regclass, 'transfer_halt'::regclass, 'payout_address'::regclass, 'payout_address_block'::regclass)`
 
 // aMove is a planned move of the database, during which nothing is written.
-const aMove = `insert into authority_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'r')`
+const aMove = `insert into database_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'r')`
 
 // refused holds a statement that a constraint or a trigger must refuse, by its name. first prepares it.
 // $init, $source, $target, $comp and $done are transfers.
@@ -42,7 +42,7 @@ const (
 var nonsense = map[string][]refused{
 	"assets_tb_pkey":                 {{then: newAsset + `(1, 'X', 2, 1, 9, null, null, null, null, null)`}},
 	"one_asset_per_name":             {{then: newAsset + `(9, 'USDT', 2, 1, 9, null, null, null, null, null)`}},
-	"scale_to_refer_to":              {{first: `alter table assets_tb drop constraint assets_tb_pkey cascade; alter table assets_tb drop constraint one_asset_per_name`, then: newAsset + `(1, 'USDT', 6, 1, 9, null, null, null, null, null)`}},
+	"precision_key":                  {{first: `alter table assets_tb drop constraint assets_tb_pkey cascade; alter table assets_tb drop constraint one_asset_per_name`, then: newAsset + `(1, 'USDT', 6, 1, 9, null, null, null, null, null)`}},
 	"assets_tb_asset_id_check":       {{then: newAsset + `(0, 'X', 2, 1, 9, null, null, null, null, null)`}},
 	"assets_tb_asset_check":          {{then: newAsset + `(9, 'usdt', 2, 1, 9, null, null, null, null, null)`}, {then: newAsset + `(9, '', 2, 1, 9, null, null, null, null, null)`}},
 	"assets_tb_precision_check":      {{then: newAsset + `(9, 'X', 9, 1, 9, null, null, null, null, null)`}},
@@ -61,12 +61,12 @@ var nonsense = map[string][]refused{
 		{then: newAsset + `(9, 'X', 8, 1, 184467440737.09551616, null, null, null, null, null)`},
 		{then: newAsset + `(9, 'X', 8, 1, 2, 184467440737.09551616, null, null, null, null)`},
 	},
-	"payout_terms_are_one": {
+	"payout_terms_are_complete": {
 		{then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, null, null, 18)`}, {then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, null)`},
 		{then: newAsset + `(9, 'X', 2, 1, 9, null, null, null, ` + addr + `, null)`},
 	},
-	"payer_is_on_the_chain": {{then: newAsset + `(9, 'X', 2, 1, 9, null, 1, ` + sub + `, null, 18)`}},
-	"chain_is_no_coarser":   {{then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, 1)`}, {then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, 37)`}},
+	"payer_is_on_the_chain":          {{then: newAsset + `(9, 'X', 2, 1, 9, null, 1, ` + sub + `, null, 18)`}},
+	"chain_decimals_cover_precision": {{then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, 1)`}, {then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, 37)`}},
 
 	"transfers_tb_pkey":                {{then: `insert into transfers_tb (transfer_id, req_id, user_id, asset_id, amount, precision, transfer_type, source_type) select transfer_id, ` + req + `, 7, 1, 1, 6, 1, 1` + ofInit}},
 	"one_transfer_per_req":             {{then: newTransfer + `($init, 'x', 7, 1, 1, 6, 1, 1)`}},
@@ -76,7 +76,7 @@ var nonsense = map[string][]refused{
 	"transfers_tb_user_id_check":       {{then: newTransfer + `(` + req + `, null, 0, 1, 1, 6, 1, 1)`}},
 	"transfers_tb_amount_check":        {{then: newTransfer + `(` + req + `, null, 7, 1, 0, 6, 1, 1)`}, {then: newTransfer + `(` + req + `, null, 7, 1, -1, 6, 1, 1)`}},
 	"transfers_tb_transfer_type_check": {{then: newTransfer + `(` + req + `, null, 7, 1, 1, 6, 4, 1)`}},
-	"scale_is_the_assets":              {{then: newTransfer + `(` + req + `, null, 7, 1, 1, 7, 1, 1)`}, {then: newTransfer + `(` + req + `, null, 7, 99, 1, 6, 1, 1)`}},
+	"precision_is_the_assets":          {{then: newTransfer + `(` + req + `, null, 7, 1, 1, 7, 1, 1)`}, {then: newTransfer + `(` + req + `, null, 7, 99, 1, 6, 1, 1)`}},
 	"amount_fits_precision":            {{then: newTransfer + `(` + req + `, null, 7, 1, 1.0000001, 6, 1, 1)`}},
 	"units_fit_64_bits":                {{then: newTransfer + `(` + req + `, null, 7, 1, 18446744073709.551616, 6, 1, 1)`}},
 	"source_fits_type":                 {{then: newTransfer + `(` + req + `, null, 7, 1, 1, 6, 1, 2)`}, {then: newTransfer + `(` + req + `, null, 7, 1, 1, 6, 2, 1)`}},
@@ -89,7 +89,7 @@ var nonsense = map[string][]refused{
 	"failures_are_retries":             {{then: `update transfers_tb set failures = 1 where req_id = $source`}, {then: `update transfers_tb set failures = -1 where req_id = $source`}},
 	"unknown_fits_state":               {{then: `update transfers_tb set failures = 1, retry_count = 1 where req_id = $init`}},
 	"due_fits_state":                   {{then: `update transfers_tb set next_attempt_at = now() where req_id = $init`}, {then: `update transfers_tb set state = -10, error_message = 'X', next_attempt_at = now() where req_id = $source`}},
-	"payout_is_whole": {
+	"payout_is_complete": {
 		{then: newTransfer + `(` + req + `, null, 7, 1, 1, 6, 3, 1)`},
 		{then: newPayout + `(` + req + `, 7, 1, 1, 6, 1, 1, ` + sub + `, 1337, null, ` + addr + `, 1, '{}')`},
 		{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, null, 1, '{}')`},
@@ -112,7 +112,7 @@ var nonsense = map[string][]refused{
 	"transfer_resolution_reason_check":     {{then: newOrder + `'refund', 'o', '', null, null` + ofInit}},
 	"transfer_resolution_verdict_check":    {{then: newOrder + `'refund', 'o', 'r', 'MAYBE', now()` + ofInit}},
 	"answered_as_one":                      {{then: newOrder + `'refund', 'o', 'r', 'SUCCESS', null` + ofInit}, {then: newOrder + `'refund', 'o', 'r', null, now()` + ofInit}},
-	"cancel_asks_nobody":                   {{then: newOrder + `'cancel', 'o', 'r', 'SUCCESS', now()` + ofInit}},
+	"cancel_has_no_verdict":                {{then: newOrder + `'cancel', 'o', 'r', 'SUCCESS', now()` + ofInit}},
 
 	"outcome_is_known":       {{then: `insert into transfer_resolution (transfer_id, op, by, reason, outcome) select transfer_id, 'refund', 'o', 'r', 'maybe'` + ofInit}},
 	"outcome_of_a_call":      {{then: `insert into transfer_resolution (transfer_id, op, by, reason, outcome) select transfer_id, 'cancel', 'o', 'r', 'applied'` + ofInit}},
@@ -137,21 +137,21 @@ var nonsense = map[string][]refused{
 	"address_of_a_user":      {{then: newAddress + `(0, 1, ` + addr + `, null, null, null)`}},
 	"address_on_a_chain":     {{then: newAddress + `(7, 0, ` + addr + `, null, null, null)`}},
 	"address_is_canonical":   {{then: newAddress + `(7, 1, '0x00000000000000000000000000000000000000C3', null, null, null)`}, {then: newAddress + `(7, 1, '0xc3', null, null, null)`}},
-	"removed_by_somebody": {
+	"removal_is_complete": {
 		{then: newAddress + `(7, 1, ` + addr + `, now(), null, null)`}, {then: newAddress + `(7, 1, ` + addr + `, null, 'user', null)`},
 		{then: newAddress + `(7, 1, ` + addr + `, now(), 'o', null)`}, {then: newAddress + `(7, 1, ` + addr + `, now(), 'user', 'r')`},
 	},
-	"one_number_per_block": {{blocked, `insert into payout_address_block (block_id, user_id, by, reason) overriding system value select block_id, 8, by, reason from payout_address_block`}},
-	"one_open_block":       {{blocked, blocked}},
-	"block_of_a_user":      {{then: newBlock + `(0, 'o', 'r', null, null, null)`}},
-	"blocked_by_a_person":  {{then: newBlock + `(7, '', 'r', null, null, null)`}, {then: newBlock + `(7, 'o', '', null, null, null)`}},
-	"lifted_by_a_person":   {{then: newBlock + `(7, 'o', 'r', now(), null, 'r')`}, {then: newBlock + `(7, 'o', 'r', now(), 'o', null)`}, {then: newBlock + `(7, 'o', 'r', null, 'o', 'r')`}},
-	"resumed_by_a_human":   {{newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resumed_by = 'o'`}, {newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resume_reason = 'r'`}},
+	"one_number_per_block":   {{blocked, `insert into payout_address_block (block_id, user_id, by, reason) overriding system value select block_id, 8, by, reason from payout_address_block`}},
+	"one_open_block":         {{blocked, blocked}},
+	"block_of_a_user":        {{then: newBlock + `(0, 'o', 'r', null, null, null)`}},
+	"blocked_by_a_person":    {{then: newBlock + `(7, '', 'r', null, null, null)`}, {then: newBlock + `(7, 'o', '', null, null, null)`}},
+	"lifted_by_a_person":     {{then: newBlock + `(7, 'o', 'r', now(), null, 'r')`}, {then: newBlock + `(7, 'o', 'r', now(), 'o', null)`}, {then: newBlock + `(7, 'o', 'r', null, 'o', 'r')`}},
+	"resumed_by_an_operator": {{newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resumed_by = 'o'`}, {newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resume_reason = 'r'`}},
 }
 
 // guarded lists statements that one trigger must refuse, with the name that it raises.
 var guarded = map[string][]struct{ table, first, then, by string }{
-	"not_while_moving": {
+	"refuse_while_moving": {
 		{"transfers_tb", aMove, `update transfers_tb set updated_at = now() where req_id = $init`, "move_expected"},
 		{"transfer_resolution", aMove, `insert into transfer_resolution default values`, "move_expected"},
 		{"transfer_halt", aMove, `insert into transfer_halt default values`, "move_expected"},
@@ -183,43 +183,43 @@ var guarded = map[string][]struct{ table, first, then, by string }{
 	},
 	"guard_asset": {
 		{"assets_tb", "", `update assets_tb set asset = 'X'`, "scale_never_changes"},
-		{"assets_tb", `alter table transfers_tb drop constraint scale_is_the_assets`, `update assets_tb set precision = 7`, "scale_never_changes"},
+		{"assets_tb", `alter table transfers_tb drop constraint precision_is_the_assets`, `update assets_tb set precision = 7`, "scale_never_changes"},
 	},
-	"keep_transfer":         {{"transfers_tb", "", `delete from transfers_tb where req_id = $init`, byGuard}},
-	"keep_asset":            {{"assets_tb", "", `delete from assets_tb`, byGuard}},
-	"keep_transfer_history": {{"transfer_history", "", `delete from transfer_history`, byGuard}, {"transfer_history", "", `update transfer_history set state = 0`, byGuard}},
-	"keep_resolution": {
+	"guard_transfer_delete":  {{"transfers_tb", "", `delete from transfers_tb where req_id = $init`, byGuard}},
+	"guard_asset_delete":     {{"assets_tb", "", `delete from assets_tb`, byGuard}},
+	"guard_transfer_history": {{"transfer_history", "", `delete from transfer_history`, byGuard}, {"transfer_history", "", `update transfer_history set state = 0`, byGuard}},
+	"guard_resolution": {
 		{"transfer_resolution", newOrder + `'refund', 'o', 'r', null, null` + ofInit, `delete from transfer_resolution`, byGuard},
 		{"transfer_resolution", newOrder + `'refund', 'o', 'r', null, null` + ofInit, `update transfer_resolution set by = 'other'`, byGuard},
 		{"transfer_resolution", newOrder + `'refund', 'o', 'r', 'UNKNOWN', now()` + ofInit, `update transfer_resolution set verdict = 'SUCCESS'`, byGuard},
 	},
-	"keep_halt": {
+	"guard_halt": {
 		{"transfer_halt", newHalt + `('all', null, null, '{}')`, `delete from transfer_halt`, byGuard},
 		{"transfer_halt", newHalt + `('all', null, null, '{}')`, `update transfer_halt set evidence = '[]'`, byGuard},
 		{"transfer_halt", newHalt + `('all', null, null, '{}'); update transfer_halt set resumed_at = now(), resumed_by = 'o', resume_reason = 'r'`, `update transfer_halt set resumed_at = null, resumed_by = null, resume_reason = null`, byGuard},
 	},
-	"keep_payout_address": {
+	"guard_payout_address": {
 		{"payout_address", listed, `delete from payout_address`, byGuard},
 		{"payout_address", listed, `update payout_address set added_at = added_at - interval '1 day'`, byGuard},
 		{"payout_address", newAddress + `(7, 1, ` + addr + `, now(), 'user', null)`, `update payout_address set removed_at = null, removed_by = null`, byGuard},
 	},
-	"keep_all_payout_addresses": {{"payout_address", "", `truncate payout_address`, byGuard}},
-	"keep_payout_address_block": {
+	"guard_payout_addresses_truncate": {{"payout_address", "", `truncate payout_address`, byGuard}},
+	"guard_payout_address_block": {
 		{"payout_address_block", blocked, `delete from payout_address_block`, byGuard},
 		{"payout_address_block", blocked, `update payout_address_block set reason = 'other'`, byGuard},
 		{"payout_address_block", newBlock + `(7, 'o', 'r', now(), 'o', 'r')`, `update payout_address_block set lifted_at = null, lifted_by = null, lift_reason = null`, byGuard},
 	},
-	"keep_all_payout_address_blocks": {{"payout_address_block", "", `truncate payout_address_block`, byGuard}},
-	"keep_all_transfers":             {{"transfers_tb", unguarded("transfers_tb"), `truncate transfers_tb cascade`, byGuard}},
-	"keep_all_assets":                {{"assets_tb", unguarded("assets_tb"), `truncate assets_tb cascade`, byGuard}},
-	"keep_all_transfer_history":      {{"transfer_history", "", `truncate transfer_history`, byGuard}},
-	"keep_all_resolutions":           {{"transfer_resolution", "", `truncate transfer_resolution`, byGuard}},
-	"keep_acknowledgement": {
+	"guard_payout_address_blocks_truncate": {{"payout_address_block", "", `truncate payout_address_block`, byGuard}},
+	"guard_transfers_truncate":             {{"transfers_tb", unguarded("transfers_tb"), `truncate transfers_tb cascade`, byGuard}},
+	"guard_assets_truncate":                {{"assets_tb", unguarded("assets_tb"), `truncate assets_tb cascade`, byGuard}},
+	"guard_transfer_history_truncate":      {{"transfer_history", "", `truncate transfer_history`, byGuard}},
+	"guard_resolutions_truncate":           {{"transfer_resolution", "", `truncate transfer_resolution`, byGuard}},
+	"guard_acknowledgement": {
 		{"transfer_acknowledgement", newAck + `30, 'o', 'r', now() + interval '1 h'` + ofInit, `delete from transfer_acknowledgement`, byGuard},
 		{"transfer_acknowledgement", newAck + `30, 'o', 'r', now() + interval '1 h'` + ofInit, `update transfer_acknowledgement set until = now() + interval '2 h'`, byGuard},
 	},
-	"keep_all_acknowledgements": {{"transfer_acknowledgement", "", `truncate transfer_acknowledgement`, byGuard}},
-	"keep_all_halts":            {{"transfer_halt", "", `truncate transfer_halt`, byGuard}},
+	"guard_acknowledgements_truncate": {{"transfer_acknowledgement", "", `truncate transfer_acknowledgement`, byGuard}},
+	"guard_halts_truncate":            {{"transfer_halt", "", `truncate transfer_halt`, byGuard}},
 }
 
 // unguarded disables the guards of each table but one, since a truncate includes the referencing
@@ -299,7 +299,7 @@ func TestEveryTriggerDoesItsDuty(t *testing.T) {
 	b := newBench(t)
 	rows := plant(t, b)
 	// These refuse nothing: the happy path's states show what they record, H8's test the halt.
-	shown := map[string]bool{"record_new_transfer": true, "record_transfer": true, "halt_restored": true}
+	shown := map[string]bool{"record_new_transfer": true, "record_transfer": true, "halt_restored_database": true}
 	for trigger, duties := range guarded {
 		shown[trigger] = true
 		for _, d := range duties {
@@ -313,7 +313,7 @@ func TestEveryTriggerDoesItsDuty(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]bool{"halt_restored": true}
+	want := map[string]bool{"halt_restored_database": true}
 	for _, trigger := range names(t, b, `select tgname::text from pg_trigger where tgrelid in `+ours+` and not tgisinternal`) {
 		want[trigger] = true
 	}
@@ -344,7 +344,7 @@ func TestTheDatabaseHasTheSameTransitions(t *testing.T) {
 	for _, from := range transfer.States() {
 		x := b.at(t, from)
 		for _, to := range transfer.States() {
-			if got := value[bool](t, b, `select transfer_may($1::smallint, $2::smallint)`, from, to); got != from.MayBecome(to) {
+			if got := value[bool](t, b, `select is_transfer_transition($1::smallint, $2::smallint)`, from, to); got != from.MayBecome(to) {
 				t.Errorf("%s to %s: the database says %t, want %t", from, to, got, from.MayBecome(to))
 			}
 			if from == to {

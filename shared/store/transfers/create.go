@@ -41,7 +41,7 @@ select @req_id, nullif(@cid, ''), @user_id, a.asset_id, r.amount, a.precision, @
        else a.payout_submitter = p.submitter and a.chain_id = p.chain_id and a.token_contract is not distinct from p.token
         and p.base_units = r.amount * 10::numeric ^ a.chain_decimals
         and ` + mayPay + ` end
-   and (select is_authority())
+   and (select is_accepted_database())
    and not exists (select from transfer_halt h
          where h.resumed_at is null and (h.scope = 'all' or h.asset_id = a.asset_id and coalesce(h.user_id = @user_id, true)))
    and (@per_second::integer = 0 or (` + countSince + `interval '1 second' limit @per_second) as c) < @per_second)
@@ -59,7 +59,7 @@ select @req_id, nullif(@cid, ''), @user_id, a.asset_id, r.amount, a.precision, @
 // PROTECT.
 const mayPay = `exists (select from submitter s
                      where s.submitter = p.submitter and s.callers = array['` + store.PayoutCaller + `'] and s.status = 'ACTIVE')
-        and not exists (select from protect_episode e where e.submitter = p.submitter and e.closed_at is null)`
+        and not exists (select from protect_incident e where e.submitter = p.submitter and e.closed_at is null)`
 
 const (
 	countSince = `select count(*) from (select from transfers_tb where user_id = @user_id and created_at > (select clock_timestamp()) - `
@@ -129,7 +129,7 @@ func insertArgs(r transfer.Request, kind transfer.Type, terms transfer.Terms) st
 
 // obstacles returns the conditions that can refuse a valid request, of user $1, asset $2 and payer $3.
 const obstacles = `
-select is_authority(),
+select is_accepted_database(),
        exists (select from transfer_halt h left join assets_tb a using (asset_id)
                 where h.resumed_at is null and (h.scope = 'all' or a.asset = $2 and coalesce(h.user_id = $1, true))),
        $3 <> '' and not (select ` + mayPay + ` from (select nullif($3, '') as submitter) as p),

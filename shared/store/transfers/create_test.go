@@ -105,7 +105,7 @@ func TestH16WhatIsStoredAnswersFirst(t *testing.T) {
 		"other amounts": `update assets_tb set min_transfer_amount = 100`,
 		"a day's sum":   `update assets_tb set daily_transfer_amount = 100`,
 		"halted":        `insert into transfer_halt (scope, evidence) values ('all', '{}')`,
-		"restored":      `update authority set timeline_id = timeline_id + 1`,
+		"restored":      `update database_identity set timeline_id = timeline_id + 1`,
 	} {
 		b.run(t, spoil)
 		again := request("c-1")

@@ -26,7 +26,7 @@ update transfers_tb t
         where x.open
           and (coalesce(x.next_attempt_at, x.updated_at) + $1::interval <= clock_timestamp() or x.updated_at > clock_timestamp())
           and (x.swept_at < coalesce($3, clock_timestamp()) or x.swept_at > clock_timestamp())
-          and (select is_authority())
+          and (select is_accepted_database())
         order by x.swept_at, x.transfer_id
         limit $2
           for no key update of x skip locked)
@@ -74,7 +74,7 @@ const (
 	// unacknowledged excludes transfers that an operator has acknowledged since the database was last
 	// accepted. Only late ones are looked up.
 	unacknowledged = `
-   and coalesce((select k.until <= clock_timestamp() or k.state <> t.state or k.at < t.state_at or exists (select from authority_change c where c.at >= k.at)
+   and coalesce((select k.until <= clock_timestamp() or k.state <> t.state or k.at < t.state_at or exists (select from identity_change c where c.at >= k.at)
          from transfer_acknowledgement k where k.transfer_id = t.transfer_id order by k.id desc limit 1), true)`
 
 	howLate   = `select count(*), greatest(max(clock_timestamp() - t.state_at), '0') from transfers_tb t`

@@ -14,4 +14,4 @@ var HotStatements = map[string]string{
 // moveTransfer is the statement in move_transfer.
 const moveTransfer = `
 update transfers_tb set state = $2, updated_at = clock_timestamp()
- where req_id = $1 and state = $3 and ($4 > 2 or (select is_authority()))`
+ where req_id = $1 and state = $3 and ($4 > 2 or (select is_accepted_database()))`

@@ -17,7 +17,7 @@ const cancel = `
 with hit as (
   update transfers_tb f
      set state = -10, error_message = 'CANCELLED', state_at = clock_timestamp(), updated_at = clock_timestamp()
-   where req_id = $1 and state = 0 and (select is_authority()) and ` + untouched + `
+   where req_id = $1 and state = 0 and (select is_accepted_database()) and ` + untouched + `
   returning transfer_id
 )
 insert into transfer_resolution (transfer_id, op, by, reason)

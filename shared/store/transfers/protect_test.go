@@ -25,7 +25,7 @@ func TestH01NoPayoutBeginsInProtect(t *testing.T) {
 	fromOther := payout()
 	fromOther.Asset, fromOther.Payout.Submitter, fromOther.Payout.Token = "ETH", secondPayer, ""
 	begins, inside := r.created(t, fromOther), r.created(t, request(""))
-	r.run(t, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, payer)
+	r.run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, payer)
 	r.age(t, late.ReqID, "16 minutes")
 	for range 3 {
 		if got := r.drive(t, waits.ReqID, transfer.Init); got.NextAttemptAt != nil || got.RetryCount != 0 {
@@ -44,7 +44,7 @@ func TestH01NoPayoutBeginsInProtect(t *testing.T) {
 	if found, _ := r.due(t, 10, time.Time{}); !slices.Equal(found, []string{waits.ReqID}) {
 		t.Errorf("due: got %v, want the one that waits", found)
 	}
-	r.run(t, `update protect_episode set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
+	r.run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
 	r.drive(t, waits.ReqID, transfer.Committed)
 }
 

@@ -104,7 +104,7 @@ func TestHaltStopsNewTransfersOfItsScope(t *testing.T) {
 		if open, all, err = r.OpenHalts(t.Context(), 9); err != nil || all != 1 || len(open) != 1 || string(open[0].Evidence) != `{"lost": 1}` {
 			t.Fatalf("open: got %+v of %d, %v; want the other", open, all, err)
 		}
-		if err := r.Resume(t.Context(), open[0].ID, "carol", "", false); violated(err) != "resumed_by_a_human" {
+		if err := r.Resume(t.Context(), open[0].ID, "carol", "", false); violated(err) != "resumed_by_an_operator" {
 			t.Errorf("without a reason: got %v, want it refused", err)
 		}
 		for _, want := range []error{nil, transfers.ErrNotHalted} {
@@ -148,7 +148,7 @@ func TestH08RestoredDatabase(t *testing.T) {
 	x := r.created(t, request("kept"))
 	r.age(t, x.ReqID, "1 hour")
 	pending := r.at(t, transfer.SourcePending)
-	r.run(t, `update authority set timeline_id = timeline_id + 1`)
+	r.run(t, `update database_identity set timeline_id = timeline_id + 1`)
 	if _, err := r.Submit(t.Context(), request("new"), terms); !errors.Is(err, transfer.ErrForeign) {
 		t.Errorf("a new request: got %v, want a foreign database", err)
 	}
@@ -180,7 +180,7 @@ func TestH08RestoredDatabase(t *testing.T) {
 	if n := due(); n != 0 {
 		t.Errorf("due for the sweep: got %d, want none, since none may be moved", n)
 	}
-	if err := r.AcceptAuthority(t.Context(), "carol", "reconciled"); err != nil {
+	if err := r.AcceptDatabase(t.Context(), "carol", "reconciled"); err != nil {
 		t.Fatal(err)
 	}
 	if n := due(); n != 2 {
@@ -210,7 +210,7 @@ func TestH08RestoredUnderAWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	x := r.created(t, request(""))
-	r.before = func(transfer.Op) { r.run(t, `update authority set timeline_id = timeline_id + 1`) }
+	r.before = func(transfer.Op) { r.run(t, `update database_identity set timeline_id = timeline_id + 1`) }
 	if got, err := r.Drive(t.Context(), x.ReqID); !errors.Is(err, transfer.ErrForeign) || got.State != transfer.SourcePending || r.asked != 1 {
 		t.Errorf("got %s, %v, %d calls; want a foreign database, nothing moved", got.State, err, r.asked)
 	}
@@ -261,10 +261,10 @@ func TestPayoutsNeedAPayingPayer(t *testing.T) {
 	b.run(t, `update submitter set callers = '{transfer}', status = 'SUSPENDED' where submitter = $1`, payer)
 	refused("is suspended")
 	b.run(t, `update submitter set status = 'ACTIVE' where submitter = $1`, payer)
-	b.run(t, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, payer)
+	b.run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, payer)
 	refused("is in PROTECT")
 	b.created(t, request(""))
-	b.run(t, `update protect_episode set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
+	b.run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
 	b.created(t, payout())
 }
 

@@ -42,7 +42,7 @@ func (s *Store) send(ctx context.Context, b *pgx.Batch) error {
 const transferColumns = `
 select t.transfer_id, t.req_id, coalesce(t.cid, ''), t.user_id, t.asset_id, a.asset, t.precision, t.units::text, t.transfer_type,
        t.state, coalesce(t.error_message, ''), t.retry_count, t.failures, coalesce(t.last_unknown, ''),
-       t.next_attempt_at, t.state_at, t.created_at, t.updated_at, clock_timestamp(), not (select is_authority()),
+       t.next_attempt_at, t.state_at, t.created_at, t.updated_at, clock_timestamp(), not (select is_accepted_database()),
        coalesce(t.payout_submitter, ''), coalesce(t.payout_chain_id, 0), coalesce(t.payout_token, ''),
        coalesce(t.payout_address, ''), coalesce(t.payout_base_units, 0)::text, t.payout_payload::text
   from transfers_tb t
@@ -93,7 +93,7 @@ func (s *Store) Find(ctx context.Context, reqID string, userID int64) (transfer.
 	var ours bool
 	var t transfer.Transfer
 	b := new(pgx.Batch)
-	b.Queue(`select is_authority()`).QueryRow(func(row pgx.Row) error { return row.Scan(&ours) })
+	b.Queue(`select is_accepted_database()`).QueryRow(func(row pgx.Row) error { return row.Scan(&ours) })
 	b.Queue(byReqID+` and t.user_id = $2`, reqID, userID).QueryRow(func(row pgx.Row) (err error) {
 		t, err = scanTransfer(row)
 		return err
@@ -113,7 +113,7 @@ func (s *Store) Find(ctx context.Context, reqID string, userID int64) (transfer.
 // untouched is true if INIT of transfer f proves that no ledger was called. In a restored copy that is
 // not so for transfers accepted before the copy was: they may have continued after the backup. Such a
 // transfer is driven, and the ledgers return what they have done.
-const untouched = `not exists (select from authority_change c where c.at >= f.created_at)`
+const untouched = `not exists (select from identity_change c where c.at >= f.created_at)`
 
 // start checks the age, by the database's clock, and the payer in the statement that writes. So a
 // worker that was frozen before it starts nothing that is too old. A payout in INIT does not begin
@@ -123,7 +123,7 @@ const untouched = `not exists (select from authority_change c where c.at >= f.cr
 // The conditions are read once, before the update: the planner would otherwise evaluate them for each
 // of many rows.
 const start = `
-with judged as materialized (
+with evaluated as materialized (
   select clock.now, f.transfer_id,
          f.created_at < clock.now - $2::interval and ` + untouched + ` as late,
          f.payout_submitter is null or ` + mayPay + ` and ` + mayLeave + ` as may_begin
@@ -133,8 +133,8 @@ with judged as materialized (
 update transfers_tb t
    set state = case when late then -10 else 10 end, error_message = case when late then 'EXPIRED' end,
        state_at = now, updated_at = now
-  from judged
- where t.transfer_id = judged.transfer_id and t.state = 0 and (select is_authority()) and (late or may_begin)`
+  from evaluated
+ where t.transfer_id = evaluated.transfer_id and t.state = 0 and (select is_accepted_database()) and (late or may_begin)`
 
 // mayLeave is true if payout f is not halted and its asset is ACTIVE.
 const mayLeave = `exists (select from assets_tb a where a.asset_id = f.asset_id and a.status = 'ACTIVE')

@@ -209,7 +209,7 @@ func (b *BumpPlanner) reserveExtra(before, after txmanager.GasParams, extraWei *
 	}
 	left := new(big.Int).Add(b.left.leftWei, CostWithPlaceholder(before))
 	if left.Sub(left, CostWithPlaceholder(after)).Sign() < 0 {
-		return "the account cannot pay for a higher bid, what is in flight and a placeholder for each"
+		return "the account cannot pay for a higher fee, the open transactions and a placeholder for each"
 	}
 	b.spent, b.left.leftWei = spent, left
 	return ""

@@ -138,4 +138,4 @@ func (r Limits) OwnBoundReason(b txmanager.Bounds, call txmanager.Call, gas uint
 }
 
 // ownBalance is why an intent waits that the account could not pay even with no open transaction.
-const ownBalance = "balance: the account cannot pay for it and a placeholder, also with nothing in flight"
+const ownBalance = "balance: the account cannot pay for it and a placeholder, even with no open transaction"

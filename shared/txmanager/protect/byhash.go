@@ -79,7 +79,7 @@ func (t *incident) readTransactions(ctx context.Context, l *txmanager.ReleaseReq
 		case a.Answer == txmanager.AnswerNotFound:
 			return nil, txmanager.UnprovedError{Field: "hashes", Nonce: f.Nonce, Why: fmt.Sprintf("no node has a receipt of transaction %s: %s", f.Tx.Hash, archiveNodeAdvice)}
 		case a.Answer != txmanager.AnswerFound, v.FinalCount == nil, *v.FinalCount <= f.Nonce:
-			return nil, fmt.Errorf("%w: no node has said yet that transaction %s is final", txmanager.ErrStillReading, f.Tx.Hash)
+			return nil, fmt.Errorf("%w: no node has shown transaction %s as final yet", txmanager.ErrStillReading, f.Tx.Hash)
 		default:
 			f.Tx.BlockNumber, f.Tx.BlockHash, f.Tx.Node = a.Receipt.BlockNumber, a.Receipt.BlockHash, v.Node
 			f.Succeeded, f.Receipt = a.Receipt.Succeeded, a.Receipt.Document

@@ -189,7 +189,7 @@ func (t *incident) readNextBlocks(ctx context.Context, s *blockSpan) (txmanager.
 		r, err = t.readBlocks(ctx, q)
 	}
 	if err == nil && r.Final > s.head+maxScanBlocks {
-		err = fmt.Errorf("node %s says that block %d is final, and the head is block %d", r.Node, r.Final, s.head)
+		err = fmt.Errorf("node %s answered final block %d above its head, block %d", r.Node, r.Final, s.head)
 	}
 	return r, err
 }

@@ -48,7 +48,7 @@ func (t *incident) readForeign(ctx context.Context) error {
 		return nil
 	}
 	if err = t.storeForeign(ctx, step); errors.Is(err, txmanager.ErrForeignChanged) {
-		t.Log.ErrorContext(ctx, "a reorg below finality: a foreign transaction by which a release judged is another one now", append(t.LogAttrs(), "error", err.Error())...)
+		t.Log.ErrorContext(ctx, "a reorg below finality replaced a foreign transaction that a release relied on", append(t.LogAttrs(), "error", err.Error())...)
 		return nil
 	}
 	return err

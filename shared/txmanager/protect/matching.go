@@ -161,7 +161,7 @@ func unnamedNoncesError(matches map[uint64][]string, e evidence) error {
 		}
 		why := "what consumed it is not known, and may have been " + shown
 		if f, read := e.foreign[n]; read {
-			why = fmt.Sprintf("transaction %s, which consumed it, does what is wanted by %s, or may do so", f.Tx.Hash, shown)
+			why = fmt.Sprintf("transaction %s, which consumed it, has, or may have, the call of %s", f.Tx.Hash, shown)
 		}
 		all = append(all, txmanager.UnnamedNonceError{Nonce: n, Why: why})
 	}

@@ -33,9 +33,9 @@ type evidenceStore struct {
 	read   txmanager.ForeignScan // as stored
 }
 
-func (b *evidenceStore) ForeignScan(_ context.Context, _ txmanager.Submitter, episode int, _ uint64) (txmanager.ForeignScan, error) {
+func (b *evidenceStore) ForeignScan(_ context.Context, _ txmanager.Submitter, incident int, _ uint64) (txmanager.ForeignScan, error) {
 	r := b.read
-	r.Incident = episode
+	r.Incident = incident
 	return r, nil
 }
 

@@ -97,7 +97,7 @@ func applyQuorum(ctx context.Context, t *session.Session, q txmanager.ChainQuery
 		default:
 			v.Disputes.Counts = true
 		}
-		t.Log.WarnContext(ctx, "not borne out by the chain's other nodes: it waits", append(t.LogAttrs(), "node", v.Node, "assertion", c.what, "asked", nodeNames(views))...)
+		t.Log.WarnContext(ctx, "the chain's other nodes do not agree: the transaction waits", append(t.LogAttrs(), "node", v.Node, "assertion", c.what, "asked", nodeNames(views))...)
 	}
 	if !v.Disputes.Finality {
 		v.Disputes.FinalityUpTo = 0

@@ -81,7 +81,7 @@ func (t *singleCommitSession) planReservations(r txmanager.ReserveRequest, v txm
 	}
 	for i, slot := range slots {
 		if balance.Reserve(params) != nil {
-			return nil, "balance: the account cannot pay for what is in flight and a placeholder for each nonce"
+			return nil, "balance: the account cannot pay for the open transactions and a placeholder for each nonce"
 		}
 		if reason = bounds.FeesUsedUpReason(params.FeeWei()); reason != "" {
 			return nil, reason
@@ -181,7 +181,7 @@ func checkPayable(r gas.Limits, g txmanager.GasParams, p gas.Balance, a txmanage
 		return fmt.Errorf("%w: %s", txmanager.ErrRetryLater, reason)
 	}
 	if p.Reserve(g) != nil {
-		return fmt.Errorf("%w: balance: the account cannot pay for these bytes, what is in flight and a placeholder for each", txmanager.ErrRetryLater)
+		return fmt.Errorf("%w: balance: the account cannot pay for these bytes, the open transactions and a placeholder for each", txmanager.ErrRetryLater)
 	}
 	return nil
 }

@@ -38,13 +38,13 @@ func AllocationBlockedReason(w txmanager.SubmitterState, unsettled []txmanager.T
 	case w.SuspectedViolation != nil && !IsPastSuspected(w, v):
 		return "the node does not show whether the suspected violation of the account persists"
 	case a.HasCode:
-		return "the account has code or a delegation: its nonce may move by itself"
+		return "the account has code or a delegation, so its nonce can rise without a transaction of its key"
 	case a.LatestCount > w.NextNonce || a.PendingCount > w.NextNonce:
 		return "the chain's count is ahead of the cursor"
 	case a.LatestCount > first || a.PendingCount > first:
 		return "the chain's count is ahead of a nonce that was released unsigned"
 	case a.LatestCount < w.LowestOpenNonce(), v.Head.Number < w.FinalHead:
-		return "the node lags behind what is final"
+		return "the node lags behind the last final block"
 	}
 	return unacknowledgedReason(unsettled, first)
 }
@@ -132,7 +132,7 @@ func (a *allocator) planIntent(t txmanager.Tx) (next bool) {
 func (a *allocator) planRefused(t txmanager.Tx, reason string) (next bool) {
 	switch alone := len(a.w.Open)+len(a.Allocations) == 0; {
 	case !alone:
-		return a.deferUntilNonce(t, max(a.nextNonce(), a.w.NextNonce)-1, "set aside until what is in flight has settled: "+reason)
+		return a.deferUntilNonce(t, max(a.nextNonce(), a.w.NextNonce)-1, "deferred until the open transactions are terminal: "+reason)
 	case a.v.OldestBlock() >= a.w.FinalHead:
 		return a.reject(t, reason)
 	}
@@ -160,7 +160,7 @@ func (a *allocator) planPriced(t txmanager.Tx, call txmanager.Call, limit uint64
 		return a.Wait(t, reason, a.now.Add(StuckPollBlocks*a.BlockTime))
 	}
 	if short := a.balance.Reserve(params); short != nil {
-		return a.Wait(t, "balance: the account cannot pay for it, what is in flight and a placeholder for each", a.now.Add(a.BlockTime))
+		return a.Wait(t, "balance: the account cannot pay for it, the open transactions and a placeholder for each", a.now.Add(a.BlockTime))
 	}
 	a.allocate(t, call, params)
 	a.bounds = a.bounds.WithFee(params.FeeWei())

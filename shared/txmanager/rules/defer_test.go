@@ -90,7 +90,7 @@ func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 				x.Gas = txtest.Params(21_000, 100, 6e17)
 				w.Open = []txmanager.Tx{x}
 				v.Account.LatestCount = 4
-			}, want: "q-1 waits", waiting: true, told: "what is in flight"},
+			}, want: "q-1 waits", waiting: true, told: "the open transactions"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -203,8 +203,8 @@ func TestDeferredIntentsWaitWithTheHead(t *testing.T) {
 		first := txtest.Of("a", deferred(txtest.Queued(1, "cheap")))
 		first.LastError = "why it is deferred"
 		w := txtest.Queue(txtest.StateOf(1, 5), first, txtest.Of("b", txtest.Queued(2, "pay")), txtest.Of("b", txtest.Queued(3, "pay")))
-		moves := WaitAtHead(w, "the node is out of reach", txtest.Now.Add(time.Second))
-		if len(moves) != 2 || moves[0].To.LastError != "why it is deferred" || moves[1].To.LastError != "the node is out of reach" || moves[0].To.NextCheckAt == nil {
+		moves := WaitAtHead(w, "the node is unavailable", txtest.Now.Add(time.Second))
+		if len(moves) != 2 || moves[0].To.LastError != "why it is deferred" || moves[1].To.LastError != "the node is unavailable" || moves[0].To.NextCheckAt == nil {
 			t.Errorf("got %+v, want both planned, and the head told why", moves)
 		}
 		if d := deferring().PlanNextWork(AfterCommit(w, txmanager.Commit{Transitions: moves})); d.AdvanceNow || !d.At.Equal(txtest.Now.Add(time.Second)) {

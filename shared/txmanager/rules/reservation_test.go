@@ -166,7 +166,7 @@ func TestH13TimeOutIsAPlaceholder(t *testing.T) {
 			"in time":                   {txtest.Lent(5, txmanager.Reserved, time.Second), ""},
 			"given back, in time":       {txtest.Lent(5, txmanager.Recyclable, time.Second), ""},
 			"its time is over":          {txtest.Lent(5, txmanager.Reserved, 0), "the nonce that was reserved for x was not marked in time"},
-			"given back, and not taken": {txtest.Lent(5, txmanager.Recyclable, 0), "the nonce that was reserved for x was given back, and nobody took it in time"},
+			"given back, and not taken": {txtest.Lent(5, txmanager.Recyclable, 0), "the nonce that was reserved for x was released, and not used in time"},
 		} {
 			w := txtest.StateOf(1, 6, c.held)
 			v := txtest.ViewOf(w, txtest.Block('a', 100))

@@ -16,7 +16,7 @@ const decidedByTimeOut = "hooks"
 func (r Rules) expireReservation(t txmanager.Tx, w txmanager.SubmitterState) txmanager.Transition {
 	what := "was not marked in time"
 	if t.Reservation.State == txmanager.Recyclable {
-		what = "was given back, and nobody took it in time"
+		what = "was released, and not used in time"
 	}
 	reason := fmt.Sprintf("the nonce that was reserved for %s %s", t.Reservation.Owner, what)
 	return r.requestPlaceholder(t, decidedByTimeOut, reason, w)

@@ -80,7 +80,7 @@ func logTransitions(ctx context.Context, log *slog.Logger, moves []txmanager.Tra
 func transitionMessage(x, to txmanager.Tx) string {
 	switch {
 	case x.State != to.State, x.Sub != to.Sub, x.LastError != to.LastError:
-		return "transaction moved"
+		return "transaction changed state"
 	case x.Receipt != nil && to.Receipt != nil && !rules.IsPrefix(x.Confirmations, to.Confirmations):
 		return "newFork: list of confirmations replaced"
 	case to.State == txmanager.InFlight && to.SubmitAttempts > x.SubmitAttempts:

@@ -155,7 +155,7 @@ func (t *Session) ReleaseAfterFailure(ctx context.Context) {
 		}
 	}
 	if err != nil {
-		t.Log.WarnContext(ctx, "lease not given back: it will run out", append(t.LogAttrs(), "error", err.Error())...)
+		t.Log.WarnContext(ctx, "lease not released: it will expire", append(t.LogAttrs(), "error", err.Error())...)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // Reasons that a caller reads in lastError.
 const (
 	forgedMAC         = "the intent's MAC is missing or wrong: nothing is signed for it"
-	forgedFingerprint = "the intent's payload is not the one that was accepted: nothing is signed for it"
+	forgedFingerprint = "the intent's payload differs from the accepted one: nothing is signed for it"
 	unknownKey        = "the function that signs does not have the key of the intent's MAC"
 )
 
@@ -43,14 +43,14 @@ func (t *invocation) checkAuthenticity(ctx context.Context, x txmanager.Tx) txma
 }
 
 func (t *invocation) noteForged(ctx context.Context, x txmanager.Tx, reason string, err error) txmanager.Authenticity {
-	t.Log.Log(ctx, session.LevelCritical, "an intent is not what was accepted: nothing is signed for it",
+	t.Log.Log(ctx, session.LevelCritical, "an intent differs from the accepted one: nothing is signed for it",
 		append(t.LogAttrs(), "txId", x.ID, "requestId", x.RequestID, "caller", x.Caller, "macKey", x.MAC.Key, "reason", reason, "error", err.Error())...)
 	t.noteUnproved(ctx, txmanager.ProofForged)
 	return txmanager.Authenticity{Forged: reason}
 }
 
 func (t *invocation) noteUnknown(ctx context.Context, x txmanager.Tx, err error) txmanager.Authenticity {
-	t.Log.ErrorContext(ctx, "the MAC of an intent cannot be checked: it waits",
+	t.Log.ErrorContext(ctx, "the MAC of an intent cannot be checked: the intent waits",
 		append(t.LogAttrs(), "txId", x.ID, "macKey", x.MAC.Key, "error", err.Error())...)
 	if errors.Is(err, txmanager.ErrMACKey) {
 		t.noteUnproved(ctx, txmanager.ProofNoKey)

@@ -165,7 +165,7 @@ func (k *handlerCall) checkSigned(from txmanager.Address, tx txmanager.Unsigned)
 	case tx.ChainID != s.ChainID():
 		return fmt.Errorf("its bytes are for chain %d: want %d", tx.ChainID, s.ChainID())
 	case tx.Nonce != *k.tx.Nonce:
-		return errors.New(txmanager.WithDetail("its bytes are for another nonce than the one that it was asked for", fmt.Sprintf("%d, want %d", tx.Nonce, *k.tx.Nonce)))
+		return errors.New(txmanager.WithDetail("its bytes have another nonce than the handler was given", fmt.Sprintf("%d, want %d", tx.Nonce, *k.tx.Nonce)))
 	case most != nil && tx.FeeCapWei.Cmp(most) > 0:
 		return fmt.Errorf("its bytes pay up to %s wei per gas, above fees.maxFeePerGas %s", tx.FeeCapWei, most)
 	}
@@ -238,7 +238,7 @@ func (t *invocation) shortBalanceReason(x txmanager.Tx, m rules.HandlerResult, v
 	if left.Reserve(m.Params) == nil {
 		return ""
 	}
-	return "balance: the account cannot pay for what handler " + x.Handler + " made, and a placeholder"
+	return "balance: the account cannot pay for the transaction of handler " + x.Handler + " and a placeholder"
 }
 
 // checkCall returns why no chain could carry out c, or nil.
@@ -267,7 +267,7 @@ func (t *invocation) priceCall(ctx context.Context, x txmanager.Tx, m rules.Hand
 			return m, err
 		case err != nil:
 			t.Log.WarnContext(ctx, "chain not reached", append(t.LogAttrs(), "error", err.Error())...)
-			return rules.HandlerResult{Wait: "no gas estimate: the node is out of reach"}, nil
+			return rules.HandlerResult{Wait: "no gas estimate: the node is unavailable"}, nil
 		}
 		e, v.StartHead, v.Head = answer.Estimates[0], answer.StartHead, answer.Head
 		if quorum.WouldRevert(t.State, q, 0, e) {

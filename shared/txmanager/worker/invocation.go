@@ -108,7 +108,7 @@ func (t *invocation) observe(ctx context.Context, q txmanager.ChainQuery) (txman
 	}
 	j = t.Rules.Evaluate(t.State, q, further)
 	if j.NeedsHeaders {
-		t.Log.WarnContext(ctx, "the node's headers do not link: nothing can be final by them", append(t.LogAttrs(), "node", further.Node)...)
+		t.Log.WarnContext(ctx, "the node's headers do not link: they cannot prove finality", append(t.LogAttrs(), "node", further.Node)...)
 	}
 	return further, j, nil
 }
@@ -210,7 +210,7 @@ func (t *invocation) planRetry(ctx context.Context, q txmanager.ChainQuery, caus
 		w.Transitions = append(w.Transitions, txmanager.Transition{From: x.State, To: t.Rules.WithNextCheck(x, again)})
 	}
 	if t.Kind.MaySign() && rules.IsQueueHeadDue(t.State, again) {
-		w.Transitions = append(w.Transitions, rules.WaitAtHead(t.State, "the node is out of reach", again)...)
+		w.Transitions = append(w.Transitions, rules.WaitAtHead(t.State, "the node is unavailable", again)...)
 	}
 	return t.commit(ctx, w, true)
 }

@@ -29,7 +29,7 @@ func TestEveryCriticalWriteIsLogged(t *testing.T) {
 		{"a claim of what no node took", txmanager.Commit{Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: rules.ClaimBroadcast(unheard, txtest.Now)}}}, unheard, "broadcast claimed"},
 		{"a call of a handler", txmanager.Commit{Transitions: []txmanager.Transition{{From: txmanager.InFlight, To: attempted(wage)}}}, wage, "handler call claimed"},
 		{"a check that is planned", txmanager.Commit{Transitions: []txmanager.Transition{{From: txmanager.Tracking, To: rulesOf(3).WithNextCheck(planned, txtest.Now.Add(time.Second))}}}, planned, "next check planned"},
-		{"a transition", txmanager.Commit{Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: rulesOf(3).AfterBroadcast(unheard, txmanager.SendResult{Class: txmanager.SendAccepted}, txtest.Block('a', 100), txtest.Now)}}}, unheard, "transaction moved"},
+		{"a transition", txmanager.Commit{Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: rulesOf(3).AfterBroadcast(unheard, txmanager.SendResult{Class: txmanager.SendAccepted}, txtest.Block('a', 100), txtest.Now)}}}, unheard, "transaction changed state"},
 	} {
 		txtest.Frozen(t, func(t *testing.T) {
 			var out bytes.Buffer

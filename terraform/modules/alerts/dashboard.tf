@@ -35,9 +35,9 @@ locals {
     { title = "Refunds of unknown outcome a second", query = "sum(rate(refund_failures_total[5m]))" },
     { title = "Checks of conservation a second", query = "sum by (result) (rate(conservation_check_total[5m]))" },
     ] : [], var.events ? [
-    { title = "Events told a second", query = "sum by (receiver, result) (rate(event_delivery_total[5m]))" },
-    { title = "Submitters with events that wait", query = "max by (receiver) (event_backlog)" },
-    { title = "Oldest event that waits, in seconds", query = "max by (receiver) (event_age_seconds)" },
+    { title = "Events told a second", query = "sum by (endpoint, result) (rate(event_delivery_total[5m]))" },
+    { title = "Submitters with events that wait", query = "max by (endpoint) (event_backlog)" },
+    { title = "Oldest event that waits, in seconds", query = "max by (endpoint) (event_age_seconds)" },
     ] : [], [
     { title = "Requests a second", query = "sum by (service_name) (rate(run_googleapis_com:request_count{${local.run}}[5m]))" },
     { title = "Answers of 5xx a second", query = "sum by (service_name) (rate(run_googleapis_com:request_count{${local.run},response_code_class=\"5xx\"}[5m]))" },

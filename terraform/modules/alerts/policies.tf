@@ -103,7 +103,7 @@ locals {
     mark-uncompared = {
       severity   = "ERROR"
       title      = "The database is not compared with its mark"
-      conditions = [{ title = "For ten minutes", promql = "max(authority_mark_uncompared) > 0", duration = "600s" }]
+      conditions = [{ title = "For ten minutes", promql = "max(database_mark_uncompared) > 0", duration = "600s" }]
     }
     in-flight-age = {
       severity   = "WARNING"
@@ -130,13 +130,13 @@ locals {
       severity = "ERROR"
       title    = "A transaction is STUCK"
       promql   = "max(stuck_transactions) > 0"
-      filter   = "jsonPayload.message=\"transaction moved\" AND jsonPayload.state=\"STUCK\""
+      filter   = "jsonPayload.message=\"transaction changed state\" AND jsonPayload.state=\"STUCK\""
     }
     balance = {
       severity = "ERROR"
       title    = "An account cannot pay"
       promql   = "max(balance_waiting_submitters) > 0"
-      filter   = "jsonPayload.message=\"transaction moved\" AND jsonPayload.reason=~\"^balance: \""
+      filter   = "jsonPayload.message=\"transaction changed state\" AND jsonPayload.reason=~\"^balance: \""
     }
   }
 
@@ -260,8 +260,8 @@ locals {
       filter   = "jsonPayload.alert=\"MON-004\""
     }
     payout-blocked = {
-      severity = "CRITICAL", title = "A payout waits for a person"
-      filter   = "jsonPayload.message=~\"^a payout waits for a person\""
+      severity = "CRITICAL", title = "A payout waits for an operator"
+      filter   = "jsonPayload.message=~\"^a payout waits for an operator\""
     }
   } : {})
 
@@ -296,8 +296,8 @@ locals {
   by_event = {
     events-late = {
       severity   = "ERROR"
-      title      = "A receiver does not take its events"
-      conditions = [{ title = "One has waited for ten minutes", promql = "max by (receiver) (event_age_seconds) > 600", duration = "120s" }]
+      title      = "A webhook endpoint does not accept its events"
+      conditions = [{ title = "One has waited for ten minutes", promql = "max by (endpoint) (event_age_seconds) > 600", duration = "120s" }]
     }
   }
 

@@ -20,7 +20,7 @@ variable "transfers" {
 }
 
 variable "events" {
-  description = "Whether receivers are told of events."
+  description = "Whether endpoints are told of events."
   type        = bool
 }
 

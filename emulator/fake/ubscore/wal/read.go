@@ -104,7 +104,7 @@ func (r *reading) segment(s segment) error {
 		case err == io.EOF && offset == s.size:
 			return nil
 		case errors.Is(err, errBad) || err == io.EOF:
-			return &DamageError{File: s.name(), Offset: offset, What: "no whole record, and it had been durable"}
+			return &DamageError{File: s.name(), Offset: offset, What: "no complete record, and it had been durable"}
 		case err != nil:
 			return err
 		case r.last != 0 && rec.first != r.last+1 || r.last == 0 && rec.first > r.after+1:

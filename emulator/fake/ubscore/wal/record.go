@@ -23,7 +23,7 @@ var magic = [4]byte{0xff, 'U', 'B', 0x01}
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // errBad reports that there is no complete record where one should begin.
-var errBad = errors.New("not a whole record")
+var errBad = errors.New("not a complete record")
 
 type record struct {
 	first uint64

@@ -120,7 +120,7 @@ func (t *tail) scan() error {
 		case err != nil:
 			rest := t.data[t.end:]
 			if at := findRecord(rest); at >= 0 {
-				return &DamageError{File: t.name(), Offset: t.end, What: fmt.Sprintf("no whole record, but one follows %d bytes later", at)}
+				return &DamageError{File: t.name(), Offset: t.end, What: fmt.Sprintf("no complete record, but one follows %d bytes later", at)}
 			}
 			return nil
 		case r.first != t.last+1:

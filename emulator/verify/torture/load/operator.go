@@ -142,7 +142,7 @@ type protected struct {
 	Submitter     txmanager.Submitter
 	NextNonce     uint64
 	InFlightNonce *uint64
-	Protect       *struct{ Episode int }
+	Protect       *struct{ Incident int }
 }
 
 func (o *Operator) releaseAll(ctx context.Context) {
@@ -172,7 +172,7 @@ func (o *Operator) releaseAll(ctx context.Context) {
 }
 
 func (o *Operator) release(ctx context.Context, p protected, body map[string]any) (int, []byte, error) {
-	body["episode"] = p.Protect.Episode
+	body["incident"] = p.Protect.Incident
 	status, text, err := o.call(ctx, http.MethodPost, "/admin/v1/submitters/"+string(p.Submitter)+"/release", body)
 	o.Note("release of %s by %v: %d %s, error: %v", p.Submitter, body, status, text, err)
 	return status, text, err

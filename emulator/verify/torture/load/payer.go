@@ -58,7 +58,7 @@ func (o *Operator) lostPayerRequests(ctx context.Context) (names map[uint64]stri
 			return nil, nil, false, fmt.Errorf("the page of lost nonces: %d %s, error: %v", status, text, err)
 		}
 		for _, n := range page.Nonces {
-			if n.Taker == nil {
+			if n.ConsumingTx == nil {
 				o.Note("operator: nonce %d of the payer is not read so far: %s", n.Nonce, n.Unknown)
 				unread = append(unread, n.Nonce)
 				continue
@@ -69,7 +69,7 @@ func (o *Operator) lostPayerRequests(ctx context.Context) (names map[uint64]stri
 					candidates = append(candidates, in.RequestID)
 				}
 			}
-			if o.signedByForeignSigner(o.Payer, n.Taker.Hash) {
+			if o.signedByForeignSigner(o.Payer, n.ConsumingTx.Hash) {
 				candidates, alone = nil, alone && len(candidates) == 0
 				names[n.Nonce] = txmanager.NoRequest
 			}

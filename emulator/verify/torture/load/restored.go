@@ -128,7 +128,7 @@ func (o *Operator) prepareReleases(ctx context.Context, accounts []txmanager.Sub
 	}
 	o.until(ctx, "nothing is pending", func() bool { return o.isNothingPending(ctx, accounts) })
 	o.until(ctx, "the copy is accepted", func() bool {
-		status, text, err := o.call(ctx, http.MethodPost, "/admin/v1/authority/accept", map[string]any{"reason": "reconciled by the runbook"})
+		status, text, err := o.call(ctx, http.MethodPost, "/admin/v1/database/accept", map[string]any{"reason": "reconciled by the runbook"})
 		o.Note("accept: %d %s, error: %v", status, text, err)
 		return err == nil && (status < 300 || status == http.StatusConflict)
 	})

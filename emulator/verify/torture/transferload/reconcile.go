@@ -49,7 +49,7 @@ func (c *Operator) reconcile(ctx context.Context) {
 
 // isPayerReleased reports whether the copy was accepted and the payer is not in PROTECT.
 func (c *Operator) isPayerReleased(ctx context.Context) (yes bool) {
-	_ = c.DB.QueryRow(ctx, `select is_authority() and not exists (select from protect_episode where submitter = $1 and closed_at is null)`, c.Stack.Payer).Scan(&yes) // unknown is no
+	_ = c.DB.QueryRow(ctx, `select is_accepted_database() and not exists (select from protect_incident where submitter = $1 and closed_at is null)`, c.Stack.Payer).Scan(&yes) // unknown is no
 	return yes
 }
 
@@ -66,7 +66,7 @@ select t.req_id, coalesce(t.payout_token, ''), t.payout_address, t.payout_base_u
   join submitter s on s.submitter = t.payout_submitter
   left join managed_tx m on m.submitter = t.payout_submitter and m.request_id = t.req_id
  where t.open and t.transfer_type = 3 and t.state = 30 and (m.nonce is null or m.state = 'FAILED' and m.sub_state = 'REVERTED')
-   and exists (select from authority_change c where c.at >= t.created_at or c.transfers_upto >= t.transfer_id)
+   and exists (select from identity_change c where c.at >= t.created_at or c.transfers_upto >= t.transfer_id)
  order by t.created_at`
 
 // statePayouts states of each payout in doubt whether a transaction of the payer has paid it.

@@ -133,7 +133,7 @@ func (e Entry) Transfer() (transfer.Entry, error) {
 		return transfer.Entry{}, err
 	}
 	if Moves(e.Op) && e.Outcome == Applied && (e.ReqID == "" || e.UserID <= 0 || e.AssetID <= 0 || units == 0) {
-		return transfer.Entry{}, wrong("reqId", "want one, with an account and an amount, of what was applied")
+		return transfer.Entry{}, wrong("reqId", "want one with an account and an amount, for an applied operation")
 	}
 	return transfer.Entry{
 		Seq: e.Seq, ReqID: e.ReqID, Op: e.Op, UserID: e.UserID, AssetID: e.AssetID,
